@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package units reads and writes rates, sizes, times and shares as tc(8) writes them: 50mbit, 64kb, 48.3ms, 10%.
+//
+// It may not know what a quantity is for. Unlike tc, which takes a bare number to be bits per second, bytes or microseconds, it insists
+// on a unit: a person who writes "rate 50" has made a mistake that no default should hide.
+package units
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rate is a speed in bits per second.
+type Rate uint64
+
+// Size is an amount of data in bytes.
+type Size uint64
+
+// Duration is a time.Duration that reads and writes itself as tc does.
+type Duration time.Duration
+
+// Share is a part of a whole, 0 to 1, written as a percentage.
+type Share float64
+
+type unit struct {
+	name  string
+	scale float64
+}
+
+// tc's own suffixes (iproute2 lib/utils.c): decimal for rates; sizes count in 1024s, whether or not they end in b.
+var (
+	rateUnits = []unit{{"tbit", 1e12}, {"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
+	sizeUnits = []unit{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10}, {"b", 1}}
+	timeUnits = []unit{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}
+)
+
+// ParseRate reads "50mbit". Zero, negative and absurd (> 10 Tbit/s) rates are errors.
+func ParseRate(s string) (Rate, error) {
+	v, err := parse(s, "rate", "50mbit", rateUnits)
+	if err != nil {
+		return 0, err
+	}
+	if v < 1 || v > 1e13 {
+		return 0, fmt.Errorf("rate %q is out of range (1bit to 10tbit)", s)
+	}
+	return Rate(math.Round(v)), nil
+}
+
+// ParseSize reads "64kb".
+func ParseSize(s string) (Size, error) {
+	v, err := parse(s, "size", "64kb", sizeUnits)
+	if err != nil {
+		return 0, err
+	}
+	if v > 1<<50 {
+		return 0, fmt.Errorf("size %q is out of range (0b to 1048576gb)", s)
+	}
+	return Size(math.Round(v)), nil
+}
+
+// ParseDuration reads "48.3ms". Negative times and those above a day are errors.
+func ParseDuration(s string) (time.Duration, error) {
+	v, err := parse(s, "time", "48.3ms", timeUnits)
+	if err != nil {
+		return 0, err
+	}
+	if v > float64(24*time.Hour) {
+		return 0, fmt.Errorf("time %q is out of range (0s to 86400s)", s)
+	}
+	return time.Duration(math.Round(v)), nil
+}
+
+// ParseShare reads "10%", 0% to 100%.
+func ParseShare(s string) (Share, error) {
+	v, err := parse(s, "share", "10%", []unit{{"%", 0.01}})
+	if err != nil {
+		return 0, err
+	}
+	if v > 1 {
+		return 0, fmt.Errorf("share %q is out of range (0%% to 100%%)", s)
+	}
+	return Share(v), nil
+}
+
+func parse(s, what, example string, table []unit) (float64, error) {
+	digits := strings.TrimRight(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz%/")
+	number, err := strconv.ParseFloat(digits, 64)
+	if err != nil || digits == "" || strings.ContainsAny(digits, "xXpP_+ ") {
+		return 0, fmt.Errorf("%q is not a %s: write it like %s", s, what, example)
+	}
+	suffix := strings.ToLower(s[len(digits):])
+	if suffix == "" {
+		return 0, fmt.Errorf("%s %q has no unit: write it like %s", what, s, example)
+	}
+	if number < 0 {
+		return 0, fmt.Errorf("%s %q is negative", what, s)
+	}
+	for _, u := range table {
+		if u.name == suffix {
+			return number * u.scale, nil
+		}
+	}
+	var names []string
+	for _, u := range table {
+		names = append(names, u.name)
+	}
+	return 0, fmt.Errorf("%s %q: unknown unit %q (known: %s)", what, s, suffix, strings.Join(names, ", "))
+}
+
+// String writes the largest unit that keeps the number at or above one, exactly: 49.875mbit.
+func (r Rate) String() string { return format(float64(r), rateUnits) }
+
+// String writes 1.25mb as 1220.703125kb would be unreadable: sizes that are not whole in a larger unit stay in bytes.
+func (s Size) String() string {
+	for _, u := range sizeUnits[:3] {
+		if s != 0 && float64(s) >= u.scale && uint64(s)%uint64(u.scale) == 0 {
+			return strconv.FormatUint(uint64(s)/uint64(u.scale), 10) + u.name
+		}
+	}
+	return strconv.FormatUint(uint64(s), 10) + "b"
+}
+
+func (d Duration) String() string {
+	if d == 0 {
+		return "0s"
+	}
+	units := []unit{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}}
+	return format(float64(d), units)
+}
+
+func (s Share) String() string {
+	return strconv.FormatFloat(math.Round(float64(s)*1e8)/1e6, 'f', -1, 64) + "%"
+}
+
+func format(v float64, table []unit) string {
+	for _, u := range table {
+		if v >= u.scale || u == table[len(table)-1] {
+			return strconv.FormatFloat(v/u.scale, 'f', -1, 64) + u.name
+		}
+	}
+	return ""
+}
+
+// The text forms, so that TOML and JSON carry what a person would write.
+
+func (r Rate) MarshalText() ([]byte, error)     { return []byte(r.String()), nil }
+func (s Size) MarshalText() ([]byte, error)     { return []byte(s.String()), nil }
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+func (s Share) MarshalText() ([]byte, error)    { return []byte(s.String()), nil }
+
+func (r *Rate) UnmarshalText(b []byte) (err error) { *r, err = ParseRate(string(b)); return err }
+func (s *Size) UnmarshalText(b []byte) (err error) { *s, err = ParseSize(string(b)); return err }
+func (s *Share) UnmarshalText(b []byte) (err error) {
+	*s, err = ParseShare(string(b))
+	return err
+}
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}

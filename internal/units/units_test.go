@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package units
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParseAndFormat(t *testing.T) {
+	for in, want := range map[string]string{"50mbit": "50mbit", "49875kbit": "49.875mbit", "1Gbit": "1gbit", "0.5mbit": "500kbit", "7bit": "7bit"} {
+		if r, err := ParseRate(in); err != nil || r.String() != want {
+			t.Errorf("ParseRate(%q) = %v, %v; want %s", in, r, err, want)
+		}
+	}
+	for in, want := range map[string]string{"64kb": "64kb", "64k": "64kb", "3000b": "3000b", "1mb": "1mb", "0b": "0b"} {
+		if s, err := ParseSize(in); err != nil || s.String() != want {
+			t.Errorf("ParseSize(%q) = %v, %v; want %s", in, s, err, want)
+		}
+	}
+	for in, want := range map[string]string{"48.3ms": "48.3ms", "0.2s": "200ms", "15us": "15us", "0s": "0s", "90s": "90s"} {
+		if d, err := ParseDuration(in); err != nil || Duration(d).String() != want {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %s", in, d, err, want)
+		}
+	}
+	for in, want := range map[string]string{"10%": "10%", "0.1%": "0.1%", "100%": "100%", "99.75%": "99.75%"} {
+		if s, err := ParseShare(in); err != nil || s.String() != want {
+			t.Errorf("ParseShare(%q) = %v, %v; want %s", in, s, err, want)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, in := range []string{"", "50", "mbit", "0mbit", "-1mbit", "NaNmbit", "Infmbit", "50 mbit", "50mbps", "1e99gbit", "0x10mbit", "50ms", "20tbit"} {
+		if r, err := ParseRate(in); err == nil {
+			t.Errorf("ParseRate(%q) = %v, want an error", in, r)
+		}
+	}
+	for _, in := range []string{"", "48.3", "-1ms", "NaNs", "48.3msec", "10mbit", "1e9s", "ms"} {
+		if d, err := ParseDuration(in); err == nil {
+			t.Errorf("ParseDuration(%q) = %v, want an error", in, d)
+		}
+	}
+	for _, in := range []string{"10", "101%", "-1%", "NaN%", "%"} {
+		if s, err := ParseShare(in); err == nil {
+			t.Errorf("ParseShare(%q) = %v, want an error", in, s)
+		}
+	}
+}
+
+// Whatever is accepted is finite, and reads back as itself: what a plan prints can be typed in again.
+func FuzzUnits(f *testing.F) {
+	for _, s := range []string{"50mbit", "48.3ms", "64kb", "10%", "1e3kbit", "NaN%", "-0s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if r, err := ParseRate(s); err == nil {
+			if back, err := ParseRate(r.String()); err != nil || back != r {
+				t.Errorf("rate %q → %s → %v %v", s, r, back, err)
+			}
+		}
+		if d, err := ParseDuration(s); err == nil {
+			if back, err := ParseDuration(Duration(d).String()); err != nil || back != d || d > 24*time.Hour {
+				t.Errorf("time %q → %s → %v %v", s, Duration(d), back, err)
+			}
+		}
+		if z, err := ParseSize(s); err == nil {
+			if back, err := ParseSize(z.String()); err != nil || back != z {
+				t.Errorf("size %q → %s → %v %v", s, z, back, err)
+			}
+		}
+		if _, err := ParseShare(s); err == nil && s == "" {
+			t.Error("empty share")
+		}
+	})
+}
