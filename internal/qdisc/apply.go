@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// request is one change, to be sent with others.
+type request struct {
+	message netlink.Message
+	what    string
+}
+
+func newRequest(typ uint16, flags netlink.HeaderFlags, at tcmsg, what string, attributes ...netlink.Attribute) (request, error) {
+	b, err := netlink.MarshalAttributes(attributes)
+	return request{netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | netlink.Acknowledge | flags},
+		Data:   append(at.bytes(), b...),
+	}, fmt.Sprintf("interface %d: %s", at.ifindex, what)}, err
+}
+
+// attributes are a kind and, unless nil, its options.
+func attributes(name string, options []byte) []netlink.Attribute {
+	list := []netlink.Attribute{{Type: tcaKind, Data: append([]byte(name), 0)}}
+	if options != nil {
+		typ := uint16(tcaOptions)
+		if k, ok := find(name); ok && k.nested {
+			typ |= netlink.Nested
+		}
+		list = append(list, netlink.Attribute{Type: typ, Data: options})
+	}
+	return list
+}
+
+// send hands all to the kernel in one go, which keeps the time between them, in which a half-built tree is in force, to microseconds.
+// The kernel goes on after one that fails; the first failure is what send returns.
+func (c *Conn) send(requests []request) error {
+	messages := make([]netlink.Message, len(requests))
+	for i, r := range requests {
+		messages[i] = r.message
+	}
+	if _, err := c.nl.SendMessages(messages); err != nil {
+		return explain(err)
+	}
+	var failed error
+	for answered := 0; answered < len(requests); {
+		answer, err := c.nl.Receive()
+		switch {
+		case err != nil:
+			var op *netlink.OpError
+			if failed == nil {
+				failed = fmt.Errorf("%s: %w", requests[answered].what, explain(err))
+			}
+			if !errors.As(err, &op) || op.Sequence == 0 {
+				return failed // not the kernel's answer to a request: there may be none
+			}
+			answered++
+		case len(answer) == 0:
+			return errors.Join(failed, fmt.Errorf("%s: the kernel did not answer", requests[answered].what))
+		default:
+			answered += len(answer)
+		}
+	}
+	return failed
+}
+
+// Replace installs a stack at the root. It is one replacement, not a deletion and an addition; what waits in the old root's queues is lost, as it
+// always is. Each discipline gets a handle that is not in use, for the kernel takes "replace" with a handle in use as "change", which would
+// keep options of the old. When a part fails, the tree that was there before is put back.
+//
+// An htb's class has a queue of the kernel's for the microseconds until the stack's next level takes its place: nothing can hang below a class
+// that does not exist, and a class cannot exist outside of the root. Packets that come in them may be dropped.
+func (c *Conn) Replace(ifindex int, s Stack) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := s.check()
+	if err != nil {
+		return err
+	}
+	before, err := c.tree(ifindex)
+	if err != nil {
+		return err
+	}
+	fresh := before.freshHandles()
+	if err = c.build(ifindex, s, fresh); err == nil {
+		return nil
+	}
+	after, readErr := c.tree(ifindex)
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	if !after.Same(before) {
+		if restoreErr := c.restore(ifindex, before); restoreErr != nil {
+			return errors.Join(err, fmt.Errorf("and putting back what was there: %w", restoreErr))
+		}
+	}
+	return err
+}
+
+func (c *Conn) build(ifindex int, s Stack, fresh func() Handle) error {
+	if k, _ := find(s[0].Kind()); k.slots != perQueue || len(s) == 1 {
+		requests, err := chain(ifindex, Root, s, fresh)
+		if err != nil {
+			return err
+		}
+		return c.send(requests)
+	}
+	requests, err := chain(ifindex, Root, s[:1], fresh)
+	if err != nil {
+		return err
+	}
+	if err := c.send(requests); err != nil {
+		return err
+	}
+	// Only now is it known how many queues there are.
+	t, err := c.tree(ifindex)
+	if err != nil {
+		return err
+	}
+	root, _ := t.Root()
+	requests = nil
+	for _, child := range t.children(root) {
+		// Each replacement stops the whole device for a moment, so queues that have it by net.core.default_qdisc already are left alone.
+		if have, ok := t.stack(child, map[Handle]bool{}); ok && have.Equal(s[1:]) {
+			continue
+		}
+		more, err := chain(ifindex, child.Parent, s[1:], fresh)
+		if err != nil {
+			return err
+		}
+		requests = append(requests, more...)
+	}
+	for part := range slices.Chunk(requests, 32) { // so that the answers fit the socket's buffer
+		if err := c.send(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freshHandles gives handles that nothing in the tree has.
+func (t Tree) freshHandles() func() Handle {
+	used := map[uint16]bool{0: true}
+	for _, q := range t.Qdiscs {
+		used[q.Handle.Major()] = true
+	}
+	next := uint16(0)
+	return func() Handle {
+		for used[next] {
+			next++
+		}
+		used[next] = true
+		return Handle(next) << 16
+	}
+}
+
+// chain is a stack, one below the other, from parent down.
+func chain(ifindex int, parent Handle, s Stack, fresh func() Handle) ([]request, error) {
+	var requests []request
+	for _, spec := range s {
+		defaults, _ := Default(spec.Kind())
+		options, err := spec.encode(defaults)
+		if err != nil {
+			return nil, err
+		}
+		handle := fresh()
+		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace, tcmsg{ifindex: ifindex, handle: handle, parent: parent},
+			fmt.Sprintf("install %s", spec), attributes(spec.Kind(), options)...)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, r)
+		parent = handle.below(1)
+		if htb, ok := spec.(HTB); ok {
+			parent = handle.below(htb.Class)
+			r, err := htb.classRequest(ifindex, handle, netlink.Create)
+			if err != nil {
+				return nil, err
+			}
+			requests = append(requests, r)
+		}
+	}
+	return requests, nil
+}
+
+func (q HTB) classRequest(ifindex int, handle Handle, flags netlink.HeaderFlags) (request, error) {
+	options, err := q.encodeClass()
+	if err != nil {
+		return request{}, err
+	}
+	return newRequest(unix.RTM_NEWTCLASS, flags, tcmsg{ifindex: ifindex, handle: handle.below(q.Class), parent: Root},
+		fmt.Sprintf("set the class of %s", q), attributes("htb", options)...)
+}
+
+// Change gives a discipline that is in force other options, in place: nothing is dropped but what a smaller limit makes drop. Only what differs
+// from q.Spec is sent.
+func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := check(s)
+	switch {
+	case err != nil:
+		return err
+	case q.Kind != s.Kind():
+		return fmt.Errorf("%s cannot be changed into %s: replace it", q.Kind, s.Kind())
+	case q.Spec == nil:
+		return fmt.Errorf("%s %s: its present options are not known: replace it", q.Kind, q.Handle)
+	case q.Spec == s:
+		return nil
+	case q.Handle == 0:
+		return fmt.Errorf("the %s that the kernel made by itself cannot be changed: replace it", q.Kind)
+	}
+	options, err := s.encode(q.Spec)
+	if err != nil {
+		return err
+	}
+	var requests []request
+	if options != nil {
+		list := attributes(s.Kind(), options)
+		if q.SizeTable != nil { // a change without one takes it away
+			stab, err := sizeTable(q)
+			if err != nil {
+				return err
+			}
+			list = append(list, stab)
+		}
+		r, err := newRequest(unix.RTM_NEWQDISC, 0, tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent}, fmt.Sprintf("change to %s", s), list...)
+		if err != nil {
+			return err
+		}
+		requests = append(requests, r)
+	}
+	if htb, ok := s.(HTB); ok {
+		r, err := htb.classRequest(ifindex, q.Handle, 0)
+		if err != nil {
+			return err
+		}
+		requests = append(requests, r)
+	}
+	return c.send(requests)
+}
+
+// Delete takes away what hangs at parent. At the root the kernel puts its default in its place (net.core.default_qdisc, as it is now); if that
+// is what is there, nothing happens.
+func (c *Conn) Delete(ifindex int, parent Handle) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.delete(ifindex, parent)
+}
+
+func (c *Conn) delete(ifindex int, parent Handle) error {
+	r, err := newRequest(unix.RTM_DELQDISC, 0, tcmsg{ifindex: ifindex, parent: parent}, "delete what is at "+parent.String())
+	if err != nil {
+		return err
+	}
+	err = c.send([]request{r})
+	if parent == Root && errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// Restore puts back exactly what was read: the same handles and the options to the byte. A root that the kernel made by itself comes back by
+// deleting what is there, so net.core.default_qdisc must say what it said then. What the kernel does not report cannot be restored: red's
+// table, netem's delay distribution, the programs of BPF filters.
+func (c *Conn) Restore(ifindex int, t Tree) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restore(ifindex, t)
+}
+
+func (c *Conn) restore(ifindex int, t Tree) error {
+	now, err := c.tree(ifindex)
+	if err != nil {
+		return err
+	}
+	if now.Same(t) {
+		return nil
+	}
+	root, ok := t.Root()
+	if !ok || root.Handle == 0 {
+		if err := c.delete(ifindex, Root); err != nil || !ok {
+			return err
+		}
+	} else if t.reuses(now) {
+		// A handle that is in use would be changed, not made anew. A queue of the kernel's simplest kind steps in for a moment.
+		requests, err := chain(ifindex, Root, Stack{FIFO{}}, func() func() Handle {
+			both := Tree{Qdiscs: slices.Concat(now.Qdiscs, t.Qdiscs)}
+			return both.freshHandles()
+		}())
+		if err != nil {
+			return err
+		}
+		if err := c.send(requests); err != nil {
+			return err
+		}
+	}
+	requests, err := t.replay(ifindex, root, map[Handle]bool{})
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(requests, 32) {
+		if err := c.send(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reuses reports whether any handle of t is in use in the other tree.
+func (t Tree) reuses(other Tree) bool {
+	return slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool {
+		return q.Handle != 0 && q.Parent != Ingress && slices.ContainsFunc(other.Qdiscs, func(o Qdisc) bool { return o.Handle == q.Handle })
+	})
+}
+
+// replay makes q and all that is below it, parents first; seen guards against a tree that is none.
+func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, error) {
+	if seen[q.Handle] {
+		return nil, fmt.Errorf("two queueing disciplines have the handle %s", q.Handle)
+	}
+	seen[q.Handle] = true
+	var requests []request
+	if q.Handle != 0 {
+		list := attributes(q.Kind, replayable(q.Kind, q.Options))
+		if q.SizeTable != nil {
+			stab, err := sizeTable(q)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, stab)
+		}
+		if q.IngressBlock != 0 {
+			list = append(list, netlink.Attribute{Type: tcaIngressBlock, Data: u32bytes(q.IngressBlock)})
+		}
+		if q.EgressBlock != 0 {
+			list = append(list, netlink.Attribute{Type: tcaEgressBlock, Data: u32bytes(q.EgressBlock)})
+		}
+		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace, tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
+			"restore "+q.Kind, list...)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, r)
+	}
+	// A class comes after the class that it is in.
+	waiting := slices.DeleteFunc(slices.Clone(t.Classes), func(class Class) bool { return class.Handle.Major() != q.Handle.Major() })
+	made := map[Handle]bool{Root: true, q.Handle: true}
+	for len(waiting) > 0 {
+		i := slices.IndexFunc(waiting, func(class Class) bool { return made[class.Parent] })
+		if i < 0 {
+			return nil, fmt.Errorf("class %s hangs below %s, which was not recorded", waiting[0].Handle, waiting[0].Parent)
+		}
+		class := waiting[i]
+		r, err := newRequest(unix.RTM_NEWTCLASS, netlink.Create, tcmsg{ifindex: ifindex, handle: class.Handle, parent: class.Parent},
+			"restore class "+class.Handle.String(), attributes(class.Kind, class.Options)...)
+		if err != nil {
+			return nil, err
+		}
+		requests, made[class.Handle], waiting = append(requests, r), true, slices.Delete(waiting, i, i+1)
+	}
+	if q.Kind != "cake_mq" { // whose queues are its own
+		for _, child := range t.children(q) {
+			if child.Handle == 0 {
+				continue // the kernel makes it by itself
+			}
+			more, err := t.replay(ifindex, child, seen)
+			if err != nil {
+				return nil, err
+			}
+			requests = append(requests, more...)
+		}
+	}
+	for _, f := range t.Filters {
+		if f.Parent.Major() != q.Handle.Major() {
+			continue
+		}
+		protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, f.Protocol))
+		list := attributes(f.Kind, f.Options)
+		if f.Chain != 0 {
+			list = append(list, netlink.Attribute{Type: tcaChain, Data: u32bytes(f.Chain)})
+		}
+		r, err := newRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl,
+			tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: f.Parent, info: uint32(f.Priority)<<16 | uint32(protocol)},
+			fmt.Sprintf("restore filter %s %d", f.Kind, f.Priority), list...)
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, r)
+	}
+	return requests, nil
+}
+
+// replayable turns reported options into those that make the same anew, and that compare: some report counters among them.
+func replayable(kind string, options []byte) []byte {
+	switch kind {
+	case "htb":
+		list, err := unpack(options)
+		if err != nil {
+			return options
+		}
+		for _, a := range list {
+			if a.Type == htbInit && len(a.Data) >= htbGlobLen {
+				binary.NativeEndian.PutUint32(a.Data, 3)      // the version: only the major one is taken, both are reported
+				binary.NativeEndian.PutUint32(a.Data[16:], 0) // direct_pkts counts
+			}
+		}
+		if options, err = netlink.MarshalAttributes(list); err != nil {
+			return nil
+		}
+	case "sfq":
+		const config, all = 48, 72 // struct tc_sfq_qopt_v1 ends in counters
+		if len(options) == all {
+			options = append(slices.Clone(options[:config]), make([]byte, all-config)...)
+		}
+	}
+	return options
+}
+
+// sizeTable is a size table (tc-stab(8)) as it can be sent: the kernel reports its parameters, but not its entries.
+func sizeTable(q Qdisc) (netlink.Attribute, error) {
+	list, err := unpack(q.SizeTable)
+	if err != nil {
+		return netlink.Attribute{}, err
+	}
+	for _, a := range list { // struct tc_sizespec, whose last field is the number of entries
+		if a.Type == 1 && len(a.Data) >= 28 && binary.NativeEndian.Uint32(a.Data[24:]) == 0 {
+			return netlink.Attribute{Type: tcaStab, Data: q.SizeTable}, nil
+		}
+	}
+	return netlink.Attribute{}, fmt.Errorf("%s %s has a size table, whose entries the kernel does not report", q.Kind, q.Handle)
+}
+
+// Probe reports whether this kernel knows a kind, loading its module if need be. Nothing is left behind: the request, on the loopback device of
+// Conn's namespace, carries a size table without parameters, on which the kernel gives up after it has looked up the kind and before anything
+// is attached (net/sched/sch_api.c, qdisc_create).
+func (c *Conn) Probe(kind string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const loopback = 1 // in each network namespace
+	if kind == "" || len(kind) > 15 {
+		return false, fmt.Errorf("%q is not the name of a queueing discipline", kind)
+	}
+	now, err := c.tree(loopback)
+	if err != nil {
+		return false, err
+	}
+	r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace, tcmsg{ifindex: loopback, handle: now.freshHandles()(), parent: Root},
+		"probe for "+kind, append(attributes(kind, nil), netlink.Attribute{Type: tcaStab | netlink.Nested})...)
+	if err != nil {
+		return false, err
+	}
+	switch err := c.send([]request{r}); {
+	case errors.Is(err, unix.ENOENT):
+		return false, nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return true, nil // for want of a table, of options, of a second queue
+	case err != nil:
+		return false, err
+	}
+	return false, fmt.Errorf("probe for %s: the kernel took a size table without parameters", kind)
+}

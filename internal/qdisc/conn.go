@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Conn is one rtnetlink socket, in one network namespace. It may be used from several goroutines; each request has it to itself.
+type Conn struct {
+	mu sync.Mutex
+	nl *netlink.Conn
+}
+
+// Dial opens one. netns is the file descriptor of a network namespace; 0 is the calling thread's own.
+func Dial(netns int) (*Conn, error) {
+	nl, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: netns})
+	if err != nil {
+		return nil, fmt.Errorf("rtnetlink: %w", err)
+	}
+	// Kernels before 4.12 cannot say what was wrong with a request.
+	_ = nl.SetOption(netlink.ExtendedAcknowledge, true)
+	return &Conn{nl: nl}, nil
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return c.nl.Close() }
+
+// kernelError puts the kernel's own explanation first. errors.Is finds the errno in it, errors.As the *netlink.OpError.
+type kernelError struct{ op *netlink.OpError }
+
+func (e kernelError) Unwrap() error { return e.op }
+func (e kernelError) Error() string {
+	if e.op.Message == "" {
+		return e.op.Err.Error()
+	}
+	return fmt.Sprintf("%s (%v)", e.op.Message, e.op.Err)
+}
+
+func explain(err error) error {
+	var op *netlink.OpError
+	if errors.As(err, &op) {
+		return kernelError{op}
+	}
+	return err
+}
+
+// The attributes of disciplines, classes and filters (TCA_*, include/uapi/linux/rtnetlink.h).
+const (
+	tcaKind         = 1
+	tcaOptions      = 2
+	tcaStats2       = 7
+	tcaStab         = 8
+	tcaChain        = 11
+	tcaOffload      = 12
+	tcaIngressBlock = 13
+	tcaEgressBlock  = 14
+)
+
+// tcmsg is struct tcmsg (include/uapi/linux/rtnetlink.h) without its family and padding.
+type tcmsg struct {
+	ifindex        int
+	handle, parent Handle
+	info           uint32
+}
+
+const tcmsgLen = 20
+
+func (m tcmsg) bytes() []byte {
+	b := make([]byte, 4, tcmsgLen)
+	for _, v := range []uint32{uint32(m.ifindex), uint32(m.handle), uint32(m.parent), m.info} {
+		b = binary.NativeEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+// split takes an answer apart; a known kind of attribute that is too short for what it says is an error.
+func split(m netlink.Message, want uint16) (tcmsg, []netlink.Attribute, error) {
+	if uint16(m.Header.Type) != want {
+		return tcmsg{}, nil, fmt.Errorf("the kernel answered with message type %d, not %d", m.Header.Type, want)
+	}
+	if len(m.Data) < tcmsgLen {
+		return tcmsg{}, nil, fmt.Errorf("the kernel's answer is cut off after %d bytes", len(m.Data))
+	}
+	v := func(i int) uint32 { return binary.NativeEndian.Uint32(m.Data[4*i:]) }
+	attributes, err := unpack(m.Data[tcmsgLen:])
+	if err != nil {
+		return tcmsg{}, nil, fmt.Errorf("the kernel's answer: %w", err)
+	}
+	return tcmsg{int(int32(v(1))), Handle(v(2)), Handle(v(3)), v(4)}, attributes, nil
+}
+
+// text is a string attribute up to its NUL.
+func text(b []byte) string {
+	if i := slices.Index(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+// dump asks for a list. One that changed meanwhile is asked for again.
+func (c *Conn) dump(typ uint16, flags netlink.HeaderFlags, body []byte) ([]netlink.Message, error) {
+	const attempts = 4
+	for range attempts {
+		answer, err := c.nl.Execute(netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | flags}, Data: body})
+		if err != nil {
+			return nil, explain(err)
+		}
+		if !slices.ContainsFunc(answer, func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }) {
+			return answer, nil
+		}
+	}
+	return nil, errors.New("the list changed each time it was read")
+}
+
+// devices asks for what the kernel's defaults follow, of one interface or (0) of all.
+func (c *Conn) devices(ifindex int) (map[int]device, error) {
+	const (
+		skipStats = 8 // RTEXT_FILTER_SKIP_STATS
+		ether     = 1 // ARPHRD_ETHER
+		loopback  = 772
+	)
+	body := make([]byte, 16) // struct ifinfomsg
+	binary.NativeEndian.PutUint32(body[4:], uint32(ifindex))
+	attribute, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_EXT_MASK, Data: u32bytes(skipStats)}})
+	if err != nil {
+		return nil, err
+	}
+	flags := netlink.Dump
+	if ifindex != 0 {
+		flags = 0
+	}
+	answer, err := c.dump(unix.RTM_GETLINK, flags, append(body, attribute...))
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]device{}
+	for _, m := range answer {
+		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < len(body) {
+			return nil, fmt.Errorf("the kernel's list of interfaces is cut off after %d bytes", len(m.Data))
+		}
+		attributes, err := unpack(m.Data[len(body):])
+		if err != nil {
+			return nil, fmt.Errorf("the kernel's list of interfaces: %w", err)
+		}
+		d := device{present: true}
+		if kind := binary.NativeEndian.Uint16(m.Data[2:]); kind == ether || kind == loopback {
+			d.header, d.known = 14, true
+		}
+		for _, a := range attributes {
+			f := &fields{a.Data}
+			switch a.Type {
+			case unix.IFLA_MTU:
+				d.mtu = f.u32()
+			case unix.IFLA_TXQLEN:
+				d.queue = f.u32()
+			}
+		}
+		found[int(int32(binary.NativeEndian.Uint32(m.Data[4:])))] = d
+	}
+	return found, nil
+}
+
+// Trees reads every interface's tree, by interface index; one that has never been up has an empty tree.
+func (c *Conn) Trees() (map[int]Tree, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trees(0)
+}
+
+// Tree reads one interface's tree.
+func (c *Conn) Tree(ifindex int) (Tree, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tree(ifindex)
+}
+
+func (c *Conn) tree(ifindex int) (Tree, error) {
+	trees, err := c.trees(ifindex)
+	if err != nil {
+		return Tree{}, err
+	}
+	t, ok := trees[ifindex]
+	if !ok {
+		return Tree{}, fmt.Errorf("interface %d: %w", ifindex, unix.ENODEV)
+	}
+	return t, nil
+}
+
+func (c *Conn) trees(ifindex int) (map[int]Tree, error) {
+	devices, err := c.devices(ifindex)
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	answer, err := c.dump(unix.RTM_GETQDISC, netlink.Dump, tcmsg{ifindex: ifindex}.bytes())
+	if err != nil {
+		return nil, fmt.Errorf("list queueing disciplines: %w", err)
+	}
+	trees := map[int]Tree{}
+	for i := range devices {
+		trees[i] = Tree{}
+	}
+	for _, m := range answer {
+		at, attributes, err := split(m, unix.RTM_NEWQDISC)
+		if err != nil {
+			return nil, fmt.Errorf("list queueing disciplines: %w", err)
+		}
+		if ifindex != 0 && at.ifindex != ifindex { // most kernels list all
+			continue
+		}
+		q, err := readQdisc(at, attributes, devices[at.ifindex])
+		if err != nil {
+			return nil, fmt.Errorf("interface %d: %w", at.ifindex, err)
+		}
+		t := trees[at.ifindex]
+		t.Qdiscs = append(t.Qdiscs, q)
+		trees[at.ifindex] = t
+	}
+	for i, t := range trees {
+		if err := c.complete(i, &t, devices[i]); err != nil {
+			return nil, fmt.Errorf("interface %d: %w", i, err)
+		}
+		trees[i] = t
+	}
+	return trees, nil
+}
+
+func readQdisc(at tcmsg, attributes []netlink.Attribute, d device) (Qdisc, error) {
+	q := Qdisc{Handle: at.handle, Parent: at.parent}
+	var stats []byte
+	for _, a := range attributes {
+		f := &fields{a.Data}
+		switch a.Type {
+		case tcaKind:
+			q.Kind = text(a.Data)
+		case tcaOptions:
+			q.Options = a.Data
+		case tcaStats2:
+			stats = a.Data
+		case tcaStab:
+			q.SizeTable = a.Data
+		case tcaIngressBlock:
+			q.IngressBlock = f.u32()
+		case tcaEgressBlock:
+			q.EgressBlock = f.u32()
+		case tcaOffload:
+			q.Offloaded = len(a.Data) > 0 && a.Data[0] != 0
+		}
+	}
+	if q.Kind == "" {
+		return q, errors.New("the kernel reports a queueing discipline without a kind")
+	}
+	var err error
+	if q.Stats, err = decodeStats(q.Kind, stats, false); err != nil {
+		return q, err
+	}
+	if k, _ := find(q.Kind); k.slots != classSlot { // that one has its options in its class
+		q.Spec = decode(q.Kind, q.Options, d)
+	}
+	return q, nil
+}
+
+// classful are the kinds whose classes somebody makes.
+func classful() []string { return []string{"htb", "hfsc", "drr", "qfq", "cbq"} }
+
+// unfiltered are the kinds that take no filters, which need not be asked about.
+func unfiltered() []string {
+	return []string{"noqueue", "pfifo_fast", "pfifo", "bfifo", "fq", "mq", "cake_mq", "codel", "pie", "tbf", "netem", "red"}
+}
+
+// complete adds the classes, the filters, and what can only be said with them.
+func (c *Conn) complete(ifindex int, t *Tree, d device) error {
+	if slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return slices.Contains(classful(), q.Kind) }) {
+		answer, err := c.dump(unix.RTM_GETTCLASS, netlink.Dump, tcmsg{ifindex: ifindex}.bytes())
+		if err != nil {
+			return fmt.Errorf("list classes: %w", err)
+		}
+		for _, m := range answer {
+			at, attributes, err := split(m, unix.RTM_NEWTCLASS)
+			if err != nil {
+				return fmt.Errorf("list classes: %w", err)
+			}
+			class, err := readClass(at, attributes)
+			if err != nil {
+				return err
+			}
+			if slices.Contains(classful(), class.Kind) {
+				t.Classes = append(t.Classes, class)
+			}
+		}
+	}
+	for i := range t.Qdiscs {
+		if q := &t.Qdiscs[i]; q.Kind == "htb" {
+			q.Spec = t.readHTB(*q, d)
+		}
+	}
+	for i := range t.Qdiscs {
+		if q := &t.Qdiscs[i]; q.Kind == "mq" || q.Kind == "cake_mq" {
+			for _, child := range t.children(*q) {
+				q.Stats.Marks += child.Stats.Marks
+			}
+		}
+	}
+	for _, q := range t.Qdiscs {
+		if q.Parent == Ingress || slices.Contains(unfiltered(), q.Kind) || q.Handle == 0 && q.Parent != Root {
+			continue
+		}
+		if err := c.readFilters(ifindex, q.Handle, t); err != nil {
+			return err
+		}
+	}
+	for _, class := range t.Classes {
+		if err := c.readFilters(ifindex, class.Handle, t); err != nil {
+			return err
+		}
+	}
+	*t = t.sorted()
+	return nil
+}
+
+func readClass(at tcmsg, attributes []netlink.Attribute) (Class, error) {
+	class := Class{Handle: at.handle, Parent: at.parent, Leaf: Handle(at.info)}
+	var stats []byte
+	for _, a := range attributes {
+		switch a.Type {
+		case tcaKind:
+			class.Kind = text(a.Data)
+		case tcaOptions:
+			class.Options = a.Data
+		case tcaStats2:
+			stats = a.Data
+		}
+	}
+	var err error
+	if class.Stats, err = decodeStats(class.Kind, stats, true); err != nil {
+		return class, err
+	}
+	if class.Kind == "htb" {
+		var htb HTB
+		if err := htb.decodeClass(class.Options); err == nil {
+			class.Rate, class.Ceil = htb.Rate, htb.Ceil
+		}
+	}
+	return class, nil
+}
+
+// readHTB puts an htb and its one class together; nil if it has another shape.
+func (t Tree) readHTB(q Qdisc, d device) Spec {
+	htb := newHTB()
+	if err := htb.decode(q.Options, d); err != nil {
+		return nil
+	}
+	var classes []Class
+	for _, class := range t.Classes {
+		if class.Handle.Major() == q.Handle.Major() {
+			classes = append(classes, class)
+		}
+	}
+	if len(classes) != 1 || classes[0].Parent != Root || classes[0].Handle.Minor() != htb.Class {
+		return nil
+	}
+	if err := htb.decodeClass(classes[0].Options); err != nil {
+		return nil
+	}
+	spec, err := htb.finish()
+	if err != nil {
+		return nil
+	}
+	return spec
+}
+
+func (c *Conn) readFilters(ifindex int, parent Handle, t *Tree) error {
+	answer, err := c.dump(unix.RTM_GETTFILTER, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return nil // a kernel without filters, or a discipline that takes none
+	}
+	if err != nil {
+		return fmt.Errorf("list filters: %w", err)
+	}
+	for _, m := range answer {
+		at, attributes, err := split(m, unix.RTM_NEWTFILTER)
+		if err != nil {
+			return fmt.Errorf("list filters: %w", err)
+		}
+		protocol := uint16(at.info)
+		f := Filter{Parent: at.parent, Handle: uint32(at.handle), Priority: uint16(at.info >> 16),
+			Protocol: binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, protocol))}
+		for _, a := range attributes {
+			switch a.Type {
+			case tcaKind:
+				f.Kind = text(a.Data)
+			case tcaOptions:
+				f.Options = a.Data
+			case tcaChain:
+				f.Chain = (&fields{a.Data}).u32()
+			}
+		}
+		if f.Options != nil { // else it only announces those that follow
+			t.Filters = append(t.Filters, f)
+		}
+	}
+	return nil
+}
+

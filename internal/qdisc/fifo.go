@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"weir/internal/units"
+)
+
+// FIFO is a queue without any management: pfifo counts packets, bfifo bytes (net/sched/sch_fifo.c, tc-bfifo(8)).
+type FIFO struct {
+	Bytes bool   `json:"bytes"` // bfifo
+	Limit uint32 `json:"limit"` // packets or bytes, 1 and up; 0: the device's queue length, times its largest packet for bytes
+}
+
+func (f FIFO) Kind() string {
+	if f.Bytes {
+		return "bfifo"
+	}
+	return "pfifo"
+}
+func (f FIFO) String() string { return format(f) }
+func (f FIFO) edit() editor   { return &f }
+
+func (f FIFO) encode(base Spec) ([]byte, error) {
+	if f == base {
+		return nil, nil
+	}
+	if f.Limit == 0 {
+		return nil, fmt.Errorf("limit cannot be put back to the kernel's own choice in place: replace the discipline")
+	}
+	return u32bytes(f.Limit), nil // struct tc_fifo_qopt, bare
+}
+
+func (f *FIFO) options() []option {
+	if f.Bytes {
+		return []option{auto(value("limit", 0, 4,
+			func(s string) (uint64, error) {
+				if v, err := whole(s, 1, math.MaxUint32); err == nil {
+					return v, nil
+				}
+				v, err := units.ParseSize(s)
+				if err == nil && (v < 1 || v > math.MaxUint32) {
+					err = fmt.Errorf("size %q is out of range (1b to 4gb less 1b)", s)
+				}
+				return uint64(v), err
+			},
+			func(v uint64) string { return units.Size(v).String() },
+			func() uint64 { return uint64(f.Limit) }, func(v uint64) { f.Limit = uint32(v) }), &f.Limit)}
+	}
+	return []option{auto(count("limit", 0, 4, &f.Limit, 1, math.MaxUint32), &f.Limit)}
+}
+
+func (f *FIFO) decode(b []byte, d device) error {
+	v, err := integer(b)
+	if err != nil || len(b) != 4 || v == 0 {
+		return fmt.Errorf("limit: %s", strings.TrimSpace(fmt.Sprint(v, err)))
+	}
+	f.Limit = uint32(v)
+	if d.present && (!f.Bytes && f.Limit == d.queue || f.Bytes && d.queue > 0 && f.Limit%d.queue == 0 && d.frame(f.Limit/d.queue)) {
+		f.Limit = 0
+	}
+	return nil
+}
+
+func (f *FIFO) finish() (Spec, error) { return *f, nil }

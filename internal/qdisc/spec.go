@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package qdisc knows Linux's queueing disciplines: it reads and writes their configuration as tc(8) spells it, installs, changes and
+// restores them over rtnetlink, and decodes their statistics.
+//
+// A Spec is a value: what one discipline is configured to do. A Conn is the only thing here that touches a host. A new discipline is one file
+// with a struct, its defaults and its table of options, and one line in kinds.
+package qdisc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Spec is one queueing discipline's configuration. It is complete: each option that the kernel would report has its value, so two specs can be
+// compared with ==. Its dynamic types are the exported structs of this package, by value.
+//
+// Where the kernel's default follows the device (its MTU, its queue length), zero stands for "as the kernel chooses for this device": such a
+// default reads back as zero, too.
+type Spec interface {
+	// Kind is the name that the kernel knows it by.
+	Kind() string
+	// String is tc's syntax, kind first, with only what differs from the kernel's defaults.
+	String() string
+
+	// edit gives a copy that its options point into.
+	edit() editor
+	// encode gives the content of TCA_OPTIONS, with only what differs from base: the defaults for a new discipline, what is in force for a
+	// change. Nil means that there is nothing to send.
+	encode(base Spec) ([]byte, error)
+}
+
+// editor is a Spec while it is being written.
+type editor interface {
+	// options is the discipline's language: the order is the one in which tc sends the attributes.
+	options() []option
+	// decode takes over what the kernel reports; an error means that tc's language has no words for it.
+	decode(b []byte, d device) error
+	// finish checks what no single option can, and rounds each value as the kernel will, so that it reads back as the same.
+	finish() (Spec, error)
+}
+
+// kind is a line of the table of disciplines.
+type kind struct {
+	name   string
+	fresh  func() editor // holds the kernel's defaults
+	slots  slots         // what can hang below it
+	nested bool          // the kernel insists on NLA_F_NESTED for TCA_OPTIONS, as those since 5.2 do
+}
+
+// slots says where a discipline keeps others.
+type slots int
+
+const (
+	noSlots   slots = iota
+	oneSlot         // in the class :1, which exists as long as the discipline does
+	classSlot       // in a class that we create
+	perQueue        // in :1 … :n, one for each transmit queue
+)
+
+// kinds is the table of disciplines, sorted.
+func kinds() []kind {
+	return []kind{
+		{name: "bfifo", fresh: func() editor { return &FIFO{Bytes: true} }},
+		{name: "cake", fresh: func() editor { return newCake(false) }},
+		{name: "cake_mq", fresh: func() editor { return newCake(true) }},
+		{name: "codel", fresh: func() editor { return newCodel() }},
+		{name: "dualpi2", fresh: func() editor { return newDualPI2() }, nested: true},
+		{name: "fq", fresh: func() editor { return newFQ() }},
+		{name: "fq_codel", fresh: func() editor { return newFQCodel() }},
+		{name: "fq_pie", fresh: plain("fq_pie")},
+		{name: "htb", fresh: func() editor { return newHTB() }, slots: classSlot},
+		{name: "mq", fresh: plain("mq"), slots: perQueue},
+		{name: "netem", fresh: func() editor { return newNetem() }, slots: oneSlot},
+		{name: "noqueue", fresh: plain("noqueue")},
+		{name: "pfifo", fresh: func() editor { return &FIFO{} }},
+		{name: "pfifo_fast", fresh: plain("pfifo_fast")},
+		{name: "pie", fresh: plain("pie")},
+		{name: "prio", fresh: plain("prio")},
+		{name: "sfq", fresh: plain("sfq")},
+		{name: "tbf", fresh: func() editor { return newTBF() }, slots: oneSlot},
+	}
+}
+
+func find(name string) (kind, bool) {
+	for _, k := range kinds() {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// Kinds lists every kind that Parse accepts, sorted.
+func Kinds() []string {
+	var names []string
+	for _, k := range kinds() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// Default is the kernel's own configuration of a kind, from which a caller sets the fields it wants. That of htb and tbf has no rate and is not
+// complete before it has one.
+func Default(name string) (Spec, bool) {
+	k, ok := find(name)
+	if !ok {
+		return nil, false
+	}
+	if spec, err := k.fresh().finish(); err == nil {
+		return spec, true
+	}
+	return k.fresh().(interface{ draft() Spec }).draft(), true
+}
+
+// Parse reads one discipline in tc's syntax: "cake bandwidth 49.875mbit besteffort dual-dsthost".
+func Parse(text string) (Spec, error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return nil, errors.New("no queueing discipline given: write it like \"cake bandwidth 50mbit\"")
+	}
+	k, ok := find(words[0])
+	if !ok {
+		return nil, unknown("queueing discipline", words[0], Kinds())
+	}
+	e := k.fresh()
+	if err := parse(e.options(), words[1:]); err != nil {
+		return nil, fmt.Errorf("%s: %w", k.name, err)
+	}
+	spec, err := e.finish()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.name, err)
+	}
+	return spec, nil
+}
+
+// decode makes a Spec of what the kernel reports; nil if this package has no type for the kind or no words for what it does.
+func decode(name string, options []byte, d device) Spec {
+	k, ok := find(name)
+	if !ok {
+		return nil
+	}
+	e := k.fresh()
+	if err := e.decode(options, d); err != nil {
+		return nil
+	}
+	spec, err := e.finish()
+	if err != nil {
+		return nil
+	}
+	// A value that a person could not type in again would make a plan that cannot be read back.
+	if again, err := Parse(spec.String()); err != nil || again != spec {
+		return nil
+	}
+	return spec
+}
+
+// check rounds a Spec that was put together field by field as finish does.
+func check(s Spec) (Spec, error) {
+	spec, err := s.edit().finish()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Kind(), err)
+	}
+	return spec, nil
+}
+
+// unknown is the error for a word that is not in the list: it names the word, suggests the likely one, and lists the others.
+func unknown(what, word string, known []string) error {
+	best, distance := "", 3
+	for _, k := range known {
+		if d := edits(word, k); d < distance && d < len(k) {
+			best, distance = k, d
+		}
+	}
+	hint := ""
+	if best != "" {
+		hint = fmt.Sprintf(" (did you mean %q?)", best)
+	}
+	known = slices.Clone(known)
+	slices.Sort(known)
+	list := "it takes none"
+	if len(known) > 0 {
+		list = "known: " + strings.Join(known, ", ")
+	}
+	return fmt.Errorf("unknown %s %q%s; %s", what, word, hint, list)
+}
+
+// edits is the Levenshtein distance: how many letters one would have to change.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diagonal = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"weir/internal/units"
+)
+
+// Qdisc is a queueing discipline as it is in force.
+type Qdisc struct {
+	Kind         string `json:"kind"`
+	Handle       Handle `json:"handle"` // "0:" where the kernel made it by itself
+	Parent       Handle `json:"parent"`
+	Spec         Spec   `json:"-"`                       // nil when this package has no type for the kind, or no words for what it does
+	Options      []byte `json:"options,omitempty"`       // TCA_OPTIONS as the kernel reports it
+	SizeTable    []byte `json:"size_table,omitempty"`    // TCA_STAB, if there is one
+	IngressBlock uint32 `json:"ingress_block,omitempty"` // shared filter blocks, 0: none
+	EgressBlock  uint32 `json:"egress_block,omitempty"`
+	Offloaded    bool   `json:"offloaded,omitempty"` // the hardware does it
+	Stats        Stats  `json:"stats"`
+}
+
+// Class is a class that somebody made below a discipline. Those that fq_codel and its like make for their flows are not listed.
+type Class struct {
+	Kind    string     `json:"kind"`
+	Handle  Handle     `json:"handle"`
+	Parent  Handle     `json:"parent"`         // another class, or Root
+	Leaf    Handle     `json:"leaf,omitempty"` // the discipline in it; "0:" if it is one that the kernel made by itself
+	Rate    units.Rate `json:"rate,omitempty"` // htb
+	Ceil    units.Rate `json:"ceil,omitempty"` // htb
+	Options []byte     `json:"options,omitempty"`
+	Stats   Stats      `json:"stats"`
+}
+
+// Filter is a classifier attached to the root, to something below it, or to a class.
+type Filter struct {
+	Kind     string `json:"kind"`
+	Parent   Handle `json:"parent"`
+	Handle   uint32 `json:"handle"`   // the classifier's own numbering
+	Priority uint16 `json:"priority"` // lower first
+	Protocol uint16 `json:"protocol"` // Ethernet type
+	Chain    uint32 `json:"chain,omitempty"`
+	Options  []byte `json:"options,omitempty"`
+}
+
+// Tree is everything below one device's root. Disciplines at the ingress are listed among the rest, with Ingress for a parent; their filters are
+// not, and no function here changes them.
+type Tree struct {
+	Qdiscs  []Qdisc  `json:"qdiscs"`
+	Classes []Class  `json:"classes,omitempty"`
+	Filters []Filter `json:"filters,omitempty"`
+}
+
+// Root is the discipline at the root. There is none while a device has never been up.
+func (t Tree) Root() (Qdisc, bool) {
+	for _, q := range t.Qdiscs {
+		if q.Parent == Root {
+			return q, true
+		}
+	}
+	return Qdisc{}, false
+}
+
+// children are the disciplines right below q.
+func (t Tree) children(q Qdisc) []Qdisc {
+	var below []Qdisc
+	if q.Handle == 0 && q.Parent != Root {
+		return nil
+	}
+	for _, c := range t.Qdiscs {
+		if c.Parent != Root && c.Parent != Ingress && c.Parent.Major() == q.Handle.Major() {
+			below = append(below, c)
+		}
+	}
+	return below
+}
+
+// Stack reads the tree as a Stack: false when it has another shape. Several htb classes, filters, a size table, kinds and options that have no
+// type here are all other shapes, and so is an mq whose queues differ. A root that the kernel made by itself reads as what it is.
+func (t Tree) Stack() (Stack, bool) {
+	root, ok := t.Root()
+	if !ok || len(t.Filters) > 0 {
+		return nil, false
+	}
+	return t.stack(root, map[Handle]bool{})
+}
+
+// stack reads q and what is below it; seen guards against a tree that is none.
+func (t Tree) stack(q Qdisc, seen map[Handle]bool) (Stack, bool) {
+	if q.Spec == nil || q.SizeTable != nil || q.Handle != 0 && seen[q.Handle] {
+		return nil, false
+	}
+	seen[q.Handle] = true
+	s := Stack{q.Spec}
+	k, _ := find(q.Kind)
+	below := t.children(q)
+	switch {
+	case len(below) == 0 || k.name == "cake_mq": // whose queues are its own
+		return s, true
+	case k.slots == noSlots || k.slots != perQueue && len(below) > 1:
+		return nil, false
+	}
+	first, ok := t.stack(below[0], seen)
+	if !ok {
+		return nil, false
+	}
+	for _, c := range below[1:] {
+		if other, ok := t.stack(c, seen); !ok || !first.Equal(other) {
+			return nil, false
+		}
+	}
+	return append(s, first...), true
+}
+
+// Same reports whether both are configured the same, handles included; statistics do not count. Filters are compared by what they are and where
+// they sit: their options hold counters.
+func (t Tree) Same(other Tree) bool {
+	same := func(a, b Qdisc) bool {
+		if a.Kind != b.Kind || a.Handle != b.Handle || a.Parent != b.Parent || !bytes.Equal(a.SizeTable, b.SizeTable) ||
+			a.IngressBlock != b.IngressBlock || a.EgressBlock != b.EgressBlock {
+			return false
+		}
+		return bytes.Equal(replayable(a.Kind, a.Options), replayable(b.Kind, b.Options))
+	}
+	sameClass := func(a, b Class) bool {
+		return a.Kind == b.Kind && a.Handle == b.Handle && a.Parent == b.Parent && bytes.Equal(a.Options, b.Options)
+	}
+	sameFilter := func(a, b Filter) bool {
+		a.Options, b.Options = nil, nil
+		return a.Kind == b.Kind && a.Parent == b.Parent && a.Handle == b.Handle && a.Priority == b.Priority && a.Protocol == b.Protocol &&
+			a.Chain == b.Chain
+	}
+	a, b := t.sorted(), other.sorted()
+	return slices.EqualFunc(a.Qdiscs, b.Qdiscs, same) && slices.EqualFunc(a.Classes, b.Classes, sameClass) &&
+		slices.EqualFunc(a.Filters, b.Filters, sameFilter)
+}
+
+// sorted puts everything in an order that does not depend on the kernel's hash tables.
+func (t Tree) sorted() Tree {
+	t = Tree{slices.Clone(t.Qdiscs), slices.Clone(t.Classes), slices.Clone(t.Filters)}
+	slices.SortStableFunc(t.Qdiscs, func(a, b Qdisc) int {
+		return cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Handle, b.Handle))
+	})
+	slices.SortStableFunc(t.Classes, func(a, b Class) int { return cmp.Compare(a.Handle, b.Handle) })
+	slices.SortStableFunc(t.Filters, func(a, b Filter) int {
+		return cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Chain, b.Chain), cmp.Compare(a.Handle, b.Handle))
+	})
+	return t
+}
+
+// MarshalJSON writes the Spec as its text.
+func (q Qdisc) MarshalJSON() ([]byte, error) {
+	type bare Qdisc
+	text := ""
+	if q.Spec != nil {
+		text = q.Spec.String()
+	}
+	return json.Marshal(struct {
+		bare
+		Spec string `json:"spec,omitempty"`
+	}{bare(q), text})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote; the type of the statistics' X is lost.
+func (q *Qdisc) UnmarshalJSON(b []byte) error {
+	type bare Qdisc
+	var v struct {
+		bare
+		Spec string `json:"spec"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*q = Qdisc(v.bare)
+	if v.Spec == "" {
+		return nil
+	}
+	spec, err := Parse(v.Spec)
+	q.Spec = spec
+	return err
+}
