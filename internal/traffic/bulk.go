@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// BulkSpec is a group of TCP connections that carry bulk data one way.
+type BulkSpec struct {
+	Source, Sink Host
+	SourceDials  bool   // else the sink connects and the source accepts, as in a download
+	Port         int    // of the side that accepts
+	Count        int    // connections
+	CC           string // congestion control of the source; empty: the system's default
+	NotsentLowat int    // TCP_NOTSENT_LOWAT in bytes; 0: the system's default
+	Bytes        int64  // per connection; 0: until Stop
+	Start, Stop  time.Duration
+	Tick         time.Duration // how often the sink reads; the cost of reading each packet by itself is most of a run's
+}
+
+// Flow is one connection of a bulk group.
+type Flow struct {
+	Received int64         // bytes that the sink has read
+	Started  time.Duration // when the connection was asked for
+	Finished time.Duration // when the last of BulkSpec.Bytes was read; 0 until then
+	Wakeups  uint64        // how often the source was told that it may write
+	Err      error         // what ended the connection early
+
+	source, sink int
+	sent         int64
+}
+
+// Info is the source's TCP_INFO; false before the connection is there.
+func (f *Flow) Info() (unix.TCPInfo, bool) {
+	if f.source < 0 {
+		return unix.TCPInfo{}, false
+	}
+	return tcpInfo(f.source)
+}
+
+type bulk struct {
+	*Loop
+	spec     BulkSpec
+	zeros    int // what is sent: a sparse file, so that sendfile copies nothing
+	flows    []*Flow
+	byPort   map[int]*Flow // port of the dialling side → flow
+	reader   int           // an epoll of the sinks, looked at once a tick
+	bySink   map[int32]*Flow
+	reading  bool
+	sinkDone func(*Flow)
+}
+
+// sparse is how much one sendfile call may take at most.
+const sparse = 1 << 20
+
+// StartBulk arranges the group; connections are made at spec.Start. onDone, when not nil, is called as each flow finishes its Bytes.
+func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
+	zeros, err := unix.MemfdCreate("zeros", unix.MFD_CLOEXEC)
+	if err == nil {
+		err = unix.Ftruncate(zeros, sparse)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memfd: %w", err)
+	}
+	reader, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	b := &bulk{Loop: l, spec: spec, zeros: zeros, reader: reader, byPort: map[int]*Flow{}, bySink: map[int32]*Flow{}, sinkDone: onDone}
+	listener, dialler := spec.Source, spec.Sink
+	if spec.SourceDials {
+		listener, dialler = spec.Sink, spec.Source
+	}
+	accepting, err := l.bound(listener, unix.SOCK_STREAM, spec.Port)
+	if err != nil {
+		return nil, err
+	}
+	if !spec.SourceDials {
+		if err := b.prepareSource(accepting); err != nil { // inherited by what it accepts
+			return nil, err
+		}
+	}
+	l.Watch(accepting, unix.EPOLLIN, func() { b.accept(accepting) })
+	l.Watch(reader, unix.EPOLLIN, b.readSoon)
+	for range spec.Count {
+		f := &Flow{source: -1, sink: -1}
+		b.flows = append(b.flows, f)
+		l.At(spec.Start, func() { b.dial(f, dialler, listener) })
+	}
+	if spec.Stop > 0 {
+		l.At(spec.Stop, b.stop)
+	}
+	return b.flows, nil
+}
+
+func (b *bulk) prepareSource(fd int) error {
+	if b.spec.CC != "" {
+		if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, b.spec.CC); err != nil {
+			return fmt.Errorf("congestion control %q: %w", b.spec.CC, err)
+		}
+	}
+	if b.spec.NotsentLowat > 0 {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, b.spec.NotsentLowat); err != nil {
+			return fmt.Errorf("TCP_NOTSENT_LOWAT: %w", err)
+		}
+	}
+	return nil
+}
+
+func (b *bulk) dial(f *Flow, from, to Host) {
+	f.Started = b.now
+	fd, err := b.connect(from, to, unix.SOCK_STREAM, b.spec.Port)
+	if err != nil {
+		b.Fail(err)
+		return
+	}
+	if local, err := unix.Getsockname(fd); err == nil {
+		b.byPort[portOf(local)] = f
+	}
+	if b.spec.SourceDials {
+		if err := b.prepareSource(fd); err != nil {
+			b.Fail(err)
+			return
+		}
+		b.startSource(f, fd)
+	} else {
+		b.startSink(f, fd)
+	}
+}
+
+func (b *bulk) accept(listener int) {
+	for {
+		fd, peer, err := unix.Accept4(listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		if err != nil {
+			return // EAGAIN, or a connection that was gone before it was taken
+		}
+		f := b.byPort[portOf(peer)]
+		switch {
+		case f == nil:
+			unix.Close(fd)
+		case b.spec.SourceDials:
+			b.startSink(f, fd)
+		default:
+			b.startSource(f, fd)
+		}
+	}
+}
+
+func (b *bulk) startSource(f *Flow, fd int) {
+	f.source = fd
+	b.Watch(fd, unix.EPOLLOUT, func() { b.write(f) })
+}
+
+func (b *bulk) write(f *Flow) {
+	f.Wakeups++
+	for {
+		want := int64(sparse)
+		if b.spec.Bytes > 0 {
+			want = min(want, b.spec.Bytes-f.sent)
+			if want == 0 {
+				_ = unix.Shutdown(f.source, unix.SHUT_WR)
+				b.Forget(f.source)
+				return
+			}
+		}
+		var offset int64
+		n, _, err := unix.RawSyscall6(unix.SYS_SENDFILE, uintptr(f.source), uintptr(b.zeros), uintptr(unsafe.Pointer(&offset)), uintptr(want), 0, 0)
+		switch err {
+		case 0:
+			f.sent += int64(n)
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return
+		default:
+			f.Err = err
+			b.Forget(f.source)
+			return
+		}
+	}
+}
+
+func (b *bulk) startSink(f *Flow, fd int) {
+	f.sink = fd
+	b.bySink[int32(fd)] = f
+	if err := unix.EpollCtl(b.reader, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+		b.Fail(fmt.Errorf("epoll_ctl: %w", err))
+	}
+}
+
+// readSoon is the first arrival after a rest: what comes within a tick is read together.
+func (b *bulk) readSoon() {
+	b.Watch(b.reader, 0, b.readSoon)
+	b.At(b.now+b.spec.Tick, b.read)
+}
+
+func (b *bulk) read() {
+	var events [512]unix.EpollEvent
+	n, _ := epollWait(b.reader, events[:], 0)
+	for i := range n {
+		b.drain(b.bySink[events[i].Fd])
+	}
+	b.Watch(b.reader, unix.EPOLLIN, b.readSoon)
+}
+
+// drain throws away all that has come: MSG_TRUNC on TCP copies nothing (tcp(7)).
+func (b *bulk) drain(f *Flow) {
+	var nothing [8]byte
+	for {
+		n, _, err := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(f.sink), uintptr(unsafe.Pointer(&nothing[0])), 64<<20, unix.MSG_TRUNC, 0, 0)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+		case err != 0 || n == 0:
+			if err != 0 {
+				f.Err = err
+			}
+			_ = unix.EpollCtl(b.reader, unix.EPOLL_CTL_DEL, f.sink, nil)
+		default:
+			f.Received += int64(n)
+			if b.spec.Bytes > 0 && f.Received >= b.spec.Bytes && f.Finished == 0 {
+				f.Finished = b.now
+				if b.sinkDone != nil {
+					b.sinkDone(f)
+				}
+			}
+		}
+		return
+	}
+}
+
+func (b *bulk) stop() {
+	for _, f := range b.flows {
+		if f.source >= 0 {
+			b.Forget(f.source)
+			_ = unix.Shutdown(f.source, unix.SHUT_WR)
+		}
+	}
+}
