@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The lab's only source of randomness. User-mode Linux is an ordinary program that asks its host for entropy with getrandom(2); linked
  * with --wrap=getrandom it gets this stream instead, so that two runs with one seed are the same run and another seed is another sample.

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Uplink is the name of the server's interface in the guest.
+const Uplink = "eth0"
+
+// The limits of what the lab can be asked: above them a run would take memory or time that a mistake in a file should not cost.
+const (
+	maxRate        = 10_000_000_000 // bit/s; packet by packet the guest's work grows with it
+	maxRTT         = 10 * time.Second
+	maxVirtual     = time.Hour
+	maxConnections = 2000 // in all
+	maxClients     = 200
+	maxSeeds       = 1000
+	maxPoints      = 1000
+)
+
+// CongestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config).
+func CongestionControls() []string {
+	return []string{"bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno", "scalable", "vegas", "veno", "westwood", "yeah"}
+}
+
+// fillIn gives every value that was left out its default.
+func (s *Scenario) fillIn() {
+	orElse(&s.Duration, units.Duration(20*time.Second))
+	orElse(&s.Seeds, 1)
+	orElse(&s.Server.Addresses, 1)
+	orElse(&s.Server.Queues, 1)
+	orElse(&s.Server.Qdisc, "fq_codel") // Debian's DEFAULT_NET_SCH
+	if s.Server.Queues > 1 && s.Server.Qdisc == "fq_codel" {
+		s.Server.Qdisc = "mq | fq_codel"
+	}
+	orElse(&s.Provider.Queue, "fifo")
+	if s.Provider.Buffer == (Buffer{}) {
+		s.Provider.Buffer.Time = units.Duration(200 * time.Millisecond)
+	}
+	orElse(&s.Provider.Burst, units.Size(64<<10))
+	if len(s.Client) == 0 {
+		s.Client = []Client{{Name: "client"}}
+	}
+	for i := range s.Flow {
+		f := &s.Flow[i]
+		orElse(&f.Client, s.Client[0].Name)
+		orElse(&f.Count, 1)
+		orElse(&f.Direction, "down")
+		orElse(&f.Dial, "client")
+		orElse(&f.Address, 1)
+	}
+	for i := range s.Probe {
+		p := &s.Probe[i]
+		orElse(&p.Client, s.Client[0].Name)
+		switch p.Kind {
+		case "udp":
+			orElse(&p.Interval, units.Duration(10*time.Millisecond))
+			orElse(&p.Size, 64)
+		case "ssh":
+			orElse(&p.Interval, units.Duration(50*time.Millisecond))
+			orElse(&p.Size, 48)
+			orElse(&p.Reply, 96)
+		case "request":
+			orElse(&p.Interval, units.Duration(100*time.Millisecond))
+			orElse(&p.Size, 300)
+			orElse(&p.Reply, 10<<10)
+		case "stream":
+			orElse(&p.Size, 1200)
+			if p.Rate != 0 {
+				p.Interval = units.Duration(float64(p.Size) * 8 / float64(p.Rate) * 1e9)
+			}
+		}
+	}
+}
+
+func orElse[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// check finds the first thing that cannot be run.
+func (s *Scenario) check() *problem {
+	for _, check := range []func() *problem{s.checkFrame, s.checkPath, s.checkTraffic, s.checkCandidates, s.checkSweep, s.checkClaims} {
+		if p := check(); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func wrong(try string, where []string, format string, args ...any) *problem {
+	return &problem{where, fmt.Sprintf(format, args...), try}
+}
+
+func (s *Scenario) checkFrame() *problem {
+	at := func(k string) []string { return []string{k} }
+	switch {
+	case s.Title == "":
+		return wrong(`begin the file with: title = "…"`, at("title"), "the scenario has no title")
+	case time.Duration(s.Duration) < 10*time.Millisecond || time.Duration(s.Duration+s.Warmup) > maxVirtual:
+		return wrong("", at("duration"), "warm-up %v and duration %v: a run lasts 10ms to 1h", s.Warmup, s.Duration)
+	case s.Seeds < 1 || s.Seeds > maxSeeds:
+		return wrong("", at("seeds"), "seeds = %d is out of range (1 to %d)", s.Seeds, maxSeeds)
+	case s.Until != "" && s.Until != "fetched":
+		return wrong("", at("until"), `until = %q: the only value is "fetched"`, s.Until)
+	case s.Until == "fetched" && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }):
+		return wrong("give a flow bytes", at("until"), `until = "fetched", and no flow has bytes to fetch`)
+	case s.Server.Addresses < 1 || s.Server.Addresses > 100:
+		return wrong("", []string{"server", "addresses"}, "addresses = %d is out of range (1 to 100)", s.Server.Addresses)
+	case s.Server.Queues < 1 || s.Server.Queues > 64:
+		return wrong("", []string{"server", "queues"}, "queues = %d is out of range (1 to 64)", s.Server.Queues)
+	}
+	for _, column := range s.Columns {
+		if _, err := parseMetric(column); err != nil {
+			return wrong("", at("columns"), "%v", err)
+		}
+	}
+	if _, err := qdisc.ParseStack(s.Server.Qdisc); err != nil {
+		return wrong("", []string{"server", "qdisc"}, "%v", err)
+	}
+	return checkSysctls(s.Server.Sysctl, []string{"server", "sysctl"})
+}
+
+func (s *Scenario) checkPath() *problem {
+	p := s.Provider
+	at := func(k string) []string { return []string{"provider", k} }
+	switch {
+	case p.Rate == 0 && p.Queue != "none":
+		return wrong(`rate = "50mbit", or queue = "none"`, at("queue"), "the provider has no rate, and its queue %q needs one", p.Queue)
+	case p.Rate > maxRate:
+		return wrong("", at("rate"), "rate %v is above what the lab can carry (10gbit)", p.Rate)
+	case p.Rate != 0 && p.Rate < 100_000:
+		return wrong("", at("rate"), "rate %v is below the lab's least (100kbit)", p.Rate)
+	case time.Duration(s.Path.RTT) > maxRTT:
+		return wrong("", []string{"path", "rtt"}, "rtt %v is absurd (0s to 10s)", s.Path.RTT)
+	case time.Duration(s.Path.Jitter) > maxRTT:
+		return wrong("", []string{"path", "jitter"}, "jitter %v is absurd (0s to 10s)", s.Path.Jitter)
+	case s.Path.Loss >= 1:
+		return wrong("", []string{"path", "loss"}, "at loss %v nothing arrives", s.Path.Loss)
+	case s.Path.Burst < 0 || s.Path.Burst > 1000:
+		return wrong("", []string{"path", "burst"}, "burst = %v packets is out of range (0 to 1000)", s.Path.Burst)
+	}
+	switch p.Queue {
+	case "fifo", "bucket":
+		if b := p.Buffer.Bytes(p.Rate); b < 3028 || b > 1<<31 {
+			return wrong("", at("buffer"), "buffer %v is %v at %v: it must hold 2 packets (3028b) at least and 2gb at most", p.Buffer, b, p.Rate)
+		}
+	case "none":
+	case "policer":
+	default:
+		if _, err := qdisc.ParseStack(Rated(p.Queue, p.Rate)); err != nil {
+			return wrong("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
+		}
+	}
+	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < 1514 || p.Burst > 1<<31) {
+		return wrong("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
+	}
+	return nil
+}
+
+var nameOf = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 +:,.%()/_-]{0,39}$`)
+
+func (s *Scenario) checkTraffic() *problem {
+	if len(s.Client) > maxClients {
+		return wrong("", []string{"client"}, "%d clients are more than the lab has room for (%d)", len(s.Client), maxClients)
+	}
+	seen := map[string]bool{}
+	name := func(section, n string) *problem {
+		switch {
+		case !nameOf.MatchString(n):
+			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, []string{section, n}, "a %s has the name %q", section, n)
+		case seen[section+n]:
+			return wrong("", []string{section, n}, "two entries of %s have the name %q", section, n)
+		}
+		seen[section+n] = true
+		return nil
+	}
+	for _, c := range s.Client {
+		if p := name("client", c.Name); p != nil {
+			return p
+		}
+		if strings.Contains(c.Name, ".") {
+			return wrong("", []string{"client", c.Name}, "client name %q: a dot separates the parts of a metric's name", c.Name)
+		}
+		if time.Duration(c.RTT) > maxRTT {
+			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
+		}
+		if p := checkSysctls(c.Sysctl, []string{"client", c.Name, "sysctl"}); p != nil {
+			return p
+		}
+	}
+	connections := 0
+	for _, f := range s.Flow {
+		at := func(k string) []string { return []string{"flow", f.Name, k} }
+		if p := name("flow", f.Name); p != nil {
+			return p
+		}
+		switch {
+		case !seen["client"+f.Client]:
+			return wrong("clients: "+s.clientNames(), at("client"), "flow %q: no client is called %q", f.Name, f.Client)
+		case f.Count < 1 || f.Count > maxConnections:
+			return wrong("", at("count"), "flow %q: count = %d is out of range (1 to %d)", f.Name, f.Count, maxConnections)
+		case f.Direction != "down" && f.Direction != "up":
+			return wrong(`"down" is to the client, "up" from it`, at("direction"), "flow %q: direction %q", f.Name, f.Direction)
+		case f.Dial != "client" && f.Dial != "server":
+			return wrong(`who connects: "client" or "server"`, at("dial"), "flow %q: dial %q", f.Name, f.Dial)
+		case f.Address < 1 || f.Address > s.Server.Addresses:
+			return wrong("", at("address"), "flow %q: address %d, and the server has %d", f.Name, f.Address, s.Server.Addresses)
+		case f.CC != "" && !slices.Contains(CongestionControls(), f.CC):
+			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"), "flow %q: unknown congestion control %q", f.Name, f.CC)
+		case f.Stop != 0 && f.Stop <= f.Start:
+			return wrong("", at("stop"), "flow %q stops at %v, before it starts at %v", f.Name, f.Stop, f.Start)
+		case f.Start >= s.Warmup+s.Duration:
+			return wrong("", at("start"), "flow %q starts at %v, after the run's end", f.Name, f.Start)
+		case f.Address > 1 && s.Server.Relay:
+			return wrong("", at("address"), "flow %q: a relay forwards from one origin address", f.Name)
+		}
+		connections += f.Count
+	}
+	if connections > maxConnections {
+		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections, maxConnections)
+	}
+	for _, p := range s.Probe {
+		at := func(k string) []string { return []string{"probe", p.Name, k} }
+		if bad := name("probe", p.Name); bad != nil {
+			return bad
+		}
+		switch {
+		case p.Kind != "udp" && p.Kind != "ssh" && p.Kind != "request" && p.Kind != "stream":
+			return wrong("udp, ssh, request or stream", at("kind"), "probe %q: kind %q", p.Name, p.Kind)
+		case !seen["client"+p.Client]:
+			return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name, p.Client)
+		case p.Kind == "stream" && p.Rate == 0 && p.Interval == 0:
+			return wrong("", at("rate"), "probe %q: a stream needs a rate", p.Name)
+		case p.Interval < units.Duration(10*time.Microsecond):
+			return wrong("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)
+		case p.Size < 8 || p.Size > 65000 || (p.Kind != "request" && p.Kind != "ssh" && p.Size > 1472):
+			return wrong("", at("size"), "probe %q: size %v is out of range (8b to one packet)", p.Name, p.Size)
+		case (p.Kind == "ssh" || p.Kind == "request") && (p.Reply < 1 || p.Reply > 1<<30):
+			return wrong("", at("reply"), "probe %q: reply %v is out of range (1b to 1gb)", p.Name, p.Reply)
+		}
+	}
+	if len(s.Flow) == 0 && len(s.Probe) == 0 {
+		return wrong("add a [[flow]] or a [[probe]]", []string{"flow"}, "the scenario has no traffic")
+	}
+	return nil
+}
+
+func (s *Scenario) clientNames() string {
+	var names []string
+	for _, c := range s.Client {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (s *Scenario) checkCandidates() *problem {
+	if len(s.Candidate) == 0 {
+		return wrong(`add a [[candidate]] with a name and a qdisc, sysctls, or weir = {}`, []string{"candidate"}, "the scenario has no candidate")
+	}
+	seen := map[string]bool{}
+	for _, c := range s.Candidate {
+		at := func(k string) []string { return []string{"candidate", c.Name, k} }
+		switch {
+		case !nameOf.MatchString(c.Name):
+			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, at(""), "a candidate has the name %q", c.Name)
+		case seen[c.Name]:
+			return wrong("", at(""), "two candidates have the name %q", c.Name)
+		case c.Weir != nil && c.Qdisc != "":
+			return wrong("", at("qdisc"), "candidate %q: either weir sets the qdisc, or qdisc does", c.Name)
+		case c.Qdisc != "" && strings.Contains(c.Qdisc, "{") && s.Provider.Rate == 0:
+			return wrong("", at("qdisc"), "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name, c.Qdisc)
+		}
+		seen[c.Name] = true
+		if c.Qdisc != "" {
+			if _, err := qdisc.ParseStack(Rated(c.Qdisc, s.Provider.Rate)); err != nil {
+				return wrong("", at("qdisc"), "candidate %q: %v", c.Name, err)
+			}
+		}
+		if p := checkSysctls(c.Sysctl, at("sysctl")); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+var sysctlName = regexp.MustCompile(`^[a-z0-9_]+(\.[a-zA-Z0-9_/-]+)+$`)
+
+func checkSysctls(m map[string]string, where []string) *problem {
+	for key, value := range m {
+		if !sysctlName.MatchString(key) || strings.Contains(key, "..") {
+			return wrong(`write it like "net.ipv4.tcp_ecn"`, where, "%q is not a sysctl", key)
+		}
+		if value == "" || strings.ContainsAny(value, "\n\x00") {
+			return wrong("", where, "sysctl %s has no value", key)
+		}
+	}
+	return nil
+}
+
+var share = regexp.MustCompile(`\{([^{}]*)\}`)
+
+// Rated replaces {99.75%} by that share of rate.
+func Rated(text string, rate units.Rate) string {
+	return share.ReplaceAllStringFunc(text, func(braced string) string {
+		part, err := units.ParseShare(strings.Trim(braced, "{}"))
+		if err != nil {
+			return braced // the qdisc parser will name it
+		}
+		return units.Rate(float64(rate)*float64(part) + 0.5).String()
+	})
+}
+
+func (s *Scenario) checkSweep() *problem {
+	points := 1
+	for _, axis := range s.Sweep {
+		at := []string{"sweep", axis.Key}
+		if len(axis.Values) == 0 {
+			return wrong(`values = [ … ]`, at, "the sweep of %q has no values", axis.Key)
+		}
+		if len(axis.Labels) > 0 && len(axis.Labels) != len(axis.Values) {
+			return wrong("", at, "the sweep of %q has %d values and %d labels", axis.Key, len(axis.Values), len(axis.Labels))
+		}
+		if points *= len(axis.Values); points > maxPoints {
+			return wrong("", at, "the sweep has more than %d points", maxPoints)
+		}
+	}
+	if len(s.Sweep) == 0 {
+		return nil
+	}
+	points1, err := s.Points()
+	if err != nil {
+		return err
+	}
+	for _, p := range points1 {
+		p.Scenario.Sweep = nil
+		p.Scenario.Claim = nil
+		if bad := p.Scenario.check(); bad != nil {
+			return wrong(bad.try, []string{"sweep"}, "at %s: %s", strings.Join(p.Labels, ", "), bad.what)
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) checkClaims() *problem {
+	for _, c := range s.Claim {
+		if p := c.check(s); p != nil {
+			p.where = []string{"claim", c.Says}
+			return p
+		}
+	}
+	return nil
+}
+
+// quantity formats a number for a label: 4, 0.5.
+func quantity(v any) string {
+	switch n := v.(type) {
+	case int64:
+		return strconv.FormatInt(n, 10)
+	case float64:
+		return strconv.FormatFloat(n, 'g', -1, 64)
+	case string:
+		return n
+	case bool:
+		return strconv.FormatBool(n)
+	}
+	return fmt.Sprint(v)
+}

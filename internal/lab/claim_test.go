@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"testing"
+
+	"weir/internal/measure"
+)
+
+func TestExpectation(t *testing.T) {
+	for _, c := range []struct {
+		text, unit string
+		yes, no    float64
+	}{
+		{"15..24", "", 20, 25},
+		{"<= 0.25ms", "ms", 0.25, 0.26},
+		{"-1ms..1ms", "ms", -0.5, -2},
+		{">= 99%", "%", 99.5, 98},
+		{"54.78ms ±10%", "ms", 50, 61},
+		{"47.5mbit..48mbit", "mbit", 47.7, 48.1},
+		{"<= 4s", "s", 3.9, 4.1},
+		{"100kb ±50%", "kb", 140, 160},
+	} {
+		e, err := parseExpectation(c.text, c.unit)
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		if !e.holds(c.yes) || e.holds(c.no) {
+			t.Errorf("%q: holds(%v) = %v, holds(%v) = %v", c.text, c.yes, e.holds(c.yes), c.no, e.holds(c.no))
+		}
+	}
+	for _, c := range [][2]string{{"15", ""}, {"5..4", ""}, {"<= 5", "ms"}, {"", ""}, {">= NaN", ""}, {"1mbit..", "mbit"}, {"50%", "%"}} {
+		if e, err := parseExpectation(c[0], c[1]); err == nil {
+			t.Errorf("%q was accepted: %v", c[0], e)
+		}
+	}
+}
+
+// A verdict follows from the measured values and the axes a claim speaks of.
+func TestVerdict(t *testing.T) {
+	point := func(loss string, slow, fast float64) PointResult {
+		cell := func(name string, g float64) Cell {
+			return Cell{Candidate: name, Runs: []Run{{Goodput: g, Flows: []FlowResult{{Goodput: g}}}}}
+		}
+		return PointResult{Labels: []string{"loss " + loss}, Values: []string{loss}, Cells: []Cell{cell("cubic", slow), cell("bbr", fast)}}
+	}
+	axes := []Axis{{Key: "path.loss", Values: []any{"1%", "10%"}}}
+	points := []PointResult{point("1%", 10, 20), point("10%", 1, 20)}
+	claim := Claim{Metric: "goodput", Candidate: "bbr", Over: "cubic", Expect: "15..24"}
+	if v := claim.judge(axes, points); v.Verdict != OnlyWhen || v.Holds != "loss 10%" || len(v.At) != 2 {
+		t.Errorf("got %+v", v)
+	}
+	claim.When = map[string]string{"path.loss": "10%"}
+	if v := claim.judge(axes, points); v.Verdict != Reproduced || v.At[0].Value != (measure.Spread{Median: 20, Min: 20, Max: 20}) {
+		t.Errorf("got %+v", v)
+	}
+	claim.When = map[string]string{"path.loss": "1%"}
+	if v := claim.judge(axes, points); v.Verdict != NotReproduced {
+		t.Errorf("got %+v", v)
+	}
+	claim.Candidate = "gone"
+	if v := claim.judge(axes, points); v.Verdict != NotReproduced || len(v.At) != 0 {
+		t.Errorf("nothing measured must not count: %+v", v)
+	}
+}

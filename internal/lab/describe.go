@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/internal/measure"
+)
+
+// describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from names.
+func describe(p *PointResult) {
+	for i := range p.Cells {
+		p.Cells[i].Words = words(p, &p.Cells[i])
+	}
+}
+
+// A queue that on average holds less than this many packets of 1514 bytes is not where packets wait.
+const standing = 2
+
+func words(p *PointResult, c *Cell) string {
+	spread := func(read func(*Run) float64) float64 {
+		var v []float64
+		for i := range c.Runs {
+			v = append(v, read(&c.Runs[i]))
+		}
+		return measure.NewSpread(v).Median
+	}
+	own := spread(func(r *Run) float64 { return r.Uplink.Backlog.Mean })
+	ownMax := spread(func(r *Run) float64 { return r.Uplink.Backlog.Max })
+	theirs := spread(func(r *Run) float64 { return r.Provider.Backlog.Mean })
+	drops := spread(func(r *Run) float64 { return float64(r.Provider.Drops) })
+	marks := spread(func(r *Run) float64 { return float64(r.Uplink.Marks) })
+	ownDrops := spread(func(r *Run) float64 { return float64(r.Uplink.Drops) })
+	packet := float64(standing) * 1514 / 1024
+	kind, _, _ := strings.Cut(c.Runs[0].Uplink.Stack, " ")
+	rate := p.Scenario.Provider.Rate
+	wait := func(kib float64) string {
+		if rate == 0 {
+			return fmt.Sprintf("%.0f KiB", kib)
+		}
+		return fmt.Sprintf("%.3gms", kib*1024*8/float64(rate)*1e3)
+	}
+	var s []string
+	switch {
+	case theirs > packet && ownMax == 0:
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held 0 packets.", wait(theirs), kind))
+	case theirs > packet && theirs > own:
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.", wait(theirs), wait(own)))
+	case own > packet && drops == 0:
+		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind, wait(own)))
+	case own > packet:
+		s = append(s, fmt.Sprintf("A queue stands here, in %s (%s on average).", kind, wait(own)))
+	default:
+		s = append(s, "No queue stands anywhere.")
+	}
+	if drops > 0 {
+		s = append(s, fmt.Sprintf("The provider dropped %.0f packets.", drops))
+	}
+	switch {
+	case ownDrops > 0 && marks > 0:
+		s = append(s, fmt.Sprintf("%s dropped %.0f and marked %.0f.", kind, ownDrops, marks))
+	case ownDrops > 0:
+		s = append(s, fmt.Sprintf("%s dropped %.0f.", kind, ownDrops))
+	case marks > 0:
+		s = append(s, fmt.Sprintf("%s marked %.0f.", kind, marks))
+	}
+	return strings.Join(s, " ")
+}

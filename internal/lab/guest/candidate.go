@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"weir/internal/lab"
+)
+
+// apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of its own, from the
+// same binary. It gives back what Weir said.
+func apply(t *topology, job lab.Job) ([]string, error) {
+	c := job.Candidate
+	if c.Qdisc != "" {
+		if err := t.server.qdisc(lab.Uplink, lab.Rated(c.Qdisc, job.Scenario.Provider.Rate)); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.server.sysctl(c.Sysctl); err != nil {
+		return nil, err
+	}
+	if job.Scenario.Server.Relay && len(c.Sysctl) > 0 {
+		// What the origin sends is what the relay's operator would send from it.
+		if err := t.origin.sysctl(c.Sysctl); err != nil {
+			return nil, err
+		}
+	}
+	if c.Weir == nil {
+		return nil, nil
+	}
+	up := append([]string{"up", "--dev", lab.Uplink}, c.Weir.Flags(job.Scenario.Provider)...)
+	said, err := weir(up)
+	if err != nil {
+		return nil, err
+	}
+	// Applied well means that the plan made from the new facts is empty, which is what status looks at.
+	status, err := weir([]string{"status"})
+	return append(said, status...), err
+}
+
+func weir(args []string) ([]string, error) {
+	command := "weir " + strings.Join(args, " ")
+	out, err := exec.Command("/init", args...).CombinedOutput()
+	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %v: %s", command, err, strings.Join(lines, " / "))
+	}
+	return append([]string{"$ " + command}, lines...), nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guest is the lab's inside: process 1 of a kernel that was booted for one run. It lays out the network, applies the candidate,
+// makes the traffic, and hands back one document.
+//
+// It runs only there. It trusts its job, which the host has checked, and ends by powering the machine off, whatever happens.
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lab"
+)
+
+// The names that host and guest have agreed on.
+const (
+	Marker     = "WEIR_LAB"      // in process 1's environment: this is a lab's kernel
+	Share      = "/host"         // where the run's folder on the host is mounted
+	JobFile    = "job.json"      // in Share
+	ReplyFile  = "reply.json"    // in Share
+	Heartbeat  = "weir-lab: at " // on the console, once a virtual second: seconds since the run's start
+	reserveMiB = 256             // of guest memory that Go may use before it collects garbage
+)
+
+// Wanted tells whether this process is a lab's process 1.
+func Wanted() bool { return os.Getpid() == 1 && os.Getenv(Marker) != "" }
+
+// Main does the job and powers off. It does not return.
+func Main() {
+	// Everything happens on one thread, and nothing may depend on what other threads do in virtual time.
+	runtime.LockOSThread()
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(reserveMiB << 20)
+	reply := lab.Reply{}
+	if err := prepare(); err != nil {
+		fmt.Println("weir-lab:", err)
+		powerOff()
+	}
+	func() {
+		defer func() {
+			if r := recover(); r != nil {
+				fmt.Printf("%s\n", debug.Stack())
+				reply = lab.Reply{Error: fmt.Sprintf("the guest panicked: %v", r)}
+			}
+		}()
+		run, err := work()
+		if err != nil {
+			reply.Error = err.Error()
+			return
+		}
+		reply.Result = run
+	}()
+	if err := write(reply); err != nil {
+		fmt.Println("weir-lab: reply:", err)
+	}
+	powerOff()
+}
+
+func prepare() error {
+	mounts := []struct{ source, target, kind, data string }{
+		{"proc", "/proc", "proc", ""},
+		{"sysfs", "/sys", "sysfs", ""},
+		{"devtmpfs", "/dev", "devtmpfs", ""},
+		{"tmpfs", "/run", "tmpfs", ""},
+		{"none", Share, "hostfs", "/"},
+	}
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.source, m.target, m.kind, 0, m.data); err != nil {
+			return fmt.Errorf("mount %s: %w", m.target, err)
+		}
+	}
+	return nil
+}
+
+func work() (*lab.Run, error) {
+	text, err := os.ReadFile(Share + "/" + JobFile)
+	if err != nil {
+		return nil, err
+	}
+	var job lab.Job
+	if err := json.Unmarshal(text, &job); err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	t, err := lay(job)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	said, err := apply(t, job)
+	if err != nil {
+		return nil, fmt.Errorf("candidate %q: %w", job.Candidate.Name, err)
+	}
+	run, err := drive(t, job)
+	if err != nil {
+		return nil, err
+	}
+	run.Weir = said
+	return run, nil
+}
+
+// write goes to a file of another name first: the host takes a reply that is there to be whole.
+func write(reply lab.Reply) error {
+	text, err := json.Marshal(reply)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(Share + "/" + ReplyFile + ".part")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(Share+"/"+ReplyFile+".part", Share+"/"+ReplyFile)
+}
+
+func powerOff() {
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	panic("still here")
+}

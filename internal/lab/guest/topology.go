@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lab"
+	"weir/internal/qdisc"
+	"weir/internal/traffic"
+)
+
+/*
+The network of a run:
+
+	[origin --]  server -- provider --  [far --]  client …
+	             eth0      limiter      loss,     base RTT,
+	                                    jitter    on its own egress
+
+  - The server lives in the kernel's first namespace, as on a real machine: only there are all sysctls.
+  - Packets for the clients are routed by the provider before they meet its limiter. Over a bare veth pair the sender's TCP Small Queues
+    would see through to it, and every qdisc would look good.
+  - The whole base RTT is on the clients' egress, the way of the ACKs, so that no queue of ours delays what is measured.
+  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss, jitter.
+*/
+type topology struct {
+	spaces   []int // file descriptors
+	server   space
+	origin   space // the server itself unless it relays
+	provider space
+	clients  []traffic.Host
+	source   []traffic.Host // the server's addresses, or the origin's
+	limiter  string         // the provider's interface towards the clients
+	policed  string         // the provider's interface towards the server, when it polices there
+}
+
+// space is one host's network namespace.
+type space struct {
+	fd    int // 0: the first
+	links *netlink.Handle
+	tc    *qdisc.Conn
+}
+
+func (t *topology) space() (space, error) {
+	home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return space{}, err
+	}
+	defer unix.Close(home)
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return space{}, fmt.Errorf("new network namespace: %w", err)
+	}
+	s, err := here()
+	if err != nil {
+		return s, err
+	}
+	if s.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return s, err
+	}
+	return s, unix.Setns(home, unix.CLONE_NEWNET)
+}
+
+// here opens the namespace that the thread is in.
+func here() (s space, err error) {
+	if s.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return s, err
+	}
+	if s.tc, err = qdisc.Dial(0); err != nil {
+		return s, err
+	}
+	lo, err := s.links.LinkByName("lo")
+	if err != nil {
+		return s, err
+	}
+	return s, s.links.LinkSetUp(lo)
+}
+
+// in runs f with the thread inside s.
+func (s space) in(f func() error) error {
+	if s.fd == 0 {
+		return f()
+	}
+	home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(home)
+	if err := unix.Setns(s.fd, unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	return errors.Join(f(), unix.Setns(home, unix.CLONE_NEWNET))
+}
+
+func (s space) index(name string) (int, error) {
+	l, err := s.links.LinkByName(name)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return l.Attrs().Index, nil
+}
+
+func (s space) qdisc(dev, stack string) error {
+	parsed, err := qdisc.ParseStack(stack)
+	if err != nil {
+		return err
+	}
+	i, err := s.index(dev)
+	if err != nil {
+		return err
+	}
+	if err := s.tc.Replace(i, parsed); err != nil {
+		return fmt.Errorf("%s on %s: %w", stack, dev, err)
+	}
+	return nil
+}
+
+// sysctl writes /proc/sys as s sees it.
+func (s space) sysctl(values map[string]string) error {
+	return s.in(func() error {
+		var errs []error
+		for key, value := range values {
+			path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
+			if err := os.WriteFile(path, []byte(value), 0); err != nil {
+				errs = append(errs, fmt.Errorf("sysctl %s = %s: %w", key, value, err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// addresses of the network: /24s, the router at .254.
+func addr(net byte, sub, host int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, net, byte(sub), byte(host)})
+}
+
+// cable joins two hosts and gives the ends addresses.
+func cable(a space, aName string, aAddr netip.Addr, queues int, b space, bName string, bAddr netip.Addr) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = aName
+	attrs.TxQLen = 1000
+	attrs.NumTxQueues = queues
+	attrs.NumRxQueues = queues
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: bName, PeerTxQLen: 1000, PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues)}
+	if b.fd != 0 {
+		veth.PeerNamespace = netlink.NsFd(b.fd)
+	} else {
+		veth.PeerNamespace = netlink.NsPid(1)
+	}
+	if err := a.links.LinkAdd(veth); err != nil {
+		return fmt.Errorf("veth %s–%s: %w", aName, bName, err)
+	}
+	for _, end := range []struct {
+		s    space
+		name string
+		addr netip.Addr
+	}{{a, aName, aAddr}, {b, bName, bAddr}} {
+		l, err := end.s.links.LinkByName(end.name)
+		if err != nil {
+			return err
+		}
+		if err := end.s.address(l, end.addr); err != nil {
+			return err
+		}
+		if err := end.s.links.LinkSetUp(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s space) address(l netlink.Link, a netip.Addr) error {
+	return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}})
+}
+
+func (s space) route(destination string, via netip.Addr) error {
+	r := &netlink.Route{Gw: via.AsSlice()}
+	if destination != "default" {
+		_, prefix, err := net.ParseCIDR(destination)
+		if err != nil {
+			return err
+		}
+		r.Dst = prefix
+	}
+	return s.links.RouteAdd(r)
+}
+
+var forwarding = map[string]string{"net.ipv4.ip_forward": "1"}
+
+// lay builds the network of a job.
+func lay(job lab.Job) (*topology, error) {
+	s := job.Scenario
+	t := &topology{limiter: "down0"}
+	var err error
+	if t.server, err = here(); err != nil {
+		return nil, err
+	}
+	if t.provider, err = t.space(); err != nil {
+		return nil, err
+	}
+	server, gateway := addr(0, 0, 1), addr(0, 0, 254)
+	steps := []func() error{
+		func() error { return cable(t.server, lab.Uplink, server, s.Server.Queues, t.provider, "up0", gateway) },
+		func() error { return t.server.route("default", gateway) },
+		func() error { return t.provider.sysctl(forwarding) },
+		func() error { return t.layServer(job) },
+		func() error { return t.layClients(job) },
+		func() error { return t.layProvider(job) },
+		func() error { return t.server.sysctl(s.Server.Sysctl) },
+		func() error { return t.server.qdisc(lab.Uplink, s.Server.Qdisc) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func (t *topology) layServer(job lab.Job) error {
+	s := job.Scenario.Server
+	uplink, err := t.server.links.LinkByName(lab.Uplink)
+	if err != nil {
+		return err
+	}
+	t.source = []traffic.Host{{Addr: addr(0, 0, 1)}}
+	for i := 2; i <= s.Addresses; i++ {
+		if err := t.server.address(uplink, addr(0, 0, i)); err != nil {
+			return err
+		}
+		t.source = append(t.source, traffic.Host{Addr: addr(0, 0, i)})
+	}
+	t.origin = t.server
+	if s.Relay {
+		if t.origin, err = t.space(); err != nil {
+			return err
+		}
+		if err := cable(t.origin, "out0", addr(2, 0, 1), 1, t.server, "eth1", addr(2, 0, 254)); err != nil {
+			return err
+		}
+		t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: addr(2, 0, 1)}}
+		if err := errors.Join(t.origin.route("default", addr(2, 0, 254)), t.server.sysctl(forwarding),
+			t.origin.sysctl(s.Sysctl), t.provider.route("10.2.0.0/16", addr(0, 0, 1)), segment(t.origin, "out0")); err != nil {
+			return err
+		}
+	}
+	if s.TSO {
+		return nil
+	}
+	return segment(t.server, lab.Uplink)
+}
+
+// segment turns TSO off: the qdisc still sees superpackets (GSO), the wire carries packets of the MTU.
+func segment(s space, dev string) error {
+	const setTSO = 0x1f // ETHTOOL_STSO, include/uapi/linux/ethtool.h
+	return s.in(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		value := [2]uint32{setTSO, 0}
+		var request struct {
+			name [unix.IFNAMSIZ]byte
+			data unsafe.Pointer
+			_    [16]byte
+		}
+		copy(request.name[:], dev)
+		request.data = unsafe.Pointer(&value)
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+			return fmt.Errorf("%s: TSO off: %w", dev, errno)
+		}
+		return nil
+	})
+}
+
+func (t *topology) layClients(job lab.Job) error {
+	s := job.Scenario
+	router, far := t.provider, false
+	if len(s.Client) > 1 || s.Path.Loss > 0 || s.Path.Jitter > 0 {
+		var err error
+		if router, err = t.space(); err != nil {
+			return err
+		}
+		far = true
+		near, beyond := addr(9, 0, 1), addr(9, 0, 2)
+		if err := errors.Join(cable(t.provider, t.limiter, near, 1, router, "in0", beyond), router.sysctl(forwarding),
+			t.provider.route("10.1.0.0/16", beyond), router.route("default", near)); err != nil {
+			return err
+		}
+	}
+	for i, c := range s.Client {
+		client, err := t.space()
+		if err != nil {
+			return err
+		}
+		dev := t.limiter
+		if far {
+			dev = fmt.Sprintf("to%d", i)
+		}
+		mine, gateway := addr(1, i, 1), addr(1, i, 254)
+		rtt := s.Path.RTT
+		if c.RTT != 0 {
+			rtt = c.RTT
+		}
+		if err := errors.Join(cable(router, dev, gateway, 1, client, "eth0", mine), client.route("default", gateway), client.sysctl(c.Sysctl)); err != nil {
+			return err
+		}
+		if rtt > 0 {
+			if err := client.qdisc("eth0", fmt.Sprintf("netem limit 200000 delay %v", rtt)); err != nil {
+				return err
+			}
+		}
+		if impaired := impairment(s.Path, job.Seed+uint64(i)); impaired != "" {
+			if err := router.qdisc(dev, impaired); err != nil {
+				return err
+			}
+		}
+		t.clients = append(t.clients, traffic.Host{NetNS: client.fd, Addr: mine})
+	}
+	return nil
+}
+
+// impairment is the netem of a path that loses or delays unevenly. A rate far above every scenario's keeps packets in order under jitter.
+func impairment(p lab.Path, seed uint64) string {
+	if p.Loss == 0 && p.Jitter == 0 {
+		return ""
+	}
+	text := "netem limit 200000"
+	if p.Jitter > 0 {
+		text += fmt.Sprintf(" delay %v %v rate 40gbit", p.Jitter, p.Jitter)
+	}
+	if p.Loss > 0 && p.Burst > 1 {
+		// Gilbert: leave the bad state with r = 1/burst, enter it so that the stationary loss is the wanted one (Gilbert 1960).
+		r := 1 / p.Burst
+		enter := r * float64(p.Loss) / (1 - float64(p.Loss))
+		text += fmt.Sprintf(" loss gemodel %.6f%% %.6f%%", 100*enter, 100*r)
+	} else if p.Loss > 0 {
+		text += fmt.Sprintf(" loss %v", p.Loss)
+	}
+	return text + fmt.Sprintf(" seed %d", seed)
+}
+
+func (t *topology) layProvider(job lab.Job) error {
+	p := job.Scenario.Provider
+	switch p.Queue {
+	case "none":
+		return nil
+	case "policer":
+		t.policed = "up0"
+		return t.police(p)
+	case "fifo":
+		// A bucket of two packets: what leaves is paced at the rate.
+		return t.provider.qdisc(t.limiter, fmt.Sprintf("tbf rate %v burst 3200b limit %db", p.Rate, p.Buffer.Bytes(p.Rate)))
+	case "bucket":
+		return t.provider.qdisc(t.limiter, fmt.Sprintf("tbf rate %v burst %db limit %db", p.Rate, p.Burst, p.Buffer.Bytes(p.Rate)))
+	default:
+		return t.provider.qdisc(t.limiter, lab.Rated(p.Queue, p.Rate))
+	}
+}
+
+// police drops at the provider's door what exceeds the rate.
+func (t *topology) police(p lab.Provider) error {
+	i, err := t.provider.index(t.policed)
+	if err != nil {
+		return err
+	}
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: i, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}}
+	if err := t.provider.links.QdiscAdd(ingress); err != nil {
+		return fmt.Errorf("ingress: %w", err)
+	}
+	action := netlink.NewPoliceAction()
+	action.Rate = uint32(p.Rate / 8)
+	action.Burst = uint32(p.Burst)
+	action.Mtu = 65535
+	action.ExceedAction = netlink.TC_POLICE_SHOT
+	filter := &netlink.MatchAll{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: i, Parent: netlink.MakeHandle(0xffff, 0), Priority: 1, Protocol: unix.ETH_P_ALL},
+		Actions:     []netlink.Action{action},
+	}
+	if err := t.provider.links.FilterAdd(filter); err != nil {
+		return fmt.Errorf("policer: %w", err)
+	}
+	return nil
+}
+
+// policedDrops counts what the policer has dropped.
+func (t *topology) policedDrops() (uint64, error) {
+	i, err := t.provider.index(t.policed)
+	if err != nil {
+		return 0, err
+	}
+	l, err := t.provider.links.LinkByIndex(i)
+	if err != nil {
+		return 0, err
+	}
+	filters, err := t.provider.links.FilterList(l, netlink.MakeHandle(0xffff, 0))
+	if err != nil {
+		return 0, err
+	}
+	var drops uint64
+	for _, f := range filters {
+		if m, ok := f.(*netlink.MatchAll); ok {
+			for _, a := range m.Actions {
+				if s := a.Attrs().Statistics; s != nil && s.Queue != nil {
+					drops += uint64(s.Queue.Drops)
+				}
+			}
+		}
+	}
+	return drops, nil
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/units"
+)
+
+const minimal = `title = "t"
+[provider]
+rate = "50mbit"
+[[flow]]
+name = "f"
+[[candidate]]
+name = "c"
+`
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestDefaults(t *testing.T) {
+	s, err := Load(write(t, "s.toml", minimal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Duration != units.Duration(20*time.Second) || s.Seeds != 1 || s.Client[0].Name != "client" || s.Flow[0].Client != "client" ||
+		s.Flow[0].Count != 1 || s.Provider.Queue != "fifo" || s.Provider.Buffer.Bytes(s.Provider.Rate) != 1_250_000 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// Every mistake gives one line that names the file, the line and what is wrong there.
+func TestBroken(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"syntax", "title = \"t\"\n[provider\n", ":2: "},
+		{"unknown key", "title = \"t\"\nspeed = 3\n", `:2: unknown key "speed"`},
+		{"unknown key in a table", minimal + "[path]\nrttt = \"48ms\"\n", `:9: unknown key "path.rttt"`},
+		{"unknown key in a weir goal", minimal + "weir = { speed = \"50mbit\" }\n", `:8: unknown key "candidate.speed"`},
+		{"rate without unit", strings.Replace(minimal, "50mbit", "50", 1), `:3: provider.rate: rate "50" has no unit`},
+		{"rate with a wrong unit", strings.Replace(minimal, "50mbit", "50mbps", 1), `:3: provider.rate: rate "50mbps": unknown unit "mbps"`},
+		{"rate zero", strings.Replace(minimal, "50mbit", "0mbit", 1), `:3: provider.rate: rate "0mbit" is out of range`},
+		{"rate negative", strings.Replace(minimal, "50mbit", "-5mbit", 1), "negative"},
+		{"rate NaN", strings.Replace(minimal, "50mbit", "NaNmbit", 1), "is not a rate"},
+		{"rate a number", strings.Replace(minimal, `"50mbit"`, "50", 1), ":3: "},
+		{"rate absurd", strings.Replace(minimal, "50mbit", "5tbit", 1), "above what the lab can carry"},
+		{"no rate for a fifo", strings.Replace(minimal, `rate = "50mbit"`, "", 1), "has no rate"},
+		{"rtt without unit", minimal + "[path]\nrtt = \"48.3\"\n", `:9: path.rtt: time "48.3" has no unit`},
+		{"rtt absurd", minimal + "[path]\nrtt = \"11s\"\n", ":9: rtt 11s is absurd"},
+		{"loss over 100%", minimal + "[path]\nloss = \"101%\"\n", "out of range"},
+		{"loss of all", minimal + "[path]\nloss = \"100%\"\n", ":9: at loss 100% nothing arrives"},
+		{"buffer of less than two packets", strings.Replace(minimal, "[[flow]]", "buffer = \"1000b\"\n[[flow]]", 1), ":4: buffer 1000b"},
+		{"buffer of an unknown unit", strings.Replace(minimal, "[[flow]]", "buffer = \"3 cars\"\n[[flow]]", 1), "neither a size"},
+		{"unknown provider queue", strings.Replace(minimal, "[[flow]]", "queue = \"fifi\"\n[[flow]]", 1), ":4: "},
+		{"policer that passes nothing", strings.Replace(minimal, "[[flow]]", "queue = \"policer\"\nburst = \"100b\"\n[[flow]]", 1), ":5: burst 100b"},
+		{"no title", strings.Replace(minimal, `title = "t"`, "", 1), "no title"},
+		{"no traffic", "title = \"t\"\n[provider]\nrate = \"1mbit\"\n[[candidate]]\nname = \"c\"\n", "no traffic"},
+		{"no candidate", "title = \"t\"\n[provider]\nrate = \"1mbit\"\n[[flow]]\nname = \"f\"\n", "no candidate"},
+		{"flow to nobody", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nclient = \"bob\"", 1), `:6: flow "f": no client is called "bob"`},
+		{"unknown congestion control", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncc = \"bbr9\"", 1), `:6: flow "f": unknown congestion control "bbr9"`},
+		{"direction", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ndirection = \"left\"", 1), ":6: "},
+		{"stop before start", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nstart = \"3s\"\nstop = \"2s\"", 1), ":7: "},
+		{"too many connections", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncount = 1000000", 1), ":6: "},
+		{"address that the server lacks", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\naddress = 2", 1), ":6: "},
+		{"flow twice", minimal + "[[flow]]\nname = \"f\"\n", `two entries of flow have the name "f"`},
+		{"candidate twice", minimal + "[[candidate]]\nname = \"c\"\n", `two candidates have the name "c"`},
+		{"hostile name", strings.Replace(minimal, `name = "c"`, `name = "c\u001b[2J"`, 1), "has the name"},
+		{"unknown qdisc", minimal + "qdisc = \"cakee\"\n", `:8: candidate "c": unknown queueing discipline "cakee"`},
+		{"unknown qdisc option", minimal + "qdisc = \"cake bandwith 5mbit\"\n", `bandwith`},
+		{"qdisc rate without unit", minimal + "qdisc = \"cake bandwidth 50\"\n", ":8: "},
+		{"qdisc and weir", minimal + "qdisc = \"fq\"\nweir = {}\n", ":8: "},
+		{"not a sysctl", minimal + "[candidate.sysctl]\n\"/etc/passwd\" = \"1\"\n", "is not a sysctl"},
+		{"sysctl that climbs", minimal + "[candidate.sysctl]\n\"net.../etc\" = \"1\"\n", "is not a sysctl"},
+		{"sweep of nothing", minimal + "[[sweep]]\nkey = \"flow.g.count\"\nvalues = [1]\n", `"flow.g.count" names nothing`},
+		{"sweep over a wrong value", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"5\"]\n", `time "5" has no unit`},
+		{"sweep to an impossible point", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"20s\"]\n", "rtt 20s is absurd"},
+		{"sweep without values", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = []\n", "has no values"},
+		{"claim on an unknown metric", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "unknown metric"},
+		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"added.p50\"\ncandidate = \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
+		{"claim on nobody", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput\"\ncandidate = \"d\"\nexpect = \">= 1mbit\"\n", `no candidate is called "d"`},
+		{"empty file", "", "no title"},
+		{"binary", "\x00\x01\x02", ":1: "},
+		{"inherits nothing", "inherit = \"gone.toml\"\n", "no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, "s.toml", c.text)
+			_, err := Load(path)
+			var bad *FileError
+			if !errors.As(err, &bad) {
+				t.Fatalf("got %v, want a FileError", err)
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant …%s…", err, c.want)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+	dir := t.TempDir()
+	for _, path := range []string{dir, filepath.Join(dir, "missing.toml"), "/dev/null"} {
+		if _, err := Load(path); err == nil {
+			t.Errorf("Load(%s) succeeded", path)
+		}
+	}
+}
+
+func TestInherit(t *testing.T) {
+	dir := t.TempDir()
+	parent := filepath.Join(dir, "parent.toml")
+	child := filepath.Join(dir, "child.toml")
+	os.WriteFile(parent, []byte(minimal+"[[candidate]]\nname = \"d\"\nqdisc = \"fq\"\n[path]\nrtt = \"10ms\"\nloss = \"1%\"\n"), 0o600)
+	os.WriteFile(child, []byte("inherit = \"parent.toml\"\ntitle = \"u\"\n[path]\nrtt = \"20ms\"\n[[candidate]]\nname = \"d\"\nqdisc = \"sfq\"\n[[candidate]]\nname = \"e\"\n"), 0o600)
+	s, err := Load(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Title != "u" || s.Path.RTT.String() != "20ms" || s.Path.Loss.String() != "1%" || len(s.Candidate) != 3 || s.Candidate[1].Qdisc != "sfq" || len(s.Flow) != 1 {
+		t.Errorf("got %+v", s)
+	}
+	os.WriteFile(parent, []byte("inherit = \"child.toml\"\n"), 0o600)
+	if _, err := Load(child); err == nil || !strings.Contains(err.Error(), "inherits itself") {
+		t.Errorf("a loop: %v", err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	s, err := Load(write(t, "s.toml", minimal+`[[sweep]]
+key = "provider.queue"
+values = ["fifo", "policer"]
+[[sweep]]
+key = "flow.f.count"
+values = [1, 4, 16]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, bad := s.Points()
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if len(points) != 6 {
+		t.Fatalf("%d points", len(points))
+	}
+	p := points[4]
+	if p.Scenario.Provider.Queue != "policer" || p.Scenario.Flow[0].Count != 4 || !reflect.DeepEqual(p.Labels, []string{"queue policer", "count 4"}) {
+		t.Errorf("got %v, %+v", p.Labels, p.Scenario)
+	}
+	if s.Flow[0].Count != 1 || points[0].Scenario.Flow[0].Count != 1 {
+		t.Error("points share their flows")
+	}
+}
+
+// What goes to the guest reads back as it was.
+func TestScenarioJSON(t *testing.T) {
+	s, err := Load(write(t, "s.toml", minimal+"[candidate.weir]\nrate = \"40mbit\"\nnat = true\n[candidate.sysctl]\n\"net.ipv4.tcp_ecn\" = \"1\"\n[[probe]]\nname = \"p\"\nkind = \"stream\"\nrate = \"1mbit\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Scenario
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(s, back) {
+		t.Errorf("got  %+v\nwant %+v", back, s)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(minimal))
+	f.Add([]byte("inherit = \"s.toml\"\n"))
+	f.Add([]byte(minimal + "[[sweep]]\nkey = \"a.b.c\"\nvalues = [1, \"x\", {a = 1}]\n"))
+	path := filepath.Join(f.TempDir(), "s.toml")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Load(path)
+		var bad *FileError
+		if err != nil && !errors.As(err, &bad) {
+			t.Fatalf("not a FileError: %v", err)
+		}
+		if err == nil {
+			if _, bad := s.Points(); bad != nil {
+				t.Fatalf("accepted, but: %v", bad.what)
+			}
+		}
+	})
+}

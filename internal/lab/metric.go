@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/measure"
+)
+
+// A metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the scenario in it:
+// "goodput.client.NAME", "goodput.flow.NAME", "probe.NAME.p99".
+type metric struct {
+	name  string
+	unit  string // mbit, ms, s, %, kb, packets, or nothing
+	Short string // heading of a table's column
+	read  func(*PointResult, *Run) (float64, bool)
+}
+
+// Metric is a metric by name, for those who show tables.
+type Metric struct{ m metric }
+
+// ParseMetric finds a metric by name; the scenario decides whether a run has it.
+func ParseMetric(name string) (Metric, error) {
+	m, err := parseMetric(name)
+	return Metric{m}, err
+}
+
+// Name, Unit (mbit, ms, s, %, kb, packets or empty) and Heading of the metric.
+func (m Metric) Name() string    { return m.m.name }
+func (m Metric) Unit() string    { return m.m.unit }
+func (m Metric) Heading() string { return m.m.Short }
+
+// Of gives the metric over a cell's runs; false when they have no such thing.
+func (m Metric) Of(p *PointResult, c *Cell) (measure.Spread, bool) {
+	var values []float64
+	for i := range c.Runs {
+		if v, ok := m.m.read(p, &c.Runs[i]); ok {
+			values = append(values, v)
+		}
+	}
+	return measure.NewSpread(values), len(values) > 0
+}
+
+// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: 1448 with timestamps over IPv4. It is what a shaper that counts whole
+// frames, as every one here does, can carry.
+const payloadShare = 1448.0 / 1514
+
+func metrics() []metric {
+	sum := func(read func(*FlowResult) float64) func(*PointResult, *Run) (float64, bool) {
+		return func(_ *PointResult, r *Run) (float64, bool) {
+			var total float64
+			for i := range r.Flows {
+				total += read(&r.Flows[i])
+			}
+			return total, len(r.Flows) > 0
+		}
+	}
+	median := func(read func(*FlowResult) (float64, bool)) func(*PointResult, *Run) (float64, bool) {
+		return func(_ *PointResult, r *Run) (float64, bool) {
+			var values []float64
+			for i := range r.Flows {
+				if v, ok := read(&r.Flows[i]); ok {
+					values = append(values, v)
+				}
+			}
+			return measure.NewSpread(values).Median, len(values) > 0
+		}
+	}
+	probe := func(kind string, read func(*ProbeResult) float64) func(*PointResult, *Run) (float64, bool) {
+		return func(_ *PointResult, r *Run) (float64, bool) {
+			for i := range r.Probes {
+				if p := &r.Probes[i]; p.Kind == kind && (p.Delay.N > 0 || p.Sent > 0) {
+					return read(p), true
+				}
+			}
+			return 0, false
+		}
+	}
+	lost := func(p *ProbeResult) float64 { return 100 * float64(p.Lost) / float64(max(1, p.Sent)) }
+	return []metric{
+		{"goodput", "mbit", "goodput", sum(func(f *FlowResult) float64 { return f.Goodput })},
+		{"utilisation", "%", "of link", func(p *PointResult, r *Run) (float64, bool) {
+			rate := float64(p.Scenario.Provider.Rate) / 1e6 * payloadShare
+			return 100 * r.Goodput / max(rate, 1e-9), rate > 0 && len(r.Flows) > 0
+		}},
+		{"jain.flows", "", "Jain flows", func(_ *PointResult, r *Run) (float64, bool) {
+			var shares []float64
+			for _, f := range r.Flows {
+				shares = append(shares, f.Goodput)
+			}
+			return measure.Jain(shares), len(shares) > 1
+		}},
+		{"jain.clients", "", "Jain clients", func(_ *PointResult, r *Run) (float64, bool) {
+			var shares []float64
+			for _, c := range r.Clients {
+				shares = append(shares, c.Goodput)
+			}
+			return measure.Jain(shares), len(shares) > 1
+		}},
+		{"fetch", "s", "fetch", func(_ *PointResult, r *Run) (float64, bool) {
+			var values []float64
+			for _, f := range r.Flows {
+				if f.Fetch > 0 {
+					values = append(values, f.Fetch)
+				}
+			}
+			return measure.NewSpread(values).Median, len(values) > 0
+		}},
+		{"unfinished", "", "unfinished", func(p *PointResult, r *Run) (float64, bool) {
+			fetching, missing := 0, 0
+			for _, f := range r.Flows {
+				if i := slices.IndexFunc(p.Scenario.Flow, func(s Flow) bool { return s.Name == f.Flow }); i >= 0 && p.Scenario.Flow[i].Bytes > 0 {
+					fetching++
+					if f.Fetch == 0 {
+						missing++
+					}
+				}
+			}
+			return float64(missing), fetching > 0
+		}},
+		{"srtt", "ms", "srtt", median(func(f *FlowResult) (float64, bool) { return f.SRTT.P50, f.SRTT.N > 0 })},
+		{"cwnd", "packets", "cwnd", median(func(f *FlowResult) (float64, bool) { return f.Cwnd.P50, f.Cwnd.N > 0 })},
+		{"unsent", "kb", "unsent", median(func(f *FlowResult) (float64, bool) { return f.Unsent.P50, f.Unsent.N > 0 })},
+		{"sndbuf_limited", "%", "sndbuf lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.SndbufLimited, true })},
+		{"rwnd_limited", "%", "rwnd lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.RwndLimited, true })},
+		{"retransmits", "packets", "retrans", sum(func(f *FlowResult) float64 { return float64(f.Retransmits) })},
+		{"wakeups", "", "wakeups", sum(func(f *FlowResult) float64 { return float64(f.Wakeups) })},
+		{"ce", "%", "CE", func(_ *PointResult, r *Run) (float64, bool) {
+			var ce, all uint64
+			for _, f := range r.Flows {
+				ce += f.CE
+				all += f.Delivered
+			}
+			return 100 * float64(ce) / max(1, float64(all)), all > 0
+		}},
+		{"rtt.min", "ms", "RTT min", probe("udp", func(p *ProbeResult) float64 { return p.Delay.Min })},
+		{"rtt.p50", "ms", "RTT p50", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P50 })},
+		{"rtt.p99", "ms", "RTT p99", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P99 })},
+		{"added.p50", "ms", "added p50", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P50 - p.Base })},
+		{"added.p99", "ms", "added p99", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P99 - p.Base })},
+		{"jitter", "ms", "jitter", probe("udp", func(p *ProbeResult) float64 { return p.Delay.MAD })},
+		{"lost", "%", "lost", probe("udp", lost)},
+		{"ssh.p50", "ms", "ssh p50", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.P50 })},
+		{"ssh.p99", "ms", "ssh p99", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.P99 })},
+		{"ssh.jitter", "ms", "ssh jitter", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.MAD })},
+		{"request.p50", "ms", "req p50", probe("request", func(p *ProbeResult) float64 { return p.Delay.P50 })},
+		{"request.p99", "ms", "req p99", probe("request", func(p *ProbeResult) float64 { return p.Delay.P99 })},
+		{"stream.p50", "ms", "UDP p50", probe("stream", func(p *ProbeResult) float64 { return p.Delay.P50 })},
+		{"stream.p99", "ms", "UDP p99", probe("stream", func(p *ProbeResult) float64 { return p.Delay.P99 })},
+		{"stream.lost", "%", "UDP lost", probe("stream", lost)},
+		{"provider.drops", "packets", "prov drops", func(p *PointResult, r *Run) (float64, bool) {
+			return float64(r.Provider.Drops), p.Scenario.Provider.Queue != "none"
+		}},
+		{"provider.backlog", "kb", "prov queue", func(p *PointResult, r *Run) (float64, bool) {
+			return r.Provider.Backlog.Mean, p.Scenario.Provider.Queue != "none"
+		}},
+		{"uplink.drops", "packets", "own drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }},
+		{"uplink.marks", "packets", "own marks", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }},
+		{"uplink.backlog", "kb", "own queue", func(_ *PointResult, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }},
+	}
+}
+
+// MetricNames lists every name, the ones with a placeholder included.
+func MetricNames() []string {
+	var names []string
+	for _, m := range metrics() {
+		names = append(names, m.name)
+	}
+	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "share.client.NAME", "probe.NAME.p50", "probe.NAME.p99")
+}
+
+func parseMetric(name string) (metric, error) {
+	for _, m := range metrics() {
+		if m.name == name {
+			return m, nil
+		}
+	}
+	if client, ok := strings.CutPrefix(name, "goodput.client."); ok {
+		return metric{name, "mbit", client, func(_ *PointResult, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
+	}
+	if client, ok := strings.CutPrefix(name, "share.client."); ok {
+		return metric{name, "%", client + " share", func(_ *PointResult, r *Run) (float64, bool) {
+			v, ok := clientGoodput(r, client)
+			return 100 * v / max(r.Goodput, 1e-9), ok
+		}}, nil
+	}
+	if flow, ok := strings.CutPrefix(name, "goodput.flow."); ok {
+		return metric{name, "mbit", flow, func(_ *PointResult, r *Run) (float64, bool) {
+			var total float64
+			found := false
+			for _, f := range r.Flows {
+				if f.Flow == flow {
+					total += f.Goodput
+					found = true
+				}
+			}
+			return total, found
+		}}, nil
+	}
+	if rest, ok := strings.CutPrefix(name, "probe."); ok {
+		if probe, q, ok := strings.Cut(rest, "."); ok && (q == "p50" || q == "p99") {
+			return metric{name, "ms", probe + " " + q, func(_ *PointResult, r *Run) (float64, bool) {
+				for _, p := range r.Probes {
+					if p.Probe == probe && p.Delay.N > 0 {
+						if q == "p50" {
+							return p.Delay.P50, true
+						}
+						return p.Delay.P99, true
+					}
+				}
+				return 0, false
+			}}, nil
+		}
+	}
+	return metric{}, fmt.Errorf("unknown metric %q (known: %s)", name, strings.Join(MetricNames(), " "))
+}
+
+func clientGoodput(r *Run, name string) (float64, bool) {
+	for _, c := range r.Clients {
+		if c.Client == name {
+			return c.Goodput, true
+		}
+	}
+	return 0, false
+}

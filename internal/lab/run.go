@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/lab/uml"
+)
+
+// Runner runs scenarios. Its fields are set before Run.
+type Runner struct {
+	Kernel   uml.Kernel
+	Program  string         // the weir binary that becomes the guest's process 1
+	Parallel int            // boots at a time; 0: one a core
+	Limit    time.Duration  // of real time, for one boot; 0: twenty minutes
+	Only     []string       // candidates to run; empty: all
+	Progress func(Progress) // called often, from one goroutine at a time; may be nil
+}
+
+// Progress is how far a Run has come.
+type Progress struct {
+	Runs, Done          int           // boots in all, and finished
+	Virtual, VirtualAll time.Duration // virtual time run and to run
+	Elapsed             time.Duration // real time
+	Now                 string        // what was started last
+}
+
+// Left estimates the real time to go from the virtual time to go; 0 when there is nothing to go by yet.
+func (p Progress) Left() time.Duration {
+	if p.Virtual <= 0 {
+		return 0
+	}
+	return time.Duration(float64(p.Elapsed) * float64(p.VirtualAll-p.Virtual) / float64(p.Virtual))
+}
+
+// guestMemory is enough for 2000 connections behind a second of queue at 1 Gbit/s; pages that are not touched cost nothing.
+const guestMemory = 1536
+
+// heartbeat is guest.Heartbeat; guest imports this package.
+const heartbeat = "weir-lab: at "
+
+// task is one boot.
+type task struct {
+	file, point, cell, seed int
+	job                     Job
+	reply                   *Run
+	err                     error
+	at                      time.Duration // virtual
+}
+
+// Run runs every candidate of every point of every scenario, seeds times each, and gives a report a file. It stops at the first failure.
+func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) ([]Report, error) {
+	reports, tasks, err := r.plan(files, scenarios)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "weir-lab-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	initrd := filepath.Join(dir, "initrd")
+	if err := r.writeInitrd(initrd); err != nil {
+		return nil, fmt.Errorf("initrd: %w", err)
+	}
+	if err := r.runAll(ctx, dir, initrd, tasks); err != nil {
+		return nil, err
+	}
+	for _, t := range tasks {
+		cell := &reports[t.file].Points[t.point].Cells[t.cell]
+		cell.Runs[t.seed] = *t.reply
+		reports[t.file].Kernel = t.reply.Kernel
+	}
+	for i := range reports {
+		report := &reports[i]
+		for k := range report.Points {
+			describe(&report.Points[k])
+		}
+		for _, c := range scenarios[i].Claim {
+			if len(r.Only) == 0 {
+				report.Claims = append(report.Claims, c.judge(scenarios[i].Sweep, report.Points))
+			}
+		}
+	}
+	return reports, nil
+}
+
+func (r *Runner) plan(files []string, scenarios []Scenario) ([]Report, []*task, error) {
+	var reports []Report
+	var tasks []*task
+	for i, s := range scenarios {
+		points, bad := s.Points()
+		if bad != nil {
+			return nil, nil, errors.New(bad.what)
+		}
+		report := Report{File: files[i], Title: s.Title, About: s.About}
+		for _, p := range points {
+			point := PointResult{Labels: p.Labels, Values: p.Values, Scenario: p.Scenario}
+			point.Scenario.Candidate = nil
+			for _, c := range p.Scenario.Candidate {
+				if len(r.Only) > 0 && !contains(r.Only, c.Name) {
+					continue
+				}
+				point.Scenario.Candidate = append(point.Scenario.Candidate, c)
+				point.Cells = append(point.Cells, Cell{Candidate: c.Name, Runs: make([]Run, s.Seeds)})
+				job := Job{Scenario: p.Scenario, Candidate: c}
+				job.Scenario.Candidate = nil
+				for seed := range s.Seeds {
+					job.Seed = uint64(seed + 1)
+					tasks = append(tasks, &task{file: i, point: len(report.Points), cell: len(point.Cells) - 1, seed: seed, job: job})
+				}
+			}
+			report.Points = append(report.Points, point)
+		}
+		reports = append(reports, report)
+	}
+	if len(tasks) == 0 {
+		return nil, nil, fmt.Errorf("no candidate is called %s", strings.Join(r.Only, ", "))
+	}
+	return reports, tasks, nil
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Runner) writeInitrd(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(uml.WriteInitrd(f, r.Program), f.Close())
+}
+
+// runAll keeps one boot on each core until all tasks are done, or one has failed.
+func (r *Runner) runAll(ctx context.Context, dir, initrd string, tasks []*task) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cpus := allowedCPUs()
+	if r.Parallel > 0 && r.Parallel < len(cpus) {
+		cpus = cpus[:r.Parallel]
+	}
+	queue := make(chan *task, len(tasks))
+	for _, t := range tasks {
+		queue <- t
+	}
+	close(queue)
+
+	board := newBoard(r.Progress, tasks)
+	var workers sync.WaitGroup
+	var once sync.Once
+	var failed error
+	for _, cpu := range cpus {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			// For the guests' parent-death signal: this thread lives as long as they do.
+			runtime.LockOSThread()
+			for t := range queue {
+				if ctx.Err() != nil {
+					return
+				}
+				board.started(t)
+				if err := r.boot(ctx, dir, initrd, cpu, t, board); err != nil {
+					once.Do(func() { failed = fmt.Errorf("%s: %w", t.name(), err); cancel() })
+					return
+				}
+				board.finished(t)
+			}
+		}()
+	}
+	workers.Wait()
+	if failed != nil && errors.Is(failed, context.Canceled) {
+		return context.Canceled
+	}
+	if failed == nil {
+		return ctx.Err()
+	}
+	return failed
+}
+
+func (t *task) name() string {
+	return fmt.Sprintf("%s, candidate %q, seed %d", t.job.Scenario.Title, t.job.Candidate.Name, t.job.Seed)
+}
+
+func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task, board *board) error {
+	folder, err := os.MkdirTemp(dir, "run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	job, err := json.Marshal(t.job)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "job.json"), job, 0o600); err != nil {
+		return err
+	}
+	limit := r.Limit
+	if limit == 0 {
+		limit = 20 * time.Minute
+	}
+	err = uml.Boot{
+		Kernel: r.Kernel, Initrd: initrd, Folder: folder, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: []string{"WEIR_LAB=1"}, Limit: limit,
+		OnLine: func(line string) {
+			if seconds, ok := strings.CutPrefix(line, heartbeat); ok {
+				if n, err := strconv.Atoi(seconds); err == nil {
+					board.virtual(t, time.Duration(n)*time.Second)
+				}
+			}
+		},
+	}.Run(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "reply.json"))
+	if err != nil {
+		return errors.New("the guest ended without a result")
+	}
+	var reply Reply
+	if err := json.Unmarshal(text, &reply); err != nil {
+		return fmt.Errorf("the guest's result: %w", err)
+	}
+	if reply.Error != "" {
+		return errors.New(reply.Error)
+	}
+	if reply.Result == nil {
+		return errors.New("the guest's result is empty")
+	}
+	t.reply = reply.Result
+	return nil
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lab runs scenarios: a server, the path to its clients, what they do, and the configurations to compare, each in a kernel of its
+// own in virtual time. It reads scenario files, expands them into runs, judges claims, and gathers results.
+//
+// It may not touch the host's network, and knows nothing of how results are shown (internal/report) or of how a kernel is booted (uml).
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"weir/internal/units"
+)
+
+// Scenario is one scenario file, its inherited parts included.
+type Scenario struct {
+	Title     string         `toml:"title" json:"title"`
+	About     string         `toml:"about" json:"about,omitempty"`     // a line or two for the report: what is asked
+	Inherit   string         `toml:"inherit" json:"-"`                 // another scenario file, relative to this one
+	Warmup    units.Duration `toml:"warmup" json:"warmup"`             // not measured
+	Duration  units.Duration `toml:"duration" json:"duration"`         // measured, after the warm-up
+	Until     string         `toml:"until" json:"until,omitempty"`     // "fetched": end as soon as every flow with bytes has them
+	Seeds     int            `toml:"seeds" json:"seeds"`               // repeats, each another sample of all randomness
+	Columns   []string       `toml:"columns" json:"columns,omitempty"` // metrics to show; default: those that the traffic gives
+	Server    Server         `toml:"server" json:"server"`
+	Path      Path           `toml:"path" json:"path"`
+	Provider  Provider       `toml:"provider" json:"provider"`
+	Client    []Client       `toml:"client" json:"client"`
+	Flow      []Flow         `toml:"flow" json:"flow,omitempty"`
+	Probe     []Probe        `toml:"probe" json:"probe,omitempty"`
+	Candidate []Candidate    `toml:"candidate" json:"candidate"`
+	Sweep     []Axis         `toml:"sweep" json:"-"`
+	Claim     []Claim        `toml:"claim" json:"-"`
+}
+
+// Server is the machine that Weir is for. Its uplink is called eth0.
+type Server struct {
+	Addresses int               `toml:"addresses" json:"addresses"` // how many it answers from
+	Queues    int               `toml:"queues" json:"queues"`       // transmit queues of the uplink
+	TSO       bool              `toml:"tso" json:"tso"`             // the wire carries superpackets: as a virtual NIC that leaves segmentation to its host
+	Relay     bool              `toml:"relay" json:"relay"`         // it forwards for an origin behind it, whence flows come unless they say otherwise
+	Qdisc     string            `toml:"qdisc" json:"qdisc"`         // at the uplink's root before a candidate changes it
+	Sysctl    map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+}
+
+// Path is what lies between the provider and the clients.
+type Path struct {
+	RTT    units.Duration `toml:"rtt" json:"rtt"`       // base RTT; all of it on the way back, so that it delays nothing of what is measured
+	Loss   units.Share    `toml:"loss" json:"loss"`     // of the packets towards the clients
+	Burst  float64        `toml:"burst" json:"burst"`   // mean length of a loss, in packets: 0 or 1 is independent loss, above it a Gilbert model
+	Jitter units.Duration `toml:"jitter" json:"jitter"` // ± towards the clients, in order
+}
+
+// Provider is the box that enforces the rate the server is sold.
+type Provider struct {
+	Rate   units.Rate `toml:"rate" json:"rate,omitempty"`
+	Queue  string     `toml:"queue" json:"queue"`   // fifo, policer, bucket, none, or a qdisc in tc's words
+	Buffer Buffer     `toml:"buffer" json:"buffer"` // of fifo and bucket: bytes, or the time they take at the rate
+	Burst  units.Size `toml:"burst" json:"burst"`   // of policer and bucket: what may pass at line rate
+}
+
+// Client is a machine at the other end, with an address of its own.
+type Client struct {
+	Name   string            `toml:"name" json:"name"`
+	RTT    units.Duration    `toml:"rtt" json:"rtt"` // when it is not the path's
+	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+}
+
+// Flow is a group of bulk TCP connections.
+type Flow struct {
+	Name      string         `toml:"name" json:"name"`
+	Client    string         `toml:"client" json:"client"` // default: the first
+	Count     int            `toml:"count" json:"count"`
+	Direction string         `toml:"direction" json:"direction"` // down (to the client) or up
+	Dial      string         `toml:"dial" json:"dial"`           // who connects: client or server
+	Address   int            `toml:"address" json:"address"`     // which of the server's, from 1
+	CC        string         `toml:"cc" json:"cc,omitempty"`     // congestion control of the sender; default: the sysctl's
+	Lowat     units.Size     `toml:"notsent_lowat" json:"notsent_lowat"`
+	Bytes     units.Size     `toml:"bytes" json:"bytes"` // per connection; 0b: as long as the run
+	Start     units.Duration `toml:"start" json:"start"`
+	Stop      units.Duration `toml:"stop" json:"stop"`
+}
+
+// Probe times small exchanges while the flows run.
+type Probe struct {
+	Name     string         `toml:"name" json:"name"`
+	Kind     string         `toml:"kind" json:"kind"` // udp (echo), ssh (keystrokes), request (one after another), stream (UDP, one way, down)
+	Client   string         `toml:"client" json:"client"`
+	Interval units.Duration `toml:"interval" json:"interval"`
+	Size     units.Size     `toml:"size" json:"size"`   // of a datagram or a request
+	Reply    units.Size     `toml:"reply" json:"reply"` // of ssh and request
+	Rate     units.Rate     `toml:"rate" json:"rate,omitempty"`   // of stream: instead of the interval
+}
+
+// Candidate is a configuration of the server to try.
+type Candidate struct {
+	Name   string            `toml:"name" json:"name"`
+	About  string            `toml:"about" json:"about,omitempty"`
+	Qdisc  string            `toml:"qdisc" json:"qdisc,omitempty"` // tc's words; {99.75%} is that share of the provider's rate
+	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+	Weir   *Weir             `toml:"weir" json:"weir,omitempty"` // run `weir up` in the guest with this goal
+}
+
+// Weir is the goal given to `weir up --dev eth0`, flag by flag.
+type Weir struct {
+	Rate   units.Rate     `toml:"rate" json:"rate,omitempty"` // default: the provider's
+	RTT    units.Duration `toml:"rtt" json:"rtt"`
+	Loss   units.Share    `toml:"loss" json:"loss"`
+	Role   string         `toml:"role" json:"role,omitempty"`
+	NAT    bool           `toml:"nat" json:"nat,omitempty"`
+	Prefer string         `toml:"prefer" json:"prefer,omitempty"`
+	CC     string         `toml:"cc" json:"cc,omitempty"`
+	Qdisc  string         `toml:"qdisc" json:"qdisc,omitempty"`
+	Recipe string         `toml:"recipe" json:"recipe,omitempty"`
+	NoRate bool           `toml:"no_rate" json:"no_rate,omitempty"` // give no rate: what Weir does for a user who does not know it
+}
+
+// Flags is the goal as a command line of `weir up`.
+func (w Weir) Flags(p Provider) []string {
+	var f []string
+	add := func(name, value string, given bool) {
+		if given {
+			f = append(f, "--"+name, value)
+		}
+	}
+	rate := w.Rate
+	if rate == 0 {
+		rate = p.Rate
+	}
+	add("rate", rate.String(), rate != 0 && !w.NoRate)
+	add("rtt", w.RTT.String(), w.RTT != 0)
+	add("loss", w.Loss.String(), w.Loss != 0)
+	add("role", w.Role, w.Role != "")
+	add("prefer", w.Prefer, w.Prefer != "")
+	add("cc", w.CC, w.CC != "")
+	add("qdisc", w.Qdisc, w.Qdisc != "")
+	add("recipe", w.Recipe, w.Recipe != "")
+	if w.NAT {
+		f = append(f, "--nat")
+	}
+	return f
+}
+
+// Axis is one dimension of a sweep: a key of the scenario, and the values it takes.
+type Axis struct {
+	Key    string   `toml:"key"` // provider.queue, path.loss, flow.NAME.count, …
+	Values []any    `toml:"values"`
+	Labels []string `toml:"labels"` // instead of the values, in tables
+}
+
+// Buffer is an amount of data, or the time that it takes to send.
+type Buffer struct {
+	Size units.Size
+	Time units.Duration
+}
+
+// Bytes of the buffer at the given rate.
+func (b Buffer) Bytes(r units.Rate) units.Size {
+	if b.Time != 0 {
+		return units.Size(float64(b.Time) / 1e9 * float64(r) / 8)
+	}
+	return b.Size
+}
+
+func (b Buffer) String() string {
+	if b.Time != 0 {
+		return b.Time.String()
+	}
+	return b.Size.String()
+}
+
+func (b Buffer) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+func (b *Buffer) UnmarshalText(text []byte) error {
+	if err := b.Time.UnmarshalText(text); err == nil {
+		b.Size = 0
+		return nil
+	}
+	b.Time = 0
+	if err := b.Size.UnmarshalText(text); err != nil {
+		return fmt.Errorf("buffer %q is neither a size (64kb) nor a time (200ms)", text)
+	}
+	return nil
+}
+
+// clone copies s with everything that it refers to.
+func (s Scenario) clone() Scenario {
+	c := s
+	data, err := json.Marshal(s)
+	if err == nil {
+		c.Server.Sysctl = nil
+		c.Client, c.Flow, c.Probe, c.Candidate, c.Columns = nil, nil, nil, nil, nil
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil { // every field is a plain value that reads back what it writes: see TestScenarioJSON
+		panic(err)
+	}
+	return c
+}

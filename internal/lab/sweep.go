@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Point is one combination of a sweep's values.
+type Point struct {
+	Scenario Scenario
+	Labels   []string // one an axis: "queue fifo", "count 4"
+	Values   []string // one an axis, as claims select them
+}
+
+// Points expands the sweep; a scenario without one is a single point. The first axis varies slowest.
+func (s *Scenario) Points() ([]Point, *problem) {
+	points := []Point{{Scenario: s.clone()}}
+	for _, axis := range s.Sweep {
+		var next []Point
+		for _, p := range points {
+			for i, value := range axis.Values {
+				q := Point{Scenario: p.Scenario.clone(), Values: append(slices.Clone(p.Values), quantity(value))}
+				label := axis.short() + " " + quantity(value)
+				if len(axis.Labels) > 0 {
+					label = axis.Labels[i]
+				}
+				q.Labels = append(slices.Clone(p.Labels), label)
+				if bad := q.Scenario.set(axis.Key, value); bad != nil {
+					bad.where = []string{"sweep", axis.Key}
+					return nil, bad
+				}
+				next = append(next, q)
+			}
+		}
+		points = next
+	}
+	return points, nil
+}
+
+// short is the last part of the key: count.
+func (a Axis) short() string {
+	parts := strings.Split(a.Key, ".")
+	return parts[len(parts)-1]
+}
+
+// set gives one key of the scenario a value, through the decoder that read the file: so it means, and is refused, the same.
+func (s *Scenario) set(key string, value any) *problem {
+	parts := strings.Split(key, ".")
+	var target any = s
+	if len(parts) == 3 { // flow.NAME.count: decode onto that entry
+		switch parts[0] {
+		case "flow":
+			target = entry(s.Flow, func(f *Flow) string { return f.Name }, parts[1])
+		case "probe":
+			target = entry(s.Probe, func(p *Probe) string { return p.Name }, parts[1])
+		case "client":
+			target = entry(s.Client, func(c *Client) string { return c.Name }, parts[1])
+		case "candidate":
+			target = entry(s.Candidate, func(c *Candidate) string { return c.Name }, parts[1])
+		default:
+			target = nil
+		}
+		if target == nil {
+			return wrong("flow.NAME.count, provider.rate, path.rtt, …", nil, "sweep: %q names nothing in this scenario", key)
+		}
+		parts = parts[2:]
+	}
+	document := map[string]any{}
+	inner := document
+	for _, part := range parts[:len(parts)-1] {
+		next := map[string]any{}
+		inner[part] = next
+		inner = next
+	}
+	inner[parts[len(parts)-1]] = value
+	text, err := toml.Marshal(document)
+	if err != nil {
+		return wrong("", nil, "sweep: %q: %v", key, err)
+	}
+	d := toml.NewDecoder(strings.NewReader(string(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(target); err != nil {
+		return wrong("", nil, "sweep of %s = %s: %s", key, quantity(value), positioned("", err).(*FileError).What)
+	}
+	return nil
+}
+
+func entry[T any](list []T, name func(*T) string, want string) any {
+	for i := range list {
+		if name(&list[i]) == want {
+			return &list[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package uml boots the lab kernel, user-mode Linux in virtual time, as an ordinary process: no root, no KVM, no network of the host.
+//
+// It knows nothing of scenarios: a job goes in and a reply comes out, both as bytes. Whatever ends a boot — a result, a panic, a hang,
+// ^C — nothing of it is left behind, no process and no file.
+package uml
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kernel is a lab kernel on disk.
+type Kernel struct {
+	Path    string
+	Version string // of the source package
+}
+
+// ErrNoKernel means that none has been built.
+var ErrNoKernel = errors.New("there is no lab kernel")
+
+// Find looks for the kernel that internal/lab/uml/kernel/build has put into the user's cache.
+func Find() (Kernel, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return Kernel{}, fmt.Errorf("%w: %w", ErrNoKernel, err)
+	}
+	dir := filepath.Join(cache, "weir", "lab", "current")
+	version, err := os.ReadFile(filepath.Join(dir, "version"))
+	if err != nil {
+		return Kernel{}, ErrNoKernel
+	}
+	return Kernel{filepath.Join(dir, "linux"), strings.TrimSpace(string(version))}, nil
+}
+
+// Boot is one run of the kernel.
+type Boot struct {
+	Kernel    Kernel
+	Initrd    string // file
+	Folder    string // of the host, empty, seen by the guest as a whole file system; whatever the guest writes lands here
+	Seed      uint64 // of all randomness in the guest
+	CPU       int    // to pin to; -1: none
+	MemoryMiB int
+	Env       []string              // of process 1
+	Limit     time.Duration         // of wall-clock time
+	OnLine    func(line string)     // each line of the console; may be nil
+	Stopped   func(*exec.Cmd) error // for tests: called after the start
+}
+
+// epoch is the guest's time of day at boot: a fixed one, 2026-01-01 00:00 UTC, in ns.
+const epoch = 1767225600 * int64(time.Second)
+
+// lastLines of the console go into an error.
+const lastLines = 12
+
+// Run boots, waits for the guest to power off, and cleans up after it. The guest's reply is a file in Folder.
+func (b Boot) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit, fmt.Errorf("no result after %v of real time", b.Limit))
+	defer cancel()
+	scratch, err := os.MkdirTemp("", "weir-uml-") // for user-mode Linux's own files
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+
+	command := exec.Command(b.Kernel.Path, append([]string{
+		fmt.Sprintf("mem=%dM", b.MemoryMiB), "initrd=" + b.Initrd, "hostfs=" + b.Folder, "uml_dir=" + scratch,
+		"time-travel=inf-cpu", fmt.Sprintf("time-travel-start=%d", epoch),
+		"seccomp=on", "con0=fd:0,fd:1", "con=null", "ssl=null", "quiet", "norandmaps", "panic=-1",
+		// The runtime's monitor would interrupt the guest's main thread every 10 ms of virtual time.
+		"GODEBUG=asyncpreemptoff=1",
+	}, b.Env...)...)
+	command.Env = []string{fmt.Sprintf("WEIR_LAB_SEED=%d", b.Seed), "TMPDIR=" + memoryDir(scratch), "HOME=" + scratch, "PATH=/nonexistent"}
+	// A group of its own, so that ^C reaches us alone and we end it; and no orphan if we are killed.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	console := &console{onLine: b.OnLine}
+	command.Stdout, command.Stderr = console, console
+	command.WaitDelay = time.Second
+
+	if err := b.startPinned(command); err != nil {
+		return fmt.Errorf("%s: %w", b.Kernel.Path, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		killGroup(command.Process.Pid)
+		<-ended
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			return &Failure{What: cause.Error(), Console: console.last()}
+		}
+		return ctx.Err()
+	}
+	killGroup(command.Process.Pid) // the guest's own processes are processes here
+	if what := console.disaster(); what != "" {
+		return &Failure{What: what, Console: console.last()}
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	if err != nil {
+		return &Failure{What: "the kernel ended with " + exit.ProcessState.String(), Console: console.last()}
+	}
+	return nil
+}
+
+// startPinned starts the command on one core: the child inherits the affinity of the thread that makes it. Unpinned, user-mode Linux's
+// processes chase each other over the cores and take several times as long.
+func (b Boot) startPinned(command *exec.Cmd) error {
+	// The parent-death signal is tied to the thread that forks: it has to live as long as the child. Locking without unlocking would end
+	// it; so the thread is the caller's, who waits in Run.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if b.CPU < 0 {
+		return command.Start()
+	}
+	var before, only unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return err
+	}
+	only.Set(b.CPU)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return fmt.Errorf("pin to CPU %d: %w", b.CPU, err)
+	}
+	defer unix.SchedSetaffinity(0, &before)
+	return command.Start()
+}
+
+func killGroup(pgid int) { _ = syscall.Kill(-pgid, syscall.SIGKILL) }
+
+// memoryDir is where user-mode Linux keeps the guest's memory, a file that it unlinks at once: a tmpfs if there is one.
+func memoryDir(otherwise string) string {
+	if unix.Access("/dev/shm", unix.W_OK) == nil {
+		return "/dev/shm"
+	}
+	return otherwise
+}
+
+// Failure is a boot without a result.
+type Failure struct {
+	What    string
+	Console []string // the last lines
+}
+
+func (f *Failure) Error() string {
+	if len(f.Console) == 0 {
+		return f.What
+	}
+	return f.What + "; the console's last lines:\n    " + strings.Join(f.Console, "\n    ")
+}
+
+// console keeps the last lines.
+type console struct {
+	onLine func(string)
+	mu     sync.Mutex
+	part   []byte
+	lines  []string
+	bad    string
+}
+
+var _ io.Writer = (*console)(nil)
+
+func (c *console) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.part = append(c.part, b...)
+	for {
+		line, rest, whole := bytes.Cut(c.part, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		c.part = bytes.Clone(rest)
+		c.line(printable(line))
+	}
+}
+
+func (c *console) line(s string) {
+	if s == "" {
+		return
+	}
+	if c.onLine != nil {
+		c.onLine(s)
+	}
+	c.lines = append(c.lines, s)
+	if len(c.lines) > lastLines {
+		c.lines = c.lines[1:]
+	}
+	for sign, what := range map[string]string{
+		"Kernel panic - not syncing": "the guest's kernel panicked",
+		"Out of memory: Killed":      "the guest ran out of memory",
+		"System is deadlocked":       "the guest ran out of memory",
+		"BUG: ":                      "the guest's kernel has hit a bug",
+	} {
+		if c.bad == "" && strings.Contains(s, sign) {
+			c.bad = what
+		}
+	}
+}
+
+func (c *console) last() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.part) > 0 {
+		return append(c.lines, printable(c.part))
+	}
+	return c.lines
+}
+
+func (c *console) disaster() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bad
+}
+
+// printable keeps a guest from writing to our terminal's controls.
+func printable(b []byte) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return -1
+		}
+		return r
+	}, string(b))
+}
