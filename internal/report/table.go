@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report shows results: as a table on a terminal, as Markdown, as one HTML file with pictures. JSON is the results themselves.
+//
+// It computes nothing that is not in the results, and every form shows the same numbers, formatted by the same function.
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"weir/internal/lab"
+	"weir/internal/measure"
+)
+
+// table is one point of a scenario, ready to be drawn.
+type table struct {
+	label   string // the point; empty when there is but one
+	columns []lab.Metric
+	rows    []row
+}
+
+type row struct {
+	candidate string
+	cells     []string
+	words     string
+}
+
+// tables makes one table for each point of the report.
+func tables(r *lab.Report) []table {
+	var all []table
+	for i := range r.Points {
+		p := &r.Points[i]
+		t := table{label: strings.Join(p.Labels, ", ")}
+		for _, name := range columns(p) {
+			if m, err := lab.ParseMetric(name); err == nil && anyHas(m, p) {
+				t.columns = append(t.columns, m)
+			}
+		}
+		for k := range p.Cells {
+			c := &p.Cells[k]
+			line := row{candidate: c.Candidate, words: c.Words}
+			for _, m := range t.columns {
+				text := "–"
+				if v, ok := m.Of(p, c); ok {
+					text = spread(v, m.Unit(), len(c.Runs))
+				}
+				line.cells = append(line.cells, text)
+			}
+			t.rows = append(t.rows, line)
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+func anyHas(m lab.Metric, p *lab.PointResult) bool {
+	for k := range p.Cells {
+		if _, ok := m.Of(p, &p.Cells[k]); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// columns are the scenario's own, or those that its traffic gives.
+func columns(p *lab.PointResult) []string {
+	s := p.Scenario
+	if len(s.Columns) > 0 {
+		return s.Columns
+	}
+	names := []string{"goodput"}
+	if len(s.Client) > 1 && len(s.Client) <= 4 {
+		for _, c := range s.Client {
+			names = append(names, "goodput.client."+c.Name)
+		}
+	}
+	names = append(names, "fetch", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99", "request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
+	return names
+}
+
+// spread shows the median, and with several seeds the range beside it.
+func spread(v measure.Spread, unit string, runs int) string {
+	if runs < 2 {
+		return number(v.Median, unit)
+	}
+	return fmt.Sprintf("%s [%s..%s]", number(v.Median, unit), number(v.Min, unit), number(v.Max, unit))
+}
+
+// number shows a value as precisely as its unit deserves.
+func number(v float64, unit string) string {
+	decimals := 2
+	switch {
+	case unit == "packets":
+		decimals = 0
+	case math.Abs(v) >= 1000:
+		decimals = 0
+	case math.Abs(v) >= 100:
+		decimals = 1
+	}
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if strings.Trim(text, "-0.") == "" {
+		text = strings.TrimPrefix(text, "-") // no -0.00
+	}
+	return text
+}
+
+// unitName is how a heading names a unit.
+func unitName(unit string) string {
+	switch unit {
+	case "mbit":
+		return "Mbit/s"
+	case "kb":
+		return "KiB"
+	case "packets":
+		return ""
+	}
+	return unit
+}
+
+// setting describes what a table was measured on: rate, RTT, provider, traffic.
+func setting(s lab.Scenario) string {
+	var parts []string
+	if s.Provider.Rate != 0 {
+		parts = append(parts, s.Provider.Rate.String())
+	}
+	parts = append(parts, s.Path.RTT.String())
+	switch s.Provider.Queue {
+	case "none":
+		parts = append(parts, "no provider limit")
+	case "fifo":
+		parts = append(parts, fmt.Sprintf("provider: %v FIFO", s.Provider.Buffer))
+	case "policer":
+		parts = append(parts, fmt.Sprintf("provider: policer, %v burst", s.Provider.Burst))
+	case "bucket":
+		parts = append(parts, fmt.Sprintf("provider: %v FIFO, %v burst credit", s.Provider.Buffer, s.Provider.Burst))
+	default:
+		parts = append(parts, "provider: "+lab.Rated(s.Provider.Queue, s.Provider.Rate))
+	}
+	if s.Path.Loss > 0 {
+		parts = append(parts, fmt.Sprintf("loss %v", s.Path.Loss))
+	}
+	if s.Path.Jitter > 0 {
+		parts = append(parts, fmt.Sprintf("jitter %v", s.Path.Jitter))
+	}
+	if s.Server.Relay {
+		parts = append(parts, "forwarded")
+	}
+	if s.Server.Queues > 1 {
+		parts = append(parts, fmt.Sprintf("%d queues", s.Server.Queues))
+	}
+	for _, f := range s.Flow {
+		text := fmt.Sprintf("%d × %s", f.Count, f.Name)
+		if len(s.Client) > 1 {
+			text += " to " + f.Client
+		}
+		if f.CC != "" {
+			text += " (" + f.CC + ")"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, " · ")
+}
+
+// basis says how the numbers came about.
+func basis(r *lab.Report) string {
+	if len(r.Points) == 0 || len(r.Points[0].Cells) == 0 {
+		return ""
+	}
+	s := r.Points[0].Scenario
+	seeds := "seed 1"
+	if s.Seeds > 1 {
+		seeds = fmt.Sprintf("median [range] of %d seeds", s.Seeds)
+	}
+	return fmt.Sprintf("linux %s, virtual time, %v after %v of warm-up, %s", r.Kernel, s.Duration, s.Warmup, seeds)
+}
+
+// measuredText is what a claim's verdict rests on.
+func measuredText(v lab.Verdict) string {
+	var parts []string
+	for _, at := range v.At {
+		text := strings.TrimSpace(number(at.Value.Median, v.Unit) + " " + unitName(v.Unit))
+		if v.Over != "" {
+			text = number(at.Value.Median, "") + " ×"
+		}
+		if len(at.Labels) > 0 {
+			text = strings.Join(at.Labels, ", ") + ": " + text
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return "nothing was measured"
+	}
+	return strings.Join(parts, "; ")
+}
