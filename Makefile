@@ -1,0 +1,55 @@
+# Weir. On a fresh machine: make run, make test. Nothing here needs root, except to install missing Debian packages.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := weir
+GO ?= go
+export CGO_ENABLED := 0
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LAB := ./weir lab run
+
+.PHONY: help run test bench lab-kernel dist deps weir check fuzz docs clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+weir: ## build the static binary
+	@scripts/need go
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o weir ./cmd/weir
+
+lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
+	@scripts/need lab-kernel
+	@internal/lab/uml/kernel/build
+
+run: lab-kernel weir ## the main job: a narrow link made calm, the table, and report.html
+	$(LAB) --html report.html scenarios/narrow-link.toml
+	@echo "report.html has the pictures."
+
+test: lab-kernel weir check ## everything that CI runs
+	@scripts/need test
+	$(GO) test -timeout 25m ./...
+
+check:
+	@unformatted=$$(gofmt -l cmd internal); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+
+fuzz: ## each fuzz target for FUZZTIME (default 30s)
+	@scripts/fuzz $(or $(FUZZTIME),30s)
+
+bench: lab-kernel weir ## how fast the lab is: virtual seconds per wall second
+	@scripts/bench
+
+docs: lab-kernel weir ## the generated documents: docs/seeds.md
+	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
+
+dist: ## static binaries for amd64 and arm64
+	@scripts/need go
+	@mkdir -p dist
+	GOARCH=amd64 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o dist/weir-linux-amd64 ./cmd/weir
+	GOARCH=arm64 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o dist/weir-linux-arm64 ./cmd/weir
+	@ls -l dist
+
+deps: ## install the Debian packages that the other targets need
+	@scripts/need lab-kernel test
+
+clean:
+	rm -rf weir dist report.html
