@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host reads what a plan needs to know of a Linux host, once, into a plain value.
+//
+// It reads and never writes: no setting, no module, no file of the host is different afterwards. It describes and never judges: what a
+// value means for a goal is the plan's affair. What is not there (a sysctl that this network namespace has not, a speed that a
+// driver does not know) is a fact too, and absent from the value; only a host that cannot be read at all is an error.
+package host
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Facts is a host as it was at one moment, seen from one network namespace.
+type Facts struct {
+	Kernel     string             `json:"kernel"`           // release, as uname -r says it
+	Boot       string             `json:"boot,omitempty"`   // the kernel's random id of this boot
+	Namespace  string             `json:"namespace"`        // of the network: "net:[4026531840]"
+	Admin      bool               `json:"admin"`            // the reader may change networks here (CAP_NET_ADMIN)
+	Memory     units.Size         `json:"memory,omitempty"` // RAM, in bytes
+	Links      []Link             `json:"links"`            // by index
+	Uplink     string             `json:"uplink,omitempty"` // device of the default route; IPv4's before IPv6's, the lowest metric first
+	Sysctls    map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
+	Congestion Congestion         `json:"congestion"`
+	Qdiscs     map[string]Support `json:"qdiscs"` // by kind
+}
+
+// Sysctl is the value of a kernel setting, its fields separated by one space.
+type Sysctl struct {
+	Value    string `json:"value"`
+	ReadOnly bool   `json:"read_only,omitempty"` // as net.core.rmem_max is outside the first network namespace
+}
+
+// Congestion lists congestion controls by name.
+type Congestion struct {
+	Available []string `json:"available"`          // ready to use
+	Loadable  []string `json:"loadable,omitempty"` // as modules on disk; the kernel loads one when its name is written to the sysctl
+}
+
+// Has tells whether a congestion control can be chosen.
+func (c Congestion) Has(name string) bool {
+	return slices.Contains(c.Available, name) || slices.Contains(c.Loadable, name)
+}
+
+// Support is whether a kernel has something, as far as this reader could find out.
+type Support string
+
+const (
+	Yes     Support = "yes" // in the kernel, or a module on disk that it loads by itself
+	No      Support = "no"
+	Unknown Support = "unknown" // there is no list of modules, and trying takes root
+)
+
+// sysctls are the settings that plans use.
+var sysctls = []string{
+	"net.core.default_qdisc",
+	"net.core.rmem_max",
+	"net.core.somaxconn",
+	"net.core.wmem_max",
+	"net.ipv4.ip_forward",
+	"net.ipv4.tcp_congestion_control",
+	"net.ipv4.tcp_ecn",
+	"net.ipv4.tcp_fastopen",
+	"net.ipv4.tcp_max_syn_backlog",
+	"net.ipv4.tcp_notsent_lowat",
+	"net.ipv4.tcp_recovery",
+	"net.ipv4.tcp_rmem",
+	"net.ipv4.tcp_wmem",
+	"net.ipv6.conf.all.forwarding",
+	"net.mptcp.enabled",
+}
+
+// Read reads the host in the network namespace of the calling thread.
+func Read() (Facts, error) {
+	// A namespace belongs to a thread, and so do /proc/sys and every socket that is opened below.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	root := os.DirFS("/")
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return Facts{}, fmt.Errorf("uname: %w", err)
+	}
+	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: admin()}
+	f.Namespace, _ = os.Readlink("/proc/thread-self/ns/net")
+	readFiles(root, &f)
+	if len(f.Sysctls) == 0 {
+		return Facts{}, fmt.Errorf("/proc/sys/net cannot be read: is /proc mounted?")
+	}
+	if err := readLinks(&f); err != nil {
+		return Facts{}, err
+	}
+	f.Qdiscs = support(root, f.Kernel, probe)
+	return f, nil
+}
+
+// Link finds a link by name.
+func (f Facts) Link(name string) (Link, bool) {
+	i := slices.IndexFunc(f.Links, func(l Link) bool { return l.Name == name })
+	if i < 0 {
+		return Link{}, false
+	}
+	return f.Links[i], true
+}
+
+// Link is a network device.
+type Link struct {
+	Index    int        `json:"index"`
+	Name     string     `json:"name"`
+	Kind     string     `json:"kind,omitempty"`   // veth, bridge, wireguard …; empty for a network card
+	Driver   string     `json:"driver,omitempty"` // as ethtool -i says it
+	Loopback bool       `json:"loopback,omitempty"`
+	Up       bool       `json:"up"`              // administratively, and a carrier is not known to be missing
+	MTU      int        `json:"mtu"`             // bytes
+	Speed    units.Rate `json:"speed,omitempty"` // bits per second; 0 when the driver does not know
+	TxQueues int        `json:"tx_queues"`       // in use, of those that the device has
+	GSOBytes int        `json:"gso_max_size"`    // largest packet handed to the device, bytes
+	GSOSegs  int        `json:"gso_max_segs"`    // and in segments
+	Addrs    []string   `json:"addrs,omitempty"` // 192.0.2.1/24
+	Tree     qdisc.Tree `json:"tree"`            // its queueing disciplines
+}
+
+// readFiles takes from /proc and /lib/modules what is text.
+func readFiles(root fs.FS, f *Facts) {
+	f.Boot = line(root, "proc/sys/kernel/random/boot_id")
+	f.Memory = memory(root)
+	f.Sysctls = map[string]Sysctl{}
+	for _, name := range sysctls {
+		path := strings.TrimPrefix(SysctlPath(name), "/")
+		text, err := fs.ReadFile(root, path)
+		if err != nil {
+			continue
+		}
+		s := Sysctl{Value: strings.Join(strings.Fields(string(text)), " ")}
+		if info, err := fs.Stat(root, path); err == nil {
+			s.ReadOnly = info.Mode()&0o200 == 0
+		}
+		f.Sysctls[name] = s
+	}
+	f.Congestion.Available = strings.Fields(line(root, "proc/sys/net/ipv4/tcp_available_congestion_control"))
+	slices.Sort(f.Congestion.Available)
+	for _, name := range loadable(root, f.Kernel) {
+		if !slices.Contains(f.Congestion.Available, name) {
+			f.Congestion.Loadable = append(f.Congestion.Loadable, name)
+		}
+	}
+}
+
+// SysctlPath is the file that holds a setting. Names that plans use have no dot within a part, as an interface's name could.
+func SysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(name, ".", "/") }
+
+func memory(root fs.FS) units.Size {
+	text, _ := fs.ReadFile(root, "proc/meminfo")
+	for l := range strings.Lines(string(text)) {
+		var kib uint64
+		if n, _ := fmt.Sscanf(l, "MemTotal: %d kB", &kib); n == 1 && kib < 1<<50 {
+			return units.Size(kib << 10)
+		}
+	}
+	return 0
+}
+
+func line(root fs.FS, path string) string {
+	text, _ := fs.ReadFile(root, path)
+	return strings.TrimSpace(string(text))
+}
+
+func admin() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false
+	}
+	return data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
+}

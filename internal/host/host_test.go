@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/units"
+)
+
+func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
+
+func TestFiles(t *testing.T) {
+	root := fstest.MapFS{
+		"proc/sys/kernel/random/boot_id":                          file("4f6a\n"),
+		"proc/meminfo":                                            file("MemTotal:        1048576 kB\nMemFree: 1 kB\n"),
+		"proc/sys/net/ipv4/tcp_rmem":                              file("4096\t131072\t6291456\n"),
+		"proc/sys/net/core/rmem_max":                              {Data: []byte("212992\n"), Mode: 0o444},
+		"proc/sys/net/ipv4/tcp_available_congestion_control":      file("reno cubic\n"),
+		"lib/modules/6.1/modules.dep":                             file("kernel/net/ipv4/tcp_bbr.ko.xz:\nkernel/net/ipv4/tcp_diag.ko.xz: kernel/net/ipv4/inet_diag.ko.xz\nkernel/net/ipv4/tcp_cubic.ko:\n"),
+		"lib/modules/6.1/modules.builtin":                         file("kernel/net/sched/sch_fq_codel.ko\n"),
+		"proc/sys/net/ipv4/conf/all/forwarding/not/a/file/at/all": file(""),
+	}
+	f := Facts{Kernel: "6.1"}
+	readFiles(root, &f)
+	want := Facts{
+		Kernel: "6.1", Boot: "4f6a", Memory: 1 << 30,
+		Sysctls: map[string]Sysctl{
+			"net.ipv4.tcp_rmem": {Value: "4096 131072 6291456"},
+			"net.core.rmem_max": {Value: "212992", ReadOnly: true},
+		},
+		Congestion: Congestion{Available: []string{"cubic", "reno"}, Loadable: []string{"bbr"}},
+	}
+	if !reflect.DeepEqual(f, want) {
+		t.Errorf("read\n%+v\nwant\n%+v", f, want)
+	}
+}
+
+// Three states, and the kernel is asked only where asking cannot make it load anything.
+func TestSupport(t *testing.T) {
+	never := func([]string) (map[string]bool, error) {
+		t.Error("the kernel was asked, though the list of its modules is there")
+		return nil, nil
+	}
+	debian := fstest.MapFS{
+		"lib/modules/6.1/modules.dep":     file("kernel/net/sched/sch_cake.ko: \nkernel/net/sched/sch_fq_codel.ko.zst:\nextra/net/sched/sch-fq.ko:\n"),
+		"lib/modules/6.1/modules.builtin": file("kernel/net/sched/sch_htb.ko\n"),
+	}
+	got := support(debian, "6.1", never)
+	for kind, want := range map[string]Support{"cake": Yes, "fq_codel": Yes, "fq": Yes, "htb": Yes, "mq": Yes, "pfifo": Yes, "cake_mq": No, "dualpi2": No} {
+		if got[kind] != want {
+			t.Errorf("%s: %s, want %s", kind, got[kind], want)
+		}
+	}
+	debian["lib/modules/6.1/modules.alias"] = file("alias net-sch-cake_mq sch_cake\n")
+	if got := support(debian, "6.1", never); got["cake_mq"] != Yes {
+		t.Errorf("cake_mq: %s, want yes by its alias", got["cake_mq"])
+	}
+
+	asked := func(kinds []string) (map[string]bool, error) {
+		return map[string]bool{"cake": true, "fq": false}, nil
+	}
+	got = support(fstest.MapFS{}, "6.1", asked)
+	if got["cake"] != Yes || got["fq"] != No || got["htb"] != Unknown {
+		t.Errorf("by asking: cake %s, fq %s, htb %s; want yes, no, unknown", got["cake"], got["fq"], got["htb"])
+	}
+	got = support(fstest.MapFS{}, "6.1", func([]string) (map[string]bool, error) { return nil, errors.New("not permitted") })
+	if got["cake"] != Unknown {
+		t.Errorf("nobody to ask: cake %s, want unknown", got["cake"])
+	}
+}
+
+// Whatever the files hold, reading ends, and ends without a panic.
+func FuzzFiles(f *testing.F) {
+	f.Add("MemTotal: 1 kB", "6.1", []byte("kernel/net/sched/sch_cake.ko:"))
+	f.Add("MemTotal: -1 kB\x00", "../../etc", []byte(":::\n\n.ko\nnet/tcp_.ko"))
+	f.Add("MemTotal: 99999999999999999999 kB", "", []byte{0xff, '\n'})
+	f.Fuzz(func(t *testing.T, text, release string, modules []byte) {
+		root := fstest.MapFS{}
+		for _, path := range []string{"proc/meminfo", "proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_available_congestion_control"} {
+			root[path] = file(text)
+		}
+		root["lib/modules/6.1/modules.dep"] = &fstest.MapFile{Data: modules}
+		facts := Facts{Kernel: release}
+		readFiles(root, &facts)
+		support(root, release, func([]string) (map[string]bool, error) { return nil, fs.ErrPermission })
+	})
+}
+
+// inNamespace runs f in a network namespace of its own, with a veth pair a–b that is up.
+func inNamespace(t *testing.T, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a network namespace takes root")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends here
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Errorf("unshare: %v", err)
+			return
+		}
+		a := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "a", NumTxQueues: 4, NumRxQueues: 4}, PeerName: "b"}
+		if err := netlink.LinkAdd(a); err != nil {
+			t.Errorf("veth: %v", err)
+			return
+		}
+		for _, name := range []string{"lo", "a", "b"} {
+			link, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkSetUp(link)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		f()
+	}()
+	<-done
+}
+
+func TestRead(t *testing.T) {
+	inNamespace(t, func() {
+		addr, _ := netlink.ParseAddr("192.0.2.2/24")
+		a, _ := netlink.LinkByName("a")
+		if err := netlink.AddrAdd(a, addr); err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: a.Attrs().Index, Gw: net.IPv4(192, 0, 2, 1)}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		link, ok := f.Link("a")
+		if !ok || link.Kind != "veth" || link.Driver != "veth" || !link.Up || link.Loopback || link.MTU != 1500 {
+			t.Errorf("link a: %+v", link)
+		}
+		if link.Speed != 0 {
+			t.Errorf("a veth pair has no speed, and reads %s", link.Speed)
+		}
+		if len(link.Addrs) == 0 || !strings.HasPrefix(fmt.Sprint(link.Addrs), "[192.0.2.2/24") {
+			t.Errorf("addresses of a: %v", link.Addrs)
+		}
+		if f.Uplink != "a" {
+			t.Errorf("uplink %q, want a", f.Uplink)
+		}
+		if lo, ok := f.Link("lo"); !ok || !lo.Loopback || !lo.Up {
+			t.Errorf("link lo: %+v", lo)
+		}
+		if root, ok := link.Tree.Root(); !ok || root.Kind == "" {
+			t.Errorf("tree of a: %+v", link.Tree)
+		}
+		if _, ok := f.Sysctls["net.ipv4.tcp_rmem"]; !ok {
+			t.Errorf("sysctls: %v", f.Sysctls)
+		}
+		if s, ok := f.Sysctls["net.core.default_qdisc"]; ok && f.Namespace != "" {
+			t.Logf("net.core.default_qdisc is %+v in a namespace of its own", s)
+		}
+		if len(f.Congestion.Available) == 0 || f.Memory < 16*units.Size(1<<20) || f.Boot == "" || f.Kernel == "" || !f.Admin {
+			t.Errorf("facts: %+v", f)
+		}
+		for kind, support := range f.Qdiscs {
+			if support == Unknown {
+				t.Errorf("%s: unknown, to root", kind)
+			}
+		}
+		if f.Qdiscs["pfifo_fast"] != Yes || f.Qdiscs["mq"] != Yes {
+			t.Errorf("every kernel has pfifo_fast and mq: %v", f.Qdiscs)
+		}
+		again, err := Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range f.Links {
+			if !f.Links[i].Tree.Same(again.Links[i].Tree) {
+				t.Errorf("reading changed %s:\n%+v\n%+v", f.Links[i].Name, f.Links[i].Tree, again.Links[i].Tree)
+			}
+			f.Links[i].Tree, again.Links[i].Tree = f.Links[0].Tree, f.Links[0].Tree
+		}
+		if !reflect.DeepEqual(f, again) {
+			t.Errorf("reading twice gives different facts:\n%+v\n%+v", f, again)
+		}
+	})
+}
+
+// A server is read by a timer, a fleet by a loop: it may cost no CPU to speak of.
+func BenchmarkRead(b *testing.B) {
+	for b.Loop() {
+		if _, err := Read(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

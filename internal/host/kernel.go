@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"io/fs"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/qdisc"
+)
+
+// support says which queueing disciplines the kernel has.
+//
+// Where the kernel's modules are listed on disk, the list is the answer: asking the kernel for a kind makes it load the module, and a
+// reader must not change what it reads. Where there is no list there is nothing to load, and trying each kind is harmless.
+func support(root fs.FS, release string, try func([]string) (map[string]bool, error)) map[string]Support {
+	answers, kinds := map[string]Support{}, qdisc.Kinds()
+	if index := modules(root, release); index.known() {
+		for _, kind := range kinds {
+			answers[kind] = No
+			if index.qdisc(kind) {
+				answers[kind] = Yes
+			}
+		}
+		return answers
+	}
+	tried, err := try(kinds)
+	for _, kind := range kinds {
+		has, ok := tried[kind]
+		switch {
+		case err != nil || !ok:
+			answers[kind] = Unknown
+		case has:
+			answers[kind] = Yes
+		default:
+			answers[kind] = No
+		}
+	}
+	return answers
+}
+
+// probe tries kinds on the loopback device of a network namespace that lives only as long as this takes.
+func probe(kinds []string) (map[string]bool, error) {
+	type answer struct {
+		has map[string]bool
+		err error
+	}
+	done := make(chan answer)
+	go func() {
+		// Never unlocked: the thread has left the process's namespace, and ends with the goroutine.
+		runtime.LockOSThread()
+		a := answer{has: map[string]bool{}}
+		if a.err = unix.Unshare(unix.CLONE_NEWNET); a.err == nil {
+			var conn *qdisc.Conn
+			if conn, a.err = qdisc.Dial(0); a.err == nil {
+				for _, kind := range kinds {
+					if has, err := conn.Probe(kind); err == nil {
+						a.has[kind] = has
+					}
+				}
+				conn.Close()
+			}
+		}
+		done <- a
+	}()
+	a := <-done
+	return a.has, a.err
+}
+
+// index is what /lib/modules says of a kernel: its modules, built in or not, and their aliases.
+type index struct {
+	files []string // "kernel/net/sched/sch_cake.ko.xz"
+	alias []byte   // modules.alias and modules.builtin.modinfo
+}
+
+func modules(root fs.FS, release string) index {
+	dir := path.Join("lib/modules", path.Base(release))
+	var x index
+	for _, name := range []string{"modules.dep", "modules.builtin"} {
+		text, _ := fs.ReadFile(root, path.Join(dir, name))
+		for l := range bytes.Lines(text) {
+			file, _, _ := bytes.Cut(bytes.TrimSpace(l), []byte(":"))
+			if len(file) > 0 && bytes.Contains(file, []byte("net/")) {
+				x.files = append(x.files, string(file))
+			}
+		}
+	}
+	for _, name := range []string{"modules.alias", "modules.builtin.modinfo"} {
+		text, _ := fs.ReadFile(root, path.Join(dir, name))
+		x.alias = append(x.alias, text...)
+	}
+	return x
+}
+
+func (x index) known() bool { return len(x.files) > 0 }
+
+// qdisc tells whether a kind is there. Those that every kernel with traffic control has are in no module.
+func (x index) qdisc(kind string) bool {
+	switch kind {
+	case "bfifo", "mq", "noqueue", "pfifo", "pfifo_fast":
+		return true
+	case "cake_mq": // in the module of cake, since Linux 7.0; its alias tells
+		return bytes.Contains(x.alias, []byte("net-sch-cake_mq"))
+	}
+	return slices.ContainsFunc(x.files, func(file string) bool { return module(file) == "sch_"+kind })
+}
+
+// loadable lists the congestion controls among the modules.
+func loadable(root fs.FS, release string) []string {
+	var names []string
+	for _, file := range modules(root, release).files {
+		name, ok := strings.CutPrefix(module(file), "tcp_")
+		if ok && path.Base(path.Dir(file)) == "ipv4" && name != "diag" && name != "sigpool" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// module is the name of a module by its file; the kernel takes - and _ for the same.
+func module(file string) string {
+	name, _, _ := strings.Cut(path.Base(file), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}

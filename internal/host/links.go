@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+func readLinks(f *Facts) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	defer h.Close()
+	conn, err := qdisc.Dial(0)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	trees, err := conn.Trees()
+	if err != nil {
+		return err
+	}
+	links, err := again(h.LinkList)
+	if err != nil {
+		return fmt.Errorf("list of links: %w", err)
+	}
+	addrs, err := again(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("list of addresses: %w", err)
+	}
+	tool, err := openEthtool()
+	if err != nil {
+		return err
+	}
+	defer tool.close()
+	for _, link := range links {
+		a := link.Attrs()
+		l := Link{
+			Index: a.Index, Name: a.Name, MTU: a.MTU,
+			Loopback: a.Flags&net.FlagLoopback != 0,
+			// Many virtual devices have no notion of a carrier; "unknown" is up.
+			Up:       a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown && a.OperState != netlink.OperLowerLayerDown,
+			TxQueues: a.NumTxQueues, GSOBytes: int(a.GSOMaxSize), GSOSegs: int(a.GSOMaxSegs),
+			Tree: trees[a.Index],
+		}
+		if link.Type() != "device" {
+			l.Kind = link.Type()
+		}
+		l.Driver = tool.driver(a.Name)
+		// The drivers of veth and tun report a speed that is a constant and limits nothing.
+		if l.Kind != "veth" && l.Kind != "tuntap" {
+			l.Speed = tool.speed(a.Name)
+		}
+		// A card may have more queues than it uses: virtio_net on a machine with few CPUs.
+		if n := tool.txChannels(a.Name); n > 0 && n < l.TxQueues {
+			l.TxQueues = n
+		}
+		for _, addr := range addrs {
+			if addr.LinkIndex == a.Index && addr.IPNet != nil {
+				l.Addrs = append(l.Addrs, addr.IPNet.String())
+			}
+		}
+		f.Links = append(f.Links, l)
+	}
+	slices.SortFunc(f.Links, func(a, b Link) int { return a.Index - b.Index })
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		if f.Uplink == "" {
+			f.Uplink = uplink(h, family, f.Links)
+		}
+	}
+	return nil
+}
+
+// again repeats a listing that the kernel says was interrupted by a change: what it gave may lack a link or name one twice.
+func again[T any](list func() ([]T, error)) (got []T, err error) {
+	for range 4 {
+		if got, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return got, err
+}
+
+// uplink is the device of the default route. A host without IPv6 refuses to list its routes: then there is none.
+func uplink(h *netlink.Handle, family int, links []Link) string {
+	routes, err := again(func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	})
+	if err != nil {
+		return ""
+	}
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		if r.Dst == nil {
+			return false
+		}
+		ones, _ := r.Dst.Mask.Size()
+		return ones != 0 || !r.Dst.IP.IsUnspecified()
+	})
+	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
+	for _, r := range routes {
+		index := r.LinkIndex
+		if index == 0 && len(r.MultiPath) > 0 {
+			index = r.MultiPath[0].LinkIndex
+		}
+		for _, l := range links {
+			if l.Index == index {
+				return l.Name
+			}
+		}
+	}
+	return ""
+}
+
+// ethtool asks drivers by ioctl: it is of the caller's network namespace, which /sys/class/net need not be, and older than netlink's.
+type ethtool int
+
+func openEthtool() (ethtool, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	return ethtool(fd), nil
+}
+
+func (e ethtool) close() { unix.Close(int(e)) }
+
+func (e ethtool) driver(dev string) string {
+	info, err := unix.IoctlGetEthtoolDrvinfo(int(e), dev)
+	if err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(info.Driver[:])
+}
+
+// speed of a link; 0 when it has none or does not say. From struct ethtool_cmd: the low half at byte 12, the high half at 28.
+func (e ethtool) speed(dev string) units.Rate {
+	var cmd [44]byte
+	if !e.get(dev, unix.ETHTOOL_GSET, cmd[:]) {
+		return 0
+	}
+	mbit := uint32(binary.NativeEndian.Uint16(cmd[28:]))<<16 | uint32(binary.NativeEndian.Uint16(cmd[12:]))
+	if mbit > math.MaxInt32 { // SPEED_UNKNOWN is -1
+		return 0
+	}
+	return units.Rate(mbit) * 1e6
+}
+
+// txChannels counts transmit queues in use; 0 when the driver does not say. From struct ethtool_channels, nine numbers: the
+// command, the maxima of rx, tx, other and combined, then the counts in the same order.
+func (e ethtool) txChannels(dev string) int {
+	var channels [36]byte
+	if !e.get(dev, unix.ETHTOOL_GCHANNELS, channels[:]) {
+		return 0
+	}
+	tx, combined := binary.NativeEndian.Uint32(channels[24:]), binary.NativeEndian.Uint32(channels[32:])
+	if tx > math.MaxUint16 || combined > math.MaxUint16 {
+		return 0
+	}
+	return int(tx + combined)
+}
+
+func (e ethtool) get(dev string, command uint32, data []byte) bool {
+	binary.NativeEndian.PutUint32(data, command)
+	// struct ifreq: the name, then a pointer to the data, padded to its size in the kernel.
+	var request struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}
+	if len(dev) >= len(request.name) {
+		return false
+	}
+	copy(request.name[:], dev)
+	request.data = unsafe.Pointer(&data[0])
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	return errno == 0
+}
