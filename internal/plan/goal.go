@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Goal is what a person wants of a host and knows of its path. The zero value of a field is "not said".
+type Goal struct {
+	Dev    string         `json:"dev,omitempty"`     // the uplink; the device of the default route when empty
+	Rate   units.Rate     `json:"rate,omitempty"`    // provisioned for what leaves Dev, bits per second
+	RTT    units.Duration `json:"rtt,omitempty"`     // to the farthest clients that matter
+	Loss   units.Share    `json:"loss,omitempty"`    // of packets on the path, with no queue to blame
+	Role   string         `json:"role,omitempty"`    // server (the default) or relay
+	NAT    bool           `json:"nat,omitempty"`     // the relay translates addresses on Dev
+	FairTo string         `json:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
+	Prefer string         `json:"prefer,omitempty"`  // latency (the default) or l4s
+	CC     string         `json:"cc,omitempty"`      // auto (the default), keep, or a congestion control's name
+	Qdisc  string         `json:"qdisc,omitempty"`   // instead of the rules' choice, as tc writes it, children after |
+	Recipe string         `json:"recipe,omitempty"`  // a seed's, to the letter, instead of the rules
+}
+
+// The values that Role, FairTo and Prefer can take, the default first.
+var (
+	Roles       = []string{"server", "relay"}
+	Sides       = []string{"dst", "src"}
+	Preferences = []string{"latency", "l4s"}
+)
+
+const (
+	// Below this a shaped host cannot be reached to mend it.
+	minRate = 64_000
+	// Longer than any path on Earth, satellites included, with its queues.
+	maxRTT = 10 * time.Second
+	// A path that loses more carries no TCP, whatever its congestion control.
+	maxLoss = 0.5
+)
+
+// Refusal is why there is no plan: what is wrong, and what to try.
+type Refusal struct {
+	What  string
+	Try   string
+	Usage bool // wrong on any host
+}
+
+func (r *Refusal) Error() string { return r.What }
+
+// Hint is what to try.
+func (r *Refusal) Hint() string { return r.Try }
+
+// Check finds what no host could make right. Empty fields are fine.
+func (g Goal) Check() error {
+	bad := func(try, what string, args ...any) error {
+		return &Refusal{What: fmt.Sprintf(what, args...), Try: try, Usage: true}
+	}
+	oneOf := func(name, value string, known []string) error {
+		if value == "" || slices.Contains(known, value) {
+			return nil
+		}
+		return bad(name+" "+strings.Join(known, "|"), "%s %q is not known", name, value)
+	}
+	for _, err := range []error{
+		oneOf("--role", g.Role, Roles),
+		oneOf("--fair-to", g.FairTo, Sides),
+		oneOf("--prefer", g.Prefer, Preferences),
+		oneOf("--recipe", g.Recipe, RecipeNames()),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if g.Qdisc != "" {
+		if _, err := qdisc.ParseStack(g.Qdisc); err != nil {
+			return bad(`as tc writes it, children after a bar: --qdisc "htb rate 49.875mbit | fq_codel"`, "--qdisc: %v", err)
+		}
+	}
+	chosen := g.Prefer == "l4s" || g.FairTo != "" || g.NAT || g.Role == "relay"
+	switch {
+	case g.Rate != 0 && g.Rate < minRate:
+		return bad("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host", g.Rate)
+	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
+		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
+	case !(g.Loss >= 0 && g.Loss <= maxLoss):
+		return bad("--loss 10%, what ping to a client loses on an idle link", "with %s of its packets lost a path carries no TCP", g.Loss)
+	case g.NAT && g.Role != "relay":
+		return bad("--role relay --nat", "--nat is for a host that forwards for others")
+	case g.Recipe != "" && (chosen || g.Qdisc != "" || g.CC != ""):
+		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
+	case g.Recipe == "server-cake" && g.Rate == 0:
+		return bad("--recipe server-cake --rate 50mbit", "recipe server-cake shapes at 99.75 %% of a rate, and none is given")
+	case g.Qdisc != "" && chosen:
+		return bad("write the choice into --qdisc, or leave --qdisc out", "--qdisc is used as it is written, so it goes with no other choice of a queue")
+	case g.Prefer == "l4s" && g.Rate == 0:
+		return bad("--prefer l4s --rate 50mbit", "L4S needs the bottleneck here, and without a rate it is somewhere else")
+	case g.Prefer == "l4s" && g.CC == "bbr":
+		return bad("--cc auto, or --prefer latency", "BBR under a DualPI2 bottleneck drops other people's packets (23 %% of a probe, measured)")
+	}
+	return nil
+}
+
+// device finds the link that a goal is about.
+func (g Goal) device(f host.Facts) (host.Link, error) {
+	name := g.Dev
+	if name == "" {
+		name = f.Uplink
+	}
+	link, ok := f.Link(name)
+	switch {
+	case name == "":
+		return link, &Refusal{What: "there is no default route to tell the uplink by", Try: "--dev NAME" + listDevices(f)}
+	case !ok:
+		return link, &Refusal{What: fmt.Sprintf("%s: no such device", name), Try: "--dev NAME" + listDevices(f)}
+	case link.Loopback:
+		return link, &Refusal{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" + listDevices(f)}
+	case !link.Up:
+		return link, &Refusal{What: name + ": the link is down", Try: "ip link set " + name + " up, and see that its other end is up too"}
+	case link.Speed != 0 && g.Rate > link.Speed:
+		return link, &Refusal{
+			What: fmt.Sprintf("rate %s is above the speed of %s, %s", g.Rate, name, link.Speed),
+			Try:  fmt.Sprintf("--rate %s or less, or no --rate where the device itself is the limit", link.Speed),
+		}
+	}
+	return link, nil
+}
+
+func listDevices(f host.Facts) string {
+	var names []string
+	for _, l := range f.Links {
+		if !l.Loopback {
+			names = append(names, l.Name)
+		}
+	}
+	if len(names) == 0 {
+		return " (this network namespace has none)"
+	}
+	if len(names) > 8 {
+		names = append(names[:8], "…")
+	}
+	return " (there are: " + strings.Join(names, ", ") + ")"
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan turns a goal and the facts of a host into the changes that reach the goal, each with its reason and its evidence.
+//
+// It is a pure function of those two values: it may not read a host, a file or a clock, and it may not change anything. It is idempotent:
+// the plan for a host on which a plan was carried out is empty, which is how everything else in this program verifies.
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+)
+
+// Plan is what to change on a host, in order, and what was thought about and left.
+type Plan struct {
+	Goal       Goal     `json:"goal"` // with its device filled in
+	Changes    []Change `json:"changes"`
+	Considered []Note   `json:"considered,omitempty"`
+}
+
+// Change is one setting's new value. It says all that carrying it out takes.
+type Change struct {
+	Target
+	Old      string `json:"old"` // as on the host now
+	New      string `json:"new"` // as tc or sysctl would take it
+	Reason   string `json:"reason"`
+	Evidence string `json:"evidence"` // what was measured, and where it can be repeated
+}
+
+// Target is what a change sets: the root queueing disciplines of a device, or a sysctl.
+type Target struct {
+	Dev    string `json:"dev,omitempty"`
+	Sysctl string `json:"sysctl,omitempty"`
+}
+
+func (t Target) String() string {
+	if t.Dev != "" {
+		return t.Dev + "  root qdisc"
+	}
+	return t.Sysctl
+}
+
+// Note is something that was thought about and left as it is, and why.
+type Note struct {
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+}
+
+// Empty tells whether nothing is left to change: the goal is in force.
+func (p Plan) Empty() bool { return len(p.Changes) == 0 }
+
+// Make plans. The error, when there is one, is a *Refusal.
+func Make(goal Goal, facts host.Facts) (Plan, error) {
+	if err := goal.Check(); err != nil {
+		return Plan{}, err
+	}
+	link, err := goal.device(facts)
+	if err != nil {
+		return Plan{}, err
+	}
+	goal.Dev = link.Name
+	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link}
+	d.stack, _ = link.Tree.Stack()
+	d.cc = facts.Sysctls[congestionControl].Value
+	steps := rules
+	if goal.Recipe != "" {
+		steps = recipes[goal.Recipe]
+	}
+	for _, step := range steps {
+		if err := step(d); err != nil {
+			return Plan{}, err
+		}
+	}
+	return d.Plan, nil
+}
+
+// draft is a plan in the making: what it starts from, and what would be in force after the changes so far.
+type draft struct {
+	Plan
+	facts host.Facts
+	link  host.Link
+	stack qdisc.Stack // at the root of the device; nil when it is one that has no Stack
+	cc    string      // the congestion control of new connections
+}
+
+// A rule adds to a draft what it has to say. It is an error only if the goal cannot be reached without it.
+type rule func(*draft) error
+
+func (d *draft) note(subject, text string, args ...any) {
+	d.Considered = append(d.Considered, Note{Subject: subject, Text: fmt.Sprintf(text, args...)})
+}
+
+// has tells whether the kernel has a kind of qdisc, or might: where nobody could tell, trying will.
+func (d *draft) has(kind string) bool { return d.facts.Qdiscs[kind] != host.No }
+
+// root plans the queueing disciplines of the device, written as tc would.
+func (d *draft) root(text, reason, evidence string) error {
+	want, err := qdisc.ParseStack(text)
+	if err != nil {
+		return &Refusal{What: err.Error(), Usage: true}
+	}
+	for _, spec := range want {
+		if d.has(spec.Kind()) {
+			continue
+		}
+		return &Refusal{
+			What: fmt.Sprintf("%s: kernel %s has no %s", d.link.Name, d.facts.Kernel, spec.Kind()),
+			Try:  "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " + d.kinds() + ")",
+		}
+	}
+	if !d.stack.Equal(want) {
+		d.Changes = append(d.Changes, Change{
+			Target: Target{Dev: d.link.Name}, Old: Describe(d.link.Tree), New: want.String(), Reason: reason, Evidence: evidence,
+		})
+	}
+	d.stack = want
+	return nil
+}
+
+func (d *draft) kinds() string {
+	var kinds []string
+	for kind, support := range d.facts.Qdiscs {
+		if support == host.Yes {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return "none of those that weir knows"
+	}
+	slices.Sort(kinds)
+	return strings.Join(kinds, ", ")
+}
+
+// Describe writes the queueing disciplines of a device as tc would, or as far as that goes: a tree that a person built with classes of
+// its own is named by its root.
+func Describe(t qdisc.Tree) string {
+	if stack, ok := t.Stack(); ok {
+		return stack.String()
+	}
+	if root, ok := t.Root(); ok {
+		if len(t.Qdiscs) > 1 || len(t.Classes) > 0 {
+			return fmt.Sprintf("%s with %d classes", root.Kind, len(t.Classes))
+		}
+		return root.Kind
+	}
+	return "none"
+}
+
+// sysctl plans a setting, unless it has the value already or cannot be set from here.
+func (d *draft) sysctl(name, want, reason, evidence string) {
+	now, ok := d.facts.Sysctls[name]
+	switch {
+	case now.Value == want && ok:
+	case !ok:
+		d.note(name, "does not exist in this network namespace: not set to %s", want)
+	case now.ReadOnly:
+		d.note(name, "cannot be written in this network namespace: %s stays, %s wanted", now.Value, want)
+	default:
+		d.Changes = append(d.Changes, Change{Target: Target{Sysctl: name}, Old: now.Value, New: want, Reason: reason, Evidence: evidence})
+	}
+}

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// tree is the tree that a stack makes on a device, as far as Tree.Stack looks at it.
+func tree(t testing.TB, text string, queues int) qdisc.Tree {
+	t.Helper()
+	stack, err := qdisc.ParseStack(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: stack[0].Kind(), Handle: 0x10000, Parent: qdisc.Root, Spec: stack[0]}}}
+	if len(stack) == 1 {
+		queues = 0
+	}
+	if stack[0].Kind() != "mq" {
+		queues = min(queues, len(stack)-1)
+	}
+	if stack[0].Kind() == "htb" {
+		built.Classes = []qdisc.Class{{Kind: "htb", Handle: 0x10001, Parent: qdisc.Root}}
+	}
+	for i := range queues {
+		built.Qdiscs = append(built.Qdiscs, qdisc.Qdisc{
+			Kind: stack[1].Kind(), Handle: qdisc.Handle(0x20000 * (i + 1)), Parent: qdisc.Handle(0x10001 + i), Spec: stack[1],
+		})
+	}
+	if got, ok := built.Stack(); !ok || !got.Equal(stack) {
+		t.Fatalf("the test's tree for %q has the stack %q", text, got)
+	}
+	return built
+}
+
+// server is a Debian server as it comes, with an uplink of 1 Gbit/s.
+func server(t testing.TB) host.Facts {
+	return host.Facts{
+		Kernel: "6.12.1", Admin: true, Memory: 4 << 30, Uplink: "eth0",
+		Links: []host.Link{
+			{Index: 1, Name: "lo", Loopback: true, Up: true, MTU: 65536, TxQueues: 1, Tree: tree(t, "noqueue", 1)},
+			{Index: 2, Name: "eth0", Up: true, MTU: 1500, Speed: 1e9, TxQueues: 1, Tree: tree(t, "fq_codel", 1)},
+			{Index: 3, Name: "eth1", MTU: 1500, TxQueues: 1, Tree: tree(t, "pfifo_fast", 1)},
+		},
+		Sysctls: map[string]host.Sysctl{
+			"net.core.default_qdisc":          {Value: "fq_codel"},
+			"net.core.rmem_max":               {Value: "212992"},
+			"net.core.wmem_max":               {Value: "212992"},
+			"net.core.somaxconn":              {Value: "4096"},
+			"net.ipv4.tcp_congestion_control": {Value: "cubic"},
+			"net.ipv4.tcp_ecn":                {Value: "2"},
+			"net.ipv4.tcp_fastopen":           {Value: "1"},
+			"net.ipv4.tcp_max_syn_backlog":    {Value: "512"},
+			"net.ipv4.tcp_notsent_lowat":      {Value: "4294967295"},
+			"net.ipv4.tcp_recovery":           {Value: "1"},
+			"net.ipv4.tcp_rmem":               {Value: "4096 131072 6291456"},
+			"net.ipv4.tcp_wmem":               {Value: "4096 16384 4194304"},
+			"net.mptcp.enabled":               {Value: "1"},
+		},
+		Congestion: host.Congestion{Available: []string{"cubic", "reno"}, Loadable: []string{"bbr", "dctcp"}},
+		Qdiscs: map[string]host.Support{
+			"cake": host.Yes, "cake_mq": host.No, "dualpi2": host.No, "fq": host.Yes, "fq_codel": host.Yes, "htb": host.Yes, "mq": host.Yes,
+		},
+	}
+}
+
+// with changes the facts of a server.
+func with(t testing.TB, edits ...func(*host.Facts)) host.Facts {
+	f := server(t)
+	for _, edit := range edits {
+		edit(&f)
+	}
+	return f
+}
+
+func kernel(has ...string) func(*host.Facts) {
+	return func(f *host.Facts) {
+		for kind := range f.Qdiscs {
+			f.Qdiscs[kind] = host.No
+		}
+		for _, kind := range has {
+			f.Qdiscs[kind] = host.Yes
+		}
+	}
+}
+
+func sysctl(name, value string) func(*host.Facts) {
+	return func(f *host.Facts) { f.Sysctls["net."+name] = host.Sysctl{Value: value} }
+}
+
+func uplink(t testing.TB, text string, queues int) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Links[1].Tree, f.Links[1].TxQueues = tree(t, text, queues), queues
+	}
+}
+
+// apply is a host on which a plan was carried out.
+func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
+	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
+	for _, c := range p.Changes {
+		if c.Dev != "" {
+			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Dev })
+			f.Links[i].Tree = tree(t, c.New, f.Links[i].TxQueues)
+		} else {
+			f.Sysctls[c.Sysctl] = host.Sysctl{Value: c.New}
+		}
+	}
+	return f
+}
+
+func summary(p Plan) string {
+	var lines []string
+	for _, c := range p.Changes {
+		name := "root"
+		if c.Sysctl != "" {
+			name = c.Sysctl[strings.LastIndex(c.Sysctl, ".")+1:]
+		}
+		lines = append(lines, name+": "+c.New)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func ms(n int) units.Duration { return units.Duration(time.Duration(n) * time.Millisecond) }
+
+func TestRules(t *testing.T) {
+	const lowat = "tcp_notsent_lowat: 131072"
+	const cake50 = "root: cake bandwidth 49.875mbit besteffort dual-dsthost"
+	for _, c := range []struct {
+		name  string
+		goal  Goal
+		facts host.Facts
+		want  string // changes
+		notes string // a word of each note that there must be
+	}{
+		{
+			name: "a narrow link", goal: Goal{Rate: 50e6}, facts: server(t),
+			// 4 × 50 Mbit/s × 200 ms = 5 MB: above the default maximum for sending, below that for receiving.
+			want: cake50 + "\n" + lowat + "\ntcp_wmem: 4096 16384 5242880",
+		},
+		{
+			name: "a narrow, short link", goal: Goal{Rate: 50e6, RTT: ms(48)}, facts: server(t),
+			want: cake50 + "\n" + lowat,
+		},
+		{
+			name: "a wide, long link", goal: Goal{Rate: 500e6, RTT: ms(100)}, facts: server(t),
+			want: "root: cake bandwidth 498.75mbit besteffort dual-dsthost\n" + lowat +
+				"\ntcp_wmem: 4096 16384 25165824\ntcp_rmem: 4096 131072 25165824",
+		},
+		{
+			name: "buffers stay within memory", goal: Goal{Rate: 500e6, RTT: ms(100)},
+			facts: with(t, func(f *host.Facts) { f.Memory = 128 << 20 }),
+			want: "root: cake bandwidth 498.75mbit besteffort dual-dsthost\n" + lowat +
+				"\ntcp_wmem: 4096 16384 8388608\ntcp_rmem: 4096 131072 8388608",
+			notes: "sixteenth",
+		},
+		{
+			name: "several queues", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, uplink(t, "mq | fq_codel", 4)),
+			want: cake50 + "\n" + lowat, notes: "cake_mq",
+		},
+		{
+			name: "several queues and cake_mq", goal: Goal{Rate: 50e6, RTT: ms(10)},
+			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4)),
+			want:  "root: cake_mq bandwidth 49.875mbit besteffort dual-dsthost\n" + lowat,
+		},
+		{
+			name: "no cake", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel")),
+			want: "root: htb rate 49.875mbit | fq_codel\n" + lowat,
+		},
+		{
+			name: "L4S", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("cake", "htb", "dualpi2")),
+			want: "root: htb rate 49.875mbit | dualpi2\n" + lowat,
+		},
+		{
+			name: "L4S without dualpi2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: server(t),
+			want: cake50 + "\n" + lowat, notes: "no dualpi2",
+		},
+		{
+			name: "never BBR under DualPI2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Loss: 0.1},
+			facts: with(t, kernel("htb", "dualpi2"), sysctl("ipv4.tcp_congestion_control", "bbr")),
+			want:  "root: htb rate 49.875mbit | dualpi2\ntcp_congestion_control: cubic\n" + lowat,
+		},
+		{
+			name: "loss", goal: Goal{Loss: 0.1}, facts: server(t),
+			want: "tcp_congestion_control: bbr\n" + lowat, notes: "no rate",
+		},
+		{
+			name: "loss, shaped: buffers for BBR", goal: Goal{Loss: 0.01, Rate: 50e6}, facts: server(t),
+			want: cake50 + "\ntcp_congestion_control: bbr\n" + lowat + "\ntcp_wmem: 4096 16384 8388608",
+		},
+		{
+			name: "little loss", goal: Goal{Loss: 0.001, CC: "auto"}, facts: server(t),
+			want: lowat, notes: "cubic stays",
+		},
+		{
+			name: "loss and no bbr", goal: Goal{Loss: 0.1}, facts: with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }),
+			want: lowat, notes: "no bbr",
+		},
+		{name: "loss, keep", goal: Goal{Loss: 0.1, CC: "keep"}, facts: server(t), want: lowat, notes: "kept as asked"},
+		{name: "a congestion control", goal: Goal{CC: "dctcp"}, facts: server(t), want: "tcp_congestion_control: dctcp\n" + lowat},
+		{name: "no rate, a queue that is managed", facts: server(t), want: lowat, notes: "tell it with --rate"},
+		{
+			name: "no rate, a plain FIFO", facts: with(t, uplink(t, "pfifo_fast", 1)),
+			want: "root: fq_codel\n" + lowat, notes: "tell it with --rate",
+		},
+		{
+			name: "no rate, plain FIFOs", facts: with(t, uplink(t, "mq | pfifo_fast", 4)),
+			want: "root: mq | fq\n" + lowat,
+		},
+		{
+			name: "no rate, a plain FIFO, no AQM", facts: with(t, uplink(t, "pfifo_fast", 1), kernel("htb")),
+			want: lowat, notes: "no fq_codel",
+		},
+		{
+			name: "no rate, a virtual device", facts: with(t, uplink(t, "noqueue", 1), func(f *host.Facts) { f.Links[1].Kind = "veth" }),
+			want: lowat,
+		},
+		{
+			name: "no rate, the seed's", facts: with(t, uplink(t, "dualpi2", 1)),
+			want: lowat, notes: "dualpi2 has no rate",
+		},
+		{
+			name: "the link's own rate", goal: Goal{Rate: 1e9, RTT: ms(10)}, facts: server(t),
+			want: lowat + "\ntcp_wmem: 4096 16384 5242880", notes: "the device is the limit",
+		},
+		{
+			name: "a relay", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay"}, facts: server(t),
+			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1",
+		},
+		{
+			name: "a relay with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", NAT: true, FairTo: "src"}, facts: server(t),
+			want:  "root: cake bandwidth 49.875mbit besteffort dual-srchost nat\n" + lowat + "\ntcp_ecn: 1",
+			notes: "shared evenly",
+		},
+		{
+			name: "a relay with BBR asks for no marks", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", CC: "bbr"}, facts: server(t),
+			want: cake50 + "\ntcp_congestion_control: bbr\n" + lowat,
+		},
+		{
+			name: "a queue as asked", goal: Goal{Qdisc: "fq"}, facts: server(t), want: "root: fq\n" + lowat, notes: "fq has no rate",
+		},
+		{
+			name: "jumbo frames", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel"), func(f *host.Facts) { f.Links[1].MTU = 9000 }),
+			want: "root: htb rate 49.875mbit burst 18028b cburst 18028b quantum 9014 | fq_codel\n" + lowat,
+		},
+		{
+			name: "what a blog post lowered",
+			facts: with(t, sysctl("ipv4.tcp_rmem", "4096 16384 4194304"), sysctl("ipv4.tcp_wmem", "4096 8192 16384"),
+				sysctl("ipv4.tcp_notsent_lowat", "8192")),
+			want: lowat + "\ntcp_wmem: 4096 16384 16384\ntcp_rmem: 4096 131072 4194304",
+		},
+		{name: "a lowat that is fine", facts: with(t, sysctl("ipv4.tcp_notsent_lowat", "1048576")), want: ""},
+		{
+			name: "a namespace that has less", goal: Goal{Recipe: "lossy-bbr"}, facts: with(t, func(f *host.Facts) { delete(f.Sysctls, "net.core.default_qdisc") }),
+			want: "tcp_congestion_control: bbr", notes: "does not exist in this network namespace",
+		},
+		{
+			name: "a namespace that may less", goal: Goal{Recipe: "dualpi2-bbr"},
+			facts: with(t, kernel("dualpi2"), func(f *host.Facts) {
+				f.Sysctls["net.core.rmem_max"] = host.Sysctl{Value: "212992", ReadOnly: true}
+				delete(f.Sysctls, "net.core.wmem_max")
+				delete(f.Sysctls, "net.core.default_qdisc")
+			}),
+			want: "root: dualpi2\ntcp_congestion_control: bbr\ntcp_ecn: 1\ntcp_fastopen: 3\ntcp_notsent_lowat: 8192\n" +
+				"tcp_rmem: 4096 16384 4194304\nsomaxconn: 2048\ntcp_max_syn_backlog: 2048",
+			notes: "cannot be written",
+		},
+		{
+			name: "recipe server-cake", goal: Goal{Recipe: "server-cake", Rate: 2e8}, facts: server(t),
+			want: "root: cake bandwidth 199.5mbit besteffort\n" + lowat,
+		},
+		{name: "recipe lossy-bbr", goal: Goal{Recipe: "lossy-bbr"}, facts: server(t), want: "default_qdisc: fq\ntcp_congestion_control: bbr"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Make(c.goal, c.facts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := summary(p); got != c.want {
+				t.Errorf("changes:\n%s\nwant:\n%s", got, c.want)
+			}
+			if c.notes != "" && !strings.Contains(fmt.Sprint(p.Considered), c.notes) {
+				t.Errorf("no note has %q: %v", c.notes, p.Considered)
+			}
+			properties(t, c.goal, c.facts, p)
+		})
+	}
+}
+
+// properties are what holds of every plan.
+func properties(t *testing.T, goal Goal, f host.Facts, p Plan) {
+	t.Helper()
+	seen := map[Target]bool{}
+	for _, c := range p.Changes {
+		if c.Reason == "" || c.Evidence == "" {
+			t.Errorf("%s has no reason or no evidence: %+v", c.Target, c)
+		}
+		if c.Old == c.New || seen[c.Target] || (c.Dev == "") == (c.Sysctl == "") {
+			t.Errorf("not one change of one setting: %+v", c)
+		}
+		seen[c.Target] = true
+		if before, ok := triple(c.Old); ok && goal.Recipe == "" {
+			after, _ := triple(c.New)
+			for i := range after {
+				if after[i] < before[i] {
+					t.Errorf("%s is lowered: %s to %s", c.Target, c.Old, c.New)
+				}
+			}
+		}
+	}
+	again, err := Make(goal, apply(t, p, f))
+	if err != nil || !again.Empty() {
+		t.Errorf("carried out, the plan is not empty: %v %v", summary(again), err)
+	}
+	if same, _ := Make(goal, f); fmt.Sprint(same) != fmt.Sprint(p) {
+		t.Error("the same goal and facts give another plan")
+	}
+}
+
+// The same, for goals and hosts that nobody thought of.
+func FuzzPlan(f *testing.F) {
+	f.Add(uint64(50e6), int64(48e6), 0.1, uint8(0), uint8(0), "4096 131072 6291456", "4294967295", uint64(1<<30))
+	f.Add(uint64(1e9), int64(0), 0.0, uint8(7), uint8(255), "1 2 3", "-1", uint64(0))
+	f.Add(uint64(0), int64(-1), 2.0, uint8(31), uint8(9), "", "x", uint64(1))
+	trees := []string{"fq_codel", "pfifo_fast", "mq | pfifo_fast", "noqueue", "dualpi2", "cake bandwidth 1mbit", "htb rate 1mbit | fq_codel"}
+	f.Fuzz(func(t *testing.T, rate uint64, rtt int64, loss float64, choices, has uint8, mem, lowat string, memory uint64) {
+		pick := func(bit uint8, yes string) string {
+			if choices&(1<<bit) != 0 {
+				return yes
+			}
+			return ""
+		}
+		goal := Goal{Rate: units.Rate(rate), RTT: units.Duration(rtt), Loss: units.Share(loss),
+			Role: pick(0, "relay"), NAT: choices&3 == 3, Prefer: pick(2, "l4s"), CC: pick(3, "bbr"), FairTo: pick(4, "src")}
+		text := trees[int(has)%len(trees)]
+		facts := with(t, uplink(t, text, 1+int(choices>>6)), sysctl("ipv4.tcp_rmem", strings.Join(strings.Fields(mem), " ")),
+			sysctl("ipv4.tcp_wmem", strings.Join(strings.Fields(mem), " ")), sysctl("ipv4.tcp_notsent_lowat", lowat))
+		facts.Memory = units.Size(memory)
+		facts.Links[1].Speed = 0
+		for i, kind := range []string{"cake", "cake_mq", "dualpi2", "fq", "fq_codel", "htb"} {
+			if has&(1<<i) == 0 {
+				facts.Qdiscs[kind] = host.No
+			} else {
+				facts.Qdiscs[kind] = host.Yes
+			}
+		}
+		p, err := Make(goal, facts)
+		if err != nil {
+			var refusal *Refusal
+			if !errors.As(err, &refusal) || refusal.What == "" || refusal.Try == "" || strings.Contains(refusal.What+refusal.Try, "\n") {
+				t.Errorf("not a refusal of one line, with a hint: %#v", err)
+			}
+			return
+		}
+		properties(t, goal, facts, p)
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		goal  Goal
+		facts host.Facts
+		what  string
+		try   string
+		usage bool
+	}{
+		{"no such device", Goal{Dev: "ens3"}, server(t), "ens3: no such device", "there are: eth0, eth1", false},
+		{"loopback", Goal{Dev: "lo"}, server(t), "loopback", "eth0", false},
+		{"link down", Goal{Dev: "eth1"}, server(t), "eth1: the link is down", "up", false},
+		{"no default route", Goal{}, with(t, func(f *host.Facts) { f.Uplink = "" }), "no default route", "--dev", false},
+		{"no device at all", Goal{}, with(t, func(f *host.Facts) { f.Uplink, f.Links = "", nil }), "no default route", "has none", false},
+		{"above the line", Goal{Rate: 2e9}, server(t), "rate 2gbit is above the speed of eth0, 1gbit", "1gbit or less", false},
+		{"too slow to reach", Goal{Rate: 1000}, server(t), "too little", "--rate", true},
+		{"absurd RTT", Goal{RTT: ms(11000)}, server(t), "RTT 11s", "--rtt", true},
+		{"negative RTT", Goal{RTT: -1}, server(t), "RTT", "--rtt", true},
+		{"absurd loss", Goal{Loss: 0.9}, server(t), "90%", "--loss", true},
+		{"role", Goal{Role: "router"}, server(t), `--role "router"`, "server|relay", true},
+		{"side", Goal{FairTo: "both"}, server(t), `--fair-to "both"`, "dst|src", true},
+		{"preference", Goal{Prefer: "speed"}, server(t), `--prefer "speed"`, "latency|l4s", true},
+		{"recipe", Goal{Recipe: "magic"}, server(t), `--recipe "magic"`, "dualpi2-bbr|lossy-bbr|server-cake", true},
+		{"recipe without rate", Goal{Recipe: "server-cake"}, server(t), "none is given", "--rate", true},
+		{"recipe and a choice", Goal{Recipe: "lossy-bbr", CC: "cubic"}, server(t), "to the letter", "lossy-bbr", true},
+		{"nat on a server", Goal{NAT: true}, server(t), "--nat", "--role relay", true},
+		{"qdisc and a choice", Goal{Qdisc: "fq", Prefer: "l4s", Rate: 1e6}, server(t), "as it is written", "--qdisc", true},
+		{"qdisc unknown", Goal{Qdisc: "cark"}, server(t), "cark", "--qdisc", true},
+		{"qdisc option unknown", Goal{Qdisc: "cake bandwith 1mbit"}, server(t), "bandwith", "--qdisc", true},
+		{"qdisc that the kernel lacks", Goal{Qdisc: "dualpi2"}, server(t), "has no dualpi2", "--qdisc", false},
+		{"L4S without rate", Goal{Prefer: "l4s"}, server(t), "L4S", "--rate", true},
+		{"L4S and BBR", Goal{Prefer: "l4s", Rate: 1e6, CC: "bbr"}, server(t), "23 %", "--cc", true},
+		{"no such congestion control", Goal{CC: "prague"}, server(t), "no congestion control prague", "cubic", false},
+		{"nothing to shape with", Goal{Rate: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "fq_codel", false},
+		{"recipe, no dualpi2", Goal{Recipe: "dualpi2-bbr"}, server(t), "has no dualpi2", "--qdisc", false},
+		{"recipe, no bbr", Goal{Recipe: "lossy-bbr"}, with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }), "no congestion control bbr", "cubic", false},
+		{"recipe, no fq", Goal{Recipe: "lossy-bbr"}, with(t, kernel("cake")), "has no fq", "--loss", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Make(c.goal, c.facts)
+			var refusal *Refusal
+			if !errors.As(err, &refusal) {
+				t.Fatalf("%v, %v; want a refusal", p, err)
+			}
+			if !strings.Contains(refusal.What, c.what) || !strings.Contains(refusal.Try, c.try) || refusal.Usage != c.usage {
+				t.Errorf("%+v; want %q, try %q, usage %v", refusal, c.what, c.try, c.usage)
+			}
+		})
+	}
+}
+
+// A rule can only use a sysctl that the facts have.
+func TestEverySysctlIsRead(t *testing.T) {
+	facts, err := host.Read()
+	if err != nil {
+		t.Skip("this host cannot be read: ", err)
+	}
+	for _, name := range []string{congestionControl, notsentLowat, tcpRmem, tcpWmem, tcpECN} {
+		if _, ok := facts.Sysctls[name]; !ok {
+			t.Errorf("%s is not among the facts", name)
+		}
+	}
+}

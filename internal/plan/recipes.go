@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"weir/internal/host"
+)
+
+// recipes are the seeds' own, to the letter: what they say to set and nothing else, with what was measured of it beside each setting,
+// whether or not that speaks for it.
+var recipes = map[string][]rule{
+	"dualpi2-bbr": {dualpi2BBR},
+	"server-cake": {serverCake},
+	"lossy-bbr":   {lossyBBR},
+}
+
+// RecipeNames lists the recipes.
+func RecipeNames() []string { return slices.Sorted(maps.Keys(recipes)) }
+
+// dualpi2BBR is seed 000: a 50 Mbit/s relay whose SSH went from 50 to 200 ms.
+func dualpi2BBR(d *draft) error {
+	const (
+		says     = "seed 000"
+		untested = "not measured: no claim of the seed rests on it"
+	)
+	if err := d.kernelHas("bbr"); err != nil {
+		return err
+	}
+	err := d.root("dualpi2", says+`: "actively controls queuing delay"`,
+		"lab, 50mbit, 48.3ms: without a rate it held 0 packets; cubic 212 ms as without it, four BBR flows 110 ms (scenarios/narrow-link.toml)")
+	if err != nil {
+		return err
+	}
+	for _, s := range []struct{ name, value, reason, evidence string }{
+		{"net.core.default_qdisc", "dualpi2", "", "only devices that come up later get it"},
+		{congestionControl, "bbr", "", "lab, 50mbit, 48.3ms: one BBR flow 49.3 ms whatever the qdisc, four 110 ms, four over DualPI2 as the bottleneck drop 23 % of a probe"},
+		{"net.ipv4.tcp_ecn", "1", `: "essential for dualpi2"`, "lab: 1 and 2 are the same on a server that only accepts connections: no packet marked"},
+		{"net.ipv4.tcp_fastopen", "3", "", untested},
+		{"net.ipv4.tcp_recovery", "1", "", untested},
+		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: fewer unsent bytes (1018 to 41 KiB at 16384), no change of goodput or RTT; more wake-ups"},
+		{"net.core.rmem_max", "4194304", "", untested},
+		{"net.core.wmem_max", "4194304", "", untested},
+		{tcpRmem, "4096 16384 4194304", `: "preventing bloat"`, "the kernel's default is 131072; 4 MiB is below what 200mbit over 167ms has in flight"},
+		{tcpWmem, "4096 16384 4194304", `: "preventing bloat"`, "lab, 500mbit, 48.3ms: one flow is held to 457 Mbit/s by this maximum"},
+		{"net.core.somaxconn", "2048", "", untested},
+		{"net.ipv4.tcp_max_syn_backlog", "2048", "", untested},
+		{"net.mptcp.enabled", "1", "", untested},
+	} {
+		d.sysctl(s.name, s.value, says+s.reason, s.evidence)
+	}
+	return nil
+}
+
+// serverCake is seed 001, with the options that it names.
+func serverCake(d *draft) error {
+	err := d.root(fmt.Sprintf("cake bandwidth %s besteffort", shaped(d.Goal.Rate)), "seed 001: own the bottleneck: 99.75 % of "+d.Goal.Rate.String(),
+		"lab, 50mbit, 48.3ms: 48.54 ms at p99 and no drop at the provider; 1 against 10 connections share 8.7 : 86.8, and 47.6 : 47.8 with dual-dsthost")
+	if err != nil {
+		return err
+	}
+	d.sysctl(notsentLowat, "131072", "seed 001: quicker backpressure, no loss of throughput", lowatEvidence)
+	return nil
+}
+
+// lossyBBR is seed 002. It sets no qdisc on a device, only what new devices get.
+func lossyBBR(d *draft) error {
+	if err := d.kernelHas("bbr"); err != nil {
+		return err
+	}
+	if d.facts.Qdiscs["fq"] == host.No {
+		return &Refusal{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel), Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
+	}
+	d.sysctl("net.core.default_qdisc", "fq", `seed 002: "required" by BBR`,
+		"lab, 10 % loss, 167ms: 31.9 Mbit/s with it and 32.3 without; only devices that come up later get it")
+	d.sysctl(congestionControl, "bbr", "seed 002: does not take loss for congestion", lossEvidence)
+	return nil
+}
+
+func (d *draft) kernelHas(cc string) error {
+	if d.facts.Congestion.Has(cc) {
+		return nil
+	}
+	return &Refusal{
+		What: fmt.Sprintf("kernel %s has no congestion control %s", d.facts.Kernel, cc),
+		Try:  fmt.Sprintf("--cc keep, or one of: %v", slices.Concat(d.facts.Congestion.Available, d.facts.Congestion.Loadable)),
+	}
+}

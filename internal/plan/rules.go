@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// rules are all that Weir knows, in the order in which it is applied: the queue first, since what else helps depends on where it is.
+var rules = []rule{
+	ownTheQueue,
+	chooseCongestionControl,
+	limitUnsent,
+	sizeBuffers,
+	askForECN,
+}
+
+const (
+	congestionControl = "net.ipv4.tcp_congestion_control"
+	notsentLowat      = "net.ipv4.tcp_notsent_lowat"
+	tcpRmem           = "net.ipv4.tcp_rmem"
+	tcpWmem           = "net.ipv4.tcp_wmem"
+	tcpECN            = "net.ipv4.tcp_ecn"
+
+	shapeEvidence = "lab, 50mbit, 48.3ms: 48.5 ms at p99 instead of 212, 99.75 % of the goodput, no drop at the provider (scenarios/narrow-link.toml)"
+	lowatEvidence = "lab: 1018 to 129 KiB unsent with cubic, 3056 to 127 with BBR; goodput and RTT unchanged"
+	lossEvidence  = "lab, 2.3 MB over 167ms, BBR against cubic: 8 times as fast at 1 % loss, 24 at 10 % (medians; some runs collapse)"
+)
+
+// ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it (rules 1 and 2 of DESIGN.md).
+func ownTheQueue(d *draft) error {
+	switch g := d.Goal; {
+	case g.Qdisc != "":
+		err := d.root(g.Qdisc, "as asked: --qdisc", "none: the choice is yours")
+		d.warnIfIdle()
+		return err
+	case g.Rate != 0 && g.Rate == d.link.Speed:
+		d.note(d.link.Name, "%s is the speed of the link: the device is the limit, and shaping would only cost", g.Rate)
+		return d.unshaped()
+	case g.Rate != 0:
+		return d.shaper()
+	}
+	return d.unshaped()
+}
+
+// shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody misses it.
+func shaped(rate units.Rate) units.Rate { return rate * 9975 / 10000 }
+
+// shaper plans for a rate that somebody else enforces.
+func (d *draft) shaper() error {
+	g, reason := d.Goal, "own the bottleneck: 99.75 % of "+d.Goal.Rate.String()
+	// About two packets of credit and one per turn: with more, htb is not the limiter that was meant.
+	frame := d.link.MTU + 14
+	htb := fmt.Sprintf("htb rate %s burst %db cburst %db quantum %d", shaped(g.Rate), 2*frame, 2*frame, frame)
+
+	if g.Prefer == "l4s" {
+		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
+			return d.root(htb+" | dualpi2", reason+"; two queues, L4S marking",
+				"lab, 50mbit: 0.4 ms in the L queue and 15 in the classic one; no fairness between clients")
+		}
+		d.note("L4S", "kernel %s has no dualpi2: without it nothing marks for L4S, and latency is as with --prefer latency", d.facts.Kernel)
+	}
+	if d.has("cake") {
+		kind, queues := "cake", ""
+		if d.link.TxQueues > 1 {
+			if d.facts.Qdiscs["cake_mq"] == host.Yes {
+				kind, queues = "cake_mq", fmt.Sprintf(", on %d queues", d.link.TxQueues)
+			} else {
+				d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 to 3 Gbit/s",
+					d.facts.Kernel, d.link.TxQueues)
+			}
+		}
+		options, side := "besteffort dual-dsthost", "dst"
+		if g.FairTo == "src" {
+			options, side = "besteffort dual-srchost", "src"
+		}
+		if g.NAT {
+			options += " nat"
+			other := map[string]string{
+				"dst": "the hosts that it is sent to, so download of clients beyond; --fair-to src shares between those that send through this relay",
+				"src": "the hosts that send it through this relay; --fair-to dst shares between those that it is sent to",
+			}
+			d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
+		}
+		return d.root(fmt.Sprintf("%s bandwidth %s %s", kind, shaped(g.Rate), options), reason+queues,
+			shapeEvidence+"; 1 against 10 connections: 47.6 : 47.8, and 8.7 : 86.8 with CAKE's default")
+	}
+	if d.has("htb") && d.has("fq_codel") {
+		return d.root(htb+" | fq_codel", reason+"; without CAKE it is fair between connections, not between clients",
+			"lab, 50mbit, 48.3ms: 49.05 ms at p50 and 49.74 at p99, where CAKE has 48.42 and 48.54; the same goodput")
+	}
+	return &Refusal{
+		What: fmt.Sprintf("%s: kernel %s has neither cake nor htb with fq_codel to shape with", d.link.Name, d.facts.Kernel),
+		Try:  "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " + d.kinds() + ")",
+	}
+}
+
+// unshaped plans for a device that is the limit itself, or for a limit that nobody told of. A qdisc that manages its queue stays.
+func (d *draft) unshaped() error {
+	fifo := func(s qdisc.Spec) bool {
+		return slices.Contains([]string{"pfifo_fast", "pfifo", "bfifo", "noqueue"}, s.Kind())
+	}
+	// A virtual device hands packets on at once: it has no queue to manage, and noqueue is right for it.
+	if d.link.Kind == "" && len(d.stack) > 0 && fifo(d.stack[len(d.stack)-1]) && !shapes(d.stack) {
+		text, reason := "fq_codel", "connections no longer wait behind each other when the device is the limit"
+		if d.link.TxQueues > 1 {
+			text, reason = "mq | fq", "as before one queue for each of the device's, now fair between connections"
+			if !d.has("fq") {
+				text = "mq | fq_codel"
+			}
+		}
+		kind := text[strings.LastIndex(text, " ")+1:]
+		if !d.has(kind) {
+			d.note(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
+		} else if err := d.root(text, reason, "lab, 1gbit, device-limited: 0.37 ms with fq_codel, 2.50 with one FIFO"); err != nil {
+			return err
+		}
+	}
+	d.warnIfIdle()
+	return nil
+}
+
+// warnIfIdle says what a queue without a rate can do.
+func (d *draft) warnIfIdle() {
+	if len(d.stack) == 0 || shapes(d.stack) {
+		return
+	}
+	leaf := d.stack[len(d.stack)-1].Kind()
+	if d.Goal.Rate != 0 && d.Goal.Rate == d.link.Speed {
+		return
+	}
+	d.note(d.link.Name, "%s has no rate: it manages a queue at this device only. If the provider enforces a lower rate the queue is there; "+
+		"tell it with --rate (lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing)", leaf)
+}
+
+// shapes tells whether a stack enforces a rate.
+func shapes(s qdisc.Stack) bool {
+	return slices.ContainsFunc(s, func(s qdisc.Spec) bool {
+		switch s := s.(type) {
+		case qdisc.Cake:
+			return s.Bandwidth != 0
+		case qdisc.HTB, qdisc.TBF:
+			return true
+		}
+		return false
+	})
+}
+
+func uses(s qdisc.Stack, kind string) bool {
+	return slices.ContainsFunc(s, func(s qdisc.Spec) bool { return s.Kind() == kind })
+}
+
+// chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the bottleneck (rule 3).
+func chooseCongestionControl(d *draft) error {
+	const bbrLoss = 0.01 // the smallest loss at which BBR was measured to be faster
+	want, reason, evidence := "", "", ""
+	l4sBottleneck := uses(d.stack, "dualpi2") && shapes(d.stack)
+	switch cc := d.Goal.CC; {
+	case cc != "" && cc != "auto" && cc != "keep":
+		if err := d.kernelHas(cc); err != nil {
+			return err
+		}
+		want, reason, evidence = cc, "as asked: --cc "+cc, "none: the choice is yours"
+	case cc == "keep":
+		d.note("congestion control", "%s, kept as asked", d.cc)
+	case l4sBottleneck && d.cc == "bbr":
+		if err := d.kernelHas("cubic"); err != nil {
+			return err
+		}
+		want, reason = "cubic", "BBR takes no notice of DualPI2's marks and drops"
+		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe"
+	case l4sBottleneck:
+		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
+	case d.Goal.Loss >= bbrLoss && d.facts.Congestion.Has("bbr"):
+		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it", d.Goal.Loss), lossEvidence
+	case d.Goal.Loss >= bbrLoss:
+		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel, d.Goal.Loss)
+	case shapes(d.stack):
+		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and cubic carries 3 %% more", d.cc)
+	default:
+		d.note("congestion control", "%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)
+	}
+	if want != "" {
+		d.sysctl(congestionControl, want, reason+"; connections already open keep theirs", evidence)
+		d.cc = want
+	}
+	return nil
+}
+
+// limitUnsent keeps what waits in a socket short enough to be fresh, and long enough to be no work (rule 4).
+func limitUnsent(d *draft) error {
+	const best = 131072 // bytes
+	now, ok := d.facts.Sysctls[notsentLowat]
+	value, err := strconv.ParseInt(now.Value, 10, 64)
+	if !ok || err != nil {
+		return nil
+	}
+	unlimited := value < 0 || value >= 1<<31-1 // written as -1, INT_MAX or UINT_MAX
+	reason := ""
+	switch {
+	case unlimited:
+		reason = "no more than this waits in a socket, so what is sent is fresh"
+	case value < best:
+		reason = "no gain below; costs wake-ups"
+	default:
+		return nil
+	}
+	d.sysctl(notsentLowat, strconv.Itoa(best), reason, lowatEvidence)
+	return nil
+}
+
+// sizeBuffers raises what a connection's buffers may grow to, so that one alone can fill the path; never lowers (rule 4). net.core.rmem_max
+// and wmem_max bound only what a program asks for with SO_RCVBUF or SO_SNDBUF, not the kernel's own growth, so they stay.
+//
+// Sending, tcp_sndbuf_expand (net/ipv4/tcp_input.c) wants the congestion control's factor (2; bbr_sndbuf_expand says 3) × cwnd × the memory
+// of a segment. At the bottleneck cubic's cwnd comes to the BDP and a queue, BBR's to 2 × the BDP; the memory of a segment is
+// counted there as 3 × its payload, but GSO fills buffers nearly to the brim, so that twice the payload covers what is really held:
+// 4 × BDP for cubic, and for BBR, whose second BDP of cwnd is in flight only while it probes, 6 ×.
+// Receiving, tcp_rcv_space_adjust wants room for twice what arrived in the last RTT, so that the sender can double, and counts a byte of
+// payload as up to two of memory: 4 × BDP.
+func sizeBuffers(d *draft) error {
+	const (
+		mib           = 1 << 20
+		defaultRTT    = units.Duration(200 * time.Millisecond) // covers most of the Internet
+		rmemDefault   = 131072                                 // the kernel's, since Linux 4.20
+		wmemDefault   = 16384                                  // the kernel's, since 2.4
+		pressureShare = 16                                     // tcp_mem's pressure mark is a sixteenth of memory (tcp_init_mem)
+	)
+	rtt, said := d.Goal.RTT, "--rtt"
+	if rtt == 0 {
+		rtt, said = defaultRTT, "assumed, see --rtt"
+	}
+	bdp := float64(d.Goal.Rate) / 8 * time.Duration(rtt).Seconds()
+	if d.Goal.Rate == 0 {
+		d.note("TCP buffers", "maxima stay as they are: without --rate it is not known what a path holds")
+	}
+	limit := uint64(1 << 30)
+	if d.facts.Memory != 0 {
+		limit = min(limit, uint64(d.facts.Memory)/pressureShare/mib*mib)
+	}
+	sending := 4.0
+	if d.cc == "bbr" {
+		sending = 6
+	}
+	for _, b := range []struct {
+		name   string
+		lowest uint64 // of the default
+		factor float64
+	}{{tcpWmem, wmemDefault, sending}, {tcpRmem, rmemDefault, 4}} {
+		now := d.facts.Sysctls[b.name]
+		sizes, ok := triple(now.Value)
+		if !ok {
+			continue
+		}
+		var reasons, evidence []string
+		if sizes[1] < b.lowest {
+			sizes[1] = b.lowest
+			reasons = append(reasons, fmt.Sprintf("default back to the kernel's %d", b.lowest))
+			evidence = append(evidence, "each new connection starts with this much of a window")
+		}
+		need := (uint64(b.factor*bdp) + mib - 1) / mib * mib
+		if need > limit {
+			d.note(b.name, "%g × %s × %s would be %s; held to a sixteenth of memory, at most 1 GiB: %s", b.factor, d.Goal.Rate,
+				rtt, units.Size(need), units.Size(limit))
+			need = limit
+		}
+		if need > sizes[2] {
+			sizes[2] = need
+			reasons = append(reasons, fmt.Sprintf("maximum for %g × %s × %s (%s)", b.factor, d.Goal.Rate, rtt, said))
+			evidence = append(evidence, "lab, 500mbit, 48.3ms: one flow carries 457 Mbit/s with the kernel's maximum, 16 carry 476")
+		}
+		sizes[2] = max(sizes[2], sizes[1])
+		if len(reasons) > 0 {
+			d.sysctl(b.name, fmt.Sprintf("%d %d %d", sizes[0], sizes[1], sizes[2]), strings.Join(reasons, "; "), strings.Join(evidence, "; "))
+		}
+	}
+	return nil
+}
+
+// triple reads the "least default most" of tcp_rmem and tcp_wmem, in bytes.
+func triple(text string) (sizes [3]uint64, ok bool) {
+	fields := strings.Fields(text)
+	if len(fields) != len(sizes) {
+		return sizes, false
+	}
+	for i, field := range fields {
+		v, err := strconv.ParseUint(field, 10, 31) // the kernel keeps them in an int
+		if err != nil {
+			return sizes, false
+		}
+		sizes[i] = v
+	}
+	return sizes, true
+}
+
+// askForECN lets connections that a relay opens be marked where they would be dropped (rule 4). A server only accepts, and does so with ECN by
+// default; BBR does not listen to marks.
+func askForECN(d *draft) error {
+	marks := shapes(d.stack) && (uses(d.stack, "cake") || uses(d.stack, "cake_mq") || uses(d.stack, "fq_codel") || uses(d.stack, "dualpi2"))
+	now := d.facts.Sysctls[tcpECN].Value
+	if d.Goal.Role != "relay" || !marks || d.cc == "bbr" || (now != "0" && now != "2") {
+		return nil
+	}
+	d.sysctl(tcpECN, "1", "connections that this relay opens are marked, not dropped, by its own queue",
+		"lab: on a server that only accepts 1 and 2 are the same, so it is set where the host dials out")
+	return nil
+}
