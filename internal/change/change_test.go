@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+)
+
+// fake is a machine that can be told to fail. It notes what was written, and whether the journal was there by then.
+type fake struct {
+	t       *testing.T
+	dir     string
+	f       host.Facts
+	refuse  map[string]error // by device or sysctl
+	reverts map[string]bool  // sysctls that somebody sets back at once
+	written []string
+}
+
+func newFake(t *testing.T) (Store, *fake) {
+	dir := t.TempDir()
+	m := &fake{t: t, dir: dir, refuse: map[string]error{}, reverts: map[string]bool{}, f: host.Facts{
+		Kernel: "6.12", Boot: "boot-1", Namespace: "net:[1]", Admin: true, Memory: 4 << 30, Uplink: "eth0",
+		Links: []host.Link{
+			{Index: 2, Name: "eth0", Up: true, MTU: 1500, TxQueues: 1, Tree: single(t, "pfifo_fast")},
+			{Index: 3, Name: "eth1", Up: true, MTU: 1500, TxQueues: 1, Tree: single(t, "fq_codel")},
+		},
+		Sysctls: map[string]host.Sysctl{
+			"net.ipv4.tcp_congestion_control": {Value: "cubic"},
+			"net.ipv4.tcp_notsent_lowat":      {Value: "4294967295"},
+			"net.ipv4.tcp_rmem":               {Value: "4096 131072 6291456"},
+			"net.ipv4.tcp_wmem":               {Value: "4096 16384 4194304"},
+		},
+		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}},
+		Qdiscs:     map[string]host.Support{"cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
+	}}
+	return Store{Dir: dir, host: m}, m
+}
+
+func single(t *testing.T, text string) qdisc.Tree {
+	t.Helper()
+	spec, err := qdisc.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: spec.Kind(), Handle: 0x10000, Parent: qdisc.Root, Spec: spec}}}
+}
+
+func (m *fake) facts() (host.Facts, error) {
+	f := m.f
+	f.Links, f.Sysctls = slices.Clone(f.Links), maps.Clone(f.Sysctls)
+	return f, nil
+}
+
+func (m *fake) write(name, value string) error {
+	m.written = append(m.written, name+" = "+value)
+	if _, err := os.Stat(filepath.Join(m.dir, journalName)); err != nil {
+		m.t.Errorf("%s is set, and there is no journal: %v", name, err)
+	}
+	return m.refuse[name]
+}
+
+func (m *fake) link(index int) *host.Link {
+	return &m.f.Links[slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index })]
+}
+
+func (m *fake) setTree(index int, stack qdisc.Stack) error {
+	l := m.link(index)
+	if err := m.write(l.Name, stack.String()); err != nil {
+		l.Tree = qdisc.Tree{} // half done
+		return err
+	}
+	l.Tree = single(m.t, stack.String())
+	return nil
+}
+
+func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
+	l := m.link(index)
+	l.Tree = tree
+	return m.write("restore "+l.Name, plan.Describe(tree))
+}
+
+func (m *fake) setSysctl(name, value string) error {
+	if err := m.write(name, value); err != nil {
+		return err
+	}
+	if !m.reverts[name] {
+		m.f.Sysctls[name] = host.Sysctl{Value: value}
+	}
+	return nil
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	goal := plan.Goal{Rate: 50e6, Loss: 0.1}
+
+	out := must[Outcome](t)(s.Up(goal))
+	if len(out.Done) != 4 || len(out.Failed) != 0 {
+		t.Fatalf("up: %+v", out)
+	}
+	status := must[Status](t)(s.Status())
+	if !status.InForce || status.Goal.Rate != 50e6 || status.Goal.Dev != "eth0" {
+		t.Errorf("status: %+v", status)
+	}
+
+	journal := must[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, journalName)))
+	m.written = nil
+	for _, again := range []plan.Goal{goal, {}} { // the same, and whatever it was
+		if out := must[Outcome](t)(s.Up(again)); len(out.Done)+len(out.Failed) != 0 {
+			t.Errorf("up again: %+v", out)
+		}
+	}
+	if now := must[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, journalName))); string(now) != string(journal) || m.written != nil {
+		t.Errorf("up again wrote %v, and the journal is\n%s", m.written, now)
+	}
+
+	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 4 || len(out.Failed) != 0 {
+		t.Errorf("down: %+v", out)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
+	}
+	if status := must[Status](t)(s.Status()); status.Up || status.InForce {
+		t.Errorf("status after down: %+v", status)
+	}
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+		t.Errorf("down leaves %v", left)
+	}
+	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 {
+		t.Errorf("down again: %+v", out)
+	}
+}
+
+// Goals replace each other: after any sequence the host is as the last alone would have made it, and down is back at the start.
+func TestGoalsReplaceEachOther(t *testing.T) {
+	goals := []plan.Goal{
+		{Rate: 50e6}, {Rate: 500e6, Loss: 0.1}, {}, {Dev: "eth0"}, {Recipe: "server-cake", Rate: 20e6}, {Recipe: "lossy-bbr"},
+		{Qdisc: "fq", CC: "bbr"}, {Rate: 100e6, CC: "keep"},
+	}
+	for i, first := range goals {
+		for j, second := range goals {
+			t.Run(fmt.Sprintf("%d then %d", i, j), func(t *testing.T) {
+				s, m := newFake(t)
+				before, _ := m.facts()
+				must[Outcome](t)(s.Up(first))
+				out := must[Outcome](t)(s.Up(second))
+				if len(out.Failed) != 0 {
+					t.Fatalf("%+v", out.Failed)
+				}
+				if second == (plan.Goal{}) {
+					second = first
+				}
+				alone, want := newFake(t)
+				must[Outcome](t)(alone.Up(second))
+				if !reflect.DeepEqual(m.f, want.f) {
+					t.Errorf("after both\n%+v\nwith the second alone\n%+v", m.f, want.f)
+				}
+				if status := must[Status](t)(s.Status()); !status.InForce {
+					t.Errorf("not in force: %+v", status)
+				}
+				must[Outcome](t)(s.Down(false))
+				if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+					t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
+				}
+			})
+		}
+	}
+}
+
+func TestQueueFails(t *testing.T) {
+	for _, name := range []string{"at first", "while another goal is in force"} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newFake(t)
+			var journal []byte
+			if name != "at first" {
+				must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}))
+				journal = must[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, journalName)))
+			}
+			before, _ := m.facts()
+			m.refuse["eth0"] = errors.New("no such module")
+			_, err := s.Up(plan.Goal{Rate: 50e6})
+			if err == nil || !strings.Contains(err.Error(), "no such module; nothing was changed") {
+				t.Errorf("up: %v", err)
+			}
+			if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+				t.Errorf("left changed:\n%+v\nwas\n%+v", after, before)
+			}
+			if now, _ := os.ReadFile(filepath.Join(s.Dir, journalName)); string(now) != string(journal) {
+				t.Errorf("the journal is\n%s\nwas\n%s", now, journal)
+			}
+		})
+	}
+}
+
+// One bad setting does not stop the rest, and is not passed over in silence.
+func TestSettingFails(t *testing.T) {
+	s, m := newFake(t)
+	m.refuse["net.ipv4.tcp_notsent_lowat"] = errors.New("not permitted")
+	m.reverts["net.ipv4.tcp_congestion_control"] = true
+	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}))
+	if len(out.Done) != 2 || len(out.Failed) != 2 {
+		t.Errorf("%+v", out)
+	}
+	for _, f := range out.Failed {
+		if want := map[string]string{"net.ipv4.tcp_notsent_lowat": "not permitted", "net.ipv4.tcp_congestion_control": "is cubic again"}; !strings.Contains(f.Error, want[f.Sysctl]) {
+			t.Errorf("%s: %s", f.Target, f.Error)
+		}
+	}
+	status := must[Status](t)(s.Status())
+	if status.InForce || len(status.Drift) != 2 {
+		t.Errorf("status: %+v", status)
+	}
+	before := must[Outcome](t)(s.Down(false))
+	if len(before.Failed) != 0 {
+		t.Errorf("down: %+v", before)
+	}
+}
+
+func TestSomebodyElse(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"}
+	m.f.Links[0].Tree = single(t, "fq")
+	theirs, _ := m.facts()
+
+	status := must[Status](t)(s.Status())
+	if status.InForce || len(status.Drift) != 2 {
+		t.Errorf("status: %+v", status)
+	}
+	_, err := s.Down(false)
+	if err == nil || !strings.Contains(err.Error(), "65536") || !strings.Contains(err.Error(), "is fq, weir set cake") {
+		t.Errorf("down: %v", err)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, theirs) {
+		t.Error("down refuses, and changes the host")
+	}
+	out := must[Outcome](t)(s.Down(true))
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("down --force: %+v, and\n%+v\nbefore up\n%+v", out, after, before)
+	}
+}
+
+// What somebody else sets to where it was is theirs and ours: nothing to do, nothing to refuse.
+func TestSomebodyPutItBack(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = before.Sysctls["net.ipv4.tcp_notsent_lowat"]
+	must[Outcome](t)(s.Down(false))
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
+	}
+}
+
+func TestReboot(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.f, _ = before, m.f
+	m.f.Sysctls = maps.Clone(before.Sysctls)
+	m.f.Boot = "boot-2"
+	before, _ = m.facts()
+	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !status.Reboot || status.Goal.Rate != 50e6 {
+		t.Errorf("status: %+v", status)
+	}
+	if out := must[Outcome](t)(s.Up(plan.Goal{})); len(out.Done) == 0 || out.Goal.Rate != 50e6 {
+		t.Errorf("up again: %+v", out)
+	}
+	m.f.Boot, m.f.Links, m.f.Sysctls = "boot-3", before.Links, before.Sysctls
+	m.written = nil
+	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 || m.written != nil {
+		t.Errorf("down: %+v, wrote %v", out, m.written)
+	}
+	if status := must[Status](t)(s.Status()); status.Up {
+		t.Errorf("status after down: %+v", status)
+	}
+}
+
+// A device that went and came back is another device: its queues are not the ones that were changed.
+func TestDeviceComesBack(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.f.Links[0].Index, m.f.Links[0].Tree = 9, single(t, "fq")
+	if out := must[Outcome](t)(s.Up(plan.Goal{})); len(out.Done) != 1 {
+		t.Errorf("up: %+v", out)
+	}
+	must[Outcome](t)(s.Down(false))
+	if got := plan.Describe(m.f.Links[0].Tree); got != "fq" {
+		t.Errorf("after down %s, want what the new device had: fq", got)
+	}
+
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.f.Links = m.f.Links[1:]
+	if _, err := s.Status(); err == nil || !strings.Contains(err.Error(), "no such device") {
+		t.Errorf("status without the device: %v", err)
+	}
+	out := must[Outcome](t)(s.Down(false))
+	if len(out.Notes) != 1 || len(out.Failed) != 0 {
+		t.Errorf("down without the device: %+v", out)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	up := plan.Goal{Rate: 50e6}
+	for _, c := range []struct {
+		name  string
+		spoil func(Store, *fake)
+		want  string
+	}{
+		{"another namespace", func(s Store, m *fake) { m.f.Namespace = "net:[2]" }, "another network namespace"},
+		{"damaged", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("{"), 0o644) }, "is damaged"},
+		{"empty", func(s Store, m *fake) { os.WriteFile(s.path(), nil, 0o644) }, "is damaged"},
+		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("[]"), 0o644) }, "is damaged"},
+		{"a later version", func(s Store, m *fake) { os.WriteFile(s.path(), []byte(`{"version":9}`), 0o644) }, "version 9"},
+		{"a name that leads elsewhere", func(s Store, m *fake) {
+			os.WriteFile(s.path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
+		}, "unknown setting"},
+		{"a directory", func(s Store, m *fake) { os.Remove(s.path()); os.Mkdir(s.path(), 0o755) }, "is a directory"},
+		{"no permission", func(s Store, m *fake) { m.f.Admin = false }, "takes root"},
+		{"locked", func(s Store, m *fake) {
+			unlock, err := s.lock()
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			m.t.Cleanup(unlock)
+		}, "another weir"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, m := newFake(t)
+			must[Outcome](t)(s.Up(up))
+			c.spoil(s, m)
+			m.written = nil
+			_, errUp := s.Up(plan.Goal{Dev: "eth0", Rate: 20e6})
+			_, errDown := s.Down(true)
+			for _, err := range []error{errUp, errDown} {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			}
+			if m.written != nil {
+				t.Errorf("refused, and wrote %v", m.written)
+			}
+		})
+	}
+}
+
+func TestOneDeviceAtATime(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.written = nil
+	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 50e6}); err == nil || !strings.Contains(err.Error(), "up on eth0") || m.written != nil {
+		t.Errorf("%v, wrote %v", err, m.written)
+	}
+}
+
+// A process that dies leaves no lock behind.
+func TestLockDiesWithItsProcess(t *testing.T) {
+	if dir := os.Getenv("WEIR_TEST_LOCK"); dir != "" {
+		if _, err := Open(dir).lock(); err != nil {
+			t.Fatal(err)
+		}
+		os.Exit(0)
+	}
+	s, _ := newFake(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLockDiesWithItsProcess$")
+	cmd.Env = append(os.Environ(), "WEIR_TEST_LOCK="+s.Dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}

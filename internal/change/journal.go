@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+)
+
+// journal is what it takes to go back: the host as it was before the first change, and everything that was set since.
+type journal struct {
+	Version   int        `json:"version"`
+	Boot      string     `json:"boot"`      // host.Facts.Boot: what is set at run time ends with the boot
+	Namespace string     `json:"namespace"` // host.Facts.Namespace
+	Goal      plan.Goal  `json:"goal"`
+	Link      int        `json:"link"` // index of the goal's device
+	Tree      qdisc.Tree `json:"tree"` // of that device, before
+	Entries   []entry    `json:"entries"`
+}
+
+// entry is the history of one setting. Set holds every value that was ever written, not the last alone: when a run is cut short between
+// journal and change, the value before it must still be known as ours.
+type entry struct {
+	plan.Target
+	Was string   `json:"was"`
+	Set []string `json:"set"`
+}
+
+const (
+	journalVersion = 1
+	journalName    = "journal.json"
+)
+
+func (j *journal) entry(t plan.Target) *entry {
+	if j == nil {
+		return nil
+	}
+	i := slices.IndexFunc(j.Entries, func(e entry) bool { return e.Target == t })
+	if i < 0 {
+		return nil
+	}
+	return &j.Entries[i]
+}
+
+// with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first.
+func (j *journal) with(p plan.Plan, f host.Facts) *journal {
+	link, _ := f.Link(p.Goal.Dev)
+	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Goal: p.Goal, Link: link.Index, Tree: uncounted(link.Tree)}
+	if e := j.entry(plan.Target{Dev: p.Goal.Dev}); e != nil && j.Link == link.Index {
+		next.Tree = j.Tree
+	}
+	if j != nil {
+		for _, e := range j.Entries {
+			if e.Dev != "" && j.Link != link.Index {
+				continue // a device of the same name, and not the one that we changed: that is gone
+			}
+			next.Entries = append(next.Entries, entry{e.Target, e.Was, slices.Clone(e.Set)})
+		}
+	}
+	for _, c := range p.Changes {
+		e := next.entry(c.Target)
+		if e == nil {
+			next.Entries = append(next.Entries, entry{Target: c.Target, Was: c.Old})
+			e = &next.Entries[len(next.Entries)-1]
+		}
+		if !slices.Contains(e.Set, c.New) {
+			e.Set = append(e.Set, c.New)
+		}
+	}
+	return next
+}
+
+// uncounted is a tree without its statistics, which nothing can put back.
+func uncounted(t qdisc.Tree) qdisc.Tree {
+	t.Qdiscs, t.Classes = slices.Clone(t.Qdiscs), slices.Clone(t.Classes)
+	for i := range t.Qdiscs {
+		t.Qdiscs[i].Stats = qdisc.Stats{}
+	}
+	for i := range t.Classes {
+		t.Classes[i].Stats = qdisc.Stats{}
+	}
+	return t
+}
+
+// value is what a setting is now, as a plan writes it; false if it is not there, or is no longer the one that j is about.
+func (j *journal) value(f host.Facts, t plan.Target) (string, bool) {
+	if t.Dev != "" {
+		link, ok := f.Link(t.Dev)
+		return plan.Describe(link.Tree), ok && (j == nil || link.Index == j.Link)
+	}
+	s, ok := f.Sysctls[t.Sysctl]
+	return s.Value, ok
+}
+
+// state is how a setting stands to the journal.
+type state int
+
+const (
+	gone    state = iota // with its device
+	asFound              // as before the first change
+	ours                 // as we set it
+	foreign              // as somebody else set it since
+)
+
+func (j *journal) state(f host.Facts, e entry) state {
+	now, ok := j.value(f, e.Target)
+	if !ok {
+		return gone
+	}
+	if e.Dev != "" {
+		if link, _ := f.Link(e.Dev); link.Tree.Same(j.Tree) {
+			return asFound
+		}
+	} else if now == e.Was {
+		return asFound
+	}
+	if slices.ContainsFunc(e.Set, func(set string) bool { return same(e.Target, now, set) }) {
+		return ours
+	}
+	return foreign
+}
+
+// same tells whether two values of a setting mean the same. Those of a queue may be written in more than one way.
+func same(t plan.Target, a, b string) bool {
+	if a == b || t.Dev == "" {
+		return a == b
+	}
+	x, errX := qdisc.ParseStack(a)
+	y, errY := qdisc.ParseStack(b)
+	return errX == nil && errY == nil && x.Equal(y)
+}
+
+// before takes out of the facts what we put in.
+func (j *journal) before(f host.Facts) host.Facts {
+	if j == nil {
+		return f
+	}
+	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
+	for _, e := range j.Entries {
+		if j.state(f, e) != ours {
+			continue
+		}
+		if e.Dev != "" {
+			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Dev })
+			f.Links[i].Tree = j.Tree
+		} else {
+			s := f.Sysctls[e.Sysctl]
+			s.Value = e.Was
+			f.Sysctls[e.Sysctl] = s
+		}
+	}
+	return f
+}
+
+func unreachable(err error) error {
+	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
+}
+
+func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
+
+// load reads the journal; nil if there is none.
+func (s Store) load() (*journal, error) {
+	text, err := os.ReadFile(s.path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, unreachable(err)
+	}
+	damaged := func(why any) error {
+		return &plan.Refusal{
+			What: fmt.Sprintf("%s is damaged: %v", s.path(), why),
+			Try:  "see what it says of the host as it was, set that by hand, then remove the file",
+		}
+	}
+	var j journal
+	if err := json.Unmarshal(text, &j); err != nil {
+		return nil, damaged(err)
+	}
+	if j.Version != journalVersion {
+		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, journalVersion))
+	}
+	if err := j.Goal.Check(); err != nil {
+		return nil, damaged(err)
+	}
+	for _, e := range j.Entries {
+		// The names become paths: only what we write may be read.
+		known := e.Dev != "" && e.Dev == j.Goal.Dev && e.Sysctl == "" ||
+			e.Dev == "" && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
+		if !known {
+			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
+		}
+	}
+	return &j, nil
+}
+
+// save replaces the journal so that a crash leaves the old or the new, whole. It is on disk when this returns.
+func (s Store) save(j *journal) error {
+	text, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	temporary := s.path() + ".new"
+	err = func() error {
+		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := f.Write(append(text, '\n')); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		return os.Rename(temporary, s.path())
+	}()
+	if err != nil {
+		os.Remove(temporary)
+		return unreachable(err)
+	}
+	return s.sync()
+}
+
+func (s Store) remove() error {
+	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return unreachable(err)
+	}
+	return s.sync()
+}
+
+// put makes the journal what it was: removed if it was not there.
+func (s Store) put(j *journal) error {
+	if j == nil {
+		return s.remove()
+	}
+	return s.save(j)
+}
+
+func (s Store) sync() error {
+	d, err := os.Open(s.Dir)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot, and need not
+		return unreachable(err)
+	}
+	return nil
+}
+
+// lock keeps a second run out. It is on the directory itself, so nothing is left behind, and the kernel drops it with the process.
+func (s Store) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return nil, unreachable(err)
+	}
+	d, err := os.Open(s.Dir)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		d.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &plan.Refusal{What: "another weir is changing this host", Try: "wait until it is done"}
+		}
+		return nil, fmt.Errorf("lock %s: %w", s.Dir, err)
+	}
+	return func() { d.Close() }, nil
+}

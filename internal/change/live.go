@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+)
+
+// machine is what is changed. The tests have one that fails when told to.
+type machine interface {
+	facts() (host.Facts, error)
+	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
+	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
+	setSysctl(name, value string) (err error)    // writes, and reads it back
+}
+
+// live is the host in the network namespace of the calling thread.
+type live struct{}
+
+func (live) facts() (host.Facts, error) { return host.Read() }
+
+func (live) setTree(link int, stack qdisc.Stack) error {
+	conn, err := qdisc.Dial(0)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Replace(link, stack); err != nil {
+		return err
+	}
+	tree, err := conn.Tree(link)
+	if err != nil {
+		return err
+	}
+	if now, ok := tree.Stack(); !ok || !now.Equal(stack) {
+		return fmt.Errorf("the kernel took it and reports %s", now)
+	}
+	return nil
+}
+
+func (live) restoreTree(link int, tree qdisc.Tree) error {
+	conn, err := qdisc.Dial(0)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Restore(link, tree)
+}
+
+func (live) setSysctl(name, value string) error {
+	path := host.SysctlPath(name)
+	// Not os.WriteFile, which would create a file where the setting does not exist.
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return short(err)
+	}
+	_, err = f.WriteString(value)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return short(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return short(err)
+	}
+	if now := strings.Join(strings.Fields(string(text)), " "); now != value {
+		return fmt.Errorf("the kernel took it and reports %s", now)
+	}
+	return nil
+}
+
+// short leaves out the path, which the name of the setting says already.
+func short(err error) error {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
