@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"weir/internal/change"
+	"weir/internal/plan"
+)
+
+// Rules of output. What was asked for goes to stdout, what is wrong to stderr. Lines fit 100 columns; there are no colours. The subject
+// stands at the left, old → new beside it, the reason after it or, where it does not fit, below. Quantities are written as tc does.
+// JSON is the same values, whole.
+const (
+	columns = 100
+	subject = 24 // width of the first column
+	reason  = 62 // where the third starts, if it fits
+)
+
+func printChange(w io.Writer, c plan.Change) {
+	line := pad(shortName(c.Target), subject) + fmt.Sprintf("%s → %s", c.Old, c.New)
+	if with := pad(line, reason) + c.Reason; width(with) <= columns {
+		fmt.Fprintln(w, with)
+		return
+	}
+	if width(line) <= columns {
+		fmt.Fprintln(w, line)
+	} else {
+		printText(w, shortName(c.Target), c.Old)
+		printText(w, "", "→ "+c.New)
+	}
+	printText(w, "", c.Reason)
+}
+
+// printText prints text in the second column, over as many lines as it takes, and a label beside the first of them.
+func printText(w io.Writer, label, text string) {
+	line := pad(label, subject)
+	for _, word := range strings.Fields(text) {
+		if width(line)+width(word) > columns && strings.TrimSpace(line) != "" {
+			fmt.Fprintln(w, strings.TrimRight(line, " "))
+			line = pad("", subject)
+		}
+		line += word + " "
+	}
+	fmt.Fprintln(w, strings.TrimRight(line, " "))
+}
+
+func printNotes(w io.Writer, notes []plan.Note) {
+	for _, n := range notes {
+		printText(w, shortName(plan.Target{Sysctl: n.Subject}), n.Text)
+	}
+}
+
+// shortName leaves out of a sysctl's name what goes without saying.
+func shortName(t plan.Target) string {
+	name := strings.TrimPrefix(t.String(), "net.")
+	return strings.TrimPrefix(strings.TrimPrefix(name, "ipv4."), "core.")
+}
+
+func width(s string) int { return utf8.RuneCountInString(s) }
+
+// pad fills a column; text that is wider gets two spaces to the next.
+func pad(s string, to int) string { return s + strings.Repeat(" ", max(to-width(s), 2)) }
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// flags writes a goal as it would be typed.
+func flags(g plan.Goal) string {
+	var words []string
+	for _, f := range []struct {
+		name  string
+		value string
+		said  bool
+	}{
+		{"dev", g.Dev, g.Dev != ""},
+		{"rate", g.Rate.String(), g.Rate != 0},
+		{"rtt", g.RTT.String(), g.RTT != 0},
+		{"loss", g.Loss.String(), g.Loss != 0},
+		{"role", g.Role, g.Role != ""},
+		{"fair-to", g.FairTo, g.FairTo != ""},
+		{"prefer", g.Prefer, g.Prefer != ""},
+		{"cc", g.CC, g.CC != ""},
+		{"qdisc", fmt.Sprintf("%q", g.Qdisc), g.Qdisc != ""},
+		{"recipe", g.Recipe, g.Recipe != ""},
+	} {
+		if f.said {
+			words = append(words, "--"+f.name+" "+f.value)
+		}
+	}
+	if g.NAT {
+		words = append(words, "--nat")
+	}
+	return strings.Join(words, " ")
+}
+
+// failed is the error of an outcome in which not all is in force.
+func failed(out change.Outcome, try string) error {
+	if len(out.Failed) == 0 {
+		return nil
+	}
+	var which []string
+	for _, f := range out.Failed {
+		which = append(which, fmt.Sprintf("%s = %s: %s", shortName(f.Target), f.New, f.Error))
+	}
+	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", counted(len(which), "change"), strings.Join(which, "; ")), Try: try}
+}

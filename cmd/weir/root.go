@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/change"
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/units"
+)
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Low latency under load for a Linux server, on the kernel that it runs, and proof of it",
+		Long: `Weir gives a Linux server low latency under load at full throughput, on the kernel that it already runs.
+
+Rates, times and shares are written as tc writes them: 50mbit, 48.3ms, 10%.
+Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			try := "weir --help"
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				try = "weir " + strings.Join(near, ", weir ")
+			}
+			return usage(try, "unknown command %q", args[0])
+		},
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(cmd.CommandPath()+" --help", "%s", strings.TrimPrefix(err.Error(), "pflag: "))
+	})
+	root.AddCommand(
+		newPlanCommand(),
+		newUpCommand(),
+		newDownCommand(),
+		newStatusCommand(),
+		newLabCommand(),
+	)
+	return root
+}
+
+// usage is an error that no machine could have helped.
+func usage(try, format string, args ...any) error {
+	return &plan.Refusal{What: fmt.Sprintf(format, args...), Try: try, Usage: true}
+}
+
+func isUsage(err error) bool {
+	var refusal *plan.Refusal
+	return errors.As(err, &refusal) && refusal.Usage
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage(cmd.CommandPath()+" --help", "%s takes options only, and no %q", cmd.CommandPath(), args[0])
+}
+
+// common are the options of every command here.
+type common struct {
+	state string
+	json  bool
+}
+
+func (c *common) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.state, "state", "/var/lib/weir", "`directory` of the journal")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
+	cmd.MarkFlagDirname("state")
+}
+
+func (c *common) store() change.Store { return change.Open(c.state) }
+
+// addGoal adds the options that say what is wanted.
+func addGoal(cmd *cobra.Command, g *plan.Goal) {
+	f := cmd.Flags()
+	f.StringVar(&g.Dev, "dev", "", "`device` of the uplink (default: the default route's)")
+	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate", "what the provider sold, for what leaves the device: 50mbit")
+	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
+		d, err := units.ParseDuration(s)
+		return units.Duration(d), err
+	}), "rtt", "to the farthest clients, on an idle link: 48.3ms (default: 200ms)")
+	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
+	choice(cmd, &g.Role, "role", "`what` the host is: server (default), or relay: it forwards for others", plan.Roles)
+	f.BoolVar(&g.NAT, "nat", false, "the relay translates addresses on the device")
+	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src", plan.Sides)
+	choice(cmd, &g.Prefer, "prefer", "`what` to prefer: latency (default), or l4s", plan.Preferences)
+	f.StringVar(&g.CC, "cc", "", "congestion control: auto (default), keep, or a `name`")
+	f.StringVar(&g.Qdisc, "qdisc", "", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
+	choice(cmd, &g.Recipe, "recipe", "a published recipe by `name`: "+strings.Join(plan.RecipeNames(), ", "), plan.RecipeNames())
+
+	complete(cmd, "dev", func(f host.Facts) (names []string) {
+		for _, l := range f.Links {
+			if !l.Loopback {
+				names = append(names, l.Name)
+			}
+		}
+		return names
+	})
+	complete(cmd, "cc", func(f host.Facts) []string {
+		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
+	})
+	for _, name := range []string{"rate", "rtt", "loss", "qdisc"} {
+		cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
+func choice(cmd *cobra.Command, to *string, name, help string, values []string) {
+	cmd.Flags().StringVar(to, name, "", help)
+	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func complete(cmd *cobra.Command, name string, values func(host.Facts) []string) {
+	cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		facts, err := host.Read()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return values(facts), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// optionValue lets a quantity be an option; its own error says what is wrong with it.
+type optionValue[T comparable] struct {
+	to    *T
+	name  string
+	parse func(string) (T, error)
+}
+
+func option[T comparable](to *T, name string, parse func(string) (T, error)) *optionValue[T] {
+	return &optionValue[T]{to, name, parse}
+}
+
+func (v *optionValue[T]) Set(s string) (err error) {
+	*v.to, err = v.parse(s)
+	return err
+}
+
+func (v *optionValue[T]) Type() string { return v.name }
+
+func (v *optionValue[T]) String() string {
+	var zero T
+	if v.to == nil || *v.to == zero {
+		return ""
+	}
+	return fmt.Sprint(*v.to)
+}
