@@ -408,4 +408,3 @@ func (c *Conn) readFilters(ifindex int, parent Handle, t *Tree) error {
 	}
 	return nil
 }
-

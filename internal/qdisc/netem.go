@@ -182,8 +182,10 @@ func duration(p *units.Duration) func(string) error {
 }
 
 func share(p *units.Share) func(string) error {
-	return func(s string) (err error) {
-		*p, err = units.ParseShare(s)
+	return func(s string) error {
+		v, err := units.ParseShare(s)
+		// 70% is 0.7 to tc, the nearest there is, on which the last of the 32 bits hangs.
+		*p = units.Share(math.Round(float64(v)*1e12) / 1e12)
 		return err
 	}
 }
