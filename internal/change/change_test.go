@@ -215,6 +215,47 @@ func TestQueueFails(t *testing.T) {
 	}
 }
 
+// A queue that the kernel made by itself comes back by letting the kernel make one, which it does as net.core.default_qdisc says.
+func TestDefaultIsPutBackBeforeTheQueue(t *testing.T) {
+	order := func(m *fake) (first string) {
+		for _, w := range m.written {
+			if strings.Contains(w, "default_qdisc") || strings.Contains(w, "eth0") {
+				first += w + "; "
+			}
+		}
+		m.written = nil
+		return first
+	}
+	for _, fails := range []bool{false, true} {
+		s, m := newFake(t)
+		m.f.Sysctls["net.core.default_qdisc"] = host.Sysctl{Value: "pfifo_fast"}
+		m.f.Qdiscs["dualpi2"] = host.Yes
+		if fails {
+			m.refuse["eth0"] = errors.New("no such module")
+		}
+		before, _ := m.facts()
+		if _, err := s.Up(plan.Goal{Recipe: "dualpi2-bbr"}); (err != nil) != fails {
+			t.Fatal(err)
+		}
+		want := "net.core.default_qdisc = dualpi2; eth0 = dualpi2; "
+		if fails {
+			want += "net.core.default_qdisc = pfifo_fast; restore eth0 = pfifo_fast; "
+		}
+		if got := order(m); got != want {
+			t.Errorf("up: %s, want %s", got, want)
+		}
+		if !fails {
+			must[Outcome](t)(s.Down(false))
+			if got := order(m); got != "net.core.default_qdisc = pfifo_fast; restore eth0 = pfifo_fast; " {
+				t.Errorf("down: %s", got)
+			}
+		}
+		if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+			t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+		}
+	}
+}
+
 // One bad setting does not stop the rest, and is not passed over in silence.
 func TestSettingFails(t *testing.T) {
 	s, m := newFake(t)

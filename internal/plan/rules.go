@@ -133,12 +133,15 @@ func (d *draft) warnIfIdle() {
 	if len(d.stack) == 0 || shapes(d.stack) {
 		return
 	}
-	leaf := d.stack[len(d.stack)-1].Kind()
 	if d.Goal.Rate != 0 && d.Goal.Rate == d.link.Speed {
 		return
 	}
-	d.note(d.link.Name, "%s has no rate: it manages a queue at this device only. If the provider enforces a lower rate the queue is there; "+
-		"tell it with --rate (lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing)", leaf)
+	what := d.stack[len(d.stack)-1].Kind() + " has no rate: it acts on a queue at this device only"
+	if uses(d.stack, "noqueue") {
+		what = "there is no queue at this device"
+	}
+	d.note(d.link.Name, "%s. If the provider enforces a lower rate the queue is there; tell it with --rate "+
+		"(lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing)", what)
 }
 
 // shapes tells whether a stack enforces a rate.
