@@ -3,12 +3,14 @@
 package main
 
 import (
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -20,11 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
+	"weir/internal/lab/uml/umltest"
 	"weir/internal/qdisc"
 )
 
-// The command line as a person meets it. Each script has a network namespace of its own, in which the device up0 is the uplink and down0 has
-// no carrier, and a state directory $STATE. In it:
+// The command line as a person meets it. Each script has a network namespace of its own, in which the device up0 is the uplink, down0 has
+// no carrier and multi0 has four queues, and a state directory $STATE. In it:
 //
 //	weir ARGS        the program; WEIR_UID=65534 in the environment makes it nobody's
 //	facts            prints all that weir could have changed, to compare before and after
@@ -34,29 +37,61 @@ import (
 //	                 runs weir ARGS, which must end with STATUS, print nothing, and say on stderr one line that matches and one with what to try
 //	locked DIR REFUSED…
 //	                 the same while DIR is locked, as by another weir
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+//
+// The programs are this test binary, under another name.
+func programs() map[string]func() {
+	return map[string]func(){
 		"weir": func() {
 			enter()
 			if os.Getenv("WEIR_UID") != "" {
-				if err := unix.Setresuid(65534, 65534, 65534); err != nil {
-					fatal(err)
-				}
+				check(unix.Setresuid(65534, 65534, 65534))
 			}
 			os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 		},
 		"facts":  func() { enter(); printFacts() },
 		"sysctl": func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
 		"root":   func() { enter(); setRoot(os.Args[1], os.Args[2]) },
-	})
+	}
 }
 
+func TestMain(m *testing.M) {
+	if program := programs()[filepath.Base(os.Args[0])]; program != nil {
+		program()
+		return
+	}
+	umltest.Main(m)
+}
+
+// The same scripts on a kernel that has every queue.
+func TestLabKernel(t *testing.T) { umltest.Run(t, "^TestScripts$") }
+
+//go:embed testdata/script
+var scripts embed.FS // the lab kernel has no other files
+
 func TestScripts(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, scripts); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 filepath.Join(dir, "testdata/script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			bin := filepath.Join(env.WorkDir, ".bin")
+			if err := os.Mkdir(bin, 0o755); err != nil {
+				return err
+			}
+			for name := range programs() {
+				if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+					return err
+				}
+			}
+			env.Setenv("PATH", bin)
 			namespace, err := newNamespace()
 			if err != nil {
 				return err
@@ -115,7 +150,12 @@ func locked(ts *testscript.TestScript, neg bool, args []string) {
 	d, err := os.Open(args[0])
 	ts.Check(err)
 	defer d.Close()
-	ts.Check(unix.Flock(int(d.Fd()), unix.LOCK_EX))
+	err = unix.Flock(int(d.Fd()), unix.LOCK_EX)
+	if errors.Is(err, unix.ENOSYS) {
+		ts.Logf("skipped, not passed: this kernel is built without file locks")
+		return
+	}
+	ts.Check(err)
 	refused(ts, neg, args[1:])
 }
 
@@ -139,15 +179,18 @@ func newNamespace() (int, error) {
 			if err := os.WriteFile(host.SysctlPath("net.ipv6.conf.default.disable_ipv6"), []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return 0, err
 			}
-			for _, pair := range [][2]string{{"up0", "far0"}, {"down0", "far1"}} {
+			for _, pair := range [][2]string{{"up0", "far0"}, {"down0", "far1"}, {"multi0", "far2"}} {
 				attrs := netlink.NewLinkAttrs()
 				attrs.Name = pair[0]
 				attrs.NumTxQueues, attrs.NumRxQueues = 1, 1 // so that it cannot have mq
+				if attrs.Name == "multi0" {
+					attrs.NumTxQueues, attrs.NumRxQueues = 4, 4
+				}
 				if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: pair[1]}); err != nil {
 					return 0, err
 				}
 			}
-			for _, name := range []string{"lo", "up0", "far0", "down0"} {
+			for _, name := range []string{"lo", "up0", "far0", "down0", "multi0", "far2"} {
 				link, err := netlink.LinkByName(name)
 				if err != nil {
 					return 0, err
@@ -166,7 +209,7 @@ func newNamespace() (int, error) {
 				}
 			}
 			// The kernel tells of a carrier a little later.
-			for _, name := range []string{"up0", "far0"} {
+			for _, name := range []string{"up0", "far0", "multi0", "far2"} {
 				for link, err := netlink.LinkByName(name); err != nil || link.Attrs().OperState != netlink.OperUp; link, err = netlink.LinkByName(name) {
 					if err != nil {
 						return 0, err
