@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -304,6 +306,11 @@ func properties(t *testing.T, goal Goal, f host.Facts, p Plan) {
 	for _, c := range p.Changes {
 		if c.Reason == "" || c.Evidence == "" {
 			t.Errorf("%s has no reason or no evidence: %+v", c.Target, c)
+		}
+		for _, file := range regexp.MustCompile(`scenarios/[-a-z/]+\.toml`).FindAllString(c.Evidence, -1) {
+			if _, err := os.Stat("../../" + file); err != nil {
+				t.Errorf("%s: the evidence cannot be repeated: %v", c.Target, err)
+			}
 		}
 		if c.Old == c.New || seen[c.Target] || (c.Dev == "") == (c.Sysctl == "") {
 			t.Errorf("not one change of one setting: %+v", c)

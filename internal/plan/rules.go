@@ -31,8 +31,8 @@ const (
 	tcpECN            = "net.ipv4.tcp_ecn"
 
 	shapeEvidence = "lab, 50mbit, 48.3ms: 48.5 ms at p99 instead of 212, 99.75 % of the goodput, no drop at the provider (scenarios/narrow-link.toml)"
-	lowatEvidence = "lab: 1018 to 129 KiB unsent with cubic, 3056 to 127 with BBR; goodput and RTT unchanged"
-	lossEvidence  = "lab, 2.3 MB over 167ms, BBR against cubic: 8 times as fast at 1 % loss, 24 at 10 % (medians; some runs collapse)"
+	lowatEvidence = "lab: 1018 to 129 KiB unsent with cubic, 3056 to 127 with BBR; goodput and RTT unchanged (scenarios/seeds/notsent-lowat.toml)"
+	lossEvidence  = "lab, 2.3 MB over 167ms, BBR against cubic: 8 times as fast at 1 % loss, 24 at 10 % (medians; some runs collapse; scenarios/seeds/lossy-path.toml)"
 )
 
 // ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it (rules 1 and 2 of DESIGN.md).
@@ -64,7 +64,7 @@ func (d *draft) shaper() error {
 	if g.Prefer == "l4s" {
 		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
 			return d.root(htb+" | dualpi2", reason+"; two queues, L4S marking",
-				"lab, 50mbit: 0.4 ms in the L queue and 15 in the classic one; no fairness between clients")
+				"lab, 50mbit: 0.4 ms in the L queue and 15 in the classic one; no fairness between clients (scenarios/seeds/dualpi2.toml)")
 		}
 		d.note("L4S", "kernel %s has no dualpi2: without it nothing marks for L4S, and latency is as with --prefer latency", d.facts.Kernel)
 	}
@@ -91,7 +91,7 @@ func (d *draft) shaper() error {
 			d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
 		}
 		return d.root(fmt.Sprintf("%s bandwidth %s %s", kind, shaped(g.Rate), options), reason+queues,
-			shapeEvidence+"; 1 against 10 connections: 47.6 : 47.8, and 8.7 : 86.8 with CAKE's default")
+			shapeEvidence+"; 1 against 10 connections: 47.6 : 47.8, and 8.7 : 86.8 with CAKE's default (scenarios/seeds/shaping.toml)")
 	}
 	if d.has("htb") && d.has("fq_codel") {
 		return d.root(htb+" | fq_codel", reason+"; without CAKE it is fair between connections, not between clients",
@@ -120,7 +120,7 @@ func (d *draft) unshaped() error {
 		kind := text[strings.LastIndex(text, " ")+1:]
 		if !d.has(kind) {
 			d.note(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
-		} else if err := d.root(text, reason, "lab, 1gbit, device-limited: 0.37 ms with fq_codel, 2.50 with one FIFO"); err != nil {
+		} else if err := d.root(text, reason, "lab, 1gbit at the device: a probe waits 0.37 ms with fq_codel, 2.51 with one FIFO (scenarios/seeds/gso.toml)"); err != nil {
 			return err
 		}
 	}
@@ -179,7 +179,7 @@ func chooseCongestionControl(d *draft) error {
 			return err
 		}
 		want, reason = "cubic", "BBR takes no notice of DualPI2's marks and drops"
-		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe"
+		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe (scenarios/seeds/dualpi2.toml)"
 	case l4sBottleneck:
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
 	case d.Goal.Loss >= bbrLoss && d.facts.Congestion.Has("bbr"):
@@ -313,6 +313,6 @@ func askForECN(d *draft) error {
 		return nil
 	}
 	d.sysctl(tcpECN, "1", "connections that this relay opens are marked, not dropped, by its own queue",
-		"lab: on a server that only accepts 1 and 2 are the same, so it is set where the host dials out")
+		"lab: on a server that only accepts 1 and 2 are the same, so it is set where the host dials out (scenarios/seeds/ecn.toml)")
 	return nil
 }
