@@ -235,4 +235,3 @@ func inUnit(s, unit string) (float64, error) {
 	}
 	return plain(s)
 }
-

@@ -93,7 +93,10 @@ func readChain(path string) (sources, error) {
 		if depth == maxInherit {
 			return nil, chain.locate(&problem{where: []string{"inherit"}, what: "inherits itself, or more than 8 levels deep"})
 		}
-		path = filepath.Join(filepath.Dir(path), head.Inherit)
+		if !filepath.IsAbs(head.Inherit) {
+			head.Inherit = filepath.Join(filepath.Dir(path), head.Inherit)
+		}
+		path = head.Inherit
 	}
 }
 

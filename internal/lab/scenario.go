@@ -88,9 +88,9 @@ type Probe struct {
 	Kind     string         `toml:"kind" json:"kind"` // udp (echo), ssh (keystrokes), request (one after another), stream (UDP, one way, down)
 	Client   string         `toml:"client" json:"client"`
 	Interval units.Duration `toml:"interval" json:"interval"`
-	Size     units.Size     `toml:"size" json:"size"`   // of a datagram or a request
-	Reply    units.Size     `toml:"reply" json:"reply"` // of ssh and request
-	Rate     units.Rate     `toml:"rate" json:"rate,omitempty"`   // of stream: instead of the interval
+	Size     units.Size     `toml:"size" json:"size"`           // of a datagram or a request
+	Reply    units.Size     `toml:"reply" json:"reply"`         // of ssh and request
+	Rate     units.Rate     `toml:"rate" json:"rate,omitempty"` // of stream: instead of the interval
 }
 
 // Candidate is a configuration of the server to try.

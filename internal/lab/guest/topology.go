@@ -22,15 +22,15 @@ import (
 /*
 The network of a run:
 
-	[origin --]  server -- provider --  [far --]  client …
-	             eth0      limiter      loss,     base RTT,
-	                                    jitter    on its own egress
+		[origin --]  server -- provider --  [far --]  client …
+		             eth0      limiter      loss,     base RTT,
+		                                    jitter    on its own egress
 
-  - The server lives in the kernel's first namespace, as on a real machine: only there are all sysctls.
-  - Packets for the clients are routed by the provider before they meet its limiter. Over a bare veth pair the sender's TCP Small Queues
-    would see through to it, and every qdisc would look good.
-  - The whole base RTT is on the clients' egress, the way of the ACKs, so that no queue of ours delays what is measured.
-  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss, jitter.
+	  - The server lives in the kernel's first namespace, as on a real machine: only there are all sysctls.
+	  - Packets for the clients are routed by the provider before they meet its limiter. Over a bare veth pair the sender's TCP Small Queues
+	    would see through to it, and every qdisc would look good.
+	  - The whole base RTT is on the clients' egress, the way of the ACKs, so that no queue of ours delays what is measured.
+	  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss, jitter.
 */
 type topology struct {
 	spaces   []int // file descriptors

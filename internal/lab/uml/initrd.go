@@ -3,6 +3,9 @@
 package uml
 
 import (
+	"bytes"
+	"debug/elf"
+	"errors"
 	"io"
 	"os"
 
@@ -15,6 +18,13 @@ func WriteInitrd(to io.Writer, program string) error {
 	body, err := os.ReadFile(program)
 	if err != nil {
 		return err
+	}
+	if program, err := elf.NewFile(bytes.NewReader(body)); err == nil {
+		for _, part := range program.Progs {
+			if part.Type == elf.PT_INTERP {
+				return errors.New("the program is linked dynamically, and the guest has no libraries: build it with CGO_ENABLED=0")
+			}
+		}
 	}
 	w := cpio.NewWriter(to)
 	if err := w.WriteHeader(&cpio.Header{Name: "init", Mode: cpio.TypeReg | 0o755, Links: 1, Size: int64(len(body))}); err != nil {

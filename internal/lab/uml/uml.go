@@ -55,10 +55,9 @@ type Boot struct {
 	Seed      uint64 // of all randomness in the guest
 	CPU       int    // to pin to; -1: none
 	MemoryMiB int
-	Env       []string              // of process 1
-	Limit     time.Duration         // of wall-clock time
-	OnLine    func(line string)     // each line of the console; may be nil
-	Stopped   func(*exec.Cmd) error // for tests: called after the start
+	Env       []string          // of process 1
+	Limit     time.Duration     // of wall-clock time
+	OnLine    func(line string) // each line of the console; may be nil
 }
 
 // epoch is the guest's time of day at boot: a fixed one, 2026-01-01 00:00 UTC, in ns.

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"weir/internal/lab"
+	"weir/internal/lab/uml"
+	"weir/internal/report"
+)
+
+func newLabCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Try configurations on a real kernel in virtual time",
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLabRunCommand())
+	return cmd
+}
+
+type labOptions struct {
+	json, markdown bool
+	html           string
+	only           []string
+	seeds          int
+	parallel       int
+}
+
+func newLabRunCommand() *cobra.Command {
+	var o labOptions
+	cmd := &cobra.Command{
+		Use:   "run SCENARIO.toml …",
+		Short: "Run scenarios and print what each candidate does",
+		Long: `Boots a Linux kernel in virtual time for every candidate of every scenario, seeds times each, and prints what was measured. Where a
+candidate is Weir, the guest's server runs this same binary. It needs no privileges and touches no network of this machine.
+
+Needs the lab kernel: make lab-kernel. docs/scenarios.md says how scenarios are written, docs/results.md what --json holds.
+Exit status: 0 every run gave a result (a claim that is not reproduced is a result), 1 not so, 2 wrong usage.`,
+		Example: "  weir lab run scenarios/narrow-link.toml\n  weir lab run --html report.html scenarios/seeds/*.toml",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("weir lab run scenarios/narrow-link.toml", "no scenario was named")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return labRun(cmd, args, o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print the results as JSON instead of tables")
+	f.BoolVar(&o.markdown, "markdown", false, "print Markdown instead of terminal tables")
+	f.StringVar(&o.html, "html", "", "also write a report with pictures to this `file`")
+	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name` (may be given several times); claims are then not judged")
+	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds, instead of the scenario's number")
+	f.IntVar(&o.parallel, "parallel", 0, "boots at a time (default: one a core)")
+	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
+	return cmd
+}
+
+func labRun(cmd *cobra.Command, files []string, o labOptions) error {
+	if o.seeds < 0 || o.seeds > 1000 {
+		return usage("--seeds 5", "--seeds %d is out of range (1 to 1000)", o.seeds)
+	}
+	if o.parallel < 0 {
+		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
+	}
+	var scenarios []lab.Scenario
+	for _, file := range files {
+		s, err := lab.Load(file)
+		if err != nil {
+			var bad *lab.FileError
+			if errors.As(err, &bad) {
+				return usage(bad.Hint(), "%s", bad.Error())
+			}
+			return err
+		}
+		if o.seeds > 0 {
+			s.Seeds = o.seeds
+		}
+		scenarios = append(scenarios, s)
+	}
+	kernel, err := uml.Find()
+	if err != nil {
+		return &hinted{err, "make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+
+	meter := newMeter(cmd.ErrOrStderr())
+	runner := lab.Runner{Kernel: kernel, Program: program, Parallel: o.parallel, Only: o.only, Progress: meter.show}
+	reports, err := runner.Run(ctx, files, scenarios)
+	meter.clear()
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted; nothing was left behind")
+	}
+	var failure *uml.Failure
+	if errors.As(err, &failure) {
+		for _, line := range failure.Console {
+			fmt.Fprintf(cmd.ErrOrStderr(), "  console: %s\n", line)
+		}
+		return &hinted{errors.New(strings.TrimSuffix(err.Error(), failure.Error()) + failure.What), ""}
+	}
+	if err != nil {
+		return err
+	}
+	if o.html != "" {
+		var page bytes.Buffer
+		if err := report.HTML(&page, reports); err != nil {
+			return err
+		}
+		if err := writeWhole(o.html, page.Bytes()); err != nil {
+			return err
+		}
+	}
+	w := cmd.OutOrStdout()
+	switch {
+	case o.json:
+		return printJSON(w, reports)
+	case o.markdown:
+		return report.Markdown(w, reports, "weir lab run "+strings.Join(files, " "))
+	}
+	return report.Terminal(w, reports, isTerminal(w))
+}
+
+// hinted gives an error of another package the fix that only a command knows.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Hint() string { return h.hint }
+
+// writeWhole writes a file that is there whole or not at all.
+func writeWhole(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// meter shows progress on stderr: one line that rewrites itself on a terminal, a line every ten seconds elsewhere. What takes less than
+// two seconds shows nothing.
+type meter struct {
+	w        io.Writer
+	terminal bool
+	last     time.Duration
+	shown    bool
+}
+
+func newMeter(w io.Writer) *meter { return &meter{w: w, terminal: isTerminal(w)} }
+
+func (m *meter) show(p lab.Progress) {
+	every := 10 * time.Second
+	if m.terminal {
+		every = 200 * time.Millisecond
+	}
+	if p.Elapsed < 2*time.Second || p.Elapsed-m.last < every {
+		return
+	}
+	m.last, m.shown = p.Elapsed, true
+	text := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(p.Done+1, p.Runs), p.Runs, p.Virtual.Round(time.Second), p.VirtualAll.Round(time.Second), p.Elapsed.Round(time.Second))
+	if left := p.Left(); left > 0 {
+		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
+	}
+	if m.terminal {
+		fmt.Fprintf(m.w, "\r\x1b[K%s", text)
+		return
+	}
+	fmt.Fprintln(m.w, text)
+}
+
+func (m *meter) clear() {
+	if m.shown && m.terminal {
+		fmt.Fprint(m.w, "\r\x1b[K")
+	}
+}

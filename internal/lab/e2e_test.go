@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lab"
+	"weir/internal/lab/uml"
+)
+
+// runner gives a Runner with the product's own binary; without a lab kernel the test is skipped, by name.
+func runner(t *testing.T) *lab.Runner {
+	t.Helper()
+	kernel, err := uml.Find()
+	if err != nil {
+		t.Skipf("skipped, not passed: %s needs the lab kernel (make lab-kernel)", t.Name())
+	}
+	program := filepath.Join(t.TempDir(), "weir")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "weir/cmd/weir")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return &lab.Runner{Kernel: kernel, Program: program, Limit: 5 * time.Minute}
+}
+
+func scenario(t *testing.T, text string) lab.Scenario {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := lab.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func run(t *testing.T, r *lab.Runner, s lab.Scenario) lab.Report {
+	t.Helper()
+	reports, err := r.Run(context.Background(), []string{"test"}, []lab.Scenario{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reports[0]
+}
+
+func metric(t *testing.T, p *lab.PointResult, c *lab.Cell, name string) float64 {
+	t.Helper()
+	m, err := lab.ParseMetric(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, ok := m.Of(p, c)
+	if !ok {
+		t.Fatalf("%s has no %s", c.Candidate, name)
+	}
+	return v.Median
+}
+
+const calm = `title = "t"
+warmup = "5s"
+duration = "10s"
+[path]
+rtt = "48.3ms"
+[provider]
+rate = "50mbit"
+[[flow]]
+name = "downloads"
+[[probe]]
+name = "echo"
+kind = "udp"
+[[candidate]]
+name = "Weir"
+weir = {}
+`
+
+// What the product promises on its own link: 50 Mbit/s, 48.3 ms, behind a FIFO and behind a policer.
+func TestNarrowLink(t *testing.T) {
+	r := runner(t)
+	s := scenario(t, calm+`
+[[candidate]]
+name = "unshaped"
+qdisc = "fq_codel"
+[[sweep]]
+key = "provider.queue"
+values = ["fifo", "policer"]
+[[sweep]]
+key = "flow.downloads.cc"
+values = ["cubic", "bbr"]
+[[sweep]]
+key = "flow.downloads.count"
+values = [1, 4, 16]
+`)
+	report := run(t, r, s)
+	for i := range report.Points {
+		p := &report.Points[i]
+		weir, unshaped := &p.Cells[0], &p.Cells[1]
+		label := strings.Join(p.Labels, ", ")
+		p50, p99 := metric(t, p, weir, "added.p50"), metric(t, p, weir, "added.p99")
+		if p50 > 0.25 || p99 > 0.6 {
+			t.Errorf("%s: added latency %.3f ms at p50, %.3f ms at p99; want ≤ 0.25 and ≤ 0.6", label, p50, p99)
+		}
+		if drops := metric(t, p, weir, "provider.drops"); drops != 0 {
+			t.Errorf("%s: the provider dropped %v", label, drops)
+		}
+		used := metric(t, p, weir, "utilisation")
+		least := 99.5
+		if p.Values[2] == "16" {
+			least = 99
+		}
+		if p.Values[1] == "bbr" { // what BBR gives on that link unshaped, less what the shaper keeps back
+			least = metric(t, p, unshaped, "utilisation") * 0.9975 * 0.995
+			if p.Values[0] == "policer" {
+				least = 96 // unshaped, BBR overruns the policer and loses a seventh of what it sends
+			}
+		}
+		if used < least {
+			t.Errorf("%s: goodput is %.2f %% of what the link can carry; want ≥ %.2f", label, used, least)
+		}
+		t.Logf("%s: %.2f %%, +%.3f ms p50, +%.3f ms p99", label, used, p50, p99)
+	}
+}
+
+// The same rules on links that no scenario names.
+func TestOtherLinks(t *testing.T) {
+	r := runner(t)
+	for _, link := range []struct {
+		mbit, ms, flows int
+		queue           string
+	}{
+		{10, 5, 4, "fifo"}, {10, 200, 1, "policer"}, {25, 20, 8, "fifo"}, {33, 90, 2, "policer"}, {75, 120, 4, "fifo"}, {100, 10, 3, "policer"},
+		{150, 60, 4, "fifo"}, {200, 167, 4, "fifo"}, {333, 30, 6, "policer"}, {500, 5, 4, "fifo"}, {500, 200, 8, "fifo"},
+	} {
+		t.Run(fmt.Sprintf("%dmbit %dms %d %s", link.mbit, link.ms, link.flows, link.queue), func(t *testing.T) {
+			s := scenario(t, strings.NewReplacer("50mbit", fmt.Sprintf("%dmbit", link.mbit), "48.3ms", fmt.Sprintf("%dms", link.ms),
+				`name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = %d", link.flows),
+				"[provider]", fmt.Sprintf("[provider]\nqueue = %q", link.queue)).Replace(calm))
+			report := run(t, r, s)
+			p := &report.Points[0]
+			c := &p.Cells[0]
+			packet := 1514 * 8 / (float64(link.mbit) * 1e3) // ms
+			p50, p99 := metric(t, p, c, "added.p50"), metric(t, p, c, "added.p99")
+			if most := max(0.1, 1.2*packet); p50 > most {
+				t.Errorf("added latency %.3f ms at p50; want ≤ %.3f", p50, most)
+			}
+			if most := max(0.25, 2.5*packet); p99 > most {
+				t.Errorf("added latency %.3f ms at p99; want ≤ %.3f", p99, most)
+			}
+			if drops := metric(t, p, c, "provider.drops"); drops != 0 {
+				t.Errorf("the provider dropped %v", drops)
+			}
+			for _, f := range c.Runs[0].Flows {
+				if f.SndbufLimited > 0.01 {
+					t.Errorf("a flow is limited by its send buffer for %.1f %% of the time", 100*f.SndbufLimited)
+				}
+			}
+			t.Logf("%.2f %%, +%.3f ms p50, +%.3f ms p99", metric(t, p, c, "utilisation"), p50, p99)
+		})
+	}
+}
+
+// One flow fills a long fast link: no socket buffer that the plan should have raised holds it back.
+func TestOneFlowFillsALongFastLink(t *testing.T) {
+	r := runner(t)
+	s := scenario(t, strings.NewReplacer("50mbit", "500mbit", "48.3ms", "48ms", `warmup = "5s"`, `warmup = "15s"`).Replace(calm))
+	report := run(t, r, s)
+	p := &report.Points[0]
+	c := &p.Cells[0]
+	if used := metric(t, p, c, "utilisation"); used < 99 {
+		t.Errorf("goodput is %.2f %% of what the link can carry", used)
+	}
+	f := c.Runs[0].Flows[0]
+	if f.SndbufLimited > 0.01 || f.RwndLimited > 0.01 {
+		t.Errorf("limited by the send buffer %.1f %%, by the receive window %.1f %% of the time", 100*f.SndbufLimited, 100*f.RwndLimited)
+	}
+}
+
+// The same job is the same run, to the byte: whatever else the machine does, on whichever core.
+func TestDeterminism(t *testing.T) {
+	r := runner(t)
+	s := scenario(t, strings.NewReplacer(`warmup = "5s"`, `warmup = "1s"`, `duration = "10s"`, `duration = "3s"`, `name = "downloads"`, "name = \"downloads\"\ncount = 4",
+		"[provider]", "loss = \"1%\"\n[provider]").Replace(calm))
+	s.Seeds = 2
+	once := func() []byte {
+		text, err := json.Marshal(run(t, r, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	first := once()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range 4 {
+		go func() {
+			for ctx.Err() == nil { // load
+			}
+		}()
+	}
+	if again := once(); !bytes.Equal(first, again) {
+		t.Errorf("two runs differ:\n%s", firstDifference(first, again))
+	}
+	var report lab.Report
+	if err := json.Unmarshal(first, &report); err != nil {
+		t.Fatal(err)
+	}
+	runs := report.Points[0].Cells[0].Runs
+	if a, b := runs[0].Flows[0].Bytes, runs[1].Flows[0].Bytes; a == b {
+		t.Errorf("two seeds gave the same run (%d bytes)", a)
+	}
+}
+
+func firstDifference(a, b []byte) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("%s\n%s", a[max(0, i-200):min(len(a), i+80)], b[max(0, i-200):min(len(b), i+80)])
+		}
+	}
+	return "one is longer"
+}
+
+// Whatever ends a run, it ends in one error and leaves nothing behind.
+func TestFailures(t *testing.T) {
+	r := runner(t)
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Run("hang", func(t *testing.T) {
+		slow := *r
+		slow.Limit = 300 * time.Millisecond
+		_, err := slow.Run(context.Background(), []string{"test"}, []lab.Scenario{scenario(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
+		if err == nil || !strings.Contains(err.Error(), "no result after 300ms of real time") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		_, err := r.Run(ctx, []string{"test"}, []lab.Scenario{scenario(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
+		if err != context.Canceled {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("program that is none", func(t *testing.T) {
+		broken := *r
+		broken.Program = filepath.Join(t.TempDir(), "init")
+		os.WriteFile(broken.Program, []byte("not a program"), 0o755)
+		_, err := broken.Run(context.Background(), []string{"test"}, []lab.Scenario{scenario(t, calm)})
+		if err == nil || !strings.Contains(err.Error(), "the guest's kernel panicked") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("candidate that the server refuses", func(t *testing.T) {
+		_, err := r.Run(context.Background(), []string{"test"}, []lab.Scenario{scenario(t, calm+"[candidate.sysctl]\n\"net.ipv4.no_such_thing\" = \"1\"\n")})
+		if err == nil || !strings.Contains(err.Error(), "net.ipv4.no_such_thing") {
+			t.Errorf("got %v", err)
+		}
+	})
+	if left, _ := os.ReadDir(temporary); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if out, _ := exec.Command("pgrep", "-af", temporary).Output(); len(out) > 0 { // every boot has its folder on its command line
+		t.Errorf("processes left behind: %s", out)
+	}
+}
