@@ -31,7 +31,8 @@ func attributes(name string, options []byte) []netlink.Attribute {
 	list := []netlink.Attribute{{Type: tcaKind, Data: append([]byte(name), 0)}}
 	if options != nil {
 		typ := uint16(tcaOptions)
-		if k, ok := find(name); ok && k.nested {
+		// Harmless where it is not needed, so kinds that are not known here get it, too.
+		if k, ok := find(name); k.nested || !ok {
 			typ |= netlink.Nested
 		}
 		list = append(list, netlink.Attribute{Type: typ, Data: options})
@@ -398,28 +399,48 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 	return requests, nil
 }
 
-// replayable turns reported options into those that make the same anew, and that compare: some report counters among them.
+// replayable turns reported options into those that make the same anew, and that compare: a kernel reports counters among them, and less than
+// it was told, so that a replay of the plain report would drift at each turn.
 func replayable(kind string, options []byte) []byte {
 	switch kind {
-	case "htb":
-		list, err := unpack(options)
-		if err != nil {
-			return options
-		}
-		for _, a := range list {
-			if a.Type == htbInit && len(a.Data) >= htbGlobLen {
-				binary.NativeEndian.PutUint32(a.Data, 3)      // the version: only the major one is taken, both are reported
-				binary.NativeEndian.PutUint32(a.Data[16:], 0) // direct_pkts counts
-			}
-		}
-		if options, err = netlink.MarshalAttributes(list); err != nil {
-			return nil
-		}
+	case "htb", "codel", "fq_codel", "dualpi2":
 	case "sfq":
 		const config, all = 48, 72 // struct tc_sfq_qopt_v1 ends in counters
 		if len(options) == all {
 			options = append(slices.Clone(options[:config]), make([]byte, all-config)...)
+			limit, flows := options[8:12], options[16:20]
+			// A limit that is sent bounds the flows; where it does not, it is the kernel's own, which it only keeps if none is sent.
+			if binary.NativeEndian.Uint32(flows) > binary.NativeEndian.Uint32(limit) {
+				clear(limit)
+			}
 		}
+		return options
+	default:
+		return options
+	}
+	list, err := unpack(options)
+	if err != nil {
+		return options
+	}
+	correct := func(b []byte, reported func(uint32) uint32) {
+		if len(b) == 4 {
+			binary.NativeEndian.PutUint32(b, unround(binary.NativeEndian.Uint32(b), reported))
+		}
+	}
+	for _, a := range list {
+		switch {
+		case kind == "htb" && a.Type == htbInit && len(a.Data) >= htbGlobLen:
+			binary.NativeEndian.PutUint32(a.Data, 3)      // the version: only the major one is taken, both are reported
+			binary.NativeEndian.PutUint32(a.Data[16:], 0) // direct_pkts counts
+		case kind == "codel" && (a.Type == codelTarget || a.Type == codelInterval || a.Type == codelCEThreshold),
+			kind == "fq_codel" && (a.Type == fqCodelTarget || a.Type == fqCodelInterval || a.Type == fqCodelCEThreshold):
+			correct(a.Data, codelReported)
+		case kind == "dualpi2" && (a.Type == dualpi2Alpha || a.Type == dualpi2Beta):
+			correct(a.Data, dualpi2Reported)
+		}
+	}
+	if b, err := netlink.MarshalAttributes(list); err == nil {
+		return b
 	}
 	return options
 }

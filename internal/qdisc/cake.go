@@ -112,11 +112,19 @@ func (q *Cake) options() []option {
 	}
 	autorate := toggle("autorate-ingress", "", cakeAutorate, 4, &q.Autorate)
 	autorate.words = autorate.words[:1]
+	framing := choice(cakeATM, 4, 0, &q.ATM, cakeATMs()...)
+	writeFraming := framing.write
+	framing.write = func() string {
+		if q.Raw && q.Overhead != 0 {
+			return "" // said after the overhead
+		}
+		return writeFraming()
+	}
 	overhead, raw := q.overhead()
 	rtt, target := q.rtt()
 	return []option{
 		bandwidth, diffserv,
-		choice(cakeATM, 4, 0, &q.ATM, cakeATMs()...),
+		framing,
 		choice(cakeFlowMode, 4, 0, &q.FlowMode, cakeFlowModes()...),
 		overhead, raw,
 		count("mpu", cakeMPU, 4, &q.MPU, 0, 256),
@@ -192,6 +200,8 @@ func (q *Cake) overhead() (overhead, raw option) {
 		switch {
 		case q.Raw && q.Overhead == 0:
 			return "raw"
+		case q.Raw && q.ATM != "noatm": // raw sets the framing, which has to come after it
+			return "raw " + number + " " + q.ATM
 		case q.Raw:
 			return "raw " + number
 		}

@@ -70,7 +70,7 @@ func kinds() []kind {
 		{name: "dualpi2", fresh: func() editor { return newDualPI2() }, nested: true},
 		{name: "fq", fresh: func() editor { return newFQ() }},
 		{name: "fq_codel", fresh: func() editor { return newFQCodel() }},
-		{name: "fq_pie", fresh: plain("fq_pie")},
+		{name: "fq_pie", fresh: plain("fq_pie"), nested: true},
 		{name: "htb", fresh: func() editor { return newHTB() }, slots: classSlot},
 		{name: "mq", fresh: plain("mq"), slots: perQueue},
 		{name: "netem", fresh: func() editor { return newNetem() }, slots: oneSlot},

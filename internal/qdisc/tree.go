@@ -140,11 +140,11 @@ func (t Tree) Same(other Tree) bool {
 		slices.EqualFunc(a.Filters, b.Filters, sameFilter)
 }
 
-// sorted puts everything in an order that does not depend on the kernel's hash tables.
+// sorted puts everything in an order that does not depend on the kernel's hash tables, the root first.
 func (t Tree) sorted() Tree {
 	t = Tree{slices.Clone(t.Qdiscs), slices.Clone(t.Classes), slices.Clone(t.Filters)}
 	slices.SortStableFunc(t.Qdiscs, func(a, b Qdisc) int {
-		return cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Handle, b.Handle))
+		return cmp.Or(cmp.Compare(a.Parent+1, b.Parent+1), cmp.Compare(a.Handle, b.Handle)) // Root is the largest number there is
 	})
 	slices.SortStableFunc(t.Classes, func(a, b Class) int { return cmp.Compare(a.Handle, b.Handle) })
 	slices.SortStableFunc(t.Filters, func(a, b Filter) int {

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// live gives a Conn in a network namespace of the test's own, and an Ethernet device there with four transmit queues, which is up. The same tests
+// make sense in any kernel: compiled with "go test -c" they run in the lab's guests, too.
+func live(t *testing.T) (*Conn, int) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for a network namespace")
+	}
+	runtime.LockOSThread() // never unlocked: the thread ends with the test, and its namespace with it
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("this machine lets nobody make a network namespace: %v", err)
+	}
+	c, err := Dial(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	attribute := func(typ uint16, data []byte) netlink.Attribute { return netlink.Attribute{Type: typ, Data: data} }
+	pack := func(list ...netlink.Attribute) []byte {
+		b, err := netlink.MarshalAttributes(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	const peer = 1 // VETH_INFO_PEER
+	execute := func(flags netlink.HeaderFlags, up uint32, ifindex int, attributes []byte) error {
+		body := make([]byte, 16)
+		binary.NativeEndian.PutUint32(body[4:], uint32(ifindex))
+		binary.NativeEndian.PutUint32(body[8:], up)
+		binary.NativeEndian.PutUint32(body[12:], up)
+		_, err := c.nl.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.RTM_NEWLINK, Flags: netlink.Request | netlink.Acknowledge | flags}, Data: append(body, attributes...)})
+		return err
+	}
+	far := append(make([]byte, 16), pack(attribute(unix.IFLA_IFNAME, []byte("far\x00")))...)
+	err = execute(netlink.Create|netlink.Excl, 0, 0, pack(
+		attribute(unix.IFLA_IFNAME, []byte("near\x00")),
+		attribute(unix.IFLA_NUM_TX_QUEUES, u32bytes(4)), attribute(unix.IFLA_NUM_RX_QUEUES, u32bytes(4)),
+		attribute(unix.IFLA_LINKINFO, pack(attribute(unix.IFLA_INFO_KIND, []byte("veth")), attribute(unix.IFLA_INFO_DATA, pack(attribute(peer, far))))),
+	))
+	if err != nil {
+		t.Skipf("this kernel makes no veth pair: %v", err)
+	}
+	near := 0
+	for _, name := range []string{"far", "near"} {
+		link, err := net.InterfaceByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := execute(0, unix.IFF_UP, link.Index, nil); err != nil {
+			t.Fatal(err)
+		}
+		near = link.Index
+	}
+	return c, near
+}
+
+// known skips what this kernel does not have.
+func known(t *testing.T, c *Conn, s Stack) {
+	t.Helper()
+	for _, level := range s {
+		ok, err := c.Probe(level.Kind())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			t.Skipf("this kernel does not know %s", level.Kind())
+		}
+	}
+}
+
+func mustParse(t *testing.T, text string) Stack {
+	t.Helper()
+	s, err := ParseStack(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// What is installed reads back as itself, survives being written down, and comes back exactly after something else was there.
+func TestLiveReplaceAndRestore(t *testing.T) {
+	c, ifindex := live(t)
+	original, err := c.Tree(ifindex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"cake", "cake bandwidth 49.875mbit besteffort dual-dsthost", "cake bandwidth 5mbit raw overhead 3 ptm fwmark 0xf0 memlimit 1mb rtt 15us",
+		"cake bandwidth 10gbit diffserv8 hosts wash no-split-gso ack-filter-aggressive ingress autorate-ingress overhead -4 mpu 64",
+		"cake_mq", "cake_mq bandwidth 1gbit besteffort dual-dsthost",
+		"dualpi2", "dualpi2 max_rtt 37ms typical_rtt 17ms any_ect overflow no_split_gso", "dualpi2 limit 50 memlimit 100000 step_thresh 5p drop_enqueue",
+		"dualpi2 step_thresh 600us min_qlen_step 2 classic_protection 25% coupling_factor 4 alpha 0.5 beta 77.25",
+		"fq", "fq maxrate 50mbit limit 500 quantum 3000 initial_quantum 9000 ce_threshold 1ms timer_slack 7us horizon 3s horizon_cap nopacing",
+		"fq bands 3 priomap 0 1 2 2 1 2 0 0 1 1 1 1 1 1 1 2 weights 600000 200000 70000 orphan_mask 0xff buckets 256 low_rate_threshold 1mbit",
+		"fq_codel", "fq_codel limit 777 flows 64 quantum 300 target 7ms interval 77ms noecn memory_limit 3mb drop_batch 9",
+		"fq_codel ce_threshold 1ms ce_threshold_selector 0x1/0x3", "codel", "codel limit 7 target 3ms ecn ce_threshold 2ms",
+		"htb rate 49.875mbit", "htb rate 49.875mbit | fq_codel", "htb rate 49.875mbit | dualpi2", "htb default 1a direct_qlen 7 rate 40gbit ceil 60gbit | pfifo limit 9",
+		"htb rate 1mbit burst 15kb cburst 20kb quantum 3000 prio 3 mpu 64 overhead 14 linklayer atm | cake",
+		"tbf rate 49.875mbit burst 5kb latency 20ms", "tbf rate 10gbit burst 64kb limit 1mb | fq_codel",
+		"tbf rate 5mbit burst 5kb limit 50kb peakrate 6mbit mtu 1514b mpu 64 overhead 4 linklayer atm",
+		"netem delay 20ms 3ms 25% loss random 10% 5% duplicate 1% corrupt 0.1% rate 5mbit 4 48 5 seed 7", "netem loss gemodel 1% 10% 70% 0.1% ecn seed 42",
+		"netem delay 10ms reorder 25% 50% gap 5 | pfifo limit 5", "netem rate 40gbit limit 5",
+		"mq", "mq | fq", "mq | pfifo limit 7", "mq | htb rate 5mbit | fq_codel", "pfifo", "pfifo limit 7", "bfifo", "bfifo limit 64kb", "pfifo_fast",
+		"noqueue", "pie", "fq_pie", "sfq", "prio",
+	} {
+		t.Run(text, func(t *testing.T) {
+			s := mustParse(t, text)
+			known(t, c, s)
+			if err := c.Replace(ifindex, s); err != nil {
+				t.Fatal(err)
+			}
+			tree, err := c.Tree(ifindex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, ok := tree.Stack()
+			if len(s) == 1 && s[0].Kind() == "mq" && len(back) > 1 {
+				back = back[:1] // its queues are the kernel's choice
+			}
+			if !ok || !back.Equal(s) {
+				t.Fatalf("reads back as %v, %v; the tree is %+v", back, ok, tree)
+			}
+			written, err := json.Marshal(tree)
+			var read Tree
+			if err == nil {
+				err = json.Unmarshal(written, &read)
+			}
+			if again, _ := read.Stack(); err != nil || !read.Same(tree) || !again[:len(back)].Equal(back) {
+				t.Fatalf("written down and read it is %v, %v", again, err)
+			}
+			if err := c.Replace(ifindex, Stack{FIFO{Limit: 3}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Restore(ifindex, read); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := c.Tree(ifindex); err != nil || !now.Same(tree) {
+				t.Fatalf("restored as %+v, %v", now, err)
+			}
+			// The same again, over itself with other options: the handles are in use.
+			if err := c.Restore(ifindex, original); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := c.Tree(ifindex); err != nil || !now.Same(original) {
+				t.Fatalf("the original is restored as %+v, %v", now, err)
+			}
+		})
+	}
+}
+
+// A change is made in place: the handle and the counters stay.
+func TestLiveChange(t *testing.T) {
+	c, ifindex := live(t)
+	for _, step := range []struct{ from, to string }{
+		{"cake bandwidth 5mbit nat overhead 4", "cake bandwidth 6mbit besteffort dual-dsthost rtt 20ms"},
+		{"cake_mq bandwidth 5mbit", "cake_mq bandwidth 6mbit besteffort"},
+		{"dualpi2 memlimit 500000 step_thresh 4p", "dualpi2 memlimit 500000 limit 100 target 7ms alpha 1"},
+		{"fq maxrate 5mbit", "fq limit 50 horizon_cap"}, {"fq_codel", "fq_codel target 7ms ce_threshold 1ms limit 7"},
+		{"codel", "codel ecn limit 5"}, {"htb rate 5mbit", "htb rate 6mbit burst 9kb"}, {"tbf rate 5mbit burst 5kb limit 9kb", "tbf rate 6mbit burst 6kb limit 10kb"},
+		{"netem delay 10ms loss random 1% seed 5", "netem loss gemodel 1% 10% rate 5mbit limit 50"},
+		{"netem delay 10ms reorder 25% gap 5", "netem delay 10ms reorder 25% gap 6"},
+		{"pfifo limit 5", "pfifo limit 6"}, {"bfifo limit 5kb", "bfifo limit 6kb"},
+	} {
+		t.Run(step.from+" to "+step.to, func(t *testing.T) {
+			from, to := mustParse(t, step.from), mustParse(t, step.to)
+			known(t, c, from)
+			if err := c.Replace(ifindex, from); err != nil {
+				t.Fatal(err)
+			}
+			tree, err := c.Tree(ifindex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, _ := tree.Root()
+			if err := c.Change(ifindex, before, to[0]); err != nil {
+				t.Fatal(err)
+			}
+			tree, err = c.Tree(ifindex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, _ := tree.Root()
+			if back, ok := tree.Stack(); !ok || !back.Equal(to) || after.Handle != before.Handle {
+				t.Fatalf("reads back as %v with handle %s, was %s", back, after.Handle, before.Handle)
+			}
+		})
+	}
+}
+
+// A stack of which the kernel refuses a part leaves what was there.
+func TestLiveRefused(t *testing.T) {
+	c, ifindex := live(t)
+	s := mustParse(t, "htb rate 5mbit | pfifo limit 5")
+	known(t, c, s)
+	if err := c.Replace(ifindex, s); err != nil {
+		t.Fatal(err)
+	}
+	before, err := c.Tree(ifindex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The device has no pacing of its own; or the kernel has no fq.
+	err = c.Replace(ifindex, mustParse(t, "tbf rate 5mbit burst 5kb limit 9kb | fq offload_horizon 1s"))
+	var op *netlink.OpError
+	if err == nil || !errors.As(err, &op) || op.Message == "" || !strings.Contains(err.Error(), op.Message) {
+		t.Errorf("the kernel's own words are missing: %v", err)
+	}
+	if after, err := c.Tree(ifindex); err != nil || !after.Same(before) {
+		t.Errorf("it left %+v, %v", after, err)
+	}
+	if err := c.Change(ifindex, before.Qdiscs[0], FIFO{Limit: 5}); err == nil {
+		t.Error("one kind was changed into another")
+	}
+	for range 2 { // the second time there is nothing to do
+		if err := c.Delete(ifindex, Root); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.Delete(ifindex, 0x10001); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("deleting what is not there: %v", err)
+	}
+	if _, err := c.Tree(12345); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("the tree of no device: %v", err)
+	}
+	if err := c.Replace(12345, s); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("replacing on no device: %v", err)
+	}
+}
+
+// A probe leaves nothing, not even where it says yes.
+func TestLiveProbe(t *testing.T) {
+	c, _ := live(t)
+	before, err := c.Trees()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range append(Kinds(), "red", "hfsc", "mqprio", "ingress", "clsact") {
+		if _, err := c.Probe(kind); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	for _, kind := range []string{"pfifo", "mq", "noqueue"} { // in each kernel
+		if ok, err := c.Probe(kind); !ok || err != nil {
+			t.Errorf("%s: %v, %v", kind, ok, err)
+		}
+	}
+	if ok, err := c.Probe("nonesuch"); ok || err != nil {
+		t.Errorf("nonesuch: %v, %v", ok, err)
+	}
+	after, err := c.Trees()
+	if err != nil || len(after) != len(before) {
+		t.Fatal(after, err)
+	}
+	for i := range before {
+		if !after[i].Same(before[i]) {
+			t.Errorf("interface %d: %+v, was %+v", i, after[i], before[i])
+		}
+	}
+}
+
+// Each packet that goes through is counted once, by each kind in its own way.
+func TestLiveStats(t *testing.T) {
+	c, ifindex := live(t)
+	const packets, length = 10, 100
+	frame := make([]byte, length)
+	copy(frame, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5") // broadcast, an experimental Ethernet type
+	raw, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+	if err != nil {
+		t.Skipf("this kernel has no packet sockets: %v", err)
+	}
+	defer unix.Close(raw)
+	for text, own := range map[string]any{"cake": CakeStats{}, "dualpi2": DualPI2Stats{}, "fq": FQStats{}, "fq_codel": FQCodelStats{}, "codel": CodelStats{},
+		"htb rate 1gbit": nil, "netem limit 100": nil, "pie": PIEStats{}, "cake_mq": nil, "mq": nil, "pfifo": nil} {
+		t.Run(text, func(t *testing.T) {
+			s := mustParse(t, text)
+			known(t, c, s)
+			if err := c.Replace(ifindex, s); err != nil {
+				t.Fatal(err)
+			}
+			for range packets {
+				if err := unix.Sendto(raw, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifindex}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tree, err := c.Tree(ifindex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root, _ := tree.Root()
+			if got := root.Stats; got.Packets+got.Qlen < packets || got.Bytes+got.Backlog < packets*length || got.Drops != 0 || got.Marks != 0 {
+				t.Errorf("%+v", got)
+			}
+			switch x := root.Stats.X.(type) {
+			case CakeStats:
+				if len(x.Tins) != 3 || x.Tins[1].SentPackets < packets || x.Tins[1].Interval != 100000 || x.MaxLength < length-14 {
+					t.Errorf("%+v", x)
+				}
+			case DualPI2Stats:
+				if x.PacketsC < packets || x.MemoryLimit != 10000*2*1514 {
+					t.Errorf("%+v", x)
+				}
+			case FQStats:
+				if x.Flows == 0 && x.FastPath == 0 {
+					t.Errorf("%+v", x)
+				}
+			case FQCodelStats, CodelStats, PIEStats, NetemStats:
+			case nil:
+				if own != nil {
+					t.Errorf("nothing of its own")
+				}
+			}
+			if strings.HasPrefix(text, "htb") {
+				if len(tree.Classes) != 1 || tree.Classes[0].Stats.Packets < packets || tree.Classes[0].Rate != 1e9 {
+					t.Errorf("%+v", tree.Classes)
+				} else if x, ok := tree.Classes[0].Stats.X.(HTBStats); !ok || x.Lends < packets {
+					t.Errorf("%+v", tree.Classes[0].Stats)
+				}
+			}
+		})
+	}
+}
