@@ -47,22 +47,28 @@ func (c *Conn) send(requests []request) error {
 	for i, r := range requests {
 		messages[i] = r.message
 	}
-	if _, err := c.nl.SendMessages(messages); err != nil {
+	sent, err := c.nl.SendMessages(messages)
+	if err != nil {
 		return explain(err)
 	}
 	var failed error
-	for answered := 0; answered < len(requests); {
+	for answered := 0; answered < len(sent); {
 		answer, err := c.nl.Receive()
 		switch {
 		case err != nil:
+			// Requests are answered in their order, so all before this one went well.
 			var op *netlink.OpError
+			i := -1
+			if errors.As(err, &op) {
+				i = slices.IndexFunc(sent, func(m netlink.Message) bool { return m.Header.Sequence == op.Sequence })
+			}
+			if i < answered { // not the kernel's answer to a request: there may be no more
+				return errors.Join(failed, fmt.Errorf("%s: %w", requests[answered].what, explain(err)))
+			}
 			if failed == nil {
-				failed = fmt.Errorf("%s: %w", requests[answered].what, explain(err))
+				failed = fmt.Errorf("%s: %w", requests[i].what, explain(err))
 			}
-			if !errors.As(err, &op) || op.Sequence == 0 {
-				return failed // not the kernel's answer to a request: there may be none
-			}
-			answered++
+			answered = i + 1
 		case len(answer) == 0:
 			return errors.Join(failed, fmt.Errorf("%s: the kernel did not answer", requests[answered].what))
 		default:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mdlayher/netlink"
@@ -97,12 +98,12 @@ func split(m netlink.Message, want uint16) (tcmsg, []netlink.Attribute, error) {
 	return tcmsg{int(int32(v(1))), Handle(v(2)), Handle(v(3)), v(4)}, attributes, nil
 }
 
-// text is a string attribute up to its NUL.
+// text is a string attribute up to its NUL. No kernel has sent other than ASCII, and JSON could not carry it.
 func text(b []byte) string {
 	if i := slices.Index(b, 0); i >= 0 {
 		b = b[:i]
 	}
-	return string(b)
+	return strings.ToValidUTF8(string(b), "?")
 }
 
 // dump asks for a list. One that changed meanwhile is asked for again.

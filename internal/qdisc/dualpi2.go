@@ -202,11 +202,15 @@ func (q *DualPI2) rtts(replaced ...*option) (longest, typical option) {
 func gain(word string, attr uint16, p *uint32) option {
 	o := value(word, attr, 4,
 		func(s string) (uint64, error) {
-			v, err := strconv.ParseFloat(s, 32)
+			v, err := strconv.ParseFloat(s, 64)
 			if err != nil {
 				return 0, fmt.Errorf("%q is not a number", s)
 			}
-			if scaled := float64(float32(v)) * 256; scaled >= 1 && scaled <= math.MaxInt32 {
+			scaled := v * 256
+			if scaled < 1<<24 { // beyond that, single precision loses what max_rtt can ask for
+				scaled = float64(float32(v)) * 256
+			}
+			if scaled >= 1 && scaled <= math.MaxInt32 {
 				return uint64(scaled), nil
 			}
 			return 0, fmt.Errorf("%q is out of range (0.00390625 to 8388607)", s)

@@ -369,6 +369,8 @@ func (q *Netem) finish() (Spec, error) {
 		return nil, errors.New("delay and jitter cannot be negative")
 	case q.Jitter > math.MaxInt32:
 		return nil, fmt.Errorf("jitter %s is out of range (0s to 2.147483647s)", q.Jitter)
+	case q.DelayCorrelation > 0 && q.Jitter == 0 || q.LossCorrelation > 0 && q.Loss == 0:
+		return nil, errors.New("a correlation needs a jitter, or a loss, that is above zero")
 	case q.Limit == 0:
 		return nil, errors.New("a limit of 0 packets loses all")
 	case q.Reorder > 0 && q.Delay == 0:

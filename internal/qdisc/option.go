@@ -119,7 +119,7 @@ func decodeAttributes(options []option, b []byte) error {
 	}
 	for _, a := range attributes {
 		for _, o := range options {
-			if o.attr == a.Type {
+			if o.attr != 0 && o.attr == a.Type {
 				if err := o.decode(a.Data); err != nil {
 					return fmt.Errorf("attribute %d: %w", a.Type, err)
 				}

@@ -170,6 +170,9 @@ func check(s Spec) (Spec, error) {
 func unknown(what, word string, known []string) error {
 	best, distance := "", 3
 	for _, k := range known {
+		if len(word) > 2*len(k) {
+			continue
+		}
 		if d := edits(word, k); d < distance && d < len(k) {
 			best, distance = k, d
 		}
