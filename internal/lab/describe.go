@@ -48,6 +48,8 @@ func words(p *PointResult, c *Cell) string {
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held 0 packets.", wait(theirs), kind))
 	case theirs > packet && theirs > own:
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.", wait(theirs), wait(own)))
+	case own > packet && p.Scenario.Provider.Queue == "none":
+		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average).", kind, wait(own)))
 	case own > packet && drops == 0:
 		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind, wait(own)))
 	case own > packet:
@@ -66,5 +68,23 @@ func words(p *PointResult, c *Cell) string {
 	case marks > 0:
 		s = append(s, fmt.Sprintf("%s marked %.0f.", kind, marks))
 	}
+	if limited := spread(labLimited); limited > tolerated {
+		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))
+	}
 	return strings.Join(s, " ")
+}
+
+// tolerated is the share of a flow's time that the lab's receivers may cost it.
+const tolerated = 0.05
+
+// labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here reads at once, so that a
+// full window is the lab's doing. Flows that end are not looked at: they never fill it for long.
+func labLimited(r *Run) float64 {
+	worst := 0.0
+	for _, f := range r.Flows {
+		if f.Fetch == 0 {
+			worst = max(worst, f.RwndLimited)
+		}
+	}
+	return worst
 }

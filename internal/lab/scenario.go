@@ -34,6 +34,16 @@ type Scenario struct {
 	Claim     []Claim        `toml:"claim" json:"-"`
 }
 
+// RTT is the base RTT of a client.
+func (s *Scenario) RTT(client string) units.Duration {
+	for _, c := range s.Client {
+		if c.Name == client && c.RTT != 0 {
+			return c.RTT
+		}
+	}
+	return s.Path.RTT
+}
+
 // Server is the machine that Weir is for. Its uplink is called eth0.
 type Server struct {
 	Addresses int               `toml:"addresses" json:"addresses"` // how many it answers from
@@ -109,6 +119,7 @@ type Weir struct {
 	Loss   units.Share    `toml:"loss" json:"loss"`
 	Role   string         `toml:"role" json:"role,omitempty"`
 	NAT    bool           `toml:"nat" json:"nat,omitempty"`
+	FairTo string         `toml:"fair_to" json:"fair_to,omitempty"`
 	Prefer string         `toml:"prefer" json:"prefer,omitempty"`
 	CC     string         `toml:"cc" json:"cc,omitempty"`
 	Qdisc  string         `toml:"qdisc" json:"qdisc,omitempty"`
@@ -132,6 +143,7 @@ func (w Weir) Flags(p Provider) []string {
 	add("rtt", w.RTT.String(), w.RTT != 0)
 	add("loss", w.Loss.String(), w.Loss != 0)
 	add("role", w.Role, w.Role != "")
+	add("fair-to", w.FairTo, w.FairTo != "")
 	add("prefer", w.Prefer, w.Prefer != "")
 	add("cc", w.CC, w.CC != "")
 	add("qdisc", w.Qdisc, w.Qdisc != "")

@@ -148,21 +148,29 @@ func TestRules(t *testing.T) {
 		{
 			name: "a narrow link", goal: Goal{Rate: 50e6}, facts: server(t),
 			// 4 × 50 Mbit/s × 200 ms = 5 MB: above the default maximum for sending, below that for receiving.
-			want: cake50 + "\n" + lowat + "\ntcp_wmem: 4096 16384 5242880",
+			want: cake50 + " rtt 500ms" + "\n" + lowat + "\ntcp_wmem: 4096 16384 5242880",
 		},
 		{
 			name: "a narrow, short link", goal: Goal{Rate: 50e6, RTT: ms(48)}, facts: server(t),
-			want: cake50 + "\n" + lowat,
+			want: cake50 + " rtt 480ms" + "\n" + lowat,
+		},
+		{
+			name: "no cake on a long path", goal: Goal{Rate: 50e6, RTT: ms(48)}, facts: with(t, kernel("htb", "fq_codel")),
+			want: "root: htb rate 49.875mbit | fq_codel interval 480ms target 24ms\n" + lowat,
+		},
+		{
+			name: "a satellite", goal: Goal{Rate: 10e6, RTT: ms(600)}, facts: server(t),
+			want: "root: cake bandwidth 9.975mbit besteffort dual-dsthost rtt 2s\n" + lowat,
 		},
 		{
 			name: "a wide, long link", goal: Goal{Rate: 500e6, RTT: ms(100)}, facts: server(t),
-			want: "root: cake bandwidth 498.75mbit besteffort dual-dsthost\n" + lowat +
+			want: "root: cake bandwidth 498.75mbit besteffort dual-dsthost rtt 1s\n" + lowat +
 				"\ntcp_wmem: 4096 16384 25165824\ntcp_rmem: 4096 131072 25165824",
 		},
 		{
 			name: "buffers stay within memory", goal: Goal{Rate: 500e6, RTT: ms(100)},
 			facts: with(t, func(f *host.Facts) { f.Memory = 128 << 20 }),
-			want: "root: cake bandwidth 498.75mbit besteffort dual-dsthost\n" + lowat +
+			want: "root: cake bandwidth 498.75mbit besteffort dual-dsthost rtt 1s\n" + lowat +
 				"\ntcp_wmem: 4096 16384 8388608\ntcp_rmem: 4096 131072 8388608",
 			notes: "sixteenth",
 		},
@@ -198,7 +206,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "loss, shaped: buffers for BBR", goal: Goal{Loss: 0.01, Rate: 50e6}, facts: server(t),
-			want: cake50 + "\ntcp_congestion_control: bbr\n" + lowat + "\ntcp_wmem: 4096 16384 8388608",
+			want: cake50 + " rtt 500ms\ntcp_congestion_control: bbr\n" + lowat + "\ntcp_wmem: 4096 16384 8388608",
 		},
 		{
 			name: "little loss", goal: Goal{Loss: 0.001, CC: "auto"}, facts: server(t),

@@ -181,9 +181,13 @@ func basis(r *lab.Report) string {
 func measuredText(v lab.Verdict) string {
 	var parts []string
 	for _, at := range v.At {
-		text := strings.TrimSpace(number(at.Value.Median, v.Unit) + " " + unitName(v.Unit))
+		unit := unitName(v.Unit)
 		if v.Over != "" {
-			text = number(at.Value.Median, "") + " ×"
+			unit = "×"
+		}
+		text := strings.TrimSpace(number(at.Value.Median, v.Unit) + " " + unit)
+		if at.Value.Min != at.Value.Max {
+			text += fmt.Sprintf(" [%s..%s]", number(at.Value.Min, v.Unit), number(at.Value.Max, v.Unit))
 		}
 		if len(at.Labels) > 0 {
 			text = strings.Join(at.Labels, ", ") + ": " + text

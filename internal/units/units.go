@@ -132,6 +132,11 @@ func (d Duration) String() string {
 	return format(float64(d), units)
 }
 
+// Round gives d to the nearest multiple of m.
+func (d Duration) Round(m Duration) Duration {
+	return Duration(time.Duration(d).Round(time.Duration(m)))
+}
+
 func (s Share) String() string {
 	return strconv.FormatFloat(math.Round(float64(s)*1e8)/1e6, 'f', -1, 64) + "%"
 }

@@ -22,9 +22,9 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 	if err := t.server.sysctl(c.Sysctl); err != nil {
 		return nil, err
 	}
-	if job.Scenario.Server.Relay && len(c.Sysctl) > 0 {
-		// What the origin sends is what the relay's operator would send from it.
-		if err := t.origin.sysctl(c.Sysctl); err != nil {
+	if job.Scenario.Server.Relay {
+		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first namespace only.)
+		if err := t.origin.sysctl(onlyTCP(c.Sysctl)); err != nil {
 			return nil, err
 		}
 	}
@@ -39,6 +39,16 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 	// Applied well means that the plan made from the new facts is empty, which is what status looks at.
 	status, err := weir([]string{"status"})
 	return append(said, status...), err
+}
+
+func onlyTCP(sysctls map[string]string) map[string]string {
+	tcp := map[string]string{}
+	for key, value := range sysctls {
+		if strings.HasPrefix(key, "net.ipv4.tcp_") {
+			tcp[key] = value
+		}
+	}
+	return tcp
 }
 
 func weir(args []string) ([]string, error) {

@@ -21,8 +21,10 @@ import (
 
 const (
 	settle     = 100 * time.Millisecond // from the start of the loop to the scenario's time 0: sockets are made, nothing flows
-	readTick   = 2 * time.Millisecond   // how often receivers read
-	fastTick   = 500 * time.Microsecond // the same when a fetch is timed
+	readTick   = 2 * time.Millisecond   // how often receivers read, at the most,
+	readPart   = 25                     // and in parts of the RTT: reading late must not look like a slow receiver
+	leastTick  = 20 * time.Microsecond  // but no more often than this
+	fetchTick  = 500 * time.Microsecond // at the most when a fetch is timed
 	sampleTick = 100 * time.Millisecond // the time series' step
 	minTicks   = 100                    // of a short run's series
 	maxPolls   = 40                     // connections whose TCP_INFO is read at every sample; of more, in turns
@@ -109,9 +111,9 @@ func (d *driver) start() error {
 		return d.clients[slices.IndexFunc(s.Client, func(c lab.Client) bool { return c.Name == name })]
 	}
 	for _, f := range s.Flow {
-		tick := readTick
+		tick := max(leastTick, min(readTick, time.Duration(s.RTT(f.Client))/readPart))
 		if f.Bytes > 0 {
-			tick = fastTick
+			tick = min(tick, fetchTick)
 		}
 		spec := traffic.BulkSpec{
 			Source: d.source[f.Address-1], Sink: client(f.Client), SourceDials: f.Dial == "server",
@@ -312,13 +314,7 @@ func (d *driver) collect() (*lab.Run, error) {
 func (d *driver) probeResult(e exchange) lab.ProbeResult {
 	r := lab.ProbeResult{Probe: e.spec.Name, Kind: e.spec.Kind, Client: e.spec.Client}
 	if e.spec.Kind != "stream" {
-		s := d.job.Scenario
-		r.Base = time.Duration(s.Path.RTT).Seconds() * 1e3
-		for _, c := range s.Client {
-			if c.Name == e.spec.Client && c.RTT != 0 {
-				r.Base = time.Duration(c.RTT).Seconds() * 1e3
-			}
-		}
+		r.Base = round(time.Duration(d.job.Scenario.RTT(e.spec.Client)).Seconds() * 1e3)
 	}
 	if e.samples.Err != nil {
 		r.Error = e.samples.Err.Error()
