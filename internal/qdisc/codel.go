@@ -48,8 +48,9 @@ func (q *Codel) options() []option {
 func (q *Codel) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *Codel) finish() (Spec, error) {
-	for _, d := range []*units.Duration{&q.Interval, &q.Target, &q.CEThreshold} {
-		*d = codelRound(*d)
+	q.Interval, q.Target = codelRound(q.Interval), codelRound(q.Target)
+	if q.CEThreshold != never {
+		q.CEThreshold = codelRound(q.CEThreshold)
 	}
 	return *q, nil
 }
@@ -75,9 +76,6 @@ func codelThreshold(word string, attr uint16, p *units.Duration) option {
 
 // codelRound gives the time that stands for all those which the kernel cannot tell apart.
 func codelRound(d units.Duration) units.Duration {
-	if d == never {
-		return d
-	}
 	return fromMicroseconds(uint64(unround(codelReported(uint32(toMicroseconds(d))), codelReported)))
 }
 

@@ -370,7 +370,7 @@ func (t Tree) readHTB(q Qdisc, d device) Spec {
 	if err := htb.decodeClass(classes[0].Options); err != nil {
 		return nil
 	}
-	spec, err := htb.finish()
+	spec, err := sayable(htb)
 	if err != nil {
 		return nil
 	}

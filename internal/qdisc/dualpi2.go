@@ -248,7 +248,12 @@ func (q *DualPI2) decode(b []byte, d device) error {
 	if err := decodeAttributes(q.options(), b); err != nil {
 		return err
 	}
-	if perPacket := uint64(q.Limit) * 2; d.present && uint64(q.MemLimit)%perPacket == 0 && d.frame(uint32(uint64(q.MemLimit)/perPacket)) {
+	perPacket := uint64(q.Limit) * 2
+	switch {
+	case perPacket == 0 || !d.present:
+	case q.MemLimit == math.MaxUint32 && perPacket*uint64(d.mtu) > math.MaxUint32: // as far as it goes
+		q.MemLimit = 0
+	case uint64(q.MemLimit)%perPacket == 0 && d.frame(uint32(uint64(q.MemLimit)/perPacket)):
 		q.MemLimit = 0
 	}
 	return nil

@@ -101,8 +101,9 @@ func (q *FQCodel) decode(b []byte, d device) error {
 }
 
 func (q *FQCodel) finish() (Spec, error) {
-	for _, d := range []*units.Duration{&q.Interval, &q.Target, &q.CEThreshold} {
-		*d = codelRound(*d)
+	q.Interval, q.Target = codelRound(q.Interval), codelRound(q.Target)
+	if q.CEThreshold != never {
+		q.CEThreshold = codelRound(q.CEThreshold)
 	}
 	if q.CEThreshold == never && (q.CESelector != 0 || q.CEMask != 0) {
 		return nil, fmt.Errorf("ce_threshold_selector needs a ce_threshold")

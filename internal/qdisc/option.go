@@ -299,7 +299,7 @@ func auto[T unsigned](o option, p *T) option {
 // never is the largest time that 32 bits of microseconds can say (4294.967295s): the kernel's way to switch a threshold off.
 const never = units.Duration(math.MaxUint32 * 1000)
 
-// rate is a speed, in bytes per second on the wire; low is the least that may be asked for, in bits per second.
+// rate is a speed, in bytes per second on the wire, in so many bytes.
 func rate(word string, attr uint16, bytes int, p *units.Rate) option {
 	return value(word, attr, bytes, readRate(bytes),
 		func(v uint64) string { return units.Rate(v * 8).String() },

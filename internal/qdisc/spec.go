@@ -146,20 +146,30 @@ func decode(name string, options []byte, d device) Spec {
 	if err := e.decode(options, d); err != nil {
 		return nil
 	}
-	spec, err := e.finish()
+	spec, err := sayable(e)
 	if err != nil {
-		return nil
-	}
-	// A value that a person could not type in again would make a plan that cannot be read back.
-	if again, err := Parse(spec.String()); err != nil || again != spec {
 		return nil
 	}
 	return spec
 }
 
-// check rounds a Spec that was put together field by field as finish does.
+// sayable finishes a Spec that nobody has typed in, and makes sure that somebody could: else a plan with it could not be read back, and its values
+// might be out of the kernel's range.
+func sayable(e editor) (Spec, error) {
+	spec, err := e.finish()
+	if err != nil {
+		return nil, err
+	}
+	again, err := Parse(spec.String())
+	if err == nil && again != spec {
+		err = fmt.Errorf("%s is not all that it says", spec)
+	}
+	return spec, err
+}
+
+// check rounds a Spec that was put together field by field as Parse does, or says what is wrong with it.
 func check(s Spec) (Spec, error) {
-	spec, err := s.edit().finish()
+	spec, err := sayable(s.edit())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Kind(), err)
 	}

@@ -163,6 +163,11 @@ func TestStack(t *testing.T) {
 	if (Stack{Netem{Limit: 1000, Seed: 8}}).Equal(Stack{Netem{Limit: 1000, Seed: 7}}) {
 		t.Error("a seed does not count where one is asked for")
 	}
+	for _, wrong := range []Spec{FQ{}, Cake{}, HTB{}, FIFO{Limit: 5, Bytes: true}, Plain{"nonesuch"}, FQCodel{Limit: 1}, Netem{}, TBF{}, DualPI2{}, Codel{}} {
+		if s, err := (Stack{wrong}).check(); (err == nil) != (wrong == Spec(FIFO{Limit: 5, Bytes: true})) {
+			t.Errorf("%+v: %v, %v", wrong, s, err)
+		}
+	}
 	if (Stack{}).Equal(nil) != true || (Stack{nil}).Equal(Stack{FIFO{}}) {
 		t.Error("empty stacks")
 	}

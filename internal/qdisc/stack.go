@@ -9,7 +9,8 @@ import (
 )
 
 // Stack is a root and what hangs below it, one level after the other: {cake}, {htb, fq_codel}, {mq, fq}. Below mq each queue has the same. Its
-// text is the levels with bars between them: "htb rate 49.875mbit | fq_codel".
+// text is the levels with bars between them: "htb rate 49.875mbit | fq_codel". A lone mq leaves its queues to the kernel, and reads back with
+// what the kernel chose.
 type Stack []Spec
 
 // ParseStack reads what String writes.
