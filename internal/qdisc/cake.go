@@ -35,7 +35,7 @@ const (
 )
 
 // Cake is a shaper, fair queueing between hosts and flows, and an AQM in one (net/sched/sch_cake.c, tc-cake(8)). As cake_mq it is one shaper
-// over a root with several transmit queues (Linux 7.0).
+// over a root with several transmit queues (Linux 7.x).
 type Cake struct {
 	MultiQueue bool           `json:"multi_queue"`      // cake_mq
 	Bandwidth  units.Rate     `json:"bandwidth"`        // 0: unlimited

@@ -133,7 +133,7 @@ type CodelStats struct {
 // PIEStats are pie's (struct tc_pie_xstats).
 type PIEStats struct {
 	Probability float64 `json:"probability"` // 0 to 1
-	Delay       uint32  `json:"delay"`       // in the kernel's unit, which was ms and is us since Linux 5.6
+	Delay       uint32  `json:"delay"`       // us
 	Packets     uint32  `json:"packets"`     // enqueued
 	Dropped     uint32  `json:"dropped"`     // packets, by the AQM
 	Overlimit   uint32  `json:"overlimit"`   // packets dropped at the limit
@@ -149,7 +149,7 @@ type REDStats struct {
 	Marked uint32 `json:"marked"` // packets
 }
 
-// NetemStats are netem's (struct tc_netem_xstats, Linux 7.3).
+// NetemStats are netem's (struct tc_netem_xstats); older kernels keep none.
 type NetemStats struct {
 	Delayed    uint64 `json:"delayed"`    // packets
 	Dropped    uint64 `json:"dropped"`    // packets, by the loss model
