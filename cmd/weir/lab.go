@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,13 @@ func newLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Try configurations on a real kernel in virtual time",
-		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return usage("weir lab run SCENARIO.toml", "unknown command %q", "lab "+args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newLabRunCommand())
 	return cmd
@@ -73,13 +79,15 @@ Exit status: 0 every run gave a result (a claim that is not reproduced is a resu
 	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name` (may be given several times); claims are then not judged")
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds, instead of the scenario's number")
 	f.IntVar(&o.parallel, "parallel", 0, "boots at a time (default: one a core)")
-	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
 	return cmd
 }
 
 func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if o.seeds < 0 || o.seeds > 1000 {
 		return usage("--seeds 5", "--seeds %d is out of range (1 to 1000)", o.seeds)
+	}
+	if o.json && o.markdown {
+		return usage("--json or --markdown", "--json and --markdown exclude each other")
 	}
 	if o.parallel < 0 {
 		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
@@ -90,7 +98,7 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		if err != nil {
 			var bad *lab.FileError
 			if errors.As(err, &bad) {
-				return usage(bad.Hint(), "%s", bad.Error())
+				return usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s", bad.Error())
 			}
 			return err
 		}
