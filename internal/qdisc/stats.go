@@ -133,7 +133,7 @@ type CodelStats struct {
 // PIEStats are pie's (struct tc_pie_xstats).
 type PIEStats struct {
 	Probability float64 `json:"probability"` // 0 to 1
-	Delay       uint32  `json:"delay"`       // us
+	Delay       uint32  `json:"delay_us"`    // us
 	Packets     uint32  `json:"packets"`     // enqueued
 	Dropped     uint32  `json:"dropped"`     // packets, by the AQM
 	Overlimit   uint32  `json:"overlimit"`   // packets dropped at the limit
@@ -266,8 +266,8 @@ func (s *Stats) decodeOwn(kind string, b []byte, class bool) error {
 		x := CodelStats{f.u32(), f.u32(), f.u32(), f.u32(), int32(f.u32()), f.u32(), f.u32(), f.u32() != 0, f.u32()}
 		s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), x
 	case "pie":
-		// The probability is 64 bits, of which the kernel uses 56 (MAX_PROB, include/net/pie.h).
-		x := PIEStats{Probability: float64(f.u64()) / (1 << 56), Delay: f.u32()}
+		// The kernel keeps the probability in 56 bits and reports it in 64 (net/sched/sch_pie.c, pie_dump_stats).
+		x := PIEStats{Probability: float64(f.u64()) / (1 << 64), Delay: f.u32()}
 		f.u32() // avg_dq_rate and dq_rate_estimating belong to an estimator that is off
 		f.u32()
 		x.Packets, x.Dropped, x.Overlimit, x.MaxQueue, x.ECNMarks = f.u32(), f.u32(), f.u32(), f.u32(), f.u32()
