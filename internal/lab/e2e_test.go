@@ -123,7 +123,7 @@ values = [1, 4, 16]
 		if p.Values[1] == "bbr" { // what BBR gives on that link unshaped, less what the shaper keeps back
 			least = metric(t, p, unshaped, "utilisation") * 0.9975 * 0.995
 			if p.Values[0] == "policer" {
-				least = 96 // unshaped, BBR overruns the policer and loses a seventh of what it sends
+				least = metric(t, p, unshaped, "utilisation") * 0.975 // unshaped, BBR overruns the policer: a little more arrives, and a seventh is lost
 			}
 		}
 		if used < least {

@@ -338,3 +338,30 @@ func TestLiveStats(t *testing.T) {
 		})
 	}
 }
+
+// The root's counters, read alone, are those of the tree; where there is nothing to count that is said, and nobody waits for an answer.
+func TestLiveRootStats(t *testing.T) {
+	c, ifindex := live(t)
+	for _, text := range []string{"pfifo limit 7", "fq_codel", "mq | pfifo limit 7", "htb rate 5mbit | pfifo limit 5"} {
+		s := mustParse(t, text)
+		known(t, c, s)
+		if err := c.Replace(ifindex, s); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := c.Tree(ifindex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, _ := tree.Root()
+		stats, ok, err := c.RootStats(ifindex)
+		if err != nil || !ok || stats.Packets != root.Stats.Packets || stats.Backlog != root.Stats.Backlog {
+			t.Errorf("%s: %+v, %v, %v; want %+v", text, stats, ok, err, root.Stats)
+		}
+	}
+	if _, ok, err := c.RootStats(99999); ok || err == nil {
+		t.Errorf("an interface that is not there: %v, %v", ok, err)
+	}
+	if _, err := c.Tree(ifindex); err != nil {
+		t.Errorf("the next request: %v", err)
+	}
+}

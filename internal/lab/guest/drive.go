@@ -26,7 +26,8 @@ const (
 	leastTick  = 20 * time.Microsecond  // but no more often than this
 	fetchTick  = 500 * time.Microsecond // at the most when a fetch is timed
 	sampleTick = 100 * time.Millisecond // the time series' step
-	minTicks   = 100                    // of a short run's series
+	leastStep  = 5 * time.Millisecond   // of a short run's series,
+	minTicks   = 100                    // which has as many steps as fit
 	maxPolls   = 40                     // connections whose TCP_INFO is read at every sample; of more, in turns
 	answerTime = time.Second            // before the end of a run: what is sent later than that may not be answered in time;
 	answerPart = 5                      // of a short run, this part of it
@@ -90,7 +91,7 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 		return nil, err
 	}
 	d.At(d.warm, d.warmedUp)
-	d.step = min(sampleTick, time.Duration(s.Duration)/minTicks)
+	d.step = max(leastStep, min(sampleTick, time.Duration(s.Duration)/minTicks))
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)
 	d.Every(d.begin, time.Second, func() bool {
@@ -224,31 +225,13 @@ func (d *driver) sample() bool {
 	return true
 }
 
-// backlog gives the KiB that wait at a device: those of its root, which counts for all below it; under mq, of all queues.
+// backlog gives the KiB that wait at a device: its root counts for all below it.
 func (d *driver) backlog(s space, index int) float64 {
-	tree, err := s.tc.Tree(index)
+	stats, _, err := s.tc.RootStats(index)
 	if err != nil {
-		d.Fail(fmt.Errorf("qdiscs: %w", err))
-		return 0
+		d.Fail(err)
 	}
-	return float64(waiting(tree)) / 1024
-}
-
-func waiting(tree qdisc.Tree) uint64 {
-	root, ok := tree.Root()
-	if !ok {
-		return 0
-	}
-	if root.Stats.Backlog > 0 {
-		return root.Stats.Backlog
-	}
-	var below uint64
-	for _, q := range tree.Qdiscs {
-		if q.Parent.Major() == root.Handle.Major() && root.Handle != 0 {
-			below += q.Stats.Backlog
-		}
-	}
-	return below
+	return float64(stats.Backlog) / 1024
 }
 
 func (d *driver) collect() (*lab.Run, error) {
