@@ -38,8 +38,9 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 bench: lab-kernel weir ## how fast the lab is: virtual seconds per wall second
 	@scripts/bench
 
-docs: lab-kernel weir ## the generated documents: docs/seeds.md
+docs: lab-kernel weir ## the generated documents (a test compares them with a new run)
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
+	$(LAB) --markdown scenarios/aqm-interval.toml > docs/aqm-interval.md.part && mv docs/aqm-interval.md.part docs/aqm-interval.md
 
 dist: ## static binaries for amd64 and arm64
 	@scripts/need go

@@ -20,19 +20,26 @@ type BulkSpec struct {
 	NotsentLowat int    // TCP_NOTSENT_LOWAT in bytes; 0: the system's default
 	Bytes        int64  // per connection; 0: until Stop
 	Start, Stop  time.Duration
-	Tick         time.Duration // how often the sink reads; the cost of reading each packet by itself is most of a run's
 }
 
 // Flow is one connection of a bulk group.
 type Flow struct {
-	Received int64         // bytes that the sink has read
+	Received int64         // bytes that the sink has read: see Catch
 	Started  time.Duration // when the connection was asked for
 	Finished time.Duration // when the last of BulkSpec.Bytes was read; 0 until then
 	Wakeups  uint64        // how often the source was told that it may write
 	Err      error         // what ended the connection early
 
+	bulk         *bulk
 	source, sink int
 	sent         int64
+}
+
+// Catch reads what has come and waits for more to read it with: what Received lacks is less than lowat.
+func (f *Flow) Catch() {
+	if f.sink >= 0 {
+		f.bulk.read(f)
+	}
 }
 
 // Info is the source's TCP_INFO; false before the connection is there.
@@ -49,16 +56,18 @@ type bulk struct {
 	zeros    int // what is sent: a sparse file, so that sendfile copies nothing
 	flows    []*Flow
 	byPort   map[int]*Flow // port of the dialling side → flow
-	reader   int           // an epoll of the sinks, looked at once a tick
-	bySink   map[int32]*Flow
-	reading  bool
 	sinkDone func(*Flow)
 }
+
+// lowat is SO_RCVLOWAT of the sinks, in bytes. Reading each packet by itself would be most of a run's cost. Reading late on purpose would be a
+// lie: TCP acknowledges less while data waits that nobody has asked for. A program that waits for lowat bytes has asked, so that up to it
+// every second packet is acknowledged as ever (net/ipv4/tcp_input.c, __tcp_ack_snd_check).
+const lowat = 32 << 10
 
 // sparse is how much one sendfile call may take at most.
 const sparse = 1 << 20
 
-// StartBulk arranges the group; connections are made at spec.Start. onDone, when not nil, is called as each flow finishes its Bytes.
+// StartBulk arranges the group; connections are made at spec.Start. onDone, when not nil, is called when a flow finishes its Bytes.
 func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
 	zeros, err := unix.MemfdCreate("zeros", unix.MFD_CLOEXEC)
 	if err == nil {
@@ -67,11 +76,7 @@ func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)
 	}
-	reader, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	b := &bulk{Loop: l, spec: spec, zeros: zeros, reader: reader, byPort: map[int]*Flow{}, bySink: map[int32]*Flow{}, sinkDone: onDone}
+	b := &bulk{Loop: l, spec: spec, zeros: zeros, byPort: map[int]*Flow{}, sinkDone: onDone}
 	listener, dialler := spec.Source, spec.Sink
 	if spec.SourceDials {
 		listener, dialler = spec.Sink, spec.Source
@@ -86,9 +91,8 @@ func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
 		}
 	}
 	l.Watch(accepting, unix.EPOLLIN, func() { b.accept(accepting) })
-	l.Watch(reader, unix.EPOLLIN, b.readSoon)
 	for range spec.Count {
-		f := &Flow{source: -1, sink: -1}
+		f := &Flow{bulk: b, source: -1, sink: -1}
 		b.flows = append(b.flows, f)
 		l.At(spec.Start, func() { b.dial(f, dialler, listener) })
 	}
@@ -186,29 +190,15 @@ func (b *bulk) write(f *Flow) {
 
 func (b *bulk) startSink(f *Flow, fd int) {
 	f.sink = fd
-	b.bySink[int32(fd)] = f
-	if err := unix.EpollCtl(b.reader, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
-		b.Fail(fmt.Errorf("epoll_ctl: %w", err))
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, lowat); err != nil {
+		b.Fail(fmt.Errorf("SO_RCVLOWAT: %w", err))
+		return
 	}
+	b.Watch(fd, unix.EPOLLIN, func() { b.read(f) })
 }
 
-// readSoon is the first arrival after a rest: what comes within a tick is read together.
-func (b *bulk) readSoon() {
-	b.Watch(b.reader, 0, b.readSoon)
-	b.At(b.now+b.spec.Tick, b.read)
-}
-
-func (b *bulk) read() {
-	var events [512]unix.EpollEvent
-	n, _ := epollWait(b.reader, events[:], 0)
-	for i := range n {
-		b.drain(b.bySink[events[i].Fd])
-	}
-	b.Watch(b.reader, unix.EPOLLIN, b.readSoon)
-}
-
-// drain throws away all that has come: MSG_TRUNC on TCP copies nothing (tcp(7)).
-func (b *bulk) drain(f *Flow) {
+// read throws away all that has come: MSG_TRUNC on TCP copies nothing (tcp(7)).
+func (b *bulk) read(f *Flow) {
 	var nothing [8]byte
 	for {
 		n, _, err := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(f.sink), uintptr(unsafe.Pointer(&nothing[0])), 64<<20, unix.MSG_TRUNC, 0, 0)
@@ -220,7 +210,7 @@ func (b *bulk) drain(f *Flow) {
 			if err != 0 {
 				f.Err = err
 			}
-			_ = unix.EpollCtl(b.reader, unix.EPOLL_CTL_DEL, f.sink, nil)
+			b.Forget(f.sink)
 		default:
 			f.Received += int64(n)
 			if b.spec.Bytes > 0 && f.Received >= b.spec.Bytes && f.Finished == 0 {

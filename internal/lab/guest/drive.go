@@ -21,10 +21,6 @@ import (
 
 const (
 	settle     = 100 * time.Millisecond // from the start of the loop to the scenario's time 0: sockets are made, nothing flows
-	readTick   = 2 * time.Millisecond   // how often receivers read, at the most,
-	readPart   = 25                     // and in parts of the RTT: reading late must not look like a slow receiver
-	leastTick  = 20 * time.Microsecond  // but no more often than this
-	fetchTick  = 500 * time.Microsecond // at the most when a fetch is timed
 	sampleTick = 100 * time.Millisecond // the time series' step
 	leastStep  = 5 * time.Millisecond   // of a short run's series,
 	minTicks   = 100                    // which has as many steps as fit
@@ -112,13 +108,9 @@ func (d *driver) start() error {
 		return d.clients[slices.IndexFunc(s.Client, func(c lab.Client) bool { return c.Name == name })]
 	}
 	for _, f := range s.Flow {
-		tick := max(leastTick, min(readTick, time.Duration(s.RTT(f.Client))/readPart))
-		if f.Bytes > 0 {
-			tick = min(tick, fetchTick)
-		}
 		spec := traffic.BulkSpec{
 			Source: d.source[f.Address-1], Sink: client(f.Client), SourceDials: f.Dial == "server",
-			Port: port, Count: f.Count, CC: f.CC, NotsentLowat: int(f.Lowat), Bytes: int64(f.Bytes), Tick: tick,
+			Port: port, Count: f.Count, CC: f.CC, NotsentLowat: int(f.Lowat), Bytes: int64(f.Bytes),
 			Start: d.begin + time.Duration(f.Start),
 		}
 		if f.Direction == "up" {
@@ -180,6 +172,7 @@ func (d *driver) fetched(*traffic.Flow) {
 func (d *driver) warmedUp() {
 	for i, g := range d.groups {
 		for k, f := range g.flows {
+			f.Catch()
 			g.watch[k].received = f.Received
 			g.watch[k].before, _ = f.Info()
 			d.lastReceived[i] += f.Received
@@ -194,6 +187,7 @@ func (d *driver) sample() bool {
 	for i, g := range d.groups {
 		var received int64
 		for _, f := range g.flows {
+			f.Catch()
 			received += f.Received
 		}
 		d.series.Goodput[i].Values = append(d.series.Goodput[i].Values, mbit(received-d.lastReceived[i], d.step))
@@ -242,6 +236,7 @@ func (d *driver) collect() (*lab.Run, error) {
 	for _, g := range d.groups {
 		for k, f := range g.flows {
 			w := g.watch[k]
+			f.Catch()
 			if info, ok := f.Info(); ok && info.State != 0 && info.Delivered >= w.last.Delivered {
 				w.last = info
 			}
