@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := weir
-GO ?= go
+GO ?= scripts/go
 export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LAB := ./weir lab run
@@ -29,7 +29,7 @@ test: lab-kernel weir check ## everything that CI runs
 	$(GO) test -timeout 25m ./...
 
 check:
-	@unformatted=$$(gofmt -l cmd internal); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
+	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
@@ -50,7 +50,7 @@ dist: ## static binaries for amd64 and arm64
 	@ls -l dist
 
 deps: ## install the Debian packages that the other targets need
-	@scripts/need lab-kernel test
+	@scripts/need go lab-kernel test
 
 clean:
 	rm -rf weir dist report.html

@@ -2,6 +2,8 @@ module weir
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/cavaliergopher/cpio v1.0.1
 	github.com/mdlayher/netlink v1.11.2
@@ -11,6 +13,7 @@ require (
 	github.com/vishvananda/netlink v1.3.1
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
+	gonum.org/v1/plot v0.17.0
 )
 
 require (
@@ -30,5 +33,4 @@ require (
 	golang.org/x/sync v0.20.0 // indirect
 	golang.org/x/text v0.36.0 // indirect
 	golang.org/x/tools v0.43.0 // indirect
-	gonum.org/v1/plot v0.17.0 // indirect
 )

@@ -20,6 +20,9 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// version is set by the linker.
+var version = "unknown"
+
 // Exit status: what was asked for is done and true, it is not so, or no machine could have done it.
 const (
 	exitTrue  = 0

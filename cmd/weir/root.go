@@ -34,6 +34,7 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 			return usage(try, "unknown command %q", args[0])
 		},
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -150,12 +150,7 @@ func locked(ts *testscript.TestScript, neg bool, args []string) {
 	d, err := os.Open(args[0])
 	ts.Check(err)
 	defer d.Close()
-	err = unix.Flock(int(d.Fd()), unix.LOCK_EX)
-	if errors.Is(err, unix.ENOSYS) {
-		ts.Logf("skipped, not passed: this kernel is built without file locks")
-		return
-	}
-	ts.Check(err)
+	ts.Check(unix.Flock(int(d.Fd()), unix.LOCK_EX))
 	refused(ts, neg, args[1:])
 }
 

@@ -271,8 +271,7 @@ func (s Store) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	// ENOSYS: a kernel built without file locks, as the lab's may be, has no second weir.
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil && !errors.Is(err, unix.ENOSYS) {
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		d.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, &plan.Refusal{What: "another weir is changing this host", Try: "wait until it is done"}

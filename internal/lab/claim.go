@@ -99,7 +99,7 @@ func (c Claim) judge(axes []Axis, points []PointResult) Verdict {
 	m, _ := parseMetric(c.Metric)
 	want, _ := parseExpectation(c.Expect, c.unit(m))
 	v := Verdict{Claim: c, Unit: c.unit(m)}
-	var holds []string
+	var holding, all [][]string
 	for i := range points {
 		p := &points[i]
 		if !c.about(axes, p) {
@@ -111,20 +111,88 @@ func (c Claim) judge(axes []Axis, points []PointResult) Verdict {
 		}
 		at := Measured{Labels: p.Labels, Value: value, Holds: want.holds(value.Median)}
 		v.At = append(v.At, at)
+		all = append(all, p.Labels)
 		if at.Holds {
-			holds = append(holds, strings.Join(p.Labels, ", "))
+			holding = append(holding, p.Labels)
 		}
 	}
 	switch {
-	case len(holds) == 0:
+	case len(holding) == 0:
 		v.Verdict = NotReproduced
-	case len(holds) == len(v.At):
+	case len(holding) == len(all):
 		v.Verdict = Reproduced
 	default:
 		v.Verdict = OnlyWhen
-		v.Holds = strings.Join(holds, "; ")
+		v.Holds = where(holding, all)
 	}
 	return v
+}
+
+// where says in few words at which of all points something holds: an axis on which it does not depend is not mentioned. A point is its labels,
+// one an axis.
+func where(holding, all [][]string) string {
+	if len(all) == 0 || len(holding) == len(all) {
+		return ""
+	}
+	// An axis one value of which decides everything that holds: name the values, and look at the rest.
+	for axis := range all[0] {
+		var parts []string
+		whole := true // nothing depends on the other axes
+		for _, value := range values(all, axis) {
+			mine, possible := with(holding, axis, value), with(all, axis, value)
+			if len(mine) == 0 {
+				continue
+			}
+			if len(mine) < len(possible) {
+				whole = false
+			}
+			parts = append(parts, value)
+		}
+		if whole {
+			return strings.Join(parts, " or ")
+		}
+	}
+	// Otherwise case by case along the first axis that has cases.
+	for axis := range all[0] {
+		cases := values(all, axis)
+		if len(cases) < 2 {
+			continue
+		}
+		var parts []string
+		for _, value := range cases {
+			mine := with(holding, axis, value)
+			inner := where(mine, with(all, axis, value))
+			switch {
+			case len(mine) == 0:
+			case inner == "":
+				parts = append(parts, value)
+			default:
+				parts = append(parts, value+", "+inner)
+			}
+		}
+		return strings.Join(parts, "; ")
+	}
+	return ""
+}
+
+func values(points [][]string, axis int) []string {
+	var list []string
+	for _, p := range points {
+		if !slices.Contains(list, p[axis]) {
+			list = append(list, p[axis])
+		}
+	}
+	return list
+}
+
+func with(points [][]string, axis int, value string) [][]string {
+	var list [][]string
+	for _, p := range points {
+		if p[axis] == value {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 func (c Claim) about(axes []Axis, p *PointResult) bool {

@@ -65,3 +65,34 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("nothing measured must not count: %+v", v)
 	}
 }
+
+func TestWhere(t *testing.T) {
+	var all [][]string
+	for _, q := range []string{"FIFO", "policer"} {
+		for _, r := range []string{"local", "forwarded"} {
+			for _, n := range []string{"1 flow", "4 flows", "16 flows"} {
+				all = append(all, []string{q, r, n})
+			}
+		}
+	}
+	for _, c := range []struct {
+		holds func(q, r, n string) bool
+		want  string
+	}{
+		{func(q, _, _ string) bool { return q == "FIFO" }, "FIFO"},
+		{func(_, _, n string) bool { return n != "1 flow" }, "4 flows or 16 flows"},
+		{func(q, _, n string) bool { return q == "policer" || n == "1 flow" }, "FIFO, 1 flow; policer"},
+		{func(q, r, n string) bool { return q == "FIFO" && r == "local" && n == "4 flows" }, "FIFO, local, 4 flows"},
+		{func(q, r, n string) bool { return q == "FIFO" && n == "4 flows" }, "FIFO, 4 flows"},
+	} {
+		var holding [][]string
+		for _, p := range all {
+			if c.holds(p[0], p[1], p[2]) {
+				holding = append(holding, p)
+			}
+		}
+		if got := where(holding, all); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

@@ -14,6 +14,11 @@ import (
 func Markdown(w io.Writer, reports []lab.Report, command string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Made by `%s`.\n", command)
+	var verdicts []lab.Verdict
+	for i := range reports {
+		verdicts = append(verdicts, reports[i].Claims...)
+	}
+	claims(&b, verdicts)
 	for i := range reports {
 		r := &reports[i]
 		fmt.Fprintf(&b, "\n## %s\n\n", plain(r.Title))
@@ -48,7 +53,6 @@ func Markdown(w io.Writer, reports []lab.Report, command string) error {
 				}
 			}
 		}
-		claims(&b, r.Claims)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -58,6 +62,11 @@ func claims(b *strings.Builder, verdicts []lab.Verdict) {
 	if len(verdicts) == 0 {
 		return
 	}
+	count := map[string]int{}
+	for _, v := range verdicts {
+		count[v.Verdict]++
+	}
+	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[lab.Reproduced], lab.Reproduced, count[lab.OnlyWhen], strings.TrimSuffix(lab.OnlyWhen, " when")+" sometimes", count[lab.NotReproduced], lab.NotReproduced)
 	b.WriteString("\n| claim | expected | measured | verdict |\n|---|---|---|---|\n")
 	for _, v := range verdicts {
 		verdict := "**" + v.Verdict + "**"

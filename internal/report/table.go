@@ -8,6 +8,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -177,25 +178,54 @@ func basis(r *lab.Report) string {
 	return fmt.Sprintf("linux %s, virtual time, %v after %v of warm-up, %s", r.Kernel, s.Duration, s.Warmup, seeds)
 }
 
-// measuredText is what a claim's verdict rests on.
+// measuredText is what a claim's verdict rests on: each point's value, or of many points the range where it holds and where it does not.
 func measuredText(v lab.Verdict) string {
-	var parts []string
-	for _, at := range v.At {
-		unit := unitName(v.Unit)
-		if v.Over != "" {
-			unit = "×"
-		}
-		text := strings.TrimSpace(number(at.Value.Median, v.Unit) + " " + unit)
-		if at.Value.Min != at.Value.Max {
-			text += fmt.Sprintf(" [%s..%s]", number(at.Value.Min, v.Unit), number(at.Value.Max, v.Unit))
-		}
-		if len(at.Labels) > 0 {
-			text = strings.Join(at.Labels, ", ") + ": " + text
-		}
-		parts = append(parts, text)
+	const few = 4
+	unit := unitName(v.Unit)
+	if v.Over != "" {
+		unit = "×"
 	}
-	if len(parts) == 0 {
+	if len(v.At) == 0 {
 		return "nothing was measured"
 	}
+	if len(v.At) <= few {
+		var parts []string
+		for _, at := range v.At {
+			text := between(at.Value.Median, at.Value.Median, v.Unit, unit)
+			if at.Value.Min != at.Value.Max {
+				text += fmt.Sprintf(" [%s..%s]", number(at.Value.Min, v.Unit), number(at.Value.Max, v.Unit))
+			}
+			if len(at.Labels) > 0 {
+				text = strings.Join(at.Labels, ", ") + ": " + text
+			}
+			parts = append(parts, text)
+		}
+		return strings.Join(parts, "; ")
+	}
+	var parts []string
+	for _, holds := range []bool{true, false} {
+		var values []float64
+		for _, at := range v.At {
+			if at.Holds == holds {
+				values = append(values, at.Value.Median)
+			}
+		}
+		if len(values) == 0 {
+			continue
+		}
+		text := between(slices.Min(values), slices.Max(values), v.Unit, unit)
+		if v.Verdict == lab.OnlyWhen {
+			text = map[bool]string{true: "there ", false: "elsewhere "}[holds] + text
+		}
+		parts = append(parts, fmt.Sprintf("%s (%d points)", text, len(values)))
+	}
 	return strings.Join(parts, "; ")
+}
+
+func between(from, to float64, unit, name string) string {
+	text := number(from, unit)
+	if last := number(to, unit); last != text {
+		text += " to " + last
+	}
+	return strings.TrimSpace(text + " " + name)
 }
