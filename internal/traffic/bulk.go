@@ -62,7 +62,7 @@ type bulk struct {
 // lowat is SO_RCVLOWAT of the sinks, in bytes. Reading each packet by itself would be most of a run's cost. Reading late on purpose would be a
 // lie: TCP acknowledges less while data waits that nobody has asked for. A program that waits for lowat bytes has asked, so that up to it
 // every second packet is acknowledged as ever (net/ipv4/tcp_input.c, __tcp_ack_snd_check).
-const lowat = 32 << 10
+const lowat = 64 << 10
 
 // sparse is how much one sendfile call may take at most.
 const sparse = 1 << 20
