@@ -33,9 +33,10 @@ type Flow struct {
 	bulk         *bulk
 	source, sink int
 	sent         int64
+	look         int64 // the next Received at which the window is looked at
 }
 
-// Catch reads what has come and waits for more to read it with: what Received lacks is less than lowat.
+// Catch reads what has come and waits for more to read it with: what Received lacks then is less than mostLowat.
 func (f *Flow) Catch() {
 	if f.sink >= 0 {
 		f.bulk.read(f)
@@ -59,10 +60,15 @@ type bulk struct {
 	sinkDone func(*Flow)
 }
 
-// lowat is SO_RCVLOWAT of the sinks, in bytes. Reading each packet by itself would be most of a run's cost. Reading late on purpose would be a
-// lie: TCP acknowledges less while data waits that nobody has asked for. A program that waits for lowat bytes has asked, so that up to it
-// every second packet is acknowledged as ever (net/ipv4/tcp_input.c, __tcp_ack_snd_check).
-const lowat = 64 << 10
+// Reading each packet by itself would be most of a run's cost: a sink sleeps until some have come. Reading late must not show, though. TCP
+// acknowledges less while data waits that nobody has asked for; a program that has set SO_RCVLOWAT has asked for that much, so that up to it every
+// second packet is acknowledged as ever (net/ipv4/tcp_input.c, __tcp_ack_snd_check). And what waits is missing from the window: it has to
+// stay a small part of it.
+const (
+	windowParts = 32       // lowat is this part of the window,
+	mostLowat   = 64 << 10 // and no more than this, in bytes
+	firstLook   = 64 << 10 // bytes received after which the window is looked at for the first time; then each time that they have doubled
+)
 
 // sparse is how much one sendfile call may take at most.
 const sparse = 1 << 20
@@ -189,11 +195,7 @@ func (b *bulk) write(f *Flow) {
 }
 
 func (b *bulk) startSink(f *Flow, fd int) {
-	f.sink = fd
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, lowat); err != nil {
-		b.Fail(fmt.Errorf("SO_RCVLOWAT: %w", err))
-		return
-	}
+	f.sink, f.look = fd, firstLook
 	b.Watch(fd, unix.EPOLLIN, func() { b.read(f) })
 }
 
@@ -213,6 +215,10 @@ func (b *bulk) read(f *Flow) {
 			b.Forget(f.sink)
 		default:
 			f.Received += int64(n)
+			if f.Received >= f.look {
+				f.look = 2 * f.Received
+				b.sleepLonger(f)
+			}
 			if b.spec.Bytes > 0 && f.Received >= b.spec.Bytes && f.Finished == 0 {
 				f.Finished = b.now
 				if b.sinkDone != nil {
@@ -221,6 +227,18 @@ func (b *bulk) read(f *Flow) {
 			}
 		}
 		return
+	}
+}
+
+// sleepLonger lets the sink sleep for as long as its window allows.
+func (b *bulk) sleepLonger(f *Flow) {
+	info, ok := tcpInfo(f.sink)
+	if !ok {
+		return
+	}
+	lowat := max(1, min(int(info.Rcv_wnd)/windowParts, mostLowat))
+	if err := unix.SetsockoptInt(f.sink, unix.SOL_SOCKET, unix.SO_RCVLOWAT, lowat); err != nil {
+		b.Fail(fmt.Errorf("SO_RCVLOWAT: %w", err))
 	}
 }
 
