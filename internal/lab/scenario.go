@@ -146,7 +146,7 @@ func (w Weir) Flags(p Provider) []string {
 	add("fair-to", w.FairTo, w.FairTo != "")
 	add("prefer", w.Prefer, w.Prefer != "")
 	add("cc", w.CC, w.CC != "")
-	add("qdisc", w.Qdisc, w.Qdisc != "")
+	add("qdisc", Rated(w.Qdisc, p.Rate), w.Qdisc != "")
 	add("recipe", w.Recipe, w.Recipe != "")
 	if w.NAT {
 		f = append(f, "--nat")

@@ -158,23 +158,28 @@ func cable(a space, aName string, aAddr netip.Addr, queues int, b space, bName s
 	if err := a.links.LinkAdd(veth); err != nil {
 		return fmt.Errorf("veth %s–%s: %w", aName, bName, err)
 	}
-	for _, end := range []struct {
-		s    space
-		name string
-		addr netip.Addr
-	}{{a, aName, aAddr}, {b, bName, bAddr}} {
-		l, err := end.s.links.LinkByName(end.name)
-		if err != nil {
-			return err
-		}
-		if err := end.s.address(l, end.addr); err != nil {
-			return err
-		}
-		if err := end.s.links.LinkSetUp(l); err != nil {
-			return err
-		}
+	aLink, err := a.up(aName, aAddr)
+	if err != nil {
+		return err
 	}
-	return nil
+	bLink, err := b.up(bName, bAddr)
+	if err != nil {
+		return err
+	}
+	// Neighbours are known from the start: a path that loses packets would lose ARP, too, and three of those in a row are "no route to host".
+	return errors.Join(a.neighbour(aLink, bAddr, bLink), b.neighbour(bLink, aAddr, aLink))
+}
+
+func (s space) up(name string, a netip.Addr) (netlink.Link, error) {
+	l, err := s.links.LinkByName(name)
+	if err != nil {
+		return nil, err
+	}
+	return l, errors.Join(s.address(l, a), s.links.LinkSetUp(l))
+}
+
+func (s space) neighbour(l netlink.Link, a netip.Addr, other netlink.Link) error {
+	return s.links.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: a.AsSlice(), HardwareAddr: other.Attrs().HardwareAddr})
 }
 
 func (s space) address(l netlink.Link, a netip.Addr) error {
@@ -234,9 +239,13 @@ func (t *topology) layServer(job lab.Job) error {
 	if err != nil {
 		return err
 	}
+	door, err := t.provider.links.LinkByName("up0")
+	if err != nil {
+		return err
+	}
 	t.source = []traffic.Host{{Addr: addr(0, 0, 1)}}
 	for i := 2; i <= s.Addresses; i++ {
-		if err := t.server.address(uplink, addr(0, 0, i)); err != nil {
+		if err := errors.Join(t.server.address(uplink, addr(0, 0, i)), t.provider.neighbour(door, addr(0, 0, i), uplink)); err != nil {
 			return err
 		}
 		t.source = append(t.source, traffic.Host{Addr: addr(0, 0, i)})
