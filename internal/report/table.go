@@ -84,7 +84,7 @@ func columns(p *lab.PointResult) []string {
 
 // spread shows the median, and with several seeds the range beside it.
 func spread(v measure.Spread, unit string, runs int) string {
-	if runs < 2 {
+	if runs < 2 || v.Min == v.Max {
 		return number(v.Median, unit)
 	}
 	return fmt.Sprintf("%s [%s..%s]", number(v.Median, unit), number(v.Min, unit), number(v.Max, unit))
