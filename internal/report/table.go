@@ -192,8 +192,8 @@ func measuredText(v lab.Verdict) string {
 		var parts []string
 		for _, at := range v.At {
 			text := between(at.Value.Median, at.Value.Median, v.Unit, unit)
-			if at.Value.Min != at.Value.Max {
-				text += fmt.Sprintf(" [%s..%s]", number(at.Value.Min, v.Unit), number(at.Value.Max, v.Unit))
+			if least, most := number(at.Value.Min, v.Unit), number(at.Value.Max, v.Unit); least != most {
+				text += fmt.Sprintf(" [%s..%s]", least, most)
 			}
 			if len(at.Labels) > 0 {
 				text = strings.Join(at.Labels, ", ") + ": " + text
@@ -217,7 +217,11 @@ func measuredText(v lab.Verdict) string {
 		if v.Verdict == lab.OnlyWhen {
 			text = map[bool]string{true: "there ", false: "elsewhere "}[holds] + text
 		}
-		parts = append(parts, fmt.Sprintf("%s (%d points)", text, len(values)))
+		points := "1 point"
+		if len(values) > 1 {
+			points = fmt.Sprintf("%d points", len(values))
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", text, points))
 	}
 	return strings.Join(parts, "; ")
 }
