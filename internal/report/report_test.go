@@ -234,6 +234,9 @@ func TestHTMLInABrowser(t *testing.T) {
 				count[[3]uint8{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8)}]++
 			}
 		}
+		if n := count[[3]uint8{}]; n > 0 {
+			t.Errorf("%s: %d black pixels: something has not been given the page's colours", scheme, n)
+		}
 		if r, g, b, _ := img.At(2, 2).RGBA(); [3]uint8{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8)} != want.paper {
 			t.Errorf("%s: the paper has the colour %x %x %x", scheme, r>>8, g>>8, b>>8)
 		}
