@@ -267,9 +267,32 @@ func TestFailures(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+	long := filepath.Join(t.TempDir(), "long.toml")
+	os.WriteFile(long, []byte(strings.Replace(calm, `"10s"`, `"600s"`, 1)), 0o600)
+	program := func(t *testing.T, signal os.Signal) (string, *os.ProcessState) {
+		t.Helper()
+		command := exec.Command(r.Program, "lab", "run", long)
+		var said bytes.Buffer
+		command.Stderr = &said
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		command.Process.Signal(signal)
+		command.Wait()
+		return said.String(), command.ProcessState
+	}
+	t.Run("^C", func(t *testing.T) {
+		said, state := program(t, os.Interrupt)
+		if state.ExitCode() != 1 || !strings.Contains(said, "weir: interrupted; nothing was left behind") {
+			t.Errorf("%v: %s", state, said)
+		}
+	})
 	if left, _ := os.ReadDir(temporary); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	program(t, os.Kill) // nobody can tidy up files after that, but no process stays
+	time.Sleep(200 * time.Millisecond)
 	if out, _ := exec.Command("pgrep", "-af", temporary).Output(); len(out) > 0 { // every boot has its folder on its command line
 		t.Errorf("processes left behind: %s", out)
 	}

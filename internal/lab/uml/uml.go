@@ -200,16 +200,24 @@ func (c *console) line(s string) {
 	if len(c.lines) > lastLines {
 		c.lines = c.lines[1:]
 	}
-	for sign, what := range map[string]string{
-		"Kernel panic - not syncing": "the guest's kernel panicked",
-		"Out of memory: Killed":      "the guest ran out of memory",
-		"System is deadlocked":       "the guest ran out of memory",
-		"BUG: ":                      "the guest's kernel has hit a bug",
+	if c.bad == "" {
+		c.bad = diagnosis(s)
+	}
+}
+
+// diagnosis is what a line of the console means, if it means the end.
+func diagnosis(line string) string {
+	for _, d := range []struct{ sign, means string }{
+		{"Out of memory: Killed", "the guest ran out of memory"},
+		{"System is deadlocked on memory", "the guest ran out of memory"},
+		{"Kernel panic - not syncing", "the guest's kernel panicked"},
+		{"BUG: ", "the guest's kernel has hit a bug"},
 	} {
-		if c.bad == "" && strings.Contains(s, sign) {
-			c.bad = what
+		if strings.Contains(line, d.sign) {
+			return d.means
 		}
 	}
+	return ""
 }
 
 func (c *console) last() []string {
