@@ -32,7 +32,8 @@ type Facts struct {
 	Uplink     string             `json:"uplink,omitempty"` // device of the default route; IPv4's before IPv6's, the lowest metric first
 	Sysctls    map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
 	Congestion Congestion         `json:"congestion"`
-	Qdiscs     map[string]Support `json:"qdiscs"` // by kind
+	Qdiscs     map[string]Support `json:"qdiscs"`         // by kind
+	Deep       *Deep              `json:"deep,omitempty"` // nil unless ReadDeep has read it
 }
 
 // Sysctl is the value of a kernel setting, its fields separated by one space.

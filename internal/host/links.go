@@ -174,6 +174,21 @@ func (e ethtool) txChannels(dev string) int {
 	return int(tx + combined)
 }
 
+// offloads lists which of the three that gather segments are on. From struct ethtool_value: the command, then a number.
+func (e ethtool) offloads(dev string) []string {
+	on := []string{}
+	for _, o := range []struct {
+		name    string
+		command uint32
+	}{{"gro", unix.ETHTOOL_GGRO}, {"gso", unix.ETHTOOL_GGSO}, {"tso", unix.ETHTOOL_GTSO}} {
+		var value [8]byte
+		if e.get(dev, o.command, value[:]) && binary.NativeEndian.Uint32(value[4:]) != 0 {
+			on = append(on, o.name)
+		}
+	}
+	return on
+}
+
 func (e ethtool) get(dev string, command uint32, data []byte) bool {
 	binary.NativeEndian.PutUint32(data, command)
 	// struct ifreq: the name, then a pointer to the data, padded to its size in the kernel.

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/internal/units"
+)
+
+// Deep is what a diagnosis wants to know of a host beyond what a plan needs, and what costs more to read.
+type Deep struct {
+	Loader     string              `json:"loader,omitempty"`     // of sysctls at boot: SystemdSysctl, Procps, or neither
+	Settings   []Setting           `json:"settings,omitempty"`   // of sysctls in files, in the order in which they are read
+	Writers    []Writer            `json:"writers,omitempty"`    // who else sets what plans set
+	Sockets    Sockets             `json:"sockets"`              // live TCP connections
+	SYN        SYN                 `json:"syn"`                  // how connections were opened since the boot
+	Namespaces []Namespace         `json:"namespaces,omitempty"` // other network namespaces that processes are in
+	NAT        Support             `json:"nat"`                  // the kernel has address translation loaded; its rules only root may read
+	CPU        units.Share         `json:"cpu_pressure"`         // of the last 10 s in which something waited for a CPU
+	Offloads   map[string][]string `json:"offloads,omitempty"`   // by device: gro, gso, tso
+	Unknown    []Unread            `json:"unknown,omitempty"`    // what could not be read
+}
+
+// SYN counts, since the boot, how connections came about (TcpExt and Tcp in /proc/net).
+type SYN struct {
+	Accepted    uint64 `json:"accepted"`     // connections (PassiveOpens)
+	CookiesSent uint64 `json:"cookies_sent"` // SYN cookies
+	CookiesGood uint64 `json:"cookies_good"` // of them, that came back and made a connection
+	Proxy       bool   `json:"proxy"`        // netfilter's SYN proxy is loaded
+}
+
+// Namespace is a network namespace that is not the reader's own.
+type Namespace struct {
+	ID        string `json:"id"`        // "net:[4026532290]"
+	Processes int    `json:"processes"` // in it, of those whose namespace may be read
+}
+
+// Unread is something that could not be read, and why.
+type Unread struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// ReadDeep is Read and everything that a diagnosis wants besides. What cannot be read, for want of root or of a module, is in Unknown.
+func ReadDeep() (Facts, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f, err := Read()
+	if err != nil {
+		return f, err
+	}
+	root := os.DirFS("/")
+	d := readDeep(root, &f)
+	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
+		d.Unknown = append(d.Unknown, Unread{"live connections", why})
+	} else if err := d.Sockets.read(sockDiag); err != nil {
+		d.Unknown = append(d.Unknown, Unread{"live connections", err.Error()})
+	}
+	if tool, err := openEthtool(); err == nil {
+		defer tool.close()
+		d.Offloads = map[string][]string{}
+		for _, l := range f.Links {
+			if l.Kind == "" && !l.Loopback {
+				d.Offloads[l.Name] = tool.offloads(l.Name)
+			}
+		}
+	}
+	return f, nil
+}
+
+// ReadFiles is what the files below root say of a host that runs a kernel: all but what only its kernel could tell, links and connections.
+func ReadFiles(root fs.FS, kernel string) Facts {
+	f := Facts{Kernel: kernel}
+	f.Namespace, _ = fs.ReadLink(root, "proc/thread-self/ns/net")
+	readFiles(root, &f)
+	f.Qdiscs = support(root, kernel, func([]string) (map[string]bool, error) { return nil, fs.ErrPermission })
+	readDeep(root, &f)
+	return f
+}
+
+func readDeep(root fs.FS, f *Facts) *Deep {
+	d := &Deep{}
+	f.Deep = d
+	t := &tree{root: root, left: 16 << 20, deep: d}
+	d.Loader = t.loader()
+	d.Settings = t.settings(d.Loader)
+	d.Writers = t.writers()
+	for _, dir := range []string{"proc/thread-self/net", "proc/net"} {
+		if text := t.read(dir + "/netstat"); text != nil {
+			netstat := counters(string(text))
+			d.SYN.CookiesSent, d.SYN.CookiesGood = netstat["TcpExt.SyncookiesSent"], netstat["TcpExt.SyncookiesRecv"]
+			d.SYN.Accepted = counters(string(t.read(dir + "/snmp")))["Tcp.PassiveOpens"]
+			break
+		}
+	}
+	d.NAT = Unknown
+	if loaded := t.read("proc/modules"); loaded != nil {
+		d.NAT = No
+		for l := range strings.Lines(string(loaded)) {
+			switch name, _, _ := strings.Cut(l, " "); name {
+			case "nf_synproxy_core":
+				d.SYN.Proxy = true
+			case "nft_masq", "nft_nat", "xt_MASQUERADE", "xt_nat":
+				d.NAT = Yes
+			}
+		}
+	}
+	d.CPU = pressure(string(t.read("proc/pressure/cpu")))
+	d.Namespaces = t.namespaces(f.Namespace)
+	return d
+}
+
+// counters reads /proc/net/netstat and snmp: pairs of lines, "Name: keys" and "Name: values".
+func counters(text string) map[string]uint64 {
+	all := map[string]uint64{}
+	var head []string
+	for l := range strings.Lines(text) {
+		fields := strings.Fields(l)
+		if len(fields) == 0 {
+			continue
+		}
+		if len(head) != len(fields) || head[0] != fields[0] {
+			head = fields
+			continue
+		}
+		for i, field := range fields[1:] {
+			if n, err := strconv.ParseUint(field, 10, 64); err == nil {
+				all[strings.TrimSuffix(fields[0], ":")+"."+head[i+1]] = n
+			}
+		}
+		head = nil
+	}
+	return all
+}
+
+// pressure reads "some avg10=1.53 …" of /proc/pressure/cpu.
+func pressure(text string) units.Share {
+	for l := range strings.Lines(text) {
+		var percent float64
+		if n, _ := fmt.Sscanf(l, "some avg10=%g", &percent); n == 1 && percent >= 0 && percent <= 100 {
+			return units.Share(percent / 100)
+		}
+	}
+	return 0
+}
+
+// unloaded says why the kernel cannot be asked through a module without loading it, which would change the host; "" if it can.
+func unloaded(root fs.FS, release, name string) string {
+	index := modules(root, release)
+	if !index.known() {
+		return ""
+	}
+	loaded, err := fs.ReadFile(root, "proc/modules")
+	if err != nil || strings.HasPrefix(string(loaded), name+" ") || strings.Contains(string(loaded), "\n"+name+" ") {
+		return ""
+	}
+	builtin, _ := fs.ReadFile(root, path.Join("lib/modules", path.Base(release), "modules.builtin"))
+	for l := range strings.Lines(string(builtin)) {
+		if module(strings.TrimSpace(l)) == name {
+			return ""
+		}
+	}
+	return "the module " + name + " is not loaded, and reading must not load it; ss -t does"
+}
+
+func (t *tree) namespaces(own string) []Namespace {
+	const most = 32768
+	entries, _ := fs.ReadDir(t.root, "proc")
+	seen, hidden := map[string]int{}, 0
+	for _, e := range entries[:min(len(entries), most)] {
+		if name := e.Name(); name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		id, err := fs.ReadLink(t.root, "proc/"+e.Name()+"/ns/net")
+		switch {
+		case err == nil:
+			seen[id]++
+		case os.IsPermission(err):
+			hidden++
+		}
+	}
+	if hidden > 0 {
+		t.unknown("other network namespaces", fmt.Sprintf("%d processes are other people's: takes root", hidden))
+	}
+	delete(seen, own)
+	var list []Namespace
+	for id, n := range seen {
+		list = append(list, Namespace{id, n})
+	}
+	slices.SortFunc(list, func(a, b Namespace) int { return cmp.Or(b.Processes-a.Processes, cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// tree reads files of a host and stays calm: no more than left bytes in all, no device, no pipe, no loop of links.
+type tree struct {
+	root fs.FS
+	left int64
+	deep *Deep
+}
+
+func (t *tree) unknown(what, why string) { t.deep.Unknown = append(t.deep.Unknown, Unread{what, why}) }
+
+// resolve follows a file's symbolic links within the root; false if that leads nowhere, or to /dev/null.
+func (t *tree) resolve(name string) (string, bool) {
+	for range 8 {
+		info, err := fs.Lstat(t.root, name)
+		switch {
+		case err != nil:
+			return "", false
+		case info.Mode().IsRegular():
+			return name, true
+		case info.Mode()&fs.ModeSymlink == 0:
+			return "", false
+		}
+		target, err := fs.ReadLink(t.root, name)
+		if err != nil {
+			return "", false
+		}
+		if path.IsAbs(target) {
+			name = path.Clean(target)[1:]
+		} else {
+			name = path.Join(path.Dir(name), target)
+		}
+	}
+	return "", false
+}
+
+// read gives a file's text; nil if there is none. Of a file that is too long to be meant seriously it gives the beginning.
+func (t *tree) read(name string) []byte {
+	const longest = 1 << 20
+	name, ok := t.resolve(name)
+	if !ok {
+		return nil
+	}
+	file, err := t.root.Open(name)
+	if err != nil {
+		if os.IsPermission(err) {
+			t.unknown("/"+name, "takes root")
+		}
+		return nil
+	}
+	defer file.Close()
+	most := min(longest, t.left)
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err != nil {
+		t.unknown("/"+name, "cannot be read")
+		return nil
+	}
+	if int64(len(text)) > most {
+		t.unknown("/"+name, fmt.Sprintf("read no further than %d bytes", most))
+		text = text[:most]
+	}
+	t.left -= int64(len(text))
+	return text
+}
+
+// list gives the names in a directory that end so, sorted; of a directory with thousands, the first ones.
+func (t *tree) list(dir, suffix string) []string {
+	const most = 4096
+	entries, err := fs.ReadDir(t.root, dir)
+	if os.IsPermission(err) {
+		t.unknown("/"+dir, "takes root")
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), suffix) && !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) > most {
+		t.unknown("/"+dir, fmt.Sprintf("%d files, of which %d were read", len(names), most))
+		names = names[:most]
+	}
+	return names
+}
+
+func (t *tree) subdirectories(dir string) (names []string) {
+	entries, _ := fs.ReadDir(t.root, dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}

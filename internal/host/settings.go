@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Who applies sysctl files at boot.
+const (
+	SystemdSysctl = "systemd-sysctl"
+	Procps        = "sysctl --system" // procps's; sysvinit runs it
+)
+
+// Setting is one line of a sysctl file that is about a setting that plans use.
+//
+// Both loaders sort the files of all directories by name; of those with the same name only the one in the first directory counts. An explicit
+// key wins over a pattern, whatever the order; else the later line wins. sysctl --system then reads /etc/sysctl.conf, which systemd-sysctl
+// reads only where a link in a directory points to it, as in Debian 12 and not in 13.
+type Setting struct {
+	Sysctl  string `json:"sysctl"`
+	Value   string `json:"value"` // as written, its fields separated by one space
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Pattern string `json:"pattern,omitempty"` // the key, if it is one that matches several
+	Keeps   bool   `json:"keeps,omitempty"`   // "-key" without a value: no pattern sets it
+	Masked  string `json:"masked,omitempty"`  // the file of the same name because of which this one is not read
+	Unread  bool   `json:"unread,omitempty"`  // not among the files that are read at boot
+	Wins    bool   `json:"wins,omitempty"`    // this line's value is what the boot sets
+	Manual  bool   `json:"manual,omitempty"`  // and this one's what sysctl --system sets
+}
+
+// AtBoot is the line that decides what a setting is after the next boot.
+func (d *Deep) AtBoot(name string) (Setting, bool) {
+	i := slices.IndexFunc(d.Settings, func(s Setting) bool { return s.Wins && s.Sysctl == name })
+	if i < 0 {
+		return Setting{}, false
+	}
+	return d.Settings[i], true
+}
+
+// Sets tells whether writing the value would leave the setting as it is now. Of numbers a line may give fewer than there are: the kernel takes
+// these and leaves the rest. It also stops at the last that it wanted, so that what somebody meant for a comment is in nobody's way; a
+// word with a comment after it the kernel refuses.
+func (s Setting) Sets(now string) bool {
+	written, current := strings.Fields(s.Value), strings.Fields(now)
+	if len(written) == 0 || len(current) == 0 {
+		return len(written) == len(current)
+	}
+	if _, err := strconv.ParseInt(current[0], 10, 64); err != nil {
+		return slices.Equal(written, current)
+	}
+	for i, field := range current {
+		if i >= len(written) {
+			break
+		}
+		if field != written[i] {
+			return i > 0 && strings.HasPrefix(written[i], "#")
+		}
+	}
+	return true
+}
+
+// sysctlDirs, the first first.
+func sysctlDirs() []string {
+	return []string{"etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d"}
+}
+
+const sysctlConf = "etc/sysctl.conf"
+
+func (t *tree) loader() string {
+	for _, name := range []string{"usr/lib/systemd/systemd-sysctl", "lib/systemd/systemd-sysctl"} {
+		if _, ok := t.resolve(name); ok {
+			return SystemdSysctl
+		}
+	}
+	for _, name := range []string{"usr/sbin/sysctl", "sbin/sysctl"} {
+		if _, ok := t.resolve(name); ok {
+			return Procps
+		}
+	}
+	return ""
+}
+
+func (t *tree) settings(loader string) []Setting {
+	type file struct{ name, path, masked string }
+	var files []file
+	first := map[string]string{}
+	for _, dir := range sysctlDirs() {
+		for _, name := range t.list(dir, ".conf") {
+			f := file{name: name, path: path.Join(dir, name), masked: first[name]}
+			if f.masked == "" {
+				first[name] = "/" + f.path
+			}
+			files = append(files, f)
+		}
+	}
+	slices.SortStableFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+
+	var all []Setting
+	var boot, manual winners
+	linked := false
+	for _, f := range files {
+		target, _ := t.resolve(f.path)
+		lines := parseSysctls(t.read(f.path))
+		// A line is where it can be edited.
+		shown := f.path
+		if target == sysctlConf {
+			shown, linked = sysctlConf, linked || f.masked == ""
+		}
+		for _, s := range lines.of("/" + shown) {
+			s.Masked = f.masked
+			all = append(all, s)
+			if f.masked == "" {
+				boot.add(s, len(all)-1)
+				manual.add(s, len(all)-1)
+			}
+		}
+	}
+	lines := parseSysctls(t.read(sysctlConf))
+	for _, s := range lines.of("/" + sysctlConf) {
+		s.Unread = loader == SystemdSysctl
+		// Where a link has had it read already these are the same lines once more.
+		at := slices.IndexFunc(all, func(o Setting) bool {
+			return o.File == s.File && o.Line == s.Line && o.Sysctl == s.Sysctl && o.Masked == ""
+		})
+		if at < 0 {
+			all = append(all, s)
+			at = len(all) - 1
+		}
+		if loader != SystemdSysctl {
+			boot.add(s, at)
+		}
+		manual.add(s, at)
+	}
+	if loader != "" {
+		for _, at := range boot.at() {
+			all[at].Wins = true
+		}
+	}
+	for _, at := range manual.at() {
+		all[at].Manual = true
+	}
+	return all
+}
+
+// winners finds out, setting by setting, which line is in force in the end.
+type winners struct {
+	explicit, pattern map[string]int // by sysctl; -1: the last line says to keep what is there
+}
+
+func (w *winners) add(s Setting, at int) {
+	if w.explicit == nil {
+		w.explicit, w.pattern = map[string]int{}, map[string]int{}
+	}
+	switch {
+	case s.Pattern != "":
+		w.pattern[s.Sysctl] = at
+	case s.Keeps:
+		w.explicit[s.Sysctl] = -1
+	default:
+		w.explicit[s.Sysctl] = at
+	}
+}
+
+func (w *winners) at() (at []int) {
+	for _, i := range w.explicit {
+		if i >= 0 {
+			at = append(at, i)
+		}
+	}
+	for name, i := range w.pattern {
+		if _, ok := w.explicit[name]; !ok {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// sysctlLine is an assignment as sysctl.d(5) has it.
+type sysctlLine struct {
+	key   string // with slashes between its parts, as the file in /proc/sys has
+	value string
+	line  int
+	keeps bool // "-key" without a value
+}
+
+type sysctlLines []sysctlLine
+
+// of gives the settings among lines that plans use.
+func (lines sysctlLines) of(file string) (found []Setting) {
+	for _, l := range lines {
+		pattern, several := strings.ReplaceAll(l.key, "[!", "[^"), strings.ContainsAny(l.key, "*?[")
+		for _, name := range sysctls {
+			s := Setting{Sysctl: name, Value: l.value, File: file, Line: l.line, Keeps: l.keeps}
+			switch key := strings.ReplaceAll(name, ".", "/"); {
+			case !several && l.key == key:
+				found = append(found, s)
+			case several && !l.keeps:
+				if ok, _ := path.Match(pattern, key); ok {
+					s.Pattern = l.key
+					found = append(found, s)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// parseSysctls reads the lines of a file that could be about a setting under net: others are nobody's business here.
+func parseSysctls(text []byte) (lines sysctlLines) {
+	number := 0
+	for raw := range bytes.Lines(text) {
+		number++
+		s := strings.TrimSpace(string(raw))
+		if s == "" || s[0] == '#' || s[0] == ';' || !utf8.ValidString(s) {
+			continue
+		}
+		key, value, assigned := strings.Cut(s, "=")
+		key, minus := strings.CutPrefix(key, "-")
+		if !assigned && !minus {
+			continue // not an assignment: the loaders complain and go on
+		}
+		key = normalKey(strings.TrimSpace(key))
+		if !strings.HasPrefix(key, "net/") && !strings.ContainsAny(key, "*?[") {
+			continue
+		}
+		lines = append(lines, sysctlLine{key: key, value: strings.Join(strings.Fields(value), " "), line: number, keeps: !assigned})
+	}
+	return lines
+}
+
+// normalKey writes a key with slashes: of "." and "/" the first one to appear separates, and the other stands for a dot in a name.
+func normalKey(key string) string {
+	if i := strings.IndexAny(key, "./"); i < 0 || key[i] == '/' {
+		return key
+	}
+	swap := func(r rune) rune {
+		switch r {
+		case '.':
+			return '/'
+		case '/':
+			return '.'
+		}
+		return r
+	}
+	return strings.Map(swap, key)
+}
