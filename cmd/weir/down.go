@@ -4,8 +4,12 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"weir/internal/change"
+	"weir/internal/plan"
 )
 
 func newDownCommand() *cobra.Command {
@@ -15,8 +19,8 @@ func newDownCommand() *cobra.Command {
 		Use:   "down",
 		Short: "Put back exactly what was there before up",
 		Long: `Puts back the queueing disciplines and settings that were there before the first weir up, and
-verifies it. What somebody else has changed since is not overwritten unless --force is given. With
-nothing to undo it says so; that is no error.`,
+verifies it. What somebody else has changed since is left as it is and named, unless --force is
+given. With nothing to undo it says so; that is no error.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out, err := options.store().Down(force)
@@ -28,23 +32,37 @@ nothing to undo it says so; that is no error.`,
 				if err := printJSON(w, out); err != nil {
 					return err
 				}
-				return failed(out, "weir down, again")
+				return notDown(out)
 			}
 			for _, c := range out.Done {
 				printChange(w, c)
 			}
 			printNotes(w, out.Notes)
 			switch {
-			case len(out.Failed) > 0:
-			case len(out.Done) == 0:
-				fmt.Fprintln(w, "Nothing to undo.")
-			default:
+			case len(out.Done) > 0:
 				fmt.Fprintf(w, "%s taken back and verified.\n", counted(len(out.Done), "change"))
+			case len(out.Failed)+len(out.Left) == 0:
+				fmt.Fprintln(w, "Nothing to undo.")
 			}
-			return failed(out, "weir down, again")
+			return notDown(out)
 		},
 	}
 	options.add(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "also overwrite what somebody else has changed since")
 	return cmd
+}
+
+// notDown is the error of a down after which not all is as it was.
+func notDown(out change.Outcome) error {
+	if len(out.Failed) > 0 || len(out.Left) == 0 {
+		return failed(out, "weir down, again")
+	}
+	var which []string
+	for _, l := range out.Left {
+		which = append(which, shortName(l.Target)+" "+l.Error)
+	}
+	return &plan.Refusal{
+		What: "left, since somebody else has changed it: " + strings.Join(which, "; "),
+		Try:  "weir down --force, which puts back what was there before weir",
+	}
 }

@@ -81,35 +81,6 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// flags writes a goal as it would be typed.
-func flags(g plan.Goal) string {
-	var words []string
-	for _, f := range []struct {
-		name  string
-		value string
-		said  bool
-	}{
-		{"dev", g.Dev, g.Dev != ""},
-		{"rate", g.Rate.String(), g.Rate != 0},
-		{"rtt", g.RTT.String(), g.RTT != 0},
-		{"loss", g.Loss.String(), g.Loss != 0},
-		{"role", g.Role, g.Role != ""},
-		{"fair-to", g.FairTo, g.FairTo != ""},
-		{"prefer", g.Prefer, g.Prefer != ""},
-		{"cc", g.CC, g.CC != ""},
-		{"qdisc", fmt.Sprintf("%q", g.Qdisc), g.Qdisc != ""},
-		{"recipe", g.Recipe, g.Recipe != ""},
-	} {
-		if f.said {
-			words = append(words, "--"+f.name+" "+f.value)
-		}
-	}
-	if g.NAT {
-		words = append(words, "--nat")
-	}
-	return strings.Join(words, " ")
-}
-
 // failed is the error of an outcome in which not all is in force.
 func failed(out change.Outcome, try string) error {
 	if len(out.Failed) == 0 {

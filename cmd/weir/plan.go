@@ -37,7 +37,7 @@ there is one. Changes nothing, and takes no root.`,
 			if p.Empty() {
 				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
 			} else {
-				fmt.Fprintf(w, "%s. To make them:  weir up %s\n", counted(len(p.Changes), "change"), flags(p.Goal))
+				fmt.Fprintf(w, "%s. To make them:  weir up %s\n", counted(len(p.Changes), "change"), p.Goal.Flags())
 			}
 			return nil
 		},

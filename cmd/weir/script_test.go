@@ -33,6 +33,7 @@ import (
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
 //	root DEV QDISC   somebody else replaces the root qdisc
+//	rename DEV NEW   somebody else renames a device; downed DEV and upped DEV take it down and up
 //	refused STATUS REGEXP ARGS
 //	                 runs weir ARGS, which must end with STATUS, print nothing, and say on stderr one line that matches and one with what to try
 //	locked DIR REFUSED…
@@ -51,6 +52,9 @@ func programs() map[string]func() {
 		"facts":  func() { enter(); printFacts() },
 		"sysctl": func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
 		"root":   func() { enter(); setRoot(os.Args[1], os.Args[2]) },
+		"rename": func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
+		"downed": func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
+		"upped":  func() { enter(); setUp(device(os.Args[1])) },
 	}
 }
 
@@ -249,15 +253,28 @@ func printFacts() {
 	fmt.Println(string(text))
 }
 
-func setRoot(dev, text string) {
-	link, err := netlink.LinkByName(dev)
+func device(name string) netlink.Link {
+	link, err := netlink.LinkByName(name)
 	check(err)
+	return link
+}
+
+// setUp waits for the carrier, which the kernel tells of a little later, and brings back the route that went with the link.
+func setUp(link netlink.Link) {
+	check(netlink.LinkSetUp(link))
+	for device(link.Attrs().Name).Attrs().OperState != netlink.OperUp {
+		time.Sleep(time.Millisecond)
+	}
+	check(netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IPv4(192, 0, 2, 1)}))
+}
+
+func setRoot(dev, text string) {
 	stack, err := qdisc.ParseStack(text)
 	check(err)
 	conn, err := qdisc.Dial(0)
 	check(err)
 	defer conn.Close()
-	check(conn.Replace(link.Attrs().Index, stack))
+	check(conn.Replace(device(dev).Attrs().Index, stack))
 }
 
 func check(err error) {

@@ -14,7 +14,8 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Is the goal still in force, and if not, what has drifted?",
 		Long: `Makes the plan again for the goal that was last brought up. If it is empty the goal is in force,
-and the exit status is 0; otherwise it prints what has drifted. Takes no root.`,
+and the exit status is 0; otherwise it prints what has drifted, or why there is no plan any more.
+Takes no root.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()
@@ -27,19 +28,27 @@ and the exit status is 0; otherwise it prints what has drifted. Takes no root.`,
 				if err := printJSON(w, s); err != nil {
 					return err
 				}
-			case !s.Up:
+			case !s.Up && s.Why == "":
 				fmt.Fprintln(w, "Weir is not up.")
+			case !s.Up:
+				fmt.Fprintf(w, "Weir is not up: %s.\n", s.Why)
 			case s.InForce:
-				fmt.Fprintf(w, "In force:  %s\n", flags(s.Goal))
+				printNotes(w, s.Notes)
+				fmt.Fprintf(w, "In force:  %s\n", s.Goal.Flags())
 			default:
+				printNotes(w, s.Notes)
 				for _, c := range s.Drift {
 					printChange(w, c)
 				}
-				why := ""
-				if s.Reboot {
-					why = " The machine was started again since."
+				fmt.Fprintf(w, "Not in force:  %s\n", s.Goal.Flags())
+				if s.Why != "" {
+					fmt.Fprintf(w, "It cannot be brought back:  %s\n", s.Why)
+					break
 				}
-				fmt.Fprintf(w, "Not in force:  %s\n%s to bring it back:  weir up%s\n", flags(s.Goal), counted(len(s.Drift), "change"), why)
+				if s.Reboot {
+					fmt.Fprintln(w, "The machine was started again since.")
+				}
+				fmt.Fprintf(w, "%s to bring it back:  weir up\n", counted(len(s.Drift), "change"))
 			}
 			if !s.InForce {
 				return errNotSo

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -31,6 +30,7 @@ type Outcome struct {
 	Goal   plan.Goal     `json:"goal"`
 	Done   []plan.Change `json:"done"`
 	Failed []Failure     `json:"failed,omitempty"` // not in force, and why
+	Left   []Failure     `json:"left,omitempty"`   // somebody else's since, and not put back
 	Notes  []plan.Note   `json:"notes,omitempty"`
 }
 
@@ -42,11 +42,13 @@ type Failure struct {
 
 // Status is how a host stands to the goal that was last brought up.
 type Status struct {
-	Up      bool          `json:"up"`       // there is a goal
-	InForce bool          `json:"in_force"` // and the plan for it is empty
+	Up      bool          `json:"up"`            // there is a goal
+	InForce bool          `json:"in_force"`      // and the plan for it is empty
+	Why     string        `json:"why,omitempty"` // it is not in force, where that is not the drift
 	Goal    plan.Goal     `json:"goal"`
 	Reboot  bool          `json:"rebooted,omitempty"` // since it was brought up
 	Drift   []plan.Change `json:"drift"`              // what would bring it back into force
+	Notes   []plan.Note   `json:"notes,omitempty"`
 }
 
 // Plan is what Up would do. Goals replace each other and do not pile up: the plan is made from the host as it was before the goal in force
@@ -54,18 +56,13 @@ type Status struct {
 //
 // An empty goal is the one that was last brought up, if there was one.
 func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
-	if err := s.settle(&goal); err != nil {
-		return plan.Plan{}, err
-	}
-	facts, err := s.host.facts()
+	_, j, facts, err := s.look(&goal)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	j, err := s.current(facts)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	return j.plan(goal, facts)
+	p, err := j.plan(goal, facts)
+	p.Considered = append(j.notes(), p.Considered...)
+	return p, err
 }
 
 func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
@@ -92,36 +89,92 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 			}
 		}
 	}
-	return p, nil
+	return p, j.keepsShaper(goal, p)
 }
 
-// settle fills in an empty goal, and refuses one that no host could reach before anything is touched.
-func (s Store) settle(goal *plan.Goal) error {
+// keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace it and take its shaper away.
+func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
+	if j == nil || goal.Rate != 0 || goal.Qdisc != "" || goal.Recipe != "" {
+		return nil
+	}
+	taken := slices.ContainsFunc(p.Changes, plan.Change.Unshapes)
+	// What gave the goal in force its shaper, and what it takes to have that and what is asked for now.
+	gave, both := plan.Goal{}, goal
+	switch was := j.Goal; {
+	case !taken:
+		return nil
+	case was.Recipe != "":
+		gave.Recipe, gave.Rate = was.Recipe, was.Rate
+	case was.Qdisc != "":
+		gave.Qdisc, gave.Rate = was.Qdisc, was.Rate
+	default:
+		gave.Rate = was.Rate
+	}
+	both.Recipe, both.Qdisc, both.Rate = gave.Recipe, gave.Qdisc, gave.Rate
+	try := "weir down first"
+	if both.Check() == nil {
+		try = "weir up " + both.Flags() + ", or " + try
+	}
+	return &plan.Refusal{
+		What: fmt.Sprintf("this goal would take the shaper away: it does not say %s, which the one in force does", gave.Flags()),
+		Try:  try,
+	}
+}
+
+// elsewhere is why a journal is of no use here: it is about another network namespace.
+type elsewhere struct{ plan.Refusal }
+
+// look reads the host and the journal: the one that is there, and again if it is of this boot; one of an earlier boot is about settings that
+// are gone. It fills in an empty goal, and refuses one that no host could reach before it looks at anything.
+func (s Store) look(goal *plan.Goal) (last, j *journal, facts host.Facts, err error) {
+	if err = goal.Check(); err != nil {
+		return nil, nil, facts, err
+	}
+	if facts, err = s.host.facts(); err != nil {
+		return nil, nil, facts, err
+	}
+	if last, err = s.load(); err != nil || last == nil {
+		return nil, nil, facts, err
+	}
+	if last.Boot == facts.Boot {
+		if last.Namespace != facts.Namespace {
+			return nil, nil, facts, &elsewhere{plan.Refusal{
+				What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
+				Try:  "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which removes the journal",
+			}}
+		}
+		j = last
+		j.follow(facts)
+	}
 	if *goal == (plan.Goal{}) {
-		last, err := s.load()
-		if err != nil {
-			return err
-		}
-		if last != nil {
-			*goal = last.Goal
-		}
+		*goal = last.Goal
 	}
-	return goal.Check()
+	return last, j, facts, nil
 }
 
-// current reads the journal of this boot; one of an earlier boot is about settings that are gone.
-func (s Store) current(f host.Facts) (*journal, error) {
-	j, err := s.load()
-	if err != nil || j == nil || j.Boot != f.Boot {
-		return nil, err
+// begin is how every command that changes something starts: as root, alone, and from what is true now.
+func (s Store) begin(command string, goal *plan.Goal) (j *journal, facts host.Facts, unlock func(), err error) {
+	if err = goal.Check(); err != nil {
+		return nil, facts, nil, err
 	}
-	if j.Namespace != f.Namespace {
-		return nil, &plan.Refusal{
-			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), j.Namespace),
-			Try:  "--state DIR, one for each namespace",
+	if facts, err = s.host.facts(); err != nil {
+		return nil, facts, nil, err
+	}
+	if !facts.Admin {
+		return nil, facts, nil, &plan.Refusal{
+			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
+			Try:  "sudo weir " + command + " …",
 		}
 	}
-	return j, nil
+	if unlock, err = s.lock(); err != nil {
+		return nil, facts, nil, err
+	}
+	// What was read before the lock may have been another run's half of a change.
+	if _, j, facts, err = s.look(goal); err != nil {
+		unlock()
+		return nil, facts, nil, err
+	}
+	return j, facts, unlock, nil
 }
 
 // Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says why; other
@@ -129,34 +182,16 @@ func (s Store) current(f host.Facts) (*journal, error) {
 //
 // An empty goal is the one that was last brought up, if there was one.
 func (s Store) Up(goal plan.Goal) (Outcome, error) {
-	if err := s.settle(&goal); err != nil {
-		return Outcome{}, err
-	}
-	facts, err := s.host.facts()
-	if err != nil {
-		return Outcome{}, err
-	}
-	if err := mayChange(facts, "up"); err != nil {
-		return Outcome{}, err
-	}
-	unlock, err := s.lock()
+	j, facts, unlock, err := s.begin("up", &goal)
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer unlock()
-	// Again: what was read before the lock may have been another run's half of a change.
-	if facts, err = s.host.facts(); err != nil {
-		return Outcome{}, err
-	}
-	j, err := s.current(facts)
-	if err != nil {
-		return Outcome{}, err
-	}
 	p, err := j.plan(goal, facts)
 	if err != nil {
 		return Outcome{}, err
 	}
-	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: p.Considered}
+	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(j.notes(), p.Considered...)}
 	if j != nil && p.Empty() && j.Goal == p.Goal {
 		return out, nil
 	}
@@ -166,13 +201,7 @@ func (s Store) Up(goal plan.Goal) (Outcome, error) {
 	}
 	link, _ := facts.Link(p.Goal.Dev)
 	for _, c := range inOrder(p.Changes) {
-		var err error
-		if c.Dev != "" {
-			err = s.setRoot(next, link.Index, c)
-		} else {
-			err = s.host.setSysctl(c.Sysctl, c.New)
-		}
-		switch {
+		switch err := s.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
 		case c.Dev != "":
@@ -184,24 +213,19 @@ func (s Store) Up(goal plan.Goal) (Outcome, error) {
 	return out, s.verify(next, &out)
 }
 
-func mayChange(f host.Facts, command string) error {
-	if f.Admin {
-		return nil
+// set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more than a plan can write.
+func (s Store) set(j *journal, c plan.Change) error {
+	if c.Dev == "" {
+		return s.host.setSysctl(c.Sysctl, c.New)
 	}
-	return &plan.Refusal{What: command + " changes the network, which takes root (CAP_NET_ADMIN)", Try: "sudo weir " + command + " …"}
-}
-
-// setRoot carries out the change of a device's queueing disciplines: what they were before is put back as it was read, which may be
-// more than a plan can write.
-func (s Store) setRoot(j *journal, link int, c plan.Change) error {
-	if e := j.entry(c.Target); e.Was == c.New {
-		return s.host.restoreTree(link, j.Tree)
+	if j.entry(c.Target).Was == c.New {
+		return s.host.restoreTree(j.Link, j.Tree)
 	}
 	stack, err := qdisc.ParseStack(c.New)
 	if err != nil {
 		return err
 	}
-	return s.host.setTree(link, stack)
+	return s.host.setTree(j.Link, stack)
 }
 
 // inOrder puts the queue first: without it the rest is not wanted. Before it comes only the kernel's default for queues, since one that
@@ -252,108 +276,125 @@ func (s Store) verify(j *journal, out *Outcome) error {
 		return err
 	}
 	for _, c := range left.Changes {
-		out.Done = slices.DeleteFunc(out.Done, func(d plan.Change) bool { return d.Target == c.Target })
-		if !slices.ContainsFunc(out.Failed, func(f Failure) bool { return f.Target == c.Target }) {
-			out.Failed = append(out.Failed, Failure{c, "was set, and is " + c.Old + " again"})
-		}
+		out.fail(c, "was set, and is "+c.Old+" again")
 	}
 	return nil
 }
 
-// Down puts back what was there before the first Up. What somebody else set since stays, and stops it, unless forced.
+// fail moves a change to those that are not in force.
+func (o *Outcome) fail(c plan.Change, why string) {
+	o.Done = slices.DeleteFunc(o.Done, func(d plan.Change) bool { return d.Target == c.Target })
+	if !slices.ContainsFunc(o.Failed, func(f Failure) bool { return f.Target == c.Target }) {
+		o.Failed = append(o.Failed, Failure{c, why})
+	}
+}
+
+// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
 func (s Store) Down(force bool) (Outcome, error) {
-	facts, err := s.host.facts()
-	if err != nil {
-		return Outcome{}, err
+	out := Outcome{Done: []plan.Change{}}
+	j, facts, unlock, err := s.begin("down", &plan.Goal{})
+	if other := (*elsewhere)(nil); force && errors.As(err, &other) {
+		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
+		return out, s.forget()
 	}
-	if err := mayChange(facts, "down"); err != nil {
-		return Outcome{}, err
-	}
-	unlock, err := s.lock()
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer unlock()
-	if facts, err = s.host.facts(); err != nil {
-		return Outcome{}, err
-	}
-	out := Outcome{Done: []plan.Change{}}
-	j, err := s.current(facts)
-	if err != nil {
-		return Outcome{}, err
-	}
 	if j == nil {
 		// Perhaps there is one of an earlier boot, whose settings ended with it.
 		return out, s.remove()
 	}
-	out.Goal = j.Goal
-	var back []plan.Change
-	var foreigners []string
+	out.Goal, out.Notes = j.Goal, j.notes()
+	rest := *j
+	rest.Entries = nil
 	for _, e := range j.Entries {
+		if j.state(facts, e) == foreign && !force {
+			now, _ := j.value(facts, e.Target)
+			out.Left = append(out.Left, Failure{
+				plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was", Evidence: "the journal"},
+				fmt.Sprintf("is %s, and weir set %s", now, e.last()),
+			})
+			e.Theirs = true
+			rest.Entries = append(rest.Entries, e)
+		}
+	}
+	back := slices.DeleteFunc(slices.Clone(j.Entries), func(e entry) bool { return rest.entry(e.Target) != nil })
+	if err := s.putBack(j, facts, back, &out); err != nil {
+		return out, err
+	}
+	switch {
+	case len(out.Failed) > 0:
+		return out, nil
+	case len(rest.Entries) > 0:
+		return out, s.save(&rest)
+	}
+	return out, s.remove()
+}
+
+// putBack sets what entries were before, and looks whether they are.
+func (s Store) putBack(j *journal, facts host.Facts, entries []entry, out *Outcome) error {
+	var back []plan.Change
+	for _, e := range entries {
 		now, _ := j.value(facts, e.Target)
 		switch j.state(facts, e) {
 		case gone:
 			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(), Text: "is gone, and what was set with it"})
-			continue
 		case asFound:
-			continue
-		case foreign:
-			foreigners = append(foreigners, fmt.Sprintf("%s is %s, weir set %s", e.Target, now, e.Set[len(e.Set)-1]))
-		}
-		back = append(back, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was", Evidence: "the journal"})
-	}
-	if len(foreigners) > 0 && !force {
-		return Outcome{}, &plan.Refusal{
-			What: "somebody else has changed it since: " + strings.Join(foreigners, "; "),
-			Try:  "weir down --force, which puts back what was there before weir, or weir up, which brings the goal back",
+		default:
+			back = append(back, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was", Evidence: "the journal"})
 		}
 	}
 	for _, c := range inOrder(back) {
-		var err error
-		if c.Dev != "" {
-			err = s.host.restoreTree(j.Link, j.Tree)
-		} else {
-			err = s.host.setSysctl(c.Sysctl, c.New)
-		}
-		if err != nil {
+		if err := s.set(j, c); err != nil {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		} else {
 			out.Done = append(out.Done, c)
 		}
 	}
-	if facts, err = s.host.facts(); err != nil {
-		return out, err
+	facts, err := s.host.facts()
+	if err != nil {
+		return err
 	}
 	for _, c := range slices.Clone(out.Done) {
 		if state := j.state(facts, *j.entry(c.Target)); state != asFound && state != gone {
 			now, _ := j.value(facts, c.Target)
-			out.Done = slices.DeleteFunc(out.Done, func(d plan.Change) bool { return d.Target == c.Target })
-			out.Failed = append(out.Failed, Failure{c, "was put back, and is " + now})
+			out.fail(c, "was put back, and is "+now)
+		}
+		if link, ok := facts.Link(c.Dev); ok && j.remade(link.Tree) {
+			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
+				Text: c.New + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has changed since"})
 		}
 	}
-	if len(out.Failed) > 0 {
-		return out, nil
-	}
-	return out, s.remove()
+	return nil
 }
 
-// Status makes the plan for the goal in force again.
-func (s Store) Status() (Status, error) {
-	facts, err := s.host.facts()
+// forget removes a journal that is of no use here.
+func (s Store) forget() error {
+	unlock, err := s.lock()
 	if err != nil {
-		return Status{}, err
+		return err
 	}
-	last, err := s.load()
+	defer unlock()
+	return s.remove()
+}
+
+// Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
+func (s Store) Status() (Status, error) {
+	last, j, facts, err := s.look(&plan.Goal{})
 	if err != nil || last == nil {
 		return Status{Drift: []plan.Change{}}, err
 	}
-	j, err := s.current(facts)
-	if err != nil {
-		return Status{}, err
+	status := Status{Up: true, Goal: last.Goal, Reboot: j == nil, Drift: []plan.Change{}, Notes: j.notes()}
+	if j.left() {
+		status.Up, status.Why = false, "it was taken down, but for what somebody else had changed"
+		return status, nil
 	}
 	p, err := j.plan(last.Goal, facts)
 	if err != nil {
-		return Status{}, err
+		status.Why = err.Error()
+		return status, nil
 	}
-	return Status{Up: true, InForce: p.Empty(), Goal: last.Goal, Reboot: j == nil, Drift: p.Changes}, nil
+	status.InForce, status.Drift = p.Empty(), p.Changes
+	return status, nil
 }

@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/units"
 )
 
 // fake is a machine that can be told to fail. It notes what was written, and whether the journal was there by then.
@@ -26,6 +28,7 @@ type fake struct {
 	f       host.Facts
 	refuse  map[string]error // by device or sysctl
 	reverts map[string]bool  // sysctls that somebody sets back at once
+	remade  bool             // what the kernel made by itself comes back with a handle
 	written []string
 }
 
@@ -89,6 +92,10 @@ func (m *fake) setTree(index int, stack qdisc.Stack) error {
 func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 	l := m.link(index)
 	l.Tree = tree
+	if m.remade {
+		l.Tree.Qdiscs = slices.Clone(tree.Qdiscs)
+		l.Tree.Qdiscs[0].Handle = 0x10000
+	}
 	return m.write("restore "+l.Name, plan.Describe(tree))
 }
 
@@ -166,6 +173,16 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 				s, m := newFake(t)
 				before, _ := m.facts()
 				must[Outcome](t)(s.Up(first))
+				if first.Rate != 0 && second == (plan.Goal{Dev: "eth0"}) {
+					up, _ := m.facts()
+					if _, err := s.Up(second); err == nil || !strings.Contains(err.Error(), "would take the shaper away") {
+						t.Errorf("up: %v", err)
+					}
+					if now, _ := m.facts(); !reflect.DeepEqual(now, up) {
+						t.Errorf("refused, and\n%+v\nwas\n%+v", now, up)
+					}
+					must[Outcome](t)(s.Down(false))
+				}
 				out := must[Outcome](t)(s.Up(second))
 				if len(out.Failed) != 0 {
 					t.Fatalf("%+v", out.Failed)
@@ -186,6 +203,45 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 					t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
 				}
 			})
+		}
+	}
+}
+
+// A goal that was meant to be added to the one in force.
+func TestShaperIsNotTakenAwayByMistake(t *testing.T) {
+	rtt := plan.Goal{RTT: units.Duration(40 * time.Millisecond)}
+	for _, c := range []struct {
+		first, second plan.Goal
+		what, try     string // no refusal when empty
+	}{
+		{plan.Goal{Rate: 50e6}, rtt, "it does not say --rate 50mbit", "weir up --rate 50mbit --rtt 40ms, or weir down first"},
+		{plan.Goal{Rate: 50e6, Loss: 0.1, Role: "relay"}, rtt, "it does not say --rate 50mbit", "weir up --rate 50mbit --rtt 40ms, or weir down first"},
+		{plan.Goal{Qdisc: "htb rate 20mbit"}, rtt, `it does not say --qdisc "htb rate 20mbit"`, `weir up --rtt 40ms --qdisc "htb rate 20mbit", or weir down first`},
+		{plan.Goal{Recipe: "server-cake", Rate: 20e6}, plan.Goal{CC: "bbr"}, "it does not say --rate 20mbit --recipe server-cake", "weir down first"},
+		{plan.Goal{Rate: 50e6}, plan.Goal{Qdisc: "fq"}, "", ""},
+		{plan.Goal{Rate: 50e6}, plan.Goal{Recipe: "lossy-bbr"}, "", ""},
+		{plan.Goal{Loss: 0.1}, rtt, "", ""},
+	} {
+		s, m := newFake(t)
+		m.f.Qdiscs["htb"] = host.Yes
+		must[Outcome](t)(s.Up(c.first))
+		before, _ := m.facts()
+		_, errPlan := s.Plan(c.second)
+		_, errUp := s.Up(c.second)
+		if c.what == "" {
+			if errPlan != nil || errUp != nil {
+				t.Errorf("%+v after %+v: %v, %v", c.second, c.first, errPlan, errUp)
+			}
+			continue
+		}
+		for _, err := range []error{errPlan, errUp} {
+			var refusal *plan.Refusal
+			if !errors.As(err, &refusal) || !strings.Contains(refusal.What, c.what) || refusal.Try != c.try {
+				t.Errorf("%+v after %+v: %+v", c.second, c.first, err)
+			}
+		}
+		if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+			t.Errorf("refused, and\n%+v\nwas\n%+v", after, before)
 		}
 	}
 }
@@ -292,16 +348,133 @@ func TestSomebodyElse(t *testing.T) {
 	if status.InForce || len(status.Drift) != 2 {
 		t.Errorf("status: %+v", status)
 	}
-	_, err := s.Down(false)
-	if err == nil || !strings.Contains(err.Error(), "65536") || !strings.Contains(err.Error(), "is fq, weir set cake") {
-		t.Errorf("down: %v", err)
+	out := must[Outcome](t)(s.Down(false))
+	if len(out.Done) != 1 || len(out.Failed) != 0 || len(out.Left) != 2 {
+		t.Errorf("down: %+v", out)
 	}
+	for _, l := range out.Left {
+		if l.Error != "is 65536, and weir set 131072" && !strings.HasPrefix(l.Error, "is fq, and weir set cake") {
+			t.Errorf("left: %s: %s", l.Target, l.Error)
+		}
+	}
+	theirs.Sysctls["net.ipv4.tcp_wmem"] = before.Sysctls["net.ipv4.tcp_wmem"]
 	if after, _ := m.facts(); !reflect.DeepEqual(after, theirs) {
-		t.Error("down refuses, and changes the host")
+		t.Errorf("down leaves theirs and puts back ours:\n%+v\nwant\n%+v", after, theirs)
 	}
-	out := must[Outcome](t)(s.Down(true))
+	if status := must[Status](t)(s.Status()); status.Up || status.Why == "" {
+		t.Errorf("status: %+v", status)
+	}
+	for range 2 { // and what is theirs stays theirs
+		if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 || len(out.Left) != 2 {
+			t.Errorf("down again: %+v", out)
+		}
+	}
+	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = before.Sysctls["net.ipv4.tcp_notsent_lowat"]
+	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 || len(out.Left) != 1 {
+		t.Errorf("down when one is back: %+v", out)
+	}
+	out = must[Outcome](t)(s.Down(true))
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("down --force: %+v, and\n%+v\nbefore up\n%+v", out, after, before)
+	}
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+		t.Errorf("down leaves %v", left)
+	}
+}
+
+// What down has left to somebody else is known to be as it was before the first up, also after another.
+func TestUpAfterSomethingWasLeft(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.f.Links[0].Tree = single(t, "fq")
+	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}))
+	if status := must[Status](t)(s.Status()); !status.InForce {
+		t.Errorf("status: %+v", status)
+	}
+	must[Outcome](t)(s.Down(false))
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after down\n%+v\nbefore the first up\n%+v", after, before)
+	}
+}
+
+// A device is known by its index: another name does not hide what was done to it.
+func TestDeviceIsRenamed(t *testing.T) {
+	for _, name := range []string{"down", "status", "up", "plan", "up for it", "another has its name"} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newFake(t)
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+			m.f.Links[0].Name, m.f.Uplink = "wan0", "wan0"
+			if name == "another has its name" {
+				m.f.Links[1].Name = "eth0"
+			}
+			was := plan.Note{Subject: "wan0", Text: "was called eth0 when weir set it up"}
+			switch name {
+			case "status":
+				if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" || !slices.Contains(status.Notes, was) {
+					t.Errorf("status: %+v", status)
+				}
+			case "up":
+				if out := must[Outcome](t)(s.Up(plan.Goal{})); len(out.Done) != 0 || !slices.Contains(out.Notes, was) {
+					t.Errorf("up: %+v", out)
+				}
+			case "up for it":
+				out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}))
+				if len(out.Failed) != 0 || !strings.Contains(plan.Describe(m.f.Links[0].Tree), "19.95mbit") {
+					t.Errorf("up: %+v", out)
+				}
+			case "plan":
+				if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); !p.Empty() {
+					t.Errorf("plan: %+v", p)
+				}
+			}
+			out := must[Outcome](t)(s.Down(false))
+			if got := plan.Describe(m.f.Links[0].Tree); got != "pfifo_fast" || len(out.Failed)+len(out.Left) != 0 {
+				t.Errorf("after down %s: %+v", got, out)
+			}
+			if got := plan.Describe(m.f.Links[1].Tree); got != "fq_codel" {
+				t.Errorf("the other device has %s", got)
+			}
+		})
+	}
+}
+
+// A root of the kernel's own making that it would make otherwise now is as it was when one of its kind is there.
+func TestDefaultChangedSince(t *testing.T) {
+	s, m := newFake(t)
+	m.f.Links[0].Tree.Qdiscs[0].Handle = 0
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.remade = true
+	out := must[Outcome](t)(s.Down(false))
+	if len(out.Failed) != 0 || len(out.Notes) != 1 || !strings.Contains(out.Notes[0].Text, "pfifo_fast is set by weir now") {
+		t.Errorf("down: %+v", out)
+	}
+	if status := must[Status](t)(s.Status()); status.Up {
+		t.Errorf("status: %+v", status)
+	}
+}
+
+// A container that is gone leaves a journal that nobody can act on.
+func TestNamespaceIsGone(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	m.f.Namespace, m.written = "net:[2]", nil
+	_, errUp := s.Up(plan.Goal{Rate: 20e6})
+	_, errPlan := s.Plan(plan.Goal{Rate: 20e6})
+	_, errStatus := s.Status()
+	_, errDown := s.Down(false)
+	for _, err := range []error{errUp, errPlan, errStatus, errDown} {
+		var hinted interface{ Hint() string }
+		if !errors.As(err, &hinted) || !strings.Contains(err.Error(), "another network namespace") || !strings.Contains(hinted.Hint(), "weir down --force") {
+			t.Errorf("%v", err)
+		}
+	}
+	if out := must[Outcome](t)(s.Down(true)); len(out.Notes) != 1 || m.written != nil {
+		t.Errorf("down --force: %+v, wrote %v", out, m.written)
+	}
+	if status := must[Status](t)(s.Status()); status.Up {
+		t.Errorf("status: %+v", status)
 	}
 }
 
@@ -356,8 +529,8 @@ func TestDeviceComesBack(t *testing.T) {
 
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
 	m.f.Links = m.f.Links[1:]
-	if _, err := s.Status(); err == nil || !strings.Contains(err.Error(), "no such device") {
-		t.Errorf("status without the device: %v", err)
+	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !strings.Contains(status.Why, "no such device") {
+		t.Errorf("status without the device: %+v", status)
 	}
 	out := must[Outcome](t)(s.Down(false))
 	if len(out.Notes) != 1 || len(out.Failed) != 0 {
@@ -372,7 +545,6 @@ func TestRefused(t *testing.T) {
 		spoil func(Store, *fake)
 		want  string
 	}{
-		{"another namespace", func(s Store, m *fake) { m.f.Namespace = "net:[2]" }, "another network namespace"},
 		{"damaged", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("{"), 0o644) }, "is damaged"},
 		{"empty", func(s Store, m *fake) { os.WriteFile(s.path(), nil, 0o644) }, "is damaged"},
 		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("[]"), 0o644) }, "is damaged"},

@@ -29,14 +29,19 @@ type journal struct {
 	Link      int        `json:"link"` // index of the goal's device
 	Tree      qdisc.Tree `json:"tree"` // of that device, before
 	Entries   []entry    `json:"entries"`
+
+	called string // what the device was called, if it has another name now
 }
 
-// entry is the history of one setting. Set holds every value that was ever written, not the last alone: when a run is cut short between
+// entry is the history of one setting. Set holds every value that was ever written, the last one last: when a run is cut short between
 // journal and change, the value before it must still be known as ours.
 type entry struct {
 	plan.Target
 	Was string   `json:"was"`
 	Set []string `json:"set"`
+
+	// Theirs is set when down has left it to somebody else, who had changed it since.
+	Theirs bool `json:"theirs,omitempty"`
 }
 
 const (
@@ -67,7 +72,7 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			if e.Dev != "" && j.Link != link.Index {
 				continue // a device of the same name, and not the one that we changed: that is gone
 			}
-			next.Entries = append(next.Entries, entry{e.Target, e.Was, slices.Clone(e.Set)})
+			next.Entries = append(next.Entries, entry{Target: e.Target, Was: e.Was, Set: slices.Clone(e.Set)})
 		}
 	}
 	for _, c := range p.Changes {
@@ -76,11 +81,59 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			next.Entries = append(next.Entries, entry{Target: c.Target, Was: c.Old})
 			e = &next.Entries[len(next.Entries)-1]
 		}
-		if !slices.Contains(e.Set, c.New) {
-			e.Set = append(e.Set, c.New)
-		}
+		e.Set = append(slices.DeleteFunc(e.Set, func(set string) bool { return set == c.New }), c.New)
 	}
 	return next
+}
+
+// last is the value that was set last.
+func (e entry) last() string { return e.Set[len(e.Set)-1] }
+
+// follow keeps to the device that was changed when it has another name now. Its index is what it is known by, until it is gone.
+func (j *journal) follow(f host.Facts) {
+	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == j.Link })
+	if i < 0 || j.Goal.Dev == "" || j.Goal.Dev == f.Links[i].Name {
+		return
+	}
+	j.called, j.Goal.Dev = j.Goal.Dev, f.Links[i].Name
+	for i := range j.Entries {
+		if j.Entries[i].Dev != "" {
+			j.Entries[i].Dev = j.Goal.Dev
+		}
+	}
+}
+
+// left tells whether nothing is in the journal any more but what down has left to somebody else.
+func (j *journal) left() bool {
+	return j != nil && len(j.Entries) > 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
+}
+
+// asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another guise: none while the
+// link is down, and the kernel makes it again when that comes up; or made for it, where the kernel would make another kind now.
+func (j *journal) asFound(now qdisc.Tree) bool {
+	root, ok := j.Tree.Root()
+	if _, isMade := now.Root(); ok && root.Handle == 0 && !isMade {
+		return true
+	}
+	return now.Same(j.Tree) || j.remade(now)
+}
+
+func (j *journal) remade(now qdisc.Tree) bool {
+	root, ok := j.Tree.Root()
+	if !ok || root.Handle != 0 || now.Same(j.Tree) {
+		return false
+	}
+	was, okWas := j.Tree.Stack()
+	is, okIs := now.Stack()
+	return okWas && okIs && was.Equal(is)
+}
+
+// notes are what a person should know of the journal before anything else.
+func (j *journal) notes() []plan.Note {
+	if j == nil || j.called == "" {
+		return nil
+	}
+	return []plan.Note{{Subject: j.Goal.Dev, Text: "was called " + j.called + " when weir set it up"}}
 }
 
 // uncounted is a tree without its statistics, which nothing can put back.
@@ -121,7 +174,7 @@ func (j *journal) state(f host.Facts, e entry) state {
 		return gone
 	}
 	if e.Dev != "" {
-		if link, _ := f.Link(e.Dev); link.Tree.Same(j.Tree) {
+		if link, _ := f.Link(e.Dev); j.asFound(link.Tree) {
 			return asFound
 		}
 	} else if now == e.Was {

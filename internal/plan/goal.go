@@ -106,6 +106,35 @@ func (g Goal) Check() error {
 	return nil
 }
 
+// Flags writes a goal as it would be typed.
+func (g Goal) Flags() string {
+	var words []string
+	for _, f := range []struct {
+		name  string
+		value string
+		said  bool
+	}{
+		{"dev", g.Dev, g.Dev != ""},
+		{"rate", g.Rate.String(), g.Rate != 0},
+		{"rtt", g.RTT.String(), g.RTT != 0},
+		{"loss", g.Loss.String(), g.Loss != 0},
+		{"role", g.Role, g.Role != ""},
+		{"fair-to", g.FairTo, g.FairTo != ""},
+		{"prefer", g.Prefer, g.Prefer != ""},
+		{"cc", g.CC, g.CC != ""},
+		{"qdisc", fmt.Sprintf("%q", g.Qdisc), g.Qdisc != ""},
+		{"recipe", g.Recipe, g.Recipe != ""},
+	} {
+		if f.said {
+			words = append(words, "--"+f.name+" "+f.value)
+		}
+	}
+	if g.NAT {
+		words = append(words, "--nat")
+	}
+	return strings.Join(words, " ")
+}
+
 // device finds the link that a goal is about.
 func (g Goal) device(f host.Facts) (host.Link, error) {
 	name := g.Dev

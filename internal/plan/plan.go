@@ -31,6 +31,13 @@ type Change struct {
 	Evidence string `json:"evidence"` // what was measured, and where it can be repeated
 }
 
+// Unshapes tells whether a rate is enforced before the change and not after it.
+func (c Change) Unshapes() bool {
+	before, err := qdisc.ParseStack(c.Old)
+	after, _ := qdisc.ParseStack(c.New)
+	return c.Dev != "" && err == nil && shapes(before) && !shapes(after)
+}
+
 // Target is what a change sets: the root queueing disciplines of a device, or a sysctl.
 type Target struct {
 	Dev    string `json:"dev,omitempty"`

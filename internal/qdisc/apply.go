@@ -275,7 +275,8 @@ func (c *Conn) delete(ifindex int, parent Handle) error {
 }
 
 // Restore puts back exactly what was read: the same handles and the options to the byte. A root that the kernel made by itself comes back by
-// deleting what is there, so net.core.default_qdisc must say what it said then. What the kernel does not report cannot be restored: red's
+// deleting what is there; if it makes another one now, since net.core.default_qdisc has changed, the one that was read is installed, under a
+// handle of its own. What the kernel does not report cannot be restored: red's
 // table, netem's delay distribution, the programs of BPF filters.
 func (c *Conn) Restore(ifindex int, t Tree) error {
 	c.mu.Lock()
@@ -295,6 +296,15 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 	if !ok || root.Handle == 0 {
 		if err := c.delete(ifindex, Root); err != nil || !ok {
 			return err
+		}
+		if now, err = c.tree(ifindex); err != nil {
+			return err
+		}
+		// While the link is down there is none: the kernel makes it when the link comes up.
+		_, isMade := now.Root()
+		made, _ := now.Stack()
+		if want, ok := t.Stack(); ok && isMade && !made.Equal(want) {
+			return c.build(ifindex, want, now.freshHandles())
 		}
 	} else if t.reuses(now) {
 		// A handle that is in use would be changed, not made anew. A queue of the kernel's simplest kind steps in for a moment.

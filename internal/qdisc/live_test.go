@@ -13,7 +13,10 @@ import (
 	"testing"
 
 	"github.com/mdlayher/netlink"
+	netlinks "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"weir/internal/lab/uml/umltest"
 )
 
 // live gives a Conn in a network namespace of the test's own, and an Ethernet device there with four transmit queues, which is up. The same tests
@@ -168,6 +171,59 @@ func TestLiveReplaceAndRestore(t *testing.T) {
 }
 
 // A change is made in place: the handle and the counters stay.
+// The kernel makes another root by itself than it did when the tree was read. Only in the lab kernel: the setting is everybody's.
+func TestLiveRestoreAfterTheDefaultChanged(t *testing.T) {
+	if !umltest.Inside() {
+		t.Skip("skipped, not passed: it changes net.core.default_qdisc, which is the whole machine's; TestLabKernel has it")
+	}
+	// Not on the locked thread: the setting is in the first network namespace only.
+	setDefault := func(kind string) {
+		done := make(chan error)
+		go func() { done <- os.WriteFile("/proc/sys/net/core/default_qdisc", []byte(kind), 0) }()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, _ := live(t)
+	setDefault("fq_codel")
+	defer setDefault("pfifo_fast")
+	if err := netlinks.LinkAdd(&netlinks.Ifb{LinkAttrs: netlinks.LinkAttrs{Name: "ifb", TxQLen: 32}}); err != nil {
+		t.Fatal(err)
+	}
+	link, err := netlinks.LinkByName("ifb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlinks.LinkSetUp(link); err != nil {
+		t.Fatal(err)
+	}
+	ifindex := link.Attrs().Index
+	found, err := c.Tree(ifindex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, _ := found.Root(); root.Kind != "fq_codel" || root.Handle != 0 {
+		t.Fatalf("the kernel made %+v", root)
+	}
+	for _, kind := range []string{"fq_codel", "pfifo_fast"} {
+		setDefault(kind)
+		if err := c.Replace(ifindex, mustParse(t, "htb rate 5mbit")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Restore(ifindex, found); err != nil {
+			t.Fatal(err)
+		}
+		now, err := c.Tree(ifindex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := found.Stack()
+		if got, _ := now.Stack(); !got.Equal(want) || now.Same(found) != (kind == "fq_codel") {
+			t.Errorf("default %s: %s, want %s", kind, got, want)
+		}
+	}
+}
+
 func TestLiveChange(t *testing.T) {
 	c, ifindex := live(t)
 	for _, step := range []struct{ from, to string }{
