@@ -40,7 +40,7 @@ bench: lab-kernel weir ## how fast the lab is: virtual seconds per wall second
 
 docs: lab-kernel weir ## the generated documents (a test compares them with a new run)
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
-	$(LAB) --markdown scenarios/aqm-interval.toml > docs/aqm-interval.md.part && mv docs/aqm-interval.md.part docs/aqm-interval.md
+	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
 	@scripts/readme-table
 
 dist: ## static binaries for amd64 and arm64

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -97,6 +97,9 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		s, err := lab.Load(file)
 		if err != nil {
 			var bad *lab.FileError
+			if errors.As(err, &bad) && bad.Line == 0 && bad.Hint() == "" {
+				return usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
+			}
 			if errors.As(err, &bad) {
 				return usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s", bad.Error())
 			}
@@ -106,6 +109,10 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 			s.Seeds = o.seeds
 		}
 		scenarios = append(scenarios, s)
+	}
+	files, scenarios, err := choose(o.only, files, scenarios)
+	if err != nil {
+		return err
 	}
 	kernel, err := uml.Find()
 	if err != nil {
@@ -118,6 +125,13 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 
+	var page *wholeFile
+	if o.html != "" { // now: who has waited for a result should not lose it to a misspelt folder
+		if page, err = createWhole(o.html); err != nil {
+			return &hinted{err, "--html report.html, in a folder that is there and can be written"}
+		}
+		defer page.discard()
+	}
 	meter := newMeter(cmd.ErrOrStderr())
 	runner := lab.Runner{Kernel: kernel, Program: program, Parallel: o.parallel, Only: o.only, Progress: meter.show}
 	reports, err := runner.Run(ctx, files, scenarios)
@@ -135,23 +149,55 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.html != "" {
-		var page bytes.Buffer
-		if err := report.HTML(&page, reports); err != nil {
-			return err
-		}
-		if err := writeWhole(o.html, page.Bytes()); err != nil {
-			return err
-		}
-	}
 	w := cmd.OutOrStdout()
 	switch {
 	case o.json:
-		return printJSON(w, reports)
+		err = printJSON(w, reports)
 	case o.markdown:
-		return report.Markdown(w, reports, "weir lab run "+strings.Join(files, " "))
+		err = report.Markdown(w, reports, "weir lab run "+strings.Join(files, " "))
+	default:
+		err = report.Terminal(w, reports, isTerminal(w))
 	}
-	return report.Terminal(w, reports, isTerminal(w))
+	if err == nil && page != nil {
+		if err = report.HTML(page, reports); err == nil {
+			err = page.keep()
+		}
+	}
+	if err == nil && slices.ContainsFunc(reports, unmeasured) {
+		return errNotSo
+	}
+	return err
+}
+
+// unmeasured tells whether a claim could not be judged: then the run did not do what it was for.
+func unmeasured(r lab.Report) bool {
+	return slices.ContainsFunc(r.Claims, func(v lab.Verdict) bool { return v.Verdict == lab.NotMeasured })
+}
+
+// choose leaves out the scenarios that have none of the wanted candidates. Each of those must be in one.
+func choose(only, files []string, scenarios []lab.Scenario) ([]string, []lab.Scenario, error) {
+	if len(only) == 0 {
+		return files, scenarios, nil
+	}
+	var known, chosenFiles []string
+	var chosen []lab.Scenario
+	for i, s := range scenarios {
+		any := false
+		for _, c := range s.Candidate {
+			known = append(known, fmt.Sprintf("%q", c.Name))
+			any = any || slices.Contains(only, c.Name)
+		}
+		if any {
+			chosen, chosenFiles = append(chosen, s), append(chosenFiles, files[i])
+		}
+	}
+	for _, name := range only {
+		if !slices.Contains(known, fmt.Sprintf("%q", name)) {
+			slices.Sort(known)
+			return nil, nil, usage("--only with one of: "+strings.Join(slices.Compact(known), ", "), "no candidate is called %q", name)
+		}
+	}
+	return chosenFiles, chosen, nil
 }
 
 // hinted gives an error of another package the fix that only a command knows.
@@ -162,21 +208,31 @@ type hinted struct {
 
 func (h *hinted) Hint() string { return h.hint }
 
-// writeWhole writes a file that is there whole or not at all.
-func writeWhole(path string, data []byte) error {
+// wholeFile is a file that is there whole or not at all.
+type wholeFile struct {
+	*os.File
+	path string
+}
+
+func createWhole(path string) (*wholeFile, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder", path)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s cannot be written: %w", path, errors.Unwrap(err))
 	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return &wholeFile{f, path}, nil
+}
+
+func (f *wholeFile) keep() error {
+	return errors.Join(f.Chmod(0o644), f.Close(), os.Rename(f.Name(), f.path))
+}
+
+// discard does nothing to a file that was kept: it no longer has that name.
+func (f *wholeFile) discard() {
+	f.Close()
+	os.Remove(f.Name())
 }
 
 func isTerminal(w io.Writer) bool {

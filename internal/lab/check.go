@@ -3,13 +3,16 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -90,9 +93,83 @@ func orElse[T comparable](field *T, value T) {
 	}
 }
 
-// check finds the first thing that cannot be run.
+// zeroed finds a value of nothing where nothing cannot be meant: left out, it would be the default, and so it is no way to write one.
+func zeroed(document map[string]any) *problem {
+	never := map[string][]string{
+		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "provider": {"buffer", "burst"},
+		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"},
+	}
+	nothing := func(v any) bool {
+		switch v := v.(type) {
+		case int64:
+			return v == 0
+		case string:
+			return strings.Trim(v, "0.") != v && strings.Trim(strings.ToLower(v), "0.bkmgtinus") == ""
+		}
+		return false
+	}
+	look := func(section, entry string, table map[string]any) *problem {
+		for _, key := range never[section] {
+			if v, ok := table[key]; ok && nothing(v) {
+				where := []string{key}
+				if section != "" {
+					where = slices.DeleteFunc([]string{section, entry, key}, func(s string) bool { return s == "" })
+				}
+				return wrong("leave it out for the default", where, "%s = %v", key, v)
+			}
+		}
+		return nil
+	}
+	if p := look("", "", document); p != nil {
+		return p
+	}
+	for _, section := range slices.Sorted(maps.Keys(document)) {
+		switch v := document[section].(type) {
+		case map[string]any:
+			if p := look(section, "", v); p != nil {
+				return p
+			}
+		case []any:
+			for _, entry := range v {
+				if table, ok := entry.(map[string]any); ok {
+					name, _ := table["name"].(string)
+					if p := look(section, name, table); p != nil {
+						return p
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkAll finds the first thing that cannot be run, at any point of the sweep.
+func (s *Scenario) checkAll() *problem {
+	if p := s.checkSweep(); p != nil {
+		return p
+	}
+	points, p := s.Points()
+	if p != nil {
+		return p
+	}
+	for i, point := range points {
+		p := point.Scenario.check()
+		if p == nil && i == 0 {
+			p = s.checkClaims(&point.Scenario)
+		}
+		if p != nil {
+			if len(point.Labels) > 0 {
+				p.what = fmt.Sprintf("at %s: %s", strings.Join(point.Labels, ", "), p.what)
+			}
+			return p
+		}
+	}
+	return nil
+}
+
+// check finds the first thing that cannot be run in a scenario without a sweep and with its defaults.
 func (s *Scenario) check() *problem {
-	for _, check := range []func() *problem{s.checkFrame, s.checkPath, s.checkTraffic, s.checkCandidates, s.checkSweep, s.checkClaims} {
+	for _, check := range []func() *problem{s.checkFrame, s.checkPath, s.checkTraffic, s.checkCandidates} {
 		if p := check(); p != nil {
 			return p
 		}
@@ -117,13 +194,19 @@ func (s *Scenario) checkFrame() *problem {
 		return wrong("", at("until"), `until = %q: the only value is "fetched"`, s.Until)
 	case s.Until == "fetched" && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }):
 		return wrong("give a flow bytes", at("until"), `until = "fetched", and no flow has bytes to fetch`)
+	case s.Until == "fetched" && s.Warmup > 0:
+		return wrong(`warmup = "0s"`, at("until"), `until = "fetched" measures from the start, and there is a warm-up of %v`, s.Warmup)
 	case s.Server.Addresses < 1 || s.Server.Addresses > 100:
 		return wrong("", []string{"server", "addresses"}, "addresses = %d is out of range (1 to 100)", s.Server.Addresses)
 	case s.Server.Queues < 1 || s.Server.Queues > 64:
 		return wrong("", []string{"server", "queues"}, "queues = %d is out of range (1 to 64)", s.Server.Queues)
 	}
 	for _, column := range s.Columns {
-		if _, err := parseMetric(column); err != nil {
+		m, err := parseMetric(column)
+		if err == nil {
+			err = m.of(s)
+		}
+		if err != nil {
 			return wrong("", at("columns"), "%v", err)
 		}
 	}
@@ -145,8 +228,8 @@ func (s *Scenario) checkPath() *problem {
 		return wrong("", at("rate"), "rate %v is below the lab's least (100kbit)", p.Rate)
 	case time.Duration(s.Path.RTT) > maxRTT:
 		return wrong("", []string{"path", "rtt"}, "rtt %v is absurd (0s to 10s)", s.Path.RTT)
-	case time.Duration(s.Path.Jitter) > maxRTT:
-		return wrong("", []string{"path", "jitter"}, "jitter %v is absurd (0s to 10s)", s.Path.Jitter)
+	case s.Path.Jitter > s.Path.RTT:
+		return wrong("", []string{"path", "jitter"}, "jitter %v is more than the RTT, %v", s.Path.Jitter, s.Path.RTT)
 	case s.Path.Loss >= 1:
 		return wrong("", []string{"path", "loss"}, "at loss %v nothing arrives", s.Path.Loss)
 	case s.Path.Burst < 0 || s.Path.Burst > 1000:
@@ -197,6 +280,9 @@ func (s *Scenario) checkTraffic() *problem {
 		if time.Duration(c.RTT) > maxRTT {
 			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
 		}
+		if c.RTT != 0 && c.RTT < s.Path.Jitter {
+			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than the path's jitter, %v", c.RTT, s.Path.Jitter)
+		}
 		if p := checkSysctls(c.Sysctl, []string{"client", c.Name, "sysctl"}); p != nil {
 			return p
 		}
@@ -242,6 +328,10 @@ func (s *Scenario) checkTraffic() *problem {
 			return wrong("udp, ssh, request or stream", at("kind"), "probe %q: kind %q", p.Name, p.Kind)
 		case !seen["client"+p.Client]:
 			return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name, p.Client)
+		case p.Kind != "stream" && p.Rate != 0:
+			return wrong("an interval", at("rate"), "probe %q: a rate is for kind stream", p.Name)
+		case p.Kind != "ssh" && p.Kind != "request" && p.Reply != 0:
+			return wrong("", at("reply"), "probe %q: kind %s has no reply of its own size", p.Name, p.Kind)
 		case p.Kind == "stream" && p.Rate == 0 && p.Interval == 0:
 			return wrong("", at("rate"), "probe %q: a stream needs a rate", p.Name)
 		case p.Interval < units.Duration(10*time.Microsecond):
@@ -292,6 +382,12 @@ func (s *Scenario) checkCandidates() *problem {
 		if p := checkSysctls(c.Sysctl, at("sysctl")); p != nil {
 			return p
 		}
+		if c.Weir != nil {
+			var refused *plan.Refusal
+			if err := c.Weir.goal(s.Provider).Check(); errors.As(err, &refused) {
+				return wrong(refused.Try, at("weir"), "candidate %q: weir: %s", c.Name, refused.What)
+			}
+		}
 	}
 	return nil
 }
@@ -324,7 +420,7 @@ func Rated(text string, rate units.Rate) string {
 }
 
 func (s *Scenario) checkSweep() *problem {
-	points := 1
+	points := 1 // how many there will be
 	for _, axis := range s.Sweep {
 		at := []string{"sweep", axis.Key}
 		if len(axis.Values) == 0 {
@@ -337,26 +433,12 @@ func (s *Scenario) checkSweep() *problem {
 			return wrong("", at, "the sweep has more than %d points", maxPoints)
 		}
 	}
-	if len(s.Sweep) == 0 {
-		return nil
-	}
-	points1, err := s.Points()
-	if err != nil {
-		return err
-	}
-	for _, p := range points1 {
-		p.Scenario.Sweep = nil
-		p.Scenario.Claim = nil
-		if bad := p.Scenario.check(); bad != nil {
-			return wrong(bad.try, []string{"sweep"}, "at %s: %s", strings.Join(p.Labels, ", "), bad.what)
-		}
-	}
 	return nil
 }
 
-func (s *Scenario) checkClaims() *problem {
+func (s *Scenario) checkClaims(filled *Scenario) *problem {
 	for _, c := range s.Claim {
-		if p := c.check(s); p != nil {
+		if p := c.check(filled, s.Sweep); p != nil {
 			p.where = []string{"claim", c.Says}
 			return p
 		}

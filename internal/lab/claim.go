@@ -26,8 +26,9 @@ type Claim struct {
 	Note      string            `toml:"note" json:"note,omitempty"`   // what the measurement teaches
 }
 
-// The three verdicts.
+// The verdicts.
 const (
+	NotMeasured   = "not measured" // no point has a value
 	Reproduced    = "reproduced"
 	NotReproduced = "not reproduced"
 	OnlyWhen      = "reproduced only when"
@@ -46,11 +47,15 @@ type Verdict struct {
 type Measured struct {
 	Labels []string       `json:"labels,omitempty"`
 	Value  measure.Spread `json:"value"`
+	None   bool           `json:"none,omitempty"` // there is no value: what was to be measured did not happen. It does not hold.
 	Holds  bool           `json:"holds"`
 }
 
-func (c Claim) check(s *Scenario) *problem {
+func (c Claim) check(s *Scenario, axes []Axis) *problem {
 	m, err := parseMetric(c.Metric)
+	if err == nil {
+		err = m.of(s)
+	}
 	if err != nil {
 		return wrong("", nil, "claim: %v", err)
 	}
@@ -75,11 +80,11 @@ func (c Claim) check(s *Scenario) *problem {
 		return wrong("", nil, "claim: %v", err)
 	}
 	for key, value := range c.When {
-		i := slices.IndexFunc(s.Sweep, func(a Axis) bool { return a.Key == key })
+		i := slices.IndexFunc(axes, func(a Axis) bool { return a.Key == key })
 		if i < 0 {
 			return wrong("", nil, "claim: when %s: the sweep has no such axis", key)
 		}
-		if !slices.ContainsFunc(s.Sweep[i].Values, func(v any) bool { return quantity(v) == value }) {
+		if !slices.ContainsFunc(axes[i].Values, func(v any) bool { return quantity(v) == value }) {
 			return wrong("", nil, "claim: when %s = %s: the sweep has no such value", key, value)
 		}
 	}
@@ -106,10 +111,7 @@ func (c Claim) judge(axes []Axis, points []PointResult) Verdict {
 			continue
 		}
 		value, ok := c.value(Metric{m}, p)
-		if !ok {
-			continue
-		}
-		at := Measured{Labels: p.Labels, Value: value, Holds: want.holds(value.Median)}
+		at := Measured{Labels: p.Labels, Value: value, None: !ok, Holds: ok && want.holds(value.Median)}
 		v.At = append(v.At, at)
 		all = append(all, p.Labels)
 		if at.Holds {
@@ -117,6 +119,8 @@ func (c Claim) judge(axes []Axis, points []PointResult) Verdict {
 		}
 	}
 	switch {
+	case !slices.ContainsFunc(v.At, func(m Measured) bool { return !m.None }):
+		v.Verdict = NotMeasured
 	case len(holding) == 0:
 		v.Verdict = NotReproduced
 	case len(holding) == len(all):

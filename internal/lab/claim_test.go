@@ -61,8 +61,21 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	claim.Candidate = "gone"
-	if v := claim.judge(axes, points); v.Verdict != NotReproduced || len(v.At) != 0 {
-		t.Errorf("nothing measured must not count: %+v", v)
+	if v := claim.judge(axes, points); v.Verdict != NotMeasured {
+		t.Errorf("nothing measured is no verdict on the claim: %+v", v)
+	}
+	// A fetch that did not end is not a fast one.
+	slow := point("10%", 1, 20)
+	slow.Scenario.Flow = []Flow{{Name: "page", Bytes: 1}}
+	for i := range slow.Cells {
+		slow.Cells[i].Runs[0].Flows[0].Flow = "page"
+	}
+	fast := slow
+	fast.Labels, fast.Values = []string{"loss 1%"}, []string{"1%"}
+	fast.Cells = []Cell{{Candidate: "cubic", Runs: []Run{{Flows: []FlowResult{{Flow: "page", Fetch: 2}}}}}}
+	fetch := Claim{Metric: "fetch", Candidate: "cubic", Expect: "<= 8s"}
+	if v := fetch.judge(axes, []PointResult{fast, slow}); v.Verdict != OnlyWhen || v.Holds != "loss 1%" || !v.At[1].None {
+		t.Errorf("got %+v", v)
 	}
 }
 

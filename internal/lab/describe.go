@@ -25,7 +25,7 @@ func words(p *PointResult, c *Cell) string {
 		for i := range c.Runs {
 			v = append(v, read(&c.Runs[i]))
 		}
-		return measure.NewSpread(v).Median
+		return measure.Median(v)
 	}
 	own := spread(func(r *Run) float64 { return r.Uplink.Backlog.Mean })
 	ownMax := spread(func(r *Run) float64 { return r.Uplink.Backlog.Max })
@@ -45,12 +45,13 @@ func words(p *PointResult, c *Cell) string {
 	var s []string
 	switch {
 	case theirs > packet && ownMax == 0:
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held 0 packets.", wait(theirs), kind))
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held no packet in any of %d samples.",
+			wait(theirs), kind, c.Runs[0].Uplink.Backlog.N))
 	case theirs > packet && theirs > own:
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.", wait(theirs), wait(own)))
 	case own > packet && p.Scenario.Provider.Queue == "none":
 		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average).", kind, wait(own)))
-	case own > packet && drops == 0:
+	case own > packet && drops == 0 && theirs <= packet:
 		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind, wait(own)))
 	case own > packet:
 		s = append(s, fmt.Sprintf("A queue stands here, in %s (%s on average).", kind, wait(own)))

@@ -58,7 +58,7 @@ func TestDocuments(t *testing.T) {
 		}
 		return string(text)
 	}
-	for file, pattern := range map[string]string{"docs/seeds.md": "scenarios/seeds/*.toml", "docs/aqm-interval.md": "scenarios/aqm-interval.toml"} {
+	for file, pattern := range map[string]string{"docs/seeds.md": "scenarios/seeds/*.toml", "docs/evidence.md": "scenarios/*.toml"} {
 		t.Run(file, func(t *testing.T) {
 			reports := again(t, pattern)
 			want := read(t, file, reports[0].Kernel)

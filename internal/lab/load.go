@@ -43,7 +43,8 @@ const maxInherit = 8
 // maxFile is far above any scenario; a device or a log given by mistake ends here.
 const maxFile = 1 << 20
 
-// Load reads a scenario file and all that it inherits, and checks that it can be run. An error is a *FileError.
+// Load reads a scenario file and all that it inherits, and checks that it can be run. What was left out stays empty: each of its Points has
+// the defaults. An error is a *FileError.
 func Load(path string) (Scenario, error) {
 	chain, err := readChain(path)
 	if err != nil {
@@ -55,8 +56,7 @@ func Load(path string) (Scenario, error) {
 			return s, err
 		}
 	}
-	s.fillIn()
-	if p := s.check(); p != nil {
+	if p := s.checkAll(); p != nil {
 		return s, chain.locate(p)
 	}
 	return s, nil
@@ -109,6 +109,13 @@ func (s *Scenario) overlay(f source) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
 		return positioned(f.path, err)
+	}
+	var said map[string]any
+	if err := toml.Unmarshal(f.text, &said); err != nil {
+		return positioned(f.path, err)
+	}
+	if p := zeroed(said); p != nil {
+		return sources{f}.locate(p)
 	}
 	s.Client = merge(parent.Client, s.Client, func(c Client) string { return c.Name })
 	s.Flow = merge(parent.Flow, s.Flow, func(f Flow) string { return f.Name })

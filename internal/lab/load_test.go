@@ -38,6 +38,11 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	points, bad := s.Points()
+	if bad != nil || len(points) != 1 {
+		t.Fatal(bad, len(points))
+	}
+	s = points[0].Scenario
 	if s.Duration != units.Duration(20*time.Second) || s.Seeds != 1 || s.Client[0].Name != "client" || s.Flow[0].Client != "client" ||
 		s.Flow[0].Count != 1 || s.Provider.Queue != "fifo" || s.Provider.Buffer.Bytes(s.Provider.Rate) != 1_250_000 {
 		t.Errorf("got %+v", s)
@@ -90,7 +95,23 @@ func TestBroken(t *testing.T) {
 		{"sweep to an impossible point", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"20s\"]\n", "rtt 20s is absurd"},
 		{"sweep without values", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = []\n", "has no values"},
 		{"claim on an unknown metric", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "unknown metric"},
-		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"added.p50\"\ncandidate = \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
+		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"srtt\"\ncandidate = \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
+		{"claim on a client that is not there", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput.client.typo\"\ncandidate = \"c\"\nexpect = \">= 1mbit\"\n", `no client is called "typo" (there are: client)`},
+		{"claim on a probe that is not there", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"ssh.p50\"\ncandidate = \"c\"\nexpect = \"<= 1ms\"\n", "no probe of kind ssh"},
+		{"column on a flow that is not there", "columns = [\"goodput.flow.typo\"]\n" + minimal, `:1: metric "goodput.flow.typo": no flow is called "typo"`},
+		{"column of fetches without any", "columns = [\"fetch\"]\n" + minimal, "no flow has bytes to fetch"},
+		{"count zero", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncount = 0", 1), ":6: count = 0"},
+		{"buffer zero", strings.Replace(minimal, "[[flow]]", "buffer = \"0b\"\n[[flow]]", 1), ":4: buffer = 0b"},
+		{"buffer of no time", strings.Replace(minimal, "[[flow]]", "buffer = \"0.0ms\"\n[[flow]]", 1), ":4: buffer = 0.0ms"},
+		{"seeds zero", "seeds = 0\n" + minimal, ":1: seeds = 0"},
+		{"duration zero", "duration = \"0s\"\n" + minimal, ":1: duration = 0s"},
+		{"sweep to zero", minimal + "[[sweep]]\nkey = \"flow.f.count\"\nvalues = [1, 0]\n", ":8: sweep of flow.f.count: count = 0"},
+		{"probe with a rate that is none of its own", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\nrate = \"1mbit\"\n", "a rate is for kind stream"},
+		{"probe with a reply that is none of its own", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\nreply = \"1kb\"\n", "has no reply of its own size"},
+		{"jitter above the RTT", minimal + "[path]\nrtt = \"5ms\"\njitter = \"6ms\"\n", ":10: jitter 6ms is more than the RTT"},
+		{"a warm-up before a fetch", "until = \"fetched\"\nwarmup = \"1s\"\n" + strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nbytes = \"1mb\"", 1), "measures from the start"},
+		{"weir goal that no host could reach", minimal + "weir = { role = \"nonsense\" }\n", `:8: candidate "c": weir: --role "nonsense" is not known`},
+		{"weir goal with a wrong qdisc", minimal + "weir = { qdisc = \"cark\" }\n", `:8: candidate "c": weir: --qdisc: unknown queueing discipline`},
 		{"claim on nobody", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput\"\ncandidate = \"d\"\nexpect = \">= 1mbit\"\n", `no candidate is called "d"`},
 		{"empty file", "", "no title"},
 		{"binary", "\x00\x01\x02", ":1: "},
@@ -160,14 +181,32 @@ values = [1, 4, 16]
 	if p.Scenario.Provider.Queue != "policer" || p.Scenario.Flow[0].Count != 4 || !reflect.DeepEqual(p.Labels, []string{"queue policer", "count 4"}) {
 		t.Errorf("got %v, %+v", p.Labels, p.Scenario)
 	}
-	if s.Flow[0].Count != 1 || points[0].Scenario.Flow[0].Count != 1 {
+	if s.Flow[0].Count != 0 || points[0].Scenario.Flow[0].Count != 1 {
 		t.Error("points share their flows")
+	}
+}
+
+// What is swept decides the defaults that follow from it.
+func TestSweepBeforeDefaults(t *testing.T) {
+	s, err := Load(write(t, "s.toml", minimal+"[[probe]]\nname = \"p\"\nkind = \"stream\"\n[[sweep]]\nkey = \"probe.p.rate\"\nvalues = [\"1mbit\", \"10mbit\"]\n[[sweep]]\nkey = \"server.queues\"\nvalues = [1, 4]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, bad := s.Points()
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if a, b := points[0].Scenario.Probe[0].Interval, points[2].Scenario.Probe[0].Interval; a != 10*b {
+		t.Errorf("at ten times the rate the interval is %v, and was %v", b, a)
+	}
+	if a, b := points[0].Scenario.Server.Qdisc, points[1].Scenario.Server.Qdisc; a != "fq_codel" || b != "mq | fq_codel" {
+		t.Errorf("with 1 and with 4 queues the server has %q and %q", a, b)
 	}
 }
 
 // What goes to the guest reads back as it was.
 func TestScenarioJSON(t *testing.T) {
-	s, err := Load(write(t, "s.toml", minimal+"[candidate.weir]\nrate = \"40mbit\"\nnat = true\n[candidate.sysctl]\n\"net.ipv4.tcp_ecn\" = \"1\"\n[[probe]]\nname = \"p\"\nkind = \"stream\"\nrate = \"1mbit\"\n"))
+	s, err := Load(write(t, "s.toml", minimal+"[candidate.weir]\nrate = \"40mbit\"\nrole = \"relay\"\nnat = true\n[candidate.sysctl]\n\"net.ipv4.tcp_ecn\" = \"1\"\n[[probe]]\nname = \"p\"\nkind = \"stream\"\nrate = \"1mbit\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

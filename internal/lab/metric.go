@@ -17,6 +17,7 @@ type metric struct {
 	unit  string // mbit, ms, s, %, kb, packets, or nothing
 	Short string // heading of a table's column
 	read  func(*PointResult, *Run) (float64, bool)
+	late  bool // a run without a value is one in which it never came, and counts as above every other
 }
 
 // Metric is a metric by name, for those who show tables.
@@ -41,7 +42,16 @@ func (m Metric) Of(p *PointResult, c *Cell) (measure.Spread, bool) {
 			values = append(values, v)
 		}
 	}
-	return measure.NewSpread(values), len(values) > 0
+	missing := 0
+	if m.m.late && fetches(p) {
+		missing = len(c.Runs) - len(values)
+	}
+	return measure.NewSpread(values, missing)
+}
+
+// fetches tells whether anything is to be fetched at p.
+func fetches(p *PointResult) bool {
+	return slices.ContainsFunc(p.Scenario.Flow, func(f Flow) bool { return f.Bytes > 0 })
 }
 
 // payloadShare is TCP's part of an Ethernet frame of 1514 bytes: 1448 with timestamps over IPv4. It is what a shaper that counts whole
@@ -66,7 +76,7 @@ func metrics() []metric {
 					values = append(values, v)
 				}
 			}
-			return measure.NewSpread(values).Median, len(values) > 0
+			return measure.Median(values), len(values) > 0
 		}
 	}
 	probe := func(kind string, read func(*ProbeResult) float64) func(*PointResult, *Run) (float64, bool) {
@@ -80,86 +90,91 @@ func metrics() []metric {
 		}
 	}
 	lost := func(p *ProbeResult) float64 { return 100 * float64(p.Lost) / float64(max(1, p.Sent)) }
+	m := func(name, unit, short string, read func(*PointResult, *Run) (float64, bool)) metric {
+		return metric{name: name, unit: unit, Short: short, read: read}
+	}
 	return []metric{
-		{"goodput", "mbit", "goodput", sum(func(f *FlowResult) float64 { return f.Goodput })},
-		{"utilisation", "%", "of link", func(p *PointResult, r *Run) (float64, bool) {
+		m("goodput", "mbit", "goodput", sum(func(f *FlowResult) float64 { return f.Goodput })),
+		m("utilisation", "%", "of link", func(p *PointResult, r *Run) (float64, bool) {
 			rate := float64(p.Scenario.Provider.Rate) / 1e6 * payloadShare
 			return 100 * r.Goodput / max(rate, 1e-9), rate > 0 && len(r.Flows) > 0
-		}},
-		{"jain.flows", "", "Jain flows", func(_ *PointResult, r *Run) (float64, bool) {
+		}),
+		m("jain.flows", "", "Jain flows", func(_ *PointResult, r *Run) (float64, bool) {
 			var shares []float64
 			for _, f := range r.Flows {
 				shares = append(shares, f.Goodput)
 			}
 			return measure.Jain(shares), len(shares) > 1
-		}},
-		{"jain.clients", "", "Jain clients", func(_ *PointResult, r *Run) (float64, bool) {
+		}),
+		m("jain.clients", "", "Jain clients", func(_ *PointResult, r *Run) (float64, bool) {
 			var shares []float64
 			for _, c := range r.Clients {
 				shares = append(shares, c.Goodput)
 			}
 			return measure.Jain(shares), len(shares) > 1
-		}},
-		{"fetch", "s", "fetch", func(_ *PointResult, r *Run) (float64, bool) {
+		}),
+		{name: "fetch", unit: "s", Short: "fetch", late: true, read: func(p *PointResult, r *Run) (float64, bool) {
 			var values []float64
+			unfinished := 0
 			for _, f := range r.Flows {
-				if f.Fetch > 0 {
+				switch {
+				case f.Fetch > 0:
 					values = append(values, f.Fetch)
+				case fetching(p, f.Flow):
+					unfinished++
 				}
 			}
-			return measure.NewSpread(values).Median, len(values) > 0
+			s, ok := measure.NewSpread(values, unfinished)
+			return s.Median, ok
 		}},
-		{"unfinished", "", "unfinished", func(p *PointResult, r *Run) (float64, bool) {
-			fetching, missing := 0, 0
+		m("unfinished", "", "unfinished", func(p *PointResult, r *Run) (float64, bool) {
+			missing := 0
 			for _, f := range r.Flows {
-				if i := slices.IndexFunc(p.Scenario.Flow, func(s Flow) bool { return s.Name == f.Flow }); i >= 0 && p.Scenario.Flow[i].Bytes > 0 {
-					fetching++
-					if f.Fetch == 0 {
-						missing++
-					}
+				if fetching(p, f.Flow) && f.Fetch == 0 {
+					missing++
 				}
 			}
-			return float64(missing), fetching > 0
-		}},
-		{"srtt", "ms", "srtt", median(func(f *FlowResult) (float64, bool) { return f.SRTT.P50, f.SRTT.N > 0 })},
-		{"cwnd", "packets", "cwnd", median(func(f *FlowResult) (float64, bool) { return f.Cwnd.P50, f.Cwnd.N > 0 })},
-		{"unsent", "kb", "unsent", median(func(f *FlowResult) (float64, bool) { return f.Unsent.P50, f.Unsent.N > 0 })},
-		{"sndbuf_limited", "%", "sndbuf lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.SndbufLimited, true })},
-		{"rwnd_limited", "%", "rwnd lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.RwndLimited, true })},
-		{"retransmits", "packets", "retrans", sum(func(f *FlowResult) float64 { return float64(f.Retransmits) })},
-		{"wakeups", "", "wakeups", sum(func(f *FlowResult) float64 { return float64(f.Wakeups) })},
-		{"ce", "%", "CE", func(_ *PointResult, r *Run) (float64, bool) {
+			return float64(missing), fetches(p)
+		}),
+		m("srtt", "ms", "srtt", median(func(f *FlowResult) (float64, bool) { return f.SRTT.P50, f.SRTT.N > 0 })),
+		m("cwnd", "packets", "cwnd", median(func(f *FlowResult) (float64, bool) { return f.Cwnd.P50, f.Cwnd.N > 0 })),
+		m("unsent", "kb", "unsent", median(func(f *FlowResult) (float64, bool) { return f.Unsent.P50, f.Unsent.N > 0 })),
+		m("sndbuf_limited", "%", "sndbuf lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.SndbufLimited, true })),
+		m("rwnd_limited", "%", "rwnd lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.RwndLimited, true })),
+		m("retransmits", "packets", "retrans", sum(func(f *FlowResult) float64 { return float64(f.Retransmits) })),
+		m("wakeups", "", "wakeups", sum(func(f *FlowResult) float64 { return float64(f.Wakeups) })),
+		m("ce", "%", "CE", func(_ *PointResult, r *Run) (float64, bool) {
 			var ce, all uint64
 			for _, f := range r.Flows {
 				ce += f.CE
 				all += f.Delivered
 			}
 			return 100 * float64(ce) / max(1, float64(all)), all > 0
-		}},
-		{"rtt.min", "ms", "RTT min", probe("udp", func(p *ProbeResult) float64 { return p.Delay.Min })},
-		{"rtt.p50", "ms", "RTT p50", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P50 })},
-		{"rtt.p99", "ms", "RTT p99", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P99 })},
-		{"added.p50", "ms", "added p50", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P50 - p.Base })},
-		{"added.p99", "ms", "added p99", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P99 - p.Base })},
-		{"jitter", "ms", "jitter", probe("udp", func(p *ProbeResult) float64 { return p.Delay.MAD })},
-		{"lost", "%", "lost", probe("udp", lost)},
-		{"ssh.p50", "ms", "ssh p50", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.P50 })},
-		{"ssh.p99", "ms", "ssh p99", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.P99 })},
-		{"ssh.jitter", "ms", "ssh jitter", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.MAD })},
-		{"request.p50", "ms", "req p50", probe("request", func(p *ProbeResult) float64 { return p.Delay.P50 })},
-		{"request.p99", "ms", "req p99", probe("request", func(p *ProbeResult) float64 { return p.Delay.P99 })},
-		{"stream.p50", "ms", "UDP p50", probe("stream", func(p *ProbeResult) float64 { return p.Delay.P50 })},
-		{"stream.p99", "ms", "UDP p99", probe("stream", func(p *ProbeResult) float64 { return p.Delay.P99 })},
-		{"stream.lost", "%", "UDP lost", probe("stream", lost)},
-		{"provider.drops", "packets", "prov drops", func(p *PointResult, r *Run) (float64, bool) {
+		}),
+		m("rtt.min", "ms", "RTT min", probe("udp", func(p *ProbeResult) float64 { return p.Delay.Min })),
+		m("rtt.p50", "ms", "RTT p50", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P50 })),
+		m("rtt.p99", "ms", "RTT p99", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P99 })),
+		m("added.p50", "ms", "added p50", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P50 - p.Base })),
+		m("added.p99", "ms", "added p99", probe("udp", func(p *ProbeResult) float64 { return p.Delay.P99 - p.Base })),
+		m("jitter", "ms", "jitter", probe("udp", func(p *ProbeResult) float64 { return p.Delay.MAD })),
+		m("lost", "%", "lost", probe("udp", lost)),
+		m("ssh.p50", "ms", "ssh p50", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.P50 })),
+		m("ssh.p99", "ms", "ssh p99", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.P99 })),
+		m("ssh.jitter", "ms", "ssh jitter", probe("ssh", func(p *ProbeResult) float64 { return p.Delay.MAD })),
+		m("request.p50", "ms", "req p50", probe("request", func(p *ProbeResult) float64 { return p.Delay.P50 })),
+		m("request.p99", "ms", "req p99", probe("request", func(p *ProbeResult) float64 { return p.Delay.P99 })),
+		m("stream.p50", "ms", "UDP p50", probe("stream", func(p *ProbeResult) float64 { return p.Delay.P50 })),
+		m("stream.p99", "ms", "UDP p99", probe("stream", func(p *ProbeResult) float64 { return p.Delay.P99 })),
+		m("stream.lost", "%", "UDP lost", probe("stream", lost)),
+		m("provider.drops", "packets", "prov drops", func(p *PointResult, r *Run) (float64, bool) {
 			return float64(r.Provider.Drops), p.Scenario.Provider.Queue != "none"
-		}},
-		{"provider.backlog", "kb", "prov queue", func(p *PointResult, r *Run) (float64, bool) {
+		}),
+		m("provider.backlog", "kb", "prov queue", func(p *PointResult, r *Run) (float64, bool) {
 			return r.Provider.Backlog.Mean, p.Scenario.Provider.Queue != "none"
-		}},
-		{"uplink.drops", "packets", "own drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }},
-		{"uplink.marks", "packets", "own marks", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }},
-		{"uplink.backlog", "kb", "own queue", func(_ *PointResult, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }},
+		}),
+		m("uplink.drops", "packets", "own drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }),
+		m("uplink.marks", "packets", "own marks", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }),
+		m("uplink.backlog", "kb", "own queue", func(_ *PointResult, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }),
 	}
 }
 
@@ -179,16 +194,16 @@ func parseMetric(name string) (metric, error) {
 		}
 	}
 	if client, ok := strings.CutPrefix(name, "goodput.client."); ok {
-		return metric{name, "mbit", client, func(_ *PointResult, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
+		return metric{name: name, unit: "mbit", Short: client, read: func(_ *PointResult, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
 	}
 	if client, ok := strings.CutPrefix(name, "share.client."); ok {
-		return metric{name, "%", client + " share", func(_ *PointResult, r *Run) (float64, bool) {
+		return metric{name: name, unit: "%", Short: client + " share", read: func(_ *PointResult, r *Run) (float64, bool) {
 			v, ok := clientGoodput(r, client)
 			return 100 * v / max(r.Goodput, 1e-9), ok
 		}}, nil
 	}
 	if flow, ok := strings.CutPrefix(name, "goodput.flow."); ok {
-		return metric{name, "mbit", flow, func(_ *PointResult, r *Run) (float64, bool) {
+		return metric{name: name, unit: "mbit", Short: flow, read: func(_ *PointResult, r *Run) (float64, bool) {
 			var total float64
 			found := false
 			for _, f := range r.Flows {
@@ -202,7 +217,7 @@ func parseMetric(name string) (metric, error) {
 	}
 	if rest, ok := strings.CutPrefix(name, "probe."); ok {
 		if probe, q, ok := strings.Cut(rest, "."); ok && (q == "p50" || q == "p99") {
-			return metric{name, "ms", probe + " " + q, func(_ *PointResult, r *Run) (float64, bool) {
+			return metric{name: name, unit: "ms", Short: probe + " " + q, read: func(_ *PointResult, r *Run) (float64, bool) {
 				for _, p := range r.Probes {
 					if p.Probe == probe && p.Delay.N > 0 {
 						if q == "p50" {
@@ -216,6 +231,48 @@ func parseMetric(name string) (metric, error) {
 		}
 	}
 	return metric{}, fmt.Errorf("unknown metric %q (known: %s)", name, strings.Join(MetricNames(), " "))
+}
+
+// fetching tells whether a flow has an end.
+func fetching(p *PointResult, flow string) bool {
+	return slices.ContainsFunc(p.Scenario.Flow, func(f Flow) bool { return f.Name == flow && f.Bytes > 0 })
+}
+
+// of checks that a metric is about something that the scenario has.
+func (m metric) of(s *Scenario) error {
+	parts := strings.SplitN(m.name, ".", 3)
+	has := func(names []string, what string) error {
+		name := strings.TrimSuffix(strings.TrimSuffix(parts[len(parts)-1], ".p50"), ".p99")
+		if slices.Contains(names, name) {
+			return nil
+		}
+		return fmt.Errorf("metric %q: no %s is called %q (there are: %s)", m.name, what, name, strings.Join(names, ", "))
+	}
+	switch {
+	case strings.HasPrefix(m.name, "goodput.client."), strings.HasPrefix(m.name, "share.client."):
+		return has(names(s.Client, func(c Client) string { return c.Name }), "client")
+	case strings.HasPrefix(m.name, "goodput.flow."):
+		return has(names(s.Flow, func(f Flow) string { return f.Name }), "flow")
+	case strings.HasPrefix(m.name, "probe."):
+		parts = strings.SplitN(m.name, ".", 2)
+		return has(names(s.Probe, func(p Probe) string { return p.Name }), "probe")
+	}
+	kind := map[string]string{"rtt": "udp", "added": "udp", "jitter": "udp", "lost": "udp", "ssh": "ssh", "request": "request", "stream": "stream"}[parts[0]]
+	if kind != "" && !slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.Kind == kind }) {
+		return fmt.Errorf("metric %q: the scenario has no probe of kind %s", m.name, kind)
+	}
+	if m.late && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }) {
+		return fmt.Errorf("metric %q: no flow has bytes to fetch", m.name)
+	}
+	return nil
+}
+
+func names[T any](list []T, name func(T) string) []string {
+	var all []string
+	for _, x := range list {
+		all = append(all, name(x))
+	}
+	return all
 }
 
 func clientGoodput(r *Run, name string) (float64, bool) {

@@ -70,7 +70,7 @@ type ProbeResult struct {
 	Client string       `json:"client"`
 	Base   float64      `json:"base"` // base RTT: what Delay is without any queue; of a stream, 0
 	Sent   int          `json:"sent"`
-	Lost   int          `json:"lost"` // without an answer at the end, those of the last second left out
+	Lost   int          `json:"lost"` // without an answer, although there was time for one
 	Delay  measure.Dist `json:"delay"`
 	Error  string       `json:"error,omitempty"`
 	At     []float64    `json:"at"`     // seconds since the measurement began, one a sample
@@ -79,12 +79,13 @@ type ProbeResult struct {
 
 // Queue is a place where packets wait.
 type Queue struct {
-	Device  string        `json:"device"`
-	Stack   string        `json:"stack"`   // its qdiscs in tc's words, "policer" or "none"
-	Qdiscs  []QdiscResult `json:"qdiscs"`  // as the kernel listed them at the end
-	Backlog measure.Dist  `json:"backlog"` // KiB waiting, at each sample
-	Drops   uint64        `json:"drops"`   // packets, in the whole run
-	Marks   uint64        `json:"marks"`   // packets, in the whole run
+	Device      string        `json:"device"`
+	Stack       string        `json:"stack"`        // its qdiscs in tc's words, "policer" or "none"
+	Qdiscs      []QdiscResult `json:"qdiscs"`       // as the kernel listed them at the end
+	Backlog     measure.Dist  `json:"backlog"`      // KiB waiting, at each sample
+	Drops       uint64        `json:"drops"`        // packets
+	Marks       uint64        `json:"marks"`        // packets
+	DropsBefore uint64        `json:"drops_before"` // packets, in the warm-up
 }
 
 // QdiscResult is one queueing discipline with its counters.
@@ -93,7 +94,7 @@ type QdiscResult struct {
 	Handle string      `json:"handle"`
 	Parent string      `json:"parent"`
 	Config string      `json:"config,omitempty"` // in tc's words
-	Stats  qdisc.Stats `json:"stats"`
+	Stats  qdisc.Stats `json:"stats"`            // since the boot
 }
 
 // Series are sampled every Step seconds.

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/lab/uml"
 )
 
@@ -65,11 +67,11 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) 
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "weir-lab-")
+	dir, tidy, err := workFolder()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer tidy()
 	initrd := filepath.Join(dir, "initrd")
 	if err := r.writeInitrd(initrd); err != nil {
 		return nil, fmt.Errorf("initrd: %w", err)
@@ -113,10 +115,10 @@ func (r *Runner) plan(files []string, scenarios []Scenario) ([]Report, []*task, 
 					continue
 				}
 				point.Scenario.Candidate = append(point.Scenario.Candidate, c)
-				point.Cells = append(point.Cells, Cell{Candidate: c.Name, Runs: make([]Run, s.Seeds)})
+				point.Cells = append(point.Cells, Cell{Candidate: c.Name, Runs: make([]Run, p.Scenario.Seeds)})
 				job := Job{Scenario: p.Scenario, Candidate: c}
 				job.Scenario.Candidate = nil
-				for seed := range s.Seeds {
+				for seed := range p.Scenario.Seeds {
 					job.Seed = uint64(seed + 1)
 					tasks = append(tasks, &task{file: i, point: len(report.Points), cell: len(point.Cells) - 1, seed: seed, job: job})
 				}
@@ -124,9 +126,6 @@ func (r *Runner) plan(files []string, scenarios []Scenario) ([]Report, []*task, 
 			report.Points = append(report.Points, point)
 		}
 		reports = append(reports, report)
-	}
-	if len(tasks) == 0 {
-		return nil, nil, fmt.Errorf("no candidate is called %s", strings.Join(r.Only, ", "))
 	}
 	return reports, tasks, nil
 }
@@ -138,6 +137,33 @@ func contains(list []string, s string) bool {
 		}
 	}
 	return false
+}
+
+// workFolder makes the folder that everything of a run is in. What earlier runs left that nobody could tidy up after (SIGKILL) goes now: a
+// folder is in use as long as somebody holds its lock.
+func workFolder() (dir string, tidy func(), err error) {
+	const pattern = "weir-lab-*"
+	old, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern))
+	for _, path := range old {
+		if f, err := os.Open(path); err == nil {
+			if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+				_ = os.RemoveAll(path)
+			}
+			f.Close()
+		}
+	}
+	if dir, err = os.MkdirTemp("", pattern); err != nil {
+		return "", nil, err
+	}
+	f, err := os.Open(dir)
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return "", nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return dir, func() { os.RemoveAll(dir); f.Close() }, nil
 }
 
 func (r *Runner) writeInitrd(path string) error {
@@ -217,7 +243,7 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 		limit = 20 * time.Minute
 	}
 	err = uml.Boot{
-		Kernel: r.Kernel, Initrd: initrd, Folder: folder, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: []string{"WEIR_LAB=1"}, Limit: limit,
+		Kernel: r.Kernel, Initrd: initrd, Folder: folder, Reply: "reply.json", Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: []string{"WEIR_LAB=1"}, Limit: limit,
 		OnLine: func(line string) {
 			if seconds, ok := strings.CutPrefix(line, heartbeat); ok {
 				if n, err := strconv.Atoi(seconds); err == nil {
@@ -231,7 +257,7 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "reply.json"))
 	if err != nil {
-		return errors.New("the guest ended without a result")
+		return err
 	}
 	var reply Reply
 	if err := json.Unmarshal(text, &reply); err != nil {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"weir/internal/plan"
 	"weir/internal/units"
 )
 
@@ -127,6 +128,15 @@ type Weir struct {
 	NoRate bool           `toml:"no_rate" json:"no_rate,omitempty"` // give no rate: what Weir does for a user who does not know it
 }
 
+// goal is w as the product will understand it.
+func (w Weir) goal(p Provider) plan.Goal {
+	g := plan.Goal{Rate: w.Rate, RTT: w.RTT, Loss: w.Loss, Role: w.Role, NAT: w.NAT, FairTo: w.FairTo, Prefer: w.Prefer, CC: w.CC, Qdisc: Rated(w.Qdisc, p.Rate), Recipe: w.Recipe}
+	if g.Rate == 0 && !w.NoRate {
+		g.Rate = p.Rate
+	}
+	return g
+}
+
 // Flags is the goal as a command line of `weir up`.
 func (w Weir) Flags(p Provider) []string {
 	var f []string
@@ -135,20 +145,17 @@ func (w Weir) Flags(p Provider) []string {
 			f = append(f, "--"+name, value)
 		}
 	}
-	rate := w.Rate
-	if rate == 0 {
-		rate = p.Rate
-	}
-	add("rate", rate.String(), rate != 0 && !w.NoRate)
-	add("rtt", w.RTT.String(), w.RTT != 0)
-	add("loss", w.Loss.String(), w.Loss != 0)
-	add("role", w.Role, w.Role != "")
-	add("fair-to", w.FairTo, w.FairTo != "")
-	add("prefer", w.Prefer, w.Prefer != "")
-	add("cc", w.CC, w.CC != "")
-	add("qdisc", Rated(w.Qdisc, p.Rate), w.Qdisc != "")
-	add("recipe", w.Recipe, w.Recipe != "")
-	if w.NAT {
+	g := w.goal(p)
+	add("rate", g.Rate.String(), g.Rate != 0)
+	add("rtt", g.RTT.String(), g.RTT != 0)
+	add("loss", g.Loss.String(), g.Loss != 0)
+	add("role", g.Role, g.Role != "")
+	add("fair-to", g.FairTo, g.FairTo != "")
+	add("prefer", g.Prefer, g.Prefer != "")
+	add("cc", g.CC, g.CC != "")
+	add("qdisc", g.Qdisc, g.Qdisc != "")
+	add("recipe", g.Recipe, g.Recipe != "")
+	if g.NAT {
 		f = append(f, "--nat")
 	}
 	return f

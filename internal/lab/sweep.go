@@ -16,7 +16,8 @@ type Point struct {
 	Values   []string // one an axis, as claims select them
 }
 
-// Points expands the sweep; a scenario without one is a single point. The first axis varies slowest.
+// Points expands the sweep and gives every value that was left out its default; a scenario without a sweep is a single point. The first axis
+// varies slowest.
 func (s *Scenario) Points() ([]Point, *problem) {
 	points := []Point{{Scenario: s.clone()}}
 	for _, axis := range s.Sweep {
@@ -37,6 +38,9 @@ func (s *Scenario) Points() ([]Point, *problem) {
 			}
 		}
 		points = next
+	}
+	for i := range points {
+		points[i].Scenario.fillIn()
 	}
 	return points, nil
 }
@@ -86,7 +90,19 @@ func (s *Scenario) set(key string, value any) *problem {
 	if err := d.Decode(target); err != nil {
 		return wrong("", nil, "sweep of %s = %s: %s", key, quantity(value), positioned("", err).(*FileError).What)
 	}
+	if len(strings.Split(key, ".")) == 3 {
+		document = map[string]any{whose(key): document}
+	}
+	if p := zeroed(document); p != nil {
+		return wrong(p.try, nil, "sweep of %s: %s", key, p.what)
+	}
 	return nil
+}
+
+// whose is the section that a sweep's key is in.
+func whose(key string) string {
+	section, _, _ := strings.Cut(key, ".")
+	return section
 }
 
 func entry[T any](list []T, name func(*T) string, want string) any {

@@ -64,22 +64,30 @@ func Jain(shares []float64) float64 {
 
 // Spread is what repeats with different seeds gave.
 type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
+	Median  float64 `json:"median"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`               // of those that have a value
+	Missing int     `json:"missing,omitempty"` // repeats without a value, because it never came: they count as above every other
 }
 
-// NewSpread gives the median and range; the median of an even number of values is the mean of the middle two.
-func NewSpread(values []float64) Spread {
-	if len(values) == 0 {
-		return Spread{}
+// NewSpread gives the median and range; the median of an even number of values is the mean of the middle two. It is false when there is no
+// value, or so many are missing that the median would be one of those.
+func NewSpread(values []float64, missing int) (Spread, bool) {
+	all := len(values) + missing
+	if len(values) <= all/2 {
+		return Spread{Missing: missing}, false
 	}
 	s := slices.Clone(values)
 	slices.SortFunc(s, cmp.Compare[float64])
-	mid := len(s) / 2
-	median := s[mid]
-	if len(s)%2 == 0 {
-		median = (s[mid-1] + s[mid]) / 2
+	median := s[all/2]
+	if all%2 == 0 {
+		median = (s[all/2-1] + s[all/2]) / 2
 	}
-	return Spread{Median: median, Min: s[0], Max: s[len(s)-1]}
+	return Spread{Median: median, Min: s[0], Max: s[len(s)-1], Missing: missing}, true
+}
+
+// Median of values; 0 without any.
+func Median(values []float64) float64 {
+	s, _ := NewSpread(values, 0)
+	return s.Median
 }

@@ -46,13 +46,21 @@ func TestJain(t *testing.T) {
 }
 
 func TestSpread(t *testing.T) {
-	if s := NewSpread([]float64{3, 1, 2}); s != (Spread{2, 1, 3}) {
-		t.Errorf("odd: %+v", s)
-	}
-	if s := NewSpread([]float64{4, 1, 2, 3}); s != (Spread{2.5, 1, 4}) {
-		t.Errorf("even: %+v", s)
-	}
-	if s := NewSpread(nil); s != (Spread{}) {
-		t.Errorf("none: %+v", s)
+	for _, c := range []struct {
+		values  []float64
+		missing int
+		want    Spread
+		ok      bool
+	}{
+		{[]float64{3, 1, 2}, 0, Spread{2, 1, 3, 0}, true},
+		{[]float64{4, 1, 2, 3}, 0, Spread{2.5, 1, 4, 0}, true},
+		{[]float64{3, 1, 2}, 2, Spread{3, 1, 3, 2}, true}, // 1 2 3 never never
+		{[]float64{3, 1}, 2, Spread{Missing: 2}, false},   // between 3 and never
+		{[]float64{1}, 2, Spread{Missing: 2}, false},
+		{nil, 0, Spread{}, false},
+	} {
+		if s, ok := NewSpread(c.values, c.missing); s != c.want || ok != c.ok {
+			t.Errorf("NewSpread(%v, %d) = %+v, %v; want %+v, %v", c.values, c.missing, s, ok, c.want, c.ok)
+		}
 	}
 }

@@ -37,11 +37,11 @@ func dualpi2BBR(d *draft) error {
 	}
 	for _, s := range []struct{ name, value, reason, evidence string }{
 		{"net.core.default_qdisc", "dualpi2", "", "only devices that come up later get it"},
-		{congestionControl, "bbr", "", "lab, 50mbit, 48.3ms: one BBR flow by itself 50 ms whatever the qdisc, four 110 ms; four over DualPI2 as the bottleneck cost a probe 24 % of its packets (scenarios/seeds/narrow-link.toml, scenarios/seeds/dualpi2.toml)"},
+		{congestionControl, "bbr", "", "lab, 50mbit, 48.3ms: one BBR flow by itself 50 ms whatever the qdisc, four 110 ms; four over DualPI2 as the bottleneck cost a probe 23 % of its packets (scenarios/seeds/narrow-link.toml, scenarios/seeds/dualpi2.toml)"},
 		{"net.ipv4.tcp_ecn", "1", `: "essential for dualpi2"`, "lab: 1 and 2 are the same on a server that only accepts connections: no packet marked (scenarios/seeds/ecn.toml)"},
 		{"net.ipv4.tcp_fastopen", "3", "", untested},
 		{"net.ipv4.tcp_recovery", "1", "", untested},
-		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: with BBR 3076 KiB unsent become 35, and the RTT goes from 51 to 98 ms: BBR keeps another BDP in flight (scenarios/seeds/notsent-lowat.toml)"},
+		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: with BBR 3080 KiB unsent become 38, and the RTT goes from 51 to 98 ms: BBR keeps another BDP in flight (scenarios/seeds/notsent-lowat.toml)"},
 		{"net.core.rmem_max", "4194304", "", untested},
 		{"net.core.wmem_max", "4194304", "", untested},
 		{tcpRmem, "4096 16384 4194304", `: "preventing bloat"`, "the kernel's default is 131072; 4 MiB is below what 200mbit over 167ms has in flight"},
@@ -58,7 +58,7 @@ func dualpi2BBR(d *draft) error {
 // serverCake is seed 001, with the options that it names.
 func serverCake(d *draft) error {
 	err := d.root(fmt.Sprintf("cake bandwidth %s besteffort", shaped(d.Goal.Rate)), "seed 001: own the bottleneck: 99.75 % of "+d.Goal.Rate.String(),
-		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against ten gets 8.7 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
+		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against ten gets 8.6 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func lossyBBR(d *draft) error {
 		return &Refusal{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel), Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
 	d.sysctl("net.core.default_qdisc", "fq", `seed 002: "required" by BBR`,
-		"lab, 10 % loss, 167ms: 2.3 MB take 4.7 s with it and 4.9 without; only devices that come up later get it (scenarios/seeds/lossy-path.toml)")
+		"lab, 10 % loss, 167ms: 2.3 MB take 3.1 s with it and 3.4 without; only devices that come up later get it (scenarios/seeds/lossy-path.toml)")
 	d.sysctl(congestionControl, "bbr", "seed 002: does not take loss for congestion", lossEvidence)
 	return nil
 }

@@ -31,9 +31,9 @@ const (
 	tcpECN            = "net.ipv4.tcp_ecn"
 
 	shapeEvidence    = "lab, 50mbit, 48.3ms, 4 downloads: an echo waits 0.24 ms at p99 instead of 199, the goodput is 47.6 Mbit/s instead of 47.7, and the provider drops nothing (scenarios/narrow-link.toml)"
-	intervalEvidence = "with CAKE's own interval of 100ms an echo beside 16 flows waits 0.79 ms at p99 instead of 0.24, and one forwarded flow carries 9 % less (48ms; scenarios/aqm-interval.toml)"
-	lowatEvidence    = "lab: 1029 to 129 KiB unsent with cubic, 3076 to 132 with BBR, goodput and RTT unchanged; at 8192 BBR keeps 49 ms of queue at the provider (scenarios/seeds/notsent-lowat.toml)"
-	lossEvidence     = "lab, 2.3 MB over 167ms, BBR against cubic: 6 times as fast at 1 % loss, 22 at 10 % (medians of 15; scenarios/seeds/lossy-path.toml)"
+	intervalEvidence = "with CAKE's own interval of 100ms an echo beside 16 flows waits 0.84 ms at p99 instead of 0.24, and one forwarded flow carries 9 % less (48ms; scenarios/aqm-interval.toml)"
+	lowatEvidence    = "lab: 1029 to 129 KiB unsent with cubic, 3080 to 132 with BBR, goodput and RTT unchanged; at 8192 BBR keeps 49 ms of queue at the provider (scenarios/seeds/notsent-lowat.toml)"
+	lossEvidence     = "lab, 2.3 MB over 167ms, BBR against cubic: 4 times as fast at 1 % loss, 31 at 10 % (medians of 15; scenarios/seeds/lossy-path.toml)"
 )
 
 // ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it (rules 1 and 2 of DESIGN.md).
@@ -85,7 +85,7 @@ func (d *draft) shaper() error {
 	if g.Prefer == "l4s" {
 		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
 			return d.root(htb+" | dualpi2", reason+"; two queues, L4S marking",
-				"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.95 ms at p50, where CAKE has 0.12; no fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
+				"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
 		}
 		d.note("L4S", "kernel %s has no dualpi2: without it nothing marks for L4S, and latency is as with --prefer latency", d.facts.Kernel)
 	}
@@ -113,7 +113,7 @@ func (d *draft) shaper() error {
 			d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
 		}
 		return d.root(fmt.Sprintf("%s bandwidth %s %s rtt %s", kind, shaped(g.Rate), options, rtt), reason+queues,
-			shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, and 8.7 with CAKE's default (scenarios/seeds/shaping.toml)")
+			shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
 	}
 	if d.has("htb") && d.has("fq_codel") {
 		i := interval(g.RTT)
@@ -143,7 +143,7 @@ func (d *draft) unshaped() error {
 		kind := text[strings.LastIndex(text, " ")+1:]
 		if !d.has(kind) {
 			d.note(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
-		} else if err := d.root(text, reason, "lab, 1gbit at the device: an echo takes 0.38 ms with fq_codel, 2.55 with one FIFO (scenarios/seeds/gso.toml)"); err != nil {
+		} else if err := d.root(text, reason, "lab, 1gbit at the device: an echo takes 0.37 ms with fq_codel, 2.55 with one FIFO (scenarios/seeds/gso.toml)"); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func chooseCongestionControl(d *draft) error {
 			return err
 		}
 		want, reason = "cubic", "BBR takes no notice of DualPI2's marks and drops"
-		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 24 % of an innocent probe (scenarios/seeds/dualpi2.toml)"
+		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe (scenarios/seeds/dualpi2.toml)"
 	case l4sBottleneck:
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
 	case d.Goal.Loss >= bbrLoss && d.facts.Congestion.Has("bbr"):
@@ -301,7 +301,7 @@ func sizeBuffers(d *draft) error {
 		if need > sizes[2] {
 			sizes[2] = need
 			reasons = append(reasons, fmt.Sprintf("maximum for %g × %s × %s (%s)", b.factor, d.Goal.Rate, rtt, said))
-			evidence = append(evidence, "lab, 500mbit, 48ms: one cubic flow carries 461 Mbit/s with the kernel's maximum, held back by it for 14 % of the time, and 477 with this one (scenarios/long-fast-link.toml)")
+			evidence = append(evidence, "lab, 500mbit, 48ms: one cubic flow carries 461 Mbit/s with the kernel's maximum, held back by it for 13 % of the time, and 477 with this one (scenarios/long-fast-link.toml)")
 		}
 		sizes[2] = max(sizes[2], sizes[1])
 		if len(reasons) > 0 {

@@ -63,7 +63,7 @@ func HTML(w io.Writer, reports []lab.Report) error {
 			h.Points = append(h.Points, p)
 		}
 		for _, v := range r.Claims {
-			class := map[string]string{lab.Reproduced: "yes", lab.NotReproduced: "no", lab.OnlyWhen: "partly"}[v.Verdict]
+			class := map[string]string{lab.Reproduced: "yes", lab.NotReproduced: "no", lab.OnlyWhen: "partly", lab.NotMeasured: "partly"}[v.Verdict]
 			h.Claims = append(h.Claims, htmlClaim{class, strings.TrimSpace(v.Verdict + " " + v.Holds), v.Source, v.Says, claimed(v.Claim), v.Expect, measuredText(v), v.Note})
 		}
 		all = append(all, h)

@@ -78,16 +78,20 @@ func columns(p *lab.PointResult) []string {
 			names = append(names, "goodput.client."+c.Name)
 		}
 	}
-	names = append(names, "fetch", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99", "request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
+	names = append(names, "fetch", "unfinished", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99", "request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
 	return names
 }
 
 // spread shows the median, and with several seeds the range beside it.
 func spread(v measure.Spread, unit string, runs int) string {
-	if runs < 2 || v.Min == v.Max {
+	if runs < 2 || v.Min == v.Max && v.Missing == 0 {
 		return number(v.Median, unit)
 	}
-	return fmt.Sprintf("%s [%s..%s]", number(v.Median, unit), number(v.Min, unit), number(v.Max, unit))
+	most := number(v.Max, unit)
+	if v.Missing > 0 {
+		most = "never"
+	}
+	return fmt.Sprintf("%s [%s..%s]", number(v.Median, unit), number(v.Min, unit), most)
 }
 
 // number shows a value as precisely as its unit deserves.
@@ -185,13 +189,16 @@ func measuredText(v lab.Verdict) string {
 	if v.Over != "" {
 		unit = "×"
 	}
-	if len(v.At) == 0 {
-		return "nothing was measured"
+	if v.Verdict == lab.NotMeasured {
+		return "nothing: it did not happen in the run"
 	}
 	if len(v.At) <= few {
 		var parts []string
 		for _, at := range v.At {
-			text := between(at.Value.Median, at.Value.Median, v.Unit, unit)
+			text := "none"
+			if !at.None {
+				text = between(at.Value.Median, at.Value.Median, v.Unit, unit)
+			}
 			if least, most := number(at.Value.Min, v.Unit), number(at.Value.Max, v.Unit); least != most {
 				text += fmt.Sprintf(" [%s..%s]", least, most)
 			}
@@ -206,7 +213,7 @@ func measuredText(v lab.Verdict) string {
 	for _, holds := range []bool{true, false} {
 		var values []float64
 		for _, at := range v.At {
-			if at.Holds == holds {
+			if at.Holds == holds && !at.None {
 				values = append(values, at.Value.Median)
 			}
 		}

@@ -36,6 +36,15 @@ type Flow struct {
 	look         int64 // the next Received at which the window is looked at
 }
 
+// CC is the congestion control that the source uses.
+func (f *Flow) CC() string {
+	if f.source < 0 {
+		return ""
+	}
+	name, _ := unix.GetsockoptString(f.source, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+	return name
+}
+
 // Catch reads what has come and waits for more to read it with: what Received lacks then is less than mostLowat.
 func (f *Flow) Catch() {
 	if f.sink >= 0 {
@@ -146,8 +155,15 @@ func (b *bulk) dial(f *Flow, from, to Host) {
 func (b *bulk) accept(listener int) {
 	for {
 		fd, peer, err := unix.Accept4(listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		if err == unix.EAGAIN {
+			return
+		}
+		if err == unix.ECONNABORTED || err == unix.EINTR { // gone before it was taken
+			continue
+		}
 		if err != nil {
-			return // EAGAIN, or a connection that was gone before it was taken
+			b.Fail(fmt.Errorf("accept: %w", err))
+			return
 		}
 		f := b.byPort[portOf(peer)]
 		switch {

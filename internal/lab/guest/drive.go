@@ -25,8 +25,7 @@ const (
 	leastStep  = 5 * time.Millisecond   // of a short run's series,
 	minTicks   = 100                    // which has as many steps as fit
 	maxPolls   = 40                     // connections whose TCP_INFO is read at every sample; of more, in turns
-	answerTime = time.Second            // before the end of a run: what is sent later than that may not be answered in time;
-	answerPart = 5                      // of a short run, this part of it
+	patience   = 500 * time.Millisecond // after the end, for the last answers, beside the RTT and the provider's buffer
 	firstPort  = 5201
 )
 
@@ -39,7 +38,8 @@ type group struct {
 
 // watched is what was sampled of one connection.
 type watched struct {
-	received           int64 // at the end of the warm-up
+	received           int64  // at the end of the warm-up
+	wakeups            uint64 // likewise
 	before, last       unix.TCPInfo
 	srtt, cwnd, unsent []float64
 }
@@ -56,9 +56,11 @@ type driver struct {
 	job              lab.Job
 	groups           []*group
 	exchanges        []exchange
-	begin, warm, end time.Duration // on the loop's clock
-	stopped          time.Duration // when it really ended
-	fetching         int           // flows with bytes that have not got them
+	begin, warm, end time.Duration     // on the loop's clock
+	stopped          time.Duration     // when what is measured ended
+	earlier          map[string]counts // by device: at the end of the warm-up
+	run              *lab.Run
+	fetching         int // flows with bytes that have not got them
 	series           lab.Series
 	step             time.Duration
 	lastReceived     []int64 // by group, for the series
@@ -94,11 +96,38 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 		fmt.Printf("%s%d\n", Heartbeat, int((d.Now()-d.begin)/time.Second))
 		return true
 	})
-	if err := loop.Run(d.end); err != nil {
+	d.At(d.end, d.finish)
+	if err := loop.Run(d.end + time.Hour); err != nil {
 		return nil, err
 	}
-	d.stopped = loop.Now()
-	return d.collect()
+	// What was sent to the last has had the time to be answered: only now is it known what was lost.
+	for _, e := range d.exchanges {
+		d.run.Probes = append(d.run.Probes, d.probeResult(e))
+	}
+	return d.run, nil
+}
+
+// finish ends what is measured. Everything goes on for as long as a packet can wait.
+func (d *driver) finish() {
+	if d.run != nil {
+		return
+	}
+	d.stopped = d.Now()
+	run, err := d.collect()
+	if err != nil {
+		d.Fail(err)
+		return
+	}
+	d.run = run
+	s := d.job.Scenario
+	longest := time.Duration(s.Path.RTT)
+	for _, c := range s.Client {
+		longest = max(longest, time.Duration(s.RTT(c.Name)))
+	}
+	if s.Provider.Rate != 0 {
+		longest += time.Duration(float64(s.Provider.Buffer.Bytes(s.Provider.Rate)) * 8 / float64(s.Provider.Rate) * 1e9)
+	}
+	d.At(d.stopped+longest+patience, d.End)
 }
 
 func (d *driver) start() error {
@@ -165,15 +194,23 @@ func (d *driver) start() error {
 func (d *driver) fetched(*traffic.Flow) {
 	d.fetching--
 	if d.fetching == 0 && d.job.Scenario.Until == "fetched" {
-		d.End()
+		d.finish()
 	}
 }
 
 func (d *driver) warmedUp() {
+	d.earlier = map[string]counts{}
+	for _, at := range d.places() {
+		c, err := d.counts(at)
+		if err != nil {
+			d.Fail(err)
+		}
+		d.earlier[at.device] = c
+	}
 	for i, g := range d.groups {
 		for k, f := range g.flows {
 			f.Catch()
-			g.watch[k].received = f.Received
+			g.watch[k].received, g.watch[k].wakeups = f.Received, f.Wakeups
 			g.watch[k].before, _ = f.Info()
 			d.lastReceived[i] += f.Received
 		}
@@ -182,6 +219,9 @@ func (d *driver) warmedUp() {
 
 // sample reads what is only seen while it happens.
 func (d *driver) sample() bool {
+	if d.run != nil {
+		return false
+	}
 	budget := maxPolls
 	all := 0
 	for i, g := range d.groups {
@@ -242,13 +282,13 @@ func (d *driver) collect() (*lab.Run, error) {
 			}
 			busy := float64(w.last.Busy_time - w.before.Busy_time)
 			r := lab.FlowResult{
-				Flow: g.spec.Name, Client: g.spec.Client, CC: congestionControl(g.spec.CC), Bytes: f.Received,
+				Flow: g.spec.Name, Client: g.spec.Client, CC: f.CC(), Bytes: f.Received,
 				Goodput: mbit(f.Received-w.received, span),
 				SRTT:    dist(w.srtt), Cwnd: dist(w.cwnd), Unsent: dist(w.unsent),
 				Retransmits: uint64(w.last.Total_retrans - w.before.Total_retrans),
 				Delivered:   uint64(w.last.Delivered - w.before.Delivered),
 				CE:          uint64(w.last.Delivered_ce - w.before.Delivered_ce),
-				Wakeups:     f.Wakeups,
+				Wakeups:     f.Wakeups - w.wakeups,
 			}
 			if busy > 0 {
 				r.RwndLimited = round(float64(w.last.Rwnd_limited-w.before.Rwnd_limited) / busy)
@@ -270,20 +310,15 @@ func (d *driver) collect() (*lab.Run, error) {
 			run.Clients = append(run.Clients, lab.Share{Client: c.Name, Goodput: round(g)})
 		}
 	}
-	for _, e := range d.exchanges {
-		run.Probes = append(run.Probes, d.probeResult(e))
-	}
-	var err error
-	if run.Uplink, err = d.queue(d.server, lab.Uplink, d.uplink, d.series.Uplink); err != nil {
-		return nil, err
-	}
-	if run.Provider, err = d.queue(d.provider, d.limiter, d.down, d.series.Provider); err != nil {
-		return nil, err
-	}
-	if d.policed != "" {
-		run.Provider.Device, run.Provider.Stack = d.policed, "policer"
-		if run.Provider.Drops, err = d.policedDrops(); err != nil {
+	for i, at := range d.places() {
+		q, err := d.queue(at)
+		if err != nil {
 			return nil, err
+		}
+		if i == 0 {
+			run.Uplink = q
+		} else {
+			run.Provider = q
 		}
 	}
 	return run, nil
@@ -298,9 +333,8 @@ func (d *driver) probeResult(e exchange) lab.ProbeResult {
 		r.Error = e.samples.Err.Error()
 	}
 	var delays []float64
-	late := d.stopped - min(answerTime, (d.stopped-d.warm)/answerPart)
 	for _, sample := range e.samples.List {
-		if sample.At < d.warm || sample.At >= late {
+		if sample.At < d.warm || sample.At >= d.stopped {
 			continue
 		}
 		r.Sent++
@@ -318,33 +352,85 @@ func (d *driver) probeResult(e exchange) lab.ProbeResult {
 	return r
 }
 
-// queue reads a device's counters.
-func (d *driver) queue(s space, name string, index int, backlog []float64) (lab.Queue, error) {
-	tree, err := s.tc.Tree(index)
-	if err != nil {
-		return lab.Queue{}, fmt.Errorf("qdiscs of %s: %w", name, err)
+// place is where packets wait or are dropped.
+type place struct {
+	space
+	device  string
+	index   int
+	policed bool      // by a policer at the device's ingress instead of a queue
+	backlog []float64 // KiB, sampled
+}
+
+// places are the server's uplink and the provider's limiter.
+func (d *driver) places() []place {
+	limiter := place{d.provider, d.limiter, d.down, false, d.series.Provider}
+	if d.policed != "" {
+		limiter.device, limiter.policed = d.policed, true
 	}
-	q := lab.Queue{Device: name, Stack: "none", Backlog: dist(backlog)}
+	return []place{{d.server, lab.Uplink, d.uplink, false, d.series.Uplink}, limiter}
+}
+
+// counts are what a place has done since the boot, in packets.
+type counts struct{ drops, marks uint64 }
+
+func (d *driver) counts(at place) (c counts, err error) {
+	if at.policed {
+		c.drops, err = d.policedDrops()
+		return c, err
+	}
+	tree, err := at.tc.Tree(at.index)
+	if err != nil {
+		return c, fmt.Errorf("qdiscs of %s: %w", at.device, err)
+	}
+	return countsOf(tree), nil
+}
+
+func countsOf(tree qdisc.Tree) (c counts) {
+	var below uint64
+	for _, q := range tree.Qdiscs {
+		c.marks += q.Stats.Marks
+		if q.Parent == qdisc.Root {
+			c.drops = q.Stats.Drops // most roots count what is dropped below them
+		} else {
+			below += q.Stats.Drops
+		}
+	}
+	c.drops = max(c.drops, below)
+	return c
+}
+
+// queue reads a place.
+func (d *driver) queue(at place) (lab.Queue, error) {
+	now, err := d.counts(at)
+	if err != nil {
+		return lab.Queue{}, err
+	}
+	before := d.earlier[at.device]
+	q := lab.Queue{
+		Device: at.device, Stack: "none", Backlog: dist(at.backlog),
+		Drops: now.drops - before.drops, Marks: now.marks - before.marks, DropsBefore: before.drops,
+	}
+	if at.policed {
+		q.Stack = "policer"
+		return q, nil
+	}
+	tree, err := at.tc.Tree(at.index)
+	if err != nil {
+		return q, fmt.Errorf("qdiscs of %s: %w", at.device, err)
+	}
 	if root, ok := tree.Root(); ok {
-		q.Drops = root.Stats.Drops // a root counts what is dropped below it
 		q.Stack = root.Kind
 	}
 	if stack, ok := tree.Stack(); ok {
 		q.Stack = stack.String()
 	}
-	var below uint64
 	for _, x := range tree.Qdiscs {
 		config := ""
 		if x.Spec != nil {
 			config = x.Spec.String()
 		}
 		q.Qdiscs = append(q.Qdiscs, lab.QdiscResult{Kind: x.Kind, Handle: x.Handle.String(), Parent: x.Parent.String(), Config: config, Stats: x.Stats})
-		q.Marks += x.Stats.Marks
-		if x.Parent != qdisc.Root {
-			below += x.Stats.Drops
-		}
 	}
-	q.Drops = max(q.Drops, below)
 	return q, nil
 }
 
@@ -362,14 +448,6 @@ func dist(samples []float64) measure.Dist {
 
 // round keeps a result readable: a microsecond of a millisecond figure, a bit per second of megabits.
 func round(v float64) float64 { return math.Round(v*1e6) / 1e6 }
-
-func congestionControl(given string) string {
-	if given != "" {
-		return given
-	}
-	text, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-	return strings.TrimSpace(string(text))
-}
 
 func release() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")

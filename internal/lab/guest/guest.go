@@ -26,6 +26,7 @@ const (
 	JobFile    = "job.json"      // in Share
 	ReplyFile  = "reply.json"    // in Share
 	Heartbeat  = "weir-lab: at " // on the console, once a virtual second: seconds since the run's start
+	maxFiles   = 65536           // open at a time
 	reserveMiB = 256             // of guest memory that Go may use before it collects garbage
 )
 
@@ -38,6 +39,8 @@ func Main() {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(reserveMiB << 20)
+	// Two a connection, and the default is 1024.
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles})
 	reply := lab.Reply{}
 	if err := prepare(); err != nil {
 		fmt.Println("weir-lab:", err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -42,6 +43,9 @@ type topology struct {
 	limiter  string         // the provider's interface towards the clients
 	policed  string         // the provider's interface towards the server, when it polices there
 }
+
+// doorUp is the provider's interface towards the server.
+const doorUp = "up0"
 
 // space is one host's network namespace.
 type space struct {
@@ -216,7 +220,7 @@ func lay(job lab.Job) (*topology, error) {
 	}
 	server, gateway := addr(0, 0, 1), addr(0, 0, 254)
 	steps := []func() error{
-		func() error { return cable(t.server, lab.Uplink, server, s.Server.Queues, t.provider, "up0", gateway) },
+		func() error { return cable(t.server, lab.Uplink, server, s.Server.Queues, t.provider, doorUp, gateway) },
 		func() error { return t.server.route("default", gateway) },
 		func() error { return t.provider.sysctl(forwarding) },
 		func() error { return t.layServer(job) },
@@ -239,7 +243,7 @@ func (t *topology) layServer(job lab.Job) error {
 	if err != nil {
 		return err
 	}
-	door, err := t.provider.links.LinkByName("up0")
+	door, err := t.provider.links.LinkByName(doorUp)
 	if err != nil {
 		return err
 	}
@@ -323,12 +327,13 @@ func (t *topology) layClients(job lab.Job) error {
 		if err := errors.Join(client.sysctl(roomy), cable(router, dev, gateway, 1, client, "eth0", mine), client.route("default", gateway), client.sysctl(c.Sysctl)); err != nil {
 			return err
 		}
-		if rtt > 0 {
+		// Jitter delays by 0 to twice its size on the way there; the way back gives its mean back.
+		if rtt -= s.Path.Jitter; rtt > 0 {
 			if err := client.qdisc("eth0", fmt.Sprintf("netem limit 200000 delay %v", rtt)); err != nil {
 				return err
 			}
 		}
-		if impaired := impairment(s.Path, job.Seed+uint64(i)); impaired != "" {
+		if impaired := impairment(s.Path, mix(job.Seed<<16|uint64(i))); impaired != "" {
 			if err := router.qdisc(dev, impaired); err != nil {
 				return err
 			}
@@ -336,6 +341,13 @@ func (t *topology) layClients(job lab.Job) error {
 		t.clients = append(t.clients, traffic.Host{NetNS: client.fd, Addr: mine})
 	}
 	return nil
+}
+
+// mix spreads a number over all bits (the finaliser of SplitMix64), so that seeds that are neighbours draw nothing alike.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // impairment is the netem of a path that loses or delays unevenly. A rate far above every scenario's keeps packets in order under jitter.
@@ -360,25 +372,39 @@ func impairment(p lab.Path, seed uint64) string {
 
 func (t *topology) layProvider(job lab.Job) error {
 	p := job.Scenario.Provider
+	if p.Queue == "policer" {
+		t.policed = doorUp
+	}
+	if err := t.limit(p, t.limiter, doorUp); err != nil {
+		return err
+	}
+	// The same rate is enforced the other way, when anybody sends that way.
+	if slices.ContainsFunc(job.Scenario.Flow, func(f lab.Flow) bool { return f.Direction == "up" }) {
+		return t.limit(p, doorUp, t.limiter)
+	}
+	return nil
+}
+
+// limit enforces the provider's rate for what leaves by one of its interfaces, or comes in by the other.
+func (t *topology) limit(p lab.Provider, out, in string) error {
 	switch p.Queue {
 	case "none":
 		return nil
 	case "policer":
-		t.policed = "up0"
-		return t.police(p)
+		return t.police(p, in)
 	case "fifo":
 		// A bucket of two packets: what leaves is paced at the rate.
-		return t.provider.qdisc(t.limiter, fmt.Sprintf("tbf rate %v burst 3200b limit %db", p.Rate, p.Buffer.Bytes(p.Rate)))
+		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst 3200b limit %db", p.Rate, p.Buffer.Bytes(p.Rate)))
 	case "bucket":
-		return t.provider.qdisc(t.limiter, fmt.Sprintf("tbf rate %v burst %db limit %db", p.Rate, p.Burst, p.Buffer.Bytes(p.Rate)))
+		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst %db limit %db", p.Rate, p.Burst, p.Buffer.Bytes(p.Rate)))
 	default:
-		return t.provider.qdisc(t.limiter, lab.Rated(p.Queue, p.Rate))
+		return t.provider.qdisc(out, lab.Rated(p.Queue, p.Rate))
 	}
 }
 
 // police drops at the provider's door what exceeds the rate.
-func (t *topology) police(p lab.Provider) error {
-	i, err := t.provider.index(t.policed)
+func (t *topology) police(p lab.Provider, door string) error {
+	i, err := t.provider.index(door)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,8 @@ func Find() (Kernel, error) {
 type Boot struct {
 	Kernel    Kernel
 	Initrd    string // file
-	Folder    string // of the host, empty, seen by the guest as a whole file system; whatever the guest writes lands here
+	Folder    string // of the host, seen by the guest as a whole file system; whatever the guest writes lands here
+	Reply     string // name of the file in Folder that the guest must have written when it powers off
 	Seed      uint64 // of all randomness in the guest
 	CPU       int    // to pin to; -1: none
 	MemoryMiB int
@@ -70,7 +71,7 @@ const lastLines = 12
 func (b Boot) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit, fmt.Errorf("no result after %v of real time", b.Limit))
 	defer cancel()
-	scratch, err := os.MkdirTemp("", "weir-uml-") // for user-mode Linux's own files
+	scratch, err := os.MkdirTemp(filepath.Dir(b.Folder), "uml-") // for user-mode Linux's own files
 	if err != nil {
 		return err
 	}
@@ -115,6 +116,9 @@ func (b Boot) Run(ctx context.Context) error {
 	}
 	if err != nil {
 		return &Failure{What: "the kernel ended with " + exit.ProcessState.String(), Console: console.last()}
+	}
+	if _, err := os.Stat(filepath.Join(b.Folder, b.Reply)); err != nil {
+		return &Failure{What: "the guest ended without a result", Console: console.last()}
 	}
 	return nil
 }

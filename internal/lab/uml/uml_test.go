@@ -72,10 +72,13 @@ func TestDisasters(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			temporary := t.TempDir()
-			t.Setenv("TMPDIR", temporary)
+			folder := filepath.Join(temporary, "folder")
+			if err := os.Mkdir(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
 			var said []string
 			err := Boot{
-				Kernel: kernel, Initrd: initrd, Folder: t.TempDir(), CPU: -1, MemoryMiB: 128, Env: []string{"WEIR_DO=" + strings.ReplaceAll(what, " ", "_")}, Limit: time.Second,
+				Kernel: kernel, Initrd: initrd, Folder: folder, CPU: -1, MemoryMiB: 128, Env: []string{"WEIR_DO=" + strings.ReplaceAll(what, " ", "_")}, Limit: time.Second,
 				OnLine: func(line string) { said = append(said, line) },
 			}.Run(context.Background())
 			if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
@@ -87,7 +90,7 @@ func TestDisasters(t *testing.T) {
 			if what == "talk" && !strings.Contains(strings.Join(said, "\n"), "[31mred[0m and  a bell") {
 				t.Errorf("the console said %q", said)
 			}
-			if left, _ := os.ReadDir(temporary); len(left) > 0 {
+			if left, _ := os.ReadDir(temporary); len(left) != 1 { // the folder
 				t.Errorf("left behind: %v", left)
 			}
 		})

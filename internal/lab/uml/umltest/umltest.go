@@ -84,7 +84,7 @@ func Run(t *testing.T, pattern string) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	boot := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Seed: 1, CPU: -1, MemoryMiB: 1024, Env: []string{marker + "=" + pattern}, Limit: 5 * time.Minute}
+	boot := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Reply: outFile, Seed: 1, CPU: -1, MemoryMiB: 1024, Env: []string{marker + "=" + pattern}, Limit: 5 * time.Minute}
 	err = boot.Run(context.Background())
 	text, _ := os.ReadFile(filepath.Join(folder, outFile))
 	if err != nil {
