@@ -315,7 +315,7 @@ func properties(t *testing.T, goal Goal, f host.Facts, p Plan) {
 		if c.Reason == "" || c.Evidence == "" {
 			t.Errorf("%s has no reason or no evidence: %+v", c.Target, c)
 		}
-		for _, file := range regexp.MustCompile(`scenarios/[-a-z/]+\.toml`).FindAllString(c.Evidence, -1) {
+		for _, file := range regexp.MustCompile(`scenarios/[-a-z0-9/]+\.toml`).FindAllString(c.Evidence, -1) {
 			if _, err := os.Stat("../../" + file); err != nil {
 				t.Errorf("%s: the evidence cannot be repeated: %v", c.Target, err)
 			}

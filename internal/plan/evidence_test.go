@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var (
+	cited  = regexp.MustCompile(`scenarios/[-a-z0-9/]+\.toml`)
+	title  = regexp.MustCompile(`(?m)^title = "(.*)"$`)
+	figure = regexp.MustCompile(`\d+(\.\d+)?`)
+	// What is part of a name or of the setting, and not measured: units that belong to a link, percentiles, kernel constants in its words.
+	setting = regexp.MustCompile(`\d[\d.]*(mbit|gbit|ms)\b|p\d+|scenarios/[-a-z0-9/]+\.toml|medians of \d+|1 against \d+|2\.3 MB|at 8192`)
+)
+
+// Every figure in the evidence of a change is in the tables that the cited scenarios gave: docs/seeds.md and docs/evidence.md, which are
+// compared with new runs by a test of their own.
+func TestEvidenceIsWhatWasMeasured(t *testing.T) {
+	sections := map[string]string{} // by title
+	for _, file := range []string{"../../docs/seeds.md", "../../docs/evidence.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, section := range strings.Split(string(text), "\n## ")[1:] {
+			head, body, _ := strings.Cut(section, "\n")
+			sections[head] = body
+		}
+	}
+	checked := 0
+	for _, file := range []string{"rules.go", "recipes.go"} {
+		for _, evidence := range evidences(t, file) {
+			var measured []float64
+			for _, scenario := range cited.FindAllString(evidence, -1) {
+				text, err := os.ReadFile(filepath.Join("../..", scenario))
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := title.FindStringSubmatch(string(text))
+				body, ok := sections[name[1]]
+				if !ok {
+					t.Errorf("%s is in no document", scenario)
+				}
+				for _, f := range figure.FindAllString(body, -1) {
+					v, _ := strconv.ParseFloat(f, 64)
+					measured = append(measured, v)
+				}
+			}
+			for _, f := range figure.FindAllString(setting.ReplaceAllString(evidence, ""), -1) {
+				checked++
+				if !among(f, measured) {
+					t.Errorf("no table of the cited scenarios has %s: %s", f, evidence)
+				}
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("only %d figures were found", checked)
+	}
+}
+
+// evidences are the strings of a file that cite a scenario.
+func evidences(t *testing.T, file string) (all []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if s, err := strconv.Unquote(literal.Value); err == nil && cited.MatchString(s) {
+				all = append(all, s)
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// among tells whether one of the values, rounded as f is, is f.
+func among(f string, values []float64) bool {
+	want, _ := strconv.ParseFloat(f, 64)
+	_, decimals, _ := strings.Cut(f, ".")
+	scale := math.Pow10(len(decimals))
+	for _, v := range values {
+		if math.Round(v*scale) == math.Round(want*scale) {
+			return true
+		}
+	}
+	return false
+}
