@@ -3,6 +3,7 @@
 package host
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ type Deep struct {
 	SYN        SYN                 `json:"syn"`                  // how connections were opened since the boot
 	Namespaces []Namespace         `json:"namespaces,omitempty"` // other network namespaces that processes are in
 	NAT        Support             `json:"nat"`                  // the kernel has address translation loaded; its rules only root may read
+	Loaded     []string            `json:"loaded,omitempty"`     // modules of congestion controls and queues: what one of them does is no kernel's own default
+	BPFQdisc   Support             `json:"bpf_qdisc"`            // the kernel takes queueing disciplines written in BPF, and describes its types
+	AccECN     Support             `json:"acc_ecn"`              // accurate ECN feedback
 	CPU        units.Share         `json:"cpu_pressure"`         // of the last 10 s in which something waited for a CPU
 	Offloads   map[string][]string `json:"offloads,omitempty"`   // by device: gro, gso, tso
 	Unknown    []Unread            `json:"unknown,omitempty"`    // what could not be read
@@ -63,7 +67,7 @@ func ReadDeep() (Facts, error) {
 	d := readDeep(root, &f)
 	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
 		d.Unknown = append(d.Unknown, Unread{"live connections", why})
-	} else if err := d.Sockets.read(sockDiag); err != nil {
+	} else if err := d.Sockets.read(sockDiag, f.Links); err != nil {
 		d.Unknown = append(d.Unknown, Unread{"live connections", err.Error()})
 	}
 	if tool, err := openEthtool(); err == nil {
@@ -112,8 +116,19 @@ func readDeep(root fs.FS, f *Facts) *Deep {
 				d.SYN.Proxy = true
 			case "nft_masq", "nft_nat", "xt_MASQUERADE", "xt_nat":
 				d.NAT = Yes
+			default:
+				if strings.HasPrefix(name, "tcp_") || strings.HasPrefix(name, "sch_") {
+					d.Loaded = append(d.Loaded, name)
+				}
 			}
 		}
+	}
+	d.BPFQdisc, d.AccECN = No, No
+	if t.contains("sys/kernel/btf/vmlinux", "bpf_qdisc_skb_drop") {
+		d.BPFQdisc = Yes
+	}
+	if _, ok := t.resolve("proc/sys/net/ipv4/tcp_ecn_option"); ok {
+		d.AccECN = Yes
 	}
 	d.CPU = pressure(string(t.read("proc/pressure/cpu")))
 	d.Namespaces = t.namespaces(f.Namespace)
@@ -190,7 +205,7 @@ func (t *tree) namespaces(own string) []Namespace {
 		}
 	}
 	if hidden > 0 {
-		t.unknown("other network namespaces", fmt.Sprintf("%d processes are other people's: takes root", hidden))
+		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: takes root", hidden))
 	}
 	delete(seen, own)
 	var list []Namespace
@@ -262,6 +277,32 @@ func (t *tree) read(name string) []byte {
 	}
 	t.left -= int64(len(text))
 	return text
+}
+
+// contains looks for a name in a file of the kernel's, piece by piece.
+func (t *tree) contains(name, what string) bool {
+	file, err := t.root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	const piece = 256 << 10
+	buf := make([]byte, piece)
+	kept := 0
+	for range 256 {
+		n, err := file.Read(buf[kept:])
+		if bytes.Contains(buf[:kept+n], []byte(what)) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		// What may be the beginning of it comes again.
+		whole := kept + n
+		kept = min(whole, len(what)-1)
+		copy(buf, buf[whole-kept:whole])
+	}
+	return false
 }
 
 // list gives the names in a directory that end so, sorted; of a directory with thousands, the first ones.

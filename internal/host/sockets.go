@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -48,8 +49,16 @@ func (s Sockets) Dialled() int { return s.Total - s.Accepted }
 // dump asks the kernel for all sockets of a family, and hands over each answer's payload.
 type dump func(family byte, each func([]byte)) error
 
-func (s *Sockets) read(ask dump) error {
-	a := &aggregate{Sockets: s}
+// read sums up; connections to the host's own addresses never leave it, and do not count.
+func (s *Sockets) read(ask dump, links []Link) error {
+	a := &aggregate{Sockets: s, own: map[netip.Addr]bool{}}
+	for _, l := range links {
+		for _, text := range l.Addrs {
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				a.own[prefix.Addr()] = true
+			}
+		}
+	}
 	s.Congestion = map[string]int{}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		clear(a.listening[:])
@@ -69,6 +78,7 @@ func (s *Sockets) read(ask dump) error {
 // aggregate is the sums while sockets go by.
 type aggregate struct {
 	*Sockets
+	own                        map[netip.Addr]bool
 	listening                  [1 << 16 / 64]uint64 // ports, a bit each; listeners come before connections
 	queueRTT, queueMin, minRTT histogram
 	sent, again                float64 // bytes of lossy connections
@@ -79,7 +89,6 @@ const (
 	diagLen      = 72
 	diagState    = 1
 	diagSport    = 4
-	diagSrc      = 8
 	diagDst      = 24
 	inetDiagInfo = 2
 	inetDiagCong = 4
@@ -139,8 +148,11 @@ func (a *aggregate) add(msg []byte) {
 	default:
 		return
 	}
-	src, dst := msg[diagSrc:diagSrc+16], msg[diagDst:diagDst+16]
-	if local(msg[0], dst) || bytes.Equal(src, dst) {
+	to := netip.AddrFrom16([16]byte(msg[diagDst:])).Unmap()
+	if msg[0] == unix.AF_INET {
+		to = netip.AddrFrom4([4]byte(msg[diagDst:]))
+	}
+	if to.IsLoopback() || a.own[to] {
 		return
 	}
 	var info tcpInfo
@@ -227,16 +239,6 @@ func (a *aggregate) busy(info tcpInfo, cc string, rtt, least uint32) {
 			a.again += again
 		}
 	}
-}
-
-// local tells whether an address never leaves the host: 127.0.0.0/8, ::1, or the first in IPv6's clothes.
-func local(family byte, addr []byte) bool {
-	if family == unix.AF_INET {
-		return addr[0] == 127
-	}
-	mapped := [12]byte{10: 0xff, 11: 0xff}
-	loopback := [16]byte{15: 1}
-	return bytes.Equal(addr, loopback[:]) || bytes.Equal(addr[:12], mapped[:]) && addr[12] == 127
 }
 
 // histogram counts times in microseconds, in steps of 3 %.

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/units"
+)
+
+func link(target string) *fstest.MapFile {
+	return &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777}
+}
+
+func settings(root fstest.MapFS) *Deep {
+	f := Facts{Kernel: "6.1"}
+	return readDeep(root, &f)
+}
+
+// Which line decides, for each way in which the loaders order and mask files.
+func TestSettings(t *testing.T) {
+	const rmem = "net.ipv4.tcp_rmem"
+	systemd := fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file("")}
+	for _, test := range []struct {
+		name         string
+		files        fstest.MapFS
+		boot, manual string // file:line=value
+	}{
+		{"none", fstest.MapFS{}, "", ""},
+		{"sorted by name across directories", fstest.MapFS{
+			"etc/sysctl.d/10-a.conf": file(rmem + "=1"), "usr/lib/sysctl.d/20-b.conf": file("\n" + rmem + " = 2\t3"),
+		}, "/usr/lib/sysctl.d/20-b.conf:2=2 3", "/usr/lib/sysctl.d/20-b.conf:2=2 3"},
+		{"same name masks", fstest.MapFS{
+			"run/sysctl.d/10-a.conf": file(rmem + "=1"), "usr/lib/sysctl.d/10-a.conf": file(rmem + "=2"),
+		}, "/run/sysctl.d/10-a.conf:1=1", "/run/sysctl.d/10-a.conf:1=1"},
+		{"null masks", fstest.MapFS{
+			"etc/sysctl.d/10-a.conf": link("/dev/null"), "usr/lib/sysctl.d/10-a.conf": file(rmem + "=2"), "dev/null": &fstest.MapFile{Mode: fs.ModeDevice},
+		}, "", ""},
+		{"empty masks", fstest.MapFS{
+			"etc/sysctl.d/10-a.conf": file(""), "usr/lib/sysctl.d/10-a.conf": file(rmem + "=2"),
+		}, "", ""},
+		{"Debian 12 links sysctl.conf", fstest.MapFS{
+			"etc/sysctl.conf": file(rmem + "=1"), "etc/sysctl.d/99-sysctl.conf": link("../sysctl.conf"), "etc/sysctl.d/99-z.conf": file(rmem + "=9"),
+		}, "/etc/sysctl.d/99-z.conf:1=9", "/etc/sysctl.conf:1=1"},
+		{"Debian 13 does not", fstest.MapFS{
+			"etc/sysctl.conf": file(rmem + "=1"), "etc/sysctl.d/10-z.conf": file(rmem + "=9"),
+		}, "/etc/sysctl.d/10-z.conf:1=9", "/etc/sysctl.conf:1=1"},
+		{"absolute link", fstest.MapFS{
+			"etc/sysctl.d/50-a.conf": link("/opt/tune.conf"), "opt/tune.conf": file(rmem + "=1"),
+		}, "/etc/sysctl.d/50-a.conf:1=1", "/etc/sysctl.d/50-a.conf:1=1"},
+		{"loop of links", fstest.MapFS{"etc/sysctl.d/50-a.conf": link("50-b.conf"), "etc/sysctl.d/50-b.conf": link("50-a.conf")}, "", ""},
+		{"other names, comments, no assignment", fstest.MapFS{
+			"etc/sysctl.d/50-a": file(rmem + "=1"), "etc/sysctl.d/50-b.conf": file("#" + rmem + "=1\n;" + rmem + "=2\n" + rmem + " 3\nnet.ipv4.tcp_rmemx=4\nnet/ipv4.tcp_rmem=5"),
+		}, "", ""},
+		{"slashes, minus, space", fstest.MapFS{
+			"etc/sysctl.d/50-a.conf": file("  - net/ipv4/tcp_rmem =  1   2 "),
+		}, "/etc/sysctl.d/50-a.conf:1=1 2", "/etc/sysctl.d/50-a.conf:1=1 2"},
+		{"key beats pattern", fstest.MapFS{
+			"etc/sysctl.d/50-a.conf": file(rmem + "=1\nnet.ipv4.tcp_*mem=2"),
+		}, "/etc/sysctl.d/50-a.conf:1=1", "/etc/sysctl.d/50-a.conf:1=1"},
+		{"pattern", fstest.MapFS{
+			"etc/sysctl.d/50-a.conf": file("net.*.tcp_[!w]mem=2\nnet.*.tcp_[]mem=3"),
+		}, "/etc/sysctl.d/50-a.conf:1=2", "/etc/sysctl.d/50-a.conf:1=2"},
+		{"kept from patterns", fstest.MapFS{
+			"etc/sysctl.d/50-a.conf": file("net.ipv4.tcp_*mem=2"), "etc/sysctl.d/60-a.conf": file("-" + rmem),
+		}, "", ""},
+		{"kept, then set after all", fstest.MapFS{
+			"etc/sysctl.d/50-a.conf": file("-" + rmem + "\n" + rmem + "=4"),
+		}, "/etc/sysctl.d/50-a.conf:2=4", "/etc/sysctl.d/50-a.conf:2=4"},
+		{"not text", fstest.MapFS{"etc/sysctl.d/50-a.conf": file("\xff\xfe" + rmem + "=1\n\x00\n" + rmem + "=\xff")}, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for name, f := range systemd {
+				test.files[name] = f
+			}
+			d := settings(test.files)
+			var boot, manual []string
+			for _, s := range d.Settings {
+				if s.Sysctl != rmem {
+					continue
+				}
+				text := fmt.Sprintf("%s:%d=%s", s.File, s.Line, s.Value)
+				if s.Wins {
+					boot = append(boot, text)
+				}
+				if s.Manual {
+					manual = append(manual, text)
+				}
+			}
+			if got := strings.Join(boot, " "); got != test.boot {
+				t.Errorf("at boot %q, want %q", got, test.boot)
+			}
+			if got := strings.Join(manual, " "); got != test.manual {
+				t.Errorf("by sysctl --system %q, want %q", got, test.manual)
+			}
+		})
+	}
+	// Without systemd it is procps's sysctl that the boot runs.
+	d := settings(fstest.MapFS{"sbin/sysctl": file(""), "etc/sysctl.conf": file(rmem + "=1")})
+	if s, ok := d.AtBoot(rmem); d.Loader != Procps || !ok || s.Unread {
+		t.Errorf("loader %q, %+v", d.Loader, s)
+	}
+	// And without either nothing is set.
+	d = settings(fstest.MapFS{"etc/sysctl.conf": file(rmem + "=1")})
+	if s, ok := d.AtBoot(rmem); d.Loader != "" || ok {
+		t.Errorf("loader %q, %+v", d.Loader, s)
+	}
+}
+
+// The kernel stops at the number that it wants, takes fewer than there are, and refuses a word with something behind it.
+func TestSets(t *testing.T) {
+	for _, test := range []struct {
+		written, now string
+		want         bool
+	}{
+		{"1 # Essential", "1", true}, {"1", "2", false}, {"4096 131072", "4096 131072 6291456", true}, {"4096 1", "4096 131072 6291456", false},
+		{"4096 131072 # x", "4096 131072 6291456", true}, {"bbr", "bbr", true}, {"bbr # x", "bbr", false}, {"cubic", "bbr", false}, {"", "1", false}, {"", "", true},
+	} {
+		if got := (Setting{Value: test.written}).Sets(test.now); got != test.want {
+			t.Errorf("%q leaves %q: %v", test.written, test.now, got)
+		}
+	}
+}
+
+func TestWriters(t *testing.T) {
+	d := settings(fstest.MapFS{
+		"etc/udev/rules.d/99-a.rules":                          file("#\nACTION==\"add\", RUN+=\"/sbin/tc qdisc replace dev ens3 root dualpi2\"\n"),
+		"etc/udev/rules.d/50-b.rules":                          file("RUN+=\"/bin/etc qdisc add dev x root fq\"\ntc filter add dev eth0\n"),
+		"etc/systemd/system/shape.service":                     file("[Service]\nExecStart=/usr/sbin/tc -b qdisc add dev eth0 parent 1:1 handle 10: fq_codel\nExecStart=sysctl -w net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control=\"bbr\"\n"),
+		"etc/systemd/network/10-up.network":                    file("[Match]\nName=ens4\n[CAKE]\nBandwidth=50M\n"),
+		"etc/systemd/network/10-up.network.d/q.conf":           file("[FairQueueing]\n"),
+		"etc/NetworkManager/system-connections/w.nmconnection": file("[tc]\nqdisc.root=fq_codel\n"),
+		"etc/rc.local":                                               file("#!/bin/sh\necho bbr > /proc/sys/net/ipv4/tcp_congestion_control\n"),
+		"etc/modules-load.d/x.conf":                                  file("sch_dualpi2\ntcp_bbr\n"),
+		"etc/tuned/active_profile":                                   file("mine ../../etc\n"),
+		"etc/tuned/mine/tuned.conf":                                  file("[main]\ninclude=mine, base\n[sysctl]\nnet.ipv4.tcp_rmem=\"1 2 3\"\nvm.x=1\n[other]\nnet.ipv4.tcp_ecn=1\n"),
+		"usr/lib/tuned/base/tuned.conf":                              file("[sysctl]\nnet/ipv4/tcp_wmem=>4 5 6\n"),
+		"etc/systemd/system/multi-user.target.wants/bpftune.service": link("/lib/systemd/system/bpftune.service"),
+		"var/lib/weir/journal.json":                                  file("{}"),
+	})
+	var got []string
+	for _, w := range d.Writers {
+		got = append(got, strings.TrimSpace(strings.Join([]string{w.By, fmt.Sprintf("%s:%d", w.File, w.Line), w.Sysctl, w.Value, w.Qdisc, w.Dev}, " ")))
+	}
+	slices.Sort(got)
+	want := []string{
+		"NetworkManager /etc/NetworkManager/system-connections/w.nmconnection:2   fq_codel",
+		"bpftune /etc/systemd/system/multi-user.target.wants/bpftune.service:0",
+		"modules-load /etc/modules-load.d/x.conf:1   dualpi2",
+		"networkd /etc/systemd/network/10-up.network.d/q.conf:1   fq",
+		"networkd /etc/systemd/network/10-up.network:3   cake ens4",
+		"rc.local /etc/rc.local:2 net.ipv4.tcp_congestion_control bbr",
+		"systemd unit /etc/systemd/system/shape.service:2   fq_codel eth0",
+		"systemd unit /etc/systemd/system/shape.service:3 net.ipv4.tcp_congestion_control bbr",
+		"systemd unit /etc/systemd/system/shape.service:3 net.ipv4.tcp_ecn 1",
+		"tuned /etc/tuned/mine/tuned.conf:4 net.ipv4.tcp_rmem 1 2 3",
+		"tuned /usr/lib/tuned/base/tuned.conf:2 net.ipv4.tcp_wmem 4 5 6",
+		"udev /etc/udev/rules.d/99-a.rules:2   dualpi2 ens3",
+		"weir /var/lib/weir/journal.json:0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("writers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestProc(t *testing.T) {
+	d := settings(fstest.MapFS{
+		"proc/net/netstat":         file("TcpExt: SyncookiesSent SyncookiesRecv Other\nTcpExt: 100 20 x\nIpExt: A\nIpExt: 1 2\n"),
+		"proc/net/snmp":            file("Tcp: RtoAlgorithm PassiveOpens\nTcp: 1 900\n"),
+		"proc/modules":             file("nf_synproxy_core 1 0\nxt_nat 1 0\ntcp_bbr 1 0\n"),
+		"proc/pressure/cpu":        file("some avg10=62.50 avg60=1.00 avg300=0.00 total=1\n"),
+		"proc/thread-self/ns/net":  link("net:[1]"),
+		"proc/1/ns/net":            link("net:[1]"),
+		"proc/2/ns/net":            link("net:[2]"),
+		"proc/3/ns/net":            link("net:[2]"),
+		"proc/sys/kernel/x/ns/net": link("net:[3]"),
+	})
+	if d.SYN != (SYN{Accepted: 900, CookiesSent: 100, CookiesGood: 20, Proxy: true}) || d.NAT != Yes || d.CPU != 0.625 || !slices.Equal(d.Loaded, []string{"tcp_bbr"}) {
+		t.Errorf("%+v", d)
+	}
+	f := ReadFiles(fstest.MapFS{"proc/thread-self/ns/net": link("net:[1]"), "proc/1/ns/net": link("net:[1]"), "proc/2/ns/net": link("net:[2]"), "proc/3/ns/net": link("net:[2]")}, "6.1")
+	if !reflect.DeepEqual(f.Deep.Namespaces, []Namespace{{"net:[2]", 2}}) || f.Deep.NAT != Unknown {
+		t.Errorf("%+v", f.Deep)
+	}
+}
+
+// A file that never ends is read for a while, and everything else is still found.
+func TestEndless(t *testing.T) {
+	root := endless{fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.d/10-a.conf": file(""), "etc/sysctl.d/20-b.conf": file("net.ipv4.tcp_ecn=1\n")}}
+	f := Facts{Kernel: "6.1"}
+	d := readDeep(root, &f)
+	if s, ok := d.AtBoot("net.ipv4.tcp_ecn"); !ok || s.File != "/etc/sysctl.d/20-b.conf" {
+		t.Errorf("%+v", d.Settings)
+	}
+	if len(d.Unknown) != 1 || d.Unknown[0].What != "/etc/sysctl.d/10-a.conf" {
+		t.Errorf("unknown: %+v", d.Unknown)
+	}
+}
+
+type endless struct{ fstest.MapFS }
+
+func (e endless) Open(name string) (fs.File, error) {
+	f, err := e.MapFS.Open(name)
+	if name == "etc/sysctl.d/10-a.conf" {
+		return forever{f}, err
+	}
+	return f, err
+}
+
+type forever struct{ fs.File }
+
+func (forever) Read(b []byte) (int, error) {
+	return copy(b, bytes.Repeat([]byte("net.x=1\n"), len(b)/8+1)), nil
+}
+
+// Whatever files hold, reading them ends, and without a panic; a line that decides is one that is there.
+func FuzzSettings(f *testing.F) {
+	f.Add("net.ipv4.tcp_ecn = 1 # x\n-net.ipv4.*\n", "net/ipv4/tcp_[a-", "../sysctl.conf")
+	f.Add("=\n-\n-=\n.=.\n/=/", "\xff\x00", "/dev/null")
+	f.Add("RUN+=\"tc qdisc replace dev $name root cake\"", "[sysctl]\nnet.ipv4.tcp_ecn=>1\n[CAKE]", "50-a.conf")
+	f.Fuzz(func(t *testing.T, a, b, target string) {
+		root := fstest.MapFS{
+			"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.conf": file(b), "etc/sysctl.d/50-a.conf": file(a), "run/sysctl.d/60-b.conf": file(b),
+			"etc/sysctl.d/99-c.conf": link(target), "etc/rc.local": file(a), "etc/udev/rules.d/a.rules": file(b), "etc/systemd/network/a.network": file(a + b),
+			"etc/tuned/active_profile": file("p"), "etc/tuned/p/tuned.conf": file(a + b), "proc/net/netstat": file(a), "proc/net/snmp": file(b),
+			"proc/modules": file(a), "proc/pressure/cpu": file(b), "etc/NetworkManager/system-connections/a.nmconnection": file(a),
+		}
+		d := settings(root)
+		wins := map[string]bool{}
+		for _, s := range d.Settings {
+			if s.Wins && (wins[s.Sysctl] || s.Masked != "" || s.Unread || s.Keeps) {
+				t.Errorf("cannot decide: %+v", s)
+			}
+			wins[s.Sysctl] = wins[s.Sysctl] || s.Wins
+			s.Sets(a)
+		}
+	})
+}
+
+// socket is an answer of inet_diag.
+type socket struct {
+	state        byte
+	sport, dport uint16
+	to           string
+	cc           string
+	info         map[int]uint64 // by offset in struct tcp_info
+}
+
+func (s socket) bytes() []byte {
+	to := net.ParseIP(s.to)
+	b := make([]byte, diagLen)
+	b[0], b[diagState] = unix.AF_INET6, s.state
+	if four := to.To4(); four != nil {
+		b[0], to = unix.AF_INET, four
+	}
+	binary.BigEndian.PutUint16(b[diagSport:], s.sport)
+	copy(b[diagDst:], to)
+	if s.info != nil {
+		info := make([]byte, 240)
+		for at, v := range s.info {
+			switch at {
+			case infoFlags:
+				info[at] = byte(v)
+			case infoRate, infoBusy, infoRwndLimited, infoBufLimited, infoBytesSent, infoBytesAgain:
+				binary.NativeEndian.PutUint64(info[at:], v)
+			default:
+				binary.NativeEndian.PutUint32(info[at:], uint32(v))
+			}
+		}
+		b = append(b, attribute(inetDiagInfo, info)...)
+	}
+	return append(b, attribute(inetDiagCong, append([]byte(s.cc), 0))...)
+}
+
+func attribute(typ uint16, data []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(data)))
+	b = binary.NativeEndian.AppendUint16(b, typ)
+	b = append(b, data...)
+	return append(b, make([]byte, -len(data)&3)...)
+}
+
+// faked is a kernel that has these sockets.
+func faked(sockets ...socket) dump {
+	return func(family byte, each func([]byte)) error {
+		for _, s := range sockets {
+			if b := s.bytes(); b[0] == family {
+				each(b)
+			}
+		}
+		return nil
+	}
+}
+
+func TestSockets(t *testing.T) {
+	transfer := func(cc string, rtt, least uint64, more map[int]uint64) socket {
+		info := map[int]uint64{infoRTT: rtt, infoMinRTT: least, infoUnacked: 40, infoRate: 1_250_000, infoBytesSent: 10_000_000, infoBusy: 1_000_000}
+		for at, v := range more {
+			info[at] = v
+		}
+		return socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: cc, info: info}
+	}
+	var s Sockets
+	err := s.read(faked(
+		socket{state: tcpListen, sport: 443, to: "0.0.0.0", cc: "bbr"},
+		transfer("cubic", 212_000, 48_000, nil),
+		transfer("cubic", 208_000, 48_300, map[int]uint64{infoFlags: 1}),
+		transfer("cubic", 49_000, 48_000, map[int]uint64{infoBytesAgain: 800_000, infoRetrans: 500, infoUnacked: 2, infoNotsent: 9}),
+		transfer("bbr", 49_000, 48_000, map[int]uint64{infoBytesAgain: 1_200_000, infoRetrans: 500}),
+		transfer("cubic", 49_000, 48_000, map[int]uint64{infoBytesAgain: 9_000_000, infoRetrans: 9}),     // too few to mean anything
+		transfer("cubic", 1_900, 100, map[int]uint64{infoRwndLimited: 200_000, infoBufLimited: 199_999}), // near enough
+		transfer("cubic", 200_000, 48_000, map[int]uint64{infoUnacked: 9}),                               // a chat
+		transfer("cubic", 200_000, 48_000, map[int]uint64{infoLastSent: 1001}),                           // not now
+		socket{state: tcpEstablished, sport: 40000, to: "2001:db8::1", cc: "cubic", info: map[int]uint64{infoMinRTT: 1<<32 - 1, infoUnacked: 99}},
+		socket{state: tcpEstablished, sport: 443, to: "127.0.0.53", cc: "cubic"},
+		socket{state: tcpEstablished, sport: 443, to: "::1", cc: "cubic"},
+		socket{state: tcpEstablished, sport: 443, to: "192.0.2.10", cc: "cubic"}, // this host itself
+		socket{state: 6, sport: 443, to: "198.51.100.7"},                         // TIME_WAIT
+	), []Link{{Addrs: []string{"192.0.2.10/24", "nonsense"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.QueueRTT, s.QueueMin, s.RTT = s.QueueRTT.Round(1e7), s.QueueMin.Round(1e6), s.RTT.Round(1e6)
+	want := Sockets{
+		Read: true, Total: 9, Congestion: map[string]int{"cubic": 8, "bbr": 1}, Accepted: 8, Busy: 6, Queueing: 2, QueueRTT: 210e6, QueueMin: 48e6,
+		Lossy: 2, LossyBBR: 1, LossyShare: 0.1, Receiver: 1, App: 1, Rate: 60e6, Fastest: 10e6, RTT: 49e6, // in steps of 3 %
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("read\n%+v\nwant\n%+v", s, want)
+	}
+	if s.Dialled() != 1 {
+		t.Errorf("dialled %d", s.Dialled())
+	}
+}
+
+// A kernel that is older says less, and one that is broken says it in pieces: both are no reason to fall.
+func TestShortAnswers(t *testing.T) {
+	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20}}.bytes()
+	for n := range len(whole) + 1 {
+		var s Sockets
+		err := s.read(func(family byte, each func([]byte)) error {
+			if family == unix.AF_INET6 {
+				return unix.ENOENT
+			}
+			each(whole[:n])
+			return nil
+		}, nil)
+		if err != nil || s.Total+s.Cut == 0 || s.Total > 1 {
+			t.Errorf("%d bytes: %+v, %v", n, s, err)
+		}
+	}
+	var s Sockets
+	refuse := func(byte, func([]byte)) error { return unix.EPERM }
+	if err := s.read(refuse, nil); !errors.Is(err, unix.EPERM) || s.Read {
+		t.Errorf("refused: %v, %+v", err, s)
+	}
+	for _, b := range [][]byte{{1}, make([]byte, 16), message(unix.NLMSG_ERROR, nil), message(unix.NLMSG_ERROR, []byte{0xff, 0xff, 0xff, 0xff}),
+		append(message(20, whole), 1, 2, 3), {40, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
+		if _, err := answers(b, func([]byte) {}); err == nil {
+			t.Errorf("% x is no answer", b)
+		}
+	}
+	n := 0
+	done, err := answers(slices.Concat(message(20, whole), message(20, whole), message(unix.NLMSG_DONE, make([]byte, 4))), func([]byte) { n++ })
+	if !done || err != nil || n != 2 {
+		t.Errorf("done %v, %v, %d answers", done, err, n)
+	}
+}
+
+func message(typ uint16, data []byte) []byte {
+	b := make([]byte, unix.NLMSG_HDRLEN)
+	binary.NativeEndian.PutUint32(b, uint32(len(b)+len(data)))
+	binary.NativeEndian.PutUint16(b[4:], typ)
+	return append(append(b, data...), make([]byte, -len(data)&3)...)
+}
+
+func FuzzSockets(f *testing.F) {
+	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20, infoRate: 1 << 63}}.bytes()
+	f.Add(message(20, whole))
+	f.Add(slices.Concat(message(20, whole[:50]), message(20, whole[:100]), message(unix.NLMSG_DONE, nil)))
+	f.Add(message(unix.NLMSG_ERROR, []byte{1, 2}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s Sockets
+		s.read(func(_ byte, each func([]byte)) error {
+			_, err := answers(b, each)
+			return err
+		}, nil)
+		if s.Busy > s.Total || s.Accepted > s.Total || s.Queueing+s.Lossy > s.Busy || s.LossyShare < 0 || s.LossyShare > 1 || s.QueueRTT < 0 || s.QueueMin > s.QueueRTT {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestHistogram(t *testing.T) {
+	for us := uint64(1); us < 1<<32; us = us*17/16 + 1 {
+		var h histogram
+		h.add(uint32(us))
+		if got := float64(h.quantile(0.5)) / 1000 / float64(us); got < 0.97 || got > 1.03 {
+			t.Errorf("%d us reads back as %s", us, h.quantile(0.5))
+		}
+	}
+}
+
+// The kernel's own answers: connections that are made here are the ones that are seen.
+func TestLiveSockets(t *testing.T) {
+	if why := unloaded(os.DirFS("/"), kernelRelease(), "tcp_diag"); why != "" {
+		t.Skip(why)
+	}
+	inNamespace(t, func() {
+		for dev, text := range map[string]string{"a": "192.0.2.2/24", "b": "192.0.2.3/24"} {
+			addr, _ := netlink.ParseAddr(text)
+			l, _ := netlink.LinkByName(dev)
+			if err := netlink.AddrAdd(l, addr); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer unix.Close(listener)
+		at := &unix.SockaddrInet4{Port: 5001, Addr: [4]byte{192, 0, 2, 2}}
+		if err := errors.Join(unix.Bind(listener, at), unix.Listen(listener, 8)); err != nil {
+			t.Error(err)
+			return
+		}
+		const connections = 5
+		for range connections {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err == nil {
+				defer unix.Close(fd)
+				err = unix.Connect(fd, at)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		var s Sockets
+		if err := s.read(sockDiag, nil); err != nil {
+			t.Error(err)
+			return
+		}
+		cc := line(os.DirFS("/"), "proc/sys/net/ipv4/tcp_congestion_control")
+		if s.Total != 2*connections || s.Accepted != connections || s.Congestion[cc] != 2*connections || s.Cut != 0 || s.RTT <= 0 || s.RTT > units.Duration(time.Minute) {
+			t.Errorf("%d connections, %s: %+v", connections, cc, s)
+		}
+		f, err := ReadDeep()
+		if err != nil || f.Deep == nil || !f.Deep.Sockets.Read || f.Deep.Sockets.Total != 0 {
+			t.Errorf("connections to the host itself do not count: %+v, %v", f.Deep, err)
+		}
+		f.Deep = nil
+		if again, err := Read(); err != nil || len(again.Links) != len(f.Links) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func kernelRelease() string {
+	var uts unix.Utsname
+	_ = unix.Uname(&uts)
+	return unix.ByteSliceToString(uts.Release[:])
+}
+
+// 10,000 connections cost milliseconds, and no memory.
+func BenchmarkSockets10000(b *testing.B) {
+	var datagrams [][]byte
+	whole := message(20, socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 90_000, infoMinRTT: 48_000, infoUnacked: 20, infoRate: 1e6}}.bytes())
+	const perDatagram = 80
+	for range 10_000 / perDatagram {
+		datagrams = append(datagrams, bytes.Repeat(whole, perDatagram))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var s Sockets
+		err := s.read(func(family byte, each func([]byte)) error {
+			if family != unix.AF_INET {
+				return nil
+			}
+			for _, d := range datagrams {
+				if _, err := answers(d, each); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil)
+		if err != nil || s.Queueing != 10_000 {
+			b.Fatal(err, s)
+		}
+	}
+}
+
+// And all of it together on this host.
+func BenchmarkReadDeep(b *testing.B) {
+	runtime.LockOSThread()
+	for b.Loop() {
+		if _, err := ReadDeep(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
