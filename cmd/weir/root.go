@@ -43,6 +43,7 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 		return usage(cmd.CommandPath()+" --help", "%s", strings.TrimPrefix(err.Error(), "pflag: "))
 	})
 	root.AddCommand(
+		newDoctorCommand(),
 		newPlanCommand(),
 		newUpCommand(),
 		newDownCommand(),

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+)
+
+func newDoctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "What this host is, what holds it back, and what would help; changes nothing",
+		Long: `Looks at the uplink and its queue, at every setting that matters and the files that set it, and at
+the live TCP connections. Each finding says what was seen, why it matters, what would change it and
+where that was measured: ✗ harmful or without effect, ! worth knowing, ✓ fine.
+
+Changes nothing, sends nothing, and takes no root; what only root can see is said to be unknown.
+Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usage.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			facts, err := host.ReadDeep()
+			if err != nil {
+				return err
+			}
+			findings := plan.Diagnose(facts)
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), struct {
+					Findings []plan.Finding `json:"findings"`
+					Facts    host.Facts     `json:"facts"`
+				}{findings, facts})
+			} else {
+				printDiagnosis(cmd.OutOrStdout(), facts, findings)
+			}
+			if err != nil {
+				return err
+			}
+			return verdict(findings)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func verdict(findings []plan.Finding) error {
+	if slices.ContainsFunc(findings, func(f plan.Finding) bool { return f.Severity == plan.Harmful }) {
+		return errNotSo
+	}
+	return nil
+}
+
+// printDiagnosis prints what the host is, then each finding: what was seen, why it matters, and after an arrow what would change it.
+func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
+	printWrapped(w, "", strings.Join(describeHost(f), " · "))
+	fmt.Fprintln(w)
+	for _, x := range findings {
+		printWrapped(w, x.Severity.Mark()+" ", x.Title+"  "+x.Seen)
+		if x.Why != "" {
+			printWrapped(w, "  ", x.Why)
+		}
+		see := x.Evidence
+		if strings.HasPrefix(see, "scenarios/") {
+			see = "see: weir lab run " + see
+		}
+		switch with := x.Try + "    (" + see + ")"; {
+		case x.Try != "" && see != "" && width(with)+len("  → ") <= columns:
+			printWrapped(w, "  → ", with)
+		default:
+			if x.Try != "" {
+				printWrapped(w, "  → ", x.Try)
+			}
+			if see != "" {
+				printWrapped(w, "  ", "("+see+")")
+			}
+		}
+	}
+	if f.Deep == nil || len(f.Deep.Unknown) == 0 {
+		return
+	}
+	const most = 6
+	var unknown []string
+	for _, u := range f.Deep.Unknown[:min(len(f.Deep.Unknown), most)] {
+		unknown = append(unknown, u.What+" ("+u.Why+")")
+	}
+	if more := len(f.Deep.Unknown) - most; more > 0 {
+		unknown = append(unknown, fmt.Sprintf("%d more (--json has them)", more))
+	}
+	fmt.Fprintln(w)
+	printWrapped(w, "  ", "Unknown: "+strings.Join(unknown, "; ")+".")
+}
+
+// describeHost says in a line what a host is.
+func describeHost(f host.Facts) []string {
+	words := []string{"linux " + f.Kernel}
+	if l, ok := f.Link(f.Uplink); ok {
+		words = append([]string{l.Name, cmp.Or(l.Driver, l.Kind, "no driver known")}, words...)
+		if l.Speed != 0 {
+			words = append(words, l.Speed.String())
+		}
+		words = append(words, counted(l.TxQueues, "queue"))
+		queue := "root qdisc " + plan.Describe(l.Tree)
+		if stack, ok := l.Tree.Stack(); ok && !plan.Shapes(stack) {
+			queue += ", no rate"
+		}
+		words = append(words, queue)
+	} else {
+		words = append(words, "no default route")
+	}
+	if cc := f.Sysctls["net.ipv4.tcp_congestion_control"].Value; cc != "" {
+		words = append(words, cc)
+	}
+	if f.Sysctls["net.ipv4.ip_forward"].Value == "1" || f.Sysctls["net.ipv6.conf.all.forwarding"].Value == "1" {
+		words = append(words, "forwards")
+		if f.Deep != nil && f.Deep.NAT == host.Yes {
+			words[len(words)-1] += ", with NAT"
+		}
+	}
+	return words
+}
+
+// printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning. Two or more
+// spaces stay. Text can come from anybody's files: what could move a terminal's cursor is shown as what it is not.
+func printWrapped(w io.Writer, mark, text string) {
+	indent := strings.Repeat(" ", width(mark))
+	line, bare := mark, true
+	for _, word := range words(text) {
+		if !bare && width(line)+width(word) > columns {
+			fmt.Fprintln(w, strings.TrimRight(line, " "))
+			line, word = indent, strings.TrimLeft(word, " ")
+		}
+		for width(word) > columns-width(indent) && width(line)+width(word) > columns {
+			cut := []rune(word)
+			fits := columns - width(line)
+			fmt.Fprintln(w, line+string(cut[:fits]))
+			line, word = indent, string(cut[fits:])
+		}
+		line += word
+		bare = false
+	}
+	fmt.Fprintln(w, strings.TrimRight(line, " "))
+}
+
+// words are a text's words, each with the space before it.
+func words(text string) (all []string) {
+	start, inSpace := 0, true
+	text = strings.Map(func(r rune) rune {
+		if r == ' ' || unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+	for i, r := range text {
+		if r == ' ' && !inSpace {
+			all = append(all, text[start:i])
+			start = i
+		}
+		inSpace = r == ' '
+	}
+	return append(all, text[start:])
+}
