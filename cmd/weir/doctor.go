@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,7 +18,7 @@ import (
 )
 
 func newDoctorCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "What this host is, what holds it back, and what would help; changes nothing",
@@ -41,6 +42,9 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 				}{findings, facts})
 			} else {
 				printDiagnosis(cmd.OutOrStdout(), facts, findings)
+				if verbose {
+					printSettings(cmd.OutOrStdout(), facts)
+				}
 			}
 			if err != nil {
 				return err
@@ -49,6 +53,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print who sets each setting, in the order in which they are read")
 	return cmd
 }
 
@@ -61,7 +66,17 @@ func verdict(findings []plan.Finding) error {
 
 // printDiagnosis prints what the host is, then each finding: what was seen, why it matters, and after an arrow what would change it.
 func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
-	printWrapped(w, "", strings.Join(describeHost(f), " · "))
+	for _, l := range f.Links {
+		if l.Name == f.Uplink {
+			printWrapped(w, "", describeLink(f, l))
+		}
+	}
+	for _, l := range f.Links {
+		if l.Name != f.Uplink && l.Up && l.Kind == "" && !l.Loopback {
+			printWrapped(w, "", describeLink(f, l))
+		}
+	}
+	printWrapped(w, "", describeHost(f))
 	fmt.Fprintln(w)
 	for _, x := range findings {
 		printWrapped(w, x.Severity.Mark()+" ", x.Title+"  "+x.Seen)
@@ -99,21 +114,27 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
 	printWrapped(w, "  ", "Unknown: "+strings.Join(unknown, "; ")+".")
 }
 
+// describeLink says in a line what a device is.
+func describeLink(f host.Facts, l host.Link) string {
+	words := []string{l.Name, cmp.Or(l.Driver, l.Kind, "no driver known")}
+	if l.Speed != 0 {
+		words = append(words, l.Speed.String())
+	}
+	words = append(words, counted(l.TxQueues, "queue"), fmt.Sprintf("mtu %d", l.MTU))
+	if f.Deep != nil && len(f.Deep.Offloads[l.Name]) > 0 {
+		words = append(words, strings.Join(f.Deep.Offloads[l.Name], " "))
+	}
+	queue := "root qdisc " + plan.Describe(l.Tree)
+	if stack, ok := l.Tree.Stack(); ok && !plan.Shapes(stack) {
+		queue += ", no rate"
+	}
+	return strings.Join(append(words, queue), " · ")
+}
+
 // describeHost says in a line what a host is.
-func describeHost(f host.Facts) []string {
+func describeHost(f host.Facts) string {
 	words := []string{"linux " + f.Kernel}
-	if l, ok := f.Link(f.Uplink); ok {
-		words = append([]string{l.Name, cmp.Or(l.Driver, l.Kind, "no driver known")}, words...)
-		if l.Speed != 0 {
-			words = append(words, l.Speed.String())
-		}
-		words = append(words, counted(l.TxQueues, "queue"))
-		queue := "root qdisc " + plan.Describe(l.Tree)
-		if stack, ok := l.Tree.Stack(); ok && !plan.Shapes(stack) {
-			queue += ", no rate"
-		}
-		words = append(words, queue)
-	} else {
+	if f.Uplink == "" {
 		words = append(words, "no default route")
 	}
 	if cc := f.Sysctls["net.ipv4.tcp_congestion_control"].Value; cc != "" {
@@ -125,7 +146,49 @@ func describeHost(f host.Facts) []string {
 			words[len(words)-1] += ", with NAT"
 		}
 	}
-	return words
+	return strings.Join(words, " · ")
+}
+
+// printSettings prints each setting's value, and below it every line that sets it, in the order in which they are read.
+func printSettings(w io.Writer, f host.Facts) {
+	if f.Deep == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nWho sets what; at boot %s reads the files.\n", cmp.Or(f.Deep.Loader, "nobody"))
+	for _, name := range slices.Sorted(maps.Keys(f.Sysctls)) {
+		printText(w, shortName(plan.Target{Sysctl: name}), printable(f.Sysctls[name].Value))
+		for _, s := range f.Deep.Settings {
+			if s.Sysctl != name {
+				continue
+			}
+			how := "a later line wins"
+			switch {
+			case s.Masked != "":
+				how = "masked by " + s.Masked
+			case s.Wins && s.Sets(f.Sysctls[name].Value):
+				how = "wins at boot"
+			case s.Wins:
+				how = "wins at boot, changed since"
+			case s.Unread:
+				how = "not read at boot"
+			case s.Keeps:
+				how = "keeps patterns from setting it"
+			case s.Pattern != "":
+				how = "the pattern " + s.Pattern + " does not win"
+			}
+			printText(w, "", printable(fmt.Sprintf("%s:%d: %s (%s)", s.File, s.Line, s.Value, how)))
+		}
+		for _, x := range f.Deep.Writers {
+			if x.Sysctl == name {
+				printText(w, "", printable(fmt.Sprintf("%s:%d: %s (%s)", x.File, x.Line, x.Value, x.By)))
+			}
+		}
+	}
+	for _, x := range f.Deep.Writers {
+		if x.Qdisc != "" {
+			printText(w, cmp.Or(x.Dev, x.By), printable(fmt.Sprintf("%s:%d: %s (%s)", x.File, x.Line, x.Qdisc, x.By)))
+		}
+	}
 }
 
 // printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning. Two or more
@@ -133,7 +196,7 @@ func describeHost(f host.Facts) []string {
 func printWrapped(w io.Writer, mark, text string) {
 	indent := strings.Repeat(" ", width(mark))
 	line, bare := mark, true
-	for _, word := range words(text) {
+	for _, word := range words(printable(text)) {
 		if !bare && width(line)+width(word) > columns {
 			fmt.Fprintln(w, strings.TrimRight(line, " "))
 			line, word = indent, strings.TrimLeft(word, " ")
@@ -153,12 +216,6 @@ func printWrapped(w io.Writer, mark, text string) {
 // words are a text's words, each with the space before it.
 func words(text string) (all []string) {
 	start, inSpace := 0, true
-	text = strings.Map(func(r rune) rune {
-		if r == ' ' || unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
 	for i, r := range text {
 		if r == ' ' && !inSpace {
 			all = append(all, text[start:i])
@@ -167,4 +224,13 @@ func words(text string) (all []string) {
 		inSpace = r == ' '
 	}
 	return append(all, text[start:])
+}
+
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
 }

@@ -39,6 +39,7 @@ func TestHosts(t *testing.T) {
 			findings := plan.Diagnose(facts)
 			var out bytes.Buffer
 			printDiagnosis(&out, facts, findings)
+			printSettings(&out, facts)
 			for l := range strings.Lines(out.String()) {
 				if width(strings.TrimSuffix(l, "\n")) > columns {
 					t.Errorf("%d columns: %s", width(l)-1, l)

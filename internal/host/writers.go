@@ -92,7 +92,8 @@ func (t *tree) dropIns(dir string) (dirs []string) {
 var (
 	tcCommand  = regexp.MustCompile(`(?:^|[^\w.-])tc\s+(?:-\S+\s+)*qdisc\s+(?:add|replace|change)\s(.*)`)
 	tcDev      = regexp.MustCompile(`\bdev\s+"?([\w.@:$%{}-]+)`)
-	tcKind     = regexp.MustCompile(`\b(?:root|parent\s+\S+)\s+(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
+	tcRoot     = regexp.MustCompile(`\broot\b`)
+	tcKind     = regexp.MustCompile(`\broot\s+(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
 	nmQdisc    = regexp.MustCompile(`^qdisc\.root=(?:root\s+)?(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
 	section    = regexp.MustCompile(`^\[(\w+)\]$`)
 	setSysctl  = regexp.MustCompile(`(?:\b|/proc/sys/)(net[./](?:core|ipv4|ipv6|mptcp)[./][a-z_./]+)["']?\s*=\s*["']?([^\s"';&|]+)`)
@@ -159,8 +160,9 @@ func scan(by, file string, text []byte) (found []Writer) {
 			w.Qdisc = nmQdisc.FindStringSubmatch(l)[1]
 			add()
 		}
-		if m := tcCommand.FindStringSubmatch(l); m != nil {
-			w.Dev, w.Qdisc = "", "?"
+		// What hangs below a root, or at the ingress, is no queue of its own.
+		if m := tcCommand.FindStringSubmatch(l); m != nil && tcRoot.MatchString(m[1]) {
+			w.Dev, w.Qdisc = "", "a queue"
 			if d := tcDev.FindStringSubmatch(m[1]); d != nil {
 				w.Dev = d[1]
 			}

@@ -5,6 +5,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -441,7 +442,7 @@ func (d *diagnosis) kernel() {
 	f := Finding{Severity: Fine, Title: "Linux " + d.Kernel + ".", Seen: seen}
 	no := func(kind string) bool { return d.Qdiscs[kind] == host.No }
 	if no("cake") && (no("htb") || no("fq_codel")) {
-		f.Severity, f.Why, f.Try = Notable, "It cannot shape: where the provider enforces a rate the queue stays there.", "install the package with all of the kernel's modules"
+		f.Severity, f.Why, f.Try = Notable, "There is nothing here to shape with and keep connections apart: where the provider enforces a rate the queue stays there.", "install the package with all of the kernel's modules"
 	}
 	d.add(f)
 }
@@ -610,12 +611,20 @@ func (d *diagnosis) otherWriters() {
 		case w.By == "bpftune":
 			d.add(Finding{Notable, "bpftune changes settings by itself.", w.File + " starts it.",
 				"It raises buffers and changes congestion controls while connections run; what is set here may not stay.", "weir status    tells what has drifted", ""})
-		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || w.Dev != "" && w.Dev != d.link.Name && !strings.ContainsAny(w.Dev, "$%{*"):
-		case w.Qdisc != root.Kind:
+		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !d.isUplink(w.Dev):
+		case w.Qdisc != root.Kind && w.Qdisc != d.queueName():
 			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", where(w.File, w.Line), d.link.Name, root.Kind),
 				"At the next boot, or when the device appears again, it takes the place of what is there.", "remove the line, or what it competes with", ""})
 		}
 	}
+}
+
+// isUplink tells whether names, as a file has them, could mean the uplink: patterns, or what a script or udev fills in.
+func (d *diagnosis) isUplink(names string) bool {
+	return names == "" || strings.ContainsAny(names, "$%{") || slices.ContainsFunc(strings.Fields(names), func(pattern string) bool {
+		ok, _ := path.Match(pattern, d.link.Name)
+		return ok
+	})
 }
 
 // containers is about namespaces with TCP settings of their own.
@@ -717,7 +726,7 @@ func sameFields(a, b string) bool {
 // ms writes a time as precisely as it is known.
 func millis(d units.Duration) string {
 	unit := units.Duration(time.Millisecond)
-	if d < 10*unit {
+	for d < 10*unit && unit > units.Duration(time.Microsecond) {
 		unit /= 10
 	}
 	return d.Round(unit).String()

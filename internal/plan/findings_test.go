@@ -147,6 +147,8 @@ func TestDiagnose(t *testing.T) {
 		{"another namespace than the boot's", facts(set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/99-z.conf", 1), func(f *host.Facts) { delete(f.Sysctls, "net.core.default_qdisc") }), []string{"✓ Nothing to do."}},
 		{"udev sets another queue", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1), writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq", Dev: "eth0"})), []string{"! udev sets fq on eth0."}},
 		{"udev sets this queue", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1), writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "cake", Dev: "eth0"})), []string{"✓ Nothing to do."}},
+		{"networkd, by a pattern", facts(writer(host.Writer{By: "networkd", File: "/etc/systemd/network/a.network", Line: 3, Qdisc: "cake", Dev: "en* eth[0-3]"})), []string{"! networkd sets cake on en* eth[0-3]."}},
+		{"networkd, others by a pattern", facts(writer(host.Writer{By: "networkd", File: "/etc/systemd/network/a.network", Line: 3, Qdisc: "cake", Dev: "en*"})), []string{"✓ Nothing to do."}},
 		{"udev sets another device's", facts(writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq", Dev: "eth7"})), []string{"✓ Nothing to do."}},
 		{"bpftune", facts(writer(host.Writer{By: "bpftune", File: "/x"})), []string{"! bpftune changes settings by itself."}},
 
