@@ -547,7 +547,9 @@ func (d *diagnosis) overridden() {
 
 // changedSince finds values that are not what the next boot will set.
 func (d *diagnosis) changedSince() {
-	if !d.initial() || d.deep.Loader == "" || d.weir() != "" {
+	// A file that could not be read may say what no other does.
+	hidden := slices.ContainsFunc(d.deep.Unknown, func(u host.Unread) bool { return strings.Contains(u.What, "/sysctl") })
+	if !d.initial() || d.deep.Loader == "" || d.weir() != "" || hidden {
 		return
 	}
 	for _, name := range d.names() {
@@ -713,7 +715,12 @@ func (d *diagnosis) congestion() {
 		}
 	}
 	slices.Sort(others)
-	d.add(Finding{Notable, fmt.Sprintf("%d of %s use %s.", same, counted(s.Total, "connection"), d.cc), fmt.Sprintf("The others: %s.", cmp.Or(strings.Join(others, ", "), "not known")),
+	title, seen := fmt.Sprintf("%d of %s use %s.", same, counted(s.Total, "connection"), d.cc), fmt.Sprintf("The others: %s.", cmp.Or(strings.Join(others, ", "), "not known"))
+	if _, set := d.deep.AtBoot(congestionControl); !set && !d.foreign(congestionControl, d.cc) {
+		d.add(Finding{Severity: Fine, Title: title, Seen: seen + " Their programs chose."})
+		return
+	}
+	d.add(Finding{Notable, title, seen,
 		"They were open before it became the default, or their programs chose; they keep what they have.", "restart the services that hold them, if that matters", ""})
 }
 

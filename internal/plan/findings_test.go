@@ -159,7 +159,12 @@ func TestDiagnose(t *testing.T) {
 		{"SYN cookies, bbr", facts(bbr, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 10} }), []string{"! SYN cookies or a SYN proxy, with BBR."}},
 		{"few SYN cookies, bbr", facts(bbr, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 9} }), []string{"✓ Nothing to do."}},
 		{"SYN cookies, cubic", facts(func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 10, CookiesGood: 10, Proxy: true} }), []string{"✓ Nothing to do."}},
-		{"connections that are older", facts(bbr, sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })), []string{"! 4 of 9 connections use bbr."}},
+		{"connections that chose", facts(sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })), []string{"✓ 5 of 9 connections use cubic."}},
+		{"a file that only root can read", facts(bbr, func(f *host.Facts) {
+			f.Deep.Loaded = []string{"tcp_bbr"}
+			f.Deep.Unknown = []host.Unread{{What: "/etc/sysctl.d/a.conf", Why: "takes root"}}
+		}), []string{"✓ Nothing to do."}},
+		{"connections that are older", facts(bbr, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1), sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })), []string{"! 4 of 9 connections use bbr."}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			findings := Diagnose(test.facts)

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/host"
+	"weir/internal/lab/uml/umltest"
+	"weir/internal/plan"
+	"weir/internal/traffic"
+)
+
+// What doctor makes of real TCP: four downloads over 48.3 ms, in the lab kernel and in its virtual time, each case in a boot of its own.
+func doctorCases() map[string]struct {
+	sysctls  map[string]string // of the server
+	root     string            // its qdisc
+	provider string            // the provider's, towards the client
+	want     []string          // "mark title", those that must be there; no other may be ✗
+} {
+	type c = struct {
+		sysctls  map[string]string
+		root     string
+		provider string
+		want     []string
+	}
+	const narrow, congestion = "htb rate 50mbit burst 3028b cburst 3028b quantum 1514 | bfifo limit 1250000b", "net.ipv4.tcp_congestion_control"
+	return map[string]c{
+		"found": {nil, "fq_codel", narrow, []string{"✗ The queue is not yours.", "✓ cubic: 4 connections."}},
+		"weir":  {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, []string{"✓ Nothing to do.", "✓ The queue is yours."}},
+		"seed": {map[string]string{congestion: "bbr", "net.ipv4.tcp_notsent_lowat": "8192", "net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow,
+			[]string{"✗ The queue is not yours.", "✗ tcp_notsent_lowat 8192 makes BBR queue.", "! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}},
+		"lossy": {nil, "fq_codel", "netem loss 3%", []string{"! The path loses packets without a queue."}},
+		"bbr":   {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", []string{"✓ The path loses packets, and BBR does not slow down for it."}},
+		"fast":  {nil, "fq_codel", "noqueue", []string{"✓ fq_codel on up0: no queue is to be seen."}},
+	}
+}
+
+func TestLabDoctor(t *testing.T) {
+	for name := range doctorCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			umltest.Run(t, "^TestDoctorUnderLoad$/^"+name+"$")
+		})
+	}
+}
+
+func TestDoctorUnderLoad(t *testing.T) {
+	if !umltest.Inside() {
+		t.Skip("it changes the machine, so it runs in the lab kernel: TestLabDoctor")
+	}
+	for name, c := range doctorCases() {
+		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread()
+			for sysctl, value := range c.sysctls {
+				if err := os.WriteFile(host.SysctlPath(sysctl), []byte(value), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server, client := narrowPath(t, c.root, c.provider)
+			loop, err := traffic.NewLoop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer loop.Close()
+			start := loop.Now()
+			if _, err := loop.StartBulk(traffic.BulkSpec{Source: server, Sink: client, Port: 7000, Count: 4, Start: start}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := loop.Run(start + 12*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			facts, err := host.ReadDeep()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			findings := plan.Diagnose(facts)
+			printDiagnosis(&out, facts, findings)
+			t.Logf("%s\n%+v", out.String(), facts.Deep.Sockets)
+			var all []string
+			for _, f := range findings {
+				all = append(all, f.Severity.Mark()+" "+f.Title)
+				if f.Severity == plan.Harmful && !slices.Contains(c.want, all[len(all)-1]) {
+					t.Errorf("%s", all[len(all)-1])
+				}
+			}
+			for _, want := range c.want {
+				if !slices.Contains(all, want) {
+					t.Errorf("not found: %s", want)
+				}
+			}
+		})
+	}
+}
+
+// narrowPath makes a provider and a client, each in a network namespace; this one is the server's.
+func narrowPath(t *testing.T, root, provider string) (server, client traffic.Host) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func() int {
+		fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		must(err)
+		return fd
+	}
+	home := open()
+	var spaces [2]int // provider, client
+	for i := range spaces {
+		must(unix.Unshare(unix.CLONE_NEWNET))
+		spaces[i] = open()
+	}
+	must(unix.Setns(home, unix.CLONE_NEWNET))
+	veth := func(name, peer string, space int) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: peer, PeerNamespace: netlink.NsFd(space)}))
+	}
+	set := func(dev, address, gateway, queue string) {
+		link, err := netlink.LinkByName(dev)
+		must(err)
+		addr, err := netlink.ParseAddr(address)
+		must(err)
+		must(netlink.AddrAdd(link, addr))
+		must(netlink.LinkSetUp(link))
+		if gateway != "" {
+			must(netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway)}))
+		}
+		if queue != "" {
+			setRoot(dev, queue)
+		}
+	}
+	veth("up0", "door0", spaces[0])
+	set("up0", "192.0.2.2/24", "192.0.2.1", root)
+	must(unix.Setns(spaces[0], unix.CLONE_NEWNET))
+	veth("down0", "far0", spaces[1])
+	set("door0", "192.0.2.1/24", "", "")
+	set("down0", "198.51.100.1/24", "", provider)
+	must(os.WriteFile(host.SysctlPath("net.ipv4.ip_forward"), []byte("1"), 0))
+	must(unix.Setns(spaces[1], unix.CLONE_NEWNET))
+	set("far0", "198.51.100.2/24", "198.51.100.1", "netem delay 48.3ms limit 100000")
+	must(unix.Setns(home, unix.CLONE_NEWNET))
+	return traffic.Host{Addr: netip.MustParseAddr("192.0.2.2")}, traffic.Host{NetNS: spaces[1], Addr: netip.MustParseAddr("198.51.100.2")}
+}
