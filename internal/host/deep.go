@@ -67,7 +67,7 @@ func ReadDeep() (Facts, error) {
 	d := readDeep(root, &f)
 	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
 		d.Unknown = append(d.Unknown, Unread{"live connections", why})
-	} else if err := d.Sockets.read(sockDiag, f.Links); err != nil {
+	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
 		d.Unknown = append(d.Unknown, Unread{"live connections", err.Error()})
 	}
 	if tool, err := openEthtool(); err == nil {

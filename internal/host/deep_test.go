@@ -331,8 +331,11 @@ func TestSockets(t *testing.T) {
 		socket{state: tcpEstablished, sport: 443, to: "127.0.0.53", cc: "cubic"},
 		socket{state: tcpEstablished, sport: 443, to: "::1", cc: "cubic"},
 		socket{state: tcpEstablished, sport: 443, to: "192.0.2.10", cc: "cubic"}, // this host itself
+		socket{state: tcpEstablished, sport: 443, to: "172.17.0.9", cc: "cubic"}, // a container
 		socket{state: 6, sport: 443, to: "198.51.100.7"},                         // TIME_WAIT
-	), []Link{{Addrs: []string{"192.0.2.10/24", "nonsense"}}})
+	), []Link{
+		{Name: "eth0", Addrs: []string{"192.0.2.10/24", "nonsense"}}, {Name: "docker0", Kind: "bridge", Addrs: []string{"172.17.0.1/16"}}, {Name: "wg0", Kind: "wireguard", Addrs: []string{"198.51.100.1/24"}},
+	}, "eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,14 +363,14 @@ func TestShortAnswers(t *testing.T) {
 			}
 			each(whole[:n])
 			return nil
-		}, nil)
+		}, nil, "")
 		if err != nil || s.Total+s.Cut == 0 || s.Total > 1 {
 			t.Errorf("%d bytes: %+v, %v", n, s, err)
 		}
 	}
 	var s Sockets
 	refuse := func(byte, func([]byte)) error { return unix.EPERM }
-	if err := s.read(refuse, nil); !errors.Is(err, unix.EPERM) || s.Read {
+	if err := s.read(refuse, nil, ""); !errors.Is(err, unix.EPERM) || s.Read {
 		t.Errorf("refused: %v, %+v", err, s)
 	}
 	for _, b := range [][]byte{{1}, make([]byte, 16), message(unix.NLMSG_ERROR, nil), message(unix.NLMSG_ERROR, []byte{0xff, 0xff, 0xff, 0xff}),
@@ -400,7 +403,7 @@ func FuzzSockets(f *testing.F) {
 		s.read(func(_ byte, each func([]byte)) error {
 			_, err := answers(b, each)
 			return err
-		}, nil)
+		}, nil, "")
 		if s.Busy > s.Total || s.Accepted > s.Total || s.Queueing+s.Lossy > s.Busy || s.LossyShare < 0 || s.LossyShare > 1 || s.QueueRTT < 0 || s.QueueMin > s.QueueRTT {
 			t.Errorf("%+v", s)
 		}
@@ -455,7 +458,7 @@ func TestLiveSockets(t *testing.T) {
 			}
 		}
 		var s Sockets
-		if err := s.read(sockDiag, nil); err != nil {
+		if err := s.read(sockDiag, nil, ""); err != nil {
 			t.Error(err)
 			return
 		}
@@ -501,7 +504,7 @@ func BenchmarkSockets10000(b *testing.B) {
 				}
 			}
 			return nil
-		}, nil)
+		}, nil, "")
 		if err != nil || s.Queueing != 10_000 {
 			b.Fatal(err, s)
 		}

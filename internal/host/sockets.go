@@ -10,13 +10,14 @@ import (
 	"math"
 	"math/bits"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"weir/internal/units"
 )
 
-// Sockets sums up the established TCP connections of a network namespace, those over the loopback device left out. It is one look at them, so
+// Sockets sums up the established TCP connections of a network namespace, those that never leave the host left out. It is one look at them, so
 // what it says of a path it says of the paths that were in use.
 //
 // A connection is busy when it has sent within the last second and has either ten segments in flight or data that waits to be sent: it is the
@@ -50,13 +51,16 @@ func (s Sockets) Dialled() int { return s.Total - s.Accepted }
 // dump asks the kernel for all sockets of a family, and hands over each answer's payload.
 type dump func(family byte, each func([]byte)) error
 
-// read sums up; connections to the host's own addresses never leave it, and do not count.
-func (s *Sockets) read(ask dump, links []Link) error {
+// read sums up. Connections to the host's own addresses and to its containers never leave it, and do not count.
+func (s *Sockets) read(ask dump, links []Link, uplink string) error {
 	a := &aggregate{Sockets: s, own: map[netip.Addr]bool{}}
 	for _, l := range links {
 		for _, text := range l.Addrs {
 			if prefix, err := netip.ParsePrefix(text); err == nil {
 				a.own[prefix.Addr()] = true
+				if l.Name != uplink && (l.Kind == "bridge" || l.Kind == "veth") {
+					a.inside = append(a.inside, prefix)
+				}
 			}
 		}
 	}
@@ -80,6 +84,7 @@ func (s *Sockets) read(ask dump, links []Link) error {
 type aggregate struct {
 	*Sockets
 	own                        map[netip.Addr]bool
+	inside                     []netip.Prefix
 	listening                  [1 << 16 / 64]uint64 // ports, a bit each; listeners come before connections
 	queueRTT, queueMin, minRTT histogram
 	sent, again                float64 // bytes of lossy connections
@@ -153,7 +158,7 @@ func (a *aggregate) add(msg []byte) {
 	if msg[0] == unix.AF_INET {
 		to = netip.AddrFrom4([4]byte(msg[diagDst:]))
 	}
-	if to.IsLoopback() || a.own[to] {
+	if to.IsLoopback() || a.own[to] || slices.ContainsFunc(a.inside, func(p netip.Prefix) bool { return p.Contains(to) }) {
 		return
 	}
 	var info tcpInfo

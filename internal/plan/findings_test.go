@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"slices"
@@ -208,4 +209,30 @@ func TestDiagnoseIsPure(t *testing.T) {
 	if !slices.Equal(first, second) || !maps.Equal(before, f.Sysctls) || len(f.Deep.Settings) != 2 {
 		t.Errorf("%v\n%v", first, second)
 	}
+}
+
+// Whatever a host is read as, a diagnosis ends.
+func FuzzDiagnose(f *testing.F) {
+	for _, facts := range []host.Facts{{}, with(f, looked, load), with(f, looked, bbr, uplink(f, "mq | fq", 4), set("ipv4.tcp_ecn", "1", "/etc/sysctl.conf", 1, unread))} {
+		text, err := json.Marshal(facts)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var facts host.Facts
+		if json.Unmarshal(text, &facts) != nil {
+			return
+		}
+		found := Diagnose(facts)
+		if len(found) == 0 {
+			t.Error("nothing to say")
+		}
+		for _, f := range found {
+			if f.Title == "" || f.Seen == "" || f.Severity.order() < 0 {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
 }
