@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"weir/internal/change"
 	"weir/internal/plan"
+	"weir/internal/units"
 )
 
 // Rules of output. What was asked for goes to stdout, what is wrong to stderr. Lines fit 100 columns; there are no colours. The subject
@@ -79,6 +82,11 @@ func counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// seconds writes a time that a person waits for.
+func seconds(d units.Duration) string {
+	return fmt.Sprintf("%.0f s", math.Ceil(time.Duration(d).Seconds()))
 }
 
 // failed is the error of an outcome in which not all is in force.

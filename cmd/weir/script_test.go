@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +32,7 @@ import (
 // no carrier and multi0 has four queues, and a state directory $STATE. In it:
 //
 //	weir ARGS        the program; WEIR_UID=65534 in the environment makes it nobody's
+//	                 WEIR_KILL=1: it is killed when its timer is armed. WEIR_SYSTEMD=FILE: there is a systemd, which notes in FILE what it is asked for
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
 //	root DEV QDISC   somebody else replaces the root qdisc
@@ -38,23 +41,36 @@ import (
 //	                 runs weir ARGS, which must end with STATUS, print nothing, and say on stderr one line that matches and one with what to try
 //	locked DIR REFUSED…
 //	                 the same while DIR is locked, as by another weir
+//	eventually FILE  waits until facts prints what is in FILE
+//	settled DIR      waits until DIR's journal says that nothing is pending
+//	gone FILE        makes the journal FILE one of another network namespace
+//	kills FILE ARGS  runs weir ARGS again and again, and kills it each time a little later; after weir recover facts must print what is in FILE
+//	called LINE…     what the systemd was asked for since the last time, exactly
 //
 // The programs are this test binary, under another name.
 func programs() map[string]func() {
 	return map[string]func(){
 		"weir": func() {
 			enter()
+			if os.Getenv("WEIR_SYSTEMD") != "" {
+				underSystemd()
+			}
 			if os.Getenv("WEIR_UID") != "" {
 				check(unix.Setresuid(65534, 65534, 65534))
 			}
+			if os.Getenv("WEIR_KILL") != "" && slices.Contains(os.Args, "--detached") {
+				check(unix.Kill(os.Getppid(), unix.SIGKILL))
+			}
 			os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 		},
-		"facts":  func() { enter(); printFacts() },
-		"sysctl": func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
-		"root":   func() { enter(); setRoot(os.Args[1], os.Args[2]) },
-		"rename": func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
-		"downed": func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
-		"upped":  func() { enter(); setUp(device(os.Args[1])) },
+		"systemd-run": noteCall,
+		"systemctl":   noteCall,
+		"facts":       func() { enter(); printFacts() },
+		"sysctl":      func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
+		"root":        func() { enter(); setRoot(os.Args[1], os.Args[2]) },
+		"rename":      func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
+		"downed":      func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
+		"upped":       func() { enter(); setUp(device(os.Args[1])) },
 	}
 }
 
@@ -90,6 +106,7 @@ func TestScripts(t *testing.T) {
 			if err := os.Mkdir(bin, 0o755); err != nil {
 				return err
 			}
+			env.Setenv("SELF", self)
 			for name := range programs() {
 				if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
 					return err
@@ -111,10 +128,16 @@ func TestScripts(t *testing.T) {
 			env.Setenv("STATE", state+"/weir")
 			return os.Chmod(state, 0o755)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"refused": refused, "locked": locked},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"refused": refused, "locked": locked, "eventually": eventually, "settled": settled, "gone": gone, "kills": kills, "called": called,
+		},
 		Condition: func(condition string) (bool, error) {
 			if condition == "root" {
 				return os.Geteuid() == 0, nil
+			}
+			if condition == "pidns" {
+				_, err := os.Stat("/proc/self/ns/pid")
+				return err == nil, nil
 			}
 			kind, ok := strings.CutPrefix(condition, "qdisc:")
 			if !ok {
@@ -156,6 +179,105 @@ func locked(ts *testscript.TestScript, neg bool, args []string) {
 	defer d.Close()
 	ts.Check(unix.Flock(int(d.Fd()), unix.LOCK_EX))
 	refused(ts, neg, args[1:])
+}
+
+// wait is patient: a machine may be busy, and none of this is about how fast it is.
+func wait(ts *testscript.TestScript, what string, until func() bool) {
+	for start := time.Now(); !until(); time.Sleep(100 * time.Millisecond) {
+		if time.Since(start) > 2*time.Minute {
+			ts.Fatalf("%s: not in two minutes", what)
+		}
+	}
+}
+
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	want := ts.ReadFile(args[0])
+	wait(ts, "the facts as in "+args[0], func() bool {
+		ts.Check(ts.Exec("facts"))
+		return ts.ReadFile("stdout") == want
+	})
+	// The journal is written after the facts are right.
+	settled(ts, false, []string{ts.Getenv("STATE")})
+}
+
+func settled(ts *testscript.TestScript, _ bool, args []string) {
+	wait(ts, "nothing pending", func() bool {
+		text, err := os.ReadFile(filepath.Join(args[0], "journal.json"))
+		return err != nil || !strings.Contains(string(text), `"pending"`)
+	})
+}
+
+func gone(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	text, err := os.ReadFile(path)
+	ts.Check(err)
+	ts.Check(os.WriteFile(path, regexp.MustCompile(`net:\[[0-9]+\]`).ReplaceAll(text, []byte("net:[1]")), 0o644))
+}
+
+func kills(ts *testscript.TestScript, _ bool, args []string) {
+	want := ts.ReadFile(args[0])
+	weir := filepath.Join(ts.Getenv("PATH"), "weir")
+	for after := time.Duration(0); after < 60*time.Millisecond; after += 4 * time.Millisecond {
+		cmd := exec.Command(weir, append(args[1:], "--state", ts.Getenv("STATE"))...)
+		cmd.Env = append(os.Environ(), "WEIR_NETNS="+ts.Getenv("WEIR_NETNS"), "PATH="+ts.Getenv("PATH"))
+		ts.Check(cmd.Start())
+		time.Sleep(after)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		ts.Check(ts.Exec("weir", "recover", "--state", ts.Getenv("STATE")))
+		ts.Check(ts.Exec("facts"))
+		if got := ts.ReadFile("stdout"); got != want {
+			ts.Fatalf("killed after %v, recovered, and the facts are\n%s", after, got)
+		}
+	}
+}
+
+func called(ts *testscript.TestScript, _ bool, args []string) {
+	file := ts.Getenv("WEIR_SYSTEMD")
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		ts.Fatalf("%v", err)
+	}
+	want := ""
+	for _, line := range args {
+		want += os.Expand(line, ts.Getenv) + "\n"
+	}
+	if string(text) != want {
+		ts.Fatalf("systemd was asked for\n%swant\n%s", text, want)
+	}
+	_ = os.Remove(file)
+}
+
+// noteCall is systemd-run, and systemctl.
+func noteCall() {
+	f, err := os.OpenFile(os.Getenv("WEIR_SYSTEMD"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	check(err)
+	if os.Getenv("WEIR_SYSTEMD_FAILS") != "" {
+		fatal("Failed to start transient timer unit")
+	}
+	_, err = fmt.Fprintln(f, strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " "))
+	check(err)
+}
+
+// underSystemd goes on as process 1 of a PID namespace, in which systemd's directory is there and process 1 in this network namespace.
+func underSystemd() {
+	if os.Getpid() != 1 {
+		cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+		cmd.Args[0] = "weir"
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			os.Exit(exit.ExitCode())
+		}
+		check(err)
+		os.Exit(0)
+	}
+	check(unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	check(unix.Mount("proc", "/proc", "proc", 0, ""))
+	check(unix.Mount("tmpfs", "/run", "tmpfs", 0, ""))
+	check(os.MkdirAll("/run/systemd/system", 0o755))
 }
 
 // newNamespace makes a network namespace with the devices of the scripts. Without root there is none: -1.

@@ -4,8 +4,11 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
+
+	"weir/internal/change"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -50,6 +53,9 @@ Takes no root.`,
 				}
 				fmt.Fprintf(w, "%s to bring it back:  weir up\n", counted(len(s.Drift), "change"))
 			}
+			if !options.json {
+				printPending(w, s)
+			}
 			if !s.InForce {
 				return errNotSo
 			}
@@ -58,4 +64,17 @@ Takes no root.`,
 	}
 	options.add(cmd)
 	return cmd
+}
+
+// printPending says what becomes of a run that is not confirmed, or has become of it.
+func printPending(w io.Writer, s change.Status) {
+	switch {
+	case s.Unconfirmed && s.RevertsIn > 0:
+		fmt.Fprintf(w, "Not confirmed: reverts in %s unless you run:  weir confirm\n", seconds(s.RevertsIn))
+	case s.Unconfirmed:
+		fmt.Fprintln(w, "Not confirmed, and not put back in time. To put it back now:  weir recover")
+	case s.Reverted != nil:
+		fmt.Fprintf(w, "Put back, since it was not confirmed:  %s\n", s.Reverted.Goal.Flags())
+		printNotes(w, s.Reverted.Notes)
+	}
 }

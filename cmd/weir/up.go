@@ -4,25 +4,52 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/plan"
 )
 
+// How long weir up waits for weir confirm: enough to log in again, and no longer than a person wants to be locked out.
+const (
+	leastTimeout = 10 * time.Second
+	usualTimeout = time.Minute
+	mostTimeout  = time.Hour
+)
+
 func newUpCommand() *cobra.Command {
 	var options common
 	var goal plan.Goal
+	var timeout time.Duration
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "up [--dev NAME] [--rate RATE] …",
 		Short: "Bring a goal into force: change what the plan says, and verify it",
 		Long: `Makes the changes that weir plan prints, and verifies each. What was there before is written to a
 journal first, so that weir down can put it back. A goal replaces the one before it; without any
 option the last one is brought up again. If the queue cannot be set, nothing is changed; any other
-setting that fails is reported and does not stop the rest.`,
+setting that fails is reported and does not stop the rest.
+
+Unless weir confirm is run within 60 s (--timeout), all that this run changed is put back: to the
+last goal that was confirmed, or else to what was there before weir. That is done by a timer of
+systemd's (weir-revert.timer) or, without systemd or in a network namespace of its own, by a process
+in a session of its own, so neither the end of the ssh session nor of weir keeps it from it. It
+overwrites what somebody else has changed meanwhile, and weir status says what. If it cannot be
+armed, nothing is changed. --yes is for automation: no timer, what is changed stays.
+
+What is set at run time ends with a reboot, confirmed or not.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, err := options.store().Up(goal)
+			switch {
+			case yes && cmd.Flags().Changed("timeout"):
+				return usage("weir up --yes, or weir up --timeout 30s", "with --yes nothing is put back, so it goes with no --timeout")
+			case yes:
+				timeout = 0
+			case timeout < leastTimeout || timeout > mostTimeout:
+				return usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", timeout)
+			}
+			out, err := options.store().Up(goal, timeout)
 			if err != nil {
 				return err
 			}
@@ -36,16 +63,28 @@ setting that fails is reported and does not stop the rest.`,
 			for _, c := range out.Done {
 				printChange(w, c)
 			}
+			done, reverts := counted(len(out.Done), "change")+" made and verified.", "They revert"
+			if len(out.Done) == 0 {
+				done = "Nothing to change: the goal is in force."
+			}
+			if len(out.Done) < 2 {
+				reverts = "It reverts"
+			}
 			switch {
+			case len(out.Done) == 0 && len(out.Failed) > 0:
+			case out.RevertsIn > 0:
+				fmt.Fprintf(w, "%s %s in %s unless you run:  weir confirm\n", done, reverts, seconds(out.RevertsIn))
 			case len(out.Done) > 0:
-				fmt.Fprintf(w, "%s made and verified. To undo:  weir down\n", counted(len(out.Done), "change"))
-			case len(out.Failed) == 0:
-				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
+				fmt.Fprintln(w, done, "To undo:  weir down")
+			default:
+				fmt.Fprintln(w, done)
 			}
 			return failed(out, "weir plan, for the reasons of each")
 		},
 	}
 	options.add(cmd)
 	addGoal(cmd, &goal)
+	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout, "put everything back unless confirmed within this `time`, 10s to 1h")
+	cmd.Flags().BoolVar(&yes, "yes", false, "no timer: what is changed stays without weir confirm")
 	return cmd
 }

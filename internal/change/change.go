@@ -10,20 +10,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/units"
 )
 
-// Store is where the journal is kept, and the host that it is about.
+// Store is where the journal is kept, the host that it is about, and what puts that back when nobody confirms.
 type Store struct {
-	Dir  string
-	host machine
+	Dir   string
+	host  machine
+	timer timer
 }
 
 // Open gives the store in a directory, which need not exist, for the host that this process runs on.
-func Open(dir string) Store { return Store{Dir: dir, host: live{}} }
+func Open(dir string) Store { return Store{Dir: dir, host: live{}, timer: outside{}} }
 
 // Outcome is what a run did.
 type Outcome struct {
@@ -32,6 +35,8 @@ type Outcome struct {
 	Failed []Failure     `json:"failed,omitempty"` // not in force, and why
 	Left   []Failure     `json:"left,omitempty"`   // somebody else's since, and not put back
 	Notes  []plan.Note   `json:"notes,omitempty"`
+
+	RevertsIn units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0: it stays
 }
 
 // Failure is a change that is not in force.
@@ -49,6 +54,10 @@ type Status struct {
 	Reboot  bool          `json:"rebooted,omitempty"` // since it was brought up
 	Drift   []plan.Change `json:"drift"`              // what would bring it back into force
 	Notes   []plan.Note   `json:"notes,omitempty"`
+
+	Unconfirmed bool           `json:"unconfirmed,omitempty"`
+	RevertsIn   units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
+	Reverted    *Reverted      `json:"reverted,omitempty"`   // the last run, when it was put back
 }
 
 // Plan is what Up would do. Goals replace each other and do not pile up: the plan is made from the host as it was before the goal in force
@@ -101,7 +110,7 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	// What gave the goal in force its shaper, and what it takes to have that and what is asked for now.
 	gave, both := plan.Goal{}, goal
 	switch was := j.Goal; {
-	case !taken:
+	case !taken, was.Rate == 0 && was.Qdisc == "" && was.Recipe == "":
 		return nil
 	case was.Recipe != "":
 		gave.Recipe, gave.Rate = was.Recipe, was.Rate
@@ -169,19 +178,24 @@ func (s Store) begin(command string, goal *plan.Goal) (j *journal, facts host.Fa
 	if unlock, err = s.lock(); err != nil {
 		return nil, facts, nil, err
 	}
+	begun := false
+	defer func() {
+		if !begun {
+			unlock()
+		}
+	}()
 	// What was read before the lock may have been another run's half of a change.
-	if _, j, facts, err = s.look(goal); err != nil {
-		unlock()
-		return nil, facts, nil, err
-	}
-	return j, facts, unlock, nil
+	_, j, facts, err = s.look(goal)
+	begun = err == nil
+	return j, facts, unlock, err
 }
 
 // Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says why; other
-// settings are independent of each other, and those that fail are in the outcome.
+// settings are independent of each other, and those that fail are in the outcome. What it changes is put back, by a process that does not depend
+// on this one, unless Confirm is called within the time given. With no time it stays.
 //
 // An empty goal is the one that was last brought up, if there was one.
-func (s Store) Up(goal plan.Goal) (Outcome, error) {
+func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	j, facts, unlock, err := s.begin("up", &goal)
 	if err != nil {
 		return Outcome{}, err
@@ -192,12 +206,27 @@ func (s Store) Up(goal plan.Goal) (Outcome, error) {
 		return Outcome{}, err
 	}
 	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(j.notes(), p.Considered...)}
-	if j != nil && p.Empty() && j.Goal == p.Goal {
-		return out, nil
-	}
 	next := j.with(p, facts)
+	if p.Empty() && (j == nil || j.Pending == nil) {
+		if j != nil && j.Goal == p.Goal && j.Reverted == nil && !j.left() {
+			return out, nil
+		}
+		next.confirm() // nothing changes, so nobody can be locked out
+		return out, s.save(next)
+	}
+	next.Pending.Until = s.timer.now() + within
+	if within > 0 {
+		next.Pending.Unit = otherUnit(j.unit())
+	}
 	if err := s.save(next); err != nil {
 		return Outcome{}, err
+	}
+	if within > 0 {
+		if err := s.timer.arm(next.Pending.Unit, s.Dir, within); err != nil {
+			s.disarm(next.Pending.Unit) // for all that is known it may be armed
+			return Outcome{}, notArmed(err, s.put(j))
+		}
+		out.RevertsIn = units.Duration(within)
 	}
 	link, _ := facts.Link(p.Goal.Dev)
 	for _, c := range inOrder(p.Changes) {
@@ -205,12 +234,34 @@ func (s Store) Up(goal plan.Goal) (Outcome, error) {
 		case err == nil:
 			out.Done = append(out.Done, c)
 		case c.Dev != "":
-			return Outcome{}, notSet(c, err, s.takeBack(j, link, out.Done))
+			undone := s.takeBack(j, link, out.Done)
+			if undone == nil {
+				s.disarm(next.Pending.Unit)
+			}
+			return Outcome{}, notSet(c, err, undone)
 		default:
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		}
 	}
-	return out, s.verify(next, &out)
+	if err := s.verify(next, &out); err != nil {
+		return out, err
+	}
+	if within == 0 {
+		next.confirm()
+		err = s.save(next)
+	}
+	s.disarm(j.unit()) // not before another is armed, or nothing is left to put back
+	return out, err
+}
+
+func notArmed(err, undone error) error {
+	if undone != nil {
+		return undone
+	}
+	return &plan.Refusal{
+		What: fmt.Sprintf("the timer that would put it back cannot be armed: %v; nothing was changed", err),
+		Try:  "weir up --yes, which does without, if you can get at this host in another way",
+	}
 }
 
 // set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more than a plan can write.
@@ -253,14 +304,14 @@ func (s Store) takeBack(j *journal, link host.Link, done []plan.Change) error {
 	}
 	failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
 	if err := errors.Join(failed...); err != nil {
-		return err // and the journal stays, so that down can try again
+		return err // and the journal stays, so that recover can try again
 	}
 	return s.put(j)
 }
 
 func notSet(c plan.Change, err, undone error) error {
 	if undone != nil {
-		return &plan.Refusal{What: fmt.Sprintf("%s: %s: %v; and it could not be taken back: %v", c.Dev, c.New, err, undone), Try: "weir down"}
+		return &plan.Refusal{What: fmt.Sprintf("%s: %s: %v; and it could not be taken back: %v", c.Dev, c.New, err, undone), Try: "weir recover"}
 	}
 	return &plan.Refusal{What: fmt.Sprintf("%s: %s: %v; nothing was changed", c.Dev, c.New, err), Try: "another queue with --qdisc, or weir plan for the reasons"}
 }
@@ -287,114 +338,4 @@ func (o *Outcome) fail(c plan.Change, why string) {
 	if !slices.ContainsFunc(o.Failed, func(f Failure) bool { return f.Target == c.Target }) {
 		o.Failed = append(o.Failed, Failure{c, why})
 	}
-}
-
-// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
-func (s Store) Down(force bool) (Outcome, error) {
-	out := Outcome{Done: []plan.Change{}}
-	j, facts, unlock, err := s.begin("down", &plan.Goal{})
-	if other := (*elsewhere)(nil); force && errors.As(err, &other) {
-		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
-		return out, s.forget()
-	}
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer unlock()
-	if j == nil {
-		// Perhaps there is one of an earlier boot, whose settings ended with it.
-		return out, s.remove()
-	}
-	out.Goal, out.Notes = j.Goal, j.notes()
-	rest := *j
-	rest.Entries = nil
-	for _, e := range j.Entries {
-		if j.state(facts, e) == foreign && !force {
-			now, _ := j.value(facts, e.Target)
-			out.Left = append(out.Left, Failure{
-				plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was", Evidence: "the journal"},
-				fmt.Sprintf("is %s, and weir set %s", now, e.last()),
-			})
-			e.Theirs = true
-			rest.Entries = append(rest.Entries, e)
-		}
-	}
-	back := slices.DeleteFunc(slices.Clone(j.Entries), func(e entry) bool { return rest.entry(e.Target) != nil })
-	if err := s.putBack(j, facts, back, &out); err != nil {
-		return out, err
-	}
-	switch {
-	case len(out.Failed) > 0:
-		return out, nil
-	case len(rest.Entries) > 0:
-		return out, s.save(&rest)
-	}
-	return out, s.remove()
-}
-
-// putBack sets what entries were before, and looks whether they are.
-func (s Store) putBack(j *journal, facts host.Facts, entries []entry, out *Outcome) error {
-	var back []plan.Change
-	for _, e := range entries {
-		now, _ := j.value(facts, e.Target)
-		switch j.state(facts, e) {
-		case gone:
-			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(), Text: "is gone, and what was set with it"})
-		case asFound:
-		default:
-			back = append(back, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was", Evidence: "the journal"})
-		}
-	}
-	for _, c := range inOrder(back) {
-		if err := s.set(j, c); err != nil {
-			out.Failed = append(out.Failed, Failure{c, err.Error()})
-		} else {
-			out.Done = append(out.Done, c)
-		}
-	}
-	facts, err := s.host.facts()
-	if err != nil {
-		return err
-	}
-	for _, c := range slices.Clone(out.Done) {
-		if state := j.state(facts, *j.entry(c.Target)); state != asFound && state != gone {
-			now, _ := j.value(facts, c.Target)
-			out.fail(c, "was put back, and is "+now)
-		}
-		if link, ok := facts.Link(c.Dev); ok && j.remade(link.Tree) {
-			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
-				Text: c.New + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has changed since"})
-		}
-	}
-	return nil
-}
-
-// forget removes a journal that is of no use here.
-func (s Store) forget() error {
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return s.remove()
-}
-
-// Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
-func (s Store) Status() (Status, error) {
-	last, j, facts, err := s.look(&plan.Goal{})
-	if err != nil || last == nil {
-		return Status{Drift: []plan.Change{}}, err
-	}
-	status := Status{Up: true, Goal: last.Goal, Reboot: j == nil, Drift: []plan.Change{}, Notes: j.notes()}
-	if j.left() {
-		status.Up, status.Why = false, "it was taken down, but for what somebody else had changed"
-		return status, nil
-	}
-	p, err := j.plan(last.Goal, facts)
-	if err != nil {
-		status.Why = err.Error()
-		return status, nil
-	}
-	status.InForce, status.Drift = p.Empty(), p.Changes
-	return status, nil
 }

@@ -30,10 +30,28 @@ type fake struct {
 	reverts map[string]bool  // sysctls that somebody sets back at once
 	remade  bool             // what the kernel made by itself comes back with a handle
 	written []string
+	clock   time.Duration
+	armed   []string // timers
+	steps   int      // taken so far
+	crashAt int      // the step at which the process dies
 }
 
+// step is a moment at which a process can be killed: before, amid or after all that it does to the host.
+func (m *fake) step() {
+	if m.steps++; m.steps == m.crashAt {
+		panic(killed{})
+	}
+}
+
+type killed struct{}
+
 func newFake(t *testing.T) (Store, *fake) {
-	dir := t.TempDir()
+	// Not on a disk, if there is another way: every save of a journal waits for it.
+	dir, err := os.MkdirTemp("/dev/shm", "weir-change-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	m := &fake{t: t, dir: dir, refuse: map[string]error{}, reverts: map[string]bool{}, f: host.Facts{
 		Kernel: "6.12", Boot: "boot-1", Namespace: "net:[1]", Admin: true, Memory: 4 << 30, Uplink: "eth0",
 		Links: []host.Link{
@@ -49,7 +67,29 @@ func newFake(t *testing.T) (Store, *fake) {
 		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}},
 		Qdiscs:     map[string]host.Support{"cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
 	}}
-	return Store{Dir: dir, host: m}, m
+	return Store{Dir: dir, host: m, timer: m}, m
+}
+
+func (m *fake) now() time.Duration    { return m.clock }
+func (m *fake) sleep(d time.Duration) { m.clock += d }
+
+func (m *fake) arm(unit, dir string, after time.Duration) error {
+	m.step()
+	if m.refuse[unit] != nil {
+		return m.refuse[unit]
+	}
+	if slices.Contains(m.armed, unit) {
+		m.t.Errorf("%s is armed twice", unit)
+	}
+	m.armed = append(m.armed, unit)
+	m.step()
+	return nil
+}
+
+func (m *fake) disarm(unit string) {
+	m.step()
+	m.armed = slices.DeleteFunc(m.armed, func(u string) bool { return u == unit })
+	m.step()
 }
 
 func single(t *testing.T, text string) qdisc.Tree {
@@ -62,6 +102,7 @@ func single(t *testing.T, text string) qdisc.Tree {
 }
 
 func (m *fake) facts() (host.Facts, error) {
+	m.step()
 	f := m.f
 	f.Links, f.Sysctls = slices.Clone(f.Links), maps.Clone(f.Sysctls)
 	return f, nil
@@ -81,31 +122,43 @@ func (m *fake) link(index int) *host.Link {
 
 func (m *fake) setTree(index int, stack qdisc.Stack) error {
 	l := m.link(index)
+	m.step()
 	if err := m.write(l.Name, stack.String()); err != nil {
 		l.Tree = qdisc.Tree{} // half done
 		return err
 	}
-	l.Tree = single(m.t, stack.String())
+	m.replace(l, single(m.t, stack.String()))
 	return nil
 }
 
 func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 	l := m.link(index)
-	l.Tree = tree
+	m.step()
 	if m.remade {
-		l.Tree.Qdiscs = slices.Clone(tree.Qdiscs)
-		l.Tree.Qdiscs[0].Handle = 0x10000
+		tree.Qdiscs = slices.Clone(tree.Qdiscs)
+		tree.Qdiscs[0].Handle = 0x10000
 	}
+	m.replace(l, tree)
 	return m.write("restore "+l.Name, plan.Describe(tree))
 }
 
+func (m *fake) replace(l *host.Link, tree qdisc.Tree) {
+	l.Tree = single(m.t, "pfifo") // for as long as it takes
+	l.Tree.Qdiscs[0].Handle = 0x990000
+	m.step()
+	l.Tree = tree
+	m.step()
+}
+
 func (m *fake) setSysctl(name, value string) error {
+	m.step()
 	if err := m.write(name, value); err != nil {
 		return err
 	}
 	if !m.reverts[name] {
 		m.f.Sysctls[name] = host.Sysctl{Value: value}
 	}
+	m.step()
 	return nil
 }
 
@@ -124,7 +177,7 @@ func TestRoundTrip(t *testing.T) {
 	before, _ := m.facts()
 	goal := plan.Goal{Rate: 50e6, Loss: 0.1}
 
-	out := must[Outcome](t)(s.Up(goal))
+	out := must[Outcome](t)(s.Up(goal, 0))
 	if len(out.Done) != 4 || len(out.Failed) != 0 {
 		t.Fatalf("up: %+v", out)
 	}
@@ -136,7 +189,7 @@ func TestRoundTrip(t *testing.T) {
 	journal := must[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, journalName)))
 	m.written = nil
 	for _, again := range []plan.Goal{goal, {}} { // the same, and whatever it was
-		if out := must[Outcome](t)(s.Up(again)); len(out.Done)+len(out.Failed) != 0 {
+		if out := must[Outcome](t)(s.Up(again, 0)); len(out.Done)+len(out.Failed) != 0 {
 			t.Errorf("up again: %+v", out)
 		}
 	}
@@ -172,10 +225,10 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 			t.Run(fmt.Sprintf("%d then %d", i, j), func(t *testing.T) {
 				s, m := newFake(t)
 				before, _ := m.facts()
-				must[Outcome](t)(s.Up(first))
+				must[Outcome](t)(s.Up(first, 0))
 				if first.Rate != 0 && second == (plan.Goal{Dev: "eth0"}) {
 					up, _ := m.facts()
-					if _, err := s.Up(second); err == nil || !strings.Contains(err.Error(), "would take the shaper away") {
+					if _, err := s.Up(second, 0); err == nil || !strings.Contains(err.Error(), "would take the shaper away") {
 						t.Errorf("up: %v", err)
 					}
 					if now, _ := m.facts(); !reflect.DeepEqual(now, up) {
@@ -183,7 +236,7 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 					}
 					must[Outcome](t)(s.Down(false))
 				}
-				out := must[Outcome](t)(s.Up(second))
+				out := must[Outcome](t)(s.Up(second, 0))
 				if len(out.Failed) != 0 {
 					t.Fatalf("%+v", out.Failed)
 				}
@@ -191,7 +244,7 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 					second = first
 				}
 				alone, want := newFake(t)
-				must[Outcome](t)(alone.Up(second))
+				must[Outcome](t)(alone.Up(second, 0))
 				if !reflect.DeepEqual(m.f, want.f) {
 					t.Errorf("after both\n%+v\nwith the second alone\n%+v", m.f, want.f)
 				}
@@ -224,10 +277,10 @@ func TestShaperIsNotTakenAwayByMistake(t *testing.T) {
 	} {
 		s, m := newFake(t)
 		m.f.Qdiscs["htb"] = host.Yes
-		must[Outcome](t)(s.Up(c.first))
+		must[Outcome](t)(s.Up(c.first, 0))
 		before, _ := m.facts()
 		_, errPlan := s.Plan(c.second)
-		_, errUp := s.Up(c.second)
+		_, errUp := s.Up(c.second, 0)
 		if c.what == "" {
 			if errPlan != nil || errUp != nil {
 				t.Errorf("%+v after %+v: %v, %v", c.second, c.first, errPlan, errUp)
@@ -252,12 +305,12 @@ func TestQueueFails(t *testing.T) {
 			s, m := newFake(t)
 			var journal []byte
 			if name != "at first" {
-				must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}))
+				must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
 				journal = must[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, journalName)))
 			}
 			before, _ := m.facts()
 			m.refuse["eth0"] = errors.New("no such module")
-			_, err := s.Up(plan.Goal{Rate: 50e6})
+			_, err := s.Up(plan.Goal{Rate: 50e6}, 0)
 			if err == nil || !strings.Contains(err.Error(), "no such module; nothing was changed") {
 				t.Errorf("up: %v", err)
 			}
@@ -290,7 +343,7 @@ func TestDefaultIsPutBackBeforeTheQueue(t *testing.T) {
 			m.refuse["eth0"] = errors.New("no such module")
 		}
 		before, _ := m.facts()
-		if _, err := s.Up(plan.Goal{Recipe: "dualpi2-bbr"}); (err != nil) != fails {
+		if _, err := s.Up(plan.Goal{Recipe: "dualpi2-bbr"}, 0); (err != nil) != fails {
 			t.Fatal(err)
 		}
 		want := "net.core.default_qdisc = dualpi2; eth0 = dualpi2; "
@@ -317,7 +370,7 @@ func TestSettingFails(t *testing.T) {
 	s, m := newFake(t)
 	m.refuse["net.ipv4.tcp_notsent_lowat"] = errors.New("not permitted")
 	m.reverts["net.ipv4.tcp_congestion_control"] = true
-	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}))
+	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
 	if len(out.Done) != 2 || len(out.Failed) != 2 {
 		t.Errorf("%+v", out)
 	}
@@ -339,7 +392,7 @@ func TestSettingFails(t *testing.T) {
 func TestSomebodyElse(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"}
 	m.f.Links[0].Tree = single(t, "fq")
 	theirs, _ := m.facts()
@@ -386,10 +439,10 @@ func TestSomebodyElse(t *testing.T) {
 func TestUpAfterSomethingWasLeft(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Links[0].Tree = single(t, "fq")
 	must[Outcome](t)(s.Down(false))
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
 	if status := must[Status](t)(s.Status()); !status.InForce {
 		t.Errorf("status: %+v", status)
 	}
@@ -404,7 +457,7 @@ func TestDeviceIsRenamed(t *testing.T) {
 	for _, name := range []string{"down", "status", "up", "plan", "up for it", "another has its name"} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newFake(t)
-			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 			m.f.Links[0].Name, m.f.Uplink = "wan0", "wan0"
 			if name == "another has its name" {
 				m.f.Links[1].Name = "eth0"
@@ -416,11 +469,11 @@ func TestDeviceIsRenamed(t *testing.T) {
 					t.Errorf("status: %+v", status)
 				}
 			case "up":
-				if out := must[Outcome](t)(s.Up(plan.Goal{})); len(out.Done) != 0 || !slices.Contains(out.Notes, was) {
+				if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 0 || !slices.Contains(out.Notes, was) {
 					t.Errorf("up: %+v", out)
 				}
 			case "up for it":
-				out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}))
+				out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
 				if len(out.Failed) != 0 || !strings.Contains(plan.Describe(m.f.Links[0].Tree), "19.95mbit") {
 					t.Errorf("up: %+v", out)
 				}
@@ -444,7 +497,7 @@ func TestDeviceIsRenamed(t *testing.T) {
 func TestDefaultChangedSince(t *testing.T) {
 	s, m := newFake(t)
 	m.f.Links[0].Tree.Qdiscs[0].Handle = 0
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.remade = true
 	out := must[Outcome](t)(s.Down(false))
 	if len(out.Failed) != 0 || len(out.Notes) != 1 || !strings.Contains(out.Notes[0].Text, "pfifo_fast is set by weir now") {
@@ -458,9 +511,9 @@ func TestDefaultChangedSince(t *testing.T) {
 // A container that is gone leaves a journal that nobody can act on.
 func TestNamespaceIsGone(t *testing.T) {
 	s, m := newFake(t)
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Namespace, m.written = "net:[2]", nil
-	_, errUp := s.Up(plan.Goal{Rate: 20e6})
+	_, errUp := s.Up(plan.Goal{Rate: 20e6}, 0)
 	_, errPlan := s.Plan(plan.Goal{Rate: 20e6})
 	_, errStatus := s.Status()
 	_, errDown := s.Down(false)
@@ -482,7 +535,7 @@ func TestNamespaceIsGone(t *testing.T) {
 func TestSomebodyPutItBack(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = before.Sysctls["net.ipv4.tcp_notsent_lowat"]
 	must[Outcome](t)(s.Down(false))
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
@@ -493,7 +546,7 @@ func TestSomebodyPutItBack(t *testing.T) {
 func TestReboot(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f, _ = before, m.f
 	m.f.Sysctls = maps.Clone(before.Sysctls)
 	m.f.Boot = "boot-2"
@@ -501,7 +554,7 @@ func TestReboot(t *testing.T) {
 	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !status.Reboot || status.Goal.Rate != 50e6 {
 		t.Errorf("status: %+v", status)
 	}
-	if out := must[Outcome](t)(s.Up(plan.Goal{})); len(out.Done) == 0 || out.Goal.Rate != 50e6 {
+	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) == 0 || out.Goal.Rate != 50e6 {
 		t.Errorf("up again: %+v", out)
 	}
 	m.f.Boot, m.f.Links, m.f.Sysctls = "boot-3", before.Links, before.Sysctls
@@ -517,9 +570,9 @@ func TestReboot(t *testing.T) {
 // A device that went and came back is another device: its queues are not the ones that were changed.
 func TestDeviceComesBack(t *testing.T) {
 	s, m := newFake(t)
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Links[0].Index, m.f.Links[0].Tree = 9, single(t, "fq")
-	if out := must[Outcome](t)(s.Up(plan.Goal{})); len(out.Done) != 1 {
+	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 1 {
 		t.Errorf("up: %+v", out)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -527,7 +580,7 @@ func TestDeviceComesBack(t *testing.T) {
 		t.Errorf("after down %s, want what the new device had: fq", got)
 	}
 
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Links = m.f.Links[1:]
 	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !strings.Contains(status.Why, "no such device") {
 		t.Errorf("status without the device: %+v", status)
@@ -564,10 +617,10 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, m := newFake(t)
-			must[Outcome](t)(s.Up(up))
+			must[Outcome](t)(s.Up(up, 0))
 			c.spoil(s, m)
 			m.written = nil
-			_, errUp := s.Up(plan.Goal{Dev: "eth0", Rate: 20e6})
+			_, errUp := s.Up(plan.Goal{Dev: "eth0", Rate: 20e6}, 0)
 			_, errDown := s.Down(true)
 			for _, err := range []error{errUp, errDown} {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -583,9 +636,9 @@ func TestRefused(t *testing.T) {
 
 func TestOneDeviceAtATime(t *testing.T) {
 	s, m := newFake(t)
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.written = nil
-	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 50e6}); err == nil || !strings.Contains(err.Error(), "up on eth0") || m.written != nil {
+	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 50e6}, 0); err == nil || !strings.Contains(err.Error(), "up on eth0") || m.written != nil {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
 }

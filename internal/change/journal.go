@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,8 +30,25 @@ type journal struct {
 	Link      int        `json:"link"` // index of the goal's device
 	Tree      qdisc.Tree `json:"tree"` // of that device, before
 	Entries   []entry    `json:"entries"`
+	Pending   *pending   `json:"pending,omitempty"`  // a run that is not confirmed, or was cut short
+	Reverted  *Reverted  `json:"reverted,omitempty"` // the last run, when it was put back
 
 	called string // what the device was called, if it has another name now
+}
+
+// pending says how to put back the run that is under way. It is there before the run's first change, and goes when the run is confirmed or
+// has been put back.
+type pending struct {
+	Until time.Duration `json:"until_ns"`          // when it is to be put back, on the clock of this boot; wall clocks jump
+	Unit  string        `json:"unit,omitempty"`    // the timer's name
+	Back  *plan.Goal    `json:"back_to,omitempty"` // the goal that was confirmed last; without one the host as found
+	Down  bool          `json:"down,omitempty"`    // the run takes down, and putting it back is to end that
+}
+
+// Reverted is a run that was put back.
+type Reverted struct {
+	Goal  plan.Goal   `json:"goal"`
+	Notes []plan.Note `json:"notes,omitempty"`
 }
 
 // entry is the history of one setting. Set holds every value that was ever written, the last one last: when a run is cut short between
@@ -39,6 +57,9 @@ type entry struct {
 	plan.Target
 	Was string   `json:"was"`
 	Set []string `json:"set"`
+
+	// Back is what the setting was under the goal that was confirmed last, if the pending run has changed it.
+	Back *string `json:"back,omitempty"`
 
 	// Theirs is set when down has left it to somebody else, who had changed it since.
 	Theirs bool `json:"theirs,omitempty"`
@@ -60,10 +81,12 @@ func (j *journal) entry(t plan.Target) *entry {
 	return &j.Entries[i]
 }
 
-// with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first.
+// with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first, and
+// a run that is not confirmed to the last that was.
 func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 	link, _ := f.Link(p.Goal.Dev)
 	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Goal: p.Goal, Link: link.Index, Tree: uncounted(link.Tree)}
+	next.Pending = &pending{Back: j.confirmed()}
 	if e := j.entry(plan.Target{Dev: p.Goal.Dev}); e != nil && j.Link == link.Index {
 		next.Tree = j.Tree
 	}
@@ -72,7 +95,11 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			if e.Dev != "" && j.Link != link.Index {
 				continue // a device of the same name, and not the one that we changed: that is gone
 			}
-			next.Entries = append(next.Entries, entry{Target: e.Target, Was: e.Was, Set: slices.Clone(e.Set)})
+			if j.Pending != nil && j.Pending.Down && !e.Theirs {
+				e.Back = &e.Was // a down that was cut short
+			}
+			e.Set, e.Theirs = slices.Clone(e.Set), false
+			next.Entries = append(next.Entries, e)
 		}
 	}
 	for _, c := range p.Changes {
@@ -81,9 +108,48 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			next.Entries = append(next.Entries, entry{Target: c.Target, Was: c.Old})
 			e = &next.Entries[len(next.Entries)-1]
 		}
-		e.Set = append(slices.DeleteFunc(e.Set, func(set string) bool { return set == c.New }), c.New)
+		if e.Back == nil {
+			back := e.Was
+			if next.Pending.Back != nil && len(e.Set) > 0 {
+				back = e.last()
+			}
+			e.Back = &back
+		}
+		e.set(c.New)
 	}
 	return next
+}
+
+// confirmed is the goal that was confirmed last, if it is not taken down.
+func (j *journal) confirmed() *plan.Goal {
+	switch {
+	case j == nil, j.left(), j.Goal == plan.Goal{}:
+		return nil
+	case j.Pending != nil:
+		return j.Pending.Back
+	}
+	goal := j.Goal
+	return &goal
+}
+
+// confirm makes the run that is under way the one to go back to.
+func (j *journal) confirm() {
+	j.Pending = nil
+	for i := range j.Entries {
+		j.Entries[i].Back = nil
+	}
+}
+
+// unit is the name of the timer that is armed; "" if there is none.
+func (j *journal) unit() string {
+	if j == nil || j.Pending == nil {
+		return ""
+	}
+	return j.Pending.Unit
+}
+
+func (e *entry) set(value string) {
+	e.Set = append(slices.DeleteFunc(slices.Clone(e.Set), func(set string) bool { return set == value }), value)
 }
 
 // last is the value that was set last.
@@ -96,6 +162,9 @@ func (j *journal) follow(f host.Facts) {
 		return
 	}
 	j.called, j.Goal.Dev = j.Goal.Dev, f.Links[i].Name
+	if j.Pending != nil && j.Pending.Back != nil {
+		j.Pending.Back.Dev = j.Goal.Dev
+	}
 	for i := range j.Entries {
 		if j.Entries[i].Dev != "" {
 			j.Entries[i].Dev = j.Goal.Dev
@@ -105,7 +174,7 @@ func (j *journal) follow(f host.Facts) {
 
 // left tells whether nothing is in the journal any more but what down has left to somebody else.
 func (j *journal) left() bool {
-	return j != nil && len(j.Entries) > 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
+	return j != nil && j.Pending == nil && len(j.Entries) > 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
 }
 
 // asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another guise: none while the
@@ -249,10 +318,15 @@ func (s Store) load() (*journal, error) {
 	if err := j.Goal.Check(); err != nil {
 		return nil, damaged(err)
 	}
+	if j.Pending != nil && j.Pending.Back != nil {
+		if err := j.Pending.Back.Check(); err != nil {
+			return nil, damaged(err)
+		}
+	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		known := e.Dev != "" && e.Dev == j.Goal.Dev && e.Sysctl == "" ||
-			e.Dev == "" && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
+		known := len(e.Set) > 0 && (e.Dev != "" && e.Dev == j.Goal.Dev && e.Sysctl == "" ||
+			e.Dev == "" && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00"))
 		if !known {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
@@ -289,8 +363,11 @@ func (s Store) save(j *journal) error {
 }
 
 func (s Store) remove() error {
-	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unreachable(err)
+	// A run that was killed may have left half of a new one.
+	for _, path := range []string{s.path() + ".new", s.path()} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return unreachable(err)
+		}
 	}
 	return s.sync()
 }
@@ -327,7 +404,7 @@ func (s Store) lock() (unlock func(), err error) {
 	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		d.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &plan.Refusal{What: "another weir is changing this host", Try: "wait until it is done"}
+			return nil, &plan.Refusal{What: "another weir is changing this host", Try: "the same again in a moment"}
 		}
 		return nil, fmt.Errorf("lock %s: %w", s.Dir, err)
 	}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfirmCommand() *cobra.Command {
+	var options common
+	cmd := &cobra.Command{
+		Use:   "confirm",
+		Short: "Keep what up has changed",
+		Long: `Keeps what the last weir up has changed, which would be put back otherwise, if all of it is still in
+force. With nothing to confirm it says so; that is no error. That it comes too late is one.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			status, confirmed, err := options.store().Confirm()
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			switch {
+			case options.json:
+				return printJSON(w, status)
+			case confirmed:
+				fmt.Fprintf(w, "Confirmed:  %s\nTo undo:  weir down\n", status.Goal.Flags())
+			default:
+				fmt.Fprintln(w, "Nothing to confirm.")
+			}
+			return nil
+		},
+	}
+	options.add(cmd)
+	return cmd
+}

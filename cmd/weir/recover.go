@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/change"
+)
+
+func newRecoverCommand() *cobra.Command {
+	var options common
+	var unconfirmed, detached bool
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Put back at once what is not confirmed, or was cut short",
+		Long: `Puts back the last weir up if it is not confirmed, to the last goal that was, or else to what was
+there before weir; and ends a weir down that was cut short. Overwrites what somebody else has
+changed meanwhile, and says what. With nothing to put back it says so; that is no error.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, recover := options.store(), change.Store.Recover
+			if unconfirmed {
+				recover = func(s change.Store) (change.Outcome, error) { return s.Expire(waits(detached)) }
+			}
+			out, err := recover(store)
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			if options.json {
+				if err := printJSON(w, out); err != nil {
+					return err
+				}
+				return failed(out, "weir recover, again")
+			}
+			for _, c := range out.Done {
+				printChange(w, c)
+			}
+			printNotes(w, out.Notes)
+			switch {
+			case len(out.Done) > 0:
+				fmt.Fprintf(w, "%s put back and verified.\n", counted(len(out.Done), "change"))
+			case len(out.Failed) == 0:
+				fmt.Fprintln(w, "Nothing to put back.")
+			}
+			return failed(out, "weir recover, again")
+		},
+	}
+	options.add(cmd)
+	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "what the timer calls: when the time is over, and unless it is confirmed")
+	cmd.Flags().BoolVar(&detached, "detached", false, "started by weir up without systemd")
+	for _, name := range []string{"unconfirmed", "detached"} {
+		cmd.Flags().MarkHidden(name)
+	}
+	return cmd
+}
+
+// waits is what to do as soon as the time is running: tell weir up, which has made nothing dependent on it before.
+func waits(detached bool) func() {
+	if !detached {
+		return nil
+	}
+	// There is no terminal any more to hang up, but a session's manager may mean everybody.
+	signal.Ignore(syscall.SIGHUP)
+	return func() {
+		f := os.NewFile(change.DetachedReady, "ready")
+		f.Write([]byte{1})
+		f.Close()
+	}
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/units"
+)
+
+// Confirm makes the run that is not confirmed the one to go back to. False if there is none to confirm.
+func (s Store) Confirm() (Status, bool, error) {
+	status, err := s.Status()
+	if err != nil {
+		return status, false, err
+	}
+	j, facts, unlock, err := s.begin("confirm", &plan.Goal{})
+	if err != nil {
+		return status, false, err
+	}
+	defer unlock()
+	switch {
+	case status.Reverted != nil && !status.Unconfirmed:
+		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back", Try: "weir up again, with --timeout for more time"}
+	case status.Reboot:
+		return status, false, &plan.Refusal{What: "the machine was started again since weir up, and its changes ended with that", Try: "weir up"}
+	case j == nil || j.Pending == nil:
+		return status, false, nil
+	case j.Pending.Down:
+		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short", Try: "weir recover"}
+	}
+	p, err := j.plan(j.Goal, facts)
+	if err != nil {
+		return status, false, err
+	}
+	if !p.Empty() {
+		var which []string
+		for _, c := range p.Changes {
+			which = append(which, fmt.Sprintf("%s is %s, not %s", c.Target, c.Old, c.New))
+		}
+		return status, false, &plan.Refusal{
+			What: "not confirmed, since it is not in force: " + strings.Join(which, "; "),
+			Try:  "weir up, then weir confirm; or weir up --yes, which keeps what can be set",
+		}
+	}
+	unit := j.unit()
+	j.confirm()
+	if err := s.save(j); err != nil {
+		return status, false, err
+	}
+	s.disarm(unit)
+	status.Unconfirmed, status.RevertsIn = false, 0
+	return status, true, nil
+}
+
+// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
+func (s Store) Down(force bool) (Outcome, error) {
+	out := Outcome{Done: []plan.Change{}}
+	j, facts, unlock, err := s.begin("down", &plan.Goal{})
+	if other := (*elsewhere)(nil); force && errors.As(err, &other) {
+		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
+		return out, s.forget()
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer unlock()
+	if j == nil {
+		// Perhaps there is one of an earlier boot, whose settings ended with it.
+		return out, s.remove()
+	}
+	out.Goal, out.Notes = j.Goal, j.notes()
+	for i, e := range j.Entries {
+		j.Entries[i].Theirs = j.state(facts, e) == foreign && !force
+	}
+	// From here on it is known that the host is on its way down, should this run be cut short.
+	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
+	if err := s.save(j); err != nil {
+		return Outcome{}, err
+	}
+	return out, s.putBack(j, facts, &out)
+}
+
+// Recover puts back a run that is not confirmed, or was cut short, whatever has been changed since.
+func (s Store) Recover() (Outcome, error) {
+	out, _, err := s.recover(false)
+	return out, err
+}
+
+// Expire is what the timer calls: Recover when the time is over, and not before. It returns when nothing is left to wait for. Once
+// it waits it says so.
+func (s Store) Expire(waits func()) (Outcome, error) {
+	const (
+		pause    = time.Second // also to notice that it was confirmed, and need not wait on
+		attempts = 60
+	)
+	for failed := 0; ; {
+		out, left, err := s.recover(true)
+		switch {
+		case err != nil || len(out.Failed) > 0:
+			// Another run may have the lock, or a device be busy: a host that nobody can reach has nobody else to try again.
+			if failed++; failed == attempts {
+				return out, err
+			}
+			left = pause
+		case left == 0:
+			return out, nil
+		}
+		if waits != nil {
+			waits()
+			waits = nil
+		}
+		s.timer.sleep(min(left, pause))
+	}
+}
+
+// recover puts a pending run back, or says how long that has to wait.
+func (s Store) recover(due bool) (out Outcome, wait time.Duration, err error) {
+	out = Outcome{Done: []plan.Change{}}
+	if due {
+		// Without the lock, which others may want meanwhile, and without a look at the host.
+		j, err := s.load()
+		if err != nil || j == nil || j.Pending == nil {
+			return out, 0, err
+		}
+		if wait := j.Pending.Until - s.timer.now(); wait > 0 {
+			return out, wait, nil
+		}
+	}
+	j, facts, unlock, err := s.begin("recover", &plan.Goal{})
+	if err != nil {
+		return out, 0, err
+	}
+	defer unlock()
+	if j == nil || j.Pending == nil {
+		return out, 0, nil
+	}
+	if wait := j.Pending.Until - s.timer.now(); due && wait > 0 {
+		return out, wait, nil // another up was faster
+	}
+	out.Goal, out.Notes = j.Goal, j.notes()
+	return out, 0, s.putBack(j, facts, &out)
+}
+
+// aim is what a pending run's entry is to be again, if anything.
+func (j *journal) aim(e entry) (string, bool) {
+	switch {
+	case j.Pending.Down:
+		return e.Was, !e.Theirs
+	case e.Back != nil:
+		return *e.Back, true
+	}
+	return "", false
+}
+
+// is tells whether an entry is what it is to be, or can no longer be that.
+func (j *journal) is(f host.Facts, e entry, want string) bool {
+	now, ok := j.value(f, e.Target)
+	if !ok {
+		return true
+	}
+	if want == e.Was {
+		return j.state(f, e) == asFound
+	}
+	return same(e.Target, now, want)
+}
+
+// putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done again.
+func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
+	var back []plan.Change
+	var overwritten []plan.Note
+	reason := "as it was"
+	if !j.Pending.Down && j.Pending.Back != nil {
+		reason = "as it was confirmed"
+	}
+	for _, e := range j.Entries {
+		now, ok := j.value(facts, e.Target)
+		want, ours := j.aim(e)
+		change := plan.Change{Target: e.Target, Old: now, New: want, Reason: reason, Evidence: "the journal"}
+		switch {
+		case !ours && e.Theirs && j.Pending.Down:
+			change.New = e.Was
+			out.Left = append(out.Left, Failure{change, fmt.Sprintf("is %s, and weir set %s", now, e.last())})
+		case !ours:
+		case !ok:
+			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(), Text: "is gone, and what was set with it"})
+		case !j.is(facts, e, want):
+			if j.state(facts, e) == foreign {
+				overwritten = append(overwritten, plan.Note{Subject: e.Target.String(), Text: "was " + now + ", which weir had not set, and is overwritten"})
+			}
+			back = append(back, change)
+		}
+	}
+	out.Notes = append(out.Notes, overwritten...)
+	for _, c := range inOrder(back) {
+		if err := s.set(j, c); err != nil {
+			out.Failed = append(out.Failed, Failure{c, err.Error()})
+		} else {
+			out.Done = append(out.Done, c)
+		}
+	}
+	facts, err := s.host.facts()
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Clone(out.Done) {
+		if !j.is(facts, *j.entry(c.Target), c.New) {
+			now, _ := j.value(facts, c.Target)
+			out.fail(c, "was put back, and is "+now)
+		} else if link, ok := facts.Link(c.Dev); ok && c.New == j.entry(c.Target).Was && j.remade(link.Tree) {
+			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
+				Text: c.New + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has changed since"})
+		}
+	}
+	if len(out.Failed) > 0 {
+		return nil // and the journal stays, so that it can be tried again
+	}
+	unit := j.unit()
+	if err := s.put(j.afterwards(overwritten)); err != nil {
+		return err
+	}
+	s.disarm(unit)
+	return nil
+}
+
+// afterwards is the journal when a pending run has been put back; nil if there is nothing left to tell.
+func (j *journal) afterwards(overwritten []plan.Note) *journal {
+	next, toGoal := *j, !j.Pending.Down && j.Pending.Back != nil
+	next.Entries, next.Pending, next.Reverted = nil, nil, nil
+	for _, e := range j.Entries {
+		back, put := j.aim(e)
+		if put {
+			e.set(back)
+		}
+		e.Back, e.Theirs = nil, !toGoal // what was not put back then had been left to somebody else before
+		if toGoal || !put {
+			next.Entries = append(next.Entries, e)
+		}
+	}
+	switch {
+	case toGoal:
+		next.Goal = *j.Pending.Back
+	case !j.Pending.Down:
+		next.Goal = plan.Goal{}
+	case len(next.Entries) == 0:
+		return nil
+	}
+	if !j.Pending.Down {
+		next.Reverted = &Reverted{j.Goal, overwritten}
+	}
+	return &next
+}
+
+// forget removes a journal that is of no use here.
+func (s Store) forget() error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	last, err := s.load()
+	if err != nil {
+		return err
+	}
+	if err := s.remove(); err != nil {
+		return err
+	}
+	s.disarm(last.unit())
+	return nil
+}
+
+// Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
+func (s Store) Status() (Status, error) {
+	status := Status{Drift: []plan.Change{}}
+	last, j, facts, err := s.look(&plan.Goal{})
+	if err != nil || last == nil {
+		return status, err
+	}
+	status.Goal, status.Notes, status.Reverted = last.Goal, j.notes(), last.Reverted
+	switch {
+	case j != nil && j.Pending != nil && j.Pending.Down:
+		status.Why = "weir down was cut short; to end it: weir recover"
+		return status, nil
+	case j.left():
+		status.Why = "it was taken down, but for what somebody else had changed"
+		return status, nil
+	case last.Goal == plan.Goal{}:
+		return status, nil
+	}
+	status.Up, status.Reboot = true, j == nil
+	if j != nil && j.Pending != nil {
+		status.Unconfirmed = true
+		status.RevertsIn = units.Duration(max(j.Pending.Until-s.timer.now(), 0))
+	}
+	p, err := j.plan(last.Goal, facts)
+	if err != nil {
+		status.Why = err.Error()
+		return status, nil
+	}
+	status.InForce, status.Drift = p.Empty(), p.Changes
+	return status, nil
+}

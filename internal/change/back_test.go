@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+)
+
+const minute = time.Minute
+
+// later is a Store of another process, when every deadline has passed.
+func later(s Store, m *fake) Store {
+	m.crashAt = 0
+	m.clock += 2 * time.Hour
+	return Store{Dir: s.Dir, host: m, timer: m}
+}
+
+// survives tells whether run got to its end before the process was killed at a step.
+func survives(m *fake, step int, run func()) (survived bool) {
+	m.steps, m.crashAt = 0, step
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(killed); !ok {
+				panic(r)
+			}
+		}
+		m.crashAt = 0
+	}()
+	run()
+	return true
+}
+
+// A process may be killed at any step. Whatever it was doing, what comes after it (weir recover, or the timer) leaves the host as found or as
+// a confirmed goal made it, and a journal that says so.
+func TestKilledAtEveryStep(t *testing.T) {
+	first, second := plan.Goal{Dev: "eth0", Rate: 50e6}, plan.Goal{Dev: "eth0", Rate: 500e6, Loss: 0.1, RTT: 1e8}
+	recipe := plan.Goal{Dev: "eth0", Recipe: "dualpi2-bbr"}
+	up := func(goal plan.Goal, within time.Duration) func(Store, *fake) {
+		return func(s Store, _ *fake) { _, _ = s.Up(goal, within) }
+	}
+	down := func(force bool) func(Store, *fake) { return func(s Store, _ *fake) { _, _ = s.Down(force) } }
+	recovers := func(s Store, _ *fake) { _, _ = s.Recover() }
+	expires := func(s Store, m *fake) { m.clock += time.Hour; _, _ = s.Expire(nil) }
+	confirms := func(s Store, _ *fake) { _, _, _ = s.Confirm() }
+	queueFails := func(s Store, m *fake) { m.refuse["eth0"] = errors.New("no such module") }
+	none := plan.Goal{}
+
+	for name, c := range map[string]struct {
+		before []func(Store, *fake)
+		run    func(Store, *fake)
+		ends   []plan.Goal // in force afterwards, all of it; none: as found
+	}{
+		"up":                                    {nil, up(first, minute), []plan.Goal{none}},
+		"up, a recipe":                          {nil, up(recipe, minute), []plan.Goal{none}},
+		"up --yes":                              {nil, up(first, 0), []plan.Goal{none, first}},
+		"up after a confirmed":                  {[]func(Store, *fake){up(first, 0)}, up(second, minute), []plan.Goal{first}},
+		"up with a recipe after a confirmed":    {[]func(Store, *fake){up(first, 0)}, up(recipe, minute), []plan.Goal{first}},
+		"up after a confirmed recipe":           {[]func(Store, *fake){up(recipe, 0)}, up(first, minute), []plan.Goal{recipe}},
+		"up --yes after a confirmed":            {[]func(Store, *fake){up(first, 0)}, up(second, 0), []plan.Goal{first, second}},
+		"up after one that is not confirmed":    {[]func(Store, *fake){up(first, minute)}, up(second, minute), []plan.Goal{none}},
+		"up again, not confirmed":               {[]func(Store, *fake){up(first, minute)}, up(first, minute), []plan.Goal{none}},
+		"up --yes over one not confirmed":       {[]func(Store, *fake){up(first, minute)}, up(second, 0), []plan.Goal{none, second}},
+		"a third":                               {[]func(Store, *fake){up(first, 0), up(second, minute)}, up(recipe, minute), []plan.Goal{first}},
+		"up after one that was put back":        {[]func(Store, *fake){up(first, 0), up(second, minute), recovers}, up(second, minute), []plan.Goal{first}},
+		"down after one that was put back":      {[]func(Store, *fake){up(first, 0), up(recipe, minute), recovers}, down(false), []plan.Goal{none, first}},
+		"up, and the queue fails":               {[]func(Store, *fake){queueFails}, up(first, minute), []plan.Goal{none}},
+		"up after a confirmed, the queue fails": {[]func(Store, *fake){up(first, 0), queueFails}, up(second, minute), []plan.Goal{first}},
+		"up after a pending, the queue fails":   {[]func(Store, *fake){up(first, minute), queueFails}, up(second, minute), []plan.Goal{none}},
+		"confirm":                               {[]func(Store, *fake){up(first, minute)}, confirms, []plan.Goal{none, first}},
+		"confirm a second":                      {[]func(Store, *fake){up(first, 0), up(second, minute)}, confirms, []plan.Goal{first, second}},
+		"recover":                               {[]func(Store, *fake){up(first, minute)}, recovers, []plan.Goal{none}},
+		"recover to a confirmed":                {[]func(Store, *fake){up(first, 0), up(second, minute)}, recovers, []plan.Goal{first}},
+		"recover to a confirmed from a recipe":  {[]func(Store, *fake){up(first, 0), up(recipe, minute)}, recovers, []plan.Goal{first}},
+		"the timer":                             {[]func(Store, *fake){up(recipe, minute)}, expires, []plan.Goal{none}},
+		"the timer, to a confirmed":             {[]func(Store, *fake){up(recipe, 0), up(second, minute)}, expires, []plan.Goal{recipe}},
+		"down":                                  {[]func(Store, *fake){up(first, 0)}, down(false), []plan.Goal{none, first}},
+		"down --force":                          {[]func(Store, *fake){up(recipe, 0)}, down(true), []plan.Goal{none, recipe}},
+		"down before it is confirmed":           {[]func(Store, *fake){up(first, minute)}, down(false), []plan.Goal{none}},
+		"down with a second not confirmed":      {[]func(Store, *fake){up(first, 0), up(second, minute)}, down(false), []plan.Goal{none, first}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fresh := func() (Store, *fake) {
+				s, m := newFake(t)
+				m.f.Sysctls["net.core.default_qdisc"] = host.Sysctl{Value: "pfifo_fast"}
+				m.f.Qdiscs["dualpi2"] = host.Yes
+				return s, m
+			}
+			// What each end looks like.
+			want := map[plan.Goal]host.Facts{}
+			for _, goal := range c.ends {
+				s, m := fresh()
+				if goal != none {
+					must[Outcome](t)(s.Up(goal, 0))
+				}
+				want[goal] = m.f
+			}
+			check := func(t *testing.T, s Store, m *fake, how string) {
+				t.Helper()
+				j := must[*journal](t)(s.load())
+				end := plan.Goal{}
+				if j != nil {
+					end = j.Goal
+				}
+				if is, ok := want[end]; !ok || !reflect.DeepEqual(m.f, is) {
+					t.Fatalf("%s: the journal says %q, and the host is\n%+v\nwant\n%+v", how, end.Flags(), m.f, is)
+				}
+				if j != nil && (j.Pending != nil || end == none && len(j.Entries) > 0) {
+					t.Fatalf("%s: the journal is %+v", how, j)
+				}
+				status := must[Status](t)(s.Status())
+				if status.Unconfirmed || status.Why != "" || status.Up != (end != none) || status.InForce != status.Up {
+					t.Fatalf("%s: status: %+v", how, status)
+				}
+				if len(m.armed) > 0 && strings.HasPrefix(how, "recover") {
+					// One that was armed and not noted finds nothing to do.
+					if out := must[Outcome](t)(later(s, m).Expire(nil)); len(out.Done) != 0 {
+						t.Fatalf("%s: the timer's call: %+v", how, out)
+					}
+				}
+				must[Outcome](t)(s.Down(false))
+				if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+					t.Fatalf("%s: down leaves %v", how, left)
+				}
+				s, found := fresh()
+				if !reflect.DeepEqual(m.f, found.f) {
+					t.Fatalf("%s: after down\n%+v\nas found\n%+v", how, m.f, found.f)
+				}
+			}
+			mends := map[string]func(Store) (Outcome, error){
+				"recover":   Store.Recover,
+				"the timer": func(s Store) (Outcome, error) { return s.Expire(nil) },
+			}
+			steps := 0
+			for step, over := 1, false; !over; step++ {
+				for mend, mends := range mends {
+					s, m := fresh()
+					for _, before := range c.before {
+						before(s, m)
+					}
+					over = survives(m, step, func() { c.run(s, m) })
+					clear(m.refuse)
+					again := later(s, m)
+					must[Outcome](t)(mends(again))
+					check(t, again, m, fmt.Sprintf("%s after step %d", mend, step))
+
+					// And the one that mends may be killed, too.
+					if mend != "recover" {
+						continue
+					}
+					for amid, over := 1, false; !over; amid++ {
+						s, m := fresh()
+						for _, before := range c.before {
+							before(s, m)
+						}
+						survives(m, step, func() { c.run(s, m) })
+						clear(m.refuse)
+						again := later(s, m)
+						over = survives(m, amid, func() { must[Outcome](t)(again.Recover()) })
+						must[Outcome](t)(later(s, m).Recover())
+						check(t, again, m, fmt.Sprintf("recover after step %d of it and %d of recover", step, amid))
+					}
+				}
+				steps = step - 1
+			}
+			if steps < 3 {
+				t.Errorf("only %d steps", steps)
+			}
+		})
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	s, m := newFake(t)
+	if _, confirmed, err := s.Confirm(); confirmed || err != nil {
+		t.Errorf("nothing to confirm: %v, %v", confirmed, err)
+	}
+	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{"weir-revert"}) {
+		t.Errorf("up: %+v, armed %v", out, m.armed)
+	}
+	up, _ := m.facts()
+	m.clock += 19 * time.Second
+	if status := must[Status](t)(s.Status()); !status.InForce || !status.Unconfirmed || time.Duration(status.RevertsIn) != 41*time.Second {
+		t.Errorf("status: %+v", status)
+	}
+	// The timer of the first is not stopped before that of the second is armed.
+	must[Outcome](t)(s.Up(plan.Goal{}, minute))
+	if !reflect.DeepEqual(m.armed, []string{"weir-revert-2"}) {
+		t.Errorf("armed again: %v", m.armed)
+	}
+	status, confirmed, err := s.Confirm()
+	if !confirmed || err != nil || !status.InForce || status.Unconfirmed || len(m.armed) != 0 {
+		t.Errorf("confirm: %+v, %v, %v; armed %v", status, confirmed, err, m.armed)
+	}
+	if out := must[Outcome](t)(later(s, m).Expire(nil)); len(out.Done) != 0 {
+		t.Errorf("the timer, after it was confirmed: %+v", out)
+	}
+	if _, confirmed, err := s.Confirm(); confirmed || err != nil {
+		t.Errorf("again: %v, %v", confirmed, err)
+	}
+	if now, _ := m.facts(); !reflect.DeepEqual(now, up) {
+		t.Errorf("confirmed, and now\n%+v\nwas\n%+v", now, up)
+	}
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Unconfirmed {
+		t.Errorf("status: %+v", status)
+	}
+}
+
+func TestConfirmTooLateOrNotInForce(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(Store, *fake)
+		want  string
+	}{
+		"put back": {func(s Store, m *fake) { must[Outcome](t)(later(s, m).Expire(nil)) }, "too late: --dev eth0 --rate 50mbit was put back"},
+		"changed since": {func(s Store, m *fake) { m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"} },
+			"not in force: net.ipv4.tcp_notsent_lowat is 65536, not 131072"},
+		"started again":    {func(s Store, m *fake) { m.f.Boot = "boot-2" }, "started again"},
+		"the link is down": {func(s Store, m *fake) { m.f.Links[0].Up = false }, "the link is down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newFake(t)
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+			c.spoil(s, m)
+			if _, confirmed, err := s.Confirm(); confirmed || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, %v, want %q", confirmed, err, c.want)
+			}
+		})
+	}
+}
+
+// A host that is locked out must not stay so because somebody else changed something, but is told.
+func TestRevertOverwrites(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"}
+	m.f.Sysctls["net.ipv4.tcp_rmem"] = host.Sysctl{Value: "1 2 3"} // not ours, and not put back
+	before.Sysctls["net.ipv4.tcp_rmem"] = m.f.Sysctls["net.ipv4.tcp_rmem"]
+	out := must[Outcome](t)(later(s, m).Expire(nil))
+	want := plan.Note{Subject: "net.ipv4.tcp_notsent_lowat", Text: "was 65536, which weir had not set, and is overwritten"}
+	if len(out.Notes) != 1 || out.Notes[0] != want {
+		t.Errorf("%+v", out)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+	}
+	status := must[Status](t)(s.Status())
+	if status.Up || status.Reverted == nil || status.Reverted.Goal.Rate != 50e6 || !reflect.DeepEqual(status.Reverted.Notes, out.Notes) {
+		t.Errorf("status: %+v", status)
+	}
+}
+
+// What was left to somebody else by an earlier down is not this run's to put back.
+func TestRevertLeavesWhatWasLeft(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
+	m.f.Sysctls["net.ipv4.tcp_congestion_control"] = host.Sysctl{Value: "reno"}
+	must[Outcome](t)(s.Down(false))
+	left, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, minute))
+	must[Outcome](t)(s.Recover())
+	if after, _ := m.facts(); !reflect.DeepEqual(after, left) {
+		t.Errorf("after\n%+v\nbefore\n%+v", after, left)
+	}
+	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 {
+		t.Errorf("down: %+v", out)
+	}
+	must[Outcome](t)(s.Down(true))
+	if got := m.f.Sysctls["net.ipv4.tcp_congestion_control"].Value; got != "cubic" {
+		t.Errorf("after down --force: %s", got)
+	}
+}
+
+func TestNotArmed(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	m.refuse["weir-revert"] = errors.New("no")
+	m.written = nil
+	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "cannot be armed: no; nothing was changed") {
+		t.Errorf("up: %v", err)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) || m.written != nil {
+		t.Errorf("wrote %v", m.written)
+	}
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+		t.Errorf("it leaves %v", left)
+	}
+}
+
+// The timer's call waits for a deadline that has been moved, for a lock, and for a device that is busy, and then puts back.
+func TestExpireWaits(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	said := 0
+	m.clock += 10 * time.Second
+	start := m.clock
+	out := must[Outcome](t)(s.Expire(func() { said++ }))
+	if waited := m.clock - start; said != 1 || waited != 50*time.Second || len(out.Done) == 0 {
+		t.Errorf("waited %v, said so %d times: %+v", waited, said, out)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+	}
+
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	unlock, err := s.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	busy := sleeper{m, func() {
+		if tries++; tries == 63 {
+			unlock()
+		}
+	}}
+	if out, err := (Store{s.Dir, m, busy}).Expire(nil); err != nil || len(out.Done) == 0 {
+		t.Errorf("after another run: %+v, %v", out, err)
+	}
+}
+
+type sleeper struct {
+	*fake
+	slept func()
+}
+
+func (s sleeper) sleep(d time.Duration) { s.fake.sleep(d); s.slept() }
