@@ -79,11 +79,10 @@ func (s Store) Down(force bool) (Outcome, error) {
 	for i, e := range j.Entries {
 		j.Entries[i].Theirs = j.state(facts, e) == foreign && !force
 	}
-	// From here on it is known that the host is on its way down, should this run be cut short.
+	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be written, for want of space
+	// perhaps, it is no reason to stay: down can be run again.
 	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
-	if err := s.save(j); err != nil {
-		return Outcome{}, err
-	}
+	_ = s.save(j)
 	return out, s.putBack(j, facts, &out)
 }
 

@@ -280,6 +280,31 @@ func TestRevertLeavesWhatWasLeft(t *testing.T) {
 	}
 }
 
+// A full disk keeps up from changing anything, and nobody from going back.
+func TestJournalCannotBeWritten(t *testing.T) {
+	full := func(s Store) func() {
+		if err := os.Mkdir(s.path()+".new", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return func() { os.Remove(s.path() + ".new") }
+	}
+	s, m := newFake(t)
+	before, _ := m.facts()
+	free := full(s)
+	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "journal") || m.written != nil || len(m.armed) != 0 {
+		t.Errorf("up: %v, wrote %v, armed %v", err, m.written, m.armed)
+	}
+	free()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	full(s)
+	if _, err := s.Down(false); err != nil {
+		t.Errorf("down: %v", err)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+	}
+}
+
 func TestNotArmed(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()

@@ -248,7 +248,9 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	}
 	if within == 0 {
 		next.confirm()
-		err = s.save(next)
+		if err = s.save(next); err != nil {
+			err = &plan.Refusal{What: "all is set, and the journal does not say that it stays: " + err.Error(), Try: "weir confirm, when that can be written"}
+		}
 	}
 	s.disarm(j.unit()) // not before another is armed, or nothing is left to put back
 	return out, err
