@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -125,6 +126,15 @@ func inNamespace(t *testing.T, f func()) {
 			}
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
+			}
+		}
+		// The kernel tells of a carrier a little later.
+		for _, name := range []string{"a", "b"} {
+			for range 1000 {
+				if link, err := netlink.LinkByName(name); err != nil || link.Attrs().OperState == netlink.OperUp {
+					break
+				}
+				time.Sleep(time.Millisecond)
 			}
 		}
 		f()
