@@ -384,8 +384,12 @@ func device(name string) netlink.Link {
 // setUp waits for the carrier, which the kernel tells of a little later, and brings back the route that went with the link.
 func setUp(link netlink.Link) {
 	check(netlink.LinkSetUp(link))
-	for device(link.Attrs().Name).Attrs().OperState != netlink.OperUp {
-		time.Sleep(time.Millisecond)
+	other, err := netlink.LinkByIndex(link.Attrs().ParentIndex) // of the pair: its carrier goes and comes with this one's
+	check(err)
+	for _, end := range []netlink.Link{link, other} {
+		for device(end.Attrs().Name).Attrs().OperState != netlink.OperUp {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	check(netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IPv4(192, 0, 2, 1)}))
 }
