@@ -392,8 +392,10 @@ func (s Store) sync() error {
 	return nil
 }
 
-// lock keeps a second run out. It is on the directory itself, so nothing is left behind, and the kernel drops it with the process.
+// lock keeps a second run out: it waits a moment for the first, and then says so. It is on the directory itself, so nothing is left behind, and
+// the kernel drops it with the process.
 func (s Store) lock() (unlock func(), err error) {
+	const patience, pause = time.Second, 10 * time.Millisecond
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return nil, unreachable(err)
 	}
@@ -401,12 +403,18 @@ func (s Store) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		d.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &plan.Refusal{What: "another weir is changing this host", Try: "the same again in a moment"}
+	for waited := time.Duration(0); ; waited += pause {
+		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { d.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			d.Close()
+			return nil, fmt.Errorf("lock %s: %w", s.Dir, err)
+		case waited >= patience:
+			d.Close()
+			return nil, &plan.Refusal{What: "another weir is changing this host", Try: "the same again when it is done"}
 		}
-		return nil, fmt.Errorf("lock %s: %w", s.Dir, err)
+		s.timer.sleep(pause)
 	}
-	return func() { d.Close() }, nil
 }
