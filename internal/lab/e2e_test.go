@@ -123,7 +123,7 @@ values = [1, 4, 16]
 		if p.Values[1] == "bbr" { // what BBR gives on that link unshaped, less what the shaper keeps back
 			least = metric(t, p, unshaped, "utilisation") * 0.9975 * 0.995
 			if p.Values[0] == "policer" {
-				least = metric(t, p, unshaped, "utilisation") * 0.975 // unshaped, BBR overruns the policer: a little more arrives, and a seventh is lost
+				least = metric(t, p, unshaped, "utilisation") * 0.975 // unshaped, BBR overruns the policer: a little more arrives, and thousands of packets are dropped
 			}
 		}
 		if used < least {

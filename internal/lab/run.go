@@ -49,8 +49,13 @@ func (p Progress) Left() time.Duration {
 // guestMemory is enough for 2000 connections behind a second of queue at 1 Gbit/s; pages that are not touched cost nothing.
 const guestMemory = 1536
 
-// heartbeat is guest.Heartbeat; guest imports this package.
-const heartbeat = "weir-lab: at "
+// What host and guest have agreed on.
+const (
+	Marker    = "WEIR_LAB"      // in process 1's environment: this is a lab's kernel
+	JobFile   = "job.json"      // in the run's folder, from the host
+	ReplyFile = "reply.json"    // in the run's folder, from the guest
+	Heartbeat = "weir-lab: at " // on the console, once a virtual second: seconds since the run's start
+)
 
 // task is one boot.
 type task struct {
@@ -235,7 +240,7 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, "job.json"), job, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, JobFile), job, 0o600); err != nil {
 		return err
 	}
 	limit := r.Limit
@@ -243,9 +248,9 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 		limit = 20 * time.Minute
 	}
 	err = uml.Boot{
-		Kernel: r.Kernel, Initrd: initrd, Folder: folder, Reply: "reply.json", Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: []string{"WEIR_LAB=1"}, Limit: limit,
+		Kernel: r.Kernel, Initrd: initrd, Folder: folder, Reply: ReplyFile, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: []string{Marker + "=1"}, Limit: limit,
 		OnLine: func(line string) {
-			if seconds, ok := strings.CutPrefix(line, heartbeat); ok {
+			if seconds, ok := strings.CutPrefix(line, Heartbeat); ok {
 				if n, err := strconv.Atoi(seconds); err == nil {
 					board.virtual(t, time.Duration(n)*time.Second)
 				}
@@ -255,7 +260,7 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "reply.json"))
+	text, err := os.ReadFile(filepath.Join(folder, ReplyFile))
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (d *draft) shaper() error {
 			if d.facts.Qdiscs["cake_mq"] == host.Yes {
 				kind, queues = "cake_mq", fmt.Sprintf(", on %d queues", d.link.TxQueues)
 			} else {
-				d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 to 3 Gbit/s",
+				d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 to 3 Gbit/s (LibreQoS#127)",
 					d.facts.Kernel, d.link.TxQueues)
 			}
 		}

@@ -93,7 +93,7 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)
 	d.Every(d.begin, time.Second, func() bool {
-		fmt.Printf("%s%d\n", Heartbeat, int((d.Now()-d.begin)/time.Second))
+		fmt.Printf("%s%d\n", lab.Heartbeat, int((d.Now()-d.begin)/time.Second))
 		return true
 	})
 	d.At(d.end, d.finish)

@@ -19,19 +19,14 @@ import (
 	"weir/internal/lab"
 )
 
-// The names that host and guest have agreed on.
 const (
-	Marker     = "WEIR_LAB"      // in process 1's environment: this is a lab's kernel
-	Share      = "/host"         // where the run's folder on the host is mounted
-	JobFile    = "job.json"      // in Share
-	ReplyFile  = "reply.json"    // in Share
-	Heartbeat  = "weir-lab: at " // on the console, once a virtual second: seconds since the run's start
-	maxFiles   = 65536           // open at a time
-	reserveMiB = 256             // of guest memory that Go may use before it collects garbage
+	share      = "/host" // where the run's folder on the host is mounted
+	maxFiles   = 65536   // open at a time
+	reserveMiB = 256     // of guest memory that Go may use before it collects garbage
 )
 
 // Wanted tells whether this process is a lab's process 1.
-func Wanted() bool { return os.Getpid() == 1 && os.Getenv(Marker) != "" }
+func Wanted() bool { return os.Getpid() == 1 && os.Getenv(lab.Marker) != "" }
 
 // Main does the job and powers off. It does not return.
 func Main() {
@@ -72,7 +67,7 @@ func prepare() error {
 		{"sysfs", "/sys", "sysfs", ""},
 		{"devtmpfs", "/dev", "devtmpfs", ""},
 		{"tmpfs", "/run", "tmpfs", ""},
-		{"none", Share, "hostfs", "/"},
+		{"none", share, "hostfs", "/"},
 	}
 	for _, m := range mounts {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
@@ -86,7 +81,7 @@ func prepare() error {
 }
 
 func work() (*lab.Run, error) {
-	text, err := os.ReadFile(Share + "/" + JobFile)
+	text, err := os.ReadFile(share + "/" + lab.JobFile)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +111,7 @@ func write(reply lab.Reply) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(Share + "/" + ReplyFile + ".part")
+	f, err := os.Create(share + "/" + lab.ReplyFile + ".part")
 	if err != nil {
 		return err
 	}
@@ -125,7 +120,7 @@ func write(reply lab.Reply) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(Share+"/"+ReplyFile+".part", Share+"/"+ReplyFile)
+	return os.Rename(share+"/"+lab.ReplyFile+".part", share+"/"+lab.ReplyFile)
 }
 
 func powerOff() {
