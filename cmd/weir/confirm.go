@@ -12,9 +12,9 @@ func newConfirmCommand() *cobra.Command {
 	var options common
 	cmd := &cobra.Command{
 		Use:   "confirm",
-		Short: "Keep what up has changed",
+		Short: "Keep what up has changed, also over a reboot",
 		Long: `Keeps what the last weir up has changed, which would be put back otherwise, if all of it is still in
-force. With nothing to confirm it says so; that is no error. That it comes too late is one.`,
+force; and writes the files that bring it back after a reboot (weir up --help lists them). With nothing to confirm it says so; that is no error. That it comes too late is one.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, confirmed, err := options.store().Confirm()
@@ -26,7 +26,11 @@ force. With nothing to confirm it says so; that is no error. That it comes too l
 			case options.json:
 				return printJSON(w, status)
 			case confirmed:
-				fmt.Fprintf(w, "Confirmed:  %s\nTo undo:  weir down\n", status.Goal.Flags())
+				until := "It ends with a reboot."
+				if status.Kept {
+					until = "It is kept over a reboot: /etc/weir.toml has the goal."
+				}
+				fmt.Fprintf(w, "Confirmed:  %s\n%s To undo:  weir down\n", status.Goal.Flags(), until)
 			default:
 				fmt.Fprintln(w, "Nothing to confirm.")
 			}

@@ -26,7 +26,11 @@ const (
 )
 
 func printChange(w io.Writer, c plan.Change) {
-	line := pad(shortName(c.Target), subject) + fmt.Sprintf("%s → %s", c.Old, c.New)
+	what := fmt.Sprintf("%s → %s", c.Old, c.New)
+	if c.File != "" {
+		what = c.Verb()
+	}
+	line := pad(shortName(c.Target), subject) + what
 	if with := pad(line, reason) + c.Reason; width(with) <= columns {
 		fmt.Fprintln(w, with)
 		return
@@ -96,7 +100,11 @@ func failed(out change.Outcome, try string) error {
 	}
 	var which []string
 	for _, f := range out.Failed {
-		which = append(which, fmt.Sprintf("%s = %s: %s", shortName(f.Target), f.New, f.Error))
+		name := shortName(f.Target) + " = " + f.New
+		if f.File != "" {
+			name = f.File
+		}
+		which = append(which, name+": "+f.Error)
 	}
 	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", counted(len(which), "change"), strings.Join(which, "; ")), Try: try}
 }

@@ -79,7 +79,7 @@ type common struct {
 }
 
 func (c *common) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.state, "state", "/var/lib/weir", "`directory` of the journal")
+	cmd.Flags().StringVar(&c.state, "state", change.Dir, "`directory` of the journal; with another than this one nothing is kept over a reboot")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
 	cmd.MarkFlagDirname("state")
 }
@@ -103,6 +103,8 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f.StringVar(&g.CC, "cc", "", "congestion control: auto (default), keep, or a `name`")
 	f.StringVar(&g.Qdisc, "qdisc", "", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
 	choice(cmd, &g.Recipe, "recipe", "a published recipe by `name`: "+strings.Join(plan.RecipeNames(), ", "), plan.RecipeNames())
+
+	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")
 
 	complete(cmd, "dev", func(f host.Facts) (names []string) {
 		for _, l := range f.Links {

@@ -16,9 +16,9 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Is the goal still in force, and if not, what has drifted?",
-		Long: `Makes the plan again for the goal that was last brought up. If it is empty the goal is in force,
-and the exit status is 0; otherwise it prints what has drifted, or why there is no plan any more.
-Takes no root.`,
+		Long: `Makes the plan again for the goal in /etc/weir.toml, or else the one that was last brought up. If it is
+empty the goal is in force, and the exit status is 0; otherwise it prints what has drifted, or why
+there is no plan any more. What another kernel could not do as it was confirmed, it names. Takes no root.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()
@@ -38,6 +38,9 @@ Takes no root.`,
 			case s.InForce:
 				printNotes(w, s.Notes)
 				fmt.Fprintf(w, "In force:  %s\n", s.Goal.Flags())
+				if !s.Kept && !s.Unconfirmed {
+					fmt.Fprintln(w, "Until the next reboot: nothing is kept over that.")
+				}
 			default:
 				printNotes(w, s.Notes)
 				for _, c := range s.Drift {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/change"
 	"weir/internal/plan"
 )
 
@@ -22,13 +23,13 @@ func newUpCommand() *cobra.Command {
 	var options common
 	var goal plan.Goal
 	var timeout time.Duration
-	var yes bool
+	var yes, boot bool
 	cmd := &cobra.Command{
 		Use:   "up [--dev NAME] [--rate RATE] …",
 		Short: "Bring a goal into force: change what the plan says, and verify it",
 		Long: `Makes the changes that weir plan prints, and verifies each. What was there before is written to a
 journal first, so that weir down can put it back. A goal replaces the one before it; without any
-option the last one is brought up again. If the queue cannot be set, nothing is changed; any other
+option it is the one in /etc/weir.toml, or else the last one again. If the queue cannot be set, nothing is changed; any other
 setting that fails is reported and does not stop the rest.
 
 Unless weir confirm is run within 60 s (--timeout), all that this run changed is put back: to the
@@ -38,18 +39,28 @@ in a session of its own, so neither the end of the ssh session nor of weir keeps
 overwrites what somebody else has changed meanwhile, and weir status says what. If it cannot be
 armed, nothing is changed. --yes is for automation: no timer, what is changed stays.
 
-What is set at run time ends with a reboot, confirmed or not.`,
+What is confirmed is kept over a reboot: the goal in /etc/weir.toml, the settings in
+/etc/sysctl.d/99-weir.conf, the queue by systemd-networkd where that manages the device, and
+weir.service, which runs weir up --boot at every boot and when the device appears: it plans the goal
+again on the kernel that is there then. --runtime keeps nothing: what is set ends with a reboot. So
+it does on a host without systemd, in a network namespace of its own, and with another --state.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case yes && cmd.Flags().Changed("timeout"):
 				return usage("weir up --yes, or weir up --timeout 30s", "with --yes nothing is put back, so it goes with no --timeout")
+			case boot && (goal != plan.Goal{} || yes || cmd.Flags().Changed("timeout")):
+				return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
 			case yes:
 				timeout = 0
 			case timeout < leastTimeout || timeout > mostTimeout:
 				return usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", timeout)
 			}
-			out, err := options.store().Up(goal, timeout)
+			up := func() (change.Outcome, error) { return options.store().Up(goal, timeout) }
+			if boot {
+				up = options.store().Boot
+			}
+			out, err := up()
 			if err != nil {
 				return err
 			}
@@ -64,6 +75,9 @@ What is set at run time ends with a reboot, confirmed or not.`,
 				printChange(w, c)
 			}
 			done, reverts := counted(len(out.Done), "change")+" made and verified.", "They revert"
+			if boot {
+				printNotes(w, out.Notes)
+			}
 			if len(out.Done) == 0 {
 				done = "Nothing to change: the goal is in force."
 			}
@@ -74,6 +88,7 @@ What is set at run time ends with a reboot, confirmed or not.`,
 			case len(out.Done) == 0 && len(out.Failed) > 0:
 			case out.RevertsIn > 0:
 				fmt.Fprintf(w, "%s %s in %s unless you run:  weir confirm\n", done, reverts, seconds(out.RevertsIn))
+			case boot && len(out.Done) == 0 && len(out.Notes) > 0:
 			case len(out.Done) > 0:
 				fmt.Fprintln(w, done, "To undo:  weir down")
 			default:
@@ -85,6 +100,7 @@ What is set at run time ends with a reboot, confirmed or not.`,
 	options.add(cmd)
 	addGoal(cmd, &goal)
 	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout, "put everything back unless confirmed within this `time`, 10s to 1h")
+	cmd.Flags().BoolVar(&boot, "boot", false, "what weir.service runs: bring up the goal that is kept, as far as this kernel can, with no timer")
 	cmd.Flags().BoolVar(&yes, "yes", false, "no timer: what is changed stays without weir confirm")
 	return cmd
 }

@@ -14,13 +14,14 @@ import (
 	"weir/internal/units"
 )
 
-// Confirm makes the run that is not confirmed the one to go back to. False if there is none to confirm.
+// Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot. False if there is none to
+// confirm.
 func (s Store) Confirm() (Status, bool, error) {
 	status, err := s.Status()
 	if err != nil {
 		return status, false, err
 	}
-	j, facts, unlock, err := s.begin("confirm", &plan.Goal{})
+	_, j, facts, unlock, err := s.begin("confirm")
 	if err != nil {
 		return status, false, err
 	}
@@ -39,9 +40,10 @@ func (s Store) Confirm() (Status, bool, error) {
 	if err != nil {
 		return status, false, err
 	}
-	if !p.Empty() {
+	now, files := lasting(p.Changes)
+	if len(now) > 0 {
 		var which []string
-		for _, c := range p.Changes {
+		for _, c := range now {
 			which = append(which, fmt.Sprintf("%s is %s, not %s", c.Target, c.Old, c.New))
 		}
 		return status, false, &plan.Refusal{
@@ -50,19 +52,54 @@ func (s Store) Confirm() (Status, bool, error) {
 		}
 	}
 	unit := j.unit()
+	if j, err = s.keep(j, files, facts); err != nil {
+		return status, false, err
+	}
 	j.confirm()
+	j.promise()
 	if err := s.save(j); err != nil {
 		return status, false, err
 	}
 	s.disarm(unit)
-	status.Unconfirmed, status.RevertsIn = false, 0
+	s.report("confirm", Outcome{Goal: j.Goal, Done: files}, nil)
+	status.Unconfirmed, status.RevertsIn, status.Kept, status.Goal = false, 0, j.kept(), j.Goal
 	return status, true, nil
+}
+
+// keep writes files for the run that is pending, and gives the journal that knows of them. All are written, or none.
+func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal, error) {
+	if len(files) == 0 {
+		return j, nil
+	}
+	next := j.with(plan.Plan{Goal: j.Goal, Changes: files}, facts)
+	next.Pending.Until, next.Pending.Unit = j.Pending.Until, j.Pending.Unit
+	if err := s.save(next); err != nil {
+		return nil, err
+	}
+	for i, c := range files {
+		err := s.set(next, c)
+		if err == nil {
+			continue
+		}
+		var failed []error
+		for _, done := range slices.Backward(files[:i+1]) {
+			done.Old, done.New = done.New, done.Old
+			failed = append(failed, s.set(next, done))
+		}
+		what := fmt.Sprintf("not confirmed: %s: %v", c.File, err)
+		if undone := errors.Join(append(failed, s.put(j))...); undone != nil {
+			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+		}
+		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, which ends with a reboot and takes no files"}
+	}
+	s.host.reload(files)
+	return next, nil
 }
 
 // Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
 func (s Store) Down(force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
-	j, facts, unlock, err := s.begin("down", &plan.Goal{})
+	_, j, facts, unlock, err := s.begin("down")
 	if other := (*elsewhere)(nil); force && errors.As(err, &other) {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
 		return out, s.forget()
@@ -83,7 +120,9 @@ func (s Store) Down(force bool) (Outcome, error) {
 	// perhaps, it is no reason to stay: down can be run again.
 	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
 	_ = s.save(j)
-	return out, s.putBack(j, facts, &out)
+	err = s.putBack(j, facts, &out)
+	s.report("down", out, err)
+	return out, err
 }
 
 // Recover puts back a run that is not confirmed, or was cut short, whatever has been changed since.
@@ -132,7 +171,7 @@ func (s Store) recover(due bool) (out Outcome, wait time.Duration, err error) {
 			return out, wait, nil
 		}
 	}
-	j, facts, unlock, err := s.begin("recover", &plan.Goal{})
+	_, j, facts, unlock, err := s.begin("recover")
 	if err != nil {
 		return out, 0, err
 	}
@@ -144,7 +183,9 @@ func (s Store) recover(due bool) (out Outcome, wait time.Duration, err error) {
 		return out, wait, nil // another up was faster
 	}
 	out.Goal, out.Notes = j.Goal, j.notes()
-	return out, 0, s.putBack(j, facts, &out)
+	err = s.putBack(j, facts, &out)
+	s.report("recover", out, err)
+	return out, 0, err
 }
 
 // aim is what a pending run's entry is to be again, if anything.
@@ -172,7 +213,7 @@ func (j *journal) is(f host.Facts, e entry, want string) bool {
 
 // putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done again.
 func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
-	var back []plan.Change
+	var back, files []plan.Change
 	var overwritten []plan.Note
 	reason := "as it was"
 	if !j.Pending.Down && j.Pending.Back != nil {
@@ -185,17 +226,30 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 		switch {
 		case !ours && e.Theirs && j.Pending.Down:
 			change.New = e.Was
-			out.Left = append(out.Left, Failure{change, fmt.Sprintf("is %s, and weir set %s", now, e.last())})
+			why := fmt.Sprintf("is %s, and weir set %s", now, e.last())
+			if e.File != "" {
+				why = "is not as weir wrote it"
+			}
+			out.Left = append(out.Left, Failure{change, why})
 		case !ours:
 		case !ok:
 			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(), Text: "is gone, and what was set with it"})
 		case !j.is(facts, e, want):
 			if j.state(facts, e) == foreign {
+				if e.File != "" {
+					now = "another"
+				}
 				overwritten = append(overwritten, plan.Note{Subject: e.Target.String(), Text: "was " + now + ", which weir had not set, and is overwritten"})
 			}
-			back = append(back, change)
+			if e.File != "" {
+				files = append(files, change)
+			} else {
+				back = append(back, change)
+			}
 		}
 	}
+	slices.Reverse(files) // what looks after the others goes last
+	back = append(back, files...)
 	out.Notes = append(out.Notes, overwritten...)
 	for _, c := range inOrder(back) {
 		if err := s.set(j, c); err != nil {
@@ -204,13 +258,19 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			out.Done = append(out.Done, c)
 		}
 	}
-	facts, err := s.host.facts()
+	s.host.reload(out.Done)
+	facts, err := s.facts(j)
 	if err != nil {
 		return err
 	}
 	for _, c := range slices.Clone(out.Done) {
-		if !j.is(facts, *j.entry(c.Target), c.New) {
+		if inUse := facts.Files[c.File].Kind == host.Folder && c.New == string(host.NoFile); inUse {
+			out.Notes = append(out.Notes, plan.Note{Subject: c.File, Text: "stays, with what somebody else has put there"})
+		} else if !j.is(facts, *j.entry(c.Target), c.New) {
 			now, _ := j.value(facts, c.Target)
+			if c.File != "" {
+				now = "another"
+			}
 			out.fail(c, "was put back, and is "+now)
 		} else if link, ok := facts.Link(c.Dev); ok && c.New == j.entry(c.Target).Was && j.remade(link.Tree) {
 			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
@@ -277,11 +337,27 @@ func (s Store) forget() error {
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
 func (s Store) Status() (Status, error) {
 	status := Status{Drift: []plan.Change{}}
-	last, j, facts, err := s.look(&plan.Goal{})
-	if err != nil || last == nil {
+	last, j, facts, err := s.look()
+	if err != nil {
 		return status, err
 	}
-	status.Goal, status.Notes, status.Reverted = last.Goal, j.notes(), last.Reverted
+	var goal plan.Goal
+	if err := s.fill(&goal, last, j, facts); err != nil {
+		status.Why = err.Error()
+		if last == nil {
+			return status, nil
+		}
+	}
+	if last == nil {
+		if goal != (plan.Goal{}) {
+			status.Why = fmt.Sprintf("%s asks for %s. To bring it up: weir up", host.GoalFile, goal.Flags())
+		}
+		return status, nil
+	}
+	status.Goal, status.Notes, status.Reverted = goal, j.notes(), last.Reverted
+	if j != nil {
+		status.Reverted = j.Reverted
+	}
 	switch {
 	case j != nil && j.Pending != nil && j.Pending.Down:
 		status.Why = "weir down was cut short; to end it: weir recover"
@@ -289,19 +365,39 @@ func (s Store) Status() (Status, error) {
 	case j.left():
 		status.Why = "it was taken down, but for what somebody else had changed"
 		return status, nil
-	case last.Goal == plan.Goal{}:
+	case status.Why != "":
+		status.Up, status.Goal = true, last.Goal
+		return status, nil
+	case goal == plan.Goal{}:
+		if j == nil && last.Goal != (plan.Goal{}) { // of an earlier boot, and not confirmed
+			status.Goal, status.Reboot = last.Goal, true
+			status.Why = "the machine was started again since, before it was confirmed"
+		}
 		return status, nil
 	}
-	status.Up, status.Reboot = true, j == nil
+	status.Up, status.Reboot, status.Kept = true, last.Boot != facts.Boot, j.kept()
 	if j != nil && j.Pending != nil {
 		status.Unconfirmed = true
 		status.RevertsIn = units.Duration(max(j.Pending.Until-s.timer.now(), 0))
+		goal = j.Goal
+		status.Goal = goal
+	} else if j != nil && goal != j.Goal && j.Goal != (plan.Goal{}) {
+		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "asks for another goal now; brought up was " + j.Goal.Flags()})
 	}
-	p, err := j.plan(last.Goal, facts)
+	p, err := j.plan(goal, facts)
 	if err != nil {
 		status.Why = err.Error()
 		return status, nil
 	}
-	status.InForce, status.Drift = p.Empty(), p.Changes
+	if status.Unconfirmed {
+		p.Changes, _ = lasting(p.Changes)
+	}
+	status.InForce, status.Drift = p.Empty(), append(status.Drift, p.Changes...)
+	if link, ok := facts.Link(p.Goal.Dev); ok && !link.Up {
+		status.Notes = append(status.Notes, plan.Note{Subject: link.Name, Text: "the link is down"})
+	}
+	if whole, err := plan.Make(goal, j.before(facts)); err == nil {
+		status.Notes = append(status.Notes, j.broken(whole)...)
+	}
 	return status, nil
 }

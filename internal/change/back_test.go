@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,13 @@ func later(s Store, m *fake) Store {
 	m.crashAt = 0
 	m.clock += 2 * time.Hour
 	return Store{Dir: s.Dir, host: m, timer: m}
+}
+
+// comparable is a machine's facts without what a boot changes for nobody's sake.
+func comparable(f host.Facts) host.Facts {
+	f.Boot, f.Links = "", slices.Clone(f.Links)
+	f.Links[0].Index = 0
+	return f
 }
 
 // survives tells whether run got to its end before the process was killed at a step.
@@ -53,12 +61,15 @@ func TestKilledAtEveryStep(t *testing.T) {
 	confirms := func(s Store, _ *fake) { _, _, _ = s.Confirm() }
 	queueFails := func(s Store, m *fake) { m.refuse["eth0"] = errors.New("no such module") }
 	none := plan.Goal{}
+	files := func(_ Store, m *fake) { m.kept(); m.found, _ = m.facts() }
 
-	for name, c := range map[string]struct {
+	type killing struct {
 		before []func(Store, *fake)
 		run    func(Store, *fake)
 		ends   []plan.Goal // in force afterwards, all of it; none: as found
-	}{
+	}
+	cases := map[string]killing{}
+	for name, c := range map[string]killing{
 		"up":                                    {nil, up(first, minute), []plan.Goal{none}},
 		"up, a recipe":                          {nil, up(recipe, minute), []plan.Goal{none}},
 		"up --yes":                              {nil, up(first, 0), []plan.Goal{none, first}},
@@ -87,21 +98,34 @@ func TestKilledAtEveryStep(t *testing.T) {
 		"down before it is confirmed":           {[]func(Store, *fake){up(first, minute)}, down(false), []plan.Goal{none}},
 		"down with a second not confirmed":      {[]func(Store, *fake){up(first, 0), up(second, minute)}, down(false), []plan.Goal{none, first}},
 	} {
+		cases[name] = c
+		cases[name+", with files"] = killing{append([]func(Store, *fake){files}, c.before...), c.run, c.ends}
+	}
+	for name, c := range cases {
+		withFiles := strings.HasSuffix(name, ", with files")
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			fresh := func() (Store, *fake) {
 				s, m := newFake(t)
 				m.f.Sysctls["net.core.default_qdisc"] = host.Sysctl{Value: "pfifo_fast"}
 				m.f.Qdiscs["dualpi2"] = host.Yes
 				return s, m
 			}
+			found := func() (Store, *fake) {
+				s, m := fresh()
+				if withFiles {
+					files(s, m)
+				}
+				return s, m
+			}
 			// What each end looks like.
 			want := map[plan.Goal]host.Facts{}
 			for _, goal := range c.ends {
-				s, m := fresh()
+				s, m := found()
 				if goal != none {
 					must[Outcome](t)(s.Up(goal, 0))
 				}
-				want[goal] = m.f
+				want[goal] = comparable(m.f)
 			}
 			check := func(t *testing.T, s Store, m *fake, how string) {
 				t.Helper()
@@ -110,7 +134,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 				if j != nil {
 					end = j.Goal
 				}
-				if is, ok := want[end]; !ok || !reflect.DeepEqual(m.f, is) {
+				if is, ok := want[end]; !ok || !reflect.DeepEqual(comparable(m.f), is) {
 					t.Fatalf("%s: the journal says %q, and the host is\n%+v\nwant\n%+v", how, end.Flags(), m.f, is)
 				}
 				if j != nil && (j.Pending != nil || end == none && len(j.Entries) > 0) {
@@ -130,8 +154,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 				if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
 					t.Fatalf("%s: down leaves %v", how, left)
 				}
-				s, found := fresh()
-				if !reflect.DeepEqual(m.f, found.f) {
+				if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
 					t.Fatalf("%s: after down\n%+v\nas found\n%+v", how, m.f, found.f)
 				}
 			}
@@ -151,6 +174,43 @@ func TestKilledAtEveryStep(t *testing.T) {
 					again := later(s, m)
 					must[Outcome](t)(mends(again))
 					check(t, again, m, fmt.Sprintf("%s after step %d", mend, step))
+
+					// The power may fail, instead. Whatever is left of a run systemd then starts what looks after it.
+					if mend == "recover" && withFiles {
+						s, m := fresh()
+						for _, before := range c.before {
+							before(s, m)
+						}
+						survives(m, step, func() { c.run(s, m) })
+						clear(m.refuse)
+						m.boot()
+						if m.started() {
+							must[Outcome](t)(s.Boot())
+						} else {
+							// The unit alone may be left, or its link: nothing that does anything.
+							for name, f := range m.f.Files {
+								if f.Kind != host.NoFile && name != host.UnitFile && name != host.UnitLink {
+									t.Fatalf("power cut after step %d: nothing looks after %s", step, name)
+								}
+							}
+							must[Outcome](t)(s.Recover())
+						}
+						status := must[Status](t)(s.Status())
+						end := plan.Goal{}
+						if status.Up {
+							end = status.Goal
+						}
+						if is, ok := want[end]; !ok || !reflect.DeepEqual(comparable(m.f), is) || status.InForce != status.Up || status.Up && !status.Kept {
+							t.Fatalf("power cut after step %d: %+v, and the host is\n%+v\nwant\n%+v", step, status, m.f, is)
+						}
+						must[Outcome](t)(s.Down(false))
+						if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
+							t.Fatalf("power cut after step %d: after down\n%+v\nas found\n%+v", step, m.f, found.f)
+						}
+						if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+							t.Fatalf("power cut after step %d: down leaves %v", step, left)
+						}
+					}
 
 					// And the one that mends may be killed, too.
 					if mend != "recover" {
@@ -349,7 +409,7 @@ func TestExpireWaits(t *testing.T) {
 			unlock()
 		}
 	}}
-	if out, err := (Store{s.Dir, m, busy}).Expire(nil); err != nil || len(out.Done) == 0 {
+	if out, err := (Store{Dir: s.Dir, host: m, timer: busy}).Expire(nil); err != nil || len(out.Done) == 0 {
 		t.Errorf("after another run: %+v, %v", out, err)
 	}
 }

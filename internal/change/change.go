@@ -9,6 +9,7 @@ package change
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,15 +19,21 @@ import (
 	"weir/internal/units"
 )
 
+// Dir is where the journal of a goal is that outlasts a reboot. One in another directory ends with the boot.
+const Dir = "/var/lib/weir"
+
 // Store is where the journal is kept, the host that it is about, and what puts that back when nobody confirms.
 type Store struct {
 	Dir   string
 	host  machine
 	timer timer
+	log   func(string) // what was done, for whoever looks later
 }
 
 // Open gives the store in a directory, which need not exist, for the host that this process runs on.
-func Open(dir string) Store { return Store{Dir: dir, host: live{}, timer: outside{}} }
+func Open(dir string) Store {
+	return Store{Dir: dir, host: live{filepath.Clean(dir) == Dir}, timer: outside{}, log: syslogged}
+}
 
 // Outcome is what a run did.
 type Outcome struct {
@@ -37,6 +44,7 @@ type Outcome struct {
 	Notes  []plan.Note   `json:"notes,omitempty"`
 
 	RevertsIn units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0: it stays
+	Kept      bool           `json:"kept,omitempty"`       // over a reboot, once it is confirmed
 }
 
 // Failure is a change that is not in force.
@@ -48,6 +56,7 @@ type Failure struct {
 // Status is how a host stands to the goal that was last brought up.
 type Status struct {
 	Up      bool          `json:"up"`            // there is a goal
+	Kept    bool          `json:"kept"`          // over a reboot
 	InForce bool          `json:"in_force"`      // and the plan for it is empty
 	Why     string        `json:"why,omitempty"` // it is not in force, where that is not the drift
 	Goal    plan.Goal     `json:"goal"`
@@ -65,7 +74,16 @@ type Status struct {
 //
 // An empty goal is the one that was last brought up, if there was one.
 func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
-	_, j, facts, err := s.look(&goal)
+	if err := goal.Check(); err != nil {
+		return plan.Plan{}, err
+	}
+	last, j, facts, err := s.look()
+	if err == nil {
+		err = isUp(goal, facts)
+	}
+	if err == nil {
+		err = s.fill(&goal, last, j, facts)
+	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -82,15 +100,23 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 	if j != nil && len(j.Entries) > 0 && j.Goal.Dev != p.Goal.Dev {
 		return p, &plan.Refusal{What: "weir is up on " + j.Goal.Dev, Try: "weir down, then again for " + p.Goal.Dev}
 	}
+	// The next boot may well give a device back the name that it had.
+	atBoot := j != nil && j.renamed && j.kept() && j.Pending == nil && j.Goal == p.Goal
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
 	for _, c := range wanted {
+		if atBoot && c.File != "" {
+			continue
+		}
 		if c.Old, _ = j.value(facts, c.Target); !same(c.Target, c.Old, c.New) {
 			p.Changes = append(p.Changes, c)
 		}
 	}
 	if j != nil {
 		for _, e := range j.Entries {
+			if atBoot && e.File != "" {
+				continue
+			}
 			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
 			if now, _ := j.value(facts, e.Target); !asked && j.state(facts, e) == ours {
 				p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was,
@@ -133,50 +159,86 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 // elsewhere is why a journal is of no use here: it is about another network namespace.
 type elsewhere struct{ plan.Refusal }
 
-// look reads the host and the journal: the one that is there, and again if it is of this boot; one of an earlier boot is about settings that
-// are gone. It fills in an empty goal, and refuses one that no host could reach before it looks at anything.
-func (s Store) look(goal *plan.Goal) (last, j *journal, facts host.Facts, err error) {
-	if err = goal.Check(); err != nil {
+// look reads the host and the journal: as it is in this boot, and, of whatever boot it is, the last that was written.
+func (s Store) look() (last, j *journal, facts host.Facts, err error) {
+	if last, err = s.load(); err != nil {
 		return nil, nil, facts, err
 	}
-	if facts, err = s.host.facts(); err != nil {
+	if facts, err = s.facts(last); err != nil || last == nil {
 		return nil, nil, facts, err
 	}
-	if last, err = s.load(); err != nil || last == nil {
-		return nil, nil, facts, err
+	if other := last.Namespace != facts.Namespace; other && (last.Boot == facts.Boot || last.kept() && facts.Files == nil) {
+		return nil, nil, facts, &elsewhere{plan.Refusal{
+			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
+			Try:  "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which removes the journal",
+		}}
 	}
-	if last.Boot == facts.Boot {
-		if last.Namespace != facts.Namespace {
-			return nil, nil, facts, &elsewhere{plan.Refusal{
-				What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
-				Try:  "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which removes the journal",
-			}}
+	if last.Boot != facts.Boot {
+		return last, last.carry(facts), facts, nil
+	}
+	last.follow(facts)
+	return last, last, facts, nil
+}
+
+// facts are the host's, with all the files that the journal is about.
+func (s Store) facts(j *journal) (host.Facts, error) {
+	f, err := s.host.facts()
+	if err != nil {
+		return f, err
+	}
+	if j != nil && f.Files != nil {
+		for _, e := range j.Entries {
+			if _, read := f.Files[e.File]; e.File != "" && !read {
+				f.Files[e.File] = s.host.file(e.File)
+			}
 		}
-		j = last
-		j.follow(facts)
 	}
-	if *goal == (plan.Goal{}) {
+	return f, nil
+}
+
+// fill gives an empty goal a meaning: the one in /etc/weir.toml or, where there is no such file, the one that was last brought up. What an
+// earlier boot ended before it was confirmed is not brought up again: it may have been what made somebody reboot.
+func (s Store) fill(goal *plan.Goal, last, j *journal, facts host.Facts) (err error) {
+	if *goal != (plan.Goal{}) {
+		return nil
+	}
+	switch file := facts.Files[host.GoalFile]; {
+	case file.Kind == host.Regular:
+		if *goal, err = plan.ParseGoal(file.Text); err != nil || last == nil {
+			return err
+		}
+		if goal.Dev == "" {
+			goal.Dev = last.Goal.Dev
+		}
+		if j != nil && j.called != "" && goal.Dev == j.called {
+			goal.Dev = j.Goal.Dev
+		}
+	case file.Kind != "" && file.Kind != host.NoFile:
+		return &plan.Refusal{What: host.GoalFile + " is not a file that can be read", Try: "a regular file in its place, or none"}
+	case last == nil:
+	case j != nil:
+		*goal = j.Goal
+	case last.Pending == nil:
 		*goal = last.Goal
+	case last.Pending.Back != nil:
+		*goal = *last.Pending.Back
 	}
-	return last, j, facts, nil
+	return nil
 }
 
 // begin is how every command that changes something starts: as root, alone, and from what is true now.
-func (s Store) begin(command string, goal *plan.Goal) (j *journal, facts host.Facts, unlock func(), err error) {
-	if err = goal.Check(); err != nil {
-		return nil, facts, nil, err
-	}
+func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock func(), err error) {
 	if facts, err = s.host.facts(); err != nil {
-		return nil, facts, nil, err
+		return nil, nil, facts, nil, err
 	}
 	if !facts.Admin {
-		return nil, facts, nil, &plan.Refusal{
+		return nil, nil, facts, nil, &plan.Refusal{
 			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
 	}
 	if unlock, err = s.lock(); err != nil {
-		return nil, facts, nil, err
+		return nil, nil, facts, nil, err
 	}
 	begun := false
 	defer func() {
@@ -185,35 +247,83 @@ func (s Store) begin(command string, goal *plan.Goal) (j *journal, facts host.Fa
 		}
 	}()
 	// What was read before the lock may have been another run's half of a change.
-	_, j, facts, err = s.look(goal)
+	last, j, facts, err = s.look()
 	begun = err == nil
-	return j, facts, unlock, err
+	return last, j, facts, unlock, err
+}
+
+// isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give up a goal that is kept.
+func isUp(goal plan.Goal, facts host.Facts) error {
+	if link, ok := facts.Link(goal.Dev); ok && !link.Up {
+		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name + " up, and see that its other end is up too"}
+	}
+	return nil
+}
+
+// lasting splits changes into those of the running system, which end with it, and those of files.
+func lasting(changes []plan.Change) (now, files []plan.Change) {
+	for _, c := range changes {
+		if c.File != "" {
+			files = append(files, c)
+		} else {
+			now = append(now, c)
+		}
+	}
+	return now, files
 }
 
 // Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says why; other
 // settings are independent of each other, and those that fail are in the outcome. What it changes is put back, by a process that does not depend
-// on this one, unless Confirm is called within the time given. With no time it stays.
+// on this one, unless Confirm is called within the time given; Confirm also writes the files that keep the goal over a reboot. With no time
+// it stays, and those files are written at once.
 //
-// An empty goal is the one that was last brought up, if there was one.
+// An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
 func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
-	j, facts, unlock, err := s.begin("up", &goal)
+	if err := goal.Check(); err != nil {
+		return Outcome{}, err
+	}
+	last, j, facts, unlock, err := s.begin("up")
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer unlock()
+	if err := isUp(goal, facts); err != nil {
+		return Outcome{}, err
+	}
+	if err := s.fill(&goal, last, j, facts); err != nil {
+		return Outcome{}, err
+	}
+	out, err := s.up(j, goal, facts, within, (*journal).promise)
+	s.report("up", out, err)
+	return out, err
+}
+
+func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Duration, promise func(*journal)) (Outcome, error) {
 	p, err := j.plan(goal, facts)
 	if err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(j.notes(), p.Considered...)}
-	next := j.with(p, facts)
-	if p.Empty() && (j == nil || j.Pending == nil) {
-		if j != nil && j.Goal == p.Goal && j.Reverted == nil && !j.left() {
+	now, files := lasting(p.Changes)
+	if err := s.writable(files); err != nil {
+		return Outcome{}, err
+	}
+	idle := j == nil || j.Pending == nil
+	switch {
+	case p.Empty() && idle:
+		if j != nil && j.Goal == p.Goal && j.Reverted == nil && !j.left() && !j.carried {
 			return out, nil
 		}
-		next.confirm() // nothing changes, so nobody can be locked out
+		next := j.with(p, facts)
+		next.confirm()
+		promise(next)
 		return out, s.save(next)
+	case len(now) == 0 && idle:
+		within = 0 // files lock nobody out
+	case within > 0:
+		p.Changes, out.Kept = now, len(files) > 0
 	}
+	next := j.with(p, facts)
 	next.Pending.Until = s.timer.now() + within
 	if within > 0 {
 		next.Pending.Unit = otherUnit(j.unit())
@@ -243,17 +353,32 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		}
 	}
-	if err := s.verify(next, &out); err != nil {
+	s.host.reload(out.Done)
+	if err := s.verify(next, within > 0, &out); err != nil {
 		return out, err
 	}
 	if within == 0 {
 		next.confirm()
+		promise(next)
 		if err = s.save(next); err != nil {
 			err = &plan.Refusal{What: "all is set, and the journal does not say that it stays: " + err.Error(), Try: "weir confirm, when that can be written"}
 		}
 	}
 	s.disarm(j.unit()) // not before another is armed, or nothing is left to put back
 	return out, err
+}
+
+// writable finds out before anything is changed whether the files could be written.
+func (s Store) writable(files []plan.Change) error {
+	for _, c := range files {
+		if err := s.host.writable(c.File); err != nil {
+			return &plan.Refusal{
+				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was changed", c.File, err),
+				Try:  "--runtime: what is set then ends with a reboot",
+			}
+		}
+	}
+	return nil
 }
 
 func notArmed(err, undone error) error {
@@ -268,8 +393,15 @@ func notArmed(err, undone error) error {
 
 // set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more than a plan can write.
 func (s Store) set(j *journal, c plan.Change) error {
-	if c.Dev == "" {
+	switch {
+	case c.Sysctl != "":
 		return s.host.setSysctl(c.Sysctl, c.New)
+	case c.File != "":
+		file, err := host.ParseFile(c.New)
+		if err != nil {
+			return err
+		}
+		return s.host.setFile(c.File, file)
 	}
 	if j.entry(c.Target).Was == c.New {
 		return s.host.restoreTree(j.Link, j.Tree)
@@ -282,7 +414,7 @@ func (s Store) set(j *journal, c plan.Change) error {
 }
 
 // inOrder puts the queue first: without it the rest is not wanted. Before it comes only the kernel's default for queues, since one that
-// the kernel made by itself is put back by letting it make one again.
+// the kernel made by itself is put back by letting it make one again. Files come last, in the order in which they are given.
 func inOrder(changes []plan.Change) []plan.Change {
 	rank := func(c plan.Change) int {
 		switch {
@@ -290,8 +422,10 @@ func inOrder(changes []plan.Change) []plan.Change {
 			return 0
 		case c.Dev != "":
 			return 1
+		case c.Sysctl != "":
+			return 2
 		}
-		return 2
+		return 3
 	}
 	changes = slices.Clone(changes)
 	slices.SortStableFunc(changes, func(a, b plan.Change) int { return rank(a) - rank(b) })
@@ -319,8 +453,8 @@ func notSet(c plan.Change, err, undone error) error {
 }
 
 // verify adds to the outcome what a plan from new facts would still change.
-func (s Store) verify(j *journal, out *Outcome) error {
-	facts, err := s.host.facts()
+func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
+	facts, err := s.facts(j)
 	if err != nil {
 		return err
 	}
@@ -328,8 +462,14 @@ func (s Store) verify(j *journal, out *Outcome) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range left.Changes {
+	now, files := lasting(left.Changes)
+	for _, c := range now {
 		out.fail(c, "was set, and is "+c.Old+" again")
+	}
+	if !unconfirmed {
+		for _, c := range files {
+			out.fail(c, "was written, and is another again")
+		}
 	}
 	return nil
 }

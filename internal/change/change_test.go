@@ -31,9 +31,11 @@ type fake struct {
 	remade  bool             // what the kernel made by itself comes back with a handle
 	written []string
 	clock   time.Duration
-	armed   []string // timers
-	steps   int      // taken so far
-	crashAt int      // the step at which the process dies
+	armed   []string   // timers
+	found   host.Facts // what each boot starts from
+	reloads int
+	steps   int // taken so far
+	crashAt int // the step at which the process dies
 }
 
 // step is a moment at which a process can be killed: before, amid or after all that it does to the host.
@@ -70,6 +72,75 @@ func newFake(t *testing.T) (Store, *fake) {
 	return Store{Dir: dir, host: m, timer: m}, m
 }
 
+// kept makes the machine one that keeps goals over a reboot: systemd is there, and its networkd manages eth0.
+func (m *fake) kept() {
+	m.f.Init, m.f.Program, m.f.Files = host.Systemd, "/usr/local/bin/weir", map[string]host.File{}
+	for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.PackageUnit, host.UnitLink, host.UdevFile, dropIn, filepath.Dir(dropIn)} {
+		m.f.Files[name] = host.File{Kind: host.NoFile}
+	}
+	m.f.Links[0].Network, m.f.Links[0].MAC = "/run/systemd/network/50-eth0.network", "52:54:00:12:34:56"
+}
+
+const dropIn = "/etc/systemd/network/50-eth0.network.d/weir.conf"
+
+// boot is what a reboot leaves: the files, and what those who read them have set by then.
+func (m *fake) boot() {
+	m.crashAt, m.clock, m.armed = 0, 0, nil
+	files := m.f.Files
+	m.f = m.found
+	m.f.Links, m.f.Sysctls, m.f.Files = slices.Clone(m.f.Links), maps.Clone(m.f.Sysctls), files
+	m.found.Boot += "+"
+	m.f.Boot = m.found.Boot
+	m.f.Links[0].Index += 10
+	for l := range strings.Lines(files[host.SysctlFile].Text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(l), " = "); ok && strings.HasPrefix(name, "net.") {
+			m.f.Sysctls[name] = host.Sysctl{Value: value}
+		}
+	}
+	if files[dropIn].Kind == host.Regular {
+		stack := "cake"
+		words := map[string]string{"Bandwidth": "bandwidth %sbit", "FlowIsolationMode": "%s", "RTTSec": "rtt %s", "PriorityQueueingPreset": "%s"}
+		for l := range strings.Lines(files[dropIn].Text) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(l), "="); ok && words[key] != "" {
+				value = strings.NewReplacer("triple", "triple-isolate", "dst-host", "dsthost").Replace(value)
+				stack += " " + fmt.Sprintf(words[key], value)
+			}
+		}
+		m.f.Links[0].Tree = single(m.t, stack)
+	}
+}
+
+// started is what systemd does next.
+func (m *fake) started() bool {
+	unit := m.f.Files[host.UnitLink].Text
+	return m.f.Files[host.UnitLink].Kind == host.Symlink && m.f.Files[unit].Kind == host.Regular
+}
+
+func (m *fake) file(name string) host.File {
+	m.step()
+	if f, ok := m.f.Files[name]; ok {
+		return f
+	}
+	return host.File{Kind: host.NoFile}
+}
+
+func (m *fake) writable(name string) error { return m.refuse["writable "+name] }
+
+func (m *fake) setFile(name string, want host.File) error {
+	m.step()
+	if err := m.write(name, want.String()); err != nil {
+		return err
+	}
+	if want.Kind == host.Regular && filepath.Dir(name) == filepath.Dir(dropIn) && m.f.Files[filepath.Dir(name)].Kind != host.Folder {
+		m.t.Errorf("%s is written into no directory", name)
+	}
+	m.f.Files[name] = want
+	m.step()
+	return nil
+}
+
+func (m *fake) reload([]plan.Change) { m.reloads++ }
+
 func (m *fake) now() time.Duration    { return m.clock }
 func (m *fake) sleep(d time.Duration) { m.clock += d }
 
@@ -104,7 +175,7 @@ func single(t *testing.T, text string) qdisc.Tree {
 func (m *fake) facts() (host.Facts, error) {
 	m.step()
 	f := m.f
-	f.Links, f.Sysctls = slices.Clone(f.Links), maps.Clone(f.Sysctls)
+	f.Links, f.Sysctls, f.Files = slices.Clone(f.Links), maps.Clone(f.Sysctls), maps.Clone(f.Files)
 	return f, nil
 }
 
@@ -663,3 +734,24 @@ func TestLockDiesWithItsProcess(t *testing.T) {
 	}
 	unlock()
 }
+
+// A device by which nothing leaves is likely not the one that was meant; one that is down for now keeps its goal.
+func TestLinkDown(t *testing.T) {
+	s, m := newFake(t)
+	m.f.Links[1].Up = false
+	for _, err := range []error{
+		second(s.Up(plan.Goal{Dev: "eth1"}, 0)), second(s.Plan(plan.Goal{Dev: "eth1"})),
+	} {
+		if err == nil || err.Error() != "eth1: the link is down" {
+			t.Errorf("%v", err)
+		}
+	}
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	m.f.Links[0].Up = false
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 1 {
+		t.Errorf("down: %+v", status)
+	}
+	must[Outcome](t)(s.Up(plan.Goal{}, 0))
+}
+
+func second[T any](_ T, err error) error { return err }

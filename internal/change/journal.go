@@ -27,13 +27,23 @@ type journal struct {
 	Boot      string     `json:"boot"`      // host.Facts.Boot: what is set at run time ends with the boot
 	Namespace string     `json:"namespace"` // host.Facts.Namespace
 	Goal      plan.Goal  `json:"goal"`
-	Link      int        `json:"link"` // index of the goal's device
-	Tree      qdisc.Tree `json:"tree"` // of that device, before
+	Link      int        `json:"link"`          // index of the goal's device
+	MAC       string     `json:"mac,omitempty"` // and its address, by which it is found after a boot that has named it otherwise
+	Tree      qdisc.Tree `json:"tree"`          // of that device, before
 	Entries   []entry    `json:"entries"`
 	Pending   *pending   `json:"pending,omitempty"`  // a run that is not confirmed, or was cut short
 	Reverted  *Reverted  `json:"reverted,omitempty"` // the last run, when it was put back
+	Promised  []promise  `json:"promised,omitempty"` // what was in force when it was confirmed: another kernel may not be able to
 
-	called string // what the device was called, if it has another name now
+	called  string // what the device was called, if it has another name now
+	renamed bool   // in this boot, so that files rightly have the old one
+	carried bool   // from an earlier boot: the journal on disk still says that
+}
+
+// promise is a setting as it was when a person confirmed it.
+type promise struct {
+	plan.Target
+	Value string `json:"value"`
 }
 
 // pending says how to put back the run that is under way. It is there before the run's first change, and goes when the run is confirmed or
@@ -85,12 +95,13 @@ func (j *journal) entry(t plan.Target) *entry {
 // a run that is not confirmed to the last that was.
 func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 	link, _ := f.Link(p.Goal.Dev)
-	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Goal: p.Goal, Link: link.Index, Tree: uncounted(link.Tree)}
+	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Goal: p.Goal, Link: link.Index, MAC: link.MAC, Tree: uncounted(link.Tree)}
 	next.Pending = &pending{Back: j.confirmed()}
 	if e := j.entry(plan.Target{Dev: p.Goal.Dev}); e != nil && j.Link == link.Index {
 		next.Tree = j.Tree
 	}
 	if j != nil {
+		next.Promised = j.Promised
 		for _, e := range j.Entries {
 			if e.Dev != "" && j.Link != link.Index {
 				continue // a device of the same name, and not the one that we changed: that is gone
@@ -140,6 +151,21 @@ func (j *journal) confirm() {
 	}
 }
 
+// promise writes down what is in force, since it is what a person has asked for and seen.
+func (j *journal) promise() {
+	j.Promised = nil
+	for _, e := range j.Entries {
+		if e.File == "" && !e.Theirs && e.last() != e.Was {
+			j.Promised = append(j.Promised, promise{e.Target, e.last()})
+		}
+	}
+}
+
+// kept tells whether a goal of the journal's is in files.
+func (j *journal) kept() bool {
+	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File != "" })
+}
+
 // unit is the name of the timer that is armed; "" if there is none.
 func (j *journal) unit() string {
 	if j == nil || j.Pending == nil {
@@ -158,18 +184,70 @@ func (e entry) last() string { return e.Set[len(e.Set)-1] }
 // follow keeps to the device that was changed when it has another name now. Its index is what it is known by, until it is gone.
 func (j *journal) follow(f host.Facts) {
 	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == j.Link })
-	if i < 0 || j.Goal.Dev == "" || j.Goal.Dev == f.Links[i].Name {
-		return
+	if i >= 0 && j.Goal.Dev != "" && j.Goal.Dev != f.Links[i].Name {
+		j.rename(f.Links[i].Name)
+		j.renamed = true
 	}
-	j.called, j.Goal.Dev = j.Goal.Dev, f.Links[i].Name
+}
+
+func (j *journal) rename(dev string) {
+	j.called, j.Goal.Dev = j.Goal.Dev, dev
 	if j.Pending != nil && j.Pending.Back != nil {
-		j.Pending.Back.Dev = j.Goal.Dev
+		j.Pending.Back.Dev = dev
 	}
 	for i := range j.Entries {
 		if j.Entries[i].Dev != "" {
-			j.Entries[i].Dev = j.Goal.Dev
+			j.Entries[i].Dev = dev
 		}
 	}
+	for i := range j.Promised {
+		if j.Promised[i].Dev != "" {
+			j.Promised[i].Dev = dev
+		}
+	}
+}
+
+// carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files is there, and so is what
+// those who read them have set again by now. Nil if nothing was in files.
+func (j *journal) carry(f host.Facts) *journal {
+	if !j.kept() {
+		return nil
+	}
+	next := *j
+	next.Boot, next.Namespace, next.Link, next.carried = f.Boot, f.Namespace, 0, true
+	next.Entries, next.Promised = slices.Clone(j.Entries), slices.Clone(j.Promised)
+	if j.Pending != nil {
+		p := *j.Pending
+		p.Until, p.Unit = 0, "" // its timer ended, too
+		if p.Back != nil {
+			back := *p.Back
+			p.Back = &back
+		}
+		next.Pending = &p
+	}
+	link, ok := f.Link(j.Goal.Dev)
+	if !ok && j.MAC != "" {
+		// A card, and not what is on top of one and has its address.
+		i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.MAC == j.MAC && l.Kind == "" })
+		if ok = i >= 0; ok {
+			link = f.Links[i]
+			next.rename(link.Name)
+		}
+	}
+	if ok {
+		next.Link = link.Index
+	}
+	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
+	if p := next.Pending; p != nil && !p.Down {
+		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
+			want, ours := next.aim(e)
+			return ours && !next.is(f, e, want)
+		})
+		if !open {
+			return next.afterwards(nil)
+		}
+	}
+	return &next
 }
 
 // left tells whether nothing is in the journal any more but what down has left to somebody else.
@@ -180,8 +258,9 @@ func (j *journal) left() bool {
 // asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another guise: none while the
 // link is down, and the kernel makes it again when that comes up; or made for it, where the kernel would make another kind now.
 func (j *journal) asFound(now qdisc.Tree) bool {
-	root, ok := j.Tree.Root()
-	if _, isMade := now.Root(); ok && root.Handle == 0 && !isMade {
+	was, okWas := j.Tree.Root()
+	is, okIs := now.Root()
+	if byKernel := (!okWas || was.Handle == 0) && (!okIs || is.Handle == 0); byKernel && okWas != okIs {
 		return true
 	}
 	return now.Same(j.Tree) || j.remade(now)
@@ -219,9 +298,12 @@ func uncounted(t qdisc.Tree) qdisc.Tree {
 
 // value is what a setting is now, as a plan writes it; false if it is not there, or is no longer the one that j is about.
 func (j *journal) value(f host.Facts, t plan.Target) (string, bool) {
-	if t.Dev != "" {
+	switch {
+	case t.Dev != "":
 		link, ok := f.Link(t.Dev)
 		return plan.Describe(link.Tree), ok && (j == nil || link.Index == j.Link)
+	case t.File != "":
+		return f.Files[t.File].String(), true
 	}
 	s, ok := f.Sysctls[t.Sysctl]
 	return s.Value, ok
@@ -270,15 +352,18 @@ func (j *journal) before(f host.Facts) host.Facts {
 	if j == nil {
 		return f
 	}
-	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
+	f.Sysctls, f.Links, f.Files = maps.Clone(f.Sysctls), slices.Clone(f.Links), maps.Clone(f.Files)
 	for _, e := range j.Entries {
 		if j.state(f, e) != ours {
 			continue
 		}
-		if e.Dev != "" {
+		switch {
+		case e.Dev != "":
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Dev })
 			f.Links[i].Tree = j.Tree
-		} else {
+		case e.File != "":
+			f.Files[e.File], _ = host.ParseFile(e.Was) // which load has done before
+		default:
 			s := f.Sysctls[e.Sysctl]
 			s.Value = e.Was
 			f.Sysctls[e.Sysctl] = s
@@ -325,13 +410,27 @@ func (s Store) load() (*journal, error) {
 	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		known := len(e.Set) > 0 && (e.Dev != "" && e.Dev == j.Goal.Dev && e.Sysctl == "" ||
-			e.Dev == "" && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00"))
-		if !known {
+		if !e.valid(j.Goal.Dev) {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
 	return &j, nil
+}
+
+func (e entry) valid(dev string) bool {
+	switch e.Target {
+	case plan.Target{Dev: dev}:
+		return dev != "" && len(e.Set) > 0
+	case plan.Target{Sysctl: e.Sysctl}:
+		return len(e.Set) > 0 && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
+	case plan.Target{File: e.File}:
+		values := append([]string{e.Was}, e.Set...)
+		if e.Back != nil {
+			values = append(values, *e.Back)
+		}
+		return len(e.Set) > 0 && host.Keeps(e.File) && !slices.ContainsFunc(values, func(v string) bool { _, err := host.ParseFile(v); return err != nil })
+	}
+	return false
 }
 
 // save replaces the journal so that a crash leaves the old or the new, whole. It is on disk when this returns.
@@ -392,6 +491,9 @@ func (s Store) sync() error {
 	return nil
 }
 
+// busy is why a run did not start: another one has not ended.
+type busy struct{ plan.Refusal }
+
 // lock keeps a second run out: it waits a moment for the first, and then says so. It is on the directory itself, so nothing is left behind, and
 // the kernel drops it with the process.
 func (s Store) lock() (unlock func(), err error) {
@@ -413,7 +515,7 @@ func (s Store) lock() (unlock func(), err error) {
 			return nil, fmt.Errorf("lock %s: %w", s.Dir, err)
 		case waited >= patience:
 			d.Close()
-			return nil, &plan.Refusal{What: "another weir is changing this host", Try: "the same again when it is done"}
+			return nil, &busy{plan.Refusal{What: "another weir is changing this host", Try: "the same again when it is done"}}
 		}
 		s.timer.sleep(pause)
 	}

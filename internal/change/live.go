@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
+	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
 
@@ -20,12 +21,24 @@ type machine interface {
 	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
 	setSysctl(name, value string) (err error)    // writes, and reads it back
+	file(path string) host.File
+	writable(path string) error                // why a file could not be written, for all that can be told before
+	setFile(path string, file host.File) error // puts it there whole or not at all, and on disk
+	reload(done []plan.Change)                 // tells those who have read the files that were changed
 }
 
 // live is the host in the network namespace of the calling thread.
-type live struct{}
+type live struct {
+	keeps bool // goals over a reboot, in files
+}
 
-func (live) facts() (host.Facts, error) { return host.Read() }
+func (l live) facts() (host.Facts, error) {
+	f, err := host.Read()
+	if !l.keeps {
+		f.Files = nil
+	}
+	return f, err
+}
 
 func (live) setTree(link int, stack qdisc.Stack) error {
 	conn, err := qdisc.Dial(0)

@@ -32,8 +32,11 @@ type Facts struct {
 	Uplink     string             `json:"uplink,omitempty"` // device of the default route; IPv4's before IPv6's, the lowest metric first
 	Sysctls    map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
 	Congestion Congestion         `json:"congestion"`
-	Qdiscs     map[string]Support `json:"qdiscs"`         // by kind
-	Deep       *Deep              `json:"deep,omitempty"` // nil unless ReadDeep has read it
+	Qdiscs     map[string]Support `json:"qdiscs"`            // by kind
+	Init       string             `json:"init,omitempty"`    // Systemd, or not known
+	Program    string             `json:"program,omitempty"` // path of this program
+	Files      map[string]File    `json:"-"`                 // what is where a plan may write, by path; nil where nothing can be kept
+	Deep       *Deep              `json:"deep,omitempty"`    // nil unless ReadDeep has read it
 }
 
 // Sysctl is the value of a kernel setting, its fields separated by one space.
@@ -102,6 +105,7 @@ func Read() (Facts, error) {
 		return Facts{}, err
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
+	f.readKept()
 	return f, nil
 }
 
@@ -118,8 +122,10 @@ func (f Facts) Link(name string) (Link, bool) {
 type Link struct {
 	Index    int        `json:"index"`
 	Name     string     `json:"name"`
-	Kind     string     `json:"kind,omitempty"`   // veth, bridge, wireguard …; empty for a network card
-	Driver   string     `json:"driver,omitempty"` // as ethtool -i says it
+	Kind     string     `json:"kind,omitempty"`    // veth, bridge, wireguard …; empty for a network card
+	Driver   string     `json:"driver,omitempty"`  // as ethtool -i says it
+	MAC      string     `json:"mac,omitempty"`     // 52:54:00:12:34:56; of an Ethernet device
+	Network  string     `json:"network,omitempty"` // the .network file of systemd-networkd's that manages it
 	Loopback bool       `json:"loopback,omitempty"`
 	Up       bool       `json:"up"`              // administratively, and a carrier is not known to be missing
 	MTU      int        `json:"mtu"`             // bytes

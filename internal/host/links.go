@@ -60,6 +60,9 @@ func readLinks(f *Facts) error {
 		if link.Type() != "device" {
 			l.Kind = link.Type()
 		}
+		if len(a.HardwareAddr) == 6 {
+			l.MAC = a.HardwareAddr.String()
+		}
 		l.Driver = tool.driver(a.Name)
 		// The drivers of veth and tun report a speed that is a constant and limits nothing.
 		if l.Kind != "veth" && l.Kind != "tuntap" {

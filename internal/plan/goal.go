@@ -15,17 +15,19 @@ import (
 
 // Goal is what a person wants of a host and knows of its path. The zero value of a field is "not said".
 type Goal struct {
-	Dev    string         `json:"dev,omitempty"`     // the uplink; the device of the default route when empty
-	Rate   units.Rate     `json:"rate,omitempty"`    // provisioned for what leaves Dev, bits per second
-	RTT    units.Duration `json:"rtt,omitempty"`     // to the farthest clients that matter
-	Loss   units.Share    `json:"loss,omitempty"`    // of packets on the path, with no queue to blame
-	Role   string         `json:"role,omitempty"`    // server (the default) or relay
-	NAT    bool           `json:"nat,omitempty"`     // the relay translates addresses on Dev
-	FairTo string         `json:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
-	Prefer string         `json:"prefer,omitempty"`  // latency (the default) or l4s
-	CC     string         `json:"cc,omitempty"`      // auto (the default), keep, or a congestion control's name
-	Qdisc  string         `json:"qdisc,omitempty"`   // instead of the rules' choice, as tc writes it, children after |
-	Recipe string         `json:"recipe,omitempty"`  // a seed's, to the letter, instead of the rules
+	Dev    string         `json:"dev,omitempty" toml:"dev,omitempty"`         // the uplink; the device of the default route when empty
+	Rate   units.Rate     `json:"rate,omitempty" toml:"rate,omitempty"`       // provisioned for what leaves Dev, bits per second
+	RTT    units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"`         // to the farthest clients that matter
+	Loss   units.Share    `json:"loss,omitempty" toml:"loss,omitempty"`       // of packets on the path, with no queue to blame
+	Role   string         `json:"role,omitempty" toml:"role,omitempty"`       // server (the default) or relay
+	NAT    bool           `json:"nat,omitempty" toml:"nat,omitempty"`         // the relay translates addresses on Dev
+	FairTo string         `json:"fair_to,omitempty" toml:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
+	Prefer string         `json:"prefer,omitempty" toml:"prefer,omitempty"`   // latency (the default) or l4s
+	CC     string         `json:"cc,omitempty" toml:"cc,omitempty"`           // auto (the default), keep, or a congestion control's name
+	Qdisc  string         `json:"qdisc,omitempty" toml:"qdisc,omitempty"`     // instead of the rules' choice, as tc writes it, children after |
+	Recipe string         `json:"recipe,omitempty" toml:"recipe,omitempty"`   // a seed's, to the letter, instead of the rules
+
+	Runtime bool `json:"runtime,omitempty" toml:"-"` // not over a reboot
 }
 
 // The values that Role, FairTo and Prefer can take, the default first.
@@ -132,6 +134,9 @@ func (g Goal) Flags() string {
 	if g.NAT {
 		words = append(words, "--nat")
 	}
+	if g.Runtime {
+		words = append(words, "--runtime")
+	}
 	return strings.Join(words, " ")
 }
 
@@ -149,8 +154,6 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 		return link, &Refusal{What: fmt.Sprintf("%s: no such device", name), Try: "--dev NAME" + listDevices(f)}
 	case link.Loopback:
 		return link, &Refusal{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" + listDevices(f)}
-	case !link.Up:
-		return link, &Refusal{What: name + ": the link is down", Try: "ip link set " + name + " up, and see that its other end is up too"}
 	case link.Speed != 0 && g.Rate > link.Speed:
 		return link, &Refusal{
 			What: fmt.Sprintf("rate %s is above the speed of %s, %s", g.Rate, name, link.Speed),

@@ -28,7 +28,21 @@ type Change struct {
 	Old      string `json:"old"` // as on the host now
 	New      string `json:"new"` // as tc or sysctl would take it
 	Reason   string `json:"reason"`
-	Evidence string `json:"evidence"` // what was measured, and where it can be repeated
+	Evidence string `json:"evidence,omitempty"` // what was measured, and where it can be repeated; a file needs none
+}
+
+// Verb says in a word what becomes of a file; "" of anything else.
+func (c Change) Verb() string {
+	none := string(host.NoFile)
+	switch {
+	case c.File == "":
+		return ""
+	case c.New == none:
+		return "removed"
+	case c.Old == none:
+		return "written"
+	}
+	return "written anew"
 }
 
 // Unshapes tells whether a rate is enforced before the change and not after it.
@@ -38,17 +52,18 @@ func (c Change) Unshapes() bool {
 	return c.Dev != "" && err == nil && shapes(before) && !shapes(after)
 }
 
-// Target is what a change sets: the root queueing disciplines of a device, or a sysctl.
+// Target is what a change sets: the root queueing disciplines of a device, a sysctl, or a file, as host.File writes it.
 type Target struct {
 	Dev    string `json:"dev,omitempty"`
 	Sysctl string `json:"sysctl,omitempty"`
+	File   string `json:"file,omitempty"`
 }
 
 func (t Target) String() string {
 	if t.Dev != "" {
 		return t.Dev + "  root qdisc"
 	}
-	return t.Sysctl
+	return t.Sysctl + t.File
 }
 
 // Note is something that was thought about and left as it is, and why.
@@ -73,6 +88,10 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link}
 	d.stack, _ = link.Tree.Stack()
 	d.cc = facts.Sysctls[congestionControl].Value
+	if !link.Up {
+		// No reason to wait, least of all at boot: what is set holds when the link comes up.
+		d.note(link.Name, "the link is down: nothing leaves by it now")
+	}
 	steps := rules
 	if goal.Recipe != "" {
 		steps = recipes[goal.Recipe]
@@ -82,7 +101,7 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	return d.Plan, nil
+	return d.Plan, keep(d)
 }
 
 // draft is a plan in the making: what it starts from, and what would be in force after the changes so far.

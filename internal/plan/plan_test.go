@@ -392,7 +392,6 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such device", Goal{Dev: "ens3"}, server(t), "ens3: no such device", "there are: eth0, eth1", false},
 		{"loopback", Goal{Dev: "lo"}, server(t), "loopback", "eth0", false},
-		{"link down", Goal{Dev: "eth1"}, server(t), "eth1: the link is down", "up", false},
 		{"no default route", Goal{}, with(t, func(f *host.Facts) { f.Uplink = "" }), "no default route", "--dev", false},
 		{"no device at all", Goal{}, with(t, func(f *host.Facts) { f.Uplink, f.Links = "", nil }), "no default route", "has none", false},
 		{"above the line", Goal{Rate: 2e9}, server(t), "rate 2gbit is above the speed of eth0, 1gbit", "1gbit or less", false},

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+)
+
+// halfWritten is what a file is called until it is whole. None of those who read the directory takes a file with such a name for theirs.
+const halfWritten = ".weir-new"
+
+func (live) file(name string) host.File { return host.ReadFile(name) }
+
+func (live) writable(name string) error {
+	dir := path.Dir(name)
+	for dir != "/" && host.ReadFile(dir).Kind == host.NoFile {
+		dir = path.Dir(dir)
+	}
+	return short(unix.Access(dir, unix.W_OK))
+}
+
+func (live) setFile(name string, want host.File) error {
+	if err := short(setFile(name, want)); err != nil {
+		return err
+	}
+	if now := host.ReadFile(name); now != want && !(want.Kind == host.NoFile && now.Kind == host.Folder) {
+		return errors.New("was written, and is another")
+	}
+	return nil
+}
+
+func setFile(name string, want host.File) error {
+	half := name + halfWritten
+	if err := os.Remove(half); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+		return err // of a run that was killed
+	}
+	switch want.Kind {
+	case host.NoFile:
+		err := os.Remove(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+			return nil
+		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+			return nil // somebody else has put something there meanwhile
+		case err != nil:
+			return err
+		}
+		return syncDir(path.Dir(name))
+	case host.Folder:
+		if err := os.Mkdir(name, want.Mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return errors.Join(os.Chmod(name, want.Mode), os.Chown(name, int(want.UID), int(want.GID)), syncDir(path.Dir(name)))
+	case host.Symlink:
+		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(want.Text, half); err != nil {
+			return err
+		}
+	case host.Regular:
+		if err := write(half, want); err != nil {
+			os.Remove(half)
+			return err
+		}
+	default:
+		return fmt.Errorf("%s cannot be put there", want.Kind)
+	}
+	if err := os.Rename(half, name); err != nil {
+		os.Remove(half)
+		return err
+	}
+	return syncDir(path.Dir(name))
+}
+
+func write(name string, want host.File) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(want.Text)
+	// The owner first: another one takes bits of the mode away.
+	return errors.Join(err, f.Chown(int(want.UID), int(want.GID)), unix.Fchmod(int(f.Fd()), uint32(want.Mode)), f.Sync(), f.Close())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot, and need not
+		return err
+	}
+	return nil
+}
+
+// reload lets systemd read its units again. udev and networkd see by themselves what has changed, or at the next boot.
+func (live) reload(done []plan.Change) {
+	units := func(c plan.Change) bool { return strings.HasPrefix(c.File, path.Dir(host.UnitFile)+"/") }
+	if slices.ContainsFunc(done, units) && bySystemd() {
+		_ = exec.Command("systemctl", "daemon-reload").Run() // if not now, it does at the next boot
+	}
+}

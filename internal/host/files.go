@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files in which a goal is kept over a reboot, in the words of those who read them: sysctl.d(5), systemd.unit(5), udev(7).
+const (
+	GoalFile    = "/etc/weir.toml"
+	SysctlFile  = "/etc/sysctl.d/99-weir.conf"
+	UnitFile    = "/etc/systemd/system/weir.service"
+	PackageUnit = "/usr/lib/systemd/system/weir.service" // where a package has put it
+	UnitLink    = "/etc/systemd/system/multi-user.target.wants/weir.service"
+	UdevFile    = "/etc/udev/rules.d/90-weir.rules"
+	networkdDir = "/etc/systemd/network"
+)
+
+// NetworkDropIn is the file that adds to a .network file of systemd-networkd's, wherever that is (systemd.network(5)).
+func NetworkDropIn(network string) string {
+	return path.Join(networkdDir, path.Base(network)+".d", "weir.conf")
+}
+
+// Keeps tells whether a path is one that a plan may write.
+func Keeps(name string) bool {
+	switch name {
+	case GoalFile, SysctlFile, UnitFile, UnitLink, UdevFile:
+		return true
+	}
+	dir, file := path.Split(name)
+	if file != "weir.conf" {
+		dir, file = name, "weir.conf"
+	}
+	dir = path.Clean(dir)
+	return path.Dir(dir) == networkdDir && strings.HasSuffix(dir, ".network.d") && (name == dir || name == path.Join(dir, file)) && !strings.Contains(name, "\x00")
+}
+
+// Systemd is the Init of a host on which systemd is process 1.
+const Systemd = "systemd"
+
+// FileKind is what is at a path.
+type FileKind string
+
+const (
+	NoFile  FileKind = "none"
+	Regular FileKind = "file"
+	Symlink FileKind = "link"
+	Folder  FileKind = "dir"
+	Other   FileKind = "other" // neither, too long, or not to be read: it can be told from the others, and not put back
+)
+
+// File is what is at a path, whole, so that it can be put back.
+type File struct {
+	Kind     FileKind
+	Mode     fs.FileMode // permissions, of a file or directory
+	UID, GID uint32
+	Text     string // what a file holds, or where a link leads
+}
+
+// maxText is the longest file that is read: those that a plan writes are a page.
+const maxText = 64 << 10
+
+// String is the one way to write a File down. What it holds comes after the first line, in base64 if it is no text.
+func (f File) String() string {
+	switch f.Kind {
+	case Regular:
+		how, text := "", f.Text
+		if !utf8.ValidString(text) {
+			how, text = " base64", base64.StdEncoding.EncodeToString([]byte(text))
+		}
+		return fmt.Sprintf("file %04o %d:%d%s\n%s", f.Mode, f.UID, f.GID, how, text)
+	case Symlink:
+		return "link " + f.Text
+	case Folder:
+		return fmt.Sprintf("dir %04o %d:%d", f.Mode, f.UID, f.GID)
+	case Other:
+		return string(Other)
+	}
+	return string(NoFile)
+}
+
+// ParseFile reads what String wrote.
+func ParseFile(s string) (File, error) {
+	bad := fmt.Errorf("%q describes no file", s[:min(len(s), 40)])
+	head, text, _ := strings.Cut(s, "\n")
+	kind, rest, _ := strings.Cut(head, " ")
+	f := File{Kind: FileKind(kind)}
+	switch f.Kind {
+	case NoFile, Other:
+		if s != kind {
+			return File{}, bad
+		}
+		return f, nil
+	case Symlink:
+		if f.Text = strings.TrimPrefix(s, "link "); f.Text == "" || len(s) == len(f.Text) || strings.Contains(f.Text, "\x00") {
+			return File{}, bad
+		}
+		return f, nil
+	case Regular, Folder:
+	default:
+		return File{}, bad
+	}
+	rest, encoded := strings.CutSuffix(rest, " base64")
+	mode, owner, _ := strings.Cut(rest, " ")
+	user, group, _ := strings.Cut(owner, ":")
+	m, errMode := strconv.ParseUint(mode, 8, 12)
+	uid, errUser := strconv.ParseUint(user, 10, 32)
+	gid, errGroup := strconv.ParseUint(group, 10, 32)
+	if errors.Join(errMode, errUser, errGroup) != nil || f.Kind == Folder && (encoded || len(s) != len(head)) {
+		return File{}, bad
+	}
+	f.Mode, f.UID, f.GID, f.Text = fs.FileMode(m), uint32(uid), uint32(gid), text
+	if encoded {
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return File{}, bad
+		}
+		f.Text = string(raw)
+	}
+	if f.String() != s {
+		return File{}, bad // written in another way than ours
+	}
+	return f, nil
+}
+
+// ReadFile reads what is at a path. A link is not followed.
+func ReadFile(name string) File {
+	info, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return File{Kind: NoFile}
+	case err != nil:
+		return File{Kind: Other}
+	}
+	f := File{Kind: Other}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.Mode, f.UID, f.GID = fs.FileMode(stat.Mode&0o7777), stat.Uid, stat.Gid
+	}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		f.Kind = Folder
+	case fs.ModeSymlink:
+		if to, err := os.Readlink(name); err == nil {
+			return File{Kind: Symlink, Text: to}
+		}
+	case 0:
+		// Neither a link nor a pipe that took its place meanwhile may hold this up.
+		in, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			break
+		}
+		defer in.Close()
+		text, err := io.ReadAll(io.LimitReader(in, maxText+1))
+		if err == nil && len(text) <= maxText {
+			f.Kind, f.Text = Regular, string(text)
+		}
+	}
+	return f
+}
+
+// readKept reads all that a plan may write to keep a goal. It is the first network namespace's: of another one there is nothing to keep.
+func (f *Facts) readKept() {
+	its, err := os.Readlink("/proc/1/ns/net")
+	if err == nil && its != f.Namespace {
+		return // without root it is not to be read; up, which takes root, reads it
+	}
+	if info, err := os.Stat("/run/systemd/system"); err == nil && info.IsDir() {
+		f.Init = Systemd // sd_booted(3)
+	}
+	f.Program, _ = os.Executable()
+	paths := []string{GoalFile, SysctlFile, PackageUnit, UnitFile, UnitLink, UdevFile}
+	for i, l := range f.Links {
+		if network := networkFile(l.Index); network != "" {
+			f.Links[i].Network = network
+			paths = append(paths, path.Dir(NetworkDropIn(network)), NetworkDropIn(network))
+		}
+	}
+	f.Files = map[string]File{}
+	for _, name := range paths {
+		f.Files[name] = ReadFile(name)
+	}
+}
+
+// networkFile is the .network file by which systemd-networkd manages a link; "" if it does not (sd-network keeps it in /run).
+func networkFile(index int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/run/systemd/netif/links/%d", index))
+	if err != nil {
+		return ""
+	}
+	for l := range strings.Lines(string(text)) {
+		if file, ok := strings.CutPrefix(strings.TrimSpace(l), "NETWORK_FILE="); ok && path.IsAbs(file) {
+			return file
+		}
+	}
+	return ""
+}
