@@ -36,6 +36,9 @@ func (s Store) Confirm() (Status, bool, error) {
 	case j.Pending.Down:
 		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short", Try: "weir recover"}
 	}
+	if err := isUp(j.Goal, facts); err != nil {
+		return status, false, err // what nothing can leave by nobody has seen at work
+	}
 	p, err := j.plan(j.Goal, facts)
 	if err != nil {
 		return status, false, err

@@ -163,13 +163,19 @@ func (m *fake) disarm(unit string) {
 	m.step()
 }
 
-func single(t *testing.T, text string) qdisc.Tree {
+func single(t *testing.T, text string) (tree qdisc.Tree) {
 	t.Helper()
-	spec, err := qdisc.Parse(text)
+	stack, err := qdisc.ParseStack(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: spec.Kind(), Handle: 0x10000, Parent: qdisc.Root, Spec: spec}}}
+	var parent qdisc.Handle = qdisc.Root
+	for i, spec := range stack {
+		handle := qdisc.Handle(i+1) << 16
+		tree.Qdiscs = append(tree.Qdiscs, qdisc.Qdisc{Kind: spec.Kind(), Handle: handle, Parent: parent, Spec: spec})
+		parent = handle + 1
+	}
+	return tree
 }
 
 func (m *fake) facts() (host.Facts, error) {

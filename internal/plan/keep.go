@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -157,6 +158,15 @@ func ParseGoal(text string) (g Goal, err error) {
 		return g, bad(line, strings.TrimPrefix(decode.Error(), "toml: "))
 	case err != nil:
 		return g, bad(0, err.Error())
+	}
+	// A bare number is one to TOML, whatever its unit would have been.
+	var raw map[string]any
+	_ = toml.Unmarshal([]byte(text), &raw)
+	for _, key := range []string{"rate", "rtt", "loss"} {
+		if v, there := raw[key]; there && reflect.TypeOf(v).Kind() != reflect.String {
+			before, _, _ := strings.Cut(text, key)
+			return g, bad(strings.Count(before, "\n")+1, fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, v))
+		}
 	}
 	var refusal *Refusal
 	if err := g.Check(); errors.As(err, &refusal) {

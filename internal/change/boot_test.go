@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/units"
+)
+
+// keeping is a machine that keeps goals over a reboot.
+func keeping(t *testing.T) (Store, *fake) {
+	s, m := newFake(t)
+	m.f.Qdiscs["htb"] = host.Yes
+	m.kept()
+	m.found, _ = m.facts()
+	return s, m
+}
+
+// What is confirmed is there after the reboot, and what is not is not; down then goes back to the host without weir.
+func TestKeptOverReboot(t *testing.T) {
+	first, second := plan.Goal{Rate: 50e6}, plan.Goal{Rate: 500e6, Loss: 0.1}
+	confirm := func(s Store) { _, _, _ = s.Confirm() }
+	for name, c := range map[string]struct {
+		before func(Store)
+		want   units.Rate
+	}{
+		"confirmed":           {func(s Store) { s.Up(first, minute); confirm(s) }, 50e6},
+		"--yes":               {func(s Store) { s.Up(first, 0) }, 50e6},
+		"not confirmed":       {func(s Store) { s.Up(first, minute) }, 0},
+		"the second not":      {func(s Store) { s.Up(first, 0); s.Up(second, minute) }, 50e6},
+		"the second":          {func(s Store) { s.Up(first, 0); s.Up(second, minute); confirm(s) }, 500e6},
+		"--runtime":           {func(s Store) { g := first; g.Runtime = true; s.Up(g, 0) }, 0},
+		"kept, then not":      {func(s Store) { s.Up(first, 0); g := second; g.Runtime = true; s.Up(g, 0) }, 0},
+		"not kept, then kept": {func(s Store) { g := first; g.Runtime = true; s.Up(g, 0); s.Up(second, 0) }, 500e6},
+		"down":                {func(s Store) { s.Up(first, 0); s.Down(false) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := keeping(t)
+			c.before(s)
+			for boot := range 3 {
+				m.boot()
+				if started := m.started(); started != (c.want != 0) {
+					t.Fatalf("boot %d: weir.service is started: %v, and the files are %v", boot, started, m.f.Files)
+				}
+				if c.want != 0 {
+					must[Outcome](t)(s.Boot())
+				}
+				status := must[Status](t)(s.Status())
+				if status.InForce != (c.want != 0) || c.want != 0 && (status.Goal.Rate != c.want || status.Reboot || !status.Kept || len(status.Notes) != 0) {
+					t.Errorf("boot %d: %+v", boot, status)
+				}
+			}
+			must[Outcome](t)(s.Down(false))
+			if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
+				t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
+			}
+		})
+	}
+}
+
+// A reboot that ended what nobody had confirmed may have been the way out of it.
+func TestBareUpAfterReboot(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, minute))
+	m.found = m.f
+	m.f.Boot = "boot-2"
+	if p := must[plan.Plan](t)(s.Plan(plan.Goal{})); p.Goal.Rate != 50e6 {
+		t.Errorf("after a reboot: %+v", p.Goal)
+	}
+}
+
+// Another kernel has less: the same goal is reached as far as it goes, and status says what is not as it was confirmed.
+func TestAnotherKernel(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
+	m.found.Kernel, m.found.Qdiscs = "6.13", map[string]host.Support{"cake": host.No, "htb": host.Yes, "fq_codel": host.Yes}
+	m.found.Congestion = host.Congestion{Available: []string{"cubic"}}
+	for range 2 { // and it still says so after the next
+		m.boot()
+		m.f.Sysctls["net.ipv4.tcp_congestion_control"] = host.Sysctl{Value: "cubic"} // the kernel refuses the file's
+		m.f.Links[0].Tree = m.found.Links[0].Tree                                    // and networkd's
+		out := must[Outcome](t)(s.Boot())
+		status := must[Status](t)(s.Status())
+		if len(out.Failed) != 0 || !status.InForce {
+			t.Fatalf("%+v\n%+v", out, status)
+		}
+		said := map[string]string{}
+		for _, n := range status.Notes {
+			said[n.Subject] = n.Text
+		}
+		if !strings.Contains(said["eth0  root qdisc"], "cake bandwidth 49.875mbit") || !strings.Contains(said["eth0  root qdisc"], "fair between connections, not between clients") ||
+			!strings.Contains(said["net.ipv4.tcp_congestion_control"], "was bbr when it was confirmed") {
+			t.Errorf("%+v", status.Notes)
+		}
+	}
+	// Back on the first kernel all is well again.
+	m.found.Qdiscs, m.found.Congestion = map[string]host.Support{"cake": host.Yes}, host.Congestion{Available: []string{"bbr", "cubic"}}
+	m.boot()
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 {
+		t.Errorf("%+v", status)
+	}
+	must[Outcome](t)(s.Down(false))
+	if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
+		t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
+	}
+}
+
+// The device comes late, goes, or has got another name.
+func TestBootAndTheDevice(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+
+	links := m.found.Links
+	m.found.Links = []host.Link{links[1]}
+	m.boot()
+	m.found.Links = links
+	if out := must[Outcome](t)(s.Boot()); len(out.Done) != 0 || len(out.Notes) != 1 || !strings.Contains(out.Notes[0].Text, "not there") {
+		t.Errorf("without the device: %+v", out)
+	}
+	if status := must[Status](t)(s.Status()); status.InForce || !strings.Contains(status.Why, "no such device") {
+		t.Errorf("without the device: %+v", status)
+	}
+	_, other := keeping(t)
+	m.f.Links = append(other.f.Links[:1:1], m.f.Links...) // plugged in
+	m.f.Links[0].Index = 7
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce {
+		t.Errorf("plugged in: %+v", status)
+	}
+	m.f.Links[0].Index, m.f.Links[0].Tree = 8, other.f.Links[0].Tree // out, and in again
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce {
+		t.Errorf("plugged in again: %+v", status)
+	}
+
+	// Renamed in this boot: the files are right for the next one.
+	files := m.f.Files
+	m.f.Links[0].Name, m.f.Uplink = "wan0", "wan0"
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" || !reflect.DeepEqual(m.f.Files, files) {
+		t.Errorf("renamed: %+v", status)
+	}
+	// Renamed over a reboot: found by its address, and the files follow.
+	m.found.Links[0].Name, m.found.Uplink = "wan0", "wan0"
+	m.boot()
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" || !strings.Contains(m.f.Files[host.GoalFile].Text, "wan0") {
+		t.Errorf("renamed over a reboot: %+v, %v", status, m.f.Files[host.GoalFile])
+	}
+	must[Outcome](t)(s.Down(false))
+	if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
+		t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
+	}
+}
+
+// /etc/weir.toml is a person's as much as weir's.
+func TestGoalFile(t *testing.T) {
+	s, m := keeping(t)
+	write := func(text string) {
+		m.f.Files[host.GoalFile] = host.File{Kind: host.Regular, Mode: 0o600, UID: 1000, Text: text}
+	}
+	write("# mine\nrate = \"20mbit\"\n")
+	if status := must[Status](t)(s.Status()); status.Up || !strings.Contains(status.Why, "asks for --rate 20mbit") {
+		t.Errorf("before up: %+v", status)
+	}
+	must[Outcome](t)(s.Up(plan.Goal{}, minute))
+	_, confirmed, err := s.Confirm()
+	if !confirmed || err != nil {
+		t.Fatal(confirmed, err)
+	}
+	write("# mine\nrate = \"30mbit\"\ndev = \"eth0\"\n")
+	if status := must[Status](t)(s.Status()); status.InForce || status.Goal.Rate != 30e6 || len(status.Notes) != 1 {
+		t.Errorf("edited: %+v", status)
+	}
+	must[Outcome](t)(s.Up(plan.Goal{}, 0))
+	if text := m.f.Files[host.GoalFile].Text; !strings.HasPrefix(text, "# mine\nrate = \"30mbit\"") {
+		t.Errorf("what says the same is written anew: %s", text)
+	}
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Rate != 30e6 {
+		t.Errorf("up: %+v", status)
+	}
+	write("rate = 30\nspeed = 1\n")
+	if status := must[Status](t)(s.Status()); status.InForce || !strings.Contains(status.Why, "/etc/weir.toml:") {
+		t.Errorf("broken: %+v", status)
+	}
+	var refusal *plan.Refusal
+	if _, err := s.Up(plan.Goal{}, 0); !errors.As(err, &refusal) || !refusal.Usage {
+		t.Errorf("broken: %v", err)
+	}
+	// It is in nobody's way out, and stays: somebody else has written it.
+	out := must[Outcome](t)(s.Down(false))
+	if len(out.Left) != 1 || out.Left[0].File != host.GoalFile || m.f.Files[host.GoalFile].UID != 1000 {
+		t.Errorf("down: %+v", out)
+	}
+	must[Outcome](t)(s.Down(true))
+	if text := m.f.Files[host.GoalFile].Text; text != "# mine\nrate = \"20mbit\"\n" {
+		t.Errorf("down --force: %s", text)
+	}
+}
+
+// Nothing is changed where the files cannot be written, and nothing half confirmed where one of them turns out not to be.
+func TestFilesCannotBeWritten(t *testing.T) {
+	s, m := keeping(t)
+	before, _ := m.facts()
+	m.refuse["writable "+host.SysctlFile] = errors.New("read-only file system")
+	for _, within := range []time.Duration{0, minute} {
+		_, err := s.Up(plan.Goal{Rate: 50e6}, within)
+		var refusal *plan.Refusal
+		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "read-only file system; nothing was changed") || !strings.Contains(refusal.Try, "--runtime") {
+			t.Errorf("%v", err)
+		}
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("changed:\n%+v", after)
+	}
+	clear(m.refuse)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	up, _ := m.facts()
+	m.refuse[host.SysctlFile] = errors.New("no space left on device")
+	if _, confirmed, err := s.Confirm(); confirmed || err == nil || !strings.Contains(err.Error(), "not confirmed: /etc/sysctl.d/99-weir.conf: no space left") {
+		t.Errorf("%v, %v", confirmed, err)
+	}
+	if now, _ := m.facts(); !reflect.DeepEqual(now, up) {
+		t.Errorf("left behind:\n%+v", now.Files)
+	}
+	if status := must[Status](t)(s.Status()); !status.InForce || !status.Unconfirmed {
+		t.Errorf("%+v", status)
+	}
+	clear(m.refuse)
+	if _, confirmed, err := s.Confirm(); !confirmed || err != nil || m.reloads == 0 {
+		t.Errorf("%v, %v", confirmed, err)
+	}
+}
+
+// While a run waits to be confirmed a device that appears confirms nothing.
+func TestBootLeavesWhatIsNotConfirmed(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, minute))
+	up, _ := m.facts()
+	out := must[Outcome](t)(s.Boot())
+	if now, _ := m.facts(); len(out.Done) != 0 || !reflect.DeepEqual(now, up) {
+		t.Errorf("%+v", out)
+	}
+	if status := must[Status](t)(s.Status()); !status.Unconfirmed || status.Goal.Rate != 20e6 {
+		t.Errorf("%+v", status)
+	}
+}
+
+// What is done is in the log.
+func TestLog(t *testing.T) {
+	s, m := keeping(t)
+	var lines []string
+	s.log = func(line string) { lines = append(lines, line) }
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	_, _, _ = s.Confirm()
+	must[Outcome](t)(s.Down(false))
+	all := strings.Join(lines, "\n")
+	for _, want := range []string{
+		"up: eth0  root qdisc: cake bandwidth 49.875mbit", "put back in 60s unless it is confirmed", "confirm: /etc/weir.toml: written", "down: /etc/weir.toml: removed",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is missing in\n%s", want, all)
+		}
+	}
+	_ = m
+}

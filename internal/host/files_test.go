@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is read can be written down and read again, whatever it is.
+func TestFileText(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(os.WriteFile(at("text"), []byte("a\nb"), 0o640))
+	check(os.WriteFile(at("empty"), nil, 0o600))
+	check(os.WriteFile(at("binary"), []byte{0xff, 0, 'x'}, 0o644))
+	check(os.WriteFile(at("long"), []byte(strings.Repeat("x", maxText+1)), 0o644))
+	check(os.Symlink("text", at("link")))
+	check(os.Mkdir(at("dir"), 0o755))
+	check(unix.Mkfifo(at("pipe"), 0o644))
+	check(os.Chmod(at("binary"), 0o4755|os.ModeSetuid))
+	for name, want := range map[string]string{
+		"text": "file 0640 ", "empty": "file 0600 ", "binary": "file 4755 ", "long": "other", "link": "link text", "dir": "dir 0755 ", "pipe": "other",
+		"none": "none", "text/below": "none",
+	} {
+		f := ReadFile(at(name))
+		if !strings.HasPrefix(f.String(), want) {
+			t.Errorf("%s: %q", name, f)
+		}
+		if again, err := ParseFile(f.String()); err != nil || again.String() != f.String() || f.Kind != Other && again != f {
+			t.Errorf("%s: %v, %v", name, again, err)
+		}
+	}
+}
+
+func FuzzParseFile(f *testing.F) {
+	for _, s := range []string{"none", "other", "link /x", "dir 0755 0:0", "file 0644 0:0\ntext", "file 0644 1:2 base64\n/wB4", "file 0644 0:0", "file 9 0:0\n", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if file, err := ParseFile(s); err == nil && file.String() != s {
+			t.Errorf("%q is read as %q", s, file)
+		}
+	})
+}
+
+// A journal says which files to write: it may name none but these.
+func TestKeeps(t *testing.T) {
+	for name, want := range map[string]bool{
+		GoalFile: true, SysctlFile: true, UnitFile: true, UnitLink: true, UdevFile: true,
+		"/etc/systemd/network/50-up.network.d": true, "/etc/systemd/network/50-up.network.d/weir.conf": true,
+		"/etc/passwd": false, "": false, PackageUnit: false, "/etc/systemd/network/weir.conf": false, "/etc/systemd/network/x.d/weir.conf": false,
+		"/etc/systemd/network/../../x.network.d/weir.conf": false, "/etc/systemd/network/a/x.network.d/weir.conf": false,
+		"/etc/systemd/network/x.network.d/": false, "/etc/systemd/network/x.network.d/other.conf": false, "/etc/systemd/network/x.network.d/weir.conf/weir.conf": false,
+	} {
+		if Keeps(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"weir/internal/host"
+)
+
+func keeping(t *testing.T) host.Facts {
+	return with(t, func(f *host.Facts) {
+		f.Init, f.Program, f.Files = host.Systemd, "/usr/local/bin/weir", map[string]host.File{}
+		for i := range f.Links {
+			if f.Links[i].Name == "eth0" {
+				f.Links[i].MAC, f.Links[i].Network = "52:54:00:12:34:56", "/etc/systemd/network/10-up.network"
+			}
+		}
+	})
+}
+
+func files(p Plan) map[string]host.File {
+	found := map[string]host.File{}
+	for _, c := range p.Changes {
+		if c.File != "" {
+			found[c.File], _ = host.ParseFile(c.New)
+		}
+	}
+	return found
+}
+
+func TestKeep(t *testing.T) {
+	p, err := Make(Goal{Rate: 50e6, RTT: ms(48)}, keeping(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := files(p)
+	for name, lines := range map[string][]string{
+		host.GoalFile:   {"dev = 'eth0'", "rate = '50mbit'", "rtt = '48ms'"},
+		host.UnitFile:   {"ExecStart=/usr/local/bin/weir up --boot", "WantedBy=multi-user.target"},
+		host.UdevFile:   {`KERNEL=="eth0", TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"`, `ATTR{address}=="52:54:00:12:34:56", TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"`},
+		host.SysctlFile: {"net.ipv4.tcp_notsent_lowat = 131072"},
+		"/etc/systemd/network/10-up.network.d/weir.conf": {"[CAKE]", "Bandwidth=49875000", "FlowIsolationMode=dual-dst-host", "PriorityQueueingPreset=besteffort",
+			"RTTSec=480000us", "UseRawPacketSize=yes"},
+	} {
+		f, ok := got[name]
+		if !ok || f.Kind != host.Regular || f.Mode != 0o644 || f.UID != 0 {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if !strings.HasPrefix(f.Text, "# ") || !strings.Contains(f.Text, "weir down") {
+			t.Errorf("%s does not say how to be rid of it:\n%s", name, f.Text)
+		}
+		for _, line := range lines {
+			if !strings.Contains(f.Text, line+"\n") {
+				t.Errorf("%s lacks %q:\n%s", name, line, f.Text)
+			}
+		}
+	}
+	if link := got[host.UnitLink]; link.Kind != host.Symlink || link.Text != host.UnitFile {
+		t.Errorf("%+v", link)
+	}
+	if dir := got["/etc/systemd/network/10-up.network.d"]; dir.Kind != host.Folder {
+		t.Errorf("%+v", dir)
+	}
+	// What looks after the rest is written first.
+	var order []string
+	for _, c := range p.Changes {
+		if c.File != "" {
+			order = append(order, c.File)
+		}
+	}
+	if !reflect.DeepEqual(order[:2], []string{host.UnitFile, host.UnitLink}) {
+		t.Errorf("%v", order)
+	}
+	if _, err := ParseGoal(got[host.GoalFile].Text); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeepsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		goal Goal
+		edit func(*host.Facts)
+		note string // in what was considered
+	}{
+		"asked not to":          {Goal{Rate: 50e6, Runtime: true}, func(*host.Facts) {}, ""},
+		"a namespace":           {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files = nil }, "ends with it"},
+		"no systemd":            {Goal{Rate: 50e6}, func(f *host.Facts) { f.Init = "" }, "weir up --boot"},
+		"nothing to keep":       {Goal{CC: "keep"}, func(f *host.Facts) { f.Sysctls[notsentLowat] = host.Sysctl{Value: "131072"} }, ""},
+		"a directory in it way": {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files[host.SysctlFile] = host.File{Kind: host.Other} }, "no file that could be put back"},
+	} {
+		f := keeping(t)
+		c.edit(&f)
+		p, err := Make(c.goal, f)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := files(p); name != "a directory in it way" && len(got) != 0 {
+			t.Errorf("%s: %v", name, got)
+		} else if _, written := got[host.SysctlFile]; written {
+			t.Errorf("%s: %v", name, got)
+		}
+		said := ""
+		for _, n := range p.Considered {
+			said += n.Text + "\n"
+		}
+		if !strings.Contains(said, c.note) {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
+// What cannot be written into a unit or a rule without meaning something else is refused.
+func TestKeepRefuses(t *testing.T) {
+	for name, edit := range map[string]func(*host.Facts){
+		"/tmp":       func(f *host.Facts) { f.Program = "/tmp/weir" },
+		"a space":    func(f *host.Facts) { f.Program = "/home/a b/weir" },
+		"specifiers": func(f *host.Facts) { f.Program = "/home/%h/weir" },
+		"a pattern":  func(f *host.Facts) { f.Links[1].Name, f.Uplink = `e*"`, `e*"` },
+	} {
+		f := keeping(t)
+		edit(&f)
+		var refusal *Refusal
+		if _, err := Make(Goal{Rate: 50e6}, f); err == nil {
+			t.Errorf("%s: no error", name)
+		} else if refusal, _ = err.(*Refusal); refusal == nil || !strings.Contains(refusal.Try, "--runtime") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil {
+			t.Errorf("%s with --runtime: %v", name, err)
+		}
+	}
+}
+
+func TestParseGoal(t *testing.T) {
+	whole := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(48), Loss: 0.1, Role: "relay", NAT: true, FairTo: "src", Prefer: "latency", CC: "keep"}
+	for _, g := range []Goal{whole, {Rate: 1e9}, {Recipe: "lossy-bbr"}, {Qdisc: "htb rate 49mbit | fq_codel"}, {}} {
+		if again, err := ParseGoal(goalFile(g)); err != nil || again != g {
+			t.Errorf("%+v is read as %+v, %v", g, again, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"rate = \"50mbit\"\nspeed = 1\n": `/etc/weir.toml:2: unknown key "speed"`,
+		"rate = 50":                      "/etc/weir.toml:1: ",
+		"\nrate = \"50\"":                `/etc/weir.toml:2: `,
+		"rate = ":                        "/etc/weir.toml:1: ",
+		"role = \"router\"":              `/etc/weir.toml: --role "router" is not known`,
+		"[dev]\n":                        "/etc/weir.toml:1: ",
+	} {
+		if _, err := ParseGoal(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func FuzzParseGoal(f *testing.F) {
+	f.Add(goalFile(Goal{Rate: 50e6, Loss: 0.1}))
+	f.Add("rate = 1")
+	f.Fuzz(func(t *testing.T, text string) {
+		if g, err := ParseGoal(text); err == nil {
+			if again, err := ParseGoal(goalFile(g)); err != nil || again != g {
+				t.Errorf("%+v is read as %+v, %v", g, again, err)
+			}
+		}
+	})
+}
+
+// The words of systemd.network(5) for all that a queue may be told, or none.
+func TestNetworkd(t *testing.T) {
+	for queue, want := range map[string]string{
+		"cake bandwidth 10mbit nat docsis wash no-split-gso ack-filter": "OverheadBytes=18\nMPUBytes=64\n",
+		"cake bandwidth 10mbit pppoe-llcsnap":                           "CompensationMode=atm\n",
+		"cake bandwidth 10mbit ingress":                                 "",
+		"cake_mq bandwidth 10mbit":                                      "",
+		"fq_codel":                                                      "",
+	} {
+		got := networkd([]Change{{Target: Target{Dev: "eth0"}, New: queue}})
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s", queue, got)
+		}
+	}
+}
