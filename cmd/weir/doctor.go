@@ -176,17 +176,17 @@ func printSettings(w io.Writer, f host.Facts) {
 			case s.Pattern != "":
 				how = "the pattern " + s.Pattern + " does not win"
 			}
-			printText(w, "", printable(fmt.Sprintf("%s:%d: %s (%s)", s.File, s.Line, s.Value, how)))
+			printText(w, "", printable(fmt.Sprintf("%s: %s (%s)", plan.Where(s.File, s.Line), s.Value, how)))
 		}
 		for _, x := range f.Deep.Writers {
 			if x.Sysctl == name {
-				printText(w, "", printable(fmt.Sprintf("%s:%d: %s (%s)", x.File, x.Line, x.Value, x.By)))
+				printText(w, "", printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Value, x.By)))
 			}
 		}
 	}
 	for _, x := range f.Deep.Writers {
 		if x.Qdisc != "" {
-			printText(w, cmp.Or(x.Dev, x.By), printable(fmt.Sprintf("%s:%d: %s (%s)", x.File, x.Line, x.Qdisc, x.By)))
+			printText(w, cmp.Or(x.Dev, x.By), printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Qdisc, x.By)))
 		}
 	}
 }

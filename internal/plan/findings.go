@@ -94,6 +94,7 @@ func checks() []func(*diagnosis) {
 		(*diagnosis).overridden,
 		(*diagnosis).changedSince,
 		(*diagnosis).otherWriters,
+		(*diagnosis).udevNames,
 		(*diagnosis).containers,
 		(*diagnosis).tunnels,
 		(*diagnosis).cookies,
@@ -111,23 +112,24 @@ func (d *diagnosis) initial() bool { _, ok := d.Sysctls["net.core.default_qdisc"
 func (d *diagnosis) source(name string) string {
 	now := d.Sysctls[name].Value
 	if s, ok := d.deep.AtBoot(name); ok && s.Sets(now) {
-		return "set by " + where(s.File, s.Line)
+		return "set by " + Where(s.File, s.Line)
 	}
 	for i := len(d.deep.Writers) - 1; i >= 0; i-- {
 		w := d.deep.Writers[i]
 		if w.Sysctl == name && (host.Setting{Value: w.Value}).Sets(now) {
-			return fmt.Sprintf("set by %s, %s", w.By, where(w.File, w.Line))
+			return fmt.Sprintf("set by %s, %s", w.By, Where(w.File, w.Line))
 		}
 	}
 	for i := len(d.deep.Settings) - 1; i >= 0; i-- {
 		if s := d.deep.Settings[i]; s.Sysctl == name && s.Sets(now) {
-			return "as in " + where(s.File, s.Line)
+			return "as in " + Where(s.File, s.Line)
 		}
 	}
 	return "read from " + host.SysctlPath(name)
 }
 
-func where(file string, line int) string {
+// Where says where a setting is made; 0 is no line.
+func Where(file string, line int) string {
 	if line == 0 {
 		return file
 	}
@@ -245,7 +247,7 @@ func (d *diagnosis) notInKernel() {
 	}
 	asks := map[string][]string{}
 	ask := func(what, file string, line int) {
-		if at := where(file, line); !slices.Contains(asks[what], at) {
+		if at := Where(file, line); !slices.Contains(asks[what], at) {
 			asks[what] = append(asks[what], at)
 		}
 	}
@@ -528,19 +530,19 @@ func (d *diagnosis) overridden() {
 			// What packages ship below /usr is there to be overridden, and so is a pattern.
 			own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
 			if s.Sysctl == name && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File && !sameFields(s.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s: %s", where(s.File, s.Line), s.Value))
+				losers = append(losers, fmt.Sprintf("%s: %s", Where(s.File, s.Line), s.Value))
 			}
 		}
 		for _, w := range d.deep.Writers {
 			if w.Sysctl == name && !sameFields(w.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, where(w.File, w.Line), w.Value))
+				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, Where(w.File, w.Line), w.Value))
 			}
 		}
 		if len(losers) == 0 {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("%s is set by several, to different values.", short(name)),
-			fmt.Sprintf("%s: %s wins among the files read at boot; against it %s. Now: %s.", where(wins.File, wins.Line), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
+			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", Where(wins.File, wins.Line), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
 			"Which one is in force depends on who came last.", "remove all lines but one", ""})
 	}
 }
@@ -562,8 +564,12 @@ func (d *diagnosis) changedSince() {
 		d.lacking(name, wins.Value, func(string) { lacks = true })
 		switch {
 		case ok && !wins.Sets(now) && !written && !lacks && !unread:
-			d.add(Finding{Notable, fmt.Sprintf("%s has changed since the boot.", short(name)), fmt.Sprintf("It is %s; %s says %s.", now, where(wins.File, wins.Line), wins.Value),
-				"The next boot brings the file's value back.", "sysctl -p " + wins.File + "    or change the file", ""})
+			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", short(name)), fmt.Sprintf("It is %s; %s says %s.", now, Where(wins.File, wins.Line), wins.Value),
+				"The next boot brings the file's value back.", "sysctl -p " + wins.File + "    or change the file", ""}
+			if wins.File == host.CommandLine {
+				f.Why, f.Try = "The next boot brings that value back.", "a line in /etc/sysctl.d, which comes later, for the value that shall stay"
+			}
+			d.add(f)
 		case !ok && !written && !unread && d.foreign(name, now):
 			d.add(Finding{Notable, fmt.Sprintf("%s is %s, and no file says so.", short(name), now), "Read from " + host.SysctlPath(name) + ".",
 				"The next boot brings the kernel's own value back.", "weir plan    says whether it is worth keeping", ""})
@@ -615,9 +621,26 @@ func (d *diagnosis) otherWriters() {
 				"It raises buffers and changes congestion controls while connections run; what is set here may not stay.", "weir status    tells what has drifted", ""})
 		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !d.isUplink(w.Dev):
 		case w.Qdisc != root.Kind && w.Qdisc != d.queueName():
-			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", where(w.File, w.Line), d.link.Name, root.Kind),
+			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", Where(w.File, w.Line), d.link.Name, root.Kind),
 				"At the next boot, or when the device appears again, it takes the place of what is there.", "remove the line, or what it competes with", ""})
 		}
+	}
+}
+
+// udevNames finds rules that wait for the uplink by a name that it may not have when it appears.
+func (d *diagnosis) udevNames() {
+	if !d.initial() {
+		return
+	}
+	for _, w := range d.deep.Writers {
+		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
+		if w.Name == "" || !d.isUplink(w.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
+			continue
+		}
+		d.add(Finding{Notable, fmt.Sprintf("udev may never set %s on %s.", w.Qdisc, cmp.Or(w.Dev, d.link.Name)),
+			fmt.Sprintf("%s wants ACTION add and the name %s.", Where(w.File, w.Line), w.Name),
+			"The rule compares the name that the device has, or was given by a rule before it, at the moment it appears. On some systems it gets this one only later, and the line is never run.",
+			"weir up    whose systemd unit is bound to the device, in place of this line", "udev(7), of NAME"})
 	}
 }
 
