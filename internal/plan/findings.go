@@ -51,12 +51,7 @@ type Finding struct {
 // Diagnose finds what holds a host back, worst first. Like Make it is a pure function. Facts without their Deep part give what can be
 // said without it. What is not wrong is never called so: a host as its distribution made it has nothing but fine things.
 func Diagnose(facts host.Facts) []Finding {
-	d := &diagnosis{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value}
-	if d.deep == nil {
-		d.deep = &host.Deep{}
-	}
-	d.link, _ = facts.Link(facts.Uplink)
-	d.stack, _ = d.link.Tree.Stack()
+	d := newDiagnosis(facts)
 	for _, check := range checks() {
 		check(d)
 	}
@@ -75,6 +70,16 @@ type diagnosis struct {
 	stack qdisc.Stack // at its root; nil when it is one that has no Stack
 	cc    string      // the congestion control of new connections
 	found []Finding
+}
+
+func newDiagnosis(facts host.Facts) *diagnosis {
+	d := &diagnosis{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value}
+	if d.deep == nil {
+		d.deep = &host.Deep{}
+	}
+	d.link, _ = facts.Link(facts.Uplink)
+	d.stack, _ = d.link.Tree.Stack()
+	return d
 }
 
 // checks are all that a diagnosis looks for; among findings of one severity this is their order.
@@ -176,16 +181,9 @@ func (d *diagnosis) queue() {
 	}
 	s, name, rate := d.deep.Sockets, d.queueName(), d.shaper()
 	on := name + " on " + d.link.Name
-	// Of one busy connection in four the delay is no accident.
-	queueing := s.Queueing > 0 && 4*s.Queueing >= s.Busy
+	queueing, elsewhere := d.queueing(), d.elsewhere()
 	seen := fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin))
-	// What waits here, in time, at the rate at which the busy connections are served.
-	here := units.Duration(0)
-	if serves := max(rate, s.Rate); serves > 0 {
-		here = units.Duration(float64(root.Stats.Backlog*8) / float64(serves) * float64(time.Second))
-	}
 	holds := fmt.Sprintf("%s holds %s", on, counted(int(root.Stats.Qlen), "packet"))
-	elsewhere := here < (s.QueueRTT-s.QueueMin)/2
 	switch {
 	case queueing && rate == 0 && elsewhere:
 		why := fmt.Sprintf("%s has no rate, and acts on a queue at this device only. Yours is in the provider's box.", name)
@@ -369,8 +367,7 @@ func (d *diagnosis) buffers() {
 // lossyPath is about packets that are lost with no queue to blame.
 func (d *diagnosis) lossyPath() {
 	s := d.deep.Sockets
-	// Behind an own shaper what is lost may have been dropped here, on purpose.
-	if s.Lossy == 0 || 4*s.Lossy < s.Busy || d.shaper() != 0 {
+	if !d.lossy() {
 		return
 	}
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
@@ -391,13 +388,13 @@ func (d *diagnosis) lossyPath() {
 // boundConnections is about ends that hold a connection back: then the link is not the problem.
 func (d *diagnosis) boundConnections() {
 	s := d.deep.Sockets
-	if s.Buffer > 0 && 4*s.Buffer >= s.Busy {
+	if d.bufferBound() {
 		d.add(Finding{Notable, "Send buffers hold connections back.",
 			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for room in the send buffer; %s = %s, %s.", s.Buffer, counted(s.Busy, "busy connection"),
 				tcpWmem, d.Sysctls[tcpWmem].Value, d.source(tcpWmem)),
 			"They could send more than they may keep in flight.", "weir plan --rate RATE --rtt TIME    sizes the buffers for a path", "scenarios/long-fast-link.toml"})
 	}
-	if s.Receiver > 0 && 4*s.Receiver >= s.Busy {
+	if d.receiverBound() {
 		d.add(Finding{Notable, "Receivers hold connections back.",
 			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.", s.Receiver, counted(s.Busy, "busy connection")),
 			"The limit is at the other end, and nothing that is set here changes it.", "", ""})
@@ -406,13 +403,13 @@ func (d *diagnosis) boundConnections() {
 
 // limit is about the other limits that can bind: the CPU, and the device itself.
 func (d *diagnosis) limit() {
-	const much = 0.5
-	if d.deep.CPU >= much {
+	if d.cpuShort() {
 		d.add(Finding{Notable, "The CPU is short.", fmt.Sprintf("In %.0f %% of the last 10 s something waited for a CPU (/proc/pressure/cpu).", 100*float64(d.deep.CPU)),
 			"Where the CPU is the limit a shaper costs more than it gives: fq without one is the cheapest queue.", "weir plan    without --rate", ""})
 	}
-	if speed, rate := d.link.Speed, d.deep.Sockets.Rate; speed != 0 && rate >= speed/10*9 && d.shaper() == 0 {
-		d.add(Finding{Severity: Fine, Title: "The device is the limit.", Seen: fmt.Sprintf("%s deliver %s of %s.", counted(d.deep.Sockets.Busy, "busy connection"), roughly(rate), speed)})
+	if d.deviceFull() {
+		d.add(Finding{Severity: Fine, Title: "The device is the limit.",
+			Seen: fmt.Sprintf("%s deliver %s of %s.", counted(d.deep.Sockets.Busy, "busy connection"), roughly(d.deep.Sockets.Rate), d.link.Speed)})
 	}
 }
 

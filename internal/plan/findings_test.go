@@ -195,6 +195,7 @@ func TestDiagnose(t *testing.T) {
 					}
 				}
 			}
+			agrees(t, Binds(test.facts), findings)
 			want := slices.DeleteFunc(slices.Clone(test.want), func(s string) bool { return strings.HasPrefix(s, "✓") })
 			if !slices.Equal(wrong, want) {
 				t.Errorf("found wrong\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
@@ -236,6 +237,7 @@ func FuzzDiagnose(f *testing.F) {
 		if len(found) == 0 {
 			t.Error("nothing to say")
 		}
+		agrees(t, Binds(facts), found)
 		for _, f := range found {
 			if f.Title == "" || f.Seen == "" || f.Severity.order() < 0 {
 				t.Errorf("%+v", f)
