@@ -35,7 +35,7 @@ check:
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)
 
-bench: lab-kernel weir ## how fast the lab is: virtual seconds per wall second
+bench: lab-kernel weir ## how fast the lab is, and what the commands cost that only look
 	@scripts/bench
 
 docs: lab-kernel weir ## the generated documents (a test compares them with a new run)
