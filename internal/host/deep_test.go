@@ -328,6 +328,7 @@ func (forever) Read(b []byte) (int, error) {
 func FuzzSettings(f *testing.F) {
 	f.Add("net.ipv4.tcp_ecn = 1 # x\n-net.ipv4.*\n", "net/ipv4/tcp_[a-", "../sysctl.conf")
 	f.Add("=\n-\n-=\n.=.\n/=/", "\xff\x00", "/dev/null")
+	f.Add("quiet sysctl.net.ipv4.tcp_ecn=\"1 -- 2", `{"goal":{"dev":"x"},"entries":[{"theirs":true}]}`, "")
 	f.Add("RUN+=\"tc qdisc replace dev $name root cake\"", "[sysctl]\nnet.ipv4.tcp_ecn=>1\n[CAKE]", "50-a.conf")
 	f.Fuzz(func(t *testing.T, a, b, target string) {
 		root := fstest.MapFS{
@@ -335,6 +336,7 @@ func FuzzSettings(f *testing.F) {
 			"etc/sysctl.d/99-c.conf": link(target), "etc/rc.local": file(a), "etc/udev/rules.d/a.rules": file(b), "etc/systemd/network/a.network": file(a + b),
 			"etc/tuned/active_profile": file("p"), "etc/tuned/p/tuned.conf": file(a + b), "proc/net/netstat": file(a), "proc/net/snmp": file(b),
 			"proc/modules": file(a), "proc/pressure/cpu": file(b), "etc/NetworkManager/system-connections/a.nmconnection": file(a),
+			"proc/sys/net/core/default_qdisc": file("fq"), "proc/cmdline": file(a), "var/lib/weir/journal.json": file(b),
 		}
 		d := settings(root)
 		wins := map[string]bool{}
