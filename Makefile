@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test bench lab-kernel dist deps weir check fuzz docs clean
+.PHONY: help run test bench lab-kernel dist deps weir check reproducible fuzz docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,17 +25,18 @@ run: lab-kernel weir ## the main job: a narrow link made calm, the table, and re
 	@echo "report.html has the pictures."
 
 test: lab-kernel weir check ## everything that CI runs
-	@scripts/need test
+	@scripts/need test dist
 	$(GO) test -timeout 25m ./...
 
 check:
-	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
+	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags man ./cmd/weir
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)
 
-bench: lab-kernel weir ## how fast the lab is: virtual seconds per wall second
+bench: lab-kernel weir ## how fast the lab is, and what the commands cost that only look
 	@scripts/bench
 
 docs: lab-kernel weir ## the generated documents (a test compares them with a new run)
@@ -43,15 +44,17 @@ docs: lab-kernel weir ## the generated documents (a test compares them with a ne
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
 	@scripts/readme-table
 
-dist: ## static binaries for amd64 and arm64
-	@scripts/need go
-	@mkdir -p dist
-	GOARCH=amd64 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o dist/weir-linux-amd64 ./cmd/weir
-	GOARCH=arm64 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o dist/weir-linux-arm64 ./cmd/weir
-	@ls -l dist
+dist: ## static binaries and Debian packages for amd64 and arm64, checked by lintian
+	@scripts/need go dist
+	@rm -rf dist
+	@scripts/dist dist amd64 arm64
+
+reproducible: ## is what make dist makes the same, byte for byte, from another clone with an empty cache?
+	@scripts/need go dist
+	@scripts/reproducible
 
 deps: ## install the Debian packages that the other targets need
-	@scripts/need go lab-kernel test
+	@scripts/need go lab-kernel test dist
 
 clean:
 	rm -rf weir dist report.html

@@ -23,7 +23,8 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "What this host is, what holds it back, and what would help; changes nothing",
 		Long: `Looks at the uplink and its queue, at every setting that matters and the files that set it, and at
-the live TCP connections. Each finding says what was seen, why it matters, what would change it and
+the live TCP connections. The first line says which limit binds now: a rate enforced beyond this
+host, its own shaper, the device, the path, an end of the connections, or the CPU. Each finding says what was seen, why it matters, what would change it and
 where that was measured: ✗ harmful or without effect, ! worth knowing, ✓ fine.
 
 Changes nothing, sends nothing, and takes no root; what only root can see is said to be unknown.
@@ -37,9 +38,10 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			findings := plan.Diagnose(facts)
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), struct {
+					Binds    plan.Binding   `json:"binds"`
 					Findings []plan.Finding `json:"findings"`
 					Facts    host.Facts     `json:"facts"`
-				}{findings, facts})
+				}{plan.Binds(facts), findings, facts})
 			} else {
 				printDiagnosis(cmd.OutOrStdout(), facts, findings)
 				if verbose {
@@ -78,6 +80,7 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
 	}
 	printWrapped(w, "", describeHost(f))
 	fmt.Fprintln(w)
+	printWrapped(w, "", "What binds:  "+plan.Binds(f).Says)
 	for _, x := range findings {
 		printWrapped(w, x.Severity.Mark()+" ", x.Title+"  "+x.Seen)
 		if x.Why != "" {
@@ -176,17 +179,17 @@ func printSettings(w io.Writer, f host.Facts) {
 			case s.Pattern != "":
 				how = "the pattern " + s.Pattern + " does not win"
 			}
-			printText(w, "", printable(fmt.Sprintf("%s:%d: %s (%s)", s.File, s.Line, s.Value, how)))
+			printText(w, "", printable(fmt.Sprintf("%s: %s (%s)", plan.Where(s.File, s.Line), s.Value, how)))
 		}
 		for _, x := range f.Deep.Writers {
 			if x.Sysctl == name {
-				printText(w, "", printable(fmt.Sprintf("%s:%d: %s (%s)", x.File, x.Line, x.Value, x.By)))
+				printText(w, "", printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Value, x.By)))
 			}
 		}
 	}
 	for _, x := range f.Deep.Writers {
 		if x.Qdisc != "" {
-			printText(w, cmp.Or(x.Dev, x.By), printable(fmt.Sprintf("%s:%d: %s (%s)", x.File, x.Line, x.Qdisc, x.By)))
+			printText(w, cmp.Or(x.Dev, x.By), printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Qdisc, x.By)))
 		}
 	}
 }

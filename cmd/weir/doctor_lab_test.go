@@ -26,23 +26,25 @@ func doctorCases() map[string]struct {
 	sysctls  map[string]string // of the server
 	root     string            // its qdisc
 	provider string            // the provider's, towards the client
+	binds    plan.Limit        // the verdict
 	want     []string          // "mark title", those that must be there; no other may be ✗
 } {
 	type c = struct {
 		sysctls  map[string]string
 		root     string
 		provider string
+		binds    plan.Limit
 		want     []string
 	}
 	const narrow, congestion = "htb rate 50mbit burst 3028b cburst 3028b quantum 1514 | bfifo limit 1250000b", "net.ipv4.tcp_congestion_control"
 	return map[string]c{
-		"found": {nil, "fq_codel", narrow, []string{"✗ The queue is not yours.", "✓ cubic: 4 connections."}},
-		"weir":  {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, []string{"✓ Nothing to do.", "✓ The queue is yours."}},
-		"seed": {map[string]string{congestion: "bbr", "net.ipv4.tcp_notsent_lowat": "8192", "net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow,
+		"found": {nil, "fq_codel", narrow, plan.LimitRate, []string{"✗ The queue is not yours.", "✓ cubic: 4 connections."}},
+		"weir":  {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, plan.LimitShaper, []string{"✓ Nothing to do.", "✓ The queue is yours."}},
+		"seed": {map[string]string{congestion: "bbr", "net.ipv4.tcp_notsent_lowat": "8192", "net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow, plan.LimitRate,
 			[]string{"✗ The queue is not yours.", "✗ tcp_notsent_lowat 8192 makes BBR queue.", "! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}},
-		"lossy": {nil, "fq_codel", "netem loss 3%", []string{"! The path loses packets without a queue."}},
-		"bbr":   {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", []string{"✓ The path loses packets, and BBR does not slow down for it."}},
-		"fast":  {nil, "fq_codel", "noqueue", []string{"✓ fq_codel on up0: no queue is to be seen."}},
+		"lossy": {nil, "fq_codel", "netem loss 3%", plan.LimitPath, []string{"! The path loses packets without a queue."}},
+		"bbr":   {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", plan.LimitPath, []string{"✓ The path loses packets, and BBR does not slow down for it."}},
+		"fast":  {nil, "fq_codel", "noqueue", plan.LimitProgram, []string{"✓ fq_codel on up0: no queue is to be seen."}},
 	}
 }
 
@@ -88,6 +90,9 @@ func TestDoctorUnderLoad(t *testing.T) {
 			findings := plan.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)
 			t.Logf("%s\n%+v", out.String(), facts.Deep.Sockets)
+			if got := plan.Binds(facts); got.Limit != c.binds {
+				t.Errorf("%+v, want %s", got, c.binds)
+			}
 			var all []string
 			for _, f := range findings {
 				all = append(all, f.Severity.Mark()+" "+f.Title)

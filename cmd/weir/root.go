@@ -52,6 +52,7 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 		newStatusCommand(),
 		newLabCommand(),
 	)
+	root.AddCommand(buildOnly()...)
 	return root
 }
 

@@ -99,6 +99,9 @@ func readDeep(root fs.FS, f *Facts) *Deep {
 	d.Loader = t.loader()
 	d.Settings = t.settings(d.Loader)
 	d.Writers = t.writers()
+	if journal := "var/lib/weir/journal.json"; inForce(t.read(journal), f) {
+		d.Writers = append(d.Writers, Writer{By: "weir", File: "/" + journal})
+	}
 	for _, dir := range []string{"proc/thread-self/net", "proc/net"} {
 		if text := t.read(dir + "/netstat"); text != nil {
 			netstat := counters(string(text))
@@ -171,12 +174,8 @@ func pressure(text string) units.Share {
 
 // unloaded says why the kernel cannot be asked through a module without loading it, which would change the host; "" if it can.
 func unloaded(root fs.FS, release, name string) string {
-	index := modules(root, release)
-	if !index.known() {
-		return ""
-	}
-	loaded, err := fs.ReadFile(root, "proc/modules")
-	if err != nil || strings.HasPrefix(string(loaded), name+" ") || strings.Contains(string(loaded), "\n"+name+" ") {
+	loaded, _ := fs.ReadFile(root, "proc/modules")
+	if !loads(root) || strings.HasPrefix(string(loaded), name+" ") || strings.Contains(string(loaded), "\n"+name+" ") {
 		return ""
 	}
 	builtin, _ := fs.ReadFile(root, path.Join("lib/modules", path.Base(release), "modules.builtin"))
@@ -185,7 +184,10 @@ func unloaded(root fs.FS, release, name string) string {
 			return ""
 		}
 	}
-	return "the module " + name + " is not loaded, and reading must not load it; ss -t does"
+	if !modules(root, release).known() {
+		return "the module " + name + " does not seem to be loaded, and reading must not load it: run ss -t once, which does"
+	}
+	return "the module " + name + " is not loaded, and reading must not load it: run ss -t once, which does"
 }
 
 func (t *tree) namespaces(own string) []Namespace {

@@ -36,7 +36,7 @@ func settings(root fstest.MapFS) *Deep {
 // Which line decides, for each way in which the loaders order and mask files.
 func TestSettings(t *testing.T) {
 	const rmem = "net.ipv4.tcp_rmem"
-	systemd := fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file("")}
+	systemd := fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "proc/sys/net/core/default_qdisc": file("fq_codel")}
 	for _, test := range []struct {
 		name         string
 		files        fstest.MapFS
@@ -83,6 +83,17 @@ func TestSettings(t *testing.T) {
 		{"kept, then set after all", fstest.MapFS{
 			"etc/sysctl.d/50-a.conf": file("-" + rmem + "\n" + rmem + "=4"),
 		}, "/etc/sysctl.d/50-a.conf:2=4", "/etc/sysctl.d/50-a.conf:2=4"},
+		{"kernel command line", fstest.MapFS{
+			"proc/cmdline": file(`quiet sysctl.net.ipv4.tcp_rmem=1 sysctl/net/ipv4.tcp_rmem="2  3	4" sysctl.net.ipv4.tcp_r*=5 sysctl.net.ipv4.tcp_rmem= -- sysctl.net.ipv4.tcp_rmem=6` + "\n"),
+		}, "kernel command line:0=2 3 4", ""},
+		{"any file beats the kernel command line", fstest.MapFS{
+			"proc/cmdline": file("sysctl." + rmem + "=1"), "usr/lib/sysctl.d/50-a.conf": file("net.*.tcp_rmem=2"),
+		}, "/usr/lib/sysctl.d/50-a.conf:1=2", "/usr/lib/sysctl.d/50-a.conf:1=2"},
+		{"kept as the kernel command line says", fstest.MapFS{
+			"proc/cmdline": file("sysctl." + rmem + "=1"), "etc/sysctl.d/50-a.conf": file("net.*.tcp_rmem=2\n-" + rmem),
+		}, "kernel command line:0=1", ""},
+		{"a quote that never ends", fstest.MapFS{"proc/cmdline": file(`sysctl.net.ipv4.tcp_rmem="1 2`)}, "kernel command line:0=1 2", ""},
+		{"nothing of the kind", fstest.MapFS{"proc/cmdline": file("sysctlx.net.ipv4.tcp_rmem=1 sysctl net.ipv4.tcp_rmem=1 sysctl." + rmem)}, "", ""},
 		{"not text", fstest.MapFS{"etc/sysctl.d/50-a.conf": file("\xff\xfe" + rmem + "=1\n\x00\n" + rmem + "=\xff")}, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -116,6 +127,14 @@ func TestSettings(t *testing.T) {
 	if s, ok := d.AtBoot(rmem); d.Loader != Procps || !ok || s.Unread {
 		t.Errorf("loader %q, %+v", d.Loader, s)
 	}
+	// The kernel's command line is of the first network namespace, whoever loads files there.
+	for _, root := range []fstest.MapFS{{}, {"proc/sys/net/core/default_qdisc": file("fq_codel")}} {
+		first := len(root) == 1
+		root["proc/cmdline"] = file("sysctl.net.ipv4.tcp_rmem=1")
+		if s, ok := settings(root).AtBoot(rmem); ok != first {
+			t.Errorf("first namespace: %v, and at boot %+v", first, s)
+		}
+	}
 	// And without either nothing is set.
 	d = settings(fstest.MapFS{"etc/sysctl.conf": file(rmem + "=1")})
 	if s, ok := d.AtBoot(rmem); d.Loader != "" || ok {
@@ -140,7 +159,7 @@ func TestSets(t *testing.T) {
 
 func TestWriters(t *testing.T) {
 	d := settings(fstest.MapFS{
-		"etc/udev/rules.d/99-a.rules":                          file("#\nACTION==\"add\", RUN+=\"/sbin/tc qdisc replace dev ens3 root dualpi2\"\n"),
+		"etc/udev/rules.d/99-a.rules":                          file("#\nACTION==\"add\", SUBSYSTEM==\"net\", NAME==\"ens3\", RUN+=\"/sbin/tc qdisc replace dev ens3 root dualpi2\"\n"),
 		"etc/udev/rules.d/50-b.rules":                          file("RUN+=\"/bin/etc qdisc add dev x root fq\"\ntc filter add dev eth0\n"),
 		"etc/systemd/system/shape.service":                     file("[Service]\nExecStart=/usr/sbin/tc -b qdisc add dev eth0 root handle 10: fq_codel\nExecStart=tc qdisc add dev eth0 parent 10:1 fq\nExecStart=tc qdisc add dev eth0 clsact\nExecStart=tc qdisc replace dev $DEV root $Q\nExecStart=sysctl -w net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control=\"bbr\"\n"),
 		"etc/systemd/network/10-up.network":                    file("[Match]\nName=ens4\n[CAKE]\nBandwidth=50M\n"),
@@ -152,11 +171,11 @@ func TestWriters(t *testing.T) {
 		"etc/tuned/mine/tuned.conf":                                  file("[main]\ninclude=mine, base\n[sysctl]\nnet.ipv4.tcp_rmem=\"1 2 3\"\nvm.x=1\n[other]\nnet.ipv4.tcp_ecn=1\n"),
 		"usr/lib/tuned/base/tuned.conf":                              file("[sysctl]\nnet/ipv4/tcp_wmem=>4 5 6\n"),
 		"etc/systemd/system/multi-user.target.wants/bpftune.service": link("/lib/systemd/system/bpftune.service"),
-		"var/lib/weir/journal.json":                                  file("{}"),
+		"var/lib/weir/journal.json":                                  file(`{"goal":{"rate":"50mbit"},"entries":[{"sysctl":"net.ipv4.tcp_ecn","theirs":true},{"dev":"eth0"}]}`),
 	})
 	var got []string
 	for _, w := range d.Writers {
-		got = append(got, strings.TrimSpace(strings.Join([]string{w.By, fmt.Sprintf("%s:%d", w.File, w.Line), w.Sysctl, w.Value, w.Qdisc, w.Dev}, " ")))
+		got = append(got, strings.TrimSpace(strings.Join([]string{w.By, fmt.Sprintf("%s:%d", w.File, w.Line), w.Sysctl, w.Value, w.Qdisc, w.Dev, w.Name}, " ")))
 	}
 	slices.Sort(got)
 	want := []string{
@@ -172,11 +191,86 @@ func TestWriters(t *testing.T) {
 		"systemd unit /etc/systemd/system/shape.service:6 net.ipv4.tcp_ecn 1",
 		"tuned /etc/tuned/mine/tuned.conf:4 net.ipv4.tcp_rmem 1 2 3",
 		"tuned /usr/lib/tuned/base/tuned.conf:2 net.ipv4.tcp_wmem 4 5 6",
-		"udev /etc/udev/rules.d/99-a.rules:2   dualpi2 ens3",
+		"udev /etc/udev/rules.d/99-a.rules:2   dualpi2 ens3 ens3",
 		"weir /var/lib/weir/journal.json:0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("writers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Which udev rules wait for a device by a name that it may not have yet.
+func TestUdevNames(t *testing.T) {
+	const run = `, RUN+="/sbin/tc qdisc replace dev ens3 root fq"`
+	for rule, want := range map[string]string{
+		`ACTION=="add", SUBSYSTEM=="net", NAME=="ens3"`:          "ens3",
+		`ACTION == "add", KERNEL == "ens*"`:                      "ens*",
+		`ACTION=="add", ENV{ID_NET_NAME}=="ens3"`:                "",
+		`ACTION=="add|move", NAME=="ens3"`:                       "",
+		`ACTION=="move", NAME=="ens3"`:                           "",
+		`ACTION=="add", ATTR{address}=="52:54:00:00:00:01"`:      "",
+		`ACTION=="add", SUBSYSTEM=="net", NAME="ens3"`:           "",
+		`ACTION=="add", ENV{NAME}=="x", ATTRS{address}=="52:54"`: "",
+	} {
+		if w := scan("udev", "a.rules", []byte(rule+run)); len(w) != 1 || w[0].Name != want {
+			t.Errorf("%s: %+v, want %q", rule, w, want)
+		}
+	}
+}
+
+// Of a journal only one that is in force here and now counts.
+func TestInForce(t *testing.T) {
+	for name, test := range map[string]struct {
+		journal string
+		want    bool
+	}{
+		"up":                    {`{"version":1,"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"},{"sysctl":"net.x","theirs":true}]}`, true},
+		"up, nothing to change": {`{"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":null}`, true},
+		"not confirmed":         {`{"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"theirs":true}],"pending":{"until_ns":1}}`, true},
+		"no goal":               {`{"boot":"b","namespace":"net:[1]","goal":{},"entries":[{"dev":"eth0"}]}`, false},
+		"put back":              {`{"boot":"b","namespace":"net:[1]","goal":{},"entries":null,"reverted":{"goal":{"dev":"eth0"}}}`, false},
+		"left to others":        {`{"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0","theirs":true}]}`, false},
+		"an earlier boot's":     {`{"boot":"a","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`, false},
+		"another namespace's":   {`{"boot":"b","namespace":"net:[2]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`, false},
+		"nothing":               {``, false},
+		"damaged":               {`{"goal":`, false},
+		"another shape":         {`{"goal":7}`, false},
+	} {
+		if got := inForce([]byte(test.journal), &Facts{Boot: "b", Namespace: "net:[1]"}); got != test.want {
+			t.Errorf("%s: up is %v", name, got)
+		}
+	}
+}
+
+// Asking for connections may load a module, unless that is there already or nothing can be loaded.
+func TestUnloaded(t *testing.T) {
+	loading := fstest.MapFS{"proc/modules": file("tcp_bbr 1 0\n"), "proc/sys/kernel/modprobe": file("/sbin/modprobe\n"), "proc/sys/kernel/modules_disabled": file("0\n")}
+	with := func(more fstest.MapFS) fstest.MapFS {
+		root := fstest.MapFS{}
+		for _, files := range []fstest.MapFS{loading, more} {
+			for name, f := range files {
+				root[name] = f
+			}
+		}
+		return root
+	}
+	for name, test := range map[string]struct {
+		root fstest.MapFS
+		asks bool
+	}{
+		"Debian, not loaded":    {with(fstest.MapFS{"lib/modules/6.1/modules.dep": file("kernel/net/ipv4/tcp_diag.ko:\n")}), false},
+		"Debian, loaded":        {with(fstest.MapFS{"proc/modules": file("x 1\ntcp_diag 1 0\n")}), true},
+		"built in":              {with(fstest.MapFS{"lib/modules/6.1/modules.builtin": file("kernel/net/ipv4/tcp_diag.ko\n")}), true},
+		"container":             {with(nil), false},
+		"container, loaded":     {with(fstest.MapFS{"proc/modules": file("tcp_diag 1 0\n")}), true},
+		"no helper":             {with(fstest.MapFS{"proc/sys/kernel/modprobe": file("\n")}), true},
+		"loading is over":       {with(fstest.MapFS{"proc/sys/kernel/modules_disabled": file("1\n")}), true},
+		"kernel has no modules": {fstest.MapFS{}, true},
+	} {
+		why := unloaded(test.root, "6.1", "tcp_diag")
+		if (why == "") != test.asks || why != "" && !strings.Contains(why, "run ss -t once") {
+			t.Errorf("%s: %q", name, why)
+		}
 	}
 }
 
@@ -234,6 +328,7 @@ func (forever) Read(b []byte) (int, error) {
 func FuzzSettings(f *testing.F) {
 	f.Add("net.ipv4.tcp_ecn = 1 # x\n-net.ipv4.*\n", "net/ipv4/tcp_[a-", "../sysctl.conf")
 	f.Add("=\n-\n-=\n.=.\n/=/", "\xff\x00", "/dev/null")
+	f.Add("quiet sysctl.net.ipv4.tcp_ecn=\"1 -- 2", `{"goal":{"dev":"x"},"entries":[{"theirs":true}]}`, "")
 	f.Add("RUN+=\"tc qdisc replace dev $name root cake\"", "[sysctl]\nnet.ipv4.tcp_ecn=>1\n[CAKE]", "50-a.conf")
 	f.Fuzz(func(t *testing.T, a, b, target string) {
 		root := fstest.MapFS{
@@ -241,6 +336,7 @@ func FuzzSettings(f *testing.F) {
 			"etc/sysctl.d/99-c.conf": link(target), "etc/rc.local": file(a), "etc/udev/rules.d/a.rules": file(b), "etc/systemd/network/a.network": file(a + b),
 			"etc/tuned/active_profile": file("p"), "etc/tuned/p/tuned.conf": file(a + b), "proc/net/netstat": file(a), "proc/net/snmp": file(b),
 			"proc/modules": file(a), "proc/pressure/cpu": file(b), "etc/NetworkManager/system-connections/a.nmconnection": file(a),
+			"proc/sys/net/core/default_qdisc": file("fq"), "proc/cmdline": file(a), "var/lib/weir/journal.json": file(b),
 		}
 		d := settings(root)
 		wins := map[string]bool{}

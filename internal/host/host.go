@@ -62,7 +62,7 @@ type Support string
 const (
 	Yes     Support = "yes" // in the kernel, or a module on disk that it loads by itself
 	No      Support = "no"
-	Unknown Support = "unknown" // there is no list of modules, and trying takes root
+	Unknown Support = "unknown" // there is no list of modules, and trying takes root, or could load one
 )
 
 // sysctls are the settings that plans use.

@@ -18,7 +18,8 @@ import (
 // support says which queueing disciplines the kernel has.
 //
 // Where the kernel's modules are listed on disk, the list is the answer: asking the kernel for a kind makes it load the module, and a
-// reader must not change what it reads. Where there is no list there is nothing to load, and trying each kind is harmless.
+// reader must not change what it reads. Where there is no list each kind is tried, but only on a kernel that can load nothing: a container
+// without /lib/modules has the host's kernel, which loads the host's.
 func support(root fs.FS, release string, try func([]string) (map[string]bool, error)) map[string]Support {
 	answers, kinds := map[string]Support{}, qdisc.Kinds()
 	if index := modules(root, release); index.known() {
@@ -30,7 +31,11 @@ func support(root fs.FS, release string, try func([]string) (map[string]bool, er
 		}
 		return answers
 	}
-	tried, err := try(kinds)
+	var tried map[string]bool
+	err := error(fs.ErrPermission)
+	if !loads(root) {
+		tried, err = try(kinds)
+	}
 	for _, kind := range kinds {
 		has, ok := tried[kind]
 		switch {
@@ -43,6 +48,18 @@ func support(root fs.FS, release string, try func([]string) (map[string]bool, er
 		}
 	}
 	return answers
+}
+
+// loads tells whether the kernel could load a module when it is asked for what it lacks.
+func loads(root fs.FS) bool {
+	if _, err := fs.Stat(root, "proc/modules"); err != nil {
+		return false // built without modules
+	}
+	if line(root, "proc/sys/kernel/modules_disabled") == "1" {
+		return false
+	}
+	helper, err := fs.ReadFile(root, "proc/sys/kernel/modprobe")
+	return err != nil || len(bytes.TrimSpace(helper)) > 0
 }
 
 // probe tries kinds on the loopback device of a network namespace that lives only as long as this takes.

@@ -17,7 +17,12 @@ const (
 	Procps        = "sysctl --system" // procps's; sysvinit runs it
 )
 
-// Setting is one line of a sysctl file that is about a setting that plans use.
+// CommandLine is the File of a Setting that the kernel takes from its own command line (sysctl.NAME=VALUE, kernel-parameters.txt).
+const CommandLine = "kernel command line"
+
+// Setting is one line of a sysctl file that is about a setting that plans use, or a word of the kernel's command line.
+//
+// The kernel sets what its command line says right before it starts init, so every line of a file that is read at boot comes later and wins.
 //
 // Both loaders sort the files of all directories by name; of those with the same name only the one in the first directory counts. An explicit
 // key wins over a pattern, whatever the order; else the later line wins. sysctl --system then reads /etc/sysctl.conf, which systemd-sysctl
@@ -26,7 +31,7 @@ type Setting struct {
 	Sysctl  string `json:"sysctl"`
 	Value   string `json:"value"` // as written, its fields separated by one space
 	File    string `json:"file"`
-	Line    int    `json:"line"`
+	Line    int    `json:"line"`              // 0 on the kernel's command line
 	Pattern string `json:"pattern,omitempty"` // the key, if it is one that matches several
 	Keeps   bool   `json:"keeps,omitempty"`   // "-key" without a value: no pattern sets it
 	Masked  string `json:"masked,omitempty"`  // the file of the same name because of which this one is not read
@@ -102,7 +107,7 @@ func (t *tree) settings(loader string) []Setting {
 	}
 	slices.SortStableFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
 
-	var all []Setting
+	all := t.commandLine()
 	var boot, manual winners
 	linked := false
 	for _, f := range files {
@@ -138,15 +143,63 @@ func (t *tree) settings(loader string) []Setting {
 		}
 		manual.add(s, at)
 	}
+	set := map[string]bool{}
 	if loader != "" {
 		for _, at := range boot.at() {
 			all[at].Wins = true
+			set[all[at].Sysctl] = true
+		}
+	}
+	for i, s := range slices.Backward(all) {
+		if s.File == CommandLine && !set[s.Sysctl] {
+			all[i].Wins = true
+			set[s.Sysctl] = true
 		}
 	}
 	for _, at := range manual.at() {
 		all[at].Manual = true
 	}
 	return all
+}
+
+// commandLine gives what the kernel was told to set before init. That is of the first network namespace, and so no setting of another one's.
+func (t *tree) commandLine() []Setting {
+	if _, ok := t.resolve("proc/sys/net/core/default_qdisc"); !ok {
+		return nil
+	}
+	var lines sysctlLines
+	for _, word := range commandWords(string(t.read("proc/cmdline"))) {
+		name, ok := strings.CutPrefix(word, "sysctl")
+		key, value, assigned := strings.Cut(name, "=")
+		if !ok || !assigned || value == "" || !strings.HasPrefix(key, ".") && !strings.HasPrefix(key, "/") || !utf8.ValidString(word) {
+			continue
+		}
+		// Here a dot always separates.
+		lines = append(lines, sysctlLine{key: strings.ReplaceAll(key[1:], ".", "/"), value: strings.Join(strings.Fields(value), " ")})
+	}
+	return slices.DeleteFunc(lines.of(CommandLine), func(s Setting) bool { return s.Pattern != "" })
+}
+
+// commandWords splits a kernel's command line as the kernel does: at spaces that are in no double quotes, which it then takes off, and no
+// further than "--".
+func commandWords(text string) (words []string) {
+	quoted, start := false, 0
+	for i, c := range []byte(text + " ") {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ' ' || c == '\n') || i == len(text):
+			switch word := text[start:i]; word {
+			case "--":
+				return words
+			case "":
+			default:
+				words = append(words, strings.ReplaceAll(word, `"`, ""))
+			}
+			start = i + 1
+		}
+	}
+	return words
 }
 
 // winners finds out, setting by setting, which line is in force in the end.

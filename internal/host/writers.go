@@ -4,6 +4,7 @@ package host
 
 import (
 	"bytes"
+	"encoding/json"
 	"path"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ type Writer struct {
 	Value  string `json:"value,omitempty"`
 	Qdisc  string `json:"qdisc,omitempty"` // that it sets, on Dev if that is known, or that a module is loaded for
 	Dev    string `json:"dev,omitempty"`
+	Name   string `json:"name,omitempty"` // of udev's: the device's name at its "add" event, without which the line is not run
 	Text   string `json:"text,omitempty"` // of the line
 }
 
@@ -71,12 +73,31 @@ func (t *tree) writers() []Writer {
 			found = append(found, Writer{By: "bpftune", File: "/" + dir + "/bpftune.service"})
 		}
 	}
-	for _, name := range []string{"etc/weir.toml", "var/lib/weir/journal.json"} {
-		if _, ok := t.resolve(name); ok {
-			found = append(found, Writer{By: "weir", File: "/" + name})
+	return found
+}
+
+// inForce tells whether a journal of Weir's says that it is up, of what it takes to know that: there is a goal, of this boot and this network
+// namespace, and what was set for it is not all put back or left to somebody else.
+func inForce(journal []byte, f *Facts) bool {
+	var j struct {
+		Boot      string
+		Namespace string
+		Goal      map[string]any
+		Entries   []struct{ Theirs bool }
+		Pending   *struct{}
+	}
+	if json.Unmarshal(journal, &j) != nil || len(j.Goal) == 0 || j.Boot != f.Boot || j.Namespace != f.Namespace {
+		return false
+	}
+	if j.Pending != nil || len(j.Entries) == 0 {
+		return true
+	}
+	for _, e := range j.Entries {
+		if !e.Theirs {
+			return true
 		}
 	}
-	return found
+	return false
 }
 
 func (t *tree) dropIns(dir string) (dirs []string) {
@@ -90,12 +111,15 @@ func (t *tree) dropIns(dir string) (dirs []string) {
 }
 
 var (
-	tcCommand  = regexp.MustCompile(`(?:^|[^\w.-])tc\s+(?:-\S+\s+)*qdisc\s+(?:add|replace|change)\s(.*)`)
-	tcDev      = regexp.MustCompile(`\bdev\s+"?([\w.@:$%{}-]+)`)
-	tcRoot     = regexp.MustCompile(`\broot\b`)
-	tcKind     = regexp.MustCompile(`\broot\s+(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
-	nmQdisc    = regexp.MustCompile(`^qdisc\.root=(?:root\s+)?(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
-	section    = regexp.MustCompile(`^\[(\w+)\]$`)
+	tcCommand = regexp.MustCompile(`(?:^|[^\w.-])tc\s+(?:-\S+\s+)*qdisc\s+(?:add|replace|change)\s(.*)`)
+	tcDev     = regexp.MustCompile(`\bdev\s+"?([\w.@:$%{}-]+)`)
+	tcRoot    = regexp.MustCompile(`\broot\b`)
+	tcKind    = regexp.MustCompile(`\broot\s+(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
+	nmQdisc   = regexp.MustCompile(`^qdisc\.root=(?:root\s+)?(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
+	section   = regexp.MustCompile(`^\[(\w+)\]$`)
+	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
+	udevAdd    = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
+	udevName   = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
 	setSysctl  = regexp.MustCompile(`(?:\b|/proc/sys/)(net[./](?:core|ipv4|ipv6|mptcp)[./][a-z_./]+)["']?\s*=\s*["']?([^\s"';&|]+)`)
 	echoSysctl = regexp.MustCompile(`echo\s+["']?([^"'>]+?)["']?\s*>\s*/proc/sys/(net/[a-z0-9_/]+)`)
 )
@@ -169,11 +193,14 @@ func scan(by, file string, text []byte) (found []Writer) {
 			if k := tcKind.FindStringSubmatch(m[1]); k != nil {
 				w.Qdisc = k[1]
 			}
+			if n := udevName.FindStringSubmatch(l); by == "udev" && n != nil && udevAdd.MatchString(l) {
+				w.Name = n[1]
+			}
 			add()
 		}
 		assigned := func(key, value string) {
 			if name := strings.ReplaceAll(key, "/", "."); slices.Contains(sysctls, name) {
-				w.Qdisc, w.Dev = "", ""
+				w.Qdisc, w.Dev, w.Name = "", "", ""
 				w.Sysctl, w.Value = name, strings.Join(strings.Fields(value), " ")
 				add()
 			}

@@ -51,12 +51,7 @@ type Finding struct {
 // Diagnose finds what holds a host back, worst first. Like Make it is a pure function. Facts without their Deep part give what can be
 // said without it. What is not wrong is never called so: a host as its distribution made it has nothing but fine things.
 func Diagnose(facts host.Facts) []Finding {
-	d := &diagnosis{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value}
-	if d.deep == nil {
-		d.deep = &host.Deep{}
-	}
-	d.link, _ = facts.Link(facts.Uplink)
-	d.stack, _ = d.link.Tree.Stack()
+	d := newDiagnosis(facts)
 	for _, check := range checks() {
 		check(d)
 	}
@@ -77,6 +72,16 @@ type diagnosis struct {
 	found []Finding
 }
 
+func newDiagnosis(facts host.Facts) *diagnosis {
+	d := &diagnosis{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value}
+	if d.deep == nil {
+		d.deep = &host.Deep{}
+	}
+	d.link, _ = facts.Link(facts.Uplink)
+	d.stack, _ = d.link.Tree.Stack()
+	return d
+}
+
 // checks are all that a diagnosis looks for; among findings of one severity this is their order.
 func checks() []func(*diagnosis) {
 	return []func(*diagnosis){
@@ -94,6 +99,7 @@ func checks() []func(*diagnosis) {
 		(*diagnosis).overridden,
 		(*diagnosis).changedSince,
 		(*diagnosis).otherWriters,
+		(*diagnosis).udevNames,
 		(*diagnosis).containers,
 		(*diagnosis).tunnels,
 		(*diagnosis).cookies,
@@ -111,23 +117,24 @@ func (d *diagnosis) initial() bool { _, ok := d.Sysctls["net.core.default_qdisc"
 func (d *diagnosis) source(name string) string {
 	now := d.Sysctls[name].Value
 	if s, ok := d.deep.AtBoot(name); ok && s.Sets(now) {
-		return "set by " + where(s.File, s.Line)
+		return "set by " + Where(s.File, s.Line)
 	}
 	for i := len(d.deep.Writers) - 1; i >= 0; i-- {
 		w := d.deep.Writers[i]
 		if w.Sysctl == name && (host.Setting{Value: w.Value}).Sets(now) {
-			return fmt.Sprintf("set by %s, %s", w.By, where(w.File, w.Line))
+			return fmt.Sprintf("set by %s, %s", w.By, Where(w.File, w.Line))
 		}
 	}
 	for i := len(d.deep.Settings) - 1; i >= 0; i-- {
 		if s := d.deep.Settings[i]; s.Sysctl == name && s.Sets(now) {
-			return "as in " + where(s.File, s.Line)
+			return "as in " + Where(s.File, s.Line)
 		}
 	}
 	return "read from " + host.SysctlPath(name)
 }
 
-func where(file string, line int) string {
+// Where says where a setting is made; 0 is no line.
+func Where(file string, line int) string {
 	if line == 0 {
 		return file
 	}
@@ -174,16 +181,9 @@ func (d *diagnosis) queue() {
 	}
 	s, name, rate := d.deep.Sockets, d.queueName(), d.shaper()
 	on := name + " on " + d.link.Name
-	// Of one busy connection in four the delay is no accident.
-	queueing := s.Queueing > 0 && 4*s.Queueing >= s.Busy
+	queueing, elsewhere := d.queueing(), d.elsewhere()
 	seen := fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin))
-	// What waits here, in time, at the rate at which the busy connections are served.
-	here := units.Duration(0)
-	if serves := max(rate, s.Rate); serves > 0 {
-		here = units.Duration(float64(root.Stats.Backlog*8) / float64(serves) * float64(time.Second))
-	}
 	holds := fmt.Sprintf("%s holds %s", on, counted(int(root.Stats.Qlen), "packet"))
-	elsewhere := here < (s.QueueRTT-s.QueueMin)/2
 	switch {
 	case queueing && rate == 0 && elsewhere:
 		why := fmt.Sprintf("%s has no rate, and acts on a queue at this device only. Yours is in the provider's box.", name)
@@ -245,7 +245,7 @@ func (d *diagnosis) notInKernel() {
 	}
 	asks := map[string][]string{}
 	ask := func(what, file string, line int) {
-		if at := where(file, line); !slices.Contains(asks[what], at) {
+		if at := Where(file, line); !slices.Contains(asks[what], at) {
 			asks[what] = append(asks[what], at)
 		}
 	}
@@ -367,8 +367,7 @@ func (d *diagnosis) buffers() {
 // lossyPath is about packets that are lost with no queue to blame.
 func (d *diagnosis) lossyPath() {
 	s := d.deep.Sockets
-	// Behind an own shaper what is lost may have been dropped here, on purpose.
-	if s.Lossy == 0 || 4*s.Lossy < s.Busy || d.shaper() != 0 {
+	if !d.lossy() {
 		return
 	}
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
@@ -389,13 +388,13 @@ func (d *diagnosis) lossyPath() {
 // boundConnections is about ends that hold a connection back: then the link is not the problem.
 func (d *diagnosis) boundConnections() {
 	s := d.deep.Sockets
-	if s.Buffer > 0 && 4*s.Buffer >= s.Busy {
+	if d.bufferBound() {
 		d.add(Finding{Notable, "Send buffers hold connections back.",
 			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for room in the send buffer; %s = %s, %s.", s.Buffer, counted(s.Busy, "busy connection"),
 				tcpWmem, d.Sysctls[tcpWmem].Value, d.source(tcpWmem)),
 			"They could send more than they may keep in flight.", "weir plan --rate RATE --rtt TIME    sizes the buffers for a path", "scenarios/long-fast-link.toml"})
 	}
-	if s.Receiver > 0 && 4*s.Receiver >= s.Busy {
+	if d.receiverBound() {
 		d.add(Finding{Notable, "Receivers hold connections back.",
 			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.", s.Receiver, counted(s.Busy, "busy connection")),
 			"The limit is at the other end, and nothing that is set here changes it.", "", ""})
@@ -404,13 +403,13 @@ func (d *diagnosis) boundConnections() {
 
 // limit is about the other limits that can bind: the CPU, and the device itself.
 func (d *diagnosis) limit() {
-	const much = 0.5
-	if d.deep.CPU >= much {
+	if d.cpuShort() {
 		d.add(Finding{Notable, "The CPU is short.", fmt.Sprintf("In %.0f %% of the last 10 s something waited for a CPU (/proc/pressure/cpu).", 100*float64(d.deep.CPU)),
 			"Where the CPU is the limit a shaper costs more than it gives: fq without one is the cheapest queue.", "weir plan    without --rate", ""})
 	}
-	if speed, rate := d.link.Speed, d.deep.Sockets.Rate; speed != 0 && rate >= speed/10*9 && d.shaper() == 0 {
-		d.add(Finding{Severity: Fine, Title: "The device is the limit.", Seen: fmt.Sprintf("%s deliver %s of %s.", counted(d.deep.Sockets.Busy, "busy connection"), roughly(rate), speed)})
+	if d.deviceFull() {
+		d.add(Finding{Severity: Fine, Title: "The device is the limit.",
+			Seen: fmt.Sprintf("%s deliver %s of %s.", counted(d.deep.Sockets.Busy, "busy connection"), roughly(d.deep.Sockets.Rate), d.link.Speed)})
 	}
 }
 
@@ -528,19 +527,19 @@ func (d *diagnosis) overridden() {
 			// What packages ship below /usr is there to be overridden, and so is a pattern.
 			own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
 			if s.Sysctl == name && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File && !sameFields(s.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s: %s", where(s.File, s.Line), s.Value))
+				losers = append(losers, fmt.Sprintf("%s: %s", Where(s.File, s.Line), s.Value))
 			}
 		}
 		for _, w := range d.deep.Writers {
 			if w.Sysctl == name && !sameFields(w.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, where(w.File, w.Line), w.Value))
+				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, Where(w.File, w.Line), w.Value))
 			}
 		}
 		if len(losers) == 0 {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("%s is set by several, to different values.", short(name)),
-			fmt.Sprintf("%s: %s wins among the files read at boot; against it %s. Now: %s.", where(wins.File, wins.Line), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
+			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", Where(wins.File, wins.Line), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
 			"Which one is in force depends on who came last.", "remove all lines but one", ""})
 	}
 }
@@ -562,8 +561,12 @@ func (d *diagnosis) changedSince() {
 		d.lacking(name, wins.Value, func(string) { lacks = true })
 		switch {
 		case ok && !wins.Sets(now) && !written && !lacks && !unread:
-			d.add(Finding{Notable, fmt.Sprintf("%s has changed since the boot.", short(name)), fmt.Sprintf("It is %s; %s says %s.", now, where(wins.File, wins.Line), wins.Value),
-				"The next boot brings the file's value back.", "sysctl -p " + wins.File + "    or change the file", ""})
+			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", short(name)), fmt.Sprintf("It is %s; %s says %s.", now, Where(wins.File, wins.Line), wins.Value),
+				"The next boot brings the file's value back.", "sysctl -p " + wins.File + "    or change the file", ""}
+			if wins.File == host.CommandLine {
+				f.Why, f.Try = "The next boot brings that value back.", "a line in /etc/sysctl.d, which comes later, for the value that shall stay"
+			}
+			d.add(f)
 		case !ok && !written && !unread && d.foreign(name, now):
 			d.add(Finding{Notable, fmt.Sprintf("%s is %s, and no file says so.", short(name), now), "Read from " + host.SysctlPath(name) + ".",
 				"The next boot brings the kernel's own value back.", "weir plan    says whether it is worth keeping", ""})
@@ -615,9 +618,26 @@ func (d *diagnosis) otherWriters() {
 				"It raises buffers and changes congestion controls while connections run; what is set here may not stay.", "weir status    tells what has drifted", ""})
 		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !d.isUplink(w.Dev):
 		case w.Qdisc != root.Kind && w.Qdisc != d.queueName():
-			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", where(w.File, w.Line), d.link.Name, root.Kind),
+			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", Where(w.File, w.Line), d.link.Name, root.Kind),
 				"At the next boot, or when the device appears again, it takes the place of what is there.", "remove the line, or what it competes with", ""})
 		}
+	}
+}
+
+// udevNames finds rules that wait for the uplink by a name that it may not have when it appears.
+func (d *diagnosis) udevNames() {
+	if !d.initial() {
+		return
+	}
+	for _, w := range d.deep.Writers {
+		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
+		if w.Name == "" || !d.isUplink(w.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
+			continue
+		}
+		d.add(Finding{Notable, fmt.Sprintf("udev may never set %s on %s.", w.Qdisc, cmp.Or(w.Dev, d.link.Name)),
+			fmt.Sprintf("%s wants ACTION add and the name %s.", Where(w.File, w.Line), w.Name),
+			"The rule compares the name that the device has, or was given by a rule before it, at the moment it appears. On some systems it gets this one only later, and the line is never run.",
+			"weir up    whose systemd unit is bound to the device, in place of this line", "udev(7), of NAME"})
 	}
 }
 

@@ -64,6 +64,8 @@ func counts(s qdisc.Stats) func(*host.Facts) {
 	}
 }
 
+func renamed(f *host.Facts) { f.Links[1].Name, f.Uplink = "ens3", "ens3" }
+
 func made(f *host.Facts) { f.Links[1].Tree.Qdiscs[0].Handle = 0 } // by the kernel itself
 
 func sockets(edit func(*host.Sockets)) func(*host.Facts) {
@@ -151,6 +153,11 @@ func TestDiagnose(t *testing.T) {
 		{"networkd, by a pattern", facts(writer(host.Writer{By: "networkd", File: "/etc/systemd/network/a.network", Line: 3, Qdisc: "cake", Dev: "en* eth[0-3]"})), []string{"! networkd sets cake on en* eth[0-3]."}},
 		{"networkd, others by a pattern", facts(writer(host.Writer{By: "networkd", File: "/etc/systemd/network/a.network", Line: 3, Qdisc: "cake", Dev: "en*"})), []string{"✓ Nothing to do."}},
 		{"udev sets another device's", facts(writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq", Dev: "eth7"})), []string{"✓ Nothing to do."}},
+		{"udev waits for a name", facts(renamed, counts(qdisc.Stats{Marks: 1}), writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq_codel", Dev: "ens3", Name: "ens3"})), []string{"! udev may never set fq_codel on ens3."}},
+		{"udev waits for another's name", facts(renamed, writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq_codel", Dev: "ens4", Name: "ens4"})), []string{"✓ Nothing to do."}},
+		{"udev waits for the kernel's name", facts(writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq_codel", Dev: "eth0", Name: "eth*"})), []string{"✓ Nothing to do."}},
+		{"the kernel's command line, changed since", facts(set("ipv4.tcp_fastopen", "3", host.CommandLine, 0)), []string{"! tcp_fastopen has changed since the boot."}},
+		{"the kernel's command line, and a file", facts(set("ipv4.tcp_fastopen", "3", host.CommandLine, 0, loses), set("ipv4.tcp_fastopen", "1", "/usr/lib/sysctl.d/99-z.conf", 1)), []string{"! tcp_fastopen is set by several, to different values."}},
 		{"bpftune", facts(writer(host.Writer{By: "bpftune", File: "/x"})), []string{"! bpftune changes settings by itself."}},
 
 		{"containers", facts(sysctl("ipv4.tcp_ecn", "1"), set("ipv4.tcp_ecn", "1", "/etc/sysctl.d/a.conf", 1), func(f *host.Facts) { f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]", Processes: 3}} }), []string{"! Containers do not inherit the settings."}},
@@ -188,6 +195,7 @@ func TestDiagnose(t *testing.T) {
 					}
 				}
 			}
+			agrees(t, Binds(test.facts), findings)
 			want := slices.DeleteFunc(slices.Clone(test.want), func(s string) bool { return strings.HasPrefix(s, "✓") })
 			if !slices.Equal(wrong, want) {
 				t.Errorf("found wrong\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
@@ -229,6 +237,7 @@ func FuzzDiagnose(f *testing.F) {
 		if len(found) == 0 {
 			t.Error("nothing to say")
 		}
+		agrees(t, Binds(facts), found)
 		for _, f := range found {
 			if f.Title == "" || f.Seen == "" || f.Severity.order() < 0 {
 				t.Errorf("%+v", f)

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"testing"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+func TestBinds(t *testing.T) {
+	facts := func(edits ...func(*host.Facts)) host.Facts {
+		return with(t, append([]func(*host.Facts){looked}, edits...)...)
+	}
+	shaped := uplink(t, "cake bandwidth 50mbit dual-dsthost", 1)
+	busy := func(edit func(*host.Sockets)) func(*host.Facts) {
+		return func(f *host.Facts) {
+			load(f)
+			f.Deep.Sockets.Queueing, f.Deep.Sockets.Rate = 0, 30_000_000
+			edit(&f.Deep.Sockets)
+		}
+	}
+	nothing := func(*host.Sockets) {}
+	speed := func(r units.Rate) func(*host.Facts) { return func(f *host.Facts) { f.Links[1].Speed = r } }
+	cpu := func(f *host.Facts) { f.Deep.CPU = 0.5 }
+	forwards := sysctl("ipv4.ip_forward", "1")
+	for _, test := range []struct {
+		name  string
+		facts host.Facts
+		want  Limit
+	}{
+		{"nothing read", host.Facts{}, LimitUnknown},
+		{"not looked deeper", with(t), LimitUnknown},
+		{"idle", facts(), LimitNone},
+		{"busy, and nothing to be seen", facts(busy(nothing)), LimitUnknown},
+		{"no uplink", facts(busy(nothing), func(f *host.Facts) { f.Uplink = "" }), LimitUnknown},
+		{"a queue, no uplink", facts(load, func(f *host.Facts) { f.Uplink = "" }), LimitUnknown},
+		{"connections unknown", facts(sockets(func(s *host.Sockets) { *s = host.Sockets{} })), LimitUnknown},
+		{"a relay", facts(forwards), LimitUnknown},
+		{"a relay that shapes", facts(forwards, shaped, counts(qdisc.Stats{Backlog: 1514})), LimitShaper},
+		{"a relay whose shaper is idle", facts(forwards, shaped), LimitUnknown},
+
+		{"queue elsewhere", facts(load), LimitRate},
+		{"queue elsewhere, CPU short", facts(load, cpu), LimitRate},
+		{"queue elsewhere, receivers too", facts(load, sockets(func(s *host.Sockets) { s.Receiver, s.Lossy = 17, 17 })), LimitRate},
+		{"queue besides the shaper's", facts(uplink(t, "cake bandwidth 100mbit dual-dsthost", 1), load), LimitRate},
+		{"few queue", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 4 })), LimitUnknown},
+		{"queue here", facts(load, counts(qdisc.Stats{Backlog: 900_000})), LimitDevice},
+		{"queue here, shaped", facts(shaped, load, counts(qdisc.Stats{Backlog: 900_000})), LimitShaper},
+		{"shaped, no queue to speak of", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })), LimitShaper},
+		{"shaped, below the rate", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 44_000_000 })), LimitUnknown},
+		{"htb at its rate", facts(uplink(t, "htb rate 50mbit | fq_codel", 1), busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), LimitShaper},
+
+		{"lossy", facts(busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
+		{"lossy, CPU short", facts(cpu, busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
+		{"lossy behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitUnknown},
+		{"send buffers", facts(busy(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), LimitBuffer},
+		{"receivers", facts(busy(func(s *host.Sockets) { s.Receiver, s.App = 5, 17 })), LimitReceiver},
+		{"receivers behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Receiver = 5 })), LimitReceiver},
+		{"CPU", facts(cpu), LimitCPU},
+		{"CPU, connections unknown", facts(cpu, sockets(func(s *host.Sockets) { *s = host.Sockets{} })), LimitCPU},
+		{"device", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 940_000_000 })), LimitDevice},
+		{"device has room", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 890_000_000 })), LimitUnknown},
+		{"programs", facts(busy(func(s *host.Sockets) { s.App = 9 })), LimitProgram},
+		{"some programs", facts(busy(func(s *host.Sockets) { s.App = 8 })), LimitUnknown},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Binds(test.facts)
+			if got.Limit != test.want || got.Says == "" {
+				t.Errorf("%+v, want %s", got, test.want)
+			}
+			agrees(t, got, Diagnose(test.facts))
+		})
+	}
+}
+
+// agrees tells whether findings say of the limit what the verdict says.
+func agrees(t *testing.T, b Binding, findings []Finding) {
+	t.Helper()
+	says := func(titles ...string) bool {
+		return slices.ContainsFunc(findings, func(f Finding) bool { return slices.Contains(titles, f.Title) })
+	}
+	path := []string{"The path loses packets without a queue.", "The path loses packets, and BBR does not slow down for it."}
+	elsewhere := []string{"The queue is not yours.", "There is a queue besides yours."}
+	here := []string{"The queue is here.", "The queue is here, and one for all."}
+	var missing bool
+	switch b.Limit {
+	case LimitRate:
+		missing = !says(elsewhere...)
+	case LimitDevice:
+		missing = !says(append(here, "The device is the limit.")...)
+	case LimitShaper:
+		missing = !says(append(here, "The queue is yours.")...)
+	case LimitPath:
+		missing = !says(path...)
+	case LimitBuffer:
+		missing = !says("Send buffers hold connections back.")
+	case LimitReceiver:
+		missing = !says("Receivers hold connections back.")
+	case LimitCPU:
+		missing = !says("The CPU is short.")
+	default:
+		missing = says(slices.Concat(path, here, elsewhere, []string{"The CPU is short.", "The device is the limit.", "Receivers hold connections back.", "Send buffers hold connections back."})...)
+	}
+	if missing || b.Limit != LimitRate && says(elsewhere...) {
+		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)
+	}
+}

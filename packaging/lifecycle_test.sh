@@ -1,0 +1,86 @@
+# What a host goes through with the package $1, in the empty directory $2. It is run in mount, network and process namespaces of its own, on a copy of this machine's root.
+set -euo pipefail
+trap 'echo "failed in line $LINENO: $BASH_COMMAND"' ERR
+
+mount --make-rprivate /
+scratch=$2
+mount -t tmpfs none "$scratch"
+root=$scratch/root
+mkdir "$scratch/upper" "$scratch/work" "$root"
+mount -t overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" none "$root"
+mount -t proc proc "$root/proc"
+mount -t tmpfs none "$root/run" # no systemd
+mount -t tmpfs none "$root/tmp"
+mount -t devtmpfs none "$root/dev" 2>/dev/null || mount --rbind /dev "$root/dev"
+cp "$1" "$root/tmp/first.deb"
+dpkg-deb -R "$root/tmp/first.deb" "$scratch/later"
+sed -i 's/^Version: .*/&.later/' "$scratch/later/DEBIAN/control"
+dpkg-deb --root-owner-group -b "$scratch/later" "$root/tmp/later.deb" >/dev/null
+
+ip link add up0 type veth peer name far0
+ip link set up0 up
+ip link set far0 up
+ip address add 192.0.2.2/24 dev up0
+ip route add default via 192.0.2.1
+
+in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+facts() {
+	cat /proc/sys/net/ipv4/tcp_notsent_lowat
+	tc qdisc show dev up0 | sed 's/ [0-9a-f]*: / /'
+}
+is() { # what, expected, seen
+	[ "$2" = "$3" ] || { printf '%s: expected\n%s\nseen\n%s\n' "$@"; return 1; }
+}
+before=$(facts)
+
+echo "== install"
+in_root dpkg -i /tmp/first.deb
+is "after installing" "$before" "$(facts)"
+in_root weir --version
+[ ! -e "$root/etc/systemd/system/multi-user.target.wants/weir.service" ]
+[ ! -e "$root/etc/weir.toml" ]
+
+echo "== upgrade while in force"
+in_root weir up --yes --qdisc "tbf rate 50mbit burst 32k latency 50ms"
+in_root weir status
+up=$(facts)
+[ "$up" != "$before" ]
+journal=$(sha256sum "$root/var/lib/weir/journal.json")
+in_root dpkg -i /tmp/later.deb
+is "after the upgrade" "$up" "$(facts)"
+is "the journal" "$journal" "$(sha256sum "$root/var/lib/weir/journal.json")"
+in_root weir status
+
+echo "== remove"
+in_root dpkg -r weir
+is "after removing" "$before" "$(facts)"
+[ ! -e "$root/usr/bin/weir" ]
+
+echo "== remove when somebody else has changed something"
+in_root dpkg -i /tmp/later.deb
+in_root weir up --yes
+echo 65536 >/proc/sys/net/ipv4/tcp_notsent_lowat
+in_root dpkg -r weir 2>&1 | tee "$scratch/said"
+grep -q 'weir: what is not put back stays' "$scratch/said"
+is "somebody else's value" 65536 "$(cat /proc/sys/net/ipv4/tcp_notsent_lowat)"
+[ -e "$root/var/lib/weir/journal.json" ]
+[ ! -e "$root/usr/bin/weir" ]
+
+echo "== purge"
+mkdir -p "$root/etc/systemd/network/10-up.network.d" "$root/etc/systemd/network/20-other.network.d" "$root/etc/udev/rules.d" "$root/etc/sysctl.d"
+for file in etc/sysctl.d/99-weir.conf etc/systemd/network/10-up.network.d/weir.conf; do
+	echo '# Written by weir, which keeps the goal.' >"$root/$file"
+done
+echo '# By hand.' | tee "$root/etc/udev/rules.d/90-weir.rules" "$root/etc/systemd/network/20-other.network.d/mine.conf" >/dev/null
+echo 'rate = "50mbit"' >"$root/etc/weir.toml"
+in_root dpkg -P weir
+for file in var/lib/weir etc/weir.toml etc/sysctl.d/99-weir.conf etc/systemd/network/10-up.network.d; do
+	[ ! -e "$root/$file" ] || { echo "left: $file"; false; }
+done
+for file in etc/udev/rules.d/90-weir.rules etc/systemd/network/20-other.network.d/mine.conf; do
+	[ -e "$root/$file" ] || { echo "gone: $file"; false; }
+done
+rm "$root/etc/udev/rules.d/90-weir.rules"
+# What is in the upper layer was made here, or is a mark that something was removed.
+is "left behind" "" "$(cd "$scratch/upper" && find . -path '*weir*' -not -type c)"
+echo "== done"

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package packaging has nothing but a test of the Debian package: what is in it, and what becomes of a host that it is installed on.
+package packaging
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"weir/internal/plan"
+)
+
+// build makes the package for amd64 as make dist does, and gives its path and what was printed.
+func build(t *testing.T, environment ...string) (deb, said string) {
+	t.Helper()
+	needs(t, "git", "gzip", "dpkg-deb")
+	if out, err := exec.Command("../scripts/go", "tool", "-modfile=tools/go.mod", "nfpm", "--version").CombinedOutput(); err != nil {
+		t.Skipf("nfpm cannot be had: %v\n%s", err, out)
+	}
+	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
+		t.Skip("no commit to make a package of")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("sh", "-c", `umask "${UMASK:-022}"; exec ../scripts/dist "$0" amd64`, dir)
+	cmd.Env = append(os.Environ(), environment...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("scripts/dist: %v\n%s", err, out)
+	}
+	debs, _ := filepath.Glob(dir + "/*_amd64.deb")
+	if len(debs) != 1 {
+		t.Fatalf("packages: %v\n%s", debs, out)
+	}
+	return debs[0], string(out)
+}
+
+func needs(t *testing.T, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// What is in the package, and who owns it.
+func contents() map[string]string {
+	files := map[string]string{
+		"usr/bin/weir":                                  "-rwxr-xr-x",
+		"usr/lib/systemd/system/weir.service":           "-rw-r--r--",
+		"usr/share/doc/weir/copyright":                  "-rw-r--r--",
+		"usr/share/doc/weir/changelog.Debian.gz":        "-rw-r--r--",
+		"usr/share/doc/weir/examples/weir.toml":         "-rw-r--r--",
+		"usr/share/lintian/overrides/weir":              "-rw-r--r--",
+		"usr/share/bash-completion/completions/weir":    "-rw-r--r--",
+		"usr/share/zsh/vendor-completions/_weir":        "-rw-r--r--",
+		"usr/share/fish/vendor_completions.d/weir.fish": "-rw-r--r--",
+		"usr/share/man/man8/weir.8.gz":                  "-rw-r--r--",
+		"usr/share/man/man1/weir-lab.1.gz":              "-rw-r--r--",
+		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
+	}
+	for _, command := range []string{"confirm", "doctor", "down", "plan", "recover", "status", "up"} {
+		files["usr/share/man/man8/weir-"+command+".8.gz"] = "-rw-r--r--"
+	}
+	return files
+}
+
+func TestPackage(t *testing.T) {
+	deb, said := build(t)
+	epoch := strings.TrimSpace(output(t, "date", "-u", "-d", "@"+strings.TrimSpace(output(t, "git", "log", "-1", "--format=%ct")), "+%Y-%m-%d %H:%M"))
+
+	t.Run("contents", func(t *testing.T) {
+		t.Setenv("TZ", "UTC")
+		got := map[string]string{}
+		for l := range strings.Lines(output(t, "dpkg-deb", "-c", deb)) {
+			fields := strings.Fields(l) // mode, owner, size, day, time, name
+			if fields[1] != "root/root" || fields[3]+" "+fields[4] != epoch {
+				t.Errorf("not root's, or not of %s: %s", epoch, l)
+			}
+			if fields[0] == "drwxr-xr-x" {
+				continue
+			}
+			got[strings.TrimPrefix(fields[5], "./")] = fields[0]
+		}
+		for name, mode := range contents() {
+			if got[name] != mode {
+				t.Errorf("%s: %q, want %s", name, got[name], mode)
+			}
+			delete(got, name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(got)) {
+			t.Errorf("also in it: %s %s (a new command has a page? then it belongs into this test)", got[name], name)
+		}
+	})
+	t.Run("control", func(t *testing.T) {
+		for field, want := range map[string]string{
+			"Package": "weir", "Architecture": "amd64", "Recommends": "iproute2", "Depends": "", "Section": "net", "Priority": "optional", "Version": `[0-9][0-9A-Za-z.+~]*-1`,
+		} {
+			if got := strings.TrimSpace(output(t, "dpkg-deb", "-f", deb, field)); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+				t.Errorf("%s: %q, want %s", field, got, want)
+			}
+		}
+		if out, err := exec.Command("dpkg", "--validate-version", strings.TrimSpace(output(t, "dpkg-deb", "-f", deb, "Version"))).CombinedOutput(); err != nil {
+			t.Errorf("%s", out)
+		}
+	})
+	t.Run("lintian", func(t *testing.T) {
+		needs(t, "lintian")
+		if regexp.MustCompile(`(?m)^[EWX]: `).MatchString(said) {
+			t.Error(said)
+		}
+	})
+	root := t.TempDir()
+	output(t, "dpkg-deb", "-x", deb, root)
+	t.Run("manual", func(t *testing.T) {
+		needs(t, "man")
+		pages, _ := filepath.Glob(root + "/usr/share/man/man*/*")
+		for _, page := range pages {
+			cmd := exec.Command("man", "--warnings", "-E", "UTF-8", "-Tutf8", "-l", page)
+			cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANWIDTH=80", "MAN_KEEP_STDERR=1")
+			var text, warnings bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &text, &warnings
+			if err := cmd.Run(); err != nil || warnings.Len() > 0 || text.Len() < 500 {
+				t.Errorf("%s: %v, %d bytes %s", filepath.Base(page), err, text.Len(), &warnings)
+			}
+		}
+	})
+	t.Run("copyright", func(t *testing.T) {
+		text, err := os.ReadFile(root + "/usr/share/doc/weir/copyright")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for l := range strings.Lines(output(t, "../scripts/go", "version", "-m", root+"/usr/bin/weir")) {
+			if f := strings.Fields(l); len(f) > 2 && f[0] == "dep" && !bytes.Contains(text, []byte("\n"+f[1]+" "+f[2]+"\n")) {
+				t.Errorf("without the terms of %s", f[1])
+			}
+		}
+		// A module whose terms were not found would be a heading with nothing below it.
+		if regexp.MustCompile(`\n=+\n[^\n]+\n\n(\n=|$)`).Match(text) {
+			t.Error("a module without terms")
+		}
+	})
+	t.Run("completions", func(t *testing.T) {
+		needs(t, "bash")
+		output(t, "bash", "-n", root+"/usr/share/bash-completion/completions/weir")
+	})
+	t.Run("generator is not shipped", func(t *testing.T) {
+		if out, err := exec.Command(root+"/usr/bin/weir", "man", root).CombinedOutput(); err == nil {
+			t.Errorf("weir man: %s", out)
+		}
+	})
+	t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, deb) })
+	t.Run("reproducible", func(t *testing.T) {
+		again, _ := build(t, "UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
+		for _, name := range []string{filepath.Base(deb), "weir-linux-amd64", "SHA256SUMS"} {
+			a, errA := os.ReadFile(filepath.Join(filepath.Dir(deb), name))
+			b, errB := os.ReadFile(filepath.Join(filepath.Dir(again), name))
+			if errA != nil || errB != nil || !bytes.Equal(a, b) {
+				t.Errorf("%s differs: %v %v", name, errA, errB)
+			}
+		}
+	})
+}
+
+func TestScripts(t *testing.T) {
+	for _, name := range []string{"postinst", "prerm", "postrm"} {
+		output(t, "sh", "-n", "deb/"+name)
+		if info, err := os.Stat("deb/" + name); err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s cannot be executed: %v", name, err)
+		}
+	}
+}
+
+// Each line of the example is an option that there is, with a value that it takes.
+func TestExample(t *testing.T) {
+	text, err := os.ReadFile("weir.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^(?:# )?([a-z_]+ = .*)$`).FindAllSubmatch(text, -1)
+	if len(lines) < 8 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		var values map[string]any
+		if err := toml.Unmarshal(line[1], &values); err != nil {
+			t.Errorf("%s: %v", line[1], err)
+			continue
+		}
+		// Some go with others only.
+		values["rate"] = "50mbit"
+		if _, ok := values["nat"]; ok {
+			values["role"] = "relay"
+		}
+		again, _ := json.Marshal(values)
+		decoder := json.NewDecoder(bytes.NewReader(again))
+		decoder.DisallowUnknownFields()
+		var goal plan.Goal
+		if err := decoder.Decode(&goal); err != nil || goal.Check() != nil {
+			t.Errorf("%s: %v, %v", line[1], err, goal.Check())
+		}
+	}
+}
+
+//go:embed lifecycle_test.sh
+var lifecycle string
+
+// runLifecycle has the package installed, brought up, upgraded while in force, removed and purged: in a copy of this machine that has a network
+// of its own.
+func runLifecycle(t *testing.T, deb string) {
+	if os.Geteuid() != 0 {
+		t.Skip("installing takes root")
+	}
+	needs(t, "dpkg", "unshare", "mount", "ip", "tc", "bash")
+	if fs, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(fs), "\toverlay\n") {
+		t.Skip("this kernel has no overlay file system")
+	}
+	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", lifecycle, "lifecycle", deb, t.TempDir())
+	out, err := cmd.CombinedOutput()
+	fmt.Fprintf(t.Output(), "%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+}
