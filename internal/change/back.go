@@ -400,7 +400,7 @@ func (s Store) Status() (Status, error) {
 		status.Notes = append(status.Notes, plan.Note{Subject: link.Name, Text: "the link is down"})
 	}
 	if whole, err := plan.Make(goal, j.before(facts)); err == nil {
-		status.Notes = append(status.Notes, j.broken(whole)...)
+		status.Notes = append(append(status.Notes, j.broken(whole)...), plan.Overruled(whole, facts)...)
 	}
 	return status, nil
 }

@@ -87,9 +87,18 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
+	goal, measured := s.measured(goal, j, facts)
 	p, err := j.plan(goal, facts)
-	p.Considered = append(j.notes(), p.Considered...)
+	p.Considered = slices.Concat(j.notes(), measured, p.Considered)
 	return p, err
+}
+
+// measured looks at the live connections for what a new goal does not say. One that is in force keeps what was found when it was brought up.
+func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note) {
+	if goal.RTT != 0 || j != nil && goal == j.Goal {
+		return goal, nil
+	}
+	return goal.Measured(s.host.path(facts))
 }
 
 func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
@@ -293,7 +302,9 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	if err := s.fill(&goal, last, j, facts); err != nil {
 		return Outcome{}, err
 	}
+	goal, measured := s.measured(goal, j, facts)
 	out, err := s.up(j, goal, facts, within, (*journal).promise)
+	out.Notes = append(measured, out.Notes...)
 	s.report("up", out, err)
 	return out, err
 }

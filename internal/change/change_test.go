@@ -34,8 +34,9 @@ type fake struct {
 	armed   []string   // timers
 	found   host.Facts // what each boot starts from
 	reloads int
-	steps   int // taken so far
-	crashAt int // the step at which the process dies
+	sockets host.Sockets // that are live
+	steps   int          // taken so far
+	crashAt int          // the step at which the process dies
 }
 
 // step is a moment at which a process can be killed: before, amid or after all that it does to the host.
@@ -115,6 +116,8 @@ func (m *fake) started() bool {
 	unit := m.f.Files[host.UnitLink].Text
 	return m.f.Files[host.UnitLink].Kind == host.Symlink && m.f.Files[unit].Kind == host.Regular
 }
+
+func (m *fake) path(host.Facts) host.Sockets { return m.sockets }
 
 func (m *fake) file(name string) host.File {
 	m.step()
@@ -761,3 +764,32 @@ func TestLinkDown(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// How far away the clients are is measured when a goal is brought up, and is then part of it.
+func TestMeasuredRTT(t *testing.T) {
+	s, m := newFake(t)
+	m.sockets = host.Sockets{Total: 23, RTT: units.Duration(31 * time.Millisecond)}
+	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	if out.Goal.RTT != units.Duration(50*time.Millisecond) || !strings.Contains(out.Notes[0].Text, "23 live connections have an RTT below 31ms") {
+		t.Errorf("%+v", out)
+	}
+	m.sockets.RTT = units.Duration(300 * time.Millisecond)
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.RTT != out.Goal.RTT {
+		t.Errorf("%+v", status)
+	}
+	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 0 {
+		t.Errorf("%+v", out)
+	}
+	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goal.RTT != units.Duration(500*time.Millisecond) {
+		t.Errorf("%+v", p.Goal)
+	}
+	for name, g := range map[string]plan.Goal{"said": {Rate: 50e6, RTT: 1e6}, "a recipe's": {Recipe: "server-cake", Rate: 50e6}} {
+		if p := must[plan.Plan](t)(s.Plan(g)); p.Goal.RTT != g.RTT {
+			t.Errorf("%s: %+v", name, p.Goal)
+		}
+	}
+	m.sockets.Total = 3 // too few
+	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goal.RTT != 0 {
+		t.Errorf("%+v", p.Goal)
+	}
+}

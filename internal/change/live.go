@@ -18,6 +18,7 @@ import (
 // machine is what is changed. The tests have one that fails when told to.
 type machine interface {
 	facts() (host.Facts, error)
+	path(host.Facts) host.Sockets                // the live connections
 	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
 	setSysctl(name, value string) (err error)    // writes, and reads it back
@@ -39,6 +40,8 @@ func (l live) facts() (host.Facts, error) {
 	}
 	return f, err
 }
+
+func (live) path(f host.Facts) host.Sockets { return host.ReadPath(f) }
 
 func (live) setTree(link int, stack qdisc.Stack) error {
 	conn, err := qdisc.Dial(0)

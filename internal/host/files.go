@@ -188,6 +188,10 @@ func (f *Facts) readKept() {
 			paths = append(paths, path.Dir(NetworkDropIn(network)), NetworkDropIn(network))
 		}
 	}
+	t := &tree{root: os.DirFS("/"), left: 1 << 20, deep: &Deep{}}
+	t.deep.Loader = t.loader()
+	t.deep.Settings = t.settings(t.deep.Loader)
+	f.Deep = t.deep
 	f.Files = map[string]File{}
 	for _, name := range paths {
 		f.Files[name] = ReadFile(name)

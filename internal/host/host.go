@@ -36,7 +36,7 @@ type Facts struct {
 	Init       string             `json:"init,omitempty"`    // Systemd, or not known
 	Program    string             `json:"program,omitempty"` // path of this program
 	Files      map[string]File    `json:"-"`                 // what is where a plan may write, by path; nil where nothing can be kept
-	Deep       *Deep              `json:"deep,omitempty"`    // nil unless ReadDeep has read it
+	Deep       *Deep              `json:"deep,omitempty"`    // all of it only if ReadDeep has read it; of Read no more than who sets what at boot
 }
 
 // Sysctl is the value of a kernel setting, its fields separated by one space.

@@ -10,6 +10,8 @@ import (
 	"math"
 	"math/bits"
 	"net/netip"
+	"os"
+	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +49,17 @@ type Sockets struct {
 
 // Dialled is how many connections this host has opened.
 func (s Sockets) Dialled() int { return s.Total - s.Accepted }
+
+// ReadPath looks at the live connections alone, for how far away their other ends are. It loads no module for that; where one is missing, or the
+// kernel does not answer, nothing is read.
+func ReadPath(f Facts) (s Sockets) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unloaded(os.DirFS("/"), f.Kernel, "tcp_diag") == "" {
+		_ = s.read(sockDiag, f.Links, f.Uplink)
+	}
+	return s
+}
 
 // dump asks the kernel for all sockets of a family, and hands over each answer's payload.
 type dump func(family byte, each func([]byte)) error

@@ -140,6 +140,24 @@ func (g Goal) Flags() string {
 	return strings.Join(words, " ")
 }
 
+// Measured fills in how far away the clients are, where the goal does not say it and enough connections are live to tell. It is rounded up in
+// steps of 1, 2, 5, so that another look a moment later comes to the same. The rules are the same for 30ms and 50; for 30 and 200 they are not.
+func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
+	const (
+		enough = 8
+		least  = units.Duration(10 * time.Millisecond)
+		most   = units.Duration(time.Second)
+	)
+	if g.RTT != 0 || g.Recipe != "" || s.Total < enough || s.RTT <= 0 {
+		return g, nil
+	}
+	for step := 0; g.RTT < min(s.RTT, most); step++ {
+		g.RTT = least * units.Duration([]int{1, 2, 5, 10, 20, 50, 100}[step])
+	}
+	return g, []Note{{"path", fmt.Sprintf("nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
+		s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}}
+}
+
 // device finds the link that a goal is about.
 func (g Goal) device(f host.Facts) (host.Link, error) {
 	name := g.Dev

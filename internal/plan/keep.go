@@ -61,7 +61,7 @@ func keep(d *draft) error {
 	}
 	if text := sysctlFile(planned); text != "" {
 		d.file(host.SysctlFile, regular(text), "these settings, from the start of a boot")
-		d.overruled(planned)
+		d.Considered = append(d.Considered, Overruled(d.Plan, d.facts)...)
 	}
 	if text := networkd(planned); text != "" && d.link.Network != "" {
 		file := host.NetworkDropIn(d.link.Network)
@@ -197,17 +197,17 @@ func sysctlFile(changes []Change) string {
 	return header + "\n" + text
 }
 
-// overruled names the files that set the same and are read later.
-func (d *draft) overruled(changes []Change) {
-	if d.facts.Deep == nil {
-		return
+// Overruled names the lines that set at boot, after the file that keeps a plan, something else than the plan does.
+func Overruled(p Plan, f host.Facts) (notes []Note) {
+	if f.Deep == nil {
+		return nil
 	}
-	for _, s := range d.facts.Deep.Settings {
-		ours := slices.ContainsFunc(changes, func(c Change) bool { return c.Sysctl == s.Sysctl && !s.Sets(c.New) })
-		if ours && s.Masked == "" && !s.Unread && path.Base(s.File) > path.Base(host.SysctlFile) {
-			d.note(s.Sysctl, "%s:%d says %s and is read after weir's at boot; weir.service then sets it again", s.File, s.Line, s.Value)
+	for _, c := range p.Changes {
+		if s, ok := f.Deep.AtBoot(c.Sysctl); ok && c.Sysctl != "" && !s.Sets(c.New) && path.Base(s.File) > path.Base(host.SysctlFile) {
+			notes = append(notes, Note{c.Sysctl, fmt.Sprintf("%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value, c.New)})
 		}
 	}
+	return notes
 }
 
 // networkd writes a queue in the words of systemd.network(5); "" if that has none for it.
