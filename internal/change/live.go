@@ -49,17 +49,23 @@ func (live) setTree(link int, stack qdisc.Stack) error {
 		return err
 	}
 	defer conn.Close()
+	verify := func() error {
+		tree, err := conn.Tree(link)
+		if err != nil {
+			return err
+		}
+		if now, ok := tree.Stack(); !ok || !now.Equal(stack) {
+			return fmt.Errorf("the kernel took it and reports %s", now)
+		}
+		return nil
+	}
+	if conn.Adjust(link, stack) == nil && verify() == nil {
+		return nil
+	}
 	if err := conn.Replace(link, stack); err != nil {
 		return err
 	}
-	tree, err := conn.Tree(link)
-	if err != nil {
-		return err
-	}
-	if now, ok := tree.Stack(); !ok || !now.Equal(stack) {
-		return fmt.Errorf("the kernel took it and reports %s", now)
-	}
-	return nil
+	return verify()
 }
 
 func (live) restoreTree(link int, tree qdisc.Tree) error {

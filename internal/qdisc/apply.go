@@ -254,6 +254,36 @@ func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 	return c.send(requests)
 }
 
+// Adjust brings a stack into force in place, so that no packet is lost: where the same kinds hang one below the other already, and the kernel
+// lets their options be changed. Otherwise nothing is in force that was not before, or half of it is, and Replace is the way.
+func (c *Conn) Adjust(ifindex int, s Stack) error {
+	s, err := s.check()
+	if err != nil {
+		return err
+	}
+	t, err := c.Tree(ifindex)
+	if err != nil {
+		return err
+	}
+	q, ok := t.Root()
+	if now, readable := t.Stack(); !ok || !readable || len(now) != len(s) {
+		return errors.New("what is there has another shape: replace it")
+	}
+	for i, level := range s {
+		if i > 0 {
+			below := t.children(q)
+			if len(below) != 1 {
+				return errors.New("what is there has several queues: replace it")
+			}
+			q = below[0]
+		}
+		if err := c.Change(ifindex, q, level); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Delete takes away what hangs at parent. At the root the kernel puts its default in its place (net.core.default_qdisc, as it is now); if that
 // is what is there, nothing happens.
 func (c *Conn) Delete(ifindex int, parent Handle) error {
