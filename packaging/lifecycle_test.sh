@@ -67,7 +67,7 @@ is "somebody else's value" 65536 "$(cat /proc/sys/net/ipv4/tcp_notsent_lowat)"
 [ ! -e "$root/usr/bin/weir" ]
 
 echo "== purge"
-mkdir -p "$root/etc/systemd/network/10-up.network.d" "$root/etc/systemd/network/20-other.network.d" "$root/etc/udev/rules.d" "$root/etc/sysctl.d"
+mkdir -p "$root/etc/systemd/network/10-up.network.d" "$root/etc/systemd/network/20-other.network.d" "$root/etc/systemd/network/30-empty.network.d" "$root/etc/udev/rules.d" "$root/etc/sysctl.d"
 for file in etc/sysctl.d/99-weir.conf etc/systemd/network/10-up.network.d/weir.conf; do
 	echo '# Written by weir, which keeps the goal.' >"$root/$file"
 done
@@ -77,7 +77,7 @@ in_root dpkg -P weir
 for file in var/lib/weir etc/weir.toml etc/sysctl.d/99-weir.conf etc/systemd/network/10-up.network.d; do
 	[ ! -e "$root/$file" ] || { echo "left: $file"; false; }
 done
-for file in etc/udev/rules.d/90-weir.rules etc/systemd/network/20-other.network.d/mine.conf; do
+for file in etc/udev/rules.d/90-weir.rules etc/systemd/network/20-other.network.d/mine.conf etc/systemd/network/30-empty.network.d; do
 	[ -e "$root/$file" ] || { echo "gone: $file"; false; }
 done
 rm "$root/etc/udev/rules.d/90-weir.rules"
