@@ -20,7 +20,7 @@ var (
 	title  = regexp.MustCompile(`(?m)^title = "(.*)"$`)
 	figure = regexp.MustCompile(`\d+(\.\d+)?`)
 	// What is part of a name or of the setting, and not measured: units that belong to a link, percentiles, kernel constants in its words.
-	setting = regexp.MustCompile(`\d[\d.]*(mbit|gbit|ms)\b|p\d+|scenarios/[-a-z0-9/]+\.toml|medians of \d+|1 against \d+|2\.3 MB|at 8192`)
+	setting = regexp.MustCompile(`\d[\d.]*(mbit|gbit|ms)\b|p\d+|scenarios/[-a-z0-9/]+\.toml|medians of \d+|1 against \d+|2\.3 MB|at 8192|dualpi2|seed \d+`)
 )
 
 // Every figure in the evidence of a change is in the tables that the cited scenarios gave: docs/seeds.md and docs/evidence.md, which are

@@ -80,6 +80,11 @@ func (d *draft) shaper() error {
 	g, reason := d.Goal, "own the bottleneck: 99.75 % of "+d.Goal.Rate.String()
 	// About two packets of credit and one per turn: with more, htb is not the limiter that was meant.
 	frame := d.link.MTU + 14
+	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !shapes(d.stack) {
+		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is enforced beyond it the queue is there. "+
+			"(lab, a host with seed 000's recipe to the letter: dualpi2 held 0 packets, and an echo took 62 ms longer beside four downloads; scenarios/seed-host.toml)",
+			d.stack[len(d.stack)-1].Kind(), g.Rate)
+	}
 	htb := fmt.Sprintf("htb rate %s burst %db cburst %db quantum %d", shaped(g.Rate), 2*frame, 2*frame, frame)
 
 	if g.Prefer == "l4s" {
