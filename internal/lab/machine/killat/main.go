@@ -254,15 +254,15 @@ func (t *tracer) file(what string, fd uint64) string {
 	return what + " " + name
 }
 
-// message says that something is sent; "" for a netlink message that only asks for a list: a type of the GET sort with NLM_F_DUMP.
+// message says that something is sent; "" for a message to rtnetlink that only asks.
 func (t *tracer) message(thread int, at uint64) string {
-	const getSort = unix.RTM_GETLINK & 3 // NEW, DEL, GET, SET
 	header := make([]byte, unix.SizeofNlMsghdr)
 	if n, err := unix.PtracePeekData(thread, uintptr(at), header); err != nil || n < len(header) {
 		return "send"
 	}
-	kind, flags := binary.NativeEndian.Uint16(header[4:]), binary.NativeEndian.Uint16(header[6:])
-	if kind&3 == getSort && flags&unix.NLM_F_DUMP == unix.NLM_F_DUMP {
+	kind := binary.NativeEndian.Uint16(header[4:])
+	switch kind {
+	case unix.RTM_GETLINK, unix.RTM_GETADDR, unix.RTM_GETROUTE, unix.RTM_GETQDISC, unix.RTM_GETTCLASS, unix.RTM_GETTFILTER:
 		return ""
 	}
 	return fmt.Sprintf("send (netlink type %d)", kind)

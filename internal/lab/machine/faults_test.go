@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// fault is something that goes wrong, or that a host's life brings: a row of docs/reliability.md.
+type fault struct {
+	name   string
+	on     []Manager // of the uplink, where it matters
+	suites []string  // all, if none is named
+	quick  bool      // runs in go test ./... too
+	run    func(*subject)
+}
+
+func faults() []fault {
+	one, all := []Manager{Networkd}, Managers()
+	list := []fault{
+		{name: "nobody confirms", on: all, quick: true, run: nobodyConfirms},
+		{name: "ssh is cut off by what is brought up", on: all, run: cutOff},
+		{name: "two at once", on: one, quick: true, run: twoAtOnce},
+		{name: "no space for the journal", on: one, quick: true, run: fullDisk},
+		{name: "/etc cannot be written", on: one, run: readOnly},
+		{name: "the kernel has no cake", on: one, run: noCake},
+		{name: "confirmed, then a reboot", on: all, quick: true, run: reboots},
+		{name: "a reboot while not confirmed", on: one, run: rebootsUnconfirmed},
+		{name: "a power cut at a step", on: one, run: powerCuts},
+		{name: "the card comes after the boot, goes and comes again", on: all, run: hotplug},
+		{name: "the device is renamed while in force", on: one, run: renamed},
+		{name: "the device has another name after a reboot", on: one, run: renamedForGood},
+		{name: "a file that sorts later sets a value", on: one, run: laterFile},
+		{name: "the kernel has no cake any more after a reboot", on: one, run: losesCake},
+		{name: "the manager configures the uplink again", on: all, run: reconfigured},
+		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
+	}
+	for _, k := range kills() {
+		list = append(list, fault{name: "SIGKILL at every step: " + k.name, on: one, quick: k.quick, run: k.run})
+	}
+	return list
+}
+
+// goal is what is brought up, earlier what had been confirmed before it.
+const (
+	goal    = "--rate 50mbit --rtt 48.3ms"
+	earlier = "--rate 20mbit --rtt 30ms"
+)
+
+// inForce succeeds if Weir says that the goal is, and tools that know nothing of Weir say so too.
+func inForce(rate string) string {
+	return fmt.Sprintf(`{ weir status && tc -s qdisc show dev $dev | grep -q 'cake .*bandwidth %s' && [ "$(sysctl -n net.ipv4.tcp_notsent_lowat)" = 131072 ]; }`, rate)
+}
+
+const (
+	goalRate    = "49875Kbit"
+	earlierRate = "19950Kbit"
+)
+
+func nobodyConfirms(s *subject) {
+	before := s.look()
+	s.sh("weir up --timeout 10s " + goal + "; " + inForce(goalRate) + " && systemctl list-timers --no-legend 'weir*' | grep weir-revert")
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl is-active -q weir-revert.service'; until_ 'weir status | grep \"^Put back\"'")
+	s.same(asBefore, s.look(), before, "nobody confirmed")
+
+	// With a goal confirmed earlier it goes back to that.
+	s.sh("weir up " + earlier + " && weir confirm")
+	before = s.look()
+	s.sh("weir up --timeout 10s " + goal)
+	s.sh("until_ 'tc qdisc show dev $dev | grep -q " + earlierRate + "'; until_ '! systemctl is-active -q weir-revert.service'; weir status")
+	s.same(asBefore, s.look(), before, "nobody confirmed the second goal")
+}
+
+// cutOff brings up, over ssh, what ends that ssh.
+func cutOff(s *subject) {
+	dir := s.TempDir()
+	key := filepath.Join(dir, "key")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		s.Fatalf("ssh-keygen: %v: %s", err, out)
+	}
+	public, err := os.ReadFile(key + ".pub")
+	s.must(err)
+	s.sh("mkdir -p /root/.ssh && chmod 700 /root/.ssh && cat >/root/.ssh/authorized_keys <<'END'\n" + string(public) + "END\nsystemctl start ssh")
+	port, err := s.m.Forwarded()
+	s.must(err)
+	ssh := func(command string) (string, error) {
+		out, err := exec.CommandContext(s.ctx, "ssh", "-F", "none", "-i", key, "-p", port, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+			"-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=2", "root@127.0.0.1", command).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := ssh("ss -tin state established"); err != nil || !strings.Contains(out, "cubic") {
+		s.Fatalf("ssh: %v: %s", err, out)
+	}
+	before := s.look()
+	if out, err := ssh("weir up --timeout 10s --qdisc 'netem loss 100%'"); err == nil {
+		s.Fatalf("it was not cut off: %s", out)
+	}
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q netem'; until_ '! systemctl is-active -q weir-revert.service'")
+	if out, err := ssh("weir status"); err == nil || !strings.Contains(out, "Put back") {
+		s.fails("ssh does not answer: %v: %s", err, out)
+		return
+	}
+	s.same(asBefore, s.look(), before, "cut off")
+}
+
+func twoAtOnce(s *subject) {
+	s.sh(`weir up --yes ` + earlier + ` >/run/a 2>&1 & weir up --yes ` + goal + ` >/run/b 2>&1; b=$?; wait %1; a=$?
+		echo "$a: $(cat /run/a)"; echo "$b: $(cat /run/b)"
+		[ $a = 0 ] || grep -q 'another weir' /run/a; [ $b = 0 ] || grep -q 'another weir' /run/b`)
+	s.holds(asPlanned, "two at once", inForce(goalRate)+" || "+inForce(earlierRate))
+}
+
+// refused is a script that succeeds if a command fails with one line, and a hint, and nothing else.
+func refused(command string) string {
+	return command + ` >/run/out 2>/run/err && exit 1; cat /run/out /run/err; [ ! -s /run/out ] && [ "$(wc -l </run/err)" -le 2 ] && grep -q '^weir: ' /run/err`
+}
+
+func fullDisk(s *subject) {
+	s.sh("mkdir /var/lib/weir && mount -t tmpfs -o size=4k,nr_inodes=2 none /var/lib/weir && : >/var/lib/weir/full")
+	before := s.look()
+	s.sh(refused("weir up " + goal))
+	s.same(asBefore, s.look(), before, "no space")
+}
+
+func readOnly(s *subject) {
+	s.sh("mount --bind /etc /etc && mount -o remount,bind,ro /etc")
+	before := s.look()
+	r := s.try("weir up --yes " + goal)
+	if r.Status == 0 {
+		// What needs no file there is in force, and taken back.
+		s.holds(asPlanned, "/etc read-only", inForce(goalRate)+" && weir down")
+	}
+	s.same(asBefore, s.look(), before, "/etc read-only")
+}
+
+// away takes the kernel's cake away, as on a kernel that was built without.
+const away = "rmmod sch_cake 2>/dev/null; rm /lib/modules/$(uname -r)/kernel/net/sched/sch_cake.ko*; depmod\n"
+
+func noCake(s *subject) {
+	s.sh(away)
+	before := s.look()
+	said := s.sh("weir plan --rate 50mbit; weir up --yes --rate 50mbit && tc qdisc show dev $dev")
+	for _, want := range []string{"htb", "fq_codel", "cake"} {
+		if !strings.Contains(said, want) {
+			s.fails("%q is missing:\n%s", want, said)
+			return
+		}
+	}
+	s.holds(asPlanned, "without cake", "weir status")
+	s.sh("weir down")
+	s.same(asBefore, s.look(), before, "without cake, taken down")
+}
+
+func reboots(s *subject) {
+	found := s.look()
+	s.sh("weir up " + goal + " && weir confirm")
+	s.persists()
+	s.reboot()
+	s.holds(asPlanned, "after the reboot", inForce(goalRate))
+	s.holds(asPlanned, "what systemd says of the files", `
+		[ -z "$(systemctl --failed --no-legend)" ] || { systemctl --failed; exit 1; }
+		said=$(systemd-analyze verify /etc/systemd/system/weir.service 2>&1); echo "$said"; [ -z "$said" ]`)
+	s.sh("weir down")
+	s.same(asBefore, s.look(), found, "taken down after the reboot")
+	s.reboot()
+	s.same(asBefore, s.look(), found, "a reboot later")
+}
+
+func rebootsUnconfirmed(s *subject) {
+	found := s.look()
+	s.sh("weir up --timeout 1h " + goal)
+	s.reboot()
+	s.same(asBefore, s.look(), found, "not confirmed")
+
+	s.must(s.m.Reset(s.ctx, Booted))
+	s.sh("weir up " + earlier + " && weir confirm")
+	s.persists()
+	s.sh("weir up --timeout 1h " + goal)
+	s.reboot()
+	s.holds(asBefore, "the goal confirmed earlier", inForce(earlierRate))
+}
+
+// kill is a command that is killed at each of its steps, and what comes before it.
+type kill struct {
+	name, setup, command string
+	quick                bool
+}
+
+func kills() []kill {
+	return []kill{
+		{"up", "", "weir up --timeout 1h " + goal, true},
+		{"up over a goal that was confirmed", "weir up " + earlier + " && weir confirm", "weir up --timeout 1h " + goal, false},
+		{"up --yes", "", "weir up --yes " + goal, false},
+		{"confirm", "weir up --timeout 1h " + goal, "weir confirm", false},
+		{"down", "weir up --timeout 1h " + goal + " && weir confirm", "weir down", false},
+		{"recover", "weir up --timeout 1h " + goal, "weir recover", false},
+	}
+}
+
+const prepared = "prepared"
+
+// prepare brings the machine to where the command is to run, and gives the looks before it and after it, and its number of steps.
+func (k kill) prepare(s *subject) (found, before, planned string, steps int) {
+	found = s.look()
+	if k.setup != "" {
+		s.sh(k.setup)
+	}
+	before = s.look()
+	s.must(s.m.Save(prepared))
+	said := s.sh("$killat " + k.command + " 2>&1")
+	planned = s.look()
+	match := regexp.MustCompile(`killat: (\d+) steps`).FindStringSubmatch(said)
+	if match == nil {
+		s.Fatalf("killat did not count:\n%s", said)
+	}
+	steps, _ = strconv.Atoi(match[1])
+	return found, before, planned, steps
+}
+
+func (k kill) run(s *subject) {
+	found, before, planned, _ := k.prepare(s)
+	for n := 1; ; n++ {
+		s.must(s.m.Reset(s.ctx, prepared))
+		r := s.try(fmt.Sprintf("$killat -at %d %s 2>&1", n, k.command))
+		if r.Status == 0 {
+			return // it has fewer steps
+		}
+		lines := strings.Split(strings.TrimSpace(r.Out), "\n")
+		at := lines[len(lines)-1]
+		if !strings.Contains(r.Out, "killed before step") {
+			s.fails("%s: status %d: %s", k.command, r.Status, r.Out)
+			continue
+		}
+		now := s.look()
+		o := bad
+		switch now {
+		case before:
+			o = asBefore
+		case planned:
+			o = asPlanned
+		default:
+			r := s.try("weir recover")
+			if now = s.look(); r.Status == 0 && (now == before || now == planned || now == found) {
+				o = recovered
+				break
+			}
+			s.fails("%s\nand weir recover (status %d: %s) leaves, against the host before:\n%s\nagainst the host as planned:\n%s", at, r.Status, r.Out, difference(before, now), difference(planned, now))
+			continue
+		}
+		// However it ended, the way back to the host as found is open, and no timer is left.
+		r = s.try("weir recover && weir down && ! systemctl list-units --all --no-legend 'weir-revert*' | grep . && ! ls -A /var/lib/weir | grep .")
+		if now = s.look(); r.Status != 0 || now != found {
+			s.fails("%s\nthen weir recover and weir down (status %d: %s) leave, against the host as found:\n%s", at, r.Status, r.Out, difference(found, now))
+			continue
+		}
+		s.ended(o)
+	}
+}
+
+// powerCuts takes the power away while a command stands before one of its steps.
+func powerCuts(s *subject) {
+	for _, k := range kills() {
+		if k.name == "up" && !everything() || k.name == "recover" {
+			continue
+		}
+		s.must(s.m.Reset(s.ctx, Booted))
+		_, _, _, steps := k.prepare(s)
+		// What was confirmed before the command, and what will have been after it; "" for the host as found.
+		rates := map[string][2]string{
+			"up": {"", ""}, "up over a goal that was confirmed": {earlierRate, earlierRate}, "up --yes": {"", goalRate}, "confirm": {"", goalRate}, "down": {goalRate, ""},
+		}[k.name]
+		for _, n := range []int{1, steps / 3, 2 * steps / 3, steps} {
+			s.must(s.m.Reset(s.ctx, prepared))
+			s.sh(fmt.Sprintf("$killat -hang %d %s >/run/hang 2>&1 & until_ 'grep -q \"hangs before step\" /run/hang'", max(n, 1), k.command))
+			s.powerCut()
+			s.sh("sleep 1; until_ '! systemctl is-active -q weir.service || weir status >/dev/null'; true")
+			what := fmt.Sprintf("%s, a power cut before step %d of %d", k.name, n, steps)
+			s.afterBoot(what, rates[0], rates[1])
+		}
+	}
+}
+
+// afterBoot counts how a host came up: with the rate before, or the one planned.
+func (s *subject) afterBoot(what, before, planned string) {
+	s.Helper()
+	now := s.try("tc qdisc show dev $dev")
+	is := func(rate string) bool {
+		if rate == "" {
+			return !strings.Contains(now.Out, "cake")
+		}
+		return s.try(inForce(rate)).Status == 0
+	}
+	switch {
+	case is(before):
+		s.ended(asBefore)
+	case is(planned):
+		s.ended(asPlanned)
+	default:
+		s.fails("%s: after the boot it is neither as before nor as planned:\n%s%s", what, now.Out, s.try("weir status; journalctl -b --no-pager -t weir").Out)
+	}
+}
+
+func hotplug(s *subject) {
+	s.sh("weir up " + goal + " && weir confirm")
+	s.persists()
+	s.must(s.m.Shutdown(s.ctx))
+	s.must(s.m.Unplug())
+	s.must(s.m.Boot(s.ctx))
+	s.sh("! ip link show dev $dev 2>/dev/null")
+	for _, when := range []string{"plugged in after the boot", "pulled out and put back"} {
+		s.must(s.m.Plug())
+		if s.man == Ifupdown {
+			s.sh("until_ 'ip link show dev $dev 2>/dev/null'; ifquery --state $dev || ifup $dev") // "auto", and not "allow-hotplug": as an administrator would
+		}
+		s.settled()
+		s.holds(asPlanned, when, "for i in {1..30}; do if "+inForce(goalRate)+"; then exit; fi; sleep 1; done; journalctl -b --no-pager -t weir; exit 1")
+		if when == "plugged in after the boot" {
+			s.must(s.m.Unplug())
+			s.sh("until_ '! ip link show dev $dev 2>/dev/null'; sleep 2")
+		}
+	}
+}
+
+func renamed(s *subject) {
+	before := s.look()
+	s.sh("weir up --yes " + goal + "; ip link set $dev down && ip link set $dev name wan0 && ip link set wan0 up")
+	s.holds(asPlanned, "renamed", "weir status | tee /dev/stderr | grep -q 'was called' && tc qdisc show dev wan0 | grep -q "+goalRate)
+	s.sh("weir down && ip link set wan0 down && ip link set wan0 name $dev && ip link set $dev up && until_ \"ip -o addr show dev $dev scope link | grep -q -v tentative\"")
+	s.settled()
+	now := s.look()
+	s.same(asBefore, routeless(now), routeless(before), "renamed, and taken down")
+}
+
+// routeless leaves out what a manager puts on a link in an order of its own.
+func routeless(look string) string {
+	return regexp.MustCompile(`(?m)^(default|\d+\.\d+|\d+: ).*\n`).ReplaceAllString(look, "")
+}
+
+func renamedForGood(s *subject) {
+	s.sh("weir up " + goal + " && weir confirm")
+	s.persists()
+	s.sh(`printf '[Match]\nMACAddress=52:54:00:00:00:03\n\n[Link]\nName=wan0\n' >/etc/systemd/network/05-wan.link
+		sed -i 's/^Name=.*/Name=wan0/' /etc/systemd/network/10-uplink.network`)
+	s.must(s.m.Reboot(s.ctx))
+	s.sh("until_ 'ip link show dev wan0'")
+	s.holds(asPlanned, "another name after the reboot", "dev=wan0; for i in {1..30}; do if "+inForce(goalRate)+"; then exit; fi; sleep 1; done; journalctl -b --no-pager -t weir; exit 1")
+}
+
+func laterFile(s *subject) {
+	s.sh("weir up " + goal + " && weir confirm")
+	s.persists()
+	s.sh("echo net.ipv4.tcp_notsent_lowat=4096 >/etc/sysctl.d/99-zzz.conf")
+	s.reboot()
+	r := s.try("{ weir status; weir doctor; } 2>&1 | tee /run/said; grep -q 99-zzz.conf /run/said")
+	if r.Status != 0 {
+		s.fails("the file is not named:\n%s", r.Out)
+		return
+	}
+	s.ended(asPlanned)
+}
+
+func losesCake(s *subject) {
+	s.sh("weir up " + goal + " && weir confirm")
+	s.persists()
+	s.sh(away)
+	s.reboot()
+	s.holds(asPlanned, "no cake any more", "weir status | tee /dev/stderr | grep -q cake && journalctl -b --no-pager -t weir | tee /dev/stderr | grep -q cake")
+}
+
+func reconfigured(s *subject) {
+	s.sh("weir up " + goal + " && weir confirm")
+	again := map[Manager][]string{
+		Networkd:       {"networkctl reload", "networkctl reconfigure $dev", "systemctl restart systemd-networkd"},
+		NetworkManager: {"nmcli connection reload", "nmcli connection up uplink", "systemctl restart NetworkManager"},
+		Ifupdown:       {"ifdown $dev; ifup $dev", "systemctl restart networking"},
+	}[s.man]
+	for _, command := range again {
+		s.sh(command)
+		s.settled()
+		r := s.try("sleep 2; weir status")
+		switch {
+		case r.Status == 0:
+			s.holds(asPlanned, command, inForce(goalRate))
+		case strings.Contains(r.Out, "root qdisc"):
+			// It says what was changed, and weir up brings it back.
+			s.holds(recovered, command, "weir up --yes && "+inForce(goalRate))
+		default:
+			s.fails("%s: status %d:\n%s", command, r.Status, r.Out)
+		}
+	}
+}
+
+func purged(s *subject) {
+	packages, err := filepath.Glob("../../../dist/weir_*_amd64.deb")
+	s.must(err)
+	if len(packages) == 0 {
+		s.Skipf("skipped, not passed: %s: dist/ has no package (make dist)", s.Name())
+	}
+	s.Skipf("skipped, not passed: %s: the package is not tried yet", s.Name())
+}

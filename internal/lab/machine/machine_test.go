@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A subject is a machine to which something is done, and what came of it.
+type subject struct {
+	*testing.T
+	ctx    context.Context
+	m      *Machine
+	suite  string
+	man    Manager
+	counts *tally
+}
+
+// prelude gives scripts the words to look at a host with tools that are not Weir's. Left out is what the kernel changes by itself, and which
+// modules are loaded: those stay, and do nothing. Of Weir's own folder the journal, and a half of one that the next run overwrites.
+const prelude = `
+killat=/usr/lib/weir-test/killat
+dev=` + Uplink + `
+look() {
+	for d in /sys/class/net/*; do
+		d=${d##*/}
+		tc qdisc show dev $d; tc class show dev $d; tc filter show dev $d
+	done
+	ip -o link | sed -E 's/ state [A-Z]+ / /'; ip -o addr; ip route; ip rule
+	grep -r . /proc/sys/net 2>/dev/null | grep -v -E 'fastopen_key|available_congestion_control|allowed_congestion_control|stat_refresh|nf_conntrack_count|/flush:|ns_last_pid' | sort
+	find /etc /usr/local -xdev -printf '%y %m %u:%g %p %l\n' | sort -k4
+	find /etc /usr/local -xdev -type f -print0 | sort -z | xargs -0 sha256sum
+	ls -A /var/lib/weir 2>/dev/null | grep -v -E '^journal.json(.new)?$'
+	true
+}
+# Waits without a clock of its own: what does not come is the end of the script's own time.
+until_() { until eval "$1"; do sleep 0.5; done; }
+`
+
+// try runs a script; the machine must answer.
+func (s *subject) try(script string) Result {
+	s.Helper()
+	r, err := s.m.Run(s.ctx, prelude+script)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+// sh runs a script that must succeed, and gives what it printed.
+func (s *subject) sh(script string) string {
+	s.Helper()
+	r := s.try(script)
+	if r.Status != 0 {
+		s.Fatalf("status %d of: %s\n%s", r.Status, script, r.Out)
+	}
+	return r.Out
+}
+
+func (s *subject) look() string { s.Helper(); return s.sh("look") }
+
+func (s *subject) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// settled waits until the manager says that it has configured the uplink.
+func (s *subject) settled() {
+	s.Helper()
+	s.sh("for i in {1..60}; do if " + s.man.Shown() + "; then exit; fi; sleep 1; done; exit 1")
+}
+
+func (s *subject) reboot()   { s.Helper(); s.must(s.m.Reboot(s.ctx)); s.settled() }
+func (s *subject) powerCut() { s.Helper(); s.must(s.m.PowerCut(s.ctx)); s.settled() }
+
+// persists skips what is about reboots where the program's settings end with one.
+func (s *subject) persists() {
+	s.Helper()
+	if r := s.try("[ -e /etc/systemd/system/weir.service ]"); r.Status != 0 {
+		s.Skipf("skipped, not passed: %s: this weir keeps nothing over a reboot", s.Name())
+	}
+}
+
+// outcome is how a host was after a fault.
+type outcome int
+
+const (
+	asBefore  outcome = iota // as before the command that the fault hit
+	asPlanned                // as that command would have made it
+	recovered                // made so by one `weir recover`
+	bad
+	outcomes
+)
+
+// tally counts the outcomes of a fault on one system.
+type tally [outcomes]int
+
+// ended counts one.
+func (s *subject) ended(o outcome) { s.counts[o]++ }
+
+// fails counts a bad one, and says what was wrong.
+func (s *subject) fails(format string, args ...any) {
+	s.Helper()
+	s.counts[bad]++
+	s.Errorf(format, args...)
+}
+
+// same counts an outcome if two looks are the same.
+func (s *subject) same(o outcome, now, want, what string) {
+	s.Helper()
+	if now != want {
+		s.fails("%s: not as it should be:\n%s", what, difference(want, now))
+		return
+	}
+	s.ended(o)
+}
+
+// holds counts an outcome if a script succeeds.
+func (s *subject) holds(o outcome, what, script string) {
+	s.Helper()
+	if r := s.try(script); r.Status != 0 {
+		s.fails("%s: status %d of: %s\n%s", what, r.Status, script, r.Out)
+		return
+	}
+	s.ended(o)
+}
+
+// difference is the lines that only one of two texts has.
+func difference(want, now string) string {
+	a, b := slices.Collect(strings.Lines(want)), slices.Collect(strings.Lines(now))
+	var d strings.Builder
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			d.WriteString("-" + l)
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			d.WriteString("+" + l)
+		}
+	}
+	if d.Len() == 0 {
+		return "(the same lines in another order)"
+	}
+	return d.String()
+}
+
+// everything tells whether make test-machines asks, for all faults on all systems; otherwise a few run on one.
+func everything() bool { return os.Getenv("WEIR_TEST_MACHINES") != "" }
+
+// TestMachines tries every fault on every system that it matters on. make test-machines runs all and writes docs/reliability.md.
+func TestMachines(t *testing.T) {
+	if os.Getuid() != 0 && testing.Short() {
+		t.Skip("skipped, not passed: -short")
+	}
+	ctx := t.Context()
+	if deadline, ok := t.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-10*time.Second)) // to end what was started
+		defer cancel()
+	}
+	dir := t.TempDir()
+	files := map[string]string{"/usr/bin/weir": program(t, dir, "weir/cmd/weir"), "/usr/lib/weir-test/killat": program(t, dir, "weir/internal/lab/machine/killat")}
+	report := report{}
+	suites, managers := Suites(), Managers()
+	if !everything() {
+		suites, managers = []string{"trixie"}, []Manager{Networkd}
+	}
+	for _, suite := range suites {
+		t.Run(suite, func(t *testing.T) {
+			image, err := Build(ctx, suite)
+			if errors.Is(err, ErrNoTools) || err != nil && everything() && suite == "sid" {
+				t.Skipf("skipped, not passed: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, manager := range managers {
+				t.Run(string(manager), func(t *testing.T) { testSystem(ctx, t, image, Options{Manager: manager, Files: files}, report) })
+			}
+		})
+	}
+	if path := os.Getenv("WEIR_RELIABILITY"); path != "" && !t.Failed() {
+		if err := os.WriteFile(path, []byte(report.markdown()), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func testSystem(ctx context.Context, t *testing.T, image Image, o Options, report report) {
+	var m *Machine
+	for _, f := range faults() {
+		if !everything() && !f.quick || !slices.Contains(f.on, o.Manager) || len(f.suites) > 0 && !slices.Contains(f.suites, image.Suite) {
+			continue
+		}
+		t.Run(f.name, func(t *testing.T) {
+			if m == nil {
+				var err error
+				if m, err = image.Start(ctx, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(ctx, longestFault)
+			defer cancel()
+			s := &subject{T: t, ctx: ctx, m: m, suite: image.Suite, man: o.Manager, counts: &tally{}}
+			s.must(m.Reset(ctx, Booted))
+			s.settled()
+			f.run(s)
+			report.add(f.name, image.Suite+"/"+string(o.Manager), *s.counts)
+			t.Logf("as before %d, as planned %d, by weir recover %d, bad %d", s.counts[asBefore], s.counts[asPlanned], s.counts[recovered], s.counts[bad])
+		})
+	}
+	if m != nil {
+		if m.Retries > 0 {
+			t.Logf("%d boots had to be tried again", m.Retries)
+		}
+		m.Close()
+	}
+}
+
+// longestFault is a hard limit on a fault's tries on one system.
+const longestFault = 20 * time.Minute
+
+func program(t *testing.T, dir, path string) string {
+	t.Helper()
+	out := filepath.Join(dir, filepath.Base(path))
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, path)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, said)
+	}
+	return out
+}
+
+// report is what came of each fault, by fault and system.
+type report map[string]map[string]tally
+
+func (r report) add(fault, system string, counts tally) {
+	if r[fault] == nil {
+		r[fault] = map[string]tally{}
+	}
+	r[fault][system] = counts
+}
+
+const reportHead = `# What can go wrong, and how the host is afterwards
+
+<!-- generated by make test-machines -->
+
+Each row is a fault that was tried on whole emulated Debians: bookworm, trixie and sid, with each manager of the uplink that it matters for. Afterwards the host was looked at
+with tools that are not Weir's: every queueing discipline, class and filter of every device, all of /proc/sys/net, addresses and routes, and every file under /etc and /usr/local with owner,
+mode and checksum. It was exactly as before, exactly as planned, or one ` + "`weir recover`" + ` made it so. Anything else is bad.
+
+| fault | systems | tried | as before | as planned | by weir recover | bad |
+|---|---|--:|--:|--:|--:|--:|
+`
+
+func (r report) markdown() string {
+	var b strings.Builder
+	b.WriteString(reportHead)
+	for _, f := range faults() {
+		var sum tally
+		tried := 0
+		var systems []string
+		for _, suite := range Suites() {
+			var managers []string
+			for _, manager := range Managers() {
+				counts, ok := r[f.name][suite+"/"+string(manager)]
+				if !ok || counts == (tally{}) {
+					continue
+				}
+				managers = append(managers, string(manager))
+				for o, n := range counts {
+					sum[o] += n
+					tried += n
+				}
+			}
+			if len(managers) > 0 {
+				systems = append(systems, suite+" ("+strings.Join(managers, ", ")+")")
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d |\n", f.name, strings.Join(systems, "; "), tried, sum[asBefore], sum[asPlanned], sum[recovered], sum[bad])
+	}
+	return b.String()
+}
