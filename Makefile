@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test bench lab-kernel dist deps weir check reproducible fuzz docs clean
+.PHONY: help run test test-machines bench lab-kernel dist deps weir check reproducible fuzz docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,8 +25,12 @@ run: lab-kernel weir ## the main job: a narrow link made calm, the table, and re
 	@echo "report.html has the pictures."
 
 test: lab-kernel weir check ## everything that CI runs
-	@scripts/need test dist
+	@scripts/need test dist machines
 	$(GO) test -timeout 25m ./...
+
+test-machines: ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
+	@scripts/need go machines
+	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 4h -run TestMachines ./internal/lab/machine
 
 check:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
@@ -54,7 +58,7 @@ reproducible: ## is what make dist makes the same, byte for byte, from another c
 	@scripts/reproducible
 
 deps: ## install the Debian packages that the other targets need
-	@scripts/need go lab-kernel test dist
+	@scripts/need go lab-kernel test dist machines
 
 clean:
 	rm -rf weir dist report.html

@@ -23,6 +23,7 @@ type fault struct {
 
 func faults() []fault {
 	one, all := []Manager{Networkd}, Managers()
+	released := []string{"bookworm", "trixie"} // for what takes long
 	list := []fault{
 		{name: "nobody confirms", on: all, quick: true, run: nobodyConfirms},
 		{name: "ssh is cut off by what is brought up", on: all, run: cutOff},
@@ -32,7 +33,7 @@ func faults() []fault {
 		{name: "the kernel has no cake", on: one, run: noCake},
 		{name: "confirmed, then a reboot", on: all, quick: true, run: reboots},
 		{name: "a reboot while not confirmed", on: one, run: rebootsUnconfirmed},
-		{name: "a power cut at a step", on: one, run: powerCuts},
+		{name: "a power cut at a step", on: one, suites: released, run: powerCuts},
 		{name: "the card comes after the boot, goes and comes again", on: all, run: hotplug},
 		{name: "the device is renamed while in force", on: one, run: renamed},
 		{name: "the device has another name after a reboot", on: one, run: renamedForGood},
@@ -42,7 +43,7 @@ func faults() []fault {
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
 	}
 	for _, k := range kills() {
-		list = append(list, fault{name: "SIGKILL at every step: " + k.name, on: one, quick: k.quick, run: k.run})
+		list = append(list, fault{name: "SIGKILL at every step: " + k.name, on: one, suites: released, quick: k.quick, run: k.run})
 	}
 	return list
 }
@@ -146,7 +147,7 @@ func noCake(s *subject) {
 	s.sh(away)
 	before := s.look()
 	said := s.sh("weir plan --rate 50mbit; weir up --yes --rate 50mbit && tc qdisc show dev $dev")
-	for _, want := range []string{"htb", "fq_codel", "cake"} {
+	for _, want := range []string{"htb rate 49.875mbit", "qdisc fq_codel", "without CAKE"} {
 		if !strings.Contains(said, want) {
 			s.fails("%q is missing:\n%s", want, said)
 			return
@@ -275,7 +276,7 @@ func powerCuts(s *subject) {
 		rates := map[string][2]string{
 			"up": {"", ""}, "up over a goal that was confirmed": {earlierRate, earlierRate}, "up --yes": {"", goalRate}, "confirm": {"", goalRate}, "down": {goalRate, ""},
 		}[k.name]
-		for _, n := range []int{1, steps / 3, 2 * steps / 3, steps} {
+		for _, n := range []int{steps / 3, 2 * steps / 3, steps} {
 			s.must(s.m.Reset(s.ctx, prepared))
 			s.sh(fmt.Sprintf("$killat -hang %d %s >/run/hang 2>&1 & until_ 'grep -q \"hangs before step\" /run/hang'", max(n, 1), k.command))
 			s.powerCut()
@@ -397,10 +398,26 @@ func reconfigured(s *subject) {
 }
 
 func purged(s *subject) {
-	packages, err := filepath.Glob("../../../dist/weir_*_amd64.deb")
-	s.must(err)
-	if len(packages) == 0 {
+	if s.try("[ -e "+packageThere+" ]").Status != 0 {
 		s.Skipf("skipped, not passed: %s: dist/ has no package (make dist)", s.Name())
 	}
-	s.Skipf("skipped, not passed: %s: the package is not tried yet", s.Name())
+	// What of Weir's is where, and what dpkg knows of it; the tests' own things are not the package's.
+	look := func() string {
+		return s.look() + s.sh("find / -xdev -path '*weir*' -not -path '*weir-test*' -print0 | xargs -0 -r ls -ld; dpkg -l weir 2>/dev/null | grep ' weir '; true")
+	}
+	s.sh("rm /usr/bin/weir")
+	plain, before := s.look(), look()
+	install := "dpkg --install " + packageThere
+	s.sh(install + " && hash -r && weir up " + goal + " && weir confirm")
+	s.holds(asPlanned, "upgraded while in force", install+" && "+inForce(goalRate))
+	s.sh("dpkg --remove weir")
+	s.same(asBefore, s.look(), plain, "removed while in force")
+	s.sh("dpkg --purge weir")
+	s.same(asBefore, look(), before, "purged after it was removed")
+
+	s.sh(install + " && weir up " + goal + " && weir confirm && dpkg --purge weir")
+	s.same(asBefore, look(), before, "purged while in force")
 }
+
+// packageThere is where the Debian package is laid, if there is one.
+const packageThere = "/usr/lib/weir-test/weir.deb"

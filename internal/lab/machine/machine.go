@@ -239,15 +239,14 @@ func (m *Machine) Reboot(ctx context.Context) error {
 
 // Shutdown shuts the machine down in good order.
 func (m *Machine) Shutdown(ctx context.Context) error {
-	if err := m.Must(ctx, "systemctl --no-block reboot"); err != nil { // which ends QEMU: -no-reboot
-		return err
-	}
+	// The end of QEMU is the answer (-no-reboot); the machine may be gone before it has said that it goes.
+	_, said := m.Run(ctx, "systemctl --no-block reboot")
 	select {
 	case <-m.ended:
 	case <-ctx.Done():
-		return ctx.Err()
+		return errors.Join(said, ctx.Err())
 	case <-time.After(longestBoot):
-		return fmt.Errorf("the machine does not go down: %s", m.console())
+		return fmt.Errorf("the machine does not go down: %w: %s", said, m.console())
 	}
 	m.Stop()
 	return nil

@@ -172,6 +172,13 @@ func TestMachines(t *testing.T) {
 	}
 	dir := t.TempDir()
 	files := map[string]string{"/usr/bin/weir": program(t, dir, "weir/cmd/weir"), "/usr/lib/weir-test/killat": program(t, dir, "weir/internal/lab/machine/killat")}
+	packages, err := filepath.Glob("../../../dist/weir_*_amd64.deb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packages) > 0 {
+		files[packageThere] = packages[len(packages)-1]
+	}
 	report := report{}
 	suites, managers := Suites(), Managers()
 	if !everything() {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestDocument: docs/reliability.md has a row for each fault that is tried, and no other, and none ended badly. Its figures are
+// those of the last make test-machines.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, ok := strings.CutPrefix(string(text), reportHead)
+	if !ok {
+		t.Fatal("the head is another one (make test-machines)")
+	}
+	rows := map[string][]string{}
+	for l := range strings.Lines(body) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(l), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows[cells[0]] = cells
+	}
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) {
+			row := rows[f.name]
+			delete(rows, f.name)
+			switch {
+			case len(row) != 7:
+				t.Error("no row (make test-machines)")
+			case row[6] != "0":
+				t.Errorf("%s ended badly", row[6])
+			case row[2] == "0":
+				t.Skipf("skipped, not passed: %s has not been tried", f.name)
+			}
+		})
+	}
+	for name := range rows {
+		t.Errorf("%s: is not tried any more (make test-machines)", name)
+	}
+}
