@@ -25,7 +25,8 @@ type subject struct {
 	counts *tally
 }
 
-// prelude gives scripts the words to look at a host with tools that are not Weir's. Left out is what the kernel changes by itself, and which
+// prelude gives scripts the words to look at a host with tools that are not Weir's. Left out is what the kernel changes by itself (such as classes that
+// are flows, and numbers that it gave), and which
 // modules are loaded: those stay, and do nothing. Of Weir's own folder the journal, and a half of one that the next run overwrites.
 const prelude = `
 killat=/usr/lib/weir-test/killat
@@ -33,7 +34,9 @@ dev=` + Uplink + `
 look() {
 	for d in /sys/class/net/*; do
 		d=${d##*/}
-		tc qdisc show dev $d; tc class show dev $d; tc filter show dev $d
+		tc qdisc show dev $d | sed -E 's/^(qdisc cake) [1-9a-f][0-9a-f]*:/\1 N:/'
+		tc class show dev $d | grep -v -E '^class (cake|fq_codel) '
+		tc filter show dev $d
 	done
 	ip -o link | sed -E 's/ state [A-Z]+ / /'; ip -o addr; ip route; ip rule
 	grep -r . /proc/sys/net 2>/dev/null | grep -v -E 'fastopen_key|available_congestion_control|allowed_congestion_control|stat_refresh|nf_conntrack_count|/flush:|ns_last_pid' | sort
