@@ -10,17 +10,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
 	"weir/internal/host"
-	"weir/internal/qdisc"
 )
 
 // keep adds the files that bring what is planned back after a reboot, in the order in which they are to be written: first what looks after
 // the rest, so that no power cut leaves files that nobody would look at. It is the last step of every plan, and of one that changes nothing
 // there is nothing to keep.
+//
+// None is for systemd-networkd, though it has words for a queue (systemd.network(5)): on a kernel without that queue it gives the link up, address and
+// all, and of CAKE's intervals it sets one alone. It leaves a queue that it was told nothing of as it is.
 //
 // No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is asked for, and a
 // list that names a module which the next kernel does not have makes that boot a failed one.
@@ -62,13 +63,6 @@ func keep(d *draft) error {
 	if text := sysctlFile(planned); text != "" {
 		d.file(host.SysctlFile, regular(text), "these settings, from the start of a boot")
 		d.Considered = append(d.Considered, Overruled(d.Plan, d.facts)...)
-	}
-	if text := networkd(planned); text != "" && d.link.Network != "" {
-		file := host.NetworkDropIn(d.link.Network)
-		if d.facts.Files[path.Dir(file)].Kind != host.Folder {
-			d.file(path.Dir(file), host.File{Kind: host.Folder, Mode: 0o755}, "for what is added to "+d.link.Network)
-		}
-		d.file(file, regular(text), "systemd-networkd, which manages "+d.link.Name+", sets the same queue")
 	}
 	return nil
 }
@@ -208,52 +202,4 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 		}
 	}
 	return notes
-}
-
-// networkd writes a queue in the words of systemd.network(5); "" if that has none for it.
-func networkd(changes []Change) string {
-	i := slices.IndexFunc(changes, func(c Change) bool { return c.Dev != "" })
-	if i < 0 {
-		return ""
-	}
-	stack, err := qdisc.ParseStack(changes[i].New)
-	if err != nil || len(stack) != 1 {
-		return ""
-	}
-	q, ok := stack[0].(qdisc.Cake)
-	if !ok || q.MultiQueue || q.MemLimit != 0 || q.Ingress || q.ATM == "ptm" && q.Raw {
-		return ""
-	}
-	isolation := map[string]string{"flowblind": "none", "srchost": "src-host", "dsthost": "dst-host", "hosts": "hosts", "flows": "flows",
-		"dual-srchost": "dual-src-host", "dual-dsthost": "dual-dst-host", "triple-isolate": "triple"}
-	acks := map[string]string{"no-ack-filter": "no", "ack-filter": "yes", "ack-filter-aggressive": "aggressive"}
-	yes := map[bool]string{true: "yes", false: "no"}
-	text := header + "\n[CAKE]\n"
-	set := func(key, value string) { text += key + "=" + value + "\n" }
-	if q.Bandwidth != 0 {
-		set("Bandwidth", fmt.Sprint(uint64(q.Bandwidth)))
-	}
-	set("AutoRateIngress", yes[q.Autorate])
-	set("PriorityQueueingPreset", q.Diffserv)
-	set("FlowIsolationMode", isolation[q.FlowMode])
-	set("RTTSec", fmt.Sprintf("%dus", time.Duration(q.RTT).Microseconds()))
-	set("NAT", yes[q.NAT])
-	set("Wash", yes[q.Wash])
-	set("SplitGSO", yes[q.SplitGSO])
-	set("AckFilter", acks[q.ACKFilter])
-	if q.Raw {
-		set("UseRawPacketSize", "yes")
-	} else {
-		set("OverheadBytes", fmt.Sprint(q.Overhead))
-	}
-	if q.ATM != "noatm" {
-		set("CompensationMode", q.ATM)
-	}
-	if q.MPU != 0 {
-		set("MPUBytes", fmt.Sprint(q.MPU))
-	}
-	if q.FWMark != 0 {
-		set("FirewallMark", fmt.Sprint(q.FWMark))
-	}
-	return text
 }
