@@ -28,9 +28,9 @@ test: lab-kernel weir check ## everything that CI runs
 	@scripts/need test dist machines
 	$(GO) test -timeout 25m ./...
 
-test-machines: ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
+test-machines: dist ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
 	@scripts/need go machines
-	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 4h -run TestMachines ./internal/lab/machine
+	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire' ./internal/lab/machine
 
 check:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }

@@ -229,12 +229,13 @@ func (k kill) prepare(s *subject) (found, before, planned string, steps int) {
 }
 
 func (k kill) run(s *subject) {
-	found, before, planned, _ := k.prepare(s)
-	for n := 1; ; n++ {
+	found, before, planned, steps := k.prepare(s)
+	for n := 1; n <= steps; n++ {
 		s.must(s.m.Reset(s.ctx, prepared))
 		r := s.try(fmt.Sprintf("$killat -at %d %s 2>&1", n, k.command))
-		if r.Status == 0 {
-			return // it has fewer steps
+		if r.Status == 0 && n > 1 {
+			s.Logf("%d steps this time, and %d before", n-1, steps)
+			break
 		}
 		lines := strings.Split(strings.TrimSpace(r.Out), "\n")
 		at := lines[len(lines)-1]

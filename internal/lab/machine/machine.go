@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ import (
 type Options struct {
 	Manager Manager           // of the uplink
 	Files   map[string]string // laid in: path there → path here; they can be executed
-	Wire    *os.File          // an end of a wire to another machine: its second card, ens4
+	Wire    *os.File          // an end of a wire to another machine: a second card, ens8
 }
 
 // Machine is a running Debian. Its disk lives through reboots and power cuts, until Close.
@@ -117,7 +118,7 @@ func (m *Machine) run(ctx context.Context, snapshot string) error {
 	}
 	files := []*os.File{lineTheirs, monitorTheirs}
 	if m.options.Wire != nil {
-		args = append(args, "-netdev", "dgram,id=wire,local.type=fd,local.str=5", "-device", "virtio-net-pci,id=wire,netdev=wire,addr=8,romfile=")
+		args = append(args, "-netdev", "dgram,id=wire,local.type=fd,local.str=5")
 		files = append(files, m.options.Wire)
 	}
 	qemu := exec.Command("qemu-system-x86_64", args...)
@@ -147,7 +148,21 @@ func (m *Machine) run(ctx context.Context, snapshot string) error {
 	if m.monitor, err = newMonitor(conn); err != nil {
 		return fail(err)
 	}
+	if m.options.Wire != nil { // plugged in, since the snapshot is of a machine without it
+		mac := sha256.Sum256([]byte(m.dir))
+		m.changed = true
+		err = m.plug(map[string]any{"driver": "virtio-net-pci", "id": "wire", "netdev": "wire", "addr": "8", "romfile": "",
+			"mac": fmt.Sprintf("52:54:00:%x:%x:08", mac[:1], mac[1:2])})
+		if err != nil {
+			return fail(err)
+		}
+	}
 	return nil
+}
+
+func (m *Machine) plug(card map[string]any) error {
+	_, err := m.monitor.do("device_add", card)
+	return err
 }
 
 // boot starts the machine from its disk, and waits until it is up. What is tried again is this alone.
@@ -337,8 +352,7 @@ func (m *Machine) Plug() error {
 		name, value, _ := strings.Cut(p, "=")
 		properties[name] = value
 	}
-	_, err := m.monitor.do("device_add", properties)
-	return err
+	return m.plug(properties)
 }
 
 // Forwarded is the address, on this host's loopback, that is the machine's port 22.

@@ -164,8 +164,8 @@ func everything() bool { return os.Getenv("WEIR_TEST_MACHINES") != "" }
 
 // TestMachines tries every fault on every system that it matters on. make test-machines runs all and writes docs/reliability.md.
 func TestMachines(t *testing.T) {
-	if os.Getuid() != 0 && testing.Short() {
-		t.Skip("skipped, not passed: -short")
+	if testing.Short() {
+		t.Skip("skipped, not passed: whole machines take more than -short allows")
 	}
 	ctx := t.Context()
 	if deadline, ok := t.Deadline(); ok {
@@ -236,6 +236,37 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, repor
 			t.Logf("%d boots had to be tried again", m.Retries)
 		}
 		m.Close()
+	}
+}
+
+// TestWire: two machines on one link hear each other.
+func TestWire(t *testing.T) {
+	if !everything() {
+		t.Skipf("skipped, not passed: %s runs in make test-machines", t.Name())
+	}
+	image, err := Build(t.Context(), "trixie")
+	if err != nil {
+		t.Skipf("skipped, not passed: %v", err)
+	}
+	var ends [2]*os.File
+	if ends[0], ends[1], err = Wire(); err != nil {
+		t.Fatal(err)
+	}
+	var machines [2]*Machine
+	for i, end := range ends {
+		defer end.Close()
+		m, err := image.Start(t.Context(), Options{Manager: Networkd, Wire: end})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		machines[i] = m
+		if err := m.Must(t.Context(), fmt.Sprintf("until [ -e /sys/class/net/ens8 ]; do sleep 0.2; done; ip link set ens8 up; ip address add 192.0.2.%d/24 dev ens8; systemctl start ssh", i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := machines[0].Must(t.Context(), "for i in {1..30}; do exec 3<>/dev/tcp/192.0.2.2/22 && break; sleep 1; done; read -r -t 30 banner <&3; [[ $banner == SSH-2.0* ]]"); err != nil {
+		t.Error(err)
 	}
 }
 
