@@ -376,7 +376,7 @@ func losesCake(s *subject) {
 	s.persists()
 	s.sh(away)
 	s.reboot()
-	s.holds(asPlanned, "no cake any more", "weir status | tee /dev/stderr | grep -q cake && journalctl -b --no-pager -t weir | tee /dev/stderr | grep -q cake")
+	s.holds(asPlanned, "no cake any more", "weir status | tee /dev/stderr | grep -q cake && journalctl -b --no-pager -t weir | tee /dev/stderr | grep -q 'without CAKE'")
 }
 
 func reconfigured(s *subject) {
