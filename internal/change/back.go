@@ -283,6 +283,11 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	if len(out.Failed) > 0 {
 		return nil // and the journal stays, so that it can be tried again
 	}
+	for _, e := range j.Entries {
+		if e.File != "" {
+			s.host.sweep(e.File)
+		}
+	}
 	unit := j.unit()
 	if err := s.put(j.afterwards(overwritten)); err != nil {
 		return err

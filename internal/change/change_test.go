@@ -142,6 +142,8 @@ func (m *fake) setFile(name string, want host.File) error {
 	return nil
 }
 
+func (m *fake) sweep(string) {}
+
 func (m *fake) reload([]plan.Change) { m.reloads++ }
 
 func (m *fake) now() time.Duration    { return m.clock }

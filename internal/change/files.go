@@ -41,6 +41,8 @@ func (live) setFile(name string, want host.File) error {
 	return nil
 }
 
+func (live) sweep(name string) { os.Remove(name + halfWritten) }
+
 func setFile(name string, want host.File) error {
 	half := name + halfWritten
 	if err := os.Remove(half); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {

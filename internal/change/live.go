@@ -25,6 +25,7 @@ type machine interface {
 	file(path string) host.File
 	writable(path string) error                // why a file could not be written, for all that can be told before
 	setFile(path string, file host.File) error // puts it there whole or not at all, and on disk
+	sweep(path string)                         // away with what a run that was killed has written of it
 	reload(done []plan.Change)                 // tells those who have read the files that were changed
 }
 
