@@ -67,19 +67,15 @@ is "somebody else's value" 65536 "$(cat /proc/sys/net/ipv4/tcp_notsent_lowat)"
 [ ! -e "$root/usr/bin/weir" ]
 
 echo "== purge"
-mkdir -p "$root/etc/systemd/network/10-up.network.d" "$root/etc/systemd/network/20-other.network.d" "$root/etc/systemd/network/30-empty.network.d" "$root/etc/udev/rules.d" "$root/etc/sysctl.d"
-for file in etc/sysctl.d/99-weir.conf etc/systemd/network/10-up.network.d/weir.conf; do
-	echo '# Written by weir, which keeps the goal.' >"$root/$file"
-done
-echo '# By hand.' | tee "$root/etc/udev/rules.d/90-weir.rules" "$root/etc/systemd/network/20-other.network.d/mine.conf" >/dev/null
+mkdir -p "$root/etc/udev/rules.d" "$root/etc/sysctl.d"
+echo '# Written by weir, which keeps the goal.' >"$root/etc/sysctl.d/99-weir.conf"
+echo '# By hand.' >"$root/etc/udev/rules.d/90-weir.rules"
 echo 'rate = "50mbit"' >"$root/etc/weir.toml"
 in_root dpkg -P weir
-for file in var/lib/weir etc/weir.toml etc/sysctl.d/99-weir.conf etc/systemd/network/10-up.network.d; do
+for file in var/lib/weir etc/weir.toml etc/sysctl.d/99-weir.conf; do
 	[ ! -e "$root/$file" ] || { echo "left: $file"; false; }
 done
-for file in etc/udev/rules.d/90-weir.rules etc/systemd/network/20-other.network.d/mine.conf etc/systemd/network/30-empty.network.d; do
-	[ -e "$root/$file" ] || { echo "gone: $file"; false; }
-done
+[ -e "$root/etc/udev/rules.d/90-weir.rules" ] || { echo "gone: somebody else's udev rule"; false; }
 rm "$root/etc/udev/rules.d/90-weir.rules"
 # What is in the upper layer was made here, or is a mark that something was removed.
 is "left behind" "" "$(cd "$scratch/upper" && find . -path '*weir*' -not -type c)"

@@ -40,9 +40,10 @@ overwrites what somebody else has changed meanwhile, and weir status says what. 
 armed, nothing is changed. --yes is for automation: no timer, what is changed stays.
 
 What is confirmed is kept over a reboot: the goal in /etc/weir.toml, the settings in
-/etc/sysctl.d/99-weir.conf, and weir.service, which runs weir up --boot at every boot and when the device appears: it plans the goal
-again on the kernel that is there then. --runtime keeps nothing: what is set ends with a reboot. So
-it does on a host without systemd, in a network namespace of its own, and with another --state.`,
+/etc/sysctl.d/99-weir.conf, and weir.service, which runs weir up --boot at every boot and when the
+device appears: it plans the goal again on the kernel that is there then. --runtime keeps nothing:
+what is set ends with a reboot. So it does on a host without systemd, in a network namespace of its
+own, and with another --state.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

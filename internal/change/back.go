@@ -262,14 +262,12 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 		}
 	}
 	s.host.reload(out.Done)
-	facts, err := s.facts(j)
+	facts, err := s.host.facts()
 	if err != nil {
 		return err
 	}
 	for _, c := range slices.Clone(out.Done) {
-		if inUse := facts.Files[c.File].Kind == host.Folder && c.New == string(host.NoFile); inUse {
-			out.Notes = append(out.Notes, plan.Note{Subject: c.File, Text: "stays, with what somebody else has put there"})
-		} else if !j.is(facts, *j.entry(c.Target), c.New) {
+		if !j.is(facts, *j.entry(c.Target), c.New) {
 			now, _ := j.value(facts, c.Target)
 			if c.File != "" {
 				now = "another"

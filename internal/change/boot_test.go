@@ -86,7 +86,6 @@ func TestAnotherKernel(t *testing.T) {
 	for range 2 { // and it still says so after the next
 		m.boot()
 		m.f.Sysctls["net.ipv4.tcp_congestion_control"] = host.Sysctl{Value: "cubic"} // the kernel refuses the file's
-		m.f.Links[0].Tree = m.found.Links[0].Tree                                    // and networkd's
 		out := must[Outcome](t)(s.Boot())
 		status := must[Status](t)(s.Status())
 		if len(out.Failed) != 0 || !status.InForce {

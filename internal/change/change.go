@@ -173,7 +173,7 @@ func (s Store) look() (last, j *journal, facts host.Facts, err error) {
 	if last, err = s.load(); err != nil {
 		return nil, nil, facts, err
 	}
-	if facts, err = s.facts(last); err != nil || last == nil {
+	if facts, err = s.host.facts(); err != nil || last == nil {
 		return nil, nil, facts, err
 	}
 	if other := last.Namespace != facts.Namespace; other && (last.Boot == facts.Boot || last.kept() && facts.Files == nil) {
@@ -187,22 +187,6 @@ func (s Store) look() (last, j *journal, facts host.Facts, err error) {
 	}
 	last.follow(facts)
 	return last, last, facts, nil
-}
-
-// facts are the host's, with all the files that the journal is about.
-func (s Store) facts(j *journal) (host.Facts, error) {
-	f, err := s.host.facts()
-	if err != nil {
-		return f, err
-	}
-	if j != nil && f.Files != nil {
-		for _, e := range j.Entries {
-			if _, read := f.Files[e.File]; e.File != "" && !read {
-				f.Files[e.File] = s.host.file(e.File)
-			}
-		}
-	}
-	return f, nil
 }
 
 // fill gives an empty goal a meaning: the one in /etc/weir.toml or, where there is no such file, the one that was last brought up. What an
@@ -465,7 +449,7 @@ func notSet(c plan.Change, err, undone error) error {
 
 // verify adds to the outcome what a plan from new facts would still change.
 func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
-	facts, err := s.facts(j)
+	facts, err := s.host.facts()
 	if err != nil {
 		return err
 	}

@@ -73,16 +73,14 @@ func newFake(t *testing.T) (Store, *fake) {
 	return Store{Dir: dir, host: m, timer: m}, m
 }
 
-// kept makes the machine one that keeps goals over a reboot: systemd is there, and its networkd manages eth0.
+// kept makes the machine one that keeps goals over a reboot: systemd is there.
 func (m *fake) kept() {
 	m.f.Init, m.f.Program, m.f.Files = host.Systemd, "/usr/local/bin/weir", map[string]host.File{}
-	for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.PackageUnit, host.UnitLink, host.UdevFile, dropIn, filepath.Dir(dropIn)} {
+	for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.PackageUnit, host.UnitLink, host.UdevFile} {
 		m.f.Files[name] = host.File{Kind: host.NoFile}
 	}
-	m.f.Links[0].Network, m.f.Links[0].MAC = "/run/systemd/network/50-eth0.network", "52:54:00:12:34:56"
+	m.f.Links[0].MAC = "52:54:00:12:34:56"
 }
-
-const dropIn = "/etc/systemd/network/50-eth0.network.d/weir.conf"
 
 // boot is what a reboot leaves: the files, and what those who read them have set by then.
 func (m *fake) boot() {
@@ -98,17 +96,6 @@ func (m *fake) boot() {
 			m.f.Sysctls[name] = host.Sysctl{Value: value}
 		}
 	}
-	if files[dropIn].Kind == host.Regular {
-		stack := "cake"
-		words := map[string]string{"Bandwidth": "bandwidth %sbit", "FlowIsolationMode": "%s", "RTTSec": "rtt %s", "PriorityQueueingPreset": "%s"}
-		for l := range strings.Lines(files[dropIn].Text) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(l), "="); ok && words[key] != "" {
-				value = strings.NewReplacer("triple", "triple-isolate", "dst-host", "dsthost").Replace(value)
-				stack += " " + fmt.Sprintf(words[key], value)
-			}
-		}
-		m.f.Links[0].Tree = single(m.t, stack)
-	}
 }
 
 // started is what systemd does next.
@@ -119,23 +106,12 @@ func (m *fake) started() bool {
 
 func (m *fake) path(host.Facts) host.Sockets { return m.sockets }
 
-func (m *fake) file(name string) host.File {
-	m.step()
-	if f, ok := m.f.Files[name]; ok {
-		return f
-	}
-	return host.File{Kind: host.NoFile}
-}
-
 func (m *fake) writable(name string) error { return m.refuse["writable "+name] }
 
 func (m *fake) setFile(name string, want host.File) error {
 	m.step()
 	if err := m.write(name, want.String()); err != nil {
 		return err
-	}
-	if want.Kind == host.Regular && filepath.Dir(name) == filepath.Dir(dropIn) && m.f.Files[filepath.Dir(name)].Kind != host.Folder {
-		m.t.Errorf("%s is written into no directory", name)
 	}
 	m.f.Files[name] = want
 	m.step()

@@ -21,11 +21,9 @@ import (
 // halfWritten is what a file is called until it is whole. None of those who read the directory takes a file with such a name for theirs.
 const halfWritten = ".weir-new"
 
-func (live) file(name string) host.File { return host.ReadFile(name) }
-
 func (live) writable(name string) error {
 	dir := path.Dir(name)
-	for dir != "/" && host.ReadFile(dir).Kind == host.NoFile {
+	for dir != "/" && errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
 		dir = path.Dir(dir)
 	}
 	return short(unix.Access(dir, unix.W_OK))
@@ -35,7 +33,7 @@ func (live) setFile(name string, want host.File) error {
 	if err := short(setFile(name, want)); err != nil {
 		return err
 	}
-	if now := host.ReadFile(name); now != want && !(want.Kind == host.NoFile && now.Kind == host.Folder) {
+	if host.ReadFile(name) != want {
 		return errors.New("was written, and is another")
 	}
 	return nil
@@ -54,17 +52,10 @@ func setFile(name string, want host.File) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 			return nil
-		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
-			return nil // somebody else has put something there meanwhile
 		case err != nil:
 			return err
 		}
 		return syncDir(path.Dir(name))
-	case host.Folder:
-		if err := os.Mkdir(name, want.Mode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return errors.Join(os.Chmod(name, want.Mode), os.Chown(name, int(want.UID), int(want.GID)), syncDir(path.Dir(name)))
 	case host.Symlink:
 		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
 			return err
@@ -109,7 +100,7 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// reload lets systemd read its units again. udev and networkd see by themselves what has changed, or at the next boot.
+// reload lets systemd read its units again. udev sees by itself what has changed.
 func (live) reload(done []plan.Change) {
 	units := func(c plan.Change) bool { return strings.HasPrefix(c.File, path.Dir(host.UnitFile)+"/") }
 	if slices.ContainsFunc(done, units) && bySystemd() {

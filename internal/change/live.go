@@ -22,11 +22,10 @@ type machine interface {
 	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
 	setSysctl(name, value string) (err error)    // writes, and reads it back
-	file(path string) host.File
-	writable(path string) error                // why a file could not be written, for all that can be told before
-	setFile(path string, file host.File) error // puts it there whole or not at all, and on disk
-	sweep(path string)                         // away with what a run that was killed has written of it
-	reload(done []plan.Change)                 // tells those who have read the files that were changed
+	writable(path string) error                  // why a file could not be written, for all that can be told before
+	setFile(path string, file host.File) error   // puts it there whole or not at all, and on disk
+	sweep(path string)                           // away with what a run that was killed has written of it
+	reload(done []plan.Change)                   // tells those who have read the files that were changed
 }
 
 // live is the host in the network namespace of the calling thread.

@@ -9,7 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,27 +26,15 @@ const (
 	PackageUnit = "/usr/lib/systemd/system/weir.service" // where a package has put it
 	UnitLink    = "/etc/systemd/system/multi-user.target.wants/weir.service"
 	UdevFile    = "/etc/udev/rules.d/90-weir.rules"
-	networkdDir = "/etc/systemd/network"
 )
 
-// NetworkDropIn is the file that adds to a .network file of systemd-networkd's, wherever that is (systemd.network(5)).
-func NetworkDropIn(network string) string {
-	return path.Join(networkdDir, path.Base(network)+".d", "weir.conf")
+// kept are all the paths that a plan looks at to keep a goal; those that it may write come first.
+func kept() []string {
+	return []string{GoalFile, SysctlFile, UnitFile, UnitLink, UdevFile, PackageUnit}
 }
 
 // Keeps tells whether a path is one that a plan may write.
-func Keeps(name string) bool {
-	switch name {
-	case GoalFile, SysctlFile, UnitFile, UnitLink, UdevFile:
-		return true
-	}
-	dir, file := path.Split(name)
-	if file != "weir.conf" {
-		dir, file = name, "weir.conf"
-	}
-	dir = path.Clean(dir)
-	return path.Dir(dir) == networkdDir && strings.HasSuffix(dir, ".network.d") && (name == dir || name == path.Join(dir, file)) && !strings.Contains(name, "\x00")
-}
+func Keeps(name string) bool { return name != PackageUnit && slices.Contains(kept(), name) }
 
 // Systemd is the Init of a host on which systemd is process 1.
 const Systemd = "systemd"
@@ -58,14 +46,13 @@ const (
 	NoFile  FileKind = "none"
 	Regular FileKind = "file"
 	Symlink FileKind = "link"
-	Folder  FileKind = "dir"
 	Other   FileKind = "other" // neither, too long, or not to be read: it can be told from the others, and not put back
 )
 
 // File is what is at a path, whole, so that it can be put back.
 type File struct {
 	Kind     FileKind
-	Mode     fs.FileMode // permissions, of a file or directory
+	Mode     fs.FileMode // permissions, of a file
 	UID, GID uint32
 	Text     string // what a file holds, or where a link leads
 }
@@ -84,8 +71,6 @@ func (f File) String() string {
 		return fmt.Sprintf("file %04o %d:%d%s\n%s", f.Mode, f.UID, f.GID, how, text)
 	case Symlink:
 		return "link " + f.Text
-	case Folder:
-		return fmt.Sprintf("dir %04o %d:%d", f.Mode, f.UID, f.GID)
 	case Other:
 		return string(Other)
 	}
@@ -109,7 +94,7 @@ func ParseFile(s string) (File, error) {
 			return File{}, bad
 		}
 		return f, nil
-	case Regular, Folder:
+	case Regular:
 	default:
 		return File{}, bad
 	}
@@ -119,7 +104,7 @@ func ParseFile(s string) (File, error) {
 	m, errMode := strconv.ParseUint(mode, 8, 12)
 	uid, errUser := strconv.ParseUint(user, 10, 32)
 	gid, errGroup := strconv.ParseUint(group, 10, 32)
-	if errors.Join(errMode, errUser, errGroup) != nil || f.Kind == Folder && (encoded || len(s) != len(head)) {
+	if errors.Join(errMode, errUser, errGroup) != nil {
 		return File{}, bad
 	}
 	f.Mode, f.UID, f.GID, f.Text = fs.FileMode(m), uint32(uid), uint32(gid), text
@@ -150,8 +135,6 @@ func ReadFile(name string) File {
 		f.Mode, f.UID, f.GID = fs.FileMode(stat.Mode&0o7777), stat.Uid, stat.Gid
 	}
 	switch info.Mode().Type() {
-	case fs.ModeDir:
-		f.Kind = Folder
 	case fs.ModeSymlink:
 		if to, err := os.Readlink(name); err == nil {
 			return File{Kind: Symlink, Text: to}
@@ -181,33 +164,12 @@ func (f *Facts) readKept() {
 		f.Init = Systemd // sd_booted(3)
 	}
 	f.Program, _ = os.Executable()
-	paths := []string{GoalFile, SysctlFile, PackageUnit, UnitFile, UnitLink, UdevFile}
-	for i, l := range f.Links {
-		if network := networkFile(l.Index); network != "" {
-			f.Links[i].Network = network
-			paths = append(paths, path.Dir(NetworkDropIn(network)), NetworkDropIn(network))
-		}
-	}
 	t := &tree{root: os.DirFS("/"), left: 1 << 20, deep: &Deep{}}
 	t.deep.Loader = t.loader()
 	t.deep.Settings = t.settings(t.deep.Loader)
 	f.Deep = t.deep
 	f.Files = map[string]File{}
-	for _, name := range paths {
+	for _, name := range kept() {
 		f.Files[name] = ReadFile(name)
 	}
-}
-
-// networkFile is the .network file by which systemd-networkd manages a link; "" if it does not (sd-network keeps it in /run).
-func networkFile(index int) string {
-	text, err := os.ReadFile(fmt.Sprintf("/run/systemd/netif/links/%d", index))
-	if err != nil {
-		return ""
-	}
-	for l := range strings.Lines(string(text)) {
-		if file, ok := strings.CutPrefix(strings.TrimSpace(l), "NETWORK_FILE="); ok && path.IsAbs(file) {
-			return file
-		}
-	}
-	return ""
 }

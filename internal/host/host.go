@@ -122,10 +122,9 @@ func (f Facts) Link(name string) (Link, bool) {
 type Link struct {
 	Index    int        `json:"index"`
 	Name     string     `json:"name"`
-	Kind     string     `json:"kind,omitempty"`    // veth, bridge, wireguard …; empty for a network card
-	Driver   string     `json:"driver,omitempty"`  // as ethtool -i says it
-	MAC      string     `json:"mac,omitempty"`     // 52:54:00:12:34:56; of an Ethernet device
-	Network  string     `json:"network,omitempty"` // the .network file of systemd-networkd's that manages it
+	Kind     string     `json:"kind,omitempty"`   // veth, bridge, wireguard …; empty for a network card
+	Driver   string     `json:"driver,omitempty"` // as ethtool -i says it
+	MAC      string     `json:"mac,omitempty"`    // 52:54:00:12:34:56; of an Ethernet device
 	Loopback bool       `json:"loopback,omitempty"`
 	Up       bool       `json:"up"`              // administratively, and a carrier is not known to be missing
 	MTU      int        `json:"mtu"`             // bytes

@@ -96,7 +96,7 @@ func Unit(program string) string {
 [Unit]
 Description=Weir: the goal in /etc/weir.toml
 Documentation=man:weir(8)
-After=systemd-sysctl.service systemd-networkd.service
+After=systemd-sysctl.service
 # Each device that appears may start it.
 StartLimitIntervalSec=0
 

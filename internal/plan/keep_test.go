@@ -15,7 +15,7 @@ func keeping(t *testing.T) host.Facts {
 		f.Init, f.Program, f.Files = host.Systemd, "/usr/local/bin/weir", map[string]host.File{}
 		for i := range f.Links {
 			if f.Links[i].Name == "eth0" {
-				f.Links[i].MAC, f.Links[i].Network = "52:54:00:12:34:56", "/etc/systemd/network/10-up.network"
+				f.Links[i].MAC = "52:54:00:12:34:56"
 			}
 		}
 	})
