@@ -14,7 +14,8 @@ func newConfirmCommand() *cobra.Command {
 		Use:   "confirm",
 		Short: "Keep what up has changed, also over a reboot",
 		Long: `Keeps what the last weir up has changed, which would be put back otherwise, if all of it is still in
-force; and writes the files that bring it back after a reboot (weir up --help lists them). With nothing to confirm it says so; that is no error. That it comes too late is one.`,
+force; and writes the files that bring it back after a reboot (weir up --help lists them). With
+nothing to confirm it says so; that is no error. That it comes too late is one.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, confirmed, err := options.store().Confirm()

@@ -17,8 +17,8 @@ func newPlanCommand() *cobra.Command {
 		Use:   "plan [--dev NAME] [--rate RATE] …",
 		Short: "Every change that up would make, and why; changes nothing",
 		Long: `Prints every change that weir up with the same options would make: what is there, what would be,
-why, and what was measured. Without any option it is about the goal in /etc/weir.toml, or else the one
-that was last brought up, if there is one. Changes nothing, and takes no root.`,
+why, and what was measured. Without any option it is about the goal in /etc/weir.toml, or else the
+one that was last brought up, if there is one. Changes nothing, and takes no root.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := options.store().Plan(goal)

@@ -80,7 +80,7 @@ type common struct {
 }
 
 func (c *common) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.state, "state", change.Dir, "`directory` of the journal; with another than this one nothing is kept over a reboot")
+	cmd.Flags().StringVar(&c.state, "state", change.Dir, "`directory` of the journal")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
 	cmd.MarkFlagDirname("state")
 }
@@ -95,7 +95,7 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
 		d, err := units.ParseDuration(s)
 		return units.Duration(d), err
-	}), "rtt", "to the farthest clients, on an idle link: 48.3ms (default: what live connections say; without enough of them 50ms for the queue, 200ms for buffers)")
+	}), "rtt", "to the farthest clients when idle: 48.3ms (default: as live connections say)")
 	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
 	choice(cmd, &g.Role, "role", "`what` the host is: server (default), or relay: it forwards for others", plan.Roles)
 	f.BoolVar(&g.NAT, "nat", false, "the relay translates addresses on the device")

@@ -16,9 +16,10 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Is the goal still in force, and if not, what has drifted?",
-		Long: `Makes the plan again for the goal in /etc/weir.toml, or else the one that was last brought up. If it is
-empty the goal is in force, and the exit status is 0; otherwise it prints what has drifted, or why
-there is no plan any more. What another kernel could not do as it was confirmed, it names. Takes no root.`,
+		Long: `Makes the plan again for the goal in /etc/weir.toml, or else the one that was last brought up. If it
+is empty the goal is in force, and the exit status is 0; otherwise it prints what has drifted, or
+why there is no plan any more. What another kernel could not do as it was confirmed, it names. Takes
+no root.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()

@@ -29,8 +29,8 @@ func newUpCommand() *cobra.Command {
 		Short: "Bring a goal into force: change what the plan says, and verify it",
 		Long: `Makes the changes that weir plan prints, and verifies each. What was there before is written to a
 journal first, so that weir down can put it back. A goal replaces the one before it; without any
-option it is the one in /etc/weir.toml, or else the last one again. If the queue cannot be set, nothing is changed; any other
-setting that fails is reported and does not stop the rest.
+option it is the one in /etc/weir.toml, or else the last one again. If the queue cannot be set,
+nothing is changed; any other setting that fails is reported and does not stop the rest.
 
 Unless weir confirm is run within 60 s (--timeout), all that this run changed is put back: to the
 last goal that was confirmed, or else to what was there before weir. That is done by a timer of
@@ -100,7 +100,7 @@ own, and with another --state.`,
 	options.add(cmd)
 	addGoal(cmd, &goal)
 	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout, "put everything back unless confirmed within this `time`, 10s to 1h")
-	cmd.Flags().BoolVar(&boot, "boot", false, "what weir.service runs: bring up the goal that is kept, as far as this kernel can, with no timer")
+	cmd.Flags().BoolVar(&boot, "boot", false, "what weir.service runs: the goal that is kept, as far as it goes, with no timer")
 	cmd.Flags().BoolVar(&yes, "yes", false, "no timer: what is changed stays without weir confirm")
 	return cmd
 }
