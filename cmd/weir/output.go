@@ -44,6 +44,13 @@ func printChange(w io.Writer, c plan.Change) {
 	printText(w, "", c.Reason)
 }
 
+// printOwner says to whom the present value is due.
+func printOwner(w io.Writer, c plan.Change) {
+	if c.Owner != "" && c.File == "" {
+		printText(w, "", "today: "+c.Owner)
+	}
+}
+
 // printText prints text in the second column, over as many lines as it takes, and a label beside the first of them.
 func printText(w io.Writer, label, text string) {
 	line := pad(label, subject)

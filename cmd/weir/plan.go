@@ -31,6 +31,7 @@ one that was last brought up, if there is one. Changes nothing, and takes no roo
 			}
 			for _, c := range p.Changes {
 				printChange(w, c)
+				printOwner(w, c)
 				if c.Evidence != "" {
 					printText(w, "", c.Evidence)
 				}

@@ -232,6 +232,8 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			why := fmt.Sprintf("is %s, and weir set %s", now, e.last())
 			if e.File != "" {
 				why = "is not as weir wrote it"
+			} else if owner := plan.Owner(facts, e.Target); owner != "" {
+				why += "; " + owner
 			}
 			out.Left = append(out.Left, Failure{change, why})
 		case !ours:

@@ -118,6 +118,7 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 			continue
 		}
 		if c.Old, _ = j.value(facts, c.Target); !same(c.Target, c.Old, c.New) {
+			c.Owner = j.owner(facts, c.Target)
 			p.Changes = append(p.Changes, c)
 		}
 	}
@@ -128,12 +129,20 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 			}
 			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
 			if now, _ := j.value(facts, e.Target); !asked && j.state(facts, e) == ours {
-				p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was,
+				p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Owner: "weir",
 					Reason: "back to what it was: this goal does not ask for it", Evidence: "the journal"})
 			}
 		}
 	}
 	return p, j.keepsShaper(goal, p)
+}
+
+// owner is plan.Owner, where it is not weir.
+func (j *journal) owner(f host.Facts, t plan.Target) string {
+	if e := j.entry(t); e != nil && j.state(f, *e) == ours {
+		return "weir"
+	}
+	return plan.Owner(f, t)
 }
 
 // keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace it and take its shaper away.

@@ -93,12 +93,8 @@ func ReadFiles(root fs.FS, kernel string) Facts {
 }
 
 func readDeep(root fs.FS, f *Facts) *Deep {
-	d := &Deep{}
+	d, t := readOwners(root)
 	f.Deep = d
-	t := &tree{root: root, left: 16 << 20, deep: d}
-	d.Loader = t.loader()
-	d.Settings = t.settings(d.Loader)
-	d.Writers = t.writers()
 	if journal := "var/lib/weir/journal.json"; inForce(t.read(journal), f) {
 		d.Writers = append(d.Writers, Writer{By: "weir", File: "/" + journal})
 	}
@@ -136,6 +132,16 @@ func readDeep(root fs.FS, f *Facts) *Deep {
 	d.CPU = pressure(string(t.read("proc/pressure/cpu")))
 	d.Namespaces = t.namespaces(f.Namespace)
 	return d
+}
+
+// readOwners reads who sets what.
+func readOwners(root fs.FS) (*Deep, *tree) {
+	d := &Deep{}
+	t := &tree{root: root, left: 16 << 20, deep: d}
+	d.Loader = t.loader()
+	d.Settings = t.settings(d.Loader)
+	d.Writers = t.writers()
+	return d, t
 }
 
 // counters reads /proc/net/netstat and snmp: pairs of lines, "Name: keys" and "Name: values".

@@ -164,10 +164,7 @@ func (f *Facts) readKept() {
 		f.Init = Systemd // sd_booted(3)
 	}
 	f.Program, _ = os.Executable()
-	t := &tree{root: os.DirFS("/"), left: 1 << 20, deep: &Deep{}}
-	t.deep.Loader = t.loader()
-	t.deep.Settings = t.settings(t.deep.Loader)
-	f.Deep = t.deep
+	f.Deep, _ = readOwners(os.DirFS("/"))
 	f.Files = map[string]File{}
 	for _, name := range kept() {
 		f.Files[name] = ReadFile(name)

@@ -5,7 +5,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,22 +114,7 @@ func (d *diagnosis) initial() bool { _, ok := d.Sysctls["net.core.default_qdisc"
 
 // source says where a value comes from, as far as files tell.
 func (d *diagnosis) source(name string) string {
-	now := d.Sysctls[name].Value
-	if s, ok := d.deep.AtBoot(name); ok && s.Sets(now) {
-		return "set by " + Where(s.File, s.Line)
-	}
-	for i := len(d.deep.Writers) - 1; i >= 0; i-- {
-		w := d.deep.Writers[i]
-		if w.Sysctl == name && (host.Setting{Value: w.Value}).Sets(now) {
-			return fmt.Sprintf("set by %s, %s", w.By, Where(w.File, w.Line))
-		}
-	}
-	for i := len(d.deep.Settings) - 1; i >= 0; i-- {
-		if s := d.deep.Settings[i]; s.Sysctl == name && s.Sets(now) {
-			return "as in " + Where(s.File, s.Line)
-		}
-	}
-	return "read from " + host.SysctlPath(name)
+	return cmp.Or(sysctlOwner(d.Facts, name), "read from "+host.SysctlPath(name))
 }
 
 // Where says where a setting is made; 0 is no line.
@@ -616,7 +600,7 @@ func (d *diagnosis) otherWriters() {
 		case w.By == "bpftune":
 			d.add(Finding{Notable, "bpftune changes settings by itself.", w.File + " starts it.",
 				"It raises buffers and changes congestion controls while connections run; what is set here may not stay.", "weir status    tells what has drifted", ""})
-		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !d.isUplink(w.Dev):
+		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !names(w.Dev, d.link.Name):
 		case w.Qdisc != root.Kind && w.Qdisc != d.queueName():
 			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", Where(w.File, w.Line), d.link.Name, root.Kind),
 				"At the next boot, or when the device appears again, it takes the place of what is there.", "remove the line, or what it competes with", ""})
@@ -631,22 +615,14 @@ func (d *diagnosis) udevNames() {
 	}
 	for _, w := range d.deep.Writers {
 		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
-		if w.Name == "" || !d.isUplink(w.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
+		if w.Name == "" || !names(w.Name, d.link.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("udev may never set %s on %s.", w.Qdisc, cmp.Or(w.Dev, d.link.Name)),
 			fmt.Sprintf("%s wants ACTION add and the name %s.", Where(w.File, w.Line), w.Name),
 			"The rule compares the name that the device has, or was given by a rule before it, at the moment it appears. On some systems it gets this one only later, and the line is never run.",
-			"weir up    whose systemd unit is bound to the device, in place of this line", "udev(7), of NAME"})
+			"weir up    which also knows the device by its address, in place of this line", "udev(7), of NAME"})
 	}
-}
-
-// isUplink tells whether names, as a file has them, could mean the uplink: patterns, or what a script or udev fills in.
-func (d *diagnosis) isUplink(names string) bool {
-	return names == "" || strings.ContainsAny(names, "$%{") || slices.ContainsFunc(strings.Fields(names), func(pattern string) bool {
-		ok, _ := path.Match(pattern, d.link.Name)
-		return ok
-	})
 }
 
 // containers is about namespaces with TCP settings of their own.

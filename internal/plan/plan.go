@@ -25,8 +25,9 @@ type Plan struct {
 // Change is one setting's new value. It says all that carrying it out takes.
 type Change struct {
 	Target
-	Old      string `json:"old"` // as on the host now
-	New      string `json:"new"` // as tc or sysctl would take it
+	Old      string `json:"old"`             // as on the host now
+	New      string `json:"new"`             // as tc or sysctl would take it
+	Owner    string `json:"owner,omitempty"` // to whom the old value is due, as far as is known
 	Reason   string `json:"reason"`
 	Evidence string `json:"evidence,omitempty"` // what was measured, and where it can be repeated; a file needs none
 }
@@ -101,7 +102,11 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	return d.Plan, keep(d)
+	err = keep(d)
+	for i, c := range d.Changes {
+		d.Changes[i].Owner = Owner(facts, c.Target)
+	}
+	return d.Plan, err
 }
 
 // draft is a plan in the making: what it starts from, and what would be in force after the changes so far.
