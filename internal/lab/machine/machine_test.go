@@ -4,8 +4,11 @@ package machine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A subject is a machine to which something is done, and what came of it.
@@ -182,7 +187,10 @@ func TestMachines(t *testing.T) {
 	if len(packages) > 0 {
 		files[packageThere] = packages[len(packages)-1]
 	}
-	report := report{}
+	results, err := open(files["/usr/bin/weir"])
+	if err != nil {
+		t.Fatal(err)
+	}
 	suites, managers := Suites(), Managers()
 	if !everything() {
 		suites, managers = []string{"trixie"}, []Manager{Networkd}
@@ -197,18 +205,22 @@ func TestMachines(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, manager := range managers {
-				t.Run(string(manager), func(t *testing.T) { testSystem(ctx, t, image, Options{Manager: manager, Files: files}, report) })
+				t.Run(string(manager), func(t *testing.T) { testSystem(ctx, t, image, Options{Manager: manager, Files: files}, results) })
 			}
 		})
 	}
 	if path := os.Getenv("WEIR_RELIABILITY"); path != "" && !t.Failed() {
-		if err := os.WriteFile(path, []byte(report.markdown()), 0o644); err != nil {
+		all, err := results.add("", "", tally{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(all.markdown()), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func testSystem(ctx context.Context, t *testing.T, image Image, o Options, report report) {
+func testSystem(ctx context.Context, t *testing.T, image Image, o Options, results results) {
 	var m *Machine
 	for _, f := range faults() {
 		if !everything() && !f.quick || !slices.Contains(f.on, o.Manager) || len(f.suites) > 0 && !slices.Contains(f.suites, image.Suite) {
@@ -227,7 +239,9 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, repor
 			s.must(m.Reset(ctx, Booted))
 			s.settled()
 			f.run(s)
-			report.add(f.name, image.Suite+"/"+string(o.Manager), *s.counts)
+			if _, err := results.add(f.name, image.Suite+"/"+string(o.Manager), *s.counts); err != nil {
+				t.Error(err)
+			}
 			t.Logf("as before %d, as planned %d, by weir recover %d, bad %d", s.counts[asBefore], s.counts[asPlanned], s.counts[recovered], s.counts[bad])
 		})
 	}
@@ -276,7 +290,7 @@ const longestFault = 20 * time.Minute
 func program(t *testing.T, dir, path string) string {
 	t.Helper()
 	out := filepath.Join(dir, filepath.Base(path))
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, path)
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, path)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, said)
@@ -284,14 +298,56 @@ func program(t *testing.T, dir, path string) string {
 	return out
 }
 
+// results is the file, in the user's cache, of what came of each fault with one and the same program: all of them take hours, and may be tried in
+// several runs.
+type results struct{ path string }
+
 // report is what came of each fault, by fault and system.
 type report map[string]map[string]tally
 
-func (r report) add(fault, system string, counts tally) {
-	if r[fault] == nil {
-		r[fault] = map[string]tally{}
+func open(weir string) (results, error) {
+	program, err := os.ReadFile(weir)
+	if err != nil {
+		return results{}, err
 	}
-	r[fault][system] = counts
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return results{}, err
+	}
+	dir := filepath.Join(cache, "weir", "machine")
+	return results{filepath.Join(dir, fmt.Sprintf("results-%x.json", sha256.Sum256(program)))}, os.MkdirAll(dir, 0o755)
+}
+
+// add replaces what is known of a fault on a system, and gives all that is known. No counts change nothing.
+func (r results) add(fault, system string, counts tally) (report, error) {
+	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, err
+	}
+	known := report{}
+	if err := json.NewDecoder(f).Decode(&known); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if counts == (tally{}) {
+		return known, nil
+	}
+	if known[fault] == nil {
+		known[fault] = map[string]tally{}
+	}
+	known[fault][system] = counts
+	text, err := json.Marshal(known)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, err
+	}
+	_, err = f.WriteAt(text, 0)
+	return known, err
 }
 
 const reportHead = `# What can go wrong, and how the host is afterwards
