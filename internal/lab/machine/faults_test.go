@@ -29,7 +29,7 @@ func faults() []fault {
 		{name: "ssh is cut off by what is brought up", on: all, run: cutOff},
 		{name: "two at once", on: one, quick: true, run: twoAtOnce},
 		{name: "no space for the journal", on: one, quick: true, run: fullDisk},
-		{name: "/etc cannot be written", on: one, run: readOnly},
+		{name: "no file can be written", on: one, run: readOnly},
 		{name: "the kernel has no cake", on: one, run: noCake},
 		{name: "confirmed, then a reboot", on: all, quick: true, run: reboots},
 		{name: "a reboot while not confirmed", on: one, run: rebootsUnconfirmed},
