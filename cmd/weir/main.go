@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/lab/guest"
 )
 
@@ -32,6 +34,7 @@ const (
 
 // run is the program: its arguments in, its exit status out.
 func run(args []string, stdout, stderr io.Writer) int {
+	unix.Umask(0o022) // what is written is for everybody to read, whatever the shell that it is started from says
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -174,10 +174,10 @@ func refused(ts *testscript.TestScript, _ bool, args []string) {
 
 func locked(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.MkdirAll(args[0], 0o755))
-	d, err := os.Open(args[0])
+	f, err := os.Create(filepath.Join(args[0], "lock"))
 	ts.Check(err)
-	defer d.Close()
-	ts.Check(unix.Flock(int(d.Fd()), unix.LOCK_EX))
+	defer f.Close()
+	ts.Check(unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	refused(ts, neg, args[1:])
 }
 

@@ -17,15 +17,12 @@ import (
 // Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot. False if there is none to
 // confirm.
 func (s Store) Confirm() (Status, bool, error) {
-	status, err := s.Status()
+	last, j, facts, unlock, err := s.begin("confirm")
 	if err != nil {
-		return status, false, err
-	}
-	_, j, facts, unlock, err := s.begin("confirm")
-	if err != nil {
-		return status, false, err
+		return Status{}, false, err
 	}
 	defer unlock()
+	status := s.status(last, j, facts)
 	switch {
 	case status.Reverted != nil && !status.Unconfirmed:
 		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back", Try: "weir up again, with --timeout for more time"}
@@ -42,6 +39,9 @@ func (s Store) Confirm() (Status, bool, error) {
 	p, err := j.plan(j.Goal, facts)
 	if err != nil {
 		return status, false, err
+	}
+	if p.Unkept != nil {
+		return status, false, p.Unkept
 	}
 	now, files := lasting(p.Changes)
 	if len(now) > 0 {
@@ -60,6 +60,7 @@ func (s Store) Confirm() (Status, bool, error) {
 	}
 	j.confirm()
 	j.promise()
+	j.own(facts)
 	if err := s.save(j); err != nil {
 		return status, false, err
 	}
@@ -103,7 +104,7 @@ func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal
 func (s Store) Down(force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
 	_, j, facts, unlock, err := s.begin("down")
-	if other := (*elsewhere)(nil); force && errors.As(err, &other) {
+	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
 		return out, s.forget()
 	}
@@ -146,7 +147,10 @@ func (s Store) Expire(waits func()) (Outcome, error) {
 		switch {
 		case err != nil || len(out.Failed) > 0:
 			// Another run may have the lock, or a device be busy: a host that nobody can reach has nobody else to try again.
-			if failed++; failed == attempts {
+			if other := (*busy)(nil); !errors.As(err, &other) {
+				failed++
+			}
+			if failed == attempts {
 				return out, err
 			}
 			left = pause
@@ -264,7 +268,7 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 		}
 	}
 	s.host.reload(out.Done)
-	facts, err := s.host.facts()
+	facts, err := s.facts()
 	if err != nil {
 		return err
 	}
@@ -344,46 +348,63 @@ func (s Store) forget() error {
 
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
 func (s Store) Status() (Status, error) {
-	status := Status{Drift: []plan.Change{}}
 	last, j, facts, err := s.look()
 	if err != nil {
-		return status, err
+		return Status{Drift: []plan.Change{}}, err
 	}
+	return s.status(last, j, facts), nil
+}
+
+func (s Store) status(last, j *journal, facts host.Facts) Status {
+	status := Status{Drift: []plan.Change{}}
 	var goal plan.Goal
-	if err := s.fill(&goal, last, j, facts); err != nil {
-		status.Why = err.Error()
-		if last == nil {
-			return status, nil
+	if j != nil {
+		j.asIs = true
+		if j.Goal.Runtime {
+			goal = j.Goal // which no file says
 		}
 	}
-	if last == nil {
+	if err := s.fill(&goal, last, j, facts); err != nil {
+		status.Why = err.Error()
+		if j == nil && last == nil {
+			return status
+		}
+	}
+	if j == nil && last == nil {
 		if goal != (plan.Goal{}) {
 			status.Why = fmt.Sprintf("%s asks for %s. To bring it up: weir up", host.GoalFile, goal.Flags())
 		}
-		return status, nil
+		return status
 	}
-	status.Goal, status.Notes, status.Reverted = goal, j.notes(), last.Reverted
+	status.Goal, status.Notes = goal, j.notes()
 	if j != nil {
 		status.Reverted = j.Reverted
+	} else {
+		status.Reverted = last.Reverted
 	}
 	switch {
 	case j != nil && j.Pending != nil && j.Pending.Down:
 		status.Why = "weir down was cut short; to end it: weir recover"
-		return status, nil
+		return status
 	case j.left():
 		status.Why = "it was taken down, but for what somebody else had changed"
-		return status, nil
+		return status
 	case status.Why != "":
-		status.Up, status.Goal = true, last.Goal
-		return status, nil
+		status.Up = true
+		if j != nil {
+			status.Goal = j.Goal
+		} else {
+			status.Goal = last.Goal
+		}
+		return status
 	case goal == plan.Goal{}:
 		if j == nil && last.Goal != (plan.Goal{}) { // of an earlier boot, and not confirmed
 			status.Goal, status.Reboot = last.Goal, true
 			status.Why = "the machine was started again since, before it was confirmed"
 		}
-		return status, nil
+		return status
 	}
-	status.Up, status.Reboot, status.Kept = true, last.Boot != facts.Boot, j.kept()
+	status.Up, status.Reboot, status.Kept = true, last != nil && last.Boot != facts.Boot, j.kept()
 	if j != nil && j.Pending != nil {
 		status.Unconfirmed = true
 		status.RevertsIn = units.Duration(max(j.Pending.Until-s.timer.now(), 0))
@@ -395,7 +416,7 @@ func (s Store) Status() (Status, error) {
 	p, err := j.plan(goal, facts)
 	if err != nil {
 		status.Why = err.Error()
-		return status, nil
+		return status
 	}
 	if status.Unconfirmed {
 		p.Changes, _ = lasting(p.Changes)
@@ -407,5 +428,5 @@ func (s Store) Status() (Status, error) {
 	if whole, err := plan.Make(goal, j.before(facts)); err == nil {
 		status.Notes = append(append(status.Notes, j.broken(whole)...), plan.Overruled(whole, facts)...)
 	}
-	return status, nil
+	return status
 }

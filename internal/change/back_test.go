@@ -22,7 +22,7 @@ const minute = time.Minute
 func later(s Store, m *fake) Store {
 	m.crashAt = 0
 	m.clock += 2 * time.Hour
-	return Store{Dir: s.Dir, host: m, timer: m}
+	return Store{Dir: s.Dir, keeps: s.keeps, host: m, timer: m}
 }
 
 // comparable is a machine's facts without what a boot changes for nobody's sake.
@@ -343,10 +343,10 @@ func TestRevertLeavesWhatWasLeft(t *testing.T) {
 // A full disk keeps up from changing anything, and nobody from going back.
 func TestJournalCannotBeWritten(t *testing.T) {
 	full := func(s Store) func() {
-		if err := os.Mkdir(s.path()+".new", 0o755); err != nil {
+		if err := os.MkdirAll(s.path()+".new/full", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		return func() { os.Remove(s.path() + ".new") }
+		return func() { os.RemoveAll(s.path() + ".new") }
 	}
 	s, m := newFake(t)
 	before, _ := m.facts()
@@ -409,7 +409,7 @@ func TestExpireWaits(t *testing.T) {
 			unlock()
 		}
 	}}
-	if out, err := (Store{Dir: s.Dir, host: m, timer: busy}).Expire(nil); err != nil || len(out.Done) == 0 {
+	if out, err := (Store{Dir: s.Dir, keeps: s.keeps, host: m, timer: busy}).Expire(nil); err != nil || len(out.Done) == 0 {
 		t.Errorf("after another run: %+v, %v", out, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/host"
 	"weir/internal/plan"
 )
 
@@ -44,18 +45,58 @@ func (s Store) boot() (Outcome, error) {
 			return out, err
 		}
 	}
-	var goal plan.Goal
-	if err := s.fill(&goal, last, j, facts); err != nil {
+	goal, err := keptGoal(last, j, facts, &out)
+	if err != nil || goal == (plan.Goal{}) {
 		return out, err
 	}
-	if goal == (plan.Goal{}) {
-		return out, nil
+	if j != nil {
+		j.asIs = true
 	}
-	if _, there := facts.Link(goal.Dev); goal.Dev != "" && !there {
-		out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev, Text: "is not there: nothing to do until it is"})
-		return out, nil
+	const patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
+	for waited := 0; ; waited++ {
+		link, there := facts.Link(goal.Dev)
+		if goal.Dev != "" && !there {
+			out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev, Text: "is not there: nothing to do until it is"})
+			return out, nil
+		}
+		if goal.Dev == "" || link.Up || waited == patience {
+			break
+		}
+		s.timer.sleep(time.Second)
+		if last, j, facts, err = s.look(); err != nil {
+			return out, err
+		}
+		if j != nil {
+			j.asIs = true
+		}
 	}
-	return s.up(j, goal, facts, 0, func(*journal) {})
+	done, err := s.up(j, goal, facts, 0, func(*journal) {})
+	done.Notes = append(out.Notes, done.Notes...)
+	return done, err
+}
+
+// keptGoal is the goal that a boot brings up: what was confirmed last, whatever the file says by now, since nobody has seen that at work. Where
+// there is no journal it is the file's, which somebody has put there together with the service.
+func keptGoal(last, j *journal, facts host.Facts, out *Outcome) (plan.Goal, error) {
+	file := facts.Files[host.GoalFile]
+	there := file.Kind == host.Regular
+	known := j
+	if j == nil {
+		known = last
+	}
+	goal := known.confirmed()
+	switch {
+	case !there && !j.kept():
+		return plan.Goal{}, nil
+	case goal != nil && !goal.Runtime:
+		if there && !plan.Says(file, *goal) && (j == nil || j.FileDev == "") {
+			out.Notes = append(out.Notes, plan.Note{Subject: host.GoalFile, Text: "asks for another goal than the one that was confirmed, or cannot be read: weir up brings it up"})
+		}
+		return *goal, nil
+	case !there:
+		return plan.Goal{}, nil
+	}
+	return plan.ParseGoal(file.Text)
 }
 
 // broken lists what is not as it was when a person confirmed it, though the goal is the same: another kernel may have less to reach it with.

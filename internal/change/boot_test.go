@@ -4,6 +4,7 @@ package change
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -195,14 +196,223 @@ func TestGoalFile(t *testing.T) {
 	if _, err := s.Up(plan.Goal{}, 0); !errors.As(err, &refusal) || !refusal.Usage {
 		t.Errorf("broken: %v", err)
 	}
-	// It is in nobody's way out, and stays: somebody else has written it.
+	// It is in nobody's way out, and stays: Weir has never written it.
 	out := must[Outcome](t)(s.Down(false))
-	if len(out.Left) != 1 || out.Left[0].File != host.GoalFile || m.f.Files[host.GoalFile].UID != 1000 {
+	if len(out.Left) != 0 || m.f.Files[host.GoalFile].UID != 1000 {
 		t.Errorf("down: %+v", out)
 	}
-	must[Outcome](t)(s.Down(true))
-	if text := m.f.Files[host.GoalFile].Text; text != "# mine\nrate = \"20mbit\"\n" {
-		t.Errorf("down --force: %s", text)
+}
+
+// What a person makes of the file that Weir wrote is Weir's to remove once it was confirmed, and a person's until then.
+func TestGoalFileEdited(t *testing.T) {
+	s, m := keeping(t)
+	edit := func(text string) {
+		m.f.Files[host.GoalFile] = host.File{Kind: host.Regular, Mode: 0o644, Text: text}
+	}
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	edit("rate = \"30mbit\" # less\n")
+	if out := must[Outcome](t)(s.Up(plan.Goal{}, minute)); out.Goal.Rate != 30e6 {
+		t.Fatalf("%+v", out.Goal)
+	}
+	if _, confirmed, err := s.Confirm(); !confirmed || err != nil || !strings.Contains(m.f.Files[host.GoalFile].Text, "# less") {
+		t.Fatal(confirmed, err, m.f.Files[host.GoalFile])
+	}
+	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 0 || !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
+		t.Errorf("down: %+v\n%+v", out, m.f.Files)
+	}
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	edit("rate = \"1mbit\"\n")
+	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].File != host.GoalFile {
+		t.Errorf("not confirmed: %+v", out)
+	}
+}
+
+// A goal that is in the file and was never confirmed may be what locked somebody out: no boot brings it up.
+func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
+	for name, text := range map[string]string{
+		"another goal": "dev = \"eth0\"\nrate = \"64kbit\"\n", "another device": "dev = \"eth1\"\nrate = \"64kbit\"\n", "garbage": "rate = \n", "nothing": "# nothing\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := keeping(t)
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+			edited := host.File{Kind: host.Regular, Mode: 0o644, Text: text}
+			m.f.Files[host.GoalFile] = edited
+			if name == "another goal" { // and tried, and not confirmed
+				must[Outcome](t)(s.Up(plan.Goal{}, minute))
+			}
+			for range 2 {
+				m.boot()
+				out := must[Outcome](t)(s.Boot())
+				j := must[*journal](t)(s.load())
+				if j.Goal.Rate != 50e6 || j.Goal.Dev != "eth0" || plan.Describe(m.f.Links[0].Tree) != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
+					t.Fatalf("%+v, %s", j.Goal, plan.Describe(m.f.Links[0].Tree))
+				}
+				if m.f.Files[host.GoalFile] != edited || len(out.Failed) != 0 {
+					t.Errorf("%+v, %v", out, m.f.Files[host.GoalFile])
+				}
+			}
+			if status := must[Status](t)(s.Status()); status.InForce || status.Why == "" && len(status.Notes) == 0 {
+				t.Errorf("%+v", status)
+			}
+		})
+	}
+}
+
+// What is on top of a card has its address, and is not it.
+func TestBridgeComesLate(t *testing.T) {
+	s, m := keeping(t)
+	bridge := host.Link{Index: 9, Name: "br0", Kind: "bridge", MAC: m.f.Links[0].MAC, Up: true, MTU: 1500, TxQueues: 1, Tree: single(t, "fq_codel")}
+	m.f.Links = append(m.f.Links, bridge)
+	m.found, _ = m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "br0", Rate: 50e6}, 0))
+	if strings.Contains(m.f.Files[host.UdevFile].Text, bridge.MAC) {
+		t.Errorf("%s", m.f.Files[host.UdevFile].Text)
+	}
+	m.found.Links = m.found.Links[:2]
+	m.boot()
+	if out := must[Outcome](t)(s.Boot()); len(out.Done) != 0 || len(out.Notes) != 1 {
+		t.Errorf("without it: %+v", out)
+	}
+	m.f.Links = append(m.f.Links, bridge)
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "br0" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// Two cards have swapped their names over a reboot: the goal stays with the card.
+func TestSwappedNames(t *testing.T) {
+	s, m := keeping(t)
+	m.f.Links[1].MAC = "52:54:00:00:00:01"
+	m.found, _ = m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	m.found.Links[0].Name, m.found.Links[1].Name = "eth1", "eth0"
+	m.boot()
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "eth1" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// Out, and in again under another name, with no reboot between.
+func TestReplugged(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	m.f.Links[0].Index, m.f.Links[0].Name, m.f.Links[0].Tree = 12, "eth7", single(t, "fq_codel")
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "eth7" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// A container that is started again may have the boot of before, and a new network.
+func TestContainerStartedAgain(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	boot := m.f.Boot
+	m.boot()
+	m.f.Boot, m.f.Namespace = boot, "net:[2]"
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce {
+		t.Errorf("%+v", status)
+	}
+	// From a namespace of its own nothing of that is to be had, nor to be lost.
+	files := m.f.Files
+	m.f.Namespace, m.f.Files = "net:[3]", nil
+	if _, err := s.Down(true); err == nil {
+		t.Error("down --force from elsewhere")
+	}
+	m.f.Namespace, m.f.Files = "net:[2]", files
+	must[Outcome](t)(s.Down(false))
+	if !reflect.DeepEqual(m.f.Files, m.found.Files) {
+		t.Errorf("%+v", m.f.Files)
+	}
+}
+
+// The journal is lost: what says that it is Weir's is, and down removes it.
+func TestJournalLost(t *testing.T) {
+	for name, boots := range map[string]bool{"in this boot": false, "in an earlier one": true} {
+		t.Run(name, func(t *testing.T) {
+			s, m := keeping(t)
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+			if err := os.Remove(s.path()); err != nil {
+				t.Fatal(err)
+			}
+			if boots {
+				m.boot()
+				must[Outcome](t)(s.Boot())
+			}
+			if status := must[Status](t)(s.Status()); !status.InForce || !status.Kept || status.Goal.Rate != 50e6 {
+				t.Errorf("%+v", status)
+			}
+			must[Outcome](t)(s.Down(false))
+			if !reflect.DeepEqual(m.f.Files, m.found.Files) {
+				t.Errorf("%+v", m.f.Files)
+			}
+		})
+	}
+}
+
+// What is said of a reboot is so.
+func TestKeptIsSo(t *testing.T) {
+	s, _ := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6, Runtime: true}, minute))
+	status, confirmed, err := s.Confirm()
+	if out.Kept || status.Kept || !confirmed || err != nil {
+		t.Errorf("%+v, %+v, %v", out, status, err)
+	}
+	if status := must[Status](t)(s.Status()); status.Kept || !status.InForce {
+		t.Errorf("%+v", status)
+	}
+}
+
+// A goal that was taken down, or that was never to outlast a reboot, does not come back with one, even where the service is there anyway.
+func TestBootBringsNothingBack(t *testing.T) {
+	for name, before := range map[string]func(Store, *fake){
+		"--runtime": func(s Store, m *fake) { s.Up(plan.Goal{Rate: 50e6, Runtime: true}, 0) },
+		"down, and something left": func(s Store, m *fake) {
+			s.Up(plan.Goal{Rate: 50e6}, 0)
+			m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "1"}
+			s.Down(false)
+		},
+		"not confirmed": func(s Store, m *fake) { s.Up(plan.Goal{Rate: 50e6}, minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := keeping(t)
+			before(s, m)
+			m.boot()
+			if out := must[Outcome](t)(s.Boot()); len(out.Done) != 0 {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+// A link that is still coming up is waited for: its speed says whether it is the limit.
+func TestBootWaitsForTheLink(t *testing.T) {
+	s, m := keeping(t)
+	m.f.Links[0].Speed = 1e9
+	m.found, _ = m.facts()
+	m.f.Links[0].Tree = single(t, "pfifo_fast")
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 1e9}, 0))
+	m.boot()
+	m.f.Links[0].Speed, m.f.Links[0].Up = 0, false
+	up := sleeper{m, func() { m.f.Links[0].Speed, m.f.Links[0].Up = 1e9, true }}
+	s.timer = up
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 || plan.Describe(m.f.Links[0].Tree) != "fq_codel" {
+		t.Errorf("%+v, %s", status, plan.Describe(m.f.Links[0].Tree))
+	}
+}
+
+// A store that keeps nothing believes no journal that names files.
+func TestFilesOfAnotherStore(t *testing.T) {
+	s, _ := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	s.keeps = false
+	if _, err := s.Down(false); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -7,6 +7,7 @@
 package change
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -25,6 +26,7 @@ const Dir = "/var/lib/weir"
 // Store is where the journal is kept, the host that it is about, and what puts that back when nobody confirms.
 type Store struct {
 	Dir   string
+	keeps bool // goals over a reboot, in files: as the one store in Dir does
 	host  machine
 	timer timer
 	log   func(string) // what was done, for whoever looks later
@@ -32,7 +34,10 @@ type Store struct {
 
 // Open gives the store in a directory, which need not exist, for the host that this process runs on.
 func Open(dir string) Store {
-	return Store{Dir: dir, host: live{filepath.Clean(dir) == Dir}, timer: outside{}, log: syslogged}
+	if absolute, err := filepath.Abs(dir); err == nil {
+		dir = absolute
+	}
+	return Store{Dir: dir, keeps: dir == Dir, host: live{}, timer: outside{}, log: syslogged}
 }
 
 // Outcome is what a run did.
@@ -110,11 +115,11 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 		return p, &plan.Refusal{What: "weir is up on " + j.Goal.Dev, Try: "weir down, then again for " + p.Goal.Dev}
 	}
 	// The next boot may well give a device back the name that it had.
-	atBoot := j != nil && j.renamed && j.kept() && j.Pending == nil && j.Goal == p.Goal
+	asKept := j.kept() && j.FileDev != "" && !j.carried && j.Pending == nil && j.Goal == p.Goal
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
 	for _, c := range wanted {
-		if atBoot && c.File != "" {
+		if asKept && c.File != "" || j.leaves(facts, c.Target) {
 			continue
 		}
 		if c.Old, _ = j.value(facts, c.Target); !same(c.Target, c.Old, c.New) {
@@ -123,8 +128,10 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 		}
 	}
 	if j != nil {
+		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
+		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File == "" })
 		for _, e := range j.Entries {
-			if atBoot && e.File != "" {
+			if asKept && e.File != "" {
 				continue
 			}
 			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
@@ -175,27 +182,47 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 }
 
 // elsewhere is why a journal is of no use here: it is about another network namespace.
-type elsewhere struct{ plan.Refusal }
+type elsewhere struct {
+	plan.Refusal
+	kept bool // what it knows of outlasts reboots, and is not gone with a namespace
+}
 
 // look reads the host and the journal: as it is in this boot, and, of whatever boot it is, the last that was written.
 func (s Store) look() (last, j *journal, facts host.Facts, err error) {
 	if last, err = s.load(); err != nil {
 		return nil, nil, facts, err
 	}
-	if facts, err = s.host.facts(); err != nil || last == nil {
+	if facts, err = s.facts(); err != nil {
 		return nil, nil, facts, err
 	}
-	if other := last.Namespace != facts.Namespace; other && (last.Boot == facts.Boot || last.kept() && facts.Files == nil) {
-		return nil, nil, facts, &elsewhere{plan.Refusal{
+	switch {
+	case last == nil:
+	case last.files() && facts.Files == nil:
+		return nil, nil, facts, &elsewhere{kept: true, Refusal: plan.Refusal{
+			What: s.path() + " is about the host's own network namespace",
+			Try:  "the same there, or --state DIR for this one",
+		}}
+	case last.Boot == facts.Boot && last.Namespace == facts.Namespace:
+		last.follow(facts)
+		j = last
+	case last.Boot == facts.Boot && !last.files():
+		return nil, nil, facts, &elsewhere{Refusal: plan.Refusal{
 			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
 			Try:  "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which removes the journal",
 		}}
+	default: // a container that was started again may have no boot of its own
+		j = last.carry(facts)
 	}
-	if last.Boot != facts.Boot {
-		return last, last.carry(facts), facts, nil
+	return last, j.adopt(facts), facts, nil
+}
+
+// facts are the host's. Of a store that keeps no goals the files are nobody's business.
+func (s Store) facts() (host.Facts, error) {
+	f, err := s.host.facts()
+	if !s.keeps {
+		f.Files = nil
 	}
-	last.follow(facts)
-	return last, last, facts, nil
+	return f, err
 }
 
 // fill gives an empty goal a meaning: the one in /etc/weir.toml or, where there is no such file, the one that was last brought up. What an
@@ -204,33 +231,38 @@ func (s Store) fill(goal *plan.Goal, last, j *journal, facts host.Facts) (err er
 	if *goal != (plan.Goal{}) {
 		return nil
 	}
-	switch file := facts.Files[host.GoalFile]; {
-	case file.Kind == host.Regular:
-		if *goal, err = plan.ParseGoal(file.Text); err != nil || last == nil {
-			return err
-		}
-		if goal.Dev == "" {
-			goal.Dev = last.Goal.Dev
-		}
-		if j != nil && j.called != "" && goal.Dev == j.called {
-			goal.Dev = j.Goal.Dev
-		}
-	case file.Kind != "" && file.Kind != host.NoFile:
-		return &plan.Refusal{What: host.GoalFile + " is not a file that can be read", Try: "a regular file in its place, or none"}
-	case last == nil:
+	switch {
 	case j != nil:
 		*goal = j.Goal
+	case last == nil:
 	case last.Pending == nil:
 		*goal = last.Goal
 	case last.Pending.Back != nil:
 		*goal = *last.Pending.Back
+	}
+	switch file := facts.Files[host.GoalFile]; {
+	case file.Kind == host.Regular:
+		written, err := plan.ParseGoal(file.Text)
+		if err != nil {
+			return err
+		}
+		if j != nil && j.FileDev != "" && written.Dev == j.FileDev {
+			written.Dev = j.Goal.Dev
+		}
+		if plan.Says(file, *goal) || written == *goal {
+			return nil
+		}
+		written.Dev = cmp.Or(written.Dev, goal.Dev)
+		*goal = written
+	case file.Kind != "" && file.Kind != host.NoFile:
+		return &plan.Refusal{What: host.GoalFile + " is not a file that can be read", Try: "a regular file in its place, or none"}
 	}
 	return nil
 }
 
 // begin is how every command that changes something starts: as root, alone, and from what is true now.
 func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock func(), err error) {
-	if facts, err = s.host.facts(); err != nil {
+	if facts, err = s.facts(); err != nil {
 		return nil, nil, facts, nil, err
 	}
 	if !facts.Admin {
@@ -309,7 +341,7 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 	}
 	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(j.notes(), p.Considered...)}
 	now, files := lasting(p.Changes)
-	if err := s.writable(files); err != nil {
+	if err := s.writable(p, files); err != nil {
 		return Outcome{}, err
 	}
 	idle := j == nil || j.Pending == nil
@@ -325,7 +357,8 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 	case len(now) == 0 && idle:
 		within = 0 // files lock nobody out
 	case within > 0:
-		p.Changes, out.Kept = now, len(files) > 0
+		p.Changes = now
+		out.Kept = slices.ContainsFunc(files, func(c plan.Change) bool { return c.New != string(host.NoFile) })
 	}
 	next := j.with(p, facts)
 	next.Pending.Until = s.timer.now() + within
@@ -373,7 +406,10 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 }
 
 // writable finds out before anything is changed whether the files could be written.
-func (s Store) writable(files []plan.Change) error {
+func (s Store) writable(p plan.Plan, files []plan.Change) error {
+	if p.Unkept != nil {
+		return p.Unkept
+	}
 	for _, c := range files {
 		if err := s.host.writable(c.File); err != nil {
 			return &plan.Refusal{
@@ -458,7 +494,7 @@ func notSet(c plan.Change, err, undone error) error {
 
 // verify adds to the outcome what a plan from new facts would still change.
 func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
-	facts, err := s.host.facts()
+	facts, err := s.facts()
 	if err != nil {
 		return err
 	}

@@ -70,12 +70,13 @@ func newFake(t *testing.T) (Store, *fake) {
 		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}},
 		Qdiscs:     map[string]host.Support{"cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
 	}}
-	return Store{Dir: dir, host: m, timer: m}, m
+	return Store{Dir: dir, keeps: true, host: m, timer: m}, m
 }
 
 // kept makes the machine one that keeps goals over a reboot: systemd is there.
 func (m *fake) kept() {
-	m.f.Init, m.f.Program, m.f.Files = host.Systemd, "/usr/local/bin/weir", map[string]host.File{}
+	m.f.Init, m.f.Udev, m.f.Files = host.Systemd, true, map[string]host.File{}
+	m.f.Program = host.Program{Path: "/usr/local/bin/weir", RootOnly: true}
 	for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.PackageUnit, host.UnitLink, host.UdevFile} {
 		m.f.Files[name] = host.File{Kind: host.NoFile}
 	}
@@ -758,7 +759,7 @@ func TestMeasuredRTT(t *testing.T) {
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 0 {
 		t.Errorf("%+v", out)
 	}
-	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goal.RTT != units.Duration(500*time.Millisecond) {
+	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goal.RTT != units.Duration(200*time.Millisecond) {
 		t.Errorf("%+v", p.Goal)
 	}
 	for name, g := range map[string]plan.Goal{"said": {Rate: 50e6, RTT: 1e6}, "a recipe's": {Recipe: "server-cake", Rate: 50e6}} {

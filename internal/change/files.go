@@ -46,6 +46,11 @@ func setFile(name string, want host.File) error {
 	if err := os.Remove(half); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 		return err // of a run that was killed
 	}
+	if want.Kind != host.NoFile {
+		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return err
+		}
+	}
 	switch want.Kind {
 	case host.NoFile:
 		err := os.Remove(name)
@@ -57,9 +62,6 @@ func setFile(name string, want host.File) error {
 		}
 		return syncDir(path.Dir(name))
 	case host.Symlink:
-		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
-			return err
-		}
 		if err := os.Symlink(want.Text, half); err != nil {
 			return err
 		}

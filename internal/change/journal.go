@@ -3,6 +3,7 @@
 package change
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,10 +35,10 @@ type journal struct {
 	Pending   *pending   `json:"pending,omitempty"`  // a run that is not confirmed, or was cut short
 	Reverted  *Reverted  `json:"reverted,omitempty"` // the last run, when it was put back
 	Promised  []promise  `json:"promised,omitempty"` // what was in force when it was confirmed: another kernel may not be able to
+	FileDev   string     `json:"file_dev,omitempty"` // what the device was called when it was set up, and is in files, if it has another name now
 
-	called  string // what the device was called, if it has another name now
-	renamed bool   // in this boot, so that files rightly have the old one
-	carried bool   // from an earlier boot: the journal on disk still says that
+	carried bool // from an earlier boot, or made up: the journal on disk does not say this
+	asIs    bool // the goal's file stays as somebody has made it
 }
 
 // promise is a setting as it was when a person confirmed it.
@@ -78,6 +79,7 @@ type entry struct {
 const (
 	journalVersion = 1
 	journalName    = "journal.json"
+	lockName       = "lock"
 )
 
 func (j *journal) entry(t plan.Target) *entry {
@@ -95,13 +97,13 @@ func (j *journal) entry(t plan.Target) *entry {
 // a run that is not confirmed to the last that was.
 func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 	link, _ := f.Link(p.Goal.Dev)
-	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Goal: p.Goal, Link: link.Index, MAC: link.MAC, Tree: uncounted(link.Tree)}
+	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Goal: p.Goal, Link: link.Index, MAC: address(link), Tree: uncounted(link.Tree)}
 	next.Pending = &pending{Back: j.confirmed()}
 	if e := j.entry(plan.Target{Dev: p.Goal.Dev}); e != nil && j.Link == link.Index {
 		next.Tree = j.Tree
 	}
 	if j != nil {
-		next.Promised = j.Promised
+		next.Promised, next.FileDev, next.asIs = j.Promised, j.FileDev, j.asIs
 		for _, e := range j.Entries {
 			if e.Dev != "" && j.Link != link.Index {
 				continue // a device of the same name, and not the one that we changed: that is gone
@@ -114,6 +116,9 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 		}
 	}
 	for _, c := range p.Changes {
+		if c.File == host.GoalFile {
+			next.FileDev = ""
+		}
 		e := next.entry(c.Target)
 		if e == nil {
 			next.Entries = append(next.Entries, entry{Target: c.Target, Was: c.Old})
@@ -151,6 +156,14 @@ func (j *journal) confirm() {
 	}
 }
 
+// own takes a goal's file that somebody has edited, and whose goal was then confirmed, for ours: down removes it with the rest.
+func (j *journal) own(f host.Facts) {
+	e := j.entry(plan.Target{File: host.GoalFile})
+	if now := f.Files[host.GoalFile]; e != nil && plan.Says(now, j.Goal) {
+		e.set(now.String())
+	}
+}
+
 // promise writes down what is in force, since it is what a person has asked for and seen.
 func (j *journal) promise() {
 	j.Promised = nil
@@ -161,9 +174,66 @@ func (j *journal) promise() {
 	}
 }
 
-// kept tells whether a goal of the journal's is in files.
-func (j *journal) kept() bool {
+// files tells whether the journal knows of any file.
+func (j *journal) files() bool {
 	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File != "" })
+}
+
+// kept tells whether files keep its goal over a reboot.
+func (j *journal) kept() bool {
+	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File != "" && !e.Theirs && e.last() != e.Was })
+}
+
+// leaves tells whether a file is not to be written for now, though another was planned: the goal's, which somebody has changed.
+func (j *journal) leaves(f host.Facts, t plan.Target) bool {
+	if j == nil || !j.asIs || t.File != host.GoalFile {
+		return false
+	}
+	e := j.entry(t)
+	return e != nil && j.state(f, *e) == foreign
+}
+
+// adopt takes the files that say they are Weir's for that, where the journal that knew of them was lost.
+func (j *journal) adopt(f host.Facts) *journal {
+	var found []entry
+	take := func(name string, ours bool) {
+		if ours && j.entry(plan.Target{File: name}) == nil {
+			found = append(found, entry{Target: plan.Target{File: name}, Was: string(host.NoFile), Set: []string{f.Files[name].String()}})
+		}
+	}
+	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile} {
+		take(name, plan.IsOurs(f.Files[name]))
+	}
+	if len(found) == 0 {
+		return j
+	}
+	link := f.Files[host.UnitLink]
+	take(host.UnitLink, link.Kind == host.Symlink && (link.Text == host.UnitFile || link.Text == host.PackageUnit))
+	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace}
+	if j != nil {
+		next = *j
+	} else if goal, err := plan.ParseGoal(f.Files[host.GoalFile].Text); err == nil {
+		next.Goal = goal
+	}
+	next.Entries, next.carried = append(found, next.Entries...), true
+	return &next
+}
+
+// address is by what a card is known when it has another name. What is on top of a card may have its address, too, and none of its own.
+func address(l host.Link) string {
+	if l.Kind != "" {
+		return ""
+	}
+	return l.MAC
+}
+
+// card finds the card that had the journal's device's address.
+func (j *journal) card(f host.Facts) (host.Link, bool) {
+	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return j.MAC != "" && address(l) == j.MAC })
+	if i < 0 {
+		return host.Link{}, false
+	}
+	return f.Links[i], true
 }
 
 // unit is the name of the timer that is armed; "" if there is none.
@@ -184,14 +254,22 @@ func (e entry) last() string { return e.Set[len(e.Set)-1] }
 // follow keeps to the device that was changed when it has another name now. Its index is what it is known by, until it is gone.
 func (j *journal) follow(f host.Facts) {
 	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == j.Link })
-	if i >= 0 && j.Goal.Dev != "" && j.Goal.Dev != f.Links[i].Name {
-		j.rename(f.Links[i].Name)
-		j.renamed = true
+	now := host.Link{}
+	if i >= 0 {
+		now = f.Links[i]
+	} else if _, there := f.Link(j.Goal.Dev); !there {
+		now, _ = j.card(f) // out, and in again under another name
+	}
+	if now.Name != "" && j.Goal.Dev != "" && j.Goal.Dev != now.Name {
+		j.rename(now.Name)
 	}
 }
 
 func (j *journal) rename(dev string) {
-	j.called, j.Goal.Dev = j.Goal.Dev, dev
+	j.FileDev, j.Goal.Dev = cmp.Or(j.FileDev, j.Goal.Dev), dev
+	if j.FileDev == dev {
+		j.FileDev = ""
+	}
 	if j.Pending != nil && j.Pending.Back != nil {
 		j.Pending.Back.Dev = dev
 	}
@@ -210,7 +288,7 @@ func (j *journal) rename(dev string) {
 // carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files is there, and so is what
 // those who read them have set again by now. Nil if nothing was in files.
 func (j *journal) carry(f host.Facts) *journal {
-	if !j.kept() {
+	if !j.files() {
 		return nil
 	}
 	next := *j
@@ -226,13 +304,10 @@ func (j *journal) carry(f host.Facts) *journal {
 		next.Pending = &p
 	}
 	link, ok := f.Link(j.Goal.Dev)
-	if !ok && j.MAC != "" {
-		// A card, and not what is on top of one and has its address.
-		i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.MAC == j.MAC && l.Kind == "" })
-		if ok = i >= 0; ok {
-			link = f.Links[i]
-			next.rename(link.Name)
-		}
+	// Cards may have swapped their names, too.
+	if card, found := j.card(f); found && (!ok || address(link) != j.MAC) {
+		link, ok = card, true
+		next.rename(card.Name)
 	}
 	if ok {
 		next.Link = link.Index
@@ -278,10 +353,10 @@ func (j *journal) remade(now qdisc.Tree) bool {
 
 // notes are what a person should know of the journal before anything else.
 func (j *journal) notes() []plan.Note {
-	if j == nil || j.called == "" {
+	if j == nil || j.FileDev == "" {
 		return nil
 	}
-	return []plan.Note{{Subject: j.Goal.Dev, Text: "was called " + j.called + " when weir set it up"}}
+	return []plan.Note{{Subject: j.Goal.Dev, Text: "was called " + j.FileDev + " when weir set it up"}}
 }
 
 // uncounted is a tree without its statistics, which nothing can put back.
@@ -410,7 +485,7 @@ func (s Store) load() (*journal, error) {
 	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		if !e.valid(j.Goal.Dev) {
+		if !e.valid(j.Goal.Dev) || e.File != "" && !s.keeps {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
@@ -441,7 +516,10 @@ func (s Store) save(j *journal) error {
 	}
 	temporary := s.path() + ".new"
 	err = func() error {
-		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err // of a run that was killed
+		}
+		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
 		if err != nil {
 			return err
 		}
@@ -463,10 +541,9 @@ func (s Store) save(j *journal) error {
 
 func (s Store) remove() error {
 	// A run that was killed may have left half of a new one.
-	for _, path := range []string{s.path() + ".new", s.path()} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return unreachable(err)
-		}
+	_ = os.Remove(s.path() + ".new")
+	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return unreachable(err)
 	}
 	return s.sync()
 }
@@ -494,29 +571,47 @@ func (s Store) sync() error {
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
 
-// lock keeps a second run out: it waits a moment for the first, and then says so. It is on the directory itself, so nothing is left behind, and
-// the kernel drops it with the process.
+// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the process. Its file is root's alone,
+// so that nobody else can hold it, and goes when there is no journal for it.
 func (s Store) lock() (unlock func(), err error) {
 	const patience, pause = time.Second, 10 * time.Millisecond
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return nil, unreachable(err)
 	}
-	d, err := os.Open(s.Dir)
-	if err != nil {
-		return nil, unreachable(err)
-	}
+	name := filepath.Join(s.Dir, lockName)
 	for waited := time.Duration(0); ; waited += pause {
-		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, unreachable(err)
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		// The one who had it before may have removed it.
+		if err == nil && !isAt(f, name) {
+			err = unix.EWOULDBLOCK
+		}
 		switch {
 		case err == nil:
-			return func() { d.Close() }, nil
+			return func() {
+				if _, err := os.Lstat(s.path()); errors.Is(err, fs.ErrNotExist) {
+					os.Remove(name)
+				}
+				f.Close()
+			}, nil
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			d.Close()
-			return nil, fmt.Errorf("lock %s: %w", s.Dir, err)
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", name, err)
 		case waited >= patience:
-			d.Close()
+			f.Close()
 			return nil, &busy{plan.Refusal{What: "another weir is changing this host", Try: "the same again when it is done"}}
 		}
+		f.Close()
 		s.timer.sleep(pause)
 	}
+}
+
+// isAt tells whether an open file is the one that has the name.
+func isAt(f *os.File, name string) bool {
+	ours, errOurs := f.Stat()
+	there, err := os.Lstat(name)
+	return errOurs == nil && err == nil && os.SameFile(ours, there)
 }

@@ -29,17 +29,9 @@ type machine interface {
 }
 
 // live is the host in the network namespace of the calling thread.
-type live struct {
-	keeps bool // goals over a reboot, in files
-}
+type live struct{}
 
-func (l live) facts() (host.Facts, error) {
-	f, err := host.Read()
-	if !l.keeps {
-		f.Files = nil
-	}
-	return f, err
-}
+func (live) facts() (host.Facts, error) { return host.Read() }
 
 func (live) path(f host.Facts) host.Sockets { return host.ReadPath(f) }
 

@@ -7,6 +7,8 @@ import (
 	"log/syslog"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/units"
 )
 
@@ -42,9 +44,18 @@ func (s Store) report(command string, out Outcome, err error) {
 	}
 }
 
+// toJournal tells whether what this process prints goes to the journal (systemd.exec(5), of JOURNAL_STREAM, which others inherit).
+func toJournal() bool {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(os.Stderr.Fd()), &stat); err != nil {
+		return false
+	}
+	return os.Getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+}
+
 // syslogged writes to syslog as weir. Of a service of systemd's the log has the output already.
 func syslogged(line string) {
-	if os.Getenv("JOURNAL_STREAM") != "" {
+	if toJournal() {
 		return
 	}
 	w, err := syslog.New(syslog.LOG_NOTICE|syslog.LOG_DAEMON, "weir")

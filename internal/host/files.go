@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,10 +164,37 @@ func (f *Facts) readKept() {
 	if info, err := os.Stat("/run/systemd/system"); err == nil && info.IsDir() {
 		f.Init = Systemd // sd_booted(3)
 	}
-	f.Program, _ = os.Executable()
+	f.Program = program()
+	_, err = os.Stat("/run/udev/control")
+	f.Udev = err == nil
 	f.Deep, _ = readOwners(os.DirFS("/"))
 	f.Files = map[string]File{}
 	for _, name := range kept() {
 		f.Files[name] = ReadFile(name)
 	}
+	for l := range strings.Lines(f.Files[UnitFile].Text) {
+		if command, ok := strings.CutPrefix(l, "ExecStart="); ok {
+			path, _, _ := strings.Cut(command, " ")
+			f.UnitRuns = unix.Access(path, unix.X_OK) == nil
+		}
+	}
+}
+
+// program is this program's file.
+func program() (p Program) {
+	p.Path, _ = os.Executable()
+	p.RootOnly = p.Path != ""
+	for path := p.Path; ; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if err != nil {
+			p.RootOnly = false
+			break
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		p.RootOnly = p.RootOnly && ok && stat.Uid == 0 && info.Mode().Perm()&0o022 == 0
+		if path == "/" || path == "." {
+			break
+		}
+	}
+	return p
 }

@@ -32,11 +32,19 @@ type Facts struct {
 	Uplink     string             `json:"uplink,omitempty"` // device of the default route; IPv4's before IPv6's, the lowest metric first
 	Sysctls    map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
 	Congestion Congestion         `json:"congestion"`
-	Qdiscs     map[string]Support `json:"qdiscs"`            // by kind
-	Init       string             `json:"init,omitempty"`    // Systemd, or not known
-	Program    string             `json:"program,omitempty"` // path of this program
-	Files      map[string]File    `json:"-"`                 // what is where a plan may write, by path; nil where nothing can be kept
-	Deep       *Deep              `json:"deep,omitempty"`    // all of it only if ReadDeep has read it; of Read no more than who sets what at boot
+	Qdiscs     map[string]Support `json:"qdiscs"`         // by kind
+	Init       string             `json:"init,omitempty"` // Systemd, or not known
+	Program    Program            `json:"program,omitzero"`
+	Udev       bool               `json:"udev,omitempty"`      // it runs
+	UnitRuns   bool               `json:"unit_runs,omitempty"` // the program that UnitFile starts is there
+	Files      map[string]File    `json:"-"`                   // what is where a plan may write, by path; nil where nothing can be kept
+	Deep       *Deep              `json:"deep,omitempty"`      // all of it only if ReadDeep has read it; of Read no more than who sets what at boot
+}
+
+// Program is the file that this program runs from.
+type Program struct {
+	Path     string `json:"path,omitempty"`
+	RootOnly bool   `json:"root_only,omitempty"` // nobody but root can put another in its place
 }
 
 // Sysctl is the value of a kernel setting, its fields separated by one space.

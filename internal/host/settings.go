@@ -31,6 +31,7 @@ type Setting struct {
 	Sysctl  string `json:"sysctl"`
 	Value   string `json:"value"` // as written, its fields separated by one space
 	File    string `json:"file"`
+	Name    string `json:"name,omitempty"`    // under which the file is sorted among the others; none where it is read before or after them all
 	Line    int    `json:"line"`              // 0 on the kernel's command line
 	Pattern string `json:"pattern,omitempty"` // the key, if it is one that matches several
 	Keeps   bool   `json:"keeps,omitempty"`   // "-key" without a value: no pattern sets it
@@ -119,7 +120,7 @@ func (t *tree) settings(loader string) []Setting {
 			shown, linked = sysctlConf, linked || f.masked == ""
 		}
 		for _, s := range lines.of("/" + shown) {
-			s.Masked = f.masked
+			s.Masked, s.Name = f.masked, f.name
 			all = append(all, s)
 			if f.masked == "" {
 				boot.add(s, len(all)-1)

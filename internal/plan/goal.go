@@ -146,13 +146,13 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 	const (
 		enough = 8
 		least  = units.Duration(10 * time.Millisecond)
-		most   = units.Duration(time.Second)
+		most   = units.Duration(200 * time.Millisecond) // what is farther is for a person to say: each packet of theirs is in this figure
 	)
 	if g.RTT != 0 || g.Recipe != "" || s.Total < enough || s.RTT <= 0 {
 		return g, nil
 	}
 	for step := 0; g.RTT < min(s.RTT, most); step++ {
-		g.RTT = least * units.Duration([]int{1, 2, 5, 10, 20, 50, 100}[step])
+		g.RTT = least * units.Duration([]int{1, 2, 5, 10, 20}[step])
 	}
 	return g, []Note{{"path", fmt.Sprintf("nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
 		s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}}

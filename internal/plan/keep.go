@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -25,44 +26,56 @@ import (
 //
 // No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is asked for, and a
 // list that names a module which the next kernel does not have makes that boot a failed one.
-func keep(d *draft) error {
+func keep(d *draft) {
 	switch {
 	case len(d.Changes) == 0 || d.Goal.Runtime:
-		return nil
+		return
 	case d.facts.Files == nil:
-		d.note("reboot", "what is set ends with it: this is a network namespace of its own")
-		return nil
+		d.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere than in /var/lib/weir")
+		return
 	case d.facts.Init != host.Systemd:
 		d.note("reboot", "what is set ends with it: this host has no systemd. Let its start run:  weir up --boot, with the goal in %s", host.GoalFile)
-		return nil
-	}
-	ephemeral := func(dir string) bool { return strings.HasPrefix(d.facts.Program, dir+"/") }
-	switch {
-	case slices.ContainsFunc([]string{"/tmp", "/run", "/dev", "/proc"}, ephemeral):
-		return &Refusal{
-			What: fmt.Sprintf("this program is %s, which no reboot leaves there, and it has to bring the goal up after one", d.facts.Program),
-			Try:  "copy it to /usr/local/bin and run it from there; or --runtime: what is set ends with a reboot",
-		}
-	case !plainPath.MatchString(d.facts.Program):
-		return &Refusal{What: fmt.Sprintf("the path of this program, %q, cannot be written in a unit", d.facts.Program), Try: "copy it to /usr/local/bin; or --runtime"}
-	case !plainName.MatchString(d.link.Name):
-		return &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name), Try: "rename the device; or --runtime: what is set ends with a reboot"}
+		return
 	}
 	planned := slices.Clone(d.Changes)
 	unit := host.UnitFile
-	if d.facts.Files[host.PackageUnit].Kind == host.Regular {
+	switch packaged := d.facts.Files[host.PackageUnit].Kind == host.Regular; {
+	case packaged:
 		unit = host.PackageUnit
-	} else {
-		d.file(unit, regular(Unit(d.facts.Program)), "brings the goal up after a boot: weir up --boot")
+	case IsOurs(d.facts.Files[unit]) && d.facts.UnitRuns: // whichever copy of the program it starts
+	default:
+		d.Unkept = cannotStart(d.facts.Program)
+		d.file(unit, regular(Unit(d.facts.Program.Path)), "brings the goal up after a boot: weir up --boot")
 	}
 	d.file(host.UnitLink, host.File{Kind: host.Symlink, Text: unit}, "starts that at every boot")
-	d.file(host.UdevFile, regular(udevRules(d.link)), "and whenever the device appears, under its name or another")
-	if now := d.facts.Files[host.GoalFile]; !says(now, d.Goal) {
+	switch {
+	case !d.facts.Udev:
+		d.note(host.UdevFile, "not written: there is no udev here, so a device that comes later is not noticed")
+	case !plainName.MatchString(d.link.Name):
+		d.Unkept = &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name), Try: "rename the device; or --runtime: what is set ends with a reboot"}
+	default:
+		d.file(host.UdevFile, regular(udevRules(d.link)), "and whenever the device appears, under its name or another")
+	}
+	if now := d.facts.Files[host.GoalFile]; !Says(now, d.Goal) {
 		d.file(host.GoalFile, regular(goalFile(d.Goal)), "the goal")
 	}
 	if text := sysctlFile(planned); text != "" {
 		d.file(host.SysctlFile, regular(text), "these settings, from the start of a boot")
 		d.Considered = append(d.Considered, Overruled(d.Plan, d.facts)...)
+	}
+}
+
+// cannotStart is why a unit cannot start a program: nil if it can.
+func cannotStart(p host.Program) *Refusal {
+	const try = "copy it to /usr/local/bin and run it from there; or --runtime: what is set ends with a reboot"
+	ephemeral := func(dir string) bool { return strings.HasPrefix(p.Path, dir+"/") }
+	switch {
+	case slices.ContainsFunc([]string{"/tmp", "/run", "/dev", "/proc"}, ephemeral):
+		return &Refusal{What: fmt.Sprintf("this program is %s, which no reboot leaves there, and it has to bring the goal up after one", p.Path), Try: try}
+	case !plainPath.MatchString(p.Path):
+		return &Refusal{What: fmt.Sprintf("the path of this program, %q, cannot be written in a unit", p.Path), Try: try}
+	case !p.RootOnly:
+		return &Refusal{What: fmt.Sprintf("root would run %s at every boot, and others than root can put another program there", p.Path), Try: try}
 	}
 	return nil
 }
@@ -86,17 +99,22 @@ func (d *draft) file(name string, want host.File, reason string) {
 
 func regular(text string) host.File { return host.File{Kind: host.Regular, Mode: 0o644, Text: text} }
 
-const header = `# Written by weir, which keeps the goal in /etc/weir.toml over reboots.
-# To see whether it is in force: weir status. To undo it, and remove this file: weir down.
-`
+// By their first lines files are known for Weir's.
+const (
+	stateDir  = "/var/lib/weir" // of the journal
+	firstLine = "# Written by weir, which keeps the goal in /etc/weir.toml over reboots.\n"
+	goalLine  = "# The goal of weir. To change it edit it and run:  weir up\n"
+	header    = firstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
+)
 
 // Unit is the service that brings the goal up after a boot (systemd.service(5)). It keeps nothing waiting: what it sets can be set at any time.
 func Unit(program string) string {
 	return header + `
 [Unit]
 Description=Weir: the goal in /etc/weir.toml
-Documentation=man:weir(8)
-After=systemd-sysctl.service
+# The network need not be there, but where it is being set up the device is known whole after that: its speed, its MTU, its queue.
+After=systemd-sysctl.service network.target network-online.target networking.service systemd-networkd.service NetworkManager.service
+RequiresMountsFor=` + stateDir + `
 # Each device that appears may start it.
 StartLimitIntervalSec=0
 
@@ -104,7 +122,7 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart=` + program + ` up --boot
 SyslogIdentifier=weir
-TimeoutStartSec=60
+TimeoutStartSec=180
 
 [Install]
 WantedBy=multi-user.target
@@ -117,7 +135,8 @@ func udevRules(l host.Link) string {
 	then := `TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"` + "\n"
 	text := header + "\nSUBSYSTEM!=\"net\", GOTO=\"weir_end\"\nACTION==\"remove\", GOTO=\"weir_end\"\n"
 	text += fmt.Sprintf("KERNEL==%q, %sNAME==%q, %s", l.Name, then, l.Name, then)
-	if l.MAC != "" {
+	if l.MAC != "" && l.Kind == "" { // what is on top of a card may have its address, too
+
 		text += fmt.Sprintf("ATTR{address}==%q, %s", l.MAC, then)
 	}
 	return text + "LABEL=\"weir_end\"\n"
@@ -128,13 +147,12 @@ func goalFile(g Goal) string {
 	if err != nil {
 		panic(fmt.Sprintf("plan: a goal that TOML cannot write: %v", err)) // it has none but strings, booleans and texts
 	}
-	return `# The goal of weir. To change it edit it and run:  weir up
-# To see whether it is in force:  weir status. To undo it all and remove this file:  weir down
-` + string(text)
+	return goalLine + "# To see whether it is in force:  weir status. To undo it all and remove this file:  weir down\n" + string(text)
 }
 
 // ParseGoal reads what goalFile writes, and what a person has made of it.
 func ParseGoal(text string) (g Goal, err error) {
+	text = strings.TrimPrefix(text, "\ufeff")
 	d := toml.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	bad := func(line int, what string) error {
@@ -158,8 +176,11 @@ func ParseGoal(text string) (g Goal, err error) {
 	_ = toml.Unmarshal([]byte(text), &raw)
 	for _, key := range []string{"rate", "rtt", "loss"} {
 		if v, there := raw[key]; there && reflect.TypeOf(v).Kind() != reflect.String {
-			before, _, _ := strings.Cut(text, key)
-			return g, bad(strings.Count(before, "\n")+1, fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, v))
+			line := 1
+			if at := regexp.MustCompile(`(?m)^\s*"?` + key + `"?\s*=`).FindStringIndex(text); at != nil {
+				line += strings.Count(text[:at[1]], "\n")
+			}
+			return g, bad(line, fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, v))
 		}
 	}
 	var refusal *Refusal
@@ -169,13 +190,22 @@ func ParseGoal(text string) (g Goal, err error) {
 	return g, nil
 }
 
-// says tells whether a file is a goal's already, in whatever words.
-func says(f host.File, g Goal) bool {
+// Says tells whether a file is a goal's already, in whatever words. What it leaves to be found out is as it was found.
+func Says(f host.File, g Goal) bool {
 	if f.Kind != host.Regular {
 		return false
 	}
 	written, err := ParseGoal(f.Text)
-	return err == nil && written == g
+	if err != nil || written == (Goal{}) {
+		return false
+	}
+	written.Dev, written.RTT, written.Runtime = cmp.Or(written.Dev, g.Dev), cmp.Or(written.RTT, g.RTT), g.Runtime
+	return written == g
+}
+
+// IsOurs tells whether a file is one of Weir's by what it says of itself.
+func IsOurs(f host.File) bool {
+	return f.Kind == host.Regular && (strings.HasPrefix(f.Text, firstLine) || strings.HasPrefix(f.Text, goalLine))
 }
 
 func sysctlFile(changes []Change) string {
@@ -197,7 +227,7 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 		return nil
 	}
 	for _, c := range p.Changes {
-		if s, ok := f.Deep.AtBoot(c.Sysctl); ok && c.Sysctl != "" && !s.Sets(c.New) && path.Base(s.File) > path.Base(host.SysctlFile) {
+		if s, ok := f.Deep.AtBoot(c.Sysctl); ok && c.Sysctl != "" && !s.Sets(c.New) && s.Name > path.Base(host.SysctlFile) {
 			notes = append(notes, Note{c.Sysctl, fmt.Sprintf("%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value, c.New)})
 		}
 	}

@@ -12,7 +12,8 @@ import (
 
 func keeping(t *testing.T) host.Facts {
 	return with(t, func(f *host.Facts) {
-		f.Init, f.Program, f.Files = host.Systemd, "/usr/local/bin/weir", map[string]host.File{}
+		f.Init, f.Udev, f.Files = host.Systemd, true, map[string]host.File{}
+		f.Program = host.Program{Path: "/usr/local/bin/weir", RootOnly: true}
 		for i := range f.Links {
 			if f.Links[i].Name == "eth0" {
 				f.Links[i].MAC = "52:54:00:12:34:56"
@@ -113,24 +114,44 @@ func TestKeepsNothing(t *testing.T) {
 	}
 }
 
-// What cannot be written into a unit or a rule without meaning something else is refused.
-func TestKeepRefuses(t *testing.T) {
+// What cannot be written into a unit or a rule without meaning something else, or would let others than root say what root runs.
+func TestUnkept(t *testing.T) {
+	program := func(path string) func(*host.Facts) {
+		return func(f *host.Facts) { f.Program.Path = path }
+	}
 	for name, edit := range map[string]func(*host.Facts){
-		"/tmp":       func(f *host.Facts) { f.Program = "/tmp/weir" },
-		"a space":    func(f *host.Facts) { f.Program = "/home/a b/weir" },
-		"specifiers": func(f *host.Facts) { f.Program = "/home/%h/weir" },
-		"a pattern":  func(f *host.Facts) { f.Links[1].Name, f.Uplink = `e*"`, `e*"` },
+		"/tmp":                   program("/tmp/weir"),
+		"a space":                program("/home/a b/weir"),
+		"specifiers":             program("/home/%h/weir"),
+		"others can write there": func(f *host.Facts) { f.Program.RootOnly = false },
+		"a pattern":              func(f *host.Facts) { f.Links[1].Name, f.Uplink = `e*"`, `e*"` },
 	} {
 		f := keeping(t)
 		edit(&f)
-		var refusal *Refusal
-		if _, err := Make(Goal{Rate: 50e6}, f); err == nil {
-			t.Errorf("%s: no error", name)
-		} else if refusal, _ = err.(*Refusal); refusal == nil || !strings.Contains(refusal.Try, "--runtime") {
-			t.Errorf("%s: %v", name, err)
+		p, err := Make(Goal{Rate: 50e6}, f) // a plan can be looked at from everywhere
+		if err != nil || p.Unkept == nil || !strings.Contains(p.Unkept.Try, "--runtime") {
+			t.Errorf("%s: %+v, %v", name, p.Unkept, err)
 		}
-		if _, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil {
-			t.Errorf("%s with --runtime: %v", name, err)
+		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.Unkept != nil {
+			t.Errorf("%s with --runtime: %v, %v", name, p.Unkept, err)
+		}
+		// A unit that is there and starts a weir is good enough, whichever weir looks.
+		f.Files[host.UnitFile], f.UnitRuns = regular(Unit("/usr/local/bin/weir")), true
+		if p, _ := Make(Goal{Rate: 50e6}, f); name != "a pattern" && p.Unkept != nil {
+			t.Errorf("%s, and a unit: %v", name, p.Unkept)
+		}
+	}
+}
+
+// A person's own words are left, as long as they say the same.
+func TestSays(t *testing.T) {
+	g := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(50)}
+	for text, want := range map[string]bool{
+		goalFile(g): true, "# mine\nrate = \"50mbit\"\n": true, "rate = \"50mbit\"\nrtt = \"50ms\"": true, "rate = \"50mbit\"\nrtt = \"60ms\"": false,
+		"rate = \"50mbit\"\ndev = \"eth1\"": false, "rate = \"60mbit\"": false, "": false, "# nothing\n": false, "garbage": false,
+	} {
+		if Says(regular(text), g) != want {
+			t.Errorf("%q: %v", text, !want)
 		}
 	}
 }
@@ -147,6 +168,7 @@ func TestParseGoal(t *testing.T) {
 		"rate = 50":                      "/etc/weir.toml:1: ",
 		"\nrate = \"50\"":                `/etc/weir.toml:2: `,
 		"rate = ":                        "/etc/weir.toml:1: ",
+		"# the rate\n\nrtt = 50\n":       "/etc/weir.toml:3: rtt = 50 has no unit",
 		"role = \"router\"":              `/etc/weir.toml: --role "router" is not known`,
 		"[dev]\n":                        "/etc/weir.toml:1: ",
 	} {

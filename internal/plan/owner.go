@@ -18,7 +18,7 @@ func Owner(f host.Facts, t Target) string {
 		return sysctlOwner(f, t.Sysctl)
 	case t.Dev != "":
 		return queueOwner(f, t.Dev)
-	case f.Files[t.File].Kind == host.Regular && !strings.HasPrefix(f.Files[t.File].Text, "# Written by weir"):
+	case f.Files[t.File].Kind == host.Regular && !IsOurs(f.Files[t.File]):
 		return "somebody else wrote it"
 	}
 	return ""

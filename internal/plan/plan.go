@@ -20,6 +20,9 @@ type Plan struct {
 	Goal       Goal     `json:"goal"` // with its device filled in
 	Changes    []Change `json:"changes"`
 	Considered []Note   `json:"considered,omitempty"`
+
+	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to carry one out.
+	Unkept *Refusal `json:"-"`
 }
 
 // Change is one setting's new value. It says all that carrying it out takes.
@@ -102,11 +105,11 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	err = keep(d)
+	keep(d)
 	for i, c := range d.Changes {
 		d.Changes[i].Owner = Owner(facts, c.Target)
 	}
-	return d.Plan, err
+	return d.Plan, nil
 }
 
 // draft is a plan in the making: what it starts from, and what would be in force after the changes so far.

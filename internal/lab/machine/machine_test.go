@@ -32,7 +32,7 @@ type subject struct {
 
 // prelude gives scripts the words to look at a host with tools that are not Weir's. Left out is what the kernel changes by itself (such as classes that
 // are flows, and numbers that it gave), and which
-// modules are loaded: those stay, and do nothing. Of Weir's own folder the journal, and a half of one that the next run overwrites.
+// modules are loaded: those stay, and do nothing. Of Weir's own folder the journal, a half of one that the next run overwrites, and its lock.
 const prelude = `
 killat=/usr/lib/weir-test/killat
 dev=` + Uplink + `
@@ -47,7 +47,7 @@ look() {
 	grep -r . /proc/sys/net 2>/dev/null | grep -v -E 'fastopen_key|available_congestion_control|allowed_congestion_control|stat_refresh|nf_conntrack_count|/flush:|ns_last_pid' | sort
 	find /etc /usr/local -xdev -printf '%y %m %u:%g %p %l\n' | sort -k4
 	find /etc /usr/local -xdev -type f -print0 | sort -z | xargs -0 sha256sum
-	ls -A /var/lib/weir 2>/dev/null | grep -v -E '^journal.json(.new)?$'
+	ls -A /var/lib/weir 2>/dev/null | grep -v -E '^(journal.json(.new)?|lock)$'
 	true
 }
 # Waits without a clock of its own: what does not come is the end of the script's own time.
