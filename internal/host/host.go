@@ -33,6 +33,7 @@ type Facts struct {
 	Sysctls    map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
 	Congestion Congestion         `json:"congestion"`
 	Qdiscs     map[string]Support `json:"qdiscs"`            // by kind
+	Ingress    Support            `json:"ingress,omitempty"` // what it takes to let arriving packets wait in a queue: IngressModules
 	Init       string             `json:"init,omitempty"`    // Systemd, or not known
 	Program    string             `json:"program,omitempty"` // path of this program
 	Files      map[string]File    `json:"-"`                 // what is where a plan may write, by path; nil where nothing can be kept
@@ -105,6 +106,7 @@ func Read() (Facts, error) {
 		return Facts{}, err
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
+	f.Ingress = modules(root, f.Kernel).ingress()
 	f.readKept()
 	return f, nil
 }
@@ -127,15 +129,19 @@ type Link struct {
 	MAC      string     `json:"mac,omitempty"`     // 52:54:00:12:34:56; of an Ethernet device
 	Network  string     `json:"network,omitempty"` // the .network file of systemd-networkd's that manages it
 	Loopback bool       `json:"loopback,omitempty"`
-	Up       bool       `json:"up"`              // administratively, and a carrier is not known to be missing
-	MTU      int        `json:"mtu"`             // bytes
-	Speed    units.Rate `json:"speed,omitempty"` // bits per second; 0 when the driver does not know
-	TxQueues int        `json:"tx_queues"`       // in use, of those that the device has
-	GSOBytes int        `json:"gso_max_size"`    // largest packet handed to the device, bytes
-	GSOSegs  int        `json:"gso_max_segs"`    // and in segments
-	Addrs    []string   `json:"addrs,omitempty"` // 192.0.2.1/24
-	Tree     qdisc.Tree `json:"tree"`            // its queueing disciplines
+	Up       bool       `json:"up"`                 // administratively, and a carrier is not known to be missing
+	MTU      int        `json:"mtu"`                // bytes
+	Speed    units.Rate `json:"speed,omitempty"`    // bits per second; 0 when the driver does not know
+	TxQueues int        `json:"tx_queues"`          // in use, of those that the device has
+	GSOBytes int        `json:"gso_max_size"`       // largest packet handed to the device, bytes
+	GSOSegs  int        `json:"gso_max_segs"`       // and in segments
+	Addrs    []string   `json:"addrs,omitempty"`    // 192.0.2.1/24
+	Tree     qdisc.Tree `json:"tree"`               // its queueing disciplines
+	Redirect string     `json:"redirect,omitempty"` // the device to which a filter redirects all that arrives; Gone: to one that is no longer there
 }
+
+// Gone stands for a device that is not there any more. It is no name that a device can have.
+const Gone = "a device that is gone"
 
 // readFiles takes from /proc and /lib/modules what is text.
 func readFiles(root fs.FS, f *Facts) {
