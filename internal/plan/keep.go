@@ -162,7 +162,7 @@ func ParseGoal(text string) (g Goal, err error) {
 	// A bare number is one to TOML, whatever its unit would have been.
 	var raw map[string]any
 	_ = toml.Unmarshal([]byte(text), &raw)
-	for _, key := range []string{"rate", "rtt", "loss"} {
+	for _, key := range []string{"rate", "ingress", "rtt", "loss"} {
 		if v, there := raw[key]; there && reflect.TypeOf(v).Kind() != reflect.String {
 			before, _, _ := strings.Cut(text, key)
 			return g, bad(strings.Count(before, "\n")+1, fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, v))
