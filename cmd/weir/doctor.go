@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -47,6 +48,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 				printDiagnosis(cmd.OutOrStdout(), facts, findings)
 				if verbose {
 					printSettings(cmd.OutOrStdout(), facts)
+					printIngress(cmd.OutOrStdout(), facts)
 				}
 			}
 			if err != nil {
@@ -132,7 +134,11 @@ func describeLink(f host.Facts, l host.Link) string {
 	if stack, ok := l.Tree.Stack(); ok && !plan.Shapes(stack) {
 		queue += ", no rate"
 	}
-	return strings.Join(append(words, queue), " · ")
+	words = append(words, queue)
+	if now := plan.DescribeIngress(f, l.Name); now != plan.NoIngress {
+		words = append(words, "arriving: "+now)
+	}
+	return strings.Join(words, " · ")
 }
 
 // describeHost says in a line what a host is.
@@ -151,6 +157,21 @@ func describeHost(f host.Facts) string {
 		}
 	}
 	return strings.Join(words, " · ")
+}
+
+// printIngress prints what somebody else has at a device's ingress.
+func printIngress(w io.Writer, f host.Facts) {
+	for _, l := range f.Links {
+		for _, q := range l.Tree.Qdiscs {
+			if q.Parent == qdisc.Ingress && l.Redirect != qdisc.IFB {
+				text := q.Kind
+				if l.Redirect != "" {
+					text += ", which redirects all that arrives to " + l.Redirect
+				}
+				printText(w, printable(l.Name)+"  ingress", printable(text))
+			}
+		}
+	}
 }
 
 // printSettings prints each setting's value, and below it every line that sets it, in the order in which they are read.

@@ -12,6 +12,7 @@ import (
 	"weir/internal/change"
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -92,6 +93,7 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f := cmd.Flags()
 	f.StringVar(&g.Dev, "dev", "", "`device` of the uplink (default: the default route's)")
 	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate", "what the provider sold, for what leaves the device: 50mbit")
+	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress", "what the provider sold for what arrives: that is then shaped, too (default: it is left alone)")
 	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
 		d, err := units.ParseDuration(s)
 		return units.Duration(d), err
@@ -109,7 +111,7 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 
 	complete(cmd, "dev", func(f host.Facts) (names []string) {
 		for _, l := range f.Links {
-			if !l.Loopback {
+			if !l.Loopback && l.Name != qdisc.IFB {
 				names = append(names, l.Name)
 			}
 		}
@@ -118,7 +120,7 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	complete(cmd, "cc", func(f host.Facts) []string {
 		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
 	})
-	for _, name := range []string{"rate", "rtt", "loss", "qdisc"} {
+	for _, name := range []string{"rate", "ingress", "rtt", "loss", "qdisc"} {
 		cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }

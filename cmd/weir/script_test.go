@@ -36,6 +36,8 @@ import (
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
 //	root DEV QDISC   somebody else replaces the root qdisc
+//	clsact DEV       somebody else adds a clsact, for filters
+//	unlink DEV       somebody else deletes a device
 //	rename DEV NEW   somebody else renames a device; downed DEV and upped DEV take it down and up
 //	refused STATUS REGEXP ARGS
 //	                 runs weir ARGS, which must end with STATUS, print nothing, and say on stderr one line that matches and one with what to try
@@ -68,6 +70,8 @@ func programs() map[string]func() {
 		"facts":       func() { enter(); printFacts() },
 		"sysctl":      func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
 		"root":        func() { enter(); setRoot(os.Args[1], os.Args[2]) },
+		"clsact":      func() { enter(); addClsact(os.Args[1]) },
+		"unlink":      func() { enter(); check(netlink.LinkDel(device(os.Args[1]))) },
 		"rename":      func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
 		"downed":      func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
 		"upped":       func() { enter(); setUp(device(os.Args[1])) },
@@ -134,6 +138,10 @@ func TestScripts(t *testing.T) {
 		Condition: func(condition string) (bool, error) {
 			if condition == "root" {
 				return os.Geteuid() == 0, nil
+			}
+			if condition == "ingress" {
+				facts, err := host.Read()
+				return facts.Ingress != host.No, err
 			}
 			if condition == "pidns" {
 				_, err := os.Stat("/proc/self/ns/pid")
@@ -401,6 +409,11 @@ func setRoot(dev, text string) {
 	check(err)
 	defer conn.Close()
 	check(conn.Replace(device(dev).Attrs().Index, stack))
+}
+
+func addClsact(dev string) {
+	attrs := netlink.QdiscAttrs{LinkIndex: device(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}
+	check(netlink.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "clsact"}))
 }
 
 func check(err error) {

@@ -52,6 +52,8 @@ func survives(m *fake, step int, run func()) (survived bool) {
 func TestKilledAtEveryStep(t *testing.T) {
 	first, second := plan.Goal{Dev: "eth0", Rate: 50e6}, plan.Goal{Dev: "eth0", Rate: 500e6, Loss: 0.1, RTT: 1e8}
 	recipe := plan.Goal{Dev: "eth0", Recipe: "dualpi2-bbr"}
+	arriving := plan.Goal{Dev: "eth0", Ingress: 20e6}
+	both, faster := plan.Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6}, plan.Goal{Dev: "eth0", Rate: 500e6, Ingress: 200e6, RTT: 1e8}
 	up := func(goal plan.Goal, within time.Duration) func(Store, *fake) {
 		return func(s Store, _ *fake) { _, _ = s.Up(goal, within) }
 	}
@@ -60,6 +62,11 @@ func TestKilledAtEveryStep(t *testing.T) {
 	expires := func(s Store, m *fake) { m.clock += time.Hour; _, _ = s.Expire(nil) }
 	confirms := func(s Store, _ *fake) { _, _, _ = s.Confirm() }
 	queueFails := func(s Store, m *fake) { m.refuse["eth0"] = errors.New("no such module") }
+	ingressFails := func(rate string) func(Store, *fake) {
+		return func(_ Store, m *fake) {
+			m.refuse["ingress cake bandwidth "+rate] = errors.New("no such module")
+		}
+	}
 	none := plan.Goal{}
 	files := func(_ Store, m *fake) { m.kept(); m.found, _ = m.facts() }
 
@@ -97,6 +104,19 @@ func TestKilledAtEveryStep(t *testing.T) {
 		"down --force":                          {[]func(Store, *fake){up(recipe, 0)}, down(true), []plan.Goal{none, recipe}},
 		"down before it is confirmed":           {[]func(Store, *fake){up(first, minute)}, down(false), []plan.Goal{none}},
 		"down with a second not confirmed":      {[]func(Store, *fake){up(first, 0), up(second, minute)}, down(false), []plan.Goal{none, first}},
+
+		"up with ingress":                         {nil, up(both, minute), []plan.Goal{none}},
+		"up --yes with ingress alone":             {nil, up(arriving, 0), []plan.Goal{none, arriving}},
+		"up with ingress after a confirmed":       {[]func(Store, *fake){up(first, 0)}, up(both, minute), []plan.Goal{first}},
+		"another ingress after a confirmed":       {[]func(Store, *fake){up(both, 0)}, up(faster, minute), []plan.Goal{both}},
+		"another ingress over one not confirmed":  {[]func(Store, *fake){up(both, minute)}, up(faster, minute), []plan.Goal{none}},
+		"up, and the ingress fails":               {[]func(Store, *fake){ingressFails("85mbit besteffort dual-srchost rtt 500ms ingress")}, up(both, minute), []plan.Goal{none}},
+		"up after a confirmed, the ingress fails": {[]func(Store, *fake){up(both, 0), ingressFails("170mbit besteffort dual-srchost rtt 1s ingress")}, up(faster, minute), []plan.Goal{both}},
+		"confirm ingress":                         {[]func(Store, *fake){up(first, 0), up(both, minute)}, confirms, []plan.Goal{first, both}},
+		"recover to a confirmed ingress":          {[]func(Store, *fake){up(both, 0), up(faster, minute)}, recovers, []plan.Goal{both}},
+		"the timer, from ingress":                 {[]func(Store, *fake){up(first, 0), up(both, minute)}, expires, []plan.Goal{first}},
+		"down from ingress":                       {[]func(Store, *fake){up(both, 0)}, down(false), []plan.Goal{none, both}},
+		"down --force from ingress":               {[]func(Store, *fake){up(arriving, 0), up(faster, minute)}, down(true), []plan.Goal{none, arriving}},
 	} {
 		cases[name] = c
 		cases[name+", with files"] = killing{append([]func(Store, *fake){files}, c.before...), c.run, c.ends}

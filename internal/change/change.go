@@ -154,23 +154,32 @@ func (j *journal) owner(f host.Facts, t plan.Target) string {
 
 // keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace it and take its shaper away.
 func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
-	if j == nil || goal.Rate != 0 || goal.Qdisc != "" || goal.Recipe != "" {
+	if j == nil {
 		return nil
 	}
-	taken := slices.ContainsFunc(p.Changes, plan.Change.Unshapes)
-	// What gave the goal in force its shaper, and what it takes to have that and what is asked for now.
+	// What gave the goal in force the shaper that goes, and what it takes to have that and what is asked for now.
 	gave, both := plan.Goal{}, goal
-	switch was := j.Goal; {
-	case !taken, was.Rate == 0 && was.Qdisc == "" && was.Recipe == "":
-		return nil
-	case was.Recipe != "":
-		gave.Recipe, gave.Rate = was.Recipe, was.Rate
-	case was.Qdisc != "":
-		gave.Qdisc, gave.Rate = was.Qdisc, was.Rate
-	default:
-		gave.Rate = was.Rate
+	for _, c := range p.Changes {
+		switch was := j.Goal; {
+		case !c.Unshapes():
+		case c.Ingress != "":
+			gave.Ingress, both.Ingress = was.Ingress, was.Ingress
+		case goal.Rate != 0 || goal.Qdisc != "" || goal.Recipe != "":
+			// It is asked for.
+		case was.Recipe != "":
+			gave.Recipe, gave.Rate = was.Recipe, was.Rate
+		case was.Qdisc != "":
+			gave.Qdisc, gave.Rate = was.Qdisc, was.Rate
+		default:
+			gave.Rate = was.Rate
+		}
 	}
-	both.Recipe, both.Qdisc, both.Rate = gave.Recipe, gave.Qdisc, gave.Rate
+	if gave == (plan.Goal{}) {
+		return nil
+	}
+	if goal.Rate == 0 && goal.Qdisc == "" && goal.Recipe == "" {
+		both.Recipe, both.Qdisc, both.Rate = gave.Recipe, gave.Qdisc, gave.Rate
+	}
 	try := "weir down first"
 	if both.Check() == nil {
 		try = "weir up " + both.Flags() + ", or " + try
@@ -380,8 +389,8 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 		switch err := s.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
-		case c.Dev != "":
-			undone := s.takeBack(j, link, out.Done)
+		case c.Dev+c.Ingress != "":
+			undone := s.takeBack(j, link, append(out.Done, c))
 			if undone == nil {
 				s.disarm(next.Pending.Unit)
 			}
@@ -443,6 +452,9 @@ func (s Store) set(j *journal, c plan.Change) error {
 		}
 		return s.host.setFile(c.File, file)
 	}
+	if c.Ingress != "" {
+		return s.setIngress(j.Link, c.New)
+	}
 	if j.entry(c.Target).Was == c.New {
 		return s.host.restoreTree(j.Link, j.Tree)
 	}
@@ -453,7 +465,19 @@ func (s Store) set(j *journal, c plan.Change) error {
 	return s.host.setTree(j.Link, stack)
 }
 
-// inOrder puts the queue first: without it the rest is not wanted. Before it comes only the kernel's default for queues, since one that
+// setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay.
+func (s Store) setIngress(link int, text string) error {
+	if text == plan.NoIngress || text == plan.HalfIngress {
+		return s.host.setIngress(link, nil)
+	}
+	stack, err := qdisc.ParseStack(text)
+	if err != nil {
+		return err
+	}
+	return s.host.setIngress(link, stack)
+}
+
+// inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for queues, since one that
 // the kernel made by itself is put back by letting it make one again. Files come last, in the order in which they are given.
 func inOrder(changes []plan.Change) []plan.Change {
 	rank := func(c plan.Change) int {
@@ -462,21 +486,28 @@ func inOrder(changes []plan.Change) []plan.Change {
 			return 0
 		case c.Dev != "":
 			return 1
-		case c.Sysctl != "":
+		case c.Ingress != "":
 			return 2
+		case c.Sysctl != "":
+			return 3
 		}
-		return 3
+		return 4
 	}
 	changes = slices.Clone(changes)
 	slices.SortStableFunc(changes, func(a, b plan.Change) int { return rank(a) - rank(b) })
 	return changes
 }
 
-// takeBack makes the host and the journal what they were before a run that failed at the queue.
-func (s Store) takeBack(j *journal, link host.Link, done []plan.Change) error {
+// takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it has tried.
+func (s Store) takeBack(j *journal, link host.Link, tried []plan.Change) error {
 	var failed []error
-	for _, c := range slices.Backward(done) {
-		failed = append(failed, s.host.setSysctl(c.Sysctl, c.Old))
+	for _, c := range slices.Backward(tried) {
+		switch {
+		case c.Sysctl != "":
+			failed = append(failed, s.host.setSysctl(c.Sysctl, c.Old))
+		case c.Ingress != "":
+			failed = append(failed, s.setIngress(link.Index, c.Old))
+		}
 	}
 	failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
 	if err := errors.Join(failed...); err != nil {
@@ -486,10 +517,14 @@ func (s Store) takeBack(j *journal, link host.Link, done []plan.Change) error {
 }
 
 func notSet(c plan.Change, err, undone error) error {
-	if undone != nil {
-		return &plan.Refusal{What: fmt.Sprintf("%s: %s: %v; and it could not be taken back: %v", c.Dev, c.New, err, undone), Try: "weir recover"}
+	what, try := fmt.Sprintf("%s: %s: %v", c.Dev, c.New, err), "another queue with --qdisc, or weir plan for the reasons"
+	if c.Ingress != "" {
+		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Ingress, c.New, err), "without --ingress, or weir plan for the reasons"
 	}
-	return &plan.Refusal{What: fmt.Sprintf("%s: %s: %v; nothing was changed", c.Dev, c.New, err), Try: "another queue with --qdisc, or weir plan for the reasons"}
+	if undone != nil {
+		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+	}
+	return &plan.Refusal{What: what + "; nothing was changed", Try: try}
 }
 
 // verify adds to the outcome what a plan from new facts would still change.

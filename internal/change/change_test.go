@@ -183,7 +183,7 @@ func (m *fake) setTree(index int, stack qdisc.Stack) error {
 	l := m.link(index)
 	m.step()
 	if err := m.write(l.Name, stack.String()); err != nil {
-		l.Tree = qdisc.Tree{} // half done
+		l.Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) }) // half done
 		return err
 	}
 	m.replace(l, single(m.t, stack.String()))
@@ -201,11 +201,55 @@ func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 	return m.write("restore "+l.Name, plan.Describe(tree))
 }
 
+// setIngress takes the steps that qdisc.SetIngress takes.
+func (m *fake) setIngress(index int, stack qdisc.Stack) error {
+	ifb := func() int { return slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB }) }
+	set := func(redirect string, at ...qdisc.Qdisc) {
+		i := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index })
+		if i < 0 {
+			return // as when the device is gone
+		}
+		l := &m.f.Links[i]
+		l.Redirect, l.Tree.Qdiscs = redirect, append(slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), atIngress), at...)
+		m.step()
+	}
+	m.step()
+	ours := qdisc.Qdisc{Kind: "ingress", Handle: 0xFFFF0000, Parent: qdisc.Ingress}
+	if err := m.write("ingress "+stack.String(), "set"); err != nil { // half done
+		if ifb() < 0 {
+			m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1, MTU: 1500})
+		}
+		m.f.Links[ifb()].Tree = single(m.t, "pfifo")
+		return err
+	}
+	if len(stack) == 0 {
+		set("", ours)
+		set("")
+		m.f.Links = slices.DeleteFunc(slices.Clone(m.f.Links), func(l host.Link) bool { return l.Name == qdisc.IFB })
+		m.step()
+		return nil
+	}
+	if ifb() < 0 {
+		m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1, MTU: 1500})
+		m.step()
+	}
+	m.replace(&m.f.Links[ifb()], single(m.t, stack.String()))
+	m.f.Links[ifb()].Up = true
+	m.step()
+	set("", ours)
+	set(qdisc.IFB, ours)
+	return nil
+}
+
 func (m *fake) replace(l *host.Link, tree qdisc.Tree) {
+	// What is at the ingress has no part in it.
+	ingress := slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) })
 	l.Tree = single(m.t, "pfifo") // for as long as it takes
 	l.Tree.Qdiscs[0].Handle = 0x990000
+	l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress...)
 	m.step()
 	l.Tree = tree
+	l.Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(tree.Qdiscs), atIngress), ingress...)
 	m.step()
 }
 
@@ -330,6 +374,11 @@ func TestShaperIsNotTakenAwayByMistake(t *testing.T) {
 		{plan.Goal{Rate: 50e6, Loss: 0.1, Role: "relay"}, rtt, "it does not say --rate 50mbit", "weir up --rate 50mbit --rtt 40ms, or weir down first"},
 		{plan.Goal{Qdisc: "htb rate 20mbit"}, rtt, `it does not say --qdisc "htb rate 20mbit"`, `weir up --rtt 40ms --qdisc "htb rate 20mbit", or weir down first`},
 		{plan.Goal{Recipe: "server-cake", Rate: 20e6}, plan.Goal{CC: "bbr"}, "it does not say --rate 20mbit --recipe server-cake", "weir down first"},
+		{plan.Goal{Rate: 50e6, Ingress: 100e6}, rtt, "it does not say --rate 50mbit --ingress 100mbit", "weir up --rate 50mbit --ingress 100mbit --rtt 40ms, or weir down first"},
+		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Rate: 80e6}, "it does not say --ingress 100mbit", "weir up --rate 80mbit --ingress 100mbit, or weir down first"},
+		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Ingress: 80e6}, "it does not say --rate 50mbit", "weir up --rate 50mbit --ingress 80mbit, or weir down first"},
+		{plan.Goal{Ingress: 100e6}, plan.Goal{Recipe: "lossy-bbr"}, "it does not say --ingress 100mbit", "weir down first"},
+		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Rate: 80e6, Ingress: 90e6}, "", ""},
 		{plan.Goal{Rate: 50e6}, plan.Goal{Qdisc: "fq"}, "", ""},
 		{plan.Goal{Rate: 50e6}, plan.Goal{Recipe: "lossy-bbr"}, "", ""},
 		{plan.Goal{Loss: 0.1}, rtt, "", ""},

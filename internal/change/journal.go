@@ -274,15 +274,21 @@ func (j *journal) rename(dev string) {
 		j.Pending.Back.Dev = dev
 	}
 	for i := range j.Entries {
-		if j.Entries[i].Dev != "" {
-			j.Entries[i].Dev = dev
-		}
+		j.Entries[i].Target = renamed(j.Entries[i].Target, dev)
 	}
 	for i := range j.Promised {
-		if j.Promised[i].Dev != "" {
-			j.Promised[i].Dev = dev
-		}
+		j.Promised[i].Target = renamed(j.Promised[i].Target, dev)
 	}
+}
+
+func renamed(t plan.Target, dev string) plan.Target {
+	if t.Dev != "" {
+		t.Dev = dev
+	}
+	if t.Ingress != "" {
+		t.Ingress = dev
+	}
+	return t
 }
 
 // carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files is there, and so is what
@@ -377,6 +383,11 @@ func (j *journal) value(f host.Facts, t plan.Target) (string, bool) {
 	case t.Dev != "":
 		link, ok := f.Link(t.Dev)
 		return plan.Describe(link.Tree), ok && (j == nil || link.Index == j.Link)
+	case t.Ingress != "":
+		link, ok := f.Link(t.Ingress)
+		now := plan.DescribeIngress(f, t.Ingress)
+		// The device that it leads through outlives the one that it is for.
+		return now, ok && (j == nil || link.Index == j.Link) || now != plan.NoIngress
 	case t.File != "":
 		return f.Files[t.File].String(), true
 	}
@@ -406,6 +417,9 @@ func (j *journal) state(f host.Facts, e entry) state {
 	} else if now == e.Was {
 		return asFound
 	}
+	if e.Ingress != "" && now == plan.HalfIngress {
+		return ours
+	}
 	if slices.ContainsFunc(e.Set, func(set string) bool { return same(e.Target, now, set) }) {
 		return ours
 	}
@@ -414,7 +428,7 @@ func (j *journal) state(f host.Facts, e entry) state {
 
 // same tells whether two values of a setting mean the same. Those of a queue may be written in more than one way.
 func same(t plan.Target, a, b string) bool {
-	if a == b || t.Dev == "" {
+	if a == b || t.Dev+t.Ingress == "" {
 		return a == b
 	}
 	x, errX := qdisc.ParseStack(a)
@@ -429,13 +443,24 @@ func (j *journal) before(f host.Facts) host.Facts {
 	}
 	f.Sysctls, f.Links, f.Files = maps.Clone(f.Sysctls), slices.Clone(f.Links), maps.Clone(f.Files)
 	for _, e := range j.Entries {
-		if j.state(f, e) != ours {
+		if s := j.state(f, e); s != ours && (e.Ingress == "" || s != foreign) {
 			continue
 		}
 		switch {
 		case e.Dev != "":
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Dev })
+			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) })
 			f.Links[i].Tree = j.Tree
+			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(j.Tree.Qdiscs), atIngress), ingress...)
+		case e.Ingress != "":
+			// Ours whoever has changed it: the device is of our making.
+			f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
+			for i, l := range f.Links {
+				if l.Name == e.Ingress && slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
+					f.Links[i].Redirect = ""
+					f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
+				}
+			}
 		case e.File != "":
 			f.Files[e.File], _ = host.ParseFile(e.Was) // which load has done before
 		default:
@@ -446,6 +471,8 @@ func (j *journal) before(f host.Facts) host.Facts {
 	}
 	return f
 }
+
+func atIngress(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }
 
 func unreachable(err error) error {
 	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
@@ -496,6 +523,8 @@ func (e entry) valid(dev string) bool {
 	switch e.Target {
 	case plan.Target{Dev: dev}:
 		return dev != "" && len(e.Set) > 0
+	case plan.Target{Ingress: dev}:
+		return dev != "" && len(e.Set) > 0 && e.Was == plan.NoIngress
 	case plan.Target{Sysctl: e.Sysctl}:
 		return len(e.Set) > 0 && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
 	case plan.Target{File: e.File}:

@@ -18,14 +18,15 @@ import (
 // machine is what is changed. The tests have one that fails when told to.
 type machine interface {
 	facts() (host.Facts, error)
-	path(host.Facts) host.Sockets                // the live connections
-	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
-	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
-	setSysctl(name, value string) (err error)    // writes, and reads it back
-	writable(path string) error                  // why a file could not be written, for all that can be told before
-	setFile(path string, file host.File) error   // puts it there whole or not at all, and on disk
-	sweep(path string)                           // away with what a run that was killed has written of it
-	reload(done []plan.Change)                   // tells those who have read the files that were changed
+	path(host.Facts) host.Sockets                 // the live connections
+	setTree(link int, stack qdisc.Stack) error    // replaces the root, and reads it back
+	restoreTree(link int, tree qdisc.Tree) error  // puts back what was read
+	setIngress(link int, stack qdisc.Stack) error // what arrives passes it first; empty: takes that away; and reads it back
+	setSysctl(name, value string) (err error)     // writes, and reads it back
+	writable(path string) error                   // why a file could not be written, for all that can be told before
+	setFile(path string, file host.File) error    // puts it there whole or not at all, and on disk
+	sweep(path string)                            // away with what a run that was killed has written of it
+	reload(done []plan.Change)                    // tells those who have read the files that were changed
 }
 
 // live is the host in the network namespace of the calling thread.
@@ -41,24 +42,11 @@ func (live) setTree(link int, stack qdisc.Stack) error {
 		return err
 	}
 	defer conn.Close()
-	verify := func() error {
-		tree, err := conn.Tree(link)
-		if err != nil {
-			return err
-		}
-		if now, ok := tree.Stack(); !ok || !now.Equal(stack) {
-			return fmt.Errorf("the kernel took it and reports %s", now)
-		}
-		return nil
-	}
-	if conn.Adjust(link, stack) == nil && verify() == nil {
-		return nil
-	}
-	if err := conn.Replace(link, stack); err != nil {
-		return err
-	}
-	return verify()
+	return conn.Set(link, stack)
 }
+
+// setIngress is about what arrives; an empty stack takes it away.
+func (live) setIngress(link int, stack qdisc.Stack) error { return qdisc.SetIngress(link, stack) }
 
 func (live) restoreTree(link int, tree qdisc.Tree) error {
 	conn, err := qdisc.Dial(0)

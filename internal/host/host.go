@@ -32,8 +32,9 @@ type Facts struct {
 	Uplink     string             `json:"uplink,omitempty"` // device of the default route; IPv4's before IPv6's, the lowest metric first
 	Sysctls    map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
 	Congestion Congestion         `json:"congestion"`
-	Qdiscs     map[string]Support `json:"qdiscs"`         // by kind
-	Init       string             `json:"init,omitempty"` // Systemd, or not known
+	Qdiscs     map[string]Support `json:"qdiscs"`            // by kind
+	Ingress    Support            `json:"ingress,omitempty"` // what it takes to let arriving packets wait in a queue: IngressModules
+	Init       string             `json:"init,omitempty"`    // Systemd, or not known
 	Program    Program            `json:"program,omitzero"`
 	Udev       bool               `json:"udev,omitempty"`      // it runs
 	UnitRuns   bool               `json:"unit_runs,omitempty"` // the program that UnitFile starts is there
@@ -113,6 +114,7 @@ func Read() (Facts, error) {
 		return Facts{}, err
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
+	f.Ingress = modules(root, f.Kernel).ingress()
 	f.readKept()
 	return f, nil
 }
@@ -134,15 +136,19 @@ type Link struct {
 	Driver   string     `json:"driver,omitempty"` // as ethtool -i says it
 	MAC      string     `json:"mac,omitempty"`    // 52:54:00:12:34:56; of an Ethernet device
 	Loopback bool       `json:"loopback,omitempty"`
-	Up       bool       `json:"up"`              // administratively, and a carrier is not known to be missing
-	MTU      int        `json:"mtu"`             // bytes
-	Speed    units.Rate `json:"speed,omitempty"` // bits per second; 0 when the driver does not know
-	TxQueues int        `json:"tx_queues"`       // in use, of those that the device has
-	GSOBytes int        `json:"gso_max_size"`    // largest packet handed to the device, bytes
-	GSOSegs  int        `json:"gso_max_segs"`    // and in segments
-	Addrs    []string   `json:"addrs,omitempty"` // 192.0.2.1/24
-	Tree     qdisc.Tree `json:"tree"`            // its queueing disciplines
+	Up       bool       `json:"up"`                 // administratively, and a carrier is not known to be missing
+	MTU      int        `json:"mtu"`                // bytes
+	Speed    units.Rate `json:"speed,omitempty"`    // bits per second; 0 when the driver does not know
+	TxQueues int        `json:"tx_queues"`          // in use, of those that the device has
+	GSOBytes int        `json:"gso_max_size"`       // largest packet handed to the device, bytes
+	GSOSegs  int        `json:"gso_max_segs"`       // and in segments
+	Addrs    []string   `json:"addrs,omitempty"`    // 192.0.2.1/24
+	Tree     qdisc.Tree `json:"tree"`               // its queueing disciplines
+	Redirect string     `json:"redirect,omitempty"` // the device to which a filter redirects all that arrives; Gone: to one that is no longer there
 }
+
+// Gone stands for a device that is not there any more. It is no name that a device can have.
+const Gone = "a device that is gone"
 
 // readFiles takes from /proc and /lib/modules what is text.
 func readFiles(root fs.FS, f *Facts) {

@@ -65,6 +65,16 @@ func TestSupport(t *testing.T) {
 			t.Errorf("%s: %s, want %s", kind, got[kind], want)
 		}
 	}
+	if got := modules(debian, "6.1").ingress(); got != No {
+		t.Errorf("ingress without its modules: %s", got)
+	}
+	debian["lib/modules/6.1/modules.builtin"] = file("kernel/net/sched/sch_ingress.ko\nkernel/net/sched/cls_matchall.ko\nkernel/net/sched/act_mirred.ko\nkernel/drivers/net/ifb.ko\n")
+	if got := modules(debian, "6.1").ingress(); got != Yes {
+		t.Errorf("ingress with its modules: %s", got)
+	}
+	if got := modules(debian, "6.2").ingress(); got != Unknown {
+		t.Errorf("ingress of a kernel without a list: %s", got)
+	}
 	debian["lib/modules/6.1/modules.alias"] = file("alias net-sch-cake_mq sch_cake\n")
 	if got := support(debian, "6.1", never); got["cake_mq"] != Yes {
 		t.Errorf("cake_mq: %s, want yes by its alias", got["cake_mq"])

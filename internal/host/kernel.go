@@ -128,6 +128,21 @@ func (x index) qdisc(kind string) bool {
 	return slices.ContainsFunc(x.files, func(file string) bool { return module(file) == "sch_"+kind })
 }
 
+// IngressModules are what it takes to redirect what arrives at a device to another, which has a queue.
+func IngressModules() []string { return []string{"ifb", "sch_ingress", "cls_matchall", "act_mirred"} }
+
+func (x index) ingress() Support {
+	if !x.known() {
+		return Unknown
+	}
+	for _, name := range IngressModules() {
+		if !slices.ContainsFunc(x.files, func(file string) bool { return module(file) == name }) {
+			return No
+		}
+	}
+	return Yes
+}
+
 // loadable lists the congestion controls among the modules.
 func loadable(root fs.FS, release string) []string {
 	var names []string

@@ -80,6 +80,22 @@ func readLinks(f *Facts) error {
 		f.Links = append(f.Links, l)
 	}
 	slices.SortFunc(f.Links, func(a, b Link) int { return a.Index - b.Index })
+	for i, l := range f.Links {
+		if !slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }) {
+			continue
+		}
+		to, ok, err := conn.Redirect(l.Index)
+		switch {
+		case errors.Is(err, unix.ENODEV) || err == nil && !ok: // the device has gone meanwhile; nothing redirects
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", l.Name, err)
+		}
+		f.Links[i].Redirect = Gone
+		if at := slices.IndexFunc(f.Links, func(l Link) bool { return l.Index == to }); at >= 0 {
+			f.Links[i].Redirect = f.Links[at].Name
+		}
+	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		if f.Uplink == "" {
 			f.Uplink = uplink(h, family, f.Links)

@@ -368,15 +368,20 @@ func (s *Scenario) checkCandidates() *problem {
 			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, at(""), "a candidate has the name %q", c.Name)
 		case seen[c.Name]:
 			return wrong("", at(""), "two candidates have the name %q", c.Name)
-		case c.Weir != nil && c.Qdisc != "":
-			return wrong("", at("qdisc"), "candidate %q: either weir sets the qdisc, or qdisc does", c.Name)
-		case c.Qdisc != "" && strings.Contains(c.Qdisc, "{") && s.Provider.Rate == 0:
-			return wrong("", at("qdisc"), "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name, c.Qdisc)
 		}
 		seen[c.Name] = true
-		if c.Qdisc != "" {
-			if _, err := qdisc.ParseStack(Rated(c.Qdisc, s.Provider.Rate)); err != nil {
-				return wrong("", at("qdisc"), "candidate %q: %v", c.Name, err)
+		for _, q := range []struct{ key, text string }{{"qdisc", c.Qdisc}, {"ingress", c.Ingress}} {
+			if q.text == "" {
+				continue
+			}
+			_, err := qdisc.ParseStack(Rated(q.text, s.Provider.Rate))
+			switch {
+			case c.Weir != nil:
+				return wrong("", at(q.key), "candidate %q: either weir sets the qdisc, or %s does", c.Name, q.key)
+			case strings.Contains(q.text, "{") && s.Provider.Rate == 0:
+				return wrong("", at(q.key), "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name, q.text)
+			case err != nil:
+				return wrong("", at(q.key), "candidate %q: %v", c.Name, err)
 			}
 		}
 		if p := checkSysctls(c.Sysctl, at("sysctl")); p != nil {

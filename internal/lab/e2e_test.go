@@ -133,6 +133,47 @@ values = [1, 4, 16]
 	}
 }
 
+// What arrives waits here and not at the provider: 50 Mbit/s, 48.3 ms, behind a FIFO and behind a policer; and what leaves is no worse for it.
+func TestIngress(t *testing.T) {
+	r := runner(t)
+	s := scenario(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"uploads\"\ndirection = \"up\"").Replace(calm)+`
+[[sweep]]
+key = "provider.queue"
+values = ["fifo", "policer"]
+[[sweep]]
+key = "flow.uploads.cc"
+values = ["cubic", "bbr"]
+[[sweep]]
+key = "flow.uploads.count"
+values = [1, 4]
+`)
+	report := run(t, r, s)
+	for i := range report.Points {
+		p := &report.Points[i]
+		c := &p.Cells[0]
+		label := strings.Join(p.Labels, ", ")
+		p50, used := metric(t, p, c, "added.p50"), metric(t, p, c, "utilisation")
+		if p50 > 0.6 {
+			t.Errorf("%s: added latency %.3f ms at p50; want ≤ 0.6", label, p50)
+		}
+		if used < 81 {
+			t.Errorf("%s: goodput is %.2f %% of what the link can carry; want ≥ 81", label, used)
+		}
+		if at := c.Runs[0].Uplink; at.Device != "ifb-weir" || !strings.HasPrefix(at.Stack, "cake bandwidth 42.5mbit") {
+			t.Errorf("%s: what arrives waits at %s, in %s", label, at.Device, at.Stack)
+		}
+		t.Logf("%s: %.2f %%, +%.3f ms p50, +%.3f ms p99, the provider dropped %d", label, used, p50, metric(t, p, c, "added.p99"), c.Runs[0].Provider.Drops)
+	}
+	t.Run("downloads", func(t *testing.T) {
+		s := scenario(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"downloads\"\ncount = 4").Replace(calm))
+		p := &run(t, r, s).Points[0]
+		p50, p99, used := metric(t, p, &p.Cells[0], "added.p50"), metric(t, p, &p.Cells[0], "added.p99"), metric(t, p, &p.Cells[0], "utilisation")
+		if p50 > 0.25 || p99 > 0.6 || used < 99.5 {
+			t.Errorf("%.2f %%, +%.3f ms p50, +%.3f ms p99", used, p50, p99)
+		}
+	})
+}
+
 // The same rules on links that no scenario names.
 func TestOtherLinks(t *testing.T) {
 	r := runner(t)

@@ -106,31 +106,33 @@ type Probe struct {
 
 // Candidate is a configuration of the server to try.
 type Candidate struct {
-	Name   string            `toml:"name" json:"name"`
-	About  string            `toml:"about" json:"about,omitempty"`
-	Qdisc  string            `toml:"qdisc" json:"qdisc,omitempty"` // tc's words; {99.75%} is that share of the provider's rate
-	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
-	Weir   *Weir             `toml:"weir" json:"weir,omitempty"` // run `weir up` in the guest with this goal
+	Name    string            `toml:"name" json:"name"`
+	About   string            `toml:"about" json:"about,omitempty"`
+	Qdisc   string            `toml:"qdisc" json:"qdisc,omitempty"`     // tc's words; {99.75%} is that share of the provider's rate
+	Ingress string            `toml:"ingress" json:"ingress,omitempty"` // likewise: what arrives at the uplink passes it first, on an ifb
+	Sysctl  map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+	Weir    *Weir             `toml:"weir" json:"weir,omitempty"` // run `weir up` in the guest with this goal
 }
 
 // Weir is the goal given to `weir up --dev eth0`, flag by flag.
 type Weir struct {
-	Rate   units.Rate     `toml:"rate" json:"rate,omitempty"` // default: the provider's
-	RTT    units.Duration `toml:"rtt" json:"rtt"`
-	Loss   units.Share    `toml:"loss" json:"loss"`
-	Role   string         `toml:"role" json:"role,omitempty"`
-	NAT    bool           `toml:"nat" json:"nat,omitempty"`
-	FairTo string         `toml:"fair_to" json:"fair_to,omitempty"`
-	Prefer string         `toml:"prefer" json:"prefer,omitempty"`
-	CC     string         `toml:"cc" json:"cc,omitempty"`
-	Qdisc  string         `toml:"qdisc" json:"qdisc,omitempty"`
-	Recipe string         `toml:"recipe" json:"recipe,omitempty"`
-	NoRate bool           `toml:"no_rate" json:"no_rate,omitempty"` // give no rate: what Weir does for a user who does not know it
+	Rate    units.Rate     `toml:"rate" json:"rate,omitempty"`       // default: the provider's
+	Ingress units.Rate     `toml:"ingress" json:"ingress,omitempty"` // of what arrives
+	RTT     units.Duration `toml:"rtt" json:"rtt"`
+	Loss    units.Share    `toml:"loss" json:"loss"`
+	Role    string         `toml:"role" json:"role,omitempty"`
+	NAT     bool           `toml:"nat" json:"nat,omitempty"`
+	FairTo  string         `toml:"fair_to" json:"fair_to,omitempty"`
+	Prefer  string         `toml:"prefer" json:"prefer,omitempty"`
+	CC      string         `toml:"cc" json:"cc,omitempty"`
+	Qdisc   string         `toml:"qdisc" json:"qdisc,omitempty"`
+	Recipe  string         `toml:"recipe" json:"recipe,omitempty"`
+	NoRate  bool           `toml:"no_rate" json:"no_rate,omitempty"` // give no rate: what Weir does for a user who does not know it
 }
 
 // goal is w as the product will understand it.
 func (w Weir) goal(p Provider) plan.Goal {
-	g := plan.Goal{Rate: w.Rate, RTT: w.RTT, Loss: w.Loss, Role: w.Role, NAT: w.NAT, FairTo: w.FairTo, Prefer: w.Prefer, CC: w.CC, Qdisc: Rated(w.Qdisc, p.Rate), Recipe: w.Recipe}
+	g := plan.Goal{Rate: w.Rate, Ingress: w.Ingress, RTT: w.RTT, Loss: w.Loss, Role: w.Role, NAT: w.NAT, FairTo: w.FairTo, Prefer: w.Prefer, CC: w.CC, Qdisc: Rated(w.Qdisc, p.Rate), Recipe: w.Recipe}
 	if g.Rate == 0 && !w.NoRate {
 		g.Rate = p.Rate
 	}
@@ -147,6 +149,7 @@ func (w Weir) Flags(p Provider) []string {
 	}
 	g := w.goal(p)
 	add("rate", g.Rate.String(), g.Rate != 0)
+	add("ingress", g.Ingress.String(), g.Ingress != 0)
 	add("rtt", g.RTT.String(), g.RTT != 0)
 	add("loss", g.Loss.String(), g.Loss != 0)
 	add("role", g.Role, g.Role != "")

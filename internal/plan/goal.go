@@ -15,17 +15,18 @@ import (
 
 // Goal is what a person wants of a host and knows of its path. The zero value of a field is "not said".
 type Goal struct {
-	Dev    string         `json:"dev,omitempty" toml:"dev,omitempty"`         // the uplink; the device of the default route when empty
-	Rate   units.Rate     `json:"rate,omitempty" toml:"rate,omitempty"`       // provisioned for what leaves Dev, bits per second
-	RTT    units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"`         // to the farthest clients that matter
-	Loss   units.Share    `json:"loss,omitempty" toml:"loss,omitempty"`       // of packets on the path, with no queue to blame
-	Role   string         `json:"role,omitempty" toml:"role,omitempty"`       // server (the default) or relay
-	NAT    bool           `json:"nat,omitempty" toml:"nat,omitempty"`         // the relay translates addresses on Dev
-	FairTo string         `json:"fair_to,omitempty" toml:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
-	Prefer string         `json:"prefer,omitempty" toml:"prefer,omitempty"`   // latency (the default) or l4s
-	CC     string         `json:"cc,omitempty" toml:"cc,omitempty"`           // auto (the default), keep, or a congestion control's name
-	Qdisc  string         `json:"qdisc,omitempty" toml:"qdisc,omitempty"`     // instead of the rules' choice, as tc writes it, children after |
-	Recipe string         `json:"recipe,omitempty" toml:"recipe,omitempty"`   // a seed's, to the letter, instead of the rules
+	Dev     string         `json:"dev,omitempty" toml:"dev,omitempty"`         // the uplink; the device of the default route when empty
+	Rate    units.Rate     `json:"rate,omitempty" toml:"rate,omitempty"`       // provisioned for what leaves Dev, bits per second
+	Ingress units.Rate     `json:"ingress,omitempty" toml:"ingress,omitempty"` // provisioned for what arrives at Dev, bits per second; 0: it is left alone
+	RTT     units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"`         // to the farthest clients that matter
+	Loss    units.Share    `json:"loss,omitempty" toml:"loss,omitempty"`       // of packets on the path, with no queue to blame
+	Role    string         `json:"role,omitempty" toml:"role,omitempty"`       // server (the default) or relay
+	NAT     bool           `json:"nat,omitempty" toml:"nat,omitempty"`         // the relay translates addresses on Dev
+	FairTo  string         `json:"fair_to,omitempty" toml:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
+	Prefer  string         `json:"prefer,omitempty" toml:"prefer,omitempty"`   // latency (the default) or l4s
+	CC      string         `json:"cc,omitempty" toml:"cc,omitempty"`           // auto (the default), keep, or a congestion control's name
+	Qdisc   string         `json:"qdisc,omitempty" toml:"qdisc,omitempty"`     // instead of the rules' choice, as tc writes it, children after |
+	Recipe  string         `json:"recipe,omitempty" toml:"recipe,omitempty"`   // a seed's, to the letter, instead of the rules
 
 	Runtime bool `json:"runtime,omitempty" toml:"-"` // not over a reboot
 }
@@ -88,13 +89,15 @@ func (g Goal) Check() error {
 	switch {
 	case g.Rate != 0 && g.Rate < minRate:
 		return bad("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host", g.Rate)
+	case g.Ingress != 0 && g.Ingress < minRate:
+		return bad("--ingress 50mbit, what the provider sold", "ingress rate %s would leave too little to reach this host", g.Ingress)
 	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
 		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
 	case !(g.Loss >= 0 && g.Loss <= maxLoss):
 		return bad("--loss 10%, what ping to a client loses on an idle link", "with %s of its packets lost a path carries no TCP", g.Loss)
 	case g.NAT && g.Role != "relay":
 		return bad("--role relay --nat", "--nat is for a host that forwards for others")
-	case g.Recipe != "" && (chosen || g.Qdisc != "" || g.CC != ""):
+	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
 		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
 	case g.Recipe == "server-cake" && g.Rate == 0:
 		return bad("--recipe server-cake --rate 50mbit", "recipe server-cake shapes at 99.75 %% of a rate, and none is given")
@@ -118,6 +121,7 @@ func (g Goal) Flags() string {
 	}{
 		{"dev", g.Dev, g.Dev != ""},
 		{"rate", g.Rate.String(), g.Rate != 0},
+		{"ingress", g.Ingress.String(), g.Ingress != 0},
 		{"rtt", g.RTT.String(), g.RTT != 0},
 		{"loss", g.Loss.String(), g.Loss != 0},
 		{"role", g.Role, g.Role != ""},
@@ -173,18 +177,24 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 	case link.Loopback:
 		return link, &Refusal{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" + listDevices(f)}
 	case link.Speed != 0 && g.Rate > link.Speed:
-		return link, &Refusal{
-			What: fmt.Sprintf("rate %s is above the speed of %s, %s", g.Rate, name, link.Speed),
-			Try:  fmt.Sprintf("--rate %s or less, or no --rate where the device itself is the limit", link.Speed),
-		}
+		return link, tooFast(link, "rate", g.Rate)
+	case link.Speed != 0 && g.Ingress > link.Speed:
+		return link, tooFast(link, "ingress", g.Ingress)
 	}
 	return link, nil
+}
+
+func tooFast(l host.Link, flag string, r units.Rate) error {
+	return &Refusal{
+		What: fmt.Sprintf("%s %s is above the speed of %s, %s", flag, r, l.Name, l.Speed),
+		Try:  fmt.Sprintf("--%s %s or less, or no --%s where the device itself is the limit", flag, l.Speed, flag),
+	}
 }
 
 func listDevices(f host.Facts) string {
 	var names []string
 	for _, l := range f.Links {
-		if !l.Loopback {
+		if !l.Loopback && l.Name != qdisc.IFB {
 			names = append(names, l.Name)
 		}
 	}

@@ -174,7 +174,7 @@ func ParseGoal(text string) (g Goal, err error) {
 	// A bare number is one to TOML, whatever its unit would have been.
 	var raw map[string]any
 	_ = toml.Unmarshal([]byte(text), &raw)
-	for _, key := range []string{"rate", "rtt", "loss"} {
+	for _, key := range []string{"rate", "ingress", "rtt", "loss"} {
 		if v, there := raw[key]; there && reflect.TypeOf(v).Kind() != reflect.String {
 			line := 1
 			if at := regexp.MustCompile(`(?m)^\s*"?` + key + `"?\s*=`).FindStringIndex(text); at != nil {

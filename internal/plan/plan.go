@@ -53,19 +53,24 @@ func (c Change) Verb() string {
 func (c Change) Unshapes() bool {
 	before, err := qdisc.ParseStack(c.Old)
 	after, _ := qdisc.ParseStack(c.New)
-	return c.Dev != "" && err == nil && shapes(before) && !shapes(after)
+	return c.Dev+c.Ingress != "" && err == nil && shapes(before) && !shapes(after)
 }
 
-// Target is what a change sets: the root queueing disciplines of a device, a sysctl, or a file, as host.File writes it.
+// Target is what a change sets: the root queueing disciplines of a device, those that all that arrives at it passes first, a sysctl, or a
+// file, as host.File writes it.
 type Target struct {
-	Dev    string `json:"dev,omitempty"`
-	Sysctl string `json:"sysctl,omitempty"`
-	File   string `json:"file,omitempty"`
+	Dev     string `json:"dev,omitempty"`
+	Ingress string `json:"ingress,omitempty"` // the device
+	Sysctl  string `json:"sysctl,omitempty"`
+	File    string `json:"file,omitempty"`
 }
 
 func (t Target) String() string {
-	if t.Dev != "" {
+	switch {
+	case t.Dev != "":
 		return t.Dev + "  root qdisc"
+	case t.Ingress != "":
+		return t.Ingress + "  ingress"
 	}
 	return t.Sysctl + t.File
 }
@@ -182,6 +187,62 @@ func Describe(t qdisc.Tree) string {
 		return root.Kind
 	}
 	return "none"
+}
+
+// What Weir has before a device for what arrives, when that is no queue.
+const (
+	NoIngress   = "none"
+	HalfIngress = "half of it" // a run was cut short, or somebody has taken the rest away
+)
+
+// DescribeIngress writes the queueing disciplines that Weir lets all that arrives at a device pass first, as tc would. Who else has something at
+// its ingress is not looked at.
+func DescribeIngress(f host.Facts, dev string) string {
+	link, _ := f.Link(dev)
+	ifb, there := f.Link(qdisc.IFB)
+	switch there = there && ifb.Kind == "ifb"; {
+	case there && ifb.Up && link.Redirect == ifb.Name:
+		return Describe(ifb.Tree)
+	case there, link.Redirect == host.Gone:
+		return HalfIngress
+	}
+	return NoIngress
+}
+
+// ingress plans the queueing disciplines for what arrives at the device. The way there must be free, or be as planned already.
+func (d *draft) ingress(text, reason, evidence string) error {
+	want, err := qdisc.ParseStack(text)
+	if err != nil {
+		return &Refusal{What: err.Error(), Usage: true}
+	}
+	if now, err := qdisc.ParseStack(DescribeIngress(d.facts, d.link.Name)); err == nil && now.Equal(want) {
+		return nil
+	}
+	_, there := d.facts.Link(qdisc.IFB)
+	for _, q := range d.link.Tree.Qdiscs {
+		if q.Parent == qdisc.Ingress && !there {
+			return &Refusal{
+				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not weir's to touch", d.link.Name, q.Kind),
+				Try:  "without --ingress; or, if nobody needs it: tc qdisc del dev " + d.link.Name + " " + q.Kind,
+			}
+		}
+	}
+	switch {
+	case there:
+		return &Refusal{
+			What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", qdisc.IFB),
+			Try:  fmt.Sprintf("see what it is for; if for nothing: tc qdisc del dev %s ingress; ip link del %s", d.link.Name, qdisc.IFB),
+		}
+	case d.facts.Ingress == host.No:
+		return &Refusal{
+			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name, d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
+			Try:  "install the package with all of the kernel's modules, or leave --ingress out",
+		}
+	}
+	d.Changes = append(d.Changes, Change{
+		Target: Target{Ingress: d.link.Name}, Old: NoIngress, New: want.String(), Reason: reason, Evidence: evidence,
+	})
+	return nil
 }
 
 // sysctl plans a setting, unless it has the value already or cannot be set from here.

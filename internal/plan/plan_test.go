@@ -111,20 +111,33 @@ func uplink(t testing.TB, text string, queues int) func(*host.Facts) {
 func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
 	for _, c := range p.Changes {
-		if c.Dev != "" {
+		switch {
+		case c.Ingress != "":
+			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Ingress })
+			f.Links[i].Redirect = qdisc.IFB
+			f.Links[i].Tree.Qdiscs = append(slices.Clone(f.Links[i].Tree.Qdiscs), ingress("ingress"))
+			f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500, TxQueues: 1, Tree: tree(t, c.New, 1)})
+		case c.Dev != "":
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Dev })
 			f.Links[i].Tree = tree(t, c.New, f.Links[i].TxQueues)
-		} else {
+		default:
 			f.Sysctls[c.Sysctl] = host.Sysctl{Value: c.New}
 		}
 	}
 	return f
 }
 
+func ingress(kind string) qdisc.Qdisc {
+	return qdisc.Qdisc{Kind: kind, Handle: 0xFFFF0000, Parent: qdisc.Ingress}
+}
+
 func summary(p Plan) string {
 	var lines []string
 	for _, c := range p.Changes {
 		name := "root"
+		if c.Ingress != "" {
+			name = "ingress"
+		}
 		if c.Sysctl != "" {
 			name = c.Sysctl[strings.LastIndex(c.Sysctl, ".")+1:]
 		}
@@ -289,6 +302,18 @@ func TestRules(t *testing.T) {
 			name: "recipe server-cake", goal: Goal{Recipe: "server-cake", Rate: 2e8}, facts: server(t),
 			want: "root: cake bandwidth 199.5mbit besteffort\n" + lowat,
 		},
+		{
+			name: "both ways", goal: Goal{Rate: 50e6, Ingress: 100e6, RTT: ms(48)}, facts: server(t),
+			want: cake50 + " rtt 480ms\ningress: cake bandwidth 85mbit besteffort dual-srchost rtt 480ms ingress\n" + lowat,
+		},
+		{
+			name: "what arrives, alone", goal: Goal{Ingress: 100e6, Role: "relay", NAT: true, FairTo: "src"}, facts: with(t, uplink(t, "mq | fq_codel", 4)),
+			want: "ingress: cake bandwidth 85mbit besteffort dual-dsthost rtt 500ms nat ingress\n" + lowat,
+		},
+		{
+			name: "what arrives, without cake", goal: Goal{Ingress: 100e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel")),
+			want: "ingress: htb rate 85mbit | fq_codel\n" + lowat,
+		},
 		{name: "recipe lossy-bbr", goal: Goal{Recipe: "lossy-bbr"}, facts: server(t), want: "default_qdisc: fq\ntcp_congestion_control: bbr"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -320,7 +345,7 @@ func properties(t *testing.T, goal Goal, f host.Facts, p Plan) {
 				t.Errorf("%s: the evidence cannot be repeated: %v", c.Target, err)
 			}
 		}
-		if c.Old == c.New || seen[c.Target] || (c.Dev == "") == (c.Sysctl == "") {
+		if c.Old == c.New || seen[c.Target] || len(slices.DeleteFunc([]string{c.Dev, c.Ingress, c.Sysctl}, func(s string) bool { return s == "" })) != 1 {
 			t.Errorf("not one change of one setting: %+v", c)
 		}
 		seen[c.Target] = true
@@ -356,7 +381,8 @@ func FuzzPlan(f *testing.F) {
 			return ""
 		}
 		goal := Goal{Rate: units.Rate(rate), RTT: units.Duration(rtt), Loss: units.Share(loss),
-			Role: pick(0, "relay"), NAT: choices&3 == 3, Prefer: pick(2, "l4s"), CC: pick(3, "bbr"), FairTo: pick(4, "src")}
+			Ingress: units.Rate(rate * uint64(choices>>5&1)),
+			Role:    pick(0, "relay"), NAT: choices&3 == 3, Prefer: pick(2, "l4s"), CC: pick(3, "bbr"), FairTo: pick(4, "src")}
 		text := trees[int(has)%len(trees)]
 		facts := with(t, uplink(t, text, 1+int(choices>>6)), sysctl("ipv4.tcp_rmem", strings.Join(strings.Fields(mem), " ")),
 			sysctl("ipv4.tcp_wmem", strings.Join(strings.Fields(mem), " ")), sysctl("ipv4.tcp_notsent_lowat", lowat))
@@ -414,6 +440,15 @@ func TestRefusals(t *testing.T) {
 		{"L4S and BBR", Goal{Prefer: "l4s", Rate: 1e6, CC: "bbr"}, server(t), "23 %", "--cc", true},
 		{"no such congestion control", Goal{CC: "prague"}, server(t), "no congestion control prague", "cubic", false},
 		{"nothing to shape with", Goal{Rate: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "fq_codel", false},
+		{"ingress too slow to reach", Goal{Ingress: 1000}, server(t), "ingress rate 1kbit would leave too little", "--ingress", true},
+		{"ingress above the line", Goal{Ingress: 2e9}, server(t), "ingress 2gbit is above the speed of eth0, 1gbit", "no --ingress", false},
+		{"ingress and a recipe", Goal{Ingress: 1e6, Recipe: "lossy-bbr"}, server(t), "to the letter", "lossy-bbr", true},
+		{"ingress without the modules", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Ingress = host.No }), "has not all of ifb, sch_ingress", "leave --ingress out", false},
+		{"ingress, nothing to shape with", Goal{Ingress: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "leave --ingress out", false},
+		{"somebody's filters", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }),
+			"somebody else has a qdisc at the ingress (clsact)", "tc qdisc del dev eth0 clsact", false},
+		{"somebody's device", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "dummy"}) }),
+			"there is a device ifb-weir already", "ip link del ifb-weir", false},
 		{"recipe, no dualpi2", Goal{Recipe: "dualpi2-bbr"}, server(t), "has no dualpi2", "--qdisc", false},
 		{"recipe, no bbr", Goal{Recipe: "lossy-bbr"}, with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }), "no congestion control bbr", "cubic", false},
 		{"recipe, no fq", Goal{Recipe: "lossy-bbr"}, with(t, kernel("cake")), "has no fq", "--loss", false},

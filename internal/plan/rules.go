@@ -17,6 +17,7 @@ import (
 // rules are all that Weir knows, in the order in which it is applied: the queue first, since what else helps depends on where it is.
 var rules = []rule{
 	ownTheQueue,
+	shapeWhatArrives,
 	chooseCongestionControl,
 	limitUnsent,
 	sizeBuffers,
@@ -32,6 +33,7 @@ const (
 
 	shapeEvidence    = "lab, 50mbit, 48.3ms, 4 downloads: an echo waits 0.24 ms at p99 instead of 199, the goodput is 47.6 Mbit/s instead of 47.7, and the provider drops nothing (scenarios/narrow-link.toml)"
 	intervalEvidence = "with CAKE's own interval of 100ms an echo beside 16 flows waits 0.84 ms at p99 instead of 0.24, and one forwarded flow fills 91 % of the link instead of 99.6 (48ms; scenarios/aqm-interval.toml)"
+	ingressEvidence  = "lab, 50mbit, 48.3ms: beside 4 uploads an echo waits 0.9 ms at p99 instead of 200, for 84.8 % of the link instead of 99.5; 16 BBR flows bring a queue back to the provider of 13 ms at 90 % and of 99 at 99.75 %, where 85 % leaves 2; with CAKE's own interval of 100ms one cubic flow fills 80 % of the link, and four of BBR 75 (scenarios/ingress.toml)"
 	lowatEvidence    = "lab: 1029 to 129 KiB unsent with cubic, 3080 to 132 with BBR, goodput and RTT unchanged; at 8192 BBR keeps 49 ms of queue at the provider (scenarios/seeds/notsent-lowat.toml)"
 	lossEvidence     = "lab, 2.3 MB over 167ms take 2.1 s with BBR and 9.2 with cubic at 1 % loss, 3.1 and 97 at 10 % (medians of 15; scenarios/seeds/lossy-path.toml)"
 )
@@ -78,14 +80,12 @@ func interval(rtt units.Duration) units.Duration {
 // shaper plans for a rate that somebody else enforces.
 func (d *draft) shaper() error {
 	g, reason := d.Goal, "own the bottleneck: 99.75 % of "+d.Goal.Rate.String()
-	// About two packets of credit and one per turn: with more, htb is not the limiter that was meant.
-	frame := d.link.MTU + 14
+	htb := d.htb(shaped(g.Rate))
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !shapes(d.stack) {
 		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is enforced beyond it the queue is there. "+
 			"(lab, a host with seed 000's recipe to the letter: dualpi2 held 0 packets, and an echo took 62 ms longer beside four downloads; scenarios/seed-host.toml)",
 			d.stack[len(d.stack)-1].Kind(), g.Rate)
 	}
-	htb := fmt.Sprintf("htb rate %s burst %db cburst %db quantum %d", shaped(g.Rate), 2*frame, 2*frame, frame)
 
 	if g.Prefer == "l4s" {
 		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
@@ -125,10 +125,52 @@ func (d *draft) shaper() error {
 		return d.root(fmt.Sprintf("%s | fq_codel target %s interval %s", htb, i/20, i), reason+"; without CAKE it is fair between connections, not between clients",
 			"lab, 50mbit, 48.3ms: an echo waits 0.24 ms at p50 and 0.48 at p99, where CAKE has 0.12 and 0.24; 1 against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
 	}
+	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
+}
+
+func (d *draft) noShaper(or string) error {
 	return &Refusal{
 		What: fmt.Sprintf("%s: kernel %s has neither cake nor htb with fq_codel to shape with", d.link.Name, d.facts.Kernel),
-		Try:  "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " + d.kinds() + ")",
+		Try:  "install the package with all of the kernel's modules, or " + or,
 	}
+}
+
+// htb has about two packets of credit, and sends one per turn: with more it is not the limiter that was meant.
+func (d *draft) htb(rate units.Rate) string {
+	frame := d.link.MTU + 14
+	return fmt.Sprintf("htb rate %s burst %db cburst %db quantum %d", rate, 2*frame, 2*frame, frame)
+}
+
+// shapeWhatArrives makes what is sent here wait here, if that is asked for.
+//
+// The provider's queue is before this one: it is kept empty by letting less through than it does, so that those who send notice and slow down.
+// Nobody slows down at once. How much less it takes is measured; BBR takes most, since for one RTT in eight it sends a quarter more than arrives
+// (net/ipv4/tcp_bbr.c, bbr_pacing_gain). The interval is the same as for what leaves.
+func shapeWhatArrives(d *draft) error {
+	g := d.Goal
+	if g.Ingress == 0 {
+		return nil
+	}
+	rate := g.Ingress * 85 / 100
+	reason := "let the provider's queue run empty: 85 % of " + g.Ingress.String()
+	if d.has("cake") {
+		// Fair to the same hosts as what leaves, which are at the other end of what arrives.
+		options, side := "besteffort dual-srchost", "the hosts beyond that send it"
+		if g.FairTo == "src" {
+			options, side = "besteffort dual-dsthost", "the hosts behind this relay that it is for"
+		}
+		if g.NAT {
+			options += " nat"
+			d.note("fairness", "what arrives at %s is shared evenly between %s", d.link.Name, side)
+		}
+		return d.ingress(fmt.Sprintf("cake bandwidth %s %s ingress rtt %s", rate, options, interval(g.RTT)), reason, ingressEvidence)
+	}
+	if d.has("htb") && d.has("fq_codel") {
+		i := interval(g.RTT)
+		return d.ingress(fmt.Sprintf("%s | fq_codel target %s interval %s", d.htb(rate), i/20, i),
+			reason+"; without CAKE it is fair between connections, not between clients", ingressEvidence)
+	}
+	return d.noShaper("leave --ingress out")
 }
 
 // unshaped plans for a device that is the limit itself, or for a limit that nobody told of. A qdisc that manages its queue stays.

@@ -357,14 +357,18 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 		if q.Parent == Ingress || slices.Contains(unfiltered(), q.Kind) || q.Handle == 0 && q.Parent != Root {
 			continue
 		}
-		if err := c.readFilters(ifindex, q.Handle, t); err != nil {
+		filters, err := c.filters(ifindex, q.Handle)
+		if err != nil {
 			return err
 		}
+		t.Filters = append(t.Filters, filters...)
 	}
 	for _, class := range t.Classes {
-		if err := c.readFilters(ifindex, class.Handle, t); err != nil {
+		filters, err := c.filters(ifindex, class.Handle)
+		if err != nil {
 			return err
 		}
+		t.Filters = append(t.Filters, filters...)
 	}
 	*t = t.sorted()
 	return nil
@@ -421,18 +425,19 @@ func (t Tree) readHTB(q Qdisc, d device) Spec {
 	return spec
 }
 
-func (c *Conn) readFilters(ifindex int, parent Handle, t *Tree) error {
+// filters lists those that hang at parent.
+func (c *Conn) filters(ifindex int, parent Handle) (list []Filter, err error) {
 	answer, err := c.dump(unix.RTM_GETTFILTER, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil // a kernel without filters, or a discipline that takes none
+		return nil, nil // a kernel without filters, or a discipline that takes none
 	}
 	if err != nil {
-		return fmt.Errorf("list filters: %w", err)
+		return nil, fmt.Errorf("list filters: %w", err)
 	}
 	for _, m := range answer {
 		at, attributes, err := split(m, unix.RTM_NEWTFILTER)
 		if err != nil {
-			return fmt.Errorf("list filters: %w", err)
+			return nil, fmt.Errorf("list filters: %w", err)
 		}
 		protocol := uint16(at.info)
 		f := Filter{Parent: at.parent, Handle: uint32(at.handle), Priority: uint16(at.info >> 16),
@@ -448,8 +453,8 @@ func (c *Conn) readFilters(ifindex int, parent Handle, t *Tree) error {
 			}
 		}
 		if f.Options != nil { // else it only announces those that follow
-			t.Filters = append(t.Filters, f)
+			list = append(list, f)
 		}
 	}
-	return nil
+	return list, nil
 }

@@ -49,7 +49,7 @@ type Filter struct {
 }
 
 // Tree is everything below one device's root. Disciplines at the ingress are listed among the rest, with Ingress for a parent; their filters are
-// not, and no function here changes them.
+// not, and only SetIngress changes them.
 type Tree struct {
 	Qdiscs  []Qdisc  `json:"qdiscs"`
 	Classes []Class  `json:"classes,omitempty"`
@@ -117,8 +117,8 @@ func (t Tree) stack(q Qdisc, seen map[Handle]bool) (Stack, bool) {
 	return append(s, first...), true
 }
 
-// Same reports whether both are configured the same, handles included; statistics do not count. Filters are compared by what they are and where
-// they sit: their options hold counters.
+// Same reports whether both are configured the same at the root and below, handles included; statistics do not count, nor does what is at the
+// ingress. Filters are compared by what they are and where they sit: their options hold counters.
 func (t Tree) Same(other Tree) bool {
 	same := func(a, b Qdisc) bool {
 		if a.Kind != b.Kind || a.Handle != b.Handle || a.Parent != b.Parent || !bytes.Equal(a.SizeTable, b.SizeTable) ||
@@ -135,7 +135,9 @@ func (t Tree) Same(other Tree) bool {
 		return a.Kind == b.Kind && a.Parent == b.Parent && a.Handle == b.Handle && a.Priority == b.Priority && a.Protocol == b.Protocol &&
 			a.Chain == b.Chain
 	}
+	atIngress := func(q Qdisc) bool { return q.Parent == Ingress }
 	a, b := t.sorted(), other.sorted()
+	a.Qdiscs, b.Qdiscs = slices.DeleteFunc(a.Qdiscs, atIngress), slices.DeleteFunc(b.Qdiscs, atIngress)
 	return slices.EqualFunc(a.Qdiscs, b.Qdiscs, same) && slices.EqualFunc(a.Classes, b.Classes, sameClass) &&
 		slices.EqualFunc(a.Filters, b.Filters, sameFilter)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/lab"
+	"weir/internal/qdisc"
 )
 
 // apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of its own, from the
@@ -16,6 +17,19 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 	c := job.Candidate
 	if c.Qdisc != "" {
 		if err := t.server.qdisc(lab.Uplink, lab.Rated(c.Qdisc, job.Scenario.Provider.Rate)); err != nil {
+			return nil, err
+		}
+	}
+	if c.Ingress != "" {
+		stack, err := qdisc.ParseStack(lab.Rated(c.Ingress, job.Scenario.Provider.Rate))
+		if err != nil {
+			return nil, err
+		}
+		uplink, err := t.server.index(lab.Uplink)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.server.in(func() error { return qdisc.SetIngress(uplink, stack) }); err != nil {
 			return nil, err
 		}
 	}

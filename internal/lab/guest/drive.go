@@ -66,7 +66,8 @@ type driver struct {
 	lastReceived     []int64 // by group, for the series
 	turn             int
 	pages            int
-	uplink, down     int // interface indices
+	own              string // the server's interface at which packets wait: where all flows go up the one for what arrives, if there is one
+	uplink, down     int    // interface indices
 }
 
 func drive(t *topology, job lab.Job) (*lab.Run, error) {
@@ -79,10 +80,14 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 	d.begin = loop.Now() + settle
 	d.warm = d.begin + time.Duration(s.Warmup)
 	d.end = d.warm + time.Duration(s.Duration)
-	if d.uplink, err = t.server.index(lab.Uplink); err != nil {
+	d.own = lab.Uplink
+	if _, err := t.server.index(qdisc.IFB); err == nil && t.watched == doorUp {
+		d.own = qdisc.IFB
+	}
+	if d.uplink, err = t.server.index(d.own); err != nil {
 		return nil, err
 	}
-	if d.down, err = t.provider.index(t.limiter); err != nil {
+	if d.down, err = t.provider.index(t.watched); err != nil {
 		return nil, err
 	}
 	if err := d.start(); err != nil {
@@ -363,11 +368,11 @@ type place struct {
 
 // places are the server's uplink and the provider's limiter.
 func (d *driver) places() []place {
-	limiter := place{d.provider, d.limiter, d.down, false, d.series.Provider}
+	limiter := place{d.provider, d.watched, d.down, false, d.series.Provider}
 	if d.policed != "" {
 		limiter.device, limiter.policed = d.policed, true
 	}
-	return []place{{d.server, lab.Uplink, d.uplink, false, d.series.Uplink}, limiter}
+	return []place{{d.server, d.own, d.uplink, false, d.series.Uplink}, limiter}
 }
 
 // counts are what a place has done since the boot, in packets.

@@ -41,7 +41,8 @@ type topology struct {
 	clients  []traffic.Host
 	source   []traffic.Host // the server's addresses, or the origin's
 	limiter  string         // the provider's interface towards the clients
-	policed  string         // the provider's interface towards the server, when it polices there
+	watched  string         // whichever of its interfaces enforces the rate for most: the limiter unless all flows go up
+	policed  string         // the provider's interface by which what it watches comes in, when it polices there
 }
 
 // doorUp is the provider's interface towards the server.
@@ -372,8 +373,15 @@ func impairment(p lab.Path, seed uint64) string {
 
 func (t *topology) layProvider(job lab.Job) error {
 	p := job.Scenario.Provider
+	t.watched = t.limiter
+	if up := func(f lab.Flow) bool { return f.Direction == "up" }; len(job.Scenario.Flow) > 0 && !slices.ContainsFunc(job.Scenario.Flow, func(f lab.Flow) bool { return !up(f) }) {
+		t.watched = doorUp
+	}
 	if p.Queue == "policer" {
 		t.policed = doorUp
+		if t.watched == doorUp {
+			t.policed = t.limiter
+		}
 	}
 	if err := t.limit(p, t.limiter, doorUp); err != nil {
 		return err

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	links "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// IFB is the name of the device through which SetIngress leads what arrives at another. There is one in a network namespace.
+const IFB = "ifb-weir"
+
+const (
+	// Where the filters for what arrives hang, below an ingress discipline as below clsact (TC_H_MIN_INGRESS, include/uapi/linux/pkt_sched.h).
+	atIngress Handle = 0xFFFFFFF2
+	// What tc gives to a device's first filter. Those that somebody adds later, with none given, come before it.
+	redirectPriority = 0xC000
+
+	matchallAct  = 2 // TCA_MATCHALL_ACT
+	actKind      = 1 // TCA_ACT_KIND
+	actOptions   = 2 // TCA_ACT_OPTIONS
+	mirredParms  = 2 // TCA_MIRRED_PARMS
+	mirredLen    = 28
+	actStolen    = 4 // TC_ACT_STOLEN
+	egressRedir  = 1 // TCA_EGRESS_REDIR
+	mirredAction = 8 // offsets in struct tc_mirred (include/uapi/linux/tc_act/tc_mirred.h)
+	mirredKind   = 20
+	mirredDevice = 24
+)
+
+// SetIngress lets all that arrives at an interface pass a stack first: the stack is at the root of the device IFB, to which a filter redirects
+// (tc-matchall(8), tc-mirred(8)). The device comes first, so that nothing is redirected to where nothing is, and goes last; a stack that is there
+// is changed in place where that can be done. An empty stack takes all of it away, and leaves filters that are not ours. It is about the network
+// namespace of the calling thread.
+func SetIngress(ifindex int, s Stack) error {
+	c, err := Dial(0)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if len(s) == 0 {
+		return c.removeIngress(ifindex)
+	}
+	ifb, err := findIFB()
+	if err == nil && ifb == nil {
+		attrs := links.NewLinkAttrs()
+		attrs.Name = IFB
+		if err = links.LinkAdd(&links.Ifb{LinkAttrs: attrs}); err == nil {
+			ifb, err = findIFB()
+		}
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("device %s, of kind ifb: %w", IFB, err)
+	case ifb == nil:
+		return fmt.Errorf("device %s is gone again", IFB)
+	}
+	to := ifb.Attrs().Index
+	if err := c.Set(to, s); err != nil {
+		return err
+	}
+	if err := links.LinkSetUp(ifb); err != nil {
+		return fmt.Errorf("device %s: %w", IFB, err)
+	}
+	if now, ok, err := c.Redirect(ifindex); err != nil || ok && now == to {
+		return err
+	}
+	// What redirects to a device that is gone would come first.
+	if err := c.unredirect(ifindex, 0); err != nil {
+		return err
+	}
+	if err := c.redirect(ifindex, to); err != nil {
+		return err
+	}
+	if now, ok, err := c.Redirect(ifindex); err != nil || !ok || now != to {
+		return errors.Join(errors.New("the kernel took the filter and reports another"), err)
+	}
+	return nil
+}
+
+// findIFB finds the device; nil if there is none.
+func findIFB() (links.Link, error) {
+	ifb, err := links.LinkByName(IFB)
+	switch {
+	case errors.As(err, new(links.LinkNotFoundError)):
+		return nil, nil
+	case err == nil && ifb.Type() != "ifb":
+		return nil, errors.New("there is one, of kind " + ifb.Type())
+	}
+	return ifb, err
+}
+
+// Set brings a stack into force, in place where that can be done, and reads it back.
+func (c *Conn) Set(ifindex int, s Stack) error {
+	verify := func() error {
+		tree, err := c.Tree(ifindex)
+		if err != nil {
+			return err
+		}
+		if now, ok := tree.Stack(); !ok || !now.Equal(s) {
+			return fmt.Errorf("the kernel took it and reports %s", now)
+		}
+		return nil
+	}
+	if c.Adjust(ifindex, s) == nil && verify() == nil {
+		return nil
+	}
+	if err := c.Replace(ifindex, s); err != nil {
+		return err
+	}
+	return verify()
+}
+
+func (c *Conn) redirect(ifindex, to int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	parms := make([]byte, mirredLen)
+	binary.NativeEndian.PutUint32(parms[mirredAction:], actStolen)
+	binary.NativeEndian.PutUint32(parms[mirredKind:], egressRedir)
+	binary.NativeEndian.PutUint32(parms[mirredDevice:], uint32(to))
+	nest := func(typ uint16, list ...netlink.Attribute) netlink.Attribute {
+		data, _ := netlink.MarshalAttributes(list) // which fails only on lengths that these have not
+		return netlink.Attribute{Type: typ | netlink.Nested, Data: data}
+	}
+	action := nest(matchallAct, nest(1, // the first action, and the only one
+		netlink.Attribute{Type: actKind, Data: []byte("mirred\x00")}, nest(actOptions, netlink.Attribute{Type: mirredParms, Data: parms})))
+	options, err := netlink.MarshalAttributes([]netlink.Attribute{action})
+	if err != nil {
+		return err
+	}
+	qdisc, err := newRequest(unix.RTM_NEWQDISC, netlink.Create, tcmsg{ifindex: ifindex, handle: 0xFFFF0000, parent: Ingress}, "install ingress", attributes("ingress", nil)...)
+	if err != nil {
+		return err
+	}
+	filter, err := newRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, tcmsg{ifindex: ifindex, parent: atIngress, info: redirectInfo(redirectPriority)},
+		"redirect what arrives to "+IFB, attributes("matchall", options)...)
+	if err != nil {
+		return err
+	}
+	return c.send([]request{qdisc, filter})
+}
+
+// redirectInfo is a priority and, for all protocols, ETH_P_ALL in the network's byte order.
+func redirectInfo(priority uint16) uint32 {
+	return uint32(priority)<<16 | uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL)))
+}
+
+// removeIngress takes away what redirects to our device, or to one that is gone (of which the kernel drops all that arrives), the ingress
+// discipline if nobody else has a filter there, and our device.
+func (c *Conn) removeIngress(ifindex int) error {
+	ifb, err := findIFB()
+	if err != nil {
+		return fmt.Errorf("device %s: %w", IFB, err)
+	}
+	to := 0
+	if ifb != nil {
+		to = ifb.Attrs().Index
+	}
+	if err := c.unredirect(ifindex, to); err != nil && !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	if ifb == nil {
+		return nil
+	}
+	if err := links.LinkDel(ifb); err != nil {
+		return fmt.Errorf("device %s: %w", IFB, err)
+	}
+	return nil
+}
+
+func (c *Conn) unredirect(ifindex, to int) error {
+	tree, err := c.Tree(ifindex)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.IndexFunc(tree.Qdiscs, func(q Qdisc) bool { return q.Parent == Ingress })
+	if at < 0 {
+		return nil
+	}
+	filters, err := c.filters(ifindex, atIngress)
+	if err != nil {
+		return err
+	}
+	others := 0
+	for _, f := range filters {
+		if dev, ok := f.redirects(); !ok || dev != to && dev != 0 {
+			others++
+			continue
+		}
+		r, err := newRequest(unix.RTM_DELTFILTER, 0, tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: atIngress, info: redirectInfo(f.Priority)},
+			"delete the redirection to "+IFB, attributes(f.Kind, nil)...)
+		if err != nil {
+			return err
+		}
+		if err := c.send([]request{r}); err != nil {
+			return err
+		}
+	}
+	if others > 0 || tree.Qdiscs[at].Kind != "ingress" {
+		return nil
+	}
+	return c.delete(ifindex, Ingress)
+}
+
+// Redirect tells to which interface the first filter that does so redirects all that arrives at another; 0 is one that is gone.
+func (c *Conn) Redirect(ifindex int) (to int, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	filters, err := c.filters(ifindex, atIngress)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, f := range filters {
+		if to, ok := f.redirects(); ok {
+			return to, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// redirects tells whether a filter redirects all packets, and whereto.
+func (f Filter) redirects() (to int, ok bool) {
+	if f.Kind != "matchall" || f.Protocol != unix.ETH_P_ALL || f.Chain != 0 {
+		return 0, false
+	}
+	actions := inner(f.Options, matchallAct)
+	list, err := unpack(actions)
+	if err != nil || len(list) != 1 {
+		return 0, false
+	}
+	action := list[0].Data
+	parms := inner(inner(action, actOptions), mirredParms)
+	if text(inner(action, actKind)) != "mirred" || len(parms) < mirredLen || binary.NativeEndian.Uint32(parms[mirredKind:]) != egressRedir {
+		return 0, false
+	}
+	return int(int32(binary.NativeEndian.Uint32(parms[mirredDevice:]))), true
+}
+
+// inner is the first attribute of a type; nil if there is none.
+func inner(b []byte, typ uint16) []byte {
+	list, err := unpack(b)
+	if err != nil {
+		return nil
+	}
+	for _, a := range list {
+		if a.Type == typ {
+			return a.Data
+		}
+	}
+	return nil
+}

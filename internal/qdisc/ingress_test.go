@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"encoding/hex"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	links "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The options of such a filter, to interface 5: TCA_MATCHALL_ACT, the first action, its kind, and struct tc_mirred.
+const redirectsTo5 = "38000200" + "34000100" + "0b000100" + "6d697272656400" + "00" + "24000200" + "20000200" +
+	"01000000" + "00000000" + "04000000" + "01000000" + "01000000" + "01000000" + "05000000"
+
+func redirectOptions(t testing.TB) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(redirectsTo5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestRedirects(t *testing.T) {
+	good := Filter{Kind: "matchall", Protocol: unix.ETH_P_ALL, Options: redirectOptions(t)}
+	if to, ok := good.redirects(); to != 5 || !ok {
+		t.Errorf("%d, %v", to, ok)
+	}
+	spoiled := func(at int, b byte) (f Filter) {
+		f = good
+		f.Options = redirectOptions(t)
+		f.Options[at] = b
+		return f
+	}
+	for name, f := range map[string]Filter{
+		"another kind":     {Kind: "u32", Protocol: unix.ETH_P_ALL, Options: good.Options},
+		"one protocol":     {Kind: "matchall", Protocol: unix.ETH_P_IP, Options: good.Options},
+		"another chain":    {Kind: "matchall", Protocol: unix.ETH_P_ALL, Chain: 1, Options: good.Options},
+		"no action":        {Kind: "matchall", Protocol: unix.ETH_P_ALL},
+		"another action":   spoiled(12, 'M'),
+		"a mirror":         spoiled(48, 2),
+		"a short struct":   spoiled(24, 30),
+		"a cut attribute":  {Kind: "matchall", Protocol: unix.ETH_P_ALL, Options: good.Options[:20]},
+		"too long a claim": spoiled(0, 255),
+	} {
+		if to, ok := f.redirects(); ok {
+			t.Errorf("%s: redirects to %d", name, to)
+		}
+	}
+}
+
+func FuzzRedirects(f *testing.F) {
+	f.Add(redirectOptions(f))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		Filter{Kind: "matchall", Protocol: unix.ETH_P_ALL, Options: b}.redirects()
+	})
+}
+
+// All that arrives passes a stack, which is changed in place and goes without a trace; whoever else has filters there keeps them.
+func TestLiveIngress(t *testing.T) {
+	c, near := live(t)
+	known(t, c, mustParse(t, "htb rate 1mbit | fq_codel"))
+	before, err := c.Tree(near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(text string) (Tree, int) {
+		t.Helper()
+		if err := SetIngress(near, mustParse(t, text)); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
+			t.Skipf("this kernel cannot redirect to an ifb: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		ifb, err := links.LinkByName(IFB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, ok, err := c.Redirect(near)
+		if err != nil || !ok || to != ifb.Attrs().Index || ifb.Attrs().Flags&1 == 0 {
+			t.Fatalf("redirects to %d, %v, %v; the device is %+v", to, ok, err, ifb.Attrs())
+		}
+		tree, err := c.Tree(to)
+		if now, _ := tree.Stack(); err != nil || !now.Equal(mustParse(t, text)) {
+			t.Fatalf("%s, %v", now, err)
+		}
+		return tree, to
+	}
+	gone := func() {
+		t.Helper()
+		if err := SetIngress(near, nil); err != nil {
+			t.Fatal(err)
+		}
+		if ifb, err := findIFB(); ifb != nil || err != nil {
+			t.Errorf("%v is left, %v", ifb, err)
+		}
+	}
+	asBefore := func() {
+		t.Helper()
+		if now, err := c.Tree(near); err != nil || len(now.Qdiscs) != len(before.Qdiscs) || !now.Same(before) {
+			t.Errorf("%+v, was %+v, %v", now, before, err)
+		}
+	}
+	first, to := set("htb rate 20mbit burst 3028b cburst 3028b quantum 1514 | fq_codel")
+	second, again := set("htb rate 10mbit burst 3028b cburst 3028b quantum 1514 | fq_codel")
+	if a, b := first.Qdiscs[0].Handle, second.Qdiscs[0].Handle; a != b || to != again {
+		t.Errorf("not changed in place: %s of %d, then %s of %d", a, to, b, again)
+	}
+	if now, err := c.Tree(near); err != nil || !now.Same(before) {
+		t.Errorf("the root is not as it was: %+v, %v", now, err)
+	}
+	if said, err := exec.Command("tc", "filter", "show", "dev", "near", "ingress").CombinedOutput(); err == nil {
+		if !strings.Contains(string(said), "(Egress Redirect to device "+IFB+") stolen") {
+			t.Errorf("tc says %s", said)
+		}
+	}
+	gone()
+	asBefore()
+	gone() // again
+
+	// Half of it, as when a run is cut short, and the rest taken away by somebody.
+	_, to = set("htb rate 10mbit | fq_codel")
+	if err := c.unredirect(near, to); err != nil {
+		t.Fatal(err)
+	}
+	gone()
+	asBefore()
+	set("htb rate 10mbit | fq_codel")
+	ifb, _ := findIFB()
+	if err := links.LinkDel(ifb); err != nil {
+		t.Fatal(err)
+	}
+	if to, ok, err := c.Redirect(near); err != nil || !ok || to != 0 {
+		t.Errorf("to a device that is gone: %d, %v, %v", to, ok, err)
+	}
+	set("htb rate 10mbit | fq_codel")
+	gone()
+	asBefore()
+
+	// Somebody else's.
+	set("htb rate 10mbit | fq_codel")
+	drop := &links.MatchAll{
+		FilterAttrs: links.FilterAttrs{LinkIndex: near, Parent: uint32(atIngress), Priority: 3, Protocol: unix.ETH_P_IP},
+		Actions:     []links.Action{&links.MirredAction{ActionAttrs: links.ActionAttrs{Action: links.TC_ACT_PIPE}, MirredAction: links.TCA_EGRESS_MIRROR, Ifindex: 1}},
+	}
+	if err := links.FilterAdd(drop); err != nil {
+		t.Fatal(err)
+	}
+	gone()
+	c.mu.Lock()
+	left, err := c.filters(near, atIngress)
+	c.mu.Unlock()
+	if err != nil || len(left) != 1 || left[0].Priority != 3 {
+		t.Errorf("left are %+v, %v", left, err)
+	}
+	if err := c.Delete(near, Ingress); err != nil {
+		t.Fatal(err)
+	}
+	clsact := func(flags netlink.HeaderFlags, typ uint16) {
+		r, err := newRequest(typ, flags, tcmsg{ifindex: near, handle: 0xFFFF0000, parent: Ingress}, "clsact", attributes("clsact", nil)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err := c.send([]request{r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clsact(netlink.Create, unix.RTM_NEWQDISC)
+	if err := SetIngress(near, mustParse(t, "fq_codel")); err == nil {
+		t.Error("it takes the place of a clsact")
+	}
+	gone()
+	if now, err := c.Tree(near); err != nil || len(now.Qdiscs) != len(before.Qdiscs)+1 {
+		t.Errorf("%+v, %v", now, err)
+	}
+	clsact(0, unix.RTM_DELQDISC)
+
+	// A device of our name that is none of ours.
+	if err := links.LinkAdd(&links.Dummy{LinkAttrs: links.LinkAttrs{Name: IFB}}); err != nil {
+		t.Skip("this kernel makes no dummy device")
+	}
+	if err := SetIngress(near, mustParse(t, "fq_codel")); err == nil || !strings.Contains(err.Error(), "of kind dummy") {
+		t.Errorf("%v", err)
+	}
+	asBefore()
+}
