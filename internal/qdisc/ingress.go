@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/mdlayher/netlink"
@@ -39,6 +40,9 @@ const (
 // is changed in place where that can be done. An empty stack takes all of it away, and leaves filters that are not ours. It is about the network
 // namespace of the calling thread.
 func SetIngress(ifindex int, s Stack) error {
+	// There are several sockets, and each is of the namespace of the thread that opens it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	c, err := Dial(0)
 	if err != nil {
 		return err
@@ -120,17 +124,7 @@ func (c *Conn) Set(ifindex int, s Stack) error {
 func (c *Conn) redirect(ifindex, to int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	parms := make([]byte, mirredLen)
-	binary.NativeEndian.PutUint32(parms[mirredAction:], actStolen)
-	binary.NativeEndian.PutUint32(parms[mirredKind:], egressRedir)
-	binary.NativeEndian.PutUint32(parms[mirredDevice:], uint32(to))
-	nest := func(typ uint16, list ...netlink.Attribute) netlink.Attribute {
-		data, _ := netlink.MarshalAttributes(list) // which fails only on lengths that these have not
-		return netlink.Attribute{Type: typ | netlink.Nested, Data: data}
-	}
-	action := nest(matchallAct, nest(1, // the first action, and the only one
-		netlink.Attribute{Type: actKind, Data: []byte("mirred\x00")}, nest(actOptions, netlink.Attribute{Type: mirredParms, Data: parms})))
-	options, err := netlink.MarshalAttributes([]netlink.Attribute{action})
+	options, err := redirectTo(to)
 	if err != nil {
 		return err
 	}
@@ -144,6 +138,29 @@ func (c *Conn) redirect(ifindex, to int) error {
 		return err
 	}
 	return c.send([]request{qdisc, filter})
+}
+
+// redirectTo is the options of such a filter, from the inside out: its first action is its only one.
+func redirectTo(to int) (options []byte, err error) {
+	parms := make([]byte, mirredLen)
+	binary.NativeEndian.PutUint32(parms[mirredAction:], actStolen)
+	binary.NativeEndian.PutUint32(parms[mirredKind:], egressRedir)
+	binary.NativeEndian.PutUint32(parms[mirredDevice:], uint32(to))
+	const first = 1
+	for _, level := range [][]netlink.Attribute{
+		{{Type: mirredParms, Data: parms}},
+		{{Type: actKind, Data: []byte("mirred\x00")}, {Type: actOptions | netlink.Nested}},
+		{{Type: first}},
+		{{Type: matchallAct}},
+	} {
+		if options != nil {
+			level[len(level)-1].Data = options
+		}
+		if options, err = netlink.MarshalAttributes(level); err != nil {
+			return nil, err
+		}
+	}
+	return options, nil
 }
 
 // redirectInfo is a priority and, for all protocols, ETH_P_ALL in the network's byte order.

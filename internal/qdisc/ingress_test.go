@@ -3,6 +3,7 @@
 package qdisc
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"os/exec"
@@ -14,22 +15,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The options of such a filter, to interface 5: TCA_MATCHALL_ACT, the first action, its kind, and struct tc_mirred.
-const redirectsTo5 = "38000200" + "34000100" + "0b000100" + "6d697272656400" + "00" + "24000200" + "20000200" +
-	"01000000" + "00000000" + "04000000" + "01000000" + "01000000" + "01000000" + "05000000"
+// What tc (iproute2 6.1.0) sends for: tc filter add dev lo parent ffff:fff2 protocol all matchall action mirred egress redirect dev lo
+const redirectsToLo = "38000200" + "34000100" + "0b000100" + "6d697272656400" + "00" + "24000280" + "20000200" +
+	"00000000" + "00000000" + "04000000" + "00000000" + "00000000" + "01000000" + "01000000"
 
 func redirectOptions(t testing.TB) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(redirectsTo5)
+	b, err := hex.DecodeString(redirectsToLo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
+func TestRedirectAsTC(t *testing.T) {
+	if got, err := redirectTo(1); err != nil || !bytes.Equal(got, redirectOptions(t)) {
+		t.Errorf("%x, %v", got, err)
+	}
+}
+
 func TestRedirects(t *testing.T) {
 	good := Filter{Kind: "matchall", Protocol: unix.ETH_P_ALL, Options: redirectOptions(t)}
-	if to, ok := good.redirects(); to != 5 || !ok {
+	if to, ok := good.redirects(); to != 1 || !ok {
 		t.Errorf("%d, %v", to, ok)
 	}
 	spoiled := func(at int, b byte) (f Filter) {

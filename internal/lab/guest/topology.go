@@ -374,7 +374,7 @@ func impairment(p lab.Path, seed uint64) string {
 func (t *topology) layProvider(job lab.Job) error {
 	p := job.Scenario.Provider
 	t.watched = t.limiter
-	if up := func(f lab.Flow) bool { return f.Direction == "up" }; len(job.Scenario.Flow) > 0 && !slices.ContainsFunc(job.Scenario.Flow, func(f lab.Flow) bool { return !up(f) }) {
+	if flows := job.Scenario.Flow; len(flows) > 0 && !slices.ContainsFunc(flows, func(f lab.Flow) bool { return f.Direction != "up" }) {
 		t.watched = doorUp
 	}
 	if p.Queue == "policer" {
