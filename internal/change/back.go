@@ -422,6 +422,9 @@ func (s Store) status(last, j *journal, facts host.Facts) Status {
 		p.Changes, _ = lasting(p.Changes)
 	}
 	status.InForce, status.Drift = p.Empty(), append(status.Drift, p.Changes...)
+	if p.Lacks != nil {
+		status.InForce, status.Why = false, p.Lacks.What
+	}
 	if link, ok := facts.Link(p.Goal.Dev); ok && !link.Up {
 		status.Notes = append(status.Notes, plan.Note{Subject: link.Name, Text: "the link is down"})
 	}

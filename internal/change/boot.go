@@ -70,7 +70,7 @@ func (s Store) boot() (Outcome, error) {
 			j.asIs = true
 		}
 	}
-	done, err := s.up(j, goal, facts, 0, func(*journal) {})
+	done, err := s.up(j, goal, facts, 0, true)
 	done.Notes = append(out.Notes, done.Notes...)
 	return done, err
 }

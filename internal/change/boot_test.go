@@ -114,6 +114,28 @@ func TestAnotherKernel(t *testing.T) {
 	}
 }
 
+// Another kernel has no way to shape what arrives: what leaves is shaped all the same, and a person who asks for both is told.
+func TestAnotherKernelWithoutIngress(t *testing.T) {
+	s, m := keeping(t)
+	m.f.Ingress = host.Yes
+	m.found, _ = m.facts()
+	goal := plan.Goal{Rate: 50e6, Ingress: 100e6}
+	must[Outcome](t)(s.Up(goal, 0))
+	m.found.Ingress = host.No
+	m.boot()
+	out := must[Outcome](t)(s.Boot())
+	status := must[Status](t)(s.Status())
+	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape what arrives") || len(status.Drift) != 0 || plan.Describe(m.f.Links[0].Tree) == "pfifo_fast" {
+		t.Errorf("%+v\n%+v", out, status)
+	}
+	must[Outcome](t)(s.Down(false))
+	for _, err := range []error{second(s.Up(goal, 0)), second(s.Plan(goal))} {
+		if err == nil {
+			t.Error("no refusal")
+		}
+	}
+}
+
 // The device comes late, goes, or has got another name.
 func TestBootAndTheDevice(t *testing.T) {
 	s, m := keeping(t)

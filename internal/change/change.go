@@ -94,6 +94,9 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	}
 	goal, measured := s.measured(goal, j, facts)
 	p, err := j.plan(goal, facts)
+	if err == nil && p.Lacks != nil {
+		err = p.Lacks
+	}
 	p.Considered = slices.Concat(j.notes(), measured, p.Considered)
 	return p, err
 }
@@ -337,20 +340,34 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 		return Outcome{}, err
 	}
 	goal, measured := s.measured(goal, j, facts)
-	out, err := s.up(j, goal, facts, within, (*journal).promise)
+	out, err := s.up(j, goal, facts, within, false)
 	out.Notes = append(measured, out.Notes...)
 	s.report("up", out, err)
 	return out, err
 }
 
-func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Duration, promise func(*journal)) (Outcome, error) {
+// up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises nothing new.
+func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
 	p, err := j.plan(goal, facts)
 	if err != nil {
 		return Outcome{}, err
 	}
+	promise := func(j *journal) {
+		if !boot {
+			j.promise()
+		}
+	}
 	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(j.notes(), p.Considered...)}
 	now, files := lasting(p.Changes)
-	if err := s.writable(p, files); err != nil {
+	switch {
+	case boot && p.Lacks != nil:
+		out.Notes = append(out.Notes, plan.Note{Subject: p.Goal.Dev, Text: p.Lacks.What})
+	case !boot && p.Lacks != nil:
+		return Outcome{}, p.Lacks
+	case !boot && p.Unkept != nil:
+		return Outcome{}, p.Unkept
+	}
+	if err := s.writable(files); err != nil {
 		return Outcome{}, err
 	}
 	idle := j == nil || j.Pending == nil
@@ -415,10 +432,7 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 }
 
 // writable finds out before anything is changed whether the files could be written.
-func (s Store) writable(p plan.Plan, files []plan.Change) error {
-	if p.Unkept != nil {
-		return p.Unkept
-	}
+func (s Store) writable(files []plan.Change) error {
 	for _, c := range files {
 		if err := s.host.writable(c.File); err != nil {
 			return &plan.Refusal{

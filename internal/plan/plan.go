@@ -21,6 +21,8 @@ type Plan struct {
 	Changes    []Change `json:"changes"`
 	Considered []Note   `json:"considered,omitempty"`
 
+	// Lacks is what was asked for and is not to be had, where the rest of the goal does without it: a person is told, and a boot goes on.
+	Lacks *Refusal `json:"-"`
 	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to carry one out.
 	Unkept *Refusal `json:"-"`
 }

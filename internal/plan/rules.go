@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -147,10 +148,20 @@ func (d *draft) htb(rate units.Rate) string {
 // Nobody slows down at once. How much less it takes is measured; BBR takes most, since for one RTT in eight it sends a quarter more than arrives
 // (net/ipv4/tcp_bbr.c, bbr_pacing_gain). The interval is the same as for what leaves.
 func shapeWhatArrives(d *draft) error {
-	g := d.Goal
-	if g.Ingress == 0 {
+	if d.Goal.Ingress == 0 {
 		return nil
 	}
+	err := d.shapeIngress()
+	var refusal *Refusal
+	if d.Goal.Rate != 0 && errors.As(err, &refusal) {
+		d.Lacks = refusal
+		return nil
+	}
+	return err
+}
+
+func (d *draft) shapeIngress() error {
+	g := d.Goal
 	rate := g.Ingress * 85 / 100
 	reason := "let the provider's queue run empty: 85 % of " + g.Ingress.String()
 	if d.has("cake") {
