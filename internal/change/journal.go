@@ -3,19 +3,9 @@
 package change
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -193,49 +183,6 @@ func (j *journal) leaves(f host.Facts, t plan.Target) bool {
 	return e != nil && j.state(f, *e) == foreign
 }
 
-// adopt takes the files that say they are Weir's for that, where the journal that knew of them was lost.
-func (j *journal) adopt(f host.Facts) *journal {
-	var found []entry
-	take := func(name string, ours bool) {
-		if ours && j.entry(plan.Target{File: name}) == nil {
-			found = append(found, entry{Target: plan.Target{File: name}, Was: string(host.NoFile), Set: []string{f.Files[name].String()}})
-		}
-	}
-	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile} {
-		take(name, plan.IsOurs(f.Files[name]))
-	}
-	if len(found) == 0 {
-		return j
-	}
-	link := f.Files[host.UnitLink]
-	take(host.UnitLink, link.Kind == host.Symlink && (link.Text == host.UnitFile || link.Text == host.PackageUnit))
-	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace}
-	if j != nil {
-		next = *j
-	} else if goal, err := plan.ParseGoal(f.Files[host.GoalFile].Text); err == nil {
-		next.Goal = goal
-	}
-	next.Entries, next.carried = append(found, next.Entries...), true
-	return &next
-}
-
-// address is by what a card is known when it has another name. What is on top of a card may have its address, too, and none of its own.
-func address(l host.Link) string {
-	if l.Kind != "" {
-		return ""
-	}
-	return l.MAC
-}
-
-// card finds the card that had the journal's device's address.
-func (j *journal) card(f host.Facts) (host.Link, bool) {
-	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return j.MAC != "" && address(l) == j.MAC })
-	if i < 0 {
-		return host.Link{}, false
-	}
-	return f.Links[i], true
-}
-
 // unit is the name of the timer that is armed; "" if there is none.
 func (j *journal) unit() string {
 	if j == nil || j.Pending == nil {
@@ -251,36 +198,6 @@ func (e *entry) set(value string) {
 // last is the value that was set last.
 func (e entry) last() string { return e.Set[len(e.Set)-1] }
 
-// follow keeps to the device that was changed when it has another name now. Its index is what it is known by, until it is gone.
-func (j *journal) follow(f host.Facts) {
-	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == j.Link })
-	now := host.Link{}
-	if i >= 0 {
-		now = f.Links[i]
-	} else if _, there := f.Link(j.Goal.Dev); !there {
-		now, _ = j.card(f) // out, and in again under another name
-	}
-	if now.Name != "" && j.Goal.Dev != "" && j.Goal.Dev != now.Name {
-		j.rename(now.Name)
-	}
-}
-
-func (j *journal) rename(dev string) {
-	j.FileDev, j.Goal.Dev = cmp.Or(j.FileDev, j.Goal.Dev), dev
-	if j.FileDev == dev {
-		j.FileDev = ""
-	}
-	if j.Pending != nil && j.Pending.Back != nil {
-		j.Pending.Back.Dev = dev
-	}
-	for i := range j.Entries {
-		j.Entries[i].Target = renamed(j.Entries[i].Target, dev)
-	}
-	for i := range j.Promised {
-		j.Promised[i].Target = renamed(j.Promised[i].Target, dev)
-	}
-}
-
 func renamed(t plan.Target, dev string) plan.Target {
 	if t.Dev != "" {
 		t.Dev = dev
@@ -289,46 +206,6 @@ func renamed(t plan.Target, dev string) plan.Target {
 		t.Ingress = dev
 	}
 	return t
-}
-
-// carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files is there, and so is what
-// those who read them have set again by now. Nil if nothing was in files.
-func (j *journal) carry(f host.Facts) *journal {
-	if !j.files() {
-		return nil
-	}
-	next := *j
-	next.Boot, next.Namespace, next.Link, next.carried = f.Boot, f.Namespace, 0, true
-	next.Entries, next.Promised = slices.Clone(j.Entries), slices.Clone(j.Promised)
-	if j.Pending != nil {
-		p := *j.Pending
-		p.Until, p.Unit = 0, "" // its timer ended, too
-		if p.Back != nil {
-			back := *p.Back
-			p.Back = &back
-		}
-		next.Pending = &p
-	}
-	link, ok := f.Link(j.Goal.Dev)
-	// Cards may have swapped their names, too.
-	if card, found := j.card(f); found && (!ok || address(link) != j.MAC) {
-		link, ok = card, true
-		next.rename(card.Name)
-	}
-	if ok {
-		next.Link = link.Index
-	}
-	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
-	if p := next.Pending; p != nil && !p.Down {
-		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
-			want, ours := next.aim(e)
-			return ours && !next.is(f, e, want)
-		})
-		if !open {
-			return next.afterwards(nil)
-		}
-	}
-	return &next
 }
 
 // left tells whether nothing is in the journal any more but what down has left to somebody else.
@@ -473,174 +350,3 @@ func (j *journal) before(f host.Facts) host.Facts {
 }
 
 func atIngress(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }
-
-func unreachable(err error) error {
-	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
-}
-
-func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
-
-// load reads the journal; nil if there is none.
-func (s Store) load() (*journal, error) {
-	text, err := os.ReadFile(s.path())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, unreachable(err)
-	}
-	damaged := func(why any) error {
-		return &plan.Refusal{
-			What: fmt.Sprintf("%s is damaged: %v", s.path(), why),
-			Try:  "see what it says of the host as it was, set that by hand, then remove the file",
-		}
-	}
-	var j journal
-	if err := json.Unmarshal(text, &j); err != nil {
-		return nil, damaged(err)
-	}
-	if j.Version != journalVersion {
-		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, journalVersion))
-	}
-	if err := j.Goal.Check(); err != nil {
-		return nil, damaged(err)
-	}
-	if j.Pending != nil && j.Pending.Back != nil {
-		if err := j.Pending.Back.Check(); err != nil {
-			return nil, damaged(err)
-		}
-	}
-	for _, e := range j.Entries {
-		// The names become paths: only what we write may be read.
-		if !e.valid(j.Goal.Dev) || e.File != "" && !s.keeps {
-			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
-		}
-	}
-	return &j, nil
-}
-
-func (e entry) valid(dev string) bool {
-	switch e.Target {
-	case plan.Target{Dev: dev}:
-		return dev != "" && len(e.Set) > 0
-	case plan.Target{Ingress: dev}:
-		return dev != "" && len(e.Set) > 0 && e.Was == plan.NoIngress
-	case plan.Target{Sysctl: e.Sysctl}:
-		return len(e.Set) > 0 && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
-	case plan.Target{File: e.File}:
-		values := append([]string{e.Was}, e.Set...)
-		if e.Back != nil {
-			values = append(values, *e.Back)
-		}
-		return len(e.Set) > 0 && host.Keeps(e.File) && !slices.ContainsFunc(values, func(v string) bool { _, err := host.ParseFile(v); return err != nil })
-	}
-	return false
-}
-
-// save replaces the journal so that a crash leaves the old or the new, whole. It is on disk when this returns.
-func (s Store) save(j *journal) error {
-	text, err := json.MarshalIndent(j, "", "  ")
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	temporary := s.path() + ".new"
-	err = func() error {
-		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err // of a run that was killed
-		}
-		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if _, err := f.Write(append(text, '\n')); err != nil {
-			return err
-		}
-		if err := f.Sync(); err != nil {
-			return err
-		}
-		return os.Rename(temporary, s.path())
-	}()
-	if err != nil {
-		os.Remove(temporary)
-		return unreachable(err)
-	}
-	return s.sync()
-}
-
-func (s Store) remove() error {
-	// A run that was killed may have left half of a new one.
-	_ = os.Remove(s.path() + ".new")
-	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unreachable(err)
-	}
-	return s.sync()
-}
-
-// put makes the journal what it was: removed if it was not there.
-func (s Store) put(j *journal) error {
-	if j == nil {
-		return s.remove()
-	}
-	return s.save(j)
-}
-
-func (s Store) sync() error {
-	d, err := os.Open(s.Dir)
-	if err != nil {
-		return unreachable(err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot, and need not
-		return unreachable(err)
-	}
-	return nil
-}
-
-// busy is why a run did not start: another one has not ended.
-type busy struct{ plan.Refusal }
-
-// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the process. Its file is root's alone,
-// so that nobody else can hold it, and goes when there is no journal for it.
-func (s Store) lock() (unlock func(), err error) {
-	const patience, pause = time.Second, 10 * time.Millisecond
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, unreachable(err)
-	}
-	name := filepath.Join(s.Dir, lockName)
-	for waited := time.Duration(0); ; waited += pause {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, unreachable(err)
-		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		// The one who had it before may have removed it.
-		if err == nil && !isAt(f, name) {
-			err = unix.EWOULDBLOCK
-		}
-		switch {
-		case err == nil:
-			return func() {
-				if _, err := os.Lstat(s.path()); errors.Is(err, fs.ErrNotExist) {
-					os.Remove(name)
-				}
-				f.Close()
-			}, nil
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", name, err)
-		case waited >= patience:
-			f.Close()
-			return nil, &busy{plan.Refusal{What: "another weir is changing this host", Try: "the same again when it is done"}}
-		}
-		f.Close()
-		s.timer.sleep(pause)
-	}
-}
-
-// isAt tells whether an open file is the one that has the name.
-func isAt(f *os.File, name string) bool {
-	ours, errOurs := f.Stat()
-	there, err := os.Lstat(name)
-	return errOurs == nil && err == nil && os.SameFile(ours, there)
-}

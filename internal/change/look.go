@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"cmp"
+	"fmt"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+)
+
+// elsewhere is why a journal is of no use here: it is about another network namespace.
+type elsewhere struct {
+	plan.Refusal
+	kept bool // what it knows of outlasts reboots, and is not gone with a namespace
+}
+
+// look reads the host and the journal: as it is in this boot, and, of whatever boot it is, the last that was written.
+func (s Store) look() (last, j *journal, facts host.Facts, err error) {
+	if last, err = s.load(); err != nil {
+		return nil, nil, facts, err
+	}
+	if facts, err = s.facts(); err != nil {
+		return nil, nil, facts, err
+	}
+	switch {
+	case last == nil:
+	case last.files() && facts.Files == nil:
+		return nil, nil, facts, &elsewhere{kept: true, Refusal: plan.Refusal{
+			What: s.path() + " is about the host's own network namespace",
+			Try:  "the same there, or --state DIR for this one",
+		}}
+	case last.Boot == facts.Boot && last.Namespace == facts.Namespace:
+		last.follow(facts)
+		j = last
+	case last.Boot == facts.Boot && !last.files():
+		return nil, nil, facts, &elsewhere{Refusal: plan.Refusal{
+			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
+			Try:  "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which removes the journal",
+		}}
+	default: // a container that was started again may have no boot of its own
+		j = last.carry(facts)
+	}
+	return last, j.adopt(facts), facts, nil
+}
+
+// facts are the host's. Of a store that keeps no goals the files are nobody's business.
+func (s Store) facts() (host.Facts, error) {
+	f, err := s.host.facts()
+	if !s.keeps {
+		f.Files = nil
+	}
+	return f, err
+}
+
+// fill gives an empty goal a meaning: the one in /etc/weir.toml or, where there is no such file, the one that was last brought up. What an
+// earlier boot ended before it was confirmed is not brought up again: it may have been what made somebody reboot.
+func (s Store) fill(goal *plan.Goal, last, j *journal, facts host.Facts) (err error) {
+	if *goal != (plan.Goal{}) {
+		return nil
+	}
+	switch {
+	case j != nil:
+		*goal = j.Goal
+	case last == nil:
+	case last.Pending == nil:
+		*goal = last.Goal
+	case last.Pending.Back != nil:
+		*goal = *last.Pending.Back
+	}
+	switch file := facts.Files[host.GoalFile]; {
+	case file.Kind == host.Regular:
+		written, err := plan.ParseGoal(file.Text)
+		if err != nil {
+			return err
+		}
+		if j != nil && j.FileDev != "" && written.Dev == j.FileDev {
+			written.Dev = j.Goal.Dev
+		}
+		if plan.Says(file, *goal) || written == *goal {
+			return nil
+		}
+		written.Dev = cmp.Or(written.Dev, goal.Dev)
+		*goal = written
+	case file.Kind != "" && file.Kind != host.NoFile:
+		return &plan.Refusal{What: host.GoalFile + " is not a file that can be read", Try: "a regular file in its place, or none"}
+	}
+	return nil
+}
+
+// begin is how every command that changes something starts: as root, alone, and from what is true now.
+func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock func(), err error) {
+	if facts, err = s.facts(); err != nil {
+		return nil, nil, facts, nil, err
+	}
+	if !facts.Admin {
+		return nil, nil, facts, nil, &plan.Refusal{
+			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
+			Try:  "sudo weir " + command + " …",
+		}
+	}
+	if unlock, err = s.lock(); err != nil {
+		return nil, nil, facts, nil, err
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			unlock()
+		}
+	}()
+	// What was read before the lock may have been another run's half of a change.
+	last, j, facts, err = s.look()
+	begun = err == nil
+	return last, j, facts, unlock, err
+}
+
+// isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give up a goal that is kept.
+func isUp(goal plan.Goal, facts host.Facts) error {
+	if link, ok := facts.Link(goal.Dev); ok && !link.Up {
+		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name + " up, and see that its other end is up too"}
+	}
+	return nil
+}
