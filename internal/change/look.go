@@ -5,6 +5,7 @@ package change
 import (
 	"cmp"
 	"fmt"
+	"os"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -109,6 +110,7 @@ func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock
 			unlock()
 		}
 	}()
+	_ = os.Remove(s.path() + ".new") // half of one, of a run that was killed
 	// What was read before the lock may have been another run's half of a change.
 	last, j, facts, err = s.look()
 	begun = err == nil
