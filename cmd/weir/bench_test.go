@@ -17,7 +17,7 @@ import (
 	"weir/internal/host"
 )
 
-// What the commands that only look cost on a host with 10,000 TCP sockets: CPU time of the whole process, user and system.
+// What commands cost on a host with 10,000 TCP sockets: CPU time of the whole process, user and system.
 func BenchmarkCommands10000(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("a network namespace takes root")
@@ -57,10 +57,15 @@ func BenchmarkCommands10000(b *testing.B) {
 	if out, err := command("doctor").CombinedOutput(); err != nil || strings.Contains(string(out), "live connections (") {
 		b.Skipf("doctor does not see the connections here: %v\n%s", err, out)
 	}
-	for _, args := range [][]string{{"doctor"}, {"plan", "--dev", "up0", state}, {"status", state}} {
+	for _, args := range [][]string{{"doctor"}, {"plan", "--dev", "up0", state}, {"status", state}, {"up", "--yes", "--qdisc", "htb rate 50mbit", state}} {
 		b.Run(args[0], func(b *testing.B) {
 			var cpu time.Duration
 			for b.Loop() {
+				if args[0] == "up" { // from what was there before
+					if out, err := command("down", state).CombinedOutput(); err != nil {
+						b.Fatalf("down: %v\n%s", err, out)
+					}
+				}
 				cmd := command(args...)
 				if out, err := cmd.CombinedOutput(); err != nil {
 					b.Fatalf("%v\n%s", err, out)
