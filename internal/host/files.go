@@ -180,6 +180,14 @@ func (f *Facts) readKept() {
 	}
 }
 
+// rootOnly tells whether nobody but root can write a file. Debian's group staff may write below /usr/local on systems that began before Debian 12, and
+// counts as root there (Debian Policy 9.1.2).
+func rootOnly(mode fs.FileMode, uid, gid uint32) bool {
+	const root, staff = 0, 50 // base-passwd
+	group := mode&0o020 == 0 || gid == root || gid == staff
+	return uid == root && group && mode&0o002 == 0
+}
+
 // program is this program's file.
 func program() (p Program) {
 	p.Path, _ = os.Executable()
@@ -191,7 +199,7 @@ func program() (p Program) {
 			break
 		}
 		stat, ok := info.Sys().(*syscall.Stat_t)
-		p.RootOnly = p.RootOnly && ok && stat.Uid == 0 && info.Mode().Perm()&0o022 == 0
+		p.RootOnly = p.RootOnly && ok && rootOnly(info.Mode(), stat.Uid, stat.Gid)
 		if path == "/" || path == "." {
 			break
 		}

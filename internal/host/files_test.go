@@ -65,3 +65,18 @@ func TestKeeps(t *testing.T) {
 		}
 	}
 }
+
+func TestRootOnly(t *testing.T) {
+	for _, c := range []struct {
+		mode     os.FileMode
+		uid, gid uint32
+		want     bool
+	}{
+		{0o755, 0, 0, true}, {0o755, 0, 1000, true}, {0o775 | os.ModeSetgid, 0, 50, true}, {0o775, 0, 0, true},
+		{0o755, 1000, 0, false}, {0o775, 0, 1000, false}, {0o777, 0, 0, false}, {0o777 | os.ModeSticky, 0, 0, false},
+	} {
+		if rootOnly(c.mode, c.uid, c.gid) != c.want {
+			t.Errorf("%v %d:%d: %v", c.mode, c.uid, c.gid, !c.want)
+		}
+	}
+}
