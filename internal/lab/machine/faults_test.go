@@ -337,7 +337,8 @@ func renamed(s *subject) {
 	before := s.look()
 	s.sh("weir up --yes " + goal + "; ip link set $dev down && ip link set $dev name wan0 && ip link set wan0 up")
 	s.holds(asPlanned, "renamed", "weir status | tee /dev/stderr | grep -q 'was called' && tc qdisc show dev wan0 | grep -q "+goalRate)
-	s.sh("weir down && ip link set wan0 down && ip link set wan0 name $dev && ip link set $dev up && until_ \"ip -o addr show dev $dev scope link | grep -q -v tentative\"")
+	// udev of Debian 12 has given it its old name as an alternative one meanwhile.
+	s.sh("weir down && ip link set wan0 down && { ip link property del dev wan0 altname $dev 2>/dev/null; ip link set wan0 name $dev; } && ip link set $dev up && until_ \"ip -o addr show dev $dev scope link | grep -q -v tentative\"")
 	s.settled()
 	now := s.look()
 	s.same(asBefore, routeless(now), routeless(before), "renamed, and taken down")
