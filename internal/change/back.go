@@ -125,6 +125,9 @@ func (s Store) Down(force bool) (Outcome, error) {
 	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
 	_ = s.save(j)
 	err = s.putBack(j, facts, &out)
+	if err == nil && len(out.Failed) == 0 {
+		s.disarmStale(firstTimer, secondTimer)
+	}
 	s.report("down", out, err)
 	return out, err
 }

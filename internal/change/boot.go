@@ -34,7 +34,7 @@ func (s Store) boot() (Outcome, error) {
 	}
 	defer unlock()
 	if j != nil && j.Pending != nil {
-		if !j.carried {
+		if !j.carried && j.Pending.Unit != "" {
 			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.Goal.Flags() + ": left as it is"})
 			return out, nil
 		}
@@ -50,7 +50,7 @@ func (s Store) boot() (Outcome, error) {
 		return out, err
 	}
 	if j != nil {
-		j.asIs = true
+		j.asIs, j.lean = true, true
 	}
 	const patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
 	for waited := 0; ; waited++ {
@@ -67,7 +67,11 @@ func (s Store) boot() (Outcome, error) {
 			return out, err
 		}
 		if j != nil {
-			j.asIs = true
+			j.asIs, j.lean = true, true
+		}
+		out.Notes = nil
+		if goal, err = keptGoal(last, j, facts, &out); err != nil { // by another name, perhaps
+			return out, err
 		}
 	}
 	done, err := s.up(j, goal, facts, 0, true)
@@ -93,7 +97,9 @@ func keptGoal(last, j *journal, facts host.Facts, out *Outcome) (plan.Goal, erro
 			out.Notes = append(out.Notes, plan.Note{Subject: host.GoalFile, Text: "asks for another goal than the one that was confirmed, or cannot be read: weir up brings it up"})
 		}
 		return *goal, nil
-	case !there:
+	case last != nil || !there:
+		// What nobody has confirmed may be what locked somebody out, and what was taken down is to stay down.
+		out.Notes = append(out.Notes, plan.Note{Subject: "nothing to do", Text: "no goal was confirmed"})
 		return plan.Goal{}, nil
 	}
 	return plan.ParseGoal(file.Text)

@@ -505,3 +505,74 @@ func TestLog(t *testing.T) {
 	}
 	_ = m
 }
+
+// A goal that somebody wrote into the file, tried and never confirmed: the boot after that leaves the host alone, whoever has enabled the service.
+func TestBootOfWhatWasTried(t *testing.T) {
+	for name, reverted := range map[string]bool{"and cut off by the reset": false, "and put back by the timer": true} {
+		t.Run(name, func(t *testing.T) {
+			s, m := keeping(t)
+			m.f.Files[host.GoalFile] = host.File{Kind: host.Regular, Mode: 0o644, Text: "rate = \"64kbit\"\n"}
+			must[Outcome](t)(s.Up(plan.Goal{}, minute))
+			if reverted {
+				must[Outcome](t)(s.Recover())
+			}
+			m.boot()
+			if out := must[Outcome](t)(s.Boot()); len(out.Done) != 0 || len(out.Notes) == 0 {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}
+
+// The journal is lost, and of the files only some are left: up can be run, and so can down.
+func TestJournalAndGoalLost(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	if err := os.Remove(s.path()); err != nil {
+		t.Fatal(err)
+	}
+	m.f.Files[host.GoalFile] = host.File{Kind: host.NoFile}
+	m.boot()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
+	if status := must[Status](t)(s.Status()); !status.InForce || !status.Kept {
+		t.Errorf("%+v", status)
+	}
+	must[Outcome](t)(s.Down(false))
+	if !reflect.DeepEqual(m.f.Files, m.found.Files) {
+		t.Errorf("%+v", m.f.Files)
+	}
+}
+
+// A boot's run that is killed is ended by the next; a file that was removed on purpose stays away.
+func TestBootAfterBoot(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	for step, over := 1, false; !over; step++ {
+		m.boot()
+		over = survives(m, step, func() { _, _ = s.Boot() })
+		must[Outcome](t)(s.Boot())
+		if status := must[Status](t)(s.Status()); !status.InForce || status.Unconfirmed {
+			t.Fatalf("killed at step %d: %+v", step, status)
+		}
+	}
+	m.f.Files[host.UnitLink] = host.File{Kind: host.NoFile} // systemctl disable
+	m.boot()
+	out := must[Outcome](t)(s.Boot())
+	if len(out.Failed) != 0 || m.f.Files[host.UnitLink].Kind != host.NoFile {
+		t.Errorf("%+v, %v", out, m.f.Files[host.UnitLink])
+	}
+}
+
+// At boot a queue for what arrives that cannot be set is no reason to go without the one for what leaves.
+func TestBootWithoutIngress(t *testing.T) {
+	s, m := keeping(t)
+	m.f.Ingress = host.Unknown
+	m.found, _ = m.facts()
+	must[Outcome](t)(s.Up(bothWays, 0))
+	m.boot()
+	m.refuse["ingress "+arriving] = errors.New("no such module")
+	out := must[Outcome](t)(s.Boot())
+	if len(out.Failed) != 1 || plan.Describe(m.f.Links[0].Tree) != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
+		t.Errorf("%+v, %s", out, plan.Describe(m.f.Links[0].Tree))
+	}
+}

@@ -104,7 +104,7 @@ func (j *journal) adopt(f host.Facts) *journal {
 	} else if goal, err := plan.ParseGoal(f.Files[host.GoalFile].Text); err == nil {
 		next.Goal = goal
 	}
-	next.Entries, next.carried = append(found, next.Entries...), true
+	next.Entries, next.adopted = append(found, next.Entries...), true
 	return &next
 }
 

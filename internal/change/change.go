@@ -113,7 +113,7 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 	if err != nil {
 		return p, err
 	}
-	if j != nil && len(j.Entries) > 0 && j.Goal.Dev != p.Goal.Dev {
+	if j != nil && len(j.Entries) > 0 && j.Goal.Dev != "" && j.Goal.Dev != p.Goal.Dev {
 		return p, &plan.Refusal{What: "weir is up on " + j.Goal.Dev, Try: "weir down, then again for " + p.Goal.Dev}
 	}
 	// The next boot may well give a device back the name that it had.
@@ -259,7 +259,7 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 	idle := j == nil || j.Pending == nil
 	switch {
 	case p.Empty() && idle:
-		if j != nil && j.Goal == p.Goal && j.Reverted == nil && !j.left() && !j.carried {
+		if j != nil && j.Goal == p.Goal && j.Reverted == nil && !j.left() && !j.carried && !j.adopted {
 			return out, nil
 		}
 		next := j.with(p, facts)
@@ -281,6 +281,7 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 		return Outcome{}, err
 	}
 	if within > 0 {
+		s.disarmStale(next.Pending.Unit)
 		if err := s.timer.arm(next.Pending.Unit, s.Dir, within); err != nil {
 			s.disarm(next.Pending.Unit) // for all that is known it may be armed
 			return Outcome{}, notArmed(err, s.put(j))
@@ -292,6 +293,9 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 		switch err := s.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
+		case boot && c.Ingress != "":
+			err = errors.Join(err, s.setIngress(next.Link, plan.NoIngress)) // what leaves is shaped all the same
+			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		case c.Dev+c.Ingress != "":
 			undone := s.takeBack(j, link, append(out.Done, c))
 			if undone == nil {
@@ -309,6 +313,9 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 	if within == 0 {
 		next.confirm()
 		promise(next)
+		if !boot {
+			next.own(facts)
+		}
 		if err = s.save(next); err != nil {
 			err = &plan.Refusal{What: "all is set, and the journal does not say that it stays: " + err.Error(), Try: "weir confirm, when that can be written"}
 		}

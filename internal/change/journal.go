@@ -28,7 +28,9 @@ type journal struct {
 	FileDev   string     `json:"file_dev,omitempty"` // what the device was called when it was set up, and is in files, if it has another name now
 
 	carried bool // from an earlier boot, or made up: the journal on disk does not say this
+	adopted bool // found by its files alone
 	asIs    bool // the goal's file stays as somebody has made it
+	lean    bool // and files that somebody has removed stay away
 }
 
 // promise is a setting as it was when a person confirmed it.
@@ -93,7 +95,10 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 		next.Tree = j.Tree
 	}
 	if j != nil {
-		next.Promised, next.FileDev, next.asIs = j.Promised, j.FileDev, j.asIs
+		next.Promised, next.FileDev, next.asIs, next.lean = j.Promised, j.FileDev, j.asIs, j.lean
+		if j.adopted {
+			next.Pending.Back = nil // nobody knows whether that was ever confirmed
+		}
 		for _, e := range j.Entries {
 			if e.Dev != "" && j.Link != link.Index {
 				continue // a device of the same name, and not the one that we changed: that is gone
@@ -174,13 +179,15 @@ func (j *journal) kept() bool {
 	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File != "" && !e.Theirs && e.last() != e.Was })
 }
 
-// leaves tells whether a file is not to be written for now, though another was planned: the goal's, which somebody has changed.
+// leaves tells whether a file is not to be written for now, though another was planned: the goal's, which somebody has changed; or one that
+// somebody has removed (systemctl disable does), if it is a boot that asks.
 func (j *journal) leaves(f host.Facts, t plan.Target) bool {
-	if j == nil || !j.asIs || t.File != host.GoalFile {
+	e := j.entry(t)
+	if e == nil || t.File == "" {
 		return false
 	}
-	e := j.entry(t)
-	return e != nil && j.state(f, *e) == foreign
+	removed := f.Files[t.File].Kind == host.NoFile && e.last() != string(host.NoFile)
+	return j.asIs && t.File == host.GoalFile && j.state(f, *e) == foreign || j.lean && removed
 }
 
 // unit is the name of the timer that is armed; "" if there is none.

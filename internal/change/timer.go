@@ -23,13 +23,28 @@ type timer interface {
 	disarm(unit string)
 }
 
+// timers are the names that a timer can have.
+const (
+	firstTimer  = "weir-revert"
+	secondTimer = "weir-revert-2"
+)
+
 // otherUnit is a name for a new timer while the one given may be armed.
 func otherUnit(unit string) string {
-	const name = "weir-revert"
-	if unit == name {
-		return name + "-2"
+	if unit == firstTimer {
+		return secondTimer
 	}
-	return name
+	return firstTimer
+}
+
+// disarmStale stops what a run has left armed that was killed when it had been confirmed: it has nothing to do, but its name. The names
+// are those of the one store that keeps goals; another has to leave them alone.
+func (s Store) disarmStale(units ...string) {
+	if s.keeps {
+		for _, unit := range units {
+			s.timer.disarm(unit)
+		}
+	}
 }
 
 // disarm stops a timer that has nothing to do any more. Should that fail, it finds that out by itself.

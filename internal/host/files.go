@@ -37,6 +37,9 @@ func kept() []string {
 // Keeps tells whether a path is one that a plan may write.
 func Keeps(name string) bool { return name != PackageUnit && slices.Contains(kept(), name) }
 
+// FirstLine begins each file of Weir's, by which it is known.
+const FirstLine = "# Written by weir, which keeps the goal in /etc/weir.toml over reboots.\n"
+
 // Systemd is the Init of a host on which systemd is process 1.
 const Systemd = "systemd"
 
@@ -174,8 +177,10 @@ func (f *Facts) readKept() {
 	}
 	for l := range strings.Lines(f.Files[UnitFile].Text) {
 		if command, ok := strings.CutPrefix(l, "ExecStart="); ok {
-			path, _, _ := strings.Cut(command, " ")
-			f.UnitRuns = unix.Access(path, unix.X_OK) == nil
+			path, _, _ := strings.Cut(strings.TrimSpace(command), " ")
+			if strings.HasPrefix(f.Files[UnitFile].Text, FirstLine) && unix.Access(path, unix.X_OK) == nil {
+				f.UnitProgram = path
+			}
 		}
 	}
 }

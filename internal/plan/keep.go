@@ -39,13 +39,14 @@ func keep(d *draft) {
 	}
 	planned := slices.Clone(d.Changes)
 	unit := host.UnitFile
-	switch packaged := d.facts.Files[host.PackageUnit].Kind == host.Regular; {
-	case packaged:
+	if d.facts.Files[host.PackageUnit].Kind == host.Regular {
 		unit = host.PackageUnit
-	case IsOurs(d.facts.Files[unit]) && d.facts.UnitRuns: // whichever copy of the program it starts
-	default:
-		d.Unkept = cannotStart(d.facts.Program)
-		d.file(unit, regular(Unit(d.facts.Program.Path)), "brings the goal up after a boot: weir up --boot")
+	} else {
+		program := d.facts.UnitProgram // whichever copy of this one that is
+		if program == "" {
+			program, d.Unkept = d.facts.Program.Path, cannotStart(d.facts.Program)
+		}
+		d.file(unit, regular(Unit(program)), "brings the goal up after a boot: weir up --boot")
 	}
 	d.file(host.UnitLink, host.File{Kind: host.Symlink, Text: unit}, "starts that at every boot")
 	switch {
@@ -101,10 +102,9 @@ func regular(text string) host.File { return host.File{Kind: host.Regular, Mode:
 
 // By their first lines files are known for Weir's.
 const (
-	stateDir  = "/var/lib/weir" // of the journal
-	firstLine = "# Written by weir, which keeps the goal in /etc/weir.toml over reboots.\n"
-	goalLine  = "# The goal of weir. To change it edit it and run:  weir up\n"
-	header    = firstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
+	stateDir = "/var/lib/weir" // of the journal
+	goalLine = "# The goal of weir. To change it edit it and run:  weir up\n"
+	header   = host.FirstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
 )
 
 // Unit is the service that brings the goal up after a boot (systemd.service(5)). It keeps nothing waiting: what it sets can be set at any time.
@@ -205,7 +205,7 @@ func Says(f host.File, g Goal) bool {
 
 // IsOurs tells whether a file is one of Weir's by what it says of itself.
 func IsOurs(f host.File) bool {
-	return f.Kind == host.Regular && (strings.HasPrefix(f.Text, firstLine) || strings.HasPrefix(f.Text, goalLine))
+	return f.Kind == host.Regular && (strings.HasPrefix(f.Text, host.FirstLine) || strings.HasPrefix(f.Text, goalLine))
 }
 
 func sysctlFile(changes []Change) string {

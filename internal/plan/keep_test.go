@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -136,10 +137,21 @@ func TestUnkept(t *testing.T) {
 			t.Errorf("%s with --runtime: %v, %v", name, p.Unkept, err)
 		}
 		// A unit that is there and starts a weir is good enough, whichever weir looks.
-		f.Files[host.UnitFile], f.UnitRuns = regular(Unit("/usr/local/bin/weir")), true
+		f.Files[host.UnitFile], f.UnitProgram = regular(Unit("/usr/local/bin/weir")), "/usr/local/bin/weir"
 		if p, _ := Make(Goal{Rate: 50e6}, f); name != "a pattern" && p.Unkept != nil {
 			t.Errorf("%s, and a unit: %v", name, p.Unkept)
 		}
+	}
+}
+
+// The package's unit is the one that is written where there is no package.
+func TestPackagedUnit(t *testing.T) {
+	text, err := os.ReadFile("../../packaging/weir.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != Unit("/usr/bin/weir") {
+		t.Errorf("packaging/weir.service is to be\n%s", Unit("/usr/bin/weir"))
 	}
 }
 
