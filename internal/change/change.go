@@ -76,7 +76,7 @@ type Status struct {
 // Plan is what Up would do. Goals replace each other and do not pile up: the plan is made from the host as it was before the goal in force
 // was brought up, except for what somebody else has set since, and then told as changes to the host as it is.
 //
-// An empty goal is the one that was last brought up, if there was one.
+// An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
 func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	if err := goal.Check(); err != nil {
 		return plan.Plan{}, err

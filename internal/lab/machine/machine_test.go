@@ -356,7 +356,8 @@ const reportHead = `# What can go wrong, and how the host is afterwards
 
 Each row is a fault that was tried on whole emulated Debians, with each manager of the uplink that it matters for, all with one and the same program. Afterwards the host was looked at
 with tools that are not Weir's: every queueing discipline, class and filter of every device, all of /proc/sys/net, addresses and routes, and every file under /etc and /usr/local with owner,
-mode and checksum. It was exactly as before, exactly as planned, or one ` + "`weir recover`" + ` made it so. Anything else is bad.
+mode and checksum. It was exactly as before, exactly as planned, or one ` + "`weir recover`" + ` made it so. Anything else is bad. A fault of which none was
+tried has not been tried with this program yet.
 
 | fault | systems | tried | as before | as planned | by weir recover | bad |
 |---|---|--:|--:|--:|--:|--:|
