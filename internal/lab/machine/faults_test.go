@@ -232,6 +232,7 @@ func (k kill) run(s *subject) {
 	found, before, planned, steps := k.prepare(s)
 	for n := 1; n <= steps; n++ {
 		s.must(s.m.Reset(s.ctx, prepared))
+		s.settled() // a snapshot's card comes back with its link down for a moment, and systemd 252 then configures it again
 		r := s.try(fmt.Sprintf("$killat -at %d %s 2>&1", n, k.command))
 		if r.Status == 0 && n > 1 {
 			s.Logf("%d steps this time, and %d before", n-1, steps)
