@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * DualPI2, the coupled dual-queue AQM of RFC 9332, as a BPF queueing discipline with a shaper of its own.
+ *
+ * A qdisc in BPF may hold packets, drop them and let them go, but not write into them. So the decision to mark is taken by a program at the TCX hook
+ * right before the enqueue (the marker, in marker.h), from what the packet is going to wait; the decision to drop is taken here, when the packet
+ * leaves, as sch_dualpi2 takes it.
+ */
+#include "dualpi2.h"
+#include "marker.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+#define NET_XMIT_DROP 1
+#define NET_XMIT_BYPASS 0x20000	/* NET_XMIT_SUCCESS | __NET_XMIT_BYPASS: dropped by the AQM, and no error to the sender */
+#define TC_H_ROOT 0xffffffffU
+#define EBUSY 16
+#define EOPNOTSUPP 95
+#define LATE 1000000ULL		/* ns: how far the shaper may lag behind and catch up, for timers that are late */
+#define MAX_RING (1U << 17)
+
+struct slot {
+	struct sk_buff __kptr *skb;
+	u64 ts;			/* ns: when it came */
+	u32 len;		/* bytes, as the kernel counts them */
+	u32 wire;		/* bytes, as the shaper counts them */
+	u32 truesize;		/* bytes of memory */
+	u32 flags;		/* FLAG_ */
+};
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* the loader sets it */
+	__type(key, u32);
+	__type(value, struct slot);
+};
+
+struct ring ring_c SEC(".maps"), ring_l SEC(".maps");
+
+static __always_inline struct slot *slot_of(bool l, u32 i)
+{
+	i &= ring_mask;
+	return l ? bpf_map_lookup_elem(&ring_l, &i) : bpf_map_lookup_elem(&ring_c, &i);
+}
+
+static __always_inline u32 packets(bool l)
+{
+	return state.queue[l].tail - state.queue[l].head;
+}
+
+static __always_inline void reset_credit(const struct config *c)
+{
+	state.credit = (s32)state.mtu * ((s32)c->wc - (s32)c->wl);
+}
+
+static __always_inline void update_pi2(const struct config *c, u64 now)
+{
+	u64 head = state.queue[C].head_ts, l = state.queue[L].head_ts;
+
+	if (!head || l && l < head)
+		head = l;
+	pi2_catch_up(&c->pi2, &state.pi2, now, head);
+}
+
+/* Whether the AQM drops a packet, where backlog is what else waits, in bytes (RFC 9332 Appendix A.1 and the overload handling of section 2.5.1.1). */
+static __always_inline bool must_drop(const struct config *c, u32 flags, u64 sojourn, u64 backlog)
+{
+	u32 prob = state.pi2.prob;
+	bool overload = coupled(c, prob) > MAX_PROB, drop = false;
+
+	if (flags & FLAG_BYPASS || flags & FLAG_ECT && !overload)
+		return false;
+	if (backlog >= 2 * state.mtu) {
+		if (!(flags & FLAG_L))
+			drop = roll(prob) && roll(prob);
+		else if (overload)
+			drop = c->drop_overload && roll(prob) && roll(prob);
+		else
+			drop = roll(coupled(c, prob)); /* not ECT, and in the L queue by a filter */
+	}
+	if (!drop && flags & FLAG_L && !(flags & FLAG_ECT) && !c->step_in_packets)
+		drop = sojourn > c->step_thresh;
+	return drop;
+}
+
+SEC("struct_ops")
+int dualpi2_enqueue(u64 *ctx)
+{
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	struct Qdisc *sch = (struct Qdisc *)ctx[1];
+	struct bpf_sk_buff_ptr *to_free = (struct bpf_sk_buff_ptr *)ctx[2];
+	struct qdisc_skb_cb *cb = (struct qdisc_skb_cb *)skb->cb;
+	struct note *note = (struct note *)cb->data;
+	const struct config *c = CONFIG();
+	u64 now = bpf_ktime_get_ns();
+	u32 len = cb->pkt_len, flags = note->flags, wire = note->wire, truesize = skb->truesize, memory = state.memory + truesize;
+	struct queue *q;
+	struct slot *s;
+	bool l;
+
+	if ((flags & NOTE_MASK) != NOTE) {
+		state.unmarked++;
+		flags = 0;
+		wire = len;
+	}
+	l = flags & FLAG_L;
+	q = &state.queue[l];
+	update_pi2(c, now);
+	s = slot_of(l, q->tail);
+	if (sch->q.qlen >= c->limit || memory > c->mem_limit || packets(l) > ring_mask || !s) {
+		sch->qstats.overlimits++;
+		sch->qstats.drops++;
+		bpf_qdisc_skb_drop(skb, to_free);
+		return NET_XMIT_DROP;
+	}
+	if (c->drop_enqueue && must_drop(c, flags, 0, sch->qstats.backlog)) {
+		sch->qstats.drops++;
+		bpf_qdisc_skb_drop(skb, to_free);
+		return NET_XMIT_BYPASS;
+	}
+	s->ts = now;
+	s->len = len;
+	s->wire = wire;
+	s->truesize = truesize;
+	s->flags = flags;
+	skb = bpf_kptr_xchg(&s->skb, skb);
+	if (skb) /* cannot be: the slot was free */
+		bpf_qdisc_skb_drop(skb, to_free);
+	if (!q->head_ts)
+		q->head_ts = now;
+	q->tail++;
+	q->bytes += len;
+	q->wire += wire;
+	state.packets_in[l]++;
+	if (flags & FLAG_SUPER)
+		state.superpackets++;
+	state.memory = memory;
+	if (memory > state.max_memory)
+		state.max_memory = memory;
+	if (!sch->q.qlen && state.next_tx < now)
+		state.next_tx = now; /* nothing was there to send: what time has passed is gone */
+	sch->q.qlen++;
+	if (sch->q.qlen > state.max_packets)
+		state.max_packets = sch->q.qlen;
+	sch->qstats.backlog += len;
+	return 0;
+}
+
+/* Whose turn it is: weighted round robin, where L goes first unless it has had its share (RFC 9332 section 2.5.1.1). */
+static __always_inline bool l_is_next(void)
+{
+	return packets(L) && (!packets(C) || state.credit <= 0);
+}
+
+/* What is left of a queue once its head is out. */
+static __always_inline struct sk_buff *pop(struct Qdisc *sch, struct slot *s, bool l)
+{
+	struct queue *q = &state.queue[l];
+	struct sk_buff *skb;
+	struct slot *next;
+
+	q->head++;
+	q->bytes -= s->len;
+	q->wire -= s->wire;
+	next = slot_of(l, q->head);
+	q->head_ts = packets(l) && next ? next->ts : 0;
+	state.memory -= s->truesize;
+	sch->q.qlen--;
+	sch->qstats.backlog -= s->len;
+	skb = bpf_kptr_xchg(&s->skb, NULL);
+	return skb;
+}
+
+/* Drops the head of the queue whose turn it is, if the AQM says so; 1 if it stays. In the form of a callback of bpf_loop. */
+struct dropping {
+	struct Qdisc *sch;
+	u64 now;
+};
+
+static long drop_head(u64 i, struct dropping *d)
+{
+	struct Qdisc *sch = d->sch;
+	bool l = l_is_next();
+	struct slot *s = slot_of(l, state.queue[l].head);
+	struct sk_buff *skb;
+
+	if (!sch->q.qlen || !s || !must_drop(CONFIG(), s->flags, d->now - s->ts, sch->qstats.backlog - s->len))
+		return 1;
+	sch->qstats.drops++;
+	skb = pop(sch, s, l);
+	if (skb)
+		bpf_kfree_skb(skb);
+	return 0;
+}
+
+static __always_inline u32 log2_of(u32 v)
+{
+	u32 r = 0;
+
+	if (v >> 16) { v >>= 16; r = 16; }
+	if (v >> 8) { v >>= 8; r += 8; }
+	if (v >> 4) { v >>= 4; r += 4; }
+	if (v >> 2) { v >>= 2; r += 2; }
+	return r + (v >> 1);
+}
+
+static __always_inline void record(struct histogram *h, u64 sojourn)
+{
+	u32 v = sojourn >> 10, octave, i = 0;
+
+	if (v) {
+		octave = log2_of(v);
+		i = 1 + octave * SUB_BUCKETS + (((u64)v * SUB_BUCKETS >> octave) & (SUB_BUCKETS - 1));
+	}
+	if (i >= BUCKETS)
+		i = BUCKETS - 1;
+	h->count[i]++;
+	h->sum += sojourn;
+	h->packets++;
+	if (sojourn > h->max)
+		h->max = sojourn;
+}
+
+SEC("struct_ops")
+struct sk_buff *dualpi2_dequeue(u64 *ctx)
+{
+	struct Qdisc *sch = (struct Qdisc *)ctx[0];
+	const struct config *c = CONFIG();
+	struct sk_buff *skb;
+	struct slot *s;
+	u64 now, sojourn;
+	u32 flags, len;
+	bool l;
+
+	if (!sch->q.qlen) {
+		reset_credit(c);
+		return NULL;
+	}
+	now = bpf_ktime_get_ns();
+	update_pi2(c, now);
+	if (c->ns_per_byte && state.next_tx > now) {
+		sch->qstats.overlimits++;
+		bpf_qdisc_watchdog_schedule(sch, state.next_tx, 0);
+		return NULL;
+	}
+	if (!c->drop_enqueue) {
+		struct dropping d = { sch, now };
+
+		bpf_loop(MAX_RING, drop_head, &d, 0);
+		if (!sch->q.qlen)
+			return NULL;
+	}
+	l = l_is_next();
+	s = slot_of(l, state.queue[l].head);
+	if (!s)
+		return NULL;
+	len = s->len;
+	flags = s->flags;
+	sojourn = now - s->ts;
+	if (packets(!l))
+		state.credit += l ? (s32)(c->wc * len) : -(s32)(c->wl * len);
+	if (c->ns_per_byte) {
+		if (state.next_tx + LATE < now)
+			state.next_tx = now - LATE;
+		state.next_tx += wire_time(c, s->wire);
+	}
+	skb = pop(sch, s, l);
+	if (!skb)
+		return NULL;
+	record(&state.sojourn[l], sojourn);
+	if (flags & FLAG_MARKED) {
+		state.ecn_mark++;
+		if (flags & FLAG_STEP)
+			state.step_mark++;
+	}
+	if (l && !c->step_in_packets) {
+		if (flags & FLAG_STEP && sojourn <= c->step_thresh)
+			state.step_early++;
+		if (!(flags & (FLAG_MARKED | FLAG_BYPASS)) && sojourn > c->step_thresh)
+			state.step_missed++;
+	}
+	bpf_qdisc_bstats_update(sch, skb);
+	return skb;
+}
+
+SEC("struct_ops")
+int dualpi2_init(u64 *ctx)
+{
+	struct Qdisc *sch = (struct Qdisc *)ctx[0];
+	struct net_device *dev = sch->dev_queue->dev;
+	const struct config *c = CONFIG();
+
+	if (state.owner || dev->ifindex != ifindex || dev->nd_net.net->net_cookie != netns_cookie)
+		return -EBUSY;
+	if (sch->parent != TC_H_ROOT)
+		return -EOPNOTSUPP; /* one rate for the device: below mq each of its queues would have it */
+	state.handle = sch->handle;
+	state.mtu = dev->mtu + dev->hard_header_len;
+	state.link_header = dev->hard_header_len;
+	reset_credit(c);
+	state.owner = (u64)sch;
+	return 0;
+}
+
+static long free_head(u64 i, void *at)
+{
+	u32 l = *(u32 *)at & 1;
+	struct queue *q = &state.queue[l];
+	struct slot *s = slot_of(l, q->head);
+	struct sk_buff *skb;
+
+	if (!packets(l) || !s)
+		return 1;
+	q->head++;
+	skb = bpf_kptr_xchg(&s->skb, NULL);
+	if (skb)
+		bpf_kfree_skb(skb);
+	return 0;
+}
+
+SEC("struct_ops")
+void dualpi2_reset(u64 *ctx)
+{
+	struct Qdisc *sch = (struct Qdisc *)ctx[0];
+	u32 c = C, l = L;
+
+	if (state.owner != (u64)sch)
+		return;
+	bpf_loop(MAX_RING, free_head, &c, 0);
+	bpf_loop(MAX_RING, free_head, &l, 0);
+	state.queue[C] = state.queue[L] = (struct queue){};
+	state.pi2 = (struct pi2_state){};
+	state.next_tx = 0;
+	state.memory = 0;
+	reset_credit(CONFIG());
+	sch->q.qlen = 0;
+	sch->qstats.backlog = 0;
+}
+
+SEC("struct_ops")
+void dualpi2_destroy(u64 *ctx)
+{
+	if (state.owner == ctx[0])
+		state.owner = 0;
+}
+
+SEC(".struct_ops.link")
+struct Qdisc_ops dualpi2 = {
+	.id = "dualpi2",	/* the loader gives each instance a name of its own */
+	.enqueue = (void *)dualpi2_enqueue,
+	.dequeue = (void *)dualpi2_dequeue,
+	.init = (void *)dualpi2_init,
+	.reset = (void *)dualpi2_reset,
+	.destroy = (void *)dualpi2_destroy,
+};
