@@ -12,11 +12,12 @@ import (
 
 // What bpf/dualpi2.h and bpf/pi2.h have agreed on with this file.
 const (
-	layout    = 1              // LAYOUT
-	rateShift = 20             // RATE_SHIFT
-	maxProb   = math.MaxUint32 // MAX_PROB: a probability of 1
-	gainBits  = 29             // that the larger of the two gains takes
-	maxWeight = 100            // the weights of the two queues are in percent
+	layout    = 1                                // LAYOUT
+	rateShift = 20                               // RATE_SHIFT
+	maxProb   = math.MaxUint32                   // MAX_PROB: a probability of 1
+	maxDelay  = math.MaxUint32 * time.Nanosecond // MAX_DELAY: 4.29 s
+	gainBits  = 29                               // that the larger of the two gains takes
+	maxWeight = 100                              // the weights of the two queues are in percent
 )
 
 // minRate is the slowest shaper, in bytes per second: one packet in 12 seconds.
@@ -28,8 +29,10 @@ func (c Config) check() error {
 		return fmt.Errorf("limit %d is out of range (1 to %d packets)", c.Limit, MaxLimit)
 	case c.MemLimit == 0:
 		return errors.New("memlimit is zero")
-	case c.Target < 0 || c.TUpdate < time.Microsecond || c.StepThresh < 0:
-		return errors.New("a time is out of range")
+	case c.Target < 0 || c.Target > maxDelay:
+		return fmt.Errorf("target %v is out of range (0 to %v)", c.Target, maxDelay)
+	case c.TUpdate < time.Microsecond || c.StepThresh < 0:
+		return errors.New("tupdate or step_thresh is out of range")
 	case c.Alpha == 0 || c.Beta == 0 || c.Alpha > math.MaxInt32 || c.Beta > math.MaxInt32:
 		return errors.New("alpha or beta is out of range (0.00390625 to 8388607 Hz)")
 	case c.Coupling == 0:
@@ -51,11 +54,6 @@ func gains(alpha, beta uint32) (a, b, shift uint32) {
 	shift = uint32(min(max(gainBits-1-exponent, 1), 62))
 	scaled := func(v uint32) uint32 { return uint32(math.RoundToEven(math.Ldexp(perNs(v), int(shift)))) }
 	return scaled(alpha), scaled(beta), shift
-}
-
-// hertz is the reverse for one gain. There are fewer multiples of 1/256 Hz than gains, so it comes back as it went.
-func hertz(gain, shift uint32) uint32 {
-	return uint32(math.RoundToEven(math.Ldexp(float64(gain), -int(shift)) * 256 / maxProb * 1e9))
 }
 
 func flag(b bool) uint32 {
@@ -92,6 +90,7 @@ func (c Config) encode(header int32) objectConfig {
 		o.NsPerByte = max(o.NsPerByte, 1)
 	}
 	o.Pi2.Target, o.Pi2.Tupdate = uint64(c.Target), uint64(c.TUpdate)
+	o.Alpha, o.Beta = c.Alpha, c.Beta
 	o.Pi2.Alpha, o.Pi2.Beta, o.Pi2.GainShift = gains(c.Alpha, c.Beta)
 	o.Pi2.MaxProb = maxProb
 	if !c.DropOverload {
@@ -105,7 +104,7 @@ func (o objectConfig) decode(header int32) Config {
 	c := Config{
 		Limit: o.Limit, MemLimit: o.MemLimit,
 		Target: time.Duration(o.Pi2.Target), TUpdate: time.Duration(o.Pi2.Tupdate),
-		Alpha: hertz(o.Pi2.Alpha, o.Pi2.GainShift), Beta: hertz(o.Pi2.Beta, o.Pi2.GainShift),
+		Alpha: o.Alpha, Beta: o.Beta,
 		Coupling: uint8(o.Coupling), AnyECT: o.L4sMask == 3, MinQlenStep: o.MinQlenStep,
 		DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, Protection: uint8(o.Wc),
 		BypassMark: o.BypassMark, BypassMask: o.BypassMask,
@@ -123,8 +122,8 @@ func (o objectConfig) decode(header int32) Config {
 	return c
 }
 
-// decode is how an instance stands at a time, in ns of CLOCK_MONOTONIC.
-func (o *objectStatus) decode(now uint64) Stats {
+// decode is how an instance stands at a time, in ns of CLOCK_MONOTONIC, where the heads of the queues came at heads.
+func (o *objectStatus) decode(now uint64, heads [2]uint64) Stats {
 	age := func(since uint64) time.Duration {
 		if since == 0 || since > now {
 			return 0
@@ -136,7 +135,7 @@ func (o *objectStatus) decode(now uint64) Stats {
 		return Histogram{Count: h.Count, Sum: time.Duration(h.Sum), Max: time.Duration(h.Max), Packets: h.Packets}
 	}
 	return Stats{
-		Prob: o.Pi2.Prob, DelayC: age(o.Queue[c].HeadTs), DelayL: age(o.Queue[l].HeadTs),
+		Prob: o.Pi2.Prob, DelayC: age(heads[c]), DelayL: age(heads[l]),
 		PacketsInC: o.PacketsIn[c], PacketsInL: o.PacketsIn[l], MaxQ: o.MaxPackets,
 		ECNMark: o.EcnMark, StepMark: o.StepMark, StepMissed: o.StepMissed, StepEarly: o.StepEarly,
 		Credit: o.Credit, MemoryUsed: o.Memory, MaxMemory: o.MaxMemory,
@@ -180,4 +179,10 @@ func middle(i int) time.Duration {
 	octave, part := (i-1)/sub, (i-1)%sub
 	width := float64(uint64(unit)<<octave) / sub
 	return time.Duration(float64(uint64(unit)<<octave) + (float64(part)+0.5)*width)
+}
+
+// slot is struct slot of bpf/dualpi2.h, which has a pointer that is not for us.
+type slot struct {
+	Skb, Ts                    uint64
+	Len, Wire, Truesize, Flags uint32
 }

@@ -101,6 +101,13 @@ func qdisc(ifindex int, kind string) error {
 	return nil
 }
 
+func inGuest(t *testing.T) {
+	t.Helper()
+	if os.Getpid() != 1 {
+		t.Skip("skipped, not passed: runs in a kernel of its own")
+	}
+}
+
 func defaults() Config {
 	return Config{Limit: 10000, MemLimit: 10000 * 2 * 1514, Target: 15 * time.Millisecond, TUpdate: 16 * time.Millisecond, Alpha: 41, Beta: 819,
 		Coupling: 2, StepThresh: time.Millisecond, DropOverload: true, Protection: 10, Raw: true, SplitGSO: true}

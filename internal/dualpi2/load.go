@@ -46,9 +46,6 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}
-	if err := Probe(); err != nil {
-		return err
-	}
 	runtime.LockOSThread() // whose network namespace it is about
 	defer runtime.UnlockOSThread()
 	device, err := netlink.LinkByIndex(ifindex)
@@ -141,8 +138,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 			return nil, "", fmt.Errorf("%s: %w", v.name, err)
 		}
 	}
-	spec.Maps[objectMapRingC].MaxEntries = ring
-	spec.Maps[objectMapRingL].MaxEntries = ring
+	spec.Maps[objectMapRings].MaxEntries = 2 * ring
 	return spec, kind, setName(spec.Maps[objectMapDualpi2], kind)
 }
 
@@ -186,6 +182,9 @@ func netnsCookie() (uint64, error) {
 
 // explain says what a kernel is missing, where it can be told.
 func explain(err error) error {
+	if why := Probe(); why != nil {
+		return why
+	}
 	var verifier *ebpf.VerifierError
 	switch {
 	case errors.As(err, &verifier):
@@ -262,8 +261,20 @@ func Read(ifindex int) (Instance, bool, error) {
 		Placed:   m.status.Owner != 0,
 		Capacity: m.capacity,
 		Config:   m.config.decode(int32(m.status.LinkHeader)),
-		Stats:    m.status.decode(uint64(now.Nano())),
+		Stats:    m.status.decode(uint64(now.Nano()), m.heads()),
 	}, true, nil
+}
+
+// heads is when the heads of the two queues came; 0 for one that is empty.
+func (m *marker) heads() (ts [2]uint64) {
+	for i, q := range m.status.Queue {
+		var s slot
+		at := q.Head&(m.capacity-1) + uint32(i)*m.capacity
+		if q.Head != q.Tail && m.rings != nil && m.rings.Lookup(at, &s) == nil {
+			ts[i] = s.Ts
+		}
+	}
+	return ts
 }
 
 func kindOf(c objectConfig) []byte {
@@ -311,6 +322,7 @@ func detach(ifindex int, marker *ebpf.Program) error {
 type marker struct {
 	program   *ebpf.Program
 	configMap *ebpf.Map
+	rings     *ebpf.Map
 	configs   objectConfigs
 	config    objectConfig // the one in force
 	status    objectStatus
@@ -323,6 +335,7 @@ func (l markerList) close() {
 	for _, m := range l {
 		m.program.Close()
 		m.configMap.Close()
+		m.rings.Close()
 	}
 }
 
@@ -393,6 +406,9 @@ func open(id ebpf.ProgramID) (m *marker, err error) {
 				m.configMap = held
 				continue
 			}
+		case int(held.ValueSize()) == binary.Size(slot{}) && m.rings == nil:
+			m.rings = held
+			continue
 		case int(held.ValueSize()) == binary.Size(m.status):
 			err = held.Lookup(uint32(0), &m.status)
 			statusFound = err == nil
@@ -402,10 +418,9 @@ func open(id ebpf.ProgramID) (m *marker, err error) {
 			return nil, err
 		}
 	}
-	if m.configMap == nil || !statusFound {
-		if m.configMap != nil {
-			m.configMap.Close()
-		}
+	if m.configMap == nil || m.rings == nil || !statusFound {
+		m.configMap.Close()
+		m.rings.Close()
 		return nil, nil
 	}
 	m.config = m.configs.Slot[m.configs.Active&1]

@@ -20,6 +20,8 @@ type objectConfig struct {
 	SplitGso      uint32
 	GsoMaxSegs    uint32
 	Raw           uint32
+	Alpha         uint32
+	Beta          uint32
 	RateBytes     uint64
 	Limit         uint32
 	MemLimit      uint32
@@ -71,12 +73,11 @@ type objectStatus struct {
 	Unused uint32
 	Owner  uint64
 	Queue  [2]struct {
-		_      structs.HostLayout
-		Head   uint32
-		Tail   uint32
-		Bytes  uint64
-		Wire   uint64
-		HeadTs uint64
+		_     structs.HostLayout
+		Head  uint32
+		Tail  uint32
+		Bytes uint64
+		Wire  uint64
 	}
 	Pi2 struct {
 		_         structs.HostLayout
@@ -107,8 +108,7 @@ type objectStatus struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	objectMapDualpi2         = "dualpi2"
-	objectMapRingC           = "ring_c"
-	objectMapRingL           = "ring_l"
+	objectMapRings           = "rings"
 	objectProgDualpi2Dequeue = "dualpi2_dequeue"
 	objectProgDualpi2Destroy = "dualpi2_destroy"
 	objectProgDualpi2Enqueue = "dualpi2_enqueue"
@@ -177,8 +177,7 @@ type objectProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
 	Dualpi2 *ebpf.MapSpec `ebpf:"dualpi2"`
-	RingC   *ebpf.MapSpec `ebpf:"ring_c"`
-	RingL   *ebpf.MapSpec `ebpf:"ring_l"`
+	Rings   *ebpf.MapSpec `ebpf:"rings"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -213,15 +212,13 @@ func (o *objectObjects) Close() error {
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
 	Dualpi2 *ebpf.Map `ebpf:"dualpi2"`
-	RingC   *ebpf.Map `ebpf:"ring_c"`
-	RingL   *ebpf.Map `ebpf:"ring_l"`
+	Rings   *ebpf.Map `ebpf:"rings"`
 }
 
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Dualpi2,
-		m.RingC,
-		m.RingL,
+		m.Rings,
 	)
 }
 

@@ -19,52 +19,28 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #define LATE 1000000ULL		/* ns: how far the shaper may lag behind and catch up, for timers that are late */
 #define MAX_RING (1U << 17)
 
-struct slot {
-	struct sk_buff __kptr *skb;
-	u64 ts;			/* ns: when it came */
-	u32 len;		/* bytes, as the kernel counts them */
-	u32 wire;		/* bytes, as the shaper counts them */
-	u32 truesize;		/* bytes of memory */
-	u32 flags;		/* FLAG_ */
-};
-
-struct ring {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);	/* the loader sets it */
-	__type(key, u32);
-	__type(value, struct slot);
-};
-
-struct ring ring_c SEC(".maps"), ring_l SEC(".maps");
-
-static __always_inline struct slot *slot_of(bool l, u32 i)
-{
-	i &= ring_mask;
-	return l ? bpf_map_lookup_elem(&ring_l, &i) : bpf_map_lookup_elem(&ring_c, &i);
-}
-
-static __always_inline u32 packets(bool l)
-{
-	return state.queue[l].tail - state.queue[l].head;
-}
-
 static __always_inline void reset_credit(const struct config *c)
 {
 	state.credit = (s32)state.mtu * ((s32)c->wc - (s32)c->wl);
 }
 
-static __always_inline void update_pi2(const struct config *c, u64 now)
+/*
+ * Functions that are not static are verified once and by themselves, and not again on each path that leads to them; the same goes for those below.
+ */
+__attribute__((noinline)) int update_pi2(u64 now)
 {
-	u64 head = state.queue[C].head_ts, l = state.queue[L].head_ts;
+	u64 head = head_ts(C), l = head_ts(L);
 
 	if (!head || l && l < head)
 		head = l;
-	pi2_catch_up(&c->pi2, &state.pi2, now, head);
+	pi2_catch_up(&CONFIG()->pi2, &state.pi2, now, head);
+	return 0;
 }
 
 /* Whether the AQM drops a packet, where backlog is what else waits, in bytes (RFC 9332 Appendix A.1 and the overload handling of section 2.5.1.1). */
-static __always_inline bool must_drop(const struct config *c, u32 flags, u64 sojourn, u64 backlog)
+__attribute__((noinline)) int must_drop(u32 flags, u64 sojourn, u64 backlog)
 {
+	const struct config *c = CONFIG();
 	u32 prob = state.pi2.prob;
 	bool overload = coupled(c, prob) > MAX_PROB, drop = false;
 
@@ -105,7 +81,8 @@ int dualpi2_enqueue(u64 *ctx)
 	}
 	l = flags & FLAG_L;
 	q = &state.queue[l];
-	update_pi2(c, now);
+	if (now >= state.pi2.due)
+		update_pi2(now);
 	s = slot_of(l, q->tail);
 	if (sch->q.qlen >= c->limit || memory > c->mem_limit || packets(l) > ring_mask || !s) {
 		sch->qstats.overlimits++;
@@ -113,7 +90,7 @@ int dualpi2_enqueue(u64 *ctx)
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_DROP;
 	}
-	if (c->drop_enqueue && must_drop(c, flags, 0, sch->qstats.backlog)) {
+	if (c->drop_enqueue && must_drop(flags, 0, sch->qstats.backlog)) {
 		sch->qstats.drops++;
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_BYPASS;
@@ -126,8 +103,6 @@ int dualpi2_enqueue(u64 *ctx)
 	skb = bpf_kptr_xchg(&s->skb, skb);
 	if (skb) /* cannot be: the slot was free */
 		bpf_qdisc_skb_drop(skb, to_free);
-	if (!q->head_ts)
-		q->head_ts = now;
 	q->tail++;
 	q->bytes += len;
 	q->wire += wire;
@@ -147,23 +122,28 @@ int dualpi2_enqueue(u64 *ctx)
 }
 
 /* Whose turn it is: weighted round robin, where L goes first unless it has had its share (RFC 9332 section 2.5.1.1). */
-static __always_inline bool l_is_next(void)
+__attribute__((noinline)) int l_is_next(void)
 {
 	return packets(L) && (!packets(C) || state.credit <= 0);
 }
 
+static __always_inline u32 next_queue(void)
+{
+	u32 l = l_is_next();
+
+	barrier_var(l); /* the compiler knows more of a function than the verifier, and would take the bound away */
+	return l & 1;
+}
+
 /* What is left of a queue once its head is out. */
-static __always_inline struct sk_buff *pop(struct Qdisc *sch, struct slot *s, bool l)
+static __always_inline struct sk_buff *pop(struct Qdisc *sch, struct slot *s, u32 l)
 {
 	struct queue *q = &state.queue[l];
 	struct sk_buff *skb;
-	struct slot *next;
 
 	q->head++;
 	q->bytes -= s->len;
 	q->wire -= s->wire;
-	next = slot_of(l, q->head);
-	q->head_ts = packets(l) && next ? next->ts : 0;
 	state.memory -= s->truesize;
 	sch->q.qlen--;
 	sch->qstats.backlog -= s->len;
@@ -180,11 +160,11 @@ struct dropping {
 static long drop_head(u64 i, struct dropping *d)
 {
 	struct Qdisc *sch = d->sch;
-	bool l = l_is_next();
+	u32 l = next_queue();
 	struct slot *s = slot_of(l, state.queue[l].head);
 	struct sk_buff *skb;
 
-	if (!sch->q.qlen || !s || !must_drop(CONFIG(), s->flags, d->now - s->ts, sch->qstats.backlog - s->len))
+	if (!sch->q.qlen || !s || !must_drop(s->flags, d->now - s->ts, sch->qstats.backlog - s->len))
 		return 1;
 	sch->qstats.drops++;
 	skb = pop(sch, s, l);
@@ -193,19 +173,30 @@ static long drop_head(u64 i, struct dropping *d)
 	return 0;
 }
 
-static __always_inline u32 log2_of(u32 v)
+/* The place of the highest bit of v, from 0, without a branch that would have to be verified both ways. */
+static __always_inline u32 log2_of(u64 v)
 {
-	u32 r = 0;
+	u32 r, shift;
 
-	if (v >> 16) { v >>= 16; r = 16; }
-	if (v >> 8) { v >>= 8; r += 8; }
-	if (v >> 4) { v >>= 4; r += 4; }
-	if (v >> 2) { v >>= 2; r += 2; }
-	return r + (v >> 1);
+	r = (0xffffULL - v) >> 63 << 4;
+	v >>= r;
+	shift = (0xffULL - v) >> 63 << 3;
+	v >>= shift;
+	r |= shift;
+	shift = (0xfULL - v) >> 63 << 2;
+	v >>= shift;
+	r |= shift;
+	shift = (0x3ULL - v) >> 63 << 1;
+	v >>= shift;
+	return r | shift | v >> 1;
 }
 
-static __always_inline void record(struct histogram *h, u64 sojourn)
+/* Counts a packet that leaves. */
+__attribute__((noinline)) int record(u32 l, u32 flags, u64 sojourn)
 {
+	const struct config *c = CONFIG();
+	struct histogram *h = &state.sojourn[l & 1];
+	bool late = sojourn > c->step_thresh;
 	u32 v = sojourn >> 10, octave, i = 0;
 
 	if (v) {
@@ -219,6 +210,32 @@ static __always_inline void record(struct histogram *h, u64 sojourn)
 	h->packets++;
 	if (sojourn > h->max)
 		h->max = sojourn;
+	if (flags & FLAG_MARKED)
+		state.ecn_mark++;
+	if (flags & FLAG_STEP)
+		state.step_mark++;
+	if (l && !c->step_in_packets) {
+		if (flags & FLAG_STEP && !late)
+			state.step_early++;
+		if (!(flags & (FLAG_MARKED | FLAG_BYPASS)) && late)
+			state.step_missed++;
+	}
+	return 0;
+}
+
+/* Takes a packet's time on the wire, and its turn. */
+__attribute__((noinline)) int spend(u32 l, u32 len, u32 wire, u64 now)
+{
+	const struct config *c = CONFIG();
+
+	if (packets(!l))
+		state.credit += l ? (s32)(c->wc * len) : -(s32)(c->wl * len);
+	if (c->ns_per_byte) {
+		if (state.next_tx + LATE < now)
+			state.next_tx = now - LATE;
+		state.next_tx += wire_time(c, wire);
+	}
+	return 0;
 }
 
 SEC("struct_ops")
@@ -229,15 +246,15 @@ struct sk_buff *dualpi2_dequeue(u64 *ctx)
 	struct sk_buff *skb;
 	struct slot *s;
 	u64 now, sojourn;
-	u32 flags, len;
-	bool l;
+	u32 flags, l;
 
 	if (!sch->q.qlen) {
 		reset_credit(c);
 		return NULL;
 	}
 	now = bpf_ktime_get_ns();
-	update_pi2(c, now);
+	if (now >= state.pi2.due)
+		update_pi2(now);
 	if (c->ns_per_byte && state.next_tx > now) {
 		sch->qstats.overlimits++;
 		bpf_qdisc_watchdog_schedule(sch, state.next_tx, 0);
@@ -250,35 +267,17 @@ struct sk_buff *dualpi2_dequeue(u64 *ctx)
 		if (!sch->q.qlen)
 			return NULL;
 	}
-	l = l_is_next();
+	l = next_queue();
 	s = slot_of(l, state.queue[l].head);
 	if (!s)
 		return NULL;
-	len = s->len;
 	flags = s->flags;
 	sojourn = now - s->ts;
-	if (packets(!l))
-		state.credit += l ? (s32)(c->wc * len) : -(s32)(c->wl * len);
-	if (c->ns_per_byte) {
-		if (state.next_tx + LATE < now)
-			state.next_tx = now - LATE;
-		state.next_tx += wire_time(c, s->wire);
-	}
+	spend(l, s->len, s->wire, now);
 	skb = pop(sch, s, l);
 	if (!skb)
 		return NULL;
-	record(&state.sojourn[l], sojourn);
-	if (flags & FLAG_MARKED) {
-		state.ecn_mark++;
-		if (flags & FLAG_STEP)
-			state.step_mark++;
-	}
-	if (l && !c->step_in_packets) {
-		if (flags & FLAG_STEP && sojourn <= c->step_thresh)
-			state.step_early++;
-		if (!(flags & (FLAG_MARKED | FLAG_BYPASS)) && sojourn > c->step_thresh)
-			state.step_missed++;
-	}
+	record(l, flags, sojourn);
 	bpf_qdisc_bstats_update(sch, skb);
 	return skb;
 }

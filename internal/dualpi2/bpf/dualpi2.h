@@ -21,6 +21,7 @@ struct config {
 	u32 split_gso;		/* the loader has told the device to take no superpackets, and */
 	u32 gso_max_segs;	/* how many segments it took before */
 	u32 raw;		/* the link's header counts; for the loader, as overhead says it */
+	u32 alpha, beta;	/* 256ths of a Hz, as pi2 says them; for the loader */
 	u64 rate_bytes;		/* a second, as ns_per_byte says it; for the loader */
 	u32 limit;		/* packets in both queues */
 	u32 mem_limit;		/* bytes of truesize in both queues */
@@ -70,7 +71,6 @@ struct queue {
 	u32 head, tail;
 	u64 bytes;		/* as the kernel counts them */
 	u64 wire;		/* as the shaper counts them */
-	u64 head_ts;		/* ns: when the head came; 0: empty */
 };
 
 enum { C, L };			/* the Classic queue, and the Low Latency queue */
@@ -99,6 +99,42 @@ struct status {
 };
 
 struct status state;
+
+struct slot {
+	struct sk_buff __kptr *skb;
+	u64 ts;			/* ns: when it came */
+	u32 len;		/* bytes, as the kernel counts them */
+	u32 wire;		/* bytes, as the shaper counts them */
+	u32 truesize;		/* bytes of memory */
+	u32 flags;		/* FLAG_ */
+};
+
+/* The C queue's ring, and then the L queue's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);	/* the loader sets it */
+	__type(key, u32);
+	__type(value, struct slot);
+} rings SEC(".maps");
+
+static __always_inline struct slot *slot_of(u32 l, u32 i)
+{
+	i = (i & ring_mask) + (l & 1) * (ring_mask + 1);
+	return bpf_map_lookup_elem(&rings, &i);
+}
+
+static __always_inline u32 packets(u32 l)
+{
+	return READ_ONCE(state.queue[l & 1].tail) - READ_ONCE(state.queue[l & 1].head);
+}
+
+/* When the head of a queue came, in ns; 0: it is empty. */
+static __always_inline u64 head_ts(u32 l)
+{
+	struct slot *s = slot_of(l, READ_ONCE(state.queue[l].head));
+
+	return packets(l) && s ? READ_ONCE(s->ts) : 0;
+}
 
 /* What the marker tells the qdisc about a packet, in __sk_buff.cb, which is qdisc_skb_cb.data. */
 struct note {

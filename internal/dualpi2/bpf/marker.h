@@ -104,12 +104,12 @@ static __always_inline u32 on_the_wire(const struct config *c, struct __sk_buff 
  */
 static __always_inline u64 predicted(const struct config *c, u64 now)
 {
-	u64 next_tx = READ_ONCE(state.next_tx), head_ts, ahead, between = 0, waiting = READ_ONCE(state.queue[C].wire);
+	u64 next_tx = READ_ONCE(state.next_tx), since, ahead, between = 0, waiting = READ_ONCE(state.queue[C].wire);
 	s64 credit;
 
 	if (!c->ns_per_byte) {
-		head_ts = READ_ONCE(state.queue[L].head_ts);
-		return head_ts && head_ts < now ? now - head_ts : 0;
+		since = head_ts(L);
+		return since && since < now ? now - since : 0;
 	}
 	ahead = READ_ONCE(state.queue[L].wire);
 	if (waiting) {
@@ -153,7 +153,7 @@ int dualpi2_mark(struct __sk_buff *skb)
 	if (!ecn || ecn == CE || flags & FLAG_BYPASS) {
 		/* nothing to mark */
 	} else if (flags & FLAG_L) {
-		u32 waiting = READ_ONCE(state.queue[L].tail) - READ_ONCE(state.queue[L].head);
+		u32 waiting = packets(L);
 
 		if (waiting >= c->min_qlen_step && (c->step_in_packets ? waiting : predicted(c, bpf_ktime_get_ns())) > c->step_thresh) {
 			mark = true;

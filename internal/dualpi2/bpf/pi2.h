@@ -9,10 +9,10 @@
 #pragma once
 
 #define MAX_PROB 0xffffffffU	/* 1 */
-#define MAX_DELAY 0xffffffffLL	/* ns: differences of delays beyond this count as this much, so that the sum of two products fits 63 bits */
+#define MAX_DELAY 0xffffffffULL	/* ns: no delay counts for more, so that the sum of two products with a gain fits 63 bits */
 
 struct pi2 {
-	u64 target;		/* ns: the C queue's delay */
+	u64 target;		/* ns, up to MAX_DELAY: the C queue's delay */
 	u64 tupdate;		/* ns: how often the probability is updated */
 	u32 alpha;		/* integral gain */
 	u32 beta;		/* proportional gain */
@@ -26,28 +26,24 @@ struct pi2_state {
 	u32 prob;		/* p' */
 };
 
-/* To plus or minus MAX_DELAY, which is MAX_PROB, too: a change beyond that meets a bound all the same. */
-static __always_inline s64 pi2_clamp(s64 v)
-{
-	return v > MAX_DELAY ? MAX_DELAY : v < -MAX_DELAY ? -MAX_DELAY : v;
-}
-
 static __always_inline u32 pi2_bound(const struct pi2 *c, s64 prob)
 {
 	return prob < 0 ? 0 : prob > c->max_prob ? c->max_prob : prob;
 }
 
-/* A change of p', rounded to the nearest. */
+/* A change of p', rounded to the nearest, for a delay that is off the target by error and off the last one by change. */
 static __always_inline s64 pi2_delta(const struct pi2 *c, s64 error, s64 change)
 {
 	u32 shift = c->gain_shift & 63;
 
-	return pi2_clamp((pi2_clamp(error) * c->alpha + pi2_clamp(change) * c->beta + (1LL << shift >> 1)) >> shift);
+	return (error * c->alpha + change * c->beta + (1LL << shift >> 1)) >> shift;
 }
 
 /* One update, RFC 9332 figure 6: p' += alpha * (delay - target) + beta * (delay - last_delay). */
 static __always_inline void pi2_update(const struct pi2 *c, struct pi2_state *s, u64 delay)
 {
+	if (delay > MAX_DELAY)
+		delay = MAX_DELAY;
 	s->prob = pi2_bound(c, (s64)s->prob + pi2_delta(c, delay - c->target, delay - s->last_delay));
 	s->last_delay = delay;
 }
@@ -59,16 +55,15 @@ static __always_inline void pi2_update(const struct pi2 *c, struct pi2_state *s,
  */
 static __always_inline void pi2_catch_up(const struct pi2 *c, struct pi2_state *s, u64 now, u64 head)
 {
-	u64 n, delay;
+	u64 n, last = 0, mean = 0;
+	s64 step;
 
 	if (now < s->due)
 		return;
-	if (!s->due) {
-		s->due = now + c->tupdate;
-		return;
-	}
-	delay = head && head < s->due ? s->due - head : 0;
-	pi2_update(c, s, delay);
+	if (!s->due)
+		s->due = now;
+	else
+		pi2_update(c, s, head && head < s->due ? s->due - head : 0);
 	s->due += c->tupdate;
 	if (now < s->due)
 		return;
@@ -77,15 +72,16 @@ static __always_inline void pi2_catch_up(const struct pi2 *c, struct pi2_state *
 	if (n > 1 << 16)
 		n = 1 << 16; /* far more than it takes from one bound to the other */
 	if (head) {
-		u64 last = delay + n * c->tupdate;
-		/* The mean of the n delays, which grow by tupdate each. */
-		s64 step = pi2_delta(c, (s64)(delay + (n + 1) * c->tupdate / 2) - (s64)c->target, 0);
-
-		s->prob = pi2_bound(c, (s64)s->prob + (s64)n * step + pi2_delta(c, 0, last - delay));
-		s->last_delay = last;
-	} else {
-		s->prob = pi2_bound(c, (s64)s->prob + pi2_delta(c, -(s64)c->target, -(s64)s->last_delay) +
-					       (s64)(n - 1) * pi2_delta(c, -(s64)c->target, 0));
-		s->last_delay = 0;
+		last = s->last_delay + n * c->tupdate;
+		mean = s->last_delay + (n + 1) * c->tupdate / 2; /* they grow by tupdate each */
+		if (last > MAX_DELAY)
+			last = MAX_DELAY;
+		if (mean > MAX_DELAY)
+			mean = MAX_DELAY;
 	}
+	step = pi2_delta(c, mean - c->target, 0);
+	if (step < -(s64)MAX_PROB) /* and not below, for the product; nor can it be above, where the gains make sense */
+		step = -(s64)MAX_PROB;
+	s->prob = pi2_bound(c, (s64)s->prob + (s64)n * step + pi2_delta(c, 0, last - s->last_delay));
+	s->last_delay = last;
 }
