@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"weir/internal/lab"
+	"weir/internal/lab/boot"
 	"weir/internal/lab/uml"
 	"weir/internal/report"
 )
@@ -139,7 +140,7 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing was left behind")
 	}
-	var failure *uml.Failure
+	var failure *boot.Failure
 	if errors.As(err, &failure) {
 		for _, line := range failure.Console {
 			fmt.Fprintf(cmd.ErrOrStderr(), "  console: %s\n", line)

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/lab/boot"
 	"weir/internal/lab/uml"
 )
 
@@ -176,7 +177,7 @@ func (r *Runner) writeInitrd(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(uml.WriteInitrd(f, r.Program), f.Close())
+	return errors.Join(boot.WriteInitrd(f, r.Program), f.Close())
 }
 
 // runAll keeps one boot on each core until all tasks are done, or one has failed.
