@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// lastLines of the console go into an error.
+// lastLines of the console go into an error: those before the first that means the end, and as many after it, which a trace may fill.
 const lastLines = 12
 
 // Failure is a boot without a result.
@@ -32,7 +32,8 @@ type Console struct {
 	mu    sync.Mutex
 	part  []byte
 	lines []string
-	bad   string
+	bad   string // what ended it
+	after int    // lines kept since then
 }
 
 var _ io.Writer = (*Console)(nil)
@@ -58,12 +59,16 @@ func (c *Console) line(s string) {
 	if c.OnLine != nil {
 		c.OnLine(s)
 	}
-	c.lines = append(c.lines, s)
-	if len(c.lines) > lastLines {
-		c.lines = c.lines[1:]
-	}
-	if c.bad == "" {
+	switch {
+	case c.bad == "":
+		c.lines = append(c.lines, s)
+		if len(c.lines) > lastLines {
+			c.lines = c.lines[1:]
+		}
 		c.bad = diagnosis(s)
+	case c.after < lastLines:
+		c.lines = append(c.lines, s)
+		c.after++
 	}
 }
 
