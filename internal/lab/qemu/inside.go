@@ -68,7 +68,7 @@ func loadModules() error {
 
 // End hands back the reply and powers off. It does not return.
 func End(reply []byte) {
-	if err := send(reply); err != nil {
+	if err := Send(reply); err != nil {
 		fmt.Println("reply:", err)
 	}
 	PowerOff()
@@ -80,7 +80,8 @@ func PowerOff() {
 	panic("still here")
 }
 
-func send(reply []byte) error {
+// Send hands back the reply, once.
+func Send(reply []byte) error {
 	line, err := os.OpenFile(replyLine, os.O_WRONLY|unix.O_NOCTTY, 0)
 	if err != nil {
 		return err

@@ -37,10 +37,11 @@ type Boot struct {
 	MemoryMiB int // 0: 1024
 	// Exact makes time virtual: an instruction takes a nanosecond, waiting takes none, and the same job with the same seed gives the same reply,
 	// bit for bit. Otherwise the guest's time is that of the host, and means nothing.
-	Exact  bool
-	Seed   uint64            // of all randomness in the guest, if it is Exact
-	Limit  time.Duration     // of wall-clock time
-	OnLine func(line string) // each line of the console; may be nil
+	Exact   bool
+	Seed    uint64            // of all randomness in the guest, if it is Exact
+	Scratch string            // folder for the boot's files; "": the system's
+	Limit   time.Duration     // of wall-clock time
+	OnLine  func(line string) // each line of the console; may be nil
 }
 
 // The features that -cpu max is made without are those whose instructions are random, slow to emulate or wrong (see package machine).
@@ -115,7 +116,7 @@ func (b Boot) Run(ctx context.Context) (reply []byte, lines []string, err error)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit, fmt.Errorf("no result after %v of real time", b.Limit))
 	defer cancel()
-	scratch, err := os.MkdirTemp("", "weir-qemu-")
+	scratch, err := os.MkdirTemp(b.Scratch, "weir-qemu-")
 	if err != nil {
 		return nil, nil, err
 	}
