@@ -79,7 +79,7 @@ func (b Boot) commandLine() string {
 		"GODEBUG=asyncpreemptoff=1", marker + "=1",
 	}
 	if b.Exact {
-		words = append(words, fmt.Sprintf("WEIR_SEED=%d", b.Seed))
+		words = append(words, fmt.Sprintf("%s=%d", exact, b.Seed))
 	}
 	for _, e := range b.Env { // what the kernel does not know it hands to process 1
 		name, value, _ := strings.Cut(e, "=")
