@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test test-machines bench lab-kernel dist deps weir check reproducible fuzz docs clean
+.PHONY: help run test test-machines bench lab-kernel kernels dist deps weir check reproducible fuzz docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,6 +19,10 @@ weir: ## build the static binary
 lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build
+
+kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: newest)
+	@scripts/need kernels
+	@internal/lab/qemu/kernels $(or $(KERNELS),newest)
 
 run: lab-kernel weir ## the main job: a narrow link made calm, the table, and report.html
 	$(LAB) --html report.html scenarios/narrow-link.toml
@@ -58,7 +62,7 @@ reproducible: ## is what make dist makes the same, byte for byte, from another c
 	@scripts/reproducible
 
 deps: ## install the Debian packages that the other targets need
-	@scripts/need go lab-kernel test dist machines
+	@scripts/need go lab-kernel kernels test dist machines
 
 clean:
 	rm -rf weir dist report.html

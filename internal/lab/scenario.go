@@ -22,6 +22,7 @@ type Scenario struct {
 	Warmup    units.Duration `toml:"warmup" json:"warmup"`             // not measured
 	Duration  units.Duration `toml:"duration" json:"duration"`         // measured, after the warm-up
 	Until     string         `toml:"until" json:"until,omitempty"`     // "fetched": end as soon as every flow with bytes has them
+	Engine    string         `toml:"engine" json:"engine"`             // what boots the guest: uml or qemu
 	Seeds     int            `toml:"seeds" json:"seeds"`               // repeats, each another sample of all randomness
 	Columns   []string       `toml:"columns" json:"columns,omitempty"` // metrics to show; default: those that the traffic gives
 	Server    Server         `toml:"server" json:"server"`
