@@ -32,8 +32,8 @@ type Config struct {
 	BypassMark, BypassMask uint32 // packets whose firewall mark is BypassMark under BypassMask go to the L queue and are never signalled; mask 0: none
 
 	Rate     uint64  // bytes per second on the wire; 0: as fast as the device takes them
-	Raw      bool    // Overhead is left out, and a packet is as long as the kernel says
-	Overhead int32   // bytes added to each packet's IP length; unless Raw
+	Raw      bool    // a packet's length is the kernel's, with the link's header; else without that
+	Overhead int32   // bytes added to it
 	MPU      uint32  // bytes that a packet counts for at least
 	Framing  Framing // of the wire below
 
@@ -54,24 +54,27 @@ const (
 
 // Stats is what an instance has done and how it stands.
 type Stats struct {
-	Prob        uint32        // RFC 9332's p', in units of 1/(2³²-1)
-	DelayC      time.Duration // how long the C queue's head has waited
-	DelayL      time.Duration
-	PacketsInC  uint32 // that were ever put into it
-	PacketsInL  uint32
-	MaxQ        uint32 // most packets that ever waited
-	ECNMark     uint32 // packets marked, by the coupled probability and by the step
-	StepMark    uint32 // of those, by the step
-	Credit      int32  // of the weighted round robin: the L queue's turn while it is not positive
-	MemoryUsed  uint32 // bytes
-	MaxMemory   uint32
-	Unmarked    uint64 // packets that came without having passed the marker
-	SojournC    Histogram
-	SojournL    Histogram
-	Superpacket uint64 // packets of several segments
+	Prob         uint32        // RFC 9332's p', in units of 1/(2³²-1)
+	DelayC       time.Duration // how long the C queue's head has waited
+	DelayL       time.Duration
+	PacketsInC   uint64 // that were ever put into it
+	PacketsInL   uint64
+	MaxQ         uint32 // most packets that ever waited
+	ECNMark      uint64 // packets that were marked and have left: by the probability, and by the step
+	StepMark     uint64 // of those, by the step
+	StepMissed   uint64 // packets of the L queue that left unmarked and had waited for longer than the step's threshold: the prediction was too low
+	StepEarly    uint64 // packets that the step had marked, and that had not
+	Credit       int32  // of the weighted round robin: the L queue's turn while it is not positive
+	MemoryUsed   uint32 // bytes
+	MaxMemory    uint32
+	Unmarked     uint64 // packets that came without having passed the marker
+	SojournC     Histogram
+	SojournL     Histogram
+	Superpackets uint64 // packets of several segments that came whole
 }
 
-// Histogram counts packets by how long they waited. Bucket 0 is below 1 µs; from there on each octave has eight of equal width.
+// Histogram counts packets by how long they waited. The first bucket is for less than 1.024 µs, and
+// each octave from there on has eight of equal width.
 type Histogram struct {
 	Count   [HistogramBuckets]uint64
 	Sum     time.Duration
@@ -79,15 +82,16 @@ type Histogram struct {
 	Packets uint64
 }
 
-// HistogramBuckets reaches 16 s.
+// HistogramBuckets reaches 17 s.
 const HistogramBuckets = 1 + 24*8
 
 // Instance is one that runs on a device.
 type Instance struct {
-	Kind   string // the kernel's name for it: Prefix and six hexadecimal digits
-	Placed bool   // it is a qdisc of the device; else its marker was left behind, and does nothing
-	Config Config
-	Stats  Stats
+	Kind     string // the kernel's name for it: Prefix and six hexadecimal digits
+	Placed   bool   // it is a qdisc of the device; else its marker was left behind, and does nothing
+	Capacity uint32 // packets that it can hold: what its limit can be changed to
+	Config   Config
+	Stats    Stats
 }
 
 // Prefix starts the name of each instance's kind.

@@ -2,7 +2,10 @@
 
 package dualpi2
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // ErrNotSupported is in the chain of every error that says that this kernel cannot do it, or does not let us.
 var ErrNotSupported = errors.New("not supported")
@@ -24,3 +27,9 @@ func Read(ifindex int) (Instance, bool, error) { return Instance{}, false, nil }
 
 // Clean takes away the markers on a device whose qdisc is gone, and what else they had set.
 func Clean(ifindex int) error { return nil }
+
+// Mean is the mean time that a packet has waited; 0 if there was none.
+func (h Histogram) Mean() time.Duration { return 0 }
+
+// Quantile is a time that so large a share of the packets has not exceeded, for q from 0 to 1.
+func (h Histogram) Quantile(q float64) time.Duration { return 0 }
