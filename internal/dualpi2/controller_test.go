@@ -72,8 +72,12 @@ func (c Config) model() *rfc9332.Controller {
 // traces are queue delays, one for each update: a step, a decay, random walks, and the sawtooth of a Classic flow as it was recorded.
 func traces() map[string]func(r *rand.Rand, i int, last time.Duration) time.Duration {
 	return map[string]func(*rand.Rand, int, time.Duration) time.Duration{
-		"step":   func(_ *rand.Rand, i int, _ time.Duration) time.Duration { return time.Duration(i/50%2) * 40 * time.Millisecond },
-		"decay":  func(_ *rand.Rand, i int, _ time.Duration) time.Duration { return time.Duration(200e6 * math.Exp(-float64(i)/40)) },
+		"step": func(_ *rand.Rand, i int, _ time.Duration) time.Duration {
+			return time.Duration(i/50%2) * 40 * time.Millisecond
+		},
+		"decay": func(_ *rand.Rand, i int, _ time.Duration) time.Duration {
+			return time.Duration(200e6 * math.Exp(-float64(i)/40))
+		},
 		"random": func(r *rand.Rand, _ int, _ time.Duration) time.Duration { return time.Duration(r.Int64N(60e6)) },
 		"walk": func(r *rand.Rand, _ int, last time.Duration) time.Duration {
 			return max(0, last+time.Duration(r.Int64N(6e6)-3e6))
@@ -89,8 +93,12 @@ func TestGuestController(t *testing.T) {
 	configs := map[string]Config{"defaults": defaults(), "overflow": defaults(), "slow": defaults(), "fast": defaults()}
 	set := func(name string, f func(*Config)) { c := configs[name]; f(&c); configs[name] = c }
 	set("overflow", func(c *Config) { c.DropOverload = false })
-	set("slow", func(c *Config) { c.Alpha, c.Beta, c.TUpdate, c.Target = 1, 16, 100*time.Millisecond, 100*time.Millisecond })
-	set("fast", func(c *Config) { c.Alpha, c.Beta, c.TUpdate, c.Target = 25600, 76800, 50*time.Microsecond, 50*time.Microsecond })
+	set("slow", func(c *Config) {
+		c.Alpha, c.Beta, c.TUpdate, c.Target = 1, 16, 100*time.Millisecond, 100*time.Millisecond
+	})
+	set("fast", func(c *Config) {
+		c.Alpha, c.Beta, c.TUpdate, c.Target = 25600, 76800, 50*time.Microsecond, 50*time.Microsecond
+	})
 	for name, c := range configs {
 		for trace, next := range traces() {
 			k, m := newController(t, c), c.model()

@@ -5,10 +5,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/pprof"
 	"testing"
 	"time"
-	"runtime"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"

@@ -334,6 +334,10 @@ func (s *Scenario) checkTraffic() *problem {
 			return wrong("udp, ssh, request or stream", at("kind"), "probe %q: kind %q", p.Name, p.Kind)
 		case !seen["client"+p.Client]:
 			return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name, p.Client)
+		case p.ECN != "" && p.ECN.Bits() == 0:
+			return wrong("ect0, ect1 or ce", at("ecn"), "probe %q: ecn %q", p.Name, p.ECN)
+		case p.ECN != "" && p.Kind != "udp" && p.Kind != "stream":
+			return wrong("", at("ecn"), "probe %q: the ECN field of kind %s is TCP's", p.Name, p.Kind)
 		case p.Kind != "stream" && p.Rate != 0:
 			return wrong("an interval", at("rate"), "probe %q: a rate is for kind stream", p.Name)
 		case p.Kind != "ssh" && p.Kind != "request" && p.Reply != 0:

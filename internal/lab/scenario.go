@@ -9,6 +9,7 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -103,7 +104,14 @@ type Probe struct {
 	Size     units.Size     `toml:"size" json:"size"`           // of a datagram or a request
 	Reply    units.Size     `toml:"reply" json:"reply"`         // of ssh and request
 	Rate     units.Rate     `toml:"rate" json:"rate,omitempty"` // of stream: instead of the interval
+	ECN      ECN            `toml:"ecn" json:"ecn,omitempty"`   // of udp and stream: what the datagrams say in their ECN field
 }
+
+// ECN is a codepoint of RFC 3168 by name: "" (not ECT), ect0, ect1 or ce.
+type ECN string
+
+// Bits is the ECN field: 0 for a name that is none.
+func (e ECN) Bits() int { return max(0, slices.Index([]ECN{"", "ect1", "ect0", "ce"}, e)) }
 
 // Candidate is a configuration of the server to try.
 type Candidate struct {

@@ -16,6 +16,7 @@ import (
 const (
 	marker       = "WEIR_QEMU" // in process 1's environment: it is a guest of this package
 	exact        = "WEIR_SEED" // likewise: its time is virtual, and this its seed
+	begun        = "WEIR_BEGUN"
 	jobFile      = "/job.json"
 	moduleFolder = "/modules/"
 	replyLine    = "/dev/ttyS1"
@@ -25,14 +26,27 @@ const (
 func Inside() bool { return os.Getpid() == 1 && os.Getenv(marker) != "" }
 
 // Begin is the first thing that process 1 does: it loads the kernel's modules, mounts what every program expects, and gives the job.
+//
+// It starts the program anew: what packages have read of /proc and /sys before there was any, they would remember.
 func Begin() (job []byte, err error) {
+	if os.Getenv(begun) == "" {
+		if err := mount(); err != nil {
+			return nil, err
+		}
+		return nil, unix.Exec("/init", os.Args, append(os.Environ(), begun+"=1"))
+	}
 	if os.Getenv(exact) != "" {
 		if err := neverIdle(); err != nil {
 			return nil, err
 		}
 	}
+	return os.ReadFile(jobFile)
+}
+
+// mount readies the kernel: its modules, and the file systems that it makes itself.
+func mount() error {
 	if err := loadModules(); err != nil {
-		return nil, err
+		return err
 	}
 	for _, m := range []struct{ source, target, kind string }{
 		{"proc", "/proc", "proc"},
@@ -44,13 +58,13 @@ func Begin() (job []byte, err error) {
 		{"tracefs", "/sys/kernel/tracing", "tracefs"},
 	} {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
-			return nil, err
+			return err
 		}
 		if err := unix.Mount(m.source, m.target, m.kind, 0, ""); err != nil {
-			return nil, fmt.Errorf("mount %s: %w", m.target, err)
+			return fmt.Errorf("mount %s: %w", m.target, err)
 		}
 	}
-	return os.ReadFile(jobFile)
+	return nil
 }
 
 func loadModules() error {
