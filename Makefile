@@ -32,7 +32,7 @@ run: lab-kernel weir ## the main job: a narrow link made calm, the table, and re
 	$(LAB) --html report.html scenarios/narrow-link.toml
 	@echo "report.html has the pictures."
 
-test: lab-kernel weir check ## everything that CI runs
+test: lab-kernel kernels weir check ## everything that CI runs
 	@scripts/need test dist machines
 	$(GO) test -timeout 25m ./...
 
