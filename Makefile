@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test test-machines bench lab-kernel kernels dist deps weir check reproducible fuzz docs clean
+.PHONY: help run test test-machines bench lab-kernel kernels reference dist deps weir check reproducible fuzz docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,11 +24,15 @@ kernels: ## fetch stock Debian kernels into the user's cache, unless they are th
 	@scripts/need kernels
 	@internal/lab/qemu/kernels $(or $(KERNELS),newest)
 
+reference: kernels ## build the kernel's own sch_dualpi2 for the newest stock kernel, unless it is there
+	@scripts/need reference
+	@internal/lab/qemu/reference
+
 run: lab-kernel weir ## the main job: a narrow link made calm, the table, and report.html
 	$(LAB) --html report.html scenarios/narrow-link.toml
 	@echo "report.html has the pictures."
 
-test: lab-kernel weir check ## everything that CI runs
+test: lab-kernel kernels weir check ## everything that CI runs
 	@scripts/need test dist machines
 	$(GO) test -timeout 25m ./...
 

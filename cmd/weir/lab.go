@@ -151,6 +151,9 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing was left behind")
 	}
+	if errors.Is(err, qemu.ErrNoEmulator) {
+		return &hinted{err, "apt-get install qemu-system-x86"}
+	}
 	var failure *boot.Failure
 	if errors.As(err, &failure) {
 		for _, line := range failure.Console {

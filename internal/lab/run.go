@@ -267,7 +267,7 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 	var text []byte
 	if t.job.Scenario.Engine == QEMU {
 		text, _, err = qemu.Boot{
-			Kernel: r.Stock, Program: r.Program, Job: job, Env: env, MemoryMiB: guestMemory, Exact: true, Seed: t.job.Seed, Limit: limit, Scratch: dir, OnLine: onLine,
+			Kernel: r.Stock, Program: r.Program, Job: job, Env: env, MemoryMiB: guestMemory, Exact: true, Seed: t.job.Seed, CPU: cpu, Limit: limit, Scratch: dir, OnLine: onLine,
 		}.Run(ctx)
 	} else {
 		text, err = bootUML(ctx, dir, job, uml.Boot{

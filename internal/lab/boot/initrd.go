@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package boot is what the lab's engines share: the guest's first file system, and what its console tells of a bad end.
+// Package boot is what the lab's engines share: the guest's first file system, a process on a core of its own, and what the guest's console tells
+// of a bad end.
 //
-// It starts nothing and knows neither engine.
+// It knows neither engine.
 package boot
 
 import (

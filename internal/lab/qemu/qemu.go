@@ -39,6 +39,7 @@ type Boot struct {
 	// bit for bit. Otherwise the guest's time is that of the host, and means nothing.
 	Exact   bool
 	Seed    uint64            // of all randomness in the guest, if it is Exact
+	CPU     int               // of the host, to pin to; -1: none. An Exact boot wants one
 	Scratch string            // folder for the boot's files; "": the system's
 	Limit   time.Duration     // of wall-clock time
 	OnLine  func(line string) // each line of the console; may be nil
@@ -139,7 +140,7 @@ func (b Boot) Run(ctx context.Context) (reply []byte, lines []string, err error)
 	// The parent-death signal is tied to the thread that forks: it has to live as long as the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := command.Start(); err != nil {
+	if err := boot.StartPinned(command, b.CPU); err != nil {
 		return nil, nil, err
 	}
 	ended := make(chan error, 1)

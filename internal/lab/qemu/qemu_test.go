@@ -75,7 +75,7 @@ func booted(t *testing.T) Boot {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	return Boot{Kernel: kernel, Program: self, Job: []byte(`{"a":1}`), Env: []string{"WEIR_SAY=two words"}, Exact: true, Seed: 1, Limit: 2 * time.Minute}
+	return Boot{Kernel: kernel, Program: self, Job: []byte(`{"a":1}`), Env: []string{"WEIR_SAY=two words"}, Exact: true, Seed: 1, CPU: -1, Limit: 2 * time.Minute}
 }
 
 // A job goes in and a reply comes out; the same seed gives the same reply, another seed other random numbers.

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -87,7 +86,8 @@ func (b Boot) Run(ctx context.Context) error {
 	command.Stdout, command.Stderr = console, console
 	command.WaitDelay = time.Second
 
-	if err := b.startPinned(command); err != nil {
+	// Unpinned, user-mode Linux's processes chase each other over the cores and take several times as long.
+	if err := boot.StartPinned(command, b.CPU); err != nil {
 		return fmt.Errorf("%s: %w", b.Kernel.Path, err)
 	}
 	ended := make(chan error, 1)
@@ -117,28 +117,6 @@ func (b Boot) Run(ctx context.Context) error {
 		return &boot.Failure{What: "the guest ended without a result", Console: console.Last()}
 	}
 	return nil
-}
-
-// startPinned starts the command on one core: the child inherits the affinity of the thread that makes it. Unpinned, user-mode Linux's
-// processes chase each other over the cores and take several times as long.
-func (b Boot) startPinned(command *exec.Cmd) error {
-	// The parent-death signal is tied to the thread that forks: it has to live as long as the child. Locking without unlocking would end
-	// it; so the thread is the caller's, who waits in Run.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if b.CPU < 0 {
-		return command.Start()
-	}
-	var before, only unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return err
-	}
-	only.Set(b.CPU)
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("pin to CPU %d: %w", b.CPU, err)
-	}
-	defer unix.SchedSetaffinity(0, &before)
-	return command.Start()
 }
 
 func killGroup(pgid int) { _ = syscall.Kill(-pgid, syscall.SIGKILL) }
