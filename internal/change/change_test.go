@@ -68,7 +68,7 @@ func newFake(t *testing.T) (Store, *fake) {
 			"net.ipv4.tcp_wmem":               {Value: "4096 16384 4194304"},
 		},
 		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}},
-		Qdiscs:     map[string]host.Support{"cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
+		Qdiscs:     map[string]host.Support{"bpf_dualpi2": host.Yes, "cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
 	}}
 	return Store{Dir: dir, keeps: true, host: m, timer: m}, m
 }
