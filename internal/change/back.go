@@ -271,6 +271,13 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			out.Done = append(out.Done, c)
 		}
 	}
+	for _, e := range j.Entries {
+		if _, there := facts.Link(e.Dev); there && slices.ContainsFunc(e.Set, ownQueue) {
+			if err := s.host.cleanQueue(j.Link); err != nil {
+				out.Failed = append(out.Failed, Failure{plan.Change{Target: e.Target, New: e.Was}, err.Error()})
+			}
+		}
+	}
 	s.host.reload(out.Done)
 	facts, err := s.facts()
 	if err != nil {
@@ -303,6 +310,9 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	s.disarm(unit)
 	return nil
 }
+
+// ownQueue tells whether a queue is one that leaves something on its device when somebody takes it away.
+func ownQueue(text string) bool { return strings.HasPrefix(text, "bpf_dualpi2") }
 
 // afterwards is the journal when a pending run has been put back; nil if there is nothing left to tell.
 func (j *journal) afterwards(overwritten []plan.Note) *journal {

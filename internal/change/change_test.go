@@ -35,6 +35,7 @@ type fake struct {
 	found   host.Facts // what each boot starts from
 	reloads int
 	sockets host.Sockets // that are live
+	cleaned int
 	steps   int          // taken so far
 	crashAt int          // the step at which the process dies
 }
@@ -120,6 +121,8 @@ func (m *fake) setFile(name string, want host.File) error {
 }
 
 func (m *fake) sweep(string) {}
+
+func (m *fake) cleanQueue(int) error { m.cleaned++; return m.refuse["clean"] }
 
 func (m *fake) reload([]plan.Change) { m.reloads++ }
 

@@ -123,6 +123,18 @@ func TestQueueOnly(t *testing.T) {
 		t.Errorf("goes back to %s", now)
 	}
 
+	// Or taken down: there is nothing to put back, and still something to take away.
+	must[Outcome](t)(s.Up(own(""), 0))
+	m.link(2).Tree, m.cleaned = single(t, "fq"), 0
+	m.refuse["clean"] = errors.New("busy")
+	if out := must[Outcome](t)(s.Down(false)); len(out.Failed) != 1 {
+		t.Errorf("down that cannot clean: %+v", out)
+	}
+	delete(m.refuse, "clean")
+	if out := must[Outcome](t)(s.Down(false)); len(out.Done)+len(out.Failed)+len(out.Left) != 0 || m.cleaned != 2 {
+		t.Errorf("down of what was deleted: %+v, cleaned %d times", out, m.cleaned)
+	}
+
 	// What no way leads back from is not replaced.
 	m.link(2).Tree = qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "dualpi2.0a1b2c", Handle: 0x10000, Parent: qdisc.Root}}}
 	if _, err := s.Up(own(""), 0); err == nil || !strings.Contains(err.Error(), "could not be put back") {
