@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/units"
 )
 

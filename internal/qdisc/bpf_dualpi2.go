@@ -275,6 +275,14 @@ func (c *Conn) changeInstance(ifindex int, next BPFDualPI2) error {
 	return nil
 }
 
+// Clean takes away what a bpf_dualpi2 has left on an interface from which somebody else has taken it: its marker, and a limit on superpackets.
+// Replace, Delete and Restore do that, too.
+func (c *Conn) Clean(ifindex int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clean(ifindex)
+}
+
 // clean takes away what an instance has left whose qdisc is gone from a device. Where it may not look, it has left none.
 func (c *Conn) clean(ifindex int) error {
 	err := c.bpf.Clean(ifindex)
