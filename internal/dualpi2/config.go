@@ -105,3 +105,11 @@ func Capacity(limit uint32) uint32 {
 	}
 	return capacity
 }
+
+// Defaults are those of sch_dualpi2 for a device with an MTU of 1500 bytes, and no shaper (net/sched/sch_dualpi2.c, dualpi2_reset_default).
+func Defaults() Config {
+	return Config{
+		Limit: 10000, MemLimit: 10000 * 2 * 1514, Target: 15 * time.Millisecond, TUpdate: 16 * time.Millisecond, Alpha: 41, Beta: 819,
+		Coupling: 2, StepThresh: time.Millisecond, DropOverload: true, Protection: 10, Raw: true, SplitGSO: true,
+	}
+}

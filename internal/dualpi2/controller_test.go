@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/internal/dualpi2/rfc9332"
+	"weir/internal/lab/qemu/kerneltest"
 )
 
 // controller steps pi2.h in the kernel.
@@ -86,10 +87,10 @@ func traces() map[string]func(r *rand.Rand, i int, last time.Duration) time.Dura
 	}
 }
 
-// TestGuestController: the controller's arithmetic is the RFC's, step by step. One update is exact but for half a unit of 2^-32 and for the gains'
+// TestInController: the controller's arithmetic is the RFC's, step by step. One update is exact but for half a unit of 2^-32 and for the gains'
 // 29 bits, so 300 of them from the same start differ by no more than 300 times as much.
-func TestGuestController(t *testing.T) {
-	inGuest(t)
+func TestInController(t *testing.T) {
+	kerneltest.In(t)
 	configs := map[string]Config{"defaults": defaults(), "overflow": defaults(), "slow": defaults(), "fast": defaults()}
 	set := func(name string, f func(*Config)) { c := configs[name]; f(&c); configs[name] = c }
 	set("overflow", func(c *Config) { c.DropOverload = false })
@@ -129,9 +130,9 @@ func TestGuestController(t *testing.T) {
 	}
 }
 
-// TestGuestCatchUp: updates that were missed while nothing came or went are made up for, to what a timer would have made of them.
-func TestGuestCatchUp(t *testing.T) {
-	inGuest(t)
+// TestInCatchUp: updates that were missed while nothing came or went are made up for, to what a timer would have made of them.
+func TestInCatchUp(t *testing.T) {
+	kerneltest.In(t)
 	c := defaults()
 	for _, missed := range []int{1, 2, 3, 10, 100, 1000, 100000} {
 		for _, standing := range []bool{false, true} {

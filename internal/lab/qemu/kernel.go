@@ -53,7 +53,10 @@ func kernelsIn(dir string) ([]Kernel, error) {
 	return all, nil
 }
 
-// Find gives the newest kernel of a series, as 6.17, or of all: newest.
+// Newest stands for the series of the newest kernel.
+const Newest = "newest"
+
+// Find gives the newest kernel of a series, as 6.17, or of all: Newest.
 func Find(series string) (Kernel, error) {
 	all, err := Kernels()
 	if err != nil {
@@ -64,11 +67,11 @@ func Find(series string) (Kernel, error) {
 
 func find(all []Kernel, series string) (Kernel, error) {
 	for _, k := range slices.Backward(all) {
-		if series == "newest" || strings.HasPrefix(k.Release, series+".") {
+		if series == Newest || strings.HasPrefix(k.Release, series+".") {
 			return k, nil
 		}
 	}
-	if series == "newest" {
+	if series == Newest {
 		return Kernel{}, ErrNoKernel
 	}
 	return Kernel{}, fmt.Errorf("%w of series %s", ErrNoKernel, series)

@@ -30,8 +30,9 @@ var ErrNoEmulator = errors.New(emulator + " is missing")
 // Boot is one run of a kernel.
 type Boot struct {
 	Kernel    Kernel
-	Program   string // becomes process 1; linked statically. It calls Begin first, and End when it is done
-	Job       []byte // what Begin gives it
+	Program   string      // becomes process 1; linked statically. It calls Begin first, and End when it is done
+	Job       []byte      // what Begin gives it
+	Files     []boot.File // more that it is to find
 	Env       []string
 	CPUs      int // of the guest; 0: one. More than one excludes Exact
 	MemoryMiB int // 0: 1024
@@ -184,5 +185,5 @@ func (b Boot) writeInitrd(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(boot.WriteInitrd(f, b.Program, append(files, boot.File{Name: jobFile, Body: b.Job})...), f.Close())
+	return errors.Join(boot.WriteInitrd(f, b.Program, append(append(files, b.Files...), boot.File{Name: jobFile, Body: b.Job})...), f.Close())
 }
