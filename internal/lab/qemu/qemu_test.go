@@ -75,7 +75,15 @@ func booted(t *testing.T) Boot {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	return Boot{Kernel: kernel, Program: self, Job: []byte(`{"a":1}`), Env: []string{"WEIR_SAY=two words"}, Exact: true, Seed: 1, CPU: -1, Limit: 2 * time.Minute}
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !allowed.IsSet(cpu) {
+		cpu++
+	}
+	return Boot{Kernel: kernel, Program: self, Job: []byte(`{"a":1}`), Env: []string{"WEIR_SAY=two words"}, Exact: true, Seed: 1, CPU: cpu, Limit: 2 * time.Minute}
 }
 
 // A job goes in and a reply comes out; the same seed gives the same reply, another seed other random numbers.
@@ -116,6 +124,30 @@ func TestBoot(t *testing.T) {
 	}
 	if bytes.Equal(one.Random, other.Random) {
 		t.Error("two seeds give the same random numbers")
+	}
+	left(t)
+}
+
+// Every kernel that is there boots, with all of its modules.
+func TestSeries(t *testing.T) {
+	b := booted(t)
+	kernels, err := Kernels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Exact, b.CPU, b.CPUs = false, -1, 2
+	for _, k := range kernels {
+		t.Run(k.Release, func(t *testing.T) {
+			b.Kernel = k
+			reply, _, err := b.Run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s seen
+			if err := json.Unmarshal(reply, &s); err != nil || s.Release != k.Release {
+				t.Errorf("the guest saw %s, %v", reply, err)
+			}
+		})
 	}
 	left(t)
 }
