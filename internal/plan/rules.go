@@ -43,7 +43,11 @@ const (
 func ownTheQueue(d *draft) error {
 	switch g := d.Goal; {
 	case g.Qdisc != "":
-		err := d.root(g.Qdisc, "as asked: --qdisc", "none: the choice is yours")
+		reason := "as asked: --qdisc"
+		if g.Only {
+			reason = "as asked"
+		}
+		err := d.root(g.Qdisc, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err
 	case g.Rate != 0 && g.Rate == d.link.Speed:
