@@ -189,9 +189,8 @@ func newDualPI2AddCommand() *cobra.Command {
 		Short: "Put a BPF DualPI2 at a device's root",
 		Long: `Puts a BPF DualPI2 at the root of a device, and verifies it. The options are tc-dualpi2(8)'s, and:
 
-  rate RATE             shape to this rate (default: unlimited, as fast as the device takes packets)
-  overhead BYTES, mpu BYTES, noatm, atm, ptm, raw, conservative, ethernet, docsis …
-                        what the link makes of a packet, in the words of tc-cake(8)
+  rate RATE             shape to this rate (default: unlimited, as fast as the device takes them)
+  overhead BYTES        what the link adds to a packet; and mpu, atm, docsis and all that tc-cake(8) has
   llll_mark MARK/MASK   packets with this firewall mark go to the L queue and are never marked
 
 Without a rate it acts on a queue at this device only. It ends with the reboot; weir up --qdisc

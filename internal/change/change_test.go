@@ -36,8 +36,8 @@ type fake struct {
 	reloads int
 	sockets host.Sockets // that are live
 	cleaned int
-	steps   int          // taken so far
-	crashAt int          // the step at which the process dies
+	steps   int // taken so far
+	crashAt int // the step at which the process dies
 }
 
 // step is a moment at which a process can be killed: before, amid or after all that it does to the host.
