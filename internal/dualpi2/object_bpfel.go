@@ -87,6 +87,7 @@ type objectStatus struct {
 		_         [4]byte
 	}
 	NextTx       uint64
+	LastTxTime   uint64
 	Credit       int32
 	Mtu          uint32
 	LinkHeader   uint32

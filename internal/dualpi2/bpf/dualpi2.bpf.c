@@ -68,7 +68,7 @@ int dualpi2_enqueue(u64 *ctx)
 	struct qdisc_skb_cb *cb = (struct qdisc_skb_cb *)skb->cb;
 	struct note *note = (struct note *)cb->data;
 	const struct config *c = CONFIG();
-	u64 now = bpf_ktime_get_ns();
+	u64 now;
 	u32 len = cb->pkt_len, flags = note->flags, wire = note->wire, truesize = skb->truesize, memory = state.memory + truesize;
 	struct queue *q;
 	struct slot *s;
@@ -78,7 +78,12 @@ int dualpi2_enqueue(u64 *ctx)
 		state.unmarked++;
 		flags = 0;
 		wire = len;
+		now = 0;
+	} else {
+		now = note->now[0] | (u64)note->now[1] << 32;
 	}
+	if (!now)
+		now = bpf_ktime_get_ns();
 	l = flags & FLAG_L;
 	q = &state.queue[l];
 	if (now >= state.pi2.due)
@@ -107,8 +112,7 @@ int dualpi2_enqueue(u64 *ctx)
 	q->bytes += len;
 	q->wire += wire;
 	state.packets_in[l]++;
-	if (flags & FLAG_SUPER)
-		state.superpackets++;
+	state.superpackets += flags / FLAG_SUPER & 1;
 	state.memory = memory;
 	if (memory > state.max_memory)
 		state.max_memory = memory;
@@ -151,12 +155,13 @@ static __always_inline struct sk_buff *pop(struct Qdisc *sch, struct slot *s, u3
 	return skb;
 }
 
-/* Drops the head of the queue whose turn it is, if the AQM says so; 1 if it stays. In the form of a callback of bpf_loop. */
 struct dropping {
 	struct Qdisc *sch;
 	u64 now;
+	u64 sure;	/* the AQM has said so of the first already */
 };
 
+/* Drops the head of the queue whose turn it is, if the AQM says so; 1 if it stays. A callback of bpf_loop. */
 static long drop_head(u64 i, struct dropping *d)
 {
 	struct Qdisc *sch = d->sch;
@@ -164,8 +169,9 @@ static long drop_head(u64 i, struct dropping *d)
 	struct slot *s = slot_of(l, state.queue[l].head);
 	struct sk_buff *skb;
 
-	if (!sch->q.qlen || !s || !must_drop(s->flags, d->now - s->ts, sch->qstats.backlog - s->len))
+	if (!sch->q.qlen || !s || !d->sure && !must_drop(s->flags, d->now - s->ts, sch->qstats.backlog - s->len))
 		return 1;
+	d->sure = 0;
 	sch->qstats.drops++;
 	skb = pop(sch, s, l);
 	if (skb)
@@ -173,20 +179,28 @@ static long drop_head(u64 i, struct dropping *d)
 	return 0;
 }
 
-/* The place of the highest bit of v, from 0, without a branch that would have to be verified both ways. */
+/* 1 if v is above limit, both below 2^63, and 0 otherwise: without a branch, which the compiler would make of it and the verifier would take both ways. */
+static __always_inline u64 above(u64 v, u64 limit)
+{
+	u64 difference = limit - v;
+
+	barrier_var(difference);
+	return difference >> 63;
+}
+
+/* The place of the highest bit of v, from 0. */
 static __always_inline u32 log2_of(u64 v)
 {
-	u32 r, shift;
+	u64 r = above(v, 0xffff) << 4, shift;
 
-	r = (0xffffULL - v) >> 63 << 4;
 	v >>= r;
-	shift = (0xffULL - v) >> 63 << 3;
+	shift = above(v, 0xff) << 3;
 	v >>= shift;
 	r |= shift;
-	shift = (0xfULL - v) >> 63 << 2;
+	shift = above(v, 0xf) << 2;
 	v >>= shift;
 	r |= shift;
-	shift = (0x3ULL - v) >> 63 << 1;
+	shift = above(v, 0x3) << 1;
 	v >>= shift;
 	return r | shift | v >> 1;
 }
@@ -196,8 +210,9 @@ __attribute__((noinline)) int record(u32 l, u32 flags, u64 sojourn)
 {
 	const struct config *c = CONFIG();
 	struct histogram *h = &state.sojourn[l & 1];
-	bool late = sojourn > c->step_thresh;
 	u32 v = sojourn >> 10, octave, i = 0;
+	u64 marked = flags / FLAG_MARKED & 1, step = flags / FLAG_STEP & 1;
+	u64 timed = l & (c->step_in_packets ^ 1), late = above(sojourn, c->step_thresh);
 
 	if (v) {
 		octave = log2_of(v);
@@ -210,32 +225,24 @@ __attribute__((noinline)) int record(u32 l, u32 flags, u64 sojourn)
 	h->packets++;
 	if (sojourn > h->max)
 		h->max = sojourn;
-	if (flags & FLAG_MARKED)
-		state.ecn_mark++;
-	if (flags & FLAG_STEP)
-		state.step_mark++;
-	if (l && !c->step_in_packets) {
-		if (flags & FLAG_STEP && !late)
-			state.step_early++;
-		if (!(flags & (FLAG_MARKED | FLAG_BYPASS)) && late)
-			state.step_missed++;
-	}
+	state.ecn_mark += marked;
+	state.step_mark += step;
+	state.step_early += timed & step & (late ^ 1);
+	state.step_missed += timed & late & (marked ^ 1) & (flags / FLAG_BYPASS & 1 ^ 1);
 	return 0;
 }
 
 /* Takes a packet's time on the wire, and its turn. */
-__attribute__((noinline)) int spend(u32 l, u32 len, u32 wire, u64 now)
+static __always_inline void spend(const struct config *c, u32 l, u32 len, u32 wire, u64 now)
 {
-	const struct config *c = CONFIG();
-
-	if (packets(!l))
+	if (packets(l ^ 1))
 		state.credit += l ? (s32)(c->wc * len) : -(s32)(c->wl * len);
 	if (c->ns_per_byte) {
 		if (state.next_tx + LATE < now)
 			state.next_tx = now - LATE;
-		state.next_tx += wire_time(c, wire);
+		state.last_tx_time = wire_time(c, wire);
+		state.next_tx += state.last_tx_time;
 	}
-	return 0;
 }
 
 SEC("struct_ops")
@@ -260,20 +267,24 @@ struct sk_buff *dualpi2_dequeue(u64 *ctx)
 		bpf_qdisc_watchdog_schedule(sch, state.next_tx, 0);
 		return NULL;
 	}
-	if (!c->drop_enqueue) {
-		struct dropping d = { sch, now };
-
-		bpf_loop(MAX_RING, drop_head, &d, 0);
-		if (!sch->q.qlen)
-			return NULL;
-	}
 	l = next_queue();
 	s = slot_of(l, state.queue[l].head);
 	if (!s)
 		return NULL;
+	if ((state.pi2.prob || (s->flags & (FLAG_L | FLAG_ECT)) == FLAG_L) && !c->drop_enqueue && must_drop(s->flags, now - s->ts, sch->qstats.backlog - s->len)) {
+		struct dropping d = { sch, now, true };
+
+		bpf_loop(MAX_RING, drop_head, &d, 0);
+		if (!sch->q.qlen)
+			return NULL;
+		l = next_queue();
+		s = slot_of(l, state.queue[l].head);
+		if (!s)
+			return NULL;
+	}
 	flags = s->flags;
 	sojourn = now - s->ts;
-	spend(l, s->len, s->wire, now);
+	spend(c, l, s->len, s->wire, now);
 	skb = pop(sch, s, l);
 	if (!skb)
 		return NULL;

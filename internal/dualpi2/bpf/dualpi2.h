@@ -83,6 +83,7 @@ struct status {
 	struct queue queue[2];
 	struct pi2_state pi2;
 	u64 next_tx;		/* ns: when the wire is free */
+	u64 last_tx_time;	/* ns that the last packet takes on the wire: next_tx is no further away */
 	s32 credit;		/* of the weighted round robin, bytes times percent: L's turn while it is not positive */
 	u32 mtu;		/* bytes of the device's largest packet, with the link's header */
 	u32 link_header;	/* bytes */
@@ -140,6 +141,7 @@ static __always_inline u64 head_ts(u32 l)
 struct note {
 	u32 flags;		/* NOTE, and the FLAG_s */
 	u32 wire;		/* bytes on the wire, overhead and framing included */
+	u32 now[2];		/* ns: when it came, low half first; 0 where the marker did not look at the clock */
 };
 
 #define NOTE 0x57d20000U	/* in the upper half: this is a note */

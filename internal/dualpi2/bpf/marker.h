@@ -39,6 +39,7 @@ static __always_inline u32 ecn_of(const struct ip *ip)
 static __always_inline void find_ip(struct __sk_buff *skb, struct ip *ip)
 {
 	u32 protocol = skb->protocol;
+	u8 *header;
 	__be16 inner;
 
 	ip->at = READ_ONCE(state.link_header);
@@ -50,8 +51,15 @@ static __always_inline void find_ip(struct __sk_buff *skb, struct ip *ip)
 		ip->at += VLAN_TAG;
 		ip->tagged = 1;
 	}
-	if (protocol != BE16(ETH_P_IP) && protocol != BE16(ETH_P_IPV6) || bpf_skb_load_bytes(skb, ip->at, ip->head, sizeof(ip->head)))
+	if (protocol != BE16(ETH_P_IP) && protocol != BE16(ETH_P_IPV6))
 		return;
+	header = (void *)(long)skb->data + (ip->at & 63);
+	if ((void *)(header + 2) <= (void *)(long)skb->data_end) { /* nearly always */
+		ip->head[0] = header[0];
+		ip->head[1] = header[1];
+	} else if (bpf_skb_load_bytes(skb, ip->at, ip->head, sizeof(ip->head))) {
+		return;
+	}
 	ip->version = protocol == BE16(ETH_P_IP) ? 4 : 6;
 }
 
@@ -125,12 +133,19 @@ static __always_inline u64 predicted(const struct config *c, u64 now)
 	return (next_tx > now ? next_tx - now : 0) + wire_time(c, ahead + between);
 }
 
+/* Nothing waits, and what is on the wire is gone before the step's threshold: there is no need for the clock. */
+static __always_inline bool soon(const struct config *c)
+{
+	return !packets(L) && !packets(C) && READ_ONCE(state.last_tx_time) <= c->step_thresh;
+}
+
 SEC("tcx/egress")
 int dualpi2_mark(struct __sk_buff *skb)
 {
 	const struct config *c = CONFIG();
 	u32 ecn, flags = NOTE, prob, minor;
 	bool mark = false, overload, standing;
+	u64 now = 0, wait;
 	struct ip ip;
 
 	if (!READ_ONCE(state.owner))
@@ -149,13 +164,18 @@ int dualpi2_mark(struct __sk_buff *skb)
 
 	prob = READ_ONCE(state.pi2.prob);
 	overload = coupled(c, prob) > MAX_PROB;
-	standing = READ_ONCE(state.queue[C].bytes) + READ_ONCE(state.queue[L].bytes) >= 2 * state.mtu;
+	standing = prob && READ_ONCE(state.queue[C].bytes) + READ_ONCE(state.queue[L].bytes) >= 2 * state.mtu;
 	if (!ecn || ecn == CE || flags & FLAG_BYPASS) {
 		/* nothing to mark */
 	} else if (flags & FLAG_L) {
-		u32 waiting = packets(L);
-
-		if (waiting >= c->min_qlen_step && (c->step_in_packets ? waiting : predicted(c, bpf_ktime_get_ns())) > c->step_thresh) {
+		wait = packets(L);
+		if (wait < c->min_qlen_step || !c->step_in_packets && soon(c)) {
+			wait = 0;
+		} else if (!c->step_in_packets) {
+			now = bpf_ktime_get_ns();
+			wait = predicted(c, now);
+		}
+		if (wait > c->step_thresh) {
 			mark = true;
 			flags |= FLAG_STEP;
 		} else if (standing) {
@@ -174,5 +194,7 @@ int dualpi2_mark(struct __sk_buff *skb)
 		flags |= FLAG_SUPER;
 	skb->cb[0] = flags;
 	skb->cb[1] = on_the_wire(c, skb);
+	skb->cb[2] = now;
+	skb->cb[3] = now >> 32;
 	return TCX_NEXT;
 }
