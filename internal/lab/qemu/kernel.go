@@ -100,11 +100,17 @@ func (k Kernel) Modules() ([]string, error) {
 	return strings.Fields(string(text)), err
 }
 
-// files are the modules as the guest has them.
-func (k Kernel) files() ([]boot.File, error) {
+// Reference is the module that Debian does not build, and internal/lab/qemu/reference does.
+const Reference = "sch_dualpi2"
+
+// files are the modules as the guest has them, with or without the Reference.
+func (k Kernel) files(reference bool) ([]boot.File, error) {
 	names, err := k.Modules()
 	if err != nil {
 		return nil, err
+	}
+	if !reference {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == Reference })
 	}
 	files := []boot.File{{Name: moduleFolder + "order", Body: []byte(strings.Join(names, "\n"))}}
 	for _, name := range names {

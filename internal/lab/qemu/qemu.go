@@ -33,6 +33,7 @@ type Boot struct {
 	Program   string      // becomes process 1; linked statically. It calls Begin first, and End when it is done
 	Job       []byte      // what Begin gives it
 	Files     []boot.File // more that it is to find
+	Stock     bool        // without the Reference, where there is one
 	Env       []string
 	CPUs      int // of the guest; 0: one. More than one excludes Exact
 	MemoryMiB int // 0: 1024
@@ -177,7 +178,7 @@ func (b Boot) Run(ctx context.Context) (reply []byte, lines []string, err error)
 }
 
 func (b Boot) writeInitrd(path string) error {
-	files, err := b.Kernel.files()
+	files, err := b.Kernel.files(!b.Stock)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func Series() []string {
 	return []string{"6.17", "6.18", "7.2", "7.3"}
 }
 
-// job is what the guest is told: the tests to run.
+// pattern is in the guest's environment: the tests to run.
 const pattern = "WEIR_TESTS"
 
 // Main is a package's TestMain.
@@ -47,10 +47,8 @@ func Main(m *testing.M) {
 		fmt.Println(err)
 		qemu.PowerOff()
 	}
-	for _, file := range []string{"/killat"} {
-		_ = os.Chmod(file, 0o755)
-	}
-	os.Args = append(os.Args[:1], "-test.v", "-test.run=^TestIn("+os.Getenv(pattern)+")$")
+	_ = os.Chmod(Killat, 0o755) // if it is there
+	os.Args = append(os.Args[:1], "-test.v", "-test.run="+os.Getenv(pattern))
 	status := m.Run()
 	if said := complaints(); said != "" {
 		fmt.Println("the kernel complains:\n" + said)
@@ -58,6 +56,9 @@ func Main(m *testing.M) {
 	}
 	qemu.End(fmt.Append(nil, status))
 }
+
+// Killat is where a program that kills another one at a step is to be, for tests that want it (Options.Files).
+const Killat = "/killat"
 
 // In skips a test outside of a guest: Run starts it there.
 func In(t *testing.T) {
@@ -88,9 +89,11 @@ func complaints() string {
 // Options of a run.
 type Options struct {
 	CPUs  int    // 0: one, whose time is exact
-	Tests string // a regular expression for what follows TestIn
+	Tests string // a pattern as go test -run takes it
 	Limit time.Duration
-	Files map[string]string // that the tests are to find: from, by where
+
+	Reference bool              // the kernel has its own sch_dualpi2, if that has been built (make reference)
+	Files     map[string]string // that the tests are to find: from, by where
 }
 
 // Run runs the guest's tests of this package on each kernel of Series, as subtests by the kernel's name.
@@ -112,7 +115,7 @@ func Run(t *testing.T, o Options) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests}, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: 1, Limit: o.Limit,
+			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests}, Stock: !o.Reference, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: 1, Limit: o.Limit,
 				OnLine: func(line string) { t.Log(line) }}
 			if b.Limit == 0 {
 				b.Limit = 3 * time.Minute
