@@ -24,6 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
+	"weir/internal/lab/qemu"
+	"weir/internal/lab/qemu/kerneltest"
 	"weir/internal/lab/uml/umltest"
 	"weir/internal/qdisc"
 )
@@ -89,7 +91,15 @@ func TestMain(m *testing.M) {
 		program()
 		return
 	}
+	if qemu.Inside() {
+		kerneltest.Main(m)
+	}
 	umltest.Main(m)
+}
+
+// The whole life of a BPF DualPI2, on stock kernels, which have what it takes.
+func TestStockKernel(t *testing.T) {
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^dualpi2$", Limit: 5 * time.Minute})
 }
 
 // The same scripts on a kernel that has every queue.
