@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test test-machines bench lab-kernel dist deps weir check reproducible fuzz docs clean
+.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels reference dist deps weir check reproducible fuzz docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,17 +20,34 @@ lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build
 
+kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: newest)
+	@scripts/need kernels
+	@internal/lab/qemu/kernels $(or $(KERNELS),newest)
+
+reference: kernels ## build the kernel's own sch_dualpi2 for the newest stock kernel, unless it is there
+	@scripts/need reference
+	@internal/lab/qemu/reference
+
 run: lab-kernel weir ## the main job: a narrow link made calm, the table, and report.html
 	$(LAB) --html report.html scenarios/narrow-link.toml
 	@echo "report.html has the pictures."
 
-test: lab-kernel weir check ## everything that CI runs
-	@scripts/need test dist machines
+test: lab-kernel kernels weir check ## everything that CI runs
+	@scripts/need test dist machines generate
 	$(GO) test -timeout 25m ./...
 
 test-machines: dist ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
 	@scripts/need go machines
 	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire' ./internal/lab/machine
+
+test-kernels: lab-kernel weir ## the BPF DualPI2 on every stock kernel that users have, and its cost beside the kernel's own qdiscs
+	@$(MAKE) --no-print-directory kernels KERNELS="6.17 6.18 7.2 7.3"
+	@$(MAKE) --no-print-directory reference
+	WEIR_TEST_KERNELS=1 $(GO) test -count=1 -v -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab/qemu ./cmd/weir
+
+generate: ## build the BPF programs anew, from C
+	@scripts/need go generate
+	$(GO) generate ./internal/dualpi2
 
 check:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
@@ -58,7 +75,7 @@ reproducible: ## is what make dist makes the same, byte for byte, from another c
 	@scripts/reproducible
 
 deps: ## install the Debian packages that the other targets need
-	@scripts/need go lab-kernel test dist machines
+	@scripts/need go lab-kernel kernels test dist machines generate
 
 clean:
 	rm -rf weir dist report.html

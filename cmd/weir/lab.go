@@ -20,6 +20,8 @@ import (
 	"golang.org/x/term"
 
 	"weir/internal/lab"
+	"weir/internal/lab/boot"
+	"weir/internal/lab/qemu"
 	"weir/internal/lab/uml"
 	"weir/internal/report"
 )
@@ -44,6 +46,7 @@ type labOptions struct {
 	json, markdown bool
 	html           string
 	only           []string
+	engine         string
 	seeds          int
 	parallel       int
 }
@@ -56,7 +59,7 @@ func newLabRunCommand() *cobra.Command {
 		Long: `Boots a Linux kernel in virtual time for every candidate of every scenario, seeds times each, and prints what was measured. Where a
 candidate is Weir, the guest's server runs this same binary. It needs no privileges and touches no network of this machine.
 
-Needs the lab kernel: make lab-kernel. docs/scenarios.md says how scenarios are written, docs/results.md what --json holds.
+Needs the lab kernel: make lab-kernel; for the engine qemu, a stock Debian kernel under emulation: make kernels. docs/scenarios.md says how scenarios are written, docs/results.md what --json holds.
 Exit status: 0 every run gave a result (a claim that is not reproduced is a result), 1 not so, 2 wrong usage.`,
 		Example: "  weir lab run scenarios/narrow-link.toml\n  weir lab run --html report.html scenarios/seeds/*.toml",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -77,6 +80,7 @@ Exit status: 0 every run gave a result (a claim that is not reproduced is a resu
 	f.BoolVar(&o.markdown, "markdown", false, "print Markdown instead of terminal tables")
 	f.StringVar(&o.html, "html", "", "also write a report with pictures to this `file`")
 	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name` (may be given several times); claims are then not judged")
+	f.StringVar(&o.engine, "engine", "", "boot with this `engine` instead of the scenario's: uml or qemu")
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds, instead of the scenario's number")
 	f.IntVar(&o.parallel, "parallel", 0, "boots at a time (default: one a core)")
 	return cmd
@@ -91,6 +95,9 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	}
 	if o.parallel < 0 {
 		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
+	}
+	if o.engine != "" && !slices.Contains(lab.Engines(), o.engine) {
+		return usage("--engine "+strings.Join(lab.Engines(), " or --engine "), "--engine %s is not known", o.engine)
 	}
 	var scenarios []lab.Scenario
 	for _, file := range files {
@@ -108,15 +115,20 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		if o.seeds > 0 {
 			s.Seeds = o.seeds
 		}
+		if o.engine != "" {
+			if err := s.SetEngine(o.engine); err != nil {
+				return usage("leave out --engine", "%s: %v", file, err)
+			}
+		}
 		scenarios = append(scenarios, s)
 	}
 	files, scenarios, err := choose(o.only, files, scenarios)
 	if err != nil {
 		return err
 	}
-	kernel, err := uml.Find()
+	runner, err := labRunner(scenarios)
 	if err != nil {
-		return &hinted{err, "make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"}
+		return err
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -133,13 +145,16 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		defer page.discard()
 	}
 	meter := newMeter(cmd.ErrOrStderr())
-	runner := lab.Runner{Kernel: kernel, Program: program, Parallel: o.parallel, Only: o.only, Progress: meter.show}
+	runner.Program, runner.Parallel, runner.Only, runner.Progress = program, o.parallel, o.only, meter.show
 	reports, err := runner.Run(ctx, files, scenarios)
 	meter.clear()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing was left behind")
 	}
-	var failure *uml.Failure
+	if errors.Is(err, qemu.ErrNoEmulator) {
+		return &hinted{err, "apt-get install qemu-system-x86"}
+	}
+	var failure *boot.Failure
 	if errors.As(err, &failure) {
 		for _, line := range failure.Console {
 			fmt.Fprintf(cmd.ErrOrStderr(), "  console: %s\n", line)
@@ -167,6 +182,22 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		return errNotSo
 	}
 	return err
+}
+
+// labRunner finds the kernels that the scenarios need.
+func labRunner(scenarios []lab.Scenario) (r lab.Runner, err error) {
+	for i := range scenarios {
+		for _, engine := range scenarios[i].Engines() {
+			if engine == lab.QEMU {
+				if r.Stock, err = qemu.Find("newest"); err != nil {
+					return r, &hinted{err, "make kernels   (in Weir's source; a minute, no root needed)"}
+				}
+			} else if r.Kernel, err = uml.Find(); err != nil {
+				return r, &hinted{err, "make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"}
+			}
+		}
+	}
+	return r, nil
 }
 
 // unmeasured tells whether a claim could not be judged: then the run did not do what it was for.

@@ -128,6 +128,7 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 			{"/etc/udev/rules.d/90-weir.rules", "Starts weir.service when the device appears. As above."},
 			{"/usr/lib/systemd/system/weir.service", "Brings the goal up after a boot, if up has enabled it."},
 			{"/var/lib/weir/journal.json", "The host as it was, and all that was set since: what down goes by."},
+			{"/run/weir/dualpi2/DEV/journal.json", "The same of weir dualpi2: what its del goes by."},
 		} {
 			fmt.Fprintf(w, ".TP\n\\fI%s\\fR\n%s\n", roff(f[0]), prose(f[1]))
 		}
@@ -146,7 +147,7 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 		also = append(also, reference(c))
 	}
 	if section == "8" {
-		for _, name := range []string{"tc", "tc-cake", "tc-fq_codel", "sysctl.d", "systemd.service"} {
+		for _, name := range []string{"tc", "tc-dualpi2", "tc-cake", "tc-fq_codel", "sysctl.d", "systemd.service"} {
 			also = append(also, fmt.Sprintf(`\fB%s\fR(%s)`, roff(name), map[bool]string{true: "8", false: "5"}[strings.HasPrefix(name, "tc")]))
 		}
 	}
@@ -192,7 +193,7 @@ func writeText(w io.Writer, text string) {
 
 var (
 	optionWord  = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z-]*|-[a-z]\b)`)
-	commandWord = regexp.MustCompile(`\bweir (?:up|down|plan|confirm|recover|status|doctor|lab run)\b`)
+	commandWord = regexp.MustCompile(`\bweir (?:up|down|plan|confirm|recover|status|doctor|lab run|dualpi2 (?:add|change|show|del))\b`)
 )
 
 // prose writes a line of text with its options and commands in bold.

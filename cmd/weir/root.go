@@ -12,7 +12,6 @@ import (
 	"weir/internal/change"
 	"weir/internal/host"
 	"weir/internal/plan"
-	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -51,6 +50,7 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 		newDownCommand(),
 		newRecoverCommand(),
 		newStatusCommand(),
+		newDualPI2Command(),
 		newLabCommand(),
 	)
 	root.AddCommand(buildOnly()...)
@@ -109,14 +109,7 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 
 	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")
 
-	complete(cmd, "dev", func(f host.Facts) (names []string) {
-		for _, l := range f.Links {
-			if !l.Loopback && l.Name != qdisc.IFB {
-				names = append(names, l.Name)
-			}
-		}
-		return names
-	})
+	complete(cmd, "dev", deviceNames)
 	complete(cmd, "cc", func(f host.Facts) []string {
 		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
 	})

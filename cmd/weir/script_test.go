@@ -24,6 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
+	"weir/internal/lab/qemu"
+	"weir/internal/lab/qemu/kerneltest"
 	"weir/internal/lab/uml/umltest"
 	"weir/internal/qdisc"
 )
@@ -36,6 +38,7 @@ import (
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
 //	root DEV QDISC   somebody else replaces the root qdisc
+//	unroot DEV       somebody else deletes the root qdisc, as tc does: the kernel puts its default there
 //	clsact DEV       somebody else adds a clsact, for filters
 //	unlink DEV       somebody else deletes a device
 //	rename DEV NEW   somebody else renames a device; downed DEV and upped DEV take it down and up
@@ -70,11 +73,16 @@ func programs() map[string]func() {
 		"facts":       func() { enter(); printFacts() },
 		"sysctl":      func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
 		"root":        func() { enter(); setRoot(os.Args[1], os.Args[2]) },
-		"clsact":      func() { enter(); addClsact(os.Args[1]) },
-		"unlink":      func() { enter(); check(netlink.LinkDel(device(os.Args[1]))) },
-		"rename":      func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
-		"downed":      func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
-		"upped":       func() { enter(); setUp(device(os.Args[1])) },
+		"unroot": func() {
+			enter()
+			at := netlink.QdiscAttrs{LinkIndex: device(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
+			check(netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: at, QdiscType: "any"}))
+		},
+		"clsact": func() { enter(); addClsact(os.Args[1]) },
+		"unlink": func() { enter(); check(netlink.LinkDel(device(os.Args[1]))) },
+		"rename": func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
+		"downed": func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
+		"upped":  func() { enter(); setUp(device(os.Args[1])) },
 	}
 }
 
@@ -83,7 +91,15 @@ func TestMain(m *testing.M) {
 		program()
 		return
 	}
+	if qemu.Inside() {
+		kerneltest.Main(m)
+	}
 	umltest.Main(m)
+}
+
+// The whole life of a BPF DualPI2, on stock kernels, which have what it takes.
+func TestStockKernel(t *testing.T) {
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^dualpi2$", Limit: 5 * time.Minute})
 }
 
 // The same scripts on a kernel that has every queue.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -106,7 +107,7 @@ func (s Store) Down(force bool) (Outcome, error) {
 	_, j, facts, unlock, err := s.begin("down")
 	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
-		return out, s.forget()
+		return out, s.Forget()
 	}
 	if err != nil {
 		return Outcome{}, err
@@ -270,6 +271,13 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			out.Done = append(out.Done, c)
 		}
 	}
+	for _, e := range j.Entries {
+		if _, there := facts.Link(e.Dev); there && slices.ContainsFunc(e.Set, ownQueue) {
+			if err := s.host.cleanQueue(j.Link); err != nil {
+				out.Failed = append(out.Failed, Failure{plan.Change{Target: e.Target, New: e.Was}, err.Error()})
+			}
+		}
+	}
 	s.host.reload(out.Done)
 	facts, err := s.facts()
 	if err != nil {
@@ -303,6 +311,9 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	return nil
 }
 
+// ownQueue tells whether a queue is one that leaves something on its device when somebody takes it away.
+func ownQueue(text string) bool { return strings.HasPrefix(text, "bpf_dualpi2") }
+
 // afterwards is the journal when a pending run has been put back; nil if there is nothing left to tell.
 func (j *journal) afterwards(overwritten []plan.Note) *journal {
 	next, toGoal := *j, !j.Pending.Down && j.Pending.Back != nil
@@ -331,8 +342,8 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 	return &next
 }
 
-// forget removes a journal that is of no use here.
-func (s Store) forget() error {
+// Forget removes a journal that is of no use any more, and puts nothing back.
+func (s Store) Forget() error {
 	unlock, err := s.lock()
 	if err != nil {
 		return err
@@ -352,10 +363,25 @@ func (s Store) forget() error {
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
 func (s Store) Status() (Status, error) {
 	last, j, facts, err := s.look()
+	if err == nil {
+		err = j.readable(facts)
+	}
 	if err != nil {
 		return Status{Drift: []plan.Change{}}, err
 	}
 	return s.status(last, j, facts), nil
+}
+
+// readable is why it cannot be told what the journal's device has: a BPF queue shows what it is to root alone.
+func (j *journal) readable(facts host.Facts) error {
+	if j == nil || facts.Admin {
+		return nil
+	}
+	link, _ := facts.Link(j.Goal.Dev)
+	if root, _ := link.Tree.Root(); !strings.HasPrefix(root.Kind, dualpi2.Prefix) {
+		return nil
+	}
+	return &plan.Refusal{What: link.Name + " has a BPF queue, which takes root to look into (CAP_SYS_ADMIN)", Try: "the same with sudo"}
 }
 
 func (s Store) status(last, j *journal, facts host.Facts) Status {

@@ -67,6 +67,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			m.refuse["ingress cake bandwidth "+rate] = errors.New("no such module")
 		}
 	}
+	own, ownFaster := plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 50mbit", Only: true}, plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 60mbit", Only: true}
 	none := plan.Goal{}
 	files := func(_ Store, m *fake) { m.kept(); m.found, _ = m.facts() }
 
@@ -105,6 +106,12 @@ func TestKilledAtEveryStep(t *testing.T) {
 		"down before it is confirmed":           {[]func(Store, *fake){up(first, minute)}, down(false), []plan.Goal{none}},
 		"down with a second not confirmed":      {[]func(Store, *fake){up(first, 0), up(second, minute)}, down(false), []plan.Goal{none, first}},
 
+		"a queue only":                  {nil, up(own, 0), []plan.Goal{none, own}},
+		"a queue only, changed":         {[]func(Store, *fake){up(own, 0)}, up(ownFaster, 0), []plan.Goal{own, ownFaster}},
+		"a queue only, and it fails":    {[]func(Store, *fake){queueFails}, up(own, 0), []plan.Goal{none}},
+		"a queue only, taken away":      {[]func(Store, *fake){up(own, 0)}, down(false), []plan.Goal{none, own}},
+		"a queue only, cut short twice": {[]func(Store, *fake){up(own, 0), recovers}, down(true), []plan.Goal{none, own}},
+
 		"up with ingress":                         {nil, up(both, minute), []plan.Goal{none}},
 		"up --yes with ingress alone":             {nil, up(arriving, 0), []plan.Goal{none, arriving}},
 		"up with ingress after a confirmed":       {[]func(Store, *fake){up(first, 0)}, up(both, minute), []plan.Goal{first}},
@@ -119,6 +126,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 		"down --force from ingress":               {[]func(Store, *fake){up(arriving, 0), up(faster, minute)}, down(true), []plan.Goal{none, arriving}},
 	} {
 		cases[name] = c
+		if strings.HasPrefix(name, "a queue only") {
+			continue // it has none
+		}
 		cases[name+", with files"] = killing{append([]func(Store, *fake){files}, c.before...), c.run, c.ends}
 	}
 	for name, c := range cases {

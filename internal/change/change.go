@@ -301,7 +301,7 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 			if undone == nil {
 				s.disarm(next.Pending.Unit)
 			}
-			return Outcome{}, notSet(c, err, undone)
+			return Outcome{}, notSet(p.Goal, c, err, undone)
 		default:
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		}
@@ -423,9 +423,12 @@ func (s Store) takeBack(j *journal, link host.Link, tried []plan.Change) error {
 	return s.put(j)
 }
 
-func notSet(c plan.Change, err, undone error) error {
+func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 	what, try := fmt.Sprintf("%s: %s: %v", c.Dev, c.New, err), "another queue with --qdisc, or weir plan for the reasons"
-	if c.Ingress != "" {
+	switch {
+	case goal.Only:
+		try = "weir doctor, for what this kernel can do"
+	case c.Ingress != "":
 		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Ingress, c.New, err), "without --ingress, or weir plan for the reasons"
 	}
 	if undone != nil {

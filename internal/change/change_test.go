@@ -35,8 +35,9 @@ type fake struct {
 	found   host.Facts // what each boot starts from
 	reloads int
 	sockets host.Sockets // that are live
-	steps   int          // taken so far
-	crashAt int          // the step at which the process dies
+	cleaned int
+	steps   int // taken so far
+	crashAt int // the step at which the process dies
 }
 
 // step is a moment at which a process can be killed: before, amid or after all that it does to the host.
@@ -68,7 +69,7 @@ func newFake(t *testing.T) (Store, *fake) {
 			"net.ipv4.tcp_wmem":               {Value: "4096 16384 4194304"},
 		},
 		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}},
-		Qdiscs:     map[string]host.Support{"cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
+		Qdiscs:     map[string]host.Support{"bpf_dualpi2": host.Yes, "cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
 	}}
 	return Store{Dir: dir, keeps: true, host: m, timer: m}, m
 }
@@ -120,6 +121,8 @@ func (m *fake) setFile(name string, want host.File) error {
 }
 
 func (m *fake) sweep(string) {}
+
+func (m *fake) cleanQueue(int) error { m.cleaned++; return m.refuse["clean"] }
 
 func (m *fake) reload([]plan.Change) { m.reloads++ }
 

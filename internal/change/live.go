@@ -21,6 +21,7 @@ type machine interface {
 	path(host.Facts) host.Sockets                 // the live connections
 	setTree(link int, stack qdisc.Stack) error    // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error  // puts back what was read
+	cleanQueue(link int) error                    // away with what a BPF queue has left that somebody else has taken away
 	setIngress(link int, stack qdisc.Stack) error // what arrives passes it first; empty: takes that away; and reads it back
 	setSysctl(name, value string) (err error)     // writes, and reads it back
 	writable(path string) error                   // why a file could not be written, for all that can be told before
@@ -55,6 +56,15 @@ func (live) restoreTree(link int, tree qdisc.Tree) error {
 	}
 	defer conn.Close()
 	return conn.Restore(link, tree)
+}
+
+func (live) cleanQueue(link int) error {
+	conn, err := qdisc.Dial(0)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Clean(link)
 }
 
 func (live) setSysctl(name, value string) error {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -32,9 +33,10 @@ type Facts struct {
 	Uplink      string             `json:"uplink,omitempty"` // device of the default route; IPv4's before IPv6's, the lowest metric first
 	Sysctls     map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
 	Congestion  Congestion         `json:"congestion"`
-	Qdiscs      map[string]Support `json:"qdiscs"`            // by kind
-	Ingress     Support            `json:"ingress,omitempty"` // what it takes to let arriving packets wait in a queue: IngressModules
-	Init        string             `json:"init,omitempty"`    // Systemd, or not known
+	Qdiscs      map[string]Support `json:"qdiscs"`                // by kind
+	BPFDualPI2  string             `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
+	Ingress     Support            `json:"ingress,omitempty"`     // what it takes to let arriving packets wait in a queue: IngressModules
+	Init        string             `json:"init,omitempty"`        // Systemd, or not known
 	Program     Program            `json:"program,omitzero"`
 	Udev        bool               `json:"udev,omitempty"`         // it runs
 	UnitProgram string             `json:"unit_program,omitempty"` // what UnitFile starts, if that is Weir's and the program is there
@@ -114,6 +116,7 @@ func Read() (Facts, error) {
 		return Facts{}, err
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
+	f.Qdiscs[bpfDualPI2], f.BPFDualPI2 = ownQdisc(f.Admin, dualpi2.Probe)
 	f.Ingress = modules(root, f.Kernel).ingress()
 	f.readKept()
 	return f, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/units"
 )
 
@@ -104,6 +105,9 @@ func TestSupport(t *testing.T) {
 		}
 	}
 	got = support(fstest.MapFS{}, "6.1", func([]string) (map[string]bool, error) { return nil, errors.New("not permitted") })
+	if _, there := got["bpf_dualpi2"]; there {
+		t.Error("bpf_dualpi2 was looked for among the kernel's own")
+	}
 	if got["cake"] != Unknown {
 		t.Errorf("nobody to ask: cake %s, want unknown", got["cake"])
 	}
@@ -239,6 +243,31 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		if _, err := Read(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestOwnQdisc(t *testing.T) {
+	for name, c := range map[string]struct {
+		admin bool
+		err   error
+		want  Support
+		why   string
+	}{
+		"there":           {true, nil, Yes, ""},
+		"an older kernel": {true, fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16)", dualpi2.ErrNotSupported), No, "the kernel has no BPF qdiscs (requires Linux 6.16)"},
+		"no reason":       {true, dualpi2.ErrNotSupported, No, "not supported"},
+		"cannot be told":  {true, fs.ErrPermission, Unknown, "permission denied"},
+		"nobody":          {false, nil, Unknown, "whether it does is for root to find out"},
+	} {
+		got, why := ownQdisc(c.admin, func() error {
+			if !c.admin {
+				t.Error("the kernel was asked by somebody who may load nothing")
+			}
+			return c.err
+		})
+		if got != c.want || why != c.why {
+			t.Errorf("%s: %s, %q; want %s, %q", name, got, why, c.want, c.why)
 		}
 	}
 }

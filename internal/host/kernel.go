@@ -4,6 +4,7 @@ package host
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"path"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
 )
 
@@ -22,6 +24,7 @@ import (
 // without /lib/modules has the host's kernel, which loads the host's.
 func support(root fs.FS, release string, try func([]string) (map[string]bool, error)) map[string]Support {
 	answers, kinds := map[string]Support{}, qdisc.Kinds()
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == bpfDualPI2 }) // in no kernel and no module
 	if index := modules(root, release); index.known() {
 		for _, kind := range kinds {
 			answers[kind] = No
@@ -48,6 +51,24 @@ func support(root fs.FS, release string, try func([]string) (map[string]bool, er
 		}
 	}
 	return answers
+}
+
+// bpfDualPI2 is the kind that this program brings along.
+const bpfDualPI2 = "bpf_dualpi2"
+
+// ownQdisc says whether the kernel takes that one, and else why not. Who may load no programs need not ask.
+func ownQdisc(admin bool, probe func() error) (Support, string) {
+	if !admin {
+		return Unknown, "whether it does is for root to find out"
+	}
+	switch err := probe(); {
+	case err == nil:
+		return Yes, ""
+	case errors.Is(err, dualpi2.ErrNotSupported):
+		return No, strings.TrimPrefix(err.Error(), dualpi2.ErrNotSupported.Error()+": ")
+	default:
+		return Unknown, err.Error()
+	}
 }
 
 // loads tells whether the kernel could load a module when it is asked for what it lacks.

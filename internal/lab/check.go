@@ -29,6 +29,7 @@ const (
 	maxClients     = 200
 	maxSeeds       = 1000
 	maxPoints      = 1000
+	maxEmulated    = 1_000_000_000 // bit/s: above some 200 Mbit/s packet by packet, an emulated CPU is the bottleneck; above this nothing else is
 )
 
 // CongestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config).
@@ -39,6 +40,7 @@ func CongestionControls() []string {
 // fillIn gives every value that was left out its default.
 func (s *Scenario) fillIn() {
 	orElse(&s.Duration, units.Duration(20*time.Second))
+	orElse(&s.Engine, UML)
 	orElse(&s.Seeds, 1)
 	orElse(&s.Server.Addresses, 1)
 	orElse(&s.Server.Queues, 1)
@@ -188,6 +190,10 @@ func (s *Scenario) checkFrame() *problem {
 		return wrong(`begin the file with: title = "…"`, at("title"), "the scenario has no title")
 	case time.Duration(s.Duration) < 10*time.Millisecond || time.Duration(s.Duration+s.Warmup) > maxVirtual:
 		return wrong("", at("duration"), "warm-up %v and duration %v: a run lasts 10ms to 1h", s.Warmup, s.Duration)
+	case !slices.Contains(Engines(), s.Engine):
+		return wrong(`"uml" is the lab kernel, "qemu" a stock Debian kernel under emulation`, at("engine"), "engine %q is not known", s.Engine)
+	case s.Engine == QEMU && s.Provider.Rate > maxEmulated:
+		return wrong(`engine = "uml", whose CPU costs nothing`, []string{"provider", "rate"}, "rate %v is above what an emulated CPU carries (%v)", s.Provider.Rate, units.Rate(maxEmulated))
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
 		return wrong("", at("seeds"), "seeds = %d is out of range (1 to %d)", s.Seeds, maxSeeds)
 	case s.Until != "" && s.Until != "fetched":
@@ -328,6 +334,10 @@ func (s *Scenario) checkTraffic() *problem {
 			return wrong("udp, ssh, request or stream", at("kind"), "probe %q: kind %q", p.Name, p.Kind)
 		case !seen["client"+p.Client]:
 			return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name, p.Client)
+		case p.ECN != "" && p.ECN.Bits() == 0:
+			return wrong("ect0, ect1 or ce", at("ecn"), "probe %q: ecn %q", p.Name, p.ECN)
+		case p.ECN != "" && p.Kind != "udp" && p.Kind != "stream":
+			return wrong("", at("ecn"), "probe %q: the ECN field of kind %s is TCP's", p.Name, p.Kind)
 		case p.Kind != "stream" && p.Rate != 0:
 			return wrong("an interval", at("rate"), "probe %q: a rate is for kind stream", p.Name)
 		case p.Kind != "ssh" && p.Kind != "request" && p.Reply != 0:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"weir/internal/lab"
+	"weir/internal/lab/qemu"
 	"weir/internal/lab/uml"
 )
 
@@ -407,4 +409,43 @@ func TestKnownPaths(t *testing.T) {
 			t.Errorf("%d flows, %v Mbit/s", len(run.Flows), run.Goodput)
 		}
 	})
+}
+
+// A stock Debian kernel under emulation says what the lab kernel says, and says it again, bit for bit.
+func TestEngines(t *testing.T) {
+	r := runner(t)
+	stock, err := qemu.Find("newest")
+	if err != nil {
+		t.Skipf("skipped, not passed: %s needs a stock kernel (make kernels)", t.Name())
+	}
+	r.Stock = stock
+	s := scenario(t, strings.Replace(calm, `duration = "10s"`, `duration = "5s"`, 1)+`
+[[candidate]]
+name = "unshaped"
+[[sweep]]
+key = "engine"
+values = ["uml", "qemu"]
+`)
+	report := run(t, r, s)
+	for i := range report.Points[0].Cells {
+		lab, stock := &report.Points[0].Cells[i], &report.Points[1].Cells[i]
+		for _, name := range []string{"goodput", "rtt.p50"} {
+			want, got := metric(t, &report.Points[0], lab, name), metric(t, &report.Points[1], stock, name)
+			t.Logf("%s: %s %.3f on %s, %.3f on %s", lab.Candidate, name, want, lab.Runs[0].Kernel, got, stock.Runs[0].Kernel)
+			if math.Abs(got-want) > 0.02*want {
+				t.Errorf("%s: %s is %v on the lab kernel, %v on a stock one", lab.Candidate, name, want, got)
+			}
+		}
+	}
+	one, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := json.Marshal(run(t, r, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(one, two) {
+		t.Error("two runs with one seed differ")
+	}
 }

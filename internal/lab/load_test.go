@@ -104,6 +104,7 @@ func TestBroken(t *testing.T) {
 		{"buffer zero", strings.Replace(minimal, "[[flow]]", "buffer = \"0b\"\n[[flow]]", 1), ":4: buffer = 0b"},
 		{"buffer of no time", strings.Replace(minimal, "[[flow]]", "buffer = \"0.0ms\"\n[[flow]]", 1), ":4: buffer = 0.0ms"},
 		{"seeds zero", "seeds = 0\n" + minimal, ":1: seeds = 0"},
+		{"engine", "engine = \"kvm\"\n" + minimal, `:1: engine "kvm" is not known`},
 		{"duration zero", "duration = \"0s\"\n" + minimal, ":1: duration = 0s"},
 		{"sweep to zero", minimal + "[[sweep]]\nkey = \"flow.f.count\"\nvalues = [1, 0]\n", ":8: sweep of flow.f.count: count = 0"},
 		{"probe with a rate that is none of its own", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\nrate = \"1mbit\"\n", "a rate is for kind stream"},

@@ -17,12 +17,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/lab/boot"
+	"weir/internal/lab/qemu"
 	"weir/internal/lab/uml"
 )
 
 // Runner runs scenarios. Its fields are set before Run.
 type Runner struct {
-	Kernel   uml.Kernel
+	Kernel   uml.Kernel     // for the engine uml
+	Stock    qemu.Kernel    // for the engine qemu
 	Program  string         // the weir binary that becomes the guest's process 1
 	Parallel int            // boots at a time; 0: one a core
 	Limit    time.Duration  // of real time, for one boot; 0: twenty minutes
@@ -49,11 +52,21 @@ func (p Progress) Left() time.Duration {
 // guestMemory is enough for 2000 connections behind a second of queue at 1 Gbit/s; pages that are not touched cost nothing.
 const guestMemory = 1536
 
+// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation, which is slower, and is
+// what users have. Both are in virtual time.
+const (
+	UML  = "uml"
+	QEMU = "qemu"
+)
+
+// Engines are all of them.
+func Engines() []string { return []string{UML, QEMU} }
+
 // What host and guest have agreed on.
 const (
 	Marker    = "WEIR_LAB"      // in process 1's environment: this is a lab's kernel
-	JobFile   = "job.json"      // in the run's folder, from the host
-	ReplyFile = "reply.json"    // in the run's folder, from the guest
+	JobFile   = "job.json"      // in the run's folder, from the host, where engine and guest share one
+	ReplyFile = "reply.json"    // likewise, from the guest
 	Heartbeat = "weir-lab: at " // on the console, once a virtual second: seconds since the run's start
 )
 
@@ -87,7 +100,11 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) 
 	for _, t := range tasks {
 		cell := &reports[t.file].Points[t.point].Cells[t.cell]
 		cell.Runs[t.seed] = *t.reply
-		reports[t.file].Kernel = t.reply.Kernel
+		if known := &reports[t.file].Kernel; *known == "" {
+			*known = t.reply.Kernel
+		} else if !contains(strings.Split(*known, ", "), t.reply.Kernel) { // a sweep of the engine
+			*known += ", " + t.reply.Kernel
+		}
 	}
 	for i := range reports {
 		report := &reports[i]
@@ -176,7 +193,7 @@ func (r *Runner) writeInitrd(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(uml.WriteInitrd(f, r.Program), f.Close())
+	return errors.Join(boot.WriteInitrd(f, r.Program), f.Close())
 }
 
 // runAll keeps one boot on each core until all tasks are done, or one has failed.
@@ -231,36 +248,32 @@ func (t *task) name() string {
 }
 
 func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task, board *board) error {
-	folder, err := os.MkdirTemp(dir, "run-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
 	job, err := json.Marshal(t.job)
 	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(folder, JobFile), job, 0o600); err != nil {
 		return err
 	}
 	limit := r.Limit
 	if limit == 0 {
 		limit = 20 * time.Minute
 	}
-	err = uml.Boot{
-		Kernel: r.Kernel, Initrd: initrd, Folder: folder, Reply: ReplyFile, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: []string{Marker + "=1"}, Limit: limit,
-		OnLine: func(line string) {
-			if seconds, ok := strings.CutPrefix(line, Heartbeat); ok {
-				if n, err := strconv.Atoi(seconds); err == nil {
-					board.virtual(t, time.Duration(n)*time.Second)
-				}
+	onLine := func(line string) {
+		if seconds, ok := strings.CutPrefix(line, Heartbeat); ok {
+			if n, err := strconv.Atoi(seconds); err == nil {
+				board.virtual(t, time.Duration(n)*time.Second)
 			}
-		},
-	}.Run(ctx)
-	if err != nil {
-		return err
+		}
 	}
-	text, err := os.ReadFile(filepath.Join(folder, ReplyFile))
+	env := []string{Marker + "=1"}
+	var text []byte
+	if t.job.Scenario.Engine == QEMU {
+		text, _, err = qemu.Boot{
+			Kernel: r.Stock, Program: r.Program, Job: job, Env: env, MemoryMiB: guestMemory, Exact: true, Seed: t.job.Seed, CPU: cpu, Limit: limit, Scratch: dir, OnLine: onLine,
+		}.Run(ctx)
+	} else {
+		text, err = bootUML(ctx, dir, job, uml.Boot{
+			Kernel: r.Kernel, Initrd: initrd, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: env, Limit: limit, OnLine: onLine,
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -276,4 +289,21 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 	}
 	t.reply = reply.Result
 	return nil
+}
+
+// bootUML hands the job over in a folder that host and guest share, and takes the reply from there.
+func bootUML(ctx context.Context, dir string, job []byte, b uml.Boot) ([]byte, error) {
+	folder, err := os.MkdirTemp(dir, "run-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	if err := os.WriteFile(filepath.Join(folder, JobFile), job, 0o600); err != nil {
+		return nil, err
+	}
+	b.Folder, b.Reply = folder, ReplyFile
+	if err := b.Run(ctx); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(folder, ReplyFile))
 }

@@ -9,6 +9,7 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -22,6 +23,7 @@ type Scenario struct {
 	Warmup    units.Duration `toml:"warmup" json:"warmup"`             // not measured
 	Duration  units.Duration `toml:"duration" json:"duration"`         // measured, after the warm-up
 	Until     string         `toml:"until" json:"until,omitempty"`     // "fetched": end as soon as every flow with bytes has them
+	Engine    string         `toml:"engine" json:"engine"`             // what boots the guest: uml or qemu
 	Seeds     int            `toml:"seeds" json:"seeds"`               // repeats, each another sample of all randomness
 	Columns   []string       `toml:"columns" json:"columns,omitempty"` // metrics to show; default: those that the traffic gives
 	Server    Server         `toml:"server" json:"server"`
@@ -102,7 +104,14 @@ type Probe struct {
 	Size     units.Size     `toml:"size" json:"size"`           // of a datagram or a request
 	Reply    units.Size     `toml:"reply" json:"reply"`         // of ssh and request
 	Rate     units.Rate     `toml:"rate" json:"rate,omitempty"` // of stream: instead of the interval
+	ECN      ECN            `toml:"ecn" json:"ecn,omitempty"`   // of udp and stream: what the datagrams say in their ECN field
 }
+
+// ECN is a codepoint of RFC 3168 by name: "" (not ECT), ect0, ect1 or ce.
+type ECN string
+
+// Bits is the ECN field: 0 for a name that is none.
+func (e ECN) Bits() int { return max(0, slices.Index([]ECN{"", "ect1", "ect0", "ce"}, e)) }
 
 // Candidate is a configuration of the server to try.
 type Candidate struct {

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -43,6 +44,32 @@ func (s *Scenario) Points() ([]Point, *problem) {
 		points[i].Scenario.fillIn()
 	}
 	return points, nil
+}
+
+// Engines are those that the scenario's points are booted with.
+func (s *Scenario) Engines() []string {
+	points, _ := s.Points()
+	var all []string
+	for _, p := range points {
+		if !slices.Contains(all, p.Scenario.Engine) {
+			all = append(all, p.Scenario.Engine)
+		}
+	}
+	return all
+}
+
+// SetEngine has the scenario booted with another engine than it says.
+func (s *Scenario) SetEngine(engine string) error {
+	for _, axis := range s.Sweep {
+		if axis.Key == "engine" {
+			return errors.New("the scenario sweeps the engine")
+		}
+	}
+	s.Engine = engine
+	if bad := s.checkAll(); bad != nil {
+		return errors.New(bad.what)
+	}
+	return nil
 }
 
 // short is the last part of the key: count.

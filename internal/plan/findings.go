@@ -130,6 +130,8 @@ func (d *diagnosis) shaper() units.Rate {
 	rate := units.Rate(0)
 	for _, q := range d.link.Tree.Qdiscs {
 		switch spec := q.Spec.(type) {
+		case qdisc.BPFDualPI2:
+			rate = max(rate, spec.Rate)
 		case qdisc.Cake:
 			rate = max(rate, spec.Bandwidth)
 		case qdisc.HTB:
@@ -200,7 +202,7 @@ func (d *diagnosis) queue() {
 
 // chosenAQM tells whether somebody has put an active queue management without a rate there: no kernel comes with one of these for a default.
 func chosenAQM(root qdisc.Qdisc, name string) bool {
-	return root.Handle != 0 && slices.Contains([]string{"cake", "cake_mq", "codel", "dualpi2", "fq_pie", "pie"}, name)
+	return root.Handle != 0 && slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "codel", "dualpi2", "fq_pie", "pie"}, name)
 }
 
 // idle is about a discipline that could act, and has no reason to.
@@ -255,6 +257,9 @@ func (d *diagnosis) notInKernel() {
 			Why:  "The line has no effect.", Try: "weir plan --rate RATE    for what this kernel can do"}
 		if what == "dualpi2" {
 			f.Why = "Linux has it since 6.17, but no Debian kernel builds it. The lines have no effect."
+			if d.Qdiscs["bpf_dualpi2"] == host.Yes {
+				f.Try = fmt.Sprintf("weir dualpi2 add dev %s rate RATE    the same in BPF, with a shaper", cmp.Or(d.link.Name, "DEV"))
+			}
 		}
 		d.add(f)
 	}
@@ -422,6 +427,9 @@ func (d *diagnosis) kernel() {
 	if len(lacks) > 0 {
 		seen += " Has no " + strings.Join(lacks, ", ") + "."
 	}
+	if slices.Contains(lacks, "dualpi2") && d.Qdiscs["bpf_dualpi2"] == host.Yes {
+		seen += " Debian builds no sch_dualpi2; weir dualpi2 brings it as BPF."
+	}
 	f := Finding{Severity: Fine, Title: "Linux " + d.Kernel + ".", Seen: seen}
 	no := func(kind string) bool { return d.Qdiscs[kind] == host.No }
 	if no("cake") && (no("htb") || no("fq_codel")) {
@@ -480,7 +488,7 @@ func (d *diagnosis) forwards() bool {
 func (d *diagnosis) ecn() {
 	now, s := d.Sysctls[tcpECN].Value, d.deep.Sockets
 	seen := fmt.Sprintf("%s = %s, %s", tcpECN, now, d.source(tcpECN))
-	marks := d.shaper() != 0 && slices.Contains([]string{"cake", "cake_mq", "fq_codel", "dualpi2"}, d.queueName())
+	marks := d.shaper() != 0 && slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "fq_codel", "dualpi2"}, d.queueName())
 	switch {
 	case now == "1" && d.cc == "bbr":
 		d.add(Finding{Notable, "ECN is asked for, and BBR does not listen.", seen + "; congestion control bbr.",

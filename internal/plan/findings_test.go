@@ -101,6 +101,8 @@ func TestDiagnose(t *testing.T) {
 		{"dualpi2, idle", facts(uplink(t, "dualpi2", 1), kernel("dualpi2", "fq_codel", "htb"), counts(qdisc.Stats{Packets: 10_000})), []string{"✗ dualpi2 on eth0 has no effect."}},
 		{"dualpi2, new", facts(uplink(t, "dualpi2", 1), kernel("dualpi2", "fq_codel", "htb"), counts(qdisc.Stats{Packets: 9_999})), []string{"! dualpi2 on eth0 has no rate."}},
 		{"dualpi2 that acts", facts(uplink(t, "dualpi2", 1), kernel("dualpi2", "fq_codel", "htb"), counts(qdisc.Stats{Packets: 10_000, Marks: 1})), []string{"✓ Nothing to do."}},
+		{"dualpi2 in BPF, idle", facts(uplink(t, "bpf_dualpi2", 1), counts(qdisc.Stats{Packets: 10_000})), []string{"✗ bpf_dualpi2 on eth0 has no effect."}},
+		{"dualpi2 in BPF, shaped", facts(uplink(t, "bpf_dualpi2 rate 49mbit", 1)), []string{"✓ The queue is yours."}},
 		{"cake without a rate", facts(uplink(t, "cake", 1), counts(qdisc.Stats{Packets: 10_000})), []string{"✗ cake on eth0 has no effect."}},
 		{"fq without a rate", facts(uplink(t, "fq", 1), counts(qdisc.Stats{Packets: 10_000})), []string{"✓ Nothing to do."}},
 
@@ -244,4 +246,22 @@ func FuzzDiagnose(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Where the kernel has no dualpi2 and takes Weir's own, that is said.
+func TestDualPI2InBPF(t *testing.T) {
+	f := with(t, bpfDualPI2)
+	f.Deep = &host.Deep{Settings: []host.Setting{{Sysctl: "net.core.default_qdisc", Value: "dualpi2", File: "/etc/sysctl.d/a.conf", Line: 2, Wins: true}}}
+	said := map[string]string{}
+	for _, finding := range Diagnose(f) {
+		said[finding.Title] = finding.Seen + finding.Try
+	}
+	for title, want := range map[string]string{
+		"This kernel has no dualpi2.": "weir dualpi2 add dev eth0 rate RATE",
+		"Linux 6.12.1.":               "Debian builds no sch_dualpi2; weir dualpi2 brings it as BPF.",
+	} {
+		if !strings.Contains(said[title], want) {
+			t.Errorf("%s: %q, want %q", title, said[title], want)
+		}
+	}
 }

@@ -29,6 +29,7 @@ type Goal struct {
 	Recipe  string         `json:"recipe,omitempty" toml:"recipe,omitempty"`   // a seed's, to the letter, instead of the rules
 
 	Runtime bool `json:"runtime,omitempty" toml:"-"` // not over a reboot
+	Only    bool `json:"only,omitempty" toml:"-"`    // Qdisc and nothing else, nor over a reboot: as tc would
 }
 
 // The values that Role, FairTo and Prefer can take, the default first.
@@ -101,6 +102,8 @@ func (g Goal) Check() error {
 		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
 	case g.Recipe == "server-cake" && g.Rate == 0:
 		return bad("--recipe server-cake --rate 50mbit", "recipe server-cake shapes at 99.75 %% of a rate, and none is given")
+	case g.Only && (g.Qdisc == "" || g.Rate+g.Ingress != 0 || g.CC != ""):
+		return bad("a queue, and no other choice", "a goal of a queue only names that, and nothing else")
 	case g.Qdisc != "" && chosen:
 		return bad("write the choice into --qdisc, or leave --qdisc out", "--qdisc is used as it is written, so it goes with no other choice of a queue")
 	case g.Prefer == "l4s" && g.Rate == 0:
@@ -152,7 +155,7 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 		least  = units.Duration(10 * time.Millisecond)
 		most   = units.Duration(200 * time.Millisecond) // what is farther is for a person to say: each packet of theirs is in this figure
 	)
-	if g.RTT != 0 || g.Recipe != "" || s.Total < enough || s.RTT <= 0 {
+	if g.RTT != 0 || g.Recipe != "" || g.Only || s.Total < enough || s.RTT <= 0 {
 		return g, nil
 	}
 	for step := 0; g.RTT < min(s.RTT, most); step++ {

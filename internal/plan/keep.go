@@ -28,7 +28,7 @@ import (
 // list that names a module which the next kernel does not have makes that boot a failed one.
 func keep(d *draft) {
 	switch {
-	case len(d.Changes) == 0 || d.Goal.Runtime:
+	case len(d.Changes) == 0 || d.Goal.Runtime || d.Goal.Only:
 		return
 	case d.facts.Files == nil:
 		d.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere than in /var/lib/weir")

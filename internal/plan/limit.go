@@ -128,7 +128,7 @@ func (d *diagnosis) deviceFull() bool {
 func (d *diagnosis) shaperName() string {
 	for _, q := range d.link.Tree.Qdiscs {
 		switch q.Spec.(type) {
-		case qdisc.Cake, qdisc.HTB, qdisc.TBF:
+		case qdisc.BPFDualPI2, qdisc.Cake, qdisc.HTB, qdisc.TBF:
 			return q.Kind + " on " + d.link.Name
 		}
 	}

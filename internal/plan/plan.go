@@ -104,8 +104,11 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 		d.note(link.Name, "the link is down: nothing leaves by it now")
 	}
 	steps := rules
-	if goal.Recipe != "" {
+	switch {
+	case goal.Recipe != "":
 		steps = recipes[goal.Recipe]
+	case goal.Only:
+		steps = []rule{ownTheQueue}
 	}
 	for _, step := range steps {
 		if err := step(d); err != nil {
@@ -148,12 +151,23 @@ func (d *draft) root(text, reason, evidence string) error {
 		if d.has(spec.Kind()) {
 			continue
 		}
+		why := ""
+		if spec.Kind() == "bpf_dualpi2" && d.facts.BPFDualPI2 != "" {
+			why = ": " + d.facts.BPFDualPI2
+		}
 		return &Refusal{
-			What: fmt.Sprintf("%s: kernel %s has no %s", d.link.Name, d.facts.Kernel, spec.Kind()),
+			What: fmt.Sprintf("%s: kernel %s has no %s%s", d.link.Name, d.facts.Kernel, spec.Kind(), why),
 			Try:  "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " + d.kinds() + ")",
 		}
 	}
 	if !d.stack.Equal(want) {
+		if err := d.link.Tree.Restorable(); err != nil {
+			try := "if it need not come back: tc qdisc del dev " + d.link.Name + " root, and then again"
+			if !d.facts.Admin {
+				try = "the same as root, who may read more"
+			}
+			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err), Try: try}
+		}
 		d.Changes = append(d.Changes, Change{
 			Target: Target{Dev: d.link.Name}, Old: Describe(d.link.Tree), New: want.String(), Reason: reason, Evidence: evidence,
 		})

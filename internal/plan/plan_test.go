@@ -97,6 +97,11 @@ func kernel(has ...string) func(*host.Facts) {
 	}
 }
 
+func bpfDualPI2(f *host.Facts) {
+	f.Qdiscs = maps.Clone(f.Qdiscs)
+	f.Qdiscs["bpf_dualpi2"] = host.Yes
+}
+
 func sysctl(name, value string) func(*host.Facts) {
 	return func(f *host.Facts) { f.Sysctls["net."+name] = host.Sysctl{Value: value} }
 }
@@ -206,7 +211,39 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "L4S without dualpi2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: server(t),
-			want: cake50 + "\n" + lowat, notes: "no dualpi2",
+			want: cake50 + "\n" + lowat, notes: "no dualpi2, nor takes weir's own. Without",
+		},
+		{
+			name: "L4S without dualpi2, and why not in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			facts: with(t, func(f *host.Facts) { f.BPFDualPI2 = "the kernel has no BPF qdiscs" }),
+			want:  cake50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
+		},
+		{
+			name: "L4S in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("cake", "htb"), bpfDualPI2),
+			want: "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "marks when packets come",
+		},
+		{
+			name: "L4S in BPF without another shaper, on several queues", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			facts: with(t, kernel("fq"), bpfDualPI2, uplink(t, "mq | fq", 4)),
+			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "all 4 queues go through the one lock",
+		},
+		{
+			name: "L4S, and the kernel's own first", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("htb", "dualpi2"), bpfDualPI2),
+			want: "root: htb rate 49.875mbit | dualpi2\n" + lowat,
+		},
+		{
+			name: "never BBR under DualPI2 in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Loss: 0.1},
+			facts: with(t, bpfDualPI2, sysctl("ipv4.tcp_congestion_control", "bbr")),
+			want:  "root: bpf_dualpi2 rate 49.875mbit\ntcp_congestion_control: cubic\n" + lowat,
+		},
+		{
+			name: "DualPI2 in BPF without a rate", goal: Goal{Qdisc: "bpf_dualpi2", Loss: 0.1}, facts: with(t, bpfDualPI2),
+			want: "root: bpf_dualpi2\ntcp_congestion_control: bbr\n" + lowat, notes: "bpf_dualpi2 has no rate",
+		},
+		{
+			name: "a queue and nothing else", goal: Goal{Qdisc: "bpf_dualpi2 rate 50mbit", Only: true},
+			facts: with(t, bpfDualPI2, sysctl("ipv4.tcp_rmem", "4096 16384 4194304"), func(f *host.Facts) { f.Init, f.Files = host.Systemd, map[string]host.File{} }),
+			want:  "root: bpf_dualpi2 rate 50mbit",
 		},
 		{
 			name: "never BBR under DualPI2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Loss: 0.1},
@@ -372,7 +409,7 @@ func FuzzPlan(f *testing.F) {
 	f.Add(uint64(50e6), int64(48e6), 0.1, uint8(0), uint8(0), "4096 131072 6291456", "4294967295", uint64(1<<30))
 	f.Add(uint64(1e9), int64(0), 0.0, uint8(7), uint8(255), "1 2 3", "-1", uint64(0))
 	f.Add(uint64(0), int64(-1), 2.0, uint8(31), uint8(9), "", "x", uint64(1))
-	trees := []string{"fq_codel", "pfifo_fast", "mq | pfifo_fast", "noqueue", "dualpi2", "cake bandwidth 1mbit", "htb rate 1mbit | fq_codel"}
+	trees := []string{"fq_codel", "pfifo_fast", "mq | pfifo_fast", "noqueue", "dualpi2", "bpf_dualpi2 rate 1mbit", "cake bandwidth 1mbit", "htb rate 1mbit | fq_codel"}
 	f.Fuzz(func(t *testing.T, rate uint64, rtt int64, loss float64, choices, has uint8, mem, lowat string, memory uint64) {
 		pick := func(bit uint8, yes string) string {
 			if choices&(1<<bit) != 0 {
@@ -388,7 +425,7 @@ func FuzzPlan(f *testing.F) {
 			sysctl("ipv4.tcp_wmem", strings.Join(strings.Fields(mem), " ")), sysctl("ipv4.tcp_notsent_lowat", lowat))
 		facts.Memory = units.Size(memory)
 		facts.Links[1].Speed = 0
-		for i, kind := range []string{"cake", "cake_mq", "dualpi2", "fq", "fq_codel", "htb"} {
+		for i, kind := range []string{"cake", "cake_mq", "dualpi2", "fq", "fq_codel", "htb", "bpf_dualpi2"} {
 			if has&(1<<i) == 0 {
 				facts.Qdiscs[kind] = host.No
 			} else {
@@ -405,6 +442,10 @@ func FuzzPlan(f *testing.F) {
 		}
 		properties(t, goal, facts, p)
 	})
+}
+
+func unreadable(f *host.Facts) {
+	f.Links[1].Tree = qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "dualpi2.0a1b2c", Handle: 0x10000, Parent: qdisc.Root}}}
 }
 
 func TestRefusals(t *testing.T) {
@@ -436,6 +477,11 @@ func TestRefusals(t *testing.T) {
 		{"qdisc unknown", Goal{Qdisc: "cark"}, server(t), "cark", "--qdisc", true},
 		{"qdisc option unknown", Goal{Qdisc: "cake bandwith 1mbit"}, server(t), "bandwith", "--qdisc", true},
 		{"qdisc that the kernel lacks", Goal{Qdisc: "dualpi2"}, server(t), "has no dualpi2", "--qdisc", false},
+		{"DualPI2 in BPF that the kernel does not take", Goal{Qdisc: "bpf_dualpi2"}, with(t, func(f *host.Facts) { f.Qdiscs["bpf_dualpi2"], f.BPFDualPI2 = host.No, "requires Linux 6.16" }),
+			"has no bpf_dualpi2: requires Linux 6.16", "--qdisc", false},
+		{"a queue that cannot be put back", Goal{Qdisc: "fq"}, with(t, unreadable), "what is there now could not be put back: dualpi2.0a1b2c is a BPF qdisc", "tc qdisc del dev eth0 root", false},
+		{"a queue that nobody can read", Goal{Qdisc: "fq"}, with(t, unreadable, func(f *host.Facts) { f.Admin = false }), "could not be read", "as root", false},
+		{"only, and more", Goal{Qdisc: "fq", Only: true, CC: "bbr"}, server(t), "nothing else", "no other choice", true},
 		{"L4S without rate", Goal{Prefer: "l4s"}, server(t), "L4S", "--rate", true},
 		{"L4S and BBR", Goal{Prefer: "l4s", Rate: 1e6, CC: "bbr"}, server(t), "23 %", "--cc", true},
 		{"no such congestion control", Goal{CC: "prague"}, server(t), "no congestion control prague", "cubic", false},

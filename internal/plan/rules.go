@@ -43,7 +43,11 @@ const (
 func ownTheQueue(d *draft) error {
 	switch g := d.Goal; {
 	case g.Qdisc != "":
-		err := d.root(g.Qdisc, "as asked: --qdisc", "none: the choice is yours")
+		reason := "as asked: --qdisc"
+		if g.Only {
+			reason = "as asked"
+		}
+		err := d.root(g.Qdisc, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err
 	case g.Rate != 0 && g.Rate == d.link.Speed:
@@ -90,10 +94,20 @@ func (d *draft) shaper() error {
 
 	if g.Prefer == "l4s" {
 		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
-			return d.root(htb+" | dualpi2", reason+"; two queues, L4S marking",
+			return d.root(htb+" | dualpi2", reason+"; two queues, L4S marking, by the kernel's own DualPI2",
 				"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
 		}
-		d.note("L4S", "kernel %s has no dualpi2: without it nothing marks for L4S, and latency is as with --prefer latency", d.facts.Kernel)
+		if d.facts.Qdiscs["bpf_dualpi2"] == host.Yes {
+			d.note("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
+				d.facts.Kernel)
+			if d.link.TxQueues > 1 {
+				d.note(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
+			}
+			return d.root("bpf_dualpi2 rate "+shaped(g.Rate).String(), reason+"; two queues, L4S marking, by weir's DualPI2 in BPF",
+				"side by side with the kernel's: docs/dualpi2.md")
+		}
+		d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and latency is as with --prefer latency",
+			d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
 	}
 	if d.has("cake") {
 		kind, queues := "cake", ""
@@ -234,6 +248,8 @@ func shapes(s qdisc.Stack) bool {
 		switch s := s.(type) {
 		case qdisc.Cake:
 			return s.Bandwidth != 0
+		case qdisc.BPFDualPI2:
+			return s.Rate != 0
 		case qdisc.HTB, qdisc.TBF:
 			return true
 		}
@@ -245,11 +261,13 @@ func uses(s qdisc.Stack, kind string) bool {
 	return slices.ContainsFunc(s, func(s qdisc.Spec) bool { return s.Kind() == kind })
 }
 
+func usesDualPI2(s qdisc.Stack) bool { return uses(s, "dualpi2") || uses(s, "bpf_dualpi2") }
+
 // chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the bottleneck (rule 3).
 func chooseCongestionControl(d *draft) error {
 	const bbrLoss = 0.01 // the smallest loss at which BBR was measured to be faster
 	want, reason, evidence := "", "", ""
-	l4sBottleneck := uses(d.stack, "dualpi2") && shapes(d.stack)
+	l4sBottleneck := usesDualPI2(d.stack) && shapes(d.stack)
 	switch cc := d.Goal.CC; {
 	case cc != "" && cc != "auto" && cc != "keep":
 		if err := d.kernelHas(cc); err != nil {
@@ -391,7 +409,7 @@ func triple(text string) (sizes [3]uint64, ok bool) {
 // askForECN lets connections that a relay opens be marked where they would be dropped (rule 4). A server only accepts, and does so with ECN by
 // default; BBR does not listen to marks.
 func askForECN(d *draft) error {
-	marks := shapes(d.stack) && (uses(d.stack, "cake") || uses(d.stack, "cake_mq") || uses(d.stack, "fq_codel") || uses(d.stack, "dualpi2"))
+	marks := shapes(d.stack) && (uses(d.stack, "cake") || uses(d.stack, "cake_mq") || uses(d.stack, "fq_codel") || usesDualPI2(d.stack))
 	now := d.facts.Sysctls[tcpECN].Value
 	if d.Goal.Role != "relay" || !marks || d.cc == "bbr" || (now != "0" && now != "2") {
 		return nil

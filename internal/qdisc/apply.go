@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"weir/internal/dualpi2"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -14,16 +17,18 @@ import (
 
 // request is one change, to be sent with others.
 type request struct {
-	message netlink.Message
-	what    string
+	message  netlink.Message
+	what     string
+	at       tcmsg
+	instance *BPFDualPI2 // to be installed first: its kind is not known before
 }
 
 func newRequest(typ uint16, flags netlink.HeaderFlags, at tcmsg, what string, attributes ...netlink.Attribute) (request, error) {
 	b, err := netlink.MarshalAttributes(attributes)
-	return request{netlink.Message{
+	return request{message: netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | netlink.Acknowledge | flags},
 		Data:   append(at.bytes(), b...),
-	}, fmt.Sprintf("interface %d: %s", at.ifindex, what)}, err
+	}, what: fmt.Sprintf("interface %d: %s", at.ifindex, what), at: at}, err
 }
 
 // attributes are a kind and, unless nil, its options.
@@ -43,6 +48,14 @@ func attributes(name string, options []byte) []netlink.Attribute {
 // send hands all to the kernel in one go, which keeps the time between them, in which a half-built tree is in force, to microseconds.
 // The kernel goes on after one that fails; the first failure is what send returns.
 func (c *Conn) send(requests []request) error {
+	if len(requests) > 0 && requests[0].instance != nil { // a root, and so the first
+		if err := c.install(requests[0]); err != nil {
+			return err
+		}
+		if requests = requests[1:]; len(requests) == 0 {
+			return nil
+		}
+	}
 	messages := make([]netlink.Message, len(requests))
 	for i, r := range requests {
 		messages[i] = r.message
@@ -87,6 +100,10 @@ func (c *Conn) send(requests []request) error {
 func (c *Conn) Replace(ifindex int, s Stack) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return errors.Join(c.replace(ifindex, s), c.clean(ifindex))
+}
+
+func (c *Conn) replace(ifindex int, s Stack) error {
 	s, err := s.check()
 	if err != nil {
 		return err
@@ -183,6 +200,9 @@ func chain(ifindex int, parent Handle, s Stack, fresh func() Handle) ([]request,
 		if err != nil {
 			return nil, err
 		}
+		if instance, ok := spec.(BPFDualPI2); ok {
+			r.instance = &instance
+		}
 		requests = append(requests, r)
 		parent = handle.below(1)
 		if htb, ok := spec.(HTB); ok {
@@ -223,6 +243,9 @@ func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 		return nil
 	case q.Handle == 0:
 		return fmt.Errorf("the %s that the kernel made by itself cannot be changed: replace it", q.Kind)
+	}
+	if next, ok := s.(BPFDualPI2); ok {
+		return c.changeInstance(ifindex, next)
 	}
 	options, err := s.encode(q.Spec)
 	if err != nil {
@@ -289,7 +312,7 @@ func (c *Conn) Adjust(ifindex int, s Stack) error {
 func (c *Conn) Delete(ifindex int, parent Handle) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.delete(ifindex, parent)
+	return errors.Join(c.delete(ifindex, parent), c.clean(ifindex))
 }
 
 func (c *Conn) delete(ifindex int, parent Handle) error {
@@ -311,7 +334,7 @@ func (c *Conn) delete(ifindex int, parent Handle) error {
 func (c *Conn) Restore(ifindex int, t Tree) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.restore(ifindex, t)
+	return errors.Join(c.restore(ifindex, t), c.clean(ifindex))
 }
 
 func (c *Conn) restore(ifindex int, t Tree) error {
@@ -323,6 +346,10 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 		return nil
 	}
 	root, ok := t.Root()
+	requests, err := t.replay(ifindex, root, map[Handle]bool{}) // what cannot be made again is known before anything is changed
+	if err != nil {
+		return err
+	}
 	if !ok || root.Handle == 0 {
 		if err := c.delete(ifindex, Root); err != nil || !ok {
 			return err
@@ -349,13 +376,25 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 			return err
 		}
 	}
-	requests, err := t.replay(ifindex, root, map[Handle]bool{})
-	if err != nil {
-		return err
-	}
 	for part := range slices.Chunk(requests, 32) {
 		if err := c.send(part); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// Restorable tells why a tree could not be put back once something else is in its place: nil if it could, for all that is known.
+func (t Tree) Restorable() error {
+	root, _ := t.Root()
+	if _, err := t.replay(0, root, map[Handle]bool{}); err != nil {
+		return err
+	}
+	for _, f := range t.Filters {
+		const ops = 5 // TCA_BPF_OPS: a classic program, which is reported whole
+		options, err := unpack(f.Options)
+		if f.Kind == "bpf" && (err != nil || !slices.ContainsFunc(options, func(a netlink.Attribute) bool { return a.Type == ops })) {
+			return fmt.Errorf("%s has a BPF filter, whose program the kernel does not report", f.Parent)
 		}
 	}
 	return nil
@@ -374,6 +413,9 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 		return nil, fmt.Errorf("two queueing disciplines have the handle %s", q.Handle)
 	}
 	seen[q.Handle] = true
+	if strings.HasPrefix(q.Kind, dualpi2.Prefix) {
+		return nil, fmt.Errorf("%s is a BPF qdisc that could not be read: that takes CAP_SYS_ADMIN, and the version of weir that made it", q.Kind)
+	}
 	var requests []request
 	if q.Handle != 0 {
 		list := attributes(q.Kind, replayable(q.Kind, q.Options))
@@ -394,6 +436,13 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 			"restore "+q.Kind, list...)
 		if err != nil {
 			return nil, err
+		}
+		if q.Kind == (BPFDualPI2{}).Kind() {
+			instance, ok := decode(q.Kind, q.Options, device{}).(BPFDualPI2)
+			if !ok {
+				return nil, fmt.Errorf("the %s was recorded by another version of this program, and is not understood", q.Kind)
+			}
+			r.instance = &instance
 		}
 		requests = append(requests, r)
 	}

@@ -3,11 +3,8 @@
 package qdisc
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"weir/internal/units"
@@ -72,11 +69,10 @@ func (q Cake) edit() editor   { return &q }
 
 func (q Cake) encode(base Spec) ([]byte, error) { return encodeAttributes(q, base) }
 
-// The kernel's numbering (CAKE_DIFFSERV_*, CAKE_ATM_*, CAKE_FLOW_*, CAKE_ACK_*).
+// The kernel's numbering (CAKE_DIFFSERV_*, CAKE_FLOW_*, CAKE_ACK_*).
 func cakeDiffservs() []string {
 	return []string{"diffserv3", "diffserv4", "diffserv8", "besteffort", "precedence"}
 }
-func cakeATMs() []string { return []string{"noatm", "atm", "ptm"} }
 func cakeFlowModes() []string {
 	return []string{"flowblind", "srchost", "dsthost", "hosts", "flows", "dual-srchost", "dual-dsthost", "triple-isolate"}
 }
@@ -85,22 +81,6 @@ func cakeACKFilters() []string {
 }
 
 func (q *Cake) options() []option {
-	bandwidth := rate("bandwidth", cakeBandwidth, 8, &q.Bandwidth)
-	readRate, writeRate := bandwidth.read, bandwidth.write
-	bandwidth.words = append(bandwidth.words, "unlimited")
-	bandwidth.read = func(word string, a *args) error {
-		if word == "unlimited" {
-			q.Bandwidth = 0
-			return nil
-		}
-		return readRate(word, a)
-	}
-	bandwidth.write = func() string {
-		if q.Bandwidth == 0 {
-			return "unlimited"
-		}
-		return writeRate()
-	}
 	diffserv := choice(cakeDiffserv, 4, 0, &q.Diffserv, cakeDiffservs()...)
 	readDiffserv := diffserv.read
 	diffserv.words = append(diffserv.words, "diffserv")
@@ -112,22 +92,14 @@ func (q *Cake) options() []option {
 	}
 	autorate := toggle("autorate-ingress", "", cakeAutorate, 4, &q.Autorate)
 	autorate.words = autorate.words[:1]
-	framing := choice(cakeATM, 4, 0, &q.ATM, cakeATMs()...)
-	writeFraming := framing.write
-	framing.write = func() string {
-		if q.Raw && q.Overhead != 0 {
-			return "" // said after the overhead
-		}
-		return writeFraming()
-	}
-	overhead, raw := q.overhead()
+	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(cakeATM, cakeOverhead, cakeRaw, cakeMPU)
 	rtt, target := q.rtt()
 	return []option{
-		bandwidth, diffserv,
+		orUnlimited(rate("bandwidth", cakeBandwidth, 8, &q.Bandwidth), &q.Bandwidth),
+		diffserv,
 		framing,
 		choice(cakeFlowMode, 4, 0, &q.FlowMode, cakeFlowModes()...),
-		overhead, raw,
-		count("mpu", cakeMPU, 4, &q.MPU, 0, 256),
+		overhead, raw, mpu,
 		rtt, target,
 		autorate,
 		size("memlimit", cakeMemory, &q.MemLimit, 0),
@@ -138,92 +110,6 @@ func (q *Cake) options() []option {
 		toggle("ingress", "egress", cakeIngress, 4, &q.Ingress),
 		choice(cakeACKFilter, 4, 0, &q.ACKFilter, cakeACKFilters()...),
 	}
-}
-
-// overhead reads tc's many names for what a link adds to a packet. Each adds its bytes; some also set the framing and the smallest packet.
-// On the wire the number switches the correction for the device's header on, and a second attribute switches it off again.
-func (q *Cake) overhead() (overhead, raw option) {
-	type link struct {
-		name  string
-		bytes int32
-		atm   string
-		mpu   uint32
-	}
-	links := []link{
-		{"ipoa-vcmux", 8, "atm", 0}, {"ipoa-llcsnap", 16, "atm", 0}, {"bridged-vcmux", 24, "atm", 0}, {"bridged-llcsnap", 32, "atm", 0},
-		{"pppoa-vcmux", 10, "atm", 0}, {"pppoa-llc", 14, "atm", 0}, {"pppoe-vcmux", 32, "atm", 0}, {"pppoe-llcsnap", 40, "atm", 0},
-		{"pppoe-ptm", 30, "ptm", 0}, {"bridged-ptm", 22, "ptm", 0},
-		{"ethernet", 38, "", 84}, {"ether-vlan", 4, "", 0}, {"docsis", 18, "noatm", 64},
-	}
-	words := []string{"overhead", "raw", "conservative", "via-ethernet"}
-	for _, l := range links {
-		words = append(words, l.name)
-	}
-	givenRaw := false
-	overhead = option{words: words, repeat: true, attr: cakeOverhead}
-	overhead.read = func(word string, a *args) error {
-		switch word {
-		case "via-ethernet": // tc takes and ignores it
-			return nil
-		case "overhead":
-			text, err := a.next()
-			if err != nil {
-				return err
-			}
-			v, err := strconv.ParseInt(text, 10, 32)
-			if err != nil {
-				return fmt.Errorf("%q is not a whole number", text)
-			}
-			q.Overhead = int32(v)
-		case "raw":
-			q.ATM, q.Overhead, givenRaw = "noatm", 0, true
-		case "conservative": // one whole ATM cell and ATM's framing
-			q.ATM, q.Overhead = "atm", 48
-		default:
-			l := links[slices.IndexFunc(links, func(l link) bool { return l.name == word })]
-			q.Overhead += l.bytes
-			if l.atm != "" {
-				q.ATM = l.atm
-			}
-			if l.mpu != 0 {
-				q.MPU = l.mpu
-			}
-		}
-		q.Raw = givenRaw
-		if q.Overhead < -64 || q.Overhead > 256 { // tc's range; also keeps the sum from running away
-			return fmt.Errorf("%d bytes are out of range (-64 to 256)", q.Overhead)
-		}
-		return nil
-	}
-	overhead.write = func() string {
-		number := "overhead " + strconv.Itoa(int(q.Overhead))
-		switch {
-		case q.Raw && q.Overhead == 0:
-			return "raw"
-		case q.Raw && q.ATM != "noatm": // raw sets the framing, which has to come after it
-			return "raw " + number + " " + q.ATM
-		case q.Raw:
-			return "raw " + number
-		}
-		return number
-	}
-	overhead.encode = func() []byte { return u32bytes(uint32(q.Overhead)) }
-	overhead.decode = func(b []byte) error {
-		if len(b) != 4 {
-			return fmt.Errorf("is %d bytes long", len(b))
-		}
-		q.Overhead, q.Raw = int32(binary.NativeEndian.Uint32(b)), false
-		return nil
-	}
-	overhead.key = overhead.write
-
-	raw = option{
-		attr: cakeRaw, key: overhead.write, write: func() string { return "" },
-		skip:   func() bool { return !q.Raw },
-		encode: func() []byte { return u32bytes(0) },
-		decode: func([]byte) error { q.Raw = true; return nil },
-	}
-	return overhead, raw
 }
 
 // rtt reads a time or one of tc's names for it. The target that CoDel aims at follows from it, and travels with it.
@@ -267,17 +153,13 @@ func (q *Cake) rtt() (rtt, target option) {
 func (q *Cake) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *Cake) finish() (Spec, error) {
-	err := errors.Join(oneOf("diffserv mode", q.Diffserv, cakeDiffservs()...), oneOf("framing", q.ATM, cakeATMs()...),
+	err := errors.Join(oneOf("diffserv mode", q.Diffserv, cakeDiffservs()...), wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check(),
 		oneOf("flow mode", q.FlowMode, cakeFlowModes()...), oneOf("ACK filter", q.ACKFilter, cakeACKFilters()...))
 	switch {
 	case err != nil:
 		return nil, err
 	case q.MultiQueue && q.Autorate:
 		return nil, errors.New("autorate-ingress does not work with several queues: use cake")
-	case q.Overhead < -64 || q.Overhead > 256:
-		return nil, fmt.Errorf("overhead %d is out of range (-64 to 256)", q.Overhead)
-	case q.MPU > 256:
-		return nil, fmt.Errorf("mpu %d is out of range (0 to 256)", q.MPU)
 	case q.RTT < units.Duration(time.Microsecond) || q.RTT > never:
 		return nil, fmt.Errorf("rtt %s is out of range (1us to %s)", q.RTT, never)
 	}

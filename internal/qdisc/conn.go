@@ -16,8 +16,9 @@ import (
 
 // Conn is one rtnetlink socket, in one network namespace. It may be used from several goroutines; each request has it to itself.
 type Conn struct {
-	mu sync.Mutex
-	nl *netlink.Conn
+	mu  sync.Mutex
+	nl  *netlink.Conn
+	bpf loader
 }
 
 // Dial opens one. netns is the file descriptor of a network namespace; 0 is the calling thread's own.
@@ -28,7 +29,11 @@ func Dial(netns int) (*Conn, error) {
 	}
 	// Kernels before 4.12 cannot say what was wrong with a request.
 	_ = nl.SetOption(netlink.ExtendedAcknowledge, true)
-	return &Conn{nl: nl}, nil
+	c := &Conn{nl: nl, bpf: bpf{}}
+	if netns != 0 {
+		c.bpf = noBPF{}
+	}
+	return c, nil
 }
 
 // Close closes the socket.
@@ -222,6 +227,7 @@ func (c *Conn) RootStats(ifindex int) (Stats, bool, error) {
 			if err != nil {
 				return fail(err)
 			}
+			c.instance(ifindex, &q, device{})
 			stats, found = q.Stats, true
 		}
 	}
@@ -264,6 +270,7 @@ func (c *Conn) trees(ifindex int) (map[int]Tree, error) {
 		if err != nil {
 			return nil, fmt.Errorf("interface %d: %w", at.ifindex, err)
 		}
+		c.instance(at.ifindex, &q, devices[at.ifindex])
 		t := trees[at.ifindex]
 		t.Qdiscs = append(t.Qdiscs, q)
 		trees[at.ifindex] = t
@@ -317,7 +324,7 @@ func classful() []string { return []string{"htb", "hfsc", "drr", "qfq", "cbq"} }
 
 // unfiltered are the kinds that take no filters, which need not be asked about.
 func unfiltered() []string {
-	return []string{"noqueue", "pfifo_fast", "pfifo", "bfifo", "fq", "mq", "cake_mq", "codel", "pie", "tbf", "netem", "red"}
+	return []string{"noqueue", "pfifo_fast", "pfifo", "bfifo", "fq", "mq", "cake_mq", "codel", "pie", "tbf", "netem", "red", "bpf_dualpi2"}
 }
 
 // complete adds the classes, the filters, and what can only be said with them.

@@ -22,10 +22,14 @@ type kernel struct {
 	changes                         []netlink.Message
 	refuse                          func(netlink.Message) (unix.Errno, string)
 	dumps                           func([]netlink.Message) []netlink.Message // spoils a list
+	bpf                             loader                                    // none when nil
 }
 
 func (k *kernel) dial(t *testing.T) *Conn {
-	c := &Conn{nl: nltest.Dial(k.answer)}
+	c := &Conn{nl: nltest.Dial(k.answer), bpf: noBPF{}}
+	if k.bpf != nil {
+		c.bpf = k.bpf
+	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -223,7 +227,7 @@ func TestHostileAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, want an error", name, trees)
 		}
 	}
-	silent := &Conn{nl: nltest.Dial(func(r []netlink.Message) ([]netlink.Message, error) {
+	silent := &Conn{bpf: noBPF{}, nl: nltest.Dial(func(r []netlink.Message) ([]netlink.Message, error) {
 		if len(r) > 0 && r[0].Header.Type != unix.RTM_NEWQDISC {
 			return good().answer(r)
 		}

@@ -122,6 +122,7 @@ func (q *DualPI2) step() (packets, time option) {
 	time.write, time.key = write, key
 	time.skip = func() bool { return q.StepPackets > 0 }
 	time.read = func(word string, a *args) error {
+		q.StepPackets = 0
 		if len(a.words) > 0 {
 			for _, unit := range []string{"packets", "packet", "pkts", "pkt", "p"} {
 				if digits, found := strings.CutSuffix(a.words[0], unit); found {
@@ -198,9 +199,21 @@ func (q *DualPI2) rtts(replaced ...*option) (longest, typical option) {
 	return rtt("max_rtt", &max), rtt("typical_rtt", &typ)
 }
 
-// gain is a frequency in Hz, a multiple of 1/256; tc reads it in single precision.
+// gain is a frequency in Hz, which the kernel reports rounded.
 func gain(word string, attr uint16, p *uint32) option {
-	o := value(word, attr, 4,
+	o := hertz(word, attr, p)
+	decode := o.decode
+	o.decode = func(b []byte) error {
+		err := decode(b)
+		*p = max(unround(*p, dualpi2Reported), 1)
+		return err
+	}
+	return o
+}
+
+// hertz is a multiple of 1/256 Hz; tc reads it in single precision.
+func hertz(word string, attr uint16, p *uint32) option {
+	return value(word, attr, 4,
 		func(s string) (uint64, error) {
 			v, err := strconv.ParseFloat(s, 64)
 			if err != nil {
@@ -217,13 +230,6 @@ func gain(word string, attr uint16, p *uint32) option {
 		},
 		func(v uint64) string { return strconv.FormatFloat(float64(v)/256, 'f', -1, 64) },
 		func() uint64 { return uint64(*p) }, func(v uint64) { *p = uint32(v) })
-	decode := o.decode
-	o.decode = func(b []byte) error {
-		err := decode(b)
-		*p = max(unround(*p, dualpi2Reported), 1)
-		return err
-	}
-	return o
 }
 
 // dualpi2Reported is what the kernel reports of a gain: it keeps it scaled to probability per nanosecond, which loses up to one 256th of a Hz

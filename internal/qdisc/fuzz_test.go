@@ -100,6 +100,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add("cake raw overhead 4 ptm | fq")
 	f.Add("dualpi2 max_rtt 1us typical_rtt 1us")
+	f.Add("bpf_dualpi2 rate 50mbit alpha 0.16 raw overhead 4 ptm mpu 64 llll_mark 0x1/0xff step_thresh 5p any_ect")
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, err := ParseHandle(text); err == nil {
 			h, _ := ParseHandle(text)
@@ -178,7 +179,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two, three, device []byte) {
 		k := &kernel{links: [][]byte{link(2, 1500, 1000), device}, qdiscs: [][]byte{one, two}, classes: [][]byte{two, one}, filters: [][]byte{three}}
 		for range 2 {
-			if trees, err := (&Conn{nl: k.dial(t).nl}).Trees(); err == nil {
+			if trees, err := (&Conn{nl: k.dial(t).nl, bpf: noBPF{}}).Trees(); err == nil {
 				for _, tree := range trees {
 					if s, ok := tree.Stack(); ok {
 						if again, err := ParseStack(s.String()); err == nil && !again.Equal(s) {

@@ -64,6 +64,7 @@ const (
 func kinds() []kind {
 	return []kind{
 		{name: "bfifo", fresh: func() editor { return &FIFO{Bytes: true} }},
+		{name: "bpf_dualpi2", fresh: func() editor { return newBPFDualPI2() }},
 		{name: "cake", fresh: func() editor { return newCake(false) }},
 		{name: "cake_mq", fresh: func() editor { return newCake(true) }},
 		{name: "codel", fresh: func() editor { return newCodel() }},
@@ -125,13 +126,32 @@ func Parse(text string) (Spec, error) {
 	if !ok {
 		return nil, unknown("queueing discipline", words[0], Kinds())
 	}
-	e := k.fresh()
-	if err := parse(e.options(), words[1:]); err != nil {
-		return nil, fmt.Errorf("%s: %w", k.name, err)
+	return edit(k.name, k.fresh(), words[1:])
+}
+
+// Words are all that a kind's options are called, sorted.
+func Words(name string) (words []string) {
+	if k, ok := find(name); ok {
+		for _, o := range k.fresh().options() {
+			words = append(words, o.words...)
+		}
+	}
+	slices.Sort(words)
+	return words
+}
+
+// Edit gives a Spec other options, as Parse reads them; what is not named stays.
+func Edit(s Spec, words []string) (Spec, error) {
+	return edit(s.Kind(), s.edit(), words)
+}
+
+func edit(name string, e editor, words []string) (Spec, error) {
+	if err := parse(e.options(), words); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	spec, err := e.finish()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return spec, nil
 }

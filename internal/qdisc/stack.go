@@ -46,7 +46,7 @@ func (s Stack) check() (Stack, error) {
 			return nil, unknown("queueing discipline", spec.Kind(), Kinds())
 		case i < len(s)-1 && k.slots == noSlots:
 			return nil, fmt.Errorf("nothing can hang below %s", k.name)
-		case i > 0 && (k.slots == perQueue || k.name == "cake_mq" || k.name == "noqueue"):
+		case i > 0 && (k.slots == perQueue || k.name == "cake_mq" || k.name == "noqueue" || k.name == "bpf_dualpi2"):
 			return nil, fmt.Errorf("%s can only be the root", k.name)
 		}
 		checked = append(checked, spec)

@@ -5,6 +5,10 @@ package qdisc
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
+
+	"weir/internal/dualpi2"
+	"weir/internal/units"
 )
 
 // Stats are a discipline's or a class's counters since it was created. Those in uint64 here are 32 bits wide in the kernel and wrap, Bytes and
@@ -18,7 +22,7 @@ type Stats struct {
 	Backlog    uint64 `json:"backlog"`     // bytes waiting now
 	Qlen       uint64 `json:"qlen"`        // packets waiting now
 	Marks      uint64 `json:"marks"`       // packets marked CE, where the kind counts them; for mq and cake_mq the sum over their queues
-	X          any    `json:"x,omitempty"` // the kind's own: CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats, NetemStats, PIEStats, REDStats; or nil
+	X          any    `json:"x,omitempty"` // the kind's own: BPFDualPI2Stats, CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats, NetemStats, PIEStats, REDStats; or nil
 }
 
 // CakeStats are cake's (TCA_CAKE_STATS_*).
@@ -73,6 +77,53 @@ type DualPI2Stats struct {
 	MemoryUsed    uint32  `json:"memory_used"`     // bytes
 	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
 	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
+}
+
+// BPFDualPI2Stats are bpf_dualpi2's: dualpi2's, and what else the programs count.
+type BPFDualPI2Stats struct {
+	Probability   float64 `json:"probability"`     // base probability p', 0 to 1
+	DelayC        uint32  `json:"delay_c_us"`      // us that the packet at the head of the C queue has waited
+	DelayL        uint32  `json:"delay_l_us"`      // us, the L queue
+	PacketsC      uint64  `json:"packets_c"`       // enqueued
+	PacketsL      uint64  `json:"packets_l"`       // enqueued
+	MaxQueue      uint32  `json:"max_queue"`       // packets, the most so far
+	ECNMarks      uint64  `json:"ecn_marks"`       // packets marked, for whatever reason
+	StepMarks     uint64  `json:"step_marks"`      // of those, by the L queue's step
+	StepMissed    uint64  `json:"step_missed"`     // packets that should have been, and were predicted to wait for less than they did
+	StepEarly     uint64  `json:"step_early"`      // packets that should not have been
+	Credit        int32   `json:"credit"`          // positive: the C queue is next
+	MemoryUsed    uint32  `json:"memory_used"`     // bytes
+	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
+	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
+	Unmarked      uint64  `json:"unmarked"`        // packets that came past the program that marks
+	Superpackets  uint64  `json:"superpackets"`    // packets of several segments that came whole
+	SojournC      Sojourn `json:"sojourn_c"`
+	SojournL      Sojourn `json:"sojourn_l"`
+}
+
+// Sojourn is how long the packets of a queue have waited.
+type Sojourn struct {
+	Packets   uint64            `json:"packets"`
+	Mean      units.Duration    `json:"mean"`
+	P50       units.Duration    `json:"p50"`
+	P99       units.Duration    `json:"p99"`
+	Max       units.Duration    `json:"max"`
+	Histogram dualpi2.Histogram `json:"-"` // whole
+}
+
+func bpfStats(i dualpi2.Instance) BPFDualPI2Stats {
+	s := i.Stats
+	microseconds := func(d time.Duration) uint32 { return uint32(d / time.Microsecond) }
+	sojourn := func(h dualpi2.Histogram) Sojourn {
+		return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)), units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
+	}
+	return BPFDualPI2Stats{
+		Probability: float64(s.Prob) / 0xFFFFFFFF, DelayC: microseconds(s.DelayC), DelayL: microseconds(s.DelayL),
+		PacketsC: s.PacketsInC, PacketsL: s.PacketsInL, MaxQueue: s.MaxQ,
+		ECNMarks: s.ECNMark, StepMarks: s.StepMark, StepMissed: s.StepMissed, StepEarly: s.StepEarly,
+		Credit: s.Credit, MemoryUsed: s.MemoryUsed, MaxMemoryUsed: s.MaxMemory, MemoryLimit: i.Config.MemLimit,
+		Unmarked: s.Unmarked, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC), SojournL: sojourn(s.SojournL),
+	}
 }
 
 // FQCodelStats are fq_codel's (struct tc_fq_codel_qd_stats).

@@ -133,7 +133,11 @@ func (b *bulk) prepareSource(fd int) error {
 
 func (b *bulk) dial(f *Flow, from, to Host) {
 	f.Started = b.now
-	fd, err := b.connect(from, to, unix.SOCK_STREAM, b.spec.Port)
+	prepare := asItIs
+	if b.spec.SourceDials {
+		prepare = b.prepareSource
+	}
+	fd, err := b.connect(from, to, unix.SOCK_STREAM, b.spec.Port, prepare)
 	if err != nil {
 		b.Fail(err)
 		return
@@ -142,10 +146,6 @@ func (b *bulk) dial(f *Flow, from, to Host) {
 		b.byPort[portOf(local)] = f
 	}
 	if b.spec.SourceDials {
-		if err := b.prepareSource(fd); err != nil {
-			b.Fail(err)
-			return
-		}
 		b.startSource(f, fd)
 	} else {
 		b.startSink(f, fd)

@@ -32,6 +32,7 @@ type ProbeSpec struct {
 	Port        int
 	Interval    time.Duration
 	Size        int // UDP payload in bytes, at least 8
+	ECN         int // the ECN field of every datagram, 0 to 3
 	Start, Stop time.Duration
 }
 
@@ -51,7 +52,10 @@ func (l *Loop) StartProbe(spec ProbeSpec) (*Samples, error) {
 			_ = unix.Sendto(echo, buf[:n], 0, from)
 		}
 	})
-	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port)
+	if err := setECN(echo, spec.ECN); err != nil {
+		return nil, err
+	}
+	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.ECN) })
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +71,7 @@ type StreamSpec struct {
 	Port        int
 	Interval    time.Duration // between datagrams
 	Size        int           // UDP payload in bytes, at least 8
+	ECN         int           // the ECN field of every datagram, 0 to 3
 	Start, Stop time.Duration
 }
 
@@ -76,7 +81,7 @@ func (l *Loop) StartStream(spec StreamSpec) (*Samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port)
+	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.ECN) })
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +90,9 @@ func (l *Loop) StartStream(spec StreamSpec) (*Samples, error) {
 	l.sendDatagrams(out, s, spec.Start, spec.Stop, spec.Interval, spec.Size)
 	return s, nil
 }
+
+// setECN sets the ECN field of what a UDP socket sends, which TCP would not let anybody.
+func setECN(fd, ecn int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, ecn) }
 
 func (l *Loop) sendDatagrams(fd int, s *Samples, start, stop, interval time.Duration, size int) {
 	payload := make([]byte, max(size, udpHeader))
@@ -150,7 +158,7 @@ func (l *Loop) StartSession(spec SessionSpec) (*Samples, error) {
 }
 
 func (ss *session) connect() {
-	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.To, unix.SOCK_STREAM, ss.spec.Port)
+	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.To, unix.SOCK_STREAM, ss.spec.Port, asItIs)
 	if err != nil {
 		ss.Fail(err)
 		return

@@ -59,10 +59,15 @@ func (l *Loop) bound(h Host, kind, port int) (int, error) {
 	return fd, nil
 }
 
-// connect makes a socket in from and starts connecting it to port on to. It is established when it becomes writable.
-func (l *Loop) connect(from, to Host, kind, port int) (int, error) {
+// connect makes a socket in from, prepares it (what its first packet says depends on that) and starts connecting it to port on to. It is established
+// when it becomes writable.
+func (l *Loop) connect(from, to Host, kind, port int, prepare func(fd int) error) (int, error) {
 	fd, err := l.socket(from, kind)
 	if err != nil {
+		return -1, err
+	}
+	if err := prepare(fd); err != nil {
+		unix.Close(fd)
 		return -1, err
 	}
 	if err := unix.Connect(fd, sockaddr(to.Addr, port)); err != nil && err != unix.EINPROGRESS {
@@ -71,6 +76,9 @@ func (l *Loop) connect(from, to Host, kind, port int) (int, error) {
 	}
 	return fd, nil
 }
+
+// asItIs prepares nothing.
+func asItIs(int) error { return nil }
 
 func sockaddr(a netip.Addr, port int) unix.Sockaddr {
 	if a.Is6() {

@@ -159,7 +159,7 @@ func TestProbesAndSessions(t *testing.T) {
 func TestLostIsNotAnswered(t *testing.T) {
 	l := loop(t)
 	// Nobody listens there.
-	out, err := l.connect(local, local, unix.SOCK_DGRAM, port(t, unix.SOCK_DGRAM))
+	out, err := l.connect(local, local, unix.SOCK_DGRAM, port(t, unix.SOCK_DGRAM), asItIs)
 	if err != nil {
 		t.Fatal(err)
 	}

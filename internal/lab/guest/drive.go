@@ -180,9 +180,9 @@ func (d *driver) start() error {
 		var err error
 		switch p.Kind {
 		case "udp":
-			samples, err = d.StartProbe(traffic.ProbeSpec{From: client(p.Client), To: server, Port: port, Interval: interval, Size: size, Start: start, Stop: d.end})
+			samples, err = d.StartProbe(traffic.ProbeSpec{From: client(p.Client), To: server, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		case "stream":
-			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client(p.Client), Port: port, Interval: interval, Size: size, Start: start, Stop: d.end})
+			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client(p.Client), Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		default:
 			samples, err = d.StartSession(traffic.SessionSpec{From: client(p.Client), To: server, Port: port, Request: size, Reply: int(p.Reply),
 				Interval: interval, Wait: p.Kind == "request", Start: start, Stop: d.end})

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab"
+	"weir/internal/lab/qemu"
 )
 
 const (
@@ -36,11 +37,16 @@ func Main() {
 	debug.SetMemoryLimit(reserveMiB << 20)
 	// Two a connection, and the default is 1024.
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles})
-	reply := lab.Reply{}
-	if err := prepare(); err != nil {
+	engine := shared()
+	if qemu.Inside() {
+		engine = emulated()
+	}
+	job, err := engine.prepare()
+	if err != nil {
 		fmt.Println("weir-lab:", err)
 		powerOff()
 	}
+	reply := lab.Reply{}
 	func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -48,20 +54,36 @@ func Main() {
 				reply = lab.Reply{Error: fmt.Sprintf("the guest panicked: %v", r)}
 			}
 		}()
-		run, err := work()
+		run, err := work(job)
 		if err != nil {
 			reply.Error = err.Error()
 			return
 		}
 		reply.Result = run
 	}()
-	if err := write(reply); err != nil {
+	text, err := json.Marshal(reply)
+	if err == nil {
+		err = engine.reply(text)
+	}
+	if err != nil {
 		fmt.Println("weir-lab: reply:", err)
 	}
 	powerOff()
 }
 
-func prepare() error {
+// engine is how the kernel that this is in was booted: how a job is had, with the file systems mounted that everybody expects, and how the
+// reply is given.
+type engine struct {
+	prepare func() (job []byte, err error)
+	reply   func(text []byte) error
+}
+
+func emulated() engine { return engine{qemu.Begin, qemu.Send} }
+
+// shared is an engine that shares a folder with the host: user-mode Linux.
+func shared() engine { return engine{prepare, write} }
+
+func prepare() ([]byte, error) {
 	mounts := []struct{ source, target, kind, data string }{
 		{"proc", "/proc", "proc", ""},
 		{"sysfs", "/sys", "sysfs", ""},
@@ -71,20 +93,16 @@ func prepare() error {
 	}
 	for _, m := range mounts {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
-			return err
+			return nil, err
 		}
 		if err := unix.Mount(m.source, m.target, m.kind, 0, m.data); err != nil {
-			return fmt.Errorf("mount %s: %w", m.target, err)
+			return nil, fmt.Errorf("mount %s: %w", m.target, err)
 		}
 	}
-	return nil
+	return os.ReadFile(share + "/" + lab.JobFile)
 }
 
-func work() (*lab.Run, error) {
-	text, err := os.ReadFile(share + "/" + lab.JobFile)
-	if err != nil {
-		return nil, err
-	}
+func work(text []byte) (*lab.Run, error) {
 	var job lab.Job
 	if err := json.Unmarshal(text, &job); err != nil {
 		return nil, fmt.Errorf("job: %w", err)
@@ -106,11 +124,7 @@ func work() (*lab.Run, error) {
 }
 
 // write goes to a file of another name first: the host takes a reply that is there to be whole.
-func write(reply lab.Reply) error {
-	text, err := json.Marshal(reply)
-	if err != nil {
-		return err
-	}
+func write(text []byte) error {
 	f, err := os.Create(share + "/" + lab.ReplyFile + ".part")
 	if err != nil {
 		return err

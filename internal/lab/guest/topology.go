@@ -221,6 +221,7 @@ func lay(job lab.Job) (*topology, error) {
 	}
 	server, gateway := addr(0, 0, 1), addr(0, 0, 254)
 	steps := []func() error{
+		allowCongestionControls,
 		func() error { return cable(t.server, lab.Uplink, server, s.Server.Queues, t.provider, doorUp, gateway) },
 		func() error { return t.server.route("default", gateway) },
 		func() error { return t.provider.sysctl(forwarding) },
@@ -236,6 +237,16 @@ func lay(job lab.Job) (*topology, error) {
 		}
 	}
 	return t, nil
+}
+
+// allowCongestionControls lets every network namespace choose any of them. Some, as dctcp, are kept for the first.
+func allowCongestionControls() error {
+	const folder = "/proc/sys/net/ipv4/"
+	all, err := os.ReadFile(folder + "tcp_available_congestion_control")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(folder+"tcp_allowed_congestion_control", all, 0o644)
 }
 
 func (t *topology) layServer(job lab.Job) error {

@@ -7,21 +7,19 @@
 package uml
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/lab/boot"
 )
 
 // Kernel is a lab kernel on disk.
@@ -64,9 +62,6 @@ type Boot struct {
 // epoch is the guest's time of day at boot: a fixed one, 2026-01-01 00:00 UTC, in ns.
 const epoch = 1767225600 * int64(time.Second)
 
-// lastLines of the console go into an error.
-const lastLines = 12
-
 // Run boots, waits for the guest to power off, and cleans up after it. The guest's reply is a file in Folder.
 func (b Boot) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Limit, fmt.Errorf("no result after %v of real time", b.Limit))
@@ -87,11 +82,12 @@ func (b Boot) Run(ctx context.Context) error {
 	command.Env = []string{fmt.Sprintf("WEIR_LAB_SEED=%d", b.Seed), "TMPDIR=" + memoryDir(scratch), "HOME=" + scratch, "PATH=/nonexistent"}
 	// A group of its own, so that ^C reaches us alone and we end it; and no orphan if we are killed.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	console := &console{onLine: b.OnLine}
+	console := &boot.Console{OnLine: b.OnLine}
 	command.Stdout, command.Stderr = console, console
 	command.WaitDelay = time.Second
 
-	if err := b.startPinned(command); err != nil {
+	// Unpinned, user-mode Linux's processes chase each other over the cores and take several times as long.
+	if err := boot.StartPinned(command, b.CPU); err != nil {
 		return fmt.Errorf("%s: %w", b.Kernel.Path, err)
 	}
 	ended := make(chan error, 1)
@@ -102,47 +98,25 @@ func (b Boot) Run(ctx context.Context) error {
 		killGroup(command.Process.Pid)
 		<-ended
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-			return &Failure{What: cause.Error(), Console: console.last()}
+			return &boot.Failure{What: cause.Error(), Console: console.Last()}
 		}
 		return ctx.Err()
 	}
 	killGroup(command.Process.Pid) // the guest's own processes are processes here
-	if what := console.disaster(); what != "" {
-		return &Failure{What: what, Console: console.last()}
+	if what := console.Disaster(); what != "" {
+		return &boot.Failure{What: what, Console: console.Last()}
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return err
 	}
 	if err != nil {
-		return &Failure{What: "the kernel ended with " + exit.ProcessState.String(), Console: console.last()}
+		return &boot.Failure{What: "the kernel ended with " + exit.ProcessState.String(), Console: console.Last()}
 	}
 	if _, err := os.Stat(filepath.Join(b.Folder, b.Reply)); err != nil {
-		return &Failure{What: "the guest ended without a result", Console: console.last()}
+		return &boot.Failure{What: "the guest ended without a result", Console: console.Last()}
 	}
 	return nil
-}
-
-// startPinned starts the command on one core: the child inherits the affinity of the thread that makes it. Unpinned, user-mode Linux's
-// processes chase each other over the cores and take several times as long.
-func (b Boot) startPinned(command *exec.Cmd) error {
-	// The parent-death signal is tied to the thread that forks: it has to live as long as the child. Locking without unlocking would end
-	// it; so the thread is the caller's, who waits in Run.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if b.CPU < 0 {
-		return command.Start()
-	}
-	var before, only unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return err
-	}
-	only.Set(b.CPU)
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("pin to CPU %d: %w", b.CPU, err)
-	}
-	defer unix.SchedSetaffinity(0, &before)
-	return command.Start()
 }
 
 func killGroup(pgid int) { _ = syscall.Kill(-pgid, syscall.SIGKILL) }
@@ -153,98 +127,4 @@ func memoryDir(otherwise string) string {
 		return "/dev/shm"
 	}
 	return otherwise
-}
-
-// Failure is a boot without a result.
-type Failure struct {
-	What    string
-	Console []string // the last lines
-}
-
-func (f *Failure) Error() string {
-	if len(f.Console) == 0 {
-		return f.What
-	}
-	return f.What + "; the console's last lines:\n    " + strings.Join(f.Console, "\n    ")
-}
-
-// console keeps the last lines.
-type console struct {
-	onLine func(string)
-	mu     sync.Mutex
-	part   []byte
-	lines  []string
-	bad    string
-}
-
-var _ io.Writer = (*console)(nil)
-
-func (c *console) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.part = append(c.part, b...)
-	for {
-		line, rest, whole := bytes.Cut(c.part, []byte("\n"))
-		if !whole {
-			return len(b), nil
-		}
-		c.part = bytes.Clone(rest)
-		c.line(printable(line))
-	}
-}
-
-func (c *console) line(s string) {
-	if s == "" {
-		return
-	}
-	if c.onLine != nil {
-		c.onLine(s)
-	}
-	c.lines = append(c.lines, s)
-	if len(c.lines) > lastLines {
-		c.lines = c.lines[1:]
-	}
-	if c.bad == "" {
-		c.bad = diagnosis(s)
-	}
-}
-
-// diagnosis is what a line of the console means, if it means the end.
-func diagnosis(line string) string {
-	for _, d := range []struct{ sign, means string }{
-		{"Out of memory: Killed", "the guest ran out of memory"},
-		{"System is deadlocked on memory", "the guest ran out of memory"},
-		{"Kernel panic - not syncing", "the guest's kernel panicked"},
-		{"BUG: ", "the guest's kernel has hit a bug"},
-	} {
-		if strings.Contains(line, d.sign) {
-			return d.means
-		}
-	}
-	return ""
-}
-
-func (c *console) last() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.part) > 0 {
-		return append(c.lines, printable(c.part))
-	}
-	return c.lines
-}
-
-func (c *console) disaster() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.bad
-}
-
-// printable keeps a guest from writing to our terminal's controls.
-func printable(b []byte) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
-			return -1
-		}
-		return r
-	}, string(b))
 }

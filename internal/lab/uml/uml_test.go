@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/lab/boot"
 )
 
 // In the guest this test binary is process 1, and does what WEIR_DO says.
@@ -59,7 +61,7 @@ func TestDisasters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(WriteInitrd(f, self), f.Close()); err != nil {
+	if err := errors.Join(boot.WriteInitrd(f, self), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for what, want := range map[string]string{

@@ -7,7 +7,7 @@
 //
 //	killat [-at N | -hang N] COMMAND [ARGUMENT]…
 //
-// A step is a system call that changes a file, sends something, or starts a process. All threads of the process count in one order, and
+// A step is a system call that changes a file, sends something, loads something into the kernel, or starts a process. All threads of the process count in one order, and
 // processes that it starts do not: a SIGKILL would not end those either. Killed, the status is 137; with fewer than N steps it is the command's
 // own, and the last line on standard error says how many steps there were. With -hang the command is not killed but stays where it is, for ever:
 // for a machine that is then switched off.
@@ -228,6 +228,8 @@ func (t *tracer) entered(thread int) (string, error) {
 		return path("chmod", 1), nil
 	case unix.SYS_FINIT_MODULE, unix.SYS_INIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_MOUNT, unix.SYS_UMOUNT2:
 		return fmt.Sprintf("system call %d", info.Nr), nil
+	case unix.SYS_BPF:
+		return bpf(a[0]), nil
 	case unix.SYS_CLONE:
 		if a[0]&unix.CLONE_THREAD == 0 {
 			return "start a process", nil
@@ -242,6 +244,16 @@ func (t *tracer) entered(thread int) (string, error) {
 		return "signal a process", nil
 	}
 	return "", nil
+}
+
+// bpf says what a command of bpf(2) does; "" for one that only asks.
+func bpf(command uint64) string {
+	switch command {
+	case unix.BPF_MAP_LOOKUP_ELEM, unix.BPF_MAP_GET_NEXT_KEY, unix.BPF_PROG_GET_NEXT_ID, unix.BPF_MAP_GET_NEXT_ID, unix.BPF_PROG_GET_FD_BY_ID, unix.BPF_MAP_GET_FD_BY_ID,
+		unix.BPF_OBJ_GET_INFO_BY_FD, unix.BPF_PROG_QUERY, unix.BPF_BTF_GET_FD_BY_ID, unix.BPF_BTF_GET_NEXT_ID, unix.BPF_LINK_GET_NEXT_ID, unix.BPF_LINK_GET_FD_BY_ID:
+		return ""
+	}
+	return fmt.Sprintf("bpf command %d", command)
 }
 
 // file says what is done to an open file; "" where that is no part of the world outside: output, and what a process tells itself.

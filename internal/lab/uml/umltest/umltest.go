@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/lab/boot"
 	"weir/internal/lab/uml"
 )
 
@@ -74,7 +75,7 @@ func Run(t *testing.T, pattern string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := uml.WriteInitrd(initrd, self); err != nil {
+	if err := boot.WriteInitrd(initrd, self); err != nil {
 		t.Fatal(err)
 	}
 	if err := initrd.Close(); err != nil {
@@ -84,8 +85,8 @@ func Run(t *testing.T, pattern string) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	boot := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Reply: outFile, Seed: 1, CPU: -1, MemoryMiB: 1024, Env: []string{marker + "=" + pattern}, Limit: 5 * time.Minute}
-	err = boot.Run(context.Background())
+	lab := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Reply: outFile, Seed: 1, CPU: -1, MemoryMiB: 1024, Env: []string{marker + "=" + pattern}, Limit: 5 * time.Minute}
+	err = lab.Run(context.Background())
 	text, _ := os.ReadFile(filepath.Join(folder, outFile))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dualpi2
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// What bpf/dualpi2.h and bpf/pi2.h have agreed on with this file.
+const (
+	layout    = 1                                // LAYOUT
+	rateShift = 20                               // RATE_SHIFT
+	maxProb   = math.MaxUint32                   // MAX_PROB: a probability of 1
+	maxDelay  = math.MaxUint32 * time.Nanosecond // MAX_DELAY: 4.29 s
+	gainBits  = 29                               // that the larger of the two gains takes
+	maxWeight = 100                              // the weights of the two queues are in percent
+)
+
+// minRate is the slowest shaper, in bytes per second: one packet in 12 seconds.
+const minRate = 1000 / 8
+
+func (c Config) check() error {
+	switch {
+	case c.Limit == 0 || c.Limit > MaxLimit:
+		return fmt.Errorf("limit %d is out of range (1 to %d packets)", c.Limit, MaxLimit)
+	case c.MemLimit == 0:
+		return errors.New("memlimit is zero")
+	case c.Target < 0 || c.Target > maxDelay:
+		return fmt.Errorf("target %v is out of range (0 to %v)", c.Target, maxDelay)
+	case c.TUpdate < time.Microsecond || c.StepThresh < 0:
+		return errors.New("tupdate or step_thresh is out of range")
+	case c.Alpha == 0 || c.Beta == 0 || c.Alpha > math.MaxInt32 || c.Beta > math.MaxInt32:
+		return errors.New("alpha or beta is out of range (0.00390625 to 8388607 Hz)")
+	case c.Coupling == 0:
+		return errors.New("coupling_factor is zero")
+	case c.Protection > maxWeight:
+		return errors.New("classic_protection is above 100%")
+	case c.Rate != 0 && c.Rate < minRate:
+		return fmt.Errorf("rate is below %d bit/s", minRate*8)
+	case c.Framing > PTM:
+		return fmt.Errorf("framing %d is not known", c.Framing)
+	}
+	return nil
+}
+
+// gains are alpha and beta, in 256ths of a Hz, as whole numbers of 2^-shift of 1/maxProb for each nanosecond.
+func gains(alpha, beta uint32) (a, b, shift uint32) {
+	perNs := func(v uint32) float64 { return float64(v) / 256 * maxProb / 1e9 }
+	exponent := math.Ilogb(perNs(max(alpha, beta)))
+	shift = uint32(min(max(gainBits-1-exponent, 1), 62))
+	scaled := func(v uint32) uint32 { return uint32(math.RoundToEven(math.Ldexp(perNs(v), int(shift)))) }
+	return scaled(alpha), scaled(beta), shift
+}
+
+func flag(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// encode is c for a device whose packets have a link header of so many bytes.
+func (c Config) encode(header int32) objectConfig {
+	o := objectConfig{
+		Limit: c.Limit, MemLimit: c.MemLimit, Capacity: Capacity(c.Limit),
+		Coupling: uint32(c.Coupling), L4sMask: 1, // the bit that ECT(1) and CE have and ECT(0) has not
+		StepThresh: uint64(c.StepThresh), MinQlenStep: c.MinQlenStep,
+		Wc: uint32(c.Protection), Wl: maxWeight - uint32(c.Protection),
+		DropOverload: flag(c.DropOverload), DropEnqueue: flag(c.DropEnqueue), SplitGso: flag(c.SplitGSO),
+		BypassMark: c.BypassMark & c.BypassMask, BypassMask: c.BypassMask,
+		Overhead: c.Overhead, Mpu: c.MPU, Framing: uint32(c.Framing), Raw: flag(c.Raw),
+	}
+	if c.AnyECT {
+		o.L4sMask = 3
+	}
+	if c.StepPackets != 0 {
+		o.StepInPackets, o.StepThresh = 1, uint64(c.StepPackets)
+	}
+	if !c.Raw {
+		o.Overhead -= header
+	}
+	if c.Rate != 0 {
+		high, low := bits.Mul64(1e9, 1<<rateShift)
+		o.RateBytes = c.Rate
+		o.NsPerByte, _ = bits.Div64(high, low, c.Rate)
+		o.NsPerByte = max(o.NsPerByte, 1)
+	}
+	o.Pi2.Target, o.Pi2.Tupdate = uint64(c.Target), uint64(c.TUpdate)
+	o.Alpha, o.Beta = c.Alpha, c.Beta
+	o.Pi2.Alpha, o.Pi2.Beta, o.Pi2.GainShift = gains(c.Alpha, c.Beta)
+	o.Pi2.MaxProb = maxProb
+	if !c.DropOverload {
+		o.Pi2.MaxProb /= uint32(c.Coupling) // so that the coupled probability ends at 1
+	}
+	return o
+}
+
+// decode is the reverse of encode.
+func (o objectConfig) decode(header int32) Config {
+	c := Config{
+		Limit: o.Limit, MemLimit: o.MemLimit,
+		Target: time.Duration(o.Pi2.Target), TUpdate: time.Duration(o.Pi2.Tupdate),
+		Alpha: o.Alpha, Beta: o.Beta,
+		Coupling: uint8(o.Coupling), AnyECT: o.L4sMask == 3, MinQlenStep: o.MinQlenStep,
+		DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, Protection: uint8(o.Wc),
+		BypassMark: o.BypassMark, BypassMask: o.BypassMask,
+		Rate: o.RateBytes, Raw: o.Raw != 0, Overhead: o.Overhead, MPU: o.Mpu, Framing: Framing(o.Framing),
+		SplitGSO: o.SplitGso != 0,
+	}
+	if o.StepInPackets != 0 {
+		c.StepPackets = uint32(o.StepThresh)
+	} else {
+		c.StepThresh = time.Duration(o.StepThresh)
+	}
+	if !c.Raw {
+		c.Overhead += header
+	}
+	return c
+}
+
+// decode is how an instance stands at a time, in ns of CLOCK_MONOTONIC, where the heads of the queues came at heads.
+func (o *objectStatus) decode(now uint64, heads [2]uint64) Stats {
+	age := func(since uint64) time.Duration {
+		if since == 0 || since > now {
+			return 0
+		}
+		return time.Duration(now - since)
+	}
+	const c, l = 0, 1
+	histogram := func(h objectHistogram) Histogram {
+		return Histogram{Count: h.Count, Sum: time.Duration(h.Sum), Max: time.Duration(h.Max), Packets: h.Packets}
+	}
+	return Stats{
+		Prob: o.Pi2.Prob, DelayC: age(heads[c]), DelayL: age(heads[l]),
+		PacketsInC: o.PacketsIn[c], PacketsInL: o.PacketsIn[l], MaxQ: o.MaxPackets,
+		ECNMark: o.EcnMark, StepMark: o.StepMark, StepMissed: o.StepMissed, StepEarly: o.StepEarly,
+		Credit: o.Credit, MemoryUsed: o.Memory, MaxMemory: o.MaxMemory,
+		Unmarked: o.Unmarked, Superpackets: o.Superpackets,
+		SojournC: histogram(o.Sojourn[c]), SojournL: histogram(o.Sojourn[l]),
+	}
+}
+
+// Mean is the mean time that a packet has waited; 0 if there was none.
+func (h Histogram) Mean() time.Duration {
+	if h.Packets == 0 {
+		return 0
+	}
+	return h.Sum / time.Duration(h.Packets)
+}
+
+// Quantile is a time that so large a share of the packets has not exceeded, for q from 0 to 1: the middle of its bucket, so exact to a sixteenth.
+func (h Histogram) Quantile(q float64) time.Duration {
+	var all, below uint64
+	for _, n := range h.Count {
+		all += n
+	}
+	if all == 0 {
+		return 0
+	}
+	want := uint64(math.Ceil(q * float64(all)))
+	for i, n := range h.Count {
+		if below += n; below >= max(want, 1) {
+			return min(middle(i), h.Max)
+		}
+	}
+	return h.Max
+}
+
+// middle of a bucket.
+func middle(i int) time.Duration {
+	const unit, sub = 1024, 8 // ns, and buckets an octave
+	if i == 0 {
+		return unit / 2
+	}
+	octave, part := (i-1)/sub, (i-1)%sub
+	width := float64(uint64(unit)<<octave) / sub
+	return time.Duration(float64(uint64(unit)<<octave) + (float64(part)+0.5)*width)
+}
+
+// slot is struct slot of bpf/dualpi2.h, which has a pointer that is not for us.
+type slot struct {
+	Skb, Ts                    uint64
+	Len, Wire, Truesize, Flags uint32
+}

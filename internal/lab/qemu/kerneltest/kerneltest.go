@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kerneltest runs a package's tests inside stock kernels: the test binary itself is the guest's whole user space. It is for tests alone, and
+// knows nothing of what they test.
+//
+// A package has a TestMain that calls Main, tests that only run in a guest and begin with In, and a test on the host that calls Run.
+package kerneltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lab/boot"
+	"weir/internal/lab/qemu"
+)
+
+// Everything tells whether all kernels are asked for (make test-kernels), and not only what make test has the time for.
+func Everything() bool { return os.Getenv("WEIR_TEST_KERNELS") != "" }
+
+// Series are the kernels to test on: the newest, or all that users have. One that the archive no longer has is skipped by name.
+func Series() []string {
+	if !Everything() {
+		return []string{qemu.Newest}
+	}
+	return []string{"6.17", "6.18", "7.2", "7.3"}
+}
+
+// pattern is in the guest's environment: the tests to run.
+const pattern = "WEIR_TESTS"
+
+// Main is a package's TestMain.
+func Main(m *testing.M) {
+	if !qemu.Inside() {
+		os.Exit(m.Run())
+	}
+	if _, err := qemu.Begin(); err != nil {
+		fmt.Println(err)
+		qemu.PowerOff()
+	}
+	_ = os.Chmod(Killat, 0o755) // if it is there
+	os.Args = append(os.Args[:1], "-test.v", "-test.run="+os.Getenv(pattern))
+	status := m.Run()
+	if said := complaints(); said != "" {
+		fmt.Println("the kernel complains:\n" + said)
+		status = 1
+	}
+	qemu.End(fmt.Append(nil, status))
+}
+
+// Killat is where a program that kills another one at a step is to be, for tests that want it (Options.Files).
+const Killat = "/killat"
+
+// In skips a test outside of a guest: Run starts it there.
+func In(t *testing.T) {
+	t.Helper()
+	if !qemu.Inside() {
+		t.Skip("skipped here: it runs inside a kernel, which another test of this package boots")
+	}
+}
+
+// complaints are the lines of the kernel's log that speak of a bug in it, which no test may cause.
+func complaints() string {
+	log := make([]byte, 1<<20)
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, log)
+	if err != nil {
+		return err.Error()
+	}
+	var bad []string
+	for line := range strings.Lines(string(log[:n])) {
+		for _, sign := range []string{"WARNING:", "BUG:", "Oops", "Call Trace", "lockup", "refcount_t", "unregister_netdevice: waiting", "possible recursive"} {
+			if strings.Contains(line, sign) {
+				bad = append(bad, strings.TrimSpace(line))
+			}
+		}
+	}
+	return strings.Join(bad, "\n")
+}
+
+// Options of a run.
+type Options struct {
+	CPUs  int    // 0: one, whose time is exact
+	Tests string // a pattern as go test -run takes it
+	Limit time.Duration
+
+	Reference bool              // the kernel has its own sch_dualpi2, if that has been built (make reference)
+	Files     map[string]string // that the tests are to find: from, by where
+}
+
+// Run runs the guest's tests of this package on each kernel of Series, as subtests by the kernel's name.
+func Run(t *testing.T, o Options) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped, not passed: a kernel takes more than -short allows")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range Series() {
+		t.Run(series, func(t *testing.T) {
+			kernel, err := qemu.Find(series)
+			if errors.Is(err, qemu.ErrNoKernel) {
+				t.Skipf("skipped, not passed: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests}, Stock: !o.Reference, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: 1, Limit: o.Limit,
+				OnLine: func(line string) { t.Log(line) }}
+			if b.Limit == 0 {
+				b.Limit = 3 * time.Minute
+			}
+			for there, here := range o.Files {
+				body, err := os.ReadFile(here)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Files = append(b.Files, boot.File{Name: there, Body: body})
+			}
+			reply, _, err := b.Run(context.WithoutCancel(t.Context()))
+			switch {
+			case errors.Is(err, qemu.ErrNoEmulator):
+				t.Skipf("skipped, not passed: %v", err)
+			case err != nil:
+				t.Fatal(err)
+			case !bytes.Equal(reply, []byte("0")):
+				t.Errorf("tests inside linux %s failed", kernel.Release)
+			}
+		})
+	}
+}
+
+// Build makes a program of this module for the guest, and gives where it is.
+func Build(t *testing.T, path string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), filepath.Base(path))
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, path)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, said)
+	}
+	return out
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/dualpi2"
+	"weir/internal/units"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The attributes by which a recorded bpf_dualpi2 tells what dualpi2 has no attribute for. They are this package's own, and no kernel sees them.
+const (
+	bpfRate = iota + 0x1001
+	bpfFraming
+	bpfOverhead
+	bpfRaw
+	bpfMPU
+	bpfLLLL
+)
+
+// BPFDualPI2 is Weir's own DualPI2, for kernels that have BPF qdiscs and no sch_dualpi2, with a shaper besides (internal/dualpi2). It is a root, and
+// nothing hangs below it. Its options are dualpi2's; overhead and framing are cake's.
+type BPFDualPI2 struct {
+	DualPI2
+	Rate     units.Rate `json:"rate"`      // 1kbit and up; 0: as fast as the device takes them, the default
+	ATM      string     `json:"atm"`       // noatm (the default), atm, ptm
+	Overhead int32      `json:"overhead"`  // bytes added to each packet, -64 to 256
+	Raw      bool       `json:"raw"`       // count packets as the device does, with no correction for its header; the default
+	MPU      uint32     `json:"mpu"`       // bytes that a packet counts for at least, 0 to 256
+	LLLLMark uint32     `json:"llll_mark"` // packets with this firewall mark go to the L queue and are never marked nor dropped by the AQM
+	LLLLMask uint32     `json:"llll_mask"` // the bits of the mark that count; 0: none, the default
+}
+
+func newBPFDualPI2() *BPFDualPI2 {
+	return &BPFDualPI2{DualPI2: *newDualPI2(), ATM: framings()[0], Raw: true}
+}
+
+func (q BPFDualPI2) Kind() string   { return "bpf_dualpi2" }
+func (q BPFDualPI2) String() string { return format(q) }
+func (q BPFDualPI2) edit() editor   { return &q }
+
+// encode gives every option, whatever base has: no message carries them, and a recorded tree is to mean the same to a later version, whose defaults
+// may be others.
+func (q BPFDualPI2) encode(Spec) ([]byte, error) {
+	var attributes []netlink.Attribute
+	for _, o := range q.edit().options() {
+		if o.attr != 0 && (o.skip == nil || !o.skip()) && (o.unsent == nil || !o.unsent()) {
+			attributes = append(attributes, netlink.Attribute{Type: o.attr, Data: o.encode()})
+		}
+	}
+	return netlink.MarshalAttributes(attributes)
+}
+
+func (q *BPFDualPI2) options() []option {
+	list := q.DualPI2.options()
+	for i, o := range list {
+		switch o.attr {
+		case dualpi2Limit:
+			list[i] = count("limit", dualpi2Limit, 4, &q.Limit, 1, dualpi2.MaxLimit)
+		case dualpi2Alpha: // it is not rounded, so nor is it unrounded
+			list[i].decode = hertz("alpha", dualpi2Alpha, &q.Alpha).decode
+		case dualpi2Beta:
+			list[i].decode = hertz("beta", dualpi2Beta, &q.Beta).decode
+		}
+	}
+	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(bpfFraming, bpfOverhead, bpfRaw, bpfMPU)
+	return append(list, orUnlimited(rate("rate", bpfRate, 8, &q.Rate), &q.Rate), framing, overhead, raw, mpu, q.llll())
+}
+
+// llll says mark and mask in one word.
+func (q *BPFDualPI2) llll() option {
+	return option{
+		words: []string{"llll_mark"},
+		attr:  bpfLLLL,
+		read: func(_ string, a *args) error {
+			text, err := a.next()
+			if err != nil {
+				return err
+			}
+			value, mask, masked := strings.Cut(text, "/")
+			if !masked {
+				mask = "0xffffffff"
+			}
+			v, err1 := strconv.ParseUint(value, 0, 32)
+			m, err2 := strconv.ParseUint(mask, 0, 32)
+			switch {
+			case err1 != nil || err2 != nil:
+				return fmt.Errorf("%q is not VALUE/MASK: write it like 0x1/0xff", text)
+			case v == 0 && !masked:
+				return errors.New("0 is what packets without a mark have: write 0/0 for none, or name the bits: 0/0x1")
+			}
+			q.LLLLMark, q.LLLLMask = uint32(v), uint32(m)
+			return nil
+		},
+		write:  func() string { return fmt.Sprintf("llll_mark 0x%x/0x%x", q.LLLLMark, q.LLLLMask) },
+		encode: func() []byte { return slices.Concat(u32bytes(q.LLLLMark), u32bytes(q.LLLLMask)) },
+		decode: func(b []byte) error {
+			if len(b) != 8 {
+				return fmt.Errorf("is %d bytes long", len(b))
+			}
+			q.LLLLMark, q.LLLLMask = binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint32(b[4:])
+			return nil
+		},
+	}
+}
+
+func (q *BPFDualPI2) decode(b []byte, d device) error {
+	if err := decodeAttributes(q.options(), b); err != nil {
+		return err
+	}
+	if d.present && q.MemLimit == d.memLimit(q.Limit) {
+		q.MemLimit = 0
+	}
+	return nil
+}
+
+func (q *BPFDualPI2) finish() (Spec, error) {
+	spec, err := q.DualPI2.finish()
+	if err == nil {
+		err = wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check()
+	}
+	const least = 1000 // bit/s: a packet in 12 seconds
+	switch {
+	case err != nil:
+		return nil, err
+	case q.Limit > dualpi2.MaxLimit:
+		return nil, fmt.Errorf("limit %d is out of range (1 to %d)", q.Limit, dualpi2.MaxLimit)
+	case q.Rate != 0 && q.Rate < least:
+		return nil, fmt.Errorf("rate %s is below %s", q.Rate, units.Rate(least))
+	case q.LLLLMark&^q.LLLLMask != 0:
+		return nil, fmt.Errorf("llll_mark 0x%x has bits that its mask 0x%x leaves out", q.LLLLMark, q.LLLLMask)
+	}
+	q.DualPI2 = spec.(DualPI2)
+	q.Rate -= q.Rate % 8
+	return *q, nil
+}
+
+// memLimit is what dualpi2's memory limit is where nobody has said it, in bytes: two of the device's largest packets for each that may wait
+// (net/sched/sch_dualpi2.c, get_memory_limit).
+func (d device) memLimit(limit uint32) uint32 {
+	const ethernet = 14 // bytes of its header
+	return uint32(min(uint64(limit)*2*(uint64(d.mtu)+ethernet), math.MaxUint32))
+}
+
+// config is what the BPF programs are told, on that device.
+func (q BPFDualPI2) config(d device) dualpi2.Config {
+	c := dualpi2.Config{
+		Limit: q.Limit, MemLimit: q.MemLimit,
+		Target: time.Duration(q.Target), TUpdate: time.Duration(q.TUpdate), Alpha: q.Alpha, Beta: q.Beta,
+		Coupling: q.CouplingFactor, StepPackets: q.StepPackets, MinQlenStep: q.MinQlenStep, AnyECT: q.ECN == "any_ect",
+		DropOverload: q.DropOverload, DropEnqueue: q.DropEnqueue, Protection: q.ClassicProtection,
+		BypassMark: q.LLLLMark, BypassMask: q.LLLLMask,
+		Rate: uint64(q.Rate / 8), Raw: q.Raw, Overhead: q.Overhead, MPU: q.MPU, Framing: dualpi2.Framing(slices.Index(framings(), q.ATM)),
+		SplitGSO: q.SplitGSO,
+	}
+	if q.StepPackets == 0 {
+		c.StepThresh = time.Duration(q.StepThresh)
+	}
+	if q.MemLimit == 0 {
+		c.MemLimit = d.memLimit(q.Limit)
+	}
+	return c
+}
+
+// specOf is the reverse; an error if tc's language has no words for what the programs do, as another version of them may.
+func specOf(c dualpi2.Config, d device) (Spec, error) {
+	if int(c.Framing) >= len(framings()) || c.Rate > math.MaxUint64/8 {
+		return nil, errors.New("the programs do what this version has no words for")
+	}
+	q := newBPFDualPI2()
+	q.Limit, q.MemLimit = c.Limit, c.MemLimit
+	q.Target, q.TUpdate, q.Alpha, q.Beta = units.Duration(c.Target), units.Duration(c.TUpdate), c.Alpha, c.Beta
+	q.CouplingFactor, q.StepPackets, q.MinQlenStep = c.Coupling, c.StepPackets, c.MinQlenStep
+	q.StepThresh = units.Duration(c.StepThresh)
+	if c.AnyECT {
+		q.ECN = "any_ect"
+	}
+	q.DropOverload, q.DropEnqueue, q.ClassicProtection = c.DropOverload, c.DropEnqueue, c.Protection
+	q.LLLLMark, q.LLLLMask = c.BypassMark, c.BypassMask
+	q.Rate, q.Raw, q.Overhead, q.MPU, q.ATM = units.Rate(c.Rate*8), c.Raw, c.Overhead, c.MPU, framings()[c.Framing]
+	q.SplitGSO = c.SplitGSO
+	if d.present && q.MemLimit == d.memLimit(q.Limit) {
+		q.MemLimit = 0
+	}
+	return sayable(q)
+}
+
+// loader is what internal/dualpi2 offers. The tests have another.
+type loader interface {
+	Install(ifindex int, c dualpi2.Config, place func(kind string) error) error
+	Change(ifindex int, c dualpi2.Config) error
+	Read(ifindex int) (dualpi2.Instance, bool, error)
+	Clean(ifindex int) error
+}
+
+// bpf is the kernel's.
+type bpf struct{}
+
+func (bpf) Install(ifindex int, c dualpi2.Config, place func(kind string) error) error {
+	return dualpi2.Install(ifindex, c, place)
+}
+func (bpf) Change(ifindex int, c dualpi2.Config) error       { return dualpi2.Change(ifindex, c) }
+func (bpf) Read(ifindex int) (dualpi2.Instance, bool, error) { return dualpi2.Read(ifindex) }
+func (bpf) Clean(ifindex int) error                          { return dualpi2.Clean(ifindex) }
+
+// noBPF is for a socket in a network namespace that is not the thread's, where BPF programs could not be found.
+type noBPF struct{}
+
+func (noBPF) Install(int, dualpi2.Config, func(string) error) error { return dualpi2.ErrNotSupported }
+func (noBPF) Change(int, dualpi2.Config) error                      { return dualpi2.ErrNotSupported }
+func (noBPF) Read(int) (dualpi2.Instance, bool, error)              { return dualpi2.Instance{}, false, nil }
+func (noBPF) Clean(int) error                                       { return nil }
+
+// instance makes of a root of one of dualpi2's kinds what it is. One that cannot be read (that takes CAP_SYS_ADMIN), or is another version's, keeps
+// the kernel's name for it and has no Spec.
+func (c *Conn) instance(ifindex int, q *Qdisc, d device) {
+	if q.Parent != Root || !strings.HasPrefix(q.Kind, dualpi2.Prefix) {
+		return
+	}
+	i, ok, err := c.bpf.Read(ifindex)
+	if err != nil || !ok || !i.Placed || i.Kind != q.Kind {
+		return
+	}
+	spec, err := specOf(i.Config, d)
+	if err != nil {
+		return
+	}
+	if q.Options, err = spec.encode(nil); err != nil {
+		return
+	}
+	q.Kind, q.Spec = spec.Kind(), spec
+	q.Stats.Marks, q.Stats.X = i.Stats.ECNMark, bpfStats(i)
+}
+
+// install is the request of a bpf_dualpi2: its kind is known only once its programs are loaded.
+func (c *Conn) install(r request) error {
+	devices, err := c.devices(r.at.ifindex)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.what, err)
+	}
+	err = c.bpf.Install(r.at.ifindex, r.instance.config(devices[r.at.ifindex]), func(kind string) error {
+		placed, err := newRequest(uint16(r.message.Header.Type), r.message.Header.Flags, r.at, "put "+kind+" in place", attributes(kind, nil)...)
+		if err != nil {
+			return err
+		}
+		return c.send([]request{placed})
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.what, err)
+	}
+	return nil
+}
+
+// changeInstance gives an instance other options in place.
+func (c *Conn) changeInstance(ifindex int, next BPFDualPI2) error {
+	devices, err := c.devices(ifindex)
+	if err == nil {
+		err = c.bpf.Change(ifindex, next.config(devices[ifindex]))
+	}
+	if err != nil {
+		return fmt.Errorf("interface %d: change to %s: %w: replace it", ifindex, next, err)
+	}
+	return nil
+}
+
+// Clean takes away what a bpf_dualpi2 has left on an interface from which somebody else has taken it: its marker, and a limit on superpackets.
+// Replace, Delete and Restore do that, too.
+func (c *Conn) Clean(ifindex int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clean(ifindex)
+}
+
+// clean takes away what an instance has left whose qdisc is gone from a device. Where it may not look, it has left none.
+func (c *Conn) clean(ifindex int) error {
+	err := c.bpf.Clean(ifindex)
+	if errors.Is(err, dualpi2.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("interface %d: what a bpf_dualpi2 left: %w", ifindex, err)
+	}
+	return nil
+}
