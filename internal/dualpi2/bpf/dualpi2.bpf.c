@@ -37,26 +37,27 @@ __attribute__((noinline)) int update_pi2(u64 now)
 	return 0;
 }
 
-/* Whether the AQM drops a packet, where backlog is what else waits, in bytes (RFC 9332 Appendix A.1 and the overload handling of section 2.5.1.1). */
-__attribute__((noinline)) int must_drop(u32 flags, u64 sojourn, u64 backlog)
+/*
+ * Whether the AQM drops a packet, where backlog is what else waits, in bytes: by the probability, when it comes or when it goes, as configured (RFC 9332
+ * figure 4 and section 2.5.1.1); and in the L queue, where a filter may put one that cannot be marked, by the step when it goes.
+ */
+__attribute__((noinline)) int must_drop(u32 flags, u64 sojourn, u64 backlog, u32 coming)
 {
 	const struct config *c = CONFIG();
-	u32 prob = state.pi2.prob;
-	bool overload = coupled(c, prob) > MAX_PROB, drop = false;
+	u32 prob = state.pi2.prob, in_l = flags & FLAG_L, ect = flags & FLAG_ECT;
+	bool overload = coupled(c, prob) > MAX_PROB;
 
-	if (flags & FLAG_BYPASS || flags & FLAG_ECT && !overload)
+	if (flags & FLAG_BYPASS || ect && !overload)
 		return false;
-	if (backlog >= 2 * state.mtu) {
-		if (!(flags & FLAG_L))
-			drop = roll(prob) && roll(prob);
-		else if (overload)
-			drop = c->drop_overload && roll(prob) && roll(prob);
-		else
-			drop = roll(coupled(c, prob)); /* not ECT, and in the L queue by a filter */
-	}
-	if (!drop && flags & FLAG_L && !(flags & FLAG_ECT) && !c->step_in_packets)
-		drop = sojourn > c->step_thresh;
-	return drop;
+	if (!coming && in_l && !ect && packets(L) > c->min_qlen_step && (c->step_in_packets ? packets(L) - 1 : sojourn) > c->step_thresh)
+		return true;
+	if (coming != c->drop_enqueue || backlog < 2 * state.mtu)
+		return false;
+	if (in_l && !overload)
+		return roll(coupled(c, prob));
+	if (in_l && !c->drop_overload)
+		return false;
+	return roll(prob) && roll(prob);
 }
 
 SEC("struct_ops")
@@ -95,7 +96,7 @@ int dualpi2_enqueue(u64 *ctx)
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_DROP;
 	}
-	if (c->drop_enqueue && must_drop(flags, 0, sch->qstats.backlog)) {
+	if (c->drop_enqueue && must_drop(flags, 0, sch->qstats.backlog, true)) {
 		sch->qstats.drops++;
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_BYPASS;
@@ -169,7 +170,7 @@ static long drop_head(u64 i, struct dropping *d)
 	struct slot *s = slot_of(l, state.queue[l].head);
 	struct sk_buff *skb;
 
-	if (!sch->q.qlen || !s || !d->sure && !must_drop(s->flags, d->now - s->ts, sch->qstats.backlog - s->len))
+	if (!sch->q.qlen || !s || !d->sure && !must_drop(s->flags, d->now - s->ts, sch->qstats.backlog - s->len, false))
 		return 1;
 	d->sure = 0;
 	sch->qstats.drops++;
@@ -271,7 +272,7 @@ struct sk_buff *dualpi2_dequeue(u64 *ctx)
 	s = slot_of(l, state.queue[l].head);
 	if (!s)
 		return NULL;
-	if ((state.pi2.prob || (s->flags & (FLAG_L | FLAG_ECT)) == FLAG_L) && !c->drop_enqueue && must_drop(s->flags, now - s->ts, sch->qstats.backlog - s->len)) {
+	if ((state.pi2.prob || (s->flags & (FLAG_L | FLAG_ECT)) == FLAG_L) && must_drop(s->flags, now - s->ts, sch->qstats.backlog - s->len, false)) {
 		struct dropping d = { sch, now, true };
 
 		bpf_loop(MAX_RING, drop_head, &d, 0);

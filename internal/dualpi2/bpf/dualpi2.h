@@ -32,7 +32,7 @@ struct config {
 	u32 min_qlen_step;	/* packets in the L queue below which the step does not apply */
 	u32 wc, wl;		/* weights of the C and the L queue, percent */
 	u32 drop_overload;	/* when p_CL is beyond 1: drop in both queues, rather than let them overflow */
-	u32 drop_enqueue;	/* drop when a packet comes, rather than when it goes */
+	u32 drop_enqueue;	/* 1: the probability drops when a packet comes; 0: when it goes */
 	u32 bypass_mark, bypass_mask; /* of skb->mark: to the L queue, without signals */
 	s32 overhead;		/* bytes that a packet takes on the wire, more than the kernel says */
 	u32 mpu;		/* bytes that a packet takes on the wire at least */

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dualpi2
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// What an instance is configured to do can be read back as it was said, for any device.
+func FuzzConfig(f *testing.F) {
+	d := Defaults()
+	f.Add(d.Limit, d.MemLimit, int64(d.Target), int64(d.TUpdate), d.Alpha, d.Beta, d.Coupling, int64(d.StepThresh), uint32(0), uint64(6250000), int32(0), true, int32(14))
+	f.Add(uint32(1), uint32(1), int64(0), int64(1000), uint32(1), uint32(math.MaxInt32), uint8(255), int64(0), uint32(7), uint64(125), int32(-64), false, int32(0))
+	f.Fuzz(func(t *testing.T, limit, memory uint32, target, tupdate int64, alpha, beta uint32, coupling uint8, step int64, packets uint32, rate uint64, overhead int32, raw bool, header int32) {
+		c := Config{Limit: limit, MemLimit: memory, Target: time.Duration(target), TUpdate: time.Duration(tupdate), Alpha: alpha, Beta: beta, Coupling: coupling,
+			StepThresh: time.Duration(step), StepPackets: packets, Rate: rate, Overhead: overhead, Raw: raw, Protection: 10, BypassMark: 3, BypassMask: 7}
+		if c.check() != nil || overhead < -64 || overhead > 256 || header < 0 || header > 64 {
+			t.Skip()
+		}
+		if packets != 0 {
+			c.StepThresh = 0
+		}
+		o := c.encode(header)
+		if got := o.decode(header); got != c {
+			t.Errorf("%+v reads back as %+v", c, got)
+		}
+		if rate != 0 && o.NsPerByte == 0 {
+			t.Errorf("a rate of %d is none", rate)
+		}
+		if o.Pi2.Alpha > 1<<gainBits || o.Pi2.Beta > 1<<gainBits || o.Pi2.GainShift > 62 {
+			t.Errorf("gains %d and %d, shifted by %d", o.Pi2.Alpha, o.Pi2.Beta, o.Pi2.GainShift)
+		}
+	})
+}
+
+// A gain is exact to one part in 2^28, where it is not tiny beside the other.
+func TestGains(t *testing.T) {
+	for _, c := range [][2]uint32{{41, 819}, {1, 1}, {1, 256}, {math.MaxInt32, math.MaxInt32}, {25600, 76800}} {
+		a, b, shift := gains(c[0], c[1])
+		for i, gain := range []uint32{a, b} {
+			want := float64(c[i]) / 256 * maxProb / 1e9
+			got := math.Ldexp(float64(gain), -int(shift))
+			largest := float64(max(c[0], c[1])) / 256 * maxProb / 1e9
+			if math.Abs(got-want) > largest/(1<<28) {
+				t.Errorf("%d/256 Hz is %g, not %g", c[i], got, want)
+			}
+		}
+	}
+}
+
+// The shaper's clock is exact to a millionth from 1 Mbit/s to 10 Gbit/s.
+func TestRate(t *testing.T) {
+	for _, bytes := range []uint64{125e3, 6.25e6, 125e6, 1.25e9} {
+		c := Defaults()
+		c.Rate = bytes
+		got := float64(c.encode(14).NsPerByte) / (1 << rateShift)
+		if want := 1e9 / float64(bytes); math.Abs(got/want-1) > 2e-6 {
+			t.Errorf("%d bytes a second are %v ns a byte, not %v", bytes, got, want)
+		}
+	}
+}
+
+// bucketOf is what bpf/dualpi2.bpf.c does with a time, in ns.
+func bucketOf(ns uint64) int {
+	v := ns >> 10
+	if v == 0 {
+		return 0
+	}
+	octave := int(math.Log2(float64(v)))
+	return min(1+octave*8+int(v<<3>>octave)&7, HistogramBuckets-1)
+}
+
+func TestQuantile(t *testing.T) {
+	if q := (Histogram{}).Quantile(0.5); q != 0 {
+		t.Errorf("of none it is %v", q)
+	}
+	var h Histogram
+	for i := range 1000 {
+		ns := uint64(i+1) * 20000 // 20 us to 20 ms
+		h.Count[bucketOf(ns)]++
+		h.Packets++
+		h.Sum += time.Duration(ns)
+		h.Max = max(h.Max, time.Duration(ns))
+	}
+	for _, c := range []struct {
+		q    float64
+		want time.Duration
+	}{{0.5, 10 * time.Millisecond}, {0.99, 19800 * time.Microsecond}, {0, 20 * time.Microsecond}, {1, 20 * time.Millisecond}} {
+		if got := h.Quantile(c.q); math.Abs(float64(got)/float64(c.want)-1) > 1.0/16+0.01 {
+			t.Errorf("quantile %v is %v, not %v", c.q, got, c.want)
+		}
+	}
+	if h.Mean() != 10010*time.Microsecond {
+		t.Errorf("the mean is %v", h.Mean())
+	}
+}
