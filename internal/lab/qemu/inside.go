@@ -29,18 +29,18 @@ func Inside() bool { return os.Getpid() == 1 && os.Getenv(marker) != "" }
 //
 // It starts the program anew: what packages have read of /proc and /sys before there was any, they would remember.
 func Begin() (job []byte, err error) {
-	if os.Getenv(begun) == "" {
-		if err := mount(); err != nil {
-			return nil, err
-		}
-		return nil, unix.Exec("/init", os.Args, append(os.Environ(), begun+"=1"))
+	if os.Getenv(begun) != "" {
+		return os.ReadFile(jobFile)
 	}
 	if os.Getenv(exact) != "" {
 		if err := neverIdle(); err != nil {
 			return nil, err
 		}
 	}
-	return os.ReadFile(jobFile)
+	if err := mount(); err != nil {
+		return nil, err
+	}
+	return nil, unix.Exec("/init", os.Args, append(os.Environ(), begun+"=1"))
 }
 
 // mount readies the kernel: its modules, and the file systems that it makes itself.
