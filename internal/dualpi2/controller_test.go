@@ -4,9 +4,12 @@ package dualpi2
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,8 +73,30 @@ func (c Config) model() *rfc9332.Controller {
 	return m
 }
 
-// traces are queue delays, one for each update: a step, a decay, random walks, and the sawtooth of a Classic flow as it was recorded.
-func traces() map[string]func(r *rand.Rand, i int, last time.Duration) time.Duration {
+//go:embed testdata/delays.txt
+var delays string
+
+// recorded are delays that were measured; one that was lost is as the last.
+func recorded(t *testing.T) (list []time.Duration) {
+	t.Helper()
+	for line := range strings.Lines(delays) {
+		us, err := strconv.Atoi(strings.TrimSpace(line))
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case err != nil:
+			t.Fatal(err)
+		case us < 0:
+			list = append(list, list[len(list)-1])
+		default:
+			list = append(list, time.Duration(us)*time.Microsecond)
+		}
+	}
+	return list
+}
+
+// traces are queue delays, one for each update: a step, a decay, random ones, a random walk, and what was recorded.
+func traces(t *testing.T) map[string]func(r *rand.Rand, i int, last time.Duration) time.Duration {
+	measured := recorded(t)
 	return map[string]func(*rand.Rand, int, time.Duration) time.Duration{
 		"step": func(_ *rand.Rand, i int, _ time.Duration) time.Duration {
 			return time.Duration(i/50%2) * 40 * time.Millisecond
@@ -83,7 +108,7 @@ func traces() map[string]func(r *rand.Rand, i int, last time.Duration) time.Dura
 		"walk": func(r *rand.Rand, _ int, last time.Duration) time.Duration {
 			return max(0, last+time.Duration(r.Int64N(6e6)-3e6))
 		},
-		"sawtooth": func(_ *rand.Rand, i int, _ time.Duration) time.Duration { return time.Duration(8e6 + i%63*250e3) },
+		"recorded": func(_ *rand.Rand, i int, _ time.Duration) time.Duration { return measured[i%len(measured)] },
 	}
 }
 
@@ -101,7 +126,7 @@ func TestInController(t *testing.T) {
 		c.Alpha, c.Beta, c.TUpdate, c.Target = 25600, 76800, 50*time.Microsecond, 50*time.Microsecond
 	})
 	for name, c := range configs {
-		for trace, next := range traces() {
+		for trace, next := range traces(t) {
 			k, m := newController(t, c), c.model()
 			r := rand.New(rand.NewPCG(1, 2))
 			now, delay := uint64(1e12), time.Duration(0)
