@@ -5,6 +5,7 @@ package dualpi2_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -804,4 +805,49 @@ func mustLink(n *network, name string) netlink.Link {
 	device, err := netlink.LinkByName(name)
 	n.must(err)
 	return device
+}
+
+// TestInSplit: what it costs a sender to let no superpackets come: TCP to the other end of a veth, both ends together, for each packet of 1448 bytes.
+func TestInSplit(t *testing.T) {
+	n := newNetwork(t)
+	n.in(n.there)
+	listener, err := net.Listen("tcp4", fmt.Sprintf("%v:%d", far4, port))
+	n.must(err)
+	n.in(n.here)
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+		}
+	}()
+	debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(100)
+	for _, text := range []string{"fq_codel", "bpf_dualpi2 no_split_gso", "htb rate 10gbit | dualpi2", "cake bandwidth 10gbit split-gso", "bpf_dualpi2", "bpf_dualpi2 rate 10gbit"} {
+		stack, err := qdisc.ParseStack(text)
+		n.must(err)
+		if err := n.conn.Replace(n.ifindex, stack); err != nil {
+			t.Logf("%s: %v", text, err)
+			continue
+		}
+		time.Sleep(time.Second)
+		conn, err := net.Dial("tcp4", fmt.Sprintf("%v:%d", far4, port))
+		n.must(err)
+		block := make([]byte, 1<<16)
+		send := func(blocks int) time.Duration {
+			begin := time.Now()
+			for range blocks {
+				_, err := conn.Write(block)
+				n.must(err)
+			}
+			return time.Since(begin)
+		}
+		send(20)
+		const blocks = 200
+		t.Logf("cost %-34s %6.0f instructions a packet", text, float64(send(blocks))/(blocks*float64(len(block))/1448))
+		conn.Close()
+	}
 }

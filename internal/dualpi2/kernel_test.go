@@ -21,7 +21,7 @@ func TestCost(t *testing.T) {
 	if !kerneltest.Everything() {
 		t.Skip("skipped, not passed: runs in make test-kernels")
 	}
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestInCost$", Reference: true})
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Cost|Split)$", Reference: true})
 }
 
 // TestKernelsAtWork: the same under load on two CPUs, and with loaders that are killed.
