@@ -12,7 +12,7 @@ import "time"
 // Config is what one instance does. The zero value of a field means what its comment says, and nothing is filled in: the defaults are the caller's.
 type Config struct {
 	Limit    uint32 // packets in both queues together, 1 to MaxLimit
-	MemLimit uint32 // bytes of kernel memory (truesize) in both queues together, 1 and up
+	MemLimit uint32 // bytes of kernel memory (truesize) in both queues together; 0: Limit times two of the device's largest packets
 
 	Target  time.Duration // the C queue's delay, RFC 9332's target
 	TUpdate time.Duration // RFC 9332's Tupdate, at least 1 µs
@@ -37,7 +37,9 @@ type Config struct {
 	MPU      uint32  // bytes that a packet counts for at least
 	Framing  Framing // of the wire below
 
-	SplitGSO bool // local TCP sends no superpackets to this device while the instance is there
+	// The device takes packets of one segment: connections that begin while the instance is there send no superpackets to it. Those that were there
+	// before, and whatever is forwarded or comes by a device on top of this one, still do.
+	SplitGSO bool
 }
 
 // MaxLimit is the largest Limit: what an instance's two rings can be made for.
@@ -67,6 +69,7 @@ type Stats struct {
 	Credit       int32  // of the weighted round robin: the L queue's turn while it is not positive
 	MemoryUsed   uint32 // bytes
 	MaxMemory    uint32
+	MemLimit     uint32 // bytes that both queues may take: that of the configuration, or what stands for none
 	Unmarked     uint64 // packets that came without having passed the marker
 	SojournC     Histogram
 	SojournL     Histogram
@@ -89,6 +92,7 @@ const HistogramBuckets = 1 + 24*8
 type Instance struct {
 	Kind     string // the kernel's name for it: Prefix and six hexadecimal digits
 	Placed   bool   // it is a qdisc of the device; else its marker was left behind, and does nothing
+	Known    bool   // it is of this version, and the rest is known
 	Capacity uint32 // packets that it can hold: what its limit can be changed to
 	Config   Config
 	Stats    Stats
@@ -106,10 +110,10 @@ func Capacity(limit uint32) uint32 {
 	return capacity
 }
 
-// Defaults are those of sch_dualpi2 for a device with an MTU of 1500 bytes, and no shaper (net/sched/sch_dualpi2.c, dualpi2_reset_default).
+// Defaults are those of sch_dualpi2 and no shaper (net/sched/sch_dualpi2.c, dualpi2_reset_default).
 func Defaults() Config {
 	return Config{
-		Limit: 10000, MemLimit: 10000 * 2 * 1514, Target: 15 * time.Millisecond, TUpdate: 16 * time.Millisecond, Alpha: 41, Beta: 819,
+		Limit: 10000, Target: 15 * time.Millisecond, TUpdate: 16 * time.Millisecond, Alpha: 41, Beta: 819,
 		Coupling: 2, StepThresh: time.Millisecond, DropOverload: true, Protection: 10, Raw: true, SplitGSO: true,
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"time"
 )
 
@@ -27,8 +26,6 @@ func (c Config) check() error {
 	switch {
 	case c.Limit == 0 || c.Limit > MaxLimit:
 		return fmt.Errorf("limit %d is out of range (1 to %d packets)", c.Limit, MaxLimit)
-	case c.MemLimit == 0:
-		return errors.New("memlimit is zero")
 	case c.Target < 0 || c.Target > maxDelay:
 		return fmt.Errorf("target %v is out of range (0 to %v)", c.Target, maxDelay)
 	case c.TUpdate < time.Microsecond || c.StepThresh < 0:
@@ -66,11 +63,11 @@ func flag(b bool) uint32 {
 // encode is c for a device whose packets have a link header of so many bytes.
 func (c Config) encode(header int32) objectConfig {
 	o := objectConfig{
-		Limit: c.Limit, MemLimit: c.MemLimit, Capacity: Capacity(c.Limit),
+		LinkHeader: uint32(header), Limit: c.Limit, MemLimit: c.MemLimit,
 		Coupling: uint32(c.Coupling), L4sMask: 1, // the bit that ECT(1) and CE have and ECT(0) has not
 		StepThresh: uint64(c.StepThresh), MinQlenStep: c.MinQlenStep,
 		Wc: uint32(c.Protection), Wl: maxWeight - uint32(c.Protection),
-		DropOverload: flag(c.DropOverload), DropEnqueue: flag(c.DropEnqueue), SplitGso: flag(c.SplitGSO),
+		DropOverload: flag(c.DropOverload), DropEnqueue: flag(c.DropEnqueue),
 		BypassMark: c.BypassMark & c.BypassMask, BypassMask: c.BypassMask,
 		Overhead: c.Overhead, Mpu: c.MPU, Framing: uint32(c.Framing), Raw: flag(c.Raw),
 	}
@@ -84,10 +81,8 @@ func (c Config) encode(header int32) objectConfig {
 		o.Overhead -= header
 	}
 	if c.Rate != 0 {
-		high, low := bits.Mul64(1e9, 1<<rateShift)
 		o.RateBytes = c.Rate
-		o.NsPerByte, _ = bits.Div64(high, low, c.Rate)
-		o.NsPerByte = max(o.NsPerByte, 1)
+		o.NsPerByte = max(1e9<<rateShift/c.Rate, 1)
 	}
 	o.Pi2.Target, o.Pi2.Tupdate = uint64(c.Target), uint64(c.TUpdate)
 	o.Alpha, o.Beta = c.Alpha, c.Beta
@@ -99,7 +94,7 @@ func (c Config) encode(header int32) objectConfig {
 	return o
 }
 
-// decode is the reverse of encode.
+// decode is the reverse of encode, but for SplitGSO, which is the device's.
 func (o objectConfig) decode(header int32) Config {
 	c := Config{
 		Limit: o.Limit, MemLimit: o.MemLimit,
@@ -109,7 +104,6 @@ func (o objectConfig) decode(header int32) Config {
 		DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, Protection: uint8(o.Wc),
 		BypassMark: o.BypassMark, BypassMask: o.BypassMask,
 		Rate: o.RateBytes, Raw: o.Raw != 0, Overhead: o.Overhead, MPU: o.Mpu, Framing: Framing(o.Framing),
-		SplitGSO: o.SplitGso != 0,
 	}
 	if o.StepInPackets != 0 {
 		c.StepPackets = uint32(o.StepThresh)

@@ -548,8 +548,6 @@ func TestInGone(t *testing.T) {
 		n.in(n.there)
 		device, err := netlink.LinkByName("far")
 		n.must(err)
-		c := dualpi2.Defaults()
-		c.Rate = 1e6
 		conn, err := qdisc.Dial(0)
 		n.must(err)
 		stack, err := qdisc.ParseStack("bpf_dualpi2 rate 10mbit")
@@ -574,6 +572,139 @@ func deleteRoot(ifindex int) error {
 		}
 	}
 	return err
+}
+
+// TestInSegments: however instances follow each other, the device takes as many segments as it did before the first, once the last is gone.
+func TestInSegments(t *testing.T) {
+	n := newNetwork(t)
+	before := held(t)
+	const found = 60000
+	n.must(netlink.LinkSetGSOMaxSegs(mustLink(n, "near"), found))
+	for _, steps := range [][]string{
+		{"bpf_dualpi2"}, {"bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2", "bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2 no_split_gso", "bpf_dualpi2"}, {"bpf_dualpi2", "bpf_dualpi2"},
+		{"bpf_dualpi2", "lost", "bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2", "lost", "bpf_dualpi2"}, {"bpf_dualpi2", "change no_split_gso", "change split_gso", "change rate 5mbit"},
+		{"bpf_dualpi2 no_split_gso", "change split_gso", "change no_split_gso"}, {"bpf_dualpi2", "fq_codel"}, {"bpf_dualpi2", "change no_split_gso", "lost"},
+	} {
+		split := false
+		for _, step := range steps {
+			words, change := strings.CutPrefix(step, "change ")
+			switch {
+			case step == "lost":
+				n.must(deleteRoot(n.ifindex))
+				continue
+			case change:
+				stack, err := qdisc.ParseStack("bpf_dualpi2 " + words)
+				n.must(err)
+				n.must(n.conn.Adjust(n.ifindex, stack))
+			default:
+				n.put(step)
+			}
+			split = !strings.Contains(step, "no_split") && step != "fq_codel"
+			want := uint32(found)
+			if split {
+				want = 1
+			}
+			if now := mustLink(n, "near").Attrs().GSOMaxSegs; now != want {
+				t.Errorf("%q: after %s the device takes %d segments", steps, step, now)
+			}
+			if i, ok, err := dualpi2.Read(n.ifindex); err != nil || ok && i.Config.SplitGSO != split {
+				t.Errorf("%q: after %s split_gso reads %v, %v", steps, step, i.Config.SplitGSO, err)
+			}
+		}
+		if split { // somebody else's hand is seen
+			n.must(netlink.LinkSetGSOMaxSegs(mustLink(n, "near"), 7))
+			if i, ok, _ := dualpi2.Read(n.ifindex); ok && i.Config.SplitGSO {
+				t.Errorf("%q: the device takes 7 segments, and split_gso is in force", steps)
+			}
+			n.must(netlink.LinkSetGSOMaxSegs(mustLink(n, "near"), 1))
+		}
+		n.must(n.conn.Delete(n.ifindex, qdisc.Root))
+		if now := mustLink(n, "near").Attrs().GSOMaxSegs; now != found {
+			t.Errorf("%q: in the end the device takes %d segments", steps, now)
+		}
+	}
+	nothingMore(t, before)
+}
+
+// TestInShaper: packets take the time on the wire that their length, the overhead and the framing make of them; exactly, in a time that is.
+func TestInShaper(t *testing.T) {
+	n := newNetwork(t)
+	n.sink()
+	const packets, ip = 200, 1028 // bytes, of a datagram of 1000
+	for text, wire := range map[string]float64{
+		"rate 5mbit":                           ip + 14,
+		"rate 5mbit overhead 38":               ip + 38,
+		"rate 5mbit overhead -10":              ip - 10,
+		"rate 5mbit raw overhead 10":           ip + 14 + 10,
+		"rate 5mbit overhead 18 mpu 256":       ip + 18,
+		"rate 5mbit overhead 40 atm":           23 * 53, // 1068 bytes are 23 cells
+		"rate 5mbit overhead 30 ptm":           1058 + 17,
+		"rate 2mbit no_split_gso drop_enqueue": ip + 14,
+	} {
+		n.put("bpf_dualpi2 target 4s " + text) // so that nothing is dropped by the probability
+		n.must(pinged(n, far4))
+		before := n.read().Stats.SojournC
+		conn := n.dial(source{})
+		for range packets {
+			_, err := conn.Write(make([]byte, 1000))
+			n.must(err)
+		}
+		n.settle()
+		after := n.read()
+		// The first goes at once, and each of the others when those before it are through.
+		want := float64(packets) / 2 * float64(packets-1) * wire / float64(after.Config.Rate) * 1e9
+		got := float64(after.Stats.SojournC.Sum - before.Sum)
+		if sent := after.Stats.SojournC.Packets - before.Packets; sent < packets {
+			t.Errorf("%s: %d of %d packets left", text, sent, packets)
+		}
+		// They come one after the other, in a hundredth of the time that they take to leave.
+		if off := got/want - 1; off < -0.01 || off > 0.001 {
+			t.Errorf("%s: packets waited for %.3g s in all, and %.3g s are right if they come at once", text, got/1e9, want/1e9)
+		} else {
+			t.Logf("%s: %.2f %% off what it would be if all came at once", text, 100*off)
+		}
+	}
+}
+
+// TestInLimits: what the queues do not hold is dropped when it comes, and counted; what cannot be marked in the L queue is dropped by the step.
+func TestInLimits(t *testing.T) {
+	n := newNetwork(t)
+	s := n.sink()
+	for _, c := range []struct {
+		text            string
+		source          source
+		packets, arrive int64
+		slack           int64
+	}{
+		{"rate 5mbit limit 50", source{}, 100, 51, 2},
+		{"rate 5mbit memlimit 40000", source{}, 100, 40000 / 2304, 3}, // of truesize, for a datagram of 1000 bytes
+		{"rate 5mbit step_thresh 5p", source{priority: 1}, 100, 10, 9},
+		{"rate 5mbit step_thresh 20ms", source{priority: 1}, 100, 14, 6},
+		{"rate 5mbit step_thresh 20ms drop_enqueue", source{priority: 1}, 100, 14, 6},
+		{"rate 5mbit step_thresh 1ms min_qlen_step 200", source{priority: 1}, 100, 100, 0},
+	} {
+		n.put("bpf_dualpi2 target 4s " + c.text)
+		n.must(pinged(n, far4))
+		tree, err := n.conn.Tree(n.ifindex)
+		n.must(err)
+		root, _ := tree.Root()
+		if c.source.priority != 0 {
+			c.source.priority |= int(root.Handle)
+		}
+		before := s.all()
+		conn := n.dial(c.source)
+		for range c.packets {
+			_, _ = conn.Write(make([]byte, 1000))
+		}
+		n.settle()
+		tree, err = n.conn.Tree(n.ifindex)
+		n.must(err)
+		root, _ = tree.Root()
+		arrived := s.all() - before
+		if arrived < c.arrive-c.slack || arrived > c.arrive+c.slack || int64(root.Stats.Drops) != c.packets-arrived {
+			t.Errorf("%s: %d of %d packets arrived, and %d drops are counted", c.text, arrived, c.packets, root.Stats.Drops)
+		}
+	}
 }
 
 // TestInRefused: an instance serves its device and no other; what cannot be is one error, and leaves everything as it was.
@@ -698,7 +829,7 @@ func TestInKilled(t *testing.T) {
 		n.must(err)
 		switch {
 		case kind == "fq_codel" && (!ok || !i.Placed):
-		case kind == "bpf_dualpi2" && ok && i.Placed:
+		case kind == "bpf_dualpi2" && ok && i.Placed && i.Config.SplitGSO:
 			placed++
 		default:
 			t.Errorf("killed at step %d: the root is %s, and the instance is there: %v, in place: %v\n%s", at, kind, ok, i.Placed, said)

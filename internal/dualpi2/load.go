@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -38,10 +40,11 @@ func Probe() error {
 }
 
 // Install makes a new instance for a device in the calling thread's network namespace. Place is called with the instance's kind when the kernel knows
-// it, and must put it at the device's root. If anything fails, Install leaves nothing in the kernel, and what place has not changed is as it was.
+// it, and must put it at the device's root. If anything fails before that, Install leaves nothing in the kernel; if anything fails after it, a qdisc is in
+// place that its caller has to replace.
 //
-// An instance takes the place of another without a packet being marked twice or by none: its marker does nothing before its qdisc is there, and the
-// other's does nothing any more from then on.
+// An instance takes the place of another without a gap: its marker does nothing before its qdisc is there, and the other's does nothing any more once its
+// own is gone. In the microseconds in which both are there the new one's say counts.
 func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	if err := c.check(); err != nil {
 		return err
@@ -52,10 +55,10 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("interface %d: %w", ifindex, err)
 	}
-	// A second instance finds what the first has set, and must put back what was before that.
-	segments, err := unsplit(ifindex, device)
+	before := uint32(device.Attrs().GSOMaxSegs)
+	segments, err := unsplit(ifindex, before)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	spec, kind, err := newSpec(ifindex, c, device, segments)
 	if err != nil {
@@ -68,38 +71,92 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 		return explain(err)
 	}
 	defer objects.Close()
+	program := objects.Programs[objectProgDualpi2Mark]
+	info, err := program.Info()
+	if err != nil {
+		return explain(err)
+	}
+	id, _ := info.ID()
+	// What was loaded has to be found again, later and by others, which takes more than to load it.
+	own, err := open(id)
+	if err != nil || own == nil {
+		return explain(errors.Join(err, errors.New("the programs that were loaded cannot be read back")))
+	}
+	own.close()
 	ops, err := link.AttachStructOps(link.StructOpsOptions{Map: objects.Maps[objectMapDualpi2]})
 	if err != nil {
 		return explain(err)
 	}
 	// The qdisc holds its programs, and the device its marker. All that is let go here is the name, which nobody else is to use.
 	defer func() { err = errors.Join(err, ops.Close()) }()
-	marker := objects.Programs[objectProgDualpi2Mark]
-	if err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: ifindex, Program: marker, Attach: ebpf.AttachTCXEgress}); err != nil {
+	if err := attach(ifindex, program); err != nil {
 		return explain(err)
 	}
-	if err := place(kind); err != nil {
-		return errors.Join(err, detach(ifindex, marker))
+	undo := func(err error) error {
+		return errors.Join(err, detach(ifindex, program), setSegments(device, before))
 	}
+	want := segments
 	if c.SplitGSO {
-		if err := netlink.LinkSetGSOMaxSegs(device, 1); err != nil {
-			return fmt.Errorf("gso_max_segs: %w", err)
+		want = 1
+	}
+	if err := setSegments(device, want); err != nil {
+		return undo(err)
+	}
+	if err := place(kind); err != nil {
+		return undo(err)
+	}
+	// Somebody else's Clean may have taken the marker for one that was left behind.
+	if attached, err := isAttached(ifindex, id); err != nil || !attached {
+		if err := errors.Join(err, attach(ifindex, program)); err != nil {
+			return err
 		}
 	}
 	return Clean(ifindex)
 }
 
-// unsplit is the most segments of a packet that a device takes, when no instance is on it.
-func unsplit(ifindex int, device netlink.Link) (uint32, error) {
-	segments := device.Attrs().GSOMaxSegs
+// unsplit is the most segments of a packet that a device takes when no instance is on it, and now takes so many.
+func unsplit(ifindex int, now uint32) (uint32, error) {
 	found, err := markers(ifindex)
 	defer found.close()
 	for _, m := range found {
-		if s := m.config.GsoMaxSegs; s != 0 {
-			segments = s
+		if m.instance.SplitGso != 0 {
+			return m.instance.GsoMaxSegs, err
 		}
 	}
-	return segments, err
+	return now, err
+}
+
+func setSegments(device netlink.Link, segments uint32) error {
+	now, err := netlink.LinkByIndex(device.Attrs().Index)
+	if err != nil || now.Attrs().GSOMaxSegs == segments {
+		return err
+	}
+	if err := netlink.LinkSetGSOMaxSegs(device, int(segments)); err != nil {
+		return fmt.Errorf("gso_max_segs %d: %w", segments, err)
+	}
+	return nil
+}
+
+// attach puts the marker before whatever else is there: a program may end what comes after it.
+func attach(ifindex int, marker *ebpf.Program) error {
+	return link.RawAttachProgram(link.RawAttachProgramOptions{Target: ifindex, Program: marker, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+}
+
+// detach is content if it is not there.
+func detach(ifindex int, marker *ebpf.Program) error {
+	err := link.RawDetachProgram(link.RawDetachProgramOptions{Target: ifindex, Program: marker, Attach: ebpf.AttachTCXEgress})
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+func isAttached(ifindex int, id ebpf.ProgramID) (bool, error) {
+	all, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all.Programs, func(p link.AttachedProgram) bool { return p.ID == id }), nil
 }
 
 // newSpec is the programs for one device, under a name of their own.
@@ -118,12 +175,12 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		return nil, "", err
 	}
 	ring := Capacity(c.Limit)
-	configs := objectConfigs{Layout: layout}
-	configs.Slot[0] = c.encode(linkHeader(device))
-	configs.Slot[0].GsoMaxSegs = segments
+	instance := objectInstanceData{Layout: layout, SplitGso: flag(c.SplitGSO), GsoMaxSegs: segments}
 	for i := range kind {
-		configs.Slot[0].Kind[i] = int8(kind[i])
+		instance.Kind[i] = int8(kind[i])
 	}
+	var configs objectConfigs
+	configs.Slot[0] = c.encode(linkHeader(device))
 	configs.Slot[1] = configs.Slot[0]
 	for _, v := range []struct {
 		name  string
@@ -133,6 +190,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		{objectVarNetnsCookie, cookie},
 		{objectVarRingMask, ring - 1},
 		{objectVarConf, configs},
+		{objectVarInstance, instance},
 	} {
 		if err := spec.Variables[v.name].Set(v.value); err != nil {
 			return nil, "", fmt.Errorf("%s: %w", v.name, err)
@@ -190,7 +248,7 @@ func explain(err error) error {
 	case errors.As(err, &verifier):
 		return fmt.Errorf("%w: the kernel's verifier does not take the programs: %w", ErrNotSupported, err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%w: the kernel does not let this process load BPF programs (requires root, CAP_BPF and CAP_NET_ADMIN, and no lockdown): %w", ErrNotSupported, err)
+		return fmt.Errorf("%w: the kernel does not let this process load BPF programs (requires root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and no lockdown): %w", ErrNotSupported, err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("%w: %w", ErrNotSupported, err)
 	}
@@ -209,10 +267,10 @@ func Change(ifindex int, c Config) error {
 		return err
 	}
 	m := found.placed()
-	if m == nil {
-		return fmt.Errorf("interface %d has no instance", ifindex)
+	if m == nil || m.rings == nil {
+		return fmt.Errorf("interface %d has no instance of this version", ifindex)
 	}
-	if held := m.capacity; c.Limit > held {
+	if held := m.capacity(); c.Limit > held {
 		return fmt.Errorf("the instance holds up to %d packets", held)
 	}
 	device, err := netlink.LinkByIndex(ifindex)
@@ -221,9 +279,7 @@ func Change(ifindex int, c Config) error {
 	}
 	next := m.configs
 	idle := (next.Active + 1) & 1
-	header := int32(m.status.LinkHeader)
-	next.Slot[idle] = c.encode(header)
-	next.Slot[idle].Kind, next.Slot[idle].GsoMaxSegs = m.config.Kind, m.config.GsoMaxSegs
+	next.Slot[idle] = c.encode(int32(m.config.LinkHeader))
 	if err := m.configMap.Update(uint32(0), &next, ebpf.UpdateExist); err != nil {
 		return err
 	}
@@ -231,17 +287,30 @@ func Change(ifindex int, c Config) error {
 	if err := m.configMap.Update(uint32(0), &next, ebpf.UpdateExist); err != nil {
 		return err
 	}
-	segments := int(m.config.GsoMaxSegs)
+	instance := m.instance
+	segments := instance.GsoMaxSegs
 	if c.SplitGSO {
+		if instance.SplitGso == 0 {
+			instance.GsoMaxSegs = device.Attrs().GSOMaxSegs
+		}
 		segments = 1
+	} else if instance.SplitGso == 0 {
+		segments = device.Attrs().GSOMaxSegs
 	}
-	if split := m.config.SplitGso != 0; split != c.SplitGSO {
-		return netlink.LinkSetGSOMaxSegs(device, segments)
+	// What is to be put back is known before there is anything to put back, and forgotten after.
+	instance.SplitGso = 1
+	if c.SplitGSO {
+		err = m.instanceMap.Update(uint32(0), &instance, ebpf.UpdateExist)
 	}
-	return nil
+	if err = errors.Join(err, setSegments(device, segments)); err == nil && !c.SplitGSO {
+		instance.SplitGso = 0
+		err = m.instanceMap.Update(uint32(0), &instance, ebpf.UpdateExist)
+	}
+	return err
 }
 
-// Read gives the instance on a device, if there is one; one whose marker alone was left behind is one that is not Placed. It takes CAP_SYS_ADMIN.
+// Read gives the instance on a device, if there is one; one whose marker alone was left behind is one that is not Placed. One of another version has no
+// Config and no Stats. It takes CAP_SYS_ADMIN.
 func Read(ifindex int) (Instance, bool, error) {
 	found, err := markers(ifindex)
 	defer found.close()
@@ -252,37 +321,49 @@ func Read(ifindex int) (Instance, bool, error) {
 	if m == nil {
 		m = found[0]
 	}
+	i := Instance{Kind: m.kind(), Placed: m.owner != 0}
+	if m.rings == nil {
+		return i, true, nil
+	}
+	device, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return Instance{}, false, err
+	}
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return Instance{}, false, err
 	}
-	return Instance{
-		Kind:     unix.ByteSliceToString(kindOf(m.config)),
-		Placed:   m.status.Owner != 0,
-		Capacity: m.capacity,
-		Config:   m.config.decode(int32(m.status.LinkHeader)),
-		Stats:    m.status.decode(uint64(now.Nano()), m.heads()),
-	}, true, nil
+	i.Known, i.Capacity = true, m.capacity()
+	i.Config = m.config.decode(int32(m.config.LinkHeader))
+	i.Config.SplitGSO = m.instance.SplitGso != 0 && device.Attrs().GSOMaxSegs == 1
+	i.Stats = m.status.decode(uint64(now.Nano()), m.heads())
+	if i.Stats.MemLimit = m.config.MemLimit; i.Stats.MemLimit == 0 {
+		i.Stats.MemLimit = uint32(min(uint64(m.config.Limit)*2*uint64(m.status.Mtu), math.MaxUint32))
+	}
+	return i, true, nil
 }
 
 // heads is when the heads of the two queues came; 0 for one that is empty.
 func (m *marker) heads() (ts [2]uint64) {
+	capacity := m.capacity()
 	for i, q := range m.status.Queue {
 		var s slot
-		at := q.Head&(m.capacity-1) + uint32(i)*m.capacity
-		if q.Head != q.Tail && m.rings != nil && m.rings.Lookup(at, &s) == nil {
+		if q.Head != q.Tail && m.rings.Lookup(q.Head&(capacity-1)+uint32(i)*capacity, &s) == nil {
 			ts[i] = s.Ts
 		}
 	}
 	return ts
 }
 
-func kindOf(c objectConfig) []byte {
-	b := make([]byte, len(c.Kind))
-	for i, v := range c.Kind {
+// capacity is how many packets a queue holds: the two have one ring after the other.
+func (m *marker) capacity() uint32 { return m.rings.MaxEntries() / 2 }
+
+func (m *marker) kind() string {
+	b := make([]byte, len(m.instance.Kind))
+	for i, v := range m.instance.Kind {
 		b[i] = byte(v)
 	}
-	return b
+	return unix.ByteSliceToString(b)
 }
 
 // Clean takes away the markers on a device whose qdisc is gone, and what else they had set.
@@ -294,13 +375,13 @@ func Clean(ifindex int) error {
 	}
 	active := found.placed()
 	for _, m := range found {
-		if m.status.Owner != 0 {
+		if m.owner != 0 {
 			continue
 		}
-		err = errors.Join(err, detach(ifindex, m.program))
-		if active == nil && m.config.SplitGso != 0 {
-			err = errors.Join(err, rejoin(ifindex, m.config.GsoMaxSegs))
+		if active == nil && m.instance.SplitGso != 0 {
+			err = errors.Join(err, rejoin(ifindex, m.instance.GsoMaxSegs))
 		}
+		err = errors.Join(err, detach(ifindex, m.program))
 	}
 	return err
 }
@@ -311,45 +392,50 @@ func rejoin(ifindex int, segments uint32) error {
 	if err != nil || device.Attrs().GSOMaxSegs != 1 {
 		return err
 	}
-	return netlink.LinkSetGSOMaxSegs(device, int(segments))
-}
-
-func detach(ifindex int, marker *ebpf.Program) error {
-	return link.RawDetachProgram(link.RawDetachProgramOptions{Target: ifindex, Program: marker, Attach: ebpf.AttachTCXEgress})
+	return setSegments(device, segments)
 }
 
 // A marker that is attached to a device, and what of its instance can be found from there: the kernel is asked for nothing but what it holds.
 type marker struct {
-	program   *ebpf.Program
+	program     *ebpf.Program
+	instanceMap *ebpf.Map
+	instance    objectInstanceData
+	owner       uint64
+
+	// nil, and zero, in an instance of another version.
 	configMap *ebpf.Map
 	rings     *ebpf.Map
 	configs   objectConfigs
 	config    objectConfig // the one in force
 	status    objectStatus
-	capacity  uint32
+}
+
+func (m *marker) close() {
+	m.program.Close()
+	m.instanceMap.Close()
+	m.configMap.Close()
+	m.rings.Close()
 }
 
 type markerList []*marker
 
 func (l markerList) close() {
 	for _, m := range l {
-		m.program.Close()
-		m.configMap.Close()
-		m.rings.Close()
+		m.close()
 	}
 }
 
 // placed is the one whose qdisc is in place, or nil.
 func (l markerList) placed() *marker {
 	for _, m := range l {
-		if m.status.Owner != 0 {
+		if m.owner != 0 {
 			return m
 		}
 	}
 	return nil
 }
 
-// markers finds those of this program's instances among the TCX programs of a device.
+// markers finds those of instances, of this version or another, among the TCX programs of a device.
 func markers(ifindex int) (markerList, error) {
 	attached, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXEgress})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
@@ -361,69 +447,84 @@ func markers(ifindex int) (markerList, error) {
 	var found markerList
 	for _, a := range attached.Programs {
 		m, err := open(a.ID)
-		if err != nil {
-			if errors.Is(err, os.ErrNotExist) { // it has just gone
-				continue
-			}
+		switch {
+		case errors.Is(err, os.ErrNotExist): // it has just gone
+		case err != nil:
 			return found, err
-		}
-		if m != nil {
+		case m != nil:
 			found = append(found, m)
 		}
 	}
 	return found, nil
 }
 
-// open reads what hangs on a program; nil if it is not a marker, or one of another layout.
-func open(id ebpf.ProgramID) (m *marker, err error) {
+// The maps of an instance, by the names that the kernel has for them.
+const (
+	instanceName = ".data.instance"
+	ownerName    = ".data.owner"
+	configName   = ".data.config"
+	statusName   = ".bss"
+)
+
+// open reads what hangs on a program; nil if it is not a marker.
+func open(id ebpf.ProgramID) (_ *marker, err error) {
 	program, err := ebpf.NewProgramFromID(id)
 	if err != nil {
 		return nil, err
 	}
-	m = &marker{program: program}
+	m := &marker{program: program}
+	keep := false
 	defer func() {
-		if m == nil || err != nil {
-			program.Close()
+		if !keep {
+			m.close()
 		}
 	}()
 	info, err := program.Info()
 	if err != nil {
 		return nil, err
 	}
-	maps, ok := info.MapIDs()
+	ids, ok := info.MapIDs()
 	if info.Name != objectProgDualpi2Mark || !ok {
 		return nil, nil
 	}
-	var statusFound bool
-	for _, id := range maps {
+	maps := map[string]*ebpf.Map{}
+	defer func() {
+		for _, held := range maps {
+			held.Close()
+		}
+	}()
+	for _, id := range ids {
 		held, err := ebpf.NewMapFromID(id)
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case int(held.ValueSize()) == binary.Size(m.configs) && m.configMap == nil:
-			if err = held.Lookup(uint32(0), &m.configs); err == nil && m.configs.Layout == layout {
-				m.configMap = held
-				continue
-			}
-		case int(held.ValueSize()) == binary.Size(slot{}) && m.rings == nil:
-			m.rings = held
-			continue
-		case int(held.ValueSize()) == binary.Size(m.status):
-			err = held.Lookup(uint32(0), &m.status)
-			statusFound = err == nil
-		}
-		held.Close()
+		info, err := held.Info()
 		if err != nil {
+			held.Close()
 			return nil, err
 		}
+		maps[info.Name] = held
 	}
-	if m.configMap == nil || m.rings == nil || !statusFound {
-		m.configMap.Close()
-		m.rings.Close()
-		return nil, nil
+	// take reads a map whose value is as long as v; whoever wants to keep it takes it out.
+	take := func(name string, v any) bool {
+		held := maps[name]
+		if err != nil || held == nil || int(held.ValueSize()) != binary.Size(v) {
+			return false
+		}
+		err = held.Lookup(uint32(0), v)
+		return err == nil
 	}
-	m.config = m.configs.Slot[m.configs.Active&1]
-	m.capacity = m.config.Capacity
-	return m, nil
+	if !take(instanceName, &m.instance) || !take(ownerName, &m.owner) {
+		return nil, err
+	}
+	m.instanceMap = maps[instanceName]
+	delete(maps, instanceName)
+	if m.instance.Layout == layout && take(configName, &m.configs) && take(statusName, &m.status) && maps[objectMapRings] != nil {
+		m.configMap, m.rings = maps[configName], maps[objectMapRings]
+		delete(maps, configName)
+		delete(maps, objectMapRings)
+		m.config = m.configs.Slot[m.configs.Active&1]
+	}
+	keep = err == nil
+	return m, err
 }

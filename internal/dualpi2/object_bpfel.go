@@ -15,10 +15,7 @@ import (
 
 type objectConfig struct {
 	_             structs.HostLayout
-	Kind          [16]int8
-	Capacity      uint32
-	SplitGso      uint32
-	GsoMaxSegs    uint32
+	LinkHeader    uint32
 	Raw           uint32
 	Alpha         uint32
 	Beta          uint32
@@ -54,8 +51,8 @@ type objectConfig struct {
 
 type objectConfigs struct {
 	_      structs.HostLayout
-	Layout uint32
 	Active uint32
+	Unused uint32
 	Slot   [2]objectConfig
 }
 
@@ -67,11 +64,19 @@ type objectHistogram struct {
 	Packets uint64
 }
 
+type objectInstanceData struct {
+	_          structs.HostLayout
+	Layout     uint32
+	SplitGso   uint32
+	GsoMaxSegs uint32
+	Unused     uint32
+	Kind       [16]int8
+}
+
 type objectStatus struct {
 	_      structs.HostLayout
 	Handle uint32
-	Unused uint32
-	Owner  uint64
+	_      [4]byte
 	Queue  [2]struct {
 		_     structs.HostLayout
 		Head  uint32
@@ -90,10 +95,10 @@ type objectStatus struct {
 	LastTxTime   uint64
 	Credit       int32
 	Mtu          uint32
-	LinkHeader   uint32
 	Memory       uint32
 	MaxMemory    uint32
 	MaxPackets   uint32
+	_            [4]byte
 	PacketsIn    [2]uint64
 	EcnMark      uint64
 	StepMark     uint64
@@ -118,7 +123,9 @@ const (
 	objectProgDualpi2Reset   = "dualpi2_reset"
 	objectVarConf            = "conf"
 	objectVarIfindex         = "ifindex"
+	objectVarInstance        = "instance"
 	objectVarNetnsCookie     = "netns_cookie"
+	objectVarOwner           = "owner"
 	objectVarRingMask        = "ring_mask"
 	objectVarState           = "state"
 )
@@ -187,7 +194,9 @@ type objectMapSpecs struct {
 type objectVariableSpecs struct {
 	Conf        *ebpf.VariableSpec `ebpf:"conf"`
 	Ifindex     *ebpf.VariableSpec `ebpf:"ifindex"`
+	Instance    *ebpf.VariableSpec `ebpf:"instance"`
 	NetnsCookie *ebpf.VariableSpec `ebpf:"netns_cookie"`
+	Owner       *ebpf.VariableSpec `ebpf:"owner"`
 	RingMask    *ebpf.VariableSpec `ebpf:"ring_mask"`
 	State       *ebpf.VariableSpec `ebpf:"state"`
 }
@@ -229,7 +238,9 @@ func (m *objectMaps) Close() error {
 type objectVariables struct {
 	Conf        *ebpf.Variable `ebpf:"conf"`
 	Ifindex     *ebpf.Variable `ebpf:"ifindex"`
+	Instance    *ebpf.Variable `ebpf:"instance"`
 	NetnsCookie *ebpf.Variable `ebpf:"netns_cookie"`
+	Owner       *ebpf.Variable `ebpf:"owner"`
 	RingMask    *ebpf.Variable `ebpf:"ring_mask"`
 	State       *ebpf.Variable `ebpf:"state"`
 }

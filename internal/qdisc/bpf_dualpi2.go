@@ -116,15 +116,7 @@ func (q *BPFDualPI2) llll() option {
 	}
 }
 
-func (q *BPFDualPI2) decode(b []byte, d device) error {
-	if err := decodeAttributes(q.options(), b); err != nil {
-		return err
-	}
-	if d.present && q.MemLimit == d.memLimit(q.Limit) {
-		q.MemLimit = 0
-	}
-	return nil
-}
+func (q *BPFDualPI2) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *BPFDualPI2) finish() (Spec, error) {
 	spec, err := q.DualPI2.finish()
@@ -147,15 +139,8 @@ func (q *BPFDualPI2) finish() (Spec, error) {
 	return *q, nil
 }
 
-// memLimit is what dualpi2's memory limit is where nobody has said it, in bytes: two of the device's largest packets for each that may wait
-// (net/sched/sch_dualpi2.c, get_memory_limit).
-func (d device) memLimit(limit uint32) uint32 {
-	const ethernet = 14 // bytes of its header
-	return uint32(min(uint64(limit)*2*(uint64(d.mtu)+ethernet), math.MaxUint32))
-}
-
-// config is what the BPF programs are told, on that device.
-func (q BPFDualPI2) config(d device) dualpi2.Config {
+// config is what the BPF programs are told.
+func (q BPFDualPI2) config() dualpi2.Config {
 	c := dualpi2.Config{
 		Limit: q.Limit, MemLimit: q.MemLimit,
 		Target: time.Duration(q.Target), TUpdate: time.Duration(q.TUpdate), Alpha: q.Alpha, Beta: q.Beta,
@@ -168,14 +153,11 @@ func (q BPFDualPI2) config(d device) dualpi2.Config {
 	if q.StepPackets == 0 {
 		c.StepThresh = time.Duration(q.StepThresh)
 	}
-	if q.MemLimit == 0 {
-		c.MemLimit = d.memLimit(q.Limit)
-	}
 	return c
 }
 
 // specOf is the reverse; an error if tc's language has no words for what the programs do, as another version of them may.
-func specOf(c dualpi2.Config, d device) (Spec, error) {
+func specOf(c dualpi2.Config) (Spec, error) {
 	if int(c.Framing) >= len(framings()) || c.Rate > math.MaxUint64/8 {
 		return nil, errors.New("the programs do what this version has no words for")
 	}
@@ -191,9 +173,6 @@ func specOf(c dualpi2.Config, d device) (Spec, error) {
 	q.LLLLMark, q.LLLLMask = c.BypassMark, c.BypassMask
 	q.Rate, q.Raw, q.Overhead, q.MPU, q.ATM = units.Rate(c.Rate*8), c.Raw, c.Overhead, c.MPU, framings()[c.Framing]
 	q.SplitGSO = c.SplitGSO
-	if d.present && q.MemLimit == d.memLimit(q.Limit) {
-		q.MemLimit = 0
-	}
 	return sayable(q)
 }
 
@@ -225,15 +204,15 @@ func (noBPF) Clean(int) error                                       { return nil
 
 // instance makes of a root of one of dualpi2's kinds what it is. One that cannot be read (that takes CAP_SYS_ADMIN), or is another version's, keeps
 // the kernel's name for it and has no Spec.
-func (c *Conn) instance(ifindex int, q *Qdisc, d device) {
+func (c *Conn) instance(ifindex int, q *Qdisc) {
 	if q.Parent != Root || !strings.HasPrefix(q.Kind, dualpi2.Prefix) {
 		return
 	}
 	i, ok, err := c.bpf.Read(ifindex)
-	if err != nil || !ok || !i.Placed || i.Kind != q.Kind {
+	if err != nil || !ok || !i.Placed || !i.Known || i.Kind != q.Kind {
 		return
 	}
-	spec, err := specOf(i.Config, d)
+	spec, err := specOf(i.Config)
 	if err != nil {
 		return
 	}
@@ -246,11 +225,7 @@ func (c *Conn) instance(ifindex int, q *Qdisc, d device) {
 
 // install is the request of a bpf_dualpi2: its kind is known only once its programs are loaded.
 func (c *Conn) install(r request) error {
-	devices, err := c.devices(r.at.ifindex)
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.what, err)
-	}
-	err = c.bpf.Install(r.at.ifindex, r.instance.config(devices[r.at.ifindex]), func(kind string) error {
+	err := c.bpf.Install(r.at.ifindex, r.instance.config(), func(kind string) error {
 		placed, err := newRequest(uint16(r.message.Header.Type), r.message.Header.Flags, r.at, "put "+kind+" in place", attributes(kind, nil)...)
 		if err != nil {
 			return err
@@ -265,11 +240,7 @@ func (c *Conn) install(r request) error {
 
 // changeInstance gives an instance other options in place.
 func (c *Conn) changeInstance(ifindex int, next BPFDualPI2) error {
-	devices, err := c.devices(ifindex)
-	if err == nil {
-		err = c.bpf.Change(ifindex, next.config(devices[ifindex]))
-	}
-	if err != nil {
+	if err := c.bpf.Change(ifindex, next.config()); err != nil {
 		return fmt.Errorf("interface %d: change to %s: %w: replace it", ifindex, next, err)
 	}
 	return nil

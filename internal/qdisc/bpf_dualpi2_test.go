@@ -36,7 +36,7 @@ func (p *programs) Install(ifindex int, c dualpi2.Config, place func(kind string
 	if err := place(kind); err != nil {
 		return err
 	}
-	p.instances[ifindex] = dualpi2.Instance{Kind: kind, Placed: true, Config: c}
+	p.instances[ifindex] = dualpi2.Instance{Kind: kind, Placed: true, Known: true, Config: c}
 	return nil
 }
 
@@ -55,22 +55,19 @@ func (p *programs) Clean(ifindex int) error {
 	return p.clean
 }
 
-var ethernet = device{mtu: 1500, queue: 1000, header: 14, known: true, present: true}
-
 func config(t *testing.T, text string) dualpi2.Config {
 	t.Helper()
-	return mustParse(t, text)[0].(BPFDualPI2).config(ethernet)
+	return mustParse(t, text)[0].(BPFDualPI2).config()
 }
 
 // The defaults are the kernel's, and every option gets to the programs and back.
 func TestBPFConfig(t *testing.T) {
-	want := dualpi2.Config{Limit: 10000, MemLimit: 10000 * 2 * 1514, Target: 15 * time.Millisecond, TUpdate: 16 * time.Millisecond, Alpha: 41, Beta: 819,
-		Coupling: 2, StepThresh: time.Millisecond, DropOverload: true, Protection: 10, Raw: true, SplitGSO: true}
+	want := dualpi2.Defaults()
 	if got := config(t, "bpf_dualpi2"); got != want {
 		t.Errorf("by default\n%+v, want\n%+v", got, want)
 	}
 	for text, set := range map[string]func(*dualpi2.Config){
-		"limit 100000":                      func(c *dualpi2.Config) { c.Limit, c.MemLimit = 100000, 100000*2*1514 },
+		"limit 100000":                      func(c *dualpi2.Config) { c.Limit = 100000 },
 		"limit 500 memlimit 1000000":        func(c *dualpi2.Config) { c.Limit, c.MemLimit = 500, 1000000 },
 		"target 20ms tupdate 10ms":          func(c *dualpi2.Config) { c.Target, c.TUpdate = 20*time.Millisecond, 10*time.Millisecond },
 		"alpha 0.5 beta 3":                  func(c *dualpi2.Config) { c.Alpha, c.Beta = 128, 768 },
@@ -89,20 +86,13 @@ func TestBPFConfig(t *testing.T) {
 		text, want := "bpf_dualpi2 "+text, want
 		set(&want)
 		spec := mustParse(t, text)[0].(BPFDualPI2)
-		if got := spec.config(ethernet); got != want {
+		if got := spec.config(); got != want {
 			t.Errorf("%s:\n%+v, want\n%+v", text, got, want)
 		}
-		if back, err := specOf(want, ethernet); err != nil || back != Spec(spec) {
+		if back, err := specOf(want); err != nil || back != Spec(spec) {
 			t.Errorf("%s reads back as %v, %v", text, back, err)
 		}
 		readsBack(t, spec)
-	}
-	// On a device that is not known a packet is one of Ethernet's, and the default reads back as a number.
-	if back, err := specOf(want, device{}); err != nil || back.String() != "bpf_dualpi2 memlimit 30280000" {
-		t.Errorf("on another device: %v, %v", back, err)
-	}
-	if got := mustParse(t, "bpf_dualpi2 limit 131072")[0].(BPFDualPI2).config(device{mtu: 65536, present: true}).MemLimit; got != 1<<32-1 {
-		t.Errorf("the memory limit is %d", got)
 	}
 	// What tc has no words for is not guessed at.
 	for _, spoil := range []func(*dualpi2.Config){
@@ -111,7 +101,7 @@ func TestBPFConfig(t *testing.T) {
 	} {
 		c := want
 		spoil(&c)
-		if spec, err := specOf(c, ethernet); err == nil {
+		if spec, err := specOf(c); err == nil {
 			t.Errorf("%+v reads as %v", c, spec)
 		}
 	}
@@ -145,8 +135,8 @@ func TestEdit(t *testing.T) {
 
 // The root is an instance, by the name that only the kernel uses, if the programs say so.
 func TestReadInstance(t *testing.T) {
-	running := dualpi2.Instance{Kind: "dualpi2.0a1b2c", Placed: true, Config: config(t, "bpf_dualpi2 rate 50mbit"),
-		Stats: dualpi2.Stats{Prob: 0xFFFFFFFF, DelayC: 15 * time.Millisecond, PacketsInC: 7, ECNMark: 5, StepMark: 3, Credit: -2, MaxQ: 9, Unmarked: 1}}
+	running := dualpi2.Instance{Kind: "dualpi2.0a1b2c", Placed: true, Known: true, Config: config(t, "bpf_dualpi2 rate 50mbit"),
+		Stats: dualpi2.Stats{Prob: 0xFFFFFFFF, DelayC: 15 * time.Millisecond, PacketsInC: 7, ECNMark: 5, StepMark: 3, Credit: -2, MaxQ: 9, Unmarked: 1, MemLimit: 30280000}}
 	for name, c := range map[string]struct {
 		spoil func(*dualpi2.Instance)
 		err   error
@@ -156,7 +146,8 @@ func TestReadInstance(t *testing.T) {
 		"no privilege":         {func(*dualpi2.Instance) {}, fs.ErrPermission, ""},
 		"only its marker":      {func(i *dualpi2.Instance) { i.Placed = false }, nil, ""},
 		"another one":          {func(i *dualpi2.Instance) { i.Kind = "dualpi2.ffffff" }, nil, ""},
-		"of another version":   {func(i *dualpi2.Instance) { i.Config.Framing = 7 }, nil, ""},
+		"of another version":   {func(i *dualpi2.Instance) { i.Known = false }, nil, ""},
+		"of words to come":     {func(i *dualpi2.Instance) { i.Config.Framing = 7 }, nil, ""},
 		"memory limit by hand": {func(i *dualpi2.Instance) { i.Config.MemLimit = 5e6 }, nil, "bpf_dualpi2 memlimit 5000000 rate 50mbit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +178,7 @@ func TestReadInstance(t *testing.T) {
 			}
 			x, ok := root.Stats.X.(BPFDualPI2Stats)
 			if !ok || root.Stats.Marks != 5 || x.Probability != 1 || x.DelayC != 15000 || x.PacketsC != 7 || x.StepMarks != 3 || x.Credit != -2 || x.MaxQueue != 9 ||
-				x.Unmarked != 1 || x.MemoryLimit != i.Config.MemLimit {
+				x.Unmarked != 1 || x.MemoryLimit != 30280000 {
 				t.Errorf("statistics are %+v", root.Stats)
 			}
 			// A record of it is all that it takes to make it anew.
@@ -272,7 +263,7 @@ func TestChangeInstance(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"change on 2: rate 2000000, memlimit 180280000"}; !slices.Equal(p.asked, want) || len(k.changes) > 0 {
+	if want := []string{"change on 2: rate 2000000, memlimit 0"}; !slices.Equal(p.asked, want) || len(k.changes) > 0 {
 		t.Errorf("asks the programs for %q and the kernel for %d changes, want %q", p.asked, len(k.changes), want)
 	}
 	p.err = errors.New("the instance holds up to 16384 packets")
@@ -281,9 +272,9 @@ func TestChangeInstance(t *testing.T) {
 	}
 
 	// In place, and at once.
-	p = &programs{instances: map[int]dualpi2.Instance{2: {Kind: "dualpi2.0a1b2c", Placed: true, Config: now.Spec.(BPFDualPI2).config(ethernet)}}}
+	p = &programs{instances: map[int]dualpi2.Instance{2: {Kind: "dualpi2.0a1b2c", Placed: true, Known: true, Config: now.Spec.(BPFDualPI2).config()}}}
 	k = &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: [][]byte{object(2, 0x10000, Root, 2, "dualpi2.0a1b2c", nil)}, bpf: p}
-	if err := k.dial(t).Adjust(2, mustParse(t, "bpf_dualpi2 rate 24mbit")); err != nil || !slices.Equal(p.asked, []string{"change on 2: rate 3000000, memlimit 30280000"}) {
+	if err := k.dial(t).Adjust(2, mustParse(t, "bpf_dualpi2 rate 24mbit")); err != nil || !slices.Equal(p.asked, []string{"change on 2: rate 3000000, memlimit 0"}) {
 		t.Errorf("%q, %v", p.asked, err)
 	}
 	if got := units.Rate(p.instances[2].Config.Rate * 8); got != 8e6 {

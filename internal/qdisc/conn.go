@@ -227,7 +227,7 @@ func (c *Conn) RootStats(ifindex int) (Stats, bool, error) {
 			if err != nil {
 				return fail(err)
 			}
-			c.instance(ifindex, &q, device{})
+			c.instance(ifindex, &q)
 			stats, found = q.Stats, true
 		}
 	}
@@ -270,7 +270,7 @@ func (c *Conn) trees(ifindex int) (map[int]Tree, error) {
 		if err != nil {
 			return nil, fmt.Errorf("interface %d: %w", at.ifindex, err)
 		}
-		c.instance(at.ifindex, &q, devices[at.ifindex])
+		c.instance(at.ifindex, &q)
 		t := trees[at.ifindex]
 		t.Qdiscs = append(t.Qdiscs, q)
 		trees[at.ifindex] = t

@@ -121,7 +121,7 @@ func bpfStats(i dualpi2.Instance) BPFDualPI2Stats {
 		Probability: float64(s.Prob) / 0xFFFFFFFF, DelayC: microseconds(s.DelayC), DelayL: microseconds(s.DelayL),
 		PacketsC: s.PacketsInC, PacketsL: s.PacketsInL, MaxQueue: s.MaxQ,
 		ECNMarks: s.ECNMark, StepMarks: s.StepMark, StepMissed: s.StepMissed, StepEarly: s.StepEarly,
-		Credit: s.Credit, MemoryUsed: s.MemoryUsed, MaxMemoryUsed: s.MaxMemory, MemoryLimit: i.Config.MemLimit,
+		Credit: s.Credit, MemoryUsed: s.MemoryUsed, MaxMemoryUsed: s.MaxMemory, MemoryLimit: i.Stats.MemLimit,
 		Unmarked: s.Unmarked, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC), SojournL: sojourn(s.SojournL),
 	}
 }

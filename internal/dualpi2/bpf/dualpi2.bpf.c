@@ -19,6 +19,12 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #define LATE 1000000ULL		/* ns: how far the shaper may lag behind and catch up, for timers that are late */
 #define MAX_RING (1U << 17)
 
+/* A device's largest packet, in bytes, with the link's header (include/net/pkt_sched.h, psched_mtu). */
+static __always_inline u32 largest(struct net_device *dev)
+{
+	return dev->mtu + dev->hard_header_len;
+}
+
 static __always_inline void reset_credit(const struct config *c)
 {
 	state.credit = (s32)state.mtu * ((s32)c->wc - (s32)c->wl);
@@ -70,7 +76,8 @@ int dualpi2_enqueue(u64 *ctx)
 	struct note *note = (struct note *)cb->data;
 	const struct config *c = CONFIG();
 	u64 now;
-	u32 len = cb->pkt_len, flags = note->flags, wire = note->wire, truesize = skb->truesize, memory = state.memory + truesize;
+	u32 len = cb->pkt_len, flags = note->flags, wire = note->wire, truesize = skb->truesize;
+	u64 memory = (u64)state.memory + truesize;
 	struct queue *q;
 	struct slot *s;
 	bool l;
@@ -90,7 +97,7 @@ int dualpi2_enqueue(u64 *ctx)
 	if (now >= state.pi2.due)
 		update_pi2(now);
 	s = slot_of(l, q->tail);
-	if (sch->q.qlen >= c->limit || memory > c->mem_limit || packets(l) > ring_mask || !s) {
+	if (sch->q.qlen >= c->limit || memory > (c->mem_limit ? c->mem_limit : (u64)c->limit * 2 * state.mtu) || packets(l) > ring_mask || !s) {
 		sch->qstats.overlimits++;
 		sch->qstats.drops++;
 		bpf_qdisc_skb_drop(skb, to_free);
@@ -261,8 +268,10 @@ struct sk_buff *dualpi2_dequeue(u64 *ctx)
 		return NULL;
 	}
 	now = bpf_ktime_get_ns();
-	if (now >= state.pi2.due)
+	if (now >= state.pi2.due) {
 		update_pi2(now);
+		state.mtu = largest(sch->dev_queue->dev);
+	}
 	if (c->ns_per_byte && state.next_tx > now) {
 		sch->qstats.overlimits++;
 		bpf_qdisc_watchdog_schedule(sch, state.next_tx, 0);
@@ -276,8 +285,10 @@ struct sk_buff *dualpi2_dequeue(u64 *ctx)
 		struct dropping d = { sch, now, true };
 
 		bpf_loop(MAX_RING, drop_head, &d, 0);
-		if (!sch->q.qlen)
+		if (!sch->q.qlen) {
+			reset_credit(c);
 			return NULL;
+		}
 		l = next_queue();
 		s = slot_of(l, state.queue[l].head);
 		if (!s)
@@ -301,15 +312,15 @@ int dualpi2_init(u64 *ctx)
 	struct net_device *dev = sch->dev_queue->dev;
 	const struct config *c = CONFIG();
 
-	if (state.owner || dev->ifindex != ifindex || dev->nd_net.net->net_cookie != netns_cookie)
+	if (owner || dev->ifindex != ifindex || dev->nd_net.net->net_cookie != netns_cookie)
 		return -EBUSY;
 	if (sch->parent != TC_H_ROOT)
 		return -EOPNOTSUPP; /* one rate for the device: below mq each of its queues would have it */
 	state.handle = sch->handle;
-	state.mtu = dev->mtu + dev->hard_header_len;
-	state.link_header = dev->hard_header_len;
+	state.mtu = largest(dev);
+	sch->limit = c->limit;
 	reset_credit(c);
-	state.owner = (u64)sch;
+	owner = (u64)sch;
 	return 0;
 }
 
@@ -335,7 +346,7 @@ void dualpi2_reset(u64 *ctx)
 	struct Qdisc *sch = (struct Qdisc *)ctx[0];
 	u32 c = C, l = L;
 
-	if (state.owner != (u64)sch)
+	if (owner != (u64)sch)
 		return;
 	bpf_loop(MAX_RING, free_head, &c, 0);
 	bpf_loop(MAX_RING, free_head, &l, 0);
@@ -351,8 +362,8 @@ void dualpi2_reset(u64 *ctx)
 SEC("struct_ops")
 void dualpi2_destroy(u64 *ctx)
 {
-	if (state.owner == ctx[0])
-		state.owner = 0;
+	if (owner == ctx[0])
+		owner = 0;
 }
 
 SEC(".struct_ops.link")

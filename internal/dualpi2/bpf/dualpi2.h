@@ -7,24 +7,37 @@
 #include "kernel.h"
 #include "pi2.h"
 
-#define LAYOUT 1		/* of config and state: another number is another program's instance */
+#define LAYOUT 1		/* of all but struct instance: another number is another version's */
 
 /* What the loader sets before the programs are verified. */
 const volatile u32 ifindex;	/* the device, and */
 const volatile u64 netns_cookie; /* its namespace: the kernel offers a BPF qdisc's kind in all of them */
 const volatile u32 ring_mask;	/* packets that a queue holds, less one; a power of two, less one */
 
-/* How it is configured. */
-struct config {
-	char kind[16];		/* of the qdisc; for the loader */
-	u32 capacity;		/* packets that a queue can hold; for the loader */
+/*
+ * What every version of the loader has to understand of an instance, so that an upgrade can take the place of another version's and leave nothing of it.
+ * These two never change. The loader writes the first, and the qdisc the second: 8 bytes, the qdisc that this instance is, or 0 for none. (One that init
+ * refused is reset and destroyed, too.)
+ */
+struct instance_data {
+	u32 layout;
 	u32 split_gso;		/* the loader has told the device to take no superpackets, and */
 	u32 gso_max_segs;	/* how many segments it took before */
-	u32 raw;		/* the link's header counts; for the loader, as overhead says it */
+	u32 unused;
+	char kind[16];		/* of the qdisc */
+};
+
+struct instance_data instance SEC(".data.instance") = { .layout = LAYOUT };
+u64 owner SEC(".data.owner");
+
+/* How it is configured. */
+struct config {
+	u32 link_header;	/* bytes before IP */
+	u32 raw;		/* they count; for the loader, as overhead says it */
 	u32 alpha, beta;	/* 256ths of a Hz, as pi2 says them; for the loader */
 	u64 rate_bytes;		/* a second, as ns_per_byte says it; for the loader */
 	u32 limit;		/* packets in both queues */
-	u32 mem_limit;		/* bytes of truesize in both queues */
+	u32 mem_limit;		/* bytes of truesize in both queues; 0: limit times two of the device's largest packets, as sch_dualpi2 has it */
 	u32 coupling;		/* k: p_CL = k * p' */
 	u32 l4s_mask;		/* the bits of the ECN field that make a packet L4S: 1, or 3 for any ECT */
 	u32 step_in_packets;
@@ -47,12 +60,12 @@ enum framing { NOATM, ATM, PTM };
 
 /* Two, so that all of a change comes into force at once: the loader writes the idle one and then the index. */
 struct configs {
-	u32 layout;
 	u32 active;
+	u32 unused;
 	struct config slot[2];
 };
 
-struct configs conf SEC(".data.config") = { .layout = LAYOUT };
+struct configs conf SEC(".data.config");
 
 #define CONFIG() (&conf.slot[READ_ONCE(conf.active) & 1])
 
@@ -78,15 +91,12 @@ enum { C, L };			/* the Classic queue, and the Low Latency queue */
 /* How it stands. Only the qdisc writes, under the device's root lock; the marker and the loader read. */
 struct status {
 	u32 handle;		/* of the qdisc */
-	u32 unused;
-	u64 owner;		/* the qdisc that this instance is; 0: none. One that init refused is reset and destroyed, too. */
 	struct queue queue[2];
 	struct pi2_state pi2;
 	u64 next_tx;		/* ns: when the wire is free */
 	u64 last_tx_time;	/* ns that the last packet takes on the wire: next_tx is no further away */
 	s32 credit;		/* of the weighted round robin, bytes times percent: L's turn while it is not positive */
 	u32 mtu;		/* bytes of the device's largest packet, with the link's header */
-	u32 link_header;	/* bytes */
 	u32 memory, max_memory;	/* bytes of truesize */
 	u32 max_packets;
 	u64 packets_in[2];
@@ -126,7 +136,9 @@ static __always_inline struct slot *slot_of(u32 l, u32 i)
 
 static __always_inline u32 packets(u32 l)
 {
-	return READ_ONCE(state.queue[l & 1].tail) - READ_ONCE(state.queue[l & 1].head);
+	u32 head = READ_ONCE(state.queue[l & 1].head); /* before the tail, so that a packet that leaves meanwhile makes it one too many, and not 2^32 */
+
+	return READ_ONCE(state.queue[l & 1].tail) - head;
 }
 
 /* When the head of a queue came, in ns; 0: it is empty. */

@@ -28,7 +28,7 @@ typedef _Bool bool;
 #define false 0
 #define NULL ((void *)0)
 
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
+enum { BPF_MAP_TYPE_ARRAY = 2 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

@@ -80,8 +80,10 @@ static __always_inline void pi2_catch_up(const struct pi2 *c, struct pi2_state *
 			mean = MAX_DELAY;
 	}
 	step = pi2_delta(c, mean - c->target, 0);
-	if (step < -(s64)MAX_PROB) /* and not below, for the product; nor can it be above, where the gains make sense */
+	if (step < -(s64)MAX_PROB) /* from one bound to the other, and no more, for the product */
 		step = -(s64)MAX_PROB;
+	if (step > (s64)MAX_PROB)
+		step = MAX_PROB;
 	s->prob = pi2_bound(c, (s64)s->prob + (s64)n * step + pi2_delta(c, 0, last - s->last_delay));
 	s->last_delay = last;
 }
