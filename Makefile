@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels reference dist deps weir check reproducible fuzz docs clean
+.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels reference dist deps weir check reproducible fuzz docs docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,12 @@ docs: lab-kernel weir ## the generated documents (a test compares them with a ne
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
 	@scripts/readme-table
+
+docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 100 boots of a stock kernel, half an hour
+	@scripts/docs-dualpi2 $(SECTION)
+
+dualpi2-matrix: reference weir ## every ratio of flows at every rate and RTT, for both DualPI2s: 216 boots of a stock kernel
+	$(LAB) --html dualpi2-matrix.html scenarios/dualpi2/matrix.toml
 
 dist: ## static binaries and Debian packages for amd64 and arm64, checked by lintian
 	@scripts/need go dist

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weir/internal/measure"
+	"weir/internal/qdisc"
 )
 
 // describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from names.
@@ -68,6 +69,13 @@ func words(p *PointResult, c *Cell) string {
 		s = append(s, fmt.Sprintf("%s dropped %.0f.", kind, ownDrops))
 	case marks > 0:
 		s = append(s, fmt.Sprintf("%s marked %.0f.", kind, marks))
+	}
+	if c.Runs[0].Uplink.DualPI2 != nil {
+		share := func(read func(*qdisc.BPFDualPI2Stats) uint64) float64 {
+			return spread(func(r *Run) float64 { v, _ := ofL(read)(p, r); return v })
+		}
+		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, and %.2f %% were marked by the step and waited for less.",
+			share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed }), share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })))
 	}
 	if limited := spread(labLimited); limited > tolerated {
 		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))

@@ -121,3 +121,55 @@ func frame(text string) string {
 
 // ranges over seeds are there or not, as the seeds agree or not.
 var ranges = regexp.MustCompile(` \[[^]]*\]`)
+
+// docs/dualpi2.md takes half an hour of emulated stock kernels, so its runs are not repeated here: that its tables have the scenarios' points,
+// candidates and claims is all that this looks at.
+func TestDualPI2Document(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	text, err := os.ReadFile("docs/dualpi2.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{"scenarios/dualpi2/base.toml": true, "scenarios/dualpi2/matrix.toml": true}
+	for _, section := range regexp.MustCompile(`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(string(text), -1) {
+		file, tables := section[2], section[3]
+		named[file] = true
+		s, err := lab.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"### " + s.Title}
+		points, _ := s.Points()
+		for _, p := range points {
+			if len(p.Labels) > 0 {
+				want = append(want, "\n**"+strings.Join(p.Labels, ", ")+"**\n")
+			}
+		}
+		if !strings.Contains(section[1], "--only") {
+			for _, c := range s.Candidate {
+				want = append(want, "\n| "+c.Name+" | ")
+			}
+			for _, c := range s.Claim {
+				want = append(want, "“"+c.Says+"”")
+			}
+		}
+		for _, w := range want {
+			if !strings.Contains(tables, w) {
+				t.Errorf("the tables of %s lack %q (make docs-dualpi2 SECTION=%s)", file, w, filepath.Base(file))
+			}
+		}
+	}
+	files, err := filepath.Glob("scenarios/dualpi2/*.toml")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		if !named[f] {
+			t.Errorf("docs/dualpi2.md has no tables of %s", f)
+		}
+	}
+}

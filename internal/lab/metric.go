@@ -3,11 +3,14 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"weir/internal/measure"
+	"weir/internal/qdisc"
+	"weir/internal/units"
 )
 
 // A metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the scenario in it:
@@ -175,6 +178,35 @@ func metrics() []metric {
 		m("uplink.drops", "packets", "own drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }),
 		m("uplink.marks", "packets", "own marks", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }),
 		m("uplink.backlog", "kb", "own queue", func(_ *PointResult, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }),
+		m("sojourn.c.mean", "ms", "C sojourn mean", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.Mean })),
+		m("sojourn.c.p99", "ms", "C sojourn p99", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.P99 })),
+		m("sojourn.l.mean", "ms", "L sojourn mean", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.Mean })),
+		m("sojourn.l.p50", "ms", "L sojourn p50", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P50 })),
+		m("sojourn.l.p99", "ms", "L sojourn p99", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P99 })),
+		m("step.missed", "%", "missed", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed })),
+		m("step.early", "%", "early", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })),
+	}
+}
+
+// sojourn reads how long packets have waited by a bpf_dualpi2's own clock.
+func sojourn(read func(*qdisc.BPFDualPI2Stats) units.Duration) func(*PointResult, *Run) (float64, bool) {
+	return func(_ *PointResult, r *Run) (float64, bool) {
+		x := r.Uplink.DualPI2
+		if x == nil {
+			return 0, false
+		}
+		return float64(read(x)) / 1e6, true
+	}
+}
+
+// ofL is a count of a bpf_dualpi2 as a share of the packets that have left its L queue.
+func ofL(read func(*qdisc.BPFDualPI2Stats) uint64) func(*PointResult, *Run) (float64, bool) {
+	return func(_ *PointResult, r *Run) (float64, bool) {
+		x := r.Uplink.DualPI2
+		if x == nil || x.SojournL.Packets == 0 {
+			return 0, false
+		}
+		return 100 * float64(read(x)) / float64(x.SojournL.Packets), true
 	}
 }
 
@@ -184,7 +216,8 @@ func MetricNames() []string {
 	for _, m := range metrics() {
 		names = append(names, m.name)
 	}
-	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "share.client.NAME", "probe.NAME.p50", "probe.NAME.p99")
+	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME", "probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
+		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max")
 }
 
 func parseMetric(name string) (metric, error) {
@@ -204,33 +237,49 @@ func parseMetric(name string) (metric, error) {
 	}
 	if flow, ok := strings.CutPrefix(name, "goodput.flow."); ok {
 		return metric{name: name, unit: "mbit", Short: flow, read: func(_ *PointResult, r *Run) (float64, bool) {
-			var total float64
-			found := false
-			for _, f := range r.Flows {
-				if f.Flow == flow {
-					total += f.Goodput
-					found = true
-				}
-			}
-			return total, found
+			total, n := flowGoodput(r, flow)
+			return total, n > 0
 		}}, nil
 	}
-	if rest, ok := strings.CutPrefix(name, "probe."); ok {
-		if probe, q, ok := strings.Cut(rest, "."); ok && (q == "p50" || q == "p99") {
-			return metric{name: name, unit: "ms", Short: probe + " " + q, read: func(_ *PointResult, r *Run) (float64, bool) {
-				for _, p := range r.Probes {
-					if p.Probe == probe && p.Delay.N > 0 {
-						if q == "p50" {
-							return p.Delay.P50, true
-						}
-						return p.Delay.P99, true
-					}
-				}
-				return 0, false
+	if rest, ok := strings.CutPrefix(name, "ratio."); ok {
+		if flow, other, ok := strings.Cut(rest, "."); ok {
+			return metric{name: name, Short: flow + "/" + other, read: func(_ *PointResult, r *Run) (float64, bool) {
+				mine, n := flowGoodput(r, flow)
+				theirs, k := flowGoodput(r, other)
+				return mine / float64(max(1, n)) / max(theirs/float64(max(1, k)), 1e-9), n > 0 && theirs > 0
 			}}, nil
 		}
 	}
+	for _, family := range []string{"probe.", "added."} {
+		rest, ok := strings.CutPrefix(name, family)
+		probe, q, both := strings.Cut(rest, ".")
+		if read := quantiles[family+q]; ok && both && read != nil {
+			m := metric{name: name, unit: "ms", Short: probe + " " + q, read: func(_ *PointResult, r *Run) (float64, bool) {
+				for i := range r.Probes {
+					if p := &r.Probes[i]; p.Probe == probe && (p.Delay.N > 0 || q == "lost" && p.Sent > 0) {
+						return read(p), true
+					}
+				}
+				return 0, false
+			}}
+			if q == "lost" {
+				m.unit = "%"
+			}
+			return m, nil
+		}
+	}
 	return metric{}, fmt.Errorf("unknown metric %q (known: %s)", name, strings.Join(MetricNames(), " "))
+}
+
+// quantiles are what is known of a probe by name; added is above its base RTT.
+var quantiles = map[string]func(*ProbeResult) float64{
+	"probe.p50":  func(p *ProbeResult) float64 { return p.Delay.P50 },
+	"probe.p99":  func(p *ProbeResult) float64 { return p.Delay.P99 },
+	"probe.lost": func(p *ProbeResult) float64 { return 100 * float64(p.Lost) / float64(max(1, p.Sent)) },
+	"added.mean": func(p *ProbeResult) float64 { return p.Delay.Mean - p.Base },
+	"added.p50":  func(p *ProbeResult) float64 { return p.Delay.P50 - p.Base },
+	"added.p99":  func(p *ProbeResult) float64 { return p.Delay.P99 - p.Base },
+	"added.max":  func(p *ProbeResult) float64 { return p.Delay.Max - p.Base },
 }
 
 // fetching tells whether a flow has an end.
@@ -242,7 +291,7 @@ func fetching(p *PointResult, flow string) bool {
 func (m metric) of(s *Scenario) error {
 	parts := strings.SplitN(m.name, ".", 3)
 	has := func(names []string, what string) error {
-		name := strings.TrimSuffix(strings.TrimSuffix(parts[len(parts)-1], ".p50"), ".p99")
+		name := parts[len(parts)-1]
 		if slices.Contains(names, name) {
 			return nil
 		}
@@ -253,8 +302,13 @@ func (m metric) of(s *Scenario) error {
 		return has(names(s.Client, func(c Client) string { return c.Name }), "client")
 	case strings.HasPrefix(m.name, "goodput.flow."):
 		return has(names(s.Flow, func(f Flow) string { return f.Name }), "flow")
-	case strings.HasPrefix(m.name, "probe."):
-		parts = strings.SplitN(m.name, ".", 2)
+	case parts[0] == "ratio":
+		all := names(s.Flow, func(f Flow) string { return f.Name })
+		err := has(all, "flow")
+		parts = parts[:2]
+		return errors.Join(err, has(all, "flow"))
+	case (parts[0] == "probe" || parts[0] == "added") && len(parts) == 3:
+		parts = parts[:2]
 		return has(names(s.Probe, func(p Probe) string { return p.Name }), "probe")
 	}
 	kind := map[string]string{"rtt": "udp", "added": "udp", "jitter": "udp", "lost": "udp", "ssh": "ssh", "request": "request", "stream": "stream"}[parts[0]]
@@ -273,6 +327,17 @@ func names[T any](list []T, name func(T) string) []string {
 		all = append(all, name(x))
 	}
 	return all
+}
+
+// flowGoodput is that of all connections of a flow, and how many they are.
+func flowGoodput(r *Run, name string) (total float64, n int) {
+	for _, f := range r.Flows {
+		if f.Flow == name {
+			total += f.Goodput
+			n++
+		}
+	}
+	return total, n
 }
 
 func clientGoodput(r *Run, name string) (float64, bool) {

@@ -86,6 +86,8 @@ type Queue struct {
 	Drops       uint64        `json:"drops"`        // packets
 	Marks       uint64        `json:"marks"`        // packets
 	DropsBefore uint64        `json:"drops_before"` // packets, in the warm-up
+
+	DualPI2 *qdisc.BPFDualPI2Stats `json:"dualpi2,omitempty"` // of a bpf_dualpi2: what it counted since the warm-up
 }
 
 // QdiscResult is one queueing discipline with its counters.

@@ -111,12 +111,37 @@ type Sojourn struct {
 	Histogram dualpi2.Histogram `json:"-"` // whole
 }
 
+func sojourn(h dualpi2.Histogram) Sojourn {
+	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)), units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
+}
+
+// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so do the most that there were.
+func (s BPFDualPI2Stats) Since(before BPFDualPI2Stats) BPFDualPI2Stats {
+	since := func(now, then Sojourn) Sojourn {
+		h := now.Histogram
+		h.Packets -= then.Histogram.Packets
+		h.Sum -= then.Histogram.Sum
+		for i := range h.Count {
+			h.Count[i] -= then.Histogram.Count[i]
+		}
+		return sojourn(h)
+	}
+	s.PacketsC -= before.PacketsC
+	s.PacketsL -= before.PacketsL
+	s.ECNMarks -= before.ECNMarks
+	s.StepMarks -= before.StepMarks
+	s.StepMissed -= before.StepMissed
+	s.StepEarly -= before.StepEarly
+	s.Unmarked -= before.Unmarked
+	s.Superpackets -= before.Superpackets
+	s.SojournC = since(s.SojournC, before.SojournC)
+	s.SojournL = since(s.SojournL, before.SojournL)
+	return s
+}
+
 func bpfStats(i dualpi2.Instance) BPFDualPI2Stats {
 	s := i.Stats
 	microseconds := func(d time.Duration) uint32 { return uint32(d / time.Microsecond) }
-	sojourn := func(h dualpi2.Histogram) Sojourn {
-		return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)), units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
-	}
 	return BPFDualPI2Stats{
 		Probability: float64(s.Prob) / 0xFFFFFFFF, DelayC: microseconds(s.DelayC), DelayL: microseconds(s.DelayL),
 		PacketsC: s.PacketsInC, PacketsL: s.PacketsInL, MaxQueue: s.MaxQ,

@@ -27,6 +27,10 @@ const (
 	maxPolls   = 40                     // connections whose TCP_INFO is read at every sample; of more, in turns
 	patience   = 500 * time.Millisecond // after the end, for the last answers, beside the RTT and the provider's buffer
 	firstPort  = 5201
+
+	// aside is where between two ticks of the driver probes start, where the driver's own work takes time. It is such that with none of the common RTTs
+	// an answer comes at a tick, either.
+	aside = 2500 * time.Microsecond
 )
 
 // group is a scenario's flow with its connections.
@@ -176,6 +180,9 @@ func (d *driver) start() error {
 		interval, size := time.Duration(p.Interval), int(p.Size)
 		// Out of step with each other, so that probes do not meet at every tick.
 		start := d.begin + time.Duration(i)*time.Millisecond
+		if s.Engine == lab.QEMU {
+			start += aside
+		}
 		var samples *traffic.Samples
 		var err error
 		switch p.Kind {
@@ -375,8 +382,11 @@ func (d *driver) places() []place {
 	return []place{{d.server, d.own, d.uplink, false, d.series.Uplink}, limiter}
 }
 
-// counts are what a place has done since the boot, in packets.
-type counts struct{ drops, marks uint64 }
+// counts are what a place has done since the boot, in packets; and all that a bpf_dualpi2 there has counted.
+type counts struct {
+	drops, marks uint64
+	dualpi2      *qdisc.BPFDualPI2Stats
+}
 
 func (d *driver) counts(at place) (c counts, err error) {
 	if at.policed {
@@ -394,6 +404,9 @@ func countsOf(tree qdisc.Tree) (c counts) {
 	var below uint64
 	for _, q := range tree.Qdiscs {
 		c.marks += q.Stats.Marks
+		if x, ok := q.Stats.X.(qdisc.BPFDualPI2Stats); ok {
+			c.dualpi2 = &x
+		}
 		if q.Parent == qdisc.Root {
 			c.drops = q.Stats.Drops // most roots count what is dropped below them
 		} else {
@@ -414,6 +427,10 @@ func (d *driver) queue(at place) (lab.Queue, error) {
 	q := lab.Queue{
 		Device: at.device, Stack: "none", Backlog: dist(at.backlog),
 		Drops: now.drops - before.drops, Marks: now.marks - before.marks, DropsBefore: before.drops,
+	}
+	if now.dualpi2 != nil && before.dualpi2 != nil {
+		since := now.dualpi2.Since(*before.dualpi2)
+		q.DualPI2 = &since
 	}
 	if at.policed {
 		q.Stack = "policer"
