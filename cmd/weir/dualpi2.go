@@ -393,7 +393,7 @@ func newDualPI2ShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [dev NAME]",
 		Short: "The BPF DualPI2s of this network namespace, as tc shows its own",
-		Long: `Prints each as tc -s qdisc show prints dualpi2, and its other options after tc's. With -s also its
+		Long: `Prints each as tc qdisc show prints dualpi2, and its other options after tc's. With -s also its
 statistics, and how long packets have waited in either queue. Takes root, as all that looks into
 BPF does. That somebody has taken one away that weir dualpi2 add has put there is an error.`,
 		ValidArgsFunction: completeDevice,

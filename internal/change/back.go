@@ -342,7 +342,7 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 	return &next
 }
 
-// Forget removes a journal that is of no use any more, and puts nothing back.
+// Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is gone.
 func (s Store) Forget() error {
 	unlock, err := s.lock()
 	if err != nil {
@@ -357,7 +357,10 @@ func (s Store) Forget() error {
 		return err
 	}
 	s.disarm(last.unit())
-	return nil
+	if last == nil {
+		return nil
+	}
+	return s.host.cleanQueue(last.Link)
 }
 
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
