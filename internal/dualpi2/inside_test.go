@@ -205,7 +205,7 @@ func (n *network) settle() {
 	for range 200 {
 		time.Sleep(20 * time.Millisecond)
 		if s := n.read().Stats; s.MemoryUsed == 0 {
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // for those who count what arrives
 			return
 		}
 	}
@@ -498,6 +498,12 @@ func TestInGone(t *testing.T) {
 			n.must(netlink.LinkSetUp(device))
 			s := n.sink()
 			n.must(pinged(n, far4))
+			for range 100 {
+				if s.all() > 0 {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
 			if s.all() == 0 {
 				n.Error("after down and up nothing comes through")
 			}
@@ -521,7 +527,12 @@ func TestInGone(t *testing.T) {
 			for range 50 {
 				_, _ = conn.Write(make([]byte, 1400))
 			}
-			time.Sleep(50 * time.Millisecond)
+			for range 100 {
+				if s.count[1].Load() == 50 {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
 			if got := s.count[1].Load(); got != 50 {
 				n.Errorf("a marker without its qdisc: %d of 50 packets came as they were sent", got)
 			}
@@ -980,5 +991,95 @@ func TestInSplit(t *testing.T) {
 		const blocks = 200
 		t.Logf("cost %-34s %6.0f instructions a packet", text, float64(send(blocks))/(blocks*float64(len(block))/1448))
 		conn.Close()
+	}
+}
+
+// TestInVersion: an instance of another version is one whose words are not known; another takes its place, and nothing of it is left.
+func TestInVersion(t *testing.T) {
+	n := newNetwork(t)
+	before := held(t)
+	n.put("bpf_dualpi2 rate 5mbit")
+	for _, o := range held(t) {
+		var id ebpf.MapID
+		if _, err := fmt.Sscanf(o, "map %d .data.instance", &id); err != nil || slices.Contains(before, o) {
+			continue
+		}
+		m, err := ebpf.NewMapFromID(id)
+		n.must(err)
+		value, err := m.LookupBytes(uint32(0))
+		n.must(err)
+		value[0] = 99 // its layout
+		n.must(m.Update(uint32(0), value, ebpf.UpdateExist))
+		m.Close()
+	}
+	i := n.read()
+	if !i.Placed || i.Known {
+		t.Errorf("it reads as placed %v, known %v", i.Placed, i.Known)
+	}
+	tree, err := n.conn.Tree(n.ifindex)
+	n.must(err)
+	if root, _ := tree.Root(); root.Spec != nil || root.Kind != i.Kind {
+		t.Errorf("the root is %s, %v", root.Kind, root.Spec)
+	}
+	n.put("bpf_dualpi2 rate 6mbit")
+	if i := n.read(); !i.Known || i.Config.Rate != 750e3 {
+		t.Errorf("the next one is %+v", i.Config)
+	}
+	n.must(n.conn.Delete(n.ifindex, qdisc.Root))
+	if s := mustLink(n, "near").Attrs().GSOMaxSegs; s != 65535 {
+		t.Errorf("afterwards the device takes %d segments", s)
+	}
+	nothingMore(t, before)
+}
+
+// TestInTunnel: on a device without a link's header the IP header is looked for, and marked, where it is.
+func TestInTunnel(t *testing.T) {
+	n := newNetwork(t)
+	tunnel := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tunnel"}, Mode: netlink.TUNTAP_MODE_TUN, Queues: 1}
+	n.must(netlink.LinkAdd(tunnel))
+	defer tunnel.Fds[0].Close()
+	n.must(netlink.LinkDel(mustLink(n, "near")))
+	n.ifindex = n.up("tunnel", near4, near6)
+	n.put("bpf_dualpi2 rate 5mbit target 4s")
+	before := n.read().Stats
+	for _, to := range []netip.Addr{far4, far6} {
+		for _, ecn := range []int{0, 1} {
+			conn := n.dial(source{ecn: ecn, to: to})
+			for range 40 {
+				_, err := conn.Write(make([]byte, 1000))
+				n.must(err)
+			}
+		}
+	}
+	marked, all := 0, 0
+	buf := make([]byte, 2048)
+	fd := int(tunnel.Fds[0].Fd())
+	for all < 160 {
+		if ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000); err != nil || ready == 0 {
+			t.Fatalf("after %d packets (%d marked) no more come: %v; %+v", all, marked, err, n.read().Stats.PacketsInL)
+		}
+		m, err := unix.Read(fd, buf)
+		n.must(err)
+		packet := buf[:m]
+		switch {
+		case len(packet) < 1000:
+			continue // the kernel's own
+		case packet[0]>>4 == 4 && packet[1]&3 == 3, packet[0]>>4 == 6 && packet[1]>>4&3 == 3:
+			marked++
+		}
+		if packet[0]>>4 == 4 {
+			sum := uint32(0)
+			for i := 0; i < 20; i += 2 {
+				sum += uint32(packet[i])<<8 | uint32(packet[i+1])
+			}
+			if sum = sum&0xffff + sum>>16; sum != 0xffff {
+				t.Fatalf("a header's checksum is off: % x", packet[:20])
+			}
+		}
+		all++
+	}
+	s := n.read().Stats
+	if inL := s.PacketsInL - before.PacketsInL; inL != 80 || marked != int(s.ECNMark-before.ECNMark) || marked < 40 {
+		t.Errorf("%d packets went to L, %d came marked, and %d marks are counted", inL, marked, s.ECNMark-before.ECNMark)
 	}
 }
