@@ -1083,3 +1083,52 @@ func TestInTunnel(t *testing.T) {
 		t.Errorf("%d packets went to L, %d came marked, and %d marks are counted", inL, marked, s.ECNMark-before.ECNMark)
 	}
 }
+
+// TestInQueues: a device with several queues has one instance for all of them, and one rate; and when it goes each queue has its own again.
+func TestInQueues(t *testing.T) {
+	n := newNetwork(t)
+	n.must(netlink.LinkDel(mustLink(n, "near")))
+	many := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near", TxQLen: 1000, NumTxQueues: 4, NumRxQueues: 4}, PeerName: "far", PeerNamespace: netlink.NsFd(int(n.there))}
+	n.must(netlink.LinkAdd(many))
+	n.ifindex = n.up("near", near4, near6)
+	n.in(n.there)
+	n.up("far", far4, far6)
+	n.in(n.here)
+	s := n.sink()
+	n.put("mq | fq_codel")
+	queues := func() (all int) {
+		tree, err := n.conn.Tree(n.ifindex)
+		n.must(err)
+		return len(tree.Qdiscs)
+	}
+	before := queues()
+	if before != 5 {
+		t.Fatalf("mq has %d qdiscs", before)
+	}
+	n.put("bpf_dualpi2 rate 5mbit target 4s")
+	if q := queues(); q != 1 {
+		t.Errorf("beside it there are %d others", q-1)
+	}
+	n.must(pinged(n, far4))
+	start := s.all()
+	for range 8 { // sockets, which the device spreads over its queues
+		conn := n.dial(source{})
+		for range 25 {
+			_, err := conn.Write(make([]byte, 1000))
+			n.must(err)
+		}
+	}
+	n.settle()
+	h := n.read().Stats.SojournC
+	if got := s.all() - start; got != 200 {
+		t.Errorf("%d of 200 packets arrived", got)
+	}
+	want := 199 * float64(28+1000+14) / 625e3 * 1e9
+	if off := float64(h.Max)/want - 1; off < -0.02 || off > 0.02 {
+		t.Errorf("the last one waited for %v, and one rate makes it %v", h.Max, time.Duration(want))
+	}
+	n.put("mq | fq_codel")
+	if after := queues(); after != before {
+		t.Errorf("afterwards mq has %d qdiscs", after)
+	}
+}

@@ -118,7 +118,7 @@ func Run(t *testing.T, o Options) {
 			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests}, Stock: !o.Reference, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: 1, Limit: o.Limit,
 				OnLine: func(line string) { t.Log(line) }}
 			if b.Limit == 0 {
-				b.Limit = 3 * time.Minute
+				b.Limit = 10 * time.Minute
 			}
 			for there, here := range o.Files {
 				body, err := os.ReadFile(here)
