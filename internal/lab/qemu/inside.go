@@ -20,6 +20,7 @@ const (
 	jobFile      = "/job.json"
 	moduleFolder = "/modules/"
 	replyLine    = "/dev/ttyS1"
+	begunLine    = "weir-qemu: process 1 has begun" // on the console
 )
 
 // Inside tells whether this process is process 1 of a Boot.
@@ -32,6 +33,7 @@ func Begin() (job []byte, err error) {
 	if os.Getenv(begun) != "" {
 		return os.ReadFile(jobFile)
 	}
+	fmt.Println(begunLine)
 	if os.Getenv(exact) != "" {
 		if err := neverIdle(); err != nil {
 			return nil, err
