@@ -4,7 +4,8 @@
 // the programs in bpf/, configures an instance that runs, and reads it.
 //
 // It knows one device at a time and no tree of disciplines: putting a kind at a device's root is its caller's part, by rtnetlink. It keeps nothing:
-// what runs is held by the kernel, with the device, and goes with it. There are no pins and no files.
+// what runs is held by the kernel, with the device, and goes with it. There are no pins and no files. (A device that is moved to another network
+// namespace loses its qdisc; the marker goes along and does nothing, and the device's limit of one segment stays until somebody lifts it.)
 package dualpi2
 
 import "time"
