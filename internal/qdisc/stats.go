@@ -71,8 +71,8 @@ type DualPI2Stats struct {
 	PacketsC      uint32  `json:"packets_c"`       // enqueued
 	PacketsL      uint32  `json:"packets_l"`       // enqueued
 	MaxQueue      uint32  `json:"max_queue"`       // packets, the most so far
-	ECNMarks      uint32  `json:"ecn_marks"`       // packets marked by the PI controller
-	StepMarks     uint32  `json:"step_marks"`      // packets marked by the L queue's step
+	ECNMarks      uint32  `json:"ecn_marks"`       // packets marked; one that the step marks as well counts twice
+	StepMarks     uint32  `json:"step_marks"`      // of those, by the L queue's step
 	Credit        int32   `json:"credit"`          // bytes; positive: the C queue is next
 	MemoryUsed    uint32  `json:"memory_used"`     // bytes
 	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
@@ -317,7 +317,7 @@ func (s *Stats) decodeOwn(kind string, b []byte, class bool) error {
 		s.X = x
 	case "dualpi2":
 		x := DualPI2Stats{float64(f.u32()) / 0xFFFFFFFF, f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), int32(f.u32()), f.u32(), f.u32(), f.u32()}
-		s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.StepMarks), x
+		s.Marks, s.X = uint64(x.ECNMarks), x
 	case "fq_codel":
 		if f.u32() == 0 { // TCA_FQ_CODEL_XSTATS_QDISC
 			x := FQCodelStats{f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32()}
