@@ -146,33 +146,35 @@ func (h Histogram) Mean() time.Duration {
 	return h.Sum / time.Duration(h.Packets)
 }
 
-// Quantile is a time that so large a share of the packets has not exceeded, for q from 0 to 1: the middle of its bucket, so exact to a sixteenth.
+// Quantile is a time that so large a share of the packets has not exceeded, for q from 0 to 1, where those of a bucket are taken to be spread evenly
+// over it: at most a bucket off, which is an eighth.
 func (h Histogram) Quantile(q float64) time.Duration {
 	var all, below uint64
 	for _, n := range h.Count {
 		all += n
 	}
-	if all == 0 {
-		return 0
-	}
-	want := uint64(math.Ceil(q * float64(all)))
+	want := q * float64(all)
 	for i, n := range h.Count {
-		if below += n; below >= max(want, 1) {
-			return min(middle(i), h.Max)
+		if n > 0 && float64(below+n) >= want {
+			from, to := bucket(i)
+			to = min(to, max(float64(h.Max), from))
+			return time.Duration(from + (to-from)*(want-float64(below))/float64(n))
 		}
+		below += n
 	}
-	return h.Max
+	return 0
 }
 
-// middle of a bucket.
-func middle(i int) time.Duration {
+// bucket is where one begins and ends, in ns.
+func bucket(i int) (from, to float64) {
 	const unit, sub = 1024, 8 // ns, and buckets an octave
 	if i == 0 {
-		return unit / 2
+		return 0, unit
 	}
 	octave, part := (i-1)/sub, (i-1)%sub
-	width := float64(uint64(unit)<<octave) / sub
-	return time.Duration(float64(uint64(unit)<<octave) + (float64(part)+0.5)*width)
+	from = float64(uint64(unit) << octave)
+	width := from / sub
+	return from + float64(part)*width, from + float64(part+1)*width
 }
 
 // slot is struct slot of bpf/dualpi2.h, which has a pointer that is not for us.
