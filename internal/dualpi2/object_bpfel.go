@@ -92,6 +92,7 @@ type objectStatus struct {
 		_         [4]byte
 	}
 	NextTx       uint64
+	Late         uint64
 	LastTxTime   uint64
 	Credit       int32
 	Mtu          uint32

@@ -248,6 +248,7 @@ static __always_inline void spend(const struct config *c, u32 l, u32 len, u32 wi
 	if (c->ns_per_byte) {
 		if (state.next_tx + LATE < now)
 			state.next_tx = now - LATE;
+		state.late = (7 * state.late + now - state.next_tx) >> 3;
 		state.last_tx_time = wire_time(c, wire);
 		state.next_tx += state.last_tx_time;
 	}
@@ -352,7 +353,7 @@ void dualpi2_reset(u64 *ctx)
 	bpf_loop(MAX_RING, free_head, &l, 0);
 	state.queue[C] = state.queue[L] = (struct queue){};
 	state.pi2 = (struct pi2_state){};
-	state.next_tx = 0;
+	state.next_tx = state.last_tx_time = 0;
 	state.memory = 0;
 	reset_credit(CONFIG());
 	sch->q.qlen = 0;

@@ -94,6 +94,7 @@ struct status {
 	struct queue queue[2];
 	struct pi2_state pi2;
 	u64 next_tx;		/* ns: when the wire is free */
+	u64 late;		/* ns, a mean: from when the wire is free to when the next packet goes */
 	u64 last_tx_time;	/* ns that the last packet takes on the wire: next_tx is no further away */
 	s32 credit;		/* of the weighted round robin, bytes times percent: L's turn while it is not positive */
 	u32 mtu;		/* bytes of the device's largest packet, with the link's header */

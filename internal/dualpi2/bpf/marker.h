@@ -108,12 +108,12 @@ static __always_inline u32 on_the_wire(const struct config *c, struct __sk_buff 
 }
 
 /*
- * How long a packet that came now would wait in the L queue, in ns: for the wire, for those before it, and for those of the C queue whose turn comes
- * in between. Where the wire's rate is not known, the age of the L queue's head stands for it.
+ * How long a packet that came now would wait in the L queue, in ns: for the wire, for those before it, for those of the C queue whose turn comes in
+ * between, and for the timer. Where the wire's rate is not known, the age of the L queue's head stands for it.
  */
 static __always_inline u64 predicted(const struct config *c, u64 now)
 {
-	u64 next_tx = READ_ONCE(state.next_tx), since, ahead, between = 0, waiting = READ_ONCE(state.queue[C].wire);
+	u64 free, since, ahead, between = 0, waiting = READ_ONCE(state.queue[C].wire);
 	s64 credit;
 
 	if (!c->ns_per_byte) {
@@ -134,7 +134,8 @@ static __always_inline u64 predicted(const struct config *c, u64 now)
 	ahead += between;
 	if (ahead > 1 << 20) /* so that the product fits: beyond every threshold all the same */
 		ahead = 1 << 20;
-	return (next_tx > now ? next_tx - now : 0) + wire_time(c, ahead);
+	free = READ_ONCE(state.next_tx) + READ_ONCE(state.late) + wire_time(c, ahead);
+	return free > now ? free - now : 0;
 }
 
 /* Nothing waits, and what is on the wire is gone before the step's threshold: there is no need for the clock. */
