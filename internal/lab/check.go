@@ -206,6 +206,8 @@ func (s *Scenario) checkFrame() *problem {
 		return wrong("", []string{"server", "addresses"}, "addresses = %d is out of range (1 to 100)", s.Server.Addresses)
 	case s.Server.Queues < 1 || s.Server.Queues > 64:
 		return wrong("", []string{"server", "queues"}, "queues = %d is out of range (1 to 64)", s.Server.Queues)
+	case s.Server.GRO && !s.Server.Relay:
+		return wrong("relay = true", []string{"server", "gro"}, "gro is about what a relay forwards, and this server forwards nothing")
 	}
 	for _, column := range s.Columns {
 		m, err := parseMetric(column)

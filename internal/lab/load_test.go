@@ -64,6 +64,7 @@ func TestBroken(t *testing.T) {
 		{"rate a number", strings.Replace(minimal, `"50mbit"`, "50", 1), ":3: "},
 		{"rate absurd", strings.Replace(minimal, "50mbit", "5tbit", 1), "above what the lab can carry"},
 		{"no rate for a fifo", strings.Replace(minimal, `rate = "50mbit"`, "", 1), "has no rate"},
+		{"gro of a server that forwards nothing", minimal + "[server]\ngro = true\n", ":9: gro is about what a relay forwards"},
 		{"rtt without unit", minimal + "[path]\nrtt = \"48.3\"\n", `:9: path.rtt: time "48.3" has no unit`},
 		{"rtt absurd", minimal + "[path]\nrtt = \"11s\"\n", ":9: rtt 11s is absurd"},
 		{"loss over 100%", minimal + "[path]\nloss = \"101%\"\n", "out of range"},

@@ -53,6 +53,7 @@ type Server struct {
 	Queues    int               `toml:"queues" json:"queues"`       // transmit queues of the uplink
 	TSO       bool              `toml:"tso" json:"tso"`             // the wire carries superpackets: as a virtual NIC that leaves segmentation to its host
 	Relay     bool              `toml:"relay" json:"relay"`         // it forwards for an origin behind it, whence flows come unless they say otherwise
+	GRO       bool              `toml:"gro" json:"gro"`             // what it forwards comes as superpackets: as a NIC that joins packets hands them on
 	Qdisc     string            `toml:"qdisc" json:"qdisc"`         // at the uplink's root before a candidate changes it
 	Sysctl    map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 }

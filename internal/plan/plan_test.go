@@ -228,6 +228,10 @@ func TestRules(t *testing.T) {
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "all 4 queues go through the one lock",
 		},
 		{
+			name: "L4S in BPF, forwarding", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("cake", "htb"), bpfDualPI2, sysctl("ipv4.ip_forward", "1")),
+			want: "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "ethtool -K DEV gro off",
+		},
+		{
 			name: "L4S, and the kernel's own first", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("htb", "dualpi2"), bpfDualPI2),
 			want: "root: htb rate 49.875mbit | dualpi2\n" + lowat,
 		},

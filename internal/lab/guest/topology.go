@@ -276,8 +276,13 @@ func (t *topology) layServer(job lab.Job) error {
 		}
 		t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: addr(2, 0, 1)}}
 		if err := errors.Join(t.origin.sysctl(roomy), t.origin.route("default", addr(2, 0, 254)), t.server.sysctl(forwarding),
-			t.origin.sysctl(onlyTCP(s.Sysctl)), t.provider.route("10.2.0.0/16", addr(0, 0, 1)), segment(t.origin, "out0")); err != nil {
+			t.origin.sysctl(onlyTCP(s.Sysctl)), t.provider.route("10.2.0.0/16", addr(0, 0, 1))); err != nil {
 			return err
+		}
+		if !s.GRO {
+			if err := segment(t.origin, "out0"); err != nil {
+				return err
+			}
 		}
 	}
 	if s.TSO {
