@@ -463,7 +463,7 @@ func (s *Scenario) checkClaims(filled *Scenario) *problem {
 	return nil
 }
 
-// quantity formats a number for a label: 4, 0.5.
+// quantity formats a value for a label: 4, 0.5, 1:4.
 func quantity(v any) string {
 	switch n := v.(type) {
 	case int64:
@@ -474,6 +474,12 @@ func quantity(v any) string {
 		return n
 	case bool:
 		return strconv.FormatBool(n)
+	case []any:
+		var all []string
+		for _, one := range n {
+			all = append(all, quantity(one))
+		}
+		return strings.Join(all, ":")
 	}
 	return fmt.Sprint(v)
 }

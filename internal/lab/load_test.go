@@ -94,6 +94,8 @@ func TestBroken(t *testing.T) {
 		{"sweep of nothing", minimal + "[[sweep]]\nkey = \"flow.g.count\"\nvalues = [1]\n", `"flow.g.count" names nothing`},
 		{"sweep over a wrong value", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"5\"]\n", `time "5" has no unit`},
 		{"sweep to an impossible point", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"20s\"]\n", "rtt 20s is absurd"},
+		{"sweep of two keys with one value", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [1]\n", "1 is not a value for each of the 2 keys"},
+		{"sweep of two keys with three values", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [[1, \"5ms\", 3]]\n", "1:5ms:3 is not a value for each"},
 		{"sweep without values", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = []\n", "has no values"},
 		{"claim on an unknown metric", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "unknown metric"},
 		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"srtt\"\ncandidate = \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
@@ -185,6 +187,27 @@ values = [1, 4, 16]
 	}
 	if s.Flow[0].Count != 0 || points[0].Scenario.Flow[0].Count != 1 {
 		t.Error("points share their flows")
+	}
+}
+
+func TestSweepOfTwoKeys(t *testing.T) {
+	s, err := Load(write(t, "s.toml", minimal+`[[sweep]]
+key = "flow.f.count, provider.queue"
+values = [[1, "fifo"], [4, "policer"]]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, bad := s.Points()
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if len(points) != 2 {
+		t.Fatalf("%d points", len(points))
+	}
+	p := points[1]
+	if p.Scenario.Flow[0].Count != 4 || p.Scenario.Provider.Queue != "policer" || p.Values[0] != "4:policer" {
+		t.Errorf("got %v, %+v", p.Values, p.Scenario)
 	}
 }
 

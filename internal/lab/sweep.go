@@ -31,7 +31,7 @@ func (s *Scenario) Points() ([]Point, *problem) {
 					label = axis.Labels[i]
 				}
 				q.Labels = append(slices.Clone(p.Labels), label)
-				if bad := q.Scenario.set(axis.Key, value); bad != nil {
+				if bad := q.Scenario.step(axis.Key, value); bad != nil {
 					bad.where = []string{"sweep", axis.Key}
 					return nil, bad
 				}
@@ -76,6 +76,23 @@ func (s *Scenario) SetEngine(engine string) error {
 func (a Axis) short() string {
 	parts := strings.Split(a.Key, ".")
 	return parts[len(parts)-1]
+}
+
+// step gives the keys of an axis the values of one step: where there are several, "flow.a.count, flow.b.count", an array of as many.
+func (s *Scenario) step(keys string, value any) *problem {
+	list, values := strings.Split(keys, ", "), []any{value}
+	if len(list) > 1 {
+		values, _ = value.([]any)
+	}
+	if len(values) != len(list) {
+		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys", keys, quantity(value), len(list))
+	}
+	for i, key := range list {
+		if bad := s.set(key, values[i]); bad != nil {
+			return bad
+		}
+	}
+	return nil
 }
 
 // set gives one key of the scenario a value, through the decoder that read the file: so it means, and is refused, the same.
