@@ -66,7 +66,14 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	}
 	// Kernels before 5.11 count maps as locked memory; nothing is lost where that cannot be lifted.
 	_ = rlimit.RemoveMemlock()
-	objects, err := ebpf.NewCollection(spec)
+	// All the kernel's types that the programs name are in vmlinux. Left to itself the loader reads those of every module, too, which takes a second where
+	// modules come with copies of them.
+	types := btf.NewCache()
+	kernel, err := types.Kernel()
+	if err != nil {
+		return explain(err)
+	}
+	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: kernel}, Cache: types})
 	if err != nil {
 		return explain(err)
 	}
