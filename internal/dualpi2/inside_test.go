@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/dualpi2"
+	"weir/internal/host"
 	"weir/internal/lab/qemu/kerneltest"
 	"weir/internal/qdisc"
 )
@@ -741,16 +742,19 @@ func TestInRefused(t *testing.T) {
 	n := newNetwork(t)
 	n.put("fq_codel")
 	before := held(t)
-	kind := kindOf(t, n.conn, n.ifindex)
+	kind, segments := kindOf(t, n.conn, n.ifindex), mustLink(n, "near").Attrs().GSOMaxSegs
 	n.must(netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "other"}}))
 	other := n.up("other")
 	refused := func(what string, err error, want error) {
 		t.Helper()
-		if want == nil && err == nil || want != nil && !errors.Is(err, want) {
+		if err == nil || want != nil && !errors.Is(err, want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if now := kindOf(t, n.conn, n.ifindex); now != kind {
 			t.Errorf("%s: the root is %s now", what, now)
+		}
+		if now := mustLink(n, "near").Attrs().GSOMaxSegs; now != segments {
+			t.Errorf("%s: the device takes %d segments now", what, now)
 		}
 		if _, ok, _ := dualpi2.Read(n.ifindex); ok {
 			t.Errorf("%s: something is left on the device", what)
@@ -775,7 +779,37 @@ func TestInRefused(t *testing.T) {
 	if err := dualpi2.Change(n.ifindex, c); err == nil {
 		t.Error("a device without an instance is changed")
 	}
+	n.with(1<<unix.CAP_NET_ADMIN, func() {
+		err := dualpi2.Install(n.ifindex, c, func(kind string) error { return putKind(n.ifindex, kind) })
+		refused("without CAP_SYS_ADMIN", err, dualpi2.ErrNotSupported)
+		facts, err := host.Read()
+		n.must(err)
+		if why := facts.BPFDualPI2; facts.Qdiscs["bpf_dualpi2"] != host.No || !strings.Contains(why, "requires CAP_SYS_ADMIN") || strings.Contains(why, "\n") {
+			t.Errorf("without CAP_SYS_ADMIN: %s: %s", facts.Qdiscs["bpf_dualpi2"], why)
+		}
+	})
+	// What root may do they cannot tell.
+	n.with(0, func() {
+		facts, err := host.Read()
+		n.must(err)
+		if s := facts.Qdiscs["bpf_dualpi2"]; s != host.Unknown {
+			t.Errorf("without capabilities: %s", s)
+		}
+	})
 	nothingMore(t, before)
+}
+
+// with runs f with no capabilities but these, a bit for each.
+func (n *network) with(capabilities uint32, f func()) {
+	n.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	n.must(unix.Capget(&header, &all[0]))
+	few := all
+	few[0].Effective, few[1].Effective = capabilities, 0
+	n.must(unix.Capset(&header, &few[0]))
+	defer func() { n.must(unix.Capset(&header, &all[0])) }()
+	f()
 }
 
 // putKind is a bare request for a kind at a root.
@@ -876,7 +910,7 @@ func first(said string, _ int) string { return said }
 
 const loader = "WEIR_LOADER"
 
-// TestLoader is what TestInKilled runs and kills.
+// TestLoader is a process that installs an instance, for tests that run it and may kill it.
 func TestLoader(t *testing.T) {
 	ifindex, err := strconv.Atoi(os.Getenv(loader))
 	if err != nil {
@@ -1149,5 +1183,29 @@ func TestInQueues(t *testing.T) {
 	n.put("mq | fq_codel")
 	if after := queues(); after != before {
 		t.Errorf("afterwards mq has %d qdiscs", after)
+	}
+}
+
+// TestInLockdown: a kernel that shows nobody its memory takes an instance all the same, which reads of it only what the verifier has seen to. It is the
+// last test: there is no way back.
+func TestInLockdown(t *testing.T) {
+	n := newNetwork(t)
+	const folder, level = "/sys/kernel/security", "confidentiality"
+	n.must(unix.Mount("securityfs", folder, "securityfs", 0, ""))
+	n.must(os.WriteFile(folder+"/lockdown", []byte(level), 0))
+	state, err := os.ReadFile(folder + "/lockdown")
+	n.must(err)
+	if !strings.Contains(string(state), "["+level+"]") {
+		t.Fatalf("lockdown: %s", state)
+	}
+	n.must(dualpi2.Probe())
+	command := exec.Command("/init", "-test.run=^TestLoader$") // a process that does not know yet what the kernel takes
+	command.Env = append(os.Environ(), loader+"="+strconv.Itoa(n.ifindex))
+	if said, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	n.must(pinged(n, far4))
+	if s := n.read().Stats; s.PacketsInC+s.PacketsInL == 0 || s.Unmarked != 0 {
+		t.Errorf("%d packets, and %d of them unmarked", s.PacketsInC+s.PacketsInL, s.Unmarked)
 	}
 }

@@ -25,7 +25,10 @@ import (
 // ErrNotSupported is in the chain of every error that says that this kernel cannot do it, or does not let us.
 var ErrNotSupported = errors.New("not supported")
 
-// Probe reports why this kernel cannot run an instance: an ErrNotSupported that says what it takes; nil if it can, as far as can be told by looking.
+var errDenied = fmt.Errorf("%w: the kernel does not let this process load BPF programs (requires CAP_SYS_ADMIN and CAP_NET_ADMIN, which root in a container may lack)", ErrNotSupported)
+
+// Probe reports why this kernel cannot run an instance, or does not let this process: an ErrNotSupported that says what it takes; nil if it can, as far as
+// can be told by looking.
 func Probe() error {
 	types, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	switch {
@@ -36,8 +39,14 @@ func Probe() error {
 	case !bytes.Contains(types, []byte("\x00bpf_qdisc_bstats_update\x00")):
 		return fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16 with CONFIG_NET_SCH_BPF)", ErrNotSupported)
 	}
+	// A question that takes no less than an instance does, and leaves nothing.
+	if _, err := ebpf.ProgramGetNextID(0); denied(err) {
+		return errDenied
+	}
 	return nil
 }
+
+func denied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
 // Install makes a new instance for a device in the calling thread's network namespace. Place is called with the instance's kind when the kernel knows
 // it, and must put it at the device's root. If anything fails before that, Install leaves nothing in the kernel; if anything fails after it, a qdisc is in
@@ -254,8 +263,8 @@ func explain(err error) error {
 	switch {
 	case errors.As(err, &verifier):
 		return fmt.Errorf("%w: the kernel's verifier does not take the programs: %w", ErrNotSupported, err)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%w: the kernel does not let this process load BPF programs (requires root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and no lockdown): %w", ErrNotSupported, err)
+	case denied(err):
+		return fmt.Errorf("%w: %w", errDenied, err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("%w: %w", ErrNotSupported, err)
 	}
