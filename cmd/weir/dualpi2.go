@@ -214,7 +214,7 @@ Without a rate it acts on a queue at this device only. It ends with the reboot; 
 			if facts.Qdiscs[dualpi2Kind] == host.No {
 				return &plan.Refusal{
 					What: fmt.Sprintf("kernel %s does not take the BPF DualPI2: %s", facts.Kernel, facts.BPFDualPI2),
-					Try:  "weir up --rate RATE, for the best that this kernel has; or a kernel of Debian's since 6.17",
+					Try:  "weir up --rate RATE, for the best that works here",
 				}
 			}
 			now, there, err := instance(facts, link)
