@@ -95,8 +95,11 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	id, _ := info.ID()
 	// What was loaded has to be found again, later and by others, which takes more than to load it.
 	own, err := open(id)
-	if err != nil || own == nil {
-		return explain(errors.Join(err, errors.New("the programs that were loaded cannot be read back")))
+	if err == nil && own == nil {
+		err = errors.New("they are not what they were")
+	}
+	if err != nil {
+		return fmt.Errorf("the programs that were loaded cannot be read back: %w", explain(err))
 	}
 	own.close()
 	ops, err := link.AttachStructOps(link.StructOpsOptions{Map: objects.Maps[objectMapDualpi2]})

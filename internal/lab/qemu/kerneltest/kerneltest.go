@@ -92,6 +92,8 @@ type Options struct {
 	Tests string // a pattern as go test -run takes it
 	Limit time.Duration
 
+	Seed      uint64            // of the guest's randomness; 0: 1
+	OnLine    func(string)      // is given what the guest says, if it is not nil
 	Reference bool              // the kernel has its own sch_dualpi2, if that has been built (make reference)
 	Files     map[string]string // that the tests are to find: from, by where
 }
@@ -115,8 +117,13 @@ func Run(t *testing.T, o Options) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests}, Stock: !o.Reference, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: 1, Limit: o.Limit,
-				OnLine: func(line string) { t.Log(line) }}
+			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests}, Stock: !o.Reference, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: max(o.Seed, 1), Limit: o.Limit,
+				OnLine: func(line string) {
+					t.Log(line)
+					if o.OnLine != nil {
+						o.OnLine(line)
+					}
+				}}
 			if b.Limit == 0 {
 				b.Limit = 10 * time.Minute
 			}
