@@ -48,6 +48,7 @@ func (s *Scenario) fillIn() {
 	if s.Server.Queues > 1 && s.Server.Qdisc == "fq_codel" {
 		s.Server.Qdisc = "mq | fq_codel"
 	}
+	orElse(&s.Path.IP, 4)
 	orElse(&s.Provider.Queue, "fifo")
 	if s.Provider.Buffer == (Buffer{}) {
 		s.Provider.Buffer.Time = units.Duration(200 * time.Millisecond)
@@ -98,7 +99,7 @@ func orElse[T comparable](field *T, value T) {
 // zeroed finds a value of nothing where nothing cannot be meant: left out, it would be the default, and so it is no way to write one.
 func zeroed(document map[string]any) *problem {
 	never := map[string][]string{
-		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "provider": {"buffer", "burst"},
+		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "path": {"ip"}, "provider": {"buffer", "burst"},
 		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"},
 	}
 	nothing := func(v any) bool {
@@ -234,6 +235,8 @@ func (s *Scenario) checkPath() *problem {
 		return wrong("", at("rate"), "rate %v is above what the lab can carry (10gbit)", p.Rate)
 	case p.Rate != 0 && p.Rate < 100_000:
 		return wrong("", at("rate"), "rate %v is below the lab's least (100kbit)", p.Rate)
+	case s.Path.IP != 4 && s.Path.IP != 6:
+		return wrong("4 or 6", []string{"path", "ip"}, "there is no version %d of IP", s.Path.IP)
 	case time.Duration(s.Path.RTT) > maxRTT:
 		return wrong("", []string{"path", "rtt"}, "rtt %v is absurd (0s to 10s)", s.Path.RTT)
 	case s.Path.Jitter > s.Path.RTT:
@@ -326,6 +329,7 @@ func (s *Scenario) checkTraffic() *problem {
 	if connections > maxConnections {
 		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections, maxConnections)
 	}
+	datagram := units.Size(s.Path.room() - 8) // without UDP's header
 	for _, p := range s.Probe {
 		at := func(k string) []string { return []string{"probe", p.Name, k} }
 		if bad := name("probe", p.Name); bad != nil {
@@ -348,7 +352,7 @@ func (s *Scenario) checkTraffic() *problem {
 			return wrong("", at("rate"), "probe %q: a stream needs a rate", p.Name)
 		case p.Interval < units.Duration(10*time.Microsecond):
 			return wrong("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)
-		case p.Size < 8 || p.Size > 65000 || (p.Kind != "request" && p.Kind != "ssh" && p.Size > 1472):
+		case p.Size < 8 || p.Size > 65000 || (p.Kind != "request" && p.Kind != "ssh" && p.Size > datagram):
 			return wrong("", at("size"), "probe %q: size %v is out of range (8b to one packet)", p.Name, p.Size)
 		case (p.Kind == "ssh" || p.Kind == "request") && (p.Reply < 1 || p.Reply > 1<<30):
 			return wrong("", at("reply"), "probe %q: reply %v is out of range (1b to 1gb)", p.Name, p.Reply)

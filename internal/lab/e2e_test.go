@@ -412,6 +412,30 @@ func TestKnownPaths(t *testing.T) {
 	})
 }
 
+// IPv6 differs by 20 bytes a packet: of 1514, 1428 are payload.
+func TestIPv6(t *testing.T) {
+	r := runner(t)
+	for name, network := range map[string]string{
+		"straight":  "",
+		"forwarded": "[server]\nrelay = true\n",
+		"far":       "[[client]]\nname = \"a\"\n[[client]]\nname = \"b\"\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := run(t, r, scenario(t, strings.Replace(calm, `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nip = 6", 1)+network))
+			p := &report.Points[0]
+			if goodput, most := metric(t, p, &p.Cells[0], "goodput"), 50*1428.0/1514; goodput > most || goodput < 0.99*most {
+				t.Errorf("%v Mbit/s; the link can carry %v", goodput, most)
+			}
+			if used := metric(t, p, &p.Cells[0], "utilisation"); used < 99.5 || used > 100 {
+				t.Errorf("goodput is %v %% of what the link can carry", used)
+			}
+			if p99 := metric(t, p, &p.Cells[0], "added.p99"); p99 > 0.6 {
+				t.Errorf("added latency %v ms at p99; want ≤ 0.6", p99)
+			}
+		})
+	}
+}
+
 // A stock Debian kernel under emulation says what the lab kernel says, and says it again, bit for bit.
 func TestEngines(t *testing.T) {
 	r := runner(t)

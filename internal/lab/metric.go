@@ -57,9 +57,12 @@ func fetches(p *PointResult) bool {
 	return slices.ContainsFunc(p.Scenario.Flow, func(f Flow) bool { return f.Bytes > 0 })
 }
 
-// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: 1448 with timestamps over IPv4. It is what a shaper that counts whole
-// frames, as every one here does, can carry.
-const payloadShare = 1448.0 / 1514
+// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It is what a shaper that counts
+// whole frames, as every one here does, can carry.
+func (p Path) payloadShare() float64 {
+	const tcp, ethernet = 32, 14 // headers
+	return float64(p.room()-tcp) / (mtu + ethernet)
+}
 
 func metrics() []metric {
 	sum := func(read func(*FlowResult) float64) func(*PointResult, *Run) (float64, bool) {
@@ -99,7 +102,7 @@ func metrics() []metric {
 	return []metric{
 		m("goodput", "mbit", "goodput", sum(func(f *FlowResult) float64 { return f.Goodput })),
 		m("utilisation", "%", "of link", func(p *PointResult, r *Run) (float64, bool) {
-			rate := float64(p.Scenario.Provider.Rate) / 1e6 * payloadShare
+			rate := float64(p.Scenario.Provider.Rate) / 1e6 * p.Scenario.Path.payloadShare()
 			return 100 * r.Goodput / max(rate, 1e-9), rate > 0 && len(r.Flows) > 0
 		}),
 		m("jain.flows", "", "Jain flows", func(_ *PointResult, r *Run) (float64, bool) {

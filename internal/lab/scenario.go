@@ -60,10 +60,22 @@ type Server struct {
 
 // Path is what lies between the provider and the clients.
 type Path struct {
+	IP     int            `toml:"ip" json:"ip"`         // version of the Internet Protocol that all addresses are of: 4 or 6
 	RTT    units.Duration `toml:"rtt" json:"rtt"`       // base RTT; all of it on the way back, so that it delays nothing of what is measured
 	Loss   units.Share    `toml:"loss" json:"loss"`     // of the packets towards the clients
 	Burst  float64        `toml:"burst" json:"burst"`   // mean length of a loss, in packets: 0 or 1 is independent loss, above it a Gilbert model
 	Jitter units.Duration `toml:"jitter" json:"jitter"` // ± towards the clients, in order
+}
+
+// mtu of every link, in bytes.
+const mtu = 1500
+
+// room is what a packet has for TCP or UDP, headers included, in bytes.
+func (p Path) room() int {
+	if p.IP == 6 {
+		return mtu - 40
+	}
+	return mtu - 20
 }
 
 // Provider is the box that enforces the rate the server is sold.

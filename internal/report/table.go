@@ -132,6 +132,9 @@ func setting(s lab.Scenario) string {
 		parts = append(parts, s.Provider.Rate.String())
 	}
 	parts = append(parts, s.Path.RTT.String())
+	if s.Path.IP == 6 {
+		parts = append(parts, "IPv6")
+	}
 	switch s.Provider.Queue {
 	case "none":
 		parts = append(parts, "no provider limit")

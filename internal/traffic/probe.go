@@ -52,10 +52,10 @@ func (l *Loop) StartProbe(spec ProbeSpec) (*Samples, error) {
 			_ = unix.Sendto(echo, buf[:n], 0, from)
 		}
 	})
-	if err := setECN(echo, spec.ECN); err != nil {
+	if err := setECN(echo, spec.To, spec.ECN); err != nil {
 		return nil, err
 	}
-	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.ECN) })
+	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (l *Loop) StartStream(spec StreamSpec) (*Samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.ECN) })
+	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,12 @@ func (l *Loop) StartStream(spec StreamSpec) (*Samples, error) {
 }
 
 // setECN sets the ECN field of what a UDP socket sends, which TCP would not let anybody.
-func setECN(fd, ecn int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, ecn) }
+func setECN(fd int, h Host, ecn int) error {
+	if h.Addr.Is6() {
+		return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_TCLASS, ecn)
+	}
+	return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, ecn)
+}
 
 func (l *Loop) sendDatagrams(fd int, s *Samples, start, stop, interval time.Duration, size int) {
 	payload := make([]byte, max(size, udpHeader))

@@ -156,6 +156,32 @@ func TestProbesAndSessions(t *testing.T) {
 	}
 }
 
+func TestECN(t *testing.T) {
+	l := loop(t)
+	for _, c := range []struct {
+		name          string
+		host          Host
+		level, option int
+	}{
+		{"IPv4", local, unix.IPPROTO_IP, unix.IP_TOS},
+		{"IPv6", Host{Addr: netip.MustParseAddr("::1")}, unix.IPPROTO_IPV6, unix.IPV6_TCLASS},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fd, err := l.socket(c.host, unix.SOCK_DGRAM)
+			if err != nil {
+				t.Skipf("skipped, not passed: this machine has no %s: %v", c.name, err)
+			}
+			defer unix.Close(fd)
+			if err := setECN(fd, c.host, 1); err != nil {
+				t.Fatal(err)
+			}
+			if ecn, err := unix.GetsockoptInt(fd, c.level, c.option); err != nil || ecn != 1 {
+				t.Errorf("the field is %d, %v; want 1", ecn, err)
+			}
+		})
+	}
+}
+
 func TestLostIsNotAnswered(t *testing.T) {
 	l := loop(t)
 	// Nobody listens there.

@@ -34,6 +34,8 @@ The network of a run:
 	  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss, jitter.
 */
 type topology struct {
+	version
+
 	spaces   []int // file descriptors
 	server   space
 	origin   space // the server itself unless it relays
@@ -142,9 +144,32 @@ func (s space) sysctl(values map[string]string) error {
 	})
 }
 
-// addresses of the network: /24s, the router at .254.
-func addr(net byte, sub, host int) netip.Addr {
+// version of IP, 4 or 6, which says what addresses look like: 10.NET.SUB.HOST in subnets of /24, or fd00:0:NET:SUB::HOST in subnets of /64. The
+// router is host 254.
+type version int
+
+func (v version) addr(net byte, sub, host int) netip.Addr {
+	if v == 6 {
+		return netip.AddrFrom16([16]byte{0: 0xfd, 5: net, 7: byte(sub), 15: byte(host)})
+	}
 	return netip.AddrFrom4([4]byte{10, net, byte(sub), byte(host)})
+}
+
+// subnets are all those of net.
+func (v version) subnets(net byte) string {
+	bits := 16
+	if v == 6 {
+		bits = 48
+	}
+	return netip.PrefixFrom(v.addr(net, 0, 0), bits).String()
+}
+
+// forwarding is the sysctl that makes a host a router.
+func (v version) forwarding() map[string]string {
+	if v == 6 {
+		return map[string]string{"net.ipv6.conf.all.forwarding": "1"}
+	}
+	return map[string]string{"net.ipv4.ip_forward": "1"}
 }
 
 // cable joins two hosts and gives the ends addresses.
@@ -171,7 +196,7 @@ func cable(a space, aName string, aAddr netip.Addr, queues int, b space, bName s
 	if err != nil {
 		return err
 	}
-	// Neighbours are known from the start: a path that loses packets would lose ARP, too, and three of those in a row are "no route to host".
+	// Neighbours are known from the start: a path that loses packets would lose ARP and ND, too, and three of those in a row are "no route to host".
 	return errors.Join(a.neighbour(aLink, bAddr, bLink), b.neighbour(bLink, aAddr, aLink))
 }
 
@@ -188,6 +213,9 @@ func (s space) neighbour(l netlink.Link, a netip.Addr, other netlink.Link) error
 }
 
 func (s space) address(l netlink.Link, a netip.Addr) error {
+	if a.Is6() { // usable at once: nobody has to be asked whether it is taken
+		return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD})
+	}
 	return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}})
 }
 
@@ -206,12 +234,10 @@ func (s space) route(destination string, via netip.Addr) error {
 // roomy buffers for those who are not under test: a lab that limits a flow by itself is lying.
 var roomy = map[string]string{"net.ipv4.tcp_rmem": "4096 131072 134217728", "net.ipv4.tcp_wmem": "4096 16384 134217728"}
 
-var forwarding = map[string]string{"net.ipv4.ip_forward": "1"}
-
 // lay builds the network of a job.
 func lay(job lab.Job) (*topology, error) {
 	s := job.Scenario
-	t := &topology{limiter: "down0"}
+	t := &topology{version: version(s.Path.IP), limiter: "down0"}
 	var err error
 	if t.server, err = here(); err != nil {
 		return nil, err
@@ -219,12 +245,12 @@ func lay(job lab.Job) (*topology, error) {
 	if t.provider, err = t.space(); err != nil {
 		return nil, err
 	}
-	server, gateway := addr(0, 0, 1), addr(0, 0, 254)
+	server, gateway := t.addr(0, 0, 1), t.addr(0, 0, 254)
 	steps := []func() error{
 		allowCongestionControls,
 		func() error { return cable(t.server, lab.Uplink, server, s.Server.Queues, t.provider, doorUp, gateway) },
 		func() error { return t.server.route("default", gateway) },
-		func() error { return t.provider.sysctl(forwarding) },
+		func() error { return t.provider.sysctl(t.forwarding()) },
 		func() error { return t.layServer(job) },
 		func() error { return t.layClients(job) },
 		func() error { return t.layProvider(job) },
@@ -259,24 +285,24 @@ func (t *topology) layServer(job lab.Job) error {
 	if err != nil {
 		return err
 	}
-	t.source = []traffic.Host{{Addr: addr(0, 0, 1)}}
+	t.source = []traffic.Host{{Addr: t.addr(0, 0, 1)}}
 	for i := 2; i <= s.Addresses; i++ {
-		if err := errors.Join(t.server.address(uplink, addr(0, 0, i)), t.provider.neighbour(door, addr(0, 0, i), uplink)); err != nil {
+		if err := errors.Join(t.server.address(uplink, t.addr(0, 0, i)), t.provider.neighbour(door, t.addr(0, 0, i), uplink)); err != nil {
 			return err
 		}
-		t.source = append(t.source, traffic.Host{Addr: addr(0, 0, i)})
+		t.source = append(t.source, traffic.Host{Addr: t.addr(0, 0, i)})
 	}
 	t.origin = t.server
 	if s.Relay {
 		if t.origin, err = t.space(); err != nil {
 			return err
 		}
-		if err := cable(t.origin, "out0", addr(2, 0, 1), 1, t.server, "eth1", addr(2, 0, 254)); err != nil {
+		if err := cable(t.origin, "out0", t.addr(2, 0, 1), 1, t.server, "eth1", t.addr(2, 0, 254)); err != nil {
 			return err
 		}
-		t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: addr(2, 0, 1)}}
-		if err := errors.Join(t.origin.sysctl(roomy), t.origin.route("default", addr(2, 0, 254)), t.server.sysctl(forwarding),
-			t.origin.sysctl(onlyTCP(s.Sysctl)), t.provider.route("10.2.0.0/16", addr(0, 0, 1))); err != nil {
+		t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: t.addr(2, 0, 1)}}
+		if err := errors.Join(t.origin.sysctl(roomy), t.origin.route("default", t.addr(2, 0, 254)), t.server.sysctl(t.forwarding()),
+			t.origin.sysctl(onlyTCP(s.Sysctl)), t.provider.route(t.subnets(2), t.addr(0, 0, 1))); err != nil {
 			return err
 		}
 		if !s.GRO {
@@ -324,9 +350,9 @@ func (t *topology) layClients(job lab.Job) error {
 			return err
 		}
 		far = true
-		near, beyond := addr(9, 0, 1), addr(9, 0, 2)
-		if err := errors.Join(cable(t.provider, t.limiter, near, 1, router, "in0", beyond), router.sysctl(forwarding),
-			t.provider.route("10.1.0.0/16", beyond), router.route("default", near)); err != nil {
+		near, beyond := t.addr(9, 0, 1), t.addr(9, 0, 2)
+		if err := errors.Join(cable(t.provider, t.limiter, near, 1, router, "in0", beyond), router.sysctl(t.forwarding()),
+			t.provider.route(t.subnets(1), beyond), router.route("default", near)); err != nil {
 			return err
 		}
 	}
@@ -339,7 +365,7 @@ func (t *topology) layClients(job lab.Job) error {
 		if far {
 			dev = fmt.Sprintf("to%d", i)
 		}
-		mine, gateway := addr(1, i, 1), addr(1, i, 254)
+		mine, gateway := t.addr(1, i, 1), t.addr(1, i, 254)
 		rtt := s.RTT(c.Name)
 		if err := errors.Join(client.sysctl(roomy), cable(router, dev, gateway, 1, client, "eth0", mine), client.route("default", gateway), client.sysctl(c.Sysctl)); err != nil {
 			return err
