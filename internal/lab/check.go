@@ -390,15 +390,12 @@ func (s *Scenario) checkCandidates() *problem {
 			if q.text == "" {
 				continue
 			}
-			_, err := qdisc.ParseStack(Rated(q.text, s.Provider.Rate))
-			switch {
-			case c.Weir != nil:
-				return wrong("", at(q.key), "candidate %q: either weir sets the qdisc, or %s does", c.Name, q.key)
-			case strings.Contains(q.text, "{") && s.Provider.Rate == 0:
-				return wrong("", at(q.key), "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name, q.text)
-			case err != nil:
-				return wrong("", at(q.key), "candidate %q: %v", c.Name, err)
+			if _, p := s.stack(c, q.key, q.text); p != nil {
+				return p
 			}
+		}
+		if p := s.checkChanges(c); p != nil {
+			return p
 		}
 		if p := checkSysctls(c.Sysctl, at("sysctl")); p != nil {
 			return p
@@ -409,6 +406,45 @@ func (s *Scenario) checkCandidates() *problem {
 				return wrong(refused.Try, at("weir"), "candidate %q: weir: %s", c.Name, refused.What)
 			}
 		}
+	}
+	return nil
+}
+
+// stack reads a qdisc of a candidate's.
+func (s *Scenario) stack(c Candidate, key, text string) (qdisc.Stack, *problem) {
+	at := []string{"candidate", c.Name, key}
+	stack, err := qdisc.ParseStack(Rated(text, s.Provider.Rate))
+	switch {
+	case c.Weir != nil:
+		return nil, wrong("", at, "candidate %q: either weir sets the qdisc, or %s does", c.Name, key)
+	case strings.Contains(text, "{") && s.Provider.Rate == 0:
+		return nil, wrong("", at, "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name, text)
+	case err != nil:
+		return nil, wrong("", at, "candidate %q: %v", c.Name, err)
+	}
+	return stack, nil
+}
+
+func (s *Scenario) checkChanges(c Candidate) *problem {
+	var before units.Duration
+	for _, change := range c.Change {
+		at := []string{"candidate", c.Name, "change"}
+		next, p := s.stack(c, "change", change.Qdisc)
+		if p != nil {
+			return p
+		}
+		first, _ := qdisc.ParseStack(Rated(c.Qdisc, s.Provider.Rate))
+		switch {
+		case c.Qdisc == "":
+			return wrong("", at, "candidate %q has a change, and no qdisc to be changed", c.Name)
+		case !slices.EqualFunc(first, next, func(a, b qdisc.Spec) bool { return a.Kind() == b.Kind() }):
+			return wrong("", at, "candidate %q: in place, %q does not change into %q", c.Name, c.Qdisc, change.Qdisc)
+		case change.At <= before:
+			return wrong("changes in their order, the first after 0s", at, "candidate %q: the change at %v is not after %v", c.Name, change.At, before)
+		case change.At >= s.Warmup+s.Duration:
+			return wrong("", at, "candidate %q: the change at %v is after the run's end", c.Name, change.At)
+		}
+		before = change.At
 	}
 	return nil
 }

@@ -37,13 +37,17 @@ func words(p *PointResult, c *Cell) string {
 	packet := float64(standing) * 1514 / 1024
 	kind, _, _ := strings.Cut(c.Runs[0].Uplink.Stack, " ")
 	rate := p.Scenario.Provider.Rate
+	changes := p.changes(c.Candidate)
 	wait := func(kib float64) string {
-		if rate == 0 {
+		if rate == 0 || len(changes) > 0 { // the queue's rate is not known, or not one
 			return fmt.Sprintf("%.0f KiB", kib)
 		}
 		return fmt.Sprintf("%.3gms", kib*1024*8/float64(rate)*1e3)
 	}
 	var s []string
+	for _, change := range changes {
+		s = append(s, fmt.Sprintf("At %v changed to %s.", change.At, Rated(change.Qdisc, rate)))
+	}
 	switch {
 	case theirs > packet && ownMax == 0:
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held no packet in any of %d samples.",
@@ -81,6 +85,16 @@ func words(p *PointResult, c *Cell) string {
 		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))
 	}
 	return strings.Join(s, " ")
+}
+
+// changes of a candidate by name.
+func (p *PointResult) changes(candidate string) []Change {
+	for _, c := range p.Scenario.Candidate {
+		if c.Name == candidate {
+			return c.Change
+		}
+	}
+	return nil
 }
 
 // tolerated is the share of a flow's time that the lab's receivers may cost it.

@@ -436,6 +436,39 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
+// From its time on a change is in force, and the qdisc is the one that was there: its counters go on.
+func TestChange(t *testing.T) {
+	r := runner(t)
+	text := strings.NewReplacer(`warmup = "5s"`, `warmup = "2s"`, `duration = "10s"`, `duration = "6s"`, "weir = {}\n", "").Replace(calm)
+	for _, qdisc := range []string{"htb rate %s | fq_codel", "htb rate %s | dualpi2", "cake bandwidth %s"} {
+		t.Run(qdisc, func(t *testing.T) {
+			fast, slow := fmt.Sprintf(qdisc, "{90%}"), fmt.Sprintf(qdisc, "{40%}")
+			s := scenario(t, text+fmt.Sprintf("qdisc = %q\n[[candidate.change]]\nat = \"4s\"\nqdisc = %q\n[[candidate.change]]\nat = \"6s\"\nqdisc = %q\n", fast, slow, fast))
+			cell := run(t, r, s).Points[0].Cells[0]
+			run := cell.Runs[0]
+			for begin, rate := range map[float64]float64{0: 45, 2: 20, 4: 45} { // seconds since the warm-up, Mbit/s
+				values, step := run.Series.Goodput[0].Values, run.Series.Step
+				settled := values[int((begin+1)/step):int((begin+1.9)/step)]
+				var mean float64
+				for _, v := range settled {
+					mean += v / float64(len(settled))
+				}
+				if want := rate * 1448 / 1514; math.Abs(mean-want) > 0.03*want {
+					t.Errorf("from %v s on %.2f Mbit/s, want %.2f", begin+1, mean, want)
+				}
+			}
+			if sent := run.Uplink.Qdiscs[0].Stats.Bytes; int64(sent) < run.Flows[0].Bytes {
+				t.Errorf("the root has counted %d bytes of %d: it is another", sent, run.Flows[0].Bytes)
+			}
+			for _, words := range []string{"At 4s changed to " + lab.Rated(slow, 50e6) + ".", "At 6s changed to " + lab.Rated(fast, 50e6) + ".", "KiB on average"} {
+				if !strings.Contains(cell.Words, words) {
+					t.Errorf("%q does not say %q", cell.Words, words)
+				}
+			}
+		})
+	}
+}
+
 // A stock Debian kernel under emulation says what the lab kernel says, and says it again, bit for bit.
 func TestEngines(t *testing.T) {
 	r := runner(t)

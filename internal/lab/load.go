@@ -185,7 +185,11 @@ func (chain sources) locate(p *problem) error {
 		for n, text := range strings.Split(string(chain[i].text), "\n") {
 			line = n + 1
 			if m := header.FindStringSubmatch(text); m != nil {
-				current, start, named = strings.Trim(m[1], `"`), line, len(rest) == 0
+				current = strings.Trim(m[1], `"`)
+				if named && len(rest) > 1 && current == section+"."+rest[1] { // the key is a table
+					best = line
+				}
+				start, named = line, len(rest) == 0
 				if current == section && named && best == 0 {
 					best = line
 				}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,19 @@ name = "f"
 [[candidate]]
 name = "c"
 `
+
+// changing is minimal with changes of an fq: times and qdiscs, in turns.
+func changing(words ...string) string {
+	text := minimal + "qdisc = \"fq\"\n"
+	for pair := range slices.Chunk(words, 2) {
+		text += "[[candidate.change]]\n"
+		if pair[0] != "" {
+			text += "at = \"" + pair[0] + "\"\n"
+		}
+		text += "qdisc = \"" + pair[1] + "\"\n"
+	}
+	return text
+}
 
 func write(t *testing.T, name, text string) string {
 	t.Helper()
@@ -119,6 +133,15 @@ func TestBroken(t *testing.T) {
 		{"IP of no version", minimal + "[path]\nip = 5\n", ":9: there is no version 5 of IP"},
 		{"IP zero", minimal + "[path]\nip = 0\n", ":9: ip = 0"},
 		{"datagram too long for IPv6", minimal + "[path]\nip = 6\n[[probe]]\nname = \"p\"\nkind = \"udp\"\nsize = \"1453b\"\n", ":13: probe \"p\": size 1453b is out of range"},
+		{"change at the beginning", changing("", "fq"), `:9: candidate "c": the change at 0s is not after 0s`},
+		{"change before the one before", changing("2s", "fq", "2s", "fq"), `:9: candidate "c": the change at 2s is not after 2s`},
+		{"change after the end", changing("20s", "fq"), `:9: candidate "c": the change at 20s is after the run's end`},
+		{"change to another kind", changing("2s", "fq_codel"), `:9: candidate "c": in place, "fq" does not change into "fq_codel"`},
+		{"change to another shape", changing("2s", "htb rate 5mbit | fq"), `:9: candidate "c": in place, "fq"`},
+		{"change to nothing", changing("2s", ""), `:9: candidate "c": no queueing discipline given`},
+		{"change of an unknown key", changing("2s", "fq") + "rate = \"5mbit\"\n", `:12: unknown key "candidate.change.rate"`},
+		{"change of no qdisc", strings.Replace(changing("2s", "fq"), "qdisc = \"fq\"\n", "", 1), `:8: candidate "c" has a change, and no qdisc`},
+		{"change of what weir sets", strings.Replace(changing("2s", "fq"), "qdisc = \"fq\"", "weir = {}", 1), ":9: candidate \"c\": either weir sets the qdisc, or change does"},
 		{"claim on nobody", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput\"\ncandidate = \"d\"\nexpect = \">= 1mbit\"\n", `no candidate is called "d"`},
 		{"empty file", "", "no title"},
 		{"binary", "\x00\x01\x02", ":1: "},
@@ -234,7 +257,8 @@ func TestSweepBeforeDefaults(t *testing.T) {
 
 // What goes to the guest reads back as it was.
 func TestScenarioJSON(t *testing.T) {
-	s, err := Load(write(t, "s.toml", minimal+"[candidate.weir]\nrate = \"40mbit\"\nrole = \"relay\"\nnat = true\n[candidate.sysctl]\n\"net.ipv4.tcp_ecn\" = \"1\"\n[[probe]]\nname = \"p\"\nkind = \"stream\"\nrate = \"1mbit\"\n"))
+	s, err := Load(write(t, "s.toml", minimal+"[candidate.weir]\nrate = \"40mbit\"\nrole = \"relay\"\nnat = true\n[candidate.sysctl]\n\"net.ipv4.tcp_ecn\" = \"1\"\n[[probe]]\nname = \"p\"\nkind = \"stream\"\nrate = \"1mbit\"\n"+
+		"[path]\nip = 6\n[[candidate]]\nname = \"d\"\nqdisc = \"fq\"\n[[candidate.change]]\nat = \"2s\"\nqdisc = \"fq quantum 3028\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,14 @@ type Candidate struct {
 	Qdisc   string            `toml:"qdisc" json:"qdisc,omitempty"`     // tc's words; {99.75%} is that share of the provider's rate
 	Ingress string            `toml:"ingress" json:"ingress,omitempty"` // likewise: what arrives at the uplink passes it first, on an ifb
 	Sysctl  map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
-	Weir    *Weir             `toml:"weir" json:"weir,omitempty"` // run `weir up` in the guest with this goal
+	Weir    *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
+	Change  []Change          `toml:"change" json:"change,omitempty"` // in their order
+}
+
+// Change is a reconfiguration of a candidate's qdisc while the run goes on: in place, so that no packet is lost that waits in it.
+type Change struct {
+	At    units.Duration `toml:"at" json:"at"`       // since the beginning of the run, the warm-up included
+	Qdisc string         `toml:"qdisc" json:"qdisc"` // as the candidate's, with the same kinds
 }
 
 // Weir is the goal given to `weir up --dev eth0`, flag by flag.

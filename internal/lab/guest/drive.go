@@ -98,6 +98,13 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 		return nil, err
 	}
 	d.At(d.warm, d.warmedUp)
+	for _, change := range job.Candidate.Change {
+		d.At(d.begin+time.Duration(change.At), func() {
+			if err := t.server.configure(lab.Uplink, lab.Rated(change.Qdisc, s.Provider.Rate), t.server.tc.Adjust); err != nil {
+				d.Fail(fmt.Errorf("candidate %q: the change at %v: %w", job.Candidate.Name, change.At, err))
+			}
+		})
+	}
 	d.step = max(leastStep, min(sampleTick, time.Duration(s.Duration)/minTicks))
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)

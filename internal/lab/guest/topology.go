@@ -115,7 +115,10 @@ func (s space) index(name string) (int, error) {
 	return l.Attrs().Index, nil
 }
 
-func (s space) qdisc(dev, stack string) error {
+func (s space) qdisc(dev, stack string) error { return s.configure(dev, stack, s.tc.Replace) }
+
+// configure brings a stack into force by one of Conn's ways: Replace, Adjust.
+func (s space) configure(dev, stack string, by func(int, qdisc.Stack) error) error {
 	parsed, err := qdisc.ParseStack(stack)
 	if err != nil {
 		return err
@@ -124,7 +127,7 @@ func (s space) qdisc(dev, stack string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.tc.Replace(i, parsed); err != nil {
+	if err := by(i, parsed); err != nil {
 		return fmt.Errorf("%s on %s: %w", stack, dev, err)
 	}
 	return nil
