@@ -65,7 +65,7 @@ docs: lab-kernel weir ## the generated documents (a test compares them with a ne
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
 	@scripts/readme-table
 
-docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 100 boots of a stock kernel, half an hour
+docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 180 boots of a stock kernel, an hour
 	@scripts/docs-dualpi2 $(SECTION)
 
 dualpi2-matrix: reference weir ## docs/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: an hour
