@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -1127,6 +1128,90 @@ func TestInTunnel(t *testing.T) {
 	if inL := s.PacketsInL - before.PacketsInL; inL != 80 || marked != int(s.ECNMark-before.ECNMark) || marked < 40 {
 		t.Errorf("%d packets went to L, %d came marked, and %d marks are counted", inL, marked, s.ECNMark-before.ECNMark)
 	}
+}
+
+// TestInStall: without a rate it follows the device. Where that stops, packets wait, and the age of those that do is what marks the next.
+func TestInStall(t *testing.T) {
+	n := newNetwork(t)
+	s := n.sink()
+	n.quiet()
+	n.put("bpf_dualpi2")
+	conn := n.dial(source{ecn: 1})
+	send := func(packets int) {
+		for range packets {
+			_, err := conn.Write(make([]byte, 1000))
+			n.must(err)
+		}
+	}
+	send(500)
+	n.settle()
+	if s := n.read().Stats; s.ECNMark != 0 {
+		t.Errorf("where nothing waited %d were marked", s.ECNMark)
+	}
+	arrived := s.all()
+
+	const ring = 256 // packets that a veth holds for a receiver that polls (drivers/net/veth.c, VETH_RING_SIZE)
+	n.thread()
+	resume := n.alone()
+	send(ring + 20)
+	if s := n.read().Stats; s.MemoryUsed == 0 {
+		t.Fatal("the device has not stopped")
+	}
+	for begin := time.Now(); time.Since(begin) < 5*time.Millisecond; {
+	}
+	send(10)
+	resume()
+	n.settle()
+	i := n.read().Stats
+	if i.ECNMark != 10 || i.StepMark != 10 || s.count[3].Load() != 10 {
+		t.Errorf("10 packets came when others had waited for 5 ms: %d are marked, %d of them by the step, and %d arrived so", i.ECNMark, i.StepMark, s.count[3].Load())
+	}
+	if got := s.all() - arrived; got != ring+30 {
+		t.Errorf("%d of %d packets arrived", got, ring+30)
+	}
+	if i.SojournL.Max < 5*time.Millisecond || i.SojournL.Max > 20*time.Millisecond {
+		t.Errorf("the longest wait was %v", i.SojournL.Max)
+	}
+}
+
+// thread has the far end take packets out of a ring, in a thread of the kernel's, as it does for a near end that leaves no segmentation to it.
+func (n *network) thread() {
+	n.Helper()
+	n.ethtool("near", 0x1f, 0) // ETHTOOL_STSO, include/uapi/linux/ethtool.h
+	n.in(n.there)
+	defer n.in(n.here)
+	n.ethtool("far", 0x2c, 1) // ETHTOOL_SGRO
+	sys := n.TempDir()        // of this namespace
+	n.must(unix.Mount("none", sys, "sysfs", 0, ""))
+	n.Cleanup(func() { n.must(unix.Unmount(sys, 0)) })
+	n.must(os.WriteFile(sys+"/class/net/far/threaded", []byte("1"), 0))
+}
+
+func (n *network) ethtool(device string, command, to uint32) {
+	n.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	n.must(err)
+	defer unix.Close(fd)
+	value := [2]uint32{command, to}
+	request := struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: unsafe.Pointer(&value)}
+	copy(request.name[:], device)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		n.Fatalf("%s: ethtool %#x: %v", device, command, errno)
+	}
+}
+
+// alone lets no other thread run on the one CPU, until the function that it gives is called.
+func (n *network) alone() func() {
+	n.Helper()
+	schedule := func(policy, priority uint32) {
+		n.must(unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: priority}, 0))
+	}
+	schedule(unix.SCHED_FIFO, 1)
+	return func() { schedule(unix.SCHED_NORMAL, 0) }
 }
 
 // TestInQueues: a device with several queues has one instance for all of them, and one rate; and when it goes each queue has its own again.
