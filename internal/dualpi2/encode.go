@@ -11,7 +11,7 @@ import (
 
 // What bpf/dualpi2.h and bpf/pi2.h have agreed on with this file.
 const (
-	layout    = 1                                // LAYOUT
+	layout    = 2                                // LAYOUT
 	rateShift = 20                               // RATE_SHIFT
 	maxProb   = math.MaxUint32                   // MAX_PROB: a probability of 1
 	maxDelay  = math.MaxUint32 * time.Nanosecond // MAX_DELAY: 4.29 s
@@ -172,9 +172,8 @@ func bucket(i int) (from, to float64) {
 		return 0, unit
 	}
 	octave, part := (i-1)/sub, (i-1)%sub
-	from = float64(uint64(unit) << octave)
-	width := from / sub
-	return from + float64(part)*width, from + float64(part+1)*width
+	width := float64(uint64(unit)<<octave) / sub
+	return float64(sub+part) * width, float64(sub+part+1) * width
 }
 
 // slot is struct slot of bpf/dualpi2.h, which has a pointer that is not for us.

@@ -4,6 +4,7 @@ package dualpi2
 
 import (
 	"math"
+	"math/bits"
 	"testing"
 	"time"
 )
@@ -64,12 +65,12 @@ func TestRate(t *testing.T) {
 
 // bucketOf is what bpf/dualpi2.bpf.c does with a time, in ns.
 func bucketOf(ns uint64) int {
-	v := ns >> 10
-	if v == 0 {
+	v := ns >> 7
+	if v < 8 {
 		return 0
 	}
-	octave := int(math.Log2(float64(v)))
-	return min(1+octave*8+int(v<<3>>octave)&7, HistogramBuckets-1)
+	octave := bits.Len64(v) - 4
+	return min(1+octave*8+int(v>>octave)&7, HistogramBuckets-1)
 }
 
 func TestQuantile(t *testing.T) {
@@ -83,6 +84,11 @@ func TestQuantile(t *testing.T) {
 		h.Packets++
 		h.Sum += time.Duration(ns)
 		h.Max = max(h.Max, time.Duration(ns))
+	}
+	for ns := uint64(1); ns < 1<<34; ns += 1 + ns/5 {
+		if from, to := bucket(bucketOf(ns)); float64(ns) < from || float64(ns) >= to || from > 0 && to-from > from/8+1 {
+			t.Errorf("%d ns is in a bucket from %v to %v", ns, from, to)
+		}
 	}
 	for _, c := range []struct {
 		q    float64

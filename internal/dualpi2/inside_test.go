@@ -1157,8 +1157,11 @@ func TestInStall(t *testing.T) {
 	if s := n.read().Stats; s.MemoryUsed == 0 {
 		t.Fatal("the device has not stopped")
 	}
-	for begin := time.Now(); time.Since(begin) < 5*time.Millisecond; {
+	wait := func(d time.Duration) {
+		for begin := time.Now(); time.Since(begin) < d; {
+		}
 	}
+	wait(5 * time.Millisecond)
 	send(10)
 	resume()
 	n.settle()
@@ -1171,6 +1174,18 @@ func TestInStall(t *testing.T) {
 	}
 	if i.SojournL.Max < 5*time.Millisecond || i.SojournL.Max > 20*time.Millisecond {
 		t.Errorf("the longest wait was %v", i.SojournL.Max)
+	}
+
+	// With a rate, too: that the wire has been free for long does not mean that the next packet goes at once.
+	n.put("bpf_dualpi2 rate 1gbit")
+	resume = n.alone()
+	send(ring + 20)
+	wait(5 * time.Millisecond)
+	send(130)
+	resume()
+	n.settle()
+	if i = n.read().Stats; i.StepMark != 130 {
+		t.Errorf("130 packets came when others had waited for 5 ms: the step marked %d", i.StepMark)
 	}
 }
 

@@ -96,7 +96,7 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	// What was loaded has to be found again, later and by others, which takes more than to load it.
 	own, err := open(id)
 	if err == nil && own == nil {
-		err = errors.New("they are not what they were")
+		err = errors.New("the kernel has no maps for them")
 	}
 	if err != nil {
 		return fmt.Errorf("the programs that were loaded cannot be read back: %w", explain(err))

@@ -16,7 +16,6 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #define TC_H_ROOT 0xffffffffU
 #define EBUSY 16
 #define EOPNOTSUPP 95
-#define LATE 1000000ULL		/* ns: how far the shaper may lag behind and catch up, for timers that are late */
 #define MAX_RING (1U << 17)
 
 /* A device's largest packet, in bytes, with the link's header (include/net/pkt_sched.h, psched_mtu). */
@@ -218,13 +217,16 @@ __attribute__((noinline)) int record(u32 l, u32 flags, u64 sojourn)
 {
 	const struct config *c = CONFIG();
 	struct histogram *h = &state.sojourn[l & 1];
-	u32 v = sojourn >> 10, octave, i = 0;
+	u64 v = sojourn >> 7; /* eighths of 1.024 us, of which 8 begin the first octave */
+	u32 octave, i = 0;
 	u64 marked = flags / FLAG_MARKED & 1, step = flags / FLAG_STEP & 1;
 	u64 timed = l & (c->step_in_packets ^ 1), late = above(sojourn, c->step_thresh);
 
-	if (v) {
-		octave = log2_of(v);
-		i = 1 + octave * SUB_BUCKETS + (((u64)v * SUB_BUCKETS >> octave) & (SUB_BUCKETS - 1));
+	if (v >> 32) {
+		i = BUCKETS - 1;
+	} else if (v >= SUB_BUCKETS) {
+		octave = log2_of(v) - 3;
+		i = 1 + octave * SUB_BUCKETS + (v >> (octave & 31) & (SUB_BUCKETS - 1));
 	}
 	if (i >= BUCKETS)
 		i = BUCKETS - 1;

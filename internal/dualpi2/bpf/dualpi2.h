@@ -7,7 +7,7 @@
 #include "kernel.h"
 #include "pi2.h"
 
-#define LAYOUT 1		/* of all but struct instance: another number is another version's */
+#define LAYOUT 2		/* of all but struct instance: another number is another version's */
 
 /* What the loader sets before the programs are verified. */
 const volatile u32 ifindex;	/* the device, and */
@@ -57,6 +57,7 @@ struct config {
 enum framing { NOATM, ATM, PTM };
 
 #define RATE_SHIFT 20
+#define LATE 1000000ULL		/* ns: how far the shaper may lag behind and catch up, for timers that are late */
 
 /* Two, so that all of a change comes into force at once: the loader writes the idle one and then the index. */
 struct configs {
@@ -177,7 +178,10 @@ static __always_inline u64 coupled(const struct config *c, u32 prob)
 	return (u64)prob * c->coupling;
 }
 
+/* In ns. A megabyte and more is counted in 16 KiB, so that the product fits: ns_per_byte is below 2^43, and bytes are below 2^34. */
 static __always_inline u64 wire_time(const struct config *c, u64 bytes)
 {
+	if (bytes >> 20)
+		return (bytes >> 14) * c->ns_per_byte >> (RATE_SHIFT - 14);
 	return bytes * c->ns_per_byte >> RATE_SHIFT;
 }

@@ -109,39 +109,41 @@ static __always_inline u32 on_the_wire(const struct config *c, struct __sk_buff 
 
 /*
  * How long a packet that came now would wait in the L queue, in ns: for the wire, for those before it, for those of the C queue whose turn comes in
- * between, and for the timer. Where the wire's rate is not known, the age of the L queue's head stands for it.
+ * between, and for the timer. Where the wire's rate is not known, or the device takes nothing though the wire is free, the age of the L queue's head
+ * says more.
  */
 static __always_inline u64 predicted(const struct config *c, u64 now)
 {
-	u64 free, since, ahead, between = 0, waiting = READ_ONCE(state.queue[C].wire);
+	u64 free = READ_ONCE(state.next_tx), ahead, between = 0, waiting = READ_ONCE(state.queue[C].wire), wait = 0, since = 0;
 	s64 credit;
 
-	if (!c->ns_per_byte) {
+	if (!c->ns_per_byte || free + LATE < now)
 		since = head_ts(L);
-		return since && since < now ? now - since : 0;
-	}
-	ahead = READ_ONCE(state.queue[L].wire);
-	if (waiting) {
-		credit = READ_ONCE(state.credit) + (s64)(c->wc * ahead);
-		if (credit > 0) {
-			u64 turn = (u64)c->wl * state.mtu;
+	if (c->ns_per_byte) {
+		ahead = READ_ONCE(state.queue[L].wire);
+		if (waiting) {
+			credit = READ_ONCE(state.credit) + (s64)(c->wc * ahead);
+			if (credit > 0) {
+				u64 turn = (u64)c->wl * state.mtu;
 
-			between = turn ? ((u64)credit + turn - 1) / turn * state.mtu : waiting;
+				between = turn ? ((u64)credit + turn - 1) / turn * state.mtu : waiting;
+			}
+			if (between > waiting)
+				between = waiting;
 		}
-		if (between > waiting)
-			between = waiting;
+		if (free + LATE < now) /* as spend() will have it */
+			free = now - LATE;
+		free += READ_ONCE(state.late) + wire_time(c, ahead + between);
+		if (free > now)
+			wait = free - now;
 	}
-	ahead += between;
-	if (ahead > 1 << 20) /* so that the product fits: beyond every threshold all the same */
-		ahead = 1 << 20;
-	free = READ_ONCE(state.next_tx) + READ_ONCE(state.late) + wire_time(c, ahead);
-	return free > now ? free - now : 0;
+	return since && since + wait < now ? now - since : wait;
 }
 
 /* Nothing waits, and what is on the wire is gone before the step's threshold: there is no need for the clock. */
 static __always_inline bool soon(const struct config *c)
 {
-	return !packets(L) && !packets(C) && READ_ONCE(state.last_tx_time) <= c->step_thresh;
+	return !packets(L) && !packets(C) && READ_ONCE(state.last_tx_time) + READ_ONCE(state.late) <= c->step_thresh;
 }
 
 SEC("tcx/egress")
