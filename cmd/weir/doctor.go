@@ -150,7 +150,7 @@ func describeHost(f host.Facts) string {
 	if cc := f.Sysctls["net.ipv4.tcp_congestion_control"].Value; cc != "" {
 		words = append(words, cc)
 	}
-	if f.Sysctls["net.ipv4.ip_forward"].Value == "1" || f.Sysctls["net.ipv6.conf.all.forwarding"].Value == "1" {
+	if f.Forwards() {
 		words = append(words, "forwards")
 		if f.Deep != nil && f.Deep.NAT == host.Yes {
 			words[len(words)-1] += ", with NAT"

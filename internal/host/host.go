@@ -122,6 +122,11 @@ func Read() (Facts, error) {
 	return f, nil
 }
 
+// Forwards tells whether the host passes on packets of others, as far as its switches for all interfaces say.
+func (f Facts) Forwards() bool {
+	return f.Sysctls["net.ipv4.ip_forward"].Value == "1" || f.Sysctls["net.ipv6.conf.all.forwarding"].Value == "1"
+}
+
 // Link finds a link by name.
 func (f Facts) Link(name string) (Link, bool) {
 	i := slices.IndexFunc(f.Links, func(l Link) bool { return l.Name == name })

@@ -467,7 +467,7 @@ func (d *diagnosis) fairness() {
 			addresses++
 		}
 	}
-	if forwards(&d.Facts) || addresses > 1 {
+	if d.Forwards() || addresses > 1 {
 		return
 	}
 	for _, s := range d.stack {
@@ -480,10 +480,6 @@ func (d *diagnosis) fairness() {
 	}
 }
 
-func forwards(f *host.Facts) bool {
-	return f.Sysctls["net.ipv4.ip_forward"].Value == "1" || f.Sysctls["net.ipv6.conf.all.forwarding"].Value == "1"
-}
-
 // ecn is about a setting that contradicts what the host does.
 func (d *diagnosis) ecn() {
 	now, s := d.Sysctls[tcpECN].Value, d.deep.Sockets
@@ -494,7 +490,7 @@ func (d *diagnosis) ecn() {
 		d.add(Finding{Notable, "ECN is asked for, and BBR does not listen.", seen + "; congestion control bbr.",
 			"BBR takes no notice of marks: a queue that marks it instead of dropping has no hold on it.", "sysctl -w net.ipv4.tcp_ecn=2    the kernel's default",
 			"scenarios/seeds/dualpi2.toml"})
-	case now == "1" && s.Read && s.Total > 0 && s.Dialled() == 0 && !forwards(&d.Facts):
+	case now == "1" && s.Read && s.Total > 0 && s.Dialled() == 0 && !d.Forwards():
 		d.add(Finding{Notable, "tcp_ecn 1 changes nothing here.", fmt.Sprintf("%s; all %s were opened by others.", seen, counted(s.Total, "connection")),
 			"Connections that are accepted get ECN when the client asks, with 1 as with 2.", "",
 			"scenarios/seeds/ecn.toml"})

@@ -87,7 +87,7 @@ func (d *diagnosis) known() bool {
 }
 
 // unseen tells whether there can be connections that were not looked at.
-func (d *diagnosis) unseen() bool { return !d.deep.Sockets.Read || forwards(&d.Facts) }
+func (d *diagnosis) unseen() bool { return !d.deep.Sockets.Read || d.Forwards() }
 
 // holds tells whether packets wait at the uplink.
 func (d *diagnosis) holds() bool {
