@@ -3,9 +3,11 @@
 package lab
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -439,12 +441,50 @@ func (s *Scenario) checkChanges(c Candidate) *problem {
 			return wrong("", at, "candidate %q has a change, and no qdisc to be changed", c.Name)
 		case !slices.EqualFunc(first, next, func(a, b qdisc.Spec) bool { return a.Kind() == b.Kind() }):
 			return wrong("", at, "candidate %q: in place, %q does not change into %q", c.Name, c.Qdisc, change.Qdisc)
+		case s.Until != "":
+			return wrong("", at, "candidate %q: with until the run may end before the change at %v", c.Name, change.At)
 		case change.At <= before:
 			return wrong("changes in their order, the first after 0s", at, "candidate %q: the change at %v is not after %v", c.Name, change.At, before)
 		case change.At >= s.Warmup+s.Duration:
 			return wrong("", at, "candidate %q: the change at %v is after the run's end", c.Name, change.At)
 		}
 		before = change.At
+	}
+	return nil
+}
+
+// unitless finds a bare number where a quantity has a unit: TOML takes one for the other.
+func unitless(v any, t reflect.Type, where ...string) *problem {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch v := v.(type) {
+	case int64, float64:
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+			return wrong("a quantity is a string with its unit, as in \"50mbit\" and \"10ms\"", where, "%s = %v has no unit", where[len(where)-1], v)
+		}
+	case []any:
+		for _, entry := range v {
+			at := slices.Clone(where)
+			if table, ok := entry.(map[string]any); ok && table["name"] != nil {
+				at = append(at, fmt.Sprint(table["name"]))
+			}
+			if t.Kind() != reflect.Slice {
+				return nil
+			}
+			if p := unitless(entry, t.Elem(), at...); p != nil {
+				return p
+			}
+		}
+	case map[string]any:
+		for i := range t.NumField() {
+			key := t.Field(i).Tag.Get("toml")
+			if inner, ok := v[key]; ok && t.Field(i).Type.Kind() != reflect.Map {
+				if p := unitless(inner, t.Field(i).Type, append(slices.Clone(where), key)...); p != nil {
+					return p
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -478,8 +518,15 @@ func Rated(text string, rate units.Rate) string {
 
 func (s *Scenario) checkSweep() *problem {
 	points := 1 // how many there will be
+	swept := map[string]bool{}
 	for _, axis := range s.Sweep {
 		at := []string{"sweep", axis.Key}
+		for _, key := range axis.keys() {
+			if swept[key] {
+				return wrong("", at, "%q is swept twice", key)
+			}
+			swept[key] = true
+		}
 		if len(axis.Values) == 0 {
 			return wrong(`values = [ … ]`, at, "the sweep of %q has no values", axis.Key)
 		}

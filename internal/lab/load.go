@@ -3,10 +3,12 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -114,7 +116,7 @@ func (s *Scenario) overlay(f source) error {
 	if err := toml.Unmarshal(f.text, &said); err != nil {
 		return positioned(f.path, err)
 	}
-	if p := zeroed(said); p != nil {
+	if p := cmp.Or(zeroed(said), unitless(said, reflect.TypeFor[Scenario]())); p != nil {
 		return sources{f}.locate(p)
 	}
 	s.Client = merge(parent.Client, s.Client, func(c Client) string { return c.Name })

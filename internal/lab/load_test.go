@@ -110,6 +110,12 @@ func TestBroken(t *testing.T) {
 		{"sweep to an impossible point", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"20s\"]\n", "rtt 20s is absurd"},
 		{"sweep of two keys with one value", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [1]\n", "1 is not a value for each of the 2 keys"},
 		{"sweep of two keys with three values", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [[1, \"5ms\", 3]]\n", "1:5ms:3 is not a value for each"},
+		{"sweep of a key twice", minimal + "[[sweep]]\nkey = \"flow.f.count,flow.f.count\"\nvalues = [[1, 2]]\n", `"flow.f.count" is swept twice`},
+		{"sweep over a bare number", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [5]\n", "rtt = 5 has no unit"},
+		{"a bare number for a time", minimal + "[path]\nrtt = 5\n", ":9: rtt = 5 has no unit"},
+		{"a bare number in a flow", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nstart = 5", 1), ":6: start = 5 has no unit"},
+		{"a bare number in a change", minimal + "qdisc = \"fq\"\n[[candidate.change]]\nat = 4\nqdisc = \"fq\"\n", "at = 4 has no unit"},
+		{"a change in a run that may end before", "until = \"fetched\"\n" + strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nbytes = \"1mb\"", 1) + "qdisc = \"fq\"\n[[candidate.change]]\nat = \"4s\"\nqdisc = \"fq\"\n", "with until the run may end"},
 		{"sweep without values", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = []\n", "has no values"},
 		{"claim on an unknown metric", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "unknown metric"},
 		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"srtt\"\ncandidate = \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
@@ -218,7 +224,7 @@ values = [1, 4, 16]
 
 func TestSweepOfTwoKeys(t *testing.T) {
 	s, err := Load(write(t, "s.toml", minimal+`[[sweep]]
-key = "flow.f.count, provider.queue"
+key = "flow.f.count,provider.queue"
 values = [[1, "fifo"], [4, "policer"]]
 `))
 	if err != nil {

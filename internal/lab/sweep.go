@@ -3,7 +3,9 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -31,7 +33,7 @@ func (s *Scenario) Points() ([]Point, *problem) {
 					label = axis.Labels[i]
 				}
 				q.Labels = append(slices.Clone(p.Labels), label)
-				if bad := q.Scenario.step(axis.Key, value); bad != nil {
+				if bad := q.Scenario.step(axis, value); bad != nil {
 					bad.where = []string{"sweep", axis.Key}
 					return nil, bad
 				}
@@ -61,7 +63,7 @@ func (s *Scenario) Engines() []string {
 // SetEngine has the scenario booted with another engine than it says.
 func (s *Scenario) SetEngine(engine string) error {
 	for _, axis := range s.Sweep {
-		if axis.Key == "engine" {
+		if slices.Contains(axis.keys(), "engine") {
 			return errors.New("the scenario sweeps the engine")
 		}
 	}
@@ -72,22 +74,34 @@ func (s *Scenario) SetEngine(engine string) error {
 	return nil
 }
 
-// short is the last part of the key: count.
-func (a Axis) short() string {
-	parts := strings.Split(a.Key, ".")
-	return parts[len(parts)-1]
+// keys of an axis: one, or several that go together, as in "flow.a.count, flow.b.count".
+func (a Axis) keys() []string {
+	keys := strings.Split(a.Key, ",")
+	for i := range keys {
+		keys[i] = strings.TrimSpace(keys[i])
+	}
+	return keys
 }
 
-// step gives the keys of an axis the values of one step: where there are several, "flow.a.count, flow.b.count", an array of as many.
-func (s *Scenario) step(keys string, value any) *problem {
-	list, values := strings.Split(keys, ", "), []any{value}
-	if len(list) > 1 {
+// short is the last part of each key: count.
+func (a Axis) short() string {
+	var last []string
+	for _, key := range a.keys() {
+		last = append(last, key[strings.LastIndex(key, ".")+1:])
+	}
+	return strings.Join(slices.Compact(last), ":")
+}
+
+// step gives the keys of an axis the values of one step: where there are several, an array of as many.
+func (s *Scenario) step(axis Axis, value any) *problem {
+	keys, values := axis.keys(), []any{value}
+	if len(keys) > 1 {
 		values, _ = value.([]any)
 	}
-	if len(values) != len(list) {
-		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys", keys, quantity(value), len(list))
+	if len(values) != len(keys) {
+		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys", axis.Key, quantity(value), len(keys))
 	}
-	for i, key := range list {
+	for i, key := range keys {
 		if bad := s.set(key, values[i]); bad != nil {
 			return bad
 		}
@@ -134,10 +148,11 @@ func (s *Scenario) set(key string, value any) *problem {
 	if err := d.Decode(target); err != nil {
 		return wrong("", nil, "sweep of %s = %s: %s", key, quantity(value), positioned("", err).(*FileError).What)
 	}
+	bare := unitless(document, reflect.TypeOf(target).Elem())
 	if len(strings.Split(key, ".")) == 3 {
 		document = map[string]any{whose(key): document}
 	}
-	if p := zeroed(document); p != nil {
+	if p := cmp.Or(zeroed(document), bare); p != nil {
 		return wrong(p.try, nil, "sweep of %s: %s", key, p.what)
 	}
 	return nil

@@ -153,7 +153,10 @@ func setting(s lab.Scenario) string {
 	if s.Path.Jitter > 0 {
 		parts = append(parts, fmt.Sprintf("jitter %v", s.Path.Jitter))
 	}
-	if s.Server.Relay {
+	switch {
+	case s.Server.GRO:
+		parts = append(parts, "forwarded, joined")
+	case s.Server.Relay:
 		parts = append(parts, "forwarded")
 	}
 	if s.Server.Queues > 1 {
