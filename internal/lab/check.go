@@ -352,6 +352,10 @@ func (s *Scenario) checkTraffic() *problem {
 			return wrong("", at("reply"), "probe %q: kind %s has no reply of its own size", p.Name, p.Kind)
 		case p.Kind == "stream" && p.Rate == 0 && p.Interval == 0:
 			return wrong("", at("rate"), "probe %q: a stream needs a rate", p.Name)
+		case p.CC != "" && p.Kind != "ssh" && p.Kind != "request":
+			return wrong("of ssh and request", at("cc"), "probe %q: a %s has no congestion control", p.Name, p.Kind)
+		case p.CC != "" && !slices.Contains(CongestionControls(), p.CC):
+			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"), "probe %q: unknown congestion control %q", p.Name, p.CC)
 		case p.Interval < units.Duration(10*time.Microsecond):
 			return wrong("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)
 		case p.Size < 8 || p.Size > 65000 || (p.Kind != "request" && p.Kind != "ssh" && p.Size > datagram):

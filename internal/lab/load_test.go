@@ -130,6 +130,8 @@ func TestBroken(t *testing.T) {
 		{"engine", "engine = \"kvm\"\n" + minimal, `:1: engine "kvm" is not known`},
 		{"duration zero", "duration = \"0s\"\n" + minimal, ":1: duration = 0s"},
 		{"sweep to zero", minimal + "[[sweep]]\nkey = \"flow.f.count\"\nvalues = [1, 0]\n", ":8: sweep of flow.f.count: count = 0"},
+		{"congestion control of a datagram", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\ncc = \"bbr\"\n", "a udp has no congestion control"},
+		{"unknown congestion control of a probe", minimal + "[[probe]]\nname = \"p\"\nkind = \"ssh\"\ncc = \"bbr9\"\n", `probe "p": unknown congestion control "bbr9"`},
 		{"probe with a rate that is none of its own", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\nrate = \"1mbit\"\n", "a rate is for kind stream"},
 		{"probe with a reply that is none of its own", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\nreply = \"1kb\"\n", "has no reply of its own size"},
 		{"jitter above the RTT", minimal + "[path]\nrtt = \"5ms\"\njitter = \"6ms\"\n", ":10: jitter 6ms is more than the RTT"},

@@ -116,6 +116,7 @@ type Probe struct {
 	Interval units.Duration `toml:"interval" json:"interval"`
 	Size     units.Size     `toml:"size" json:"size"`           // of a datagram or a request
 	Reply    units.Size     `toml:"reply" json:"reply"`         // of ssh and request
+	CC       string         `toml:"cc" json:"cc,omitempty"`     // of ssh and request: congestion control of who answers; default: the sysctl's
 	Rate     units.Rate     `toml:"rate" json:"rate,omitempty"` // of stream: instead of the interval
 	ECN      ECN            `toml:"ecn" json:"ecn,omitempty"`   // of udp and stream: what the datagrams say in their ECN field
 }

@@ -118,10 +118,8 @@ func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
 }
 
 func (b *bulk) prepareSource(fd int) error {
-	if b.spec.CC != "" {
-		if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, b.spec.CC); err != nil {
-			return fmt.Errorf("congestion control %q: %w", b.spec.CC, err)
-		}
+	if err := setCC(fd, b.spec.CC); err != nil {
+		return err
 	}
 	if b.spec.NotsentLowat > 0 {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, b.spec.NotsentLowat); err != nil {

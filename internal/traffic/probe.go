@@ -132,6 +132,7 @@ type SessionSpec struct {
 	Port           int
 	Request, Reply int           // bytes
 	Interval       time.Duration // between requests, or from a reply to the next request
+	CC             string        // congestion control of who answers; "": the sysctl's
 	Wait           bool          // wait for a reply before asking again; a person typing does not
 	Start, Stop    time.Duration
 }
@@ -149,6 +150,9 @@ type session struct {
 func (l *Loop) StartSession(spec SessionSpec) (*Samples, error) {
 	listener, err := l.bound(spec.To, unix.SOCK_STREAM, spec.Port)
 	if err != nil {
+		return nil, err
+	}
+	if err := setCC(listener, spec.CC); err != nil { // what is accepted has its listener's
 		return nil, err
 	}
 	ss := &session{Loop: l, spec: spec, s: &Samples{}}

@@ -120,3 +120,14 @@ func read(fd int, b []byte) (int, unix.Errno) {
 	}
 	return int(n), 0
 }
+
+// setCC chooses the congestion control of a socket; "": that of the sysctl.
+func setCC(fd int, cc string) error {
+	if cc == "" {
+		return nil
+	}
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc); err != nil {
+		return fmt.Errorf("congestion control %q: %w", cc, err)
+	}
+	return nil
+}

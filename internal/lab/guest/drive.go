@@ -199,7 +199,7 @@ func (d *driver) start() error {
 			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client(p.Client), Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		default:
 			samples, err = d.StartSession(traffic.SessionSpec{From: client(p.Client), To: server, Port: port, Request: size, Reply: int(p.Reply),
-				Interval: interval, Wait: p.Kind == "request", Start: start, Stop: d.end})
+				CC: p.CC, Interval: interval, Wait: p.Kind == "request", Start: start, Stop: d.end})
 		}
 		if err != nil {
 			return fmt.Errorf("probe %q: %w", p.Name, err)
