@@ -105,7 +105,7 @@ func (d *draft) shaper() error {
 			}
 			if d.facts.Forwards() {
 				d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a container has joined it, and goes as a whole, where the kernel's dualpi2 takes it apart; "+
-					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.66 ms instead of 1.39; scenarios/dualpi2/superpackets.toml)")
+					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms instead of 1.36; scenarios/dualpi2/superpackets.toml)")
 			}
 			return d.root("bpf_dualpi2 rate "+shaped(g.Rate).String(), reason+"; two queues, L4S marking, by weir's DualPI2 in BPF",
 				"side by side with the kernel's: docs/dualpi2.md")
