@@ -481,6 +481,9 @@ func unitless(v any, t reflect.Type, where ...string) *problem {
 			}
 		}
 	case map[string]any:
+		if t.Kind() != reflect.Struct { // a table of anything
+			return nil
+		}
 		for i := range t.NumField() {
 			key := t.Field(i).Tag.Get("toml")
 			if inner, ok := v[key]; ok && t.Field(i).Type.Kind() != reflect.Map {

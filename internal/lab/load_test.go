@@ -112,6 +112,7 @@ func TestBroken(t *testing.T) {
 		{"sweep of two keys with three values", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [[1, \"5ms\", 3]]\n", "1:5ms:3 is not a value for each"},
 		{"sweep of a key twice", minimal + "[[sweep]]\nkey = \"flow.f.count,flow.f.count\"\nvalues = [[1, 2]]\n", `"flow.f.count" is swept twice`},
 		{"sweep over a bare number", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [5]\n", "rtt = 5 has no unit"},
+		{"a sweep over tables of bare numbers", minimal + "[[sweep]]\nkey = \"path\"\nvalues = [{ rtt = 5 }]\n", "rtt = 5 has no unit"},
 		{"a bare number for a time", minimal + "[path]\nrtt = 5\n", ":9: rtt = 5 has no unit"},
 		{"a bare number in a flow", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nstart = 5", 1), ":6: start = 5 has no unit"},
 		{"a bare number in a change", minimal + "qdisc = \"fq\"\n[[candidate.change]]\nat = 4\nqdisc = \"fq\"\n", "at = 4 has no unit"},
