@@ -33,9 +33,11 @@ func newDualPI2Command() *cobra.Command {
 		Long: `DualPI2, the dual-queue coupled AQM of RFC 9332, as a BPF queueing discipline with a shaper of its
 own, for kernels that have BPF queueing disciplines and no sch_dualpi2: Debian's since 6.17.
 
-These are tc's commands, with tc's words; nothing else of the host is changed. What was there before
-is in a journal in ` + dualpi2Dir + `, and del puts it back. It runs without weir, and ends with the
-reboot. To keep it over one, let weir up have it:
+These are tc's commands, with tc's words. Besides the queue there is a program at the device's TCX
+hook, which marks, and the device's gso_max_segs is 1, so that no superpackets come: TCP then costs
+a sender eight times as much CPU for each packet, which no_split_gso spares it. What was there before
+is in a journal in ` + dualpi2Dir + `, and del puts it back; no timer does. It runs without weir, and
+ends with the reboot. To keep it over one, let weir up have it:
 
   weir up --rate 50mbit --prefer l4s
   weir up --qdisc 'bpf_dualpi2 rate 50mbit typical_rtt 20ms'`,
@@ -190,8 +192,12 @@ func newDualPI2AddCommand() *cobra.Command {
 		Long: `Puts a BPF DualPI2 at the root of a device, and verifies it. The options are tc-dualpi2(8)'s, and:
 
   rate RATE             shape to this rate (default: unlimited, as fast as the device takes them)
-  overhead BYTES        what the link adds to a packet; and mpu, atm, docsis and all that tc-cake(8) has
-  llll_mark MARK/MASK   packets with this firewall mark go to the L queue and are never marked
+  overhead BYTES        what the link adds to a packet; and mpu, atm, docsis and the others of tc-cake(8)
+  llll_mark MARK/MASK   packets with this firewall mark go to the L queue, and are never marked
+
+The first are typical_rtt and max_rtt (from which target, tupdate, alpha and beta follow; else 15ms,
+16ms, 0.16 and 3.2), step_thresh (1ms), coupling_factor (2), limit (10000 packets), any_ect (ECT(0)
+goes to the L queue, too) and no_split_gso.
 
 Without a rate it acts on a queue at this device only. It ends with the reboot; weir up --qdisc
 'bpf_dualpi2 …' keeps it over one. weir dualpi2 del puts back what was there before.`,

@@ -108,7 +108,7 @@ func (d *draft) shaper() error {
 					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms instead of 1.36; scenarios/dualpi2/superpackets.toml)")
 			}
 			return d.root("bpf_dualpi2 rate "+shaped(g.Rate).String(), reason+"; two queues, L4S marking, by weir's DualPI2 in BPF",
-				"side by side with the kernel's: docs/dualpi2.md")
+				"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
 		}
 		d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and latency is as with --prefer latency",
 			d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
