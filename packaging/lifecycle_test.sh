@@ -60,7 +60,10 @@ echo "== remove when somebody else has changed something"
 in_root dpkg -i /tmp/later.deb
 in_root weir up --yes
 echo 65536 >/proc/sys/net/ipv4/tcp_notsent_lowat
+mkdir -p "$root/run/weir/dualpi2/gone0:1" # of weir dualpi2 add, for a device that is no more
 in_root dpkg -r weir 2>&1 | tee "$scratch/said"
+rm -r "$root/run/weir/dualpi2"
+grep -q 'weir: the queue of gone0 stays' "$scratch/said"
 grep -q 'weir: what is not put back stays' "$scratch/said"
 is "somebody else's value" 65536 "$(cat /proc/sys/net/ipv4/tcp_notsent_lowat)"
 [ -e "$root/var/lib/weir/journal.json" ]
