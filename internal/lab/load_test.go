@@ -198,14 +198,10 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-func TestSweep(t *testing.T) {
-	s, err := Load(write(t, "s.toml", minimal+`[[sweep]]
-key = "provider.queue"
-values = ["fifo", "policer"]
-[[sweep]]
-key = "flow.f.count"
-values = [1, 4, 16]
-`))
+// expand reads a scenario and gives its points.
+func expand(t *testing.T, text string) (Scenario, []Point) {
+	t.Helper()
+	s, err := Load(write(t, "s.toml", text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,6 +209,17 @@ values = [1, 4, 16]
 	if bad != nil {
 		t.Fatal(bad)
 	}
+	return s, points
+}
+
+func TestSweep(t *testing.T) {
+	s, points := expand(t, minimal+`[[sweep]]
+key = "provider.queue"
+values = ["fifo", "policer"]
+[[sweep]]
+key = "flow.f.count"
+values = [1, 4, 16]
+`)
 	if len(points) != 6 {
 		t.Fatalf("%d points", len(points))
 	}
@@ -226,17 +233,10 @@ values = [1, 4, 16]
 }
 
 func TestSweepOfTwoKeys(t *testing.T) {
-	s, err := Load(write(t, "s.toml", minimal+`[[sweep]]
+	_, points := expand(t, minimal+`[[sweep]]
 key = "flow.f.count,provider.queue"
 values = [[1, "fifo"], [4, "policer"]]
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	points, bad := s.Points()
-	if bad != nil {
-		t.Fatal(bad)
-	}
+`)
 	if len(points) != 2 {
 		t.Fatalf("%d points", len(points))
 	}
@@ -248,14 +248,7 @@ values = [[1, "fifo"], [4, "policer"]]
 
 // What is swept decides the defaults that follow from it.
 func TestSweepBeforeDefaults(t *testing.T) {
-	s, err := Load(write(t, "s.toml", minimal+"[[probe]]\nname = \"p\"\nkind = \"stream\"\n[[sweep]]\nkey = \"probe.p.rate\"\nvalues = [\"1mbit\", \"10mbit\"]\n[[sweep]]\nkey = \"server.queues\"\nvalues = [1, 4]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	points, bad := s.Points()
-	if bad != nil {
-		t.Fatal(bad)
-	}
+	_, points := expand(t, minimal+"[[probe]]\nname = \"p\"\nkind = \"stream\"\n[[sweep]]\nkey = \"probe.p.rate\"\nvalues = [\"1mbit\", \"10mbit\"]\n[[sweep]]\nkey = \"server.queues\"\nvalues = [1, 4]\n")
 	if a, b := points[0].Scenario.Probe[0].Interval, points[2].Scenario.Probe[0].Interval; a != 10*b {
 		t.Errorf("at ten times the rate the interval is %v, and was %v", b, a)
 	}
