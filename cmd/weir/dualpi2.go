@@ -34,8 +34,8 @@ func newDualPI2Command() *cobra.Command {
 own, for kernels that have BPF queueing disciplines and no sch_dualpi2: Debian's since 6.17.
 
 These are tc's commands, with tc's words. Besides the queue there is a program at the device's TCX
-hook, which marks, and the device's gso_max_segs is 1, so that no superpackets come: TCP then costs
-a sender eight times as much CPU for each packet, which no_split_gso spares it. What was there before
+hook, which marks, and the device's gso_max_segs is 1, so that no superpackets come: TCP then takes
+eight times the instructions for each packet, unless no_split_gso is given. What was there before
 is in a journal in ` + dualpi2Dir + `, and del puts it back; no timer does. It runs without weir, and
 ends with the reboot. To keep it over one, let weir up have it:
 
