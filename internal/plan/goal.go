@@ -21,6 +21,7 @@ type Goal struct {
 	RTT     units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"`         // to the farthest clients that matter
 	Loss    units.Share    `json:"loss,omitempty" toml:"loss,omitempty"`       // of packets on the path, with no queue to blame
 	Role    string         `json:"role,omitempty" toml:"role,omitempty"`       // server (the default) or relay
+	Carries Kinds          `json:"carries,omitempty" toml:"carries,omitempty"` // how a relay passes on: several with commas between; as the host is seen to when empty
 	NAT     bool           `json:"nat,omitempty" toml:"nat,omitempty"`         // the relay translates addresses on Dev
 	FairTo  string         `json:"fair_to,omitempty" toml:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
 	Prefer  string         `json:"prefer,omitempty" toml:"prefer,omitempty"`   // latency (the default) or l4s
@@ -31,6 +32,9 @@ type Goal struct {
 	Runtime bool `json:"runtime,omitempty" toml:"-"` // not over a reboot
 	Only    bool `json:"only,omitempty" toml:"-"`    // Qdisc and nothing else, nor over a reboot: as tc would
 }
+
+// Kinds are ways in which a relay passes on what it is sent, as names with commas between: forward,wireguard.
+type Kinds string
 
 // The values that Role, FairTo and Prefer can take, the default first.
 var (
@@ -128,6 +132,7 @@ func (g Goal) Flags() string {
 		{"rtt", g.RTT.String(), g.RTT != 0},
 		{"loss", g.Loss.String(), g.Loss != 0},
 		{"role", g.Role, g.Role != ""},
+		{"carries", string(g.Carries), g.Carries != ""},
 		{"fair-to", g.FairTo, g.FairTo != ""},
 		{"prefer", g.Prefer, g.Prefer != ""},
 		{"cc", g.CC, g.CC != ""},
