@@ -47,6 +47,10 @@ func readLinks(f *Facts) error {
 		return err
 	}
 	defer tool.close()
+	names := map[int]string{}
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+	}
 	for _, link := range links {
 		a := link.Attrs()
 		l := Link{
@@ -76,6 +80,14 @@ func readLinks(f *Facts) error {
 			if addr.LinkIndex == a.Index && addr.IPNet != nil {
 				l.Addrs = append(l.Addrs, addr.IPNet.String())
 			}
+		}
+		l.TxQLen = max(a.TxQLen, 0)
+		if s := a.Statistics; s != nil {
+			l.RxBytes, l.TxBytes, l.RxPkts = s.RxBytes, s.TxBytes, s.RxPackets
+		}
+		l.Master = names[a.MasterIndex]
+		if a.NetNsID < 0 && l.Kind != "veth" { // in this network namespace; a veth device has its peer there
+			l.Parent = names[a.ParentIndex]
 		}
 		f.Links = append(f.Links, l)
 	}
