@@ -375,13 +375,13 @@ func (s Store) set(j *journal, c plan.Change) error {
 // setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay.
 func (s Store) setIngress(link int, text string) error {
 	if text == plan.NoIngress || text == plan.HalfIngress {
-		return s.host.setIngress(link, nil)
+		return s.host.setIngress(link, qdisc.Arriving{})
 	}
-	stack, err := qdisc.ParseStack(text)
+	arriving, err := qdisc.ParseArriving(text)
 	if err != nil {
 		return err
 	}
-	return s.host.setIngress(link, stack)
+	return s.host.setIngress(link, arriving)
 }
 
 // inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for queues, since one that

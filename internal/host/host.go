@@ -36,6 +36,7 @@ type Facts struct {
 	Qdiscs      map[string]Support `json:"qdiscs"`                // by kind
 	BPFDualPI2  string             `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
 	Ingress     Support            `json:"ingress,omitempty"`     // what it takes to let arriving packets wait in a queue: IngressModules
+	Flower      Support            `json:"flower,omitempty"`      // what it takes to tell a tunnel's packets from the others: cls_flower
 	Passing     Passing            `json:"passing,omitzero"`
 	Relays      []Relay            `json:"relays,omitempty"` // programs that are known to pass on what others send, by name
 	MPTCP       int                `json:"mptcp,omitempty"`  // sockets: listeners, and connections that speak it
@@ -125,7 +126,8 @@ func read() (Facts, processes, error) {
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
 	f.Qdiscs[bpfDualPI2], f.BPFDualPI2 = ownQdisc(f.Admin, dualpi2.Probe)
-	f.Ingress = modules(root, f.Kernel).ingress()
+	f.Ingress, f.Flower = modules(root, f.Kernel).ingress(), modules(root, f.Kernel).all("cls_flower")
+	readTunnels(root, &f)
 	f.readKept()
 	return f, readRelay(root, &f), nil
 }
@@ -166,6 +168,8 @@ type Link struct {
 	RxBytes  uint64     `json:"rx_bytes,omitempty"` // received since it was made, or its driver loaded (IFLA_STATS64)
 	TxBytes  uint64     `json:"tx_bytes,omitempty"` // and sent
 	RxPkts   uint64     `json:"rx_pkts,omitempty"`  // packets received, as the driver counts them
+	Passes   []string   `json:"passes,omitempty"`   // what goes past that, as qdisc.Outer
+	Ports    []string   `json:"ports,omitempty"`    // of a tunnel: what its packets come in, as qdisc.Outer; only root may know
 	Redirect string     `json:"redirect,omitempty"` // the device to which a filter redirects all that arrives; Gone: to one that is no longer there
 }
 

@@ -103,6 +103,13 @@ func readLinks(f *Facts) error {
 		case err != nil:
 			return fmt.Errorf("%s: %w", l.Name, err)
 		}
+		passes, err := conn.Passes(l.Index)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.Name, err)
+		}
+		for _, o := range passes {
+			f.Links[i].Passes = append(f.Links[i].Passes, o.String())
+		}
 		f.Links[i].Redirect = Gone
 		if at := slices.IndexFunc(f.Links, func(l Link) bool { return l.Index == to }); at >= 0 {
 			f.Links[i].Redirect = f.Links[at].Name

@@ -429,6 +429,11 @@ func (s *Scenario) checkCandidates() *problem {
 func (s *Scenario) stack(c Candidate, key, text string) (qdisc.Stack, *problem) {
 	at := []string{"candidate", c.Name, key}
 	stack, err := qdisc.ParseStack(Rated(text, s.Provider.Rate))
+	if key == "ingress" {
+		var a qdisc.Arriving
+		a, err = qdisc.ParseArriving(Rated(text, s.Provider.Inward()))
+		stack = a.Stack
+	}
 	switch {
 	case c.Weir != nil:
 		return nil, wrong("", at, "candidate %q: either weir sets the qdisc, or %s does", c.Name, key)

@@ -90,7 +90,9 @@ func words(p *PointResult, c *Cell) string {
 		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, and %.2f %% were marked by the step and waited for less.",
 			share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed }), share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })))
 	}
-	limited := spread(func(r *Run) float64 { return labLimited(r, func(f FlowResult) bool { return p.Scenario.endsAt(f.Flow) }) })
+	limited := spread(func(r *Run) float64 {
+		return labLimited(r, func(f FlowResult) bool { return p.Scenario.endsAt(f.Flow) })
+	})
 	if limited > tolerated {
 		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))
 	}

@@ -145,7 +145,7 @@ type Candidate struct {
 	Name    string            `toml:"name" json:"name"`
 	About   string            `toml:"about" json:"about,omitempty"`
 	Qdisc   string            `toml:"qdisc" json:"qdisc,omitempty"`     // tc's words; {99.75%} is that share of the provider's rate
-	Ingress string            `toml:"ingress" json:"ingress,omitempty"` // likewise, of the provider's ingress rate: what arrives at the uplink passes it first, on an ifb
+	Ingress string            `toml:"ingress" json:"ingress,omitempty"` // likewise, of the provider's ingress rate: what arrives at the uplink passes it first, on an ifb; and ", unpacked DEVICE… from udp/PORT…" for tunnels
 	Tunnel  string            `toml:"tunnel" json:"tunnel,omitempty"`   // likewise: at the root of the device of the relay's tunnel
 	Sysctl  map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 	Weir    *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal

@@ -33,9 +33,6 @@ type Goal struct {
 	Only    bool `json:"only,omitempty" toml:"-"`    // Qdisc and nothing else, nor over a reboot: as tc would
 }
 
-// Kinds are ways in which a relay passes on what it is sent, as names with commas between: forward,wireguard.
-type Kinds string
-
 // The values that Role, FairTo and Prefer can take, the default first.
 var (
 	Roles       = []string{"server", "relay"}

@@ -21,7 +21,7 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 		}
 	}
 	if c.Ingress != "" {
-		stack, err := qdisc.ParseStack(lab.Rated(c.Ingress, job.Scenario.Provider.Inward()))
+		arriving, err := qdisc.ParseArriving(lab.Rated(c.Ingress, job.Scenario.Provider.Inward()))
 		if err != nil {
 			return nil, err
 		}
@@ -29,7 +29,7 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := t.server.in(func() error { return qdisc.SetIngress(uplink, stack) }); err != nil {
+		if err := t.server.in(func() error { return qdisc.SetIngress(uplink, arriving) }); err != nil {
 			return nil, err
 		}
 	}

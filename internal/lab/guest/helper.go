@@ -43,16 +43,14 @@ func (t *topology) helper(s space, program string, args ...string) error {
 	})
 }
 
-// help is a helper's life.
+// help is a helper's life. A relay is known by its programs' names, so each takes that of one that does the same.
 func help(program string, args []string) {
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(program+"\x00"))), 0, 0, 0)
-	err := errors.New("no such program")
-	switch program {
-	case tunnelProgram:
-		err = carry(args)
-	case proxyProgram:
-		err = splitConnections(args)
+	run, name := carry, "vtund\x00"
+	if program == proxyProgram {
+		run, name = splitConnections, "socat\x00"
 	}
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(name))), 0, 0, 0)
+	err := run(args)
 	fmt.Printf("%s: %v\n", program, err)
 	os.Exit(1)
 }

@@ -69,7 +69,10 @@ func (t *topology) layOrigin(job lab.Job, router space) error {
 				router.route("default", near), t.server.route("default", v.addr(0, 0, 254)),
 				router.sysctl(v.forwarding()), t.provider.sysctl(v.forwarding()))
 		}
-		err = errors.Join(err, t.origin.route("default", gateway), t.provider.route(v.subnets(originNet), beyond), t.server.sysctl(v.forwarding()))
+		err = errors.Join(err, t.origin.route("default", gateway), t.provider.route(v.subnets(originNet), beyond))
+		if slices.ContainsFunc(s.Client, func(c lab.Client) bool { return s.Via(c.Name) != lab.Proxy }) {
+			err = errors.Join(err, t.server.sysctl(v.forwarding()))
+		}
 		if err != nil {
 			return fmt.Errorf("origin: %w", err)
 		}
