@@ -310,14 +310,14 @@ func (j *journal) state(f host.Facts, e entry) state {
 	return foreign
 }
 
-// same tells whether two values of a setting mean the same. Those of a queue may be written in more than one way.
+// same tells whether a value of a setting means what is wanted. Those of a queue may be written in more than one way.
 func same(t plan.Target, a, b string) bool {
 	if a == b || t.Dev+t.Ingress == "" {
 		return a == b
 	}
 	x, errX := qdisc.ParseArriving(a)
 	y, errY := qdisc.ParseArriving(b)
-	return errX == nil && errY == nil && x.Equal(y)
+	return errX == nil && errY == nil && x.Meets(y)
 }
 
 // before takes out of the facts what we put in.

@@ -56,8 +56,12 @@ func words(p *PointResult, c *Cell) string {
 		if theirs > packet {
 			out = ", and " + waitAt(theirs, rate) + " on the way out"
 		}
+		here := "none"
+		if own > packet {
+			here = wait(own)
+		}
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box, on the way in: %s of it on average%s; %s of it here, in %s.",
-			waitAt(inward, p.Scenario.Provider.Inward()), out, wait(own), kind))
+			waitAt(inward, p.Scenario.Provider.Inward()), out, here, kind))
 	case theirs > packet && ownMax == 0:
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held no packet in any of %d samples.",
 			wait(theirs), kind, c.Runs[0].Uplink.Backlog.N))

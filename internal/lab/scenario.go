@@ -161,7 +161,7 @@ type Change struct {
 // Weir is the goal given to `weir up --dev eth0`, flag by flag.
 type Weir struct {
 	Rate    units.Rate     `toml:"rate" json:"rate,omitempty"`       // default: the provider's
-	Ingress units.Rate     `toml:"ingress" json:"ingress,omitempty"` // of what arrives
+	Ingress units.Rate     `toml:"ingress" json:"ingress,omitempty"` // of what arrives; default for role relay: the provider's
 	RTT     units.Duration `toml:"rtt" json:"rtt"`
 	Loss    units.Share    `toml:"loss" json:"loss"`
 	Role    string         `toml:"role" json:"role,omitempty"`
@@ -180,6 +180,9 @@ func (w Weir) goal(p Provider) plan.Goal {
 	g := plan.Goal{Rate: w.Rate, Ingress: w.Ingress, RTT: w.RTT, Loss: w.Loss, Role: w.Role, Carries: w.Carries, NAT: w.NAT, FairTo: w.FairTo, Prefer: w.Prefer, CC: w.CC, Qdisc: Rated(w.Qdisc, p.Rate), Recipe: w.Recipe}
 	if g.Rate == 0 && !w.NoRate {
 		g.Rate = p.Rate
+	}
+	if g.Ingress == 0 && g.Role == "relay" && !w.NoRate {
+		g.Ingress = p.Ingress
 	}
 	return g
 }

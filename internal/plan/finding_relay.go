@@ -133,7 +133,7 @@ func (d *diagnosis) relay() {
 // share is how much of the provisioned rate may leave, for the queue of what comes in to run empty.
 func (c Carried) share() string {
 	if len(c.Kinds) == 1 && c.Has(Forwards) {
-		return "97 %"
+		return "94 %"
 	}
 	return "93 %"
 }

@@ -77,6 +77,7 @@ func (g Goal) Check() error {
 		oneOf("--fair-to", g.FairTo, Sides),
 		oneOf("--prefer", g.Prefer, Preferences),
 		oneOf("--recipe", g.Recipe, RecipeNames()),
+		g.Carries.check(),
 	} {
 		if err != nil {
 			return err
@@ -99,6 +100,11 @@ func (g Goal) Check() error {
 		return bad("--loss 10%, what ping to a client loses on an idle link", "with %s of its packets lost a path carries no TCP", g.Loss)
 	case g.NAT && g.Role != "relay":
 		return bad("--role relay --nat", "--nat is for a host that forwards for others")
+	case g.Carries != "" && g.Role != "relay":
+		return bad("--role relay --carries "+string(g.Carries), "--carries is for a host that carries for others")
+	case g.Prefer == "l4s" && g.Carries.oneCard():
+		return bad("--role relay without --prefer l4s",
+			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: 16 ms to the relay, 32 through it (measured)")
 	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
 		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
 	case g.Recipe == "server-cake" && g.Rate == 0:

@@ -257,7 +257,7 @@ func (d *draft) ingress(text, reason, evidence string) error {
 	if err != nil {
 		return &Refusal{What: err.Error(), Usage: true}
 	}
-	if now, err := qdisc.ParseArriving(DescribeIngress(d.facts, d.link.Name)); err == nil && now.Equal(want) {
+	if now, err := qdisc.ParseArriving(DescribeIngress(d.facts, d.link.Name)); err == nil && now.Meets(want) {
 		return nil
 	}
 	_, there := d.facts.Link(qdisc.IFB)

@@ -121,10 +121,13 @@ func otherCard(f host.Facts) bool {
 	})
 }
 
+// RoleNote is the subject of notes on what a host is taken for.
+const RoleNote = "role"
+
 // AsSeen fills in the role that a host is seen to have, where the goal does not say one. A relay that takes a server's plan has its queue
 // at the provider afterwards as before. It is an error if the signs are such that nobody but a person can tell.
 func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
-	const subject = "role"
+	const subject = RoleNote
 	if g.Recipe != "" || g.Only || g.Qdisc != "" || g.Dev != "" && g.Dev != f.Uplink {
 		return g, nil, nil
 	}
@@ -134,10 +137,13 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 	case g.Role == "server" && (carried.Relay() || carried.Has(Forwards)):
 		return g, []Note{{subject, "server, as asked. This host carries for others, though: " + seen + " Their queue stands in the provider's box on the way in. " +
 			"weir plan --role relay owns that, too"}}, nil
+	case g.Role == "relay" && g.Carries == "":
+		g.Carries = SetUp(f)
+		return g, []Note{{subject, fmt.Sprintf("relay, carrying %s, as the host is set up. To say otherwise: --carries", g.Carries)}}, nil
 	case g.Role != "" || g.Rate == 0:
 		return g, nil, nil
 	case carried.Relay():
-		g.Role = "relay"
+		g.Role, g.Carries = "relay", SetUp(f)
 		return g, []Note{{subject, "taken for a relay on one card: " + seen + " To have a server's plan: --role server"}}, nil
 	case f.Forwards():
 		if kinds := SetUp(f); len(tunnelsOf(kinds)) > 0 {
@@ -262,6 +268,24 @@ func (d *draft) relayed() error {
 	return d.shapeRelay(rate, options, d.relayInterval(), "", reason, relayEvidence, d.root)
 }
 
+// Owns says, of a relay's goal that is in force, which queues are here, and what that costs. "" of any other.
+func Owns(g Goal, f host.Facts) string {
+	link, _ := f.Link(g.Dev)
+	if !g.Carries.oneCard() || g.Rate == 0 || g.Qdisc != "" {
+		return ""
+	}
+	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
+	switch how := d.arriving(); {
+	case how.wanted && len(tunnelsOf(g.Carries)) > 0 && how.why == "":
+		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a tunnel. This gives up 6 to 10 % of goodput."
+	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
+		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.", 100-100*how.share)
+	case part(min(relayShare, margin/d.ratio()), g.inward()) < shaped(g.Rate):
+		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives up 6 % of goodput."
+	}
+	return "What comes in is so much faster than what leaves that both ways wait here."
+}
+
 // relayInterval is CAKE's for a relay.
 func (d *draft) relayInterval() units.Duration {
 	most := relayInterval
@@ -283,8 +307,8 @@ func (d *draft) shapeRelay(rate units.Rate, options string, interval units.Durat
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
 }
 
-// arrives is how what arrives is shaped: not at all, as it comes, or with tunnels unpacked. Why is what is in the way.
-type arrives struct {
+// inbound is how what arrives is shaped: not at all, as it comes, or with tunnels unpacked. Why is what is in the way.
+type inbound struct {
 	wanted  bool
 	share   float64
 	tunnels []string
@@ -293,12 +317,12 @@ type arrives struct {
 }
 
 // text is how a qdisc.Arriving goes on after the stack.
-func (a arrives) text() string { return qdisc.NewArriving(nil, a.tunnels, a.outer).String() }
+func (a inbound) text() string { return qdisc.NewArriving(nil, a.tunnels, a.outer).String() }
 
 // arriving decides on that. All tunnels are unpacked, or none: what is left packed would wait as one flow.
-func (d *draft) arriving() arrives {
+func (d *draft) arriving() inbound {
 	k := d.Goal.Carries
-	a := arrives{wanted: k.Has(Proxy) || k.Has(Tunnel), share: proxyShare}
+	a := inbound{wanted: k.Has(Proxy) || k.Has(Tunnel), share: proxyShare}
 	if !a.wanted || len(tunnelsOf(k)) == 0 {
 		return a
 	}
@@ -309,8 +333,7 @@ func (d *draft) arriving() arrives {
 		}
 		ports := outer(l.Ports)
 		switch {
-		case !d.facts.Admin:
-			a.why = "which packets are of " + l.Name + " only root is told"
+		case !d.facts.Admin: // whoever is tells
 		case len(ports) == 0:
 			a.why = "in which packets " + l.Name + " is carried cannot be told"
 		case !qdisc.PlainName(l.Name):
@@ -321,8 +344,6 @@ func (d *draft) arriving() arrives {
 	switch {
 	case d.facts.Flower == host.No:
 		a.why = "kernel " + d.facts.Kernel + " has no cls_flower"
-	case len(a.tunnels) == 0:
-		a.why = "no device of a tunnel is up"
 	}
 	return a
 }
@@ -340,6 +361,12 @@ func (d *draft) endsHere() error {
 	if how.why != "" {
 		how.tunnels = nil
 		d.note("tunnel", "shaped packed, as one flow a peer: %s. Keystrokes in it wait for its uploads", how.why)
+	}
+	switch tunnels := len(tunnelsOf(g.Carries)) > 0; {
+	case tunnels && len(how.tunnels) == 0 && how.why == "":
+		d.note("tunnel", "no device of it is up now, so nothing is unpacked: weir up again when it is")
+	case tunnels && !d.facts.Admin:
+		d.note("tunnel", "in what packets it comes only root is told")
 	}
 	what := "what a proxy sends is its own, so no share of what leaves slows down those who send to it"
 	if g.Carries.Has(Tunnel) {

@@ -104,9 +104,10 @@ func ParseArriving(text string) (Arriving, error) {
 	return NewArriving(s, words[:at], outer), nil
 }
 
-// Equal tells whether two mean the same.
-func (a Arriving) Equal(b Arriving) bool {
-	return a.Stack.Equal(b.Stack) && slices.Equal(a.Tunnels, b.Tunnels) && slices.Equal(a.Outer, b.Outer)
+// Meets tells whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is wanted to go past, anything may.
+func (a Arriving) Meets(want Arriving) bool {
+	unknown := len(want.Tunnels) > 0 && len(want.Outer) == 0
+	return a.Stack.Equal(want.Stack) && slices.Equal(a.Tunnels, want.Tunnels) && (unknown || slices.Equal(a.Outer, want.Outer))
 }
 
 // passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else. Each version of IP has its own.

@@ -434,7 +434,7 @@ func impairment(p lab.Path, seed uint64) string {
 func (t *topology) layProvider(job lab.Job) error {
 	p := job.Scenario.Provider
 	t.watched = t.limiter
-	if flows := job.Scenario.Flow; len(flows) > 0 && !slices.ContainsFunc(flows, func(f lab.Flow) bool { return f.Direction != "up" }) {
+	if flows := job.Scenario.Flow; !job.Scenario.OneCard() && len(flows) > 0 && !slices.ContainsFunc(flows, func(f lab.Flow) bool { return f.Direction != "up" }) {
 		t.watched = doorUp
 	}
 	if p.Queue == "policer" {
