@@ -238,6 +238,9 @@ func DescribeIngress(f host.Facts, dev string) string {
 	case there, link.Redirect == host.Gone, len(link.Passes) > 0:
 		return HalfIngress
 	}
+	if slices.ContainsFunc(f.Links, func(l host.Link) bool { return l.Redirect == host.Gone && tunnelKind(l, true) != "" }) {
+		return HalfIngress
+	}
 	return NoIngress
 }
 

@@ -95,7 +95,7 @@ func (c *Conn) leadTo(ifindex, to int) error {
 		return err
 	}
 	// What redirects to a device that is gone would come first.
-	if err := c.unredirect(ifindex, 0, false); err != nil {
+	if err := c.unredirect(ifindex, leadsTo(0)); err != nil {
 		return err
 	}
 	if err := c.redirect(ifindex, to); err != nil {
@@ -123,7 +123,11 @@ func (c *Conn) lead(tunnels []string, uplink, to int) error {
 			err = c.leadTo(index, to)
 		case index != uplink && index != to:
 			// One that has just gone has nothing to take away.
-			if err = c.unredirect(index, to, true); errors.Is(err, unix.ENODEV) {
+			if err = c.unredirect(index, func(f Filter) bool {
+				dev, ok := f.redirects()
+				// To what is gone, of those that are ours.
+				return ok && (dev == to && to != 0 || dev == 0 && f.Priority == redirectPriority)
+			}); errors.Is(err, unix.ENODEV) {
 				err = nil
 			}
 		}
@@ -243,13 +247,14 @@ func (c *Conn) removeIngress(ifindex int) error {
 	if ifb != nil {
 		to = ifb.Attrs().Index
 	}
-	if err := c.unredirect(ifindex, to, true); err != nil && !errors.Is(err, unix.ENODEV) {
+	ours := func(f Filter) bool {
+		_, past := f.passes()
+		return past || leadsTo(to)(f)
+	}
+	if err := c.unredirect(ifindex, ours); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if ifb == nil {
-		return nil
-	}
-	if err := c.lead(nil, ifindex, to); err != nil {
+	if err := c.lead(nil, ifindex, to); err != nil || ifb == nil {
 		return err
 	}
 	if err := links.LinkDel(ifb); err != nil {
@@ -258,9 +263,16 @@ func (c *Conn) removeIngress(ifindex int) error {
 	return nil
 }
 
-// unredirect takes away what redirects to a device or to one that is gone and, if asked, what lets tunnels' packets past; and the ingress
-// discipline if nothing else is there.
-func (c *Conn) unredirect(ifindex, to int, passes bool) error {
+// leadsTo tells whether a filter redirects to a device, or to one that is gone.
+func leadsTo(to int) func(Filter) bool {
+	return func(f Filter) bool {
+		dev, ok := f.redirects()
+		return ok && (dev == to || dev == 0)
+	}
+}
+
+// unredirect takes filters away, and the ingress discipline if nothing else is there.
+func (c *Conn) unredirect(ifindex int, which func(Filter) bool) error {
 	tree, err := c.Tree(ifindex)
 	if err != nil {
 		return err
@@ -277,9 +289,7 @@ func (c *Conn) unredirect(ifindex, to int, passes bool) error {
 	}
 	others := 0
 	for _, f := range filters {
-		dev, redirects := f.redirects()
-		_, past := f.passes()
-		if !(redirects && (dev == to || dev == 0) || past && passes) {
+		if !which(f) {
 			others++
 			continue
 		}
