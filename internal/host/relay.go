@@ -13,8 +13,8 @@ import (
 
 // Passing counts packets in the network namespace since it was made: in the first one, since the boot. IPv4 and IPv6 are
 // summed. From /proc/net/snmp and snmp6 (net/ipv4/proc.c, net/ipv6/proc.c). Segments that arrive are counted after the
-// device has joined them (GRO), those that leave before it takes them apart. What goes over the loopback device counts too.
-// What a flow table carries past IP does not.
+// device has joined them (GRO), those that leave before it takes them apart. What goes over the loopback device counts
+// too. What a flow table carries past IP does not.
 type Passing struct {
 	IPIn        uint64 `json:"ip_in"`        // packets received (InReceives)
 	IPForwarded uint64 `json:"ip_forwarded"` // packets routed on (ForwDatagrams)
@@ -42,10 +42,12 @@ func relayPrograms() map[string]string {
 	kinds := map[string]string{}
 	for kind, names := range map[string]string{
 		TunnelProgram: `amneziawg-go boringtun boringtun-cli edge fastd n2n-edge nebula netbird ocserv ocserv-main
-			ocserv-worker openconnect openvpn sstpd supernode tailscaled tinc tincd vpnserver vtund wireguard-go zerotier-one`,
+			ocserv-worker openconnect openvpn sstpd supernode tailscaled tinc tincd vpnserver vtund wireguard-go
+			zerotier-one`,
 		ProxyProgram: `3proxy brook danted dumbproxy envoy frps glider gost haproxy hysteria hysteria-linux-
 			hysteria-server microsocks mtg mtproto-proxy naive pound privoxy redsocks shadowsocks-ser sing-box sniproxy
-			sockd socat squid srelay ss-redir ss-server sslh ssserver stunnel stunnel4 tinyproxy tor trojan trojan-go tuic-server v2ray xray`,
+			sockd socat squid srelay ss-redir ss-server sslh ssserver stunnel stunnel4 tinyproxy tor trojan trojan-go
+			tuic-server v2ray xray`,
 	} {
 		for _, name := range strings.Fields(names) {
 			kinds[name] = kind

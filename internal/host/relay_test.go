@@ -58,7 +58,8 @@ func TestPassing(t *testing.T) {
 	}
 	// The thread's own namespace comes before the process's, and its text alone counts.
 	f := ReadFiles(fstest.MapFS{
-		"proc/thread-self/net/snmp": file("Ip: InReceives\nIp: 5\n"), "proc/net/snmp": file(snmpText), "proc/net/snmp6": file(snmp6Text),
+		"proc/thread-self/net/snmp": file("Ip: InReceives\nIp: 5\n"), "proc/net/snmp": file(snmpText),
+		"proc/net/snmp6":     file(snmp6Text),
 		"proc/net/protocols": file(protocolsText),
 	}, "6.1")
 	if f.Passing != (Passing{IPIn: 5}) || f.MPTCP != 0 {
@@ -71,10 +72,13 @@ func TestPassing(t *testing.T) {
 
 // Names are known as the kernel cuts them, and a process of another network namespace passes on nothing here.
 func TestRelays(t *testing.T) {
-	root := fstest.MapFS{"proc/thread-self/ns/net": link("net:[1]"), "proc/uptime": file("1 1\n"), "proc/9999": file("openvpn\n")}
+	root := fstest.MapFS{"proc/thread-self/ns/net": link("net:[1]"), "proc/uptime": file("1 1\n"),
+		"proc/9999": file("openvpn\n")}
 	for id, p := range map[string][2]string{
-		"1": {"systemd", "net:[1]"}, "20": {"openvpn", "net:[1]"}, "21": {"openvpn", "net:[1]"}, "22": {"openvpn", "net:[2]"},
-		"30": {"haproxy", ""}, "31": {"haproxyd", ""}, "40": {"shadowsocks-ser", "net:[1]"}, "50": {"nginx", "net:[1]"}, "x60": {"xray", "net:[1]"},
+		"1": {"systemd", "net:[1]"}, "20": {"openvpn", "net:[1]"}, "21": {"openvpn", "net:[1]"}, "22": {"openvpn",
+			"net:[2]"},
+		"30": {"haproxy", ""}, "31": {"haproxyd", ""}, "40": {"shadowsocks-ser", "net:[1]"}, "50": {"nginx",
+			"net:[1]"}, "x60": {"xray", "net:[1]"},
 	} {
 		root["proc/"+id+"/comm"] = file(p[0] + "\n")
 		if p[1] != "" {
@@ -101,7 +105,8 @@ func TestRelays(t *testing.T) {
 type unreadable struct{ fstest.MapFS }
 
 func (u unreadable) ReadLink(name string) (string, error) {
-	if _, there := u.MapFS[name]; !there && strings.HasSuffix(name, "/ns/net") && u.MapFS[path.Dir(path.Dir(name))+"/comm"] != nil {
+	if _, there := u.MapFS[name]; !there && strings.HasSuffix(name, "/ns/net") &&
+		u.MapFS[path.Dir(path.Dir(name))+"/comm"] != nil {
 		return "", fs.ErrPermission
 	}
 	return u.MapFS.ReadLink(name)
@@ -110,10 +115,12 @@ func (u unreadable) ReadLink(name string) (string, error) {
 // Whatever the kernel's texts hold, reading them ends, and no process is counted twice.
 func FuzzRelay(f *testing.F) {
 	f.Add(snmpText, snmp6Text, protocolsText, "openvpn\n")
-	f.Add("Ip: InReceives\nIp: 18446744073709551615\n", "Ip6InReceives 1", "MPTCP 1 2147483647\nMPTCPv6 1 -1\nMPTCP", "\xff")
+	f.Add("Ip: InReceives\nIp: 18446744073709551615\n", "Ip6InReceives 1", "MPTCP 1 2147483647\nMPTCPv6 1 -1\nMPTCP",
+		"\xff")
 	f.Fuzz(func(t *testing.T, snmp, snmp6, protocols, comm string) {
 		facts := ReadFiles(fstest.MapFS{
-			"proc/net/snmp": file(snmp), "proc/net/snmp6": file(snmp6), "proc/net/protocols": file(protocols), "proc/1/comm": file(comm),
+			"proc/net/snmp": file(snmp), "proc/net/snmp6": file(snmp6), "proc/net/protocols": file(protocols),
+			"proc/1/comm":   file(comm),
 			"proc/1/ns/net": link("net:[1]"), "proc/thread-self/ns/net": link("net:[1]"),
 		}, "6.1")
 		if len(facts.Relays) > 1 || len(facts.Relays) == 1 && facts.Relays[0].Processes != 1 || facts.MPTCP < 0 {
@@ -146,7 +153,8 @@ func TestLiveRelay(t *testing.T) {
 		}
 		copy(request.name[:], "tun7")
 		request.flags = unix.IFF_TUN | unix.IFF_NO_PI
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(tun), unix.TUNSETIFF, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(tun), unix.TUNSETIFF,
+			uintptr(unsafe.Pointer(&request))); errno != 0 {
 			t.Skipf("no tun device here: %v", errno)
 		}
 		dev, err := netlink.LinkByName("tun7")
@@ -157,12 +165,14 @@ func TestLiveRelay(t *testing.T) {
 		a, _ := netlink.LinkByName("a")
 		addr, _ = netlink.ParseAddr("192.0.2.2/24")
 		must(netlink.AddrAdd(a, addr))
-		must(netlink.NeighAdd(&netlink.Neigh{LinkIndex: a.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.IPv4(192, 0, 2, 9),
+		must(netlink.NeighAdd(&netlink.Neigh{LinkIndex: a.Attrs().Index, State: netlink.NUD_PERMANENT,
+			IP:           net.IPv4(192, 0, 2, 9),
 			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}))
 		must(os.WriteFile(SysctlPath("net.ipv4.ip_forward"), []byte("1"), 0))
 		const packets, size = 40, 1000
 		packet := make([]byte, size) // IPv4 and UDP, of somebody behind the tunnel to somebody behind a
-		copy(packet, []byte{0x45, 0, size >> 8, size & 0xff, 0, 0, 0, 0, 64, unix.IPPROTO_UDP, 0, 0, 198, 51, 100, 9, 192, 0, 2, 9, 0, 9, 0, 9, size >> 8, (size - 20) & 0xff})
+		copy(packet, []byte{0x45, 0, size >> 8, size & 0xff, 0, 0, 0, 0, 64, unix.IPPROTO_UDP, 0, 0, 198, 51, 100, 9,
+			192, 0, 2, 9, 0, 9, 0, 9, size >> 8, (size - 20) & 0xff})
 		sum := uint32(0)
 		for i := 0; i < 20; i += 2 {
 			sum += uint32(packet[i])<<8 | uint32(packet[i+1])
@@ -190,7 +200,8 @@ func TestLiveRelay(t *testing.T) {
 		after, err := Read()
 		must(err)
 		link, _ := after.Link("tun7")
-		if link.Kind != "tuntap" || link.TxQLen != 500 || link.RxBytes != packets*size || link.RxPkts != packets || link.MAC != "" {
+		if link.Kind != "tuntap" || link.TxQLen != 500 || link.RxBytes != packets*size || link.RxPkts != packets ||
+			link.MAC != "" {
 			t.Errorf("the tun device: %+v", link)
 		}
 		out, _ := after.Link("a")

@@ -174,7 +174,8 @@ func (d *diagnosis) relayFairness() {
 			tell(d.link.Name, cake, "Behind the translation all that leaves is for this host's own address. "+more,
 				"dual-dsthost without nat")
 		case cake.FlowMode == "triple-isolate":
-			tell(d.link.Name, cake, "It divides by the busier of the two hosts, which is no client. "+more, "dual-dsthost")
+			tell(d.link.Name, cake, "It divides by the busier of the two hosts, which is no client. "+more,
+				"dual-dsthost")
 		}
 	}
 	to, _ := d.Link(d.link.Redirect)
@@ -183,7 +184,7 @@ func (d *diagnosis) relayFairness() {
 		cake, ok := s.(qdisc.Cake)
 		if ok && cake.Bandwidth != 0 && (cake.FlowMode == "dual-srchost" || cake.FlowMode == "triple-isolate" ||
 			cake.FlowMode == "dual-dsthost" && !cake.NAT && d.deep.NAT == host.Yes) {
-			tell(to.Name, cake, "By these words it tells far servers apart, or nobody, and not the clients who download. "+more,
+			tell(to.Name, cake, "It tells far servers apart by these words, or nobody, but no clients who download. "+more,
 				"dual-dsthost nat")
 		}
 	}

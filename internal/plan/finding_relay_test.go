@@ -16,7 +16,8 @@ import (
 func arrives(t testing.TB, text string) func(*host.Facts) {
 	return func(f *host.Facts) {
 		f.Links[1].Redirect = qdisc.IFB
-		f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500, Tree: tree(t, text, 1)})
+		f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500, Tree: tree(t,
+			text, 1)})
 	}
 }
 
@@ -47,61 +48,84 @@ func TestRelayFindings(t *testing.T) {
 	none := []string{}
 	for _, test := range []struct {
 		name  string
-		edits []func(*host.Facts)
+		edits edits
 		want  []string // as in TestDiagnose
 	}{
 		// Where the queue stands.
-		{"NAT", []func(*host.Facts){measuredNAT}, []string{"! " + routes}},
-		{"NAT under load", []func(*host.Facts){measuredNAT, load}, []string{"✗ The queue is not yours.", "✗ " + routes}},
-		{"NAT, shaped", []func(*host.Facts){measuredNAT, cake("46.5mbit dual-dsthost")}, []string{"✓ " + routes, yours}},
-		{"NAT, shaped, under load", []func(*host.Facts){measuredNAT, cake("46.5mbit dual-dsthost"), load}, []string{"✗ " + routes, "! There is a queue besides yours."}},
-		{"NAT, shaped as a server is", []func(*host.Facts){measuredNAT, cake("49.875mbit dual-dsthost"), kept}, []string{"✗ " + routes, yours}},
-		{"NAT, shaped below that", []func(*host.Facts){measuredNAT, cake("48.5mbit dual-dsthost"), kept}, []string{"✓ " + routes, yours}},
-		{"NAT, shaped as a server is, and what arrives", []func(*host.Facts){measuredNAT, cake("49.875mbit dual-dsthost"), arrives(t, "cake bandwidth 42mbit dual-dsthost nat ingress"), kept}, []string{"✓ " + routes, yours}},
-		{"NAT, what arrives alone", []func(*host.Facts){measuredNAT, arrives(t, "cake bandwidth 42mbit dual-dsthost nat ingress")}, []string{"! " + routes}},
-		{"NAT, redirected to no shaper", []func(*host.Facts){measuredNAT, arrives(t, "fq_codel")}, []string{"! " + routes}},
-		{"WireGuard", []func(*host.Facts){measuredWireGuard}, []string{"! " + guards}},
-		{"WireGuard, shaped", []func(*host.Facts){measuredWireGuard, cake("46.5mbit dual-dsthost")}, []string{"✓ " + guards}},
-		{"a proxy", []func(*host.Facts){measuredProxy, pairs(0.97)}, []string{"! " + proxy}},
-		{"a proxy, shaped", []func(*host.Facts){measuredProxy, pairs(0.97), cake("46.5mbit dual-dsthost")}, []string{"! " + proxy, yours}},
-		{"a proxy, shaped both ways", []func(*host.Facts){measuredProxy, pairs(0.97), cake("49.875mbit dual-dsthost"), arrives(t, "cake bandwidth 42mbit dual-dsthost ingress"), kept}, []string{"✓ " + proxy}},
-		{"perhaps a proxy", []func(*host.Facts){measuredProxy, runs(host.ProxyProgram, "haproxy"), load},
-			[]string{"✗ The queue is not yours.", "! This host may pass on what others send: a proxy's connections (haproxy), on one network card."}},
-		{"a router", []func(*host.Facts){traffic(900e9, 100e9, 1e6, 0.99e6), device("", "lan", 98e9, 890e9)}, []string{"✓ This host passes on what others send: routed packets."}},
-		{"all of it", []func(*host.Facts){traffic(100e9, 100e9, 2e6, 1e6), device("ovpn", "o1", 20e9, 18e9), device("xfrm", "x1", 20e9, 18e9), device("ipip", "i1", 20e9, 18e9, func(l *host.Link) { l.RxPkts = 1e6 })},
+		{"NAT", edits{measuredNAT}, []string{"! " + routes}},
+		{"NAT under load", edits{measuredNAT, load}, []string{"✗ The queue is not yours.", "✗ " + routes}},
+		{"NAT, shaped", edits{measuredNAT, cake("46.5mbit dual-dsthost")}, []string{"✓ " + routes, yours}},
+		{"NAT, shaped, under load", edits{measuredNAT, cake("46.5mbit dual-dsthost"), load}, []string{"✗ " + routes,
+			"! There is a queue besides yours."}},
+		{"NAT, shaped as a server is", edits{measuredNAT, cake("49.875mbit dual-dsthost"), kept},
+			[]string{"✗ " + routes, yours}},
+		{"NAT, shaped below that", edits{measuredNAT, cake("48.5mbit dual-dsthost"), kept}, []string{"✓ " + routes,
+			yours}},
+		{"NAT, shaped as a server is, and what arrives", edits{measuredNAT, cake("49.875mbit dual-dsthost"),
+			arrives(t, "cake bandwidth 42mbit dual-dsthost nat ingress"), kept}, []string{"✓ " + routes, yours}},
+		{"NAT, what arrives alone", edits{measuredNAT, arrives(t, "cake bandwidth 42mbit dual-dsthost nat ingress")},
+			[]string{"! " + routes}},
+		{"NAT, redirected to no shaper", edits{measuredNAT, arrives(t, "fq_codel")}, []string{"! " + routes}},
+		{"WireGuard", edits{measuredWireGuard}, []string{"! " + guards}},
+		{"WireGuard, shaped", edits{measuredWireGuard, cake("46.5mbit dual-dsthost")}, []string{"✓ " + guards}},
+		{"a proxy", edits{measuredProxy, pairs(0.97)}, []string{"! " + proxy}},
+		{"a proxy, shaped", edits{measuredProxy, pairs(0.97), cake("46.5mbit dual-dsthost")}, []string{"! " + proxy,
+			yours}},
+		{"a proxy, shaped both ways", edits{measuredProxy, pairs(0.97), cake("49.875mbit dual-dsthost"), arrives(t,
+			"cake bandwidth 42mbit dual-dsthost ingress"), kept}, []string{"✓ " + proxy}},
+		{"perhaps a proxy", edits{measuredProxy, runs(host.ProxyProgram, "haproxy"), load},
+			[]string{"✗ The queue is not yours.",
+				"! This host may pass on what others send: a proxy's connections (haproxy), on one network card."}},
+		{"a router", edits{traffic(900e9, 100e9, 1e6, 0.99e6), device("", "lan", 98e9, 890e9)},
+			[]string{"✓ This host passes on what others send: routed packets."}},
+		{"all of it", edits{traffic(100e9, 100e9, 2e6, 1e6), device("ovpn", "o1", 20e9, 18e9), device("xfrm", "x1",
+			20e9, 18e9), device("ipip", "i1", 20e9, 18e9, func(l *host.Link) { l.RxPkts = 1e6 })},
 			[]string{"! This host passes on what others send: OpenVPN in the kernel and IPsec and ipip, on one network card."}},
 
 		// A program's tunnel.
-		{"a tunnel", []func(*host.Facts){measuredTun, openvpn}, []string{"! " + tun, ring}},
-		{"a tunnel with a short buffer", []func(*host.Facts){measuredTun, openvpn, short}, []string{"! " + tun}},
-		{"a tunnel, shaped", []func(*host.Facts){measuredTun, openvpn, cake("10mbit dual-dsthost")}, []string{"! " + tun, "! The tunnel's own buffer holds 500 packets: 570ms at 10mbit."}},
-		{"a tunnel without traffic", []func(*host.Facts){device("tuntap", "tun0", 0, 0, func(l *host.Link) { l.TxQLen = 500 })}, []string{"✓ Tunnels."}},
-		{"a client's tunnel", []func(*host.Facts){traffic(900e6, 20e6, 1e6, 0), device("tuntap", "tun0", 880e6, 18e6, func(l *host.Link) { l.RxPkts, l.TxQLen = 5e5, 500 })}, []string{"✓ Tunnels."}},
-		{"a tunnel, bbr", []func(*host.Facts){bbr, measuredTun, openvpn}, []string{"! " + tun, ring, "! BBR does nothing for what is tunnelled."}},
+		{"a tunnel", edits{measuredTun, openvpn}, []string{"! " + tun, ring}},
+		{"a tunnel with a short buffer", edits{measuredTun, openvpn, short}, []string{"! " + tun}},
+		{"a tunnel, shaped", edits{measuredTun, openvpn, cake("10mbit dual-dsthost")}, []string{"! " + tun,
+			"! The tunnel's own buffer holds 500 packets: 570ms at 10mbit."}},
+		{"a tunnel without traffic", edits{device("tuntap", "tun0", 0, 0, func(l *host.Link) { l.TxQLen = 500 })},
+			[]string{"✓ Tunnels."}},
+		{"a client's tunnel", edits{traffic(900e6, 20e6, 1e6, 0), device("tuntap", "tun0", 880e6, 18e6,
+			func(l *host.Link) { l.RxPkts, l.TxQLen = 5e5, 500 })}, []string{"✓ Tunnels."}},
+		{"a tunnel, bbr", edits{bbr, measuredTun, openvpn}, []string{"! " + tun, ring,
+			"! BBR does nothing for what is tunnelled."}},
 
 		// Who is told apart.
-		{"egress, nat", []func(*host.Facts){measuredNAT, nat, forwards, cake("46.5mbit dual-dsthost nat")}, []string{"! " + one}},
-		{"egress, nat, nothing translated", []func(*host.Facts){measuredNAT, forwards, cake("46.5mbit dual-dsthost nat")}, none},
-		{"egress, nat, WireGuard", []func(*host.Facts){measuredWireGuard, nat, forwards, cake("46.5mbit dual-dsthost nat")}, none},
-		{"egress, nat, who sends", []func(*host.Facts){measuredNAT, nat, forwards, cake("46.5mbit dual-srchost nat")}, none},
-		{"egress, nat, a server of containers", []func(*host.Facts){nat, forwards, cake("46.5mbit dual-dsthost nat")}, none},
-		{"egress, its default", []func(*host.Facts){measuredWireGuard, forwards, cake("46.5mbit")}, []string{"! " + one}},
-		{"egress, no rate", []func(*host.Facts){measuredNAT, nat, forwards, uplink(t, "cake dual-dsthost nat", 1), counts(qdisc.Stats{Marks: 1})}, []string{"! " + routes}},
-		{"ingress, far servers", []func(*host.Facts){measuredNAT, nat, cake("46.5mbit dual-dsthost"), arrives(t, "cake bandwidth 42mbit dual-srchost nat ingress")}, []string{"! CAKE on " + qdisc.IFB + " takes all clients for one."}},
-		{"ingress, this host", []func(*host.Facts){measuredNAT, nat, cake("46.5mbit dual-dsthost"), arrives(t, "cake bandwidth 42mbit dual-dsthost ingress")}, []string{"! CAKE on " + qdisc.IFB + " takes all clients for one."}},
-		{"egress, its default, a router", []func(*host.Facts){traffic(900e9, 100e9, 1e6, 0.99e6), device("", "lan", 98e9, 890e9), forwards, cake("46.5mbit")}, none},
-		{"ingress, nothing translated", []func(*host.Facts){measuredWireGuard, cake("46.5mbit dual-dsthost"), arrives(t, "cake bandwidth 42mbit dual-dsthost ingress")}, none},
-		{"ingress, clients", []func(*host.Facts){measuredNAT, nat, cake("46.5mbit dual-dsthost"), arrives(t, "cake bandwidth 42mbit dual-dsthost nat ingress")}, none},
-		{"ingress, a proxy", []func(*host.Facts){measuredProxy, pairs(0.97), cake("46.5mbit dual-dsthost"), arrives(t, "cake bandwidth 42mbit dual-srchost ingress")}, none},
+		{"egress, nat", edits{measuredNAT, nat, forwards, cake("46.5mbit dual-dsthost nat")}, []string{"! " + one}},
+		{"egress, nat, nothing translated", edits{measuredNAT, forwards, cake("46.5mbit dual-dsthost nat")}, none},
+		{"egress, nat, WireGuard", edits{measuredWireGuard, nat, forwards, cake("46.5mbit dual-dsthost nat")}, none},
+		{"egress, nat, who sends", edits{measuredNAT, nat, forwards, cake("46.5mbit dual-srchost nat")}, none},
+		{"egress, nat, a server of containers", edits{nat, forwards, cake("46.5mbit dual-dsthost nat")}, none},
+		{"egress, its default", edits{measuredWireGuard, forwards, cake("46.5mbit")}, []string{"! " + one}},
+		{"egress, no rate", edits{measuredNAT, nat, forwards, uplink(t, "cake dual-dsthost nat", 1),
+			counts(qdisc.Stats{Marks: 1})}, []string{"! " + routes}},
+		{"ingress, far servers", edits{measuredNAT, nat, cake("46.5mbit dual-dsthost"), arrives(t,
+			"cake bandwidth 42mbit dual-srchost nat ingress")},
+			[]string{"! CAKE on " + qdisc.IFB + " takes all clients for one."}},
+		{"ingress, this host", edits{measuredNAT, nat, cake("46.5mbit dual-dsthost"), arrives(t,
+			"cake bandwidth 42mbit dual-dsthost ingress")},
+			[]string{"! CAKE on " + qdisc.IFB + " takes all clients for one."}},
+		{"egress, its default, a router", edits{traffic(900e9, 100e9, 1e6, 0.99e6), device("", "lan", 98e9, 890e9),
+			forwards, cake("46.5mbit")}, none},
+		{"ingress, nothing translated", edits{measuredWireGuard, cake("46.5mbit dual-dsthost"), arrives(t,
+			"cake bandwidth 42mbit dual-dsthost ingress")}, none},
+		{"ingress, clients", edits{measuredNAT, nat, cake("46.5mbit dual-dsthost"), arrives(t,
+			"cake bandwidth 42mbit dual-dsthost nat ingress")}, none},
+		{"ingress, a proxy", edits{measuredProxy, pairs(0.97), cake("46.5mbit dual-dsthost"), arrives(t,
+			"cake bandwidth 42mbit dual-srchost ingress")}, none},
 
 		// MPTCP.
-		{"MPTCP", []func(*host.Facts){mptcp}, none},
-		{"lowat", []func(*host.Facts){lowat, weir}, none},
-		{"lowat and MPTCP", []func(*host.Facts){lowat, weir, mptcp}, []string{"! MPTCP ignores tcp_notsent_lowat."}},
-		{"lowat of no effect, and MPTCP", []func(*host.Facts){sysctl("ipv4.tcp_notsent_lowat", "-1"), mptcp}, none},
+		{"MPTCP", edits{mptcp}, none},
+		{"lowat", edits{lowat, weir}, none},
+		{"lowat and MPTCP", edits{lowat, weir, mptcp}, []string{"! MPTCP ignores tcp_notsent_lowat."}},
+		{"lowat of no effect, and MPTCP", edits{sysctl("ipv4.tcp_notsent_lowat", "-1"), mptcp}, none},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			facts := with(t, append([]func(*host.Facts){looked}, test.edits...)...)
+			facts := with(t, append(edits{looked}, test.edits...)...)
 			findings := Diagnose(facts)
 			var all, wrong []string
 			for _, f := range findings {
@@ -140,7 +164,8 @@ func TestRelayFindings(t *testing.T) {
 
 // Each kind cites a scenario of its own.
 func TestRelayEvidence(t *testing.T) {
-	for kind, want := range map[Kind]string{Forwards: natScenario, "ipip": natScenario, WireGuard: wireguardScenario, Tunnel: tunnelScenario, Proxy: proxyScenario} {
+	for kind, want := range map[Kind]string{Forwards: natScenario, "ipip": natScenario, WireGuard: wireguardScenario,
+		Tunnel: tunnelScenario, Proxy: proxyScenario} {
 		if got := (Carried{Kinds: []Kind{Forwards, kind}}).evidence(); got != want {
 			t.Errorf("%s: %s, want %s", kind, got, want)
 		}
