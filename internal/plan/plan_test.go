@@ -374,8 +374,8 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a kernel that tells no packets apart", goal: Goal{Rate: 50e6, Role: "relay"},
-			facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"), func(f *host.Facts) { f.Flower = host.No }),
-			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "no cls_flower",
+			facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"), func(f *host.Facts) { f.Unpack = host.No }),
+			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "has not all of cls_flower",
 		},
 		{
 			name: "a proxy", goal: Goal{Rate: 50e6, Role: "relay"}, facts: server(t),

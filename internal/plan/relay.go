@@ -342,8 +342,8 @@ func (d *draft) arriving() inbound {
 		a.tunnels, a.outer = append(a.tunnels, l.Name), append(a.outer, ports...)
 	}
 	switch {
-	case d.facts.Flower == host.No:
-		a.why = "kernel " + d.facts.Kernel + " has no cls_flower"
+	case d.facts.Unpack == host.No:
+		a.why = fmt.Sprintf("kernel %s has not all of %s", d.facts.Kernel, strings.Join(host.UnpackModules(), ", "))
 	}
 	return a
 }

@@ -134,6 +134,35 @@ func passFilters(ifindex int, o Outer) []links.Filter {
 	return all
 }
 
+// passSmall lets what is small out of a tunnel without a wait: acknowledgements, handshakes, keystrokes.
+//
+// It also keeps CAKE fair between hosts. To CAKE both directions of a connection are one flow, and whichever packet comes first decides for which
+// host it counts (sch_cake.c, cake_hash). With a client's handshake first, all downloads would be for the origin.
+func (c *Conn) passSmall(ifindex int) error {
+	c.mu.Lock()
+	filters, err := c.filters(ifindex, atIngress)
+	c.mu.Unlock()
+	if err != nil || slices.ContainsFunc(filters, Filter.small) {
+		return err
+	}
+	// A length of less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload length, is zero (RFC 791, RFC 8200).
+	for protocol, key := range map[uint16]nl.TcU32Key{unix.ETH_P_IP: {Mask: 0x0000ff00, Off: 0}, unix.ETH_P_IPV6: {Mask: 0xff000000, Off: 4}} {
+		filter := &links.U32{
+			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress), Priority: passPriority(protocol), Protocol: protocol},
+			Sel:         &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
+		}
+		if err := links.FilterAdd(filter); err != nil {
+			return fmt.Errorf("filter of small packets: %w", err)
+		}
+	}
+	return nil
+}
+
+// small tells whether a filter is one of those, or of their tables.
+func (f Filter) small() bool {
+	return f.Kind == "u32" && f.Chain == 0 && f.Priority == passPriority(f.Protocol)
+}
+
 // passes reads such a filter.
 func (f Filter) passes() (o Outer, ok bool) {
 	if f.Kind != "flower" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {

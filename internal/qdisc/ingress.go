@@ -120,13 +120,18 @@ func (c *Conn) lead(tunnels []string, uplink, to int) error {
 		switch {
 		case wanted:
 			found++
-			err = c.leadTo(index, to)
+			if err = c.installIngress(index); err == nil {
+				err = c.passSmall(index)
+			}
+			if err == nil {
+				err = c.leadTo(index, to)
+			}
 		case index != uplink && index != to:
 			// One that has just gone has nothing to take away.
 			if err = c.unredirect(index, func(f Filter) bool {
 				dev, ok := f.redirects()
 				// To what is gone, of those that are ours.
-				return ok && (dev == to && to != 0 || dev == 0 && f.Priority == redirectPriority)
+				return ok && (dev == to && to != 0 || dev == 0 && f.Priority == redirectPriority) || f.small()
 			}); errors.Is(err, unix.ENODEV) {
 				err = nil
 			}
@@ -293,8 +298,8 @@ func (c *Conn) unredirect(ifindex int, which func(Filter) bool) error {
 			others++
 			continue
 		}
-		if err := c.dropFilter(ifindex, f); err != nil {
-			return err
+		if err := c.dropFilter(ifindex, f); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err // of u32's, one request has taken its tables away, too
 		}
 	}
 	if others > 0 || tree.Qdiscs[at].Kind != "ingress" {
@@ -305,7 +310,11 @@ func (c *Conn) unredirect(ifindex int, which func(Filter) bool) error {
 
 func (c *Conn) dropFilter(ifindex int, f Filter) error {
 	info := uint32(f.Priority)<<16 | uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, f.Protocol)))
-	r, err := newRequest(unix.RTM_DELTFILTER, 0, tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: atIngress, info: info},
+	handle := Handle(f.Handle)
+	if f.Kind == "u32" {
+		handle = 0 // all of that priority, its tables among them
+	}
+	r, err := newRequest(unix.RTM_DELTFILTER, 0, tcmsg{ifindex: ifindex, handle: handle, parent: atIngress, info: info},
 		"delete a filter for what arrives", attributes(f.Kind, nil)...)
 	if err != nil {
 		return err
