@@ -385,7 +385,7 @@ func TestRules(t *testing.T) {
 		{
 			name: "WireGuard and a proxy", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)},
 			facts: with(t, forwards, tunnel("wg0", "wireguard", "udp/51820"), func(f *host.Facts) { f.Relays = []host.Relay{{Name: "danted", Kind: host.ProxyProgram}} }),
-			want: cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 from udp/51820\n" + lowat + "\ntcp_ecn: 1",
+			want:  cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 from udp/51820\n" + lowat + "\ntcp_ecn: 1",
 		},
 		{
 			name: "a relay without cake", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)}, facts: with(t, forwards, kernel("htb", "fq_codel")),
