@@ -56,7 +56,7 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 		all = append(all, picture{name, svg})
 		return nil
 	}
-	probes := pictured(p)
+	probes, kinds := pictured(p)
 	overTime, cdf := make([][]line, len(probes)), make([][]line, len(probes))
 	var goodput, perFlow, queues []line
 	provider := "provider"
@@ -101,8 +101,8 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 	var drawings []drawing
 	for i, name := range probes {
 		what := "the UDP probe"
-		if kind := kindOf(p, name); kind != "udp" {
-			what = fmt.Sprintf("%s, %s,", kind, name)
+		if kinds[i] != "udp" {
+			what = fmt.Sprintf("%s, %s,", kinds[i], name)
 		}
 		drawings = append(drawings, drawing{"Round trip of " + what + " over time", "s", "ms", overTime[i]},
 			drawing{"Round trip of " + strings.TrimSuffix(what, ",") + ": share of samples at or below", "ms", "%", cdf[i]})
@@ -118,26 +118,23 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 	return all, nil
 }
 
-// pictured are the probes to draw: the first that echoes UDP or, without one, each that types.
-func pictured(p *lab.PointResult) (names []string) {
-	for _, probe := range p.Scenario.Probe {
-		if probe.Kind == "udp" {
-			return []string{probe.Name}
+// pictured are the probes to draw, by name with their kinds: the first that echoes UDP or, without one, each that types.
+func pictured(p *lab.PointResult) (names, kinds []string) {
+	for k := range p.Cells {
+		if len(p.Cells[k].Runs) == 0 {
+			continue
 		}
-		if probe.Kind == "ssh" {
-			names = append(names, probe.Name)
+		for _, probe := range p.Cells[k].Runs[0].Probes {
+			if probe.Kind == "udp" {
+				return []string{probe.Probe}, []string{probe.Kind}
+			}
+			if probe.Kind == "ssh" {
+				names, kinds = append(names, probe.Probe), append(kinds, probe.Kind)
+			}
 		}
+		break
 	}
-	return names
-}
-
-func kindOf(p *lab.PointResult, name string) string {
-	for _, probe := range p.Scenario.Probe {
-		if probe.Name == name {
-			return probe.Kind
-		}
-	}
-	return ""
+	return names, kinds
 }
 
 func steps(step float64, values []float64) plotter.XYs {
