@@ -320,7 +320,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a router", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route"}, facts: server(t),
-			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1",
+			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1", notes: "queues at the provider as before",
 		},
 		{
 			name: "a router with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", NAT: true, FairTo: "src"}, facts: server(t),
