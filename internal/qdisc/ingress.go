@@ -307,7 +307,9 @@ func (c *Conn) unredirect(ifindex int, which func(Filter) bool, empty bool) erro
 		return c.delete(ifindex, Ingress)
 	}
 	for _, f := range ours {
-		shared := func(other Filter) bool { return other.Priority == f.Priority && other.Protocol == f.Protocol && !which(other) }
+		shared := func(other Filter) bool {
+			return other.Priority == f.Priority && other.Protocol == f.Protocol && !which(other)
+		}
 		if f.Kind == "u32" && !slices.ContainsFunc(filters, shared) {
 			f.Handle = 0 // all of that priority, its tables among them
 		}
