@@ -59,8 +59,8 @@ func wireGuardPort(name string) int {
 
 // Bounds of a look at what processes have open.
 const (
-	mostFiles   = 65536 // in all
-	mostSockets = 64    // of a program that makes a tunnel: one that has more is something else
+	mostFiles = 65536 // in all
+	mostPorts = 64    // of a program that makes a tunnel: one that has more is something else
 )
 
 // programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open: on each such file the kernel
@@ -79,7 +79,7 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 		if left -= len(files); left < 0 {
 			break
 		}
-		device, inodes := "", []string(nil)
+		var devices, inodes []string // a program may have several tunnels, and of one several queues
 		for _, file := range files {
 			target, err := fs.ReadLink(root, path.Join(dir, "fd", file.Name()))
 			if err != nil {
@@ -89,23 +89,31 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 				inodes = append(inodes, strings.TrimSuffix(inode, "]"))
 			}
 			if target == "/dev/net/tun" {
-				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] {
-					device = name
+				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] && !slices.Contains(devices, name) {
+					devices = append(devices, name)
 				}
 			}
 		}
-		if device == "" || len(inodes) > mostSockets {
+		if len(devices) == 0 {
 			continue
 		}
 		if sockets == nil {
 			sockets = localPorts(root)
 		}
+		var own []string
 		for _, inode := range inodes {
-			if port := sockets[inode]; port != "" && !slices.Contains(ports[device], port) {
-				ports[device] = append(ports[device], port)
+			if port := sockets[inode]; port != "" && !slices.Contains(own, port) {
+				own = append(own, port)
 			}
 		}
-		slices.Sort(ports[device])
+		if len(own) > mostPorts {
+			continue
+		}
+		for _, device := range devices {
+			ports[device] = slices.Concat(ports[device], own)
+			slices.Sort(ports[device])
+			ports[device] = slices.Compact(ports[device])
+		}
 	}
 	return ports
 }
