@@ -574,7 +574,7 @@ func TestRefusals(t *testing.T) {
 		{"ingress too slow to reach", Goal{Ingress: 1000}, server(t), "ingress rate 1kbit would leave too little", "--ingress", true},
 		{"ingress above the line", Goal{Ingress: 2e9}, server(t), "ingress 2gbit is above the speed of eth0, 1gbit", "no --ingress", false},
 		{"ingress and a recipe", Goal{Ingress: 1e6, Recipe: "lossy-bbr"}, server(t), "to the letter", "lossy-bbr", true},
-		{"ingress without the modules", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Ingress = host.No }), "has not all of ifb, sch_ingress", "leave --ingress out", false},
+		{"ingress without the modules", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Ingress = host.No }), "has not all of ifb, sch_ingress", "without --ingress", false},
 		{"ingress, nothing to shape with", Goal{Ingress: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "leave --ingress out", false},
 		{"somebody's filters", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }),
 			"somebody else has a qdisc at the ingress (clsact)", "tc qdisc del dev eth0 clsact", false},

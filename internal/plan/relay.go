@@ -205,6 +205,9 @@ func overhead(k Kind) int {
 	return 0
 }
 
+// wgQuick is what wg-quick(8) leaves for the outside of a tunnel, in bytes, whichever version of IP that is.
+const wgQuick = 80
+
 // outside is what IPv6 outside a tunnel adds to that, in bytes.
 const outside6 = 20
 
@@ -221,6 +224,9 @@ func (d *draft) ratio() float64 {
 			bytes += outside6
 		}
 		inner := d.link.MTU - bytes
+		if kind == WireGuard {
+			inner = min(inner, d.link.MTU-wgQuick) // also while there is none: nothing drifts with it
+		}
 		for _, l := range d.facts.Links {
 			if tunnelKind(l, true) == kind && l.MTU > 0 {
 				inner = min(inner, l.MTU)
@@ -275,7 +281,11 @@ func Owns(g Goal, f host.Facts) string {
 		return ""
 	}
 	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
-	switch how := d.arriving(); {
+	how := d.arriving()
+	if now, err := qdisc.ParseArriving(DescribeIngress(f, g.Dev)); !f.Admin && err == nil && len(now.Tunnels) < len(how.tunnels) {
+		how.why = "root did not unpack them"
+	}
+	switch {
 	case how.wanted && len(tunnelsOf(g.Carries)) > 0 && how.why == "":
 		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a tunnel. This gives up 6 to 10 % of goodput."
 	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
@@ -328,16 +338,18 @@ func (d *draft) arriving() inbound {
 	}
 	a.share = min(proxyShare, relayShare/d.ratio())
 	for _, l := range d.facts.Links {
-		if kind := tunnelKind(l, true); kind == "" || !k.Has(kind) || !l.Up || l.Name == d.link.Name {
+		if !d.unpacks(l) || !l.Up {
 			continue
 		}
 		ports := outer(l.Ports)
 		switch {
+		case foreignIngress(l):
+			a.why = "somebody else has filters or a redirection for what comes out of " + l.Name
+		case !qdisc.PlainName(l.Name):
+			a.why = fmt.Sprintf("the name %q cannot be written in a plan", l.Name)
 		case !d.facts.Admin: // whoever is tells
 		case len(ports) == 0:
 			a.why = "in which packets " + l.Name + " is carried cannot be told"
-		case !qdisc.PlainName(l.Name):
-			a.why = fmt.Sprintf("the name %q cannot be written in a plan", l.Name)
 		}
 		a.tunnels, a.outer = append(a.tunnels, l.Name), append(a.outer, ports...)
 	}
@@ -346,6 +358,41 @@ func (d *draft) arriving() inbound {
 		a.why = fmt.Sprintf("kernel %s has not all of %s", d.facts.Kernel, strings.Join(host.UnpackModules(), ", "))
 	}
 	return a
+}
+
+// unpacks tells whether a link is one of the tunnels that are unpacked. What is a bridge's port is a virtual machine's.
+func (d *draft) unpacks(l host.Link) bool {
+	kind := tunnelKind(l, true)
+	return kind != "" && d.Goal.Carries.Has(kind) && l.Name != d.link.Name && l.Master == ""
+}
+
+// foreignIngress tells whether somebody else has a say in what comes out of a device before us. Plain filters come first there, and stay.
+func foreignIngress(l host.Link) bool {
+	return !slices.Contains([]string{"", host.Gone, qdisc.IFB}, l.Redirect) ||
+		slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress && q.Kind != "ingress" })
+}
+
+// ShapesArriving tells whether a goal has a queue for what arrives without being told how fast that is.
+func (g Goal) ShapesArriving() bool {
+	return g.Rate != 0 && g.Qdisc == "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel))
+}
+
+// Settled tells whether the tunnels that a goal unpacks are up and say in what they come. One that was made a moment ago is and does neither.
+func Settled(g Goal, f host.Facts) bool {
+	link, _ := f.Link(g.Dev)
+	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
+	return !g.ShapesArriving() || !slices.ContainsFunc(f.Links, func(l host.Link) bool {
+		told := l.Kind == "wireguard" || l.Kind == "tuntap" // of others nobody is
+		return told && d.unpacks(l) && (!l.Up || len(l.Ports) == 0)
+	})
+}
+
+// WithoutIngress says how to ask for the same without a queue for what arrives.
+func (g Goal) WithoutIngress() string {
+	if g.ShapesArriving() {
+		return "--role relay --carries forward, which shapes what leaves alone"
+	}
+	return "without --ingress"
 }
 
 // endsHere plans the queue of what arrives at a relay.
