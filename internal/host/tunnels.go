@@ -43,7 +43,8 @@ func readTunnels(root fs.FS, f *Facts) {
 	}
 }
 
-// wireGuardPort asks the kernel; 0 if it does not say. It is asked only about a device that there is: so no module is loaded for it.
+// wireGuardPort asks the kernel; 0 if it does not say. It is asked only about a device that there is: so no module is
+// loaded for it.
 func wireGuardPort(name string) int {
 	c, err := wgctrl.New()
 	if err != nil {
@@ -63,8 +64,8 @@ const (
 	mostPorts = 64    // of a program that makes a tunnel: one that has more is something else
 )
 
-// programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open: on each such file the kernel
-// says which device it is of (drivers/net/tun.c, tun_chr_show_fdinfo).
+// programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open:
+// on each such file the kernel says which device it is of (drivers/net/tun.c, tun_chr_show_fdinfo).
 func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 	ports := map[string][]string{}
 	var sockets map[string]string
@@ -129,7 +130,8 @@ func tunOf(root fs.FS, name string) string {
 	return ""
 }
 
-// localPorts are those of all sockets in this network namespace that others than this host can reach, by inode: "udp/1194".
+// localPorts are those of all sockets in this network namespace that others than this host can reach, by inode:
+// "udp/1194".
 func localPorts(root fs.FS) map[string]string {
 	all := map[string]string{}
 	for _, table := range []string{"udp", "udp6", "tcp", "tcp6"} {
@@ -143,8 +145,8 @@ func localPorts(root fs.FS) map[string]string {
 	return all
 }
 
-// socketLine reads a line of /proc/net/udp and its like (net/ipv4/udp.c, udp4_format_sock): "sl: local:port remote:port … inode", in hexadecimal digits;
-// addresses in words of the machine's byte order.
+// socketLine reads a line of /proc/net/udp and its like (net/ipv4/udp.c, udp4_format_sock): "sl: local:port
+// remote:port … inode", in hexadecimal digits; addresses in words of the machine's byte order.
 func socketLine(line string) (inode string, local netip.AddrPort, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 10 {

@@ -46,8 +46,8 @@ values = [["down", "down"], ["up", "up"], ["down", "up"]]
 labels = ["downloads", "uploads", "both"]
 `
 
-// The promise for relays of each kind: at 50 Mbit/s ssh through them and to them waits 2.5 ms at p99 above idle, which is ten packets, and at other
-// rates as many; and 93 % of what the link carries is left, 88 % through a proxy.
+// The promise for relays of each kind: at 50 Mbit/s ssh through them and to them waits 2.5 ms at p99 above idle,
+// which is ten packets, and at other rates as many; and 93 % of what the link carries is left, 88 % through a proxy.
 func TestRelays(t *testing.T) {
 	r := runner(t)
 	for _, c := range []struct {
@@ -89,8 +89,9 @@ func TestRelays(t *testing.T) {
 	}
 }
 
-// carries is what a relay's link can carry of payload one way, in Mbit/s, when all that goes in comes out and is acknowledged: each two packets
-// by one without payload. What WireGuard adds counts once: on the side where its packets are.
+// carries is what a relay's link can carry of payload one way, in Mbit/s, when all that goes in comes out and is
+// acknowledged: each two packets by one without payload. What WireGuard adds counts once: on the side where its
+// packets are.
 func carries(p *lab.PointResult) float64 {
 	const (
 		frame, payload, ack = 1514.0, 1448.0, 66.0
@@ -103,7 +104,8 @@ func carries(p *lab.PointResult) float64 {
 	return mbit * payload / (frame + ack/2)
 }
 
-// Clients of one relay share evenly, however far they are; and what is left of the wait is that of a FIFO which fifteen flows load to 94 %.
+// Clients of one relay share evenly, however far they are; and what is left of the wait is that of a FIFO which
+// fifteen flows load to 94 %.
 func TestRelayPeers(t *testing.T) {
 	r := runner(t)
 	r.Only = []string{"Weir"}
@@ -118,8 +120,8 @@ func TestRelayPeers(t *testing.T) {
 		if jain := metric(t, p, c, "jain.clients"); jain < 0.99 {
 			t.Errorf("%s: Jain's index of clients is %.3f", p.Labels[0], jain)
 		}
-		// An M/D/1 queue at 94 % holds 7.4 packets on average, 1.8 ms at 50 Mbit/s; a round trip through the relay passes it twice, and the 99th
-		// percentile of an exponential tail is 4.6 means of one pass.
+		// An M/D/1 queue at 94 % holds 7.4 packets on average, 1.8 ms at 50 Mbit/s; a round trip through the relay
+		// passes it twice, and the 99th percentile of an exponential tail is 4.6 means of one pass.
 		const most = 1.8 * (4.6 + 1)
 		if p99 := metric(t, p, c, "added.through.p99"); p99 > most {
 			t.Errorf("%s: ssh through it waits %.2f ms at p99; want ≤ %.1f", p.Labels[0], p99, most)

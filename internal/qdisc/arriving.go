@@ -18,8 +18,9 @@ import (
 
 // Arriving is what packets pass first that arrive at a device.
 //
-// What comes by a tunnel arrives there packed: all connections of a peer are one flow to a queue. So what comes out of the tunnels' devices passes
-// the stack, too, where each connection is a flow of its own; and what they came in goes past it, so that nothing waits twice.
+// What comes by a tunnel arrives there packed: all connections of a peer are one flow to a queue. So what comes out
+// of the tunnels' devices passes the stack, too, where each connection is a flow of its own; and what they came in
+// goes past it, so that nothing waits twice.
 type Arriving struct {
 	Stack   Stack
 	Tunnels []string // devices, sorted
@@ -44,7 +45,8 @@ func ParseOuter(text string) (Outer, error) {
 	return Outer{protocol, uint16(port)}, nil
 }
 
-// What tells the parts of an Arriving's text from each other. No stack has the first, and no device that PlainName lets pass the second.
+// What tells the parts of an Arriving's text from each other. No stack has the first, and no device that PlainName
+// lets pass the second.
 const (
 	unpacked = ", unpacked "
 	from     = "from"
@@ -105,13 +107,15 @@ func ParseArriving(text string) (Arriving, error) {
 	return NewArriving(s, words[:at], outer), nil
 }
 
-// Meets tells whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is wanted to go past, anything may.
+// Meets tells whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is
+// wanted to go past, anything may.
 func (a Arriving) Meets(want Arriving) bool {
 	unknown := len(want.Tunnels) > 0 && len(want.Outer) == 0
 	return a.Stack.Equal(want.Stack) && slices.Equal(a.Tunnels, want.Tunnels) && (unknown || slices.Equal(a.Outer, want.Outer))
 }
 
-// passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else. Each version of IP has its own.
+// passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else.
+// Each version of IP has its own.
 func passPriority(protocol uint16) uint16 {
 	if protocol == unix.ETH_P_IPV6 {
 		return redirectPriority - 1
@@ -119,7 +123,8 @@ func passPriority(protocol uint16) uint16 {
 	return redirectPriority - 2
 }
 
-// passFilters are those of a kind of packet: a filter without an action ends the search, and the packet goes on (tc-flower(8)).
+// passFilters are those of a kind of packet: a filter without an action ends the search, and the packet goes on
+// (tc-flower(8)).
 func passFilters(ifindex int, o Outer) []links.Filter {
 	var all []links.Filter
 	for _, protocol := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
@@ -135,7 +140,8 @@ func passFilters(ifindex int, o Outer) []links.Filter {
 	return all
 }
 
-// smallKeys match what has less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload length, is zero (RFC 791, RFC 8200).
+// smallKeys match what has less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload length,
+// is zero (RFC 791, RFC 8200).
 var smallKeys = map[uint16]nl.TcU32Key{
 	unix.ETH_P_IP:   {Mask: 0x0000ff00, Off: 0},
 	unix.ETH_P_IPV6: {Mask: 0xff000000, Off: 4},
@@ -143,8 +149,9 @@ var smallKeys = map[uint16]nl.TcU32Key{
 
 // passSmall lets what is small out of a tunnel without a wait: acknowledgements, handshakes, keystrokes.
 //
-// It also keeps CAKE fair between hosts. To CAKE both directions of a connection are one flow, and whichever packet comes first decides for which
-// host it counts (sch_cake.c, cake_hash). With a client's handshake first, all downloads would be for the origin.
+// It also keeps CAKE fair between hosts. To CAKE both directions of a connection are one flow, and whichever packet
+// comes first decides for which host it counts (sch_cake.c, cake_hash). With a client's handshake first, all
+// downloads would be for the origin.
 func (c *Conn) passSmall(ifindex int) error {
 	c.mu.Lock()
 	filters, err := c.filters(ifindex, atIngress)
@@ -177,7 +184,8 @@ const (
 	keyLen    = 16
 )
 
-// small tells whether a filter is one of those, by all that it says: tc gives others the same priority, to the third that is added with none.
+// small tells whether a filter is one of those, by all that it says: tc gives others the same priority, to the third
+// that is added with none.
 func (f Filter) small() bool {
 	key, known := smallKeys[f.Protocol]
 	if !known || f.Kind != "u32" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {
@@ -192,7 +200,8 @@ func (f Filter) small() bool {
 		len(inner(f.Options, nl.TCA_U32_ACT))+len(inner(f.Options, nl.TCA_U32_POLICE))+len(inner(f.Options, nl.TCA_U32_CLASSID)) == 0
 }
 
-// table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away with the last.
+// table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away
+// with the last.
 func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, nl.TCA_U32_SEL) == nil }
 
 // passes reads such a filter.
@@ -218,7 +227,8 @@ func (f Filter) passes() (o Outer, ok bool) {
 	return o, o.Port != 0
 }
 
-// Passes are the packets that go past what redirects at an interface. Half of a pair, for one version of IP alone, counts as none.
+// Passes are the packets that go past what redirects at an interface. Half of a pair, for one version of IP alone,
+// counts as none.
 func (c *Conn) Passes(ifindex int) ([]Outer, error) {
 	pairs, _, err := c.passing(ifindex)
 	return pairs, err
