@@ -171,7 +171,7 @@ func (s *Scenario) checkLegs() *problem {
 				"known", section, name, leg)
 		case leg != Through && !s.OneCard():
 			return wrong("[relay] with a kind and one card", at("leg"), "%s %q: leg %q is of a relay with one card", section, name, leg)
-		case leg == Through && s.OneCard() && !clientDials && !Tunnelled(via):
+		case leg == Through && s.OneCard() && !clientDials:
 			return wrong(`dial = "client"`, at("dial"), "%s %q: through %s nobody can call a client", section, name, via)
 		case leg == Through && via == Proxy && udp:
 			return wrong(`kind = "ssh", or leg = "client"`, at("kind"), "%s %q: a proxy carries TCP alone", section, name)
