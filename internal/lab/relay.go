@@ -106,8 +106,8 @@ func (s *Scenario) checkRelay() *problem {
 	if !s.Server.Relay {
 		switch {
 		case r.RTT != 0 || r.Cards != 0 || r.IP != 0 || r.TxQLen != 0 || r.SndBuf != 0 || len(r.Sysctl) > 0:
-			return wrong(`kind = "nat", or another of `+strings.Join(Kinds(), ", "), at("kind"), "the relay has "+
-				"no kind")
+			return wrong(`kind = "nat", or another of `+strings.Join(Kinds(), ", "), []string{"relay"},
+				"the relay has no kind")
 		}
 		for _, c := range s.Client {
 			if c.Via != "" {
