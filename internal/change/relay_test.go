@@ -326,10 +326,15 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 		since  func(*fake)
 		drifts bool
 	}{
-		"unpacked":                         {known, relay, known, false},
-		"unpacked, with a proxy":           {known, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}, known, false},
-		"nobody can tell":                  {unknown, relay, known, false},
-		"nobody can tell, with a proxy":    {unknown, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}, known, false},
+		"unpacked":                      {known, relay, known, false},
+		"unpacked, with a proxy":        {known, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}, known, false},
+		"nobody can tell":               {unknown, relay, known, false},
+		"nobody can tell, with a proxy": {unknown, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}, known, false},
+		"a virtual machine": {func(m *fake) {
+			m.tunnel("vnet0", 9)
+			m.named("vnet0").MAC = "fe:54:00:12:34:56"
+		}, relay, known, false},
+		"another tunnel":                   {known, relay, func(m *fake) { m.tunnel("tun1", 9) }, true},
 		"no tunnel yet":                    {func(m *fake) { m.gone("tun0") }, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, known, false},
 		"the tunnel goes":                  {known, relay, func(m *fake) { m.gone("tun0") }, true},
 		"the tunnel is freed":              {known, relay, func(m *fake) { m.named("tun0").Redirect = "" }, true},

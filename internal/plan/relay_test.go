@@ -172,7 +172,11 @@ func TestUnpacked(t *testing.T) {
 	}{
 		{"a tunnel", []func(*host.Facts){tun}, unpacked, ""},
 		{"and a virtual machine", []func(*host.Facts){tun, another(func(l *host.Link) { l.Master = "br0" })}, unpacked, ""},
-		{"and another that nobody knows", []func(*host.Facts){tun, another(func(*host.Link) {})}, "", "tap9 is carried cannot be told"},
+		{"and a virtual machine that is routed", []func(*host.Facts){tun, another(func(*host.Link) {})}, unpacked, ""},
+		{"nothing but what may be one", []func(*host.Facts){another(func(*host.Link) {})}, "", "tap9 is carried cannot be told"},
+		{"and another that nobody knows", []func(*host.Facts){tun, another(func(l *host.Link) { l.MAC = "" })}, "", "tap9 is carried cannot be told"},
+		{"and both", []func(*host.Facts){tun, another(func(l *host.Link) { l.Name, l.MAC = "tun9", "" }), another(func(*host.Link) {})},
+			"", "tun9 is carried cannot be told"},
 		{"and another that is down", []func(*host.Facts){tun, another(func(l *host.Link) { l.Up = false })}, unpacked, ""},
 		{"somebody's clsact", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("clsact")) })},
 			"", "somebody else has filters or a redirection for what comes out of tun0"},
