@@ -282,7 +282,8 @@ func Owns(g Goal, f host.Facts) string {
 	}
 	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
 	how := d.arriving()
-	if now, _ := qdisc.ParseArriving(DescribeIngress(f, g.Dev)); !f.Admin && len(now.Tunnels) == 0 && len(how.tunnels) > 0 {
+	now, _ := qdisc.ParseArriving(DescribeIngress(f, g.Dev))
+	if !f.Admin && len(now.Tunnels) == 0 && len(how.tunnels) > 0 {
 		how.why = "root did not unpack them"
 	}
 	switch {
@@ -374,10 +375,13 @@ func (d *draft) unpacks(l host.Link) bool {
 	return kind != "" && d.Goal.Carries.Has(kind) && l.Name != d.link.Name && l.Master == ""
 }
 
-// foreignIngress tells whether somebody else has a say in what comes out of a device before us. Plain filters come first there, and stay.
+// foreignIngress tells whether somebody else has a say in what comes out of a device before us. Plain filters come
+// first there, and stay.
 func foreignIngress(l host.Link) bool {
 	return !slices.Contains([]string{"", host.Gone, qdisc.IFB}, l.Redirect) ||
-		slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress && q.Kind != "ingress" })
+		slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool {
+			return q.Parent == qdisc.Ingress && q.Kind != "ingress"
+		})
 }
 
 // ShapesArriving tells whether a goal has a queue for what arrives without being told how fast that is.
@@ -385,7 +389,8 @@ func (g Goal) ShapesArriving() bool {
 	return g.Rate != 0 && g.Qdisc == "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel))
 }
 
-// Settled tells whether the tunnels that a goal unpacks are up and say in what they come. One that was made a moment ago is and does neither.
+// Settled tells whether the tunnels that a goal unpacks are up and say in what they come. One that was made a
+// moment ago is and does neither.
 func Settled(g Goal, f host.Facts) bool {
 	link, _ := f.Link(g.Dev)
 	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}

@@ -135,7 +135,8 @@ func passFilters(ifindex int, o Outer) []links.Filter {
 	return all
 }
 
-// smallKeys match what has less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload length, is zero (RFC 791, RFC 8200).
+// smallKeys match what has less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload
+// length, is zero (RFC 791, RFC 8200).
 var smallKeys = map[uint16]nl.TcU32Key{
 	unix.ETH_P_IP:   {Mask: 0x0000ff00, Off: 0},
 	unix.ETH_P_IPV6: {Mask: 0xff000000, Off: 4},
@@ -177,7 +178,8 @@ const (
 	keyLen    = 16
 )
 
-// small tells whether a filter is one of those, by all that it says: tc gives others the same priority, to the third that is added with none.
+// small tells whether a filter is one of those, by all that it says: tc gives others the same priority, to the
+// third that is added with none.
 func (f Filter) small() bool {
 	key, known := smallKeys[f.Protocol]
 	if !known || f.Kind != "u32" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {
@@ -188,11 +190,13 @@ func (f Filter) small() bool {
 		return false
 	}
 	return binary.BigEndian.Uint32(sel[keyMask:]) == key.Mask && binary.BigEndian.Uint32(sel[keyValue:]) == 0 &&
-		int32(binary.NativeEndian.Uint32(sel[keyOffset:])) == key.Off &&
-		len(inner(f.Options, nl.TCA_U32_ACT))+len(inner(f.Options, nl.TCA_U32_POLICE))+len(inner(f.Options, nl.TCA_U32_CLASSID)) == 0
+		int32(binary.NativeEndian.Uint32(sel[keyOffset:])) == key.Off && !slices.ContainsFunc(
+		[]uint16{nl.TCA_U32_ACT, nl.TCA_U32_POLICE, nl.TCA_U32_CLASSID},
+		func(typ uint16) bool { return len(inner(f.Options, typ)) > 0 })
 }
 
-// table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away with the last.
+// table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes
+// away with the last.
 func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, nl.TCA_U32_SEL) == nil }
 
 // passes reads such a filter.
