@@ -270,7 +270,7 @@ func (d *draft) ingress(text, reason, evidence string) error {
 		if q.Parent == qdisc.Ingress && !there {
 			return &Refusal{
 				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not weir's to touch", d.link.Name, q.Kind),
-				Try: fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(), d.link.Name, q.Kind),
+				Try:  fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(), d.link.Name, q.Kind),
 			}
 		}
 	}
