@@ -98,7 +98,8 @@ func liveRelay(t *testing.T) {
 	s := Store{Dir: filepath.Join(t.TempDir(), "weir"), host: live{}, timer: outside{}}
 	status := func(how string, drifts bool) {
 		t.Helper()
-		if status, err := s.Status(); err != nil || status.InForce == drifts || status.Why != "" || (status.Owns == "") != drifts {
+		if status, err := s.Status(); err != nil || status.InForce == drifts || status.Why != "" ||
+			(status.Owns == "") != drifts {
 			t.Errorf("%s: %+v, %v", how, status, err)
 		}
 	}
@@ -182,7 +183,8 @@ func liveRelay(t *testing.T) {
 		for _, l := range before.Links {
 			now, there := after.Link(l.Name)
 			atIngress := slices.ContainsFunc(now.Tree.Qdiscs, atIngress)
-			if !there || now.Redirect != "" || len(now.Passes) > 0 || atIngress || plan.Describe(now.Tree) != plan.Describe(l.Tree) {
+			if !there || now.Redirect != "" || len(now.Passes) > 0 || atIngress ||
+				plan.Describe(now.Tree) != plan.Describe(l.Tree) {
 				t.Errorf("%s: after down %s is %+v, was %+v", c.name, l.Name, now, l)
 			}
 		}

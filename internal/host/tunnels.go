@@ -90,7 +90,8 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 				inodes = append(inodes, strings.TrimSuffix(inode, "]"))
 			}
 			if target == "/dev/net/tun" {
-				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] && !slices.Contains(devices, name) {
+				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] &&
+					!slices.Contains(devices, name) {
 					devices = append(devices, name)
 				}
 			}
@@ -145,7 +146,8 @@ func localPorts(root fs.FS) map[string]localPort {
 		text, _ := fs.ReadFile(root, "proc/thread-self/net/"+table)
 		for l := range strings.Lines(string(text)) {
 			if inode, addr, ok := socketLine(l); ok && !addr.Addr().IsLoopback() && addr.Port() != 0 {
-				all[inode] = localPort{fmt.Sprintf("%s/%d", strings.TrimSuffix(table, "6"), addr.Port()), strings.HasSuffix(strings.Fields(l)[2], ":0000")}
+				all[inode] = localPort{fmt.Sprintf("%s/%d", strings.TrimSuffix(table, "6"), addr.Port()),
+					strings.HasSuffix(strings.Fields(l)[2], ":0000")}
 			}
 		}
 	}

@@ -48,11 +48,14 @@ func TestProgramPorts(t *testing.T) {
 		inode := fmt.Sprint(1000 + i)
 		root["proc/50/fd/"+inode] = link("socket:[" + inode + "]")
 		root["proc/thread-self/net/tcp"].Data = append(root["proc/thread-self/net/tcp"].Data, fmt.Sprintf(
-			"   1: 0A000001:01BC 0A000002:%04X 01 00000000:00000000 00:00000000 00000000     0        0 %s 1\n", 40000+i, inode)...)
+			"   1: 0A000001:01BC 0A000002:%04X 01 00000000:00000000 00:00000000 00000000     0        0 %s 1\n",
+			40000+i, inode)...)
 	}
-	want := map[string][]string{"tun0": {"udp/1194"}, "tun1": {"tcp/443", "tcp/444", "udp/51820"}, "tun2": {"tcp/444"}, "tun3": {"tcp/444"},
+	want := map[string][]string{"tun0": {"udp/1194"}, "tun1": {"tcp/443", "tcp/444", "udp/51820"},
+		"tun2": {"tcp/444"}, "tun3": {"tcp/444"},
 		"tun4": {"tcp/40001"}}
-	if got := programPorts(root, map[string]bool{"tun0": true, "tun1": true, "tun2": true, "tun3": true, "tun4": true}); !reflect.DeepEqual(got, want) {
+	if got := programPorts(root, map[string]bool{"tun0": true, "tun1": true, "tun2": true, "tun3": true,
+		"tun4": true}); !reflect.DeepEqual(got, want) {
 		t.Errorf("ports %v, want %v", got, want)
 	}
 }
