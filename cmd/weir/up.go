@@ -33,11 +33,11 @@ option it is the one in /etc/weir.toml, or else the last one again. If the queue
 nothing is changed; any other setting that fails is reported and does not stop the rest.
 
 Unless weir confirm is run within 60 s (--timeout), all that this run changed is put back: to the
-last goal that was confirmed, or else to what was there before weir. That is done by a timer of
-systemd's (weir-revert.timer) or, without systemd or in a network namespace of its own, by a process
-in a session of its own, so neither the end of the ssh session nor of weir keeps it from it. It
-overwrites what somebody else has changed meanwhile, and weir status says what. If it cannot be
-armed, nothing is changed. --yes is for automation: no timer, what is changed stays.
+last goal that was confirmed, or else to what was there before weir. That is done by a process that
+waits, a service of systemd's (weir-revert-…) or, without systemd, one in a session of its own, so
+neither the end of the ssh session nor of weir keeps it from it. It overwrites what somebody else
+has changed meanwhile, and weir status says what. Where it could not outlive weir, as in a container
+that ends with it, nothing is changed. --yes is for automation: no timer, what is changed stays.
 
 What is confirmed is kept over a reboot: the goal in /etc/weir.toml, the settings in
 /etc/sysctl.d/99-weir.conf, and weir.service, which runs weir up --boot at every boot and when the

@@ -18,11 +18,11 @@ import (
 // Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot. False if there is none to
 // confirm.
 func (s Store) Confirm() (Status, bool, error) {
-	last, j, facts, unlock, err := s.begin("confirm")
+	s, last, j, facts, err := s.begin("confirm")
 	if err != nil {
 		return Status{}, false, err
 	}
-	defer unlock()
+	defer s.end()
 	status := s.status(last, j, facts)
 	switch {
 	case status.Reverted != nil && !status.Unconfirmed:
@@ -97,14 +97,14 @@ func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal
 		}
 		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, which ends with a reboot and takes no files"}
 	}
-	s.host.reload(files)
+	s.later(func() { s.host.reload(files) })
 	return next, nil
 }
 
 // Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
 func (s Store) Down(force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
-	_, j, facts, unlock, err := s.begin("down")
+	s, _, j, facts, err := s.begin("down")
 	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
 		return out, s.Forget()
@@ -112,7 +112,7 @@ func (s Store) Down(force bool) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer unlock()
+	defer s.end()
 	if j == nil {
 		// Perhaps there is one of an earlier boot, whose settings ended with it.
 		return out, s.remove()
@@ -126,9 +126,6 @@ func (s Store) Down(force bool) (Outcome, error) {
 	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
 	_ = s.save(j)
 	err = s.putBack(j, facts, &out)
-	if err == nil && len(out.Failed) == 0 {
-		s.disarmStale(firstTimer, secondTimer)
-	}
 	s.report("down", out, err)
 	return out, err
 }
@@ -139,34 +136,47 @@ func (s Store) Recover() (Outcome, error) {
 	return out, err
 }
 
-// Expire is what the timer calls: Recover when the time is over, and not before. It returns when nothing is left to wait for. Once
-// it waits it says so.
+// Expire is what the timer calls: Recover when the time is over, and not before. It returns when nothing is left to
+// wait for. Once it waits it says so.
+//
+// A host that nobody can reach has nobody else to try again: it tries for as long as that takes.
 func (s Store) Expire(waits func()) (Outcome, error) {
 	const (
-		pause    = time.Second // also to notice that it was confirmed, and need not wait on
-		attempts = 60
+		pause   = time.Second // also to notice that it was confirmed, and need not wait on
+		longest = time.Minute // between two attempts
 	)
-	for failed := 0; ; {
+	s.expires = true
+	var last Outcome
+	for again := pause; ; {
 		out, left, err := s.recover(true)
+		if len(out.Done) > 0 {
+			last = out
+		}
+		unsaved := (*unsaved)(nil)
 		switch {
+		case errors.As(err, &unsaved):
+			// All is put back. What is set by hand from now on is not to be overwritten.
+			s.done = unsaved.run
+			left, again = again, min(2*again, longest)
 		case err != nil || len(out.Failed) > 0:
-			// Another run may have the lock, or a device be busy: a host that nobody can reach has nobody else to try again.
-			if other := (*busy)(nil); !errors.As(err, &other) {
-				failed++
-			}
-			if failed == attempts {
-				return out, err
-			}
-			left = pause
+			left, again = again, min(2*again, longest)
 		case left == 0:
-			return out, nil
+			return last, nil
+		default:
+			left = min(left, pause)
 		}
 		if waits != nil {
 			waits()
 			waits = nil
 		}
-		s.timer.sleep(min(left, pause))
+		s.timer.sleep(left)
 	}
+}
+
+// unsaved is that a run was put back, and the journal cannot be told.
+type unsaved struct {
+	plan.Refusal
+	run time.Duration // by its deadline
 }
 
 // recover puts a pending run back, or says how long that has to wait.
@@ -181,12 +191,15 @@ func (s Store) recover(due bool) (out Outcome, wait time.Duration, err error) {
 		if wait := j.Pending.Until - s.timer.now(); wait > 0 {
 			return out, wait, nil
 		}
+		if j.Pending.Until == s.done {
+			return out, 0, s.ended(j)
+		}
 	}
-	_, j, facts, unlock, err := s.begin("recover")
+	s, _, j, facts, err := s.begin("recover")
 	if err != nil {
 		return out, 0, err
 	}
-	defer unlock()
+	defer s.end()
 	if j == nil || j.Pending == nil {
 		return out, 0, nil
 	}
@@ -279,7 +292,7 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			}
 		}
 	}
-	s.host.reload(out.Done)
+	s.later(func() { s.host.reload(out.Done) })
 	facts, err := s.facts()
 	if err != nil {
 		return err
@@ -305,10 +318,32 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 		}
 	}
 	unit := j.unit()
-	if err := s.put(j.afterwards(overwritten)); err != nil {
-		return err
+	switch err := s.put(j.afterwards(overwritten)); {
+	case err == nil:
+	case s.expires:
+		return &unsaved{plan.Refusal{What: err.Error()}, j.Pending.Until}
+	default:
+		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: err.Error() +
+			". All is put back, and it does not say so. When it can be written:  weir recover"})
+		return nil // and the timer stays: it waits for that
 	}
 	s.disarm(unit)
+	return nil
+}
+
+// ended lets the journal say that a run was put back, some time after that.
+func (s Store) ended(j *journal) error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if now, err := s.load(); err != nil || now == nil || now.Pending == nil || now.Pending.Until != s.done {
+		return err // another run was faster
+	}
+	if err := s.put(j.afterwards(nil)); err != nil {
+		return &unsaved{plan.Refusal{What: err.Error()}, s.done}
+	}
 	return nil
 }
 
@@ -349,7 +384,8 @@ func (s Store) Forget() error {
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	s.held = &held{unlock: unlock}
+	defer s.end()
 	last, err := s.load()
 	if err != nil {
 		return err

@@ -28,11 +28,11 @@ func (s Store) Boot() (Outcome, error) {
 
 func (s Store) boot() (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
-	last, j, facts, unlock, err := s.begin("up")
+	s, last, j, facts, err := s.begin("up")
 	if err != nil {
 		return out, err
 	}
-	defer unlock()
+	defer s.end()
 	if j != nil && j.Pending != nil {
 		if !j.carried && j.Pending.Unit != "" {
 			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.Goal.Flags() + ": left as it is"})

@@ -29,6 +29,32 @@ type Store struct {
 	host  machine
 	timer timer
 	log   func(string) // what was done, for whoever looks later
+	held  *held        // while a run has the lock
+
+	expires bool          // it is what puts back a run that nobody confirms
+	done    time.Duration // the deadline of the run that it has put back, where the journal could not be told
+}
+
+// held is the lock, and what waits until it is given back: programs of others', which may take their time.
+type held struct {
+	unlock func()
+	after  []func()
+}
+
+func (s Store) later(do func()) {
+	if s.held == nil {
+		do()
+		return
+	}
+	s.held.after = append(s.held.after, do)
+}
+
+// end gives the lock back.
+func (s Store) end() {
+	s.held.unlock()
+	for _, do := range s.held.after {
+		do()
+	}
 }
 
 // Open gives the store in a directory, which need not exist, for the host that this process runs on.
@@ -255,11 +281,11 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	if err := goal.Check(); err != nil {
 		return Outcome{}, err
 	}
-	last, j, facts, unlock, err := s.begin("up")
+	s, last, j, facts, err := s.begin("up")
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer unlock()
+	defer s.end()
 	if err := isUp(goal, facts); err != nil {
 		return Outcome{}, err
 	}
@@ -322,16 +348,14 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 	next := j.with(p, facts)
 	next.Pending.Until = s.timer.now() + within
 	if within > 0 {
-		next.Pending.Unit = otherUnit(j.unit())
+		next.Pending.Unit = timerName(s.Dir, next.Pending.Until)
 	}
 	if err := s.save(next); err != nil {
 		return Outcome{}, err
 	}
 	if within > 0 {
-		s.disarmStale(next.Pending.Unit)
-		if err := s.timer.arm(next.Pending.Unit, s.Dir, within); err != nil {
-			s.disarm(next.Pending.Unit) // for all that is known it may be armed
-			return Outcome{}, notArmed(err, s.put(j))
+		if err := s.arm(next, j); err != nil {
+			return Outcome{}, err
 		}
 		out.RevertsIn = units.Duration(within)
 	}
@@ -353,7 +377,7 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		}
 	}
-	s.host.reload(out.Done)
+	s.later(func() { s.host.reload(out.Done) })
 	if err := s.verify(next, within > 0, &out); err != nil {
 		return out, err
 	}
@@ -384,8 +408,30 @@ func (s Store) writable(files []plan.Change) error {
 	return nil
 }
 
-func notArmed(err, undone error) error {
-	if undone != nil {
+// arm starts what puts the run of a journal back. Others are not kept out meanwhile: when it does not answer, they may
+// have to put back what was there before.
+func (s Store) arm(next, before *journal) error {
+	s.held.unlock()
+	s.held.unlock = func() {}
+	err := s.timer.arm(next.Pending.Unit, s.Dir)
+	if err != nil {
+		s.disarm(next.Pending.Unit) // for all that is known it may be armed
+	}
+	unlock, errLock := s.lock()
+	if errLock != nil {
+		return errLock // and they go on from a run that has changed nothing
+	}
+	s.held.unlock = unlock
+	switch now, errLoad := s.load(); {
+	case errLoad != nil:
+		return errLoad
+	case now.unit() != next.Pending.Unit:
+		s.disarm(next.Pending.Unit)
+		return &busy{plan.Refusal{What: "another weir has changed this host meanwhile; nothing was changed", Try: "weir status"}}
+	case err == nil:
+		return nil
+	}
+	if undone := s.put(before); undone != nil {
 		return undone
 	}
 	return &plan.Refusal{

@@ -37,6 +37,7 @@ type fake struct {
 	sockets host.Sockets // that are live
 	cleaned int
 	slept   func() // what others do meanwhile
+	arming  func() // and while the timer is armed
 	steps   int    // taken so far
 	crashAt int    // the step at which the process dies
 }
@@ -136,10 +137,13 @@ func (m *fake) sleep(d time.Duration) {
 	}
 }
 
-func (m *fake) arm(unit, dir string, after time.Duration) error {
+func (m *fake) arm(unit, dir string) error {
 	m.step()
-	if m.refuse[unit] != nil {
-		return m.refuse[unit]
+	if m.arming != nil {
+		m.arming()
+	}
+	if m.refuse["arm"] != nil {
+		return m.refuse["arm"]
 	}
 	if slices.Contains(m.armed, unit) {
 		m.t.Errorf("%s is armed twice", unit)

@@ -91,19 +91,21 @@ func (s Store) fill(goal *plan.Goal, last, j *journal, facts host.Facts) (err er
 }
 
 // begin is how every command that changes something starts: as root, alone, and from what is true now.
-func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock func(), err error) {
+func (s Store) begin(command string) (_ Store, last, j *journal, facts host.Facts, err error) {
 	if facts, err = s.facts(); err != nil {
-		return nil, nil, facts, nil, err
+		return s, nil, nil, facts, err
 	}
 	if !facts.Admin {
-		return nil, nil, facts, nil, &plan.Refusal{
+		return s, nil, nil, facts, &plan.Refusal{
 			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
 	}
-	if unlock, err = s.lock(); err != nil {
-		return nil, nil, facts, nil, err
+	unlock, err := s.lock()
+	if err != nil {
+		return s, nil, nil, facts, err
 	}
+	s.held = &held{unlock: unlock}
 	begun := false
 	defer func() {
 		if !begun {
@@ -114,7 +116,7 @@ func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock
 	// What was read before the lock may have been another run's half of a change.
 	last, j, facts, err = s.look()
 	begun = err == nil
-	return last, j, facts, unlock, err
+	return s, last, j, facts, err
 }
 
 // isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give up a goal that is kept.

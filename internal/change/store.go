@@ -93,11 +93,14 @@ func (s Store) save(j *journal) error {
 		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err // of a run that was killed
 		}
-		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+		if err := f.Chmod(j.mode()); err != nil { // whatever the umask
+			return err
+		}
 		if _, err := f.Write(append(text, '\n')); err != nil {
 			return err
 		}
@@ -111,6 +114,17 @@ func (s Store) save(j *journal) error {
 		return unreachable(err)
 	}
 	return s.sync()
+}
+
+// mode is that of the journal's file: whoever may not read a file may not read here what was in it.
+func (j *journal) mode() fs.FileMode {
+	for _, e := range j.Entries {
+		was, err := host.ParseFile(e.Was)
+		if e.File != "" && err == nil && was.Kind == host.Regular && was.Mode&0o004 == 0 {
+			return 0o600
+		}
+	}
+	return 0o644
 }
 
 func (s Store) remove() error {
@@ -145,16 +159,22 @@ func (s Store) sync() error {
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
 
-// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the process. Its file is root's alone,
-// so that nobody else can hold it, and goes when there is no journal for it.
+// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the
+// process. Its file is root's alone, so that nobody else can hold it, and goes when there is no journal for it.
 func (s Store) lock() (unlock func(), err error) {
 	const patience, pause = time.Second, 10 * time.Millisecond
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
 		return nil, unreachable(err)
 	}
 	name := filepath.Join(s.Dir, lockName)
 	for waited := time.Duration(0); ; waited += pause {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if unwritable(err) {
+			// It takes no space to lock what is there; and where nothing is, there is nothing to put back.
+			if f, err = os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0); errors.Is(err, fs.ErrNotExist) {
+				return func() {}, nil
+			}
+		}
 		if err != nil {
 			return nil, unreachable(err)
 		}
@@ -181,6 +201,11 @@ func (s Store) lock() (unlock func(), err error) {
 		f.Close()
 		s.timer.sleep(pause)
 	}
+}
+
+// unwritable tells whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
+func unwritable(err error) bool {
+	return errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
 // isAt tells whether an open file is the one that has the name.

@@ -108,6 +108,49 @@ const (
 	header   = host.FirstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
 )
 
+// Sandbox is what Weir's services may do, as lines of a unit (systemd.exec(5)): see all, and change the network, its
+// settings, and the files that keep them; state is the directory of the journal. The kernel loads modules by itself.
+func Sandbox(program, state string) []string {
+	home, tmp := "yes", "yes"
+	for _, path := range []string{program, state} {
+		switch top := strings.SplitN(path+"//", "/", 3)[1]; {
+		case top == "home", top == "root", strings.HasPrefix(path, "/run/user/"):
+			home = "read-only"
+		case top == "tmp", strings.HasPrefix(path, "/var/tmp/"):
+			tmp = "no"
+		}
+	}
+	return []string{
+		// Besides the network's: BPF queues, files of whatever owner, and a look at the namespaces of process 1.
+		"CapabilityBoundingSet=CAP_NET_ADMIN CAP_SYS_ADMIN CAP_BPF CAP_SYS_PTRACE CAP_DAC_OVERRIDE CAP_CHOWN CAP_FOWNER",
+		"NoNewPrivileges=yes",
+		"ProtectSystem=strict",
+		"ReadWritePaths=-/etc -" + state,
+		"ProtectHome=" + home,
+		"PrivateTmp=" + tmp,
+		"PrivateMounts=yes",
+		"ProtectProc=invisible",
+		"PrivateDevices=yes",
+		"ProtectClock=yes",
+		"ProtectControlGroups=yes",
+		"ProtectHostname=yes",
+		"ProtectKernelLogs=yes",
+		"LockPersonality=yes",
+		"MemoryDenyWriteExecute=yes",
+		"RestrictAddressFamilies=AF_UNIX AF_NETLINK",
+		"RestrictNamespaces=net",
+		"RestrictRealtime=yes",
+		"RestrictSUIDSGID=yes",
+		"SystemCallArchitectures=native",
+		"SystemCallFilter=@system-service bpf unshare setns",
+		"SystemCallFilter=~@resources @debug",
+		"SystemCallErrorNumber=EPERM",
+		"IPAddressDeny=any",
+		"KeyringMode=private",
+		"UMask=0077",
+	}
+}
+
 // Unit is the service that brings the goal up after a boot (systemd.service(5)). It keeps nothing waiting: what it sets can be set at any time.
 func Unit(program string) string {
 	return header + `
@@ -118,12 +161,16 @@ After=systemd-sysctl.service network.target network-online.target networking.ser
 RequiresMountsFor=` + stateDir + `
 # Each device that appears may start it.
 StartLimitIntervalSec=0
+Documentation=man:weir(8)
 
 [Service]
 Type=oneshot
+# Active for as long as the goal is kept. Whether it is in force now:  weir status
+RemainAfterExit=yes
 ExecStart=` + program + ` up --boot
 SyslogIdentifier=weir
 TimeoutStartSec=180
+` + strings.Join(Sandbox(program, stateDir), "\n") + `
 
 [Install]
 WantedBy=multi-user.target
@@ -135,7 +182,7 @@ WantedBy=multi-user.target
 // programs, and may have any name: they are known by their kind. The rules say nothing of those that are up now, or
 // a boot before them would forget them.
 func udevRules(l host.Link, carries Kinds) string {
-	then := `TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"` + "\n"
+	const then = `ENV{.WEIR}="1"` + "\n"
 	text := header + "\nSUBSYSTEM!=\"net\", GOTO=\"weir_end\"\nACTION==\"remove\", GOTO=\"weir_end\"\n"
 	text += fmt.Sprintf("KERNEL==%q, %sNAME==%q, %s", l.Name, then, l.Name, then)
 	if l.MAC != "" && l.Kind == "" { // what is on top of a card may have its address, too
@@ -147,7 +194,8 @@ func udevRules(l host.Link, carries Kinds) string {
 	if carries.Has(Tunnel) {
 		text += `ATTR{tun_flags}=="?*", ` + then
 	}
-	return text + "LABEL=\"weir_end\"\n"
+	// Again, for it may have been started before.
+	return text + `ENV{.WEIR}=="1", RUN+="/usr/bin/systemctl --no-block restart weir.service"` + "\nLABEL=\"weir_end\"\n"
 }
 
 func goalFile(g Goal) string {

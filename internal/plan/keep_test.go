@@ -42,7 +42,8 @@ func TestKeep(t *testing.T) {
 	for name, lines := range map[string][]string{
 		host.GoalFile:   {"dev = 'eth0'", "rate = '50mbit'", "rtt = '48ms'"},
 		host.UnitFile:   {"ExecStart=/usr/local/bin/weir up --boot", "WantedBy=multi-user.target"},
-		host.UdevFile:   {`KERNEL=="eth0", TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"`, `ATTR{address}=="52:54:00:12:34:56", TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"`},
+		host.UdevFile:   {`KERNEL=="eth0", ENV{.WEIR}="1"`, `ATTR{address}=="52:54:00:12:34:56", ENV{.WEIR}="1"`,
+			`ENV{.WEIR}=="1", RUN+="/usr/bin/systemctl --no-block restart weir.service"`},
 		host.SysctlFile: {"net.ipv4.tcp_notsent_lowat = 131072"},
 	} {
 		f, ok := got[name]
@@ -204,7 +205,7 @@ func FuzzParseGoal(f *testing.F) {
 
 // The rules are those of a goal, and not of the tunnels that are up: a boot may come before all of them.
 func TestRulesForTunnels(t *testing.T) {
-	const tun, wg = `ATTR{tun_flags}=="?*", TAG+=`, `ENV{DEVTYPE}=="wireguard", TAG+=`
+	const tun, wg = `ATTR{tun_flags}=="?*", ENV{.WEIR}=`, `ENV{DEVTYPE}=="wireguard", ENV{.WEIR}=`
 	for carries, lines := range map[Kinds][]string{"": nil, "forward": nil, "tunnel": {tun}, "wireguard": {wg},
 		"wireguard,tunnel": {wg, tun}} {
 		g := Goal{Rate: 50e6, Carries: carries}
