@@ -91,7 +91,7 @@ func (c *common) store() change.Store { return change.Open(c.state) }
 // addGoal adds the options that say what is wanted.
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f := cmd.Flags()
-	f.StringVar(&g.Dev, "dev", "", "`device` of the uplink (default: the default route's)")
+	device(cmd, &g.Dev, "`device` of the uplink (default: the default route's)")
 	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate", "what the provider sold, for what leaves the device: 50mbit")
 	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress", "what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a relay, the rate)")
 	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
@@ -110,7 +110,6 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 
 	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")
 
-	complete(cmd, "dev", deviceNames)
 	cmd.RegisterFlagCompletionFunc("carries", cobra.FixedCompletions(plan.KnownKinds(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "cc", func(f host.Facts) []string {
 		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
@@ -118,6 +117,17 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	for _, name := range []string{"rate", "ingress", "rtt", "loss", "qdisc"} {
 		cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
+}
+
+// device adds an option that names one. An empty name is a variable that nobody has set.
+func device(cmd *cobra.Command, to *string, help string) {
+	cmd.Flags().Var(option(to, "device", func(name string) (string, error) {
+		if name == "" {
+			return "", errors.New("no device is named")
+		}
+		return name, nil
+	}), "dev", help)
+	complete(cmd, "dev", deviceNames)
 }
 
 func choice(cmd *cobra.Command, to *string, name, help string, values []string) {

@@ -75,14 +75,14 @@ func programs() map[string]func() {
 		"root":        func() { enter(); setRoot(os.Args[1], os.Args[2]) },
 		"unroot": func() {
 			enter()
-			at := netlink.QdiscAttrs{LinkIndex: device(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
+			at := netlink.QdiscAttrs{LinkIndex: linkOf(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
 			check(netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: at, QdiscType: "any"}))
 		},
 		"clsact": func() { enter(); addClsact(os.Args[1]) },
-		"unlink": func() { enter(); check(netlink.LinkDel(device(os.Args[1]))) },
-		"rename": func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
-		"downed": func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
-		"upped":  func() { enter(); setUp(device(os.Args[1])) },
+		"unlink": func() { enter(); check(netlink.LinkDel(linkOf(os.Args[1]))) },
+		"rename": func() { enter(); check(netlink.LinkSetName(linkOf(os.Args[1]), os.Args[2])) },
+		"downed": func() { enter(); check(netlink.LinkSetDown(linkOf(os.Args[1]))) },
+		"upped":  func() { enter(); setUp(linkOf(os.Args[1])) },
 	}
 }
 
@@ -412,7 +412,7 @@ func printFacts() {
 	fmt.Println(string(text))
 }
 
-func device(name string) netlink.Link {
+func linkOf(name string) netlink.Link {
 	link, err := netlink.LinkByName(name)
 	check(err)
 	return link
@@ -424,7 +424,7 @@ func setUp(link netlink.Link) {
 	other, err := netlink.LinkByIndex(link.Attrs().ParentIndex) // of the pair: its carrier goes and comes with this one's
 	check(err)
 	for _, end := range []netlink.Link{link, other} {
-		for device(end.Attrs().Name).Attrs().OperState != netlink.OperUp {
+		for linkOf(end.Attrs().Name).Attrs().OperState != netlink.OperUp {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -437,11 +437,11 @@ func setRoot(dev, text string) {
 	conn, err := qdisc.Dial(0)
 	check(err)
 	defer conn.Close()
-	check(conn.Replace(device(dev).Attrs().Index, stack))
+	check(conn.Replace(linkOf(dev).Attrs().Index, stack))
 }
 
 func addClsact(dev string) {
-	attrs := netlink.QdiscAttrs{LinkIndex: device(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}
+	attrs := netlink.QdiscAttrs{LinkIndex: linkOf(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}
 	check(netlink.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "clsact"}))
 }
 

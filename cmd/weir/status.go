@@ -38,7 +38,9 @@ no root.`,
 				fmt.Fprintf(w, "Weir is not up: %s.\n", s.Why)
 			case s.InForce:
 				printNotes(w, s.Notes)
-				fmt.Fprintf(w, "In force:  %s\n", s.Goal.Flags())
+				for _, goal := range s.Goals() {
+					fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
+				}
 				if s.Owns != "" {
 					printWrapped(w, "", s.Owns)
 				}
@@ -50,7 +52,13 @@ no root.`,
 				for _, c := range s.Drift {
 					printChange(w, c)
 				}
-				fmt.Fprintf(w, "Not in force:  %s\n", s.Goal.Flags())
+				for _, goal := range s.Goals() {
+					holds := "Not in force"
+					if s.Holds(goal) {
+						holds = "In force"
+					}
+					fmt.Fprintf(w, "%s:  %s\n", holds, goal.Flags())
+				}
 				if s.Why != "" {
 					fmt.Fprintf(w, "It cannot be brought back:  %s\n", s.Why)
 					break

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,6 +60,8 @@ own, and with another --state.`,
 			}
 			up := func() (change.Outcome, error) { return options.store().Up(goal, timeout) }
 			if boot {
+				// Another device may have appeared: what is begun is ended first.
+				signal.Ignore(syscall.SIGTERM)
 				up = options.store().Boot
 			}
 			out, err := up()

@@ -124,7 +124,7 @@ func (m *fake) setFile(name string, want host.File) error {
 
 func (m *fake) sweep(string) {}
 
-func (m *fake) cleanQueue(int) error { m.cleaned++; return m.refuse["clean"] }
+func (m *fake) cleanQueue(int, int) error { m.cleaned++; return m.refuse["clean"] }
 
 func (m *fake) reload([]plan.Change) { m.reloads++ }
 
@@ -810,15 +810,6 @@ func TestRefused(t *testing.T) {
 				t.Errorf("refused, and wrote %v", m.written)
 			}
 		})
-	}
-}
-
-func TestOneDeviceAtATime(t *testing.T) {
-	s, m := newFake(t)
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	m.written = nil
-	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 50e6}, 0); err == nil || !strings.Contains(err.Error(), "up on eth0") || m.written != nil {
-		t.Errorf("%v, wrote %v", err, m.written)
 	}
 }
 

@@ -47,29 +47,22 @@ func (s Store) load() (*journal, error) {
 	if j.Version != journalVersion {
 		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, journalVersion))
 	}
-	if err := j.Goal.Check(); err != nil {
-		return nil, damaged(err)
-	}
-	if j.Pending != nil && j.Pending.Back != nil {
-		if err := j.Pending.Back.Check(); err != nil {
-			return nil, damaged(err)
-		}
-	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		if !e.valid(j.Goal.Dev) || e.File != "" && !s.keeps {
+		if !e.valid(&j) || e.File != "" && !s.keeps {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
 	return &j, nil
 }
 
-func (e entry) valid(dev string) bool {
+func (e entry) valid(j *journal) bool {
+	there := j.of(device(e.Target)) != nil && len(e.Set) > 0
 	switch e.Target {
-	case plan.Target{Dev: dev}:
-		return dev != "" && len(e.Set) > 0
-	case plan.Target{Ingress: dev}:
-		return dev != "" && len(e.Set) > 0 && e.Was == plan.NoIngress
+	case plan.Target{Dev: e.Dev}:
+		return there
+	case plan.Target{Ingress: e.Ingress}:
+		return there && e.Was == plan.NoIngress
 	case plan.Target{Sysctl: e.Sysctl}:
 		return len(e.Set) > 0 && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
 	case plan.Target{File: e.File}:

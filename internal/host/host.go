@@ -45,6 +45,7 @@ type Facts struct {
 	Udev        bool               `json:"udev,omitempty"`         // it runs
 	UnitProgram string             `json:"unit_program,omitempty"` // what UnitFile starts, if that is Weir's and the program is there
 	Files       map[string]File    `json:"-"`                      // what is where a plan may write, by path; nil where nothing can be kept
+	Hidden      bool               `json:"hidden,omitempty"`       // this may not be the first network namespace: process 1's cannot be read
 	Deep        *Deep              `json:"deep,omitempty"`         // all of it only if ReadDeep has read it; of Read no more than who sets what at boot
 }
 

@@ -292,6 +292,7 @@ func chooseCongestionControl(d *draft) error {
 		}
 		want, reason, evidence = cc, "as asked: --cc "+cc, "none: the choice is yours"
 	case cc == "keep":
+		d.wants[congestionControl] = d.cc
 		d.note("congestion control", "%s, kept as asked", d.cc)
 	case l4sBottleneck && d.cc == "bbr":
 		if err := d.kernelHas("cubic"); err != nil {
@@ -300,6 +301,7 @@ func chooseCongestionControl(d *draft) error {
 		want, reason = "cubic", "BBR takes no notice of DualPI2's marks and drops"
 		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe (scenarios/seeds/dualpi2.toml)"
 	case l4sBottleneck:
+		d.wants[congestionControl] = d.cc // and not what another goal would rather have
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
 	case d.Goal.Loss >= bbrLoss && d.facts.Congestion.Has("bbr"):
 		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it", d.Goal.Loss), lossEvidence
