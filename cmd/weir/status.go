@@ -18,8 +18,9 @@ func newStatusCommand() *cobra.Command {
 		Short: "Is the goal still in force, and if not, what has drifted?",
 		Long: `Makes the plan again for the goal in /etc/weir.toml, or else the one that was last brought up. If it
 is empty the goal is in force, and the exit status is 0; otherwise it prints what has drifted, or
-why there is no plan any more. What another kernel could not do as it was confirmed, it names. Takes
-no root.`,
+why there is no plan any more. What another kernel could not do as it was confirmed, it names. With
+traffic to see it by it also says if connections wait in another queue than this one; the exit status
+is then 1, too. Takes no root.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()
@@ -40,6 +41,9 @@ no root.`,
 				printNotes(w, s.Notes)
 				for _, goal := range s.Goals() {
 					fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
+				}
+				if s.Elsewhere != "" {
+					printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
 				}
 				if s.Owns != "" {
 					printWrapped(w, "", s.Owns)
@@ -71,7 +75,7 @@ no root.`,
 			if !options.json {
 				printPending(w, s)
 			}
-			if !s.InForce {
+			if !s.InForce || s.Elsewhere != "" {
 				return errNotSo
 			}
 			return nil

@@ -525,7 +525,20 @@ func (s Store) Status() (Status, error) {
 	if err != nil {
 		return Status{Drift: []plan.Change{}}, err
 	}
-	return s.status(last, j, facts), nil
+	status := s.status(last, j, facts)
+	// What has just come into force still shows in what connections remember.
+	for look := 0; status.InForce && len(status.Others) == 0; look++ {
+		deep := host.Deep{Sockets: s.host.path(facts)}
+		facts.Deep = &deep
+		if status.Elsewhere = plan.Elsewhere(status.Goal, facts); status.Elsewhere == "" || look == 1 {
+			break
+		}
+		s.timer.sleep(time.Second)
+		if facts, err = s.facts(); err != nil {
+			return status, err
+		}
+	}
+	return status, nil
 }
 
 // readable is why it cannot be told what the journal's device has: a BPF queue shows what it is to root alone.

@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/units"
 )
 
 const minute = time.Minute
@@ -682,5 +683,26 @@ func TestBootOffset(t *testing.T) {
 		if got := bootOffset(c.proc); got != c.want {
 			t.Errorf("%v, want %v", got, c.want)
 		}
+	}
+}
+
+// In force is not all: when connections wait, and not here, status says so, once it has looked twice.
+func TestQueueIsElsewhere(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	m.sockets = host.Sockets{Read: true, Total: 9, Busy: 4, Queueing: 4, Rate: 20e6,
+		QueueRTT: units.Duration(207 * time.Millisecond), QueueMin: units.Duration(20 * time.Millisecond)}
+	if status := must[Status](t)(s.Status()); !status.InForce || !strings.Contains(status.Elsewhere, "4 of 4 busy connections wait: RTT 207") {
+		t.Errorf("%+v", status)
+	}
+	m.slept = func() { m.sockets.Queueing = 0 } // what they remembered
+	if status := must[Status](t)(s.Status()); status.Elsewhere != "" {
+		t.Errorf("%+v", status)
+	}
+	m.slept, m.sockets.Queueing = nil, 4
+	l := m.named("eth0")
+	l.Tree.Qdiscs[0].Stats.Backlog = 1e6 // 160 ms at 50 Mbit/s
+	if status := must[Status](t)(s.Status()); status.Elsewhere != "" {
+		t.Errorf("the queue is here: %+v", status)
 	}
 }

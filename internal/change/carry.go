@@ -116,7 +116,8 @@ func (j *journal) adopt(f host.Facts) *journal {
 		next = *j
 	} else if goals, err := plan.ParseGoals(f.Files[host.GoalFile].Text); err == nil {
 		for _, g := range goals {
-			g.Dev = cmp.Or(g.Dev, f.Uplink)
+			dev, _, _ := plan.Uplink(f)
+			g.Dev = cmp.Or(g.Dev, dev)
 			link, _ := f.Link(g.Dev)
 			next.Uplinks = append(next.Uplinks, uplink{Goal: g, Link: link.Index, MAC: address(link)})
 		}

@@ -86,16 +86,17 @@ type Failure struct {
 
 // Status is how a host stands to the goal that was last brought up.
 type Status struct {
-	Up      bool          `json:"up"`             // there is a goal
-	Kept    bool          `json:"kept"`           // over a reboot
-	InForce bool          `json:"in_force"`       // and the plan for it is empty
-	Why     string        `json:"why,omitempty"`  // it is not in force, where that is not the drift
-	Owns    string        `json:"owns,omitempty"` // of a relay's goal in force: which queues are here now, and what that costs
-	Goal    plan.Goal     `json:"goal"`
-	Others  []plan.Goal   `json:"others,omitempty"`   // of other devices
-	Reboot  bool          `json:"rebooted,omitempty"` // since it was brought up
-	Drift   []plan.Change `json:"drift"`              // what would bring it back into force
-	Notes   []plan.Note   `json:"notes,omitempty"`
+	Up        bool          `json:"up"`                  // there is a goal
+	Kept      bool          `json:"kept"`                // over a reboot
+	InForce   bool          `json:"in_force"`            // and the plan for it is empty
+	Why       string        `json:"why,omitempty"`       // it is not in force, where that is not the drift
+	Owns      string        `json:"owns,omitempty"`      // of a relay's goal in force: which queues are here now, and what that costs
+	Elsewhere string        `json:"elsewhere,omitempty"` // in force, and the queue that connections wait in is another
+	Goal      plan.Goal     `json:"goal"`
+	Others    []plan.Goal   `json:"others,omitempty"`   // of other devices
+	Reboot    bool          `json:"rebooted,omitempty"` // since it was brought up
+	Drift     []plan.Change `json:"drift"`              // what would bring it back into force
+	Notes     []plan.Note   `json:"notes,omitempty"`
 
 	Unconfirmed bool           `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
@@ -140,7 +141,11 @@ func (s Store) asked(goal plan.Goal, last, j *journal, facts host.Facts) (all []
 			before = []plan.Goal{{}}
 		}
 	} else {
-		dev := cmp.Or(goal.Dev, facts.Uplink)
+		uplink, _, err := plan.Uplink(facts)
+		if goal.Dev == "" && err != nil {
+			return nil, nil, err
+		}
+		dev := cmp.Or(goal.Dev, uplink)
 		if err := j.strange(); err != nil && len(j.Uplinks) > 1 {
 			return nil, nil, err
 		}
@@ -170,7 +175,8 @@ func (s Store) asked(goal plan.Goal, last, j *journal, facts host.Facts) (all []
 // measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found
 // when it was brought up; but before there were kinds of relays nothing was found.
 func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
-	before, _ := about(j.goals(), cmp.Or(goal.Dev, facts.Uplink))
+	uplink, _, _ := plan.Uplink(facts)
+	before, _ := about(j.goals(), cmp.Or(goal.Dev, uplink))
 	inForce := before != plan.Goal{} && goal == before
 	if inForce && (goal.Role != "relay" || goal.Carries != "") {
 		return goal, nil, nil

@@ -78,7 +78,11 @@ func newDiagnosis(facts host.Facts) *diagnosis {
 	if d.deep == nil {
 		d.deep = &host.Deep{}
 	}
-	d.link, _ = facts.Link(facts.Uplink)
+	dev, _, err := Uplink(facts)
+	if err != nil {
+		dev = facts.Uplink
+	}
+	d.link, _ = facts.Link(dev)
 	d.stack, _ = d.link.Tree.Stack()
 	return d
 }
@@ -86,6 +90,7 @@ func newDiagnosis(facts host.Facts) *diagnosis {
 // checks are all that a diagnosis looks for; among findings of one severity this is their order.
 func checks() []func(*diagnosis) {
 	return []func(*diagnosis){
+		(*diagnosis).bridged,
 		(*diagnosis).queue,
 		(*diagnosis).relay,
 		(*diagnosis).ring,
@@ -97,6 +102,7 @@ func checks() []func(*diagnosis) {
 		(*diagnosis).lossyPath,
 		(*diagnosis).boundConnections,
 		(*diagnosis).limit,
+		(*diagnosis).severalUplinks,
 		(*diagnosis).defaultQdisc,
 		(*diagnosis).fairness,
 		(*diagnosis).relayFairness,

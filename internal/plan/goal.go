@@ -177,10 +177,17 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 func (g Goal) device(f host.Facts) (host.Link, error) {
 	name := g.Dev
 	if name == "" {
-		name = f.Uplink
+		var err error
+		if name, _, err = Uplink(f); err != nil {
+			return host.Link{}, err
+		}
 	}
 	link, ok := f.Link(name)
-	switch {
+	switch at, _, err := below(f, name); {
+	case ok && link.Kind == "bridge" && g.Rate != 0 && err == nil && at != name:
+		return link, &Refusal{What: name + " is a bridge: what goes from port to port does not pass its queue", Try: "--dev " + at + ", by which all of it leaves"}
+	case ok && link.Kind == "bridge" && g.Rate != 0 && err != nil:
+		return link, err
 	case name == "":
 		return link, &Refusal{What: "there is no default route to tell the uplink by", Try: "--dev NAME" + listDevices(f)}
 	case !ok:

@@ -74,6 +74,20 @@ func (d *diagnosis) binds() Binding {
 	return Binding{LimitUnknown, fmt.Sprintf("cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.", busy)}
 }
 
+// Elsewhere tells that connections wait, and not in the queue that a goal has put at its device; "" if that is not to be
+// seen. The facts have a deep part with the live connections.
+func Elsewhere(g Goal, f host.Facts) string {
+	f.Uplink = g.Dev
+	d := newDiagnosis(f)
+	if d.link.Name != g.Dev || d.shaper() == 0 || !d.queueing() || !d.elsewhere() {
+		return ""
+	}
+	s := d.deep.Sockets
+	root, _ := d.link.Tree.Root()
+	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The rate is lower somewhere else, or what is sent does not pass here",
+		s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), d.shaperName(), counted(int(root.Stats.Qlen), "packet"))
+}
+
 // many tells whether so many of the busy connections are no accident: one in four.
 func (d *diagnosis) many(n int) bool { return n > 0 && 4*n >= d.deep.Sockets.Busy }
 

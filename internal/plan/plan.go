@@ -135,6 +135,13 @@ func MakeAll(goals []Goal, facts host.Facts) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	var devices []string
+	for _, d := range drafts {
+		devices = append(devices, d.Goal.Dev)
+	}
+	if !slices.ContainsFunc(p.All(), func(g Goal) bool { return g.Only }) {
+		p.Considered = append(p.Considered, otherUplinks(facts, devices...)...)
+	}
 	keep(&p, drafts)
 	for i, c := range p.Changes {
 		p.Changes[i].Owner = Owner(facts, c.Target)
@@ -151,6 +158,7 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
+	said := goal.Dev != ""
 	goal.Dev = link.Name
 	if goal.Role == "relay" && goal.Carries == "" {
 		of := facts
@@ -160,6 +168,12 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link, wants: map[string]string{}}
 	d.stack, _ = link.Tree.Stack()
 	d.cc = facts.Sysctls[congestionControl].Value
+	if _, why, err := Uplink(facts); err == nil && why != "" && !said {
+		d.note(link.Name, "%s", why)
+	}
+	if kind := tunnelKind(link, false); kind != "" && goal.Rate != 0 {
+		d.note(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each", goal.Rate, overhead(kind))
+	}
 	if !link.Up {
 		// No reason to wait, least of all at boot: what is set holds when the link comes up.
 		d.note(link.Name, "the link is down: nothing leaves by it now")
