@@ -130,7 +130,7 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
 
 // describeLink says in a line what a device is.
 func describeLink(f host.Facts, l host.Link) string {
-	words := []string{l.Name, cmp.Or(l.Driver, l.Kind, "no driver known")}
+	words := []string{l.Name, cmp.Or(l.Kind, l.Driver, "no driver known")}
 	if l.Speed != 0 {
 		words = append(words, l.Speed.String())
 	}

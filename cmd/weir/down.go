@@ -45,6 +45,7 @@ that the others ask for stay, or become what those ask for.`,
 			if err != nil {
 				return err
 			}
+			tidy(store)
 			w := cmd.OutOrStdout()
 			if options.json {
 				if err := printJSON(w, out); err != nil {

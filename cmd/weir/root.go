@@ -96,6 +96,9 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress", "what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a relay, the rate)")
 	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
 		d, err := units.ParseDuration(s)
+		if err == nil && d == 0 {
+			err = errors.New("no path takes no time")
+		}
 		return units.Duration(d), err
 	}), "rtt", "to the farthest clients when idle: 48.3ms (default: as live connections say)")
 	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
@@ -105,7 +108,12 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src", plan.Sides)
 	choice(cmd, &g.Prefer, "prefer", "`what` to prefer: latency (default), or l4s", plan.Preferences)
 	f.StringVar(&g.CC, "cc", "", "congestion control: auto (default), keep, or a `name`")
-	f.StringVar(&g.Qdisc, "qdisc", "", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
+	f.Var(option(&g.Qdisc, "queue", func(s string) (string, error) {
+		if strings.TrimSpace(s) == "" {
+			return "", errors.New("no queue is named")
+		}
+		return s, nil
+	}), "qdisc", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
 	choice(cmd, &g.Recipe, "recipe", "a published recipe by `name`: "+strings.Join(plan.RecipeNames(), ", "), plan.RecipeNames())
 
 	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")

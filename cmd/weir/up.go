@@ -97,6 +97,9 @@ own, and with another --state.`,
 			case len(out.Done) == 0 && len(out.Failed) > 0:
 			case out.RevertsIn > 0:
 				fmt.Fprintf(w, "%s %s in %s unless you run:  weir confirm\n", done, reverts, seconds(out.RevertsIn))
+				if out.Kept {
+					fmt.Fprintln(w, "That also writes the files that keep the goal over a reboot.")
+				}
 			case boot && len(out.Done) == 0 && len(out.Notes) > 0:
 			case len(out.Done) > 0:
 				fmt.Fprintln(w, done, "To undo:  weir down")

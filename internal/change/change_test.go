@@ -778,7 +778,7 @@ func TestRefused(t *testing.T) {
 		want  string
 	}{
 		{"damaged", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("{"), 0o644) }, "is damaged"},
-		{"empty", func(s Store, m *fake) { os.WriteFile(s.path(), nil, 0o644) }, "is damaged"},
+		{"empty", func(s Store, m *fake) { os.WriteFile(s.path(), nil, 0o644) }, "is empty"},
 		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("[]"), 0o644) }, "is damaged"},
 		{"a later version", func(s Store, m *fake) { os.WriteFile(s.path(), []byte(`{"version":9}`), 0o644) }, "version 9"},
 		{"a name that leads elsewhere", func(s Store, m *fake) {

@@ -139,7 +139,11 @@ func (s Store) begin(command string) (_ Store, last, j *journal, facts host.Fact
 
 // isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give up a goal that is kept.
 func isUp(goal plan.Goal, facts host.Facts) error {
-	if link, ok := facts.Link(goal.Dev); ok && !link.Up {
+	link, ok := facts.Link(goal.Dev)
+	switch {
+	case ok && !link.Up && link.Kind == "bridge":
+		return &plan.Refusal{What: link.Name + ": the bridge is down: none of its ports is up", Try: "another device: weir plan without --dev takes the default route's"}
+	case ok && !link.Up:
 		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name + " up, and see that its other end is up too"}
 	}
 	return nil

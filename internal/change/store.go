@@ -20,6 +20,12 @@ import (
 )
 
 func unreachable(err error) error {
+	switch {
+	case errors.Is(err, unix.EROFS):
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "see why the file system is read-only: dmesg; what is to be put back is put back all the same"}
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "make room there: df, df -i"}
+	}
 	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
 }
 
@@ -33,6 +39,9 @@ func (s Store) load() (*journal, error) {
 		return nil, nil
 	case err != nil:
 		return nil, unreachable(err)
+	}
+	if len(strings.TrimSpace(string(text))) == 0 {
+		return nil, &plan.Refusal{What: s.path() + " is empty", Try: "remove it, if nothing of weir's is in force: weir doctor tells what is"}
 	}
 	damaged := func(why any) error {
 		return &plan.Refusal{

@@ -43,6 +43,8 @@ var (
 const (
 	// Below this a shaped host cannot be reached to mend it.
 	minRate = 64_000
+	// Shorter than a switch takes with the cables to it.
+	minRTT = time.Microsecond
 	// Longer than any path on Earth, satellites included, with its queues.
 	maxRTT = 10 * time.Second
 	// A path that loses more carries no TCP, whatever its congestion control.
@@ -94,6 +96,8 @@ func (g Goal) Check() error {
 		return bad("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host", g.Rate)
 	case g.Ingress != 0 && g.Ingress < minRate:
 		return bad("--ingress 50mbit, what the provider sold", "ingress rate %s would leave too little to reach this host", g.Ingress)
+	case g.RTT != 0 && time.Duration(g.RTT) < minRTT:
+		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is shorter than any path", g.RTT)
 	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
 		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
 	case !(g.Loss >= 0 && g.Loss <= maxLoss):
@@ -210,7 +214,7 @@ func tooFast(l host.Link, flag string, r units.Rate) error {
 func listDevices(f host.Facts) string {
 	var names []string
 	for _, l := range f.Links {
-		if !l.Loopback && l.Name != qdisc.IFB {
+		if !l.Loopback && l.Kind != "ifb" && l.Kind != "dummy" {
 			names = append(names, l.Name)
 		}
 	}

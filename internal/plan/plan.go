@@ -32,6 +32,13 @@ type Plan struct {
 // All are the goals that are planned, with their devices filled in.
 func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
 
+// Concerns tells whether a note is one that a person has to know before this plan is carried out, and not a thought that
+// led to nothing: what the host is taken for, and what does not come with it.
+func (p Plan) Concerns(n Note) bool {
+	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt"}, n.Subject) || strings.HasPrefix(n.Subject, "/") ||
+		slices.ContainsFunc(p.All(), func(g Goal) bool { return n.Subject == g.Dev }) || strings.HasPrefix(n.Text, "has a default route, too")
+}
+
 // Lasting are those of them that files are to keep.
 func (p Plan) Lasting() []Goal {
 	return slices.DeleteFunc(p.All(), func(g Goal) bool { return g.Runtime || g.Only })

@@ -64,6 +64,11 @@ func ownTheQueue(d *draft) error {
 // shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody misses it.
 func shaped(rate units.Rate) units.Rate { return rate * usualShare / 10000 }
 
+// hereReason is why a rate is enforced that is a little less than the provider's.
+func hereReason(rate units.Rate) string {
+	return "packets wait here and not at the provider: 99.75 % of " + rate.String()
+}
+
 // interval is how long CAKE's and fq_codel's control law lets a queue stand before it acts; its target, what may stand for good, is a
 // twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
 //
@@ -86,7 +91,7 @@ func interval(rtt units.Duration) units.Duration {
 
 // shaper plans for a rate that somebody else enforces.
 func (d *draft) shaper() error {
-	g, reason := d.Goal, "own the bottleneck: 99.75 % of "+d.Goal.Rate.String()
+	g, reason := d.Goal, hereReason(d.Goal.Rate)
 	htb := d.htb(shaped(g.Rate))
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !shapes(d.stack) {
 		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is enforced beyond it the queue is there. "+
@@ -127,6 +132,9 @@ func (d *draft) shaper() error {
 		}
 		options, side := "besteffort dual-dsthost", "dst"
 		rtt := interval(g.RTT)
+		if g.RTT == 0 {
+			d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it", rtt)
+		}
 		if g.FairTo == "src" {
 			options, side = "besteffort dual-srchost", "src"
 		}
