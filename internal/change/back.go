@@ -499,7 +499,7 @@ func (s Store) Forget() error {
 	if err != nil {
 		return err
 	}
-	s.held = &held{unlock: unlock}
+	s.run = &run{unlock: unlock}
 	defer s.end()
 	last, err := s.load()
 	if err != nil {

@@ -30,30 +30,31 @@ type Store struct {
 	host  machine
 	timer timer
 	log   func(string) // what was done, for whoever looks later
-	held  *held        // while a run has the lock
+	held  string       // the directory that says which device is which journal's; "" for none
+	run   *run         // while it has the lock
 
 	expires bool          // it is what puts back a run that nobody confirms
 	done    time.Duration // the deadline of the run that it has put back, where the journal could not be told
 }
 
-// held is the lock, and what waits until it is given back: programs of others', which may take their time.
-type held struct {
+// run is the lock, and what waits until it is given back: programs of others', which may take their time.
+type run struct {
 	unlock func()
 	after  []func()
 }
 
 func (s Store) later(do func()) {
-	if s.held == nil {
+	if s.run == nil {
 		do()
 		return
 	}
-	s.held.after = append(s.held.after, do)
+	s.run.after = append(s.run.after, do)
 }
 
 // end gives the lock back.
 func (s Store) end() {
-	s.held.unlock()
-	for _, do := range s.held.after {
+	s.run.unlock()
+	for _, do := range s.run.after {
 		do()
 	}
 }
@@ -63,7 +64,7 @@ func Open(dir string) Store {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute
 	}
-	return Store{Dir: dir, keeps: dir == Dir, host: live{}, timer: outside{}, log: syslogged}
+	return Store{Dir: dir, keeps: dir == Dir, host: live{}, timer: outside{}, log: syslogged, held: "/run/weir/held"}
 }
 
 // Outcome is what a run did.
@@ -402,6 +403,9 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 		p.Changes = now
 		out.Kept = slices.ContainsFunc(files, func(c plan.Change) bool { return c.New != string(host.NoFile) })
 	}
+	if err := s.claim(p.All(), facts); err != nil {
+		return Outcome{}, err
+	}
 	next := j.with(p, facts)
 	next.Pending.Until = s.timer.now() + within
 	if within > 0 {
@@ -468,8 +472,8 @@ func (s Store) writable(files []plan.Change) error {
 // arm starts what puts the run of a journal back. Others are not kept out meanwhile: when it does not answer, they may
 // have to put back what was there before.
 func (s Store) arm(next, before *journal) error {
-	s.held.unlock()
-	s.held.unlock = func() {}
+	s.run.unlock()
+	s.run.unlock = func() {}
 	err := s.timer.arm(next.Pending.Unit, s.Dir)
 	if err != nil {
 		s.disarm(next.Pending.Unit) // for all that is known it may be armed
@@ -478,7 +482,7 @@ func (s Store) arm(next, before *journal) error {
 	if errLock != nil {
 		return errLock // and they go on from a run that has changed nothing
 	}
-	s.held.unlock = unlock
+	s.run.unlock = unlock
 	switch now, errLoad := s.load(); {
 	case errLoad != nil:
 		return errLoad
@@ -507,7 +511,12 @@ func (s Store) set(j *journal, c plan.Change) error {
 		if err != nil {
 			return err
 		}
-		return s.host.setFile(c.File, file)
+		e := j.entry(c.Target)
+		at := time.Time{}
+		if e.Was == c.New {
+			at = e.WasTime
+		}
+		return s.host.setFile(c.File, file, at)
 	}
 	if c.Ingress != "" {
 		return s.setIngress(j, c.Ingress, c.New)

@@ -36,6 +36,7 @@ type fake struct {
 	reloads int
 	sockets host.Sockets // that are live
 	cleaned int
+	segs    int    // that a device was given back
 	slept   func() // what others do meanwhile
 	arming  func() // and while the timer is armed
 	steps   int    // taken so far
@@ -112,19 +113,22 @@ func (m *fake) path(host.Facts) host.Sockets { return m.sockets }
 
 func (m *fake) writable(name string) error { return m.refuse["writable "+name] }
 
-func (m *fake) setFile(name string, want host.File) error {
+func (m *fake) setFile(name string, want host.File, at time.Time) error {
 	m.step()
 	if err := m.write(name, want.String()); err != nil {
 		return err
 	}
 	m.f.Files[name] = want
+	if m.f.Modified != nil {
+		m.f.Modified[name] = at
+	}
 	m.step()
 	return nil
 }
 
 func (m *fake) sweep(string) {}
 
-func (m *fake) cleanQueue(int, int) error { m.cleaned++; return m.refuse["clean"] }
+func (m *fake) cleanQueue(_, segs int) error { m.cleaned++; m.segs = segs; return m.refuse["clean"] }
 
 func (m *fake) reload([]plan.Change) { m.reloads++ }
 

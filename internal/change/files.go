@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,9 +29,14 @@ func (live) writable(name string) error {
 	return short(unix.Access(dir, unix.W_OK))
 }
 
-func (live) setFile(name string, want host.File) error {
+func (live) setFile(name string, want host.File, at time.Time) error {
 	if err := short(setFile(name, want)); err != nil {
 		return err
+	}
+	if !at.IsZero() && want.Kind == host.Regular {
+		if err := os.Chtimes(name, at, at); err != nil {
+			return short(err)
+		}
 	}
 	if host.ReadFile(name) != want {
 		return errors.New("was written, and is another")

@@ -156,6 +156,9 @@ type entry struct {
 	Was string   `json:"was"`
 	Set []string `json:"set"`
 
+	// WasTime is when a file was written that is to come back.
+	WasTime time.Time `json:"was_time,omitzero"`
+
 	// Back is what the setting was under the goal that was confirmed last, if the pending run has changed it.
 	Back *string `json:"back,omitempty"`
 
@@ -238,7 +241,7 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			if c.Ingress != "" {
 				was = plan.NoIngress // all of it is ours, or led to a device that is gone
 			}
-			next.Entries = append(next.Entries, entry{Target: c.Target, Was: was})
+			next.Entries = append(next.Entries, entry{Target: c.Target, Was: was, WasTime: f.Modified[c.File]})
 			e = &next.Entries[len(next.Entries)-1]
 		}
 		if e.Back == nil {

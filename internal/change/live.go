@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -26,9 +27,10 @@ type machine interface {
 	setIngress(link int, a qdisc.Arriving) error // what arrives passes it first; empty: takes that away; and reads it back
 	setSysctl(name, value string) (err error)    // writes, and reads it back
 	writable(path string) error                  // why a file could not be written, for all that can be told before
-	setFile(path string, file host.File) error   // puts it there whole or not at all, and on disk
-	sweep(path string)                           // away with what a run that was killed has written of it
-	reload(done []plan.Change)                   // tells those who have read the files that were changed
+	// setFile puts it there whole or not at all, and on disk; as written at a time, if one is given.
+	setFile(path string, file host.File, at time.Time) error
+	sweep(path string)         // away with what a run that was killed has written of it
+	reload(done []plan.Change) // tells those who have read the files that were changed
 }
 
 // live is the host in the network namespace of the calling thread.

@@ -123,7 +123,7 @@ func (s Store) begin(command string) (_ Store, last, j *journal, facts host.Fact
 	if err != nil {
 		return s, nil, nil, facts, err
 	}
-	s.held = &held{unlock: unlock}
+	s.run = &run{unlock: unlock}
 	begun := false
 	defer func() {
 		if !begun {

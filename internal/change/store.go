@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -165,8 +166,14 @@ type busy struct{ plan.Refusal }
 // process. Its file is root's alone, so that nobody else can hold it, and goes when there is no journal for it.
 func (s Store) lock() (unlock func(), err error) {
 	const patience, pause = time.Second, 10 * time.Millisecond
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
-		return nil, unreachable(err)
+	if _, err := os.Lstat(s.Dir); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
+			return nil, unreachable(err)
+		}
+		_ = syncDir(filepath.Dir(s.Dir)) // else a power cut takes it away, and the journal with it
+	}
+	if err := s.trusted(); err != nil {
+		return nil, err
 	}
 	name := filepath.Join(s.Dir, lockName)
 	for waited := time.Duration(0); ; waited += pause {
@@ -208,6 +215,83 @@ func (s Store) lock() (unlock func(), err error) {
 // unwritable tells whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
 func unwritable(err error) bool {
 	return errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// trusted is why what is in the directory is not to be believed: others than root and whoever runs this could have
+// written it, and it says what root is to set.
+func (s Store) trusted() error {
+	dir, err := filepath.EvalSymlinks(s.Dir)
+	if err != nil {
+		return unreachable(err)
+	}
+	// What is around a user namespace is owned by nobody in it (user_namespaces(7)).
+	space, _ := os.Readlink("/proc/self/ns/user")
+	mapped := space != "" && space != firstUserNamespace
+	for path := filepath.Join(dir, journalName); ; path = filepath.Dir(path) {
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return unreachable(err)
+		case !info.IsDir() && !info.Mode().IsRegular():
+			return &plan.Refusal{What: path + " is not a regular file", Try: "--state DIR, another one"}
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		mine := ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid() || mapped && stat.Uid == nobody && info.IsDir())
+		shared := info.Mode().Perm()&0o002 != 0 || info.Mode().Perm()&0o020 != 0 && stat.Gid != 0
+		if !mine || shared && info.Mode()&fs.ModeSticky == 0 {
+			return &plan.Refusal{What: "others than root can write to " + path, Try: "--state DIR, where root alone can write"}
+		}
+		if path == filepath.Dir(path) {
+			return nil
+		}
+	}
+}
+
+// nobody owns what no user of a user namespace does (/proc/sys/kernel/overflowuid).
+const nobody = 65534
+
+// claim says that devices are this journal's, and is an error if one is another's: each would put back what the other set.
+func (s Store) claim(goals []plan.Goal, f host.Facts) error {
+	if s.held == "" {
+		return nil
+	}
+	space := cookie()
+	for _, goal := range goals {
+		link, there := f.Link(goal.Dev)
+		if !there {
+			continue
+		}
+		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", space, link.Index))
+		if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
+			other, err := Store{Dir: string(text), keeps: true}.load()
+			if u := other.of(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
+				down := "weir down --dev " + goal.Dev + " --state " + string(text)
+				if u.Goal.Only {
+					down = "weir dualpi2 del --dev " + goal.Dev
+				}
+				return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev, string(text)), Try: down + ", and then again"}
+			}
+		}
+		// Without it nothing is lost but the warning.
+		if os.MkdirAll(s.held, 0o755) == nil {
+			_ = os.WriteFile(name, []byte(s.Dir), 0o644)
+		}
+	}
+	return nil
+}
+
+// cookie is what a network namespace is known by, which no other one of this boot has (socket(7), SO_NETNS_COOKIE); 0 where
+// the kernel has none.
+func cookie() uint64 {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	value, _ := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	return value
 }
 
 // isAt tells whether an open file is the one that has the name.

@@ -4,6 +4,7 @@ package change
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"reflect"
 	"slices"
@@ -298,5 +299,82 @@ func TestNewerJournal(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What others can write root does not carry out.
+func TestStateOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped, not passed: a file of somebody else's takes root")
+	}
+	for name, edit := range map[string]func(s Store) error{
+		"a directory for all":   func(s Store) error { return os.Chmod(s.Dir, 0o777) },
+		"nobody's directory":    func(s Store) error { return os.Chown(s.Dir, 65534, 65534) },
+		"nobody's journal":      func(s Store) error { return os.Chown(s.path(), 65534, 65534) },
+		"a journal for a group": func(s Store) error { return errors.Join(os.Chown(s.path(), 0, 7), os.Chmod(s.path(), 0o660)) },
+		"a link to the journal": func(s Store) error { return errors.Join(os.Rename(s.path(), s.Dir+"/x"), os.Symlink("x", s.path())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newFake(t)
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+			if err := edit(s); err != nil {
+				t.Fatal(err)
+			}
+			m.written = nil
+			for _, err := range []error{second(s.Recover()), second(s.Down(true)), second(s.Up(plan.Goal{Rate: 20e6}, 0)), second(s.Boot())} {
+				if err == nil || m.written != nil {
+					t.Errorf("%v, wrote %v", err, m.written)
+				}
+			}
+		})
+	}
+}
+
+// A device is one journal's: two would each put back what the other has set.
+func TestDeviceOfAnotherStore(t *testing.T) {
+	one, m := newFake(t)
+	one.held = t.TempDir()
+	other := one
+	other.Dir = t.TempDir()
+	must[Outcome](t)(one.Up(plan.Goal{Rate: 50e6}, 0))
+	m.written, m.dir = nil, other.Dir
+	_, err := other.Up(plan.Goal{Rate: 30e6}, 0)
+	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) || !strings.Contains(refusal.Try, "--state "+one.Dir) || m.written != nil {
+		t.Errorf("%v, wrote %v", err, m.written)
+	}
+	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
+	must[Outcome](t)(other.Down(false))
+	m.dir = one.Dir
+	must[Outcome](t)(one.Down(false))
+	m.dir = other.Dir
+	must[Outcome](t)(other.Up(plan.Goal{Rate: 30e6}, 0))
+}
+
+// What is put back of a file is also when it was written, and nobody can read in the journal what he cannot read there.
+func TestFilesComeBackWhole(t *testing.T) {
+	s, m := keeping(t)
+	then := time.Date(2020, 2, 2, 2, 2, 2, 2, time.UTC)
+	was := host.File{Kind: host.Regular, Mode: 0o600, Text: "net.ipv4.tcp_ecn = 1\n"}
+	m.f.Files[host.SysctlFile], m.f.Modified = was, map[string]time.Time{host.SysctlFile: then}
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	if info := must[os.FileInfo](t)(os.Stat(s.path())); info.Mode().Perm() != 0o600 {
+		t.Errorf("the journal is %v", info.Mode())
+	}
+	must[Outcome](t)(s.Down(false))
+	if m.f.Files[host.SysctlFile] != was || !m.f.Modified[host.SysctlFile].Equal(then) {
+		t.Errorf("%+v, %v", m.f.Files[host.SysctlFile], m.f.Modified)
+	}
+}
+
+// The segments of a device are as they were, when somebody else has taken the queue away that asked for single ones.
+func TestSegmentsComeBack(t *testing.T) {
+	s, m := newFake(t)
+	m.named("eth0").GSOSegs = 65535
+	must[Outcome](t)(s.Up(plan.Goal{Qdisc: "bpf_dualpi2 rate 50mbit"}, 0))
+	m.named("eth0").GSOSegs = 1
+	m.replace(m.named("eth0"), single(t, "fq_codel"))
+	must[Outcome](t)(s.Down(true))
+	if m.segs != 65535 {
+		t.Errorf("%d segments", m.segs)
 	}
 }
