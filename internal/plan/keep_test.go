@@ -135,6 +135,10 @@ func TestTwoGoals(t *testing.T) {
 	if _, err := MakeAll([]Goal{near, lossy}, f); err != nil {
 		t.Error(err)
 	}
+	in := Goal{Dev: "eth9", Rate: 50e6, Ingress: 50e6}
+	if _, err := MakeAll([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 50e6}, in}, f); err == nil || !strings.Contains(err.Error(), "at eth0 and at eth9") {
+		t.Errorf("what arrives at two devices: %v", err)
+	}
 	if _, err := MakeAll([]Goal{{Rate: 50e6}, {Dev: "eth0"}}, f); err == nil {
 		t.Error("two goals for one device")
 	}

@@ -234,8 +234,14 @@ func together(drafts []*draft) (p Plan, err error) {
 			wants[name] = both
 		}
 	}
+	arriving := ""
 	for _, d := range drafts {
 		for _, c := range d.Changes {
+			if c.Ingress != "" && arriving != "" {
+				return Plan{}, &Refusal{What: fmt.Sprintf("what arrives can wait in a queue at one device only, and it is to at %s and at %s", arriving, c.Ingress),
+					Try: "no --ingress for one of them, or for a relay --carries forward"}
+			}
+			arriving = cmp.Or(arriving, c.Ingress)
 			if c.Sysctl != "" {
 				if slices.ContainsFunc(p.Changes, func(other Change) bool { return other.Target == c.Target }) {
 					continue

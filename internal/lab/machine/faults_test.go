@@ -40,6 +40,10 @@ func faults() []fault {
 		{name: "a file that sorts later sets a value", on: one, run: laterFile},
 		{name: "the kernel has no cake any more after a reboot", on: one, run: losesCake},
 		{name: "the manager configures the uplink again", on: all, run: reconfigured},
+		{name: "the disk of the journal becomes read-only before the time is over", on: one, run: readOnlyState},
+		{name: "the program is replaced before the time is over", on: one, run: replaced},
+		{name: "in a PID namespace that ends with weir up", on: one, run: contained},
+		{name: "two uplinks", on: one, run: twoUplinks},
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
 	}
 	for _, k := range kills() {
@@ -166,6 +170,8 @@ func reboots(s *subject) {
 	s.holds(asPlanned, "after the reboot", inForce(goalRate))
 	s.holds(asPlanned, "what systemd says of the files", `
 		[ -z "$(systemctl --failed --no-legend)" ] || { systemctl --failed; exit 1; }
+		systemd-analyze security --no-pager --threshold=30 weir.service >/run/security || { cat /run/security; exit 1; }
+		systemctl is-active weir.service
 		said=$(systemd-analyze verify --man=no /etc/systemd/system/weir.service 2>&1); echo "$said"; [ -z "$said" ]`) // the manual comes with the package
 	s.sh("weir down")
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
@@ -402,6 +408,49 @@ func reconfigured(s *subject) {
 			s.fails("%s: status %d:\n%s", command, r.Status, r.Out)
 		}
 	}
+}
+
+// putBack waits until nobody has confirmed, and it is so.
+const putBack = "until_ '! tc qdisc show dev $dev | grep -q cake'\n"
+
+func readOnlyState(s *subject) {
+	s.sh("mkdir -p /var/lib/weir && mount -t tmpfs none /var/lib/weir")
+	before := s.look()
+	s.sh("weir up --timeout 10s " + goal + " && mount -o remount,ro /var/lib/weir && nsenter -t $(systemctl show -P MainPID 'weir-revert-*') -m mount -o remount,ro /var/lib/weir; true")
+	s.sh(putBack)
+	s.same(asBefore, s.look(), before, "read-only")
+	s.sh("mount -o remount,rw /var/lib/weir; until_ 'weir recover >/dev/null; weir status | grep -q \"^Put back\"'")
+	s.same(asBefore, s.look(), before, "read-only, and then not")
+}
+
+func replaced(s *subject) {
+	before := s.look()
+	s.sh("cp -p /usr/bin/weir /run/weir.kept; weir up --timeout 10s " + goal + "; rm /usr/bin/weir; cp /bin/false /usr/bin/weir")
+	s.sh(putBack + "cp -p /run/weir.kept /usr/bin/weir.new && mv /usr/bin/weir.new /usr/bin/weir; until_ 'weir status | grep -q \"^Put back\"'")
+	s.same(asBefore, s.look(), before, "replaced")
+}
+
+func contained(s *subject) {
+	before := s.look()
+	s.sh("unshare --pid --fork --mount-proc weir up --timeout 10s " + goal + " && " + inForce(goalRate))
+	s.sh(putBack + "until_ 'weir status | grep -q \"^Put back\"'")
+	s.same(asBefore, s.look(), before, "in a PID namespace")
+}
+
+func twoUplinks(s *subject) {
+	s.sh("ip link add lan0 type veth peer name lan1 && ip link set lan0 up && ip link set lan1 up")
+	before := s.look()
+	s.sh("weir up " + goal + " && weir confirm")
+	one := s.look()
+	s.sh("weir up --timeout 10s --dev lan0 " + earlier + " && weir status")
+	s.sh("until_ '! tc qdisc show dev lan0 | grep -q cake'; until_ 'weir status | grep -q \"^Put back\"'")
+	s.same(asBefore, s.look(), one, "nobody confirmed the second")
+	s.sh("weir up --dev lan0 " + earlier + " && weir confirm && weir status && grep -q '^\\[lan0\\]' /etc/weir.toml")
+	s.holds(asPlanned, "both", inForce(goalRate)+" && tc qdisc show dev lan0 | grep -q "+earlierRate)
+	s.sh("! weir down && weir down --dev lan0")
+	s.holds(asPlanned, "one down", inForce(goalRate)+" && ! tc qdisc show dev lan0 | grep -q cake")
+	s.sh("weir down")
+	s.same(asBefore, s.look(), before, "both down")
 }
 
 func purged(s *subject) {
