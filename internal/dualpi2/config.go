@@ -72,6 +72,7 @@ type Stats struct {
 	MaxMemory    uint32
 	MemLimit     uint32 // bytes that both queues may take: that of the configuration, or what stands for none
 	Unmarked     uint64 // packets that came without having passed the marker
+	Overwritten  uint64 // packets whose note from the marker another TCX program had written over: they pass as unmarked ones do
 	SojournC     Histogram
 	SojournL     Histogram
 	Superpackets uint64 // packets of several segments that came whole
