@@ -34,7 +34,7 @@ run: lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, t
 
 test: lab-kernel kernels weir check ## everything that CI runs
 	@scripts/need test dist machines generate
-	$(GO) test -timeout 25m ./...
+	$(GO) run ./internal/testrun -timeout 25m ./...
 
 test-machines: dist ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
 	@scripts/need go machines

@@ -23,7 +23,7 @@ func TestKernels(t *testing.T) {
 // meets other packets, so it is the mean of some that counts, and that it is not significantly more.
 func TestCost(t *testing.T) {
 	if !kerneltest.Everything() {
-		t.Skip("skipped, not passed: runs in make test-kernels")
+		t.Skip("skipped here: it runs in make test-kernels")
 	}
 	t.Setenv("WEIR_TEST_KERNELS", "") // the kernel that make reference is for
 	const boots = 8
