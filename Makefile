@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := weir
 GO ?= scripts/go
 export CGO_ENABLED := 0
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
 .PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels reference dist deps weir check reproducible fuzz docs docs-dualpi2 dualpi2-matrix clean
@@ -53,6 +53,7 @@ check:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/weir
+	$(GO) mod tidy -diff
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)
