@@ -34,8 +34,8 @@ type Config struct {
 
 	Rate     uint64  // bytes per second on the wire; 0: as fast as the device takes them
 	Raw      bool    // a packet's length is the kernel's, with the link's header; else without that
-	Overhead int32   // bytes added to it
-	MPU      uint32  // bytes that a packet counts for at least
+	Overhead int32   // bytes added to it, -64 to 256 (tc-cake(8))
+	MPU      uint32  // bytes that a packet counts for at least, up to 256 (tc-cake(8))
 	Framing  Framing // of the wire below
 
 	// The device takes packets of one segment: connections that begin while the instance is there send no superpackets to it. Those that were there

@@ -38,6 +38,8 @@ func (c Config) check() error {
 		return errors.New("classic_protection is above 100%")
 	case c.Rate != 0 && c.Rate < minRate:
 		return fmt.Errorf("rate is below %d bit/s", minRate*8)
+	case c.Overhead < -64 || c.Overhead > 256 || c.MPU > 256:
+		return errors.New("overhead or mpu is out of range (-64 to 256, and up to 256 bytes)")
 	case c.Framing > PTM:
 		return fmt.Errorf("framing %d is not known", c.Framing)
 	}

@@ -193,11 +193,11 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 	if err != nil {
 		return nil, "", err
 	}
-	var secret [3]uint64
+	var secret [2]uint64
 	if err := binary.Read(rand.Reader, binary.NativeEndian, &secret); err != nil {
 		return nil, "", err
 	}
-	secret[0], secret[1] = secret[0]|1, secret[1]|1 // so that no bit of a note goes unheard
+	secret[0] |= 1
 	ring := Capacity(c.Limit)
 	instance := objectInstanceData{Layout: layout, SplitGso: flag(c.SplitGSO), GsoMaxSegs: segments}
 	for i := range kind {

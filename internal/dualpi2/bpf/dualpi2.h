@@ -13,7 +13,7 @@
 const volatile u32 ifindex;	/* the device, and */
 const volatile u64 netns_cookie; /* its namespace: the kernel offers a BPF qdisc's kind in all of them */
 const volatile u32 ring_mask;	/* packets that a queue holds, less one; a power of two, less one */
-const volatile u64 secret[3];	/* random, of this instance: see check_word() */
+const volatile u64 secret[2];	/* random, the first one odd: see check_word() */
 
 /*
  * What every version of the loader has to understand of an instance, so that an upgrade can take the place of another version's and leave nothing of it.
@@ -160,30 +160,31 @@ static __always_inline u64 head_ts(u32 l)
  * qdisc takes a note for the marker's only if its check word is right.
  */
 struct note {
-	u64 what;		/* NOTE and the FLAG_s; in the upper half the bytes on the wire, overhead and framing included */
-	u64 now;		/* ns: when it came; 0 where the marker did not look at the clock */
+	u64 what;		/* the FLAG_s; from bit WIRE on the bytes on the wire, overhead and framing included; from bit 32 on the time, as FLAG_TIMED says */
 	u32 check;
+	u32 tag;		/* NOTE */
 };
 
 /*
- * Of two notes that differ and whose writer does not know the secret, one word in 2^31 at most is right for both: multiply-shift hashing (Dietzfelbinger,
- * STACS 1996).
+ * Of two notes that differ and whose writer does not know the secret, one word in 2^31 at most is right for both: multiply-shift hashing (Dietzfelbinger
+ * et al., A reliable randomized algorithm for the closest-pair problem, 1997).
  */
-static __always_inline u32 check_word(u64 what, u64 now)
+static __always_inline u32 check_word(u64 what)
 {
-	return (what * secret[0] + now * secret[1] + secret[2]) >> 32;
+	return (what * secret[0] + secret[1]) >> 32;
 }
 
-#define NOTE_AGE 1000000000ULL	/* ns: from the marker to the qdisc is one call in the kernel, which takes less than this */
+#define NOTE 0x57d20000U	/* this is a note */
+#define NOTE_AGE 1000000000U	/* ns: from the marker to the qdisc is one call in the kernel, which takes less than this */
 #define LEAST_WIRE 64		/* bytes: what the shortest packet may count for; an ATM cell is 53 */
-#define NOTE 0x57d20000U	/* in the upper half: this is a note */
-#define NOTE_MASK 0xffff0000U
+#define WIRE 7
 #define FLAG_ECT 1		/* the ECN field was not 0 */
 #define FLAG_L 2		/* goes to the L queue */
 #define FLAG_BYPASS 4		/* and is never signalled */
 #define FLAG_MARKED 8		/* is marked CE, which it was not before */
 #define FLAG_STEP 16		/* by the step */
 #define FLAG_SUPER 32		/* is several segments */
+#define FLAG_TIMED 64		/* the marker has looked at the clock: in ns, modulo 2^32 */
 
 static __always_inline bool roll(u32 prob)
 {

@@ -156,7 +156,7 @@ SEC("tcx/egress")
 int dualpi2_mark(struct __sk_buff *skb)
 {
 	const struct config *c = CONFIG();
-	u32 ecn, flags = NOTE, prob, minor;
+	u32 ecn, flags = 0, prob, minor;
 	bool mark = false, overload, standing;
 	u64 now = 0, wait, what;
 	struct note *note = (struct note *)skb->cb;
@@ -189,6 +189,7 @@ int dualpi2_mark(struct __sk_buff *skb)
 			wait = 0;
 		} else if (!c->step_in_packets) {
 			now = bpf_ktime_get_ns();
+			flags |= FLAG_TIMED;
 			wait = predicted(c, now);
 		}
 		if (wait > c->step_thresh) {
@@ -208,9 +209,9 @@ int dualpi2_mark(struct __sk_buff *skb)
 	}
 	if (skb->gso_size)
 		flags |= FLAG_SUPER;
-	what = flags | (u64)on_the_wire(c, skb) << 32;
+	what = flags | on_the_wire(c, skb) << WIRE | now << 32;
 	note->what = what;
-	note->now = now;
-	note->check = check_word(what, now);
+	note->check = check_word(what);
+	note->tag = NOTE;
 	return TCX_NEXT;
 }
