@@ -135,7 +135,7 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 
 	if o.html != "" { // now: who has waited for a result should not lose it to a misspelt folder
@@ -148,6 +148,11 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	reports, err := runner.Run(ctx, files, scenarios)
 	meter.clear()
 	if errors.Is(err, context.Canceled) {
+		if o.json && len(reports) > 0 {
+			if err := printJSON(cmd.OutOrStdout(), reports); err != nil {
+				return err
+			}
+		}
 		return errors.New("interrupted; nothing was left behind")
 	}
 	if errors.Is(err, qemu.ErrNoEmulator) {

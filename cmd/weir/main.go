@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/guest"
@@ -44,6 +46,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
+	addCobras(root)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		unquote(root)
+	}
 	err := root.Execute()
 	if lost := out.Close(); lost != nil && (err == nil || errors.Is(err, errNotSo) || errors.Is(err, lost)) {
 		if path := (*fs.PathError)(nil); errors.As(lost, &path) {
@@ -67,6 +73,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitNotSo
+}
+
+// unquote takes from each option's text the quotes that only --help understands, for shells that show it beside the option.
+func unquote(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+	for _, c := range cmd.Commands() {
+		unquote(c)
+	}
 }
 
 // errNotSo ends a command that has already said what is not so.

@@ -26,8 +26,7 @@ func everyCommand(f func(path []string, cmd *cobra.Command)) {
 		}
 	}
 	root := newRootCommand()
-	root.InitDefaultCompletionCmd()
-	root.InitDefaultHelpCmd()
+	addCobras(root)
 	walk(nil, root)
 }
 
