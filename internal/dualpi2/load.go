@@ -189,7 +189,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		return nil, "", err
 	}
 	kind := fmt.Sprintf("%s%x", Prefix, id)
-	cookie, err := netnsCookie()
+	cookie, err := NetnsCookie()
 	if err != nil {
 		return nil, "", err
 	}
@@ -250,7 +250,9 @@ func linkHeader(device netlink.Link) int32 {
 	return 0
 }
 
-func netnsCookie() (uint64, error) {
+// NetnsCookie is the number of the calling thread's network namespace. The kernel gives each one of its own and none twice until it is started again, which
+// is more than the inode of /proc/self/ns/net says (SO_NETNS_COOKIE, Linux 5.14; include/uapi/asm-generic/socket.h).
+func NetnsCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
