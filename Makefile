@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := weir
 GO ?= scripts/go
 export CGO_ENABLED := 0
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
 .PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels reference dist deps weir check reproducible fuzz docs docs-dualpi2 dualpi2-matrix clean
@@ -34,7 +34,7 @@ run: lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, t
 
 test: lab-kernel kernels weir check ## everything that CI runs
 	@scripts/need test dist machines generate
-	$(GO) test -timeout 25m ./...
+	$(GO) run ./internal/testrun -timeout 25m ./...
 
 test-machines: dist ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
 	@scripts/need go machines
@@ -53,6 +53,7 @@ check:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/weir
+	$(GO) mod tidy -diff
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)

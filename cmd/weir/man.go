@@ -221,4 +221,10 @@ func sentence(s string) string {
 	return s + "."
 }
 
-func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+// lowerFirst leaves a name as it is: DualPI2.
+func lowerFirst(s string) string {
+	if word, _, _ := strings.Cut(s, " "); word[1:] != strings.ToLower(word[1:]) {
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}

@@ -57,6 +57,31 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 	return root
 }
 
+// addCobras adds what cobra adds to every program, once it is known where output goes; and has it refuse a word that it does not know.
+func addCobras(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd("")
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if named, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return usage("weir --help", "%s has no command %q", named.CommandPath(), strings.Join(rest, " "))
+				}
+				return nil
+			}
+		case "completion":
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+			c.Args = func(c *cobra.Command, args []string) error {
+				if len(args) == 0 {
+					return nil
+				}
+				return usage("weir completion bash, fish, powershell or zsh", "completion for %q is not there", args[0])
+			}
+		}
+	}
+}
+
 // usage is an error that no machine could have helped.
 func usage(try, format string, args ...any) error {
 	return &plan.Refusal{What: fmt.Sprintf(format, args...), Try: try, Usage: true}

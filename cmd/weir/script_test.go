@@ -34,6 +34,7 @@ import (
 // no carrier and multi0 has four queues, and a state directory $STATE. In it:
 //
 //	weir ARGS        the program; WEIR_UID=65534 in the environment makes it nobody's
+//	                 WEIR_FULL=1: its output goes where there is no room.
 //	                 WEIR_KILL=1: it is killed when its timer is armed. WEIR_SYSTEMD=FILE: there is a systemd, which notes in FILE what it is asked for
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
@@ -66,7 +67,13 @@ func programs() map[string]func() {
 			if os.Getenv("WEIR_KILL") != "" && slices.Contains(os.Args, "--detached") {
 				check(unix.Kill(os.Getppid(), unix.SIGKILL))
 			}
-			os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+			stdout := os.Stdout
+			if os.Getenv("WEIR_FULL") != "" {
+				var err error
+				stdout, err = os.OpenFile("/dev/full", os.O_WRONLY, 0)
+				check(err)
+			}
+			os.Exit(run(os.Args[1:], stdout, os.Stderr))
 		},
 		"systemd-run": noteCall,
 		"systemctl":   noteCall,

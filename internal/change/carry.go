@@ -64,7 +64,7 @@ func (j *journal) carry(f host.Facts) *journal {
 		return nil
 	}
 	next := *j
-	next.Boot, next.Namespace, next.carried = f.Boot, f.Namespace, true
+	next.Boot, next.Namespace, next.Cookie, next.carried = f.Boot, f.Namespace, f.Cookie, true
 	next.Uplinks, next.Entries, next.Promised = slices.Clone(j.Uplinks), slices.Clone(j.Entries), slices.Clone(j.Promised)
 	if j.Pending != nil {
 		p := *j.Pending
@@ -111,7 +111,7 @@ func (j *journal) adopt(f host.Facts) *journal {
 	}
 	link := f.Files[host.UnitLink]
 	take(host.UnitLink, link.Kind == host.Symlink && (link.Text == host.UnitFile || link.Text == host.PackageUnit))
-	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace}
+	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie}
 	if j != nil {
 		next = *j
 	} else if goals, err := plan.ParseGoals(f.Files[host.GoalFile].Text); err == nil {

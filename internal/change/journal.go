@@ -21,6 +21,7 @@ type journal struct {
 	Version   int
 	Boot      string    // host.Facts.Boot: what is set at run time ends with the boot
 	Namespace string    // host.Facts.Namespace
+	Cookie    uint64    // and host.Facts.Cookie: the number in the name may come again
 	Uplinks   []uplink  // at most one for a device
 	Entries   []entry   // of those devices, and of the host
 	Pending   *pending  // a run that is not confirmed, or was cut short
@@ -69,6 +70,11 @@ func (j *journal) link(dev string) int {
 		return u.Link
 	}
 	return 0
+}
+
+// here tells whether the journal is about the network namespace of these facts.
+func (j *journal) here(f host.Facts) bool {
+	return j.Namespace == f.Namespace && (j.Cookie == 0 || f.Cookie == 0 || j.Cookie == f.Cookie)
 }
 
 // goals are those that were brought up.
@@ -186,7 +192,7 @@ func (j *journal) entry(t plan.Target) *entry {
 // with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first, and
 // a run that is not confirmed to the last that was.
 func (j *journal) with(p plan.Plan, f host.Facts) *journal {
-	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Pending: &pending{Back: j.confirmed()}}
+	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie, Pending: &pending{Back: j.confirmed()}}
 	if j != nil {
 		next.Promised, next.asIs, next.lean, next.unknown = j.Promised, j.asIs, j.lean, j.unknown
 		next.only, next.Pending.Dev = j.only, j.only

@@ -32,7 +32,7 @@ func (s Store) look() (last, j *journal, facts host.Facts, err error) {
 			What: s.path() + " is about the host's own network namespace",
 			Try:  "the same there, or --state DIR for this one",
 		}}
-	case last.Boot == facts.Boot && last.Namespace == facts.Namespace:
+	case last.Boot == facts.Boot && last.here(facts):
 		last.follow(facts)
 		j = last
 	case last.Boot == facts.Boot && !last.files():

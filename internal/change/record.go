@@ -21,6 +21,7 @@ type record struct {
 	Version   int    `json:"version"`
 	Boot      string `json:"boot"`
 	Namespace string `json:"namespace"`
+	Cookie    uint64 `json:"cookie,omitempty"`
 	uplinkRecord
 	More     []uplinkRecord `json:"more,omitempty"`
 	Entries  []entry        `json:"entries"`
@@ -122,7 +123,7 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
-	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Entries: r.Entries, Pending: r.Pending,
+	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Entries: r.Entries, Pending: r.Pending,
 		Reverted: r.Reverted, Promised: r.Promised, unknown: unknown(text, r)}
 	for i, u := range append([]uplinkRecord{r.uplinkRecord}, r.More...) {
 		if i == 0 && u.Goal.Goal == (plan.Goal{}) && u.Goal.strange == nil {
@@ -135,7 +136,7 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 }
 
 func (j *journal) MarshalJSON() ([]byte, error) {
-	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Entries: j.Entries, Pending: j.Pending,
+	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Entries: j.Entries, Pending: j.Pending,
 		Reverted: j.Reverted, Promised: j.Promised}
 	for i, u := range j.Uplinks {
 		as := uplinkRecord{uplink: u, Goal: written{Goal: u.Goal}}

@@ -257,13 +257,12 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 	if s.held == "" {
 		return nil
 	}
-	space := cookie()
 	for _, goal := range goals {
 		link, there := f.Link(goal.Dev)
 		if !there {
 			continue
 		}
-		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", space, link.Index))
+		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", f.Cookie, link.Index))
 		if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
 			other, err := Store{Dir: string(text), keeps: true}.load()
 			if u := other.of(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
@@ -280,18 +279,6 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 		}
 	}
 	return nil
-}
-
-// cookie is what a network namespace is known by, which no other one of this boot has (socket(7), SO_NETNS_COOKIE); 0 where
-// the kernel has none.
-func cookie() uint64 {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer unix.Close(fd)
-	value, _ := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	return value
 }
 
 // isAt tells whether an open file is the one that has the name.

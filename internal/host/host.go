@@ -28,6 +28,7 @@ type Facts struct {
 	Kernel      string               `json:"kernel"`             // release, as uname -r says it
 	Boot        string               `json:"boot,omitempty"`     // the kernel's random id of this boot
 	Namespace   string               `json:"namespace"`          // of the network: "net:[4026531840]"
+	Cookie      uint64               `json:"cookie,omitempty"`   // of the namespace, which none has twice in a boot; 0 where the kernel has none
 	Admin       bool                 `json:"admin"`              // the reader may change networks here (CAP_NET_ADMIN)
 	Memory      units.Size           `json:"memory,omitempty"`   // RAM, in bytes
 	Links       []Link               `json:"links"`              // by index
@@ -121,6 +122,7 @@ func read() (Facts, processes, error) {
 	}
 	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: admin()}
 	f.Namespace, _ = os.Readlink("/proc/thread-self/ns/net")
+	f.Cookie, _ = dualpi2.NetnsCookie()
 	readFiles(root, &f)
 	if len(f.Sysctls) == 0 {
 		return Facts{}, processes{}, fmt.Errorf("/proc/sys/net cannot be read: is /proc mounted?")

@@ -42,12 +42,26 @@ var (
 func ParseRate(s string) (Rate, error) {
 	v, err := parse(s, "rate", "50mbit", rateUnits)
 	if err != nil {
-		return 0, err
+		return 0, inBits(s, err)
 	}
 	if v < 1 || v > 1e13 {
 		return 0, fmt.Errorf("rate %q is out of range (1bit to 10tbit)", s)
 	}
 	return Rate(math.Round(v)), nil
+}
+
+// inBits adds to an error what was probably meant: bytes a second, which tc writes as 50mbps and others as 50MB or 50MB/s.
+func inBits(s string, err error) error {
+	s = strings.ToLower(s)
+	for _, end := range []string{"b/s", "bps", "b"} {
+		if number, ok := strings.CutSuffix(s, end); ok && number != "" && strings.Contains("kmgt", number[len(number)-1:]) {
+			if v, bad := strconv.ParseFloat(number[:len(number)-1], 64); bad == nil {
+				unit := number[len(number)-1:]
+				return fmt.Errorf("%w: %s%s are bytes: %s%sbit?", err, strings.ToUpper(unit), "B", strconv.FormatFloat(8*v, 'f', -1, 64), unit)
+			}
+		}
+	}
+	return err
 }
 
 // ParseSize reads "64kb".

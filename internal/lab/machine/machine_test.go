@@ -263,7 +263,7 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, resul
 // TestWire: two machines on one link hear each other.
 func TestWire(t *testing.T) {
 	if !everything() {
-		t.Skipf("skipped, not passed: %s runs in make test-machines", t.Name())
+		t.Skipf("skipped here: %s runs in make test-machines", t.Name())
 	}
 	image, err := Build(t.Context(), "trixie")
 	if err != nil {

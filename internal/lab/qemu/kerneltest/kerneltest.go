@@ -112,7 +112,7 @@ func Run(t *testing.T, o Options) {
 		t.Run(series, func(t *testing.T) {
 			kernel, err := qemu.Find(series)
 			if errors.Is(err, qemu.ErrNoKernel) {
-				t.Skipf("skipped, not passed: %v", err)
+				t.Skipf("skipped, not passed: %v (make kernels)", err)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -137,7 +137,7 @@ func Run(t *testing.T, o Options) {
 			reply, _, err := b.Run(context.WithoutCancel(t.Context()))
 			switch {
 			case errors.Is(err, qemu.ErrNoEmulator):
-				t.Skipf("skipped, not passed: %v", err)
+				t.Skipf("skipped, not passed: %v (scripts/need kernels)", err)
 			case err != nil:
 				t.Fatal(err)
 			case !bytes.Equal(reply, []byte("0")):
