@@ -34,7 +34,7 @@ func runner(t *testing.T) *lab.Runner {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	return &lab.Runner{Kernel: kernel, Program: program, Limit: 5 * time.Minute}
+	return &lab.Runner{Kernel: kernel, Program: program, Limit: 20 * time.Minute}
 }
 
 func scenario(t *testing.T, text string) lab.Scenario {
