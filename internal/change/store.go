@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
@@ -162,10 +163,9 @@ func (s Store) sync() error {
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
 
-// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the
-// process. Its file is root's alone, so that nobody else can hold it, and goes when there is no journal for it.
+// lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel drops
+// it with the process.
 func (s Store) lock() (unlock func(), err error) {
-	const patience, pause = time.Second, 10 * time.Millisecond
 	if _, err := os.Lstat(s.Dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
 			return nil, unreachable(err)
@@ -175,7 +175,31 @@ func (s Store) lock() (unlock func(), err error) {
 	if err := s.trusted(); err != nil {
 		return nil, err
 	}
+	others := func() {}
+	if cookie, err := dualpi2.NetnsCookie(); err == nil && s.held != "" && os.MkdirAll(s.held, 0o755) == nil {
+		if others, err = s.flock(filepath.Join(s.held, fmt.Sprintf("%x.lock", cookie))); err != nil {
+			return nil, err
+		}
+	}
 	name := filepath.Join(s.Dir, lockName)
+	own, err := s.flock(name)
+	if err != nil {
+		others()
+		return nil, err
+	}
+	return func() {
+		if _, err := os.Lstat(s.path()); errors.Is(err, fs.ErrNotExist) {
+			os.Remove(name)
+		}
+		own()
+		others()
+	}, nil
+}
+
+// flock waits a moment for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can hold
+// it.
+func (s Store) flock(name string) (unlock func(), err error) {
+	const patience, pause = time.Second, 10 * time.Millisecond
 	for waited := time.Duration(0); ; waited += pause {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if unwritable(err) {
@@ -194,12 +218,7 @@ func (s Store) lock() (unlock func(), err error) {
 		}
 		switch {
 		case err == nil:
-			return func() {
-				if _, err := os.Lstat(s.path()); errors.Is(err, fs.ErrNotExist) {
-					os.Remove(name)
-				}
-				f.Close()
-			}, nil
+			return func() { f.Close() }, nil
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)

@@ -378,3 +378,21 @@ func TestSegmentsComeBack(t *testing.T) {
 		t.Errorf("%d segments", m.segs)
 	}
 }
+
+// Two loaders are kept apart, whatever their journals: what one reads and writes back the other would undo.
+func TestOneLockForAll(t *testing.T) {
+	one, _ := newFake(t)
+	one.held = t.TempDir()
+	other := one
+	other.Dir = t.TempDir()
+	unlock, err := one.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0); !errors.As(err, new(*busy)) {
+		t.Errorf("beside another run: %v", err)
+	}
+	unlock()
+	other.host.(*fake).dir = other.Dir
+	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
+}
