@@ -367,14 +367,17 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 		if err != nil {
 			return err
 		}
-		t.Filters = append(t.Filters, filters...)
+		t.Filters = append(t.Filters, tell(filters)...)
 	}
 	for _, class := range t.Classes {
+		if class.Handle.Minor() == 0 { // hfsc's root, whose filters are the qdisc's
+			continue
+		}
 		filters, err := c.filters(ifindex, class.Handle)
 		if err != nil {
 			return err
 		}
-		t.Filters = append(t.Filters, filters...)
+		t.Filters = append(t.Filters, tell(filters)...)
 	}
 	*t = t.sorted()
 	return nil
@@ -432,7 +435,7 @@ func (t Tree) readHTB(q Qdisc, d device) Spec {
 }
 
 // filters lists those that hang at parent.
-func (c *Conn) filters(ifindex int, parent Handle) (list []Filter, err error) {
+func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 	answer, err := c.dump(unix.RTM_GETTFILTER, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 		return nil, nil // a kernel without filters, or a discipline that takes none
@@ -440,6 +443,7 @@ func (c *Conn) filters(ifindex int, parent Handle) (list []Filter, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list filters: %w", err)
 	}
+	var list []Filter
 	for _, m := range answer {
 		at, attributes, err := split(m, unix.RTM_NEWTFILTER)
 		if err != nil {
@@ -453,14 +457,22 @@ func (c *Conn) filters(ifindex int, parent Handle) (list []Filter, err error) {
 			case tcaKind:
 				f.Kind = text(a.Data)
 			case tcaOptions:
-				f.Options = a.Data
+				if len(a.Data) > 0 { // JSON does not tell none from empty
+					f.Options = a.Data
+				}
 			case tcaChain:
 				f.Chain = (&fields{a.Data}).u32()
 			}
 		}
-		if f.Options != nil { // else it only announces those that follow
-			list = append(list, f)
+		list = append(list, f)
+	}
+	// A place is announced before its filters. That counts where none follows: fw without any takes each packet's mark for its class.
+	var filters []Filter
+	for i, f := range list {
+		alone := f.Kind == "fw" && (i+1 == len(list) || list[i+1].place() != f.place())
+		if f.Options != nil || f.Handle != 0 || alone {
+			filters = append(filters, f)
 		}
 	}
-	return list, nil
+	return filters, nil
 }

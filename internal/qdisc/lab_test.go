@@ -3,12 +3,158 @@
 package qdisc
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lab/boot"
+	"weir/internal/lab/qemu"
+	"weir/internal/lab/qemu/kerneltest"
 	"weir/internal/lab/uml/umltest"
 )
 
-func TestMain(m *testing.M) { umltest.Main(m) }
+func TestMain(m *testing.M) {
+	if qemu.Inside() {
+		kerneltest.Main(m)
+	}
+	umltest.Main(m)
+}
 
 // The live tests again, on a kernel that has every queueing discipline.
-func TestLabKernel(t *testing.T) { umltest.Run(t, "^TestLive") }
+func TestLabKernel(t *testing.T) { umltest.Run(t, "^TestLive", tcFiles(t)...) }
+
+// What comes back does so on the stock kernels that users have.
+func TestStockKernels(t *testing.T) {
+	series := kerneltest.Series()
+	if kerneltest.Everything() {
+		series = append([]string{"6.1", "6.12"}, series...)
+	}
+	files := map[string]string{}
+	for _, f := range tcPaths(t) {
+		files[tcInside+f] = filepath.Join(tcCache(), f)
+	}
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestLiveComesBack$", Series: series, Files: files, CPUs: 2})
+}
+
+// tcInside is where a guest has the newest tc (scripts/tc), with its libraries.
+const tcInside = "/tc/"
+
+func tcCache() string {
+	cache, _ := os.UserCacheDir()
+	return filepath.Join(cache, "weir", "tc")
+}
+
+// tcPaths are its files.
+func tcPaths(t *testing.T) (paths []string) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(tcCache()), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Log("there is no newest tc (make tc): tests that compare with it are skipped")
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func tcFiles(t *testing.T) (files []boot.File) {
+	t.Helper()
+	for _, path := range tcPaths(t) {
+		body, err := os.ReadFile(filepath.Join(tcCache(), path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, boot.File{Name: tcInside + path, Body: body})
+	}
+	return files
+}
+
+// guest tells whether the kernel is one of the tests' own.
+func guest() bool { return umltest.Inside() || qemu.Inside() }
+
+// namespace gives what brings a subtest, which is another thread, to this thread's network namespace.
+func namespace(t *testing.T) func(t *testing.T) {
+	t.Helper()
+	here, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = here.Close() })
+	return func(t *testing.T) {
+		t.Helper()
+		runtime.LockOSThread() // never unlocked: the thread ends with the test
+		if err := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// run runs the newest tc, or its ip, with the words of a line, as a shell would split it.
+func run(t *testing.T, line string) (string, error) {
+	t.Helper()
+	at := tcInside
+	if !guest() {
+		at = tcCache() + "/"
+	}
+	if _, err := os.Stat(at + "tc"); err != nil {
+		t.Skip("skipped, not passed: it needs the newest tc (make tc)")
+	}
+	if err := os.Chmod(at+"ld.so", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	words := shellWords(line)
+	command := exec.Command(at+"ld.so", append([]string{"--library-path", at + "lib", at + words[0]}, words[1:]...)...)
+	command.Env = []string{"TC_LIB_DIR=" + at + "dist"}
+	said, err := command.CombinedOutput()
+	return strings.TrimSpace(string(said)), err
+}
+
+var shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s'"]+`)
+
+// shellWords knows quotes around whole words, which is all that is needed.
+func shellWords(line string) (words []string) {
+	for _, word := range shellWord.FindAllString(line, -1) {
+		words = append(words, strings.Trim(word, `'"`))
+	}
+	return words
+}
+
+// counted is what tc shows that no configuration is: what an action's number is, how many use it, and what has passed.
+var counted = regexp.MustCompile(`index \d+ ref \d+ bind \d+|\(rule hit \d+ success \d+\)|\(success \d+ ?\)|direct_packets_stat \d+|installed \d+ sec.*|police 0x[0-9a-f]+`)
+
+// shown is all that tc shows of a device, but for counters.
+func shown(t *testing.T, dev string) string {
+	t.Helper()
+	text := ""
+	for _, what := range []string{"qdisc", "class", "filter"} {
+		said, err := run(t, "tc -d "+what+" show dev "+dev)
+		if err != nil {
+			t.Fatalf("tc %s show: %v: %s", what, err, said)
+		}
+		text += said + "\n"
+		if what != "class" {
+			continue
+		}
+		for _, line := range strings.Split(said, "\n") { // filters of classes are listed by class
+			if words := strings.Fields(line); len(words) > 2 && words[0] == "class" && words[1] != "fq_codel" {
+				said, _ := run(t, "tc -d filter show dev "+dev+" parent "+words[2])
+				text += said + "\n"
+			}
+		}
+	}
+	return counted.ReplaceAllString(text, "")
+}

@@ -395,3 +395,26 @@ func (q Netem) alike(other Spec) bool {
 	}
 	return ok && q == o
 }
+
+// netemRestorable tells why a netem would not come back as it was: the kernel reports that times vary, but not how they are distributed. Without a
+// table they are so evenly; whether there is one, nothing tells.
+func netemRestorable(options []byte) error {
+	if len(options) < netemLen {
+		return errors.New("struct tc_netem_qopt is too short")
+	}
+	const jitter, slotLen, slotJitter = 20, 40, 32 // offsets in struct tc_netem_qopt, in struct tc_netem_slot
+	varies := binary.NativeEndian.Uint32(options[jitter:]) != 0
+	attributes, err := unpack(options[netemLen:])
+	for _, a := range attributes {
+		switch {
+		case a.Type == netemJitter64 && len(a.Data) == 8:
+			varies = varies || binary.NativeEndian.Uint64(a.Data) != 0
+		case a.Type == netemSlot && len(a.Data) == slotLen:
+			varies = varies || binary.NativeEndian.Uint64(a.Data[slotJitter:]) != 0
+		}
+	}
+	if err == nil && varies {
+		err = errors.New("its delay varies, and the kernel does not report by which distribution")
+	}
+	return err
+}
