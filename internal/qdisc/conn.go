@@ -440,6 +440,10 @@ func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 		return nil, nil // a kernel without filters, or a discipline that takes none
 	}
+	if errors.Is(err, unix.EMSGSIZE) {
+		// What the kernel says for ever of fw where no mark is given (net/sched/cls_fw.c, fw_walk): it takes each packet's for its class.
+		return []Filter{{Parent: parent}}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list filters: %w", err)
 	}
@@ -464,15 +468,9 @@ func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 				f.Chain = (&fields{a.Data}).u32()
 			}
 		}
-		list = append(list, f)
-	}
-	// A place is announced before its filters. That counts where none follows: fw without any takes each packet's mark for its class.
-	var filters []Filter
-	for i, f := range list {
-		alone := f.Kind == "fw" && (i+1 == len(list) || list[i+1].place() != f.place())
-		if f.Options != nil || f.Handle != 0 || alone {
-			filters = append(filters, f)
+		if f.Options != nil || f.Handle != 0 { // else it only announces those that follow
+			list = append(list, f)
 		}
 	}
-	return filters, nil
+	return list, nil
 }

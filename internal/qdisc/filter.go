@@ -24,24 +24,25 @@ type filterKind struct {
 	reported []uint16    // counters
 	flags    uint16      // TCA_*_FLAGS, 0: it has none
 	actions  uint16      // TCA_*_ACT
+	police   uint16      // TCA_*_POLICE, the older way to say an action, 0: it has none
 }
 
 // filterKinds has the attributes by their numbers in include/uapi/linux/pkt_cls.h.
 func filterKinds() []filterKind {
 	return []filterKind{
-		// CLASSID, EMATCHES, ACT; PCNT, PAD
-		{name: "basic", said: [][2]uint16{{1, 3}}, reported: []uint16{5, 6}, actions: 3},
+		// CLASSID, EMATCHES, ACT, POLICE; PCNT, PAD
+		{name: "basic", said: [][2]uint16{{1, 4}}, reported: []uint16{5, 6}, actions: 3, police: 4},
 		// ACT; CLASSID, OPS_LEN, OPS; FLAGS, FLAGS_GEN
 		{name: "bpf", said: [][2]uint16{{1, 1}, {3, 5}, {8, 9}}, flags: 9, actions: 1},
 		// CLASSID to KEY_VLAN_ETH_TYPE; KEY_TCP_SRC_MASK to KEY_SCTP_DST; KEY_ICMPV4_CODE to KEY_ARP_THA_MASK; KEY_TCP_FLAGS to
 		// KEY_CVLAN_ETH_TYPE; KEY_PORT_SRC_MIN to KEY_PORT_DST_MAX; IN_HW_COUNT
 		{name: "flower", said: [][2]uint16{{1, 25}, {35, 42}, {49, 66}, {71, 79}, {87, 90}}, reported: []uint16{86}, flags: 22, actions: 3},
-		// CLASSID; INDEV, ACT, MASK
-		{name: "fw", said: [][2]uint16{{1, 1}, {3, 5}}, actions: 4},
+		// CLASSID, POLICE, INDEV, ACT, MASK
+		{name: "fw", said: [][2]uint16{{1, 5}}, actions: 4, police: 2},
 		// CLASSID, ACT, FLAGS; PCNT, PAD
 		{name: "matchall", said: [][2]uint16{{1, 3}}, reported: []uint16{4, 5}, flags: 3, actions: matchallAct},
-		// CLASSID to SEL; ACT, INDEV; MARK, FLAGS; PCNT, PAD
-		{name: "u32", said: [][2]uint16{{1, 5}, {7, 8}, {10, 11}}, reported: []uint16{9, 12}, flags: 11, actions: 7},
+		// CLASSID to INDEV; MARK, FLAGS; PCNT, PAD
+		{name: "u32", said: [][2]uint16{{1, 8}, {10, 11}}, reported: []uint16{9, 12}, flags: 11, actions: 7, police: 6},
 	}
 }
 
@@ -88,10 +89,10 @@ const (
 func (f Filter) configuration() ([]byte, error) {
 	at := slices.IndexFunc(filterKinds(), func(k filterKind) bool { return k.name == f.Kind })
 	switch {
+	case f.Kind == "":
+		return nil, errors.New("the kernel cannot list them, which fw without a mark leads to")
 	case at < 0:
 		return nil, errors.New("no test has shown that filters of this kind come back")
-	case f.Options == nil && f.Handle == 0 && f.Kind == "fw": // which takes the mark itself for the class
-		return nil, nil
 	case f.Options == nil:
 		return nil, errors.New("the kernel does not report what it does")
 	}
@@ -108,9 +109,10 @@ func (f Filter) configuration() ([]byte, error) {
 		case !slices.ContainsFunc(k.said, func(span [2]uint16) bool { return span[0] <= a.Type && a.Type <= span[1] }):
 			return nil, fmt.Errorf("no test has shown that one with attribute %d comes back", a.Type)
 		case a.Type == k.actions:
-			if a.Data, err = actions(a.Data); err != nil {
-				return nil, err
-			}
+			a.Data, err = actions(a.Data)
+		case a.Type == k.police:
+			police := slices.IndexFunc(actionKinds(), func(k actionKind) bool { return k.name == "police" })
+			a.Data, err = actionKinds()[police].options(a.Data)
 		case a.Type == k.flags && len(a.Data) == 4:
 			const asked = 1 | 2 | 16 // TCA_CLS_FLAGS_SKIP_HW, SKIP_SW, VERBOSE; the others say what came of it
 			flags := binary.NativeEndian.Uint32(a.Data) & asked
@@ -131,11 +133,37 @@ func (f Filter) configuration() ([]byte, error) {
 	if f.Kind == "bpf" && !slices.ContainsFunc(kept, func(a netlink.Attribute) bool { return a.Type == 5 }) { // TCA_BPF_OPS
 		return nil, errors.New("the kernel does not report its program")
 	}
-	options, err := netlink.MarshalAttributes(kept)
-	if options == nil {
-		options = []byte{}
+	if f.Kind == "flower" {
+		if kept, err = f.outerType(kept); err != nil {
+			return nil, err
+		}
 	}
-	return options, err
+	return netlink.MarshalAttributes(kept)
+}
+
+// outerType puts the Ethernet type of flower's filters for VLANs back. The kernel reports that of what is in the innermost tag, and takes keys for
+// tags only with that of the outermost (net/sched/cls_flower.c, fl_set_key), which is the protocol as tc makes them.
+func (f Filter) outerType(list []netlink.Attribute) ([]netlink.Attribute, error) {
+	const ethType, vlanID, vlanType = nl.TCA_FLOWER_KEY_ETH_TYPE, 23, 25
+	tagged := f.Protocol == unix.ETH_P_8021Q || f.Protocol == unix.ETH_P_8021AD
+	at := 0
+	for i, a := range list {
+		switch {
+		case a.Type == ethType:
+			at = i
+		case vlanID <= a.Type && a.Type <= vlanType && !tagged:
+			return nil, errors.New("the kernel does not report the type of its outer tag")
+		}
+	}
+	if !tagged {
+		return list, nil
+	}
+	outer := netlink.Attribute{Type: ethType, Data: binary.BigEndian.AppendUint16(nil, f.Protocol)}
+	if len(list) > 0 && list[at].Type == ethType {
+		list[at] = outer
+		return list, nil
+	}
+	return append(list, outer), nil
 }
 
 // ematches refuses extended matches that no test has shown to come back (tc-ematch(8)).
@@ -382,6 +410,9 @@ func (t Tree) filtersRestorable() error {
 
 // String names a filter as tc filter show does.
 func (f Filter) String() string {
+	if f.Kind == "" {
+		return "filters at " + f.Parent.String()
+	}
 	text := fmt.Sprintf("filter %s at %s (protocol %s, pref %d", f.Kind, f.Parent, f.protocol(), f.Priority)
 	if f.Chain != 0 {
 		text += fmt.Sprintf(", chain %d", f.Chain)
@@ -391,6 +422,9 @@ func (f Filter) String() string {
 
 // remove is tc's line, after the device, that takes away all filters of f's place.
 func (f Filter) remove() string {
+	if f.Kind == "" {
+		return "parent " + f.Parent.String()
+	}
 	text := fmt.Sprintf("parent %s prio %d protocol %s", f.Parent, f.Priority, f.protocol())
 	if f.Chain != 0 {
 		text += fmt.Sprintf(" chain %d", f.Chain)

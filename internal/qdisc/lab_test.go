@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,13 +40,21 @@ func TestStockKernels(t *testing.T) {
 	}
 	files := map[string]string{}
 	for _, f := range tcPaths(t) {
-		files[tcInside+f] = filepath.Join(tcCache(), f)
+		files[tcPlace(f)] = filepath.Join(tcCache(), f)
 	}
 	kerneltest.Run(t, kerneltest.Options{Tests: "^TestLiveComesBack$", Series: series, Files: files, CPUs: 2})
 }
 
 // tcInside is where a guest has the newest tc (scripts/tc), with its libraries.
 const tcInside = "/tc/"
+
+// tcPlace is where a guest has a file of it: its lists of names are looked for in one place.
+func tcPlace(path string) string {
+	if name, ok := strings.CutPrefix(path, "share/"); ok {
+		return "/usr/share/iproute2/" + name
+	}
+	return tcInside + path
+}
 
 func tcCache() string {
 	cache, _ := os.UserCacheDir()
@@ -78,7 +87,7 @@ func tcFiles(t *testing.T) (files []boot.File) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, boot.File{Name: tcInside + path, Body: body})
+		files = append(files, boot.File{Name: tcPlace(path), Body: body})
 	}
 	return files
 }
@@ -136,25 +145,49 @@ func shellWords(line string) (words []string) {
 // counted is what tc shows that no configuration is: what an action's number is, how many use it, and what has passed.
 var counted = regexp.MustCompile(`index \d+ ref \d+ bind \d+|\(rule hit \d+ success \d+\)|\(success \d+ ?\)|direct_packets_stat \d+|installed \d+ sec.*|police 0x[0-9a-f]+`)
 
-// shown is all that tc shows of a device, but for counters.
-func shown(t *testing.T, dev string) string {
+// shown is all that tc shows of a device, but for counters: disciplines and classes by their text, as the kernel lists them in any order, and the
+// filters of the root and of what has some.
+func shown(t *testing.T, dev string, tree Tree) string {
 	t.Helper()
-	text := ""
-	for _, what := range []string{"qdisc", "class", "filter"} {
-		said, err := run(t, "tc -d "+what+" show dev "+dev)
+	show := func(what string) string {
+		said, err := run(t, "tc -d "+what)
 		if err != nil {
-			t.Fatalf("tc %s show: %v: %s", what, err, said)
+			t.Fatalf("tc -d %s: %v: %s", what, err, said)
 		}
-		text += said + "\n"
-		if what != "class" {
-			continue
-		}
-		for _, line := range strings.Split(said, "\n") { // filters of classes are listed by class
-			if words := strings.Fields(line); len(words) > 2 && words[0] == "class" && words[1] != "fq_codel" {
-				said, _ := run(t, "tc -d filter show dev "+dev+" parent "+words[2])
-				text += said + "\n"
-			}
+		return said + "\n"
+	}
+	text := ""
+	for _, what := range []string{"qdisc", "class"} {
+		lines := strings.Split(show(what+" show dev "+dev), "\n")
+		slices.Sort(lines)
+		text += strings.Join(lines, "\n") + "\n"
+	}
+	seen := map[Handle]bool{}
+	for _, f := range tree.Filters {
+		if !seen[f.Parent] {
+			seen[f.Parent] = true
+			text += show("filter show dev " + dev + " parent " + f.Parent.String())
 		}
 	}
 	return counted.ReplaceAllString(text, "")
+}
+
+// difference has the lines that one text has and the other has not.
+func difference(before, after string) string {
+	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
+	text := ""
+	for _, line := range a {
+		if !slices.Contains(b, line) {
+			text += "- " + line + "\n"
+		}
+	}
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			text += "+ " + line + "\n"
+		}
+	}
+	if text == "" {
+		text = "the order: " + after
+	}
+	return text
 }

@@ -129,11 +129,12 @@ func decodeAttributes(options []option, b []byte) error {
 	return nil
 }
 
-// unpack splits attributes; the flags in their types are cleared.
+// unpack splits attributes; the flags in their types are cleared, and their lengths, which follow the data where they are put together again.
 func unpack(b []byte) ([]netlink.Attribute, error) {
 	attributes, err := netlink.UnmarshalAttributes(b)
 	for i := range attributes {
 		attributes[i].Type &^= netlink.Nested | netlink.NetByteOrder
+		attributes[i].Length = 0
 	}
 	return attributes, err
 }
