@@ -175,7 +175,7 @@ func optional(a *args, needed bool, reads ...func(string) error) error {
 
 func duration(p *units.Duration) func(string) error {
 	return func(s string) error {
-		d, err := units.ParseDuration(s)
+		d, err := parseDuration(s)
 		*p = units.Duration(d)
 		return err
 	}
@@ -183,7 +183,7 @@ func duration(p *units.Duration) func(string) error {
 
 func share(p *units.Share) func(string) error {
 	return func(s string) error {
-		v, err := units.ParseShare(s)
+		v, err := parseShare(s)
 		// 70% is 0.7 to tc, the nearest there is, on which the last of the 32 bits hangs.
 		*p = units.Share(math.Round(float64(v)*1e12) / 1e12)
 		return err
@@ -195,6 +195,9 @@ func signed(p *int32) func(string) error {
 		v, err := strconv.ParseInt(s, 10, 32)
 		if err != nil {
 			return fmt.Errorf("%q is not a whole number", s)
+		}
+		if err := noOctal(s, s); err != nil {
+			return err
 		}
 		*p = int32(v)
 		return nil
