@@ -112,8 +112,8 @@ func namespace(t *testing.T) func(t *testing.T) {
 	}
 }
 
-// run runs the newest tc, or its ip, with the words of a line, as a shell would split it.
-func run(t *testing.T, line string) (string, error) {
+// run runs the newest tc, or its ip, with the words of a line, as a shell would split it; what is given besides are lines of its standard input.
+func run(t *testing.T, line string, input ...string) (string, error) {
 	t.Helper()
 	at := tcInside
 	if !guest() {
@@ -128,6 +128,7 @@ func run(t *testing.T, line string) (string, error) {
 	words := shellWords(line)
 	command := exec.Command(at+"ld.so", append([]string{"--library-path", at + "lib", at + words[0]}, words[1:]...)...)
 	command.Env = []string{"TC_LIB_DIR=" + at + "dist"}
+	command.Stdin = strings.NewReader(strings.Join(input, "\n"))
 	said, err := command.CombinedOutput()
 	return strings.TrimSpace(string(said)), err
 }
@@ -145,39 +146,36 @@ func shellWords(line string) (words []string) {
 // counted is what tc shows that no configuration is: what an action's number is, how many use it, and what has passed.
 var counted = regexp.MustCompile(`index \d+ ref \d+ bind \d+|\(rule hit \d+ success \d+\)|\(success \d+ ?\)|direct_packets_stat \d+|installed \d+ sec.*|police 0x[0-9a-f]+`)
 
-// shown is all that tc shows of a device, but for counters: disciplines and classes by their text, as the kernel lists them in any order, and the
-// filters of the root and of what has some.
+// shown is all that tc shows of a device, but for counters: disciplines and classes sorted, as the kernel lists them in any order, and the filters of
+// what has some.
 func shown(t *testing.T, dev string, tree Tree) string {
 	t.Helper()
-	show := func(what string) string {
-		said, err := run(t, "tc -d "+what)
-		if err != nil {
-			t.Fatalf("tc -d %s: %v: %s", what, err, said)
-		}
-		return said + "\n"
-	}
-	text := ""
-	for _, what := range []string{"qdisc", "class"} {
-		var lines []string
-		for _, line := range strings.Split(show(what+" show dev "+dev), "\n") {
-			line = strings.TrimSpace(line)
-			// The flows of fq_codel and its like come and go.
-			if words := strings.Fields(line); len(words) > 1 && words[0] == "class" && !slices.Contains(classful(), words[1]) {
-				continue
-			}
-			lines = append(lines, line)
-		}
-		slices.Sort(lines)
-		text += strings.Join(lines, "\n") + "\n"
-	}
+	show := []string{"qdisc show dev " + dev, "class show dev " + dev}
 	seen := map[Handle]bool{}
 	for _, f := range tree.Filters {
 		if !seen[f.Parent] {
 			seen[f.Parent] = true
-			text += show("filter show dev " + dev + " parent " + f.Parent.String())
+			show = append(show, "filter show dev "+dev+" parent "+f.Parent.String())
 		}
 	}
-	return counted.ReplaceAllString(text, "")
+	said, err := run(t, "tc -d -batch -", show...)
+	if err != nil {
+		t.Fatalf("tc -d %s: %v: %s", strings.Join(show, "; "), err, said)
+	}
+	var queues, filters []string
+	for _, line := range strings.Split(said, "\n") {
+		line = strings.TrimSpace(line)
+		words := append(strings.Fields(line), "", "")
+		switch {
+		case line == "" || words[0] == "class" && !slices.Contains(classful(), words[1]): // the flows of fq_codel and its like come and go
+		case words[0] == "qdisc" || words[0] == "class":
+			queues = append(queues, line)
+		default:
+			filters = append(filters, line)
+		}
+	}
+	slices.Sort(queues)
+	return counted.ReplaceAllString(strings.Join(append(queues, filters...), "\n"), "")
 }
 
 // difference has the lines that one text has and the other has not.
