@@ -45,26 +45,38 @@ func attributes(name string, options []byte) []netlink.Attribute {
 	return list
 }
 
-// send hands all to the kernel in one go, which keeps the time between them, in which a half-built tree is in force, to microseconds.
-// The kernel goes on after one that fails; the first failure is what send returns.
+// send hands all to the kernel, whatever fails, in parts whose answers fit the socket's buffer. In one part is as little time as can be between two,
+// in which a half-built tree is in force: microseconds.
 func (c *Conn) send(requests []request) error {
 	if len(requests) > 0 && requests[0].instance != nil { // a root, and so the first
 		if err := c.install(requests[0]); err != nil {
 			return err
 		}
-		if requests = requests[1:]; len(requests) == 0 {
-			return nil
-		}
+		requests = requests[1:]
 	}
+	var failed []error
+	for part := range slices.Chunk(requests, 32) {
+		failed = append(failed, c.sendPart(part)...)
+	}
+	switch len(failed) {
+	case 0:
+		return nil
+	case 1:
+		return failed[0]
+	}
+	return fmt.Errorf("%w; and %d more failed", failed[0], len(failed)-1)
+}
+
+// sendPart gives what failed; the kernel goes on after one that does.
+func (c *Conn) sendPart(requests []request) (failed []error) {
 	messages := make([]netlink.Message, len(requests))
 	for i, r := range requests {
 		messages[i] = r.message
 	}
 	sent, err := c.nl.SendMessages(messages)
 	if err != nil {
-		return explain(err)
+		return []error{explain(err)}
 	}
-	var failed error
 	for answered := 0; answered < len(sent); {
 		answer, err := c.nl.Receive()
 		switch {
@@ -76,14 +88,12 @@ func (c *Conn) send(requests []request) error {
 				i = slices.IndexFunc(sent, func(m netlink.Message) bool { return m.Header.Sequence == op.Sequence })
 			}
 			if i < answered { // not the kernel's answer to a request: there may be no more
-				return errors.Join(failed, fmt.Errorf("%s: %w", requests[answered].what, explain(err)))
+				return append(failed, fmt.Errorf("%s: %w", requests[answered].what, explain(err)))
 			}
-			if failed == nil {
-				failed = fmt.Errorf("%s: %w", requests[i].what, explain(err))
-			}
+			failed = append(failed, fmt.Errorf("%s: %w", requests[i].what, explain(err)))
 			answered = i + 1
 		case len(answer) == 0:
-			return errors.Join(failed, fmt.Errorf("%s: the kernel did not answer", requests[answered].what))
+			return append(failed, fmt.Errorf("%s: the kernel did not answer", requests[answered].what))
 		default:
 			answered += len(answer)
 		}
@@ -161,15 +171,7 @@ func (c *Conn) build(ifindex int, s Stack, fresh func() Handle) error {
 		}
 		requests = append(requests, more...)
 	}
-	return c.sendAll(requests)
-}
-
-// sendAll sends all of them, whatever fails, in parts whose answers fit the socket's buffer.
-func (c *Conn) sendAll(requests []request) (failed error) {
-	for part := range slices.Chunk(requests, 32) {
-		failed = errors.Join(failed, c.send(part))
-	}
-	return failed
+	return c.send(requests)
 }
 
 // freshHandles gives handles that nothing in the tree has.
@@ -379,7 +381,7 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 			return err
 		}
 	}
-	return c.sendAll(requests)
+	return c.send(requests)
 }
 
 // Lost is why a tree could not be put back.
