@@ -36,7 +36,7 @@ func filterKinds() []filterKind {
 		{name: "bpf", said: [][2]uint16{{1, 1}, {3, 5}, {8, 9}}, flags: 9, actions: 1},
 		// CLASSID to KEY_VLAN_ETH_TYPE; KEY_TCP_SRC_MASK to KEY_SCTP_DST; KEY_ICMPV4_CODE to KEY_ARP_THA_MASK; KEY_TCP_FLAGS to
 		// KEY_CVLAN_ETH_TYPE; KEY_PORT_SRC_MIN to KEY_PORT_DST_MAX; IN_HW_COUNT
-		{name: "flower", said: [][2]uint16{{1, 25}, {35, 42}, {49, 66}, {71, 79}, {87, 90}}, reported: []uint16{86}, flags: 22, actions: 3},
+		{name: "flower", said: [][2]uint16{{1, 25}, {35, 42}, {49, 66}, {71, 79}, {87, 90}}, reported: []uint16{flowerInHardware}, flags: nl.TCA_FLOWER_FLAGS, actions: 3},
 		// CLASSID, POLICE, INDEV, ACT, MASK
 		{name: "fw", said: [][2]uint16{{1, 5}}, actions: 4, police: 2},
 		// CLASSID, ACT, FLAGS; PCNT, PAD
