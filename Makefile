@@ -44,10 +44,10 @@ test-machines: dist ## every fault on every Debian and network manager, emulated
 	@scripts/need go machines
 	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire' ./internal/lab/machine
 
-test-kernels: lab-kernel tc weir ## the BPF DualPI2 on every stock kernel that users have, and its cost beside the kernel's own qdiscs
-	@$(MAKE) --no-print-directory kernels KERNELS="6.17 6.18 7.2 7.3"
+test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
+	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
 	@$(MAKE) --no-print-directory reference
-	WEIR_TEST_KERNELS=1 $(GO) test -count=1 -v -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab/qemu ./cmd/weir
+	WEIR_TEST_KERNELS=1 $(GO) test -count=1 -v -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab/qemu ./internal/qdisc ./cmd/weir
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
