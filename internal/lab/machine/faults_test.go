@@ -423,7 +423,7 @@ func filtered(s *subject) {
 		{"a flow filter", with("protocol ip prio 3 handle 1 flow hash keys src,dst divisor 16 baseclass 1:1")},
 		{"a shared action", "tc actions add action drop index 500 && " + with("protocol ip prio 3 matchall action gact index 500")},
 	} {
-		s.sh("tc qdisc del dev $dev root && " + queue.script)
+		s.sh("tc qdisc del dev $dev root 2>/dev/null; " + queue.script)
 		before := s.look()
 		s.sh(refused("weir plan " + goal))
 		s.sh(refused("weir up --runtime --yes "+goal) + " && grep '^  try: if it need not come back: tc ' /run/err")
