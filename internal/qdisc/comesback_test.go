@@ -128,8 +128,8 @@ func somebodysTrees() []somebodys {
 	}
 }
 
-// What somebody has made comes back as it was, over another tree and over one with the same handles; or it is refused, with the line that takes it
-// away. Through the journal's JSON, with packets that count on the way.
+// What somebody has made comes back as it was, over another tree and over one with the same handles; or it is refused,
+// with the line that takes it away. Through the journal's JSON, with packets that count on the way.
 func TestLiveComesBack(t *testing.T) {
 	c, ifindex := live(t)
 	enter := namespace(t)

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterKind says which of a filter's options make it what it is. The kernel reports others besides, some of which it does not take back.
+// filterKind says which of a filter's options make it what it is. The kernel reports others besides, some of which it
+// does not take back.
 //
 // The lists are what live tests have put back and found the same: a filter with anything else is not Restorable.
 type filterKind struct {
@@ -34,8 +35,8 @@ func filterKinds() []filterKind {
 		{name: "basic", said: [][2]uint16{{1, 4}}, reported: []uint16{5, 6}, actions: 3, police: 4},
 		// ACT; CLASSID, OPS_LEN, OPS; FLAGS, FLAGS_GEN
 		{name: "bpf", said: [][2]uint16{{1, 1}, {3, 5}, {8, 9}}, flags: 9, actions: 1},
-		// CLASSID to KEY_VLAN_ETH_TYPE; KEY_TCP_SRC_MASK to KEY_SCTP_DST; KEY_ICMPV4_CODE to KEY_ARP_THA_MASK; KEY_TCP_FLAGS to
-		// KEY_CVLAN_ETH_TYPE; KEY_PORT_SRC_MIN to KEY_PORT_DST_MAX; IN_HW_COUNT
+		// CLASSID to KEY_VLAN_ETH_TYPE; KEY_TCP_SRC_MASK to KEY_SCTP_DST; KEY_ICMPV4_CODE to KEY_ARP_THA_MASK;
+		// KEY_TCP_FLAGS to KEY_CVLAN_ETH_TYPE; KEY_PORT_SRC_MIN to KEY_PORT_DST_MAX; IN_HW_COUNT
 		{name: "flower", said: [][2]uint16{{1, 25}, {35, 42}, {49, 66}, {71, 79}, {87, 90}}, reported: []uint16{flowerInHardware}, flags: nl.TCA_FLOWER_FLAGS, actions: 3},
 		// CLASSID, POLICE, INDEV, ACT, MASK
 		{name: "fw", said: [][2]uint16{{1, 5}}, actions: 4, police: 2},
@@ -85,7 +86,8 @@ const (
 	rateTableLen    = 1024 // TC_RTAB_SIZE
 )
 
-// configuration is a filter's options without what only counts, as the kernel takes them. The error says what may not come back.
+// configuration is a filter's options without what only counts, as the kernel takes them. The error says what may not
+// come back.
 func (f Filter) configuration() ([]byte, error) {
 	at := slices.IndexFunc(filterKinds(), func(k filterKind) bool { return k.name == f.Kind })
 	switch {
@@ -141,8 +143,9 @@ func (f Filter) configuration() ([]byte, error) {
 	return netlink.MarshalAttributes(kept)
 }
 
-// outerType puts the Ethernet type of flower's filters for VLANs back. The kernel reports that of what is in the innermost tag, and takes keys for
-// tags only with that of the outermost (net/sched/cls_flower.c, fl_set_key), which is the protocol as tc makes them.
+// outerType puts the Ethernet type of flower's filters for VLANs back. The kernel reports that of what is in the
+// innermost tag, and takes keys for tags only with that of the outermost (net/sched/cls_flower.c, fl_set_key), which is
+// the protocol as tc makes them.
 func (f Filter) outerType(list []netlink.Attribute) ([]netlink.Attribute, error) {
 	const ethType, vlanID, vlanType = nl.TCA_FLOWER_KEY_ETH_TYPE, 23, 25
 	tagged := f.Protocol == unix.ETH_P_8021Q || f.Protocol == unix.ETH_P_8021AD
@@ -196,7 +199,8 @@ func actions(reported []byte) ([]byte, error) {
 	return netlink.MarshalAttributes(list)
 }
 
-// action gives an action of a filter's own. The number that the kernel had given it is another's by the time that it comes back: it gets a new one.
+// action gives an action of a filter's own. The number that the kernel had given it is another's by the time that it
+// comes back: it gets a new one.
 func action(reported []byte) ([]byte, error) {
 	const cookie, flags, hwStats = 6, 7, 8 // TCA_ACT_*
 	name := text(inner(reported, actKind))
@@ -259,8 +263,8 @@ func (k actionKind) options(reported []byte) ([]byte, error) {
 	return netlink.MarshalAttributes(append(kept, tables...))
 }
 
-// rateTables are what the kernel insists on with a policer's rates, and has not looked into since 3.8 (net/sched/sch_api.c, qdisc_get_rtab):
-// it only wants a cell's size, which it does not report.
+// rateTables are what the kernel insists on with a policer's rates, and has not looked into since 3.8
+// (net/sched/sch_api.c, qdisc_get_rtab): it only wants a cell's size, which it does not report.
 func rateTables(police []byte) (tables []netlink.Attribute) {
 	const cellLog = 3
 	for _, r := range []struct {
@@ -296,8 +300,9 @@ type place struct {
 
 func (f Filter) place() place { return place{f.Parent, f.Chain, f.Priority, f.Protocol} }
 
-// tell adds to filters as a place lists them, newest first, what only that order says: which of u32's tables the kernel has made by itself, the
-// oldest of its place; and the order in which basic and bpf ask, which tree keeps, is the one in which they are made anew.
+// tell adds to filters as a place lists them, newest first, what only that order says: which of u32's tables the kernel
+// has made by itself, the oldest of its place; and the order in which basic and bpf ask, which tree keeps, is the one
+// in which they are made anew.
 func tell(filters []Filter) []Filter {
 	filters = slices.Clone(filters)
 	slices.Reverse(filters)
@@ -310,7 +315,8 @@ func tell(filters []Filter) []Filter {
 	return filters
 }
 
-// asksInOrder tells whether filters of one place are asked in the order in which they came, the newest first, and not by number.
+// asksInOrder tells whether filters of one place are asked in the order in which they came, the newest first, and not
+// by number.
 func (f Filter) asksInOrder() bool { return f.Kind == "basic" || f.Kind == "bpf" }
 
 func filterRequest(typ uint16, flags netlink.HeaderFlags, ifindex int, handle uint32, p place, kind, what string, options []byte) (request, error) {
@@ -352,9 +358,9 @@ const (
 	tableShift = 20
 )
 
-// tables makes u32's hash tables, and what is to be taken away again afterwards. The kernel makes a place's root table with the place, and numbers
-// it by itself (net/sched/cls_u32.c, u32_init, gen_new_htid). So all that it has numbered are made in their order, and for each number that
-// nobody has any more there is a place for a moment.
+// tables makes u32's hash tables, and what is to be taken away again afterwards. The kernel makes a place's root table
+// with the place, and numbers it by itself (net/sched/cls_u32.c, u32_init, gen_new_htid). So all that it has numbered
+// are made in their order, and for each number that nobody has any more there is a place for a moment.
 func tables(ifindex int, filters []Filter) (requests, after []request, err error) {
 	add := func(handle uint32, p place, divisor []byte) {
 		r, addErr := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, handle, p, "u32", "restore a table of", divisor)

@@ -112,7 +112,8 @@ func namespace(t *testing.T) func(t *testing.T) {
 	}
 }
 
-// run runs the newest tc, or its ip, with the words of a line, as a shell would split it; what is given besides are lines of its standard input.
+// run runs the newest tc, or its ip, with the words of a line, as a shell would split it; what is given besides are
+// lines of its standard input.
 func run(t *testing.T, line string, input ...string) (string, error) {
 	t.Helper()
 	at := tcInside
@@ -146,8 +147,8 @@ func shellWords(line string) (words []string) {
 // counted is what tc shows that no configuration is: what an action's number is, how many use it, and what has passed.
 var counted = regexp.MustCompile(`index \d+ ref \d+ bind \d+|\(rule hit \d+ success \d+\)|\(success \d+ ?\)|direct_packets_stat \d+|installed \d+ sec.*|police 0x[0-9a-f]+`)
 
-// shown is all that tc shows of a device, but for counters: disciplines and classes sorted, as the kernel lists them in any order, and the filters of
-// what has some.
+// shown is all that tc shows of a device, but for counters: disciplines and classes sorted, as the kernel lists them in
+// any order, and the filters of what has some.
 func shown(t *testing.T, dev string, tree Tree) string {
 	t.Helper()
 	show := []string{"qdisc show dev " + dev, "class show dev " + dev}

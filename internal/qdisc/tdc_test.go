@@ -24,12 +24,12 @@ import (
 	"weir/internal/lab/uml/umltest"
 )
 
-// tdcInside is where the guest has the cases of the kernel's own tests of tc (tools/testing/selftests/tc-testing), of the source that the lab's
-// kernel is built from.
+// tdcInside is where the guest has the cases of the kernel's own tests of tc (tools/testing/selftests/tc-testing), of
+// the source that the lab's kernel is built from.
 const tdcInside = "/tdc"
 
-// What tdc makes, Weir makes with the same bytes where it has the words, and puts back exactly or refuses: every case of its suites of qdiscs and
-// filters, in the lab's kernel.
+// What tdc makes, Weir makes with the same bytes where it has the words, and puts back exactly or refuses: every case
+// of its suites of qdiscs and filters, in the lab's kernel.
 func TestTDC(t *testing.T) {
 	kernel, err := uml.Find()
 	if err != nil {
@@ -78,7 +78,8 @@ func (k tdcCase) setup() (lines []string) {
 	return lines
 }
 
-// The rules by which a case is not tried, and by which Weir may say something else than tc. The first that matches names it.
+// The rules by which a case is not tried, and by which Weir may say something else than tc. The first that matches
+// names it.
 type tdcRule struct{ name, pattern string }
 
 var (
@@ -117,8 +118,8 @@ var (
 	tdcHandle  = regexp.MustCompile(`handle \S+ ?`)
 )
 
-// tdcLine gives a case's line in the terms of run, for a device DEV. What tdc hangs at the ingress hangs below a root here, for that is what Weir
-// takes away and puts back.
+// tdcLine gives a case's line in the terms of run, for a device DEV. What tdc hangs at the ingress hangs below a root
+// here, for that is what Weir takes away and puts back.
 func tdcLine(line string, filters bool) string {
 	line = tdcDevices.ReplaceAllString(strings.TrimSpace(line), "DEV")
 	line = strings.NewReplacer("$TC ", "tc ", "$IP ", "ip ", `\"`, `"`).Replace(strings.TrimSuffix(line, " || true"))
@@ -363,7 +364,8 @@ func (d *tdc) weir(ifindex int, verb, text string) error {
 	return d.c.Replace(ifindex, s)
 }
 
-// putsBack takes away what tc has made, and puts it back over another tree and over one with the same handle, through the journal's JSON.
+// putsBack takes away what tc has made, and puts it back over another tree and over one with the same handle, through
+// the journal's JSON.
 func (d *tdc) putsBack(k tdcCase, dev string, ifindex int, tree Tree) {
 	root, ok := tree.Root()
 	if !ok || root.Handle == 0 {
