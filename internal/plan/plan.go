@@ -8,6 +8,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -310,7 +311,11 @@ func (d *draft) root(text, reason, evidence string) error {
 	if !d.stack.Equal(want) {
 		if err := d.link.Tree.Restorable(); err != nil {
 			try := "if it need not come back: tc qdisc del dev " + d.link.Name + " root, and then again"
-			if !d.facts.Admin {
+			var lost *qdisc.Lost
+			switch {
+			case errors.As(err, &lost):
+				try = "if it need not come back: " + lost.Remove(d.link.Name) + ", and then again"
+			case !d.facts.Admin:
 				try = "the same as root, who may read more"
 			}
 			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err), Try: try}

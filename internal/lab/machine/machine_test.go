@@ -39,9 +39,9 @@ dev=` + Uplink + `
 look() {
 	for d in /sys/class/net/*; do
 		d=${d##*/}
-		tc qdisc show dev $d | sed -E 's/^(qdisc cake) [1-9a-f][0-9a-f]*:/\1 N:/'
+		tc qdisc show dev $d | sed -E 's/^(qdisc cake) [1-9a-f][0-9a-f]*:/\1 N:/; s/direct_packets_stat [0-9]+ //'
 		tc class show dev $d | grep -v -E '^class (cake|fq_codel) '
-		tc filter show dev $d
+		tc -d filter show dev $d | sed -E 's/index [0-9]+ ref/index N ref/'
 	done
 	ip -o link | sed -E 's/ state [A-Z]+ / /'; ip -o addr; ip route; ip rule
 	grep -r . /proc/sys/net 2>/dev/null | grep -v -E 'fastopen_key|available_congestion_control|allowed_congestion_control|stat_refresh|nf_conntrack_count|/flush:|ns_last_pid' | sort
