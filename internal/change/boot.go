@@ -16,6 +16,9 @@ import (
 // run of this boot that is not confirmed is left alone, and a device that is not there is waited for by whoever called this.
 func (s Store) Boot() (Outcome, error) {
 	const attempts = 30 // a second each: another device may have appeared at the same time
+	if s.stands() {
+		return Outcome{Done: []plan.Change{}}, nil
+	}
 	for attempt := 1; ; attempt++ {
 		out, err := s.boot()
 		if other := (*busy)(nil); errors.As(err, &other) && attempt < attempts {
@@ -25,6 +28,21 @@ func (s Store) Boot() (Outcome, error) {
 		s.report("up --boot", out, err)
 		return out, err
 	}
+}
+
+// stands tells whether all that is kept is in force. It takes no lock, which who has just confirmed it may want.
+func (s Store) stands() bool {
+	last, j, facts, err := s.look()
+	if err != nil || !facts.Admin || j == nil || j.Pending != nil || j.carried || j.adopted || j.left() {
+		return false
+	}
+	j.asIs, j.lean = true, true
+	goals, err := keptGoals(last, j, facts, &Outcome{})
+	if err != nil || len(goals) == 0 {
+		return false
+	}
+	p, err := j.plan(goals, facts)
+	return err == nil && p.Empty() && p.Lacks == nil && alike(j.goals(), goals)
 }
 
 func (s Store) boot() (Outcome, error) {

@@ -578,3 +578,17 @@ func TestBootWithoutIngress(t *testing.T) {
 		t.Errorf("%+v, %s", out, plan.Describe(m.f.Links[0].Tree))
 	}
 }
+
+// The service that confirm starts finds all in force, and keeps nobody out.
+func TestBootOfWhatStands(t *testing.T) {
+	s, _ := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	unlock, err := s.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if out, err := s.Boot(); err != nil || len(out.Done)+len(out.Failed) != 0 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
