@@ -51,8 +51,11 @@ func setFile(name string, want host.File) error {
 	if err := os.Remove(half); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 		return err // of a run that was killed
 	}
-	if want.Kind != host.NoFile {
-		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+	if dir := path.Dir(name); want.Kind != host.NoFile && errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := syncDir(path.Dir(dir)); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,9 @@ func unreachable(err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return &plan.Refusal{What: "journal: " + err.Error(), Try: "make room there: df, df -i"}
 	}
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "the same with sudo"}
+	}
 	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
 }
 

@@ -156,6 +156,8 @@ func Sandbox(program, state string) []string {
 		"NoNewPrivileges=yes",
 		"ProtectSystem=strict",
 		"ReadWritePaths=-/etc -" + state,
+		"RuntimeDirectory=weir", // which device is whose
+		"RuntimeDirectoryPreserve=yes",
 		"ProtectHome=" + home,
 		"PrivateTmp=" + tmp,
 		"PrivateMounts=yes",

@@ -45,6 +45,7 @@ func faults() []fault {
 		{name: "the program is replaced before the time is over", on: one, run: replaced},
 		{name: "in a PID namespace that ends with weir up", on: one, run: contained},
 		{name: "two uplinks", on: one, run: twoUplinks},
+		{name: "DualPI2 in BPF, then a reboot", on: one, suites: []string{"sid"}, run: l4sReboots},
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
 	}
 	for _, k := range kills() {
@@ -488,6 +489,19 @@ func contained(s *subject) {
 	s.sh("unshare --pid --fork --mount-proc weir up --timeout 10s " + goal + " && " + inForce(goalRate))
 	s.sh(putBack + "until_ 'weir status | grep -q \"^Put back\"'")
 	s.same(asBefore, s.look(), before, "in a PID namespace")
+}
+
+// l4sReboots needs a kernel that takes a BPF qdisc.
+func l4sReboots(s *subject) {
+	found := s.look()
+	s.sh("weir up " + goal + " --prefer l4s && weir confirm")
+	s.persists()
+	s.reboot()
+	s.holds(asPlanned, "after the reboot", "weir status && tc qdisc show dev $dev | grep -q dualpi2")
+	s.sh("weir up --timeout 10s " + earlier)
+	s.sh("until_ 'tc qdisc show dev $dev | grep -q dualpi2'; until_ 'weir status | grep -q \"^Put back\"'")
+	s.sh("weir down")
+	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 }
 
 func twoUplinks(s *subject) {
