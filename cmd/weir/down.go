@@ -34,7 +34,7 @@ that the others ask for stay, or become what those ask for.`,
 			down := store.Down
 			if dev != "" {
 				down = func(force bool) (change.Outcome, error) { return store.DownOne(dev, force) }
-			} else if status, err := store.Status(); err == nil && !all && len(status.Others) > 0 {
+			} else if status, err := store.Status(); err == nil && status.Up && !all && len(status.Others) > 0 {
 				var devices []string
 				for _, goal := range status.Goals() {
 					devices = append(devices, goal.Dev)

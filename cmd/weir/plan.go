@@ -52,16 +52,20 @@ or else the one that was last brought up, if there is one. Changes nothing, and 
 					more++
 				}
 			}
+			up := "weir up " + p.Goal.Flags()
+			if goal == (plan.Goal{}) && len(p.Others) > 0 {
+				up = "weir up"
+			}
 			changes := counted(len(p.Changes)-files, "change")
 			switch {
 			case p.Empty():
 				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
 			case files == 0:
-				fmt.Fprintf(w, "%s. To make them:  weir up %s\n", changes, p.Goal.Flags())
+				fmt.Fprintf(w, "%s. To make them:  %s\n", changes, up)
 			case files == len(p.Changes):
-				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  weir up %s\n", counted(files, "file"), p.Goal.Flags())
+				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", counted(files, "file"), up)
 			default:
-				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  weir up %s\n", changes, counted(files, "file"), p.Goal.Flags())
+				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes, counted(files, "file"), up)
 			}
 			if !verbose && (more > 0 || !p.Empty()) {
 				fmt.Fprintln(w, "What was measured, and what was left as it is:  weir plan -v, with the same options")

@@ -64,7 +64,7 @@ changed meanwhile, and says what. With nothing to put back it says so; that is n
 func waits(detached bool) func() {
 	if detached {
 		// There is no terminal any more to hang up, but a session's manager may mean everybody.
-		signal.Ignore(syscall.SIGHUP)
+		signal.Ignore(syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
 	}
 	return func() { _ = change.Ready(detached) } // who has not heard it puts back at once
 }

@@ -20,7 +20,7 @@ func newStatusCommand() *cobra.Command {
 is empty the goal is in force, and the exit status is 0; otherwise it prints what has drifted, or
 why there is no plan any more. What another kernel could not do as it was confirmed, it names. With
 traffic to see it by it also says if connections wait in another queue than this one; the exit status
-is then 1, too. Takes no root.`,
+is then 1, too. Takes no root, but for a BPF queue.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()

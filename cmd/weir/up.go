@@ -30,7 +30,7 @@ func newUpCommand() *cobra.Command {
 		Use:   "up [--dev NAME] [--rate RATE] …",
 		Short: "Bring a goal into force: change what the plan says, and verify it",
 		Long: `Makes the changes that weir plan prints, and verifies each. What was there before is written to a
-journal first, so that weir down can put it back. A goal replaces the one before it; without any
+journal first, so that weir down can put it back. A device's goal replaces the one before; without any
 option it is the one in /etc/weir.toml, or else the last one again. If the queue cannot be set,
 nothing is changed; any other setting that fails is reported and does not stop the rest.
 

@@ -36,11 +36,14 @@ func (s Store) Confirm() (Status, bool, error) {
 	}
 	j.only = j.Pending.Dev
 	for _, goal := range j.goals() {
+		if _, there := facts.Link(goal.Dev); !there && len(j.goals()) > 1 {
+			return status, false, &plan.Refusal{What: goal.Dev + ", which has a goal, too, is not there", Try: "weir confirm when it is; or weir down --dev " + goal.Dev}
+		}
 		if err := isUp(goal, facts); err != nil && (j.only == "" || j.only == goal.Dev) {
 			return status, false, err // what nothing can leave by nobody has seen at work
 		}
 	}
-	if err := j.strange(); err != nil {
+	if err := j.strange(""); err != nil {
 		return status, false, err
 	}
 	p, err := j.plan(j.goals(), facts)
@@ -133,7 +136,7 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 	switch goal := j.of(dev); {
 	case goal == nil && dev != "":
 		return out, &plan.Refusal{What: "weir is not up on " + dev, Try: "weir status, which names what it is up on"}
-	case dev != "" && len(j.Uplinks) > 1:
+	case dev != "" && slices.ContainsFunc(j.goals(), func(g plan.Goal) bool { return g.Dev != dev }):
 		out.Goal = goal.Goal
 		err := s.downOne(j, facts, dev, force, &out)
 		s.report("down", out, err)
@@ -142,7 +145,8 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 		out.Goal = j.Uplinks[0].Goal
 	}
 	for i, e := range j.Entries {
-		j.Entries[i].Theirs = j.state(facts, e) == foreign && !force
+		others := dev != "" && device(e.Target) != "" && device(e.Target) != dev // left before, and not asked for
+		j.Entries[i].Theirs = j.state(facts, e) == foreign && (!force || others)
 	}
 	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be written, for want of space
 	// perhaps, it is no reason to stay: down can be run again.
@@ -158,6 +162,9 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 	if j.Pending != nil {
 		return &plan.Refusal{What: "the last run is not confirmed, or was cut short", Try: "weir confirm, or weir recover, and then again"}
 	}
+	if err := j.strange(dev); err != nil {
+		return &plan.Refusal{What: err.Error(), Try: "weir down --all, which takes none"}
+	}
 	others := slices.DeleteFunc(j.goals(), func(g plan.Goal) bool { return g.Dev == dev })
 	j.only = dev
 	p, err := j.plan(others, facts)
@@ -166,6 +173,13 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		p = plan.Plan{Goal: others[0], Others: others[1:]}
 	}
 	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool { return device(c.Target) != "" })
+	kept := plan.GoalFile(slices.DeleteFunc(slices.Clone(others), func(g plan.Goal) bool { return g.Runtime || g.Only }))
+	goalFile := plan.Target{File: host.GoalFile}
+	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == goalFile })
+	if e := j.entry(goalFile); e != nil && !asks && j.state(facts, *e) == ours {
+		// Also while a device is not there, and its part of other files stays.
+		p.Changes = append(p.Changes, plan.Change{Target: goalFile, Old: facts.Files[host.GoalFile].String(), New: kept.String(), Reason: "the goals that stay"})
+	}
 	theirs := map[plan.Target]bool{}
 	for _, e := range j.Entries {
 		now, there := j.value(facts, e.Target)
@@ -473,7 +487,7 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 			u := &next.Uplinks[i]
 			goal, back := about(j.Pending.Back, u.Goal.Dev)
 			if u.Down = !back; back {
-				u.Goal = goal
+				u.Goal, u.strange, u.text = goal, nil, nil
 			}
 		}
 		next.forget()
@@ -486,6 +500,12 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 		}
 	case len(next.Entries) == 0:
 		return nil
+	default:
+		of := func(u uplink) func(entry) bool { return func(e entry) bool { return device(e.Target) == u.Goal.Dev } }
+		left := slices.DeleteFunc(slices.Clone(next.Uplinks), func(u uplink) bool { return !slices.ContainsFunc(next.Entries, of(u)) })
+		if len(left) > 0 { // else it is the host's settings, and which goals asked for them is still to be known
+			next.Uplinks = left
+		}
 	}
 	if !j.Pending.Down {
 		next.Reverted = &Reverted{j.undone(), overwritten}
@@ -573,7 +593,7 @@ func (s Store) status(last, j *journal, facts host.Facts) Status {
 		return status
 	case known == nil:
 		return status
-	case err != nil && j.strange() == nil:
+	case err != nil && j.strange("") == nil:
 		// What is in force does not depend on a file.
 		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "is for the next weir up: " + err.Error()})
 		goals, err = known.goals(), nil

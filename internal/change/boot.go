@@ -116,7 +116,7 @@ func keptGoals(last, j *journal, facts host.Facts, out *Outcome) ([]plan.Goal, e
 	if !there && !j.kept() {
 		return nil, nil
 	}
-	if err := known.strange(); err != nil {
+	if err := known.strange(""); err != nil {
 		return nil, err
 	}
 	confirmed := slices.DeleteFunc(slices.Clone(known.confirmed()), func(g plan.Goal) bool { return g.Runtime || g.Only })
@@ -133,6 +133,26 @@ func keptGoals(last, j *journal, facts host.Facts, out *Outcome) ([]plan.Goal, e
 		return nil, nil
 	}
 	return plan.ParseGoals(file.Text)
+}
+
+// leaveOut finds the goals that there is no plan for, beside those before them: they keep no other device from its own.
+func (j *journal) leaveOut(goals []plan.Goal, f host.Facts) (notes []plan.Note) {
+	if j == nil || len(goals) < 2 {
+		return nil
+	}
+	var good []plan.Goal
+	for _, g := range goals {
+		if _, there := f.Link(g.Dev); !there {
+			continue
+		}
+		if _, err := plan.MakeAll(append(slices.Clone(good), g), j.before(f)); err != nil {
+			j.without = append(j.without, g.Dev)
+			notes = append(notes, plan.Note{Subject: g.Dev, Text: "is left as it is: " + err.Error()})
+			continue
+		}
+		good = append(good, g)
+	}
+	return notes
 }
 
 // broken lists what is not as it was when a person confirmed it, though the goal is the same: another kernel may have less to reach it with.

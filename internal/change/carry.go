@@ -5,6 +5,7 @@ package change
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -15,21 +16,42 @@ import (
 // follow keeps to the devices that were changed when they have other names now. Its index is what one is known by, until
 // it is gone.
 func (j *journal) follow(f host.Facts) {
-	names := map[string]string{}
-	for _, u := range j.Uplinks {
-		i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == u.Link })
-		now := host.Link{}
-		if i >= 0 {
-			now = f.Links[i]
-		} else if _, there := f.Link(u.Goal.Dev); !there {
-			now, _ = u.card(f) // out, and in again under another name
-		}
-		if now.Name != "" {
-			names[u.Goal.Dev] = now.Name
+	j.rename(j.found(f, func(u uplink, l host.Link) bool { return l.Index == u.Link }))
+}
+
+// found gives each uplink's device its name of now: as one is surely known, or else by its address, or else by its name.
+// No two are the same device, and what is none of them any more has a name that no device has.
+func (j *journal) found(f host.Facts, surely func(uplink, host.Link) bool) map[string]string {
+	names, taken := map[string]string{}, map[string]bool{}
+	take := func(u uplink, name string) {
+		if name != "" && names[u.Goal.Dev] == "" && !taken[name] {
+			names[u.Goal.Dev], taken[name] = name, true
 		}
 	}
-	j.rename(names)
+	for _, u := range j.Uplinks {
+		for _, l := range f.Links {
+			if surely(u, l) {
+				take(u, l.Name)
+			}
+		}
+	}
+	for _, u := range j.Uplinks {
+		if _, there := f.Link(u.Goal.Dev); !there || taken[u.Goal.Dev] {
+			card, _ := u.card(f) // out, and in again under another name
+			take(u, card.Name)
+		}
+	}
+	for _, u := range j.Uplinks {
+		take(u, u.Goal.Dev)
+		if names[u.Goal.Dev] == "" {
+			names[u.Goal.Dev] = strings.TrimSuffix(u.Goal.Dev, absent) + absent
+		}
+	}
+	return names
 }
+
+// absent ends the name of a device that is not there, while another has its name: no name has a slash.
+const absent = "/gone"
 
 // rename gives devices their new names, all at once: two may have swapped theirs.
 func (j *journal) rename(names map[string]string) {
@@ -72,14 +94,11 @@ func (j *journal) carry(f host.Facts) *journal {
 		p.Back = slices.Clone(p.Back)
 		next.Pending = &p
 	}
-	names := map[string]string{}
+	// Cards may have swapped their names, too.
+	names := j.found(f, func(u uplink, l host.Link) bool { return u.MAC != "" && address(l) == u.MAC && isCard(u, f, l) })
 	for i, u := range j.Uplinks {
-		link, ok := f.Link(u.Goal.Dev)
-		// Cards may have swapped their names, too.
-		if card, found := u.card(f); found && (!ok || address(link) != u.MAC) {
-			link = card
-		}
-		next.Uplinks[i].Link, names[u.Goal.Dev] = link.Index, link.Name
+		link, _ := f.Link(names[u.Goal.Dev])
+		next.Uplinks[i].Link = link.Index
 	}
 	next.rename(names)
 	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
@@ -132,6 +151,12 @@ func address(l host.Link) string {
 		return ""
 	}
 	return l.MAC
+}
+
+// isCard tells whether a link is the card that an uplink was, and not one that shares its address.
+func isCard(u uplink, f host.Facts, l host.Link) bool {
+	card, ok := u.card(f)
+	return ok && card.Index == l.Index
 }
 
 // card finds the card that had the address of an uplink. Where several have it, as a virtual card of Azure's and the part

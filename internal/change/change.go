@@ -106,7 +106,7 @@ type Status struct {
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
 }
 
-// Plan is what Up would do. Goals replace each other and do not pile up: the plan is made from the host as it was before the goal in force
+// Plan is what Up would do. Goals of a device replace each other and do not pile up: the plan is made from the host as it was before the goal in force
 // was brought up, except for what somebody else has set since, and then told as changes to the host as it is.
 //
 // An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
@@ -147,7 +147,7 @@ func (s Store) asked(goal plan.Goal, last, j *journal, facts host.Facts) (all []
 			return nil, nil, err
 		}
 		dev := cmp.Or(goal.Dev, uplink)
-		if err := j.strange(); err != nil && len(j.Uplinks) > 1 {
+		if err := j.strange(dev); err != nil {
 			return nil, nil, err
 		}
 		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)
@@ -208,7 +208,7 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	there := slices.DeleteFunc(slices.Clone(goals), func(g plan.Goal) bool {
 		_, there := facts.Link(g.Dev)
-		return g.Dev != "" && !there
+		return g.Dev != "" && !there || j != nil && slices.Contains(j.without, g.Dev)
 	})
 	if len(there) == 0 {
 		there = goals[:1] // and why not
@@ -362,6 +362,10 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 
 // up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises nothing new.
 func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
+	var refused []plan.Note
+	if boot {
+		refused = j.leaveOut(goals, facts)
+	}
 	p, err := j.plan(goals, facts)
 	if err != nil {
 		return Outcome{}, err
@@ -374,7 +378,7 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 			j.promise()
 		}
 	}
-	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(j.notes(), p.Considered...)}
+	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(append(j.notes(), refused...), p.Considered...)}
 	now, files := lasting(p.Changes)
 	switch {
 	case boot && p.Lacks != nil:

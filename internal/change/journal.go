@@ -35,6 +35,8 @@ type journal struct {
 	said    bool   // a person has said what the next goal carries, or that it carries nothing
 	only    string // the device that a run is about; "" for all
 
+	without []string // devices whose goals cannot be planned, and keep nobody from the others
+
 	unknown map[string]json.RawMessage // what a newer version has written
 }
 
@@ -110,13 +112,14 @@ func about(goals []plan.Goal, dev string) (plan.Goal, bool) {
 	return goals[i], true
 }
 
-// strange is why a goal that was brought up is not understood here. Going back does not take it.
-func (j *journal) strange() error {
+// strange is why a goal that was brought up, of another device than one, is not understood here. Going back does not take
+// it.
+func (j *journal) strange(but string) error {
 	if j == nil {
 		return nil
 	}
 	for _, u := range j.Uplinks {
-		if u.strange != nil && !u.Down {
+		if u.strange != nil && !u.Down && u.Goal.Dev != but {
 			return &plan.Refusal{What: fmt.Sprintf("the goal of %s is not understood: %v", u.Goal.Dev, u.strange),
 				Try: "weir up with a goal; or weir down, which takes none"}
 		}

@@ -61,7 +61,7 @@ func (s Store) facts() (host.Facts, error) {
 func (s Store) filled(last, j *journal, facts host.Facts) (all []plan.Goal, err error) {
 	switch {
 	case j != nil:
-		if err := j.strange(); err != nil {
+		if err := j.strange(""); err != nil {
 			return nil, err
 		}
 		all = j.goals()

@@ -26,8 +26,14 @@ type record struct {
 	More     []uplinkRecord `json:"more,omitempty"`
 	Entries  []entry        `json:"entries"`
 	Pending  *pending       `json:"pending,omitempty"`
-	Reverted *Reverted      `json:"reverted,omitempty"`
+	Reverted *reverted      `json:"reverted,omitempty"`
 	Promised []promise      `json:"promised,omitempty"`
+}
+
+// reverted is a Reverted, whose goal nobody needs to go back.
+type reverted struct {
+	Goal  written     `json:"goal"`
+	Notes []plan.Note `json:"notes,omitempty"`
 }
 
 type uplinkRecord struct {
@@ -124,7 +130,10 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Entries: r.Entries, Pending: r.Pending,
-		Reverted: r.Reverted, Promised: r.Promised, unknown: unknown(text, r)}
+		Promised: r.Promised, unknown: unknown(text, r)}
+	if r.Reverted != nil {
+		j.Reverted = &Reverted{r.Reverted.Goal.Goal, r.Reverted.Notes}
+	}
 	for i, u := range append([]uplinkRecord{r.uplinkRecord}, r.More...) {
 		if i == 0 && u.Goal.Goal == (plan.Goal{}) && u.Goal.strange == nil {
 			continue // that there is none
@@ -137,7 +146,10 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 
 func (j *journal) MarshalJSON() ([]byte, error) {
 	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Entries: j.Entries, Pending: j.Pending,
-		Reverted: j.Reverted, Promised: j.Promised}
+		Promised: j.Promised}
+	if j.Reverted != nil {
+		r.Reverted = &reverted{written{Goal: j.Reverted.Goal}, j.Reverted.Notes}
+	}
 	for i, u := range j.Uplinks {
 		as := uplinkRecord{uplink: u, Goal: written{Goal: u.Goal}}
 		if u.strange != nil {

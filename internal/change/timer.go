@@ -99,21 +99,29 @@ func (outside) arm(unit, dir string) error {
 	case how == bySession:
 		return detach(self, recover)
 	}
-	args := []string{"--collect", "--quiet", "--unit", unit, "--service-type=notify",
-		"--description=weir: puts back what is not confirmed",
-		"--property=Restart=on-failure", "--property=RestartSec=1", "--property=StartLimitIntervalSec=0",
-		"--property=OOMScoreAdjust=-900", "--property=IgnoreOnIsolate=yes"}
-	sandbox := plan.Sandbox(self, dir)
-	if p.link("self", "net") != p.link("1", "net") {
-		sandbox = append(sandbox, fmt.Sprintf("NetworkNamespacePath=/proc/%d/ns/net", p.pid))
+	properties := []string{"OOMScoreAdjust=-900", "IgnoreOnIsolate=yes"}
+	if p.link("self", "net") == p.link("1", "net") {
+		// Killed by whomever it goes on, unless systemd itself was told to stop it; and not once its work is done.
+		properties = append(properties, "Restart=on-failure", "RestartSec=1", "StartLimitIntervalSec=0",
+			"RestartForceExitStatus=SIGTERM SIGINT SIGHUP SIGPIPE", "RestartPreventExitStatus=0")
+	} else { // by a name that is this process's, so that it cannot be started again
+		properties = append(properties, fmt.Sprintf("NetworkNamespacePath=/proc/%d/ns/net", p.pid))
 	}
-	for _, line := range sandbox {
-		args = append(args, "--property="+line)
+	run := func(properties []string) error {
+		args := []string{"--collect", "--quiet", "--unit", unit, "--service-type=notify", "--description=weir: puts back what is not confirmed"}
+		for _, line := range properties {
+			args = append(args, "--property="+line)
+		}
+		return systemctl("systemd-run", append(append(args, self), recover...)...)
 	}
-	return systemctl("systemd-run", append(append(args, self), recover...)...)
+	if run(append(plan.Sandbox(self, dir), properties...)) == nil {
+		return nil
+	}
+	// An older systemd may not know all of the sandbox, or a container not let it make one: going back does not need it.
+	return run(properties)
 }
 
-// disarm stops the process. What it does it does whole: it takes no notice while it puts back.
+// disarm stops the process, which has nothing to do any more: it puts back only what the journal calls pending.
 func (outside) disarm(unit string) {
 	if booted() {
 		_ = systemctl("systemctl", "--no-block", "stop", unit+".service")

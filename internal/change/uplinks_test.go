@@ -396,3 +396,76 @@ func TestOneLockForAll(t *testing.T) {
 	other.host.(*fake).dir = other.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
 }
+
+// A card goes, and the other gets its name: each journal entry stays with its card.
+func TestNameOfTheOther(t *testing.T) {
+	for name, reboot := range map[string]bool{"now": false, "after a reboot": true} {
+		t.Run(name, func(t *testing.T) {
+			s, m := twoCards(t)
+			must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+			must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+			if reboot {
+				m.boot()
+			}
+			m.gone("eth1")
+			m.f.Links[0].Name = "eth1"
+			if reboot {
+				must[Outcome](t)(s.Boot())
+			}
+			status := must[Status](t)(s.Status())
+			if goal, there := about(status.Goals(), "eth1"); !there || goal.Rate != 50e6 || !strings.HasPrefix(root(m, "eth1"), "cake") {
+				t.Errorf("eth1 has %s: %+v", root(m, "eth1"), status)
+			}
+			if out := must[Outcome](t)(s.Down(true)); len(out.Failed) != 0 {
+				t.Errorf("%+v", out)
+			}
+			if got := root(m, "eth1"); got != plan.Describe(m.found.Links[0].Tree) {
+				t.Errorf("the card has %s", got)
+			}
+		})
+	}
+}
+
+// What one device's goal is refused for keeps no other from its own, at a boot.
+func TestOneOfTwoIsRefused(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+	m.boot()
+	m.named("eth1").Speed = 10e6
+	if out := must[Outcome](t)(s.Boot()); !noted(out.Notes, "eth1", "above the speed") || !strings.HasPrefix(root(m, "eth0"), "cake") {
+		t.Errorf("eth0 has %s: %+v", root(m, "eth0"), out)
+	}
+	must[Outcome](t)(s.Down(false))
+}
+
+// One down after the other, when somebody has changed what is left of the first.
+func TestDownOfTheLast(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+	m.replace(m.named("eth0"), single(t, "fq"))
+	must[Outcome](t)(s.DownOne("eth0", false))
+	must[Outcome](t)(s.DownOne("eth1", true))
+	if root(m, "eth0") != "fq" || root(m, "eth1") != "fq_codel" {
+		t.Errorf("eth0 has %s, eth1 %s", root(m, "eth0"), root(m, "eth1"))
+	}
+	must[Outcome](t)(s.DownOne("eth0", true))
+	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) || !reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
+		t.Errorf("%+v", after)
+	}
+}
+
+// A goal that only a newer version understands is not lost by work on another device.
+func TestNewerGoalOfTheOther(t *testing.T) {
+	s, _ := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	text := strings.Replace(string(must[[]byte](t)(os.ReadFile(s.path()))), `"rate": "50mbit"`, `"rate": "50mbit", "overhead": "18"`, 1)
+	if err := os.WriteFile(s.path(), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0); err == nil || !strings.Contains(err.Error(), "eth0 is not understood") {
+		t.Errorf("%v", err)
+	}
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 40e6}, 0))
+}

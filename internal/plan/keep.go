@@ -204,6 +204,7 @@ SyslogIdentifier=weir
 TimeoutStartSec=180
 # It ends what it has begun, and is then started again.
 TimeoutStopSec=15
+StateDirectory=weir
 ` + strings.Join(Sandbox(program, stateDir), "\n") + `
 
 [Install]
@@ -236,6 +237,9 @@ func udevRules(drafts []*draft) string {
 	// Again, for it may have been started before.
 	return text + `ENV{.WEIR}=="1", RUN+="/usr/bin/systemctl --no-block restart weir.service"` + "\nLABEL=\"weir_end\"\n"
 }
+
+// GoalFile is /etc/weir.toml with these goals.
+func GoalFile(goals []Goal) host.File { return regular(goalFile(goals)) }
 
 // goalFile has one goal's words, or a table for each device.
 func goalFile(goals []Goal) string {
