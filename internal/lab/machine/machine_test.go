@@ -197,7 +197,7 @@ func TestMachines(t *testing.T) {
 	}
 	for _, suite := range suites {
 		t.Run(suite, func(t *testing.T) {
-			image, err := Build(ctx, suite)
+			image, err := Build(ctx, suite, Plain)
 			if errors.Is(err, ErrNoTools) || err != nil && everything() && suite == "sid" {
 				t.Skipf("skipped, not passed: %v", err)
 			}
@@ -258,7 +258,7 @@ func TestWire(t *testing.T) {
 	if !everything() {
 		t.Skipf("skipped, not passed: %s runs in make test-machines", t.Name())
 	}
-	image, err := Build(t.Context(), "trixie")
+	image, err := Build(t.Context(), "trixie", Plain)
 	if err != nil {
 		t.Skipf("skipped, not passed: %v", err)
 	}
