@@ -36,9 +36,9 @@ test: lab-kernel kernels weir check ## everything that CI runs
 	@scripts/need test dist machines generate
 	$(GO) test -timeout 25m ./...
 
-test-machines: dist ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
+test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes docs/reliability.md and docs/relay-machines.md
 	@scripts/need go machines
-	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire' ./internal/lab/machine
+	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md WEIR_RELAYS=$(CURDIR)/docs/relay-machines.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire|TestRelays' ./internal/lab/machine
 
 test-kernels: lab-kernel weir ## the BPF DualPI2 on every stock kernel that users have, and its cost beside the kernel's own qdiscs
 	@$(MAKE) --no-print-directory kernels KERNELS="6.17 6.18 7.2 7.3"
