@@ -66,10 +66,10 @@ docs: lab-kernel weir ## the generated documents (a test compares them with a ne
 	@scripts/readme-table
 
 docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 180 boots of a stock kernel, an hour
-	@scripts/docs-dualpi2 $(SECTION)
+	@scripts/docs-tables $(SECTION)
 
 dualpi2-matrix: reference weir ## docs/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
-	@DOC=docs/dualpi2-matrix.md scripts/docs-dualpi2
+	@DOC=docs/dualpi2-matrix.md scripts/docs-tables
 
 dist: ## static binaries and Debian packages for amd64 and arm64, checked by lintian
 	@scripts/need go dist

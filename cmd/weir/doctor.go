@@ -23,11 +23,11 @@ func newDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "What this host is, what holds it back, and what would help; changes nothing",
-		Long: `Looks at the uplink and its queue, at every setting that matters and the files that set it, and at
-the live TCP connections. The first line says which limit binds now: a rate enforced beyond this
-host, its own shaper, the device, the path, an end of the connections, or the CPU. Each finding says
-what was seen, why it matters, what would change it and where that was measured: ✗ harmful or
-without effect, ! worth knowing, ✓ fine.
+		Long: `Looks at the uplink and its queue, at what this host passes on for others, at every setting that
+matters and the files that set it, and at the live TCP connections. The first line says which limit
+binds now: a rate enforced beyond this host, its own shaper, the device, the path, an end of the
+connections, or the CPU. Each finding says what was seen, why it matters, what would change it and
+where that was measured: ✗ harmful or without effect, ! worth knowing, ✓ fine.
 
 Changes nothing, sends nothing, and takes no root; what only root can see is said to be unknown.
 Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usage.`,

@@ -100,6 +100,7 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	}), "rtt", "to the farthest clients when idle: 48.3ms (default: as live connections say)")
 	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
 	choice(cmd, &g.Role, "role", "`what` the host is: server (default), or relay: it forwards for others", plan.Roles)
+	f.StringVar((*string)(&g.Carries), "carries", "", "`how` a relay does that: "+strings.Join(plan.KnownKinds(), ", ")+"; several with commas between (default: as it is seen to)")
 	f.BoolVar(&g.NAT, "nat", false, "the relay translates addresses on the device")
 	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src", plan.Sides)
 	choice(cmd, &g.Prefer, "prefer", "`what` to prefer: latency (default), or l4s", plan.Preferences)
@@ -110,6 +111,7 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")
 
 	complete(cmd, "dev", deviceNames)
+	cmd.RegisterFlagCompletionFunc("carries", cobra.FixedCompletions(plan.KnownKinds(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "cc", func(f host.Facts) []string {
 		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
 	})

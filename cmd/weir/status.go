@@ -39,6 +39,9 @@ no root.`,
 			case s.InForce:
 				printNotes(w, s.Notes)
 				fmt.Fprintf(w, "In force:  %s\n", s.Goal.Flags())
+				if s.Owns != "" {
+					printWrapped(w, "", s.Owns)
+				}
 				if !s.Kept && !s.Unconfirmed {
 					fmt.Fprintln(w, "Until the next reboot: nothing is kept over that.")
 				}

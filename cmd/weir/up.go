@@ -71,6 +71,11 @@ own, and with another --state.`,
 				}
 				return failed(out, "weir plan, for the reasons of each")
 			}
+			for _, n := range out.Notes {
+				if n.Subject == plan.RoleNote { // whatever else was thought about, weir plan tells
+					printText(w, n.Subject, n.Text)
+				}
+			}
 			for _, c := range out.Done {
 				printChange(w, c)
 			}

@@ -454,6 +454,9 @@ func (s Store) status(last, j *journal, facts host.Facts) Status {
 		p.Changes, _ = lasting(p.Changes)
 	}
 	status.InForce, status.Drift = p.Empty(), append(status.Drift, p.Changes...)
+	if status.InForce {
+		status.Owns = plan.Owns(p.Goal, facts)
+	}
 	if p.Lacks != nil {
 		status.InForce, status.Why = false, p.Lacks.What
 	}

@@ -59,10 +59,11 @@ type Failure struct {
 
 // Status is how a host stands to the goal that was last brought up.
 type Status struct {
-	Up      bool          `json:"up"`            // there is a goal
-	Kept    bool          `json:"kept"`          // over a reboot
-	InForce bool          `json:"in_force"`      // and the plan for it is empty
-	Why     string        `json:"why,omitempty"` // it is not in force, where that is not the drift
+	Up      bool          `json:"up"`             // there is a goal
+	Kept    bool          `json:"kept"`           // over a reboot
+	InForce bool          `json:"in_force"`       // and the plan for it is empty
+	Why     string        `json:"why,omitempty"`  // it is not in force, where that is not the drift
+	Owns    string        `json:"owns,omitempty"` // of a relay's goal in force: which queues are here now, and what that costs
 	Goal    plan.Goal     `json:"goal"`
 	Reboot  bool          `json:"rebooted,omitempty"` // since it was brought up
 	Drift   []plan.Change `json:"drift"`              // what would bring it back into force
@@ -91,7 +92,10 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	goal, measured := s.measured(goal, j, facts)
+	goal, measured, err := s.measured(goal, j, facts)
+	if err != nil {
+		return plan.Plan{}, err
+	}
 	p, err := j.plan(goal, facts)
 	if err == nil && p.Lacks != nil {
 		err = p.Lacks
@@ -100,12 +104,23 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	return p, err
 }
 
-// measured looks at the live connections for what a new goal does not say. One that is in force keeps what was found when it was brought up.
-func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note) {
-	if goal.RTT != 0 || j != nil && goal == j.Goal {
-		return goal, nil
+// measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found when it was brought up.
+func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
+	if j != nil && goal == j.Goal {
+		return goal, nil, nil
 	}
-	return goal.Measured(s.host.path(facts))
+	deep := host.Deep{}
+	if facts.Deep != nil {
+		deep = *facts.Deep
+	}
+	deep.Sockets = s.host.path(facts)
+	facts.Deep = &deep
+	goal, seen, err := goal.AsSeen(facts)
+	if err != nil || goal.RTT != 0 {
+		return goal, seen, err
+	}
+	goal, far := goal.Measured(deep.Sockets)
+	return goal, append(seen, far...), nil
 }
 
 func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
@@ -225,7 +240,10 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	if err := s.fill(&goal, last, j, facts); err != nil {
 		return Outcome{}, err
 	}
-	goal, measured := s.measured(goal, j, facts)
+	goal, measured, err := s.measured(goal, j, facts)
+	if err != nil {
+		return Outcome{}, err
+	}
 	out, err := s.up(j, goal, facts, within, false)
 	out.Notes = append(measured, out.Notes...)
 	s.report("up", out, err)
@@ -375,13 +393,13 @@ func (s Store) set(j *journal, c plan.Change) error {
 // setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay.
 func (s Store) setIngress(link int, text string) error {
 	if text == plan.NoIngress || text == plan.HalfIngress {
-		return s.host.setIngress(link, nil)
+		return s.host.setIngress(link, qdisc.Arriving{})
 	}
-	stack, err := qdisc.ParseStack(text)
+	arriving, err := qdisc.ParseArriving(text)
 	if err != nil {
 		return err
 	}
-	return s.host.setIngress(link, stack)
+	return s.host.setIngress(link, arriving)
 }
 
 // inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for queues, since one that

@@ -205,7 +205,8 @@ func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 }
 
 // setIngress takes the steps that qdisc.SetIngress takes.
-func (m *fake) setIngress(index int, stack qdisc.Stack) error {
+func (m *fake) setIngress(index int, a qdisc.Arriving) error {
+	stack := a.Stack
 	ifb := func() int { return slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB }) }
 	set := func(redirect string, at ...qdisc.Qdisc) {
 		i := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index })
@@ -213,6 +214,10 @@ func (m *fake) setIngress(index int, stack qdisc.Stack) error {
 			return // as when the device is gone
 		}
 		l := &m.f.Links[i]
+		l.Passes = nil
+		for _, o := range a.Outer {
+			l.Passes = append(l.Passes, o.String())
+		}
 		l.Redirect, l.Tree.Qdiscs = redirect, append(slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), atIngress), at...)
 		m.step()
 	}
@@ -224,6 +229,14 @@ func (m *fake) setIngress(index int, stack qdisc.Stack) error {
 		}
 		m.f.Links[ifb()].Tree = single(m.t, "pfifo")
 		return err
+	}
+	for i, l := range m.f.Links {
+		if l.Index != index {
+			m.f.Links[i].Redirect = ""
+			if slices.Contains(a.Tunnels, l.Name) {
+				m.f.Links[i].Redirect = qdisc.IFB
+			}
+		}
 	}
 	if len(stack) == 0 {
 		set("", ours)

@@ -310,14 +310,14 @@ func (j *journal) state(f host.Facts, e entry) state {
 	return foreign
 }
 
-// same tells whether two values of a setting mean the same. Those of a queue may be written in more than one way.
+// same tells whether a value of a setting means what is wanted. Those of a queue may be written in more than one way.
 func same(t plan.Target, a, b string) bool {
 	if a == b || t.Dev+t.Ingress == "" {
 		return a == b
 	}
-	x, errX := qdisc.ParseStack(a)
-	y, errY := qdisc.ParseStack(b)
-	return errX == nil && errY == nil && x.Equal(y)
+	x, errX := qdisc.ParseArriving(a)
+	y, errY := qdisc.ParseArriving(b)
+	return errX == nil && errY == nil && x.Meets(y)
 }
 
 // before takes out of the facts what we put in.
@@ -340,8 +340,8 @@ func (j *journal) before(f host.Facts) host.Facts {
 			// Ours whoever has changed it: the device is of our making.
 			f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
 			for i, l := range f.Links {
-				if l.Name == e.Ingress && slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
-					f.Links[i].Redirect = ""
+				if (l.Name == e.Ingress || l.Redirect == qdisc.IFB) && slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
+					f.Links[i].Redirect, f.Links[i].Passes = "", nil
 					f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
 				}
 			}

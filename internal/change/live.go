@@ -22,7 +22,7 @@ type machine interface {
 	setTree(link int, stack qdisc.Stack) error    // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error  // puts back what was read
 	cleanQueue(link int) error                    // away with what a BPF queue has left that somebody else has taken away
-	setIngress(link int, stack qdisc.Stack) error // what arrives passes it first; empty: takes that away; and reads it back
+	setIngress(link int, a qdisc.Arriving) error  // what arrives passes it first; empty: takes that away; and reads it back
 	setSysctl(name, value string) (err error)     // writes, and reads it back
 	writable(path string) error                   // why a file could not be written, for all that can be told before
 	setFile(path string, file host.File) error    // puts it there whole or not at all, and on disk
@@ -46,8 +46,8 @@ func (live) setTree(link int, stack qdisc.Stack) error {
 	return conn.Set(link, stack)
 }
 
-// setIngress is about what arrives; an empty stack takes it away.
-func (live) setIngress(link int, stack qdisc.Stack) error { return qdisc.SetIngress(link, stack) }
+// setIngress is about what arrives; an empty one takes it away.
+func (live) setIngress(link int, a qdisc.Arriving) error { return qdisc.SetIngress(link, a) }
 
 func (live) restoreTree(link int, tree qdisc.Tree) error {
 	conn, err := qdisc.Dial(0)

@@ -59,12 +59,12 @@ type Unread struct {
 func ReadDeep() (Facts, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	f, err := Read()
+	f, p, err := read()
 	if err != nil {
 		return f, err
 	}
 	root := os.DirFS("/")
-	d := readDeep(root, &f)
+	d := readDeep(root, &f, p)
 	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
 		d.Unknown = append(d.Unknown, Unread{"live connections", why})
 	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
@@ -88,11 +88,11 @@ func ReadFiles(root fs.FS, kernel string) Facts {
 	f.Namespace, _ = fs.ReadLink(root, "proc/thread-self/ns/net")
 	readFiles(root, &f)
 	f.Qdiscs = support(root, kernel, func([]string) (map[string]bool, error) { return nil, fs.ErrPermission })
-	readDeep(root, &f)
+	readDeep(root, &f, readRelay(root, &f))
 	return f
 }
 
-func readDeep(root fs.FS, f *Facts) *Deep {
+func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 	d, t := readOwners(root)
 	f.Deep = d
 	if journal := "var/lib/weir/journal.json"; inForce(t.read(journal), f) {
@@ -130,7 +130,7 @@ func readDeep(root fs.FS, f *Facts) *Deep {
 		d.AccECN = Yes
 	}
 	d.CPU = pressure(string(t.read("proc/pressure/cpu")))
-	d.Namespaces = t.namespaces(f.Namespace)
+	d.Namespaces = t.namespaces(f.Namespace, p)
 	return d
 }
 
@@ -196,29 +196,16 @@ func unloaded(root fs.FS, release, name string) string {
 	return "the module " + name + " is not loaded, and reading must not load it: run ss -t once, which does"
 }
 
-func (t *tree) namespaces(own string) []Namespace {
-	const most = 32768
-	entries, _ := fs.ReadDir(t.root, "proc")
-	seen, hidden := map[string]int{}, 0
-	for _, e := range entries[:min(len(entries), most)] {
-		if name := e.Name(); name[0] < '0' || name[0] > '9' {
-			continue
-		}
-		id, err := fs.ReadLink(t.root, "proc/"+e.Name()+"/ns/net")
-		switch {
-		case err == nil:
-			seen[id]++
-		case os.IsPermission(err):
-			hidden++
-		}
+// namespaces lists those of processes, other than the own one.
+func (t *tree) namespaces(own string, p processes) []Namespace {
+	if p.hidden > 0 {
+		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: takes root", p.hidden))
 	}
-	if hidden > 0 {
-		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: takes root", hidden))
-	}
-	delete(seen, own)
 	var list []Namespace
-	for id, n := range seen {
-		list = append(list, Namespace{id, n})
+	for id, n := range p.namespaces {
+		if id != own {
+			list = append(list, Namespace{id, n})
+		}
 	}
 	slices.SortFunc(list, func(a, b Namespace) int { return cmp.Or(b.Processes-a.Processes, cmp.Compare(a.ID, b.ID)) })
 	return list

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"reflect"
@@ -30,7 +31,7 @@ func link(target string) *fstest.MapFile {
 
 func settings(root fstest.MapFS) *Deep {
 	f := Facts{Kernel: "6.1"}
-	return readDeep(root, &f)
+	return readDeep(root, &f, processes{})
 }
 
 // Which line decides, for each way in which the loaders order and mask files.
@@ -299,7 +300,7 @@ func TestProc(t *testing.T) {
 func TestEndless(t *testing.T) {
 	root := endless{fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.d/10-a.conf": file(""), "etc/sysctl.d/20-b.conf": file("net.ipv4.tcp_ecn=1\n")}}
 	f := Facts{Kernel: "6.1"}
-	d := readDeep(root, &f)
+	d := readDeep(root, &f, processes{})
 	if s, ok := d.AtBoot("net.ipv4.tcp_ecn"); !ok || s.File != "/etc/sysctl.d/20-b.conf" {
 		t.Errorf("%+v", d.Settings)
 	}
@@ -374,7 +375,7 @@ func (s socket) bytes() []byte {
 			switch at {
 			case infoFlags:
 				info[at] = byte(v)
-			case infoRate, infoBusy, infoRwndLimited, infoBufLimited, infoBytesSent, infoBytesAgain:
+			case infoRate, infoBusy, infoRwndLimited, infoBufLimited, infoBytesSent, infoBytesAgain, infoBytesAcked, infoBytesIn:
 				binary.NativeEndian.PutUint64(info[at:], v)
 			default:
 				binary.NativeEndian.PutUint32(info[at:], uint32(v))
@@ -448,6 +449,43 @@ func TestSockets(t *testing.T) {
 	}
 }
 
+// What is passed on is told from what is served and from what is fetched.
+func TestPassed(t *testing.T) {
+	const mb = 1_000_000
+	conn := func(port uint16, in, out uint64) socket {
+		return socket{state: tcpEstablished, sport: port, to: "198.51.100.7", cc: "cubic",
+			info: map[int]uint64{infoBytesIn: in, infoBytesAcked: out}}
+	}
+	accepted := func(in, out uint64) socket { return conn(443, in, out) }
+	dialled := func(in, out uint64) socket { return conn(40000, in, out) }
+	for name, c := range map[string]struct {
+		sockets []socket
+		want    units.Share
+	}{
+		"nothing":                       {nil, 0},
+		"a server":                      {[]socket{accepted(mb, 900*mb), accepted(mb, mb)}, 0},
+		"a server that asks others":     {[]socket{accepted(mb, 900*mb), dialled(4*mb, mb)}, 0.01},
+		"a download":                    {[]socket{dialled(900*mb, mb)}, 0},
+		"a download beside a server":    {[]socket{dialled(900*mb, mb), accepted(mb, 100*mb)}, 0.11},
+		"a proxy, downloads":            {[]socket{accepted(mb, 50*mb), dialled(50*mb, mb), accepted(mb, 50*mb), dialled(52*mb, mb)}, 0.98},
+		"a proxy, uploads":              {[]socket{accepted(90*mb, mb), dialled(mb, 90*mb)}, 1},
+		"a proxy that buffers":          {[]socket{accepted(0, 30*mb), dialled(40*mb, 0)}, 0.75},
+		"a proxy, of the host's own":    {[]socket{{state: tcpEstablished, sport: 443, to: "127.0.0.1", info: map[int]uint64{infoBytesAcked: 9 * mb}}, dialled(9*mb, 0)}, 0},
+		"too little to mean anything":   {[]socket{accepted(0, mb-1), dialled(mb-1, 0)}, 0},
+		"enough":                        {[]socket{accepted(0, mb), dialled(mb, 0)}, 1},
+		"more than 64 bits, when added": {[]socket{accepted(0, 1<<64-1), accepted(0, 1<<64-1), dialled(1<<64-1, 0), dialled(1<<64-1, 0)}, 1},
+	} {
+		var s Sockets
+		listener := socket{state: tcpListen, sport: 443, to: "0.0.0.0", cc: "cubic"}
+		if err := s.read(faked(append([]socket{listener}, c.sockets...)...), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := units.Share(math.Round(float64(s.Passed)*100) / 100); got != c.want {
+			t.Errorf("%s: %v, want %v", name, s.Passed, c.want)
+		}
+	}
+}
+
 // A kernel that is older says less, and one that is broken says it in pieces: both are no reason to fall.
 func TestShortAnswers(t *testing.T) {
 	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20}}.bytes()
@@ -490,7 +528,9 @@ func message(typ uint16, data []byte) []byte {
 }
 
 func FuzzSockets(f *testing.F) {
-	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20, infoRate: 1 << 63}}.bytes()
+	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20, infoRate: 1 << 63, infoBytesIn: 1 << 63, infoBytesAcked: 1 << 62}}.bytes()
+	listener := socket{state: tcpListen, sport: 80, to: "0.0.0.0"}.bytes()
+	f.Add(slices.Concat(message(20, listener), message(20, whole), message(20, socket{state: tcpEstablished, sport: 80, to: "198.51.100.7", info: map[int]uint64{infoBytesAcked: 1 << 63}}.bytes())))
 	f.Add(message(20, whole))
 	f.Add(slices.Concat(message(20, whole[:50]), message(20, whole[:100]), message(unix.NLMSG_DONE, nil)))
 	f.Add(message(unix.NLMSG_ERROR, []byte{1, 2}))
@@ -500,7 +540,7 @@ func FuzzSockets(f *testing.F) {
 			_, err := answers(b, each)
 			return err
 		}, nil, "")
-		if s.Busy > s.Total || s.Accepted > s.Total || s.Queueing+s.Lossy > s.Busy || s.LossyShare < 0 || s.LossyShare > 1 || s.QueueRTT < 0 || s.QueueMin > s.QueueRTT {
+		if s.Busy > s.Total || s.Accepted > s.Total || s.Queueing+s.Lossy > s.Busy || s.LossyShare < 0 || s.LossyShare > 1 || !(s.Passed >= 0 && s.Passed <= 1) || s.QueueRTT < 0 || s.QueueMin > s.QueueRTT {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -36,7 +36,11 @@ type Facts struct {
 	Qdiscs      map[string]Support `json:"qdiscs"`                // by kind
 	BPFDualPI2  string             `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
 	Ingress     Support            `json:"ingress,omitempty"`     // what it takes to let arriving packets wait in a queue: IngressModules
-	Init        string             `json:"init,omitempty"`        // Systemd, or not known
+	Flower      Support            `json:"flower,omitempty"`      // what it takes to tell a tunnel's packets from the others: cls_flower
+	Passing     Passing            `json:"passing,omitzero"`
+	Relays      []Relay            `json:"relays,omitempty"` // programs that are known to pass on what others send, by name
+	MPTCP       int                `json:"mptcp,omitempty"`  // sockets: listeners, and connections that speak it
+	Init        string             `json:"init,omitempty"`   // Systemd, or not known
 	Program     Program            `json:"program,omitzero"`
 	Udev        bool               `json:"udev,omitempty"`         // it runs
 	UnitProgram string             `json:"unit_program,omitempty"` // what UnitFile starts, if that is Weir's and the program is there
@@ -97,6 +101,11 @@ var sysctls = []string{
 
 // Read reads the host in the network namespace of the calling thread.
 func Read() (Facts, error) {
+	f, _, err := read()
+	return f, err
+}
+
+func read() (Facts, processes, error) {
 	// A namespace belongs to a thread, and so do /proc/sys and every socket that is opened below.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -104,22 +113,23 @@ func Read() (Facts, error) {
 	root := os.DirFS("/")
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
-		return Facts{}, fmt.Errorf("uname: %w", err)
+		return Facts{}, processes{}, fmt.Errorf("uname: %w", err)
 	}
 	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: admin()}
 	f.Namespace, _ = os.Readlink("/proc/thread-self/ns/net")
 	readFiles(root, &f)
 	if len(f.Sysctls) == 0 {
-		return Facts{}, fmt.Errorf("/proc/sys/net cannot be read: is /proc mounted?")
+		return Facts{}, processes{}, fmt.Errorf("/proc/sys/net cannot be read: is /proc mounted?")
 	}
 	if err := readLinks(&f); err != nil {
-		return Facts{}, err
+		return Facts{}, processes{}, err
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
 	f.Qdiscs[bpfDualPI2], f.BPFDualPI2 = ownQdisc(f.Admin, dualpi2.Probe)
-	f.Ingress = modules(root, f.Kernel).ingress()
+	f.Ingress, f.Flower = modules(root, f.Kernel).ingress(), modules(root, f.Kernel).all("cls_flower")
+	readTunnels(root, &f)
 	f.readKept()
-	return f, nil
+	return f, readRelay(root, &f), nil
 }
 
 // Forwards tells whether the host passes on packets of others, as far as its switches for all interfaces say.
@@ -152,6 +162,14 @@ type Link struct {
 	GSOSegs  int        `json:"gso_max_segs"`       // and in segments
 	Addrs    []string   `json:"addrs,omitempty"`    // 192.0.2.1/24
 	Tree     qdisc.Tree `json:"tree"`               // its queueing disciplines
+	TxQLen   int        `json:"tx_qlen,omitempty"`  // packets that a plain FIFO here, or a tun device, holds at most
+	Master   string     `json:"master,omitempty"`   // the bridge or bond of which it is a port
+	Parent   string     `json:"parent,omitempty"`   // the device that it is made on: a VLAN's, a tunnel's
+	RxBytes  uint64     `json:"rx_bytes,omitempty"` // received since it was made, or its driver loaded (IFLA_STATS64)
+	TxBytes  uint64     `json:"tx_bytes,omitempty"` // and sent
+	RxPkts   uint64     `json:"rx_pkts,omitempty"`  // packets received, as the driver counts them
+	Passes   []string   `json:"passes,omitempty"`   // what goes past that, as qdisc.Outer
+	Ports    []string   `json:"ports,omitempty"`    // of a tunnel: what its packets come in, as qdisc.Outer; only root may know
 	Redirect string     `json:"redirect,omitempty"` // the device to which a filter redirects all that arrives; Gone: to one that is no longer there
 }
 

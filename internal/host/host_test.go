@@ -231,7 +231,10 @@ func TestRead(t *testing.T) {
 				t.Errorf("reading changed %s:\n%+v\n%+v", f.Links[i].Name, f.Links[i].Tree, again.Links[i].Tree)
 			}
 			f.Links[i].Tree, again.Links[i].Tree = f.Links[0].Tree, f.Links[0].Tree
+			// What the kernel sends by itself meanwhile is counted.
+			f.Links[i].RxBytes, f.Links[i].TxBytes, f.Links[i].RxPkts = again.Links[i].RxBytes, again.Links[i].TxBytes, again.Links[i].RxPkts
 		}
+		f.Passing = again.Passing
 		if !reflect.DeepEqual(f, again) {
 			t.Errorf("reading twice gives different facts:\n%+v\n%+v", f, again)
 		}

@@ -152,11 +152,14 @@ func (x index) qdisc(kind string) bool {
 // IngressModules are what it takes to redirect what arrives at a device to another, which has a queue.
 func IngressModules() []string { return []string{"ifb", "sch_ingress", "cls_matchall", "act_mirred"} }
 
-func (x index) ingress() Support {
+func (x index) ingress() Support { return x.all(IngressModules()...) }
+
+// all tells whether all of some modules are there.
+func (x index) all(names ...string) Support {
 	if !x.known() {
 		return Unknown
 	}
-	for _, name := range IngressModules() {
+	for _, name := range names {
 		if !slices.ContainsFunc(x.files, func(file string) bool { return module(file) == name }) {
 			return No
 		}

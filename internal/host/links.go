@@ -47,6 +47,10 @@ func readLinks(f *Facts) error {
 		return err
 	}
 	defer tool.close()
+	names := map[int]string{}
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+	}
 	for _, link := range links {
 		a := link.Attrs()
 		l := Link{
@@ -77,6 +81,14 @@ func readLinks(f *Facts) error {
 				l.Addrs = append(l.Addrs, addr.IPNet.String())
 			}
 		}
+		l.TxQLen = max(a.TxQLen, 0)
+		if s := a.Statistics; s != nil {
+			l.RxBytes, l.TxBytes, l.RxPkts = s.RxBytes, s.TxBytes, s.RxPackets
+		}
+		l.Master = names[a.MasterIndex]
+		if a.NetNsID < 0 && l.Kind != "veth" { // in this network namespace; a veth device has its peer there
+			l.Parent = names[a.ParentIndex]
+		}
 		f.Links = append(f.Links, l)
 	}
 	slices.SortFunc(f.Links, func(a, b Link) int { return a.Index - b.Index })
@@ -90,6 +102,13 @@ func readLinks(f *Facts) error {
 			continue
 		case err != nil:
 			return fmt.Errorf("%s: %w", l.Name, err)
+		}
+		passes, err := conn.Passes(l.Index)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.Name, err)
+		}
+		for _, o := range passes {
+			f.Links[i].Passes = append(f.Links[i].Passes, o.String())
 		}
 		f.Links[i].Redirect = Gone
 		if at := slices.IndexFunc(f.Links, func(l Link) bool { return l.Index == to }); at >= 0 {

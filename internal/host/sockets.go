@@ -42,6 +42,7 @@ type Sockets struct {
 	Rate       units.Rate     `json:"rate"`           // sum of what the busy ones deliver, bits per second
 	Fastest    units.Rate     `json:"fastest"`        // of the busy ones
 	RTT        units.Duration `json:"rtt"`            // the minimum RTT that nine in ten connections stay below
+	Passed     units.Share    `json:"passed"`         // of what dialled connections carry, accepted ones carry it too, the other way
 	CE         int            `json:"marked"`         // connections of which packets were marked CE and arrived
 	Cut        int            `json:"cut,omitempty"`  // answers of the kernel that could not be understood
 	Read       bool           `json:"read,omitempty"` // the connections were looked at
@@ -90,6 +91,7 @@ func (s *Sockets) read(ask dump, links []Link, uplink string) error {
 	if a.sent > 0 {
 		s.LossyShare = units.Share(min(a.again/a.sent, 1))
 	}
+	s.Passed = a.passed()
 	return nil
 }
 
@@ -101,6 +103,21 @@ type aggregate struct {
 	listening                  [1 << 16 / 64]uint64 // ports, a bit each; listeners come before connections
 	queueRTT, queueMin, minRTT histogram
 	sent, again                float64 // bytes of lossy connections
+	accepted, dialled          carried
+}
+
+// carried is what connections have carried since they were opened, in bytes.
+type carried struct{ in, out float64 }
+
+// passed compares what came in by connections of the one sort with what went out by those of the other, in both directions. It
+// is 1 where a program ends connections and carries on by others. A server dials nothing, and who downloads accepts nothing.
+func (a *aggregate) passed() units.Share {
+	const enough = 1e6 // bytes
+	same := min(a.dialled.in, a.accepted.out) + min(a.accepted.in, a.dialled.out)
+	if same < enough {
+		return 0
+	}
+	return units.Share(same / (max(a.dialled.in, a.accepted.out) + max(a.accepted.in, a.dialled.out)))
 }
 
 // struct inet_diag_msg and its attributes (include/uapi/linux/inet_diag.h).
@@ -124,6 +141,8 @@ const (
 	infoLastSent    = 44 // ms ago
 	infoRTT         = 68 // us
 	infoRetrans     = 100
+	infoBytesAcked  = 120
+	infoBytesIn     = 128 // received
 	infoNotsent     = 144
 	infoMinRTT      = 148 // us
 	infoSegsOut     = 156 // with data
@@ -198,9 +217,13 @@ func (a *aggregate) add(msg []byte) {
 		b = b[min((length+3)&^3, len(b)):]
 	}
 	a.Total++
+	carried := &a.dialled
 	if a.listening[port/64]&(1<<(port%64)) != 0 {
 		a.Accepted++
+		carried = &a.accepted
 	}
+	carried.in += float64(info.u64(infoBytesIn))
+	carried.out += float64(info.u64(infoBytesAcked))
 	if cc != "" {
 		a.Congestion[cc]++
 	}

@@ -25,6 +25,7 @@ const Uplink = "eth0"
 // The limits of what the lab can be asked: above them a run would take memory or time that a mistake in a file should not cost.
 const (
 	maxRate        = 10_000_000_000 // bit/s; packet by packet the guest's work grows with it
+	minRate        = 100_000        // bit/s: below, a packet takes longer than what is measured
 	maxRTT         = 10 * time.Second
 	maxVirtual     = time.Hour
 	maxConnections = 2000 // in all
@@ -51,6 +52,7 @@ func (s *Scenario) fillIn() {
 		s.Server.Qdisc = "mq | fq_codel"
 	}
 	orElse(&s.Path.IP, 4)
+	s.fillInRelay()
 	orElse(&s.Provider.Queue, "fifo")
 	if s.Provider.Buffer == (Buffer{}) {
 		s.Provider.Buffer.Time = units.Duration(200 * time.Millisecond)
@@ -101,7 +103,7 @@ func orElse[T comparable](field *T, value T) {
 // zeroed finds a value of nothing where nothing cannot be meant: left out, it would be the default, and so it is no way to write one.
 func zeroed(document map[string]any) *problem {
 	never := map[string][]string{
-		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "path": {"ip"}, "provider": {"buffer", "burst"},
+		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "relay": {"cards", "ip", "txqueuelen"}, "path": {"ip"}, "provider": {"buffer", "burst"},
 		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"},
 	}
 	nothing := func(v any) bool {
@@ -174,7 +176,7 @@ func (s *Scenario) checkAll() *problem {
 
 // check finds the first thing that cannot be run in a scenario without a sweep and with its defaults.
 func (s *Scenario) check() *problem {
-	for _, check := range []func() *problem{s.checkFrame, s.checkPath, s.checkTraffic, s.checkCandidates} {
+	for _, check := range []func() *problem{s.checkFrame, s.checkPath, s.checkTraffic, s.checkRelay, s.checkCandidates} {
 		if p := check(); p != nil {
 			return p
 		}
@@ -233,10 +235,14 @@ func (s *Scenario) checkPath() *problem {
 	switch {
 	case p.Rate == 0 && p.Queue != "none":
 		return wrong(`rate = "50mbit", or queue = "none"`, at("queue"), "the provider has no rate, and its queue %q needs one", p.Queue)
-	case p.Rate > maxRate:
-		return wrong("", at("rate"), "rate %v is above what the lab can carry (10gbit)", p.Rate)
-	case p.Rate != 0 && p.Rate < 100_000:
+	case max(p.Rate, p.Ingress) > maxRate:
+		return wrong("", at("rate"), "rate %v is above what the lab can carry (10gbit)", max(p.Rate, p.Ingress))
+	case p.Rate != 0 && p.Rate < minRate:
 		return wrong("", at("rate"), "rate %v is below the lab's least (100kbit)", p.Rate)
+	case p.Ingress != 0 && p.Ingress < minRate:
+		return wrong("", at("ingress"), "rate %v is below the lab's least (100kbit)", p.Ingress)
+	case p.Ingress != 0 && p.Rate == 0:
+		return wrong("", at("ingress"), "the provider has a rate towards the server, and none from it")
 	case s.Path.IP != 4 && s.Path.IP != 6:
 		return wrong("4 or 6", []string{"path", "ip"}, "there is no version %d of IP", s.Path.IP)
 	case time.Duration(s.Path.RTT) > maxRTT:
@@ -392,7 +398,10 @@ func (s *Scenario) checkCandidates() *problem {
 			return wrong("", at(""), "two candidates have the name %q", c.Name)
 		}
 		seen[c.Name] = true
-		for _, q := range []struct{ key, text string }{{"qdisc", c.Qdisc}, {"ingress", c.Ingress}} {
+		if c.Tunnel != "" && !s.Carries(WireGuard) && !s.Carries(Tunnel) {
+			return wrong("", at("tunnel"), "candidate %q: the relay has no tunnel", c.Name)
+		}
+		for _, q := range []struct{ key, text string }{{"qdisc", c.Qdisc}, {"ingress", c.Ingress}, {"tunnel", c.Tunnel}} {
 			if q.text == "" {
 				continue
 			}
@@ -420,6 +429,11 @@ func (s *Scenario) checkCandidates() *problem {
 func (s *Scenario) stack(c Candidate, key, text string) (qdisc.Stack, *problem) {
 	at := []string{"candidate", c.Name, key}
 	stack, err := qdisc.ParseStack(Rated(text, s.Provider.Rate))
+	if key == "ingress" {
+		var a qdisc.Arriving
+		a, err = qdisc.ParseArriving(Rated(text, s.Provider.Inward()))
+		stack = a.Stack
+	}
 	switch {
 	case c.Weir != nil:
 		return nil, wrong("", at, "candidate %q: either weir sets the qdisc, or %s does", c.Name, key)

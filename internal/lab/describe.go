@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/measure"
 	"weir/internal/qdisc"
+	"weir/internal/units"
 )
 
 // describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from names.
@@ -31,7 +32,8 @@ func words(p *PointResult, c *Cell) string {
 	own := spread(func(r *Run) float64 { return r.Uplink.Backlog.Mean })
 	ownMax := spread(func(r *Run) float64 { return r.Uplink.Backlog.Max })
 	theirs := spread(func(r *Run) float64 { return r.Provider.Backlog.Mean })
-	drops := spread(func(r *Run) float64 { return float64(r.Provider.Drops) })
+	inward := spread(func(r *Run) float64 { return meanBacklog(r.Inward) })
+	drops := spread(func(r *Run) float64 { return float64(r.Provider.Drops + dropped(r.Inward)) })
 	marks := spread(func(r *Run) float64 { return float64(r.Uplink.Marks) })
 	ownDrops := spread(func(r *Run) float64 { return float64(r.Uplink.Drops) })
 	packet := float64(standing) * 1514 / 1024
@@ -39,16 +41,27 @@ func words(p *PointResult, c *Cell) string {
 	rate := p.Scenario.Provider.Rate
 	changes := p.changes(c.Candidate)
 	wait := func(kib float64) string {
-		if rate == 0 || len(changes) > 0 { // the queue's rate is not known, or not one
-			return fmt.Sprintf("%.0f KiB", kib)
+		if len(changes) > 0 { // the queue's rate is not one
+			return waitAt(kib, 0)
 		}
-		return fmt.Sprintf("%.3gms", kib*1024*8/float64(rate)*1e3)
+		return waitAt(kib, rate)
 	}
 	var s []string
 	for _, change := range changes {
 		s = append(s, fmt.Sprintf("At %v changed to %s.", change.At, Rated(change.Qdisc, rate)))
 	}
 	switch {
+	case inward > packet && inward >= theirs:
+		out := ""
+		if theirs > packet {
+			out = ", and " + waitAt(theirs, rate) + " on the way out"
+		}
+		here := "none"
+		if own > packet {
+			here = wait(own)
+		}
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box, on the way in: %s of it on average%s; %s of it here, in %s.",
+			waitAt(inward, p.Scenario.Provider.Inward()), out, here, kind))
 	case theirs > packet && ownMax == 0:
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held no packet in any of %d samples.",
 			wait(theirs), kind, c.Runs[0].Uplink.Backlog.N))
@@ -81,10 +94,35 @@ func words(p *PointResult, c *Cell) string {
 		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, and %.2f %% were marked by the step and waited for less.",
 			share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed }), share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })))
 	}
-	if limited := spread(labLimited); limited > tolerated {
+	limited := spread(func(r *Run) float64 {
+		return labLimited(r, func(f FlowResult) bool { return p.Scenario.endsAt(f.Flow) })
+	})
+	if limited > tolerated {
 		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))
 	}
 	return strings.Join(s, " ")
+}
+
+// waitAt is how long an amount waits at a rate, or the amount where there is none.
+func waitAt(kib float64, rate units.Rate) string {
+	if rate == 0 {
+		return fmt.Sprintf("%.0f KiB", kib)
+	}
+	return fmt.Sprintf("%.3gms", kib*1024*8/float64(rate)*1e3)
+}
+
+func meanBacklog(q *Queue) float64 {
+	if q == nil {
+		return 0
+	}
+	return q.Backlog.Mean
+}
+
+func dropped(q *Queue) uint64 {
+	if q == nil {
+		return 0
+	}
+	return q.Drops
 }
 
 // changes of a candidate by name.
@@ -101,11 +139,11 @@ func (p *PointResult) changes(candidate string) []Change {
 const tolerated = 0.05
 
 // labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here reads at once, so that a
-// full window is the lab's doing. Flows that end are not looked at: they never fill it for long.
-func labLimited(r *Run) float64 {
+// full window is the lab's doing. Flows that end are not looked at: they never fill it for long. Nor are those whose receiver is a program under test.
+func labLimited(r *Run, elsewhere func(FlowResult) bool) float64 {
 	worst := 0.0
 	for _, f := range r.Flows {
-		if f.Fetch == 0 {
+		if f.Fetch == 0 && !elsewhere(f) {
 			worst = max(worst, f.RwndLimited)
 		}
 	}

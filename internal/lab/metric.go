@@ -178,6 +178,8 @@ func metrics() []metric {
 		m("provider.backlog", "kb", "prov queue", func(p *PointResult, r *Run) (float64, bool) {
 			return r.Provider.Backlog.Mean, p.Scenario.Provider.Queue != "none"
 		}),
+		m("inward.drops", "packets", "inward drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(dropped(r.Inward)), r.Inward != nil }),
+		m("inward.backlog", "kb", "inward queue", func(_ *PointResult, r *Run) (float64, bool) { return meanBacklog(r.Inward), r.Inward != nil }),
 		m("uplink.drops", "packets", "own drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }),
 		m("uplink.marks", "packets", "own marks", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }),
 		m("uplink.backlog", "kb", "own queue", func(_ *PointResult, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }),

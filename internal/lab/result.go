@@ -30,10 +30,13 @@ type Run struct {
 	Flows    []FlowResult  `json:"flows"`
 	Clients  []Share       `json:"clients"`
 	Probes   []ProbeResult `json:"probes"`
-	Uplink   Queue         `json:"uplink"`         // the server's
-	Provider Queue         `json:"provider"`       // where the provider enforces its rate
-	TCPPages int           `json:"tcp_pages"`      // most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
-	Weir     []string      `json:"weir,omitempty"` // what weir up and weir status said
+	Uplink   Queue         `json:"uplink"`            // the server's
+	Provider Queue         `json:"provider"`          // where the provider enforces its rate
+	Inward   *Queue        `json:"inward,omitempty"`  // of a relay with one card: where the provider enforces its rate towards the server,
+	Ingress  *Queue        `json:"ingress,omitempty"` // where the server lets wait what arrives,
+	Tunnel   *Queue        `json:"tunnel,omitempty"`  // and the device of its tunnel
+	TCPPages int           `json:"tcp_pages"`         // most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
+	Weir     []string      `json:"weir,omitempty"`    // what weir up and weir status said
 	Series   Series        `json:"series"`
 }
 

@@ -27,6 +27,7 @@ type Scenario struct {
 	Seeds     int            `toml:"seeds" json:"seeds"`               // repeats, each another sample of all randomness
 	Columns   []string       `toml:"columns" json:"columns,omitempty"` // metrics to show; default: those that the traffic gives
 	Server    Server         `toml:"server" json:"server"`
+	Relay     Relay          `toml:"relay" json:"relay,omitzero"`
 	Path      Path           `toml:"path" json:"path"`
 	Provider  Provider       `toml:"provider" json:"provider"`
 	Client    []Client       `toml:"client" json:"client"`
@@ -52,7 +53,7 @@ type Server struct {
 	Addresses int               `toml:"addresses" json:"addresses"` // how many it answers from
 	Queues    int               `toml:"queues" json:"queues"`       // transmit queues of the uplink
 	TSO       bool              `toml:"tso" json:"tso"`             // the wire carries superpackets: as a virtual NIC that leaves segmentation to its host
-	Relay     bool              `toml:"relay" json:"relay"`         // it forwards for an origin behind it, whence flows come unless they say otherwise
+	Relay     bool              `toml:"relay" json:"relay"`         // it forwards for an origin: by a card of its own for that, unless [relay] says otherwise
 	GRO       bool              `toml:"gro" json:"gro"`             // what it forwards comes as superpackets: as a NIC that joins packets hands them on
 	Qdisc     string            `toml:"qdisc" json:"qdisc"`         // at the uplink's root before a candidate changes it
 	Sysctl    map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
@@ -80,16 +81,26 @@ func (p Path) room() int {
 
 // Provider is the box that enforces the rate the server is sold.
 type Provider struct {
-	Rate   units.Rate `toml:"rate" json:"rate,omitempty"`
-	Queue  string     `toml:"queue" json:"queue"`   // fifo, policer, bucket, none, or a qdisc in tc's words
-	Buffer Buffer     `toml:"buffer" json:"buffer"` // of fifo and bucket: bytes, or the time they take at the rate
-	Burst  units.Size `toml:"burst" json:"burst"`   // of policer and bucket: what may pass at line rate
+	Rate    units.Rate `toml:"rate" json:"rate,omitempty"`
+	Ingress units.Rate `toml:"ingress" json:"ingress,omitempty"` // towards the server, when it is not the rate
+	Queue   string     `toml:"queue" json:"queue"`               // fifo, policer, bucket, none, or a qdisc in tc's words
+	Buffer  Buffer     `toml:"buffer" json:"buffer"`             // of fifo and bucket: bytes, or the time they take at the rate
+	Burst   units.Size `toml:"burst" json:"burst"`               // of policer and bucket: what may pass at line rate
+}
+
+// Inward is the rate towards the server.
+func (p Provider) Inward() units.Rate {
+	if p.Ingress != 0 {
+		return p.Ingress
+	}
+	return p.Rate
 }
 
 // Client is a machine at the other end, with an address of its own.
 type Client struct {
 	Name   string            `toml:"name" json:"name"`
-	RTT    units.Duration    `toml:"rtt" json:"rtt"` // when it is not the path's
+	RTT    units.Duration    `toml:"rtt" json:"rtt"`           // when it is not the path's
+	Via    string            `toml:"via" json:"via,omitempty"` // how it reaches the origin, when it is not the relay's kind
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 }
 
@@ -99,6 +110,7 @@ type Flow struct {
 	Client    string         `toml:"client" json:"client"` // default: the first
 	Count     int            `toml:"count" json:"count"`
 	Direction string         `toml:"direction" json:"direction"` // down (to the client) or up
+	Leg       string         `toml:"leg" json:"leg,omitempty"`   // of a relay: through it, or between it and its client or origin alone
 	Dial      string         `toml:"dial" json:"dial"`           // who connects: client or server
 	Address   int            `toml:"address" json:"address"`     // which of the server's, from 1
 	CC        string         `toml:"cc" json:"cc,omitempty"`     // congestion control of the sender; default: the sysctl's
@@ -113,6 +125,7 @@ type Probe struct {
 	Name     string         `toml:"name" json:"name"`
 	Kind     string         `toml:"kind" json:"kind"` // udp (echo), ssh (keystrokes), request (one after another), stream (UDP, one way, down)
 	Client   string         `toml:"client" json:"client"`
+	Leg      string         `toml:"leg" json:"leg,omitempty"` // as a flow's
 	Interval units.Duration `toml:"interval" json:"interval"`
 	Size     units.Size     `toml:"size" json:"size"`           // of a datagram or a request
 	Reply    units.Size     `toml:"reply" json:"reply"`         // of ssh and request
@@ -132,7 +145,8 @@ type Candidate struct {
 	Name    string            `toml:"name" json:"name"`
 	About   string            `toml:"about" json:"about,omitempty"`
 	Qdisc   string            `toml:"qdisc" json:"qdisc,omitempty"`     // tc's words; {99.75%} is that share of the provider's rate
-	Ingress string            `toml:"ingress" json:"ingress,omitempty"` // likewise: what arrives at the uplink passes it first, on an ifb
+	Ingress string            `toml:"ingress" json:"ingress,omitempty"` // likewise, of the provider's ingress rate: what arrives at the uplink passes it first, on an ifb; and ", unpacked DEVICE… from udp/PORT…" for tunnels
+	Tunnel  string            `toml:"tunnel" json:"tunnel,omitempty"`   // likewise: at the root of the device of the relay's tunnel
 	Sysctl  map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 	Weir    *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
 	Change  []Change          `toml:"change" json:"change,omitempty"` // in their order
@@ -147,10 +161,11 @@ type Change struct {
 // Weir is the goal given to `weir up --dev eth0`, flag by flag.
 type Weir struct {
 	Rate    units.Rate     `toml:"rate" json:"rate,omitempty"`       // default: the provider's
-	Ingress units.Rate     `toml:"ingress" json:"ingress,omitempty"` // of what arrives
+	Ingress units.Rate     `toml:"ingress" json:"ingress,omitempty"` // of what arrives; default for role relay: the provider's
 	RTT     units.Duration `toml:"rtt" json:"rtt"`
 	Loss    units.Share    `toml:"loss" json:"loss"`
 	Role    string         `toml:"role" json:"role,omitempty"`
+	Carries plan.Kinds     `toml:"carries" json:"carries,omitempty"`
 	NAT     bool           `toml:"nat" json:"nat,omitempty"`
 	FairTo  string         `toml:"fair_to" json:"fair_to,omitempty"`
 	Prefer  string         `toml:"prefer" json:"prefer,omitempty"`
@@ -162,9 +177,12 @@ type Weir struct {
 
 // goal is w as the product will understand it.
 func (w Weir) goal(p Provider) plan.Goal {
-	g := plan.Goal{Rate: w.Rate, Ingress: w.Ingress, RTT: w.RTT, Loss: w.Loss, Role: w.Role, NAT: w.NAT, FairTo: w.FairTo, Prefer: w.Prefer, CC: w.CC, Qdisc: Rated(w.Qdisc, p.Rate), Recipe: w.Recipe}
+	g := plan.Goal{Rate: w.Rate, Ingress: w.Ingress, RTT: w.RTT, Loss: w.Loss, Role: w.Role, Carries: w.Carries, NAT: w.NAT, FairTo: w.FairTo, Prefer: w.Prefer, CC: w.CC, Qdisc: Rated(w.Qdisc, p.Rate), Recipe: w.Recipe}
 	if g.Rate == 0 && !w.NoRate {
 		g.Rate = p.Rate
+	}
+	if g.Ingress == 0 && g.Role == "relay" && !w.NoRate {
+		g.Ingress = p.Ingress
 	}
 	return g
 }
@@ -183,6 +201,7 @@ func (w Weir) Flags(p Provider) []string {
 	add("rtt", g.RTT.String(), g.RTT != 0)
 	add("loss", g.Loss.String(), g.Loss != 0)
 	add("role", g.Role, g.Role != "")
+	add("carries", string(g.Carries), g.Carries != "")
 	add("fair-to", g.FairTo, g.FairTo != "")
 	add("prefer", g.Prefer, g.Prefer != "")
 	add("cc", g.CC, g.CC != "")
@@ -241,7 +260,7 @@ func (s Scenario) clone() Scenario {
 	c := s
 	data, err := json.Marshal(s)
 	if err == nil {
-		c.Server.Sysctl = nil
+		c.Server.Sysctl, c.Relay.Sysctl = nil, nil
 		c.Client, c.Flow, c.Probe, c.Candidate, c.Columns = nil, nil, nil, nil, nil
 		err = json.Unmarshal(data, &c)
 	}

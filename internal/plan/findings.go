@@ -69,10 +69,12 @@ type diagnosis struct {
 	stack qdisc.Stack // at its root; nil when it is one that has no Stack
 	cc    string      // the congestion control of new connections
 	found []Finding
+
+	carried Carried // for others
 }
 
 func newDiagnosis(facts host.Facts) *diagnosis {
-	d := &diagnosis{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value}
+	d := &diagnosis{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value, carried: Carries(facts)}
 	if d.deep == nil {
 		d.deep = &host.Deep{}
 	}
@@ -85,15 +87,19 @@ func newDiagnosis(facts host.Facts) *diagnosis {
 func checks() []func(*diagnosis) {
 	return []func(*diagnosis){
 		(*diagnosis).queue,
+		(*diagnosis).relay,
+		(*diagnosis).ring,
 		(*diagnosis).notInKernel,
 		(*diagnosis).unreadFile,
 		(*diagnosis).unsent,
+		(*diagnosis).mptcp,
 		(*diagnosis).buffers,
 		(*diagnosis).lossyPath,
 		(*diagnosis).boundConnections,
 		(*diagnosis).limit,
 		(*diagnosis).defaultQdisc,
 		(*diagnosis).fairness,
+		(*diagnosis).relayFairness,
 		(*diagnosis).ecn,
 		(*diagnosis).overridden,
 		(*diagnosis).changedSince,
@@ -126,9 +132,12 @@ func Where(file string, line int) string {
 }
 
 // shaper is the rate that the uplink's own tree enforces; 0: none.
-func (d *diagnosis) shaper() units.Rate {
+func (d *diagnosis) shaper() units.Rate { return treeRate(d.link.Tree) }
+
+// treeRate is the highest rate that a tree enforces.
+func treeRate(tree qdisc.Tree) units.Rate {
 	rate := units.Rate(0)
-	for _, q := range d.link.Tree.Qdiscs {
+	for _, q := range tree.Qdiscs {
 		switch spec := q.Spec.(type) {
 		case qdisc.BPFDualPI2:
 			rate = max(rate, spec.Rate)
@@ -140,7 +149,7 @@ func (d *diagnosis) shaper() units.Rate {
 			rate = max(rate, spec.Rate)
 		}
 	}
-	for _, c := range d.link.Tree.Classes {
+	for _, c := range tree.Classes {
 		if c.Parent == qdisc.Root || c.Rate > rate {
 			rate = max(rate, c.Rate)
 		}
@@ -168,6 +177,12 @@ func (d *diagnosis) queue() {
 	s, name, rate := d.deep.Sockets, d.queueName(), d.shaper()
 	on := name + " on " + d.link.Name
 	queueing, elsewhere := d.queueing(), d.elsewhere()
+	yours, besides := "The queue is yours.", "The limit seems to be below the shaper's rate: a queue that stands elsewhere is not managed."
+	try, less := "weir plan --rate RATE    with what the provider sold", "weir plan --rate RATE    with less than "+rate.String()
+	if d.carried.OneCard {
+		yours, besides = "The queue of what leaves is yours.", "What leaves has just come in by the same card: a queue on the way in is not managed."
+		try, less = relayPlan, relayPlan
+	}
 	seen := fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin))
 	holds := fmt.Sprintf("%s holds %s", on, counted(int(root.Stats.Qlen), "packet"))
 	switch {
@@ -176,19 +191,17 @@ func (d *diagnosis) queue() {
 		if name == "noqueue" {
 			why = "There is no queue at this device. Yours is in the provider's box."
 		}
-		d.add(Finding{Harmful, "The queue is not yours.", seen + "; " + holds + ".", why,
-			"weir plan --rate RATE    with what the provider sold", "scenarios/narrow-link.toml"})
+		d.add(Finding{Harmful, "The queue is not yours.", seen + "; " + holds + ".", why, try, "scenarios/narrow-link.toml"})
 	case queueing && rate != 0 && elsewhere:
 		d.add(Finding{Notable, "There is a queue besides yours.", fmt.Sprintf("%s; %s, which shapes to %s.", seen, holds, rate),
-			"The limit seems to be below the shaper's rate: a queue that stands elsewhere is not managed.",
-			"weir plan --rate RATE    with less than " + rate.String(), "scenarios/seeds/shaping.toml"})
+			besides, less, "scenarios/seeds/shaping.toml"})
 	case queueing && slices.Contains([]string{"pfifo_fast", "pfifo", "bfifo"}, name):
 		d.add(Finding{Notable, "The queue is here, and one for all.", seen + "; " + holds + ".",
 			"In a plain FIFO each packet waits behind all others.", "weir plan", "scenarios/seeds/gso.toml"})
 	case queueing:
 		d.add(Finding{Severity: Fine, Title: "The queue is here.", Seen: seen + "; " + holds + "."})
 	case rate != 0:
-		d.add(Finding{Severity: Fine, Title: "The queue is yours.", Seen: fmt.Sprintf("%s shapes to %s.", on, rate)})
+		d.add(Finding{Severity: Fine, Title: yours, Seen: fmt.Sprintf("%s shapes to %s.", on, rate)})
 	case chosenAQM(root, name):
 		d.idle(root, on)
 	case s.Busy == 0 && s.Read:
@@ -670,6 +683,9 @@ func (d *diagnosis) tunnels() {
 			"The TCP inside has its ends elsewhere, and their congestion control. What helps it here is the queue of " + cmp.Or(d.link.Name, "the uplink") + ".",
 			"weir plan --role relay --rate RATE", "scenarios/narrow-link.toml"})
 		return
+	}
+	if len(d.carried.Kinds) > 0 {
+		return // what they carry, and what manages it, has been said
 	}
 	d.add(Finding{Severity: Fine, Title: "Tunnels.", Seen: strings.Join(names, ", ") + ": what they carry is managed by the queue of " + cmp.Or(d.link.Name, "the uplink") + "."})
 }

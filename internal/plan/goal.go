@@ -21,6 +21,7 @@ type Goal struct {
 	RTT     units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"`         // to the farthest clients that matter
 	Loss    units.Share    `json:"loss,omitempty" toml:"loss,omitempty"`       // of packets on the path, with no queue to blame
 	Role    string         `json:"role,omitempty" toml:"role,omitempty"`       // server (the default) or relay
+	Carries Kinds          `json:"carries,omitempty" toml:"carries,omitempty"` // how a relay passes on: several with commas between; as the host is seen to when empty
 	NAT     bool           `json:"nat,omitempty" toml:"nat,omitempty"`         // the relay translates addresses on Dev
 	FairTo  string         `json:"fair_to,omitempty" toml:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
 	Prefer  string         `json:"prefer,omitempty" toml:"prefer,omitempty"`   // latency (the default) or l4s
@@ -76,6 +77,7 @@ func (g Goal) Check() error {
 		oneOf("--fair-to", g.FairTo, Sides),
 		oneOf("--prefer", g.Prefer, Preferences),
 		oneOf("--recipe", g.Recipe, RecipeNames()),
+		g.Carries.check(),
 	} {
 		if err != nil {
 			return err
@@ -98,6 +100,11 @@ func (g Goal) Check() error {
 		return bad("--loss 10%, what ping to a client loses on an idle link", "with %s of its packets lost a path carries no TCP", g.Loss)
 	case g.NAT && g.Role != "relay":
 		return bad("--role relay --nat", "--nat is for a host that forwards for others")
+	case g.Carries != "" && g.Role != "relay":
+		return bad("--role relay --carries "+string(g.Carries), "--carries is for a host that carries for others")
+	case g.Prefer == "l4s" && g.Carries.oneCard():
+		return bad("--role relay without --prefer l4s",
+			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: 16 ms to the relay, 32 through it (measured)")
 	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
 		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
 	case g.Recipe == "server-cake" && g.Rate == 0:
@@ -128,6 +135,7 @@ func (g Goal) Flags() string {
 		{"rtt", g.RTT.String(), g.RTT != 0},
 		{"loss", g.Loss.String(), g.Loss != 0},
 		{"role", g.Role, g.Role != ""},
+		{"carries", string(g.Carries), g.Carries != ""},
 		{"fair-to", g.FairTo, g.FairTo != ""},
 		{"prefer", g.Prefer, g.Prefer != ""},
 		{"cc", g.CC, g.CC != ""},

@@ -93,7 +93,7 @@ func agrees(t *testing.T, b Binding, findings []Finding) {
 	case LimitDevice:
 		missing = !says(append(here, "The device is the limit.")...)
 	case LimitShaper:
-		missing = !says(append(here, "The queue is yours.")...)
+		missing = !says(append(here, "The queue is yours.", "The queue of what leaves is yours.")...)
 	case LimitPath:
 		missing = !says(path...)
 	case LimitBuffer:

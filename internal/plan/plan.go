@@ -53,9 +53,9 @@ func (c Change) Verb() string {
 
 // Unshapes tells whether a rate is enforced before the change and not after it.
 func (c Change) Unshapes() bool {
-	before, err := qdisc.ParseStack(c.Old)
-	after, _ := qdisc.ParseStack(c.New)
-	return c.Dev+c.Ingress != "" && err == nil && shapes(before) && !shapes(after)
+	before, err := qdisc.ParseArriving(c.Old)
+	after, _ := qdisc.ParseArriving(c.New)
+	return c.Dev+c.Ingress != "" && err == nil && shapes(before.Stack) && !shapes(after.Stack)
 }
 
 // Target is what a change sets: the root queueing disciplines of a device, those that all that arrives at it passes first, a sysctl, or a
@@ -96,6 +96,9 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 		return Plan{}, err
 	}
 	goal.Dev = link.Name
+	if goal.Role == "relay" && goal.Carries == "" {
+		goal.Carries = SetUp(facts)
+	}
 	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link}
 	d.stack, _ = link.Tree.Stack()
 	d.cc = facts.Sysctls[congestionControl].Value
@@ -109,6 +112,9 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 		steps = recipes[goal.Recipe]
 	case goal.Only:
 		steps = []rule{ownTheQueue}
+	case goal.Carries.oneCard() && !goal.Carries.Has(Proxy) && goal.CC == "":
+		d.note("TCP", "its settings stay: what this host carries has its ends elsewhere")
+		steps = []rule{ownTheQueue, shapeWhatArrives}
 	}
 	for _, step := range steps {
 		if err := step(d); err != nil {
@@ -218,20 +224,43 @@ func DescribeIngress(f host.Facts, dev string) string {
 	ifb, there := f.Link(qdisc.IFB)
 	switch there = there && ifb.Kind == "ifb"; {
 	case there && ifb.Up && link.Redirect == ifb.Name:
-		return Describe(ifb.Tree)
-	case there, link.Redirect == host.Gone:
+		stack, ok := ifb.Tree.Stack()
+		if !ok {
+			return Describe(ifb.Tree)
+		}
+		var tunnels []string
+		for _, l := range f.Links {
+			if l.Name != dev && l.Redirect == ifb.Name {
+				tunnels = append(tunnels, l.Name)
+			}
+		}
+		return qdisc.NewArriving(stack, tunnels, outer(link.Passes)).String()
+	case there, link.Redirect == host.Gone, len(link.Passes) > 0:
+		return HalfIngress
+	}
+	if slices.ContainsFunc(f.Links, func(l host.Link) bool { return l.Redirect == host.Gone && tunnelKind(l, true) != "" }) {
 		return HalfIngress
 	}
 	return NoIngress
 }
 
+// outer reads what host has written.
+func outer(texts []string) (all []qdisc.Outer) {
+	for _, text := range texts {
+		if o, err := qdisc.ParseOuter(text); err == nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
 // ingress plans the queueing disciplines for what arrives at the device. The way there must be free, or be as planned already.
 func (d *draft) ingress(text, reason, evidence string) error {
-	want, err := qdisc.ParseStack(text)
+	want, err := qdisc.ParseArriving(text)
 	if err != nil {
 		return &Refusal{What: err.Error(), Usage: true}
 	}
-	if now, err := qdisc.ParseStack(DescribeIngress(d.facts, d.link.Name)); err == nil && now.Equal(want) {
+	if now, err := qdisc.ParseArriving(DescribeIngress(d.facts, d.link.Name)); err == nil && now.Meets(want) {
 		return nil
 	}
 	_, there := d.facts.Link(qdisc.IFB)

@@ -112,16 +112,37 @@ func uplink(t testing.TB, text string, queues int) func(*host.Facts) {
 	}
 }
 
+func forwards(f *host.Facts) { f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "1"} }
+
+func tunnel(name, kind string, ports ...string) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Admin = true
+		f.Links = append(slices.Clone(f.Links), host.Link{Index: 8, Name: name, Kind: kind, Up: true, MTU: 1420, TxQueues: 1, Ports: ports})
+	}
+}
+
 // apply is a host on which a plan was carried out.
 func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
 	for _, c := range p.Changes {
 		switch {
 		case c.Ingress != "":
+			arriving, err := qdisc.ParseArriving(c.New)
+			if err != nil {
+				t.Fatal(err)
+			}
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Ingress })
 			f.Links[i].Redirect = qdisc.IFB
+			for _, o := range arriving.Outer {
+				f.Links[i].Passes = append(f.Links[i].Passes, o.String())
+			}
+			for k := range f.Links {
+				if slices.Contains(arriving.Tunnels, f.Links[k].Name) {
+					f.Links[k].Redirect = qdisc.IFB
+				}
+			}
 			f.Links[i].Tree.Qdiscs = append(slices.Clone(f.Links[i].Tree.Qdiscs), ingress("ingress"))
-			f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500, TxQueues: 1, Tree: tree(t, c.New, 1)})
+			f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500, TxQueues: 1, Tree: tree(t, arriving.Stack.String(), 1)})
 		case c.Dev != "":
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Dev })
 			f.Links[i].Tree = tree(t, c.New, f.Links[i].TxQueues)
@@ -298,17 +319,77 @@ func TestRules(t *testing.T) {
 			want: lowat + "\ntcp_wmem: 4096 16384 5242880", notes: "the device is the limit",
 		},
 		{
-			name: "a relay", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay"}, facts: server(t),
+			name: "a router", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route"}, facts: server(t),
 			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1",
 		},
 		{
-			name: "a relay with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", NAT: true, FairTo: "src"}, facts: server(t),
+			name: "a router with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", NAT: true, FairTo: "src"}, facts: server(t),
 			want:  "root: cake bandwidth 49.875mbit besteffort dual-srchost nat\n" + lowat + "\ntcp_ecn: 1",
 			notes: "shared evenly",
 		},
 		{
-			name: "a relay with BBR asks for no marks", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", CC: "bbr"}, facts: server(t),
+			name: "a router with BBR asks for no marks", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", CC: "bbr"}, facts: server(t),
 			want: cake50 + "\ntcp_congestion_control: bbr\n" + lowat,
+		},
+		{
+			name: "a relay that forwards", goal: Goal{Rate: 50e6, Role: "relay", NAT: true}, facts: with(t, forwards),
+			want: "root: cake bandwidth 47mbit besteffort dual-dsthost rtt 500ms", notes: "--nat not set",
+		},
+		{
+			name: "a relay that is told a faster way in", goal: Goal{Rate: 50e6, Ingress: 100e6, Role: "relay"}, facts: with(t, forwards),
+			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms",
+		},
+		{
+			name: "a relay that is told a slower way in", goal: Goal{Rate: 100e6, Ingress: 50e6, Role: "relay"}, facts: with(t, forwards),
+			want: "root: cake bandwidth 47mbit besteffort dual-dsthost rtt 500ms",
+		},
+		{
+			name: "WireGuard", goal: Goal{Rate: 50e6, Role: "relay"}, facts: with(t, forwards, tunnel("wg0", "wireguard")),
+			want: "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 500ms",
+		},
+		{
+			name: "WireGuard over IPv6 alone", goal: Goal{Rate: 50e6, Role: "relay"},
+			facts: with(t, forwards, tunnel("wg0", "wireguard"), func(f *host.Facts) { f.Links[1].Addrs = []string{"2001:db8::1/64"} }),
+			want:  "root: cake bandwidth 45.937mbit besteffort dual-dsthost rtt 500ms",
+		},
+		{
+			name: "a tunnel in user space", goal: Goal{Rate: 50e6, Role: "relay"}, facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194")),
+			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress, unpacked tun0 from udp/1194",
+		},
+		{
+			name: "a tunnel whose packets nobody knows", goal: Goal{Rate: 50e6, Role: "relay"}, facts: with(t, forwards, tunnel("tun0", "tuntap")),
+			want: "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "what arrives is not shaped",
+		},
+		{
+			name: "for who is not root", goal: Goal{Rate: 50e6, Role: "relay"},
+			facts: with(t, forwards, tunnel("tun0", "tuntap"), func(f *host.Facts) { f.Admin = false }),
+			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress, unpacked tun0 from", notes: "only root is told",
+		},
+		{
+			name: "a tunnel that is down", goal: Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, facts: with(t, forwards),
+			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress", notes: "no device of it is up",
+		},
+		{
+			name: "a kernel that tells no packets apart", goal: Goal{Rate: 50e6, Role: "relay"},
+			facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"), func(f *host.Facts) { f.Flower = host.No }),
+			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "no cls_flower",
+		},
+		{
+			name: "a proxy", goal: Goal{Rate: 50e6, Role: "relay"}, facts: server(t),
+			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress\n" + lowat + "\ntcp_wmem: 4096 16384 5242880\ntcp_ecn: 1",
+		},
+		{
+			name: "WireGuard and a proxy", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)},
+			facts: with(t, forwards, tunnel("wg0", "wireguard", "udp/51820"), func(f *host.Facts) { f.Relays = []host.Relay{{Name: "danted", Kind: host.ProxyProgram}} }),
+			want: cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 from udp/51820\n" + lowat + "\ntcp_ecn: 1",
+		},
+		{
+			name: "a relay without cake", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)}, facts: with(t, forwards, kernel("htb", "fq_codel")),
+			want: "root: htb rate 47mbit | fq_codel",
 		},
 		{
 			name: "a queue as asked", goal: Goal{Qdisc: "fq"}, facts: server(t), want: "root: fq\n" + lowat, notes: "fq has no rate",
@@ -348,7 +429,7 @@ func TestRules(t *testing.T) {
 			want: cake50 + " rtt 480ms\ningress: cake bandwidth 85mbit besteffort dual-srchost rtt 480ms ingress\n" + lowat,
 		},
 		{
-			name: "what arrives, alone", goal: Goal{Ingress: 100e6, Role: "relay", NAT: true, FairTo: "src"}, facts: with(t, uplink(t, "mq | fq_codel", 4)),
+			name: "what arrives, alone", goal: Goal{Ingress: 100e6, Role: "relay", Carries: "route", NAT: true, FairTo: "src"}, facts: with(t, uplink(t, "mq | fq_codel", 4)),
 			want: "ingress: cake bandwidth 85mbit besteffort dual-dsthost rtt 500ms nat ingress\n" + lowat,
 		},
 		{

@@ -53,6 +53,8 @@ func ownTheQueue(d *draft) error {
 	case g.Rate != 0 && g.Rate == d.link.Speed:
 		d.note(d.link.Name, "%s is the speed of the link: the device is the limit, and shaping would only cost", g.Rate)
 		return d.unshaped()
+	case g.Rate != 0 && g.Carries.oneCard():
+		return d.relayed()
 	case g.Rate != 0:
 		return d.shaper()
 	}
@@ -60,7 +62,7 @@ func ownTheQueue(d *draft) error {
 }
 
 // shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody misses it.
-func shaped(rate units.Rate) units.Rate { return rate * 9975 / 10000 }
+func shaped(rate units.Rate) units.Rate { return rate * usualShare / 10000 }
 
 // interval is how long CAKE's and fq_codel's control law lets a queue stand before it acts; its target, what may stand for good, is a
 // twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
@@ -166,10 +168,17 @@ func (d *draft) htb(rate units.Rate) string {
 // Nobody slows down at once. How much less it takes is measured; BBR takes most, since for one RTT in eight it sends a quarter more than arrives
 // (net/ipv4/tcp_bbr.c, bbr_pacing_gain). The interval is the same as for what leaves.
 func shapeWhatArrives(d *draft) error {
-	if d.Goal.Ingress == 0 {
+	shape := d.shapeIngress
+	switch g := d.Goal; {
+	case g.Carries.oneCard() && g.Rate != 0 && g.Qdisc == "":
+		if !d.arriving().wanted {
+			return nil
+		}
+		shape = d.endsHere
+	case g.Ingress == 0:
 		return nil
 	}
-	err := d.shapeIngress()
+	err := shape()
 	var refusal *Refusal
 	if d.Goal.Rate != 0 && errors.As(err, &refusal) {
 		d.Lacks = refusal

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/mdlayher/netlink"
 	links "github.com/vishvananda/netlink"
@@ -37,9 +38,10 @@ const (
 
 // SetIngress lets all that arrives at an interface pass a stack first: the stack is at the root of the device IFB, to which a filter redirects
 // (tc-matchall(8), tc-mirred(8)). The device comes first, so that nothing is redirected to where nothing is, and goes last; a stack that is there
-// is changed in place where that can be done. An empty stack takes all of it away, and leaves filters that are not ours. It is about the network
-// namespace of the calling thread.
-func SetIngress(ifindex int, s Stack) error {
+// is changed in place where that can be done. An empty stack takes all of it away, and leaves filters that are not ours. A tunnel that is not there
+// is an error. It is about the network namespace of the calling thread.
+func SetIngress(ifindex int, a Arriving) error {
+	s := a.Stack
 	// There are several sockets, and each is of the namespace of the thread that opens it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -72,11 +74,28 @@ func SetIngress(ifindex int, s Stack) error {
 	if err := links.LinkSetUp(ifb); err != nil {
 		return fmt.Errorf("device %s: %w", IFB, err)
 	}
+	// First what comes out of tunnels, then what goes past: in between a packet waits twice, and none is lost.
+	if err := c.lead(a.Tunnels, ifindex, to); err != nil {
+		return err
+	}
+	if len(a.Outer) > 0 {
+		if err := c.installIngress(ifindex); err != nil {
+			return err
+		}
+	}
+	if err := c.setPasses(ifindex, a.Outer); err != nil {
+		return err
+	}
+	return c.leadTo(ifindex, to)
+}
+
+// leadTo redirects all that arrives at an interface, unless something does so already.
+func (c *Conn) leadTo(ifindex, to int) error {
 	if now, ok, err := c.Redirect(ifindex); err != nil || ok && now == to {
 		return err
 	}
 	// What redirects to a device that is gone would come first.
-	if err := c.unredirect(ifindex, 0); err != nil {
+	if err := c.unredirect(ifindex, leadsTo(0)); err != nil {
 		return err
 	}
 	if err := c.redirect(ifindex, to); err != nil {
@@ -84,6 +103,40 @@ func SetIngress(ifindex int, s Stack) error {
 	}
 	if now, ok, err := c.Redirect(ifindex); err != nil || !ok || now != to {
 		return errors.Join(errors.New("the kernel took the filter and reports another"), err)
+	}
+	return nil
+}
+
+// lead redirects what comes out of these devices, and of no others but the uplink any more.
+func (c *Conn) lead(tunnels []string, uplink, to int) error {
+	all, err := links.LinkList()
+	if err != nil {
+		return fmt.Errorf("list of links: %w", err)
+	}
+	found := 0
+	for _, l := range all {
+		index := l.Attrs().Index
+		wanted := slices.Contains(tunnels, l.Attrs().Name)
+		switch {
+		case wanted:
+			found++
+			err = c.leadTo(index, to)
+		case index != uplink && index != to:
+			// One that has just gone has nothing to take away.
+			if err = c.unredirect(index, func(f Filter) bool {
+				dev, ok := f.redirects()
+				// To what is gone, of those that are ours.
+				return ok && (dev == to && to != 0 || dev == 0 && f.Priority == redirectPriority)
+			}); errors.Is(err, unix.ENODEV) {
+				err = nil
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.Attrs().Name, err)
+		}
+	}
+	if found < len(tunnels) {
+		return fmt.Errorf("not all of the tunnels %s are there", strings.Join(tunnels, ", "))
 	}
 	return nil
 }
@@ -128,7 +181,7 @@ func (c *Conn) redirect(ifindex, to int) error {
 	if err != nil {
 		return err
 	}
-	qdisc, err := newRequest(unix.RTM_NEWQDISC, netlink.Create, tcmsg{ifindex: ifindex, handle: 0xFFFF0000, parent: Ingress}, "install ingress", attributes("ingress", nil)...)
+	qdisc, err := ingressRequest(ifindex)
 	if err != nil {
 		return err
 	}
@@ -138,6 +191,21 @@ func (c *Conn) redirect(ifindex, to int) error {
 		return err
 	}
 	return c.send([]request{qdisc, filter})
+}
+
+func ingressRequest(ifindex int) (request, error) {
+	return newRequest(unix.RTM_NEWQDISC, netlink.Create, tcmsg{ifindex: ifindex, handle: 0xFFFF0000, parent: Ingress}, "install ingress", attributes("ingress", nil)...)
+}
+
+// installIngress makes sure that there is a place for filters.
+func (c *Conn) installIngress(ifindex int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err := ingressRequest(ifindex)
+	if err != nil {
+		return err
+	}
+	return c.send([]request{r})
 }
 
 // redirectTo is the options of such a filter, from the inside out: its first action is its only one.
@@ -179,11 +247,15 @@ func (c *Conn) removeIngress(ifindex int) error {
 	if ifb != nil {
 		to = ifb.Attrs().Index
 	}
-	if err := c.unredirect(ifindex, to); err != nil && !errors.Is(err, unix.ENODEV) {
+	ours := func(f Filter) bool {
+		_, past := f.passes()
+		return past || leadsTo(to)(f)
+	}
+	if err := c.unredirect(ifindex, ours); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if ifb == nil {
-		return nil
+	if err := c.lead(nil, ifindex, to); err != nil || ifb == nil {
+		return err
 	}
 	if err := links.LinkDel(ifb); err != nil {
 		return fmt.Errorf("device %s: %w", IFB, err)
@@ -191,7 +263,16 @@ func (c *Conn) removeIngress(ifindex int) error {
 	return nil
 }
 
-func (c *Conn) unredirect(ifindex, to int) error {
+// leadsTo tells whether a filter redirects to a device, or to one that is gone.
+func leadsTo(to int) func(Filter) bool {
+	return func(f Filter) bool {
+		dev, ok := f.redirects()
+		return ok && (dev == to || dev == 0)
+	}
+}
+
+// unredirect takes filters away, and the ingress discipline if nothing else is there.
+func (c *Conn) unredirect(ifindex int, which func(Filter) bool) error {
 	tree, err := c.Tree(ifindex)
 	if err != nil {
 		return err
@@ -208,16 +289,11 @@ func (c *Conn) unredirect(ifindex, to int) error {
 	}
 	others := 0
 	for _, f := range filters {
-		if dev, ok := f.redirects(); !ok || dev != to && dev != 0 {
+		if !which(f) {
 			others++
 			continue
 		}
-		r, err := newRequest(unix.RTM_DELTFILTER, 0, tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: atIngress, info: redirectInfo(f.Priority)},
-			"delete the redirection to "+IFB, attributes(f.Kind, nil)...)
-		if err != nil {
-			return err
-		}
-		if err := c.send([]request{r}); err != nil {
+		if err := c.dropFilter(ifindex, f); err != nil {
 			return err
 		}
 	}
@@ -225,6 +301,16 @@ func (c *Conn) unredirect(ifindex, to int) error {
 		return nil
 	}
 	return c.delete(ifindex, Ingress)
+}
+
+func (c *Conn) dropFilter(ifindex int, f Filter) error {
+	info := uint32(f.Priority)<<16 | uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, f.Protocol)))
+	r, err := newRequest(unix.RTM_DELTFILTER, 0, tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: atIngress, info: info},
+		"delete a filter for what arrives", attributes(f.Kind, nil)...)
+	if err != nil {
+		return err
+	}
+	return c.send([]request{r})
 }
 
 // Redirect tells to which interface the first filter that does so redirects all that arrives at another; 0 is one that is gone.

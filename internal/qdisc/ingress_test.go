@@ -79,7 +79,7 @@ func TestLiveIngress(t *testing.T) {
 	}
 	set := func(text string) (Tree, int) {
 		t.Helper()
-		if err := SetIngress(near, mustParse(t, text)); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
+		if err := SetIngress(near, Arriving{Stack: mustParse(t, text)}); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
 			t.Skipf("this kernel cannot redirect to an ifb: %v", err)
 		} else if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestLiveIngress(t *testing.T) {
 	}
 	gone := func() {
 		t.Helper()
-		if err := SetIngress(near, nil); err != nil {
+		if err := SetIngress(near, Arriving{}); err != nil {
 			t.Fatal(err)
 		}
 		if ifb, err := findIFB(); ifb != nil || err != nil {
@@ -132,7 +132,7 @@ func TestLiveIngress(t *testing.T) {
 
 	// Half of it, as when a run is cut short, and the rest taken away by somebody.
 	_, to = set("htb rate 10mbit | fq_codel")
-	if err := c.unredirect(near, to); err != nil {
+	if err := c.unredirect(near, leadsTo(to)); err != nil {
 		t.Fatal(err)
 	}
 	gone()
@@ -180,7 +180,7 @@ func TestLiveIngress(t *testing.T) {
 		}
 	}
 	clsact(netlink.Create, unix.RTM_NEWQDISC)
-	if err := SetIngress(near, mustParse(t, "fq_codel")); err == nil {
+	if err := SetIngress(near, Arriving{Stack: mustParse(t, "fq_codel")}); err == nil {
 		t.Error("it takes the place of a clsact")
 	}
 	gone()
@@ -193,7 +193,7 @@ func TestLiveIngress(t *testing.T) {
 	if err := links.LinkAdd(&links.Dummy{LinkAttrs: links.LinkAttrs{Name: IFB}}); err != nil {
 		t.Skip("this kernel makes no dummy device")
 	}
-	if err := SetIngress(near, mustParse(t, "fq_codel")); err == nil || !strings.Contains(err.Error(), "of kind dummy") {
+	if err := SetIngress(near, Arriving{Stack: mustParse(t, "fq_codel")}); err == nil || !strings.Contains(err.Error(), "of kind dummy") {
 		t.Errorf("%v", err)
 	}
 	asBefore()

@@ -154,6 +154,8 @@ func setting(s lab.Scenario) string {
 		parts = append(parts, fmt.Sprintf("jitter %v", s.Path.Jitter))
 	}
 	switch {
+	case s.OneCard():
+		parts = append(parts, fmt.Sprintf("relay on one card: %s, origin %v away", s.Relay.Kind, s.Relay.RTT))
 	case s.Server.GRO:
 		parts = append(parts, "forwarded, joined")
 	case s.Server.Relay:

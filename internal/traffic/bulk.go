@@ -15,6 +15,7 @@ type BulkSpec struct {
 	Source, Sink Host
 	SourceDials  bool   // else the sink connects and the source accepts, as in a download
 	Port         int    // of the side that accepts
+	Via          Via    // where the dialling side finds it
 	Count        int    // connections
 	CC           string // congestion control of the source; empty: the system's default
 	NotsentLowat int    // TCP_NOTSENT_LOWAT in bytes; 0: the system's default
@@ -135,7 +136,7 @@ func (b *bulk) dial(f *Flow, from, to Host) {
 	if b.spec.SourceDials {
 		prepare = b.prepareSource
 	}
-	fd, err := b.connect(from, to, unix.SOCK_STREAM, b.spec.Port, prepare)
+	fd, err := b.connect(from, b.spec.Via.to(to), unix.SOCK_STREAM, b.spec.Port, prepare)
 	if err != nil {
 		b.Fail(err)
 		return

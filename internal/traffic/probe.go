@@ -30,6 +30,7 @@ const udpHeader = 8
 type ProbeSpec struct {
 	From, To    Host
 	Port        int
+	Via         Via // where From finds To
 	Interval    time.Duration
 	Size        int // UDP payload in bytes, at least 8
 	ECN         int // the ECN field of every datagram, 0 to 3
@@ -55,7 +56,7 @@ func (l *Loop) StartProbe(spec ProbeSpec) (*Samples, error) {
 	if err := setECN(echo, spec.To, spec.ECN); err != nil {
 		return nil, err
 	}
-	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
+	out, err := l.connect(spec.From, spec.Via.to(spec.To), unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +131,7 @@ func (l *Loop) receive(fd int, s *Samples) {
 type SessionSpec struct {
 	From, To       Host
 	Port           int
+	Via            Via           // where From finds To
 	Request, Reply int           // bytes
 	Interval       time.Duration // between requests, or from a reply to the next request
 	CC             string        // congestion control of who answers; "": the sysctl's
@@ -167,7 +169,7 @@ func (l *Loop) StartSession(spec SessionSpec) (*Samples, error) {
 }
 
 func (ss *session) connect() {
-	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.To, unix.SOCK_STREAM, ss.spec.Port, asItIs)
+	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.Via.to(ss.spec.To), unix.SOCK_STREAM, ss.spec.Port, asItIs)
 	if err != nil {
 		ss.Fail(err)
 		return

@@ -16,6 +16,17 @@ type Host struct {
 	Addr  netip.Addr
 }
 
+// Via is the address at which a host is found from outside, where that is not its own: that of a NAT or of a proxy in front of it, which has the
+// same ports. The zero Via is none.
+type Via netip.Addr
+
+func (v Via) to(h Host) Host {
+	if a := netip.Addr(v); a.IsValid() {
+		h.Addr = a
+	}
+	return h
+}
+
 // socket makes a non-blocking socket of the given type inside h's namespace.
 func (l *Loop) socket(h Host, kind int) (int, error) {
 	family := unix.AF_INET

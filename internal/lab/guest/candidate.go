@@ -21,7 +21,7 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 		}
 	}
 	if c.Ingress != "" {
-		stack, err := qdisc.ParseStack(lab.Rated(c.Ingress, job.Scenario.Provider.Rate))
+		arriving, err := qdisc.ParseArriving(lab.Rated(c.Ingress, job.Scenario.Provider.Inward()))
 		if err != nil {
 			return nil, err
 		}
@@ -29,15 +29,21 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := t.server.in(func() error { return qdisc.SetIngress(uplink, stack) }); err != nil {
+		if err := t.server.in(func() error { return qdisc.SetIngress(uplink, arriving) }); err != nil {
+			return nil, err
+		}
+	}
+	if c.Tunnel != "" {
+		if err := t.server.qdisc(t.tunnel, lab.Rated(c.Tunnel, job.Scenario.Provider.Rate)); err != nil {
 			return nil, err
 		}
 	}
 	if err := t.server.sysctl(c.Sysctl); err != nil {
 		return nil, err
 	}
-	if job.Scenario.Server.Relay {
-		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first namespace only.)
+	if job.Scenario.Server.Relay && !job.Scenario.OneCard() {
+		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first namespace only.) Behind
+		// the uplink it is somebody else's.
 		if err := t.origin.sysctl(onlyTCP(c.Sysctl)); err != nil {
 			return nil, err
 		}

@@ -60,9 +60,9 @@ type driver struct {
 	job              lab.Job
 	groups           []*group
 	exchanges        []exchange
-	begin, warm, end time.Duration     // on the loop's clock
-	stopped          time.Duration     // when what is measured ended
-	earlier          map[string]counts // by device: at the end of the warm-up
+	begin, warm, end time.Duration // on the loop's clock
+	stopped          time.Duration // when what is measured ended
+	places           []*place      // the first two are the server's uplink and the provider's limiter
 	run              *lab.Run
 	fetching         int // flows with bytes that have not got them
 	series           lab.Series
@@ -70,8 +70,6 @@ type driver struct {
 	lastReceived     []int64 // by group, for the series
 	turn             int
 	pages            int
-	own              string // the server's interface at which packets wait: where all flows go up the one for what arrives, if there is one
-	uplink, down     int    // interface indices
 }
 
 func drive(t *topology, job lab.Job) (*lab.Run, error) {
@@ -84,14 +82,7 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 	d.begin = loop.Now() + settle
 	d.warm = d.begin + time.Duration(s.Warmup)
 	d.end = d.warm + time.Duration(s.Duration)
-	d.own = lab.Uplink
-	if _, err := t.server.index(qdisc.IFB); err == nil && t.watched == doorUp {
-		d.own = qdisc.IFB
-	}
-	if d.uplink, err = t.server.index(d.own); err != nil {
-		return nil, err
-	}
-	if d.down, err = t.provider.index(t.watched); err != nil {
+	if err := d.find(); err != nil {
 		return nil, err
 	}
 	if err := d.start(); err != nil {
@@ -138,7 +129,7 @@ func (d *driver) finish() {
 	s := d.job.Scenario
 	longest := time.Duration(s.Path.RTT)
 	for _, c := range s.Client {
-		longest = max(longest, time.Duration(s.RTT(c.Name)))
+		longest = max(longest, time.Duration(s.Base(c.Name, lab.Through)))
 	}
 	if s.Provider.Rate != 0 {
 		longest += time.Duration(float64(s.Provider.Buffer.Bytes(s.Provider.Rate)) * 8 / float64(s.Provider.Rate) * 1e9)
@@ -148,14 +139,14 @@ func (d *driver) finish() {
 
 func (d *driver) start() error {
 	s := d.job.Scenario
-	port := firstPort
-	client := func(name string) traffic.Host {
-		return d.clients[slices.IndexFunc(s.Client, func(c lab.Client) bool { return c.Name == name })]
-	}
-	for _, f := range s.Flow {
+	for i, f := range s.Flow {
+		source, sink, via := d.ends(f.Client, f.Leg)
+		if f.Address > 1 {
+			source = d.source[f.Address-1]
+		}
 		spec := traffic.BulkSpec{
-			Source: d.source[f.Address-1], Sink: client(f.Client), SourceDials: f.Dial == "server",
-			Port: port, Count: f.Count, CC: f.CC, NotsentLowat: int(f.Lowat), Bytes: int64(f.Bytes),
+			Source: source, Sink: sink, Via: via, SourceDials: f.Dial == "server",
+			Port: flowPort(i), Count: f.Count, CC: f.CC, NotsentLowat: int(f.Lowat), Bytes: int64(f.Bytes),
 			Start: d.begin + time.Duration(f.Start),
 		}
 		if f.Direction == "up" {
@@ -178,12 +169,12 @@ func (d *driver) start() error {
 			d.fetching += f.Count
 		}
 		d.series.Goodput = append(d.series.Goodput, lab.FlowSeries{Flow: f.Name})
-		port++
 	}
 	d.lastReceived = make([]int64, len(d.groups))
 	for i, p := range s.Probe {
 		// Probes go where the flows come from: through a relay, if there is one.
-		server := d.source[0]
+		server, client, via := d.ends(p.Client, p.Leg)
+		port := probePort(s, i)
 		interval, size := time.Duration(p.Interval), int(p.Size)
 		// Out of step with each other, so that probes do not meet at every tick.
 		start := d.begin + time.Duration(i)*time.Millisecond
@@ -194,20 +185,43 @@ func (d *driver) start() error {
 		var err error
 		switch p.Kind {
 		case "udp":
-			samples, err = d.StartProbe(traffic.ProbeSpec{From: client(p.Client), To: server, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
+			samples, err = d.StartProbe(traffic.ProbeSpec{From: client, To: server, Via: via, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		case "stream":
-			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client(p.Client), Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
+			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		default:
-			samples, err = d.StartSession(traffic.SessionSpec{From: client(p.Client), To: server, Port: port, Request: size, Reply: int(p.Reply),
+			samples, err = d.StartSession(traffic.SessionSpec{From: client, To: server, Via: via, Port: port, Request: size, Reply: int(p.Reply),
 				CC: p.CC, Interval: interval, Wait: p.Kind == "request", Start: start, Stop: d.end})
 		}
 		if err != nil {
 			return fmt.Errorf("probe %q: %w", p.Name, err)
 		}
 		d.exchanges = append(d.exchanges, exchange{p, samples})
-		port++
 	}
 	return nil
+}
+
+// Each flow and each probe has a port of its own.
+func flowPort(i int) int                  { return firstPort + i }
+func probePort(s lab.Scenario, i int) int { return firstPort + len(s.Flow) + i }
+
+// ends are who talks to each other: the server or the origin, and the client; of a leg of a relay, who is at its ends. Through NAT and proxies
+// the client finds the origin at the server's address.
+func (d *driver) ends(name, leg string) (server, client traffic.Host, via traffic.Via) {
+	s := d.job.Scenario
+	i := slices.IndexFunc(s.Client, func(c lab.Client) bool { return c.Name == name })
+	relay := traffic.Host{Addr: d.addr(0, 0, 1)}
+	switch {
+	case leg == lab.ClientLeg:
+		return relay, d.clients[i], via
+	case leg == lab.OriginLeg:
+		// The relay's own version of IP towards the origin is the path's.
+		origin := d.source[0]
+		origin.Addr = d.addr(originNet, 0, 1)
+		return origin, relay, via
+	case s.OneCard() && !lab.Tunnelled(s.Via(name)):
+		via = traffic.Via(relay.Addr)
+	}
+	return d.source[0], d.through[i], via
 }
 
 func (d *driver) fetched(*traffic.Flow) {
@@ -218,13 +232,11 @@ func (d *driver) fetched(*traffic.Flow) {
 }
 
 func (d *driver) warmedUp() {
-	d.earlier = map[string]counts{}
-	for _, at := range d.places() {
-		c, err := d.counts(at)
-		if err != nil {
+	for _, at := range d.places {
+		var err error
+		if at.earlier, err = d.counts(at); err != nil {
 			d.Fail(err)
 		}
-		d.earlier[at.device] = c
 	}
 	for i, g := range d.groups {
 		for k, f := range g.flows {
@@ -272,19 +284,15 @@ func (d *driver) sample() bool {
 		}
 	}
 	d.turn++
-	d.series.Uplink = append(d.series.Uplink, d.backlog(d.server, d.uplink))
-	d.series.Provider = append(d.series.Provider, d.backlog(d.provider, d.down))
+	for _, at := range d.places {
+		stats, _, err := at.tc.RootStats(at.index) // the root counts for all below it
+		if err != nil {
+			d.Fail(err)
+		}
+		at.backlog = append(at.backlog, float64(stats.Backlog)/1024)
+	}
 	d.pages = max(d.pages, tcpPages())
 	return true
-}
-
-// backlog gives the KiB that wait at a device: its root counts for all below it.
-func (d *driver) backlog(s space, index int) float64 {
-	stats, _, err := s.tc.RootStats(index)
-	if err != nil {
-		d.Fail(err)
-	}
-	return float64(stats.Backlog) / 1024
 }
 
 func (d *driver) collect() (*lab.Run, error) {
@@ -329,15 +337,18 @@ func (d *driver) collect() (*lab.Run, error) {
 			run.Clients = append(run.Clients, lab.Share{Client: c.Name, Goodput: round(g)})
 		}
 	}
-	for i, at := range d.places() {
+	for i, at := range d.places {
 		q, err := d.queue(at)
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 {
-			run.Uplink = q
-		} else {
-			run.Provider = q
+		switch {
+		case i == 0:
+			run.Uplink, run.Series.Uplink = q, at.backlog
+		case i == 1:
+			run.Provider, run.Series.Provider = q, at.backlog
+		default:
+			*at.result(run) = &q
 		}
 	}
 	return run, nil
@@ -346,7 +357,7 @@ func (d *driver) collect() (*lab.Run, error) {
 func (d *driver) probeResult(e exchange) lab.ProbeResult {
 	r := lab.ProbeResult{Probe: e.spec.Name, Kind: e.spec.Kind, Client: e.spec.Client}
 	if e.spec.Kind != "stream" {
-		r.Base = round(time.Duration(d.job.Scenario.RTT(e.spec.Client)).Seconds() * 1e3)
+		r.Base = round(time.Duration(d.job.Scenario.Base(e.spec.Client, e.spec.Leg)).Seconds() * 1e3)
 	}
 	if e.samples.Err != nil {
 		r.Error = e.samples.Err.Error()
@@ -378,15 +389,42 @@ type place struct {
 	index   int
 	policed bool      // by a policer at the device's ingress instead of a queue
 	backlog []float64 // KiB, sampled
+	earlier counts    // at the end of the warm-up
+	result  func(*lab.Run) **lab.Queue
 }
 
-// places are the server's uplink and the provider's limiter.
-func (d *driver) places() []place {
-	limiter := place{d.provider, d.watched, d.down, false, d.series.Provider}
-	if d.policed != "" {
-		limiter.device, limiter.policed = d.policed, true
+// find finds the places: at the server where packets wait (if all flows go up and what arrives is shaped, there) and at the provider where most do;
+// of a relay with one card also the other side of the provider, the ifb and the tunnel.
+func (d *driver) find() error {
+	own := lab.Uplink
+	_, err := d.server.index(qdisc.IFB)
+	shaped := err == nil
+	if shaped && d.watched == doorUp {
+		own = qdisc.IFB
 	}
-	return []place{{d.server, d.own, d.uplink, false, d.series.Uplink}, limiter}
+	d.places = []*place{{space: d.server, device: own}, {space: d.provider, device: d.watched}}
+	if d.policed != "" {
+		d.places[1].policed = true
+	}
+	if d.job.Scenario.OneCard() {
+		d.places = append(d.places, &place{space: d.provider, device: doorUp, result: func(r *lab.Run) **lab.Queue { return &r.Inward }})
+		if shaped {
+			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB, result: func(r *lab.Run) **lab.Queue { return &r.Ingress }})
+		}
+		if d.tunnel != "" {
+			d.places = append(d.places, &place{space: d.server, device: d.tunnel, result: func(r *lab.Run) **lab.Queue { return &r.Tunnel }})
+		}
+	}
+	for _, at := range d.places {
+		var err error
+		if at.index, err = at.space.index(at.device); err != nil {
+			return err
+		}
+	}
+	if d.policed != "" {
+		d.places[1].device = d.policed
+	}
+	return nil
 }
 
 // counts are what a place has done since the boot, in packets; and all that a bpf_dualpi2 there has counted.
@@ -395,7 +433,7 @@ type counts struct {
 	dualpi2      *qdisc.BPFDualPI2Stats
 }
 
-func (d *driver) counts(at place) (c counts, err error) {
+func (d *driver) counts(at *place) (c counts, err error) {
 	if at.policed {
 		c.drops, err = d.policedDrops()
 		return c, err
@@ -425,12 +463,12 @@ func countsOf(tree qdisc.Tree) (c counts) {
 }
 
 // queue reads a place.
-func (d *driver) queue(at place) (lab.Queue, error) {
+func (d *driver) queue(at *place) (lab.Queue, error) {
 	now, err := d.counts(at)
 	if err != nil {
 		return lab.Queue{}, err
 	}
-	before := d.earlier[at.device]
+	before := at.earlier
 	q := lab.Queue{
 		Device: at.device, Stack: "none", Backlog: dist(at.backlog),
 		Drops: now.drops - before.drops, Marks: now.marks - before.marks, DropsBefore: before.drops,

@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -26,11 +27,16 @@ const (
 	reserveMiB = 256     // of guest memory that Go may use before it collects garbage
 )
 
-// Wanted tells whether this process is a lab's process 1.
-func Wanted() bool { return os.Getpid() == 1 && os.Getenv(lab.Marker) != "" }
+// Wanted tells whether this process is a lab's process 1, or one of the programs of a lab's relay.
+func Wanted() bool {
+	return os.Getenv(lab.Marker) != "" && (os.Getpid() == 1 || slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
+}
 
-// Main does the job and powers off. It does not return.
+// Main does the job and powers off; or is that program. It does not return.
 func Main() {
+	if os.Getpid() != 1 {
+		help(os.Args[0], os.Args[1:])
+	}
 	// Everything happens on one thread, and nothing may depend on what other threads do in virtual time.
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)

@@ -18,6 +18,7 @@ import (
 	"weir/internal/lab"
 	"weir/internal/qdisc"
 	"weir/internal/traffic"
+	"weir/internal/units"
 )
 
 /*
@@ -31,7 +32,8 @@ The network of a run:
 	  - Packets for the clients are routed by the provider before they meet its limiter. Over a bare veth pair the sender's TCP Small Queues
 	    would see through to it, and every qdisc would look good.
 	  - The whole base RTT is on the clients' egress, the way of the ACKs, so that no queue of ours delays what is measured.
-	  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss, jitter.
+	  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss, jitter. With both legs of a
+	    relay on one card the origin is behind it, too: what the relay passes on comes and goes by eth0.
 */
 type topology struct {
 	version
@@ -41,7 +43,10 @@ type topology struct {
 	origin   space // the server itself unless it relays
 	provider space
 	clients  []traffic.Host
+	through  []traffic.Host // the clients as the origin's traffic knows them: inside their tunnels
+	hosts    []space        // the clients'
 	source   []traffic.Host // the server's addresses, or the origin's
+	tunnel   string         // the server's device of its tunnel, if it has one
 	limiter  string         // the provider's interface towards the clients
 	watched  string         // whichever of its interfaces enforces the rate for most: the limiter unless all flows go up
 	policed  string         // the provider's interface by which what it watches comes in, when it polices there
@@ -296,7 +301,7 @@ func (t *topology) layServer(job lab.Job) error {
 		t.source = append(t.source, traffic.Host{Addr: t.addr(0, 0, i)})
 	}
 	t.origin = t.server
-	if s.Relay {
+	if s.Relay && !job.Scenario.OneCard() {
 		if t.origin, err = t.space(); err != nil {
 			return err
 		}
@@ -347,7 +352,7 @@ func segment(s space, dev string) error {
 func (t *topology) layClients(job lab.Job) error {
 	s := job.Scenario
 	router, far := t.provider, false
-	if len(s.Client) > 1 || s.Path.Loss > 0 || s.Path.Jitter > 0 {
+	if len(s.Client) > 1 || s.Path.Loss > 0 || s.Path.Jitter > 0 || s.OneCard() {
 		var err error
 		if router, err = t.space(); err != nil {
 			return err
@@ -356,6 +361,11 @@ func (t *topology) layClients(job lab.Job) error {
 		near, beyond := t.addr(9, 0, 1), t.addr(9, 0, 2)
 		if err := errors.Join(cable(t.provider, t.limiter, near, 1, router, "in0", beyond), router.sysctl(t.forwarding()),
 			t.provider.route(t.subnets(1), beyond), router.route("default", near)); err != nil {
+			return err
+		}
+	}
+	if s.OneCard() {
+		if err := t.layOrigin(job, router); err != nil {
 			return err
 		}
 	}
@@ -384,7 +394,12 @@ func (t *topology) layClients(job lab.Job) error {
 				return err
 			}
 		}
+		t.hosts = append(t.hosts, client)
 		t.clients = append(t.clients, traffic.Host{NetNS: client.fd, Addr: mine})
+	}
+	t.through = t.clients
+	if s.OneCard() {
+		return t.relay(job)
 	}
 	return nil
 }
@@ -419,7 +434,7 @@ func impairment(p lab.Path, seed uint64) string {
 func (t *topology) layProvider(job lab.Job) error {
 	p := job.Scenario.Provider
 	t.watched = t.limiter
-	if flows := job.Scenario.Flow; len(flows) > 0 && !slices.ContainsFunc(flows, func(f lab.Flow) bool { return f.Direction != "up" }) {
+	if flows := job.Scenario.Flow; !job.Scenario.OneCard() && len(flows) > 0 && !slices.ContainsFunc(flows, func(f lab.Flow) bool { return f.Direction != "up" }) {
 		t.watched = doorUp
 	}
 	if p.Queue == "policer" {
@@ -428,35 +443,35 @@ func (t *topology) layProvider(job lab.Job) error {
 			t.policed = t.limiter
 		}
 	}
-	if err := t.limit(p, t.limiter, doorUp); err != nil {
+	if err := t.limit(p, p.Rate, t.limiter, doorUp); err != nil {
 		return err
 	}
-	// The same rate is enforced the other way, when anybody sends that way.
-	if slices.ContainsFunc(job.Scenario.Flow, func(f lab.Flow) bool { return f.Direction == "up" }) {
-		return t.limit(p, doorUp, t.limiter)
+	// A rate is enforced the other way, too, when anybody sends that way: with both legs of a relay on one link, everybody does.
+	if job.Scenario.OneCard() || slices.ContainsFunc(job.Scenario.Flow, func(f lab.Flow) bool { return f.Direction == "up" }) {
+		return t.limit(p, p.Inward(), doorUp, t.limiter)
 	}
 	return nil
 }
 
-// limit enforces the provider's rate for what leaves by one of its interfaces, or comes in by the other.
-func (t *topology) limit(p lab.Provider, out, in string) error {
+// limit enforces a rate of the provider's for what leaves by one of its interfaces, or comes in by the other.
+func (t *topology) limit(p lab.Provider, rate units.Rate, out, in string) error {
 	switch p.Queue {
 	case "none":
 		return nil
 	case "policer":
-		return t.police(p, in)
+		return t.police(p, rate, in)
 	case "fifo":
 		// A bucket of two packets: what leaves is paced at the rate.
-		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst 3200b limit %db", p.Rate, p.Buffer.Bytes(p.Rate)))
+		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, p.Buffer.Bytes(rate)))
 	case "bucket":
-		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst %db limit %db", p.Rate, p.Burst, p.Buffer.Bytes(p.Rate)))
+		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(rate)))
 	default:
-		return t.provider.qdisc(out, lab.Rated(p.Queue, p.Rate))
+		return t.provider.qdisc(out, lab.Rated(p.Queue, rate))
 	}
 }
 
 // police drops at the provider's door what exceeds the rate.
-func (t *topology) police(p lab.Provider, door string) error {
+func (t *topology) police(p lab.Provider, rate units.Rate, door string) error {
 	i, err := t.provider.index(door)
 	if err != nil {
 		return err
@@ -466,7 +481,7 @@ func (t *topology) police(p lab.Provider, door string) error {
 		return fmt.Errorf("ingress: %w", err)
 	}
 	action := netlink.NewPoliceAction()
-	action.Rate = uint32(p.Rate / 8)
+	action.Rate = uint32(rate / 8)
 	action.Burst = uint32(p.Burst)
 	action.Mtu = 65535
 	action.ExceedAction = netlink.TC_POLICE_SHOT

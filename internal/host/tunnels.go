@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.zx2c4.com/wireguard/wgctrl"
+)
+
+// readTunnels finds the ports at which tunnels' packets come in. The kernel tells root alone.
+func readTunnels(root fs.FS, f *Facts) {
+	if !f.Admin {
+		return
+	}
+	names := map[string]bool{}
+	for i, l := range f.Links {
+		switch l.Kind {
+		case "wireguard":
+			if port := wireGuardPort(l.Name); port != 0 {
+				f.Links[i].Ports = []string{fmt.Sprintf("udp/%d", port)}
+			}
+		case "tuntap":
+			names[l.Name] = true
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	for name, ports := range programPorts(root, names) {
+		for i, l := range f.Links {
+			if l.Name == name {
+				f.Links[i].Ports = ports
+			}
+		}
+	}
+}
+
+// wireGuardPort asks the kernel; 0 if it does not say. It is asked only about a device that there is: so no module is loaded for it.
+func wireGuardPort(name string) int {
+	c, err := wgctrl.New()
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	d, err := c.Device(name)
+	if err != nil {
+		return 0
+	}
+	return d.ListenPort
+}
+
+// Bounds of a look at what processes have open.
+const (
+	mostFiles   = 65536 // in all
+	mostSockets = 64    // of a program that makes a tunnel: one that has more is something else
+)
+
+// programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open: on each such file the kernel
+// says which device it is of (drivers/net/tun.c, tun_chr_show_fdinfo).
+func programPorts(root fs.FS, names map[string]bool) map[string][]string {
+	ports := map[string][]string{}
+	var sockets map[string]string
+	left := mostFiles
+	entries, _ := fs.ReadDir(root, "proc")
+	for _, e := range entries {
+		dir := path.Join("proc", e.Name())
+		if pid := e.Name(); pid[0] < '0' || pid[0] > '9' {
+			continue
+		}
+		files, _ := fs.ReadDir(root, path.Join(dir, "fd"))
+		if left -= len(files); left < 0 {
+			break
+		}
+		device, inodes := "", []string(nil)
+		for _, file := range files {
+			target, err := fs.ReadLink(root, path.Join(dir, "fd", file.Name()))
+			if err != nil {
+				continue
+			}
+			if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+				inodes = append(inodes, strings.TrimSuffix(inode, "]"))
+			}
+			if target == "/dev/net/tun" {
+				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] {
+					device = name
+				}
+			}
+		}
+		if device == "" || len(inodes) > mostSockets {
+			continue
+		}
+		if sockets == nil {
+			sockets = localPorts(root)
+		}
+		for _, inode := range inodes {
+			if port := sockets[inode]; port != "" && !slices.Contains(ports[device], port) {
+				ports[device] = append(ports[device], port)
+			}
+		}
+		slices.Sort(ports[device])
+	}
+	return ports
+}
+
+// tunOf reads the name of the device that a file of /dev/net/tun is of: "iff:\ttun0".
+func tunOf(root fs.FS, name string) string {
+	text, _ := fs.ReadFile(root, name)
+	for l := range strings.Lines(string(text)) {
+		if device, ok := strings.CutPrefix(l, "iff:"); ok {
+			return strings.TrimSpace(device)
+		}
+	}
+	return ""
+}
+
+// localPorts are those of all sockets in this network namespace that others than this host can reach, by inode: "udp/1194".
+func localPorts(root fs.FS) map[string]string {
+	all := map[string]string{}
+	for _, table := range []string{"udp", "udp6", "tcp", "tcp6"} {
+		text, _ := fs.ReadFile(root, "proc/thread-self/net/"+table)
+		for l := range strings.Lines(string(text)) {
+			if inode, addr, ok := socketLine(l); ok && !addr.Addr().IsLoopback() && addr.Port() != 0 {
+				all[inode] = fmt.Sprintf("%s/%d", strings.TrimSuffix(table, "6"), addr.Port())
+			}
+		}
+	}
+	return all
+}
+
+// socketLine reads a line of /proc/net/udp and its like (net/ipv4/udp.c, udp4_format_sock): "sl: local:port remote:port … inode", in hexadecimal digits;
+// addresses in words of the machine's byte order.
+func socketLine(line string) (inode string, local netip.AddrPort, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 10 {
+		return "", local, false
+	}
+	address, number, found := strings.Cut(fields[1], ":")
+	port, err := strconv.ParseUint(number, 16, 16)
+	raw, hexErr := hex.DecodeString(address)
+	if !found || err != nil || hexErr != nil || len(raw) != 4 && len(raw) != 16 {
+		return "", local, false
+	}
+	for i := 0; i < len(raw); i += 4 {
+		slices.Reverse(raw[i : i+4])
+	}
+	addr, _ := netip.AddrFromSlice(raw)
+	return fields[9], netip.AddrPortFrom(addr.Unmap(), uint16(port)), true
+}

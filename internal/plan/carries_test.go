@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/host"
+	"weir/internal/units"
+)
+
+// traffic is what a host has seen of it: bytes of the uplink, received and sent, and packets of IP, in and forwarded.
+func traffic(rx, tx, in, forwarded float64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		for i := range f.Links {
+			if f.Links[i].Name == f.Uplink {
+				f.Links[i].RxBytes, f.Links[i].TxBytes = uint64(rx), uint64(tx)
+			}
+		}
+		f.Passing = host.Passing{IPIn: uint64(in), IPForwarded: uint64(forwarded), TCPIn: 100, TCPOut: 100,
+			UDPIn: 250, UDPOut: 250}
+	}
+}
+
+// edits make a host of a server.
+type edits = []func(*host.Facts)
+
+// device adds a link that is up, with bytes received and sent.
+func device(kind, name string, rx, tx float64, edits ...func(*host.Link)) func(*host.Facts) {
+	return func(f *host.Facts) {
+		l := host.Link{Index: len(f.Links) + 1, Name: name, Kind: kind, Up: true, MTU: 1420, RxBytes: uint64(rx),
+			TxBytes: uint64(tx)}
+		for _, edit := range edits {
+			edit(&l)
+		}
+		f.Links = append(f.Links, l)
+	}
+}
+
+func runs(kind string, names ...string) func(*host.Facts) {
+	return func(f *host.Facts) {
+		for _, name := range names {
+			f.Relays = append(f.Relays, host.Relay{Name: name, Kind: kind, Processes: 1})
+		}
+	}
+}
+
+func tcp(in float64) func(*host.Facts) { return func(f *host.Facts) { f.Passing.TCPIn = uint64(in) } }
+
+func pairs(share float64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		if f.Deep == nil {
+			f.Deep = &host.Deep{}
+		}
+		f.Deep.Sockets.Passed = units.Share(share)
+	}
+}
+
+// What a relay looked like from inside it, five seconds long: four downloads and an upload over one card of 50 Mbit/s.
+const second5 = 5 * 1e6 / 8 // bytes, of one Mbit/s
+
+func measuredNAT(f *host.Facts) { traffic(46.6*second5, 46.5*second5, 28946, 28596)(f) }
+
+func measuredWireGuard(f *host.Facts) {
+	traffic(46.5*second5, 46.5*second5, 43157, 28059)(f)
+	f.Passing.UDPIn, f.Passing.UDPOut = 14998, 250
+	device("wireguard", "wg0", 23.3*second5, 22.6*second5, func(l *host.Link) { l.RxPkts = 14748 })(f)
+}
+
+func measuredTun(f *host.Facts) {
+	traffic(46.6*second5, 46.5*second5, 43738, 29533)(f)
+	f.Passing.UDPIn, f.Passing.UDPOut = 14089, 15708
+	device("tuntap", "tun0", 17.8*second5, 26.6*second5, func(l *host.Link) { l.RxPkts, l.TxQLen = 13839, 500 })(f)
+}
+
+func measuredProxy(f *host.Facts) {
+	traffic(50.0*second5, 41.3*second5, 29333, 0)(f)
+	f.Passing.TCPIn, f.Passing.TCPOut = 29082, 18956
+}
+
+func TestCarries(t *testing.T) {
+	const gb, packets = 1e9, 1e6
+	ether := func(l *host.Link) { l.MAC = "52:54:00:00:00:07" }
+	port := func(of string) func(*host.Link) { return func(l *host.Link) { l.Master = of } }
+	parent := func(of string) func(*host.Link) { return func(l *host.Link) { l.Parent = of } }
+	pkts := func(n float64) func(*host.Link) { return func(l *host.Link) { l.RxPkts = uint64(n) } }
+	down := func(l *host.Link) { l.Up = false }
+	loopback := func(n float64) func(*host.Facts) { return func(f *host.Facts) { f.Links[0].RxPkts = uint64(n) } }
+	uplinkIs := func(name string) func(*host.Facts) { return func(f *host.Facts) { f.Uplink = name } }
+	forwards := sysctl("ipv4.ip_forward", "1")
+
+	for _, test := range []struct {
+		name  string
+		edits edits
+		want  string // kinds, "one card", "sure"
+	}{
+		// No relays.
+		{"nothing known", nil, ""},
+		{"idle, with forwarding on", edits{forwards, traffic(2e6, 2e6, 9000, 0)}, ""},
+		{"idle, a test passed through", edits{forwards, traffic(15e6, 15.9e6, 9000, 8000)}, ""},
+		{"a server", edits{traffic(20*gb, 900*gb, packets, 0), tcp(packets)}, ""},
+		{"a server that dials what it serves", edits{traffic(100*gb, 900*gb, packets, 0), tcp(packets), pairs(0.1)},
+			""},
+		{"a server with haproxy before a program of its own", edits{traffic(20*gb, 900*gb, packets, 0), tcp(packets),
+			runs(host.ProxyProgram, "haproxy")}, ""},
+		{"downloads", edits{traffic(900*gb, 20*gb, packets, 0), tcp(packets)}, ""},
+		{"as much down as up", edits{traffic(900*gb, 900*gb, packets, 0), tcp(packets)}, ""},
+		{"as much down as up by UDP, beside an idle proxy", edits{traffic(900*gb, 900*gb, packets, 0),
+			tcp(packets / 5), runs(host.ProxyProgram, "tor")}, ""},
+		{"containers", edits{forwards, traffic(20*gb, 900*gb, packets, 0.99*packets), device("bridge", "docker0",
+			880*gb, 18*gb),
+			device("veth", "veth1", 880*gb, 18*gb, port("docker0"))}, ""},
+		{"containers that send what they fetch", edits{forwards, traffic(900*gb, 900*gb, packets, 0.99*packets),
+			device("bridge", "docker0", 880*gb, 880*gb)}, ""},
+		{"containers whose bridge is new", edits{forwards, traffic(20*gb, 900*gb, packets, 0.99*packets),
+			device("bridge", "docker0", 70*gb, 2*gb)}, ""},
+		{"containers without a bridge", edits{forwards, traffic(20*gb, 900*gb, packets, 0.99*packets), device("veth",
+			"cali1", 440*gb, 9*gb), device("veth", "cali2", 440*gb, 9*gb)}, ""},
+		{"virtual machines", edits{forwards, traffic(20*gb, 900*gb, packets, 0.99*packets), device("tuntap", "vnet0",
+			880*gb, 18*gb, ether)}, ""},
+		{"a node of a cluster, by vxlan", edits{forwards, traffic(400*gb, 900*gb, 2*packets, 0.99*packets),
+			device("vxlan", "flannel.1", 300*gb, 800*gb, pkts(packets)), device("bridge", "cni0", 800*gb, 300*gb)}, ""},
+		{"a client of a tunnel", edits{traffic(900*gb, 20*gb, 2*packets, 0), device("wireguard", "wg0", 880*gb, 18*gb,
+			pkts(packets))}, ""},
+		{"a client whose default route is the tunnel", edits{uplinkIs("wg0"), device("wireguard", "wg0", 880*gb,
+			880*gb, pkts(packets)), func(f *host.Facts) {
+			f.Passing = host.Passing{IPIn: packets,
+				IPForwarded: packets}
+		}}, ""},
+		{"a server within a tunnel", edits{forwards, traffic(500*gb, 500*gb, 2*packets, 1000), device("wireguard",
+			"wg0", 480*gb, 480*gb, pkts(packets))}, ""},
+		{"no uplink", edits{measuredNAT, func(f *host.Facts) { f.Uplink = "" }}, ""},
+
+		// As measured.
+		{"NAT", edits{measuredNAT}, "forward, one card, sure"},
+		{"WireGuard", edits{measuredWireGuard}, "wireguard, one card, sure"},
+		{"a user-space tunnel", edits{measuredTun}, "tunnel, one card, sure"},
+		{"a proxy, not looked at", edits{measuredProxy}, ""},
+		{"a proxy by its pairs", edits{measuredProxy, pairs(0.97)}, "proxy, one card, sure"},
+		{"a proxy by its name", edits{measuredProxy, runs(host.ProxyProgram, "haproxy")}, "proxy, one card"},
+		{"a proxy that the pairs do not show", edits{measuredProxy, pairs(0.79)}, ""},
+
+		// One card.
+		{"just enough", edits{traffic(16e6, 16e6, 9000, 8000)}, "forward, one card, sure"},
+		{"near enough", edits{traffic(80*gb, 100*gb, packets, 0.51*packets)}, "forward, one card, sure"},
+		{"not near enough", edits{traffic(79*gb, 100*gb, packets, 0.99*packets)}, "forward"},
+		{"half of it", edits{traffic(100*gb, 100*gb, packets, packets/2)}, ""},
+		{"beside loopback", edits{traffic(100*gb, 100*gb, 10*packets, 0.9*packets), loopback(9 * packets)},
+			"forward, one card, sure"},
+		{"peers to each other", edits{traffic(100*gb, 100*gb, 2*packets, packets), device("wireguard", "wg0", 96*gb,
+			96*gb, pkts(packets))}, "wireguard, one card, sure"},
+		{"an idle tunnel beside NAT", edits{measuredNAT, device("wireguard", "wg0", 1000, 1000)},
+			"forward, one card, sure"},
+		{"fallback devices", edits{measuredNAT, device("ipip", "tunl0", 0, 0, down), device("ip6tnl", "ip6tnl0", 0,
+			0), device("sit", "sit0", 0, 0, down)}, "forward, one card, sure"},
+		{"a tunnel that is down", edits{measuredNAT, device("wireguard", "wg0", 20e6, 20e6, down)},
+			"forward, one card, sure"},
+		{"a quarter by a tunnel", edits{traffic(100*gb, 100*gb, 1.25*packets, packets), device("ipip", "t1", 12*gb,
+			13*gb, pkts(packets/4))}, "forward ipip, one card, sure"},
+		{"two tunnels", edits{traffic(100*gb, 100*gb, 2*packets, packets), device("tuntap", "tun0", 20*gb, 20*gb),
+			device("wireguard", "wg0", 26*gb, 26*gb, pkts(packets))}, "wireguard tunnel, one card, sure"},
+		{"all the kernel's", edits{traffic(100*gb, 100*gb, 2*packets, packets), device("geneve", "g1", 10*gb, 9*gb,
+			ether), device("ovpn", "o1", 10*gb, 9*gb),
+			device("vti", "v1", 10*gb, 9*gb), device("xfrm", "x1", 10*gb, 9*gb), device("amneziawg", "a1", 10*gb,
+				9*gb, pkts(packets)), device("gretap", "gre1", 10*gb, 9*gb, ether)},
+			"wireguard ovpn xfrm geneve gre, one card, sure"},
+		{"a tap device with openvpn", edits{traffic(100*gb, 100*gb, 2*packets, 1.2*packets), device("tuntap", "tap0",
+			50*gb, 48*gb, ether, pkts(packets)), runs(host.TunnelProgram, "openvpn")}, "tunnel, one card, sure"},
+		{"WireGuard beside a proxy", edits{traffic(100*gb, 100*gb, 2*packets, 0.6*packets), device("wireguard", "wg0",
+			30*gb, 28*gb, pkts(packets)), tcp(0.4 * packets), pairs(0.9)}, "wireguard proxy, one card, sure"},
+		{"containers beside a relay", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("bridge",
+			"docker0", 10*gb, 1*gb)}, "forward, one card"},
+		{"few containers beside a relay", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("bridge",
+			"docker0", 4*gb, 4*gb),
+			device("veth", "veth1", 4*gb, 4*gb, port("docker0"))}, "forward, one card, sure"},
+		{"WireGuard beside a proxy that is idle", edits{measuredWireGuard, runs(host.ProxyProgram, "haproxy"),
+			tcp(30000), loopback(29000)}, "wireguard, one card, sure"},
+		{"a bridge for the uplink", edits{uplinkIs("vmbr0"), device("bridge", "vmbr0", 100*gb, 100*gb),
+			traffic(100*gb, 100*gb, packets, 0.99*packets),
+			device("", "eno1", 150*gb, 160*gb, port("vmbr0")), device("tuntap", "tap100", 50*gb, 50*gb, ether,
+				port("vmbr0"))}, "forward, one card, sure"},
+		{"a bond's VLAN for the uplink", edits{uplinkIs("bond0.5"), device("vlan", "bond0.5", 100*gb, 100*gb,
+			parent("bond0")), traffic(100*gb, 100*gb, packets, 0.99*packets),
+			device("bond", "bond0", 101*gb, 101*gb), device("", "eno1", 50*gb, 50*gb, port("bond0")), device("",
+				"eno2", 51*gb, 51*gb, port("bond0"))}, "forward, one card, sure"},
+
+		// Several cards.
+		{"a router", edits{traffic(900*gb, 100*gb, packets, 0.99*packets), device("", "lan", 98*gb, 890*gb)},
+			"forward, sure"},
+		{"a router, as much down as up", edits{traffic(500*gb, 500*gb, packets, 0.99*packets), device("", "lan",
+			490*gb, 490*gb)}, "forward, sure"},
+		{"a router on a stick", edits{traffic(1000*gb, 1000*gb, packets, 0.99*packets), device("vlan", "eth0.7",
+			100*gb, 890*gb, parent("eth0"))}, "forward, sure"},
+		{"a gateway of WireGuard", edits{traffic(900*gb, 100*gb, 2*packets, 0.99*packets), device("", "lan", 90*gb,
+			860*gb), device("wireguard", "wg0", 860*gb, 90*gb, pkts(packets))}, "wireguard, sure"},
+		{"a proxy before a network of its own", edits{traffic(20*gb, 900*gb, packets, 0), tcp(packets), pairs(0.98),
+			device("", "back", 890*gb, 19*gb)}, "proxy, sure"},
+		{"two cards that have nothing to do with each other", edits{traffic(500*gb, 500*gb, packets, 0), tcp(packets),
+			runs(host.ProxyProgram, "squid"), device("", "storage", 9000*gb, 200*gb)}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := with(t, test.edits...)
+			c := Carries(f)
+			var words []string
+			for _, k := range c.Kinds {
+				words = append(words, string(k))
+			}
+			got := strings.Join(words, " ")
+			if c.OneCard {
+				got += ", one card"
+			}
+			if c.Sure {
+				got += ", sure"
+			}
+			if got != test.want {
+				t.Errorf("carries %q, want %q: %+v", got, test.want, c)
+			}
+			if len(c.Seen) != len(c.Kinds) || c.Relay() != (strings.HasSuffix(test.want, ", one card, sure")) {
+				t.Errorf("%+v", c)
+			}
+			for _, s := range c.Seen {
+				if !strings.HasSuffix(s, ".") || strings.Contains(s, "%!") || strings.Contains(s, "e+") {
+					t.Errorf("no sentence: %s", s)
+				}
+			}
+			if again := Carries(f); !reflect.DeepEqual(again, c) {
+				t.Errorf("not the same twice: %+v, %+v", c, again)
+			}
+		})
+	}
+}
+
+// How it is seen is said in the words of who looks.
+func TestCarriedSeen(t *testing.T) {
+	for _, test := range []struct {
+		facts host.Facts
+		want  string
+	}{
+		{with(t, measuredNAT), "99 % of the packets that came were forwarded."},
+		{with(t, measuredWireGuard, device("wireguard", "wg1", 0, 0)), "wg0 carried 28.7 MB."},
+		{with(t, measuredTun, runs(host.TunnelProgram, "openvpn", "tincd")),
+			"tun0 carried 27.8 MB; openvpn, tincd run."},
+		{with(t, measuredProxy, pairs(0.97), runs(host.ProxyProgram, "xray")),
+			"Accepted connections carry 97 % of what dialled ones do. 99 % of the packets that came were for sockets of TCP; xray runs."},
+	} {
+		if c := Carries(test.facts); !slices.Equal(c.Seen, []string{test.want}) {
+			t.Errorf("seen %q, want %q", c.Seen, test.want)
+		}
+	}
+	for bytes, want := range map[float64]string{0: "0 bytes", 999: "999 bytes", 1000: "1 kB", 999_400_000: "999 MB",
+		999_900_000: "1 GB", 28_687_500: "28.7 MB", 5e15: "5 PB"} {
+		if got := amount(bytes); got != want {
+			t.Errorf("%v bytes are written %s, want %s", bytes, got, want)
+		}
+	}
+}

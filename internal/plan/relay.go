@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Kinds are what a relay carries, as names with commas between: "wireguard,proxy". A string, so that goals can be compared.
+type Kinds string
+
+// Routes is what a router does: what leaves by the uplink has come in by another card.
+const Routes Kind = "route"
+
+// KnownKinds are all that can be asked for.
+func KnownKinds() []string {
+	var names []string
+	for _, k := range []Kind{Routes, Forwards, WireGuard, OVPN, XFRM, "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve", Tunnel, Proxy} {
+		names = append(names, string(k))
+	}
+	return names
+}
+
+func kindsOf(list []Kind) Kinds {
+	var names []string
+	for _, k := range list {
+		names = append(names, string(k))
+	}
+	return Kinds(strings.Join(names, ","))
+}
+
+func (k Kinds) list() (all []Kind) {
+	if k == "" {
+		return nil
+	}
+	for _, name := range strings.Split(string(k), ",") {
+		all = append(all, Kind(name))
+	}
+	return all
+}
+
+// Has tells whether a kind is among them.
+func (k Kinds) Has(kind Kind) bool { return slices.Contains(k.list(), kind) }
+
+// oneCard tells whether what leaves by the uplink has come in by it.
+func (k Kinds) oneCard() bool { return k != "" && k != Kinds(Routes) }
+
+// forwards tells whether the kernel sends on what comes, whatever it packs it in. What a proxy sends is its own.
+func (k Kinds) forwards() bool {
+	return slices.ContainsFunc(k.list(), func(x Kind) bool { return x != Proxy })
+}
+
+func (k Kinds) check() error {
+	seen := map[Kind]bool{}
+	for _, kind := range k.list() {
+		if !slices.Contains(KnownKinds(), string(kind)) || seen[kind] {
+			return &Refusal{What: fmt.Sprintf("--carries %q: %q is not known, or said twice", string(k), string(kind)),
+				Try: "one or more, with commas between, of " + strings.Join(KnownKinds(), ", "), Usage: true}
+		}
+		seen[kind] = true
+	}
+	return nil
+}
+
+// SetUp is what a host that is said to be a relay is set up to carry, traffic or not: its tunnels, its proxies, and else what it routes.
+// Nothing of it has to be asked. Traffic decides only what set-up cannot tell: whether what a router sends came by another card.
+func SetUp(f host.Facts) Kinds {
+	var kinds []Kind
+	add := func(k Kind) {
+		if !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	tunnels, proxies := false, false
+	for _, r := range f.Relays {
+		tunnels = tunnels || r.Kind == host.TunnelProgram
+		proxies = proxies || r.Kind == host.ProxyProgram
+	}
+	for _, l := range f.Links {
+		if l.Up && l.Name != f.Uplink && l.Master == "" {
+			if kind := tunnelKind(l, tunnels); kind != "" {
+				add(kind)
+			}
+		}
+	}
+	carried := Carries(f)
+	for _, kind := range carried.Kinds {
+		if carried.Relay() && kind != Forwards {
+			add(kind)
+		}
+	}
+	switch {
+	case len(kinds) > 0:
+	case carried.Relay() && carried.Has(Forwards):
+		add(Forwards)
+	case !f.Forwards():
+	case len(carried.Kinds) > 0 && !carried.OneCard || otherCard(f):
+		add(Routes)
+	default:
+		add(Forwards)
+	}
+	if proxies || len(kinds) == 0 {
+		kinds = slices.DeleteFunc(kinds, func(k Kind) bool { return k == Routes })
+		add(Proxy)
+	}
+	slices.SortFunc(kinds, func(a, b Kind) int { return a.order() - b.order() })
+	return kindsOf(kinds)
+}
+
+// otherCard tells whether there is another link like the uplink, with an address.
+func otherCard(f host.Facts) bool {
+	up, ok := f.Link(f.Uplink)
+	return ok && slices.ContainsFunc(f.Links, func(l host.Link) bool {
+		return l.Kind == up.Kind && l.Name != up.Name && l.Up && !l.Loopback && l.Master == "" && len(l.Addrs) > 0
+	})
+}
+
+// RoleNote is the subject of notes on what a host is taken for.
+const RoleNote = "role"
+
+// AsSeen fills in the role that a host is seen to have, where the goal does not say one. A relay that takes a server's plan has its queue
+// at the provider afterwards as before. It is an error if the signs are such that nobody but a person can tell.
+func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
+	const subject = RoleNote
+	if g.Recipe != "" || g.Only || g.Qdisc != "" || g.Dev != "" && g.Dev != f.Uplink {
+		return g, nil, nil
+	}
+	carried := Carries(f)
+	seen := strings.Join(carried.Seen, " ")
+	switch {
+	case g.Role == "server" && (carried.Relay() || carried.Has(Forwards)):
+		return g, []Note{{subject, "server, as asked. This host carries for others, though: " + seen + " Their queue stands in the provider's box on the way in. " +
+			"weir plan --role relay owns that, too"}}, nil
+	case g.Role == "relay" && g.Carries == "":
+		g.Carries = SetUp(f)
+		return g, []Note{{subject, fmt.Sprintf("relay, carrying %s, as the host is set up. To say otherwise: --carries", g.Carries)}}, nil
+	case g.Role != "" || g.Rate == 0:
+		return g, nil, nil
+	case carried.Relay():
+		g.Role, g.Carries = "relay", SetUp(f)
+		return g, []Note{{subject, "taken for a relay on one card: " + seen + " To have a server's plan: --role server"}}, nil
+	case f.Forwards():
+		if kinds := SetUp(f); len(tunnelsOf(kinds)) > 0 {
+			return g, nil, &Refusal{
+				What: fmt.Sprintf("this host forwards and has a tunnel (%s): it may be a relay, whose queue a server's plan does not own", kinds),
+				Try:  "--role relay, or --role server if the tunnel carries little",
+			}
+		}
+	}
+	return g, nil, nil
+}
+
+func tunnelsOf(k Kinds) []Kind {
+	return slices.DeleteFunc(k.list(), func(k Kind) bool { return k == Routes || k == Forwards || k == Proxy })
+}
+
+/*
+What leaves a relay with one card has just come in by it. So the provider's queue towards it is the first that fills, and a shaper of what leaves the
+second: it owns both queues only if it is slower than what comes in by enough that its queue, and not the provider's, takes up what senders
+add from one RTT to the next. 3 % less keeps four cubic flows of one client here; 6 % halves what is left with a dozen flows of three clients or
+with uploads (docs/relay.md).
+
+A tunnel makes packets larger on one side. What arrives in it leaves smaller, so the way in is tighter by the ratio of the two sizes. A share of
+that costs the same part of what the link can carry whichever way it goes.
+
+Two things a shaper of what leaves cannot own. Who sends to a proxy has the proxy's buffers between him and what leaves, and does not slow down for
+that. And what a program puts into a tunnel is one flow by then: everybody in it waits for everybody. Both are shaped where they arrive, with what
+comes by a tunnel unpacked first, so that there, too, each connection is a flow of its own.
+*/
+const (
+	relayShare = 0.94 // of what comes in, counted in the larger size of its packets
+	margin     = 0.97 // of the same where the kernel's own tunnel leaves the larger packets: downloads have the ratio for a margin besides
+	proxyShare = 0.90 // of what comes in, where connections end here: those who send slow down one RTT across the whole path later
+	usualShare = 9975 // of 10000, of what leaves where nothing of it came in by the same card
+)
+
+const relayInterval = units.Duration(500e6) // more only adds to the delay of flows that nothing else holds back, as QUIC's
+
+// A tunnel that cannot be unpacked is one flow to each peer, whose queue is many connections' queue and holds their keystrokes, too. With a target of
+// a tenth of a second's twentieth it costs 1 % of goodput; with this one none.
+const packedInterval = units.Duration(200e6)
+
+// overhead is what a kind of tunnel adds to a packet, in bytes, with IPv4 outside: the outer headers, and what fills a block up on average.
+func overhead(k Kind) int {
+	switch k {
+	case WireGuard, Tunnel: // IP 20, UDP 8, WireGuard 32 (whitepaper, section 5.4.6); OpenVPN's is within 10 of that
+		return 60
+	case OVPN: // IP 20, UDP 8, opcode and peer 4, packet ID 4, AEAD tag 16
+		return 52
+	case XFRM: // IP 20, ESP 8, IV 8, padding and trailer 2 to 5, ICV 16; UDP 8 through NAT
+		return 62
+	case "vxlan", "geneve": // IP 20, UDP 8, 8, and the inner Ethernet header 14
+		return 50
+	case "gre", "ip6gre": // IP 20, GRE 4 to 8
+		return 28
+	case "ipip", "sit", "ip6tnl":
+		return 20
+	}
+	return 0
+}
+
+// outside is what IPv6 outside a tunnel adds to that, in bytes.
+const outside6 = 20
+
+// ratio is the worst of the sizes of packets outside a tunnel and inside, over what is carried.
+func (d *draft) ratio() float64 {
+	ratio := 1.0
+	v4 := slices.ContainsFunc(d.link.Addrs, func(a string) bool { return strings.Contains(a, ".") })
+	for _, kind := range d.Goal.Carries.list() {
+		bytes := overhead(kind)
+		if bytes == 0 {
+			continue
+		}
+		if !v4 && len(d.link.Addrs) > 0 {
+			bytes += outside6
+		}
+		inner := d.link.MTU - bytes
+		for _, l := range d.facts.Links {
+			if tunnelKind(l, true) == kind && l.MTU > 0 {
+				inner = min(inner, l.MTU)
+			}
+		}
+		const ethernet = 14
+		ratio = max(ratio, float64(inner+ethernet+bytes)/float64(inner+ethernet))
+	}
+	return ratio
+}
+
+// inward is what comes in at most.
+func (g Goal) inward() units.Rate {
+	if g.Ingress != 0 {
+		return g.Ingress
+	}
+	return g.Rate
+}
+
+// part of a rate, to the kbit.
+func part(share float64, r units.Rate) units.Rate { return units.Rate(share*float64(r)) / 1000 * 1000 }
+
+// relayed plans the queue of what leaves a relay with one card. Where all is shaped as it arrives, what leaves needs no margin of its own.
+func (d *draft) relayed() error {
+	g := d.Goal
+	d.kindNotes()
+	rate, reason := shaped(g.Rate), "own the bottleneck: 99.75 % of "+g.Rate.String()
+	if how := d.arriving(); how.wanted && how.why == "" {
+		reason += "; the queue of what arrives is owned where it arrives"
+	} else if g.Carries.forwards() {
+		ratio := d.ratio()
+		share := min(relayShare, margin/ratio)
+		if own := part(share, g.inward()); own < rate {
+			rate = own
+			reason = fmt.Sprintf("own the provider's queue both ways: what leaves has come in by %s, so %.3g %% of the %s that come in keep that way's queue empty, too; this gives up %.2g %% of goodput",
+				d.link.Name, 100*share, g.inward(), 100-100*relayShare)
+		} else {
+			reason += fmt.Sprintf(", so much less than the %s that come in that this owns both ways", g.inward())
+		}
+	}
+	options := "besteffort dual-dsthost"
+	if g.FairTo == "src" {
+		options = "besteffort dual-srchost nat"
+	}
+	return d.shapeRelay(rate, options, d.relayInterval(), "", reason, relayEvidence, d.root)
+}
+
+// Owns says, of a relay's goal that is in force, which queues are here, and what that costs. "" of any other.
+func Owns(g Goal, f host.Facts) string {
+	link, _ := f.Link(g.Dev)
+	if !g.Carries.oneCard() || g.Rate == 0 || g.Qdisc != "" {
+		return ""
+	}
+	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
+	switch how := d.arriving(); {
+	case how.wanted && len(tunnelsOf(g.Carries)) > 0 && how.why == "":
+		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a tunnel. This gives up 6 to 10 % of goodput."
+	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
+		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.", 100-100*how.share)
+	case part(min(relayShare, margin/d.ratio()), g.inward()) < shaped(g.Rate):
+		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives up 6 % of goodput."
+	}
+	return "What comes in is so much faster than what leaves that both ways wait here."
+}
+
+// relayInterval is CAKE's for a relay.
+func (d *draft) relayInterval() units.Duration {
+	most := relayInterval
+	if how := d.arriving(); d.Goal.Carries.Has(Tunnel) && how.why != "" {
+		most = packedInterval
+	}
+	return min(interval(d.Goal.RTT), most)
+}
+
+// shapeRelay plans CAKE or, without it, what comes nearest.
+func (d *draft) shapeRelay(rate units.Rate, options string, interval units.Duration, unpacked, reason, evidence string, set func(text, reason, evidence string) error) error {
+	switch {
+	case d.has("cake"):
+		return set(fmt.Sprintf("cake bandwidth %s %s rtt %s", rate, options, interval)+unpacked, reason, evidence)
+	case d.has("htb") && d.has("fq_codel"):
+		return set(fmt.Sprintf("%s | fq_codel target %s interval %s", d.htb(rate), interval/20, interval)+unpacked,
+			reason+"; without CAKE it is fair between connections, not between clients", evidence)
+	}
+	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
+}
+
+// inbound is how what arrives is shaped: not at all, as it comes, or with tunnels unpacked. Why is what is in the way.
+type inbound struct {
+	wanted  bool
+	share   float64
+	tunnels []string
+	outer   []qdisc.Outer
+	why     string
+}
+
+// text is how a qdisc.Arriving goes on after the stack.
+func (a inbound) text() string { return qdisc.NewArriving(nil, a.tunnels, a.outer).String() }
+
+// arriving decides on that. All tunnels are unpacked, or none: what is left packed would wait as one flow.
+func (d *draft) arriving() inbound {
+	k := d.Goal.Carries
+	a := inbound{wanted: k.Has(Proxy) || k.Has(Tunnel), share: proxyShare}
+	if !a.wanted || len(tunnelsOf(k)) == 0 {
+		return a
+	}
+	a.share = min(proxyShare, relayShare/d.ratio())
+	for _, l := range d.facts.Links {
+		if kind := tunnelKind(l, true); kind == "" || !k.Has(kind) || !l.Up || l.Name == d.link.Name {
+			continue
+		}
+		ports := outer(l.Ports)
+		switch {
+		case !d.facts.Admin: // whoever is tells
+		case len(ports) == 0:
+			a.why = "in which packets " + l.Name + " is carried cannot be told"
+		case !qdisc.PlainName(l.Name):
+			a.why = fmt.Sprintf("the name %q cannot be written in a plan", l.Name)
+		}
+		a.tunnels, a.outer = append(a.tunnels, l.Name), append(a.outer, ports...)
+	}
+	switch {
+	case d.facts.Flower == host.No:
+		a.why = "kernel " + d.facts.Kernel + " has no cls_flower"
+	}
+	return a
+}
+
+// endsHere plans the queue of what arrives at a relay.
+func (d *draft) endsHere() error {
+	g, how := d.Goal, d.arriving()
+	if d.link.Speed != 0 && g.inward() > d.link.Speed {
+		return tooFast(d.link, "ingress", g.inward())
+	}
+	if how.why != "" && !g.Carries.Has(Proxy) {
+		d.note("tunnel", "what arrives is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at most times and 100 or more at some", how.why)
+		return nil
+	}
+	if how.why != "" {
+		how.tunnels = nil
+		d.note("tunnel", "shaped packed, as one flow a peer: %s. Keystrokes in it wait for its uploads", how.why)
+	}
+	switch tunnels := len(tunnelsOf(g.Carries)) > 0; {
+	case tunnels && len(how.tunnels) == 0 && how.why == "":
+		d.note("tunnel", "no device of it is up now, so nothing is unpacked: weir up again when it is")
+	case tunnels && !d.facts.Admin:
+		d.note("tunnel", "in what packets it comes only root is told")
+	}
+	what := "what a proxy sends is its own, so no share of what leaves slows down those who send to it"
+	if g.Carries.Has(Tunnel) {
+		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
+	}
+	return d.shapeRelay(part(how.share, g.inward()), "besteffort dual-dsthost nat ingress", d.relayInterval(), how.text(),
+		fmt.Sprintf("own the queue of what arrives: %s. %.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.inward()),
+		arrivingEvidence, d.ingress)
+}
+
+// kindNotes says what of a relay no queue can mend.
+func (d *draft) kindNotes() {
+	k := d.Goal.Carries
+	for _, kind := range k.list() {
+		switch kind {
+		case XFRM:
+			d.note("xfrm", "fair queueing reorders what is inside one security association: give it a replay window of 1024 packets or more")
+		case Proxy:
+			d.note("proxy", "it can be fair to connections, not to clients: which client an arriving packet is for, only the program knows")
+			if d.facts.MPTCP > 0 {
+				d.note(notsentLowat, "a program here listens by MPTCP, as Go's do by default, and what it accepts ignores this setting: GODEBUG=multipathtcp=0 for its service")
+			}
+		}
+	}
+	if d.Goal.NAT {
+		d.note("--nat", "not set for what leaves %s: it has come in there, and by the translated addresses all clients would be one (scenarios/relay/fair.toml)", d.link.Name)
+	}
+	if !k.Has(Proxy) && !k.Has(Tunnel) {
+		d.note("own traffic", "what this host itself downloads still queues at the provider; if it does that for long: --carries %s", kindsOf(append(k.list(), Proxy)))
+	}
+}
+
+const (
+	relayEvidence    = "lab, a relay on one card (scenarios/relay/nat.toml)"
+	arrivingEvidence = "lab, a relay on one card (scenarios/relay/proxy.toml)"
+)

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/host"
+)
+
+// passed are facts of a host that has passed on 10 GB each way by its one card.
+func passed(f *host.Facts) {
+	f.Links = slices.Clone(f.Links)
+	f.Links[1].RxBytes, f.Links[1].TxBytes = 10e9, 10e9
+	f.Passing = host.Passing{IPIn: 10e6, IPForwarded: 9.9e6}
+}
+
+// served are those of one that has sent ten times as much as it was sent.
+func served(f *host.Facts) {
+	f.Links = slices.Clone(f.Links)
+	f.Links[1].RxBytes, f.Links[1].TxBytes = 1e9, 10e9
+	f.Passing = host.Passing{IPIn: 10e6, TCPIn: 10e6, TCPOut: 10e6}
+}
+
+func TestAsSeen(t *testing.T) {
+	carried := tunnel("wg0", "wireguard")
+	for _, c := range []struct {
+		name    string
+		goal    Goal
+		facts   host.Facts
+		role    string
+		carries Kinds
+		says    string // in the note, or in the refusal
+		refused bool
+	}{
+		{"a server", Goal{Rate: 50e6}, with(t, served), "", "", "", false},
+		{"a server that forwards for its containers", Goal{Rate: 50e6}, with(t, served, forwards), "", "", "", false},
+		{"a relay by its traffic", Goal{Rate: 50e6}, with(t, passed, forwards), "relay", "forward", "taken for a relay", false},
+		{"a relay that shall have a server's plan", Goal{Rate: 50e6, Role: "server"}, with(t, passed, forwards), "server", "", "carries for others", false},
+		{"a server that is told so", Goal{Rate: 50e6, Role: "server"}, with(t, served, forwards), "server", "", "", false},
+		{"a relay by what is asked", Goal{Rate: 50e6, Role: "relay"}, with(t, forwards, carried), "relay", "wireguard", "carrying wireguard", false},
+		{"a tunnel without traffic", Goal{Rate: 50e6}, with(t, served, forwards, carried), "", "", "it may be a relay", true},
+		{"the same, where a person has said", Goal{Rate: 50e6, Role: "server"}, with(t, served, forwards, carried), "server", "", "", false},
+		{"a tunnel, and nothing is forwarded", Goal{Rate: 50e6}, with(t, served, carried), "", "", "", false},
+		{"no rate", Goal{}, with(t, passed, forwards), "", "", "", false},
+		{"a recipe", Goal{Rate: 50e6, Recipe: "server-cake"}, with(t, passed, forwards), "", "", "", false},
+		{"another device", Goal{Rate: 50e6, Dev: "eth7"}, with(t, passed, forwards), "", "", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, notes, err := c.goal.AsSeen(c.facts)
+			var refusal *Refusal
+			switch {
+			case errors.As(err, &refusal) != c.refused:
+				t.Fatalf("error %v", err)
+			case c.refused:
+				if !strings.Contains(refusal.What, c.says) || !strings.Contains(refusal.Try, "--role") {
+					t.Errorf("refused with %q, %q", refusal.What, refusal.Try)
+				}
+				return
+			}
+			if g.Role != c.role || g.Carries != c.carries {
+				t.Errorf("role %q, carries %q; want %q and %q", g.Role, g.Carries, c.role, c.carries)
+			}
+			if (len(notes) > 0) != (c.says != "") || c.says != "" && !strings.Contains(notes[0].Text, c.says) {
+				t.Errorf("notes %v, want %q", notes, c.says)
+			}
+			// Seen once, it is not seen anew: a goal that is in force stays what it was.
+			if again, _, err := g.AsSeen(with(t, served)); err != nil || c.role == "relay" && again != g {
+				t.Errorf("seen again it is %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestSetUp(t *testing.T) {
+	program := func(name, kind string) func(*host.Facts) {
+		return func(f *host.Facts) { f.Relays = append(f.Relays, host.Relay{Name: name, Kind: kind}) }
+	}
+	card := func(f *host.Facts) {
+		f.Links = append(slices.Clone(f.Links), host.Link{Index: 5, Name: "eth1", Up: true, Addrs: []string{"10.0.0.1/24"}})
+	}
+	down := func(f *host.Facts) {
+		f.Links = append(slices.Clone(f.Links), host.Link{Index: 6, Name: "wg9", Kind: "wireguard"})
+	}
+	for _, c := range []struct {
+		name  string
+		facts host.Facts
+		want  Kinds
+	}{
+		{"it forwards", with(t, forwards), "forward"},
+		{"between two cards", with(t, forwards, card), "route"},
+		{"between two cards, and by a tunnel", with(t, forwards, card, tunnel("wg0", "wireguard")), "wireguard"},
+		{"by a tunnel that is down", with(t, forwards, down), "forward"},
+		{"by several tunnels", with(t, forwards, tunnel("tun0", "tuntap"), tunnel("gre1", "gre"), tunnel("wg0", "wireguard")), "wireguard,gre,tunnel"},
+		{"it forwards nothing", server(t), "proxy"},
+		{"a proxy runs", with(t, forwards, program("danted", host.ProxyProgram)), "forward,proxy"},
+		{"a proxy runs on a router", with(t, forwards, card, program("danted", host.ProxyProgram)), "proxy"},
+		{"a proxy and a tunnel", with(t, forwards, tunnel("wg0", "wireguard"), program("squid", host.ProxyProgram)), "wireguard,proxy"},
+		{"all its traffic is by one card", with(t, forwards, card, passed), "forward"},
+	} {
+		if got := SetUp(c.facts); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		if err := SetUp(c.facts).check(); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestOwns(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		goal  Goal
+		facts host.Facts
+		want  string
+	}{
+		{"a server", Goal{Dev: "eth0", Rate: 50e6}, server(t), ""},
+		{"a router", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "route"}, server(t), ""},
+		{"forwarding", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "forward"}, server(t), "come in by the same card"},
+		{"a faster way in", Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6, Role: "relay", Carries: "forward"}, server(t), "so much faster"},
+		{"a proxy", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "proxy"}, server(t), "gives up 10 %"},
+		{"a tunnel", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"}, with(t, tunnel("tun0", "tuntap", "udp/1194")), "by a tunnel"},
+		{"a tunnel that cannot be unpacked", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"}, with(t, tunnel("tun0", "tuntap")), "gives up 6 %"},
+	} {
+		if got := Owns(c.goal, c.facts); got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for _, bad := range []Kinds{"wireguard,", "vpn", "proxy,proxy", ",", "wireguard proxy"} {
+		if err := (Goal{Rate: 50e6, Role: "relay", Carries: bad}).Check(); err == nil || !strings.Contains(err.Error(), "--carries") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, name := range KnownKinds() {
+		if err := (Goal{Rate: 50e6, Role: "relay", Carries: Kinds(name)}).Check(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if err := (Goal{Rate: 50e6, Carries: "proxy"}).Check(); err == nil {
+		t.Error("a server carries nothing for others")
+	}
+	if err := (Goal{Rate: 50e6, Role: "relay", Carries: "proxy", Prefer: "l4s"}).Check(); err == nil {
+		t.Error("DualPI2 is not for relays")
+	}
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	links "github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Arriving is what packets pass first that arrive at a device.
+//
+// What comes by a tunnel arrives there packed: all connections of a peer are one flow to a queue. So what comes out of the tunnels' devices passes
+// the stack, too, where each connection is a flow of its own; and what they came in goes past it, so that nothing waits twice.
+type Arriving struct {
+	Stack   Stack
+	Tunnels []string // devices, sorted
+	Outer   []Outer  // what goes past, sorted
+}
+
+// Outer is what a tunnel's packets are on the wire, by where they go to.
+type Outer struct {
+	Protocol string // "udp" or "tcp"
+	Port     uint16
+}
+
+func (o Outer) String() string { return fmt.Sprintf("%s/%d", o.Protocol, o.Port) }
+
+// ParseOuter reads "udp/51820".
+func ParseOuter(text string) (Outer, error) {
+	protocol, number, _ := strings.Cut(text, "/")
+	port, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || port == 0 || protocol != "udp" && protocol != "tcp" {
+		return Outer{}, fmt.Errorf("%q is no protocol and port, as in udp/51820", text)
+	}
+	return Outer{protocol, uint16(port)}, nil
+}
+
+// What tells the parts of an Arriving's text from each other. No stack has the first, and no device that PlainName lets pass the second.
+const (
+	unpacked = ", unpacked "
+	from     = "from"
+)
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]*$`)
+
+// PlainName tells whether a device's name can be written among others.
+func PlainName(device string) bool { return plainName.MatchString(device) && device != from }
+
+// NewArriving puts the parts in order.
+func NewArriving(s Stack, tunnels []string, outer []Outer) Arriving {
+	a := Arriving{Stack: s, Tunnels: slices.Clone(tunnels), Outer: slices.Clone(outer)}
+	slices.Sort(a.Tunnels)
+	slices.SortFunc(a.Outer, func(x, y Outer) int { return strings.Compare(x.String(), y.String()) })
+	a.Outer = slices.Compact(a.Outer)
+	return a
+}
+
+// String writes the stack as tc would, then the tunnels: "cake bandwidth 45mbit, unpacked wg0 from udp/51820".
+func (a Arriving) String() string {
+	text := a.Stack.String()
+	if len(a.Tunnels)+len(a.Outer) == 0 {
+		return text
+	}
+	words := slices.Concat(a.Tunnels, []string{from})
+	for _, o := range a.Outer {
+		words = append(words, o.String())
+	}
+	return text + unpacked + strings.Join(words, " ")
+}
+
+// ParseArriving reads what String wrote.
+func ParseArriving(text string) (Arriving, error) {
+	stack, rest, has := strings.Cut(text, unpacked)
+	s, err := ParseStack(stack)
+	if err != nil || !has {
+		return Arriving{Stack: s}, err
+	}
+	words := strings.Fields(rest)
+	at := slices.Index(words, from)
+	if at < 0 {
+		return Arriving{}, fmt.Errorf("%q does not say what the tunnels' packets come in: … from udp/51820", rest)
+	}
+	for _, name := range words[:at] {
+		if !PlainName(name) {
+			return Arriving{}, fmt.Errorf("%q is no device's name", name)
+		}
+	}
+	var outer []Outer
+	for _, word := range words[at+1:] {
+		o, err := ParseOuter(word)
+		if err != nil {
+			return Arriving{}, err
+		}
+		outer = append(outer, o)
+	}
+	return NewArriving(s, words[:at], outer), nil
+}
+
+// Meets tells whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is wanted to go past, anything may.
+func (a Arriving) Meets(want Arriving) bool {
+	unknown := len(want.Tunnels) > 0 && len(want.Outer) == 0
+	return a.Stack.Equal(want.Stack) && slices.Equal(a.Tunnels, want.Tunnels) && (unknown || slices.Equal(a.Outer, want.Outer))
+}
+
+// passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else. Each version of IP has its own.
+func passPriority(protocol uint16) uint16 {
+	if protocol == unix.ETH_P_IPV6 {
+		return redirectPriority - 1
+	}
+	return redirectPriority - 2
+}
+
+// passFilters are those of a kind of packet: a filter without an action ends the search, and the packet goes on (tc-flower(8)).
+func passFilters(ifindex int, o Outer) []links.Filter {
+	var all []links.Filter
+	for _, protocol := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
+		number := nl.IPProto(unix.IPPROTO_UDP)
+		if o.Protocol == "tcp" {
+			number = unix.IPPROTO_TCP
+		}
+		all = append(all, &links.Flower{
+			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress), Priority: passPriority(protocol), Protocol: protocol},
+			EthType:     protocol, IPProto: &number, DestPort: o.Port,
+		})
+	}
+	return all
+}
+
+// passes reads such a filter.
+func (f Filter) passes() (o Outer, ok bool) {
+	if f.Kind != "flower" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {
+		return o, false
+	}
+	number := inner(f.Options, nl.TCA_FLOWER_KEY_IP_PROTO)
+	if len(number) != 1 || len(inner(f.Options, nl.TCA_FLOWER_ACT)) > 0 {
+		return o, false
+	}
+	port := []byte(nil)
+	switch number[0] {
+	case unix.IPPROTO_UDP:
+		o.Protocol, port = "udp", inner(f.Options, nl.TCA_FLOWER_KEY_UDP_DST)
+	case unix.IPPROTO_TCP:
+		o.Protocol, port = "tcp", inner(f.Options, nl.TCA_FLOWER_KEY_TCP_DST)
+	}
+	if len(port) != 2 {
+		return o, false
+	}
+	o.Port = uint16(port[0])<<8 | uint16(port[1])
+	return o, o.Port != 0
+}
+
+// Passes are the packets that go past what redirects at an interface. Half of a pair, for one version of IP alone, counts as none.
+func (c *Conn) Passes(ifindex int) ([]Outer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	filters, err := c.filters(ifindex, atIngress)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[Outer]int{}
+	var all []Outer
+	for _, f := range filters {
+		if o, ok := f.passes(); ok {
+			if seen[o]++; seen[o] == 2 {
+				all = append(all, o)
+			}
+		}
+	}
+	return NewArriving(nil, nil, all).Outer, nil
+}
+
+// setPasses lets exactly these packets past. The ingress discipline must be there.
+func (c *Conn) setPasses(ifindex int, outer []Outer) error {
+	now, err := c.Passes(ifindex)
+	if err != nil || slices.Equal(now, outer) {
+		return err
+	}
+	if err := c.dropFilters(ifindex, func(f Filter) bool { _, ok := f.passes(); return ok }); err != nil {
+		return err
+	}
+	for _, o := range outer {
+		for _, filter := range passFilters(ifindex, o) {
+			if err := links.FilterAdd(filter); err != nil {
+				return fmt.Errorf("filter of %v: %w", o, err)
+			}
+		}
+	}
+	if now, err = c.Passes(ifindex); err == nil && !slices.Equal(now, outer) {
+		err = fmt.Errorf("the kernel took the filters of %v and reports %v", outer, now)
+	}
+	return err
+}
+
+// dropFilters takes away filters at an interface's ingress.
+func (c *Conn) dropFilters(ifindex int, which func(Filter) bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	filters, err := c.filters(ifindex, atIngress)
+	if err != nil {
+		return err
+	}
+	for _, f := range filters {
+		if which(f) {
+			if err := c.dropFilter(ifindex, f); err != nil && !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+	}
+	return nil
+}
