@@ -44,7 +44,7 @@ type Machine struct {
 	monitor *monitor
 	line    net.Conn // to the agent
 	answers *bufio.Reader
-	changed bool // not the hardware of a snapshot any more
+	changed bool // not as a snapshot would find it: Reset starts QEMU anew
 	pulled  bool // the uplink's card is out
 }
 
@@ -203,7 +203,7 @@ type Result struct {
 }
 
 // longestRun is the limit of a script that has no other.
-const longestRun = 5 * time.Minute
+const longestRun = 10 * time.Minute
 
 // Run runs a bash script as root, over a line that is no network. The error is for a machine that does not answer.
 func (m *Machine) Run(ctx context.Context, script string) (Result, error) {
@@ -235,6 +235,7 @@ func (m *Machine) Run(ctx context.Context, script string) (Result, error) {
 		return err
 	}()
 	if err != nil {
+		m.changed = true // its answer may still come, and would be taken for the next script's
 		return r, fmt.Errorf("%w, in:\n%s\n%s", err, script, m.console())
 	}
 	return r, nil

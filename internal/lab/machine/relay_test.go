@@ -28,7 +28,7 @@ type relay struct {
 }
 
 // masquerade is what makes a tunnel's end a way to the Internet.
-const masquerade = `nft -f - <<'END'
+const masquerade = forward + `nft -f - <<'END'
 table ip relay { chain out { type nat hook postrouting priority srcnat; oifname wan0 masquerade; }; }
 END
 `
@@ -54,6 +54,8 @@ ip -n client link set home mtu 1420 up
 ip -n client route add 203.0.113.0/24 dev home
 `
 
+const forward = "sysctl -q net.ipv4.ip_forward=1\n"
+
 const direct = "HostName 203.0.113.1\n"
 
 const file = "http://203.0.113.1/file"
@@ -63,7 +65,7 @@ func relays() []relay {
 	return []relay{
 		{
 			name: "NAT", with: "nftables",
-			start: `nft -f - <<'END'
+			start: forward + `nft -f - <<'END'
 table ip relay {
 	chain in {
 		type nat hook prerouting priority dstnat;
@@ -129,12 +131,6 @@ END`,
 			through: direct + "ProxyCommand nc -X connect -x 192.0.2.1:8888 %h %p\n", curl: "-x http://192.0.2.1:8888 " + file,
 		},
 		{
-			name: "a SOCKS proxy", with: "microsocks",
-			start:   "microsocks -q -i 192.0.2.1 -p 1080 & until_ 'ss -ltnH sport = 1080 | grep .'",
-			stop:    "pkill -x microsocks",
-			through: direct + "ProxyCommand nc -X 5 -x 192.0.2.1:1080 %h %p\n", curl: "--socks5 192.0.2.1:1080 " + file,
-		},
-		{
 			name: "an encrypting proxy", with: "shadowsocks-libev",
 			setup: "ip netns exec client ss-local -s 192.0.2.1 -p 8388 -k secret -m chacha20-ietf-poly1305 " +
 				"-b 127.0.0.1 -l 1080 -f /run/client.pid",
@@ -190,7 +186,7 @@ ip -n provider route add default via 10.255.0.2
 ip -n internet route add 192.0.2.0/24 via 10.255.0.1
 ip -n client route add default via 198.51.100.254
 ip -n origin route add default via 203.0.113.254
-for n in relay provider internet; do ip netns exec $n sysctl -q net.ipv4.ip_forward=1; done
+for n in provider internet; do ip netns exec $n sysctl -q net.ipv4.ip_forward=1; done
 ethtool -K wan0 tso off tx-udp-segmentation off
 for n in client origin; do ip netns exec $n ethtool -K eth0 tso off tx-udp-segmentation off; done
 tc qdisc add dev wan0 root fq_codel # as any card has it from systemd, and veth has not
@@ -213,6 +209,7 @@ events { }
 http { access_log off; sendfile on; server { listen 203.0.113.1:80; root /run/origin; } }
 END
 ip netns exec origin nginx -c /run/origin.conf
+until_ '! ip -o address show tentative | grep .'
 `
 
 // sshConfig is the client's. ssh would hide keystrokes among others, which go every 20 ms, and that would be measured.
@@ -275,7 +272,7 @@ type relayReport struct {
 }
 
 // underLoad measures what stays when what a change does at first is over, slow start or a queue that drains.
-const underLoad = "sleep 6; measure 12s"
+const underLoad = "sleep 5; measure 10s"
 
 // run measures a relay before and with Weir, and looks at what is left of both.
 func (r relay) run(s *subject) relayReport {
@@ -417,7 +414,7 @@ Four downloads (curl) run from the origin through the relay to the client. Meanw
 the client's are timed: one *through* the relay to the origin, one *to* the relay itself. As found the card has
 fq_codel. Then ` + "`weir up --yes --dev wan0 --rate 10mbit --role relay`" + ` is in force.
 
-Times are in milliseconds: the median of 30 keystrokes without load, then median/90th percentile of 120. The emulator's
+Times are in milliseconds: the median of 30 keystrokes without load, then median/90th percentile of 100. The emulator's
 time is virtual, an instruction takes a nanosecond: the load of the host that emulates is not in them. Nor is it a CPU
 that users have: what a relay costs it is not shown here.
 
