@@ -28,8 +28,8 @@ reference: kernels ## build the kernel's own sch_dualpi2 for the newest stock ke
 	@scripts/need reference
 	@internal/lab/qemu/reference
 
-run: lab-kernel weir ## the main job: a narrow link made calm, the table, and report.html
-	$(LAB) --html report.html scenarios/narrow-link.toml
+run: lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, their tables, and report.html
+	$(LAB) --html report.html scenarios/narrow-link.toml scenarios/relay.toml
 	@echo "report.html has the pictures."
 
 test: lab-kernel kernels weir check ## everything that CI runs
@@ -63,6 +63,7 @@ bench: lab-kernel weir ## how fast the lab is, and what the commands cost that o
 docs: lab-kernel weir ## the generated documents (a test compares them with a new run)
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
+	DOC=docs/relay.md scripts/docs-tables
 	@scripts/readme-table
 
 docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 180 boots of a stock kernel, an hour

@@ -233,6 +233,7 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	for _, e := range j.Entries {
 		now, ok := j.value(facts, e.Target)
 		want, ours := j.aim(e)
+		want = present(facts, e.Target, want)
 		change := plan.Change{Target: e.Target, Old: now, New: want, Reason: reason, Evidence: "the journal"}
 		switch {
 		case !ours && e.Theirs && j.Pending.Down:

@@ -52,14 +52,17 @@ func (s Store) boot() (Outcome, error) {
 	if j != nil {
 		j.asIs, j.lean = true, true
 	}
-	const patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
+	const (
+		patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
+		moment   = 10 // s for a tunnel that has just been made, and has called us
+	)
 	for waited := 0; ; waited++ {
 		link, there := facts.Link(goal.Dev)
 		if goal.Dev != "" && !there {
 			out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev, Text: "is not there: nothing to do until it is"})
 			return out, nil
 		}
-		if goal.Dev == "" || link.Up || waited == patience {
+		if goal.Dev == "" || waited >= patience || link.Up && (waited >= moment || plan.Settled(goal, facts)) {
 			break
 		}
 		s.timer.sleep(time.Second)

@@ -104,10 +104,15 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	return p, err
 }
 
-// measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found when it was brought up.
+// measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found when it was brought up; but
+// before there were kinds of relays nothing was found.
 func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
-	if j != nil && goal == j.Goal {
+	inForce := j != nil && goal == j.Goal
+	if inForce && (goal.Role != "relay" || goal.Carries != "") {
 		return goal, nil, nil
+	}
+	if j != nil {
+		j.said = goal.Carries != "" || goal.Role == "server"
 	}
 	deep := host.Deep{}
 	if facts.Deep != nil {
@@ -116,7 +121,11 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 	deep.Sockets = s.host.path(facts)
 	facts.Deep = &deep
 	goal, seen, err := goal.AsSeen(facts)
-	if err != nil || goal.RTT != 0 {
+	if j != nil && j.Goal.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
+		was := plan.Goal{Role: j.Goal.Role, Carries: j.Goal.Carries}
+		seen = append(seen, plan.Note{Subject: plan.RoleNote, Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
+	}
+	if err != nil || inForce || goal.RTT != 0 {
 		return goal, seen, err
 	}
 	goal, far := goal.Measured(deep.Sockets)
@@ -135,9 +144,13 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 	asKept := j.kept() && j.FileDev != "" && !j.carried && j.Pending == nil && j.Goal == p.Goal
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
+	blind := j.blind(wanted, p.Goal, facts)
 	for _, c := range wanted {
-		if asKept && c.File != "" || j.leaves(facts, c.Target) {
+		if asKept && c.File != "" || j.leaves(facts, c.Target) || blind && j.untouched(facts, c.Target) {
 			continue
+		}
+		if c.File == host.GoalFile && goal.Carries != p.Goal.Carries && plan.Says(facts.Files[c.File], p.Goal) {
+			continue // it leaves open what is carried, as the goal does
 		}
 		if c.Old, _ = j.value(facts, c.Target); !same(c.Target, c.Old, c.New) {
 			c.Owner = j.owner(facts, c.Target)
@@ -176,9 +189,15 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	}
 	// What gave the goal in force the shaper that goes, and what it takes to have that and what is asked for now.
 	gave, both := plan.Goal{}, goal
+	was := j.Goal
+	relay := was.Role == "relay" && goal.Role != "server" && !j.said
 	for _, c := range p.Changes {
-		switch was := j.Goal; {
+		switch {
 		case !c.Unshapes():
+		case c.Ingress != "" && was.ShapesArriving():
+			if relay && goal.Carries != was.Carries {
+				gave.Role, gave.Carries = was.Role, was.Carries
+			}
 		case c.Ingress != "":
 			gave.Ingress, both.Ingress = was.Ingress, was.Ingress
 		case goal.Rate != 0 || goal.Qdisc != "" || goal.Recipe != "":
@@ -189,10 +208,16 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 			gave.Qdisc, gave.Rate = was.Qdisc, was.Rate
 		default:
 			gave.Rate = was.Rate
+			if relay && goal.Role == "" {
+				gave.Role, gave.Carries = was.Role, was.Carries
+			}
 		}
 	}
 	if gave == (plan.Goal{}) {
 		return nil
+	}
+	if gave.Role != "" {
+		both.Role, both.Carries, both.NAT = gave.Role, gave.Carries, goal.NAT || was.NAT
 	}
 	if goal.Rate == 0 && goal.Qdisc == "" && goal.Recipe == "" {
 		both.Recipe, both.Qdisc, both.Rate = gave.Recipe, gave.Qdisc, gave.Rate
@@ -256,6 +281,9 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 	if err != nil {
 		return Outcome{}, err
 	}
+	if boot {
+		p.Goal.Carries = goal.Carries // what a host carries a boot cannot see: its tunnels come later
+	}
 	promise := func(j *journal) {
 		if !boot {
 			j.promise()
@@ -312,10 +340,10 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 		case err == nil:
 			out.Done = append(out.Done, c)
 		case boot && c.Ingress != "":
-			err = errors.Join(err, s.setIngress(next.Link, plan.NoIngress)) // what leaves is shaped all the same
+			err = errors.Join(err, s.setIngress(next, next.Link, plan.NoIngress)) // what leaves is shaped all the same
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		case c.Dev+c.Ingress != "":
-			undone := s.takeBack(j, link, append(out.Done, c))
+			undone := s.takeBack(next, j, link, append(out.Done, c))
 			if undone == nil {
 				s.disarm(next.Pending.Unit)
 			}
@@ -378,7 +406,7 @@ func (s Store) set(j *journal, c plan.Change) error {
 		return s.host.setFile(c.File, file)
 	}
 	if c.Ingress != "" {
-		return s.setIngress(j.Link, c.New)
+		return s.setIngress(j, j.Link, c.New)
 	}
 	if j.entry(c.Target).Was == c.New {
 		return s.host.restoreTree(j.Link, j.Tree)
@@ -390,10 +418,10 @@ func (s Store) set(j *journal, c plan.Change) error {
 	return s.host.setTree(j.Link, stack)
 }
 
-// setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay.
-func (s Store) setIngress(link int, text string) error {
+// setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay, at no tunnel that was ever unpacked.
+func (s Store) setIngress(j *journal, link int, text string) error {
 	if text == plan.NoIngress || text == plan.HalfIngress {
-		return s.host.setIngress(link, qdisc.Arriving{})
+		return s.host.setIngress(link, qdisc.Arriving{Tunnels: j.tunnels()})
 	}
 	arriving, err := qdisc.ParseArriving(text)
 	if err != nil {
@@ -423,15 +451,15 @@ func inOrder(changes []plan.Change) []plan.Change {
 	return changes
 }
 
-// takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it has tried.
-func (s Store) takeBack(j *journal, link host.Link, tried []plan.Change) error {
+// takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it has tried; next is its journal.
+func (s Store) takeBack(next, j *journal, link host.Link, tried []plan.Change) error {
 	var failed []error
 	for _, c := range slices.Backward(tried) {
 		switch {
 		case c.Sysctl != "":
 			failed = append(failed, s.host.setSysctl(c.Sysctl, c.Old))
 		case c.Ingress != "":
-			failed = append(failed, s.setIngress(link.Index, c.Old))
+			failed = append(failed, s.setIngress(next, link.Index, c.Old))
 		}
 	}
 	failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
@@ -447,7 +475,7 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 	case goal.Only:
 		try = "weir doctor, for what this kernel can do"
 	case c.Ingress != "":
-		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Ingress, c.New, err), "without --ingress, or weir plan for the reasons"
+		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Ingress, c.New, err), goal.WithoutIngress()+"; or weir plan for the reasons"
 	}
 	if undone != nil {
 		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
@@ -471,7 +499,10 @@ func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
 	}
 	if !unconfirmed {
 		for _, c := range files {
-			out.fail(c, "was written, and is another again")
+			// Of a device that has another name now they are kept as they are, and are not as planned.
+			if slices.ContainsFunc(out.Done, func(d plan.Change) bool { return d.Target == c.Target }) {
+				out.fail(c, "was written, and is another again")
+			}
 		}
 	}
 	return nil

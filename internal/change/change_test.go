@@ -36,8 +36,9 @@ type fake struct {
 	reloads int
 	sockets host.Sockets // that are live
 	cleaned int
-	steps   int // taken so far
-	crashAt int // the step at which the process dies
+	slept   func() // what others do meanwhile
+	steps   int    // taken so far
+	crashAt int    // the step at which the process dies
 }
 
 // step is a moment at which a process can be killed: before, amid or after all that it does to the host.
@@ -126,8 +127,14 @@ func (m *fake) cleanQueue(int) error { m.cleaned++; return m.refuse["clean"] }
 
 func (m *fake) reload([]plan.Change) { m.reloads++ }
 
-func (m *fake) now() time.Duration    { return m.clock }
-func (m *fake) sleep(d time.Duration) { m.clock += d }
+func (m *fake) now() time.Duration { return m.clock }
+
+func (m *fake) sleep(d time.Duration) {
+	m.clock += d
+	if m.slept != nil {
+		m.slept()
+	}
+}
 
 func (m *fake) arm(unit, dir string, after time.Duration) error {
 	m.step()
@@ -206,41 +213,61 @@ func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 
 // setIngress takes the steps that qdisc.SetIngress takes.
 func (m *fake) setIngress(index int, a qdisc.Arriving) error {
-	stack := a.Stack
 	ifb := func() int { return slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB }) }
-	set := func(redirect string, at ...qdisc.Qdisc) {
-		i := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index })
-		if i < 0 {
-			return // as when the device is gone
+	uplink := func() *host.Link {
+		if i := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index }); i >= 0 {
+			return &m.f.Links[i]
 		}
-		l := &m.f.Links[i]
-		l.Passes = nil
-		for _, o := range a.Outer {
-			l.Passes = append(l.Passes, o.String())
+		return nil // it is gone
+	}
+	place := func(l *host.Link) {
+		if !slices.ContainsFunc(l.Tree.Qdiscs, atIngress) {
+			ours := qdisc.Qdisc{Kind: "ingress", Handle: 0xFFFF0000, Parent: qdisc.Ingress}
+			l.Tree.Qdiscs = append(slices.Clone(l.Tree.Qdiscs), ours)
+			m.step()
 		}
-		l.Redirect, l.Tree.Qdiscs = redirect, append(slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), atIngress), at...)
+	}
+	lead := func(l *host.Link) {
+		place(l)
+		m.step() // of a tunnel: the small packets
+		l.Redirect = qdisc.IFB
 		m.step()
 	}
+	release := func(l *host.Link, empty bool) {
+		if l == nil || !empty && !slices.Contains([]string{qdisc.IFB, host.Gone}, l.Redirect) {
+			return
+		}
+		l.Redirect, l.Passes = "", nil
+		l.Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
+		m.step()
+	}
+	tunnels := func() error {
+		found := 0
+		for i := range m.f.Links {
+			switch l := &m.f.Links[i]; {
+			case len(a.Stack) > 0 && slices.Contains(a.Tunnels, l.Name):
+				found++
+				lead(l)
+			case l.Index != index && l.Name != qdisc.IFB:
+				release(l, len(a.Stack) == 0 && slices.Contains(a.Tunnels, l.Name))
+			}
+		}
+		if len(a.Stack) > 0 && found < len(a.Tunnels) {
+			return errors.New("not all of the tunnels are there")
+		}
+		return nil
+	}
 	m.step()
-	ours := qdisc.Qdisc{Kind: "ingress", Handle: 0xFFFF0000, Parent: qdisc.Ingress}
-	if err := m.write("ingress "+stack.String(), "set"); err != nil { // half done
+	if err := m.write("ingress "+a.Stack.String(), "set"); err != nil { // half done
 		if ifb() < 0 {
 			m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1, MTU: 1500})
 		}
 		m.f.Links[ifb()].Tree = single(m.t, "pfifo")
 		return err
 	}
-	for i, l := range m.f.Links {
-		if l.Index != index {
-			m.f.Links[i].Redirect = ""
-			if slices.Contains(a.Tunnels, l.Name) {
-				m.f.Links[i].Redirect = qdisc.IFB
-			}
-		}
-	}
-	if len(stack) == 0 {
-		set("", ours)
-		set("")
+	if len(a.Stack) == 0 {
+		release(uplink(), true)
+		_ = tunnels()
 		m.f.Links = slices.DeleteFunc(slices.Clone(m.f.Links), func(l host.Link) bool { return l.Name == qdisc.IFB })
 		m.step()
 		return nil
@@ -249,11 +276,32 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 		m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1, MTU: 1500})
 		m.step()
 	}
-	m.replace(&m.f.Links[ifb()], single(m.t, stack.String()))
+	m.replace(&m.f.Links[ifb()], single(m.t, a.Stack.String()))
 	m.f.Links[ifb()].Up = true
 	m.step()
-	set("", ours)
-	set(qdisc.IFB, ours)
+	if err := tunnels(); err != nil {
+		return err
+	}
+	l := uplink()
+	if l == nil {
+		return errors.New("no such device")
+	}
+	if len(a.Outer) > 0 {
+		place(l)
+	}
+	var past []string
+	for _, o := range a.Outer {
+		past = append(past, o.String())
+	}
+	if !slices.Equal(l.Passes, past) {
+		l.Passes = nil
+		m.step()
+		for _, o := range past {
+			l.Passes = append(slices.Clone(l.Passes), o)
+			m.step()
+		}
+	}
+	lead(l)
 	return nil
 }
 
@@ -387,7 +435,8 @@ func TestShaperIsNotTakenAwayByMistake(t *testing.T) {
 		what, try     string // no refusal when empty
 	}{
 		{plan.Goal{Rate: 50e6}, rtt, "it does not say --rate 50mbit", "weir up --rate 50mbit --rtt 40ms, or weir down first"},
-		{plan.Goal{Rate: 50e6, Loss: 0.1, Role: "relay"}, rtt, "it does not say --rate 50mbit", "weir up --rate 50mbit --rtt 40ms, or weir down first"},
+		{plan.Goal{Rate: 50e6, Loss: 0.1, Role: "relay"}, rtt, "it does not say --rate 50mbit --role relay --carries proxy",
+			"weir up --rate 50mbit --rtt 40ms --role relay --carries proxy, or weir down first"},
 		{plan.Goal{Qdisc: "htb rate 20mbit"}, rtt, `it does not say --qdisc "htb rate 20mbit"`, `weir up --rtt 40ms --qdisc "htb rate 20mbit", or weir down first`},
 		{plan.Goal{Recipe: "server-cake", Rate: 20e6}, plan.Goal{CC: "bbr"}, "it does not say --rate 20mbit --recipe server-cake", "weir down first"},
 		{plan.Goal{Rate: 50e6, Ingress: 100e6}, rtt, "it does not say --rate 50mbit --ingress 100mbit", "weir up --rate 50mbit --ingress 100mbit --rtt 40ms, or weir down first"},

@@ -31,6 +31,7 @@ type journal struct {
 	adopted bool // found by its files alone
 	asIs    bool // the goal's file stays as somebody has made it
 	lean    bool // and files that somebody has removed stay away
+	said    bool // a person has said what the next goal carries, or that it carries nothing
 }
 
 // promise is a setting as it was when a person confirmed it.
@@ -116,7 +117,11 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 		}
 		e := next.entry(c.Target)
 		if e == nil {
-			next.Entries = append(next.Entries, entry{Target: c.Target, Was: c.Old})
+			was := c.Old
+			if c.Ingress != "" {
+				was = plan.NoIngress // all of it is ours, or led to a device that is gone
+			}
+			next.Entries = append(next.Entries, entry{Target: c.Target, Was: was})
 			e = &next.Entries[len(next.Entries)-1]
 		}
 		if e.Back == nil {
@@ -301,13 +306,70 @@ func (j *journal) state(f host.Facts, e entry) state {
 	} else if now == e.Was {
 		return asFound
 	}
-	if e.Ingress != "" && now == plan.HalfIngress {
+	if e.Ingress != "" && (now == plan.HalfIngress || e.stacked(now)) {
 		return ours
 	}
 	if slices.ContainsFunc(e.Set, func(set string) bool { return same(e.Target, now, set) }) {
 		return ours
 	}
 	return foreign
+}
+
+// stacked tells whether what arrives passes a stack of ours, whatever tunnels are led there by now: they come and go.
+func (e entry) stacked(now string) bool {
+	is, err := qdisc.ParseArriving(now)
+	return err == nil && slices.ContainsFunc(e.Set, func(set string) bool {
+		was, err := qdisc.ParseArriving(set)
+		return err == nil && was.Stack.Equal(is.Stack)
+	})
+}
+
+// tunnels are those that were ever unpacked.
+func (j *journal) tunnels() (all []string) {
+	if j == nil {
+		return nil
+	}
+	for _, e := range j.Entries {
+		for _, set := range e.Set {
+			if a, err := qdisc.ParseArriving(set); e.Ingress != "" && err == nil {
+				all = append(all, a.Tunnels...)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// present is what can be set of a value: no tunnel can be unpacked that is not there.
+func present(f host.Facts, t plan.Target, value string) string {
+	a, err := qdisc.ParseArriving(value)
+	if t.Ingress == "" || err != nil {
+		return value
+	}
+	there := slices.DeleteFunc(slices.Clone(a.Tunnels), func(name string) bool { _, ok := f.Link(name); return !ok })
+	if len(there) == 0 {
+		a.Outer = nil
+	}
+	return qdisc.NewArriving(a.Stack, there, a.Outer).String()
+}
+
+// blind tells whether only root can say what a plan for the goal in force comes to: he found that a tunnel could not be unpacked, and who is not
+// root cannot tell.
+func (j *journal) blind(wanted []plan.Change, goal plan.Goal, f host.Facts) bool {
+	return j != nil && !f.Admin && j.Goal == goal && len(j.tunnels()) == 0 && slices.ContainsFunc(wanted, func(c plan.Change) bool {
+		a, err := qdisc.ParseArriving(c.New)
+		return c.Ingress != "" && err == nil && len(a.Tunnels) > 0
+	})
+}
+
+// untouched tells whether a queue is as it was set last, or found.
+func (j *journal) untouched(f host.Facts, t plan.Target) bool {
+	if t.Dev+t.Ingress == "" {
+		return false
+	}
+	now, ok := j.value(f, t)
+	e := j.entry(t)
+	return ok && (e == nil && now == plan.NoIngress || e != nil && same(t, now, e.last()))
 }
 
 // same tells whether a value of a setting means what is wanted. Those of a queue may be written in more than one way.

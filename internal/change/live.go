@@ -18,16 +18,16 @@ import (
 // machine is what is changed. The tests have one that fails when told to.
 type machine interface {
 	facts() (host.Facts, error)
-	path(host.Facts) host.Sockets                 // the live connections
-	setTree(link int, stack qdisc.Stack) error    // replaces the root, and reads it back
-	restoreTree(link int, tree qdisc.Tree) error  // puts back what was read
-	cleanQueue(link int) error                    // away with what a BPF queue has left that somebody else has taken away
-	setIngress(link int, a qdisc.Arriving) error  // what arrives passes it first; empty: takes that away; and reads it back
-	setSysctl(name, value string) (err error)     // writes, and reads it back
-	writable(path string) error                   // why a file could not be written, for all that can be told before
-	setFile(path string, file host.File) error    // puts it there whole or not at all, and on disk
-	sweep(path string)                            // away with what a run that was killed has written of it
-	reload(done []plan.Change)                    // tells those who have read the files that were changed
+	path(host.Facts) host.Sockets                // the live connections
+	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
+	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
+	cleanQueue(link int) error                   // away with what a BPF queue has left that somebody else has taken away
+	setIngress(link int, a qdisc.Arriving) error // what arrives passes it first; empty: takes that away; and reads it back
+	setSysctl(name, value string) (err error)    // writes, and reads it back
+	writable(path string) error                  // why a file could not be written, for all that can be told before
+	setFile(path string, file host.File) error   // puts it there whole or not at all, and on disk
+	sweep(path string)                           // away with what a run that was killed has written of it
+	reload(done []plan.Change)                   // tells those who have read the files that were changed
 }
 
 // live is the host in the network namespace of the calling thread.

@@ -36,7 +36,7 @@ type Facts struct {
 	Qdiscs      map[string]Support `json:"qdiscs"`                // by kind
 	BPFDualPI2  string             `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
 	Ingress     Support            `json:"ingress,omitempty"`     // what it takes to let arriving packets wait in a queue: IngressModules
-	Flower      Support            `json:"flower,omitempty"`      // what it takes to tell a tunnel's packets from the others: cls_flower
+	Unpack      Support            `json:"unpack,omitempty"`      // what it takes to let a tunnel's packets wait unpacked: UnpackModules
 	Passing     Passing            `json:"passing,omitzero"`
 	Relays      []Relay            `json:"relays,omitempty"` // programs that are known to pass on what others send, by name
 	MPTCP       int                `json:"mptcp,omitempty"`  // sockets: listeners, and connections that speak it
@@ -126,7 +126,7 @@ func read() (Facts, processes, error) {
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
 	f.Qdiscs[bpfDualPI2], f.BPFDualPI2 = ownQdisc(f.Admin, dualpi2.Probe)
-	f.Ingress, f.Flower = modules(root, f.Kernel).ingress(), modules(root, f.Kernel).all("cls_flower")
+	f.Ingress, f.Unpack = modules(root, f.Kernel).ingress(), modules(root, f.Kernel).all(UnpackModules()...)
 	readTunnels(root, &f)
 	f.readKept()
 	return f, readRelay(root, &f), nil

@@ -152,6 +152,9 @@ func (x index) qdisc(kind string) bool {
 // IngressModules are what it takes to redirect what arrives at a device to another, which has a queue.
 func IngressModules() []string { return []string{"ifb", "sch_ingress", "cls_matchall", "act_mirred"} }
 
+// UnpackModules are what it takes besides to tell a tunnel's packets from the others.
+func UnpackModules() []string { return []string{"cls_flower", "cls_u32"} }
+
 func (x index) ingress() Support { return x.all(IngressModules()...) }
 
 // all tells whether all of some modules are there.

@@ -97,18 +97,21 @@ func readLinks(f *Facts) error {
 			continue
 		}
 		to, ok, err := conn.Redirect(l.Index)
+		var passes []qdisc.Outer
+		if err == nil {
+			passes, err = conn.Passes(l.Index) // also where nothing redirects any more
+		}
 		switch {
-		case errors.Is(err, unix.ENODEV) || err == nil && !ok: // the device has gone meanwhile; nothing redirects
+		case errors.Is(err, unix.ENODEV): // it has gone meanwhile
 			continue
 		case err != nil:
 			return fmt.Errorf("%s: %w", l.Name, err)
 		}
-		passes, err := conn.Passes(l.Index)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.Name, err)
-		}
 		for _, o := range passes {
 			f.Links[i].Passes = append(f.Links[i].Passes, o.String())
+		}
+		if !ok {
+			continue
 		}
 		f.Links[i].Redirect = Gone
 		if at := slices.IndexFunc(f.Links, func(l Link) bool { return l.Index == to }); at >= 0 {

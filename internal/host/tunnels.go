@@ -43,7 +43,8 @@ func readTunnels(root fs.FS, f *Facts) {
 	}
 }
 
-// wireGuardPort asks the kernel; 0 if it does not say. It is asked only about a device that there is: so no module is loaded for it.
+// wireGuardPort asks the kernel; 0 if it does not say. It is asked only about a device that there is: so no module is
+// loaded for it.
 func wireGuardPort(name string) int {
 	c, err := wgctrl.New()
 	if err != nil {
@@ -59,12 +60,12 @@ func wireGuardPort(name string) int {
 
 // Bounds of a look at what processes have open.
 const (
-	mostFiles   = 65536 // in all
-	mostSockets = 64    // of a program that makes a tunnel: one that has more is something else
+	mostFiles = 65536 // in all
+	mostPorts = 64    // of a program that makes a tunnel: one that has more is something else
 )
 
-// programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open: on each such file the kernel
-// says which device it is of (drivers/net/tun.c, tun_chr_show_fdinfo).
+// programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open:
+// on each such file the kernel says which device it is of (drivers/net/tun.c, tun_chr_show_fdinfo).
 func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 	ports := map[string][]string{}
 	var sockets map[string]string
@@ -79,7 +80,7 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 		if left -= len(files); left < 0 {
 			break
 		}
-		device, inodes := "", []string(nil)
+		var devices, inodes []string // a program may have several tunnels, and of one several queues
 		for _, file := range files {
 			target, err := fs.ReadLink(root, path.Join(dir, "fd", file.Name()))
 			if err != nil {
@@ -89,23 +90,31 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 				inodes = append(inodes, strings.TrimSuffix(inode, "]"))
 			}
 			if target == "/dev/net/tun" {
-				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] {
-					device = name
+				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] && !slices.Contains(devices, name) {
+					devices = append(devices, name)
 				}
 			}
 		}
-		if device == "" || len(inodes) > mostSockets {
+		if len(devices) == 0 {
 			continue
 		}
 		if sockets == nil {
 			sockets = localPorts(root)
 		}
+		var own []string
 		for _, inode := range inodes {
-			if port := sockets[inode]; port != "" && !slices.Contains(ports[device], port) {
-				ports[device] = append(ports[device], port)
+			if port := sockets[inode]; port != "" && !slices.Contains(own, port) {
+				own = append(own, port)
 			}
 		}
-		slices.Sort(ports[device])
+		if len(own) > mostPorts {
+			continue
+		}
+		for _, device := range devices {
+			ports[device] = slices.Concat(ports[device], own)
+			slices.Sort(ports[device])
+			ports[device] = slices.Compact(ports[device])
+		}
 	}
 	return ports
 }
@@ -121,7 +130,8 @@ func tunOf(root fs.FS, name string) string {
 	return ""
 }
 
-// localPorts are those of all sockets in this network namespace that others than this host can reach, by inode: "udp/1194".
+// localPorts are those of all sockets in this network namespace that others than this host can reach, by inode:
+// "udp/1194".
 func localPorts(root fs.FS) map[string]string {
 	all := map[string]string{}
 	for _, table := range []string{"udp", "udp6", "tcp", "tcp6"} {
@@ -135,8 +145,8 @@ func localPorts(root fs.FS) map[string]string {
 	return all
 }
 
-// socketLine reads a line of /proc/net/udp and its like (net/ipv4/udp.c, udp4_format_sock): "sl: local:port remote:port … inode", in hexadecimal digits;
-// addresses in words of the machine's byte order.
+// socketLine reads a line of /proc/net/udp and its like (net/ipv4/udp.c, udp4_format_sock): "sl: local:port
+// remote:port … inode", in hexadecimal digits; addresses in words of the machine's byte order.
 func socketLine(line string) (inode string, local netip.AddrPort, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 10 {

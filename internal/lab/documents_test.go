@@ -78,15 +78,17 @@ func TestDocuments(t *testing.T) {
 		})
 	}
 	t.Run("README.md", func(t *testing.T) {
-		reports := again(t, "scenarios/narrow-link.toml")
-		text := read(t, "README.md", reports[0].Kernel)
-		var got bytes.Buffer
-		if err := report.Terminal(&got, reports, false); err != nil {
-			t.Fatal(err)
-		}
-		head, _, _ := strings.Cut(got.String(), "\n  as found") // the table without the sentences below it
-		if !strings.Contains(figures.ReplaceAllString(text, "#"), figures.ReplaceAllString(head, "#")) {
-			t.Errorf("README.md does not have the table that a run prints now (make docs):\n%s", head)
+		for _, scenario := range []string{"scenarios/narrow-link.toml", "scenarios/relay.toml"} {
+			reports := again(t, scenario)
+			text := read(t, "README.md", reports[0].Kernel)
+			var got bytes.Buffer
+			if err := report.Terminal(&got, reports, false); err != nil {
+				t.Fatal(err)
+			}
+			head, _, _ := strings.Cut(got.String(), "\n  as found") // the table without the sentences below it
+			if !strings.Contains(figures.ReplaceAllString(text, "#"), figures.ReplaceAllString(head, "#")) {
+				t.Errorf("README.md does not have the table that a run prints now (make docs):\n%s", head)
+			}
 		}
 	})
 }
@@ -122,19 +124,34 @@ func frame(text string) string {
 // ranges over seeds are there or not, as the seeds agree or not.
 var ranges = regexp.MustCompile(` \[[^]]*\]`)
 
-// docs/dualpi2.md takes half an hour of emulated stock kernels, so its runs are not repeated here: that its tables have the scenarios' points,
-// candidates and claims is all that this looks at.
-func TestDualPI2Document(t *testing.T) {
+// docs/dualpi2.md takes half an hour of emulated stock kernels and docs/relay.md minutes, so their runs are not repeated here: that the tables have the
+// scenarios' points, candidates and claims is all that this looks at. TestRelays looks at figures.
+func TestDocumentsOfSections(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	text, err := os.ReadFile("docs/dualpi2.md")
+	for doc, c := range map[string]struct {
+		folder string
+		none   []string // no tables are of these
+	}{
+		"docs/dualpi2.md": {"scenarios/dualpi2", []string{"base.toml", "matrix.toml"}},
+		"docs/relay.md":   {"scenarios/relay", []string{"base.toml"}},
+	} {
+		t.Run(doc, func(t *testing.T) { hasSections(t, doc, c.folder, c.none) })
+	}
+}
+
+func hasSections(t *testing.T, doc, folder string, none []string) {
+	text, err := os.ReadFile(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := map[string]bool{"scenarios/dualpi2/base.toml": true, "scenarios/dualpi2/matrix.toml": true}
+	named := map[string]bool{}
+	for _, name := range none {
+		named[filepath.Join(folder, name)] = true
+	}
 	for _, section := range regexp.MustCompile(`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(string(text), -1) {
 		file, tables := section[2], section[3]
 		named[file] = true
@@ -159,17 +176,17 @@ func TestDualPI2Document(t *testing.T) {
 		}
 		for _, w := range want {
 			if !strings.Contains(tables, w) {
-				t.Errorf("the tables of %s lack %q (make docs-dualpi2 SECTION=%s)", file, w, filepath.Base(file))
+				t.Errorf("the tables of %s lack %q (DOC=%s scripts/docs-tables %s)", file, w, doc, filepath.Base(file))
 			}
 		}
 	}
-	files, err := filepath.Glob("scenarios/dualpi2/*.toml")
+	files, err := filepath.Glob(folder + "/*.toml")
 	if err != nil || len(files) < 5 {
 		t.Fatal(files, err)
 	}
 	for _, f := range files {
 		if !named[f] {
-			t.Errorf("docs/dualpi2.md has no tables of %s", f)
+			t.Errorf("%s has no tables of %s", doc, f)
 		}
 	}
 }

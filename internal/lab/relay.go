@@ -106,11 +106,13 @@ func (s *Scenario) checkRelay() *problem {
 	if !s.Server.Relay {
 		switch {
 		case r.RTT != 0 || r.Cards != 0 || r.IP != 0 || r.TxQLen != 0 || r.SndBuf != 0 || len(r.Sysctl) > 0:
-			return wrong(`kind = "nat", or another of `+strings.Join(Kinds(), ", "), at("kind"), "the relay has no kind")
+			return wrong(`kind = "nat", or another of `+strings.Join(Kinds(), ", "), []string{"relay"},
+				"the relay has no kind")
 		}
 		for _, c := range s.Client {
 			if c.Via != "" {
-				return wrong("[relay] with a kind", []string{"client", c.Name, "via"}, "client %q: via %q, and there is no relay", c.Name, c.Via)
+				return wrong("[relay] with a kind", []string{"client", c.Name, "via"}, "client %q: via %q, and "+
+					"there is no relay", c.Name, c.Via)
 			}
 		}
 		return s.checkLegs()
@@ -125,7 +127,8 @@ func (s *Scenario) checkRelay() *problem {
 	case time.Duration(r.RTT) > maxRTT:
 		return wrong("", at("rtt"), "rtt %v is absurd (0s to 10s)", r.RTT)
 	case r.Cards == 2 && r.RTT != 0:
-		return wrong("cards = 1", at("rtt"), "relay: an origin behind a card of its own is next to the relay, and has no RTT")
+		return wrong("cards = 1", at("rtt"), "relay: an origin behind a card of its own is next to the relay, and "+
+			"has no RTT")
 	case r.IP != 4 && r.IP != 6:
 		return wrong("4 or 6", at("ip"), "there is no version %d of IP", r.IP)
 	case r.TxQLen < 1 || r.TxQLen > 100_000:
@@ -147,7 +150,8 @@ func (s *Scenario) checkRelay() *problem {
 		case r.Cards == 2 && Tunnelled(via):
 			return wrong("cards = 1", where, "client %q: the lab's tunnels are on one card", c.Name)
 		case r.IP != s.Path.IP && !Tunnelled(via):
-			return wrong("leave it out", at("ip"), "relay: another version of IP inside is for tunnels, and client %q comes by %s", c.Name, via)
+			return wrong("leave it out", at("ip"), "relay: another version of IP inside is for tunnels, and "+
+				"client %q comes by %s", c.Name, via)
 		}
 	}
 	if p := s.checkLegs(); p != nil {
@@ -163,10 +167,11 @@ func (s *Scenario) checkLegs() *problem {
 		via := s.Via(client)
 		switch {
 		case !slices.Contains(Legs(), leg):
-			return wrong(`"client" or "origin": between it and the relay alone`, at("leg"), "%s %q: leg %q is not known", section, name, leg)
+			return wrong(`"client" or "origin": between it and the relay alone`, at("leg"), "%s %q: leg %q is not "+
+				"known", section, name, leg)
 		case leg != Through && !s.OneCard():
 			return wrong("[relay] with a kind and one card", at("leg"), "%s %q: leg %q is of a relay with one card", section, name, leg)
-		case leg == Through && s.OneCard() && !clientDials && !Tunnelled(via):
+		case leg == Through && s.OneCard() && !clientDials:
 			return wrong(`dial = "client"`, at("dial"), "%s %q: through %s nobody can call a client", section, name, via)
 		case leg == Through && via == Proxy && udp:
 			return wrong(`kind = "ssh", or leg = "client"`, at("kind"), "%s %q: a proxy carries TCP alone", section, name)

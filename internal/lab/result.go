@@ -106,8 +106,9 @@ type QdiscResult struct {
 type Series struct {
 	Step     float64      `json:"step"`
 	Goodput  []FlowSeries `json:"goodput"`
-	Uplink   []float64    `json:"uplink"`   // KiB waiting
-	Provider []float64    `json:"provider"` // KiB waiting
+	Uplink   []float64    `json:"uplink"`           // KiB waiting
+	Provider []float64    `json:"provider"`         // KiB waiting
+	Inward   []float64    `json:"inward,omitempty"` // KiB waiting, of a relay with one card
 }
 
 // FlowSeries is a group's goodput over time.

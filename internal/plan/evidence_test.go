@@ -24,10 +24,10 @@ var (
 )
 
 // Every figure in the evidence of a change is in the tables that the cited scenarios gave: docs/seeds.md and docs/evidence.md, which are
-// compared with new runs by a test of their own, and docs/dualpi2.md.
+// compared with new runs by a test of their own, docs/dualpi2.md and docs/relay.md.
 func TestEvidenceIsWhatWasMeasured(t *testing.T) {
 	sections := map[string]string{} // by title
-	for file, heading := range map[string]string{"../../docs/seeds.md": "\n## ", "../../docs/evidence.md": "\n## ", "../../docs/dualpi2.md": "\n### "} {
+	for file, heading := range map[string]string{"../../docs/seeds.md": "\n## ", "../../docs/evidence.md": "\n## ", "../../docs/dualpi2.md": "\n### ", "../../docs/relay.md": "\n### "} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestEvidenceIsWhatWasMeasured(t *testing.T) {
 		}
 	}
 	checked := 0
-	for _, file := range []string{"rules.go", "recipes.go"} {
+	for _, file := range []string{"rules.go", "recipes.go", "relay.go"} {
 		for _, evidence := range evidences(t, file) {
 			var measured []float64
 			for _, scenario := range cited.FindAllString(evidence, -1) {

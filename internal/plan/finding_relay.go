@@ -184,7 +184,8 @@ func (d *diagnosis) relayFairness() {
 		cake, ok := s.(qdisc.Cake)
 		if ok && cake.Bandwidth != 0 && (cake.FlowMode == "dual-srchost" || cake.FlowMode == "triple-isolate" ||
 			cake.FlowMode == "dual-dsthost" && !cake.NAT && d.deep.NAT == host.Yes) {
-			tell(to.Name, cake, "It tells far servers apart by these words, or nobody, but no clients who download. "+more,
+			tell(to.Name, cake, "It tells far servers apart by these words, or nobody, but no clients who "+
+				"download. "+more,
 				"dual-dsthost nat")
 		}
 	}
@@ -221,7 +222,8 @@ func (d *diagnosis) ring() {
 	d.add(Finding{Notable,
 		fmt.Sprintf("The tunnel's own buffer holds %d packets: %s at %s.", longest.TxQLen, twoDigits(holds), rate),
 		fmt.Sprintf("%s: txqueuelen %d, mtu %d.", longest.Name, longest.TxQLen, longest.MTU),
-		"It is one FIFO behind every queue that can be set, and for all peers: an idle one waits as long as a busy one.",
+		"It is one FIFO behind every queue that can be set, and for all peers: an idle one waits as long as a " +
+			"busy one.",
 		planRelay, tunnelScenario})
 }
 

@@ -104,7 +104,7 @@ func (g Goal) Check() error {
 		return bad("--role relay --carries "+string(g.Carries), "--carries is for a host that carries for others")
 	case g.Prefer == "l4s" && g.Carries.oneCard():
 		return bad("--role relay without --prefer l4s",
-			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: 16 ms to the relay, 32 through it (measured)")
+			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: ssh through it 33 ms (measured)")
 	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
 		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
 	case g.Recipe == "server-cake" && g.Rate == 0:

@@ -55,7 +55,7 @@ func keep(d *draft) {
 	case !plainName.MatchString(d.link.Name):
 		d.Unkept = &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name), Try: "rename the device; or --runtime: what is set ends with a reboot"}
 	default:
-		d.file(host.UdevFile, regular(udevRules(d.link, d.arriving().tunnels)), "and whenever the device appears, under its name or another")
+		d.file(host.UdevFile, regular(udevRules(d.link, d.Goal.Carries)), "and whenever the device appears, under its name or another")
 	}
 	if now := d.facts.Files[host.GoalFile]; !Says(now, d.Goal) {
 		d.file(host.GoalFile, regular(goalFile(d.Goal)), "the goal")
@@ -130,16 +130,20 @@ WantedBy=multi-user.target
 }
 
 // udevRules start the unit when the device appears. KERNEL is its name as it appears or after it was renamed, NAME the one that it is about to
-// get, and the address finds it when it has got another. Tunnels that are unpacked come and go with their programs.
-func udevRules(l host.Link, tunnels []string) string {
+// get, and the address finds it when it has got another. Tunnels come and go with their programs, and may have any name: they are known by their kind. The rules say nothing of those
+// that are up now, or a boot before them would forget them.
+func udevRules(l host.Link, carries Kinds) string {
 	then := `TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"` + "\n"
 	text := header + "\nSUBSYSTEM!=\"net\", GOTO=\"weir_end\"\nACTION==\"remove\", GOTO=\"weir_end\"\n"
 	text += fmt.Sprintf("KERNEL==%q, %sNAME==%q, %s", l.Name, then, l.Name, then)
 	if l.MAC != "" && l.Kind == "" { // what is on top of a card may have its address, too
 		text += fmt.Sprintf("ATTR{address}==%q, %s", l.MAC, then)
 	}
-	for _, name := range tunnels {
-		text += fmt.Sprintf("KERNEL==%q, %s", name, then)
+	if carries.Has(WireGuard) {
+		text += `ENV{DEVTYPE}=="wireguard", ` + then
+	}
+	if carries.Has(Tunnel) {
+		text += `ATTR{tun_flags}=="?*", ` + then
 	}
 	return text + "LABEL=\"weir_end\"\n"
 }
@@ -202,6 +206,9 @@ func Says(f host.File, g Goal) bool {
 		return false
 	}
 	written.Dev, written.RTT, written.Runtime = cmp.Or(written.Dev, g.Dev), cmp.Or(written.RTT, g.RTT), g.Runtime
+	if written.Role == "relay" {
+		written.Carries = cmp.Or(written.Carries, g.Carries)
+	}
 	return written == g
 }
 

@@ -201,3 +201,52 @@ func FuzzParseGoal(f *testing.F) {
 		}
 	})
 }
+
+// The rules are those of a goal, and not of the tunnels that are up: a boot may come before all of them.
+func TestRulesForTunnels(t *testing.T) {
+	const tun, wg = `ATTR{tun_flags}=="?*", TAG+=`, `ENV{DEVTYPE}=="wireguard", TAG+=`
+	for carries, lines := range map[Kinds][]string{"": nil, "forward": nil, "tunnel": {tun}, "wireguard": {wg}, "wireguard,tunnel": {wg, tun}} {
+		g := Goal{Rate: 50e6, Carries: carries}
+		if carries != "" {
+			g.Role = "relay"
+		}
+		before, after := keeping(t), keeping(t)
+		tunnel("tun7", "tuntap", "udp/1194")(&after)
+		first, err := Make(g, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := Make(g, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := files(first)[host.UdevFile].Text
+		if text == "" || text != files(second)[host.UdevFile].Text {
+			t.Errorf("%q: without a tunnel\n%s\nwith one\n%s", carries, text, files(second)[host.UdevFile].Text)
+		}
+		if n := strings.Count(text, "tun_flags") + strings.Count(text, "DEVTYPE"); n != len(lines) {
+			t.Errorf("%q: %d rules for tunnels:\n%s", carries, n, text)
+		}
+		for _, line := range lines {
+			if !strings.Contains(text, line) {
+				t.Errorf("%q lacks %s:\n%s", carries, line, text)
+			}
+		}
+	}
+}
+
+// A file that leaves open what a relay carries stays as a person wrote it.
+func TestSaysWithoutCarries(t *testing.T) {
+	goal := Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"}
+	for text, says := range map[string]bool{
+		"rate = '50mbit'\nrole = 'relay'":                        true,
+		"rate = '50mbit'\nrole = 'relay'\ncarries = 'tunnel'":    true,
+		"rate = '50mbit'\nrole = 'relay'\ncarries = 'wireguard'": false,
+		"rate = '50mbit'":                  false,
+		"rate = '50mbit'\nrole = 'server'": false,
+	} {
+		if Says(regular(text), goal) != says {
+			t.Errorf("%q: %v", text, !says)
+		}
+	}
+}

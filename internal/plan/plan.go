@@ -97,7 +97,9 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 	}
 	goal.Dev = link.Name
 	if goal.Role == "relay" && goal.Carries == "" {
-		goal.Carries = SetUp(facts)
+		of := facts
+		of.Uplink = link.Name // a tunnel that is asked for is none of those that it carries
+		goal.Carries = SetUp(of)
 	}
 	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link}
 	d.stack, _ = link.Tree.Stack()
@@ -268,20 +270,23 @@ func (d *draft) ingress(text, reason, evidence string) error {
 		if q.Parent == qdisc.Ingress && !there {
 			return &Refusal{
 				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not weir's to touch", d.link.Name, q.Kind),
-				Try:  "without --ingress; or, if nobody needs it: tc qdisc del dev " + d.link.Name + " " + q.Kind,
+				Try:  d.Goal.WithoutIngress() + "; or, if nobody needs it: tc qdisc del dev " + d.link.Name + " " + q.Kind,
 			}
 		}
 	}
 	switch {
 	case there:
-		return &Refusal{
-			What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", qdisc.IFB),
-			Try:  fmt.Sprintf("see what it is for; if for nothing: tc qdisc del dev %s ingress; ip link del %s", d.link.Name, qdisc.IFB),
+		try := "see what it is for; if for nothing: "
+		for _, l := range d.facts.Links {
+			if l.Redirect == qdisc.IFB || l.Name == d.link.Name { // else what comes out of a tunnel is lost
+				try += fmt.Sprintf("tc qdisc del dev %s ingress; ", l.Name)
+			}
 		}
+		return &Refusal{What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", qdisc.IFB), Try: try + "ip link del " + qdisc.IFB}
 	case d.facts.Ingress == host.No:
 		return &Refusal{
 			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name, d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
-			Try:  "install the package with all of the kernel's modules, or leave --ingress out",
+			Try:  "install the package with all of the kernel's modules; or " + d.Goal.WithoutIngress(),
 		}
 	}
 	d.Changes = append(d.Changes, Change{

@@ -320,7 +320,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a router", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route"}, facts: server(t),
-			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1",
+			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1", notes: "queues at the provider as before",
 		},
 		{
 			name: "a router with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", NAT: true, FairTo: "src"}, facts: server(t),
@@ -374,8 +374,8 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a kernel that tells no packets apart", goal: Goal{Rate: 50e6, Role: "relay"},
-			facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"), func(f *host.Facts) { f.Flower = host.No }),
-			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "no cls_flower",
+			facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"), func(f *host.Facts) { f.Unpack = host.No }),
+			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "has not all of cls_flower",
 		},
 		{
 			name: "a proxy", goal: Goal{Rate: 50e6, Role: "relay"}, facts: server(t),
@@ -385,7 +385,7 @@ func TestRules(t *testing.T) {
 		{
 			name: "WireGuard and a proxy", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)},
 			facts: with(t, forwards, tunnel("wg0", "wireguard", "udp/51820"), func(f *host.Facts) { f.Relays = []host.Relay{{Name: "danted", Kind: host.ProxyProgram}} }),
-			want: cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 from udp/51820\n" + lowat + "\ntcp_ecn: 1",
+			want:  cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 from udp/51820\n" + lowat + "\ntcp_ecn: 1",
 		},
 		{
 			name: "a relay without cake", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)}, facts: with(t, forwards, kernel("htb", "fq_codel")),
@@ -574,7 +574,7 @@ func TestRefusals(t *testing.T) {
 		{"ingress too slow to reach", Goal{Ingress: 1000}, server(t), "ingress rate 1kbit would leave too little", "--ingress", true},
 		{"ingress above the line", Goal{Ingress: 2e9}, server(t), "ingress 2gbit is above the speed of eth0, 1gbit", "no --ingress", false},
 		{"ingress and a recipe", Goal{Ingress: 1e6, Recipe: "lossy-bbr"}, server(t), "to the letter", "lossy-bbr", true},
-		{"ingress without the modules", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Ingress = host.No }), "has not all of ifb, sch_ingress", "leave --ingress out", false},
+		{"ingress without the modules", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Ingress = host.No }), "has not all of ifb, sch_ingress", "without --ingress", false},
 		{"ingress, nothing to shape with", Goal{Ingress: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "leave --ingress out", false},
 		{"somebody's filters", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }),
 			"somebody else has a qdisc at the ingress (clsact)", "tc qdisc del dev eth0 clsact", false},

@@ -12,7 +12,8 @@ import (
 	"weir/internal/units"
 )
 
-// Kinds are what a relay carries, as names with commas between: "wireguard,proxy". A string, so that goals can be compared.
+// Kinds are what a relay carries, as names with commas between: "wireguard,proxy". A string, so that goals can be
+// compared.
 type Kinds string
 
 // Routes is what a router does: what leaves by the uplink has come in by another card.
@@ -21,7 +22,9 @@ const Routes Kind = "route"
 // KnownKinds are all that can be asked for.
 func KnownKinds() []string {
 	var names []string
-	for _, k := range []Kind{Routes, Forwards, WireGuard, OVPN, XFRM, "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve", Tunnel, Proxy} {
+	for _, k := range []Kind{
+		Routes, Forwards, WireGuard, OVPN, XFRM, "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve", Tunnel, Proxy,
+	} {
 		names = append(names, string(k))
 	}
 	return names
@@ -68,8 +71,9 @@ func (k Kinds) check() error {
 	return nil
 }
 
-// SetUp is what a host that is said to be a relay is set up to carry, traffic or not: its tunnels, its proxies, and else what it routes.
-// Nothing of it has to be asked. Traffic decides only what set-up cannot tell: whether what a router sends came by another card.
+// SetUp is what a host that is said to be a relay is set up to carry, traffic or not: its tunnels, its proxies, and
+// else what it routes. Nothing of it has to be asked. Traffic decides only what set-up cannot tell: whether what a
+// router sends came by another card.
 func SetUp(f host.Facts) Kinds {
 	var kinds []Kind
 	add := func(k Kind) {
@@ -124,8 +128,9 @@ func otherCard(f host.Facts) bool {
 // RoleNote is the subject of notes on what a host is taken for.
 const RoleNote = "role"
 
-// AsSeen fills in the role that a host is seen to have, where the goal does not say one. A relay that takes a server's plan has its queue
-// at the provider afterwards as before. It is an error if the signs are such that nobody but a person can tell.
+// AsSeen fills in the role that a host is seen to have, where the goal does not say one. A relay that takes a
+// server's plan has its queue at the provider afterwards as before. It is an error if the signs are such that nobody
+// but a person can tell.
 func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 	const subject = RoleNote
 	if g.Recipe != "" || g.Only || g.Qdisc != "" || g.Dev != "" && g.Dev != f.Uplink {
@@ -139,17 +144,20 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 			"weir plan --role relay owns that, too"}}, nil
 	case g.Role == "relay" && g.Carries == "":
 		g.Carries = SetUp(f)
-		return g, []Note{{subject, fmt.Sprintf("relay, carrying %s, as the host is set up. To say otherwise: --carries", g.Carries)}}, nil
+		return g, []Note{{subject, fmt.Sprintf("relay, carrying %s, as the host is set up. To say otherwise: "+
+			"--carries", g.Carries)}}, nil
 	case g.Role != "" || g.Rate == 0:
 		return g, nil, nil
 	case carried.Relay():
 		g.Role, g.Carries = "relay", SetUp(f)
-		return g, []Note{{subject, "taken for a relay on one card: " + seen + " To have a server's plan: --role server"}}, nil
+		return g, []Note{{subject, "taken for a relay on one card: " + seen + " To have a server's plan: --role " +
+			"server"}}, nil
 	case f.Forwards():
 		if kinds := SetUp(f); len(tunnelsOf(kinds)) > 0 {
 			return g, nil, &Refusal{
-				What: fmt.Sprintf("this host forwards and has a tunnel (%s): it may be a relay, whose queue a server's plan does not own", kinds),
-				Try:  "--role relay, or --role server if the tunnel carries little",
+				What: fmt.Sprintf("this host forwards and has a tunnel (%s): it may be a relay, whose queue a "+
+					"server's plan does not own", kinds),
+				Try: "--role relay, or --role server if the tunnel carries little",
 			}
 		}
 	}
@@ -161,32 +169,36 @@ func tunnelsOf(k Kinds) []Kind {
 }
 
 /*
-What leaves a relay with one card has just come in by it. So the provider's queue towards it is the first that fills, and a shaper of what leaves the
-second: it owns both queues only if it is slower than what comes in by enough that its queue, and not the provider's, takes up what senders
-add from one RTT to the next. 3 % less keeps four cubic flows of one client here; 6 % halves what is left with a dozen flows of three clients or
-with uploads (docs/relay.md).
+What leaves a relay with one card has just come in by it. So the provider's queue towards it is the first that
+fills, and a shaper of what leaves the second: it owns both queues only if it is slower than what comes in by enough
+that its queue, and not the provider's, takes up what senders add from one RTT to the next. 3 % less keeps four
+cubic flows of one client here; 6 % halves what is left with a dozen flows of three clients or with uploads
+(docs/relay.md).
 
-A tunnel makes packets larger on one side. What arrives in it leaves smaller, so the way in is tighter by the ratio of the two sizes. A share of
-that costs the same part of what the link can carry whichever way it goes.
+A tunnel makes packets larger on one side. What arrives in it leaves smaller, so the way in is tighter by the ratio
+of the two sizes. A share of that costs the same part of what the link can carry whichever way it goes.
 
-Two things a shaper of what leaves cannot own. Who sends to a proxy has the proxy's buffers between him and what leaves, and does not slow down for
-that. And what a program puts into a tunnel is one flow by then: everybody in it waits for everybody. Both are shaped where they arrive, with what
-comes by a tunnel unpacked first, so that there, too, each connection is a flow of its own.
+Two things a shaper of what leaves cannot own. Who sends to a proxy has the proxy's buffers between him and what
+leaves, and does not slow down for that. And what a program puts into a tunnel is one flow by then: everybody in it
+waits for everybody. Both are shaped where they arrive, with what comes by a tunnel unpacked first, so that there,
+too, each connection is a flow of its own.
 */
 const (
 	relayShare = 0.94 // of what comes in, counted in the larger size of its packets
-	margin     = 0.97 // of the same where the kernel's own tunnel leaves the larger packets: downloads have the ratio for a margin besides
-	proxyShare = 0.90 // of what comes in, where connections end here: those who send slow down one RTT across the whole path later
+	margin     = 0.97 // of the same for the kernel's own tunnels: downloads have the ratio of sizes for a margin besides
+	proxyShare = 0.90 // of what comes in, where connections end here: who sends slows down a whole path's RTT later
 	usualShare = 9975 // of 10000, of what leaves where nothing of it came in by the same card
 )
 
-const relayInterval = units.Duration(500e6) // more only adds to the delay of flows that nothing else holds back, as QUIC's
+// More would only add to the delay of flows that nothing else holds back, as QUIC's.
+const relayInterval = units.Duration(500e6)
 
-// A tunnel that cannot be unpacked is one flow to each peer, whose queue is many connections' queue and holds their keystrokes, too. With a target of
-// a tenth of a second's twentieth it costs 1 % of goodput; with this one none.
+// A tunnel that cannot be unpacked is one flow to each peer, whose queue is many connections' queue and holds their
+// keystrokes, too. With a target of a tenth of a second's twentieth it costs 1 % of goodput; with this one none.
 const packedInterval = units.Duration(200e6)
 
-// overhead is what a kind of tunnel adds to a packet, in bytes, with IPv4 outside: the outer headers, and what fills a block up on average.
+// overhead is what a kind of tunnel adds to a packet, in bytes, with IPv4 outside: the outer headers, and what fills
+// a block up on average.
 func overhead(k Kind) int {
 	switch k {
 	case WireGuard, Tunnel: // IP 20, UDP 8, WireGuard 32 (whitepaper, section 5.4.6); OpenVPN's is within 10 of that
@@ -205,6 +217,9 @@ func overhead(k Kind) int {
 	return 0
 }
 
+// wgQuick is what wg-quick(8) leaves for the outside of a tunnel, in bytes, whichever version of IP that is.
+const wgQuick = 80
+
 // outside is what IPv6 outside a tunnel adds to that, in bytes.
 const outside6 = 20
 
@@ -221,6 +236,9 @@ func (d *draft) ratio() float64 {
 			bytes += outside6
 		}
 		inner := d.link.MTU - bytes
+		if kind == WireGuard {
+			inner = min(inner, d.link.MTU-wgQuick) // also while there is none: nothing drifts with it
+		}
 		for _, l := range d.facts.Links {
 			if tunnelKind(l, true) == kind && l.MTU > 0 {
 				inner = min(inner, l.MTU)
@@ -243,7 +261,8 @@ func (g Goal) inward() units.Rate {
 // part of a rate, to the kbit.
 func part(share float64, r units.Rate) units.Rate { return units.Rate(share*float64(r)) / 1000 * 1000 }
 
-// relayed plans the queue of what leaves a relay with one card. Where all is shaped as it arrives, what leaves needs no margin of its own.
+// relayed plans the queue of what leaves a relay with one card. Where all is shaped as it arrives, what leaves needs
+// no margin of its own.
 func (d *draft) relayed() error {
 	g := d.Goal
 	d.kindNotes()
@@ -255,7 +274,8 @@ func (d *draft) relayed() error {
 		share := min(relayShare, margin/ratio)
 		if own := part(share, g.inward()); own < rate {
 			rate = own
-			reason = fmt.Sprintf("own the provider's queue both ways: what leaves has come in by %s, so %.3g %% of the %s that come in keep that way's queue empty, too; this gives up %.2g %% of goodput",
+			reason = fmt.Sprintf("own the provider's queue both ways: what leaves has come in by %s, so %.3g %% "+
+				"of the %s that come in keep that way's queue empty, too; this gives up %.2g %% of goodput",
 				d.link.Name, 100*share, g.inward(), 100-100*relayShare)
 		} else {
 			reason += fmt.Sprintf(", so much less than the %s that come in that this owns both ways", g.inward())
@@ -265,7 +285,7 @@ func (d *draft) relayed() error {
 	if g.FairTo == "src" {
 		options = "besteffort dual-srchost nat"
 	}
-	return d.shapeRelay(rate, options, d.relayInterval(), "", reason, relayEvidence, d.root)
+	return d.shapeRelay(rate, options, d.relayInterval(), "", reason, g.Carries.evidence(), d.root)
 }
 
 // Owns says, of a relay's goal that is in force, which queues are here, and what that costs. "" of any other.
@@ -275,13 +295,20 @@ func Owns(g Goal, f host.Facts) string {
 		return ""
 	}
 	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
-	switch how := d.arriving(); {
+	how := d.arriving()
+	now, _ := qdisc.ParseArriving(DescribeIngress(f, g.Dev))
+	if !f.Admin && len(now.Tunnels) < len(how.tunnels) {
+		how.why = "root did not unpack them"
+	}
+	switch {
 	case how.wanted && len(tunnelsOf(g.Carries)) > 0 && how.why == "":
-		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a tunnel. This gives up 6 to 10 % of goodput."
+		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a " +
+			"tunnel. This gives up 6 to 10 % of goodput."
 	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
 		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.", 100-100*how.share)
 	case part(min(relayShare, margin/d.ratio()), g.inward()) < shaped(g.Rate):
-		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives up 6 % of goodput."
+		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives " +
+			"up 6 % of goodput."
 	}
 	return "What comes in is so much faster than what leaves that both ways wait here."
 }
@@ -296,7 +323,8 @@ func (d *draft) relayInterval() units.Duration {
 }
 
 // shapeRelay plans CAKE or, without it, what comes nearest.
-func (d *draft) shapeRelay(rate units.Rate, options string, interval units.Duration, unpacked, reason, evidence string, set func(text, reason, evidence string) error) error {
+func (d *draft) shapeRelay(rate units.Rate, options string, interval units.Duration, unpacked, reason, evidence string,
+	set func(text, reason, evidence string) error) error {
 	switch {
 	case d.has("cake"):
 		return set(fmt.Sprintf("cake bandwidth %s %s rtt %s", rate, options, interval)+unpacked, reason, evidence)
@@ -328,24 +356,63 @@ func (d *draft) arriving() inbound {
 	}
 	a.share = min(proxyShare, relayShare/d.ratio())
 	for _, l := range d.facts.Links {
-		if kind := tunnelKind(l, true); kind == "" || !k.Has(kind) || !l.Up || l.Name == d.link.Name {
+		if !d.unpacks(l) || !l.Up {
 			continue
 		}
 		ports := outer(l.Ports)
 		switch {
+		case foreignIngress(l):
+			a.why = "somebody else has filters or a redirection for what comes out of " + l.Name
+		case !qdisc.PlainName(l.Name):
+			a.why = fmt.Sprintf("the name %q cannot be written in a plan", l.Name)
 		case !d.facts.Admin: // whoever is tells
 		case len(ports) == 0:
 			a.why = "in which packets " + l.Name + " is carried cannot be told"
-		case !qdisc.PlainName(l.Name):
-			a.why = fmt.Sprintf("the name %q cannot be written in a plan", l.Name)
 		}
 		a.tunnels, a.outer = append(a.tunnels, l.Name), append(a.outer, ports...)
 	}
 	switch {
-	case d.facts.Flower == host.No:
-		a.why = "kernel " + d.facts.Kernel + " has no cls_flower"
+	case d.facts.Unpack == host.No:
+		a.why = fmt.Sprintf("kernel %s has not all of %s", d.facts.Kernel, strings.Join(host.UnpackModules(), ", "))
 	}
 	return a
+}
+
+// unpacks tells whether a link is one of the tunnels that are unpacked. What is a bridge's port is a virtual machine's.
+func (d *draft) unpacks(l host.Link) bool {
+	kind := tunnelKind(l, true)
+	return kind != "" && d.Goal.Carries.Has(kind) && l.Name != d.link.Name && l.Master == ""
+}
+
+// foreignIngress tells whether somebody else has a say in what comes out of a device before us. Plain filters come
+// first there, and stay.
+func foreignIngress(l host.Link) bool {
+	return !slices.Contains([]string{"", host.Gone, qdisc.IFB}, l.Redirect) ||
+		slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress && q.Kind != "ingress" })
+}
+
+// ShapesArriving tells whether a goal has a queue for what arrives without being told how fast that is.
+func (g Goal) ShapesArriving() bool {
+	return g.Rate != 0 && g.Qdisc == "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel))
+}
+
+// Settled tells whether the tunnels that a goal unpacks are up and say in what they come. One that was made a moment
+// ago is and does neither.
+func Settled(g Goal, f host.Facts) bool {
+	link, _ := f.Link(g.Dev)
+	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
+	return !g.ShapesArriving() || !slices.ContainsFunc(f.Links, func(l host.Link) bool {
+		told := l.Kind == "wireguard" || l.Kind == "tuntap" // of others nobody is
+		return told && d.unpacks(l) && (!l.Up || len(l.Ports) == 0)
+	})
+}
+
+// WithoutIngress says how to ask for the same without a queue for what arrives.
+func (g Goal) WithoutIngress() string {
+	if g.ShapesArriving() {
+		return "--role relay --carries forward, which shapes what leaves alone"
+	}
+	return "without --ingress"
 }
 
 // endsHere plans the queue of what arrives at a relay.
@@ -355,7 +422,8 @@ func (d *draft) endsHere() error {
 		return tooFast(d.link, "ingress", g.inward())
 	}
 	if how.why != "" && !g.Carries.Has(Proxy) {
-		d.note("tunnel", "what arrives is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at most times and 100 or more at some", how.why)
+		d.note("tunnel", "what arrives is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at "+
+			"most times and 100 or more at some", how.why)
 		return nil
 	}
 	if how.why != "" {
@@ -373,8 +441,9 @@ func (d *draft) endsHere() error {
 		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
 	return d.shapeRelay(part(how.share, g.inward()), "besteffort dual-dsthost nat ingress", d.relayInterval(), how.text(),
-		fmt.Sprintf("own the queue of what arrives: %s. %.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.inward()),
-		arrivingEvidence, d.ingress)
+		fmt.Sprintf("own the queue of what arrives: %s. %.3g %% of the %s that come in keep the provider's queue "+
+			"empty", what, 100*how.share, g.inward()),
+		g.Carries.evidence(), d.ingress)
 }
 
 // kindNotes says what of a relay no queue can mend.
@@ -383,23 +452,48 @@ func (d *draft) kindNotes() {
 	for _, kind := range k.list() {
 		switch kind {
 		case XFRM:
-			d.note("xfrm", "fair queueing reorders what is inside one security association: give it a replay window of 1024 packets or more")
+			d.note("xfrm", "fair queueing reorders what is inside one security association: give it a replay "+
+				"window of 1024 packets or more")
 		case Proxy:
-			d.note("proxy", "it can be fair to connections, not to clients: which client an arriving packet is for, only the program knows")
+			d.note("proxy", "it can be fair to connections, not to clients: which client an arriving packet is "+
+				"for, only the program knows")
 			if d.facts.MPTCP > 0 {
-				d.note(notsentLowat, "a program here listens by MPTCP, as Go's do by default, and what it accepts ignores this setting: GODEBUG=multipathtcp=0 for its service")
+				d.note(notsentLowat, "a program here listens by MPTCP, as Go's do by default, and what it accepts "+
+					"ignores this setting: GODEBUG=multipathtcp=0 for its service")
 			}
 		}
 	}
 	if d.Goal.NAT {
-		d.note("--nat", "not set for what leaves %s: it has come in there, and by the translated addresses all clients would be one (scenarios/relay/fair.toml)", d.link.Name)
+		d.note("--nat", "not set for what leaves %s: it has come in there, and by the translated addresses all "+
+			"clients would be one (scenarios/relay/fair.toml)", d.link.Name)
 	}
 	if !k.Has(Proxy) && !k.Has(Tunnel) {
-		d.note("own traffic", "what this host itself downloads still queues at the provider; if it does that for long: --carries %s", kindsOf(append(k.list(), Proxy)))
+		d.note("own traffic", "what this host itself downloads still queues at the provider; if it does that for "+
+			"long: --carries %s", kindsOf(append(k.list(), Proxy)))
 	}
 }
 
-const (
-	relayEvidence    = "lab, a relay on one card (scenarios/relay/nat.toml)"
-	arrivingEvidence = "lab, a relay on one card (scenarios/relay/proxy.toml)"
-)
+// evidence is what was measured of the kind that asks most of a plan.
+func (k Kinds) evidence() string {
+	switch {
+	case k.Has(Proxy) && len(tunnelsOf(k)) > 0:
+		return "lab, 50mbit, WireGuard and a proxy, 4 connections each: ssh through the tunnel waits 1.46 ms at " +
+			"p99 while both upload, 379.3 with 93 % of what leaves, " +
+			"and 36.35 with a queue for what arrives that holds the tunnel packed (scenarios/relay/mixed.toml)"
+	case k.Has(Proxy):
+		return "lab, 50mbit, 4 downloads through a proxy: ssh through it waits 0.92 ms at p99 instead of 638.9, " +
+			"372.4 with a server's plan; " +
+			"the goodput is 42.03 Mbit/s instead of 46.29 (scenarios/relay/proxy.toml)"
+	case k.Has(Tunnel):
+		return "lab, 50mbit, 4 downloads through a tunnel in user space: ssh in it waits 0.99 ms at p99 instead " +
+			"of 1064, 151.5 with 93 % of what leaves; " +
+			"the goodput is 42.87 Mbit/s instead of 44.53 (scenarios/relay/tunnel.toml)"
+	case len(tunnelsOf(k)) > 0:
+		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.80 ms at p99, 197.9 with a server's " +
+			"plan; " +
+			"4 downloads carry 41.59 Mbit/s (scenarios/relay/wireguard.toml)"
+	}
+	return "lab, 50mbit, 4 downloads through NAT: ssh through the relay waits 2.03 ms at p99 instead of 773.9, " +
+		"351.6 with a server's plan; " +
+		"the goodput is 43.88 Mbit/s instead of 46.51 (scenarios/relay/nat.toml)"
+}

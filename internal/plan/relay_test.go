@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 // passed are facts of a host that has passed on 10 GB each way by its one card.
@@ -147,5 +148,121 @@ func TestKinds(t *testing.T) {
 	}
 	if err := (Goal{Rate: 50e6, Role: "relay", Carries: "proxy", Prefer: "l4s"}).Check(); err == nil {
 		t.Error("DualPI2 is not for relays")
+	}
+}
+
+// What is in the way of unpacking a tunnel, and what is no tunnel.
+func TestUnpacked(t *testing.T) {
+	const unpacked = "unpacked tun0 from udp/1194"
+	tun := tunnel("tun0", "tuntap", "udp/1194")
+	another := func(edit func(*host.Link)) func(*host.Facts) {
+		return func(f *host.Facts) {
+			f.Links = append(slices.Clone(f.Links), host.Link{Index: 9, Name: "tap9", Kind: "tuntap", MAC: "fe:54:00:12:34:56", Up: true, MTU: 1500})
+			edit(&f.Links[len(f.Links)-1])
+		}
+	}
+	spoil := func(edit func(*host.Link)) func(*host.Facts) {
+		return func(f *host.Facts) { edit(&f.Links[len(f.Links)-1]) }
+	}
+	for _, c := range []struct {
+		name  string
+		edits []func(*host.Facts)
+		want  string // in the plan for what arrives; none if empty
+		notes string
+	}{
+		{"a tunnel", []func(*host.Facts){tun}, unpacked, ""},
+		{"and a virtual machine", []func(*host.Facts){tun, another(func(l *host.Link) { l.Master = "br0" })}, unpacked, ""},
+		{"and another that nobody knows", []func(*host.Facts){tun, another(func(*host.Link) {})}, "", "tap9 is carried cannot be told"},
+		{"and another that is down", []func(*host.Facts){tun, another(func(l *host.Link) { l.Up = false })}, unpacked, ""},
+		{"somebody's clsact", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("clsact")) })},
+			"", "somebody else has filters or a redirection for what comes out of tun0"},
+		{"somebody's filters", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("ingress")) })}, unpacked, ""},
+		{"somebody's redirection", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Redirect = "ifb0" })}, "", "somebody else has"},
+		{"one that leads nowhere", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Redirect = host.Gone })}, unpacked, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := with(t, append([]func(*host.Facts){forwards}, c.edits...)...)
+			p, err := Make(Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := summary(p); strings.Contains(got, "ingress: ") != (c.want != "") || !strings.HasSuffix(got, c.want) {
+				t.Errorf("changes:\n%s\nwant %q", got, c.want)
+			}
+			said := ""
+			for _, n := range p.Considered {
+				said += n.Text + "\n"
+			}
+			if !strings.Contains(said, c.notes) {
+				t.Errorf("notes:\n%s\nwant %q", said, c.notes)
+			}
+		})
+	}
+}
+
+// A tunnel that is asked for carries others, not itself.
+func TestTunnelIsTheUplink(t *testing.T) {
+	f := with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"))
+	for name, uplink := range map[string]string{"by its name": "eth0", "by the route": "tun0"} {
+		f.Uplink = uplink
+		if p, err := Make(Goal{Dev: "tun0", Rate: 50e6, Role: "relay"}, f); err != nil || p.Goal.Carries != Kinds(Forwards) {
+			t.Errorf("%s: %q, %v", name, p.Goal.Carries, err)
+		}
+	}
+}
+
+// A tunnel as wg-quick makes it comes and goes, and what leaves keeps its rate.
+func TestNothingDriftsWithWireGuard(t *testing.T) {
+	goal := Goal{Rate: 50e6, Role: "relay", Carries: Kinds(WireGuard)}
+	there, err := Make(goal, with(t, forwards, tunnel("wg0", "wireguard")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := Make(goal, with(t, forwards))
+	if err != nil || summary(gone) != summary(there) {
+		t.Errorf("%s\nand without it\n%s, %v", summary(there), summary(gone), err)
+	}
+}
+
+func TestSettled(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		carries Kinds
+		facts   host.Facts
+		want    bool
+	}{
+		{"no tunnel", "tunnel", server(t), true},
+		{"one that is up", "tunnel", with(t, tunnel("tun0", "tuntap", "udp/1194")), true},
+		{"one that says nothing yet", "tunnel", with(t, tunnel("tun0", "tuntap")), false},
+		{"one that is not up yet", "wireguard,proxy", with(t, tunnel("wg0", "wireguard", "udp/1"), func(f *host.Facts) { f.Links[3].Up = false }), false},
+		{"one that never says it", "gre,proxy", with(t, tunnel("gre1", "gre")), true},
+		{"one that is not unpacked", "wireguard", with(t, tunnel("wg0", "wireguard")), true},
+		{"one that is not carried", "proxy", with(t, tunnel("tun0", "tuntap")), true},
+	} {
+		if got := Settled(Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: c.carries}, c.facts); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// What is refused to a relay for want of a queue for what arrives does not name a flag that it was not given.
+func TestRelayRefused(t *testing.T) {
+	proxy := Goal{Rate: 50e6, Role: "relay", Carries: "proxy"}
+	for name, c := range map[string]struct {
+		edit func(*host.Facts)
+		try  string
+	}{
+		"no ifb":            {func(f *host.Facts) { f.Ingress = host.No }, "--role relay --carries forward"},
+		"somebody's clsact": {func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }, "--role relay --carries forward"},
+		"a lost journal": {func(f *host.Facts) {
+			tunnel("tun0", "tuntap")(f)
+			f.Links[3].Redirect = qdisc.IFB
+			f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "ifb"})
+		}, "tc qdisc del dev eth0 ingress; tc qdisc del dev tun0 ingress; ip link del ifb-weir"},
+	} {
+		p, err := Make(proxy, with(t, c.edit))
+		if err != nil || p.Lacks == nil || !strings.Contains(p.Lacks.Try, c.try) || strings.Contains(p.Lacks.Try, "--ingress") {
+			t.Errorf("%s: %+v, %v", name, p.Lacks, err)
+		}
 	}
 }

@@ -176,6 +176,10 @@ func shapeWhatArrives(d *draft) error {
 		}
 		shape = d.endsHere
 	case g.Ingress == 0:
+		if g.Carries == Kinds(Routes) && g.Rate != 0 {
+			d.note("what arrives", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% of its rate "+
+				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.77 ms at p99, and 199.0 without; scenarios/relay/router.toml)")
+		}
 		return nil
 	}
 	err := shape()

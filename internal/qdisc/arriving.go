@@ -3,6 +3,7 @@
 package qdisc
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"regexp"
@@ -17,8 +18,9 @@ import (
 
 // Arriving is what packets pass first that arrive at a device.
 //
-// What comes by a tunnel arrives there packed: all connections of a peer are one flow to a queue. So what comes out of the tunnels' devices passes
-// the stack, too, where each connection is a flow of its own; and what they came in goes past it, so that nothing waits twice.
+// What comes by a tunnel arrives there packed: all connections of a peer are one flow to a queue. So what comes out
+// of the tunnels' devices passes the stack, too, where each connection is a flow of its own; and what they came in
+// goes past it, so that nothing waits twice.
 type Arriving struct {
 	Stack   Stack
 	Tunnels []string // devices, sorted
@@ -43,7 +45,8 @@ func ParseOuter(text string) (Outer, error) {
 	return Outer{protocol, uint16(port)}, nil
 }
 
-// What tells the parts of an Arriving's text from each other. No stack has the first, and no device that PlainName lets pass the second.
+// What tells the parts of an Arriving's text from each other. No stack has the first, and no device that PlainName
+// lets pass the second.
 const (
 	unpacked = ", unpacked "
 	from     = "from"
@@ -104,13 +107,15 @@ func ParseArriving(text string) (Arriving, error) {
 	return NewArriving(s, words[:at], outer), nil
 }
 
-// Meets tells whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is wanted to go past, anything may.
+// Meets tells whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is
+// wanted to go past, anything may.
 func (a Arriving) Meets(want Arriving) bool {
 	unknown := len(want.Tunnels) > 0 && len(want.Outer) == 0
 	return a.Stack.Equal(want.Stack) && slices.Equal(a.Tunnels, want.Tunnels) && (unknown || slices.Equal(a.Outer, want.Outer))
 }
 
-// passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else. Each version of IP has its own.
+// passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else.
+// Each version of IP has its own.
 func passPriority(protocol uint16) uint16 {
 	if protocol == unix.ETH_P_IPV6 {
 		return redirectPriority - 1
@@ -118,7 +123,8 @@ func passPriority(protocol uint16) uint16 {
 	return redirectPriority - 2
 }
 
-// passFilters are those of a kind of packet: a filter without an action ends the search, and the packet goes on (tc-flower(8)).
+// passFilters are those of a kind of packet: a filter without an action ends the search, and the packet goes on
+// (tc-flower(8)).
 func passFilters(ifindex int, o Outer) []links.Filter {
 	var all []links.Filter
 	for _, protocol := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
@@ -133,6 +139,70 @@ func passFilters(ifindex int, o Outer) []links.Filter {
 	}
 	return all
 }
+
+// smallKeys match what has less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload length,
+// is zero (RFC 791, RFC 8200).
+var smallKeys = map[uint16]nl.TcU32Key{
+	unix.ETH_P_IP:   {Mask: 0x0000ff00, Off: 0},
+	unix.ETH_P_IPV6: {Mask: 0xff000000, Off: 4},
+}
+
+// passSmall lets what is small out of a tunnel without a wait: acknowledgements, handshakes, keystrokes.
+//
+// It also keeps CAKE fair between hosts. To CAKE both directions of a connection are one flow, and whichever packet
+// comes first decides for which host it counts (sch_cake.c, cake_hash). With a client's handshake first, all
+// downloads would be for the origin.
+func (c *Conn) passSmall(ifindex int) error {
+	c.mu.Lock()
+	filters, err := c.filters(ifindex, atIngress)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for protocol, key := range smallKeys {
+		// A run that was killed may have left one of the two.
+		if slices.ContainsFunc(filters, func(f Filter) bool { return f.small() && f.Protocol == protocol }) {
+			continue
+		}
+		filter := &links.U32{
+			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress), Priority: passPriority(protocol), Protocol: protocol},
+			Sel:         &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
+		}
+		if err := links.FilterAdd(filter); err != nil {
+			return fmt.Errorf("filter of small packets: %w", err)
+		}
+	}
+	return nil
+}
+
+const (
+	selLen    = 16 // struct tc_u32_sel without its keys (include/uapi/linux/pkt_cls.h)
+	selNkeys  = 2  // offsets in it
+	keyMask   = selLen
+	keyValue  = selLen + 4
+	keyOffset = selLen + 8
+	keyLen    = 16
+)
+
+// small tells whether a filter is one of those, by all that it says: tc gives others the same priority, to the third
+// that is added with none.
+func (f Filter) small() bool {
+	key, known := smallKeys[f.Protocol]
+	if !known || f.Kind != "u32" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {
+		return false
+	}
+	sel := inner(f.Options, nl.TCA_U32_SEL)
+	if len(sel) != selLen+keyLen || sel[0] != nl.TC_U32_TERMINAL || sel[selNkeys] != 1 {
+		return false
+	}
+	return binary.BigEndian.Uint32(sel[keyMask:]) == key.Mask && binary.BigEndian.Uint32(sel[keyValue:]) == 0 &&
+		int32(binary.NativeEndian.Uint32(sel[keyOffset:])) == key.Off &&
+		len(inner(f.Options, nl.TCA_U32_ACT))+len(inner(f.Options, nl.TCA_U32_POLICE))+len(inner(f.Options, nl.TCA_U32_CLASSID)) == 0
+}
+
+// table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away
+// with the last.
+func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, nl.TCA_U32_SEL) == nil }
 
 // passes reads such a filter.
 func (f Filter) passes() (o Outer, ok bool) {
@@ -157,30 +227,37 @@ func (f Filter) passes() (o Outer, ok bool) {
 	return o, o.Port != 0
 }
 
-// Passes are the packets that go past what redirects at an interface. Half of a pair, for one version of IP alone, counts as none.
+// Passes are the packets that go past what redirects at an interface. Half of a pair, for one version of IP alone,
+// counts as none.
 func (c *Conn) Passes(ifindex int) ([]Outer, error) {
+	pairs, _, err := c.passing(ifindex)
+	return pairs, err
+}
+
+// passing also counts the filters.
+func (c *Conn) passing(ifindex int) (pairs []Outer, filters int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	filters, err := c.filters(ifindex, atIngress)
+	list, err := c.filters(ifindex, atIngress)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	seen := map[Outer]int{}
-	var all []Outer
-	for _, f := range filters {
+	for _, f := range list {
 		if o, ok := f.passes(); ok {
+			filters++
 			if seen[o]++; seen[o] == 2 {
-				all = append(all, o)
+				pairs = append(pairs, o)
 			}
 		}
 	}
-	return NewArriving(nil, nil, all).Outer, nil
+	return NewArriving(nil, nil, pairs).Outer, filters, nil
 }
 
 // setPasses lets exactly these packets past. The ingress discipline must be there.
 func (c *Conn) setPasses(ifindex int, outer []Outer) error {
-	now, err := c.Passes(ifindex)
-	if err != nil || slices.Equal(now, outer) {
+	now, filters, err := c.passing(ifindex)
+	if err != nil || slices.Equal(now, outer) && filters == 2*len(outer) {
 		return err
 	}
 	if err := c.dropFilters(ifindex, func(f Filter) bool { _, ok := f.passes(); return ok }); err != nil {
@@ -193,8 +270,8 @@ func (c *Conn) setPasses(ifindex int, outer []Outer) error {
 			}
 		}
 	}
-	if now, err = c.Passes(ifindex); err == nil && !slices.Equal(now, outer) {
-		err = fmt.Errorf("the kernel took the filters of %v and reports %v", outer, now)
+	if now, filters, err = c.passing(ifindex); err == nil && (!slices.Equal(now, outer) || filters != 2*len(outer)) {
+		err = fmt.Errorf("the kernel took the filters of %v and reports %d, of %v", outer, filters, now)
 	}
 	return err
 }

@@ -89,19 +89,7 @@ func FuzzArriving(f *testing.F) {
 func TestLiveUnpacked(t *testing.T) {
 	c, near := live(t)
 	known(t, c, mustParse(t, "fq_codel"))
-	devices := map[string]int{}
-	for _, name := range []string{"tnl0", "tnl1"} {
-		attrs := links.NewLinkAttrs()
-		attrs.Name = name
-		if err := links.LinkAdd(&links.Dummy{LinkAttrs: attrs}); err != nil {
-			t.Skipf("skipped, not passed: no dummy device: %v", err)
-		}
-		l, err := links.LinkByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		devices[name] = l.Attrs().Index
-	}
+	devices := dummies(t, "tnl0", "tnl1")
 	const text = "fq_codel, unpacked tnl0 tnl1 from tcp/443 udp/1194"
 	set := func(text string) error {
 		t.Helper()
@@ -195,5 +183,147 @@ func TestLiveUnpacked(t *testing.T) {
 	}
 	if filters(near) != 1 || filters(devices["tnl0"]) != 0 || filters(devices["tnl1"]) != 0 {
 		t.Errorf("left without the device: %d filters, %d, %d", filters(near), filters(devices["tnl0"]), filters(devices["tnl1"]))
+	}
+}
+
+// dummies makes devices of that kind, and gives their indices.
+func dummies(t *testing.T, names ...string) map[string]int {
+	t.Helper()
+	devices := map[string]int{}
+	for _, name := range names {
+		attrs := links.NewLinkAttrs()
+		attrs.Name = name
+		if err := links.LinkAdd(&links.Dummy{LinkAttrs: attrs}); err != nil {
+			t.Skipf("skipped, not passed: no dummy device: %v", err)
+		}
+		l, err := links.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		devices[name] = l.Attrs().Index
+	}
+	return devices
+}
+
+// A run that is killed may leave half of anything. The next one completes it, or takes it away.
+func TestLiveUnpackedInHalves(t *testing.T) {
+	c, near := live(t)
+	known(t, c, mustParse(t, "fq_codel"))
+	tunnel := dummies(t, "tnl0")["tnl0"]
+	whole, err := ParseArriving("fq_codel, unpacked tnl0 from udp/1194")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := func(index int) (list []Filter) {
+		t.Helper()
+		list, err := c.filters(index, atIngress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(list, Filter.table)
+	}
+	drop := func(index int, which func(Filter) bool) {
+		t.Helper()
+		before := len(listed(index))
+		if err := c.dropFilters(index, which); err != nil || len(listed(index)) != before-1 {
+			t.Fatalf("%v; %d filters, were %d", err, len(listed(index)), before)
+		}
+	}
+	set := func(a Arriving) {
+		t.Helper()
+		if err := SetIngress(near, a); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
+			t.Skipf("skipped, not passed: this kernel cannot redirect to an ifb: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for protocol := range smallKeys {
+		ofIt := func(f Filter) bool { return f.Protocol == protocol && !f.table() }
+		set(whole)
+		if n := len(listed(tunnel)); n != 3 {
+			t.Fatalf("%d filters at the tunnel", n)
+		}
+		drop(tunnel, ofIt)
+		set(whole)
+		if n := len(listed(tunnel)); n != 3 {
+			t.Errorf("without the small ones of %#x, and set again: %d filters at the tunnel", protocol, n)
+		}
+		// Nothing shall go past any more, and half of a pair is there.
+		drop(near, ofIt)
+		set(Arriving{Stack: whole.Stack, Tunnels: whole.Tunnels})
+		if n := len(listed(near)); n != 1 {
+			t.Errorf("half of a pair stays: %+v", listed(near))
+		}
+	}
+	set(Arriving{})
+	// The ingress discipline was there, and no filter yet.
+	set(Arriving{Stack: whole.Stack})
+	if err := c.installIngress(tunnel); err != nil {
+		t.Fatal(err)
+	}
+	set(Arriving{Tunnels: whole.Tunnels})
+	if tree, err := c.Tree(tunnel); err != nil || slices.ContainsFunc(tree.Qdiscs, func(q Qdisc) bool { return q.Parent == Ingress }) {
+		t.Errorf("left at the tunnel: %+v, %v", tree.Qdiscs, err)
+	}
+}
+
+// What others have at other devices stays, though tc has given it the same priorities.
+func TestLiveOthersStay(t *testing.T) {
+	c, near := live(t)
+	known(t, c, mustParse(t, "fq_codel"))
+	devices := dummies(t, "tnl0", "oth0", "oth1")
+	theirs := func(key nl.TcU32Key, class uint32) *links.U32 {
+		return &links.U32{
+			FilterAttrs: links.FilterAttrs{LinkIndex: devices["oth0"], Parent: uint32(atIngress), Priority: passPriority(unix.ETH_P_IP), Protocol: unix.ETH_P_IP},
+			ClassId:     class,
+			Sel:         &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
+		}
+	}
+	for _, name := range []string{"oth0", "oth1"} {
+		if err := c.installIngress(devices[name]); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
+			t.Skipf("skipped, not passed: this kernel has no ingress: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours := smallKeys[unix.ETH_P_IP]
+	for _, f := range []*links.U32{
+		theirs(nl.TcU32Key{Mask: 0xffffffff, Val: 0x0a000001, Off: 12}, 0),
+		theirs(nl.TcU32Key{Mask: ours.Mask, Val: 0x00000100, Off: ours.Off}, 0),
+		theirs(ours, 0x10001),
+	} {
+		if err := links.FilterAdd(f); err != nil {
+			t.Skipf("skipped, not passed: no u32: %v", err)
+		}
+	}
+	proto := nl.IPProto(unix.IPPROTO_UDP)
+	if err := c.installIngress(devices["tnl0"]); err != nil {
+		t.Fatal(err)
+	}
+	if err := links.FilterAdd(&links.Flower{FilterAttrs: links.FilterAttrs{LinkIndex: devices["tnl0"], Parent: uint32(atIngress), Priority: 7,
+		Protocol: unix.ETH_P_IP}, EthType: unix.ETH_P_IP, IPProto: &proto, DestPort: 53}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := ParseArriving("fq_codel, unpacked tnl0 from udp/1194")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []Arriving{a, {Tunnels: []string{"tnl0"}}} {
+		if err := SetIngress(near, a); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
+			t.Skipf("skipped, not passed: this kernel cannot redirect to an ifb: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.filters(devices["oth0"], atIngress)
+		if list = slices.DeleteFunc(list, Filter.table); err != nil || len(list) != 3 {
+			t.Errorf("left of three filters: %+v, %v", list, err)
+		}
+		tree, err := c.Tree(devices["oth1"])
+		if err != nil || !slices.ContainsFunc(tree.Qdiscs, func(q Qdisc) bool { return q.Parent == Ingress }) {
+			t.Errorf("an ingress without filters: %+v, %v", tree.Qdiscs, err)
+		}
+	}
+	if left, err := c.filters(devices["tnl0"], atIngress); err != nil || len(left) != 1 || left[0].Priority != 7 {
+		t.Errorf("at a tunnel that had a filter of its own: %+v, %v", left, err)
 	}
 }

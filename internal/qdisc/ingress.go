@@ -38,8 +38,8 @@ const (
 
 // SetIngress lets all that arrives at an interface pass a stack first: the stack is at the root of the device IFB, to which a filter redirects
 // (tc-matchall(8), tc-mirred(8)). The device comes first, so that nothing is redirected to where nothing is, and goes last; a stack that is there
-// is changed in place where that can be done. An empty stack takes all of it away, and leaves filters that are not ours. A tunnel that is not there
-// is an error. It is about the network namespace of the calling thread.
+// is changed in place where that can be done. An empty stack takes all of it away, and leaves filters that are not ours; its tunnels are those that
+// may have been unpacked before. Else a tunnel that is not there is an error. It is about the network namespace of the calling thread.
 func SetIngress(ifindex int, a Arriving) error {
 	s := a.Stack
 	// There are several sockets, and each is of the namespace of the thread that opens it.
@@ -51,7 +51,7 @@ func SetIngress(ifindex int, a Arriving) error {
 	}
 	defer c.Close()
 	if len(s) == 0 {
-		return c.removeIngress(ifindex)
+		return c.removeIngress(ifindex, a.Tunnels)
 	}
 	ifb, err := findIFB()
 	if err == nil && ifb == nil {
@@ -75,7 +75,7 @@ func SetIngress(ifindex int, a Arriving) error {
 		return fmt.Errorf("device %s: %w", IFB, err)
 	}
 	// First what comes out of tunnels, then what goes past: in between a packet waits twice, and none is lost.
-	if err := c.lead(a.Tunnels, ifindex, to); err != nil {
+	if err := c.lead(a.Tunnels, nil, ifindex, to); err != nil {
 		return err
 	}
 	if len(a.Outer) > 0 {
@@ -95,7 +95,7 @@ func (c *Conn) leadTo(ifindex, to int) error {
 		return err
 	}
 	// What redirects to a device that is gone would come first.
-	if err := c.unredirect(ifindex, leadsTo(0)); err != nil {
+	if err := c.unredirect(ifindex, leadsTo(0), false); err != nil {
 		return err
 	}
 	if err := c.redirect(ifindex, to); err != nil {
@@ -107,32 +107,42 @@ func (c *Conn) leadTo(ifindex, to int) error {
 	return nil
 }
 
-// lead redirects what comes out of these devices, and of no others but the uplink any more.
-func (c *Conn) lead(tunnels []string, uplink, to int) error {
+// lead redirects what comes out of these devices, and of no others but the uplink any more. At those that were led before an ingress discipline
+// without a filter is ours, too.
+func (c *Conn) lead(tunnels, before []string, uplink, to int) error {
 	all, err := links.LinkList()
 	if err != nil {
 		return fmt.Errorf("list of links: %w", err)
 	}
+	trees, err := c.Trees()
+	if err != nil {
+		return err
+	}
 	found := 0
 	for _, l := range all {
-		index := l.Attrs().Index
-		wanted := slices.Contains(tunnels, l.Attrs().Name)
+		index, name := l.Attrs().Index, l.Attrs().Name
+		wanted := slices.Contains(tunnels, name)
 		switch {
 		case wanted:
 			found++
-			err = c.leadTo(index, to)
-		case index != uplink && index != to:
+			if err = c.installIngress(index); err == nil {
+				err = c.passSmall(index)
+			}
+			if err == nil {
+				err = c.leadTo(index, to)
+			}
+		case index != uplink && index != to && slices.ContainsFunc(trees[index].Qdiscs, func(q Qdisc) bool { return q.Parent == Ingress }):
 			// One that has just gone has nothing to take away.
 			if err = c.unredirect(index, func(f Filter) bool {
 				dev, ok := f.redirects()
 				// To what is gone, of those that are ours.
-				return ok && (dev == to && to != 0 || dev == 0 && f.Priority == redirectPriority)
-			}); errors.Is(err, unix.ENODEV) {
+				return ok && (dev == to && to != 0 || dev == 0 && f.Priority == redirectPriority) || f.small()
+			}, slices.Contains(before, name)); errors.Is(err, unix.ENODEV) {
 				err = nil
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", l.Attrs().Name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if found < len(tunnels) {
@@ -238,7 +248,7 @@ func redirectInfo(priority uint16) uint32 {
 
 // removeIngress takes away what redirects to our device, or to one that is gone (of which the kernel drops all that arrives), the ingress
 // discipline if nobody else has a filter there, and our device.
-func (c *Conn) removeIngress(ifindex int) error {
+func (c *Conn) removeIngress(ifindex int, tunnels []string) error {
 	ifb, err := findIFB()
 	if err != nil {
 		return fmt.Errorf("device %s: %w", IFB, err)
@@ -251,10 +261,10 @@ func (c *Conn) removeIngress(ifindex int) error {
 		_, past := f.passes()
 		return past || leadsTo(to)(f)
 	}
-	if err := c.unredirect(ifindex, ours); err != nil && !errors.Is(err, unix.ENODEV) {
+	if err := c.unredirect(ifindex, ours, true); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := c.lead(nil, ifindex, to); err != nil || ifb == nil {
+	if err := c.lead(nil, tunnels, ifindex, to); err != nil || ifb == nil {
 		return err
 	}
 	if err := links.LinkDel(ifb); err != nil {
@@ -271,8 +281,9 @@ func leadsTo(to int) func(Filter) bool {
 	}
 }
 
-// unredirect takes filters away, and the ingress discipline if nothing else is there.
-func (c *Conn) unredirect(ifindex int, which func(Filter) bool) error {
+// unredirect takes filters away, and the ingress discipline with them if nothing else is there: in one step, so that none is left without a filter.
+// One that has none already is taken away only if it is known to be ours.
+func (c *Conn) unredirect(ifindex int, which func(Filter) bool, empty bool) error {
 	tree, err := c.Tree(ifindex)
 	if err != nil {
 		return err
@@ -287,20 +298,26 @@ func (c *Conn) unredirect(ifindex int, which func(Filter) bool) error {
 	if err != nil {
 		return err
 	}
-	others := 0
-	for _, f := range filters {
-		if !which(f) {
-			others++
-			continue
+	filters = slices.DeleteFunc(filters, Filter.table)
+	ours := slices.DeleteFunc(slices.Clone(filters), func(f Filter) bool { return !which(f) })
+	if len(ours) == len(filters) && tree.Qdiscs[at].Kind == "ingress" {
+		if len(ours) == 0 && !empty {
+			return nil
 		}
-		if err := c.dropFilter(ifindex, f); err != nil {
+		return c.delete(ifindex, Ingress)
+	}
+	for _, f := range ours {
+		shared := func(other Filter) bool {
+			return other.Priority == f.Priority && other.Protocol == f.Protocol && !which(other)
+		}
+		if f.Kind == "u32" && !slices.ContainsFunc(filters, shared) {
+			f.Handle = 0 // all of that priority, its tables among them
+		}
+		if err := c.dropFilter(ifindex, f); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
-	if others > 0 || tree.Qdiscs[at].Kind != "ingress" {
-		return nil
-	}
-	return c.delete(ifindex, Ingress)
+	return nil
 }
 
 func (c *Conn) dropFilter(ifindex int, f Filter) error {

@@ -132,7 +132,7 @@ func TestLiveIngress(t *testing.T) {
 
 	// Half of it, as when a run is cut short, and the rest taken away by somebody.
 	_, to = set("htb rate 10mbit | fq_codel")
-	if err := c.unredirect(near, leadsTo(to)); err != nil {
+	if err := c.unredirect(near, leadsTo(to), false); err != nil {
 		t.Fatal(err)
 	}
 	gone()

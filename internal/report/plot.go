@@ -56,7 +56,10 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 		all = append(all, picture{name, svg})
 		return nil
 	}
-	var overTime, cdf, goodput, perFlow, queues []line
+	probes, kinds := pictured(p)
+	overTime, cdf := make([][]line, len(probes)), make([][]line, len(probes))
+	var goodput, perFlow, queues []line
+	provider := "provider"
 	for k := range p.Cells {
 		c := &p.Cells[k]
 		if len(c.Runs) == 0 {
@@ -64,12 +67,10 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 		}
 		run := &c.Runs[0]
 		for _, probe := range run.Probes {
-			if probe.Kind != "udp" || probe.Delay.N == 0 {
-				continue
+			if i := slices.Index(probes, probe.Probe); i >= 0 && probe.Delay.N > 0 {
+				overTime[i] = append(overTime[i], line{c.Candidate, k, false, peaks(probe.At, probe.Series)})
+				cdf[i] = append(cdf[i], line{c.Candidate, k, false, distribution(probe.Series)})
 			}
-			overTime = append(overTime, line{c.Candidate, k, false, peaks(probe.At, probe.Series)})
-			cdf = append(cdf, line{c.Candidate, k, false, distribution(probe.Series)})
-			break
 		}
 		var total []float64
 		for _, s := range run.Series.Goodput {
@@ -87,23 +88,53 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 			perFlow = append(perFlow, line{c.Candidate, k, false, ranked(run.Flows)})
 		}
 		queues = append(queues, line{c.Candidate + ", here", k, false, steps(run.Series.Step, run.Series.Uplink)})
-		queues = append(queues, line{c.Candidate + ", provider", k, true, steps(run.Series.Step, run.Series.Provider)})
+		theirs := run.Series.Provider
+		if run.Series.Inward != nil { // of a relay it is this side that fills first
+			theirs, provider = run.Series.Inward, "provider, on the way in"
+		}
+		queues = append(queues, line{c.Candidate + ", provider", k, true, steps(run.Series.Step, theirs)})
 	}
-	for _, d := range []struct {
+	type drawing struct {
 		name, x, y string
 		lines      []line
-	}{
-		{"Round trip of the UDP probe over time", "s", "ms", overTime},
-		{"Round trip of the UDP probe: share of samples at or below", "ms", "%", cdf},
-		{"Goodput over time", "s", "Mbit/s", goodput},
-		{"Goodput of each flow, the fastest first", "flow", "Mbit/s", perFlow},
-		{"Queues: here (solid) and at the provider (dashed)", "s", "KiB", queues},
-	} {
+	}
+	var drawings []drawing
+	for i, name := range probes {
+		what := "the UDP probe"
+		if kinds[i] != "udp" {
+			what = fmt.Sprintf("%s, %s,", kinds[i], name)
+		}
+		drawings = append(drawings, drawing{"Round trip of " + what + " over time", "s", "ms", overTime[i]},
+			drawing{"Round trip of " + strings.TrimSuffix(what, ",") + ": share of samples at or below", "ms", "%", cdf[i]})
+	}
+	drawings = append(drawings, drawing{"Goodput over time", "s", "Mbit/s", goodput},
+		drawing{"Goodput of each flow, the fastest first", "flow", "Mbit/s", perFlow},
+		drawing{fmt.Sprintf("Queues: here (solid) and at the %s (dashed)", provider), "s", "KiB", queues})
+	for _, d := range drawings {
 		if err := draw(d.name, d.x, d.y, d.lines); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// pictured are the probes to draw, by name with their kinds: the first that echoes UDP or, without one, each that types.
+func pictured(p *lab.PointResult) (names, kinds []string) {
+	for k := range p.Cells {
+		if len(p.Cells[k].Runs) == 0 {
+			continue
+		}
+		for _, probe := range p.Cells[k].Runs[0].Probes {
+			if probe.Kind == "udp" {
+				return []string{probe.Probe}, []string{probe.Kind}
+			}
+			if probe.Kind == "ssh" {
+				names, kinds = append(names, probe.Probe), append(kinds, probe.Kind)
+			}
+		}
+		break
+	}
+	return names, kinds
 }
 
 func steps(step float64, values []float64) plotter.XYs {

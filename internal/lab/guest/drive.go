@@ -349,6 +349,9 @@ func (d *driver) collect() (*lab.Run, error) {
 			run.Provider, run.Series.Provider = q, at.backlog
 		default:
 			*at.result(run) = &q
+			if run.Inward == &q {
+				run.Series.Inward = at.backlog
+			}
 		}
 	}
 	return run, nil

@@ -91,8 +91,9 @@ func openTun() (int, error) {
 	return fd, nil
 }
 
-// tunnel is a user-space VPN in what matters for queues: what it reads from the tun it sends as UDP, one packet each, to whom the address inside is;
-// while the socket has no room it waits, and what comes meanwhile waits in the tun's ring.
+// tunnel is a user-space VPN in what matters for queues: what it reads from the tun it sends as UDP, one packet each,
+// to whom the address inside is; while the socket has no room it waits, and what comes meanwhile waits in the tun's
+// ring.
 type tunnel struct {
 	*traffic.Loop
 	tun, udp int
@@ -220,8 +221,9 @@ func (t *tunnel) fromUDP() {
 	}
 }
 
-// splitConnections is a TCP proxy as Go programs are: what is accepted on a port goes on to the same port of the origin, by splice. It calls from
-// the port that it was called from, by which the lab knows whose connection is whose.
+// splitConnections is a TCP proxy as Go programs are: what is accepted on a port goes on to the same port of the
+// origin, by splice. It calls from the port that it was called from, by which the lab knows whose connection is
+// whose.
 func splitConnections(args []string) error {
 	local, origin := args[0], args[1]
 	failed := make(chan error)

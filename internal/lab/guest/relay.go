@@ -147,7 +147,8 @@ func ports(s lab.Scenario, via string) (all []int) {
 	return all
 }
 
-// masquerade gives what leaves by the uplink the server's address, and sends what comes for the ports of NAT's clients on to the origin.
+// masquerade gives what leaves by the uplink the server's address, and sends what comes for the ports of NAT's
+// clients on to the origin.
 func (t *topology) masquerade(s lab.Scenario) error {
 	uplink := make([]byte, unix.IFNAMSIZ)
 	copy(uplink, lab.Uplink)
