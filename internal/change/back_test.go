@@ -69,6 +69,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 	tunnel := plan.Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"}
 	tunnelFaster := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 1e7, Role: "relay", Carries: "tunnel"}
+	tunnelFails := ingressFails("45mbit besteffort dual-dsthost rtt 500ms nat ingress")
 	packed := plan.Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "forward"}
 	own, ownFaster := plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 50mbit", Only: true}, plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 60mbit", Only: true}
 	none := plan.Goal{}
@@ -128,17 +129,22 @@ func TestKilledAtEveryStep(t *testing.T) {
 		"down from ingress":                       {[]func(Store, *fake){up(both, 0)}, down(false), []plan.Goal{none, both}},
 		"down --force from ingress":               {[]func(Store, *fake){up(arriving, 0), up(faster, minute)}, down(true), []plan.Goal{none, arriving}},
 
-		"up with a tunnel":              {nil, up(tunnel, minute), []plan.Goal{none}},
-		"up --yes with a tunnel":        {nil, up(tunnel, 0), []plan.Goal{none, tunnel}},
-		"a tunnel after a confirmed":    {[]func(Store, *fake){up(first, 0)}, up(tunnel, minute), []plan.Goal{first}},
-		"a tunnel, and another rate":    {[]func(Store, *fake){up(tunnel, 0)}, up(tunnelFaster, minute), []plan.Goal{tunnel}},
-		"a tunnel, and none":            {[]func(Store, *fake){up(tunnel, 0)}, up(packed, minute), []plan.Goal{tunnel}},
-		"up, and the tunnel fails":      {[]func(Store, *fake){ingressFails("45mbit besteffort dual-dsthost rtt 500ms nat ingress")}, up(tunnel, minute), []plan.Goal{none}},
-		"confirm a tunnel":              {[]func(Store, *fake){up(packed, 0), up(tunnel, minute)}, confirms, []plan.Goal{packed, tunnel}},
-		"recover to a confirmed tunnel": {[]func(Store, *fake){up(tunnel, 0), up(packed, minute)}, recovers, []plan.Goal{tunnel}},
-		"the timer, from a tunnel":      {[]func(Store, *fake){up(first, 0), up(tunnel, minute)}, expires, []plan.Goal{first}},
-		"down from a tunnel":            {[]func(Store, *fake){up(tunnel, 0)}, down(false), []plan.Goal{none, tunnel}},
-		"down --force from a tunnel":    {[]func(Store, *fake){up(tunnel, 0), up(tunnelFaster, minute)}, down(true), []plan.Goal{none, tunnel}},
+		"up with a tunnel":           {nil, up(tunnel, minute), []plan.Goal{none}},
+		"up --yes with a tunnel":     {nil, up(tunnel, 0), []plan.Goal{none, tunnel}},
+		"a tunnel after a confirmed": {[]func(Store, *fake){up(first, 0)}, up(tunnel, minute), []plan.Goal{first}},
+		"a tunnel, and another rate": {[]func(Store, *fake){up(tunnel, 0)}, up(tunnelFaster, minute),
+			[]plan.Goal{tunnel}},
+		"a tunnel, and none":       {[]func(Store, *fake){up(tunnel, 0)}, up(packed, minute), []plan.Goal{tunnel}},
+		"up, and the tunnel fails": {[]func(Store, *fake){tunnelFails}, up(tunnel, minute), []plan.Goal{none}},
+		"confirm a tunnel": {[]func(Store, *fake){up(packed, 0), up(tunnel, minute)}, confirms,
+			[]plan.Goal{packed, tunnel}},
+		"recover to a confirmed tunnel": {[]func(Store, *fake){up(tunnel, 0), up(packed, minute)}, recovers,
+			[]plan.Goal{tunnel}},
+		"the timer, from a tunnel": {[]func(Store, *fake){up(first, 0), up(tunnel, minute)}, expires,
+			[]plan.Goal{first}},
+		"down from a tunnel": {[]func(Store, *fake){up(tunnel, 0)}, down(false), []plan.Goal{none, tunnel}},
+		"down --force from a tunnel": {[]func(Store, *fake){up(tunnel, 0), up(tunnelFaster, minute)}, down(true),
+			[]plan.Goal{none, tunnel}},
 	} {
 		cases[name] = c
 		if strings.HasPrefix(name, "a queue only") {

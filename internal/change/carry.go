@@ -73,7 +73,7 @@ func (j *journal) carry(f host.Facts) *journal {
 	if p := next.Pending; p != nil && !p.Down {
 		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
 			want, ours := next.aim(e)
-			return ours && !next.is(f, e, present(f, e.Target, want))
+			return ours && !next.is(f, e, want)
 		})
 		if !open {
 			return next.afterwards(nil)

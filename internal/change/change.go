@@ -104,8 +104,8 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	return p, err
 }
 
-// measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found when it was brought up; but
-// before there were kinds of relays nothing was found.
+// measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found
+// when it was brought up; but before there were kinds of relays nothing was found.
 func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
 	inForce := j != nil && goal == j.Goal
 	if inForce && (goal.Role != "relay" || goal.Carries != "") {
@@ -123,7 +123,8 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 	goal, seen, err := goal.AsSeen(facts)
 	if j != nil && j.Goal.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
 		was := plan.Goal{Role: j.Goal.Role, Carries: j.Goal.Carries}
-		seen = append(seen, plan.Note{Subject: plan.RoleNote, Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
+		seen = append(seen, plan.Note{Subject: plan.RoleNote,
+			Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
 	}
 	if err != nil || inForce || goal.RTT != 0 {
 		return goal, seen, err
@@ -418,7 +419,8 @@ func (s Store) set(j *journal, c plan.Change) error {
 	return s.host.setTree(j.Link, stack)
 }
 
-// setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay, at no tunnel that was ever unpacked.
+// setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay, at no tunnel that was ever
+// unpacked.
 func (s Store) setIngress(j *journal, link int, text string) error {
 	if text == plan.NoIngress || text == plan.HalfIngress {
 		return s.host.setIngress(link, qdisc.Arriving{Tunnels: j.tunnels()})
@@ -451,7 +453,8 @@ func inOrder(changes []plan.Change) []plan.Change {
 	return changes
 }
 
-// takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it has tried; next is its journal.
+// takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it
+// has tried; next is its journal.
 func (s Store) takeBack(next, j *journal, link host.Link, tried []plan.Change) error {
 	var failed []error
 	for _, c := range slices.Backward(tried) {
@@ -475,7 +478,8 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 	case goal.Only:
 		try = "weir doctor, for what this kernel can do"
 	case c.Ingress != "":
-		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Ingress, c.New, err), goal.WithoutIngress()+"; or weir plan for the reasons"
+		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Ingress, c.New, err),
+			goal.WithoutIngress()+"; or weir plan for the reasons"
 	}
 	if undone != nil {
 		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}

@@ -238,7 +238,8 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 			return
 		}
 		l.Redirect, l.Passes = "", nil
-		l.Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
+		l.Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs),
+			func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
 		m.step()
 	}
 	tunnels := func() error {
@@ -435,7 +436,8 @@ func TestShaperIsNotTakenAwayByMistake(t *testing.T) {
 		what, try     string // no refusal when empty
 	}{
 		{plan.Goal{Rate: 50e6}, rtt, "it does not say --rate 50mbit", "weir up --rate 50mbit --rtt 40ms, or weir down first"},
-		{plan.Goal{Rate: 50e6, Loss: 0.1, Role: "relay"}, rtt, "it does not say --rate 50mbit --role relay --carries proxy",
+		{plan.Goal{Rate: 50e6, Loss: 0.1, Role: "relay"}, rtt,
+			"it does not say --rate 50mbit --role relay --carries proxy",
 			"weir up --rate 50mbit --rtt 40ms --role relay --carries proxy, or weir down first"},
 		{plan.Goal{Qdisc: "htb rate 20mbit"}, rtt, `it does not say --qdisc "htb rate 20mbit"`, `weir up --rtt 40ms --qdisc "htb rate 20mbit", or weir down first`},
 		{plan.Goal{Recipe: "server-cake", Rate: 20e6}, plan.Goal{CC: "bbr"}, "it does not say --rate 20mbit --recipe server-cake", "weir down first"},

@@ -353,12 +353,26 @@ func present(f host.Facts, t plan.Target, value string) string {
 	return qdisc.NewArriving(a.Stack, there, a.Outer).String()
 }
 
-// blind tells whether only root can say what a plan for the goal in force comes to: he found that a tunnel could not be unpacked, and who is not
-// root cannot tell.
+// blind tells whether only root can say what a plan for the goal in force comes to: he found that a tunnel could
+// not be unpacked, or was a virtual machine's, and who is not root cannot tell.
 func (j *journal) blind(wanted []plan.Change, goal plan.Goal, f host.Facts) bool {
-	return j != nil && !f.Admin && j.Goal == goal && len(j.tunnels()) == 0 && slices.ContainsFunc(wanted, func(c plan.Change) bool {
+	if j == nil || f.Admin || j.Goal != goal {
+		return false
+	}
+	return slices.ContainsFunc(wanted, func(c plan.Change) bool {
 		a, err := qdisc.ParseArriving(c.New)
-		return c.Ingress != "" && err == nil && len(a.Tunnels) > 0
+		if c.Ingress == "" || err != nil {
+			return false
+		}
+		var last []string
+		if e := j.entry(c.Target); e != nil {
+			set, _ := qdisc.ParseArriving(e.last())
+			last = set.Tunnels
+		}
+		more := slices.DeleteFunc(a.Tunnels, func(name string) bool { return slices.Contains(last, name) })
+		tap := func(name string) bool { l, _ := f.Link(name); return l.MAC != "" }
+		return len(more) > 0 && (len(last) == 0 || !slices.ContainsFunc(more,
+			func(name string) bool { return !tap(name) }))
 	})
 }
 

@@ -27,7 +27,8 @@ var relay = plan.Goal{Rate: 50e6, Role: "relay"}
 // tunnel adds the device of a program that makes a tunnel.
 func (m *fake) tunnel(name string, index int, ports ...string) {
 	m.f.Links = append(slices.Clone(m.f.Links), host.Link{
-		Index: index, Name: name, Kind: "tuntap", Up: true, MTU: 1500, TxQueues: 1, Ports: ports, Tree: single(m.t, "pfifo_fast"),
+		Index: index, Name: name, Kind: "tuntap", Up: true, MTU: 1500, TxQueues: 1, Ports: ports,
+		Tree: single(m.t, "pfifo_fast"),
 	})
 }
 
@@ -74,7 +75,9 @@ func (m *fake) nobody() {
 }
 
 func noted(notes []plan.Note, subject, text string) bool {
-	return slices.ContainsFunc(notes, func(n plan.Note) bool { return n.Subject == subject && strings.Contains(n.Text, text) })
+	return slices.ContainsFunc(notes, func(n plan.Note) bool {
+		return n.Subject == subject && strings.Contains(n.Text, text)
+	})
 }
 
 // left fails if anything of Weir's is on a machine, or another thing than there was.
@@ -122,7 +125,8 @@ func TestRelay(t *testing.T) {
 	left(t, s, m.f, before)
 }
 
-// Tunnels come and go with their programs, and somebody may take a part away: that is drift, which up mends, and down leaves nothing in any case.
+// Tunnels come and go with their programs, and somebody may take a part away: that is drift, which up mends, and
+// down leaves nothing in any case.
 func TestTunnelDrifts(t *testing.T) {
 	unleads := func(m *fake) {
 		l := m.named("tun0")
@@ -160,8 +164,11 @@ func TestTunnelDrifts(t *testing.T) {
 			m.gone(qdisc.IFB)
 			m.gone("tun0")
 		}, want: alone},
-		"somebody deletes what goes past": {spoil: func(_ Store, m *fake) { m.f.Links[0].Passes = nil }, want: unpacked},
-		"somebody frees the tunnel":       {spoil: func(_ Store, m *fake) { unleads(m) }, want: unpacked},
+		"somebody deletes what goes past": {
+			spoil: func(_ Store, m *fake) { m.f.Links[0].Passes = nil },
+			want:  unpacked,
+		},
+		"somebody frees the tunnel": {spoil: func(_ Store, m *fake) { unleads(m) }, want: unpacked},
 		"somebody leads another device there": {
 			world: func(m *fake) { m.tunnel("tap9", 29) },
 			spoil: func(_ Store, m *fake) { m.named("tap9").Redirect, m.named("tap9").Master = qdisc.IFB, "br0" },
@@ -205,7 +212,8 @@ func TestTunnelDrifts(t *testing.T) {
 					t.Fatalf("status: %+v", status)
 				}
 				drift := slices.DeleteFunc(slices.Clone(status.Drift), func(c plan.Change) bool { return c.File != "" })
-				if c.want != "" && (len(status.Drift) != 1 || len(drift) != 1 || drift[0].Ingress != dev || drift[0].New != c.want || drift[0].Old == c.want) {
+				if c.want != "" && (len(status.Drift) != 1 || len(drift) != 1 || drift[0].Ingress != dev ||
+					drift[0].New != c.want || drift[0].Old == c.want) {
 					t.Fatalf("drift: %+v", status.Drift)
 				}
 				if m.written != nil {
@@ -243,7 +251,8 @@ func TestTunnelDrifts(t *testing.T) {
 	}
 }
 
-// The tunnel may be what was locked out: what was confirmed comes back without it, and with it when that is there again.
+// The tunnel may be what was locked out: what was confirmed comes back without it, and with it when that is there
+// again.
 func TestRevertWithoutTheTunnel(t *testing.T) {
 	for _, end := range []string{"the timer", "a reboot"} {
 		t.Run(end, func(t *testing.T) {
@@ -265,7 +274,8 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 			if now := plan.DescribeIngress(m.f, "eth0"); len(out.Failed) != 0 || now != alone {
 				t.Errorf("%+v, and what arrives passes %s", out, now)
 			}
-			if status := must[Status](t)(s.Status()); !status.InForce || status.Unconfirmed || status.Goal.Carries != "tunnel" {
+			if status := must[Status](t)(s.Status()); !status.InForce || status.Unconfirmed ||
+				status.Goal.Carries != "tunnel" {
 				t.Errorf("status: %+v", status)
 			}
 			m.tunnel("tun0", 24, "udp/1194")
@@ -316,27 +326,38 @@ func TestBootBeforeTheTunnel(t *testing.T) {
 	must[Outcome](t)(s.Down(false))
 }
 
-// Who is not root is not told in what packets tunnels come. What is in force is in force to him, too, and nothing is written.
+// Who is not root is not told in what packets tunnels come. What is in force is in force to him, too, and nothing
+// is written.
 func TestRelayAndWhoIsNotRoot(t *testing.T) {
 	known := func(*fake) {}
 	unknown := func(m *fake) { m.named("tun0").Ports = nil }
+	root := func(text string) func(*fake) {
+		return func(m *fake) { m.f.Links[0].Tree = single(m.t, text) }
+	}
+	tunnel := plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}
+	both := plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}
 	for name, c := range map[string]struct {
 		before func(*fake)
 		goal   plan.Goal
 		since  func(*fake)
 		drifts bool
 	}{
-		"unpacked":                         {known, relay, known, false},
-		"unpacked, with a proxy":           {known, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}, known, false},
-		"nobody can tell":                  {unknown, relay, known, false},
-		"nobody can tell, with a proxy":    {unknown, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}, known, false},
-		"no tunnel yet":                    {func(m *fake) { m.gone("tun0") }, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, known, false},
+		"unpacked":                      {known, relay, known, false},
+		"unpacked, with a proxy":        {known, both, known, false},
+		"nobody can tell":               {unknown, relay, known, false},
+		"nobody can tell, with a proxy": {unknown, both, known, false},
+		"a virtual machine": {func(m *fake) {
+			m.tunnel("vnet0", 9)
+			m.named("vnet0").MAC = "fe:54:00:12:34:56"
+		}, relay, known, false},
+		"another tunnel":                   {known, relay, func(m *fake) { m.tunnel("tun1", 9) }, true},
+		"no tunnel yet":                    {func(m *fake) { m.gone("tun0") }, tunnel, known, false},
 		"the tunnel goes":                  {known, relay, func(m *fake) { m.gone("tun0") }, true},
 		"the tunnel is freed":              {known, relay, func(m *fake) { m.named("tun0").Redirect = "" }, true},
 		"the device goes":                  {known, relay, func(m *fake) { m.gone(qdisc.IFB) }, true},
-		"nobody can tell, another root":    {unknown, relay, func(m *fake) { m.f.Links[0].Tree = single(m.t, "fq") }, true},
-		"nobody can tell, the device goes": {unknown, plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel,proxy"}, func(m *fake) { m.gone(qdisc.IFB) }, true},
-		"nobody can tell, another rate":    {unknown, relay, func(m *fake) { m.f.Links[0].Tree = single(m.t, "cake bandwidth 40mbit") }, true},
+		"nobody can tell, another root":    {unknown, relay, root("fq"), true},
+		"nobody can tell, the device goes": {unknown, both, func(m *fake) { m.gone(qdisc.IFB) }, true},
+		"nobody can tell, another rate":    {unknown, relay, root("cake bandwidth 40mbit"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := relaying(t)
@@ -370,7 +391,8 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 	}
 }
 
-// older makes the journal and the file what a version wrote that knew no kinds of relays: it shaped what leaves, as a router's.
+// older makes the journal and the file what a version wrote that knew no kinds of relays: it shaped what leaves, as
+// a router's.
 func older(t *testing.T, s Store, m *fake) {
 	t.Helper()
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Role: "relay", Carries: "route"}, 0))
@@ -385,8 +407,9 @@ func older(t *testing.T, s Store, m *fake) {
 	}
 }
 
-// A goal of a version that knew no kinds of relays is one for whatever the host is set up for. Status says what that changes, up says what it takes
-// the host for and keeps that; a boot keeps nothing that nobody has seen, since the tunnels come after it.
+// A goal of a version that knew no kinds of relays is one for whatever the host is set up for. Status says what
+// that changes, up says what it takes the host for and keeps that; a boot keeps nothing that nobody has seen, since
+// the tunnels come after it.
 func TestRelayOfAnOlderVersion(t *testing.T) {
 	router := func(m *fake) {
 		m.gone("tun0")
@@ -411,7 +434,9 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 			s, m := relaying(t)
 			older(t, s, m)
 			status := must[Status](t)(s.Status())
-			drifts := slices.ContainsFunc(status.Drift, func(c plan.Change) bool { return c.Ingress == "eth0" && c.New == unpacked })
+			drifts := slices.ContainsFunc(status.Drift, func(c plan.Change) bool {
+				return c.Ingress == "eth0" && c.New == unpacked
+			})
 			if status.InForce || status.Why != "" || !status.Up || !drifts {
 				t.Fatalf("status: %+v", status)
 			}
@@ -419,14 +444,16 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				t.Helper()
 				status := must[Status](t)(s.Status())
 				j := must[*journal](t)(s.load())
-				if !status.InForce || j.Goal.Carries != kept || strings.Contains(m.f.Files[host.GoalFile].Text, "carries") != (kept != "") {
-					t.Errorf("%+v; the journal says %q and the file\n%s", status, j.Goal.Flags(), m.f.Files[host.GoalFile].Text)
+				text := m.f.Files[host.GoalFile].Text
+				if !status.InForce || j.Goal.Carries != kept || strings.Contains(text, "carries") != (kept != "") {
+					t.Errorf("%+v; the journal says %q and the file\n%s", status, j.Goal.Flags(), text)
 				}
 			}
 			switch end {
 			case "up":
 				out := must[Outcome](t)(s.Up(plan.Goal{}, 0))
-				if !noted(out.Notes, plan.RoleNote, "relay, carrying tunnel, as the host is set up") || plan.DescribeIngress(m.f, "eth0") != unpacked {
+				if !noted(out.Notes, plan.RoleNote, "relay, carrying tunnel, as the host is set up") ||
+					plan.DescribeIngress(m.f, "eth0") != unpacked {
 					t.Errorf("up: %+v", out)
 				}
 				check("tunnel")
@@ -479,7 +506,8 @@ func TestRoleAsSeen(t *testing.T) {
 	before, _ := m.facts()
 	for _, err := range []error{second(s.Up(rate, 0)), second(s.Plan(rate))} {
 		var refusal *plan.Refusal
-		if !errors.As(err, &refusal) || !strings.Contains(refusal.What, "has a tunnel (tunnel)") || !strings.Contains(refusal.Try, "--role relay") {
+		if !errors.As(err, &refusal) || !strings.Contains(refusal.What, "has a tunnel (tunnel)") ||
+			!strings.Contains(refusal.Try, "--role relay") {
 			t.Errorf("a tunnel without traffic: %+v", err)
 		}
 	}
@@ -487,11 +515,13 @@ func TestRoleAsSeen(t *testing.T) {
 
 	m.carried()
 	p := must[plan.Plan](t)(s.Plan(rate))
-	if p.Goal.Role != "relay" || p.Goal.Carries != "tunnel" || !noted(p.Considered, plan.RoleNote, "taken for a relay on one card") {
+	if p.Goal.Role != "relay" || p.Goal.Carries != "tunnel" ||
+		!noted(p.Considered, plan.RoleNote, "taken for a relay on one card") {
 		t.Errorf("plan: %+v", p)
 	}
 	out := must[Outcome](t)(s.Up(rate, 0))
-	if out.Goal != p.Goal || !noted(out.Notes, plan.RoleNote, "taken for a relay on one card") || plan.DescribeIngress(m.f, "eth0") != unpacked {
+	if out.Goal != p.Goal || !noted(out.Notes, plan.RoleNote, "taken for a relay on one card") ||
+		plan.DescribeIngress(m.f, "eth0") != unpacked {
 		t.Errorf("up: %+v", out)
 	}
 	inForce := func(how string) {
@@ -500,7 +530,8 @@ func TestRoleAsSeen(t *testing.T) {
 		if !status.InForce || status.Goal != out.Goal {
 			t.Errorf("%s: %+v", how, status)
 		}
-		if again := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(again.Done)+len(again.Failed) != 0 || again.Goal != out.Goal || noted(again.Notes, plan.RoleNote, "") {
+		if again := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(again.Done)+len(again.Failed) != 0 ||
+			again.Goal != out.Goal || noted(again.Notes, plan.RoleNote, "") {
 			t.Errorf("%s: up again: %+v", how, again)
 		}
 	}
@@ -515,7 +546,8 @@ func TestRoleAsSeen(t *testing.T) {
 
 // A relay's goal goes by another that does not say what it carries only if somebody wants that.
 func TestRelayIsNotGivenUpByMistake(t *testing.T) {
-	tunnel, wireguard := plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, plan.Goal{Rate: 50e6, Role: "relay", Carries: "wireguard"}
+	tunnel := plan.Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}
+	wireguard := plan.Goal{Rate: 50e6, Role: "relay", Carries: "wireguard"}
 	faster := plan.Goal{Rate: 50e6, Ingress: 100e6, Role: "relay", Carries: "tunnel", NAT: true}
 	for _, c := range []struct {
 		name          string
@@ -526,17 +558,21 @@ func TestRelayIsNotGivenUpByMistake(t *testing.T) {
 	}{
 		{"a rate alone", tunnel, plan.Goal{Rate: 40e6}, false, "it does not say --role relay --carries tunnel",
 			"weir up --rate 40mbit --role relay --carries tunnel, or weir down first", ""},
-		{"and it is told what comes in", faster, plan.Goal{Rate: 40e6}, false, "it does not say --role relay --carries tunnel",
+		{"and it is told what comes in", faster, plan.Goal{Rate: 40e6}, false,
+			"it does not say --role relay --carries tunnel",
 			"weir up --rate 40mbit --role relay --carries tunnel --nat, or weir down first", ""},
 		{"a rate alone, and traffic", tunnel, plan.Goal{Rate: 40e6}, true, "", "", "taken for a relay"},
 		{"no rate", tunnel, plan.Goal{RTT: 4e7}, false, "it does not say --rate 50mbit --role relay --carries tunnel",
 			"weir up --rate 50mbit --rtt 40ms --role relay --carries tunnel, or weir down first", ""},
-		{"the role alone, while the tunnel is not there", tunnel, plan.Goal{Rate: 40e6, Role: "relay"}, false, "it does not say --role relay --carries tunnel",
+		{"the role alone, while the tunnel is not there", tunnel, plan.Goal{Rate: 40e6, Role: "relay"}, false,
+			"it does not say --role relay --carries tunnel",
 			"weir up --rate 40mbit --role relay --carries tunnel, or weir down first", ""},
 		{"another kind, as asked", tunnel, plan.Goal{Rate: 40e6, Role: "relay", Carries: "forward"}, false, "", "", ""},
 		{"a server, as asked", tunnel, plan.Goal{Rate: 40e6, Role: "server"}, false, "", "", ""},
-		{"a recipe", tunnel, plan.Goal{Recipe: "server-cake", Rate: 40e6}, false, "it does not say --role relay --carries tunnel", "weir down first", ""},
-		{"with nothing for what arrives", wireguard, plan.Goal{Rate: 40e6}, false, "", "", "To stay one: --role relay --carries wireguard"},
+		{"a recipe", tunnel, plan.Goal{Recipe: "server-cake", Rate: 40e6}, false,
+			"it does not say --role relay --carries tunnel", "weir down first", ""},
+		{"with nothing for what arrives", wireguard, plan.Goal{Rate: 40e6}, false, "", "",
+			"To stay one: --role relay --carries wireguard"},
 		{"a server over a server", plan.Goal{Rate: 50e6}, plan.Goal{Rate: 40e6}, false, "", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -556,10 +592,12 @@ func TestRelayIsNotGivenUpByMistake(t *testing.T) {
 				if errPlan != nil || errUp != nil {
 					t.Fatalf("%v, %v", errPlan, errUp)
 				}
-				if c.note == "" && (noted(p.Considered, plan.RoleNote, "To stay") || noted(out.Notes, plan.RoleNote, "To stay")) {
+				if c.note == "" && (noted(p.Considered, plan.RoleNote, "To stay") || noted(out.Notes, plan.RoleNote,
+					"To stay")) {
 					t.Errorf("notes: %+v", out.Notes)
 				}
-				if !noted(p.Considered, plan.RoleNote, c.note) && c.note != "" || !noted(out.Notes, plan.RoleNote, c.note) && c.note != "" {
+				if !noted(p.Considered, plan.RoleNote, c.note) && c.note != "" || !noted(out.Notes, plan.RoleNote,
+					c.note) && c.note != "" {
 					t.Errorf("notes: %+v", out.Notes)
 				}
 				if status := must[Status](t)(s.Status()); !status.InForce {
@@ -569,7 +607,8 @@ func TestRelayIsNotGivenUpByMistake(t *testing.T) {
 			}
 			for _, err := range []error{errPlan, errUp} {
 				var refusal *plan.Refusal
-				if !errors.As(err, &refusal) || !strings.HasSuffix(refusal.What, c.what+", which the one in force does") || refusal.Try != c.try {
+				if !errors.As(err, &refusal) || !strings.HasSuffix(refusal.What,
+					c.what+", which the one in force does") || refusal.Try != c.try {
 					t.Errorf("%+v", err)
 				}
 			}
@@ -584,7 +623,8 @@ func TestRelayIsNotGivenUpByMistake(t *testing.T) {
 	}
 }
 
-// The goal in force loses its queue for what arrives when nobody can tell any more in what packets the tunnel comes: no mistake of anybody's.
+// The goal in force loses its queue for what arrives when nobody can tell any more in what packets the tunnel
+// comes: no mistake of anybody's.
 func TestTunnelCannotBeToldAnyMore(t *testing.T) {
 	s, m := relaying(t)
 	before, _ := m.facts()
@@ -602,7 +642,8 @@ func TestTunnelCannotBeToldAnyMore(t *testing.T) {
 	left(t, s, m.f, before)
 }
 
-// What comes out of a tunnel leads to a device that is gone, and no journal knows why: that is not how the host was found.
+// What comes out of a tunnel leads to a device that is gone, and no journal knows why: that is not how the host was
+// found.
 func TestTunnelLeadsNowhere(t *testing.T) {
 	s, m := relaying(t)
 	before, _ := m.facts()
@@ -622,7 +663,8 @@ func TestRelayIngressFails(t *testing.T) {
 	m.refuse["ingress "+alone] = errors.New("no such module")
 	_, err := s.Up(relay, minute)
 	var refusal *plan.Refusal
-	if !errors.As(err, &refusal) || !strings.Contains(refusal.Try, "--role relay --carries forward") || strings.Contains(refusal.Try, "--ingress") {
+	if !errors.As(err, &refusal) || !strings.Contains(refusal.Try, "--role relay --carries forward") ||
+		strings.Contains(refusal.Try, "--ingress") {
 		t.Errorf("up: %+v", err)
 	}
 	clear(m.refuse)

@@ -68,7 +68,7 @@ const (
 // on each such file the kernel says which device it is of (drivers/net/tun.c, tun_chr_show_fdinfo).
 func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 	ports := map[string][]string{}
-	var sockets map[string]string
+	var sockets map[string]localPort
 	left := mostFiles
 	entries, _ := fs.ReadDir(root, "proc")
 	for _, e := range entries {
@@ -90,7 +90,8 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 				inodes = append(inodes, strings.TrimSuffix(inode, "]"))
 			}
 			if target == "/dev/net/tun" {
-				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] && !slices.Contains(devices, name) {
+				if name := tunOf(root, path.Join(dir, "fdinfo", file.Name())); names[name] &&
+					!slices.Contains(devices, name) {
 					devices = append(devices, name)
 				}
 			}
@@ -101,10 +102,12 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 		if sockets == nil {
 			sockets = localPorts(root)
 		}
+		// Of one that waits for others only that counts: what it dials for itself is another port each time.
+		waits := slices.ContainsFunc(inodes, func(inode string) bool { return sockets[inode].waits })
 		var own []string
 		for _, inode := range inodes {
-			if port := sockets[inode]; port != "" && !slices.Contains(own, port) {
-				own = append(own, port)
+			if s := sockets[inode]; s.port != "" && s.waits == waits && !slices.Contains(own, s.port) {
+				own = append(own, s.port)
 			}
 		}
 		if len(own) > mostPorts {
@@ -130,15 +133,21 @@ func tunOf(root fs.FS, name string) string {
 	return ""
 }
 
-// localPorts are those of all sockets in this network namespace that others than this host can reach, by inode:
-// "udp/1194".
-func localPorts(root fs.FS) map[string]string {
-	all := map[string]string{}
+// localPort is a socket's.
+type localPort struct {
+	port  string // "udp/1194"
+	waits bool   // for whoever comes: it is not connected
+}
+
+// localPorts are those of all sockets in this network namespace that others than this host can reach, by inode.
+func localPorts(root fs.FS) map[string]localPort {
+	all := map[string]localPort{}
 	for _, table := range []string{"udp", "udp6", "tcp", "tcp6"} {
 		text, _ := fs.ReadFile(root, "proc/thread-self/net/"+table)
 		for l := range strings.Lines(string(text)) {
 			if inode, addr, ok := socketLine(l); ok && !addr.Addr().IsLoopback() && addr.Port() != 0 {
-				all[inode] = fmt.Sprintf("%s/%d", strings.TrimSuffix(table, "6"), addr.Port())
+				all[inode] = localPort{fmt.Sprintf("%s/%d", strings.TrimSuffix(table, "6"), addr.Port()),
+					strings.HasSuffix(strings.Fields(l)[2], ":0000")}
 			}
 		}
 	}

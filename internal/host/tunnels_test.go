@@ -31,6 +31,15 @@ func TestProgramPorts(t *testing.T) {
 		"proc/30/fd/3": link("/dev/net/tun"), "proc/30/fdinfo/3": text("iff:\ttap7\n"), "proc/30/fd/4": link("socket:[11]"),
 		"proc/40/fd/4": link("socket:[15]"),
 	}
+	// What a program dials for itself, and one that only dials.
+	for inode, lines := range map[string]string{
+		"16": "   2: 0A000001:9C40 0A000002:01BB 01 00000000:00000000 00:00000000 00000000     0        0 16 1\n",
+		"17": "   3: 0A000001:9C41 0A000002:01BB 01 00000000:00000000 00:00000000 00000000     0        0 17 1\n",
+	} {
+		root["proc/thread-self/net/tcp"].Data = append(root["proc/thread-self/net/tcp"].Data, lines...)
+		root["proc/"+map[string]string{"16": "20", "17": "60"}[inode]+"/fd/9"] = link("socket:[" + inode + "]")
+	}
+	root["proc/60/fd/3"], root["proc/60/fdinfo/3"] = link("/dev/net/tun"), text("iff:\ttun4\n")
 	// One program with two tunnels, a queue of a third, and a hundred clients at one port.
 	for fd, name := range map[string]string{"3": "tun2", "4": "tun3", "5": "tun3", "6": "tun1"} {
 		root["proc/50/fd/"+fd], root["proc/50/fdinfo/"+fd] = link("/dev/net/tun"), text("iff:\t"+name+"\n")
@@ -39,10 +48,14 @@ func TestProgramPorts(t *testing.T) {
 		inode := fmt.Sprint(1000 + i)
 		root["proc/50/fd/"+inode] = link("socket:[" + inode + "]")
 		root["proc/thread-self/net/tcp"].Data = append(root["proc/thread-self/net/tcp"].Data, fmt.Sprintf(
-			"   1: 0A000001:01BC 0A000002:%04X 01 00000000:00000000 00:00000000 00000000     0        0 %s 1\n", 40000+i, inode)...)
+			"   1: 0A000001:01BC 0A000002:%04X 01 00000000:00000000 00:00000000 00000000     0        0 %s 1\n",
+			40000+i, inode)...)
 	}
-	want := map[string][]string{"tun0": {"udp/1194"}, "tun1": {"tcp/443", "tcp/444", "udp/51820"}, "tun2": {"tcp/444"}, "tun3": {"tcp/444"}}
-	if got := programPorts(root, map[string]bool{"tun0": true, "tun1": true, "tun2": true, "tun3": true}); !reflect.DeepEqual(got, want) {
+	want := map[string][]string{"tun0": {"udp/1194"}, "tun1": {"tcp/443", "tcp/444", "udp/51820"},
+		"tun2": {"tcp/444"}, "tun3": {"tcp/444"},
+		"tun4": {"tcp/40001"}}
+	if got := programPorts(root, map[string]bool{"tun0": true, "tun1": true, "tun2": true, "tun3": true,
+		"tun4": true}); !reflect.DeepEqual(got, want) {
 		t.Errorf("ports %v, want %v", got, want)
 	}
 }

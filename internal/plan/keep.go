@@ -55,7 +55,8 @@ func keep(d *draft) {
 	case !plainName.MatchString(d.link.Name):
 		d.Unkept = &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name), Try: "rename the device; or --runtime: what is set ends with a reboot"}
 	default:
-		d.file(host.UdevFile, regular(udevRules(d.link, d.Goal.Carries)), "and whenever the device appears, under its name or another")
+		d.file(host.UdevFile, regular(udevRules(d.link, d.Goal.Carries)),
+			"and whenever the device appears, under its name or another")
 	}
 	if now := d.facts.Files[host.GoalFile]; !Says(now, d.Goal) {
 		d.file(host.GoalFile, regular(goalFile(d.Goal)), "the goal")
@@ -129,9 +130,10 @@ WantedBy=multi-user.target
 `
 }
 
-// udevRules start the unit when the device appears. KERNEL is its name as it appears or after it was renamed, NAME the one that it is about to
-// get, and the address finds it when it has got another. Tunnels come and go with their programs, and may have any name: they are known by their kind. The rules say nothing of those
-// that are up now, or a boot before them would forget them.
+// udevRules start the unit when the device appears. KERNEL is its name as it appears or after it was renamed, NAME
+// the one that it is about to get, and the address finds it when it has got another. Tunnels come and go with their
+// programs, and may have any name: they are known by their kind. The rules say nothing of those that are up now, or
+// a boot before them would forget them.
 func udevRules(l host.Link, carries Kinds) string {
 	then := `TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"` + "\n"
 	text := header + "\nSUBSYSTEM!=\"net\", GOTO=\"weir_end\"\nACTION==\"remove\", GOTO=\"weir_end\"\n"

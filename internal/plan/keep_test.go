@@ -205,7 +205,8 @@ func FuzzParseGoal(f *testing.F) {
 // The rules are those of a goal, and not of the tunnels that are up: a boot may come before all of them.
 func TestRulesForTunnels(t *testing.T) {
 	const tun, wg = `ATTR{tun_flags}=="?*", TAG+=`, `ENV{DEVTYPE}=="wireguard", TAG+=`
-	for carries, lines := range map[Kinds][]string{"": nil, "forward": nil, "tunnel": {tun}, "wireguard": {wg}, "wireguard,tunnel": {wg, tun}} {
+	for carries, lines := range map[Kinds][]string{"": nil, "forward": nil, "tunnel": {tun}, "wireguard": {wg},
+		"wireguard,tunnel": {wg, tun}} {
 		g := Goal{Rate: 50e6, Carries: carries}
 		if carries != "" {
 			g.Role = "relay"

@@ -270,7 +270,7 @@ func (d *draft) ingress(text, reason, evidence string) error {
 		if q.Parent == qdisc.Ingress && !there {
 			return &Refusal{
 				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not weir's to touch", d.link.Name, q.Kind),
-				Try:  d.Goal.WithoutIngress() + "; or, if nobody needs it: tc qdisc del dev " + d.link.Name + " " + q.Kind,
+				Try:  fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(), d.link.Name, q.Kind),
 			}
 		}
 	}
@@ -282,7 +282,10 @@ func (d *draft) ingress(text, reason, evidence string) error {
 				try += fmt.Sprintf("tc qdisc del dev %s ingress; ", l.Name)
 			}
 		}
-		return &Refusal{What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", qdisc.IFB), Try: try + "ip link del " + qdisc.IFB}
+		return &Refusal{
+			What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", qdisc.IFB),
+			Try:  try + "ip link del " + qdisc.IFB,
+		}
 	case d.facts.Ingress == host.No:
 		return &Refusal{
 			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name, d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),

@@ -297,7 +297,7 @@ func Owns(g Goal, f host.Facts) string {
 	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
 	how := d.arriving()
 	now, _ := qdisc.ParseArriving(DescribeIngress(f, g.Dev))
-	if !f.Admin && len(now.Tunnels) < len(how.tunnels) {
+	if !f.Admin && len(now.Tunnels) == 0 && len(how.tunnels) > 0 {
 		how.why = "root did not unpack them"
 	}
 	switch {
@@ -355,11 +355,17 @@ func (d *draft) arriving() inbound {
 		return a
 	}
 	a.share = min(proxyShare, relayShare/d.ratio())
+	const untold = "in which packets %s is carried cannot be told"
+	tap := ""
 	for _, l := range d.facts.Links {
 		if !d.unpacks(l) || !l.Up {
 			continue
 		}
 		ports := outer(l.Ports)
+		if d.facts.Admin && l.MAC != "" && len(ports) == 0 {
+			tap = l.Name // a virtual machine's, where there is another
+			continue
+		}
 		switch {
 		case foreignIngress(l):
 			a.why = "somebody else has filters or a redirection for what comes out of " + l.Name
@@ -367,12 +373,14 @@ func (d *draft) arriving() inbound {
 			a.why = fmt.Sprintf("the name %q cannot be written in a plan", l.Name)
 		case !d.facts.Admin: // whoever is tells
 		case len(ports) == 0:
-			a.why = "in which packets " + l.Name + " is carried cannot be told"
+			a.why = fmt.Sprintf(untold, l.Name)
 		}
 		a.tunnels, a.outer = append(a.tunnels, l.Name), append(a.outer, ports...)
 	}
-	switch {
-	case d.facts.Unpack == host.No:
+	if tap != "" && len(a.tunnels) == 0 {
+		a.why = fmt.Sprintf(untold, tap)
+	}
+	if d.facts.Unpack == host.No {
 		a.why = fmt.Sprintf("kernel %s has not all of %s", d.facts.Kernel, strings.Join(host.UnpackModules(), ", "))
 	}
 	return a

@@ -157,7 +157,8 @@ func TestUnpacked(t *testing.T) {
 	tun := tunnel("tun0", "tuntap", "udp/1194")
 	another := func(edit func(*host.Link)) func(*host.Facts) {
 		return func(f *host.Facts) {
-			f.Links = append(slices.Clone(f.Links), host.Link{Index: 9, Name: "tap9", Kind: "tuntap", MAC: "fe:54:00:12:34:56", Up: true, MTU: 1500})
+			f.Links = append(slices.Clone(f.Links), host.Link{Index: 9, Name: "tap9", Kind: "tuntap",
+				MAC: "fe:54:00:12:34:56", Up: true, MTU: 1500})
 			edit(&f.Links[len(f.Links)-1])
 		}
 	}
@@ -171,14 +172,27 @@ func TestUnpacked(t *testing.T) {
 		notes string
 	}{
 		{"a tunnel", []func(*host.Facts){tun}, unpacked, ""},
-		{"and a virtual machine", []func(*host.Facts){tun, another(func(l *host.Link) { l.Master = "br0" })}, unpacked, ""},
-		{"and another that nobody knows", []func(*host.Facts){tun, another(func(*host.Link) {})}, "", "tap9 is carried cannot be told"},
-		{"and another that is down", []func(*host.Facts){tun, another(func(l *host.Link) { l.Up = false })}, unpacked, ""},
-		{"somebody's clsact", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("clsact")) })},
+		{"and a virtual machine", []func(*host.Facts){tun, another(func(l *host.Link) { l.Master = "br0" })},
+			unpacked, ""},
+		{"and a virtual machine that is routed", []func(*host.Facts){tun, another(func(*host.Link) {})}, unpacked, ""},
+		{"nothing but what may be one", []func(*host.Facts){another(func(*host.Link) {})}, "",
+			"tap9 is carried cannot be told"},
+		{"and another that nobody knows", []func(*host.Facts){tun, another(func(l *host.Link) { l.MAC = "" })}, "",
+			"tap9 is carried cannot be told"},
+		{"and both", []func(*host.Facts){tun, another(func(l *host.Link) { l.Name, l.MAC = "tun9", "" }),
+			another(func(*host.Link) {})},
+			"", "tun9 is carried cannot be told"},
+		{"and another that is down", []func(*host.Facts){tun, another(func(l *host.Link) { l.Up = false })}, unpacked,
+			""},
+		{"somebody's clsact", []func(*host.Facts){tun,
+			spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("clsact")) })},
 			"", "somebody else has filters or a redirection for what comes out of tun0"},
-		{"somebody's filters", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("ingress")) })}, unpacked, ""},
-		{"somebody's redirection", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Redirect = "ifb0" })}, "", "somebody else has"},
-		{"one that leads nowhere", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Redirect = host.Gone })}, unpacked, ""},
+		{"somebody's filters", []func(*host.Facts){tun,
+			spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("ingress")) })}, unpacked, ""},
+		{"somebody's redirection", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Redirect = "ifb0" })}, "",
+			"somebody else has"},
+		{"one that leads nowhere", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Redirect = host.Gone })},
+			unpacked, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := with(t, append([]func(*host.Facts){forwards}, c.edits...)...)
@@ -186,7 +200,8 @@ func TestUnpacked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := summary(p); strings.Contains(got, "ingress: ") != (c.want != "") || !strings.HasSuffix(got, c.want) {
+			if got := summary(p); strings.Contains(got, "ingress: ") != (c.want != "") ||
+				!strings.HasSuffix(got, c.want) {
 				t.Errorf("changes:\n%s\nwant %q", got, c.want)
 			}
 			said := ""
@@ -205,7 +220,8 @@ func TestTunnelIsTheUplink(t *testing.T) {
 	f := with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"))
 	for name, uplink := range map[string]string{"by its name": "eth0", "by the route": "tun0"} {
 		f.Uplink = uplink
-		if p, err := Make(Goal{Dev: "tun0", Rate: 50e6, Role: "relay"}, f); err != nil || p.Goal.Carries != Kinds(Forwards) {
+		if p, err := Make(Goal{Dev: "tun0", Rate: 50e6, Role: "relay"}, f); err != nil ||
+			p.Goal.Carries != Kinds(Forwards) {
 			t.Errorf("%s: %q, %v", name, p.Goal.Carries, err)
 		}
 	}
@@ -234,7 +250,8 @@ func TestSettled(t *testing.T) {
 		{"no tunnel", "tunnel", server(t), true},
 		{"one that is up", "tunnel", with(t, tunnel("tun0", "tuntap", "udp/1194")), true},
 		{"one that says nothing yet", "tunnel", with(t, tunnel("tun0", "tuntap")), false},
-		{"one that is not up yet", "wireguard,proxy", with(t, tunnel("wg0", "wireguard", "udp/1"), func(f *host.Facts) { f.Links[3].Up = false }), false},
+		{"one that is not up yet", "wireguard,proxy", with(t, tunnel("wg0", "wireguard", "udp/1"),
+			func(f *host.Facts) { f.Links[3].Up = false }), false},
 		{"one that never says it", "gre,proxy", with(t, tunnel("gre1", "gre")), true},
 		{"one that is not unpacked", "wireguard", with(t, tunnel("wg0", "wireguard")), true},
 		{"one that is not carried", "proxy", with(t, tunnel("tun0", "tuntap")), true},
@@ -252,8 +269,10 @@ func TestRelayRefused(t *testing.T) {
 		edit func(*host.Facts)
 		try  string
 	}{
-		"no ifb":            {func(f *host.Facts) { f.Ingress = host.No }, "--role relay --carries forward"},
-		"somebody's clsact": {func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }, "--role relay --carries forward"},
+		"no ifb": {func(f *host.Facts) { f.Ingress = host.No }, "--role relay --carries forward"},
+		"somebody's clsact": {func(f *host.Facts) {
+			f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact"))
+		}, "--role relay --carries forward"},
 		"a lost journal": {func(f *host.Facts) {
 			tunnel("tun0", "tuntap")(f)
 			f.Links[3].Redirect = qdisc.IFB
@@ -261,7 +280,8 @@ func TestRelayRefused(t *testing.T) {
 		}, "tc qdisc del dev eth0 ingress; tc qdisc del dev tun0 ingress; ip link del ifb-weir"},
 	} {
 		p, err := Make(proxy, with(t, c.edit))
-		if err != nil || p.Lacks == nil || !strings.Contains(p.Lacks.Try, c.try) || strings.Contains(p.Lacks.Try, "--ingress") {
+		if err != nil || p.Lacks == nil || !strings.Contains(p.Lacks.Try, c.try) ||
+			strings.Contains(p.Lacks.Try, "--ingress") {
 			t.Errorf("%s: %+v, %v", name, p.Lacks, err)
 		}
 	}

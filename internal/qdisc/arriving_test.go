@@ -262,7 +262,7 @@ func TestLiveUnpackedInHalves(t *testing.T) {
 		t.Fatal(err)
 	}
 	set(Arriving{Tunnels: whole.Tunnels})
-	if tree, err := c.Tree(tunnel); err != nil || slices.ContainsFunc(tree.Qdiscs, func(q Qdisc) bool { return q.Parent == Ingress }) {
+	if tree, err := c.Tree(tunnel); err != nil || slices.ContainsFunc(tree.Qdiscs, atTheIngress) {
 		t.Errorf("left at the tunnel: %+v, %v", tree.Qdiscs, err)
 	}
 }
@@ -274,9 +274,10 @@ func TestLiveOthersStay(t *testing.T) {
 	devices := dummies(t, "tnl0", "oth0", "oth1")
 	theirs := func(key nl.TcU32Key, class uint32) *links.U32 {
 		return &links.U32{
-			FilterAttrs: links.FilterAttrs{LinkIndex: devices["oth0"], Parent: uint32(atIngress), Priority: passPriority(unix.ETH_P_IP), Protocol: unix.ETH_P_IP},
-			ClassId:     class,
-			Sel:         &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
+			FilterAttrs: links.FilterAttrs{LinkIndex: devices["oth0"], Parent: uint32(atIngress),
+				Priority: passPriority(unix.ETH_P_IP), Protocol: unix.ETH_P_IP},
+			ClassId: class,
+			Sel:     &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
 		}
 	}
 	for _, name := range []string{"oth0", "oth1"} {
@@ -300,7 +301,8 @@ func TestLiveOthersStay(t *testing.T) {
 	if err := c.installIngress(devices["tnl0"]); err != nil {
 		t.Fatal(err)
 	}
-	if err := links.FilterAdd(&links.Flower{FilterAttrs: links.FilterAttrs{LinkIndex: devices["tnl0"], Parent: uint32(atIngress), Priority: 7,
+	if err := links.FilterAdd(&links.Flower{FilterAttrs: links.FilterAttrs{LinkIndex: devices["tnl0"],
+		Parent: uint32(atIngress), Priority: 7,
 		Protocol: unix.ETH_P_IP}, EthType: unix.ETH_P_IP, IPProto: &proto, DestPort: 53}); err != nil {
 		t.Fatal(err)
 	}

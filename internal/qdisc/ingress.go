@@ -36,10 +36,12 @@ const (
 	mirredDevice = 24
 )
 
-// SetIngress lets all that arrives at an interface pass a stack first: the stack is at the root of the device IFB, to which a filter redirects
-// (tc-matchall(8), tc-mirred(8)). The device comes first, so that nothing is redirected to where nothing is, and goes last; a stack that is there
-// is changed in place where that can be done. An empty stack takes all of it away, and leaves filters that are not ours; its tunnels are those that
-// may have been unpacked before. Else a tunnel that is not there is an error. It is about the network namespace of the calling thread.
+// SetIngress lets all that arrives at an interface pass a stack first: the stack is at the root of the device IFB,
+// to which a filter redirects (tc-matchall(8), tc-mirred(8)). The device comes first, so that nothing is redirected
+// to where nothing is, and goes last; a stack that is there is changed in place where that can be done. An empty
+// stack takes all of it away, and leaves filters that are not ours; its tunnels are those that may have been
+// unpacked before. Else a tunnel that is not there is an error. It is about the network namespace of the calling
+// thread.
 func SetIngress(ifindex int, a Arriving) error {
 	s := a.Stack
 	// There are several sockets, and each is of the namespace of the thread that opens it.
@@ -107,8 +109,8 @@ func (c *Conn) leadTo(ifindex, to int) error {
 	return nil
 }
 
-// lead redirects what comes out of these devices, and of no others but the uplink any more. At those that were led before an ingress discipline
-// without a filter is ours, too.
+// lead redirects what comes out of these devices, and of no others but the uplink any more. At those that were led
+// before an ingress discipline without a filter is ours, too.
 func (c *Conn) lead(tunnels, before []string, uplink, to int) error {
 	all, err := links.LinkList()
 	if err != nil {
@@ -131,7 +133,7 @@ func (c *Conn) lead(tunnels, before []string, uplink, to int) error {
 			if err == nil {
 				err = c.leadTo(index, to)
 			}
-		case index != uplink && index != to && slices.ContainsFunc(trees[index].Qdiscs, func(q Qdisc) bool { return q.Parent == Ingress }):
+		case index != uplink && index != to && slices.ContainsFunc(trees[index].Qdiscs, atTheIngress):
 			// One that has just gone has nothing to take away.
 			if err = c.unredirect(index, func(f Filter) bool {
 				dev, ok := f.redirects()
@@ -150,6 +152,8 @@ func (c *Conn) lead(tunnels, before []string, uplink, to int) error {
 	}
 	return nil
 }
+
+func atTheIngress(q Qdisc) bool { return q.Parent == Ingress }
 
 // findIFB finds the device; nil if there is none.
 func findIFB() (links.Link, error) {
@@ -281,8 +285,8 @@ func leadsTo(to int) func(Filter) bool {
 	}
 }
 
-// unredirect takes filters away, and the ingress discipline with them if nothing else is there: in one step, so that none is left without a filter.
-// One that has none already is taken away only if it is known to be ours.
+// unredirect takes filters away, and the ingress discipline with them if nothing else is there: in one step, so
+// that none is left without a filter. One that has none already is taken away only if it is known to be ours.
 func (c *Conn) unredirect(ifindex int, which func(Filter) bool, empty bool) error {
 	tree, err := c.Tree(ifindex)
 	if err != nil {
@@ -290,7 +294,7 @@ func (c *Conn) unredirect(ifindex int, which func(Filter) bool, empty bool) erro
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := slices.IndexFunc(tree.Qdiscs, func(q Qdisc) bool { return q.Parent == Ingress })
+	at := slices.IndexFunc(tree.Qdiscs, atTheIngress)
 	if at < 0 {
 		return nil
 	}
@@ -322,7 +326,8 @@ func (c *Conn) unredirect(ifindex int, which func(Filter) bool, empty bool) erro
 
 func (c *Conn) dropFilter(ifindex int, f Filter) error {
 	info := uint32(f.Priority)<<16 | uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, f.Protocol)))
-	r, err := newRequest(unix.RTM_DELTFILTER, 0, tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: atIngress, info: info},
+	at := tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: atIngress, info: info}
+	r, err := newRequest(unix.RTM_DELTFILTER, 0, at,
 		"delete a filter for what arrives", attributes(f.Kind, nil)...)
 	if err != nil {
 		return err
