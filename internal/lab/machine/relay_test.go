@@ -103,7 +103,6 @@ ip address add 10.9.0.1/24 dev wg0; ip link set wg0 mtu 1420 up`,
 cat >/run/both.conf <<END
 secret /run/key
 cipher AES-256-CBC
-allow-deprecated-insecure-static-crypto
 proto udp
 port 1194
 dev tun0
@@ -112,9 +111,10 @@ END
 (cat /run/both.conf; echo ifconfig 10.9.1.1 10.9.1.2; echo writepid /run/relay.pid) >/etc/openvpn/relay.conf
 (cat /run/both.conf; echo ifconfig 10.9.1.2 10.9.1.1; echo remote 192.0.2.1
 echo route 203.0.113.0 255.255.255.0) >/run/client.conf
-ip netns exec client openvpn --config /run/client.conf
-until_ 'ip -n client route | grep 203.0.113'`,
-			start:   masquerade + "openvpn --config /etc/openvpn/relay.conf; until_ 'ip route | grep tun0'",
+ip netns exec client openvpn --config /run/client.conf --log /run/client.log`,
+			start: masquerade + `openvpn --config /etc/openvpn/relay.conf --log /run/relay.log
+for i in {1..60}; do ip route | grep -q tun0 && ip -n client route | grep -q 203.0.113.*tun0 && break; sleep 1; done
+[ $i != 60 ] || { cat /run/client.log /run/relay.log; exit 1; }`,
 			stop:    noNAT + "kill $(cat /run/relay.pid); until_ '! [ -e /sys/class/net/tun0 ]'",
 			through: direct, curl: file,
 		},
@@ -295,7 +295,7 @@ func (r relay) run(s *subject) relayReport {
 	s.sh(r.stop)
 	status := s.try("weir status")
 	switch touched := r.device != "" && strings.Contains(up, r.device); {
-	case touched && !strings.Contains(status.Out, r.device):
+	case touched && status.Status == 0:
 		s.Errorf("the tunnel has gone, and weir status does not say so:\n%s", status.Out)
 	case !touched && status.Status != 0:
 		s.Errorf("weir status, when the relay's program has ended: status %d:\n%s", status.Status, status.Out)
