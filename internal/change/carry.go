@@ -12,33 +12,48 @@ import (
 
 // How a journal keeps up with a host that goes on without it: another boot, another name, a journal that was lost.
 
-// follow keeps to the device that was changed when it has another name now. Its index is what it is known by, until it is gone.
+// follow keeps to the devices that were changed when they have other names now. Its index is what one is known by, until
+// it is gone.
 func (j *journal) follow(f host.Facts) {
-	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == j.Link })
-	now := host.Link{}
-	if i >= 0 {
-		now = f.Links[i]
-	} else if _, there := f.Link(j.Goal.Dev); !there {
-		now, _ = j.card(f) // out, and in again under another name
+	names := map[string]string{}
+	for _, u := range j.Uplinks {
+		i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == u.Link })
+		now := host.Link{}
+		if i >= 0 {
+			now = f.Links[i]
+		} else if _, there := f.Link(u.Goal.Dev); !there {
+			now, _ = u.card(f) // out, and in again under another name
+		}
+		if now.Name != "" {
+			names[u.Goal.Dev] = now.Name
+		}
 	}
-	if now.Name != "" && j.Goal.Dev != "" && j.Goal.Dev != now.Name {
-		j.rename(now.Name)
-	}
+	j.rename(names)
 }
 
-func (j *journal) rename(dev string) {
-	j.FileDev, j.Goal.Dev = cmp.Or(j.FileDev, j.Goal.Dev), dev
-	if j.FileDev == dev {
-		j.FileDev = ""
+// rename gives devices their new names, all at once: two may have swapped theirs.
+func (j *journal) rename(names map[string]string) {
+	for i := range j.Uplinks {
+		u := &j.Uplinks[i]
+		dev := names[u.Goal.Dev]
+		if dev == "" || dev == u.Goal.Dev {
+			continue
+		}
+		u.FileDev, u.Goal.Dev = cmp.Or(u.FileDev, u.Goal.Dev), dev
+		if u.FileDev == dev {
+			u.FileDev = ""
+		}
 	}
-	if j.Pending != nil && j.Pending.Back != nil {
-		j.Pending.Back.Dev = dev
+	if j.Pending != nil {
+		for i, g := range j.Pending.Back {
+			j.Pending.Back[i].Dev = cmp.Or(names[g.Dev], g.Dev)
+		}
 	}
 	for i := range j.Entries {
-		j.Entries[i].Target = renamed(j.Entries[i].Target, dev)
+		j.Entries[i].Target = renamed(j.Entries[i].Target, names)
 	}
 	for i := range j.Promised {
-		j.Promised[i].Target = renamed(j.Promised[i].Target, dev)
+		j.Promised[i].Target = renamed(j.Promised[i].Target, names)
 	}
 }
 
@@ -49,26 +64,24 @@ func (j *journal) carry(f host.Facts) *journal {
 		return nil
 	}
 	next := *j
-	next.Boot, next.Namespace, next.Link, next.carried = f.Boot, f.Namespace, 0, true
-	next.Entries, next.Promised = slices.Clone(j.Entries), slices.Clone(j.Promised)
+	next.Boot, next.Namespace, next.carried = f.Boot, f.Namespace, true
+	next.Uplinks, next.Entries, next.Promised = slices.Clone(j.Uplinks), slices.Clone(j.Entries), slices.Clone(j.Promised)
 	if j.Pending != nil {
 		p := *j.Pending
 		p.Until, p.Unit = 0, "" // its timer ended, too
-		if p.Back != nil {
-			back := *p.Back
-			p.Back = &back
-		}
+		p.Back = slices.Clone(p.Back)
 		next.Pending = &p
 	}
-	link, ok := f.Link(j.Goal.Dev)
-	// Cards may have swapped their names, too.
-	if card, found := j.card(f); found && (!ok || address(link) != j.MAC) {
-		link, ok = card, true
-		next.rename(card.Name)
+	names := map[string]string{}
+	for i, u := range j.Uplinks {
+		link, ok := f.Link(u.Goal.Dev)
+		// Cards may have swapped their names, too.
+		if card, found := u.card(f); found && (!ok || address(link) != u.MAC) {
+			link = card
+		}
+		next.Uplinks[i].Link, names[u.Goal.Dev] = link.Index, link.Name
 	}
-	if ok {
-		next.Link = link.Index
-	}
+	next.rename(names)
 	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
 	if p := next.Pending; p != nil && !p.Down {
 		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
@@ -101,8 +114,13 @@ func (j *journal) adopt(f host.Facts) *journal {
 	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace}
 	if j != nil {
 		next = *j
-	} else if goal, err := plan.ParseGoal(f.Files[host.GoalFile].Text); err == nil {
-		next.Goal = goal
+	} else if goals, err := plan.ParseGoals(f.Files[host.GoalFile].Text); err == nil {
+		for _, g := range goals {
+			dev, _, _ := plan.Uplink(f)
+			g.Dev = cmp.Or(g.Dev, dev)
+			link, _ := f.Link(g.Dev)
+			next.Uplinks = append(next.Uplinks, uplink{Goal: g, Link: link.Index, MAC: address(link)})
+		}
 	}
 	next.Entries, next.adopted = append(found, next.Entries...), true
 	return &next
@@ -116,11 +134,20 @@ func address(l host.Link) string {
 	return l.MAC
 }
 
-// card finds the card that had the journal's device's address.
-func (j *journal) card(f host.Facts) (host.Link, bool) {
-	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return j.MAC != "" && address(l) == j.MAC })
-	if i < 0 {
+// card finds the card that had the address of an uplink. Where several have it, as a virtual card of Azure's and the part
+// of a real one below it do, it is the one of the same name, or none.
+func (u uplink) card(f host.Facts) (host.Link, bool) {
+	var found []host.Link
+	for _, l := range f.Links {
+		if u.MAC != "" && address(l) == u.MAC {
+			found = append(found, l)
+		}
+	}
+	if len(found) > 1 {
+		found = slices.DeleteFunc(found, func(l host.Link) bool { return l.Name != u.Goal.Dev && l.Name != u.FileDev })
+	}
+	if len(found) != 1 {
 		return host.Link{}, false
 	}
-	return f.Links[i], true
+	return found[0], true
 }

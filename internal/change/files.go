@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -102,10 +101,22 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// reload lets systemd read its units again. udev sees by itself what has changed.
+// reload lets systemd read its units again, and know whether a goal is kept: the service is active while it is. udev
+// sees by itself what has changed. What fails now the next boot does.
 func (live) reload(done []plan.Change) {
 	units := func(c plan.Change) bool { return strings.HasPrefix(c.File, path.Dir(host.UnitFile)+"/") }
-	if slices.ContainsFunc(done, units) && bySystemd() {
-		_ = exec.Command("systemctl", "daemon-reload").Run() // if not now, it does at the next boot
+	if !slices.ContainsFunc(done, units) || !booted() {
+		return
+	}
+	_ = systemctl("systemctl", "daemon-reload")
+	for _, c := range done {
+		if c.File != host.UnitLink {
+			continue
+		}
+		verb := "start"
+		if c.New == string(host.NoFile) {
+			verb = "stop"
+		}
+		_ = systemctl("systemctl", "--no-block", verb, path.Base(host.UnitFile))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
@@ -21,7 +22,7 @@ type machine interface {
 	path(host.Facts) host.Sockets                // the live connections
 	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
-	cleanQueue(link int) error                   // away with what a BPF queue has left that somebody else has taken away
+	cleanQueue(link, gsoSegs int) error          // away with what a BPF queue has left that somebody else has taken away
 	setIngress(link int, a qdisc.Arriving) error // what arrives passes it first; empty: takes that away; and reads it back
 	setSysctl(name, value string) (err error)    // writes, and reads it back
 	writable(path string) error                  // why a file could not be written, for all that can be told before
@@ -58,13 +59,21 @@ func (live) restoreTree(link int, tree qdisc.Tree) error {
 	return conn.Restore(link, tree)
 }
 
-func (live) cleanQueue(link int) error {
+func (live) cleanQueue(link, gsoSegs int) error {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return conn.Clean(link)
+	if err := conn.Clean(link); err != nil {
+		return err
+	}
+	// One segment at a time is what such a queue asks for, and nobody else.
+	l, err := netlink.LinkByIndex(link)
+	if err != nil || l.Attrs().GSOMaxSegs != 1 || gsoSegs <= 1 {
+		return err
+	}
+	return netlink.LinkSetGSOMaxSegs(l, gsoSegs)
 }
 
 func (live) setSysctl(name, value string) error {

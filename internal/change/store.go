@@ -20,6 +20,12 @@ import (
 )
 
 func unreachable(err error) error {
+	switch {
+	case errors.Is(err, unix.EROFS):
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "see why the file system is read-only: dmesg; what is to be put back is put back all the same"}
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "make room there: df, df -i"}
+	}
 	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
 }
 
@@ -34,6 +40,9 @@ func (s Store) load() (*journal, error) {
 	case err != nil:
 		return nil, unreachable(err)
 	}
+	if len(strings.TrimSpace(string(text))) == 0 {
+		return nil, &plan.Refusal{What: s.path() + " is empty", Try: "remove it, if nothing of weir's is in force: weir doctor tells what is"}
+	}
 	damaged := func(why any) error {
 		return &plan.Refusal{
 			What: fmt.Sprintf("%s is damaged: %v", s.path(), why),
@@ -47,29 +56,22 @@ func (s Store) load() (*journal, error) {
 	if j.Version != journalVersion {
 		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, journalVersion))
 	}
-	if err := j.Goal.Check(); err != nil {
-		return nil, damaged(err)
-	}
-	if j.Pending != nil && j.Pending.Back != nil {
-		if err := j.Pending.Back.Check(); err != nil {
-			return nil, damaged(err)
-		}
-	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		if !e.valid(j.Goal.Dev) || e.File != "" && !s.keeps {
+		if !e.valid(&j) || e.File != "" && !s.keeps {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
 	return &j, nil
 }
 
-func (e entry) valid(dev string) bool {
+func (e entry) valid(j *journal) bool {
+	there := j.of(device(e.Target)) != nil && len(e.Set) > 0
 	switch e.Target {
-	case plan.Target{Dev: dev}:
-		return dev != "" && len(e.Set) > 0
-	case plan.Target{Ingress: dev}:
-		return dev != "" && len(e.Set) > 0 && e.Was == plan.NoIngress
+	case plan.Target{Dev: e.Dev}:
+		return there
+	case plan.Target{Ingress: e.Ingress}:
+		return there && e.Was == plan.NoIngress
 	case plan.Target{Sysctl: e.Sysctl}:
 		return len(e.Set) > 0 && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
 	case plan.Target{File: e.File}:
@@ -93,11 +95,14 @@ func (s Store) save(j *journal) error {
 		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err // of a run that was killed
 		}
-		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+		if err := f.Chmod(j.mode()); err != nil { // whatever the umask
+			return err
+		}
 		if _, err := f.Write(append(text, '\n')); err != nil {
 			return err
 		}
@@ -111,6 +116,17 @@ func (s Store) save(j *journal) error {
 		return unreachable(err)
 	}
 	return s.sync()
+}
+
+// mode is that of the journal's file: whoever may not read a file may not read here what was in it.
+func (j *journal) mode() fs.FileMode {
+	for _, e := range j.Entries {
+		was, err := host.ParseFile(e.Was)
+		if e.File != "" && err == nil && was.Kind == host.Regular && was.Mode&0o004 == 0 {
+			return 0o600
+		}
+	}
+	return 0o644
 }
 
 func (s Store) remove() error {
@@ -145,16 +161,22 @@ func (s Store) sync() error {
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
 
-// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the process. Its file is root's alone,
-// so that nobody else can hold it, and goes when there is no journal for it.
+// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the
+// process. Its file is root's alone, so that nobody else can hold it, and goes when there is no journal for it.
 func (s Store) lock() (unlock func(), err error) {
 	const patience, pause = time.Second, 10 * time.Millisecond
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
 		return nil, unreachable(err)
 	}
 	name := filepath.Join(s.Dir, lockName)
 	for waited := time.Duration(0); ; waited += pause {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if unwritable(err) {
+			// It takes no space to lock what is there; and where nothing is, there is nothing to put back.
+			if f, err = os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0); errors.Is(err, fs.ErrNotExist) {
+				return func() {}, nil
+			}
+		}
 		if err != nil {
 			return nil, unreachable(err)
 		}
@@ -181,6 +203,11 @@ func (s Store) lock() (unlock func(), err error) {
 		f.Close()
 		s.timer.sleep(pause)
 	}
+}
+
+// unwritable tells whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
+func unwritable(err error) bool {
+	return errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
 // isAt tells whether an open file is the one that has the name.

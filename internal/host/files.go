@@ -161,7 +161,8 @@ func ReadFile(name string) File {
 // readKept reads all that a plan may write to keep a goal. It is the first network namespace's: of another one there is nothing to keep.
 func (f *Facts) readKept() {
 	its, err := os.Readlink("/proc/1/ns/net")
-	if err == nil && its != f.Namespace {
+	f.Hidden = err != nil && f.Admin
+	if err == nil && its != f.Namespace || f.Hidden {
 		return // without root it is not to be read; up, which takes root, reads it
 	}
 	if info, err := os.Stat("/run/systemd/system"); err == nil && info.IsDir() {

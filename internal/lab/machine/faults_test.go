@@ -66,15 +66,15 @@ const (
 
 func nobodyConfirms(s *subject) {
 	before := s.look()
-	s.sh("weir up --timeout 10s " + goal + "; " + inForce(goalRate) + " && systemctl list-timers --no-legend 'weir*' | grep weir-revert")
-	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl is-active -q weir-revert.service'; until_ 'weir status | grep \"^Put back\"'")
+	s.sh("weir up --timeout 10s " + goal + "; " + inForce(goalRate) + " && systemctl list-units --no-legend 'weir-revert*' | grep running")
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl is-active -q \"weir-revert*\"'; until_ 'weir status | grep \"^Put back\"'")
 	s.same(asBefore, s.look(), before, "nobody confirmed")
 
 	// With a goal confirmed earlier it goes back to that.
 	s.sh("weir up " + earlier + " && weir confirm")
 	before = s.look()
 	s.sh("weir up --timeout 10s " + goal)
-	s.sh("until_ 'tc qdisc show dev $dev | grep -q " + earlierRate + "'; until_ '! systemctl is-active -q weir-revert.service'; weir status")
+	s.sh("until_ 'tc qdisc show dev $dev | grep -q " + earlierRate + "'; until_ '! systemctl is-active -q \"weir-revert*\"'; weir status")
 	s.same(asBefore, s.look(), before, "nobody confirmed the second goal")
 }
 
@@ -102,7 +102,7 @@ func cutOff(s *subject) {
 	if out, err := ssh("weir up --timeout 10s --qdisc 'netem loss 100%'"); err == nil {
 		s.Fatalf("it was not cut off: %s", out)
 	}
-	s.sh("until_ '! tc qdisc show dev $dev | grep -q netem'; until_ '! systemctl is-active -q weir-revert.service'")
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q netem'; until_ '! systemctl is-active -q \"weir-revert*\"'")
 	if out, err := ssh("weir status"); err == nil || !strings.Contains(out, "Put back") {
 		s.fails("ssh does not answer: %v: %s", err, out)
 		return
@@ -261,7 +261,7 @@ func (k kill) run(s *subject) {
 			continue
 		}
 		// However it ended, the way back to the host as found is open, and no timer is left.
-		r = s.try("weir recover && weir down && ! systemctl list-units --all --no-legend 'weir-revert*' | grep . && ! ls -A /var/lib/weir | grep .")
+		r = s.try("weir recover && weir down && until_ '! systemctl is-active -q \"weir-revert*\"' && ! ls -A /var/lib/weir | grep .")
 		if now = s.look(); r.Status != 0 || now != found {
 			s.fails("%s\nthen weir recover and weir down (status %d: %s) leave, against the host as found:\n%s", at, r.Status, r.Out, difference(found, now))
 			continue

@@ -89,8 +89,15 @@ func (s *subject) settled() {
 	s.sh("for i in {1..60}; do if " + s.man.Shown() + "; then exit; fi; sleep 1; done; exit 1")
 }
 
-func (s *subject) reboot()   { s.Helper(); s.must(s.m.Reboot(s.ctx)); s.settled() }
-func (s *subject) powerCut() { s.Helper(); s.must(s.m.PowerCut(s.ctx)); s.settled() }
+// booted waits until nothing is to be started any more of what udev has asked for.
+func (s *subject) booted() {
+	s.Helper()
+	s.settled()
+	s.sh(`until_ '[ -z "$(systemctl list-jobs --no-legend weir.service)" ]'`)
+}
+
+func (s *subject) reboot()   { s.Helper(); s.must(s.m.Reboot(s.ctx)); s.booted() }
+func (s *subject) powerCut() { s.Helper(); s.must(s.m.PowerCut(s.ctx)); s.booted() }
 
 // persists skips what is about reboots where the program's settings end with one.
 func (s *subject) persists() {
