@@ -4,6 +4,7 @@ package machine
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,5 +44,27 @@ func TestDocument(t *testing.T) {
 	}
 	for name := range rows {
 		t.Errorf("%s: is not tried any more (make test-machines)", name)
+	}
+}
+
+// TestRelayDocument: docs/relay-machines.md has a row for each relay that is tried, in that order, and no other. Its figures
+// are those of the last make test-machines in which all of them kept the bounds.
+func TestRelayDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/relay-machines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, ok := strings.CutPrefix(string(text), relayHead)
+	if !ok {
+		t.Fatal("the head is another one (make test-machines)")
+	}
+	rows := slices.Collect(strings.Lines(body))
+	if len(rows) != len(relays()) {
+		t.Fatalf("%d rows for %d relays (make test-machines)", len(rows), len(relays()))
+	}
+	for i, r := range relays() {
+		if !strings.HasPrefix(rows[i], "| "+r.name+" | "+r.with+" | ") {
+			t.Errorf("the row of %s, %s, is %s", r.name, r.with, rows[i])
+		}
 	}
 }

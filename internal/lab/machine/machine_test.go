@@ -204,7 +204,7 @@ func TestMachines(t *testing.T) {
 	}
 	for _, suite := range suites {
 		t.Run(suite, func(t *testing.T) {
-			image, err := Build(ctx, suite)
+			image, err := Build(ctx, suite, Plain)
 			if errors.Is(err, ErrNoTools) || err != nil && everything() && suite == "sid" {
 				t.Skipf("skipped, not passed: %v", err)
 			}
@@ -274,7 +274,7 @@ func TestWire(t *testing.T) {
 	if !everything() {
 		t.Skipf("skipped here: %s runs in make test-machines", t.Name())
 	}
-	image, err := Build(t.Context(), "trixie")
+	image, err := Build(t.Context(), "trixie", Plain)
 	if err != nil {
 		t.Skipf("skipped, not passed: %v", err)
 	}
