@@ -273,7 +273,7 @@ func called(ts *testscript.TestScript, _ bool, args []string) {
 	for _, line := range args {
 		want += os.Expand(line, func(name string) string {
 			if name == "UNIT" { // of this run
-				return `weir-revert-[0-9a-f]{8}-[0-9a-f]+`
+				return `weir-revert-[0-9a-f]{8}-[0-9a-f]+(?:-2)?`
 			}
 			return regexp.QuoteMeta(ts.Getenv(name))
 		}) + "\n"

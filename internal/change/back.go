@@ -268,7 +268,7 @@ func (s Store) Expire(waits func()) (Outcome, error) {
 		switch {
 		case errors.As(err, &unsaved):
 			// All is put back. What is set by hand from now on is not to be overwritten.
-			s.done = unsaved.run
+			s.done = &unsaved.run
 			left, again = again, min(2*again, longest)
 		case err != nil || len(out.Failed) > 0:
 			left, again = again, min(2*again, longest)
@@ -303,7 +303,7 @@ func (s Store) recover(due bool) (out Outcome, wait time.Duration, err error) {
 		if wait := j.Pending.Until - s.timer.now(); wait > 0 {
 			return out, wait, nil
 		}
-		if j.Pending.Until == s.done {
+		if s.done != nil && j.Pending.Until == *s.done {
 			return out, 0, s.ended(j)
 		}
 	}
@@ -455,11 +455,11 @@ func (s Store) ended(j *journal) error {
 		return err
 	}
 	defer unlock()
-	if now, err := s.load(); err != nil || now == nil || now.Pending == nil || now.Pending.Until != s.done {
+	if now, err := s.load(); err != nil || now == nil || now.Pending == nil || now.Pending.Until != *s.done {
 		return err // another run was faster
 	}
 	if err := s.put(j.afterwards(nil)); err != nil {
-		return &unsaved{plan.Refusal{What: err.Error()}, s.done}
+		return &unsaved{plan.Refusal{What: err.Error()}, *s.done}
 	}
 	return nil
 }

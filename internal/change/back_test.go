@@ -302,7 +302,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("nothing to confirm: %v, %v", confirmed, err)
 	}
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
-	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute)}) {
+	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute, "")}) {
 		t.Errorf("up: %+v, armed %v", out, m.armed)
 	}
 	up, _ := m.facts()
@@ -312,7 +312,7 @@ func TestConfirm(t *testing.T) {
 	}
 	// The timer of the first is not stopped before that of the second is armed.
 	must[Outcome](t)(s.Up(plan.Goal{}, minute))
-	if !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute+19*time.Second)}) {
+	if !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute+19*time.Second, "")}) {
 		t.Errorf("armed again: %v", m.armed)
 	}
 	status, confirmed, err := s.Confirm()

@@ -33,8 +33,8 @@ type Store struct {
 	held  string       // the directory that says which device is which journal's; "" for none
 	run   *run         // while it has the lock
 
-	expires bool          // it is what puts back a run that nobody confirms
-	done    time.Duration // the deadline of the run that it has put back, where the journal could not be told
+	expires bool           // it is what puts back a run that nobody confirms
+	done    *time.Duration // the deadline of the run that it has put back, where the journal could not be told
 }
 
 // run is the lock, and what waits until it is given back: programs of others', which may take their time.
@@ -413,7 +413,7 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 	next := j.with(p, facts)
 	next.Pending.Until = s.timer.now() + within
 	if within > 0 {
-		next.Pending.Unit = timerName(s.Dir, next.Pending.Until)
+		next.Pending.Unit = timerName(s.Dir, next.Pending.Until, j.unit())
 	}
 	if err := s.save(next); err != nil {
 		return Outcome{}, err

@@ -32,11 +32,15 @@ type timer interface {
 	disarm(unit string)
 }
 
-// timerName is that of the unit which waits for a deadline. It carries the journal's directory, so that no other
-// store has one of that name.
-func timerName(dir string, until time.Duration) string {
+// timerName is that of the unit which waits for a deadline. It carries the journal's directory, so that no other store
+// has one of that name; nor has the one that it takes the place of.
+func timerName(dir string, until time.Duration, before string) string {
 	sum := sha256.Sum256([]byte(dir))
-	return fmt.Sprintf("weir-revert-%x-%x", sum[:4], until.Milliseconds())
+	name := fmt.Sprintf("weir-revert-%x-%x", sum[:4], until.Milliseconds())
+	if name == before {
+		name += "-2"
+	}
+	return name
 }
 
 // disarm stops a timer that has nothing to do any more. Should that fail, it finds that out by itself.
