@@ -374,7 +374,7 @@ Each row is a fault that was tried on whole emulated Debians, with each manager 
 with one program, whose version is given. Afterwards the host was looked at with tools that are not Weir's: every queueing
 discipline, class and filter of every device, all of /proc/sys/net, addresses and routes, and every file under /etc and
 /usr/local with owner, mode and checksum. It was exactly as before, exactly as planned, or one ` + "`weir recover`" + ` made it so.
-Anything else is bad.
+Anything else is bad. A row with none tried is of a fault that no program was tried with yet.
 
 | fault | systems | version | tried | as before | as planned | by weir recover | bad |
 |---|---|---|--:|--:|--:|--:|--:|
@@ -416,7 +416,10 @@ func (r report) markdown(version string, before map[string]string) string {
 				systems = append(systems, suite+" ("+strings.Join(managers, ", ")+")")
 			}
 		}
-		if row, there := before[f.name]; there && tried == 0 {
+		if row, there := before[f.name]; tried == 0 {
+			if !there {
+				row = fmt.Sprintf("| %s |  |  | 0 | 0 | 0 | 0 | 0 |\n", f.name)
+			}
 			b.WriteString(row)
 			continue
 		}
