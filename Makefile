@@ -4,10 +4,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := weir
 GO ?= scripts/go
 export CGO_ENABLED := 0
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels reference dist deps weir check reproducible fuzz docs docs-dualpi2 dualpi2-matrix clean
+.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz docs docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,10 @@ kernels: ## fetch stock Debian kernels into the user's cache, unless they are th
 	@scripts/need kernels
 	@internal/lab/qemu/kernels $(or $(KERNELS),newest)
 
+tc: ## fetch the newest tc into the user's cache, unless it is there: tests compare with it
+	@scripts/need kernels
+	@scripts/tc >/dev/null
+
 reference: kernels ## build the kernel's own sch_dualpi2 for the newest stock kernel, unless it is there
 	@scripts/need reference
 	@internal/lab/qemu/reference
@@ -32,18 +36,18 @@ run: lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, t
 	$(LAB) --html report.html scenarios/narrow-link.toml scenarios/relay.toml
 	@echo "report.html has the pictures."
 
-test: lab-kernel kernels weir check ## everything that CI runs
+test: lab-kernel kernels tc weir check ## everything that CI runs
 	@scripts/need test dist machines generate
-	$(GO) test -timeout 25m ./...
+	$(GO) run ./internal/testrun -timeout 25m ./...
 
-test-machines: dist ## every fault on every Debian and network manager, emulated; writes docs/reliability.md
+test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes docs/reliability.md and docs/relay-machines.md
 	@scripts/need go machines
-	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire' ./internal/lab/machine
+	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md WEIR_RELAYS=$(CURDIR)/docs/relay-machines.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire|TestRelays' ./internal/lab/machine
 
-test-kernels: lab-kernel weir ## the BPF DualPI2 on every stock kernel that users have, and its cost beside the kernel's own qdiscs
-	@$(MAKE) --no-print-directory kernels KERNELS="6.17 6.18 7.2 7.3"
+test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
+	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
 	@$(MAKE) --no-print-directory reference
-	WEIR_TEST_KERNELS=1 $(GO) test -count=1 -v -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab/qemu ./cmd/weir
+	WEIR_TEST_KERNELS=1 $(GO) test -count=1 -v -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab/qemu ./internal/qdisc ./cmd/weir
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
@@ -53,6 +57,7 @@ check:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/weir
+	$(GO) mod tidy -diff
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)

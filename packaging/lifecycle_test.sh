@@ -75,11 +75,13 @@ echo '# Written by weir, which keeps the goal.' >"$root/etc/sysctl.d/99-weir.con
 echo '# By hand.' >"$root/etc/udev/rules.d/90-weir.rules"
 echo 'rate = "50mbit"' >"$root/etc/weir.toml"
 in_root dpkg -P weir
-for file in var/lib/weir etc/weir.toml etc/sysctl.d/99-weir.conf; do
+for file in var/lib/weir etc/sysctl.d/99-weir.conf; do
 	[ ! -e "$root/$file" ] || { echo "left: $file"; false; }
 done
-[ -e "$root/etc/udev/rules.d/90-weir.rules" ] || { echo "gone: somebody else's udev rule"; false; }
-rm "$root/etc/udev/rules.d/90-weir.rules"
+for file in etc/udev/rules.d/90-weir.rules etc/weir.toml; do # by hand
+	[ -e "$root/$file" ] || { echo "gone: somebody else's $file"; false; }
+	rm "$root/$file"
+done
 # What is in the upper layer was made here, or is a mark that something was removed.
 is "left behind" "" "$(cd "$scratch/upper" && find . -path '*weir*' -not -type c)"
 echo "== done"

@@ -27,10 +27,10 @@ func build(t *testing.T, environment ...string) (deb, said string) {
 	t.Helper()
 	needs(t, "git", "gzip", "dpkg-deb")
 	if out, err := exec.Command("../scripts/go", "tool", "-modfile=tools/go.mod", "nfpm", "--version").CombinedOutput(); err != nil {
-		t.Skipf("nfpm cannot be had: %v\n%s", err, out)
+		t.Skipf("skipped, not passed: nfpm cannot be had: %v\n%s", err, out)
 	}
 	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
-		t.Skip("no commit to make a package of")
+		t.Skip("skipped, not passed: no commit to make a package of")
 	}
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c", `umask "${UMASK:-022}"; exec ../scripts/dist "$0" amd64`, dir)
@@ -50,7 +50,7 @@ func needs(t *testing.T, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
+			t.Skipf("skipped, not passed: %v (scripts/need dist)", err)
 		}
 	}
 }
@@ -230,11 +230,11 @@ var lifecycle string
 // of its own.
 func runLifecycle(t *testing.T, deb string) {
 	if os.Geteuid() != 0 {
-		t.Skip("installing takes root")
+		t.Skip("skipped, not passed: installing takes root")
 	}
 	needs(t, "dpkg", "unshare", "mount", "ip", "tc", "bash")
 	if fs, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(fs), "\toverlay\n") {
-		t.Skip("this kernel has no overlay file system")
+		t.Skip("skipped, not passed: this kernel has no overlay file system")
 	}
 	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", lifecycle, "lifecycle", deb, t.TempDir())
 	out, err := cmd.CombinedOutput()

@@ -31,7 +31,10 @@ nothing to confirm it says so; that is no error. That it comes too late is one.`
 				if status.Kept {
 					until = "It is kept over a reboot: /etc/weir.toml has the goal."
 				}
-				fmt.Fprintf(w, "Confirmed:  %s\n%s To undo:  weir down\n", status.Goal.Flags(), until)
+				for _, goal := range status.Goals() {
+					fmt.Fprintf(w, "Confirmed:  %s\n", goal.Flags())
+				}
+				fmt.Fprintf(w, "%s To undo:  weir down\n", until)
 			default:
 				fmt.Fprintln(w, "Nothing to confirm.")
 			}

@@ -20,6 +20,7 @@ import (
 
 func newDoctorCommand() *cobra.Command {
 	var asJSON, verbose bool
+	var dev string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "What this host is, what holds it back, and what would help; changes nothing",
@@ -36,6 +37,12 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			facts, err := host.ReadDeep()
 			if err != nil {
 				return err
+			}
+			if dev != "" {
+				if _, there := facts.Link(dev); !there {
+					return &plan.Refusal{What: dev + ": no such device", Try: "one of: " + strings.Join(deviceNames(facts), ", ")}
+				}
+				facts.Uplink = dev
 			}
 			findings := plan.Diagnose(facts)
 			if asJSON {
@@ -57,6 +64,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			return verdict(findings)
 		},
 	}
+	device(cmd, &dev, "another uplink's `device` than the default route's")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print who sets each setting, in the order in which they are read")
 	return cmd
@@ -122,7 +130,7 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
 
 // describeLink says in a line what a device is.
 func describeLink(f host.Facts, l host.Link) string {
-	words := []string{l.Name, cmp.Or(l.Driver, l.Kind, "no driver known")}
+	words := []string{l.Name, cmp.Or(l.Kind, l.Driver, "no driver known")}
 	if l.Speed != 0 {
 		words = append(words, l.Speed.String())
 	}

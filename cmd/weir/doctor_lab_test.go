@@ -59,7 +59,7 @@ func TestLabDoctor(t *testing.T) {
 
 func TestDoctorUnderLoad(t *testing.T) {
 	if !umltest.Inside() {
-		t.Skip("it changes the machine, so it runs in the lab kernel: TestLabDoctor")
+		t.Skip("skipped here: it changes the machine, so it runs in the lab kernel: TestLabDoctor")
 	}
 	for name, c := range doctorCases() {
 		t.Run(name, func(t *testing.T) {

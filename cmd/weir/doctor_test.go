@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write what doctor prints into testdata/
 func TestHosts(t *testing.T) {
 	files, err := filepath.Glob("testdata/hosts/*.txtar")
 	if err != nil || len(files) < 8 {
-		t.Skipf("no prepared hosts here: %v", err) // as in the lab kernel
+		t.Skipf("skipped, not passed: no prepared hosts here: %v", err) // as in the lab kernel
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
@@ -76,8 +76,8 @@ func preparedHost(t *testing.T, archive *txtar.Archive) (host.Facts, *txtar.File
 	}
 	kernel, modules := "6.12.48+deb13-amd64", []string{"cake", "codel", "dualpi2", "fq", "fq_codel", "fq_pie", "htb", "netem", "pie", "prio", "sfq", "tbf"}
 	root := fstest.MapFS{
-		"proc/meminfo": text("MemTotal: 4194304 kB\n"),
-		"proc/modules": text("tcp_diag 16384 0 - Live 0x0\n"),
+		"proc/meminfo": diagnosis("MemTotal: 4194304 kB\n"),
+		"proc/modules": diagnosis("tcp_diag 16384 0 - Live 0x0\n"),
 	}
 	var given host.Facts
 	var want *txtar.File
@@ -105,7 +105,7 @@ func preparedHost(t *testing.T, archive *txtar.Archive) (host.Facts, *txtar.File
 			if target, ok := strings.CutPrefix(string(f.Data), "-> "); ok {
 				root[f.Name] = &fstest.MapFile{Data: []byte(strings.TrimSpace(target)), Mode: fs.ModeSymlink | 0o777}
 			} else {
-				root[f.Name] = text(string(f.Data))
+				root[f.Name] = diagnosis(string(f.Data))
 			}
 		}
 	}
@@ -113,14 +113,14 @@ func preparedHost(t *testing.T, archive *txtar.Archive) (host.Facts, *txtar.File
 		t.Fatal("the archive has no want")
 	}
 	for name, value := range runtime {
-		root[strings.TrimPrefix(host.SysctlPath(name), "/")] = text(value + "\n")
+		root[strings.TrimPrefix(host.SysctlPath(name), "/")] = diagnosis(value + "\n")
 	}
 	var dep strings.Builder
 	for _, m := range modules {
 		dep.WriteString("kernel/net/sched/sch_" + m + ".ko.xz:\n")
 	}
 	dep.WriteString("kernel/net/ipv4/tcp_bbr.ko.xz:\nkernel/net/ipv4/tcp_diag.ko.xz:\n")
-	root["lib/modules/"+kernel+"/modules.dep"] = text(dep.String())
+	root["lib/modules/"+kernel+"/modules.dep"] = diagnosis(dep.String())
 
 	facts := host.ReadFiles(root, kernel)
 	facts.Links, facts.Uplink = given.Links, given.Uplink
@@ -130,7 +130,7 @@ func preparedHost(t *testing.T, archive *txtar.Archive) (host.Facts, *txtar.File
 	return facts, want
 }
 
-func text(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: 0o644} }
+func diagnosis(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: 0o644} }
 
 // What comes from files of others cannot move a terminal's cursor, and no word is too long for the page.
 func TestHostileText(t *testing.T) {

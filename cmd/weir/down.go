@@ -14,19 +14,38 @@ import (
 
 func newDownCommand() *cobra.Command {
 	var options common
-	var force bool
+	var dev string
+	var force, all bool
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Put back exactly what was there before up",
 		Long: `Puts back the queueing disciplines and settings that were there before the first weir up, and
 verifies it. What somebody else has changed since is left as it is and named, unless --force is
-given. With nothing to undo it says so; that is no error.`,
+given. With nothing to undo it says so; that is no error.
+
+With goals for several devices it takes one of them down, --dev NAME, or --all. Settings of the host
+that the others ask for stay, or become what those ask for.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, err := options.store().Down(force)
+			if all && dev != "" {
+				return usage("weir down --all, or weir down --dev "+dev, "--all and --dev %s contradict each other", dev)
+			}
+			store := options.store()
+			down := store.Down
+			if dev != "" {
+				down = func(force bool) (change.Outcome, error) { return store.DownOne(dev, force) }
+			} else if status, err := store.Status(); err == nil && status.Up && !all && len(status.Others) > 0 {
+				var devices []string
+				for _, goal := range status.Goals() {
+					devices = append(devices, goal.Dev)
+				}
+				return usage("weir down --dev "+devices[0]+", or weir down --all", "weir is up on %s", strings.Join(devices, ", "))
+			}
+			out, err := down(force)
 			if err != nil {
 				return err
 			}
+			tidy(store)
 			w := cmd.OutOrStdout()
 			if options.json {
 				if err := printJSON(w, out); err != nil {
@@ -48,6 +67,8 @@ given. With nothing to undo it says so; that is no error.`,
 		},
 	}
 	options.add(cmd)
+	device(cmd, &dev, "the goal of this `device` only")
+	cmd.Flags().BoolVar(&all, "all", false, "the goals of all devices")
 	cmd.Flags().BoolVar(&force, "force", false, "also overwrite what somebody else has changed since")
 	return cmd
 }

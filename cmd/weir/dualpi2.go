@@ -96,7 +96,8 @@ func (o *dualpi2Options) noOptions(cmd *cobra.Command, args []string) error {
 
 // wrong is what is wrong with a discipline's options, on any host.
 func wrong(cmd *cobra.Command, err error) error {
-	return usage(cmd.CommandPath()+" --help, and man tc-dualpi2 for what each option does", "%s", strings.TrimPrefix(err.Error(), dualpi2Kind+": "))
+	what, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), dualpi2Kind+": "), "; known: ") // --help has them, in a better order
+	return usage(cmd.CommandPath()+" --help, and man tc-dualpi2 for what each option does", "%s", what)
 }
 
 // device finds the link that a command is about.
@@ -156,6 +157,20 @@ func (o *dualpi2Options) store(f host.Facts, dev string) change.Store {
 	return own
 }
 
+// dualpi2Devices are those that have a queue of weir dualpi2's.
+func dualpi2Devices() (names []string) {
+	facts, err := host.Read()
+	if err != nil {
+		return nil
+	}
+	for _, l := range facts.Links {
+		if root, _ := l.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
 // stores are all of this network namespace.
 func (o *dualpi2Options) stores(f host.Facts) (stores []change.Store) {
 	entries, _ := os.ReadDir(o.state)
@@ -169,7 +184,11 @@ func (o *dualpi2Options) stores(f host.Facts) (stores []change.Store) {
 }
 
 // tidy removes the directory of a journal that is gone.
-func tidy(s change.Store) { _ = os.Remove(s.Dir) }
+func tidy(s change.Store) {
+	if os.Remove(s.Dir) == nil && filepath.Dir(filepath.Dir(s.Dir)) == "/run/weir" {
+		_ = os.Remove(filepath.Dir(s.Dir)) // the last of all devices
+	}
+}
 
 // instance is the BPF DualPI2 at a link's root. One that cannot be read is an error.
 func instance(f host.Facts, l host.Link) (qdisc.Qdisc, bool, error) {

@@ -72,6 +72,7 @@ type shownStats struct {
 	StepMissed    uint64       `json:"step-missed"`
 	StepEarly     uint64       `json:"step-early"`
 	Unmarked      uint64       `json:"unmarked"`
+	Overwritten   uint64       `json:"overwritten"`
 	Superpackets  uint64       `json:"superpackets"`
 	SojournC      shownSojourn `json:"sojourn-c"`
 	SojournL      shownSojourn `json:"sojourn-l"`
@@ -121,7 +122,7 @@ func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 	shown.shownStats = &shownStats{
 		s.Bytes, s.Packets, s.Drops, s.Overlimits, s.Requeues, s.Backlog, s.Qlen,
 		x.Probability, x.DelayC, x.DelayL, x.PacketsC, x.PacketsL, x.MaxQueue, x.ECNMarks, x.StepMarks, x.Credit, x.MemoryUsed, x.MaxMemoryUsed, x.MemoryLimit,
-		x.StepMissed, x.StepEarly, x.Unmarked, x.Superpackets, sojourn(x.SojournC), sojourn(x.SojournL),
+		x.StepMissed, x.StepEarly, x.Unmarked, x.Overwritten, x.Superpackets, sojourn(x.SojournC), sojourn(x.SojournL),
 	}
 	return shown
 }
@@ -159,7 +160,7 @@ func (q shownQdisc) print(w io.Writer) {
 	fmt.Fprintf(w, "prob %f delay_c %dus delay_l %dus\npkts_in_c %d pkts_in_l %d maxq %d\necn_mark %d step_mark %d\ncredit %d (%s-queue)\n",
 		s.Prob, s.DelayC, s.DelayL, s.PacketsC, s.PacketsL, s.MaxQ, s.ECNMark, s.StepMark, s.Credit, turn)
 	fmt.Fprintf(w, "memory_used %d (max %d) of memory limit %d\n", s.MemoryUsed, s.MaxMemoryUsed, s.MemoryLimit)
-	fmt.Fprintf(w, "step_missed %d step_early %d unmarked %d superpackets %d\n", s.StepMissed, s.StepEarly, s.Unmarked, s.Superpackets)
+	fmt.Fprintf(w, "step_missed %d step_early %d unmarked %d overwritten %d superpackets %d\n", s.StepMissed, s.StepEarly, s.Unmarked, s.Overwritten, s.Superpackets)
 	for _, queue := range []struct {
 		name string
 		shownSojourn

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,6 +24,7 @@ import (
 	"weir/internal/lab/qemu"
 	"weir/internal/lab/uml"
 	"weir/internal/report"
+	"weir/internal/text"
 )
 
 func newLabCommand() *cobra.Command {
@@ -134,21 +135,24 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 
-	var page *wholeFile
 	if o.html != "" { // now: who has waited for a result should not lose it to a misspelt folder
-		if page, err = createWhole(o.html); err != nil {
+		if err := writable(o.html); err != nil {
 			return &hinted{err, "--html report.html, in a folder that is there and can be written"}
 		}
-		defer page.discard()
 	}
 	meter := newMeter(cmd.ErrOrStderr())
 	runner.Program, runner.Parallel, runner.Only, runner.Progress = program, o.parallel, o.only, meter.show
 	reports, err := runner.Run(ctx, files, scenarios)
 	meter.clear()
 	if errors.Is(err, context.Canceled) {
+		if o.json && len(reports) > 0 {
+			if err := printJSON(cmd.OutOrStdout(), reports); err != nil {
+				return err
+			}
+		}
 		return errors.New("interrupted; nothing was left behind")
 	}
 	if errors.Is(err, qemu.ErrNoEmulator) {
@@ -171,11 +175,16 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	case o.markdown:
 		err = report.Markdown(w, reports, "weir lab run "+strings.Join(files, " "))
 	default:
+		if isTerminal(w) {
+			w = &text.Writer{To: beneath(w), Colours: true} // lab.Load has seen to what names hold
+		}
 		err = report.Terminal(w, reports, isTerminal(w))
 	}
-	if err == nil && page != nil {
-		if err = report.HTML(page, reports); err == nil {
-			err = page.keep()
+	if err == nil && o.html != "" {
+		var page bytes.Buffer
+		plain := &text.Writer{To: &page}
+		if err = errors.Join(report.HTML(plain, reports), plain.Close()); err == nil {
+			err = writeFile(o.html, page.Bytes())
 		}
 	}
 	if err == nil && slices.ContainsFunc(reports, unmeasured) {
@@ -239,36 +248,18 @@ type hinted struct {
 
 func (h *hinted) Hint() string { return h.hint }
 
-// wholeFile is a file that is there whole or not at all.
-type wholeFile struct {
-	*os.File
-	path string
-}
-
-func createWhole(path string) (*wholeFile, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder", path)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be written: %w", path, errors.Unwrap(err))
-	}
-	return &wholeFile{f, path}, nil
-}
-
-func (f *wholeFile) keep() error {
-	return errors.Join(f.Chmod(0o644), f.Close(), os.Rename(f.Name(), f.path))
-}
-
-// discard does nothing to a file that was kept: it no longer has that name.
-func (f *wholeFile) discard() {
-	f.Close()
-	os.Remove(f.Name())
-}
-
+// isTerminal looks beneath what keeps text plain.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := beneath(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// beneath is where a text.Writer writes to: for a terminal's own commands.
+func beneath(w io.Writer) io.Writer {
+	if plain, ok := w.(*text.Writer); ok {
+		return plain.To
+	}
+	return w
 }
 
 // meter shows progress on stderr: one line that rewrites itself on a terminal, a line every ten seconds elsewhere. What takes less than
@@ -280,7 +271,7 @@ type meter struct {
 	shown    bool
 }
 
-func newMeter(w io.Writer) *meter { return &meter{w: w, terminal: isTerminal(w)} }
+func newMeter(w io.Writer) *meter { return &meter{w: beneath(w), terminal: isTerminal(w)} }
 
 func (m *meter) show(p lab.Progress) {
 	every := 10 * time.Second

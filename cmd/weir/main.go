@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/guest"
+	"weir/internal/text"
 )
 
 func main() {
@@ -32,14 +36,27 @@ const (
 	exitUsage = 2
 )
 
-// run is the program: its arguments in, its exit status out.
+// run is the program: its arguments in, its exit status out. What reaches a terminal from here is text alone, whatever things are called; and that
+// stdout could not be written is an error, whichever command did not look.
 func run(args []string, stdout, stderr io.Writer) int {
 	unix.Umask(0o022) // what is written is for everybody to read, whatever the shell that it is started from says
+	out, errs := &text.Writer{To: stdout}, &text.Writer{To: stderr}
+	defer errs.Close()
 	root := newRootCommand()
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(out)
+	root.SetErr(errs)
+	addCobras(root)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		unquote(root)
+	}
 	err := root.Execute()
+	if lost := out.Close(); lost != nil && (err == nil || errors.Is(err, errNotSo) || errors.Is(err, lost)) {
+		if path := (*fs.PathError)(nil); errors.As(lost, &path) {
+			lost = path.Err
+		}
+		err = &hinted{fmt.Errorf("standard output cannot be written: %w", lost), "again, to where there is room"}
+	}
 	if err == nil {
 		return exitTrue
 	}
@@ -47,15 +64,23 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitNotSo
 	}
 	// One line says what is wrong and one what to try, whatever was wrong.
-	fmt.Fprintf(stderr, "weir: %s\n", strings.Join(strings.Fields(err.Error()), " "))
-	var hinted interface{ Hint() string }
-	if errors.As(err, &hinted) && hinted.Hint() != "" {
-		fmt.Fprintf(stderr, "  try: %s\n", hinted.Hint())
+	fmt.Fprintf(errs, "weir: %s\n", strings.Join(strings.Fields(err.Error()), " "))
+	var hint interface{ Hint() string }
+	if errors.As(err, &hint) && hint.Hint() != "" {
+		fmt.Fprintf(errs, "  try: %s\n", hint.Hint())
 	}
 	if isUsage(err) {
 		return exitUsage
 	}
 	return exitNotSo
+}
+
+// unquote takes from each option's text the quotes that only --help understands, for shells that show it beside the option.
+func unquote(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+	for _, c := range cmd.Commands() {
+		unquote(c)
+	}
 }
 
 // errNotSo ends a command that has already said what is not so.

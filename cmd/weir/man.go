@@ -123,10 +123,10 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 	if section == "8" {
 		heading("FILES")
 		for _, f := range [][2]string{
-			{"/etc/weir.toml", "The goal that up, status and the boot read."},
-			{"/etc/sysctl.d/99-weir.conf", "Settings that are to be there from the start of a boot. Up writes it, and down removes it."},
+			{"/etc/weir.toml", "The goal that up and status read, or a table for each device; confirm writes it."},
+			{"/etc/sysctl.d/99-weir.conf", "Settings that are to be there from the start of a boot. Confirm writes it, and down removes it."},
 			{"/etc/udev/rules.d/90-weir.rules", "Starts weir.service when the device appears. As above."},
-			{"/usr/lib/systemd/system/weir.service", "Brings the goal up after a boot, if up has enabled it."},
+			{"/usr/lib/systemd/system/weir.service", "Brings the goal up after a boot, if confirm has enabled it; /etc/systemd/system/weir.service without the package."},
 			{"/var/lib/weir/journal.json", "The host as it was, and all that was set since: what down goes by."},
 			{"/run/weir/dualpi2/DEV/journal.json", "The same of weir dualpi2: what its del goes by."},
 		} {
@@ -221,4 +221,10 @@ func sentence(s string) string {
 	return s + "."
 }
 
-func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+// lowerFirst leaves a name as it is: DualPI2.
+func lowerFirst(s string) string {
+	if word, _, _ := strings.Cut(s, " "); word[1:] != strings.ToLower(word[1:]) {
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}

@@ -13,12 +13,14 @@ import (
 func newPlanCommand() *cobra.Command {
 	var options common
 	var goal plan.Goal
+	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "plan [--dev NAME] [--rate RATE] …",
 		Short: "Every change that up would make, and why; changes nothing",
 		Long: `Prints every change that weir up with the same options would make: what is there, what would be,
-why, and what was measured. Without any option it is about the goal in /etc/weir.toml, or else the
-one that was last brought up, if there is one. Changes nothing, and takes no root.`,
+and why; with -v also what was measured, who set what is there now, and what was thought about and
+left. Files are written by weir confirm. Without any option it is about the goal in /etc/weir.toml,
+or else the one that was last brought up, if there is one. Changes nothing, and takes no root.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := options.store().Plan(goal)
@@ -29,23 +31,50 @@ one that was last brought up, if there is one. Changes nothing, and takes no roo
 			if options.json {
 				return printJSON(w, p)
 			}
+			files := 0
 			for _, c := range p.Changes {
 				printChange(w, c)
-				printOwner(w, c)
-				if c.Evidence != "" {
-					printText(w, "", c.Evidence)
+				if c.File != "" {
+					files++
+				}
+				if verbose {
+					printOwner(w, c)
+					if c.Evidence != "" {
+						printText(w, "", c.Evidence)
+					}
 				}
 			}
-			printNotes(w, p.Considered)
-			if p.Empty() {
+			more := 0
+			for _, n := range p.Considered {
+				if verbose || p.Concerns(n) {
+					printNotes(w, []plan.Note{n})
+				} else {
+					more++
+				}
+			}
+			up := "weir up " + p.Goal.Flags()
+			if goal == (plan.Goal{}) && len(p.Others) > 0 {
+				up = "weir up"
+			}
+			changes := counted(len(p.Changes)-files, "change")
+			switch {
+			case p.Empty():
 				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
-			} else {
-				fmt.Fprintf(w, "%s. To make them:  weir up %s\n", counted(len(p.Changes), "change"), p.Goal.Flags())
+			case files == 0:
+				fmt.Fprintf(w, "%s. To make them:  %s\n", changes, up)
+			case files == len(p.Changes):
+				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", counted(files, "file"), up)
+			default:
+				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes, counted(files, "file"), up)
+			}
+			if !verbose && (more > 0 || !p.Empty()) {
+				fmt.Fprintln(w, "What was measured, and what was left as it is:  weir plan -v, with the same options")
 			}
 			return nil
 		},
 	}
 	options.add(cmd)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print what was measured, and what was left as it is")
 	addGoal(cmd, &goal)
 	return cmd
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"os/signal"
 	"syscall"
 
@@ -63,14 +62,9 @@ changed meanwhile, and says what. With nothing to put back it says so; that is n
 
 // waits is what to do as soon as the time is running: tell weir up, which has made nothing dependent on it before.
 func waits(detached bool) func() {
-	if !detached {
-		return nil
+	if detached {
+		// There is no terminal any more to hang up, but a session's manager may mean everybody.
+		signal.Ignore(syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
 	}
-	// There is no terminal any more to hang up, but a session's manager may mean everybody.
-	signal.Ignore(syscall.SIGHUP)
-	return func() {
-		f := os.NewFile(change.DetachedReady, "ready")
-		f.Write([]byte{1})
-		f.Close()
-	}
+	return func() { _ = change.Ready(detached) } // who has not heard it puts back at once
 }

@@ -57,6 +57,31 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 	return root
 }
 
+// addCobras adds what cobra adds to every program, once it is known where output goes; and has it refuse a word that it does not know.
+func addCobras(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd("")
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if named, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return usage("weir --help", "%s has no command %q", named.CommandPath(), strings.Join(rest, " "))
+				}
+				return nil
+			}
+		case "completion":
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+			c.Args = func(c *cobra.Command, args []string) error {
+				if len(args) == 0 {
+					return nil
+				}
+				return usage("weir completion bash, fish, powershell or zsh", "completion for %q is not there", args[0])
+			}
+		}
+	}
+}
+
 // usage is an error that no machine could have helped.
 func usage(try, format string, args ...any) error {
 	return &plan.Refusal{What: fmt.Sprintf(format, args...), Try: try, Usage: true}
@@ -91,11 +116,14 @@ func (c *common) store() change.Store { return change.Open(c.state) }
 // addGoal adds the options that say what is wanted.
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f := cmd.Flags()
-	f.StringVar(&g.Dev, "dev", "", "`device` of the uplink (default: the default route's)")
+	device(cmd, &g.Dev, "`device` of the uplink (default: the default route's)")
 	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate", "what the provider sold, for what leaves the device: 50mbit")
 	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress", "what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a relay, the rate)")
 	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
 		d, err := units.ParseDuration(s)
+		if err == nil && d == 0 {
+			err = errors.New("no path takes no time")
+		}
 		return units.Duration(d), err
 	}), "rtt", "to the farthest clients when idle: 48.3ms (default: as live connections say)")
 	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
@@ -105,12 +133,16 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src", plan.Sides)
 	choice(cmd, &g.Prefer, "prefer", "`what` to prefer: latency (default), or l4s", plan.Preferences)
 	f.StringVar(&g.CC, "cc", "", "congestion control: auto (default), keep, or a `name`")
-	f.StringVar(&g.Qdisc, "qdisc", "", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
+	f.Var(option(&g.Qdisc, "queue", func(s string) (string, error) {
+		if strings.TrimSpace(s) == "" {
+			return "", errors.New("no queue is named")
+		}
+		return s, nil
+	}), "qdisc", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
 	choice(cmd, &g.Recipe, "recipe", "a published recipe by `name`: "+strings.Join(plan.RecipeNames(), ", "), plan.RecipeNames())
 
 	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")
 
-	complete(cmd, "dev", deviceNames)
 	cmd.RegisterFlagCompletionFunc("carries", cobra.FixedCompletions(plan.KnownKinds(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "cc", func(f host.Facts) []string {
 		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
@@ -118,6 +150,17 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	for _, name := range []string{"rate", "ingress", "rtt", "loss", "qdisc"} {
 		cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
+}
+
+// device adds an option that names one. An empty name is a variable that nobody has set.
+func device(cmd *cobra.Command, to *string, help string) {
+	cmd.Flags().Var(option(to, "device", func(name string) (string, error) {
+		if name == "" {
+			return "", errors.New("no device is named")
+		}
+		return name, nil
+	}), "dev", help)
+	complete(cmd, "dev", deviceNames)
 }
 
 func choice(cmd *cobra.Command, to *string, name, help string, values []string) {

@@ -34,6 +34,7 @@ import (
 // no carrier and multi0 has four queues, and a state directory $STATE. In it:
 //
 //	weir ARGS        the program; WEIR_UID=65534 in the environment makes it nobody's
+//	                 WEIR_FULL=1: its output goes where there is no room.
 //	                 WEIR_KILL=1: it is killed when its timer is armed. WEIR_SYSTEMD=FILE: there is a systemd, which notes in FILE what it is asked for
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
@@ -50,7 +51,7 @@ import (
 //	settled DIR      waits until DIR's journal says that nothing is pending
 //	gone FILE        makes the journal FILE one of another network namespace
 //	kills FILE ARGS  runs weir ARGS again and again, and kills it each time a little later; after weir recover facts must print what is in FILE
-//	called LINE…     what the systemd was asked for since the last time, exactly
+//	called LINE…     what the systemd was asked for since the last time: patterns, in which $UNIT is a timer's name
 //
 // The programs are this test binary, under another name.
 func programs() map[string]func() {
@@ -66,7 +67,13 @@ func programs() map[string]func() {
 			if os.Getenv("WEIR_KILL") != "" && slices.Contains(os.Args, "--detached") {
 				check(unix.Kill(os.Getppid(), unix.SIGKILL))
 			}
-			os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+			stdout := os.Stdout
+			if os.Getenv("WEIR_FULL") != "" {
+				var err error
+				stdout, err = os.OpenFile("/dev/full", os.O_WRONLY, 0)
+				check(err)
+			}
+			os.Exit(run(os.Args[1:], stdout, os.Stderr))
 		},
 		"systemd-run": noteCall,
 		"systemctl":   noteCall,
@@ -75,14 +82,14 @@ func programs() map[string]func() {
 		"root":        func() { enter(); setRoot(os.Args[1], os.Args[2]) },
 		"unroot": func() {
 			enter()
-			at := netlink.QdiscAttrs{LinkIndex: device(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
+			at := netlink.QdiscAttrs{LinkIndex: linkOf(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
 			check(netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: at, QdiscType: "any"}))
 		},
 		"clsact": func() { enter(); addClsact(os.Args[1]) },
-		"unlink": func() { enter(); check(netlink.LinkDel(device(os.Args[1]))) },
-		"rename": func() { enter(); check(netlink.LinkSetName(device(os.Args[1]), os.Args[2])) },
-		"downed": func() { enter(); check(netlink.LinkSetDown(device(os.Args[1]))) },
-		"upped":  func() { enter(); setUp(device(os.Args[1])) },
+		"unlink": func() { enter(); check(netlink.LinkDel(linkOf(os.Args[1]))) },
+		"rename": func() { enter(); check(netlink.LinkSetName(linkOf(os.Args[1]), os.Args[2])) },
+		"downed": func() { enter(); check(netlink.LinkSetDown(linkOf(os.Args[1]))) },
+		"upped":  func() { enter(); setUp(linkOf(os.Args[1])) },
 	}
 }
 
@@ -264,9 +271,14 @@ func called(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	want := ""
 	for _, line := range args {
-		want += os.Expand(line, ts.Getenv) + "\n"
+		want += os.Expand(line, func(name string) string {
+			if name == "UNIT" { // of this run
+				return `weir-revert-[0-9a-f]{8}-[0-9a-f]+(?:-2)?`
+			}
+			return regexp.QuoteMeta(ts.Getenv(name))
+		}) + "\n"
 	}
-	if string(text) != want {
+	if !regexp.MustCompile("^" + want + "$").Match(text) {
 		ts.Fatalf("systemd was asked for\n%swant\n%s", text, want)
 	}
 	_ = os.Remove(file)
@@ -302,6 +314,14 @@ func underSystemd() {
 	check(unix.Mount("proc", "/proc", "proc", 0, ""))
 	check(unix.Mount("tmpfs", "/run", "tmpfs", 0, ""))
 	check(os.MkdirAll("/run/systemd/system", 0o755))
+	// Its programs are called by their whole paths.
+	self, err := os.Readlink("/proc/self/exe")
+	check(err)
+	check(os.MkdirAll("/usr/bin", 0o755))
+	check(unix.Mount("tmpfs", "/usr/bin", "tmpfs", 0, ""))
+	for _, name := range []string{"systemd-run", "systemctl"} {
+		check(os.Symlink(self, "/usr/bin/"+name))
+	}
 }
 
 // newNamespace makes a network namespace with the devices of the scripts. Without root there is none: -1.
@@ -399,7 +419,7 @@ func printFacts() {
 	fmt.Println(string(text))
 }
 
-func device(name string) netlink.Link {
+func linkOf(name string) netlink.Link {
 	link, err := netlink.LinkByName(name)
 	check(err)
 	return link
@@ -411,7 +431,7 @@ func setUp(link netlink.Link) {
 	other, err := netlink.LinkByIndex(link.Attrs().ParentIndex) // of the pair: its carrier goes and comes with this one's
 	check(err)
 	for _, end := range []netlink.Link{link, other} {
-		for device(end.Attrs().Name).Attrs().OperState != netlink.OperUp {
+		for linkOf(end.Attrs().Name).Attrs().OperState != netlink.OperUp {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -424,11 +444,11 @@ func setRoot(dev, text string) {
 	conn, err := qdisc.Dial(0)
 	check(err)
 	defer conn.Close()
-	check(conn.Replace(device(dev).Attrs().Index, stack))
+	check(conn.Replace(linkOf(dev).Attrs().Index, stack))
 }
 
 func addClsact(dev string) {
-	attrs := netlink.QdiscAttrs{LinkIndex: device(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}
+	attrs := netlink.QdiscAttrs{LinkIndex: linkOf(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}
 	check(netlink.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "clsact"}))
 }
 

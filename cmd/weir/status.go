@@ -18,8 +18,9 @@ func newStatusCommand() *cobra.Command {
 		Short: "Is the goal still in force, and if not, what has drifted?",
 		Long: `Makes the plan again for the goal in /etc/weir.toml, or else the one that was last brought up. If it
 is empty the goal is in force, and the exit status is 0; otherwise it prints what has drifted, or
-why there is no plan any more. What another kernel could not do as it was confirmed, it names. Takes
-no root.`,
+why there is no plan any more. What another kernel could not do as it was confirmed, it names. With
+traffic to see it by it also says if connections wait in another queue than this one; the exit status
+is then 1, too. Takes no root, but for a BPF queue.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()
@@ -34,11 +35,19 @@ no root.`,
 				}
 			case !s.Up && s.Why == "":
 				fmt.Fprintln(w, "Weir is not up.")
+				for _, dev := range dualpi2Devices() {
+					fmt.Fprintf(w, "On %s there is a queue of weir dualpi2's. See:  weir dualpi2 show --dev %s\n", dev, dev)
+				}
 			case !s.Up:
 				fmt.Fprintf(w, "Weir is not up: %s.\n", s.Why)
 			case s.InForce:
 				printNotes(w, s.Notes)
-				fmt.Fprintf(w, "In force:  %s\n", s.Goal.Flags())
+				for _, goal := range s.Goals() {
+					fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
+				}
+				if s.Elsewhere != "" {
+					printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
+				}
 				if s.Owns != "" {
 					printWrapped(w, "", s.Owns)
 				}
@@ -50,7 +59,13 @@ no root.`,
 				for _, c := range s.Drift {
 					printChange(w, c)
 				}
-				fmt.Fprintf(w, "Not in force:  %s\n", s.Goal.Flags())
+				for _, goal := range s.Goals() {
+					holds := "Not in force"
+					if s.Holds(goal) {
+						holds = "In force"
+					}
+					fmt.Fprintf(w, "%s:  %s\n", holds, goal.Flags())
+				}
 				if s.Why != "" {
 					fmt.Fprintf(w, "It cannot be brought back:  %s\n", s.Why)
 					break
@@ -63,7 +78,7 @@ no root.`,
 			if !options.json {
 				printPending(w, s)
 			}
-			if !s.InForce {
+			if !s.InForce || s.Elsewhere != "" {
 				return errNotSo
 			}
 			return nil

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,16 +30,16 @@ func newUpCommand() *cobra.Command {
 		Use:   "up [--dev NAME] [--rate RATE] …",
 		Short: "Bring a goal into force: change what the plan says, and verify it",
 		Long: `Makes the changes that weir plan prints, and verifies each. What was there before is written to a
-journal first, so that weir down can put it back. A goal replaces the one before it; without any
+journal first, so that weir down can put it back. A device's goal replaces the one before; without any
 option it is the one in /etc/weir.toml, or else the last one again. If the queue cannot be set,
 nothing is changed; any other setting that fails is reported and does not stop the rest.
 
 Unless weir confirm is run within 60 s (--timeout), all that this run changed is put back: to the
-last goal that was confirmed, or else to what was there before weir. That is done by a timer of
-systemd's (weir-revert.timer) or, without systemd or in a network namespace of its own, by a process
-in a session of its own, so neither the end of the ssh session nor of weir keeps it from it. It
-overwrites what somebody else has changed meanwhile, and weir status says what. If it cannot be
-armed, nothing is changed. --yes is for automation: no timer, what is changed stays.
+last goal that was confirmed, or else to what was there before weir. That is done by a process that
+waits, a service of systemd's (weir-revert-…) or, without systemd, one in a session of its own, so
+neither the end of the ssh session nor of weir keeps it from it. It overwrites what somebody else
+has changed meanwhile, and weir status says what. Where it could not outlive weir, as in a container
+that ends with it, nothing is changed. --yes is for automation: no timer, what is changed stays.
 
 What is confirmed is kept over a reboot: the goal in /etc/weir.toml, the settings in
 /etc/sysctl.d/99-weir.conf, and weir.service, which runs weir up --boot at every boot and when the
@@ -58,6 +60,8 @@ own, and with another --state.`,
 			}
 			up := func() (change.Outcome, error) { return options.store().Up(goal, timeout) }
 			if boot {
+				// Another device may have appeared: what is begun is ended first.
+				signal.Ignore(syscall.SIGTERM)
 				up = options.store().Boot
 			}
 			out, err := up()
@@ -93,6 +97,9 @@ own, and with another --state.`,
 			case len(out.Done) == 0 && len(out.Failed) > 0:
 			case out.RevertsIn > 0:
 				fmt.Fprintf(w, "%s %s in %s unless you run:  weir confirm\n", done, reverts, seconds(out.RevertsIn))
+				if out.Kept {
+					fmt.Fprintln(w, "That also writes the files that keep the goal over a reboot.")
+				}
 			case boot && len(out.Done) == 0 && len(out.Notes) > 0:
 			case len(out.Done) > 0:
 				fmt.Fprintln(w, done, "To undo:  weir down")

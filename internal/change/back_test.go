@@ -5,15 +5,21 @@ package change
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/units"
 )
 
 const minute = time.Minute
@@ -183,8 +189,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 				t.Helper()
 				j := must[*journal](t)(s.load())
 				end := plan.Goal{}
-				if j != nil {
-					end = j.Goal
+				for _, goal := range j.goals() {
+					end = goal
 				}
 				if is, ok := want[end]; !ok || !reflect.DeepEqual(comparable(m.f), is) {
 					t.Fatalf("%s: the journal says %q, and the host is\n%+v\nwant\n%+v", how, end.Flags(), m.f, is)
@@ -296,7 +302,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("nothing to confirm: %v, %v", confirmed, err)
 	}
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
-	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{"weir-revert"}) {
+	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute, "")}) {
 		t.Errorf("up: %+v, armed %v", out, m.armed)
 	}
 	up, _ := m.facts()
@@ -306,7 +312,7 @@ func TestConfirm(t *testing.T) {
 	}
 	// The timer of the first is not stopped before that of the second is armed.
 	must[Outcome](t)(s.Up(plan.Goal{}, minute))
-	if !reflect.DeepEqual(m.armed, []string{"weir-revert-2"}) {
+	if !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute+19*time.Second, "")}) {
 		t.Errorf("armed again: %v", m.armed)
 	}
 	status, confirmed, err := s.Confirm()
@@ -420,7 +426,7 @@ func TestJournalCannotBeWritten(t *testing.T) {
 func TestNotArmed(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
-	m.refuse["weir-revert"] = errors.New("no")
+	m.refuse["arm"] = errors.New("no")
 	m.written = nil
 	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "cannot be armed: no; nothing was changed") {
 		t.Errorf("up: %v", err)
@@ -472,3 +478,231 @@ type sleeper struct {
 }
 
 func (s sleeper) sleep(d time.Duration) { s.fake.sleep(d); s.slept() }
+
+// Each store has timers of its own: what one does stops none of another's.
+func TestTimersOfTwoStores(t *testing.T) {
+	one, m := newFake(t)
+	other := one
+	other.Dir = t.TempDir()
+	must[Outcome](t)(one.Up(plan.Goal{Rate: 50e6}, minute))
+	first := m.armed[0]
+	m.dir = other.Dir
+	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
+	must[Outcome](t)(other.Down(false))
+	if !reflect.DeepEqual(m.armed, []string{first}) {
+		t.Errorf("armed is %v, and was %s", m.armed, first)
+	}
+}
+
+// Nobody is kept out while the timer is armed, and who has gone back meanwhile has the last word.
+func TestGoneBackWhileArming(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	m.arming = func() { must[Outcome](t)(s.Down(false)) }
+	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "another weir") {
+		t.Errorf("up: %v", err)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) || len(m.armed) != 0 {
+		t.Errorf("armed %v, after\n%+v\nbefore\n%+v", m.armed, after, before)
+	}
+}
+
+// What fails is tried again for as long as that takes, less and less often.
+func TestExpireTriesAgain(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	m.refuse["restore eth0"] = errors.New("busy")
+	attempts := 0
+	m.slept = func() {
+		if attempts++; m.clock > 24*time.Hour {
+			delete(m.refuse, "restore eth0")
+		}
+	}
+	must[Outcome](t)(s.Expire(nil))
+	if attempts > 60+24*60+10 {
+		t.Errorf("%d attempts in a day", attempts)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+	}
+}
+
+// onReadOnly calls do on a thread for which the directory is a file system that can be made read-only.
+func onReadOnly(t *testing.T, dir string, do func(readOnly func(bool))) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped, not passed: a mount takes root")
+	}
+	done := make(chan struct{})
+	go func() { // the thread ends with it, and its mounts
+		defer close(done)
+		runtime.LockOSThread()
+		mount := func(flags uintptr) {
+			if err := unix.Mount("none", dir, "tmpfs", flags, ""); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			t.Error(err)
+			return
+		}
+		if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			t.Error(err)
+			return
+		}
+		mount(0)
+		do(func(on bool) {
+			flags := uintptr(unix.MS_REMOUNT)
+			if on {
+				flags |= unix.MS_RDONLY
+			}
+			mount(flags)
+		})
+	}()
+	<-done
+}
+
+// A disk that has become read-only, as ext4 does after an error, keeps nobody from going back.
+func TestStateIsReadOnly(t *testing.T) {
+	for name, back := range map[string]func(Store) (Outcome, error){
+		"down": func(s Store) (Outcome, error) { return s.Down(false) }, "recover": Store.Recover,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newFake(t)
+			before, _ := m.facts()
+			onReadOnly(t, s.Dir, func(readOnly func(bool)) {
+				must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+				readOnly(true)
+				if out := must[Outcome](t)(back(s)); len(out.Done) == 0 || !noted(out.Notes, "the journal", "read-only") {
+					t.Errorf("%+v", out)
+				}
+				if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+					t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+				}
+				readOnly(false)
+				must[Outcome](t)(s.Recover())
+				if status := must[Status](t)(s.Status()); status.Up || status.Unconfirmed {
+					t.Errorf("%+v", status)
+				}
+			})
+		})
+	}
+	t.Run("the timer", func(t *testing.T) {
+		s, m := newFake(t)
+		before, _ := m.facts()
+		onReadOnly(t, s.Dir, func(readOnly func(bool)) {
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+			readOnly(true)
+			m.slept = func() {
+				after, _ := m.facts()
+				switch {
+				case m.clock <= minute+10*time.Second:
+				case m.clock <= time.Hour && !reflect.DeepEqual(after, before):
+					t.Fatalf("after\n%+v\nbefore\n%+v", after, before)
+				case m.clock <= time.Hour:
+				default:
+					// What is set by hand since then is nobody's to overwrite.
+					m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "777"}
+					readOnly(false)
+				}
+			}
+			must[Outcome](t)(s.Expire(nil))
+			if j, err := s.load(); j != nil && j.Pending != nil || err != nil || m.f.Sysctls["net.ipv4.tcp_notsent_lowat"].Value != "777" {
+				t.Errorf("%+v, %v", j, err)
+			}
+		})
+	})
+}
+
+// Who starts a process that has to outlive this one, and that nobody may be able to.
+func TestKeeper(t *testing.T) {
+	const otherPID, otherUser = "pid:[4026532000]", "user:[4026532001]"
+	proc := func(comm, pid, user string, parents ...int) fs.FS {
+		link := func(to string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(to), Mode: os.ModeSymlink} }
+		all := fstest.MapFS{
+			"1/comm": {Data: []byte(comm + "\n")}, "self/ns/pid": link(pid), "self/ns/user": link(user),
+			"1/status": {Data: []byte("Name:\tx\nPPid:\t0\n")},
+		}
+		for i, parent := range parents {
+			all[fmt.Sprintf("%d/status", 10-i)] = &fstest.MapFile{Data: fmt.Appendf(nil, "Name:\tx\nPPid:\t%d\n", parent)}
+		}
+		return rooted{all}
+	}
+	for _, c := range []struct {
+		name   string
+		p      process
+		want   keeper
+		refuse string
+	}{
+		{"a host without systemd", process{proc("init", firstPIDNamespace, firstUserNamespace, 9, 1), 10, false}, bySession, ""},
+		{"a host with it", process{proc("systemd", firstPIDNamespace, firstUserNamespace, 9, 1), 10, true}, bySystemd, ""},
+		{"nspawn, with user namespaces", process{proc("systemd", otherPID, otherUser, 9, 1), 10, true}, bySystemd, ""},
+		{"a user's own namespaces", process{proc("systemd-x", firstPIDNamespace, otherUser, 9, 1), 10, true}, bySession, ""},
+		{"docker run weir", process{proc("weir", otherPID, firstUserNamespace), 1, false}, 0, "this container ends"},
+		{"docker run sh -c weir", process{proc("sh", otherPID, firstUserNamespace, 9, 1), 10, false}, 0, "this container ends"},
+		{"docker run --init weir", process{proc("docker-init", otherPID, firstUserNamespace, 9, 1), 10, false}, 0, "this container ends"},
+		{"docker exec weir", process{proc("nginx", otherPID, firstUserNamespace, 9, 0), 10, false}, bySession, ""},
+		{"Alpine in LXC", process{proc("init", otherPID, otherUser, 9, 1), 10, false}, bySession, ""},
+	} {
+		got, err := c.p.keeper("/", "/")
+		if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !strings.Contains(err.Error(), c.refuse)) || got != c.want {
+			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+	}
+}
+
+// rooted is a /proc whose process 1 has our root.
+type rooted struct{ fstest.MapFS }
+
+func (r rooted) Stat(name string) (fs.FileInfo, error) {
+	if name == "1/root" {
+		return os.Stat("/")
+	}
+	return r.MapFS.Stat(name)
+}
+
+// The clock is the same in each time namespace.
+func TestBootOffset(t *testing.T) {
+	proc := func(own, childrens, offsets string) fstest.MapFS {
+		return fstest.MapFS{
+			"ns/time":              {Data: []byte(own), Mode: os.ModeSymlink},
+			"ns/time_for_children": {Data: []byte(childrens), Mode: os.ModeSymlink},
+			"timens_offsets":       {Data: []byte(offsets)},
+		}
+	}
+	const shifted = "monotonic           0         0\nboottime       100000  500000000\n"
+	for _, c := range []struct {
+		proc fstest.MapFS
+		want time.Duration
+	}{
+		{proc("time:[2]", "time:[2]", shifted), 100000500 * time.Millisecond},
+		{proc("time:[1]", "time:[2]", shifted), 0},
+		{proc("time:[1]", "time:[1]", "monotonic 0 0\nboottime 0 0\n"), 0},
+		{fstest.MapFS{}, 0},
+	} {
+		if got := bootOffset(c.proc); got != c.want {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+}
+
+// In force is not all: when connections wait, and not here, status says so, once it has looked twice.
+func TestQueueIsElsewhere(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	m.sockets = host.Sockets{Read: true, Total: 9, Busy: 4, Queueing: 4, Rate: 20e6,
+		QueueRTT: units.Duration(207 * time.Millisecond), QueueMin: units.Duration(20 * time.Millisecond)}
+	if status := must[Status](t)(s.Status()); !status.InForce || !strings.Contains(status.Elsewhere, "4 of 4 busy connections wait: RTT 207") {
+		t.Errorf("%+v", status)
+	}
+	m.slept = func() { m.sockets.Queueing = 0 } // what they remembered
+	if status := must[Status](t)(s.Status()); status.Elsewhere != "" {
+		t.Errorf("%+v", status)
+	}
+	m.slept, m.sockets.Queueing = nil, 4
+	l := m.named("eth0")
+	l.Tree.Qdiscs[0].Stats.Backlog = 1e6 // 160 ms at 50 Mbit/s
+	if status := must[Status](t)(s.Status()); status.Elsewhere != "" {
+		t.Errorf("the queue is here: %+v", status)
+	}
+}

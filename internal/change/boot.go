@@ -5,6 +5,7 @@ package change
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/internal/host"
@@ -15,6 +16,9 @@ import (
 // run of this boot that is not confirmed is left alone, and a device that is not there is waited for by whoever called this.
 func (s Store) Boot() (Outcome, error) {
 	const attempts = 30 // a second each: another device may have appeared at the same time
+	if s.stands() {
+		return Outcome{Done: []plan.Change{}}, nil
+	}
 	for attempt := 1; ; attempt++ {
 		out, err := s.boot()
 		if other := (*busy)(nil); errors.As(err, &other) && attempt < attempts {
@@ -26,16 +30,31 @@ func (s Store) Boot() (Outcome, error) {
 	}
 }
 
+// stands tells whether all that is kept is in force. It takes no lock, which who has just confirmed it may want.
+func (s Store) stands() bool {
+	last, j, facts, err := s.look()
+	if err != nil || !facts.Admin || j == nil || j.Pending != nil || j.carried || j.adopted || j.left() {
+		return false
+	}
+	j.asIs, j.lean = true, true
+	goals, err := keptGoals(last, j, facts, &Outcome{})
+	if err != nil || len(goals) == 0 {
+		return false
+	}
+	p, err := j.plan(goals, facts)
+	return err == nil && p.Empty() && p.Lacks == nil && alike(j.goals(), goals)
+}
+
 func (s Store) boot() (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
-	last, j, facts, unlock, err := s.begin("up")
+	s, last, j, facts, err := s.begin("up")
 	if err != nil {
 		return out, err
 	}
-	defer unlock()
+	defer s.end()
 	if j != nil && j.Pending != nil {
 		if !j.carried && j.Pending.Unit != "" {
-			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.Goal.Flags() + ": left as it is"})
+			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.undone().Flags() + ": left as it is"})
 			return out, nil
 		}
 		if err := s.putBack(j, facts, &out); err != nil || len(out.Failed) > 0 {
@@ -45,67 +64,95 @@ func (s Store) boot() (Outcome, error) {
 			return out, err
 		}
 	}
-	goal, err := keptGoal(last, j, facts, &out)
-	if err != nil || goal == (plan.Goal{}) {
-		return out, err
-	}
-	if j != nil {
-		j.asIs, j.lean = true, true
-	}
 	const (
 		patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
 		moment   = 10 // s for a tunnel that has just been made, and has called us
 	)
+	var goals []plan.Goal
 	for waited := 0; ; waited++ {
-		link, there := facts.Link(goal.Dev)
-		if goal.Dev != "" && !there {
-			out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev, Text: "is not there: nothing to do until it is"})
+		if j != nil {
+			j.asIs, j.lean = true, true
+		}
+		out.Notes = out.Notes[:0:0]
+		// By other names, perhaps, after each wait.
+		if goals, err = keptGoals(last, j, facts, &out); err != nil || len(goals) == 0 {
+			return out, err
+		}
+		there, ready := false, true
+		for _, goal := range goals {
+			link, is := facts.Link(goal.Dev)
+			if goal.Dev != "" && !is {
+				out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev, Text: "is not there: nothing to do until it is"})
+				continue
+			}
+			there = true
+			ready = ready && (goal.Dev == "" || link.Up && (waited >= moment || plan.Settled(goal, facts)))
+		}
+		if !there {
 			return out, nil
 		}
-		if goal.Dev == "" || waited >= patience || link.Up && (waited >= moment || plan.Settled(goal, facts)) {
+		if ready || waited >= patience {
 			break
 		}
 		s.timer.sleep(time.Second)
 		if last, j, facts, err = s.look(); err != nil {
 			return out, err
 		}
-		if j != nil {
-			j.asIs, j.lean = true, true
-		}
-		out.Notes = nil
-		if goal, err = keptGoal(last, j, facts, &out); err != nil { // by another name, perhaps
-			return out, err
-		}
 	}
-	done, err := s.up(j, goal, facts, 0, true)
+	done, err := s.up(j, goals, facts, 0, true)
 	done.Notes = append(out.Notes, done.Notes...)
 	return done, err
 }
 
-// keptGoal is the goal that a boot brings up: what was confirmed last, whatever the file says by now, since nobody has seen that at work. Where
-// there is no journal it is the file's, which somebody has put there together with the service.
-func keptGoal(last, j *journal, facts host.Facts, out *Outcome) (plan.Goal, error) {
+// keptGoals are those that a boot brings up: what was confirmed last, whatever the file says by now, since nobody has seen
+// that at work. Where there is no journal they are the file's, which somebody has put there together with the service.
+func keptGoals(last, j *journal, facts host.Facts, out *Outcome) ([]plan.Goal, error) {
 	file := facts.Files[host.GoalFile]
 	there := file.Kind == host.Regular
 	known := j
 	if j == nil {
 		known = last
 	}
-	goal := known.confirmed()
+	if !there && !j.kept() {
+		return nil, nil
+	}
+	if err := known.strange(""); err != nil {
+		return nil, err
+	}
+	confirmed := slices.DeleteFunc(slices.Clone(known.confirmed()), func(g plan.Goal) bool { return g.Runtime || g.Only })
+	renamed := slices.ContainsFunc(j.uplinks(), func(u uplink) bool { return u.FileDev != "" })
 	switch {
-	case !there && !j.kept():
-		return plan.Goal{}, nil
-	case goal != nil && !goal.Runtime:
-		if there && !plan.Says(file, *goal) && (j == nil || j.FileDev == "") {
+	case len(confirmed) > 0:
+		if there && !plan.Says(file, confirmed...) && !renamed {
 			out.Notes = append(out.Notes, plan.Note{Subject: host.GoalFile, Text: "asks for another goal than the one that was confirmed, or cannot be read: weir up brings it up"})
 		}
-		return *goal, nil
+		return confirmed, nil
 	case last != nil || !there:
 		// What nobody has confirmed may be what locked somebody out, and what was taken down is to stay down.
 		out.Notes = append(out.Notes, plan.Note{Subject: "nothing to do", Text: "no goal was confirmed"})
-		return plan.Goal{}, nil
+		return nil, nil
 	}
-	return plan.ParseGoal(file.Text)
+	return plan.ParseGoals(file.Text)
+}
+
+// leaveOut finds the goals that there is no plan for, beside those before them: they keep no other device from its own.
+func (j *journal) leaveOut(goals []plan.Goal, f host.Facts) (notes []plan.Note) {
+	if j == nil || len(goals) < 2 {
+		return nil
+	}
+	var good []plan.Goal
+	for _, g := range goals {
+		if _, there := f.Link(g.Dev); !there {
+			continue
+		}
+		if _, err := plan.MakeAll(append(slices.Clone(good), g), j.before(f)); err != nil {
+			j.without = append(j.without, g.Dev)
+			notes = append(notes, plan.Note{Subject: g.Dev, Text: "is left as it is: " + err.Error()})
+			continue
+		}
+		good = append(good, g)
+	}
+	return notes
 }
 
 // broken lists what is not as it was when a person confirmed it, though the goal is the same: another kernel may have less to reach it with.

@@ -5,6 +5,7 @@ package change
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -12,33 +13,69 @@ import (
 
 // How a journal keeps up with a host that goes on without it: another boot, another name, a journal that was lost.
 
-// follow keeps to the device that was changed when it has another name now. Its index is what it is known by, until it is gone.
+// follow keeps to the devices that were changed when they have other names now. Its index is what one is known by, until
+// it is gone.
 func (j *journal) follow(f host.Facts) {
-	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Index == j.Link })
-	now := host.Link{}
-	if i >= 0 {
-		now = f.Links[i]
-	} else if _, there := f.Link(j.Goal.Dev); !there {
-		now, _ = j.card(f) // out, and in again under another name
-	}
-	if now.Name != "" && j.Goal.Dev != "" && j.Goal.Dev != now.Name {
-		j.rename(now.Name)
-	}
+	j.rename(j.found(f, func(u uplink, l host.Link) bool { return l.Index == u.Link }))
 }
 
-func (j *journal) rename(dev string) {
-	j.FileDev, j.Goal.Dev = cmp.Or(j.FileDev, j.Goal.Dev), dev
-	if j.FileDev == dev {
-		j.FileDev = ""
+// found gives each uplink's device its name of now: as one is surely known, or else by its address, or else by its name.
+// No two are the same device, and what is none of them any more has a name that no device has.
+func (j *journal) found(f host.Facts, surely func(uplink, host.Link) bool) map[string]string {
+	names, taken := map[string]string{}, map[string]bool{}
+	take := func(u uplink, name string) {
+		if name != "" && names[u.Goal.Dev] == "" && !taken[name] {
+			names[u.Goal.Dev], taken[name] = name, true
+		}
 	}
-	if j.Pending != nil && j.Pending.Back != nil {
-		j.Pending.Back.Dev = dev
+	for _, u := range j.Uplinks {
+		for _, l := range f.Links {
+			if surely(u, l) {
+				take(u, l.Name)
+			}
+		}
+	}
+	for _, u := range j.Uplinks {
+		if _, there := f.Link(u.Goal.Dev); !there || taken[u.Goal.Dev] {
+			card, _ := u.card(f) // out, and in again under another name
+			take(u, card.Name)
+		}
+	}
+	for _, u := range j.Uplinks {
+		take(u, u.Goal.Dev)
+		if names[u.Goal.Dev] == "" {
+			names[u.Goal.Dev] = strings.TrimSuffix(u.Goal.Dev, absent) + absent
+		}
+	}
+	return names
+}
+
+// absent ends the name of a device that is not there, while another has its name: no name has a slash.
+const absent = "/gone"
+
+// rename gives devices their new names, all at once: two may have swapped theirs.
+func (j *journal) rename(names map[string]string) {
+	for i := range j.Uplinks {
+		u := &j.Uplinks[i]
+		dev := names[u.Goal.Dev]
+		if dev == "" || dev == u.Goal.Dev {
+			continue
+		}
+		u.FileDev, u.Goal.Dev = cmp.Or(u.FileDev, u.Goal.Dev), dev
+		if u.FileDev == dev {
+			u.FileDev = ""
+		}
+	}
+	if j.Pending != nil {
+		for i, g := range j.Pending.Back {
+			j.Pending.Back[i].Dev = cmp.Or(names[g.Dev], g.Dev)
+		}
 	}
 	for i := range j.Entries {
-		j.Entries[i].Target = renamed(j.Entries[i].Target, dev)
+		j.Entries[i].Target = renamed(j.Entries[i].Target, names)
 	}
 	for i := range j.Promised {
-		j.Promised[i].Target = renamed(j.Promised[i].Target, dev)
+		j.Promised[i].Target = renamed(j.Promised[i].Target, names)
 	}
 }
 
@@ -49,26 +86,21 @@ func (j *journal) carry(f host.Facts) *journal {
 		return nil
 	}
 	next := *j
-	next.Boot, next.Namespace, next.Link, next.carried = f.Boot, f.Namespace, 0, true
-	next.Entries, next.Promised = slices.Clone(j.Entries), slices.Clone(j.Promised)
+	next.Boot, next.Namespace, next.Cookie, next.carried = f.Boot, f.Namespace, f.Cookie, true
+	next.Uplinks, next.Entries, next.Promised = slices.Clone(j.Uplinks), slices.Clone(j.Entries), slices.Clone(j.Promised)
 	if j.Pending != nil {
 		p := *j.Pending
 		p.Until, p.Unit = 0, "" // its timer ended, too
-		if p.Back != nil {
-			back := *p.Back
-			p.Back = &back
-		}
+		p.Back = slices.Clone(p.Back)
 		next.Pending = &p
 	}
-	link, ok := f.Link(j.Goal.Dev)
 	// Cards may have swapped their names, too.
-	if card, found := j.card(f); found && (!ok || address(link) != j.MAC) {
-		link, ok = card, true
-		next.rename(card.Name)
+	names := j.found(f, func(u uplink, l host.Link) bool { return u.MAC != "" && address(l) == u.MAC && isCard(u, f, l) })
+	for i, u := range j.Uplinks {
+		link, _ := f.Link(names[u.Goal.Dev])
+		next.Uplinks[i].Link = link.Index
 	}
-	if ok {
-		next.Link = link.Index
-	}
+	next.rename(names)
 	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
 	if p := next.Pending; p != nil && !p.Down {
 		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
@@ -98,11 +130,16 @@ func (j *journal) adopt(f host.Facts) *journal {
 	}
 	link := f.Files[host.UnitLink]
 	take(host.UnitLink, link.Kind == host.Symlink && (link.Text == host.UnitFile || link.Text == host.PackageUnit))
-	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace}
+	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie}
 	if j != nil {
 		next = *j
-	} else if goal, err := plan.ParseGoal(f.Files[host.GoalFile].Text); err == nil {
-		next.Goal = goal
+	} else if goals, err := plan.ParseGoals(f.Files[host.GoalFile].Text); err == nil {
+		for _, g := range goals {
+			dev, _, _ := plan.Uplink(f)
+			g.Dev = cmp.Or(g.Dev, dev)
+			link, _ := f.Link(g.Dev)
+			next.Uplinks = append(next.Uplinks, uplink{Goal: g, Link: link.Index, MAC: address(link)})
+		}
 	}
 	next.Entries, next.adopted = append(found, next.Entries...), true
 	return &next
@@ -116,11 +153,26 @@ func address(l host.Link) string {
 	return l.MAC
 }
 
-// card finds the card that had the journal's device's address.
-func (j *journal) card(f host.Facts) (host.Link, bool) {
-	i := slices.IndexFunc(f.Links, func(l host.Link) bool { return j.MAC != "" && address(l) == j.MAC })
-	if i < 0 {
+// isCard tells whether a link is the card that an uplink was, and not one that shares its address.
+func isCard(u uplink, f host.Facts, l host.Link) bool {
+	card, ok := u.card(f)
+	return ok && card.Index == l.Index
+}
+
+// card finds the card that had the address of an uplink. Where several have it, as a virtual card of Azure's and the part
+// of a real one below it do, it is the one of the same name, or none.
+func (u uplink) card(f host.Facts) (host.Link, bool) {
+	var found []host.Link
+	for _, l := range f.Links {
+		if u.MAC != "" && address(l) == u.MAC {
+			found = append(found, l)
+		}
+	}
+	if len(found) > 1 {
+		found = slices.DeleteFunc(found, func(l host.Link) bool { return l.Name != u.Goal.Dev && l.Name != u.FileDev })
+	}
+	if len(found) != 1 {
 		return host.Link{}, false
 	}
-	return f.Links[i], true
+	return found[0], true
 }

@@ -7,6 +7,7 @@
 package change
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -29,6 +30,33 @@ type Store struct {
 	host  machine
 	timer timer
 	log   func(string) // what was done, for whoever looks later
+	held  string       // the directory that says which device is which journal's; "" for none
+	run   *run         // while it has the lock
+
+	expires bool           // it is what puts back a run that nobody confirms
+	done    *time.Duration // the deadline of the run that it has put back, where the journal could not be told
+}
+
+// run is the lock, and what waits until it is given back: programs of others', which may take their time.
+type run struct {
+	unlock func()
+	after  []func()
+}
+
+func (s Store) later(do func()) {
+	if s.run == nil {
+		do()
+		return
+	}
+	s.run.after = append(s.run.after, do)
+}
+
+// end gives the lock back.
+func (s Store) end() {
+	s.run.unlock()
+	for _, do := range s.run.after {
+		do()
+	}
 }
 
 // Open gives the store in a directory, which need not exist, for the host that this process runs on.
@@ -36,7 +64,7 @@ func Open(dir string) Store {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute
 	}
-	return Store{Dir: dir, keeps: dir == Dir, host: live{}, timer: outside{}, log: syslogged}
+	return Store{Dir: dir, keeps: dir == Dir, host: live{}, timer: outside{}, log: syslogged, held: "/run/weir/held"}
 }
 
 // Outcome is what a run did.
@@ -59,22 +87,26 @@ type Failure struct {
 
 // Status is how a host stands to the goal that was last brought up.
 type Status struct {
-	Up      bool          `json:"up"`             // there is a goal
-	Kept    bool          `json:"kept"`           // over a reboot
-	InForce bool          `json:"in_force"`       // and the plan for it is empty
-	Why     string        `json:"why,omitempty"`  // it is not in force, where that is not the drift
-	Owns    string        `json:"owns,omitempty"` // of a relay's goal in force: which queues are here now, and what that costs
-	Goal    plan.Goal     `json:"goal"`
-	Reboot  bool          `json:"rebooted,omitempty"` // since it was brought up
-	Drift   []plan.Change `json:"drift"`              // what would bring it back into force
-	Notes   []plan.Note   `json:"notes,omitempty"`
+	Up        bool          `json:"up"`                  // there is a goal
+	Kept      bool          `json:"kept"`                // over a reboot
+	InForce   bool          `json:"in_force"`            // and the plan for it is empty
+	Why       string        `json:"why,omitempty"`       // it is not in force, where that is not the drift
+	Owns      string        `json:"owns,omitempty"`      // of a relay's goal in force: which queues are here now, and what that costs
+	Elsewhere string        `json:"elsewhere,omitempty"` // in force, and the queue that connections wait in is another
+	Goal      plan.Goal     `json:"goal"`
+	Others    []plan.Goal   `json:"others,omitempty"`   // of other devices
+	Reboot    bool          `json:"rebooted,omitempty"` // since it was brought up
+	Drift     []plan.Change `json:"drift"`              // what would bring it back into force
+	Notes     []plan.Note   `json:"notes,omitempty"`
 
 	Unconfirmed bool           `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
 	Reverted    *Reverted      `json:"reverted,omitempty"`   // the last run, when it was put back
+
+	broken map[string]string // why a device's goal is not in force, where that is not the drift
 }
 
-// Plan is what Up would do. Goals replace each other and do not pile up: the plan is made from the host as it was before the goal in force
+// Plan is what Up would do. Goals of a device replace each other and do not pile up: the plan is made from the host as it was before the goal in force
 // was brought up, except for what somebody else has set since, and then told as changes to the host as it is.
 //
 // An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
@@ -83,20 +115,14 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	last, j, facts, err := s.look()
-	if err == nil {
-		err = isUp(goal, facts)
-	}
-	if err == nil {
-		err = s.fill(&goal, last, j, facts)
-	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	goal, measured, err := s.measured(goal, j, facts)
+	goals, measured, err := s.asked(goal, last, j, facts)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	p, err := j.plan(goal, facts)
+	p, err := j.plan(goals, facts)
 	if err == nil && p.Lacks != nil {
 		err = p.Lacks
 	}
@@ -104,10 +130,55 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	return p, err
 }
 
+// asked are all the goals that a host is to have when a person asks for one, that one first; or for none: those in
+// /etc/weir.toml, or else those that were last brought up.
+func (s Store) asked(goal plan.Goal, last, j *journal, facts host.Facts) (all []plan.Goal, notes []plan.Note, err error) {
+	before := j.goals()
+	if goal == (plan.Goal{}) {
+		if before, err = s.filled(last, j, facts); err != nil {
+			return nil, nil, err
+		}
+		if len(before) == 0 {
+			before = []plan.Goal{{}}
+		}
+	} else {
+		uplink, _, err := plan.Uplink(facts)
+		if goal.Dev == "" && err != nil {
+			return nil, nil, err
+		}
+		dev := cmp.Or(goal.Dev, uplink)
+		if err := j.strange(dev); err != nil {
+			return nil, nil, err
+		}
+		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)
+		if j != nil {
+			j.only = dev
+		}
+	}
+	for i, g := range before {
+		if _, there := facts.Link(g.Dev); !there && i > 0 {
+			return nil, nil, &plan.Refusal{What: g.Dev + ", which has a goal, too, is not there", Try: "weir down --dev " + g.Dev + ", if it does not come again"}
+		}
+		if err := isUp(g, facts); err != nil && i == 0 && goal != (plan.Goal{}) {
+			return nil, nil, err
+		}
+		seen := []plan.Note(nil)
+		if i == 0 || goal == (plan.Goal{}) {
+			if g, seen, err = s.measured(g, j, facts); err != nil {
+				return nil, nil, err
+			}
+		}
+		all, notes = append(all, g), append(notes, seen...)
+	}
+	return all, notes, nil
+}
+
 // measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found
 // when it was brought up; but before there were kinds of relays nothing was found.
 func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
-	inForce := j != nil && goal == j.Goal
+	uplink, _, _ := plan.Uplink(facts)
+	before, _ := about(j.goals(), cmp.Or(goal.Dev, uplink))
+	inForce := before != plan.Goal{} && goal == before
 	if inForce && (goal.Role != "relay" || goal.Carries != "") {
 		return goal, nil, nil
 	}
@@ -121,8 +192,8 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 	deep.Sockets = s.host.path(facts)
 	facts.Deep = &deep
 	goal, seen, err := goal.AsSeen(facts)
-	if j != nil && j.Goal.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
-		was := plan.Goal{Role: j.Goal.Role, Carries: j.Goal.Carries}
+	if before.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
+		was := plan.Goal{Role: before.Role, Carries: before.Carries}
 		seen = append(seen, plan.Note{Subject: plan.RoleNote,
 			Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
 	}
@@ -133,24 +204,32 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 	return goal, append(seen, far...), nil
 }
 
-func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
-	p, err := plan.Make(goal, j.before(facts))
+// plan is for all the goals that a host is to have. What a device that is not there would have is left as it is.
+func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
+	there := slices.DeleteFunc(slices.Clone(goals), func(g plan.Goal) bool {
+		_, there := facts.Link(g.Dev)
+		return g.Dev != "" && !there || j != nil && slices.Contains(j.without, g.Dev)
+	})
+	if len(there) == 0 {
+		there = goals[:1] // and why not
+	}
+	p, err := plan.MakeAll(there, j.before(facts))
 	if err != nil {
 		return p, err
 	}
-	if j != nil && len(j.Entries) > 0 && j.Goal.Dev != "" && j.Goal.Dev != p.Goal.Dev {
-		return p, &plan.Refusal{What: "weir is up on " + j.Goal.Dev, Try: "weir down, then again for " + p.Goal.Dev}
-	}
 	// The next boot may well give a device back the name that it had.
-	asKept := j.kept() && j.FileDev != "" && !j.carried && j.Pending == nil && j.Goal == p.Goal
+	renamed := j != nil && slices.ContainsFunc(j.Uplinks, func(u uplink) bool { return u.FileDev != "" })
+	asKept := len(there) < len(goals) || j.kept() && renamed && !j.carried && j.Pending == nil && alike(j.goals(), p.All())
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
-	blind := j.blind(wanted, p.Goal, facts)
+	blind := j.blind(wanted, p, facts)
+	others := func(t plan.Target) bool { return j != nil && j.only != "" && device(t) != "" && device(t) != j.only }
 	for _, c := range wanted {
-		if asKept && c.File != "" || j.leaves(facts, c.Target) || blind && j.untouched(facts, c.Target) {
+		if asKept && c.File != "" || j.leaves(facts, c.Target) || blind && j.untouched(facts, c.Target) || others(c.Target) {
 			continue
 		}
-		if c.File == host.GoalFile && goal.Carries != p.Goal.Carries && plan.Says(facts.Files[c.File], p.Goal) {
+		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
+		if c.File == host.GoalFile && found && plan.Says(facts.Files[c.File], p.Lasting()...) {
 			continue // it leaves open what is carried, as the goal does
 		}
 		if c.Old, _ = j.value(facts, c.Target); !same(c.Target, c.Old, c.New) {
@@ -161,8 +240,16 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 	if j != nil {
 		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
 		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File == "" })
+		absent := func(e entry) bool {
+			if device(e.Target) == "" {
+				return len(there) < len(goals)
+			}
+			_, asked := about(goals, device(e.Target))
+			_, planned := about(p.All(), device(e.Target))
+			return asked && !planned
+		}
 		for _, e := range j.Entries {
-			if asKept && e.File != "" {
+			if asKept && e.File != "" || absent(e) || others(e.Target) {
 				continue
 			}
 			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
@@ -172,7 +259,7 @@ func (j *journal) plan(goal plan.Goal, facts host.Facts) (plan.Plan, error) {
 			}
 		}
 	}
-	return p, j.keepsShaper(goal, p)
+	return p, j.keepsShaper(goals[0], p)
 }
 
 // owner is plan.Owner, where it is not weir.
@@ -190,11 +277,14 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	}
 	// What gave the goal in force the shaper that goes, and what it takes to have that and what is asked for now.
 	gave, both := plan.Goal{}, goal
-	was := j.Goal
+	was, _ := about(j.goals(), p.Goal.Dev)
+	if was == (plan.Goal{}) {
+		return nil
+	}
 	relay := was.Role == "relay" && goal.Role != "server" && !j.said
 	for _, c := range p.Changes {
 		switch {
-		case !c.Unshapes():
+		case !c.Unshapes(), device(c.Target) != p.Goal.Dev:
 		case c.Ingress != "" && was.ShapesArriving():
 			if relay && goal.Carries != was.Carries {
 				gave.Role, gave.Carries = was.Role, was.Carries
@@ -255,42 +345,40 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	if err := goal.Check(); err != nil {
 		return Outcome{}, err
 	}
-	last, j, facts, unlock, err := s.begin("up")
+	s, last, j, facts, err := s.begin("up")
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer unlock()
-	if err := isUp(goal, facts); err != nil {
-		return Outcome{}, err
-	}
-	if err := s.fill(&goal, last, j, facts); err != nil {
-		return Outcome{}, err
-	}
-	goal, measured, err := s.measured(goal, j, facts)
+	defer s.end()
+	goals, measured, err := s.asked(goal, last, j, facts)
 	if err != nil {
 		return Outcome{}, err
 	}
-	out, err := s.up(j, goal, facts, within, false)
+	out, err := s.up(j, goals, facts, within, false)
 	out.Notes = append(measured, out.Notes...)
 	s.report("up", out, err)
 	return out, err
 }
 
 // up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises nothing new.
-func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
-	p, err := j.plan(goal, facts)
+func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
+	var refused []plan.Note
+	if boot {
+		refused = j.leaveOut(goals, facts)
+	}
+	p, err := j.plan(goals, facts)
 	if err != nil {
 		return Outcome{}, err
 	}
 	if boot {
-		p.Goal.Carries = goal.Carries // what a host carries a boot cannot see: its tunnels come later
+		p = p.Carrying(goals) // what a host carries a boot cannot see: its tunnels come later
 	}
 	promise := func(j *journal) {
 		if !boot {
 			j.promise()
 		}
 	}
-	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(j.notes(), p.Considered...)}
+	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(append(j.notes(), refused...), p.Considered...)}
 	now, files := lasting(p.Changes)
 	switch {
 	case boot && p.Lacks != nil:
@@ -306,7 +394,7 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 	idle := j == nil || j.Pending == nil
 	switch {
 	case p.Empty() && idle:
-		if j != nil && j.Goal == p.Goal && j.Reverted == nil && !j.left() && !j.carried && !j.adopted {
+		if j != nil && alike(j.goals(), p.All()) && j.Reverted == nil && !j.left() && !j.carried && !j.adopted {
 			return out, nil
 		}
 		next := j.with(p, facts)
@@ -319,41 +407,42 @@ func (s Store) up(j *journal, goal plan.Goal, facts host.Facts, within time.Dura
 		p.Changes = now
 		out.Kept = slices.ContainsFunc(files, func(c plan.Change) bool { return c.New != string(host.NoFile) })
 	}
+	if err := s.claim(p.All(), facts); err != nil {
+		return Outcome{}, err
+	}
 	next := j.with(p, facts)
 	next.Pending.Until = s.timer.now() + within
 	if within > 0 {
-		next.Pending.Unit = otherUnit(j.unit())
+		next.Pending.Unit = timerName(s.Dir, next.Pending.Until, j.unit())
 	}
 	if err := s.save(next); err != nil {
 		return Outcome{}, err
 	}
 	if within > 0 {
-		s.disarmStale(next.Pending.Unit)
-		if err := s.timer.arm(next.Pending.Unit, s.Dir, within); err != nil {
-			s.disarm(next.Pending.Unit) // for all that is known it may be armed
-			return Outcome{}, notArmed(err, s.put(j))
+		if err := s.arm(next, j); err != nil {
+			return Outcome{}, err
 		}
 		out.RevertsIn = units.Duration(within)
 	}
-	link, _ := facts.Link(p.Goal.Dev)
 	for _, c := range inOrder(p.Changes) {
 		switch err := s.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
 		case boot && c.Ingress != "":
-			err = errors.Join(err, s.setIngress(next, next.Link, plan.NoIngress)) // what leaves is shaped all the same
+			err = errors.Join(err, s.setIngress(next, c.Ingress, plan.NoIngress)) // what leaves is shaped all the same
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		case c.Dev+c.Ingress != "":
-			undone := s.takeBack(next, j, link, append(out.Done, c))
+			undone := s.takeBack(next, j, facts, append(out.Done, c))
 			if undone == nil {
 				s.disarm(next.Pending.Unit)
 			}
-			return Outcome{}, notSet(p.Goal, c, err, undone)
+			goal, _ := about(p.All(), device(c.Target))
+			return Outcome{}, notSet(goal, c, err, undone)
 		default:
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		}
 	}
-	s.host.reload(out.Done)
+	s.later(func() { s.host.reload(out.Done) })
 	if err := s.verify(next, within > 0, &out); err != nil {
 		return out, err
 	}
@@ -384,8 +473,30 @@ func (s Store) writable(files []plan.Change) error {
 	return nil
 }
 
-func notArmed(err, undone error) error {
-	if undone != nil {
+// arm starts what puts the run of a journal back. Others are not kept out meanwhile: when it does not answer, they may
+// have to put back what was there before.
+func (s Store) arm(next, before *journal) error {
+	s.run.unlock()
+	s.run.unlock = func() {}
+	err := s.timer.arm(next.Pending.Unit, s.Dir)
+	if err != nil {
+		s.disarm(next.Pending.Unit) // for all that is known it may be armed
+	}
+	unlock, errLock := s.lock()
+	if errLock != nil {
+		return errLock // and they go on from a run that has changed nothing
+	}
+	s.run.unlock = unlock
+	switch now, errLoad := s.load(); {
+	case errLoad != nil:
+		return errLoad
+	case now.unit() != next.Pending.Unit:
+		s.disarm(next.Pending.Unit)
+		return &busy{plan.Refusal{What: "another weir has changed this host meanwhile; nothing was changed", Try: "weir status"}}
+	case err == nil:
+		return nil
+	}
+	if undone := s.put(before); undone != nil {
 		return undone
 	}
 	return &plan.Refusal{
@@ -404,26 +515,33 @@ func (s Store) set(j *journal, c plan.Change) error {
 		if err != nil {
 			return err
 		}
-		return s.host.setFile(c.File, file)
+		e := j.entry(c.Target)
+		at := time.Time{}
+		if e.Was == c.New {
+			at = e.WasTime
+		}
+		return s.host.setFile(c.File, file, at)
 	}
 	if c.Ingress != "" {
-		return s.setIngress(j, j.Link, c.New)
+		return s.setIngress(j, c.Ingress, c.New)
 	}
+	u := j.of(c.Dev)
 	if j.entry(c.Target).Was == c.New {
-		return s.host.restoreTree(j.Link, j.Tree)
+		return s.host.restoreTree(u.Link, u.Tree)
 	}
 	stack, err := qdisc.ParseStack(c.New)
 	if err != nil {
 		return err
 	}
-	return s.host.setTree(j.Link, stack)
+	return s.host.setTree(u.Link, stack)
 }
 
 // setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay, at no tunnel that was ever
 // unpacked.
-func (s Store) setIngress(j *journal, link int, text string) error {
+func (s Store) setIngress(j *journal, dev string, text string) error {
+	link := j.link(dev)
 	if text == plan.NoIngress || text == plan.HalfIngress {
-		return s.host.setIngress(link, qdisc.Arriving{Tunnels: j.tunnels()})
+		return s.host.setIngress(link, qdisc.Arriving{Tunnels: j.tunnels(dev)})
 	}
 	arriving, err := qdisc.ParseArriving(text)
 	if err != nil {
@@ -455,17 +573,21 @@ func inOrder(changes []plan.Change) []plan.Change {
 
 // takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it
 // has tried; next is its journal.
-func (s Store) takeBack(next, j *journal, link host.Link, tried []plan.Change) error {
+func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change) error {
 	var failed []error
 	for _, c := range slices.Backward(tried) {
 		switch {
 		case c.Sysctl != "":
 			failed = append(failed, s.host.setSysctl(c.Sysctl, c.Old))
 		case c.Ingress != "":
-			failed = append(failed, s.setIngress(next, link.Index, c.Old))
+			failed = append(failed, s.setIngress(next, c.Ingress, c.Old))
 		}
 	}
-	failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
+	for _, c := range slices.Backward(tried) { // what the kernel makes by itself it makes by the settings
+		if link, there := facts.Link(c.Dev); there {
+			failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
+		}
+	}
 	if err := errors.Join(failed...); err != nil {
 		return err // and the journal stays, so that recover can try again
 	}
@@ -493,7 +615,7 @@ func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
 	if err != nil {
 		return err
 	}
-	left, err := j.plan(j.Goal, facts)
+	left, err := j.plan(j.goals(), facts)
 	if err != nil {
 		return err
 	}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,9 +29,14 @@ func (live) writable(name string) error {
 	return short(unix.Access(dir, unix.W_OK))
 }
 
-func (live) setFile(name string, want host.File) error {
+func (live) setFile(name string, want host.File, at time.Time) error {
 	if err := short(setFile(name, want)); err != nil {
 		return err
+	}
+	if !at.IsZero() && want.Kind == host.Regular {
+		if err := os.Chtimes(name, at, at); err != nil {
+			return short(err)
+		}
 	}
 	if host.ReadFile(name) != want {
 		return errors.New("was written, and is another")
@@ -46,8 +51,11 @@ func setFile(name string, want host.File) error {
 	if err := os.Remove(half); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 		return err // of a run that was killed
 	}
-	if want.Kind != host.NoFile {
-		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+	if dir := path.Dir(name); want.Kind != host.NoFile && errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := syncDir(path.Dir(dir)); err != nil {
 			return err
 		}
 	}
@@ -102,10 +110,22 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// reload lets systemd read its units again. udev sees by itself what has changed.
+// reload lets systemd read its units again, and know whether a goal is kept: the service is active while it is. udev
+// sees by itself what has changed. What fails now the next boot does.
 func (live) reload(done []plan.Change) {
 	units := func(c plan.Change) bool { return strings.HasPrefix(c.File, path.Dir(host.UnitFile)+"/") }
-	if slices.ContainsFunc(done, units) && bySystemd() {
-		_ = exec.Command("systemctl", "daemon-reload").Run() // if not now, it does at the next boot
+	if !slices.ContainsFunc(done, units) || !booted() {
+		return
+	}
+	_ = systemctl("systemctl", "daemon-reload")
+	for _, c := range done {
+		if c.File != host.UnitLink {
+			continue
+		}
+		verb := "start"
+		if c.New == string(host.NoFile) {
+			verb = "stop"
+		}
+		_ = systemctl("systemctl", "--no-block", verb, path.Base(host.UnitFile))
 	}
 }

@@ -3,8 +3,12 @@
 package change
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/host"
@@ -14,24 +18,122 @@ import (
 
 // journal is what it takes to go back: the host as it was before the first change, and everything that was set since.
 type journal struct {
-	Version   int        `json:"version"`
-	Boot      string     `json:"boot"`      // host.Facts.Boot: what is set at run time ends with the boot
-	Namespace string     `json:"namespace"` // host.Facts.Namespace
-	Goal      plan.Goal  `json:"goal"`
-	Link      int        `json:"link"`          // index of the goal's device
-	MAC       string     `json:"mac,omitempty"` // and its address, by which it is found after a boot that has named it otherwise
-	Tree      qdisc.Tree `json:"tree"`          // of that device, before
-	Entries   []entry    `json:"entries"`
-	Pending   *pending   `json:"pending,omitempty"`  // a run that is not confirmed, or was cut short
-	Reverted  *Reverted  `json:"reverted,omitempty"` // the last run, when it was put back
-	Promised  []promise  `json:"promised,omitempty"` // what was in force when it was confirmed: another kernel may not be able to
-	FileDev   string     `json:"file_dev,omitempty"` // what the device was called when it was set up, and is in files, if it has another name now
+	Version   int
+	Boot      string    // host.Facts.Boot: what is set at run time ends with the boot
+	Namespace string    // host.Facts.Namespace
+	Cookie    uint64    // and host.Facts.Cookie: the number in the name may come again
+	Uplinks   []uplink  // at most one for a device
+	Entries   []entry   // of those devices, and of the host
+	Pending   *pending  // a run that is not confirmed, or was cut short
+	Reverted  *Reverted // the last run, when it was put back
+	Promised  []promise // what was in force when it was confirmed: another kernel may not be able to
 
-	carried bool // from an earlier boot, or made up: the journal on disk does not say this
-	adopted bool // found by its files alone
-	asIs    bool // the goal's file stays as somebody has made it
-	lean    bool // and files that somebody has removed stay away
-	said    bool // a person has said what the next goal carries, or that it carries nothing
+	carried bool   // from an earlier boot, or made up: the journal on disk does not say this
+	adopted bool   // found by its files alone
+	asIs    bool   // the goal's file stays as somebody has made it
+	lean    bool   // and files that somebody has removed stay away
+	said    bool   // a person has said what the next goal carries, or that it carries nothing
+	only    string // the device that a run is about; "" for all
+
+	without []string // devices whose goals cannot be planned, and keep nobody from the others
+
+	unknown map[string]json.RawMessage // what a newer version has written
+}
+
+// uplink is a device and its goal.
+type uplink struct {
+	Goal    plan.Goal  `json:"goal"`
+	Link    int        `json:"link"`               // its index
+	MAC     string     `json:"mac,omitempty"`      // and its address, by which it is found after a boot that has named it otherwise
+	Tree    qdisc.Tree `json:"tree"`               // as it was before
+	GSOSegs int        `json:"gso_segs,omitempty"` // what a BPF queue changes, as it was before; 0: not known
+	FileDev string     `json:"file_dev,omitempty"` // what it was called when it was set up, and is in files, if it has another name now
+	Down    bool       `json:"down,omitempty"`     // its goal is taken down, but for what somebody else had changed
+
+	strange error           // why this version does not understand the goal
+	text    json.RawMessage // as it was written
+}
+
+// of is the uplink that a device is.
+func (j *journal) of(dev string) *uplink {
+	if j == nil || dev == "" {
+		return nil
+	}
+	i := slices.IndexFunc(j.Uplinks, func(u uplink) bool { return u.Goal.Dev == dev })
+	if i < 0 {
+		return nil
+	}
+	return &j.Uplinks[i]
+}
+
+// link is the index of a device; 0 if the journal is not about it.
+func (j *journal) link(dev string) int {
+	if u := j.of(dev); u != nil {
+		return u.Link
+	}
+	return 0
+}
+
+// here tells whether the journal is about the network namespace of these facts.
+func (j *journal) here(f host.Facts) bool {
+	return j.Namespace == f.Namespace && (j.Cookie == 0 || f.Cookie == 0 || j.Cookie == f.Cookie)
+}
+
+// goals are those that were brought up.
+func (j *journal) goals() (all []plan.Goal) {
+	if j == nil {
+		return nil
+	}
+	for _, u := range j.Uplinks {
+		if !u.Down {
+			all = append(all, u.Goal)
+		}
+	}
+	return all
+}
+
+// uplinks are its devices.
+func (j *journal) uplinks() []uplink {
+	if j == nil {
+		return nil
+	}
+	return j.Uplinks
+}
+
+// device is the one that a target is of; "" for the host's.
+func device(t plan.Target) string { return t.Dev + t.Ingress }
+
+// about is the goal for a device, if there is one.
+func about(goals []plan.Goal, dev string) (plan.Goal, bool) {
+	i := slices.IndexFunc(goals, func(g plan.Goal) bool { return g.Dev == dev })
+	if i < 0 {
+		return plan.Goal{}, false
+	}
+	return goals[i], true
+}
+
+// strange is why a goal that was brought up, of another device than one, is not understood here. Going back does not take
+// it.
+func (j *journal) strange(but string) error {
+	if j == nil {
+		return nil
+	}
+	for _, u := range j.Uplinks {
+		if u.strange != nil && !u.Down && u.Goal.Dev != but {
+			return &plan.Refusal{What: fmt.Sprintf("the goal of %s is not understood: %v", u.Goal.Dev, u.strange),
+				Try: "weir up with a goal; or weir down, which takes none"}
+		}
+	}
+	return nil
+}
+
+// flags writes goals as they would be typed.
+func flags(goals []plan.Goal) string {
+	var all []string
+	for _, g := range goals {
+		all = append(all, g.Flags())
+	}
+	return strings.Join(all, "; ")
 }
 
 // promise is a setting as it was when a person confirmed it.
@@ -45,13 +147,14 @@ type promise struct {
 type pending struct {
 	Until time.Duration `json:"until_ns"`          // when it is to be put back, on the clock of this boot; wall clocks jump
 	Unit  string        `json:"unit,omitempty"`    // the timer's name
-	Back  *plan.Goal    `json:"back_to,omitempty"` // the goal that was confirmed last; without one the host as found
+	Back  goals         `json:"back_to,omitempty"` // those that were confirmed last; without one the host as found
 	Down  bool          `json:"down,omitempty"`    // the run takes down, and putting it back is to end that
+	Dev   string        `json:"dev,omitempty"`     // the device that it is about; "" for all
 }
 
 // Reverted is a run that was put back.
 type Reverted struct {
-	Goal  plan.Goal   `json:"goal"`
+	Goal  plan.Goal   `json:"goal"` // or the first of them
 	Notes []plan.Note `json:"notes,omitempty"`
 }
 
@@ -61,6 +164,9 @@ type entry struct {
 	plan.Target
 	Was string   `json:"was"`
 	Set []string `json:"set"`
+
+	// WasTime is when a file was written that is to come back.
+	WasTime time.Time `json:"was_time,omitzero"`
 
 	// Back is what the setting was under the goal that was confirmed last, if the pending run has changed it.
 	Back *string `json:"back,omitempty"`
@@ -89,19 +195,40 @@ func (j *journal) entry(t plan.Target) *entry {
 // with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first, and
 // a run that is not confirmed to the last that was.
 func (j *journal) with(p plan.Plan, f host.Facts) *journal {
-	link, _ := f.Link(p.Goal.Dev)
-	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Goal: p.Goal, Link: link.Index, MAC: address(link), Tree: uncounted(link.Tree)}
-	next.Pending = &pending{Back: j.confirmed()}
-	if e := j.entry(plan.Target{Dev: p.Goal.Dev}); e != nil && j.Link == link.Index {
-		next.Tree = j.Tree
-	}
+	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie, Pending: &pending{Back: j.confirmed()}}
 	if j != nil {
-		next.Promised, next.FileDev, next.asIs, next.lean = j.Promised, j.FileDev, j.asIs, j.lean
+		next.Promised, next.asIs, next.lean, next.unknown = j.Promised, j.asIs, j.lean, j.unknown
+		next.only, next.Pending.Dev = j.only, j.only
+		if p := j.Pending; p != nil && p.Dev != j.only {
+			next.Pending.Dev = "" // of two runs, neither of which was confirmed
+		}
 		if j.adopted {
 			next.Pending.Back = nil // nobody knows whether that was ever confirmed
 		}
+		for _, u := range j.Uplinks {
+			if goal, asked := about(p.All(), u.Goal.Dev); asked {
+				u.Goal, u.Down, u.strange = goal, false, nil
+			} else if _, there := f.Link(u.Goal.Dev); there || len(p.All()) == 0 {
+				u.Down = true
+			}
+			next.Uplinks = append(next.Uplinks, u)
+		}
+	}
+	for _, goal := range p.All() {
+		link, _ := f.Link(goal.Dev)
+		u := next.of(goal.Dev)
+		if u == nil {
+			next.Uplinks = append(next.Uplinks, uplink{Goal: goal})
+			u = &next.Uplinks[len(next.Uplinks)-1]
+		}
+		if u.Link != link.Index || j.entry(plan.Target{Dev: goal.Dev}) == nil {
+			// Another of that name, or one whose queue is as it was.
+			u.Link, u.MAC, u.Tree, u.GSOSegs = link.Index, address(link), uncounted(link.Tree), link.GSOSegs
+		}
+	}
+	if j != nil {
 		for _, e := range j.Entries {
-			if e.Dev != "" && j.Link != link.Index {
+			if e.Dev != "" && j.link(e.Dev) != next.link(e.Dev) {
 				continue // a device of the same name, and not the one that we changed: that is gone
 			}
 			if j.Pending != nil && j.Pending.Down && !e.Theirs {
@@ -113,7 +240,9 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 	}
 	for _, c := range p.Changes {
 		if c.File == host.GoalFile {
-			next.FileDev = ""
+			for i := range next.Uplinks {
+				next.Uplinks[i].FileDev = ""
+			}
 		}
 		e := next.entry(c.Target)
 		if e == nil {
@@ -121,12 +250,12 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			if c.Ingress != "" {
 				was = plan.NoIngress // all of it is ours, or led to a device that is gone
 			}
-			next.Entries = append(next.Entries, entry{Target: c.Target, Was: was})
+			next.Entries = append(next.Entries, entry{Target: c.Target, Was: was, WasTime: f.Modified[c.File]})
 			e = &next.Entries[len(next.Entries)-1]
 		}
 		if e.Back == nil {
 			back := e.Was
-			if next.Pending.Back != nil && len(e.Set) > 0 {
+			if len(next.Pending.Back) > 0 && len(e.Set) > 0 {
 				back = e.last()
 			}
 			e.Back = &back
@@ -136,16 +265,15 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 	return next
 }
 
-// confirmed is the goal that was confirmed last, if it is not taken down.
-func (j *journal) confirmed() *plan.Goal {
+// confirmed are the goals that were confirmed last, and are not taken down.
+func (j *journal) confirmed() goals {
 	switch {
-	case j == nil, j.left(), j.Goal == plan.Goal{}:
+	case j == nil, j.left():
 		return nil
 	case j.Pending != nil:
 		return j.Pending.Back
 	}
-	goal := j.Goal
-	return &goal
+	return j.goals()
 }
 
 // confirm makes the run that is under way the one to go back to.
@@ -154,14 +282,36 @@ func (j *journal) confirm() {
 	for i := range j.Entries {
 		j.Entries[i].Back = nil
 	}
+	j.forget()
+}
+
+// forget drops devices that are taken down, and of which nothing was left to somebody else.
+func (j *journal) forget() {
+	j.Entries = slices.DeleteFunc(j.Entries, func(e entry) bool {
+		u := j.of(device(e.Target))
+		return u != nil && u.Down && !e.Theirs
+	})
+	j.Uplinks = slices.DeleteFunc(j.Uplinks, func(u uplink) bool {
+		return u.Down && !slices.ContainsFunc(j.Entries, func(e entry) bool { return device(e.Target) == u.Goal.Dev })
+	})
 }
 
 // own takes a goal's file that somebody has edited, and whose goal was then confirmed, for ours: down removes it with the rest.
 func (j *journal) own(f host.Facts) {
 	e := j.entry(plan.Target{File: host.GoalFile})
-	if now := f.Files[host.GoalFile]; e != nil && plan.Says(now, j.Goal) {
+	if now := f.Files[host.GoalFile]; e != nil && plan.Says(now, j.lasting()...) {
 		e.set(now.String())
 	}
+}
+
+// lasting are the goals that files are to keep.
+func (j *journal) lasting() (all []plan.Goal) {
+	for _, g := range j.goals() {
+		if !g.Runtime && !g.Only {
+			all = append(all, g)
+		}
+	}
+	return all
 }
 
 // promise writes down what is in force, since it is what a person has asked for and seen.
@@ -188,8 +338,11 @@ func (j *journal) kept() bool {
 // somebody has removed (systemctl disable does), if it is a boot that asks.
 func (j *journal) leaves(f host.Facts, t plan.Target) bool {
 	e := j.entry(t)
-	if e == nil || t.File == "" {
+	switch {
+	case j == nil || t.File == "":
 		return false
+	case e == nil:
+		return j.asIs && t.File == host.GoalFile && f.Files[t.File].Kind == host.Regular
 	}
 	removed := f.Files[t.File].Kind == host.NoFile && e.last() != string(host.NoFile)
 	return j.asIs && t.File == host.GoalFile && j.state(f, *e) == foreign || j.lean && removed
@@ -210,13 +363,8 @@ func (e *entry) set(value string) {
 // last is the value that was set last.
 func (e entry) last() string { return e.Set[len(e.Set)-1] }
 
-func renamed(t plan.Target, dev string) plan.Target {
-	if t.Dev != "" {
-		t.Dev = dev
-	}
-	if t.Ingress != "" {
-		t.Ingress = dev
-	}
+func renamed(t plan.Target, names map[string]string) plan.Target {
+	t.Dev, t.Ingress = cmp.Or(names[t.Dev], t.Dev), cmp.Or(names[t.Ingress], t.Ingress)
 	return t
 }
 
@@ -227,31 +375,36 @@ func (j *journal) left() bool {
 
 // asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another guise: none while the
 // link is down, and the kernel makes it again when that comes up; or made for it, where the kernel would make another kind now.
-func (j *journal) asFound(now qdisc.Tree) bool {
-	was, okWas := j.Tree.Root()
+func (u *uplink) asFound(now qdisc.Tree) bool {
+	was, okWas := u.Tree.Root()
 	is, okIs := now.Root()
 	if byKernel := (!okWas || was.Handle == 0) && (!okIs || is.Handle == 0); byKernel && okWas != okIs {
 		return true
 	}
-	return now.Same(j.Tree) || j.remade(now)
+	return now.Same(u.Tree) || u.remade(now)
 }
 
-func (j *journal) remade(now qdisc.Tree) bool {
-	root, ok := j.Tree.Root()
-	if !ok || root.Handle != 0 || now.Same(j.Tree) {
+func (u *uplink) remade(now qdisc.Tree) bool {
+	root, ok := u.Tree.Root()
+	if !ok || root.Handle != 0 || now.Same(u.Tree) {
 		return false
 	}
-	was, okWas := j.Tree.Stack()
+	was, okWas := u.Tree.Stack()
 	is, okIs := now.Stack()
 	return okWas && okIs && was.Equal(is)
 }
 
 // notes are what a person should know of the journal before anything else.
-func (j *journal) notes() []plan.Note {
-	if j == nil || j.FileDev == "" {
+func (j *journal) notes() (notes []plan.Note) {
+	if j == nil {
 		return nil
 	}
-	return []plan.Note{{Subject: j.Goal.Dev, Text: "was called " + j.FileDev + " when weir set it up"}}
+	for _, u := range j.Uplinks {
+		if u.FileDev != "" {
+			notes = append(notes, plan.Note{Subject: u.Goal.Dev, Text: "was called " + u.FileDev + " when weir set it up"})
+		}
+	}
+	return notes
 }
 
 // uncounted is a tree without its statistics, which nothing can put back.
@@ -268,15 +421,16 @@ func uncounted(t qdisc.Tree) qdisc.Tree {
 
 // value is what a setting is now, as a plan writes it; false if it is not there, or is no longer the one that j is about.
 func (j *journal) value(f host.Facts, t plan.Target) (string, bool) {
+	u := j.of(device(t))
 	switch {
 	case t.Dev != "":
 		link, ok := f.Link(t.Dev)
-		return plan.Describe(link.Tree), ok && (j == nil || link.Index == j.Link)
+		return plan.Describe(link.Tree), ok && (u == nil || link.Index == u.Link)
 	case t.Ingress != "":
 		link, ok := f.Link(t.Ingress)
 		now := plan.DescribeIngress(f, t.Ingress)
 		// The device that it leads through outlives the one that it is for.
-		return now, ok && (j == nil || link.Index == j.Link) || now != plan.NoIngress
+		return now, ok && (u == nil || link.Index == u.Link) || now != plan.NoIngress
 	case t.File != "":
 		return f.Files[t.File].String(), true
 	}
@@ -299,8 +453,8 @@ func (j *journal) state(f host.Facts, e entry) state {
 	if !ok {
 		return gone
 	}
-	if e.Dev != "" {
-		if link, _ := f.Link(e.Dev); j.asFound(link.Tree) {
+	if u := j.of(e.Dev); u != nil {
+		if link, _ := f.Link(e.Dev); u.asFound(link.Tree) {
 			return asFound
 		}
 	} else if now == e.Was {
@@ -324,14 +478,14 @@ func (e entry) stacked(now string) bool {
 	})
 }
 
-// tunnels are those that were ever unpacked.
-func (j *journal) tunnels() (all []string) {
+// tunnels are those that were ever unpacked for a device.
+func (j *journal) tunnels(dev string) (all []string) {
 	if j == nil {
 		return nil
 	}
 	for _, e := range j.Entries {
 		for _, set := range e.Set {
-			if a, err := qdisc.ParseArriving(set); e.Ingress != "" && err == nil {
+			if a, err := qdisc.ParseArriving(set); e.Ingress == dev && err == nil {
 				all = append(all, a.Tunnels...)
 			}
 		}
@@ -355,8 +509,8 @@ func present(f host.Facts, t plan.Target, value string) string {
 
 // blind tells whether only root can say what a plan for the goal in force comes to: he found that a tunnel could
 // not be unpacked, or was a virtual machine's, and who is not root cannot tell.
-func (j *journal) blind(wanted []plan.Change, goal plan.Goal, f host.Facts) bool {
-	if j == nil || f.Admin || j.Goal != goal {
+func (j *journal) blind(wanted []plan.Change, p plan.Plan, f host.Facts) bool {
+	if j == nil || f.Admin || !alike(p.All(), j.goals()) {
 		return false
 	}
 	return slices.ContainsFunc(wanted, func(c plan.Change) bool {
@@ -386,6 +540,11 @@ func (j *journal) untouched(f host.Facts, t plan.Target) bool {
 	return ok && (e == nil && now == plan.NoIngress || e != nil && same(t, now, e.last()))
 }
 
+// alike tells whether two lists have the same goals.
+func alike(a, b []plan.Goal) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(g plan.Goal) bool { return !slices.Contains(b, g) })
+}
+
 // same tells whether a value of a setting means what is wanted. Those of a queue may be written in more than one way.
 func same(t plan.Target, a, b string) bool {
 	if a == b || t.Dev+t.Ingress == "" {
@@ -410,8 +569,8 @@ func (j *journal) before(f host.Facts) host.Facts {
 		case e.Dev != "":
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Dev })
 			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) })
-			f.Links[i].Tree = j.Tree
-			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(j.Tree.Qdiscs), atIngress), ingress...)
+			f.Links[i].Tree = j.of(e.Dev).Tree
+			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), atIngress), ingress...)
 		case e.Ingress != "":
 			// Ours whoever has changed it: the device is of our making.
 			f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
@@ -21,13 +23,14 @@ type machine interface {
 	path(host.Facts) host.Sockets                // the live connections
 	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
-	cleanQueue(link int) error                   // away with what a BPF queue has left that somebody else has taken away
+	cleanQueue(link, gsoSegs int) error          // away with what a BPF queue has left that somebody else has taken away
 	setIngress(link int, a qdisc.Arriving) error // what arrives passes it first; empty: takes that away; and reads it back
 	setSysctl(name, value string) (err error)    // writes, and reads it back
 	writable(path string) error                  // why a file could not be written, for all that can be told before
-	setFile(path string, file host.File) error   // puts it there whole or not at all, and on disk
-	sweep(path string)                           // away with what a run that was killed has written of it
-	reload(done []plan.Change)                   // tells those who have read the files that were changed
+	// setFile puts it there whole or not at all, and on disk; as written at a time, if one is given.
+	setFile(path string, file host.File, at time.Time) error
+	sweep(path string)         // away with what a run that was killed has written of it
+	reload(done []plan.Change) // tells those who have read the files that were changed
 }
 
 // live is the host in the network namespace of the calling thread.
@@ -58,13 +61,21 @@ func (live) restoreTree(link int, tree qdisc.Tree) error {
 	return conn.Restore(link, tree)
 }
 
-func (live) cleanQueue(link int) error {
+func (live) cleanQueue(link, gsoSegs int) error {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return conn.Clean(link)
+	if err := conn.Clean(link); err != nil {
+		return err
+	}
+	// One segment at a time is what such a queue asks for, and nobody else.
+	l, err := netlink.LinkByIndex(link)
+	if err != nil || l.Attrs().GSOMaxSegs != 1 || gsoSegs <= 1 {
+		return err
+	}
+	return netlink.LinkSetGSOMaxSegs(l, gsoSegs)
 }
 
 func (live) setSysctl(name, value string) error {

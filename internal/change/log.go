@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -63,5 +64,5 @@ func syslogged(line string) {
 		return
 	}
 	defer w.Close()
-	_, _ = w.Write([]byte(line))
+	_, _ = w.Write([]byte(text.Plain(line)))
 }

@@ -3,9 +3,9 @@
 package change
 
 import (
-	"cmp"
 	"fmt"
 	"os"
+	"slices"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -32,7 +32,7 @@ func (s Store) look() (last, j *journal, facts host.Facts, err error) {
 			What: s.path() + " is about the host's own network namespace",
 			Try:  "the same there, or --state DIR for this one",
 		}}
-	case last.Boot == facts.Boot && last.Namespace == facts.Namespace:
+	case last.Boot == facts.Boot && last.here(facts):
 		last.follow(facts)
 		j = last
 	case last.Boot == facts.Boot && !last.files():
@@ -55,55 +55,75 @@ func (s Store) facts() (host.Facts, error) {
 	return f, err
 }
 
-// fill gives an empty goal a meaning: the one in /etc/weir.toml or, where there is no such file, the one that was last brought up. What an
-// earlier boot ended before it was confirmed is not brought up again: it may have been what made somebody reboot.
-func (s Store) fill(goal *plan.Goal, last, j *journal, facts host.Facts) (err error) {
-	if *goal != (plan.Goal{}) {
-		return nil
-	}
+// filled are the goals of a host of which nobody says any: those in /etc/weir.toml and those that no file keeps or, where
+// there is no such file, those that were last brought up. What an earlier boot ended before it was confirmed is not
+// brought up again: it may have been what made somebody reboot.
+func (s Store) filled(last, j *journal, facts host.Facts) (all []plan.Goal, err error) {
 	switch {
 	case j != nil:
-		*goal = j.Goal
+		if err := j.strange(""); err != nil {
+			return nil, err
+		}
+		all = j.goals()
 	case last == nil:
 	case last.Pending == nil:
-		*goal = last.Goal
-	case last.Pending.Back != nil:
-		*goal = *last.Pending.Back
+		all = last.goals()
+	default:
+		all = last.Pending.Back
 	}
 	switch file := facts.Files[host.GoalFile]; {
 	case file.Kind == host.Regular:
-		written, err := plan.ParseGoal(file.Text)
-		if err != nil {
-			return err
+		written, err := plan.ParseGoals(file.Text)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(written) == 0 && len(all) > 0:
+			return nil, &plan.Refusal{What: host.GoalFile + " has no goal", Try: "weir down, to have none; or weir up with one"}
 		}
-		if j != nil && j.FileDev != "" && written.Dev == j.FileDev {
-			written.Dev = j.Goal.Dev
+		if plan.Says(file, all...) {
+			return all, nil
 		}
-		if plan.Says(file, *goal) || written == *goal {
-			return nil
+		unkept := slices.DeleteFunc(slices.Clone(all), func(g plan.Goal) bool { return !g.Runtime && !g.Only })
+		for i, g := range written {
+			for _, u := range j.uplinks() {
+				if u.FileDev != "" && g.Dev == u.FileDev {
+					g.Dev = u.Goal.Dev
+				}
+			}
+			if g.Dev == "" && len(all) > 0 {
+				g.Dev = all[0].Dev
+			}
+			if was, there := about(all, g.Dev); there && g.Means(was) {
+				g = was
+			}
+			unkept = slices.DeleteFunc(unkept, func(other plan.Goal) bool { return other.Dev == g.Dev })
+			written[i] = g
 		}
-		written.Dev = cmp.Or(written.Dev, goal.Dev)
-		*goal = written
+		return append(written, unkept...), nil
+	case file.Kind == host.Symlink:
+		return nil, &plan.Refusal{What: host.GoalFile + " is a link, and links are not followed", Try: "the file itself in its place, or none"}
 	case file.Kind != "" && file.Kind != host.NoFile:
-		return &plan.Refusal{What: host.GoalFile + " is not a file that can be read", Try: "a regular file in its place, or none"}
+		return nil, &plan.Refusal{What: host.GoalFile + " is not a file that can be read", Try: "a regular file in its place, or none"}
 	}
-	return nil
+	return all, nil
 }
 
 // begin is how every command that changes something starts: as root, alone, and from what is true now.
-func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock func(), err error) {
+func (s Store) begin(command string) (_ Store, last, j *journal, facts host.Facts, err error) {
 	if facts, err = s.facts(); err != nil {
-		return nil, nil, facts, nil, err
+		return s, nil, nil, facts, err
 	}
 	if !facts.Admin {
-		return nil, nil, facts, nil, &plan.Refusal{
+		return s, nil, nil, facts, &plan.Refusal{
 			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
 	}
-	if unlock, err = s.lock(); err != nil {
-		return nil, nil, facts, nil, err
+	unlock, err := s.lock()
+	if err != nil {
+		return s, nil, nil, facts, err
 	}
+	s.run = &run{unlock: unlock}
 	begun := false
 	defer func() {
 		if !begun {
@@ -114,12 +134,16 @@ func (s Store) begin(command string) (last, j *journal, facts host.Facts, unlock
 	// What was read before the lock may have been another run's half of a change.
 	last, j, facts, err = s.look()
 	begun = err == nil
-	return last, j, facts, unlock, err
+	return s, last, j, facts, err
 }
 
 // isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give up a goal that is kept.
 func isUp(goal plan.Goal, facts host.Facts) error {
-	if link, ok := facts.Link(goal.Dev); ok && !link.Up {
+	link, ok := facts.Link(goal.Dev)
+	switch {
+	case ok && !link.Up && link.Kind == "bridge":
+		return &plan.Refusal{What: link.Name + ": the bridge is down: none of its ports is up", Try: "another device: weir plan without --dev takes the default route's"}
+	case ok && !link.Up:
 		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name + " up, and see that its other end is up too"}
 	}
 	return nil

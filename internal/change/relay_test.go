@@ -397,7 +397,7 @@ func older(t *testing.T, s Store, m *fake) {
 	t.Helper()
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Role: "relay", Carries: "route"}, 0))
 	j := must[*journal](t)(s.load())
-	j.Goal.Carries = ""
+	j.Uplinks[0].Goal.Carries = ""
 	f := m.f.Files[host.GoalFile]
 	f.Text = strings.ReplaceAll(f.Text, "carries = 'route'\n", "")
 	m.f.Files[host.GoalFile] = f
@@ -445,8 +445,8 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				status := must[Status](t)(s.Status())
 				j := must[*journal](t)(s.load())
 				text := m.f.Files[host.GoalFile].Text
-				if !status.InForce || j.Goal.Carries != kept || strings.Contains(text, "carries") != (kept != "") {
-					t.Errorf("%+v; the journal says %q and the file\n%s", status, j.Goal.Flags(), text)
+				if !status.InForce || j.goals()[0].Carries != kept || strings.Contains(text, "carries") != (kept != "") {
+					t.Errorf("%+v; the journal says %q and the file\n%s", status, flags(j.goals()), text)
 				}
 			}
 			switch end {

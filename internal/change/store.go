@@ -11,15 +11,26 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
 
 func unreachable(err error) error {
+	switch {
+	case errors.Is(err, unix.EROFS):
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "see why the file system is read-only: dmesg; what is to be put back is put back all the same"}
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "make room there: df, df -i"}
+	}
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return &plan.Refusal{What: "journal: " + err.Error(), Try: "the same with sudo"}
+	}
 	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
 }
 
@@ -34,6 +45,9 @@ func (s Store) load() (*journal, error) {
 	case err != nil:
 		return nil, unreachable(err)
 	}
+	if len(strings.TrimSpace(string(text))) == 0 {
+		return nil, &plan.Refusal{What: s.path() + " is empty", Try: "remove it, if nothing of weir's is in force: weir doctor tells what is"}
+	}
 	damaged := func(why any) error {
 		return &plan.Refusal{
 			What: fmt.Sprintf("%s is damaged: %v", s.path(), why),
@@ -47,29 +61,22 @@ func (s Store) load() (*journal, error) {
 	if j.Version != journalVersion {
 		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, journalVersion))
 	}
-	if err := j.Goal.Check(); err != nil {
-		return nil, damaged(err)
-	}
-	if j.Pending != nil && j.Pending.Back != nil {
-		if err := j.Pending.Back.Check(); err != nil {
-			return nil, damaged(err)
-		}
-	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		if !e.valid(j.Goal.Dev) || e.File != "" && !s.keeps {
+		if !e.valid(&j) || e.File != "" && !s.keeps {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
 	return &j, nil
 }
 
-func (e entry) valid(dev string) bool {
+func (e entry) valid(j *journal) bool {
+	there := j.of(device(e.Target)) != nil && len(e.Set) > 0
 	switch e.Target {
-	case plan.Target{Dev: dev}:
-		return dev != "" && len(e.Set) > 0
-	case plan.Target{Ingress: dev}:
-		return dev != "" && len(e.Set) > 0 && e.Was == plan.NoIngress
+	case plan.Target{Dev: e.Dev}:
+		return there
+	case plan.Target{Ingress: e.Ingress}:
+		return there && e.Was == plan.NoIngress
 	case plan.Target{Sysctl: e.Sysctl}:
 		return len(e.Set) > 0 && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
 	case plan.Target{File: e.File}:
@@ -93,11 +100,14 @@ func (s Store) save(j *journal) error {
 		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err // of a run that was killed
 		}
-		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+		if err := f.Chmod(j.mode()); err != nil { // whatever the umask
+			return err
+		}
 		if _, err := f.Write(append(text, '\n')); err != nil {
 			return err
 		}
@@ -111,6 +121,17 @@ func (s Store) save(j *journal) error {
 		return unreachable(err)
 	}
 	return s.sync()
+}
+
+// mode is that of the journal's file: whoever may not read a file may not read here what was in it.
+func (j *journal) mode() fs.FileMode {
+	for _, e := range j.Entries {
+		was, err := host.ParseFile(e.Was)
+		if e.File != "" && err == nil && was.Kind == host.Regular && was.Mode&0o004 == 0 {
+			return 0o600
+		}
+	}
+	return 0o644
 }
 
 func (s Store) remove() error {
@@ -145,16 +166,51 @@ func (s Store) sync() error {
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
 
-// lock keeps a second run out: it waits a moment for the first, and then says so. The kernel drops it with the process. Its file is root's alone,
-// so that nobody else can hold it, and goes when there is no journal for it.
+// lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel drops
+// it with the process.
 func (s Store) lock() (unlock func(), err error) {
-	const patience, pause = time.Second, 10 * time.Millisecond
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, unreachable(err)
+	if _, err := os.Lstat(s.Dir); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
+			return nil, unreachable(err)
+		}
+		_ = syncDir(filepath.Dir(s.Dir)) // else a power cut takes it away, and the journal with it
+	}
+	if err := s.trusted(); err != nil {
+		return nil, err
+	}
+	others := func() {}
+	if cookie, err := dualpi2.NetnsCookie(); err == nil && s.held != "" && os.MkdirAll(s.held, 0o755) == nil {
+		if others, err = s.flock(filepath.Join(s.held, fmt.Sprintf("%x.lock", cookie))); err != nil {
+			return nil, err
+		}
 	}
 	name := filepath.Join(s.Dir, lockName)
+	own, err := s.flock(name)
+	if err != nil {
+		others()
+		return nil, err
+	}
+	return func() {
+		if _, err := os.Lstat(s.path()); errors.Is(err, fs.ErrNotExist) {
+			os.Remove(name)
+		}
+		own()
+		others()
+	}, nil
+}
+
+// flock waits a moment for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can hold
+// it.
+func (s Store) flock(name string) (unlock func(), err error) {
+	const patience, pause = time.Second, 10 * time.Millisecond
 	for waited := time.Duration(0); ; waited += pause {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if unwritable(err) {
+			// It takes no space to lock what is there; and where nothing is, there is nothing to put back.
+			if f, err = os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0); errors.Is(err, fs.ErrNotExist) {
+				return func() {}, nil
+			}
+		}
 		if err != nil {
 			return nil, unreachable(err)
 		}
@@ -165,12 +221,7 @@ func (s Store) lock() (unlock func(), err error) {
 		}
 		switch {
 		case err == nil:
-			return func() {
-				if _, err := os.Lstat(s.path()); errors.Is(err, fs.ErrNotExist) {
-					os.Remove(name)
-				}
-				f.Close()
-			}, nil
+			return func() { f.Close() }, nil
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)
@@ -181,6 +232,75 @@ func (s Store) lock() (unlock func(), err error) {
 		f.Close()
 		s.timer.sleep(pause)
 	}
+}
+
+// unwritable tells whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
+func unwritable(err error) bool {
+	return errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// trusted is why what is in the directory is not to be believed: others than root and whoever runs this could have
+// written it, and it says what root is to set.
+func (s Store) trusted() error {
+	dir, err := filepath.EvalSymlinks(s.Dir)
+	if err != nil {
+		return unreachable(err)
+	}
+	// What is around a user namespace is owned by nobody in it (user_namespaces(7)).
+	space, _ := os.Readlink("/proc/self/ns/user")
+	mapped := space != "" && space != firstUserNamespace
+	for path := filepath.Join(dir, journalName); ; path = filepath.Dir(path) {
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return unreachable(err)
+		case !info.IsDir() && !info.Mode().IsRegular():
+			return &plan.Refusal{What: path + " is not a regular file", Try: "--state DIR, another one"}
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		mine := ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid() || mapped && stat.Uid == nobody && info.IsDir())
+		shared := info.Mode().Perm()&0o002 != 0 || info.Mode().Perm()&0o020 != 0 && stat.Gid != 0
+		if !mine || shared && info.Mode()&fs.ModeSticky == 0 {
+			return &plan.Refusal{What: "others than root can write to " + path, Try: "--state DIR, where root alone can write"}
+		}
+		if path == filepath.Dir(path) {
+			return nil
+		}
+	}
+}
+
+// nobody owns what no user of a user namespace does (/proc/sys/kernel/overflowuid).
+const nobody = 65534
+
+// claim says that devices are this journal's, and is an error if one is another's: each would put back what the other set.
+func (s Store) claim(goals []plan.Goal, f host.Facts) error {
+	if s.held == "" {
+		return nil
+	}
+	for _, goal := range goals {
+		link, there := f.Link(goal.Dev)
+		if !there {
+			continue
+		}
+		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", f.Cookie, link.Index))
+		if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
+			other, err := Store{Dir: string(text), keeps: true}.load()
+			if u := other.of(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
+				down := "weir down --dev " + goal.Dev + " --state " + string(text)
+				if u.Goal.Only {
+					down = "weir dualpi2 del --dev " + goal.Dev
+				}
+				return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev, string(text)), Try: down + ", and then again"}
+			}
+		}
+		// Without it nothing is lost but the warning.
+		if os.MkdirAll(s.held, 0o755) == nil {
+			_ = os.WriteFile(name, []byte(s.Dir), 0o644)
+		}
+	}
+	return nil
 }
 
 // isAt tells whether an open file is the one that has the name.

@@ -3,72 +3,91 @@
 package change
 
 import (
+	"bufio"
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/plan"
 )
 
 // timer is what puts a run back that nobody confirms. It must outlive this process, its session, and whatever ends them.
 type timer interface {
 	now() time.Duration // on the clock of this boot
 	sleep(time.Duration)
-	arm(unit, dir string, after time.Duration) error
+	arm(unit, dir string) error
 	disarm(unit string)
 }
 
-// timers are the names that a timer can have.
-const (
-	firstTimer  = "weir-revert"
-	secondTimer = "weir-revert-2"
-)
-
-// otherUnit is a name for a new timer while the one given may be armed.
-func otherUnit(unit string) string {
-	if unit == firstTimer {
-		return secondTimer
+// timerName is that of the unit which waits for a deadline. It carries the journal's directory, so that no other store
+// has one of that name; nor has the one that it takes the place of.
+func timerName(dir string, until time.Duration, before string) string {
+	sum := sha256.Sum256([]byte(dir))
+	name := fmt.Sprintf("weir-revert-%x-%x", sum[:4], until.Milliseconds())
+	if name == before {
+		name += "-2"
 	}
-	return firstTimer
-}
-
-// disarmStale stops what a run has left armed that was killed when it had been confirmed: it has nothing to do, but its name. The names
-// are those of the one store that keeps goals; another has to leave them alone.
-func (s Store) disarmStale(units ...string) {
-	if s.keeps {
-		for _, unit := range units {
-			s.timer.disarm(unit)
-		}
-	}
+	return name
 }
 
 // disarm stops a timer that has nothing to do any more. Should that fail, it finds that out by itself.
 func (s Store) disarm(unit string) {
-	if unit != "" {
-		s.timer.disarm(unit)
+	if unit != "" && !s.expires { // it would end itself
+		s.later(func() { s.timer.disarm(unit) })
 	}
 }
 
-// outside is a timer of systemd's or, without it, a process of its own session.
+// outside is a process that waits: a service of systemd's or, without systemd, one in a session of its own. It runs
+// from the start, so that it needs no file of the program when the time is over.
 type outside struct{}
 
-// now is the time since the boot, suspended or not: in it a deadline passes at the latest when a timer does that stands still in suspension.
+// now is the time since the boot, suspended or not, in the first time namespace (time_namespaces(7)).
 func (outside) now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
 		return 0
 	}
-	return time.Duration(t.Nano())
+	return time.Duration(t.Nano()) - bootOffset(os.DirFS("/proc/self"))
+}
+
+// bootOffset is by how much the clock is shifted in the time namespace of a process, given its directory in /proc.
+func bootOffset(proc fs.FS) time.Duration {
+	// The file is about the namespace of children, which is another after unshare(2).
+	own, errOwn := fs.ReadLink(proc, "ns/time")
+	childrens, err := fs.ReadLink(proc, "ns/time_for_children")
+	f, errFile := proc.Open("timens_offsets")
+	if errors.Join(errOwn, err, errFile) != nil {
+		return 0 // a kernel without time namespaces
+	}
+	defer f.Close()
+	if own != childrens {
+		return 0
+	}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var s, ns int64
+		if n, _ := fmt.Sscanf(lines.Text(), "boottime %d %d", &s, &ns); n == 2 {
+			return time.Duration(s)*time.Second + time.Duration(ns)
+		}
+	}
+	return 0
 }
 
 func (outside) sleep(d time.Duration) { time.Sleep(d) }
 
-func (outside) arm(unit, dir string, after time.Duration) error {
+func (outside) arm(unit, dir string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -77,35 +96,172 @@ func (outside) arm(unit, dir string, after time.Duration) error {
 		return err
 	}
 	recover := []string{"recover", "--unconfirmed", "--state", dir}
-	if !bySystemd() {
+	p := process{proc: os.DirFS("/proc"), pid: os.Getpid(), booted: booted()}
+	switch how, err := p.keeper(self, dir); {
+	case err != nil:
+		return err
+	case how == bySession:
 		return detach(self, recover)
 	}
-	args := []string{"--collect", "--unit", unit, fmt.Sprintf("--on-active=%gs", after.Seconds()), "--timer-property=AccuracySec=100ms", self}
-	if said, err := exec.Command("systemd-run", append(args, recover...)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("systemd-run: %w: %s", err, strings.Join(strings.Fields(string(said)), " "))
+	properties := []string{"OOMScoreAdjust=-900", "IgnoreOnIsolate=yes"}
+	if p.link("self", "net") == p.link("1", "net") {
+		// Killed by whomever it goes on, unless systemd itself was told to stop it; and not once its work is done.
+		properties = append(properties, "Restart=on-failure", "RestartSec=1", "StartLimitIntervalSec=0",
+			"RestartForceExitStatus=SIGTERM SIGINT SIGHUP SIGPIPE", "RestartPreventExitStatus=0")
+	} else { // by a name that is this process's, so that it cannot be started again
+		properties = append(properties, fmt.Sprintf("NetworkNamespacePath=/proc/%d/ns/net", p.pid))
+	}
+	run := func(properties []string) error {
+		args := []string{"--collect", "--quiet", "--unit", unit, "--service-type=notify", "--description=weir: puts back what is not confirmed"}
+		for _, line := range properties {
+			args = append(args, "--property="+line)
+		}
+		return systemctl("systemd-run", append(append(args, self), recover...)...)
+	}
+	if run(append(plan.Sandbox(self, dir), properties...)) == nil {
+		return nil
+	}
+	// An older systemd may not know all of the sandbox, or a container not let it make one: going back does not need it.
+	return run(properties)
+}
+
+// disarm stops the process, which has nothing to do any more: it puts back only what the journal calls pending.
+func (outside) disarm(unit string) {
+	if booted() {
+		_ = systemctl("systemctl", "--no-block", "stop", unit+".service")
+	}
+}
+
+// systemctl runs a program of systemd's, which may hang when systemd does.
+func systemctl(name string, args ...string) error {
+	const patience = 20 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	// Not from $PATH, which is the caller's.
+	for _, dir := range []string{"/usr/bin", "/bin", "/run/current-system/sw/bin"} {
+		path := filepath.Join(dir, name)
+		if unix.Access(path, unix.X_OK) != nil {
+			continue
+		}
+		said, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s does not answer", name)
+		case err != nil:
+			return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(string(said)), " "))
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no %s, and systemd runs", name)
+}
+
+// booted tells whether systemd is there (sd_booted(3)).
+func booted() bool {
+	info, err := os.Stat("/run/systemd/system")
+	return err == nil && info.IsDir()
+}
+
+// keeper is what keeps the process that waits.
+type keeper int
+
+const (
+	bySystemd keeper = iota
+	bySession        // nobody ends a session of its own but who ends the machine, the container, or everybody
+)
+
+// process is who would arm the timer.
+type process struct {
+	proc   fs.FS // /proc
+	pid    int
+	booted bool // systemd is there
+}
+
+// link is the namespace of a process; "" where it cannot be told.
+func (p process) link(pid, namespace string) string {
+	text, _ := fs.ReadLink(p.proc, pid+"/ns/"+namespace)
+	return text
+}
+
+// The first namespaces of a boot have fixed numbers (include/linux/proc_ns.h).
+const (
+	firstUserNamespace = "user:[4026531837]"
+	firstPIDNamespace  = "pid:[4026531836]"
+)
+
+// keeper tells who can keep the process, or why nobody can: for all that is known it would end with whoever started
+// this one, and leave the host as it is.
+func (p process) keeper(program, dir string) (keeper, error) {
+	text, _ := fs.ReadFile(p.proc, "1/comm")
+	init := strings.TrimSpace(string(text))
+	pids := p.link("self", "pid")
+	switch {
+	case p.booted && (p.link("self", "user") == firstUserNamespace || init == "systemd"):
+		return bySystemd, p.seen(program, dir)
+	case pids == firstPIDNamespace, pids == "": // or a kernel without
+		return bySession, nil
+	}
+	// A container's processes end with its first one, and that with what it was started for, unless it is an init.
+	inits := []string{"init", "openrc-init", "runit", "s6-svscan", "dinit"}
+	if slices.Contains(inits, init) || !p.descends() {
+		return bySession, nil
+	}
+	return 0, errors.New("this container ends with the program that it was started for, and all of its processes with it")
+}
+
+// seen is why systemd could not start a program that is about a directory: for it they must be there, and be the same.
+func (p process) seen(paths ...string) error {
+	for _, path := range paths {
+		theirs, err := fs.Stat(p.proc, filepath.Join("1/root", path))
+		ours, errOurs := os.Stat(path)
+		if err != nil || errOurs != nil || !os.SameFile(theirs, ours) {
+			return fmt.Errorf("%s is in a mount namespace that systemd does not see", path)
+		}
 	}
 	return nil
 }
 
-// disarm stops the timer alone: what it has started already may be half done. A process of ours ends by itself when it sees the journal.
-func (outside) disarm(unit string) {
-	if bySystemd() {
-		_ = exec.Command("systemctl", "stop", unit+".timer").Run()
+// descends tells whether process 1 has started this one, and not somebody outside (docker exec does).
+func (p process) descends() bool {
+	for pid := p.pid; pid > 1; {
+		status, err := fs.ReadFile(p.proc, strconv.Itoa(pid)+"/status")
+		if err != nil {
+			return true
+		}
+		parent := 0
+		for line := range strings.Lines(string(status)) {
+			if text, ok := strings.CutPrefix(line, "PPid:"); ok {
+				parent, _ = strconv.Atoi(strings.TrimSpace(text))
+			}
+		}
+		if parent == 0 {
+			return false
+		}
+		pid = parent
 	}
+	return true
 }
 
-// bySystemd tells whether systemd is there (sd_booted(3)) and would start what it starts in this network namespace.
-func bySystemd() bool {
-	if info, err := os.Stat("/run/systemd/system"); err != nil || !info.IsDir() {
-		return false
-	}
-	its, err := os.Readlink("/proc/1/ns/net")
-	ours, errOurs := os.Readlink("/proc/thread-self/ns/net")
-	return err == nil && errOurs == nil && its == ours
-}
-
-// DetachedReady is the file descriptor on which a detached process says that it waits.
+// DetachedReady is the file descriptor on which a process in a session of its own says that it waits.
 const DetachedReady = 3
+
+// Ready tells whoever has armed the timer that it runs: systemd (sd_notify(3)), or the one that started this process.
+func Ready(detached bool) error {
+	if detached {
+		f := os.NewFile(DetachedReady, "ready")
+		_, err := f.Write([]byte{1})
+		return errors.Join(err, f.Close())
+	}
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return nil
+	}
+	c, err := net.Dial("unixgram", socket)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write([]byte("READY=1"))
+	return errors.Join(err, c.Close())
+}
 
 // detach starts this program in a session of its own, and returns when it waits.
 func detach(self string, args []string) error {

@@ -34,8 +34,8 @@ type Config struct {
 
 	Rate     uint64  // bytes per second on the wire; 0: as fast as the device takes them
 	Raw      bool    // a packet's length is the kernel's, with the link's header; else without that
-	Overhead int32   // bytes added to it
-	MPU      uint32  // bytes that a packet counts for at least
+	Overhead int32   // bytes added to it, -64 to 256 (tc-cake(8))
+	MPU      uint32  // bytes that a packet counts for at least, up to 256 (tc-cake(8))
 	Framing  Framing // of the wire below
 
 	// The device takes packets of one segment: connections that begin while the instance is there send no superpackets to it. Those that were there
@@ -72,6 +72,7 @@ type Stats struct {
 	MaxMemory    uint32
 	MemLimit     uint32 // bytes that both queues may take: that of the configuration, or what stands for none
 	Unmarked     uint64 // packets that came without having passed the marker
+	Overwritten  uint64 // packets whose note from the marker another TCX program had written over: they pass as unmarked ones do
 	SojournC     Histogram
 	SojournL     Histogram
 	Superpackets uint64 // packets of several segments that came whole

@@ -11,7 +11,7 @@ import (
 
 // What bpf/dualpi2.h and bpf/pi2.h have agreed on with this file.
 const (
-	layout    = 2                                // LAYOUT
+	layout    = 3                                // LAYOUT
 	rateShift = 20                               // RATE_SHIFT
 	maxProb   = math.MaxUint32                   // MAX_PROB: a probability of 1
 	maxDelay  = math.MaxUint32 * time.Nanosecond // MAX_DELAY: 4.29 s
@@ -38,6 +38,8 @@ func (c Config) check() error {
 		return errors.New("classic_protection is above 100%")
 	case c.Rate != 0 && c.Rate < minRate:
 		return fmt.Errorf("rate is below %d bit/s", minRate*8)
+	case c.Overhead < -64 || c.Overhead > 256 || c.MPU > 256:
+		return errors.New("overhead or mpu is out of range (-64 to 256, and up to 256 bytes)")
 	case c.Framing > PTM:
 		return fmt.Errorf("framing %d is not known", c.Framing)
 	}
@@ -84,6 +86,8 @@ func (c Config) encode(header int32) objectConfig {
 		o.RateBytes = c.Rate
 		o.NsPerByte = max(1e9<<rateShift/c.Rate, 1)
 	}
+	// ATM makes 53 of 48 bytes and fills the last cell; a segment has 28 bytes of headers at least.
+	o.WirePerByte = 2 * (2 + c.MPU + uint32(max(o.Overhead, 0)))
 	o.Pi2.Target, o.Pi2.Tupdate = uint64(c.Target), uint64(c.TUpdate)
 	o.Alpha, o.Beta = c.Alpha, c.Beta
 	o.Pi2.Alpha, o.Pi2.Beta, o.Pi2.GainShift = gains(c.Alpha, c.Beta)
@@ -133,7 +137,7 @@ func (o *objectStatus) decode(now uint64, heads [2]uint64) Stats {
 		PacketsInC: o.PacketsIn[c], PacketsInL: o.PacketsIn[l], MaxQ: o.MaxPackets,
 		ECNMark: o.EcnMark, StepMark: o.StepMark, StepMissed: o.StepMissed, StepEarly: o.StepEarly,
 		Credit: o.Credit, MemoryUsed: o.Memory, MaxMemory: o.MaxMemory,
-		Unmarked: o.Unmarked, Superpackets: o.Superpackets,
+		Unmarked: o.Unmarked, Overwritten: o.Overwritten, Superpackets: o.Superpackets,
 		SojournC: histogram(o.Sojourn[c]), SojournL: histogram(o.Sojourn[l]),
 	}
 }

@@ -5,8 +5,12 @@ package dualpi2
 import (
 	"math"
 	"math/bits"
+	"os"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What an instance is configured to do can be read back as it was said, for any device.
@@ -100,5 +104,60 @@ func TestQuantile(t *testing.T) {
 	}
 	if h.Mean() != 10010*time.Microsecond {
 		t.Errorf("the mean is %v", h.Mean())
+	}
+}
+
+// No packet counts for more bytes on the wire than a note may say, however it is framed and whatever it is a segment of.
+func TestWireBound(t *testing.T) {
+	const leastWire, headers = 64, 28 // LEAST_WIRE of bpf/dualpi2.h; IPv4 and UDP
+	for _, framing := range []Framing{NoATM, ATM, PTM} {
+		for _, mpu := range []uint32{0, 84, 256} {
+			for _, overhead := range []int32{-64, 0, 44, 256} {
+				c := Defaults()
+				c.Framing, c.MPU, c.Overhead, c.Raw = framing, mpu, overhead, false
+				o := c.encode(14)
+				for length := uint32(1); length < 2000; length++ {
+					wire := uint32(max(int32(length)+o.Overhead, int32(mpu)))
+					switch framing {
+					case ATM:
+						wire = (wire + 47) / 48 * 53
+					case PTM:
+						wire += (wire + 63) / 64
+					}
+					if wire > leastWire+length*o.WirePerByte || length >= headers && wire > length*o.WirePerByte {
+						t.Fatalf("framing %d, mpu %d, overhead %d: %d bytes are %d on the wire, and a note may say %d a byte", framing, mpu, overhead, length, wire, o.WirePerByte)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Each network namespace has a cookie of its own, which stays the same.
+func TestNetnsCookie(t *testing.T) {
+	first, err := NetnsCookie()
+	if err != nil {
+		t.Skipf("skipped, not passed: %v", err)
+	}
+	if again, err := NetnsCookie(); err != nil || again != first || first == 0 {
+		t.Errorf("%d and then %d: %v", first, again, err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("skipped, not passed: another network namespace takes root")
+	}
+	done := make(chan uint64)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
+		}
+		other, err := NetnsCookie()
+		if err != nil {
+			t.Error(err)
+		}
+		done <- other
+	}()
+	if other := <-done; other == first {
+		t.Errorf("two namespaces have %d", other)
 	}
 }

@@ -16,14 +16,14 @@ func TestMain(m *testing.M) { kerneltest.Main(m) }
 
 // TestKernels: what an instance does, on stock kernels, in a time that is exact.
 func TestKernels(t *testing.T) {
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Change|Queues|Gone|Segments|Version|Tunnel|Shaper|Stall|Limits|Refused|Controller|CatchUp|Lockdown)$"})
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Change|Queues|Gone|Segments|Version|Tunnel|Shaper|Stall|Limits|Note|Segmented|Refused|Controller|CatchUp|Lockdown)$"})
 }
 
 // TestCost: beside the kernel's own qdiscs, of which one is there after make reference. Two boots differ by two percent, since what else the kernel does
 // meets other packets, so it is the mean of some that counts, and that it is not significantly more.
 func TestCost(t *testing.T) {
 	if !kerneltest.Everything() {
-		t.Skip("skipped, not passed: runs in make test-kernels")
+		t.Skip("skipped here: it runs in make test-kernels")
 	}
 	t.Setenv("WEIR_TEST_KERNELS", "") // the kernel that make reference is for
 	const boots = 8

@@ -189,10 +189,15 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		return nil, "", err
 	}
 	kind := fmt.Sprintf("%s%x", Prefix, id)
-	cookie, err := netnsCookie()
+	cookie, err := NetnsCookie()
 	if err != nil {
 		return nil, "", err
 	}
+	var secret [2]uint64
+	if err := binary.Read(rand.Reader, binary.NativeEndian, &secret); err != nil {
+		return nil, "", err
+	}
+	secret[0] |= 1
 	ring := Capacity(c.Limit)
 	instance := objectInstanceData{Layout: layout, SplitGso: flag(c.SplitGSO), GsoMaxSegs: segments}
 	for i := range kind {
@@ -208,6 +213,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		{objectVarIfindex, uint32(ifindex)},
 		{objectVarNetnsCookie, cookie},
 		{objectVarRingMask, ring - 1},
+		{objectVarSecret, secret},
 		{objectVarConf, configs},
 		{objectVarInstance, instance},
 	} {
@@ -244,8 +250,10 @@ func linkHeader(device netlink.Link) int32 {
 	return 0
 }
 
-func netnsCookie() (uint64, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// NetnsCookie is the number of the calling thread's network namespace. The kernel gives each one of its own and none twice until it is started again, which
+// is more than the inode of /proc/self/ns/net says (SO_NETNS_COOKIE, Linux 5.14; include/uapi/asm-generic/socket.h).
+func NetnsCookie() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -37,6 +37,8 @@ type objectConfig struct {
 	Overhead      int32
 	Mpu           uint32
 	Framing       uint32
+	WirePerByte   uint32
+	Unused        uint32
 	NsPerByte     uint64
 	Pi2           struct {
 		_         structs.HostLayout
@@ -106,6 +108,7 @@ type objectStatus struct {
 	StepMissed   uint64
 	StepEarly    uint64
 	Unmarked     uint64
+	Overwritten  uint64
 	Superpackets uint64
 	Sojourn      [2]objectHistogram
 }
@@ -128,6 +131,7 @@ const (
 	objectVarNetnsCookie     = "netns_cookie"
 	objectVarOwner           = "owner"
 	objectVarRingMask        = "ring_mask"
+	objectVarSecret          = "secret"
 	objectVarState           = "state"
 )
 
@@ -199,6 +203,7 @@ type objectVariableSpecs struct {
 	NetnsCookie *ebpf.VariableSpec `ebpf:"netns_cookie"`
 	Owner       *ebpf.VariableSpec `ebpf:"owner"`
 	RingMask    *ebpf.VariableSpec `ebpf:"ring_mask"`
+	Secret      *ebpf.VariableSpec `ebpf:"secret"`
 	State       *ebpf.VariableSpec `ebpf:"state"`
 }
 
@@ -243,6 +248,7 @@ type objectVariables struct {
 	NetnsCookie *ebpf.Variable `ebpf:"netns_cookie"`
 	Owner       *ebpf.Variable `ebpf:"owner"`
 	RingMask    *ebpf.Variable `ebpf:"ring_mask"`
+	Secret      *ebpf.Variable `ebpf:"secret"`
 	State       *ebpf.Variable `ebpf:"state"`
 }
 

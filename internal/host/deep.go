@@ -122,6 +122,9 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			}
 		}
 	}
+	if _, first := f.Sysctls["net.core.default_qdisc"]; !first && d.NAT == Yes {
+		d.NAT = Unknown // modules are the kernel's, and rules a network namespace's
+	}
 	d.BPFQdisc, d.AccECN = No, No
 	if t.contains("sys/kernel/btf/vmlinux", "bpf_qdisc_skb_drop") {
 		d.BPFQdisc = Yes

@@ -30,7 +30,7 @@ func link(target string) *fstest.MapFile {
 }
 
 func settings(root fstest.MapFS) *Deep {
-	f := Facts{Kernel: "6.1"}
+	f := Facts{Kernel: "6.1", Sysctls: map[string]Sysctl{"net.core.default_qdisc": {}}} // the first network namespace's
 	return readDeep(root, &f, processes{})
 }
 

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +51,7 @@ const (
 	NoFile  FileKind = "none"
 	Regular FileKind = "file"
 	Symlink FileKind = "link"
-	Other   FileKind = "other" // neither, too long, or not to be read: it can be told from the others, and not put back
+	Other   FileKind = "other" // neither, too long, of several names, or not to be read: it can be told from the others, and not put back
 )
 
 // File is what is at a path, whole, so that it can be put back.
@@ -144,6 +145,9 @@ func ReadFile(name string) File {
 			return File{Kind: Symlink, Text: to}
 		}
 	case 0:
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 {
+			break // what is written anew has one name, and the others would go their own way
+		}
 		// Neither a link nor a pipe that took its place meanwhile may hold this up.
 		in, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
@@ -161,7 +165,8 @@ func ReadFile(name string) File {
 // readKept reads all that a plan may write to keep a goal. It is the first network namespace's: of another one there is nothing to keep.
 func (f *Facts) readKept() {
 	its, err := os.Readlink("/proc/1/ns/net")
-	if err == nil && its != f.Namespace {
+	f.Hidden = err != nil && f.Admin
+	if err == nil && its != f.Namespace || f.Hidden {
 		return // without root it is not to be read; up, which takes root, reads it
 	}
 	if info, err := os.Stat("/run/systemd/system"); err == nil && info.IsDir() {
@@ -172,8 +177,12 @@ func (f *Facts) readKept() {
 	f.Udev = err == nil
 	f.Deep, _ = readOwners(os.DirFS("/"))
 	f.Files = map[string]File{}
+	f.Modified = map[string]time.Time{}
 	for _, name := range kept() {
 		f.Files[name] = ReadFile(name)
+		if info, err := os.Lstat(name); err == nil {
+			f.Modified[name] = info.ModTime()
+		}
 	}
 	for l := range strings.Lines(f.Files[UnitFile].Text) {
 		if command, ok := strings.CutPrefix(l, "ExecStart="); ok {

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,28 +25,32 @@ import (
 
 // Facts is a host as it was at one moment, seen from one network namespace.
 type Facts struct {
-	Kernel      string             `json:"kernel"`           // release, as uname -r says it
-	Boot        string             `json:"boot,omitempty"`   // the kernel's random id of this boot
-	Namespace   string             `json:"namespace"`        // of the network: "net:[4026531840]"
-	Admin       bool               `json:"admin"`            // the reader may change networks here (CAP_NET_ADMIN)
-	Memory      units.Size         `json:"memory,omitempty"` // RAM, in bytes
-	Links       []Link             `json:"links"`            // by index
-	Uplink      string             `json:"uplink,omitempty"` // device of the default route; IPv4's before IPv6's, the lowest metric first
-	Sysctls     map[string]Sysctl  `json:"sysctls"`          // by dotted name; a name that is missing does not exist here
-	Congestion  Congestion         `json:"congestion"`
-	Qdiscs      map[string]Support `json:"qdiscs"`                // by kind
-	BPFDualPI2  string             `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
-	Ingress     Support            `json:"ingress,omitempty"`     // what it takes to let arriving packets wait in a queue: IngressModules
-	Unpack      Support            `json:"unpack,omitempty"`      // what it takes to let a tunnel's packets wait unpacked: UnpackModules
-	Passing     Passing            `json:"passing,omitzero"`
-	Relays      []Relay            `json:"relays,omitempty"` // programs that are known to pass on what others send, by name
-	MPTCP       int                `json:"mptcp,omitempty"`  // sockets: listeners, and connections that speak it
-	Init        string             `json:"init,omitempty"`   // Systemd, or not known
-	Program     Program            `json:"program,omitzero"`
-	Udev        bool               `json:"udev,omitempty"`         // it runs
-	UnitProgram string             `json:"unit_program,omitempty"` // what UnitFile starts, if that is Weir's and the program is there
-	Files       map[string]File    `json:"-"`                      // what is where a plan may write, by path; nil where nothing can be kept
-	Deep        *Deep              `json:"deep,omitempty"`         // all of it only if ReadDeep has read it; of Read no more than who sets what at boot
+	Kernel      string               `json:"kernel"`             // release, as uname -r says it
+	Boot        string               `json:"boot,omitempty"`     // the kernel's random id of this boot
+	Namespace   string               `json:"namespace"`          // of the network: "net:[4026531840]"
+	Cookie      uint64               `json:"cookie,omitempty"`   // of the namespace, which none has twice in a boot; 0 where the kernel has none
+	Admin       bool                 `json:"admin"`              // the reader may change networks here (CAP_NET_ADMIN)
+	Memory      units.Size           `json:"memory,omitempty"`   // RAM, in bytes
+	Links       []Link               `json:"links"`              // by index
+	Uplink      string               `json:"uplink,omitempty"`   // device of the default route; IPv4's before IPv6's, the lowest metric first
+	Defaults    []DefaultRoute       `json:"defaults,omitempty"` // all of them, of whatever table, the uplink's first
+	Sysctls     map[string]Sysctl    `json:"sysctls"`            // by dotted name; a name that is missing does not exist here
+	Congestion  Congestion           `json:"congestion"`
+	Qdiscs      map[string]Support   `json:"qdiscs"`                // by kind
+	BPFDualPI2  string               `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
+	Ingress     Support              `json:"ingress,omitempty"`     // what it takes to let arriving packets wait in a queue: IngressModules
+	Unpack      Support              `json:"unpack,omitempty"`      // what it takes to let a tunnel's packets wait unpacked: UnpackModules
+	Passing     Passing              `json:"passing,omitzero"`
+	Relays      []Relay              `json:"relays,omitempty"` // programs that are known to pass on what others send, by name
+	MPTCP       int                  `json:"mptcp,omitempty"`  // sockets: listeners, and connections that speak it
+	Init        string               `json:"init,omitempty"`   // Systemd, or not known
+	Program     Program              `json:"program,omitzero"`
+	Udev        bool                 `json:"udev,omitempty"`         // it runs
+	UnitProgram string               `json:"unit_program,omitempty"` // what UnitFile starts, if that is Weir's and the program is there
+	Files       map[string]File      `json:"-"`                      // what is where a plan may write, by path; nil where nothing can be kept
+	Modified    map[string]time.Time `json:"-"`                      // and when each was written
+	Hidden      bool                 `json:"hidden,omitempty"`       // this may not be the first network namespace: process 1's cannot be read
+	Deep        *Deep                `json:"deep,omitempty"`         // all of it only if ReadDeep has read it; of Read no more than who sets what at boot
 }
 
 // Program is the file that this program runs from.
@@ -117,6 +122,7 @@ func read() (Facts, processes, error) {
 	}
 	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: admin()}
 	f.Namespace, _ = os.Readlink("/proc/thread-self/ns/net")
+	f.Cookie, _ = dualpi2.NetnsCookie()
 	readFiles(root, &f)
 	if len(f.Sysctls) == 0 {
 		return Facts{}, processes{}, fmt.Errorf("/proc/sys/net cannot be read: is /proc mounted?")
@@ -171,6 +177,28 @@ type Link struct {
 	Passes   []string   `json:"passes,omitempty"`   // what goes past that, as qdisc.Outer
 	Ports    []string   `json:"ports,omitempty"`    // of a tunnel: what its packets come in, as qdisc.Outer; only root may know
 	Redirect string     `json:"redirect,omitempty"` // the device to which a filter redirects all that arrives; Gone: to one that is no longer there
+}
+
+// DefaultRoute is a way out.
+type DefaultRoute struct {
+	Dev    string `json:"dev"`
+	IPv6   bool   `json:"ipv6,omitempty"`
+	Metric int    `json:"metric,omitempty"`
+	Table  int    `json:"table,omitempty"` // of policy routing (ip-rule(8)); 0: the main one
+}
+
+func (r DefaultRoute) String() string {
+	text := "IPv4"
+	if r.IPv6 {
+		text = "IPv6"
+	}
+	if r.Metric != 0 {
+		text += fmt.Sprintf(", metric %d", r.Metric)
+	}
+	if r.Table != 0 {
+		text += fmt.Sprintf(", table %d", r.Table)
+	}
+	return text
 }
 
 // Gone stands for a device that is not there any more. It is no name that a device can have.

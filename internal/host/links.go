@@ -119,9 +119,11 @@ func readLinks(f *Facts) error {
 		}
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		if f.Uplink == "" {
-			f.Uplink = uplink(h, family, f.Links)
-		}
+		f.Defaults = append(f.Defaults, defaults(h, family, f.Links)...)
+	}
+	slices.SortStableFunc(f.Defaults, func(a, b DefaultRoute) int { return min(a.Table, 1) - min(b.Table, 1) })
+	if len(f.Defaults) > 0 && f.Defaults[0].Table == 0 {
+		f.Uplink = f.Defaults[0].Dev
 	}
 	return nil
 }
@@ -136,42 +138,55 @@ func again[T any](list func() ([]T, error)) (got []T, err error) {
 	return got, err
 }
 
-// uplink is the device of the default route. A host without IPv6 refuses to list its routes: then there is none.
-func uplink(h *netlink.Handle, family int, links []Link) string {
+// defaults are the default routes of a family, those of the main table first, by metric. A host without IPv6 refuses to
+// list its routes: then there is none.
+func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute) {
 	routes, err := again(func() ([]netlink.Route, error) {
-		return h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST},
+		return h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Type: unix.RTN_UNICAST},
 			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	})
 	if err != nil {
-		return ""
+		return nil
 	}
-	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
-		if r.Dst == nil {
-			return false
-		}
-		ones, _ := r.Dst.Mask.Size()
-		return ones != 0 || !r.Dst.IP.IsUnspecified()
-	})
-	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, r := range routes {
-		index := r.LinkIndex
-		if index == 0 && len(r.MultiPath) > 0 {
-			index = r.MultiPath[0].LinkIndex
+		if r.Dst != nil {
+			if ones, _ := r.Dst.Mask.Size(); ones != 0 || !r.Dst.IP.IsUnspecified() {
+				continue
+			}
 		}
-		for _, l := range links {
-			if l.Index == index {
-				return l.Name
+		indexes := []int{r.LinkIndex}
+		if len(r.MultiPath) > 0 {
+			indexes = nil
+			for _, hop := range r.MultiPath {
+				indexes = append(indexes, hop.LinkIndex)
+			}
+		}
+		table := r.Table
+		if table == unix.RT_TABLE_MAIN {
+			table = 0
+		}
+		for _, index := range indexes {
+			at := slices.IndexFunc(links, func(l Link) bool { return l.Index == index })
+			if at < 0 {
+				continue
+			}
+			d := DefaultRoute{links[at].Name, family == netlink.FAMILY_V6, r.Priority, table}
+			if !slices.Contains(found, d) {
+				found = append(found, d)
 			}
 		}
 	}
-	return ""
+	slices.SortStableFunc(found, func(a, b DefaultRoute) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Metric, b.Metric))
+	})
+	return found
 }
 
 // ethtool asks drivers by ioctl: it is of the caller's network namespace, which /sys/class/net need not be, and older than netlink's.
 type ethtool int
 
 func openEthtool() (ethtool, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
 	}

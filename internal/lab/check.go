@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -104,7 +105,7 @@ func orElse[T comparable](field *T, value T) {
 func zeroed(document map[string]any) *problem {
 	never := map[string][]string{
 		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "relay": {"cards", "ip", "txqueuelen"}, "path": {"ip"}, "provider": {"buffer", "burst"},
-		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"},
+		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"}, "weir": {"rtt"},
 	}
 	nothing := func(v any) bool {
 		switch v := v.(type) {
@@ -122,10 +123,22 @@ func zeroed(document map[string]any) *problem {
 				if section != "" {
 					where = slices.DeleteFunc([]string{section, entry, key}, func(s string) bool { return s == "" })
 				}
+				if section == "weir" { // which a candidate has
+					where = []string{"candidate", entry, section}
+				}
 				return wrong("leave it out for the default", where, "%s = %v", key, v)
 			}
 		}
 		return nil
+	}
+	within := look
+	look = func(section, entry string, table map[string]any) *problem {
+		if goal, ok := table["weir"].(map[string]any); ok && section == "candidate" {
+			if p := within("weir", entry, goal); p != nil {
+				return p
+			}
+		}
+		return within(section, entry, table)
 	}
 	if p := look("", "", document); p != nil {
 		return p
@@ -526,15 +539,51 @@ func checkSysctls(m map[string]string, where []string) *problem {
 
 var share = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// Rated replaces {99.75%} by that share of rate.
+// Rated replaces {99.75%} by that share of rate, {101%} too: a shaper that is too fast is worth a try. What it leaves as it is the qdisc parser will name.
 func Rated(text string, rate units.Rate) string {
 	return share.ReplaceAllStringFunc(text, func(braced string) string {
-		part, err := units.ParseShare(strings.Trim(braced, "{}"))
-		if err != nil {
-			return braced // the qdisc parser will name it
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(strings.Trim(braced, "{}"), "%"), 64)
+		if err != nil || !strings.HasSuffix(braced, "%}") || !(percent >= 0 && percent <= maxPercent) {
+			return braced
 		}
-		return units.Rate(float64(rate)*float64(part) + 0.5).String()
+		return units.Rate(float64(rate)*(percent*0.01) + 0.5).String()
 	})
+}
+
+// maxPercent of a rate is far above what anybody would shape to.
+const maxPercent = 1000
+
+// hidden finds text with characters that a terminal obeys or that are not to be seen: names and titles are shown.
+func hidden(v any, where ...string) *problem {
+	if len(where) > 8 { // no key of a scenario is as deep
+		return nil
+	}
+	switch v := v.(type) {
+	case string:
+		if text.Plain(v) != v {
+			return wrong("letters, digits and punctuation", where, "%s has a control character: %s", where[len(where)-1], text.Plain(v))
+		}
+	case []any:
+		for _, entry := range v {
+			at := where
+			if table, ok := entry.(map[string]any); ok && table["name"] != nil {
+				at = append(slices.Clone(where), fmt.Sprint(table["name"]))
+			}
+			if p := hidden(entry, at...); p != nil {
+				return p
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if p := hidden(key, append(slices.Clone(where), "a key")...); p != nil {
+				return p
+			}
+			if p := hidden(v[key], append(slices.Clone(where), key)...); p != nil {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Scenario) checkSweep() *problem {

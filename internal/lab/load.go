@@ -24,11 +24,18 @@ type FileError struct {
 }
 
 func (e *FileError) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("%s: %s", e.File, e.What)
+	what := e.What
+	if r := []rune(what); len(r) > longest {
+		what = string(r[:longest]) + "…"
 	}
-	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.What)
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, what)
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, what)
 }
+
+// longest is how many characters an error says of what is wrong: a key or a name of the file's may have any number.
+const longest = 500
 
 // Hint is the likely fix, or empty.
 func (e *FileError) Hint() string { return e.Try }
@@ -82,6 +89,9 @@ func readChain(path string) (sources, error) {
 			}
 			return nil, &FileError{path, 0, reason.Error(), ""}
 		}
+		if strings.HasPrefix(string(text), "\ufeff") {
+			return nil, &FileError{path, 1, "begins with a byte order mark", "the file as UTF-8 without one (without BOM)"}
+		}
 		chain = append(sources{{path, text}}, chain...)
 		var head struct {
 			Inherit string `toml:"inherit"`
@@ -107,16 +117,20 @@ func readChain(path string) (sources, error) {
 func (s *Scenario) overlay(f source) error {
 	parent := *s
 	s.Client, s.Flow, s.Probe, s.Candidate, s.Claim, s.Sweep = nil, nil, nil, nil, nil, nil
+	var said map[string]any
+	if err := toml.Unmarshal(f.text, &said); err != nil {
+		return positioned(f.path, err)
+	}
+	// What the decoder would say without a line.
+	if p := cmp.Or(hidden(said), unitless(said, reflect.TypeFor[Scenario]())); p != nil {
+		return sources{f}.locate(p)
+	}
 	d := toml.NewDecoder(strings.NewReader(string(f.text)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
 		return positioned(f.path, err)
 	}
-	var said map[string]any
-	if err := toml.Unmarshal(f.text, &said); err != nil {
-		return positioned(f.path, err)
-	}
-	if p := cmp.Or(zeroed(said), unitless(said, reflect.TypeFor[Scenario]())); p != nil {
+	if p := zeroed(said); p != nil {
 		return sources{f}.locate(p)
 	}
 	s.Client = merge(parent.Client, s.Client, func(c Client) string { return c.Name })

@@ -67,6 +67,15 @@ func TestDefaults(t *testing.T) {
 func TestBroken(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"syntax", "title = \"t\"\n[provider\n", ":2: "},
+		{"a byte order mark", "\ufeff" + minimal, ":1: begins with a byte order mark"},
+		{"a key of many parts", minimal + strings.Repeat("a.", 100000) + "a = 1\n", ":8: unknown key"},
+		{"a time that is no number", "duration = nan\n" + minimal, ":1: duration = NaN has no unit"},
+		{"an RTT of nothing", minimal + "weir = { rtt = \"0s\" }\n", ":8: rtt = 0s"},
+		{"an RTT of nothing in a table", minimal + "[candidate.weir]\nrtt = \"0s\"\n", ":8: rtt = 0s"},
+		{"a title that a terminal obeys", strings.Replace(minimal, `"t"`, `"t\u001b[31m"`, 1), `:1: title has a control character: t\u001b[31m`},
+		{"a name that a terminal obeys", strings.Replace(minimal, `"f"`, `"f\u202e"`, 1), `name has a control character: f\u202e`},
+		{"a share of the rate that is absurd", minimal + "qdisc = \"htb rate {1001%} | fq_codel\"\n", `:8: candidate "c": htb: rate: "{1001%}" is not a rate`},
+		{"a share of the rate without its sign", minimal + "qdisc = \"htb rate {99.75} | fq_codel\"\n", `"{99.75}" is not a rate`},
 		{"unknown key", "title = \"t\"\nspeed = 3\n", `:2: unknown key "speed"`},
 		{"unknown key in a table", minimal + "[path]\nrttt = \"48ms\"\n", `:9: unknown key "path.rttt"`},
 		{"unknown key in a weir goal", minimal + "weir = { speed = \"50mbit\" }\n", `:8: unknown key "candidate.speed"`},
@@ -122,7 +131,7 @@ func TestBroken(t *testing.T) {
 		{"address that the server lacks", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\naddress = 2", 1), ":6: "},
 		{"flow twice", minimal + "[[flow]]\nname = \"f\"\n", `two entries of flow have the name "f"`},
 		{"candidate twice", minimal + "[[candidate]]\nname = \"c\"\n", `two candidates have the name "c"`},
-		{"hostile name", strings.Replace(minimal, `name = "c"`, `name = "c\u001b[2J"`, 1), "has the name"},
+		{"hostile name", strings.Replace(minimal, `name = "c"`, `name = "c\u001b[2J"`, 1), "name has a control character"},
 		{"unknown qdisc", minimal + "qdisc = \"cakee\"\n", `:8: candidate "c": unknown queueing discipline "cakee"`},
 		{"unknown qdisc option", minimal + "qdisc = \"cake bandwith 5mbit\"\n", `bandwith`},
 		{"qdisc rate without unit", minimal + "qdisc = \"cake bandwidth 50\"\n", ":8: "},
@@ -321,4 +330,30 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A shaper may be tried that is faster than the provider, and every key of a goal may be swept.
+func TestSweptGoal(t *testing.T) {
+	s, err := Load(write(t, "s.toml", minimal+"qdisc = \"htb rate {101%} | fq_codel\"\n[[candidate]]\nname = \"w\"\nweir = { prefer = \"latency\" }\n"+
+		"[[sweep]]\nkey = \"candidate.w.weir.rtt\"\nvalues = [\"10ms\", \"20ms\"]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, bad := s.Points()
+	if bad != nil || len(points) != 2 {
+		t.Fatal(bad, len(points))
+	}
+	for i, want := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond} {
+		p := points[i].Scenario
+		if w := p.Candidate[1].Weir; w.RTT != units.Duration(want) || w.Prefer != "latency" {
+			t.Errorf("point %d has %+v", i, *w)
+		}
+		if got := Rated(p.Candidate[0].Qdisc, p.Provider.Rate); got != "htb rate 50.5mbit | fq_codel" {
+			t.Errorf("the candidate is %s", got)
+		}
+	}
+	_, err = Load(write(t, "s.toml", minimal+"weir = {}\n[[sweep]]\nkey = \"candidate.c.weir.rtt\"\nvalues = [\"0s\"]\n"))
+	if err == nil || !strings.Contains(err.Error(), "rtt = 0s") {
+		t.Errorf("an RTT of nothing: %v", err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,7 +80,8 @@ type task struct {
 	at                      time.Duration // virtual
 }
 
-// Run runs every candidate of every point of every scenario, seeds times each, and gives a report a file. It stops at the first failure.
+// Run runs every candidate of every point of every scenario, seeds times each, and gives a report a file. It stops at the first failure. Once ctx has
+// ended it gives the points that were finished, with the error; no claims are judged by those.
 func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) ([]Report, error) {
 	reports, tasks, err := r.plan(files, scenarios)
 	if err != nil {
@@ -94,10 +96,14 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) 
 	if err := r.writeInitrd(initrd); err != nil {
 		return nil, fmt.Errorf("initrd: %w", err)
 	}
-	if err := r.runAll(ctx, dir, initrd, tasks); err != nil {
-		return nil, err
+	interrupted := r.runAll(ctx, dir, initrd, tasks)
+	if interrupted != nil && !errors.Is(interrupted, context.Canceled) {
+		return nil, interrupted
 	}
 	for _, t := range tasks {
+		if t.reply == nil {
+			continue
+		}
 		cell := &reports[t.file].Points[t.point].Cells[t.cell]
 		cell.Runs[t.seed] = *t.reply
 		if known := &reports[t.file].Kernel; *known == "" {
@@ -106,18 +112,33 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) 
 			*known += ", " + t.reply.Kernel
 		}
 	}
+	if interrupted != nil {
+		reports = finished(reports)
+	}
 	for i := range reports {
 		report := &reports[i]
 		for k := range report.Points {
 			describe(&report.Points[k])
 		}
+		if len(r.Only) > 0 || interrupted != nil {
+			continue
+		}
 		for _, c := range scenarios[i].Claim {
-			if len(r.Only) == 0 {
-				report.Claims = append(report.Claims, c.judge(scenarios[i].Sweep, report.Points))
-			}
+			report.Claims = append(report.Claims, c.judge(scenarios[i].Sweep, report.Points))
 		}
 	}
-	return reports, nil
+	return reports, interrupted
+}
+
+// finished leaves out the points of which a run is missing, and the reports that then have none.
+func finished(reports []Report) []Report {
+	missing := func(run Run) bool { return run.Kernel == "" }
+	for i := range reports {
+		reports[i].Points = slices.DeleteFunc(reports[i].Points, func(p PointResult) bool {
+			return slices.ContainsFunc(p.Cells, func(c Cell) bool { return slices.ContainsFunc(c.Runs, missing) })
+		})
+	}
+	return slices.DeleteFunc(reports, func(r Report) bool { return len(r.Points) == 0 })
 }
 
 func (r *Runner) plan(files []string, scenarios []Scenario) ([]Report, []*task, error) {

@@ -113,7 +113,8 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 func (s *Scenario) set(key string, value any) *problem {
 	parts := strings.Split(key, ".")
 	var target any = s
-	if len(parts) == 3 { // flow.NAME.count: decode onto that entry
+	named := len(parts) >= 3
+	if named { // flow.NAME.count, candidate.NAME.weir.rtt: decode onto that entry
 		switch parts[0] {
 		case "flow":
 			target = entry(s.Flow, func(f *Flow) string { return f.Name }, parts[1])
@@ -149,7 +150,7 @@ func (s *Scenario) set(key string, value any) *problem {
 		return wrong("", nil, "sweep of %s = %s: %s", key, quantity(value), positioned("", err).(*FileError).What)
 	}
 	bare := unitless(document, reflect.TypeOf(target).Elem())
-	if len(strings.Split(key, ".")) == 3 {
+	if named {
 		document = map[string]any{whose(key): document}
 	}
 	if p := cmp.Or(zeroed(document), bare); p != nil {

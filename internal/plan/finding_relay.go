@@ -141,8 +141,10 @@ func (c Carried) share() string {
 // soldAlmost tells whether a rate is known to be nearly all that the provider sold, which the goal that is kept says.
 func (d *diagnosis) soldAlmost(rate units.Rate) bool {
 	const nearly = 0.98
-	goal, err := ParseGoal(d.Files[host.GoalFile].Text)
-	return err == nil && goal.Rate != 0 && float64(rate) >= nearly*float64(goal.Rate)
+	goals, err := ParseGoals(d.Files[host.GoalFile].Text)
+	return err == nil && slices.ContainsFunc(goals, func(g Goal) bool {
+		return (g.Dev == "" || g.Dev == d.link.Name) && g.Rate != 0 && float64(rate) >= nearly*float64(g.Rate)
+	})
 }
 
 // arriving is the rate to which the device shapes to which all that arrives at the uplink is redirected; 0: none.

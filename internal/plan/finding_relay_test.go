@@ -23,7 +23,7 @@ func arrives(t testing.TB, text string) func(*host.Facts) {
 
 // kept is a goal that is kept, of 50 Mbit/s.
 func kept(f *host.Facts) {
-	f.Files = map[string]host.File{host.GoalFile: regular(goalFile(Goal{Dev: "eth0", Rate: 50e6}))}
+	f.Files = map[string]host.File{host.GoalFile: regular(goalFile([]Goal{{Dev: "eth0", Rate: 50e6}}))}
 }
 
 func nat(f *host.Facts) { f.Deep.NAT = host.Yes }

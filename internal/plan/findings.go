@@ -56,7 +56,15 @@ func Diagnose(facts host.Facts) []Finding {
 	}
 	slices.SortStableFunc(d.found, func(a, b Finding) int { return cmp.Compare(a.Severity.order(), b.Severity.order()) })
 	if !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Severity != Fine }) {
-		d.found = slices.Insert(d.found, 0, Finding{Severity: Fine, Title: "Nothing to do.", Seen: "Nothing that was looked at is wrong."})
+		nothing := Finding{Severity: Fine, Title: "Nothing to do.", Seen: "Nothing that was looked at is wrong."}
+		switch {
+		case d.link.Name == "":
+			nothing = Finding{Severity: Notable, Title: "There is no default route.", Seen: "No route leads everywhere.",
+				Why: "So the uplink is not known, and its queue was not looked at.", Try: "weir doctor --dev NAME"}
+		case !d.deep.Sockets.Read:
+			nothing = Finding{Severity: Fine, Title: "Nothing wrong is to be seen.", Seen: "Where packets wait only live connections tell, and those are not known."}
+		}
+		d.found = slices.Insert(d.found, 0, nothing)
 	}
 	return d.found
 }
@@ -78,7 +86,11 @@ func newDiagnosis(facts host.Facts) *diagnosis {
 	if d.deep == nil {
 		d.deep = &host.Deep{}
 	}
-	d.link, _ = facts.Link(facts.Uplink)
+	dev, _, err := Uplink(facts)
+	if err != nil {
+		dev = facts.Uplink
+	}
+	d.link, _ = facts.Link(dev)
 	d.stack, _ = d.link.Tree.Stack()
 	return d
 }
@@ -86,6 +98,7 @@ func newDiagnosis(facts host.Facts) *diagnosis {
 // checks are all that a diagnosis looks for; among findings of one severity this is their order.
 func checks() []func(*diagnosis) {
 	return []func(*diagnosis){
+		(*diagnosis).bridged,
 		(*diagnosis).queue,
 		(*diagnosis).relay,
 		(*diagnosis).ring,
@@ -97,6 +110,7 @@ func checks() []func(*diagnosis) {
 		(*diagnosis).lossyPath,
 		(*diagnosis).boundConnections,
 		(*diagnosis).limit,
+		(*diagnosis).severalUplinks,
 		(*diagnosis).defaultQdisc,
 		(*diagnosis).fairness,
 		(*diagnosis).relayFairness,

@@ -83,8 +83,8 @@ func TestDiagnose(t *testing.T) {
 		want  []string // "mark title", of all that is not fine; "✓ …" asks for a fine one too
 	}{
 		{"stock", facts(), []string{"✓ Nothing to do.", "✓ cubic: 9 connections."}},
-		{"not looked deeper", with(t), []string{"✓ Nothing to do."}},
-		{"nothing known", host.Facts{}, []string{"✓ Nothing to do."}},
+		{"not looked deeper", with(t), []string{"✓ Nothing wrong is to be seen."}},
+		{"nothing known", host.Facts{}, []string{"! There is no default route."}},
 		{"stock, mq", facts(uplink(t, "mq | fq_codel", 4)), []string{"✓ Nothing to do."}},
 		{"stock, a kernel whose default is bbr", facts(bbr), []string{"✓ Nothing to do."}},
 		{"bbr set by hand", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} }), []string{"! tcp_congestion_control is bbr, and no file says so."}},

@@ -43,6 +43,8 @@ var (
 const (
 	// Below this a shaped host cannot be reached to mend it.
 	minRate = 64_000
+	// Shorter than a switch takes with the cables to it.
+	minRTT = time.Microsecond
 	// Longer than any path on Earth, satellites included, with its queues.
 	maxRTT = 10 * time.Second
 	// A path that loses more carries no TCP, whatever its congestion control.
@@ -94,6 +96,8 @@ func (g Goal) Check() error {
 		return bad("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host", g.Rate)
 	case g.Ingress != 0 && g.Ingress < minRate:
 		return bad("--ingress 50mbit, what the provider sold", "ingress rate %s would leave too little to reach this host", g.Ingress)
+	case g.RTT != 0 && time.Duration(g.RTT) < minRTT:
+		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is shorter than any path", g.RTT)
 	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
 		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
 	case !(g.Loss >= 0 && g.Loss <= maxLoss):
@@ -177,10 +181,17 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 func (g Goal) device(f host.Facts) (host.Link, error) {
 	name := g.Dev
 	if name == "" {
-		name = f.Uplink
+		var err error
+		if name, _, err = Uplink(f); err != nil {
+			return host.Link{}, err
+		}
 	}
 	link, ok := f.Link(name)
-	switch {
+	switch at, _, err := below(f, name); {
+	case ok && link.Kind == "bridge" && g.Rate != 0 && err == nil && at != name:
+		return link, &Refusal{What: name + " is a bridge: what goes from port to port does not pass its queue", Try: "--dev " + at + ", by which all of it leaves"}
+	case ok && link.Kind == "bridge" && g.Rate != 0 && err != nil:
+		return link, err
 	case name == "":
 		return link, &Refusal{What: "there is no default route to tell the uplink by", Try: "--dev NAME" + listDevices(f)}
 	case !ok:
@@ -203,7 +214,7 @@ func tooFast(l host.Link, flag string, r units.Rate) error {
 func listDevices(f host.Facts) string {
 	var names []string
 	for _, l := range f.Links {
-		if !l.Loopback && l.Name != qdisc.IFB {
+		if !l.Loopback && l.Kind != "ifb" && l.Kind != "dummy" {
 			names = append(names, l.Name)
 		}
 	}

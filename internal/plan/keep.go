@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
 	"regexp"
@@ -26,45 +27,74 @@ import (
 //
 // No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is asked for, and a
 // list that names a module which the next kernel does not have makes that boot a failed one.
-func keep(d *draft) {
-	switch {
-	case len(d.Changes) == 0 || d.Goal.Runtime || d.Goal.Only:
-		return
-	case d.facts.Files == nil:
-		d.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere than in /var/lib/weir")
-		return
-	case d.facts.Init != host.Systemd:
-		d.note("reboot", "what is set ends with it: this host has no systemd. Let its start run:  weir up --boot, with the goal in %s", host.GoalFile)
+func keep(p *Plan, drafts []*draft) {
+	lasting := slices.DeleteFunc(slices.Clone(drafts), func(d *draft) bool {
+		return len(d.Changes) == 0 || d.Goal.Runtime || d.Goal.Only
+	})
+	if len(lasting) == 0 {
 		return
 	}
-	planned := slices.Clone(d.Changes)
+	k := &keeper{Plan: p, facts: lasting[0].facts}
+	switch {
+	case k.facts.Files == nil && k.facts.Hidden:
+		k.note("reboot", "what is set ends with it: which network namespace process 1 is in cannot be read (/proc/1/ns/net)")
+		return
+	case k.facts.Files == nil:
+		k.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere than in /var/lib/weir")
+		return
+	case k.facts.Init != host.Systemd:
+		k.note("reboot", "what is set ends with it: this host has no systemd. Let its start run:  weir up --boot, with the goal in %s", host.GoalFile)
+		return
+	}
+	planned := slices.Clone(p.Changes)
 	unit := host.UnitFile
-	if d.facts.Files[host.PackageUnit].Kind == host.Regular {
+	if k.facts.Files[host.PackageUnit].Kind == host.Regular {
 		unit = host.PackageUnit
 	} else {
-		program := d.facts.UnitProgram // whichever copy of this one that is
+		program := k.facts.UnitProgram // whichever copy of this one that is
 		if program == "" {
-			program, d.Unkept = d.facts.Program.Path, cannotStart(d.facts.Program)
+			program, k.Unkept = k.facts.Program.Path, cannotStart(k.facts.Program)
 		}
-		d.file(unit, regular(Unit(program)), "brings the goal up after a boot: weir up --boot")
+		k.file(unit, regular(Unit(program)), "brings the goal up after a boot: weir up --boot")
 	}
-	d.file(host.UnitLink, host.File{Kind: host.Symlink, Text: unit}, "starts that at every boot")
-	switch {
-	case !d.facts.Udev:
-		d.note(host.UdevFile, "not written: there is no udev here, so a device that comes later is not noticed")
-	case !plainName.MatchString(d.link.Name):
-		d.Unkept = &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name), Try: "rename the device; or --runtime: what is set ends with a reboot"}
-	default:
-		d.file(host.UdevFile, regular(udevRules(d.link, d.Goal.Carries)),
-			"and whenever the device appears, under its name or another")
+	k.file(host.UnitLink, host.File{Kind: host.Symlink, Text: unit}, "starts that at every boot")
+	k.rules(lasting)
+	var goals []Goal
+	for _, d := range lasting {
+		goals = append(goals, d.Goal)
 	}
-	if now := d.facts.Files[host.GoalFile]; !Says(now, d.Goal) {
-		d.file(host.GoalFile, regular(goalFile(d.Goal)), "the goal")
+	if now := k.facts.Files[host.GoalFile]; !Says(now, goals...) {
+		k.file(host.GoalFile, regular(goalFile(goals)), "the goal")
 	}
-	if text := sysctlFile(planned); text != "" {
-		d.file(host.SysctlFile, regular(text), "these settings, from the start of a boot")
-		d.Considered = append(d.Considered, Overruled(d.Plan, d.facts)...)
+	if text := sysctlFile(planned, lasting); text != "" {
+		k.file(host.SysctlFile, regular(text), "these settings, from the start of a boot")
+		k.Considered = append(k.Considered, Overruled(*p, k.facts)...)
 	}
+}
+
+// keeper is a plan to which the files that keep it are added.
+type keeper struct {
+	*Plan
+	facts host.Facts
+}
+
+func (k *keeper) note(subject, text string, args ...any) {
+	k.Considered = append(k.Considered, Note{Subject: subject, Text: fmt.Sprintf(text, args...)})
+}
+
+func (k *keeper) rules(drafts []*draft) {
+	if !k.facts.Udev {
+		k.note(host.UdevFile, "not written: there is no udev here, so a device that comes later is not noticed")
+		return
+	}
+	for _, d := range drafts {
+		if !plainName.MatchString(d.link.Name) {
+			k.Unkept = &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name),
+				Try: "rename the device; or --runtime: what is set ends with a reboot"}
+			return
+		}
+	}
+	k.file(host.UdevFile, regular(udevRules(drafts)), "and whenever the device appears, under its name or another")
 }
 
 // cannotStart is why a unit cannot start a program: nil if it can.
@@ -88,14 +118,14 @@ var (
 	plainName = regexp.MustCompile(`^[\w.+@-]+$`)
 )
 
-func (d *draft) file(name string, want host.File, reason string) {
-	now := d.facts.Files[name]
+func (k *keeper) file(name string, want host.File, reason string) {
+	now := k.facts.Files[name]
 	if now.Kind == host.Other {
-		d.note(name, "is there and is no file that could be put back: not written, and the goal may not outlast a reboot")
+		k.note(name, "is there and is no file that could be put back: not written, and the goal may not outlast a reboot")
 		return
 	}
 	if now != want {
-		d.Changes = append(d.Changes, Change{Target: Target{File: name}, Old: now.String(), New: want.String(), Reason: reason})
+		k.Changes = append(k.Changes, Change{Target: Target{File: name}, Old: now.String(), New: want.String(), Reason: reason})
 	}
 }
 
@@ -108,6 +138,51 @@ const (
 	header   = host.FirstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
 )
 
+// Sandbox is what Weir's services may do, as lines of a unit (systemd.exec(5)): see all, and change the network, its
+// settings, and the files that keep them; state is the directory of the journal. The kernel loads modules by itself.
+func Sandbox(program, state string) []string {
+	home, tmp := "yes", "yes"
+	for _, path := range []string{program, state} {
+		switch top := strings.SplitN(path+"//", "/", 3)[1]; {
+		case top == "home", top == "root", strings.HasPrefix(path, "/run/user/"):
+			home = "read-only"
+		case top == "tmp", strings.HasPrefix(path, "/var/tmp/"):
+			tmp = "no"
+		}
+	}
+	return []string{
+		// Besides the network's: BPF queues, files of whatever owner, and a look at the namespaces of process 1.
+		"CapabilityBoundingSet=CAP_NET_ADMIN CAP_SYS_ADMIN CAP_BPF CAP_SYS_PTRACE CAP_DAC_OVERRIDE CAP_CHOWN CAP_FOWNER",
+		"NoNewPrivileges=yes",
+		"ProtectSystem=strict",
+		"ReadWritePaths=-/etc -" + state,
+		"RuntimeDirectory=weir", // which device is whose
+		"RuntimeDirectoryPreserve=yes",
+		"ProtectHome=" + home,
+		"PrivateTmp=" + tmp,
+		"PrivateMounts=yes",
+		"ProtectProc=invisible",
+		"PrivateDevices=yes",
+		"ProtectClock=yes",
+		"ProtectControlGroups=yes",
+		"ProtectHostname=yes",
+		"ProtectKernelLogs=yes",
+		"LockPersonality=yes",
+		"MemoryDenyWriteExecute=yes",
+		"RestrictAddressFamilies=AF_UNIX AF_NETLINK",
+		"RestrictNamespaces=net",
+		"RestrictRealtime=yes",
+		"RestrictSUIDSGID=yes",
+		"SystemCallArchitectures=native",
+		"SystemCallFilter=@system-service bpf unshare setns",
+		"SystemCallFilter=~@resources @debug",
+		"SystemCallErrorNumber=EPERM",
+		"IPAddressDeny=any",
+		"KeyringMode=private",
+		"UMask=0077",
+	}
+}
+
 // Unit is the service that brings the goal up after a boot (systemd.service(5)). It keeps nothing waiting: what it sets can be set at any time.
 func Unit(program string) string {
 	return header + `
@@ -118,100 +193,193 @@ After=systemd-sysctl.service network.target network-online.target networking.ser
 RequiresMountsFor=` + stateDir + `
 # Each device that appears may start it.
 StartLimitIntervalSec=0
+Documentation=man:weir(8)
 
 [Service]
 Type=oneshot
+# Active for as long as the goal is kept. Whether it is in force now:  weir status
+RemainAfterExit=yes
 ExecStart=` + program + ` up --boot
 SyslogIdentifier=weir
 TimeoutStartSec=180
+# It ends what it has begun, and is then started again.
+TimeoutStopSec=15
+StateDirectory=weir
+` + strings.Join(Sandbox(program, stateDir), "\n") + `
 
 [Install]
 WantedBy=multi-user.target
 `
 }
 
-// udevRules start the unit when the device appears. KERNEL is its name as it appears or after it was renamed, NAME
-// the one that it is about to get, and the address finds it when it has got another. Tunnels come and go with their
-// programs, and may have any name: they are known by their kind. The rules say nothing of those that are up now, or
-// a boot before them would forget them.
-func udevRules(l host.Link, carries Kinds) string {
-	then := `TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"` + "\n"
+// udevRules start the unit when a device appears. KERNEL is its name as it appears or after it was renamed, NAME the one
+// that it is about to get, and the address finds it when it has got another. Tunnels come and go with their programs,
+// and may have any name: they are known by their kind. The rules say nothing of those that are up now, or a boot before
+// them would forget them.
+func udevRules(drafts []*draft) string {
+	const then = `ENV{.WEIR}="1"` + "\n"
 	text := header + "\nSUBSYSTEM!=\"net\", GOTO=\"weir_end\"\nACTION==\"remove\", GOTO=\"weir_end\"\n"
-	text += fmt.Sprintf("KERNEL==%q, %sNAME==%q, %s", l.Name, then, l.Name, then)
-	if l.MAC != "" && l.Kind == "" { // what is on top of a card may have its address, too
-		text += fmt.Sprintf("ATTR{address}==%q, %s", l.MAC, then)
+	var carries []Kind
+	for _, d := range drafts {
+		l := d.link
+		text += fmt.Sprintf("KERNEL==%q, %sNAME==%q, %s", l.Name, then, l.Name, then)
+		if l.MAC != "" && l.Kind == "" { // what is on top of a card may have its address, too
+			text += fmt.Sprintf("ATTR{address}==%q, %s", l.MAC, then)
+		}
+		carries = append(carries, d.Goal.Carries.list()...)
 	}
-	if carries.Has(WireGuard) {
+	if slices.Contains(carries, WireGuard) {
 		text += `ENV{DEVTYPE}=="wireguard", ` + then
 	}
-	if carries.Has(Tunnel) {
+	if slices.Contains(carries, Tunnel) {
 		text += `ATTR{tun_flags}=="?*", ` + then
 	}
-	return text + "LABEL=\"weir_end\"\n"
+	// Again, for it may have been started before.
+	return text + `ENV{.WEIR}=="1", RUN+="/usr/bin/systemctl --no-block restart weir.service"` + "\nLABEL=\"weir_end\"\n"
 }
 
-func goalFile(g Goal) string {
-	text, err := toml.Marshal(g)
+// GoalFile is /etc/weir.toml with these goals.
+func GoalFile(goals []Goal) host.File { return regular(goalFile(goals)) }
+
+// goalFile has one goal's words, or a table for each device.
+func goalFile(goals []Goal) string {
+	tables := map[string]Goal{}
+	for _, g := range goals {
+		dev := g.Dev
+		if len(goals) > 1 {
+			g.Dev = ""
+		}
+		tables[dev] = g
+	}
+	text, err := toml.Marshal(tables)
+	if len(goals) == 1 {
+		text, err = toml.Marshal(goals[0])
+	}
 	if err != nil {
 		panic(fmt.Sprintf("plan: a goal that TOML cannot write: %v", err)) // it has none but strings, booleans and texts
 	}
 	return goalLine + "# To see whether it is in force:  weir status. To undo it all and remove this file:  weir down\n" + string(text)
 }
 
-// ParseGoal reads what goalFile writes, and what a person has made of it.
-func ParseGoal(text string) (g Goal, err error) {
+// ParseGoals reads what goalFile writes, and what a person has made of it: one goal, or a table for each device. There
+// is none in an empty file.
+func ParseGoals(text string) (goals []Goal, err error) {
 	text = strings.TrimPrefix(text, "\ufeff")
-	d := toml.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
 	bad := func(line int, what string) error {
 		return &Refusal{What: fmt.Sprintf("%s:%d: %s", host.GoalFile, line, what), Usage: true,
-			Try: `as in: dev = "eth0" and rate = "50mbit", each on a line; weir up --help has all the names`}
+			Try: `as in: dev = "eth0" and rate = "50mbit", each on a line, or below [eth0] for each device; weir up --help has all the names`}
 	}
-	var strict *toml.StrictMissingError
-	var decode *toml.DecodeError
-	switch err := d.Decode(&g); {
-	case errors.As(err, &strict):
-		line, _ := strict.Errors[0].Position()
-		return g, bad(line, fmt.Sprintf("unknown key %q", strings.Join(strict.Errors[0].Key(), ".")))
-	case errors.As(err, &decode):
-		line, _ := decode.Position()
-		return g, bad(line, strings.TrimPrefix(decode.Error(), "toml: "))
-	case err != nil:
-		return g, bad(0, err.Error())
-	}
-	// A bare number is one to TOML, whatever its unit would have been.
-	var raw map[string]any
-	_ = toml.Unmarshal([]byte(text), &raw)
-	for _, key := range []string{"rate", "ingress", "rtt", "loss"} {
-		if v, there := raw[key]; there && reflect.TypeOf(v).Kind() != reflect.String {
-			line := 1
-			if at := regexp.MustCompile(`(?m)^\s*"?` + key + `"?\s*=`).FindStringIndex(text); at != nil {
-				line += strings.Count(text[:at[1]], "\n")
-			}
-			return g, bad(line, fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, v))
+	decode := func(to any) error {
+		d := toml.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		var strict *toml.StrictMissingError
+		var decode *toml.DecodeError
+		switch err := d.Decode(to); {
+		case errors.As(err, &strict):
+			line, _ := strict.Errors[0].Position()
+			return bad(line, fmt.Sprintf("unknown key %q", strings.Join(strict.Errors[0].Key(), ".")))
+		case errors.As(err, &decode):
+			line, _ := decode.Position()
+			return bad(line, strings.TrimPrefix(decode.Error(), "toml: "))
+		case err != nil:
+			return bad(1, err.Error())
 		}
+		return nil
 	}
-	var refusal *Refusal
-	if err := g.Check(); errors.As(err, &refusal) {
-		return g, &Refusal{What: host.GoalFile + ": " + refusal.What, Try: refusal.Try, Usage: true}
+	var raw map[string]any
+	if err := decode(&raw); err != nil {
+		return nil, err
 	}
-	return g, nil
+	isTable := func(v any) bool { _, is := v.(map[string]any); return is }
+	tables, one := map[string]Goal{}, Goal{}
+	written := map[string]map[string]any{"": raw}
+	switch names := slices.Sorted(maps.Keys(raw)); {
+	case len(names) == 0:
+		return nil, nil
+	case slices.ContainsFunc(names, func(name string) bool { return isTable(raw[name]) }):
+		written = map[string]map[string]any{}
+		for _, name := range names {
+			table, is := raw[name].(map[string]any)
+			if !is {
+				return nil, bad(lineOf(text, "", name), fmt.Sprintf("%s stands outside of the devices' tables", name))
+			}
+			written[name] = table
+		}
+		if err := decode(&tables); err != nil {
+			return nil, err
+		}
+	default:
+		if err := decode(&one); err != nil {
+			return nil, err
+		}
+		tables[""] = one
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		g := tables[name]
+		// A bare number is one to TOML, whatever its unit would have been.
+		for _, key := range []string{"rate", "ingress", "rtt", "loss"} {
+			if v, there := written[name][key]; there && reflect.TypeOf(v).Kind() != reflect.String {
+				return nil, bad(lineOf(text, name, key), fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, v))
+			}
+		}
+		if name != "" && g.Dev != "" && g.Dev != name {
+			return nil, bad(lineOf(text, name, "dev"), fmt.Sprintf("the table of %s is about %s", name, g.Dev))
+		}
+		g.Dev = cmp.Or(g.Dev, name)
+		var refusal *Refusal
+		if err := g.Check(); errors.As(err, &refusal) {
+			return nil, &Refusal{What: host.GoalFile + ": " + refusal.What, Try: refusal.Try, Usage: true}
+		}
+		goals = append(goals, g)
+	}
+	return goals, nil
 }
 
-// Says tells whether a file is a goal's already, in whatever words. What it leaves to be found out is as it was found.
-func Says(f host.File, g Goal) bool {
+// lineOf finds a key in a table, "" for none; 1 where it is written in a way of its own.
+func lineOf(text, table, key string) int {
+	start := 0
+	if table != "" {
+		at := regexp.MustCompile(`(?m)^\s*\[\s*["']?` + regexp.QuoteMeta(table) + `["']?\s*\]`).FindStringIndex(text)
+		if at == nil {
+			return 1
+		}
+		start = at[1]
+	}
+	at := regexp.MustCompile(`(?m)^\s*"?` + regexp.QuoteMeta(key) + `"?\s*=`).FindStringIndex(text[start:])
+	if at == nil {
+		return 1
+	}
+	return 1 + strings.Count(text[:start+at[1]], "\n")
+}
+
+// Says tells whether a file has just these goals already, in whatever words. What it leaves to be found out is as it was
+// found.
+func Says(f host.File, goals ...Goal) bool {
 	if f.Kind != host.Regular {
 		return false
 	}
-	written, err := ParseGoal(f.Text)
-	if err != nil || written == (Goal{}) {
+	written, err := ParseGoals(f.Text)
+	if err != nil || len(written) != len(goals) || len(goals) == 0 {
 		return false
 	}
-	written.Dev, written.RTT, written.Runtime = cmp.Or(written.Dev, g.Dev), cmp.Or(written.RTT, g.RTT), g.Runtime
-	if written.Role == "relay" {
-		written.Carries = cmp.Or(written.Carries, g.Carries)
+	for _, g := range goals {
+		if !slices.ContainsFunc(written, func(w Goal) bool { return (w.Dev == "" || w.Dev == g.Dev) && w.Means(g) }) {
+			return false
+		}
 	}
-	return written == g
+	return true
+}
+
+// Means tells whether a goal as it was written is another that was brought up.
+func (g Goal) Means(up Goal) bool {
+	if g == (Goal{}) {
+		return false
+	}
+	g.Dev, g.RTT, g.Runtime = cmp.Or(g.Dev, up.Dev), cmp.Or(g.RTT, up.RTT), up.Runtime
+	if g.Role == "relay" {
+		g.Carries = cmp.Or(g.Carries, up.Carries)
+	}
+	return g == up
 }
 
 // IsOurs tells whether a file is one of Weir's by what it says of itself.
@@ -219,10 +387,12 @@ func IsOurs(f host.File) bool {
 	return f.Kind == host.Regular && (strings.HasPrefix(f.Text, host.FirstLine) || strings.HasPrefix(f.Text, goalLine))
 }
 
-func sysctlFile(changes []Change) string {
+// sysctlFile is for those settings that a goal asks for which is kept.
+func sysctlFile(changes []Change, kept []*draft) string {
 	text := ""
 	for _, c := range changes {
-		if c.Sysctl != "" {
+		asks := func(d *draft) bool { _, asks := d.wants[c.Sysctl]; return asks }
+		if c.Sysctl != "" && slices.ContainsFunc(kept, asks) {
 			text += c.Sysctl + " = " + c.New + "\n"
 		}
 	}

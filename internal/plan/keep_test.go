@@ -5,6 +5,7 @@ package plan
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,9 +41,10 @@ func TestKeep(t *testing.T) {
 	}
 	got := files(p)
 	for name, lines := range map[string][]string{
-		host.GoalFile:   {"dev = 'eth0'", "rate = '50mbit'", "rtt = '48ms'"},
-		host.UnitFile:   {"ExecStart=/usr/local/bin/weir up --boot", "WantedBy=multi-user.target"},
-		host.UdevFile:   {`KERNEL=="eth0", TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"`, `ATTR{address}=="52:54:00:12:34:56", TAG+="systemd", ENV{SYSTEMD_WANTS}+="weir.service"`},
+		host.GoalFile: {"dev = 'eth0'", "rate = '50mbit'", "rtt = '48ms'"},
+		host.UnitFile: {"ExecStart=/usr/local/bin/weir up --boot", "WantedBy=multi-user.target"},
+		host.UdevFile: {`KERNEL=="eth0", ENV{.WEIR}="1"`, `ATTR{address}=="52:54:00:12:34:56", ENV{.WEIR}="1"`,
+			`ENV{.WEIR}=="1", RUN+="/usr/bin/systemctl --no-block restart weir.service"`},
 		host.SysctlFile: {"net.ipv4.tcp_notsent_lowat = 131072"},
 	} {
 		f, ok := got[name]
@@ -76,8 +78,69 @@ func TestKeep(t *testing.T) {
 	if !reflect.DeepEqual(order[:2], []string{host.UnitFile, host.UnitLink}) {
 		t.Errorf("%v", order)
 	}
-	if _, err := ParseGoal(got[host.GoalFile].Text); err != nil {
+	if _, err := ParseGoals(got[host.GoalFile].Text); err != nil {
 		t.Error(err)
+	}
+}
+
+// Two devices: a goal for each, and the host's settings from both.
+func TestTwoGoals(t *testing.T) {
+	f := keeping(t)
+	eth9 := f.Links[slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == "eth0" })]
+	eth9.Index, eth9.Name, eth9.MAC = 33, "eth9", "52:54:00:00:00:33"
+	f.Links = append(f.Links, eth9)
+	near, far := Goal{Dev: "eth0", Rate: 500e6, RTT: ms(10)}, Goal{Dev: "eth9", Rate: 500e6, RTT: ms(100)}
+	p, err := MakeAll([]Goal{near, far}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := Make(far, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(p Plan, t Target) (values []string) {
+		for _, c := range p.Changes {
+			if c.Target == t {
+				values = append(values, c.New)
+			}
+		}
+		return values
+	}
+	for _, target := range []Target{{Sysctl: tcpWmem}, {Sysctl: notsentLowat}, {Dev: "eth9"}} {
+		if got, want := value(p, target), value(alone, target); len(got) != 1 || !slices.Equal(got, want) {
+			t.Errorf("%v: %q, and for the larger alone %q", target, got, want)
+		}
+	}
+	got := files(p)
+	if goals, err := ParseGoals(got[host.GoalFile].Text); err != nil || !slices.Equal(goals, []Goal{near, far}) {
+		t.Errorf("%v, %v", goals, err)
+	}
+	for _, line := range []string{`KERNEL=="eth0"`, `KERNEL=="eth9"`, eth9.MAC} {
+		if !strings.Contains(got[host.UdevFile].Text, line) {
+			t.Errorf("the rules lack %s", line)
+		}
+	}
+	if n := strings.Count(got[host.SysctlFile].Text, tcpWmem); n != 1 {
+		t.Errorf("%d lines for %s", n, tcpWmem)
+	}
+
+	lossy := Goal{Dev: "eth9", Rate: 50e6, Loss: 0.05}
+	for _, other := range []Goal{{Dev: "eth0", Rate: 50e6, CC: "keep"}, {Dev: "eth0", Rate: 50e6, CC: "cubic"}} {
+		_, err = MakeAll([]Goal{other, lossy}, f)
+		if err == nil || !strings.Contains(err.Error(), "eth0") || !strings.Contains(err.Error(), "eth9") ||
+			!strings.Contains(err.Error(), "bbr") {
+			t.Errorf("%v: %v", other, err)
+		}
+	}
+	if _, err := MakeAll([]Goal{near, lossy}, f); err != nil {
+		t.Error(err)
+	}
+	in := Goal{Dev: "eth9", Rate: 50e6, Ingress: 50e6}
+	if _, err := MakeAll([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 50e6}, in}, f); err == nil || !strings.Contains(err.Error(), "at eth0 and at eth9") {
+		t.Errorf("what arrives at two devices: %v", err)
+	}
+	if _, err := MakeAll([]Goal{{Rate: 50e6}, {Dev: "eth0"}}, f); err == nil {
+		t.Error("two goals for one device")
 	}
 }
 
@@ -159,7 +222,7 @@ func TestPackagedUnit(t *testing.T) {
 func TestSays(t *testing.T) {
 	g := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(50)}
 	for text, want := range map[string]bool{
-		goalFile(g): true, "# mine\nrate = \"50mbit\"\n": true, "rate = \"50mbit\"\nrtt = \"50ms\"": true, "rate = \"50mbit\"\nrtt = \"60ms\"": false,
+		goalFile([]Goal{g}): true, goalFile([]Goal{g, {Dev: "eth1"}}): false, "# mine\nrate = \"50mbit\"\n": true, "rate = \"50mbit\"\nrtt = \"50ms\"": true, "rate = \"50mbit\"\nrtt = \"60ms\"": false,
 		"rate = \"50mbit\"\ndev = \"eth1\"": false, "rate = \"60mbit\"": false, "": false, "# nothing\n": false, "garbage": false,
 	} {
 		if Says(regular(text), g) != want {
@@ -168,11 +231,19 @@ func TestSays(t *testing.T) {
 	}
 }
 
-func TestParseGoal(t *testing.T) {
+func TestParseGoals(t *testing.T) {
 	whole := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(48), Loss: 0.1, Role: "relay", NAT: true, FairTo: "src", Prefer: "latency", CC: "keep"}
-	for _, g := range []Goal{whole, {Rate: 1e9}, {Recipe: "lossy-bbr"}, {Qdisc: "htb rate 49mbit | fq_codel"}, {}} {
-		if again, err := ParseGoal(goalFile(g)); err != nil || again != g {
-			t.Errorf("%+v is read as %+v, %v", g, again, err)
+	lan := Goal{Dev: "br-lan.7", Rate: 1e9}
+	for _, goals := range [][]Goal{
+		{whole}, {{Rate: 1e9}}, {{Recipe: "lossy-bbr"}}, {{Qdisc: "htb rate 49mbit | fq_codel"}}, nil, {lan, whole},
+		{{Dev: "rate", Rate: 1e9}, {Dev: "x"}},
+	} {
+		text := ""
+		if goals != nil {
+			text = goalFile(goals)
+		}
+		if again, err := ParseGoals(text); err != nil || !slices.Equal(again, goals) {
+			t.Errorf("%+v is read as %+v, %v", goals, again, err)
 		}
 	}
 	for text, want := range map[string]string{
@@ -182,20 +253,24 @@ func TestParseGoal(t *testing.T) {
 		"rate = ":                        "/etc/weir.toml:1: ",
 		"# the rate\n\nrtt = 50\n":       "/etc/weir.toml:3: rtt = 50 has no unit",
 		"role = \"router\"":              `/etc/weir.toml: --role "router" is not known`,
-		"[dev]\n":                        "/etc/weir.toml:1: ",
+		"[eth0]\nrate = 7":               "/etc/weir.toml:2: rate = 7 has no unit",
+		"[eth0]\n[eth1]\nspeed = 7":      `/etc/weir.toml:3: unknown key "eth1.speed"`,
+		"rate = \"1mbit\"\n[eth1]":       "/etc/weir.toml:1: rate stands outside",
+		"[eth1]\n\ndev = \"eth0\"":       "/etc/weir.toml:3: the table of eth1 is about eth0",
 	} {
-		if _, err := ParseGoal(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := ParseGoals(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 }
 
-func FuzzParseGoal(f *testing.F) {
-	f.Add(goalFile(Goal{Rate: 50e6, Loss: 0.1}))
+func FuzzParseGoals(f *testing.F) {
+	f.Add(goalFile([]Goal{{Rate: 50e6, Loss: 0.1}}))
+	f.Add(goalFile([]Goal{{Dev: "eth0", Rate: 50e6}, {Dev: "eth1"}}))
 	f.Add("rate = 1")
 	f.Fuzz(func(t *testing.T, text string) {
-		if g, err := ParseGoal(text); err == nil {
-			if again, err := ParseGoal(goalFile(g)); err != nil || again != g {
+		if g, err := ParseGoals(text); err == nil && g != nil {
+			if again, err := ParseGoals(goalFile(g)); err != nil || !slices.Equal(again, g) {
 				t.Errorf("%+v is read as %+v, %v", g, again, err)
 			}
 		}
@@ -204,7 +279,7 @@ func FuzzParseGoal(f *testing.F) {
 
 // The rules are those of a goal, and not of the tunnels that are up: a boot may come before all of them.
 func TestRulesForTunnels(t *testing.T) {
-	const tun, wg = `ATTR{tun_flags}=="?*", TAG+=`, `ENV{DEVTYPE}=="wireguard", TAG+=`
+	const tun, wg = `ATTR{tun_flags}=="?*", ENV{.WEIR}=`, `ENV{DEVTYPE}=="wireguard", ENV{.WEIR}=`
 	for carries, lines := range map[Kinds][]string{"": nil, "forward": nil, "tunnel": {tun}, "wireguard": {wg},
 		"wireguard,tunnel": {wg, tun}} {
 		g := Goal{Rate: 50e6, Carries: carries}

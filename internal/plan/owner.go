@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/dualpi2"
 	"weir/internal/host"
 )
 
@@ -59,6 +60,9 @@ func queueOwner(f host.Facts, dev string) string {
 				return fmt.Sprintf("set by %s, %s", w.By, Where(w.File, w.Line))
 			}
 		}
+	}
+	if strings.HasPrefix(root.Kind, dualpi2.Prefix) {
+		return "weir dualpi2"
 	}
 	return "somebody set it, by hand or by a program"
 }

@@ -7,6 +7,8 @@
 package plan
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +19,8 @@ import (
 
 // Plan is what to change on a host, in order, and what was thought about and left.
 type Plan struct {
-	Goal       Goal     `json:"goal"` // with its device filled in
+	Goal       Goal     `json:"goal"`             // with its device filled in
+	Others     []Goal   `json:"others,omitempty"` // of other devices, that are planned with it
 	Changes    []Change `json:"changes"`
 	Considered []Note   `json:"considered,omitempty"`
 
@@ -25,6 +28,38 @@ type Plan struct {
 	Lacks *Refusal `json:"-"`
 	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to carry one out.
 	Unkept *Refusal `json:"-"`
+}
+
+// All are the goals that are planned, with their devices filled in.
+func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
+
+// Concerns tells whether a note is one that a person has to know before this plan is carried out, and not a thought that
+// led to nothing: what the host is taken for, and what does not come with it.
+func (p Plan) Concerns(n Note) bool {
+	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt"}, n.Subject) || strings.HasPrefix(n.Subject, "/") ||
+		slices.ContainsFunc(p.All(), func(g Goal) bool { return n.Subject == g.Dev }) || strings.HasPrefix(n.Text, "has a default route, too")
+}
+
+// Lasting are those of them that files are to keep.
+func (p Plan) Lasting() []Goal {
+	return slices.DeleteFunc(p.All(), func(g Goal) bool { return g.Runtime || g.Only })
+}
+
+// Carrying is the plan with what these goals say that their devices carry, and not what was seen.
+func (p Plan) Carrying(goals []Goal) Plan {
+	set := func(to *Goal) {
+		for _, g := range goals {
+			if g.Dev == to.Dev || g.Dev == "" {
+				to.Carries = g.Carries
+			}
+		}
+	}
+	p.Others = slices.Clone(p.Others)
+	set(&p.Goal)
+	for i := range p.Others {
+		set(&p.Others[i])
+	}
+	return p
 }
 
 // Change is one setting's new value. It says all that carrying it out takes.
@@ -87,23 +122,66 @@ type Note struct {
 func (p Plan) Empty() bool { return len(p.Changes) == 0 }
 
 // Make plans. The error, when there is one, is a *Refusal.
-func Make(goal Goal, facts host.Facts) (Plan, error) {
-	if err := goal.Check(); err != nil {
-		return Plan{}, err
+func Make(goal Goal, facts host.Facts) (Plan, error) { return MakeAll([]Goal{goal}, facts) }
+
+// MakeAll plans for several devices, with one goal for each: what is the host's, and no device's, is planned from all.
+func MakeAll(goals []Goal, facts host.Facts) (Plan, error) {
+	var drafts []*draft
+	for _, goal := range goals {
+		d, err := sketch(goal, facts)
+		if err != nil {
+			return Plan{}, err
+		}
+		for _, other := range drafts {
+			if other.Goal.Dev == d.Goal.Dev {
+				return Plan{}, &Refusal{What: "there are two goals for " + d.Goal.Dev, Try: "one goal for each device"}
+			}
+		}
+		drafts = append(drafts, d)
 	}
-	link, err := goal.device(facts)
+	p, err := together(drafts)
 	if err != nil {
 		return Plan{}, err
 	}
+	var devices []string
+	for _, d := range drafts {
+		devices = append(devices, d.Goal.Dev)
+	}
+	if !slices.ContainsFunc(p.All(), func(g Goal) bool { return g.Only }) {
+		p.Considered = append(p.Considered, otherUplinks(facts, devices...)...)
+	}
+	keep(&p, drafts)
+	for i, c := range p.Changes {
+		p.Changes[i].Owner = Owner(facts, c.Target)
+	}
+	return p, nil
+}
+
+// sketch is a goal's part of a plan.
+func sketch(goal Goal, facts host.Facts) (*draft, error) {
+	if err := goal.Check(); err != nil {
+		return nil, err
+	}
+	link, err := goal.device(facts)
+	if err != nil {
+		return nil, err
+	}
+	said := goal.Dev != ""
 	goal.Dev = link.Name
 	if goal.Role == "relay" && goal.Carries == "" {
 		of := facts
 		of.Uplink = link.Name // a tunnel that is asked for is none of those that it carries
 		goal.Carries = SetUp(of)
 	}
-	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link}
+	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link, wants: map[string]string{}}
 	d.stack, _ = link.Tree.Stack()
 	d.cc = facts.Sysctls[congestionControl].Value
+	if _, why, err := Uplink(facts); err == nil && why != "" && !said {
+		d.note(link.Name, "%s", why)
+	}
+	if kind := tunnelKind(link, false); kind != "" && goal.Rate != 0 {
+		d.note(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each", goal.Rate, overhead(kind))
+	}
 	if !link.Up {
 		// No reason to wait, least of all at boot: what is set holds when the link comes up.
 		d.note(link.Name, "the link is down: nothing leaves by it now")
@@ -120,14 +198,74 @@ func Make(goal Goal, facts host.Facts) (Plan, error) {
 	}
 	for _, step := range steps {
 		if err := step(d); err != nil {
-			return Plan{}, err
+			return nil, err
 		}
 	}
-	keep(d)
-	for i, c := range d.Changes {
-		d.Changes[i].Owner = Owner(facts, c.Target)
+	return d, nil
+}
+
+// together is one plan of several. A buffer is as large as the largest that is asked for; of anything else there is one.
+func together(drafts []*draft) (p Plan, err error) {
+	wants, whose := map[string]string{}, map[string]Goal{}
+	for i, d := range drafts {
+		if i == 0 {
+			p.Goal, p.Changes = d.Goal, []Change{}
+		} else {
+			p.Others = append(p.Others, d.Goal)
+		}
+		p.Lacks = cmp.Or(p.Lacks, d.Lacks)
+		for _, n := range d.Considered {
+			if !slices.Contains(p.Considered, n) {
+				p.Considered = append(p.Considered, n)
+			}
+		}
+		for name, want := range d.wants {
+			before, there := wants[name]
+			both, ok := larger(name, before, want)
+			if there && !ok {
+				return Plan{}, &Refusal{
+					What: fmt.Sprintf("%s: %s is to be %s, and %s wants %s: it is one setting for the whole host", d.Goal.Dev,
+						name, want, whose[name].Dev, before),
+					Try: "goals that agree: weir plan for each, or weir down for one of " + whose[name].Dev + " and " + d.Goal.Dev,
+				}
+			}
+			if !there {
+				both, whose[name] = want, d.Goal
+			}
+			wants[name] = both
+		}
 	}
-	return d.Plan, nil
+	arriving := ""
+	for _, d := range drafts {
+		for _, c := range d.Changes {
+			if c.Ingress != "" && arriving != "" {
+				return Plan{}, &Refusal{What: fmt.Sprintf("what arrives can wait in a queue at one device only, and it is to at %s and at %s", arriving, c.Ingress),
+					Try: "no --ingress for one of them, or for a relay --carries forward"}
+			}
+			arriving = cmp.Or(arriving, c.Ingress)
+			if c.Sysctl != "" {
+				if slices.ContainsFunc(p.Changes, func(other Change) bool { return other.Target == c.Target }) {
+					continue
+				}
+				c.New = wants[c.Sysctl]
+			}
+			p.Changes = append(p.Changes, c)
+		}
+	}
+	return p, nil
+}
+
+// larger is the value that does for two goals, if there is one.
+func larger(name, a, b string) (string, bool) {
+	if a == b || name != tcpRmem && name != tcpWmem {
+		return b, a == b
+	}
+	x, okX := triple(a)
+	y, okY := triple(b)
+	for i := range x {
+		x[i] = max(x[i], y[i])
+	}
+	return fmt.Sprintf("%d %d %d", x[0], x[1], x[2]), okX && okY
 }
 
 // draft is a plan in the making: what it starts from, and what would be in force after the changes so far.
@@ -137,6 +275,8 @@ type draft struct {
 	link  host.Link
 	stack qdisc.Stack // at the root of the device; nil when it is one that has no Stack
 	cc    string      // the congestion control of new connections
+
+	wants map[string]string // what sysctls are to be for it, whatever they are
 }
 
 // A rule adds to a draft what it has to say. It is an error only if the goal cannot be reached without it.
@@ -171,7 +311,11 @@ func (d *draft) root(text, reason, evidence string) error {
 	if !d.stack.Equal(want) {
 		if err := d.link.Tree.Restorable(); err != nil {
 			try := "if it need not come back: tc qdisc del dev " + d.link.Name + " root, and then again"
-			if !d.facts.Admin {
+			var lost *qdisc.Lost
+			switch {
+			case errors.As(err, &lost):
+				try = "if it need not come back: " + lost.Remove(d.link.Name) + ", and then again"
+			case !d.facts.Admin:
 				try = "the same as root, who may read more"
 			}
 			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err), Try: try}
@@ -301,6 +445,9 @@ func (d *draft) ingress(text, reason, evidence string) error {
 // sysctl plans a setting, unless it has the value already or cannot be set from here.
 func (d *draft) sysctl(name, want, reason, evidence string) {
 	now, ok := d.facts.Sysctls[name]
+	if ok && !now.ReadOnly {
+		d.wants[name] = want
+	}
 	switch {
 	case now.Value == want && ok:
 	case !ok:

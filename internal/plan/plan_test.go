@@ -565,6 +565,14 @@ func TestRefusals(t *testing.T) {
 		{"DualPI2 in BPF that the kernel does not take", Goal{Qdisc: "bpf_dualpi2"}, with(t, func(f *host.Facts) { f.Qdiscs["bpf_dualpi2"], f.BPFDualPI2 = host.No, "requires Linux 6.16" }),
 			"has no bpf_dualpi2: requires Linux 6.16", "--qdisc", false},
 		{"a queue that cannot be put back", Goal{Qdisc: "fq"}, with(t, unreadable), "what is there now could not be put back: dualpi2.0a1b2c is a BPF qdisc", "tc qdisc del dev eth0 root", false},
+		{"a filter that cannot be put back", Goal{Qdisc: "fq"}, with(t, func(f *host.Facts) {
+			f.Links[1].Tree.Qdiscs = []qdisc.Qdisc{{Kind: "prio", Handle: 0x10000, Parent: qdisc.Root}}
+			f.Links[1].Tree.Filters = []qdisc.Filter{{Kind: "flow", Parent: 0x10000, Handle: 1, Priority: 5, Protocol: 0x800, Options: []byte{4, 0, 1, 0}}}
+		}), "eth0: what is there now could not be put back: filter flow at 1: (protocol ip, pref 5): no test has shown", "if it need not come back: tc filter del dev eth0 parent 1: prio 5 protocol ip flow, and then again", false},
+		{"a queue that no test has put back", Goal{Qdisc: "fq"}, with(t, func(f *host.Facts) {
+			f.Admin = false
+			f.Links[1].Tree.Qdiscs = []qdisc.Qdisc{{Kind: "red", Handle: 0x10000, Parent: qdisc.Root}}
+		}), "qdisc red 1:: no test has shown", "tc qdisc del dev eth0 root", false},
 		{"a queue that nobody can read", Goal{Qdisc: "fq"}, with(t, unreadable, func(f *host.Facts) { f.Admin = false }), "could not be read", "as root", false},
 		{"only, and more", Goal{Qdisc: "fq", Only: true, CC: "bbr"}, server(t), "nothing else", "no other choice", true},
 		{"L4S without rate", Goal{Prefer: "l4s"}, server(t), "L4S", "--rate", true},

@@ -266,7 +266,7 @@ func part(share float64, r units.Rate) units.Rate { return units.Rate(share*floa
 func (d *draft) relayed() error {
 	g := d.Goal
 	d.kindNotes()
-	rate, reason := shaped(g.Rate), "own the bottleneck: 99.75 % of "+g.Rate.String()
+	rate, reason := shaped(g.Rate), hereReason(g.Rate)
 	if how := d.arriving(); how.wanted && how.why == "" {
 		reason += "; the queue of what arrives is owned where it arrives"
 	} else if g.Carries.forwards() {
@@ -274,7 +274,7 @@ func (d *draft) relayed() error {
 		share := min(relayShare, margin/ratio)
 		if own := part(share, g.inward()); own < rate {
 			rate = own
-			reason = fmt.Sprintf("own the provider's queue both ways: what leaves has come in by %s, so %.3g %% "+
+			reason = fmt.Sprintf("both ways packets wait here and not at the provider: what leaves has come in by %s, so %.3g %% "+
 				"of the %s that come in keep that way's queue empty, too; this gives up %.2g %% of goodput",
 				d.link.Name, 100*share, g.inward(), 100-100*relayShare)
 		} else {
@@ -393,10 +393,12 @@ func (d *draft) unpacks(l host.Link) bool {
 }
 
 // foreignIngress tells whether somebody else has a say in what comes out of a device before us. Plain filters come
-// first there, and stay.
+// first there, and stay; to those that are shared with other devices the kernel adds none of one alone.
 func foreignIngress(l host.Link) bool {
 	return !slices.Contains([]string{"", host.Gone, qdisc.IFB}, l.Redirect) ||
-		slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress && q.Kind != "ingress" })
+		slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool {
+			return q.Parent == qdisc.Ingress && (q.Kind != "ingress" || q.IngressBlock != 0)
+		})
 }
 
 // ShapesArriving tells whether a goal has a queue for what arrives without being told how fast that is.
@@ -449,7 +451,7 @@ func (d *draft) endsHere() error {
 		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
 	return d.shapeRelay(part(how.share, g.inward()), "besteffort dual-dsthost nat ingress", d.relayInterval(), how.text(),
-		fmt.Sprintf("own the queue of what arrives: %s. %.3g %% of the %s that come in keep the provider's queue "+
+		fmt.Sprintf("what arrives waits here and not at the provider: %s. %.3g %% of the %s that come in keep the provider's queue "+
 			"empty", what, 100*how.share, g.inward()),
 		g.Carries.evidence(), d.ingress)
 }

@@ -187,6 +187,13 @@ func TestUnpacked(t *testing.T) {
 		{"somebody's clsact", []func(*host.Facts){tun,
 			spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("clsact")) })},
 			"", "somebody else has filters or a redirection for what comes out of tun0"},
+		{"filters that are shared with other devices", []func(*host.Facts){tun,
+			spoil(func(l *host.Link) {
+				q := ingress("ingress")
+				q.IngressBlock = 22
+				l.Tree.Qdiscs = append(l.Tree.Qdiscs, q)
+			})},
+			"", "somebody else has filters or a redirection for what comes out of tun0"},
 		{"somebody's filters", []func(*host.Facts){tun,
 			spoil(func(l *host.Link) { l.Tree.Qdiscs = append(l.Tree.Qdiscs, ingress("ingress")) })}, unpacked, ""},
 		{"somebody's redirection", []func(*host.Facts){tun, spoil(func(l *host.Link) { l.Redirect = "ifb0" })}, "",

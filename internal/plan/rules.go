@@ -64,6 +64,11 @@ func ownTheQueue(d *draft) error {
 // shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody misses it.
 func shaped(rate units.Rate) units.Rate { return rate * usualShare / 10000 }
 
+// hereReason is why a rate is enforced that is a little less than the provider's.
+func hereReason(rate units.Rate) string {
+	return "packets wait here and not at the provider: 99.75 % of " + rate.String()
+}
+
 // interval is how long CAKE's and fq_codel's control law lets a queue stand before it acts; its target, what may stand for good, is a
 // twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
 //
@@ -86,7 +91,7 @@ func interval(rtt units.Duration) units.Duration {
 
 // shaper plans for a rate that somebody else enforces.
 func (d *draft) shaper() error {
-	g, reason := d.Goal, "own the bottleneck: 99.75 % of "+d.Goal.Rate.String()
+	g, reason := d.Goal, hereReason(d.Goal.Rate)
 	htb := d.htb(shaped(g.Rate))
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !shapes(d.stack) {
 		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is enforced beyond it the queue is there. "+
@@ -127,6 +132,9 @@ func (d *draft) shaper() error {
 		}
 		options, side := "besteffort dual-dsthost", "dst"
 		rtt := interval(g.RTT)
+		if g.RTT == 0 {
+			d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it", rtt)
+		}
 		if g.FairTo == "src" {
 			options, side = "besteffort dual-srchost", "src"
 		}
@@ -137,6 +145,9 @@ func (d *draft) shaper() error {
 				"src": "the hosts that send it through this relay; --fair-to dst shares between those that it is sent to",
 			}
 			d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
+		}
+		if tunnel := tunnelKind(d.link, false); tunnel != "" {
+			options += fmt.Sprintf(" overhead %d", overhead(tunnel))
 		}
 		return d.root(fmt.Sprintf("%s bandwidth %s %s rtt %s", kind, shaped(g.Rate), options, rtt), reason+queues,
 			shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
@@ -292,6 +303,7 @@ func chooseCongestionControl(d *draft) error {
 		}
 		want, reason, evidence = cc, "as asked: --cc "+cc, "none: the choice is yours"
 	case cc == "keep":
+		d.wants[congestionControl] = d.cc
 		d.note("congestion control", "%s, kept as asked", d.cc)
 	case l4sBottleneck && d.cc == "bbr":
 		if err := d.kernelHas("cubic"); err != nil {
@@ -300,6 +312,7 @@ func chooseCongestionControl(d *draft) error {
 		want, reason = "cubic", "BBR takes no notice of DualPI2's marks and drops"
 		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe (scenarios/seeds/dualpi2.toml)"
 	case l4sBottleneck:
+		d.wants[congestionControl] = d.cc // and not what another goal would rather have
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
 	case d.Goal.Loss >= bbrLoss && d.facts.Congestion.Has("bbr"):
 		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it", d.Goal.Loss), lossEvidence

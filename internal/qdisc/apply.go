@@ -45,26 +45,38 @@ func attributes(name string, options []byte) []netlink.Attribute {
 	return list
 }
 
-// send hands all to the kernel in one go, which keeps the time between them, in which a half-built tree is in force, to microseconds.
-// The kernel goes on after one that fails; the first failure is what send returns.
+// send hands all to the kernel, whatever fails, in parts whose answers fit the socket's buffer. In one part is as little time as can be between two,
+// in which a half-built tree is in force: microseconds.
 func (c *Conn) send(requests []request) error {
 	if len(requests) > 0 && requests[0].instance != nil { // a root, and so the first
 		if err := c.install(requests[0]); err != nil {
 			return err
 		}
-		if requests = requests[1:]; len(requests) == 0 {
-			return nil
-		}
+		requests = requests[1:]
 	}
+	var failed []error
+	for part := range slices.Chunk(requests, 32) {
+		failed = append(failed, c.sendPart(part)...)
+	}
+	switch len(failed) {
+	case 0:
+		return nil
+	case 1:
+		return failed[0]
+	}
+	return fmt.Errorf("%w; and %d more failed", failed[0], len(failed)-1)
+}
+
+// sendPart gives what failed; the kernel goes on after one that does.
+func (c *Conn) sendPart(requests []request) (failed []error) {
 	messages := make([]netlink.Message, len(requests))
 	for i, r := range requests {
 		messages[i] = r.message
 	}
 	sent, err := c.nl.SendMessages(messages)
 	if err != nil {
-		return explain(err)
+		return []error{explain(err)}
 	}
-	var failed error
 	for answered := 0; answered < len(sent); {
 		answer, err := c.nl.Receive()
 		switch {
@@ -76,14 +88,12 @@ func (c *Conn) send(requests []request) error {
 				i = slices.IndexFunc(sent, func(m netlink.Message) bool { return m.Header.Sequence == op.Sequence })
 			}
 			if i < answered { // not the kernel's answer to a request: there may be no more
-				return errors.Join(failed, fmt.Errorf("%s: %w", requests[answered].what, explain(err)))
+				return append(failed, fmt.Errorf("%s: %w", requests[answered].what, explain(err)))
 			}
-			if failed == nil {
-				failed = fmt.Errorf("%s: %w", requests[i].what, explain(err))
-			}
+			failed = append(failed, fmt.Errorf("%s: %w", requests[i].what, explain(err)))
 			answered = i + 1
 		case len(answer) == 0:
-			return errors.Join(failed, fmt.Errorf("%s: the kernel did not answer", requests[answered].what))
+			return append(failed, fmt.Errorf("%s: the kernel did not answer", requests[answered].what))
 		default:
 			answered += len(answer)
 		}
@@ -161,12 +171,7 @@ func (c *Conn) build(ifindex int, s Stack, fresh func() Handle) error {
 		}
 		requests = append(requests, more...)
 	}
-	for part := range slices.Chunk(requests, 32) { // so that the answers fit the socket's buffer
-		if err := c.send(part); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.send(requests)
 }
 
 // freshHandles gives handles that nothing in the tree has.
@@ -376,28 +381,63 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 			return err
 		}
 	}
-	for part := range slices.Chunk(requests, 32) {
-		if err := c.send(part); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.send(requests)
 }
 
-// Restorable tells why a tree could not be put back once something else is in its place: nil if it could, for all that is known.
+// Lost is why a tree could not be put back.
+type Lost struct {
+	What   string
+	object string // tc's word for what is in the way
+	remove string // what follows the device where tc takes it away
+}
+
+func (l *Lost) Error() string { return l.What }
+
+// Remove is tc's line that takes what is in the way away from a device.
+func (l *Lost) Remove(dev string) string {
+	return fmt.Sprintf("tc %s del dev %s %s", l.object, dev, l.remove)
+}
+
+// Restorable tells why a tree could not be put back once something else is in its place: nil if tests have shown that such trees come back, on
+// stock kernels. Where somebody can do something about it, the error is a *Lost.
 func (t Tree) Restorable() error {
 	root, _ := t.Root()
 	if _, err := t.replay(0, root, map[Handle]bool{}); err != nil {
 		return err
 	}
-	for _, f := range t.Filters {
-		const ops = 5 // TCA_BPF_OPS: a classic program, which is reported whole
-		options, err := unpack(f.Options)
-		if f.Kind == "bpf" && (err != nil || !slices.ContainsFunc(options, func(a netlink.Attribute) bool { return a.Type == ops })) {
-			return fmt.Errorf("%s has a BPF filter, whose program the kernel does not report", f.Parent)
+	for _, q := range t.Qdiscs {
+		if q.Parent == Ingress || q.Handle == 0 { // not touched; made by the kernel
+			continue
+		}
+		if err := q.restorable(); err != nil {
+			return q.lost(err)
 		}
 	}
+	return t.filtersRestorable()
+}
+
+// restorable tells why one discipline would not come back as it was.
+func (q Qdisc) restorable() error {
+	switch {
+	case !slices.Contains(comesBack(), q.Kind):
+		return errors.New("no test has shown that this kind comes back")
+	case q.Kind == "netem":
+		return netemRestorable(q.Options)
+	}
 	return nil
+}
+
+// comesBack lists the kinds of which live tests have shown that they come back as they were, with their classes.
+func comesBack() []string {
+	return append(Kinds(), "drr", "ets", "hfsc", "hhf", "multiq", "qfq", "skbprio")
+}
+
+func (q Qdisc) lost(why error) error {
+	remove := "root"
+	if q.Parent != Root {
+		remove = "parent " + q.Parent.String()
+	}
+	return &Lost{What: fmt.Sprintf("qdisc %s %s: %v", q.Kind, q.Handle, why), object: "qdisc", remove: remove}
 }
 
 // reuses reports whether any handle of t is in use in the other tree.
@@ -447,7 +487,8 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 		requests = append(requests, r)
 	}
 	// A class comes after the class that it is in.
-	waiting := slices.DeleteFunc(slices.Clone(t.Classes), func(class Class) bool { return class.Handle.Major() != q.Handle.Major() })
+	// The root class, of hfsc, comes with its discipline.
+	waiting := slices.DeleteFunc(slices.Clone(t.Classes), func(class Class) bool { return class.Handle.Major() != q.Handle.Major() || class.Handle.Minor() == 0 })
 	made := map[Handle]bool{Root: true, q.Handle: true}
 	for len(waiting) > 0 {
 		i := slices.IndexFunc(waiting, func(class Class) bool { return made[class.Parent] })
@@ -474,24 +515,8 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 			requests = append(requests, more...)
 		}
 	}
-	for _, f := range t.Filters {
-		if f.Parent.Major() != q.Handle.Major() {
-			continue
-		}
-		protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, f.Protocol))
-		list := attributes(f.Kind, f.Options)
-		if f.Chain != 0 {
-			list = append(list, netlink.Attribute{Type: tcaChain, Data: u32bytes(f.Chain)})
-		}
-		r, err := newRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl,
-			tcmsg{ifindex: ifindex, handle: Handle(f.Handle), parent: f.Parent, info: uint32(f.Priority)<<16 | uint32(protocol)},
-			fmt.Sprintf("restore filter %s %d", f.Kind, f.Priority), list...)
-		if err != nil {
-			return nil, err
-		}
-		requests = append(requests, r)
-	}
-	return requests, nil
+	filters, err := t.replayFilters(ifindex, q)
+	return append(requests, filters...), err
 }
 
 // replayable turns reported options into those that make the same anew, and that compare: a kernel reports counters among them, and less than
@@ -546,12 +571,13 @@ func sizeTable(q Qdisc) (netlink.Attribute, error) {
 	if err != nil {
 		return netlink.Attribute{}, err
 	}
-	for _, a := range list { // struct tc_sizespec, whose last field is the number of entries
-		if a.Type == 1 && len(a.Data) >= 28 && binary.NativeEndian.Uint32(a.Data[24:]) == 0 {
+	const base, size, entries = 1, 24, 20 // TCA_STAB_BASE; struct tc_sizespec, and where it has their number (include/uapi/linux/pkt_sched.h)
+	for _, a := range list {
+		if a.Type == base && len(a.Data) == size && binary.NativeEndian.Uint32(a.Data[entries:]) == 0 {
 			return netlink.Attribute{Type: tcaStab, Data: q.SizeTable}, nil
 		}
 	}
-	return netlink.Attribute{}, fmt.Errorf("%s %s has a size table, whose entries the kernel does not report", q.Kind, q.Handle)
+	return netlink.Attribute{}, q.lost(errors.New("has a size table, whose entries the kernel does not report"))
 }
 
 // Probe reports whether this kernel knows a kind, loading its module if need be. Nothing is left behind: the request, on the loopback device of

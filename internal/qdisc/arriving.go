@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mdlayher/netlink"
 	links "github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -140,6 +141,8 @@ func passFilters(ifindex int, o Outer) []links.Filter {
 	return all
 }
 
+const flowerInHardware = 86 // TCA_FLOWER_IN_HW_COUNT (include/uapi/linux/pkt_cls.h)
+
 // smallKeys match what has less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload length,
 // is zero (RFC 791, RFC 8200).
 var smallKeys = map[uint16]nl.TcU32Key{
@@ -204,13 +207,25 @@ func (f Filter) small() bool {
 // with the last.
 func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, nl.TCA_U32_SEL) == nil }
 
-// passes reads such a filter.
+// passes reads such a filter, which says nothing else: tc gives others the same priority, to the second and third that are added with none.
 func (f Filter) passes() (o Outer, ok bool) {
 	if f.Kind != "flower" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {
 		return o, false
 	}
+	list, err := unpack(f.Options)
+	if err != nil || slices.ContainsFunc(list, func(a netlink.Attribute) bool {
+		switch a.Type {
+		case nl.TCA_FLOWER_KEY_UDP_DST_MASK, nl.TCA_FLOWER_KEY_TCP_DST_MASK:
+			return string(a.Data) != "\xff\xff"
+		case nl.TCA_FLOWER_KEY_ETH_TYPE, nl.TCA_FLOWER_KEY_IP_PROTO, nl.TCA_FLOWER_KEY_UDP_DST, nl.TCA_FLOWER_KEY_TCP_DST, nl.TCA_FLOWER_FLAGS, flowerInHardware:
+			return false
+		}
+		return true
+	}) {
+		return o, false
+	}
 	number := inner(f.Options, nl.TCA_FLOWER_KEY_IP_PROTO)
-	if len(number) != 1 || len(inner(f.Options, nl.TCA_FLOWER_ACT)) > 0 {
+	if len(number) != 1 {
 		return o, false
 	}
 	port := []byte(nil)

@@ -48,7 +48,7 @@ func (q *Codel) options() []option {
 func (q *Codel) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *Codel) finish() (Spec, error) {
-	q.Interval, q.Target = codelRound(q.Interval), codelRound(q.Target)
+	q.Interval, q.Target = codelPositive(q.Interval), codelPositive(q.Target)
 	if q.CEThreshold != never {
 		q.CEThreshold = codelRound(q.CEThreshold)
 	}
@@ -77,6 +77,11 @@ func codelThreshold(word string, attr uint16, p *units.Duration) option {
 // codelRound gives the time that stands for all those which the kernel cannot tell apart.
 func codelRound(d units.Duration) units.Duration {
 	return fromMicroseconds(uint64(unround(codelReported(uint32(toMicroseconds(d))), codelReported)))
+}
+
+// codelPositive is codelRound of a time that tc sends only if it is not zero: what is none to the kernel is the smallest that can be said.
+func codelPositive(d units.Duration) units.Duration {
+	return max(codelRound(d), fromMicroseconds(1))
 }
 
 // codelReported is what the kernel reports of a time, both in microseconds: nanoseconds are shifted right by CODEL_SHIFT, 10

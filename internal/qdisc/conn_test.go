@@ -419,3 +419,28 @@ func TestProbe(t *testing.T) {
 		t.Error("the name was taken")
 	}
 }
+
+// One request that fails keeps none of the others from being sent, in whatever part of a long restoration.
+func TestRestoreAll(t *testing.T) {
+	tree := Tree{Qdiscs: []Qdisc{{Kind: "hfsc", Handle: 0x10000, Parent: Root, Options: []byte{0, 0, 0, 0}}}}
+	for i := range Handle(40) {
+		tree.Classes = append(tree.Classes, Class{Kind: "hfsc", Handle: 0x10000 + i, Parent: 0x10000, Options: []byte{4, 0, 1, 0}})
+		if i > 0 {
+			tree.Qdiscs = append(tree.Qdiscs, Qdisc{Kind: "fq", Handle: (0x100 + i) << 16, Parent: 0x10000 + i})
+		}
+	}
+	tree.Classes[0].Parent = Root // the root class, which is there with its discipline
+	k := &kernel{links: [][]byte{link(2, 1500, 1000)}, refuse: func(m netlink.Message) (unix.Errno, string) {
+		if at, _, _ := split(m, uint16(m.Header.Type)); at.handle == 0x10001 || at.handle == 0x10020 {
+			return unix.EINVAL, "no"
+		}
+		return 0, ""
+	}}
+	err := k.dial(t).Restore(2, tree)
+	if err == nil || !strings.HasPrefix(err.Error(), "interface 2: restore class 1:1: no") || !strings.HasSuffix(err.Error(), " more failed") || !errors.Is(err, unix.EINVAL) {
+		t.Errorf("%v", err)
+	}
+	if want := 1 + 39 + 39; len(k.changes) != want {
+		t.Errorf("%d requests, want %d", len(k.changes), want)
+	}
+}

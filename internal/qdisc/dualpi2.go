@@ -83,7 +83,7 @@ func (q *DualPI2) options() []option {
 		if err != nil {
 			return err
 		}
-		share, err := units.ParseShare(text)
+		share, err := parseShare(text)
 		if err == nil {
 			q.ClassicProtection = uint8(math.RoundToEven(float64(share) * 100))
 		}
@@ -125,8 +125,8 @@ func (q *DualPI2) step() (packets, time option) {
 		q.StepPackets = 0
 		if len(a.words) > 0 {
 			for _, unit := range []string{"packets", "packet", "pkts", "pkt", "p"} {
-				if digits, found := strings.CutSuffix(a.words[0], unit); found {
-					v, err := whole(digits, 1, math.MaxUint32)
+				if strings.HasSuffix(a.words[0], unit) {
+					v, err := whole(a.words[0], unit, 1, math.MaxUint32)
 					q.StepPackets = uint32(v)
 					_, _ = a.next()
 					return err

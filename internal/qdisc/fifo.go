@@ -5,6 +5,7 @@ package qdisc
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"weir/internal/units"
@@ -39,10 +40,10 @@ func (f *FIFO) options() []option {
 	if f.Bytes {
 		return []option{auto(value("limit", 0, 4,
 			func(s string) (uint64, error) {
-				if v, err := whole(s, 1, math.MaxUint32); err == nil {
-					return v, nil
+				if _, err := strconv.ParseUint(s, 10, 64); err == nil {
+					return whole(s, "", 1, math.MaxUint32)
 				}
-				v, err := units.ParseSize(s)
+				v, err := parseSize(s)
 				if err == nil && (v < 1 || v > math.MaxUint32) {
 					err = fmt.Errorf("size %q is out of range (1b to 4gb less 1b)", s)
 				}

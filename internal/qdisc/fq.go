@@ -40,13 +40,13 @@ type FQ struct {
 	Limit            uint32         `json:"limit"`              // packets; default 10000
 	FlowLimit        uint32         `json:"flow_limit"`         // packets of one flow; default 100
 	Quantum          uint32         `json:"quantum"`            // bytes per round, 256 to 1048576; 0: two of the device's largest packets
-	InitialQuantum   uint32         `json:"initial_quantum"`    // bytes for a new flow, up to 2147483647; 0: ten of the device's largest packets
+	InitialQuantum   uint32         `json:"initial_quantum"`    // bytes for a new flow, up to 1048576, as since 7.3 (before, 4294967295); 0: ten of the device's largest packets
 	Pacing           bool           `json:"pacing"`             // obey a socket's pacing rate; default true
 	MaxRate          units.Rate     `json:"maxrate"`            // of one flow; 0: unlimited
 	Buckets          uint32         `json:"buckets"`            // 2 to 262144, a power of two; default 1024
 	RefillDelay      units.Duration `json:"refill_delay"`       // idle time after which a flow counts as new; default 40ms, rounded up to jiffies
 	OrphanMask       uint32         `json:"orphan_mask"`        // of the hash of packets without a socket; default 1023
-	LowRateThreshold units.Rate     `json:"low_rate_threshold"` // flows slower than this are delayed packet by packet; default 550kbit
+	LowRateThreshold units.Rate     `json:"low_rate_threshold"` // flows slower than this are delayed packet by packet; 0bit: none; default 550kbit
 	CEThreshold      units.Duration `json:"ce_threshold"`       // mark above this delay; 4294.967295s: off, the default
 	TimerSlack       units.Duration `json:"timer_slack"`        // by which a timer may be late; default 10us
 	Horizon          units.Duration `json:"horizon"`            // how far ahead a packet's departure time may lie; default 10s
@@ -110,6 +110,7 @@ func (q *FQ) options() []option {
 	slack := value("timer_slack", fqTimerSlack, 4,
 		func(s string) (uint64, error) {
 			d, err := units.ParseDuration(s)
+			err = bare(err, "ns")
 			if err == nil && d > math.MaxUint32 {
 				err = fmt.Errorf("time %q is out of range (0s to 4.294967295s)", s)
 			}
@@ -122,10 +123,10 @@ func (q *FQ) options() []option {
 		count("limit", fqLimit, 4, &q.Limit, 1, math.MaxUint32),
 		count("flow_limit", fqFlowLimit, 4, &q.FlowLimit, 1, math.MaxUint32),
 		auto(octets("quantum", fqQuantum, 4, &q.Quantum, 256, 1<<20), &q.Quantum),
-		auto(octets("initial_quantum", fqInitialQuantum, 4, &q.InitialQuantum, 1, math.MaxInt32), &q.InitialQuantum),
+		auto(octets("initial_quantum", fqInitialQuantum, 4, &q.InitialQuantum, 1, 1<<20), &q.InitialQuantum),
 		toggle("pacing", "nopacing", fqPacing, 4, &q.Pacing),
 		maxrate,
-		rate("low_rate_threshold", fqLowRateThreshold, 4, &q.LowRateThreshold),
+		orNone(rate("low_rate_threshold", fqLowRateThreshold, 4, &q.LowRateThreshold), &q.LowRateThreshold),
 		microseconds("refill_delay", fqRefillDelay, &q.RefillDelay, 0),
 		mask("orphan_mask", fqOrphanMask, &q.OrphanMask),
 		microseconds("ce_threshold", fqCEThreshold, &q.CEThreshold, 0),
@@ -136,6 +137,21 @@ func (q *FQ) options() []option {
 		q.weights(),
 		microseconds("offload_horizon", fqOffloadHorizon, &q.OffloadHorizon, 0),
 	}
+}
+
+// orNone gives a rate a word for none.
+func orNone(o option, p *units.Rate) option {
+	const none = "0bit"
+	read := o.read
+	o.read = func(word string, a *args) error {
+		if len(a.words) > 0 && a.words[0] == none {
+			*p = 0
+			_, _ = a.next()
+			return nil
+		}
+		return read(word, a)
+	}
+	return o
 }
 
 // priomap is struct tc_prio_qopt: the number of bands, then 16 bytes.
@@ -155,7 +171,7 @@ func (q *FQ) priomap() option {
 				if err != nil {
 					return fmt.Errorf("priomap needs 16 numbers, has %d", i)
 				}
-				v, err := whole(text, 0, 2)
+				v, err := whole(text, "", 0, 2)
 				if err != nil {
 					return fmt.Errorf("priomap: %w", err)
 				}
@@ -187,7 +203,7 @@ func (q *FQ) weights() option {
 				if err != nil {
 					return fmt.Errorf("needs 3 numbers, has %d", i)
 				}
-				v, err := whole(text, 16384, math.MaxInt32)
+				v, err := whole(text, "", 16384, math.MaxInt32)
 				if err != nil {
 					return err
 				}

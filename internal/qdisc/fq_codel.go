@@ -101,7 +101,7 @@ func (q *FQCodel) decode(b []byte, d device) error {
 }
 
 func (q *FQCodel) finish() (Spec, error) {
-	q.Interval, q.Target = codelRound(q.Interval), codelRound(q.Target)
+	q.Interval, q.Target = codelPositive(q.Interval), codelPositive(q.Target)
 	if q.CEThreshold != never {
 		q.CEThreshold = codelRound(q.CEThreshold)
 	}

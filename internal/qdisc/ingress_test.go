@@ -198,3 +198,38 @@ func TestLiveIngress(t *testing.T) {
 	}
 	asBefore()
 }
+
+// Whatever filters somebody else has where things arrive stay as tc shows them, while ours come and go.
+func TestLiveIngressBesideOthers(t *testing.T) {
+	c, near := live(t)
+	known(t, c, mustParse(t, "fq_codel"))
+	for _, line := range []string{"qdisc add dev near ingress", "filter add dev near ingress protocol ip prio 3 u32 match ip dport 22 0xffff police rate 1mbit burst 10k drop flowid :1",
+		"filter add dev near ingress protocol ip prio 4 flower ip_proto udp dst_port 53 action pass", "filter add dev near ingress protocol ipv6 prio 5 matchall action drop",
+		"filter add dev near ingress protocol ip prio 49150 flower ip_proto udp dst_port 7 classid 1:1"} {
+		if said, err := run(t, "tc "+line); err != nil {
+			t.Skipf("skipped, not passed: on this kernel tc %s says %s", line, said)
+		}
+	}
+	show := func() string {
+		said, err := run(t, "tc -d filter show dev near ingress")
+		if err != nil {
+			t.Fatal(said)
+		}
+		return counted.ReplaceAllString(said, "")
+	}
+	before := show()
+	for range 2 {
+		if err := SetIngress(near, Arriving{Stack: mustParse(t, "fq_codel"), Outer: []Outer{{"udp", 51820}}}); err != nil {
+			t.Fatal(err)
+		}
+		if now := show(); !strings.Contains(now, "51820") || !strings.Contains(now, "dst_port 7") {
+			t.Errorf("beside ours there is:\n%s", now)
+		}
+		if err := SetIngress(near, Arriving{}); err != nil {
+			t.Fatal(err)
+		}
+		if now := show(); now != before {
+			t.Errorf("left is not what was there:\n%s", difference(before, now))
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	netlinks "github.com/vishvananda/netlink"
@@ -414,10 +415,44 @@ func TestLiveRootStats(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v; want %+v", text, stats, ok, err, root.Stats)
 		}
 	}
+	if umltest.Inside() { // where a second of waiting is none
+		marksOfQueues(t, c, ifindex)
+	}
 	if _, ok, err := c.RootStats(99999); ok || err == nil {
 		t.Errorf("an interface that is not there: %v, %v", ok, err)
 	}
 	if _, err := c.Tree(ifindex); err != nil {
 		t.Errorf("the next request: %v", err)
+	}
+}
+
+// marksOfQueues shows that what the queues of cake_mq have marked is counted at the root, whichever way that is read.
+func marksOfQueues(t *testing.T, c *Conn, ifindex int) {
+	t.Helper()
+	if err := c.Replace(ifindex, mustParse(t, "cake_mq bandwidth 1mbit")); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(raw)
+	const ect0, udp = 2, 17
+	frame := append([]byte("\x02\x00\x00\x00\x00\x02\x02\x00\x00\x00\x00\x01\x08\x00E"), make([]byte, 485)...)
+	frame[15], frame[17], frame[22], frame[23], frame[26], frame[30] = ect0, 0xe6, 64, udp, 10, 10
+	frame[16] = 1   // 486 bytes
+	for range 200 { // 0.8 s
+		if err := unix.Sendto(raw, frame, 0, &unix.SockaddrLinklayer{Protocol: 8, Ifindex: ifindex}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Second)
+	tree, err := c.Tree(ifindex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, _ := tree.Root()
+	if stats, ok, err := c.RootStats(ifindex); err != nil || !ok || root.Stats.Marks == 0 || stats.Marks != root.Stats.Marks {
+		t.Errorf("%d marks, %v, %v; want %d, of some", stats.Marks, ok, err, root.Stats.Marks)
 	}
 }

@@ -175,7 +175,7 @@ func optional(a *args, needed bool, reads ...func(string) error) error {
 
 func duration(p *units.Duration) func(string) error {
 	return func(s string) error {
-		d, err := units.ParseDuration(s)
+		d, err := parseDuration(s)
 		*p = units.Duration(d)
 		return err
 	}
@@ -183,7 +183,7 @@ func duration(p *units.Duration) func(string) error {
 
 func share(p *units.Share) func(string) error {
 	return func(s string) error {
-		v, err := units.ParseShare(s)
+		v, err := parseShare(s)
 		// 70% is 0.7 to tc, the nearest there is, on which the last of the 32 bits hangs.
 		*p = units.Share(math.Round(float64(v)*1e12) / 1e12)
 		return err
@@ -195,6 +195,9 @@ func signed(p *int32) func(string) error {
 		v, err := strconv.ParseInt(s, 10, 32)
 		if err != nil {
 			return fmt.Errorf("%q is not a whole number", s)
+		}
+		if err := noOctal(s, s); err != nil {
+			return err
 		}
 		*p = int32(v)
 		return nil
@@ -394,4 +397,27 @@ func (q Netem) alike(other Spec) bool {
 		q.Seed, o.Seed = 0, 0
 	}
 	return ok && q == o
+}
+
+// netemRestorable tells why a netem would not come back as it was: the kernel reports that times vary, but not how they are distributed. Without a
+// table they are so evenly; whether there is one, nothing tells.
+func netemRestorable(options []byte) error {
+	if len(options) < netemLen {
+		return errors.New("struct tc_netem_qopt is too short")
+	}
+	const jitter, slotLen, slotJitter = 20, 40, 32 // offsets in struct tc_netem_qopt, in struct tc_netem_slot
+	varies := binary.NativeEndian.Uint32(options[jitter:]) != 0
+	attributes, err := unpack(options[netemLen:])
+	for _, a := range attributes {
+		switch {
+		case a.Type == netemJitter64 && len(a.Data) == 8:
+			varies = varies || binary.NativeEndian.Uint64(a.Data) != 0
+		case a.Type == netemSlot && len(a.Data) == slotLen:
+			varies = varies || binary.NativeEndian.Uint64(a.Data[slotJitter:]) != 0
+		}
+	}
+	if err == nil && varies {
+		err = errors.New("its delay varies, and the kernel does not report by which distribution")
+	}
+	return err
 }

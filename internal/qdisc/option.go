@@ -4,11 +4,13 @@ package qdisc
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/units"
 
@@ -129,11 +131,12 @@ func decodeAttributes(options []option, b []byte) error {
 	return nil
 }
 
-// unpack splits attributes; the flags in their types are cleared.
+// unpack splits attributes; the flags in their types are cleared, and their lengths, which follow the data where they are put together again.
 func unpack(b []byte) ([]netlink.Attribute, error) {
 	attributes, err := netlink.UnmarshalAttributes(b)
 	for i := range attributes {
 		attributes[i].Type &^= netlink.Nested | netlink.NetByteOrder
+		attributes[i].Length = 0
 	}
 	return attributes, err
 }
@@ -201,7 +204,7 @@ type unsigned interface {
 // count is a plain number from low to high, which tc wants without a unit; tc prints some with one ("10240p"), so that is taken, too.
 func count[T unsigned](word string, attr uint16, bytes int, p *T, low, high uint64) option {
 	return value(word, attr, bytes,
-		func(s string) (uint64, error) { return whole(strings.TrimSuffix(s, "p"), low, high) },
+		func(s string) (uint64, error) { return whole(s, "p", low, high) },
 		func(v uint64) string { return strconv.FormatUint(v, 10) },
 		func() uint64 { return uint64(*p) }, func(v uint64) { *p = T(v) })
 }
@@ -209,20 +212,67 @@ func count[T unsigned](word string, attr uint16, bytes int, p *T, low, high uint
 // octets is a number of bytes where tc wants a bare number; "1514b" is understood.
 func octets[T unsigned](word string, attr uint16, bytes int, p *T, low, high uint64) option {
 	return value(word, attr, bytes,
-		func(s string) (uint64, error) { return whole(strings.TrimSuffix(s, "b"), low, high) },
+		func(s string) (uint64, error) { return whole(s, "b", low, high) },
 		func(v uint64) string { return strconv.FormatUint(v, 10) },
 		func() uint64 { return uint64(*p) }, func(v uint64) { *p = T(v) })
 }
 
-func whole(s string, low, high uint64) (uint64, error) {
-	v, err := strconv.ParseUint(s, 10, 64)
+// whole reads a number that may have a unit.
+func whole(s, unit string, low, high uint64) (uint64, error) {
+	digits := strings.TrimSuffix(s, unit)
+	v, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a whole number", s)
+	}
+	if err := noOctal(s, digits); err != nil {
+		return 0, err
 	}
 	if v < low || v > high {
 		return 0, fmt.Errorf("%d is out of range (%d to %d)", v, low, high)
 	}
 	return v, nil
+}
+
+// noOctal refuses what tc reads as octal for some options and not for others.
+func noOctal(text, digits string) error {
+	digits = strings.TrimPrefix(digits, "-")
+	if len(digits) < 2 || digits[0] != '0' {
+		return nil
+	}
+	decimal := strings.TrimLeft(digits[:len(digits)-1], "0") + digits[len(digits)-1:]
+	if v, err := strconv.ParseUint(digits, 8, 64); err == nil {
+		return fmt.Errorf("%q has a leading zero, and tc reads some such numbers as octal: write %s, or %d", text, decimal, v)
+	}
+	return fmt.Errorf("%q has a leading zero: write %s", text, decimal)
+}
+
+// bare says of a number without a unit which one tc takes it to have.
+func bare(err error, unit string) error {
+	var none *units.NoUnit
+	if errors.As(err, &none) {
+		return fmt.Errorf("%s %q has no unit: tc reads it as %s%s: write that, or like %s", none.What, none.Text, none.Text, unit, none.Example)
+	}
+	return err
+}
+
+func parseRate(s string) (units.Rate, error) {
+	r, err := units.ParseTCRate(s)
+	return r, bare(err, "bit")
+}
+
+func parseSize(s string) (units.Size, error) {
+	size, err := units.ParseSize(s)
+	return size, bare(err, "b")
+}
+
+func parseDuration(s string) (time.Duration, error) {
+	d, err := units.ParseDuration(s)
+	return d, bare(err, "us")
+}
+
+func parseShare(s string) (units.Share, error) {
+	v, err := units.ParseShare(s)
+	return v, bare(err, "%")
 }
 
 // mask is a number in hexadecimal.
@@ -243,7 +293,7 @@ func mask(word string, attr uint16, p *uint32) option {
 func size(word string, attr uint16, p *units.Size, low uint64) option {
 	return value(word, attr, 4,
 		func(s string) (uint64, error) {
-			v, err := units.ParseSize(s)
+			v, err := parseSize(s)
 			if err == nil && (uint64(v) < low || v > math.MaxUint32) {
 				err = fmt.Errorf("size %q is out of range (%s to 4gb less 1b)", s, units.Size(low))
 			}
@@ -262,7 +312,7 @@ func microseconds(word string, attr uint16, p *units.Duration, low uint64) optio
 
 func readMicroseconds(low uint64) func(string) (uint64, error) {
 	return func(s string) (uint64, error) {
-		d, err := units.ParseDuration(s)
+		d, err := parseDuration(s)
 		if err != nil {
 			return 0, err
 		}
@@ -308,7 +358,7 @@ func rate(word string, attr uint16, bytes int, p *units.Rate) option {
 
 func readRate(bytes int) func(string) (uint64, error) {
 	return func(s string) (uint64, error) {
-		r, err := units.ParseRate(s)
+		r, err := parseRate(s)
 		switch {
 		case err != nil:
 			return 0, err

@@ -146,14 +146,18 @@ func Edit(s Spec, words []string) (Spec, error) {
 }
 
 func edit(name string, e editor, words []string) (Spec, error) {
-	if err := parse(e.options(), words); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	spec, err := e.finish()
+	spec, err := finish(e, words)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return spec, nil
+}
+
+func finish(e editor, words []string) (Spec, error) {
+	if err := parse(e.options(), words); err != nil {
+		return nil, err
+	}
+	return e.finish()
 }
 
 // decode makes a Spec of what the kernel reports; nil if this package has no type for the kind or no words for what it does.
@@ -180,7 +184,11 @@ func sayable(e editor) (Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	again, err := Parse(spec.String())
+	k, ok := find(spec.Kind())
+	if !ok {
+		return nil, unknown("queueing discipline", spec.Kind(), Kinds())
+	}
+	again, err := finish(k.fresh(), strings.Fields(spec.String())[1:])
 	if err == nil && again != spec {
 		err = fmt.Errorf("%s is not all that it says", spec)
 	}

@@ -96,6 +96,7 @@ type BPFDualPI2Stats struct {
 	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
 	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
 	Unmarked      uint64  `json:"unmarked"`        // packets that came past the program that marks
+	Overwritten   uint64  `json:"overwritten"`     // packets whose note from that program another TCX program had written over
 	Superpackets  uint64  `json:"superpackets"`    // packets of several segments that came whole
 	SojournC      Sojourn `json:"sojourn_c"`
 	SojournL      Sojourn `json:"sojourn_l"`
@@ -133,6 +134,7 @@ func (s BPFDualPI2Stats) Since(before BPFDualPI2Stats) BPFDualPI2Stats {
 	s.StepMissed -= before.StepMissed
 	s.StepEarly -= before.StepEarly
 	s.Unmarked -= before.Unmarked
+	s.Overwritten -= before.Overwritten
 	s.Superpackets -= before.Superpackets
 	s.SojournC = since(s.SojournC, before.SojournC)
 	s.SojournL = since(s.SojournL, before.SojournL)
@@ -147,7 +149,7 @@ func bpfStats(i dualpi2.Instance) BPFDualPI2Stats {
 		PacketsC: s.PacketsInC, PacketsL: s.PacketsInL, MaxQueue: s.MaxQ,
 		ECNMarks: s.ECNMark, StepMarks: s.StepMark, StepMissed: s.StepMissed, StepEarly: s.StepEarly,
 		Credit: s.Credit, MemoryUsed: s.MemoryUsed, MaxMemoryUsed: s.MaxMemory, MemoryLimit: i.Stats.MemLimit,
-		Unmarked: s.Unmarked, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC), SojournL: sojourn(s.SojournL),
+		Unmarked: s.Unmarked, Overwritten: s.Overwritten, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC), SojournL: sojourn(s.SojournL),
 	}
 }
 

@@ -125,7 +125,7 @@ func linklayer(atm *bool) option {
 func burstSize(word string, p *units.Size) option {
 	return value(word, 0, 8,
 		func(s string) (uint64, error) {
-			v, err := units.ParseSize(s)
+			v, err := parseSize(s)
 			if err == nil && (v < 1 || v > math.MaxUint32) {
 				err = fmt.Errorf("size %q is out of range (1b to 4gb less 1b)", s)
 			}

@@ -45,6 +45,7 @@ type Filter struct {
 	Priority uint16 `json:"priority"` // lower first
 	Protocol uint16 `json:"protocol"` // Ethernet type
 	Chain    uint32 `json:"chain,omitempty"`
+	Root     bool   `json:"root,omitempty"` // one of u32's tables that the kernel has made by itself
 	Options  []byte `json:"options,omitempty"`
 }
 
@@ -118,7 +119,7 @@ func (t Tree) stack(q Qdisc, seen map[Handle]bool) (Stack, bool) {
 }
 
 // Same reports whether both are configured the same at the root and below, handles included; statistics do not count, nor does what is at the
-// ingress. Filters are compared by what they are and where they sit: their options hold counters.
+// ingress. What a kind of filter that is not Restorable does is not compared: its options may hold counters.
 func (t Tree) Same(other Tree) bool {
 	same := func(a, b Qdisc) bool {
 		if a.Kind != b.Kind || a.Handle != b.Handle || a.Parent != b.Parent || !bytes.Equal(a.SizeTable, b.SizeTable) ||
@@ -129,11 +130,6 @@ func (t Tree) Same(other Tree) bool {
 	}
 	sameClass := func(a, b Class) bool {
 		return a.Kind == b.Kind && a.Handle == b.Handle && a.Parent == b.Parent && bytes.Equal(a.Options, b.Options)
-	}
-	sameFilter := func(a, b Filter) bool {
-		a.Options, b.Options = nil, nil
-		return a.Kind == b.Kind && a.Parent == b.Parent && a.Handle == b.Handle && a.Priority == b.Priority && a.Protocol == b.Protocol &&
-			a.Chain == b.Chain
 	}
 	atIngress := func(q Qdisc) bool { return q.Parent == Ingress }
 	a, b := t.sorted(), other.sorted()
@@ -150,7 +146,10 @@ func (t Tree) sorted() Tree {
 	})
 	slices.SortStableFunc(t.Classes, func(a, b Class) int { return cmp.Compare(a.Handle, b.Handle) })
 	slices.SortStableFunc(t.Filters, func(a, b Filter) int {
-		return cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Chain, b.Chain), cmp.Compare(a.Handle, b.Handle))
+		if at := cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Chain, b.Chain)); at != 0 || a.asksInOrder() {
+			return at
+		}
+		return cmp.Compare(a.Handle, b.Handle)
 	})
 	return t
 }

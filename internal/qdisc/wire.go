@@ -83,6 +83,9 @@ func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
 			if err != nil {
 				return fmt.Errorf("%q is not a whole number", text)
 			}
+			if err := noOctal(text, text); err != nil {
+				return err
+			}
 			*w.overhead = int32(v)
 		case "raw":
 			*w.atm, *w.overhead, givenRaw = "noatm", 0, true

@@ -74,23 +74,26 @@ int dualpi2_enqueue(u64 *ctx)
 	struct qdisc_skb_cb *cb = (struct qdisc_skb_cb *)skb->cb;
 	struct note *note = (struct note *)cb->data;
 	const struct config *c = CONFIG();
-	u64 now;
-	u32 len = cb->pkt_len, flags = note->flags, wire = note->wire, truesize = skb->truesize;
+	u64 now, what = note->what;
+	u32 len = cb->pkt_len, flags = what & ((1 << WIRE) - 1), wire = (u32)what >> WIRE, truesize = skb->truesize, age = 0;
 	u64 memory = (u64)state.memory + truesize;
 	struct queue *q;
 	struct slot *s;
 	bool l;
 
-	if ((flags & NOTE_MASK) != NOTE) {
-		state.unmarked++;
+	now = bpf_ktime_get_ns();
+	if (flags & FLAG_TIMED)
+		age = (u32)now - (u32)(what >> 32);
+	if (note->tag == NOTE && note->check == check_word(what) && age < NOTE_AGE && wire <= LEAST_WIRE + (u64)len * c->wire_per_byte) {
+		now -= age;
+	} else {
+		if (note->tag == NOTE)
+			state.overwritten++;
+		else
+			state.unmarked++;
 		flags = 0;
 		wire = len;
-		now = 0;
-	} else {
-		now = note->now[0] | (u64)note->now[1] << 32;
 	}
-	if (!now)
-		now = bpf_ktime_get_ns();
 	l = flags & FLAG_L;
 	q = &state.queue[l];
 	if (now >= state.pi2.due)

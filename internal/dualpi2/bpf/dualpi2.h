@@ -7,12 +7,13 @@
 #include "kernel.h"
 #include "pi2.h"
 
-#define LAYOUT 2		/* of all but struct instance: another number is another version's */
+#define LAYOUT 3		/* of all but struct instance: another number is another version's */
 
 /* What the loader sets before the programs are verified. */
 const volatile u32 ifindex;	/* the device, and */
 const volatile u64 netns_cookie; /* its namespace: the kernel offers a BPF qdisc's kind in all of them */
 const volatile u32 ring_mask;	/* packets that a queue holds, less one; a power of two, less one */
+const volatile u64 secret[2];	/* random, the first one odd: see check_word() */
 
 /*
  * What every version of the loader has to understand of an instance, so that an upgrade can take the place of another version's and leave nothing of it.
@@ -50,6 +51,8 @@ struct config {
 	s32 overhead;		/* bytes that a packet takes on the wire, more than the kernel says */
 	u32 mpu;		/* bytes that a packet takes on the wire at least */
 	u32 framing;		/* enum framing */
+	u32 wire_per_byte;	/* bytes on the wire for each that the kernel counts: more are no note of the marker's */
+	u32 unused;
 	u64 ns_per_byte;	/* times 2^RATE_SHIFT; 0: unshaped */
 	struct pi2 pi2;
 };
@@ -107,6 +110,7 @@ struct status {
 	u64 step_missed;	/* L packets that waited for longer than the step's threshold, and left unmarked */
 	u64 step_early;		/* L packets that the step marked, and that waited for less */
 	u64 unmarked;		/* packets that had not passed the marker */
+	u64 overwritten;	/* packets whose note somebody else's program had written over */
 	u64 superpackets;	/* packets of several segments */
 	struct histogram sojourn[2];
 };
@@ -151,21 +155,36 @@ static __always_inline u64 head_ts(u32 l)
 	return packets(l) && s ? READ_ONCE(s->ts) : 0;
 }
 
-/* What the marker tells the qdisc about a packet, in __sk_buff.cb, which is qdisc_skb_cb.data. */
+/*
+ * What the marker tells the qdisc about a packet, in __sk_buff.cb, which is qdisc_skb_cb.data. Any other program at the hook may write there, so the
+ * qdisc takes a note for the marker's only if its check word is right.
+ */
 struct note {
-	u32 flags;		/* NOTE, and the FLAG_s */
-	u32 wire;		/* bytes on the wire, overhead and framing included */
-	u32 now[2];		/* ns: when it came, low half first; 0 where the marker did not look at the clock */
+	u64 what;		/* the FLAG_s; from bit WIRE on the bytes on the wire, overhead and framing included; from bit 32 on the time, as FLAG_TIMED says */
+	u32 check;
+	u32 tag;		/* NOTE */
 };
 
-#define NOTE 0x57d20000U	/* in the upper half: this is a note */
-#define NOTE_MASK 0xffff0000U
+/*
+ * Of two notes that differ and whose writer does not know the secret, one word in 2^31 at most is right for both: multiply-shift hashing (Dietzfelbinger
+ * et al., A reliable randomized algorithm for the closest-pair problem, 1997).
+ */
+static __always_inline u32 check_word(u64 what)
+{
+	return (what * secret[0] + secret[1]) >> 32;
+}
+
+#define NOTE 0x57d20000U	/* this is a note */
+#define NOTE_AGE 1000000000U	/* ns: from the marker to the qdisc is one call in the kernel, which takes less than this */
+#define LEAST_WIRE 64		/* bytes: what the shortest packet may count for; an ATM cell is 53 */
+#define WIRE 7
 #define FLAG_ECT 1		/* the ECN field was not 0 */
 #define FLAG_L 2		/* goes to the L queue */
 #define FLAG_BYPASS 4		/* and is never signalled */
 #define FLAG_MARKED 8		/* is marked CE, which it was not before */
 #define FLAG_STEP 16		/* by the step */
 #define FLAG_SUPER 32		/* is several segments */
+#define FLAG_TIMED 64		/* the marker has looked at the clock: in ns, modulo 2^32 */
 
 static __always_inline bool roll(u32 prob)
 {

@@ -91,7 +91,10 @@ static __always_inline u32 framed(const struct config *c, u32 len)
 	return n;
 }
 
-/* The same of a packet that may be several segments: all but the last are of one size. */
+/* What a packet has instead of a segment's size if each of its segments has one of its own, as SCTP's have (include/linux/skbuff.h). */
+#define GSO_BY_FRAGS 0xffff
+
+/* The same of a packet that may be several segments: all but the last are of one size, or are taken to be where nobody says. */
 static __always_inline u32 on_the_wire(const struct config *c, struct __sk_buff *skb)
 {
 	u32 len = skb->wire_len, more = skb->gso_segs, size = skb->gso_size, full;
@@ -103,7 +106,10 @@ static __always_inline u32 on_the_wire(const struct config *c, struct __sk_buff 
 	if (more <= 1)
 		return framed(c, len);
 	more--;
-	full = size + (len - skb->len) / more; /* wire_len counts the headers of each segment */
+	if (size == GSO_BY_FRAGS)
+		full = len / (more + 1);
+	else
+		full = size + (len - skb->len) / more; /* wire_len counts the headers of each segment */
 	return more * framed(c, full) + framed(c, len - more * full);
 }
 
@@ -150,9 +156,10 @@ SEC("tcx/egress")
 int dualpi2_mark(struct __sk_buff *skb)
 {
 	const struct config *c = CONFIG();
-	u32 ecn, flags = NOTE, prob, minor;
+	u32 ecn, flags = 0, prob, minor;
 	bool mark = false, overload, standing;
-	u64 now = 0, wait;
+	u64 now = 0, wait, what;
+	struct note *note = (struct note *)skb->cb;
 	struct ip ip;
 
 	if (!READ_ONCE(owner)) {
@@ -182,6 +189,7 @@ int dualpi2_mark(struct __sk_buff *skb)
 			wait = 0;
 		} else if (!c->step_in_packets) {
 			now = bpf_ktime_get_ns();
+			flags |= FLAG_TIMED;
 			wait = predicted(c, now);
 		}
 		if (wait > c->step_thresh) {
@@ -201,9 +209,9 @@ int dualpi2_mark(struct __sk_buff *skb)
 	}
 	if (skb->gso_size)
 		flags |= FLAG_SUPER;
-	skb->cb[0] = flags;
-	skb->cb[1] = on_the_wire(c, skb);
-	skb->cb[2] = now;
-	skb->cb[3] = now >> 32;
+	what = flags | on_the_wire(c, skb) << WIRE | now << 32;
+	note->what = what;
+	note->check = check_word(what);
+	note->tag = NOTE;
 	return TCX_NEXT;
 }

@@ -4,12 +4,13 @@ package machine
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // TestDocument: docs/reliability.md has a row for each fault that is tried, and no other, and none ended badly. Its figures are
-// those of the last make test-machines.
+// those of the last make test-machines with each.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/reliability.md")
 	if err != nil {
@@ -32,16 +33,38 @@ func TestDocument(t *testing.T) {
 			row := rows[f.name]
 			delete(rows, f.name)
 			switch {
-			case len(row) != 7:
+			case len(row) != 8:
 				t.Error("no row (make test-machines)")
-			case row[6] != "0":
-				t.Errorf("%s ended badly", row[6])
-			case row[2] == "0":
+			case row[7] != "0":
+				t.Errorf("%s ended badly", row[7])
+			case row[3] == "0":
 				t.Skipf("skipped, not passed: %s has not been tried", f.name)
 			}
 		})
 	}
 	for name := range rows {
 		t.Errorf("%s: is not tried any more (make test-machines)", name)
+	}
+}
+
+// TestRelayDocument: docs/relay-machines.md has a row for each relay that is tried, in that order, and no other. Its figures
+// are those of the last make test-machines in which all of them kept the bounds.
+func TestRelayDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/relay-machines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, ok := strings.CutPrefix(string(text), relayHead)
+	if !ok {
+		t.Fatal("the head is another one (make test-machines)")
+	}
+	rows := slices.Collect(strings.Lines(body))
+	if len(rows) != len(relays()) {
+		t.Fatalf("%d rows for %d relays (make test-machines)", len(rows), len(relays()))
+	}
+	for i, r := range relays() {
+		if !strings.HasPrefix(rows[i], "| "+r.name+" | "+r.with+" | ") {
+			t.Errorf("the row of %s, %s, is %s", r.name, r.with, rows[i])
+		}
 	}
 }

@@ -4,7 +4,7 @@
 // its process, a reboot, a power cut.
 //
 // A machine starts in a second from a snapshot of a booted one, and can go back to it at any time. An emulated machine has no time that means
-// anything: nothing here may assert one.
+// anything: nothing here may assert one, but of a Relay.
 package machine
 
 import (
@@ -42,9 +42,20 @@ const (
 // Managers are all of them.
 func Managers() []Manager { return []Manager{Networkd, NetworkManager, Ifupdown} }
 
+// Kind is what an image is for.
+type Kind string
+
+const (
+	Plain Kind = "" // nothing more than a host needs
+	// Relay has the programs that make a host a relay. Its time is virtual: an instruction takes a nanosecond.
+	// Waiting takes no time of the host's, whose load is not in what a Relay measures. The host's disk is: see cache.
+	Relay Kind = "relay"
+)
+
 // Image is a Debian on disk.
 type Image struct {
 	Suite string
+	kind  Kind
 	dir   string
 }
 
@@ -54,11 +65,11 @@ var ErrNoTools = errors.New("a program is missing (scripts/need machines)")
 // longestBuild and longestBoot are hard limits, for hosts that are slow and busy.
 const (
 	longestBuild = 10 * time.Minute
-	longestBoot  = 3 * time.Minute
+	longestBoot  = 6 * time.Minute
 )
 
-// Build gives the image of a suite, from the user's cache if it is there.
-func Build(ctx context.Context, suite string) (Image, error) {
+// Build gives the image of a suite and kind, from the user's cache if it is there.
+func Build(ctx context.Context, suite string, kind Kind) (Image, error) {
 	for _, tool := range []string{"mmdebstrap", "mke2fs", "fakeroot", "qemu-img", "qemu-system-x86_64"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return Image{}, fmt.Errorf("%s: %w", tool, ErrNoTools)
@@ -76,7 +87,7 @@ func Build(ctx context.Context, suite string) (Image, error) {
 		return Image{}, err
 	}
 	var said bytes.Buffer
-	command := exec.CommandContext(ctx, "bash", script.Name(), suite)
+	command := exec.CommandContext(ctx, "bash", script.Name(), suite, string(kind))
 	command.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	command.WaitDelay = time.Second
 	command.Stderr = &said
@@ -84,7 +95,7 @@ func Build(ctx context.Context, suite string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("%s: %w: %s", suite, err, strings.TrimSpace(said.String()))
 	}
-	return Image{suite, strings.TrimSpace(string(out))}, nil
+	return Image{suite, kind, strings.TrimSpace(string(out))}, nil
 }
 
 // Uplink is the name of a machine's network card, and the address that its manager is told to give it.
@@ -133,7 +144,7 @@ func (i Image) booted(ctx context.Context, manager Manager) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := sha256.Sum256(fmt.Append(version, hardware(), card(), manager.enable(), snapshotRecipe))
+	key := sha256.Sum256(fmt.Append(version, i.kind.hardware(), card(), manager.enable(), snapshotRecipe))
 	path := filepath.Join(i.dir, fmt.Sprintf("%s-%x.qcow2", manager, key[:6]))
 	lock, err := os.Create(filepath.Join(i.dir, string(manager)+".lock"))
 	if err != nil {

@@ -44,7 +44,7 @@ type Machine struct {
 	monitor *monitor
 	line    net.Conn // to the agent
 	answers *bufio.Reader
-	changed bool // not the hardware of a snapshot any more
+	changed bool // not as a snapshot would find it: Reset starts QEMU anew
 	pulled  bool // the uplink's card is out
 }
 
@@ -53,16 +53,29 @@ const Booted = "booted"
 
 // hardware is what every machine has. The features that -cpu max is made without are those whose instructions are random, slow to emulate or
 // wrong: QEMU 7.2's cmpxchg16b (cx16) now and then spoils the flags, of which the kernel's allocator dies.
-func hardware() []string {
-	return []string{
-		"-machine", "pc", "-accel", "tcg", "-cpu", "max,-cx16,-rdrand,-rdseed,-erms,-fsrm", "-smp", "1", "-m", "768",
+func (k Kind) hardware() []string {
+	pace := []string{"-accel", "tcg"}
+	if k == Relay {
+		pace = []string{"-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off,align=off"}
+	}
+	return append(pace,
+		"-machine", "pc", "-cpu", "max,-cx16,-rdrand,-rdseed,-erms,-fsrm", "-smp", "1", "-m", "768",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-rtc", "clock=vm",
 		"-append", "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off systemd.show_status=0",
 		"-device", "virtio-blk-pci,drive=disk,addr=4", "-device", "virtio-blk-pci,drive=files,addr=5",
 		"-device", "virtio-serial-pci,addr=6", "-device", "virtserialport,chardev=line,name=weir",
 		"-device", "virtio-rng-pci,addr=7",
 		"-netdev", "user,id=uplink,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:0-:22",
+	)
+}
+
+// cache of the disk: what the guest has flushed is on it when QEMU is killed, and what it has not may be lost. Nobody takes
+// the power of a Relay away, and while it waits for this host's disk its virtual time runs ahead.
+func (k Kind) cache() string {
+	if k == Relay {
+		return "unsafe"
 	}
+	return "writeback"
 }
 
 // card is the uplink's.
@@ -103,10 +116,9 @@ func (m *Machine) run(ctx context.Context, snapshot string) error {
 		return err
 	}
 	defer monitorTheirs.Close()
-	args := append(hardware(),
+	args := append(m.image.kind.hardware(),
 		"-kernel", filepath.Join(m.image.dir, "vmlinuz"), "-initrd", filepath.Join(m.image.dir, "initrd"),
-		// What the guest has flushed is on the disk when QEMU is killed, and what it has not may be lost.
-		"-drive", "file="+m.disk()+",format=qcow2,if=none,id=disk,cache=writeback",
+		"-drive", "file="+m.disk()+",format=qcow2,if=none,id=disk,cache="+m.image.kind.cache(),
 		"-drive", "file="+m.path("files.tar")+",format=raw,if=none,id=files,readonly=on",
 		"-chardev", "socket,id=line,fd=3", "-chardev", "socket,id=monitor,fd=4", "-mon", "chardev=monitor,mode=control",
 		"-serial", "file:"+m.path("console"))
@@ -191,7 +203,7 @@ type Result struct {
 }
 
 // longestRun is the limit of a script that has no other.
-const longestRun = 5 * time.Minute
+const longestRun = 10 * time.Minute
 
 // Run runs a bash script as root, over a line that is no network. The error is for a machine that does not answer.
 func (m *Machine) Run(ctx context.Context, script string) (Result, error) {
@@ -223,6 +235,7 @@ func (m *Machine) Run(ctx context.Context, script string) (Result, error) {
 		return err
 	}()
 	if err != nil {
+		m.changed = true // its answer may still come, and would be taken for the next script's
 		return r, fmt.Errorf("%w, in:\n%s\n%s", err, script, m.console())
 	}
 	return r, nil

@@ -38,7 +38,7 @@ type Boot struct {
 	CPUs      int // of the guest; 0: one. More than one excludes Exact
 	MemoryMiB int // 0: 1024
 	// Exact makes time virtual: an instruction takes a nanosecond, waiting takes none, and the same job with the same seed gives the same reply,
-	// bit for bit, but for a race in the emulator that a busy host lets it lose now and then. Otherwise the guest's time is that of the host, and means nothing.
+	// bit for bit. Otherwise the guest's time is that of the host, and means nothing.
 	Exact   bool
 	Seed    uint64            // of all randomness in the guest, if it is Exact
 	CPU     int               // of the host, to pin to; -1: none. An Exact boot wants one
@@ -82,7 +82,8 @@ func (b Boot) commandLine() string {
 		"GODEBUG=asyncpreemptoff=1", marker + "=1",
 	}
 	if b.Exact {
-		words = append(words, fmt.Sprintf("%s=%d", exact, b.Seed))
+		// A CPU that halts is woken by a race of the emulator's threads (neverIdle, which is there from process 1 on): until then it polls.
+		words = append(words, fmt.Sprintf("%s=%d", exact, b.Seed), "idle=poll")
 	}
 	for _, e := range b.Env { // what the kernel does not know it hands to process 1
 		name, value, _ := strings.Cut(e, "=")

@@ -88,9 +88,10 @@ func complaints() string {
 
 // Options of a run.
 type Options struct {
-	CPUs  int    // 0: one, whose time is exact
-	Tests string // a pattern as go test -run takes it
-	Limit time.Duration
+	CPUs   int    // 0: one, whose time is exact
+	Tests  string // a pattern as go test -run takes it
+	Limit  time.Duration
+	Series []string // nil: Series
 
 	Seed      uint64            // of the guest's randomness; 0: 1
 	OnLine    func(string)      // is given what the guest says, if it is not nil
@@ -98,7 +99,7 @@ type Options struct {
 	Files     map[string]string // that the tests are to find: from, by where
 }
 
-// Run runs the guest's tests of this package on each kernel of Series, as subtests by the kernel's name.
+// Run runs the guest's tests of this package on each kernel of o.Series, as subtests by the kernel's name.
 func Run(t *testing.T, o Options) {
 	t.Helper()
 	if testing.Short() {
@@ -108,11 +109,14 @@ func Run(t *testing.T, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, series := range Series() {
+	if o.Series == nil {
+		o.Series = Series()
+	}
+	for _, series := range o.Series {
 		t.Run(series, func(t *testing.T) {
 			kernel, err := qemu.Find(series)
 			if errors.Is(err, qemu.ErrNoKernel) {
-				t.Skipf("skipped, not passed: %v", err)
+				t.Skipf("skipped, not passed: %v (make kernels)", err)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -137,7 +141,7 @@ func Run(t *testing.T, o Options) {
 			reply, _, err := b.Run(context.WithoutCancel(t.Context()))
 			switch {
 			case errors.Is(err, qemu.ErrNoEmulator):
-				t.Skipf("skipped, not passed: %v", err)
+				t.Skipf("skipped, not passed: %v (scripts/need kernels)", err)
 			case err != nil:
 				t.Fatal(err)
 			case !bytes.Equal(reply, []byte("0")):

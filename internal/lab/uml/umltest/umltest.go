@@ -55,12 +55,12 @@ func Main(m *testing.M) {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// Run boots the lab kernel with this test binary as process 1, runs the tests that match pattern there, and takes over their verdict.
-// Without a lab kernel it skips, by name.
-func Run(t *testing.T, pattern string) {
+// Run boots the lab kernel with this test binary as process 1 and these files, runs the tests that match pattern there, and takes over their
+// verdict. Without a lab kernel it skips, by name.
+func Run(t *testing.T, pattern string, files ...boot.File) {
 	t.Helper()
 	if Inside() {
-		t.Skip("inside already")
+		t.Skip("skipped here: it boots the kernel that it would run in")
 	}
 	kernel, err := uml.Find()
 	if err != nil {
@@ -75,7 +75,7 @@ func Run(t *testing.T, pattern string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := boot.WriteInitrd(initrd, self); err != nil {
+	if err := boot.WriteInitrd(initrd, self, files...); err != nil {
 		t.Fatal(err)
 	}
 	if err := initrd.Close(); err != nil {

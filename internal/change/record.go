@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"weir/internal/plan"
+)
+
+// How a journal is written down. Going back must not depend on what only going on takes: a goal that this version does not
+// understand, of a newer one, is kept as it was written, and so is every member that it does not know.
+
+// record is a journal's file. The first uplink stands in the middle of it, as the only one did before there were several.
+type record struct {
+	Version   int    `json:"version"`
+	Boot      string `json:"boot"`
+	Namespace string `json:"namespace"`
+	Cookie    uint64 `json:"cookie,omitempty"`
+	uplinkRecord
+	More     []uplinkRecord `json:"more,omitempty"`
+	Entries  []entry        `json:"entries"`
+	Pending  *pending       `json:"pending,omitempty"`
+	Reverted *reverted      `json:"reverted,omitempty"`
+	Promised []promise      `json:"promised,omitempty"`
+}
+
+// reverted is a Reverted, whose goal nobody needs to go back.
+type reverted struct {
+	Goal  written     `json:"goal"`
+	Notes []plan.Note `json:"notes,omitempty"`
+}
+
+type uplinkRecord struct {
+	Goal written `json:"goal"`
+	uplink
+}
+
+// written is a goal as it is in a file, of whatever version.
+type written struct {
+	plan.Goal
+	strange error           // why this version does not understand it
+	text    json.RawMessage // as another has written it
+}
+
+func (w *written) UnmarshalJSON(text []byte) error {
+	var of struct {
+		Dev string `json:"dev"`
+	}
+	if err := json.Unmarshal(text, &of); err != nil {
+		return err
+	}
+	err := json.Unmarshal(text, &w.Goal)
+	if err == nil {
+		err = w.Check()
+	}
+	if more := unknown(text, w.Goal); err == nil && len(more) > 0 {
+		err = fmt.Errorf("it says %s, of a newer version", strings.Join(slices.Sorted(maps.Keys(more)), ", "))
+	}
+	if err != nil {
+		w.Goal, w.strange, w.text = plan.Goal{Dev: of.Dev}, err, slices.Clone(text)
+	}
+	return nil
+}
+
+func (w written) MarshalJSON() ([]byte, error) {
+	if w.text != nil {
+		return w.text, nil
+	}
+	return json.Marshal(w.Goal)
+}
+
+// goals are those to go back to. One is written without a list, as it was when there were no others.
+type goals []plan.Goal
+
+func (g *goals) UnmarshalJSON(text []byte) error {
+	var one written
+	if len(text) > 0 && text[0] == '[' {
+		var all []written
+		if err := json.Unmarshal(text, &all); err != nil {
+			return err
+		}
+		for _, w := range all {
+			*g = append(*g, w.Goal)
+		}
+		return nil
+	}
+	if err := json.Unmarshal(text, &one); err != nil {
+		return err
+	}
+	*g = goals{one.Goal}
+	return nil
+}
+
+func (g goals) MarshalJSON() ([]byte, error) {
+	if len(g) == 1 {
+		return json.Marshal(g[0])
+	}
+	return json.Marshal([]plan.Goal(g))
+}
+
+// unknown are the members of an object that a value of its kind does not have.
+func unknown(text []byte, known any) map[string]json.RawMessage {
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal(text, &all)
+	var drop func(reflect.Type)
+	drop = func(t reflect.Type) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if f.Anonymous {
+				drop(f.Type)
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			delete(all, name)
+		}
+	}
+	drop(reflect.TypeOf(known))
+	return all
+}
+
+func (j *journal) UnmarshalJSON(text []byte) error {
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return err
+	}
+	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Entries: r.Entries, Pending: r.Pending,
+		Promised: r.Promised, unknown: unknown(text, r)}
+	if r.Reverted != nil {
+		j.Reverted = &Reverted{r.Reverted.Goal.Goal, r.Reverted.Notes}
+	}
+	for i, u := range append([]uplinkRecord{r.uplinkRecord}, r.More...) {
+		if i == 0 && u.Goal.Goal == (plan.Goal{}) && u.Goal.strange == nil {
+			continue // that there is none
+		}
+		u.uplink.Goal, u.uplink.strange, u.uplink.text = u.Goal.Goal, u.Goal.strange, u.Goal.text
+		j.Uplinks = append(j.Uplinks, u.uplink)
+	}
+	return nil
+}
+
+func (j *journal) MarshalJSON() ([]byte, error) {
+	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Entries: j.Entries, Pending: j.Pending,
+		Promised: j.Promised}
+	if j.Reverted != nil {
+		r.Reverted = &reverted{written{Goal: j.Reverted.Goal}, j.Reverted.Notes}
+	}
+	for i, u := range j.Uplinks {
+		as := uplinkRecord{uplink: u, Goal: written{Goal: u.Goal}}
+		if u.strange != nil {
+			as.Goal.text = u.text
+		}
+		if i == 0 {
+			r.uplinkRecord = as
+		} else {
+			r.More = append(r.More, as)
+		}
+	}
+	text, err := json.Marshal(r)
+	if err != nil || len(j.unknown) == 0 {
+		return text, err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	for name, value := range j.unknown {
+		if _, there := all[name]; !there {
+			all[name] = value
+		}
+	}
+	return json.Marshal(all)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/host"
+)
+
+// Uplink is the device at which all passes that a host sends by its default route, and why that is another than the
+// route's: a queue at a bridge is met by nothing that goes from port to port, and what a tunnel sends is larger below it.
+// It is an error if a person has to choose.
+func Uplink(f host.Facts) (dev, why string, err error) {
+	dev = f.Uplink
+	for seen := []string{}; !slices.Contains(seen, dev); {
+		seen = append(seen, dev)
+		below, because, err := below(f, dev)
+		if err != nil {
+			return "", "", err
+		}
+		if below == dev {
+			break
+		}
+		dev, why = below, strings.TrimPrefix(why+"; "+because, "; ")
+	}
+	return dev, why, nil
+}
+
+// below is the device by which all leaves that goes by another; the same if that is it.
+func below(f host.Facts, name string) (dev, why string, err error) {
+	link, there := f.Link(name)
+	choose := func(what string, names []string) error {
+		return &Refusal{What: what, Try: "--dev, one of: " + strings.Join(names, ", ")}
+	}
+	switch cards := outward(f); {
+	case !there:
+	case link.Kind == "bridge":
+		ports := slices.DeleteFunc(outwardPorts(f), func(l host.Link) bool { return l.Master != name })
+		switch len(ports) {
+		case 0:
+		case 1:
+			return ports[0].Name, fmt.Sprintf("%s is a bridge: what goes from port to port does not pass its queue, and all that leaves passes %s",
+				name, ports[0].Name), nil
+		default:
+			return "", "", choose(fmt.Sprintf("%s is a bridge of several cards, and what goes from port to port does not pass its queue", name), namesOf(ports))
+		}
+	case link.Kind == "openvswitch":
+		return "", "", choose(name+" is a port of Open vSwitch, which does not say by which card it leaves", namesOf(cards))
+	case link.Kind == "vlan" || link.Kind == "macvlan" || link.Kind == "ipvlan":
+		parent, seen := f.Link(link.Parent)
+		shared := slices.ContainsFunc(f.Links, func(l host.Link) bool { return l.Parent == link.Parent && l.Name != name && l.Up })
+		if seen && (shared || len(parent.Addrs) > 0 || parent.Master != "") {
+			return parent.Name, fmt.Sprintf("%s shares %s with others", name, parent.Name), nil
+		}
+	case tunnelKind(link, false) != "":
+		if parent, seen := f.Link(link.Parent); seen {
+			return parent.Name, fmt.Sprintf("%s is a tunnel, whose packets leave by %s", name, parent.Name), nil
+		}
+		cards = slices.DeleteFunc(cards, func(l host.Link) bool { return len(l.Addrs) == 0 })
+		switch len(cards) {
+		case 0:
+		case 1:
+			return cards[0].Name, fmt.Sprintf("%s is a tunnel, whose packets leave by %s", name, cards[0].Name), nil
+		default:
+			return "", "", choose(name+" is a tunnel, and its packets may leave by several cards", namesOf(cards))
+		}
+	}
+	return name, "", nil
+}
+
+// outward are the links by which a host can be left, as they have addresses: cards, what is made of them, and bridges.
+func outward(f host.Facts) (links []host.Link) {
+	for _, l := range f.Links {
+		if l.Up && !l.Loopback && l.Master == "" && slices.Contains([]string{"", "bond", "team", "vlan", "bridge"}, l.Kind) &&
+			(l.Kind != "bridge" || slices.ContainsFunc(outwardPorts(f), func(p host.Link) bool { return p.Master == l.Name })) {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+// outwardPorts are those ports of bridges that lead to cards, and not to guests.
+func outwardPorts(f host.Facts) (links []host.Link) {
+	for _, l := range f.Links {
+		if l.Up && l.Master != "" && slices.Contains([]string{"", "bond", "team", "vlan"}, l.Kind) {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+func namesOf(links []host.Link) (names []string) {
+	for _, l := range links {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// otherUplinks says of each other device with a default route that this plan leaves it as it is.
+func otherUplinks(f host.Facts, planned ...string) (notes []Note) {
+	for _, r := range f.Defaults {
+		of := f
+		of.Uplink = r.Dev
+		dev, _, err := Uplink(of)
+		if err != nil || slices.Contains(planned, dev) || slices.Contains(planned, r.Dev) ||
+			slices.ContainsFunc(notes, func(n Note) bool { return n.Subject == r.Dev }) {
+			continue
+		}
+		notes = append(notes, Note{Subject: r.Dev, Text: fmt.Sprintf("has a default route, too (%s): what leaves by it is left as it is; "+
+			"for that one, too:  weir up --dev %s --rate …", r, dev)})
+	}
+	return notes
+}
+
+// severalUplinks names them: what is said of one is not about another.
+func (d *diagnosis) severalUplinks() {
+	notes := otherUplinks(d.Facts, d.link.Name, d.Uplink)
+	if len(notes) == 0 {
+		return
+	}
+	var seen []string
+	for _, r := range d.Defaults {
+		seen = append(seen, fmt.Sprintf("%s (%s)", r.Dev, r))
+	}
+	d.add(Finding{Severity: Notable, Title: "There is more than one way out.", Seen: "Default routes: " + strings.Join(seen, ", ") + ".",
+		Why: "What is said here of a queue is about " + d.link.Name + ".", Try: "weir doctor --dev " + notes[0].Subject})
+}
+
+// bridged is about a default route by a device that not all passes.
+func (d *diagnosis) bridged() {
+	dev, why, err := Uplink(d.Facts)
+	switch {
+	case err != nil:
+		d.add(Finding{Severity: Notable, Title: "Which device is the uplink cannot be told.", Seen: err.Error() + ".", Try: "weir doctor --dev NAME"})
+	case dev != d.Uplink:
+		route, _ := d.Link(d.Uplink)
+		if stack, _ := route.Tree.Stack(); shapes(stack) && !shapes(d.stack) {
+			d.add(Finding{Severity: Harmful, Title: "The queue of " + d.Uplink + " is not the bottleneck's.", Seen: why + ".",
+				Why: "It shapes to " + treeRate(route.Tree).String() + ", and what does not pass it waits elsewhere.", Try: "weir up --dev " + dev + " --rate …"})
+			return
+		}
+		d.add(Finding{Severity: Fine, Title: "The uplink is " + dev + ".", Seen: why + "."})
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"weir/internal/host"
+)
+
+// linked is a host with these links and a default route by the first.
+func linked(t *testing.T, links ...host.Link) host.Facts {
+	f := with(t, func(f *host.Facts) { f.Links, f.Uplink = nil, links[0].Name })
+	for i, l := range links {
+		l.Index, l.Up, l.MTU, l.TxQueues = i+2, true, 1500, 1
+		l.Tree = tree(t, "fq_codel", 1)
+		f.Links = append(f.Links, l)
+	}
+	f.Defaults = []host.DefaultRoute{{Dev: links[0].Name}}
+	return f
+}
+
+func TestUplink(t *testing.T) {
+	card := func(name, master string) host.Link { return host.Link{Name: name, Master: master} }
+	here := []string{"192.0.2.7/24"}
+	for name, c := range map[string]struct {
+		links  []host.Link
+		want   string
+		refuse string
+	}{
+		"a card":                   {[]host.Link{card("eth0", "")}, "eth0", ""},
+		"Proxmox":                  {[]host.Link{{Name: "vmbr0", Kind: "bridge"}, card("eth0", "vmbr0"), {Name: "tap100i0", Kind: "tuntap", Master: "vmbr0"}}, "eth0", ""},
+		"a bridge over a bond":     {[]host.Link{{Name: "vmbr0", Kind: "bridge"}, {Name: "bond0", Kind: "bond", Master: "vmbr0"}, card("eth0", "bond0"), card("eth1", "bond0")}, "bond0", ""},
+		"a bond":                   {[]host.Link{{Name: "bond0", Kind: "bond"}, card("eth0", "bond0"), card("eth1", "bond0")}, "bond0", ""},
+		"a bridge of two cards":    {[]host.Link{{Name: "br0", Kind: "bridge"}, card("eth0", "br0"), card("eth1", "br0")}, "", "bridge of several cards"},
+		"a bridge of guests alone": {[]host.Link{{Name: "br0", Kind: "bridge"}, {Name: "veth1", Kind: "veth", Master: "br0"}}, "br0", ""},
+		"a VLAN alone":             {[]host.Link{{Name: "eth0.7", Kind: "vlan", Parent: "eth0"}, card("eth0", "")}, "eth0.7", ""},
+		"a VLAN of two":            {[]host.Link{{Name: "eth0.7", Kind: "vlan", Parent: "eth0"}, card("eth0", ""), {Name: "eth0.8", Kind: "vlan", Parent: "eth0"}}, "eth0", ""},
+		"a bridge over a VLAN":     {[]host.Link{{Name: "br7", Kind: "bridge"}, {Name: "eth0.7", Kind: "vlan", Parent: "eth0", Master: "br7"}, {Name: "eth0", Addrs: here}}, "eth0", ""},
+		"a macvlan":                {[]host.Link{{Name: "mac0", Kind: "macvlan", Parent: "eth0"}, {Name: "eth0", Addrs: here}}, "eth0", ""},
+		"a tunnel":                 {[]host.Link{{Name: "wg0", Kind: "wireguard"}, {Name: "eth0", Addrs: here}}, "eth0", ""},
+		"a tunnel over a bridge": {[]host.Link{{Name: "tun0", Kind: "tuntap"}, {Name: "br0", Kind: "bridge", Addrs: here}, card("eth0", "br0"),
+			{Name: "docker0", Kind: "bridge", Addrs: here}}, "eth0", ""},
+		"a tunnel and two cards": {[]host.Link{{Name: "wg0", Kind: "wireguard"}, {Name: "eth0", Addrs: here}, {Name: "eth1", Addrs: here}}, "", "eth0, eth1"},
+		"Open vSwitch":           {[]host.Link{{Name: "ovs0", Kind: "openvswitch"}, card("eth0", "")}, "", "Open vSwitch"},
+		"a circle":               {[]host.Link{{Name: "a", Kind: "macvlan", Parent: "b"}, {Name: "b", Kind: "macvlan", Parent: "a", Addrs: here}}, "b", ""},
+	} {
+		f := linked(t, c.links...)
+		got, why, err := Uplink(f)
+		if c.refuse != "" {
+			refusal, is := err.(*Refusal)
+			if !is || !strings.Contains(refusal.What+refusal.Try, c.refuse) || !strings.Contains(refusal.Try, "--dev") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if _, err := Make(Goal{Rate: 50e6}, f); err == nil {
+				t.Errorf("%s: there is a plan", name)
+			}
+			continue
+		}
+		if got != c.want || err != nil || (why != "") != (got != f.Uplink) && name != "a circle" {
+			t.Errorf("%s: %s, %q, %v", name, got, why, err)
+		}
+		p, err := Make(Goal{Rate: 50e6}, f)
+		if err != nil && name != "a circle" && got != "br0" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && (p.Goal.Dev != c.want || len(p.Changes) == 0 || p.Changes[0].Dev != c.want) {
+			t.Errorf("%s: %+v", name, p.Changes)
+		}
+	}
+}
+
+// A bridge that is named is refused for its port: it would be said to be in force, and hold nothing.
+func TestBridgeIsNoUplink(t *testing.T) {
+	f := linked(t, host.Link{Name: "vmbr0", Kind: "bridge"}, host.Link{Name: "eth0", Master: "vmbr0"})
+	_, err := Make(Goal{Dev: "vmbr0", Rate: 50e6}, f)
+	if refusal, is := err.(*Refusal); !is || !strings.Contains(refusal.Try, "--dev eth0") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What leaves by a tunnel is larger than what its queue counts.
+func TestTunnelIsCountedOutside(t *testing.T) {
+	f := linked(t, host.Link{Name: "wg0", Kind: "wireguard"}, host.Link{Name: "eth0", Addrs: []string{"192.0.2.7/24"}})
+	p, err := Make(Goal{Dev: "wg0", Rate: 50e6}, f)
+	if err != nil || len(p.Changes) == 0 || !strings.Contains(p.Changes[0].New, "overhead 60") {
+		t.Errorf("%+v, %v", p.Changes, err)
+	}
+}
+
+// Each other way out is named, by plan and doctor.
+func TestOtherUplinks(t *testing.T) {
+	f := linked(t, host.Link{Name: "eth0"}, host.Link{Name: "br1", Kind: "bridge"}, host.Link{Name: "eth1", Master: "br1"})
+	f.Defaults = []host.DefaultRoute{{Dev: "eth0"}, {Dev: "eth0", IPv6: true}, {Dev: "br1", Metric: 200}}
+	p, err := Make(Goal{Rate: 50e6}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for _, n := range p.Considered {
+		if n.Subject == "br1" {
+			said += n.Text
+		}
+	}
+	if !strings.Contains(said, "metric 200") || !strings.Contains(said, "--dev eth1") {
+		t.Errorf("%q in %+v", said, p.Considered)
+	}
+	found := false
+	for _, x := range Diagnose(f) {
+		found = found || x.Title == "There is more than one way out." && strings.Contains(x.Seen, "br1 (IPv4, metric 200)")
+	}
+	if !found {
+		t.Errorf("%+v", Diagnose(f))
+	}
+	both, err := MakeAll([]Goal{{Rate: 50e6}, {Dev: "eth1", Rate: 50e6}}, f)
+	for _, n := range both.Considered {
+		if n.Subject == "br1" || err != nil {
+			t.Errorf("%v, %v", n, err)
+		}
+	}
+}

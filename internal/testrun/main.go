@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Testrun is go test, and a list of what was skipped and why at its end: what is skipped has not passed. Its arguments are go test's, and so is its exit
+// status.
+//
+// A skip begins with one of two forms. "skipped here:" is by design: another place or make target runs it. "skipped, not passed:" is for want of something;
+// if the project's own scripts can install that it names them, as in (make kernels), and with CI=true such a skip is a failure.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func main() {
+	command := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
+	command.Stderr = os.Stderr
+	events, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	missing := show(os.Stdout, events)
+	err = command.Wait()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(max(exit.ExitCode(), 1))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case missing > 0 && os.Getenv("CI") == "true":
+		fmt.Printf("FAIL: with CI=true what make or scripts/need can install is not to be skipped: %d\n", missing)
+		os.Exit(1)
+	}
+}
+
+// event is what go test -json says, one a line (go doc test2json).
+type event struct{ Action, Package, Test, Output, ImportPath string }
+
+type skip struct{ pkg, test, why string }
+
+// show prints the tests that fail, with all that they say, a line for each package, and the skips. It gives how many of those were for want of what
+// can be installed.
+func show(w io.Writer, events io.Reader) (missing int) {
+	said := map[[2]string][]string{}
+	var skips []skip
+	lines := bufio.NewReader(events)
+	for {
+		line, err := lines.ReadString('\n')
+		var e event
+		if json.Unmarshal([]byte(line), &e) != nil {
+			fmt.Fprint(w, line) // not an event: what stopped go test itself
+		}
+		key := [2]string{e.Package, e.Test}
+		switch e.Action {
+		case "build-output":
+			fmt.Fprint(w, e.Output)
+		case "output":
+			said[key] = append(said[key], e.Output)
+		case "skip":
+			if e.Test != "" {
+				skips = append(skips, skip{e.Package, e.Test, reason(said[key])})
+			}
+		}
+		if e.Action == "pass" || e.Action == "fail" || e.Action == "skip" {
+			for _, inner := range within(said[key], e.Test) {
+				skips = append(skips, skip{e.Package, e.Test + ", in its guest: " + inner.test, inner.why})
+			}
+			if e.Action == "fail" || e.Test == "" {
+				for _, output := range said[key] {
+					if !strings.HasPrefix(output, "=== ") && (e.Test != "" || output != "PASS\n") {
+						fmt.Fprint(w, output)
+					}
+				}
+			}
+			delete(said, key)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if len(skips) > 0 {
+		fmt.Fprintln(w, "\nSkipped, and not passed:")
+	}
+	var reasons []string
+	tests := map[string][]string{} // by reason: packages' tests, and how many of each were skipped
+	count := map[[2]string]int{}
+	for _, s := range skips {
+		top, _, _ := strings.Cut(s.test, "/")
+		name := s.pkg + " " + top
+		if count[[2]string{s.why, name}]++; count[[2]string{s.why, name}] == 1 {
+			if tests[s.why] == nil {
+				reasons = append(reasons, s.why)
+			}
+			tests[s.why] = append(tests[s.why], name)
+		}
+		if remedy.MatchString(s.why) && !strings.HasPrefix(s.why, byDesign) {
+			missing++
+		}
+	}
+	slices.Sort(reasons)
+	for _, why := range reasons {
+		fmt.Fprintf(w, "  %s\n", why)
+		slices.Sort(tests[why])
+		for _, name := range tests[why] {
+			if n := count[[2]string{why, name}]; n > 1 {
+				name = fmt.Sprintf("%s (%d)", name, n)
+			}
+			fmt.Fprintf(w, "    %s\n", name)
+		}
+	}
+	return missing
+}
+
+const byDesign = "skipped here:"
+
+var (
+	place  = regexp.MustCompile(`^\s*[a-z0-9_]+\.go:\d+: `)
+	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|reference|deps|dist)|scripts/need [a-z -]+)\)`)
+	inside = regexp.MustCompile(`--- SKIP: (\S+)`)
+)
+
+const unsaid = "no reason is given"
+
+// reason is the last thing that a test said before it was skipped.
+func reason(said []string) string {
+	for _, line := range slices.Backward(said) {
+		if s := stripped(line); s != "" && !strings.HasPrefix(s, "--- ") && !strings.HasPrefix(s, "=== ") {
+			return s
+		}
+	}
+	return unsaid
+}
+
+// stripped is what a test said, without where it did: twice, if a guest's test said it and the test that booted the guest has logged it.
+func stripped(line string) string {
+	return strings.TrimSpace(place.ReplaceAllString(place.ReplaceAllString(line, ""), ""))
+}
+
+// within are the tests that were skipped in a guest, whose output the test that booted it has logged.
+func within(said []string, own string) (all []skip) {
+	for i, line := range said {
+		m := inside.FindStringSubmatch(line)
+		if m == nil || m[1] == own {
+			continue
+		}
+		why := unsaid
+		for _, near := range []int{i - 1, i + 1} { // where a test streams its output and where it does not
+			if near >= 0 && near < len(said) && place.MatchString(said[near]) && why == unsaid && !strings.Contains(said[near], "---") {
+				why = stripped(said[near])
+			}
+		}
+		all = append(all, skip{test: m[1], why: why})
+	}
+	return all
+}
