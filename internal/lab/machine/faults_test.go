@@ -486,8 +486,8 @@ func replaced(s *subject) {
 
 func contained(s *subject) {
 	before := s.look()
-	s.sh("unshare --pid --fork --mount-proc weir up --timeout 10s " + goal + " && " + inForce(goalRate))
-	s.sh(putBack + "until_ 'weir status | grep -q \"^Put back\"'")
+	// systemd does not answer whom it cannot see, and a process of our own would end with the namespace.
+	s.sh(refused("unshare --pid --fork --mount-proc weir up --timeout 10s " + goal))
 	s.same(asBefore, s.look(), before, "in a PID namespace")
 }
 
