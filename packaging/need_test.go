@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestNeed: what is missing is installed, after whoever else is at it; and why that failed is said, wherever apt says it.
+// TestNeed: what is missing is installed, after whoever else is at it; and why that failed is said, wherever apt says
+// it.
 func TestNeed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped, not passed: installing takes root")
@@ -31,8 +32,10 @@ func TestNeed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for name, body := range map[string]string{"apt-get": "[ \"$1 $2\" = '-o DPkg::Lock::Timeout=600' ] || exit 9\n" + c.apt, "sleep": "", "ip": ""} {
-				if err := os.WriteFile(filepath.Join(bin, name), []byte("#!"+bin+"/bash\n"+body+"\n"), 0o755); err != nil {
+			for name, body := range map[string]string{"apt-get": "[ \"$1 $2\" = '-o DPkg::Lock::Timeout=600' ] || " +
+				"exit 9\n" + c.apt, "sleep": "", "ip": ""} {
+				if err := os.WriteFile(filepath.Join(bin, name), []byte("#!"+bin+"/bash\n"+body+"\n"),
+					0o755); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -43,7 +46,8 @@ func TestNeed(t *testing.T) {
 			command := exec.Command(filepath.Join(bin, "bash"), need, "test")
 			command.Env = []string{"PATH=" + bin}
 			out, err := command.CombinedOutput()
-			if said := strings.TrimPrefix(string(out), "installing chromium\n"); said != c.says || (err != nil) != (c.says != "") {
+			if said := strings.TrimPrefix(string(out), "installing chromium\n"); said != c.says ||
+				(err != nil) != (c.says != "") {
 				t.Errorf("it says %q: %v", said, err)
 			}
 		})

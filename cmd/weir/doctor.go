@@ -40,7 +40,8 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			}
 			if dev != "" {
 				if _, there := facts.Link(dev); !there {
-					return &plan.Refusal{What: dev + ": no such device", Try: "one of: " + strings.Join(deviceNames(facts), ", ")}
+					return &plan.Refusal{What: dev + ": no such device", Try: "one of: " +
+						strings.Join(deviceNames(facts), ", ")}
 				}
 				facts.Uplink = dev
 			}

@@ -28,7 +28,8 @@ that the others ask for stay, or become what those ask for.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && dev != "" {
-				return usage("weir down --all, or weir down --dev "+dev, "--all and --dev %s contradict each other", dev)
+				return usage("weir down --all, or weir down --dev "+dev, "--all and --dev %s contradict each other",
+					dev)
 			}
 			store := options.store()
 			down := store.Down
@@ -39,7 +40,8 @@ that the others ask for stay, or become what those ask for.`,
 				for _, goal := range status.Goals() {
 					devices = append(devices, goal.Dev)
 				}
-				return usage("weir down --dev "+devices[0]+", or weir down --all", "weir is up on %s", strings.Join(devices, ", "))
+				return usage("weir down --dev "+devices[0]+", or weir down --all", "weir is up on %s",
+					strings.Join(devices, ", "))
 			}
 			out, err := down(force)
 			if err != nil {

@@ -96,7 +96,8 @@ func (o *dualpi2Options) noOptions(cmd *cobra.Command, args []string) error {
 
 // wrong is what is wrong with a discipline's options, on any host.
 func wrong(cmd *cobra.Command, err error) error {
-	what, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), dualpi2Kind+": "), "; known: ") // --help has them, in a better order
+	// --help has them, in a better order
+	what, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), dualpi2Kind+": "), "; known: ")
 	return usage(cmd.CommandPath()+" --help, and man tc-dualpi2 for what each option does", "%s", what)
 }
 

@@ -160,7 +160,8 @@ func (q shownQdisc) print(w io.Writer) {
 	fmt.Fprintf(w, "prob %f delay_c %dus delay_l %dus\npkts_in_c %d pkts_in_l %d maxq %d\necn_mark %d step_mark %d\ncredit %d (%s-queue)\n",
 		s.Prob, s.DelayC, s.DelayL, s.PacketsC, s.PacketsL, s.MaxQ, s.ECNMark, s.StepMark, s.Credit, turn)
 	fmt.Fprintf(w, "memory_used %d (max %d) of memory limit %d\n", s.MemoryUsed, s.MaxMemoryUsed, s.MemoryLimit)
-	fmt.Fprintf(w, "step_missed %d step_early %d unmarked %d overwritten %d superpackets %d\n", s.StepMissed, s.StepEarly, s.Unmarked, s.Overwritten, s.Superpackets)
+	fmt.Fprintf(w, "step_missed %d step_early %d unmarked %d overwritten %d superpackets %d\n", s.StepMissed,
+		s.StepEarly, s.Unmarked, s.Overwritten, s.Superpackets)
 	for _, queue := range []struct {
 		name string
 		shownSojourn

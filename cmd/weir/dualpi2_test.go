@@ -45,7 +45,8 @@ func shownAs(t *testing.T, text string, memory uint32, statistics bool) shownQdi
 	return showQdisc("lo", qdisc.Qdisc{Kind: spec.Kind(), Handle: 0x80010000, Parent: qdisc.Root, Spec: spec, Stats: qdisc.Stats{
 		Bytes: 123456, Packets: 789, Drops: 7, Overlimits: 9, Requeues: 8, Backlog: 4500, Qlen: 3,
 		X: qdisc.BPFDualPI2Stats{Probability: float64(0x12345678) / 0xFFFFFFFF, DelayC: 15000, DelayL: 400, PacketsC: 1000, PacketsL: 2000, MaxQueue: 55,
-			ECNMarks: 66, StepMarks: 7, Credit: -1234, MemoryUsed: 8888, MaxMemoryUsed: 99999, MemoryLimit: memory, Unmarked: 1, Overwritten: 2,
+			ECNMarks: 66, StepMarks: 7, Credit: -1234, MemoryUsed: 8888, MaxMemoryUsed: 99999, MemoryLimit: memory,
+			Unmarked: 1, Overwritten: 2,
 			SojournC: qdisc.Sojourn{Packets: 1000, Mean: 14312e3, P50: 14e6, P99: 21234567, Max: 25e6}, SojournL: qdisc.Sojourn{Packets: 2000, Mean: 345678, P99: 999}},
 	}}, statistics)
 }
@@ -73,7 +74,9 @@ func TestShowAsTC(t *testing.T) {
 			t.Errorf("printed\n%s\nwant\n%s", text.String(), strings.Join(want, "\n"))
 		}
 		if c.statistics {
-			for _, line := range []string{"sojourn_c pkts 1000 mean 14.3ms p50 14ms p99 21.2ms max 25ms", "sojourn_l pkts 2000 mean 346us p50 0s p99 999ns max 0s", "step_missed 0 step_early 0 unmarked 1 overwritten 2 superpackets 0"} {
+			for _, line := range []string{"sojourn_c pkts 1000 mean 14.3ms p50 14ms p99 21.2ms max 25ms",
+				"sojourn_l pkts 2000 mean 346us p50 0s p99 999ns max 0s",
+				"step_missed 0 step_early 0 unmarked 1 overwritten 2 superpackets 0"} {
 				if !slices.Contains(got, line) {
 					t.Errorf("no %q in\n%s", line, text.String())
 				}

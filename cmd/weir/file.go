@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files that a person names are written in place, in one go, once their text is complete. So a link stays a link, a device a device, a file its owner's
-// and its mode's; there is never a second file that could be left behind. A rename would promise less: only that nobody sees half a file.
+// Files that a person names are written in place, in one go, once their text is complete. So a link stays a link, a
+// device a device, a file its owner's and its mode's; there is never a second file that could be left behind. A
+// rename would promise less: only that nobody sees half a file.
 
 // writable tells, without touching it, why a file cannot be written.
 func writable(path string) error {

@@ -135,7 +135,8 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGQUIT)
 	defer stop()
 
 	if o.html != "" { // now: who has waited for a result should not lose it to a misspelt folder

@@ -36,8 +36,8 @@ const (
 	exitUsage = 2
 )
 
-// run is the program: its arguments in, its exit status out. What reaches a terminal from here is text alone, whatever things are called; and that
-// stdout could not be written is an error, whichever command did not look.
+// run is the program: its arguments in, its exit status out. What reaches a terminal from here is text alone,
+// whatever things are called; and that stdout could not be written is an error, whichever command did not look.
 func run(args []string, stdout, stderr io.Writer) int {
 	unix.Umask(0o022) // what is written is for everybody to read, whatever the shell that it is started from says
 	out, errs := &text.Writer{To: stdout}, &text.Writer{To: stderr}
@@ -75,7 +75,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitNotSo
 }
 
-// unquote takes from each option's text the quotes that only --help understands, for shells that show it beside the option.
+// unquote takes from each option's text the quotes that only --help understands, for shells that show it beside the
+// option.
 func unquote(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
 	for _, c := range cmd.Commands() {

@@ -124,9 +124,11 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 		heading("FILES")
 		for _, f := range [][2]string{
 			{"/etc/weir.toml", "The goal that up and status read, or a table for each device; confirm writes it."},
-			{"/etc/sysctl.d/99-weir.conf", "Settings that are to be there from the start of a boot. Confirm writes it, and down removes it."},
+			{"/etc/sysctl.d/99-weir.conf", "Settings that are to be there from the start of a boot. Confirm writes " +
+				"it, and down removes it."},
 			{"/etc/udev/rules.d/90-weir.rules", "Starts weir.service when the device appears. As above."},
-			{"/usr/lib/systemd/system/weir.service", "Brings the goal up after a boot, if confirm has enabled it; /etc/systemd/system/weir.service without the package."},
+			{"/usr/lib/systemd/system/weir.service", "Brings the goal up after a boot, if confirm has enabled it; " +
+				"/etc/systemd/system/weir.service without the package."},
 			{"/var/lib/weir/journal.json", "The host as it was, and all that was set since: what down goes by."},
 			{"/run/weir/dualpi2/DEV/journal.json", "The same of weir dualpi2: what its del goes by."},
 		} {

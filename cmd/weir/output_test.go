@@ -42,7 +42,8 @@ func TestHostileArguments(t *testing.T) {
 		}
 		for _, said := range []string{out.String(), errs.String()} {
 			for _, r := range said {
-				if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar) {
+				if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) ||
+					r == unicode.ReplacementChar) {
 					t.Errorf("%q: %q", args, said)
 					break
 				}
@@ -77,7 +78,9 @@ func TestFullOutput(t *testing.T) {
 		}
 		defer f.Close()
 		var errs bytes.Buffer
-		if status := run(args, f, &errs); status != exitNotSo || !strings.HasPrefix(errs.String(), "weir: standard output cannot be written: no space left on device\n  try: ") {
+		if status := run(args, f, &errs); status != exitNotSo ||
+			!strings.HasPrefix(errs.String(), "weir: standard output cannot be written: no space left on device\n  "+
+				"try: ") {
 			t.Errorf("%q: exit status %d, %q", args, status, errs.String())
 		}
 	}
@@ -135,7 +138,8 @@ func TestWriteFile(t *testing.T) {
 	}
 	for _, name := range []string{"link", "dangling", "full"} {
 		if name == "full" {
-			if err := writeFile(at(name), []byte("new")); !errors.Is(err, unix.ENOSPC) || !strings.HasPrefix(err.Error(), at(name)+" cannot be written: ") {
+			if err := writeFile(at(name), []byte("new")); !errors.Is(err, unix.ENOSPC) ||
+				!strings.HasPrefix(err.Error(), at(name)+" cannot be written: ") {
 				t.Errorf("/dev/full: %v", err)
 			}
 		}

@@ -65,7 +65,8 @@ or else the one that was last brought up, if there is one. Changes nothing, and 
 			case files == len(p.Changes):
 				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", counted(files, "file"), up)
 			default:
-				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes, counted(files, "file"), up)
+				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes,
+					counted(files, "file"), up)
 			}
 			if !verbose && (more > 0 || !p.Empty()) {
 				fmt.Fprintln(w, "What was measured, and what was left as it is:  weir plan -v, with the same options")

@@ -57,7 +57,8 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 	return root
 }
 
-// addCobras adds what cobra adds to every program, once it is known where output goes; and has it refuse a word that it does not know.
+// addCobras adds what cobra adds to every program, once it is known where output goes; and has it refuse a word that
+// it does not know.
 func addCobras(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd("")
@@ -118,7 +119,9 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f := cmd.Flags()
 	device(cmd, &g.Dev, "`device` of the uplink (default: the default route's)")
 	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate", "what the provider sold, for what leaves the device: 50mbit")
-	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress", "what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a relay, the rate)")
+	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress",
+		"what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a "+
+			"relay, the rate)")
 	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
 		d, err := units.ParseDuration(s)
 		if err == nil && d == 0 {
@@ -127,7 +130,8 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 		return units.Duration(d), err
 	}), "rtt", "to the farthest clients when idle: 48.3ms (default: as live connections say)")
 	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
-	choice(cmd, &g.Role, "role", "`what` the host is: server, or relay: it carries for others (default: as its traffic shows)", plan.Roles)
+	choice(cmd, &g.Role, "role", "`what` the host is: server, or relay: it carries for others (default: as its "+
+		"traffic shows)", plan.Roles)
 	f.StringVar((*string)(&g.Carries), "carries", "", "`how` a relay does that: "+strings.Join(plan.KnownKinds(), ", ")+"; several with commas between (default: as it is seen to)")
 	f.BoolVar(&g.NAT, "nat", false, "the relay translates addresses on the device")
 	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src", plan.Sides)

@@ -448,7 +448,8 @@ func setRoot(dev, text string) {
 }
 
 func addClsact(dev string) {
-	attrs := netlink.QdiscAttrs{LinkIndex: linkOf(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}
+	attrs := netlink.QdiscAttrs{LinkIndex: linkOf(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0),
+		Parent: netlink.HANDLE_CLSACT}
 	check(netlink.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "clsact"}))
 }
 

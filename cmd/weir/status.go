@@ -36,7 +36,8 @@ is then 1, too. Takes no root, but for a BPF queue.`,
 			case !s.Up && s.Why == "":
 				fmt.Fprintln(w, "Weir is not up.")
 				for _, dev := range dualpi2Devices() {
-					fmt.Fprintf(w, "On %s there is a queue of weir dualpi2's. See:  weir dualpi2 show --dev %s\n", dev, dev)
+					fmt.Fprintf(w, "On %s there is a queue of weir dualpi2's. See:  weir dualpi2 show --dev %s\n", dev,
+						dev)
 				}
 			case !s.Up:
 				fmt.Fprintf(w, "Weir is not up: %s.\n", s.Why)

@@ -37,7 +37,8 @@ func (s Store) Confirm() (Status, bool, error) {
 	j.only = j.Pending.Dev
 	for _, goal := range j.goals() {
 		if _, there := facts.Link(goal.Dev); !there && len(j.goals()) > 1 {
-			return status, false, &plan.Refusal{What: goal.Dev + ", which has a goal, too, is not there", Try: "weir confirm when it is; or weir down --dev " + goal.Dev}
+			return status, false, &plan.Refusal{What: goal.Dev + ", which has a goal, too, is not there",
+				Try: "weir confirm when it is; or weir down --dev " + goal.Dev}
 		}
 		if err := isUp(goal, facts); err != nil && (j.only == "" || j.only == goal.Dev) {
 			return status, false, err // what nothing can leave by nobody has seen at work
@@ -160,7 +161,8 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 // downOne takes one device's goal down, of several.
 func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out *Outcome) error {
 	if j.Pending != nil {
-		return &plan.Refusal{What: "the last run is not confirmed, or was cut short", Try: "weir confirm, or weir recover, and then again"}
+		return &plan.Refusal{What: "the last run is not confirmed, or was cut short",
+			Try: "weir confirm, or weir recover, and then again"}
 	}
 	if err := j.strange(dev); err != nil {
 		return &plan.Refusal{What: err.Error(), Try: "weir down --all, which takes none"}
@@ -173,12 +175,14 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		p = plan.Plan{Goal: others[0], Others: others[1:]}
 	}
 	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool { return device(c.Target) != "" })
-	kept := plan.GoalFile(slices.DeleteFunc(slices.Clone(others), func(g plan.Goal) bool { return g.Runtime || g.Only }))
+	kept := plan.GoalFile(slices.DeleteFunc(slices.Clone(others),
+		func(g plan.Goal) bool { return g.Runtime || g.Only }))
 	goalFile := plan.Target{File: host.GoalFile}
 	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == goalFile })
 	if e := j.entry(goalFile); e != nil && !asks && j.state(facts, *e) == ours {
 		// Also while a device is not there, and its part of other files stays.
-		p.Changes = append(p.Changes, plan.Change{Target: goalFile, Old: facts.Files[host.GoalFile].String(), New: kept.String(), Reason: "the goals that stay"})
+		p.Changes = append(p.Changes, plan.Change{Target: goalFile, Old: facts.Files[host.GoalFile].String(),
+			New: kept.String(), Reason: "the goals that stay"})
 	}
 	theirs := map[plan.Target]bool{}
 	for _, e := range j.Entries {
@@ -186,13 +190,15 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		switch state := j.state(facts, e); {
 		case device(e.Target) != dev || state == asFound:
 		case !there:
-			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(), Text: "is gone, and what was set with it"})
+			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(),
+				Text: "is gone, and what was set with it"})
 		case state == foreign && !force:
 			theirs[e.Target] = true
 			out.Left = append(out.Left, Failure{plan.Change{Target: e.Target, Old: now, New: e.Was},
 				fmt.Sprintf("is %s, and weir set %s", now, e.last())})
 		default:
-			p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was", Evidence: "the journal"})
+			p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was",
+				Evidence: "the journal"})
 		}
 	}
 	next := j.with(p, facts)
@@ -214,7 +220,8 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		return err
 	}
 	for _, c := range slices.Clone(out.Done) {
-		if now, _ := next.value(facts, c.Target); !same(c.Target, now, c.New) && !next.is(facts, *next.entry(c.Target), c.New) {
+		if now, _ := next.value(facts, c.Target); !same(c.Target, now, c.New) &&
+			!next.is(facts, *next.entry(c.Target), c.New) {
 			out.fail(c, "was put back, and is another")
 		}
 	}
@@ -383,7 +390,8 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			out.Left = append(out.Left, Failure{change, why})
 		case !ours:
 		case !ok:
-			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(), Text: "is gone, and what was set with it"})
+			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(),
+				Text: "is gone, and what was set with it"})
 		case !j.is(facts, e, want):
 			if j.state(facts, e) == foreign {
 				if e.File != "" {
@@ -502,7 +510,8 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 		return nil
 	default:
 		of := func(u uplink) func(entry) bool { return func(e entry) bool { return device(e.Target) == u.Goal.Dev } }
-		left := slices.DeleteFunc(slices.Clone(next.Uplinks), func(u uplink) bool { return !slices.ContainsFunc(next.Entries, of(u)) })
+		left := slices.DeleteFunc(slices.Clone(next.Uplinks),
+			func(u uplink) bool { return !slices.ContainsFunc(next.Entries, of(u)) })
 		if len(left) > 0 { // else it is the host's settings, and which goals asked for them is still to be known
 			next.Uplinks = left
 		}
@@ -569,7 +578,8 @@ func (j *journal) readable(facts host.Facts) error {
 	for _, goal := range j.goals() {
 		link, _ := facts.Link(goal.Dev)
 		if root, _ := link.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
-			return &plan.Refusal{What: link.Name + " has a BPF queue, which takes root to look into (CAP_SYS_ADMIN)", Try: "the same with sudo"}
+			return &plan.Refusal{What: link.Name + " has a BPF queue, which takes root to look into (CAP_SYS_ADMIN)",
+				Try: "the same with sudo"}
 		}
 	}
 	return nil
@@ -595,7 +605,8 @@ func (s Store) status(last, j *journal, facts host.Facts) Status {
 		return status
 	case err != nil && j.strange("") == nil:
 		// What is in force does not depend on a file.
-		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "is for the next weir up: " + err.Error()})
+		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "is for the next weir up: " +
+			err.Error()})
 		goals, err = known.goals(), nil
 	case err == nil && j.unkept():
 		goals = j.goals() // which no file says
@@ -634,7 +645,8 @@ func (s Store) status(last, j *journal, facts host.Facts) Status {
 		goals = j.goals()
 		set(goals)
 	} else if up := j.goals(); len(up) > 0 && !alike(goals, up) {
-		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "asks for another goal now; brought up was " + flags(up)})
+		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile,
+			Text: "asks for another goal now; brought up was " + flags(up)})
 	}
 	p, err := j.plan(goals, facts)
 	if err != nil {
@@ -676,7 +688,10 @@ func (s Status) Holds(goal plan.Goal) bool {
 	if !s.Up || s.Why != "" || s.broken[goal.Dev] != "" {
 		return false
 	}
-	return !slices.ContainsFunc(s.Drift, func(c plan.Change) bool { return device(c.Target) == "" || device(c.Target) == goal.Dev })
+	return !slices.ContainsFunc(s.Drift, func(c plan.Change) bool {
+		return device(c.Target) == "" ||
+			device(c.Target) == goal.Dev
+	})
 }
 
 // Goals are those that are up.

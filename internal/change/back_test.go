@@ -573,7 +573,8 @@ func TestStateIsReadOnly(t *testing.T) {
 			onReadOnly(t, s.Dir, func(readOnly func(bool)) {
 				must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 				readOnly(true)
-				if out := must[Outcome](t)(back(s)); len(out.Done) == 0 || !noted(out.Notes, "the journal", "read-only") {
+				if out := must[Outcome](t)(back(s)); len(out.Done) == 0 ||
+					!noted(out.Notes, "the journal", "read-only") {
 					t.Errorf("%+v", out)
 				}
 				if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
@@ -607,7 +608,8 @@ func TestStateIsReadOnly(t *testing.T) {
 				}
 			}
 			must[Outcome](t)(s.Expire(nil))
-			if j, err := s.load(); j != nil && j.Pending != nil || err != nil || m.f.Sysctls["net.ipv4.tcp_notsent_lowat"].Value != "777" {
+			if j, err := s.load(); j != nil && j.Pending != nil || err != nil ||
+				m.f.Sysctls["net.ipv4.tcp_notsent_lowat"].Value != "777" {
 				t.Errorf("%+v, %v", j, err)
 			}
 		})
@@ -624,7 +626,8 @@ func TestKeeper(t *testing.T) {
 			"1/status": {Data: []byte("Name:\tx\nPPid:\t0\n")},
 		}
 		for i, parent := range parents {
-			all[fmt.Sprintf("%d/status", 10-i)] = &fstest.MapFile{Data: fmt.Appendf(nil, "Name:\tx\nPPid:\t%d\n", parent)}
+			all[fmt.Sprintf("%d/status", 10-i)] = &fstest.MapFile{Data: fmt.Appendf(nil, "Name:\tx\nPPid:\t%d\n",
+				parent)}
 		}
 		return rooted{all}
 	}
@@ -634,18 +637,24 @@ func TestKeeper(t *testing.T) {
 		want   keeper
 		refuse string
 	}{
-		{"a host without systemd", process{proc("init", firstPIDNamespace, firstUserNamespace, 9, 1), 10, false}, bySession, ""},
-		{"a host with it", process{proc("systemd", firstPIDNamespace, firstUserNamespace, 9, 1), 10, true}, bySystemd, ""},
+		{"a host without systemd", process{proc("init", firstPIDNamespace, firstUserNamespace, 9, 1), 10, false},
+			bySession, ""},
+		{"a host with it", process{proc("systemd", firstPIDNamespace, firstUserNamespace, 9, 1), 10, true}, bySystemd,
+			""},
 		{"nspawn, with user namespaces", process{proc("systemd", otherPID, otherUser, 9, 1), 10, true}, bySystemd, ""},
-		{"a user's own namespaces", process{proc("systemd-x", firstPIDNamespace, otherUser, 9, 1), 10, true}, bySession, ""},
+		{"a user's own namespaces", process{proc("systemd-x", firstPIDNamespace, otherUser, 9, 1), 10, true}, bySession,
+			""},
 		{"docker run weir", process{proc("weir", otherPID, firstUserNamespace), 1, false}, 0, "this container ends"},
-		{"docker run sh -c weir", process{proc("sh", otherPID, firstUserNamespace, 9, 1), 10, false}, 0, "this container ends"},
-		{"docker run --init weir", process{proc("docker-init", otherPID, firstUserNamespace, 9, 1), 10, false}, 0, "this container ends"},
+		{"docker run sh -c weir", process{proc("sh", otherPID, firstUserNamespace, 9, 1), 10, false}, 0,
+			"this container ends"},
+		{"docker run --init weir", process{proc("docker-init", otherPID, firstUserNamespace, 9, 1), 10, false}, 0,
+			"this container ends"},
 		{"docker exec weir", process{proc("nginx", otherPID, firstUserNamespace, 9, 0), 10, false}, bySession, ""},
 		{"Alpine in LXC", process{proc("init", otherPID, otherUser, 9, 1), 10, false}, bySession, ""},
 	} {
 		got, err := c.p.keeper("/", "/")
-		if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !strings.Contains(err.Error(), c.refuse)) || got != c.want {
+		if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !strings.Contains(err.Error(), c.refuse)) ||
+			got != c.want {
 			t.Errorf("%s: %v, %v", c.name, got, err)
 		}
 	}
@@ -692,7 +701,8 @@ func TestQueueIsElsewhere(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.sockets = host.Sockets{Read: true, Total: 9, Busy: 4, Queueing: 4, Rate: 20e6,
 		QueueRTT: units.Duration(207 * time.Millisecond), QueueMin: units.Duration(20 * time.Millisecond)}
-	if status := must[Status](t)(s.Status()); !status.InForce || !strings.Contains(status.Elsewhere, "4 of 4 busy connections wait: RTT 207") {
+	if status := must[Status](t)(s.Status()); !status.InForce ||
+		!strings.Contains(status.Elsewhere, "4 of 4 busy connections wait: RTT 207") {
 		t.Errorf("%+v", status)
 	}
 	m.slept = func() { m.sockets.Queueing = 0 } // what they remembered

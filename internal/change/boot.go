@@ -54,7 +54,8 @@ func (s Store) boot() (Outcome, error) {
 	defer s.end()
 	if j != nil && j.Pending != nil {
 		if !j.carried && j.Pending.Unit != "" {
-			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.undone().Flags() + ": left as it is"})
+			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.undone().Flags() +
+				": left as it is"})
 			return out, nil
 		}
 		if err := s.putBack(j, facts, &out); err != nil || len(out.Failed) > 0 {
@@ -82,7 +83,8 @@ func (s Store) boot() (Outcome, error) {
 		for _, goal := range goals {
 			link, is := facts.Link(goal.Dev)
 			if goal.Dev != "" && !is {
-				out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev, Text: "is not there: nothing to do until it is"})
+				out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev,
+					Text: "is not there: nothing to do until it is"})
 				continue
 			}
 			there = true
@@ -104,8 +106,9 @@ func (s Store) boot() (Outcome, error) {
 	return done, err
 }
 
-// keptGoals are those that a boot brings up: what was confirmed last, whatever the file says by now, since nobody has seen
-// that at work. Where there is no journal they are the file's, which somebody has put there together with the service.
+// keptGoals are those that a boot brings up: what was confirmed last, whatever the file says by now, since nobody has
+// seen that at work. Where there is no journal they are the file's, which somebody has put there together with the
+// service.
 func keptGoals(last, j *journal, facts host.Facts, out *Outcome) ([]plan.Goal, error) {
 	file := facts.Files[host.GoalFile]
 	there := file.Kind == host.Regular
@@ -119,7 +122,8 @@ func keptGoals(last, j *journal, facts host.Facts, out *Outcome) ([]plan.Goal, e
 	if err := known.strange(""); err != nil {
 		return nil, err
 	}
-	confirmed := slices.DeleteFunc(slices.Clone(known.confirmed()), func(g plan.Goal) bool { return g.Runtime || g.Only })
+	confirmed := slices.DeleteFunc(slices.Clone(known.confirmed()),
+		func(g plan.Goal) bool { return g.Runtime || g.Only })
 	renamed := slices.ContainsFunc(j.uplinks(), func(u uplink) bool { return u.FileDev != "" })
 	switch {
 	case len(confirmed) > 0:

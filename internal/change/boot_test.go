@@ -212,7 +212,8 @@ func TestGoalFile(t *testing.T) {
 	}
 	write("rate = 30\nspeed = 1\n")
 	// What is in force stays so.
-	if status := must[Status](t)(s.Status()); !status.InForce || !noted(status.Notes, "/etc/weir.toml", "/etc/weir.toml:") {
+	if status := must[Status](t)(s.Status()); !status.InForce ||
+		!noted(status.Notes, "/etc/weir.toml", "/etc/weir.toml:") {
 		t.Errorf("broken: %+v", status)
 	}
 	var refusal *plan.Refusal
@@ -267,7 +268,8 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 				m.boot()
 				out := must[Outcome](t)(s.Boot())
 				j := must[*journal](t)(s.load())
-				if goal, _ := about(j.goals(), "eth0"); goal.Rate != 50e6 || plan.Describe(m.f.Links[0].Tree) != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
+				if goal, _ := about(j.goals(), "eth0"); goal.Rate != 50e6 ||
+					plan.Describe(m.f.Links[0].Tree) != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
 					t.Fatalf("%+v, %s", j.goals(), plan.Describe(m.f.Links[0].Tree))
 				}
 				if m.f.Files[host.GoalFile] != edited || len(out.Failed) != 0 {
@@ -275,7 +277,8 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 				}
 			}
 			stands := name == "garbage" || name == "nothing" // what is in force does not depend on the file
-			if status := must[Status](t)(s.Status()); status.InForce != stands || status.Why == "" && len(status.Notes) == 0 {
+			if status := must[Status](t)(s.Status()); status.InForce != stands || status.Why == "" &&
+				len(status.Notes) == 0 {
 				t.Errorf("%+v", status)
 			}
 		})

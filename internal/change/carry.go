@@ -13,14 +13,14 @@ import (
 
 // How a journal keeps up with a host that goes on without it: another boot, another name, a journal that was lost.
 
-// follow keeps to the devices that were changed when they have other names now. Its index is what one is known by, until
-// it is gone.
+// follow keeps to the devices that were changed when they have other names now. Its index is what one is known by,
+// until it is gone.
 func (j *journal) follow(f host.Facts) {
 	j.rename(j.found(f, func(u uplink, l host.Link) bool { return l.Index == u.Link }))
 }
 
-// found gives each uplink's device its name of now: as one is surely known, or else by its address, or else by its name.
-// No two are the same device, and what is none of them any more has a name that no device has.
+// found gives each uplink's device its name of now: as one is surely known, or else by its address, or else by its
+// name. No two are the same device, and what is none of them any more has a name that no device has.
 func (j *journal) found(f host.Facts, surely func(uplink, host.Link) bool) map[string]string {
 	names, taken := map[string]string{}, map[string]bool{}
 	take := func(u uplink, name string) {
@@ -87,7 +87,8 @@ func (j *journal) carry(f host.Facts) *journal {
 	}
 	next := *j
 	next.Boot, next.Namespace, next.Cookie, next.carried = f.Boot, f.Namespace, f.Cookie, true
-	next.Uplinks, next.Entries, next.Promised = slices.Clone(j.Uplinks), slices.Clone(j.Entries), slices.Clone(j.Promised)
+	next.Uplinks, next.Entries, next.Promised = slices.Clone(j.Uplinks), slices.Clone(j.Entries),
+		slices.Clone(j.Promised)
 	if j.Pending != nil {
 		p := *j.Pending
 		p.Until, p.Unit = 0, "" // its timer ended, too
@@ -95,7 +96,10 @@ func (j *journal) carry(f host.Facts) *journal {
 		next.Pending = &p
 	}
 	// Cards may have swapped their names, too.
-	names := j.found(f, func(u uplink, l host.Link) bool { return u.MAC != "" && address(l) == u.MAC && isCard(u, f, l) })
+	names := j.found(f, func(u uplink, l host.Link) bool {
+		return u.MAC != "" && address(l) == u.MAC &&
+			isCard(u, f, l)
+	})
 	for i, u := range j.Uplinks {
 		link, _ := f.Link(names[u.Goal.Dev])
 		next.Uplinks[i].Link = link.Index
@@ -159,8 +163,8 @@ func isCard(u uplink, f host.Facts, l host.Link) bool {
 	return ok && card.Index == l.Index
 }
 
-// card finds the card that had the address of an uplink. Where several have it, as a virtual card of Azure's and the part
-// of a real one below it do, it is the one of the same name, or none.
+// card finds the card that had the address of an uplink. Where several have it, as a virtual card of Azure's and the
+// part of a real one below it do, it is the one of the same name, or none.
 func (u uplink) card(f host.Facts) (host.Link, bool) {
 	var found []host.Link
 	for _, l := range f.Links {

@@ -87,11 +87,12 @@ type Failure struct {
 
 // Status is how a host stands to the goal that was last brought up.
 type Status struct {
-	Up        bool          `json:"up"`                  // there is a goal
-	Kept      bool          `json:"kept"`                // over a reboot
-	InForce   bool          `json:"in_force"`            // and the plan for it is empty
-	Why       string        `json:"why,omitempty"`       // it is not in force, where that is not the drift
-	Owns      string        `json:"owns,omitempty"`      // of a relay's goal in force: which queues are here now, and what that costs
+	Up      bool   `json:"up"`            // there is a goal
+	Kept    bool   `json:"kept"`          // over a reboot
+	InForce bool   `json:"in_force"`      // and the plan for it is empty
+	Why     string `json:"why,omitempty"` // it is not in force, where that is not the drift
+	// of a relay's goal in force: which queues are here now, and what that costs
+	Owns      string        `json:"owns,omitempty"`
 	Elsewhere string        `json:"elsewhere,omitempty"` // in force, and the queue that connections wait in is another
 	Goal      plan.Goal     `json:"goal"`
 	Others    []plan.Goal   `json:"others,omitempty"`   // of other devices
@@ -106,8 +107,9 @@ type Status struct {
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
 }
 
-// Plan is what Up would do. Goals of a device replace each other and do not pile up: the plan is made from the host as it was before the goal in force
-// was brought up, except for what somebody else has set since, and then told as changes to the host as it is.
+// Plan is what Up would do. Goals of a device replace each other and do not pile up: the plan is made from the host
+// as it was before the goal in force was brought up, except for what somebody else has set since, and then told as
+// changes to the host as it is.
 //
 // An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
 func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
@@ -132,7 +134,8 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 
 // asked are all the goals that a host is to have when a person asks for one, that one first; or for none: those in
 // /etc/weir.toml, or else those that were last brought up.
-func (s Store) asked(goal plan.Goal, last, j *journal, facts host.Facts) (all []plan.Goal, notes []plan.Note, err error) {
+func (s Store) asked(goal plan.Goal, last, j *journal, facts host.Facts) (all []plan.Goal, notes []plan.Note,
+	err error) {
 	before := j.goals()
 	if goal == (plan.Goal{}) {
 		if before, err = s.filled(last, j, facts); err != nil {
@@ -157,7 +160,8 @@ func (s Store) asked(goal plan.Goal, last, j *journal, facts host.Facts) (all []
 	}
 	for i, g := range before {
 		if _, there := facts.Link(g.Dev); !there && i > 0 {
-			return nil, nil, &plan.Refusal{What: g.Dev + ", which has a goal, too, is not there", Try: "weir down --dev " + g.Dev + ", if it does not come again"}
+			return nil, nil, &plan.Refusal{What: g.Dev + ", which has a goal, too, is not there",
+				Try: "weir down --dev " + g.Dev + ", if it does not come again"}
 		}
 		if err := isUp(g, facts); err != nil && i == 0 && goal != (plan.Goal{}) {
 			return nil, nil, err
@@ -219,13 +223,15 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	}
 	// The next boot may well give a device back the name that it had.
 	renamed := j != nil && slices.ContainsFunc(j.Uplinks, func(u uplink) bool { return u.FileDev != "" })
-	asKept := len(there) < len(goals) || j.kept() && renamed && !j.carried && j.Pending == nil && alike(j.goals(), p.All())
+	asKept := len(there) < len(goals) || j.kept() && renamed && !j.carried && j.Pending == nil &&
+		alike(j.goals(), p.All())
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
 	blind := j.blind(wanted, p, facts)
 	others := func(t plan.Target) bool { return j != nil && j.only != "" && device(t) != "" && device(t) != j.only }
 	for _, c := range wanted {
-		if asKept && c.File != "" || j.leaves(facts, c.Target) || blind && j.untouched(facts, c.Target) || others(c.Target) {
+		if asKept && c.File != "" || j.leaves(facts, c.Target) || blind && j.untouched(facts, c.Target) ||
+			others(c.Target) {
 			continue
 		}
 		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
@@ -492,7 +498,8 @@ func (s Store) arm(next, before *journal) error {
 		return errLoad
 	case now.unit() != next.Pending.Unit:
 		s.disarm(next.Pending.Unit)
-		return &busy{plan.Refusal{What: "another weir has changed this host meanwhile; nothing was changed", Try: "weir status"}}
+		return &busy{plan.Refusal{What: "another weir has changed this host meanwhile; nothing was changed",
+			Try: "weir status"}}
 	case err == nil:
 		return nil
 	}

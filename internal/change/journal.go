@@ -42,13 +42,15 @@ type journal struct {
 
 // uplink is a device and its goal.
 type uplink struct {
-	Goal    plan.Goal  `json:"goal"`
-	Link    int        `json:"link"`               // its index
-	MAC     string     `json:"mac,omitempty"`      // and its address, by which it is found after a boot that has named it otherwise
+	Goal plan.Goal `json:"goal"`
+	Link int       `json:"link"` // its index
+	// and its address, by which it is found after a boot that has named it otherwise
+	MAC     string     `json:"mac,omitempty"`
 	Tree    qdisc.Tree `json:"tree"`               // as it was before
 	GSOSegs int        `json:"gso_segs,omitempty"` // what a BPF queue changes, as it was before; 0: not known
-	FileDev string     `json:"file_dev,omitempty"` // what it was called when it was set up, and is in files, if it has another name now
-	Down    bool       `json:"down,omitempty"`     // its goal is taken down, but for what somebody else had changed
+	// what it was called when it was set up, and is in files, if it has another name now
+	FileDev string `json:"file_dev,omitempty"`
+	Down    bool   `json:"down,omitempty"` // its goal is taken down, but for what somebody else had changed
 
 	strange error           // why this version does not understand the goal
 	text    json.RawMessage // as it was written
@@ -112,8 +114,8 @@ func about(goals []plan.Goal, dev string) (plan.Goal, bool) {
 	return goals[i], true
 }
 
-// strange is why a goal that was brought up, of another device than one, is not understood here. Going back does not take
-// it.
+// strange is why a goal that was brought up, of another device than one, is not understood here. Going back does not
+// take it.
 func (j *journal) strange(but string) error {
 	if j == nil {
 		return nil
@@ -195,7 +197,8 @@ func (j *journal) entry(t plan.Target) *entry {
 // with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first, and
 // a run that is not confirmed to the last that was.
 func (j *journal) with(p plan.Plan, f host.Facts) *journal {
-	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie, Pending: &pending{Back: j.confirmed()}}
+	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie,
+		Pending: &pending{Back: j.confirmed()}}
 	if j != nil {
 		next.Promised, next.asIs, next.lean, next.unknown = j.Promised, j.asIs, j.lean, j.unknown
 		next.only, next.Pending.Dev = j.only, j.only
@@ -401,7 +404,8 @@ func (j *journal) notes() (notes []plan.Note) {
 	}
 	for _, u := range j.Uplinks {
 		if u.FileDev != "" {
-			notes = append(notes, plan.Note{Subject: u.Goal.Dev, Text: "was called " + u.FileDev + " when weir set it up"})
+			notes = append(notes, plan.Note{Subject: u.Goal.Dev, Text: "was called " + u.FileDev +
+				" when weir set it up"})
 		}
 	}
 	return notes
@@ -570,7 +574,8 @@ func (j *journal) before(f host.Facts) host.Facts {
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Dev })
 			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) })
 			f.Links[i].Tree = j.of(e.Dev).Tree
-			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), atIngress), ingress...)
+			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), atIngress),
+				ingress...)
 		case e.Ingress != "":
 			// Ours whoever has changed it: the device is of our making.
 			f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })

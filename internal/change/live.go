@@ -23,7 +23,8 @@ type machine interface {
 	path(host.Facts) host.Sockets                // the live connections
 	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
 	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
-	cleanQueue(link, gsoSegs int) error          // away with what a BPF queue has left that somebody else has taken away
+	// away with what a BPF queue has left that somebody else has taken away
+	cleanQueue(link, gsoSegs int) error
 	setIngress(link int, a qdisc.Arriving) error // what arrives passes it first; empty: takes that away; and reads it back
 	setSysctl(name, value string) (err error)    // writes, and reads it back
 	writable(path string) error                  // why a file could not be written, for all that can be told before

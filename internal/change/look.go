@@ -55,9 +55,9 @@ func (s Store) facts() (host.Facts, error) {
 	return f, err
 }
 
-// filled are the goals of a host of which nobody says any: those in /etc/weir.toml and those that no file keeps or, where
-// there is no such file, those that were last brought up. What an earlier boot ended before it was confirmed is not
-// brought up again: it may have been what made somebody reboot.
+// filled are the goals of a host of which nobody says any: those in /etc/weir.toml and those that no file keeps or,
+// where there is no such file, those that were last brought up. What an earlier boot ended before it was confirmed is
+// not brought up again: it may have been what made somebody reboot.
 func (s Store) filled(last, j *journal, facts host.Facts) (all []plan.Goal, err error) {
 	switch {
 	case j != nil:
@@ -78,7 +78,8 @@ func (s Store) filled(last, j *journal, facts host.Facts) (all []plan.Goal, err 
 		case err != nil:
 			return nil, err
 		case len(written) == 0 && len(all) > 0:
-			return nil, &plan.Refusal{What: host.GoalFile + " has no goal", Try: "weir down, to have none; or weir up with one"}
+			return nil, &plan.Refusal{What: host.GoalFile + " has no goal",
+				Try: "weir down, to have none; or weir up with one"}
 		}
 		if plan.Says(file, all...) {
 			return all, nil
@@ -101,9 +102,11 @@ func (s Store) filled(last, j *journal, facts host.Facts) (all []plan.Goal, err 
 		}
 		return append(written, unkept...), nil
 	case file.Kind == host.Symlink:
-		return nil, &plan.Refusal{What: host.GoalFile + " is a link, and links are not followed", Try: "the file itself in its place, or none"}
+		return nil, &plan.Refusal{What: host.GoalFile + " is a link, and links are not followed",
+			Try: "the file itself in its place, or none"}
 	case file.Kind != "" && file.Kind != host.NoFile:
-		return nil, &plan.Refusal{What: host.GoalFile + " is not a file that can be read", Try: "a regular file in its place, or none"}
+		return nil, &plan.Refusal{What: host.GoalFile + " is not a file that can be read",
+			Try: "a regular file in its place, or none"}
 	}
 	return all, nil
 }
@@ -142,7 +145,8 @@ func isUp(goal plan.Goal, facts host.Facts) error {
 	link, ok := facts.Link(goal.Dev)
 	switch {
 	case ok && !link.Up && link.Kind == "bridge":
-		return &plan.Refusal{What: link.Name + ": the bridge is down: none of its ports is up", Try: "another device: weir plan without --dev takes the default route's"}
+		return &plan.Refusal{What: link.Name + ": the bridge is down: none of its ports is up",
+			Try: "another device: weir plan without --dev takes the default route's"}
 	case ok && !link.Up:
 		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name + " up, and see that its other end is up too"}
 	}

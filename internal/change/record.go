@@ -13,10 +13,11 @@ import (
 	"weir/internal/plan"
 )
 
-// How a journal is written down. Going back must not depend on what only going on takes: a goal that this version does not
-// understand, of a newer one, is kept as it was written, and so is every member that it does not know.
+// How a journal is written down. Going back must not depend on what only going on takes: a goal that this version
+// does not understand, of a newer one, is kept as it was written, and so is every member that it does not know.
 
-// record is a journal's file. The first uplink stands in the middle of it, as the only one did before there were several.
+// record is a journal's file. The first uplink stands in the middle of it, as the only one did before there were
+// several.
 type record struct {
 	Version   int    `json:"version"`
 	Boot      string `json:"boot"`
@@ -129,7 +130,8 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
-	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Entries: r.Entries, Pending: r.Pending,
+	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Entries: r.Entries,
+		Pending:  r.Pending,
 		Promised: r.Promised, unknown: unknown(text, r)}
 	if r.Reverted != nil {
 		j.Reverted = &Reverted{r.Reverted.Goal.Goal, r.Reverted.Notes}
@@ -145,7 +147,8 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 }
 
 func (j *journal) MarshalJSON() ([]byte, error) {
-	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Entries: j.Entries, Pending: j.Pending,
+	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Entries: j.Entries,
+		Pending:  j.Pending,
 		Promised: j.Promised}
 	if j.Reverted != nil {
 		r.Reverted = &reverted{written{Goal: j.Reverted.Goal}, j.Reverted.Notes}

@@ -445,7 +445,8 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				status := must[Status](t)(s.Status())
 				j := must[*journal](t)(s.load())
 				text := m.f.Files[host.GoalFile].Text
-				if !status.InForce || j.goals()[0].Carries != kept || strings.Contains(text, "carries") != (kept != "") {
+				if !status.InForce || j.goals()[0].Carries != kept ||
+					strings.Contains(text, "carries") != (kept != "") {
 					t.Errorf("%+v; the journal says %q and the file\n%s", status, flags(j.goals()), text)
 				}
 			}

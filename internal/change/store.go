@@ -24,7 +24,8 @@ import (
 func unreachable(err error) error {
 	switch {
 	case errors.Is(err, unix.EROFS):
-		return &plan.Refusal{What: "journal: " + err.Error(), Try: "see why the file system is read-only: dmesg; what is to be put back is put back all the same"}
+		return &plan.Refusal{What: "journal: " + err.Error(),
+			Try: "see why the file system is read-only: dmesg; what is to be put back is put back all the same"}
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return &plan.Refusal{What: "journal: " + err.Error(), Try: "make room there: df, df -i"}
 	}
@@ -46,7 +47,8 @@ func (s Store) load() (*journal, error) {
 		return nil, unreachable(err)
 	}
 	if len(strings.TrimSpace(string(text))) == 0 {
-		return nil, &plan.Refusal{What: s.path() + " is empty", Try: "remove it, if nothing of weir's is in force: weir doctor tells what is"}
+		return nil, &plan.Refusal{What: s.path() + " is empty",
+			Try: "remove it, if nothing of weir's is in force: weir doctor tells what is"}
 	}
 	damaged := func(why any) error {
 		return &plan.Refusal{
@@ -166,8 +168,8 @@ func (s Store) sync() error {
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
 
-// lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel drops
-// it with the process.
+// lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel
+// drops it with the process.
 func (s Store) lock() (unlock func(), err error) {
 	if _, err := os.Lstat(s.Dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
@@ -199,8 +201,8 @@ func (s Store) lock() (unlock func(), err error) {
 	}, nil
 }
 
-// flock waits a moment for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can hold
-// it.
+// flock waits a moment for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can
+// hold it.
 func (s Store) flock(name string) (unlock func(), err error) {
 	const patience, pause = time.Second, 10 * time.Millisecond
 	for waited := time.Duration(0); ; waited += pause {
@@ -263,7 +265,8 @@ func (s Store) trusted() error {
 		mine := ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid() || mapped && stat.Uid == nobody && info.IsDir())
 		shared := info.Mode().Perm()&0o002 != 0 || info.Mode().Perm()&0o020 != 0 && stat.Gid != 0
 		if !mine || shared && info.Mode()&fs.ModeSticky == 0 {
-			return &plan.Refusal{What: "others than root can write to " + path, Try: "--state DIR, where root alone can write"}
+			return &plan.Refusal{What: "others than root can write to " + path,
+				Try: "--state DIR, where root alone can write"}
 		}
 		if path == filepath.Dir(path) {
 			return nil
@@ -274,7 +277,8 @@ func (s Store) trusted() error {
 // nobody owns what no user of a user namespace does (/proc/sys/kernel/overflowuid).
 const nobody = 65534
 
-// claim says that devices are this journal's, and is an error if one is another's: each would put back what the other set.
+// claim says that devices are this journal's, and is an error if one is another's: each would put back what the other
+// set.
 func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 	if s.held == "" {
 		return nil
@@ -292,7 +296,8 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 				if u.Goal.Only {
 					down = "weir dualpi2 del --dev " + goal.Dev
 				}
-				return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev, string(text)), Try: down + ", and then again"}
+				return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev,
+					string(text)), Try: down + ", and then again"}
 			}
 		}
 		// Without it nothing is lost but the warning.

@@ -112,7 +112,8 @@ func (outside) arm(unit, dir string) error {
 		properties = append(properties, fmt.Sprintf("NetworkNamespacePath=/proc/%d/ns/net", p.pid))
 	}
 	run := func(properties []string) error {
-		args := []string{"--collect", "--quiet", "--unit", unit, "--service-type=notify", "--description=weir: puts back what is not confirmed"}
+		args := []string{"--collect", "--quiet", "--unit", unit, "--service-type=notify",
+			"--description=weir: puts back what is not confirmed"}
 		for _, line := range properties {
 			args = append(args, "--property="+line)
 		}
@@ -121,7 +122,8 @@ func (outside) arm(unit, dir string) error {
 	if run(append(plan.Sandbox(self, dir), properties...)) == nil {
 		return nil
 	}
-	// An older systemd may not know all of the sandbox, or a container not let it make one: going back does not need it.
+	// An older systemd may not know all of the sandbox, or a container not let it make one: going back does not need
+	// it.
 	return run(properties)
 }
 
@@ -205,7 +207,8 @@ func (p process) keeper(program, dir string) (keeper, error) {
 	if slices.Contains(inits, init) || !p.descends() {
 		return bySession, nil
 	}
-	return 0, errors.New("this container ends with the program that it was started for, and all of its processes with it")
+	return 0, errors.New("this container ends with the program that it was started for, and all of its processes " +
+		"with it")
 }
 
 // seen is why systemd could not start a program that is about a directory: for it they must be there, and be the same.

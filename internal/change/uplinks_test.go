@@ -87,10 +87,12 @@ func TestTwoUplinks(t *testing.T) {
 			if got, want := m.f.Sysctls[wmem], alone[stays.Dev].Sysctls[wmem]; got != want {
 				t.Errorf("%s is %v, and what stays wants %v", wmem, got, want)
 			}
-			if root(m, gone.Dev) != plan.Describe(m.found.Links[slices.IndexFunc(m.found.Links, func(l host.Link) bool { return l.Name == gone.Dev })].Tree) {
+			if root(m, gone.Dev) != plan.Describe(m.found.Links[slices.IndexFunc(m.found.Links,
+				func(l host.Link) bool { return l.Name == gone.Dev })].Tree) {
 				t.Errorf("%s has %s", gone.Dev, root(m, gone.Dev))
 			}
-			if goals, err := plan.ParseGoals(m.f.Files[host.GoalFile].Text); err != nil || len(goals) != 1 || goals[0].Dev != stays.Dev {
+			if goals, err := plan.ParseGoals(m.f.Files[host.GoalFile].Text); err != nil || len(goals) != 1 ||
+				goals[0].Dev != stays.Dev {
 				t.Errorf("%v, %v", goals, err)
 			}
 			must[Outcome](t)(s.Down(false))
@@ -134,12 +136,14 @@ func TestGoalsThatDisagree(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6, CC: "cubic"}, 0))
 	m.written = nil
 	_, err := s.Up(plan.Goal{Dev: "eth1", Rate: 50e6, CC: "bbr"}, 0)
-	if err == nil || !strings.Contains(err.Error(), "eth0") || !strings.Contains(err.Error(), "eth1") || m.written != nil {
+	if err == nil || !strings.Contains(err.Error(), "eth0") || !strings.Contains(err.Error(), "eth1") ||
+		m.written != nil {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
 }
 
-// A drift of one device is none of a run's that is about the other, nor what somebody has set there anybody's to overwrite.
+// A drift of one device is none of a run's that is about the other, nor what somebody has set there anybody's to
+// overwrite.
 func TestUplinksAreApart(t *testing.T) {
 	s, m := twoCards(t)
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
@@ -149,7 +153,8 @@ func TestUplinksAreApart(t *testing.T) {
 		t.Error(err)
 	}
 	status := must[Status](t)(s.Status())
-	if root(m, "eth0") != "fq" || status.InForce || status.Holds(status.Goals()[0]) || !status.Holds(status.Goals()[1]) {
+	if root(m, "eth0") != "fq" || status.InForce || status.Holds(status.Goals()[0]) ||
+		!status.Holds(status.Goals()[1]) {
 		t.Errorf("eth0 has %s: %+v", root(m, "eth0"), status)
 	}
 	out := must[Outcome](t)(s.DownOne("eth0", false))
@@ -167,7 +172,8 @@ func TestUplinksAreApart(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	must[Outcome](t)(s.Down(false))
-	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) || !reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
+	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
+		!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 		t.Errorf("%+v", after)
 	}
 }
@@ -183,7 +189,8 @@ func TestOneOfTwoIsGone(t *testing.T) {
 	if out := must[Outcome](t)(s.Boot()); len(out.Failed) != 0 || !noted(out.Notes, "eth1", "is not there") {
 		t.Errorf("%+v", out)
 	}
-	if status := must[Status](t)(s.Status()); status.InForce || !status.Holds(status.Goals()[0]) || !strings.HasPrefix(root(m, "eth0"), "cake") {
+	if status := must[Status](t)(s.Status()); status.InForce || !status.Holds(status.Goals()[0]) ||
+		!strings.HasPrefix(root(m, "eth0"), "cake") {
 		t.Errorf("%+v", status)
 	}
 	if !reflect.DeepEqual(m.f.Files, files) {
@@ -226,7 +233,8 @@ func TestTwoUplinksKilled(t *testing.T) {
 					t.Fatalf("step %d: after\n%+v\nbefore\n%+v", step, now, before)
 				}
 				must[Outcome](t)(s.Down(false))
-				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) || !reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
+				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
+					!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 					t.Fatalf("step %d: taken down:\n%+v", step, after)
 				}
 			}
@@ -270,7 +278,8 @@ func TestNewerJournal(t *testing.T) {
 				if err := os.WriteFile(s.path(), []byte(edited), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if status, err := s.Status(); err != nil || name != "of its own" && (status.InForce || status.Why == "") {
+				if status, err := s.Status(); err != nil || name != "of its own" &&
+					(status.InForce || status.Why == "") {
 					t.Errorf("status: %+v, %v", status, err)
 				}
 				if name != "of its own" {
@@ -308,11 +317,17 @@ func TestStateOfOthers(t *testing.T) {
 		t.Skip("skipped, not passed: a file of somebody else's takes root")
 	}
 	for name, edit := range map[string]func(s Store) error{
-		"a directory for all":   func(s Store) error { return os.Chmod(s.Dir, 0o777) },
-		"nobody's directory":    func(s Store) error { return os.Chown(s.Dir, 65534, 65534) },
-		"nobody's journal":      func(s Store) error { return os.Chown(s.path(), 65534, 65534) },
-		"a journal for a group": func(s Store) error { return errors.Join(os.Chown(s.path(), 0, 7), os.Chmod(s.path(), 0o660)) },
-		"a link to the journal": func(s Store) error { return errors.Join(os.Rename(s.path(), s.Dir+"/x"), os.Symlink("x", s.path())) },
+		"a directory for all": func(s Store) error { return os.Chmod(s.Dir, 0o777) },
+		"nobody's directory":  func(s Store) error { return os.Chown(s.Dir, 65534, 65534) },
+		"nobody's journal":    func(s Store) error { return os.Chown(s.path(), 65534, 65534) },
+		"a journal for a group": func(s Store) error {
+			return errors.Join(os.Chown(s.path(), 0, 7),
+				os.Chmod(s.path(), 0o660))
+		},
+		"a link to the journal": func(s Store) error {
+			return errors.Join(os.Rename(s.path(), s.Dir+"/x"),
+				os.Symlink("x", s.path()))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newFake(t)
@@ -321,7 +336,8 @@ func TestStateOfOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.written = nil
-			for _, err := range []error{second(s.Recover()), second(s.Down(true)), second(s.Up(plan.Goal{Rate: 20e6}, 0)), second(s.Boot())} {
+			for _, err := range []error{second(s.Recover()), second(s.Down(true)),
+				second(s.Up(plan.Goal{Rate: 20e6}, 0)), second(s.Boot())} {
 				if err == nil || m.written != nil {
 					t.Errorf("%v, wrote %v", err, m.written)
 				}
@@ -339,7 +355,8 @@ func TestDeviceOfAnotherStore(t *testing.T) {
 	must[Outcome](t)(one.Up(plan.Goal{Rate: 50e6}, 0))
 	m.written, m.dir = nil, other.Dir
 	_, err := other.Up(plan.Goal{Rate: 30e6}, 0)
-	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) || !strings.Contains(refusal.Try, "--state "+one.Dir) || m.written != nil {
+	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) ||
+		!strings.Contains(refusal.Try, "--state "+one.Dir) || m.written != nil {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
@@ -413,7 +430,8 @@ func TestNameOfTheOther(t *testing.T) {
 				must[Outcome](t)(s.Boot())
 			}
 			status := must[Status](t)(s.Status())
-			if goal, there := about(status.Goals(), "eth1"); !there || goal.Rate != 50e6 || !strings.HasPrefix(root(m, "eth1"), "cake") {
+			if goal, there := about(status.Goals(), "eth1"); !there || goal.Rate != 50e6 ||
+				!strings.HasPrefix(root(m, "eth1"), "cake") {
 				t.Errorf("eth1 has %s: %+v", root(m, "eth1"), status)
 			}
 			if out := must[Outcome](t)(s.Down(true)); len(out.Failed) != 0 {
@@ -433,7 +451,8 @@ func TestOneOfTwoIsRefused(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
 	m.boot()
 	m.named("eth1").Speed = 10e6
-	if out := must[Outcome](t)(s.Boot()); !noted(out.Notes, "eth1", "above the speed") || !strings.HasPrefix(root(m, "eth0"), "cake") {
+	if out := must[Outcome](t)(s.Boot()); !noted(out.Notes, "eth1", "above the speed") ||
+		!strings.HasPrefix(root(m, "eth0"), "cake") {
 		t.Errorf("eth0 has %s: %+v", root(m, "eth0"), out)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -451,7 +470,8 @@ func TestDownOfTheLast(t *testing.T) {
 		t.Errorf("eth0 has %s, eth1 %s", root(m, "eth0"), root(m, "eth1"))
 	}
 	must[Outcome](t)(s.DownOne("eth0", true))
-	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) || !reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
+	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
+		!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 		t.Errorf("%+v", after)
 	}
 }
@@ -460,11 +480,13 @@ func TestDownOfTheLast(t *testing.T) {
 func TestNewerGoalOfTheOther(t *testing.T) {
 	s, _ := twoCards(t)
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
-	text := strings.Replace(string(must[[]byte](t)(os.ReadFile(s.path()))), `"rate": "50mbit"`, `"rate": "50mbit", "overhead": "18"`, 1)
+	text := strings.Replace(string(must[[]byte](t)(os.ReadFile(s.path()))), `"rate": "50mbit"`,
+		`"rate": "50mbit", "overhead": "18"`, 1)
 	if err := os.WriteFile(s.path(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0); err == nil || !strings.Contains(err.Error(), "eth0 is not understood") {
+	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0); err == nil ||
+		!strings.Contains(err.Error(), "eth0 is not understood") {
 		t.Errorf("%v", err)
 	}
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 40e6}, 0))

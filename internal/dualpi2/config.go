@@ -57,22 +57,23 @@ const (
 
 // Stats is what an instance has done and how it stands.
 type Stats struct {
-	Prob         uint32        // RFC 9332's p', in units of 1/(2³²-1)
-	DelayC       time.Duration // how long the C queue's head has waited
-	DelayL       time.Duration
-	PacketsInC   uint64 // that were ever put into it
-	PacketsInL   uint64
-	MaxQ         uint32 // most packets that ever waited
-	ECNMark      uint64 // packets that were marked and have left: by the probability, and by the step
-	StepMark     uint64 // of those, by the step
-	StepMissed   uint64 // packets of the L queue that left unmarked and had waited for longer than the step's threshold: the prediction was too low
-	StepEarly    uint64 // packets that the step had marked, and that had not
-	Credit       int32  // of the weighted round robin: the L queue's turn while it is not positive
-	MemoryUsed   uint32 // bytes
-	MaxMemory    uint32
-	MemLimit     uint32 // bytes that both queues may take: that of the configuration, or what stands for none
-	Unmarked     uint64 // packets that came without having passed the marker
-	Overwritten  uint64 // packets whose note from the marker another TCX program had written over: they pass as unmarked ones do
+	Prob       uint32        // RFC 9332's p', in units of 1/(2³²-1)
+	DelayC     time.Duration // how long the C queue's head has waited
+	DelayL     time.Duration
+	PacketsInC uint64 // that were ever put into it
+	PacketsInL uint64
+	MaxQ       uint32 // most packets that ever waited
+	ECNMark    uint64 // packets that were marked and have left: by the probability, and by the step
+	StepMark   uint64 // of those, by the step
+	StepMissed uint64 // packets of the L queue that left unmarked and had waited for longer than the step's threshold: the prediction was too low
+	StepEarly  uint64 // packets that the step had marked, and that had not
+	Credit     int32  // of the weighted round robin: the L queue's turn while it is not positive
+	MemoryUsed uint32 // bytes
+	MaxMemory  uint32
+	MemLimit   uint32 // bytes that both queues may take: that of the configuration, or what stands for none
+	Unmarked   uint64 // packets that came without having passed the marker
+	// packets whose note from the marker another TCX program had written over: they pass as unmarked ones do
+	Overwritten  uint64
 	SojournC     Histogram
 	SojournL     Histogram
 	Superpackets uint64 // packets of several segments that came whole

@@ -107,7 +107,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// No packet counts for more bytes on the wire than a note may say, however it is framed and whatever it is a segment of.
+// No packet counts for more bytes on the wire than a note may say, however it is framed and whatever it is a segment
+// of.
 func TestWireBound(t *testing.T) {
 	const leastWire, headers = 64, 28 // LEAST_WIRE of bpf/dualpi2.h; IPv4 and UDP
 	for _, framing := range []Framing{NoATM, ATM, PTM} {
@@ -125,7 +126,8 @@ func TestWireBound(t *testing.T) {
 						wire += (wire + 63) / 64
 					}
 					if wire > leastWire+length*o.WirePerByte || length >= headers && wire > length*o.WirePerByte {
-						t.Fatalf("framing %d, mpu %d, overhead %d: %d bytes are %d on the wire, and a note may say %d a byte", framing, mpu, overhead, length, wire, o.WirePerByte)
+						t.Fatalf("framing %d, mpu %d, overhead %d: %d bytes are %d on the wire, and a note may say "+
+							"%d a byte", framing, mpu, overhead, length, wire, o.WirePerByte)
 					}
 				}
 			}

@@ -656,8 +656,9 @@ func TestInSegments(t *testing.T) {
 	nothingMore(t, before)
 }
 
-// late is how long after its time a packet goes at most, where an instruction is a nanosecond. The shaper's clock does not run late; a packet does, by the
-// timer's interrupt, the softirq, and the one write to a socket that it may have to wait for, none of which takes 15,000 instructions.
+// late is how long after its time a packet goes at most, where an instruction is a nanosecond. The shaper's clock
+// does not run late; a packet does, by the timer's interrupt, the softirq, and the one write to a socket that it may
+// have to wait for, none of which takes 15,000 instructions.
 const late = 45 * time.Microsecond
 
 // TestInShaper: packets take the time on the wire that their length, the overhead and the framing make of them; exactly, in a time that is.
@@ -693,7 +694,8 @@ func TestInShaper(t *testing.T) {
 		if sent := after.Stats.SojournC.Packets - before.Packets; sent != packets {
 			t.Errorf("%s: %d packets of %d left", text, sent, packets)
 		}
-		// The first goes when it comes, and each of the others when those before it are through. It came while it was written.
+		// The first goes when it comes, and each of the others when those before it are through. It came while it was
+		// written.
 		least := time.Duration(float64(packets) / 2 * float64(packets-1) * wire / float64(after.Config.Rate) * 1e9)
 		most := least + packets*late
 		for i := range packets {
@@ -716,7 +718,8 @@ func (n *network) neighbour() {
 	n.in(n.there)
 	address := mustLink(n, "far").Attrs().HardwareAddr
 	n.in(n.here)
-	n.must(netlink.NeighSet(&netlink.Neigh{LinkIndex: n.ifindex, State: netlink.NUD_PERMANENT, IP: far4.AsSlice(), HardwareAddr: address}))
+	n.must(netlink.NeighSet(&netlink.Neigh{LinkIndex: n.ifindex, State: netlink.NUD_PERMANENT, IP: far4.AsSlice(),
+		HardwareAddr: address}))
 }
 
 // TestInLimits: what the queues do not hold is dropped when it comes, and counted; what cannot be marked in the L queue is dropped by the step.

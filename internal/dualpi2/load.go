@@ -250,8 +250,9 @@ func linkHeader(device netlink.Link) int32 {
 	return 0
 }
 
-// NetnsCookie is the number of the calling thread's network namespace. The kernel gives each one of its own and none twice until it is started again, which
-// is more than the inode of /proc/self/ns/net says (SO_NETNS_COOKIE, Linux 5.14; include/uapi/asm-generic/socket.h).
+// NetnsCookie is the number of the calling thread's network namespace. The kernel gives each one of its own and none
+// twice until it is started again, which is more than the inode of /proc/self/ns/net says (SO_NETNS_COOKIE, Linux
+// 5.14; include/uapi/asm-generic/socket.h).
 func NetnsCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

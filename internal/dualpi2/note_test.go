@@ -12,7 +12,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestInNote: another program at the hook may write any word of the note, before the marker or after it, and every packet arrives all the same.
+// TestInNote: another program at the hook may write any word of the note, before the marker or after it, and every
+// packet arrives all the same.
 func TestInNote(t *testing.T) {
 	n := newNetwork(t)
 	s := n.sink()
@@ -36,7 +37,8 @@ func TestInNote(t *testing.T) {
 		}
 		u, o, l := now.Unmarked-counted.Unmarked, now.Overwritten-counted.Overwritten, now.PacketsInL-counted.PacketsInL
 		if u != unmarked || o != overwritten || l != packets-u-o {
-			t.Errorf("%s: %d unmarked, %d overwritten and %d in L are counted, and not %d, %d and the rest", what, u, o, l, unmarked, overwritten)
+			t.Errorf("%s: %d unmarked, %d overwritten and %d in L are counted, and not %d, %d and the rest", what, u, o,
+				l, unmarked, overwritten)
 		}
 	}
 	for _, place := range []struct {
@@ -47,7 +49,8 @@ func TestInNote(t *testing.T) {
 			for _, value := range []int32{-1, 1} {
 				what := fmt.Sprintf("cb[%d] = %d %s the marker", word, value, place.name)
 				foreign := n.writer(word, value)
-				attached, err := link.AttachTCX(link.TCXOptions{Interface: n.ifindex, Program: foreign, Attach: ebpf.AttachTCXEgress, Anchor: place.anchor})
+				attached, err := link.AttachTCX(link.TCXOptions{Interface: n.ifindex, Program: foreign,
+					Attach: ebpf.AttachTCXEgress, Anchor: place.anchor})
 				n.must(err)
 				switch {
 				case place.name == "before", word == 4: // or where there is no note
@@ -65,7 +68,8 @@ func TestInNote(t *testing.T) {
 	send("by itself again", 0, 0)
 }
 
-// TestInSegmented: a packet of several segments takes the time on the wire that all of them do, whoever says how long they are.
+// TestInSegmented: a packet of several segments takes the time on the wire that all of them do, whoever says how long
+// they are.
 func TestInSegmented(t *testing.T) {
 	n := newNetwork(t)
 	// What the kernel is told of a packet, and the marker tells: struct __sk_buff of include/uapi/linux/bpf.h.
@@ -88,10 +92,14 @@ func TestInSegmented(t *testing.T) {
 		segments, size, counted uint32
 	}{
 		{"one packet", "overhead 18", ether + 1000, ether + 1000, 0, 0, 1018},
-		{"TCP, three segments", "overhead 18", ether + ip + tcp + 2500, 3*(ether+ip+tcp) + 2500, 3, 1000, 3*(18+ip+tcp) + 2500},
+		{"TCP, three segments", "overhead 18", ether + ip + tcp + 2500, 3*(ether+ip+tcp) + 2500, 3, 1000,
+			3*(18+ip+tcp) + 2500},
 		// The kernel takes the transport's header for data.
-		{"SCTP, three segments", "overhead 18", ether + ip + sctp + 2900, 3*(ether+ip) + sctp + 2900, 3, byFrags, 3*(18+ip) + sctp + 2900},
-		{"SCTP in cells", "overhead 40 atm", ether + ip + sctp + 2900, 3*(ether+ip) + sctp + 2900, 3, byFrags, 3 * 22 * 53}, // 1030 or 1031 bytes each
+		{"SCTP, three segments", "overhead 18", ether + ip + sctp + 2900, 3*(ether+ip) + sctp + 2900, 3, byFrags,
+			3*(18+ip) + sctp + 2900},
+		// 1030 or 1031 bytes each
+		{"SCTP in cells", "overhead 40 atm", ether + ip + sctp + 2900, 3*(ether+ip) + sctp + 2900, 3, byFrags,
+			3 * 22 * 53},
 	} {
 		n.put("bpf_dualpi2 rate 50mbit " + c.framing)
 		hook, err := atHook(n.ifindex)
@@ -125,7 +133,8 @@ func (n *network) writer(word int, value int32) *ebpf.Program {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "writer", Type: ebpf.SchedCLS, AttachType: ebpf.AttachTCXEgress, License: "GPL",
 		Instructions: asm.Instructions{
-			asm.Mov.Imm(asm.R2, value), asm.StoreMem(asm.R1, int16(cb+4*word), asm.R2, asm.Word), asm.Mov.Imm(asm.R0, next), asm.Return(),
+			asm.Mov.Imm(asm.R2, value), asm.StoreMem(asm.R1, int16(cb+4*word), asm.R2, asm.Word),
+			asm.Mov.Imm(asm.R0, next), asm.Return(),
 		},
 	})
 	n.must(err)

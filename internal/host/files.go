@@ -51,7 +51,8 @@ const (
 	NoFile  FileKind = "none"
 	Regular FileKind = "file"
 	Symlink FileKind = "link"
-	Other   FileKind = "other" // neither, too long, of several names, or not to be read: it can be told from the others, and not put back
+	// neither, too long, of several names, or not to be read: it can be told from the others, and not put back
+	Other FileKind = "other"
 )
 
 // File is what is at a path, whole, so that it can be put back.

@@ -25,32 +25,42 @@ import (
 
 // Facts is a host as it was at one moment, seen from one network namespace.
 type Facts struct {
-	Kernel      string               `json:"kernel"`             // release, as uname -r says it
-	Boot        string               `json:"boot,omitempty"`     // the kernel's random id of this boot
-	Namespace   string               `json:"namespace"`          // of the network: "net:[4026531840]"
-	Cookie      uint64               `json:"cookie,omitempty"`   // of the namespace, which none has twice in a boot; 0 where the kernel has none
-	Admin       bool                 `json:"admin"`              // the reader may change networks here (CAP_NET_ADMIN)
-	Memory      units.Size           `json:"memory,omitempty"`   // RAM, in bytes
-	Links       []Link               `json:"links"`              // by index
-	Uplink      string               `json:"uplink,omitempty"`   // device of the default route; IPv4's before IPv6's, the lowest metric first
-	Defaults    []DefaultRoute       `json:"defaults,omitempty"` // all of them, of whatever table, the uplink's first
-	Sysctls     map[string]Sysctl    `json:"sysctls"`            // by dotted name; a name that is missing does not exist here
-	Congestion  Congestion           `json:"congestion"`
-	Qdiscs      map[string]Support   `json:"qdiscs"`                // by kind
-	BPFDualPI2  string               `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
-	Ingress     Support              `json:"ingress,omitempty"`     // what it takes to let arriving packets wait in a queue: IngressModules
-	Unpack      Support              `json:"unpack,omitempty"`      // what it takes to let a tunnel's packets wait unpacked: UnpackModules
-	Passing     Passing              `json:"passing,omitzero"`
-	Relays      []Relay              `json:"relays,omitempty"` // programs that are known to pass on what others send, by name
-	MPTCP       int                  `json:"mptcp,omitempty"`  // sockets: listeners, and connections that speak it
-	Init        string               `json:"init,omitempty"`   // Systemd, or not known
-	Program     Program              `json:"program,omitzero"`
-	Udev        bool                 `json:"udev,omitempty"`         // it runs
-	UnitProgram string               `json:"unit_program,omitempty"` // what UnitFile starts, if that is Weir's and the program is there
-	Files       map[string]File      `json:"-"`                      // what is where a plan may write, by path; nil where nothing can be kept
-	Modified    map[string]time.Time `json:"-"`                      // and when each was written
-	Hidden      bool                 `json:"hidden,omitempty"`       // this may not be the first network namespace: process 1's cannot be read
-	Deep        *Deep                `json:"deep,omitempty"`         // all of it only if ReadDeep has read it; of Read no more than who sets what at boot
+	Kernel    string `json:"kernel"`         // release, as uname -r says it
+	Boot      string `json:"boot,omitempty"` // the kernel's random id of this boot
+	Namespace string `json:"namespace"`      // of the network: "net:[4026531840]"
+	// of the namespace, which none has twice in a boot; 0 where the kernel has none
+	Cookie uint64     `json:"cookie,omitempty"`
+	Admin  bool       `json:"admin"`            // the reader may change networks here (CAP_NET_ADMIN)
+	Memory units.Size `json:"memory,omitempty"` // RAM, in bytes
+	Links  []Link     `json:"links"`            // by index
+	// device of the default route; IPv4's before IPv6's, the lowest metric first
+	Uplink   string         `json:"uplink,omitempty"`
+	Defaults []DefaultRoute `json:"defaults,omitempty"` // all of them, of whatever table, the uplink's first
+	// by dotted name; a name that is missing does not exist here
+	Sysctls    map[string]Sysctl  `json:"sysctls"`
+	Congestion Congestion         `json:"congestion"`
+	Qdiscs     map[string]Support `json:"qdiscs"`                // by kind
+	BPFDualPI2 string             `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
+	// what it takes to let arriving packets wait in a queue: IngressModules
+	Ingress Support `json:"ingress,omitempty"`
+	// what it takes to let a tunnel's packets wait unpacked: UnpackModules
+	Unpack  Support `json:"unpack,omitempty"`
+	Passing Passing `json:"passing,omitzero"`
+	// programs that are known to pass on what others send, by name
+	Relays  []Relay `json:"relays,omitempty"`
+	MPTCP   int     `json:"mptcp,omitempty"` // sockets: listeners, and connections that speak it
+	Init    string  `json:"init,omitempty"`  // Systemd, or not known
+	Program Program `json:"program,omitzero"`
+	Udev    bool    `json:"udev,omitempty"` // it runs
+	// what UnitFile starts, if that is Weir's and the program is there
+	UnitProgram string `json:"unit_program,omitempty"`
+	// what is where a plan may write, by path; nil where nothing can be kept
+	Files    map[string]File      `json:"-"`
+	Modified map[string]time.Time `json:"-"` // and when each was written
+	// this may not be the first network namespace: process 1's cannot be read
+	Hidden bool `json:"hidden,omitempty"`
+	// all of it only if ReadDeep has read it; of Read no more than who sets what at boot
+	Deep *Deep `json:"deep,omitempty"`
 }
 
 // Program is the file that this program runs from.

@@ -539,7 +539,8 @@ func checkSysctls(m map[string]string, where []string) *problem {
 
 var share = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// Rated replaces {99.75%} by that share of rate, {101%} too: a shaper that is too fast is worth a try. What it leaves as it is the qdisc parser will name.
+// Rated replaces {99.75%} by that share of rate, {101%} too: a shaper that is too fast is worth a try. What it leaves
+// as it is the qdisc parser will name.
 func Rated(text string, rate units.Rate) string {
 	return share.ReplaceAllStringFunc(text, func(braced string) string {
 		percent, err := strconv.ParseFloat(strings.TrimSuffix(strings.Trim(braced, "{}"), "%"), 64)
@@ -561,7 +562,8 @@ func hidden(v any, where ...string) *problem {
 	switch v := v.(type) {
 	case string:
 		if text.Plain(v) != v {
-			return wrong("letters, digits and punctuation", where, "%s has a control character: %s", where[len(where)-1], text.Plain(v))
+			return wrong("letters, digits and punctuation", where, "%s has a control character: %s",
+				where[len(where)-1], text.Plain(v))
 		}
 	case []any:
 		for _, entry := range v {

@@ -343,9 +343,11 @@ func TestFailures(t *testing.T) {
 				cancel()
 			}
 		}
-		s := scenario(t, strings.NewReplacer(`"5s"`, `"0s"`, `"10s"`, `"100ms"`).Replace(calm)+"[[sweep]]\nkey = \"duration\"\nvalues = [\"100ms\", \"600s\"]\n")
+		s := scenario(t, strings.NewReplacer(`"5s"`, `"0s"`, `"10s"`, `"100ms"`).Replace(calm)+
+			"[[sweep]]\nkey = \"duration\"\nvalues = [\"100ms\", \"600s\"]\n")
 		reports, err := half.Run(ctx, []string{"test"}, []lab.Scenario{s})
-		if err != context.Canceled || len(reports) != 1 || len(reports[0].Points) != 1 || reports[0].Points[0].Values[0] != "100ms" || reports[0].Points[0].Cells[0].Words == "" {
+		if err != context.Canceled || len(reports) != 1 || len(reports[0].Points) != 1 ||
+			reports[0].Points[0].Values[0] != "100ms" || reports[0].Points[0].Cells[0].Words == "" {
 			t.Errorf("%v: %+v", err, reports)
 		}
 	})

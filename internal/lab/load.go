@@ -90,7 +90,8 @@ func readChain(path string) (sources, error) {
 			return nil, &FileError{path, 0, reason.Error(), ""}
 		}
 		if strings.HasPrefix(string(text), "\ufeff") {
-			return nil, &FileError{path, 1, "begins with a byte order mark", "the file as UTF-8 without one (without BOM)"}
+			return nil, &FileError{path, 1, "begins with a byte order mark",
+				"the file as UTF-8 without one (without BOM)"}
 		}
 		chain = append(sources{{path, text}}, chain...)
 		var head struct {

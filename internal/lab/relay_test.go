@@ -58,7 +58,8 @@ func TestRelays(t *testing.T) {
 		{"nat", 20, 30, 2}, {"wireguard", 100, 90, 2}, {"proxy", 30, 15, 2},
 	} {
 		t.Run(fmt.Sprintf("%s %dmbit %dms", c.kind, c.mbit, c.ms), func(t *testing.T) {
-			s := scenario(t, strings.NewReplacer("KIND", c.kind, "MBIT", fmt.Sprint(c.mbit), "RTT", fmt.Sprint(c.ms), "FLOWS", fmt.Sprint(c.flows)).Replace(relayed))
+			s := scenario(t, strings.NewReplacer("KIND", c.kind, "MBIT", fmt.Sprint(c.mbit), "RTT", fmt.Sprint(c.ms),
+				"FLOWS", fmt.Sprint(c.flows)).Replace(relayed))
 			report := run(t, r, s)
 			for i := range report.Points {
 				p := &report.Points[i]
@@ -77,7 +78,8 @@ func TestRelays(t *testing.T) {
 					least = 0.88
 				}
 				if kept < least {
-					t.Errorf("%s: goodput is %.1f %% of what the link carries; want ≥ %.0f", p.Labels[0], 100*kept, 100*least)
+					t.Errorf("%s: goodput is %.1f %% of what the link carries; want ≥ %.0f", p.Labels[0], 100*kept,
+						100*least)
 				}
 				// A lab in which nothing was wrong before has shown nothing.
 				if was := metric(t, p, found, "added.through.p99"); was < 20*through {

@@ -80,8 +80,9 @@ type task struct {
 	at                      time.Duration // virtual
 }
 
-// Run runs every candidate of every point of every scenario, seeds times each, and gives a report a file. It stops at the first failure. Once ctx has
-// ended it gives the points that were finished, with the error; no claims are judged by those.
+// Run runs every candidate of every point of every scenario, seeds times each, and gives a report a file. It stops at
+// the first failure. Once ctx has ended it gives the points that were finished, with the error; no claims are judged
+// by those.
 func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) ([]Report, error) {
 	reports, tasks, err := r.plan(files, scenarios)
 	if err != nil {

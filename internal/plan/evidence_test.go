@@ -27,7 +27,8 @@ var (
 // compared with new runs by a test of their own, docs/dualpi2.md and docs/relay.md.
 func TestEvidenceIsWhatWasMeasured(t *testing.T) {
 	sections := map[string]string{} // by title
-	for file, heading := range map[string]string{"../../docs/seeds.md": "\n## ", "../../docs/evidence.md": "\n## ", "../../docs/dualpi2.md": "\n### ", "../../docs/relay.md": "\n### "} {
+	for file, heading := range map[string]string{"../../docs/seeds.md": "\n## ", "../../docs/evidence.md": "\n## ",
+		"../../docs/dualpi2.md": "\n### ", "../../docs/relay.md": "\n### "} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -59,10 +59,12 @@ func Diagnose(facts host.Facts) []Finding {
 		nothing := Finding{Severity: Fine, Title: "Nothing to do.", Seen: "Nothing that was looked at is wrong."}
 		switch {
 		case d.link.Name == "":
-			nothing = Finding{Severity: Notable, Title: "There is no default route.", Seen: "No route leads everywhere.",
-				Why: "So the uplink is not known, and its queue was not looked at.", Try: "weir doctor --dev NAME"}
+			nothing = Finding{Severity: Notable, Title: "There is no default route.",
+				Seen: "No route leads everywhere.",
+				Why:  "So the uplink is not known, and its queue was not looked at.", Try: "weir doctor --dev NAME"}
 		case !d.deep.Sockets.Read:
-			nothing = Finding{Severity: Fine, Title: "Nothing wrong is to be seen.", Seen: "Where packets wait only live connections tell, and those are not known."}
+			nothing = Finding{Severity: Fine, Title: "Nothing wrong is to be seen.",
+				Seen: "Where packets wait only live connections tell, and those are not known."}
 		}
 		d.found = slices.Insert(d.found, 0, nothing)
 	}

@@ -108,7 +108,8 @@ func (g Goal) Check() error {
 		return bad("--role relay --carries "+string(g.Carries), "--carries is for a host that carries for others")
 	case g.Prefer == "l4s" && g.Carries.oneCard():
 		return bad("--role relay without --prefer l4s",
-			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: ssh through it 33 ms (measured)")
+			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: ssh through it 33 "+
+				"ms (measured)")
 	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
 		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
 	case g.Recipe == "server-cake" && g.Rate == 0:
@@ -189,7 +190,8 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 	link, ok := f.Link(name)
 	switch at, _, err := below(f, name); {
 	case ok && link.Kind == "bridge" && g.Rate != 0 && err == nil && at != name:
-		return link, &Refusal{What: name + " is a bridge: what goes from port to port does not pass its queue", Try: "--dev " + at + ", by which all of it leaves"}
+		return link, &Refusal{What: name + " is a bridge: what goes from port to port does not pass its queue",
+			Try: "--dev " + at + ", by which all of it leaves"}
 	case ok && link.Kind == "bridge" && g.Rate != 0 && err != nil:
 		return link, err
 	case name == "":

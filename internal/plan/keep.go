@@ -37,13 +37,16 @@ func keep(p *Plan, drafts []*draft) {
 	k := &keeper{Plan: p, facts: lasting[0].facts}
 	switch {
 	case k.facts.Files == nil && k.facts.Hidden:
-		k.note("reboot", "what is set ends with it: which network namespace process 1 is in cannot be read (/proc/1/ns/net)")
+		k.note("reboot", "what is set ends with it: which network namespace process 1 is in cannot be read "+
+			"(/proc/1/ns/net)")
 		return
 	case k.facts.Files == nil:
-		k.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere than in /var/lib/weir")
+		k.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere "+
+			"than in /var/lib/weir")
 		return
 	case k.facts.Init != host.Systemd:
-		k.note("reboot", "what is set ends with it: this host has no systemd. Let its start run:  weir up --boot, with the goal in %s", host.GoalFile)
+		k.note("reboot", "what is set ends with it: this host has no systemd. Let its start run:  weir up --boot, "+
+			"with the goal in %s", host.GoalFile)
 		return
 	}
 	planned := slices.Clone(p.Changes)
@@ -121,11 +124,13 @@ var (
 func (k *keeper) file(name string, want host.File, reason string) {
 	now := k.facts.Files[name]
 	if now.Kind == host.Other {
-		k.note(name, "is there and is no file that could be put back: not written, and the goal may not outlast a reboot")
+		k.note(name, "is there and is no file that could be put back: not written, and the goal may not outlast a "+
+			"reboot")
 		return
 	}
 	if now != want {
-		k.Changes = append(k.Changes, Change{Target: Target{File: name}, Old: now.String(), New: want.String(), Reason: reason})
+		k.Changes = append(k.Changes, Change{Target: Target{File: name}, Old: now.String(), New: want.String(),
+			Reason: reason})
 	}
 }
 
@@ -212,10 +217,10 @@ WantedBy=multi-user.target
 `
 }
 
-// udevRules start the unit when a device appears. KERNEL is its name as it appears or after it was renamed, NAME the one
-// that it is about to get, and the address finds it when it has got another. Tunnels come and go with their programs,
-// and may have any name: they are known by their kind. The rules say nothing of those that are up now, or a boot before
-// them would forget them.
+// udevRules start the unit when a device appears. KERNEL is its name as it appears or after it was renamed, NAME the
+// one that it is about to get, and the address finds it when it has got another. Tunnels come and go with their
+// programs, and may have any name: they are known by their kind. The rules say nothing of those that are up now, or a
+// boot before them would forget them.
 func udevRules(drafts []*draft) string {
 	const then = `ENV{.WEIR}="1"` + "\n"
 	text := header + "\nSUBSYSTEM!=\"net\", GOTO=\"weir_end\"\nACTION==\"remove\", GOTO=\"weir_end\"\n"
@@ -235,7 +240,8 @@ func udevRules(drafts []*draft) string {
 		text += `ATTR{tun_flags}=="?*", ` + then
 	}
 	// Again, for it may have been started before.
-	return text + `ENV{.WEIR}=="1", RUN+="/usr/bin/systemctl --no-block restart weir.service"` + "\nLABEL=\"weir_end\"\n"
+	return text + `ENV{.WEIR}=="1", RUN+="/usr/bin/systemctl --no-block restart weir.service"` +
+		"\nLABEL=\"weir_end\"\n"
 }
 
 // GoalFile is /etc/weir.toml with these goals.
@@ -319,7 +325,8 @@ func ParseGoals(text string) (goals []Goal, err error) {
 		// A bare number is one to TOML, whatever its unit would have been.
 		for _, key := range []string{"rate", "ingress", "rtt", "loss"} {
 			if v, there := written[name][key]; there && reflect.TypeOf(v).Kind() != reflect.String {
-				return nil, bad(lineOf(text, name, key), fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, v))
+				return nil, bad(lineOf(text, name, key), fmt.Sprintf(
+					"%s = %v has no unit: write it with one, in quotes", key, v))
 			}
 		}
 		if name != "" && g.Dev != "" && g.Dev != name {
@@ -352,8 +359,8 @@ func lineOf(text, table, key string) int {
 	return 1 + strings.Count(text[:start+at[1]], "\n")
 }
 
-// Says tells whether a file has just these goals already, in whatever words. What it leaves to be found out is as it was
-// found.
+// Says tells whether a file has just these goals already, in whatever words. What it leaves to be found out is as it
+// was found.
 func Says(f host.File, goals ...Goal) bool {
 	if f.Kind != host.Regular {
 		return false

@@ -136,7 +136,8 @@ func TestTwoGoals(t *testing.T) {
 		t.Error(err)
 	}
 	in := Goal{Dev: "eth9", Rate: 50e6, Ingress: 50e6}
-	if _, err := MakeAll([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 50e6}, in}, f); err == nil || !strings.Contains(err.Error(), "at eth0 and at eth9") {
+	if _, err := MakeAll([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 50e6}, in}, f); err == nil ||
+		!strings.Contains(err.Error(), "at eth0 and at eth9") {
 		t.Errorf("what arrives at two devices: %v", err)
 	}
 	if _, err := MakeAll([]Goal{{Rate: 50e6}, {Dev: "eth0"}}, f); err == nil {
@@ -222,7 +223,8 @@ func TestPackagedUnit(t *testing.T) {
 func TestSays(t *testing.T) {
 	g := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(50)}
 	for text, want := range map[string]bool{
-		goalFile([]Goal{g}): true, goalFile([]Goal{g, {Dev: "eth1"}}): false, "# mine\nrate = \"50mbit\"\n": true, "rate = \"50mbit\"\nrtt = \"50ms\"": true, "rate = \"50mbit\"\nrtt = \"60ms\"": false,
+		goalFile([]Goal{g}): true, goalFile([]Goal{g, {Dev: "eth1"}}): false, "# mine\nrate = \"50mbit\"\n": true,
+		"rate = \"50mbit\"\nrtt = \"50ms\"": true, "rate = \"50mbit\"\nrtt = \"60ms\"": false,
 		"rate = \"50mbit\"\ndev = \"eth1\"": false, "rate = \"60mbit\"": false, "": false, "# nothing\n": false, "garbage": false,
 	} {
 		if Says(regular(text), g) != want {

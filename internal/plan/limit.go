@@ -61,7 +61,8 @@ func (d *diagnosis) binds() Binding {
 	case d.deviceFull():
 		return Binding{LimitDevice, fmt.Sprintf("%s itself: %s of its %s are in use.", d.link.Name, roughly(s.Rate), d.link.Speed)}
 	case !s.Read:
-		return Binding{LimitUnknown, "cannot be told yet: the live connections are not known. To know them:  ss -t, once, which loads what it takes; " +
+		return Binding{LimitUnknown, "cannot be told yet: the live connections are not known. To know them:  ss " +
+			"-t, once, which loads what it takes; " +
 			"then weir doctor again, best under load."}
 	case s.Busy == 0 && d.unseen():
 		return Binding{LimitUnknown, "cannot be told: the ends of what this host forwards are elsewhere."}
@@ -75,8 +76,8 @@ func (d *diagnosis) binds() Binding {
 	return Binding{LimitUnknown, fmt.Sprintf("cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.", busy)}
 }
 
-// Elsewhere tells that connections wait, and not in the queue that a goal has put at its device; "" if that is not to be
-// seen. The facts have a deep part with the live connections.
+// Elsewhere tells that connections wait, and not in the queue that a goal has put at its device; "" if that is not to
+// be seen. The facts have a deep part with the live connections.
 func Elsewhere(g Goal, f host.Facts) string {
 	f.Uplink = g.Dev
 	d := newDiagnosis(f)
@@ -85,8 +86,10 @@ func Elsewhere(g Goal, f host.Facts) string {
 	}
 	s := d.deep.Sockets
 	root, _ := d.link.Tree.Root()
-	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The rate is lower somewhere else, or what is sent does not pass here",
-		s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), d.shaperName(), counted(int(root.Stats.Qlen), "packet"))
+	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The rate is lower somewhere else, or "+
+		"what is sent does not pass here",
+		s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), d.shaperName(),
+		counted(int(root.Stats.Qlen), "packet"))
 }
 
 // many tells whether so many of the busy connections are no accident: one in four.

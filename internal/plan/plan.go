@@ -33,11 +33,13 @@ type Plan struct {
 // All are the goals that are planned, with their devices filled in.
 func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
 
-// Concerns tells whether a note is one that a person has to know before this plan is carried out, and not a thought that
-// led to nothing: what the host is taken for, and what does not come with it.
+// Concerns tells whether a note is one that a person has to know before this plan is carried out, and not a thought
+// that led to nothing: what the host is taken for, and what does not come with it.
 func (p Plan) Concerns(n Note) bool {
-	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt"}, n.Subject) || strings.HasPrefix(n.Subject, "/") ||
-		slices.ContainsFunc(p.All(), func(g Goal) bool { return n.Subject == g.Dev }) || strings.HasPrefix(n.Text, "has a default route, too")
+	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt"}, n.Subject) ||
+		strings.HasPrefix(n.Subject, "/") ||
+		slices.ContainsFunc(p.All(), func(g Goal) bool { return n.Subject == g.Dev }) ||
+		strings.HasPrefix(n.Text, "has a default route, too")
 }
 
 // Lasting are those of them that files are to keep.
@@ -180,7 +182,8 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 		d.note(link.Name, "%s", why)
 	}
 	if kind := tunnelKind(link, false); kind != "" && goal.Rate != 0 {
-		d.note(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each", goal.Rate, overhead(kind))
+		d.note(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each",
+			goal.Rate, overhead(kind))
 	}
 	if !link.Up {
 		// No reason to wait, least of all at boot: what is set holds when the link comes up.
@@ -204,7 +207,8 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	return d, nil
 }
 
-// together is one plan of several. A buffer is as large as the largest that is asked for; of anything else there is one.
+// together is one plan of several. A buffer is as large as the largest that is asked for; of anything else there is
+// one.
 func together(drafts []*draft) (p Plan, err error) {
 	wants, whose := map[string]string{}, map[string]Goal{}
 	for i, d := range drafts {
@@ -224,9 +228,11 @@ func together(drafts []*draft) (p Plan, err error) {
 			both, ok := larger(name, before, want)
 			if there && !ok {
 				return Plan{}, &Refusal{
-					What: fmt.Sprintf("%s: %s is to be %s, and %s wants %s: it is one setting for the whole host", d.Goal.Dev,
+					What: fmt.Sprintf("%s: %s is to be %s, and %s wants %s: it is one setting for the whole host",
+						d.Goal.Dev,
 						name, want, whose[name].Dev, before),
-					Try: "goals that agree: weir plan for each, or weir down for one of " + whose[name].Dev + " and " + d.Goal.Dev,
+					Try: "goals that agree: weir plan for each, or weir down for one of " + whose[name].Dev + " and " +
+						d.Goal.Dev,
 				}
 			}
 			if !there {
@@ -239,7 +245,8 @@ func together(drafts []*draft) (p Plan, err error) {
 	for _, d := range drafts {
 		for _, c := range d.Changes {
 			if c.Ingress != "" && arriving != "" {
-				return Plan{}, &Refusal{What: fmt.Sprintf("what arrives can wait in a queue at one device only, and it is to at %s and at %s", arriving, c.Ingress),
+				return Plan{}, &Refusal{What: fmt.Sprintf("what arrives can wait in a queue at one device only, "+
+					"and it is to at %s and at %s", arriving, c.Ingress),
 					Try: "no --ingress for one of them, or for a relay --carries forward"}
 			}
 			arriving = cmp.Or(arriving, c.Ingress)
@@ -414,7 +421,8 @@ func (d *draft) ingress(text, reason, evidence string) error {
 		if q.Parent == qdisc.Ingress && !there {
 			return &Refusal{
 				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not weir's to touch", d.link.Name, q.Kind),
-				Try:  fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(), d.link.Name, q.Kind),
+				Try: fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(),
+					d.link.Name, q.Kind),
 			}
 		}
 	}

@@ -385,7 +385,8 @@ func TestRules(t *testing.T) {
 		{
 			name: "WireGuard and a proxy", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)},
 			facts: with(t, forwards, tunnel("wg0", "wireguard", "udp/51820"), func(f *host.Facts) { f.Relays = []host.Relay{{Name: "danted", Kind: host.ProxyProgram}} }),
-			want:  cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 from udp/51820\n" + lowat + "\ntcp_ecn: 1",
+			want: cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 " +
+				"from udp/51820\n" + lowat + "\ntcp_ecn: 1",
 		},
 		{
 			name: "a relay without cake", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)}, facts: with(t, forwards, kernel("htb", "fq_codel")),
@@ -567,8 +568,11 @@ func TestRefusals(t *testing.T) {
 		{"a queue that cannot be put back", Goal{Qdisc: "fq"}, with(t, unreadable), "what is there now could not be put back: dualpi2.0a1b2c is a BPF qdisc", "tc qdisc del dev eth0 root", false},
 		{"a filter that cannot be put back", Goal{Qdisc: "fq"}, with(t, func(f *host.Facts) {
 			f.Links[1].Tree.Qdiscs = []qdisc.Qdisc{{Kind: "prio", Handle: 0x10000, Parent: qdisc.Root}}
-			f.Links[1].Tree.Filters = []qdisc.Filter{{Kind: "flow", Parent: 0x10000, Handle: 1, Priority: 5, Protocol: 0x800, Options: []byte{4, 0, 1, 0}}}
-		}), "eth0: what is there now could not be put back: filter flow at 1: (protocol ip, pref 5): no test has shown", "if it need not come back: tc filter del dev eth0 parent 1: prio 5 protocol ip flow, and then again", false},
+			f.Links[1].Tree.Filters = []qdisc.Filter{{Kind: "flow", Parent: 0x10000, Handle: 1, Priority: 5,
+				Protocol: 0x800, Options: []byte{4, 0, 1, 0}}}
+		}), "eth0: what is there now could not be put back: filter flow at 1: (protocol ip, pref 5): no test has shown",
+			"if it need not come back: tc filter del dev eth0 parent 1: prio 5 protocol ip flow, and then again",
+			false},
 		{"a queue that no test has put back", Goal{Qdisc: "fq"}, with(t, func(f *host.Facts) {
 			f.Admin = false
 			f.Links[1].Tree.Qdiscs = []qdisc.Qdisc{{Kind: "red", Handle: 0x10000, Parent: qdisc.Root}}

@@ -57,7 +57,8 @@ func dualpi2BBR(d *draft) error {
 
 // serverCake is seed 001, with the options that it names.
 func serverCake(d *draft) error {
-	err := d.root(fmt.Sprintf("cake bandwidth %s besteffort", shaped(d.Goal.Rate)), "seed 001: "+hereReason(d.Goal.Rate),
+	err := d.root(fmt.Sprintf("cake bandwidth %s besteffort", shaped(d.Goal.Rate)), "seed 001: "+
+		hereReason(d.Goal.Rate),
 		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against ten gets 8.6 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
 	if err != nil {
 		return err

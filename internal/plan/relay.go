@@ -23,7 +23,8 @@ const Routes Kind = "route"
 func KnownKinds() []string {
 	var names []string
 	for _, k := range []Kind{
-		Routes, Forwards, WireGuard, OVPN, XFRM, "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve", Tunnel, Proxy,
+		Routes, Forwards, WireGuard, OVPN, XFRM, "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve", Tunnel,
+		Proxy,
 	} {
 		names = append(names, string(k))
 	}
@@ -185,7 +186,8 @@ too, each connection is a flow of its own.
 */
 const (
 	relayShare = 0.94 // of what comes in, counted in the larger size of its packets
-	margin     = 0.97 // of the same for the kernel's own tunnels: downloads have the ratio of sizes for a margin besides
+	// of the same for the kernel's own tunnels: downloads have the ratio of sizes for a margin besides
+	margin     = 0.97
 	proxyShare = 0.90 // of what comes in, where connections end here: who sends slows down a whole path's RTT later
 	usualShare = 9975 // of 10000, of what leaves where nothing of it came in by the same card
 )
@@ -274,7 +276,8 @@ func (d *draft) relayed() error {
 		share := min(relayShare, margin/ratio)
 		if own := part(share, g.inward()); own < rate {
 			rate = own
-			reason = fmt.Sprintf("both ways packets wait here and not at the provider: what leaves has come in by %s, so %.3g %% "+
+			reason = fmt.Sprintf("both ways packets wait here and not at the provider: what leaves has come in by "+
+				"%s, so %.3g %% "+
 				"of the %s that come in keep that way's queue empty, too; this gives up %.2g %% of goodput",
 				d.link.Name, 100*share, g.inward(), 100-100*relayShare)
 		} else {
@@ -451,7 +454,8 @@ func (d *draft) endsHere() error {
 		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
 	return d.shapeRelay(part(how.share, g.inward()), "besteffort dual-dsthost nat ingress", d.relayInterval(), how.text(),
-		fmt.Sprintf("what arrives waits here and not at the provider: %s. %.3g %% of the %s that come in keep the provider's queue "+
+		fmt.Sprintf("what arrives waits here and not at the provider: %s. %.3g %% of the %s that come in keep the "+
+			"provider's queue "+
 			"empty", what, 100*how.share, g.inward()),
 		g.Carries.evidence(), d.ingress)
 }

@@ -133,7 +133,8 @@ func (d *draft) shaper() error {
 		options, side := "besteffort dual-dsthost", "dst"
 		rtt := interval(g.RTT)
 		if g.RTT == 0 {
-			d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it", rtt)
+			d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it",
+				rtt)
 		}
 		if g.FairTo == "src" {
 			options, side = "besteffort dual-srchost", "src"
@@ -188,8 +189,10 @@ func shapeWhatArrives(d *draft) error {
 		shape = d.endsHere
 	case g.Ingress == 0:
 		if g.Carries == Kinds(Routes) && g.Rate != 0 {
-			d.note("what arrives", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% of its rate "+
-				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.77 ms at p99, and 199.0 without; scenarios/relay/router.toml)")
+			d.note("what arrives", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% "+
+				"of its rate "+
+				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.77 ms at p99, and 199.0 without; "+
+				"scenarios/relay/router.toml)")
 		}
 		return nil
 	}

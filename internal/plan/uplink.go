@@ -11,8 +11,8 @@ import (
 )
 
 // Uplink is the device at which all passes that a host sends by its default route, and why that is another than the
-// route's: a queue at a bridge is met by nothing that goes from port to port, and what a tunnel sends is larger below it.
-// It is an error if a person has to choose.
+// route's: a queue at a bridge is met by nothing that goes from port to port, and what a tunnel sends is larger below
+// it. It is an error if a person has to choose.
 func Uplink(f host.Facts) (dev, why string, err error) {
 	dev = f.Uplink
 	for seen := []string{}; !slices.Contains(seen, dev); {
@@ -42,16 +42,22 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 		switch len(ports) {
 		case 0:
 		case 1:
-			return ports[0].Name, fmt.Sprintf("%s is a bridge: what goes from port to port does not pass its queue, and all that leaves passes %s",
+			return ports[0].Name, fmt.Sprintf("%s is a bridge: what goes from port to port does not pass its "+
+				"queue, and all that leaves passes %s",
 				name, ports[0].Name), nil
 		default:
-			return "", "", choose(fmt.Sprintf("%s is a bridge of several cards, and what goes from port to port does not pass its queue", name), namesOf(ports))
+			return "", "", choose(fmt.Sprintf("%s is a bridge of several cards, and what goes from port to port "+
+				"does not pass its queue", name), namesOf(ports))
 		}
 	case link.Kind == "openvswitch":
-		return "", "", choose(name+" is a port of Open vSwitch, which does not say by which card it leaves", namesOf(cards))
+		return "", "", choose(name+" is a port of Open vSwitch, which does not say by which card it leaves",
+			namesOf(cards))
 	case link.Kind == "vlan" || link.Kind == "macvlan" || link.Kind == "ipvlan":
 		parent, seen := f.Link(link.Parent)
-		shared := slices.ContainsFunc(f.Links, func(l host.Link) bool { return l.Parent == link.Parent && l.Name != name && l.Up })
+		shared := slices.ContainsFunc(f.Links, func(l host.Link) bool {
+			return l.Parent == link.Parent &&
+				l.Name != name && l.Up
+		})
 		if seen && (shared || len(parent.Addrs) > 0 || parent.Master != "") {
 			return parent.Name, fmt.Sprintf("%s shares %s with others", name, parent.Name), nil
 		}
@@ -74,8 +80,10 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 // outward are the links by which a host can be left, as they have addresses: cards, what is made of them, and bridges.
 func outward(f host.Facts) (links []host.Link) {
 	for _, l := range f.Links {
-		if l.Up && !l.Loopback && l.Master == "" && slices.Contains([]string{"", "bond", "team", "vlan", "bridge"}, l.Kind) &&
-			(l.Kind != "bridge" || slices.ContainsFunc(outwardPorts(f), func(p host.Link) bool { return p.Master == l.Name })) {
+		if l.Up && !l.Loopback && l.Master == "" && slices.Contains([]string{"", "bond", "team", "vlan", "bridge"},
+			l.Kind) &&
+			(l.Kind != "bridge" || slices.ContainsFunc(outwardPorts(f),
+				func(p host.Link) bool { return p.Master == l.Name })) {
 			links = append(links, l)
 		}
 	}
@@ -109,8 +117,9 @@ func otherUplinks(f host.Facts, planned ...string) (notes []Note) {
 			slices.ContainsFunc(notes, func(n Note) bool { return n.Subject == r.Dev }) {
 			continue
 		}
-		notes = append(notes, Note{Subject: r.Dev, Text: fmt.Sprintf("has a default route, too (%s): what leaves by it is left as it is; "+
-			"for that one, too:  weir up --dev %s --rate …", r, dev)})
+		notes = append(notes, Note{Subject: r.Dev, Text: fmt.Sprintf(
+			"has a default route, too (%s): what leaves by it is left as it is; "+
+				"for that one, too:  weir up --dev %s --rate …", r, dev)})
 	}
 	return notes
 }
@@ -125,8 +134,10 @@ func (d *diagnosis) severalUplinks() {
 	for _, r := range d.Defaults {
 		seen = append(seen, fmt.Sprintf("%s (%s)", r.Dev, r))
 	}
-	d.add(Finding{Severity: Notable, Title: "There is more than one way out.", Seen: "Default routes: " + strings.Join(seen, ", ") + ".",
-		Why: "What is said here of a queue is about " + d.link.Name + ".", Try: "weir doctor --dev " + notes[0].Subject})
+	d.add(Finding{Severity: Notable, Title: "There is more than one way out.", Seen: "Default routes: " +
+		strings.Join(seen, ", ") + ".",
+		Why: "What is said here of a queue is about " + d.link.Name + ".", Try: "weir doctor --dev " +
+			notes[0].Subject})
 }
 
 // bridged is about a default route by a device that not all passes.
@@ -134,12 +145,15 @@ func (d *diagnosis) bridged() {
 	dev, why, err := Uplink(d.Facts)
 	switch {
 	case err != nil:
-		d.add(Finding{Severity: Notable, Title: "Which device is the uplink cannot be told.", Seen: err.Error() + ".", Try: "weir doctor --dev NAME"})
+		d.add(Finding{Severity: Notable, Title: "Which device is the uplink cannot be told.", Seen: err.Error() + ".",
+			Try: "weir doctor --dev NAME"})
 	case dev != d.Uplink:
 		route, _ := d.Link(d.Uplink)
 		if stack, _ := route.Tree.Stack(); shapes(stack) && !shapes(d.stack) {
-			d.add(Finding{Severity: Harmful, Title: "The queue of " + d.Uplink + " is not the bottleneck's.", Seen: why + ".",
-				Why: "It shapes to " + treeRate(route.Tree).String() + ", and what does not pass it waits elsewhere.", Try: "weir up --dev " + dev + " --rate …"})
+			d.add(Finding{Severity: Harmful, Title: "The queue of " + d.Uplink + " is not the bottleneck's.",
+				Seen: why + ".",
+				Why:  "It shapes to " + treeRate(route.Tree).String() + ", and what does not pass it waits elsewhere.",
+				Try:  "weir up --dev " + dev + " --rate …"})
 			return
 		}
 		d.add(Finding{Severity: Fine, Title: "The uplink is " + dev + ".", Seen: why + "."})

@@ -29,22 +29,36 @@ func TestUplink(t *testing.T) {
 		want   string
 		refuse string
 	}{
-		"a card":                   {[]host.Link{card("eth0", "")}, "eth0", ""},
-		"Proxmox":                  {[]host.Link{{Name: "vmbr0", Kind: "bridge"}, card("eth0", "vmbr0"), {Name: "tap100i0", Kind: "tuntap", Master: "vmbr0"}}, "eth0", ""},
-		"a bridge over a bond":     {[]host.Link{{Name: "vmbr0", Kind: "bridge"}, {Name: "bond0", Kind: "bond", Master: "vmbr0"}, card("eth0", "bond0"), card("eth1", "bond0")}, "bond0", ""},
-		"a bond":                   {[]host.Link{{Name: "bond0", Kind: "bond"}, card("eth0", "bond0"), card("eth1", "bond0")}, "bond0", ""},
-		"a bridge of two cards":    {[]host.Link{{Name: "br0", Kind: "bridge"}, card("eth0", "br0"), card("eth1", "br0")}, "", "bridge of several cards"},
-		"a bridge of guests alone": {[]host.Link{{Name: "br0", Kind: "bridge"}, {Name: "veth1", Kind: "veth", Master: "br0"}}, "br0", ""},
-		"a VLAN alone":             {[]host.Link{{Name: "eth0.7", Kind: "vlan", Parent: "eth0"}, card("eth0", "")}, "eth0.7", ""},
-		"a VLAN of two":            {[]host.Link{{Name: "eth0.7", Kind: "vlan", Parent: "eth0"}, card("eth0", ""), {Name: "eth0.8", Kind: "vlan", Parent: "eth0"}}, "eth0", ""},
-		"a bridge over a VLAN":     {[]host.Link{{Name: "br7", Kind: "bridge"}, {Name: "eth0.7", Kind: "vlan", Parent: "eth0", Master: "br7"}, {Name: "eth0", Addrs: here}}, "eth0", ""},
-		"a macvlan":                {[]host.Link{{Name: "mac0", Kind: "macvlan", Parent: "eth0"}, {Name: "eth0", Addrs: here}}, "eth0", ""},
-		"a tunnel":                 {[]host.Link{{Name: "wg0", Kind: "wireguard"}, {Name: "eth0", Addrs: here}}, "eth0", ""},
-		"a tunnel over a bridge": {[]host.Link{{Name: "tun0", Kind: "tuntap"}, {Name: "br0", Kind: "bridge", Addrs: here}, card("eth0", "br0"),
+		"a card": {[]host.Link{card("eth0", "")}, "eth0", ""},
+		"Proxmox": {[]host.Link{{Name: "vmbr0", Kind: "bridge"}, card("eth0", "vmbr0"),
+			{Name: "tap100i0", Kind: "tuntap", Master: "vmbr0"}}, "eth0", ""},
+		"a bridge over a bond": {[]host.Link{{Name: "vmbr0", Kind: "bridge"},
+			{Name: "bond0", Kind: "bond", Master: "vmbr0"}, card("eth0", "bond0"), card("eth1", "bond0")}, "bond0", ""},
+		"a bond": {[]host.Link{{Name: "bond0", Kind: "bond"}, card("eth0", "bond0"),
+			card("eth1", "bond0")}, "bond0", ""},
+		"a bridge of two cards": {[]host.Link{{Name: "br0", Kind: "bridge"}, card("eth0", "br0"),
+			card("eth1", "br0")}, "", "bridge of several cards"},
+		"a bridge of guests alone": {[]host.Link{{Name: "br0", Kind: "bridge"},
+			{Name: "veth1", Kind: "veth", Master: "br0"}}, "br0", ""},
+		"a VLAN alone": {[]host.Link{{Name: "eth0.7", Kind: "vlan", Parent: "eth0"}, card("eth0", "")},
+			"eth0.7", ""},
+		"a VLAN of two": {[]host.Link{{Name: "eth0.7", Kind: "vlan", Parent: "eth0"}, card("eth0", ""),
+			{Name: "eth0.8", Kind: "vlan", Parent: "eth0"}}, "eth0", ""},
+		"a bridge over a VLAN": {[]host.Link{{Name: "br7", Kind: "bridge"},
+			{Name: "eth0.7", Kind: "vlan", Parent: "eth0", Master: "br7"}, {Name: "eth0", Addrs: here}}, "eth0", ""},
+		"a macvlan": {[]host.Link{{Name: "mac0", Kind: "macvlan", Parent: "eth0"},
+			{Name: "eth0", Addrs: here}}, "eth0", ""},
+		"a tunnel": {[]host.Link{{Name: "wg0", Kind: "wireguard"}, {Name: "eth0", Addrs: here}}, "eth0",
+			""},
+		"a tunnel over a bridge": {[]host.Link{{Name: "tun0", Kind: "tuntap"},
+			{Name: "br0", Kind: "bridge", Addrs: here}, card("eth0", "br0"),
 			{Name: "docker0", Kind: "bridge", Addrs: here}}, "eth0", ""},
-		"a tunnel and two cards": {[]host.Link{{Name: "wg0", Kind: "wireguard"}, {Name: "eth0", Addrs: here}, {Name: "eth1", Addrs: here}}, "", "eth0, eth1"},
-		"Open vSwitch":           {[]host.Link{{Name: "ovs0", Kind: "openvswitch"}, card("eth0", "")}, "", "Open vSwitch"},
-		"a circle":               {[]host.Link{{Name: "a", Kind: "macvlan", Parent: "b"}, {Name: "b", Kind: "macvlan", Parent: "a", Addrs: here}}, "b", ""},
+		"a tunnel and two cards": {[]host.Link{{Name: "wg0", Kind: "wireguard"}, {Name: "eth0", Addrs: here},
+			{Name: "eth1", Addrs: here}}, "", "eth0, eth1"},
+		"Open vSwitch": {[]host.Link{{Name: "ovs0", Kind: "openvswitch"}, card("eth0", "")}, "",
+			"Open vSwitch"},
+		"a circle": {[]host.Link{{Name: "a", Kind: "macvlan", Parent: "b"},
+			{Name: "b", Kind: "macvlan", Parent: "a", Addrs: here}}, "b", ""},
 	} {
 		f := linked(t, c.links...)
 		got, why, err := Uplink(f)
@@ -91,7 +105,8 @@ func TestTunnelIsCountedOutside(t *testing.T) {
 
 // Each other way out is named, by plan and doctor.
 func TestOtherUplinks(t *testing.T) {
-	f := linked(t, host.Link{Name: "eth0"}, host.Link{Name: "br1", Kind: "bridge"}, host.Link{Name: "eth1", Master: "br1"})
+	f := linked(t, host.Link{Name: "eth0"}, host.Link{Name: "br1", Kind: "bridge"},
+		host.Link{Name: "eth1", Master: "br1"})
 	f.Defaults = []host.DefaultRoute{{Dev: "eth0"}, {Dev: "eth0", IPv6: true}, {Dev: "br1", Metric: 200}}
 	p, err := Make(Goal{Rate: 50e6}, f)
 	if err != nil {
@@ -108,7 +123,8 @@ func TestOtherUplinks(t *testing.T) {
 	}
 	found := false
 	for _, x := range Diagnose(f) {
-		found = found || x.Title == "There is more than one way out." && strings.Contains(x.Seen, "br1 (IPv4, metric 200)")
+		found = found || x.Title == "There is more than one way out." &&
+			strings.Contains(x.Seen, "br1 (IPv4, metric 200)")
 	}
 	if !found {
 		t.Errorf("%+v", Diagnose(f))

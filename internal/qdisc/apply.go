@@ -45,8 +45,8 @@ func attributes(name string, options []byte) []netlink.Attribute {
 	return list
 }
 
-// send hands all to the kernel, whatever fails, in parts whose answers fit the socket's buffer. In one part is as little time as can be between two,
-// in which a half-built tree is in force: microseconds.
+// send hands all to the kernel, whatever fails, in parts whose answers fit the socket's buffer. In one part is as
+// little time as can be between two, in which a half-built tree is in force: microseconds.
 func (c *Conn) send(requests []request) error {
 	if len(requests) > 0 && requests[0].instance != nil { // a root, and so the first
 		if err := c.install(requests[0]); err != nil {
@@ -398,8 +398,8 @@ func (l *Lost) Remove(dev string) string {
 	return fmt.Sprintf("tc %s del dev %s %s", l.object, dev, l.remove)
 }
 
-// Restorable tells why a tree could not be put back once something else is in its place: nil if tests have shown that such trees come back, on
-// stock kernels. Where somebody can do something about it, the error is a *Lost.
+// Restorable tells why a tree could not be put back once something else is in its place: nil if tests have shown that
+// such trees come back, on stock kernels. Where somebody can do something about it, the error is a *Lost.
 func (t Tree) Restorable() error {
 	root, _ := t.Root()
 	if _, err := t.replay(0, root, map[Handle]bool{}); err != nil {
@@ -488,7 +488,8 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 	}
 	// A class comes after the class that it is in.
 	// The root class, of hfsc, comes with its discipline.
-	waiting := slices.DeleteFunc(slices.Clone(t.Classes), func(class Class) bool { return class.Handle.Major() != q.Handle.Major() || class.Handle.Minor() == 0 })
+	waiting := slices.DeleteFunc(slices.Clone(t.Classes),
+		func(class Class) bool { return class.Handle.Major() != q.Handle.Major() || class.Handle.Minor() == 0 })
 	made := map[Handle]bool{Root: true, q.Handle: true}
 	for len(waiting) > 0 {
 		i := slices.IndexFunc(waiting, func(class Class) bool { return made[class.Parent] })
@@ -571,7 +572,8 @@ func sizeTable(q Qdisc) (netlink.Attribute, error) {
 	if err != nil {
 		return netlink.Attribute{}, err
 	}
-	const base, size, entries = 1, 24, 20 // TCA_STAB_BASE; struct tc_sizespec, and where it has their number (include/uapi/linux/pkt_sched.h)
+	// TCA_STAB_BASE; struct tc_sizespec, and where it has their number (include/uapi/linux/pkt_sched.h)
+	const base, size, entries = 1, 24, 20
 	for _, a := range list {
 		if a.Type == base && len(a.Data) == size && binary.NativeEndian.Uint32(a.Data[entries:]) == 0 {
 			return netlink.Attribute{Type: tcaStab, Data: q.SizeTable}, nil

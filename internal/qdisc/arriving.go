@@ -207,7 +207,8 @@ func (f Filter) small() bool {
 // with the last.
 func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, nl.TCA_U32_SEL) == nil }
 
-// passes reads such a filter, which says nothing else: tc gives others the same priority, to the second and third that are added with none.
+// passes reads such a filter, which says nothing else: tc gives others the same priority, to the second and third
+// that are added with none.
 func (f Filter) passes() (o Outer, ok bool) {
 	if f.Kind != "flower" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {
 		return o, false
@@ -217,7 +218,8 @@ func (f Filter) passes() (o Outer, ok bool) {
 		switch a.Type {
 		case nl.TCA_FLOWER_KEY_UDP_DST_MASK, nl.TCA_FLOWER_KEY_TCP_DST_MASK:
 			return string(a.Data) != "\xff\xff"
-		case nl.TCA_FLOWER_KEY_ETH_TYPE, nl.TCA_FLOWER_KEY_IP_PROTO, nl.TCA_FLOWER_KEY_UDP_DST, nl.TCA_FLOWER_KEY_TCP_DST, nl.TCA_FLOWER_FLAGS, flowerInHardware:
+		case nl.TCA_FLOWER_KEY_ETH_TYPE, nl.TCA_FLOWER_KEY_IP_PROTO, nl.TCA_FLOWER_KEY_UDP_DST,
+			nl.TCA_FLOWER_KEY_TCP_DST, nl.TCA_FLOWER_FLAGS, flowerInHardware:
 			return false
 		}
 		return true

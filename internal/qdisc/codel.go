@@ -79,7 +79,8 @@ func codelRound(d units.Duration) units.Duration {
 	return fromMicroseconds(uint64(unround(codelReported(uint32(toMicroseconds(d))), codelReported)))
 }
 
-// codelPositive is codelRound of a time that tc sends only if it is not zero: what is none to the kernel is the smallest that can be said.
+// codelPositive is codelRound of a time that tc sends only if it is not zero: what is none to the kernel is the
+// smallest that can be said.
 func codelPositive(d units.Duration) units.Duration {
 	return max(codelRound(d), fromMicroseconds(1))
 }

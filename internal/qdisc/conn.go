@@ -188,8 +188,9 @@ func (c *Conn) Tree(ifindex int) (Tree, error) {
 	return c.tree(ifindex)
 }
 
-// RootStats reads the counters of an interface's root alone, for those who look often: a tenth of a Tree's cost, but for mq and cake_mq. A root that the kernel does not list,
-// as that of an interface that is down, has none. What a bpf_dualpi2 counts by itself is not read: that costs more than all the rest.
+// RootStats reads the counters of an interface's root alone, for those who look often: a tenth of a Tree's cost, but
+// for mq and cake_mq. A root that the kernel does not list, as that of an interface that is down, has none. What a
+// bpf_dualpi2 counts by itself is not read: that costs more than all the rest.
 func (c *Conn) RootStats(ifindex int) (Stats, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -446,7 +447,8 @@ func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 		return nil, nil // a kernel without filters, or a discipline that takes none
 	}
 	if errors.Is(err, unix.EMSGSIZE) {
-		// What the kernel says for ever of fw where no mark is given (net/sched/cls_fw.c, fw_walk): it takes each packet's for its class.
+		// What the kernel says for ever of fw where no mark is given (net/sched/cls_fw.c, fw_walk): it takes each
+		// packet's for its class.
 		return []Filter{{Parent: parent}}, nil
 	}
 	if err != nil {

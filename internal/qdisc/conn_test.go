@@ -424,7 +424,8 @@ func TestProbe(t *testing.T) {
 func TestRestoreAll(t *testing.T) {
 	tree := Tree{Qdiscs: []Qdisc{{Kind: "hfsc", Handle: 0x10000, Parent: Root, Options: []byte{0, 0, 0, 0}}}}
 	for i := range Handle(40) {
-		tree.Classes = append(tree.Classes, Class{Kind: "hfsc", Handle: 0x10000 + i, Parent: 0x10000, Options: []byte{4, 0, 1, 0}})
+		tree.Classes = append(tree.Classes, Class{Kind: "hfsc", Handle: 0x10000 + i, Parent: 0x10000,
+			Options: []byte{4, 0, 1, 0}})
 		if i > 0 {
 			tree.Qdiscs = append(tree.Qdiscs, Qdisc{Kind: "fq", Handle: (0x100 + i) << 16, Parent: 0x10000 + i})
 		}
@@ -437,7 +438,8 @@ func TestRestoreAll(t *testing.T) {
 		return 0, ""
 	}}
 	err := k.dial(t).Restore(2, tree)
-	if err == nil || !strings.HasPrefix(err.Error(), "interface 2: restore class 1:1: no") || !strings.HasSuffix(err.Error(), " more failed") || !errors.Is(err, unix.EINVAL) {
+	if err == nil || !strings.HasPrefix(err.Error(), "interface 2: restore class 1:1: no") ||
+		!strings.HasSuffix(err.Error(), " more failed") || !errors.Is(err, unix.EINVAL) {
 		t.Errorf("%v", err)
 	}
 	if want := 1 + 39 + 39; len(k.changes) != want {

@@ -37,7 +37,8 @@ func filterKinds() []filterKind {
 		{name: "bpf", said: [][2]uint16{{1, 1}, {3, 5}, {8, 9}}, flags: 9, actions: 1},
 		// CLASSID to KEY_VLAN_ETH_TYPE; KEY_TCP_SRC_MASK to KEY_SCTP_DST; KEY_ICMPV4_CODE to KEY_ARP_THA_MASK;
 		// KEY_TCP_FLAGS to KEY_CVLAN_ETH_TYPE; KEY_PORT_SRC_MIN to KEY_PORT_DST_MAX; IN_HW_COUNT
-		{name: "flower", said: [][2]uint16{{1, 25}, {35, 42}, {49, 66}, {71, 79}, {87, 90}}, reported: []uint16{flowerInHardware}, flags: nl.TCA_FLOWER_FLAGS, actions: 3},
+		{name: "flower", said: [][2]uint16{{1, 25}, {35, 42}, {49, 66}, {71, 79}, {87, 90}},
+			reported: []uint16{flowerInHardware}, flags: nl.TCA_FLOWER_FLAGS, actions: 3},
 		// CLASSID, POLICE, INDEV, ACT, MASK
 		{name: "fw", said: [][2]uint16{{1, 5}}, actions: 4, police: 2},
 		// CLASSID, ACT, FLAGS; PCNT, PAD
@@ -65,9 +66,11 @@ func actionKinds() []actionKind {
 		// PARMS; TM, PAD
 		{name: "mirred", parms: mirredParms, size: mirredLen, uses: uses, reported: []uint16{1, 3}},
 		// TBF; RESULT, RATE64, PEAKRATE64, PKTRATE64, PKTBURST64; TM, PAD
-		{name: "police", parms: 1, size: policeLen, uses: [2]int{policeRefs, policeBinds}, said: []uint16{5, 8, 9, 10, 11}, reported: []uint16{6, 7}},
+		{name: "police", parms: 1, size: policeLen, uses: [2]int{policeRefs, policeBinds},
+			said: []uint16{5, 8, 9, 10, 11}, reported: []uint16{6, 7}},
 		// PARMS; PRIORITY, QUEUE_MAPPING, MARK, PTYPE, MASK, FLAGS, QUEUE_MAPPING_MAX; TM, PAD
-		{name: "skbedit", parms: 2, size: 20, uses: uses, said: []uint16{3, 4, 5, 7, 8, 9, 10}, reported: []uint16{1, 6}},
+		{name: "skbedit", parms: 2, size: 20, uses: uses, said: []uint16{3, 4, 5, 7, 8, 9, 10},
+			reported: []uint16{1, 6}},
 	}
 }
 
@@ -132,7 +135,8 @@ func (f Filter) configuration() ([]byte, error) {
 		}
 		kept = append(kept, a)
 	}
-	if f.Kind == "bpf" && !slices.ContainsFunc(kept, func(a netlink.Attribute) bool { return a.Type == 5 }) { // TCA_BPF_OPS
+	// TCA_BPF_OPS
+	if f.Kind == "bpf" && !slices.ContainsFunc(kept, func(a netlink.Attribute) bool { return a.Type == 5 }) {
 		return nil, errors.New("the kernel does not report its program")
 	}
 	if f.Kind == "flower" {
@@ -178,7 +182,8 @@ func ematches(tree []byte) error {
 			return errors.New("has an extended match that is cut off")
 		}
 		// struct tcf_ematch_hdr: an id, the kind, flags.
-		if kind := binary.NativeEndian.Uint16(m.Data[2:]); !slices.Contains([]uint16{container, cmp, nbyte, u32, meta}, kind) {
+		if kind := binary.NativeEndian.Uint16(m.Data[2:]); !slices.Contains([]uint16{container, cmp, nbyte, u32, meta},
+			kind) {
 			return fmt.Errorf("no test has shown that extended matches of kind %d come back", kind)
 		}
 	}
@@ -286,7 +291,8 @@ func sameFilter(a, b Filter) bool {
 	if (errX == nil) != (errY == nil) || errX == nil && string(x) != string(y) {
 		return false
 	}
-	return a.Kind == b.Kind && a.Parent == b.Parent && a.Handle == b.Handle && a.Priority == b.Priority && a.Protocol == b.Protocol &&
+	return a.Kind == b.Kind && a.Parent == b.Parent && a.Handle == b.Handle && a.Priority == b.Priority &&
+		a.Protocol == b.Protocol &&
 		a.Chain == b.Chain && a.Root == b.Root
 }
 
@@ -319,19 +325,22 @@ func tell(filters []Filter) []Filter {
 // by number.
 func (f Filter) asksInOrder() bool { return f.Kind == "basic" || f.Kind == "bpf" }
 
-func filterRequest(typ uint16, flags netlink.HeaderFlags, ifindex int, handle uint32, p place, kind, what string, options []byte) (request, error) {
+func filterRequest(typ uint16, flags netlink.HeaderFlags, ifindex int, handle uint32, p place, kind, what string,
+	options []byte) (request, error) {
 	list := attributes(kind, options)
 	if p.chain != 0 {
 		list = append(list, netlink.Attribute{Type: tcaChain, Data: u32bytes(p.chain)})
 	}
 	protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p.protocol))
-	return newRequest(typ, flags, tcmsg{ifindex: ifindex, handle: Handle(handle), parent: p.parent, info: uint32(p.priority)<<16 | uint32(protocol)},
+	return newRequest(typ, flags, tcmsg{ifindex: ifindex, handle: Handle(handle), parent: p.parent,
+		info: uint32(p.priority)<<16 | uint32(protocol)},
 		fmt.Sprintf("%s %s %d", what, kind, p.priority), list...)
 }
 
 // replayFilters makes the filters at q and at its classes.
 func (t Tree) replayFilters(ifindex int, q Qdisc) ([]request, error) {
-	here := slices.DeleteFunc(slices.Clone(t.Filters), func(f Filter) bool { return f.Parent.Major() != q.Handle.Major() })
+	here := slices.DeleteFunc(slices.Clone(t.Filters),
+		func(f Filter) bool { return f.Parent.Major() != q.Handle.Major() })
 	requests, after, err := tables(ifindex, here)
 	if err != nil {
 		return nil, err
@@ -344,7 +353,8 @@ func (t Tree) replayFilters(ifindex int, q Qdisc) ([]request, error) {
 		if err != nil {
 			options = f.Options // as good as can be
 		}
-		r, err := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, f.Handle, f.place(), f.Kind, "restore filter", options)
+		r, err := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, f.Handle, f.place(), f.Kind,
+			"restore filter", options)
 		if err != nil {
 			return nil, err
 		}
@@ -354,7 +364,8 @@ func (t Tree) replayFilters(ifindex int, q Qdisc) ([]request, error) {
 }
 
 const (
-	firstTable = 0x800 // the number of the first that the kernel makes below one qdisc; it counts on from there, and never back
+	// the number of the first that the kernel makes below one qdisc; it counts on from there, and never back
+	firstTable = 0x800
 	tableShift = 20
 )
 
@@ -363,7 +374,8 @@ const (
 // are made in their order, and for each number that nobody has any more there is a place for a moment.
 func tables(ifindex int, filters []Filter) (requests, after []request, err error) {
 	add := func(handle uint32, p place, divisor []byte) {
-		r, addErr := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, handle, p, "u32", "restore a table of", divisor)
+		r, addErr := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, handle, p, "u32",
+			"restore a table of", divisor)
 		requests, err = append(requests, r), errors.Join(err, addErr)
 	}
 	numbered := slices.DeleteFunc(slices.Clone(filters), func(f Filter) bool { return !f.table() })
@@ -406,9 +418,11 @@ func (t Tree) filtersRestorable() error {
 		}
 		// Each of these lists the tables of all, and so nothing tells whose they are.
 		if j := slices.IndexFunc(t.Filters[:i], func(other Filter) bool {
-			return f.Kind == "u32" && other.Kind == "u32" && f.Priority == other.Priority && f.Parent.Major() == other.Parent.Major() && f.place() != other.place()
+			return f.Kind == "u32" && other.Kind == "u32" && f.Priority == other.Priority &&
+				f.Parent.Major() == other.Parent.Major() && f.place() != other.place()
 		}); j >= 0 {
-			return &Lost{What: fmt.Sprintf("%v: %v has the same priority, and the kernel does not tell their tables apart", f, t.Filters[j]), object: "filter", remove: f.remove()}
+			return &Lost{What: fmt.Sprintf("%v: %v has the same priority, and the kernel does not tell their "+
+				"tables apart", f, t.Filters[j]), object: "filter", remove: f.remove()}
 		}
 	}
 	return nil
@@ -440,7 +454,8 @@ func (f Filter) remove() string {
 
 // protocol is tc's name of the Ethernet type, or its number.
 func (f Filter) protocol() string {
-	names := map[uint16]string{unix.ETH_P_ALL: "all", unix.ETH_P_IP: "ip", unix.ETH_P_IPV6: "ipv6", unix.ETH_P_ARP: "arp", unix.ETH_P_8021Q: "802.1Q"}
+	names := map[uint16]string{unix.ETH_P_ALL: "all", unix.ETH_P_IP: "ip", unix.ETH_P_IPV6: "ipv6",
+		unix.ETH_P_ARP: "arp", unix.ETH_P_8021Q: "802.1Q"}
 	if name, ok := names[f.Protocol]; ok {
 		return name
 	}

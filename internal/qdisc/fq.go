@@ -37,23 +37,25 @@ const (
 
 // FQ is fair queueing with pacing, made for a host's own connections (net/sched/sch_fq.c, tc-fq(8)).
 type FQ struct {
-	Limit            uint32         `json:"limit"`              // packets; default 10000
-	FlowLimit        uint32         `json:"flow_limit"`         // packets of one flow; default 100
-	Quantum          uint32         `json:"quantum"`            // bytes per round, 256 to 1048576; 0: two of the device's largest packets
-	InitialQuantum   uint32         `json:"initial_quantum"`    // bytes for a new flow, up to 1048576, as since 7.3 (before, 4294967295); 0: ten of the device's largest packets
-	Pacing           bool           `json:"pacing"`             // obey a socket's pacing rate; default true
-	MaxRate          units.Rate     `json:"maxrate"`            // of one flow; 0: unlimited
-	Buckets          uint32         `json:"buckets"`            // 2 to 262144, a power of two; default 1024
-	RefillDelay      units.Duration `json:"refill_delay"`       // idle time after which a flow counts as new; default 40ms, rounded up to jiffies
-	OrphanMask       uint32         `json:"orphan_mask"`        // of the hash of packets without a socket; default 1023
-	LowRateThreshold units.Rate     `json:"low_rate_threshold"` // flows slower than this are delayed packet by packet; 0bit: none; default 550kbit
-	CEThreshold      units.Duration `json:"ce_threshold"`       // mark above this delay; 4294.967295s: off, the default
-	TimerSlack       units.Duration `json:"timer_slack"`        // by which a timer may be late; default 10us
-	Horizon          units.Duration `json:"horizon"`            // how far ahead a packet's departure time may lie; default 10s
-	HorizonDrop      bool           `json:"horizon_drop"`       // drop packets beyond it rather than let them go at it; default true
-	Priomap          [16]uint8      `json:"priomap"`            // the band, 0 to 2, of each priority (Linux 6.7)
-	Weights          [3]int32       `json:"weights"`            // bytes per round of each band, 16384 and up (Linux 6.7)
-	OffloadHorizon   units.Duration `json:"offload_horizon"`    // how far ahead the device may pace itself; default 0s (Linux 6.13)
+	Limit     uint32 `json:"limit"`      // packets; default 10000
+	FlowLimit uint32 `json:"flow_limit"` // packets of one flow; default 100
+	Quantum   uint32 `json:"quantum"`    // bytes per round, 256 to 1048576; 0: two of the device's largest packets
+	// bytes for a new flow, up to 1048576, as since 7.3 (before, 4294967295); 0: ten of the device's largest packets
+	InitialQuantum uint32         `json:"initial_quantum"`
+	Pacing         bool           `json:"pacing"`       // obey a socket's pacing rate; default true
+	MaxRate        units.Rate     `json:"maxrate"`      // of one flow; 0: unlimited
+	Buckets        uint32         `json:"buckets"`      // 2 to 262144, a power of two; default 1024
+	RefillDelay    units.Duration `json:"refill_delay"` // idle time after which a flow counts as new; default 40ms, rounded up to jiffies
+	OrphanMask     uint32         `json:"orphan_mask"`  // of the hash of packets without a socket; default 1023
+	// flows slower than this are delayed packet by packet; 0bit: none; default 550kbit
+	LowRateThreshold units.Rate     `json:"low_rate_threshold"`
+	CEThreshold      units.Duration `json:"ce_threshold"`    // mark above this delay; 4294.967295s: off, the default
+	TimerSlack       units.Duration `json:"timer_slack"`     // by which a timer may be late; default 10us
+	Horizon          units.Duration `json:"horizon"`         // how far ahead a packet's departure time may lie; default 10s
+	HorizonDrop      bool           `json:"horizon_drop"`    // drop packets beyond it rather than let them go at it; default true
+	Priomap          [16]uint8      `json:"priomap"`         // the band, 0 to 2, of each priority (Linux 6.7)
+	Weights          [3]int32       `json:"weights"`         // bytes per round of each band, 16384 and up (Linux 6.7)
+	OffloadHorizon   units.Duration `json:"offload_horizon"` // how far ahead the device may pace itself; default 0s (Linux 6.13)
 }
 
 // fqUnlimited is the kernel's word for no maxrate.

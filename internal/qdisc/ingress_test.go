@@ -203,8 +203,11 @@ func TestLiveIngress(t *testing.T) {
 func TestLiveIngressBesideOthers(t *testing.T) {
 	c, near := live(t)
 	known(t, c, mustParse(t, "fq_codel"))
-	for _, line := range []string{"qdisc add dev near ingress", "filter add dev near ingress protocol ip prio 3 u32 match ip dport 22 0xffff police rate 1mbit burst 10k drop flowid :1",
-		"filter add dev near ingress protocol ip prio 4 flower ip_proto udp dst_port 53 action pass", "filter add dev near ingress protocol ipv6 prio 5 matchall action drop",
+	for _, line := range []string{"qdisc add dev near ingress",
+		"filter add dev near ingress protocol ip prio 3 u32 match ip dport 22 0xffff police rate 1mbit burst 10k " +
+			"drop flowid :1",
+		"filter add dev near ingress protocol ip prio 4 flower ip_proto udp dst_port 53 action pass",
+		"filter add dev near ingress protocol ipv6 prio 5 matchall action drop",
 		"filter add dev near ingress protocol ip prio 49150 flower ip_proto udp dst_port 7 classid 1:1"} {
 		if said, err := run(t, "tc "+line); err != nil {
 			t.Skipf("skipped, not passed: on this kernel tc %s says %s", line, said)
@@ -219,7 +222,8 @@ func TestLiveIngressBesideOthers(t *testing.T) {
 	}
 	before := show()
 	for range 2 {
-		if err := SetIngress(near, Arriving{Stack: mustParse(t, "fq_codel"), Outer: []Outer{{"udp", 51820}}}); err != nil {
+		if err := SetIngress(near, Arriving{Stack: mustParse(t, "fq_codel"),
+			Outer: []Outer{{"udp", 51820}}}); err != nil {
 			t.Fatal(err)
 		}
 		if now := show(); !strings.Contains(now, "51820") || !strings.Contains(now, "dst_port 7") {

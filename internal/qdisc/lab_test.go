@@ -168,7 +168,8 @@ func shown(t *testing.T, dev string, tree Tree) string {
 		line = strings.TrimSpace(line)
 		words := append(strings.Fields(line), "", "")
 		switch {
-		case line == "" || words[0] == "class" && !slices.Contains(classful(), words[1]): // the flows of fq_codel and its like come and go
+		// the flows of fq_codel and its like come and go
+		case line == "" || words[0] == "class" && !slices.Contains(classful(), words[1]):
 		case words[0] == "qdisc" || words[0] == "class":
 			queues = append(queues, line)
 		default:

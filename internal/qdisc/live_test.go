@@ -452,7 +452,8 @@ func marksOfQueues(t *testing.T, c *Conn, ifindex int) {
 		t.Fatal(err)
 	}
 	root, _ := tree.Root()
-	if stats, ok, err := c.RootStats(ifindex); err != nil || !ok || root.Stats.Marks == 0 || stats.Marks != root.Stats.Marks {
+	if stats, ok, err := c.RootStats(ifindex); err != nil || !ok || root.Stats.Marks == 0 ||
+		stats.Marks != root.Stats.Marks {
 		t.Errorf("%d marks, %v, %v; want %d, of some", stats.Marks, ok, err, root.Stats.Marks)
 	}
 }

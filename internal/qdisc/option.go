@@ -131,7 +131,8 @@ func decodeAttributes(options []option, b []byte) error {
 	return nil
 }
 
-// unpack splits attributes; the flags in their types are cleared, and their lengths, which follow the data where they are put together again.
+// unpack splits attributes; the flags in their types are cleared, and their lengths, which follow the data where they
+// are put together again.
 func unpack(b []byte) ([]netlink.Attribute, error) {
 	attributes, err := netlink.UnmarshalAttributes(b)
 	for i := range attributes {
@@ -241,7 +242,8 @@ func noOctal(text, digits string) error {
 	}
 	decimal := strings.TrimLeft(digits[:len(digits)-1], "0") + digits[len(digits)-1:]
 	if v, err := strconv.ParseUint(digits, 8, 64); err == nil {
-		return fmt.Errorf("%q has a leading zero, and tc reads some such numbers as octal: write %s, or %d", text, decimal, v)
+		return fmt.Errorf("%q has a leading zero, and tc reads some such numbers as octal: write %s, or %d", text,
+			decimal, v)
 	}
 	return fmt.Errorf("%q has a leading zero: write %s", text, decimal)
 }
@@ -250,7 +252,8 @@ func noOctal(text, digits string) error {
 func bare(err error, unit string) error {
 	var none *units.NoUnit
 	if errors.As(err, &none) {
-		return fmt.Errorf("%s %q has no unit: tc reads it as %s%s: write that, or like %s", none.What, none.Text, none.Text, unit, none.Example)
+		return fmt.Errorf("%s %q has no unit: tc reads it as %s%s: write that, or like %s", none.What, none.Text,
+			none.Text, unit, none.Example)
 	}
 	return err
 }

@@ -82,46 +82,48 @@ func TestParse(t *testing.T) {
 // Each mistake is one line that names the word and says what would be right.
 func TestRefused(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                                  "no queueing discipline given",
-		"caek":                                              `unknown queueing discipline "caek" (did you mean "cake"?); known: bfifo, bpf_dualpi2, cake,`,
-		"clsact":                                            `unknown queueing discipline "clsact"; known:`,
-		"cake bandwith 50mbit":                              `cake: unknown option "bandwith" (did you mean "bandwidth"?); known: ack-filter,`,
-		"cake bandwidth":                                    "cake: bandwidth: needs a value",
-		"cake bandwidth 50":                                 `cake: bandwidth: rate "50" has no unit: tc reads it as 50bit: write that, or like 50mbit`,
-		"cake rtt 200":                                      `cake: rtt: time "200" has no unit: tc reads it as 200us: write that, or like 48.3ms`,
-		"cake memlimit 10000":                               `cake: memlimit: size "10000" has no unit: tc reads it as 10000b: write that, or like 64kb`,
-		"fq timer_slack 10000":                              `fq: timer_slack: time "10000" has no unit: tc reads it as 10000ns: write that, or like 48.3ms`,
-		"tbf rate 5mbit burst 5000 limit 9kb":               `tbf: burst: size "5000" has no unit: tc reads it as 5000b: write that`,
-		"netem delay 100":                                   `netem: delay: time "100" has no unit: tc reads it as 100us: write that`,
-		"netem loss random 10":                              `netem: loss: share "10" has no unit: tc reads it as 10%: write that`,
-		"netem rate 1000":                                   `netem: rate: rate "1000" has no unit: tc reads it as 1000bit: write that`,
-		"fq limit 010":                                      `fq: limit: "010" has a leading zero, and tc reads some such numbers as octal: write 10, or 8`,
-		"fq_codel flows 010":                                `fq_codel: flows: "010" has a leading zero`,
-		"pfifo limit 010":                                   `pfifo: limit: "010" has a leading zero`,
-		"bfifo limit 010":                                   `bfifo: limit: "010" has a leading zero`,
-		"cake overhead 010":                                 `cake: overhead: "010" has a leading zero`,
-		"cake mpu 09":                                       `cake: mpu: "09" has a leading zero: write 9`,
-		"netem rate 5mbit 010":                              `netem: rate: "010" has a leading zero`,
-		"fq quantum 9kb":                                    `fq: quantum: "9kb" is not a whole number`,
-		"dualpi2 memlimit 20mb":                             `dualpi2: memlimit: "20mb" is not a whole number`,
-		"dualpi2 step_thresh xp":                            `dualpi2: step_thresh: "xp" is not a whole number`,
-		"fq initial_quantum 1048577":                        "fq: initial_quantum: 1048577 is out of range (1 to 1048576)",
-		"fq maxrate 0bit":                                   `rate "0bit" is out of range`,
-		"codel target 0us":                                  `codel: target: time "0us" is out of range (1us to 4294.967295s)`,
-		"cake bandwidth -5mbit":                             `cake: bandwidth: rate "-5mbit" is negative`,
-		"cake bandwidth 1bit":                               "cake: bandwidth: rate \"1bit\" is below one byte per second",
-		"cake bandwidth 99tbit":                             "is out of range",
-		"cake besteffort besteffort":                        `cake: "besteffort" is given twice`,
-		"cake besteffort diffserv4":                         `cake: "diffserv4" contradicts "besteffort"`,
-		"cake bandwidth 5mbit unlimited":                    `cake: "unlimited" contradicts "bandwidth"`,
-		"cake overhead 500":                                 "cake: overhead: 500 bytes are out of range (-64 to 256)",
-		"cake rtt 5000s":                                    "is out of range",
-		"cake_mq autorate-ingress":                          "cake_mq: autorate-ingress does not work with several queues",
-		"dualpi2 target 10ms max_rtt 100ms":                 "dualpi2: max_rtt: sets target as well",
-		"dualpi2 max_rtt 100ms alpha 1":                     "dualpi2: alpha: follows from max_rtt",
-		"dualpi2 max_rtt 10ms typical_rtt 20ms":             "typical_rtt is above max_rtt",
-		"dualpi2 max_rtt 1000s":                             "dualpi2: max_rtt is so large",
-		"dualpi2 classic_protection 25":                     "dualpi2: classic_protection: share \"25\" has no unit: tc reads it as 25%: write that",
+		"":                                    "no queueing discipline given",
+		"caek":                                `unknown queueing discipline "caek" (did you mean "cake"?); known: bfifo, bpf_dualpi2, cake,`,
+		"clsact":                              `unknown queueing discipline "clsact"; known:`,
+		"cake bandwith 50mbit":                `cake: unknown option "bandwith" (did you mean "bandwidth"?); known: ack-filter,`,
+		"cake bandwidth":                      "cake: bandwidth: needs a value",
+		"cake bandwidth 50":                   `cake: bandwidth: rate "50" has no unit: tc reads it as 50bit: write that, or like 50mbit`,
+		"cake rtt 200":                        `cake: rtt: time "200" has no unit: tc reads it as 200us: write that, or like 48.3ms`,
+		"cake memlimit 10000":                 `cake: memlimit: size "10000" has no unit: tc reads it as 10000b: write that, or like 64kb`,
+		"fq timer_slack 10000":                `fq: timer_slack: time "10000" has no unit: tc reads it as 10000ns: write that, or like 48.3ms`,
+		"tbf rate 5mbit burst 5000 limit 9kb": `tbf: burst: size "5000" has no unit: tc reads it as 5000b: write that`,
+		"netem delay 100":                     `netem: delay: time "100" has no unit: tc reads it as 100us: write that`,
+		"netem loss random 10":                `netem: loss: share "10" has no unit: tc reads it as 10%: write that`,
+		"netem rate 1000":                     `netem: rate: rate "1000" has no unit: tc reads it as 1000bit: write that`,
+		"fq limit 010":                        `fq: limit: "010" has a leading zero, and tc reads some such numbers as octal: write 10, or 8`,
+		"fq_codel flows 010":                  `fq_codel: flows: "010" has a leading zero`,
+		"pfifo limit 010":                     `pfifo: limit: "010" has a leading zero`,
+		"bfifo limit 010":                     `bfifo: limit: "010" has a leading zero`,
+		"cake overhead 010":                   `cake: overhead: "010" has a leading zero`,
+		"cake mpu 09":                         `cake: mpu: "09" has a leading zero: write 9`,
+		"netem rate 5mbit 010":                `netem: rate: "010" has a leading zero`,
+		"fq quantum 9kb":                      `fq: quantum: "9kb" is not a whole number`,
+		"dualpi2 memlimit 20mb":               `dualpi2: memlimit: "20mb" is not a whole number`,
+		"dualpi2 step_thresh xp":              `dualpi2: step_thresh: "xp" is not a whole number`,
+		"fq initial_quantum 1048577": "fq: initial_quantum: 1048577 is out of range (1 to " +
+			"1048576)",
+		"fq maxrate 0bit":                       `rate "0bit" is out of range`,
+		"codel target 0us":                      `codel: target: time "0us" is out of range (1us to 4294.967295s)`,
+		"cake bandwidth -5mbit":                 `cake: bandwidth: rate "-5mbit" is negative`,
+		"cake bandwidth 1bit":                   "cake: bandwidth: rate \"1bit\" is below one byte per second",
+		"cake bandwidth 99tbit":                 "is out of range",
+		"cake besteffort besteffort":            `cake: "besteffort" is given twice`,
+		"cake besteffort diffserv4":             `cake: "diffserv4" contradicts "besteffort"`,
+		"cake bandwidth 5mbit unlimited":        `cake: "unlimited" contradicts "bandwidth"`,
+		"cake overhead 500":                     "cake: overhead: 500 bytes are out of range (-64 to 256)",
+		"cake rtt 5000s":                        "is out of range",
+		"cake_mq autorate-ingress":              "cake_mq: autorate-ingress does not work with several queues",
+		"dualpi2 target 10ms max_rtt 100ms":     "dualpi2: max_rtt: sets target as well",
+		"dualpi2 max_rtt 100ms alpha 1":         "dualpi2: alpha: follows from max_rtt",
+		"dualpi2 max_rtt 10ms typical_rtt 20ms": "typical_rtt is above max_rtt",
+		"dualpi2 max_rtt 1000s":                 "dualpi2: max_rtt is so large",
+		"dualpi2 classic_protection 25": "dualpi2: classic_protection: share \"25\" has no " +
+			"unit: tc reads it as 25%: write that",
 		"dualpi2 cla_ect":                                   "unknown queue selector",
 		"dualpi2 coupling_factor 0":                         "0 is out of range (1 to 255)",
 		"bpf_dualpi2 limit 131073":                          "bpf_dualpi2: limit: 131073 is out of range (1 to 131072)",
@@ -332,7 +334,8 @@ func TestEncodeChange(t *testing.T) {
 	}
 }
 
-// Times below the 1024 ns in which codel counts are none to the kernel, and can be said all the same; and so can a threshold that is off.
+// Times below the 1024 ns in which codel counts are none to the kernel, and can be said all the same; and so can a
+// threshold that is off.
 func TestSmallest(t *testing.T) {
 	for in, want := range map[string]string{
 		"codel target 1us":           "codel target 1us",
@@ -360,7 +363,8 @@ func TestSmallest(t *testing.T) {
 		}
 	}
 	// What is wrong with a Spec that nobody has typed in is said once.
-	if _, err := check(Codel{Interval: 100e6, Target: 5e6, CEThreshold: never}); err == nil || strings.Count(err.Error(), "codel: ") != 1 {
+	if _, err := check(Codel{Interval: 100e6, Target: 5e6, CEThreshold: never}); err == nil ||
+		strings.Count(err.Error(), "codel: ") != 1 {
 		t.Errorf("%v", err)
 	}
 }

@@ -96,10 +96,11 @@ type BPFDualPI2Stats struct {
 	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
 	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
 	Unmarked      uint64  `json:"unmarked"`        // packets that came past the program that marks
-	Overwritten   uint64  `json:"overwritten"`     // packets whose note from that program another TCX program had written over
-	Superpackets  uint64  `json:"superpackets"`    // packets of several segments that came whole
-	SojournC      Sojourn `json:"sojourn_c"`
-	SojournL      Sojourn `json:"sojourn_l"`
+	// packets whose note from that program another TCX program had written over
+	Overwritten  uint64  `json:"overwritten"`
+	Superpackets uint64  `json:"superpackets"` // packets of several segments that came whole
+	SojournC     Sojourn `json:"sojourn_c"`
+	SojournL     Sojourn `json:"sojourn_l"`
 }
 
 // Sojourn is how long the packets of a queue have waited.
@@ -149,7 +150,8 @@ func bpfStats(i dualpi2.Instance) BPFDualPI2Stats {
 		PacketsC: s.PacketsInC, PacketsL: s.PacketsInL, MaxQueue: s.MaxQ,
 		ECNMarks: s.ECNMark, StepMarks: s.StepMark, StepMissed: s.StepMissed, StepEarly: s.StepEarly,
 		Credit: s.Credit, MemoryUsed: s.MemoryUsed, MaxMemoryUsed: s.MaxMemory, MemoryLimit: i.Stats.MemLimit,
-		Unmarked: s.Unmarked, Overwritten: s.Overwritten, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC), SojournL: sojourn(s.SojournL),
+		Unmarked: s.Unmarked, Overwritten: s.Overwritten, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC),
+		SojournL: sojourn(s.SojournL),
 	}
 }
 

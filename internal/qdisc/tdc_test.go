@@ -125,7 +125,8 @@ func tdcLine(line string, filters bool) string {
 	line = strings.NewReplacer("$TC ", "tc ", "$IP ", "ip ", `\"`, `"`).Replace(strings.TrimSuffix(line, " || true"))
 	if filters {
 		line = regexp.MustCompile(`qdisc add dev DEV (?:parent ffff: )?(?:handle ffff: )?(?:ingress|clsact)$`).ReplaceAllString(line, "qdisc add dev DEV root handle ffff: htb")
-		line = regexp.MustCompile(`dev DEV ingress|dev DEV parent ffff:fff2`).ReplaceAllString(line, "dev DEV parent ffff:")
+		line = regexp.MustCompile(`dev DEV ingress|dev DEV parent ffff:fff2`).ReplaceAllString(line,
+			"dev DEV parent ffff:")
 		if strings.Contains(line, " ingress") && strings.HasPrefix(line, "tc filter") {
 			line = strings.Replace(line, " ingress", " parent ffff:", 1)
 		}
@@ -204,10 +205,13 @@ func (d *tdc) prepare(k tdcCase, filters bool) (dev string, ifindex int, missing
 	}
 	dev, ifindex = d.device(queues)
 	for _, line := range lines {
-		if !strings.HasPrefix(line, "$TC ") && !strings.HasPrefix(line, "$IP ") || strings.ContainsAny(tdcQuoted.ReplaceAllString(strings.TrimSuffix(line, " || true"), ""), ";|&<>`") || strings.Contains(line, "$EBPFDIR") {
+		if !strings.HasPrefix(line, "$TC ") && !strings.HasPrefix(line, "$IP ") ||
+			strings.ContainsAny(tdcQuoted.ReplaceAllString(strings.TrimSuffix(line, " || true"), ""), ";|&<>`") ||
+			strings.Contains(line, "$EBPFDIR") {
 			return dev, ifindex, "its setup is a script"
 		}
-		if said, err := run(d.T, strings.ReplaceAll(tdcLine(line, filters), "DEV", dev)); err != nil && !strings.Contains(line, "|| true") {
+		if said, err := run(d.T, strings.ReplaceAll(tdcLine(line, filters), "DEV", dev)); err != nil &&
+			!strings.Contains(line, "|| true") {
 			if notHere.MatchString(said) {
 				return dev, ifindex, "the lab's kernel does not have it"
 			}
@@ -319,9 +323,12 @@ func (d *tdc) inWords(k tdcCase, line string, done bool, theirs Tree) {
 		}
 		a, _ := theirs.Root()
 		b, _ := ours.Root()
-		same := bytes.Equal(replayable(a.Kind, a.Options), replayable(b.Kind, b.Options)) && slices.EqualFunc(theirs.Classes, ours.Classes, func(a, b Class) bool { return bytes.Equal(a.Options, b.Options) })
+		same := bytes.Equal(replayable(a.Kind, a.Options), replayable(b.Kind, b.Options)) &&
+			slices.EqualFunc(theirs.Classes, ours.Classes,
+				func(a, b Class) bool { return bytes.Equal(a.Options, b.Options) })
 		switch s, ok := theirs.Stack(); {
-		case same || strings.HasPrefix(text, "htb default 1") && len(theirs.Classes) == 1 && bytes.Equal(theirs.Classes[0].Options, ours.Classes[0].Options):
+		case same || strings.HasPrefix(text, "htb default 1") && len(theirs.Classes) == 1 &&
+			bytes.Equal(theirs.Classes[0].Options, ours.Classes[0].Options):
 			d.count("words: the same bytes")
 		case a.Kind == "netem" && ok: // but for its seed
 			if mine, _ := ours.Stack(); mine.Equal(s) || stripSeed(mine.String()) == stripSeed(s.String()) {

@@ -146,7 +146,8 @@ func (t Tree) sorted() Tree {
 	})
 	slices.SortStableFunc(t.Classes, func(a, b Class) int { return cmp.Compare(a.Handle, b.Handle) })
 	slices.SortStableFunc(t.Filters, func(a, b Filter) int {
-		if at := cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Chain, b.Chain)); at != 0 || a.asksInOrder() {
+		if at := cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(a.Chain, b.Chain)); at != 0 || a.asksInOrder() {
 			return at
 		}
 		return cmp.Compare(a.Handle, b.Handle)

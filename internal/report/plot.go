@@ -105,7 +105,8 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 			what = fmt.Sprintf("%s, %s,", kinds[i], name)
 		}
 		drawings = append(drawings, drawing{"Round trip of " + what + " over time", "s", "ms", overTime[i]},
-			drawing{"Round trip of " + strings.TrimSuffix(what, ",") + ": share of samples at or below", "ms", "%", cdf[i]})
+			drawing{"Round trip of " + strings.TrimSuffix(what, ",") + ": share of samples at or below", "ms", "%",
+				cdf[i]})
 	}
 	drawings = append(drawings, drawing{"Goodput over time", "s", "Mbit/s", goodput},
 		drawing{"Goodput of each flow, the fastest first", "flow", "Mbit/s", perFlow},
@@ -118,7 +119,8 @@ func pictures(p *lab.PointResult) ([]picture, error) {
 	return all, nil
 }
 
-// pictured are the probes to draw, by name with their kinds: the first that echoes UDP or, without one, each that types.
+// pictured are the probes to draw, by name with their kinds: the first that echoes UDP or, without one, each that
+// types.
 func pictured(p *lab.PointResult) (names, kinds []string) {
 	for k := range p.Cells {
 		if len(p.Cells[k].Runs) == 0 {

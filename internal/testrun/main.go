@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Testrun is go test, and a list of what was skipped and why at its end: what is skipped has not passed. Its arguments are go test's, and so is its exit
-// status.
+// Testrun is go test, and a list of what was skipped and why at its end: what is skipped has not passed. Its
+// arguments are go test's, and so is its exit status.
 //
-// A skip begins with one of two forms. "skipped here:" is by design: another place or make target runs it. "skipped, not passed:" is for want of something;
-// if the project's own scripts can install that it names them, as in (make kernels), and with CI=true such a skip is a failure.
+// A skip begins with one of two forms. "skipped here:" is by design: another place or make target runs it. "skipped,
+// not passed:" is for want of something; if the project's own scripts can install that it names them, as in (make
+// kernels), and with CI=true such a skip is a failure.
 package main
 
 import (
@@ -51,8 +52,8 @@ type event struct{ Action, Package, Test, Output, ImportPath string }
 
 type skip struct{ pkg, test, why string }
 
-// show prints the tests that fail, with all that they say, a line for each package, and the skips. It gives how many of those were for want of what
-// can be installed.
+// show prints the tests that fail, with all that they say, a line for each package, and the skips. It gives how many
+// of those were for want of what can be installed.
 func show(w io.Writer, events io.Reader) (missing int) {
 	said := map[[2]string][]string{}
 	var skips []skip
@@ -144,7 +145,8 @@ func reason(said []string) string {
 	return unsaid
 }
 
-// stripped is what a test said, without where it did: twice, if a guest's test said it and the test that booted the guest has logged it.
+// stripped is what a test said, without where it did: twice, if a guest's test said it and the test that booted the
+// guest has logged it.
 func stripped(line string) string {
 	return strings.TrimSpace(place.ReplaceAllString(place.ReplaceAllString(line, ""), ""))
 }
@@ -158,7 +160,8 @@ func within(said []string, own string) (all []skip) {
 		}
 		why := unsaid
 		for _, near := range []int{i - 1, i + 1} { // where a test streams its output and where it does not
-			if near >= 0 && near < len(said) && place.MatchString(said[near]) && why == unsaid && !strings.Contains(said[near], "---") {
+			if near >= 0 && near < len(said) && place.MatchString(said[near]) && why == unsaid &&
+				!strings.Contains(said[near], "---") {
 				why = stripped(said[near])
 			}
 		}

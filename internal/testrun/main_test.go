@@ -21,13 +21,18 @@ func TestShow(t *testing.T) {
 	}
 	events.WriteString("go: what is no event\n")
 	say("pass", "TestFine", "=== RUN   TestFine\n", "    a_test.go:1: quiet\n", "--- PASS: TestFine (0.00s)\n")
-	say("fail", "TestBad", "=== RUN   TestBad\n", "    a_test.go:2: loud\n", "        and long\n", "--- FAIL: TestBad (0.00s)\n")
+	say("fail", "TestBad", "=== RUN   TestBad\n", "    a_test.go:2: loud\n", "        and long\n",
+		"--- FAIL: TestBad (0.00s)\n")
 	for _, sub := range []string{"TestSkip/one", "TestSkip/two"} {
-		say("skip", sub, "=== RUN   "+sub+"\n", "    a_test.go:3: skipped, not passed: no chromium (make deps)\n", "    --- SKIP: "+sub+" (0.00s)\n")
+		say("skip", sub, "=== RUN   "+sub+"\n", "    a_test.go:3: skipped, not passed: no chromium (make deps)\n",
+			"    --- SKIP: "+sub+" (0.00s)\n")
 	}
-	say("skip", "TestElsewhere", "    a_test.go:4: skipped here: it runs in make test-kernels\n", "--- SKIP: TestElsewhere (0.00s)\n")
+	say("skip", "TestElsewhere", "    a_test.go:4: skipped here: it runs in make test-kernels\n",
+		"--- SKIP: TestElsewhere (0.00s)\n")
 	say("skip", "TestSilent", "=== RUN   TestSilent\n", "--- SKIP: TestSilent (0.00s)\n")
-	say("pass", "TestBoots", "    k.go:5: === RUN   TestInA\n", "    k.go:5:     in_test.go:6: this kernel has no cake\n", "    k.go:5: --- SKIP: TestInA (0.00s)\n", "--- PASS: TestBoots (1s)\n")
+	say("pass", "TestBoots", "    k.go:5: === RUN   TestInA\n",
+		"    k.go:5:     in_test.go:6: this kernel has no cake\n", "    k.go:5: --- SKIP: TestInA (0.00s)\n",
+		"--- PASS: TestBoots (1s)\n")
 	say("fail", "", "FAIL\n", "FAIL\tweir/x\t0.1s\n")
 	const want = `go: what is no event
     a_test.go:2: loud

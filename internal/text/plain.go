@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text readies text of unknown origin to be shown: the names of devices, processes, files and scenarios are their owners' choice, and may hold
-// what a terminal takes for a command.
+// Package text readies text of unknown origin to be shown: the names of devices, processes, files and scenarios are
+// their owners' choice, and may hold what a terminal takes for a command.
 package text
 
 import (
@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Plain is s with each control character but newline and tab, and each that turns the direction of writing, as JSON would escape it (\u001b), and
-// each byte that is not UTF-8 as Go would (\x9b).
+// Plain is s with each control character but newline and tab, and each that turns the direction of writing, as JSON
+// would escape it (\u001b), and each byte that is not UTF-8 as Go would (\x9b).
 func Plain(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
 		return s
@@ -41,8 +41,9 @@ func hidden(r rune) bool {
 
 // Writer passes on what is written to it as Plain has it. JSON means the same afterwards.
 type Writer struct {
-	To      io.Writer
-	Colours bool // what sets a terminal's colours (ECMA-48, SGR) goes through: for text that is known to hold nothing else
+	To io.Writer
+	// what sets a terminal's colours (ECMA-48, SGR) goes through: for text that is known to hold nothing else
+	Colours bool
 	rest    []byte
 	err     error
 }
@@ -82,7 +83,8 @@ func (w *Writer) put(s string) {
 	}
 }
 
-// Close writes what is left of a character that was never whole, and gives the first error that there was. It closes nothing.
+// Close writes what is left of a character that was never whole, and gives the first error that there was. It closes
+// nothing.
 func (w *Writer) Close() error {
 	w.put(string(w.rest))
 	w.rest = nil

@@ -31,17 +31,19 @@ type unit struct {
 	scale float64
 }
 
-// tc's own suffixes (iproute2 lib/utils.c), the written ones first. Rates are decimal, and bps are bytes per second; sizes count in 1024s, whether
-// or not they end in b.
+// tc's own suffixes (iproute2 lib/utils.c), the written ones first. Rates are decimal, and bps are bytes per second;
+// sizes count in 1024s, whether or not they end in b.
 var (
 	rateUnits = []unit{{"tbit", 1e12}, {"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1},
 		{"tibit", 1 << 40}, {"gibit", 1 << 30}, {"mibit", 1 << 20}, {"kibit", 1 << 10},
 		{"tbps", 8e12}, {"gbps", 8e9}, {"mbps", 8e6}, {"kbps", 8e3}, {"bps", 8},
 		{"tibps", 8 << 40}, {"gibps", 8 << 30}, {"mibps", 8 << 20}, {"kibps", 8 << 10}}
-	sizeUnits = []unit{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10}, {"b", 1},
+	sizeUnits = []unit{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1 << 30}, {"m", 1 << 20},
+		{"k", 1 << 10}, {"b", 1},
 		{"gbit", 1 << 27}, {"mbit", 1 << 17}, {"kbit", 1 << 7}}
 	timeUnits = []unit{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1},
-		{"sec", 1e9}, {"msec", 1e6}, {"usec", 1e3}, {"nsec", 1}, {"secs", 1e9}, {"msecs", 1e6}, {"usecs", 1e3}, {"nsecs", 1}}
+		{"sec", 1e9}, {"msec", 1e6}, {"usec", 1e3}, {"nsec", 1}, {"secs", 1e9}, {"msecs", 1e6}, {"usecs", 1e3},
+		{"nsecs", 1}}
 )
 
 const (
@@ -56,15 +58,18 @@ func (e *NoUnit) Error() string {
 	return fmt.Sprintf("%s %q has no unit: write it like %s", e.What, e.Text, e.Example)
 }
 
-// ParseRate reads "50mbit", as ParseTCRate does, but for bytes: who types 50mbps means megabits more often than tc's 400.
+// ParseRate reads "50mbit", as ParseTCRate does, but for bytes: who types 50mbps means megabits more often than tc's
+// 400.
 func ParseRate(s string) (Rate, error) {
 	if strings.HasSuffix(strings.ToLower(s), "bps") {
-		return 0, inBits(s, fmt.Errorf("rate %q: unknown unit %q: write it like 50mbit", s, strings.TrimLeft(s, "0123456789.")))
+		return 0, inBits(s, fmt.Errorf("rate %q: unknown unit %q: write it like 50mbit", s,
+			strings.TrimLeft(s, "0123456789.")))
 	}
 	return ParseTCRate(s)
 }
 
-// ParseTCRate reads a rate as tc does, for which bps are bytes. Zero, negative and absurd (> 10 Tbit/s) ones are errors.
+// ParseTCRate reads a rate as tc does, for which bps are bytes. Zero, negative and absurd (> 10 Tbit/s) ones are
+// errors.
 func ParseTCRate(s string) (Rate, error) {
 	v, err := parse(s, "rate", "50mbit", rateUnits)
 	if err != nil {
@@ -76,14 +81,17 @@ func ParseTCRate(s string) (Rate, error) {
 	return Rate(math.Round(v)), nil
 }
 
-// inBits adds to an error what was probably meant: bytes a second, which tc writes as 50mbps and others as 50MB or 50MB/s.
+// inBits adds to an error what was probably meant: bytes a second, which tc writes as 50mbps and others as 50MB or
+// 50MB/s.
 func inBits(s string, err error) error {
 	s = strings.ToLower(s)
 	for _, end := range []string{"b/s", "bps", "b"} {
-		if number, ok := strings.CutSuffix(s, end); ok && number != "" && strings.Contains("kmgt", number[len(number)-1:]) {
+		if number, ok := strings.CutSuffix(s, end); ok && number != "" &&
+			strings.Contains("kmgt", number[len(number)-1:]) {
 			if v, bad := strconv.ParseFloat(number[:len(number)-1], 64); bad == nil {
 				unit := number[len(number)-1:]
-				return fmt.Errorf("%w: %s%s are bytes: %s%sbit?", err, strings.ToUpper(unit), "B", strconv.FormatFloat(8*v, 'f', -1, 64), unit)
+				return fmt.Errorf("%w: %s%s are bytes: %s%sbit?", err, strings.ToUpper(unit), "B",
+					strconv.FormatFloat(8*v, 'f', -1, 64), unit)
 			}
 		}
 	}

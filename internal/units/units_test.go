@@ -8,21 +8,27 @@ import (
 )
 
 func TestParseAndFormat(t *testing.T) {
-	for in, want := range map[string]string{"50mbit": "50mbit", "49875kbit": "49.875mbit", "1Gbit": "1gbit", "0.5mbit": "500kbit", "7bit": "7bit",
+	for in, want := range map[string]string{"50mbit": "50mbit", "49875kbit": "49.875mbit", "1Gbit": "1gbit",
+		"0.5mbit": "500kbit", "7bit": "7bit",
 		// As tc(8) has them: decimal and binary bits, and bytes per second.
-		"1tbit": "1tbit", "1kibit": "1.024kbit", "1mibit": "1.048576mbit", "1gibit": "1.073741824gbit", "1tibit": "1.099511627776tbit",
-		"8bps": "64bit", "1kbps": "8kbit", "50mbps": "400mbit", "1GBps": "8gbit", "1tbps": "8tbit", "1kibps": "8.192kbit", "1mibps": "8.388608mbit", "1gibps": "8.589934592gbit"} {
+		"1tbit": "1tbit", "1kibit": "1.024kbit", "1mibit": "1.048576mbit", "1gibit": "1.073741824gbit",
+		"1tibit": "1.099511627776tbit",
+		"8bps":   "64bit", "1kbps": "8kbit", "50mbps": "400mbit", "1GBps": "8gbit", "1tbps": "8tbit",
+		"1kibps": "8.192kbit", "1mibps": "8.388608mbit", "1gibps": "8.589934592gbit"} {
 		if r, err := ParseTCRate(in); err != nil || r.String() != want {
 			t.Errorf("ParseTCRate(%q) = %v, %v; want %s", in, r, err, want)
 		}
 	}
-	for in, want := range map[string]string{"64kb": "64kb", "64k": "64kb", "3000b": "3000b", "1mb": "1mb", "0b": "0b", "8kbit": "1kb", "1mbit": "128kb", "1gbit": "128mb"} {
+	for in, want := range map[string]string{"64kb": "64kb", "64k": "64kb", "3000b": "3000b", "1mb": "1mb", "0b": "0b",
+		"8kbit": "1kb", "1mbit": "128kb", "1gbit": "128mb"} {
 		if s, err := ParseSize(in); err != nil || s.String() != want {
 			t.Errorf("ParseSize(%q) = %v, %v; want %s", in, s, err, want)
 		}
 	}
-	for in, want := range map[string]string{"48.3ms": "48.3ms", "0.2s": "200ms", "15us": "15us", "0s": "0s", "90s": "90s",
-		"1sec": "1s", "2secs": "2s", "3msec": "3ms", "48.3msecs": "48.3ms", "5usec": "5us", "6usecs": "6us", "7nsec": "7ns", "8nsecs": "8ns"} {
+	for in, want := range map[string]string{"48.3ms": "48.3ms", "0.2s": "200ms", "15us": "15us", "0s": "0s",
+		"90s":  "90s",
+		"1sec": "1s", "2secs": "2s", "3msec": "3ms", "48.3msecs": "48.3ms", "5usec": "5us", "6usecs": "6us",
+		"7nsec": "7ns", "8nsecs": "8ns"} {
 		if d, err := ParseDuration(in); err != nil || Duration(d).String() != want {
 			t.Errorf("ParseDuration(%q) = %v, %v; want %s", in, d, err, want)
 		}
@@ -35,7 +41,8 @@ func TestParseAndFormat(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	for _, in := range []string{"", "50", "mbit", "0mbit", "-1mbit", "NaNmbit", "Infmbit", "50 mbit", "50mb", "50mbps", "6KBps", "1e99gbit", "0x10mbit", "50ms", "20tbit"} {
+	for _, in := range []string{"", "50", "mbit", "0mbit", "-1mbit", "NaNmbit", "Infmbit", "50 mbit", "50mb", "50mbps",
+		"6KBps", "1e99gbit", "0x10mbit", "50ms", "20tbit"} {
 		if r, err := ParseRate(in); err == nil {
 			t.Errorf("ParseRate(%q) = %v, want an error", in, r)
 		}

@@ -47,8 +47,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestRelayDocument: docs/relay-machines.md has a row for each relay that is tried, in that order, and no other. Its figures
-// are those of the last make test-machines in which all of them kept the bounds.
+// TestRelayDocument: docs/relay-machines.md has a row for each relay that is tried, in that order, and no other. Its
+// figures are those of the last make test-machines in which all of them kept the bounds.
 func TestRelayDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/relay-machines.md")
 	if err != nil {

@@ -72,15 +72,18 @@ const (
 
 func nobodyConfirms(s *subject) {
 	before := s.look()
-	s.sh("weir up --timeout 10s " + goal + "; " + inForce(goalRate) + " && systemctl list-units --no-legend 'weir-revert*' | grep running")
-	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; until_ 'weir status | grep \"^Put back\"'")
+	s.sh("weir up --timeout 10s " + goal + "; " + inForce(goalRate) +
+		" && systemctl list-units --no-legend 'weir-revert*' | grep running")
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend " +
+		"\"weir-revert*\" | grep -q .'; until_ 'weir status | grep \"^Put back\"'")
 	s.same(asBefore, s.look(), before, "nobody confirmed")
 
 	// With a goal confirmed earlier it goes back to that.
 	s.sh("weir up " + earlier + " && weir confirm")
 	before = s.look()
 	s.sh("weir up --timeout 10s " + goal)
-	s.sh("until_ 'tc qdisc show dev $dev | grep -q " + earlierRate + "'; until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; weir status")
+	s.sh("until_ 'tc qdisc show dev $dev | grep -q " + earlierRate +
+		"'; until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; weir status")
 	s.same(asBefore, s.look(), before, "nobody confirmed the second goal")
 }
 
@@ -108,7 +111,8 @@ func cutOff(s *subject) {
 	if out, err := ssh("weir up --timeout 10s --qdisc 'netem loss 100%'"); err == nil {
 		s.Fatalf("it was not cut off: %s", out)
 	}
-	s.sh("until_ '! tc qdisc show dev $dev | grep -q netem'; until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'")
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q netem'; until_ '! systemctl list-units --all --no-legend " +
+		"\"weir-revert*\" | grep -q .'")
 	if out, err := ssh("weir status"); err == nil || !strings.Contains(out, "Put back") {
 		s.fails("ssh does not answer: %v: %s", err, out)
 		return
@@ -269,7 +273,8 @@ func (k kill) run(s *subject) {
 			continue
 		}
 		// However it ended, the way back to the host as found is open, and no timer is left.
-		r = s.try("weir recover && weir down && until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .' && ! ls -A /var/lib/weir | grep .")
+		r = s.try("weir recover && weir down && until_ '! systemctl list-units --all --no-legend \"weir-revert*\" " +
+			"| grep -q .' && ! ls -A /var/lib/weir | grep .")
 		if now = s.look(); r.Status != 0 || now != found {
 			s.fails("%s\nthen weir recover and weir down (status %d: %s) leave, against the host as found:\n%s", at, r.Status, r.Out, difference(found, now))
 			continue
@@ -391,7 +396,8 @@ func losesCake(s *subject) {
 
 // filtered has a queue with filters of each kind that comes back, and some with what does not.
 func filtered(s *subject) {
-	htb := "tc qdisc replace dev $dev root handle 1: htb default 1 && tc class add dev $dev parent 1: classid 1:1 htb rate 90mbit && tc class add dev $dev parent 1: classid 1:2 htb rate 10mbit"
+	htb := "tc qdisc replace dev $dev root handle 1: htb default 1 && tc class add dev $dev parent 1: classid 1:1 " +
+		"htb rate 90mbit && tc class add dev $dev parent 1: classid 1:2 htb rate 10mbit"
 	with := func(filters ...string) string {
 		script := htb
 		for _, f := range filters {
@@ -400,17 +406,29 @@ func filtered(s *subject) {
 		return script
 	}
 	s.sh(with(
-		"protocol ip prio 5 u32 match ip dport 22 0xffff flowid 1:2", "protocol ip prio 5 u32 match ip sport 22 0xffff flowid 1:2", "protocol ipv6 prio 6 u32 match ip6 dport 22 0xffff flowid 1:2",
-		"protocol ip prio 7 handle 2: u32 divisor 16", "protocol ip prio 7 u32 ht 2:5: match ip dst 10.0.0.5 flowid 1:2", "protocol ip prio 8 u32 match ip dport 9 0xffff police rate 1mbit burst 10k drop flowid 1:2",
-		"protocol ip prio 10 flower ip_proto udp dst_port 53 classid 1:2", "protocol ip prio 11 flower dst_ip 10.0.0.0/8 action goto chain 7", "protocol ip prio 12 chain 7 flower ip_proto tcp action pass",
-		"protocol ip prio 13 flower ip_proto udp action police rate 5mbit burst 10k conform-exceed drop/pipe action pass", "protocol ip prio 14 flower src_ip 192.0.2.1 action mirred egress redirect dev lo",
+		"protocol ip prio 5 u32 match ip dport 22 0xffff flowid 1:2",
+		"protocol ip prio 5 u32 match ip sport 22 0xffff flowid 1:2",
+		"protocol ipv6 prio 6 u32 match ip6 dport 22 0xffff flowid 1:2",
+		"protocol ip prio 7 handle 2: u32 divisor 16",
+		"protocol ip prio 7 u32 ht 2:5: match ip dst 10.0.0.5 flowid 1:2",
+		"protocol ip prio 8 u32 match ip dport 9 0xffff police rate 1mbit burst 10k drop flowid 1:2",
+		"protocol ip prio 10 flower ip_proto udp dst_port 53 classid 1:2",
+		"protocol ip prio 11 flower dst_ip 10.0.0.0/8 action goto chain 7",
+		"protocol ip prio 12 chain 7 flower ip_proto tcp action pass",
+		"protocol ip prio 13 flower ip_proto udp action police rate 5mbit burst 10k conform-exceed drop/pipe "+
+			"action pass", "protocol ip prio 14 flower src_ip 192.0.2.1 action mirred egress redirect dev lo",
 		"protocol ip prio 15 flower src_ip 192.0.2.2 action skbedit priority 1:2 pipe action drop",
-		"protocol ip prio 20 basic match 'cmp(u8 at 9 layer 1 eq 17)' classid 1:2", "protocol ip prio 20 basic match 'u32(u32 0x0a000000 0xff000000 at 12)' classid 1:1",
-		"protocol ip prio 21 handle 6 fw classid 1:2", "protocol ip prio 22 bpf bytecode '4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0,' flowid 1:2", "protocol all prio 30 matchall classid 1:1"))
+		"protocol ip prio 20 basic match 'cmp(u8 at 9 layer 1 eq 17)' classid 1:2",
+		"protocol ip prio 20 basic match 'u32(u32 0x0a000000 0xff000000 at 12)' classid 1:1",
+		"protocol ip prio 21 handle 6 fw classid 1:2",
+		"protocol ip prio 22 bpf bytecode '4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0,' flowid 1:2",
+		"protocol all prio 30 matchall classid 1:1"))
 	before := s.look()
 	s.sh("weir up --yes --runtime " + goal + " && " + inForce(goalRate) + " && weir down")
 	s.same(asBefore, s.look(), before, "taken down")
-	s.sh("weir up --runtime --timeout 10s " + goal + "; until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; until_ 'weir status | grep \"^Put back\"'")
+	s.sh("weir up --runtime --timeout 10s " + goal +
+		"; until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend " +
+		"\"weir-revert*\" | grep -q .'; until_ 'weir status | grep \"^Put back\"'")
 	s.same(asBefore, s.look(), before, "nobody confirmed")
 	said := s.sh("$killat weir up --runtime --timeout 1h " + goal + " 2>&1 && weir recover")
 	s.same(asBefore, s.look(), before, "recovered")
@@ -428,7 +446,8 @@ func filtered(s *subject) {
 	for _, queue := range []struct{ name, script string }{
 		{"red", "tc qdisc replace dev $dev root handle 1: red limit 1M avpkt 1500 min 100K max 300K"},
 		{"a flow filter", with("protocol ip prio 3 handle 1 flow hash keys src,dst divisor 16 baseclass 1:1")},
-		{"a shared action", "tc actions add action drop index 500 && " + with("protocol ip prio 3 matchall action gact index 500")},
+		{"a shared action", "tc actions add action drop index 500 && " +
+			with("protocol ip prio 3 matchall action gact index 500")},
 	} {
 		s.sh("tc qdisc del dev $dev root 2>/dev/null; " + queue.script)
 		before := s.look()
@@ -436,7 +455,8 @@ func filtered(s *subject) {
 		s.sh(refused("weir up --runtime --yes "+goal) + " && grep '^  try: if it need not come back: tc ' /run/err")
 		s.same(asBefore, s.look(), before, queue.name+", refused")
 		// The line that it names takes away what is in the way.
-		s.holds(asPlanned, queue.name+", taken away", `eval "$(sed -n 's/^  try: if it need not come back: \(tc .*\), and then again$/\1/p' /run/err)" && weir up --runtime --yes `+goal+" && "+inForce(goalRate))
+		s.holds(asPlanned, queue.name+", taken away",
+			`eval "$(sed -n 's/^  try: if it need not come back: \(tc .*\), and then again$/\1/p' /run/err)" && weir up --runtime --yes `+goal+" && "+inForce(goalRate))
 		s.sh("weir down")
 	}
 }
@@ -470,7 +490,8 @@ const putBack = "until_ '! tc qdisc show dev $dev | grep -q cake'\n"
 func readOnlyState(s *subject) {
 	s.sh("mkdir -p /var/lib/weir && mount -t tmpfs none /var/lib/weir")
 	before := s.look()
-	s.sh("weir up --timeout 10s " + goal + " && mount -o remount,ro /var/lib/weir && nsenter -t $(systemctl show -P MainPID 'weir-revert-*') -m mount -o remount,ro /var/lib/weir; true")
+	s.sh("weir up --timeout 10s " + goal + " && mount -o remount,ro /var/lib/weir && nsenter -t $(systemctl show " +
+		"-P MainPID 'weir-revert-*') -m mount -o remount,ro /var/lib/weir; true")
 	s.sh(putBack)
 	s.same(asBefore, s.look(), before, "read-only")
 	s.sh("mount -o remount,rw /var/lib/weir; until_ 'weir recover >/dev/null; weir status | grep -q \"^Put back\"'")
@@ -479,8 +500,10 @@ func readOnlyState(s *subject) {
 
 func replaced(s *subject) {
 	before := s.look()
-	s.sh("cp -p /usr/bin/weir /run/weir.kept; weir up --timeout 10s " + goal + "; rm /usr/bin/weir; cp /bin/false /usr/bin/weir")
-	s.sh(putBack + "cp -p /run/weir.kept /usr/bin/weir.new && mv /usr/bin/weir.new /usr/bin/weir; until_ 'weir status | grep -q \"^Put back\"'")
+	s.sh("cp -p /usr/bin/weir /run/weir.kept; weir up --timeout 10s " + goal +
+		"; rm /usr/bin/weir; cp /bin/false /usr/bin/weir")
+	s.sh(putBack + "cp -p /run/weir.kept /usr/bin/weir.new && mv /usr/bin/weir.new /usr/bin/weir; until_ 'weir " +
+		"status | grep -q \"^Put back\"'")
 	s.same(asBefore, s.look(), before, "replaced")
 }
 

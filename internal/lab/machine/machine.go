@@ -69,8 +69,8 @@ func (k Kind) hardware() []string {
 	)
 }
 
-// cache of the disk: what the guest has flushed is on it when QEMU is killed, and what it has not may be lost. Nobody takes
-// the power of a Relay away, and while it waits for this host's disk its virtual time runs ahead.
+// cache of the disk: what the guest has flushed is on it when QEMU is killed, and what it has not may be lost. Nobody
+// takes the power of a Relay away, and while it waits for this host's disk its virtual time runs ahead.
 func (k Kind) cache() string {
 	if k == Relay {
 		return "unsafe"

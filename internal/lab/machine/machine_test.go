@@ -373,7 +373,8 @@ const reportHead = `# What can go wrong, and how the host is afterwards
 Each row is a fault that was tried on whole emulated Debians, with each manager of the uplink that it matters for, and
 with one program, whose version is given. Afterwards the host was looked at with tools that are not Weir's: every queueing
 discipline, class and filter of every device, all of /proc/sys/net, addresses and routes, and every file under /etc and
-/usr/local with owner, mode and checksum. It was exactly as before, exactly as planned, or one ` + "`weir recover`" + ` made it so.
+/usr/local with owner, mode and checksum. It was exactly as before, exactly as planned, or one ` + "`weir recover`" +
+	` made it so.
 Anything else is bad. A row with none tried is of a fault that no program was tried with yet.
 
 | fault | systems | version | tried | as before | as planned | by weir recover | bad |
@@ -423,7 +424,8 @@ func (r report) markdown(version string, before map[string]string) string {
 			b.WriteString(row)
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d |\n", f.name, strings.Join(systems, "; "), version, tried, sum[asBefore], sum[asPlanned], sum[recovered], sum[bad])
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d |\n", f.name, strings.Join(systems, "; "), version,
+			tried, sum[asBefore], sum[asPlanned], sum[recovered], sum[bad])
 	}
 	return b.String()
 }

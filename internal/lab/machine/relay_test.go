@@ -128,7 +128,8 @@ PidFile "/run/tinyproxy.pid"
 END`,
 			start:   "tinyproxy -c /run/tinyproxy.conf; until_ '[ -s /run/tinyproxy.pid ]'",
 			stop:    "kill $(cat /run/tinyproxy.pid); until_ '! pgrep -x tinyproxy'",
-			through: direct + "ProxyCommand nc -X connect -x 192.0.2.1:8888 %h %p\n", curl: "-x http://192.0.2.1:8888 " + file,
+			through: direct + "ProxyCommand nc -X connect -x 192.0.2.1:8888 %h %p\n",
+			curl:    "-x http://192.0.2.1:8888 " + file,
 		},
 		{
 			name: "an encrypting proxy", with: "shadowsocks-libev",

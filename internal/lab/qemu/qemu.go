@@ -82,7 +82,8 @@ func (b Boot) commandLine() string {
 		"GODEBUG=asyncpreemptoff=1", marker + "=1",
 	}
 	if b.Exact {
-		// A CPU that halts is woken by a race of the emulator's threads (neverIdle, which is there from process 1 on): until then it polls.
+		// A CPU that halts is woken by a race of the emulator's threads (neverIdle, which is there from process 1
+		// on): until then it polls.
 		words = append(words, fmt.Sprintf("%s=%d", exact, b.Seed), "idle=poll")
 	}
 	for _, e := range b.Env { // what the kernel does not know it hands to process 1
