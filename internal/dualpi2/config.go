@@ -65,7 +65,9 @@ type Stats struct {
 	MaxQ       uint32 // most packets that ever waited
 	ECNMark    uint64 // packets that were marked and have left: by the probability, and by the step
 	StepMark   uint64 // of those, by the step
-	StepMissed uint64 // packets of the L queue that left unmarked and had waited for longer than the step's threshold: the prediction was too low
+	// StepMissed counts packets of the L queue that left unmarked and had waited for longer than the step's
+	// threshold: the prediction was too low.
+	StepMissed uint64
 	StepEarly  uint64 // packets that the step had marked, and that had not
 	Credit     int32  // of the weighted round robin: the L queue's turn while it is not positive
 	MemoryUsed uint32 // bytes

@@ -54,13 +54,13 @@ func words(p *PointResult, c *Cell) string {
 	case inward > packet && inward >= theirs:
 		out := ""
 		if theirs > packet {
-			out = ", and " + waitAt(theirs, rate) + " on the way out"
+			out = " and " + waitAt(theirs, rate) + " on the way out"
 		}
-		here := "none"
+		here := "None"
 		if own > packet {
 			here = wait(own)
 		}
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box, on the way in: %s of it on average%s; %s of it here, in %s.",
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s on the way in%s, on average. %s stands here, in %s.",
 			waitAt(inward, p.Scenario.Provider.Inward()), out, here, kind))
 	case theirs > packet && ownMax == 0:
 		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held no packet in any of %d samples.",
