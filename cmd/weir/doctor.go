@@ -41,7 +41,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			if dev != "" {
 				if _, there := facts.Link(dev); !there {
 					return &plan.Refusal{What: dev + ": no such device", Try: "one of: " +
-						strings.Join(deviceNames(facts), ", ")}
+						strings.Join(plan.DeviceNames(facts), ", ")}
 				}
 				facts.Uplink = dev
 			}
@@ -139,12 +139,12 @@ func describeLink(f host.Facts, l host.Link) string {
 	if f.Deep != nil && len(f.Deep.Offloads[l.Name]) > 0 {
 		words = append(words, strings.Join(f.Deep.Offloads[l.Name], " "))
 	}
-	queue := "root qdisc " + plan.Describe(l.Tree)
+	queue := "root qdisc " + plan.QueueOf(l.Tree).String()
 	if stack, ok := l.Tree.Stack(); ok && !plan.Shapes(stack) {
 		queue += ", no rate"
 	}
 	words = append(words, queue)
-	if now := plan.DescribeIngress(f, l.Name); now != plan.NoIngress {
+	if now := plan.IncomingAt(f, l.Name).String(); now != plan.NoIngress {
 		words = append(words, "arriving: "+now)
 	}
 	return strings.Join(words, " · ")
@@ -190,7 +190,7 @@ func printSettings(w io.Writer, f host.Facts) {
 	}
 	fmt.Fprintf(w, "\nWho sets what; at boot %s reads the files.\n", cmp.Or(f.Deep.Loader, "nobody"))
 	for _, name := range slices.Sorted(maps.Keys(f.Sysctls)) {
-		printText(w, shortName(plan.Target{Sysctl: name}), printable(f.Sysctls[name].Value))
+		printText(w, shortName(plan.Target{Kind: plan.Sysctl, Name: name}), printable(f.Sysctls[name].Value))
 		for _, s := range f.Deep.Settings {
 			if s.Sysctl != name {
 				continue

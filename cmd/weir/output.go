@@ -27,7 +27,7 @@ const (
 
 func printChange(w io.Writer, c plan.Change) {
 	what := fmt.Sprintf("%s → %s", c.Old, c.New)
-	if c.File != "" {
+	if c.Kind == plan.File {
 		what = c.Verb()
 	}
 	line := pad(shortName(c.Target), subject) + what
@@ -38,15 +38,15 @@ func printChange(w io.Writer, c plan.Change) {
 	if width(line) <= columns {
 		fmt.Fprintln(w, line)
 	} else {
-		printText(w, shortName(c.Target), c.Old)
-		printText(w, "", "→ "+c.New)
+		printText(w, shortName(c.Target), c.Old.String())
+		printText(w, "", "→ "+c.New.String())
 	}
 	printText(w, "", c.Reason)
 }
 
 // printOwner says to whom the present value is due.
 func printOwner(w io.Writer, c plan.Change) {
-	if c.Owner != "" && c.File == "" {
+	if c.Owner != "" && c.Kind != plan.File {
 		printText(w, "", "today: "+c.Owner)
 	}
 }
@@ -66,7 +66,7 @@ func printText(w io.Writer, label, text string) {
 
 func printNotes(w io.Writer, notes []plan.Note) {
 	for _, n := range notes {
-		printText(w, shortName(plan.Target{Sysctl: n.Subject}), n.Text)
+		printText(w, shortName(plan.Target{Kind: plan.Sysctl, Name: n.Subject}), n.Text)
 	}
 }
 
@@ -107,9 +107,9 @@ func failed(out change.Outcome, try string) error {
 	}
 	var which []string
 	for _, f := range out.Failed {
-		name := shortName(f.Target) + " = " + f.New
-		if f.File != "" {
-			name = f.File
+		name := shortName(f.Target) + " = " + f.New.String()
+		if f.Kind == plan.File {
+			name = f.Name
 		}
 		which = append(which, name+": "+f.Error)
 	}

@@ -12,6 +12,7 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -102,7 +103,7 @@ func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal
 			done.Old, done.New = done.New, done.Old
 			failed = append(failed, s.set(next, done))
 		}
-		what := fmt.Sprintf("not confirmed: %s: %v", c.File, err)
+		what := fmt.Sprintf("not confirmed: %s: %v", c.Name, err)
 		if undone := errors.Join(append(failed, s.put(j))...); undone != nil {
 			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
 		}
@@ -146,7 +147,7 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 		out.Goal = j.Uplinks[0].Goal
 	}
 	for i, e := range j.Entries {
-		others := dev != "" && device(e.Target) != "" && device(e.Target) != dev // left before, and not asked for
+		others := dev != "" && e.Dev() != "" && e.Dev() != dev // left before, and not asked for
 		j.Entries[i].Theirs = j.state(facts, e) == foreign && (!force || others)
 	}
 	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be written, for want of space
@@ -174,21 +175,20 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		out.Notes = append(out.Notes, plan.Note{Subject: "the host's settings", Text: "stay: " + err.Error()})
 		p = plan.Plan{Goal: others[0], Others: others[1:]}
 	}
-	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool { return device(c.Target) != "" })
+	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool { return c.Dev() != "" })
 	kept := plan.GoalFile(slices.DeleteFunc(slices.Clone(others),
 		func(g plan.Goal) bool { return g.Runtime || g.Only }))
-	goalFile := plan.Target{File: host.GoalFile}
 	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == goalFile })
 	if e := j.entry(goalFile); e != nil && !asks && j.state(facts, *e) == ours {
 		// Also while a device is not there, and its part of other files stays.
-		p.Changes = append(p.Changes, plan.Change{Target: goalFile, Old: facts.Files[host.GoalFile].String(),
-			New: kept.String(), Reason: "the goals that stay"})
+		p.Changes = append(p.Changes, plan.Change{Target: goalFile, Old: plan.Content{File: facts.Files[host.GoalFile]},
+			New: plan.Content{File: kept}, Reason: "the goals that stay"})
 	}
 	theirs := map[plan.Target]bool{}
 	for _, e := range j.Entries {
 		now, there := j.value(facts, e.Target)
 		switch state := j.state(facts, e); {
-		case device(e.Target) != dev || state == asFound:
+		case e.Dev() != dev || state == asFound:
 		case !there:
 			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(),
 				Text: "is gone, and what was set with it"})
@@ -220,7 +220,7 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		return err
 	}
 	for _, c := range slices.Clone(out.Done) {
-		if now, _ := next.value(facts, c.Target); !same(c.Target, now, c.New) &&
+		if now, _ := next.value(facts, c.Target); !now.Meets(c.New) &&
 			!next.is(facts, *next.entry(c.Target), c.New) {
 			out.fail(c, "was put back, and is another")
 		}
@@ -239,10 +239,11 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 // clean takes away what a BPF queue has left on devices that somebody else has taken it from; "" for all.
 func (s Store) clean(j *journal, facts host.Facts, dev string, out *Outcome) {
 	for _, e := range j.Entries {
-		if _, there := facts.Link(e.Dev); !there || !slices.ContainsFunc(e.Set, ownQueue) || dev != "" && e.Dev != dev {
+		_, there := facts.Link(e.Dev())
+		if e.Kind != plan.Root || !there || !slices.ContainsFunc(e.Set, ownQueue) || dev != "" && e.Name != dev {
 			continue
 		}
-		u := j.of(e.Dev)
+		u := j.of(e.Name)
 		if err := s.host.cleanQueue(u.Link, u.GSOSegs); err != nil {
 			out.Failed = append(out.Failed, Failure{plan.Change{Target: e.Target, New: e.Was}, err.Error()})
 		}
@@ -343,26 +344,23 @@ func (j *journal) undone() plan.Goal {
 }
 
 // aim is what a pending run's entry is to be again, if anything.
-func (j *journal) aim(e entry) (string, bool) {
-	switch {
-	case j.Pending.Down:
+func (j *journal) aim(e entry) (plan.Value, bool) {
+	if j.Pending.Down {
 		return e.Was, !e.Theirs
-	case e.Back != nil:
-		return *e.Back, true
 	}
-	return "", false
+	return e.Back, e.Back != nil
 }
 
 // is tells whether an entry is what it is to be, or can no longer be that.
-func (j *journal) is(f host.Facts, e entry, want string) bool {
+func (j *journal) is(f host.Facts, e entry, want plan.Value) bool {
 	now, ok := j.value(f, e.Target)
 	if !ok {
 		return true
 	}
-	if want == e.Was {
+	if equal(want, e.Was) {
 		return j.state(f, e) == asFound
 	}
-	return same(e.Target, now, want)
+	return now.Meets(want)
 }
 
 // putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done again.
@@ -376,13 +374,13 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	for _, e := range j.Entries {
 		now, ok := j.value(facts, e.Target)
 		want, ours := j.aim(e)
-		want = present(facts, e.Target, want)
+		want = present(facts, want)
 		change := plan.Change{Target: e.Target, Old: now, New: want, Reason: reason, Evidence: "the journal"}
 		switch {
 		case !ours && e.Theirs && j.Pending.Down:
 			change.New = e.Was
 			why := fmt.Sprintf("is %s, and weir set %s", now, e.last())
-			if e.File != "" {
+			if e.Kind == plan.File {
 				why = "is not as weir wrote it"
 			} else if owner := plan.Owner(facts, e.Target); owner != "" {
 				why += "; " + owner
@@ -394,12 +392,10 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 				Text: "is gone, and what was set with it"})
 		case !j.is(facts, e, want):
 			if j.state(facts, e) == foreign {
-				if e.File != "" {
-					now = "another"
-				}
-				overwritten = append(overwritten, plan.Note{Subject: e.Target.String(), Text: "was " + now + ", which weir had not set, and is overwritten"})
+				overwritten = append(overwritten, plan.Note{Subject: e.Target.String(),
+					Text: "was " + brief(now) + ", which weir had not set, and is overwritten"})
 			}
-			if e.File != "" {
+			if e.Kind == plan.File {
 				files = append(files, change)
 			} else {
 				back = append(back, change)
@@ -425,21 +421,21 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	for _, c := range slices.Clone(out.Done) {
 		if !j.is(facts, *j.entry(c.Target), c.New) {
 			now, _ := j.value(facts, c.Target)
-			if c.File != "" {
-				now = "another"
-			}
-			out.fail(c, "was put back, and is "+now)
-		} else if link, ok := facts.Link(c.Dev); ok && c.New == j.entry(c.Target).Was && j.of(c.Dev).remade(link.Tree) {
+			out.fail(c, "was put back, and is "+brief(now))
+			continue
+		}
+		link, ok := facts.Link(c.Dev())
+		if ok && c.Kind == plan.Root && equal(c.New, j.entry(c.Target).Was) && j.of(c.Name).remade(link.Tree) {
 			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
-				Text: c.New + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has changed since"})
+				Text: c.New.String() + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has changed since"})
 		}
 	}
 	if len(out.Failed) > 0 {
 		return nil // and the journal stays, so that it can be tried again
 	}
 	for _, e := range j.Entries {
-		if e.File != "" {
-			s.host.sweep(e.File)
+		if e.Kind == plan.File {
+			s.host.sweep(e.Name)
 		}
 	}
 	unit := j.unit()
@@ -473,7 +469,18 @@ func (s Store) ended(j *journal) error {
 }
 
 // ownQueue tells whether a queue is one that leaves something on its device when somebody takes it away.
-func ownQueue(text string) bool { return strings.HasPrefix(text, "bpf_dualpi2") }
+func ownQueue(v plan.Value) bool {
+	q, ok := v.(plan.Queue)
+	return ok && q.Stack.Has(qdisc.BPF)
+}
+
+// brief is a value in a sentence, where a whole file has no place.
+func brief(v plan.Value) string {
+	if _, is := v.(plan.Content); is {
+		return "another"
+	}
+	return v.String()
+}
 
 // afterwards is the journal when a pending run has been put back; nil if there is nothing left to tell.
 func (j *journal) afterwards(overwritten []plan.Note) *journal {
@@ -501,7 +508,7 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 		next.forget()
 	case !j.Pending.Down:
 		next.Uplinks = slices.DeleteFunc(next.Uplinks, func(u uplink) bool {
-			return !slices.ContainsFunc(next.Entries, func(e entry) bool { return device(e.Target) == u.Goal.Dev })
+			return !slices.ContainsFunc(next.Entries, func(e entry) bool { return e.Dev() == u.Goal.Dev })
 		})
 		for i := range next.Uplinks {
 			next.Uplinks[i].Down = true
@@ -509,7 +516,7 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 	case len(next.Entries) == 0:
 		return nil
 	default:
-		of := func(u uplink) func(entry) bool { return func(e entry) bool { return device(e.Target) == u.Goal.Dev } }
+		of := func(u uplink) func(entry) bool { return func(e entry) bool { return e.Dev() == u.Goal.Dev } }
 		left := slices.DeleteFunc(slices.Clone(next.Uplinks),
 			func(u uplink) bool { return !slices.ContainsFunc(next.Entries, of(u)) })
 		if len(left) > 0 { // else it is the host's settings, and which goals asked for them is still to be known
@@ -689,8 +696,7 @@ func (s Status) Holds(goal plan.Goal) bool {
 		return false
 	}
 	return !slices.ContainsFunc(s.Drift, func(c plan.Change) bool {
-		return device(c.Target) == "" ||
-			device(c.Target) == goal.Dev
+		return c.Dev() == "" || c.Dev() == goal.Dev
 	})
 }
 

@@ -170,7 +170,7 @@ func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
 			notes = append(notes, plan.Note{Subject: was.Target.String(), Text: fmt.Sprintf("was %s when it was confirmed, which is not to be had any more", was.Value)})
 			continue
 		}
-		if same(was.Target, e.last(), was.Value) {
+		if e.last().Meets(was.Value) {
 			continue
 		}
 		text := fmt.Sprintf("was %s when it was confirmed, and is %s", was.Value, e.last())

@@ -8,6 +8,7 @@ package change
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -82,7 +83,15 @@ type Outcome struct {
 // Failure is a change that is not in force.
 type Failure struct {
 	plan.Change
-	Error string `json:"error"`
+	Error string
+}
+
+// MarshalJSON writes the change and, beside it, the error.
+func (f Failure) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		plan.ChangeText
+		Error string `json:"error"`
+	}{f.Text(), f.Error})
 }
 
 // Status is how a host stands to the goal that was last brought up.
@@ -228,34 +237,34 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
 	blind := j.blind(wanted, p, facts)
-	others := func(t plan.Target) bool { return j != nil && j.only != "" && device(t) != "" && device(t) != j.only }
+	others := func(t plan.Target) bool { return j != nil && j.only != "" && t.Dev() != "" && t.Dev() != j.only }
 	for _, c := range wanted {
-		if asKept && c.File != "" || j.leaves(facts, c.Target) || blind && j.untouched(facts, c.Target) ||
+		if asKept && c.Kind == plan.File || j.leaves(facts, c.Target) || blind && j.untouched(facts, c.Target) ||
 			others(c.Target) {
 			continue
 		}
 		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
-		if c.File == host.GoalFile && found && plan.Says(facts.Files[c.File], p.Lasting()...) {
+		if c.Target == goalFile && found && plan.Says(facts.Files[host.GoalFile], p.Lasting()...) {
 			continue // it leaves open what is carried, as the goal does
 		}
-		if c.Old, _ = j.value(facts, c.Target); !same(c.Target, c.Old, c.New) {
+		if c.Old, _ = j.value(facts, c.Target); !c.Old.Meets(c.New) {
 			c.Owner = j.owner(facts, c.Target)
 			p.Changes = append(p.Changes, c)
 		}
 	}
 	if j != nil {
 		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
-		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File == "" })
+		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.Kind != plan.File })
 		absent := func(e entry) bool {
-			if device(e.Target) == "" {
+			if e.Dev() == "" {
 				return len(there) < len(goals)
 			}
-			_, asked := about(goals, device(e.Target))
-			_, planned := about(p.All(), device(e.Target))
+			_, asked := about(goals, e.Dev())
+			_, planned := about(p.All(), e.Dev())
 			return asked && !planned
 		}
 		for _, e := range j.Entries {
-			if asKept && e.File != "" || absent(e) || others(e.Target) {
+			if asKept && e.Kind == plan.File || absent(e) || others(e.Target) {
 				continue
 			}
 			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
@@ -290,12 +299,12 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	relay := was.Role == "relay" && goal.Role != "server" && !j.said
 	for _, c := range p.Changes {
 		switch {
-		case !c.Unshapes(), device(c.Target) != p.Goal.Dev:
-		case c.Ingress != "" && was.ShapesArriving():
+		case !c.Unshapes(), c.Dev() != p.Goal.Dev:
+		case c.Kind == plan.Ingress && was.ShapesArriving():
 			if relay && goal.Carries != was.Carries {
 				gave.Role, gave.Carries = was.Role, was.Carries
 			}
-		case c.Ingress != "":
+		case c.Kind == plan.Ingress:
 			gave.Ingress, both.Ingress = was.Ingress, was.Ingress
 		case goal.Rate != 0 || goal.Qdisc != "" || goal.Recipe != "":
 			// It is asked for.
@@ -332,7 +341,7 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 // lasting splits changes into those of the running system, which end with it, and those of files.
 func lasting(changes []plan.Change) (now, files []plan.Change) {
 	for _, c := range changes {
-		if c.File != "" {
+		if c.Kind == plan.File {
 			files = append(files, c)
 		} else {
 			now = append(now, c)
@@ -411,7 +420,7 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 		within = 0 // files lock nobody out
 	case within > 0:
 		p.Changes = now
-		out.Kept = slices.ContainsFunc(files, func(c plan.Change) bool { return c.New != string(host.NoFile) })
+		out.Kept = slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
 	}
 	if err := s.claim(p.All(), facts); err != nil {
 		return Outcome{}, err
@@ -434,15 +443,15 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 		switch err := s.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
-		case boot && c.Ingress != "":
-			err = errors.Join(err, s.setIngress(next, c.Ingress, plan.NoIngress)) // what leaves is shaped all the same
+		case boot && c.Kind == plan.Ingress:
+			err = errors.Join(err, s.setIngress(next, c.Name, noIncoming)) // what leaves is shaped all the same
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
-		case c.Dev+c.Ingress != "":
+		case c.Dev() != "":
 			undone := s.takeBack(next, j, facts, append(out.Done, c))
 			if undone == nil {
 				s.disarm(next.Pending.Unit)
 			}
-			goal, _ := about(p.All(), device(c.Target))
+			goal, _ := about(p.All(), c.Dev())
 			return Outcome{}, notSet(goal, c, err, undone)
 		default:
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
@@ -469,9 +478,9 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 // writable finds out before anything is changed whether the files could be written.
 func (s Store) writable(files []plan.Change) error {
 	for _, c := range files {
-		if err := s.host.writable(c.File); err != nil {
+		if err := s.host.writable(c.Name); err != nil {
 			return &plan.Refusal{
-				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was changed", c.File, err),
+				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was changed", c.Name, err),
 				Try:  "--runtime: what is set then ends with a reboot",
 			}
 		}
@@ -514,47 +523,40 @@ func (s Store) arm(next, before *journal) error {
 
 // set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more than a plan can write.
 func (s Store) set(j *journal, c plan.Change) error {
-	switch {
-	case c.Sysctl != "":
-		return s.host.setSysctl(c.Sysctl, c.New)
-	case c.File != "":
-		file, err := host.ParseFile(c.New)
-		if err != nil {
-			return err
-		}
-		e := j.entry(c.Target)
+	e := j.entry(c.Target)
+	switch want := c.New.(type) {
+	case plan.Setting:
+		return s.host.setSysctl(c.Name, string(want))
+	case plan.Content:
 		at := time.Time{}
-		if e.Was == c.New {
+		if want.Meets(e.Was) {
 			at = e.WasTime
 		}
-		return s.host.setFile(c.File, file, at)
+		return s.host.setFile(c.Name, want.File, at)
+	case plan.Incoming:
+		return s.setIngress(j, c.Name, want)
+	case plan.Queue:
+		u := j.of(c.Name)
+		switch {
+		case want.Meets(e.Was):
+			return s.host.restoreTree(u.Link, u.Tree)
+		case want.Stack == nil:
+			return fmt.Errorf("%q is no queue that can be set", want)
+		}
+		return s.host.setTree(u.Link, want.Stack)
 	}
-	if c.Ingress != "" {
-		return s.setIngress(j, c.Ingress, c.New)
-	}
-	u := j.of(c.Dev)
-	if j.entry(c.Target).Was == c.New {
-		return s.host.restoreTree(u.Link, u.Tree)
-	}
-	stack, err := qdisc.ParseStack(c.New)
-	if err != nil {
-		return err
-	}
-	return s.host.setTree(u.Link, stack)
+	return fmt.Errorf("%s: nothing to set", c.Target)
 }
 
-// setIngress sets what plan.DescribeIngress gave. Of half of it nothing is to stay, at no tunnel that was ever
-// unpacked.
-func (s Store) setIngress(j *journal, dev string, text string) error {
-	link := j.link(dev)
-	if text == plan.NoIngress || text == plan.HalfIngress {
-		return s.host.setIngress(link, qdisc.Arriving{Tunnels: j.tunnels(dev)})
+// setIngress sets what plan.IncomingAt gave. Of half of it nothing is to stay, at no tunnel that was ever unpacked.
+func (s Store) setIngress(j *journal, dev string, want plan.Incoming) error {
+	switch {
+	case want.Stack != nil:
+		return s.host.setIngress(j.link(dev), want.Arriving)
+	case want.Other == plan.NoIngress, want.Other == plan.HalfIngress:
+		return s.host.setIngress(j.link(dev), qdisc.Arriving{Tunnels: j.tunnels(dev)})
 	}
-	arriving, err := qdisc.ParseArriving(text)
-	if err != nil {
-		return err
-	}
-	return s.host.setIngress(link, arriving)
+	return fmt.Errorf("%q is no queue that can be set", want)
 }
 
 // inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for queues, since one that
@@ -562,13 +564,13 @@ func (s Store) setIngress(j *journal, dev string, text string) error {
 func inOrder(changes []plan.Change) []plan.Change {
 	rank := func(c plan.Change) int {
 		switch {
-		case c.Sysctl == "net.core.default_qdisc":
+		case c.Target == plan.Target{Kind: plan.Sysctl, Name: "net.core.default_qdisc"}:
 			return 0
-		case c.Dev != "":
+		case c.Kind == plan.Root:
 			return 1
-		case c.Ingress != "":
+		case c.Kind == plan.Ingress:
 			return 2
-		case c.Sysctl != "":
+		case c.Kind == plan.Sysctl:
 			return 3
 		}
 		return 4
@@ -583,15 +585,15 @@ func inOrder(changes []plan.Change) []plan.Change {
 func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change) error {
 	var failed []error
 	for _, c := range slices.Backward(tried) {
-		switch {
-		case c.Sysctl != "":
-			failed = append(failed, s.host.setSysctl(c.Sysctl, c.Old))
-		case c.Ingress != "":
-			failed = append(failed, s.setIngress(next, c.Ingress, c.Old))
+		switch before := c.Old.(type) {
+		case plan.Setting:
+			failed = append(failed, s.host.setSysctl(c.Name, string(before)))
+		case plan.Incoming:
+			failed = append(failed, s.setIngress(next, c.Name, before))
 		}
 	}
 	for _, c := range slices.Backward(tried) { // what the kernel makes by itself it makes by the settings
-		if link, there := facts.Link(c.Dev); there {
+		if link, there := facts.Link(c.Name); there && c.Kind == plan.Root {
 			failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
 		}
 	}
@@ -602,12 +604,12 @@ func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change)
 }
 
 func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
-	what, try := fmt.Sprintf("%s: %s: %v", c.Dev, c.New, err), "another queue with --qdisc, or weir plan for the reasons"
+	what, try := fmt.Sprintf("%s: %s: %v", c.Name, c.New, err), "another queue with --qdisc, or weir plan for the reasons"
 	switch {
 	case goal.Only:
 		try = "weir doctor, for what this kernel can do"
-	case c.Ingress != "":
-		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Ingress, c.New, err),
+	case c.Kind == plan.Ingress:
+		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Name, c.New, err),
 			goal.WithoutIngress()+"; or weir plan for the reasons"
 	}
 	if undone != nil {
@@ -628,7 +630,7 @@ func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
 	}
 	now, files := lasting(left.Changes)
 	for _, c := range now {
-		out.fail(c, "was set, and is "+c.Old+" again")
+		out.fail(c, "was set, and is "+c.Old.String()+" again")
 	}
 	if !unconfirmed {
 		for _, c := range files {

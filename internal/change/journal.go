@@ -102,9 +102,6 @@ func (j *journal) uplinks() []uplink {
 	return j.Uplinks
 }
 
-// device is the one that a target is of; "" for the host's.
-func device(t plan.Target) string { return t.Dev + t.Ingress }
-
 // about is the goal for a device, if there is one.
 func about(goals []plan.Goal, dev string) (plan.Goal, bool) {
 	i := slices.IndexFunc(goals, func(g plan.Goal) bool { return g.Dev == dev })
@@ -141,7 +138,7 @@ func flags(goals []plan.Goal) string {
 // promise is a setting as it was when a person confirmed it.
 type promise struct {
 	plan.Target
-	Value string `json:"value"`
+	Value plan.Value
 }
 
 // pending says how to put back the run that is under way. It is there before the run's first change, and goes when the run is confirmed or
@@ -164,17 +161,11 @@ type Reverted struct {
 // journal and change, the value before it must still be known as ours.
 type entry struct {
 	plan.Target
-	Was string   `json:"was"`
-	Set []string `json:"set"`
-
-	// WasTime is when a file was written that is to come back.
-	WasTime time.Time `json:"was_time,omitzero"`
-
-	// Back is what the setting was under the goal that was confirmed last, if the pending run has changed it.
-	Back *string `json:"back,omitempty"`
-
-	// Theirs is set when down has left it to somebody else, who had changed it since.
-	Theirs bool `json:"theirs,omitempty"`
+	Was     plan.Value
+	Set     []plan.Value
+	WasTime time.Time  // when a file was written that is to come back
+	Back    plan.Value // what it was under the goal that was confirmed last, if the pending run has changed it; else nil
+	Theirs  bool       // down has left it to somebody else, who had changed it since
 }
 
 const (
@@ -224,25 +215,25 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			next.Uplinks = append(next.Uplinks, uplink{Goal: goal})
 			u = &next.Uplinks[len(next.Uplinks)-1]
 		}
-		if u.Link != link.Index || j.entry(plan.Target{Dev: goal.Dev}) == nil {
+		if u.Link != link.Index || j.entry(rootOf(goal.Dev)) == nil {
 			// Another of that name, or one whose queue is as it was.
 			u.Link, u.MAC, u.Tree, u.GSOSegs = link.Index, address(link), uncounted(link.Tree), link.GSOSegs
 		}
 	}
 	if j != nil {
 		for _, e := range j.Entries {
-			if e.Dev != "" && j.link(e.Dev) != next.link(e.Dev) {
+			if e.Kind == plan.Root && j.link(e.Name) != next.link(e.Name) {
 				continue // a device of the same name, and not the one that we changed: that is gone
 			}
 			if j.Pending != nil && j.Pending.Down && !e.Theirs {
-				e.Back = &e.Was // a down that was cut short
+				e.Back = e.Was // a down that was cut short
 			}
 			e.Set, e.Theirs = slices.Clone(e.Set), false
 			next.Entries = append(next.Entries, e)
 		}
 	}
 	for _, c := range p.Changes {
-		if c.File == host.GoalFile {
+		if c.Target == goalFile {
 			for i := range next.Uplinks {
 				next.Uplinks[i].FileDev = ""
 			}
@@ -250,10 +241,14 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 		e := next.entry(c.Target)
 		if e == nil {
 			was := c.Old
-			if c.Ingress != "" {
-				was = plan.NoIngress // all of it is ours, or led to a device that is gone
+			if c.Kind == plan.Ingress {
+				was = noIncoming // all of it is ours, or led to a device that is gone
 			}
-			next.Entries = append(next.Entries, entry{Target: c.Target, Was: was, WasTime: f.Modified[c.File]})
+			found := entry{Target: c.Target, Was: was}
+			if c.Kind == plan.File {
+				found.WasTime = f.Modified[c.Name]
+			}
+			next.Entries = append(next.Entries, found)
 			e = &next.Entries[len(next.Entries)-1]
 		}
 		if e.Back == nil {
@@ -261,7 +256,7 @@ func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 			if len(next.Pending.Back) > 0 && len(e.Set) > 0 {
 				back = e.last()
 			}
-			e.Back = &back
+			e.Back = back
 		}
 		e.set(c.New)
 	}
@@ -291,19 +286,19 @@ func (j *journal) confirm() {
 // forget drops devices that are taken down, and of which nothing was left to somebody else.
 func (j *journal) forget() {
 	j.Entries = slices.DeleteFunc(j.Entries, func(e entry) bool {
-		u := j.of(device(e.Target))
+		u := j.of(e.Dev())
 		return u != nil && u.Down && !e.Theirs
 	})
 	j.Uplinks = slices.DeleteFunc(j.Uplinks, func(u uplink) bool {
-		return u.Down && !slices.ContainsFunc(j.Entries, func(e entry) bool { return device(e.Target) == u.Goal.Dev })
+		return u.Down && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.Dev() == u.Goal.Dev })
 	})
 }
 
 // own takes a goal's file that somebody has edited, and whose goal was then confirmed, for ours: down removes it with the rest.
 func (j *journal) own(f host.Facts) {
-	e := j.entry(plan.Target{File: host.GoalFile})
+	e := j.entry(goalFile)
 	if now := f.Files[host.GoalFile]; e != nil && plan.Says(now, j.lasting()...) {
-		e.set(now.String())
+		e.set(plan.Content{File: now})
 	}
 }
 
@@ -321,7 +316,7 @@ func (j *journal) lasting() (all []plan.Goal) {
 func (j *journal) promise() {
 	j.Promised = nil
 	for _, e := range j.Entries {
-		if e.File == "" && !e.Theirs && e.last() != e.Was {
+		if e.Kind != plan.File && !e.Theirs && e.changed() {
 			j.Promised = append(j.Promised, promise{e.Target, e.last()})
 		}
 	}
@@ -329,12 +324,14 @@ func (j *journal) promise() {
 
 // files tells whether the journal knows of any file.
 func (j *journal) files() bool {
-	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File != "" })
+	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.Kind == plan.File })
 }
 
 // kept tells whether files keep its goal over a reboot.
 func (j *journal) kept() bool {
-	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File != "" && !e.Theirs && e.last() != e.Was })
+	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool {
+		return e.Kind == plan.File && !e.Theirs && e.changed()
+	})
 }
 
 // leaves tells whether a file is not to be written for now, though another was planned: the goal's, which somebody has changed; or one that
@@ -342,13 +339,13 @@ func (j *journal) kept() bool {
 func (j *journal) leaves(f host.Facts, t plan.Target) bool {
 	e := j.entry(t)
 	switch {
-	case j == nil || t.File == "":
+	case j == nil || t.Kind != plan.File:
 		return false
 	case e == nil:
-		return j.asIs && t.File == host.GoalFile && f.Files[t.File].Kind == host.Regular
+		return j.asIs && t == goalFile && f.Files[t.Name].Kind == host.Regular
 	}
-	removed := f.Files[t.File].Kind == host.NoFile && e.last() != string(host.NoFile)
-	return j.asIs && t.File == host.GoalFile && j.state(f, *e) == foreign || j.lean && removed
+	removed := f.Files[t.Name].Kind == host.NoFile && !isNoFile(e.last())
+	return j.asIs && t == goalFile && j.state(f, *e) == foreign || j.lean && removed
 }
 
 // unit is the name of the timer that is armed; "" if there is none.
@@ -359,15 +356,36 @@ func (j *journal) unit() string {
 	return j.Pending.Unit
 }
 
-func (e *entry) set(value string) {
-	e.Set = append(slices.DeleteFunc(slices.Clone(e.Set), func(set string) bool { return set == value }), value)
+func (e *entry) set(value plan.Value) {
+	again := func(set plan.Value) bool { return equal(set, value) }
+	e.Set = append(slices.DeleteFunc(slices.Clone(e.Set), again), value)
 }
 
 // last is the value that was set last.
-func (e entry) last() string { return e.Set[len(e.Set)-1] }
+func (e entry) last() plan.Value { return e.Set[len(e.Set)-1] }
+
+// changed tells whether it is another than as found.
+func (e entry) changed() bool { return !equal(e.last(), e.Was) }
+
+// equal tells whether two values are the same in each respect.
+func equal(a, b plan.Value) bool { return a.Meets(b) && b.Meets(a) }
+
+var (
+	goalFile   = plan.Target{Kind: plan.File, Name: host.GoalFile}
+	noIncoming = plan.Incoming{Other: plan.NoIngress}
+)
+
+func rootOf(dev string) plan.Target { return plan.Target{Kind: plan.Root, Name: dev} }
+
+func isNoFile(v plan.Value) bool {
+	content, ok := v.(plan.Content)
+	return ok && content.Kind == host.NoFile
+}
 
 func renamed(t plan.Target, names map[string]string) plan.Target {
-	t.Dev, t.Ingress = cmp.Or(names[t.Dev], t.Dev), cmp.Or(names[t.Ingress], t.Ingress)
+	if t.Dev() != "" {
+		t.Name = cmp.Or(names[t.Name], t.Name)
+	}
 	return t
 }
 
@@ -423,23 +441,23 @@ func uncounted(t qdisc.Tree) qdisc.Tree {
 	return t
 }
 
-// value is what a setting is now, as a plan writes it; false if it is not there, or is no longer the one that j is about.
-func (j *journal) value(f host.Facts, t plan.Target) (string, bool) {
-	u := j.of(device(t))
-	switch {
-	case t.Dev != "":
-		link, ok := f.Link(t.Dev)
-		return plan.Describe(link.Tree), ok && (u == nil || link.Index == u.Link)
-	case t.Ingress != "":
-		link, ok := f.Link(t.Ingress)
-		now := plan.DescribeIngress(f, t.Ingress)
+// value is what a target has now; false if it is not there, or is no longer the one that j is about.
+func (j *journal) value(f host.Facts, t plan.Target) (plan.Value, bool) {
+	u := j.of(t.Dev())
+	link, ok := f.Link(t.Dev())
+	there := ok && (u == nil || link.Index == u.Link)
+	switch t.Kind {
+	case plan.Root:
+		return plan.QueueOf(link.Tree), there
+	case plan.Ingress:
+		now := plan.IncomingAt(f, t.Name)
 		// The device that it leads through outlives the one that it is for.
-		return now, ok && (u == nil || link.Index == u.Link) || now != plan.NoIngress
-	case t.File != "":
-		return f.Files[t.File].String(), true
+		return now, there || now.Other != plan.NoIngress
+	case plan.File:
+		return plan.Content{File: f.Files[t.Name]}, true
 	}
-	s, ok := f.Sysctls[t.Sysctl]
-	return s.Value, ok
+	s, ok := f.Sysctls[t.Name]
+	return plan.Setting(s.Value), ok
 }
 
 // state is how a setting stands to the journal.
@@ -457,40 +475,36 @@ func (j *journal) state(f host.Facts, e entry) state {
 	if !ok {
 		return gone
 	}
-	if u := j.of(e.Dev); u != nil {
-		if link, _ := f.Link(e.Dev); u.asFound(link.Tree) {
+	if u := j.of(e.Name); e.Kind == plan.Root && u != nil {
+		if link, _ := f.Link(e.Name); u.asFound(link.Tree) {
 			return asFound
 		}
-	} else if now == e.Was {
+	} else if equal(now, e.Was) {
 		return asFound
 	}
-	if e.Ingress != "" && (now == plan.HalfIngress || e.stacked(now)) {
+	if is, ok := now.(plan.Incoming); ok && (is.Other == plan.HalfIngress || e.stacked(is)) {
 		return ours
 	}
-	if slices.ContainsFunc(e.Set, func(set string) bool { return same(e.Target, now, set) }) {
+	if slices.ContainsFunc(e.Set, now.Meets) {
 		return ours
 	}
 	return foreign
 }
 
-// stacked tells whether what arrives passes a stack of ours, whatever tunnels are led there by now: they come and go.
-func (e entry) stacked(now string) bool {
-	is, err := qdisc.ParseArriving(now)
-	return err == nil && slices.ContainsFunc(e.Set, func(set string) bool {
-		was, err := qdisc.ParseArriving(set)
-		return err == nil && was.Stack.Equal(is.Stack)
+// stacked tells whether incoming traffic passes a stack of ours, whatever tunnels are led there by now: they come and go.
+func (e entry) stacked(now plan.Incoming) bool {
+	return now.Stack != nil && slices.ContainsFunc(e.Set, func(set plan.Value) bool {
+		was, ok := set.(plan.Incoming)
+		return ok && was.Stack.Equal(now.Stack)
 	})
 }
 
 // tunnels are those that were ever unpacked for a device.
 func (j *journal) tunnels(dev string) (all []string) {
-	if j == nil {
-		return nil
-	}
-	for _, e := range j.Entries {
+	if e := j.entry(plan.Target{Kind: plan.Ingress, Name: dev}); e != nil {
 		for _, set := range e.Set {
-			if a, err := qdisc.ParseArriving(set); e.Ingress == dev && err == nil {
-				all = append(all, a.Tunnels...)
+			if incoming, ok := set.(plan.Incoming); ok {
+				all = append(all, incoming.Tunnels...)
 			}
 		}
 	}
@@ -499,16 +513,17 @@ func (j *journal) tunnels(dev string) (all []string) {
 }
 
 // present is what can be set of a value: no tunnel can be unpacked that is not there.
-func present(f host.Facts, t plan.Target, value string) string {
-	a, err := qdisc.ParseArriving(value)
-	if t.Ingress == "" || err != nil {
+func present(f host.Facts, value plan.Value) plan.Value {
+	incoming, ok := value.(plan.Incoming)
+	if !ok || incoming.Stack == nil {
 		return value
 	}
-	there := slices.DeleteFunc(slices.Clone(a.Tunnels), func(name string) bool { _, ok := f.Link(name); return !ok })
+	gone := func(name string) bool { _, ok := f.Link(name); return !ok }
+	there, outer := slices.DeleteFunc(slices.Clone(incoming.Tunnels), gone), incoming.Outer
 	if len(there) == 0 {
-		a.Outer = nil
+		outer = nil
 	}
-	return qdisc.NewArriving(a.Stack, there, a.Outer).String()
+	return plan.Incoming{Arriving: qdisc.NewArriving(incoming.Stack, there, outer)}
 }
 
 // blind tells whether only root can say what a plan for the goal in force comes to: he found that a tunnel could
@@ -518,45 +533,35 @@ func (j *journal) blind(wanted []plan.Change, p plan.Plan, f host.Facts) bool {
 		return false
 	}
 	return slices.ContainsFunc(wanted, func(c plan.Change) bool {
-		a, err := qdisc.ParseArriving(c.New)
-		if c.Ingress == "" || err != nil {
+		incoming, ok := c.New.(plan.Incoming)
+		if !ok {
 			return false
 		}
 		var last []string
 		if e := j.entry(c.Target); e != nil {
-			set, _ := qdisc.ParseArriving(e.last())
+			set, _ := e.last().(plan.Incoming)
 			last = set.Tunnels
 		}
-		more := slices.DeleteFunc(a.Tunnels, func(name string) bool { return slices.Contains(last, name) })
-		tap := func(name string) bool { l, _ := f.Link(name); return l.MAC != "" }
-		return len(more) > 0 && (len(last) == 0 || !slices.ContainsFunc(more,
-			func(name string) bool { return !tap(name) }))
+		known := func(name string) bool { return slices.Contains(last, name) }
+		more := slices.DeleteFunc(slices.Clone(incoming.Tunnels), known)
+		plain := func(name string) bool { l, _ := f.Link(name); return l.MAC == "" } // and no virtual machine's
+		return len(more) > 0 && (len(last) == 0 || !slices.ContainsFunc(more, plain))
 	})
 }
 
 // untouched tells whether a queue is as it was set last, or found.
 func (j *journal) untouched(f host.Facts, t plan.Target) bool {
-	if t.Dev+t.Ingress == "" {
+	if t.Dev() == "" {
 		return false
 	}
 	now, ok := j.value(f, t)
 	e := j.entry(t)
-	return ok && (e == nil && now == plan.NoIngress || e != nil && same(t, now, e.last()))
+	return ok && (e == nil && now.Meets(noIncoming) || e != nil && now.Meets(e.last()))
 }
 
 // alike tells whether two lists have the same goals.
 func alike(a, b []plan.Goal) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(g plan.Goal) bool { return !slices.Contains(b, g) })
-}
-
-// same tells whether a value of a setting means what is wanted. Those of a queue may be written in more than one way.
-func same(t plan.Target, a, b string) bool {
-	if a == b || t.Dev+t.Ingress == "" {
-		return a == b
-	}
-	x, errX := qdisc.ParseArriving(a)
-	y, errY := qdisc.ParseArriving(b)
-	return errX == nil && errY == nil && x.Meets(y)
 }
 
 // before takes out of the facts what we put in.
@@ -566,34 +571,40 @@ func (j *journal) before(f host.Facts) host.Facts {
 	}
 	f.Sysctls, f.Links, f.Files = maps.Clone(f.Sysctls), slices.Clone(f.Links), maps.Clone(f.Files)
 	for _, e := range j.Entries {
-		if s := j.state(f, e); s != ours && (e.Ingress == "" || s != foreign) {
+		if s := j.state(f, e); s != ours && (e.Kind != plan.Ingress || s != foreign) {
 			continue
 		}
-		switch {
-		case e.Dev != "":
-			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Dev })
-			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) })
-			f.Links[i].Tree = j.of(e.Dev).Tree
+		switch was := e.Was.(type) {
+		case plan.Queue:
+			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Name })
+			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs),
+				func(q qdisc.Qdisc) bool { return !atIngress(q) })
+			f.Links[i].Tree = j.of(e.Name).Tree
 			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), atIngress),
 				ingress...)
-		case e.Ingress != "":
-			// Ours whoever has changed it: the device is of our making.
-			f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
-			for i, l := range f.Links {
-				if (l.Name == e.Ingress || l.Redirect == qdisc.IFB) && slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
-					f.Links[i].Redirect, f.Links[i].Passes = "", nil
-					f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
-				}
-			}
-		case e.File != "":
-			f.Files[e.File], _ = host.ParseFile(e.Was) // which load has done before
-		default:
-			s := f.Sysctls[e.Sysctl]
-			s.Value = e.Was
-			f.Sysctls[e.Sysctl] = s
+		case plan.Incoming:
+			withoutIncoming(&f, e.Name)
+		case plan.Content:
+			f.Files[e.Name] = was.File
+		case plan.Setting:
+			s := f.Sysctls[e.Name]
+			s.Value = string(was)
+			f.Sysctls[e.Name] = s
 		}
 	}
 	return f
+}
+
+// withoutIncoming takes out what is led through the device of our making: it is ours whoever has changed it.
+func withoutIncoming(f *host.Facts, dev string) {
+	f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
+	plain := func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" }
+	for i, l := range f.Links {
+		if (l.Name == dev || l.Redirect == qdisc.IFB) && slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
+			f.Links[i].Redirect, f.Links[i].Passes = "", nil
+			f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), plain)
+		}
+	}
 }
 
 func atIngress(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }

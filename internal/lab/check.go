@@ -429,6 +429,9 @@ func (s *Scenario) checkCandidates() *problem {
 			return p
 		}
 		if c.Weir != nil {
+			if c.Weir.Dev != "" {
+				return wrong("leave dev out", at("weir"), "candidate %q: weir: the device is the server's uplink", c.Name)
+			}
 			var refused *plan.Refusal
 			if err := c.Weir.goal(s.Provider).Check(); errors.As(err, &refused) {
 				return wrong(refused.Try, at("weir"), "candidate %q: weir: %s", c.Name, refused.What)
@@ -512,7 +515,12 @@ func unitless(v any, t reflect.Type, where ...string) *problem {
 			return nil
 		}
 		for i := range t.NumField() {
-			key := t.Field(i).Tag.Get("toml")
+			if t.Field(i).Anonymous {
+				if p := unitless(v, t.Field(i).Type, where...); p != nil {
+					return p
+				}
+			}
+			key, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
 			if inner, ok := v[key]; ok && t.Field(i).Type.Kind() != reflect.Map {
 				if p := unitless(inner, t.Field(i).Type, append(slices.Clone(where), key)...); p != nil {
 					return p

@@ -153,7 +153,7 @@ func (d *diagnosis) arriving() units.Rate {
 	if !ok {
 		return 0
 	}
-	return treeRate(to.Tree)
+	return to.Tree.Rate()
 }
 
 // relayFairness is about words that make all clients of a relay one, where queues count by clients.

@@ -148,37 +148,14 @@ func Where(file string, line int) string {
 }
 
 // shaper is the rate that the uplink's own tree enforces; 0: none.
-func (d *diagnosis) shaper() units.Rate { return treeRate(d.link.Tree) }
-
-// treeRate is the highest rate that a tree enforces.
-func treeRate(tree qdisc.Tree) units.Rate {
-	rate := units.Rate(0)
-	for _, q := range tree.Qdiscs {
-		switch spec := q.Spec.(type) {
-		case qdisc.BPFDualPI2:
-			rate = max(rate, spec.Rate)
-		case qdisc.Cake:
-			rate = max(rate, spec.Bandwidth)
-		case qdisc.HTB:
-			rate = max(rate, spec.Rate)
-		case qdisc.TBF:
-			rate = max(rate, spec.Rate)
-		}
-	}
-	for _, c := range tree.Classes {
-		if c.Parent == qdisc.Root || c.Rate > rate {
-			rate = max(rate, c.Rate)
-		}
-	}
-	return rate
-}
+func (d *diagnosis) shaper() units.Rate { return d.link.Tree.Rate() }
 
 // queueName is the discipline that holds the packets.
 func (d *diagnosis) queueName() string {
 	if len(d.stack) > 0 {
 		return d.stack[len(d.stack)-1].Kind()
 	}
-	return Describe(d.link.Tree)
+	return QueueOf(d.link.Tree).String()
 }
 
 // queue finds out where the queue is: here, or in front of somebody else's narrower link.
@@ -794,4 +771,4 @@ func short(name string) string {
 }
 
 // Shapes tells whether a stack enforces a rate.
-func Shapes(s qdisc.Stack) bool { return shapes(s) }
+func Shapes(s qdisc.Stack) bool { return s.Shapes() }

@@ -129,8 +129,7 @@ func (k *keeper) file(name string, want host.File, reason string) {
 		return
 	}
 	if now != want {
-		k.Changes = append(k.Changes, Change{Target: Target{File: name}, Old: now.String(), New: want.String(),
-			Reason: reason})
+		k.Changes = append(k.Changes, Change{Target: Target{File, name}, Old: Content{now}, New: Content{want}, Reason: reason})
 	}
 }
 
@@ -323,8 +322,9 @@ func ParseGoals(text string) (goals []Goal, err error) {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		g := tables[name]
 		// A bare number is one to TOML, whatever its unit would have been.
-		for _, key := range []string{"rate", "ingress", "rtt", "loss"} {
-			if v, there := written[name][key]; there && reflect.TypeOf(v).Kind() != reflect.String {
+		for _, f := range Fields() {
+			key := f.Key()
+			if v, there := written[name][key]; f.Quantity && there && reflect.TypeOf(v).Kind() != reflect.String {
 				return nil, bad(lineOf(text, name, key), fmt.Sprintf(
 					"%s = %v has no unit: write it with one, in quotes", key, v))
 			}
@@ -398,9 +398,9 @@ func IsOurs(f host.File) bool {
 func sysctlFile(changes []Change, kept []*draft) string {
 	text := ""
 	for _, c := range changes {
-		asks := func(d *draft) bool { _, asks := d.wants[c.Sysctl]; return asks }
-		if c.Sysctl != "" && slices.ContainsFunc(kept, asks) {
-			text += c.Sysctl + " = " + c.New + "\n"
+		asks := func(d *draft) bool { _, asks := d.wants[c.Name]; return asks }
+		if c.Kind == Sysctl && slices.ContainsFunc(kept, asks) {
+			text += c.Name + " = " + c.New.String() + "\n"
 		}
 	}
 	if text == "" {
@@ -415,8 +415,14 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 		return nil
 	}
 	for _, c := range p.Changes {
-		if s, ok := f.Deep.AtBoot(c.Sysctl); ok && c.Sysctl != "" && !s.Sets(c.New) && s.Name > path.Base(host.SysctlFile) {
-			notes = append(notes, Note{c.Sysctl, fmt.Sprintf("%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value, c.New)})
+		want, ok := c.New.(Setting)
+		if !ok {
+			continue
+		}
+		s, later := f.Deep.AtBoot(c.Name)
+		if later && !s.Sets(string(want)) && s.Name > path.Base(host.SysctlFile) {
+			notes = append(notes, Note{c.Name, fmt.Sprintf(
+				"%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value, want)})
 		}
 	}
 	return notes

@@ -149,10 +149,10 @@ func (d *diagnosis) bridged() {
 			Try: "weir doctor --dev NAME"})
 	case dev != d.Uplink:
 		route, _ := d.Link(d.Uplink)
-		if stack, _ := route.Tree.Stack(); shapes(stack) && !shapes(d.stack) {
+		if stack, _ := route.Tree.Stack(); stack.Shapes() && !d.stack.Shapes() {
 			d.add(Finding{Severity: Harmful, Title: "The queue of " + d.Uplink + " is not the bottleneck's.",
 				Seen: why + ".",
-				Why:  "It shapes to " + treeRate(route.Tree).String() + ", and what does not pass it waits elsewhere.",
+				Why:  "It shapes to " + route.Tree.Rate().String() + ", and what does not pass it waits elsewhere.",
 				Try:  "weir up --dev " + dev + " --rate …"})
 			return
 		}

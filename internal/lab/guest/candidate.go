@@ -51,7 +51,7 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 	if c.Weir == nil {
 		return nil, nil
 	}
-	up := append([]string{"up", "--yes", "--dev", lab.Uplink}, c.Weir.Flags(job.Scenario.Provider)...)
+	up := append([]string{"up", "--yes", "--dev", lab.Uplink}, c.Weir.Args(job.Scenario.Provider)...)
 	said, err := weir(up)
 	if err != nil {
 		return nil, err
