@@ -161,7 +161,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// The page opens in a browser without a network: its pictures are there, in light and in dark, and its numbers are those of the JSON.
+// The page opens in a browser without a network: its pictures are there, in light and in dark, its numbers are those
+// of the JSON, and the arrow keys show values.
 func TestHTMLInABrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -171,7 +172,8 @@ func TestHTMLInABrowser(t *testing.T) {
 	if err := HTML(&b, sample()); err != nil {
 		t.Fatal(err)
 	}
-	if found := regexp.MustCompile(`(?i)(src|href)=|url\(|@import|<script`).FindString(b.String()); found != "" {
+	refers := regexp.MustCompile(`(?i)src=|href="[^#]|url\(|@import|<script[^>]|fetch|XMLHttp|import\(`)
+	if found := refers.FindString(b.String()); found != "" {
 		t.Errorf("the page refers to something: %s", found)
 	}
 	dir := t.TempDir()
@@ -204,6 +206,19 @@ func TestHTMLInABrowser(t *testing.T) {
 	}
 	if n := strings.Count(dom, "<svg"); n != 2*5 {
 		t.Errorf("%d pictures, want 10", n)
+	}
+	hasBasics(t, dom)
+	if err := os.WriteFile(file, append(b.Bytes(), pressKeys...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Weir's round trip 26 hundredths of 20 s after the start, of which each second sample is drawn: 52.42 ms + 3 ms ×
+	// sin(259 / 40).
+	if read := string(chromium("--dump-dom")); !strings.Contains(read, "<b>5.20 s</b>") ||
+		!strings.Contains(read, "</i>Weir: 53.0 ms</span>") {
+		t.Errorf("the arrow keys show no values: %s", regexp.MustCompile(`(?s)<div class="tip".*?</div>`).FindString(read))
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if strings.Contains(dom, "A <b>title</b>") {
 		t.Error("a scenario's text is taken for HTML")
@@ -244,6 +259,41 @@ func TestHTMLInABrowser(t *testing.T) {
 			// Four keys of 13 × 13 a candidate; whatever is more has been drawn.
 			if n := count[colour]; n < 4*13*13+300 {
 				t.Errorf("%s: candidate %d's colour covers %d pixels: its lines are missing", scheme, i, n)
+			}
+		}
+	}
+}
+
+// pressKeys moves over the first picture as a keyboard does.
+const pressKeys = `<script>
+for (let i = 0; i < 26; i++)
+  document.querySelector(".chart").dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight"}));
+</script>`
+
+// hasBasics looks for what keyboards and screen readers need.
+func hasBasics(t *testing.T, dom string) {
+	t.Helper()
+	tables, charts := strings.Count(dom, "<table"), strings.Count(dom, `<svg`)
+	for what, want := range map[string]int{
+		"<main>": 1, "<caption>": tables, `<div class="scroll" tabindex="0" role="region" aria-label`: tables,
+		`role="img" aria-labelledby="chart-`: charts, "<title id=": charts, "<desc id=": charts,
+		`<div class="chart" tabindex="0"`: charts, "<figcaption>": charts,
+	} {
+		if n := strings.Count(dom, what); n != want || n == 0 {
+			t.Errorf("%d of %s, want %d", n, what, want)
+		}
+	}
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(dom, -1) {
+		if ids[m[1]] {
+			t.Errorf("two things are called %s", m[1])
+		}
+		ids[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(` aria-labelledby="([^"]*)"`).FindAllStringSubmatch(dom, -1) {
+		for _, id := range strings.Fields(m[1]) {
+			if !ids[id] {
+				t.Errorf("nothing is called %s", id)
 			}
 		}
 	}
