@@ -210,17 +210,17 @@ func printSettings(w io.Writer, f host.Facts) {
 			case s.Pattern != "":
 				how = "the pattern " + s.Pattern + " does not win"
 			}
-			printText(w, "", text.OneLine(fmt.Sprintf("%s: %s (%s)", plan.Where(s.File, s.Line), s.Value, how)))
+			printText(w, "", text.OneLine(fmt.Sprintf("%s: %s (%s)", s.Where(), s.Value, how)))
 		}
 		for _, x := range f.Deep.Writers {
 			if x.Sysctl == name {
-				printText(w, "", text.OneLine(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Value, x.By)))
+				printText(w, "", text.OneLine(fmt.Sprintf("%s: %s (%s)", x.Where(), x.Value, x.By)))
 			}
 		}
 	}
 	for _, x := range f.Deep.Writers {
 		if x.Qdisc != "" {
-			printText(w, cmp.Or(x.Dev, x.By), text.OneLine(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Qdisc, x.By)))
+			printText(w, cmp.Or(x.Dev, x.By), text.OneLine(fmt.Sprintf("%s: %s (%s)", x.Where(), x.Qdisc, x.By)))
 		}
 	}
 }

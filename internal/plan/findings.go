@@ -137,15 +137,7 @@ func (d *diagnosis) initial() bool { _, ok := d.Sysctls["net.core.default_qdisc"
 
 // source says where a value comes from, as far as files tell.
 func (d *diagnosis) source(name string) string {
-	return cmp.Or(sysctlOwner(d.Facts, name), "read from "+host.SysctlPath(name))
-}
-
-// Where says where a setting is made; 0 is no line.
-func Where(file string, line int) string {
-	if line == 0 {
-		return file
-	}
-	return file + ":" + strconv.Itoa(line)
+	return cmp.Or(SysctlOwner(d.Facts, name), "read from "+host.SysctlPath(name))
 }
 
 // shaper is the rate that the uplink's own tree enforces; 0: none.
@@ -260,21 +252,21 @@ func (d *diagnosis) notInKernel() {
 		return
 	}
 	asks := map[string][]string{}
-	ask := func(what, file string, line int) {
-		if at := Where(file, line); !slices.Contains(asks[what], at) {
+	ask := func(what, at string) {
+		if !slices.Contains(asks[what], at) {
 			asks[what] = append(asks[what], at)
 		}
 	}
 	for _, s := range d.deep.Settings {
 		if s.Masked == "" {
-			d.lacking(s.Sysctl, s.Value, func(what string) { ask(what, s.File, s.Line) })
+			d.lacking(s.Sysctl, s.Value, func(what string) { ask(what, s.Where()) })
 		}
 	}
 	for _, w := range d.deep.Writers {
 		if w.Qdisc != "" && d.Qdiscs[w.Qdisc] == host.No {
-			ask(w.Qdisc, w.File, w.Line)
+			ask(w.Qdisc, w.Where())
 		}
-		d.lacking(w.Sysctl, w.Value, func(what string) { ask(what, w.File, w.Line) })
+		d.lacking(w.Sysctl, w.Value, func(what string) { ask(what, w.Where()) })
 	}
 	var names []string
 	for what := range asks {
@@ -545,19 +537,19 @@ func (d *diagnosis) overridden() {
 			// What packages ship below /usr is there to be overridden, and so is a pattern.
 			own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
 			if s.Sysctl == name && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File && !sameFields(s.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s: %s", Where(s.File, s.Line), s.Value))
+				losers = append(losers, fmt.Sprintf("%s: %s", s.Where(), s.Value))
 			}
 		}
 		for _, w := range d.deep.Writers {
 			if w.Sysctl == name && !sameFields(w.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, Where(w.File, w.Line), w.Value))
+				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, w.Where(), w.Value))
 			}
 		}
 		if len(losers) == 0 {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("%s is set by several, to different values.", text.Short(name)),
-			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", Where(wins.File, wins.Line), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
+			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", wins.Where(), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
 			"Which one is in force depends on who came last.", "remove all lines but one", ""})
 	}
 }
@@ -579,7 +571,7 @@ func (d *diagnosis) changedSince() {
 		d.lacking(name, wins.Value, func(string) { lacks = true })
 		switch {
 		case ok && !wins.Sets(now) && !written && !lacks && !unread:
-			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", text.Short(name)), fmt.Sprintf("It is %s; %s says %s.", now, Where(wins.File, wins.Line), wins.Value),
+			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", text.Short(name)), fmt.Sprintf("It is %s; %s says %s.", now, wins.Where(), wins.Value),
 				"The next boot brings the file's value back.", "sysctl -p " + wins.File + "    or change the file", ""}
 			if wins.File == host.CommandLine {
 				f.Why, f.Try = "The next boot brings that value back.", "a line in /etc/sysctl.d, which comes later, for the value that shall stay"
@@ -634,9 +626,9 @@ func (d *diagnosis) otherWriters() {
 		case w.By == "bpftune":
 			d.add(Finding{Notable, "bpftune changes settings by itself.", w.File + " starts it.",
 				"It raises buffers and changes congestion controls while connections run; what is set here may not stay.", "weir status    tells what has drifted", ""})
-		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !names(w.Dev, d.link.Name):
+		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !w.Means(d.link.Name):
 		case w.Qdisc != root.Kind && w.Qdisc != d.queueName():
-			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", Where(w.File, w.Line), d.link.Name, root.Kind),
+			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", w.Where(), d.link.Name, root.Kind),
 				"At the next boot, or when the device appears again, it takes the place of what is there.", "remove the line, or what it competes with", ""})
 		}
 	}
@@ -649,11 +641,11 @@ func (d *diagnosis) udevNames() {
 	}
 	for _, w := range d.deep.Writers {
 		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
-		if w.Name == "" || !names(w.Name, d.link.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
+		if !w.Awaits(d.link.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("udev may never set %s on %s.", w.Qdisc, cmp.Or(w.Dev, d.link.Name)),
-			fmt.Sprintf("%s wants ACTION add and the name %s.", Where(w.File, w.Line), w.Name),
+			fmt.Sprintf("%s wants ACTION add and the name %s.", w.Where(), w.Name),
 			"The rule compares the name that the device has, or was given by a rule before it, at the moment it appears. On some systems it gets this one only later, and the line is never run.",
 			"weir up    which also knows the device by its address, in place of this line", "udev(7), of NAME"})
 	}
