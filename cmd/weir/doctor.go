@@ -9,13 +9,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -103,7 +103,7 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
 			see = "see: weir lab run " + see
 		}
 		switch with := x.Try + "    (" + see + ")"; {
-		case x.Try != "" && see != "" && width(with)+len("  → ") <= columns:
+		case x.Try != "" && see != "" && text.Width(with)+len("  → ") <= columns:
 			printWrapped(w, "  → ", with)
 		default:
 			if x.Try != "" {
@@ -135,7 +135,7 @@ func describeLink(f host.Facts, l host.Link) string {
 	if l.Speed != 0 {
 		words = append(words, l.Speed.String())
 	}
-	words = append(words, counted(l.TxQueues, "queue"), fmt.Sprintf("mtu %d", l.MTU))
+	words = append(words, text.Counted(l.TxQueues, "queue"), fmt.Sprintf("mtu %d", l.MTU))
 	if f.Deep != nil && len(f.Deep.Offloads[l.Name]) > 0 {
 		words = append(words, strings.Join(f.Deep.Offloads[l.Name], " "))
 	}
@@ -173,11 +173,11 @@ func printIngress(w io.Writer, f host.Facts) {
 	for _, l := range f.Links {
 		for _, q := range l.Tree.Qdiscs {
 			if q.Parent == qdisc.Ingress && l.Redirect != qdisc.IFB {
-				text := q.Kind
+				what := q.Kind
 				if l.Redirect != "" {
-					text += ", which redirects all that arrives to " + l.Redirect
+					what += ", which redirects all that arrives to " + l.Redirect
 				}
-				printText(w, printable(l.Name)+"  ingress", printable(text))
+				printText(w, text.OneLine(l.Name)+"  ingress", text.OneLine(what))
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func printSettings(w io.Writer, f host.Facts) {
 	}
 	fmt.Fprintf(w, "\nWho sets what; at boot %s reads the files.\n", cmp.Or(f.Deep.Loader, "nobody"))
 	for _, name := range slices.Sorted(maps.Keys(f.Sysctls)) {
-		printText(w, shortName(plan.Target{Kind: plan.Sysctl, Name: name}), printable(f.Sysctls[name].Value))
+		printText(w, text.Short(name), text.OneLine(f.Sysctls[name].Value))
 		for _, s := range f.Deep.Settings {
 			if s.Sysctl != name {
 				continue
@@ -210,61 +210,17 @@ func printSettings(w io.Writer, f host.Facts) {
 			case s.Pattern != "":
 				how = "the pattern " + s.Pattern + " does not win"
 			}
-			printText(w, "", printable(fmt.Sprintf("%s: %s (%s)", plan.Where(s.File, s.Line), s.Value, how)))
+			printText(w, "", text.OneLine(fmt.Sprintf("%s: %s (%s)", s.Where(), s.Value, how)))
 		}
 		for _, x := range f.Deep.Writers {
 			if x.Sysctl == name {
-				printText(w, "", printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Value, x.By)))
+				printText(w, "", text.OneLine(fmt.Sprintf("%s: %s (%s)", x.Where(), x.Value, x.By)))
 			}
 		}
 	}
 	for _, x := range f.Deep.Writers {
 		if x.Qdisc != "" {
-			printText(w, cmp.Or(x.Dev, x.By), printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Qdisc, x.By)))
+			printText(w, cmp.Or(x.Dev, x.By), text.OneLine(fmt.Sprintf("%s: %s (%s)", x.Where(), x.Qdisc, x.By)))
 		}
 	}
-}
-
-// printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning. Two or more
-// spaces stay. Text can come from anybody's files: what could move a terminal's cursor is shown as what it is not.
-func printWrapped(w io.Writer, mark, text string) {
-	indent := strings.Repeat(" ", width(mark))
-	line, bare := mark, true
-	for _, word := range words(printable(text)) {
-		if !bare && width(line)+width(word) > columns {
-			fmt.Fprintln(w, strings.TrimRight(line, " "))
-			line, word = indent, strings.TrimLeft(word, " ")
-		}
-		for width(word) > columns-width(indent) && width(line)+width(word) > columns {
-			cut := []rune(word)
-			fits := columns - width(line)
-			fmt.Fprintln(w, line+string(cut[:fits]))
-			line, word = indent, string(cut[fits:])
-		}
-		line += word
-		bare = false
-	}
-	fmt.Fprintln(w, strings.TrimRight(line, " "))
-}
-
-// words are a text's words, each with the space before it.
-func words(text string) (all []string) {
-	start, inSpace := 0, true
-	for i, r := range text {
-		if r == ' ' && !inSpace {
-			all = append(all, text[start:i])
-			start = i
-		}
-		inSpace = r == ' '
-	}
-	return append(all, text[start:])
-}
-
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
 }

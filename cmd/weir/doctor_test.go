@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/text"
 )
 
 // Prepared hosts. Each archive in testdata/hosts is one: files of it, with "-> target" for a symbolic link; "runtime", the sysctls that are
@@ -41,8 +42,8 @@ func TestHosts(t *testing.T) {
 			printDiagnosis(&out, facts, findings)
 			printSettings(&out, facts)
 			for l := range strings.Lines(out.String()) {
-				if width(strings.TrimSuffix(l, "\n")) > columns {
-					t.Errorf("%d columns: %s", width(l)-1, l)
+				if text.Width(strings.TrimSuffix(l, "\n")) > columns {
+					t.Errorf("%d columns: %s", text.Width(l)-1, l)
 				}
 			}
 			if *update {
@@ -137,8 +138,8 @@ func TestHostileText(t *testing.T) {
 	var out bytes.Buffer
 	printWrapped(&out, "✗ ", "A \x1b[2Jtitle  seen\nand "+strings.Repeat("ä", 250)+" \u202e end")
 	for l := range strings.Lines(out.String()) {
-		if width(strings.TrimSuffix(l, "\n")) > columns {
-			t.Errorf("%d columns: %q", width(l)-1, l)
+		if text.Width(strings.TrimSuffix(l, "\n")) > columns {
+			t.Errorf("%d columns: %q", text.Width(l)-1, l)
 		}
 	}
 	if s := out.String(); strings.ContainsAny(s, "\x1b\u202e") || !strings.HasPrefix(s, "✗ A ?[2Jtitle  seen?and") || !strings.HasSuffix(s, " ? end\n") {

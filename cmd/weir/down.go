@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/plan"
+	"weir/internal/text"
 )
 
 func newDownCommand() *cobra.Command {
@@ -61,7 +62,7 @@ that the others ask for stay, or become what those ask for.`,
 			printNotes(w, out.Notes)
 			switch {
 			case len(out.Done) > 0:
-				fmt.Fprintf(w, "%s taken back and verified.\n", counted(len(out.Done), "change"))
+				fmt.Fprintf(w, "%s taken back and verified.\n", text.Counted(len(out.Done), "change"))
 			case len(out.Failed)+len(out.Left) == 0:
 				fmt.Fprintln(w, "Nothing to undo.")
 			}
@@ -82,7 +83,7 @@ func notDown(out change.Outcome) error {
 	}
 	var which []string
 	for _, l := range out.Left {
-		which = append(which, shortName(l.Target)+" "+l.Error)
+		which = append(which, text.Short(l.Target.String())+" "+l.Error)
 	}
 	return &plan.Refusal{
 		What: "left, since somebody else has changed it: " + strings.Join(which, "; "),

@@ -9,10 +9,10 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"weir/internal/change"
 	"weir/internal/plan"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -30,15 +30,15 @@ func printChange(w io.Writer, c plan.Change) {
 	if c.Kind == plan.File {
 		what = c.Verb()
 	}
-	line := pad(shortName(c.Target), subject) + what
-	if with := pad(line, reason) + c.Reason; width(with) <= columns {
+	line := pad(text.Short(c.Target.String()), subject) + what
+	if with := pad(line, reason) + c.Reason; text.Width(with) <= columns {
 		fmt.Fprintln(w, with)
 		return
 	}
-	if width(line) <= columns {
+	if text.Width(line) <= columns {
 		fmt.Fprintln(w, line)
 	} else {
-		printText(w, shortName(c.Target), c.Old.String())
+		printText(w, text.Short(c.Target.String()), c.Old.String())
 		printText(w, "", "→ "+c.New.String())
 	}
 	printText(w, "", c.Reason)
@@ -52,47 +52,36 @@ func printOwner(w io.Writer, c plan.Change) {
 }
 
 // printText prints text in the second column, over as many lines as it takes, and a label beside the first of them.
-func printText(w io.Writer, label, text string) {
-	line := pad(label, subject)
-	for _, word := range strings.Fields(text) {
-		if width(line)+width(word) > columns && strings.TrimSpace(line) != "" {
-			fmt.Fprintln(w, strings.TrimRight(line, " "))
-			line = pad("", subject)
-		}
-		line += word + " "
+func printText(w io.Writer, label, s string) {
+	printLines(w, text.Wrap(pad(label, subject), pad("", subject), strings.Join(strings.Fields(s), " "), columns))
+}
+
+// printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning.
+// Text can come from anybody's files: what could move a terminal's cursor is shown as what it is not.
+func printWrapped(w io.Writer, mark, s string) {
+	printLines(w, text.Wrap(mark, strings.Repeat(" ", text.Width(mark)), text.OneLine(s), columns))
+}
+
+func printLines(w io.Writer, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
 	}
-	fmt.Fprintln(w, strings.TrimRight(line, " "))
 }
 
 func printNotes(w io.Writer, notes []plan.Note) {
 	for _, n := range notes {
-		printText(w, shortName(plan.Target{Kind: plan.Sysctl, Name: n.Subject}), n.Text)
+		printText(w, text.Short(n.Subject), n.Text)
 	}
 }
 
-// shortName leaves out of a sysctl's name what goes without saying.
-func shortName(t plan.Target) string {
-	name := strings.TrimPrefix(t.String(), "net.")
-	return strings.TrimPrefix(strings.TrimPrefix(name, "ipv4."), "core.")
-}
-
-func width(s string) int { return utf8.RuneCountInString(s) }
-
 // pad fills a column; text that is wider gets two spaces to the next.
-func pad(s string, to int) string { return s + strings.Repeat(" ", max(to-width(s), 2)) }
+func pad(s string, to int) string { return s + strings.Repeat(" ", max(to-text.Width(s), 2)) }
 
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // seconds writes a time that a person waits for.
@@ -107,11 +96,11 @@ func failed(out change.Outcome, try string) error {
 	}
 	var which []string
 	for _, f := range out.Failed {
-		name := shortName(f.Target) + " = " + f.New.String()
+		name := text.Short(f.Target.String()) + " = " + f.New.String()
 		if f.Kind == plan.File {
 			name = f.Name
 		}
 		which = append(which, name+": "+f.Error)
 	}
-	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", counted(len(which), "change"), strings.Join(which, "; ")), Try: try}
+	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", text.Counted(len(which), "change"), strings.Join(which, "; ")), Try: try}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/plan"
+	"weir/internal/text"
 )
 
 func newPlanCommand() *cobra.Command {
@@ -56,17 +57,17 @@ or else the one that was last brought up, if there is one. Changes nothing, and 
 			if goal == (plan.Goal{}) && len(p.Others) > 0 {
 				up = "weir up"
 			}
-			changes := counted(len(p.Changes)-files, "change")
+			changes := text.Counted(len(p.Changes)-files, "change")
 			switch {
 			case p.Empty():
 				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
 			case files == 0:
 				fmt.Fprintf(w, "%s. To make them:  %s\n", changes, up)
 			case files == len(p.Changes):
-				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", counted(files, "file"), up)
+				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", text.Counted(files, "file"), up)
 			default:
 				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes,
-					counted(files, "file"), up)
+					text.Counted(files, "file"), up)
 			}
 			if !verbose && (more > 0 || !p.Empty()) {
 				fmt.Fprintln(w, "What was measured, and what was left as it is:  weir plan -v, with the same options")

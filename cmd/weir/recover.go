@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/text"
 )
 
 func newRecoverCommand() *cobra.Command {
@@ -44,7 +45,7 @@ changed meanwhile, and says what. With nothing to put back it says so; that is n
 			printNotes(w, out.Notes)
 			switch {
 			case len(out.Done) > 0:
-				fmt.Fprintf(w, "%s put back and verified.\n", counted(len(out.Done), "change"))
+				fmt.Fprintf(w, "%s put back and verified.\n", text.Counted(len(out.Done), "change"))
 			case len(out.Failed) == 0:
 				fmt.Fprintln(w, "Nothing to put back.")
 			}

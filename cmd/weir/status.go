@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/text"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -74,7 +75,7 @@ is then 1, too. Takes no root, but for a BPF queue.`,
 				if s.Reboot {
 					fmt.Fprintln(w, "The machine was started again since.")
 				}
-				fmt.Fprintf(w, "%s to bring it back:  weir up\n", counted(len(s.Drift), "change"))
+				fmt.Fprintf(w, "%s to bring it back:  weir up\n", text.Counted(len(s.Drift), "change"))
 			}
 			if !options.json {
 				printPending(w, s)

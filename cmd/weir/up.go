@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/plan"
+	"weir/internal/text"
 )
 
 // How long weir up waits for weir confirm: enough to log in again, and no longer than a person wants to be locked out.
@@ -83,7 +84,7 @@ own, and with another --state.`,
 			for _, c := range out.Done {
 				printChange(w, c)
 			}
-			done, reverts := counted(len(out.Done), "change")+" made and verified.", "They revert"
+			done, reverts := text.Counted(len(out.Done), "change")+" made and verified.", "They revert"
 			if boot {
 				printNotes(w, out.Notes)
 			}

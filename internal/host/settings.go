@@ -41,6 +41,16 @@ type Setting struct {
 	Manual  bool   `json:"manual,omitempty"`  // and this one's what sysctl --system sets
 }
 
+// Where says where a setting is made, as compilers do: "FILE:LINE".
+func (s Setting) Where() string { return where(s.File, s.Line) }
+
+func where(file string, line int) string {
+	if line == 0 {
+		return file
+	}
+	return file + ":" + strconv.Itoa(line)
+}
+
 // AtBoot is the line that decides what a setting is after the next boot.
 func (d *Deep) AtBoot(name string) (Setting, bool) {
 	i := slices.IndexFunc(d.Settings, func(s Setting) bool { return s.Wins && s.Sysctl == name })

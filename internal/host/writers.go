@@ -25,6 +25,24 @@ type Writer struct {
 	Text   string `json:"text,omitempty"` // of the line
 }
 
+// Where says where it is, as compilers do: "FILE:LINE".
+func (w Writer) Where() string { return where(w.File, w.Line) }
+
+// Means tells whether the queue that it sets could be this device's.
+func (w Writer) Means(dev string) bool { return means(w.Dev, dev) }
+
+// Awaits tells whether it waits for a name that could be this device's.
+func (w Writer) Awaits(dev string) bool { return w.Name != "" && means(w.Name, dev) }
+
+// means tells whether what a file has for a name could mean a device: patterns, or what a script or udev fills in.
+func means(written, dev string) bool {
+	return written == "" || strings.ContainsAny(written, "$%{") ||
+		slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {
+			ok, _ := path.Match(pattern, dev)
+			return ok
+		})
+}
+
 // places are where administrators and their tools put such lines. What packages ship below /usr is not looked at: no package of Debian's
 // sets a queue there.
 func places() []struct{ by, dir, suffix string } {

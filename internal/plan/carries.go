@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/text"
 )
 
 // Kind is a way in which a host carries what others send. A tunnel of the kernel's that has no name here is called as
@@ -207,10 +208,10 @@ func (v seen) forwarding(c *Carried) {
 	for _, kind := range kinds {
 		says := fmt.Sprintf("%.0f %% of the packets that came were forwarded.", 100*v.forwarded/v.in)
 		if kind != Forwards {
-			says = fmt.Sprintf("%s carried %s.", strings.Join(names[kind], ", "), amount(bytes[kind]))
+			says = fmt.Sprintf("%s carried %s.", strings.Join(names[kind], ", "), text.Bytes(bytes[kind]))
 		}
 		if programs := v.programs[host.TunnelProgram]; kind == Tunnel && len(programs) > 0 {
-			says = fmt.Sprintf("%s carried %s; %s.", strings.Join(names[kind], ", "), amount(bytes[kind]), run(programs))
+			says = fmt.Sprintf("%s carried %s; %s.", strings.Join(names[kind], ", "), text.Bytes(bytes[kind]), run(programs))
 		}
 		c.Kinds, c.Seen = append(c.Kinds, kind), append(c.Seen, says)
 	}
@@ -246,17 +247,4 @@ func run(names []string) string {
 		return names[0] + " runs"
 	}
 	return strings.Join(names, ", ") + " run"
-}
-
-// amount writes bytes as a person would, to three digits.
-func amount(bytes float64) string {
-	for _, u := range []struct {
-		name string
-		size float64
-	}{{"PB", 1e15}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
-		if bytes >= 0.9995*u.size {
-			return fmt.Sprintf("%.3g %s", bytes/u.size, u.name)
-		}
-	}
-	return fmt.Sprintf("%.0f bytes", bytes)
 }

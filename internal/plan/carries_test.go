@@ -9,77 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/host"
-	"weir/internal/units"
 )
-
-// traffic is what a host has seen of it: bytes of the uplink, received and sent, and packets of IP, in and forwarded.
-func traffic(rx, tx, in, forwarded float64) func(*host.Facts) {
-	return func(f *host.Facts) {
-		for i := range f.Links {
-			if f.Links[i].Name == f.Uplink {
-				f.Links[i].RxBytes, f.Links[i].TxBytes = uint64(rx), uint64(tx)
-			}
-		}
-		f.Passing = host.Passing{IPIn: uint64(in), IPForwarded: uint64(forwarded), TCPIn: 100, TCPOut: 100,
-			UDPIn: 250, UDPOut: 250}
-	}
-}
-
-// edits make a host of a server.
-type edits = []func(*host.Facts)
-
-// device adds a link that is up, with bytes received and sent.
-func device(kind, name string, rx, tx float64, edits ...func(*host.Link)) func(*host.Facts) {
-	return func(f *host.Facts) {
-		l := host.Link{Index: len(f.Links) + 1, Name: name, Kind: kind, Up: true, MTU: 1420, RxBytes: uint64(rx),
-			TxBytes: uint64(tx)}
-		for _, edit := range edits {
-			edit(&l)
-		}
-		f.Links = append(f.Links, l)
-	}
-}
-
-func runs(kind string, names ...string) func(*host.Facts) {
-	return func(f *host.Facts) {
-		for _, name := range names {
-			f.Relays = append(f.Relays, host.Relay{Name: name, Kind: kind, Processes: 1})
-		}
-	}
-}
-
-func tcp(in float64) func(*host.Facts) { return func(f *host.Facts) { f.Passing.TCPIn = uint64(in) } }
-
-func pairs(share float64) func(*host.Facts) {
-	return func(f *host.Facts) {
-		if f.Deep == nil {
-			f.Deep = &host.Deep{}
-		}
-		f.Deep.Sockets.Passed = units.Share(share)
-	}
-}
-
-// What a relay looked like from inside it, five seconds long: four downloads and an upload over one card of 50 Mbit/s.
-const second5 = 5 * 1e6 / 8 // bytes, of one Mbit/s
-
-func measuredNAT(f *host.Facts) { traffic(46.6*second5, 46.5*second5, 28946, 28596)(f) }
-
-func measuredWireGuard(f *host.Facts) {
-	traffic(46.5*second5, 46.5*second5, 43157, 28059)(f)
-	f.Passing.UDPIn, f.Passing.UDPOut = 14998, 250
-	device("wireguard", "wg0", 23.3*second5, 22.6*second5, func(l *host.Link) { l.RxPkts = 14748 })(f)
-}
-
-func measuredTun(f *host.Facts) {
-	traffic(46.6*second5, 46.5*second5, 43738, 29533)(f)
-	f.Passing.UDPIn, f.Passing.UDPOut = 14089, 15708
-	device("tuntap", "tun0", 17.8*second5, 26.6*second5, func(l *host.Link) { l.RxPkts, l.TxQLen = 13839, 500 })(f)
-}
-
-func measuredProxy(f *host.Facts) {
-	traffic(50.0*second5, 41.3*second5, 29333, 0)(f)
-	f.Passing.TCPIn, f.Passing.TCPOut = 29082, 18956
-}
 
 func TestCarries(t *testing.T) {
 	const gb, packets = 1e9, 1e6
@@ -248,12 +178,6 @@ func TestCarriedSeen(t *testing.T) {
 	} {
 		if c := Carries(test.facts); !slices.Equal(c.Seen, []string{test.want}) {
 			t.Errorf("seen %q, want %q", c.Seen, test.want)
-		}
-	}
-	for bytes, want := range map[float64]string{0: "0 bytes", 999: "999 bytes", 1000: "1 kB", 999_400_000: "999 MB",
-		999_900_000: "1 GB", 28_687_500: "28.7 MB", 5e15: "5 PB"} {
-		if got := amount(bytes); got != want {
-			t.Errorf("%v bytes are written %s, want %s", bytes, got, want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -87,7 +88,7 @@ func (d *diagnosis) relay() {
 	}
 	f := Finding{Severity: Fine, Title: "This host passes on what others send: " + d.words() + "."}
 	f.Seen = strings.Join(c.Seen, " ") + fmt.Sprintf(" %s received %s and sent %s.", d.link.Name,
-		amount(float64(d.link.RxBytes)), amount(float64(d.link.TxBytes)))
+		text.Bytes(float64(d.link.RxBytes)), text.Bytes(float64(d.link.TxBytes)))
 	if !c.OneCard {
 		d.add(f)
 		return
@@ -245,7 +246,7 @@ func (d *diagnosis) mptcp() {
 		return
 	}
 	d.add(Finding{Notable, "MPTCP ignores tcp_notsent_lowat.",
-		fmt.Sprintf("%s of MPTCP (/proc/net/protocols); %s = %d, %s.", counted(d.MPTCP, "socket"), notsentLowat, now,
+		fmt.Sprintf("%s of MPTCP (/proc/net/protocols); %s = %d, %s.", text.Counted(d.MPTCP, "socket"), notsentLowat, now,
 			d.source(notsentLowat)),
 		"What such a listener accepts keeps as much unsent as without the setting, also from clients of plain TCP. " +
 			"Go programs listen by MPTCP since Go 1.24.",

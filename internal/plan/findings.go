@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -136,15 +137,7 @@ func (d *diagnosis) initial() bool { _, ok := d.Sysctls["net.core.default_qdisc"
 
 // source says where a value comes from, as far as files tell.
 func (d *diagnosis) source(name string) string {
-	return cmp.Or(sysctlOwner(d.Facts, name), "read from "+host.SysctlPath(name))
-}
-
-// Where says where a setting is made; 0 is no line.
-func Where(file string, line int) string {
-	if line == 0 {
-		return file
-	}
-	return file + ":" + strconv.Itoa(line)
+	return cmp.Or(SysctlOwner(d.Facts, name), "read from "+host.SysctlPath(name))
 }
 
 // shaper is the rate that the uplink's own tree enforces; 0: none.
@@ -176,8 +169,8 @@ func (d *diagnosis) queue() {
 		yours, besides = "The queue of what leaves is yours.", "What leaves has just come in by the same card: a queue on the way in is not managed."
 		try, less = relayPlan, relayPlan
 	}
-	seen := fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin))
-	holds := fmt.Sprintf("%s holds %s", on, counted(int(root.Stats.Qlen), "packet"))
+	seen := fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, text.Counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin))
+	holds := fmt.Sprintf("%s holds %s", on, text.Counted(int(root.Stats.Qlen), "packet"))
 	switch {
 	case queueing && rate == 0 && elsewhere:
 		why := fmt.Sprintf("%s has no rate, and acts on a queue at this device only. Yours is in the provider's box.", name)
@@ -202,7 +195,7 @@ func (d *diagnosis) queue() {
 			Seen: "No connection is busy, so which limit binds cannot be seen either: look again under load."})
 	case s.Busy > 0:
 		d.add(Finding{Severity: Fine, Title: on + ": no queue is to be seen.",
-			Seen: fmt.Sprintf("%s, none with an RTT far above its minimum.", counted(s.Busy, "busy connection"))})
+			Seen: fmt.Sprintf("%s, none with an RTT far above its minimum.", text.Counted(s.Busy, "busy connection"))})
 	}
 }
 
@@ -236,21 +229,21 @@ func (d *diagnosis) notInKernel() {
 		return
 	}
 	asks := map[string][]string{}
-	ask := func(what, file string, line int) {
-		if at := Where(file, line); !slices.Contains(asks[what], at) {
+	ask := func(what, at string) {
+		if !slices.Contains(asks[what], at) {
 			asks[what] = append(asks[what], at)
 		}
 	}
 	for _, s := range d.deep.Settings {
 		if s.Masked == "" {
-			d.lacking(s.Sysctl, s.Value, func(what string) { ask(what, s.File, s.Line) })
+			d.lacking(s.Sysctl, s.Value, func(what string) { ask(what, s.Where()) })
 		}
 	}
 	for _, w := range d.deep.Writers {
 		if w.Qdisc != "" && d.Qdiscs[w.Qdisc] == host.No {
-			ask(w.Qdisc, w.File, w.Line)
+			ask(w.Qdisc, w.Where())
 		}
-		d.lacking(w.Sysctl, w.Value, func(what string) { ask(what, w.File, w.Line) })
+		d.lacking(w.Sysctl, w.Value, func(what string) { ask(what, w.Where()) })
 	}
 	var names []string
 	for what := range asks {
@@ -299,7 +292,7 @@ func (d *diagnosis) unreadFile() {
 			continue
 		}
 		file = s.File
-		lost = append(lost, short(s.Sysctl))
+		lost = append(lost, text.Short(s.Sysctl))
 	}
 	if len(lost) == 0 {
 		return
@@ -344,14 +337,14 @@ func (d *diagnosis) buffers() {
 			if sizes[1] > 0 && b.kernel%sizes[1] == 0 {
 				part = fmt.Sprintf("1/%d", b.kernel/sizes[1])
 			}
-			d.add(Finding{Notable, fmt.Sprintf("%s default is %d (kernel: %d).", short(b.name), sizes[1], b.kernel),
+			d.add(Finding{Notable, fmt.Sprintf("%s default is %d (kernel: %d).", text.Short(b.name), sizes[1], b.kernel),
 				fmt.Sprintf("%s = %d %d %d, %s.", b.name, sizes[0], sizes[1], sizes[2], d.source(b.name)), fmt.Sprintf(b.why, part), "weir up", ""})
 		}
 		// Half of a buffer at most is payload in flight.
 		rate, rtt := d.shaper(), d.deep.Sockets.RTT
 		bdp := float64(rate) / 8 * time.Duration(rtt).Seconds()
 		if most := float64(sizes[2]) / 2; bdp > most {
-			d.add(Finding{Notable, fmt.Sprintf("%s maximum is below what the path holds.", short(b.name)),
+			d.add(Finding{Notable, fmt.Sprintf("%s maximum is below what the path holds.", text.Short(b.name)),
 				fmt.Sprintf("%s = %d %d %d, %s; %s × %s (nine in ten connections are nearer) is %.1f MiB, and half of a buffer is payload.",
 					b.name, sizes[0], sizes[1], sizes[2], d.source(b.name), rate, millis(rtt), bdp/(1<<20)),
 				"One connection alone cannot fill the path.", fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))), "scenarios/long-fast-link.toml"})
@@ -366,7 +359,7 @@ func (d *diagnosis) lossyPath() {
 		return
 	}
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
-	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy, counted(s.Busy, "busy connection"), share)
+	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy, text.Counted(s.Busy, "busy connection"), share)
 	if 2*s.LossyBBR >= s.Lossy {
 		d.add(Finding{Severity: Fine, Title: "The path loses packets, and BBR does not slow down for it.", Seen: seen, Evidence: "scenarios/seeds/lossy-path.toml"})
 		return
@@ -385,13 +378,13 @@ func (d *diagnosis) boundConnections() {
 	s := d.deep.Sockets
 	if d.bufferBound() {
 		d.add(Finding{Notable, "Send buffers hold connections back.",
-			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for room in the send buffer; %s = %s, %s.", s.Buffer, counted(s.Busy, "busy connection"),
+			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for room in the send buffer; %s = %s, %s.", s.Buffer, text.Counted(s.Busy, "busy connection"),
 				tcpWmem, d.Sysctls[tcpWmem].Value, d.source(tcpWmem)),
 			"They could send more than they may keep in flight.", "weir plan --rate RATE --rtt TIME    sizes the buffers for a path", "scenarios/long-fast-link.toml"})
 	}
 	if d.receiverBound() {
 		d.add(Finding{Notable, "Receivers hold connections back.",
-			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.", s.Receiver, counted(s.Busy, "busy connection")),
+			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.", s.Receiver, text.Counted(s.Busy, "busy connection")),
 			"The limit is at the other end, and nothing that is set here changes it.", "", ""})
 	}
 }
@@ -404,7 +397,7 @@ func (d *diagnosis) limit() {
 	}
 	if d.deviceFull() {
 		d.add(Finding{Severity: Fine, Title: "The device is the limit.",
-			Seen: fmt.Sprintf("%s deliver %s of %s.", counted(d.deep.Sockets.Busy, "busy connection"), roughly(d.deep.Sockets.Rate), d.link.Speed)})
+			Seen: fmt.Sprintf("%s deliver %s of %s.", text.Counted(d.deep.Sockets.Busy, "busy connection"), roughly(d.deep.Sockets.Rate), d.link.Speed)})
 	}
 }
 
@@ -497,7 +490,7 @@ func (d *diagnosis) ecn() {
 			"BBR takes no notice of marks: a queue that marks it instead of dropping has no hold on it.", "sysctl -w net.ipv4.tcp_ecn=2    the kernel's default",
 			"scenarios/seeds/dualpi2.toml"})
 	case now == "1" && s.Read && s.Total > 0 && s.Dialled() == 0 && !d.Forwards():
-		d.add(Finding{Notable, "tcp_ecn 1 changes nothing here.", fmt.Sprintf("%s; all %s were opened by others.", seen, counted(s.Total, "connection")),
+		d.add(Finding{Notable, "tcp_ecn 1 changes nothing here.", fmt.Sprintf("%s; all %s were opened by others.", seen, text.Counted(s.Total, "connection")),
 			"Connections that are accepted get ECN when the client asks, with 1 as with 2.", "",
 			"scenarios/seeds/ecn.toml"})
 	case now == "0" && marks && d.cc != "bbr":
@@ -521,19 +514,19 @@ func (d *diagnosis) overridden() {
 			// What packages ship below /usr is there to be overridden, and so is a pattern.
 			own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
 			if s.Sysctl == name && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File && !sameFields(s.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s: %s", Where(s.File, s.Line), s.Value))
+				losers = append(losers, fmt.Sprintf("%s: %s", s.Where(), s.Value))
 			}
 		}
 		for _, w := range d.deep.Writers {
 			if w.Sysctl == name && !sameFields(w.Value, wins.Value) {
-				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, Where(w.File, w.Line), w.Value))
+				losers = append(losers, fmt.Sprintf("%s, %s: %s", w.By, w.Where(), w.Value))
 			}
 		}
 		if len(losers) == 0 {
 			continue
 		}
-		d.add(Finding{Notable, fmt.Sprintf("%s is set by several, to different values.", short(name)),
-			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", Where(wins.File, wins.Line), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
+		d.add(Finding{Notable, fmt.Sprintf("%s is set by several, to different values.", text.Short(name)),
+			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", wins.Where(), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
 			"Which one is in force depends on who came last.", "remove all lines but one", ""})
 	}
 }
@@ -555,14 +548,14 @@ func (d *diagnosis) changedSince() {
 		d.lacking(name, wins.Value, func(string) { lacks = true })
 		switch {
 		case ok && !wins.Sets(now) && !written && !lacks && !unread:
-			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", short(name)), fmt.Sprintf("It is %s; %s says %s.", now, Where(wins.File, wins.Line), wins.Value),
+			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", text.Short(name)), fmt.Sprintf("It is %s; %s says %s.", now, wins.Where(), wins.Value),
 				"The next boot brings the file's value back.", "sysctl -p " + wins.File + "    or change the file", ""}
 			if wins.File == host.CommandLine {
 				f.Why, f.Try = "The next boot brings that value back.", "a line in /etc/sysctl.d, which comes later, for the value that shall stay"
 			}
 			d.add(f)
 		case !ok && !written && !unread && d.foreign(name, now):
-			d.add(Finding{Notable, fmt.Sprintf("%s is %s, and no file says so.", short(name), now), "Read from " + host.SysctlPath(name) + ".",
+			d.add(Finding{Notable, fmt.Sprintf("%s is %s, and no file says so.", text.Short(name), now), "Read from " + host.SysctlPath(name) + ".",
 				"The next boot brings the kernel's own value back.", "weir plan    says whether it is worth keeping", ""})
 		}
 	}
@@ -610,9 +603,9 @@ func (d *diagnosis) otherWriters() {
 		case w.By == "bpftune":
 			d.add(Finding{Notable, "bpftune changes settings by itself.", w.File + " starts it.",
 				"It raises buffers and changes congestion controls while connections run; what is set here may not stay.", "weir status    tells what has drifted", ""})
-		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !names(w.Dev, d.link.Name):
+		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !w.Means(d.link.Name):
 		case w.Qdisc != root.Kind && w.Qdisc != d.queueName():
-			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", Where(w.File, w.Line), d.link.Name, root.Kind),
+			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", w.Where(), d.link.Name, root.Kind),
 				"At the next boot, or when the device appears again, it takes the place of what is there.", "remove the line, or what it competes with", ""})
 		}
 	}
@@ -625,11 +618,11 @@ func (d *diagnosis) udevNames() {
 	}
 	for _, w := range d.deep.Writers {
 		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
-		if w.Name == "" || !names(w.Name, d.link.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
+		if !w.Awaits(d.link.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("udev may never set %s on %s.", w.Qdisc, cmp.Or(w.Dev, d.link.Name)),
-			fmt.Sprintf("%s wants ACTION add and the name %s.", Where(w.File, w.Line), w.Name),
+			fmt.Sprintf("%s wants ACTION add and the name %s.", w.Where(), w.Name),
 			"The rule compares the name that the device has, or was given by a rule before it, at the moment it appears. On some systems it gets this one only later, and the line is never run.",
 			"weir up    which also knows the device by its address, in place of this line", "udev(7), of NAME"})
 	}
@@ -644,11 +637,11 @@ func (d *diagnosis) containers() {
 	for _, n := range d.deep.Namespaces {
 		processes += n.Processes
 	}
-	seen := fmt.Sprintf("%s in %s.", countedWith(processes, "process", "es"), counted(len(d.deep.Namespaces), "other network namespace"))
+	seen := fmt.Sprintf("%s in %s.", text.Counted(processes, "process"), text.Counted(len(d.deep.Namespaces), "other network namespace"))
 	var own []string
 	for _, name := range []string{congestionControl, tcpECN, notsentLowat, tcpRmem, tcpWmem} {
 		if s, ok := d.deep.AtBoot(name); ok && s.Sets(d.Sysctls[name].Value) && !strings.HasPrefix(s.File, "/usr/") || d.foreign(name, d.Sysctls[name].Value) {
-			own = append(own, short(name))
+			own = append(own, text.Short(name))
 		}
 	}
 	if len(own) == 0 {
@@ -714,7 +707,7 @@ func (d *diagnosis) congestion() {
 		if d.cc == "bbr" && d.queueName() != "fq" {
 			seen += " It does without fq: TCP has paced itself since Linux 4.13."
 		}
-		d.add(Finding{Severity: Fine, Title: fmt.Sprintf("%s: %s.", d.cc, counted(s.Total, "connection")), Seen: seen})
+		d.add(Finding{Severity: Fine, Title: fmt.Sprintf("%s: %s.", d.cc, text.Counted(s.Total, "connection")), Seen: seen})
 		return
 	}
 	var others []string
@@ -724,7 +717,7 @@ func (d *diagnosis) congestion() {
 		}
 	}
 	slices.Sort(others)
-	title, seen := fmt.Sprintf("%d of %s use %s.", same, counted(s.Total, "connection"), d.cc), fmt.Sprintf("The others: %s.", cmp.Or(strings.Join(others, ", "), "not known"))
+	title, seen := fmt.Sprintf("%d of %s use %s.", same, text.Counted(s.Total, "connection"), d.cc), fmt.Sprintf("The others: %s.", cmp.Or(strings.Join(others, ", "), "not known"))
 	if _, set := d.deep.AtBoot(congestionControl); !set && !d.foreign(congestionControl, d.cc) {
 		d.add(Finding{Severity: Fine, Title: title, Seen: seen + " Their programs chose."})
 		return
@@ -755,19 +748,6 @@ func roughly(r units.Rate) units.Rate {
 		unit *= 10
 	}
 	return r / unit * unit
-}
-
-func counted(n int, what string) string { return countedWith(n, what, "s") }
-
-func countedWith(n int, what, plural string) string {
-	if n == 1 {
-		plural = ""
-	}
-	return fmt.Sprintf("%d %s%s", n, what, plural)
-}
-
-func short(name string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "net."), "ipv4."), "core.")
 }
 
 // Shapes tells whether a stack enforces a rate.

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -39,7 +40,7 @@ func Binds(facts host.Facts) Binding { return newDiagnosis(facts).binds() }
 
 func (d *diagnosis) binds() Binding {
 	s, rate := d.deep.Sockets, d.shaper()
-	busy := counted(s.Busy, "busy connection")
+	busy := text.Counted(s.Busy, "busy connection")
 	of := func(n int) string { return fmt.Sprintf("%d of %s", n, busy) }
 	switch {
 	case d.queueing() && d.elsewhere() && rate != 0:
@@ -88,8 +89,8 @@ func Elsewhere(g Goal, f host.Facts) string {
 	root, _ := d.link.Tree.Root()
 	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The rate is lower somewhere else, or "+
 		"what is sent does not pass here",
-		s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), d.shaperName(),
-		counted(int(root.Stats.Qlen), "packet"))
+		s.Queueing, text.Counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), d.shaperName(),
+		text.Counted(int(root.Stats.Qlen), "packet"))
 }
 
 // many tells whether so many of the busy connections are no accident: one in four.

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 func Owner(f host.Facts, t Target) string {
 	switch t.Kind {
 	case Sysctl:
-		return sysctlOwner(f, t.Name)
+		return SysctlOwner(f, t.Name)
 	case Root:
 		return queueOwner(f, t.Name)
 	case File:
@@ -27,22 +26,23 @@ func Owner(f host.Facts, t Target) string {
 	return ""
 }
 
-func sysctlOwner(f host.Facts, name string) string {
+// SysctlOwner is Owner of the sysctl of this name.
+func SysctlOwner(f host.Facts, name string) string {
 	if f.Deep == nil {
 		return ""
 	}
 	now := f.Sysctls[name].Value
 	if s, ok := f.Deep.AtBoot(name); ok && s.Sets(now) {
-		return "set by " + Where(s.File, s.Line)
+		return "set by " + s.Where()
 	}
 	for _, w := range slices.Backward(f.Deep.Writers) {
 		if w.Sysctl == name && (host.Setting{Value: w.Value}).Sets(now) {
-			return fmt.Sprintf("set by %s, %s", w.By, Where(w.File, w.Line))
+			return fmt.Sprintf("set by %s, %s", w.By, w.Where())
 		}
 	}
 	for _, s := range slices.Backward(f.Deep.Settings) {
 		if s.Sysctl == name && s.Sets(now) {
-			return "as in " + Where(s.File, s.Line)
+			return "as in " + s.Where()
 		}
 	}
 	return ""
@@ -58,8 +58,8 @@ func queueOwner(f host.Facts, dev string) string {
 		return "the kernel made it by itself"
 	case f.Deep != nil:
 		for _, w := range slices.Backward(f.Deep.Writers) {
-			if w.Qdisc == root.Kind && w.By != "modules-load" && names(w.Dev, dev) {
-				return fmt.Sprintf("set by %s, %s", w.By, Where(w.File, w.Line))
+			if w.Qdisc == root.Kind && w.By != "modules-load" && w.Means(dev) {
+				return fmt.Sprintf("set by %s, %s", w.By, w.Where())
 			}
 		}
 	}
@@ -67,12 +67,4 @@ func queueOwner(f host.Facts, dev string) string {
 		return "weir dualpi2"
 	}
 	return "somebody set it, by hand or by a program"
-}
-
-// names tells whether the names that a file has could mean a device: patterns, or what a script or udev fills in.
-func names(written, dev string) bool {
-	return written == "" || strings.ContainsAny(written, "$%{") || slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {
-		ok, _ := path.Match(pattern, dev)
-		return ok
-	})
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"weir/internal/lab"
+	"weir/internal/text"
 )
 
 // maxWidth of a terminal table, in columns.
@@ -90,13 +90,13 @@ func claimed(c lab.Claim) string {
 func (p *painter) table(t table) {
 	first := 0
 	for _, r := range t.rows {
-		first = max(first, utf8.RuneCountInString(r.candidate))
+		first = max(first, text.Width(r.candidate))
 	}
 	widths := make([]int, len(t.columns))
 	for i, m := range t.columns {
-		widths[i] = max(utf8.RuneCountInString(m.Heading()), utf8.RuneCountInString(unitName(m.Unit())))
+		widths[i] = max(text.Width(m.Heading()), text.Width(unitName(m.Unit())))
 		for _, r := range t.rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(r.cells[i]))
+			widths[i] = max(widths[i], text.Width(r.cells[i]))
 		}
 	}
 	for from := 0; from < len(t.columns); {
@@ -113,11 +113,11 @@ func (p *painter) table(t table) {
 		p.line("%s", heads)
 		p.line("%s", unitLine)
 		for _, r := range t.rows {
-			text := r.candidate + strings.Repeat(" ", first-utf8.RuneCountInString(r.candidate))
+			row := r.candidate + strings.Repeat(" ", first-text.Width(r.candidate))
 			for i := from; i < to; i++ {
-				text += "  " + left(r.cells[i], widths[i])
+				row += "  " + left(r.cells[i], widths[i])
 			}
-			p.line("%s", text)
+			p.line("%s", row)
 		}
 		from = to
 		if from < len(t.columns) {
@@ -133,44 +133,15 @@ func (p *painter) table(t table) {
 
 // left pads on the left.
 func left(s string, width int) string {
-	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
+	return strings.Repeat(" ", max(0, width-text.Width(s))) + s
 }
 
 // wrapped breaks text at spaces, every further line indented once more.
-func (p *painter) wrapped(indent, text string) {
-	line, width := indent, utf8.RuneCountInString(indent)
-	empty := true
-	for _, word := range strings.Fields(text) {
-		n := visible(word)
-		if !empty && width+1+n > maxWidth {
-			p.line("%s", line)
-			line, width, empty = indent+"  ", utf8.RuneCountInString(indent)+2, true
-		}
-		if !empty {
-			line += " "
-			width++
-		}
-		line += word
-		width += n
-		empty = false
+func (p *painter) wrapped(indent, s string) {
+	if s = strings.Join(strings.Fields(s), " "); s == "" {
+		return
 	}
-	if !empty {
+	for _, line := range text.Wrap(indent, indent+"  ", s, maxWidth) {
 		p.line("%s", line)
 	}
-}
-
-// visible is the width of a word without its colours.
-func visible(s string) int {
-	n, escape := 0, false
-	for _, r := range s {
-		switch {
-		case r == '\x1b':
-			escape = true
-		case escape:
-			escape = r != 'm'
-		default:
-			n++
-		}
-	}
-	return n
 }
