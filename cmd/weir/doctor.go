@@ -62,7 +62,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			if err != nil {
 				return err
 			}
-			return verdict(findings)
+			return allWell(findings)
 		},
 	}
 	device(cmd, &dev, "another uplink's `device` than the default route's")
@@ -71,7 +71,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 	return cmd
 }
 
-func verdict(findings []plan.Finding) error {
+func allWell(findings []plan.Finding) error {
 	if slices.ContainsFunc(findings, func(f plan.Finding) bool { return f.Severity == plan.Harmful }) {
 		return errNotSo
 	}

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
 	"weir/internal/report"
 )
 
@@ -25,7 +26,7 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	again := func(t *testing.T, patterns ...string) []lab.Report {
+	again := func(t *testing.T, patterns ...string) []verdict.Report {
 		t.Helper()
 		var files []string
 		for _, p := range patterns {
@@ -35,9 +36,9 @@ func TestDocuments(t *testing.T) {
 			}
 			files = append(files, found...)
 		}
-		var scenarios []lab.Scenario
+		var scenarios []scenario.Scenario
 		for _, f := range files {
-			s, err := lab.Load(f)
+			s, err := scenario.Load(f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +98,7 @@ func TestDocuments(t *testing.T) {
 }
 
 // isPicture compares a picture with a new one of the same candidates, all but the figures.
-func isPicture(t *testing.T, file string, r lab.Report) {
+func isPicture(t *testing.T, file string, r verdict.Report) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -185,7 +186,7 @@ func hasSections(t *testing.T, doc, folder string, none []string) {
 	for _, section := range regexp.MustCompile(`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(string(text), -1) {
 		file, tables := section[2], section[3]
 		named[file] = true
-		s, err := lab.Load(file)
+		s, err := scenario.Load(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"weir/internal/lab"
+	"weir/internal/lab/verdict"
 )
 
 var (
@@ -56,7 +56,7 @@ type htmlClaim struct {
 }
 
 // HTML writes one file that opens without a network, and asks for none.
-func HTML(w io.Writer, reports []lab.Report) error {
+func HTML(w io.Writer, reports []verdict.Report) error {
 	t, err := template.New("report").Parse(page)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func HTML(w io.Writer, reports []lab.Report) error {
 	return t.Execute(w, all)
 }
 
-func newHTMLPoint(t table, p *lab.PointResult, id string) htmlPoint {
+func newHTMLPoint(t table, p *verdict.Point, id string) htmlPoint {
 	h := htmlPoint{Label: t.label, Setting: setting(p.Scenario)}
 	for _, m := range t.columns {
 		h.Columns = append(h.Columns, strings.TrimSpace(m.Heading()+" "+unitName(m.Unit())))
@@ -94,9 +94,9 @@ func newHTMLPoint(t table, p *lab.PointResult, id string) htmlPoint {
 	return h
 }
 
-func newHTMLClaim(v lab.Verdict) htmlClaim {
-	class := map[string]string{lab.Reproduced: "yes", lab.NotReproduced: "no", lab.OnlyWhen: "partly",
-		lab.NotMeasured: "partly"}[v.Verdict]
+func newHTMLClaim(v verdict.Verdict) htmlClaim {
+	class := map[string]string{verdict.Reproduced: "yes", verdict.NotReproduced: "no", verdict.OnlyWhen: "partly",
+		verdict.NotMeasured: "partly"}[v.Verdict]
 	return htmlClaim{class, strings.TrimSpace(v.Verdict + " " + v.Holds), v.Source, v.Says, claimed(v.Claim), v.Expect,
 		measuredText(v), v.Note}
 }

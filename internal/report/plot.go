@@ -9,13 +9,14 @@ import (
 	"io"
 	"slices"
 
-	"weir/internal/lab"
+	"weir/internal/lab/verdict"
+	"weir/internal/measure"
 )
 
 const maxPoints = 700 // of a line: more cannot be seen
 
 // charts draws a point: latency over time and as a distribution, goodput, queues. Of several seeds the first is drawn.
-func charts(p *lab.PointResult) []chart {
+func charts(p *verdict.Point) []chart {
 	probes, kinds := pictured(p)
 	overTime, share := make([][]line, len(probes)), make([][]line, len(probes))
 	var goodput, perFlow, queues []line
@@ -65,7 +66,7 @@ func charts(p *lab.PointResult) []chart {
 var chartStyle string
 
 // RoundTrips draws the round trips of a point's first probe over time as an SVG file, of the candidates that are named.
-func RoundTrips(w io.Writer, title string, p *lab.PointResult, candidates ...string) error {
+func RoundTrips(w io.Writer, title string, p *verdict.Point, candidates ...string) error {
 	all := charts(p)
 	if len(all) == 0 {
 		return errors.New("no probe was sent, so there is nothing to draw")
@@ -82,7 +83,7 @@ func RoundTrips(w io.Writer, title string, p *lab.PointResult, candidates ...str
 
 // pictured are the probes to draw, by name with their kinds: the first that echoes UDP or, without one, each that
 // types.
-func pictured(p *lab.PointResult) (names, kinds []string) {
+func pictured(p *verdict.Point) (names, kinds []string) {
 	for k := range p.Cells {
 		if len(p.Cells[k].Runs) == 0 {
 			continue
@@ -101,7 +102,7 @@ func pictured(p *lab.PointResult) (names, kinds []string) {
 }
 
 // sum adds up the groups' goodput.
-func sum(groups []lab.FlowSeries) []float64 {
+func sum(groups []measure.FlowSeries) []float64 {
 	var total []float64
 	for _, g := range groups {
 		for i, v := range g.Values {
@@ -123,7 +124,7 @@ func steps(step float64, values []float64) []point {
 }
 
 // ranked lists flows by what they got.
-func ranked(flows []lab.FlowResult) []point {
+func ranked(flows []measure.Flow) []point {
 	var v []float64
 	for _, f := range flows {
 		v = append(v, f.Goodput)

@@ -18,16 +18,17 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
 	"weir/internal/measure"
 	"weir/internal/units"
 )
 
 // sample is a report with everything in it: two points, three candidates, hostile names, lost probes, claims of every verdict.
-func sample() []lab.Report {
-	run := func(seed uint64, rtt, goodput float64) lab.Run {
-		r := lab.Run{Seed: seed, Kernel: "7.3.4", Seconds: 20, Goodput: goodput, Series: lab.Series{Step: 0.1}}
-		probe := lab.ProbeResult{Probe: "echo", Kind: "udp", Client: "client", Base: 48.3, Sent: 1001, Lost: 1}
+func sample() []verdict.Report {
+	run := func(seed uint64, rtt, goodput float64) measure.Run {
+		r := measure.Run{Seed: seed, Kernel: "7.3.4", Seconds: 20, Goodput: goodput, Series: measure.Series{Step: 0.1}}
+		probe := measure.Probe{Probe: "echo", Kind: "udp", Client: "client", Base: 48.3, Sent: 1001, Lost: 1}
 		var delays []float64
 		for i := range 1000 {
 			d := rtt + 3*math.Sin(float64(i)/40)
@@ -37,51 +38,51 @@ func sample() []lab.Report {
 		}
 		probe.At, probe.Series = append(probe.At, 20), append(probe.Series, -1)
 		probe.Delay = measure.NewDist(delays)
-		r.Probes = []lab.ProbeResult{probe}
-		group := lab.FlowSeries{Flow: "downloads"}
+		r.Probes = []measure.Probe{probe}
+		group := measure.FlowSeries{Flow: "downloads"}
 		for i := range 4 {
-			r.Flows = append(r.Flows, lab.FlowResult{Flow: "downloads", Client: "client", Goodput: goodput / 10 * float64(i+1)})
+			r.Flows = append(r.Flows, measure.Flow{Flow: "downloads", Client: "client", Goodput: goodput / 10 * float64(i+1)})
 		}
 		for i := range 200 {
 			group.Values = append(group.Values, goodput+math.Cos(float64(i)))
 			r.Series.Uplink = append(r.Series.Uplink, 20)
 			r.Series.Provider = append(r.Series.Provider, rtt)
 		}
-		r.Series.Goodput = []lab.FlowSeries{group}
+		r.Series.Goodput = []measure.FlowSeries{group}
 		r.Provider.Drops = uint64(rtt)
 		return r
 	}
-	s := lab.Scenario{Title: "A <b>title</b>", Seeds: 2, Duration: units.Duration(20 * time.Second), Warmup: units.Duration(5 * time.Second)}
-	s.Provider = lab.Provider{Rate: 50_000_000, Queue: "fifo", Buffer: lab.Buffer{Time: units.Duration(200 * time.Millisecond)}}
+	s := scenario.Scenario{Title: "A <b>title</b>", Seeds: 2, Duration: units.Duration(20 * time.Second), Warmup: units.Duration(5 * time.Second)}
+	s.Provider = scenario.Provider{Rate: 50_000_000, Queue: "fifo", Buffer: scenario.Buffer{Time: units.Duration(200 * time.Millisecond)}}
 	s.Path.RTT = units.Duration(48300 * time.Microsecond)
-	s.Client = []lab.Client{{Name: "client"}}
-	s.Flow = []lab.Flow{{Name: "downloads", Count: 4, Client: "client"}}
-	point := func(label string, extra float64) lab.PointResult {
-		return lab.PointResult{Labels: []string{label}, Values: []string{label}, Scenario: s, Cells: []lab.Cell{
-			{Candidate: "as found | cubic", Runs: []lab.Run{run(1, 212.34+extra, 47.77), run(2, 213.45+extra, 47.71)}, Words: "The queue stands <there>."},
-			{Candidate: "seed", Runs: []lab.Run{run(1, 110.12+extra, 46.5), run(2, 111.1+extra, 46.4)}},
-			{Candidate: "Weir", Runs: []lab.Run{run(1, 52.42, 47.65), run(2, 52.41, 47.66)}, Words: "Calm."},
+	s.Client = []scenario.Client{{Name: "client"}}
+	s.Flow = []scenario.Flow{{Name: "downloads", Count: 4, Client: "client"}}
+	point := func(label string, extra float64) verdict.Point {
+		return verdict.Point{Labels: []string{label}, Values: []string{label}, Scenario: s, Cells: []verdict.Cell{
+			{Candidate: "as found | cubic", Runs: []measure.Run{run(1, 212.34+extra, 47.77), run(2, 213.45+extra, 47.71)}, Words: "The queue stands <there>."},
+			{Candidate: "seed", Runs: []measure.Run{run(1, 110.12+extra, 46.5), run(2, 111.1+extra, 46.4)}},
+			{Candidate: "Weir", Runs: []measure.Run{run(1, 52.42, 47.65), run(2, 52.41, 47.66)}, Words: "Calm."},
 		}}
 	}
-	claim := lab.Claim{Source: "seed 000", Says: "it is <calm>", Metric: "added.p50", Candidate: "Weir", Expect: "<= 1ms", Note: "A note."}
-	return []lab.Report{{
-		File: "x.toml", Title: s.Title, About: "About it.", Kernel: "7.3.4", Points: []lab.PointResult{point("FIFO", 0), point("policer", 20)},
-		Claims: []lab.Verdict{
-			{Claim: claim, Verdict: lab.Reproduced, Unit: "ms", At: []lab.Measured{{Labels: []string{"FIFO"}, Value: measure.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
-			{Claim: claim, Verdict: lab.NotReproduced, Unit: "ms"},
-			{Claim: claim, Verdict: lab.OnlyWhen, Holds: "FIFO", Unit: "ms"},
+	claim := scenario.Claim{Source: "seed 000", Says: "it is <calm>", Metric: "added.p50", Candidate: "Weir", Expect: "<= 1ms", Note: "A note."}
+	return []verdict.Report{{
+		File: "x.toml", Title: s.Title, About: "About it.", Kernel: "7.3.4", Points: []verdict.Point{point("FIFO", 0), point("policer", 20)},
+		Claims: []verdict.Verdict{
+			{Claim: claim, Verdict: verdict.Reproduced, Unit: "ms", At: []verdict.Measured{{Labels: []string{"FIFO"}, Value: measure.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
+			{Claim: claim, Verdict: verdict.NotReproduced, Unit: "ms"},
+			{Claim: claim, Verdict: verdict.OnlyWhen, Holds: "FIFO", Unit: "ms"},
 		},
 	}}
 }
 
 // numbers are what every form must show, from the results as JSON carries them.
-func numbers(t *testing.T, reports []lab.Report) []string {
+func numbers(t *testing.T, reports []verdict.Report) []string {
 	t.Helper()
 	text, err := json.Marshal(reports)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back []lab.Report
+	var back []verdict.Report
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +92,11 @@ func numbers(t *testing.T, reports []lab.Report) []string {
 			p := &r.Points[i]
 			for k := range p.Cells {
 				for _, name := range []string{"goodput", "added.p50", "added.p99", "jitter", "lost", "provider.drops"} {
-					m, err := lab.ParseMetric(name)
+					m, err := measure.ParseMetric(name)
 					if err != nil {
 						t.Fatal(err)
 					}
-					v, ok := m.Of(p, &p.Cells[k])
+					v, ok := p.Of(m, &p.Cells[k])
 					if !ok {
 						t.Fatalf("%s is missing", name)
 					}

@@ -11,7 +11,7 @@ import (
 	"io"
 	"os"
 
-	"weir/internal/lab"
+	"weir/internal/lab/verdict"
 	"weir/internal/report"
 )
 
@@ -26,7 +26,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if len(args) < 2 {
 		return errors.New("a title and the names of candidates are needed")
 	}
-	var reports []lab.Report
+	var reports []verdict.Report
 	if err := json.NewDecoder(in).Decode(&reports); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package scenario
 
 import (
 	"encoding"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/measure"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -168,7 +169,7 @@ func (s *Scenario) checkAll() *problem {
 	if p := s.checkSweep(); p != nil {
 		return p
 	}
-	points, p := s.Points()
+	points, p := s.points()
 	if p != nil {
 		return p
 	}
@@ -228,9 +229,9 @@ func (s *Scenario) checkFrame() *problem {
 		return wrong("relay = true", []string{"server", "gro"}, "gro is about what a relay forwards, and this server forwards nothing")
 	}
 	for _, column := range s.Columns {
-		m, err := parseMetric(column)
+		m, err := measure.ParseMetric(column)
 		if err == nil {
-			err = m.of(s)
+			err = s.measures(m)
 		}
 		if err != nil {
 			return wrong("", at("columns"), "%v", err)

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab runs scenarios: a server, the path to its clients, what they do, and the configurations to compare, each in a kernel of its
-// own in virtual time. It reads scenario files, expands them into runs, judges claims, and gathers results.
+// Package scenario is the lab's language: a server, the path to its clients, what they do, the configurations to compare, and what is
+// claimed of them. It reads scenario files and expands them into what is to be run.
 //
-// It may not touch the host's network, and knows nothing of how results are shown (internal/report) or of how a kernel is booted (uml).
-package lab
+// It may not run anything, nor look at a result. What is wrong in a file it says with the line.
+package scenario
 
 import (
 	"encoding/json"
 	"fmt"
 	"slices"
 
+	"weir/internal/measure"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -235,4 +236,22 @@ func (s Scenario) clone() Scenario {
 		panic(err)
 	}
 	return c
+}
+
+// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It is what a shaper that counts
+// whole frames, as every one here does, can carry.
+func (p Path) payloadShare() float64 {
+	const tcp, ethernet = 32, 14 // headers
+	return float64(p.room()-tcp) / (mtu + ethernet)
+}
+
+// Setup is what metrics of its runs take.
+func (s *Scenario) Setup() measure.Setup {
+	setup := measure.Setup{Capacity: float64(s.Provider.Rate) / 1e6 * s.Path.payloadShare(), Provider: s.Provider.Queue != "none"}
+	for _, f := range s.Flow {
+		if f.Bytes > 0 {
+			setup.Fetching = append(setup.Fetching, f.Name)
+		}
+	}
+	return setup
 }
