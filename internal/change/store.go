@@ -77,9 +77,9 @@ func (e entry) valid(j *journal) bool {
 	}
 	switch e.Kind {
 	case plan.Root:
-		return j.of(e.Name) != nil
+		return j.uplink(e.Name) != nil
 	case plan.Ingress:
-		return j.of(e.Name) != nil && e.Was.Meets(noIncoming)
+		return j.uplink(e.Name) != nil && e.Was.Meets(noIncoming)
 	case plan.Sysctl:
 		return strings.HasPrefix(e.Name, "net.") && !strings.ContainsAny(e.Name, "/\x00")
 	case plan.File:
@@ -141,8 +141,8 @@ func (s Store) remove() error {
 	return s.sync()
 }
 
-// put makes the journal what it was: removed if it was not there.
-func (s Store) put(j *journal) error {
+// saveOrRemove makes the journal what it was: removed if it was not there.
+func (s Store) saveOrRemove(j *journal) error {
 	if j == nil {
 		return s.remove()
 	}
@@ -287,7 +287,7 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", f.Cookie, link.Index))
 		if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
 			other, err := Store{Dir: string(text), keeps: true}.load()
-			if u := other.of(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
+			if u := other.uplink(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
 				down := "weir down --dev " + goal.Dev + " --state " + string(text)
 				if u.Goal.Only {
 					down = "weir dualpi2 del --dev " + goal.Dev

@@ -110,8 +110,8 @@ func (j *journal) carry(f host.Facts) *journal {
 	})
 	if p := next.Pending; p != nil && !p.Down {
 		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
-			want, ours := next.aim(e)
-			return ours && !next.is(f, e, want)
+			want, ours := next.backTo(e)
+			return ours && !next.reached(f, e, want)
 		})
 		if !open {
 			return next.afterwards(nil)
