@@ -107,8 +107,8 @@ func namesOf(links []host.Link) (names []string) {
 	return names
 }
 
-// otherUplinks says of each other device with a default route that this plan leaves it as it is.
-func otherUplinks(f host.Facts, planned ...string) (notes []Note) {
+// OtherUplinks says of each other device with a default route that this plan leaves it as it is.
+func OtherUplinks(f host.Facts, planned ...string) (notes []Note) {
 	for _, r := range f.Defaults {
 		of := f
 		of.Uplink = r.Dev
@@ -126,7 +126,7 @@ func otherUplinks(f host.Facts, planned ...string) (notes []Note) {
 
 // severalUplinks names them: what is said of one is not about another.
 func (d *diagnosis) severalUplinks() {
-	notes := otherUplinks(d.Facts, d.link.Name, d.Uplink)
+	notes := OtherUplinks(d.Facts, d.link.Name, d.Uplink)
 	if len(notes) == 0 {
 		return
 	}
