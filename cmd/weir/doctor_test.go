@@ -15,8 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"weir/internal/doctor"
 	"weir/internal/host"
-	"weir/internal/plan"
 	"weir/internal/text"
 )
 
@@ -37,15 +37,12 @@ func TestHosts(t *testing.T) {
 				t.Fatal(err)
 			}
 			facts, want := preparedHost(t, archive)
-			findings := plan.Diagnose(facts)
+			findings := doctor.Diagnose(facts)
 			var out bytes.Buffer
 			printDiagnosis(&out, facts, findings)
+			fits(t, out.String(), prose)
 			printSettings(&out, facts)
-			for l := range strings.Lines(out.String()) {
-				if text.Width(strings.TrimSuffix(l, "\n")) > columns {
-					t.Errorf("%d columns: %s", text.Width(l)-1, l)
-				}
-			}
+			fits(t, out.String(), columns)
 			if *update {
 				want.Data = out.Bytes()
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
@@ -63,6 +60,16 @@ func TestHosts(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// fits tells whether no line is wider.
+func fits(t *testing.T, s string, columns int) {
+	t.Helper()
+	for l := range strings.Lines(s) {
+		if text.Width(strings.TrimSuffix(l, "\n")) > columns {
+			t.Errorf("%d columns: %s", text.Width(l)-1, l)
+		}
 	}
 }
 
@@ -137,11 +144,7 @@ func diagnosis(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s
 func TestHostileText(t *testing.T) {
 	var out bytes.Buffer
 	printWrapped(&out, "✗ ", "A \x1b[2Jtitle  seen\nand "+strings.Repeat("ä", 250)+" \u202e end")
-	for l := range strings.Lines(out.String()) {
-		if text.Width(strings.TrimSuffix(l, "\n")) > columns {
-			t.Errorf("%d columns: %q", text.Width(l)-1, l)
-		}
-	}
+	fits(t, out.String(), prose)
 	if s := out.String(); strings.ContainsAny(s, "\x1b\u202e") || !strings.HasPrefix(s, "✗ A ?[2Jtitle  seen?and") || !strings.HasSuffix(s, " ? end\n") {
 		t.Errorf("%q", s)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package doctor
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/host"
+	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -66,22 +67,32 @@ func counts(s qdisc.Stats) func(*host.Facts) {
 
 func renamed(f *host.Facts) { f.Links[1].Name, f.Uplink = "ens3", "ens3" }
 
+// bridged is a default route by a bridge over the card.
+func bridged(f *host.Facts) {
+	f.Links[1].Master = "br0"
+	f.Links = append(f.Links, host.Link{Index: 4, Name: "br0", Kind: "bridge", Up: true, MTU: 1500, TxQueues: 1})
+	f.Uplink = "br0"
+}
+
 func made(f *host.Facts) { f.Links[1].Tree.Qdiscs[0].Handle = 0 } // by the kernel itself
 
 func sockets(edit func(*host.Sockets)) func(*host.Facts) {
 	return func(f *host.Facts) { edit(&f.Deep.Sockets) }
 }
 
-func TestDiagnose(t *testing.T) {
+// diagnosed is a host, and what is found on it.
+type diagnosed struct {
+	name  string
+	facts host.Facts
+	want  []string // "mark title", of all that is not fine; "✓ …" asks for a fine one too
+}
+
+func servers(t *testing.T) []diagnosed {
 	facts := func(edits ...func(*host.Facts)) host.Facts {
 		return with(t, append([]func(*host.Facts){looked}, edits...)...)
 	}
 	debian12 := func(f *host.Facts) { f.Deep.Writers = nil }
-	for _, test := range []struct {
-		name  string
-		facts host.Facts
-		want  []string // "mark title", of all that is not fine; "✓ …" asks for a fine one too
-	}{
+	return []diagnosed{
 		{"stock", facts(), []string{"✓ Nothing to do.", "✓ cubic: 9 connections."}},
 		{"not looked deeper", with(t), []string{"✓ Nothing wrong is to be seen."}},
 		{"nothing known", host.Facts{}, []string{"! There is no default route."}},
@@ -163,6 +174,16 @@ func TestDiagnose(t *testing.T) {
 		{"bpftune", facts(writer(host.Writer{By: "bpftune", File: "/x"})), []string{"! bpftune changes settings by itself."}},
 
 		{"containers", facts(sysctl("ipv4.tcp_ecn", "1"), set("ipv4.tcp_ecn", "1", "/etc/sysctl.d/a.conf", 1), func(f *host.Facts) { f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]", Processes: 3}} }), []string{"! Containers do not inherit the settings."}},
+		{"a bridge", facts(bridged), []string{"✓ The uplink is eth0."}},
+		{"a bridge with the queue", facts(bridged, func(f *host.Facts) {
+			f.Links[3].Tree = tree(t, "cake bandwidth 50mbit dual-dsthost", 1)
+		}), []string{"✗ The queue of br0 is not the bottleneck's."}},
+		{"a bridge of two cards", facts(bridged, func(f *host.Facts) { f.Links[2].Master, f.Links[2].Up = "br0", true }),
+			[]string{"! Which device is the uplink cannot be told."}},
+		{"two ways out", facts(func(f *host.Facts) {
+			f.Defaults = []host.DefaultRoute{{Dev: "eth0"}, {Dev: "eth1", Metric: 200}}
+		}), []string{"! There is more than one way out."}},
+
 		{"containers, stock settings", facts(func(f *host.Facts) { f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]", Processes: 3}} }), []string{"✓ Containers."}},
 		{"WireGuard", facts(func(f *host.Facts) { f.Links = append(f.Links, host.Link{Name: "wg0", Kind: "wireguard"}) }), []string{"✓ Tunnels."}},
 		{"WireGuard, bbr", facts(bbr, func(f *host.Facts) { f.Links = append(f.Links, host.Link{Name: "wg0", Kind: "wireguard"}) }), []string{"! BBR does nothing for what is tunnelled."}},
@@ -175,29 +196,28 @@ func TestDiagnose(t *testing.T) {
 			f.Deep.Unknown = []host.Unread{{What: "/etc/sysctl.d/a.conf", Why: "takes root"}}
 		}), []string{"✓ Nothing to do."}},
 		{"connections that are older", facts(bbr, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1), sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })), []string{"! 4 of 9 connections use bbr."}},
-	} {
+	}
+}
+
+// Each host has the findings that it should, worst first, and each code there is is found on one.
+func TestDiagnose(t *testing.T) {
+	seen := map[Code]bool{}
+	for _, test := range slices.Concat(servers(t), relays(t)) {
 		t.Run(test.name, func(t *testing.T) {
 			findings := Diagnose(test.facts)
 			var wrong, all []string
 			for i, f := range findings {
-				text := f.Severity.Mark() + " " + f.Title
-				all = append(all, text)
+				seen[f.Code] = true
+				shown := f.Severity.Mark() + " " + f.Title
+				all = append(all, shown)
 				if f.Severity != Fine {
-					wrong = append(wrong, text)
-					if f.Seen == "" || f.Why == "" && f.Title[:5] != "Linux" {
-						t.Errorf("%s: without what was seen or why it matters: %+v", text, f)
-					}
+					wrong = append(wrong, shown)
 				}
 				if i > 0 && f.Severity.order() < findings[i-1].Severity.order() {
-					t.Errorf("not worst first: %s", text)
-				}
-				if strings.HasPrefix(f.Evidence, "scenarios/") {
-					if _, err := os.Stat("../../" + f.Evidence); err != nil {
-						t.Errorf("%s: no such evidence: %s", text, f.Evidence)
-					}
+					t.Errorf("not worst first: %s", shown)
 				}
 			}
-			agrees(t, Binds(test.facts), findings)
+			whole(t, test.facts, findings)
 			want := slices.DeleteFunc(slices.Clone(test.want), func(s string) bool { return strings.HasPrefix(s, "✓") })
 			if !slices.Equal(wrong, want) {
 				t.Errorf("found wrong\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
@@ -207,7 +227,52 @@ func TestDiagnose(t *testing.T) {
 					t.Errorf("%q is not among\n%s", s, strings.Join(all, "\n"))
 				}
 			}
+			// One tunnel, one thing said of how it is managed.
+			if slices.Contains(all, "✓ Tunnels.") && len(plan.Carries(test.facts).Kinds) > 0 {
+				t.Errorf("twice: %s", strings.Join(all, "\n"))
+			}
 		})
+	}
+	for _, code := range Codes() {
+		if !seen[code] {
+			t.Errorf("no host here has %s", code)
+		}
+	}
+}
+
+// whole tells whether findings have all that a person and a program need, and agree with the verdict and the summary.
+func whole(t *testing.T, facts host.Facts, findings []Finding) {
+	t.Helper()
+	agrees(t, Binds(facts), findings)
+	words := func(text string) {
+		for sentence := range strings.SplitSeq(text, ". ") {
+			if n := len(strings.Fields(sentence)); n > 25 {
+				t.Errorf("%d words: %s", n, sentence)
+			}
+		}
+	}
+	for _, f := range findings {
+		if f.Title == "" || f.Seen == "" || f.Severity.order() < 0 || !slices.Contains(Codes(), f.Code) ||
+			f.Severity != Fine && (f.Plain == "" || f.Why == "" || f.Try+f.Remark == "") {
+			t.Errorf("not whole: %+v", f)
+		}
+		program, _, _ := strings.Cut(f.Try, " ")
+		if !slices.Contains([]string{"", "weir", "sysctl", "mv", "docker"}, program) || strings.Contains(f.Try, "  ") {
+			t.Errorf("not a command: %q", f.Try)
+		}
+		words(f.Why)
+		words(f.Plain)
+		if f.Evidence.Scenario != "" {
+			if _, err := os.Stat("../../" + f.Evidence.Scenario); err != nil {
+				t.Errorf("%s: %v", f.Code, err)
+			}
+		}
+	}
+	s := Summarize(facts)
+	words(s.Says)
+	harmful := findings[0].Severity == Harmful
+	if s.Says == "" || s.Try+s.Remark == "" || s.Told == (s.Code == "") || harmful && s.Code != findings[0].Code {
+		t.Errorf("%+v sums up %+v", s, findings)
 	}
 }
 
@@ -239,12 +304,7 @@ func FuzzDiagnose(f *testing.F) {
 		if len(found) == 0 {
 			t.Error("nothing to say")
 		}
-		agrees(t, Binds(facts), found)
-		for _, f := range found {
-			if f.Title == "" || f.Seen == "" || f.Severity.order() < 0 {
-				t.Errorf("%+v", f)
-			}
-		}
+		whole(t, facts, found)
 	})
 }
 
