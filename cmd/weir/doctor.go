@@ -72,7 +72,8 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 	}
 	device(cmd, &dev, "another uplink's `device` than the default route's")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print who sets each setting, in the order in which they are read")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
+		"also print who sets each setting, in the order in which they are read")
 	return cmd
 }
 
@@ -137,7 +138,7 @@ func printFinding(w io.Writer, x doctor.Finding) {
 	if see != "" {
 		see = "(" + see + ")"
 	}
-	if with := try + "    " + see; try != "" && see != "" && text.Width(with)+text.Width("  → ") <= prose {
+	if with := try + "    " + see; try != "" && see != "" && text.Width(with)+text.Width("  → ") <= narrow {
 		try, see = with, ""
 	}
 	if try != "" {

@@ -64,8 +64,8 @@ func (p *patient) endsSmall(sysctl string, now sizes) []Finding {
 		Code: "buffer-maximum-low", Severity: Notable,
 		Plain: "One connection alone cannot use the whole line: a setting keeps its buffer too small.",
 		Title: text.Short(sysctl) + " maximum is below what the path holds.",
-		Seen: fmt.Sprintf("%s = %s, %s; %s × %s (nine in ten connections are nearer) is %.1f MiB, and half of a buffer "+
-			"is payload.", sysctl, now, p.source(sysctl), rate, millis(rtt), bdp/(1<<20)),
+		Seen: fmt.Sprintf("%s = %s, %s; %s × %s (nine in ten connections are nearer) is %.1f MiB, and half of a "+
+			"buffer is payload.", sysctl, now, p.source(sysctl), rate, millis(rtt), bdp/(1<<20)),
 		Why:      "One connection alone cannot fill the path.",
 		Try:      fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))),
 		Evidence: Evidence{Scenario: "scenarios/long-fast-link.toml"},

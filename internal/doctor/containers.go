@@ -38,8 +38,8 @@ func containers(p *patient) []Finding {
 		Title: "Containers do not inherit the settings.",
 		Seen:  seen + " Set here: " + strings.Join(own, ", ") + ".",
 		Why: "Those settings belong to a network namespace. One that is made later starts with this one's congestion " +
-			"control and buffers and the kernel's other values. One that is there already keeps its own. The queue of " +
-			"the uplink serves them all.",
+			"control and buffers and the kernel's other values. One that is there already keeps its own. The queue " +
+			"of the uplink serves them all.",
 		Try: "docker run --sysctl NAME=VALUE", Remark: "sets them where a container is started",
 	}}
 }

@@ -38,7 +38,8 @@ func (s Severity) Mark() string {
 
 func (s Severity) order() int { return slices.Index([]Severity{Harmful, Notable, Fine}, s) }
 
-// Code is the name of a kind of finding, in kebab-case. It stays the same from version to version: programs match on it.
+// Code is the name of a kind of finding, in kebab-case. It stays the same from version to version: programs match on
+// it.
 type Code string
 
 // Finding is something about a host that matters for its latency or its throughput.

@@ -33,8 +33,8 @@ func fairness(p *patient) (found []Finding) {
 				Plain: unfair,
 				Title: "CAKE shares between connections, not between clients.",
 				Seen:  fmt.Sprintf("%s on %s: triple-isolate, its default.", s.Kind(), p.link.Name),
-				Why: "It divides by the busier of the two hosts, and on a server that is always the server: who opens " +
-					"more connections gets more.",
+				Why: "It divides by the busier of the two hosts, and on a server that is always the server: who " +
+					"opens more connections gets more.",
 				Try: planRate, Remark: "which shares between clients",
 				Evidence: Evidence{Scenario: "scenarios/seeds/shaping.toml"},
 			})

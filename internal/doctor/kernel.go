@@ -42,8 +42,8 @@ func kernelHas(p *patient) []Finding {
 	if no("cake") && (no("htb") || no("fq_codel")) {
 		f.Code, f.Severity = "kernel-cannot-shape", Notable
 		f.Plain = "This server's kernel lacks what it takes to keep the queue here."
-		f.Why = "There is nothing here to shape with and keep connections apart: where the provider enforces a rate the " +
-			"queue stays there."
+		f.Why = "There is nothing here to shape with and keep connections apart: where the provider enforces a rate " +
+			"the queue stays there."
 		f.Remark = "install the package with all of the kernel's modules"
 	}
 	return []Finding{f}

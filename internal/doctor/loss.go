@@ -28,8 +28,8 @@ func lossyPath(p *patient) []Finding {
 		Plain: fmt.Sprintf("Downloads are slower than they could be: %s of what they send is lost on the way.", share),
 		Title: "The path loses packets without a queue.",
 		Seen:  seen,
-		Why: "What these connections use takes each for congestion and slows down; BBR does not. A provider that drops " +
-			"what exceeds a rate looks the same: then tell --rate.",
+		Why: "What these connections use takes each for congestion and slows down; BBR does not. A provider that " +
+			"drops what exceeds a rate looks the same: then tell --rate.",
 		Try: fmt.Sprintf("weir plan --loss %s", share), Evidence: evidence,
 	}
 	if p.cc == "bbr" {

@@ -34,8 +34,8 @@ func unsent(p *patient) []Finding {
 		f.Code, f.Severity, f.Title = "lowat-makes-bbr-queue", Harmful,
 			fmt.Sprintf("tcp_notsent_lowat %d makes BBR queue.", now)
 		f.Plain = "A setting makes downloads slow down everything else: they keep too much on the way."
-		f.Why = "Fed in pieces below its burst size, BBR takes its own gaps for aggregated ACKs and keeps another BDP in " +
-			"flight."
+		f.Why = "Fed in pieces below its burst size, BBR takes its own gaps for aggregated ACKs and keeps another " +
+			"BDP in flight."
 	}
 	return []Finding{f}
 }
@@ -50,10 +50,10 @@ func mptcp(p *patient) []Finding {
 		Code: "lowat-without-mptcp", Severity: Notable,
 		Plain: "Some programs do not follow a setting of this server, and keep more waiting than it allows.",
 		Title: "MPTCP ignores tcp_notsent_lowat.",
-		Seen: fmt.Sprintf("%s of MPTCP (/proc/net/protocols); %s = %d, %s.", text.Counted(p.MPTCP, "socket"), notsentLowat,
-			now, p.source(notsentLowat)),
-		Why: "What such a listener accepts keeps as much unsent as without the setting, also from clients of plain TCP. " +
-			"Go programs listen by MPTCP since Go 1.24.",
+		Seen: fmt.Sprintf("%s of MPTCP (/proc/net/protocols); %s = %d, %s.", text.Counted(p.MPTCP, "socket"),
+			notsentLowat, now, p.source(notsentLowat)),
+		Why: "What such a listener accepts keeps as much unsent as without the setting, also from clients of plain " +
+			"TCP. Go programs listen by MPTCP since Go 1.24.",
 		Remark:   "GODEBUG=multipathtcp=0 for that service, or net.mptcp.enabled=0 before it starts",
 		Evidence: Evidence{Scenario: proxyScenario},
 	}}

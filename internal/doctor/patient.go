@@ -32,7 +32,8 @@ type patient struct {
 }
 
 func examine(facts host.Facts) *patient {
-	p := &patient{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value, carried: plan.Carries(facts)}
+	p := &patient{Facts: facts, deep: facts.Deep, cc: facts.Sysctls[congestionControl].Value,
+		carried: plan.Carries(facts)}
 	if p.deep == nil {
 		p.deep = &host.Deep{}
 	}

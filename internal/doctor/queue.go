@@ -126,11 +126,11 @@ func (p *patient) holding(root qdisc.Qdisc) string {
 	return fmt.Sprintf("%s on %s holds %s", p.queueName(), p.link.Name, text.Counted(int(root.Stats.Qlen), "packet"))
 }
 
-// spoken writes a time for a sentence: in whole milliseconds, where it has any.
+// spoken writes a time for a sentence, in milliseconds to two digits or more.
 func spoken(d units.Duration) string {
-	const millisecond = units.Duration(time.Millisecond)
-	if ms := d.Round(millisecond); ms > 0 {
-		return fmt.Sprintf("%d ms", ms/millisecond)
+	ms := time.Duration(d).Seconds() * 1000
+	if ms < 10 {
+		return fmt.Sprintf("%.2g ms", ms)
 	}
-	return millis(d)
+	return fmt.Sprintf("%.0f ms", ms)
 }

@@ -18,8 +18,8 @@ func rateless(p *patient) []Finding {
 	}
 	stats, name := root.Stats, p.queueName()
 	on := name + " on " + p.link.Name
-	seen := fmt.Sprintf("Of %d packets it has dropped %d and marked %d; %d wait.", stats.Packets, stats.Drops, stats.Marks,
-		stats.Qlen)
+	seen := fmt.Sprintf("Of %d packets it has dropped %d and marked %d; %d wait.",
+		stats.Packets, stats.Drops, stats.Marks, stats.Qlen)
 	if stats.Drops+stats.Marks+stats.Backlog > 0 {
 		return []Finding{{Code: "aqm-at-work", Severity: Fine, Title: on + " has something to do.", Seen: seen}}
 	}

@@ -80,7 +80,8 @@ func relays(t *testing.T) []diagnosed {
 			[]string{"✓ This host passes on what others send: routed packets."}},
 		{"all of it", edits{traffic(100e9, 100e9, 2e6, 1e6), device("ovpn", "o1", 20e9, 18e9), device("xfrm", "x1",
 			20e9, 18e9), device("ipip", "i1", 20e9, 18e9, func(l *host.Link) { l.RxPkts = 1e6 })},
-			[]string{"! This host passes on what others send: OpenVPN in the kernel and IPsec and ipip, on one network card."}},
+			[]string{"! This host passes on what others send: OpenVPN in the kernel and IPsec and ipip, on one " +
+				"network card."}},
 
 		// A program's tunnel.
 		{"a tunnel", edits{measuredTun, openvpn}, []string{"! " + tun, ring}},

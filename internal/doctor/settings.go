@@ -63,7 +63,9 @@ func sameFields(a, b string) bool {
 // changedSince finds values that are not what the next boot will set.
 func changedSince(p *patient) (found []Finding) {
 	// A file that could not be read may say what no other does.
-	hidden := slices.ContainsFunc(p.deep.Unknown, func(u host.Unread) bool { return strings.Contains(u.What, "/sysctl") })
+	hidden := slices.ContainsFunc(p.deep.Unknown, func(u host.Unread) bool {
+		return strings.Contains(u.What, "/sysctl")
+	})
 	ours := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool { return w.By == "weir" })
 	if !p.initial() || p.deep.Loader == "" || ours || hidden {
 		return nil

@@ -41,7 +41,8 @@ func Summarize(facts host.Facts) Summary {
 	case notable > 0:
 		return about(found[0])
 	}
-	return Summary{Told: true, Says: "Nothing wrong was seen: " + p.well(b.Limit) + ".", Remark: "nothing", Code: found[0].Code}
+	return Summary{Told: true, Says: "Nothing wrong was seen: " + p.well(b.Limit) + ".", Remark: "nothing",
+		Code: found[0].Code}
 }
 
 func about(f Finding) Summary {

@@ -35,10 +35,11 @@ func tunnelBuffer(p *patient) []Finding {
 		Code: "tunnel-buffer", Severity: Notable,
 		Plain: fmt.Sprintf("One busy user of %s makes all others wait: it can hold %d packets.", longest.Name,
 			longest.TxQLen),
-		Title: fmt.Sprintf("The tunnel's own buffer holds %d packets: %s at %s.", longest.TxQLen, twoDigits(holds), rate),
-		Seen:  fmt.Sprintf("%s: txqueuelen %d, mtu %d.", longest.Name, longest.TxQLen, longest.MTU),
-		Why: "It is one FIFO behind every queue that can be set, and for all peers: an idle one waits as long as a busy " +
-			"one.",
+		Title: fmt.Sprintf("The tunnel's own buffer holds %d packets: %s at %s.", longest.TxQLen, twoDigits(holds),
+			rate),
+		Seen: fmt.Sprintf("%s: txqueuelen %d, mtu %d.", longest.Name, longest.TxQLen, longest.MTU),
+		Why: "It is one FIFO behind every queue that can be set, and for all peers: an idle one waits as long as a " +
+			"busy one.",
 		Try: planRelay, Remark: whatRate, Evidence: Evidence{Scenario: tunnelScenario},
 	}}
 }

@@ -27,8 +27,8 @@ func tunnels(p *patient) []Finding {
 			Plain: "A setting makes no difference to what goes through " + all + ": BBR.",
 			Title: "BBR does nothing for what is tunnelled.",
 			Seen:  fmt.Sprintf("%s; congestion control bbr, %s.", all, p.source(congestionControl)),
-			Why: "The TCP inside has its ends elsewhere, and their congestion control. What helps it here is the queue " +
-				"of " + below + ".",
+			Why: "The TCP inside has its ends elsewhere, and their congestion control. What helps it here is the " +
+				"queue of " + below + ".",
 			Try: planRelay, Remark: whatRate, Evidence: Evidence{Scenario: "scenarios/narrow-link.toml"},
 		}}
 	case len(p.carried.Kinds) > 0:
