@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/doctor"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -25,10 +26,13 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "What this host is, what holds it back, and what would help; changes nothing",
 		Long: `Looks at the uplink and its queue, at what this host passes on for others, at every setting that
-matters and the files that set it, and at the live TCP connections. The first line says which limit
-binds now: a rate enforced beyond this host, its own shaper, the device, the path, an end of the
-connections, or the CPU. Each finding says what was seen, why it matters, what would change it and
-where that was measured: ✗ harmful or without effect, ! worth knowing, ✓ fine.
+matters and the files that set it, and at the live TCP connections. The first line says what is
+wrong, and the second what to do. Where too little was seen, the first says how to see more.
+
+What binds is the limit that holds this host back now: a rate enforced beyond it, its own shaper, the
+device, the path, an end of the connections, or the CPU. Each finding says what was seen, why it
+matters, what would change it and where that was measured: ✗ harmful or without effect, ! worth
+knowing, ✓ fine. With --json each has a code that stays the same; docs/findings.md explains them.
 
 Changes nothing, sends nothing, and takes no root; what only root can see is said to be unknown.
 Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usage.`,
@@ -45,13 +49,14 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 				}
 				facts.Uplink = dev
 			}
-			findings := plan.Diagnose(facts)
+			findings := doctor.Diagnose(facts)
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), struct {
-					Binds    plan.Binding   `json:"binds"`
-					Findings []plan.Finding `json:"findings"`
-					Facts    host.Facts     `json:"facts"`
-				}{plan.Binds(facts), findings, facts})
+					Summary  doctor.Summary   `json:"summary"`
+					Binds    doctor.Binding   `json:"binds"`
+					Findings []doctor.Finding `json:"findings"`
+					Facts    host.Facts       `json:"facts"`
+				}{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
 			} else {
 				printDiagnosis(cmd.OutOrStdout(), facts, findings)
 				if verbose {
@@ -67,19 +72,22 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 	}
 	device(cmd, &dev, "another uplink's `device` than the default route's")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print who sets each setting, in the order in which they are read")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
+		"also print who sets each setting, in the order in which they are read")
 	return cmd
 }
 
-func allWell(findings []plan.Finding) error {
-	if slices.ContainsFunc(findings, func(f plan.Finding) bool { return f.Severity == plan.Harmful }) {
+func allWell(findings []doctor.Finding) error {
+	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Harmful }) {
 		return errNotSo
 	}
 	return nil
 }
 
-// printDiagnosis prints what the host is, then each finding: what was seen, why it matters, and after an arrow what would change it.
-func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
+// printDiagnosis prints what matters most and what to do, then what the host is, and then each finding.
+func printDiagnosis(w io.Writer, f host.Facts, findings []doctor.Finding) {
+	printSummary(w, doctor.Summarize(f))
+	fmt.Fprintln(w)
 	for _, l := range f.Links {
 		if l.Name == f.Uplink {
 			printWrapped(w, "", describeLink(f, l))
@@ -92,28 +100,57 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
 	}
 	printWrapped(w, "", describeHost(f))
 	fmt.Fprintln(w)
-	printWrapped(w, "", "What binds:  "+plan.Binds(f).Says)
+	printWrapped(w, "", "What binds:  "+doctor.Binds(f).Says)
 	for _, x := range findings {
-		printWrapped(w, x.Severity.Mark()+" ", x.Title+"  "+x.Seen)
-		if x.Why != "" {
-			printWrapped(w, "  ", x.Why)
-		}
-		see := x.Evidence
-		if strings.HasPrefix(see, "scenarios/") {
-			see = "see: weir lab run " + see
-		}
-		switch with := x.Try + "    (" + see + ")"; {
-		case x.Try != "" && see != "" && text.Width(with)+len("  → ") <= columns:
-			printWrapped(w, "  → ", with)
-		default:
-			if x.Try != "" {
-				printWrapped(w, "  → ", x.Try)
-			}
-			if see != "" {
-				printWrapped(w, "  ", "("+see+")")
-			}
-		}
+		printFinding(w, x)
 	}
+	printUnknown(w, f)
+}
+
+// printSummary prints in a line what is wrong and in the next what to do; if that cannot be told, first how to know.
+func printSummary(w io.Writer, s doctor.Summary) {
+	do := s.Try + s.Remark
+	if s.Try != "" && s.Remark != "" {
+		do = s.Try + "  (" + s.Remark + ")"
+	}
+	if !s.Told {
+		printWrapped(w, "To know more:  ", do)
+		printWrapped(w, "", s.Says)
+		return
+	}
+	printWrapped(w, "", s.Says)
+	printWrapped(w, "What to do:  ", do)
+}
+
+// printFinding prints what was seen, why it matters, and after an arrow what would change it.
+func printFinding(w io.Writer, x doctor.Finding) {
+	printWrapped(w, x.Severity.Mark()+" ", x.Title+"  "+x.Seen)
+	if x.Why != "" {
+		printWrapped(w, "  ", x.Why)
+	}
+	try, see := x.Try+x.Remark, x.Evidence.Doc
+	if x.Try != "" && x.Remark != "" {
+		try = x.Try + "    " + x.Remark
+	}
+	if x.Evidence.Scenario != "" {
+		see = "see: weir lab run " + x.Evidence.Scenario
+	}
+	if see != "" {
+		see = "(" + see + ")"
+	}
+	if with := try + "    " + see; try != "" && see != "" && text.Width(with)+text.Width("  → ") <= narrow {
+		try, see = with, ""
+	}
+	if try != "" {
+		printWrapped(w, "  → ", try)
+	}
+	if see != "" {
+		printWrapped(w, "  ", see)
+	}
+}
+
+// printUnknown prints what could not be read, and why.
+func printUnknown(w io.Writer, f host.Facts) {
 	if f.Deep == nil || len(f.Deep.Unknown) == 0 {
 		return
 	}
@@ -140,7 +177,7 @@ func describeLink(f host.Facts, l host.Link) string {
 		words = append(words, strings.Join(f.Deep.Offloads[l.Name], " "))
 	}
 	queue := "root qdisc " + plan.QueueOf(l.Tree).String()
-	if stack, ok := l.Tree.Stack(); ok && !plan.Shapes(stack) {
+	if stack, ok := l.Tree.Stack(); ok && !stack.Shapes() {
 		queue += ", no rate"
 	}
 	words = append(words, queue)

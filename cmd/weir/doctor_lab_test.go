@@ -15,36 +15,45 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/doctor"
 	"weir/internal/host"
 	"weir/internal/lab/uml/umltest"
-	"weir/internal/plan"
 	"weir/internal/traffic"
 )
 
-// What doctor makes of real TCP: four downloads over 48.3 ms, in the lab kernel and in its virtual time, each case in a boot of its own.
+// What doctor makes of real TCP: four downloads over 48.3 ms, in the lab kernel and in its virtual time, each case in a
+// boot of its own.
 func doctorCases() map[string]struct {
 	sysctls  map[string]string // of the server
 	root     string            // its qdisc
 	provider string            // the provider's, towards the client
-	binds    plan.Limit        // the verdict
+	binds    doctor.Limit      // the verdict
 	want     []string          // "mark title", those that must be there; no other may be ✗
 } {
 	type c = struct {
 		sysctls  map[string]string
 		root     string
 		provider string
-		binds    plan.Limit
+		binds    doctor.Limit
 		want     []string
 	}
-	const narrow, congestion = "htb rate 50mbit burst 3028b cburst 3028b quantum 1514 | bfifo limit 1250000b", "net.ipv4.tcp_congestion_control"
+	const narrow, congestion = "htb rate 50mbit burst 3028b cburst 3028b quantum 1514 | bfifo limit 1250000b",
+		"net.ipv4.tcp_congestion_control"
 	return map[string]c{
-		"found": {nil, "fq_codel", narrow, plan.LimitRate, []string{"✗ The queue is not yours.", "✓ cubic: 4 connections."}},
-		"weir":  {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, plan.LimitShaper, []string{"✓ Nothing to do.", "✓ The queue is yours."}},
-		"seed": {map[string]string{congestion: "bbr", "net.ipv4.tcp_notsent_lowat": "8192", "net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow, plan.LimitRate,
-			[]string{"✗ The queue is not yours.", "✗ tcp_notsent_lowat 8192 makes BBR queue.", "! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}},
-		"lossy": {nil, "fq_codel", "netem loss 3%", plan.LimitPath, []string{"! The path loses packets without a queue."}},
-		"bbr":   {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", plan.LimitPath, []string{"✓ The path loses packets, and BBR does not slow down for it."}},
-		"fast":  {nil, "fq_codel", "noqueue", plan.LimitProgram, []string{"✓ fq_codel on up0: no queue is to be seen."}},
+		"found": {nil, "fq_codel", narrow, doctor.LimitRate, []string{"✗ The queue is not yours.",
+			"✓ cubic: 4 connections."}},
+		"weir": {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, doctor.LimitShaper,
+			[]string{"✓ Nothing to do.", "✓ The queue is yours."}},
+		"seed": {map[string]string{congestion: "bbr", "net.ipv4.tcp_notsent_lowat": "8192",
+			"net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow, doctor.LimitRate,
+			[]string{"✗ The queue is not yours.", "✗ tcp_notsent_lowat 8192 makes BBR queue.",
+				"! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}},
+		"lossy": {nil, "fq_codel", "netem loss 3%", doctor.LimitPath,
+			[]string{"! The path loses packets without a queue."}},
+		"bbr": {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", doctor.LimitPath,
+			[]string{"✓ The path loses packets, and BBR does not slow down for it."}},
+		"fast": {nil, "fq_codel", "noqueue", doctor.LimitProgram,
+			[]string{"✓ fq_codel on up0: no queue is to be seen."}},
 	}
 }
 
@@ -76,7 +85,8 @@ func TestDoctorUnderLoad(t *testing.T) {
 			}
 			defer loop.Close()
 			start := loop.Now()
-			if _, err := loop.StartBulk(traffic.BulkSpec{Source: server, Sink: client, Port: 7000, Count: 4, Start: start}, nil); err != nil {
+			if _, err := loop.StartBulk(traffic.BulkSpec{Source: server, Sink: client, Port: 7000, Count: 4,
+				Start: start}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if err := loop.Run(start + 12*time.Second); err != nil {
@@ -87,16 +97,16 @@ func TestDoctorUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out strings.Builder
-			findings := plan.Diagnose(facts)
+			findings := doctor.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)
 			t.Logf("%s\n%+v", out.String(), facts.Deep.Sockets)
-			if got := plan.Binds(facts); got.Limit != c.binds {
+			if got := doctor.Binds(facts); got.Limit != c.binds {
 				t.Errorf("%+v, want %s", got, c.binds)
 			}
 			var all []string
 			for _, f := range findings {
 				all = append(all, f.Severity.Mark()+" "+f.Title)
-				if f.Severity == plan.Harmful && !slices.Contains(c.want, all[len(all)-1]) {
+				if f.Severity == doctor.Harmful && !slices.Contains(c.want, all[len(all)-1]) {
 					t.Errorf("%s", all[len(all)-1])
 				}
 			}
@@ -159,5 +169,6 @@ func narrowPath(t *testing.T, root, provider string) (server, client traffic.Hos
 	must(unix.Setns(spaces[1], unix.CLONE_NEWNET))
 	set("far0", "198.51.100.2/24", "198.51.100.1", "netem delay 48.3ms limit 100000")
 	must(unix.Setns(home, unix.CLONE_NEWNET))
-	return traffic.Host{Addr: netip.MustParseAddr("192.0.2.2")}, traffic.Host{NetNS: spaces[1], Addr: netip.MustParseAddr("198.51.100.2")}
+	return traffic.Host{Addr: netip.MustParseAddr("192.0.2.2")},
+		traffic.Host{NetNS: spaces[1], Addr: netip.MustParseAddr("198.51.100.2")}
 }

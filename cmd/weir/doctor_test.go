@@ -15,14 +15,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"weir/internal/doctor"
 	"weir/internal/host"
-	"weir/internal/plan"
 	"weir/internal/text"
 )
 
-// Prepared hosts. Each archive in testdata/hosts is one: files of it, with "-> target" for a symbolic link; "runtime", the sysctls that are
-// not the kernel's own; "kernel", which may read "6.12.48 without dualpi2"; "facts.json", what only a kernel could tell; and "want", what
-// doctor prints about it. What is not in it is as on a fresh Debian.
+// Prepared hosts. Each archive in testdata/hosts is one: files of it, with "-> target" for a symbolic link; "runtime",
+// the sysctls that are not the kernel's own; "kernel", which may read "6.12.48 without dualpi2"; "facts.json", what
+// only a kernel could tell; and "want", what doctor prints about it. What is not in it is as on a fresh Debian.
 var update = flag.Bool("update", false, "write what doctor prints into testdata/hosts")
 
 func TestHosts(t *testing.T) {
@@ -37,15 +37,12 @@ func TestHosts(t *testing.T) {
 				t.Fatal(err)
 			}
 			facts, want := preparedHost(t, archive)
-			findings := plan.Diagnose(facts)
+			findings := doctor.Diagnose(facts)
 			var out bytes.Buffer
 			printDiagnosis(&out, facts, findings)
+			fits(t, out.String(), narrow)
 			printSettings(&out, facts)
-			for l := range strings.Lines(out.String()) {
-				if text.Width(strings.TrimSuffix(l, "\n")) > columns {
-					t.Errorf("%d columns: %s", text.Width(l)-1, l)
-				}
-			}
+			fits(t, out.String(), columns)
 			if *update {
 				want.Data = out.Bytes()
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
@@ -66,16 +63,30 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// fits tells whether no line is wider.
+func fits(t *testing.T, s string, columns int) {
+	t.Helper()
+	for l := range strings.Lines(s) {
+		if text.Width(strings.TrimSuffix(l, "\n")) > columns {
+			t.Errorf("%d columns: %s", text.Width(l)-1, l)
+		}
+	}
+}
+
 func preparedHost(t *testing.T, archive *txtar.Archive) (host.Facts, *txtar.File) {
 	t.Helper()
 	runtime := map[string]string{
-		"net.core.default_qdisc": "fq_codel", "net.core.rmem_max": "212992", "net.core.wmem_max": "212992", "net.core.somaxconn": "4096",
-		"net.ipv4.ip_forward": "0", "net.ipv4.tcp_congestion_control": "cubic", "net.ipv4.tcp_ecn": "2", "net.ipv4.tcp_fastopen": "1",
+		"net.core.default_qdisc": "fq_codel", "net.core.rmem_max": "212992", "net.core.wmem_max": "212992",
+		"net.core.somaxconn":  "4096",
+		"net.ipv4.ip_forward": "0", "net.ipv4.tcp_congestion_control": "cubic", "net.ipv4.tcp_ecn": "2",
+		"net.ipv4.tcp_fastopen":        "1",
 		"net.ipv4.tcp_max_syn_backlog": "512", "net.ipv4.tcp_notsent_lowat": "4294967295", "net.ipv4.tcp_recovery": "1",
-		"net.ipv4.tcp_rmem": "4096\t131072\t6291456", "net.ipv4.tcp_wmem": "4096\t16384\t4194304", "net.ipv6.conf.all.forwarding": "0",
-		"net.mptcp.enabled": "1", "net.ipv4.tcp_available_congestion_control": "reno cubic",
+		"net.ipv4.tcp_rmem": "4096\t131072\t6291456", "net.ipv4.tcp_wmem": "4096\t16384\t4194304",
+		"net.ipv6.conf.all.forwarding": "0",
+		"net.mptcp.enabled":            "1", "net.ipv4.tcp_available_congestion_control": "reno cubic",
 	}
-	kernel, modules := "6.12.48+deb13-amd64", []string{"cake", "codel", "dualpi2", "fq", "fq_codel", "fq_pie", "htb", "netem", "pie", "prio", "sfq", "tbf"}
+	kernel, modules := "6.12.48+deb13-amd64", []string{"cake", "codel", "dualpi2", "fq", "fq_codel", "fq_pie", "htb",
+		"netem", "pie", "prio", "sfq", "tbf"}
 	root := fstest.MapFS{
 		"proc/meminfo": diagnosis("MemTotal: 4194304 kB\n"),
 		"proc/modules": diagnosis("tcp_diag 16384 0 - Live 0x0\n"),
@@ -137,12 +148,9 @@ func diagnosis(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s
 func TestHostileText(t *testing.T) {
 	var out bytes.Buffer
 	printWrapped(&out, "✗ ", "A \x1b[2Jtitle  seen\nand "+strings.Repeat("ä", 250)+" \u202e end")
-	for l := range strings.Lines(out.String()) {
-		if text.Width(strings.TrimSuffix(l, "\n")) > columns {
-			t.Errorf("%d columns: %q", text.Width(l)-1, l)
-		}
-	}
-	if s := out.String(); strings.ContainsAny(s, "\x1b\u202e") || !strings.HasPrefix(s, "✗ A ?[2Jtitle  seen?and") || !strings.HasSuffix(s, " ? end\n") {
+	fits(t, out.String(), narrow)
+	if s := out.String(); strings.ContainsAny(s, "\x1b\u202e") || !strings.HasPrefix(s, "✗ A ?[2Jtitle  seen?and") ||
+		!strings.HasSuffix(s, " ? end\n") {
 		t.Errorf("%q", s)
 	}
 }

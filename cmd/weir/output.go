@@ -16,10 +16,11 @@ import (
 	"weir/internal/units"
 )
 
-// Rules of output. What was asked for goes to stdout, what is wrong to stderr. Lines fit 100 columns; there are no colours. The subject
-// stands at the left, old → new beside it, the reason after it or, where it does not fit, below. Quantities are written as tc does.
-// JSON is the same values, whole.
+// Rules of output. What was asked for goes to stdout, what is wrong to stderr. Sentences fit 80 columns, tables 100;
+// there are no colours. The subject stands at the left, old → new beside it, the reason after it or, where it does not
+// fit, below. Quantities are written as tc does. JSON is the same values, whole.
 const (
+	narrow  = 80 // for sentences
 	columns = 100
 	subject = 24 // width of the first column
 	reason  = 62 // where the third starts, if it fits
@@ -59,7 +60,7 @@ func printText(w io.Writer, label, s string) {
 // printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning.
 // Text can come from anybody's files: what could move a terminal's cursor is shown as what it is not.
 func printWrapped(w io.Writer, mark, s string) {
-	printLines(w, text.Wrap(mark, strings.Repeat(" ", text.Width(mark)), text.OneLine(s), columns))
+	printLines(w, text.Wrap(mark, strings.Repeat(" ", text.Width(mark)), text.OneLine(s), narrow))
 }
 
 func printLines(w io.Writer, lines []string) {
@@ -102,5 +103,6 @@ func failed(out change.Outcome, try string) error {
 		}
 		which = append(which, name+": "+f.Error)
 	}
-	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", text.Counted(len(which), "change"), strings.Join(which, "; ")), Try: try}
+	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", text.Counted(len(which), "change"),
+		strings.Join(which, "; ")), Try: try}
 }

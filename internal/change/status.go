@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/doctor"
 	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -50,7 +51,7 @@ func (s Store) Status() (Status, error) {
 	for look := 0; status.InForce && len(status.Others) == 0; look++ {
 		deep := host.Deep{Sockets: s.host.path(facts)}
 		facts.Deep = &deep
-		if status.Elsewhere = plan.Elsewhere(status.Goal, facts); status.Elsewhere == "" || look == 1 {
+		if status.Elsewhere = doctor.Elsewhere(status.Goal, facts); status.Elsewhere == "" || look == 1 {
 			break
 		}
 		s.timer.sleep(time.Second)

@@ -19,6 +19,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	sockdiag "github.com/mdlayher/netlink"
+	"github.com/mdlayher/netlink/nltest"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -351,6 +353,28 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
+// Offsets in struct tcp_info (include/uapi/linux/tcp.h). As the header has them: the reader uses a struct.
+const (
+	infoFlags       = 7 // bit 0: delivery_rate_app_limited
+	infoMSS         = 16
+	infoUnacked     = 24
+	infoLastSent    = 44 // ms ago
+	infoRTT         = 68 // us
+	infoRetrans     = 100
+	infoBytesAcked  = 120
+	infoBytesIn     = 128 // received
+	infoNotsent     = 144
+	infoMinRTT      = 148 // us
+	infoSegsOut     = 156 // with data
+	infoRate        = 160 // bytes per second
+	infoBusy        = 168 // us, as the next two
+	infoRwndLimited = 176
+	infoBufLimited  = 184
+	infoDeliveredCE = 196
+	infoBytesSent   = 200
+	infoBytesAgain  = 208
+)
+
 // socket is an answer of inet_diag.
 type socket struct {
 	state        byte
@@ -507,38 +531,75 @@ func TestShortAnswers(t *testing.T) {
 	if err := s.read(refuse, nil, ""); !errors.Is(err, unix.EPERM) || s.Read {
 		t.Errorf("refused: %v, %+v", err, s)
 	}
-	for _, b := range [][]byte{{1}, make([]byte, 16), message(unix.NLMSG_ERROR, nil), message(unix.NLMSG_ERROR, []byte{0xff, 0xff, 0xff, 0xff}),
-		append(message(20, whole), 1, 2, 3), {40, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
-		if _, err := answers(b, func([]byte) {}); err == nil {
-			t.Errorf("% x is no answer", b)
+}
+
+// An older kernel's struct is shorter, and a newer one's longer.
+func TestReadInfo(t *testing.T) {
+	for _, n := range []int{0, 8, 104, 192, 224, 240, 400} {
+		info := readInfo(bytes.Repeat([]byte{0xff}, n))
+		if info.appLimited != (n > infoFlags) || (info.Rtt != 0) != (n > infoRTT) || (info.Min_rtt != 0) != (n > infoMinRTT) ||
+			(info.Bytes_retrans != 0) != (n > infoBytesAgain) {
+			t.Errorf("%d bytes: %+v", n, info)
 		}
-	}
-	n := 0
-	done, err := answers(slices.Concat(message(20, whole), message(20, whole), message(unix.NLMSG_DONE, make([]byte, 4))), func([]byte) { n++ })
-	if !done || err != nil || n != 2 {
-		t.Errorf("done %v, %v, %d answers", done, err, n)
 	}
 }
 
-func message(typ uint16, data []byte) []byte {
-	b := make([]byte, unix.NLMSG_HDRLEN)
-	binary.NativeEndian.PutUint32(b, uint32(len(b)+len(data)))
-	binary.NativeEndian.PutUint16(b[4:], typ)
-	return append(append(b, data...), make([]byte, -len(data)&3)...)
+// The kernel's answers arrive one by one, and its errors are errors.
+func TestAskTCP(t *testing.T) {
+	ask := func(answer func(req []sockdiag.Message) ([]sockdiag.Message, error)) (got []byte, err error) {
+		conn := nltest.Dial(func(req []sockdiag.Message) ([]sockdiag.Message, error) {
+			if data := req[0].Data; len(data) != 56 || data[0] != unix.AF_INET ||
+				req[0].Header.Flags != sockdiag.Request|sockdiag.Dump {
+				t.Errorf("asked % x, %v", data, req[0].Header)
+			}
+			return answer(req)
+		})
+		defer conn.Close()
+		err = askTCP(conn, unix.AF_INET, func(b []byte) { got = append(got, b...) })
+		return got, err
+	}
+	got, err := ask(func([]sockdiag.Message) ([]sockdiag.Message, error) {
+		return nltest.Multipart([]sockdiag.Message{{Data: []byte{1}}, {Data: []byte{2}}, {Data: make([]byte, 4)}})
+	})
+	if err != nil || !slices.Equal(got, []byte{1, 2}) {
+		t.Errorf("% x, %v", got, err)
+	}
+	got, err = ask(func(req []sockdiag.Message) ([]sockdiag.Message, error) {
+		return nltest.Error(int(unix.ENOENT), []sockdiag.Message{{Data: req[0].Data}})
+	})
+	if !errors.Is(err, unix.ENOENT) || len(got) > 0 {
+		t.Errorf("no such family: % x, %v", got, err)
+	}
+}
+
+// packed is payloads one after another, each behind its length.
+func packed(payloads ...[]byte) (b []byte) {
+	for _, p := range payloads {
+		b = append(binary.NativeEndian.AppendUint16(b, uint16(len(p))), p...)
+	}
+	return b
+}
+
+func unpacked(b []byte, each func([]byte)) {
+	for len(b) >= 2 {
+		n := min(int(binary.NativeEndian.Uint16(b)), len(b)-2)
+		each(b[2 : 2+n])
+		b = b[2+n:]
+	}
 }
 
 func FuzzSockets(f *testing.F) {
 	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20, infoRate: 1 << 63, infoBytesIn: 1 << 63, infoBytesAcked: 1 << 62}}.bytes()
 	listener := socket{state: tcpListen, sport: 80, to: "0.0.0.0"}.bytes()
-	f.Add(slices.Concat(message(20, listener), message(20, whole), message(20, socket{state: tcpEstablished, sport: 80, to: "198.51.100.7", info: map[int]uint64{infoBytesAcked: 1 << 63}}.bytes())))
-	f.Add(message(20, whole))
-	f.Add(slices.Concat(message(20, whole[:50]), message(20, whole[:100]), message(unix.NLMSG_DONE, nil)))
-	f.Add(message(unix.NLMSG_ERROR, []byte{1, 2}))
+	f.Add(packed(listener, whole, socket{state: tcpEstablished, sport: 80, to: "198.51.100.7",
+		info: map[int]uint64{infoBytesAcked: 1 << 63}}.bytes()))
+	f.Add(packed(whole))
+	f.Add(packed(whole[:50], whole[:100]))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s Sockets
 		s.read(func(_ byte, each func([]byte)) error {
-			_, err := answers(b, each)
-			return err
+			unpacked(b, each)
+			return nil
 		}, nil, "")
 		if s.Busy > s.Total || s.Accepted > s.Total || s.Queueing+s.Lossy > s.Busy || s.LossyShare < 0 || s.LossyShare > 1 || !(s.Passed >= 0 && s.Passed <= 1) || s.QueueRTT < 0 || s.QueueMin > s.QueueRTT {
 			t.Errorf("%+v", s)
@@ -621,22 +682,14 @@ func kernelRelease() string {
 
 // 10,000 connections cost milliseconds, and no memory.
 func BenchmarkSockets10000(b *testing.B) {
-	var datagrams [][]byte
-	whole := message(20, socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 90_000, infoMinRTT: 48_000, infoUnacked: 20, infoRate: 1e6}}.bytes())
-	const perDatagram = 80
-	for range 10_000 / perDatagram {
-		datagrams = append(datagrams, bytes.Repeat(whole, perDatagram))
-	}
+	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 90_000, infoMinRTT: 48_000, infoUnacked: 20, infoRate: 1e6}}.bytes()
 	b.ReportAllocs()
 	for b.Loop() {
 		var s Sockets
 		err := s.read(func(family byte, each func([]byte)) error {
-			if family != unix.AF_INET {
-				return nil
-			}
-			for _, d := range datagrams {
-				if _, err := answers(d, each); err != nil {
-					return err
+			for range 10_000 {
+				if family == unix.AF_INET {
+					each(whole)
 				}
 			}
 			return nil

@@ -109,6 +109,16 @@ type carrier struct {
 
 func (v seen) bytes() float64 { return v.rx + v.tx }
 
+// ProgramTunnels are the links of tunnels that programs make, as far as they have carried something.
+func ProgramTunnels(f host.Facts) (links []host.Link) {
+	for _, t := range view(f).tunnels {
+		if t.kind == Tunnel {
+			links = append(links, t.link)
+		}
+	}
+	return links
+}
+
 func view(f host.Facts) seen {
 	v := seen{programs: map[string][]string{}}
 	for _, r := range f.Relays {

@@ -139,7 +139,7 @@ func MakeAll(goals []Goal, facts host.Facts) (Plan, error) {
 		devices = append(devices, d.Goal.Dev)
 	}
 	if !slices.ContainsFunc(p.All(), func(g Goal) bool { return g.Only }) {
-		p.Considered = append(p.Considered, otherUplinks(facts, devices...)...)
+		p.Considered = append(p.Considered, OtherUplinks(facts, devices...)...)
 	}
 	keep(&p, drafts)
 	for i, c := range p.Changes {

@@ -107,8 +107,8 @@ func namesOf(links []host.Link) (names []string) {
 	return names
 }
 
-// otherUplinks says of each other device with a default route that this plan leaves it as it is.
-func otherUplinks(f host.Facts, planned ...string) (notes []Note) {
+// OtherUplinks says of each other device with a default route that this plan leaves it as it is.
+func OtherUplinks(f host.Facts, planned ...string) (notes []Note) {
 	for _, r := range f.Defaults {
 		of := f
 		of.Uplink = r.Dev
@@ -122,40 +122,4 @@ func otherUplinks(f host.Facts, planned ...string) (notes []Note) {
 				"for that one, too:  weir up --dev %s --rate …", r, dev)})
 	}
 	return notes
-}
-
-// severalUplinks names them: what is said of one is not about another.
-func (d *diagnosis) severalUplinks() {
-	notes := otherUplinks(d.Facts, d.link.Name, d.Uplink)
-	if len(notes) == 0 {
-		return
-	}
-	var seen []string
-	for _, r := range d.Defaults {
-		seen = append(seen, fmt.Sprintf("%s (%s)", r.Dev, r))
-	}
-	d.add(Finding{Severity: Notable, Title: "There is more than one way out.", Seen: "Default routes: " +
-		strings.Join(seen, ", ") + ".",
-		Why: "What is said here of a queue is about " + d.link.Name + ".", Try: "weir doctor --dev " +
-			notes[0].Subject})
-}
-
-// bridged is about a default route by a device that not all passes.
-func (d *diagnosis) bridged() {
-	dev, why, err := Uplink(d.Facts)
-	switch {
-	case err != nil:
-		d.add(Finding{Severity: Notable, Title: "Which device is the uplink cannot be told.", Seen: err.Error() + ".",
-			Try: "weir doctor --dev NAME"})
-	case dev != d.Uplink:
-		route, _ := d.Link(d.Uplink)
-		if stack, _ := route.Tree.Stack(); stack.Shapes() && !d.stack.Shapes() {
-			d.add(Finding{Severity: Harmful, Title: "The queue of " + d.Uplink + " is not the bottleneck's.",
-				Seen: why + ".",
-				Why:  "It shapes to " + route.Tree.Rate().String() + ", and what does not pass it waits elsewhere.",
-				Try:  "weir up --dev " + dev + " --rate …"})
-			return
-		}
-		d.add(Finding{Severity: Fine, Title: "The uplink is " + dev + ".", Seen: why + "."})
-	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text readies text to be shown: it wraps lines, counts things, and shortens names. It also makes text of unknown
-// origin safe. The names of devices, processes, files and scenarios are their owners' choice, and may hold what a
-// terminal takes for a command.
+// Package text readies text to be shown: it wraps lines, counts things, and shortens names. It also makes text of
+// unknown origin safe. The names of devices, processes, files and scenarios are their owners' choice, and may hold what
+// a terminal takes for a command.
 //
 // It knows nothing of hosts, plans or measurements, and writes to no file by itself.
 package text

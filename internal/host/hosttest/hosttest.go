@@ -20,7 +20,8 @@ func Tree(t testing.TB, text string, queues int) qdisc.Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: stack[0].Kind(), Handle: 0x10000, Parent: qdisc.Root, Spec: stack[0]}}}
+	built := qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: stack[0].Kind(), Handle: 0x10000, Parent: qdisc.Root,
+		Spec: stack[0]}}}
 	if len(stack) == 1 {
 		queues = 0
 	}
@@ -32,7 +33,8 @@ func Tree(t testing.TB, text string, queues int) qdisc.Tree {
 	}
 	for i := range queues {
 		built.Qdiscs = append(built.Qdiscs, qdisc.Qdisc{
-			Kind: stack[1].Kind(), Handle: qdisc.Handle(0x20000 * (i + 1)), Parent: qdisc.Handle(0x10001 + i), Spec: stack[1],
+			Kind: stack[1].Kind(), Handle: qdisc.Handle(0x20000 * (i + 1)), Parent: qdisc.Handle(0x10001 + i),
+			Spec: stack[1],
 		})
 	}
 	if got, ok := built.Stack(); !ok || !got.Equal(stack) {
@@ -67,7 +69,8 @@ func Server(t testing.TB) host.Facts {
 		},
 		Congestion: host.Congestion{Available: []string{"cubic", "reno"}, Loadable: []string{"bbr", "dctcp"}},
 		Qdiscs: map[string]host.Support{
-			"cake": host.Yes, "cake_mq": host.No, "dualpi2": host.No, "fq": host.Yes, "fq_codel": host.Yes, "htb": host.Yes, "mq": host.Yes,
+			"cake": host.Yes, "cake_mq": host.No, "dualpi2": host.No, "fq": host.Yes, "fq_codel": host.Yes,
+			"htb": host.Yes, "mq": host.Yes,
 		},
 	}
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package doctor
 
 import (
 	"os"
-	"slices"
-	"strings"
 	"testing"
 
 	"weir/internal/host"
+	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
 
@@ -23,12 +22,12 @@ func arrives(t testing.TB, text string) func(*host.Facts) {
 
 // kept is a goal that is kept, of 50 Mbit/s.
 func kept(f *host.Facts) {
-	f.Files = map[string]host.File{host.GoalFile: regular(goalFile([]Goal{{Dev: "eth0", Rate: 50e6}}))}
+	f.Files = map[string]host.File{host.GoalFile: {Kind: host.Regular, Text: "dev = \"eth0\"\nrate = \"50mbit\"\n"}}
 }
 
 func nat(f *host.Facts) { f.Deep.NAT = host.Yes }
 
-func TestRelayFindings(t *testing.T) {
+func relays(t *testing.T) []diagnosed {
 	const (
 		routes = "This host passes on what others send: routed packets, on one network card."
 		guards = "This host passes on what others send: WireGuard, on one network card."
@@ -46,10 +45,11 @@ func TestRelayFindings(t *testing.T) {
 	mptcp := func(f *host.Facts) { f.MPTCP = 2 }
 	short := func(f *host.Facts) { f.Links[len(f.Links)-1].TxQLen = 50 }
 	none := []string{}
+	var all []diagnosed
 	for _, test := range []struct {
 		name  string
 		edits edits
-		want  []string // as in TestDiagnose
+		want  []string
 	}{
 		// Where the queue stands.
 		{"NAT", edits{measuredNAT}, []string{"! " + routes}},
@@ -80,7 +80,8 @@ func TestRelayFindings(t *testing.T) {
 			[]string{"✓ This host passes on what others send: routed packets."}},
 		{"all of it", edits{traffic(100e9, 100e9, 2e6, 1e6), device("ovpn", "o1", 20e9, 18e9), device("xfrm", "x1",
 			20e9, 18e9), device("ipip", "i1", 20e9, 18e9, func(l *host.Link) { l.RxPkts = 1e6 })},
-			[]string{"! This host passes on what others send: OpenVPN in the kernel and IPsec and ipip, on one network card."}},
+			[]string{"! This host passes on what others send: OpenVPN in the kernel and IPsec and ipip, on one " +
+				"network card."}},
 
 		// A program's tunnel.
 		{"a tunnel", edits{measuredTun, openvpn}, []string{"! " + tun, ring}},
@@ -124,49 +125,16 @@ func TestRelayFindings(t *testing.T) {
 		{"lowat and MPTCP", edits{lowat, weir, mptcp}, []string{"! MPTCP ignores tcp_notsent_lowat."}},
 		{"lowat of no effect, and MPTCP", edits{sysctl("ipv4.tcp_notsent_lowat", "-1"), mptcp}, none},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			facts := with(t, append(edits{looked}, test.edits...)...)
-			findings := Diagnose(facts)
-			var all, wrong []string
-			for _, f := range findings {
-				text := f.Severity.Mark() + " " + f.Title
-				all = append(all, text)
-				if f.Severity == Fine {
-					continue
-				}
-				wrong = append(wrong, text)
-				if f.Seen == "" || f.Why == "" || f.Try == "" {
-					t.Errorf("%s: without what was seen, why it matters or what to try: %+v", text, f)
-				}
-				for sentence := range strings.SplitSeq(f.Why, ". ") {
-					if n := len(strings.Fields(sentence)); n > 25 {
-						t.Errorf("%d words: %s", n, sentence)
-					}
-				}
-			}
-			agrees(t, Binds(facts), findings)
-			want := slices.DeleteFunc(slices.Clone(test.want), func(s string) bool { return strings.HasPrefix(s, "✓") })
-			if !slices.Equal(wrong, want) {
-				t.Errorf("found wrong\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
-			}
-			for _, s := range test.want {
-				if !slices.Contains(all, s) {
-					t.Errorf("%q is not among\n%s", s, strings.Join(all, "\n"))
-				}
-			}
-			// One tunnel, one thing said of how it is managed.
-			if slices.Contains(all, "✓ Tunnels.") && len(Carries(facts).Kinds) > 0 {
-				t.Errorf("twice: %s", strings.Join(all, "\n"))
-			}
-		})
+		all = append(all, diagnosed{test.name, with(t, append(edits{looked}, test.edits...)...), test.want})
 	}
+	return all
 }
 
 // Each kind cites a scenario of its own.
 func TestRelayEvidence(t *testing.T) {
-	for kind, want := range map[Kind]string{Forwards: natScenario, "ipip": natScenario, WireGuard: wireguardScenario,
-		Tunnel: tunnelScenario, Proxy: proxyScenario} {
-		if got := (Carried{Kinds: []Kind{Forwards, kind}}).evidence(); got != want {
+	for kind, want := range map[plan.Kind]string{plan.Forwards: natScenario, "ipip": natScenario,
+		plan.WireGuard: wireguardScenario, plan.Tunnel: tunnelScenario, plan.Proxy: proxyScenario} {
+		if got := relayScenario(plan.Carried{Kinds: []plan.Kind{plan.Forwards, kind}}); got != want {
 			t.Errorf("%s: %s, want %s", kind, got, want)
 		}
 		if _, err := os.Stat("../../scenarios/relay"); err != nil {

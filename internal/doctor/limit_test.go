@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package doctor
 
 import (
 	"slices"
@@ -45,14 +45,17 @@ func TestBinds(t *testing.T) {
 
 		{"queue elsewhere", facts(load), LimitRate},
 		{"queue elsewhere, CPU short", facts(load, cpu), LimitRate},
-		{"queue elsewhere, receivers too", facts(load, sockets(func(s *host.Sockets) { s.Receiver, s.Lossy = 17, 17 })), LimitRate},
+		{"queue elsewhere, receivers too", facts(load, sockets(func(s *host.Sockets) { s.Receiver, s.Lossy = 17, 17 })),
+			LimitRate},
 		{"queue besides the shaper's", facts(uplink(t, "cake bandwidth 100mbit dual-dsthost", 1), load), LimitRate},
 		{"few queue", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 4 })), LimitUnknown},
 		{"queue here", facts(load, counts(qdisc.Stats{Backlog: 900_000})), LimitDevice},
 		{"queue here, shaped", facts(shaped, load, counts(qdisc.Stats{Backlog: 900_000})), LimitShaper},
-		{"shaped, no queue to speak of", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })), LimitShaper},
+		{"shaped, no queue to speak of", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })),
+			LimitShaper},
 		{"shaped, below the rate", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 44_000_000 })), LimitUnknown},
-		{"htb at its rate", facts(uplink(t, "htb rate 50mbit | fq_codel", 1), busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), LimitShaper},
+		{"htb at its rate", facts(uplink(t, "htb rate 50mbit | fq_codel", 1),
+			busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), LimitShaper},
 
 		{"lossy", facts(busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy, CPU short", facts(cpu, busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
@@ -80,32 +83,15 @@ func TestBinds(t *testing.T) {
 // agrees tells whether findings say of the limit what the verdict says.
 func agrees(t *testing.T, b Binding, findings []Finding) {
 	t.Helper()
-	says := func(titles ...string) bool {
-		return slices.ContainsFunc(findings, func(f Finding) bool { return slices.Contains(titles, f.Title) })
+	says := func(codes ...Code) bool {
+		return slices.ContainsFunc(findings, func(f Finding) bool { return slices.Contains(codes, f.Code) })
 	}
-	path := []string{"The path loses packets without a queue.", "The path loses packets, and BBR does not slow down for it."}
-	elsewhere := []string{"The queue is not yours.", "There is a queue besides yours."}
-	here := []string{"The queue is here.", "The queue is here, and one for all."}
-	var missing bool
-	switch b.Limit {
-	case LimitRate:
-		missing = !says(elsewhere...)
-	case LimitDevice:
-		missing = !says(append(here, "The device is the limit.")...)
-	case LimitShaper:
-		missing = !says(append(here, "The queue is yours.", "The queue of what leaves is yours.")...)
-	case LimitPath:
-		missing = !says(path...)
-	case LimitBuffer:
-		missing = !says("Send buffers hold connections back.")
-	case LimitReceiver:
-		missing = !says("Receivers hold connections back.")
-	case LimitCPU:
-		missing = !says("The CPU is short.")
-	default:
-		missing = says(slices.Concat(path, here, elsewhere, []string{"The CPU is short.", "The device is the limit.", "Receivers hold connections back.", "Send buffers hold connections back."})...)
+	wrong := !says(b.Limit.codes()...)
+	if b.Limit.codes() == nil { // nothing that binds was seen
+		wrong = says(slices.Concat(LimitRate.codes(), LimitPath.codes(), LimitBuffer.codes(), LimitReceiver.codes(),
+			LimitCPU.codes(), []Code{"queue-in-fifo", "queue-here", "device-full"})...)
 	}
-	if missing || b.Limit != LimitRate && says(elsewhere...) {
+	if wrong || b.Limit != LimitRate && says(LimitRate.codes()...) || b.Lacks != "" && b.Try == "" {
 		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)
 	}
 }

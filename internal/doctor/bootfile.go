@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/internal/text"
+)
+
+// unreadFile finds settings in /etc/sysctl.conf where the boot does not read it.
+func unreadFile(p *patient) []Finding {
+	if !p.initial() {
+		return nil
+	}
+	var lost []string
+	file := ""
+	for _, s := range p.deep.Settings {
+		if !s.Unread || !s.Manual {
+			continue
+		}
+		if boot, ok := p.deep.AtBoot(s.Sysctl); ok && boot.Value == s.Value {
+			continue
+		}
+		file = s.File
+		lost = append(lost, text.Short(s.Sysctl))
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Code: "file-not-read-at-boot", Severity: Harmful,
+		Plain: "The next reboot loses the settings in " + file + ".",
+		Title: file + " is not read at boot.",
+		Seen: fmt.Sprintf("It sets %s; %s reads /etc/sysctl.d, where nothing points to it.", strings.Join(lost, ", "),
+			p.deep.Loader),
+		Why: "These settings last until the next boot, and come back only when somebody runs sysctl -p.",
+		Try: "mv " + file + " /etc/sysctl.d/90-local.conf", Remark: "for those that shall stay",
+		Evidence: Evidence{Doc: "sysctl.d(5); Debian 13's release notes"},
+	}}
+}

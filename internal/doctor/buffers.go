@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"time"
+
+	"weir/internal/text"
+	"weir/internal/units"
+)
+
+// sizes are the three values of tcp_rmem or tcp_wmem, in bytes.
+type sizes struct{ least, start, most uint64 }
+
+func (s sizes) String() string { return fmt.Sprintf("%d %d %d", s.least, s.start, s.most) }
+
+// buffers is about what connections' buffers start with, and what they may grow to.
+func buffers(p *patient) (found []Finding) {
+	for _, b := range []struct {
+		sysctl string
+		kernel uint64 // its start, in bytes: Documentation/networking/ip-sysctl.rst
+		room   string
+	}{
+		{tcpRmem, 131072, "window"},
+		{tcpWmem, 16384, "room for what it sends"},
+	} {
+		var now sizes
+		if _, err := fmt.Sscan(p.Sysctls[b.sysctl].Value, &now.least, &now.start, &now.most); err != nil {
+			continue
+		}
+		if now.start < b.kernel {
+			found = append(found, p.startsSmall(b.sysctl, now, b.kernel, b.room))
+		}
+		found = append(found, p.endsSmall(b.sysctl, now)...)
+	}
+	return found
+}
+
+// startsSmall is about a default below the kernel's own.
+func (p *patient) startsSmall(sysctl string, now sizes, kernel uint64, room string) Finding {
+	part := fmt.Sprintf("%.0f %%", 100*float64(now.start)/float64(kernel))
+	if now.start > 0 && kernel%now.start == 0 {
+		part = fmt.Sprintf("1/%d", kernel/now.start)
+	}
+	return Finding{
+		Code: "buffer-default-lowered", Severity: Notable,
+		Plain: fmt.Sprintf("New connections start slowly: a setting gives them %s of the usual %s.", part, room),
+		Title: fmt.Sprintf("%s default is %d (kernel: %d).", text.Short(sysctl), now.start, kernel),
+		Seen:  fmt.Sprintf("%s = %s, %s.", sysctl, now, p.source(sysctl)),
+		Why:   fmt.Sprintf("Every new connection starts with %s of the usual %s.", part, room),
+		Try:   "weir up",
+	}
+}
+
+// endsSmall is about a maximum below what the path holds. Half of a buffer at most is payload in flight.
+func (p *patient) endsSmall(sysctl string, now sizes) []Finding {
+	rate, rtt := p.enforced(), p.deep.Sockets.RTT
+	bdp := float64(rate) / 8 * time.Duration(rtt).Seconds()
+	if bdp <= float64(now.most)/2 {
+		return nil
+	}
+	return []Finding{{
+		Code: "buffer-maximum-low", Severity: Notable,
+		Plain: "One connection alone cannot use the whole line: a setting keeps its buffer too small.",
+		Title: text.Short(sysctl) + " maximum is below what the path holds.",
+		Seen: fmt.Sprintf("%s = %s, %s; %s × %s (nine in ten connections are nearer) is %.1f MiB, and half of a "+
+			"buffer is payload.", sysctl, now, p.source(sysctl), rate, millis(rtt), bdp/(1<<20)),
+		Why:      "One connection alone cannot fill the path.",
+		Try:      fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))),
+		Evidence: Evidence{Scenario: "scenarios/long-fast-link.toml"},
+	}}
+}

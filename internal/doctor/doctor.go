@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor tells what holds a host back: the findings, which limit binds, and the whole in two sentences.
+//
+// All of it is a pure function of a host's facts. It reads no host, no file and no clock, and it changes nothing. What
+// would help is the business of package plan: a finding only names the command to ask.
+//
+// A check is a file with a function of its name, and a row in checks. docs/findings.md has each code that a check may
+// find.
+package doctor
+
+import (
+	"cmp"
+	"slices"
+
+	"weir/internal/host"
+)
+
+// Severity is how much a finding matters.
+type Severity string
+
+const (
+	Harmful Severity = "harmful" // or without the effect that somebody wanted
+	Notable Severity = "note"    // worth knowing
+	Fine    Severity = "fine"
+)
+
+// Mark is the severity as a person sees it.
+func (s Severity) Mark() string {
+	switch s {
+	case Harmful:
+		return "✗"
+	case Notable:
+		return "!"
+	}
+	return "✓"
+}
+
+func (s Severity) order() int { return slices.Index([]Severity{Harmful, Notable, Fine}, s) }
+
+// Code is the name of a kind of finding, in kebab-case. It stays the same from version to version: programs match on
+// it.
+type Code string
+
+// Finding is something about a host that matters for its latency or its throughput.
+type Finding struct {
+	Code     Code     `json:"code"`
+	Severity Severity `json:"severity"`
+	Plain    string   `json:"plain,omitempty"` // to a person who does not know queues; not where all is fine
+	Title    string   `json:"title"`
+	Seen     string   `json:"seen"`              // values, and where they were read
+	Why      string   `json:"why,omitempty"`     // it matters
+	Try      string   `json:"try,omitempty"`     // the command that would change it
+	Remark   string   `json:"remark,omitempty"`  // on that command; without one, what to do by hand
+	Evidence Evidence `json:"evidence,omitzero"` // that it matters
+}
+
+// Evidence is where to see that something is so: one of these, or none.
+type Evidence struct {
+	Scenario string `json:"scenario,omitempty"` // a file, which weir lab run repeats
+	Doc      string `json:"doc,omitempty"`      // who else says so
+}
+
+// check is one thing to look for, and the codes of all that it may find.
+type check struct {
+	find  func(*patient) []Finding
+	codes []Code
+}
+
+// checks are all that a diagnosis looks for; among findings of one severity this is their order. What a person feels
+// comes first.
+func checks() []check {
+	return []check{
+		{uplinkDevice, []Code{"uplink-ambiguous", "shaper-beside-uplink", "uplink-below-route"}},
+		{queue, []Code{"queue-at-provider", "queue-below-shaper", "queue-in-fifo", "queue-here", "queue-owned",
+			"no-queue-seen"}},
+		{rateless, []Code{"aqm-without-effect", "aqm-without-rate", "aqm-at-work"}},
+		{lossyPath, []Code{"path-loses-packets", "path-loses-packets-bbr"}},
+		{ends, []Code{"send-buffers-bind", "receivers-bind"}},
+		{machine, []Code{"cpu-short", "device-full"}},
+		{relay, []Code{"relay-queue-arriving", "relay"}},
+		{tunnelBuffer, []Code{"tunnel-buffer"}},
+		{notInKernel, []Code{"missing-in-kernel"}},
+		{unreadFile, []Code{"file-not-read-at-boot"}},
+		{unsent, []Code{"lowat-makes-bbr-queue", "lowat-too-small"}},
+		{mptcp, []Code{"lowat-without-mptcp"}},
+		{buffers, []Code{"buffer-default-lowered", "buffer-maximum-low"}},
+		{severalUplinks, []Code{"several-uplinks"}},
+		{defaultQdisc, []Code{"default-qdisc-too-late"}},
+		{fairness, []Code{"no-fairness-by-client"}},
+		{relayFairness, []Code{"clients-taken-for-one"}},
+		{ecn, []Code{"ecn-with-bbr", "ecn-without-effect", "ecn-refused"}},
+		{overridden, []Code{"setting-set-twice"}},
+		{changedSince, []Code{"setting-changed-since-boot", "setting-in-no-file"}},
+		{otherWriters, []Code{"bpftune", "queue-set-by-others"}},
+		{udevNames, []Code{"udev-rule-by-name"}},
+		{containers, []Code{"containers-without-settings", "containers"}},
+		{tunnels, []Code{"bbr-with-tunnel", "tunnels"}},
+		{cookies, []Code{"bbr-with-syn-cookies"}},
+		{congestion, []Code{"congestion-control-mixed", "congestion-control"}},
+		{kernelHas, []Code{"kernel-cannot-shape", "kernel"}},
+	}
+}
+
+// Codes are those of all findings that there can be, in the order of the checks.
+func Codes() (codes []Code) {
+	for _, c := range checks() {
+		codes = append(codes, c.codes...)
+	}
+	return append(codes, "no-default-route", "nothing-seen", "nothing-wrong")
+}
+
+// Diagnose finds what holds a host back, worst first. Facts without their Deep part give what can be said without it.
+// What is not wrong is never called so: a host as its distribution made it has nothing but fine things.
+func Diagnose(facts host.Facts) (found []Finding) {
+	p := examine(facts)
+	for _, c := range checks() {
+		found = append(found, c.find(p)...)
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Severity.order(), b.Severity.order()) })
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Severity != Fine }) {
+		found = slices.Insert(found, 0, p.nothing())
+	}
+	return found
+}
+
+// nothing is what to say where nothing is wrong. Its codes are in no row: it is no check.
+func (p *patient) nothing() Finding {
+	switch {
+	case p.link.Name == "":
+		return Finding{
+			Code: "no-default-route", Severity: Notable,
+			Plain: "This server has no way out that is known, so its queue was not looked at.",
+			Title: "There is no default route.",
+			Seen:  "No route leads everywhere.",
+			Why:   "So the uplink is not known, and its queue was not looked at.",
+			Try:   "weir doctor --dev NAME",
+		}
+	case !p.deep.Sockets.Read:
+		return Finding{
+			Code: "nothing-seen", Severity: Fine,
+			Title: "Nothing wrong is to be seen.",
+			Seen:  "Where packets wait only live connections tell, and those are not known.",
+		}
+	}
+	return Finding{
+		Code: "nothing-wrong", Severity: Fine,
+		Title: "Nothing to do.",
+		Seen:  "Nothing that was looked at is wrong.",
+	}
+}

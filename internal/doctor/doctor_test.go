@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// looked adds what a diagnosis has read: on a server on which nothing is wrong.
+func looked(f *host.Facts) {
+	f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "0"}
+	f.Deep = &host.Deep{Loader: host.SystemdSysctl, NAT: host.No, Sockets: host.Sockets{
+		Read: true, Total: 9, Accepted: 8, Congestion: map[string]int{"cubic": 9}, RTT: millisecond(80),
+	}}
+}
+
+func millisecond(n int) units.Duration { return units.Duration(n) * units.Duration(time.Millisecond) }
+
+func bbr(f *host.Facts) {
+	f.Sysctls[congestionControl] = host.Sysctl{Value: "bbr"}
+	f.Congestion.Available = []string{"bbr", "cubic", "reno"}
+	f.Deep.Sockets.Congestion = map[string]int{"bbr": f.Deep.Sockets.Total}
+}
+
+// load is 14 of 17 busy connections that wait.
+func load(f *host.Facts) {
+	s := &f.Deep.Sockets
+	s.Total, s.Accepted, s.Busy, s.Queueing, s.QueueRTT, s.QueueMin, s.Rate = 17, 16, 17, 14, millisecond(212),
+		millisecond(48), 47_600_000
+	s.Congestion = map[string]int{f.Sysctls[congestionControl].Value: 17}
+}
+
+func set(name, value, file string, line int, edits ...func(*host.Setting)) func(*host.Facts) {
+	return func(f *host.Facts) {
+		s := host.Setting{Sysctl: "net." + name, Value: value, File: file, Line: line, Wins: true, Manual: true}
+		for _, edit := range edits {
+			edit(&s)
+		}
+		f.Deep.Settings = append(f.Deep.Settings, s)
+	}
+}
+
+func loses(s *host.Setting)  { s.Wins = false }
+func unread(s *host.Setting) { s.Wins, s.Unread = false, true }
+
+func writer(w host.Writer) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Writers = append(f.Deep.Writers, w) }
+}
+
+// counts sets the handle that somebody's own discipline has, and its counters.
+func counts(s qdisc.Stats) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Links[1].Tree.Qdiscs[0].Stats = s
+		f.Links[1].Tree.Qdiscs[0].Handle = 0x80010000
+	}
+}
+
+func renamed(f *host.Facts) { f.Links[1].Name, f.Uplink = "ens3", "ens3" }
+
+// bridged is a default route by a bridge over the card.
+func bridged(f *host.Facts) {
+	f.Links[1].Master = "br0"
+	f.Links = append(f.Links, host.Link{Index: 4, Name: "br0", Kind: "bridge", Up: true, MTU: 1500, TxQueues: 1})
+	f.Uplink = "br0"
+}
+
+func made(f *host.Facts) { f.Links[1].Tree.Qdiscs[0].Handle = 0 } // by the kernel itself
+
+func sockets(edit func(*host.Sockets)) func(*host.Facts) {
+	return func(f *host.Facts) { edit(&f.Deep.Sockets) }
+}
+
+// diagnosed is a host, and what is found on it.
+type diagnosed struct {
+	name  string
+	facts host.Facts
+	want  []string // "mark title", of all that is not fine; "✓ …" asks for a fine one too
+}
+
+func servers(t *testing.T) []diagnosed {
+	facts := func(edits ...func(*host.Facts)) host.Facts {
+		return with(t, append([]func(*host.Facts){looked}, edits...)...)
+	}
+	debian12 := func(f *host.Facts) { f.Deep.Writers = nil }
+	return []diagnosed{
+		{"stock", facts(), []string{"✓ Nothing to do.", "✓ cubic: 9 connections."}},
+		{"not looked deeper", with(t), []string{"✓ Nothing wrong is to be seen."}},
+		{"nothing known", host.Facts{}, []string{"! There is no default route."}},
+		{"stock, mq", facts(uplink(t, "mq | fq_codel", 4)), []string{"✓ Nothing to do."}},
+		{"stock, a kernel whose default is bbr", facts(bbr), []string{"✓ Nothing to do."}},
+		{"bbr set by hand", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} }),
+			[]string{"! tcp_congestion_control is bbr, and no file says so."}},
+		{"bbr by a file", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+			set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1)), []string{"✓ Nothing to do."}},
+
+		{"queue elsewhere", facts(load), []string{"✗ The queue is not yours."}},
+		{"queue elsewhere, mq", facts(uplink(t, "mq | fq", 4), load), []string{"✗ The queue is not yours."}},
+		{"queue elsewhere, few", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 4 })),
+			[]string{"✓ Nothing to do."}},
+		{"queue here", facts(load, counts(qdisc.Stats{Backlog: 900_000, Qlen: 600})), []string{"✓ The queue is here."}},
+		{"queue here, a FIFO", facts(uplink(t, "pfifo_fast", 1), load,
+			counts(qdisc.Stats{Backlog: 900_000, Qlen: 600})), []string{"! The queue is here, and one for all."}},
+		{"queue here, shaped", facts(uplink(t, "cake bandwidth 49.875mbit dual-dsthost", 1), load,
+			counts(qdisc.Stats{Backlog: 900_000})), []string{"✓ The queue is here."}},
+		{"shaper above the limit", facts(uplink(t, "cake bandwidth 100mbit dual-dsthost", 1), load),
+			[]string{"! There is a queue besides yours."}},
+		{"shaped, idle", facts(uplink(t, "htb rate 49mbit | fq_codel", 1)), []string{"✓ The queue is yours."}},
+		{"dualpi2, idle", facts(uplink(t, "dualpi2", 1), kernel("dualpi2", "fq_codel", "htb"),
+			counts(qdisc.Stats{Packets: 10_000})), []string{"✗ dualpi2 on eth0 has no effect."}},
+		{"dualpi2, new", facts(uplink(t, "dualpi2", 1), kernel("dualpi2", "fq_codel", "htb"),
+			counts(qdisc.Stats{Packets: 9_999})), []string{"! dualpi2 on eth0 has no rate."}},
+		{"dualpi2 that acts", facts(uplink(t, "dualpi2", 1), kernel("dualpi2", "fq_codel", "htb"),
+			counts(qdisc.Stats{Packets: 10_000, Marks: 1})), []string{"✓ Nothing to do."}},
+		{"dualpi2 in BPF, idle", facts(uplink(t, "bpf_dualpi2", 1), counts(qdisc.Stats{Packets: 10_000})),
+			[]string{"✗ bpf_dualpi2 on eth0 has no effect."}},
+		{"dualpi2 in BPF, shaped", facts(uplink(t, "bpf_dualpi2 rate 49mbit", 1)), []string{"✓ The queue is yours."}},
+		{"cake without a rate", facts(uplink(t, "cake", 1), counts(qdisc.Stats{Packets: 10_000})),
+			[]string{"✗ cake on eth0 has no effect."}},
+		{"fq without a rate", facts(uplink(t, "fq", 1), counts(qdisc.Stats{Packets: 10_000})),
+			[]string{"✓ Nothing to do."}},
+
+		{"dualpi2 asked of Debian", facts(set("core.default_qdisc", "dualpi2", "/etc/sysctl.d/a.conf", 2)),
+			[]string{"✗ This kernel has no dualpi2."}},
+		{"module asked of Debian", facts(writer(host.Writer{By: "modules-load", File: "/etc/modules-load.d/d.conf",
+			Line: 1, Qdisc: "dualpi2"})), []string{"✗ This kernel has no dualpi2."}},
+		{"congestion control asked for", facts(set("ipv4.tcp_congestion_control", "prague", "/etc/sysctl.d/a.conf", 2)),
+			[]string{"✗ This kernel has no prague."}},
+		{"masked files ask nothing", facts(set("core.default_qdisc", "dualpi2", "/usr/lib/sysctl.d/a.conf", 2, loses,
+			func(s *host.Setting) { s.Masked = "/etc/sysctl.d/a.conf" })), []string{"✓ Nothing to do."}},
+		{"no cake, no htb", facts(kernel("fq_codel", "mq")), []string{"! Linux 6.12.1."}},
+
+		{"sysctl.conf on Debian 13", facts(sysctl("ipv4.tcp_fastopen", "3"),
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.conf", 7, unread)),
+			[]string{"✗ /etc/sysctl.conf is not read at boot."}},
+		{"sysctl.conf on Debian 13, and a drop-in", facts(sysctl("ipv4.tcp_fastopen", "3"),
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/a.conf", 1),
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.conf", 7, unread)), []string{"✓ Nothing to do."}},
+		{"sysctl.conf on Debian 12", facts(debian12, sysctl("ipv4.tcp_fastopen", "3"),
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.conf", 7)), []string{"✓ Nothing to do."}},
+
+		{"lowat 8192, bbr", facts(bbr, set("ipv4.tcp_notsent_lowat", "8192", "/etc/sysctl.d/a.conf", 1),
+			sysctl("ipv4.tcp_notsent_lowat", "8192")), []string{"✗ tcp_notsent_lowat 8192 makes BBR queue."}},
+		{"lowat 8192, cubic", facts(set("ipv4.tcp_notsent_lowat", "8192", "/etc/sysctl.d/a.conf", 1),
+			sysctl("ipv4.tcp_notsent_lowat", "8192")), []string{"! tcp_notsent_lowat 8192 costs wake-ups."}},
+		{"lowat 16384, bbr", facts(bbr, set("ipv4.tcp_notsent_lowat", "16384", "/etc/sysctl.d/a.conf", 1),
+			sysctl("ipv4.tcp_notsent_lowat", "16384")), []string{"! tcp_notsent_lowat 16384 costs wake-ups."}},
+		{"lowat as Weir sets it", facts(sysctl("ipv4.tcp_notsent_lowat", "131072"),
+			writer(host.Writer{By: "weir", File: "/var/lib/weir/journal.json"})), []string{"✓ Nothing to do."}},
+		{"rmem lowered", facts(sysctl("ipv4.tcp_rmem", "4096 16384 4194304")),
+			[]string{"! tcp_rmem default is 16384 (kernel: 131072)."}},
+		{"wmem lowered", facts(sysctl("ipv4.tcp_wmem", "4096 4096 4194304")),
+			[]string{"! tcp_wmem default is 4096 (kernel: 16384)."}},
+		{"maxima below the BDP", facts(uplink(t, "cake bandwidth 400mbit dual-dsthost", 1),
+			sockets(func(s *host.Sockets) { s.RTT = millisecond(167) })),
+			[]string{"! tcp_rmem maximum is below what the path holds.",
+				"! tcp_wmem maximum is below what the path holds."}},
+		{"maxima above the BDP", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1),
+			sockets(func(s *host.Sockets) { s.RTT = millisecond(167) })), []string{"✓ Nothing to do."}},
+		{"send buffers bind", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Buffer = 0, 9 })),
+			[]string{"! Send buffers hold connections back."}},
+		{"receivers bind", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Receiver = 0, 9 })),
+			[]string{"! Receivers hold connections back."}},
+
+		{"lossy, cubic", facts(load, sockets(func(s *host.Sockets) {
+			s.Queueing, s.Lossy, s.LossyShare = 0, 12,
+				0.0812
+		})), []string{"! The path loses packets without a queue."}},
+		{"lossy, bbr", facts(bbr, load, sockets(func(s *host.Sockets) {
+			s.Queueing, s.Lossy, s.LossyBBR,
+				s.LossyShare = 0, 12, 12, 0.08
+		})),
+			[]string{"✓ The path loses packets, and BBR does not slow down for it."}},
+		{"losses behind an own shaper", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1), load,
+			sockets(func(s *host.Sockets) { s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.08 })),
+			[]string{"✓ Nothing to do."}},
+
+		{"CPU", facts(func(f *host.Facts) { f.Deep.CPU = 0.9 }), []string{"! The CPU is short."}},
+		{"device", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Rate = 0, 940_000_000 })),
+			[]string{"✓ The device is the limit."}},
+		{"default_qdisc too late", facts(bbr, made, sysctl("core.default_qdisc", "fq"),
+			set("core.default_qdisc", "fq", "/etc/sysctl.conf", 1)),
+			[]string{"! default_qdisc is fq, and eth0 has fq_codel."}},
+		{"default_qdisc, and a queue of one's own", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1),
+			set("core.default_qdisc", "fq", "/etc/sysctl.conf", 1), sysctl("core.default_qdisc", "fq")),
+			[]string{"✓ Nothing to do."}},
+		{"cake's default fairness", facts(uplink(t, "cake bandwidth 50mbit", 1)),
+			[]string{"! CAKE shares between connections, not between clients."}},
+		{"cake's default fairness, relay", facts(uplink(t, "cake bandwidth 50mbit nat", 1),
+			sysctl("ipv4.ip_forward", "1")), []string{"✓ Nothing to do."}},
+
+		{"ECN 1, bbr", facts(bbr, sysctl("ipv4.tcp_ecn", "1")),
+			[]string{"! ECN is asked for, and BBR does not listen."}},
+		{"ECN 1, a server", facts(sysctl("ipv4.tcp_ecn", "1"), sockets(func(s *host.Sockets) { s.Accepted = 9 })),
+			[]string{"! tcp_ecn 1 changes nothing here."}},
+		{"ECN 1, a relay", facts(sysctl("ipv4.tcp_ecn", "1")), []string{"✓ Nothing to do."}},
+		{"ECN 0 beside a queue that marks", facts(sysctl("ipv4.tcp_ecn", "0"),
+			uplink(t, "cake bandwidth 50mbit dual-dsthost", 1)),
+			[]string{"! ECN is refused, and the queue here could mark."}},
+
+		{"a file that sorts later", facts(sysctl("ipv4.tcp_fastopen", "1"),
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/10-a.conf", 4, loses),
+			set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/99-z.conf", 1)),
+			[]string{"! tcp_fastopen is set by several, to different values."}},
+		{"a file that says the same", facts(sysctl("ipv4.tcp_fastopen", "3"),
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/10-a.conf", 4, loses),
+			set("ipv4.tcp_fastopen", "3 # on", "/etc/sysctl.d/99-z.conf", 1)), []string{"✓ Nothing to do."}},
+		{"the distribution's file overridden", facts(sysctl("ipv4.tcp_fastopen", "3"),
+			set("ipv4.tcp_fastopen", "1", "/usr/lib/sysctl.d/10-a.conf", 4, loses),
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/99-z.conf", 1)), []string{"✓ Nothing to do."}},
+		{"tuned", facts(set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/99-z.conf", 1),
+			writer(host.Writer{By: "tuned", File: "/etc/tuned/p/tuned.conf", Line: 3, Sysctl: "net.ipv4.tcp_fastopen",
+				Value: "3"})), []string{"! tcp_fastopen is set by several, to different values."}},
+		{"tuned alone", facts(sysctl("ipv4.tcp_fastopen", "3"),
+			writer(host.Writer{By: "tuned", File: "/etc/tuned/p/tuned.conf", Line: 3, Sysctl: "net.ipv4.tcp_fastopen",
+				Value: "3"})), []string{"✓ Nothing to do."}},
+		{"changed since the boot", facts(set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/99-z.conf", 1)),
+			[]string{"! tcp_fastopen has changed since the boot."}},
+		{"another namespace than the boot's", facts(set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/99-z.conf", 1),
+			func(f *host.Facts) { delete(f.Sysctls, "net.core.default_qdisc") }), []string{"✓ Nothing to do."}},
+		{"udev sets another queue", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1),
+			writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq", Dev: "eth0"})),
+			[]string{"! udev sets fq on eth0."}},
+		{"udev sets this queue", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1),
+			writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "cake", Dev: "eth0"})),
+			[]string{"✓ Nothing to do."}},
+		{"networkd, by a pattern", facts(writer(host.Writer{By: "networkd", File: "/etc/systemd/network/a.network",
+			Line: 3, Qdisc: "cake", Dev: "en* eth[0-3]"})), []string{"! networkd sets cake on en* eth[0-3]."}},
+		{"networkd, others by a pattern", facts(writer(host.Writer{By: "networkd",
+			File: "/etc/systemd/network/a.network", Line: 3, Qdisc: "cake", Dev: "en*"})),
+			[]string{"✓ Nothing to do."}},
+		{"udev sets another device's", facts(writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1,
+			Qdisc: "fq", Dev: "eth7"})), []string{"✓ Nothing to do."}},
+		{"udev waits for a name", facts(renamed, counts(qdisc.Stats{Marks: 1}),
+			writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq_codel", Dev: "ens3",
+				Name: "ens3"})), []string{"! udev may never set fq_codel on ens3."}},
+		{"udev waits for another's name", facts(renamed, writer(host.Writer{By: "udev",
+			File: "/etc/udev/rules.d/a.rules", Line: 1, Qdisc: "fq_codel", Dev: "ens4", Name: "ens4"})),
+			[]string{"✓ Nothing to do."}},
+		{"udev waits for the kernel's name", facts(writer(host.Writer{By: "udev", File: "/etc/udev/rules.d/a.rules",
+			Line: 1, Qdisc: "fq_codel", Dev: "eth0", Name: "eth*"})), []string{"✓ Nothing to do."}},
+		{"the kernel's command line, changed since", facts(set("ipv4.tcp_fastopen", "3", host.CommandLine, 0)),
+			[]string{"! tcp_fastopen has changed since the boot."}},
+		{"the kernel's command line, and a file", facts(set("ipv4.tcp_fastopen", "3", host.CommandLine, 0, loses),
+			set("ipv4.tcp_fastopen", "1", "/usr/lib/sysctl.d/99-z.conf", 1)),
+			[]string{"! tcp_fastopen is set by several, to different values."}},
+		{"bpftune", facts(writer(host.Writer{By: "bpftune", File: "/x"})),
+			[]string{"! bpftune changes settings by itself."}},
+
+		{"containers", facts(sysctl("ipv4.tcp_ecn", "1"), set("ipv4.tcp_ecn", "1", "/etc/sysctl.d/a.conf", 1),
+			func(f *host.Facts) { f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]", Processes: 3}} }),
+			[]string{"! Containers do not inherit the settings."}},
+		{"a bridge", facts(bridged), []string{"✓ The uplink is eth0."}},
+		{"a bridge with the queue", facts(bridged, func(f *host.Facts) {
+			f.Links[3].Tree = tree(t, "cake bandwidth 50mbit dual-dsthost", 1)
+		}), []string{"✗ The queue of br0 is not the bottleneck's."}},
+		{"a bridge of two cards", facts(bridged, func(f *host.Facts) {
+			f.Links[2].Master, f.Links[2].Up = "br0",
+				true
+		}),
+			[]string{"! Which device is the uplink cannot be told."}},
+		{"two ways out", facts(func(f *host.Facts) {
+			f.Defaults = []host.DefaultRoute{{Dev: "eth0"}, {Dev: "eth1", Metric: 200}}
+		}), []string{"! There is more than one way out."}},
+
+		{"containers, stock settings", facts(func(f *host.Facts) {
+			f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]",
+				Processes: 3}}
+		}), []string{"✓ Containers."}},
+		{"WireGuard", facts(func(f *host.Facts) {
+			f.Links = append(f.Links,
+				host.Link{Name: "wg0", Kind: "wireguard"})
+		}), []string{"✓ Tunnels."}},
+		{"WireGuard, bbr", facts(bbr, func(f *host.Facts) {
+			f.Links = append(f.Links,
+				host.Link{Name: "wg0", Kind: "wireguard"})
+		}), []string{"! BBR does nothing for what is tunnelled."}},
+		{"SYN cookies, bbr", facts(bbr, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 10} }),
+			[]string{"! SYN cookies or a SYN proxy, with BBR."}},
+		{"few SYN cookies, bbr", facts(bbr, func(f *host.Facts) {
+			f.Deep.SYN = host.SYN{Accepted: 1000,
+				CookiesGood: 9}
+		}), []string{"✓ Nothing to do."}},
+		{"SYN cookies, cubic", facts(func(f *host.Facts) {
+			f.Deep.SYN = host.SYN{Accepted: 10, CookiesGood: 10,
+				Proxy: true}
+		}), []string{"✓ Nothing to do."}},
+		{"connections that chose", facts(sockets(func(s *host.Sockets) {
+			s.Congestion = map[string]int{"bbr": 4,
+				"cubic": 5}
+		})), []string{"✓ 5 of 9 connections use cubic."}},
+		{"a file that only root can read", facts(bbr, func(f *host.Facts) {
+			f.Deep.Loaded = []string{"tcp_bbr"}
+			f.Deep.Unknown = []host.Unread{{What: "/etc/sysctl.d/a.conf", Why: "takes root"}}
+		}), []string{"✓ Nothing to do."}},
+		{"connections that are older", facts(bbr, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),
+			sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })),
+			[]string{"! 4 of 9 connections use bbr."}},
+	}
+}
+
+// Each host has the findings that it should, worst first, and each code there is is found on one.
+func TestDiagnose(t *testing.T) {
+	seen := map[Code]bool{}
+	for _, test := range slices.Concat(servers(t), relays(t)) {
+		t.Run(test.name, func(t *testing.T) {
+			findings := Diagnose(test.facts)
+			var wrong, all []string
+			for i, f := range findings {
+				seen[f.Code] = true
+				shown := f.Severity.Mark() + " " + f.Title
+				all = append(all, shown)
+				if f.Severity != Fine {
+					wrong = append(wrong, shown)
+				}
+				if i > 0 && f.Severity.order() < findings[i-1].Severity.order() {
+					t.Errorf("not worst first: %s", shown)
+				}
+			}
+			whole(t, test.facts, findings)
+			want := slices.DeleteFunc(slices.Clone(test.want), func(s string) bool { return strings.HasPrefix(s, "✓") })
+			if !slices.Equal(wrong, want) {
+				t.Errorf("found wrong\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
+			}
+			for _, s := range test.want {
+				if !slices.Contains(all, s) {
+					t.Errorf("%q is not among\n%s", s, strings.Join(all, "\n"))
+				}
+			}
+			// One tunnel, one thing said of how it is managed.
+			if slices.Contains(all, "✓ Tunnels.") && len(plan.Carries(test.facts).Kinds) > 0 {
+				t.Errorf("twice: %s", strings.Join(all, "\n"))
+			}
+		})
+	}
+	for _, code := range Codes() {
+		if !seen[code] {
+			t.Errorf("no host here has %s", code)
+		}
+	}
+}
+
+// whole tells whether findings have all that a person and a program need, and agree with the verdict and the summary.
+func whole(t *testing.T, facts host.Facts, findings []Finding) {
+	t.Helper()
+	agrees(t, Binds(facts), findings)
+	words := func(text string) {
+		for sentence := range strings.SplitSeq(text, ". ") {
+			if n := len(strings.Fields(sentence)); n > 25 {
+				t.Errorf("%d words: %s", n, sentence)
+			}
+		}
+	}
+	for _, f := range findings {
+		if f.Title == "" || f.Seen == "" || f.Severity.order() < 0 || !slices.Contains(Codes(), f.Code) ||
+			f.Severity != Fine && (f.Plain == "" || f.Why == "" || f.Try+f.Remark == "") {
+			t.Errorf("not whole: %+v", f)
+		}
+		program, _, _ := strings.Cut(f.Try, " ")
+		if !slices.Contains([]string{"", "weir", "sysctl", "mv", "docker"}, program) || strings.Contains(f.Try, "  ") {
+			t.Errorf("not a command: %q", f.Try)
+		}
+		words(f.Why)
+		words(f.Plain)
+		if f.Evidence.Scenario != "" {
+			if _, err := os.Stat("../../" + f.Evidence.Scenario); err != nil {
+				t.Errorf("%s: %v", f.Code, err)
+			}
+		}
+	}
+	s := Summarize(facts)
+	words(s.Says)
+	harmful := findings[0].Severity == Harmful
+	if s.Says == "" || s.Try+s.Remark == "" || s.Told == (s.Code == "") || harmful && s.Code != findings[0].Code {
+		t.Errorf("%+v sums up %+v", s, findings)
+	}
+}
+
+// Looking changes nothing, and gives the same twice.
+func TestDiagnoseIsPure(t *testing.T) {
+	f := with(t, looked, load, set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/10-a.conf", 4, loses),
+		set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/99-z.conf", 1))
+	before := maps.Clone(f.Sysctls)
+	first, second := Diagnose(f), Diagnose(f)
+	if !slices.Equal(first, second) || !maps.Equal(before, f.Sysctls) || len(f.Deep.Settings) != 2 {
+		t.Errorf("%v\n%v", first, second)
+	}
+}
+
+// Whatever a host is read as, a diagnosis ends.
+func FuzzDiagnose(f *testing.F) {
+	for _, facts := range []host.Facts{{}, with(f, looked, load),
+		with(f, looked, bbr, uplink(f, "mq | fq", 4), set("ipv4.tcp_ecn", "1", "/etc/sysctl.conf", 1, unread))} {
+		text, err := json.Marshal(facts)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var facts host.Facts
+		if json.Unmarshal(text, &facts) != nil {
+			return
+		}
+		found := Diagnose(facts)
+		if len(found) == 0 {
+			t.Error("nothing to say")
+		}
+		whole(t, facts, found)
+	})
+}
+
+// Where the kernel has no dualpi2 and takes Weir's own, that is said.
+func TestDualPI2InBPF(t *testing.T) {
+	f := with(t, bpfDualPI2)
+	f.Deep = &host.Deep{Settings: []host.Setting{{Sysctl: "net.core.default_qdisc", Value: "dualpi2",
+		File: "/etc/sysctl.d/a.conf", Line: 2, Wins: true}}}
+	said := map[string]string{}
+	for _, finding := range Diagnose(f) {
+		said[finding.Title] = finding.Seen + finding.Try
+	}
+	for title, want := range map[string]string{
+		"This kernel has no dualpi2.": "weir dualpi2 add dev eth0 rate RATE",
+		"Linux 6.12.1.":               "Debian builds no sch_dualpi2; weir dualpi2 brings it as BPF.",
+	} {
+		if !strings.Contains(said[title], want) {
+			t.Errorf("%s: %q, want %q", title, said[title], want)
+		}
+	}
+}

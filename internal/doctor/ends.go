@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+
+	"weir/internal/text"
+)
+
+// ends is about ends that hold a connection back: then the link is not the problem.
+func ends(p *patient) (found []Finding) {
+	s := p.deep.Sockets
+	busy := text.Counted(s.Busy, "busy connection")
+	if p.bufferBound() {
+		found = append(found, Finding{
+			Code: "send-buffers-bind", Severity: Notable,
+			Plain: "Downloads are slower than they could be: this server does not let them keep enough on the way.",
+			Title: "Send buffers hold connections back.",
+			Seen: fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for room in the send buffer; %s = "+
+				"%s, %s.", s.Buffer, busy, tcpWmem, p.Sysctls[tcpWmem].Value, p.source(tcpWmem)),
+			Why: "They could send more than they may keep in flight.",
+			Try: "weir plan --rate RATE --rtt TIME", Remark: "sizes the buffers for a path",
+			Evidence: Evidence{Scenario: "scenarios/long-fast-link.toml"},
+		})
+	}
+	if p.receiverBound() {
+		found = append(found, Finding{
+			Code: "receivers-bind", Severity: Notable,
+			Plain: "Downloads are as fast as those who receive them allow; this server is not the reason.",
+			Title: "Receivers hold connections back.",
+			Seen: fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.",
+				s.Receiver, busy),
+			Why:    "The limit is at the other end, and nothing that is set here changes it.",
+			Remark: "nothing here; those who receive would need larger windows",
+		})
+	}
+	return found
+}

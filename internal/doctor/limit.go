@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/text"
+	"weir/internal/units"
+)
+
+// Limit is what keeps a host from sending faster, of which there is one at a time.
+type Limit string
+
+const (
+	LimitRate     Limit = "rate"     // enforced beyond this host, below what its device could send
+	LimitShaper   Limit = "shaper"   // this host's own
+	LimitDevice   Limit = "device"   // the uplink's line rate
+	LimitPath     Limit = "path"     // it loses packets with no queue to blame; a policer looks the same
+	LimitBuffer   Limit = "buffer"   // this host's send buffers
+	LimitReceiver Limit = "receiver" // the windows of the other ends
+	LimitCPU      Limit = "cpu"
+	LimitProgram  Limit = "program" // the senders: they do not always have something to send
+	LimitNone     Limit = "none"    // no connection is busy
+	LimitUnknown  Limit = "unknown"
+)
+
+// Binding is the verdict on which limit binds, of one look at the host.
+type Binding struct {
+	Limit Limit  `json:"limit"`
+	Says  string `json:"says"` // the same to a person
+
+	// What was not seen, for want of which nothing can be told, and the command to see it with a remark on it.
+	Lacks  string `json:"lacks,omitempty"`
+	Try    string `json:"try,omitempty"`
+	Remark string `json:"remark,omitempty"`
+}
+
+// codes are of the findings that say what a limit does.
+func (l Limit) codes() []Code {
+	switch l {
+	case LimitRate:
+		return []Code{"queue-at-provider", "queue-below-shaper"}
+	case LimitShaper:
+		return []Code{"queue-in-fifo", "queue-here", "queue-owned"}
+	case LimitDevice:
+		return []Code{"queue-in-fifo", "queue-here", "device-full"}
+	case LimitPath:
+		return []Code{"path-loses-packets", "path-loses-packets-bbr"}
+	case LimitBuffer:
+		return []Code{"send-buffers-bind"}
+	case LimitReceiver:
+		return []Code{"receivers-bind"}
+	case LimitCPU:
+		return []Code{"cpu-short"}
+	}
+	return nil
+}
+
+// Binds tells which limit binds now. It rests on what the findings rest on, in the order in which those weigh: what
+// stands in a queue says more than what a connection waits for besides. Counters since the boot, a device's requeues
+// among them, say nothing about now and are left out.
+func Binds(facts host.Facts) Binding { return examine(facts).binds() }
+
+func (p *patient) binds() Binding {
+	s, rate := p.deep.Sockets, p.enforced()
+	busy := text.Counted(s.Busy, "busy connection")
+	of := func(n int) string { return fmt.Sprintf("%d of %s", n, busy) }
+	is := func(l Limit, says string, args ...any) Binding {
+		return Binding{Limit: l, Says: fmt.Sprintf(says, args...)}
+	}
+	switch {
+	case p.queueing() && p.elsewhere() && rate != 0:
+		return is(LimitRate, "a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
+			rate, of(s.Queueing))
+	case p.queueing() && p.elsewhere():
+		return is(LimitRate, "a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
+			p.link.Name, of(s.Queueing))
+	case rate != 0 && (p.queueing() && p.known() || s.Rate >= rate/10*9 || p.unseen() && p.holds()):
+		return is(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
+	case p.queueing() && p.known():
+		return is(LimitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
+	case p.lossy():
+		return is(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
+	case p.bufferBound():
+		return is(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
+	case p.receiverBound():
+		return is(LimitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
+	case p.cpuShort():
+		return is(LimitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.", 100*float64(p.deep.CPU))
+	case p.deviceFull():
+		return is(LimitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
+	case !s.Read || s.Busy == 0 || p.link.Name == "":
+		return p.blind()
+	case 2*s.App >= s.Busy:
+		return is(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
+	}
+	return is(LimitUnknown, "cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.",
+		busy)
+}
+
+// blind is the verdict where something was not seen that it takes.
+func (p *patient) blind() Binding {
+	b := Binding{Limit: LimitUnknown, Try: "weir doctor", Remark: "again, while a download runs"}
+	switch {
+	case !p.deep.Sockets.Read:
+		b.Lacks, b.Try = "the live connections are not known", "ss -t"
+		b.Remark = "once, which loads what it takes; then weir doctor again, while a download runs"
+	case p.deep.Sockets.Busy == 0 && p.unseen():
+		b.Lacks = "the connections that this host forwards end elsewhere"
+		b.Remark = "on a server where those connections end, while a download runs"
+	case p.deep.Sockets.Busy == 0:
+		b.Limit, b.Lacks, b.Says = LimitNone, "no connection is busy", "nothing now: no connection is busy."
+		return b
+	default:
+		b.Lacks, b.Try, b.Remark = "there is no default route, so the uplink is not known", "weir doctor --dev NAME", ""
+	}
+	b.Says = "cannot be told: " + b.Lacks + "."
+	return b
+}
+
+// Elsewhere tells that connections wait, and not in the queue that a goal has put at its device; "" if that is not to
+// be seen. The facts have a deep part with the live connections.
+func Elsewhere(g plan.Goal, f host.Facts) string {
+	f.Uplink = g.Dev
+	p := examine(f)
+	if p.link.Name != g.Dev || p.enforced() == 0 || !p.queueing() || !p.elsewhere() {
+		return ""
+	}
+	s := p.deep.Sockets
+	root, _ := p.link.Tree.Root()
+	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The rate is lower somewhere else, or "+
+		"what is sent does not pass here",
+		s.Queueing, text.Counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), p.shaperName(),
+		text.Counted(int(root.Stats.Qlen), "packet"))
+}
+
+// many tells whether so many of the busy connections are no accident: one in four.
+func (p *patient) many(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy }
+
+// queueing tells whether connections wait in a queue, wherever it is.
+func (p *patient) queueing() bool { return p.many(p.deep.Sockets.Queueing) }
+
+// known tells whether the uplink's queue is known.
+func (p *patient) known() bool {
+	_, ok := p.link.Tree.Root()
+	return ok && p.link.Name != ""
+}
+
+// unseen tells whether there can be connections that were not looked at.
+func (p *patient) unseen() bool { return !p.deep.Sockets.Read || p.Forwards() }
+
+// holds tells whether packets wait at the uplink.
+func (p *patient) holds() bool {
+	root, _ := p.link.Tree.Root()
+	return root.Stats.Backlog > 0
+}
+
+// elsewhere tells whether what waits at the uplink explains less than half of the delay: in time, at the rate at which
+// the busy connections are served.
+func (p *patient) elsewhere() bool {
+	root, _ := p.link.Tree.Root()
+	s, here := p.deep.Sockets, units.Duration(0)
+	if serves := max(p.enforced(), s.Rate); serves > 0 {
+		here = units.Duration(float64(root.Stats.Backlog*8) / float64(serves) * float64(time.Second))
+	}
+	return p.known() && here < (s.QueueRTT-s.QueueMin)/2
+}
+
+// lossy tells whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been
+// dropped here, on purpose.
+func (p *patient) lossy() bool { return p.many(p.deep.Sockets.Lossy) && p.enforced() == 0 }
+
+func (p *patient) bufferBound() bool { return p.many(p.deep.Sockets.Buffer) }
+
+func (p *patient) receiverBound() bool { return p.many(p.deep.Sockets.Receiver) }
+
+func (p *patient) cpuShort() bool {
+	const much = 0.5
+	return p.deep.CPU >= much
+}
+
+// deviceFull tells whether the busy connections alone fill the uplink.
+func (p *patient) deviceFull() bool {
+	speed := p.link.Speed
+	return speed != 0 && p.deep.Sockets.Rate >= speed/10*9 && p.enforced() == 0
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"time"
+
+	"weir/internal/qdisc"
+	"weir/internal/text"
+	"weir/internal/units"
+)
+
+const (
+	planRate  = "weir plan --rate RATE"
+	planRelay = "weir plan --role relay --rate RATE"
+	whatRate  = "with what you pay for, e.g. 50mbit"
+)
+
+// queue finds out where the queue is: here, or in front of somebody else's narrower link.
+func queue(p *patient) []Finding {
+	root, ok := p.link.Tree.Root()
+	if !ok || p.link.Name == "" {
+		return nil
+	}
+	on, rate := p.queueName()+" on "+p.link.Name, p.enforced()
+	switch queueing, elsewhere := p.queueing(), p.elsewhere(); {
+	case queueing && elsewhere && rate == 0:
+		return []Finding{p.atProvider(root)}
+	case queueing && elsewhere:
+		return []Finding{p.belowShaper(root)}
+	case queueing && p.traits().Plain && p.queueName() != "noqueue":
+		return []Finding{{
+			Code: "queue-in-fifo", Severity: Notable,
+			Plain: "Downloads make everything else on this server slow: replies wait " + p.wait() +
+				" in this server's own queue.",
+			Title: "The queue is here, and one for all.",
+			Seen:  p.waits() + "; " + p.holding(root) + ".",
+			Why:   "In a plain FIFO each packet waits behind all others.",
+			Try:   "weir plan", Evidence: Evidence{Scenario: "scenarios/seeds/gso.toml"},
+		}}
+	case queueing:
+		return []Finding{{Code: "queue-here", Severity: Fine, Title: "The queue is here.",
+			Seen: p.waits() + "; " + p.holding(root) + "."}}
+	case rate != 0 && p.carried.OneCard:
+		return []Finding{{Code: "queue-owned", Severity: Fine, Title: "The queue of what leaves is yours.",
+			Seen: fmt.Sprintf("%s shapes to %s.", on, rate)}}
+	case rate != 0:
+		return []Finding{{Code: "queue-owned", Severity: Fine, Title: "The queue is yours.",
+			Seen: fmt.Sprintf("%s shapes to %s.", on, rate)}}
+	case p.chosenAQM(root):
+		return nil // rateless says it
+	}
+	return p.unseenQueue(on)
+}
+
+// atProvider is about a queue in front of somebody else's narrower link, where this host shapes nothing.
+func (p *patient) atProvider(root qdisc.Qdisc) Finding {
+	f := Finding{
+		Code: "queue-at-provider", Severity: Harmful,
+		Plain: "Downloads make everything else on this server slow: replies wait " + p.wait() +
+			" in your provider's queue.",
+		Title: "The queue is not yours.",
+		Seen:  p.waits() + "; " + p.holding(root) + ".",
+		Why: p.queueName() + " has no rate, and acts on a queue at this device only. Yours is in the provider's " +
+			"box.",
+		Try: planRate, Remark: whatRate, Evidence: Evidence{Scenario: "scenarios/narrow-link.toml"},
+	}
+	if p.queueName() == "noqueue" {
+		f.Why = "There is no queue at this device. Yours is in the provider's box."
+	}
+	if p.carried.OneCard {
+		f.Try = planRelay
+	}
+	return f
+}
+
+// belowShaper is about a queue that this host's shaper does not reach.
+func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
+	rate := p.enforced()
+	f := Finding{
+		Code: "queue-below-shaper", Severity: Notable,
+		Plain: "Replies wait " + p.wait() + " in a queue that is not this server's.",
+		Title: "There is a queue besides yours.",
+		Seen:  fmt.Sprintf("%s; %s, which shapes to %s.", p.waits(), p.holding(root), rate),
+		Why:   "The limit seems to be below the shaper's rate: a queue that stands elsewhere is not managed.",
+		Try:   planRate, Remark: "with less than " + rate.String(),
+		Evidence: Evidence{Scenario: "scenarios/seeds/shaping.toml"},
+	}
+	if p.carried.OneCard {
+		f.Why = "What leaves has just come in by the same card: a queue on the way in is not managed."
+		f.Try, f.Remark = planRelay, whatRate
+	}
+	return f
+}
+
+// unseenQueue is about a device where none is to be seen.
+func (p *patient) unseenQueue(on string) []Finding {
+	seen := ""
+	switch s := p.deep.Sockets; {
+	case s.Busy > 0:
+		seen = text.Counted(s.Busy, "busy connection") + ", none with an RTT far above its minimum."
+	case s.Read:
+		seen = "No connection is busy, so which limit binds cannot be seen either: look again under load."
+	default:
+		return nil
+	}
+	return []Finding{{Code: "no-queue-seen", Severity: Fine, Title: on + ": no queue is to be seen.", Seen: seen}}
+}
+
+// wait is how much longer than need be the connections wait that do.
+func (p *patient) wait() string {
+	return spoken(p.deep.Sockets.QueueRTT - p.deep.Sockets.QueueMin)
+}
+
+// waits says which connections wait, and how long.
+func (p *patient) waits() string {
+	s := p.deep.Sockets
+	return fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, text.Counted(s.Busy, "busy connection"),
+		millis(s.QueueRTT), millis(s.QueueMin))
+}
+
+// holding says what waits at the uplink.
+func (p *patient) holding(root qdisc.Qdisc) string {
+	return fmt.Sprintf("%s on %s holds %s", p.queueName(), p.link.Name, text.Counted(int(root.Stats.Qlen), "packet"))
+}
+
+// spoken writes a time for a sentence, in milliseconds to two digits or more.
+func spoken(d units.Duration) string {
+	ms := time.Duration(d).Seconds() * 1000
+	if ms < 10 {
+		return fmt.Sprintf("%.2g ms", ms)
+	}
+	return fmt.Sprintf("%.0f ms", ms)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/text"
+)
+
+// overridden finds lines that somebody has written and another file undoes.
+func overridden(p *patient) (found []Finding) {
+	if !p.initial() {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Sysctls)) {
+		wins, ok := p.deep.AtBoot(name)
+		losers := p.losers(wins)
+		if !ok || len(losers) == 0 {
+			continue
+		}
+		found = append(found, Finding{
+			Code: "setting-set-twice", Severity: Notable,
+			Plain: "Files on this server disagree about a setting: " + text.Short(name) + ".",
+			Title: text.Short(name) + " is set by several, to different values.",
+			Seen: fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", wins.Where(), wins.Value,
+				strings.Join(losers, "; "), p.Sysctls[name].Value),
+			Why:    "Which one is in force depends on who came last.",
+			Remark: "remove all lines but one",
+		})
+	}
+	return found
+}
+
+// losers are the lines that set what another line wins, to another value.
+func (p *patient) losers(wins host.Setting) (losers []string) {
+	for _, s := range p.deep.Settings {
+		// What packages ship below /usr is there to be overridden, and so is a pattern.
+		own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
+		if s.Sysctl == wins.Sysctl && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File &&
+			!sameFields(s.Value, wins.Value) {
+			losers = append(losers, s.Where()+": "+s.Value)
+		}
+	}
+	for _, w := range p.deep.Writers {
+		if w.Sysctl == wins.Sysctl && !sameFields(w.Value, wins.Value) {
+			losers = append(losers, w.By+", "+w.Where()+": "+w.Value)
+		}
+	}
+	return losers
+}
+
+// sameFields compares values word by word, up to a comment.
+func sameFields(a, b string) bool {
+	cut := func(s string) string { s, _, _ = strings.Cut(s, " #"); return strings.TrimSpace(s) }
+	return cut(a) == cut(b)
+}
+
+// changedSince finds values that are not what the next boot will set.
+func changedSince(p *patient) (found []Finding) {
+	// A file that could not be read may say what no other does.
+	hidden := slices.ContainsFunc(p.deep.Unknown, func(u host.Unread) bool {
+		return strings.Contains(u.What, "/sysctl")
+	})
+	ours := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool { return w.By == "weir" })
+	if !p.initial() || p.deep.Loader == "" || ours || hidden {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Sysctls)) {
+		now := p.Sysctls[name].Value
+		written := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool { return w.Sysctl == name })
+		// What came from a file that the boot does not read has been said already.
+		unread := slices.ContainsFunc(p.deep.Settings, func(s host.Setting) bool {
+			return s.Sysctl == name && s.Unread && s.Sets(now)
+		})
+		if written || unread {
+			continue
+		}
+		wins, ok := p.deep.AtBoot(name)
+		switch {
+		case ok && !wins.Sets(now) && p.lacking(name, wins.Value) == "":
+			found = append(found, changed(wins, now))
+		case !ok && p.foreign(name, now):
+			found = append(found, Finding{
+				Code: "setting-in-no-file", Severity: Notable,
+				Plain: "The next reboot undoes a setting: " + text.Short(name) + " is in no file.",
+				Title: fmt.Sprintf("%s is %s, and no file says so.", text.Short(name), now),
+				Seen:  "Read from " + host.SysctlPath(name) + ".",
+				Why:   "The next boot brings the kernel's own value back.",
+				Try:   "weir plan", Remark: "says whether it is worth keeping",
+			})
+		}
+	}
+	return found
+}
+
+// changed is about a value that is not the one which a line sets at boot.
+func changed(wins host.Setting, now string) Finding {
+	name := text.Short(wins.Sysctl)
+	f := Finding{
+		Code: "setting-changed-since-boot", Severity: Notable,
+		Plain: "The next reboot changes a setting: " + name + ".",
+		Title: name + " has changed since the boot.",
+		Seen:  fmt.Sprintf("It is %s; %s says %s.", now, wins.Where(), wins.Value),
+		Why:   "The next boot brings the file's value back.",
+		Try:   "sysctl -p " + wins.File, Remark: "or change the file",
+	}
+	if wins.File == host.CommandLine {
+		f.Why = "The next boot brings that value back."
+		f.Try, f.Remark = "", "a line in /etc/sysctl.d, which comes later, for the value that shall stay"
+	}
+	return f
+}

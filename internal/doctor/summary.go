@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+
+	"weir/internal/host"
+	"weir/internal/text"
+)
+
+// Summary is the whole in two sentences, for a person who does not know queues.
+type Summary struct {
+	Told   bool   `json:"told"` // else too little was seen, and Try is how to see more
+	Says   string `json:"says"`
+	Try    string `json:"try,omitempty"`    // a command
+	Remark string `json:"remark,omitempty"` // on that command; without one, what to do by hand
+	Code   Code   `json:"code,omitempty"`   // of the finding that it is about
+}
+
+// Summarize takes of the findings the one that a person should know first. What is harmful goes before what binds now,
+// and that before what is only worth knowing.
+func Summarize(facts host.Facts) Summary {
+	p, found := examine(facts), Diagnose(facts)
+	b := p.binds()
+	notable := len(slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Severity == Fine }))
+	binding := slices.IndexFunc(found, func(f Finding) bool {
+		return f.Severity != Fine && slices.Contains(b.Limit.codes(), f.Code)
+	})
+	switch {
+	case found[0].Severity == Harmful:
+		return about(found[0])
+	case binding >= 0:
+		return about(found[binding])
+	case b.Lacks != "" && notable > 0:
+		return Summary{Try: b.Try, Remark: b.Remark, Says: fmt.Sprintf("Nothing harmful was seen so far, but %s. "+
+			"Worth knowing: %s, below.", b.Lacks, text.Counted(notable, "thing"))}
+	case b.Lacks != "":
+		return Summary{Try: b.Try, Remark: b.Remark, Says: "Nothing wrong was seen so far, but " + b.Lacks + "."}
+	case notable > 0:
+		return about(found[0])
+	}
+	return Summary{Told: true, Says: "Nothing wrong was seen: " + p.well(b.Limit) + ".", Remark: "nothing",
+		Code: found[0].Code}
+}
+
+func about(f Finding) Summary {
+	return Summary{Told: true, Says: f.Plain, Try: f.Try, Remark: f.Remark, Code: f.Code}
+}
+
+// well says why nothing is wrong, though something is always a limit.
+func (p *patient) well(l Limit) string {
+	switch l {
+	case LimitShaper:
+		return "what waits does so in this server's own queue"
+	case LimitDevice:
+		return "this server uses its whole line"
+	case LimitPath:
+		return "packets are lost on the way, and BBR does not slow down for it"
+	case LimitProgram:
+		return "the programs here do not always have something to send"
+	}
+	return fmt.Sprintf("%s, and none waits in a queue", text.Counted(p.deep.Sockets.Busy, "busy connection"))
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"testing"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+)
+
+// The first sentence is what a person who does not know queues should know first.
+func TestSummarize(t *testing.T) {
+	facts := func(edits ...func(*host.Facts)) host.Facts {
+		return with(t, append([]func(*host.Facts){looked}, edits...)...)
+	}
+	idle := func(s *host.Sockets) { s.Queueing = 0 }
+	lowat := sysctl("ipv4.tcp_notsent_lowat", "8192")
+	shaped := uplink(t, "cake bandwidth 49.875mbit dual-dsthost", 1)
+	full := counts(qdisc.Stats{Backlog: 900_000, Qlen: 600})
+	const again, sell = "again, while a download runs", "with what you pay for, e.g. 50mbit"
+	for _, c := range []struct {
+		name  string
+		facts host.Facts
+		want  Summary
+	}{
+		{"queue elsewhere", facts(load), Summary{true, "Downloads make everything else on this server slow: replies " +
+			"wait 164 ms in your provider's queue.", "weir plan --rate RATE", sell, "queue-at-provider"}},
+		{"queue elsewhere, less", facts(load, sockets(func(s *host.Sockets) { s.QueueMin = s.QueueRTT - 600_000 })),
+			Summary{true, "Downloads make everything else on this server slow: replies wait 0.6 ms in your provider's " +
+				"queue.",
+				"weir plan --rate RATE", sell, "queue-at-provider"}},
+		{"queue elsewhere, a relay", facts(measuredNAT, load), Summary{true, "Downloads make everything else on this " +
+			"server slow: replies wait 164 ms in your provider's queue.", "weir plan --role relay --rate RATE", sell,
+			"queue-at-provider"}},
+		{"a FIFO", facts(uplink(t, "pfifo_fast", 1), load, full), Summary{true, "Downloads make everything else on " +
+			"this server slow: replies wait 164 ms in this server's own queue.", "weir plan", "", "queue-in-fifo"}},
+		{"what is harmful goes before what binds", facts(bbr, lowat, load, sockets(func(s *host.Sockets) {
+			s.Queueing, s.Receiver = 0, 17
+		})), Summary{true, "A setting makes downloads slow down everything else: they keep too much on the way.",
+			"weir up",
+			"", "lowat-makes-bbr-queue"}},
+		{"what binds goes before the rest", facts(lowat, load, sockets(func(s *host.Sockets) {
+			s.Queueing, s.Receiver = 0, 17
+		})), Summary{true, "Downloads are as fast as those who receive them allow; this server is not the reason.", "",
+			"nothing here; those who receive would need larger windows", "receivers-bind"}},
+		{"the rest", facts(lowat, load, sockets(idle)), Summary{true, "A setting costs this server CPU time for " +
+			"nothing: it makes programs send in small pieces.", "weir up", "", "lowat-too-small"}},
+
+		{"nothing", facts(load, sockets(idle)), Summary{true,
+			"Nothing wrong was seen: 17 busy connections, and none waits in a queue.", "", "nothing", "nothing-wrong"}},
+		{"nothing, shaped", facts(shaped, load, full), Summary{true,
+			"Nothing wrong was seen: what waits does so in this server's own queue.", "", "nothing", "nothing-wrong"}},
+		{"nobody there", facts(), Summary{false, "Nothing wrong was seen so far, but no connection is busy.",
+			"weir doctor",
+			again, ""}},
+		{"nobody there, and more", facts(lowat, sysctl("ipv4.tcp_rmem", "4096 16384 4194304")), Summary{false,
+			"Nothing harmful was seen so far, but no connection is busy. Worth knowing: 3 things, below.",
+			"weir doctor",
+			again, ""}},
+		{"not looked deeper", with(t), Summary{false,
+			"Nothing wrong was seen so far, but the live connections are not known.", "ss -t",
+			"once, which loads what it takes; then weir doctor " + again, ""}},
+	} {
+		if got := Summarize(c.facts); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/internal/plan"
+)
+
+// uplinkDevice is about a default route by a device that not all passes.
+func uplinkDevice(p *patient) []Finding {
+	dev, why, err := plan.Uplink(p.Facts)
+	if err != nil {
+		return []Finding{{
+			Code: "uplink-ambiguous", Severity: Notable,
+			Plain: "Which way this server's traffic leaves cannot be told, so its queue was not looked at.",
+			Title: "Which device is the uplink cannot be told.",
+			Seen:  err.Error() + ".",
+			Why:   "A queue is looked at where all that leaves passes it.",
+			Try:   "weir doctor --dev NAME",
+		}}
+	}
+	if dev == p.Uplink {
+		return nil
+	}
+	route, _ := p.Link(p.Uplink)
+	if rate := route.Tree.Rate(); rate != 0 && p.enforced() == 0 {
+		return []Finding{{
+			Code: "shaper-beside-uplink", Severity: Harmful,
+			Plain: fmt.Sprintf("Part of this server's traffic does not pass the queue of %s, and waits elsewhere.",
+				p.Uplink),
+			Title: "The queue of " + p.Uplink + " is not the bottleneck's.",
+			Seen:  why + ".",
+			Why:   "It shapes to " + rate.String() + ", and what does not pass it waits elsewhere.",
+			Try:   "weir up --dev " + dev + " --rate RATE", Remark: whatRate,
+		}}
+	}
+	return []Finding{{Code: "uplink-below-route", Severity: Fine, Title: "The uplink is " + dev + ".", Seen: why + "."}}
+}
+
+// severalUplinks names them: what is said of one is not about another.
+func severalUplinks(p *patient) []Finding {
+	others := plan.OtherUplinks(p.Facts, p.link.Name, p.Uplink)
+	if len(others) == 0 {
+		return nil
+	}
+	var routes []string
+	for _, r := range p.Defaults {
+		routes = append(routes, fmt.Sprintf("%s (%s)", r.Dev, r))
+	}
+	return []Finding{{
+		Code: "several-uplinks", Severity: Notable,
+		Plain: "This server has more than one way out, and what is said here is about " + p.link.Name + ".",
+		Title: "There is more than one way out.",
+		Seen:  "Default routes: " + strings.Join(routes, ", ") + ".",
+		Why:   "What is said here of a queue is about " + p.link.Name + ".",
+		Try:   "weir doctor --dev " + others[0].Subject,
+	}}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"weir/internal/host"
+)
+
+// otherWriters names who else sets the queue of the uplink, or tunes TCP by itself.
+func otherWriters(p *patient) (found []Finding) {
+	if !p.initial() {
+		return nil
+	}
+	root, _ := p.link.Tree.Root()
+	for _, w := range p.deep.Writers {
+		switch {
+		case w.By == "bpftune":
+			found = append(found, Finding{
+				Code: "bpftune", Severity: Notable,
+				Plain: "A program changes this server's settings while it runs: bpftune.",
+				Title: "bpftune changes settings by itself.",
+				Seen:  w.File + " starts it.",
+				Why: "It raises buffers and changes congestion controls while connections run; what is set here may " +
+					"not stay.",
+				Try: "weir status", Remark: "tells what has drifted",
+			})
+		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Means(p.link.Name):
+		case w.Qdisc != root.Kind && w.Qdisc != p.queueName():
+			found = append(found, Finding{
+				Code: "queue-set-by-others", Severity: Notable,
+				Plain:  fmt.Sprintf("The next reboot replaces the queue of %s: %s sets another.", p.link.Name, w.By),
+				Title:  fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")),
+				Seen:   fmt.Sprintf("%s; %s has %s now.", w.Where(), p.link.Name, root.Kind),
+				Why:    "At the next boot, or when the device appears again, it takes the place of what is there.",
+				Remark: "remove the line, or what it competes with",
+			})
+		}
+	}
+	return found
+}
+
+// udevNames finds rules that wait for the uplink by a name that it may not have when it appears.
+func udevNames(p *patient) (found []Finding) {
+	if !p.initial() {
+		return nil
+	}
+	for _, w := range p.deep.Writers {
+		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
+		if !w.Awaits(p.link.Name) || p.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(p.link.Name, "eth") {
+			continue
+		}
+		dev := cmp.Or(w.Dev, p.link.Name)
+		found = append(found, Finding{
+			Code: "udev-rule-by-name", Severity: Notable,
+			Plain: "The queue of " + dev + " may be gone after a reboot: the rule that sets it may never run.",
+			Title: fmt.Sprintf("udev may never set %s on %s.", w.Qdisc, dev),
+			Seen:  fmt.Sprintf("%s wants ACTION add and the name %s.", w.Where(), w.Name),
+			Why: "The rule compares the name that the device has, or was given by a rule before it, at the moment it " +
+				"appears. On some systems it gets this one only later, and the line is never run.",
+			Try: "weir up", Remark: "which also knows the device by its address, in place of this line",
+			Evidence: Evidence{Doc: "udev(7), of NAME"},
+		})
+	}
+	return found
+}
