@@ -119,18 +119,18 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 		writeText(w, cmd.Example)
 	}
 	heading(`"EXIT STATUS"`)
-	writeText(w, cmp.Or(status, "0 done and true, 1 not so, 2 wrong usage."))
+	writeText(w, cmp.Or(status, "0 success, 1 no or failed, 2 wrong usage."))
 	if section == "8" {
 		heading("FILES")
 		for _, f := range [][2]string{
-			{"/etc/weir.toml", "The goal that up and status read, or a table for each device; confirm writes it."},
+			{"/etc/weir.toml", "The goal that up and status read, or a table for each device. Confirm writes it."},
 			{"/etc/sysctl.d/99-weir.conf", "Settings that are to be there from the start of a boot. Confirm writes " +
 				"it, and down removes it."},
 			{"/etc/udev/rules.d/90-weir.rules", "Starts weir.service when the device appears. As above."},
 			{"/usr/lib/systemd/system/weir.service", "Brings the goal up after a boot, if confirm has enabled it; " +
 				"/etc/systemd/system/weir.service without the package."},
-			{"/var/lib/weir/journal.json", "The host as it was, and all that was set since: what down goes by."},
-			{"/run/weir/dualpi2/DEV/journal.json", "The same of weir dualpi2: what its del goes by."},
+			{"/var/lib/weir/journal.json", "The host as it was, and all that was set since. Down goes by it."},
+			{"/run/weir/dualpi2/DEV/journal.json", "The same for weir dualpi2. Its del goes by it."},
 		} {
 			fmt.Fprintf(w, ".TP\n\\fI%s\\fR\n%s\n", roff(f[0]), prose(f[1]))
 		}
