@@ -68,8 +68,8 @@ Needs the lab kernel: make lab-kernel. The engine qemu needs a stock Debian
 kernel, which runs under emulation: make kernels. docs/scenarios.md says how a
 scenario is written, docs/results.md what --json holds.
 
-Exit status: 0 every run gave a result, 1 a run failed, 2 wrong usage. A claim
-that is not reproduced is a result.`,
+Exit status: 0 every run gave a result, 1 a run failed or a claim was not
+measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 		Example: `  weir lab run scenarios/narrow-link.toml
   weir lab run --html report.html scenarios/seeds/*.toml`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
