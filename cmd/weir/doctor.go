@@ -77,7 +77,8 @@ failed, 2 wrong usage.`,
 	}
 	device(cmd, &dev, "`device` of the uplink (default: the default route's)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print each setting and the files that set it, in the order of reading")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
+		"also print each setting and the files that set it, in the order of reading")
 	return cmd
 }
 
@@ -88,7 +89,8 @@ func verdict(findings []plan.Finding) error {
 	return nil
 }
 
-// printDiagnosis prints what the host is, then each finding: what was seen, why it matters, and after an arrow what would change it.
+// printDiagnosis prints what the host is, then each finding: what was seen, why it matters, and after an arrow what
+// would change it.
 func printDiagnosis(w io.Writer, f host.Facts, findings []plan.Finding) {
 	for _, l := range f.Links {
 		if l.Name == f.Uplink {
@@ -230,13 +232,15 @@ func printSettings(w io.Writer, f host.Facts) {
 	}
 	for _, x := range f.Deep.Writers {
 		if x.Qdisc != "" {
-			printText(w, cmp.Or(x.Dev, x.By), printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Qdisc, x.By)))
+			printText(w, cmp.Or(x.Dev, x.By),
+				printable(fmt.Sprintf("%s: %s (%s)", plan.Where(x.File, x.Line), x.Qdisc, x.By)))
 		}
 	}
 }
 
-// printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning. Two or more
-// spaces stay. Text can come from anybody's files: what could move a terminal's cursor is shown as what it is not.
+// printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning.
+// Two or more spaces stay. Text can come from anybody's files: what could move a terminal's cursor is shown as what it
+// is not.
 func printWrapped(w io.Writer, mark, text string) {
 	indent := strings.Repeat(" ", width(mark))
 	line, bare := mark, true

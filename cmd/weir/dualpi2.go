@@ -23,7 +23,8 @@ import (
 // dualpi2Kind is what the BPF DualPI2 is called wherever tc would have a kind.
 const dualpi2Kind = "bpf_dualpi2"
 
-// dualpi2Dir is where the journals of weir dualpi2 are, one for each device: they end with the boot, as what they are about does.
+// dualpi2Dir is where the journals of weir dualpi2 are, one for each device: they end with the boot, as what they are
+// about does.
 const dualpi2Dir = "/run/weir/dualpi2"
 
 func newDualPI2Command() *cobra.Command {
@@ -117,31 +118,36 @@ func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, erro
 	}
 	link, ok := facts.Link(o.dev)
 	if !ok {
-		return facts, link, &plan.Refusal{What: o.dev + ": no such device", Try: "one of: " + strings.Join(deviceNames(facts), ", ")}
+		return facts, link, &plan.Refusal{What: o.dev + ": no such device", Try: "one of: " +
+			strings.Join(deviceNames(facts), ", ")}
 	}
 	return facts, link, nil
 }
 
-// change is device, for a command that changes something there: which takes root, and leaves alone what weir up looks after.
+// change is device, for a command that changes something there: which takes root, and leaves alone what weir up looks
+// after.
 func (o *dualpi2Options) change(cmd *cobra.Command) (host.Facts, host.Link, error) {
 	facts, link, err := o.device(cmd)
 	if err != nil {
 		return facts, link, err
 	}
 	if !facts.Admin {
-		return facts, link, &plan.Refusal{What: cmd.Name() + " changes the network, which takes root (CAP_NET_ADMIN)", Try: "sudo " + cmd.CommandPath() + " …"}
+		return facts, link, &plan.Refusal{What: cmd.Name() + " changes the network, which takes root (CAP_NET_ADMIN)",
+			Try: "sudo " + cmd.CommandPath() + " …"}
 	}
 	// A journal that cannot be read is another namespace's, or damaged: weir up says so when it is asked.
 	if status, err := change.Open(change.Dir).Status(); err == nil && status.Up && status.Goal.Dev == link.Name {
 		return facts, link, &plan.Refusal{
-			What: fmt.Sprintf("weir up is in force on %s, and what it has set is not changed behind its back", link.Name),
-			Try:  "weir up --qdisc '" + dualpi2Kind + " …', or weir down first",
+			What: fmt.Sprintf("weir up is in force on %s, and what it has set is not changed behind its back",
+				link.Name),
+			Try: "weir up --qdisc '" + dualpi2Kind + " …', or weir down first",
 		}
 	}
 	return facts, link, nil
 }
 
-// entry is what a device's journal is called. Another network namespace may have a device of the same name; no name has a colon.
+// entry is what a device's journal is called. Another network namespace may have a device of the same name; no name has
+// a colon.
 func entry(f host.Facts, dev string) string {
 	if _, initial := f.Sysctls["net.core.default_qdisc"]; initial {
 		return dev
@@ -204,7 +210,8 @@ func instance(f host.Facts, l host.Link) (qdisc.Qdisc, bool, error) {
 		if !f.Admin {
 			try = "the same with sudo"
 		}
-		return root, false, &plan.Refusal{What: fmt.Sprintf("%s: %s cannot be read, which takes root (CAP_SYS_ADMIN) and the version of weir that made it", l.Name, root.Kind), Try: try}
+		return root, false, &plan.Refusal{What: fmt.Sprintf("%s: %s cannot be read, which takes root (CAP_SYS_ADMIN) "+
+			"and the version of weir that made it", l.Name, root.Kind), Try: try}
 	}
 	return root, root.Kind == dualpi2Kind, nil
 }
@@ -267,9 +274,11 @@ The others are those of tc-dualpi2(8), of which these come first:
 			case err != nil:
 				return err
 			case there && !status.Unconfirmed:
-				return &plan.Refusal{What: fmt.Sprintf("%s has one already: %s", link.Name, now.Spec), Try: "weir dualpi2 change dev " + link.Name + " …"}
+				return &plan.Refusal{What: fmt.Sprintf("%s has one already: %s", link.Name, now.Spec),
+					Try: "weir dualpi2 change dev " + link.Name + " …"}
 			case status.Up && !status.Unconfirmed && !there:
-				// Somebody has taken that one away, for good by the looks of it: what is there now is what to go back to.
+				// Somebody has taken that one away, for good by the looks of it: what is there now is what to go back
+				// to.
 				if err := store.Forget(); err != nil {
 					return err
 				}
@@ -353,7 +362,8 @@ as they are. Only a limit beyond the one it was made for makes it anew.`,
 }
 
 func notThere(l host.Link) error {
-	return &plan.Refusal{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name, plan.Describe(l.Tree)), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
+	return &plan.Refusal{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name, plan.Describe(l.Tree)),
+		Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
 }
 
 func newDualPI2DelCommand() *cobra.Command {
@@ -386,8 +396,9 @@ that, too.`,
 				return err
 			case status.Goal.Dev == "" && status.Why == "" && there:
 				return &plan.Refusal{
-					What: fmt.Sprintf("%s has one, and no journal in %s knows what was there before", link.Name, o.state),
-					Try:  "tc qdisc del dev " + link.Name + " root, after which the kernel puts its default there",
+					What: fmt.Sprintf("%s has one, and no journal in %s knows what was there before", link.Name,
+						o.state),
+					Try: "tc qdisc del dev " + link.Name + " root, after which the kernel puts its default there",
 				}
 			case status.Goal.Dev == "" && status.Why == "":
 				return notThere(link)
@@ -425,7 +436,8 @@ func notDeleted(dev string, out change.Outcome) error {
 	if len(out.Failed) > 0 || len(out.Left) == 0 {
 		return failed(out, try+", again")
 	}
-	return &plan.Refusal{What: "left, since somebody else has changed it: " + dev + " " + out.Left[0].Error, Try: try + " --force, which puts back what was there before"}
+	return &plan.Refusal{What: "left, since somebody else has changed it: " + dev + " " + out.Left[0].Error, Try: try +
+		" --force, which puts back what was there before"}
 }
 
 func newDualPI2ShowCommand() *cobra.Command {
@@ -501,8 +513,10 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 		for _, l := range links {
 			if l.Name == status.Goal.Dev {
 				return &plan.Refusal{
-					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name, status.Goal.Qdisc, plan.Describe(l.Tree)),
-					Try:  fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s", strings.TrimPrefix(status.Goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
+					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name,
+						status.Goal.Qdisc, plan.Describe(l.Tree)),
+					Try: fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s",
+						strings.TrimPrefix(status.Goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
 				}
 			}
 		}
@@ -539,9 +553,11 @@ func completeDevice(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 
 // completeWords completes that, and options that are not given yet.
 func completeWords(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-	if words, directive := completeDevice(cmd, args, start); len(words) > 0 || directive == cobra.ShellCompDirectiveError {
+	if words, directive := completeDevice(cmd, args, start); len(words) > 0 ||
+		directive == cobra.ShellCompDirectiveError {
 		return words, directive
 	}
 	words := qdisc.Words(dualpi2Kind)
-	return slices.DeleteFunc(words, func(w string) bool { return slices.Contains(args, w) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(words, func(w string) bool { return slices.Contains(args, w) }),
+		cobra.ShellCompDirectiveNoFileComp
 }

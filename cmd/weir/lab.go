@@ -244,7 +244,8 @@ func choose(only, files []string, scenarios []lab.Scenario) ([]string, []lab.Sce
 	for _, name := range only {
 		if !slices.Contains(known, fmt.Sprintf("%q", name)) {
 			slices.Sort(known)
-			return nil, nil, usage("--only with one of: "+strings.Join(slices.Compact(known), ", "), "no candidate is called %q", name)
+			return nil, nil, usage("--only with one of: "+strings.Join(slices.Compact(known), ", "),
+				"no candidate is called %q", name)
 		}
 	}
 	return chosenFiles, chosen, nil
@@ -272,8 +273,8 @@ func beneath(w io.Writer) io.Writer {
 	return w
 }
 
-// meter shows progress on stderr: one line that rewrites itself on a terminal, a line every ten seconds elsewhere. What takes less than
-// two seconds shows nothing.
+// meter shows progress on stderr: one line that rewrites itself on a terminal, a line every ten seconds elsewhere. What
+// takes less than two seconds shows nothing.
 type meter struct {
 	w        io.Writer
 	terminal bool
@@ -292,7 +293,8 @@ func (m *meter) show(p lab.Progress) {
 		return
 	}
 	m.last, m.shown = p.Elapsed, true
-	text := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(p.Done+1, p.Runs), p.Runs, p.Virtual.Round(time.Second), p.VirtualAll.Round(time.Second), p.Elapsed.Round(time.Second))
+	text := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(p.Done+1, p.Runs), p.Runs,
+		p.Virtual.Round(time.Second), p.VirtualAll.Round(time.Second), p.Elapsed.Round(time.Second))
 	if left := p.Left(); left > 0 {
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
 	}

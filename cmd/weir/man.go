@@ -20,8 +20,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// buildOnly is weir man DIR, in a program that is built with -tags man and not shipped: it writes a manual page for each command, dated
-// SOURCE_DATE_EPOCH. cobra's own generator would show each option with its default for a value, and brings three modules along.
+// buildOnly is weir man DIR, in a program that is built with -tags man and not shipped: it writes a manual page for
+// each command, dated SOURCE_DATE_EPOCH. cobra's own generator would show each option with its default for a value, and
+// brings three modules along.
 func buildOnly() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    "man DIR",
@@ -56,7 +57,8 @@ func writePages(cmd *cobra.Command, dir, date string) error {
 	return nil
 }
 
-// documented are the commands below one that have a page: not those that cobra adds to every program, which --help tells enough of.
+// documented are the commands below one that have a page: not those that cobra adds to every program, which --help
+// tells enough of.
 func documented(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() && c.Name() != "completion" && c.Name() != "help" {
@@ -150,7 +152,8 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 	}
 	if section == "8" {
 		for _, name := range []string{"tc", "tc-dualpi2", "tc-cake", "tc-fq_codel", "sysctl.d", "systemd.service"} {
-			also = append(also, fmt.Sprintf(`\fB%s\fR(%s)`, roff(name), map[bool]string{true: "8", false: "5"}[strings.HasPrefix(name, "tc")]))
+			also = append(also, fmt.Sprintf(`\fB%s\fR(%s)`, roff(name),
+				map[bool]string{true: "8", false: "5"}[strings.HasPrefix(name, "tc")]))
 		}
 	}
 	fmt.Fprintln(w, strings.Join(also, ",\n"))
@@ -195,7 +198,8 @@ func writeText(w io.Writer, text string) {
 
 var (
 	optionWord  = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z-]*|-[a-z]\b)`)
-	commandWord = regexp.MustCompile(`\bweir (?:up|down|plan|confirm|recover|status|doctor|lab run|dualpi2 (?:add|change|show|del))\b`)
+	commandWord = regexp.MustCompile(
+		`\bweir (?:up|down|plan|confirm|recover|status|doctor|lab run|dualpi2 (?:add|change|show|del))\b`)
 )
 
 // prose writes a line of text with its options and commands in bold.

@@ -16,9 +16,9 @@ import (
 	"weir/internal/units"
 )
 
-// Rules of output. What was asked for goes to stdout, what is wrong to stderr. Lines fit 100 columns; there are no colours. The subject
-// stands at the left, old → new beside it, the reason after it or, where it does not fit, below. Quantities are written as tc does.
-// JSON is the same values, whole.
+// Rules of output. What was asked for goes to stdout, what is wrong to stderr. Lines fit 100 columns; there are no
+// colours. The subject stands at the left, old → new beside it, the reason after it or, where it does not fit, below.
+// Quantities are written as tc does. JSON is the same values, whole.
 const (
 	columns = 100
 	subject = 24 // width of the first column
@@ -113,5 +113,6 @@ func failed(out change.Outcome, try string) error {
 		}
 		which = append(which, name+": "+f.Error)
 	}
-	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", counted(len(which), "change"), strings.Join(which, "; ")), Try: try}
+	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", counted(len(which), "change"),
+		strings.Join(which, "; ")), Try: try}
 }

@@ -55,7 +55,8 @@ nothing to put back, it says so and succeeds.`,
 		},
 	}
 	options.add(cmd)
-	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "for the timer: wait until the time is over, and stop if it is confirmed")
+	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false,
+		"for the timer: wait until the time is over, and stop if it is confirmed")
 	cmd.Flags().BoolVar(&detached, "detached", false, "started by weir up without systemd")
 	for _, name := range []string{"unconfirmed", "detached"} {
 		cmd.Flags().MarkHidden(name)

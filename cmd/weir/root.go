@@ -131,7 +131,8 @@ func (c *common) store() change.Store { return change.Open(c.state) }
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f := cmd.Flags()
 	device(cmd, &g.Dev, "`device` of the uplink (default: the default route's)")
-	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate", "what the provider sold, for what leaves the device: 50mbit")
+	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate",
+		"what the provider sold, for what leaves the device: 50mbit")
 	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress",
 		"what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a "+
 			"relay, the rate)")
@@ -145,9 +146,11 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
 	choice(cmd, &g.Role, "role", "`what` the host is: server, or relay: it carries for others (default: as its "+
 		"traffic shows)", plan.Roles)
-	f.StringVar((*string)(&g.Carries), "carries", "", "`how` a relay does that: "+strings.Join(plan.KnownKinds(), ", ")+"; several with commas between (default: as it is seen to)")
+	f.StringVar((*string)(&g.Carries), "carries", "", "`how` a relay does that: "+strings.Join(plan.KnownKinds(),
+		", ")+"; several with commas between (default: as it is seen to)")
 	f.BoolVar(&g.NAT, "nat", false, "the relay translates addresses on the device")
-	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src", plan.Sides)
+	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src",
+		plan.Sides)
 	choice(cmd, &g.Prefer, "prefer", "`what` to prefer: latency (default), or l4s", plan.Preferences)
 	f.StringVar(&g.CC, "cc", "", "congestion control: auto (default), keep, or a `name`")
 	f.Var(option(&g.Qdisc, "queue", func(s string) (string, error) {
@@ -156,11 +159,13 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 		}
 		return s, nil
 	}), "qdisc", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
-	choice(cmd, &g.Recipe, "recipe", "a published recipe by `name`: "+strings.Join(plan.RecipeNames(), ", "), plan.RecipeNames())
+	choice(cmd, &g.Recipe, "recipe", "a published recipe by `name`: "+strings.Join(plan.RecipeNames(), ", "),
+		plan.RecipeNames())
 
 	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")
 
-	cmd.RegisterFlagCompletionFunc("carries", cobra.FixedCompletions(plan.KnownKinds(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("carries",
+		cobra.FixedCompletions(plan.KnownKinds(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "cc", func(f host.Facts) []string {
 		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
 	})

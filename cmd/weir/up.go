@@ -55,7 +55,8 @@ in another network namespace, or with another --state.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case yes && cmd.Flags().Changed("timeout"):
-				return usage("weir up --yes, or weir up --timeout 30s", "with --yes nothing is put back, so it goes with no --timeout")
+				return usage("weir up --yes, or weir up --timeout 30s",
+					"with --yes nothing is put back, so it goes with no --timeout")
 			case boot && (goal != plan.Goal{} || yes || cmd.Flags().Changed("timeout")):
 				return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
 			case yes:
@@ -116,8 +117,10 @@ in another network namespace, or with another --state.`,
 	}
 	options.add(cmd)
 	addGoal(cmd, &goal)
-	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout, "put everything back unless confirmed in this `time`, 10s to 1h")
-	cmd.Flags().BoolVar(&boot, "boot", false, "bring up the kept goal as far as it goes, with no timer: for weir.service")
+	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout,
+		"put everything back unless confirmed in this `time`, 10s to 1h")
+	cmd.Flags().BoolVar(&boot, "boot", false,
+		"bring up the kept goal as far as it goes, with no timer: for weir.service")
 	cmd.Flags().BoolVar(&yes, "yes", false, "start no timer: the changes stay without weir confirm")
 	return cmd
 }

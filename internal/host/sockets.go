@@ -19,40 +19,44 @@ import (
 	"weir/internal/units"
 )
 
-// Sockets sums up the established TCP connections of a network namespace, those that never leave the host left out. It is one look at them, so
-// what it says of a path it says of the paths that were in use.
+// Sockets sums up the established TCP connections of a network namespace, those that never leave the host left out. It
+// is one look at them, so what it says of a path it says of the paths that were in use.
 //
-// A connection is busy when it has sent within the last second and has either ten segments in flight or data that waits to be sent: it is the
-// network, and not the program, that it waits for. Its minimum RTT is that of the last five minutes (net.ipv4.tcp_min_rtt_wlen): a queue that has
-// stood for longer has become the minimum, and is seen too small or not at all.
+// A connection is busy when it has sent within the last second and has either ten segments in flight or data that waits
+// to be sent: it is the network, and not the program, that it waits for. Its minimum RTT is that of the last five
+// minutes (net.ipv4.tcp_min_rtt_wlen): a queue that has stood for longer has become the minimum, and is seen too small
+// or not at all.
 type Sockets struct {
 	Total      int            `json:"total"`
 	Congestion map[string]int `json:"congestion,omitempty"` // by congestion control
-	Accepted   int            `json:"accepted"`             // to a port that somebody listens at; the others were dialled from here
+	// to a port that somebody listens at; the others were dialled from here
+	Accepted   int            `json:"accepted"`
 	Busy       int            `json:"busy"`
-	Queueing   int            `json:"queueing"`       // busy, with an RTT far above its minimum
-	QueueRTT   units.Duration `json:"queue_rtt"`      // of those, the median RTT
-	QueueMin   units.Duration `json:"queue_min"`      // and their median minimum
-	Lossy      int            `json:"lossy"`          // busy, and losing packets with an RTT near its minimum
-	LossyBBR   int            `json:"lossy_bbr"`      // of those, under BBR
-	LossyShare units.Share    `json:"lossy_share"`    // of the bytes that those sent, what was sent again
-	Receiver   int            `json:"receiver_bound"` // busy, and for a fifth of that time or more held back by the receiver's window
-	Buffer     int            `json:"buffer_bound"`   // … by this host's send buffer
-	App        int            `json:"app_limited"`    // busy, with a program that did not always have something to send
-	Rate       units.Rate     `json:"rate"`           // sum of what the busy ones deliver, bits per second
-	Fastest    units.Rate     `json:"fastest"`        // of the busy ones
-	RTT        units.Duration `json:"rtt"`            // the minimum RTT that nine in ten connections stay below
-	Passed     units.Share    `json:"passed"`         // of what dialled connections carry, accepted ones carry it too, the other way
-	CE         int            `json:"marked"`         // connections of which packets were marked CE and arrived
-	Cut        int            `json:"cut,omitempty"`  // answers of the kernel that could not be understood
-	Read       bool           `json:"read,omitempty"` // the connections were looked at
+	Queueing   int            `json:"queueing"`    // busy, with an RTT far above its minimum
+	QueueRTT   units.Duration `json:"queue_rtt"`   // of those, the median RTT
+	QueueMin   units.Duration `json:"queue_min"`   // and their median minimum
+	Lossy      int            `json:"lossy"`       // busy, and losing packets with an RTT near its minimum
+	LossyBBR   int            `json:"lossy_bbr"`   // of those, under BBR
+	LossyShare units.Share    `json:"lossy_share"` // of the bytes that those sent, what was sent again
+	// busy, and for a fifth of that time or more held back by the receiver's window
+	Receiver int            `json:"receiver_bound"`
+	Buffer   int            `json:"buffer_bound"` // … by this host's send buffer
+	App      int            `json:"app_limited"`  // busy, with a program that did not always have something to send
+	Rate     units.Rate     `json:"rate"`         // sum of what the busy ones deliver, bits per second
+	Fastest  units.Rate     `json:"fastest"`      // of the busy ones
+	RTT      units.Duration `json:"rtt"`          // the minimum RTT that nine in ten connections stay below
+	// of what dialled connections carry, accepted ones carry it too, the other way
+	Passed units.Share `json:"passed"`
+	CE     int         `json:"marked"`         // connections of which packets were marked CE and arrived
+	Cut    int         `json:"cut,omitempty"`  // answers of the kernel that could not be understood
+	Read   bool        `json:"read,omitempty"` // the connections were looked at
 }
 
 // Dialled is how many connections this host has opened.
 func (s Sockets) Dialled() int { return s.Total - s.Accepted }
 
-// ReadPath looks at the live connections alone, for how far away their other ends are. It loads no module for that; where one is missing, or the
-// kernel does not answer, nothing is read.
+// ReadPath looks at the live connections alone, for how far away their other ends are. It loads no module for that;
+// where one is missing, or the kernel does not answer, nothing is read.
 func ReadPath(f Facts) (s Sockets) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -109,8 +113,9 @@ type aggregate struct {
 // carried is what connections have carried since they were opened, in bytes.
 type carried struct{ in, out float64 }
 
-// passed compares what came in by connections of the one sort with what went out by those of the other, in both directions. It
-// is 1 where a program ends connections and carries on by others. A server dials nothing, and who downloads accepts nothing.
+// passed compares what came in by connections of the one sort with what went out by those of the other, in both
+// directions. It is 1 where a program ends connections and carries on by others. A server dials nothing, and who
+// downloads accepts nothing.
 func (a *aggregate) passed() units.Share {
 	const enough = 1e6 // bytes
 	same := min(a.dialled.in, a.accepted.out) + min(a.accepted.in, a.dialled.out)
@@ -190,7 +195,8 @@ func (a *aggregate) add(msg []byte) {
 	if msg[0] == unix.AF_INET {
 		to = netip.AddrFrom4([4]byte(msg[diagDst:]))
 	}
-	if to.IsLoopback() || a.own[to] || slices.ContainsFunc(a.inside, func(p netip.Prefix) bool { return p.Contains(to) }) {
+	if to.IsLoopback() || a.own[to] ||
+		slices.ContainsFunc(a.inside, func(p netip.Prefix) bool { return p.Contains(to) }) {
 		return
 	}
 	var info tcpInfo
@@ -200,7 +206,8 @@ func (a *aggregate) add(msg []byte) {
 			a.Cut++
 			break
 		}
-		length, typ := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER)
+		length, typ := int(binary.NativeEndian.Uint16(b)),
+			binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER)
 		if length < 4 || length > len(b) {
 			a.Cut++
 			break

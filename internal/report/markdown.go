@@ -66,7 +66,9 @@ func claims(b *strings.Builder, verdicts []lab.Verdict) {
 	for _, v := range verdicts {
 		count[v.Verdict]++
 	}
-	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[lab.Reproduced], lab.Reproduced, count[lab.OnlyWhen], strings.TrimSuffix(lab.OnlyWhen, " when")+" sometimes", count[lab.NotReproduced], lab.NotReproduced)
+	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[lab.Reproduced],
+		lab.Reproduced, count[lab.OnlyWhen], strings.TrimSuffix(lab.OnlyWhen, " when")+" sometimes",
+		count[lab.NotReproduced], lab.NotReproduced)
 	b.WriteString("\n| claim | expected | measured | verdict |\n|---|---|---|---|\n")
 	for _, v := range verdicts {
 		verdict := "**" + v.Verdict + "**"
@@ -76,7 +78,8 @@ func claims(b *strings.Builder, verdicts []lab.Verdict) {
 		if v.Note != "" {
 			verdict += ". " + v.Note
 		}
-		fmt.Fprintf(b, "| %s: “%s” | %s: %s | %s | %s |\n", plain(v.Source), plain(v.Says), plain(claimed(v.Claim)), plain(v.Expect), plain(measuredText(v)), plain(verdict))
+		fmt.Fprintf(b, "| %s: “%s” | %s: %s | %s | %s |\n", plain(v.Source), plain(v.Says), plain(claimed(v.Claim)),
+			plain(v.Expect), plain(measuredText(v)), plain(verdict))
 	}
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report shows results: as a table on a terminal, as Markdown, as one HTML file with pictures. JSON is the results themselves.
+// Package report shows results: as a table on a terminal, as Markdown, as one HTML file with pictures. JSON is the
+// results themselves.
 //
-// It computes nothing that is not in the results, and every form shows the same numbers, formatted by the same function.
+// It computes nothing that is not in the results, and every form shows the same numbers, formatted by the same
+// function.
 package report
 
 import (
@@ -78,7 +80,8 @@ func columns(p *lab.PointResult) []string {
 			names = append(names, "goodput.client."+c.Name)
 		}
 	}
-	names = append(names, "fetch", "unfinished", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99", "request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
+	names = append(names, "fetch", "unfinished", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99",
+		"request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
 	return names
 }
 
@@ -190,7 +193,8 @@ func basis(r *lab.Report) string {
 	return fmt.Sprintf("linux %s, virtual time, %v after %v of warm-up, %s", r.Kernel, s.Duration, s.Warmup, seeds)
 }
 
-// measuredText is what a claim's verdict rests on: each point's value, or of many points the range where it holds and where it does not.
+// measuredText is what a claim's verdict rests on: each point's value, or of many points the range where it holds and
+// where it does not.
 func measuredText(v lab.Verdict) string {
 	const few = 4
 	unit := unitName(v.Unit)

@@ -60,7 +60,9 @@ func (p *painter) report(r *lab.Report) {
 	}
 	for _, v := range r.Claims {
 		p.line("")
-		mark := map[string]string{lab.Reproduced: p.paint("32", "✓ reproduced"), lab.NotReproduced: p.paint("31", "✗ not reproduced"), lab.OnlyWhen: p.paint("33", "~ reproduced only when"), lab.NotMeasured: p.paint("33", "? not measured")}[v.Verdict]
+		mark := map[string]string{lab.Reproduced: p.paint("32", "✓ reproduced"),
+			lab.NotReproduced: p.paint("31", "✗ not reproduced"), lab.OnlyWhen: p.paint("33", "~ reproduced only when"),
+			lab.NotMeasured: p.paint("33", "? not measured")}[v.Verdict]
 		where := ""
 		if v.Holds != "" {
 			where = " " + v.Holds

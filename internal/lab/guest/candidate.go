@@ -11,8 +11,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of its own, from the
-// same binary. It gives back what Weir said.
+// apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of
+// its own, from the same binary. It gives back what Weir said.
 func apply(t *topology, job lab.Job) ([]string, error) {
 	c := job.Candidate
 	if c.Qdisc != "" {
@@ -42,8 +42,8 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 		return nil, err
 	}
 	if job.Scenario.Server.Relay && !job.Scenario.OneCard() {
-		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first namespace only.) Behind
-		// the uplink it is somebody else's.
+		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first
+		// namespace only.) Behind the uplink it is somebody else's.
 		if err := t.origin.sysctl(onlyTCP(c.Sysctl)); err != nil {
 			return nil, err
 		}

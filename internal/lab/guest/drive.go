@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	settle     = 100 * time.Millisecond // from the start of the loop to the scenario's time 0: sockets are made, nothing flows
+	// from the start of the loop to the scenario's time 0: sockets are made, nothing flows
+	settle     = 100 * time.Millisecond
 	sampleTick = 100 * time.Millisecond // the time series' step
 	leastStep  = 5 * time.Millisecond   // of a short run's series,
 	minTicks   = 100                    // which has as many steps as fit
@@ -28,8 +29,8 @@ const (
 	patience   = 500 * time.Millisecond // after the end, for the last answers, beside the RTT and the provider's buffer
 	firstPort  = 5201
 
-	// aside is where between two ticks of the driver probes start, where the driver's own work takes time. It is such that with none of the common RTTs
-	// an answer comes at a tick, either.
+	// aside is where between two ticks of the driver probes start, where the driver's own work takes time. It is such
+	// that with none of the common RTTs an answer comes at a tick, either.
 	aside = 2500 * time.Microsecond
 )
 
@@ -91,7 +92,8 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 	d.At(d.warm, d.warmedUp)
 	for _, change := range job.Candidate.Change {
 		d.At(d.begin+time.Duration(change.At), func() {
-			if err := t.server.configure(lab.Uplink, lab.Rated(change.Qdisc, s.Provider.Rate), t.server.tc.Adjust); err != nil {
+			if err := t.server.configure(lab.Uplink, lab.Rated(change.Qdisc, s.Provider.Rate),
+				t.server.tc.Adjust); err != nil {
 				d.Fail(fmt.Errorf("candidate %q: the change at %v: %w", job.Candidate.Name, change.At, err))
 			}
 		})
@@ -185,11 +187,14 @@ func (d *driver) start() error {
 		var err error
 		switch p.Kind {
 		case "udp":
-			samples, err = d.StartProbe(traffic.ProbeSpec{From: client, To: server, Via: via, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
+			samples, err = d.StartProbe(traffic.ProbeSpec{From: client, To: server, Via: via, Port: port,
+				Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		case "stream":
-			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
+			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client, Port: port, Interval: interval,
+				Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		default:
-			samples, err = d.StartSession(traffic.SessionSpec{From: client, To: server, Via: via, Port: port, Request: size, Reply: int(p.Reply),
+			samples, err = d.StartSession(traffic.SessionSpec{From: client, To: server, Via: via, Port: port,
+				Request: size, Reply: int(p.Reply),
 				CC: p.CC, Interval: interval, Wait: p.Kind == "request", Start: start, Stop: d.end})
 		}
 		if err != nil {
@@ -204,8 +209,8 @@ func (d *driver) start() error {
 func flowPort(i int) int                  { return firstPort + i }
 func probePort(s lab.Scenario, i int) int { return firstPort + len(s.Flow) + i }
 
-// ends are who talks to each other: the server or the origin, and the client; of a leg of a relay, who is at its ends. Through NAT and proxies
-// the client finds the origin at the server's address.
+// ends are who talks to each other: the server or the origin, and the client; of a leg of a relay, who is at its ends.
+// Through NAT and proxies the client finds the origin at the server's address.
 func (d *driver) ends(name, leg string) (server, client traffic.Host, via traffic.Via) {
 	s := d.job.Scenario
 	i := slices.IndexFunc(s.Client, func(c lab.Client) bool { return c.Name == name })
@@ -298,7 +303,8 @@ func (d *driver) sample() bool {
 func (d *driver) collect() (*lab.Run, error) {
 	s := d.job.Scenario
 	span := d.stopped - d.warm
-	run := &lab.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series, TCPPages: d.pages}
+	run := &lab.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series,
+		TCPPages: d.pages}
 	byClient := map[string]float64{}
 	for _, g := range d.groups {
 		for k, f := range g.flows {
@@ -396,8 +402,8 @@ type place struct {
 	result  func(*lab.Run) **lab.Queue
 }
 
-// find finds the places: at the server where packets wait (if all flows go up and what arrives is shaped, there) and at the provider where most do;
-// of a relay with one card also the other side of the provider, the ifb and the tunnel.
+// find finds the places: at the server where packets wait (if all flows go up and what arrives is shaped, there) and at
+// the provider where most do; of a relay with one card also the other side of the provider, the ifb and the tunnel.
 func (d *driver) find() error {
 	own := lab.Uplink
 	_, err := d.server.index(qdisc.IFB)
@@ -410,12 +416,15 @@ func (d *driver) find() error {
 		d.places[1].policed = true
 	}
 	if d.job.Scenario.OneCard() {
-		d.places = append(d.places, &place{space: d.provider, device: doorUp, result: func(r *lab.Run) **lab.Queue { return &r.Inward }})
+		d.places = append(d.places,
+			&place{space: d.provider, device: doorUp, result: func(r *lab.Run) **lab.Queue { return &r.Inward }})
 		if shaped {
-			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB, result: func(r *lab.Run) **lab.Queue { return &r.Ingress }})
+			d.places = append(d.places,
+				&place{space: d.server, device: qdisc.IFB, result: func(r *lab.Run) **lab.Queue { return &r.Ingress }})
 		}
 		if d.tunnel != "" {
-			d.places = append(d.places, &place{space: d.server, device: d.tunnel, result: func(r *lab.Run) **lab.Queue { return &r.Tunnel }})
+			d.places = append(d.places,
+				&place{space: d.server, device: d.tunnel, result: func(r *lab.Run) **lab.Queue { return &r.Tunnel }})
 		}
 	}
 	for _, at := range d.places {
@@ -499,7 +508,8 @@ func (d *driver) queue(at *place) (lab.Queue, error) {
 		if x.Spec != nil {
 			config = x.Spec.String()
 		}
-		q.Qdiscs = append(q.Qdiscs, lab.QdiscResult{Kind: x.Kind, Handle: x.Handle.String(), Parent: x.Parent.String(), Config: config, Stats: x.Stats})
+		q.Qdiscs = append(q.Qdiscs, lab.QdiscResult{Kind: x.Kind, Handle: x.Handle.String(), Parent: x.Parent.String(),
+			Config: config, Stats: x.Stats})
 	}
 	return q, nil
 }

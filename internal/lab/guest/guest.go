@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guest is the lab's inside: process 1 of a kernel that was booted for one run. It lays out the network, applies the candidate,
-// makes the traffic, and hands back one document.
+// Package guest is the lab's inside: process 1 of a kernel that was booted for one run. It lays out the network,
+// applies the candidate, makes the traffic, and hands back one document.
 //
-// It runs only there. It trusts its job, which the host has checked, and ends by powering the machine off, whatever happens.
+// It runs only there. It trusts its job, which the host has checked, and ends by powering the machine off, whatever
+// happens.
 package guest
 
 import (
@@ -29,7 +30,8 @@ const (
 
 // Wanted tells whether this process is a lab's process 1, or one of the programs of a lab's relay.
 func Wanted() bool {
-	return os.Getenv(lab.Marker) != "" && (os.Getpid() == 1 || slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
+	return os.Getenv(lab.Marker) != "" &&
+		(os.Getpid() == 1 || slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
 }
 
 // Main does the job and powers off; or is that program. It does not return.
@@ -77,8 +79,8 @@ func Main() {
 	powerOff()
 }
 
-// engine is how the kernel that this is in was booted: how a job is had, with the file systems mounted that everybody expects, and how the
-// reply is given.
+// engine is how the kernel that this is in was booted: how a job is had, with the file systems mounted that everybody
+// expects, and how the reply is given.
 type engine struct {
 	prepare func() (job []byte, err error)
 	reply   func(text []byte) error
