@@ -15,8 +15,8 @@ import (
 	"weir/internal/units"
 )
 
-// Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot. False if there is none to
-// confirm.
+// Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot.
+// False if there is none to confirm.
 func (s Store) Confirm() (Status, bool, error) {
 	s, last, j, facts, err := s.begin("confirm")
 	if err != nil {
@@ -26,13 +26,17 @@ func (s Store) Confirm() (Status, bool, error) {
 	status := s.status(last, j, facts)
 	switch {
 	case status.Reverted != nil && !status.Unconfirmed:
-		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back", Try: "weir up again, with --timeout for more time"}
+		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back",
+			Try: "weir up again, with --timeout for more time"}
 	case status.Reboot:
-		return status, false, &plan.Refusal{What: "the machine was started again since weir up, and its changes ended with that", Try: "weir up"}
+		return status, false,
+			&plan.Refusal{What: "the machine was started again since weir up, and its changes ended with that",
+				Try: "weir up"}
 	case j == nil || j.Pending == nil:
 		return status, false, nil
 	case j.Pending.Down:
-		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short", Try: "weir recover"}
+		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short",
+			Try: "weir recover"}
 	}
 	j.only = j.Pending.Dev
 	for _, goal := range j.goals() {
@@ -104,15 +108,18 @@ func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal
 		}
 		what := fmt.Sprintf("not confirmed: %s: %v", c.File, err)
 		if undone := errors.Join(append(failed, s.put(j))...); undone != nil {
-			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
+				Try: "weir recover"}
 		}
-		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, which ends with a reboot and takes no files"}
+		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, " +
+			"which ends with a reboot and takes no files"}
 	}
 	s.later(func() { s.host.reload(files) })
 	return next, nil
 }
 
-// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
+// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal,
+// unless forced.
 func (s Store) Down(force bool) (Outcome, error) { return s.down("", force) }
 
 // DownOne is Down for one device: what is the host's becomes what the goals of the others want of it.
@@ -122,7 +129,8 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
 	s, _, j, facts, err := s.begin("down")
 	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
-		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
+		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, " +
+			"and is removed; nothing was put back there"})
 		return out, s.Forget()
 	}
 	if err != nil {
@@ -149,8 +157,8 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 		others := dev != "" && device(e.Target) != "" && device(e.Target) != dev // left before, and not asked for
 		j.Entries[i].Theirs = j.state(facts, e) == foreign && (!force || others)
 	}
-	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be written, for want of space
-	// perhaps, it is no reason to stay: down can be run again.
+	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be
+	// written, for want of space perhaps, it is no reason to stay: down can be run again.
 	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
 	_ = s.save(j)
 	err = s.putBack(j, facts, &out)
@@ -365,7 +373,8 @@ func (j *journal) is(f host.Facts, e entry, want string) bool {
 	return same(e.Target, now, want)
 }
 
-// putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done again.
+// putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done
+// again.
 func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	var back, files []plan.Change
 	var overwritten []plan.Note
@@ -397,7 +406,8 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 				if e.File != "" {
 					now = "another"
 				}
-				overwritten = append(overwritten, plan.Note{Subject: e.Target.String(), Text: "was " + now + ", which weir had not set, and is overwritten"})
+				overwritten = append(overwritten, plan.Note{Subject: e.Target.String(), Text: "was " + now +
+					", which weir had not set, and is overwritten"})
 			}
 			if e.File != "" {
 				files = append(files, change)
@@ -431,7 +441,8 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			out.fail(c, "was put back, and is "+now)
 		} else if link, ok := facts.Link(c.Dev); ok && c.New == j.entry(c.Target).Was && j.of(c.Dev).remade(link.Tree) {
 			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
-				Text: c.New + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has changed since"})
+				Text: c.New + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has " +
+					"changed since"})
 		}
 	}
 	if len(out.Failed) > 0 {
@@ -522,7 +533,8 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 	return &next
 }
 
-// Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is gone.
+// Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is
+// gone.
 func (s Store) Forget() error {
 	unlock, err := s.lock()
 	if err != nil {

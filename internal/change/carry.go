@@ -79,8 +79,8 @@ func (j *journal) rename(names map[string]string) {
 	}
 }
 
-// carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files is there, and so is what
-// those who read them have set again by now. Nil if nothing was in files.
+// carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files
+// is there, and so is what those who read them have set again by now. Nil if nothing was in files.
 func (j *journal) carry(f host.Facts) *journal {
 	if !j.files() {
 		return nil
@@ -105,7 +105,8 @@ func (j *journal) carry(f host.Facts) *journal {
 		next.Uplinks[i].Link = link.Index
 	}
 	next.rename(names)
-	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
+	next.Entries = slices.DeleteFunc(next.Entries,
+		func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
 	if p := next.Pending; p != nil && !p.Down {
 		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
 			want, ours := next.aim(e)
@@ -123,7 +124,8 @@ func (j *journal) adopt(f host.Facts) *journal {
 	var found []entry
 	take := func(name string, ours bool) {
 		if ours && j.entry(plan.Target{File: name}) == nil {
-			found = append(found, entry{Target: plan.Target{File: name}, Was: string(host.NoFile), Set: []string{f.Files[name].String()}})
+			found = append(found, entry{Target: plan.Target{File: name}, Was: string(host.NoFile),
+				Set: []string{f.Files[name].String()}})
 		}
 	}
 	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile} {
@@ -149,7 +151,8 @@ func (j *journal) adopt(f host.Facts) *journal {
 	return &next
 }
 
-// address is by what a card is known when it has another name. What is on top of a card may have its address, too, and none of its own.
+// address is by what a card is known when it has another name. What is on top of a card may have its address, too, and
+// none of its own.
 func address(l host.Link) string {
 	if l.Kind != "" {
 		return ""

@@ -2,8 +2,9 @@
 
 // Package change carries plans out, and takes them back. It is the only code that changes a host.
 //
-// Nothing is changed before it is known, on disk, how to go back: a journal holds the host as it was. Nothing is believed before it is
-// read back, and the goal is in force only when the plan made from new facts is empty. What to change is not decided here.
+// Nothing is changed before it is known, on disk, how to go back: a journal holds the host as it was. Nothing is
+// believed before it is read back, and the goal is in force only when the plan made from new facts is empty. What to
+// change is not decided here.
 package change
 
 import (
@@ -245,7 +246,8 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	}
 	if j != nil {
 		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
-		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File == "" })
+		asKept = asKept || len(wanted) == 0 &&
+			!slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File == "" })
 		absent := func(e entry) bool {
 			if device(e.Target) == "" {
 				return len(there) < len(goals)
@@ -276,7 +278,8 @@ func (j *journal) owner(f host.Facts, t plan.Target) string {
 	return plan.Owner(f, t)
 }
 
-// keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace it and take its shaper away.
+// keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace
+// it and take its shaper away.
 func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	if j == nil {
 		return nil
@@ -324,8 +327,9 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 		try = "weir up " + both.Flags() + ", or " + try
 	}
 	return &plan.Refusal{
-		What: fmt.Sprintf("this goal would take the shaper away: it does not say %s, which the one in force does", gave.Flags()),
-		Try:  try,
+		What: fmt.Sprintf("this goal would take the shaper away: it does not say %s, which the one in force does",
+			gave.Flags()),
+		Try: try,
 	}
 }
 
@@ -341,10 +345,10 @@ func lasting(changes []plan.Change) (now, files []plan.Change) {
 	return now, files
 }
 
-// Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says why; other
-// settings are independent of each other, and those that fail are in the outcome. What it changes is put back, by a process that does not depend
-// on this one, unless Confirm is called within the time given; Confirm also writes the files that keep the goal over a reboot. With no time
-// it stays, and those files are written at once.
+// Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says
+// why; other settings are independent of each other, and those that fail are in the outcome. What it changes is put
+// back, by a process that does not depend on this one, unless Confirm is called within the time given; Confirm also
+// writes the files that keep the goal over a reboot. With no time it stays, and those files are written at once.
 //
 // An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
 func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
@@ -366,7 +370,8 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	return out, err
 }
 
-// up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises nothing new.
+// up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises
+// nothing new.
 func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
 	var refused []plan.Note
 	if boot {
@@ -459,7 +464,8 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 			next.own(facts)
 		}
 		if err = s.save(next); err != nil {
-			err = &plan.Refusal{What: "all is set, and the journal does not say that it stays: " + err.Error(), Try: "weir confirm, when that can be written"}
+			err = &plan.Refusal{What: "all is set, and the journal does not say that it stays: " + err.Error(),
+				Try: "weir confirm, when that can be written"}
 		}
 	}
 	s.disarm(j.unit()) // not before another is armed, or nothing is left to put back
@@ -471,8 +477,9 @@ func (s Store) writable(files []plan.Change) error {
 	for _, c := range files {
 		if err := s.host.writable(c.File); err != nil {
 			return &plan.Refusal{
-				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was changed", c.File, err),
-				Try:  "--runtime: what is set then ends with a reboot",
+				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was "+
+					"changed", c.File, err),
+				Try: "--runtime: what is set then ends with a reboot",
 			}
 		}
 	}
@@ -512,7 +519,8 @@ func (s Store) arm(next, before *journal) error {
 	}
 }
 
-// set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more than a plan can write.
+// set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more
+// than a plan can write.
 func (s Store) set(j *journal, c plan.Change) error {
 	switch {
 	case c.Sysctl != "":
@@ -557,8 +565,9 @@ func (s Store) setIngress(j *journal, dev string, text string) error {
 	return s.host.setIngress(link, arriving)
 }
 
-// inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for queues, since one that
-// the kernel made by itself is put back by letting it make one again. Files come last, in the order in which they are given.
+// inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for
+// queues, since one that the kernel made by itself is put back by letting it make one again. Files come last, in the
+// order in which they are given.
 func inOrder(changes []plan.Change) []plan.Change {
 	rank := func(c plan.Change) int {
 		switch {
@@ -602,7 +611,8 @@ func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change)
 }
 
 func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
-	what, try := fmt.Sprintf("%s: %s: %v", c.Dev, c.New, err), "another queue with --qdisc, or weir plan for the reasons"
+	what, try := fmt.Sprintf("%s: %s: %v", c.Dev, c.New, err),
+		"another queue with --qdisc, or weir plan for the reasons"
 	switch {
 	case goal.Only:
 		try = "weir doctor, for what this kernel can do"
@@ -611,7 +621,8 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 			goal.WithoutIngress()+"; or weir plan for the reasons"
 	}
 	if undone != nil {
-		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
+			Try: "weir recover"}
 	}
 	return &plan.Refusal{What: what + "; nothing was changed", Try: try}
 }

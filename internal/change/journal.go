@@ -144,10 +144,11 @@ type promise struct {
 	Value string `json:"value"`
 }
 
-// pending says how to put back the run that is under way. It is there before the run's first change, and goes when the run is confirmed or
-// has been put back.
+// pending says how to put back the run that is under way. It is there before the run's first change, and goes when the
+// run is confirmed or has been put back.
 type pending struct {
-	Until time.Duration `json:"until_ns"`          // when it is to be put back, on the clock of this boot; wall clocks jump
+	// when it is to be put back, on the clock of this boot; wall clocks jump
+	Until time.Duration `json:"until_ns"`
 	Unit  string        `json:"unit,omitempty"`    // the timer's name
 	Back  goals         `json:"back_to,omitempty"` // those that were confirmed last; without one the host as found
 	Down  bool          `json:"down,omitempty"`    // the run takes down, and putting it back is to end that
@@ -160,8 +161,8 @@ type Reverted struct {
 	Notes []plan.Note `json:"notes,omitempty"`
 }
 
-// entry is the history of one setting. Set holds every value that was ever written, the last one last: when a run is cut short between
-// journal and change, the value before it must still be known as ours.
+// entry is the history of one setting. Set holds every value that was ever written, the last one last: when a run is
+// cut short between journal and change, the value before it must still be known as ours.
 type entry struct {
 	plan.Target
 	Was string   `json:"was"`
@@ -194,8 +195,8 @@ func (j *journal) entry(t plan.Target) *entry {
 	return &j.Entries[i]
 }
 
-// with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first, and
-// a run that is not confirmed to the last that was.
+// with is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the
+// very first, and a run that is not confirmed to the last that was.
 func (j *journal) with(p plan.Plan, f host.Facts) *journal {
 	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie,
 		Pending: &pending{Back: j.confirmed()}}
@@ -299,7 +300,8 @@ func (j *journal) forget() {
 	})
 }
 
-// own takes a goal's file that somebody has edited, and whose goal was then confirmed, for ours: down removes it with the rest.
+// own takes a goal's file that somebody has edited, and whose goal was then confirmed, for ours: down removes it with
+// the rest.
 func (j *journal) own(f host.Facts) {
 	e := j.entry(plan.Target{File: host.GoalFile})
 	if now := f.Files[host.GoalFile]; e != nil && plan.Says(now, j.lasting()...) {
@@ -334,11 +336,14 @@ func (j *journal) files() bool {
 
 // kept tells whether files keep its goal over a reboot.
 func (j *journal) kept() bool {
-	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.File != "" && !e.Theirs && e.last() != e.Was })
+	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool {
+		return e.File != "" && !e.Theirs &&
+			e.last() != e.Was
+	})
 }
 
-// leaves tells whether a file is not to be written for now, though another was planned: the goal's, which somebody has changed; or one that
-// somebody has removed (systemctl disable does), if it is a boot that asks.
+// leaves tells whether a file is not to be written for now, though another was planned: the goal's, which somebody has
+// changed; or one that somebody has removed (systemctl disable does), if it is a boot that asks.
 func (j *journal) leaves(f host.Facts, t plan.Target) bool {
 	e := j.entry(t)
 	switch {
@@ -373,11 +378,13 @@ func renamed(t plan.Target, names map[string]string) plan.Target {
 
 // left tells whether nothing is in the journal any more but what down has left to somebody else.
 func (j *journal) left() bool {
-	return j != nil && j.Pending == nil && len(j.Entries) > 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
+	return j != nil && j.Pending == nil && len(j.Entries) > 0 &&
+		!slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
 }
 
-// asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another guise: none while the
-// link is down, and the kernel makes it again when that comes up; or made for it, where the kernel would make another kind now.
+// asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another
+// guise: none while the link is down, and the kernel makes it again when that comes up; or made for it, where the
+// kernel would make another kind now.
 func (u *uplink) asFound(now qdisc.Tree) bool {
 	was, okWas := u.Tree.Root()
 	is, okIs := now.Root()
@@ -423,7 +430,8 @@ func uncounted(t qdisc.Tree) qdisc.Tree {
 	return t
 }
 
-// value is what a setting is now, as a plan writes it; false if it is not there, or is no longer the one that j is about.
+// value is what a setting is now, as a plan writes it; false if it is not there, or is no longer the one that j is
+// about.
 func (j *journal) value(f host.Facts, t plan.Target) (string, bool) {
 	u := j.of(device(t))
 	switch {
@@ -572,7 +580,8 @@ func (j *journal) before(f host.Facts) host.Facts {
 		switch {
 		case e.Dev != "":
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Dev })
-			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) })
+			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs),
+				func(q qdisc.Qdisc) bool { return !atIngress(q) })
 			f.Links[i].Tree = j.of(e.Dev).Tree
 			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), atIngress),
 				ingress...)
@@ -580,9 +589,11 @@ func (j *journal) before(f host.Facts) host.Facts {
 			// Ours whoever has changed it: the device is of our making.
 			f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
 			for i, l := range f.Links {
-				if (l.Name == e.Ingress || l.Redirect == qdisc.IFB) && slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
+				if (l.Name == e.Ingress || l.Redirect == qdisc.IFB) &&
+					slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
 					f.Links[i].Redirect, f.Links[i].Passes = "", nil
-					f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
+					f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs),
+						func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" })
 				}
 			}
 		case e.File != "":

@@ -32,7 +32,8 @@ func unreachable(err error) error {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		return &plan.Refusal{What: "journal: " + err.Error(), Try: "the same with sudo"}
 	}
-	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
+	return &plan.Refusal{What: "journal: " + err.Error(),
+		Try: "--state DIR, one that can be read and, to change something, written"}
 }
 
 func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
@@ -86,7 +87,8 @@ func (e entry) valid(j *journal) bool {
 		if e.Back != nil {
 			values = append(values, *e.Back)
 		}
-		return len(e.Set) > 0 && host.Keeps(e.File) && !slices.ContainsFunc(values, func(v string) bool { _, err := host.ParseFile(v); return err != nil })
+		return len(e.Set) > 0 && host.Keeps(e.File) &&
+			!slices.ContainsFunc(values, func(v string) bool { _, err := host.ParseFile(v); return err != nil })
 	}
 	return false
 }
@@ -229,7 +231,8 @@ func (s Store) flock(name string) (unlock func(), err error) {
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		case waited >= patience:
 			f.Close()
-			return nil, &busy{plan.Refusal{What: "another weir is changing this host", Try: "the same again when it is done"}}
+			return nil, &busy{plan.Refusal{What: "another weir is changing this host",
+				Try: "the same again when it is done"}}
 		}
 		f.Close()
 		s.timer.sleep(pause)

@@ -13,7 +13,8 @@ import (
 	"weir/internal/units"
 )
 
-// Claim is a published statement put as a number: a metric of a candidate, perhaps over another candidate's, and what it is said to be.
+// Claim is a published statement put as a number: a metric of a candidate, perhaps over another candidate's, and what
+// it is said to be.
 type Claim struct {
 	Source    string            `toml:"source" json:"source"` // where it was said
 	Says      string            `toml:"says" json:"says"`     // in its own words, or close
@@ -47,8 +48,9 @@ type Verdict struct {
 type Measured struct {
 	Labels []string       `json:"labels,omitempty"`
 	Value  measure.Spread `json:"value"`
-	None   bool           `json:"none,omitempty"` // there is no value: what was to be measured did not happen. It does not hold.
-	Holds  bool           `json:"holds"`
+	// there is no value: what was to be measured did not happen. It does not hold.
+	None  bool `json:"none,omitempty"`
+	Holds bool `json:"holds"`
 }
 
 func (c Claim) check(s *Scenario, axes []Axis) *problem {
@@ -132,8 +134,8 @@ func (c Claim) judge(axes []Axis, points []PointResult) Verdict {
 	return v
 }
 
-// where says in few words at which of all points something holds: an axis on which it does not depend is not mentioned. A point is its labels,
-// one an axis.
+// where says in few words at which of all points something holds: an axis on which it does not depend is not mentioned.
+// A point is its labels, one an axis.
 func where(holding, all [][]string) string {
 	if len(all) == 0 || len(holding) == len(all) {
 		return ""
@@ -222,14 +224,16 @@ func (c Claim) value(m Metric, p *PointResult) (measure.Spread, bool) {
 	}
 	if c.Minus != "" {
 		other, ok := of(c.Minus)
-		return measure.Spread{Median: mine.Median - other.Median, Min: mine.Min - other.Max, Max: mine.Max - other.Min}, ok
+		return measure.Spread{Median: mine.Median - other.Median, Min: mine.Min - other.Max, Max: mine.Max - other.Min},
+			ok
 	}
 	other, ok := of(c.Over)
 	if !ok || other.Median == 0 {
 		return measure.Spread{}, false
 	}
 	// A ratio's range: the least of mine over the most of the other's, and the reverse.
-	return measure.Spread{Median: mine.Median / other.Median, Min: mine.Min / max(other.Max, 1e-12), Max: mine.Max / max(other.Min, 1e-12)}, true
+	return measure.Spread{Median: mine.Median / other.Median, Min: mine.Min / max(other.Max, 1e-12),
+		Max: mine.Max / max(other.Min, 1e-12)}, true
 }
 
 // expectation is a closed range.

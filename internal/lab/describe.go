@@ -11,7 +11,8 @@ import (
 	"weir/internal/units"
 )
 
-// describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from names.
+// describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from
+// names.
 func describe(p *PointResult) {
 	for i := range p.Cells {
 		p.Cells[i].Words = words(p, &p.Cells[i])
@@ -60,17 +61,21 @@ func words(p *PointResult, c *Cell) string {
 		if own > packet {
 			here = wait(own)
 		}
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s on the way in%s, on average. %s stands here, in %s.",
+		s = append(s, fmt.Sprintf(
+			"The queue stands in the provider's box: %s on the way in%s, on average. %s stands here, in %s.",
 			waitAt(inward, p.Scenario.Provider.Inward()), out, here, kind))
 	case theirs > packet && ownMax == 0:
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held no packet in any of %d samples.",
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held "+
+			"no packet in any of %d samples.",
 			wait(theirs), kind, c.Runs[0].Uplink.Backlog.N))
 	case theirs > packet && theirs > own:
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.", wait(theirs), wait(own)))
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.",
+			wait(theirs), wait(own)))
 	case own > packet && p.Scenario.Provider.Queue == "none":
 		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average).", kind, wait(own)))
 	case own > packet && drops == 0 && theirs <= packet:
-		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind, wait(own)))
+		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind,
+			wait(own)))
 	case own > packet:
 		s = append(s, fmt.Sprintf("A queue stands here, in %s (%s on average).", kind, wait(own)))
 	default:
@@ -91,14 +96,17 @@ func words(p *PointResult, c *Cell) string {
 		share := func(read func(*qdisc.BPFDualPI2Stats) uint64) float64 {
 			return spread(func(r *Run) float64 { v, _ := ofL(read)(p, r); return v })
 		}
-		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, and %.2f %% were marked by the step and waited for less.",
-			share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed }), share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })))
+		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, "+
+			"and %.2f %% were marked by the step and waited for less.",
+			share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed }),
+			share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })))
 	}
 	limited := spread(func(r *Run) float64 {
 		return labLimited(r, func(f FlowResult) bool { return p.Scenario.endsAt(f.Flow) })
 	})
 	if limited > tolerated {
-		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))
+		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.",
+			100*limited))
 	}
 	return strings.Join(s, " ")
 }
@@ -138,8 +146,9 @@ func (p *PointResult) changes(candidate string) []Change {
 // tolerated is the share of a flow's time that the lab's receivers may cost it.
 const tolerated = 0.05
 
-// labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here reads at once, so that a
-// full window is the lab's doing. Flows that end are not looked at: they never fill it for long. Nor are those whose receiver is a program under test.
+// labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here reads
+// at once, so that a full window is the lab's doing. Flows that end are not looked at: they never fill it for long. Nor
+// are those whose receiver is a program under test.
 func labLimited(r *Run, elsewhere func(FlowResult) bool) float64 {
 	worst := 0.0
 	for _, f := range r.Flows {

@@ -13,8 +13,8 @@ import (
 	"weir/internal/units"
 )
 
-// A metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the scenario in it:
-// "goodput.client.NAME", "goodput.flow.NAME", "probe.NAME.p99".
+// A metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the
+// scenario in it: "goodput.client.NAME", "goodput.flow.NAME", "probe.NAME.p99".
 type metric struct {
 	name  string
 	unit  string // mbit, ms, s, %, kb, packets, or nothing
@@ -57,8 +57,8 @@ func fetches(p *PointResult) bool {
 	return slices.ContainsFunc(p.Scenario.Flow, func(f Flow) bool { return f.Bytes > 0 })
 }
 
-// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It is what a shaper that counts
-// whole frames, as every one here does, can carry.
+// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It is
+// what a shaper that counts whole frames, as every one here does, can carry.
 func (p Path) payloadShare() float64 {
 	const tcp, ethernet = 32, 14 // headers
 	return float64(p.room()-tcp) / (mtu + ethernet)
@@ -144,9 +144,12 @@ func metrics() []metric {
 		}),
 		m("srtt", "ms", "srtt", median(func(f *FlowResult) (float64, bool) { return f.SRTT.P50, f.SRTT.N > 0 })),
 		m("cwnd", "packets", "cwnd", median(func(f *FlowResult) (float64, bool) { return f.Cwnd.P50, f.Cwnd.N > 0 })),
-		m("unsent", "kb", "unsent", median(func(f *FlowResult) (float64, bool) { return f.Unsent.P50, f.Unsent.N > 0 })),
-		m("sndbuf_limited", "%", "sndbuf lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.SndbufLimited, true })),
-		m("rwnd_limited", "%", "rwnd lim", median(func(f *FlowResult) (float64, bool) { return 100 * f.RwndLimited, true })),
+		m("unsent", "kb", "unsent",
+			median(func(f *FlowResult) (float64, bool) { return f.Unsent.P50, f.Unsent.N > 0 })),
+		m("sndbuf_limited", "%", "sndbuf lim",
+			median(func(f *FlowResult) (float64, bool) { return 100 * f.SndbufLimited, true })),
+		m("rwnd_limited", "%", "rwnd lim",
+			median(func(f *FlowResult) (float64, bool) { return 100 * f.RwndLimited, true })),
 		m("retransmits", "packets", "retrans", sum(func(f *FlowResult) float64 { return float64(f.Retransmits) })),
 		m("wakeups", "", "wakeups", sum(func(f *FlowResult) float64 { return float64(f.Wakeups) })),
 		m("ce", "%", "CE", func(_ *PointResult, r *Run) (float64, bool) {
@@ -178,16 +181,26 @@ func metrics() []metric {
 		m("provider.backlog", "kb", "prov queue", func(p *PointResult, r *Run) (float64, bool) {
 			return r.Provider.Backlog.Mean, p.Scenario.Provider.Queue != "none"
 		}),
-		m("inward.drops", "packets", "inward drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(dropped(r.Inward)), r.Inward != nil }),
-		m("inward.backlog", "kb", "inward queue", func(_ *PointResult, r *Run) (float64, bool) { return meanBacklog(r.Inward), r.Inward != nil }),
-		m("uplink.drops", "packets", "own drops", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }),
-		m("uplink.marks", "packets", "own marks", func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }),
-		m("uplink.backlog", "kb", "own queue", func(_ *PointResult, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }),
-		m("sojourn.c.mean", "ms", "C sojourn mean", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.Mean })),
-		m("sojourn.c.p99", "ms", "C sojourn p99", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.P99 })),
-		m("sojourn.l.mean", "ms", "L sojourn mean", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.Mean })),
-		m("sojourn.l.p50", "ms", "L sojourn p50", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P50 })),
-		m("sojourn.l.p99", "ms", "L sojourn p99", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P99 })),
+		m("inward.drops", "packets", "inward drops",
+			func(_ *PointResult, r *Run) (float64, bool) { return float64(dropped(r.Inward)), r.Inward != nil }),
+		m("inward.backlog", "kb", "inward queue",
+			func(_ *PointResult, r *Run) (float64, bool) { return meanBacklog(r.Inward), r.Inward != nil }),
+		m("uplink.drops", "packets", "own drops",
+			func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }),
+		m("uplink.marks", "packets", "own marks",
+			func(_ *PointResult, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }),
+		m("uplink.backlog", "kb", "own queue",
+			func(_ *PointResult, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }),
+		m("sojourn.c.mean", "ms", "C sojourn mean",
+			sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.Mean })),
+		m("sojourn.c.p99", "ms", "C sojourn p99",
+			sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.P99 })),
+		m("sojourn.l.mean", "ms", "L sojourn mean",
+			sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.Mean })),
+		m("sojourn.l.p50", "ms", "L sojourn p50",
+			sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P50 })),
+		m("sojourn.l.p99", "ms", "L sojourn p99",
+			sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P99 })),
 		m("step.missed", "%", "missed", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed })),
 		m("step.early", "%", "early", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })),
 	}
@@ -221,7 +234,8 @@ func MetricNames() []string {
 	for _, m := range metrics() {
 		names = append(names, m.name)
 	}
-	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME", "probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
+	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME",
+		"probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
 		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max")
 }
 
@@ -232,13 +246,15 @@ func parseMetric(name string) (metric, error) {
 		}
 	}
 	if client, ok := strings.CutPrefix(name, "goodput.client."); ok {
-		return metric{name: name, unit: "mbit", Short: client, read: func(_ *PointResult, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
+		return metric{name: name, unit: "mbit", Short: client,
+			read: func(_ *PointResult, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
 	}
 	if client, ok := strings.CutPrefix(name, "share.client."); ok {
-		return metric{name: name, unit: "%", Short: client + " share", read: func(_ *PointResult, r *Run) (float64, bool) {
-			v, ok := clientGoodput(r, client)
-			return 100 * v / max(r.Goodput, 1e-9), ok
-		}}, nil
+		return metric{name: name, unit: "%", Short: client + " share",
+			read: func(_ *PointResult, r *Run) (float64, bool) {
+				v, ok := clientGoodput(r, client)
+				return 100 * v / max(r.Goodput, 1e-9), ok
+			}}, nil
 	}
 	if flow, ok := strings.CutPrefix(name, "goodput.flow."); ok {
 		return metric{name: name, unit: "mbit", Short: flow, read: func(_ *PointResult, r *Run) (float64, bool) {
@@ -259,14 +275,15 @@ func parseMetric(name string) (metric, error) {
 		rest, ok := strings.CutPrefix(name, family)
 		probe, q, both := strings.Cut(rest, ".")
 		if read := quantiles[family+q]; ok && both && read != nil {
-			m := metric{name: name, unit: "ms", Short: probe + " " + q, read: func(_ *PointResult, r *Run) (float64, bool) {
-				for i := range r.Probes {
-					if p := &r.Probes[i]; p.Probe == probe && (p.Delay.N > 0 || q == "lost" && p.Sent > 0) {
-						return read(p), true
+			m := metric{name: name, unit: "ms", Short: probe + " " + q,
+				read: func(_ *PointResult, r *Run) (float64, bool) {
+					for i := range r.Probes {
+						if p := &r.Probes[i]; p.Probe == probe && (p.Delay.N > 0 || q == "lost" && p.Sent > 0) {
+							return read(p), true
+						}
 					}
-				}
-				return 0, false
-			}}
+					return 0, false
+				}}
 			if q == "lost" {
 				m.unit = "%"
 			}
@@ -300,7 +317,8 @@ func (m metric) of(s *Scenario) error {
 		if slices.Contains(names, name) {
 			return nil
 		}
-		return fmt.Errorf("metric %q: no %s is called %q (there are: %s)", m.name, what, name, strings.Join(names, ", "))
+		return fmt.Errorf("metric %q: no %s is called %q (there are: %s)", m.name, what, name,
+			strings.Join(names, ", "))
 	}
 	switch {
 	case strings.HasPrefix(m.name, "goodput.client."), strings.HasPrefix(m.name, "share.client."):
@@ -316,7 +334,8 @@ func (m metric) of(s *Scenario) error {
 		parts = parts[:2]
 		return has(names(s.Probe, func(p Probe) string { return p.Name }), "probe")
 	}
-	kind := map[string]string{"rtt": "udp", "added": "udp", "jitter": "udp", "lost": "udp", "ssh": "ssh", "request": "request", "stream": "stream"}[parts[0]]
+	kind := map[string]string{"rtt": "udp", "added": "udp", "jitter": "udp", "lost": "udp", "ssh": "ssh",
+		"request": "request", "stream": "stream"}[parts[0]]
 	if kind != "" && !slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.Kind == kind }) {
 		return fmt.Errorf("metric %q: the scenario has no probe of kind %s", m.name, kind)
 	}

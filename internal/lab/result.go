@@ -20,8 +20,8 @@ type Reply struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Run is what one boot measured. Times are in milliseconds, speeds in Mbit/s of payload, unless a field says otherwise. What a run measures
-// lies between the end of the warm-up and its end.
+// Run is what one boot measured. Times are in milliseconds, speeds in Mbit/s of payload, unless a field says otherwise.
+// What a run measures lies between the end of the warm-up and its end.
 type Run struct {
 	Seed     uint64        `json:"seed"`
 	Kernel   string        `json:"kernel"`
@@ -30,34 +30,38 @@ type Run struct {
 	Flows    []FlowResult  `json:"flows"`
 	Clients  []Share       `json:"clients"`
 	Probes   []ProbeResult `json:"probes"`
-	Uplink   Queue         `json:"uplink"`            // the server's
-	Provider Queue         `json:"provider"`          // where the provider enforces its rate
-	Inward   *Queue        `json:"inward,omitempty"`  // of a relay with one card: where the provider enforces its rate towards the server,
-	Ingress  *Queue        `json:"ingress,omitempty"` // where the server lets wait what arrives,
-	Tunnel   *Queue        `json:"tunnel,omitempty"`  // and the device of its tunnel
-	TCPPages int           `json:"tcp_pages"`         // most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
-	Weir     []string      `json:"weir,omitempty"`    // what weir up and weir status said
-	Series   Series        `json:"series"`
+	Uplink   Queue         `json:"uplink"`   // the server's
+	Provider Queue         `json:"provider"` // where the provider enforces its rate
+	// of a relay with one card: where the provider enforces its rate towards the server
+	Inward  *Queue `json:"inward,omitempty"`
+	Ingress *Queue `json:"ingress,omitempty"` // where the server lets incoming traffic wait
+	Tunnel  *Queue `json:"tunnel,omitempty"`  // the device of a relay's tunnel
+	// most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
+	TCPPages int      `json:"tcp_pages"`
+	Weir     []string `json:"weir,omitempty"` // what weir up and weir status said
+	Series   Series   `json:"series"`
 }
 
 // FlowResult is one TCP connection.
 type FlowResult struct {
-	Flow          string       `json:"flow"`
-	Client        string       `json:"client"`
-	CC            string       `json:"cc"`
-	Goodput       float64      `json:"goodput"`
-	Bytes         int64        `json:"bytes"`           // received since the start, the warm-up included
-	Fetch         float64      `json:"fetch,omitempty"` // seconds from connecting to the last byte, for flows with bytes; 0 when it was not reached
-	SRTT          measure.Dist `json:"srtt"`
-	Cwnd          measure.Dist `json:"cwnd"`            // packets
-	Unsent        measure.Dist `json:"unsent"`          // KiB in the socket and not yet sent
-	Retransmits   uint64       `json:"retransmits"`     // packets
-	Delivered     uint64       `json:"delivered"`       // packets
-	CE            uint64       `json:"ce"`              // delivered with congestion experienced, as the receiver told
-	RwndLimited   float64      `json:"rwnd_limited"`    // share of the busy time, 0 to 1
-	SndbufLimited float64      `json:"sndbuf_limited"`  // likewise: above a few percent a socket buffer is the bottleneck
-	Wakeups       uint64       `json:"wakeups"`         // of the sender
-	Error         string       `json:"error,omitempty"` // what ended it early
+	Flow    string  `json:"flow"`
+	Client  string  `json:"client"`
+	CC      string  `json:"cc"`
+	Goodput float64 `json:"goodput"`
+	Bytes   int64   `json:"bytes"` // received since the start, the warm-up included
+	// seconds from connecting to the last byte, for flows with bytes; 0 when it was not reached
+	Fetch       float64      `json:"fetch,omitempty"`
+	SRTT        measure.Dist `json:"srtt"`
+	Cwnd        measure.Dist `json:"cwnd"`         // packets
+	Unsent      measure.Dist `json:"unsent"`       // KiB in the socket and not yet sent
+	Retransmits uint64       `json:"retransmits"`  // packets
+	Delivered   uint64       `json:"delivered"`    // packets
+	CE          uint64       `json:"ce"`           // delivered with congestion experienced, as the receiver told
+	RwndLimited float64      `json:"rwnd_limited"` // share of the busy time, 0 to 1
+	// likewise: above a few percent a socket buffer is the bottleneck
+	SndbufLimited float64 `json:"sndbuf_limited"`
+	Wakeups       uint64  `json:"wakeups"`         // of the sender
+	Error         string  `json:"error,omitempty"` // what ended it early
 }
 
 // Share is what one client got.

@@ -50,11 +50,12 @@ func (p Progress) Left() time.Duration {
 	return time.Duration(float64(p.Elapsed) * float64(p.VirtualAll-p.Virtual) / float64(p.Virtual))
 }
 
-// guestMemory is enough for 2000 connections behind a second of queue at 1 Gbit/s; pages that are not touched cost nothing.
+// guestMemory is enough for 2000 connections behind a second of queue at 1 Gbit/s; pages that are not touched cost
+// nothing.
 const guestMemory = 1536
 
-// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation, which is slower, and is
-// what users have. Both are in virtual time.
+// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation,
+// which is slower, and is what users have. Both are in virtual time.
 const (
 	UML  = "uml"
 	QEMU = "qemu"
@@ -164,7 +165,8 @@ func (r *Runner) plan(files []string, scenarios []Scenario) ([]Report, []*task, 
 				job.Scenario.Candidate = nil
 				for seed := range p.Scenario.Seeds {
 					job.Seed = uint64(seed + 1)
-					tasks = append(tasks, &task{file: i, point: len(report.Points), cell: len(point.Cells) - 1, seed: seed, job: job})
+					tasks = append(tasks, &task{file: i, point: len(report.Points), cell: len(point.Cells) - 1,
+						seed: seed, job: job})
 				}
 			}
 			report.Points = append(report.Points, point)
@@ -183,8 +185,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// workFolder makes the folder that everything of a run is in. What earlier runs left that nobody could tidy up after (SIGKILL) goes now: a
-// folder is in use as long as somebody holds its lock.
+// workFolder makes the folder that everything of a run is in. What earlier runs left that nobody could tidy up after
+// (SIGKILL) goes now: a folder is in use as long as somebody holds its lock.
 func workFolder() (dir string, tidy func(), err error) {
 	const pattern = "weir-lab-*"
 	old, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern))
@@ -289,11 +291,13 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 	var text []byte
 	if t.job.Scenario.Engine == QEMU {
 		text, _, err = qemu.Boot{
-			Kernel: r.Stock, Program: r.Program, Job: job, Env: env, MemoryMiB: guestMemory, Exact: true, Seed: t.job.Seed, CPU: cpu, Limit: limit, Scratch: dir, OnLine: onLine,
+			Kernel: r.Stock, Program: r.Program, Job: job, Env: env, MemoryMiB: guestMemory, Exact: true,
+			Seed: t.job.Seed, CPU: cpu, Limit: limit, Scratch: dir, OnLine: onLine,
 		}.Run(ctx)
 	} else {
 		text, err = bootUML(ctx, dir, job, uml.Boot{
-			Kernel: r.Kernel, Initrd: initrd, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: env, Limit: limit, OnLine: onLine,
+			Kernel: r.Kernel, Initrd: initrd, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: env,
+			Limit: limit, OnLine: onLine,
 		})
 	}
 	if err != nil {

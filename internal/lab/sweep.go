@@ -19,8 +19,8 @@ type Point struct {
 	Values   []string // one an axis, as claims select them
 }
 
-// Points expands the sweep and gives every value that was left out its default; a scenario without a sweep is a single point. The first axis
-// varies slowest.
+// Points expands the sweep and gives every value that was left out its default; a scenario without a sweep is a single
+// point. The first axis varies slowest.
 func (s *Scenario) Points() ([]Point, *problem) {
 	points := []Point{{Scenario: s.clone()}}
 	for _, axis := range s.Sweep {
@@ -99,7 +99,8 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 		values, _ = value.([]any)
 	}
 	if len(values) != len(keys) {
-		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys", axis.Key, quantity(value), len(keys))
+		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys",
+			axis.Key, quantity(value), len(keys))
 	}
 	for i, key := range keys {
 		if bad := s.set(key, values[i]); bad != nil {
@@ -109,7 +110,8 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 	return nil
 }
 
-// set gives one key of the scenario a value, through the decoder that read the file: so it means, and is refused, the same.
+// set gives one key of the scenario a value, through the decoder that read the file: so it means, and is refused, the
+// same.
 func (s *Scenario) set(key string, value any) *problem {
 	parts := strings.Split(key, ".")
 	var target any = s
@@ -128,7 +130,8 @@ func (s *Scenario) set(key string, value any) *problem {
 			target = nil
 		}
 		if target == nil {
-			return wrong("flow.NAME.count, provider.rate, path.rtt, …", nil, "sweep: %q names nothing in this scenario", key)
+			return wrong("flow.NAME.count, provider.rate, path.rtt, …", nil, "sweep: %q names nothing in this scenario",
+				key)
 		}
 		parts = parts[2:]
 	}

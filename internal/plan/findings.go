@@ -47,14 +47,16 @@ type Finding struct {
 	Evidence string   `json:"evidence,omitempty"` // the scenario that shows it, or what else says so
 }
 
-// Diagnose finds what holds a host back, worst first. Like Make it is a pure function. Facts without their Deep part give what can be
-// said without it. What is not wrong is never called so: a host as its distribution made it has nothing but fine things.
+// Diagnose finds what holds a host back, worst first. Like Make it is a pure function. Facts without their Deep part
+// give what can be said without it. What is not wrong is never called so: a host as its distribution made it has
+// nothing but fine things.
 func Diagnose(facts host.Facts) []Finding {
 	d := newDiagnosis(facts)
 	for _, check := range checks() {
 		check(d)
 	}
-	slices.SortStableFunc(d.found, func(a, b Finding) int { return cmp.Compare(a.Severity.order(), b.Severity.order()) })
+	slices.SortStableFunc(d.found,
+		func(a, b Finding) int { return cmp.Compare(a.Severity.order(), b.Severity.order()) })
 	if !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Severity != Fine }) {
 		nothing := Finding{Severity: Fine, Title: "Nothing to do.", Seen: "Nothing that was looked at is wrong."}
 		switch {
@@ -131,7 +133,8 @@ func checks() []func(*diagnosis) {
 
 func (d *diagnosis) add(f Finding) { d.found = append(d.found, f) }
 
-// initial tells whether this is the first network namespace: only there is net.core.default_qdisc. Boot files are for no other.
+// initial tells whether this is the first network namespace: only there is net.core.default_qdisc. Boot files are for
+// no other.
 func (d *diagnosis) initial() bool { _, ok := d.Sysctls["net.core.default_qdisc"]; return ok }
 
 // source says where a value comes from, as far as files tell.
@@ -193,23 +196,30 @@ func (d *diagnosis) queue() {
 	s, name, rate := d.deep.Sockets, d.queueName(), d.shaper()
 	on := name + " on " + d.link.Name
 	queueing, elsewhere := d.queueing(), d.elsewhere()
-	yours, besides := "The queue is yours.", "The limit seems to be below the shaper's rate: a queue that stands elsewhere is not managed."
-	try, less := "weir plan --rate RATE    with what the provider sold", "weir plan --rate RATE    with less than "+rate.String()
+	yours, besides := "The queue is yours.",
+		"The limit seems to be below the shaper's rate: a queue that stands elsewhere is not managed."
+	try, less := "weir plan --rate RATE    with what the provider sold",
+		"weir plan --rate RATE    with less than "+rate.String()
 	if d.carried.OneCard {
-		yours, besides = "The queue of what leaves is yours.", "What leaves has just come in by the same card: a queue on the way in is not managed."
+		yours, besides = "The queue of what leaves is yours.",
+			"What leaves has just come in by the same card: a queue on the way in is not managed."
 		try, less = relayPlan, relayPlan
 	}
-	seen := fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin))
+	seen := fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, counted(s.Busy, "busy connection"),
+		millis(s.QueueRTT), millis(s.QueueMin))
 	holds := fmt.Sprintf("%s holds %s", on, counted(int(root.Stats.Qlen), "packet"))
 	switch {
 	case queueing && rate == 0 && elsewhere:
-		why := fmt.Sprintf("%s has no rate, and acts on a queue at this device only. Yours is in the provider's box.", name)
+		why := fmt.Sprintf("%s has no rate, and acts on a queue at this device only. Yours is in the provider's box.",
+			name)
 		if name == "noqueue" {
 			why = "There is no queue at this device. Yours is in the provider's box."
 		}
-		d.add(Finding{Harmful, "The queue is not yours.", seen + "; " + holds + ".", why, try, "scenarios/narrow-link.toml"})
+		d.add(Finding{Harmful, "The queue is not yours.", seen + "; " + holds + ".", why, try,
+			"scenarios/narrow-link.toml"})
 	case queueing && rate != 0 && elsewhere:
-		d.add(Finding{Notable, "There is a queue besides yours.", fmt.Sprintf("%s; %s, which shapes to %s.", seen, holds, rate),
+		d.add(Finding{Notable, "There is a queue besides yours.",
+			fmt.Sprintf("%s; %s, which shapes to %s.", seen, holds, rate),
 			besides, less, "scenarios/seeds/shaping.toml"})
 	case queueing && slices.Contains([]string{"pfifo_fast", "pfifo", "bfifo"}, name):
 		d.add(Finding{Notable, "The queue is here, and one for all.", seen + "; " + holds + ".",
@@ -229,20 +239,25 @@ func (d *diagnosis) queue() {
 	}
 }
 
-// chosenAQM tells whether somebody has put an active queue management without a rate there: no kernel comes with one of these for a default.
+// chosenAQM tells whether somebody has put an active queue management without a rate there: no kernel comes with one of
+// these for a default.
 func chosenAQM(root qdisc.Qdisc, name string) bool {
-	return root.Handle != 0 && slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "codel", "dualpi2", "fq_pie", "pie"}, name)
+	return root.Handle != 0 &&
+		slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "codel", "dualpi2", "fq_pie", "pie"}, name)
 }
 
 // idle is about a discipline that could act, and has no reason to.
 func (d *diagnosis) idle(root qdisc.Qdisc, on string) {
 	const enough = 10_000 // packets, after which never having acted means something
 	name := d.queueName()
-	f := Finding{Severity: Notable, Title: on + " has no rate.", Try: "weir plan --rate RATE    with what the provider sold",
-		Why:      name + " without a rate acts on a queue at this device only. Where the provider enforces a lower rate the queue is there, and this changes nothing.",
+	f := Finding{Severity: Notable, Title: on + " has no rate.",
+		Try: "weir plan --rate RATE    with what the provider sold",
+		Why: name + " without a rate acts on a queue at this device only. Where the provider enforces a lower " +
+			"rate the queue is there, and this changes nothing.",
 		Evidence: "scenarios/seeds/narrow-link.toml"}
 	acted := root.Stats.Drops + root.Stats.Marks + root.Stats.Backlog
-	f.Seen = fmt.Sprintf("Of %d packets it has dropped %d and marked %d; %d wait.", root.Stats.Packets, root.Stats.Drops, root.Stats.Marks, root.Stats.Qlen)
+	f.Seen = fmt.Sprintf("Of %d packets it has dropped %d and marked %d; %d wait.", root.Stats.Packets,
+		root.Stats.Drops, root.Stats.Marks, root.Stats.Qlen)
 	if acted > 0 {
 		d.add(Finding{Severity: Fine, Title: on + " has something to do.", Seen: f.Seen})
 		return
@@ -282,12 +297,14 @@ func (d *diagnosis) notInKernel() {
 	slices.Sort(names)
 	for _, what := range names {
 		f := Finding{Severity: Harmful, Title: "This kernel has no " + what + ".",
-			Seen: fmt.Sprintf("%s ask%s for it; kernel %s has no such module.", strings.Join(asks[what], ", "), map[bool]string{true: "s"}[len(asks[what]) == 1], d.Kernel),
-			Why:  "The line has no effect.", Try: "weir plan --rate RATE    for what this kernel can do"}
+			Seen: fmt.Sprintf("%s ask%s for it; kernel %s has no such module.", strings.Join(asks[what], ", "),
+				map[bool]string{true: "s"}[len(asks[what]) == 1], d.Kernel),
+			Why: "The line has no effect.", Try: "weir plan --rate RATE    for what this kernel can do"}
 		if what == "dualpi2" {
 			f.Why = "Linux has it since 6.17, but no Debian kernel builds it. The lines have no effect."
 			if d.Qdiscs["bpf_dualpi2"] == host.Yes {
-				f.Try = fmt.Sprintf("weir dualpi2 add dev %s rate RATE    the same in BPF, with a shaper", cmp.Or(d.link.Name, "DEV"))
+				f.Try = fmt.Sprintf("weir dualpi2 add dev %s rate RATE    the same in BPF, with a shaper",
+					cmp.Or(d.link.Name, "DEV"))
 			}
 		}
 		d.add(f)
@@ -301,7 +318,8 @@ func (d *diagnosis) lacking(sysctl, value string, lacks func(string)) {
 			lacks(value)
 		}
 	case congestionControl:
-		if value != "" && !strings.ContainsAny(value, " $") && len(d.Congestion.Available) > 0 && !d.Congestion.Has(value) {
+		if value != "" && !strings.ContainsAny(value, " $") && len(d.Congestion.Available) > 0 &&
+			!d.Congestion.Has(value) {
 			lacks(value)
 		}
 	}
@@ -327,9 +345,12 @@ func (d *diagnosis) unreadFile() {
 	if len(lost) == 0 {
 		return
 	}
-	d.add(Finding{Harmful, file + " is not read at boot.", fmt.Sprintf("It sets %s; %s reads /etc/sysctl.d, where nothing points to it.", strings.Join(lost, ", "), d.deep.Loader),
+	d.add(Finding{Harmful, file + " is not read at boot.",
+		fmt.Sprintf("It sets %s; %s reads /etc/sysctl.d, where nothing points to it.", strings.Join(lost, ", "),
+			d.deep.Loader),
 		"These settings last until the next boot, and come back only when somebody runs sysctl -p.",
-		fmt.Sprintf("mv %s /etc/sysctl.d/90-local.conf    for those that shall stay", file), "sysctl.d(5); Debian 13's release notes"})
+		fmt.Sprintf("mv %s /etc/sysctl.d/90-local.conf    for those that shall stay", file),
+		"sysctl.d(5); Debian 13's release notes"})
 }
 
 // unsent is about a socket that is fed in pieces that are too small.
@@ -338,12 +359,16 @@ func (d *diagnosis) unsent() {
 	switch {
 	case err != nil || now < 0 || now >= 131072:
 	case now < 16384 && d.cc == "bbr":
-		d.add(Finding{Harmful, fmt.Sprintf("tcp_notsent_lowat %d makes BBR queue.", now), fmt.Sprintf("%s = %d, %s.", notsentLowat, now, d.source(notsentLowat)),
-			"Fed in pieces below its burst size, BBR takes its own gaps for aggregated ACKs and keeps another BDP in flight.", "weir up",
+		d.add(Finding{Harmful, fmt.Sprintf("tcp_notsent_lowat %d makes BBR queue.", now),
+			fmt.Sprintf("%s = %d, %s.", notsentLowat, now, d.source(notsentLowat)),
+			"Fed in pieces below its burst size, BBR takes its own gaps for aggregated ACKs and keeps another BDP in " +
+				"flight.", "weir up",
 			"scenarios/seeds/notsent-lowat.toml"})
 	default:
-		d.add(Finding{Notable, fmt.Sprintf("tcp_notsent_lowat %d costs wake-ups.", now), fmt.Sprintf("%s = %d, %s.", notsentLowat, now, d.source(notsentLowat)),
-			"Programs are woken for each small piece, and nothing is gained below 131072.", "weir up", "scenarios/seeds/notsent-lowat.toml"})
+		d.add(Finding{Notable, fmt.Sprintf("tcp_notsent_lowat %d costs wake-ups.", now),
+			fmt.Sprintf("%s = %d, %s.", notsentLowat, now, d.source(notsentLowat)),
+			"Programs are woken for each small piece, and nothing is gained below 131072.", "weir up",
+			"scenarios/seeds/notsent-lowat.toml"})
 	}
 }
 
@@ -368,16 +393,20 @@ func (d *diagnosis) buffers() {
 				part = fmt.Sprintf("1/%d", b.kernel/sizes[1])
 			}
 			d.add(Finding{Notable, fmt.Sprintf("%s default is %d (kernel: %d).", short(b.name), sizes[1], b.kernel),
-				fmt.Sprintf("%s = %d %d %d, %s.", b.name, sizes[0], sizes[1], sizes[2], d.source(b.name)), fmt.Sprintf(b.why, part), "weir up", ""})
+				fmt.Sprintf("%s = %d %d %d, %s.", b.name, sizes[0], sizes[1], sizes[2], d.source(b.name)),
+				fmt.Sprintf(b.why, part), "weir up", ""})
 		}
 		// Half of a buffer at most is payload in flight.
 		rate, rtt := d.shaper(), d.deep.Sockets.RTT
 		bdp := float64(rate) / 8 * time.Duration(rtt).Seconds()
 		if most := float64(sizes[2]) / 2; bdp > most {
 			d.add(Finding{Notable, fmt.Sprintf("%s maximum is below what the path holds.", short(b.name)),
-				fmt.Sprintf("%s = %d %d %d, %s; %s × %s (nine in ten connections are nearer) is %.1f MiB, and half of a buffer is payload.",
+				fmt.Sprintf("%s = %d %d %d, %s; %s × %s (nine in ten connections are nearer) is %.1f MiB, and half "+
+					"of a buffer is payload.",
 					b.name, sizes[0], sizes[1], sizes[2], d.source(b.name), rate, millis(rtt), bdp/(1<<20)),
-				"One connection alone cannot fill the path.", fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))), "scenarios/long-fast-link.toml"})
+				"One connection alone cannot fill the path.",
+				fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))),
+				"scenarios/long-fast-link.toml"})
 		}
 	}
 }
@@ -389,9 +418,11 @@ func (d *diagnosis) lossyPath() {
 		return
 	}
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
-	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy, counted(s.Busy, "busy connection"), share)
+	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy,
+		counted(s.Busy, "busy connection"), share)
 	if 2*s.LossyBBR >= s.Lossy {
-		d.add(Finding{Severity: Fine, Title: "The path loses packets, and BBR does not slow down for it.", Seen: seen, Evidence: "scenarios/seeds/lossy-path.toml"})
+		d.add(Finding{Severity: Fine, Title: "The path loses packets, and BBR does not slow down for it.", Seen: seen,
+			Evidence: "scenarios/seeds/lossy-path.toml"})
 		return
 	}
 	try := fmt.Sprintf("weir plan --loss %s", share)
@@ -399,7 +430,8 @@ func (d *diagnosis) lossyPath() {
 		try = "restart the services that hold these connections: new ones get BBR"
 	}
 	d.add(Finding{Notable, "The path loses packets without a queue.", seen,
-		"What these connections use takes each for congestion and slows down; BBR does not. A provider that drops what exceeds a rate looks the same: then tell --rate.",
+		"What these connections use takes each for congestion and slows down; BBR does not. A provider that drops " +
+			"what exceeds a rate looks the same: then tell --rate.",
 		try, "scenarios/seeds/lossy-path.toml"})
 }
 
@@ -408,13 +440,16 @@ func (d *diagnosis) boundConnections() {
 	s := d.deep.Sockets
 	if d.bufferBound() {
 		d.add(Finding{Notable, "Send buffers hold connections back.",
-			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for room in the send buffer; %s = %s, %s.", s.Buffer, counted(s.Busy, "busy connection"),
+			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for room in the send buffer; %s = %s, "+
+				"%s.", s.Buffer, counted(s.Busy, "busy connection"),
 				tcpWmem, d.Sysctls[tcpWmem].Value, d.source(tcpWmem)),
-			"They could send more than they may keep in flight.", "weir plan --rate RATE --rtt TIME    sizes the buffers for a path", "scenarios/long-fast-link.toml"})
+			"They could send more than they may keep in flight.",
+			"weir plan --rate RATE --rtt TIME    sizes the buffers for a path", "scenarios/long-fast-link.toml"})
 	}
 	if d.receiverBound() {
 		d.add(Finding{Notable, "Receivers hold connections back.",
-			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.", s.Receiver, counted(s.Busy, "busy connection")),
+			fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.", s.Receiver,
+				counted(s.Busy, "busy connection")),
 			"The limit is at the other end, and nothing that is set here changes it.", "", ""})
 	}
 }
@@ -422,12 +457,16 @@ func (d *diagnosis) boundConnections() {
 // limit is about the other limits that can bind: the CPU, and the device itself.
 func (d *diagnosis) limit() {
 	if d.cpuShort() {
-		d.add(Finding{Notable, "The CPU is short.", fmt.Sprintf("In %.0f %% of the last 10 s something waited for a CPU (/proc/pressure/cpu).", 100*float64(d.deep.CPU)),
-			"Where the CPU is the limit a shaper costs more than it gives: fq without one is the cheapest queue.", "weir plan    without --rate", ""})
+		d.add(Finding{Notable, "The CPU is short.",
+			fmt.Sprintf("In %.0f %% of the last 10 s something waited for a CPU (/proc/pressure/cpu).",
+				100*float64(d.deep.CPU)),
+			"Where the CPU is the limit a shaper costs more than it gives: fq without one is the cheapest queue.",
+			"weir plan    without --rate", ""})
 	}
 	if d.deviceFull() {
 		d.add(Finding{Severity: Fine, Title: "The device is the limit.",
-			Seen: fmt.Sprintf("%s deliver %s of %s.", counted(d.deep.Sockets.Busy, "busy connection"), roughly(d.deep.Sockets.Rate), d.link.Speed)})
+			Seen: fmt.Sprintf("%s deliver %s of %s.", counted(d.deep.Sockets.Busy, "busy connection"),
+				roughly(d.deep.Sockets.Rate), d.link.Speed)})
 	}
 }
 
@@ -462,7 +501,9 @@ func (d *diagnosis) kernel() {
 	f := Finding{Severity: Fine, Title: "Linux " + d.Kernel + ".", Seen: seen}
 	no := func(kind string) bool { return d.Qdiscs[kind] == host.No }
 	if no("cake") && (no("htb") || no("fq_codel")) {
-		f.Severity, f.Why, f.Try = Notable, "There is nothing here to shape with and keep connections apart: where the provider enforces a rate the queue stays there.", "install the package with all of the kernel's modules"
+		f.Severity, f.Why, f.Try = Notable, "There is nothing here to shape with and keep connections apart: where "+
+			"the provider enforces a rate the queue stays there.",
+			"install the package with all of the kernel's modules"
 	}
 	d.add(f)
 }
@@ -480,7 +521,8 @@ func (d *diagnosis) defaultQdisc() {
 	}
 	f := Finding{Severity: Notable, Title: fmt.Sprintf("default_qdisc is %s, and %s has %s.", want, d.link.Name, kind),
 		Seen: fmt.Sprintf("net.core.default_qdisc = %s, %s.", want, d.source("net.core.default_qdisc")),
-		Why:  "Only devices that come up later get it.", Try: fmt.Sprintf("weir plan --qdisc %s    if it is wanted there", want)}
+		Why:  "Only devices that come up later get it.",
+		Try:  fmt.Sprintf("weir plan --qdisc %s    if it is wanted there", want)}
 	if d.cc == "bbr" && want == "fq" {
 		f.Why += " BBR does without fq: it has paced itself since Linux 4.13."
 		f.Evidence = "scenarios/seeds/lossy-path.toml"
@@ -501,8 +543,10 @@ func (d *diagnosis) fairness() {
 	}
 	for _, s := range d.stack {
 		if cake, ok := s.(qdisc.Cake); ok && cake.Bandwidth != 0 && cake.FlowMode == "triple-isolate" {
-			d.add(Finding{Notable, "CAKE shares between connections, not between clients.", fmt.Sprintf("%s on %s: triple-isolate, its default.", s.Kind(), d.link.Name),
-				"It divides by the busier of the two hosts, and on a server that is always the server: who opens more connections gets more.",
+			d.add(Finding{Notable, "CAKE shares between connections, not between clients.",
+				fmt.Sprintf("%s on %s: triple-isolate, its default.", s.Kind(), d.link.Name),
+				"It divides by the busier of the two hosts, and on a server that is always the server: who opens " +
+					"more connections gets more.",
 				"weir plan --rate RATE    which takes dual-dsthost",
 				"scenarios/seeds/shaping.toml"})
 		}
@@ -513,19 +557,24 @@ func (d *diagnosis) fairness() {
 func (d *diagnosis) ecn() {
 	now, s := d.Sysctls[tcpECN].Value, d.deep.Sockets
 	seen := fmt.Sprintf("%s = %s, %s", tcpECN, now, d.source(tcpECN))
-	marks := d.shaper() != 0 && slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "fq_codel", "dualpi2"}, d.queueName())
+	marks := d.shaper() != 0 && slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "fq_codel", "dualpi2"},
+		d.queueName())
 	switch {
 	case now == "1" && d.cc == "bbr":
 		d.add(Finding{Notable, "ECN is asked for, and BBR does not listen.", seen + "; congestion control bbr.",
-			"BBR takes no notice of marks: a queue that marks it instead of dropping has no hold on it.", "sysctl -w net.ipv4.tcp_ecn=2    the kernel's default",
+			"BBR takes no notice of marks: a queue that marks it instead of dropping has no hold on it.",
+			"sysctl -w net.ipv4.tcp_ecn=2    the kernel's default",
 			"scenarios/seeds/dualpi2.toml"})
 	case now == "1" && s.Read && s.Total > 0 && s.Dialled() == 0 && !d.Forwards():
-		d.add(Finding{Notable, "tcp_ecn 1 changes nothing here.", fmt.Sprintf("%s; all %s were opened by others.", seen, counted(s.Total, "connection")),
+		d.add(Finding{Notable, "tcp_ecn 1 changes nothing here.",
+			fmt.Sprintf("%s; all %s were opened by others.", seen, counted(s.Total, "connection")),
 			"Connections that are accepted get ECN when the client asks, with 1 as with 2.", "",
 			"scenarios/seeds/ecn.toml"})
 	case now == "0" && marks && d.cc != "bbr":
-		d.add(Finding{Notable, "ECN is refused, and the queue here could mark.", fmt.Sprintf("%s; %s on %s marks what asks for it.", seen, d.queueName(), d.link.Name),
-			"What could be marked is dropped and sent again.", "sysctl -w net.ipv4.tcp_ecn=2    the kernel's default", "scenarios/seeds/ecn.toml"})
+		d.add(Finding{Notable, "ECN is refused, and the queue here could mark.",
+			fmt.Sprintf("%s; %s on %s marks what asks for it.", seen, d.queueName(), d.link.Name),
+			"What could be marked is dropped and sent again.", "sysctl -w net.ipv4.tcp_ecn=2    the kernel's default",
+			"scenarios/seeds/ecn.toml"})
 	}
 }
 
@@ -543,7 +592,8 @@ func (d *diagnosis) overridden() {
 		for _, s := range d.deep.Settings {
 			// What packages ship below /usr is there to be overridden, and so is a pattern.
 			own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
-			if s.Sysctl == name && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File && !sameFields(s.Value, wins.Value) {
+			if s.Sysctl == name && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File &&
+				!sameFields(s.Value, wins.Value) {
 				losers = append(losers, fmt.Sprintf("%s: %s", Where(s.File, s.Line), s.Value))
 			}
 		}
@@ -556,7 +606,8 @@ func (d *diagnosis) overridden() {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("%s is set by several, to different values.", short(name)),
-			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", Where(wins.File, wins.Line), wins.Value, strings.Join(losers, "; "), d.Sysctls[name].Value),
+			fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", Where(wins.File, wins.Line), wins.Value,
+				strings.Join(losers, "; "), d.Sysctls[name].Value),
 			"Which one is in force depends on who came last.", "remove all lines but one", ""})
 	}
 }
@@ -564,7 +615,8 @@ func (d *diagnosis) overridden() {
 // changedSince finds values that are not what the next boot will set.
 func (d *diagnosis) changedSince() {
 	// A file that could not be read may say what no other does.
-	hidden := slices.ContainsFunc(d.deep.Unknown, func(u host.Unread) bool { return strings.Contains(u.What, "/sysctl") })
+	hidden := slices.ContainsFunc(d.deep.Unknown,
+		func(u host.Unread) bool { return strings.Contains(u.What, "/sysctl") })
 	if !d.initial() || d.deep.Loader == "" || d.weir() != "" || hidden {
 		return
 	}
@@ -573,20 +625,25 @@ func (d *diagnosis) changedSince() {
 		wins, ok := d.deep.AtBoot(name)
 		written := slices.ContainsFunc(d.deep.Writers, func(w host.Writer) bool { return w.Sysctl == name })
 		// What came from a file that the boot does not read has been said already.
-		unread := slices.ContainsFunc(d.deep.Settings, func(s host.Setting) bool { return s.Sysctl == name && s.Unread && s.Sets(now) })
+		unread := slices.ContainsFunc(d.deep.Settings,
+			func(s host.Setting) bool { return s.Sysctl == name && s.Unread && s.Sets(now) })
 		lacks := false
 		d.lacking(name, wins.Value, func(string) { lacks = true })
 		switch {
 		case ok && !wins.Sets(now) && !written && !lacks && !unread:
-			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", short(name)), fmt.Sprintf("It is %s; %s says %s.", now, Where(wins.File, wins.Line), wins.Value),
+			f := Finding{Notable, fmt.Sprintf("%s has changed since the boot.", short(name)),
+				fmt.Sprintf("It is %s; %s says %s.", now, Where(wins.File, wins.Line), wins.Value),
 				"The next boot brings the file's value back.", "sysctl -p " + wins.File + "    or change the file", ""}
 			if wins.File == host.CommandLine {
-				f.Why, f.Try = "The next boot brings that value back.", "a line in /etc/sysctl.d, which comes later, for the value that shall stay"
+				f.Why, f.Try = "The next boot brings that value back.",
+					"a line in /etc/sysctl.d, which comes later, for the value that shall stay"
 			}
 			d.add(f)
 		case !ok && !written && !unread && d.foreign(name, now):
-			d.add(Finding{Notable, fmt.Sprintf("%s is %s, and no file says so.", short(name), now), "Read from " + host.SysctlPath(name) + ".",
-				"The next boot brings the kernel's own value back.", "weir plan    says whether it is worth keeping", ""})
+			d.add(Finding{Notable, fmt.Sprintf("%s is %s, and no file says so.", short(name), now), "Read from " +
+				host.SysctlPath(name) + ".",
+				"The next boot brings the kernel's own value back.", "weir plan    says whether it is worth keeping",
+				""})
 		}
 	}
 }
@@ -632,11 +689,14 @@ func (d *diagnosis) otherWriters() {
 		switch {
 		case w.By == "bpftune":
 			d.add(Finding{Notable, "bpftune changes settings by itself.", w.File + " starts it.",
-				"It raises buffers and changes congestion controls while connections run; what is set here may not stay.", "weir status    tells what has drifted", ""})
+				"It raises buffers and changes congestion controls while connections run; what is set here may not " +
+					"stay.", "weir status    tells what has drifted", ""})
 		case w.Qdisc == "" || w.By == "modules-load" || d.Qdiscs[w.Qdisc] == host.No || !names(w.Dev, d.link.Name):
 		case w.Qdisc != root.Kind && w.Qdisc != d.queueName():
-			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")), fmt.Sprintf("%s; %s has %s now.", Where(w.File, w.Line), d.link.Name, root.Kind),
-				"At the next boot, or when the device appears again, it takes the place of what is there.", "remove the line, or what it competes with", ""})
+			d.add(Finding{Notable, fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")),
+				fmt.Sprintf("%s; %s has %s now.", Where(w.File, w.Line), d.link.Name, root.Kind),
+				"At the next boot, or when the device appears again, it takes the place of what is there.",
+				"remove the line, or what it competes with", ""})
 		}
 	}
 }
@@ -648,12 +708,14 @@ func (d *diagnosis) udevNames() {
 	}
 	for _, w := range d.deep.Writers {
 		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
-		if w.Name == "" || !names(w.Name, d.link.Name) || d.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(d.link.Name, "eth") {
+		if w.Name == "" || !names(w.Name, d.link.Name) || d.Qdiscs[w.Qdisc] == host.No ||
+			strings.HasPrefix(d.link.Name, "eth") {
 			continue
 		}
 		d.add(Finding{Notable, fmt.Sprintf("udev may never set %s on %s.", w.Qdisc, cmp.Or(w.Dev, d.link.Name)),
 			fmt.Sprintf("%s wants ACTION add and the name %s.", Where(w.File, w.Line), w.Name),
-			"The rule compares the name that the device has, or was given by a rule before it, at the moment it appears. On some systems it gets this one only later, and the line is never run.",
+			"The rule compares the name that the device has, or was given by a rule before it, at the moment it " +
+				"appears. On some systems it gets this one only later, and the line is never run.",
 			"weir up    which also knows the device by its address, in place of this line", "udev(7), of NAME"})
 	}
 }
@@ -667,19 +729,25 @@ func (d *diagnosis) containers() {
 	for _, n := range d.deep.Namespaces {
 		processes += n.Processes
 	}
-	seen := fmt.Sprintf("%s in %s.", countedWith(processes, "process", "es"), counted(len(d.deep.Namespaces), "other network namespace"))
+	seen := fmt.Sprintf("%s in %s.", countedWith(processes, "process", "es"),
+		counted(len(d.deep.Namespaces), "other network namespace"))
 	var own []string
 	for _, name := range []string{congestionControl, tcpECN, notsentLowat, tcpRmem, tcpWmem} {
-		if s, ok := d.deep.AtBoot(name); ok && s.Sets(d.Sysctls[name].Value) && !strings.HasPrefix(s.File, "/usr/") || d.foreign(name, d.Sysctls[name].Value) {
+		if s, ok := d.deep.AtBoot(name); ok && s.Sets(d.Sysctls[name].Value) && !strings.HasPrefix(s.File, "/usr/") ||
+			d.foreign(name, d.Sysctls[name].Value) {
 			own = append(own, short(name))
 		}
 	}
 	if len(own) == 0 {
-		d.add(Finding{Severity: Fine, Title: "Containers.", Seen: seen + " No setting here is one that they would miss."})
+		d.add(Finding{Severity: Fine, Title: "Containers.", Seen: seen +
+			" No setting here is one that they would miss."})
 		return
 	}
-	d.add(Finding{Notable, "Containers do not inherit the settings.", seen + fmt.Sprintf(" Set here: %s.", strings.Join(own, ", ")),
-		"Those settings belong to a network namespace. One that is made later starts with this one's congestion control and buffers and the kernel's other values; one that is there already keeps its own. The queue of the uplink serves them all.",
+	d.add(Finding{Notable, "Containers do not inherit the settings.", seen +
+		fmt.Sprintf(" Set here: %s.", strings.Join(own, ", ")),
+		"Those settings belong to a network namespace. One that is made later starts with this one's congestion " +
+			"control and buffers and the kernel's other values; one that is there already keeps its own. The queue " +
+			"of the uplink serves them all.",
 		"set them where containers are started: docker run --sysctl NAME=VALUE", ""})
 }
 
@@ -695,15 +763,18 @@ func (d *diagnosis) tunnels() {
 		return
 	}
 	if d.cc == "bbr" {
-		d.add(Finding{Notable, "BBR does nothing for what is tunnelled.", fmt.Sprintf("%s; congestion control bbr, %s.", strings.Join(names, ", "), d.source(congestionControl)),
-			"The TCP inside has its ends elsewhere, and their congestion control. What helps it here is the queue of " + cmp.Or(d.link.Name, "the uplink") + ".",
+		d.add(Finding{Notable, "BBR does nothing for what is tunnelled.",
+			fmt.Sprintf("%s; congestion control bbr, %s.", strings.Join(names, ", "), d.source(congestionControl)),
+			"The TCP inside has its ends elsewhere, and their congestion control. What helps it here is the queue of " +
+				cmp.Or(d.link.Name, "the uplink") + ".",
 			"weir plan --role relay --rate RATE", "scenarios/narrow-link.toml"})
 		return
 	}
 	if len(d.carried.Kinds) > 0 {
 		return // what they carry, and what manages it, has been said
 	}
-	d.add(Finding{Severity: Fine, Title: "Tunnels.", Seen: strings.Join(names, ", ") + ": what they carry is managed by the queue of " + cmp.Or(d.link.Name, "the uplink") + "."})
+	d.add(Finding{Severity: Fine, Title: "Tunnels.", Seen: strings.Join(names, ", ") +
+		": what they carry is managed by the queue of " + cmp.Or(d.link.Name, "the uplink") + "."})
 }
 
 // cookies is about connections that start without what a handshake tells.
@@ -713,12 +784,15 @@ func (d *diagnosis) cookies() {
 	if d.cc != "bbr" || !many && !s.Proxy {
 		return
 	}
-	seen := fmt.Sprintf("%d of %d connections came by a SYN cookie since the boot (/proc/net/netstat).", s.CookiesGood, s.Accepted)
+	seen := fmt.Sprintf("%d of %d connections came by a SYN cookie since the boot (/proc/net/netstat).", s.CookiesGood,
+		s.Accepted)
 	if s.Proxy {
 		seen += " Netfilter's SYN proxy is loaded."
 	}
-	d.add(Finding{Notable, "SYN cookies or a SYN proxy, with BBR.", seen, "BBR's first round trips rest on the handshake's RTT, which such a connection lacks.",
-		"weir plan --cc cubic, or a longer net.ipv4.tcp_max_syn_backlog", "not measured: what the authors of seed 001 met in production"})
+	d.add(Finding{Notable, "SYN cookies or a SYN proxy, with BBR.", seen,
+		"BBR's first round trips rest on the handshake's RTT, which such a connection lacks.",
+		"weir plan --cc cubic, or a longer net.ipv4.tcp_max_syn_backlog",
+		"not measured: what the authors of seed 001 met in production"})
 }
 
 // congestion says what the connections use.
@@ -728,7 +802,8 @@ func (d *diagnosis) congestion() {
 		return
 	}
 	if s.Total == 0 {
-		d.add(Finding{Severity: Fine, Title: d.cc + ", and no connections.", Seen: fmt.Sprintf("%s = %s.", congestionControl, d.cc)})
+		d.add(Finding{Severity: Fine, Title: d.cc + ", and no connections.",
+			Seen: fmt.Sprintf("%s = %s.", congestionControl, d.cc)})
 		return
 	}
 	same := s.Congestion[d.cc]
@@ -747,13 +822,15 @@ func (d *diagnosis) congestion() {
 		}
 	}
 	slices.Sort(others)
-	title, seen := fmt.Sprintf("%d of %s use %s.", same, counted(s.Total, "connection"), d.cc), fmt.Sprintf("The others: %s.", cmp.Or(strings.Join(others, ", "), "not known"))
+	title, seen := fmt.Sprintf("%d of %s use %s.", same, counted(s.Total, "connection"), d.cc),
+		fmt.Sprintf("The others: %s.", cmp.Or(strings.Join(others, ", "), "not known"))
 	if _, set := d.deep.AtBoot(congestionControl); !set && !d.foreign(congestionControl, d.cc) {
 		d.add(Finding{Severity: Fine, Title: title, Seen: seen + " Their programs chose."})
 		return
 	}
 	d.add(Finding{Notable, title, seen,
-		"They were open before it became the default, or their programs chose; they keep what they have.", "restart the services that hold them, if that matters", ""})
+		"They were open before it became the default, or their programs chose; they keep what they have.",
+		"restart the services that hold them, if that matters", ""})
 }
 
 // sameFields compares values word by word, up to a comment.

@@ -33,8 +33,9 @@ type Binding struct {
 	Says  string `json:"says"` // the same to a person
 }
 
-// Binds tells which limit binds now. It rests on what Diagnose's findings rest on, in the order in which those weigh: what stands in a queue says
-// more than what a connection waits for besides. Counters since the boot, a device's requeues among them, say nothing about now and are left out.
+// Binds tells which limit binds now. It rests on what Diagnose's findings rest on, in the order in which those weigh:
+// what stands in a queue says more than what a connection waits for besides. Counters since the boot, a device's
+// requeues among them, say nothing about now and are left out.
 func Binds(facts host.Facts) Binding { return newDiagnosis(facts).binds() }
 
 func (d *diagnosis) binds() Binding {
@@ -43,13 +44,18 @@ func (d *diagnosis) binds() Binding {
 	of := func(n int) string { return fmt.Sprintf("%d of %s", n, busy) }
 	switch {
 	case d.queueing() && d.elsewhere() && rate != 0:
-		return Binding{LimitRate, fmt.Sprintf("a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.", rate, of(s.Queueing))}
+		return Binding{LimitRate,
+			fmt.Sprintf("a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
+				rate, of(s.Queueing))}
 	case d.queueing() && d.elsewhere():
-		return Binding{LimitRate, fmt.Sprintf("a rate enforced beyond this host, below what %s could send: %s wait, and not here.", d.link.Name, of(s.Queueing))}
+		return Binding{LimitRate,
+			fmt.Sprintf("a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
+				d.link.Name, of(s.Queueing))}
 	case rate != 0 && (d.queueing() && d.known() || s.Rate >= rate/10*9 || d.unseen() && d.holds()):
 		return Binding{LimitShaper, fmt.Sprintf("the rate that %s enforces, %s.", d.shaperName(), rate)}
 	case d.queueing() && d.known():
-		return Binding{LimitDevice, fmt.Sprintf("%s itself: %s wait, and the queue is here.", d.link.Name, of(s.Queueing))}
+		return Binding{LimitDevice, fmt.Sprintf("%s itself: %s wait, and the queue is here.", d.link.Name,
+			of(s.Queueing))}
 	case d.lossy():
 		return Binding{LimitPath, fmt.Sprintf("the path: %s lose packets without a queue.", of(s.Lossy))}
 	case d.bufferBound():
@@ -57,9 +63,11 @@ func (d *diagnosis) binds() Binding {
 	case d.receiverBound():
 		return Binding{LimitReceiver, fmt.Sprintf("the receivers: %s wait for a window.", of(s.Receiver))}
 	case d.cpuShort():
-		return Binding{LimitCPU, fmt.Sprintf("the CPU: in %.0f %% of the last 10 s something waited for it.", 100*float64(d.deep.CPU))}
+		return Binding{LimitCPU, fmt.Sprintf("the CPU: in %.0f %% of the last 10 s something waited for it.",
+			100*float64(d.deep.CPU))}
 	case d.deviceFull():
-		return Binding{LimitDevice, fmt.Sprintf("%s itself: %s of its %s are in use.", d.link.Name, roughly(s.Rate), d.link.Speed)}
+		return Binding{LimitDevice, fmt.Sprintf("%s itself: %s of its %s are in use.", d.link.Name, roughly(s.Rate),
+			d.link.Speed)}
 	case !s.Read:
 		return Binding{LimitUnknown, "cannot be told yet: the live connections are not known. To know them:  ss " +
 			"-t, once, which loads what it takes; " +
@@ -71,9 +79,11 @@ func (d *diagnosis) binds() Binding {
 	case d.link.Name == "":
 		return Binding{LimitUnknown, "cannot be told: there is no default route, so the uplink is not known."}
 	case 2*s.App >= s.Busy:
-		return Binding{LimitProgram, fmt.Sprintf("the programs: of %s, %d did not always have something to send.", busy, s.App)}
+		return Binding{LimitProgram, fmt.Sprintf("the programs: of %s, %d did not always have something to send.", busy,
+			s.App)}
 	}
-	return Binding{LimitUnknown, fmt.Sprintf("cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.", busy)}
+	return Binding{LimitUnknown,
+		fmt.Sprintf("cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.", busy)}
 }
 
 // Elsewhere tells that connections wait, and not in the queue that a goal has put at its device; "" if that is not to
@@ -113,8 +123,8 @@ func (d *diagnosis) holds() bool {
 	return root.Stats.Backlog > 0
 }
 
-// elsewhere tells whether what waits at the uplink explains less than half of the delay: in time, at the rate at which the busy connections are
-// served.
+// elsewhere tells whether what waits at the uplink explains less than half of the delay: in time, at the rate at which
+// the busy connections are served.
 func (d *diagnosis) elsewhere() bool {
 	root, _ := d.link.Tree.Root()
 	s, here := d.deep.Sockets, units.Duration(0)
@@ -124,7 +134,8 @@ func (d *diagnosis) elsewhere() bool {
 	return d.known() && here < (s.QueueRTT-s.QueueMin)/2
 }
 
-// lossy tells whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been dropped here, on purpose.
+// lossy tells whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been
+// dropped here, on purpose.
 func (d *diagnosis) lossy() bool { return d.many(d.deep.Sockets.Lossy) && d.shaper() == 0 }
 
 func (d *diagnosis) bufferBound() bool { return d.many(d.deep.Sockets.Buffer) }

@@ -69,8 +69,9 @@ func queueOwner(f host.Facts, dev string) string {
 
 // names tells whether the names that a file has could mean a device: patterns, or what a script or udev fills in.
 func names(written, dev string) bool {
-	return written == "" || strings.ContainsAny(written, "$%{") || slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {
-		ok, _ := path.Match(pattern, dev)
-		return ok
-	})
+	return written == "" || strings.ContainsAny(written, "$%{") ||
+		slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {
+			ok, _ := path.Match(pattern, dev)
+			return ok
+		})
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan turns a goal and the facts of a host into the changes that reach the goal, each with its reason and its evidence.
+// Package plan turns a goal and the facts of a host into the changes that reach the goal, each with its reason and its
+// evidence.
 //
-// It is a pure function of those two values: it may not read a host, a file or a clock, and it may not change anything. It is idempotent:
-// the plan for a host on which a plan was carried out is empty, which is how everything else in this program verifies.
+// It is a pure function of those two values: it may not read a host, a file or a clock, and it may not change anything.
+// It is idempotent: the plan for a host on which a plan was carried out is empty, which is how everything else in this
+// program verifies.
 package plan
 
 import (
@@ -24,9 +26,11 @@ type Plan struct {
 	Changes    []Change `json:"changes"`
 	Considered []Note   `json:"considered,omitempty"`
 
-	// Lacks is what was asked for and is not to be had, where the rest of the goal does without it: a person is told, and a boot goes on.
+	// Lacks is what was asked for and is not to be had, where the rest of the goal does without it: a person is told,
+	// and a boot goes on.
 	Lacks *Refusal `json:"-"`
-	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to carry one out.
+	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to
+	// carry one out.
 	Unkept *Refusal `json:"-"`
 }
 
@@ -95,8 +99,8 @@ func (c Change) Unshapes() bool {
 	return c.Dev+c.Ingress != "" && err == nil && shapes(before.Stack) && !shapes(after.Stack)
 }
 
-// Target is what a change sets: the root queueing disciplines of a device, those that all that arrives at it passes first, a sysctl, or a
-// file, as host.File writes it.
+// Target is what a change sets: the root queueing disciplines of a device, those that all that arrives at it passes
+// first, a sysctl, or a file, as host.File writes it.
 type Target struct {
 	Dev     string `json:"dev,omitempty"`
 	Ingress string `json:"ingress,omitempty"` // the device
@@ -312,7 +316,8 @@ func (d *draft) root(text, reason, evidence string) error {
 		}
 		return &Refusal{
 			What: fmt.Sprintf("%s: kernel %s has no %s%s", d.link.Name, d.facts.Kernel, spec.Kind(), why),
-			Try:  "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " + d.kinds() + ")",
+			Try: "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " +
+				d.kinds() + ")",
 		}
 	}
 	if !d.stack.Equal(want) {
@@ -325,10 +330,12 @@ func (d *draft) root(text, reason, evidence string) error {
 			case !d.facts.Admin:
 				try = "the same as root, who may read more"
 			}
-			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err), Try: try}
+			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err),
+				Try: try}
 		}
 		d.Changes = append(d.Changes, Change{
-			Target: Target{Dev: d.link.Name}, Old: Describe(d.link.Tree), New: want.String(), Reason: reason, Evidence: evidence,
+			Target: Target{Dev: d.link.Name}, Old: Describe(d.link.Tree), New: want.String(), Reason: reason,
+			Evidence: evidence,
 		})
 	}
 	d.stack = want
@@ -349,8 +356,8 @@ func (d *draft) kinds() string {
 	return strings.Join(kinds, ", ")
 }
 
-// Describe writes the queueing disciplines of a device as tc would, or as far as that goes: a tree that a person built with classes of
-// its own is named by its root.
+// Describe writes the queueing disciplines of a device as tc would, or as far as that goes: a tree that a person built
+// with classes of its own is named by its root.
 func Describe(t qdisc.Tree) string {
 	if stack, ok := t.Stack(); ok {
 		return stack.String()
@@ -370,8 +377,8 @@ const (
 	HalfIngress = "half of it" // a run was cut short, or somebody has taken the rest away
 )
 
-// DescribeIngress writes the queueing disciplines that Weir lets all that arrives at a device pass first, as tc would. Who else has something at
-// its ingress is not looked at.
+// DescribeIngress writes the queueing disciplines that Weir lets all that arrives at a device pass first, as tc would.
+// Who else has something at its ingress is not looked at.
 func DescribeIngress(f host.Facts, dev string) string {
 	link, _ := f.Link(dev)
 	ifb, there := f.Link(qdisc.IFB)
@@ -391,7 +398,10 @@ func DescribeIngress(f host.Facts, dev string) string {
 	case there, link.Redirect == host.Gone, len(link.Passes) > 0:
 		return HalfIngress
 	}
-	if slices.ContainsFunc(f.Links, func(l host.Link) bool { return l.Redirect == host.Gone && tunnelKind(l, true) != "" }) {
+	if slices.ContainsFunc(f.Links, func(l host.Link) bool {
+		return l.Redirect == host.Gone &&
+			tunnelKind(l, true) != ""
+	}) {
 		return HalfIngress
 	}
 	return NoIngress
@@ -407,7 +417,8 @@ func outer(texts []string) (all []qdisc.Outer) {
 	return all
 }
 
-// ingress plans the queueing disciplines for what arrives at the device. The way there must be free, or be as planned already.
+// ingress plans the queueing disciplines for what arrives at the device. The way there must be free, or be as planned
+// already.
 func (d *draft) ingress(text, reason, evidence string) error {
 	want, err := qdisc.ParseArriving(text)
 	if err != nil {
@@ -420,7 +431,8 @@ func (d *draft) ingress(text, reason, evidence string) error {
 	for _, q := range d.link.Tree.Qdiscs {
 		if q.Parent == qdisc.Ingress && !there {
 			return &Refusal{
-				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not weir's to touch", d.link.Name, q.Kind),
+				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not "+
+					"weir's to touch", d.link.Name, q.Kind),
 				Try: fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(),
 					d.link.Name, q.Kind),
 			}
@@ -440,8 +452,9 @@ func (d *draft) ingress(text, reason, evidence string) error {
 		}
 	case d.facts.Ingress == host.No:
 		return &Refusal{
-			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name, d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
-			Try:  "install the package with all of the kernel's modules; or " + d.Goal.WithoutIngress(),
+			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name,
+				d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
+			Try: "install the package with all of the kernel's modules; or " + d.Goal.WithoutIngress(),
 		}
 	}
 	d.Changes = append(d.Changes, Change{
@@ -463,6 +476,7 @@ func (d *draft) sysctl(name, want, reason, evidence string) {
 	case now.ReadOnly:
 		d.note(name, "cannot be written in this network namespace: %s stays, %s wanted", now.Value, want)
 	default:
-		d.Changes = append(d.Changes, Change{Target: Target{Sysctl: name}, Old: now.Value, New: want, Reason: reason, Evidence: evidence})
+		d.Changes = append(d.Changes, Change{Target: Target{Sysctl: name}, Old: now.Value, New: want, Reason: reason,
+			Evidence: evidence})
 	}
 }

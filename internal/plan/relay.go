@@ -141,7 +141,8 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 	seen := strings.Join(carried.Seen, " ")
 	switch {
 	case g.Role == "server" && (carried.Relay() || carried.Has(Forwards)):
-		return g, []Note{{subject, "server, as asked. This host carries for others, though: " + seen + " Their queue stands in the provider's box on the way in. " +
+		return g, []Note{{subject, "server, as asked. This host carries for others, though: " + seen +
+			" Their queue stands in the provider's box on the way in. " +
 			"weir plan --role relay owns that, too"}}, nil
 	case g.Role == "relay" && g.Carries == "":
 		g.Carries = SetUp(f)
@@ -308,7 +309,8 @@ func Owns(g Goal, f host.Facts) string {
 		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a " +
 			"tunnel. This gives up 6 to 10 % of goodput."
 	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
-		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.", 100-100*how.share)
+		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.",
+			100-100*how.share)
 	case part(min(relayShare, margin/d.ratio()), g.inward()) < shaped(g.Rate):
 		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives " +
 			"up 6 % of goodput."
@@ -453,7 +455,8 @@ func (d *draft) endsHere() error {
 	if g.Carries.Has(Tunnel) {
 		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
-	return d.shapeRelay(part(how.share, g.inward()), "besteffort dual-dsthost nat ingress", d.relayInterval(), how.text(),
+	return d.shapeRelay(part(how.share, g.inward()), "besteffort dual-dsthost nat ingress", d.relayInterval(),
+		how.text(),
 		fmt.Sprintf("what arrives waits here and not at the provider: %s. %.3g %% of the %s that come in keep the "+
 			"provider's queue "+
 			"empty", what, 100*how.share, g.inward()),

@@ -11,18 +11,21 @@ import (
 	"weir/internal/units"
 )
 
-// Stats are a discipline's or a class's counters since it was created. Those in uint64 here are 32 bits wide in the kernel and wrap, Bytes and
-// Packets excepted.
+// Stats are a discipline's or a class's counters since it was created. Those in uint64 here are 32 bits wide in the
+// kernel and wrap, Bytes and Packets excepted.
 type Stats struct {
-	Bytes      uint64 `json:"bytes"`       // bytes sent
-	Packets    uint64 `json:"packets"`     // packets sent
-	Drops      uint64 `json:"drops"`       // packets dropped, for whatever reason
-	Overlimits uint64 `json:"overlimits"`  // times that a packet had to wait for a shaper
-	Requeues   uint64 `json:"requeues"`    // packets that the device did not take at once
-	Backlog    uint64 `json:"backlog"`     // bytes waiting now
-	Qlen       uint64 `json:"qlen"`        // packets waiting now
-	Marks      uint64 `json:"marks"`       // packets marked CE, where the kind counts them; for mq and cake_mq the sum over their queues
-	X          any    `json:"x,omitempty"` // the kind's own: BPFDualPI2Stats, CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats, NetemStats, PIEStats, REDStats; or nil
+	Bytes      uint64 `json:"bytes"`      // bytes sent
+	Packets    uint64 `json:"packets"`    // packets sent
+	Drops      uint64 `json:"drops"`      // packets dropped, for whatever reason
+	Overlimits uint64 `json:"overlimits"` // times that a packet had to wait for a shaper
+	Requeues   uint64 `json:"requeues"`   // packets that the device did not take at once
+	Backlog    uint64 `json:"backlog"`    // bytes waiting now
+	Qlen       uint64 `json:"qlen"`       // packets waiting now
+	// packets marked CE, where the kind counts them; for mq and cake_mq the sum over their queues
+	Marks uint64 `json:"marks"`
+	// the kind's own: BPFDualPI2Stats, CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats,
+	// NetemStats, PIEStats, REDStats; or nil
+	X any `json:"x,omitempty"`
 }
 
 // CakeStats are cake's (TCA_CAKE_STATS_*).
@@ -81,21 +84,22 @@ type DualPI2Stats struct {
 
 // BPFDualPI2Stats are bpf_dualpi2's: dualpi2's, and what else the programs count.
 type BPFDualPI2Stats struct {
-	Probability   float64 `json:"probability"`     // base probability p', 0 to 1
-	DelayC        uint32  `json:"delay_c_us"`      // us that the packet at the head of the C queue has waited
-	DelayL        uint32  `json:"delay_l_us"`      // us, the L queue
-	PacketsC      uint64  `json:"packets_c"`       // enqueued
-	PacketsL      uint64  `json:"packets_l"`       // enqueued
-	MaxQueue      uint32  `json:"max_queue"`       // packets, the most so far
-	ECNMarks      uint64  `json:"ecn_marks"`       // packets marked, for whatever reason
-	StepMarks     uint64  `json:"step_marks"`      // of those, by the L queue's step
-	StepMissed    uint64  `json:"step_missed"`     // packets that should have been, and were predicted to wait for less than they did
-	StepEarly     uint64  `json:"step_early"`      // packets that should not have been
-	Credit        int32   `json:"credit"`          // positive: the C queue is next
-	MemoryUsed    uint32  `json:"memory_used"`     // bytes
-	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
-	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
-	Unmarked      uint64  `json:"unmarked"`        // packets that came past the program that marks
+	Probability float64 `json:"probability"` // base probability p', 0 to 1
+	DelayC      uint32  `json:"delay_c_us"`  // us that the packet at the head of the C queue has waited
+	DelayL      uint32  `json:"delay_l_us"`  // us, the L queue
+	PacketsC    uint64  `json:"packets_c"`   // enqueued
+	PacketsL    uint64  `json:"packets_l"`   // enqueued
+	MaxQueue    uint32  `json:"max_queue"`   // packets, the most so far
+	ECNMarks    uint64  `json:"ecn_marks"`   // packets marked, for whatever reason
+	StepMarks   uint64  `json:"step_marks"`  // of those, by the L queue's step
+	// packets that should have been, and were predicted to wait for less than they did
+	StepMissed    uint64 `json:"step_missed"`
+	StepEarly     uint64 `json:"step_early"`      // packets that should not have been
+	Credit        int32  `json:"credit"`          // positive: the C queue is next
+	MemoryUsed    uint32 `json:"memory_used"`     // bytes
+	MaxMemoryUsed uint32 `json:"max_memory_used"` // bytes
+	MemoryLimit   uint32 `json:"memory_limit"`    // bytes
+	Unmarked      uint64 `json:"unmarked"`        // packets that came past the program that marks
 	// packets whose note from that program another TCX program had written over
 	Overwritten  uint64  `json:"overwritten"`
 	Superpackets uint64  `json:"superpackets"` // packets of several segments that came whole
@@ -114,10 +118,12 @@ type Sojourn struct {
 }
 
 func sojourn(h dualpi2.Histogram) Sojourn {
-	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)), units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
+	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)),
+		units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
 }
 
-// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so do the most that there were.
+// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
+// do the most that there were.
 func (s BPFDualPI2Stats) Since(before BPFDualPI2Stats) BPFDualPI2Stats {
 	since := func(now, then Sojourn) Sojourn {
 		h := now.Histogram
@@ -247,7 +253,8 @@ const (
 	statsPackets64 = 8
 )
 
-// fields reads a kernel struct field by field. Such structs only ever grow at their end: what an older kernel leaves out is zero.
+// fields reads a kernel struct field by field. Such structs only ever grow at their end: what an older kernel leaves
+// out is zero.
 type fields struct{ b []byte }
 
 func (f *fields) u32() uint32 {
@@ -320,7 +327,8 @@ func (s *Stats) decodeOwn(kind string, b []byte, class bool) error {
 		}
 		s.X = x
 	case "dualpi2":
-		x := DualPI2Stats{float64(f.u32()) / 0xFFFFFFFF, f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), int32(f.u32()), f.u32(), f.u32(), f.u32()}
+		x := DualPI2Stats{float64(f.u32()) / 0xFFFFFFFF, f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(),
+			int32(f.u32()), f.u32(), f.u32(), f.u32()}
 		s.Marks, s.X = uint64(x.ECNMarks), x
 	case "fq_codel":
 		if f.u32() == 0 { // TCA_FQ_CODEL_XSTATS_QDISC
@@ -416,8 +424,10 @@ func decodeCakeTin(b []byte) (CakeTin, error) {
 		return t, err
 	}
 	// TCA_CAKE_TIN_STATS_*; those that are missing here are not sent by any kernel.
-	narrow := map[uint16]*uint32{2: &t.SentPackets, 4: &t.Drops, 6: &t.ACKDrops, 8: &t.Marks, 11: &t.Backlog, 13: &t.Target, 14: &t.Interval,
-		15: &t.WayIndirectHits, 16: &t.WayMisses, 17: &t.WayCollisions, 18: &t.PeakDelay, 19: &t.AvgDelay, 20: &t.BaseDelay, 21: &t.SparseFlows,
+	narrow := map[uint16]*uint32{2: &t.SentPackets, 4: &t.Drops, 6: &t.ACKDrops, 8: &t.Marks, 11: &t.Backlog,
+		13: &t.Target, 14: &t.Interval,
+		15: &t.WayIndirectHits, 16: &t.WayMisses, 17: &t.WayCollisions, 18: &t.PeakDelay, 19: &t.AvgDelay,
+		20: &t.BaseDelay, 21: &t.SparseFlows,
 		22: &t.BulkFlows, 23: &t.UnresponsiveFlows, 24: &t.MaxPacket, 25: &t.FlowQuantum}
 	for _, a := range attributes {
 		f := &fields{a.Data}
