@@ -506,7 +506,7 @@ func (k Kinds) evidence() string {
 			"of 1064, 151.5 with 93 % of what leaves; " +
 			"the goodput is 42.87 Mbit/s instead of 44.53 (scenarios/relay/tunnel.toml)"
 	case len(tunnelsOf(k)) > 0:
-		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.80 ms at p99, 197.9 with a server's " +
+		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.78 ms at p99, 197.9 with a server's " +
 			"plan; " +
 			"4 downloads carry 41.59 Mbit/s (scenarios/relay/wireguard.toml)"
 	}
