@@ -146,8 +146,8 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
 	choice(cmd, &g.Role, "role", "`what` the host is: server, or relay: it carries for others (default: as its "+
 		"traffic shows)", plan.Roles)
-	f.StringVar((*string)(&g.Carries), "carries", "", "`how` a relay does that: "+strings.Join(plan.KnownKinds(),
-		", ")+"; several with commas between (default: as it is seen to)")
+	f.StringVar((*string)(&g.Carries), "carries", "", "`how` a relay does that: "+
+		strings.Join(plan.KnownKinds(), ", ")+"; several with commas between (default: as it is seen to)")
 	f.BoolVar(&g.NAT, "nat", false, "the relay translates addresses on the device")
 	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src",
 		plan.Sides)

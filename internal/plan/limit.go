@@ -69,9 +69,8 @@ func (d *diagnosis) binds() Binding {
 		return Binding{LimitDevice, fmt.Sprintf("%s itself: %s of its %s are in use.", d.link.Name, roughly(s.Rate),
 			d.link.Speed)}
 	case !s.Read:
-		return Binding{LimitUnknown, "cannot be told yet: the live connections are not known. To know them:  ss " +
-			"-t, once, which loads what it takes; " +
-			"then weir doctor again, best under load."}
+		return Binding{LimitUnknown, "cannot be told yet: the live connections are not known. To know them:  ss -t, " +
+			"once, which loads what it takes; then weir doctor again, best under load."}
 	case s.Busy == 0 && d.unseen():
 		return Binding{LimitUnknown, "cannot be told: the ends of what this host forwards are elsewhere."}
 	case s.Busy == 0:
