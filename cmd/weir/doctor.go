@@ -34,8 +34,22 @@ device, the path, an end of the connections, or the CPU. Each finding says what 
 matters, what would change it and where that was measured: ✗ harmful or without effect, ! worth
 knowing, ✓ fine. With --json each has a code that stays the same; docs/findings.md explains them.
 
-Changes nothing, sends nothing, and takes no root; what only root can see is said to be unknown.
-Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usage.`,
+It looks at the uplink and its queue, and at the live TCP connections. It also
+looks at the settings that matter, at the files that set them, and at what this
+host passes on for others.
+
+"What binds" is the bottleneck: a rate limit beyond this host, its own shaper,
+the device, the path, an end of connections, or the CPU.
+
+Each finding says what was seen, why it matters, what would change it, and where
+that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)
+or ✓ (fine).
+
+Doctor changes nothing, sends nothing, and needs no root. What only root can see
+is listed as unknown.
+
+Exit status: 0 nothing is harmful or without effect, 1 something is or doctor
+failed, 2 wrong usage.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			facts, err := host.ReadDeep()
@@ -70,7 +84,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			return allWell(findings)
 		},
 	}
-	device(cmd, &dev, "another uplink's `device` than the default route's")
+	device(cmd, &dev, "`device` of the uplink (default: the default route's)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also print who sets each setting, in the order in which they are read")
