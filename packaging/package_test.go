@@ -230,7 +230,7 @@ var lifecycle string
 // of its own.
 func runLifecycle(t *testing.T, deb string) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: installing takes root")
+		t.Skip("skipped, not passed: installing needs root")
 	}
 	needs(t, "dpkg", "unshare", "mount", "ip", "tc", "bash")
 	if fs, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(fs), "\toverlay\n") {

@@ -119,7 +119,7 @@ func (s Store) begin(command string) (_ Store, last, j *journal, facts host.Fact
 	}
 	if !facts.Admin {
 		return s, nil, nil, facts, &plan.Refusal{
-			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
+			What: command + " changes the network, which needs root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
 	}
