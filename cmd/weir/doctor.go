@@ -45,7 +45,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			if dev != "" {
 				if _, there := facts.Link(dev); !there {
 					return &plan.Refusal{What: dev + ": no such device", Try: "one of: " +
-						strings.Join(deviceNames(facts), ", ")}
+						strings.Join(plan.DeviceNames(facts), ", ")}
 				}
 				facts.Uplink = dev
 			}
@@ -67,7 +67,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			if err != nil {
 				return err
 			}
-			return verdict(findings)
+			return allWell(findings)
 		},
 	}
 	device(cmd, &dev, "another uplink's `device` than the default route's")
@@ -77,7 +77,7 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 	return cmd
 }
 
-func verdict(findings []doctor.Finding) error {
+func allWell(findings []doctor.Finding) error {
 	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Harmful }) {
 		return errNotSo
 	}
@@ -176,12 +176,12 @@ func describeLink(f host.Facts, l host.Link) string {
 	if f.Deep != nil && len(f.Deep.Offloads[l.Name]) > 0 {
 		words = append(words, strings.Join(f.Deep.Offloads[l.Name], " "))
 	}
-	queue := "root qdisc " + plan.Describe(l.Tree)
-	if _, ok := l.Tree.Stack(); ok && doctor.Enforced(l.Tree) == 0 {
+	queue := "root qdisc " + plan.QueueOf(l.Tree).String()
+	if stack, ok := l.Tree.Stack(); ok && !stack.Shapes() {
 		queue += ", no rate"
 	}
 	words = append(words, queue)
-	if now := plan.DescribeIngress(f, l.Name); now != plan.NoIngress {
+	if now := plan.IncomingAt(f, l.Name).String(); now != plan.NoIngress {
 		words = append(words, "arriving: "+now)
 	}
 	return strings.Join(words, " · ")

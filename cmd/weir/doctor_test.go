@@ -52,8 +52,8 @@ func TestHosts(t *testing.T) {
 			if out.String() != string(want.Data) {
 				t.Errorf("doctor prints\n%s\nwant\n%s", out.String(), want.Data)
 			}
-			if harmful := strings.Contains("\n"+out.String(), "\n✗ "); harmful != (verdict(findings) != nil) {
-				t.Errorf("harmful: %v, exit status: %v", harmful, verdict(findings))
+			if harmful := strings.Contains("\n"+out.String(), "\n✗ "); harmful != (allWell(findings) != nil) {
+				t.Errorf("harmful: %v, exit status: %v", harmful, allWell(findings))
 			}
 			// The facts are one value, also on paper.
 			if _, err := json.Marshal(facts); err != nil {

@@ -64,7 +64,7 @@ func (o *dualpi2Options) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.state, "state", dualpi2Dir, "`directory` of the journals")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	cmd.MarkFlagDirname("state")
-	complete(cmd, "dev", deviceNames)
+	complete(cmd, "dev", plan.DeviceNames)
 }
 
 // words takes from a command's arguments the device, which tc has among them, and leaves the discipline's options.
@@ -112,7 +112,7 @@ func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, erro
 	}
 	link, ok := facts.Link(o.dev)
 	if !ok {
-		return facts, link, &plan.Refusal{What: o.dev + ": no such device", Try: "one of: " + strings.Join(deviceNames(facts), ", ")}
+		return facts, link, &plan.Refusal{What: o.dev + ": no such device", Try: "one of: " + strings.Join(plan.DeviceNames(facts), ", ")}
 	}
 	return facts, link, nil
 }
@@ -339,7 +339,7 @@ given stay as they are. Only a limit beyond what it was made for makes it anew.`
 }
 
 func notThere(l host.Link) error {
-	return &plan.Refusal{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name, plan.Describe(l.Tree)), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
+	return &plan.Refusal{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name, plan.QueueOf(l.Tree).String()), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
 }
 
 func newDualPI2DelCommand() *cobra.Command {
@@ -483,7 +483,7 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 		for _, l := range links {
 			if l.Name == status.Goal.Dev {
 				return &plan.Refusal{
-					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name, status.Goal.Qdisc, plan.Describe(l.Tree)),
+					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name, status.Goal.Qdisc, plan.QueueOf(l.Tree).String()),
 					Try:  fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s", strings.TrimPrefix(status.Goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
 				}
 			}
@@ -495,15 +495,6 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 	return nil
 }
 
-func deviceNames(f host.Facts) (names []string) {
-	for _, l := range f.Links {
-		if !l.Loopback && l.Name != qdisc.IFB {
-			names = append(names, l.Name)
-		}
-	}
-	return names
-}
-
 // completeDevice completes "dev NAME".
 func completeDevice(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	switch {
@@ -512,7 +503,7 @@ func completeDevice(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return deviceNames(facts), cobra.ShellCompDirectiveNoFileComp
+		return plan.DeviceNames(facts), cobra.ShellCompDirectiveNoFileComp
 	case !slices.Contains(args, "dev"):
 		return []string{"dev"}, cobra.ShellCompDirectiveNoFileComp
 	}

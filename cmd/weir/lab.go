@@ -21,8 +21,11 @@ import (
 
 	"weir/internal/lab"
 	"weir/internal/lab/boot"
+	"weir/internal/lab/engine"
 	"weir/internal/lab/qemu"
+	"weir/internal/lab/scenario"
 	"weir/internal/lab/uml"
+	"weir/internal/lab/verdict"
 	"weir/internal/report"
 	"weir/internal/text"
 )
@@ -97,14 +100,14 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if o.parallel < 0 {
 		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
 	}
-	if o.engine != "" && !slices.Contains(lab.Engines(), o.engine) {
-		return usage("--engine "+strings.Join(lab.Engines(), " or --engine "), "--engine %s is not known", o.engine)
+	if o.engine != "" && !slices.Contains(scenario.Engines(), o.engine) {
+		return usage("--engine "+strings.Join(scenario.Engines(), " or --engine "), "--engine %s is not known", o.engine)
 	}
-	var scenarios []lab.Scenario
+	var scenarios []scenario.Scenario
 	for _, file := range files {
-		s, err := lab.Load(file)
+		s, err := scenario.Load(file)
 		if err != nil {
-			var bad *lab.FileError
+			var bad *scenario.FileError
 			if errors.As(err, &bad) && bad.Line == 0 && bad.Hint() == "" {
 				return usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
 			}
@@ -177,7 +180,7 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		err = report.Markdown(w, reports, "weir lab run "+strings.Join(files, " "))
 	default:
 		if isTerminal(w) {
-			w = &text.Writer{To: beneath(w), Colours: true} // lab.Load has seen to what names hold
+			w = &text.Writer{To: beneath(w), Colours: true} // scenario.Load has seen to what names hold
 		}
 		err = report.Terminal(w, reports, isTerminal(w))
 	}
@@ -194,34 +197,49 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	return err
 }
 
-// labRunner finds the kernels that the scenarios need.
-func labRunner(scenarios []lab.Scenario) (r lab.Runner, err error) {
+// engines has, for each engine, how it is found and what to try where it is not.
+func engines() map[string]struct {
+	find func() (engine.Engine, error)
+	try  string
+} {
+	return map[string]struct {
+		find func() (engine.Engine, error)
+		try  string
+	}{
+		scenario.UML: {func() (engine.Engine, error) { k, err := uml.Find(); return uml.Engine{Kernel: k}, err },
+			"make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"},
+		scenario.QEMU: {func() (engine.Engine, error) { k, err := qemu.Find("newest"); return qemu.Engine{Kernel: k}, err },
+			"make kernels   (in Weir's source; a minute, no root needed)"},
+	}
+}
+
+// labRunner finds the engines that the scenarios need.
+func labRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
+	r := lab.Runner{Engines: map[string]engine.Engine{}}
 	for i := range scenarios {
-		for _, engine := range scenarios[i].Engines() {
-			if engine == lab.QEMU {
-				if r.Stock, err = qemu.Find("newest"); err != nil {
-					return r, &hinted{err, "make kernels   (in Weir's source; a minute, no root needed)"}
-				}
-			} else if r.Kernel, err = uml.Find(); err != nil {
-				return r, &hinted{err, "make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"}
+		for _, name := range scenarios[i].Engines() {
+			found, err := engines()[name].find()
+			if err != nil {
+				return r, &hinted{err, engines()[name].try}
 			}
+			r.Engines[name] = found
 		}
 	}
 	return r, nil
 }
 
 // unmeasured tells whether a claim could not be judged: then the run did not do what it was for.
-func unmeasured(r lab.Report) bool {
-	return slices.ContainsFunc(r.Claims, func(v lab.Verdict) bool { return v.Verdict == lab.NotMeasured })
+func unmeasured(r verdict.Report) bool {
+	return slices.ContainsFunc(r.Claims, func(v verdict.Verdict) bool { return v.Verdict == verdict.NotMeasured })
 }
 
 // choose leaves out the scenarios that have none of the wanted candidates. Each of those must be in one.
-func choose(only, files []string, scenarios []lab.Scenario) ([]string, []lab.Scenario, error) {
+func choose(only, files []string, scenarios []scenario.Scenario) ([]string, []scenario.Scenario, error) {
 	if len(only) == 0 {
 		return files, scenarios, nil
 	}
 	var known, chosenFiles []string
-	var chosen []lab.Scenario
+	var chosen []scenario.Scenario
 	for i, s := range scenarios {
 		any := false
 		for _, c := range s.Candidate {

@@ -28,7 +28,7 @@ const (
 
 func printChange(w io.Writer, c plan.Change) {
 	what := fmt.Sprintf("%s → %s", c.Old, c.New)
-	if c.File != "" {
+	if c.Kind == plan.File {
 		what = c.Verb()
 	}
 	line := pad(text.Short(c.Target.String()), subject) + what
@@ -39,15 +39,15 @@ func printChange(w io.Writer, c plan.Change) {
 	if text.Width(line) <= columns {
 		fmt.Fprintln(w, line)
 	} else {
-		printText(w, text.Short(c.Target.String()), c.Old)
-		printText(w, "", "→ "+c.New)
+		printText(w, text.Short(c.Target.String()), c.Old.String())
+		printText(w, "", "→ "+c.New.String())
 	}
 	printText(w, "", c.Reason)
 }
 
 // printOwner says to whom the present value is due.
 func printOwner(w io.Writer, c plan.Change) {
-	if c.Owner != "" && c.File == "" {
+	if c.Owner != "" && c.Kind != plan.File {
 		printText(w, "", "today: "+c.Owner)
 	}
 }
@@ -97,9 +97,9 @@ func failed(out change.Outcome, try string) error {
 	}
 	var which []string
 	for _, f := range out.Failed {
-		name := text.Short(f.Target.String()) + " = " + f.New
-		if f.File != "" {
-			name = f.File
+		name := text.Short(f.Target.String()) + " = " + f.New.String()
+		if f.Kind == plan.File {
+			name = f.Name
 		}
 		which = append(which, name+": "+f.Error)
 	}

@@ -35,7 +35,7 @@ or else the one that was last brought up, if there is one. Changes nothing, and 
 			files := 0
 			for _, c := range p.Changes {
 				printChange(w, c)
-				if c.File != "" {
+				if c.Kind == plan.File {
 					files++
 				}
 				if verbose {

@@ -12,7 +12,6 @@ import (
 	"weir/internal/change"
 	"weir/internal/host"
 	"weir/internal/plan"
-	"weir/internal/units"
 )
 
 func newRootCommand() *cobra.Command {
@@ -116,61 +115,54 @@ func (c *common) store() change.Store { return change.Open(c.state) }
 
 // addGoal adds the options that say what is wanted.
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
-	f := cmd.Flags()
-	device(cmd, &g.Dev, "`device` of the uplink (default: the default route's)")
-	f.Var(option(&g.Rate, "rate", units.ParseRate), "rate", "what the provider sold, for what leaves the device: 50mbit")
-	f.Var(option(&g.Ingress, "rate", units.ParseRate), "ingress",
-		"what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a "+
-			"relay, the rate)")
-	f.Var(option(&g.RTT, "time", func(s string) (units.Duration, error) {
-		d, err := units.ParseDuration(s)
-		if err == nil && d == 0 {
-			err = errors.New("no path takes no time")
+	for _, field := range plan.Fields() {
+		value := &goalOption{g, field}
+		flag := cmd.Flags().VarPF(value, field.Name, "", field.Help)
+		switch {
+		case field.Type == "bool":
+			flag.NoOptDefVal = "true"
+		case field.Suggests != nil:
+			complete(cmd, field.Name, field.Suggests)
+		default: // of an open value there are none
+			cmd.RegisterFlagCompletionFunc(field.Name, cobra.FixedCompletions(field.Values, cobra.ShellCompDirectiveNoFileComp))
 		}
-		return units.Duration(d), err
-	}), "rtt", "to the farthest clients when idle: 48.3ms (default: as live connections say)")
-	f.Var(option(&g.Loss, "share", units.ParseShare), "loss", "what the path loses with no queue to blame: 10%")
-	choice(cmd, &g.Role, "role", "`what` the host is: server, or relay: it carries for others (default: as its "+
-		"traffic shows)", plan.Roles)
-	f.StringVar((*string)(&g.Carries), "carries", "", "`how` a relay does that: "+strings.Join(plan.KnownKinds(), ", ")+"; several with commas between (default: as it is seen to)")
-	f.BoolVar(&g.NAT, "nat", false, "the relay translates addresses on the device")
-	choice(cmd, &g.FairTo, "fair-to", "hosts on this `side` share evenly: dst (default), the receivers, or src", plan.Sides)
-	choice(cmd, &g.Prefer, "prefer", "`what` to prefer: latency (default), or l4s", plan.Preferences)
-	f.StringVar(&g.CC, "cc", "", "congestion control: auto (default), keep, or a `name`")
-	f.Var(option(&g.Qdisc, "queue", func(s string) (string, error) {
-		if strings.TrimSpace(s) == "" {
-			return "", errors.New("no queue is named")
-		}
-		return s, nil
-	}), "qdisc", "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"")
-	choice(cmd, &g.Recipe, "recipe", "a published recipe by `name`: "+strings.Join(plan.RecipeNames(), ", "), plan.RecipeNames())
-
-	f.BoolVar(&g.Runtime, "runtime", false, "keep nothing over a reboot, and write no file")
-
-	cmd.RegisterFlagCompletionFunc("carries", cobra.FixedCompletions(plan.KnownKinds(), cobra.ShellCompDirectiveNoFileComp))
-	complete(cmd, "cc", func(f host.Facts) []string {
-		return append(append([]string{"auto", "keep"}, f.Congestion.Available...), f.Congestion.Loadable...)
-	})
-	for _, name := range []string{"rate", "ingress", "rtt", "loss", "qdisc"} {
-		cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
 
-// device adds an option that names one. An empty name is a variable that nobody has set.
-func device(cmd *cobra.Command, to *string, help string) {
-	cmd.Flags().Var(option(to, "device", func(name string) (string, error) {
-		if name == "" {
-			return "", errors.New("no device is named")
-		}
-		return name, nil
-	}), "dev", help)
-	complete(cmd, "dev", deviceNames)
+// goalOption is an option that says a field of a goal; its own error says what is wrong with it.
+type goalOption struct {
+	goal  *plan.Goal
+	field plan.Field
 }
 
-func choice(cmd *cobra.Command, to *string, name, help string, values []string) {
-	cmd.Flags().StringVar(to, name, "", help)
-	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+func (o *goalOption) Set(text string) error { return o.field.Set(o.goal, text) }
+func (o *goalOption) String() string {
+	if o.goal == nil { // the zero value, which pflag compares with
+		return ""
+	}
+	return o.field.Get(*o.goal)
 }
+func (o *goalOption) Type() string     { return o.field.Type }
+func (o *goalOption) IsBoolFlag() bool { return o.field.Type == "bool" }
+
+// device adds an option that names one.
+func device(cmd *cobra.Command, to *string, help string) {
+	cmd.Flags().Var((*deviceOption)(to), "dev", help)
+	complete(cmd, "dev", plan.DeviceNames)
+}
+
+// deviceOption is an option that names a device. An empty name is a variable that nobody has set.
+type deviceOption string
+
+func (o *deviceOption) Set(name string) error {
+	if name == "" {
+		return errors.New("no device is named")
+	}
+	*o = deviceOption(name)
+	return nil
+}
+func (o *deviceOption) String() string { return string(*o) }
+func (o *deviceOption) Type() string   { return "device" }
 
 func complete(cmd *cobra.Command, name string, values func(host.Facts) []string) {
 	cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -180,30 +172,4 @@ func complete(cmd *cobra.Command, name string, values func(host.Facts) []string)
 		}
 		return values(facts), cobra.ShellCompDirectiveNoFileComp
 	})
-}
-
-// optionValue lets a quantity be an option; its own error says what is wrong with it.
-type optionValue[T comparable] struct {
-	to    *T
-	name  string
-	parse func(string) (T, error)
-}
-
-func option[T comparable](to *T, name string, parse func(string) (T, error)) *optionValue[T] {
-	return &optionValue[T]{to, name, parse}
-}
-
-func (v *optionValue[T]) Set(s string) (err error) {
-	*v.to, err = v.parse(s)
-	return err
-}
-
-func (v *optionValue[T]) Type() string { return v.name }
-
-func (v *optionValue[T]) String() string {
-	var zero T
-	if v.to == nil || *v.to == zero {
-		return ""
-	}
-	return fmt.Sprint(*v.to)
 }

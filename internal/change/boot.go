@@ -32,12 +32,13 @@ func (s Store) Boot() (Outcome, error) {
 
 // stands tells whether all that is kept is in force. It takes no lock, which who has just confirmed it may want.
 func (s Store) stands() bool {
-	last, j, facts, err := s.look()
-	if err != nil || !facts.Admin || j == nil || j.Pending != nil || j.carried || j.adopted || j.left() {
+	at, err := s.read()
+	j, facts := at.journal, at.facts
+	if err != nil || !facts.Admin || j == nil || j.Pending != nil || j.carried || j.adopted || j.onlyTheirs() {
 		return false
 	}
-	j.asIs, j.lean = true, true
-	goals, err := keptGoals(last, j, facts, &Outcome{})
+	j.keepGoalFile, j.keepRemoved = true, true
+	goals, err := keptGoals(at, &Outcome{})
 	if err != nil || len(goals) == 0 {
 		return false
 	}
@@ -47,11 +48,12 @@ func (s Store) stands() bool {
 
 func (s Store) boot() (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
-	s, last, j, facts, err := s.begin("up")
+	s, at, err := s.begin("up")
 	if err != nil {
 		return out, err
 	}
 	defer s.end()
+	j, facts := at.journal, at.facts
 	if j != nil && j.Pending != nil {
 		if !j.carried && j.Pending.Unit != "" {
 			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.undone().Flags() +
@@ -61,9 +63,10 @@ func (s Store) boot() (Outcome, error) {
 		if err := s.putBack(j, facts, &out); err != nil || len(out.Failed) > 0 {
 			return out, err
 		}
-		if last, j, facts, err = s.look(); err != nil {
+		if at, err = s.read(); err != nil {
 			return out, err
 		}
+		j, facts = at.journal, at.facts
 	}
 	const (
 		patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
@@ -72,11 +75,11 @@ func (s Store) boot() (Outcome, error) {
 	var goals []plan.Goal
 	for waited := 0; ; waited++ {
 		if j != nil {
-			j.asIs, j.lean = true, true
+			j.keepGoalFile, j.keepRemoved = true, true
 		}
 		out.Notes = out.Notes[:0:0]
 		// By other names, perhaps, after each wait.
-		if goals, err = keptGoals(last, j, facts, &out); err != nil || len(goals) == 0 {
+		if goals, err = keptGoals(at, &out); err != nil || len(goals) == 0 {
 			return out, err
 		}
 		there, ready := false, true
@@ -97,9 +100,10 @@ func (s Store) boot() (Outcome, error) {
 			break
 		}
 		s.timer.sleep(time.Second)
-		if last, j, facts, err = s.look(); err != nil {
+		if at, err = s.read(); err != nil {
 			return out, err
 		}
+		j, facts = at.journal, at.facts
 	}
 	done, err := s.up(j, goals, facts, 0, true)
 	done.Notes = append(out.Notes, done.Notes...)
@@ -109,7 +113,8 @@ func (s Store) boot() (Outcome, error) {
 // keptGoals are those that a boot brings up: what was confirmed last, whatever the file says by now, since nobody has
 // seen that at work. Where there is no journal they are the file's, which somebody has put there together with the
 // service.
-func keptGoals(last, j *journal, facts host.Facts, out *Outcome) ([]plan.Goal, error) {
+func keptGoals(at situation, out *Outcome) ([]plan.Goal, error) {
+	last, j, facts := at.written, at.journal, at.facts
 	file := facts.Files[host.GoalFile]
 	there := file.Kind == host.Regular
 	known := j
@@ -170,7 +175,7 @@ func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
 			notes = append(notes, plan.Note{Subject: was.Target.String(), Text: fmt.Sprintf("was %s when it was confirmed, which is not to be had any more", was.Value)})
 			continue
 		}
-		if same(was.Target, e.last(), was.Value) {
+		if e.last().Meets(was.Value) {
 			continue
 		}
 		text := fmt.Sprintf("was %s when it was confirmed, and is %s", was.Value, e.last())

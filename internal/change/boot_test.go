@@ -125,7 +125,7 @@ func TestAnotherKernelWithoutIngress(t *testing.T) {
 	m.boot()
 	out := must[Outcome](t)(s.Boot())
 	status := must[Status](t)(s.Status())
-	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape what arrives") || len(status.Drift) != 0 || plan.Describe(m.f.Links[0].Tree) == "pfifo_fast" {
+	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape what arrives") || len(status.Drift) != 0 || plan.QueueOf(m.f.Links[0].Tree).String() == "pfifo_fast" {
 		t.Errorf("%+v\n%+v", out, status)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -246,7 +246,7 @@ func TestGoalFileEdited(t *testing.T) {
 	}
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	edit("rate = \"1mbit\"\n")
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].File != host.GoalFile {
+	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != goalFile {
 		t.Errorf("not confirmed: %+v", out)
 	}
 }
@@ -269,8 +269,8 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 				out := must[Outcome](t)(s.Boot())
 				j := must[*journal](t)(s.load())
 				if goal, _ := about(j.goals(), "eth0"); goal.Rate != 50e6 ||
-					plan.Describe(m.f.Links[0].Tree) != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
-					t.Fatalf("%+v, %s", j.goals(), plan.Describe(m.f.Links[0].Tree))
+					plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
+					t.Fatalf("%+v, %s", j.goals(), plan.QueueOf(m.f.Links[0].Tree).String())
 				}
 				if m.f.Files[host.GoalFile] != edited || len(out.Failed) != 0 {
 					t.Errorf("%+v, %v", out, m.f.Files[host.GoalFile])
@@ -428,8 +428,8 @@ func TestBootWaitsForTheLink(t *testing.T) {
 	up := sleeper{m, func() { m.f.Links[0].Speed, m.f.Links[0].Up = 1e9, true }}
 	s.timer = up
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 || plan.Describe(m.f.Links[0].Tree) != "fq_codel" {
-		t.Errorf("%+v, %s", status, plan.Describe(m.f.Links[0].Tree))
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 || plan.QueueOf(m.f.Links[0].Tree).String() != "fq_codel" {
+		t.Errorf("%+v, %s", status, plan.QueueOf(m.f.Links[0].Tree).String())
 	}
 }
 
@@ -577,8 +577,8 @@ func TestBootWithoutIngress(t *testing.T) {
 	m.boot()
 	m.refuse["ingress "+arriving] = errors.New("no such module")
 	out := must[Outcome](t)(s.Boot())
-	if len(out.Failed) != 1 || plan.Describe(m.f.Links[0].Tree) != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
-		t.Errorf("%+v, %s", out, plan.Describe(m.f.Links[0].Tree))
+	if len(out.Failed) != 1 || plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
+		t.Errorf("%+v, %s", out, plan.QueueOf(m.f.Links[0].Tree).String())
 	}
 }
 

@@ -216,7 +216,7 @@ func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 		tree.Qdiscs[0].Handle = 0x10000
 	}
 	m.replace(l, tree)
-	return m.write("restore "+l.Name, plan.Describe(tree))
+	return m.write("restore "+l.Name, plan.QueueOf(tree).String())
 }
 
 // setIngress takes the steps that qdisc.SetIngress takes.
@@ -558,7 +558,7 @@ func TestSettingFails(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	for _, f := range out.Failed {
-		if want := map[string]string{"net.ipv4.tcp_notsent_lowat": "not permitted", "net.ipv4.tcp_congestion_control": "is cubic again"}; !strings.Contains(f.Error, want[f.Sysctl]) {
+		if want := map[string]string{"net.ipv4.tcp_notsent_lowat": "not permitted", "net.ipv4.tcp_congestion_control": "is cubic again"}; !strings.Contains(f.Error, want[f.Name]) {
 			t.Errorf("%s: %s", f.Target, f.Error)
 		}
 	}
@@ -657,7 +657,7 @@ func TestDeviceIsRenamed(t *testing.T) {
 				}
 			case "up for it":
 				out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
-				if len(out.Failed) != 0 || !strings.Contains(plan.Describe(m.f.Links[0].Tree), "19.95mbit") {
+				if len(out.Failed) != 0 || !strings.Contains(plan.QueueOf(m.f.Links[0].Tree).String(), "19.95mbit") {
 					t.Errorf("up: %+v", out)
 				}
 			case "plan":
@@ -666,10 +666,10 @@ func TestDeviceIsRenamed(t *testing.T) {
 				}
 			}
 			out := must[Outcome](t)(s.Down(false))
-			if got := plan.Describe(m.f.Links[0].Tree); got != "pfifo_fast" || len(out.Failed)+len(out.Left) != 0 {
+			if got := plan.QueueOf(m.f.Links[0].Tree).String(); got != "pfifo_fast" || len(out.Failed)+len(out.Left) != 0 {
 				t.Errorf("after down %s: %+v", got, out)
 			}
-			if got := plan.Describe(m.f.Links[1].Tree); got != "fq_codel" {
+			if got := plan.QueueOf(m.f.Links[1].Tree).String(); got != "fq_codel" {
 				t.Errorf("the other device has %s", got)
 			}
 		})
@@ -759,7 +759,7 @@ func TestDeviceComesBack(t *testing.T) {
 		t.Errorf("up: %+v", out)
 	}
 	must[Outcome](t)(s.Down(false))
-	if got := plan.Describe(m.f.Links[0].Tree); got != "fq" {
+	if got := plan.QueueOf(m.f.Links[0].Tree).String(); got != "fq" {
 		t.Errorf("after down %s, want what the new device had: fq", got)
 	}
 

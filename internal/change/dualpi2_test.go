@@ -23,7 +23,7 @@ func TestDualPI2InBPF(t *testing.T) {
 	goal := plan.Goal{Rate: 50e6, Prefer: "l4s", RTT: 1e7}
 
 	out := must[Outcome](t)(s.Up(goal, minute))
-	if len(out.Done) == 0 || out.Done[0].New != "bpf_dualpi2 rate 49.875mbit" || out.RevertsIn == 0 || !out.Kept {
+	if len(out.Done) == 0 || out.Done[0].New.String() != "bpf_dualpi2 rate 49.875mbit" || out.RevertsIn == 0 || !out.Kept {
 		t.Fatalf("up: %+v", out)
 	}
 	if status := must[Status](t)(s.Status()); !status.InForce || !status.Unconfirmed {
@@ -39,14 +39,14 @@ func TestDualPI2InBPF(t *testing.T) {
 	// Somebody changes an option: that is drift, and up brings it back.
 	there := m.link(2).Tree
 	m.link(2).Tree = single(t, "bpf_dualpi2 rate 60mbit")
-	if status := must[Status](t)(s.Status()); status.InForce || len(status.Drift) != 1 || status.Drift[0].Old != "bpf_dualpi2 rate 60mbit" {
+	if status := must[Status](t)(s.Status()); status.InForce || len(status.Drift) != 1 || status.Drift[0].Old.String() != "bpf_dualpi2 rate 60mbit" {
 		t.Errorf("status after a drift: %+v", status)
 	}
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 1 {
 		t.Errorf("up again: %+v", out)
 	}
 	if now := m.link(2).Tree; !now.Same(there) {
-		t.Errorf("up again has %s", plan.Describe(now))
+		t.Errorf("up again has %s", plan.QueueOf(now).String())
 	}
 
 	// To nobody but root it is a kind of which nothing is known, and that is no drift.
@@ -75,7 +75,7 @@ func TestQueueOnly(t *testing.T) {
 	}
 	for _, text := range []string{"", " rate 50mbit", " any_ect rate 60mbit"} {
 		out := must[Outcome](t)(s.Up(own(text), 0))
-		if len(out.Done) != 1 || len(out.Failed) != 0 || out.Kept || plan.Describe(m.link(2).Tree) != "bpf_dualpi2"+text {
+		if len(out.Done) != 1 || len(out.Failed) != 0 || out.Kept || plan.QueueOf(m.link(2).Tree).String() != "bpf_dualpi2"+text {
 			t.Errorf("%q: %+v", text, out)
 		}
 	}
@@ -96,7 +96,7 @@ func TestQueueOnly(t *testing.T) {
 	}
 	must[Outcome](t)(other.Down(false))
 	m.dir = s.Dir
-	if now := plan.Describe(m.link(2).Tree); now != "bpf_dualpi2 any_ect rate 60mbit" {
+	if now := plan.QueueOf(m.link(2).Tree).String(); now != "bpf_dualpi2 any_ect rate 60mbit" {
 		t.Errorf("after the other's down %s", now)
 	}
 
@@ -119,7 +119,7 @@ func TestQueueOnly(t *testing.T) {
 	}
 	must[Outcome](t)(s.Up(own(""), 0))
 	must[Outcome](t)(s.Down(false))
-	if now := plan.Describe(m.link(2).Tree); now != "fq" {
+	if now := plan.QueueOf(m.link(2).Tree).String(); now != "fq" {
 		t.Errorf("goes back to %s", now)
 	}
 

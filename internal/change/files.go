@@ -113,17 +113,19 @@ func syncDir(dir string) error {
 // reload lets systemd read its units again, and know whether a goal is kept: the service is active while it is. udev
 // sees by itself what has changed. What fails now the next boot does.
 func (live) reload(done []plan.Change) {
-	units := func(c plan.Change) bool { return strings.HasPrefix(c.File, path.Dir(host.UnitFile)+"/") }
+	units := func(c plan.Change) bool {
+		return c.Kind == plan.File && strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/")
+	}
 	if !slices.ContainsFunc(done, units) || !booted() {
 		return
 	}
 	_ = systemctl("systemctl", "daemon-reload")
 	for _, c := range done {
-		if c.File != host.UnitLink {
+		if c.Name != host.UnitLink {
 			continue
 		}
 		verb := "start"
-		if c.New == string(host.NoFile) {
+		if isNoFile(c.New) {
 			verb = "stop"
 		}
 		_ = systemctl("systemctl", "--no-block", verb, path.Base(host.UnitFile))

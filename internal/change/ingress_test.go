@@ -54,13 +54,13 @@ func TestIngressDrifts(t *testing.T) {
 					within = 0
 				}
 				must[Outcome](t)(s.Up(bothWays, within))
-				if now := plan.DescribeIngress(m.f, "eth0"); now != arriving {
+				if now := plan.IncomingAt(m.f, "eth0").String(); now != arriving {
 					t.Fatalf("what arrives passes %s", now)
 				}
 				up, _ := m.facts()
 				m.somebody(what)
 				status := must[Status](t)(s.Status())
-				if status.InForce || len(status.Drift) != 1 || status.Drift[0].Ingress != "eth0" || status.Drift[0].New != arriving {
+				if status.InForce || len(status.Drift) != 1 || status.Drift[0].Target != incomingAt("eth0") || status.Drift[0].New.String() != arriving {
 					t.Fatalf("status: %+v", status)
 				}
 				switch end {
@@ -139,7 +139,7 @@ func TestIngressAndTheDevice(t *testing.T) {
 	m.f.Links = slices.Clone(m.f.Links)
 	m.f.Links[0] = before.Links[0]
 	m.f.Links[0].Index = 12
-	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Failed) != 0 || plan.DescribeIngress(m.f, "eth0") != arriving {
+	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Failed) != 0 || plan.IncomingAt(m.f, "eth0").String() != arriving {
 		t.Errorf("when it is back: %+v", out)
 	}
 	m.f.Links = slices.DeleteFunc(m.f.Links, func(l host.Link) bool { return l.Name == "eth0" })
@@ -162,7 +162,7 @@ func TestIngressAfterReboot(t *testing.T) {
 			t.Errorf("before weir.service: %+v", status)
 		}
 		must[Outcome](t)(s.Boot())
-		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 || plan.DescribeIngress(m.f, "eth0") != arriving {
+		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 || plan.IncomingAt(m.f, "eth0").String() != arriving {
 			t.Errorf("%+v", status)
 		}
 	}
@@ -176,3 +176,5 @@ func TestIngressAfterReboot(t *testing.T) {
 		t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
 	}
 }
+
+func incomingAt(dev string) plan.Target { return plan.Target{Kind: plan.Ingress, Name: dev} }

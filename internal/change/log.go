@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/plan"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -22,8 +23,8 @@ func (s Store) report(command string, out Outcome, err error) {
 		s.log(command + ": " + err.Error())
 	}
 	for _, c := range out.Done {
-		if c.File != "" {
-			s.log(fmt.Sprintf("%s: %s: %s", command, c.File, c.Verb()))
+		if c.Kind == plan.File {
+			s.log(fmt.Sprintf("%s: %s: %s", command, c.Name, c.Verb()))
 		} else {
 			s.log(fmt.Sprintf("%s: %s: %s, was %s: %s", command, c.Target, c.New, c.Old, c.Reason))
 		}

@@ -98,7 +98,7 @@ func TestRelay(t *testing.T) {
 	if len(out.Failed) != 0 || out.Goal.Carries != "tunnel" || !noted(out.Notes, plan.RoleNote, "carrying tunnel") {
 		t.Errorf("up: %+v", out)
 	}
-	if now := plan.DescribeIngress(m.f, "eth0"); now != unpacked {
+	if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
 		t.Fatalf("what arrives passes %s", now)
 	}
 	status := must[Status](t)(s.Status())
@@ -106,7 +106,7 @@ func TestRelay(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 	j := must[*journal](t)(s.load())
-	if e := j.entry(plan.Target{Ingress: "eth0"}); e == nil || e.Was != plan.NoIngress || e.last() != unpacked {
+	if e := j.entry(incomingAt("eth0")); e == nil || !e.Was.Meets(noIncoming) || e.last().String() != unpacked {
 		t.Errorf("the journal says %+v", e)
 	}
 	if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
@@ -145,7 +145,7 @@ func TestTunnelDrifts(t *testing.T) {
 		}, want: unpacked},
 		"the tunnel comes back after up": {spoil: func(s Store, m *fake) {
 			m.gone("tun0")
-			if out, err := s.Up(plan.Goal{}, 0); err != nil || plan.DescribeIngress(m.f, "eth0") != alone {
+			if out, err := s.Up(plan.Goal{}, 0); err != nil || plan.IncomingAt(m.f, "eth0").String() != alone {
 				m.t.Errorf("up without the tunnel: %+v, %v", out, err)
 			}
 			m.tunnel("tun0", 4, "udp/1194")
@@ -211,9 +211,9 @@ func TestTunnelDrifts(t *testing.T) {
 				if status.Why != "" || !status.Up || status.InForce != (c.want == "") {
 					t.Fatalf("status: %+v", status)
 				}
-				drift := slices.DeleteFunc(slices.Clone(status.Drift), func(c plan.Change) bool { return c.File != "" })
-				if c.want != "" && (len(status.Drift) != 1 || len(drift) != 1 || drift[0].Ingress != dev ||
-					drift[0].New != c.want || drift[0].Old == c.want) {
+				drift := slices.DeleteFunc(slices.Clone(status.Drift), func(c plan.Change) bool { return c.Kind == plan.File })
+				if c.want != "" && (len(status.Drift) != 1 || len(drift) != 1 || drift[0].Target != incomingAt(dev) ||
+					drift[0].New.String() != c.want || drift[0].Old.String() == c.want) {
 					t.Fatalf("drift: %+v", status.Drift)
 				}
 				if m.written != nil {
@@ -221,7 +221,7 @@ func TestTunnelDrifts(t *testing.T) {
 				}
 				mends := func(run func() (Outcome, error)) {
 					out := must[Outcome](t)(run())
-					now := plan.DescribeIngress(m.f, dev)
+					now := plan.IncomingAt(m.f, dev).String()
 					if len(out.Failed) != 0 || c.want != "" && now != c.want {
 						t.Errorf("%+v, and what arrives passes %s", out, now)
 					}
@@ -259,7 +259,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 			s, m := relaying(t)
 			must[Outcome](t)(s.Up(relay, 0))
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 500e6, Role: "relay", Carries: "forward"}, minute))
-			if now := plan.DescribeIngress(m.f, "eth0"); now != plan.NoIngress {
+			if now := plan.IncomingAt(m.f, "eth0").String(); now != plan.NoIngress {
 				t.Fatalf("what arrives passes %s", now)
 			}
 			var out Outcome
@@ -271,7 +271,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 				m.gone("tun0")
 				out = must[Outcome](t)(later(s, m).Expire(nil))
 			}
-			if now := plan.DescribeIngress(m.f, "eth0"); len(out.Failed) != 0 || now != alone {
+			if now := plan.IncomingAt(m.f, "eth0").String(); len(out.Failed) != 0 || now != alone {
 				t.Errorf("%+v, and what arrives passes %s", out, now)
 			}
 			if status := must[Status](t)(s.Status()); !status.InForce || status.Unconfirmed ||
@@ -280,7 +280,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 			}
 			m.tunnel("tun0", 24, "udp/1194")
 			must[Outcome](t)(s.Boot())
-			if now := plan.DescribeIngress(m.f, "eth0"); now != unpacked {
+			if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
 				t.Errorf("with the tunnel what arrives passes %s", now)
 			}
 			must[Outcome](t)(s.Down(false))
@@ -302,7 +302,7 @@ func TestBootBeforeTheTunnel(t *testing.T) {
 	if out := must[Outcome](t)(s.Boot()); len(out.Failed) != 0 || m.clock != 0 || m.f.Files[host.UdevFile] != files {
 		t.Errorf("%+v after %v; the rules are\n%s", out, m.clock, m.f.Files[host.UdevFile].Text)
 	}
-	if status := must[Status](t)(s.Status()); !status.InForce || plan.DescribeIngress(m.f, "eth0") != alone {
+	if status := must[Status](t)(s.Status()); !status.InForce || plan.IncomingAt(m.f, "eth0").String() != alone {
 		t.Errorf("before the tunnel: %+v", status)
 	}
 	for _, c := range []struct {
@@ -319,7 +319,7 @@ func TestBootBeforeTheTunnel(t *testing.T) {
 		}
 		must[Outcome](t)(s.Boot())
 		m.slept = nil
-		if now := plan.DescribeIngress(m.f, "eth0"); now != c.want || m.clock > 10*time.Second {
+		if now := plan.IncomingAt(m.f, "eth0").String(); now != c.want || m.clock > 10*time.Second {
 			t.Errorf("ready after %v: after %v what arrives passes %s", c.ready, m.clock, now)
 		}
 	}
@@ -401,7 +401,7 @@ func older(t *testing.T, s Store, m *fake) {
 	f := m.f.Files[host.GoalFile]
 	f.Text = strings.ReplaceAll(f.Text, "carries = 'route'\n", "")
 	m.f.Files[host.GoalFile] = f
-	j.entry(plan.Target{File: host.GoalFile}).Set = []string{f.String()}
+	j.entry(goalFile).Set = []plan.Value{plan.Content{File: f}}
 	if err := s.save(j); err != nil || strings.Contains(f.Text, "carries") {
 		t.Fatalf("%v; the file is\n%s", err, f.Text)
 	}
@@ -435,7 +435,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 			older(t, s, m)
 			status := must[Status](t)(s.Status())
 			drifts := slices.ContainsFunc(status.Drift, func(c plan.Change) bool {
-				return c.Ingress == "eth0" && c.New == unpacked
+				return c.Target == incomingAt("eth0") && c.New.String() == unpacked
 			})
 			if status.InForce || status.Why != "" || !status.Up || !drifts {
 				t.Fatalf("status: %+v", status)
@@ -454,7 +454,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 			case "up":
 				out := must[Outcome](t)(s.Up(plan.Goal{}, 0))
 				if !noted(out.Notes, plan.RoleNote, "relay, carrying tunnel, as the host is set up") ||
-					plan.DescribeIngress(m.f, "eth0") != unpacked {
+					plan.IncomingAt(m.f, "eth0").String() != unpacked {
 					t.Errorf("up: %+v", out)
 				}
 				check("tunnel")
@@ -474,7 +474,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				}
 				must[Outcome](t)(s.Boot())
 				check("")
-				if now := plan.DescribeIngress(m.f, "eth0"); now != unpacked {
+				if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
 					t.Errorf("with the tunnel what arrives passes %s", now)
 				}
 			case "a lost journal":
@@ -483,7 +483,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 					t.Fatal(err)
 				}
 				must[Outcome](t)(s.Boot())
-				if now := plan.DescribeIngress(m.f, "eth0"); now != unpacked {
+				if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
 					t.Errorf("what arrives passes %s", now)
 				}
 				check("")
@@ -522,7 +522,7 @@ func TestRoleAsSeen(t *testing.T) {
 	}
 	out := must[Outcome](t)(s.Up(rate, 0))
 	if out.Goal != p.Goal || !noted(out.Notes, plan.RoleNote, "taken for a relay on one card") ||
-		plan.DescribeIngress(m.f, "eth0") != unpacked {
+		plan.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("up: %+v", out)
 	}
 	inForce := func(how string) {
@@ -636,7 +636,7 @@ func TestTunnelCannotBeToldAnyMore(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 	must[Outcome](t)(s.Up(plan.Goal{}, 0))
-	if status := must[Status](t)(s.Status()); !status.InForce || plan.DescribeIngress(m.f, "eth0") != plan.NoIngress {
+	if status := must[Status](t)(s.Status()); !status.InForce || plan.IncomingAt(m.f, "eth0").String() != plan.NoIngress {
 		t.Errorf("status: %+v", status)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -650,7 +650,7 @@ func TestTunnelLeadsNowhere(t *testing.T) {
 	before, _ := m.facts()
 	m.named("tun0").Redirect = host.Gone
 	must[Outcome](t)(s.Up(relay, 0))
-	if status := must[Status](t)(s.Status()); !status.InForce || plan.DescribeIngress(m.f, "eth0") != unpacked {
+	if status := must[Status](t)(s.Status()); !status.InForce || plan.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("status: %+v", status)
 	}
 	must[Outcome](t)(s.Down(false))

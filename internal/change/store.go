@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -65,7 +64,7 @@ func (s Store) load() (*journal, error) {
 	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		if !e.valid(&j) || e.File != "" && !s.keeps {
+		if !e.valid(&j) || e.Kind == plan.File && !s.keeps {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
@@ -73,20 +72,18 @@ func (s Store) load() (*journal, error) {
 }
 
 func (e entry) valid(j *journal) bool {
-	there := j.of(device(e.Target)) != nil && len(e.Set) > 0
-	switch e.Target {
-	case plan.Target{Dev: e.Dev}:
-		return there
-	case plan.Target{Ingress: e.Ingress}:
-		return there && e.Was == plan.NoIngress
-	case plan.Target{Sysctl: e.Sysctl}:
-		return len(e.Set) > 0 && strings.HasPrefix(e.Sysctl, "net.") && !strings.ContainsAny(e.Sysctl, "/\x00")
-	case plan.Target{File: e.File}:
-		values := append([]string{e.Was}, e.Set...)
-		if e.Back != nil {
-			values = append(values, *e.Back)
-		}
-		return len(e.Set) > 0 && host.Keeps(e.File) && !slices.ContainsFunc(values, func(v string) bool { _, err := host.ParseFile(v); return err != nil })
+	if len(e.Set) == 0 {
+		return false
+	}
+	switch e.Kind {
+	case plan.Root:
+		return j.uplink(e.Name) != nil
+	case plan.Ingress:
+		return j.uplink(e.Name) != nil && e.Was.Meets(noIncoming)
+	case plan.Sysctl:
+		return strings.HasPrefix(e.Name, "net.") && !strings.ContainsAny(e.Name, "/\x00")
+	case plan.File:
+		return host.Keeps(e.Name)
 	}
 	return false
 }
@@ -128,8 +125,7 @@ func (s Store) save(j *journal) error {
 // mode is that of the journal's file: whoever may not read a file may not read here what was in it.
 func (j *journal) mode() fs.FileMode {
 	for _, e := range j.Entries {
-		was, err := host.ParseFile(e.Was)
-		if e.File != "" && err == nil && was.Kind == host.Regular && was.Mode&0o004 == 0 {
+		if was, ok := e.Was.(plan.Content); ok && was.Kind == host.Regular && was.Mode&0o004 == 0 {
 			return 0o600
 		}
 	}
@@ -145,8 +141,8 @@ func (s Store) remove() error {
 	return s.sync()
 }
 
-// put makes the journal what it was: removed if it was not there.
-func (s Store) put(j *journal) error {
+// saveOrRemove makes the journal what it was: removed if it was not there.
+func (s Store) saveOrRemove(j *journal) error {
 	if j == nil {
 		return s.remove()
 	}
@@ -291,7 +287,7 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", f.Cookie, link.Index))
 		if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
 			other, err := Store{Dir: string(text), keeps: true}.load()
-			if u := other.of(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
+			if u := other.uplink(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
 				down := "weir down --dev " + goal.Dev + " --state " + string(text)
 				if u.Goal.Only {
 					down = "weir dualpi2 del --dev " + goal.Dev

@@ -30,7 +30,7 @@ func twoCards(t *testing.T) (Store, *fake) {
 	return s, m
 }
 
-func root(m *fake, dev string) string { return plan.Describe(m.named(dev).Tree) }
+func root(m *fake, dev string) string { return plan.QueueOf(m.named(dev).Tree).String() }
 
 func TestTwoUplinks(t *testing.T) {
 	near := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}
@@ -87,8 +87,8 @@ func TestTwoUplinks(t *testing.T) {
 			if got, want := m.f.Sysctls[wmem], alone[stays.Dev].Sysctls[wmem]; got != want {
 				t.Errorf("%s is %v, and what stays wants %v", wmem, got, want)
 			}
-			if root(m, gone.Dev) != plan.Describe(m.found.Links[slices.IndexFunc(m.found.Links,
-				func(l host.Link) bool { return l.Name == gone.Dev })].Tree) {
+			if root(m, gone.Dev) != plan.QueueOf(m.found.Links[slices.IndexFunc(m.found.Links,
+				func(l host.Link) bool { return l.Name == gone.Dev })].Tree).String() {
 				t.Errorf("%s has %s", gone.Dev, root(m, gone.Dev))
 			}
 			if goals, err := plan.ParseGoals(m.f.Files[host.GoalFile].Text); err != nil || len(goals) != 1 ||
@@ -165,7 +165,7 @@ func TestUplinksAreApart(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 	must[Outcome](t)(s.DownOne("eth0", true))
-	if root(m, "eth0") != plan.Describe(m.found.Links[0].Tree) {
+	if root(m, "eth0") != plan.QueueOf(m.found.Links[0].Tree).String() {
 		t.Errorf("eth0 has %s", root(m, "eth0"))
 	}
 	if _, err := s.DownOne("eth0", false); err == nil || !strings.Contains(err.Error(), "not up on eth0") {
@@ -437,7 +437,7 @@ func TestNameOfTheOther(t *testing.T) {
 			if out := must[Outcome](t)(s.Down(true)); len(out.Failed) != 0 {
 				t.Errorf("%+v", out)
 			}
-			if got := root(m, "eth1"); got != plan.Describe(m.found.Links[0].Tree) {
+			if got := root(m, "eth1"); got != plan.QueueOf(m.found.Links[0].Tree).String() {
 				t.Errorf("the card has %s", got)
 			}
 		})

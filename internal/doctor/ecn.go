@@ -4,8 +4,8 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 
+	"weir/internal/qdisc"
 	"weir/internal/text"
 )
 
@@ -14,8 +14,7 @@ func ecn(p *patient) []Finding {
 	const fix, kernels = "sysctl -w net.ipv4.tcp_ecn=2", "the kernel's default"
 	now, s := p.Sysctls[tcpECN].Value, p.deep.Sockets
 	seen := fmt.Sprintf("%s = %s, %s", tcpECN, now, p.source(tcpECN))
-	marks := p.enforced() != 0 &&
-		slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "fq_codel", "dualpi2"}, p.queueName())
+	marks := p.enforced() != 0 && qdisc.TraitsOf(p.queueName()).Marks
 	switch {
 	case now == "1" && p.cc == "bbr":
 		return []Finding{{

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 // kernelHas says what there is to build with.
@@ -35,7 +36,7 @@ func kernelHas(p *patient) []Finding {
 		seen += " Has no " + strings.Join(lacks, ", ") + "."
 	}
 	no := func(kind string) bool { return slices.Contains(lacks, kind) }
-	if no("dualpi2") && p.Qdiscs["bpf_dualpi2"] == host.Yes {
+	if no("dualpi2") && p.Qdiscs[qdisc.BPF] == host.Yes {
 		seen += " Debian builds no sch_dualpi2; weir dualpi2 brings it as BPF."
 	}
 	f := Finding{Code: "kernel", Severity: Fine, Title: "Linux " + p.Kernel + ".", Seen: seen}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 // notInKernel finds what files ask for and this kernel does not have.
@@ -50,7 +51,7 @@ func notInKernel(p *patient) (found []Finding) {
 		}
 		if what == "dualpi2" {
 			f.Why = "Linux has it since 6.17, but no Debian kernel builds it. The lines have no effect."
-			if p.Qdiscs["bpf_dualpi2"] == host.Yes {
+			if p.Qdiscs[qdisc.BPF] == host.Yes {
 				f.Try = fmt.Sprintf("weir dualpi2 add dev %s rate RATE", cmp.Or(p.link.Name, "DEV"))
 				f.Remark = "the same in BPF, with a shaper"
 			}

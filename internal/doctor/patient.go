@@ -67,43 +67,21 @@ func (p *patient) foreign(sysctl, now string) bool {
 	return false
 }
 
-// Enforced is the highest rate that a tree enforces; 0: none.
-func Enforced(tree qdisc.Tree) units.Rate {
-	rate := units.Rate(0)
-	for _, q := range tree.Qdiscs {
-		switch spec := q.Spec.(type) {
-		case qdisc.BPFDualPI2:
-			rate = max(rate, spec.Rate)
-		case qdisc.Cake:
-			rate = max(rate, spec.Bandwidth)
-		case qdisc.HTB:
-			rate = max(rate, spec.Rate)
-		case qdisc.TBF:
-			rate = max(rate, spec.Rate)
-		}
-	}
-	for _, c := range tree.Classes {
-		rate = max(rate, c.Rate)
-	}
-	return rate
-}
-
 // enforced is the rate that the uplink's own tree enforces; 0: none.
-func (p *patient) enforced() units.Rate { return Enforced(p.link.Tree) }
+func (p *patient) enforced() units.Rate { return p.link.Tree.Rate() }
 
 // queueName is the discipline that holds the packets.
 func (p *patient) queueName() string {
 	if len(p.stack) > 0 {
 		return p.stack[len(p.stack)-1].Kind()
 	}
-	return plan.Describe(p.link.Tree)
+	return plan.QueueOf(p.link.Tree).String()
 }
 
 // shaperName is the discipline that enforces the rate.
 func (p *patient) shaperName() string {
 	for _, q := range p.link.Tree.Qdiscs {
-		switch q.Spec.(type) {
-		case qdisc.BPFDualPI2, qdisc.Cake, qdisc.HTB, qdisc.TBF:
+		if qdisc.Rate(q.Spec) != 0 {
 			return q.Kind + " on " + p.link.Name
 		}
 	}

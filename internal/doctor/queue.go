@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"weir/internal/qdisc"
@@ -30,7 +29,7 @@ func queue(p *patient) []Finding {
 		return []Finding{p.atProvider(root)}
 	case queueing && elsewhere:
 		return []Finding{p.belowShaper(root)}
-	case queueing && slices.Contains([]string{"pfifo_fast", "pfifo", "bfifo"}, p.queueName()):
+	case queueing && qdisc.TraitsOf(p.queueName()).Plain:
 		return []Finding{{
 			Code: "queue-in-fifo", Severity: Notable,
 			Plain: "Downloads make everything else on this server slow: replies wait " + p.wait() +

@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 
 	"weir/internal/qdisc"
 )
@@ -42,6 +41,6 @@ func rateless(p *patient) []Finding {
 // chosenAQM tells whether somebody has put an active queue management without a rate there: no kernel comes with one of
 // these for a default.
 func (p *patient) chosenAQM(root qdisc.Qdisc) bool {
-	return root.Handle != 0 &&
-		slices.Contains([]string{"bpf_dualpi2", "cake", "cake_mq", "codel", "dualpi2", "fq_pie", "pie"}, p.queueName())
+	traits := qdisc.TraitsOf(p.queueName())
+	return root.Handle != 0 && traits.AQM && !traits.Default
 }

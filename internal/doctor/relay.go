@@ -115,7 +115,7 @@ func (p *patient) arriving() units.Rate {
 	if !ok {
 		return 0
 	}
-	return Enforced(to.Tree)
+	return to.Tree.Rate()
 }
 
 // carries names what is carried, as a person would.

@@ -26,7 +26,7 @@ func uplinkDevice(p *patient) []Finding {
 		return nil
 	}
 	route, _ := p.Link(p.Uplink)
-	if rate := Enforced(route.Tree); rate != 0 && p.enforced() == 0 {
+	if rate := route.Tree.Rate(); rate != 0 && p.enforced() == 0 {
 		return []Finding{{
 			Code: "shaper-beside-uplink", Severity: Harmful,
 			Plain: fmt.Sprintf("Part of this server's traffic does not pass the queue of %s, and waits elsewhere.",

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package lab_test
 
 import (
 	"os"
 	"reflect"
 	"strings"
 	"testing"
+
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
+	"weir/internal/measure"
 )
 
 // Every key of a scenario and every field of a result is in its document.
@@ -15,7 +19,7 @@ func TestDocumented(t *testing.T) {
 		file string
 		tag  string
 		of   any
-	}{{"../../docs/scenarios.md", "toml", Scenario{}}, {"../../docs/results.md", "json", Report{}}} {
+	}{{"../../docs/scenarios.md", "toml", scenario.Scenario{}}, {"../../docs/results.md", "json", verdict.Report{}}} {
 		text, err := os.ReadFile(c.file)
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +39,7 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range MetricNames() {
+	for _, name := range measure.MetricNames() {
 		if !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/scenarios.md does not say what the metric %s is", name)
 		}
@@ -47,7 +51,7 @@ func tags(of reflect.Type, tag string, names map[string]bool, seen map[reflect.T
 	for of.Kind() == reflect.Slice || of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	if of.Kind() != reflect.Struct || seen[of] || strings.HasSuffix(of.PkgPath(), "qdisc") || (tag == "json" && of == reflect.TypeOf(Scenario{})) {
+	if of.Kind() != reflect.Struct || seen[of] || strings.HasSuffix(of.PkgPath(), "qdisc") || (tag == "json" && of == reflect.TypeOf(scenario.Scenario{})) {
 		return
 	}
 	seen[of] = true

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
 	"weir/internal/report"
 )
 
@@ -25,7 +26,7 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	again := func(t *testing.T, patterns ...string) []lab.Report {
+	again := func(t *testing.T, patterns ...string) []verdict.Report {
 		t.Helper()
 		var files []string
 		for _, p := range patterns {
@@ -35,9 +36,9 @@ func TestDocuments(t *testing.T) {
 			}
 			files = append(files, found...)
 		}
-		var scenarios []lab.Scenario
+		var scenarios []scenario.Scenario
 		for _, f := range files {
-			s, err := lab.Load(f)
+			s, err := scenario.Load(f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,8 +90,37 @@ func TestDocuments(t *testing.T) {
 			if !strings.Contains(figures.ReplaceAllString(text, "#"), figures.ReplaceAllString(head, "#")) {
 				t.Errorf("README.md does not have the table that a run prints now (make docs):\n%s", head)
 			}
+			if scenario == "scenarios/narrow-link.toml" {
+				isPicture(t, "docs/narrow-link.svg", reports[0])
+			}
 		}
 	})
+}
+
+// isPicture compares a picture with a new one of the same candidates, all but the figures.
+func isPicture(t *testing.T, file string, r verdict.Report) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	title := regexp.MustCompile(`<title[^>]*>(.*)</title>`).FindSubmatch(text)
+	if title == nil {
+		t.Fatalf("%s has no title", file)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`data-name="([^"]*)"`).FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	var got bytes.Buffer
+	if err := report.RoundTrips(&got, string(title[1]), &r.Points[0], names...); err != nil {
+		t.Fatal(err)
+	}
+	points := regexp.MustCompile(`points="[^"]*"`)
+	was, is := points.ReplaceAll(text, nil), points.ReplaceAll(got.Bytes(), nil)
+	if was, is := figures.ReplaceAll(was, nil), figures.ReplaceAll(is, nil); !bytes.Equal(was, is) {
+		t.Errorf("%s is not of the scenario as it is now (make docs):\n%s", file, firstDifference(was, is))
+	}
 }
 
 // figures are numbers with the space that aligns them.
@@ -156,7 +186,7 @@ func hasSections(t *testing.T, doc, folder string, none []string) {
 	for _, section := range regexp.MustCompile(`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(string(text), -1) {
 		file, tables := section[2], section[3]
 		named[file] = true
-		s, err := lab.Load(file)
+		s, err := scenario.Load(file)
 		if err != nil {
 			t.Fatal(err)
 		}

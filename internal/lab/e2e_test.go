@@ -17,8 +17,12 @@ import (
 	"time"
 
 	"weir/internal/lab"
+	"weir/internal/lab/engine"
 	"weir/internal/lab/qemu"
+	"weir/internal/lab/scenario"
 	"weir/internal/lab/uml"
+	"weir/internal/lab/verdict"
+	"weir/internal/measure"
 )
 
 // runner gives a Runner with the product's own binary; without a lab kernel the test is skipped, by name.
@@ -34,38 +38,38 @@ func runner(t *testing.T) *lab.Runner {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	return &lab.Runner{Kernel: kernel, Program: program, Limit: 20 * time.Minute}
+	return &lab.Runner{Engines: map[string]engine.Engine{scenario.UML: uml.Engine{Kernel: kernel}}, Program: program, Limit: 20 * time.Minute}
 }
 
-func scenario(t *testing.T, text string) lab.Scenario {
+func load(t *testing.T, text string) scenario.Scenario {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := lab.Load(path)
+	s, err := scenario.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func run(t *testing.T, r *lab.Runner, s lab.Scenario) lab.Report {
+func run(t *testing.T, r *lab.Runner, s scenario.Scenario) verdict.Report {
 	t.Helper()
-	reports, err := r.Run(context.Background(), []string{"test"}, []lab.Scenario{s})
+	reports, err := r.Run(context.Background(), []string{"test"}, []scenario.Scenario{s})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return reports[0]
 }
 
-func metric(t *testing.T, p *lab.PointResult, c *lab.Cell, name string) float64 {
+func metric(t *testing.T, p *verdict.Point, c *verdict.Cell, name string) float64 {
 	t.Helper()
-	m, err := lab.ParseMetric(name)
+	m, err := measure.ParseMetric(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, ok := m.Of(p, c)
+	v, ok := p.Of(m, c)
 	if !ok {
 		t.Fatalf("%s has no %s", c.Candidate, name)
 	}
@@ -92,7 +96,7 @@ weir = {}
 // What the product promises on its own link: 50 Mbit/s, 48.3 ms, behind a FIFO and behind a policer.
 func TestNarrowLink(t *testing.T) {
 	r := runner(t)
-	s := scenario(t, calm+`
+	s := load(t, calm+`
 [[candidate]]
 name = "unshaped"
 qdisc = "fq_codel"
@@ -139,7 +143,7 @@ values = [1, 4, 16]
 // What arrives waits here and not at the provider: 50 Mbit/s, 48.3 ms, behind a FIFO and behind a policer; and what leaves is no worse for it.
 func TestIngress(t *testing.T) {
 	r := runner(t)
-	s := scenario(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"uploads\"\ndirection = \"up\"").Replace(calm)+`
+	s := load(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"uploads\"\ndirection = \"up\"").Replace(calm)+`
 [[sweep]]
 key = "provider.queue"
 values = ["fifo", "policer"]
@@ -168,7 +172,7 @@ values = [1, 4]
 		t.Logf("%s: %.2f %%, +%.3f ms p50, +%.3f ms p99, the provider dropped %d", label, used, p50, metric(t, p, c, "added.p99"), c.Runs[0].Provider.Drops)
 	}
 	t.Run("downloads", func(t *testing.T) {
-		s := scenario(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"downloads\"\ncount = 4").Replace(calm))
+		s := load(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"downloads\"\ncount = 4").Replace(calm))
 		p := &run(t, r, s).Points[0]
 		p50, p99, used := metric(t, p, &p.Cells[0], "added.p50"), metric(t, p, &p.Cells[0], "added.p99"), metric(t, p, &p.Cells[0], "utilisation")
 		if p50 > 0.25 || p99 > 0.6 || used < 99.5 {
@@ -188,7 +192,7 @@ func TestOtherLinks(t *testing.T) {
 		{150, 60, 4, "fifo"}, {200, 167, 4, "fifo"}, {333, 30, 6, "policer"}, {500, 5, 4, "fifo"}, {500, 200, 8, "fifo"},
 	} {
 		t.Run(fmt.Sprintf("%dmbit %dms %d %s", link.mbit, link.ms, link.flows, link.queue), func(t *testing.T) {
-			s := scenario(t, strings.NewReplacer("50mbit", fmt.Sprintf("%dmbit", link.mbit), "48.3ms", fmt.Sprintf("%dms", link.ms),
+			s := load(t, strings.NewReplacer("50mbit", fmt.Sprintf("%dmbit", link.mbit), "48.3ms", fmt.Sprintf("%dms", link.ms),
 				`name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = %d", link.flows),
 				"[provider]", fmt.Sprintf("[provider]\nqueue = %q", link.queue)).Replace(calm))
 			report := run(t, r, s)
@@ -218,7 +222,7 @@ func TestOtherLinks(t *testing.T) {
 // One flow fills a long fast link: no socket buffer that the plan should have raised holds it back.
 func TestOneFlowFillsALongFastLink(t *testing.T) {
 	r := runner(t)
-	s := scenario(t, strings.NewReplacer("50mbit", "500mbit", "48.3ms", "48ms", `warmup = "5s"`, `warmup = "15s"`).Replace(calm))
+	s := load(t, strings.NewReplacer("50mbit", "500mbit", "48.3ms", "48ms", `warmup = "5s"`, `warmup = "15s"`).Replace(calm))
 	report := run(t, r, s)
 	p := &report.Points[0]
 	c := &p.Cells[0]
@@ -234,7 +238,7 @@ func TestOneFlowFillsALongFastLink(t *testing.T) {
 // The same job is the same run, to the byte: whatever else the machine does, on whichever core.
 func TestDeterminism(t *testing.T) {
 	r := runner(t)
-	s := scenario(t, strings.NewReplacer(`warmup = "5s"`, `warmup = "1s"`, `duration = "10s"`, `duration = "3s"`, `name = "downloads"`, "name = \"downloads\"\ncount = 4",
+	s := load(t, strings.NewReplacer(`warmup = "5s"`, `warmup = "1s"`, `duration = "10s"`, `duration = "3s"`, `name = "downloads"`, "name = \"downloads\"\ncount = 4",
 		"[provider]", "loss = \"1%\"\n[provider]").Replace(calm))
 	s.Seeds = 2
 	once := func() []byte {
@@ -256,7 +260,7 @@ func TestDeterminism(t *testing.T) {
 	if again := once(); !bytes.Equal(first, again) {
 		t.Errorf("two runs differ:\n%s", firstDifference(first, again))
 	}
-	var report lab.Report
+	var report verdict.Report
 	if err := json.Unmarshal(first, &report); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +287,7 @@ func TestFailures(t *testing.T) {
 	t.Run("hang", func(t *testing.T) {
 		slow := *r
 		slow.Limit = 300 * time.Millisecond
-		_, err := slow.Run(context.Background(), []string{"test"}, []lab.Scenario{scenario(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
+		_, err := slow.Run(context.Background(), []string{"test"}, []scenario.Scenario{load(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
 		if err == nil || !strings.Contains(err.Error(), "no result after 300ms of real time") {
 			t.Errorf("got %v", err)
 		}
@@ -291,7 +295,7 @@ func TestFailures(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(300*time.Millisecond, cancel)
-		_, err := r.Run(ctx, []string{"test"}, []lab.Scenario{scenario(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
+		_, err := r.Run(ctx, []string{"test"}, []scenario.Scenario{load(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
 		if err != context.Canceled {
 			t.Errorf("got %v", err)
 		}
@@ -300,13 +304,13 @@ func TestFailures(t *testing.T) {
 		broken := *r
 		broken.Program = filepath.Join(t.TempDir(), "init")
 		os.WriteFile(broken.Program, []byte("not a program"), 0o755)
-		_, err := broken.Run(context.Background(), []string{"test"}, []lab.Scenario{scenario(t, calm)})
+		_, err := broken.Run(context.Background(), []string{"test"}, []scenario.Scenario{load(t, calm)})
 		if err == nil || !strings.Contains(err.Error(), "the guest's kernel panicked") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("candidate that the server refuses", func(t *testing.T) {
-		_, err := r.Run(context.Background(), []string{"test"}, []lab.Scenario{scenario(t, calm+"[candidate.sysctl]\n\"net.ipv4.no_such_thing\" = \"1\"\n")})
+		_, err := r.Run(context.Background(), []string{"test"}, []scenario.Scenario{load(t, calm+"[candidate.sysctl]\n\"net.ipv4.no_such_thing\" = \"1\"\n")})
 		if err == nil || !strings.Contains(err.Error(), "net.ipv4.no_such_thing") {
 			t.Errorf("got %v", err)
 		}
@@ -343,9 +347,9 @@ func TestFailures(t *testing.T) {
 				cancel()
 			}
 		}
-		s := scenario(t, strings.NewReplacer(`"5s"`, `"0s"`, `"10s"`, `"100ms"`).Replace(calm)+
+		s := load(t, strings.NewReplacer(`"5s"`, `"0s"`, `"10s"`, `"100ms"`).Replace(calm)+
 			"[[sweep]]\nkey = \"duration\"\nvalues = [\"100ms\", \"600s\"]\n")
-		reports, err := half.Run(ctx, []string{"test"}, []lab.Scenario{s})
+		reports, err := half.Run(ctx, []string{"test"}, []scenario.Scenario{s})
 		if err != context.Canceled || len(reports) != 1 || len(reports[0].Points) != 1 ||
 			reports[0].Points[0].Values[0] != "100ms" || reports[0].Points[0].Cells[0].Words == "" {
 			t.Errorf("%v: %+v", err, reports)
@@ -370,7 +374,7 @@ func TestFailures(t *testing.T) {
 	if left, _ := os.ReadDir(temporary); len(left) != 1 {
 		t.Errorf("after SIGKILL there is %v, and not just the folder of that run", left)
 	}
-	run(t, r, scenario(t, strings.NewReplacer(`"5s"`, `"0s"`, `"10s"`, `"100ms"`).Replace(calm)))
+	run(t, r, load(t, strings.NewReplacer(`"5s"`, `"0s"`, `"10s"`, `"100ms"`).Replace(calm)))
 	if left, _ := os.ReadDir(temporary); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -403,34 +407,34 @@ func TestKnownPaths(t *testing.T) {
 	idle := strings.NewReplacer("[[flow]]\nname = \"downloads\"\n", "", `warmup = "5s"`, `warmup = "0s"`, `duration = "10s"`, `duration = "4s"`)
 	for _, c := range []struct {
 		name, from, to string
-		check          func(p lab.ProbeResult) bool
+		check          func(p measure.Probe) bool
 	}{
-		{"an idle path has its RTT", "", "", func(p lab.ProbeResult) bool {
+		{"an idle path has its RTT", "", "", func(p measure.Probe) bool {
 			return p.Lost == 0 && p.Delay.Min >= 48.3 && p.Delay.Max < 48.31 && p.Sent == 400
 		}},
-		{"nothing is lost on a long path", `rtt = "48.3ms"`, `rtt = "2s"`, func(p lab.ProbeResult) bool { return p.Lost == 0 && p.Sent == 400 }},
-		{"jitter lies around the RTT", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\njitter = \"5ms\"", func(p lab.ProbeResult) bool {
+		{"nothing is lost on a long path", `rtt = "48.3ms"`, `rtt = "2s"`, func(p measure.Probe) bool { return p.Lost == 0 && p.Sent == 400 }},
+		{"jitter lies around the RTT", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\njitter = \"5ms\"", func(p measure.Probe) bool {
 			return p.Lost == 0 && p.Delay.P50 > 47.3 && p.Delay.P50 < 49.3 && p.Delay.Min > 43.2 && p.Delay.Max < 53.4
 		}},
-		{"a tenth is lost", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"", func(p lab.ProbeResult) bool { return p.Lost > 20 && p.Lost < 60 }},
-		{"a tenth is lost in bursts", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"\nburst = 3", func(p lab.ProbeResult) bool { return p.Lost > 10 && p.Lost < 90 }},
+		{"a tenth is lost", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"", func(p measure.Probe) bool { return p.Lost > 20 && p.Lost < 60 }},
+		{"a tenth is lost in bursts", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"\nburst = 3", func(p measure.Probe) bool { return p.Lost > 10 && p.Lost < 90 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := run(t, r, scenario(t, strings.Replace(idle.Replace(calm), c.from, c.to, 1))).Points[0].Cells[0].Runs[0].Probes[0]
+			p := run(t, r, load(t, strings.Replace(idle.Replace(calm), c.from, c.to, 1))).Points[0].Cells[0].Runs[0].Probes[0]
 			if !c.check(p) {
 				t.Errorf("sent %d, lost %d, %+v", p.Sent, p.Lost, p.Delay)
 			}
 		})
 	}
 	t.Run("up is limited, too", func(t *testing.T) {
-		s := scenario(t, strings.NewReplacer(`name = "downloads"`, "name = \"uploads\"\ndirection = \"up\"\ncc = \"bbr\"").Replace(calm))
+		s := load(t, strings.NewReplacer(`name = "downloads"`, "name = \"uploads\"\ndirection = \"up\"\ncc = \"bbr\"").Replace(calm))
 		run := run(t, r, s).Points[0].Cells[0].Runs[0]
 		if run.Goodput < 45 || run.Goodput > 47.9 || run.Flows[0].CC != "bbr" {
 			t.Errorf("%v Mbit/s with %s", run.Goodput, run.Flows[0].CC)
 		}
 	})
 	t.Run("as many connections as may be", func(t *testing.T) {
-		s := scenario(t, strings.NewReplacer(`name = "downloads"`, "name = \"downloads\"\ncount = 2000", `warmup = "5s"`, `warmup = "3s"`, `duration = "10s"`, `duration = "2s"`).Replace(calm))
+		s := load(t, strings.NewReplacer(`name = "downloads"`, "name = \"downloads\"\ncount = 2000", `warmup = "5s"`, `warmup = "3s"`, `duration = "10s"`, `duration = "2s"`).Replace(calm))
 		run := run(t, r, s).Points[0].Cells[0].Runs[0]
 		if len(run.Flows) != 2000 || run.Goodput < 40 {
 			t.Errorf("%d flows, %v Mbit/s", len(run.Flows), run.Goodput)
@@ -447,7 +451,7 @@ func TestIPv6(t *testing.T) {
 		"far":       "[[client]]\nname = \"a\"\n[[client]]\nname = \"b\"\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := run(t, r, scenario(t, strings.Replace(calm, `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nip = 6", 1)+network))
+			report := run(t, r, load(t, strings.Replace(calm, `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nip = 6", 1)+network))
 			p := &report.Points[0]
 			if goodput, most := metric(t, p, &p.Cells[0], "goodput"), 50*1428.0/1514; goodput > most || goodput < 0.99*most {
 				t.Errorf("%v Mbit/s; the link can carry %v", goodput, most)
@@ -469,7 +473,7 @@ func TestChange(t *testing.T) {
 	for _, qdisc := range []string{"htb rate %s | fq_codel", "htb rate %s | dualpi2", "cake bandwidth %s"} {
 		t.Run(qdisc, func(t *testing.T) {
 			fast, slow := fmt.Sprintf(qdisc, "{90%}"), fmt.Sprintf(qdisc, "{40%}")
-			s := scenario(t, text+fmt.Sprintf("qdisc = %q\n[[candidate.change]]\nat = \"4s\"\nqdisc = %q\n[[candidate.change]]\nat = \"6s\"\nqdisc = %q\n", fast, slow, fast))
+			s := load(t, text+fmt.Sprintf("qdisc = %q\n[[candidate.change]]\nat = \"4s\"\nqdisc = %q\n[[candidate.change]]\nat = \"6s\"\nqdisc = %q\n", fast, slow, fast))
 			cell := run(t, r, s).Points[0].Cells[0]
 			run := cell.Runs[0]
 			for begin, rate := range map[float64]float64{0: 45, 2: 20, 4: 45} { // seconds since the warm-up, Mbit/s
@@ -486,7 +490,7 @@ func TestChange(t *testing.T) {
 			if sent := run.Uplink.Qdiscs[0].Stats.Bytes; int64(sent) < run.Flows[0].Bytes {
 				t.Errorf("the root has counted %d bytes of %d: it is another", sent, run.Flows[0].Bytes)
 			}
-			for _, words := range []string{"At 4s changed to " + lab.Rated(slow, 50e6) + ".", "At 6s changed to " + lab.Rated(fast, 50e6) + ".", "KiB on average"} {
+			for _, words := range []string{"At 4s changed to " + scenario.Rated(slow, 50e6) + ".", "At 6s changed to " + scenario.Rated(fast, 50e6) + ".", "KiB on average"} {
 				if !strings.Contains(cell.Words, words) {
 					t.Errorf("%q does not say %q", cell.Words, words)
 				}
@@ -502,8 +506,8 @@ func TestEngines(t *testing.T) {
 	if err != nil {
 		t.Skipf("skipped, not passed: %s needs a stock kernel (make kernels)", t.Name())
 	}
-	r.Stock = stock
-	s := scenario(t, strings.Replace(calm, `duration = "10s"`, `duration = "5s"`, 1)+`
+	r.Engines[scenario.QEMU] = qemu.Engine{Kernel: stock}
+	s := load(t, strings.Replace(calm, `duration = "10s"`, `duration = "5s"`, 1)+`
 [[candidate]]
 name = "unshaped"
 [[sweep]]

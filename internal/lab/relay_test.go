@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
 )
 
 // relayed is a relay with one card, and Weir there; KIND, MBIT, RTT and FLOWS are to be filled in.
@@ -58,7 +59,7 @@ func TestRelays(t *testing.T) {
 		{"nat", 20, 30, 2}, {"wireguard", 100, 90, 2}, {"proxy", 30, 15, 2},
 	} {
 		t.Run(fmt.Sprintf("%s %dmbit %dms", c.kind, c.mbit, c.ms), func(t *testing.T) {
-			s := scenario(t, strings.NewReplacer("KIND", c.kind, "MBIT", fmt.Sprint(c.mbit), "RTT", fmt.Sprint(c.ms),
+			s := load(t, strings.NewReplacer("KIND", c.kind, "MBIT", fmt.Sprint(c.mbit), "RTT", fmt.Sprint(c.ms),
 				"FLOWS", fmt.Sprint(c.flows)).Replace(relayed))
 			report := run(t, r, s)
 			for i := range report.Points {
@@ -94,13 +95,13 @@ func TestRelays(t *testing.T) {
 // carries is what a relay's link can carry of payload one way, in Mbit/s, when all that goes in comes out and is
 // acknowledged: each two packets by one without payload. What WireGuard adds counts once: on the side where its
 // packets are.
-func carries(p *lab.PointResult) float64 {
+func carries(p *verdict.Point) float64 {
 	const (
 		frame, payload, ack = 1514.0, 1448.0, 66.0
 		mtu, outside        = 1420.0, 60.0
 	)
 	mbit := float64(p.Scenario.Provider.Rate) / 1e6
-	if lab.Tunnelled(p.Scenario.Relay.Kind) {
+	if scenario.Tunnelled(p.Scenario.Relay.Kind) {
 		return mbit * (mtu - 52) / (mtu + 14 + outside + (ack+outside)/2)
 	}
 	return mbit * payload / (frame + ack/2)
@@ -111,7 +112,7 @@ func carries(p *lab.PointResult) float64 {
 func TestRelayPeers(t *testing.T) {
 	r := runner(t)
 	r.Only = []string{"Weir"}
-	s, err := lab.Load("../../scenarios/relay/peers.toml")
+	s, err := scenario.Load("../../scenarios/relay/peers.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,14 +136,14 @@ func TestRelayPeers(t *testing.T) {
 func TestRelayFairness(t *testing.T) {
 	r := runner(t)
 	r.Only = []string{"Weir"}
-	s, err := lab.Load("../../scenarios/relay/fair.toml")
+	s, err := scenario.Load("../../scenarios/relay/fair.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	report := run(t, r, s)
 	for i := range report.Points {
 		p := &report.Points[i]
-		if jain := metric(t, p, &p.Cells[0], "jain.clients"); jain < 0.99 && p.Scenario.Relay.Kind != lab.Proxy {
+		if jain := metric(t, p, &p.Cells[0], "jain.clients"); jain < 0.99 && p.Scenario.Relay.Kind != scenario.Proxy {
 			t.Errorf("%s: Jain's index of clients is %.3f", p.Labels[0], jain)
 		}
 	}

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package lab runs scenarios, each configuration in a kernel of its own in virtual time, as many at once as there are cores.
+//
+// It may not touch the host's network. What a scenario says is in package scenario, what boots a kernel in engine, what becomes of the
+// results in verdict.
 package lab
 
 import (
@@ -19,19 +23,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/boot"
-	"weir/internal/lab/qemu"
-	"weir/internal/lab/uml"
+	"weir/internal/lab/engine"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
+	"weir/internal/measure"
 )
 
 // Runner runs scenarios. Its fields are set before Run.
 type Runner struct {
-	Kernel   uml.Kernel     // for the engine uml
-	Stock    qemu.Kernel    // for the engine qemu
-	Program  string         // the weir binary that becomes the guest's process 1
-	Parallel int            // boots at a time; 0: one a core
-	Limit    time.Duration  // of real time, for one boot; 0: twenty minutes
-	Only     []string       // candidates to run; empty: all
-	Progress func(Progress) // called often, from one goroutine at a time; may be nil
+	Engines  map[string]engine.Engine // by the names that scenarios have for them
+	Program  string                   // the weir binary that becomes the guest's process 1
+	Parallel int                      // boots at a time; 0: one a core
+	Limit    time.Duration            // of real time, for one boot; 0: twenty minutes
+	Only     []string                 // candidates to run; empty: all
+	Progress func(Progress)           // called often, from one goroutine at a time; may be nil
 }
 
 // Progress is how far a Run has come.
@@ -50,32 +55,11 @@ func (p Progress) Left() time.Duration {
 	return time.Duration(float64(p.Elapsed) * float64(p.VirtualAll-p.Virtual) / float64(p.Virtual))
 }
 
-// guestMemory is enough for 2000 connections behind a second of queue at 1 Gbit/s; pages that are not touched cost nothing.
-const guestMemory = 1536
-
-// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation, which is slower, and is
-// what users have. Both are in virtual time.
-const (
-	UML  = "uml"
-	QEMU = "qemu"
-)
-
-// Engines are all of them.
-func Engines() []string { return []string{UML, QEMU} }
-
-// What host and guest have agreed on.
-const (
-	Marker    = "WEIR_LAB"      // in process 1's environment: this is a lab's kernel
-	JobFile   = "job.json"      // in the run's folder, from the host, where engine and guest share one
-	ReplyFile = "reply.json"    // likewise, from the guest
-	Heartbeat = "weir-lab: at " // on the console, once a virtual second: seconds since the run's start
-)
-
 // task is one boot.
 type task struct {
 	file, point, cell, seed int
-	job                     Job
-	reply                   *Run
+	job                     scenario.Job
+	reply                   *measure.Run
 	err                     error
 	at                      time.Duration // virtual
 }
@@ -83,7 +67,7 @@ type task struct {
 // Run runs every candidate of every point of every scenario, seeds times each, and gives a report a file. It stops at
 // the first failure. Once ctx has ended it gives the points that were finished, with the error; no claims are judged
 // by those.
-func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) ([]Report, error) {
+func (r *Runner) Run(ctx context.Context, files []string, scenarios []scenario.Scenario) ([]verdict.Report, error) {
 	reports, tasks, err := r.plan(files, scenarios)
 	if err != nil {
 		return nil, err
@@ -119,48 +103,48 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []Scenario) 
 	for i := range reports {
 		report := &reports[i]
 		for k := range report.Points {
-			describe(&report.Points[k])
+			verdict.Describe(&report.Points[k])
 		}
 		if len(r.Only) > 0 || interrupted != nil {
 			continue
 		}
 		for _, c := range scenarios[i].Claim {
-			report.Claims = append(report.Claims, c.judge(scenarios[i].Sweep, report.Points))
+			report.Claims = append(report.Claims, verdict.Judge(c, scenarios[i].Sweep, report.Points))
 		}
 	}
 	return reports, interrupted
 }
 
 // finished leaves out the points of which a run is missing, and the reports that then have none.
-func finished(reports []Report) []Report {
-	missing := func(run Run) bool { return run.Kernel == "" }
+func finished(reports []verdict.Report) []verdict.Report {
+	missing := func(run measure.Run) bool { return run.Kernel == "" }
 	for i := range reports {
-		reports[i].Points = slices.DeleteFunc(reports[i].Points, func(p PointResult) bool {
-			return slices.ContainsFunc(p.Cells, func(c Cell) bool { return slices.ContainsFunc(c.Runs, missing) })
+		reports[i].Points = slices.DeleteFunc(reports[i].Points, func(p verdict.Point) bool {
+			return slices.ContainsFunc(p.Cells, func(c verdict.Cell) bool { return slices.ContainsFunc(c.Runs, missing) })
 		})
 	}
-	return slices.DeleteFunc(reports, func(r Report) bool { return len(r.Points) == 0 })
+	return slices.DeleteFunc(reports, func(r verdict.Report) bool { return len(r.Points) == 0 })
 }
 
-func (r *Runner) plan(files []string, scenarios []Scenario) ([]Report, []*task, error) {
-	var reports []Report
+func (r *Runner) plan(files []string, scenarios []scenario.Scenario) ([]verdict.Report, []*task, error) {
+	var reports []verdict.Report
 	var tasks []*task
 	for i, s := range scenarios {
-		points, bad := s.Points()
-		if bad != nil {
-			return nil, nil, errors.New(bad.what)
+		points, err := s.Points()
+		if err != nil {
+			return nil, nil, err
 		}
-		report := Report{File: files[i], Title: s.Title, About: s.About}
+		report := verdict.Report{File: files[i], Title: s.Title, About: s.About}
 		for _, p := range points {
-			point := PointResult{Labels: p.Labels, Values: p.Values, Scenario: p.Scenario}
+			point := verdict.Point{Labels: p.Labels, Values: p.Values, Scenario: p.Scenario}
 			point.Scenario.Candidate = nil
 			for _, c := range p.Scenario.Candidate {
 				if len(r.Only) > 0 && !contains(r.Only, c.Name) {
 					continue
 				}
 				point.Scenario.Candidate = append(point.Scenario.Candidate, c)
-				point.Cells = append(point.Cells, Cell{Candidate: c.Name, Runs: make([]Run, p.Scenario.Seeds)})
-				job := Job{Scenario: p.Scenario, Candidate: c}
+				point.Cells = append(point.Cells, verdict.Cell{Candidate: c.Name, Runs: make([]measure.Run, p.Scenario.Seeds)})
+				job := scenario.Job{Scenario: p.Scenario, Candidate: c}
 				job.Scenario.Candidate = nil
 				for seed := range p.Scenario.Seeds {
 					job.Seed = uint64(seed + 1)
@@ -279,27 +263,23 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 		limit = 20 * time.Minute
 	}
 	onLine := func(line string) {
-		if seconds, ok := strings.CutPrefix(line, Heartbeat); ok {
+		if seconds, ok := strings.CutPrefix(line, engine.Heartbeat); ok {
 			if n, err := strconv.Atoi(seconds); err == nil {
 				board.virtual(t, time.Duration(n)*time.Second)
 			}
 		}
 	}
-	env := []string{Marker + "=1"}
-	var text []byte
-	if t.job.Scenario.Engine == QEMU {
-		text, _, err = qemu.Boot{
-			Kernel: r.Stock, Program: r.Program, Job: job, Env: env, MemoryMiB: guestMemory, Exact: true, Seed: t.job.Seed, CPU: cpu, Limit: limit, Scratch: dir, OnLine: onLine,
-		}.Run(ctx)
-	} else {
-		text, err = bootUML(ctx, dir, job, uml.Boot{
-			Kernel: r.Kernel, Initrd: initrd, Seed: t.job.Seed, CPU: cpu, MemoryMiB: guestMemory, Env: env, Limit: limit, OnLine: onLine,
-		})
+	booter, known := r.Engines[t.job.Scenario.Engine]
+	if !known {
+		return fmt.Errorf("there is no engine %s here", t.job.Scenario.Engine)
 	}
+	text, err := booter.Boot(ctx, engine.Guest{
+		Program: r.Program, Initrd: initrd, Job: job, Seed: t.job.Seed, CPU: cpu, Scratch: dir, Limit: limit, OnLine: onLine,
+	})
 	if err != nil {
 		return err
 	}
-	var reply Reply
+	var reply scenario.Reply
 	if err := json.Unmarshal(text, &reply); err != nil {
 		return fmt.Errorf("the guest's result: %w", err)
 	}
@@ -311,21 +291,4 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 	}
 	t.reply = reply.Result
 	return nil
-}
-
-// bootUML hands the job over in a folder that host and guest share, and takes the reply from there.
-func bootUML(ctx context.Context, dir string, job []byte, b uml.Boot) ([]byte, error) {
-	folder, err := os.MkdirTemp(dir, "run-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	if err := os.WriteFile(filepath.Join(folder, JobFile), job, 0o600); err != nil {
-		return nil, err
-	}
-	b.Folder, b.Reply = folder, ReplyFile
-	if err := b.Run(ctx); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(filepath.Join(folder, ReplyFile))
 }

@@ -126,40 +126,6 @@ func (g Goal) Check() error {
 	return nil
 }
 
-// Flags writes a goal as it would be typed.
-func (g Goal) Flags() string {
-	var words []string
-	for _, f := range []struct {
-		name  string
-		value string
-		said  bool
-	}{
-		{"dev", g.Dev, g.Dev != ""},
-		{"rate", g.Rate.String(), g.Rate != 0},
-		{"ingress", g.Ingress.String(), g.Ingress != 0},
-		{"rtt", g.RTT.String(), g.RTT != 0},
-		{"loss", g.Loss.String(), g.Loss != 0},
-		{"role", g.Role, g.Role != ""},
-		{"carries", string(g.Carries), g.Carries != ""},
-		{"fair-to", g.FairTo, g.FairTo != ""},
-		{"prefer", g.Prefer, g.Prefer != ""},
-		{"cc", g.CC, g.CC != ""},
-		{"qdisc", fmt.Sprintf("%q", g.Qdisc), g.Qdisc != ""},
-		{"recipe", g.Recipe, g.Recipe != ""},
-	} {
-		if f.said {
-			words = append(words, "--"+f.name+" "+f.value)
-		}
-	}
-	if g.NAT {
-		words = append(words, "--nat")
-	}
-	if g.Runtime {
-		words = append(words, "--runtime")
-	}
-	return strings.Join(words, " ")
-}
-
 // Measured fills in how far away the clients are, where the goal does not say it and enough connections are live to tell. It is rounded up in
 // steps of 1, 2, 5, so that another look a moment later comes to the same. The rules are the same for 30ms and 50; for 30 and 200 they are not.
 func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
@@ -214,12 +180,7 @@ func tooFast(l host.Link, flag string, r units.Rate) error {
 }
 
 func listDevices(f host.Facts) string {
-	var names []string
-	for _, l := range f.Links {
-		if !l.Loopback && l.Kind != "ifb" && l.Kind != "dummy" {
-			names = append(names, l.Name)
-		}
-	}
+	names := DeviceNames(f)
 	if len(names) == 0 {
 		return " (this network namespace has none)"
 	}

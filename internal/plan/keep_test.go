@@ -27,8 +27,8 @@ func keeping(t *testing.T) host.Facts {
 func files(p Plan) map[string]host.File {
 	found := map[string]host.File{}
 	for _, c := range p.Changes {
-		if c.File != "" {
-			found[c.File], _ = host.ParseFile(c.New)
+		if content, ok := c.New.(Content); ok {
+			found[c.Name] = content.File
 		}
 	}
 	return found
@@ -71,8 +71,8 @@ func TestKeep(t *testing.T) {
 	// What looks after the rest is written first.
 	var order []string
 	for _, c := range p.Changes {
-		if c.File != "" {
-			order = append(order, c.File)
+		if c.Kind == File {
+			order = append(order, c.Name)
 		}
 	}
 	if !reflect.DeepEqual(order[:2], []string{host.UnitFile, host.UnitLink}) {
@@ -101,12 +101,12 @@ func TestTwoGoals(t *testing.T) {
 	value := func(p Plan, t Target) (values []string) {
 		for _, c := range p.Changes {
 			if c.Target == t {
-				values = append(values, c.New)
+				values = append(values, c.New.String())
 			}
 		}
 		return values
 	}
-	for _, target := range []Target{{Sysctl: tcpWmem}, {Sysctl: notsentLowat}, {Dev: "eth9"}} {
+	for _, target := range []Target{{Sysctl, tcpWmem}, {Sysctl, notsentLowat}, {Root, "eth9"}} {
 		if got, want := value(p, target), value(alone, target); len(got) != 1 || !slices.Equal(got, want) {
 			t.Errorf("%v: %q, and for the larger alone %q", target, got, want)
 		}

@@ -13,13 +13,15 @@ import (
 
 // Owner says to whom a setting's present value is due, as far as files and the kernel tell; "" if they do not.
 func Owner(f host.Facts, t Target) string {
-	switch {
-	case t.Sysctl != "":
-		return SysctlOwner(f, t.Sysctl)
-	case t.Dev != "":
-		return queueOwner(f, t.Dev)
-	case f.Files[t.File].Kind == host.Regular && !IsOurs(f.Files[t.File]):
-		return "somebody else wrote it"
+	switch t.Kind {
+	case Sysctl:
+		return SysctlOwner(f, t.Name)
+	case Root:
+		return queueOwner(f, t.Name)
+	case File:
+		if now := f.Files[t.Name]; now.Kind == host.Regular && !IsOurs(now) {
+			return "somebody else wrote it"
+		}
 	}
 	return ""
 }

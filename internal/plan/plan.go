@@ -64,54 +64,43 @@ func (p Plan) Carrying(goals []Goal) Plan {
 	return p
 }
 
-// Change is one setting's new value. It says all that carrying it out takes.
+// Change is one target's new value. It says all that carrying it out takes.
 type Change struct {
 	Target
-	Old      string `json:"old"`             // as on the host now
-	New      string `json:"new"`             // as tc or sysctl would take it
-	Owner    string `json:"owner,omitempty"` // to whom the old value is due, as far as is known
-	Reason   string `json:"reason"`
-	Evidence string `json:"evidence,omitempty"` // what was measured, and where it can be repeated; a file needs none
+	Old      Value  // as on the host now
+	New      Value  // as it is to be
+	Owner    string // to whom the old value is due, as far as is known
+	Reason   string
+	Evidence string // what was measured, and where it can be repeated; a file needs none
 }
 
 // Verb says in a word what becomes of a file; "" of anything else.
 func (c Change) Verb() string {
-	none := string(host.NoFile)
+	before, _ := c.Old.(Content)
+	after, ok := c.New.(Content)
 	switch {
-	case c.File == "":
+	case !ok:
 		return ""
-	case c.New == none:
+	case after.Kind == host.NoFile:
 		return "removed"
-	case c.Old == none:
+	case before.Kind == host.NoFile:
 		return "written"
 	}
 	return "written anew"
 }
 
 // Unshapes tells whether a rate is enforced before the change and not after it.
-func (c Change) Unshapes() bool {
-	before, err := qdisc.ParseArriving(c.Old)
-	after, _ := qdisc.ParseArriving(c.New)
-	return c.Dev+c.Ingress != "" && err == nil && shapes(before.Stack) && !shapes(after.Stack)
-}
+func (c Change) Unshapes() bool { return stackOf(c.Old).Shapes() && !stackOf(c.New).Shapes() }
 
-// Target is what a change sets: the root queueing disciplines of a device, those that all that arrives at it passes first, a sysctl, or a
-// file, as host.File writes it.
-type Target struct {
-	Dev     string `json:"dev,omitempty"`
-	Ingress string `json:"ingress,omitempty"` // the device
-	Sysctl  string `json:"sysctl,omitempty"`
-	File    string `json:"file,omitempty"`
-}
-
-func (t Target) String() string {
-	switch {
-	case t.Dev != "":
-		return t.Dev + "  root qdisc"
-	case t.Ingress != "":
-		return t.Ingress + "  ingress"
+// stackOf is what a value is, of queueing disciplines.
+func stackOf(v Value) qdisc.Stack {
+	switch v := v.(type) {
+	case Queue:
+		return v.Stack
+	case Incoming:
+		return v.Stack
 	}
-	return t.Sysctl + t.File
+	return nil
 }
 
 // Note is something that was thought about and left as it is, and why.
@@ -244,17 +233,19 @@ func together(drafts []*draft) (p Plan, err error) {
 	arriving := ""
 	for _, d := range drafts {
 		for _, c := range d.Changes {
-			if c.Ingress != "" && arriving != "" {
-				return Plan{}, &Refusal{What: fmt.Sprintf("what arrives can wait in a queue at one device only, "+
-					"and it is to at %s and at %s", arriving, c.Ingress),
-					Try: "no --ingress for one of them, or for a relay --carries forward"}
-			}
-			arriving = cmp.Or(arriving, c.Ingress)
-			if c.Sysctl != "" {
+			switch c.Kind {
+			case Ingress:
+				if arriving != "" {
+					return Plan{}, &Refusal{What: fmt.Sprintf("what arrives can wait in a queue at one device only, "+
+						"and it is to at %s and at %s", arriving, c.Name),
+						Try: "no --ingress for one of them, or for a relay --carries forward"}
+				}
+				arriving = c.Name
+			case Sysctl:
 				if slices.ContainsFunc(p.Changes, func(other Change) bool { return other.Target == c.Target }) {
 					continue
 				}
-				c.New = wants[c.Sysctl]
+				c.New = Setting(wants[c.Name])
 			}
 			p.Changes = append(p.Changes, c)
 		}
@@ -296,9 +287,9 @@ func (d *draft) note(subject, text string, args ...any) {
 // has tells whether the kernel has a kind of qdisc, or might: where nobody could tell, trying will.
 func (d *draft) has(kind string) bool { return d.facts.Qdiscs[kind] != host.No }
 
-// root plans the queueing disciplines of the device, written as tc would.
-func (d *draft) root(text, reason, evidence string) error {
-	want, err := qdisc.ParseStack(text)
+// root plans the queueing disciplines of the device.
+func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
+	want, err := want.Check()
 	if err != nil {
 		return &Refusal{What: err.Error(), Usage: true}
 	}
@@ -307,7 +298,7 @@ func (d *draft) root(text, reason, evidence string) error {
 			continue
 		}
 		why := ""
-		if spec.Kind() == "bpf_dualpi2" && d.facts.BPFDualPI2 != "" {
+		if spec.Kind() == qdisc.BPF && d.facts.BPFDualPI2 != "" {
 			why = ": " + d.facts.BPFDualPI2
 		}
 		return &Refusal{
@@ -328,7 +319,8 @@ func (d *draft) root(text, reason, evidence string) error {
 			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err), Try: try}
 		}
 		d.Changes = append(d.Changes, Change{
-			Target: Target{Dev: d.link.Name}, Old: Describe(d.link.Tree), New: want.String(), Reason: reason, Evidence: evidence,
+			Target: Target{Root, d.link.Name}, Old: QueueOf(d.link.Tree), New: Queue{Stack: want},
+			Reason: reason, Evidence: evidence,
 		})
 	}
 	d.stack = want
@@ -349,54 +341,6 @@ func (d *draft) kinds() string {
 	return strings.Join(kinds, ", ")
 }
 
-// Describe writes the queueing disciplines of a device as tc would, or as far as that goes: a tree that a person built with classes of
-// its own is named by its root.
-func Describe(t qdisc.Tree) string {
-	if stack, ok := t.Stack(); ok {
-		return stack.String()
-	}
-	if root, ok := t.Root(); ok {
-		if len(t.Qdiscs) > 1 || len(t.Classes) > 0 {
-			return fmt.Sprintf("%s with %d classes", root.Kind, len(t.Classes))
-		}
-		return root.Kind
-	}
-	return "none"
-}
-
-// What Weir has before a device for what arrives, when that is no queue.
-const (
-	NoIngress   = "none"
-	HalfIngress = "half of it" // a run was cut short, or somebody has taken the rest away
-)
-
-// DescribeIngress writes the queueing disciplines that Weir lets all that arrives at a device pass first, as tc would. Who else has something at
-// its ingress is not looked at.
-func DescribeIngress(f host.Facts, dev string) string {
-	link, _ := f.Link(dev)
-	ifb, there := f.Link(qdisc.IFB)
-	switch there = there && ifb.Kind == "ifb"; {
-	case there && ifb.Up && link.Redirect == ifb.Name:
-		stack, ok := ifb.Tree.Stack()
-		if !ok {
-			return Describe(ifb.Tree)
-		}
-		var tunnels []string
-		for _, l := range f.Links {
-			if l.Name != dev && l.Redirect == ifb.Name {
-				tunnels = append(tunnels, l.Name)
-			}
-		}
-		return qdisc.NewArriving(stack, tunnels, outer(link.Passes)).String()
-	case there, link.Redirect == host.Gone, len(link.Passes) > 0:
-		return HalfIngress
-	}
-	if slices.ContainsFunc(f.Links, func(l host.Link) bool { return l.Redirect == host.Gone && tunnelKind(l, true) != "" }) {
-		return HalfIngress
-	}
-	return NoIngress
-}
-
 // outer reads what host has written.
 func outer(texts []string) (all []qdisc.Outer) {
 	for _, text := range texts {
@@ -407,13 +351,15 @@ func outer(texts []string) (all []qdisc.Outer) {
 	return all
 }
 
-// ingress plans the queueing disciplines for what arrives at the device. The way there must be free, or be as planned already.
-func (d *draft) ingress(text, reason, evidence string) error {
-	want, err := qdisc.ParseArriving(text)
+// ingress plans the queueing disciplines for incoming traffic. The way there must be free, or be as planned already.
+func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error {
+	stack, err := arriving.Stack.Check()
 	if err != nil {
 		return &Refusal{What: err.Error(), Usage: true}
 	}
-	if now, err := qdisc.ParseArriving(DescribeIngress(d.facts, d.link.Name)); err == nil && now.Meets(want) {
+	arriving.Stack = stack
+	want := Incoming{Arriving: arriving}
+	if IncomingAt(d.facts, d.link.Name).Meets(want) {
 		return nil
 	}
 	_, there := d.facts.Link(qdisc.IFB)
@@ -445,7 +391,7 @@ func (d *draft) ingress(text, reason, evidence string) error {
 		}
 	}
 	d.Changes = append(d.Changes, Change{
-		Target: Target{Ingress: d.link.Name}, Old: NoIngress, New: want.String(), Reason: reason, Evidence: evidence,
+		Target: Target{Ingress, d.link.Name}, Old: Incoming{Other: NoIngress}, New: want, Reason: reason, Evidence: evidence,
 	})
 	return nil
 }
@@ -463,6 +409,8 @@ func (d *draft) sysctl(name, want, reason, evidence string) {
 	case now.ReadOnly:
 		d.note(name, "cannot be written in this network namespace: %s stays, %s wanted", now.Value, want)
 	default:
-		d.Changes = append(d.Changes, Change{Target: Target{Sysctl: name}, Old: now.Value, New: want, Reason: reason, Evidence: evidence})
+		d.Changes = append(d.Changes, Change{
+			Target: Target{Sysctl, name}, Old: Setting(now.Value), New: Setting(want), Reason: reason, Evidence: evidence,
+		})
 	}
 }

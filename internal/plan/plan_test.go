@@ -31,13 +31,10 @@ func tunnel(name, kind string, ports ...string) func(*host.Facts) {
 func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
 	for _, c := range p.Changes {
-		switch {
-		case c.Ingress != "":
-			arriving, err := qdisc.ParseArriving(c.New)
-			if err != nil {
-				t.Fatal(err)
-			}
-			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Ingress })
+		switch want := c.New.(type) {
+		case Incoming:
+			arriving := want.Arriving
+			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Name })
 			f.Links[i].Redirect = qdisc.IFB
 			for _, o := range arriving.Outer {
 				f.Links[i].Passes = append(f.Links[i].Passes, o.String())
@@ -49,11 +46,11 @@ func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 			}
 			f.Links[i].Tree.Qdiscs = append(slices.Clone(f.Links[i].Tree.Qdiscs), ingress("ingress"))
 			f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500, TxQueues: 1, Tree: tree(t, arriving.Stack.String(), 1)})
-		case c.Dev != "":
-			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Dev })
-			f.Links[i].Tree = tree(t, c.New, f.Links[i].TxQueues)
-		default:
-			f.Sysctls[c.Sysctl] = host.Sysctl{Value: c.New}
+		case Queue:
+			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Name })
+			f.Links[i].Tree = tree(t, want.String(), f.Links[i].TxQueues)
+		case Setting:
+			f.Sysctls[c.Name] = host.Sysctl{Value: string(want)}
 		}
 	}
 	return f
@@ -66,14 +63,9 @@ func ingress(kind string) qdisc.Qdisc {
 func summary(p Plan) string {
 	var lines []string
 	for _, c := range p.Changes {
-		name := "root"
-		if c.Ingress != "" {
-			name = "ingress"
-		}
-		if c.Sysctl != "" {
-			name = c.Sysctl[strings.LastIndex(c.Sysctl, ".")+1:]
-		}
-		lines = append(lines, name+": "+c.New)
+		name := map[TargetKind]string{Root: "root", Ingress: "ingress", File: c.Name,
+			Sysctl: c.Name[strings.LastIndex(c.Name, ".")+1:]}[c.Kind]
+		lines = append(lines, name+": "+c.New.String())
 	}
 	return strings.Join(lines, "\n")
 }
@@ -374,12 +366,12 @@ func properties(t *testing.T, goal Goal, f host.Facts, p Plan) {
 				t.Errorf("%s: the evidence cannot be repeated: %v", c.Target, err)
 			}
 		}
-		if c.Old == c.New || seen[c.Target] || len(slices.DeleteFunc([]string{c.Dev, c.Ingress, c.Sysctl}, func(s string) bool { return s == "" })) != 1 {
+		if c.Old.String() == c.New.String() || seen[c.Target] || c.Target.Text().Target() != c.Target {
 			t.Errorf("not one change of one setting: %+v", c)
 		}
 		seen[c.Target] = true
-		if before, ok := triple(c.Old); ok && goal.Recipe == "" {
-			after, _ := triple(c.New)
+		if before, ok := triple(c.Old.String()); ok && goal.Recipe == "" {
+			after, _ := triple(c.New.String())
 			for i := range after {
 				if after[i] < before[i] {
 					t.Errorf("%s is lowered: %s to %s", c.Target, c.Old, c.New)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 // recipes are the seeds' own, to the letter: what they say to set and nothing else, with what was measured of it beside each setting,
@@ -30,7 +31,7 @@ func dualpi2BBR(d *draft) error {
 	if err := d.kernelHas("bbr"); err != nil {
 		return err
 	}
-	err := d.root("dualpi2", says+`: "actively controls queuing delay"`,
+	err := d.root(plain("dualpi2"), says+`: "actively controls queuing delay"`,
 		"lab, 50mbit, 48.3ms: without a rate it held 0 packets; an echo takes 110 ms beside four BBR flows, as it does with fq (scenarios/narrow-link.toml)")
 	if err != nil {
 		return err
@@ -57,8 +58,9 @@ func dualpi2BBR(d *draft) error {
 
 // serverCake is seed 001, with the options that it names.
 func serverCake(d *draft) error {
-	err := d.root(fmt.Sprintf("cake bandwidth %s besteffort", shaped(d.Goal.Rate)), "seed 001: "+
-		hereReason(d.Goal.Rate),
+	q := qdisc.NewCake()
+	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
+	err := d.root(qdisc.Stack{q}, "seed 001: "+hereReason(d.Goal.Rate),
 		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against ten gets 8.6 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
 	if err != nil {
 		return err

@@ -284,11 +284,15 @@ func (d *draft) relayed() error {
 			reason += fmt.Sprintf(", so much less than the %s that come in that this owns both ways", g.inward())
 		}
 	}
-	options := "besteffort dual-dsthost"
+	q := cake(rate, d.relayInterval())
 	if g.FairTo == "src" {
-		options = "besteffort dual-srchost nat"
+		q.FlowMode, q.NAT = dualSrc, true
 	}
-	return d.shapeRelay(rate, options, d.relayInterval(), "", reason, g.Carries.evidence(), d.root)
+	stack, reason, err := d.relayStack(q, reason)
+	if err != nil {
+		return err
+	}
+	return d.root(stack, reason, g.Carries.evidence())
 }
 
 // Owns says, of a relay's goal that is in force, which queues are here, and what that costs. "" of any other.
@@ -299,7 +303,7 @@ func Owns(g Goal, f host.Facts) string {
 	}
 	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
 	how := d.arriving()
-	now, _ := qdisc.ParseArriving(DescribeIngress(f, g.Dev))
+	now := IncomingAt(f, g.Dev)
 	if !f.Admin && len(now.Tunnels) == 0 && len(how.tunnels) > 0 {
 		how.why = "root did not unpack them"
 	}
@@ -325,17 +329,16 @@ func (d *draft) relayInterval() units.Duration {
 	return min(interval(d.Goal.RTT), most)
 }
 
-// shapeRelay plans CAKE or, without it, what comes nearest.
-func (d *draft) shapeRelay(rate units.Rate, options string, interval units.Duration, unpacked, reason, evidence string,
-	set func(text, reason, evidence string) error) error {
+// relayStack is CAKE or, without it, what comes nearest.
+func (d *draft) relayStack(q qdisc.Cake, reason string) (qdisc.Stack, string, error) {
 	switch {
 	case d.has("cake"):
-		return set(fmt.Sprintf("cake bandwidth %s %s rtt %s", rate, options, interval)+unpacked, reason, evidence)
+		return qdisc.Stack{q}, reason, nil
 	case d.has("htb") && d.has("fq_codel"):
-		return set(fmt.Sprintf("%s | fq_codel target %s interval %s", d.htb(rate), interval/20, interval)+unpacked,
-			reason+"; without CAKE it is fair between connections, not between clients", evidence)
+		return append(d.htb(q.Bandwidth), fqCodel(q.RTT)),
+			reason + "; without CAKE it is fair between connections, not between clients", nil
 	}
-	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
+	return nil, "", d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
 }
 
 // inbound is how what arrives is shaped: not at all, as it comes, or with tunnels unpacked. Why is what is in the way.
@@ -346,9 +349,6 @@ type inbound struct {
 	outer   []qdisc.Outer
 	why     string
 }
-
-// text is how a qdisc.Arriving goes on after the stack.
-func (a inbound) text() string { return qdisc.NewArriving(nil, a.tunnels, a.outer).String() }
 
 // arriving decides on that. All tunnels are unpacked, or none: what is left packed would wait as one flow.
 func (d *draft) arriving() inbound {
@@ -453,11 +453,14 @@ func (d *draft) endsHere() error {
 	if g.Carries.Has(Tunnel) {
 		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
-	return d.shapeRelay(part(how.share, g.inward()), "besteffort dual-dsthost nat ingress", d.relayInterval(), how.text(),
-		fmt.Sprintf("what arrives waits here and not at the provider: %s. %.3g %% of the %s that come in keep the "+
-			"provider's queue "+
-			"empty", what, 100*how.share, g.inward()),
-		g.Carries.evidence(), d.ingress)
+	q := cake(part(how.share, g.inward()), d.relayInterval())
+	q.NAT, q.Ingress = true, true
+	stack, reason, err := d.relayStack(q, fmt.Sprintf("what arrives waits here and not at the provider: %s. "+
+		"%.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.inward()))
+	if err != nil {
+		return err
+	}
+	return d.ingress(qdisc.NewArriving(stack, how.tunnels, how.outer), reason, g.Carries.evidence())
 }
 
 // kindNotes says what of a relay no queue can mend.

@@ -5,7 +5,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +46,11 @@ func ownTheQueue(d *draft) error {
 		if g.Only {
 			reason = "as asked"
 		}
-		err := d.root(g.Qdisc, reason, "none: the choice is yours")
+		asked, err := qdisc.ParseStack(g.Qdisc)
+		if err != nil {
+			return &Refusal{What: err.Error(), Usage: true}
+		}
+		err = d.root(asked, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err
 	case g.Rate != 0 && g.Rate == d.link.Speed:
@@ -93,18 +96,18 @@ func interval(rtt units.Duration) units.Duration {
 func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
 	htb := d.htb(shaped(g.Rate))
-	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !shapes(d.stack) {
+	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() {
 		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is enforced beyond it the queue is there. "+
 			"(lab, a host with seed 000's recipe to the letter: dualpi2 held 0 packets, and an echo took 62 ms longer beside four downloads; scenarios/seed-host.toml)",
-			d.stack[len(d.stack)-1].Kind(), g.Rate)
+			d.stack.Leaf(), g.Rate)
 	}
 
 	if g.Prefer == "l4s" {
 		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
-			return d.root(htb+" | dualpi2", reason+"; two queues, L4S marking, by the kernel's own DualPI2",
+			return d.root(append(htb, plain("dualpi2")...), reason+"; two queues, L4S marking, by the kernel's own DualPI2",
 				"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
 		}
-		if d.facts.Qdiscs["bpf_dualpi2"] == host.Yes {
+		if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
 			d.note("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
 				d.facts.Kernel)
 			if d.link.TxQueues > 1 {
@@ -114,33 +117,32 @@ func (d *draft) shaper() error {
 				d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a container has joined it, and goes as a whole, where the kernel's dualpi2 takes it apart; "+
 					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms instead of 1.36; scenarios/dualpi2/superpackets.toml)")
 			}
-			return d.root("bpf_dualpi2 rate "+shaped(g.Rate).String(), reason+"; two queues, L4S marking, by weir's DualPI2 in BPF",
+			return d.root(qdisc.Stack{dualpi2At(shaped(g.Rate))}, reason+"; two queues, L4S marking, by weir's DualPI2 in BPF",
 				"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
 		}
 		d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and latency is as with --prefer latency",
 			d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
 	}
 	if d.has("cake") {
-		kind, queues := "cake", ""
+		q, queues := cake(shaped(g.Rate), interval(g.RTT)), ""
 		if d.link.TxQueues > 1 {
 			if d.facts.Qdiscs["cake_mq"] == host.Yes {
-				kind, queues = "cake_mq", fmt.Sprintf(", on %d queues", d.link.TxQueues)
+				q.MultiQueue, queues = true, fmt.Sprintf(", on %d queues", d.link.TxQueues)
 			} else {
 				d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 to 3 Gbit/s (LibreQoS#127)",
 					d.facts.Kernel, d.link.TxQueues)
 			}
 		}
-		options, side := "besteffort dual-dsthost", "dst"
-		rtt := interval(g.RTT)
+		side := "dst"
 		if g.RTT == 0 {
 			d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it",
-				rtt)
+				q.RTT)
 		}
 		if g.FairTo == "src" {
-			options, side = "besteffort dual-srchost", "src"
+			q.FlowMode, side = dualSrc, "src"
 		}
 		if g.NAT {
-			options += " nat"
+			q.NAT = true
 			other := map[string]string{
 				"dst": "the hosts that it is sent to, so download of clients beyond; --fair-to src shares between those that send through this relay",
 				"src": "the hosts that send it through this relay; --fair-to dst shares between those that it is sent to",
@@ -148,14 +150,13 @@ func (d *draft) shaper() error {
 			d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
 		}
 		if tunnel := tunnelKind(d.link, false); tunnel != "" {
-			options += fmt.Sprintf(" overhead %d", overhead(tunnel))
+			q.Overhead, q.Raw = int32(overhead(tunnel)), false
 		}
-		return d.root(fmt.Sprintf("%s bandwidth %s %s rtt %s", kind, shaped(g.Rate), options, rtt), reason+queues,
+		return d.root(qdisc.Stack{q}, reason+queues,
 			shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
 	}
 	if d.has("htb") && d.has("fq_codel") {
-		i := interval(g.RTT)
-		return d.root(fmt.Sprintf("%s | fq_codel target %s interval %s", htb, i/20, i), reason+"; without CAKE it is fair between connections, not between clients",
+		return d.root(append(htb, fqCodel(interval(g.RTT))), reason+"; without CAKE it is fair between connections, not between clients",
 			"lab, 50mbit, 48.3ms: an echo waits 0.24 ms at p50 and 0.48 at p99, where CAKE has 0.12 and 0.24; 1 against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
@@ -169,9 +170,48 @@ func (d *draft) noShaper(or string) error {
 }
 
 // htb has about two packets of credit, and sends one per turn: with more it is not the limiter that was meant.
-func (d *draft) htb(rate units.Rate) string {
-	frame := d.link.MTU + 14
-	return fmt.Sprintf("htb rate %s burst %db cburst %db quantum %d", rate, 2*frame, 2*frame, frame)
+func (d *draft) htb(rate units.Rate) qdisc.Stack {
+	const ethernet = 14 // bytes of header
+	frame := d.link.MTU + ethernet
+	q := qdisc.NewHTB()
+	q.Rate, q.Ceil = rate, rate
+	q.Burst, q.CBurst, q.Quantum = units.Size(2*frame), units.Size(2*frame), uint32(frame)
+	return qdisc.Stack{q}
+}
+
+// CAKE's names for fairness between hosts, and within each between flows (tc-cake(8)).
+const (
+	dualDst = "dual-dsthost"
+	dualSrc = "dual-srchost"
+)
+
+// cake is CAKE as all rules have it: one tin, fair to those it is sent to.
+func cake(rate units.Rate, interval units.Duration) qdisc.Cake {
+	q := qdisc.NewCake()
+	q.Bandwidth, q.Diffserv, q.FlowMode, q.RTT = rate, "besteffort", dualDst, interval
+	return q
+}
+
+// fqCodel is what comes nearest, below a shaper.
+func fqCodel(interval units.Duration) qdisc.FQCodel {
+	q := qdisc.NewFQCodel()
+	q.Interval, q.Target = interval, interval/20
+	return q
+}
+
+func dualpi2At(rate units.Rate) qdisc.BPFDualPI2 {
+	q := qdisc.NewBPFDualPI2()
+	q.Rate = rate
+	return q
+}
+
+// plain is a kind as the kernel has it by default, below others.
+func plain(kinds ...string) (s qdisc.Stack) {
+	for _, kind := range kinds {
+		spec, _ := qdisc.Default(kind)
+		s = append(s, spec)
+	}
+	return s
 }
 
 // shapeWhatArrives makes what is sent here wait here, if that is asked for.
@@ -214,19 +254,19 @@ func (d *draft) shapeIngress() error {
 	reason := "let the provider's queue run empty: 85 % of " + g.Ingress.String()
 	if d.has("cake") {
 		// Fair to the same hosts as what leaves, which are at the other end of what arrives.
-		options, side := "besteffort dual-srchost", "the hosts beyond that send it"
+		q, side := cake(rate, interval(g.RTT)), "the hosts beyond that send it"
+		q.FlowMode, q.Ingress = dualSrc, true
 		if g.FairTo == "src" {
-			options, side = "besteffort dual-dsthost", "the hosts behind this relay that it is for"
+			q.FlowMode, side = dualDst, "the hosts behind this relay that it is for"
 		}
 		if g.NAT {
-			options += " nat"
+			q.NAT = true
 			d.note("fairness", "what arrives at %s is shared evenly between %s", d.link.Name, side)
 		}
-		return d.ingress(fmt.Sprintf("cake bandwidth %s %s ingress rtt %s", rate, options, interval(g.RTT)), reason, ingressEvidence)
+		return d.ingress(qdisc.Arriving{Stack: qdisc.Stack{q}}, reason, ingressEvidence)
 	}
 	if d.has("htb") && d.has("fq_codel") {
-		i := interval(g.RTT)
-		return d.ingress(fmt.Sprintf("%s | fq_codel target %s interval %s", d.htb(rate), i/20, i),
+		return d.ingress(qdisc.Arriving{Stack: append(d.htb(rate), fqCodel(interval(g.RTT)))},
 			reason+"; without CAKE it is fair between connections, not between clients", ingressEvidence)
 	}
 	return d.noShaper("leave --ingress out")
@@ -234,22 +274,19 @@ func (d *draft) shapeIngress() error {
 
 // unshaped plans for a device that is the limit itself, or for a limit that nobody told of. A qdisc that manages its queue stays.
 func (d *draft) unshaped() error {
-	fifo := func(s qdisc.Spec) bool {
-		return slices.Contains([]string{"pfifo_fast", "pfifo", "bfifo", "noqueue"}, s.Kind())
-	}
 	// A virtual device hands packets on at once: it has no queue to manage, and noqueue is right for it.
-	if d.link.Kind == "" && len(d.stack) > 0 && fifo(d.stack[len(d.stack)-1]) && !shapes(d.stack) {
-		text, reason := "fq_codel", "connections no longer wait behind each other when the device is the limit"
+	if d.link.Kind == "" && len(d.stack) > 0 && qdisc.TraitsOf(d.stack.Leaf()).Plain && !d.stack.Shapes() {
+		kind, above := "fq_codel", plain()
+		reason := "connections no longer wait behind each other when the device is the limit"
 		if d.link.TxQueues > 1 {
-			text, reason = "mq | fq", "as before one queue for each of the device's, now fair between connections"
-			if !d.has("fq") {
-				text = "mq | fq_codel"
+			above, reason = plain("mq"), "as before one queue for each of the device's, now fair between connections"
+			if d.has("fq") {
+				kind = "fq"
 			}
 		}
-		kind := text[strings.LastIndex(text, " ")+1:]
 		if !d.has(kind) {
 			d.note(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
-		} else if err := d.root(text, reason, "lab, 1gbit at the device: an echo takes 0.37 ms with fq_codel, 2.55 with one FIFO (scenarios/seeds/gso.toml)"); err != nil {
+		} else if err := d.root(append(above, plain(kind)...), reason, "lab, 1gbit at the device: an echo takes 0.37 ms with fq_codel, 2.55 with one FIFO (scenarios/seeds/gso.toml)"); err != nil {
 			return err
 		}
 	}
@@ -259,46 +296,28 @@ func (d *draft) unshaped() error {
 
 // warnIfIdle says what a queue without a rate can do.
 func (d *draft) warnIfIdle() {
-	if len(d.stack) == 0 || shapes(d.stack) {
+	if len(d.stack) == 0 || d.stack.Shapes() {
 		return
 	}
 	if d.Goal.Rate != 0 && d.Goal.Rate == d.link.Speed {
 		return
 	}
-	what := d.stack[len(d.stack)-1].Kind() + " has no rate: it acts on a queue at this device only"
-	if uses(d.stack, "noqueue") {
+	what := d.stack.Leaf() + " has no rate: it acts on a queue at this device only"
+	if d.stack.Has("noqueue") {
 		what = "there is no queue at this device"
 	}
 	d.note(d.link.Name, "%s. If the provider enforces a lower rate the queue is there; tell it with --rate "+
 		"(lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing; scenarios/seeds/narrow-link.toml)", what)
 }
 
-// shapes tells whether a stack enforces a rate.
-func shapes(s qdisc.Stack) bool {
-	return slices.ContainsFunc(s, func(s qdisc.Spec) bool {
-		switch s := s.(type) {
-		case qdisc.Cake:
-			return s.Bandwidth != 0
-		case qdisc.BPFDualPI2:
-			return s.Rate != 0
-		case qdisc.HTB, qdisc.TBF:
-			return true
-		}
-		return false
-	})
-}
-
-func uses(s qdisc.Stack, kind string) bool {
-	return slices.ContainsFunc(s, func(s qdisc.Spec) bool { return s.Kind() == kind })
-}
-
-func usesDualPI2(s qdisc.Stack) bool { return uses(s, "dualpi2") || uses(s, "bpf_dualpi2") }
+func l4s(t qdisc.Traits) bool     { return t.L4S }
+func marking(t qdisc.Traits) bool { return t.Marks }
 
 // chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the bottleneck (rule 3).
 func chooseCongestionControl(d *draft) error {
 	const bbrLoss = 0.01 // the smallest loss at which BBR was measured to be faster
 	want, reason, evidence := "", "", ""
-	l4sBottleneck := usesDualPI2(d.stack) && shapes(d.stack)
+	l4sBottleneck := d.stack.Any(l4s) && d.stack.Shapes()
 	switch cc := d.Goal.CC; {
 	case cc != "" && cc != "auto" && cc != "keep":
 		if err := d.kernelHas(cc); err != nil {
@@ -321,7 +340,7 @@ func chooseCongestionControl(d *draft) error {
 		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it", d.Goal.Loss), lossEvidence
 	case d.Goal.Loss >= bbrLoss:
 		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel, d.Goal.Loss)
-	case shapes(d.stack):
+	case d.stack.Shapes():
 		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and at 500mbit cubic carries 477 Mbit/s where BBR carries 463 (scenarios/long-fast-link.toml)", d.cc)
 	default:
 		d.note("congestion control", "%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)
@@ -442,7 +461,7 @@ func triple(text string) (sizes [3]uint64, ok bool) {
 // askForECN lets connections that a relay opens be marked where they would be dropped (rule 4). A server only accepts, and does so with ECN by
 // default; BBR does not listen to marks.
 func askForECN(d *draft) error {
-	marks := shapes(d.stack) && (uses(d.stack, "cake") || uses(d.stack, "cake_mq") || uses(d.stack, "fq_codel") || usesDualPI2(d.stack))
+	marks := d.stack.Shapes() && d.stack.Any(marking)
 	now := d.facts.Sysctls[tcpECN].Value
 	if d.Goal.Role != "relay" || !marks || d.cc == "bbr" || (now != "0" && now != "2") {
 		return nil

@@ -79,7 +79,7 @@ func TestUplink(t *testing.T) {
 		if err != nil && name != "a circle" && got != "br0" {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err == nil && (p.Goal.Dev != c.want || len(p.Changes) == 0 || p.Changes[0].Dev != c.want) {
+		if err == nil && (p.Goal.Dev != c.want || len(p.Changes) == 0 || p.Changes[0].Dev() != c.want) {
 			t.Errorf("%s: %+v", name, p.Changes)
 		}
 	}
@@ -98,7 +98,7 @@ func TestBridgeIsNoUplink(t *testing.T) {
 func TestTunnelIsCountedOutside(t *testing.T) {
 	f := linked(t, host.Link{Name: "wg0", Kind: "wireguard"}, host.Link{Name: "eth0", Addrs: []string{"192.0.2.7/24"}})
 	p, err := Make(Goal{Dev: "wg0", Rate: 50e6}, f)
-	if err != nil || len(p.Changes) == 0 || !strings.Contains(p.Changes[0].New, "overhead 60") {
+	if err != nil || len(p.Changes) == 0 || !strings.Contains(p.Changes[0].New.String(), "overhead 60") {
 		t.Errorf("%+v, %v", p.Changes, err)
 	}
 }

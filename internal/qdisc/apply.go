@@ -114,7 +114,7 @@ func (c *Conn) Replace(ifindex int, s Stack) error {
 }
 
 func (c *Conn) replace(ifindex int, s Stack) error {
-	s, err := s.check()
+	s, err := s.Check()
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 // Adjust brings a stack into force in place, so that no packet is lost: where the same kinds hang one below the other already, and the kernel
 // lets their options be changed. Otherwise nothing is in force that was not before, or half of it is, and Replace is the way.
 func (c *Conn) Adjust(ifindex int, s Stack) error {
-	s, err := s.check()
+	s, err := s.Check()
 	if err != nil {
 		return err
 	}
@@ -419,7 +419,7 @@ func (t Tree) Restorable() error {
 // restorable tells why one discipline would not come back as it was.
 func (q Qdisc) restorable() error {
 	switch {
-	case !slices.Contains(comesBack(), q.Kind):
+	case !comesBack(q.Kind):
 		return errors.New("no test has shown that this kind comes back")
 	case q.Kind == "netem":
 		return netemRestorable(q.Options)
@@ -427,9 +427,10 @@ func (q Qdisc) restorable() error {
 	return nil
 }
 
-// comesBack lists the kinds of which live tests have shown that they come back as they were, with their classes.
-func comesBack() []string {
-	return append(Kinds(), "drr", "ets", "hfsc", "hhf", "multiq", "qfq", "skbprio")
+// comesBack tells whether live tests have shown that a kind comes back as it was, with its classes.
+func comesBack(kind string) bool {
+	k, known := row(kind)
+	return known && !k.neverBack
 }
 
 func (q Qdisc) lost(why error) error {
@@ -504,7 +505,7 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 		}
 		requests, made[class.Handle], waiting = append(requests, r), true, slices.Delete(waiting, i, i+1)
 	}
-	if q.Kind != "cake_mq" { // whose queues are its own
+	if k, _ := row(q.Kind); !k.ownQueues {
 		for _, child := range t.children(q) {
 			if child.Handle == 0 {
 				continue // the kernel makes it by itself
@@ -523,47 +524,32 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 // replayable turns reported options into those that make the same anew, and that compare: a kernel reports counters among them, and less than
 // it was told, so that a replay of the plain report would drift at each turn.
 func replayable(kind string, options []byte) []byte {
-	switch kind {
-	case "htb", "codel", "fq_codel", "dualpi2":
-	case "sfq":
-		const config, all = 48, 72 // struct tc_sfq_qopt_v1 ends in counters
-		if len(options) == all {
-			options = append(slices.Clone(options[:config]), make([]byte, all-config)...)
-			limit, flows := options[8:12], options[16:20]
-			// A limit that is sent bounds the flows; where it does not, it is the kernel's own, which it only keeps if none is sent.
-			if binary.NativeEndian.Uint32(flows) > binary.NativeEndian.Uint32(limit) {
-				clear(limit)
-			}
-		}
-		return options
-	default:
-		return options
+	if k, _ := row(kind); k.replay != nil {
+		return k.replay(options)
 	}
+	return options
+}
+
+// corrected gives options of which each attribute went through a function; as they are if they are none.
+func corrected(options []byte, correct func(netlink.Attribute)) []byte {
 	list, err := unpack(options)
 	if err != nil {
 		return options
 	}
-	correct := func(b []byte, reported func(uint32) uint32) {
-		if len(b) == 4 {
-			binary.NativeEndian.PutUint32(b, unround(binary.NativeEndian.Uint32(b), reported))
-		}
-	}
 	for _, a := range list {
-		switch {
-		case kind == "htb" && a.Type == htbInit && len(a.Data) >= htbGlobLen:
-			binary.NativeEndian.PutUint32(a.Data, 3)      // the version: only the major one is taken, both are reported
-			binary.NativeEndian.PutUint32(a.Data[16:], 0) // direct_pkts counts
-		case kind == "codel" && (a.Type == codelTarget || a.Type == codelInterval || a.Type == codelCEThreshold),
-			kind == "fq_codel" && (a.Type == fqCodelTarget || a.Type == fqCodelInterval || a.Type == fqCodelCEThreshold):
-			correct(a.Data, codelReported)
-		case kind == "dualpi2" && (a.Type == dualpi2Alpha || a.Type == dualpi2Beta):
-			correct(a.Data, dualpi2Reported)
-		}
+		correct(a)
 	}
 	if b, err := netlink.MarshalAttributes(list); err == nil {
 		return b
 	}
 	return options
+}
+
+// unrounded puts into an attribute, of 32 bits, the least value that the kernel reports as what is in it.
+func unrounded(b []byte, reported func(uint32) uint32) {
+	if len(b) == 4 {
+		binary.NativeEndian.PutUint32(b, unround(binary.NativeEndian.Uint32(b), reported))
+	}
 }
 
 // sizeTable is a size table (tc-stab(8)) as it can be sent: the kernel reports its parameters, but not its entries.

@@ -43,6 +43,9 @@ type BPFDualPI2 struct {
 	LLLLMask uint32     `json:"llll_mask"` // the bits of the mark that count; 0: none, the default
 }
 
+// NewBPFDualPI2 is bpf_dualpi2 without a rate.
+func NewBPFDualPI2() BPFDualPI2 { return *newBPFDualPI2() }
+
 func newBPFDualPI2() *BPFDualPI2 {
 	return &BPFDualPI2{DualPI2: *newDualPI2(), ATM: framings()[0], Raw: true}
 }
@@ -264,4 +267,80 @@ func (c *Conn) clean(ifindex int) error {
 		return fmt.Errorf("interface %d: what a bpf_dualpi2 left: %w", ifindex, err)
 	}
 	return nil
+}
+
+// BPFDualPI2Stats are bpf_dualpi2's: dualpi2's, and what else the programs count.
+type BPFDualPI2Stats struct {
+	Probability   float64 `json:"probability"`     // base probability p', 0 to 1
+	DelayC        uint32  `json:"delay_c_us"`      // us that the packet at the head of the C queue has waited
+	DelayL        uint32  `json:"delay_l_us"`      // us, the L queue
+	PacketsC      uint64  `json:"packets_c"`       // enqueued
+	PacketsL      uint64  `json:"packets_l"`       // enqueued
+	MaxQueue      uint32  `json:"max_queue"`       // packets, the most so far
+	ECNMarks      uint64  `json:"ecn_marks"`       // packets marked, for whatever reason
+	StepMarks     uint64  `json:"step_marks"`      // of those, by the L queue's step
+	StepMissed    uint64  `json:"step_missed"`     // packets that should have been, and were predicted to wait for less than they did
+	StepEarly     uint64  `json:"step_early"`      // packets that should not have been
+	Credit        int32   `json:"credit"`          // positive: the C queue is next
+	MemoryUsed    uint32  `json:"memory_used"`     // bytes
+	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
+	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
+	Unmarked      uint64  `json:"unmarked"`        // packets that came past the program that marks
+	// packets whose note from that program another TCX program had written over
+	Overwritten  uint64  `json:"overwritten"`
+	Superpackets uint64  `json:"superpackets"` // packets of several segments that came whole
+	SojournC     Sojourn `json:"sojourn_c"`
+	SojournL     Sojourn `json:"sojourn_l"`
+}
+
+// Sojourn is how long the packets of a queue have waited.
+type Sojourn struct {
+	Packets   uint64            `json:"packets"`
+	Mean      units.Duration    `json:"mean"`
+	P50       units.Duration    `json:"p50"`
+	P99       units.Duration    `json:"p99"`
+	Max       units.Duration    `json:"max"`
+	Histogram dualpi2.Histogram `json:"-"` // whole
+}
+
+func sojourn(h dualpi2.Histogram) Sojourn {
+	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)), units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
+}
+
+// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so do the most that there were.
+func (s BPFDualPI2Stats) Since(before BPFDualPI2Stats) BPFDualPI2Stats {
+	since := func(now, then Sojourn) Sojourn {
+		h := now.Histogram
+		h.Packets -= then.Histogram.Packets
+		h.Sum -= then.Histogram.Sum
+		for i := range h.Count {
+			h.Count[i] -= then.Histogram.Count[i]
+		}
+		return sojourn(h)
+	}
+	s.PacketsC -= before.PacketsC
+	s.PacketsL -= before.PacketsL
+	s.ECNMarks -= before.ECNMarks
+	s.StepMarks -= before.StepMarks
+	s.StepMissed -= before.StepMissed
+	s.StepEarly -= before.StepEarly
+	s.Unmarked -= before.Unmarked
+	s.Overwritten -= before.Overwritten
+	s.Superpackets -= before.Superpackets
+	s.SojournC = since(s.SojournC, before.SojournC)
+	s.SojournL = since(s.SojournL, before.SojournL)
+	return s
+}
+
+func bpfStats(i dualpi2.Instance) BPFDualPI2Stats {
+	s := i.Stats
+	microseconds := func(d time.Duration) uint32 { return uint32(d / time.Microsecond) }
+	return BPFDualPI2Stats{
+		Probability: float64(s.Prob) / 0xFFFFFFFF, DelayC: microseconds(s.DelayC), DelayL: microseconds(s.DelayL),
+		PacketsC: s.PacketsInC, PacketsL: s.PacketsInL, MaxQueue: s.MaxQ,
+		ECNMarks: s.ECNMark, StepMarks: s.StepMark, StepMissed: s.StepMissed, StepEarly: s.StepEarly,
+		Credit: s.Credit, MemoryUsed: s.MemoryUsed, MaxMemoryUsed: s.MaxMemory, MemoryLimit: i.Stats.MemLimit,
+		Unmarked: s.Unmarked, Overwritten: s.Overwritten, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC),
+		SojournL: sojourn(s.SojournL),
+	}
 }

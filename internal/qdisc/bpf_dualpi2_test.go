@@ -281,3 +281,25 @@ func TestChangeInstance(t *testing.T) {
 		t.Errorf("rate %s", got)
 	}
 }
+
+// Since leaves what came after an earlier look.
+func TestSince(t *testing.T) {
+	stats := func(packets ...uint64) (s BPFDualPI2Stats) {
+		var h dualpi2.Histogram
+		for i, n := range packets {
+			h.Count[1+8*i] = n
+			h.Packets += n
+			h.Sum += time.Duration(n) * time.Duration(i+1) * time.Microsecond
+			h.Max = time.Second
+		}
+		s.PacketsL, s.ECNMarks, s.SojournL.Histogram = h.Packets, h.Packets/2, h
+		return s
+	}
+	got := stats(100, 4).Since(stats(100, 0))
+	if got.PacketsL != 4 || got.ECNMarks != 2 || got.SojournL.Packets != 4 || got.SojournL.Mean != units.Duration(2*time.Microsecond) {
+		t.Errorf("%+v", got)
+	}
+	if p := got.SojournL.P50; p < units.Duration(2*time.Microsecond) || p > units.Duration(3*time.Microsecond) {
+		t.Errorf("median %v", p)
+	}
+}

@@ -53,6 +53,9 @@ type Cake struct {
 	ACKFilter  string         `json:"ack_filter"`       // no-ack-filter (the default), ack-filter, ack-filter-aggressive
 }
 
+// NewCake is cake as the kernel has it by default.
+func NewCake() Cake { return *newCake(false) }
+
 func newCake(mq bool) *Cake {
 	return &Cake{MultiQueue: mq, Diffserv: "diffserv3", ATM: "noatm", FlowMode: "triple-isolate", Raw: true, RTT: units.Duration(100 * time.Millisecond),
 		SplitGSO: true, ACKFilter: "no-ack-filter"}
@@ -166,4 +169,122 @@ func (q *Cake) finish() (Spec, error) {
 	q.Bandwidth -= q.Bandwidth % 8
 	q.RTT -= q.RTT % units.Duration(time.Microsecond)
 	return *q, nil
+}
+
+// CakeStats are cake's (TCA_CAKE_STATS_*).
+type CakeStats struct {
+	CapacityEstimate uint64    `json:"capacity_estimate"` // bit/s, for autorate-ingress
+	MemoryLimit      uint32    `json:"memory_limit"`      // bytes
+	MemoryUsed       uint32    `json:"memory_used"`       // bytes, the most so far
+	AvgOverhead      uint32    `json:"avg_overhead"`      // bytes of link header per packet
+	MinLength        uint32    `json:"min_length"`        // bytes of a packet at the network layer
+	MaxLength        uint32    `json:"max_length"`        // bytes
+	MinAdjusted      uint32    `json:"min_adjusted"`      // bytes of a packet as the shaper counts it
+	MaxAdjusted      uint32    `json:"max_adjusted"`      // bytes
+	ActiveQueues     uint32    `json:"active_queues"`     // of cake_mq, sharing the rate now
+	Tins             []CakeTin `json:"tins"`              // lowest priority first
+}
+
+// CakeTin is one of cake's priority levels (TCA_CAKE_TIN_STATS_*).
+type CakeTin struct {
+	Threshold         uint64 `json:"threshold"`          // bit/s up to which the tin has its priority
+	SentBytes         uint64 `json:"sent_bytes"`         //
+	SentPackets       uint32 `json:"sent_packets"`       // drops included
+	Backlog           uint32 `json:"backlog"`            // bytes waiting now
+	Target            uint32 `json:"target_us"`          // us
+	Interval          uint32 `json:"interval_us"`        // us
+	Drops             uint32 `json:"drops"`              // packets
+	Marks             uint32 `json:"ecn_mark"`           // packets
+	ACKDrops          uint32 `json:"ack_drops"`          // packets dropped by the ACK filter
+	PeakDelay         uint32 `json:"peak_delay_us"`      // us, moving
+	AvgDelay          uint32 `json:"avg_delay_us"`       // us, moving
+	BaseDelay         uint32 `json:"base_delay_us"`      // us, of sparse flows
+	WayIndirectHits   uint32 `json:"way_indirect_hits"`  // flows that had to move to another queue of their set
+	WayMisses         uint32 `json:"way_misses"`         // flows that got a new queue
+	WayCollisions     uint32 `json:"way_collisions"`     // flows that share one
+	SparseFlows       uint32 `json:"sparse_flows"`       //
+	BulkFlows         uint32 `json:"bulk_flows"`         //
+	UnresponsiveFlows uint32 `json:"unresponsive_flows"` //
+	MaxPacket         uint32 `json:"max_packet"`         // bytes
+	FlowQuantum       uint32 `json:"flow_quantum"`       // bytes
+}
+
+func cakeStats(s *Stats, b []byte) error {
+	x, err := decodeCakeStats(b)
+	if err != nil {
+		return err
+	}
+	for _, tin := range x.Tins {
+		s.Marks += uint64(tin.Marks)
+	}
+	s.X = x
+	return nil
+}
+
+func decodeCakeStats(b []byte) (CakeStats, error) {
+	var x CakeStats
+	attributes, err := unpack(b)
+	if err != nil {
+		return x, err
+	}
+	for _, a := range attributes {
+		f := &fields{a.Data}
+		switch a.Type { // TCA_CAKE_STATS_*
+		case 2:
+			x.CapacityEstimate = f.u64() * 8
+		case 3:
+			x.MemoryLimit = f.u32()
+		case 4:
+			x.MemoryUsed = f.u32()
+		case 5:
+			x.AvgOverhead = f.u32()
+		case 6:
+			x.MinLength = f.u32()
+		case 7:
+			x.MaxLength = f.u32()
+		case 8:
+			x.MinAdjusted = f.u32()
+		case 9:
+			x.MaxAdjusted = f.u32()
+		case 10:
+			tins, err := unpack(a.Data)
+			if err != nil {
+				return x, err
+			}
+			for _, tin := range tins {
+				t, err := decodeCakeTin(tin.Data)
+				if err != nil {
+					return x, err
+				}
+				x.Tins = append(x.Tins, t)
+			}
+		case 17:
+			x.ActiveQueues = f.u32()
+		}
+	}
+	return x, nil
+}
+
+func decodeCakeTin(b []byte) (CakeTin, error) {
+	var t CakeTin
+	attributes, err := unpack(b)
+	if err != nil {
+		return t, err
+	}
+	// TCA_CAKE_TIN_STATS_*; those that are missing here are not sent by any kernel.
+	narrow := map[uint16]*uint32{2: &t.SentPackets, 4: &t.Drops, 6: &t.ACKDrops, 8: &t.Marks, 11: &t.Backlog, 13: &t.Target, 14: &t.Interval,
+		15: &t.WayIndirectHits, 16: &t.WayMisses, 17: &t.WayCollisions, 18: &t.PeakDelay, 19: &t.AvgDelay, 20: &t.BaseDelay, 21: &t.SparseFlows,
+		22: &t.BulkFlows, 23: &t.UnresponsiveFlows, 24: &t.MaxPacket, 25: &t.FlowQuantum}
+	for _, a := range attributes {
+		f := &fields{a.Data}
+		switch p := narrow[a.Type]; {
+		case p != nil:
+			*p = f.u32()
+		case a.Type == 3:
+			t.SentBytes = f.u64()
+		case a.Type == 12:
+			t.Threshold = f.u64() * 8
+		}
+	}
+	return t, nil
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"weir/internal/units"
+
+	"github.com/mdlayher/netlink"
 )
 
 // The attributes of codel (TCA_CODEL_*, include/uapi/linux/pkt_sched.h).
@@ -90,4 +92,32 @@ func codelPositive(d units.Duration) units.Duration {
 func codelReported(us uint32) uint32 {
 	kept := uint64(us) * 1000 >> 10
 	return uint32(kept << 10 / 1000)
+}
+
+func codelReplay(options []byte) []byte {
+	return corrected(options, func(a netlink.Attribute) {
+		if a.Type == codelTarget || a.Type == codelInterval || a.Type == codelCEThreshold {
+			unrounded(a.Data, codelReported)
+		}
+	})
+}
+
+// CodelStats are codel's (struct tc_codel_xstats).
+type CodelStats struct {
+	MaxPacket     uint32 `json:"max_packet"`     // bytes
+	Count         uint32 `json:"count"`          // drops since dropping began
+	LastCount     uint32 `json:"last_count"`     //
+	Delay         uint32 `json:"delay_us"`       // us, of the packet sent last
+	DropNext      int32  `json:"drop_next_us"`   // us
+	DropOverlimit uint32 `json:"drop_overlimit"` // packets
+	ECNMarks      uint32 `json:"ecn_marks"`      // packets
+	Dropping      bool   `json:"dropping"`       //
+	CEMarks       uint32 `json:"ce_marks"`       // packets marked above ce_threshold
+}
+
+func codelStats(s *Stats, b []byte) error {
+	f := &fields{b}
+	x := CodelStats{f.u32(), f.u32(), f.u32(), f.u32(), int32(f.u32()), f.u32(), f.u32(), f.u32() != 0, f.u32()}
+	s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), x
+	return nil
 }

@@ -218,7 +218,7 @@ func (c *Conn) RootStats(ifindex int) (Stats, bool, error) {
 		}
 		for _, m := range answer {
 			if m.Header.Type == netlink.Error { // of code 0: the acknowledgement
-				if kind == "mq" || kind == "cake_mq" { // of which some counters are their queues'
+				if k, _ := row(kind); k.perDelivery {
 					t, err := c.tree(ifindex)
 					root, found := t.Root()
 					return root.Stats, found, err
@@ -324,17 +324,12 @@ func readQdisc(at tcmsg, attributes []netlink.Attribute, d device) (Qdisc, error
 	return q, nil
 }
 
-// classful are the kinds whose classes somebody makes.
-func classful() []string { return []string{"htb", "hfsc", "drr", "qfq", "cbq"} }
-
-// unfiltered are the kinds that take no filters, which need not be asked about.
-func unfiltered() []string {
-	return []string{"noqueue", "pfifo_fast", "pfifo", "bfifo", "fq", "mq", "cake_mq", "codel", "pie", "tbf", "netem", "red", "bpf_dualpi2"}
-}
+// classful tells whether somebody makes the classes of a kind.
+func classful(kind string) bool { k, _ := row(kind); return k.classes }
 
 // complete adds the classes, the filters, and what can only be said with them.
 func (c *Conn) complete(ifindex int, t *Tree, d device) error {
-	if slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return slices.Contains(classful(), q.Kind) }) {
+	if slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return classful(q.Kind) }) {
 		answer, err := c.dump(unix.RTM_GETTCLASS, netlink.Dump, tcmsg{ifindex: ifindex}.bytes())
 		if err != nil {
 			return fmt.Errorf("list classes: %w", err)
@@ -348,7 +343,7 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 			if err != nil {
 				return err
 			}
-			if slices.Contains(classful(), class.Kind) {
+			if classful(class.Kind) {
 				t.Classes = append(t.Classes, class)
 			}
 		}
@@ -359,14 +354,15 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 		}
 	}
 	for i := range t.Qdiscs {
-		if q := &t.Qdiscs[i]; q.Kind == "mq" || q.Kind == "cake_mq" {
+		q := &t.Qdiscs[i]
+		if k, _ := row(q.Kind); k.perDelivery {
 			for _, child := range t.children(*q) {
 				q.Stats.Marks += child.Stats.Marks
 			}
 		}
 	}
 	for _, q := range t.Qdiscs {
-		if q.Parent == Ingress || slices.Contains(unfiltered(), q.Kind) || q.Handle == 0 && q.Parent != Root {
+		if k, _ := row(q.Kind); q.Parent == Ingress || k.unfiltered || q.Handle == 0 && q.Parent != Root {
 			continue
 		}
 		filters, err := c.filters(ifindex, q.Handle)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"weir/internal/units"
+
+	"github.com/mdlayher/netlink"
 )
 
 // The attributes of dualpi2 (TCA_DUALPI2_*, include/uapi/linux/pkt_sched.h).
@@ -287,4 +289,36 @@ func (q *DualPI2) finish() (Spec, error) {
 		q.StepThresh = newDualPI2().StepThresh // it has no effect, and the kernel does not report it
 	}
 	return *q, nil
+}
+
+func dualpi2Replay(options []byte) []byte {
+	return corrected(options, func(a netlink.Attribute) {
+		if a.Type == dualpi2Alpha || a.Type == dualpi2Beta {
+			unrounded(a.Data, dualpi2Reported)
+		}
+	})
+}
+
+// DualPI2Stats are dualpi2's (struct tc_dualpi2_xstats).
+type DualPI2Stats struct {
+	Probability   float64 `json:"probability"`     // base probability p', 0 to 1
+	DelayC        uint32  `json:"delay_c_us"`      // us that the packet at the head of the C queue has waited
+	DelayL        uint32  `json:"delay_l_us"`      // us, the L queue
+	PacketsC      uint32  `json:"packets_c"`       // enqueued
+	PacketsL      uint32  `json:"packets_l"`       // enqueued
+	MaxQueue      uint32  `json:"max_queue"`       // packets, the most so far
+	ECNMarks      uint32  `json:"ecn_marks"`       // packets marked; one that the step marks as well counts twice
+	StepMarks     uint32  `json:"step_marks"`      // of those, by the L queue's step
+	Credit        int32   `json:"credit"`          // bytes; positive: the C queue is next
+	MemoryUsed    uint32  `json:"memory_used"`     // bytes
+	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
+	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
+}
+
+func dualpi2Stats(s *Stats, b []byte) error {
+	f := &fields{b}
+	x := DualPI2Stats{float64(f.u32()) / 0xFFFFFFFF, f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(),
+		int32(f.u32()), f.u32(), f.u32(), f.u32()}
+	s.Marks, s.X = uint64(x.ECNMarks), x
+	return nil
 }

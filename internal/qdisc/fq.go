@@ -257,3 +257,38 @@ func (q *FQ) finish() (Spec, error) {
 	q.LowRateThreshold -= q.LowRateThreshold % 8
 	return *q, nil
 }
+
+// FQStats are fq's (struct tc_fq_qd_stats); an older kernel's lack the last ones.
+type FQStats struct {
+	GCFlows             uint64    `json:"gc_flows"`               // idle flows forgotten
+	Throttled           uint64    `json:"throttled"`              // times that a flow waited for its pace
+	FlowsLimit          uint64    `json:"flows_plimit"`           // packets dropped at flow_limit
+	TooLong             uint64    `json:"pkts_too_long"`          // packets larger than their pace allows
+	AllocationErrors    uint64    `json:"allocation_errors"`      //
+	NextDelayedFlow     int64     `json:"time_next_delayed_flow"` // ns from now
+	Flows               uint32    `json:"flows"`                  // known now
+	InactiveFlows       uint32    `json:"inactive_flows"`         //
+	ThrottledFlows      uint32    `json:"throttled_flows"`        // waiting for their pace now
+	UnthrottleLatencyNs uint32    `json:"unthrottle_latency_ns"`  // by which the timer was late, moving
+	CEMarks             uint64    `json:"ce_mark"`                // packets marked above ce_threshold
+	HorizonDrops        uint64    `json:"horizon_drops"`          // packets
+	HorizonCaps         uint64    `json:"horizon_caps"`           // packets
+	FastPath            uint64    `json:"fastpath_packets"`       // packets that needed no queue
+	BandDrops           [3]uint64 `json:"band_drops"`             // packets
+	BandPackets         [3]uint32 `json:"band_packets"`           // waiting now
+}
+
+func fqStats(s *Stats, b []byte) error {
+	f := &fields{b}
+	x := FQStats{GCFlows: f.u64()}
+	f.u64() // highprio_packets and tcp_retrans are obsolete
+	f.u64()
+	x.Throttled, x.FlowsLimit, x.TooLong, x.AllocationErrors = f.u64(), f.u64(), f.u64(), f.u64()
+	x.NextDelayedFlow = int64(f.u64())
+	x.Flows, x.InactiveFlows, x.ThrottledFlows, x.UnthrottleLatencyNs = f.u32(), f.u32(), f.u32(), f.u32()
+	x.CEMarks, x.HorizonDrops, x.HorizonCaps, x.FastPath = f.u64(), f.u64(), f.u64(), f.u64()
+	x.BandDrops = [3]uint64{f.u64(), f.u64(), f.u64()}
+	x.BandPackets = [3]uint32{f.u32(), f.u32(), f.u32()}
+	s.Marks, s.X = x.CEMarks, x
+	return nil
+}

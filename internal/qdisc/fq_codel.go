@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"weir/internal/units"
+
+	"github.com/mdlayher/netlink"
 )
 
 // The attributes of fq_codel (TCA_FQ_CODEL_*, include/uapi/linux/pkt_sched.h).
@@ -40,6 +42,9 @@ type FQCodel struct {
 	MemoryLimit units.Size     `json:"memory_limit"`          // up to 2gb; default 32mb
 	DropBatch   uint32         `json:"drop_batch"`            // packets dropped at once from the fattest queue when over the limit; default 64
 }
+
+// NewFQCodel is fq_codel as the kernel has it by default.
+func NewFQCodel() FQCodel { return *newFQCodel() }
 
 func newFQCodel() *FQCodel {
 	return &FQCodel{Limit: 10240, Flows: 1024, Interval: units.Duration(100e6), Target: units.Duration(5e6), ECN: true, CEThreshold: never,
@@ -110,4 +115,34 @@ func (q *FQCodel) finish() (Spec, error) {
 	}
 	q.MemoryLimit = min(q.MemoryLimit, 1<<31) // as the kernel does
 	return *q, nil
+}
+
+func fqCodelReplay(options []byte) []byte {
+	return corrected(options, func(a netlink.Attribute) {
+		if a.Type == fqCodelTarget || a.Type == fqCodelInterval || a.Type == fqCodelCEThreshold {
+			unrounded(a.Data, codelReported)
+		}
+	})
+}
+
+// FQCodelStats are fq_codel's (struct tc_fq_codel_qd_stats).
+type FQCodelStats struct {
+	MaxPacket      uint32 `json:"max_packet"`      // bytes
+	DropOverlimit  uint32 `json:"drop_overlimit"`  // packets dropped at the packet limit
+	ECNMarks       uint32 `json:"ecn_marks"`       // packets
+	NewFlowCount   uint32 `json:"new_flow_count"`  // flows that started
+	NewFlows       uint32 `json:"new_flows"`       // in the list of new flows now
+	OldFlows       uint32 `json:"old_flows"`       // in the list of old flows now
+	CEMarks        uint32 `json:"ce_marks"`        // packets marked above ce_threshold
+	MemoryUsage    uint32 `json:"memory_usage"`    // bytes
+	DropOvermemory uint32 `json:"drop_overmemory"` // packets dropped at the memory limit
+}
+
+func fqCodelStats(s *Stats, b []byte) error {
+	const ofQdisc = 0 // TCA_FQ_CODEL_XSTATS_QDISC
+	if f := (&fields{b}); f.u32() == ofQdisc {
+		x := FQCodelStats{f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32()}
+		s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), x
+	}
+	return nil
 }

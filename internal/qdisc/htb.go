@@ -51,6 +51,9 @@ const (
 	htbQuantum = 1514
 )
 
+// NewHTB has no rate, and is not complete before it has one.
+func NewHTB() HTB { return *newHTB() }
+
 func newHTB() *HTB { return &HTB{Burst: htbBurst, CBurst: htbBurst, Quantum: htbQuantum, Class: 1} }
 
 func (q HTB) Kind() string { return "htb" }
@@ -230,4 +233,29 @@ func (q *HTB) finish() (Spec, error) {
 	q.Burst = inTicks(sendingTime(rate.rate, uint64(q.Burst)), func(n uint64) uint64 { return sendingTime(rate.rate, n) })
 	q.CBurst = inTicks(sendingTime(ceil.rate, uint64(q.CBurst)), func(n uint64) uint64 { return sendingTime(ceil.rate, n) })
 	return *q, nil
+}
+
+// htbReplay makes of a reported discipline one that can be sent.
+func htbReplay(options []byte) []byte {
+	return corrected(options, func(a netlink.Attribute) {
+		if a.Type == htbInit && len(a.Data) >= htbGlobLen {
+			binary.NativeEndian.PutUint32(a.Data, 3)      // the version: only the major one is taken, both are reported
+			binary.NativeEndian.PutUint32(a.Data[16:], 0) // direct_pkts counts
+		}
+	})
+}
+
+// HTBStats are those of an htb class (struct tc_htb_xstats).
+type HTBStats struct {
+	Lends   uint32 `json:"lends"`   // packets sent within its rate
+	Borrows uint32 `json:"borrows"` // packets sent on its parent's
+	Giants  uint32 `json:"giants"`  // no longer counted
+	Tokens  int32  `json:"tokens"`  // ticks of 64 ns
+	CTokens int32  `json:"ctokens"` // ticks of 64 ns
+}
+
+func htbStats(s *Stats, b []byte) error {
+	f := &fields{b}
+	s.X = HTBStats{f.u32(), f.u32(), f.u32(), int32(f.u32()), int32(f.u32())}
+	return nil
 }

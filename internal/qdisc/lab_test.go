@@ -169,7 +169,7 @@ func shown(t *testing.T, dev string, tree Tree) string {
 		words := append(strings.Fields(line), "", "")
 		switch {
 		// the flows of fq_codel and its like come and go
-		case line == "" || words[0] == "class" && !slices.Contains(classful(), words[1]):
+		case line == "" || words[0] == "class" && !classful(words[1]):
 		case words[0] == "qdisc" || words[0] == "class":
 			queues = append(queues, line)
 		default:

@@ -421,3 +421,20 @@ func netemRestorable(options []byte) error {
 	}
 	return err
 }
+
+// NetemStats are netem's (struct tc_netem_xstats); older kernels keep none.
+type NetemStats struct {
+	Delayed    uint64 `json:"delayed"`    // packets
+	Dropped    uint64 `json:"dropped"`    // packets, by the loss model
+	Corrupted  uint64 `json:"corrupted"`  // packets
+	Duplicated uint64 `json:"duplicated"` // packets
+	Reordered  uint64 `json:"reordered"`  // packets
+	ECNMarks   uint64 `json:"ecn_marks"`  // packets
+}
+
+func netemStats(s *Stats, b []byte) error {
+	f := &fields{b}
+	x := NetemStats{f.u64(), f.u64(), f.u64(), f.u64(), f.u64(), f.u64()}
+	s.Marks, s.X = x.ECNMarks, x
+	return nil
+}

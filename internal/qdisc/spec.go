@@ -4,7 +4,7 @@
 // restores them over rtnetlink, and decodes their statistics.
 //
 // A Spec is a value: what one discipline is configured to do. A Conn is the only thing here that touches a host. A new discipline is one file
-// with a struct, its defaults and its table of options, and one line in kinds.
+// with a struct, its defaults, its table of options and its statistics, and one row in kinds.
 package qdisc
 
 import (
@@ -40,67 +40,6 @@ type editor interface {
 	decode(b []byte, d device) error
 	// finish checks what no single option can, and rounds each value as the kernel will, so that it reads back as the same.
 	finish() (Spec, error)
-}
-
-// kind is a line of the table of disciplines.
-type kind struct {
-	name   string
-	fresh  func() editor // holds the kernel's defaults
-	slots  slots         // what can hang below it
-	nested bool          // the kernel insists on NLA_F_NESTED for TCA_OPTIONS, as those since 5.2 do
-}
-
-// slots says where a discipline keeps others.
-type slots int
-
-const (
-	noSlots   slots = iota
-	oneSlot         // in the class :1, which exists as long as the discipline does
-	classSlot       // in a class that we create
-	perQueue        // in :1 … :n, one for each transmit queue
-)
-
-// kinds is the table of disciplines, sorted.
-func kinds() []kind {
-	return []kind{
-		{name: "bfifo", fresh: func() editor { return &FIFO{Bytes: true} }},
-		{name: "bpf_dualpi2", fresh: func() editor { return newBPFDualPI2() }},
-		{name: "cake", fresh: func() editor { return newCake(false) }},
-		{name: "cake_mq", fresh: func() editor { return newCake(true) }},
-		{name: "codel", fresh: func() editor { return newCodel() }},
-		{name: "dualpi2", fresh: func() editor { return newDualPI2() }, nested: true},
-		{name: "fq", fresh: func() editor { return newFQ() }},
-		{name: "fq_codel", fresh: func() editor { return newFQCodel() }},
-		{name: "fq_pie", fresh: plain("fq_pie"), nested: true},
-		{name: "htb", fresh: func() editor { return newHTB() }, slots: classSlot},
-		{name: "mq", fresh: plain("mq"), slots: perQueue},
-		{name: "netem", fresh: func() editor { return newNetem() }, slots: oneSlot},
-		{name: "noqueue", fresh: plain("noqueue")},
-		{name: "pfifo", fresh: func() editor { return &FIFO{} }},
-		{name: "pfifo_fast", fresh: plain("pfifo_fast")},
-		{name: "pie", fresh: plain("pie")},
-		{name: "prio", fresh: plain("prio")},
-		{name: "sfq", fresh: plain("sfq")},
-		{name: "tbf", fresh: func() editor { return newTBF() }, slots: oneSlot},
-	}
-}
-
-func find(name string) (kind, bool) {
-	for _, k := range kinds() {
-		if k.name == name {
-			return k, true
-		}
-	}
-	return kind{}, false
-}
-
-// Kinds lists every kind that Parse accepts, sorted.
-func Kinds() []string {
-	var names []string
-	for _, k := range kinds() {
-		names = append(names, k.name)
-	}
-	return names
 }
 
 // Default is the kernel's own configuration of a kind, from which a caller sets the fields it wants. That of htb and tbf has no rate and is not

@@ -209,7 +209,7 @@ func TestStack(t *testing.T) {
 		t.Error("a seed does not count where one is asked for")
 	}
 	for _, wrong := range []Spec{FQ{}, Cake{}, HTB{}, FIFO{Limit: 5, Bytes: true}, Plain{"nonesuch"}, FQCodel{Limit: 1}, Netem{}, TBF{}, DualPI2{}, BPFDualPI2{}, Codel{}} {
-		if s, err := (Stack{wrong}).check(); (err == nil) != (wrong == Spec(FIFO{Limit: 5, Bytes: true})) {
+		if s, err := (Stack{wrong}).Check(); (err == nil) != (wrong == Spec(FIFO{Limit: 5, Bytes: true})) {
 			t.Errorf("%+v: %v, %v", wrong, s, err)
 		}
 	}

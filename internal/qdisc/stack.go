@@ -23,11 +23,11 @@ func ParseStack(text string) (Stack, error) {
 		}
 		s = append(s, spec)
 	}
-	return s.check()
+	return s.Check()
 }
 
-// check rounds each level as the kernel will, and refuses what the kernel would.
-func (s Stack) check() (Stack, error) {
+// Check rounds each level as the kernel will, and refuses what the kernel would.
+func (s Stack) Check() (Stack, error) {
 	if len(s) == 0 {
 		return nil, errors.New("no queueing discipline given")
 	}
@@ -46,7 +46,7 @@ func (s Stack) check() (Stack, error) {
 			return nil, unknown("queueing discipline", spec.Kind(), Kinds())
 		case i < len(s)-1 && k.slots == noSlots:
 			return nil, fmt.Errorf("nothing can hang below %s", k.name)
-		case i > 0 && (k.slots == perQueue || k.name == "cake_mq" || k.name == "noqueue" || k.name == "bpf_dualpi2"):
+		case i > 0 && k.rootOnly:
 			return nil, fmt.Errorf("%s can only be the root", k.name)
 		}
 		checked = append(checked, spec)

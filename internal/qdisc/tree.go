@@ -101,7 +101,7 @@ func (t Tree) stack(q Qdisc, seen map[Handle]bool) (Stack, bool) {
 	k, _ := find(q.Kind)
 	below := t.children(q)
 	switch {
-	case len(below) == 0 || k.name == "cake_mq": // whose queues are its own
+	case len(below) == 0 || k.ownQueues:
 		return s, true
 	case k.slots == noSlots || k.slots != perQueue && len(below) > 1:
 		return nil, false

@@ -7,14 +7,14 @@ import (
 	"io"
 	"strings"
 
-	"weir/internal/lab"
+	"weir/internal/lab/verdict"
 )
 
 // Markdown writes the tables for a document. command is what a reader types to get the same numbers.
-func Markdown(w io.Writer, reports []lab.Report, command string) error {
+func Markdown(w io.Writer, reports []verdict.Report, command string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Made by `%s`.\n", command)
-	var verdicts []lab.Verdict
+	var verdicts []verdict.Verdict
 	for i := range reports {
 		verdicts = append(verdicts, reports[i].Claims...)
 	}
@@ -58,7 +58,7 @@ func Markdown(w io.Writer, reports []lab.Report, command string) error {
 	return err
 }
 
-func claims(b *strings.Builder, verdicts []lab.Verdict) {
+func claims(b *strings.Builder, verdicts []verdict.Verdict) {
 	if len(verdicts) == 0 {
 		return
 	}
@@ -66,7 +66,7 @@ func claims(b *strings.Builder, verdicts []lab.Verdict) {
 	for _, v := range verdicts {
 		count[v.Verdict]++
 	}
-	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[lab.Reproduced], lab.Reproduced, count[lab.OnlyWhen], strings.TrimSuffix(lab.OnlyWhen, " when")+" sometimes", count[lab.NotReproduced], lab.NotReproduced)
+	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[verdict.Reproduced], verdict.Reproduced, count[verdict.OnlyWhen], strings.TrimSuffix(verdict.OnlyWhen, " when")+" sometimes", count[verdict.NotReproduced], verdict.NotReproduced)
 	b.WriteString("\n| claim | expected | measured | verdict |\n|---|---|---|---|\n")
 	for _, v := range verdicts {
 		verdict := "**" + v.Verdict + "**"

@@ -18,16 +18,17 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
 	"weir/internal/measure"
 	"weir/internal/units"
 )
 
 // sample is a report with everything in it: two points, three candidates, hostile names, lost probes, claims of every verdict.
-func sample() []lab.Report {
-	run := func(seed uint64, rtt, goodput float64) lab.Run {
-		r := lab.Run{Seed: seed, Kernel: "7.3.4", Seconds: 20, Goodput: goodput, Series: lab.Series{Step: 0.1}}
-		probe := lab.ProbeResult{Probe: "echo", Kind: "udp", Client: "client", Base: 48.3, Sent: 1001, Lost: 1}
+func sample() []verdict.Report {
+	run := func(seed uint64, rtt, goodput float64) measure.Run {
+		r := measure.Run{Seed: seed, Kernel: "7.3.4", Seconds: 20, Goodput: goodput, Series: measure.Series{Step: 0.1}}
+		probe := measure.Probe{Probe: "echo", Kind: "udp", Client: "client", Base: 48.3, Sent: 1001, Lost: 1}
 		var delays []float64
 		for i := range 1000 {
 			d := rtt + 3*math.Sin(float64(i)/40)
@@ -37,51 +38,51 @@ func sample() []lab.Report {
 		}
 		probe.At, probe.Series = append(probe.At, 20), append(probe.Series, -1)
 		probe.Delay = measure.NewDist(delays)
-		r.Probes = []lab.ProbeResult{probe}
-		group := lab.FlowSeries{Flow: "downloads"}
+		r.Probes = []measure.Probe{probe}
+		group := measure.FlowSeries{Flow: "downloads"}
 		for i := range 4 {
-			r.Flows = append(r.Flows, lab.FlowResult{Flow: "downloads", Client: "client", Goodput: goodput / 10 * float64(i+1)})
+			r.Flows = append(r.Flows, measure.Flow{Flow: "downloads", Client: "client", Goodput: goodput / 10 * float64(i+1)})
 		}
 		for i := range 200 {
 			group.Values = append(group.Values, goodput+math.Cos(float64(i)))
 			r.Series.Uplink = append(r.Series.Uplink, 20)
 			r.Series.Provider = append(r.Series.Provider, rtt)
 		}
-		r.Series.Goodput = []lab.FlowSeries{group}
+		r.Series.Goodput = []measure.FlowSeries{group}
 		r.Provider.Drops = uint64(rtt)
 		return r
 	}
-	s := lab.Scenario{Title: "A <b>title</b>", Seeds: 2, Duration: units.Duration(20 * time.Second), Warmup: units.Duration(5 * time.Second)}
-	s.Provider = lab.Provider{Rate: 50_000_000, Queue: "fifo", Buffer: lab.Buffer{Time: units.Duration(200 * time.Millisecond)}}
+	s := scenario.Scenario{Title: "A <b>title</b>", Seeds: 2, Duration: units.Duration(20 * time.Second), Warmup: units.Duration(5 * time.Second)}
+	s.Provider = scenario.Provider{Rate: 50_000_000, Queue: "fifo", Buffer: scenario.Buffer{Time: units.Duration(200 * time.Millisecond)}}
 	s.Path.RTT = units.Duration(48300 * time.Microsecond)
-	s.Client = []lab.Client{{Name: "client"}}
-	s.Flow = []lab.Flow{{Name: "downloads", Count: 4, Client: "client"}}
-	point := func(label string, extra float64) lab.PointResult {
-		return lab.PointResult{Labels: []string{label}, Values: []string{label}, Scenario: s, Cells: []lab.Cell{
-			{Candidate: "as found | cubic", Runs: []lab.Run{run(1, 212.34+extra, 47.77), run(2, 213.45+extra, 47.71)}, Words: "The queue stands <there>."},
-			{Candidate: "seed", Runs: []lab.Run{run(1, 110.12+extra, 46.5), run(2, 111.1+extra, 46.4)}},
-			{Candidate: "Weir", Runs: []lab.Run{run(1, 52.42, 47.65), run(2, 52.41, 47.66)}, Words: "Calm."},
+	s.Client = []scenario.Client{{Name: "client"}}
+	s.Flow = []scenario.Flow{{Name: "downloads", Count: 4, Client: "client"}}
+	point := func(label string, extra float64) verdict.Point {
+		return verdict.Point{Labels: []string{label}, Values: []string{label}, Scenario: s, Cells: []verdict.Cell{
+			{Candidate: "as found | cubic", Runs: []measure.Run{run(1, 212.34+extra, 47.77), run(2, 213.45+extra, 47.71)}, Words: "The queue stands <there>."},
+			{Candidate: "seed", Runs: []measure.Run{run(1, 110.12+extra, 46.5), run(2, 111.1+extra, 46.4)}},
+			{Candidate: "Weir", Runs: []measure.Run{run(1, 52.42, 47.65), run(2, 52.41, 47.66)}, Words: "Calm."},
 		}}
 	}
-	claim := lab.Claim{Source: "seed 000", Says: "it is <calm>", Metric: "added.p50", Candidate: "Weir", Expect: "<= 1ms", Note: "A note."}
-	return []lab.Report{{
-		File: "x.toml", Title: s.Title, About: "About it.", Kernel: "7.3.4", Points: []lab.PointResult{point("FIFO", 0), point("policer", 20)},
-		Claims: []lab.Verdict{
-			{Claim: claim, Verdict: lab.Reproduced, Unit: "ms", At: []lab.Measured{{Labels: []string{"FIFO"}, Value: measure.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
-			{Claim: claim, Verdict: lab.NotReproduced, Unit: "ms"},
-			{Claim: claim, Verdict: lab.OnlyWhen, Holds: "FIFO", Unit: "ms"},
+	claim := scenario.Claim{Source: "seed 000", Says: "it is <calm>", Metric: "added.p50", Candidate: "Weir", Expect: "<= 1ms", Note: "A note."}
+	return []verdict.Report{{
+		File: "x.toml", Title: s.Title, About: "About it.", Kernel: "7.3.4", Points: []verdict.Point{point("FIFO", 0), point("policer", 20)},
+		Claims: []verdict.Verdict{
+			{Claim: claim, Verdict: verdict.Reproduced, Unit: "ms", At: []verdict.Measured{{Labels: []string{"FIFO"}, Value: measure.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
+			{Claim: claim, Verdict: verdict.NotReproduced, Unit: "ms"},
+			{Claim: claim, Verdict: verdict.OnlyWhen, Holds: "FIFO", Unit: "ms"},
 		},
 	}}
 }
 
 // numbers are what every form must show, from the results as JSON carries them.
-func numbers(t *testing.T, reports []lab.Report) []string {
+func numbers(t *testing.T, reports []verdict.Report) []string {
 	t.Helper()
 	text, err := json.Marshal(reports)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back []lab.Report
+	var back []verdict.Report
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +92,11 @@ func numbers(t *testing.T, reports []lab.Report) []string {
 			p := &r.Points[i]
 			for k := range p.Cells {
 				for _, name := range []string{"goodput", "added.p50", "added.p99", "jitter", "lost", "provider.drops"} {
-					m, err := lab.ParseMetric(name)
+					m, err := measure.ParseMetric(name)
 					if err != nil {
 						t.Fatal(err)
 					}
-					v, ok := m.Of(p, &p.Cells[k])
+					v, ok := p.Of(m, &p.Cells[k])
 					if !ok {
 						t.Fatalf("%s is missing", name)
 					}
@@ -161,7 +162,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// The page opens in a browser without a network: its pictures are there, in light and in dark, and its numbers are those of the JSON.
+// The page opens in a browser without a network: its pictures are there, in light and in dark, its numbers are those
+// of the JSON, and the arrow keys show values.
 func TestHTMLInABrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -171,7 +173,8 @@ func TestHTMLInABrowser(t *testing.T) {
 	if err := HTML(&b, sample()); err != nil {
 		t.Fatal(err)
 	}
-	if found := regexp.MustCompile(`(?i)(src|href)=|url\(|@import|<script`).FindString(b.String()); found != "" {
+	refers := regexp.MustCompile(`(?i)src=|href="[^#]|url\(|@import|<script[^>]|fetch|XMLHttp|import\(`)
+	if found := refers.FindString(b.String()); found != "" {
 		t.Errorf("the page refers to something: %s", found)
 	}
 	dir := t.TempDir()
@@ -204,6 +207,19 @@ func TestHTMLInABrowser(t *testing.T) {
 	}
 	if n := strings.Count(dom, "<svg"); n != 2*5 {
 		t.Errorf("%d pictures, want 10", n)
+	}
+	hasBasics(t, dom)
+	if err := os.WriteFile(file, append(b.Bytes(), pressKeys...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Weir's round trip 26 hundredths of 20 s after the start, of which each second sample is drawn: 52.42 ms + 3 ms ×
+	// sin(259 / 40).
+	if read := string(chromium("--dump-dom")); !strings.Contains(read, "<b>5.20 s</b>") ||
+		!strings.Contains(read, "</i>Weir: 53.0 ms</span>") {
+		t.Errorf("the arrow keys show no values: %s", regexp.MustCompile(`(?s)<div class="tip".*?</div>`).FindString(read))
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if strings.Contains(dom, "A <b>title</b>") {
 		t.Error("a scenario's text is taken for HTML")
@@ -244,6 +260,41 @@ func TestHTMLInABrowser(t *testing.T) {
 			// Four keys of 13 × 13 a candidate; whatever is more has been drawn.
 			if n := count[colour]; n < 4*13*13+300 {
 				t.Errorf("%s: candidate %d's colour covers %d pixels: its lines are missing", scheme, i, n)
+			}
+		}
+	}
+}
+
+// pressKeys moves over the first picture as a keyboard does.
+const pressKeys = `<script>
+for (let i = 0; i < 26; i++)
+  document.querySelector(".chart").dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight"}));
+</script>`
+
+// hasBasics looks for what keyboards and screen readers need.
+func hasBasics(t *testing.T, dom string) {
+	t.Helper()
+	tables, charts := strings.Count(dom, "<table"), strings.Count(dom, `<svg`)
+	for what, want := range map[string]int{
+		"<main>": 1, "<caption>": tables, `<div class="scroll" tabindex="0" role="region" aria-label`: tables,
+		`role="img" aria-labelledby="chart-`: charts, "<title id=": charts, "<desc id=": charts,
+		`<div class="chart" tabindex="0"`: charts, "<figcaption>": charts,
+	} {
+		if n := strings.Count(dom, what); n != want || n == 0 {
+			t.Errorf("%d of %s, want %d", n, what, want)
+		}
+	}
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(dom, -1) {
+		if ids[m[1]] {
+			t.Errorf("two things are called %s", m[1])
+		}
+		ids[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(` aria-labelledby="([^"]*)"`).FindAllStringSubmatch(dom, -1) {
+		for _, id := range strings.Fields(m[1]) {
+			if !ids[id] {
+				t.Errorf("nothing is called %s", id)
 			}
 		}
 	}

@@ -12,14 +12,15 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
 	"weir/internal/measure"
 )
 
 // table is one point of a scenario, ready to be drawn.
 type table struct {
 	label   string // the point; empty when there is but one
-	columns []lab.Metric
+	columns []measure.Metric
 	rows    []row
 }
 
@@ -30,13 +31,13 @@ type row struct {
 }
 
 // tables makes one table for each point of the report.
-func tables(r *lab.Report) []table {
+func tables(r *verdict.Report) []table {
 	var all []table
 	for i := range r.Points {
 		p := &r.Points[i]
 		t := table{label: strings.Join(p.Labels, ", ")}
 		for _, name := range columns(p) {
-			if m, err := lab.ParseMetric(name); err == nil && anyHas(m, p) {
+			if m, err := measure.ParseMetric(name); err == nil && anyHas(m, p) {
 				t.columns = append(t.columns, m)
 			}
 		}
@@ -45,7 +46,7 @@ func tables(r *lab.Report) []table {
 			line := row{candidate: c.Candidate, words: c.Words}
 			for _, m := range t.columns {
 				text := "–"
-				if v, ok := m.Of(p, c); ok {
+				if v, ok := p.Of(m, c); ok {
 					text = spread(v, m.Unit(), len(c.Runs))
 				}
 				line.cells = append(line.cells, text)
@@ -57,9 +58,9 @@ func tables(r *lab.Report) []table {
 	return all
 }
 
-func anyHas(m lab.Metric, p *lab.PointResult) bool {
+func anyHas(m measure.Metric, p *verdict.Point) bool {
 	for k := range p.Cells {
-		if _, ok := m.Of(p, &p.Cells[k]); ok {
+		if _, ok := p.Of(m, &p.Cells[k]); ok {
 			return true
 		}
 	}
@@ -67,7 +68,7 @@ func anyHas(m lab.Metric, p *lab.PointResult) bool {
 }
 
 // columns are the scenario's own, or those that its traffic gives.
-func columns(p *lab.PointResult) []string {
+func columns(p *verdict.Point) []string {
 	s := p.Scenario
 	if len(s.Columns) > 0 {
 		return s.Columns
@@ -126,7 +127,7 @@ func unitName(unit string) string {
 }
 
 // setting describes what a table was measured on: rate, RTT, provider, traffic.
-func setting(s lab.Scenario) string {
+func setting(s scenario.Scenario) string {
 	var parts []string
 	if s.Provider.Rate != 0 {
 		parts = append(parts, s.Provider.Rate.String())
@@ -145,7 +146,7 @@ func setting(s lab.Scenario) string {
 	case "bucket":
 		parts = append(parts, fmt.Sprintf("provider: %v FIFO, %v burst credit", s.Provider.Buffer, s.Provider.Burst))
 	default:
-		parts = append(parts, "provider: "+lab.Rated(s.Provider.Queue, s.Provider.Rate))
+		parts = append(parts, "provider: "+scenario.Rated(s.Provider.Queue, s.Provider.Rate))
 	}
 	if s.Path.Loss > 0 {
 		parts = append(parts, fmt.Sprintf("loss %v", s.Path.Loss))
@@ -178,7 +179,7 @@ func setting(s lab.Scenario) string {
 }
 
 // basis says how the numbers came about.
-func basis(r *lab.Report) string {
+func basis(r *verdict.Report) string {
 	if len(r.Points) == 0 || len(r.Points[0].Cells) == 0 {
 		return ""
 	}
@@ -191,13 +192,13 @@ func basis(r *lab.Report) string {
 }
 
 // measuredText is what a claim's verdict rests on: each point's value, or of many points the range where it holds and where it does not.
-func measuredText(v lab.Verdict) string {
+func measuredText(v verdict.Verdict) string {
 	const few = 4
 	unit := unitName(v.Unit)
 	if v.Over != "" {
 		unit = "×"
 	}
-	if v.Verdict == lab.NotMeasured {
+	if v.Verdict == verdict.NotMeasured {
 		return "nothing: it did not happen in the run"
 	}
 	if len(v.At) <= few {
@@ -229,7 +230,7 @@ func measuredText(v lab.Verdict) string {
 			continue
 		}
 		text := between(slices.Min(values), slices.Max(values), v.Unit, unit)
-		if v.Verdict == lab.OnlyWhen {
+		if v.Verdict == verdict.OnlyWhen {
 			text = map[bool]string{true: "there ", false: "elsewhere "}[holds] + text
 		}
 		points := "1 point"

@@ -7,7 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/verdict"
 	"weir/internal/text"
 )
 
@@ -15,7 +16,7 @@ import (
 const maxWidth = 100
 
 // Terminal writes tables for a person to read; colour is for terminals only.
-func Terminal(w io.Writer, reports []lab.Report, colour bool) error {
+func Terminal(w io.Writer, reports []verdict.Report, colour bool) error {
 	p := &painter{w: w, colour: colour}
 	for i := range reports {
 		if i > 0 {
@@ -45,7 +46,7 @@ func (p *painter) paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func (p *painter) report(r *lab.Report) {
+func (p *painter) report(r *verdict.Report) {
 	p.line("%s", p.paint("1", r.Title))
 	p.wrapped("", basis(r))
 	for i, t := range tables(r) {
@@ -60,7 +61,7 @@ func (p *painter) report(r *lab.Report) {
 	}
 	for _, v := range r.Claims {
 		p.line("")
-		mark := map[string]string{lab.Reproduced: p.paint("32", "✓ reproduced"), lab.NotReproduced: p.paint("31", "✗ not reproduced"), lab.OnlyWhen: p.paint("33", "~ reproduced only when"), lab.NotMeasured: p.paint("33", "? not measured")}[v.Verdict]
+		mark := map[string]string{verdict.Reproduced: p.paint("32", "✓ reproduced"), verdict.NotReproduced: p.paint("31", "✗ not reproduced"), verdict.OnlyWhen: p.paint("33", "~ reproduced only when"), verdict.NotMeasured: p.paint("33", "? not measured")}[v.Verdict]
 		where := ""
 		if v.Holds != "" {
 			where = " " + v.Holds
@@ -75,7 +76,7 @@ func (p *painter) report(r *lab.Report) {
 }
 
 // claimed names the value that a claim is about.
-func claimed(c lab.Claim) string {
+func claimed(c scenario.Claim) string {
 	text := fmt.Sprintf("%s [%s]", c.Metric, c.Candidate)
 	if c.Over != "" {
 		text += fmt.Sprintf(" / [%s]", c.Over)

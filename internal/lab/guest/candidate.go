@@ -7,25 +7,25 @@ import (
 	"os/exec"
 	"strings"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
 	"weir/internal/qdisc"
 )
 
 // apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of its own, from the
 // same binary. It gives back what Weir said.
-func apply(t *topology, job lab.Job) ([]string, error) {
+func apply(t *topology, job scenario.Job) ([]string, error) {
 	c := job.Candidate
 	if c.Qdisc != "" {
-		if err := t.server.qdisc(lab.Uplink, lab.Rated(c.Qdisc, job.Scenario.Provider.Rate)); err != nil {
+		if err := t.server.qdisc(scenario.Uplink, scenario.Rated(c.Qdisc, job.Scenario.Provider.Rate)); err != nil {
 			return nil, err
 		}
 	}
 	if c.Ingress != "" {
-		arriving, err := qdisc.ParseArriving(lab.Rated(c.Ingress, job.Scenario.Provider.Inward()))
+		arriving, err := qdisc.ParseArriving(scenario.Rated(c.Ingress, job.Scenario.Provider.Inward()))
 		if err != nil {
 			return nil, err
 		}
-		uplink, err := t.server.index(lab.Uplink)
+		uplink, err := t.server.index(scenario.Uplink)
 		if err != nil {
 			return nil, err
 		}
@@ -34,7 +34,7 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 		}
 	}
 	if c.Tunnel != "" {
-		if err := t.server.qdisc(t.tunnel, lab.Rated(c.Tunnel, job.Scenario.Provider.Rate)); err != nil {
+		if err := t.server.qdisc(t.tunnel, scenario.Rated(c.Tunnel, job.Scenario.Provider.Rate)); err != nil {
 			return nil, err
 		}
 	}
@@ -51,7 +51,7 @@ func apply(t *topology, job lab.Job) ([]string, error) {
 	if c.Weir == nil {
 		return nil, nil
 	}
-	up := append([]string{"up", "--yes", "--dev", lab.Uplink}, c.Weir.Flags(job.Scenario.Provider)...)
+	up := append([]string{"up", "--yes", "--dev", scenario.Uplink}, c.Weir.Args(job.Scenario.Provider)...)
 	said, err := weir(up)
 	if err != nil {
 		return nil, err

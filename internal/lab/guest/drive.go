@@ -13,7 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/internal/lab"
+	"weir/internal/lab/engine"
+	"weir/internal/lab/scenario"
 	"weir/internal/measure"
 	"weir/internal/qdisc"
 	"weir/internal/traffic"
@@ -35,7 +36,7 @@ const (
 
 // group is a scenario's flow with its connections.
 type group struct {
-	spec  lab.Flow
+	spec  scenario.Flow
 	flows []*traffic.Flow
 	watch []*watched
 }
@@ -49,7 +50,7 @@ type watched struct {
 }
 
 type exchange struct {
-	spec    lab.Probe
+	spec    scenario.Probe
 	samples *traffic.Samples
 }
 
@@ -57,22 +58,22 @@ type exchange struct {
 type driver struct {
 	*topology
 	*traffic.Loop
-	job              lab.Job
+	job              scenario.Job
 	groups           []*group
 	exchanges        []exchange
 	begin, warm, end time.Duration // on the loop's clock
 	stopped          time.Duration // when what is measured ended
 	places           []*place      // the first two are the server's uplink and the provider's limiter
-	run              *lab.Run
+	run              *measure.Run
 	fetching         int // flows with bytes that have not got them
-	series           lab.Series
+	series           measure.Series
 	step             time.Duration
 	lastReceived     []int64 // by group, for the series
 	turn             int
 	pages            int
 }
 
-func drive(t *topology, job lab.Job) (*lab.Run, error) {
+func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 	loop, err := traffic.NewLoop()
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 	d.At(d.warm, d.warmedUp)
 	for _, change := range job.Candidate.Change {
 		d.At(d.begin+time.Duration(change.At), func() {
-			if err := t.server.configure(lab.Uplink, lab.Rated(change.Qdisc, s.Provider.Rate), t.server.tc.Adjust); err != nil {
+			if err := t.server.configure(scenario.Uplink, scenario.Rated(change.Qdisc, s.Provider.Rate), t.server.tc.Adjust); err != nil {
 				d.Fail(fmt.Errorf("candidate %q: the change at %v: %w", job.Candidate.Name, change.At, err))
 			}
 		})
@@ -100,7 +101,7 @@ func drive(t *topology, job lab.Job) (*lab.Run, error) {
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)
 	d.Every(d.begin, time.Second, func() bool {
-		fmt.Printf("%s%d\n", lab.Heartbeat, int((d.Now()-d.begin)/time.Second))
+		fmt.Printf("%s%d\n", engine.Heartbeat, int((d.Now()-d.begin)/time.Second))
 		return true
 	})
 	d.At(d.end, d.finish)
@@ -129,7 +130,7 @@ func (d *driver) finish() {
 	s := d.job.Scenario
 	longest := time.Duration(s.Path.RTT)
 	for _, c := range s.Client {
-		longest = max(longest, time.Duration(s.Base(c.Name, lab.Through)))
+		longest = max(longest, time.Duration(s.Base(c.Name, scenario.Through)))
 	}
 	if s.Provider.Rate != 0 {
 		longest += time.Duration(float64(s.Provider.Buffer.Bytes(s.Provider.Rate)) * 8 / float64(s.Provider.Rate) * 1e9)
@@ -168,7 +169,7 @@ func (d *driver) start() error {
 		if f.Bytes > 0 {
 			d.fetching += f.Count
 		}
-		d.series.Goodput = append(d.series.Goodput, lab.FlowSeries{Flow: f.Name})
+		d.series.Goodput = append(d.series.Goodput, measure.FlowSeries{Flow: f.Name})
 	}
 	d.lastReceived = make([]int64, len(d.groups))
 	for i, p := range s.Probe {
@@ -178,7 +179,7 @@ func (d *driver) start() error {
 		interval, size := time.Duration(p.Interval), int(p.Size)
 		// Out of step with each other, so that probes do not meet at every tick.
 		start := d.begin + time.Duration(i)*time.Millisecond
-		if s.Engine == lab.QEMU {
+		if s.Engine == scenario.QEMU {
 			start += aside
 		}
 		var samples *traffic.Samples
@@ -201,24 +202,24 @@ func (d *driver) start() error {
 }
 
 // Each flow and each probe has a port of its own.
-func flowPort(i int) int                  { return firstPort + i }
-func probePort(s lab.Scenario, i int) int { return firstPort + len(s.Flow) + i }
+func flowPort(i int) int                       { return firstPort + i }
+func probePort(s scenario.Scenario, i int) int { return firstPort + len(s.Flow) + i }
 
 // ends are who talks to each other: the server or the origin, and the client; of a leg of a relay, who is at its ends. Through NAT and proxies
 // the client finds the origin at the server's address.
 func (d *driver) ends(name, leg string) (server, client traffic.Host, via traffic.Via) {
 	s := d.job.Scenario
-	i := slices.IndexFunc(s.Client, func(c lab.Client) bool { return c.Name == name })
+	i := slices.IndexFunc(s.Client, func(c scenario.Client) bool { return c.Name == name })
 	relay := traffic.Host{Addr: d.addr(0, 0, 1)}
 	switch {
-	case leg == lab.ClientLeg:
+	case leg == scenario.ClientLeg:
 		return relay, d.clients[i], via
-	case leg == lab.OriginLeg:
+	case leg == scenario.OriginLeg:
 		// The relay's own version of IP towards the origin is the path's.
 		origin := d.source[0]
 		origin.Addr = d.addr(originNet, 0, 1)
 		return origin, relay, via
-	case s.OneCard() && !lab.Tunnelled(s.Via(name)):
+	case s.OneCard() && !scenario.Tunnelled(s.Via(name)):
 		via = traffic.Via(relay.Addr)
 	}
 	return d.source[0], d.through[i], via
@@ -295,10 +296,10 @@ func (d *driver) sample() bool {
 	return true
 }
 
-func (d *driver) collect() (*lab.Run, error) {
+func (d *driver) collect() (*measure.Run, error) {
 	s := d.job.Scenario
 	span := d.stopped - d.warm
-	run := &lab.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series, TCPPages: d.pages}
+	run := &measure.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series, TCPPages: d.pages}
 	byClient := map[string]float64{}
 	for _, g := range d.groups {
 		for k, f := range g.flows {
@@ -308,7 +309,7 @@ func (d *driver) collect() (*lab.Run, error) {
 				w.last = info
 			}
 			busy := float64(w.last.Busy_time - w.before.Busy_time)
-			r := lab.FlowResult{
+			r := measure.Flow{
 				Flow: g.spec.Name, Client: g.spec.Client, CC: f.CC(), Bytes: f.Received,
 				Goodput: mbit(f.Received-w.received, span),
 				SRTT:    dist(w.srtt), Cwnd: dist(w.cwnd), Unsent: dist(w.unsent),
@@ -334,7 +335,7 @@ func (d *driver) collect() (*lab.Run, error) {
 	}
 	for _, c := range s.Client {
 		if g, ok := byClient[c.Name]; ok {
-			run.Clients = append(run.Clients, lab.Share{Client: c.Name, Goodput: round(g)})
+			run.Clients = append(run.Clients, measure.Share{Client: c.Name, Goodput: round(g)})
 		}
 	}
 	for i, at := range d.places {
@@ -357,8 +358,8 @@ func (d *driver) collect() (*lab.Run, error) {
 	return run, nil
 }
 
-func (d *driver) probeResult(e exchange) lab.ProbeResult {
-	r := lab.ProbeResult{Probe: e.spec.Name, Kind: e.spec.Kind, Client: e.spec.Client}
+func (d *driver) probeResult(e exchange) measure.Probe {
+	r := measure.Probe{Probe: e.spec.Name, Kind: e.spec.Kind, Client: e.spec.Client}
 	if e.spec.Kind != "stream" {
 		r.Base = round(time.Duration(d.job.Scenario.Base(e.spec.Client, e.spec.Leg)).Seconds() * 1e3)
 	}
@@ -393,13 +394,13 @@ type place struct {
 	policed bool      // by a policer at the device's ingress instead of a queue
 	backlog []float64 // KiB, sampled
 	earlier counts    // at the end of the warm-up
-	result  func(*lab.Run) **lab.Queue
+	result  func(*measure.Run) **measure.Queue
 }
 
 // find finds the places: at the server where packets wait (if all flows go up and what arrives is shaped, there) and at the provider where most do;
 // of a relay with one card also the other side of the provider, the ifb and the tunnel.
 func (d *driver) find() error {
-	own := lab.Uplink
+	own := scenario.Uplink
 	_, err := d.server.index(qdisc.IFB)
 	shaped := err == nil
 	if shaped && d.watched == doorUp {
@@ -410,12 +411,12 @@ func (d *driver) find() error {
 		d.places[1].policed = true
 	}
 	if d.job.Scenario.OneCard() {
-		d.places = append(d.places, &place{space: d.provider, device: doorUp, result: func(r *lab.Run) **lab.Queue { return &r.Inward }})
+		d.places = append(d.places, &place{space: d.provider, device: doorUp, result: func(r *measure.Run) **measure.Queue { return &r.Inward }})
 		if shaped {
-			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB, result: func(r *lab.Run) **lab.Queue { return &r.Ingress }})
+			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB, result: func(r *measure.Run) **measure.Queue { return &r.Ingress }})
 		}
 		if d.tunnel != "" {
-			d.places = append(d.places, &place{space: d.server, device: d.tunnel, result: func(r *lab.Run) **lab.Queue { return &r.Tunnel }})
+			d.places = append(d.places, &place{space: d.server, device: d.tunnel, result: func(r *measure.Run) **measure.Queue { return &r.Tunnel }})
 		}
 	}
 	for _, at := range d.places {
@@ -466,13 +467,13 @@ func countsOf(tree qdisc.Tree) (c counts) {
 }
 
 // queue reads a place.
-func (d *driver) queue(at *place) (lab.Queue, error) {
+func (d *driver) queue(at *place) (measure.Queue, error) {
 	now, err := d.counts(at)
 	if err != nil {
-		return lab.Queue{}, err
+		return measure.Queue{}, err
 	}
 	before := at.earlier
-	q := lab.Queue{
+	q := measure.Queue{
 		Device: at.device, Stack: "none", Backlog: dist(at.backlog),
 		Drops: now.drops - before.drops, Marks: now.marks - before.marks, DropsBefore: before.drops,
 	}
@@ -499,7 +500,7 @@ func (d *driver) queue(at *place) (lab.Queue, error) {
 		if x.Spec != nil {
 			config = x.Spec.String()
 		}
-		q.Qdiscs = append(q.Qdiscs, lab.QdiscResult{Kind: x.Kind, Handle: x.Handle.String(), Parent: x.Parent.String(), Config: config, Stats: x.Stats})
+		q.Qdiscs = append(q.Qdiscs, measure.Qdisc{Kind: x.Kind, Handle: x.Handle.String(), Parent: x.Parent.String(), Config: config, Stats: x.Stats})
 	}
 	return q, nil
 }

@@ -8,7 +8,6 @@ package guest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -17,19 +16,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/internal/lab"
+	"weir/internal/lab/engine"
 	"weir/internal/lab/qemu"
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/uml"
+	"weir/internal/measure"
 )
 
 const (
-	share      = "/host" // where the run's folder on the host is mounted
-	maxFiles   = 65536   // open at a time
-	reserveMiB = 256     // of guest memory that Go may use before it collects garbage
+	maxFiles   = 65536 // open at a time
+	reserveMiB = 256   // of guest memory that Go may use before it collects garbage
 )
 
 // Wanted tells whether this process is a lab's process 1, or one of the programs of a lab's relay.
 func Wanted() bool {
-	return os.Getenv(lab.Marker) != "" && (os.Getpid() == 1 || slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
+	return os.Getenv(engine.Marker) != "" && (os.Getpid() == 1 || slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
 }
 
 // Main does the job and powers off; or is that program. It does not return.
@@ -43,21 +44,21 @@ func Main() {
 	debug.SetMemoryLimit(reserveMiB << 20)
 	// Two a connection, and the default is 1024.
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles})
-	engine := shared()
+	booted := shared()
 	if qemu.Inside() {
-		engine = emulated()
+		booted = emulated()
 	}
-	job, err := engine.prepare()
+	job, err := booted.prepare()
 	if err != nil {
 		fmt.Println("weir-lab:", err)
 		powerOff()
 	}
-	reply := lab.Reply{}
+	reply := scenario.Reply{}
 	func() {
 		defer func() {
 			if r := recover(); r != nil {
 				fmt.Printf("%s\n", debug.Stack())
-				reply = lab.Reply{Error: fmt.Sprintf("the guest panicked: %v", r)}
+				reply = scenario.Reply{Error: fmt.Sprintf("the guest panicked: %v", r)}
 			}
 		}()
 		run, err := work(job)
@@ -69,7 +70,7 @@ func Main() {
 	}()
 	text, err := json.Marshal(reply)
 	if err == nil {
-		err = engine.reply(text)
+		err = booted.reply(text)
 	}
 	if err != nil {
 		fmt.Println("weir-lab: reply:", err)
@@ -77,39 +78,20 @@ func Main() {
 	powerOff()
 }
 
-// engine is how the kernel that this is in was booted: how a job is had, with the file systems mounted that everybody expects, and how the
+// outside is how the kernel that this is in was booted: how a job is had, with the file systems mounted that everybody expects, and how the
 // reply is given.
-type engine struct {
+type outside struct {
 	prepare func() (job []byte, err error)
 	reply   func(text []byte) error
 }
 
-func emulated() engine { return engine{qemu.Begin, qemu.Send} }
+func emulated() outside { return outside{qemu.Begin, qemu.Send} }
 
 // shared is an engine that shares a folder with the host: user-mode Linux.
-func shared() engine { return engine{prepare, write} }
+func shared() outside { return outside{uml.Begin, uml.Send} }
 
-func prepare() ([]byte, error) {
-	mounts := []struct{ source, target, kind, data string }{
-		{"proc", "/proc", "proc", ""},
-		{"sysfs", "/sys", "sysfs", ""},
-		{"devtmpfs", "/dev", "devtmpfs", ""},
-		{"tmpfs", "/run", "tmpfs", ""},
-		{"none", share, "hostfs", "/"},
-	}
-	for _, m := range mounts {
-		if err := os.MkdirAll(m.target, 0o755); err != nil {
-			return nil, err
-		}
-		if err := unix.Mount(m.source, m.target, m.kind, 0, m.data); err != nil {
-			return nil, fmt.Errorf("mount %s: %w", m.target, err)
-		}
-	}
-	return os.ReadFile(share + "/" + lab.JobFile)
-}
-
-func work(text []byte) (*lab.Run, error) {
-	var job lab.Job
+func work(text []byte) (*measure.Run, error) {
+	var job scenario.Job
 	if err := json.Unmarshal(text, &job); err != nil {
 		return nil, fmt.Errorf("job: %w", err)
 	}
@@ -127,20 +109,6 @@ func work(text []byte) (*lab.Run, error) {
 	}
 	run.Weir = said
 	return run, nil
-}
-
-// write goes to a file of another name first: the host takes a reply that is there to be whole.
-func write(text []byte) error {
-	f, err := os.Create(share + "/" + lab.ReplyFile + ".part")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(share+"/"+lab.ReplyFile+".part", share+"/"+lab.ReplyFile)
 }
 
 func powerOff() {

@@ -17,7 +17,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
 	"weir/internal/traffic"
 )
 
@@ -42,15 +42,15 @@ const (
 )
 
 // inner is the version of IP that connections through the relay are of.
-func inner(s lab.Scenario) version { return version(s.Relay.IP) }
+func inner(s scenario.Scenario) version { return version(s.Relay.IP) }
 
 // versions are those that the relay and its origin speak: the path's and, if that is another, the one inside tunnels.
-func versions(s lab.Scenario) []version {
+func versions(s scenario.Scenario) []version {
 	return slices.Compact([]version{version(s.Path.IP), inner(s)})
 }
 
 // layOrigin puts the origin beyond the uplink, behind the router that the clients are behind.
-func (t *topology) layOrigin(job lab.Job, router space) error {
+func (t *topology) layOrigin(job scenario.Job, router space) error {
 	s := job.Scenario
 	var err error
 	if t.origin, err = t.space(); err != nil {
@@ -60,17 +60,17 @@ func (t *topology) layOrigin(job lab.Job, router space) error {
 		mine, gateway := v.addr(originNet, 0, 1), v.addr(originNet, 0, 254)
 		near, beyond := v.addr(9, 0, 1), v.addr(9, 0, 2)
 		if i == 0 {
-			err = cable(router, "out0", gateway, 1, t.origin, lab.Uplink, mine)
+			err = cable(router, "out0", gateway, 1, t.origin, scenario.Uplink, mine)
 		} else {
 			err = errors.Join(
-				also(router, "out0", gateway, t.origin, lab.Uplink, mine),
+				also(router, "out0", gateway, t.origin, scenario.Uplink, mine),
 				also(t.provider, t.limiter, near, router, "in0", beyond),
-				also(t.server, lab.Uplink, v.addr(0, 0, 1), t.provider, doorUp, v.addr(0, 0, 254)),
+				also(t.server, scenario.Uplink, v.addr(0, 0, 1), t.provider, doorUp, v.addr(0, 0, 254)),
 				router.route("default", near), t.server.route("default", v.addr(0, 0, 254)),
 				router.sysctl(v.forwarding()), t.provider.sysctl(v.forwarding()))
 		}
 		err = errors.Join(err, t.origin.route("default", gateway), t.provider.route(v.subnets(originNet), beyond))
-		if slices.ContainsFunc(s.Client, func(c lab.Client) bool { return s.Via(c.Name) != lab.Proxy }) {
+		if slices.ContainsFunc(s.Client, func(c scenario.Client) bool { return s.Via(c.Name) != scenario.Proxy }) {
 			err = errors.Join(err, t.server.sysctl(v.forwarding()))
 		}
 		if err != nil {
@@ -83,7 +83,7 @@ func (t *topology) layOrigin(job lab.Job, router space) error {
 			return err
 		}
 	}
-	return errors.Join(t.origin.sysctl(roomy), t.origin.sysctl(s.Relay.Sysctl), segment(t.origin, lab.Uplink))
+	return errors.Join(t.origin.sysctl(roomy), t.origin.sysctl(s.Relay.Sysctl), segment(t.origin, scenario.Uplink))
 }
 
 // also gives two hosts that are joined addresses of another version.
@@ -100,10 +100,10 @@ func also(a space, aName string, aAddr netip.Addr, b space, bName string, bAddr 
 }
 
 // relay lets clients reach the origin by way of the server, each as it does.
-func (t *topology) relay(job lab.Job) error {
+func (t *topology) relay(job scenario.Job) error {
 	s := job.Scenario
 	for i := range s.Client {
-		if err := segment(t.hosts[i], lab.Uplink); err != nil {
+		if err := segment(t.hosts[i], scenario.Uplink); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (t *topology) relay(job lab.Job) error {
 }
 
 // who gives the clients that come by one way.
-func who(s lab.Scenario, via string) (clients []int) {
+func who(s scenario.Scenario, via string) (clients []int) {
 	for i, c := range s.Client {
 		if s.Via(c.Name) == via {
 			clients = append(clients, i)
@@ -133,14 +133,14 @@ func who(s lab.Scenario, via string) (clients []int) {
 }
 
 // ports are those of what goes through the relay from clients that come by one way.
-func ports(s lab.Scenario, via string) (all []int) {
+func ports(s scenario.Scenario, via string) (all []int) {
 	for i, f := range s.Flow {
-		if f.Leg == lab.Through && s.Via(f.Client) == via {
+		if f.Leg == scenario.Through && s.Via(f.Client) == via {
 			all = append(all, flowPort(i))
 		}
 	}
 	for i, p := range s.Probe {
-		if p.Leg == lab.Through && s.Via(p.Client) == via {
+		if p.Leg == scenario.Through && s.Via(p.Client) == via {
 			all = append(all, probePort(s, i))
 		}
 	}
@@ -149,9 +149,9 @@ func ports(s lab.Scenario, via string) (all []int) {
 
 // masquerade gives what leaves by the uplink the server's address, and sends what comes for the ports of NAT's
 // clients on to the origin.
-func (t *topology) masquerade(s lab.Scenario) error {
+func (t *topology) masquerade(s scenario.Scenario) error {
 	uplink := make([]byte, unix.IFNAMSIZ)
-	copy(uplink, lab.Uplink)
+	copy(uplink, scenario.Uplink)
 	for _, v := range versions(s) {
 		family, protocol := nftables.TableFamilyIPv4, uint32(unix.NFPROTO_IPV4)
 		if v == 6 {
@@ -167,7 +167,7 @@ func (t *topology) masquerade(s lab.Scenario) error {
 			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink}, &expr.Masq{}}})
 		if v == version(s.Path.IP) {
 			in := c.AddChain(&nftables.Chain{Name: "pre", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
-			for _, port := range ports(s, lab.NAT) {
+			for _, port := range ports(s, scenario.NAT) {
 				c.AddRule(&nftables.Rule{Table: table, Chain: in, Exprs: []expr.Any{
 					&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink},
 					&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
@@ -184,7 +184,7 @@ func (t *topology) masquerade(s lab.Scenario) error {
 }
 
 // enter gives a client's end of a tunnel its address and sends what is for the origin into it.
-func (t *topology) enter(s lab.Scenario, i int, device string) error {
+func (t *topology) enter(s scenario.Scenario, i int, device string) error {
 	v := inner(s)
 	t.through[i].Addr = v.addr(innerNet, 0, i+1)
 	return errors.Join(t.hosts[i].inside(device, t.through[i].Addr), t.hosts[i].route(v.subnets(originNet), v.addr(innerNet, 0, 254)))
@@ -207,8 +207,8 @@ func (s space) inside(device string, addr netip.Addr) error {
 	return errors.Join(s.links.LinkSetMTU(l, tunnelMTU), s.links.LinkSetUp(l), s.links.AddrAdd(l, a))
 }
 
-func (t *topology) wireguard(s lab.Scenario) error {
-	clients := who(s, lab.WireGuard)
+func (t *topology) wireguard(s scenario.Scenario) error {
+	clients := who(s, scenario.WireGuard)
 	if len(clients) == 0 {
 		return nil
 	}
@@ -253,8 +253,8 @@ func (s space) wireguard(key wgtypes.Key, peers ...wgtypes.PeerConfig) error {
 }
 
 // userspace makes tunnels whose packets a program carries: a tun at each end, and UDP between.
-func (t *topology) userspace(s lab.Scenario) error {
-	clients := who(s, lab.Tunnel)
+func (t *topology) userspace(s scenario.Scenario) error {
+	clients := who(s, scenario.Tunnel)
 	if len(clients) == 0 {
 		return nil
 	}
@@ -279,8 +279,8 @@ func (t *topology) userspace(s lab.Scenario) error {
 }
 
 // proxy runs a program that ends its clients' connections and opens others to the origin.
-func (t *topology) proxy(s lab.Scenario) error {
-	wanted := ports(s, lab.Proxy)
+func (t *topology) proxy(s scenario.Scenario) error {
+	wanted := ports(s, scenario.Proxy)
 	if len(wanted) == 0 {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/internal/lab"
+	"weir/internal/lab/scenario"
 	"weir/internal/qdisc"
 	"weir/internal/traffic"
 	"weir/internal/units"
@@ -243,7 +243,7 @@ func (s space) route(destination string, via netip.Addr) error {
 var roomy = map[string]string{"net.ipv4.tcp_rmem": "4096 131072 134217728", "net.ipv4.tcp_wmem": "4096 16384 134217728"}
 
 // lay builds the network of a job.
-func lay(job lab.Job) (*topology, error) {
+func lay(job scenario.Job) (*topology, error) {
 	s := job.Scenario
 	t := &topology{version: version(s.Path.IP), limiter: "down0"}
 	var err error
@@ -256,14 +256,16 @@ func lay(job lab.Job) (*topology, error) {
 	server, gateway := t.addr(0, 0, 1), t.addr(0, 0, 254)
 	steps := []func() error{
 		allowCongestionControls,
-		func() error { return cable(t.server, lab.Uplink, server, s.Server.Queues, t.provider, doorUp, gateway) },
+		func() error {
+			return cable(t.server, scenario.Uplink, server, s.Server.Queues, t.provider, doorUp, gateway)
+		},
 		func() error { return t.server.route("default", gateway) },
 		func() error { return t.provider.sysctl(t.forwarding()) },
 		func() error { return t.layServer(job) },
 		func() error { return t.layClients(job) },
 		func() error { return t.layProvider(job) },
 		func() error { return t.server.sysctl(s.Server.Sysctl) },
-		func() error { return t.server.qdisc(lab.Uplink, s.Server.Qdisc) },
+		func() error { return t.server.qdisc(scenario.Uplink, s.Server.Qdisc) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -283,9 +285,9 @@ func allowCongestionControls() error {
 	return os.WriteFile(folder+"tcp_allowed_congestion_control", all, 0o644)
 }
 
-func (t *topology) layServer(job lab.Job) error {
+func (t *topology) layServer(job scenario.Job) error {
 	s := job.Scenario.Server
-	uplink, err := t.server.links.LinkByName(lab.Uplink)
+	uplink, err := t.server.links.LinkByName(scenario.Uplink)
 	if err != nil {
 		return err
 	}
@@ -322,7 +324,7 @@ func (t *topology) layServer(job lab.Job) error {
 	if s.TSO {
 		return nil
 	}
-	return segment(t.server, lab.Uplink)
+	return segment(t.server, scenario.Uplink)
 }
 
 // segment turns TSO off: the qdisc still sees superpackets (GSO), the wire carries packets of the MTU.
@@ -349,7 +351,7 @@ func segment(s space, dev string) error {
 	})
 }
 
-func (t *topology) layClients(job lab.Job) error {
+func (t *topology) layClients(job scenario.Job) error {
 	s := job.Scenario
 	router, far := t.provider, false
 	if len(s.Client) > 1 || s.Path.Loss > 0 || s.Path.Jitter > 0 || s.OneCard() {
@@ -412,7 +414,7 @@ func mix(x uint64) uint64 {
 }
 
 // impairment is the netem of a path that loses or delays unevenly. A rate far above every scenario's keeps packets in order under jitter.
-func impairment(p lab.Path, seed uint64) string {
+func impairment(p scenario.Path, seed uint64) string {
 	if p.Loss == 0 && p.Jitter == 0 {
 		return ""
 	}
@@ -431,10 +433,10 @@ func impairment(p lab.Path, seed uint64) string {
 	return text + fmt.Sprintf(" seed %d", seed)
 }
 
-func (t *topology) layProvider(job lab.Job) error {
+func (t *topology) layProvider(job scenario.Job) error {
 	p := job.Scenario.Provider
 	t.watched = t.limiter
-	if flows := job.Scenario.Flow; !job.Scenario.OneCard() && len(flows) > 0 && !slices.ContainsFunc(flows, func(f lab.Flow) bool { return f.Direction != "up" }) {
+	if flows := job.Scenario.Flow; !job.Scenario.OneCard() && len(flows) > 0 && !slices.ContainsFunc(flows, func(f scenario.Flow) bool { return f.Direction != "up" }) {
 		t.watched = doorUp
 	}
 	if p.Queue == "policer" {
@@ -447,14 +449,14 @@ func (t *topology) layProvider(job lab.Job) error {
 		return err
 	}
 	// A rate is enforced the other way, too, when anybody sends that way: with both legs of a relay on one link, everybody does.
-	if job.Scenario.OneCard() || slices.ContainsFunc(job.Scenario.Flow, func(f lab.Flow) bool { return f.Direction == "up" }) {
+	if job.Scenario.OneCard() || slices.ContainsFunc(job.Scenario.Flow, func(f scenario.Flow) bool { return f.Direction == "up" }) {
 		return t.limit(p, p.Inward(), doorUp, t.limiter)
 	}
 	return nil
 }
 
 // limit enforces a rate of the provider's for what leaves by one of its interfaces, or comes in by the other.
-func (t *topology) limit(p lab.Provider, rate units.Rate, out, in string) error {
+func (t *topology) limit(p scenario.Provider, rate units.Rate, out, in string) error {
 	switch p.Queue {
 	case "none":
 		return nil
@@ -466,12 +468,12 @@ func (t *topology) limit(p lab.Provider, rate units.Rate, out, in string) error 
 	case "bucket":
 		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(rate)))
 	default:
-		return t.provider.qdisc(out, lab.Rated(p.Queue, rate))
+		return t.provider.qdisc(out, scenario.Rated(p.Queue, rate))
 	}
 }
 
 // police drops at the provider's door what exceeds the rate.
-func (t *topology) police(p lab.Provider, rate units.Rate, door string) error {
+func (t *topology) police(p scenario.Provider, rate units.Rate, door string) error {
 	i, err := t.provider.index(door)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package scenario
 
 import (
 	"cmp"
@@ -21,7 +21,15 @@ type Point struct {
 
 // Points expands the sweep and gives every value that was left out its default; a scenario without a sweep is a single point. The first axis
 // varies slowest.
-func (s *Scenario) Points() ([]Point, *problem) {
+func (s *Scenario) Points() ([]Point, error) {
+	points, bad := s.points()
+	if bad != nil {
+		return nil, errors.New(bad.what)
+	}
+	return points, nil
+}
+
+func (s *Scenario) points() ([]Point, *problem) {
 	points := []Point{{Scenario: s.clone()}}
 	for _, axis := range s.Sweep {
 		var next []Point

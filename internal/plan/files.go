@@ -3,17 +3,11 @@
 package plan
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"maps"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/pelletier/go-toml/v2"
 
 	"weir/internal/host"
 )
@@ -129,8 +123,7 @@ func (k *keeper) file(name string, want host.File, reason string) {
 		return
 	}
 	if now != want {
-		k.Changes = append(k.Changes, Change{Target: Target{File: name}, Old: now.String(), New: want.String(),
-			Reason: reason})
+		k.Changes = append(k.Changes, Change{Target: Target{File, name}, Old: Content{now}, New: Content{want}, Reason: reason})
 	}
 }
 
@@ -244,151 +237,6 @@ func udevRules(drafts []*draft) string {
 		"\nLABEL=\"weir_end\"\n"
 }
 
-// GoalFile is /etc/weir.toml with these goals.
-func GoalFile(goals []Goal) host.File { return regular(goalFile(goals)) }
-
-// goalFile has one goal's words, or a table for each device.
-func goalFile(goals []Goal) string {
-	tables := map[string]Goal{}
-	for _, g := range goals {
-		dev := g.Dev
-		if len(goals) > 1 {
-			g.Dev = ""
-		}
-		tables[dev] = g
-	}
-	text, err := toml.Marshal(tables)
-	if len(goals) == 1 {
-		text, err = toml.Marshal(goals[0])
-	}
-	if err != nil {
-		panic(fmt.Sprintf("plan: a goal that TOML cannot write: %v", err)) // it has none but strings, booleans and texts
-	}
-	return goalLine + "# To see whether it is in force:  weir status. To undo it all and remove this file:  weir down\n" + string(text)
-}
-
-// ParseGoals reads what goalFile writes, and what a person has made of it: one goal, or a table for each device. There
-// is none in an empty file.
-func ParseGoals(text string) (goals []Goal, err error) {
-	text = strings.TrimPrefix(text, "\ufeff")
-	bad := func(line int, what string) error {
-		return &Refusal{What: fmt.Sprintf("%s:%d: %s", host.GoalFile, line, what), Usage: true,
-			Try: `as in: dev = "eth0" and rate = "50mbit", each on a line, or below [eth0] for each device; weir up --help has all the names`}
-	}
-	decode := func(to any) error {
-		d := toml.NewDecoder(strings.NewReader(text))
-		d.DisallowUnknownFields()
-		var strict *toml.StrictMissingError
-		var decode *toml.DecodeError
-		switch err := d.Decode(to); {
-		case errors.As(err, &strict):
-			line, _ := strict.Errors[0].Position()
-			return bad(line, fmt.Sprintf("unknown key %q", strings.Join(strict.Errors[0].Key(), ".")))
-		case errors.As(err, &decode):
-			line, _ := decode.Position()
-			return bad(line, strings.TrimPrefix(decode.Error(), "toml: "))
-		case err != nil:
-			return bad(1, err.Error())
-		}
-		return nil
-	}
-	var raw map[string]any
-	if err := decode(&raw); err != nil {
-		return nil, err
-	}
-	isTable := func(v any) bool { _, is := v.(map[string]any); return is }
-	tables, one := map[string]Goal{}, Goal{}
-	written := map[string]map[string]any{"": raw}
-	switch names := slices.Sorted(maps.Keys(raw)); {
-	case len(names) == 0:
-		return nil, nil
-	case slices.ContainsFunc(names, func(name string) bool { return isTable(raw[name]) }):
-		written = map[string]map[string]any{}
-		for _, name := range names {
-			table, is := raw[name].(map[string]any)
-			if !is {
-				return nil, bad(lineOf(text, "", name), fmt.Sprintf("%s stands outside of the devices' tables", name))
-			}
-			written[name] = table
-		}
-		if err := decode(&tables); err != nil {
-			return nil, err
-		}
-	default:
-		if err := decode(&one); err != nil {
-			return nil, err
-		}
-		tables[""] = one
-	}
-	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		g := tables[name]
-		// A bare number is one to TOML, whatever its unit would have been.
-		for _, key := range []string{"rate", "ingress", "rtt", "loss"} {
-			if v, there := written[name][key]; there && reflect.TypeOf(v).Kind() != reflect.String {
-				return nil, bad(lineOf(text, name, key), fmt.Sprintf(
-					"%s = %v has no unit: write it with one, in quotes", key, v))
-			}
-		}
-		if name != "" && g.Dev != "" && g.Dev != name {
-			return nil, bad(lineOf(text, name, "dev"), fmt.Sprintf("the table of %s is about %s", name, g.Dev))
-		}
-		g.Dev = cmp.Or(g.Dev, name)
-		var refusal *Refusal
-		if err := g.Check(); errors.As(err, &refusal) {
-			return nil, &Refusal{What: host.GoalFile + ": " + refusal.What, Try: refusal.Try, Usage: true}
-		}
-		goals = append(goals, g)
-	}
-	return goals, nil
-}
-
-// lineOf finds a key in a table, "" for none; 1 where it is written in a way of its own.
-func lineOf(text, table, key string) int {
-	start := 0
-	if table != "" {
-		at := regexp.MustCompile(`(?m)^\s*\[\s*["']?` + regexp.QuoteMeta(table) + `["']?\s*\]`).FindStringIndex(text)
-		if at == nil {
-			return 1
-		}
-		start = at[1]
-	}
-	at := regexp.MustCompile(`(?m)^\s*"?` + regexp.QuoteMeta(key) + `"?\s*=`).FindStringIndex(text[start:])
-	if at == nil {
-		return 1
-	}
-	return 1 + strings.Count(text[:start+at[1]], "\n")
-}
-
-// Says tells whether a file has just these goals already, in whatever words. What it leaves to be found out is as it
-// was found.
-func Says(f host.File, goals ...Goal) bool {
-	if f.Kind != host.Regular {
-		return false
-	}
-	written, err := ParseGoals(f.Text)
-	if err != nil || len(written) != len(goals) || len(goals) == 0 {
-		return false
-	}
-	for _, g := range goals {
-		if !slices.ContainsFunc(written, func(w Goal) bool { return (w.Dev == "" || w.Dev == g.Dev) && w.Means(g) }) {
-			return false
-		}
-	}
-	return true
-}
-
-// Means tells whether a goal as it was written is another that was brought up.
-func (g Goal) Means(up Goal) bool {
-	if g == (Goal{}) {
-		return false
-	}
-	g.Dev, g.RTT, g.Runtime = cmp.Or(g.Dev, up.Dev), cmp.Or(g.RTT, up.RTT), up.Runtime
-	if g.Role == "relay" {
-		g.Carries = cmp.Or(g.Carries, up.Carries)
-	}
-	return g == up
-}
-
 // IsOurs tells whether a file is one of Weir's by what it says of itself.
 func IsOurs(f host.File) bool {
 	return f.Kind == host.Regular && (strings.HasPrefix(f.Text, host.FirstLine) || strings.HasPrefix(f.Text, goalLine))
@@ -398,9 +246,9 @@ func IsOurs(f host.File) bool {
 func sysctlFile(changes []Change, kept []*draft) string {
 	text := ""
 	for _, c := range changes {
-		asks := func(d *draft) bool { _, asks := d.wants[c.Sysctl]; return asks }
-		if c.Sysctl != "" && slices.ContainsFunc(kept, asks) {
-			text += c.Sysctl + " = " + c.New + "\n"
+		asks := func(d *draft) bool { _, asks := d.wants[c.Name]; return asks }
+		if c.Kind == Sysctl && slices.ContainsFunc(kept, asks) {
+			text += c.Name + " = " + c.New.String() + "\n"
 		}
 	}
 	if text == "" {
@@ -415,8 +263,14 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 		return nil
 	}
 	for _, c := range p.Changes {
-		if s, ok := f.Deep.AtBoot(c.Sysctl); ok && c.Sysctl != "" && !s.Sets(c.New) && s.Name > path.Base(host.SysctlFile) {
-			notes = append(notes, Note{c.Sysctl, fmt.Sprintf("%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value, c.New)})
+		want, ok := c.New.(Setting)
+		if !ok {
+			continue
+		}
+		s, later := f.Deep.AtBoot(c.Name)
+		if later && !s.Sets(string(want)) && s.Name > path.Base(host.SysctlFile) {
+			notes = append(notes, Note{c.Name, fmt.Sprintf(
+				"%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value, want)})
 		}
 	}
 	return notes

@@ -105,11 +105,13 @@ func (j *journal) carry(f host.Facts) *journal {
 		next.Uplinks[i].Link = link.Index
 	}
 	next.rename(names)
-	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool { return e.File == "" && next.state(f, e) != ours })
+	next.Entries = slices.DeleteFunc(next.Entries, func(e entry) bool {
+		return e.Kind != plan.File && next.state(f, e) != ours
+	})
 	if p := next.Pending; p != nil && !p.Down {
 		open := slices.ContainsFunc(next.Entries, func(e entry) bool {
-			want, ours := next.aim(e)
-			return ours && !next.is(f, e, want)
+			want, ours := next.backTo(e)
+			return ours && !next.reached(f, e, want)
 		})
 		if !open {
 			return next.afterwards(nil)
@@ -122,8 +124,9 @@ func (j *journal) carry(f host.Facts) *journal {
 func (j *journal) adopt(f host.Facts) *journal {
 	var found []entry
 	take := func(name string, ours bool) {
-		if ours && j.entry(plan.Target{File: name}) == nil {
-			found = append(found, entry{Target: plan.Target{File: name}, Was: string(host.NoFile), Set: []string{f.Files[name].String()}})
+		target := plan.Target{Kind: plan.File, Name: name}
+		if ours && j.entry(target) == nil {
+			found = append(found, entry{Target: target, Was: plan.Content{File: host.File{Kind: host.NoFile}}, Set: []plan.Value{plan.Content{File: f.Files[name]}}})
 		}
 	}
 	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile} {

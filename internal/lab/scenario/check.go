@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package scenario
 
 import (
 	"encoding"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/measure"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -168,7 +169,7 @@ func (s *Scenario) checkAll() *problem {
 	if p := s.checkSweep(); p != nil {
 		return p
 	}
-	points, p := s.Points()
+	points, p := s.points()
 	if p != nil {
 		return p
 	}
@@ -228,9 +229,9 @@ func (s *Scenario) checkFrame() *problem {
 		return wrong("relay = true", []string{"server", "gro"}, "gro is about what a relay forwards, and this server forwards nothing")
 	}
 	for _, column := range s.Columns {
-		m, err := parseMetric(column)
+		m, err := measure.ParseMetric(column)
 		if err == nil {
-			err = m.of(s)
+			err = s.measures(m)
 		}
 		if err != nil {
 			return wrong("", at("columns"), "%v", err)
@@ -429,6 +430,9 @@ func (s *Scenario) checkCandidates() *problem {
 			return p
 		}
 		if c.Weir != nil {
+			if c.Weir.Dev != "" {
+				return wrong("leave dev out", at("weir"), "candidate %q: weir: the device is the server's uplink", c.Name)
+			}
 			var refused *plan.Refusal
 			if err := c.Weir.goal(s.Provider).Check(); errors.As(err, &refused) {
 				return wrong(refused.Try, at("weir"), "candidate %q: weir: %s", c.Name, refused.What)
@@ -512,7 +516,12 @@ func unitless(v any, t reflect.Type, where ...string) *problem {
 			return nil
 		}
 		for i := range t.NumField() {
-			key := t.Field(i).Tag.Get("toml")
+			if t.Field(i).Anonymous {
+				if p := unitless(v, t.Field(i).Type, where...); p != nil {
+					return p
+				}
+			}
+			key, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
 			if inner, ok := v[key]; ok && t.Field(i).Type.Kind() != reflect.Map {
 				if p := unitless(inner, t.Field(i).Type, append(slices.Clone(where), key)...); p != nil {
 					return p

@@ -17,33 +17,43 @@ type elsewhere struct {
 	kept bool // what it knows of outlasts reboots, and is not gone with a namespace
 }
 
-// look reads the host and the journal: as it is in this boot, and, of whatever boot it is, the last that was written.
-func (s Store) look() (last, j *journal, facts host.Facts, err error) {
-	if last, err = s.load(); err != nil {
-		return nil, nil, facts, err
+// situation is what a run starts from.
+type situation struct {
+	written *journal // the last that was written, of whatever boot; nil if there is none
+	journal *journal // as it is in this boot; nil if nothing is in force
+	facts   host.Facts
+}
+
+// read looks at the host and at the journal.
+func (s Store) read() (at situation, err error) {
+	last, err := s.load()
+	if err != nil {
+		return at, err
 	}
-	if facts, err = s.facts(); err != nil {
-		return nil, nil, facts, err
+	facts, err := s.facts()
+	if err != nil {
+		return at, err
 	}
+	var j *journal
 	switch {
 	case last == nil:
 	case last.files() && facts.Files == nil:
-		return nil, nil, facts, &elsewhere{kept: true, Refusal: plan.Refusal{
+		return at, &elsewhere{kept: true, Refusal: plan.Refusal{
 			What: s.path() + " is about the host's own network namespace",
 			Try:  "the same there, or --state DIR for this one",
 		}}
-	case last.Boot == facts.Boot && last.here(facts):
+	case last.Boot == facts.Boot && last.isAbout(facts):
 		last.follow(facts)
 		j = last
 	case last.Boot == facts.Boot && !last.files():
-		return nil, nil, facts, &elsewhere{Refusal: plan.Refusal{
+		return at, &elsewhere{Refusal: plan.Refusal{
 			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
 			Try:  "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which removes the journal",
 		}}
 	default: // a container that was started again may have no boot of its own
 		j = last.carry(facts)
 	}
-	return last, j.adopt(facts), facts, nil
+	return situation{last, j.adopt(facts), facts}, nil
 }
 
 // facts are the host's. Of a store that keeps no goals the files are nobody's business.
@@ -55,10 +65,11 @@ func (s Store) facts() (host.Facts, error) {
 	return f, err
 }
 
-// filled are the goals of a host of which nobody says any: those in /etc/weir.toml and those that no file keeps or,
+// wanted are the goals of a host of which nobody says any: those in /etc/weir.toml and those that no file keeps or,
 // where there is no such file, those that were last brought up. What an earlier boot ended before it was confirmed is
 // not brought up again: it may have been what made somebody reboot.
-func (s Store) filled(last, j *journal, facts host.Facts) (all []plan.Goal, err error) {
+func (s Store) wanted(at situation) (all []plan.Goal, err error) {
+	last, j, facts := at.written, at.journal, at.facts
 	switch {
 	case j != nil:
 		if err := j.strange(""); err != nil {
@@ -112,19 +123,20 @@ func (s Store) filled(last, j *journal, facts host.Facts) (all []plan.Goal, err 
 }
 
 // begin is how every command that changes something starts: as root, alone, and from what is true now.
-func (s Store) begin(command string) (_ Store, last, j *journal, facts host.Facts, err error) {
-	if facts, err = s.facts(); err != nil {
-		return s, nil, nil, facts, err
+func (s Store) begin(command string) (_ Store, at situation, err error) {
+	facts, err := s.facts()
+	if err != nil {
+		return s, at, err
 	}
 	if !facts.Admin {
-		return s, nil, nil, facts, &plan.Refusal{
+		return s, at, &plan.Refusal{
 			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
 	}
 	unlock, err := s.lock()
 	if err != nil {
-		return s, nil, nil, facts, err
+		return s, at, err
 	}
 	s.run = &run{unlock: unlock}
 	begun := false
@@ -135,9 +147,9 @@ func (s Store) begin(command string) (_ Store, last, j *journal, facts host.Fact
 	}()
 	_ = os.Remove(s.path() + ".new") // half of one, of a run that was killed
 	// What was read before the lock may have been another run's half of a change.
-	last, j, facts, err = s.look()
+	at, err = s.read()
 	begun = err == nil
-	return s, last, j, facts, err
+	return s, at, err
 }
 
 // isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give up a goal that is kept.

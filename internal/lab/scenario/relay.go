@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package scenario
 
 import (
 	"slices"
@@ -75,8 +75,8 @@ func (s *Scenario) Base(client, leg string) units.Duration {
 	return s.RTT(client) + s.Relay.RTT
 }
 
-// endsAt tells whether a flow's connections end at the relay, by a proxy or for itself.
-func (s *Scenario) endsAt(flow string) bool {
+// EndsAt tells whether a flow's connections end at the relay, by a proxy or for itself.
+func (s *Scenario) EndsAt(flow string) bool {
 	return slices.ContainsFunc(s.Flow, func(f Flow) bool {
 		return f.Name == flow && (f.Leg != Through || s.Server.Relay && s.Via(f.Client) == Proxy)
 	})

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package verdict
 
 import (
 	"fmt"
 	"strings"
 
+	"weir/internal/lab/scenario"
 	"weir/internal/measure"
-	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
-// describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from names.
-func describe(p *PointResult) {
+// Describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from names.
+func Describe(p *Point) {
 	for i := range p.Cells {
 		p.Cells[i].Words = words(p, &p.Cells[i])
 	}
@@ -21,21 +21,21 @@ func describe(p *PointResult) {
 // A queue that on average holds less than this many packets of 1514 bytes is not where packets wait.
 const standing = 2
 
-func words(p *PointResult, c *Cell) string {
-	spread := func(read func(*Run) float64) float64 {
+func words(p *Point, c *Cell) string {
+	spread := func(read func(*measure.Run) float64) float64 {
 		var v []float64
 		for i := range c.Runs {
 			v = append(v, read(&c.Runs[i]))
 		}
 		return measure.Median(v)
 	}
-	own := spread(func(r *Run) float64 { return r.Uplink.Backlog.Mean })
-	ownMax := spread(func(r *Run) float64 { return r.Uplink.Backlog.Max })
-	theirs := spread(func(r *Run) float64 { return r.Provider.Backlog.Mean })
-	inward := spread(func(r *Run) float64 { return meanBacklog(r.Inward) })
-	drops := spread(func(r *Run) float64 { return float64(r.Provider.Drops + dropped(r.Inward)) })
-	marks := spread(func(r *Run) float64 { return float64(r.Uplink.Marks) })
-	ownDrops := spread(func(r *Run) float64 { return float64(r.Uplink.Drops) })
+	own := spread(func(r *measure.Run) float64 { return r.Uplink.Backlog.Mean })
+	ownMax := spread(func(r *measure.Run) float64 { return r.Uplink.Backlog.Max })
+	theirs := spread(func(r *measure.Run) float64 { return r.Provider.Backlog.Mean })
+	inward := spread(func(r *measure.Run) float64 { return r.Inward.Mean() })
+	drops := spread(func(r *measure.Run) float64 { return float64(r.Provider.Drops + r.Inward.Dropped()) })
+	marks := spread(func(r *measure.Run) float64 { return float64(r.Uplink.Marks) })
+	ownDrops := spread(func(r *measure.Run) float64 { return float64(r.Uplink.Drops) })
 	packet := float64(standing) * 1514 / 1024
 	kind, _, _ := strings.Cut(c.Runs[0].Uplink.Stack, " ")
 	rate := p.Scenario.Provider.Rate
@@ -48,7 +48,7 @@ func words(p *PointResult, c *Cell) string {
 	}
 	var s []string
 	for _, change := range changes {
-		s = append(s, fmt.Sprintf("At %v changed to %s.", change.At, Rated(change.Qdisc, rate)))
+		s = append(s, fmt.Sprintf("At %v changed to %s.", change.At, scenario.Rated(change.Qdisc, rate)))
 	}
 	switch {
 	case inward > packet && inward >= theirs:
@@ -88,14 +88,16 @@ func words(p *PointResult, c *Cell) string {
 		s = append(s, fmt.Sprintf("%s marked %.0f.", kind, marks))
 	}
 	if c.Runs[0].Uplink.DualPI2 != nil {
-		share := func(read func(*qdisc.BPFDualPI2Stats) uint64) float64 {
-			return spread(func(r *Run) float64 { v, _ := ofL(read)(p, r); return v })
+		share := func(name string) float64 {
+			m, _ := measure.ParseMetric(name)
+			of, _ := p.Of(m, c)
+			return of.Median
 		}
 		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, and %.2f %% were marked by the step and waited for less.",
-			share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed }), share(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })))
+			share("step.missed"), share("step.early")))
 	}
-	limited := spread(func(r *Run) float64 {
-		return labLimited(r, func(f FlowResult) bool { return p.Scenario.endsAt(f.Flow) })
+	limited := spread(func(r *measure.Run) float64 {
+		return labLimited(r, func(f measure.Flow) bool { return p.Scenario.EndsAt(f.Flow) })
 	})
 	if limited > tolerated {
 		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))
@@ -111,22 +113,8 @@ func waitAt(kib float64, rate units.Rate) string {
 	return fmt.Sprintf("%.3gms", kib*1024*8/float64(rate)*1e3)
 }
 
-func meanBacklog(q *Queue) float64 {
-	if q == nil {
-		return 0
-	}
-	return q.Backlog.Mean
-}
-
-func dropped(q *Queue) uint64 {
-	if q == nil {
-		return 0
-	}
-	return q.Drops
-}
-
 // changes of a candidate by name.
-func (p *PointResult) changes(candidate string) []Change {
+func (p *Point) changes(candidate string) []scenario.Change {
 	for _, c := range p.Scenario.Candidate {
 		if c.Name == candidate {
 			return c.Change
@@ -140,7 +128,7 @@ const tolerated = 0.05
 
 // labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here reads at once, so that a
 // full window is the lab's doing. Flows that end are not looked at: they never fill it for long. Nor are those whose receiver is a program under test.
-func labLimited(r *Run, elsewhere func(FlowResult) bool) float64 {
+func labLimited(r *measure.Run, elsewhere func(measure.Flow) bool) float64 {
 	worst := 0.0
 	for _, f := range r.Flows {
 		if f.Fetch == 0 && !elsewhere(f) {

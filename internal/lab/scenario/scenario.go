@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab runs scenarios: a server, the path to its clients, what they do, and the configurations to compare, each in a kernel of its
-// own in virtual time. It reads scenario files, expands them into runs, judges claims, and gathers results.
+// Package scenario is the lab's language: a server, the path to its clients, what they do, the configurations to compare, and what is
+// claimed of them. It reads scenario files and expands them into what is to be run.
 //
-// It may not touch the host's network, and knows nothing of how results are shown (internal/report) or of how a kernel is booted (uml).
-package lab
+// It may not run anything, nor look at a result. What is wrong in a file it says with the line.
+package scenario
 
 import (
 	"encoding/json"
 	"fmt"
 	"slices"
 
+	"weir/internal/measure"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -158,26 +159,16 @@ type Change struct {
 	Qdisc string         `toml:"qdisc" json:"qdisc"` // as the candidate's, with the same kinds
 }
 
-// Weir is the goal given to `weir up --dev eth0`, flag by flag.
+// Weir is the goal given to `weir up --dev eth0`. Its rates are the provider's, where it says none.
 type Weir struct {
-	Rate    units.Rate     `toml:"rate" json:"rate,omitempty"`       // default: the provider's
-	Ingress units.Rate     `toml:"ingress" json:"ingress,omitempty"` // of what arrives; default for role relay: the provider's
-	RTT     units.Duration `toml:"rtt" json:"rtt"`
-	Loss    units.Share    `toml:"loss" json:"loss"`
-	Role    string         `toml:"role" json:"role,omitempty"`
-	Carries plan.Kinds     `toml:"carries" json:"carries,omitempty"`
-	NAT     bool           `toml:"nat" json:"nat,omitempty"`
-	FairTo  string         `toml:"fair_to" json:"fair_to,omitempty"`
-	Prefer  string         `toml:"prefer" json:"prefer,omitempty"`
-	CC      string         `toml:"cc" json:"cc,omitempty"`
-	Qdisc   string         `toml:"qdisc" json:"qdisc,omitempty"`
-	Recipe  string         `toml:"recipe" json:"recipe,omitempty"`
-	NoRate  bool           `toml:"no_rate" json:"no_rate,omitempty"` // give no rate: what Weir does for a user who does not know it
+	plan.Goal
+	NoRate bool `toml:"no_rate" json:"no_rate,omitempty"` // give no rate: what Weir does for a user who does not know it
 }
 
 // goal is w as the product will understand it.
 func (w Weir) goal(p Provider) plan.Goal {
-	g := plan.Goal{Rate: w.Rate, Ingress: w.Ingress, RTT: w.RTT, Loss: w.Loss, Role: w.Role, Carries: w.Carries, NAT: w.NAT, FairTo: w.FairTo, Prefer: w.Prefer, CC: w.CC, Qdisc: Rated(w.Qdisc, p.Rate), Recipe: w.Recipe}
+	g := w.Goal
+	g.Qdisc = Rated(g.Qdisc, p.Rate)
 	if g.Rate == 0 && !w.NoRate {
 		g.Rate = p.Rate
 	}
@@ -187,31 +178,8 @@ func (w Weir) goal(p Provider) plan.Goal {
 	return g
 }
 
-// Flags is the goal as a command line of `weir up`.
-func (w Weir) Flags(p Provider) []string {
-	var f []string
-	add := func(name, value string, given bool) {
-		if given {
-			f = append(f, "--"+name, value)
-		}
-	}
-	g := w.goal(p)
-	add("rate", g.Rate.String(), g.Rate != 0)
-	add("ingress", g.Ingress.String(), g.Ingress != 0)
-	add("rtt", g.RTT.String(), g.RTT != 0)
-	add("loss", g.Loss.String(), g.Loss != 0)
-	add("role", g.Role, g.Role != "")
-	add("carries", string(g.Carries), g.Carries != "")
-	add("fair-to", g.FairTo, g.FairTo != "")
-	add("prefer", g.Prefer, g.Prefer != "")
-	add("cc", g.CC, g.CC != "")
-	add("qdisc", g.Qdisc, g.Qdisc != "")
-	add("recipe", g.Recipe, g.Recipe != "")
-	if g.NAT {
-		f = append(f, "--nat")
-	}
-	return f
-}
+// Args is the goal as arguments of `weir up`.
+func (w Weir) Args(p Provider) []string { return w.goal(p).Args() }
 
 // Axis is one dimension of a sweep: a key of the scenario, and the values it takes.
 type Axis struct {
@@ -268,4 +236,22 @@ func (s Scenario) clone() Scenario {
 		panic(err)
 	}
 	return c
+}
+
+// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It is what a shaper that counts
+// whole frames, as every one here does, can carry.
+func (p Path) payloadShare() float64 {
+	const tcp, ethernet = 32, 14 // headers
+	return float64(p.room()-tcp) / (mtu + ethernet)
+}
+
+// Setup is what metrics of its runs take.
+func (s *Scenario) Setup() measure.Setup {
+	setup := measure.Setup{Capacity: float64(s.Provider.Rate) / 1e6 * s.Path.payloadShare(), Provider: s.Provider.Queue != "none"}
+	for _, f := range s.Flow {
+		if f.Bytes > 0 {
+			setup.Fetching = append(setup.Fetching, f.Name)
+		}
+	}
+	return setup
 }

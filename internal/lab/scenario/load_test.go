@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package scenario
 
 import (
 	"encoding/json"
@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	points, bad := s.Points()
+	points, bad := s.points()
 	if bad != nil || len(points) != 1 {
 		t.Fatal(bad, len(points))
 	}
@@ -259,7 +259,7 @@ func expand(t *testing.T, text string) (Scenario, []Point) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	points, bad := s.Points()
+	points, bad := s.points()
 	if bad != nil {
 		t.Fatal(bad)
 	}
@@ -346,7 +346,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("not a FileError: %v", err)
 		}
 		if err == nil {
-			if _, bad := s.Points(); bad != nil {
+			if _, bad := s.points(); bad != nil {
 				t.Fatalf("accepted, but: %v", bad.what)
 			}
 		}
@@ -361,7 +361,7 @@ func TestSweptGoal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	points, bad := s.Points()
+	points, bad := s.points()
 	if bad != nil || len(points) != 2 {
 		t.Fatal(bad, len(points))
 	}

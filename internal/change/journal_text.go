@@ -4,11 +4,13 @@ package change
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/internal/plan"
 )
@@ -24,11 +26,55 @@ type record struct {
 	Namespace string `json:"namespace"`
 	Cookie    uint64 `json:"cookie,omitempty"`
 	uplinkRecord
-	More     []uplinkRecord `json:"more,omitempty"`
-	Entries  []entry        `json:"entries"`
-	Pending  *pending       `json:"pending,omitempty"`
-	Reverted *reverted      `json:"reverted,omitempty"`
-	Promised []promise      `json:"promised,omitempty"`
+	More     []uplinkRecord  `json:"more,omitempty"`
+	Entries  []entryRecord   `json:"entries"`
+	Pending  *pending        `json:"pending,omitempty"`
+	Reverted *reverted       `json:"reverted,omitempty"`
+	Promised []promiseRecord `json:"promised,omitempty"`
+}
+
+// entryRecord is an entry, with its values as text.
+type entryRecord struct {
+	plan.TargetText
+	Was     string    `json:"was"`
+	Set     []string  `json:"set"`
+	WasTime time.Time `json:"was_time,omitzero"`
+	Back    *string   `json:"back,omitempty"`
+	Theirs  bool      `json:"theirs,omitempty"`
+}
+
+func (r entryRecord) entry() (e entry, err error) {
+	e = entry{Target: r.Target(), WasTime: r.WasTime, Theirs: r.Theirs}
+	parse := func(text string) plan.Value {
+		value, bad := e.Kind.Parse(text)
+		err = errors.Join(err, bad)
+		return value
+	}
+	e.Was = parse(r.Was)
+	for _, set := range r.Set {
+		e.Set = append(e.Set, parse(set))
+	}
+	if r.Back != nil {
+		e.Back = parse(*r.Back)
+	}
+	return e, err
+}
+
+func (e entry) record() entryRecord {
+	r := entryRecord{TargetText: e.Target.Text(), Was: e.Was.String(), Set: []string{}, WasTime: e.WasTime, Theirs: e.Theirs}
+	for _, set := range e.Set {
+		r.Set = append(r.Set, set.String())
+	}
+	if e.Back != nil {
+		back := e.Back.String()
+		r.Back = &back
+	}
+	return r
+}
+
+type promiseRecord struct {
+	plan.TargetText
+	Value string `json:"value"`
 }
 
 // reverted is a Reverted, whose goal nobody needs to go back.
@@ -130,9 +176,22 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
-	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Entries: r.Entries,
-		Pending:  r.Pending,
-		Promised: r.Promised, unknown: unknown(text, r)}
+	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Pending: r.Pending,
+		unknown: unknown(text, r)}
+	for _, as := range r.Entries {
+		e, err := as.entry()
+		if err != nil {
+			return err
+		}
+		j.Entries = append(j.Entries, e)
+	}
+	for _, p := range r.Promised {
+		value, err := p.Target().Kind.Parse(p.Value)
+		if err != nil {
+			return err
+		}
+		j.Promised = append(j.Promised, promise{p.Target(), value})
+	}
 	if r.Reverted != nil {
 		j.Reverted = &Reverted{r.Reverted.Goal.Goal, r.Reverted.Notes}
 	}
@@ -147,9 +206,13 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 }
 
 func (j *journal) MarshalJSON() ([]byte, error) {
-	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Entries: j.Entries,
-		Pending:  j.Pending,
-		Promised: j.Promised}
+	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Pending: j.Pending}
+	for _, e := range j.Entries {
+		r.Entries = append(r.Entries, e.record())
+	}
+	for _, p := range j.Promised {
+		r.Promised = append(r.Promised, promiseRecord{p.Target.Text(), p.Value.String()})
+	}
 	if j.Reverted != nil {
 		r.Reverted = &reverted{written{Goal: j.Reverted.Goal}, j.Reverted.Notes}
 	}

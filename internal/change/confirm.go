@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+)
+
+// Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot. False if there is none to
+// confirm.
+func (s Store) Confirm() (Status, bool, error) {
+	s, at, err := s.begin("confirm")
+	if err != nil {
+		return Status{}, false, err
+	}
+	defer s.end()
+	j, facts := at.journal, at.facts
+	status := s.status(at)
+	switch {
+	case status.Reverted != nil && !status.Unconfirmed:
+		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back", Try: "weir up again, with --timeout for more time"}
+	case status.Reboot:
+		return status, false, &plan.Refusal{What: "the machine was started again since weir up, and its changes ended with that", Try: "weir up"}
+	case j == nil || j.Pending == nil:
+		return status, false, nil
+	case j.Pending.Down:
+		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short", Try: "weir recover"}
+	}
+	files, err := j.confirmable(facts)
+	if err != nil {
+		return status, false, err
+	}
+	unit := j.unit()
+	if j, err = s.keep(j, files, facts); err != nil {
+		return status, false, err
+	}
+	j.confirm()
+	j.promise()
+	j.ownGoalFile(facts)
+	if err := s.save(j); err != nil {
+		return status, false, err
+	}
+	s.disarm(unit)
+	s.report("confirm", Outcome{Goal: j.goals()[0], Done: files}, nil)
+	status.Unconfirmed, status.RevertsIn, status.Kept = false, 0, j.kept()
+	status.Goal, status.Others = j.goals()[0], j.goals()[1:]
+	return status, true, nil
+}
+
+// confirmable gives the files that confirming writes, or says why a run cannot be confirmed.
+func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error) {
+	j.only = j.Pending.Dev
+	for _, goal := range j.goals() {
+		if _, there := facts.Link(goal.Dev); !there && len(j.goals()) > 1 {
+			return nil, &plan.Refusal{What: goal.Dev + ", which has a goal, too, is not there",
+				Try: "weir confirm when it is; or weir down --dev " + goal.Dev}
+		}
+		if err := isUp(goal, facts); err != nil && (j.only == "" || j.only == goal.Dev) {
+			return nil, err // what nothing can leave by nobody has seen at work
+		}
+	}
+	if err := j.strange(""); err != nil {
+		return nil, err
+	}
+	p, err := j.plan(j.goals(), facts)
+	if err != nil {
+		return nil, err
+	}
+	if p.Unkept != nil {
+		return nil, p.Unkept
+	}
+	now, files := lasting(p.Changes)
+	if len(now) == 0 {
+		return files, nil
+	}
+	var which []string
+	for _, c := range now {
+		which = append(which, fmt.Sprintf("%s is %s, not %s", c.Target, c.Old, c.New))
+	}
+	return nil, &plan.Refusal{
+		What: "not confirmed, since it is not in force: " + strings.Join(which, "; "),
+		Try:  "weir up, then weir confirm; or weir up --yes, which keeps what can be set",
+	}
+}
+
+// keep writes files for the run that is pending, and gives the journal that knows of them. All are written, or none.
+func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal, error) {
+	if len(files) == 0 {
+		return j, nil
+	}
+	next := j.next(plan.Plan{Goal: j.goals()[0], Others: j.goals()[1:], Changes: files}, facts)
+	next.Pending.Until, next.Pending.Unit = j.Pending.Until, j.Pending.Unit
+	if err := s.save(next); err != nil {
+		return nil, err
+	}
+	for i, c := range files {
+		err := s.set(next, c)
+		if err == nil {
+			continue
+		}
+		var failed []error
+		for _, done := range slices.Backward(files[:i+1]) {
+			done.Old, done.New = done.New, done.Old
+			failed = append(failed, s.set(next, done))
+		}
+		what := fmt.Sprintf("not confirmed: %s: %v", c.Name, err)
+		if undone := errors.Join(append(failed, s.saveOrRemove(j))...); undone != nil {
+			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+		}
+		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, which ends with a reboot and takes no files"}
+	}
+	s.later(func() { s.host.reload(files) })
+	return next, nil
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+)
+
+// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
+func (s Store) Down(force bool) (Outcome, error) { return s.down("", force) }
+
+// DownOne is Down for one device: what is the host's becomes what the goals of the others want of it.
+func (s Store) DownOne(dev string, force bool) (Outcome, error) { return s.down(dev, force) }
+
+func (s Store) down(dev string, force bool) (Outcome, error) {
+	out := Outcome{Done: []plan.Change{}}
+	s, at, err := s.begin("down")
+	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
+		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
+		return out, s.Forget()
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer s.end()
+	j, facts := at.journal, at.facts
+	if j == nil {
+		// Perhaps there is one of an earlier boot, whose settings ended with it.
+		return out, s.remove()
+	}
+	out.Notes = j.notes()
+	switch goal := j.uplink(dev); {
+	case goal == nil && dev != "":
+		return out, &plan.Refusal{What: "weir is not up on " + dev, Try: "weir status, which names what it is up on"}
+	case dev != "" && slices.ContainsFunc(j.goals(), func(g plan.Goal) bool { return g.Dev != dev }):
+		out.Goal = goal.Goal
+		err := s.downOne(j, facts, dev, force, &out)
+		s.report("down", out, err)
+		return out, err
+	case len(j.Uplinks) > 0:
+		out.Goal = j.Uplinks[0].Goal
+	}
+	for i, e := range j.Entries {
+		others := dev != "" && e.Dev() != "" && e.Dev() != dev // left before, and not asked for
+		j.Entries[i].Theirs = j.state(facts, e) == foreign && (!force || others)
+	}
+	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be written, for want of space
+	// perhaps, it is no reason to stay: down can be run again.
+	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
+	_ = s.save(j)
+	err = s.putBack(j, facts, &out)
+	s.report("down", out, err)
+	return out, err
+}
+
+// downOne takes one device's goal down, of several.
+func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out *Outcome) error {
+	if j.Pending != nil {
+		return &plan.Refusal{What: "the last run is not confirmed, or was cut short",
+			Try: "weir confirm, or weir recover, and then again"}
+	}
+	if err := j.strange(dev); err != nil {
+		return &plan.Refusal{What: err.Error(), Try: "weir down --all, which takes none"}
+	}
+	p, theirs := j.planDown(facts, dev, force, out)
+	next := j.next(p, facts)
+	next.Pending.Until = s.timer.now()
+	next.uplink(dev).Down = true
+	if err := s.save(next); err != nil {
+		return err
+	}
+	for _, c := range inOrder(p.Changes) {
+		if err := s.set(next, c); err != nil {
+			out.Failed = append(out.Failed, Failure{c, err.Error()})
+			continue
+		}
+		out.Done = append(out.Done, c)
+	}
+	s.cleanQueues(next, facts, dev, out)
+	s.later(func() { s.host.reload(out.Done) })
+	facts, err := s.facts()
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Clone(out.Done) {
+		if now, _ := next.value(facts, c.Target); !now.Meets(c.New) &&
+			!next.reached(facts, *next.entry(c.Target), c.New) {
+			out.fail(c, "was put back, and is another")
+		}
+	}
+	if len(out.Failed) > 0 {
+		return nil // and weir recover goes back to where this began
+	}
+	for i, e := range next.Entries {
+		next.Entries[i].Theirs = theirs[e.Target]
+	}
+	next.confirm()
+	next.promise()
+	return s.save(next)
+}
+
+// planDown is the plan for a host without one device's goal, and what of that device is left to somebody else.
+func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcome) (p plan.Plan, theirs map[plan.Target]bool) {
+	others := slices.DeleteFunc(j.goals(), func(g plan.Goal) bool { return g.Dev == dev })
+	j.only = dev
+	p, err := j.plan(others, facts)
+	if err != nil { // it must not keep this one from going
+		out.Notes = append(out.Notes, plan.Note{Subject: "the host's settings", Text: "stay: " + err.Error()})
+		p = plan.Plan{Goal: others[0], Others: others[1:]}
+	}
+	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool { return c.Dev() != "" })
+	kept := plan.GoalFile(slices.DeleteFunc(slices.Clone(others),
+		func(g plan.Goal) bool { return g.Runtime || g.Only }))
+	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == goalFile })
+	if e := j.entry(goalFile); e != nil && !asks && j.state(facts, *e) == ours {
+		// Also while a device is not there, and its part of other files stays.
+		p.Changes = append(p.Changes, plan.Change{Target: goalFile, Old: plan.Content{File: facts.Files[host.GoalFile]},
+			New: plan.Content{File: kept}, Reason: "the goals that stay"})
+	}
+	theirs = map[plan.Target]bool{}
+	for _, e := range j.Entries {
+		now, there := j.value(facts, e.Target)
+		switch state := j.state(facts, e); {
+		case e.Dev() != dev || state == asFound:
+		case !there:
+			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(),
+				Text: "is gone, and what was set with it"})
+		case state == foreign && !force:
+			theirs[e.Target] = true
+			out.Left = append(out.Left, Failure{plan.Change{Target: e.Target, Old: now, New: e.Was},
+				fmt.Sprintf("is %s, and weir set %s", now, e.last())})
+		default:
+			p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was",
+				Evidence: "the journal"})
+		}
+	}
+	return p, theirs
+}
+
+// cleanQueues takes away what a BPF queue has left on devices that somebody else has taken it from; "" for all.
+func (s Store) cleanQueues(j *journal, facts host.Facts, dev string, out *Outcome) {
+	for _, e := range j.Entries {
+		_, there := facts.Link(e.Dev())
+		if e.Kind != plan.Root || !there || !slices.ContainsFunc(e.Set, ownQueue) || dev != "" && e.Name != dev {
+			continue
+		}
+		u := j.uplink(e.Name)
+		if err := s.host.cleanQueue(u.Link, u.GSOSegs); err != nil {
+			out.Failed = append(out.Failed, Failure{plan.Change{Target: e.Target, New: e.Was}, err.Error()})
+		}
+	}
+}
+
+// ownQueue tells whether a queue is one that leaves something on its device when somebody takes it away.
+func ownQueue(v plan.Value) bool {
+	q, ok := v.(plan.Queue)
+	return ok && q.Stack.Has(qdisc.BPF)
+}
+
+// Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is gone.
+func (s Store) Forget() error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	s.run = &run{unlock: unlock}
+	defer s.end()
+	last, err := s.load()
+	if err != nil {
+		return err
+	}
+	if err := s.remove(); err != nil {
+		return err
+	}
+	s.disarm(last.unit())
+	var failed []error
+	for _, u := range last.uplinks() {
+		failed = append(failed, s.host.cleanQueue(u.Link, u.GSOSegs))
+	}
+	return errors.Join(failed...)
+}

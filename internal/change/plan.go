@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+)
+
+// Plan is what Up would do. Goals of a device replace each other and do not pile up: the plan is made from the host
+// as it was before the goal in force was brought up, except for what somebody else has set since, and then told as
+// changes to the host as it is.
+//
+// An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
+func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
+	if err := goal.Check(); err != nil {
+		return plan.Plan{}, err
+	}
+	at, err := s.read()
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	goals, measured, err := s.asked(goal, at)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	j := at.journal
+	p, err := j.plan(goals, at.facts)
+	if err == nil && p.Lacks != nil {
+		err = p.Lacks
+	}
+	p.Considered = slices.Concat(j.notes(), measured, p.Considered)
+	return p, err
+}
+
+// asked are all the goals that a host is to have when a person asks for one, that one first; or for none: those in
+// /etc/weir.toml, or else those that were last brought up.
+func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []plan.Note, err error) {
+	j, facts := at.journal, at.facts
+	before := j.goals()
+	if goal == (plan.Goal{}) {
+		if before, err = s.wanted(at); err != nil {
+			return nil, nil, err
+		}
+		if len(before) == 0 {
+			before = []plan.Goal{{}}
+		}
+	} else {
+		uplink, _, err := plan.Uplink(facts)
+		if goal.Dev == "" && err != nil {
+			return nil, nil, err
+		}
+		dev := cmp.Or(goal.Dev, uplink)
+		if err := j.strange(dev); err != nil {
+			return nil, nil, err
+		}
+		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)
+		if j != nil {
+			j.only = dev
+		}
+	}
+	for i, g := range before {
+		if _, there := facts.Link(g.Dev); !there && i > 0 {
+			return nil, nil, &plan.Refusal{What: g.Dev + ", which has a goal, too, is not there",
+				Try: "weir down --dev " + g.Dev + ", if it does not come again"}
+		}
+		if err := isUp(g, facts); err != nil && i == 0 && goal != (plan.Goal{}) {
+			return nil, nil, err
+		}
+		seen := []plan.Note(nil)
+		if i == 0 || goal == (plan.Goal{}) {
+			if g, seen, err = s.measured(g, j, facts); err != nil {
+				return nil, nil, err
+			}
+		}
+		all, notes = append(all, g), append(notes, seen...)
+	}
+	return all, notes, nil
+}
+
+// measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found
+// when it was brought up; but before there were kinds of relays nothing was found.
+func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
+	uplink, _, _ := plan.Uplink(facts)
+	before, _ := about(j.goals(), cmp.Or(goal.Dev, uplink))
+	inForce := before != plan.Goal{} && goal == before
+	if inForce && (goal.Role != "relay" || goal.Carries != "") {
+		return goal, nil, nil
+	}
+	if j != nil {
+		j.saidCarries = goal.Carries != "" || goal.Role == "server"
+	}
+	deep := host.Deep{}
+	if facts.Deep != nil {
+		deep = *facts.Deep
+	}
+	deep.Sockets = s.host.path(facts)
+	facts.Deep = &deep
+	goal, seen, err := goal.AsSeen(facts)
+	if before.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
+		was := plan.Goal{Role: before.Role, Carries: before.Carries}
+		seen = append(seen, plan.Note{Subject: plan.RoleNote,
+			Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
+	}
+	if err != nil || inForce || goal.RTT != 0 {
+		return goal, seen, err
+	}
+	goal, far := goal.Measured(deep.Sockets)
+	return goal, append(seen, far...), nil
+}
+
+// plan is for all the goals that a host is to have. What a device that is not there would have is left as it is.
+func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
+	there := slices.DeleteFunc(slices.Clone(goals), func(g plan.Goal) bool {
+		_, there := facts.Link(g.Dev)
+		return g.Dev != "" && !there || j != nil && slices.Contains(j.without, g.Dev)
+	})
+	if len(there) == 0 {
+		there = goals[:1] // and why not
+	}
+	p, err := plan.MakeAll(there, j.before(facts))
+	if err != nil {
+		return p, err
+	}
+	// The next boot may well give a device back the name that it had.
+	renamed := j != nil && slices.ContainsFunc(j.Uplinks, func(u uplink) bool { return u.FileDev != "" })
+	asKept := len(there) < len(goals) || j.kept() && renamed && !j.carried && j.Pending == nil &&
+		alike(j.goals(), p.All())
+	wanted := p.Changes
+	p.Changes = []plan.Change{}
+	blind := j.blind(wanted, p, facts)
+	others := func(t plan.Target) bool { return j != nil && j.only != "" && t.Dev() != "" && t.Dev() != j.only }
+	for _, c := range wanted {
+		if asKept && c.Kind == plan.File || j.leavesFile(facts, c.Target) || blind && j.untouched(facts, c.Target) ||
+			others(c.Target) {
+			continue
+		}
+		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
+		if c.Target == goalFile && found && plan.Says(facts.Files[host.GoalFile], p.Lasting()...) {
+			continue // it leaves open what is carried, as the goal does
+		}
+		if c.Old, _ = j.value(facts, c.Target); !c.Old.Meets(c.New) {
+			c.Owner = j.owner(facts, c.Target)
+			p.Changes = append(p.Changes, c)
+		}
+	}
+	if j != nil {
+		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
+		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.Kind != plan.File })
+		absent := func(e entry) bool {
+			if e.Dev() == "" {
+				return len(there) < len(goals)
+			}
+			_, asked := about(goals, e.Dev())
+			_, planned := about(p.All(), e.Dev())
+			return asked && !planned
+		}
+		for _, e := range j.Entries {
+			if asKept && e.Kind == plan.File || absent(e) || others(e.Target) {
+				continue
+			}
+			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
+			if now, _ := j.value(facts, e.Target); !asked && j.state(facts, e) == ours {
+				p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Owner: "weir",
+					Reason: "back to what it was: this goal does not ask for it", Evidence: "the journal"})
+			}
+		}
+	}
+	return p, j.keepsShaper(goals[0], p)
+}
+
+// owner is plan.Owner, where it is not weir.
+func (j *journal) owner(f host.Facts, t plan.Target) string {
+	if e := j.entry(t); e != nil && j.state(f, *e) == ours {
+		return "weir"
+	}
+	return plan.Owner(f, t)
+}
+
+// keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace it and take its shaper away.
+func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
+	if j == nil {
+		return nil
+	}
+	// What gave the goal in force the shaper that goes, and what it takes to have that and what is asked for now.
+	gave, both := plan.Goal{}, goal
+	was, _ := about(j.goals(), p.Goal.Dev)
+	if was == (plan.Goal{}) {
+		return nil
+	}
+	relay := was.Role == "relay" && goal.Role != "server" && !j.saidCarries
+	for _, c := range p.Changes {
+		switch {
+		case !c.Unshapes(), c.Dev() != p.Goal.Dev:
+		case c.Kind == plan.Ingress && was.ShapesArriving():
+			if relay && goal.Carries != was.Carries {
+				gave.Role, gave.Carries = was.Role, was.Carries
+			}
+		case c.Kind == plan.Ingress:
+			gave.Ingress, both.Ingress = was.Ingress, was.Ingress
+		case goal.Rate != 0 || goal.Qdisc != "" || goal.Recipe != "":
+			// It is asked for.
+		case was.Recipe != "":
+			gave.Recipe, gave.Rate = was.Recipe, was.Rate
+		case was.Qdisc != "":
+			gave.Qdisc, gave.Rate = was.Qdisc, was.Rate
+		default:
+			gave.Rate = was.Rate
+			if relay && goal.Role == "" {
+				gave.Role, gave.Carries = was.Role, was.Carries
+			}
+		}
+	}
+	if gave == (plan.Goal{}) {
+		return nil
+	}
+	if gave.Role != "" {
+		both.Role, both.Carries, both.NAT = gave.Role, gave.Carries, goal.NAT || was.NAT
+	}
+	if goal.Rate == 0 && goal.Qdisc == "" && goal.Recipe == "" {
+		both.Recipe, both.Qdisc, both.Rate = gave.Recipe, gave.Qdisc, gave.Rate
+	}
+	try := "weir down first"
+	if both.Check() == nil {
+		try = "weir up " + both.Flags() + ", or " + try
+	}
+	return &plan.Refusal{
+		What: fmt.Sprintf("this goal would take the shaper away: it does not say %s, which the one in force does", gave.Flags()),
+		Try:  try,
+	}
+}
+
+// lasting splits changes into those of the running system, which end with it, and those of files.
+func lasting(changes []plan.Change) (now, files []plan.Change) {
+	for _, c := range changes {
+		if c.Kind == plan.File {
+			files = append(files, c)
+		} else {
+			now = append(now, c)
+		}
+	}
+	return now, files
+}

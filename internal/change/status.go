@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/doctor"
+	"weir/internal/dualpi2"
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/units"
+)
+
+// Status is how a host stands to the goal that was last brought up.
+type Status struct {
+	Up      bool   `json:"up"`            // there is a goal
+	Kept    bool   `json:"kept"`          // over a reboot
+	InForce bool   `json:"in_force"`      // and the plan for it is empty
+	Why     string `json:"why,omitempty"` // it is not in force, where that is not the drift
+	// of a relay's goal in force: which queues are here now, and what that costs
+	Owns      string        `json:"owns,omitempty"`
+	Elsewhere string        `json:"elsewhere,omitempty"` // in force, and the queue that connections wait in is another
+	Goal      plan.Goal     `json:"goal"`
+	Others    []plan.Goal   `json:"others,omitempty"`   // of other devices
+	Reboot    bool          `json:"rebooted,omitempty"` // since it was brought up
+	Drift     []plan.Change `json:"drift"`              // what would bring it back into force
+	Notes     []plan.Note   `json:"notes,omitempty"`
+
+	Unconfirmed bool           `json:"unconfirmed,omitempty"`
+	RevertsIn   units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
+	Reverted    *Reverted      `json:"reverted,omitempty"`   // the last run, when it was put back
+
+	broken map[string]string // why a device's goal is not in force, where that is not the drift
+}
+
+// Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
+func (s Store) Status() (Status, error) {
+	at, err := s.read()
+	if err == nil {
+		err = at.journal.readable(at.facts)
+	}
+	if err != nil {
+		return Status{Drift: []plan.Change{}}, err
+	}
+	facts, status := at.facts, s.status(at)
+	// What has just come into force still shows in what connections remember.
+	for look := 0; status.InForce && len(status.Others) == 0; look++ {
+		deep := host.Deep{Sockets: s.host.path(facts)}
+		facts.Deep = &deep
+		if status.Elsewhere = doctor.Elsewhere(status.Goal, facts); status.Elsewhere == "" || look == 1 {
+			break
+		}
+		s.timer.sleep(time.Second)
+		if facts, err = s.facts(); err != nil {
+			return status, err
+		}
+	}
+	return status, nil
+}
+
+// readable is why it cannot be told what the journal's device has: a BPF queue shows what it is to root alone.
+func (j *journal) readable(facts host.Facts) error {
+	if facts.Admin {
+		return nil
+	}
+	for _, goal := range j.goals() {
+		link, _ := facts.Link(goal.Dev)
+		if root, _ := link.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
+			return &plan.Refusal{What: link.Name + " has a BPF queue, which takes root to look into (CAP_SYS_ADMIN)",
+				Try: "the same with sudo"}
+		}
+	}
+	return nil
+}
+
+func (s Store) status(at situation) Status {
+	status := Status{Drift: []plan.Change{}, broken: map[string]string{}}
+	goals, done := s.goalsFor(&status, at)
+	if done {
+		return status
+	}
+	last, j, facts := at.written, at.journal, at.facts
+	status.Up, status.Reboot, status.Kept = true, last != nil && last.Boot != facts.Boot, j.kept()
+	if j != nil && j.Pending != nil {
+		status.Unconfirmed = true
+		status.RevertsIn = units.Duration(max(j.Pending.Until-s.timer.now(), 0))
+		goals = j.goals()
+		status.about(goals)
+	} else if up := j.goals(); len(up) > 0 && !alike(goals, up) {
+		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile,
+			Text: "asks for another goal now; brought up was " + flags(up)})
+	}
+	status.compare(j, goals, facts)
+	return status
+}
+
+// about says which goals a status is of.
+func (status *Status) about(goals []plan.Goal) {
+	status.Goal, status.Others = plan.Goal{}, nil
+	if len(goals) > 0 {
+		status.Goal, status.Others = goals[0], goals[1:]
+	}
+}
+
+// goalsFor are the goals that a status is of; true if it is known without a look at the host.
+func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done bool) {
+	last, j := at.written, at.journal
+	known := j
+	if j == nil {
+		known = last
+	} else {
+		j.keepGoalFile = true
+	}
+	goals, err := s.wanted(at)
+	switch {
+	case err != nil && known == nil:
+		status.Why = err.Error()
+		return nil, true
+	case known == nil && len(goals) > 0:
+		status.Why = fmt.Sprintf("%s asks for %s. To bring it up: weir up", host.GoalFile, flags(goals))
+		return nil, true
+	case known == nil:
+		return nil, true
+	case err != nil && j.strange("") == nil:
+		// What is in force does not depend on a file.
+		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "is for the next weir up: " +
+			err.Error()})
+		goals, err = known.goals(), nil
+	case err == nil && j.unkept():
+		goals = j.goals() // which no file says
+	}
+	status.Reverted, status.Notes = known.Reverted, append(j.notes(), status.Notes...)
+	status.about(goals)
+	switch {
+	case j != nil && j.Pending != nil && j.Pending.Down:
+		status.Why = "weir down was cut short; to end it: weir recover"
+	case j.onlyTheirs():
+		status.Why = "it was taken down, but for what somebody else had changed"
+	case err != nil:
+		status.Up, status.Why = true, err.Error()
+		status.about(known.goals())
+	case len(goals) == 0 && j == nil && len(last.goals()) > 0: // of an earlier boot, and not confirmed
+		status.about(last.goals())
+		status.Reboot = true
+		status.Why = "the machine was started again since, before it was confirmed"
+	case len(goals) > 0:
+		return goals, false
+	}
+	return nil, true
+}
+
+// compare says how the host stands to the goals.
+func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
+	p, err := j.plan(goals, facts)
+	if err != nil {
+		status.Why = err.Error()
+		return
+	}
+	if status.Unconfirmed {
+		p.Changes, _ = lasting(p.Changes)
+	}
+	status.InForce, status.Drift = p.Empty(), append(status.Drift, p.Changes...)
+	for _, goal := range goals {
+		link, there := facts.Link(goal.Dev)
+		if !there && len(goals) > 1 {
+			status.InForce, status.broken[goal.Dev] = false, goal.Dev+": is not there"
+		}
+		if there && !link.Up {
+			status.Notes = append(status.Notes, plan.Note{Subject: link.Name, Text: "the link is down"})
+		}
+	}
+	if status.InForce {
+		for _, goal := range p.All() {
+			status.Owns = strings.TrimSpace(status.Owns + " " + plan.Owns(goal, facts))
+		}
+	}
+	if p.Lacks != nil {
+		status.InForce, status.Why = false, p.Lacks.What
+	}
+	if whole, err := plan.MakeAll(p.All(), j.before(facts)); err == nil {
+		status.Notes = append(append(status.Notes, j.broken(whole)...), plan.Overruled(whole, facts)...)
+	}
+}
+
+// unkept tells whether no goal is to be in a file.
+func (j *journal) unkept() bool { return len(j.goals()) > 0 && len(j.lasting()) == 0 }
+
+// Holds tells whether a goal is in force, of those that are up.
+func (s Status) Holds(goal plan.Goal) bool {
+	if !s.Up || s.Why != "" || s.broken[goal.Dev] != "" {
+		return false
+	}
+	return !slices.ContainsFunc(s.Drift, func(c plan.Change) bool {
+		return c.Dev() == "" || c.Dev() == goal.Dev
+	})
+}
+
+// Goals are those that are up.
+func (s Status) Goals() []plan.Goal { return append([]plan.Goal{s.Goal}, s.Others...) }

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/units"
+)
+
+// Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says why; other
+// settings are independent of each other, and those that fail are in the outcome. What it changes is put back, by a process that does not depend
+// on this one, unless Confirm is called within the time given; Confirm also writes the files that keep the goal over a reboot. With no time
+// it stays, and those files are written at once.
+//
+// An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
+func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
+	if err := goal.Check(); err != nil {
+		return Outcome{}, err
+	}
+	s, at, err := s.begin("up")
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer s.end()
+	goals, measured, err := s.asked(goal, at)
+	if err != nil {
+		return Outcome{}, err
+	}
+	out, err := s.up(at.journal, goals, at.facts, within, false)
+	out.Notes = append(measured, out.Notes...)
+	s.report("up", out, err)
+	return out, err
+}
+
+// up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises nothing new.
+func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
+	p, notes, err := j.planUp(goals, facts, boot)
+	if err != nil {
+		return Outcome{}, err
+	}
+	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(notes, p.Considered...)}
+	now, files := lasting(p.Changes)
+	if err := s.writable(files); err != nil {
+		return Outcome{}, err
+	}
+
+	idle := j == nil || j.Pending == nil
+	switch {
+	case p.Empty() && idle:
+		return out, s.keepAsIs(j, p, facts, boot)
+	case len(now) == 0 && idle:
+		within = 0 // files lock nobody out
+	case within > 0:
+		p.Changes = now
+		out.Kept = slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
+	}
+	if err := s.claim(p.All(), facts); err != nil {
+		return Outcome{}, err
+	}
+	next, err := s.start(j, p, facts, within)
+	if err != nil {
+		return Outcome{}, err
+	}
+	out.RevertsIn = units.Duration(within)
+
+	if err := s.carryOut(next, j, p, facts, boot, &out); err != nil {
+		return Outcome{}, err
+	}
+	s.later(func() { s.host.reload(out.Done) })
+	if err := s.verify(next, within > 0, &out); err != nil {
+		return out, err
+	}
+	if within == 0 {
+		if err = s.conclude(next, facts, boot); err != nil {
+			err = &plan.Refusal{What: "all is set, and the journal does not say that it stays: " + err.Error(),
+				Try: "weir confirm, when that can be written"}
+		}
+	}
+	s.disarm(j.unit()) // not before another is armed, or nothing is left to put back
+	return out, err
+}
+
+// planUp is the plan, and what there is to say of it, unless it is refused.
+func (j *journal) planUp(goals []plan.Goal, facts host.Facts, boot bool) (plan.Plan, []plan.Note, error) {
+	notes := j.notes()
+	if boot {
+		notes = append(notes, j.leaveOut(goals, facts)...)
+	}
+	p, err := j.plan(goals, facts)
+	switch {
+	case err != nil:
+		return p, nil, err
+	case boot:
+		p = p.Carrying(goals) // what a host carries a boot cannot see: its tunnels come later
+		if p.Lacks != nil {
+			notes = append(notes, plan.Note{Subject: p.Goal.Dev, Text: p.Lacks.What})
+		}
+	case p.Lacks != nil:
+		return p, nil, p.Lacks
+	case p.Unkept != nil:
+		return p, nil, p.Unkept
+	}
+	return p, notes, nil
+}
+
+// keepAsIs lets the journal say that a goal is in force for which nothing is to be changed.
+func (s Store) keepAsIs(j *journal, p plan.Plan, facts host.Facts, boot bool) error {
+	if j != nil && alike(j.goals(), p.All()) && j.Reverted == nil && !j.onlyTheirs() && !j.carried && !j.adopted {
+		return nil
+	}
+	next := j.next(p, facts)
+	next.confirm()
+	if !boot {
+		next.promise()
+	}
+	return s.save(next)
+}
+
+// start writes the journal and arms the timer: what has to be there before the first change.
+func (s Store) start(j *journal, p plan.Plan, facts host.Facts, within time.Duration) (*journal, error) {
+	next := j.next(p, facts)
+	next.Pending.Until = s.timer.now() + within
+	if within > 0 {
+		next.Pending.Unit = timerName(s.Dir, next.Pending.Until, j.unit())
+	}
+	if err := s.save(next); err != nil {
+		return nil, err
+	}
+	if within > 0 {
+		if err := s.arm(next, j); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
+// carryOut makes the changes. An error is a queue that could not be set: then all is as it was.
+func (s Store) carryOut(next, j *journal, p plan.Plan, facts host.Facts, boot bool, out *Outcome) error {
+	for _, c := range inOrder(p.Changes) {
+		switch err := s.set(next, c); {
+		case err == nil:
+			out.Done = append(out.Done, c)
+		case boot && c.Kind == plan.Ingress:
+			err = errors.Join(err, s.setIngress(next, c.Name, noIncoming)) // what leaves is shaped all the same
+			out.Failed = append(out.Failed, Failure{c, err.Error()})
+		case c.Dev() != "":
+			undone := s.takeBack(next, j, facts, append(out.Done, c))
+			if undone == nil {
+				s.disarm(next.Pending.Unit)
+			}
+			goal, _ := about(p.All(), c.Dev())
+			return notSet(goal, c, err, undone)
+		default:
+			out.Failed = append(out.Failed, Failure{c, err.Error()})
+		}
+	}
+	return nil
+}
+
+// conclude makes a run the one to go back to, without anybody's word.
+func (s Store) conclude(next *journal, facts host.Facts, boot bool) error {
+	next.confirm()
+	if !boot {
+		next.promise()
+		next.ownGoalFile(facts)
+	}
+	return s.save(next)
+}
+
+// writable finds out before anything is changed whether the files could be written.
+func (s Store) writable(files []plan.Change) error {
+	for _, c := range files {
+		if err := s.host.writable(c.Name); err != nil {
+			return &plan.Refusal{
+				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was changed", c.Name, err),
+				Try:  "--runtime: what is set then ends with a reboot",
+			}
+		}
+	}
+	return nil
+}
+
+// arm starts what puts the run of a journal back. Others are not kept out meanwhile: when it does not answer, they may
+// have to put back what was there before.
+func (s Store) arm(next, before *journal) error {
+	s.run.unlock()
+	s.run.unlock = func() {}
+	err := s.timer.arm(next.Pending.Unit, s.Dir)
+	if err != nil {
+		s.disarm(next.Pending.Unit) // for all that is known it may be armed
+	}
+	unlock, errLock := s.lock()
+	if errLock != nil {
+		return errLock // and they go on from a run that has changed nothing
+	}
+	s.run.unlock = unlock
+	switch now, errLoad := s.load(); {
+	case errLoad != nil:
+		return errLoad
+	case now.unit() != next.Pending.Unit:
+		s.disarm(next.Pending.Unit)
+		return &busy{plan.Refusal{What: "another weir has changed this host meanwhile; nothing was changed",
+			Try: "weir status"}}
+	case err == nil:
+		return nil
+	}
+	if undone := s.saveOrRemove(before); undone != nil {
+		return undone
+	}
+	return &plan.Refusal{
+		What: fmt.Sprintf("the timer that would put it back cannot be armed: %v; nothing was changed", err),
+		Try:  "weir up --yes, which does without, if you can get at this host in another way",
+	}
+}
+
+// takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it
+// has tried; next is its journal.
+func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change) error {
+	var failed []error
+	for _, c := range slices.Backward(tried) {
+		switch before := c.Old.(type) {
+		case plan.Setting:
+			failed = append(failed, s.host.setSysctl(c.Name, string(before)))
+		case plan.Incoming:
+			failed = append(failed, s.setIngress(next, c.Name, before))
+		}
+	}
+	for _, c := range slices.Backward(tried) { // what the kernel makes by itself it makes by the settings
+		if link, there := facts.Link(c.Name); there && c.Kind == plan.Root {
+			failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err // and the journal stays, so that recover can try again
+	}
+	return s.saveOrRemove(j)
+}
+
+func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
+	what, try := fmt.Sprintf("%s: %s: %v", c.Name, c.New, err), "another queue with --qdisc, or weir plan for the reasons"
+	switch {
+	case goal.Only:
+		try = "weir doctor, for what this kernel can do"
+	case c.Kind == plan.Ingress:
+		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Name, c.New, err),
+			goal.WithoutIngress()+"; or weir plan for the reasons"
+	}
+	if undone != nil {
+		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+	}
+	return &plan.Refusal{What: what + "; nothing was changed", Try: try}
+}
+
+// verify adds to the outcome what a plan from new facts would still change.
+func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
+	facts, err := s.facts()
+	if err != nil {
+		return err
+	}
+	left, err := j.plan(j.goals(), facts)
+	if err != nil {
+		return err
+	}
+	now, files := lasting(left.Changes)
+	for _, c := range now {
+		out.fail(c, "was set, and is "+c.Old.String()+" again")
+	}
+	if !unconfirmed {
+		for _, c := range files {
+			// Of a device that has another name now they are kept as they are, and are not as planned.
+			if slices.ContainsFunc(out.Done, func(d plan.Change) bool { return d.Target == c.Target }) {
+				out.fail(c, "was written, and is another again")
+			}
+		}
+	}
+	return nil
+}
+
+// fail moves a change to those that are not in force.
+func (o *Outcome) fail(c plan.Change, why string) {
+	o.Done = slices.DeleteFunc(o.Done, func(d plan.Change) bool { return d.Target == c.Target })
+	if !slices.ContainsFunc(o.Failed, func(f Failure) bool { return f.Target == c.Target }) {
+		o.Failed = append(o.Failed, Failure{c, why})
+	}
+}

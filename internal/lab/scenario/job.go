@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import "weir/internal/measure"
+
+// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation, which is slower, and is
+// what users have. Both are in virtual time.
+const (
+	UML  = "uml"
+	QEMU = "qemu"
+)
+
+// Engines are all of them.
+func Engines() []string { return []string{UML, QEMU} }
+
+// Job is what a guest is asked to do: one scenario without its sweep, one candidate, one seed.
+type Job struct {
+	Scenario  Scenario  `json:"scenario"`
+	Candidate Candidate `json:"candidate"`
+	Seed      uint64    `json:"seed"`
+}
+
+// Reply is the one document that a guest hands back.
+type Reply struct {
+	Result *measure.Run `json:"result,omitempty"`
+	Error  string       `json:"error,omitempty"`
+}

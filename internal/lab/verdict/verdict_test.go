@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"testing"
+
+	"weir/internal/lab/scenario"
+	"weir/internal/measure"
+)
+
+// A verdict follows from the measured values and the axes a claim speaks of.
+func TestVerdict(t *testing.T) {
+	point := func(loss string, slow, fast float64) Point {
+		cell := func(name string, g float64) Cell {
+			return Cell{Candidate: name, Runs: []measure.Run{{Goodput: g, Flows: []measure.Flow{{Goodput: g}}}}}
+		}
+		return Point{Labels: []string{"loss " + loss}, Values: []string{loss}, Cells: []Cell{cell("cubic", slow), cell("bbr", fast)}}
+	}
+	axes := []scenario.Axis{{Key: "path.loss", Values: []any{"1%", "10%"}}}
+	points := []Point{point("1%", 10, 20), point("10%", 1, 20)}
+	claim := scenario.Claim{Metric: "goodput", Candidate: "bbr", Over: "cubic", Expect: "15..24"}
+	if v := Judge(claim, axes, points); v.Verdict != OnlyWhen || v.Holds != "loss 10%" || len(v.At) != 2 {
+		t.Errorf("got %+v", v)
+	}
+	claim.When = map[string]string{"path.loss": "10%"}
+	if v := Judge(claim, axes, points); v.Verdict != Reproduced || v.At[0].Value != (measure.Spread{Median: 20, Min: 20, Max: 20}) {
+		t.Errorf("got %+v", v)
+	}
+	claim.When = map[string]string{"path.loss": "1%"}
+	if v := Judge(claim, axes, points); v.Verdict != NotReproduced {
+		t.Errorf("got %+v", v)
+	}
+	claim.Candidate = "gone"
+	if v := Judge(claim, axes, points); v.Verdict != NotMeasured {
+		t.Errorf("nothing measured is no verdict on the claim: %+v", v)
+	}
+	// A fetch that did not end is not a fast one.
+	slow := point("10%", 1, 20)
+	slow.Scenario.Flow = []scenario.Flow{{Name: "page", Bytes: 1}}
+	for i := range slow.Cells {
+		slow.Cells[i].Runs[0].Flows[0].Flow = "page"
+	}
+	fast := slow
+	fast.Labels, fast.Values = []string{"loss 1%"}, []string{"1%"}
+	fast.Cells = []Cell{{Candidate: "cubic", Runs: []measure.Run{{Flows: []measure.Flow{{Flow: "page", Fetch: 2}}}}}}
+	fetch := scenario.Claim{Metric: "fetch", Candidate: "cubic", Expect: "<= 8s"}
+	if v := Judge(fetch, axes, []Point{fast, slow}); v.Verdict != OnlyWhen || v.Holds != "loss 1%" || !v.At[1].None {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestWhere(t *testing.T) {
+	var all [][]string
+	for _, q := range []string{"FIFO", "policer"} {
+		for _, r := range []string{"local", "forwarded"} {
+			for _, n := range []string{"1 flow", "4 flows", "16 flows"} {
+				all = append(all, []string{q, r, n})
+			}
+		}
+	}
+	for _, c := range []struct {
+		holds func(q, r, n string) bool
+		want  string
+	}{
+		{func(q, _, _ string) bool { return q == "FIFO" }, "FIFO"},
+		{func(_, _, n string) bool { return n != "1 flow" }, "4 flows or 16 flows"},
+		{func(q, _, n string) bool { return q == "policer" || n == "1 flow" }, "FIFO, 1 flow; policer"},
+		{func(q, r, n string) bool { return q == "FIFO" && r == "local" && n == "4 flows" }, "FIFO, local, 4 flows"},
+		{func(q, r, n string) bool { return q == "FIFO" && n == "4 flows" }, "FIFO, 4 flows"},
+	} {
+		var holding [][]string
+		for _, p := range all {
+			if c.holds(p[0], p[1], p[2]) {
+				holding = append(holding, p)
+			}
+		}
+		if got := where(holding, all); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

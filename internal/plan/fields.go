@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/units"
+)
+
+// Field is one part of a goal, as it is said on a command line and in files.
+type Field struct {
+	Name     string // of the option; in files, with an underscore for a hyphen
+	Type     string // what it takes, as in "rate"; "bool" of a switch
+	Help     string // what takes its place in usage stands between back quotes, as pflag has it
+	Quantity bool   // its text has a unit
+
+	Values   []string                  // all that it can be; nil where that is open
+	Suggests func(host.Facts) []string // what a shell may offer on a host; nil for Values
+
+	set func(*Goal, string) error
+	get func(Goal) string
+}
+
+// Set says a field, of text as a person types it.
+func (f Field) Set(g *Goal, text string) error { return f.set(g, text) }
+
+// Get is the text of a field; "" where it is not said.
+func (f Field) Get(g Goal) string { return f.get(g) }
+
+// Key is what a field is called in /etc/weir.toml and in scenarios.
+func (f Field) Key() string { return strings.ReplaceAll(f.Name, "-", "_") }
+
+// fieldOf makes a field of what a goal has, and of how its text is read. The zero value is not said.
+func fieldOf[T comparable](f Field, at func(*Goal) *T, parse func(string) (T, error)) Field {
+	f.set = func(g *Goal, text string) (err error) {
+		*at(g), err = parse(text)
+		return err
+	}
+	f.get = func(g Goal) string {
+		var unsaid T
+		if v := *at(&g); v != unsaid {
+			return fmt.Sprint(v)
+		}
+		return ""
+	}
+	return f
+}
+
+// Fields is the table of all that a goal can say. Options, files, completions and their documents follow it.
+func Fields() []Field {
+	plainly := func(s string) (string, error) { return s, nil }
+	return []Field{
+		fieldOf(Field{Name: "dev", Type: "device", Help: "`device` of the uplink (default: the default route's)",
+			Suggests: DeviceNames},
+			func(g *Goal) *string { return &g.Dev }, named("no device is named")),
+		fieldOf(Field{Name: "rate", Type: "rate", Quantity: true,
+			Help: "what the provider sold, for what leaves the device: 50mbit"},
+			func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate),
+		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
+			Help: "what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a " +
+				"relay, the rate)"},
+			func(g *Goal) *units.Rate { return &g.Ingress }, units.ParseRate),
+		fieldOf(Field{Name: "rtt", Type: "time", Quantity: true,
+			Help: "to the farthest clients when idle: 48.3ms (default: as live connections say)"},
+			func(g *Goal) *units.Duration { return &g.RTT }, parseRTT),
+		fieldOf(Field{Name: "loss", Type: "share", Quantity: true,
+			Help: "what the path loses with no queue to blame: 10%"},
+			func(g *Goal) *units.Share { return &g.Loss }, units.ParseShare),
+		fieldOf(Field{Name: "role", Type: "string", Values: Roles,
+			Help: "`what` the host is: server, or relay: it carries for others (default: as its traffic shows)"},
+			func(g *Goal) *string { return &g.Role }, plainly),
+		fieldOf(Field{Name: "carries", Type: "string", Values: KnownKinds(),
+			Help: "`how` a relay does that: " + strings.Join(KnownKinds(), ", ") +
+				"; several with commas between (default: as it is seen to)"},
+			func(g *Goal) *Kinds { return &g.Carries }, func(s string) (Kinds, error) { return Kinds(s), nil }),
+		fieldOf(Field{Name: "fair-to", Type: "string", Values: Sides,
+			Help: "hosts on this `side` share evenly: dst (default), the receivers, or src"},
+			func(g *Goal) *string { return &g.FairTo }, plainly),
+		fieldOf(Field{Name: "prefer", Type: "string", Values: Preferences,
+			Help: "`what` to prefer: latency (default), or l4s"},
+			func(g *Goal) *string { return &g.Prefer }, plainly),
+		fieldOf(Field{Name: "cc", Type: "string", Suggests: congestionControls,
+			Help: "congestion control: auto (default), keep, or a `name`"},
+			func(g *Goal) *string { return &g.CC }, plainly),
+		fieldOf(Field{Name: "qdisc", Type: "queue",
+			Help: "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\""},
+			func(g *Goal) *string { return &g.Qdisc }, named("no queue is named")),
+		fieldOf(Field{Name: "recipe", Type: "string", Values: RecipeNames(),
+			Help: "a published recipe by `name`: " + strings.Join(RecipeNames(), ", ")},
+			func(g *Goal) *string { return &g.Recipe }, plainly),
+		fieldOf(Field{Name: "nat", Type: "bool", Help: "the relay translates addresses on the device"},
+			func(g *Goal) *bool { return &g.NAT }, strconv.ParseBool),
+		fieldOf(Field{Name: "runtime", Type: "bool", Help: "keep nothing over a reboot, and write no file"},
+			func(g *Goal) *bool { return &g.Runtime }, strconv.ParseBool),
+	}
+}
+
+// named reads a text that has to say something: an empty one is a variable that nobody has set.
+func named(otherwise string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if strings.TrimSpace(s) == "" {
+			return "", errors.New(otherwise)
+		}
+		return s, nil
+	}
+}
+
+func parseRTT(s string) (units.Duration, error) {
+	d, err := units.ParseDuration(s)
+	if err == nil && d == 0 {
+		err = errors.New("no path takes no time")
+	}
+	return units.Duration(d), err
+}
+
+// DeviceNames are the devices that have a queue of their own to choose.
+func DeviceNames(f host.Facts) (names []string) {
+	for _, l := range f.Links {
+		if !l.Loopback && l.Kind != "ifb" {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+func congestionControls(f host.Facts) []string {
+	return slices.Concat([]string{"auto", "keep"}, f.Congestion.Available, f.Congestion.Loadable)
+}
+
+// Args is a goal as the arguments of a command line.
+func (g Goal) Args() (args []string) {
+	for _, f := range Fields() {
+		switch value := f.Get(g); {
+		case value == "":
+		case f.Type == "bool":
+			args = append(args, "--"+f.Name)
+		default:
+			args = append(args, "--"+f.Name, value)
+		}
+	}
+	return args
+}
+
+// Flags writes a goal as it would be typed.
+func (g Goal) Flags() string {
+	args := g.Args()
+	for i, arg := range args {
+		if i > 0 && args[i-1] == "--qdisc" {
+			args[i] = strconv.Quote(arg)
+		}
+	}
+	return strings.Join(args, " ")
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"weir/internal/units"
+)
+
+// The table has each field of a goal that a file can have, under the same name, and no other.
+func TestFieldsAreTheGoals(t *testing.T) {
+	keys := map[string]bool{}
+	for _, f := range Fields() {
+		keys[f.Key()] = true
+	}
+	goal := reflect.TypeFor[Goal]()
+	for i := range goal.NumField() {
+		key, _, _ := strings.Cut(goal.Field(i).Tag.Get("toml"), ",")
+		if key != "-" && !keys[key] {
+			t.Errorf("%s is in no row of the table", goal.Field(i).Name)
+		}
+		delete(keys, key)
+	}
+	delete(keys, "runtime") // which is about this run, and no file's business
+	if len(keys) > 0 {
+		t.Errorf("%v are no fields of a goal", keys)
+	}
+}
+
+// generated is a goal with some of all that it can say.
+func generated(r *rand.Rand) (g Goal) {
+	some := func() bool { return r.IntN(2) == 0 }
+	for _, f := range Fields() {
+		if !some() {
+			continue
+		}
+		value := map[string]string{
+			"dev": "eth0", "cc": "bbr", "qdisc": `htb rate 49mbit | fq_codel`, "loss": units.Share(r.Float64() / 2).String(),
+			"rate": units.Rate(r.Uint64N(1e12)).String(), "ingress": units.Rate(r.Uint64N(1e9)).String(),
+			"rtt": units.Duration(1 + r.Int64N(1e9)).String(), "nat": "true", "runtime": "true",
+		}[f.Name]
+		if value == "" {
+			value = f.Values[r.IntN(len(f.Values))]
+		}
+		if err := f.Set(&g, value); err != nil {
+			panic(err)
+		}
+	}
+	return g
+}
+
+// What a goal writes of itself is read back as the same.
+func TestArgsReadBack(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		goal := generated(r)
+		var back Goal
+		args := goal.Args()
+		for i := 0; i < len(args); i++ {
+			for _, f := range Fields() {
+				switch {
+				case args[i] != "--"+f.Name:
+					continue
+				case f.Type == "bool":
+					_ = f.Set(&back, "true")
+				default:
+					i++
+					if err := f.Set(&back, args[i]); err != nil {
+						t.Fatalf("%v: %v", args, err)
+					}
+				}
+				break
+			}
+		}
+		if back != goal {
+			t.Fatalf("%v\nreads as %+v\nand was  %+v", args, back, goal)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"weir/internal/host"
+)
+
+// GoalFile is /etc/weir.toml with these goals.
+func GoalFile(goals []Goal) host.File { return regular(goalFile(goals)) }
+
+// goalFile has one goal's words, or a table for each device.
+func goalFile(goals []Goal) string {
+	tables := map[string]Goal{}
+	for _, g := range goals {
+		dev := g.Dev
+		if len(goals) > 1 {
+			g.Dev = ""
+		}
+		tables[dev] = g
+	}
+	text, err := toml.Marshal(tables)
+	if len(goals) == 1 {
+		text, err = toml.Marshal(goals[0])
+	}
+	if err != nil {
+		panic(fmt.Sprintf("plan: a goal that TOML cannot write: %v", err)) // it has none but strings, booleans and texts
+	}
+	return goalLine + "# To see whether it is in force:  weir status. To undo it all and remove this file:  weir down\n" + string(text)
+}
+
+// ParseGoals reads what goalFile writes, and what a person has made of it: one goal, or a table for each device. There
+// is none in an empty file.
+func ParseGoals(text string) (goals []Goal, err error) {
+	text = strings.TrimPrefix(text, "\ufeff")
+	var raw map[string]any
+	if err := decodeGoals(text, &raw); err != nil {
+		return nil, err
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	written, tables, err := goalTables(text, raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		g := tables[name]
+		// A bare number is one to TOML, whatever its unit would have been.
+		for _, f := range Fields() {
+			key := f.Key()
+			if v, there := written[name][key]; f.Quantity && there && reflect.TypeOf(v).Kind() != reflect.String {
+				return nil, badGoals(lineOf(text, name, key), fmt.Sprintf(
+					"%s = %v has no unit: write it with one, in quotes", key, v))
+			}
+		}
+		if name != "" && g.Dev != "" && g.Dev != name {
+			return nil, badGoals(lineOf(text, name, "dev"), fmt.Sprintf("the table of %s is about %s", name, g.Dev))
+		}
+		g.Dev = cmp.Or(g.Dev, name)
+		var refusal *Refusal
+		if err := g.Check(); errors.As(err, &refusal) {
+			return nil, &Refusal{What: host.GoalFile + ": " + refusal.What, Try: refusal.Try, Usage: true}
+		}
+		goals = append(goals, g)
+	}
+	return goals, nil
+}
+
+// goalTables reads a table for each device, or all as the one goal without a name: as it is written, and as goals.
+func goalTables(text string, raw map[string]any) (written map[string]map[string]any, tables map[string]Goal, err error) {
+	isTable := func(name string) bool { _, is := raw[name].(map[string]any); return is }
+	names := slices.Sorted(maps.Keys(raw))
+	if !slices.ContainsFunc(names, isTable) {
+		var one Goal
+		err := decodeGoals(text, &one)
+		return map[string]map[string]any{"": raw}, map[string]Goal{"": one}, err
+	}
+	written = map[string]map[string]any{}
+	for _, name := range names {
+		table, is := raw[name].(map[string]any)
+		if !is {
+			return nil, nil, badGoals(lineOf(text, "", name), name+" stands outside of the devices' tables")
+		}
+		written[name] = table
+	}
+	return written, tables, decodeGoals(text, &tables)
+}
+
+// decodeGoals reads TOML, and says what is wrong with it.
+func decodeGoals(text string, to any) error {
+	d := toml.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	var strict *toml.StrictMissingError
+	var decode *toml.DecodeError
+	switch err := d.Decode(to); {
+	case errors.As(err, &strict):
+		line, _ := strict.Errors[0].Position()
+		return badGoals(line, fmt.Sprintf("unknown key %q", strings.Join(strict.Errors[0].Key(), ".")))
+	case errors.As(err, &decode):
+		line, _ := decode.Position()
+		return badGoals(line, strings.TrimPrefix(decode.Error(), "toml: "))
+	case err != nil:
+		return badGoals(1, err.Error())
+	}
+	return nil
+}
+
+func badGoals(line int, what string) error {
+	return &Refusal{What: fmt.Sprintf("%s:%d: %s", host.GoalFile, line, what), Usage: true,
+		Try: `as in: dev = "eth0" and rate = "50mbit", each on a line, or below [eth0] for each device; ` +
+			`weir up --help has all the names`}
+}
+
+// lineOf finds a key in a table, "" for none; 1 where it is written in a way of its own.
+func lineOf(text, table, key string) int {
+	start := 0
+	if table != "" {
+		at := regexp.MustCompile(`(?m)^\s*\[\s*["']?` + regexp.QuoteMeta(table) + `["']?\s*\]`).FindStringIndex(text)
+		if at == nil {
+			return 1
+		}
+		start = at[1]
+	}
+	at := regexp.MustCompile(`(?m)^\s*"?` + regexp.QuoteMeta(key) + `"?\s*=`).FindStringIndex(text[start:])
+	if at == nil {
+		return 1
+	}
+	return 1 + strings.Count(text[:start+at[1]], "\n")
+}
+
+// Says tells whether a file has just these goals already, in whatever words. What it leaves to be found out is as it
+// was found.
+func Says(f host.File, goals ...Goal) bool {
+	if f.Kind != host.Regular {
+		return false
+	}
+	written, err := ParseGoals(f.Text)
+	if err != nil || len(written) != len(goals) || len(goals) == 0 {
+		return false
+	}
+	for _, g := range goals {
+		if !slices.ContainsFunc(written, func(w Goal) bool { return (w.Dev == "" || w.Dev == g.Dev) && w.Means(g) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Means tells whether a goal as it was written is another that was brought up.
+func (g Goal) Means(up Goal) bool {
+	if g == (Goal{}) {
+		return false
+	}
+	g.Dev, g.RTT, g.Runtime = cmp.Or(g.Dev, up.Dev), cmp.Or(g.RTT, up.RTT), up.Runtime
+	if g.Role == "relay" {
+		g.Carries = cmp.Or(g.Carries, up.Carries)
+	}
+	return g == up
+}

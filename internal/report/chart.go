@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A chart is a line chart. Its SVG has classes and no colours: the page or the file around it gives those.
+type chart struct {
+	name  string
+	x, y  axis
+	lines []line
+}
+
+// axis is one of a chart's two scales.
+type axis struct {
+	unit  string
+	whole bool // its values are counted, so that no tick lies between two
+}
+
+// line is one candidate's curve.
+type line struct {
+	name   string
+	color  int // of the palette
+	dash   bool
+	points []point
+}
+
+type point struct{ x, y float64 }
+
+// Of a chart, in the SVG's own units; a page scales it.
+const (
+	chartWidth  = 640
+	chartHeight = 270
+	marginTop   = 26 // the unit of the y axis stands there
+	marginRight = 26 // half of the last tick's label
+	marginBelow = 30
+	letter      = 7.5 // the width of a digit, at most
+	colours     = 8   // of the palette: the classes c0 to c7
+)
+
+// scale maps an axis's values to the picture.
+type scale struct {
+	from, to, step float64
+	at, end        float64 // where from and to lie
+}
+
+// newScale has its ends and its ticks at round values: 1, 2 or 5 times a power of ten apart, most+1 ticks or fewer.
+func newScale(low, high float64, most int, whole bool) scale {
+	if high <= low {
+		high = low + 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10((high-low)/float64(most))))
+	for _, times := range []float64{1, 2, 5, 10, 20} {
+		s := scale{step: times * power}
+		if whole {
+			s.step = max(1, s.step)
+		}
+		s.from = math.Floor(low/s.step+1e-9) * s.step
+		s.to = math.Ceil(high/s.step-1e-9) * s.step
+		if math.Round((s.to-s.from)/s.step) <= float64(most) || times == 20 {
+			return s
+		}
+	}
+	panic("unreachable")
+}
+
+func (s scale) place(v float64) float64 { return s.at + (v-s.from)/(s.to-s.from)*(s.end-s.at) }
+
+// ticks are the round values of an axis, and how they are written.
+func (s scale) ticks() (values []float64, labels []string) {
+	decimals := max(0, int(-math.Floor(math.Log10(s.step)+1e-9)))
+	for k := range int(math.Round((s.to-s.from)/s.step)) + 1 {
+		v := s.from + float64(k)*s.step
+		values, labels = append(values, v), append(labels, strconv.FormatFloat(v, 'f', decimals, 64))
+	}
+	return values, labels
+}
+
+// scales fits a chart's axes to its lines. The y axis begins at zero.
+func (c chart) scales() (x, y scale) {
+	low, high, top := math.Inf(1), math.Inf(-1), 0.0
+	for _, l := range c.lines {
+		for _, p := range l.points {
+			low, high, top = min(low, p.x), max(high, p.x), max(top, p.y)
+		}
+	}
+	if low > high {
+		low, high = 0, 1
+	}
+	x, y = newScale(low, high, 10, c.x.whole), newScale(0, top, 6, c.y.whole)
+	widest := 0
+	_, labels := y.ticks()
+	for _, l := range labels {
+		widest = max(widest, len(l))
+	}
+	x.at, x.end = 12+letter*float64(widest), chartWidth-marginRight
+	y.at, y.end = chartHeight-marginBelow, marginTop
+	return x, y
+}
+
+// svg draws the chart for a page, in which its id is the only one.
+func (c chart) svg(id string) string {
+	x, y := c.scales()
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-labelledby="%s-title %s-desc" `,
+		chartWidth, chartHeight, id, id)
+	fmt.Fprintf(&b, `data-box="%s %s %s %s" data-x="%s %s %s" data-y="%s %s %s">`+"\n",
+		short(x.at), short(y.end), short(x.end), short(y.at),
+		digits(x.from), digits(x.to), c.x.unit, digits(y.from), digits(y.to), c.y.unit)
+	fmt.Fprintf(&b, "<title id=\"%s-title\">%s</title>\n<desc id=\"%s-desc\">%s</desc>\n",
+		id, html.EscapeString(c.name), id, html.EscapeString(c.describe()))
+	c.draw(&b, x, y)
+	b.WriteString("</svg>")
+	return b.String()
+}
+
+// file draws the chart as a file that stands alone: with its name, a legend, and the colours of style.
+func (c chart) file(style string) string {
+	const above = 56
+	x, y := c.scales()
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" `,
+		chartWidth, chartHeight+above)
+	fmt.Fprintf(&b, "aria-labelledby=\"title desc\">\n<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n",
+		html.EscapeString(c.name), html.EscapeString(c.describe()))
+	fmt.Fprintf(&b, "<style>\n%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\" rx=\"6\"/>\n", style)
+	fmt.Fprintf(&b, "<text class=\"name\" x=\"14\" y=\"24\">%s</text>\n", html.EscapeString(c.name))
+	at := 14.0
+	for _, l := range c.lines {
+		fmt.Fprintf(&b, `<path class="line c%d" d="M%s 42h16"/>`, l.color%colours, short(at))
+		fmt.Fprintf(&b, "<text x=\"%s\" y=\"46\">%s</text>\n", short(at+22), html.EscapeString(l.name))
+		at += 22 + letter*float64(len(l.name)) + 16
+	}
+	fmt.Fprintf(&b, "<g transform=\"translate(0 %d)\">\n", above)
+	c.draw(&b, x, y)
+	b.WriteString("</g>\n</svg>\n")
+	return b.String()
+}
+
+// draw draws the axes, and over them the lines.
+func (c chart) draw(b *strings.Builder, x, y scale) {
+	c.axes(b, x, y)
+	for _, l := range c.lines {
+		dash := ""
+		if l.dash {
+			dash = " dash"
+		}
+		fmt.Fprintf(b, `<polyline class="line c%d%s" data-name="%s" points="`, l.color%colours, dash,
+			html.EscapeString(l.name))
+		for i, p := range l.points {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(short(x.place(p.x)) + "," + short(y.place(p.y)))
+		}
+		b.WriteString("\"/>\n")
+	}
+}
+
+// axes draws the grid, its labels, and the units: that of y above it, that of x behind the last label.
+func (c chart) axes(b *strings.Builder, x, y scale) {
+	values, labels := y.ticks()
+	for i, v := range values {
+		at := short(y.place(v))
+		fmt.Fprintf(b, `<path class="grid" d="M%s %sH%s"/>`, short(x.at), at, short(x.end))
+		fmt.Fprintf(b, `<text class="end" x="%s" y="%s" dy=".35em">%s</text>`+"\n", short(x.at-6), at, labels[i])
+	}
+	fmt.Fprintf(b, `<text x="4" y="%d" dy="-1em">%s</text>`+"\n", marginTop, c.y.unit)
+	values, labels = x.ticks()
+	for i, v := range values {
+		if i == len(values)-1 {
+			labels[i] = strings.TrimSpace(labels[i] + " " + c.x.unit)
+		}
+		at := short(x.place(v))
+		fmt.Fprintf(b, `<path class="grid" d="M%s %sV%s"/>`, at, short(y.at), short(y.end))
+		fmt.Fprintf(b, `<text class="middle" x="%s" y="%s" dy="1.3em">%s</text>`+"\n", at, short(y.at), labels[i])
+	}
+}
+
+// describe says in words between which values each line lies, for those who cannot see it.
+func (c chart) describe() string {
+	var parts []string
+	for _, l := range c.lines {
+		if len(l.points) == 0 {
+			continue
+		}
+		least, most := l.points[0].y, l.points[0].y
+		for _, p := range l.points {
+			least, most = min(least, p.y), max(most, p.y)
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s to %s %s", l.name, number(least, ""), number(most, ""), c.y.unit))
+	}
+	return strings.Join(parts, "; ") + "."
+}
+
+// short writes a place in the picture to a hundredth of a unit.
+func short(v float64) string { return digits(math.Round(v*100) / 100) }
+
+// digits writes a number with no zeros that say nothing.
+func digits(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
