@@ -24,18 +24,28 @@ func newDoctorCommand() *cobra.Command {
 	var dev string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "What this host is, what holds it back, and what would help; changes nothing",
-		Long: `Looks at the uplink and its queue, at what this host passes on for others, at every setting that
-matters and the files that set it, and at the live TCP connections. The first line says what is
-wrong, and the second what to do. Where too little was seen, the first says how to see more.
+		Short: "What holds this server back, and what would help",
+		Long: `Looks at this server and says what makes it slow under load.
 
-What binds is the limit that holds this host back now: a rate enforced beyond it, its own shaper, the
-device, the path, an end of the connections, or the CPU. Each finding says what was seen, why it
-matters, what would change it and where that was measured: ✗ harmful or without effect, ! worth
-knowing, ✓ fine. With --json each has a code that stays the same; docs/findings.md explains them.
+The first line says what is wrong, and the second what to do. Where too little
+was seen, the first says how to see more.
 
-Changes nothing, sends nothing, and takes no root; what only root can see is said to be unknown.
-Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usage.`,
+It looks at the uplink and its queue, and at the live TCP connections. It also
+looks at the settings that matter, at the files that set them, and at what this
+host passes on for others.
+
+"What binds" is the bottleneck: a rate limit beyond this host, its own shaper,
+the device, the path, an end of connections, or the CPU.
+
+Each finding says what was seen, why it matters, what would change it, and where
+that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)
+or ✓ (fine). With --json it has a code for programs, which stays the same.
+
+Doctor changes nothing, sends nothing, and needs no root. What only root can see
+is listed as unknown.
+
+Exit status: 0 nothing is harmful or without effect, 1 something is or doctor
+failed, 2 wrong usage.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			facts, err := host.ReadDeep()
@@ -70,10 +80,10 @@ Exit status: 0 nothing is harmful or without effect, 1 something is, 2 wrong usa
 			return allWell(findings)
 		},
 	}
-	device(cmd, &dev, "another uplink's `device` than the default route's")
+	device(cmd, &dev, "`device` of the uplink (default: the default route's)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
-		"also print who sets each setting, in the order in which they are read")
+		"also print each setting and the files that set it, in the order of reading")
 	return cmd
 }
 
