@@ -19,6 +19,14 @@ import (
 	"weir/internal/text"
 )
 
+// diagnosed is what JSON has.
+type diagnosed struct {
+	Summary  doctor.Summary   `json:"summary"`
+	Binds    doctor.Binding   `json:"binds"`
+	Findings []doctor.Finding `json:"findings"`
+	Facts    host.Facts       `json:"facts"`
+}
+
 func newDoctorCommand() *cobra.Command {
 	var asJSON, verbose bool
 	var dev string
@@ -52,27 +60,20 @@ failed, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			if dev != "" {
-				if _, there := facts.Link(dev); !there {
-					return &plan.Refusal{What: dev + ": no such device", Try: "one of: " +
-						strings.Join(plan.DeviceNames(facts), ", ")}
-				}
-				facts.Uplink = dev
+			if err := lookAt(&facts, dev); err != nil {
+				return err
 			}
 			findings := doctor.Diagnose(facts)
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), struct {
-					Summary  doctor.Summary   `json:"summary"`
-					Binds    doctor.Binding   `json:"binds"`
-					Findings []doctor.Finding `json:"findings"`
-					Facts    host.Facts       `json:"facts"`
-				}{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
-			} else {
-				printDiagnosis(cmd.OutOrStdout(), facts, findings)
-				if verbose {
-					printSettings(cmd.OutOrStdout(), facts)
-					printIngress(cmd.OutOrStdout(), facts)
-				}
+			w := cmd.OutOrStdout()
+			switch {
+			case asJSON:
+				err = printJSON(w, diagnosed{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
+			case verbose:
+				printDiagnosis(w, facts, findings)
+				printSettings(w, facts)
+				printIngress(w, facts)
+			default:
+				printDiagnosis(w, facts, findings)
 			}
 			if err != nil {
 				return err
@@ -85,6 +86,19 @@ failed, 2 wrong usage.`,
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also print each setting and the files that set it, in the order of reading")
 	return cmd
+}
+
+// lookAt takes another device for the uplink, if one is named.
+func lookAt(facts *host.Facts, dev string) error {
+	if dev == "" {
+		return nil
+	}
+	if _, there := facts.Link(dev); !there {
+		return &plan.Refusal{What: dev + ": no such device", Try: "one of: " + strings.Join(plan.DeviceNames(*facts),
+			", ")}
+	}
+	facts.Uplink = dev
+	return nil
 }
 
 func allWell(findings []doctor.Finding) error {
