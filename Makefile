@@ -53,11 +53,12 @@ generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
 	$(GO) generate ./internal/dualpi2
 
-check:
+check: weir ## is it formatted, vetted, tidy, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/weir
 	$(GO) mod tidy -diff
+	@scripts/words
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)

@@ -13,9 +13,11 @@ func newConfirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm",
 		Short: "Keep what up has changed, also over a reboot",
-		Long: `Keeps what the last weir up has changed, which would be put back otherwise, if all of it is still in
-force; and writes the files that bring it back after a reboot (weir up --help lists them). With
-nothing to confirm it says so; that is no error. That it comes too late is one.`,
+		Long: `Keeps what the last weir up has changed, if all of it is still in force. It also
+writes the files that bring it back after a reboot: weir up --help lists them.
+
+If there is nothing to confirm, it says so and succeeds. If the time has run
+out, it fails.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, confirmed, err := options.store().Confirm()

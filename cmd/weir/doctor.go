@@ -94,8 +94,8 @@ func lookAt(facts *host.Facts, dev string) error {
 		return nil
 	}
 	if _, there := facts.Link(dev); !there {
-		return &plan.Refusal{What: dev + ": no such device", Try: "one of: " + strings.Join(plan.DeviceNames(*facts),
-			", ")}
+		return &plan.Refusal{What: dev + ": no such device",
+			Try: "one of: " + strings.Join(plan.DeviceNames(*facts), ", ")}
 	}
 	facts.Uplink = dev
 	return nil

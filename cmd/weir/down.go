@@ -20,12 +20,13 @@ func newDownCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Put back exactly what was there before up",
-		Long: `Puts back the queueing disciplines and settings that were there before the first weir up, and
-verifies it. What somebody else has changed since is left as it is and named, unless --force is
-given. With nothing to undo it says so; that is no error.
+		Long: `Puts back the queues and settings that were there before the first weir up, and
+verifies them. What others have changed since is left and named; --force
+overwrites it. If there is nothing to undo, it says so and succeeds.
 
-With goals for several devices it takes one of them down, --dev NAME, or --all. Settings of the host
-that the others ask for stay, or become what those ask for.`,
+With goals for several devices, say which one to take down (--dev NAME), or
+--all. Settings of the host that other goals ask for stay, or become what those
+ask for.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && dev != "" {
@@ -70,9 +71,9 @@ that the others ask for stay, or become what those ask for.`,
 		},
 	}
 	options.add(cmd)
-	device(cmd, &dev, "the goal of this `device` only")
-	cmd.Flags().BoolVar(&all, "all", false, "the goals of all devices")
-	cmd.Flags().BoolVar(&force, "force", false, "also overwrite what somebody else has changed since")
+	device(cmd, &dev, "take down only the goal of this `device`")
+	cmd.Flags().BoolVar(&all, "all", false, "take down the goals of all devices")
+	cmd.Flags().BoolVar(&force, "force", false, "also overwrite what others have changed since")
 	return cmd
 }
 

@@ -23,21 +23,27 @@ import (
 // dualpi2Kind is what the BPF DualPI2 is called wherever tc would have a kind.
 const dualpi2Kind = "bpf_dualpi2"
 
-// dualpi2Dir is where the journals of weir dualpi2 are, one for each device: they end with the boot, as what they are about does.
+// dualpi2Dir is where the journals of weir dualpi2 are, one for each device: they end with the boot, as what they are
+// about does.
 const dualpi2Dir = "/run/weir/dualpi2"
 
 func newDualPI2Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dualpi2",
-		Short: "DualPI2 (RFC 9332) as a BPF queue, for kernels that have none",
-		Long: `DualPI2, the dual-queue coupled AQM of RFC 9332, as a BPF queueing discipline with a shaper of its
-own, for kernels that have BPF queueing disciplines and no sch_dualpi2: Debian's since 6.17.
+		Short: "DualPI2 (RFC 9332) as a BPF queue",
+		Long: `DualPI2, the dual-queue coupled AQM of RFC 9332, as a BPF queue with a shaper of
+its own. It is for kernels that have BPF queues and no sch_dualpi2: Debian's
+since 6.17.
 
-These are tc's commands, with tc's words. Besides the queue there is a program at the device's TCX
-hook, which marks, and the device's gso_max_segs is 1, so that no superpackets come: TCP then takes
-eight times the instructions for each packet, unless no_split_gso is given. What was there before
-is in a journal in ` + dualpi2Dir + `, and del puts it back; no timer does. It runs without weir, and
-ends with the reboot. To keep it over one, let weir up have it:
+The commands are tc's, with tc's words. What was there before is written to a
+journal in /run/weir/dualpi2, and del puts it back. No timer does. The queue
+works without weir running, and ends with the reboot.
+
+Besides the queue there is a program at the device's TCX hook, which marks. The
+device's gso_max_segs is set to 1, so that no superpackets come. TCP then takes
+eight times the instructions for each packet, unless no_split_gso is given.
+
+To keep the queue over a reboot, let weir up have it:
 
   weir up --rate 50mbit --prefer l4s
   weir up --qdisc 'bpf_dualpi2 rate 50mbit typical_rtt 20ms'`,
@@ -60,7 +66,7 @@ type dualpi2Options struct {
 }
 
 func (o *dualpi2Options) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.dev, "dev", "", "the `device`; or as tc has it: dev NAME")
+	cmd.Flags().StringVar(&o.dev, "dev", "", "the `device`; or as tc writes it: dev NAME")
 	cmd.Flags().StringVar(&o.state, "state", dualpi2Dir, "`directory` of the journals")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	cmd.MarkFlagDirname("state")
@@ -117,26 +123,30 @@ func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, erro
 	return facts, link, nil
 }
 
-// change is device, for a command that changes something there: which takes root, and leaves alone what weir up looks after.
+// change is device, for a command that changes something there: which takes root, and leaves alone what weir up looks
+// after.
 func (o *dualpi2Options) change(cmd *cobra.Command) (host.Facts, host.Link, error) {
 	facts, link, err := o.device(cmd)
 	if err != nil {
 		return facts, link, err
 	}
 	if !facts.Admin {
-		return facts, link, &plan.Refusal{What: cmd.Name() + " changes the network, which takes root (CAP_NET_ADMIN)", Try: "sudo " + cmd.CommandPath() + " …"}
+		return facts, link, &plan.Refusal{What: cmd.Name() + " changes the network, which takes root (CAP_NET_ADMIN)",
+			Try: "sudo " + cmd.CommandPath() + " …"}
 	}
 	// A journal that cannot be read is another namespace's, or damaged: weir up says so when it is asked.
 	if status, err := change.Open(change.Dir).Status(); err == nil && status.Up && status.Goal.Dev == link.Name {
 		return facts, link, &plan.Refusal{
-			What: fmt.Sprintf("weir up is in force on %s, and what it has set is not changed behind its back", link.Name),
-			Try:  "weir up --qdisc '" + dualpi2Kind + " …', or weir down first",
+			What: fmt.Sprintf("weir up is in force on %s, and what it has set is not changed behind its back",
+				link.Name),
+			Try: "weir up --qdisc '" + dualpi2Kind + " …', or weir down first",
 		}
 	}
 	return facts, link, nil
 }
 
-// entry is what a device's journal is called. Another network namespace may have a device of the same name; no name has a colon.
+// entry is what a device's journal is called. Another network namespace may have a device of the same name; no name has
+// a colon.
 func entry(f host.Facts, dev string) string {
 	if _, initial := f.Sysctls["net.core.default_qdisc"]; initial {
 		return dev
@@ -199,7 +209,8 @@ func instance(f host.Facts, l host.Link) (qdisc.Qdisc, bool, error) {
 		if !f.Admin {
 			try = "the same with sudo"
 		}
-		return root, false, &plan.Refusal{What: fmt.Sprintf("%s: %s cannot be read, which takes root (CAP_SYS_ADMIN) and the version of weir that made it", l.Name, root.Kind), Try: try}
+		return root, false, &plan.Refusal{What: fmt.Sprintf("%s: %s cannot be read, which takes root (CAP_SYS_ADMIN) "+
+			"and the version of weir that made it", l.Name, root.Kind), Try: try}
 	}
 	return root, root.Kind == dualpi2Kind, nil
 }
@@ -208,19 +219,28 @@ func newDualPI2AddCommand() *cobra.Command {
 	var o dualpi2Options
 	cmd := &cobra.Command{
 		Use:   "add dev NAME [OPTION VALUE] …",
-		Short: "Put a BPF DualPI2 at a device's root",
-		Long: `Puts a BPF DualPI2 at the root of a device, and verifies it. The options are tc-dualpi2(8)'s, and:
+		Short: "Put a BPF DualPI2 on a device",
+		Long: `Puts a BPF DualPI2 at the root of a device, and verifies it. Without a rate it
+acts on a queue at this device only. It ends with the reboot: weir up --qdisc
+'bpf_dualpi2 …' keeps it over one. weir dualpi2 del puts back what was there.
 
-  rate RATE             shape to this rate (default: unlimited, as fast as the device takes them)
-  overhead BYTES        what the link adds to a packet; and mpu, atm, docsis and the others of tc-cake(8)
-  llll_mark MARK/MASK   packets with this firewall mark go to the L queue, and are never marked
+Options of its own:
 
-The first are typical_rtt and max_rtt (from which target, tupdate, alpha and beta follow; else 15ms,
-16ms, 0.16 and 3.2), step_thresh (1ms), coupling_factor (2), limit (10000 packets), any_ect (ECT(0)
-goes to the L queue, too) and no_split_gso.
+  rate RATE             shape to this rate (default: unlimited)
+  overhead BYTES        what the link adds to a packet
+  mpu, atm, docsis …    as in tc-cake(8)
+  llll_mark MARK/MASK   packets with this firewall mark go to the L queue,
+                        and are never marked
 
-Without a rate it acts on a queue at this device only. It ends with the reboot; weir up --qdisc
-'bpf_dualpi2 …' keeps it over one. weir dualpi2 del puts back what was there before.`,
+The others are those of tc-dualpi2(8), of which these come first:
+
+  typical_rtt, max_rtt  set target, tupdate, alpha and beta
+                        (default: 15ms, 16ms, 0.16, 3.2)
+  step_thresh TIME      mark in the L queue from here on (default: 1ms)
+  coupling_factor N     (default: 2)
+  limit PACKETS         (default: 10000)
+  any_ect               ECT(0) goes to the L queue, too
+  no_split_gso          let superpackets come`,
 		Example: `  weir dualpi2 add dev eth0 rate 50mbit typical_rtt 20ms
   weir dualpi2 add dev eth0 rate 20mbit docsis any_ect`,
 		ValidArgsFunction: completeWords,
@@ -253,9 +273,11 @@ Without a rate it acts on a queue at this device only. It ends with the reboot; 
 			case err != nil:
 				return err
 			case there && !status.Unconfirmed:
-				return &plan.Refusal{What: fmt.Sprintf("%s has one already: %s", link.Name, now.Spec), Try: "weir dualpi2 change dev " + link.Name + " …"}
+				return &plan.Refusal{What: fmt.Sprintf("%s has one already: %s", link.Name, now.Spec),
+					Try: "weir dualpi2 change dev " + link.Name + " …"}
 			case status.Up && !status.Unconfirmed && !there:
-				// Somebody has taken that one away, for good by the looks of it: what is there now is what to go back to.
+				// Somebody has taken that one away, for good by the looks of it: what is there now is what to go back
+				// to.
 				if err := store.Forget(); err != nil {
 					return err
 				}
@@ -300,8 +322,8 @@ func newDualPI2ChangeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "change dev NAME OPTION VALUE …",
 		Short: "Change options of a BPF DualPI2 in place",
-		Long: `Changes the options that are given, all at once and without losing a packet; those that are not
-given stay as they are. Only a limit beyond what it was made for makes it anew.`,
+		Long: `Changes the given options all at once, without losing a packet. All others stay
+as they are. Only a limit beyond the one it was made for makes it anew.`,
 		Example:           `  weir dualpi2 change dev eth0 rate 60mbit`,
 		ValidArgsFunction: completeWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -348,9 +370,10 @@ func newDualPI2DelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "del dev NAME",
 		Aliases: []string{"delete"},
-		Short:   "Take a BPF DualPI2 away, and put back what was there before",
-		Long: `Puts back the queueing disciplines that were there before weir dualpi2 add, and verifies it. What
-somebody else has put in its place since is left as it is and named, unless --force is given.`,
+		Short:   "Remove a BPF DualPI2, and put back what was there",
+		Long: `Puts back the queues that were there before weir dualpi2 add, and verifies them.
+What others have put in its place since is left and named. --force overwrites
+that, too.`,
 		ValidArgsFunction: completeDevice,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.noOptions(cmd, args); err != nil {
@@ -371,8 +394,9 @@ somebody else has put in its place since is left as it is and named, unless --fo
 				return err
 			case status.Goal.Dev == "" && status.Why == "" && there:
 				return &plan.Refusal{
-					What: fmt.Sprintf("%s has one, and no journal in %s knows what was there before", link.Name, o.state),
-					Try:  "tc qdisc del dev " + link.Name + " root, after which the kernel puts its default there",
+					What: fmt.Sprintf("%s has one, and no journal in %s knows what was there before", link.Name,
+						o.state),
+					Try: "tc qdisc del dev " + link.Name + " root, after which the kernel puts its default there",
 				}
 			case status.Goal.Dev == "" && status.Why == "":
 				return notThere(link)
@@ -400,7 +424,7 @@ somebody else has put in its place since is left as it is and named, unless --fo
 		},
 	}
 	o.add(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "also overwrite what somebody else has put in its place")
+	cmd.Flags().BoolVar(&force, "force", false, "also overwrite what others have put in its place")
 	return cmd
 }
 
@@ -410,7 +434,8 @@ func notDeleted(dev string, out change.Outcome) error {
 	if len(out.Failed) > 0 || len(out.Left) == 0 {
 		return failed(out, try+", again")
 	}
-	return &plan.Refusal{What: "left, since somebody else has changed it: " + dev + " " + out.Left[0].Error, Try: try + " --force, which puts back what was there before"}
+	return &plan.Refusal{What: "left, since somebody else has changed it: " + dev + " " + out.Left[0].Error, Try: try +
+		" --force, which puts back what was there before"}
 }
 
 func newDualPI2ShowCommand() *cobra.Command {
@@ -418,10 +443,13 @@ func newDualPI2ShowCommand() *cobra.Command {
 	var statistics bool
 	cmd := &cobra.Command{
 		Use:   "show [dev NAME]",
-		Short: "The BPF DualPI2s of this network namespace, as tc shows its own",
-		Long: `Prints each as tc qdisc show prints dualpi2, and its other options after tc's. With -s also its
-statistics, and how long packets have waited in either queue. Takes root, as all that looks into
-BPF does. That somebody has taken one away that weir dualpi2 add has put there is an error.`,
+		Short: "Show the BPF DualPI2s, as tc shows its own",
+		Long: `Prints the BPF DualPI2s of this network namespace, as tc qdisc show prints
+dualpi2. Options that tc does not know follow. -s adds statistics, and how long
+packets waited in each queue.
+
+Show needs root, as everything does that looks into BPF. It fails if somebody
+has removed a queue that weir dualpi2 add has put there.`,
 		ValidArgsFunction: completeDevice,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.noOptions(cmd, args); err != nil {
@@ -443,7 +471,7 @@ BPF does. That somebody has taken one away that weir dualpi2 add has put there i
 		},
 	}
 	o.add(cmd)
-	cmd.Flags().BoolVarP(&statistics, "statistics", "s", false, "print statistics, too")
+	cmd.Flags().BoolVarP(&statistics, "statistics", "s", false, "also print statistics")
 	return cmd
 }
 
@@ -512,9 +540,11 @@ func completeDevice(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 
 // completeWords completes that, and options that are not given yet.
 func completeWords(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-	if words, directive := completeDevice(cmd, args, start); len(words) > 0 || directive == cobra.ShellCompDirectiveError {
+	if words, directive := completeDevice(cmd, args, start); len(words) > 0 ||
+		directive == cobra.ShellCompDirectiveError {
 		return words, directive
 	}
 	words := qdisc.Words(dualpi2Kind)
-	return slices.DeleteFunc(words, func(w string) bool { return slices.Contains(args, w) }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(words, func(w string) bool { return slices.Contains(args, w) }),
+		cobra.ShellCompDirectiveNoFileComp
 }

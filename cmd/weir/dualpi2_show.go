@@ -13,8 +13,8 @@ import (
 	"weir/internal/units"
 )
 
-// shownQdisc is a BPF DualPI2 in the shape that tc -j gives to dualpi2 (iproute2 tc/q_dualpi2.c). What tc has no words for comes after what it has.
-// Times are in microseconds and rates in bytes per second, as in tc's own.
+// shownQdisc is a BPF DualPI2 in the shape that tc -j gives to dualpi2 (iproute2 tc/q_dualpi2.c). What tc has no words
+// for comes after what it has. Times are in microseconds and rates in bytes per second, as in tc's own.
 type shownQdisc struct {
 	Kind    string       `json:"kind"`
 	Handle  qdisc.Handle `json:"handle"`
@@ -98,11 +98,13 @@ func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 	us := func(d units.Duration) uint64 { return uint64(d) / 1000 }
 	shown := shownQdisc{Kind: q.Kind, Handle: q.Handle, Dev: dev, Root: true, Options: shownOptions{
 		Limit: spec.Limit, MemoryLimit: x.MemoryLimit, Target: us(spec.Target), TUpdate: us(spec.TUpdate),
-		Alpha: float64(spec.Alpha) / 256, Beta: float64(spec.Beta) / 256, StepPackets: spec.StepPackets, MinQlenStep: spec.MinQlenStep,
-		Coupling: spec.CouplingFactor, DropOverload: choose(spec.DropOverload, "drop", "overflow"),
+		Alpha: float64(spec.Alpha) / 256, Beta: float64(spec.Beta) / 256, StepPackets: spec.StepPackets,
+		MinQlenStep: spec.MinQlenStep,
+		Coupling:    spec.CouplingFactor, DropOverload: choose(spec.DropOverload, "drop", "overflow"),
 		DropEarly: choose(spec.DropEnqueue, "drop-enqueue", "drop-dequeue"), Protection: spec.ClassicProtection,
 		ECNMask: strings.ReplaceAll(spec.ECN, "_", "-"),
-		Rate:    uint64(spec.Rate / 8), Raw: spec.Raw, ATM: spec.ATM, Overhead: spec.Overhead, MPU: spec.MPU, LLLLMark: spec.LLLLMark, LLLLMask: spec.LLLLMask,
+		Rate:    uint64(spec.Rate / 8), Raw: spec.Raw, ATM: spec.ATM, Overhead: spec.Overhead, MPU: spec.MPU,
+		LLLLMark: spec.LLLLMark, LLLLMask: spec.LLLLMask,
 	}}
 	if spec.SplitGSO {
 		shown.Options.SplitGSO = json.RawMessage("null")
@@ -121,7 +123,8 @@ func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 	s := q.Stats
 	shown.shownStats = &shownStats{
 		s.Bytes, s.Packets, s.Drops, s.Overlimits, s.Requeues, s.Backlog, s.Qlen,
-		x.Probability, x.DelayC, x.DelayL, x.PacketsC, x.PacketsL, x.MaxQueue, x.ECNMarks, x.StepMarks, x.Credit, x.MemoryUsed, x.MaxMemoryUsed, x.MemoryLimit,
+		x.Probability, x.DelayC, x.DelayL, x.PacketsC, x.PacketsL, x.MaxQueue, x.ECNMarks, x.StepMarks, x.Credit,
+		x.MemoryUsed, x.MaxMemoryUsed, x.MemoryLimit,
 		x.StepMissed, x.StepEarly, x.Unmarked, x.Overwritten, x.Superpackets, sojourn(x.SojournC), sojourn(x.SojournL),
 	}
 	return shown
@@ -130,7 +133,8 @@ func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 // print writes what tc would, in its words and its order.
 func (q shownQdisc) print(w io.Writer) {
 	o := q.Options
-	fmt.Fprintf(w, "qdisc %s %s dev %s root limit %dp memlimit %dB target %s tupdate %s alpha %f beta %f ", q.Kind, q.Handle, q.Dev, o.Limit, o.MemoryLimit,
+	fmt.Fprintf(w, "qdisc %s %s dev %s root limit %dp memlimit %dB target %s tupdate %s alpha %f beta %f ", q.Kind,
+		q.Handle, q.Dev, o.Limit, o.MemoryLimit,
 		tcTime(o.Target), tcTime(o.TUpdate), o.Alpha, o.Beta)
 	if o.StepThresh != nil {
 		fmt.Fprintf(w, "step_thresh %s ", tcTime(*o.StepThresh))
@@ -144,8 +148,10 @@ func (q shownQdisc) print(w io.Writer) {
 	if overload == "drop" {
 		overload = "drop_on_overload"
 	}
-	fmt.Fprintf(w, "min_qlen_step %dp coupling_factor %d %s %s classic_protection %d%% %s %ssplit_gso ", o.MinQlenStep, o.Coupling,
-		overload, strings.ReplaceAll(o.DropEarly, "-", "_"), o.Protection, strings.ReplaceAll(o.ECNMask, "-", "_"), split)
+	fmt.Fprintf(w, "min_qlen_step %dp coupling_factor %d %s %s classic_protection %d%% %s %ssplit_gso ", o.MinQlenStep,
+		o.Coupling,
+		overload, strings.ReplaceAll(o.DropEarly, "-", "_"), o.Protection, strings.ReplaceAll(o.ECNMask, "-", "_"),
+		split)
 	fmt.Fprintln(w, strings.Join(o.further(), " "))
 	if q.shownStats == nil {
 		return
@@ -157,7 +163,8 @@ func (q shownQdisc) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, " Sent %d bytes %d pkt (dropped %d, overlimits %d requeues %d) \n backlog %db %dp requeues %d\n",
 		s.Bytes, s.Packets, s.Drops, s.Overlimits, s.Requeues, s.Backlog, s.Qlen, s.Requeues)
-	fmt.Fprintf(w, "prob %f delay_c %dus delay_l %dus\npkts_in_c %d pkts_in_l %d maxq %d\necn_mark %d step_mark %d\ncredit %d (%s-queue)\n",
+	fmt.Fprintf(w, "prob %f delay_c %dus delay_l %dus\npkts_in_c %d pkts_in_l %d maxq %d\necn_mark %d step_mark "+
+		"%d\ncredit %d (%s-queue)\n",
 		s.Prob, s.DelayC, s.DelayL, s.PacketsC, s.PacketsL, s.MaxQ, s.ECNMark, s.StepMark, s.Credit, turn)
 	fmt.Fprintf(w, "memory_used %d (max %d) of memory limit %d\n", s.MemoryUsed, s.MaxMemoryUsed, s.MemoryLimit)
 	fmt.Fprintf(w, "step_missed %d step_early %d unmarked %d overwritten %d superpackets %d\n", s.StepMissed,
@@ -166,7 +173,8 @@ func (q shownQdisc) print(w io.Writer) {
 		name string
 		shownSojourn
 	}{{"c", s.SojournC}, {"l", s.SojournL}} {
-		fmt.Fprintf(w, "sojourn_%s pkts %d mean %s p50 %s p99 %s max %s\n", queue.name, queue.Packets, waited(queue.Mean), waited(queue.P50), waited(queue.P99), waited(queue.Max))
+		fmt.Fprintf(w, "sojourn_%s pkts %d mean %s p50 %s p99 %s max %s\n", queue.name, queue.Packets,
+			waited(queue.Mean), waited(queue.P50), waited(queue.P99), waited(queue.Max))
 	}
 	fmt.Fprintln(w)
 }

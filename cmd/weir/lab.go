@@ -33,7 +33,9 @@ import (
 func newLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Try configurations on a real kernel in virtual time",
+		Short: "Try configurations on a real kernel, in virtual time",
+		Long: `The lab boots a real Linux kernel in virtual time, and measures what
+configurations of a server do to real TCP. It needs no privileges.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -60,12 +62,19 @@ func newLabRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.toml …",
 		Short: "Run scenarios and print what each candidate does",
-		Long: `Boots a Linux kernel in virtual time for every candidate of every scenario, seeds times each, and prints what was measured. Where a
-candidate is Weir, the guest's server runs this same binary. It needs no privileges and touches no network of this machine.
+		Long: `Boots a Linux kernel in virtual time for every candidate of every scenario, once
+for each seed, and prints what was measured. Where a candidate is Weir, the
+guest's server runs this same binary. It needs no privileges, and touches no
+network of this machine.
 
-Needs the lab kernel: make lab-kernel; for the engine qemu, a stock Debian kernel under emulation: make kernels. docs/scenarios.md says how scenarios are written, docs/results.md what --json holds.
-Exit status: 0 every run gave a result (a claim that is not reproduced is a result), 1 not so, 2 wrong usage.`,
-		Example: "  weir lab run scenarios/narrow-link.toml\n  weir lab run --html report.html scenarios/seeds/*.toml",
+Needs the lab kernel: make lab-kernel. The engine qemu needs a stock Debian
+kernel, which runs under emulation: make kernels. docs/scenarios.md says how a
+scenario is written, docs/results.md what --json holds.
+
+Exit status: 0 every run gave a result, 1 a run failed or a claim was not
+measured, 2 wrong usage. A claim that is not reproduced is a result.`,
+		Example: `  weir lab run scenarios/narrow-link.toml
+  weir lab run --html report.html scenarios/seeds/*.toml`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
@@ -83,10 +92,10 @@ Exit status: 0 every run gave a result (a claim that is not reproduced is a resu
 	f.BoolVar(&o.json, "json", false, "print the results as JSON instead of tables")
 	f.BoolVar(&o.markdown, "markdown", false, "print Markdown instead of terminal tables")
 	f.StringVar(&o.html, "html", "", "also write a report with pictures to this `file`")
-	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name` (may be given several times); claims are then not judged")
-	f.StringVar(&o.engine, "engine", "", "boot with this `engine` instead of the scenario's: uml or qemu")
-	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds, instead of the scenario's number")
-	f.IntVar(&o.parallel, "parallel", 0, "boots at a time (default: one a core)")
+	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name`, and judge no claim; can be repeated")
+	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: uml or qemu (default: the scenario's)")
+	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds (default: the scenario's)")
+	f.IntVar(&o.parallel, "parallel", 0, "boot `n` kernels at a time (default: one a core)")
 	return cmd
 }
 
@@ -253,7 +262,8 @@ func choose(only, files []string, scenarios []scenario.Scenario) ([]string, []sc
 	for _, name := range only {
 		if !slices.Contains(known, fmt.Sprintf("%q", name)) {
 			slices.Sort(known)
-			return nil, nil, usage("--only with one of: "+strings.Join(slices.Compact(known), ", "), "no candidate is called %q", name)
+			return nil, nil, usage("--only with one of: "+strings.Join(slices.Compact(known), ", "),
+				"no candidate is called %q", name)
 		}
 	}
 	return chosenFiles, chosen, nil
@@ -281,8 +291,8 @@ func beneath(w io.Writer) io.Writer {
 	return w
 }
 
-// meter shows progress on stderr: one line that rewrites itself on a terminal, a line every ten seconds elsewhere. What takes less than
-// two seconds shows nothing.
+// meter shows progress on stderr: one line that rewrites itself on a terminal, a line every ten seconds elsewhere. What
+// takes less than two seconds shows nothing.
 type meter struct {
 	w        io.Writer
 	terminal bool
@@ -301,7 +311,8 @@ func (m *meter) show(p lab.Progress) {
 		return
 	}
 	m.last, m.shown = p.Elapsed, true
-	text := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(p.Done+1, p.Runs), p.Runs, p.Virtual.Round(time.Second), p.VirtualAll.Round(time.Second), p.Elapsed.Round(time.Second))
+	text := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(p.Done+1, p.Runs), p.Runs,
+		p.Virtual.Round(time.Second), p.VirtualAll.Round(time.Second), p.Elapsed.Round(time.Second))
 	if left := p.Left(); left > 0 {
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
 	}

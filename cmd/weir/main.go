@@ -29,7 +29,7 @@ func main() {
 // version is set by the linker.
 var version = "unknown"
 
-// Exit status: what was asked for is done and true, it is not so, or no machine could have done it.
+// Exit status: success; the answer is no, or something failed; no machine could have done it.
 const (
 	exitTrue  = 0
 	exitNotSo = 1

@@ -20,8 +20,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// buildOnly is weir man DIR, in a program that is built with -tags man and not shipped: it writes a manual page for each command, dated
-// SOURCE_DATE_EPOCH. cobra's own generator would show each option with its default for a value, and brings three modules along.
+// buildOnly is weir man DIR, in a program that is built with -tags man and not shipped: it writes a manual page for
+// each command, dated SOURCE_DATE_EPOCH. cobra's own generator would show each option with its default for a value, and
+// brings three modules along.
 func buildOnly() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    "man DIR",
@@ -56,7 +57,8 @@ func writePages(cmd *cobra.Command, dir, date string) error {
 	return nil
 }
 
-// documented are the commands below one that have a page: not those that cobra adds to every program, which --help tells enough of.
+// documented are the commands below one that have a page: not those that cobra adds to every program, which --help
+// tells enough of.
 func documented(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() && c.Name() != "completion" && c.Name() != "help" {
@@ -119,18 +121,18 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 		writeText(w, cmd.Example)
 	}
 	heading(`"EXIT STATUS"`)
-	writeText(w, cmp.Or(status, "0 done and true, 1 not so, 2 wrong usage."))
+	writeText(w, cmp.Or(status, "0 success, 1 no or failed, 2 wrong usage."))
 	if section == "8" {
 		heading("FILES")
 		for _, f := range [][2]string{
-			{"/etc/weir.toml", "The goal that up and status read, or a table for each device; confirm writes it."},
+			{"/etc/weir.toml", "The goal that up and status read, or a table for each device. Confirm writes it."},
 			{"/etc/sysctl.d/99-weir.conf", "Settings that are to be there from the start of a boot. Confirm writes " +
 				"it, and down removes it."},
 			{"/etc/udev/rules.d/90-weir.rules", "Starts weir.service when the device appears. As above."},
 			{"/usr/lib/systemd/system/weir.service", "Brings the goal up after a boot, if confirm has enabled it; " +
 				"/etc/systemd/system/weir.service without the package."},
-			{"/var/lib/weir/journal.json", "The host as it was, and all that was set since: what down goes by."},
-			{"/run/weir/dualpi2/DEV/journal.json", "The same of weir dualpi2: what its del goes by."},
+			{"/var/lib/weir/journal.json", "The host as it was, and all that was set since. Down goes by it."},
+			{"/run/weir/dualpi2/DEV/journal.json", "The same for weir dualpi2. Its del goes by it."},
 		} {
 			fmt.Fprintf(w, ".TP\n\\fI%s\\fR\n%s\n", roff(f[0]), prose(f[1]))
 		}
@@ -150,7 +152,8 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 	}
 	if section == "8" {
 		for _, name := range []string{"tc", "tc-dualpi2", "tc-cake", "tc-fq_codel", "sysctl.d", "systemd.service"} {
-			also = append(also, fmt.Sprintf(`\fB%s\fR(%s)`, roff(name), map[bool]string{true: "8", false: "5"}[strings.HasPrefix(name, "tc")]))
+			also = append(also, fmt.Sprintf(`\fB%s\fR(%s)`, roff(name),
+				map[bool]string{true: "8", false: "5"}[strings.HasPrefix(name, "tc")]))
 		}
 	}
 	fmt.Fprintln(w, strings.Join(also, ",\n"))
@@ -195,7 +198,8 @@ func writeText(w io.Writer, text string) {
 
 var (
 	optionWord  = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z-]*|-[a-z]\b)`)
-	commandWord = regexp.MustCompile(`\bweir (?:up|down|plan|confirm|recover|status|doctor|lab run|dualpi2 (?:add|change|show|del))\b`)
+	commandWord = regexp.MustCompile(
+		`\bweir (?:up|down|plan|confirm|recover|status|doctor|lab run|dualpi2 (?:add|change|show|del))\b`)
 )
 
 // prose writes a line of text with its options and commands in bold.

@@ -17,11 +17,15 @@ func newPlanCommand() *cobra.Command {
 	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "plan [--dev NAME] [--rate RATE] …",
-		Short: "Every change that up would make, and why; changes nothing",
-		Long: `Prints every change that weir up with the same options would make: what is there, what would be,
-and why; with -v also what was measured, who set what is there now, and what was thought about and
-left. Files are written by weir confirm. Without any option it is about the goal in /etc/weir.toml,
-or else the one that was last brought up, if there is one. Changes nothing, and takes no root.`,
+		Short: "Every change that up would make, and why",
+		Long: `Prints every change that weir up would make with the same options: the old
+value, the new value and the reason. Plan changes nothing, and needs no root.
+
+With -v it also prints what was measured, who set the old value, and what was
+considered and left. The files in the list are written by weir confirm.
+
+Without options the goal is the one in /etc/weir.toml. Without that file it is
+the one that was brought up last.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := options.store().Plan(goal)

@@ -18,10 +18,13 @@ func newRecoverCommand() *cobra.Command {
 	var unconfirmed, detached bool
 	cmd := &cobra.Command{
 		Use:   "recover",
-		Short: "Put back at once what is not confirmed, or was cut short",
-		Long: `Puts back the last weir up if it is not confirmed, to the last goal that was, or else to what was
-there before weir; and ends a weir down that was cut short. Overwrites what somebody else has
-changed meanwhile, and says what. With nothing to put back it says so; that is no error.`,
+		Short: "Put back at once what is not confirmed",
+		Long: `Puts back the last weir up if it is not confirmed: to the last confirmed goal,
+or else to what was there before weir. It also ends a weir down that was cut
+short.
+
+It overwrites what others have changed meanwhile, and says what. If there is
+nothing to put back, it says so and succeeds.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, recover := options.store(), change.Store.Recover
@@ -53,7 +56,8 @@ changed meanwhile, and says what. With nothing to put back it says so; that is n
 		},
 	}
 	options.add(cmd)
-	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "what the timer calls: when the time is over, and unless it is confirmed")
+	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false,
+		"for the timer: wait until the time is over, and stop if it is confirmed")
 	cmd.Flags().BoolVar(&detached, "detached", false, "started by weir up without systemd")
 	for _, name := range []string{"unconfirmed", "detached"} {
 		cmd.Flags().MarkHidden(name)

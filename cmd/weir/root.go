@@ -17,11 +17,17 @@ import (
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
-		Short: "Low latency under load for a Linux server, on the kernel that it runs, and proof of it",
-		Long: `Weir gives a Linux server low latency under load at full throughput, on the kernel that it already runs.
+		Short: "Low latency under load for a Linux server",
+		Long: `Weir gives a Linux server low latency under load, on the kernel that it runs.
+
+  weir doctor                    what holds this server back
+  weir plan --rate 50mbit        what would change, and why
+  sudo weir up --rate 50mbit     change it; undone after 60 s unless confirmed
+  sudo weir confirm              keep it, also over a reboot
+  sudo weir down                 put back exactly what was there
 
 Rates, times and shares are written as tc writes them: 50mbit, 48.3ms, 10%.
-Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
+Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -32,12 +38,19 @@ Exit status: 0 done and true, 1 not so, 2 wrong usage.`,
 			}
 			return usage(try, "unknown command %q", args[0])
 		},
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if w := cmd.OutOrStdout(); isTerminal(w) {
+				printHome(w, change.Open(change.Dir))
+				return nil
+			}
+			return cmd.Help()
+		},
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SuggestionsMinimumDistance = 2
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(cmd.CommandPath()+" --help", "%s", strings.TrimPrefix(err.Error(), "pflag: "))
 	})

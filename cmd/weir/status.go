@@ -16,12 +16,19 @@ func newStatusCommand() *cobra.Command {
 	var options common
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Is the goal still in force, and if not, what has drifted?",
-		Long: `Makes the plan again for the goal in /etc/weir.toml, or else the one that was last brought up. If it
-is empty the goal is in force, and the exit status is 0; otherwise it prints what has drifted, or
-why there is no plan any more. What another kernel could not do as it was confirmed, it names. With
-traffic to see it by it also says if connections wait in another queue than this one; the exit status
-is then 1, too. Takes no root, but for a BPF queue.`,
+		Short: "Is the goal still in force, and what has drifted?",
+		Long: `Plans the goal again and prints what differs from it. The goal is the one in
+/etc/weir.toml, or else the one that was brought up last.
+
+If nothing differs, the goal is in force. Otherwise status prints what has
+drifted, or why the goal can no longer be planned. After a change of kernel it
+also lists what could not be set as confirmed. With traffic to see it by, it
+says if connections wait in another queue than this one.
+
+Status needs no root, except for a BPF queue.
+
+Exit status: 0 the goal is in force and the queue is here, 1 it is not or status
+failed, 2 wrong usage.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()

@@ -29,29 +29,35 @@ func newUpCommand() *cobra.Command {
 	var yes, boot bool
 	cmd := &cobra.Command{
 		Use:   "up [--dev NAME] [--rate RATE] …",
-		Short: "Bring a goal into force: change what the plan says, and verify it",
-		Long: `Makes the changes that weir plan prints, and verifies each. What was there before is written to a
-journal first, so that weir down can put it back. A device's goal replaces the one before; without any
-option it is the one in /etc/weir.toml, or else the last one again. If the queue cannot be set,
-nothing is changed; any other setting that fails is reported and does not stop the rest.
+		Short: "Change what the plan says, and verify it",
+		Long: `Makes the changes that weir plan prints, and verifies each. Before the first
+change it writes to a journal what was there, so that weir down can put it back.
 
-Unless weir confirm is run within 60 s (--timeout), all that this run changed is put back: to the
-last goal that was confirmed, or else to what was there before weir. That is done by a process that
-waits, a service of systemd's (weir-revert-…) or, without systemd, one in a session of its own, so
-neither the end of the ssh session nor of weir keeps it from it. It overwrites what somebody else
-has changed meanwhile, and weir status says what. Where it could not outlive weir, as in a container
-that ends with it, nothing is changed. --yes is for automation: no timer, what is changed stays.
+A device's new goal replaces its last one. Without options the goal is the one
+in /etc/weir.toml, or else the last one again. If the queue cannot be set,
+nothing is changed. Any other setting that fails is reported, and the rest goes
+on.
 
-What is confirmed is kept over a reboot: the goal in /etc/weir.toml, the settings in
-/etc/sysctl.d/99-weir.conf, and weir.service, which runs weir up --boot at every boot and when the
-device appears: it plans the goal again on the kernel that is there then. --runtime keeps nothing:
-what is set ends with a reboot. So it does on a host without systemd, in a network namespace of its
-own, and with another --state.`,
+The timer: unless you run weir confirm within 60 s (--timeout), everything that
+this run changed is put back. It goes back to the last confirmed goal, or else
+to what was there before weir. The timer survives a lost ssh session and a
+killed weir: it is a systemd service (weir-revert-…). Without systemd it is a
+process in a session of its own. It overwrites what others have changed
+meanwhile, and weir status says what. Where it could not outlive weir, as in a
+container that ends with it, nothing is changed. --yes is for automation: it
+starts no timer, and the changes stay.
+
+The reboot: what you confirm is kept over it. The goal is in /etc/weir.toml, the
+settings in /etc/sysctl.d/99-weir.conf. weir.service runs weir up --boot at
+every boot and when the device appears. That plans the goal again, on the kernel
+that is there then. Nothing is kept with --runtime, on a host without systemd,
+in another network namespace, or with another --state.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case yes && cmd.Flags().Changed("timeout"):
-				return usage("weir up --yes, or weir up --timeout 30s", "with --yes nothing is put back, so it goes with no --timeout")
+				return usage("weir up --yes, or weir up --timeout 30s",
+					"with --yes nothing is put back, so it goes with no --timeout")
 			case boot && (goal != plan.Goal{} || yes || cmd.Flags().Changed("timeout")):
 				return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
 			case yes:
@@ -112,8 +118,10 @@ own, and with another --state.`,
 	}
 	options.add(cmd)
 	addGoal(cmd, &goal)
-	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout, "put everything back unless confirmed within this `time`, 10s to 1h")
-	cmd.Flags().BoolVar(&boot, "boot", false, "what weir.service runs: the goal that is kept, as far as it goes, with no timer")
-	cmd.Flags().BoolVar(&yes, "yes", false, "no timer: what is changed stays without weir confirm")
+	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout,
+		"put everything back unless confirmed in this `time`, 10s to 1h")
+	cmd.Flags().BoolVar(&boot, "boot", false,
+		"bring up the kept goal as far as it goes, with no timer: for weir.service")
+	cmd.Flags().BoolVar(&yes, "yes", false, "start no timer: the changes stay without weir confirm")
 	return cmd
 }

@@ -12,8 +12,9 @@ import (
 	"weir/internal/plan"
 )
 
-// Boot brings up the goal that is kept, as a boot does or a device that has appeared. What an earlier boot left half done is put back first. A
-// run of this boot that is not confirmed is left alone, and a device that is not there is waited for by whoever called this.
+// Boot brings up the goal that is kept, as a boot does or a device that has appeared. What an earlier boot left half
+// done is put back first. A run of this boot that is not confirmed is left alone, and a device that is not there is
+// waited for by whoever called this.
 func (s Store) Boot() (Outcome, error) {
 	const attempts = 30 // a second each: another device may have appeared at the same time
 	if s.stands() {
@@ -133,7 +134,8 @@ func keptGoals(at situation, out *Outcome) ([]plan.Goal, error) {
 	switch {
 	case len(confirmed) > 0:
 		if there && !plan.Says(file, confirmed...) && !renamed {
-			out.Notes = append(out.Notes, plan.Note{Subject: host.GoalFile, Text: "asks for another goal than the one that was confirmed, or cannot be read: weir up brings it up"})
+			out.Notes = append(out.Notes, plan.Note{Subject: host.GoalFile, Text: "asks for another goal than the " +
+				"one that was confirmed, or cannot be read: weir up brings it up"})
 		}
 		return confirmed, nil
 	case last != nil || !there:
@@ -164,7 +166,8 @@ func (j *journal) leaveOut(goals []plan.Goal, f host.Facts) (notes []plan.Note) 
 	return notes
 }
 
-// broken lists what is not as it was when a person confirmed it, though the goal is the same: another kernel may have less to reach it with.
+// broken lists what is not as it was when a person confirmed it, though the goal is the same: another kernel may have
+// less to reach it with.
 func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
 	if j == nil {
 		return nil
@@ -172,7 +175,9 @@ func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
 	for _, was := range j.Promised {
 		e := j.entry(was.Target)
 		if e == nil {
-			notes = append(notes, plan.Note{Subject: was.Target.String(), Text: fmt.Sprintf("was %s when it was confirmed, which is not to be had any more", was.Value)})
+			notes = append(notes,
+				plan.Note{Subject: was.Target.String(),
+					Text: fmt.Sprintf("was %s when it was confirmed, which is not to be had any more", was.Value)})
 			continue
 		}
 		if e.last().Meets(was.Value) {

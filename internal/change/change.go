@@ -2,8 +2,9 @@
 
 // Package change carries plans out, and takes them back. It is the only code that changes a host.
 //
-// Nothing is changed before it is known, on disk, how to go back: a journal holds the host as it was. Nothing is believed before it is
-// read back, and the goal is in force only when the plan made from new facts is empty. What to change is not decided here.
+// Nothing is changed before it is known, on disk, how to go back: a journal holds the host as it was. Nothing is
+// believed before it is read back, and the goal is in force only when the plan made from new facts is empty. What to
+// change is not decided here.
 package change
 
 import (

@@ -18,7 +18,8 @@ import (
 	"weir/internal/plan"
 )
 
-// halfWritten is what a file is called until it is whole. None of those who read the directory takes a file with such a name for theirs.
+// halfWritten is what a file is called until it is whole. None of those who read the directory takes a file with such a
+// name for theirs.
 const halfWritten = ".weir-new"
 
 func (live) writable(name string) error {
@@ -95,7 +96,8 @@ func write(name string, want host.File) error {
 	}
 	_, err = f.WriteString(want.Text)
 	// The owner first: another one takes bits of the mode away.
-	return errors.Join(err, f.Chown(int(want.UID), int(want.GID)), unix.Fchmod(int(f.Fd()), uint32(want.Mode)), f.Sync(), f.Close())
+	return errors.Join(err, f.Chown(int(want.UID), int(want.GID)), unix.Fchmod(int(f.Fd()), uint32(want.Mode)),
+		f.Sync(), f.Close())
 }
 
 func syncDir(dir string) error {

@@ -140,10 +140,11 @@ type promise struct {
 	Value plan.Value
 }
 
-// pending says how to put back the run that is under way. It is there before the run's first change, and goes when the run is confirmed or
-// has been put back.
+// pending says how to put back the run that is under way. It is there before the run's first change, and goes when the
+// run is confirmed or has been put back.
 type pending struct {
-	Until time.Duration `json:"until_ns"`          // when it is to be put back, on the clock of this boot; wall clocks jump
+	// when it is to be put back, on the clock of this boot; wall clocks jump
+	Until time.Duration `json:"until_ns"`
 	Unit  string        `json:"unit,omitempty"`    // the timer's name
 	Back  goals         `json:"back_to,omitempty"` // those that were confirmed last; without one the host as found
 	Down  bool          `json:"down,omitempty"`    // the run takes down, and putting it back is to end that
@@ -156,8 +157,8 @@ type Reverted struct {
 	Notes []plan.Note `json:"notes,omitempty"`
 }
 
-// entry is the history of one setting. Set holds every value that was ever written, the last one last: when a run is cut short between
-// journal and change, the value before it must still be known as ours.
+// entry is the history of one setting. Set holds every value that was ever written, the last one last: when a run is
+// cut short between journal and change, the value before it must still be known as ours.
 type entry struct {
 	plan.Target
 	Was     plan.Value

@@ -79,8 +79,8 @@ func (j *journal) rename(names map[string]string) {
 	}
 }
 
-// carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files is there, and so is what
-// those who read them have set again by now. Nil if nothing was in files.
+// carry is the journal of an earlier boot in this one. What was set at run time ended with that boot; what is in files
+// is there, and so is what those who read them have set again by now. Nil if nothing was in files.
 func (j *journal) carry(f host.Facts) *journal {
 	if !j.files() {
 		return nil
@@ -152,7 +152,8 @@ func (j *journal) adopt(f host.Facts) *journal {
 	return &next
 }
 
-// address is by what a card is known when it has another name. What is on top of a card may have its address, too, and none of its own.
+// address is by what a card is known when it has another name. What is on top of a card may have its address, too, and
+// none of its own.
 func address(l host.Link) string {
 	if l.Kind != "" {
 		return ""

@@ -42,11 +42,13 @@ func (s Store) report(command string, out Outcome, err error) {
 		s.log(fmt.Sprintf("%s: %s: %s", command, n.Subject, n.Text))
 	}
 	if out.RevertsIn > 0 {
-		s.log(fmt.Sprintf("%s: %s: put back in %s unless it is confirmed", command, out.Goal.Flags(), units.Duration(out.RevertsIn)))
+		s.log(fmt.Sprintf("%s: %s: put back in %s unless it is confirmed", command, out.Goal.Flags(),
+			units.Duration(out.RevertsIn)))
 	}
 }
 
-// toJournal tells whether what this process prints goes to the journal (systemd.exec(5), of JOURNAL_STREAM, which others inherit).
+// toJournal tells whether what this process prints goes to the journal (systemd.exec(5), of JOURNAL_STREAM, which
+// others inherit).
 func toJournal() bool {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(os.Stderr.Fd()), &stat); err != nil {

@@ -25,9 +25,10 @@ type machine interface {
 	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
 	// away with what a BPF queue has left that somebody else has taken away
 	cleanQueue(link, gsoSegs int) error
-	setIngress(link int, a qdisc.Arriving) error // what arrives passes it first; empty: takes that away; and reads it back
-	setSysctl(name, value string) (err error)    // writes, and reads it back
-	writable(path string) error                  // why a file could not be written, for all that can be told before
+	// what arrives passes it first; empty: takes that away; and reads it back
+	setIngress(link int, a qdisc.Arriving) error
+	setSysctl(name, value string) (err error) // writes, and reads it back
+	writable(path string) error               // why a file could not be written, for all that can be told before
 	// setFile puts it there whole or not at all, and on disk; as written at a time, if one is given.
 	setFile(path string, file host.File, at time.Time) error
 	sweep(path string)         // away with what a run that was killed has written of it

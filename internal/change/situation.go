@@ -48,7 +48,8 @@ func (s Store) read() (at situation, err error) {
 	case last.Boot == facts.Boot && !last.files():
 		return at, &elsewhere{Refusal: plan.Refusal{
 			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
-			Try:  "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which removes the journal",
+			Try: "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which " +
+				"removes the journal",
 		}}
 	default: // a container that was started again may have no boot of its own
 		j = last.carry(facts)
@@ -152,7 +153,8 @@ func (s Store) begin(command string) (_ Store, at situation, err error) {
 	return s, at, err
 }
 
-// isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give up a goal that is kept.
+// isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give
+// up a goal that is kept.
 func isUp(goal plan.Goal, facts host.Facts) error {
 	link, ok := facts.Link(goal.Dev)
 	switch {
@@ -160,7 +162,8 @@ func isUp(goal plan.Goal, facts host.Facts) error {
 		return &plan.Refusal{What: link.Name + ": the bridge is down: none of its ports is up",
 			Try: "another device: weir plan without --dev takes the default route's"}
 	case ok && !link.Up:
-		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name + " up, and see that its other end is up too"}
+		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name +
+			" up, and see that its other end is up too"}
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ func unreachable(err error) error {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		return &plan.Refusal{What: "journal: " + err.Error(), Try: "the same with sudo"}
 	}
-	return &plan.Refusal{What: "journal: " + err.Error(), Try: "--state DIR, one that can be read and, to change something, written"}
+	return &plan.Refusal{What: "journal: " + err.Error(),
+		Try: "--state DIR, one that can be read and, to change something, written"}
 }
 
 func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
@@ -225,7 +226,8 @@ func (s Store) flock(name string) (unlock func(), err error) {
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		case waited >= patience:
 			f.Close()
-			return nil, &busy{plan.Refusal{What: "another weir is changing this host", Try: "the same again when it is done"}}
+			return nil, &busy{plan.Refusal{What: "another weir is changing this host",
+				Try: "the same again when it is done"}}
 		}
 		f.Close()
 		s.timer.sleep(pause)

@@ -24,7 +24,8 @@ import (
 	"weir/internal/plan"
 )
 
-// timer is what puts a run back that nobody confirms. It must outlive this process, its session, and whatever ends them.
+// timer is what puts a run back that nobody confirms. It must outlive this process, its session, and whatever ends
+// them.
 type timer interface {
 	now() time.Duration // on the clock of this boot
 	sleep(time.Duration)

@@ -5,7 +5,6 @@ package doctor
 import (
 	"fmt"
 
-	"weir/internal/qdisc"
 	"weir/internal/text"
 )
 
@@ -14,7 +13,7 @@ func ecn(p *patient) []Finding {
 	const fix, kernels = "sysctl -w net.ipv4.tcp_ecn=2", "the kernel's default"
 	now, s := p.Sysctls[tcpECN].Value, p.deep.Sockets
 	seen := fmt.Sprintf("%s = %s, %s", tcpECN, now, p.source(tcpECN))
-	marks := p.enforced() != 0 && qdisc.TraitsOf(p.queueName()).Marks
+	marks := p.enforced() != 0 && p.traits().Marks
 	switch {
 	case now == "1" && p.cc == "bbr":
 		return []Finding{{

@@ -73,10 +73,13 @@ func (p *patient) enforced() units.Rate { return p.link.Tree.Rate() }
 // queueName is the discipline that holds the packets.
 func (p *patient) queueName() string {
 	if len(p.stack) > 0 {
-		return p.stack[len(p.stack)-1].Kind()
+		return p.stack.Leaf()
 	}
 	return plan.QueueOf(p.link.Tree).String()
 }
+
+// traits are what that discipline can do.
+func (p *patient) traits() qdisc.Traits { return qdisc.TraitsOf(p.queueName()) }
 
 // shaperName is the discipline that enforces the rate.
 func (p *patient) shaperName() string {

@@ -29,7 +29,7 @@ func queue(p *patient) []Finding {
 		return []Finding{p.atProvider(root)}
 	case queueing && elsewhere:
 		return []Finding{p.belowShaper(root)}
-	case queueing && qdisc.TraitsOf(p.queueName()).Plain:
+	case queueing && p.traits().Plain && p.queueName() != "noqueue":
 		return []Finding{{
 			Code: "queue-in-fifo", Severity: Notable,
 			Plain: "Downloads make everything else on this server slow: replies wait " + p.wait() +

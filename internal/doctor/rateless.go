@@ -41,6 +41,6 @@ func rateless(p *patient) []Finding {
 // chosenAQM tells whether somebody has put an active queue management without a rate there: no kernel comes with one of
 // these for a default.
 func (p *patient) chosenAQM(root qdisc.Qdisc) bool {
-	traits := qdisc.TraitsOf(p.queueName())
+	traits := p.traits()
 	return root.Handle != 0 && traits.AQM && !traits.Default
 }

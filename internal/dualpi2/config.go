@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dualpi2 is RFC 9332's DualPI2 as a BPF queueing discipline, for kernels that have BPF qdiscs (6.16 and later) and no sch_dualpi2: it loads
-// the programs in bpf/, configures an instance that runs, and reads it.
+// Package dualpi2 is RFC 9332's DualPI2 as a BPF queueing discipline, for kernels that have BPF qdiscs (6.16 and later)
+// and no sch_dualpi2: it loads the programs in bpf/, configures an instance that runs, and reads it.
 //
-// It knows one device at a time and no tree of disciplines: putting a kind at a device's root is its caller's part, by rtnetlink. It keeps nothing:
-// what runs is held by the kernel, with the device, and goes with it. There are no pins and no files. (A device that is moved to another network
-// namespace loses its qdisc; the marker goes along and does nothing, and the device's limit of one segment stays until somebody lifts it.)
+// It knows one device at a time and no tree of disciplines: putting a kind at a device's root is its caller's part, by
+// rtnetlink. It keeps nothing: what runs is held by the kernel, with the device, and goes with it. There are no pins
+// and no files. (A device that is moved to another network namespace loses its qdisc; the marker goes along and does
+// nothing, and the device's limit of one segment stays until somebody lifts it.)
 package dualpi2
 
 import "time"
 
-// Config is what one instance does. The zero value of a field means what its comment says, and nothing is filled in: the defaults are the caller's.
+// Config is what one instance does. The zero value of a field means what its comment says, and nothing is filled in:
+// the defaults are the caller's.
 type Config struct {
-	Limit    uint32 // packets in both queues together, 1 to MaxLimit
-	MemLimit uint32 // bytes of kernel memory (truesize) in both queues together; 0: Limit times two of the device's largest packets
+	Limit uint32 // packets in both queues together, 1 to MaxLimit
+	// bytes of kernel memory (truesize) in both queues together; 0: Limit times two of the device's largest packets
+	MemLimit uint32
 
 	Target  time.Duration // the C queue's delay, RFC 9332's target
 	TUpdate time.Duration // RFC 9332's Tupdate, at least 1 µs
@@ -30,7 +33,9 @@ type Config struct {
 	DropEnqueue  bool  // the AQM drops when packets come, rather than when they go
 	Protection   uint8 // the C queue's share of the link under overload, percent, up to 100
 
-	BypassMark, BypassMask uint32 // packets whose firewall mark is BypassMark under BypassMask go to the L queue and are never signalled; mask 0: none
+	// packets whose firewall mark is BypassMark under BypassMask go to the L queue and are never signalled; mask 0:
+	// none
+	BypassMark, BypassMask uint32
 
 	Rate     uint64  // bytes per second on the wire; 0: as fast as the device takes them
 	Raw      bool    // a packet's length is the kernel's, with the link's header; else without that
@@ -38,8 +43,8 @@ type Config struct {
 	MPU      uint32  // bytes that a packet counts for at least, up to 256 (tc-cake(8))
 	Framing  Framing // of the wire below
 
-	// The device takes packets of one segment: connections that begin while the instance is there send no superpackets to it. Those that were there
-	// before, and whatever is forwarded or comes by a device on top of this one, still do.
+	// The device takes packets of one segment: connections that begin while the instance is there send no superpackets
+	// to it. Those that were there before, and whatever is forwarded or comes by a device on top of this one, still do.
 	SplitGSO bool
 }
 

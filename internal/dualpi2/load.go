@@ -25,19 +25,22 @@ import (
 // ErrNotSupported is in the chain of every error that says that this kernel cannot do it, or does not let us.
 var ErrNotSupported = errors.New("not supported")
 
-var errDenied = fmt.Errorf("%w: the kernel does not let this process load BPF programs (requires CAP_SYS_ADMIN and CAP_NET_ADMIN, which root in a container may lack)", ErrNotSupported)
+var errDenied = fmt.Errorf("%w: the kernel does not let this process load BPF programs (requires CAP_SYS_ADMIN and "+
+	"CAP_NET_ADMIN, which root in a container may lack)", ErrNotSupported)
 
-// Probe reports why this kernel cannot run an instance, or does not let this process: an ErrNotSupported that says what it takes; nil if it can, as far as
-// can be told by looking.
+// Probe reports why this kernel cannot run an instance, or does not let this process: an ErrNotSupported that says what
+// it takes; nil if it can, as far as can be told by looking.
 func Probe() error {
 	types, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: the kernel does not describe its types (requires CONFIG_DEBUG_INFO_BTF)", ErrNotSupported)
+		return fmt.Errorf("%w: the kernel does not describe its types (requires CONFIG_DEBUG_INFO_BTF)",
+			ErrNotSupported)
 	case err != nil:
 		return err
 	case !bytes.Contains(types, []byte("\x00bpf_qdisc_bstats_update\x00")):
-		return fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16 with CONFIG_NET_SCH_BPF)", ErrNotSupported)
+		return fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16 with CONFIG_NET_SCH_BPF)",
+			ErrNotSupported)
 	}
 	// A question that takes no less than an instance does, and leaves nothing.
 	if _, err := ebpf.ProgramGetNextID(0); denied(err) {
@@ -48,12 +51,13 @@ func Probe() error {
 
 func denied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
-// Install makes a new instance for a device in the calling thread's network namespace. Place is called with the instance's kind when the kernel knows
-// it, and must put it at the device's root. If anything fails before that, Install leaves nothing in the kernel; if anything fails after it, a qdisc is in
-// place that its caller has to replace.
+// Install makes a new instance for a device in the calling thread's network namespace. Place is called with the
+// instance's kind when the kernel knows it, and must put it at the device's root. If anything fails before that,
+// Install leaves nothing in the kernel; if anything fails after it, a qdisc is in place that its caller has to replace.
 //
-// An instance takes the place of another without a gap: its marker does nothing before its qdisc is there, and the other's does nothing any more once its
-// own is gone. In the microseconds in which both are there the new one's say counts.
+// An instance takes the place of another without a gap: its marker does nothing before its qdisc is there, and the
+// other's does nothing any more once its own is gone. In the microseconds in which both are there the new one's say
+// counts.
 func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	if err := c.check(); err != nil {
 		return err
@@ -75,14 +79,15 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	}
 	// Kernels before 5.11 count maps as locked memory; nothing is lost where that cannot be lifted.
 	_ = rlimit.RemoveMemlock()
-	// All the kernel's types that the programs name are in vmlinux. Left to itself the loader reads those of every module, too, which takes a second where
-	// modules come with copies of them.
+	// All the kernel's types that the programs name are in vmlinux. Left to itself the loader reads those of every
+	// module, too, which takes a second where modules come with copies of them.
 	types := btf.NewCache()
 	kernel, err := types.Kernel()
 	if err != nil {
 		return explain(err)
 	}
-	objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: kernel}, Cache: types})
+	objects, err := ebpf.NewCollectionWithOptions(spec,
+		ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: kernel}, Cache: types})
 	if err != nil {
 		return explain(err)
 	}
@@ -106,7 +111,8 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	if err != nil {
 		return explain(err)
 	}
-	// The qdisc holds its programs, and the device its marker. All that is let go here is the name, which nobody else is to use.
+	// The qdisc holds its programs, and the device its marker. All that is let go here is the name, which nobody else
+	// is to use.
 	defer func() { err = errors.Join(err, ops.Close()) }()
 	if err := attach(ifindex, program); err != nil {
 		return explain(err)
@@ -158,12 +164,14 @@ func setSegments(device netlink.Link, segments uint32) error {
 
 // attach puts the marker before whatever else is there: a program may end what comes after it.
 func attach(ifindex int, marker *ebpf.Program) error {
-	return link.RawAttachProgram(link.RawAttachProgramOptions{Target: ifindex, Program: marker, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+	return link.RawAttachProgram(link.RawAttachProgramOptions{Target: ifindex, Program: marker,
+		Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
 }
 
 // detach is content if it is not there.
 func detach(ifindex int, marker *ebpf.Program) error {
-	err := link.RawDetachProgram(link.RawDetachProgramOptions{Target: ifindex, Program: marker, Attach: ebpf.AttachTCXEgress})
+	err := link.RawDetachProgram(link.RawDetachProgramOptions{Target: ifindex, Program: marker,
+		Attach: ebpf.AttachTCXEgress})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -283,8 +291,8 @@ func explain(err error) error {
 	return err
 }
 
-// Change gives the instance on a device other options, all at once and without touching a packet. Limit may not exceed what it was made for (see
-// Capacity).
+// Change gives the instance on a device other options, all at once and without touching a packet. Limit may not exceed
+// what it was made for (see Capacity).
 func Change(ifindex int, c Config) error {
 	if err := c.check(); err != nil {
 		return err
@@ -337,8 +345,8 @@ func Change(ifindex int, c Config) error {
 	return err
 }
 
-// Read gives the instance on a device, if there is one; one whose marker alone was left behind is one that is not Placed. One of another version has no
-// Config and no Stats. It takes CAP_SYS_ADMIN.
+// Read gives the instance on a device, if there is one; one whose marker alone was left behind is one that is not
+// Placed. One of another version has no Config and no Stats. It takes CAP_SYS_ADMIN.
 func Read(ifindex int) (Instance, bool, error) {
 	found, err := markers(ifindex)
 	defer found.close()
@@ -423,7 +431,8 @@ func rejoin(ifindex int, segments uint32) error {
 	return setSegments(device, segments)
 }
 
-// A marker that is attached to a device, and what of its instance can be found from there: the kernel is asked for nothing but what it holds.
+// A marker that is attached to a device, and what of its instance can be found from there: the kernel is asked for
+// nothing but what it holds.
 type marker struct {
 	program     *ebpf.Program
 	instanceMap *ebpf.Map
@@ -547,7 +556,8 @@ func open(id ebpf.ProgramID) (_ *marker, err error) {
 	}
 	m.instanceMap = maps[instanceName]
 	delete(maps, instanceName)
-	if m.instance.Layout == layout && take(configName, &m.configs) && take(statusName, &m.status) && maps[objectMapRings] != nil {
+	if m.instance.Layout == layout && take(configName, &m.configs) && take(statusName, &m.status) &&
+		maps[objectMapRings] != nil {
 		m.configMap, m.rings = maps[configName], maps[objectMapRings]
 		delete(maps, configName)
 		delete(maps, objectMapRings)

@@ -20,19 +20,24 @@ import (
 
 // Deep is what a diagnosis wants to know of a host beyond what a plan needs, and what costs more to read.
 type Deep struct {
-	Loader     string              `json:"loader,omitempty"`     // of sysctls at boot: SystemdSysctl, Procps, or neither
-	Settings   []Setting           `json:"settings,omitempty"`   // of sysctls in files, in the order in which they are read
-	Writers    []Writer            `json:"writers,omitempty"`    // who else sets what plans set
-	Sockets    Sockets             `json:"sockets"`              // live TCP connections
-	SYN        SYN                 `json:"syn"`                  // how connections were opened since the boot
-	Namespaces []Namespace         `json:"namespaces,omitempty"` // other network namespaces that processes are in
-	NAT        Support             `json:"nat"`                  // the kernel has address translation loaded; its rules only root may read
-	Loaded     []string            `json:"loaded,omitempty"`     // modules of congestion controls and queues: what one of them does is no kernel's own default
-	BPFQdisc   Support             `json:"bpf_qdisc"`            // the kernel takes queueing disciplines written in BPF, and describes its types
-	AccECN     Support             `json:"acc_ecn"`              // accurate ECN feedback
-	CPU        units.Share         `json:"cpu_pressure"`         // of the last 10 s in which something waited for a CPU
-	Offloads   map[string][]string `json:"offloads,omitempty"`   // by device: gro, gso, tso
-	Unknown    []Unread            `json:"unknown,omitempty"`    // what could not be read
+	// of sysctls at boot: SystemdSysctl, Procps, or neither
+	Loader string `json:"loader,omitempty"`
+	// of sysctls in files, in the order in which they are read
+	Settings   []Setting   `json:"settings,omitempty"`
+	Writers    []Writer    `json:"writers,omitempty"`    // who else sets what plans set
+	Sockets    Sockets     `json:"sockets"`              // live TCP connections
+	SYN        SYN         `json:"syn"`                  // how connections were opened since the boot
+	Namespaces []Namespace `json:"namespaces,omitempty"` // other network namespaces that processes are in
+	// the kernel has address translation loaded; its rules only root may read
+	NAT Support `json:"nat"`
+	// modules of congestion controls and queues: what one of them does is no kernel's own default
+	Loaded []string `json:"loaded,omitempty"`
+	// the kernel takes queueing disciplines written in BPF, and describes its types
+	BPFQdisc Support             `json:"bpf_qdisc"`
+	AccECN   Support             `json:"acc_ecn"`            // accurate ECN feedback
+	CPU      units.Share         `json:"cpu_pressure"`       // of the last 10 s in which something waited for a CPU
+	Offloads map[string][]string `json:"offloads,omitempty"` // by device: gro, gso, tso
+	Unknown  []Unread            `json:"unknown,omitempty"`  // what could not be read
 }
 
 // SYN counts, since the boot, how connections came about (TcpExt and Tcp in /proc/net).
@@ -55,7 +60,8 @@ type Unread struct {
 	Why  string `json:"why"`
 }
 
-// ReadDeep is Read and everything that a diagnosis wants besides. What cannot be read, for want of root or of a module, is in Unknown.
+// ReadDeep is Read and everything that a diagnosis wants besides. What cannot be read, for want of root or of a module,
+// is in Unknown.
 func ReadDeep() (Facts, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -82,7 +88,8 @@ func ReadDeep() (Facts, error) {
 	return f, nil
 }
 
-// ReadFiles is what the files below root say of a host that runs a kernel: all but what only its kernel could tell, links and connections.
+// ReadFiles is what the files below root say of a host that runs a kernel: all but what only its kernel could tell,
+// links and connections.
 func ReadFiles(root fs.FS, kernel string) Facts {
 	f := Facts{Kernel: kernel}
 	f.Namespace, _ = fs.ReadLink(root, "proc/thread-self/ns/net")
@@ -181,7 +188,8 @@ func pressure(text string) units.Share {
 	return 0
 }
 
-// unloaded says why the kernel cannot be asked through a module without loading it, which would change the host; "" if it can.
+// unloaded says why the kernel cannot be asked through a module without loading it, which would change the host; "" if
+// it can.
 func unloaded(root fs.FS, release, name string) string {
 	loaded, _ := fs.ReadFile(root, "proc/modules")
 	if !loads(root) || strings.HasPrefix(string(loaded), name+" ") || strings.Contains(string(loaded), "\n"+name+" ") {
@@ -194,7 +202,8 @@ func unloaded(root fs.FS, release, name string) string {
 		}
 	}
 	if !modules(root, release).known() {
-		return "the module " + name + " does not seem to be loaded, and reading must not load it: run ss -t once, which does"
+		return "the module " + name +
+			" does not seem to be loaded, and reading must not load it: run ss -t once, which does"
 	}
 	return "the module " + name + " is not loaded, and reading must not load it: run ss -t once, which does"
 }
@@ -248,7 +257,8 @@ func (t *tree) resolve(name string) (string, bool) {
 	return "", false
 }
 
-// read gives a file's text; nil if there is none. Of a file that is too long to be meant seriously it gives the beginning.
+// read gives a file's text; nil if there is none. Of a file that is too long to be meant seriously it gives the
+// beginning.
 func (t *tree) read(name string) []byte {
 	const longest = 1 << 20
 	name, ok := t.resolve(name)

@@ -20,7 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files in which a goal is kept over a reboot, in the words of those who read them: sysctl.d(5), systemd.unit(5), udev(7).
+// The files in which a goal is kept over a reboot, in the words of those who read them: sysctl.d(5), systemd.unit(5),
+// udev(7).
 const (
 	GoalFile    = "/etc/weir.toml"
 	SysctlFile  = "/etc/sysctl.d/99-weir.conf"
@@ -96,7 +97,8 @@ func ParseFile(s string) (File, error) {
 		}
 		return f, nil
 	case Symlink:
-		if f.Text = strings.TrimPrefix(s, "link "); f.Text == "" || len(s) == len(f.Text) || strings.Contains(f.Text, "\x00") {
+		if f.Text = strings.TrimPrefix(s, "link "); f.Text == "" || len(s) == len(f.Text) ||
+			strings.Contains(f.Text, "\x00") {
 			return File{}, bad
 		}
 		return f, nil
@@ -163,7 +165,8 @@ func ReadFile(name string) File {
 	return f
 }
 
-// readKept reads all that a plan may write to keep a goal. It is the first network namespace's: of another one there is nothing to keep.
+// readKept reads all that a plan may write to keep a goal. It is the first network namespace's: of another one there is
+// nothing to keep.
 func (f *Facts) readKept() {
 	its, err := os.Readlink("/proc/1/ns/net")
 	f.Hidden = err != nil && f.Admin
@@ -195,8 +198,8 @@ func (f *Facts) readKept() {
 	}
 }
 
-// rootOnly tells whether nobody but root can write a file. Debian's group staff may write below /usr/local on systems that began before Debian 12, and
-// counts as root there (Debian Policy 9.1.2).
+// rootOnly tells whether nobody but root can write a file. Debian's group staff may write below /usr/local on systems
+// that began before Debian 12, and counts as root there (Debian Policy 9.1.2).
 func rootOnly(mode fs.FileMode, uid, gid uint32) bool {
 	const root, staff = 0, 50 // base-passwd
 	group := mode&0o020 == 0 || gid == root || gid == staff

@@ -2,9 +2,10 @@
 
 // Package host reads what a plan needs to know of a Linux host, once, into a plain value.
 //
-// It reads and never writes: no setting, no module, no file of the host is different afterwards. It describes and never judges: what a
-// value means for a goal is the plan's affair. What is not there (a sysctl that this network namespace has not, a speed that a
-// driver does not know) is a fact too, and absent from the value; only a host that cannot be read at all is an error.
+// It reads and never writes: no setting, no module, no file of the host is different afterwards. It describes and never
+// judges: what a value means for a goal is the plan's affair. What is not there (a sysctl that this network namespace
+// has not, a speed that a driver does not know) is a fact too, and absent from the value; only a host that cannot be
+// read at all is an error.
 package host
 
 import (
@@ -77,8 +78,9 @@ type Sysctl struct {
 
 // Congestion lists congestion controls by name.
 type Congestion struct {
-	Available []string `json:"available"`          // ready to use
-	Loadable  []string `json:"loadable,omitempty"` // as modules on disk; the kernel loads one when its name is written to the sysctl
+	Available []string `json:"available"` // ready to use
+	// as modules on disk; the kernel loads one when its name is written to the sysctl
+	Loadable []string `json:"loadable,omitempty"`
 }
 
 // Has tells whether a congestion control can be chosen.
@@ -185,8 +187,10 @@ type Link struct {
 	TxBytes  uint64     `json:"tx_bytes,omitempty"` // and sent
 	RxPkts   uint64     `json:"rx_pkts,omitempty"`  // packets received, as the driver counts them
 	Passes   []string   `json:"passes,omitempty"`   // what goes past that, as qdisc.Outer
-	Ports    []string   `json:"ports,omitempty"`    // of a tunnel: what its packets come in, as qdisc.Outer; only root may know
-	Redirect string     `json:"redirect,omitempty"` // the device to which a filter redirects all that arrives; Gone: to one that is no longer there
+	// of a tunnel: what its packets come in, as qdisc.Outer; only root may know
+	Ports []string `json:"ports,omitempty"`
+	// the device to which a filter redirects all that arrives; Gone: to one that is no longer there
+	Redirect string `json:"redirect,omitempty"`
 }
 
 // DefaultRoute is a way out.
@@ -240,7 +244,8 @@ func readFiles(root fs.FS, f *Facts) {
 	}
 }
 
-// SysctlPath is the file that holds a setting. Names that plans use have no dot within a part, as an interface's name could.
+// SysctlPath is the file that holds a setting. Names that plans use have no dot within a part, as an interface's name
+// could.
 func SysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(name, ".", "/") }
 
 func memory(root fs.FS) units.Size {

@@ -19,9 +19,9 @@ import (
 
 // support says which queueing disciplines the kernel has.
 //
-// Where the kernel's modules are listed on disk, the list is the answer: asking the kernel for a kind makes it load the module, and a
-// reader must not change what it reads. Where there is no list each kind is tried, but only on a kernel that can load nothing: a container
-// without /lib/modules has the host's kernel, which loads the host's.
+// Where the kernel's modules are listed on disk, the list is the answer: asking the kernel for a kind makes it load the
+// module, and a reader must not change what it reads. Where there is no list each kind is tried, but only on a kernel
+// that can load nothing: a container without /lib/modules has the host's kernel, which loads the host's.
 func support(root fs.FS, release string, try func([]string) (map[string]bool, error)) map[string]Support {
 	answers, kinds := map[string]Support{}, qdisc.Kinds()
 	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == bpfDualPI2 }) // in no kernel and no module

@@ -57,7 +57,8 @@ func readLinks(f *Facts) error {
 			Index: a.Index, Name: a.Name, MTU: a.MTU,
 			Loopback: a.Flags&net.FlagLoopback != 0,
 			// Many virtual devices have no notion of a carrier; "unknown" is up.
-			Up:       a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown && a.OperState != netlink.OperLowerLayerDown,
+			Up: a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown &&
+				a.OperState != netlink.OperLowerLayerDown,
 			TxQueues: a.NumTxQueues, GSOBytes: int(a.GSOMaxSize), GSOSegs: int(a.GSOMaxSegs),
 			Tree: trees[a.Index],
 		}
@@ -128,7 +129,8 @@ func readLinks(f *Facts) error {
 	return nil
 }
 
-// again repeats a listing that the kernel says was interrupted by a change: what it gave may lack a link or name one twice.
+// again repeats a listing that the kernel says was interrupted by a change: what it gave may lack a link or name one
+// twice.
 func again[T any](list func() ([]T, error)) (got []T, err error) {
 	for range 4 {
 		if got, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -182,7 +184,8 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 	return found
 }
 
-// ethtool asks drivers by ioctl: it is of the caller's network namespace, which /sys/class/net need not be, and older than netlink's.
+// ethtool asks drivers by ioctl: it is of the caller's network namespace, which /sys/class/net need not be, and older
+// than netlink's.
 type ethtool int
 
 func openEthtool() (ethtool, error) {
@@ -203,7 +206,8 @@ func (e ethtool) driver(dev string) string {
 	return unix.ByteSliceToString(info.Driver[:])
 }
 
-// speed of a link; 0 when it has none or does not say. From struct ethtool_cmd: the low half at byte 12, the high half at 28.
+// speed of a link; 0 when it has none or does not say. From struct ethtool_cmd: the low half at byte 12, the high half
+// at 28.
 func (e ethtool) speed(dev string) units.Rate {
 	var cmd [44]byte
 	if !e.get(dev, unix.ETHTOOL_GSET, cmd[:]) {
@@ -216,8 +220,8 @@ func (e ethtool) speed(dev string) units.Rate {
 	return units.Rate(mbit) * 1e6
 }
 
-// txChannels counts transmit queues in use; 0 when the driver does not say. From struct ethtool_channels, nine numbers: the
-// command, the maxima of rx, tx, other and combined, then the counts in the same order.
+// txChannels counts transmit queues in use; 0 when the driver does not say. From struct ethtool_channels, nine numbers:
+// the command, the maxima of rx, tx, other and combined, then the counts in the same order.
 func (e ethtool) txChannels(dev string) int {
 	var channels [36]byte
 	if !e.get(dev, unix.ETHTOOL_GCHANNELS, channels[:]) {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Passing counts packets in the network namespace since it was made: in the first one, since the boot. IPv4 and IPv6 are
-// summed. From /proc/net/snmp and snmp6 (net/ipv4/proc.c, net/ipv6/proc.c). Segments that arrive are counted after the
-// device has joined them (GRO), those that leave before it takes them apart. What goes over the loopback device counts
-// too. What a flow table carries past IP does not.
+// Passing counts packets in the network namespace since it was made: in the first one, since the boot. IPv4 and IPv6
+// are summed. From /proc/net/snmp and snmp6 (net/ipv4/proc.c, net/ipv6/proc.c). Segments that arrive are counted after
+// the device has joined them (GRO), those that leave before it takes them apart. What goes over the loopback device
+// counts too. What a flow table carries past IP does not.
 type Passing struct {
 	IPIn        uint64 `json:"ip_in"`        // packets received (InReceives)
 	IPForwarded uint64 `json:"ip_forwarded"` // packets routed on (ForwDatagrams)

@@ -17,21 +17,25 @@ const (
 	Procps        = "sysctl --system" // procps's; sysvinit runs it
 )
 
-// CommandLine is the File of a Setting that the kernel takes from its own command line (sysctl.NAME=VALUE, kernel-parameters.txt).
+// CommandLine is the File of a Setting that the kernel takes from its own command line (sysctl.NAME=VALUE,
+// kernel-parameters.txt).
 const CommandLine = "kernel command line"
 
 // Setting is one line of a sysctl file that is about a setting that plans use, or a word of the kernel's command line.
 //
-// The kernel sets what its command line says right before it starts init, so every line of a file that is read at boot comes later and wins.
+// The kernel sets what its command line says right before it starts init, so every line of a file that is read at boot
+// comes later and wins.
 //
-// Both loaders sort the files of all directories by name; of those with the same name only the one in the first directory counts. An explicit
-// key wins over a pattern, whatever the order; else the later line wins. sysctl --system then reads /etc/sysctl.conf, which systemd-sysctl
-// reads only where a link in a directory points to it, as in Debian 12 and not in 13.
+// Both loaders sort the files of all directories by name; of those with the same name only the one in the first
+// directory counts. An explicit key wins over a pattern, whatever the order; else the later line wins. sysctl --system
+// then reads /etc/sysctl.conf, which systemd-sysctl reads only where a link in a directory points to it, as in Debian
+// 12 and not in 13.
 type Setting struct {
-	Sysctl  string `json:"sysctl"`
-	Value   string `json:"value"` // as written, its fields separated by one space
-	File    string `json:"file"`
-	Name    string `json:"name,omitempty"`    // under which the file is sorted among the others; none where it is read before or after them all
+	Sysctl string `json:"sysctl"`
+	Value  string `json:"value"` // as written, its fields separated by one space
+	File   string `json:"file"`
+	// under which the file is sorted among the others; none where it is read before or after them all
+	Name    string `json:"name,omitempty"`
 	Line    int    `json:"line"`              // 0 on the kernel's command line
 	Pattern string `json:"pattern,omitempty"` // the key, if it is one that matches several
 	Keeps   bool   `json:"keeps,omitempty"`   // "-key" without a value: no pattern sets it
@@ -60,9 +64,9 @@ func (d *Deep) AtBoot(name string) (Setting, bool) {
 	return d.Settings[i], true
 }
 
-// Sets tells whether writing the value would leave the setting as it is now. Of numbers a line may give fewer than there are: the kernel takes
-// these and leaves the rest. It also stops at the last that it wanted, so that what somebody meant for a comment is in nobody's way; a
-// word with a comment after it the kernel refuses.
+// Sets tells whether writing the value would leave the setting as it is now. Of numbers a line may give fewer than
+// there are: the kernel takes these and leaves the rest. It also stops at the last that it wanted, so that what
+// somebody meant for a comment is in nobody's way; a word with a comment after it the kernel refuses.
 func (s Setting) Sets(now string) bool {
 	written, current := strings.Fields(s.Value), strings.Fields(now)
 	if len(written) == 0 || len(current) == 0 {
@@ -173,7 +177,8 @@ func (t *tree) settings(loader string) []Setting {
 	return all
 }
 
-// commandLine gives what the kernel was told to set before init. That is of the first network namespace, and so no setting of another one's.
+// commandLine gives what the kernel was told to set before init. That is of the first network namespace, and so no
+// setting of another one's.
 func (t *tree) commandLine() []Setting {
 	if _, ok := t.resolve("proc/sys/net/core/default_qdisc"); !ok {
 		return nil
@@ -182,17 +187,19 @@ func (t *tree) commandLine() []Setting {
 	for _, word := range commandWords(string(t.read("proc/cmdline"))) {
 		name, ok := strings.CutPrefix(word, "sysctl")
 		key, value, assigned := strings.Cut(name, "=")
-		if !ok || !assigned || value == "" || !strings.HasPrefix(key, ".") && !strings.HasPrefix(key, "/") || !utf8.ValidString(word) {
+		if !ok || !assigned || value == "" || !strings.HasPrefix(key, ".") && !strings.HasPrefix(key, "/") ||
+			!utf8.ValidString(word) {
 			continue
 		}
 		// Here a dot always separates.
-		lines = append(lines, sysctlLine{key: strings.ReplaceAll(key[1:], ".", "/"), value: strings.Join(strings.Fields(value), " ")})
+		lines = append(lines,
+			sysctlLine{key: strings.ReplaceAll(key[1:], ".", "/"), value: strings.Join(strings.Fields(value), " ")})
 	}
 	return slices.DeleteFunc(lines.of(CommandLine), func(s Setting) bool { return s.Pattern != "" })
 }
 
-// commandWords splits a kernel's command line as the kernel does: at spaces that are in no double quotes, which it then takes off, and no
-// further than "--".
+// commandWords splits a kernel's command line as the kernel does: at spaces that are in no double quotes, which it then
+// takes off, and no further than "--".
 func commandWords(text string) (words []string) {
 	quoted, start := false, 0
 	for i, c := range []byte(text + " ") {
@@ -294,12 +301,14 @@ func parseSysctls(text []byte) (lines sysctlLines) {
 		if !strings.HasPrefix(key, "net/") && !strings.ContainsAny(key, "*?[") {
 			continue
 		}
-		lines = append(lines, sysctlLine{key: key, value: strings.Join(strings.Fields(value), " "), line: number, keeps: !assigned})
+		lines = append(lines, sysctlLine{key: key, value: strings.Join(strings.Fields(value), " "), line: number,
+			keeps: !assigned})
 	}
 	return lines
 }
 
-// normalKey writes a key with slashes: of "." and "/" the first one to appear separates, and the other stands for a dot in a name.
+// normalKey writes a key with slashes: of "." and "/" the first one to appear separates, and the other stands for a dot
+// in a name.
 func normalKey(key string) string {
 	if i := strings.IndexAny(key, "./"); i < 0 || key[i] == '/' {
 		return key

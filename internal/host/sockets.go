@@ -32,24 +32,27 @@ import (
 type Sockets struct {
 	Total      int            `json:"total"`
 	Congestion map[string]int `json:"congestion,omitempty"` // by congestion control
-	Accepted   int            `json:"accepted"`             // to a port that somebody listens at; the others were dialled from here
+	// to a port that somebody listens at; the others were dialled from here
+	Accepted   int            `json:"accepted"`
 	Busy       int            `json:"busy"`
-	Queueing   int            `json:"queueing"`       // busy, with an RTT far above its minimum
-	QueueRTT   units.Duration `json:"queue_rtt"`      // of those, the median RTT
-	QueueMin   units.Duration `json:"queue_min"`      // and their median minimum
-	Lossy      int            `json:"lossy"`          // busy, and losing packets with an RTT near its minimum
-	LossyBBR   int            `json:"lossy_bbr"`      // of those, under BBR
-	LossyShare units.Share    `json:"lossy_share"`    // of the bytes that those sent, what was sent again
-	Receiver   int            `json:"receiver_bound"` // busy, and for a fifth of that time or more held back by the receiver's window
-	Buffer     int            `json:"buffer_bound"`   // … by this host's send buffer
-	App        int            `json:"app_limited"`    // busy, with a program that did not always have something to send
-	Rate       units.Rate     `json:"rate"`           // sum of what the busy ones deliver, bits per second
-	Fastest    units.Rate     `json:"fastest"`        // of the busy ones
-	RTT        units.Duration `json:"rtt"`            // the minimum RTT that nine in ten connections stay below
-	Passed     units.Share    `json:"passed"`         // of what dialled connections carry, accepted ones carry it too, the other way
-	CE         int            `json:"marked"`         // connections of which packets were marked CE and arrived
-	Cut        int            `json:"cut,omitempty"`  // answers of the kernel that could not be understood
-	Read       bool           `json:"read,omitempty"` // the connections were looked at
+	Queueing   int            `json:"queueing"`    // busy, with an RTT far above its minimum
+	QueueRTT   units.Duration `json:"queue_rtt"`   // of those, the median RTT
+	QueueMin   units.Duration `json:"queue_min"`   // and their median minimum
+	Lossy      int            `json:"lossy"`       // busy, and losing packets with an RTT near its minimum
+	LossyBBR   int            `json:"lossy_bbr"`   // of those, under BBR
+	LossyShare units.Share    `json:"lossy_share"` // of the bytes that those sent, what was sent again
+	// busy, and for a fifth of that time or more held back by the receiver's window
+	Receiver int            `json:"receiver_bound"`
+	Buffer   int            `json:"buffer_bound"` // … by this host's send buffer
+	App      int            `json:"app_limited"`  // busy, with a program that did not always have something to send
+	Rate     units.Rate     `json:"rate"`         // sum of what the busy ones deliver, bits per second
+	Fastest  units.Rate     `json:"fastest"`      // of the busy ones
+	RTT      units.Duration `json:"rtt"`          // the minimum RTT that nine in ten connections stay below
+	// of what dialled connections carry, accepted ones carry it too, the other way
+	Passed units.Share `json:"passed"`
+	CE     int         `json:"marked"`         // connections of which packets were marked CE and arrived
+	Cut    int         `json:"cut,omitempty"`  // answers of the kernel that could not be understood
+	Read   bool        `json:"read,omitempty"` // the connections were looked at
 }
 
 // Dialled is how many connections this host has opened.

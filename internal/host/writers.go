@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Writer is a line, outside the sysctl files, by which something else on the host sets what plans set: a sysctl, or the queue of a device.
+// Writer is a line, outside the sysctl files, by which something else on the host sets what plans set: a sysctl, or the
+// queue of a device.
 type Writer struct {
 	By     string `json:"by"` // tuned, udev, systemd unit, networkd, NetworkManager …
 	File   string `json:"file"`
@@ -21,8 +22,9 @@ type Writer struct {
 	Value  string `json:"value,omitempty"`
 	Qdisc  string `json:"qdisc,omitempty"` // that it sets, on Dev if that is known, or that a module is loaded for
 	Dev    string `json:"dev,omitempty"`
-	Name   string `json:"name,omitempty"` // of udev's: the device's name at its "add" event, without which the line is not run
-	Text   string `json:"text,omitempty"` // of the line
+	// of udev's: the device's name at its "add" event, without which the line is not run
+	Name string `json:"name,omitempty"`
+	Text string `json:"text,omitempty"` // of the line
 }
 
 // Where says where it is, as compilers do: "FILE:LINE".
@@ -81,12 +83,14 @@ func (t *tree) writers() []Writer {
 		}
 	}
 	for _, f := range []struct{ by, path string }{
-		{"ifupdown", "etc/network/interfaces"}, {"rc.local", "etc/rc.local"}, {"cloud-init", "etc/cloud/cloud.cfg"}, {"modules-load", "etc/modules"},
+		{"ifupdown", "etc/network/interfaces"}, {"rc.local", "etc/rc.local"}, {"cloud-init", "etc/cloud/cloud.cfg"},
+		{"modules-load", "etc/modules"},
 	} {
 		found = append(found, scan(f.by, f.path, t.read(f.path))...)
 	}
 	found = append(found, t.tuned()...)
-	for _, dir := range []string{"etc/systemd/system/multi-user.target.wants", "etc/systemd/system/default.target.wants"} {
+	for _, dir := range []string{"etc/systemd/system/multi-user.target.wants",
+		"etc/systemd/system/default.target.wants"} {
 		if slices.Contains(t.list(dir, "bpftune.service"), "bpftune.service") {
 			found = append(found, Writer{By: "bpftune", File: "/" + dir + "/bpftune.service"})
 		}
@@ -94,8 +98,8 @@ func (t *tree) writers() []Writer {
 	return found
 }
 
-// inForce tells whether a journal of Weir's says that it is up, of what it takes to know that: there is a goal, of this boot and this network
-// namespace, and what was set for it is not all put back or left to somebody else.
+// inForce tells whether a journal of Weir's says that it is up, of what it takes to know that: there is a goal, of this
+// boot and this network namespace, and what was set for it is not all put back or left to somebody else.
 func inForce(journal []byte, f *Facts) bool {
 	var j struct {
 		Boot      string
@@ -136,9 +140,10 @@ var (
 	nmQdisc   = regexp.MustCompile(`^qdisc\.root=(?:root\s+)?(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
 	section   = regexp.MustCompile(`^\[(\w+)\]$`)
 	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
-	udevAdd    = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
-	udevName   = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
-	setSysctl  = regexp.MustCompile(`(?:\b|/proc/sys/)(net[./](?:core|ipv4|ipv6|mptcp)[./][a-z_./]+)["']?\s*=\s*["']?([^\s"';&|]+)`)
+	udevAdd   = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
+	udevName  = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
+	setSysctl = regexp.MustCompile(
+		`(?:\b|/proc/sys/)(net[./](?:core|ipv4|ipv6|mptcp)[./][a-z_./]+)["']?\s*=\s*["']?([^\s"';&|]+)`)
 	echoSysctl = regexp.MustCompile(`echo\s+["']?([^"'>]+?)["']?\s*>\s*/proc/sys/(net/[a-z0-9_/]+)`)
 )
 
@@ -281,7 +286,8 @@ func (t *tree) tuned() (found []Writer) {
 					if name := strings.ReplaceAll(normalKey(key), "/", "."); slices.Contains(sysctls, name) {
 						// ">" raises only, and quotes are the format's own.
 						value = strings.Join(strings.Fields(strings.Trim(strings.TrimPrefix(value, ">"), `"`)), " ")
-						found = append(found, Writer{By: "tuned", File: "/" + file, Line: number, Sysctl: name, Value: value, Text: l})
+						found = append(found, Writer{By: "tuned", File: "/" + file, Line: number, Sysctl: name,
+							Value: value, Text: l})
 					}
 				}
 			}

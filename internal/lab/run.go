@@ -148,7 +148,8 @@ func (r *Runner) plan(files []string, scenarios []scenario.Scenario) ([]verdict.
 				job.Scenario.Candidate = nil
 				for seed := range p.Scenario.Seeds {
 					job.Seed = uint64(seed + 1)
-					tasks = append(tasks, &task{file: i, point: len(report.Points), cell: len(point.Cells) - 1, seed: seed, job: job})
+					tasks = append(tasks, &task{file: i, point: len(report.Points), cell: len(point.Cells) - 1,
+						seed: seed, job: job})
 				}
 			}
 			report.Points = append(report.Points, point)
@@ -167,8 +168,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// workFolder makes the folder that everything of a run is in. What earlier runs left that nobody could tidy up after (SIGKILL) goes now: a
-// folder is in use as long as somebody holds its lock.
+// workFolder makes the folder that everything of a run is in. What earlier runs left that nobody could tidy up after
+// (SIGKILL) goes now: a folder is in use as long as somebody holds its lock.
 func workFolder() (dir string, tidy func(), err error) {
 	const pattern = "weir-lab-*"
 	old, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern))

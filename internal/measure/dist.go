@@ -40,7 +40,8 @@ func NewDist(samples []float64) Dist {
 	for _, v := range s {
 		dev += math.Abs(v - mean)
 	}
-	return Dist{N: n, Min: s[0], P50: rank(s, 0.5), P90: rank(s, 0.9), P99: rank(s, 0.99), Max: s[n-1], Mean: mean, MAD: dev / float64(n)}
+	return Dist{N: n, Min: s[0], P50: rank(s, 0.5), P90: rank(s, 0.9), P99: rank(s, 0.99), Max: s[n-1], Mean: mean,
+		MAD: dev / float64(n)}
 }
 
 // rank gives the nearest-rank percentile of a sorted, non-empty slice.
@@ -65,14 +66,15 @@ func Jain(shares []float64) float64 {
 
 // Spread is what repeats with different seeds gave.
 type Spread struct {
-	Median  float64 `json:"median"`
-	Min     float64 `json:"min"`
-	Max     float64 `json:"max"`               // of those that have a value
-	Missing int     `json:"missing,omitempty"` // repeats without a value, because it never came: they count as above every other
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"` // of those that have a value
+	// repeats without a value, because it never came: they count as above every other
+	Missing int `json:"missing,omitempty"`
 }
 
-// NewSpread gives the median and range; the median of an even number of values is the mean of the middle two. It is false when there is no
-// value, or so many are missing that the median would be one of those.
+// NewSpread gives the median and range; the median of an even number of values is the mean of the middle two. It is
+// false when there is no value, or so many are missing that the median would be one of those.
 func NewSpread(values []float64, missing int) (Spread, bool) {
 	all := len(values) + missing
 	if len(values) <= all/2 {

@@ -162,14 +162,15 @@ func view(f host.Facts) seen {
 
 // beneath are the links that an uplink is made on, such as a VLAN's card: what passes the one is counted at both.
 func beneath(f host.Facts, up host.Link) (names []string) {
-	for parent, ok := f.Link(up.Parent); ok && !slices.Contains(names, parent.Name); parent, ok = f.Link(parent.Parent) {
+	for parent, ok := f.Link(up.Parent); ok && !slices.Contains(names, parent.Name); parent,
+		ok = f.Link(parent.Parent) {
 		names = append(names, parent.Name)
 	}
 	return names
 }
 
-// tunnelKind is the kind of tunnel that a link is; "" if it is none. A tap device is a virtual machine's unless a program
-// that makes tunnels runs; a tun device has no address of Ethernet's, and is always a tunnel's.
+// tunnelKind is the kind of tunnel that a link is; "" if it is none. A tap device is a virtual machine's unless a
+// program that makes tunnels runs; a tun device has no address of Ethernet's, and is always a tunnel's.
 func tunnelKind(l host.Link, program bool) Kind {
 	switch l.Kind {
 	case "wireguard", "amneziawg":

@@ -12,15 +12,16 @@ import (
 	"weir/internal/host"
 )
 
-// keep adds the files that bring what is planned back after a reboot, in the order in which they are to be written: first what looks after
-// the rest, so that no power cut leaves files that nobody would look at. It is the last step of every plan, and of one that changes nothing
-// there is nothing to keep.
+// keep adds the files that bring what is planned back after a reboot, in the order in which they are to be written:
+// first what looks after the rest, so that no power cut leaves files that nobody would look at. It is the last step of
+// every plan, and of one that changes nothing there is nothing to keep.
 //
-// None is for systemd-networkd, though it has words for a queue (systemd.network(5)): on a kernel without that queue it gives the link up, address and
-// all, and of CAKE's intervals it sets one alone. It leaves a queue that it was told nothing of as it is.
+// None is for systemd-networkd, though it has words for a queue (systemd.network(5)): on a kernel without that queue it
+// gives the link up, address and all, and of CAKE's intervals it sets one alone. It leaves a queue that it was told
+// nothing of as it is.
 //
-// No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is asked for, and a
-// list that names a module which the next kernel does not have makes that boot a failed one.
+// No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is
+// asked for, and a list that names a module which the next kernel does not have makes that boot a failed one.
 func keep(p *Plan, drafts []*draft) {
 	lasting := slices.DeleteFunc(slices.Clone(drafts), func(d *draft) bool {
 		return len(d.Changes) == 0 || d.Goal.Runtime || d.Goal.Only
@@ -100,16 +101,21 @@ func cannotStart(p host.Program) *Refusal {
 	ephemeral := func(dir string) bool { return strings.HasPrefix(p.Path, dir+"/") }
 	switch {
 	case slices.ContainsFunc([]string{"/tmp", "/run", "/dev", "/proc"}, ephemeral):
-		return &Refusal{What: fmt.Sprintf("this program is %s, which no reboot leaves there, and it has to bring the goal up after one", p.Path), Try: try}
+		return &Refusal{What: fmt.Sprintf(
+			"this program is %s, which no reboot leaves there, and it has to bring the goal up after one", p.Path),
+			Try: try}
 	case !plainPath.MatchString(p.Path):
-		return &Refusal{What: fmt.Sprintf("the path of this program, %q, cannot be written in a unit", p.Path), Try: try}
+		return &Refusal{What: fmt.Sprintf("the path of this program, %q, cannot be written in a unit", p.Path),
+			Try: try}
 	case !p.RootOnly:
-		return &Refusal{What: fmt.Sprintf("root would run %s at every boot, and others than root can put another program there", p.Path), Try: try}
+		return &Refusal{What: fmt.Sprintf(
+			"root would run %s at every boot, and others than root can put another program there", p.Path), Try: try}
 	}
 	return nil
 }
 
-// What can stand in a unit's ExecStart and in a udev rule as it is, with nothing that either would expand or take for a pattern.
+// What can stand in a unit's ExecStart and in a udev rule as it is, with nothing that either would expand or take for a
+// pattern.
 var (
 	plainPath = regexp.MustCompile(`^/[\w./+@-]+$`)
 	plainName = regexp.MustCompile(`^[\w.+@-]+$`)
@@ -150,7 +156,8 @@ func Sandbox(program, state string) []string {
 	}
 	return []string{
 		// Besides the network's: BPF queues, files of whatever owner, and a look at the namespaces of process 1.
-		"CapabilityBoundingSet=CAP_NET_ADMIN CAP_SYS_ADMIN CAP_BPF CAP_SYS_PTRACE CAP_DAC_OVERRIDE CAP_CHOWN CAP_FOWNER",
+		"CapabilityBoundingSet=CAP_NET_ADMIN CAP_SYS_ADMIN CAP_BPF CAP_SYS_PTRACE CAP_DAC_OVERRIDE CAP_CHOWN " +
+			"CAP_FOWNER",
 		"NoNewPrivileges=yes",
 		"ProtectSystem=strict",
 		"ReadWritePaths=-/etc -" + state,
@@ -181,7 +188,8 @@ func Sandbox(program, state string) []string {
 	}
 }
 
-// Unit is the service that brings the goal up after a boot (systemd.service(5)). It keeps nothing waiting: what it sets can be set at any time.
+// Unit is the service that brings the goal up after a boot (systemd.service(5)). It keeps nothing waiting: what it sets
+// can be set at any time.
 func Unit(program string) string {
 	return header + `
 [Unit]

@@ -15,19 +15,28 @@ import (
 
 // Goal is what a person wants of a host and knows of its path. The zero value of a field is "not said".
 type Goal struct {
-	Dev     string         `json:"dev,omitempty" toml:"dev,omitempty"`         // the uplink; the device of the default route when empty
-	Rate    units.Rate     `json:"rate,omitempty" toml:"rate,omitempty"`       // provisioned for what leaves Dev, bits per second
-	Ingress units.Rate     `json:"ingress,omitempty" toml:"ingress,omitempty"` // provisioned for what arrives at Dev, bits per second; 0: it is left alone
-	RTT     units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"`         // to the farthest clients that matter
-	Loss    units.Share    `json:"loss,omitempty" toml:"loss,omitempty"`       // of packets on the path, with no queue to blame
-	Role    string         `json:"role,omitempty" toml:"role,omitempty"`       // server (the default) or relay
-	Carries Kinds          `json:"carries,omitempty" toml:"carries,omitempty"` // how a relay passes on: several with commas between; as the host is seen to when empty
-	NAT     bool           `json:"nat,omitempty" toml:"nat,omitempty"`         // the relay translates addresses on Dev
-	FairTo  string         `json:"fair_to,omitempty" toml:"fair_to,omitempty"` // dst (the default) or src: whose hosts share evenly
-	Prefer  string         `json:"prefer,omitempty" toml:"prefer,omitempty"`   // latency (the default) or l4s
-	CC      string         `json:"cc,omitempty" toml:"cc,omitempty"`           // auto (the default), keep, or a congestion control's name
-	Qdisc   string         `json:"qdisc,omitempty" toml:"qdisc,omitempty"`     // instead of the rules' choice, as tc writes it, children after |
-	Recipe  string         `json:"recipe,omitempty" toml:"recipe,omitempty"`   // a seed's, to the letter, instead of the rules
+	// the uplink; the device of the default route when empty
+	Dev string `json:"dev,omitempty" toml:"dev,omitempty"`
+	// provisioned for what leaves Dev, bits per second
+	Rate units.Rate `json:"rate,omitempty" toml:"rate,omitempty"`
+	// provisioned for what arrives at Dev, bits per second; 0: it is left alone
+	Ingress units.Rate     `json:"ingress,omitempty" toml:"ingress,omitempty"`
+	RTT     units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"` // to the farthest clients that matter
+	// of packets on the path, with no queue to blame
+	Loss units.Share `json:"loss,omitempty" toml:"loss,omitempty"`
+	Role string      `json:"role,omitempty" toml:"role,omitempty"` // server (the default) or relay
+	// how a relay passes on: several with commas between; as the host is seen to when empty
+	Carries Kinds `json:"carries,omitempty" toml:"carries,omitempty"`
+	NAT     bool  `json:"nat,omitempty" toml:"nat,omitempty"` // the relay translates addresses on Dev
+	// dst (the default) or src: whose hosts share evenly
+	FairTo string `json:"fair_to,omitempty" toml:"fair_to,omitempty"`
+	Prefer string `json:"prefer,omitempty" toml:"prefer,omitempty"` // latency (the default) or l4s
+	// auto (the default), keep, or a congestion control's name
+	CC string `json:"cc,omitempty" toml:"cc,omitempty"`
+	// instead of the rules' choice, as tc writes it, children after |
+	Qdisc string `json:"qdisc,omitempty" toml:"qdisc,omitempty"`
+	// a seed's, to the letter, instead of the rules
+	Recipe string `json:"recipe,omitempty" toml:"recipe,omitempty"`
 
 	Runtime bool `json:"runtime,omitempty" toml:"-"` // not over a reboot
 	Only    bool `json:"only,omitempty" toml:"-"`    // Qdisc and nothing else, nor over a reboot: as tc would
@@ -87,7 +96,8 @@ func (g Goal) Check() error {
 	}
 	if g.Qdisc != "" {
 		if _, err := qdisc.ParseStack(g.Qdisc); err != nil {
-			return bad(`as tc writes it, children after a bar: --qdisc "htb rate 49.875mbit | fq_codel"`, "--qdisc: %v", err)
+			return bad(`as tc writes it, children after a bar: --qdisc "htb rate 49.875mbit | fq_codel"`, "--qdisc: %v",
+				err)
 		}
 	}
 	chosen := g.Prefer == "l4s" || g.FairTo != "" || g.NAT || g.Role == "relay"
@@ -95,13 +105,15 @@ func (g Goal) Check() error {
 	case g.Rate != 0 && g.Rate < minRate:
 		return bad("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host", g.Rate)
 	case g.Ingress != 0 && g.Ingress < minRate:
-		return bad("--ingress 50mbit, what the provider sold", "ingress rate %s would leave too little to reach this host", g.Ingress)
+		return bad("--ingress 50mbit, what the provider sold",
+			"ingress rate %s would leave too little to reach this host", g.Ingress)
 	case g.RTT != 0 && time.Duration(g.RTT) < minRTT:
 		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is shorter than any path", g.RTT)
 	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
 		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
 	case !(g.Loss >= 0 && g.Loss <= maxLoss):
-		return bad("--loss 10%, what ping to a client loses on an idle link", "with %s of its packets lost a path carries no TCP", g.Loss)
+		return bad("--loss 10%, what ping to a client loses on an idle link",
+			"with %s of its packets lost a path carries no TCP", g.Loss)
 	case g.NAT && g.Role != "relay":
 		return bad("--role relay --nat", "--nat is for a host that forwards for others")
 	case g.Carries != "" && g.Role != "relay":
@@ -111,17 +123,22 @@ func (g Goal) Check() error {
 			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: ssh through it 33 "+
 				"ms (measured)")
 	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
-		return bad("either --recipe "+g.Recipe+", or the other choices without it", "a recipe is applied to the letter, so it goes with no other choice")
+		return bad("either --recipe "+g.Recipe+", or the other choices without it",
+			"a recipe is applied to the letter, so it goes with no other choice")
 	case g.Recipe == "server-cake" && g.Rate == 0:
-		return bad("--recipe server-cake --rate 50mbit", "recipe server-cake shapes at 99.75 %% of a rate, and none is given")
+		return bad("--recipe server-cake --rate 50mbit",
+			"recipe server-cake shapes at 99.75 %% of a rate, and none is given")
 	case g.Only && (g.Qdisc == "" || g.Rate+g.Ingress != 0 || g.CC != ""):
 		return bad("a queue, and no other choice", "a goal of a queue only names that, and nothing else")
 	case g.Qdisc != "" && chosen:
-		return bad("write the choice into --qdisc, or leave --qdisc out", "--qdisc is used as it is written, so it goes with no other choice of a queue")
+		return bad("write the choice into --qdisc, or leave --qdisc out",
+			"--qdisc is used as it is written, so it goes with no other choice of a queue")
 	case g.Prefer == "l4s" && g.Rate == 0:
-		return bad("--prefer l4s --rate 50mbit", "L4S needs the bottleneck here, and without a rate it is somewhere else")
+		return bad("--prefer l4s --rate 50mbit",
+			"L4S needs the bottleneck here, and without a rate it is somewhere else")
 	case g.Prefer == "l4s" && g.CC == "bbr":
-		return bad("--cc auto, or --prefer latency", "BBR under a DualPI2 bottleneck drops other people's packets (23 %% of a probe, measured)")
+		return bad("--cc auto, or --prefer latency",
+			"BBR under a DualPI2 bottleneck drops other people's packets (23 %% of a probe, measured)")
 	}
 	return nil
 }
@@ -132,7 +149,8 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 	const (
 		enough = 8
 		least  = units.Duration(10 * time.Millisecond)
-		most   = units.Duration(200 * time.Millisecond) // what is farther is for a person to say: each packet of theirs is in this figure
+		// what is farther is for a person to say: each packet of theirs is in this figure
+		most = units.Duration(200 * time.Millisecond)
 	)
 	if g.RTT != 0 || g.Recipe != "" || g.Only || s.Total < enough || s.RTT <= 0 {
 		return g, nil
@@ -140,8 +158,9 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 	for step := 0; g.RTT < min(s.RTT, most); step++ {
 		g.RTT = least * units.Duration([]int{1, 2, 5, 10, 20}[step])
 	}
-	return g, []Note{{"path", fmt.Sprintf("nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
-		s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}}
+	return g, []Note{{"path",
+		fmt.Sprintf("nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
+			s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}}
 }
 
 // device finds the link that a goal is about.
@@ -161,11 +180,13 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 	case ok && link.Kind == "bridge" && g.Rate != 0 && err != nil:
 		return link, err
 	case name == "":
-		return link, &Refusal{What: "there is no default route to tell the uplink by", Try: "--dev NAME" + listDevices(f)}
+		return link, &Refusal{What: "there is no default route to tell the uplink by", Try: "--dev NAME" +
+			listDevices(f)}
 	case !ok:
 		return link, &Refusal{What: fmt.Sprintf("%s: no such device", name), Try: "--dev NAME" + listDevices(f)}
 	case link.Loopback:
-		return link, &Refusal{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" + listDevices(f)}
+		return link, &Refusal{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" +
+			listDevices(f)}
 	case link.Speed != 0 && g.Rate > link.Speed:
 		return link, tooFast(link, "rate", g.Rate)
 	}

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan turns a goal and the facts of a host into the changes that reach the goal, each with its reason and its evidence.
+// Package plan turns a goal and the facts of a host into the changes that reach the goal, each with its reason and its
+// evidence.
 //
-// It is a pure function of those two values: it may not read a host, a file or a clock, and it may not change anything. It is idempotent:
-// the plan for a host on which a plan was carried out is empty, which is how everything else in this program verifies.
+// It is a pure function of those two values: it may not read a host, a file or a clock, and it may not change anything.
+// It is idempotent: the plan for a host on which a plan was carried out is empty, which is how everything else in this
+// program verifies.
 package plan
 
 import (
@@ -24,9 +26,11 @@ type Plan struct {
 	Changes    []Change `json:"changes"`
 	Considered []Note   `json:"considered,omitempty"`
 
-	// Lacks is what was asked for and is not to be had, where the rest of the goal does without it: a person is told, and a boot goes on.
+	// Lacks is what was asked for and is not to be had, where the rest of the goal does without it: a person is told,
+	// and a boot goes on.
 	Lacks *Refusal `json:"-"`
-	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to carry one out.
+	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to
+	// carry one out.
 	Unkept *Refusal `json:"-"`
 }
 
@@ -303,7 +307,8 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 		}
 		return &Refusal{
 			What: fmt.Sprintf("%s: kernel %s has no %s%s", d.link.Name, d.facts.Kernel, spec.Kind(), why),
-			Try:  "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " + d.kinds() + ")",
+			Try: "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " +
+				d.kinds() + ")",
 		}
 	}
 	if !d.stack.Equal(want) {
@@ -316,7 +321,8 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 			case !d.facts.Admin:
 				try = "the same as root, who may read more"
 			}
-			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err), Try: try}
+			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err),
+				Try: try}
 		}
 		d.Changes = append(d.Changes, Change{
 			Target: Target{Root, d.link.Name}, Old: QueueOf(d.link.Tree), New: Queue{Stack: want},
@@ -366,7 +372,8 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 	for _, q := range d.link.Tree.Qdiscs {
 		if q.Parent == qdisc.Ingress && !there {
 			return &Refusal{
-				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not weir's to touch", d.link.Name, q.Kind),
+				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not "+
+					"weir's to touch", d.link.Name, q.Kind),
 				Try: fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(),
 					d.link.Name, q.Kind),
 			}
@@ -386,8 +393,9 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 		}
 	case d.facts.Ingress == host.No:
 		return &Refusal{
-			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name, d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
-			Try:  "install the package with all of the kernel's modules; or " + d.Goal.WithoutIngress(),
+			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name,
+				d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
+			Try: "install the package with all of the kernel's modules; or " + d.Goal.WithoutIngress(),
 		}
 	}
 	d.Changes = append(d.Changes, Change{

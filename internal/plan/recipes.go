@@ -11,8 +11,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// recipes are the seeds' own, to the letter: what they say to set and nothing else, with what was measured of it beside each setting,
-// whether or not that speaks for it.
+// recipes are the seeds' own, to the letter: what they say to set and nothing else, with what was measured of it beside
+// each setting, whether or not that speaks for it.
 var recipes = map[string][]rule{
 	"dualpi2-bbr": {dualpi2BBR},
 	"server-cake": {serverCake},
@@ -38,15 +38,21 @@ func dualpi2BBR(d *draft) error {
 	}
 	for _, s := range []struct{ name, value, reason, evidence string }{
 		{"net.core.default_qdisc", "dualpi2", "", "only devices that come up later get it"},
-		{congestionControl, "bbr", "", "lab, 50mbit, 48.3ms: one BBR flow by itself 50 ms whatever the qdisc, four 110 ms; four over DualPI2 as the bottleneck cost a probe 23 % of its packets (scenarios/seeds/narrow-link.toml, scenarios/seeds/dualpi2.toml)"},
-		{"net.ipv4.tcp_ecn", "1", `: "essential for dualpi2"`, "lab: 1 and 2 are the same on a server that only accepts connections: no packet marked (scenarios/seeds/ecn.toml)"},
+		{congestionControl, "bbr", "", "lab, 50mbit, 48.3ms: one BBR flow by itself 50 ms whatever the qdisc, four " +
+			"110 ms; four over DualPI2 as the bottleneck cost a probe 23 % of its packets " +
+			"(scenarios/seeds/narrow-link.toml, scenarios/seeds/dualpi2.toml)"},
+		{"net.ipv4.tcp_ecn", "1", `: "essential for dualpi2"`, "lab: 1 and 2 are the same on a server that only " +
+			"accepts connections: no packet marked (scenarios/seeds/ecn.toml)"},
 		{"net.ipv4.tcp_fastopen", "3", "", untested},
 		{"net.ipv4.tcp_recovery", "1", "", untested},
-		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: with BBR 3080 KiB unsent become 38, and the RTT goes from 51 to 98 ms: BBR keeps another BDP in flight (scenarios/seeds/notsent-lowat.toml)"},
+		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: with BBR 3080 KiB unsent become 38, and the " +
+			"RTT goes from 51 to 98 ms: BBR keeps another BDP in flight (scenarios/seeds/notsent-lowat.toml)"},
 		{"net.core.rmem_max", "4194304", "", untested},
 		{"net.core.wmem_max", "4194304", "", untested},
-		{tcpRmem, "4096 16384 4194304", `: "preventing bloat"`, "the kernel's default is 131072; 4 MiB is below what 200mbit over 167ms has in flight"},
-		{tcpWmem, "4096 16384 4194304", `: "preventing bloat"`, "lab, 500mbit, 48ms: one cubic flow is held to 461 of 477 Mbit/s by this maximum (scenarios/long-fast-link.toml)"},
+		{tcpRmem, "4096 16384 4194304", `: "preventing bloat"`,
+			"the kernel's default is 131072; 4 MiB is below what 200mbit over 167ms has in flight"},
+		{tcpWmem, "4096 16384 4194304", `: "preventing bloat"`, "lab, 500mbit, 48ms: one cubic flow is held to 461 " +
+			"of 477 Mbit/s by this maximum (scenarios/long-fast-link.toml)"},
 		{"net.core.somaxconn", "2048", "", untested},
 		{"net.ipv4.tcp_max_syn_backlog", "2048", "", untested},
 		{"net.mptcp.enabled", "1", "", untested},
@@ -75,10 +81,12 @@ func lossyBBR(d *draft) error {
 		return err
 	}
 	if d.facts.Qdiscs["fq"] == host.No {
-		return &Refusal{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel), Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
+		return &Refusal{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel),
+			Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
 	d.sysctl("net.core.default_qdisc", "fq", `seed 002: "required" by BBR`,
-		"lab, 10 % loss, 167ms: 2.3 MB take 3.1 s with it and 3.4 without; only devices that come up later get it (scenarios/seeds/lossy-path.toml)")
+		"lab, 10 % loss, 167ms: 2.3 MB take 3.1 s with it and 3.4 without; only devices that come up later get it "+
+			"(scenarios/seeds/lossy-path.toml)")
 	d.sysctl(congestionControl, "bbr", "seed 002: does not take loss for congestion", lossEvidence)
 	return nil
 }
@@ -89,6 +97,7 @@ func (d *draft) kernelHas(cc string) error {
 	}
 	return &Refusal{
 		What: fmt.Sprintf("kernel %s has no congestion control %s", d.facts.Kernel, cc),
-		Try:  fmt.Sprintf("--cc keep, or one of: %v", slices.Concat(d.facts.Congestion.Available, d.facts.Congestion.Loadable)),
+		Try: fmt.Sprintf("--cc keep, or one of: %v",
+			slices.Concat(d.facts.Congestion.Available, d.facts.Congestion.Loadable)),
 	}
 }

@@ -141,7 +141,8 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 	seen := strings.Join(carried.Seen, " ")
 	switch {
 	case g.Role == "server" && (carried.Relay() || carried.Has(Forwards)):
-		return g, []Note{{subject, "server, as asked. This host carries for others, though: " + seen + " Their queue stands in the provider's box on the way in. " +
+		return g, []Note{{subject, "server, as asked. This host carries for others, though: " + seen +
+			" Their queue stands in the provider's box on the way in. " +
 			"weir plan --role relay owns that, too"}}, nil
 	case g.Role == "relay" && g.Carries == "":
 		g.Carries = SetUp(f)
@@ -312,7 +313,8 @@ func Owns(g Goal, f host.Facts) string {
 		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a " +
 			"tunnel. This gives up 6 to 10 % of goodput."
 	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
-		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.", 100-100*how.share)
+		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.",
+			100-100*how.share)
 	case part(min(relayShare, margin/d.ratio()), g.inward()) < shaped(g.Rate):
 		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives " +
 			"up 6 % of goodput."
@@ -494,23 +496,20 @@ func (d *draft) kindNotes() {
 func (k Kinds) evidence() string {
 	switch {
 	case k.Has(Proxy) && len(tunnelsOf(k)) > 0:
-		return "lab, 50mbit, WireGuard and a proxy, 4 connections each: ssh through the tunnel waits 1.46 ms at " +
-			"p99 while both upload, 379.3 with 93 % of what leaves, " +
-			"and 36.35 with a queue for what arrives that holds the tunnel packed (scenarios/relay/mixed.toml)"
+		return "lab, 50mbit, WireGuard and a proxy, 4 connections each: ssh through the tunnel waits 1.46 ms at p99 " +
+			"while both upload, 379.3 with 93 % of what leaves, and 36.35 with a queue for what arrives that holds " +
+			"the tunnel packed (scenarios/relay/mixed.toml)"
 	case k.Has(Proxy):
 		return "lab, 50mbit, 4 downloads through a proxy: ssh through it waits 0.92 ms at p99 instead of 638.9, " +
-			"372.4 with a server's plan; " +
-			"the goodput is 42.03 Mbit/s instead of 46.29 (scenarios/relay/proxy.toml)"
+			"372.4 with a server's plan; the goodput is 42.03 Mbit/s instead of 46.29 (scenarios/relay/proxy.toml)"
 	case k.Has(Tunnel):
-		return "lab, 50mbit, 4 downloads through a tunnel in user space: ssh in it waits 0.99 ms at p99 instead " +
-			"of 1064, 151.5 with 93 % of what leaves; " +
-			"the goodput is 42.87 Mbit/s instead of 44.53 (scenarios/relay/tunnel.toml)"
+		return "lab, 50mbit, 4 downloads through a tunnel in user space: ssh in it waits 0.99 ms at p99 instead of " +
+			"1064, 151.5 with 93 % of what leaves; the goodput is 42.87 Mbit/s instead of 44.53 " +
+			"(scenarios/relay/tunnel.toml)"
 	case len(tunnelsOf(k)) > 0:
-		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.80 ms at p99, 197.9 with a server's " +
-			"plan; " +
-			"4 downloads carry 41.59 Mbit/s (scenarios/relay/wireguard.toml)"
+		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.78 ms at p99, 197.9 with a server's " +
+			"plan; 4 downloads carry 41.59 Mbit/s (scenarios/relay/wireguard.toml)"
 	}
-	return "lab, 50mbit, 4 downloads through NAT: ssh through the relay waits 2.03 ms at p99 instead of 773.9, " +
-		"351.6 with a server's plan; " +
-		"the goodput is 43.88 Mbit/s instead of 46.51 (scenarios/relay/nat.toml)"
+	return "lab, 50mbit, 4 downloads through NAT: ssh through the relay waits 2.03 ms at p99 instead of 773.9, 351.6 " +
+		"with a server's plan; the goodput is 43.88 Mbit/s instead of 46.51 (scenarios/relay/nat.toml)"
 }

@@ -14,7 +14,8 @@ import (
 	"weir/internal/units"
 )
 
-// rules are all that Weir knows, in the order in which it is applied: the queue first, since what else helps depends on where it is.
+// rules are all that Weir knows, in the order in which it is applied: the queue first, since what else helps depends on
+// where it is.
 var rules = []rule{
 	ownTheQueue,
 	shapeWhatArrives,
@@ -31,11 +32,18 @@ const (
 	tcpWmem           = "net.ipv4.tcp_wmem"
 	tcpECN            = "net.ipv4.tcp_ecn"
 
-	shapeEvidence    = "lab, 50mbit, 48.3ms, 4 downloads: an echo waits 0.24 ms at p99 instead of 199, the goodput is 47.6 Mbit/s instead of 47.7, and the provider drops nothing (scenarios/narrow-link.toml)"
-	intervalEvidence = "with CAKE's own interval of 100ms an echo beside 16 flows waits 0.84 ms at p99 instead of 0.24, and one forwarded flow fills 91 % of the link instead of 99.6 (48ms; scenarios/aqm-interval.toml)"
-	ingressEvidence  = "lab, 50mbit, 48.3ms: beside 4 uploads an echo waits 0.9 ms at p99 instead of 200, for 84.8 % of the link instead of 99.5; 16 BBR flows bring a queue back to the provider of 13 ms at 90 % and of 99 at 99.75 %, where 85 % leaves 2; with CAKE's own interval of 100ms one cubic flow fills 80 % of the link, and four of BBR 75 (scenarios/ingress.toml)"
-	lowatEvidence    = "lab: 1029 to 129 KiB unsent with cubic, 3080 to 132 with BBR, goodput and RTT unchanged; at 8192 BBR keeps 49 ms of queue at the provider (scenarios/seeds/notsent-lowat.toml)"
-	lossEvidence     = "lab, 2.3 MB over 167ms take 2.1 s with BBR and 9.2 with cubic at 1 % loss, 3.1 and 97 at 10 % (medians of 15; scenarios/seeds/lossy-path.toml)"
+	shapeEvidence = "lab, 50mbit, 48.3ms, 4 downloads: an echo waits 0.24 ms at p99 instead of 199, the goodput " +
+		"is 47.6 Mbit/s instead of 47.7, and the provider drops nothing (scenarios/narrow-link.toml)"
+	intervalEvidence = "with CAKE's own interval of 100ms an echo beside 16 flows waits 0.84 ms at p99 instead of " +
+		"0.24, and one forwarded flow fills 91 % of the link instead of 99.6 (48ms; scenarios/aqm-interval.toml)"
+	ingressEvidence = "lab, 50mbit, 48.3ms: beside 4 uploads an echo waits 0.9 ms at p99 instead of 200, for 84.8 % " +
+		"of the link instead of 99.5; 16 BBR flows bring a queue back to the provider of 13 ms at 90 % and of 99 at " +
+		"99.75 %, where 85 % leaves 2; with CAKE's own interval of 100ms one cubic flow fills 80 % of the link, and " +
+		"four of BBR 75 (scenarios/ingress.toml)"
+	lowatEvidence = "lab: 1029 to 129 KiB unsent with cubic, 3080 to 132 with BBR, goodput and RTT unchanged; at " +
+		"8192 BBR keeps 49 ms of queue at the provider (scenarios/seeds/notsent-lowat.toml)"
+	lossEvidence = "lab, 2.3 MB over 167ms take 2.1 s with BBR and 9.2 with cubic at 1 % loss, 3.1 and 97 at 10 " +
+		"% (medians of 15; scenarios/seeds/lossy-path.toml)"
 )
 
 // ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it (rules 1 and 2 of DESIGN.md).
@@ -64,7 +72,8 @@ func ownTheQueue(d *draft) error {
 	return d.unshaped()
 }
 
-// shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody misses it.
+// shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody
+// misses it.
 func shaped(rate units.Rate) units.Rate { return rate * usualShare / 10000 }
 
 // hereReason is why a rate is enforced that is a little less than the provider's.
@@ -72,13 +81,13 @@ func hereReason(rate units.Rate) string {
 	return "packets wait here and not at the provider: 99.75 % of " + rate.String()
 }
 
-// interval is how long CAKE's and fq_codel's control law lets a queue stand before it acts; its target, what may stand for good, is a
-// twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
+// interval is how long CAKE's and fq_codel's control law lets a queue stand before it acts; its target, what may stand
+// for good, is a twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
 //
-// The usual 100ms, with a target of 5, suits a queue that many connections share. Here each connection has a queue of its own, which
-// nobody else waits in, and cubic, after it has cut its window by three tenths (RFC 9438 section 4.6), runs dry unless 0.43 × RTT stood in it.
-// A dry queue is lost goodput, and its next packet counts as the first of a sparse flow, ahead of those that really are. Ten RTTs
-// make the target half an RTT.
+// The usual 100ms, with a target of 5, suits a queue that many connections share. Here each connection has a queue of
+// its own, which nobody else waits in, and cubic, after it has cut its window by three tenths (RFC 9438 section 4.6),
+// runs dry unless 0.43 × RTT stood in it. A dry queue is lost goodput, and its next packet counts as the first of a
+// sparse flow, ahead of those that really are. Ten RTTs make the target half an RTT.
 func interval(rtt units.Duration) units.Duration {
 	const (
 		rtts       = 10
@@ -114,13 +123,16 @@ func (d *draft) shaper() error {
 				d.note(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
 			}
 			if d.facts.Forwards() {
-				d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a container has joined it, and goes as a whole, where the kernel's dualpi2 takes it apart; "+
-					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms instead of 1.36; scenarios/dualpi2/superpackets.toml)")
+				d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a "+
+					"container has joined it, and goes as a whole, where the kernel's dualpi2 takes it apart; "+
+					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms "+
+					"instead of 1.36; scenarios/dualpi2/superpackets.toml)")
 			}
 			return d.root(qdisc.Stack{dualpi2At(shaped(g.Rate))}, reason+"; two queues, L4S marking, by weir's DualPI2 in BPF",
 				"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
 		}
-		d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and latency is as with --prefer latency",
+		d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
+			"latency is as with --prefer latency",
 			d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
 	}
 	if d.has("cake") {
@@ -129,7 +141,8 @@ func (d *draft) shaper() error {
 			if d.facts.Qdiscs["cake_mq"] == host.Yes {
 				q.MultiQueue, queues = true, fmt.Sprintf(", on %d queues", d.link.TxQueues)
 			} else {
-				d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 to 3 Gbit/s (LibreQoS#127)",
+				d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 "+
+					"to 3 Gbit/s (LibreQoS#127)",
 					d.facts.Kernel, d.link.TxQueues)
 			}
 		}
@@ -144,8 +157,10 @@ func (d *draft) shaper() error {
 		if g.NAT {
 			q.NAT = true
 			other := map[string]string{
-				"dst": "the hosts that it is sent to, so download of clients beyond; --fair-to src shares between those that send through this relay",
-				"src": "the hosts that send it through this relay; --fair-to dst shares between those that it is sent to",
+				"dst": "the hosts that it is sent to, so download of clients beyond; --fair-to src shares between " +
+					"those that send through this relay",
+				"src": "the hosts that send it through this relay; --fair-to dst shares between those that it is " +
+					"sent to",
 			}
 			d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
 		}
@@ -164,8 +179,9 @@ func (d *draft) shaper() error {
 
 func (d *draft) noShaper(or string) error {
 	return &Refusal{
-		What: fmt.Sprintf("%s: kernel %s has neither cake nor htb with fq_codel to shape with", d.link.Name, d.facts.Kernel),
-		Try:  "install the package with all of the kernel's modules, or " + or,
+		What: fmt.Sprintf("%s: kernel %s has neither cake nor htb with fq_codel to shape with", d.link.Name,
+			d.facts.Kernel),
+		Try: "install the package with all of the kernel's modules, or " + or,
 	}
 }
 
@@ -216,9 +232,10 @@ func plain(kinds ...string) (s qdisc.Stack) {
 
 // shapeWhatArrives makes what is sent here wait here, if that is asked for.
 //
-// The provider's queue is before this one: it is kept empty by letting less through than it does, so that those who send notice and slow down.
-// Nobody slows down at once. How much less it takes is measured; BBR takes most, since for one RTT in eight it sends a quarter more than arrives
-// (net/ipv4/tcp_bbr.c, bbr_pacing_gain). The interval is the same as for what leaves.
+// The provider's queue is before this one: it is kept empty by letting less through than it does, so that those who
+// send notice and slow down. Nobody slows down at once. How much less it takes is measured; BBR takes most, since for
+// one RTT in eight it sends a quarter more than arrives (net/ipv4/tcp_bbr.c, bbr_pacing_gain). The interval is the same
+// as for what leaves.
 func shapeWhatArrives(d *draft) error {
 	shape := d.shapeIngress
 	switch g := d.Goal; {
@@ -272,7 +289,8 @@ func (d *draft) shapeIngress() error {
 	return d.noShaper("leave --ingress out")
 }
 
-// unshaped plans for a device that is the limit itself, or for a limit that nobody told of. A qdisc that manages its queue stays.
+// unshaped plans for a device that is the limit itself, or for a limit that nobody told of. A qdisc that manages its
+// queue stays.
 func (d *draft) unshaped() error {
 	// A virtual device hands packets on at once: it has no queue to manage, and noqueue is right for it.
 	if d.link.Kind == "" && len(d.stack) > 0 && qdisc.TraitsOf(d.stack.Leaf()).Plain && !d.stack.Shapes() {
@@ -307,13 +325,15 @@ func (d *draft) warnIfIdle() {
 		what = "there is no queue at this device"
 	}
 	d.note(d.link.Name, "%s. If the provider enforces a lower rate the queue is there; tell it with --rate "+
-		"(lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing; scenarios/seeds/narrow-link.toml)", what)
+		"(lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing; scenarios/seeds/narrow-link.toml)",
+		what)
 }
 
 func l4s(t qdisc.Traits) bool     { return t.L4S }
 func marking(t qdisc.Traits) bool { return t.Marks }
 
-// chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the bottleneck (rule 3).
+// chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the
+// bottleneck (rule 3).
 func chooseCongestionControl(d *draft) error {
 	const bbrLoss = 0.01 // the smallest loss at which BBR was measured to be faster
 	want, reason, evidence := "", "", ""
@@ -332,18 +352,21 @@ func chooseCongestionControl(d *draft) error {
 			return err
 		}
 		want, reason = "cubic", "BBR takes no notice of DualPI2's marks and drops"
-		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe (scenarios/seeds/dualpi2.toml)"
+		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 23 % of an innocent probe " +
+			"(scenarios/seeds/dualpi2.toml)"
 	case l4sBottleneck:
 		d.wants[congestionControl] = d.cc // and not what another goal would rather have
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
 	case d.Goal.Loss >= bbrLoss && d.facts.Congestion.Has("bbr"):
-		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it", d.Goal.Loss), lossEvidence
+		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it",
+			d.Goal.Loss), lossEvidence
 	case d.Goal.Loss >= bbrLoss:
 		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel, d.Goal.Loss)
 	case d.stack.Shapes():
 		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and at 500mbit cubic carries 477 Mbit/s where BBR carries 463 (scenarios/long-fast-link.toml)", d.cc)
 	default:
-		d.note("congestion control", "%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)
+		d.note("congestion control",
+			"%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)
 	}
 	if want != "" {
 		d.sysctl(congestionControl, want, reason+"; connections already open keep theirs", evidence)
@@ -374,22 +397,24 @@ func limitUnsent(d *draft) error {
 	return nil
 }
 
-// sizeBuffers raises what a connection's buffers may grow to, so that one alone can fill the path; never lowers (rule 4). net.core.rmem_max
-// and wmem_max bound only what a program asks for with SO_RCVBUF or SO_SNDBUF, not the kernel's own growth, so they stay.
+// sizeBuffers raises what a connection's buffers may grow to, so that one alone can fill the path; never lowers (rule
+// 4). net.core.rmem_max and wmem_max bound only what a program asks for with SO_RCVBUF or SO_SNDBUF, not the kernel's
+// own growth, so they stay.
 //
-// Sending, tcp_sndbuf_expand (net/ipv4/tcp_input.c) wants the congestion control's factor (2; bbr_sndbuf_expand says 3) × cwnd × the memory
-// of a segment. At the bottleneck cubic's cwnd comes to the BDP and a queue, BBR's to 2 × the BDP; the memory of a segment is
-// counted there as 3 × its payload, but GSO fills buffers nearly to the brim, so that twice the payload covers what is really held:
-// 4 × BDP for cubic, and for BBR, whose second BDP of cwnd is in flight only while it probes, 6 ×.
-// Receiving, tcp_rcv_space_adjust wants room for twice what arrived in the last RTT, so that the sender can double, and counts a byte of
-// payload as up to two of memory: 4 × BDP.
+// Sending, tcp_sndbuf_expand (net/ipv4/tcp_input.c) wants the congestion control's factor (2; bbr_sndbuf_expand says 3)
+// × cwnd × the memory of a segment. At the bottleneck cubic's cwnd comes to the BDP and a queue, BBR's to 2 × the BDP;
+// the memory of a segment is counted there as 3 × its payload, but GSO fills buffers nearly to the brim, so that twice
+// the payload covers what is really held: 4 × BDP for cubic, and for BBR, whose second BDP of cwnd is in flight only
+// while it probes, 6 ×. Receiving, tcp_rcv_space_adjust wants room for twice what arrived in the last RTT, so that the
+// sender can double, and counts a byte of payload as up to two of memory: 4 × BDP.
 func sizeBuffers(d *draft) error {
 	const (
-		mib           = 1 << 20
-		defaultRTT    = units.Duration(200 * time.Millisecond) // covers most of the Internet
-		rmemDefault   = 131072                                 // the kernel's, since Linux 4.20
-		wmemDefault   = 16384                                  // the kernel's, since 2.4
-		pressureShare = 16                                     // tcp_mem's pressure mark is a sixteenth of memory (tcp_init_mem)
+		mib         = 1 << 20
+		defaultRTT  = units.Duration(200 * time.Millisecond) // covers most of the Internet
+		rmemDefault = 131072                                 // the kernel's, since Linux 4.20
+		wmemDefault = 16384                                  // the kernel's, since 2.4
+		// tcp_mem's pressure mark is a sixteenth of memory (tcp_init_mem)
+		pressureShare = 16
 	)
 	rtt, said := d.Goal.RTT, "--rtt"
 	if rtt == 0 {
@@ -425,18 +450,21 @@ func sizeBuffers(d *draft) error {
 		}
 		need := (uint64(b.factor*bdp) + mib - 1) / mib * mib
 		if need > limit {
-			d.note(b.name, "%g × %s × %s would be %s; held to a sixteenth of memory, at most 1 GiB: %s", b.factor, d.Goal.Rate,
+			d.note(b.name, "%g × %s × %s would be %s; held to a sixteenth of memory, at most 1 GiB: %s", b.factor,
+				d.Goal.Rate,
 				rtt, units.Size(need), units.Size(limit))
 			need = limit
 		}
 		if need > sizes[2] {
 			sizes[2] = need
 			reasons = append(reasons, fmt.Sprintf("maximum for %g × %s × %s (%s)", b.factor, d.Goal.Rate, rtt, said))
-			evidence = append(evidence, "lab, 500mbit, 48ms: one cubic flow carries 461 Mbit/s with the kernel's maximum, held back by it for 13 % of the time, and 477 with this one (scenarios/long-fast-link.toml)")
+			evidence = append(evidence, "lab, 500mbit, 48ms: one cubic flow carries 461 Mbit/s with the kernel's "+
+				"maximum, held back by it for 13 % of the time, and 477 with this one (scenarios/long-fast-link.toml)")
 		}
 		sizes[2] = max(sizes[2], sizes[1])
 		if len(reasons) > 0 {
-			d.sysctl(b.name, fmt.Sprintf("%d %d %d", sizes[0], sizes[1], sizes[2]), strings.Join(reasons, "; "), strings.Join(evidence, "; "))
+			d.sysctl(b.name, fmt.Sprintf("%d %d %d", sizes[0], sizes[1], sizes[2]), strings.Join(reasons, "; "),
+				strings.Join(evidence, "; "))
 		}
 	}
 	return nil
@@ -458,8 +486,8 @@ func triple(text string) (sizes [3]uint64, ok bool) {
 	return sizes, true
 }
 
-// askForECN lets connections that a relay opens be marked where they would be dropped (rule 4). A server only accepts, and does so with ECN by
-// default; BBR does not listen to marks.
+// askForECN lets connections that a relay opens be marked where they would be dropped (rule 4). A server only accepts,
+// and does so with ECN by default; BBR does not listen to marks.
 func askForECN(d *draft) error {
 	marks := d.stack.Shapes() && d.stack.Any(marking)
 	now := d.facts.Sysctls[tcpECN].Value
@@ -467,6 +495,7 @@ func askForECN(d *draft) error {
 		return nil
 	}
 	d.sysctl(tcpECN, "1", "connections that this relay opens are marked, not dropped, by its own queue",
-		"lab: on a server that only accepts 1 and 2 are the same, so it is set where the host dials out (scenarios/seeds/ecn.toml)")
+		"lab: on a server that only accepts 1 and 2 are the same, so it is set where the host dials out "+
+			"(scenarios/seeds/ecn.toml)")
 	return nil
 }

@@ -23,7 +23,8 @@ type request struct {
 	instance *BPFDualPI2 // to be installed first: its kind is not known before
 }
 
-func newRequest(typ uint16, flags netlink.HeaderFlags, at tcmsg, what string, attributes ...netlink.Attribute) (request, error) {
+func newRequest(typ uint16, flags netlink.HeaderFlags, at tcmsg, what string, attributes ...netlink.Attribute) (request,
+	error) {
 	b, err := netlink.MarshalAttributes(attributes)
 	return request{message: netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | netlink.Acknowledge | flags},
@@ -101,12 +102,14 @@ func (c *Conn) sendPart(requests []request) (failed []error) {
 	return failed
 }
 
-// Replace installs a stack at the root. It is one replacement, not a deletion and an addition; what waits in the old root's queues is lost, as it
-// always is. Each discipline gets a handle that is not in use, for the kernel takes "replace" with a handle in use as "change", which would
-// keep options of the old. When a part fails, the tree that was there before is put back.
+// Replace installs a stack at the root. It is one replacement, not a deletion and an addition; what waits in the old
+// root's queues is lost, as it always is. Each discipline gets a handle that is not in use, for the kernel takes
+// "replace" with a handle in use as "change", which would keep options of the old. When a part fails, the tree that was
+// there before is put back.
 //
-// An htb's class has a queue of the kernel's for the microseconds until the stack's next level takes its place: nothing can hang below a class
-// that does not exist, and a class cannot exist outside of the root. Packets that come in them may be dropped.
+// An htb's class has a queue of the kernel's for the microseconds until the stack's next level takes its place: nothing
+// can hang below a class that does not exist, and a class cannot exist outside of the root. Packets that come in them
+// may be dropped.
 func (c *Conn) Replace(ifindex int, s Stack) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +164,8 @@ func (c *Conn) build(ifindex int, s Stack, fresh func() Handle) error {
 	root, _ := t.Root()
 	requests = nil
 	for _, child := range t.children(root) {
-		// Each replacement stops the whole device for a moment, so queues that have it by net.core.default_qdisc already are left alone.
+		// Each replacement stops the whole device for a moment, so queues that have it by net.core.default_qdisc
+		// already are left alone.
 		if have, ok := t.stack(child, map[Handle]bool{}); ok && have.Equal(s[1:]) {
 			continue
 		}
@@ -200,7 +204,8 @@ func chain(ifindex int, parent Handle, s Stack, fresh func() Handle) ([]request,
 			return nil, err
 		}
 		handle := fresh()
-		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace, tcmsg{ifindex: ifindex, handle: handle, parent: parent},
+		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace,
+			tcmsg{ifindex: ifindex, handle: handle, parent: parent},
 			fmt.Sprintf("install %s", spec), attributes(spec.Kind(), options)...)
 		if err != nil {
 			return nil, err
@@ -231,8 +236,8 @@ func (q HTB) classRequest(ifindex int, handle Handle, flags netlink.HeaderFlags)
 		fmt.Sprintf("set the class of %s", q), attributes("htb", options)...)
 }
 
-// Change gives a discipline that is in force other options, in place: nothing is dropped but what a smaller limit makes drop. Only what differs
-// from q.Spec is sent.
+// Change gives a discipline that is in force other options, in place: nothing is dropped but what a smaller limit makes
+// drop. Only what differs from q.Spec is sent.
 func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,7 +271,8 @@ func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 			}
 			list = append(list, stab)
 		}
-		r, err := newRequest(unix.RTM_NEWQDISC, 0, tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent}, fmt.Sprintf("change to %s", s), list...)
+		r, err := newRequest(unix.RTM_NEWQDISC, 0, tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
+			fmt.Sprintf("change to %s", s), list...)
 		if err != nil {
 			return err
 		}
@@ -282,8 +288,9 @@ func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 	return c.send(requests)
 }
 
-// Adjust brings a stack into force in place, so that no packet is lost: where the same kinds hang one below the other already, and the kernel
-// lets their options be changed. Otherwise nothing is in force that was not before, or half of it is, and Replace is the way.
+// Adjust brings a stack into force in place, so that no packet is lost: where the same kinds hang one below the other
+// already, and the kernel lets their options be changed. Otherwise nothing is in force that was not before, or half of
+// it is, and Replace is the way.
 func (c *Conn) Adjust(ifindex int, s Stack) error {
 	s, err := s.Check()
 	if err != nil {
@@ -312,8 +319,8 @@ func (c *Conn) Adjust(ifindex int, s Stack) error {
 	return nil
 }
 
-// Delete takes away what hangs at parent. At the root the kernel puts its default in its place (net.core.default_qdisc, as it is now); if that
-// is what is there, nothing happens.
+// Delete takes away what hangs at parent. At the root the kernel puts its default in its place (net.core.default_qdisc,
+// as it is now); if that is what is there, nothing happens.
 func (c *Conn) Delete(ifindex int, parent Handle) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -321,7 +328,8 @@ func (c *Conn) Delete(ifindex int, parent Handle) error {
 }
 
 func (c *Conn) delete(ifindex int, parent Handle) error {
-	r, err := newRequest(unix.RTM_DELQDISC, 0, tcmsg{ifindex: ifindex, parent: parent}, "delete what is at "+parent.String())
+	r, err := newRequest(unix.RTM_DELQDISC, 0, tcmsg{ifindex: ifindex, parent: parent},
+		"delete what is at "+parent.String())
 	if err != nil {
 		return err
 	}
@@ -332,10 +340,10 @@ func (c *Conn) delete(ifindex int, parent Handle) error {
 	return err
 }
 
-// Restore puts back exactly what was read: the same handles and the options to the byte. A root that the kernel made by itself comes back by
-// deleting what is there; if it makes another one now, since net.core.default_qdisc has changed, the one that was read is installed, under a
-// handle of its own. What the kernel does not report cannot be restored: red's
-// table, netem's delay distribution, the programs of BPF filters.
+// Restore puts back exactly what was read: the same handles and the options to the byte. A root that the kernel made by
+// itself comes back by deleting what is there; if it makes another one now, since net.core.default_qdisc has changed,
+// the one that was read is installed, under a handle of its own. What the kernel does not report cannot be restored:
+// red's table, netem's delay distribution, the programs of BPF filters.
 func (c *Conn) Restore(ifindex int, t Tree) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -351,7 +359,8 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 		return nil
 	}
 	root, ok := t.Root()
-	requests, err := t.replay(ifindex, root, map[Handle]bool{}) // what cannot be made again is known before anything is changed
+	// what cannot be made again is known before anything is changed
+	requests, err := t.replay(ifindex, root, map[Handle]bool{})
 	if err != nil {
 		return err
 	}
@@ -369,7 +378,8 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 			return c.build(ifindex, want, now.freshHandles())
 		}
 	} else if t.reuses(now) {
-		// A handle that is in use would be changed, not made anew. A queue of the kernel's simplest kind steps in for a moment.
+		// A handle that is in use would be changed, not made anew. A queue of the kernel's simplest kind steps in for a
+		// moment.
 		requests, err := chain(ifindex, Root, Stack{FIFO{}}, func() func() Handle {
 			both := Tree{Qdiscs: slices.Concat(now.Qdiscs, t.Qdiscs)}
 			return both.freshHandles()
@@ -444,7 +454,8 @@ func (q Qdisc) lost(why error) error {
 // reuses reports whether any handle of t is in use in the other tree.
 func (t Tree) reuses(other Tree) bool {
 	return slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool {
-		return q.Handle != 0 && q.Parent != Ingress && slices.ContainsFunc(other.Qdiscs, func(o Qdisc) bool { return o.Handle == q.Handle })
+		return q.Handle != 0 && q.Parent != Ingress &&
+			slices.ContainsFunc(other.Qdiscs, func(o Qdisc) bool { return o.Handle == q.Handle })
 	})
 }
 
@@ -455,7 +466,9 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 	}
 	seen[q.Handle] = true
 	if strings.HasPrefix(q.Kind, dualpi2.Prefix) {
-		return nil, fmt.Errorf("%s is a BPF qdisc that could not be read: that takes CAP_SYS_ADMIN, and the version of weir that made it", q.Kind)
+		return nil, fmt.Errorf(
+			"%s is a BPF qdisc that could not be read: that takes CAP_SYS_ADMIN, and the version of weir that made it",
+			q.Kind)
 	}
 	var requests []request
 	if q.Handle != 0 {
@@ -473,7 +486,8 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 		if q.EgressBlock != 0 {
 			list = append(list, netlink.Attribute{Type: tcaEgressBlock, Data: u32bytes(q.EgressBlock)})
 		}
-		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace, tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
+		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace,
+			tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
 			"restore "+q.Kind, list...)
 		if err != nil {
 			return nil, err
@@ -481,7 +495,8 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 		if q.Kind == (BPFDualPI2{}).Kind() {
 			instance, ok := decode(q.Kind, q.Options, device{}).(BPFDualPI2)
 			if !ok {
-				return nil, fmt.Errorf("the %s was recorded by another version of this program, and is not understood", q.Kind)
+				return nil, fmt.Errorf("the %s was recorded by another version of this program, and is not understood",
+					q.Kind)
 			}
 			r.instance = &instance
 		}
@@ -495,10 +510,12 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 	for len(waiting) > 0 {
 		i := slices.IndexFunc(waiting, func(class Class) bool { return made[class.Parent] })
 		if i < 0 {
-			return nil, fmt.Errorf("class %s hangs below %s, which was not recorded", waiting[0].Handle, waiting[0].Parent)
+			return nil, fmt.Errorf("class %s hangs below %s, which was not recorded", waiting[0].Handle,
+				waiting[0].Parent)
 		}
 		class := waiting[i]
-		r, err := newRequest(unix.RTM_NEWTCLASS, netlink.Create, tcmsg{ifindex: ifindex, handle: class.Handle, parent: class.Parent},
+		r, err := newRequest(unix.RTM_NEWTCLASS, netlink.Create,
+			tcmsg{ifindex: ifindex, handle: class.Handle, parent: class.Parent},
 			"restore class "+class.Handle.String(), attributes(class.Kind, class.Options)...)
 		if err != nil {
 			return nil, err
@@ -521,8 +538,8 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 	return append(requests, filters...), err
 }
 
-// replayable turns reported options into those that make the same anew, and that compare: a kernel reports counters among them, and less than
-// it was told, so that a replay of the plain report would drift at each turn.
+// replayable turns reported options into those that make the same anew, and that compare: a kernel reports counters
+// among them, and less than it was told, so that a replay of the plain report would drift at each turn.
 func replayable(kind string, options []byte) []byte {
 	if k, _ := row(kind); k.replay != nil {
 		return k.replay(options)
@@ -568,9 +585,9 @@ func sizeTable(q Qdisc) (netlink.Attribute, error) {
 	return netlink.Attribute{}, q.lost(errors.New("has a size table, whose entries the kernel does not report"))
 }
 
-// Probe reports whether this kernel knows a kind, loading its module if need be. Nothing is left behind: the request, on the loopback device of
-// Conn's namespace, carries a size table without parameters, on which the kernel gives up after it has looked up the kind and before anything
-// is attached (net/sched/sch_api.c, qdisc_create).
+// Probe reports whether this kernel knows a kind, loading its module if need be. Nothing is left behind: the request,
+// on the loopback device of Conn's namespace, carries a size table without parameters, on which the kernel gives up
+// after it has looked up the kind and before anything is attached (net/sched/sch_api.c, qdisc_create).
 func (c *Conn) Probe(kind string) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -582,7 +599,8 @@ func (c *Conn) Probe(kind string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace, tcmsg{ifindex: loopback, handle: now.freshHandles()(), parent: Root},
+	r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace,
+		tcmsg{ifindex: loopback, handle: now.freshHandles()(), parent: Root},
 		"probe for "+kind, append(attributes(kind, nil), netlink.Attribute{Type: tcaStab | netlink.Nested})...)
 	if err != nil {
 		return false, err

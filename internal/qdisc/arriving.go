@@ -112,7 +112,8 @@ func ParseArriving(text string) (Arriving, error) {
 // wanted to go past, anything may.
 func (a Arriving) Meets(want Arriving) bool {
 	unknown := len(want.Tunnels) > 0 && len(want.Outer) == 0
-	return a.Stack.Equal(want.Stack) && slices.Equal(a.Tunnels, want.Tunnels) && (unknown || slices.Equal(a.Outer, want.Outer))
+	return a.Stack.Equal(want.Stack) && slices.Equal(a.Tunnels, want.Tunnels) &&
+		(unknown || slices.Equal(a.Outer, want.Outer))
 }
 
 // passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else.
@@ -134,8 +135,9 @@ func passFilters(ifindex int, o Outer) []links.Filter {
 			number = unix.IPPROTO_TCP
 		}
 		all = append(all, &links.Flower{
-			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress), Priority: passPriority(protocol), Protocol: protocol},
-			EthType:     protocol, IPProto: &number, DestPort: o.Port,
+			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress),
+				Priority: passPriority(protocol), Protocol: protocol},
+			EthType: protocol, IPProto: &number, DestPort: o.Port,
 		})
 	}
 	return all
@@ -168,8 +170,9 @@ func (c *Conn) passSmall(ifindex int) error {
 			continue
 		}
 		filter := &links.U32{
-			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress), Priority: passPriority(protocol), Protocol: protocol},
-			Sel:         &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
+			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress),
+				Priority: passPriority(protocol), Protocol: protocol},
+			Sel: &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
 		}
 		if err := links.FilterAdd(filter); err != nil {
 			return fmt.Errorf("filter of small packets: %w", err)
@@ -200,7 +203,8 @@ func (f Filter) small() bool {
 	}
 	return binary.BigEndian.Uint32(sel[keyMask:]) == key.Mask && binary.BigEndian.Uint32(sel[keyValue:]) == 0 &&
 		int32(binary.NativeEndian.Uint32(sel[keyOffset:])) == key.Off &&
-		len(inner(f.Options, nl.TCA_U32_ACT))+len(inner(f.Options, nl.TCA_U32_POLICE))+len(inner(f.Options, nl.TCA_U32_CLASSID)) == 0
+		len(inner(f.Options, nl.TCA_U32_ACT))+len(inner(f.Options, nl.TCA_U32_POLICE))+len(
+			inner(f.Options, nl.TCA_U32_CLASSID)) == 0
 }
 
 // table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away

@@ -20,7 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The attributes by which a recorded bpf_dualpi2 tells what dualpi2 has no attribute for. They are this package's own, and no kernel sees them.
+// The attributes by which a recorded bpf_dualpi2 tells what dualpi2 has no attribute for. They are this package's own,
+// and no kernel sees them.
 const (
 	bpfRate = iota + 0x1001
 	bpfFraming
@@ -30,17 +31,20 @@ const (
 	bpfLLLL
 )
 
-// BPFDualPI2 is Weir's own DualPI2, for kernels that have BPF qdiscs and no sch_dualpi2, with a shaper besides (internal/dualpi2). It is a root, and
-// nothing hangs below it. Its options are dualpi2's; overhead and framing are cake's.
+// BPFDualPI2 is Weir's own DualPI2, for kernels that have BPF qdiscs and no sch_dualpi2, with a shaper besides
+// (internal/dualpi2). It is a root, and nothing hangs below it. Its options are dualpi2's; overhead and framing are
+// cake's.
 type BPFDualPI2 struct {
 	DualPI2
-	Rate     units.Rate `json:"rate"`      // 1kbit and up; 0: as fast as the device takes them, the default
-	ATM      string     `json:"atm"`       // noatm (the default), atm, ptm
-	Overhead int32      `json:"overhead"`  // bytes added to each packet, -64 to 256
-	Raw      bool       `json:"raw"`       // count packets as the device does, with no correction for its header; the default
-	MPU      uint32     `json:"mpu"`       // bytes that a packet counts for at least, 0 to 256
-	LLLLMark uint32     `json:"llll_mark"` // packets with this firewall mark go to the L queue and are never marked nor dropped by the AQM
-	LLLLMask uint32     `json:"llll_mask"` // the bits of the mark that count; 0: none, the default
+	Rate     units.Rate `json:"rate"`     // 1kbit and up; 0: as fast as the device takes them, the default
+	ATM      string     `json:"atm"`      // noatm (the default), atm, ptm
+	Overhead int32      `json:"overhead"` // bytes added to each packet, -64 to 256
+	// count packets as the device does, with no correction for its header; the default
+	Raw bool   `json:"raw"`
+	MPU uint32 `json:"mpu"` // bytes that a packet counts for at least, 0 to 256
+	// packets with this firewall mark go to the L queue and are never marked nor dropped by the AQM
+	LLLLMark uint32 `json:"llll_mark"`
+	LLLLMask uint32 `json:"llll_mask"` // the bits of the mark that count; 0: none, the default
 }
 
 // NewBPFDualPI2 is bpf_dualpi2 without a rate.
@@ -54,8 +58,8 @@ func (q BPFDualPI2) Kind() string   { return "bpf_dualpi2" }
 func (q BPFDualPI2) String() string { return format(q) }
 func (q BPFDualPI2) edit() editor   { return &q }
 
-// encode gives every option, whatever base has: no message carries them, and a recorded tree is to mean the same to a later version, whose defaults
-// may be others.
+// encode gives every option, whatever base has: no message carries them, and a recorded tree is to mean the same to a
+// later version, whose defaults may be others.
 func (q BPFDualPI2) encode(Spec) ([]byte, error) {
 	var attributes []netlink.Attribute
 	for _, o := range q.edit().options() {
@@ -78,7 +82,8 @@ func (q *BPFDualPI2) options() []option {
 			list[i].decode = hertz("beta", dualpi2Beta, &q.Beta).decode
 		}
 	}
-	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(bpfFraming, bpfOverhead, bpfRaw, bpfMPU)
+	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(bpfFraming, bpfOverhead, bpfRaw,
+		bpfMPU)
 	return append(list, orUnlimited(rate("rate", bpfRate, 8, &q.Rate), &q.Rate), framing, overhead, raw, mpu, q.llll())
 }
 
@@ -150,7 +155,8 @@ func (q BPFDualPI2) config() dualpi2.Config {
 		Coupling: q.CouplingFactor, StepPackets: q.StepPackets, MinQlenStep: q.MinQlenStep, AnyECT: q.ECN == "any_ect",
 		DropOverload: q.DropOverload, DropEnqueue: q.DropEnqueue, Protection: q.ClassicProtection,
 		BypassMark: q.LLLLMark, BypassMask: q.LLLLMask,
-		Rate: uint64(q.Rate / 8), Raw: q.Raw, Overhead: q.Overhead, MPU: q.MPU, Framing: dualpi2.Framing(slices.Index(framings(), q.ATM)),
+		Rate: uint64(q.Rate / 8), Raw: q.Raw, Overhead: q.Overhead, MPU: q.MPU,
+		Framing:  dualpi2.Framing(slices.Index(framings(), q.ATM)),
 		SplitGSO: q.SplitGSO,
 	}
 	if q.StepPackets == 0 {
@@ -159,7 +165,8 @@ func (q BPFDualPI2) config() dualpi2.Config {
 	return c
 }
 
-// specOf is the reverse; an error if tc's language has no words for what the programs do, as another version of them may.
+// specOf is the reverse; an error if tc's language has no words for what the programs do, as another version of them
+// may.
 func specOf(c dualpi2.Config) (Spec, error) {
 	if int(c.Framing) >= len(framings()) || c.Rate > math.MaxUint64/8 {
 		return nil, errors.New("the programs do what this version has no words for")
@@ -205,8 +212,8 @@ func (noBPF) Change(int, dualpi2.Config) error                      { return dua
 func (noBPF) Read(int) (dualpi2.Instance, bool, error)              { return dualpi2.Instance{}, false, nil }
 func (noBPF) Clean(int) error                                       { return nil }
 
-// instance makes of a root of one of dualpi2's kinds what it is. One that cannot be read (that takes CAP_SYS_ADMIN), or is another version's, keeps
-// the kernel's name for it and has no Spec.
+// instance makes of a root of one of dualpi2's kinds what it is. One that cannot be read (that takes CAP_SYS_ADMIN), or
+// is another version's, keeps the kernel's name for it and has no Spec.
 func (c *Conn) instance(ifindex int, q *Qdisc) {
 	if q.Parent != Root || !strings.HasPrefix(q.Kind, dualpi2.Prefix) {
 		return
@@ -229,7 +236,8 @@ func (c *Conn) instance(ifindex int, q *Qdisc) {
 // install is the request of a bpf_dualpi2: its kind is known only once its programs are loaded.
 func (c *Conn) install(r request) error {
 	err := c.bpf.Install(r.at.ifindex, r.instance.config(), func(kind string) error {
-		placed, err := newRequest(uint16(r.message.Header.Type), r.message.Header.Flags, r.at, "put "+kind+" in place", attributes(kind, nil)...)
+		placed, err := newRequest(uint16(r.message.Header.Type), r.message.Header.Flags, r.at, "put "+kind+" in place",
+			attributes(kind, nil)...)
 		if err != nil {
 			return err
 		}
@@ -249,15 +257,16 @@ func (c *Conn) changeInstance(ifindex int, next BPFDualPI2) error {
 	return nil
 }
 
-// Clean takes away what a bpf_dualpi2 has left on an interface from which somebody else has taken it: its marker, and a limit on superpackets.
-// Replace, Delete and Restore do that, too.
+// Clean takes away what a bpf_dualpi2 has left on an interface from which somebody else has taken it: its marker, and a
+// limit on superpackets. Replace, Delete and Restore do that, too.
 func (c *Conn) Clean(ifindex int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.clean(ifindex)
 }
 
-// clean takes away what an instance has left whose qdisc is gone from a device. Where it may not look, it has left none.
+// clean takes away what an instance has left whose qdisc is gone from a device. Where it may not look, it has left
+// none.
 func (c *Conn) clean(ifindex int) error {
 	err := c.bpf.Clean(ifindex)
 	if errors.Is(err, dualpi2.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENODEV) {

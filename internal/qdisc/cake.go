@@ -31,33 +31,37 @@ const (
 	cakeFWMark
 )
 
-// Cake is a shaper, fair queueing between hosts and flows, and an AQM in one (net/sched/sch_cake.c, tc-cake(8)). As cake_mq it is one shaper
-// over a root with several transmit queues (Linux 7.x).
+// Cake is a shaper, fair queueing between hosts and flows, and an AQM in one (net/sched/sch_cake.c, tc-cake(8)). As
+// cake_mq it is one shaper over a root with several transmit queues (Linux 7.x).
 type Cake struct {
-	MultiQueue bool           `json:"multi_queue"`      // cake_mq
-	Bandwidth  units.Rate     `json:"bandwidth"`        // 0: unlimited
-	Autorate   bool           `json:"autorate_ingress"` // estimate the bandwidth from what arrives; not for cake_mq
-	Diffserv   string         `json:"diffserv"`         // besteffort, precedence, diffserv3 (the default), diffserv4, diffserv8
-	ATM        string         `json:"atm"`              // noatm (the default), atm, ptm
-	FlowMode   string         `json:"flowmode"`         // flowblind … triple-isolate (the default)
-	Overhead   int32          `json:"overhead"`         // bytes added to each packet, -64 to 256
-	Raw        bool           `json:"raw"`              // count packets as the device does, with no correction for its header; the default
-	MPU        uint32         `json:"mpu"`              // bytes that a packet counts for at least, 0 to 256
-	RTT        units.Duration `json:"rtt"`              // CoDel's interval; its target is a 20th of it; default 100ms
-	MemLimit   units.Size     `json:"memlimit"`         // 0: from bandwidth and rtt
-	FWMark     uint32         `json:"fwmark"`           // the mask of the packet's mark that selects the tin; 0: none
-	NAT        bool           `json:"nat"`              // look behind network address translation
-	Wash       bool           `json:"wash"`             // clear the DS field
-	SplitGSO   bool           `json:"split_gso"`        // cut superpackets into packets; default true
-	Ingress    bool           `json:"ingress"`          // count dropped packets as having used the link
-	ACKFilter  string         `json:"ack_filter"`       // no-ack-filter (the default), ack-filter, ack-filter-aggressive
+	MultiQueue bool       `json:"multi_queue"`      // cake_mq
+	Bandwidth  units.Rate `json:"bandwidth"`        // 0: unlimited
+	Autorate   bool       `json:"autorate_ingress"` // estimate the bandwidth from what arrives; not for cake_mq
+	// besteffort, precedence, diffserv3 (the default), diffserv4, diffserv8
+	Diffserv string `json:"diffserv"`
+	ATM      string `json:"atm"`      // noatm (the default), atm, ptm
+	FlowMode string `json:"flowmode"` // flowblind … triple-isolate (the default)
+	Overhead int32  `json:"overhead"` // bytes added to each packet, -64 to 256
+	// count packets as the device does, with no correction for its header; the default
+	Raw      bool           `json:"raw"`
+	MPU      uint32         `json:"mpu"`       // bytes that a packet counts for at least, 0 to 256
+	RTT      units.Duration `json:"rtt"`       // CoDel's interval; its target is a 20th of it; default 100ms
+	MemLimit units.Size     `json:"memlimit"`  // 0: from bandwidth and rtt
+	FWMark   uint32         `json:"fwmark"`    // the mask of the packet's mark that selects the tin; 0: none
+	NAT      bool           `json:"nat"`       // look behind network address translation
+	Wash     bool           `json:"wash"`      // clear the DS field
+	SplitGSO bool           `json:"split_gso"` // cut superpackets into packets; default true
+	Ingress  bool           `json:"ingress"`   // count dropped packets as having used the link
+	// no-ack-filter (the default), ack-filter, ack-filter-aggressive
+	ACKFilter string `json:"ack_filter"`
 }
 
 // NewCake is cake as the kernel has it by default.
 func NewCake() Cake { return *newCake(false) }
 
 func newCake(mq bool) *Cake {
-	return &Cake{MultiQueue: mq, Diffserv: "diffserv3", ATM: "noatm", FlowMode: "triple-isolate", Raw: true, RTT: units.Duration(100 * time.Millisecond),
+	return &Cake{MultiQueue: mq, Diffserv: "diffserv3", ATM: "noatm", FlowMode: "triple-isolate", Raw: true,
+		RTT:      units.Duration(100 * time.Millisecond),
 		SplitGSO: true, ACKFilter: "no-ack-filter"}
 }
 
@@ -77,7 +81,8 @@ func cakeDiffservs() []string {
 	return []string{"diffserv3", "diffserv4", "diffserv8", "besteffort", "precedence"}
 }
 func cakeFlowModes() []string {
-	return []string{"flowblind", "srchost", "dsthost", "hosts", "flows", "dual-srchost", "dual-dsthost", "triple-isolate"}
+	return []string{"flowblind", "srchost", "dsthost", "hosts", "flows", "dual-srchost", "dual-dsthost",
+		"triple-isolate"}
 }
 func cakeACKFilters() []string {
 	return []string{"no-ack-filter", "ack-filter", "ack-filter-aggressive"}
@@ -95,7 +100,8 @@ func (q *Cake) options() []option {
 	}
 	autorate := toggle("autorate-ingress", "", cakeAutorate, 4, &q.Autorate)
 	autorate.words = autorate.words[:1]
-	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(cakeATM, cakeOverhead, cakeRaw, cakeMPU)
+	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(cakeATM, cakeOverhead, cakeRaw,
+		cakeMPU)
 	rtt, target := q.rtt()
 	return []option{
 		orUnlimited(rate("bandwidth", cakeBandwidth, 8, &q.Bandwidth), &q.Bandwidth),
@@ -123,8 +129,10 @@ func (q *Cake) rtt() (rtt, target option) {
 		rtt  time.Duration
 	}
 	presets := []preset{
-		{"datacentre", 100 * time.Microsecond}, {"lan", time.Millisecond}, {"metro", 10 * time.Millisecond}, {"regional", 30 * time.Millisecond},
-		{"internet", 100 * time.Millisecond}, {"oceanic", 300 * time.Millisecond}, {"satellite", time.Second}, {"interplanetary", 1000 * time.Second},
+		{"datacentre", 100 * time.Microsecond}, {"lan", time.Millisecond}, {"metro", 10 * time.Millisecond},
+		{"regional", 30 * time.Millisecond},
+		{"internet", 100 * time.Millisecond}, {"oceanic", 300 * time.Millisecond}, {"satellite", time.Second},
+		{"interplanetary", 1000 * time.Second},
 	}
 	for _, p := range presets {
 		rtt.words = append(rtt.words, p.name)
@@ -156,7 +164,8 @@ func (q *Cake) rtt() (rtt, target option) {
 func (q *Cake) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *Cake) finish() (Spec, error) {
-	err := errors.Join(oneOf("diffserv mode", q.Diffserv, cakeDiffservs()...), wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check(),
+	err := errors.Join(oneOf("diffserv mode", q.Diffserv, cakeDiffservs()...),
+		wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check(),
 		oneOf("flow mode", q.FlowMode, cakeFlowModes()...), oneOf("ACK filter", q.ACKFilter, cakeACKFilters()...))
 	switch {
 	case err != nil:

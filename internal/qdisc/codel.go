@@ -69,7 +69,8 @@ func codelTime(word string, attr uint16, p *units.Duration, low uint64) option {
 	return o
 }
 
-// codelThreshold may be off; once on, only a new discipline has it off again, for then the kernel compares with INT_MAX (include/net/codel.h).
+// codelThreshold may be off; once on, only a new discipline has it off again, for then the kernel compares with INT_MAX
+// (include/net/codel.h).
 func codelThreshold(word string, attr uint16, p *units.Duration) option {
 	o := codelTime(word, attr, p, 0)
 	o.unsent = func() bool { return *p == never }
@@ -87,8 +88,8 @@ func codelPositive(d units.Duration) units.Duration {
 	return max(codelRound(d), fromMicroseconds(1))
 }
 
-// codelReported is what the kernel reports of a time, both in microseconds: nanoseconds are shifted right by CODEL_SHIFT, 10
-// (include/net/codel.h, codel_time_to_us).
+// codelReported is what the kernel reports of a time, both in microseconds: nanoseconds are shifted right by
+// CODEL_SHIFT, 10 (include/net/codel.h, codel_time_to_us).
 func codelReported(us uint32) uint32 {
 	kept := uint64(us) * 1000 >> 10
 	return uint32(kept << 10 / 1000)

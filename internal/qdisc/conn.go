@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is one rtnetlink socket, in one network namespace. It may be used from several goroutines; each request has it to itself.
+// Conn is one rtnetlink socket, in one network namespace. It may be used from several goroutines; each request has it
+// to itself.
 type Conn struct {
 	mu  sync.Mutex
 	nl  *netlink.Conn
@@ -115,11 +116,14 @@ func text(b []byte) string {
 func (c *Conn) dump(typ uint16, flags netlink.HeaderFlags, body []byte) ([]netlink.Message, error) {
 	const attempts = 4
 	for range attempts {
-		answer, err := c.nl.Execute(netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | flags}, Data: body})
+		answer, err := c.nl.Execute(
+			netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: netlink.Request | flags},
+				Data: body})
 		if err != nil {
 			return nil, explain(err)
 		}
-		if !slices.ContainsFunc(answer, func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }) {
+		if !slices.ContainsFunc(answer,
+			func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 }) {
 			return answer, nil
 		}
 	}
@@ -135,7 +139,8 @@ func (c *Conn) devices(ifindex int) (map[int]device, error) {
 	)
 	body := make([]byte, 16) // struct ifinfomsg
 	binary.NativeEndian.PutUint32(body[4:], uint32(ifindex))
-	attribute, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.IFLA_EXT_MASK, Data: u32bytes(skipStats)}})
+	attribute, err := netlink.MarshalAttributes(
+		[]netlink.Attribute{{Type: unix.IFLA_EXT_MASK, Data: u32bytes(skipStats)}})
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +202,8 @@ func (c *Conn) RootStats(ifindex int) (Stats, bool, error) {
 	fail := func(err error) (Stats, bool, error) {
 		return Stats{}, false, fmt.Errorf("counters of interface %d: %w", ifindex, explain(err))
 	}
-	// Without NLM_F_ECHO the kernel tells only those who listen to changes (net/sched/sch_api.c, qdisc_get_notify); with an
-	// acknowledgement there is always something to wait for.
+	// Without NLM_F_ECHO the kernel tells only those who listen to changes (net/sched/sch_api.c, qdisc_get_notify);
+	// with an acknowledgement there is always something to wait for.
 	sent, err := c.nl.Send(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETQDISC, Flags: netlink.Request | netlink.Acknowledge | netlink.Echo},
 		Data:   tcmsg{ifindex: ifindex, parent: Root}.bytes(),

@@ -33,27 +33,40 @@ const (
 	dualpi2SplitGSO
 )
 
-// DualPI2 is the coupled dual-queue AQM of RFC 9332 (net/sched/sch_dualpi2.c, tc-dualpi2(8), Linux 6.17). It has no rate of its own.
+// DualPI2 is the coupled dual-queue AQM of RFC 9332 (net/sched/sch_dualpi2.c, tc-dualpi2(8), Linux 6.17). It has no
+// rate of its own.
 type DualPI2 struct {
-	Limit             uint32         `json:"limit"`              // packets in both queues, 1 and up; default 10000
-	MemLimit          uint32         `json:"memlimit"`           // bytes in both queues; 0: limit times two of the device's largest packets
-	TUpdate           units.Duration `json:"tupdate"`            // how often the PI controller runs, 1us to 4.294967s; default 16ms
-	Target            units.Duration `json:"target"`             // the C queue's delay; default 15ms
-	Alpha             uint32         `json:"alpha"`              // integral gain in 256ths of a Hz, 1 and up; default 41
-	Beta              uint32         `json:"beta"`               // proportional gain in 256ths of a Hz, 1 and up; default 819
-	ECN               string         `json:"ecn"`                // what goes to the L queue: l4s_ect (the default) or any_ect
-	DropOverload      bool           `json:"drop_on_overload"`   // drop, rather than overflow, when saturated; default true
-	CouplingFactor    uint8          `json:"coupling_factor"`    // k of RFC 9332, 1 to 255; default 2
-	SplitGSO          bool           `json:"split_gso"`          // cut superpackets into packets; default true
-	StepThresh        units.Duration `json:"step_thresh"`        // the L queue's marking threshold, up to 4.294967s; default 1ms
-	StepPackets       uint32         `json:"step_packets"`       // the same as a number of packets; 0: step_thresh holds
-	MinQlenStep       uint32         `json:"min_qlen_step"`      // packets in the L queue below which nothing is marked; default 0
-	DropEnqueue       bool           `json:"drop_enqueue"`       // apply the AQM when packets come rather than when they go; default false
-	ClassicProtection uint8          `json:"classic_protection"` // the C queue's share of the link under overload, percent; default 10
+	Limit uint32 `json:"limit"` // packets in both queues, 1 and up; default 10000
+	// bytes in both queues; 0: limit times two of the device's largest packets
+	MemLimit uint32 `json:"memlimit"`
+	// how often the PI controller runs, 1us to 4.294967s; default 16ms
+	TUpdate units.Duration `json:"tupdate"`
+	Target  units.Duration `json:"target"` // the C queue's delay; default 15ms
+	// integral gain in 256ths of a Hz, 1 and up; default 41
+	Alpha uint32 `json:"alpha"`
+	// proportional gain in 256ths of a Hz, 1 and up; default 819
+	Beta uint32 `json:"beta"`
+	// what goes to the L queue: l4s_ect (the default) or any_ect
+	ECN string `json:"ecn"`
+	// drop, rather than overflow, when saturated; default true
+	DropOverload   bool  `json:"drop_on_overload"`
+	CouplingFactor uint8 `json:"coupling_factor"` // k of RFC 9332, 1 to 255; default 2
+	SplitGSO       bool  `json:"split_gso"`       // cut superpackets into packets; default true
+	// the L queue's marking threshold, up to 4.294967s; default 1ms
+	StepThresh units.Duration `json:"step_thresh"`
+	// the same as a number of packets; 0: step_thresh holds
+	StepPackets uint32 `json:"step_packets"`
+	// packets in the L queue below which nothing is marked; default 0
+	MinQlenStep uint32 `json:"min_qlen_step"`
+	// apply the AQM when packets come rather than when they go; default false
+	DropEnqueue bool `json:"drop_enqueue"`
+	// the C queue's share of the link under overload, percent; default 10
+	ClassicProtection uint8 `json:"classic_protection"`
 }
 
 func newDualPI2() *DualPI2 {
-	return &DualPI2{Limit: 10000, TUpdate: units.Duration(16e6), Target: units.Duration(15e6), Alpha: 41, Beta: 819, ECN: "l4s_ect",
+	return &DualPI2{Limit: 10000, TUpdate: units.Duration(16e6), Target: units.Duration(15e6), Alpha: 41, Beta: 819,
+		ECN:          "l4s_ect",
 		DropOverload: true, CouplingFactor: 2, SplitGSO: true, StepThresh: units.Duration(1e6), ClassicProtection: 10}
 }
 
@@ -62,7 +75,8 @@ func (q DualPI2) String() string { return format(q) }
 func (q DualPI2) edit() editor   { return &q }
 
 func (q DualPI2) encode(base Spec) ([]byte, error) {
-	// A new limit makes the kernel derive the memory limit anew (dualpi2_change), so one that is to stay is sent again, after it.
+	// A new limit makes the kernel derive the memory limit anew (dualpi2_change), so one that is to stay is sent again,
+	// after it.
 	if before, ok := base.(DualPI2); ok && before.Limit != q.Limit {
 		before.MemLimit = 0
 		base = before
@@ -140,8 +154,9 @@ func (q *DualPI2) step() (packets, time option) {
 	return packets, time
 }
 
-// rtts are tc's way to set target, tupdate, alpha and beta in one go, for a 10 dB stability margin. The formulas are tc's, as is their mix of
-// single and double precision (iproute2 tc/q_dualpi2.c), so that the same words give the same bytes.
+// rtts are tc's way to set target, tupdate, alpha and beta in one go, for a 10 dB stability margin. The formulas are
+// tc's, as is their mix of single and double precision (iproute2 tc/q_dualpi2.c), so that the same words give the same
+// bytes.
 func (q *DualPI2) rtts(replaced ...*option) (longest, typical option) {
 	const typicalToMax = 6
 	var max, typ uint64 // microseconds, 0: not given
@@ -181,7 +196,8 @@ func (q *DualPI2) rtts(replaced ...*option) (longest, typical option) {
 		}
 	}
 	rtt := func(word string, p *uint64) option {
-		o := value(word, 0, 4, readMicroseconds(1), func(uint64) string { return "" }, func() uint64 { return 0 }, func(v uint64) { *p = v })
+		o := value(word, 0, 4, readMicroseconds(1), func(uint64) string { return "" }, func() uint64 { return 0 },
+			func(v uint64) { *p = v })
 		read := o.read
 		o.write = func() string { return "" }
 		o.read = func(word string, a *args) error {
@@ -234,8 +250,8 @@ func hertz(word string, attr uint16, p *uint32) option {
 		func() uint64 { return uint64(*p) }, func(v uint64) { *p = uint32(v) })
 }
 
-// dualpi2Reported is what the kernel reports of a gain: it keeps it scaled to probability per nanosecond, which loses up to one 256th of a Hz
-// (net/sched/sch_dualpi2.c, dualpi2_scale_alpha_beta and its reverse).
+// dualpi2Reported is what the kernel reports of a gain: it keeps it scaled to probability per nanosecond, which loses
+// up to one 256th of a Hz (net/sched/sch_dualpi2.c, dualpi2_scale_alpha_beta and its reverse).
 func dualpi2Reported(v uint32) uint32 {
 	kept := uint64(v) * math.MaxUint32 >> 2 / 1e9
 	return uint32(uint64(uint32(kept)) * 1e9 << 2 / math.MaxUint32)

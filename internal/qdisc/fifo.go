@@ -13,8 +13,9 @@ import (
 
 // FIFO is a queue without any management: pfifo counts packets, bfifo bytes (net/sched/sch_fifo.c, tc-bfifo(8)).
 type FIFO struct {
-	Bytes bool   `json:"bytes"` // bfifo
-	Limit uint32 `json:"limit"` // packets or bytes, 1 and up; 0: the device's queue length, times its largest packet for bytes
+	Bytes bool `json:"bytes"` // bfifo
+	// packets or bytes, 1 and up; 0: the device's queue length, times its largest packet for bytes
+	Limit uint32 `json:"limit"`
 }
 
 func (f FIFO) Kind() string {
@@ -61,7 +62,8 @@ func (f *FIFO) decode(b []byte, d device) error {
 		return fmt.Errorf("limit: %s", strings.TrimSpace(fmt.Sprint(v, err)))
 	}
 	f.Limit = uint32(v)
-	if d.present && (!f.Bytes && f.Limit == d.queue || f.Bytes && d.queue > 0 && f.Limit%d.queue == 0 && d.frame(f.Limit/d.queue)) {
+	if d.present && (!f.Bytes && f.Limit == d.queue || f.Bytes && d.queue > 0 && f.Limit%d.queue == 0 &&
+		d.frame(f.Limit/d.queue)) {
 		f.Limit = 0
 	}
 	return nil

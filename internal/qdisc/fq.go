@@ -41,29 +41,35 @@ type FQ struct {
 	FlowLimit uint32 `json:"flow_limit"` // packets of one flow; default 100
 	Quantum   uint32 `json:"quantum"`    // bytes per round, 256 to 1048576; 0: two of the device's largest packets
 	// bytes for a new flow, up to 1048576, as since 7.3 (before, 4294967295); 0: ten of the device's largest packets
-	InitialQuantum uint32         `json:"initial_quantum"`
-	Pacing         bool           `json:"pacing"`       // obey a socket's pacing rate; default true
-	MaxRate        units.Rate     `json:"maxrate"`      // of one flow; 0: unlimited
-	Buckets        uint32         `json:"buckets"`      // 2 to 262144, a power of two; default 1024
-	RefillDelay    units.Duration `json:"refill_delay"` // idle time after which a flow counts as new; default 40ms, rounded up to jiffies
-	OrphanMask     uint32         `json:"orphan_mask"`  // of the hash of packets without a socket; default 1023
+	InitialQuantum uint32     `json:"initial_quantum"`
+	Pacing         bool       `json:"pacing"`  // obey a socket's pacing rate; default true
+	MaxRate        units.Rate `json:"maxrate"` // of one flow; 0: unlimited
+	Buckets        uint32     `json:"buckets"` // 2 to 262144, a power of two; default 1024
+	// idle time after which a flow counts as new; default 40ms, rounded up to jiffies
+	RefillDelay units.Duration `json:"refill_delay"`
+	OrphanMask  uint32         `json:"orphan_mask"` // of the hash of packets without a socket; default 1023
 	// flows slower than this are delayed packet by packet; 0bit: none; default 550kbit
 	LowRateThreshold units.Rate     `json:"low_rate_threshold"`
-	CEThreshold      units.Duration `json:"ce_threshold"`    // mark above this delay; 4294.967295s: off, the default
-	TimerSlack       units.Duration `json:"timer_slack"`     // by which a timer may be late; default 10us
-	Horizon          units.Duration `json:"horizon"`         // how far ahead a packet's departure time may lie; default 10s
-	HorizonDrop      bool           `json:"horizon_drop"`    // drop packets beyond it rather than let them go at it; default true
-	Priomap          [16]uint8      `json:"priomap"`         // the band, 0 to 2, of each priority (Linux 6.7)
-	Weights          [3]int32       `json:"weights"`         // bytes per round of each band, 16384 and up (Linux 6.7)
-	OffloadHorizon   units.Duration `json:"offload_horizon"` // how far ahead the device may pace itself; default 0s (Linux 6.13)
+	CEThreshold      units.Duration `json:"ce_threshold"` // mark above this delay; 4294.967295s: off, the default
+	TimerSlack       units.Duration `json:"timer_slack"`  // by which a timer may be late; default 10us
+	// how far ahead a packet's departure time may lie; default 10s
+	Horizon units.Duration `json:"horizon"`
+	// drop packets beyond it rather than let them go at it; default true
+	HorizonDrop bool      `json:"horizon_drop"`
+	Priomap     [16]uint8 `json:"priomap"` // the band, 0 to 2, of each priority (Linux 6.7)
+	Weights     [3]int32  `json:"weights"` // bytes per round of each band, 16384 and up (Linux 6.7)
+	// how far ahead the device may pace itself; default 0s (Linux 6.13)
+	OffloadHorizon units.Duration `json:"offload_horizon"`
 }
 
 // fqUnlimited is the kernel's word for no maxrate.
 const fqUnlimited = math.MaxUint32
 
 func newFQ() *FQ {
-	return &FQ{Limit: 10000, FlowLimit: 100, Pacing: true, Buckets: 1024, RefillDelay: units.Duration(40e6), OrphanMask: 1023,
-		LowRateThreshold: 550000, CEThreshold: never, TimerSlack: units.Duration(10e3), Horizon: units.Duration(10e9), HorizonDrop: true,
+	return &FQ{Limit: 10000, FlowLimit: 100, Pacing: true, Buckets: 1024, RefillDelay: units.Duration(40e6),
+		OrphanMask:       1023,
+		LowRateThreshold: 550000, CEThreshold: never, TimerSlack: units.Duration(10e3), Horizon: units.Duration(10e9),
+		HorizonDrop: true,
 		// sch_default_prio2band (net/sched/sch_generic.c)
 		Priomap: [16]uint8{1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1},
 		Weights: [3]int32{9 << 16, 3 << 16, 1 << 16}}

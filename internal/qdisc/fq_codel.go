@@ -30,24 +30,28 @@ const (
 
 // FQCodel is fair queueing with CoDel on each queue, RFC 8290 (net/sched/sch_fq_codel.c, tc-fq_codel(8)).
 type FQCodel struct {
-	Limit       uint32         `json:"limit"`                 // packets, 1 and up; default 10240
-	Flows       uint32         `json:"flows"`                 // queues, 1 to 65536; default 1024; fixed at creation
-	Quantum     uint32         `json:"quantum"`               // bytes per round, 256 to 1048576; 0: the device's largest packet
-	Interval    units.Duration `json:"interval"`              // default 100ms
-	Target      units.Duration `json:"target"`                // acceptable standing delay; default 5ms
-	ECN         bool           `json:"ecn"`                   // mark instead of dropping; default true
-	CEThreshold units.Duration `json:"ce_threshold"`          // mark above this delay; 4294.967295s: off, the default
-	CESelector  uint8          `json:"ce_threshold_selector"` // ce_threshold only acts where DS field & CEMask equals this
-	CEMask      uint8          `json:"ce_threshold_mask"`     // default 0: on every packet
-	MemoryLimit units.Size     `json:"memory_limit"`          // up to 2gb; default 32mb
-	DropBatch   uint32         `json:"drop_batch"`            // packets dropped at once from the fattest queue when over the limit; default 64
+	Limit uint32 `json:"limit"` // packets, 1 and up; default 10240
+	Flows uint32 `json:"flows"` // queues, 1 to 65536; default 1024; fixed at creation
+	// bytes per round, 256 to 1048576; 0: the device's largest packet
+	Quantum     uint32         `json:"quantum"`
+	Interval    units.Duration `json:"interval"`     // default 100ms
+	Target      units.Duration `json:"target"`       // acceptable standing delay; default 5ms
+	ECN         bool           `json:"ecn"`          // mark instead of dropping; default true
+	CEThreshold units.Duration `json:"ce_threshold"` // mark above this delay; 4294.967295s: off, the default
+	// ce_threshold only acts where DS field & CEMask equals this
+	CESelector  uint8      `json:"ce_threshold_selector"`
+	CEMask      uint8      `json:"ce_threshold_mask"` // default 0: on every packet
+	MemoryLimit units.Size `json:"memory_limit"`      // up to 2gb; default 32mb
+	// packets dropped at once from the fattest queue when over the limit; default 64
+	DropBatch uint32 `json:"drop_batch"`
 }
 
 // NewFQCodel is fq_codel as the kernel has it by default.
 func NewFQCodel() FQCodel { return *newFQCodel() }
 
 func newFQCodel() *FQCodel {
-	return &FQCodel{Limit: 10240, Flows: 1024, Interval: units.Duration(100e6), Target: units.Duration(5e6), ECN: true, CEThreshold: never,
+	return &FQCodel{Limit: 10240, Flows: 1024, Interval: units.Duration(100e6), Target: units.Duration(5e6), ECN: true,
+		CEThreshold: never,
 		MemoryLimit: 32 << 20, DropBatch: 64}
 }
 

@@ -29,8 +29,9 @@ const (
 
 // HTB is a token bucket shaper: the root with one class that all packets go to (net/sched/sch_htb.c, tc-htb(8)).
 //
-// Its defaults are not tc's. tc lets a class save up a burst of several milliseconds, which arrives as a queue at the bottleneck that the shaper
-// stands in for; two packets of burst and one of quantum make it the limiter that the rate says.
+// Its defaults are not tc's. tc lets a class save up a burst of several milliseconds, which arrives as a queue at the
+// bottleneck that the shaper stands in for; two packets of burst and one of quantum make it the limiter that the rate
+// says.
 type HTB struct {
 	Rate       units.Rate `json:"rate"`        // needed
 	Ceil       units.Rate `json:"ceil"`        // default: rate
@@ -94,7 +95,8 @@ func (q *HTB) options() []option {
 	}
 }
 
-// encode gives the discipline's own options, struct tc_htb_glob above all; the class has most of them. Nothing of it can be changed in place.
+// encode gives the discipline's own options, struct tc_htb_glob above all; the class has most of them. Nothing of it
+// can be changed in place.
 func (q HTB) encode(base Spec) ([]byte, error) {
 	if before, ok := base.(HTB); ok && before.Rate != 0 {
 		if before.Class != q.Class || before.DirectQlen != q.DirectQlen {
@@ -119,10 +121,12 @@ const (
 )
 
 func (q HTB) specs() (rate, ceil ratespec) {
-	return ratespec{uint64(q.Rate / 8), q.Overhead, q.MPU, q.ATM}, ratespec{uint64(q.Ceil / 8), q.Overhead, q.MPU, q.ATM}
+	return ratespec{uint64(q.Rate / 8), q.Overhead, q.MPU, q.ATM},
+		ratespec{uint64(q.Ceil / 8), q.Overhead, q.MPU, q.ATM}
 }
 
-// encodeClass gives the class's options, struct tc_htb_opt; the rates beyond its 32 bits of bytes per second go in front.
+// encodeClass gives the class's options, struct tc_htb_opt; the rates beyond its 32 bits of bytes per second go in
+// front.
 func (q HTB) encodeClass() ([]byte, error) {
 	rate, ceil := q.specs()
 	var attributes []netlink.Attribute
@@ -133,7 +137,8 @@ func (q HTB) encodeClass() ([]byte, error) {
 		attributes = append(attributes, netlink.Attribute{Type: htbCeil64, Data: u64bytes(ceil.rate)})
 	}
 	b := ceil.append(rate.append(nil))
-	for _, v := range []uint64{sendingTime(rate.rate, uint64(q.Burst)), sendingTime(ceil.rate, uint64(q.CBurst)), uint64(q.Quantum), 0, uint64(q.Prio)} {
+	for _, v := range []uint64{sendingTime(rate.rate, uint64(q.Burst)), sendingTime(ceil.rate, uint64(q.CBurst)),
+		uint64(q.Quantum), 0, uint64(q.Prio)} {
 		b = append(b, u32bytes(uint32(v))...)
 	}
 	return netlink.MarshalAttributes(append(attributes, netlink.Attribute{Type: htbParms, Data: b}))
@@ -197,7 +202,8 @@ func (q *HTB) decodeClass(b []byte) error {
 	}
 	rate, ceil := parseRatespec(parms), parseRatespec(parms[ratespecLen:])
 	rate.rate, ceil.rate = max(rate.rate, rate64), max(ceil.rate, ceil64)
-	if rate.rate == 0 || ceil.rate == 0 || rate.overhead != ceil.overhead || rate.mpu != ceil.mpu || rate.atm != ceil.atm ||
+	if rate.rate == 0 || ceil.rate == 0 || rate.overhead != ceil.overhead || rate.mpu != ceil.mpu ||
+		rate.atm != ceil.atm ||
 		rate.rate > math.MaxUint64/8 || ceil.rate > math.MaxUint64/8 {
 		return errors.New("tc has no words for these rates")
 	}
@@ -227,11 +233,14 @@ func (q *HTB) finish() (Spec, error) {
 		return nil, fmt.Errorf("prio %d is out of range (0 to 7)", q.Prio)
 	case q.Class == 0:
 		return nil, errors.New("default cannot be zero: packets would pass the class by")
-	case sendingTime(rate.rate, uint64(q.Burst)) == math.MaxUint32 || sendingTime(ceil.rate, uint64(q.CBurst)) == math.MaxUint32:
+	case sendingTime(rate.rate, uint64(q.Burst)) == math.MaxUint32 ||
+		sendingTime(ceil.rate, uint64(q.CBurst)) == math.MaxUint32:
 		return nil, fmt.Errorf("burst is out of range: it takes longer than 274 s at %s", q.Rate)
 	}
-	q.Burst = inTicks(sendingTime(rate.rate, uint64(q.Burst)), func(n uint64) uint64 { return sendingTime(rate.rate, n) })
-	q.CBurst = inTicks(sendingTime(ceil.rate, uint64(q.CBurst)), func(n uint64) uint64 { return sendingTime(ceil.rate, n) })
+	q.Burst = inTicks(sendingTime(rate.rate, uint64(q.Burst)),
+		func(n uint64) uint64 { return sendingTime(rate.rate, n) })
+	q.CBurst = inTicks(sendingTime(ceil.rate, uint64(q.CBurst)),
+		func(n uint64) uint64 { return sendingTime(ceil.rate, n) })
 	return *q, nil
 }
 

@@ -15,11 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IFB is the name of the device through which SetIngress leads what arrives at another. There is one in a network namespace.
+// IFB is the name of the device through which SetIngress leads what arrives at another. There is one in a network
+// namespace.
 const IFB = "ifb-weir"
 
 const (
-	// Where the filters for what arrives hang, below an ingress discipline as below clsact (TC_H_MIN_INGRESS, include/uapi/linux/pkt_sched.h).
+	// Where the filters for what arrives hang, below an ingress discipline as below clsact (TC_H_MIN_INGRESS,
+	// include/uapi/linux/pkt_sched.h).
 	atIngress Handle = 0xFFFFFFF2
 	// What tc gives to a device's first filter. Those that somebody adds later, with none given, come before it.
 	redirectPriority = 0xC000
@@ -199,7 +201,8 @@ func (c *Conn) redirect(ifindex, to int) error {
 	if err != nil {
 		return err
 	}
-	filter, err := newRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, tcmsg{ifindex: ifindex, parent: atIngress, info: redirectInfo(redirectPriority)},
+	filter, err := newRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl,
+		tcmsg{ifindex: ifindex, parent: atIngress, info: redirectInfo(redirectPriority)},
 		"redirect what arrives to "+IFB, attributes("matchall", options)...)
 	if err != nil {
 		return err
@@ -208,7 +211,8 @@ func (c *Conn) redirect(ifindex, to int) error {
 }
 
 func ingressRequest(ifindex int) (request, error) {
-	return newRequest(unix.RTM_NEWQDISC, netlink.Create, tcmsg{ifindex: ifindex, handle: 0xFFFF0000, parent: Ingress}, "install ingress", attributes("ingress", nil)...)
+	return newRequest(unix.RTM_NEWQDISC, netlink.Create, tcmsg{ifindex: ifindex, handle: 0xFFFF0000, parent: Ingress},
+		"install ingress", attributes("ingress", nil)...)
 }
 
 // installIngress makes sure that there is a place for filters.
@@ -250,8 +254,8 @@ func redirectInfo(priority uint16) uint32 {
 	return uint32(priority)<<16 | uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL)))
 }
 
-// removeIngress takes away what redirects to our device, or to one that is gone (of which the kernel drops all that arrives), the ingress
-// discipline if nobody else has a filter there, and our device.
+// removeIngress takes away what redirects to our device, or to one that is gone (of which the kernel drops all that
+// arrives), the ingress discipline if nobody else has a filter there, and our device.
 func (c *Conn) removeIngress(ifindex int, tunnels []string) error {
 	ifb, err := findIFB()
 	if err != nil {
@@ -335,7 +339,8 @@ func (c *Conn) dropFilter(ifindex int, f Filter) error {
 	return c.send([]request{r})
 }
 
-// Redirect tells to which interface the first filter that does so redirects all that arrives at another; 0 is one that is gone.
+// Redirect tells to which interface the first filter that does so redirects all that arrives at another; 0 is one that
+// is gone.
 func (c *Conn) Redirect(ifindex int) (to int, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,7 +368,8 @@ func (f Filter) redirects() (to int, ok bool) {
 	}
 	action := list[0].Data
 	parms := inner(inner(action, actOptions), mirredParms)
-	if text(inner(action, actKind)) != "mirred" || len(parms) < mirredLen || binary.NativeEndian.Uint32(parms[mirredKind:]) != egressRedir {
+	if text(inner(action, actKind)) != "mirred" || len(parms) < mirredLen ||
+		binary.NativeEndian.Uint32(parms[mirredKind:]) != egressRedir {
 		return 0, false
 	}
 	return int(int32(binary.NativeEndian.Uint32(parms[mirredDevice:]))), true

@@ -35,8 +35,9 @@ const (
 
 const netemLossGE = 2 // NETEM_LOSS_GE, within netemLoss
 
-// Netem delays, loses, duplicates, corrupts and reorders packets on purpose (net/sched/sch_netem.c, tc-netem(8)). The kernel does not report a
-// delay distribution, so none is offered here. It keeps shares as 32 bits; each correlation is that with the previous packet.
+// Netem delays, loses, duplicates, corrupts and reorders packets on purpose (net/sched/sch_netem.c, tc-netem(8)). The
+// kernel does not report a delay distribution, so none is offered here. It keeps shares as 32 bits; each correlation is
+// that with the previous packet.
 type Netem struct {
 	Limit                uint32         `json:"limit"`                 // packets, 1 and up; default 1000
 	Delay                units.Duration `json:"delay"`                 // added to each packet
@@ -52,15 +53,19 @@ type Netem struct {
 	CorruptCorrelation   units.Share    `json:"corrupt_correlation"`   //
 	Reorder              units.Share    `json:"reorder"`               // sent at once, past the delayed ones
 	ReorderCorrelation   units.Share    `json:"reorder_correlation"`   //
-	Gap                  uint32         `json:"gap"`                   // only each gap-th packet is reordered; at least 1 with reorder
-	Rate                 units.Rate     `json:"rate"`                  // 0: unlimited
-	PacketOverhead       int32          `json:"packet_overhead"`       // bytes added to each packet when the rate is applied
-	CellSize             uint32         `json:"cell_size"`             // bytes per cell; 0: no cells
-	CellOverhead         int32          `json:"cell_overhead"`         // bytes added to each cell
-	Seed                 uint64         `json:"seed"`                  // of the random numbers; 0: the kernel picks one, and reports it
+	// only each gap-th packet is reordered; at least 1 with reorder
+	Gap  uint32     `json:"gap"`
+	Rate units.Rate `json:"rate"` // 0: unlimited
+	// bytes added to each packet when the rate is applied
+	PacketOverhead int32  `json:"packet_overhead"`
+	CellSize       uint32 `json:"cell_size"`     // bytes per cell; 0: no cells
+	CellOverhead   int32  `json:"cell_overhead"` // bytes added to each cell
+	// of the random numbers; 0: the kernel picks one, and reports it
+	Seed uint64 `json:"seed"`
 }
 
-// Gilbert is the loss model of Gilbert and Elliott: a good and a bad state, each with a loss of its own. The zero value is none.
+// Gilbert is the loss model of Gilbert and Elliott: a good and a bad state, each with a loss of its own. The zero value
+// is none.
 type Gilbert struct {
 	P    units.Share `json:"p"`   // from good to bad
 	R    units.Share `json:"r"`   // from bad to good
@@ -99,7 +104,8 @@ func (q *Netem) options() []option {
 			read:  q.readLoss,
 			write: func() string {
 				if q.Gilbert != (Gilbert{}) {
-					return fmt.Sprintf("loss gemodel %s %s %s %s", q.Gilbert.P, q.Gilbert.R, q.Gilbert.Bad, q.Gilbert.Good)
+					return fmt.Sprintf("loss gemodel %s %s %s %s", q.Gilbert.P, q.Gilbert.R, q.Gilbert.Bad,
+						q.Gilbert.Good)
 				}
 				return said("loss random", q.Loss == 0, 1, q.Loss, q.LossCorrelation)
 			},
@@ -237,11 +243,13 @@ func (q *Netem) readLoss(_ string, a *args) error {
 	return nil
 }
 
-// encode sends the struct and what differs from base; the kernel forgets a delay and a loss model that are not said again.
+// encode sends the struct and what differs from base; the kernel forgets a delay and a loss model that are not said
+// again.
 func (q Netem) encode(base Spec) ([]byte, error) {
 	before, _ := base.(Netem)
 	var b []byte
-	for _, v := range []uint32{0, q.Limit, fromShare(q.Loss), q.Gap, fromShare(q.Duplicate), 0} { // the times travel below
+	// the times travel below
+	for _, v := range []uint32{0, q.Limit, fromShare(q.Loss), q.Gap, fromShare(q.Duplicate), 0} {
 		b = append(b, u32bytes(v)...)
 	}
 	var attributes []netlink.Attribute
@@ -275,9 +283,11 @@ func (q Netem) encode(base Spec) ([]byte, error) {
 		send(true, netemLoss|netlink.Nested, model)
 	}
 	rate := uint64(q.Rate / 8)
-	changed := q.Rate != before.Rate || q.PacketOverhead != before.PacketOverhead || q.CellSize != before.CellSize || q.CellOverhead != before.CellOverhead
+	changed := q.Rate != before.Rate || q.PacketOverhead != before.PacketOverhead || q.CellSize != before.CellSize ||
+		q.CellOverhead != before.CellOverhead
 	send(changed && rate > math.MaxUint32, netemRate64, u64bytes(rate))
-	send(changed, netemRate, u32bytes(uint32(min(rate, math.MaxUint32))), u32bytes(uint32(q.PacketOverhead)), u32bytes(q.CellSize),
+	send(changed, netemRate, u32bytes(uint32(min(rate, math.MaxUint32))), u32bytes(uint32(q.PacketOverhead)),
+		u32bytes(q.CellSize),
 		u32bytes(uint32(q.CellOverhead)))
 	send(q.Seed != 0 && q.Seed != before.Seed, netemSeed, u64bytes(q.Seed))
 	rest, err := netlink.MarshalAttributes(attributes)
@@ -298,7 +308,8 @@ func (q *Netem) decode(b []byte, _ device) error {
 	if err != nil {
 		return err
 	}
-	lengths := map[uint16]int{netemCorrelation: 12, netemReorder: 8, netemCorrupt: 8, netemRate: 16, netemECN: 4, netemRate64: 8,
+	lengths := map[uint16]int{netemCorrelation: 12, netemReorder: 8, netemCorrupt: 8, netemRate: 16, netemECN: 4,
+		netemRate64:    8,
 		netemLatency64: 8, netemJitter64: 8, netemSeed: 8}
 	var rate64 uint64
 	for _, a := range attributes {
@@ -308,7 +319,8 @@ func (q *Netem) decode(b []byte, _ device) error {
 		}
 		switch a.Type {
 		case netemCorrelation:
-			q.DelayCorrelation, q.LossCorrelation, q.DuplicateCorrelation = toShare(word(b, 0)), toShare(word(b, 1)), toShare(word(b, 2))
+			q.DelayCorrelation, q.LossCorrelation, q.DuplicateCorrelation = toShare(word(b, 0)), toShare(word(b, 1)),
+				toShare(word(b, 2))
 		case netemReorder:
 			q.Reorder, q.ReorderCorrelation = toShare(word(b, 0)), toShare(word(b, 1))
 		case netemCorrupt:
@@ -356,7 +368,8 @@ func (q *Netem) decodeLoss(b []byte) error {
 }
 
 func (q *Netem) finish() (Spec, error) {
-	for _, s := range []*units.Share{&q.DelayCorrelation, &q.Loss, &q.LossCorrelation, &q.Gilbert.P, &q.Gilbert.R, &q.Gilbert.Bad, &q.Gilbert.Good,
+	for _, s := range []*units.Share{&q.DelayCorrelation, &q.Loss, &q.LossCorrelation, &q.Gilbert.P, &q.Gilbert.R,
+		&q.Gilbert.Bad, &q.Gilbert.Good,
 		&q.Duplicate, &q.DuplicateCorrelation, &q.Corrupt, &q.CorruptCorrelation, &q.Reorder, &q.ReorderCorrelation} {
 		if !(*s >= 0 && *s <= 1) {
 			return nil, errors.New("shares go from 0% to 100%")

@@ -17,8 +17,8 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// option is one thing that tc lets a person say about a discipline, bound to the field that holds it. Parsing, printing, encoding and decoding
-// all follow from the discipline's table of these.
+// option is one thing that tc lets a person say about a discipline, bound to the field that holds it. Parsing,
+// printing, encoding and decoding all follow from the discipline's table of these.
 type option struct {
 	words  []string                         // what selects it; for a switch or a choice each word is a value
 	repeat bool                             // may be given several times: the values add up
@@ -102,7 +102,8 @@ func encodeAttributes(s, base Spec) ([]byte, error) {
 	for i, o := range s.edit().options() {
 		if o.attr != 0 && o.identity() != before[i].identity() && (o.skip == nil || !o.skip()) {
 			if o.unsent != nil && o.unsent() {
-				return nil, fmt.Errorf("%s cannot be put back to the kernel's own choice in place: replace the discipline", o.words[0])
+				return nil, fmt.Errorf(
+					"%s cannot be put back to the kernel's own choice in place: replace the discipline", o.words[0])
 			}
 			attributes = append(attributes, netlink.Attribute{Type: o.attr, Data: o.encode()})
 		}
@@ -171,7 +172,8 @@ func width(bytes int, v uint64) []byte {
 }
 
 // value is an option with one value after its word, kept as a whole number.
-func value(word string, attr uint16, bytes int, read func(string) (uint64, error), write func(uint64) string, get func() uint64, set func(uint64)) option {
+func value(word string, attr uint16, bytes int, read func(string) (uint64, error), write func(uint64) string,
+	get func() uint64, set func(uint64)) option {
 	return option{
 		words: []string{word},
 		attr:  attr,
@@ -202,7 +204,8 @@ type unsigned interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// count is a plain number from low to high, which tc wants without a unit; tc prints some with one ("10240p"), so that is taken, too.
+// count is a plain number from low to high, which tc wants without a unit; tc prints some with one ("10240p"), so that
+// is taken, too.
 func count[T unsigned](word string, attr uint16, bytes int, p *T, low, high uint64) option {
 	return value(word, attr, bytes,
 		func(s string) (uint64, error) { return whole(s, "p", low, high) },
@@ -321,7 +324,8 @@ func readMicroseconds(low uint64) func(string) (uint64, error) {
 		}
 		v := uint64(d) / 1000
 		if v < low || v > math.MaxUint32 {
-			return 0, fmt.Errorf("time %q is out of range (%s to %s)", s, fromMicroseconds(low), fromMicroseconds(math.MaxUint32))
+			return 0, fmt.Errorf("time %q is out of range (%s to %s)", s, fromMicroseconds(low),
+				fromMicroseconds(math.MaxUint32))
 		}
 		return v, nil
 	}
@@ -330,7 +334,8 @@ func readMicroseconds(low uint64) func(string) (uint64, error) {
 func toMicroseconds(d units.Duration) uint64   { return uint64(d) / 1000 }
 func fromMicroseconds(v uint64) units.Duration { return units.Duration(v * 1000) }
 
-// auto makes zero stand for the kernel's choice, which follows the device: it is neither written nor sent, and the kernel never reports it.
+// auto makes zero stand for the kernel's choice, which follows the device: it is neither written nor sent, and the
+// kernel never reports it.
 func auto[T unsigned](o option, p *T) option {
 	write, decode := o.write, o.decode
 	o.unsent = func() bool { return *p == 0 }
@@ -349,7 +354,8 @@ func auto[T unsigned](o option, p *T) option {
 	return o
 }
 
-// never is the largest time that 32 bits of microseconds can say (4294.967295s): the kernel's way to switch a threshold off.
+// never is the largest time that 32 bits of microseconds can say (4294.967295s): the kernel's way to switch a threshold
+// off.
 const never = units.Duration(math.MaxUint32 * 1000)
 
 // rate is a speed, in bytes per second on the wire, in so many bytes.
@@ -433,8 +439,8 @@ func oneOf(field, word string, words ...string) error {
 	return nil
 }
 
-// unround undoes the rounding that the kernel applies between taking a value and reporting it: among the few values that it would report as v,
-// the one that a person would have written (a multiple of 1000, 100, 10), else the largest.
+// unround undoes the rounding that the kernel applies between taking a value and reporting it: among the few values
+// that it would report as v, the one that a person would have written (a multiple of 1000, 100, 10), else the largest.
 func unround(v uint32, reported func(uint32) uint32) uint32 {
 	best, bestScore := v, -1
 	for c := v; c >= v && c <= v+2; c++ {
@@ -460,8 +466,8 @@ type device struct {
 	present bool
 }
 
-// frame reports whether v is the largest packet on the device, as psched_mtu() counts it (include/net/pkt_sched.h): the MTU and the link's
-// header, whose length rtnetlink does not report for every link.
+// frame reports whether v is the largest packet on the device, as psched_mtu() counts it (include/net/pkt_sched.h): the
+// MTU and the link's header, whose length rtnetlink does not report for every link.
 func (d device) frame(v uint32) bool {
 	if !d.present || v < d.mtu {
 		return false

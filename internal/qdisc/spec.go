@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qdisc knows Linux's queueing disciplines: it reads and writes their configuration as tc(8) spells it, installs, changes and
-// restores them over rtnetlink, and decodes their statistics.
+// Package qdisc knows Linux's queueing disciplines: it reads and writes their configuration as tc(8) spells it,
+// installs, changes and restores them over rtnetlink, and decodes their statistics.
 //
 // A Spec is a value: what one discipline is configured to do. A Conn is the only thing here that touches a host. A new discipline is one file
 // with a struct, its defaults, its table of options and its statistics, and one row in kinds.
@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// Spec is one queueing discipline's configuration. It is complete: each option that the kernel would report has its value, so two specs can be
-// compared with ==. Its dynamic types are the exported structs of this package, by value.
+// Spec is one queueing discipline's configuration. It is complete: each option that the kernel would report has its
+// value, so two specs can be compared with ==. Its dynamic types are the exported structs of this package, by value.
 //
-// Where the kernel's default follows the device (its MTU, its queue length), zero stands for "as the kernel chooses for this device": such a
-// default reads back as zero, too.
+// Where the kernel's default follows the device (its MTU, its queue length), zero stands for "as the kernel chooses for
+// this device": such a default reads back as zero, too.
 type Spec interface {
 	// Kind is the name that the kernel knows it by.
 	Kind() string
@@ -27,8 +27,8 @@ type Spec interface {
 
 	// edit gives a copy that its options point into.
 	edit() editor
-	// encode gives the content of TCA_OPTIONS, with only what differs from base: the defaults for a new discipline, what is in force for a
-	// change. Nil means that there is nothing to send.
+	// encode gives the content of TCA_OPTIONS, with only what differs from base: the defaults for a new discipline,
+	// what is in force for a change. Nil means that there is nothing to send.
 	encode(base Spec) ([]byte, error)
 }
 
@@ -38,7 +38,8 @@ type editor interface {
 	options() []option
 	// decode takes over what the kernel reports; an error means that tc's language has no words for it.
 	decode(b []byte, d device) error
-	// finish checks what no single option can, and rounds each value as the kernel will, so that it reads back as the same.
+	// finish checks what no single option can, and rounds each value as the kernel will, so that it reads back as the
+	// same.
 	finish() (Spec, error)
 }
 
@@ -99,7 +100,8 @@ func finish(e editor, words []string) (Spec, error) {
 	return e.finish()
 }
 
-// decode makes a Spec of what the kernel reports; nil if this package has no type for the kind or no words for what it does.
+// decode makes a Spec of what the kernel reports; nil if this package has no type for the kind or no words for what it
+// does.
 func decode(name string, options []byte, d device) Spec {
 	k, ok := find(name)
 	if !ok {
@@ -116,8 +118,8 @@ func decode(name string, options []byte, d device) Spec {
 	return spec
 }
 
-// sayable finishes a Spec that nobody has typed in, and makes sure that somebody could: else a plan with it could not be read back, and its values
-// might be out of the kernel's range.
+// sayable finishes a Spec that nobody has typed in, and makes sure that somebody could: else a plan with it could not
+// be read back, and its values might be out of the kernel's range.
 func sayable(e editor) (Spec, error) {
 	spec, err := e.finish()
 	if err != nil {
@@ -143,7 +145,8 @@ func check(s Spec) (Spec, error) {
 	return spec, nil
 }
 
-// unknown is the error for a word that is not in the list: it names the word, suggests the likely one, and lists the others.
+// unknown is the error for a word that is not in the list: it names the word, suggests the likely one, and lists the
+// others.
 func unknown(what, word string, known []string) error {
 	best, distance := "", 3
 	for _, k := range known {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Stack is a root and what hangs below it, one level after the other: {cake}, {htb, fq_codel}, {mq, fq}. Below mq each queue has the same. Its
-// text is the levels with bars between them: "htb rate 49.875mbit | fq_codel". A lone mq leaves its queues to the kernel, and reads back with
-// what the kernel chose.
+// Stack is a root and what hangs below it, one level after the other: {cake}, {htb, fq_codel}, {mq, fq}. Below mq each
+// queue has the same. Its text is the levels with bars between them: "htb rate 49.875mbit | fq_codel". A lone mq leaves
+// its queues to the kernel, and reads back with what the kernel chose.
 type Stack []Spec
 
 // ParseStack reads what String writes.
@@ -62,8 +62,8 @@ func (s Stack) String() string {
 	return strings.Join(levels, " | ")
 }
 
-// Equal reports whether both configure the same. Values that the kernel cannot tell apart are equal, and netem's seed only counts where both
-// sides name one.
+// Equal reports whether both configure the same. Values that the kernel cannot tell apart are equal, and netem's seed
+// only counts where both sides name one.
 func (s Stack) Equal(other Stack) bool {
 	if len(s) != len(other) {
 		return false

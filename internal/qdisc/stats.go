@@ -7,18 +7,21 @@ import (
 	"fmt"
 )
 
-// Stats are a discipline's or a class's counters since it was created. Those in uint64 here are 32 bits wide in the kernel and wrap, Bytes and
-// Packets excepted.
+// Stats are a discipline's or a class's counters since it was created. Those in uint64 here are 32 bits wide in the
+// kernel and wrap, Bytes and Packets excepted.
 type Stats struct {
-	Bytes      uint64 `json:"bytes"`       // bytes sent
-	Packets    uint64 `json:"packets"`     // packets sent
-	Drops      uint64 `json:"drops"`       // packets dropped, for whatever reason
-	Overlimits uint64 `json:"overlimits"`  // times that a packet had to wait for a shaper
-	Requeues   uint64 `json:"requeues"`    // packets that the device did not take at once
-	Backlog    uint64 `json:"backlog"`     // bytes waiting now
-	Qlen       uint64 `json:"qlen"`        // packets waiting now
-	Marks      uint64 `json:"marks"`       // packets marked CE, where the kind counts them; for mq and cake_mq the sum over their queues
-	X          any    `json:"x,omitempty"` // the kind's own: BPFDualPI2Stats, CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats, NetemStats, PIEStats, REDStats; or nil
+	Bytes      uint64 `json:"bytes"`      // bytes sent
+	Packets    uint64 `json:"packets"`    // packets sent
+	Drops      uint64 `json:"drops"`      // packets dropped, for whatever reason
+	Overlimits uint64 `json:"overlimits"` // times that a packet had to wait for a shaper
+	Requeues   uint64 `json:"requeues"`   // packets that the device did not take at once
+	Backlog    uint64 `json:"backlog"`    // bytes waiting now
+	Qlen       uint64 `json:"qlen"`       // packets waiting now
+	// packets marked CE, where the kind counts them; for mq and cake_mq the sum over their queues
+	Marks uint64 `json:"marks"`
+	// the kind's own: BPFDualPI2Stats, CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats,
+	// NetemStats, PIEStats, REDStats; or nil
+	X any `json:"x,omitempty"`
 }
 
 // The attributes of statistics (TCA_STATS_*, include/uapi/linux/gen_stats.h).
@@ -29,7 +32,8 @@ const (
 	statsPackets64 = 8
 )
 
-// fields reads a kernel struct field by field. Such structs only ever grow at their end: what an older kernel leaves out is zero.
+// fields reads a kernel struct field by field. Such structs only ever grow at their end: what an older kernel leaves
+// out is zero.
 type fields struct{ b []byte }
 
 func (f *fields) u32() uint32 {

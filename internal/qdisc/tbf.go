@@ -61,7 +61,8 @@ func (q *TBF) options() []option {
 }
 
 func (q TBF) specs() (rate, peak ratespec) {
-	return ratespec{uint64(q.Rate / 8), q.Overhead, q.MPU, q.ATM}, ratespec{uint64(q.PeakRate / 8), q.Overhead, q.MPU, q.ATM}
+	return ratespec{uint64(q.Rate / 8), q.Overhead, q.MPU, q.ATM},
+		ratespec{uint64(q.PeakRate / 8), q.Overhead, q.MPU, q.ATM}
 }
 
 const tbfParmsLen = 36 // struct tc_tbf_qopt

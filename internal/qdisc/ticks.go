@@ -11,12 +11,12 @@ import (
 	"weir/internal/units"
 )
 
-// ticksPerMicrosecond is the packet scheduler's clock, 64 ns a tick since Linux 2.6.31 (PSCHED_SHIFT, include/net/pkt_sched.h). tc reads it from
-// /proc/net/psched, which has said the same on every kernel since.
+// ticksPerMicrosecond is the packet scheduler's clock, 64 ns a tick since Linux 2.6.31 (PSCHED_SHIFT,
+// include/net/pkt_sched.h). tc reads it from /proc/net/psched, which has said the same on every kernel since.
 const ticksPerMicrosecond = 1000.0 / 64
 
-// sendingTime is how long so many bytes take at rate bytes per second, in ticks: tc's formula to the last rounding (iproute2 tc/tc_core.c,
-// tc_calc_xmittime), as the kernel keeps htb's bursts as tc sends them.
+// sendingTime is how long so many bytes take at rate bytes per second, in ticks: tc's formula to the last rounding
+// (iproute2 tc/tc_core.c, tc_calc_xmittime), as the kernel keeps htb's bursts as tc sends them.
 func sendingTime(rate, bytes uint64) uint64 {
 	ticks := math.Ceil(1e6 * (float64(bytes) / float64(rate)) * ticksPerMicrosecond)
 	if ticks > math.MaxUint32 {
@@ -25,8 +25,8 @@ func sendingTime(rate, bytes uint64) uint64 {
 	return uint64(ticks)
 }
 
-// kernelTime is the same as the kernel computes it (net/sched/sch_generic.c psched_ratecfg_precompute__, include/net/sch_generic.h
-// psched_l2t_ns).
+// kernelTime is the same as the kernel computes it (net/sched/sch_generic.c psched_ratecfg_precompute__,
+// include/net/sch_generic.h psched_l2t_ns).
 func (r ratespec) kernelTime(bytes uint64) uint64 {
 	factor, shift := uint64(1e9), 0
 	scale := uint64(1)
@@ -45,8 +45,8 @@ func (r ratespec) kernelTime(bytes uint64) uint64 {
 	return bytes * scale >> shift >> 6
 }
 
-// inTicks gives the number of bytes that takes so many ticks. Where several do, it is the one that a person would have written: whole packets of
-// an Ethernet, or a round number. Where none does, it is the next smaller.
+// inTicks gives the number of bytes that takes so many ticks. Where several do, it is the one that a person would have
+// written: whole packets of an Ethernet, or a round number. Where none does, it is the next smaller.
 func inTicks(ticks uint64, time func(uint64) uint64) units.Size {
 	low := max(uint64(sort.Search(math.MaxUint32, func(n int) bool { return time(uint64(n)) >= ticks })), 1)
 	high := max(uint64(sort.Search(math.MaxUint32, func(n int) bool { return time(uint64(n)) > ticks })), 1) - 1
@@ -68,7 +68,8 @@ type ratespec struct {
 
 const ratespecLen = 12
 
-// The kernel uses the link layer only, and ignores the rate tables if it is set (since Linux 3.11), so none is sent; cellLog belongs to them.
+// The kernel uses the link layer only, and ignores the rate tables if it is set (since Linux 3.11), so none is sent;
+// cellLog belongs to them.
 const (
 	linkEthernet = 1
 	linkATM      = 2

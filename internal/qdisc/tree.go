@@ -13,10 +13,11 @@ import (
 
 // Qdisc is a queueing discipline as it is in force.
 type Qdisc struct {
-	Kind         string `json:"kind"`
-	Handle       Handle `json:"handle"` // "0:" where the kernel made it by itself
-	Parent       Handle `json:"parent"`
-	Spec         Spec   `json:"-"`                       // nil when this package has no type for the kind, or no words for what it does
+	Kind   string `json:"kind"`
+	Handle Handle `json:"handle"` // "0:" where the kernel made it by itself
+	Parent Handle `json:"parent"`
+	// nil when this package has no type for the kind, or no words for what it does
+	Spec         Spec   `json:"-"`
 	Options      []byte `json:"options,omitempty"`       // TCA_OPTIONS as the kernel reports it
 	SizeTable    []byte `json:"size_table,omitempty"`    // TCA_STAB, if there is one
 	IngressBlock uint32 `json:"ingress_block,omitempty"` // shared filter blocks, 0: none
@@ -25,7 +26,8 @@ type Qdisc struct {
 	Stats        Stats  `json:"stats"`
 }
 
-// Class is a class that somebody made below a discipline. Those that fq_codel and its like make for their flows are not listed.
+// Class is a class that somebody made below a discipline. Those that fq_codel and its like make for their flows are not
+// listed.
 type Class struct {
 	Kind    string     `json:"kind"`
 	Handle  Handle     `json:"handle"`
@@ -49,8 +51,8 @@ type Filter struct {
 	Options  []byte `json:"options,omitempty"`
 }
 
-// Tree is everything below one device's root. Disciplines at the ingress are listed among the rest, with Ingress for a parent; their filters are
-// not, and only SetIngress changes them.
+// Tree is everything below one device's root. Disciplines at the ingress are listed among the rest, with Ingress for a
+// parent; their filters are not, and only SetIngress changes them.
 type Tree struct {
 	Qdiscs  []Qdisc  `json:"qdiscs"`
 	Classes []Class  `json:"classes,omitempty"`
@@ -81,8 +83,9 @@ func (t Tree) children(q Qdisc) []Qdisc {
 	return below
 }
 
-// Stack reads the tree as a Stack: false when it has another shape. Several htb classes, filters, a size table, kinds and options that have no
-// type here are all other shapes, and so is an mq whose queues differ. A root that the kernel made by itself reads as what it is.
+// Stack reads the tree as a Stack: false when it has another shape. Several htb classes, filters, a size table, kinds
+// and options that have no type here are all other shapes, and so is an mq whose queues differ. A root that the kernel
+// made by itself reads as what it is.
 func (t Tree) Stack() (Stack, bool) {
 	root, ok := t.Root()
 	if !ok || len(t.Filters) > 0 {
@@ -118,8 +121,9 @@ func (t Tree) stack(q Qdisc, seen map[Handle]bool) (Stack, bool) {
 	return append(s, first...), true
 }
 
-// Same reports whether both are configured the same at the root and below, handles included; statistics do not count, nor does what is at the
-// ingress. What a kind of filter that is not Restorable does is not compared: its options may hold counters.
+// Same reports whether both are configured the same at the root and below, handles included; statistics do not count,
+// nor does what is at the ingress. What a kind of filter that is not Restorable does is not compared: its options may
+// hold counters.
 func (t Tree) Same(other Tree) bool {
 	same := func(a, b Qdisc) bool {
 		if a.Kind != b.Kind || a.Handle != b.Handle || a.Parent != b.Parent || !bytes.Equal(a.SizeTable, b.SizeTable) ||
@@ -142,7 +146,8 @@ func (t Tree) Same(other Tree) bool {
 func (t Tree) sorted() Tree {
 	t = Tree{slices.Clone(t.Qdiscs), slices.Clone(t.Classes), slices.Clone(t.Filters)}
 	slices.SortStableFunc(t.Qdiscs, func(a, b Qdisc) int {
-		return cmp.Or(cmp.Compare(a.Parent+1, b.Parent+1), cmp.Compare(a.Handle, b.Handle)) // Root is the largest number there is
+		// Root is the largest number there is
+		return cmp.Or(cmp.Compare(a.Parent+1, b.Parent+1), cmp.Compare(a.Handle, b.Handle))
 	})
 	slices.SortStableFunc(t.Classes, func(a, b Class) int { return cmp.Compare(a.Handle, b.Handle) })
 	slices.SortStableFunc(t.Filters, func(a, b Filter) int {
@@ -168,8 +173,8 @@ func (q Qdisc) MarshalJSON() ([]byte, error) {
 	}{bare(q), text})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; the type of the statistics' X is lost. A Spec that this version has no words for is none: what it
-// takes to restore the tree is in the options.
+// UnmarshalJSON reads what MarshalJSON wrote; the type of the statistics' X is lost. A Spec that this version has no
+// words for is none: what it takes to restore the tree is in the options.
 func (q *Qdisc) UnmarshalJSON(b []byte) error {
 	type bare Qdisc
 	var v struct {

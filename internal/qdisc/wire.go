@@ -45,8 +45,9 @@ func (w wire) check() error {
 	return oneOf("framing", *w.atm, framings()...)
 }
 
-// overheads reads tc's many names for what a link adds to a packet. Each adds its bytes; some also set the framing and the smallest packet.
-// On the wire the number switches the correction for the device's header on, and a second attribute switches it off again.
+// overheads reads tc's many names for what a link adds to a packet. Each adds its bytes; some also set the framing and
+// the smallest packet. On the wire the number switches the correction for the device's header on, and a second
+// attribute switches it off again.
 func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
 	type link struct {
 		name  string
@@ -55,8 +56,10 @@ func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
 		mpu   uint32
 	}
 	links := []link{
-		{"ipoa-vcmux", 8, "atm", 0}, {"ipoa-llcsnap", 16, "atm", 0}, {"bridged-vcmux", 24, "atm", 0}, {"bridged-llcsnap", 32, "atm", 0},
-		{"pppoa-vcmux", 10, "atm", 0}, {"pppoa-llc", 14, "atm", 0}, {"pppoe-vcmux", 32, "atm", 0}, {"pppoe-llcsnap", 40, "atm", 0},
+		{"ipoa-vcmux", 8, "atm", 0}, {"ipoa-llcsnap", 16, "atm", 0}, {"bridged-vcmux", 24, "atm", 0},
+		{"bridged-llcsnap", 32, "atm", 0},
+		{"pppoa-vcmux", 10, "atm", 0}, {"pppoa-llc", 14, "atm", 0}, {"pppoe-vcmux", 32, "atm", 0},
+		{"pppoe-llcsnap", 40, "atm", 0},
 		{"pppoe-ptm", 30, "ptm", 0}, {"bridged-ptm", 22, "ptm", 0},
 		{"ethernet", 38, "", 84}, {"ether-vlan", 4, "", 0}, {"docsis", 18, "noatm", 64},
 	}

@@ -138,7 +138,8 @@ func ranked(flows []measure.Flow) []point {
 	return xys
 }
 
-// peaks thins a line by keeping the highest sample of each stretch, so that no spike is lost. Lost samples are left out.
+// peaks thins a line by keeping the highest sample of each stretch, so that no spike is lost. Lost samples are left
+// out.
 func peaks(at, values []float64) []point {
 	stretch := (len(values) + maxPoints - 1) / maxPoints
 	var xys []point

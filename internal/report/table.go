@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report shows results: as a table on a terminal, as Markdown, as one HTML file with pictures. JSON is the results themselves.
+// Package report shows results: as a table on a terminal, as Markdown, as one HTML file with pictures. JSON is the
+// results themselves.
 //
-// It computes nothing that is not in the results, and every form shows the same numbers, formatted by the same function.
+// It computes nothing that is not in the results, and every form shows the same numbers, formatted by the same
+// function.
 package report
 
 import (
@@ -79,7 +81,8 @@ func columns(p *verdict.Point) []string {
 			names = append(names, "goodput.client."+c.Name)
 		}
 	}
-	names = append(names, "fetch", "unfinished", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99", "request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
+	names = append(names, "fetch", "unfinished", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99",
+		"request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
 	return names
 }
 

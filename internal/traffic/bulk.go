@@ -70,20 +70,23 @@ type bulk struct {
 	sinkDone func(*Flow)
 }
 
-// Reading each packet by itself would be most of a run's cost: a sink sleeps until some have come. Reading late must not show, though. TCP
-// acknowledges less while data waits that nobody has asked for; a program that has set SO_RCVLOWAT has asked for that much, so that up to it every
-// second packet is acknowledged as ever (net/ipv4/tcp_input.c, __tcp_ack_snd_check). And what waits is missing from the window: it has to
-// stay a small part of it.
+// Reading each packet by itself would be most of a run's cost: a sink sleeps until some have come. Reading late must
+// not show, though. TCP acknowledges less while data waits that nobody has asked for; a program that has set
+// SO_RCVLOWAT has asked for that much, so that up to it every second packet is acknowledged as ever
+// (net/ipv4/tcp_input.c, __tcp_ack_snd_check). And what waits is missing from the window: it has to stay a small part
+// of it.
 const (
 	windowParts = 32       // lowat is this part of the window,
 	mostLowat   = 64 << 10 // and no more than this, in bytes
-	firstLook   = 64 << 10 // bytes received after which the window is looked at for the first time; then each time that they have doubled
+	// bytes received after which the window is looked at for the first time; then each time that they have doubled
+	firstLook = 64 << 10
 )
 
 // sparse is how much one sendfile call may take at most.
 const sparse = 1 << 20
 
-// StartBulk arranges the group; connections are made at spec.Start. onDone, when not nil, is called when a flow finishes its Bytes.
+// StartBulk arranges the group; connections are made at spec.Start. onDone, when not nil, is called when a flow
+// finishes its Bytes.
 func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
 	zeros, err := unix.MemfdCreate("zeros", unix.MFD_CLOEXEC)
 	if err == nil {
@@ -194,7 +197,8 @@ func (b *bulk) write(f *Flow) {
 			}
 		}
 		var offset int64
-		n, _, err := unix.RawSyscall6(unix.SYS_SENDFILE, uintptr(f.source), uintptr(b.zeros), uintptr(unsafe.Pointer(&offset)), uintptr(want), 0, 0)
+		n, _, err := unix.RawSyscall6(unix.SYS_SENDFILE, uintptr(f.source), uintptr(b.zeros),
+			uintptr(unsafe.Pointer(&offset)), uintptr(want), 0, 0)
 		switch err {
 		case 0:
 			f.sent += int64(n)
@@ -218,7 +222,8 @@ func (b *bulk) startSink(f *Flow, fd int) {
 func (b *bulk) read(f *Flow) {
 	var nothing [8]byte
 	for {
-		n, _, err := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(f.sink), uintptr(unsafe.Pointer(&nothing[0])), 64<<20, unix.MSG_TRUNC, 0, 0)
+		n, _, err := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(f.sink), uintptr(unsafe.Pointer(&nothing[0])), 64<<20,
+			unix.MSG_TRUNC, 0, 0)
 		switch {
 		case err == unix.EINTR:
 			continue

@@ -2,8 +2,8 @@
 
 // Package traffic makes network traffic and times it: bulk TCP flows, latency probes, sessions, constant-rate UDP.
 //
-// One goroutine, locked to its thread, drives every socket through one Loop. It may not configure a host (no qdisc, no sysctl, no route)
-// and draws no conclusions: it hands out samples and TCP_INFO.
+// One goroutine, locked to its thread, drives every socket through one Loop. It may not configure a host (no qdisc, no
+// sysctl, no route) and draws no conclusions: it hands out samples and TCP_INFO.
 package traffic
 
 import (
@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Loop waits for sockets and for points in time. Its methods may be called only from the goroutine that runs it, which must have locked
-// its OS thread: sockets are made by entering a network namespace and coming back.
+// Loop waits for sockets and for points in time. Its methods may be called only from the goroutine that runs it, which
+// must have locked its OS thread: sockets are made by entering a network namespace and coming back.
 //
-// It waits with raw system calls, which the Go scheduler does not see. In virtual time that is the difference between one wake-up and
-// fifty: the runtime's monitor thread polls every 20 µs while a goroutine sits in a system call that it knows of.
+// It waits with raw system calls, which the Go scheduler does not see. In virtual time that is the difference between
+// one wake-up and fifty: the runtime's monitor thread polls every 20 µs while a goroutine sits in a system call that it
+// knows of.
 type Loop struct {
 	ep     int
 	home   int // the namespace of the thread that made the loop
@@ -58,7 +59,8 @@ func (l *Loop) Close() {
 // Now is CLOCK_MONOTONIC when the loop last woke up.
 func (l *Loop) Now() time.Duration { return l.now }
 
-// At calls f once, at t or as soon after as the loop gets to it. Calls for one time come in the order they were asked for.
+// At calls f once, at t or as soon after as the loop gets to it. Calls for one time come in the order they were asked
+// for.
 func (l *Loop) At(t time.Duration, f func()) {
 	l.seq++
 	heap.Push(&l.timers, timer{t, l.seq, f})
@@ -157,7 +159,8 @@ func clock() time.Duration {
 // epollWait is epoll_pwait2(2): epoll_wait's milliseconds are too coarse. Linux 5.11.
 func epollWait(ep int, events []unix.EpollEvent, timeout time.Duration) (int, unix.Errno) {
 	ts := unix.NsecToTimespec(int64(timeout))
-	n, _, err := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
+	n, _, err := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(ep), uintptr(unsafe.Pointer(&events[0])),
+		uintptr(len(events)),
 		uintptr(unsafe.Pointer(&ts)), 0, 0)
 	if err != 0 {
 		return 0, err

@@ -56,7 +56,8 @@ func (l *Loop) StartProbe(spec ProbeSpec) (*Samples, error) {
 	if err := setECN(echo, spec.To, spec.ECN); err != nil {
 		return nil, err
 	}
-	out, err := l.connect(spec.From, spec.Via.to(spec.To), unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
+	out, err := l.connect(spec.From, spec.Via.to(spec.To), unix.SOCK_DGRAM, spec.Port,
+		func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,8 @@ func (l *Loop) StartStream(spec StreamSpec) (*Samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port, func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
+	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port,
+		func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
 	if err != nil {
 		return nil, err
 	}

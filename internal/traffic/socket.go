@@ -16,8 +16,8 @@ type Host struct {
 	Addr  netip.Addr
 }
 
-// Via is the address at which a host is found from outside, where that is not its own: that of a NAT or of a proxy in front of it, which has the
-// same ports. The zero Via is none.
+// Via is the address at which a host is found from outside, where that is not its own: that of a NAT or of a proxy in
+// front of it, which has the same ports. The zero Via is none.
 type Via netip.Addr
 
 func (v Via) to(h Host) Host {
@@ -70,8 +70,8 @@ func (l *Loop) bound(h Host, kind, port int) (int, error) {
 	return fd, nil
 }
 
-// connect makes a socket in from, prepares it (what its first packet says depends on that) and starts connecting it to port on to. It is established
-// when it becomes writable.
+// connect makes a socket in from, prepares it (what its first packet says depends on that) and starts connecting it to
+// port on to. It is established when it becomes writable.
 func (l *Loop) connect(from, to Host, kind, port int, prepare func(fd int) error) (int, error) {
 	fd, err := l.socket(from, kind)
 	if err != nil {

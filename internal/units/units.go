@@ -2,8 +2,8 @@
 
 // Package units reads and writes rates, sizes, times and shares as tc(8) writes them: 50mbit, 64kb, 48.3ms, 10%.
 //
-// It may not know what a quantity is for. Unlike tc, which takes a bare number to be bits per second, bytes or microseconds, it insists
-// on a unit: a person who writes "rate 50" has made a mistake that no default should hide.
+// It may not know what a quantity is for. Unlike tc, which takes a bare number to be bits per second, bytes or
+// microseconds, it insists on a unit: a person who writes "rate 50" has made a mistake that no default should hide.
 package units
 
 import (

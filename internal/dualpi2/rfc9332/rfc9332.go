@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rfc9332 is the DualPI2 AQM of RFC 9332 as a model, written from the pseudo-code of its Appendix A in real numbers: what the BPF programs
-// are compared with. It holds no packets and no clock, and nothing of the product runs on it.
+// Package rfc9332 is the DualPI2 AQM of RFC 9332 as a model, written from the pseudo-code of its Appendix A in real
+// numbers: what the BPF programs are compared with. It holds no packets and no clock, and nothing of the product runs
+// on it.
 package rfc9332
 
 import "math"
@@ -14,10 +15,13 @@ type Params struct {
 	Beta    float64 // PI proportional gain
 	K       float64 // coupling factor
 	PCMax   float64 // the C queue's probability from which it is overload
-	Step    float64 // the native L4S AQM's threshold: where figure 5 has a ramp, this is the step that sch_dualpi2 and the RFC's section 4.2 use
+	// the native L4S AQM's threshold: where figure 5 has a ramp, this is the step that sch_dualpi2 and the RFC's
+	// section 4.2 use
+	Step float64
 }
 
-// Derive gives the parameters that Appendix A.1 derives from the target (its typical RTT) and the largest RTT that the C queue is to be stable for.
+// Derive gives the parameters that Appendix A.1 derives from the target (its typical RTT) and the largest RTT that the
+// C queue is to be stable for.
 func Derive(target, maxRTT float64) Params {
 	p := Params{Target: target, K: 2, Step: 1e-3}
 	p.TUpdate = min(target, maxRTT/3)
@@ -35,7 +39,8 @@ type Controller struct {
 	Max  float64 // the largest p': 1, or 1/k where overload is left to the queues' limits
 }
 
-// Update is dualpi2_update of figure 6, for the delay that it finds, in seconds. The pseudo-code leaves the bounds of a probability to the reader.
+// Update is dualpi2_update of figure 6, for the delay that it finds, in seconds. The pseudo-code leaves the bounds of a
+// probability to the reader.
 func (c *Controller) Update(delay float64) {
 	c.P += c.Alpha*(delay-c.Target) + c.Beta*(delay-c.Prev)
 	c.P = min(max(c.P, 0), c.Max)
@@ -62,8 +67,8 @@ func (c *Controller) Classic(ect bool) Signal {
 	return Signal{Drop: c.PC()}
 }
 
-// L4S is what becomes of an ECN-capable packet in the L queue that has waited for so many seconds (figure 4, lines 2 to 8). When overloaded, one that is
-// not dropped is marked.
+// L4S is what becomes of an ECN-capable packet in the L queue that has waited for so many seconds (figure 4, lines 2 to
+// 8). When overloaded, one that is not dropped is marked.
 func (c *Controller) L4S(sojourn float64) Signal {
 	if c.Overloaded() {
 		return Signal{Drop: c.PC(), Mark: 1 - c.PC()}

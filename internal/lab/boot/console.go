@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// lastLines of the console go into an error: those before the first that means the end, and as many after it, which a trace may fill.
+// lastLines of the console go into an error: those before the first that means the end, and as many after it, which a
+// trace may fill.
 const lastLines = 12
 
 // Failure is a boot without a result.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package boot is what the lab's engines share: the guest's first file system, a process on a core of its own, and what the guest's console tells
-// of a bad end.
+// Package boot is what the lab's engines share: the guest's first file system, a process on a core of its own, and what
+// the guest's console tells of a bad end.
 //
 // It knows neither engine.
 package boot
@@ -23,8 +23,8 @@ type File struct {
 	Body []byte
 }
 
-// WriteInitrd makes the guest's whole first file system: the given program as /init, and the files, with their folders. (Its console comes
-// with the kernel, whose built-in initramfs has /dev/console: usr/default_cpio_list.)
+// WriteInitrd makes the guest's whole first file system: the given program as /init, and the files, with their folders.
+// (Its console comes with the kernel, whose built-in initramfs has /dev/console: usr/default_cpio_list.)
 func WriteInitrd(to io.Writer, program string, files ...File) error {
 	body, err := os.ReadFile(program)
 	if err != nil {
@@ -33,14 +33,16 @@ func WriteInitrd(to io.Writer, program string, files ...File) error {
 	if program, err := elf.NewFile(bytes.NewReader(body)); err == nil {
 		for _, part := range program.Progs {
 			if part.Type == elf.PT_INTERP {
-				return errors.New("the program is linked dynamically, and the guest has no libraries: build it with CGO_ENABLED=0")
+				return errors.New("the program is linked dynamically, and the guest has no libraries: build it with " +
+					"CGO_ENABLED=0")
 			}
 		}
 	}
 	w := cpio.NewWriter(to)
 	entry := func(name string, mode cpio.FileMode, body []byte) error {
 		// Every time stamp is zero: what is in an archive is all that it depends on.
-		if err := w.WriteHeader(&cpio.Header{Name: name[1:], Mode: mode, Links: 1, Size: int64(len(body))}); err != nil {
+		if err := w.WriteHeader(&cpio.Header{Name: name[1:], Mode: mode, Links: 1,
+			Size: int64(len(body))}); err != nil {
 			return err
 		}
 		_, err := w.Write(body)

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartPinned starts the command on one core, or on any if cpu is negative: the child inherits the affinity of the thread that makes it.
+// StartPinned starts the command on one core, or on any if cpu is negative: the child inherits the affinity of the
+// thread that makes it.
 func StartPinned(command *exec.Cmd, cpu int) error {
-	// The parent-death signal is tied to the thread that forks: it has to live as long as the child. Locking without unlocking would end
-	// it; so the thread is the caller's, who waits in Run.
+	// The parent-death signal is tied to the thread that forks: it has to live as long as the child. Locking without
+	// unlocking would end it; so the thread is the caller's, who waits in Run.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cpu < 0 {

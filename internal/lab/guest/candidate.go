@@ -42,8 +42,8 @@ func apply(t *topology, job scenario.Job) ([]string, error) {
 		return nil, err
 	}
 	if job.Scenario.Server.Relay && !job.Scenario.OneCard() {
-		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first namespace only.) Behind
-		// the uplink it is somebody else's.
+		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first
+		// namespace only.) Behind the uplink it is somebody else's.
 		if err := t.origin.sysctl(onlyTCP(c.Sysctl)); err != nil {
 			return nil, err
 		}

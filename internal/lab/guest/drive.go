@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	settle     = 100 * time.Millisecond // from the start of the loop to the scenario's time 0: sockets are made, nothing flows
+	// from the start of the loop to the scenario's time 0: sockets are made, nothing flows
+	settle     = 100 * time.Millisecond
 	sampleTick = 100 * time.Millisecond // the time series' step
 	leastStep  = 5 * time.Millisecond   // of a short run's series,
 	minTicks   = 100                    // which has as many steps as fit
@@ -29,8 +30,8 @@ const (
 	patience   = 500 * time.Millisecond // after the end, for the last answers, beside the RTT and the provider's buffer
 	firstPort  = 5201
 
-	// aside is where between two ticks of the driver probes start, where the driver's own work takes time. It is such that with none of the common RTTs
-	// an answer comes at a tick, either.
+	// aside is where between two ticks of the driver probes start, where the driver's own work takes time. It is such
+	// that with none of the common RTTs an answer comes at a tick, either.
 	aside = 2500 * time.Microsecond
 )
 
@@ -186,11 +187,14 @@ func (d *driver) start() error {
 		var err error
 		switch p.Kind {
 		case "udp":
-			samples, err = d.StartProbe(traffic.ProbeSpec{From: client, To: server, Via: via, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
+			samples, err = d.StartProbe(traffic.ProbeSpec{From: client, To: server, Via: via, Port: port,
+				Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		case "stream":
-			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client, Port: port, Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
+			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client, Port: port, Interval: interval,
+				Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		default:
-			samples, err = d.StartSession(traffic.SessionSpec{From: client, To: server, Via: via, Port: port, Request: size, Reply: int(p.Reply),
+			samples, err = d.StartSession(traffic.SessionSpec{From: client, To: server, Via: via, Port: port,
+				Request: size, Reply: int(p.Reply),
 				CC: p.CC, Interval: interval, Wait: p.Kind == "request", Start: start, Stop: d.end})
 		}
 		if err != nil {
@@ -205,8 +209,8 @@ func (d *driver) start() error {
 func flowPort(i int) int                       { return firstPort + i }
 func probePort(s scenario.Scenario, i int) int { return firstPort + len(s.Flow) + i }
 
-// ends are who talks to each other: the server or the origin, and the client; of a leg of a relay, who is at its ends. Through NAT and proxies
-// the client finds the origin at the server's address.
+// ends are who talks to each other: the server or the origin, and the client; of a leg of a relay, who is at its ends.
+// Through NAT and proxies the client finds the origin at the server's address.
 func (d *driver) ends(name, leg string) (server, client traffic.Host, via traffic.Via) {
 	s := d.job.Scenario
 	i := slices.IndexFunc(s.Client, func(c scenario.Client) bool { return c.Name == name })
@@ -397,8 +401,8 @@ type place struct {
 	result  func(*measure.Run) **measure.Queue
 }
 
-// find finds the places: at the server where packets wait (if all flows go up and what arrives is shaped, there) and at the provider where most do;
-// of a relay with one card also the other side of the provider, the ifb and the tunnel.
+// find finds the places: at the server where packets wait (if all flows go up and what arrives is shaped, there) and at
+// the provider where most do; of a relay with one card also the other side of the provider, the ifb and the tunnel.
 func (d *driver) find() error {
 	own := scenario.Uplink
 	_, err := d.server.index(qdisc.IFB)

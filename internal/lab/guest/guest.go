@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guest is the lab's inside: process 1 of a kernel that was booted for one run. It lays out the network, applies the candidate,
-// makes the traffic, and hands back one document.
+// Package guest is the lab's inside: process 1 of a kernel that was booted for one run. It lays out the network,
+// applies the candidate, makes the traffic, and hands back one document.
 //
-// It runs only there. It trusts its job, which the host has checked, and ends by powering the machine off, whatever happens.
+// It runs only there. It trusts its job, which the host has checked, and ends by powering the machine off, whatever
+// happens.
 package guest
 
 import (

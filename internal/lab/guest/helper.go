@@ -252,7 +252,10 @@ func passOn(client net.Conn, local, origin string) {
 		LocalAddr: &net.TCPAddr{IP: net.ParseIP(local), Port: from.Port},
 		Control: func(_, _ string, c syscall.RawConn) error {
 			var failed error
-			err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+			err := c.Control(func(fd uintptr) {
+				failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR,
+					1)
+			})
 			return errors.Join(err, failed)
 		},
 	}

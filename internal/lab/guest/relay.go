@@ -162,14 +162,17 @@ func (t *topology) masquerade(s scenario.Scenario) error {
 			return err
 		}
 		table := c.AddTable(&nftables.Table{Family: family, Name: "nat"})
-		out := c.AddChain(&nftables.Chain{Name: "post", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
+		out := c.AddChain(&nftables.Chain{Name: "post", Table: table, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
 		c.AddRule(&nftables.Rule{Table: table, Chain: out, Exprs: []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink}, &expr.Masq{}}})
+			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink},
+			&expr.Masq{}}})
 		if v == version(s.Path.IP) {
 			in := c.AddChain(&nftables.Chain{Name: "pre", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
 			for _, port := range ports(s, scenario.NAT) {
 				c.AddRule(&nftables.Rule{Table: table, Chain: in, Exprs: []expr.Any{
-					&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink},
+					&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+					&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink},
 					&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 					&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{byte(port >> 8), byte(port)}},
 					&expr.Immediate{Register: 1, Data: v.addr(originNet, 0, 1).AsSlice()},
@@ -187,7 +190,8 @@ func (t *topology) masquerade(s scenario.Scenario) error {
 func (t *topology) enter(s scenario.Scenario, i int, device string) error {
 	v := inner(s)
 	t.through[i].Addr = v.addr(innerNet, 0, i+1)
-	return errors.Join(t.hosts[i].inside(device, t.through[i].Addr), t.hosts[i].route(v.subnets(originNet), v.addr(innerNet, 0, 254)))
+	return errors.Join(t.hosts[i].inside(device, t.through[i].Addr),
+		t.hosts[i].route(v.subnets(originNet), v.addr(innerNet, 0, 254)))
 }
 
 // inside brings an end of a tunnel up.
@@ -222,14 +226,19 @@ func (t *topology) wireguard(s scenario.Scenario) error {
 		if err != nil {
 			return err
 		}
-		server := wgtypes.PeerConfig{PublicKey: own.PublicKey(), Endpoint: &net.UDPAddr{IP: t.addr(0, 0, 1).AsSlice(), Port: wgPort},
-			AllowedIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}}
+		server := wgtypes.PeerConfig{PublicKey: own.PublicKey(),
+			Endpoint: &net.UDPAddr{IP: t.addr(0, 0, 1).AsSlice(), Port: wgPort},
+			AllowedIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
+				{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}}
 		if err := errors.Join(t.hosts[i].wireguard(key, server), t.enter(s, i, wgDevice)); err != nil {
 			return fmt.Errorf("WireGuard: %w", err)
 		}
 		address := t.through[i].Addr
-		peers = append(peers, wgtypes.PeerConfig{PublicKey: key.PublicKey(), Endpoint: &net.UDPAddr{IP: t.clients[i].Addr.AsSlice(), Port: wgPort},
-			AllowedIPs: []net.IPNet{{IP: address.AsSlice(), Mask: net.CIDRMask(address.BitLen(), address.BitLen())}}})
+		peers = append(peers,
+			wgtypes.PeerConfig{PublicKey: key.PublicKey(), Endpoint: &net.UDPAddr{IP: t.clients[i].Addr.AsSlice(),
+				Port: wgPort},
+				AllowedIPs: []net.IPNet{
+					{IP: address.AsSlice(), Mask: net.CIDRMask(address.BitLen(), address.BitLen())}}})
 	}
 	t.tunnel = wgDevice
 	return errors.Join(t.server.wireguard(own, peers...), t.server.inside(wgDevice, inner(s).addr(innerNet, 0, 254)))
@@ -267,7 +276,9 @@ func (t *topology) userspace(s scenario.Scenario) error {
 			return fmt.Errorf("tunnel: %w", err)
 		}
 		// The client's end is not under test: its socket has room.
-		if err := errors.Join(t.enter(s, i, tunDevice), t.helper(t.hosts[i], tunnelProgram, client.String(), strconv.Itoa(clientSndBuf), "*="+own.String())); err != nil {
+		if err := errors.Join(t.enter(s, i, tunDevice),
+			t.helper(t.hosts[i], tunnelProgram, client.String(), strconv.Itoa(clientSndBuf),
+				"*="+own.String())); err != nil {
 			return fmt.Errorf("tunnel: %w", err)
 		}
 		routes = append(routes, t.through[i].Addr.String()+"="+client.String())
@@ -275,7 +286,8 @@ func (t *topology) userspace(s scenario.Scenario) error {
 	t.tunnel = tunDevice
 	return errors.Join(makeTun(t.server, s.Relay.TxQLen), t.server.inside(tunDevice, v.addr(innerNet, 0, 254)),
 		t.server.qdisc(tunDevice, s.Server.Qdisc),
-		t.helper(t.server, tunnelProgram, append([]string{own.String(), strconv.Itoa(int(s.Relay.SndBuf))}, routes...)...))
+		t.helper(t.server, tunnelProgram, append([]string{own.String(), strconv.Itoa(int(s.Relay.SndBuf))},
+			routes...)...))
 }
 
 // proxy runs a program that ends its clients' connections and opens others to the origin.

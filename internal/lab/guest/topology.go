@@ -29,11 +29,13 @@ The network of a run:
 		                                    jitter    on its own egress
 
 	  - The server lives in the kernel's first namespace, as on a real machine: only there are all sysctls.
-	  - Packets for the clients are routed by the provider before they meet its limiter. Over a bare veth pair the sender's TCP Small Queues
-	    would see through to it, and every qdisc would look good.
-	  - The whole base RTT is on the clients' egress, the way of the ACKs, so that no queue of ours delays what is measured.
-	  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss, jitter. With both legs of a
-	    relay on one card the origin is behind it, too: what the relay passes on comes and goes by eth0.
+	  - Packets for the clients are routed by the provider before they meet its limiter. Over a bare veth pair the
+	    sender's TCP Small Queues would see through to it, and every qdisc would look good.
+	  - The whole base RTT is on the clients' egress, the way of the ACKs, so that no queue of ours delays what is
+	    measured.
+	  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss,
+	    jitter. With both legs of a relay on one card the origin is behind it, too: what the relay passes on comes
+	    and goes by eth0.
 */
 type topology struct {
 	version
@@ -48,8 +50,9 @@ type topology struct {
 	source   []traffic.Host // the server's addresses, or the origin's
 	tunnel   string         // the server's device of its tunnel, if it has one
 	limiter  string         // the provider's interface towards the clients
-	watched  string         // whichever of its interfaces enforces the rate for most: the limiter unless all flows go up
-	policed  string         // the provider's interface by which what it watches comes in, when it polices there
+	// whichever of its interfaces enforces the rate for most: the limiter unless all flows go up
+	watched string
+	policed string // the provider's interface by which what it watches comes in, when it polices there
 }
 
 // doorUp is the provider's interface towards the server.
@@ -152,8 +155,8 @@ func (s space) sysctl(values map[string]string) error {
 	})
 }
 
-// version of IP, 4 or 6, which says what addresses look like: 10.NET.SUB.HOST in subnets of /24, or fd00:0:NET:SUB::HOST in subnets of /64. The
-// router is host 254.
+// version of IP, 4 or 6, which says what addresses look like: 10.NET.SUB.HOST in subnets of /24, or
+// fd00:0:NET:SUB::HOST in subnets of /64. The router is host 254.
 type version int
 
 func (v version) addr(net byte, sub, host int) netip.Addr {
@@ -187,7 +190,8 @@ func cable(a space, aName string, aAddr netip.Addr, queues int, b space, bName s
 	attrs.TxQLen = 1000
 	attrs.NumTxQueues = queues
 	attrs.NumRxQueues = queues
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: bName, PeerTxQLen: 1000, PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues)}
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: bName, PeerTxQLen: 1000, PeerNumTxQueues: uint32(queues),
+		PeerNumRxQueues: uint32(queues)}
 	if b.fd != 0 {
 		veth.PeerNamespace = netlink.NsFd(b.fd)
 	} else {
@@ -204,7 +208,8 @@ func cable(a space, aName string, aAddr netip.Addr, queues int, b space, bName s
 	if err != nil {
 		return err
 	}
-	// Neighbours are known from the start: a path that loses packets would lose ARP and ND, too, and three of those in a row are "no route to host".
+	// Neighbours are known from the start: a path that loses packets would lose ARP and ND, too, and three of those in
+	// a row are "no route to host".
 	return errors.Join(a.neighbour(aLink, bAddr, bLink), b.neighbour(bLink, aAddr, aLink))
 }
 
@@ -217,12 +222,14 @@ func (s space) up(name string, a netip.Addr) (netlink.Link, error) {
 }
 
 func (s space) neighbour(l netlink.Link, a netip.Addr, other netlink.Link) error {
-	return s.links.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: a.AsSlice(), HardwareAddr: other.Attrs().HardwareAddr})
+	return s.links.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: a.AsSlice(),
+		HardwareAddr: other.Attrs().HardwareAddr})
 }
 
 func (s space) address(l netlink.Link, a netip.Addr) error {
 	if a.Is6() { // usable at once: nobody has to be asked whether it is taken
-		return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD})
+		return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(64, 128)},
+			Flags: unix.IFA_F_NODAD})
 	}
 	return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}})
 }
@@ -297,7 +304,8 @@ func (t *topology) layServer(job scenario.Job) error {
 	}
 	t.source = []traffic.Host{{Addr: t.addr(0, 0, 1)}}
 	for i := 2; i <= s.Addresses; i++ {
-		if err := errors.Join(t.server.address(uplink, t.addr(0, 0, i)), t.provider.neighbour(door, t.addr(0, 0, i), uplink)); err != nil {
+		if err := errors.Join(t.server.address(uplink, t.addr(0, 0, i)),
+			t.provider.neighbour(door, t.addr(0, 0, i), uplink)); err != nil {
 			return err
 		}
 		t.source = append(t.source, traffic.Host{Addr: t.addr(0, 0, i)})
@@ -311,7 +319,8 @@ func (t *topology) layServer(job scenario.Job) error {
 			return err
 		}
 		t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: t.addr(2, 0, 1)}}
-		if err := errors.Join(t.origin.sysctl(roomy), t.origin.route("default", t.addr(2, 0, 254)), t.server.sysctl(t.forwarding()),
+		if err := errors.Join(t.origin.sysctl(roomy), t.origin.route("default", t.addr(2, 0, 254)),
+			t.server.sysctl(t.forwarding()),
 			t.origin.sysctl(onlyTCP(s.Sysctl)), t.provider.route(t.subnets(2), t.addr(0, 0, 1))); err != nil {
 			return err
 		}
@@ -344,7 +353,8 @@ func segment(s space, dev string) error {
 		}
 		copy(request.name[:], dev)
 		request.data = unsafe.Pointer(&value)
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+			uintptr(unsafe.Pointer(&request))); errno != 0 {
 			return fmt.Errorf("%s: TSO off: %w", dev, errno)
 		}
 		return nil
@@ -361,7 +371,8 @@ func (t *topology) layClients(job scenario.Job) error {
 		}
 		far = true
 		near, beyond := t.addr(9, 0, 1), t.addr(9, 0, 2)
-		if err := errors.Join(cable(t.provider, t.limiter, near, 1, router, "in0", beyond), router.sysctl(t.forwarding()),
+		if err := errors.Join(cable(t.provider, t.limiter, near, 1, router, "in0", beyond),
+			router.sysctl(t.forwarding()),
 			t.provider.route(t.subnets(1), beyond), router.route("default", near)); err != nil {
 			return err
 		}
@@ -382,7 +393,8 @@ func (t *topology) layClients(job scenario.Job) error {
 		}
 		mine, gateway := t.addr(1, i, 1), t.addr(1, i, 254)
 		rtt := s.RTT(c.Name)
-		if err := errors.Join(client.sysctl(roomy), cable(router, dev, gateway, 1, client, "eth0", mine), client.route("default", gateway), client.sysctl(c.Sysctl)); err != nil {
+		if err := errors.Join(client.sysctl(roomy), cable(router, dev, gateway, 1, client, "eth0", mine),
+			client.route("default", gateway), client.sysctl(c.Sysctl)); err != nil {
 			return err
 		}
 		// Jitter delays by 0 to twice its size on the way there; the way back gives its mean back.
@@ -406,7 +418,8 @@ func (t *topology) layClients(job scenario.Job) error {
 	return nil
 }
 
-// mix spreads a number over all bits (the finaliser of SplitMix64), so that seeds that are neighbours draw nothing alike.
+// mix spreads a number over all bits (the finaliser of SplitMix64), so that seeds that are neighbours draw nothing
+// alike.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -423,7 +436,8 @@ func impairment(p scenario.Path, seed uint64) string {
 		text += fmt.Sprintf(" delay %v %v rate 40gbit", p.Jitter, p.Jitter)
 	}
 	if p.Loss > 0 && p.Burst > 1 {
-		// Gilbert: leave the bad state with r = 1/burst, enter it so that the stationary loss is the wanted one (Gilbert 1960).
+		// Gilbert: leave the bad state with r = 1/burst, enter it so that the stationary loss is the wanted one
+		// (Gilbert 1960).
 		r := 1 / p.Burst
 		enter := r * float64(p.Loss) / (1 - float64(p.Loss))
 		text += fmt.Sprintf(" loss gemodel %.6f%% %.6f%%", 100*enter, 100*r)
@@ -466,7 +480,8 @@ func (t *topology) limit(p scenario.Provider, rate units.Rate, out, in string) e
 		// A bucket of two packets: what leaves is paced at the rate.
 		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, p.Buffer.Bytes(rate)))
 	case "bucket":
-		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(rate)))
+		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst,
+			p.Buffer.Bytes(rate)))
 	default:
 		return t.provider.qdisc(out, scenario.Rated(p.Queue, rate))
 	}
@@ -478,7 +493,8 @@ func (t *topology) police(p scenario.Provider, rate units.Rate, door string) err
 	if err != nil {
 		return err
 	}
-	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: i, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}}
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: i, Handle: netlink.MakeHandle(0xffff, 0),
+		Parent: netlink.HANDLE_INGRESS}}
 	if err := t.provider.links.QdiscAdd(ingress); err != nil {
 		return fmt.Errorf("ingress: %w", err)
 	}
@@ -488,8 +504,9 @@ func (t *topology) police(p scenario.Provider, rate units.Rate, door string) err
 	action.Mtu = 65535
 	action.ExceedAction = netlink.TC_POLICE_SHOT
 	filter := &netlink.MatchAll{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: i, Parent: netlink.MakeHandle(0xffff, 0), Priority: 1, Protocol: unix.ETH_P_ALL},
-		Actions:     []netlink.Action{action},
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: i, Parent: netlink.MakeHandle(0xffff, 0), Priority: 1,
+			Protocol: unix.ETH_P_ALL},
+		Actions: []netlink.Action{action},
 	}
 	if err := t.provider.links.FilterAdd(filter); err != nil {
 		return fmt.Errorf("policer: %w", err)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine runs scripts on a whole Debian with systemd, under QEMU: for what only a whole system can show, such as a timer that outlives
-// its process, a reboot, a power cut.
+// Package machine runs scripts on a whole Debian with systemd, under QEMU: for what only a whole system can show, such
+// as a timer that outlives its process, a reboot, a power cut.
 //
-// A machine starts in a second from a snapshot of a booted one, and can go back to it at any time. An emulated machine has no time that means
-// anything: nothing here may assert one, but of a Relay.
+// A machine starts in a second from a snapshot of a booted one, and can go back to it at any time. An emulated machine
+// has no time that means anything: nothing here may assert one, but of a Relay.
 package machine
 
 import (
@@ -114,12 +114,15 @@ func (m Manager) enable() string {
 		text = "[Match]\nName=" + Uplink + "\n\n[Network]\nAddress=" + uplinkCIDR + "\nGateway=" + gateway + "\n"
 	case NetworkManager:
 		file, mode = "/etc/NetworkManager/system-connections/uplink.nmconnection", "600" // it refuses others
-		text = "[connection]\nid=uplink\ntype=ethernet\ninterface-name=" + Uplink + "\n\n[ipv4]\nmethod=manual\naddress1=" + uplinkCIDR + "," + gateway + "\n\n[ipv6]\nmethod=disabled\n"
+		text = "[connection]\nid=uplink\ntype=ethernet\ninterface-name=" + Uplink +
+			"\n\n[ipv4]\nmethod=manual\naddress1=" + uplinkCIDR + "," + gateway + "\n\n[ipv6]\nmethod=disabled\n"
 	case Ifupdown:
 		file = "/etc/network/interfaces"
-		text = "auto lo\niface lo inet loopback\n\nauto " + Uplink + "\niface " + Uplink + " inet static\n\taddress " + uplinkCIDR + "\n\tgateway " + gateway + "\n"
+		text = "auto lo\niface lo inet loopback\n\nauto " + Uplink + "\niface " + Uplink + " inet static\n\taddress " +
+			uplinkCIDR + "\n\tgateway " + gateway + "\n"
 	}
-	return "cat >" + file + " <<'END'\n" + text + "END\nchmod " + mode + " " + file + "\nsystemctl --quiet enable " + m.unit() + "\n"
+	return "cat >" + file + " <<'END'\n" + text + "END\nchmod " + mode + " " + file + "\nsystemctl --quiet enable " +
+		m.unit() + "\n"
 }
 
 func (m Manager) unit() string {
@@ -138,7 +141,8 @@ func (m Manager) Shown() string {
 	}
 }
 
-// booted gives the disk of a machine that has been started twice with a manager, with a snapshot of it running, from the user's cache if it is there.
+// booted gives the disk of a machine that has been started twice with a manager, with a snapshot of it running, from
+// the user's cache if it is there.
 func (i Image) booted(ctx context.Context, manager Manager) (string, error) {
 	version, err := exec.CommandContext(ctx, "qemu-system-x86_64", "--version").Output()
 	if err != nil {
@@ -169,7 +173,8 @@ func (i Image) booted(ctx context.Context, manager Manager) (string, error) {
 		return "", err
 	}
 	defer m.Close()
-	if out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", filepath.Join(i.dir, "disk.img"), m.disk()).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b",
+		filepath.Join(i.dir, "disk.img"), m.disk()).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("qemu-img: %w: %s", err, out)
 	}
 	if err := m.boot(ctx); err != nil {
@@ -181,7 +186,9 @@ func (i Image) booted(ctx context.Context, manager Manager) (string, error) {
 	if err := m.Reboot(ctx); err != nil {
 		return "", err
 	}
-	if err := m.Must(ctx, "for i in {1..20}; do if "+manager.Shown()+"; then "+snapshotRecipe+"; exit; fi; sleep 1; done; systemctl status "+manager.unit()+"; exit 1"); err != nil {
+	if err := m.Must(ctx,
+		"for i in {1..20}; do if "+manager.Shown()+"; then "+snapshotRecipe+"; exit; fi; sleep 1; done; systemctl "+
+			"status "+manager.unit()+"; exit 1"); err != nil {
 		return "", err
 	}
 	if err := m.Save(Booted); err != nil {
@@ -242,7 +249,8 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// scratch makes a folder beside the images that is removed by its owner or, if that was killed, by the next who wants one.
+// scratch makes a folder beside the images that is removed by its owner or, if that was killed, by the next who wants
+// one.
 func scratch(cache string) (dir string, release func(), err error) {
 	all, err := os.Open(cache)
 	if err != nil {

@@ -51,8 +51,9 @@ type Machine struct {
 // Booted is the state of a machine as it was started.
 const Booted = "booted"
 
-// hardware is what every machine has. The features that -cpu max is made without are those whose instructions are random, slow to emulate or
-// wrong: QEMU 7.2's cmpxchg16b (cx16) now and then spoils the flags, of which the kernel's allocator dies.
+// hardware is what every machine has. The features that -cpu max is made without are those whose instructions are
+// random, slow to emulate or wrong: QEMU 7.2's cmpxchg16b (cx16) now and then spoils the flags, of which the kernel's
+// allocator dies.
 func (k Kind) hardware() []string {
 	pace := []string{"-accel", "tcg"}
 	if k == Relay {
@@ -163,8 +164,9 @@ func (m *Machine) run(ctx context.Context, snapshot string) error {
 	if m.options.Wire != nil { // plugged in, since the snapshot is of a machine without it
 		mac := sha256.Sum256([]byte(m.dir))
 		m.changed = true
-		err = m.plug(map[string]any{"driver": "virtio-net-pci", "id": "wire", "netdev": "wire", "addr": "8", "romfile": "",
-			"mac": fmt.Sprintf("52:54:00:%x:%x:08", mac[:1], mac[1:2])})
+		err = m.plug(map[string]any{"driver": "virtio-net-pci", "id": "wire", "netdev": "wire", "addr": "8",
+			"romfile": "",
+			"mac":     fmt.Sprintf("52:54:00:%x:%x:08", mac[:1], mac[1:2])})
 		if err != nil {
 			return fail(err)
 		}
@@ -305,7 +307,8 @@ func (m *Machine) PowerCut(ctx context.Context) error {
 	return m.boot(ctx)
 }
 
-// Save keeps the present state, the disk's too, under a name. The machine must be one that was Reset or Started, with nothing pulled out since.
+// Save keeps the present state, the disk's too, under a name. The machine must be one that was Reset or Started, with
+// nothing pulled out since.
 func (m *Machine) Save(name string) error {
 	if m.pulled {
 		return errors.New("a machine without its card is not the one that a snapshot starts")
@@ -418,7 +421,8 @@ func pack(path string, files map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(name, "/"), Mode: 0o755, Size: int64(len(body))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(name, "/"), Mode: 0o755,
+			Size: int64(len(body))}); err != nil {
 			return err
 		}
 		if _, err := w.Write(body); err != nil {

@@ -26,7 +26,8 @@ const (
 // Inside tells whether this process is process 1 of a Boot.
 func Inside() bool { return os.Getpid() == 1 && os.Getenv(marker) != "" }
 
-// Begin is the first thing that process 1 does: it loads the kernel's modules, mounts what every program expects, and gives the job.
+// Begin is the first thing that process 1 does: it loads the kernel's modules, mounts what every program expects, and
+// gives the job.
 //
 // It starts the program anew: what packages have read of /proc and /sys before there was any, they would remember.
 func Begin() (job []byte, err error) {

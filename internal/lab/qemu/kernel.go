@@ -123,8 +123,8 @@ func (k Kernel) files(reference bool) ([]boot.File, error) {
 	return files, nil
 }
 
-// unsigned is a module without its signature (kernel/module/signing.c), which the kernel does not ask for: to check one takes 50 million
-// instructions, and to boot with all of them twice as long.
+// unsigned is a module without its signature (kernel/module/signing.c), which the kernel does not ask for: to check one
+// takes 50 million instructions, and to boot with all of them twice as long.
 func unsigned(module []byte) []byte {
 	const info = 12 // bytes, the last four of them the signature's length
 	body, signed := bytes.CutSuffix(module, []byte("~Module signature appended~\n"))

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qemu boots a stock Debian kernel under emulation: for what the lab kernel cannot do, such as BPF, or be, such as the kernel that
-// users have. No root, no KVM, no network of the host.
+// Package qemu boots a stock Debian kernel under emulation: for what the lab kernel cannot do, such as BPF, or be, such
+// as the kernel that users have. No root, no KVM, no network of the host.
 //
-// It knows nothing of scenarios: a job goes in and a reply comes out, both as bytes. The guest's side of that is in inside.go. Whatever ends
-// a boot — a result, a panic, a hang, ^C — nothing of it is left behind, no process and no file.
+// It knows nothing of scenarios: a job goes in and a reply comes out, both as bytes. The guest's side of that is in
+// inside.go. Whatever ends a boot — a result, a panic, a hang, ^C — nothing of it is left behind, no process and no
+// file.
 package qemu
 
 import (
@@ -37,8 +38,8 @@ type Boot struct {
 	Env       []string
 	CPUs      int // of the guest; 0: one. More than one excludes Exact
 	MemoryMiB int // 0: 1024
-	// Exact makes time virtual: an instruction takes a nanosecond, waiting takes none, and the same job with the same seed gives the same reply,
-	// bit for bit. Otherwise the guest's time is that of the host, and means nothing.
+	// Exact makes time virtual: an instruction takes a nanosecond, waiting takes none, and the same job with the same
+	// seed gives the same reply, bit for bit. Otherwise the guest's time is that of the host, and means nothing.
 	Exact   bool
 	Seed    uint64            // of all randomness in the guest, if it is Exact
 	CPU     int               // of the host, to pin to; -1: none. An Exact boot wants one
@@ -47,7 +48,8 @@ type Boot struct {
 	OnLine  func(line string) // each line of the console; may be nil
 }
 
-// The features that -cpu max is made without are those whose instructions are random, slow to emulate or wrong (see package machine).
+// The features that -cpu max is made without are those whose instructions are random, slow to emulate or wrong (see
+// package machine).
 const processor = "max,-cx16,-rdrand,-rdseed,-erms,-fsrm"
 
 // arguments of QEMU. What the guest sees must not depend on anything but b.
@@ -62,7 +64,8 @@ func (b Boot) arguments(initrd, console, reply string) []string {
 		return append(args, "-accel", "tcg", "-rtc", "clock=vm")
 	}
 	// QEMU hands a random number to the kernel at boot: it comes from the seed, too.
-	return append(args, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off,align=off", "-rtc", "base=2026-01-01,clock=vm",
+	return append(args, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off,align=off", "-rtc",
+		"base=2026-01-01,clock=vm",
 		"-seed", fmt.Sprint(uint32(b.Seed^b.Seed>>32)))
 }
 
@@ -73,10 +76,12 @@ func (b Boot) memory() int {
 	return b.MemoryMiB
 }
 
-// commandLine of the kernel. It stirs all of it into its random numbers, and with the other sources off that is the seed.
+// commandLine of the kernel. It stirs all of it into its random numbers, and with the other sources off that is the
+// seed.
 func (b Boot) commandLine() string {
 	words := []string{
-		"console=ttyS0", "quiet", "panic=-1", "rdinit=/init", "mitigations=off", "tsc=reliable", "nokaslr", "norandmaps", "randomize_kstack_offset=off",
+		"console=ttyS0", "quiet", "panic=-1", "rdinit=/init", "mitigations=off", "tsc=reliable", "nokaslr",
+		"norandmaps", "randomize_kstack_offset=off",
 		"random.trust_cpu=off", "random.trust_bootloader=off",
 		// The runtime's monitor would interrupt the program every 10 ms.
 		"GODEBUG=asyncpreemptoff=1", marker + "=1",
@@ -104,17 +109,19 @@ func (b Boot) check() error {
 		return errors.New("the environment does not fit on the kernel's command line")
 	}
 	for _, e := range b.Env {
-		if name, value, ok := strings.Cut(e, "="); !ok || strings.ContainsAny(name, ". \"") || strings.ContainsAny(value, "\"\n\\") {
+		if name, value, ok := strings.Cut(e, "="); !ok || strings.ContainsAny(name, ". \"") ||
+			strings.ContainsAny(value, "\"\n\\") {
 			return fmt.Errorf("%q cannot be said on a kernel's command line", e)
 		}
 	}
 	return nil
 }
 
-// Run boots, waits for the guest to power off, and cleans up after it. It gives back the guest's reply and the console's last lines.
+// Run boots, waits for the guest to power off, and cleans up after it. It gives back the guest's reply and the
+// console's last lines.
 //
-// The emulator has bugs of its own with several CPUs, by which a kernel panics now and then while it boots (QEMU 7.2). One that panics before
-// process 1 has begun is booted again; what panics later is the guest's affair.
+// The emulator has bugs of its own with several CPUs, by which a kernel panics now and then while it boots (QEMU 7.2).
+// One that panics before process 1 has begun is booted again; what panics later is the guest's affair.
 func (b Boot) Run(ctx context.Context) (reply []byte, lines []string, err error) {
 	const attempts = 4
 	say := b.OnLine
@@ -211,5 +218,6 @@ func (b Boot) writeInitrd(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(boot.WriteInitrd(f, b.Program, append(append(files, b.Files...), boot.File{Name: jobFile, Body: b.Job})...), f.Close())
+	return errors.Join(boot.WriteInitrd(f, b.Program,
+		append(append(files, b.Files...), boot.File{Name: jobFile, Body: b.Job})...), f.Close())
 }

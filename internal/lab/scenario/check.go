@@ -24,7 +24,8 @@ import (
 // Uplink is the name of the server's interface in the guest.
 const Uplink = "eth0"
 
-// The limits of what the lab can be asked: above them a run would take memory or time that a mistake in a file should not cost.
+// The limits of what the lab can be asked: above them a run would take memory or time that a mistake in a file should
+// not cost.
 const (
 	maxRate        = 10_000_000_000 // bit/s; packet by packet the guest's work grows with it
 	minRate        = 100_000        // bit/s: below, a packet takes longer than what is measured
@@ -34,12 +35,14 @@ const (
 	maxClients     = 200
 	maxSeeds       = 1000
 	maxPoints      = 1000
-	maxEmulated    = 1_000_000_000 // bit/s: above some 200 Mbit/s packet by packet, an emulated CPU is the bottleneck; above this nothing else is
+	// bit/s: above some 200 Mbit/s packet by packet, an emulated CPU is the bottleneck; above this nothing else is
+	maxEmulated = 1_000_000_000
 )
 
 // CongestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config).
 func CongestionControls() []string {
-	return []string{"bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno", "scalable", "vegas", "veno", "westwood", "yeah"}
+	return []string{"bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno",
+		"scalable", "vegas", "veno", "westwood", "yeah"}
 }
 
 // fillIn gives every value that was left out its default.
@@ -102,10 +105,12 @@ func orElse[T comparable](field *T, value T) {
 	}
 }
 
-// zeroed finds a value of nothing where nothing cannot be meant: left out, it would be the default, and so it is no way to write one.
+// zeroed finds a value of nothing where nothing cannot be meant: left out, it would be the default, and so it is no way
+// to write one.
 func zeroed(document map[string]any) *problem {
 	never := map[string][]string{
-		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "relay": {"cards", "ip", "txqueuelen"}, "path": {"ip"}, "provider": {"buffer", "burst"},
+		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "relay": {"cards", "ip", "txqueuelen"},
+		"path": {"ip"}, "provider": {"buffer", "burst"},
 		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"}, "weir": {"rtt"},
 	}
 	nothing := func(v any) bool {
@@ -190,7 +195,8 @@ func (s *Scenario) checkAll() *problem {
 
 // check finds the first thing that cannot be run in a scenario without a sweep and with its defaults.
 func (s *Scenario) check() *problem {
-	for _, check := range []func() *problem{s.checkFrame, s.checkPath, s.checkTraffic, s.checkRelay, s.checkCandidates} {
+	for _, check := range []func() *problem{s.checkFrame, s.checkPath, s.checkTraffic, s.checkRelay,
+		s.checkCandidates} {
 		if p := check(); p != nil {
 			return p
 		}
@@ -210,9 +216,11 @@ func (s *Scenario) checkFrame() *problem {
 	case time.Duration(s.Duration) < 10*time.Millisecond || time.Duration(s.Duration+s.Warmup) > maxVirtual:
 		return wrong("", at("duration"), "warm-up %v and duration %v: a run lasts 10ms to 1h", s.Warmup, s.Duration)
 	case !slices.Contains(Engines(), s.Engine):
-		return wrong(`"uml" is the lab kernel, "qemu" a stock Debian kernel under emulation`, at("engine"), "engine %q is not known", s.Engine)
+		return wrong(`"uml" is the lab kernel, "qemu" a stock Debian kernel under emulation`, at("engine"),
+			"engine %q is not known", s.Engine)
 	case s.Engine == QEMU && s.Provider.Rate > maxEmulated:
-		return wrong(`engine = "uml", whose CPU costs nothing`, []string{"provider", "rate"}, "rate %v is above what an emulated CPU carries (%v)", s.Provider.Rate, units.Rate(maxEmulated))
+		return wrong(`engine = "uml", whose CPU costs nothing`, []string{"provider", "rate"},
+			"rate %v is above what an emulated CPU carries (%v)", s.Provider.Rate, units.Rate(maxEmulated))
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
 		return wrong("", at("seeds"), "seeds = %d is out of range (1 to %d)", s.Seeds, maxSeeds)
 	case s.Until != "" && s.Until != "fetched":
@@ -220,13 +228,16 @@ func (s *Scenario) checkFrame() *problem {
 	case s.Until == "fetched" && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }):
 		return wrong("give a flow bytes", at("until"), `until = "fetched", and no flow has bytes to fetch`)
 	case s.Until == "fetched" && s.Warmup > 0:
-		return wrong(`warmup = "0s"`, at("until"), `until = "fetched" measures from the start, and there is a warm-up of %v`, s.Warmup)
+		return wrong(`warmup = "0s"`, at("until"),
+			`until = "fetched" measures from the start, and there is a warm-up of %v`, s.Warmup)
 	case s.Server.Addresses < 1 || s.Server.Addresses > 100:
-		return wrong("", []string{"server", "addresses"}, "addresses = %d is out of range (1 to 100)", s.Server.Addresses)
+		return wrong("", []string{"server", "addresses"}, "addresses = %d is out of range (1 to 100)",
+			s.Server.Addresses)
 	case s.Server.Queues < 1 || s.Server.Queues > 64:
 		return wrong("", []string{"server", "queues"}, "queues = %d is out of range (1 to 64)", s.Server.Queues)
 	case s.Server.GRO && !s.Server.Relay:
-		return wrong("relay = true", []string{"server", "gro"}, "gro is about what a relay forwards, and this server forwards nothing")
+		return wrong("relay = true", []string{"server", "gro"},
+			"gro is about what a relay forwards, and this server forwards nothing")
 	}
 	for _, column := range s.Columns {
 		m, err := measure.ParseMetric(column)
@@ -248,7 +259,8 @@ func (s *Scenario) checkPath() *problem {
 	at := func(k string) []string { return []string{"provider", k} }
 	switch {
 	case p.Rate == 0 && p.Queue != "none":
-		return wrong(`rate = "50mbit", or queue = "none"`, at("queue"), "the provider has no rate, and its queue %q needs one", p.Queue)
+		return wrong(`rate = "50mbit", or queue = "none"`, at("queue"),
+			"the provider has no rate, and its queue %q needs one", p.Queue)
 	case max(p.Rate, p.Ingress) > maxRate:
 		return wrong("", at("rate"), "rate %v is above what the lab can carry (10gbit)", max(p.Rate, p.Ingress))
 	case p.Rate != 0 && p.Rate < minRate:
@@ -271,7 +283,8 @@ func (s *Scenario) checkPath() *problem {
 	switch p.Queue {
 	case "fifo", "bucket":
 		if b := p.Buffer.Bytes(p.Rate); b < 3028 || b > 1<<31 {
-			return wrong("", at("buffer"), "buffer %v is %v at %v: it must hold 2 packets (3028b) at least and 2gb at most", p.Buffer, b, p.Rate)
+			return wrong("", at("buffer"),
+				"buffer %v is %v at %v: it must hold 2 packets (3028b) at least and 2gb at most", p.Buffer, b, p.Rate)
 		}
 	case "none":
 	case "policer":
@@ -290,13 +303,15 @@ var nameOf = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 +:,.%()/_-]{0,39}$`)
 
 func (s *Scenario) checkTraffic() *problem {
 	if len(s.Client) > maxClients {
-		return wrong("", []string{"client"}, "%d clients are more than the lab has room for (%d)", len(s.Client), maxClients)
+		return wrong("", []string{"client"}, "%d clients are more than the lab has room for (%d)", len(s.Client),
+			maxClients)
 	}
 	seen := map[string]bool{}
 	name := func(section, n string) *problem {
 		switch {
 		case !nameOf.MatchString(n):
-			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, []string{section, n}, "a %s has the name %q", section, n)
+			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, []string{section, n},
+				"a %s has the name %q", section, n)
 		case seen[section+n]:
 			return wrong("", []string{section, n}, "two entries of %s have the name %q", section, n)
 		}
@@ -308,13 +323,15 @@ func (s *Scenario) checkTraffic() *problem {
 			return p
 		}
 		if strings.Contains(c.Name, ".") {
-			return wrong("", []string{"client", c.Name}, "client name %q: a dot separates the parts of a metric's name", c.Name)
+			return wrong("", []string{"client", c.Name}, "client name %q: a dot separates the parts of a metric's name",
+				c.Name)
 		}
 		if time.Duration(c.RTT) > maxRTT {
 			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
 		}
 		if c.RTT != 0 && c.RTT < s.Path.Jitter {
-			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than the path's jitter, %v", c.RTT, s.Path.Jitter)
+			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than the path's jitter, %v", c.RTT,
+				s.Path.Jitter)
 		}
 		if p := checkSysctls(c.Sysctl, []string{"client", c.Name, "sysctl"}); p != nil {
 			return p
@@ -330,15 +347,19 @@ func (s *Scenario) checkTraffic() *problem {
 		case !seen["client"+f.Client]:
 			return wrong("clients: "+s.clientNames(), at("client"), "flow %q: no client is called %q", f.Name, f.Client)
 		case f.Count < 1 || f.Count > maxConnections:
-			return wrong("", at("count"), "flow %q: count = %d is out of range (1 to %d)", f.Name, f.Count, maxConnections)
+			return wrong("", at("count"), "flow %q: count = %d is out of range (1 to %d)", f.Name, f.Count,
+				maxConnections)
 		case f.Direction != "down" && f.Direction != "up":
-			return wrong(`"down" is to the client, "up" from it`, at("direction"), "flow %q: direction %q", f.Name, f.Direction)
+			return wrong(`"down" is to the client, "up" from it`, at("direction"), "flow %q: direction %q", f.Name,
+				f.Direction)
 		case f.Dial != "client" && f.Dial != "server":
 			return wrong(`who connects: "client" or "server"`, at("dial"), "flow %q: dial %q", f.Name, f.Dial)
 		case f.Address < 1 || f.Address > s.Server.Addresses:
-			return wrong("", at("address"), "flow %q: address %d, and the server has %d", f.Name, f.Address, s.Server.Addresses)
+			return wrong("", at("address"), "flow %q: address %d, and the server has %d", f.Name, f.Address,
+				s.Server.Addresses)
 		case f.CC != "" && !slices.Contains(CongestionControls(), f.CC):
-			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"), "flow %q: unknown congestion control %q", f.Name, f.CC)
+			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"),
+				"flow %q: unknown congestion control %q", f.Name, f.CC)
 		case f.Stop != 0 && f.Stop <= f.Start:
 			return wrong("", at("stop"), "flow %q stops at %v, before it starts at %v", f.Name, f.Stop, f.Start)
 		case f.Start >= s.Warmup+s.Duration:
@@ -349,7 +370,8 @@ func (s *Scenario) checkTraffic() *problem {
 		connections += f.Count
 	}
 	if connections > maxConnections {
-		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections, maxConnections)
+		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections,
+			maxConnections)
 	}
 	datagram := units.Size(s.Path.room() - 8) // without UDP's header
 	for _, p := range s.Probe {
@@ -361,7 +383,8 @@ func (s *Scenario) checkTraffic() *problem {
 		case p.Kind != "udp" && p.Kind != "ssh" && p.Kind != "request" && p.Kind != "stream":
 			return wrong("udp, ssh, request or stream", at("kind"), "probe %q: kind %q", p.Name, p.Kind)
 		case !seen["client"+p.Client]:
-			return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name, p.Client)
+			return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name,
+				p.Client)
 		case p.ECN != "" && p.ECN.Bits() == 0:
 			return wrong("ect0, ect1 or ce", at("ecn"), "probe %q: ecn %q", p.Name, p.ECN)
 		case p.ECN != "" && p.Kind != "udp" && p.Kind != "stream":
@@ -375,7 +398,8 @@ func (s *Scenario) checkTraffic() *problem {
 		case p.CC != "" && p.Kind != "ssh" && p.Kind != "request":
 			return wrong("of ssh and request", at("cc"), "probe %q: a %s has no congestion control", p.Name, p.Kind)
 		case p.CC != "" && !slices.Contains(CongestionControls(), p.CC):
-			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"), "probe %q: unknown congestion control %q", p.Name, p.CC)
+			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"),
+				"probe %q: unknown congestion control %q", p.Name, p.CC)
 		case p.Interval < units.Duration(10*time.Microsecond):
 			return wrong("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)
 		case p.Size < 8 || p.Size > 65000 || (p.Kind != "request" && p.Kind != "ssh" && p.Size > datagram):
@@ -400,14 +424,16 @@ func (s *Scenario) clientNames() string {
 
 func (s *Scenario) checkCandidates() *problem {
 	if len(s.Candidate) == 0 {
-		return wrong(`add a [[candidate]] with a name and a qdisc, sysctls, or weir = {}`, []string{"candidate"}, "the scenario has no candidate")
+		return wrong(`add a [[candidate]] with a name and a qdisc, sysctls, or weir = {}`, []string{"candidate"},
+			"the scenario has no candidate")
 	}
 	seen := map[string]bool{}
 	for _, c := range s.Candidate {
 		at := func(k string) []string { return []string{"candidate", c.Name, k} }
 		switch {
 		case !nameOf.MatchString(c.Name):
-			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, at(""), "a candidate has the name %q", c.Name)
+			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, at(""),
+				"a candidate has the name %q", c.Name)
 		case seen[c.Name]:
 			return wrong("", at(""), "two candidates have the name %q", c.Name)
 		}
@@ -415,7 +441,8 @@ func (s *Scenario) checkCandidates() *problem {
 		if c.Tunnel != "" && !s.Carries(WireGuard) && !s.Carries(Tunnel) {
 			return wrong("", at("tunnel"), "candidate %q: the relay has no tunnel", c.Name)
 		}
-		for _, q := range []struct{ key, text string }{{"qdisc", c.Qdisc}, {"ingress", c.Ingress}, {"tunnel", c.Tunnel}} {
+		for _, q := range []struct{ key, text string }{{"qdisc", c.Qdisc}, {"ingress", c.Ingress},
+			{"tunnel", c.Tunnel}} {
 			if q.text == "" {
 				continue
 			}
@@ -455,7 +482,8 @@ func (s *Scenario) stack(c Candidate, key, text string) (qdisc.Stack, *problem) 
 	case c.Weir != nil:
 		return nil, wrong("", at, "candidate %q: either weir sets the qdisc, or %s does", c.Name, key)
 	case strings.Contains(text, "{") && s.Provider.Rate == 0:
-		return nil, wrong("", at, "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name, text)
+		return nil, wrong("", at, "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name,
+			text)
 	case err != nil:
 		return nil, wrong("", at, "candidate %q: %v", c.Name, err)
 	}
@@ -479,7 +507,8 @@ func (s *Scenario) checkChanges(c Candidate) *problem {
 		case s.Until != "":
 			return wrong("", at, "candidate %q: with until the run may end before the change at %v", c.Name, change.At)
 		case change.At <= before:
-			return wrong("changes in their order, the first after 0s", at, "candidate %q: the change at %v is not after %v", c.Name, change.At, before)
+			return wrong("changes in their order, the first after 0s", at,
+				"candidate %q: the change at %v is not after %v", c.Name, change.At, before)
 		case change.At >= s.Warmup+s.Duration:
 			return wrong("", at, "candidate %q: the change at %v is after the run's end", c.Name, change.At)
 		}
@@ -496,7 +525,8 @@ func unitless(v any, t reflect.Type, where ...string) *problem {
 	switch v := v.(type) {
 	case int64, float64:
 		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-			return wrong("a quantity is a string with its unit, as in \"50mbit\" and \"10ms\"", where, "%s = %v has no unit", where[len(where)-1], v)
+			return wrong("a quantity is a string with its unit, as in \"50mbit\" and \"10ms\"", where,
+				"%s = %v has no unit", where[len(where)-1], v)
 		}
 	case []any:
 		for _, entry := range v {
@@ -612,7 +642,8 @@ func (s *Scenario) checkSweep() *problem {
 			return wrong(`values = [ … ]`, at, "the sweep of %q has no values", axis.Key)
 		}
 		if len(axis.Labels) > 0 && len(axis.Labels) != len(axis.Values) {
-			return wrong("", at, "the sweep of %q has %d values and %d labels", axis.Key, len(axis.Values), len(axis.Labels))
+			return wrong("", at, "the sweep of %q has %d values and %d labels", axis.Key, len(axis.Values),
+				len(axis.Labels))
 		}
 		if points *= len(axis.Values); points > maxPoints {
 			return wrong("", at, "the sweep has more than %d points", maxPoints)

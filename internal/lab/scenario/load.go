@@ -52,8 +52,8 @@ const maxInherit = 8
 // maxFile is far above any scenario; a device or a log given by mistake ends here.
 const maxFile = 1 << 20
 
-// Load reads a scenario file and all that it inherits, and checks that it can be run. What was left out stays empty: each of its Points has
-// the defaults. An error is a *FileError.
+// Load reads a scenario file and all that it inherits, and checks that it can be run. What was left out stays empty:
+// each of its Points has the defaults. An error is a *FileError.
 func Load(path string) (Scenario, error) {
 	chain, err := readChain(path)
 	if err != nil {
@@ -104,7 +104,8 @@ func readChain(path string) (sources, error) {
 			return chain, nil
 		}
 		if depth == maxInherit {
-			return nil, chain.locate(&problem{where: []string{"inherit"}, what: "inherits itself, or more than 8 levels deep"})
+			return nil, chain.locate(
+				&problem{where: []string{"inherit"}, what: "inherits itself, or more than 8 levels deep"})
 		}
 		if !filepath.IsAbs(head.Inherit) {
 			head.Inherit = filepath.Join(filepath.Dir(path), head.Inherit)
@@ -113,8 +114,8 @@ func readChain(path string) (sources, error) {
 	}
 }
 
-// overlay puts a file on top of what it inherits: tables key by key; clients, flows, probes and candidates by name, where an entry with
-// the name of an inherited one replaces it; sweeps and claims are the file's own.
+// overlay puts a file on top of what it inherits: tables key by key; clients, flows, probes and candidates by name,
+// where an entry with the name of an inherited one replaces it; sweeps and claims are the file's own.
 func (s *Scenario) overlay(f source) error {
 	parent := *s
 	s.Client, s.Flow, s.Probe, s.Candidate, s.Claim, s.Sweep = nil, nil, nil, nil, nil, nil
@@ -168,7 +169,8 @@ func positioned(path string, err error) error {
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {
 		first := &strict.Errors[0]
 		line, _ := first.Position()
-		return &FileError{path, line, fmt.Sprintf("unknown key %q", strings.Join(first.Key(), ".")), "docs/scenarios.md lists every key"}
+		return &FileError{path, line, fmt.Sprintf("unknown key %q", strings.Join(first.Key(), ".")),
+			"docs/scenarios.md lists every key"}
 	}
 	var bad *toml.DecodeError
 	if errors.As(err, &bad) {
@@ -184,7 +186,8 @@ func positioned(path string, err error) error {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// problem is what is wrong with a scenario that reads well: where is a section, then perhaps the name of an entry, then perhaps a key.
+// problem is what is wrong with a scenario that reads well: where is a section, then perhaps the name of an entry, then
+// perhaps a key.
 type problem struct {
 	where []string
 	what  string
@@ -193,7 +196,8 @@ type problem struct {
 
 var header = regexp.MustCompile(`^\s*\[\[?\s*([a-z0-9_."-]+)\s*\]\]?`)
 
-// locate finds the line of a problem, in the youngest file that has it: the section's entry that carries the name, and in it the key.
+// locate finds the line of a problem, in the youngest file that has it: the section's entry that carries the name, and
+// in it the key.
 func (chain sources) locate(p *problem) error {
 	section, rest := p.where[0], p.where[1:]
 	for i := len(chain) - 1; i >= 0; i-- {

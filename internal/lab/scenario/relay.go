@@ -12,13 +12,17 @@ import (
 
 // Relay is how the server passes on what clients and an origin send each other.
 type Relay struct {
-	Kind   string            `toml:"kind" json:"kind"`                       // one of Kinds; none: it passes nothing on
-	Cards  int               `toml:"cards" json:"cards"`                     // 1: origin and clients are both beyond the uplink; 2: the origin is behind eth1, which has no limit
-	RTT    units.Duration    `toml:"rtt" json:"rtt"`                         // base RTT to the origin
-	IP     int               `toml:"ip" json:"ip,omitempty"`                 // version of IP inside a tunnel, when it is not the path's
-	TxQLen int               `toml:"txqueuelen" json:"txqueuelen,omitempty"` // packets that a tunnel's tun holds for its program
-	SndBuf units.Size        `toml:"sndbuf" json:"sndbuf,omitempty"`         // of that program's socket, when it sets one
-	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`         // the origin's
+	Kind string `toml:"kind" json:"kind"` // one of Kinds; none: it passes nothing on
+	// 1: origin and clients are both beyond the uplink; 2: the origin is behind eth1, which has no limit
+	Cards int            `toml:"cards" json:"cards"`
+	RTT   units.Duration `toml:"rtt" json:"rtt"` // base RTT to the origin
+	// version of IP inside a tunnel, when it is not the path's
+	IP int `toml:"ip" json:"ip,omitempty"`
+	// packets that a tunnel's tun holds for its program
+	TxQLen int `toml:"txqueuelen" json:"txqueuelen,omitempty"`
+	// of that program's socket, when it sets one
+	SndBuf units.Size        `toml:"sndbuf" json:"sndbuf,omitempty"`
+	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"` // the origin's
 }
 
 // How a relay passes on what it is sent.
@@ -170,11 +174,14 @@ func (s *Scenario) checkLegs() *problem {
 			return wrong(`"client" or "origin": between it and the relay alone`, at("leg"), "%s %q: leg %q is not "+
 				"known", section, name, leg)
 		case leg != Through && !s.OneCard():
-			return wrong("[relay] with a kind and one card", at("leg"), "%s %q: leg %q is of a relay with one card", section, name, leg)
+			return wrong("[relay] with a kind and one card", at("leg"), "%s %q: leg %q is of a relay with one card",
+				section, name, leg)
 		case leg == Through && s.OneCard() && !clientDials:
-			return wrong(`dial = "client"`, at("dial"), "%s %q: through %s nobody can call a client", section, name, via)
+			return wrong(`dial = "client"`, at("dial"), "%s %q: through %s nobody can call a client", section, name,
+				via)
 		case leg == Through && via == Proxy && udp:
-			return wrong(`kind = "ssh", or leg = "client"`, at("kind"), "%s %q: a proxy carries TCP alone", section, name)
+			return wrong(`kind = "ssh", or leg = "client"`, at("kind"), "%s %q: a proxy carries TCP alone", section,
+				name)
 		}
 		return nil
 	}
@@ -184,7 +191,8 @@ func (s *Scenario) checkLegs() *problem {
 		}
 	}
 	for _, p := range s.Probe {
-		if bad := check("probe", p.Name, p.Leg, p.Client, p.Kind != "stream", p.Kind == "udp" || p.Kind == "stream"); bad != nil {
+		if bad := check("probe", p.Name, p.Leg, p.Client, p.Kind != "stream", p.Kind == "udp" ||
+			p.Kind == "stream"); bad != nil {
 			return bad
 		}
 	}

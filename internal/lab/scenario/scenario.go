@@ -18,25 +18,27 @@ import (
 
 // Scenario is one scenario file, its inherited parts included.
 type Scenario struct {
-	Title     string         `toml:"title" json:"title"`
-	About     string         `toml:"about" json:"about,omitempty"`     // a line or two for the report: what is asked
-	Inherit   string         `toml:"inherit" json:"-"`                 // another scenario file, relative to this one
-	Warmup    units.Duration `toml:"warmup" json:"warmup"`             // not measured
-	Duration  units.Duration `toml:"duration" json:"duration"`         // measured, after the warm-up
-	Until     string         `toml:"until" json:"until,omitempty"`     // "fetched": end as soon as every flow with bytes has them
-	Engine    string         `toml:"engine" json:"engine"`             // what boots the guest: uml or qemu
-	Seeds     int            `toml:"seeds" json:"seeds"`               // repeats, each another sample of all randomness
-	Columns   []string       `toml:"columns" json:"columns,omitempty"` // metrics to show; default: those that the traffic gives
-	Server    Server         `toml:"server" json:"server"`
-	Relay     Relay          `toml:"relay" json:"relay,omitzero"`
-	Path      Path           `toml:"path" json:"path"`
-	Provider  Provider       `toml:"provider" json:"provider"`
-	Client    []Client       `toml:"client" json:"client"`
-	Flow      []Flow         `toml:"flow" json:"flow,omitempty"`
-	Probe     []Probe        `toml:"probe" json:"probe,omitempty"`
-	Candidate []Candidate    `toml:"candidate" json:"candidate"`
-	Sweep     []Axis         `toml:"sweep" json:"-"`
-	Claim     []Claim        `toml:"claim" json:"-"`
+	Title    string         `toml:"title" json:"title"`
+	About    string         `toml:"about" json:"about,omitempty"` // a line or two for the report: what is asked
+	Inherit  string         `toml:"inherit" json:"-"`             // another scenario file, relative to this one
+	Warmup   units.Duration `toml:"warmup" json:"warmup"`         // not measured
+	Duration units.Duration `toml:"duration" json:"duration"`     // measured, after the warm-up
+	// "fetched": end as soon as every flow with bytes has them
+	Until  string `toml:"until" json:"until,omitempty"`
+	Engine string `toml:"engine" json:"engine"` // what boots the guest: uml or qemu
+	Seeds  int    `toml:"seeds" json:"seeds"`   // repeats, each another sample of all randomness
+	// metrics to show; default: those that the traffic gives
+	Columns   []string    `toml:"columns" json:"columns,omitempty"`
+	Server    Server      `toml:"server" json:"server"`
+	Relay     Relay       `toml:"relay" json:"relay,omitzero"`
+	Path      Path        `toml:"path" json:"path"`
+	Provider  Provider    `toml:"provider" json:"provider"`
+	Client    []Client    `toml:"client" json:"client"`
+	Flow      []Flow      `toml:"flow" json:"flow,omitempty"`
+	Probe     []Probe     `toml:"probe" json:"probe,omitempty"`
+	Candidate []Candidate `toml:"candidate" json:"candidate"`
+	Sweep     []Axis      `toml:"sweep" json:"-"`
+	Claim     []Claim     `toml:"claim" json:"-"`
 }
 
 // RTT is the base RTT of a client.
@@ -51,21 +53,28 @@ func (s *Scenario) RTT(client string) units.Duration {
 
 // Server is the machine that Weir is for. Its uplink is called eth0.
 type Server struct {
-	Addresses int               `toml:"addresses" json:"addresses"` // how many it answers from
-	Queues    int               `toml:"queues" json:"queues"`       // transmit queues of the uplink
-	TSO       bool              `toml:"tso" json:"tso"`             // the wire carries superpackets: as a virtual NIC that leaves segmentation to its host
-	Relay     bool              `toml:"relay" json:"relay"`         // it forwards for an origin: by a card of its own for that, unless [relay] says otherwise
-	GRO       bool              `toml:"gro" json:"gro"`             // what it forwards comes as superpackets: as a NIC that joins packets hands them on
-	Qdisc     string            `toml:"qdisc" json:"qdisc"`         // at the uplink's root before a candidate changes it
-	Sysctl    map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+	Addresses int `toml:"addresses" json:"addresses"` // how many it answers from
+	Queues    int `toml:"queues" json:"queues"`       // transmit queues of the uplink
+	// the wire carries superpackets: as a virtual NIC that leaves segmentation to its host
+	TSO bool `toml:"tso" json:"tso"`
+	// it forwards for an origin: by a card of its own for that, unless [relay] says otherwise
+	Relay bool `toml:"relay" json:"relay"`
+	// what it forwards comes as superpackets: as a NIC that joins packets hands them on
+	GRO bool `toml:"gro" json:"gro"`
+	// at the uplink's root before a candidate changes it
+	Qdisc  string            `toml:"qdisc" json:"qdisc"`
+	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 }
 
 // Path is what lies between the provider and the clients.
 type Path struct {
-	IP     int            `toml:"ip" json:"ip"`         // version of the Internet Protocol that all addresses are of: 4 or 6
-	RTT    units.Duration `toml:"rtt" json:"rtt"`       // base RTT; all of it on the way back, so that it delays nothing of what is measured
-	Loss   units.Share    `toml:"loss" json:"loss"`     // of the packets towards the clients
-	Burst  float64        `toml:"burst" json:"burst"`   // mean length of a loss, in packets: 0 or 1 is independent loss, above it a Gilbert model
+	// version of the Internet Protocol that all addresses are of: 4 or 6
+	IP int `toml:"ip" json:"ip"`
+	// base RTT; all of it on the way back, so that it delays nothing of what is measured
+	RTT  units.Duration `toml:"rtt" json:"rtt"`
+	Loss units.Share    `toml:"loss" json:"loss"` // of the packets towards the clients
+	// mean length of a loss, in packets: 0 or 1 is independent loss, above it a Gilbert model
+	Burst  float64        `toml:"burst" json:"burst"`
 	Jitter units.Duration `toml:"jitter" json:"jitter"` // ± towards the clients, in order
 }
 
@@ -84,9 +93,11 @@ func (p Path) room() int {
 type Provider struct {
 	Rate    units.Rate `toml:"rate" json:"rate,omitempty"`
 	Ingress units.Rate `toml:"ingress" json:"ingress,omitempty"` // towards the server, when it is not the rate
-	Queue   string     `toml:"queue" json:"queue"`               // fifo, policer, bucket, none, or a qdisc in tc's words
-	Buffer  Buffer     `toml:"buffer" json:"buffer"`             // of fifo and bucket: bytes, or the time they take at the rate
-	Burst   units.Size `toml:"burst" json:"burst"`               // of policer and bucket: what may pass at line rate
+	// fifo, policer, bucket, none, or a qdisc in tc's words
+	Queue string `toml:"queue" json:"queue"`
+	// of fifo and bucket: bytes, or the time they take at the rate
+	Buffer Buffer     `toml:"buffer" json:"buffer"`
+	Burst  units.Size `toml:"burst" json:"burst"` // of policer and bucket: what may pass at line rate
 }
 
 // Inward is the rate towards the server.
@@ -99,40 +110,46 @@ func (p Provider) Inward() units.Rate {
 
 // Client is a machine at the other end, with an address of its own.
 type Client struct {
-	Name   string            `toml:"name" json:"name"`
-	RTT    units.Duration    `toml:"rtt" json:"rtt"`           // when it is not the path's
-	Via    string            `toml:"via" json:"via,omitempty"` // how it reaches the origin, when it is not the relay's kind
+	Name string         `toml:"name" json:"name"`
+	RTT  units.Duration `toml:"rtt" json:"rtt"` // when it is not the path's
+	// how it reaches the origin, when it is not the relay's kind
+	Via    string            `toml:"via" json:"via,omitempty"`
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 }
 
 // Flow is a group of bulk TCP connections.
 type Flow struct {
-	Name      string         `toml:"name" json:"name"`
-	Client    string         `toml:"client" json:"client"` // default: the first
-	Count     int            `toml:"count" json:"count"`
-	Direction string         `toml:"direction" json:"direction"` // down (to the client) or up
-	Leg       string         `toml:"leg" json:"leg,omitempty"`   // of a relay: through it, or between it and its client or origin alone
-	Dial      string         `toml:"dial" json:"dial"`           // who connects: client or server
-	Address   int            `toml:"address" json:"address"`     // which of the server's, from 1
-	CC        string         `toml:"cc" json:"cc,omitempty"`     // congestion control of the sender; default: the sysctl's
-	Lowat     units.Size     `toml:"notsent_lowat" json:"notsent_lowat"`
-	Bytes     units.Size     `toml:"bytes" json:"bytes"` // per connection; 0b: as long as the run
-	Start     units.Duration `toml:"start" json:"start"`
-	Stop      units.Duration `toml:"stop" json:"stop"`
+	Name      string `toml:"name" json:"name"`
+	Client    string `toml:"client" json:"client"` // default: the first
+	Count     int    `toml:"count" json:"count"`
+	Direction string `toml:"direction" json:"direction"` // down (to the client) or up
+	// of a relay: through it, or between it and its client or origin alone
+	Leg     string `toml:"leg" json:"leg,omitempty"`
+	Dial    string `toml:"dial" json:"dial"`       // who connects: client or server
+	Address int    `toml:"address" json:"address"` // which of the server's, from 1
+	// congestion control of the sender; default: the sysctl's
+	CC    string         `toml:"cc" json:"cc,omitempty"`
+	Lowat units.Size     `toml:"notsent_lowat" json:"notsent_lowat"`
+	Bytes units.Size     `toml:"bytes" json:"bytes"` // per connection; 0b: as long as the run
+	Start units.Duration `toml:"start" json:"start"`
+	Stop  units.Duration `toml:"stop" json:"stop"`
 }
 
 // Probe times small exchanges while the flows run.
 type Probe struct {
-	Name     string         `toml:"name" json:"name"`
-	Kind     string         `toml:"kind" json:"kind"` // udp (echo), ssh (keystrokes), request (one after another), stream (UDP, one way, down)
+	Name string `toml:"name" json:"name"`
+	// udp (echo), ssh (keystrokes), request (one after another), stream (UDP, one way, down)
+	Kind     string         `toml:"kind" json:"kind"`
 	Client   string         `toml:"client" json:"client"`
 	Leg      string         `toml:"leg" json:"leg,omitempty"` // as a flow's
 	Interval units.Duration `toml:"interval" json:"interval"`
-	Size     units.Size     `toml:"size" json:"size"`           // of a datagram or a request
-	Reply    units.Size     `toml:"reply" json:"reply"`         // of ssh and request
-	CC       string         `toml:"cc" json:"cc,omitempty"`     // of ssh and request: congestion control of who answers; default: the sysctl's
-	Rate     units.Rate     `toml:"rate" json:"rate,omitempty"` // of stream: instead of the interval
-	ECN      ECN            `toml:"ecn" json:"ecn,omitempty"`   // of udp and stream: what the datagrams say in their ECN field
+	Size     units.Size     `toml:"size" json:"size"`   // of a datagram or a request
+	Reply    units.Size     `toml:"reply" json:"reply"` // of ssh and request
+	// of ssh and request: congestion control of who answers; default: the sysctl's
+	CC   string     `toml:"cc" json:"cc,omitempty"`
+	Rate units.Rate `toml:"rate" json:"rate,omitempty"` // of stream: instead of the interval
+	// of udp and stream: what the datagrams say in their ECN field
+	ECN ECN `toml:"ecn" json:"ecn,omitempty"`
 }
 
 // ECN is a codepoint of RFC 3168 by name: "" (not ECT), ect0, ect1 or ce.
@@ -143,17 +160,22 @@ func (e ECN) Bits() int { return max(0, slices.Index([]ECN{"", "ect1", "ect0", "
 
 // Candidate is a configuration of the server to try.
 type Candidate struct {
-	Name    string            `toml:"name" json:"name"`
-	About   string            `toml:"about" json:"about,omitempty"`
-	Qdisc   string            `toml:"qdisc" json:"qdisc,omitempty"`     // tc's words; {99.75%} is that share of the provider's rate
-	Ingress string            `toml:"ingress" json:"ingress,omitempty"` // likewise, of the provider's ingress rate: what arrives at the uplink passes it first, on an ifb; and ", unpacked DEVICE… from udp/PORT…" for tunnels
-	Tunnel  string            `toml:"tunnel" json:"tunnel,omitempty"`   // likewise: at the root of the device of the relay's tunnel
-	Sysctl  map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
-	Weir    *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
-	Change  []Change          `toml:"change" json:"change,omitempty"` // in their order
+	Name  string `toml:"name" json:"name"`
+	About string `toml:"about" json:"about,omitempty"`
+	// tc's words; {99.75%} is that share of the provider's rate
+	Qdisc string `toml:"qdisc" json:"qdisc,omitempty"`
+	// likewise, of the provider's ingress rate: what arrives at the uplink passes it first, on an ifb; and ", unpacked
+	// DEVICE… from udp/PORT…" for tunnels
+	Ingress string `toml:"ingress" json:"ingress,omitempty"`
+	// likewise: at the root of the device of the relay's tunnel
+	Tunnel string            `toml:"tunnel" json:"tunnel,omitempty"`
+	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+	Weir   *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
+	Change []Change          `toml:"change" json:"change,omitempty"` // in their order
 }
 
-// Change is a reconfiguration of a candidate's qdisc while the run goes on: in place, so that no packet is lost that waits in it.
+// Change is a reconfiguration of a candidate's qdisc while the run goes on: in place, so that no packet is lost that
+// waits in it.
 type Change struct {
 	At    units.Duration `toml:"at" json:"at"`       // since the beginning of the run, the warm-up included
 	Qdisc string         `toml:"qdisc" json:"qdisc"` // as the candidate's, with the same kinds

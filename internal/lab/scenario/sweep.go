@@ -107,7 +107,8 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 		values, _ = value.([]any)
 	}
 	if len(values) != len(keys) {
-		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys", axis.Key, quantity(value), len(keys))
+		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys",
+			axis.Key, quantity(value), len(keys))
 	}
 	for i, key := range keys {
 		if bad := s.set(key, values[i]); bad != nil {
@@ -117,7 +118,8 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 	return nil
 }
 
-// set gives one key of the scenario a value, through the decoder that read the file: so it means, and is refused, the same.
+// set gives one key of the scenario a value, through the decoder that read the file: so it means, and is refused, the
+// same.
 func (s *Scenario) set(key string, value any) *problem {
 	parts := strings.Split(key, ".")
 	var target any = s
@@ -136,7 +138,8 @@ func (s *Scenario) set(key string, value any) *problem {
 			target = nil
 		}
 		if target == nil {
-			return wrong("flow.NAME.count, provider.rate, path.rtt, …", nil, "sweep: %q names nothing in this scenario", key)
+			return wrong("flow.NAME.count, provider.rate, path.rtt, …", nil, "sweep: %q names nothing in this scenario",
+				key)
 		}
 		parts = parts[2:]
 	}

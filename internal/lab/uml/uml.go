@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uml boots the lab kernel, user-mode Linux in virtual time, as an ordinary process: no root, no KVM, no network of the host.
+// Package uml boots the lab kernel, user-mode Linux in virtual time, as an ordinary process: no root, no KVM, no
+// network of the host.
 //
-// It knows nothing of scenarios: a job goes in and a reply comes out, both as bytes. Whatever ends a boot — a result, a panic, a hang,
-// ^C — nothing of it is left behind, no process and no file.
+// It knows nothing of scenarios: a job goes in and a reply comes out, both as bytes. Whatever ends a boot — a result, a
+// panic, a hang, ^C — nothing of it is left behind, no process and no file.
 package uml
 
 import (
@@ -79,7 +80,8 @@ func (b Boot) Run(ctx context.Context) error {
 		// The runtime's monitor would interrupt the guest's main thread every 10 ms of virtual time.
 		"GODEBUG=asyncpreemptoff=1",
 	}, b.Env...)...)
-	command.Env = []string{fmt.Sprintf("WEIR_LAB_SEED=%d", b.Seed), "TMPDIR=" + memoryDir(scratch), "HOME=" + scratch, "PATH=/nonexistent"}
+	command.Env = []string{fmt.Sprintf("WEIR_LAB_SEED=%d", b.Seed), "TMPDIR=" + memoryDir(scratch), "HOME=" + scratch,
+		"PATH=/nonexistent"}
 	// A group of its own, so that ^C reaches us alone and we end it; and no orphan if we are killed.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	console := &boot.Console{OnLine: b.OnLine}

@@ -60,17 +60,21 @@ func words(p *Point, c *Cell) string {
 		if own > packet {
 			here = wait(own)
 		}
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s on the way in%s, on average. %s stands here, in %s.",
+		s = append(s, fmt.Sprintf(
+			"The queue stands in the provider's box: %s on the way in%s, on average. %s stands here, in %s.",
 			waitAt(inward, p.Scenario.Provider.Inward()), out, here, kind))
 	case theirs > packet && ownMax == 0:
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held no packet in any of %d samples.",
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held "+
+			"no packet in any of %d samples.",
 			wait(theirs), kind, c.Runs[0].Uplink.Backlog.N))
 	case theirs > packet && theirs > own:
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.", wait(theirs), wait(own)))
+		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.",
+			wait(theirs), wait(own)))
 	case own > packet && p.Scenario.Provider.Queue == "none":
 		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average).", kind, wait(own)))
 	case own > packet && drops == 0 && theirs <= packet:
-		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind, wait(own)))
+		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind,
+			wait(own)))
 	case own > packet:
 		s = append(s, fmt.Sprintf("A queue stands here, in %s (%s on average).", kind, wait(own)))
 	default:
@@ -100,7 +104,8 @@ func words(p *Point, c *Cell) string {
 		return labLimited(r, func(f measure.Flow) bool { return p.Scenario.EndsAt(f.Flow) })
 	})
 	if limited > tolerated {
-		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.", 100*limited))
+		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.",
+			100*limited))
 	}
 	return strings.Join(s, " ")
 }

@@ -2,15 +2,16 @@
 
 //go:build linux && amd64
 
-// Command killat runs a command and kills it just before the N-th thing that it does to the world outside it. For tests alone: with every N in turn
-// they see the command end at each of its steps, without a hook in it.
+// Command killat runs a command and kills it just before the N-th thing that it does to the world outside it. For tests
+// alone: with every N in turn they see the command end at each of its steps, without a hook in it.
 //
 //	killat [-at N | -hang N] COMMAND [ARGUMENT]…
 //
-// A step is a system call that changes a file, sends something, loads something into the kernel, or starts a process. All threads of the process count in one order, and
-// processes that it starts do not: a SIGKILL would not end those either. Killed, the status is 137; with fewer than N steps it is the command's
-// own, and the last line on standard error says how many steps there were. With -hang the command is not killed but stays where it is, for ever:
-// for a machine that is then switched off.
+// A step is a system call that changes a file, sends something, loads something into the kernel, or starts a process.
+// All threads of the process count in one order, and processes that it starts do not: a SIGKILL would not end those
+// either. Killed, the status is 137; with fewer than N steps it is the command's own, and the last line on standard
+// error says how many steps there were. With -hang the command is not killed but stays where it is, for ever: for a
+// machine that is then switched off.
 package main
 
 import (
@@ -71,7 +72,8 @@ func (t *tracer) run(args []string) (int, error) {
 	}
 	t.threads[t.pid] = true
 	// Not TRACEFORK and not TRACEVFORK: what it starts is not it.
-	if err := unix.PtraceSetOptions(t.pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+	if err := unix.PtraceSetOptions(t.pid,
+		unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
 		return 0, err
 	}
 	thread, signal := t.pid, 0
@@ -163,7 +165,8 @@ const (
 // entered says what step a thread is about to take; "" for none.
 func (t *tracer) entered(thread int) (string, error) {
 	var info syscallInfo
-	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, ptraceGetSyscallInfo, uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, ptraceGetSyscallInfo, uintptr(thread), unsafe.Sizeof(info),
+		uintptr(unsafe.Pointer(&info)), 0, 0); errno != 0 {
 		return "", errno
 	}
 	if info.Op != syscallInfoEntry {
@@ -249,14 +252,17 @@ func (t *tracer) entered(thread int) (string, error) {
 // bpf says what a command of bpf(2) does; "" for one that only asks.
 func bpf(command uint64) string {
 	switch command {
-	case unix.BPF_MAP_LOOKUP_ELEM, unix.BPF_MAP_GET_NEXT_KEY, unix.BPF_PROG_GET_NEXT_ID, unix.BPF_MAP_GET_NEXT_ID, unix.BPF_PROG_GET_FD_BY_ID, unix.BPF_MAP_GET_FD_BY_ID,
-		unix.BPF_OBJ_GET_INFO_BY_FD, unix.BPF_PROG_QUERY, unix.BPF_BTF_GET_FD_BY_ID, unix.BPF_BTF_GET_NEXT_ID, unix.BPF_LINK_GET_NEXT_ID, unix.BPF_LINK_GET_FD_BY_ID:
+	case unix.BPF_MAP_LOOKUP_ELEM, unix.BPF_MAP_GET_NEXT_KEY, unix.BPF_PROG_GET_NEXT_ID, unix.BPF_MAP_GET_NEXT_ID,
+		unix.BPF_PROG_GET_FD_BY_ID, unix.BPF_MAP_GET_FD_BY_ID,
+		unix.BPF_OBJ_GET_INFO_BY_FD, unix.BPF_PROG_QUERY, unix.BPF_BTF_GET_FD_BY_ID, unix.BPF_BTF_GET_NEXT_ID,
+		unix.BPF_LINK_GET_NEXT_ID, unix.BPF_LINK_GET_FD_BY_ID:
 		return ""
 	}
 	return fmt.Sprintf("bpf command %d", command)
 }
 
-// file says what is done to an open file; "" where that is no part of the world outside: output, and what a process tells itself.
+// file says what is done to an open file; "" where that is no part of the world outside: output, and what a process
+// tells itself.
 func (t *tracer) file(what string, fd uint64) string {
 	const standardError = 2
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, int32(fd)))
@@ -274,7 +280,8 @@ func (t *tracer) message(thread int, at uint64) string {
 	}
 	kind := binary.NativeEndian.Uint16(header[4:])
 	switch kind {
-	case unix.RTM_GETLINK, unix.RTM_GETADDR, unix.RTM_GETROUTE, unix.RTM_GETQDISC, unix.RTM_GETTCLASS, unix.RTM_GETTFILTER:
+	case unix.RTM_GETLINK, unix.RTM_GETADDR, unix.RTM_GETROUTE, unix.RTM_GETQDISC, unix.RTM_GETTCLASS,
+		unix.RTM_GETTFILTER:
 		return ""
 	}
 	return fmt.Sprintf("send (netlink type %d)", kind)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kerneltest runs a package's tests inside stock kernels: the test binary itself is the guest's whole user space. It is for tests alone, and
-// knows nothing of what they test.
+// Package kerneltest runs a package's tests inside stock kernels: the test binary itself is the guest's whole user
+// space. It is for tests alone, and knows nothing of what they test.
 //
-// A package has a TestMain that calls Main, tests that only run in a guest and begin with In, and a test on the host that calls Run.
+// A package has a TestMain that calls Main, tests that only run in a guest and begin with In, and a test on the host
+// that calls Run.
 package kerneltest
 
 import (
@@ -27,7 +28,8 @@ import (
 // Everything tells whether all kernels are asked for (make test-kernels), and not only what make test has the time for.
 func Everything() bool { return os.Getenv("WEIR_TEST_KERNELS") != "" }
 
-// Series are the kernels to test on: the newest, or all that users have. One that the archive no longer has is skipped by name.
+// Series are the kernels to test on: the newest, or all that users have. One that the archive no longer has is skipped
+// by name.
 func Series() []string {
 	if !Everything() {
 		return []string{qemu.Newest}
@@ -77,7 +79,8 @@ func complaints() string {
 	}
 	var bad []string
 	for line := range strings.Lines(string(log[:n])) {
-		for _, sign := range []string{"WARNING:", "BUG:", "Oops", "Call Trace", "lockup", "refcount_t", "unregister_netdevice: waiting", "possible recursive"} {
+		for _, sign := range []string{"WARNING:", "BUG:", "Oops", "Call Trace", "lockup", "refcount_t",
+			"unregister_netdevice: waiting", "possible recursive"} {
 			if strings.Contains(line, sign) {
 				bad = append(bad, strings.TrimSpace(line))
 			}
@@ -121,7 +124,8 @@ func Run(t *testing.T, o Options) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests}, Stock: !o.Reference, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: max(o.Seed, 1), Limit: o.Limit,
+			b := qemu.Boot{Kernel: kernel, Program: program, Env: []string{pattern + "=" + o.Tests},
+				Stock: !o.Reference, CPUs: o.CPUs, Exact: o.CPUs < 2, Seed: max(o.Seed, 1), Limit: o.Limit,
 				OnLine: func(line string) {
 					t.Log(line)
 					if o.OnLine != nil {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package umltest runs a package's tests inside the lab kernel: as root, in a kernel that has every qdisc, where nothing can be broken.
+// Package umltest runs a package's tests inside the lab kernel: as root, in a kernel that has every qdisc, where
+// nothing can be broken.
 //
 // A package that wants it calls Main from its TestMain, and Run from a test that names the tests to run inside.
 package umltest
@@ -35,7 +36,8 @@ func Main(m *testing.M) {
 	if !Inside() {
 		os.Exit(m.Run())
 	}
-	for _, fs := range [][2]string{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}, {"hostfs", share}} {
+	for _, fs := range [][2]string{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"},
+		{"tmpfs", "/tmp"}, {"hostfs", share}} {
 		if err := os.MkdirAll(fs[1], 0o755); err != nil {
 			fmt.Println(err)
 		}
@@ -85,7 +87,8 @@ func Run(t *testing.T, pattern string, files ...boot.File) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	lab := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Reply: outFile, Seed: 1, CPU: -1, MemoryMiB: 1024, Env: []string{marker + "=" + pattern}, Limit: 5 * time.Minute}
+	lab := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Reply: outFile, Seed: 1, CPU: -1,
+		MemoryMiB: 1024, Env: []string{marker + "=" + pattern}, Limit: 5 * time.Minute}
 	err = lab.Run(context.Background())
 	text, _ := os.ReadFile(filepath.Join(folder, outFile))
 	if err != nil {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"weir/internal/change"
+	"weir/internal/text"
+)
+
+// printHome says, to somebody who typed weir alone, how this server is and what to do next.
+func printHome(w io.Writer, s change.Store) {
+	state, next := home(s.Status())
+	fmt.Fprintf(w, "%s\n\n", state)
+	for _, c := range append(next, nextStep{"weir --help", "every command"}) {
+		fmt.Fprintf(w, "  %-30s %s\n", c.command, c.does)
+	}
+}
+
+type nextStep struct{ command, does string }
+
+// home is a server's state in a sentence, and the commands that come next.
+func home(s change.Status, err error) (string, []nextStep) {
+	up := nextStep{"sudo weir up", "bring it back into force"}
+	down := nextStep{"sudo weir down", "put back what was there before"}
+	switch {
+	case err != nil:
+		return "Weir's state on this server cannot be read: " + err.Error() + ".",
+			[]nextStep{{"sudo weir status", "try again as root"}}
+	case s.Unconfirmed && s.RevertsIn > 0:
+		return "Changes are in force, and revert in " + seconds(s.RevertsIn) + ".",
+			[]nextStep{{"sudo weir confirm", "keep them"}, {"sudo weir recover", "put them back at once"}}
+	case s.Unconfirmed:
+		return "Changes were neither confirmed nor put back.",
+			[]nextStep{{"sudo weir recover", "put them back"}}
+	case !s.Up:
+		return "Weir has changed nothing on this server.",
+			[]nextStep{{"weir doctor", "what holds this server back"},
+				{"weir plan --rate 50mbit", "what would change, and why"}}
+	case s.InForce && s.Elsewhere != "":
+		return "The goal is in force, but the queue is elsewhere.",
+			[]nextStep{{"weir doctor", "where the queue is"}, down}
+	case s.InForce:
+		return "The goal is in force.", []nextStep{{"weir status", "what the goal is"}, down}
+	case s.Why != "":
+		return "The goal is not in force, and cannot be brought back as it is.",
+			[]nextStep{{"weir status", "why"}, down}
+	}
+	return "The goal is not in force: " + text.Counted(len(s.Drift), "change") + " to bring it back.",
+		[]nextStep{{"weir status", "what has drifted"}, up, down}
+}

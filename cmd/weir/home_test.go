@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/change"
+	"weir/internal/plan"
+	"weir/internal/units"
+)
+
+// Each state has a sentence of its own, and a command that fits it.
+func TestHome(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range []struct {
+		status change.Status
+		err    error
+		next   string
+	}{
+		{change.Status{}, nil, "weir doctor"},
+		{change.Status{}, errors.New("permission denied"), "sudo weir status"},
+		{change.Status{Up: true, InForce: true}, nil, "weir status"},
+		{change.Status{Up: true, InForce: true, Elsewhere: "at the provider"}, nil, "weir doctor"},
+		{change.Status{Up: true, Drift: []plan.Change{{}, {}}}, nil, "weir status"},
+		{change.Status{Up: true, Why: "no such device"}, nil, "weir status"},
+		{change.Status{Up: true, InForce: true, Unconfirmed: true, RevertsIn: units.Duration(time.Second)}, nil,
+			"sudo weir confirm"},
+		{change.Status{Up: true, InForce: true, Unconfirmed: true}, nil, "sudo weir recover"},
+	} {
+		says, next := home(c.status, c.err)
+		if seen[says] || !strings.HasSuffix(says, ".") || len(next) == 0 || next[0].command != c.next {
+			t.Errorf("%+v: %q, then %v", c.status, says, next)
+		}
+		seen[says] = true
+	}
+	var b bytes.Buffer
+	printHome(&b, change.Open(t.TempDir()))
+	if want := "Weir has changed nothing on this server.\n\n  weir doctor "; !strings.HasPrefix(b.String(), want) ||
+		!strings.Contains(b.String(), "weir --help") {
+		t.Errorf("%s", b.String())
+	}
+}
