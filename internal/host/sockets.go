@@ -314,8 +314,9 @@ func (h *histogram) quantile(q float64) units.Duration {
 // sockDiag asks the kernel. Answers are looked at where they arrive; none is kept.
 func sockDiag(family byte, each func([]byte)) error {
 	const (
-		timeout  = 2 * time.Second // a kernel answers at once
-		datagram = 64 << 10        // bytes: the kernel fills what it is given, and to peek at each first doubles the time
+		timeout = 2 * time.Second // a kernel answers at once
+		// In bytes. The kernel fills what it is given; to peek at each answer first doubles the time.
+		datagram = 64 << 10
 	)
 	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{MessageBufferSize: datagram})
 	if err != nil {

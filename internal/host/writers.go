@@ -45,8 +45,8 @@ func means(written, dev string) bool {
 		})
 }
 
-// places are where administrators and their tools put such lines. What packages ship below /usr is not looked at: no package of Debian's
-// sets a queue there.
+// places are where administrators and their tools put such lines. What packages ship below /usr is not looked at: no
+// package of Debian's sets a queue there.
 func places() []struct{ by, dir, suffix string } {
 	return []struct{ by, dir, suffix string }{
 		{"udev", "etc/udev/rules.d", ".rules"},
