@@ -19,6 +19,14 @@ import (
 	"weir/internal/text"
 )
 
+// diagnosed is what JSON has.
+type diagnosed struct {
+	Summary  doctor.Summary   `json:"summary"`
+	Binds    doctor.Binding   `json:"binds"`
+	Findings []doctor.Finding `json:"findings"`
+	Facts    host.Facts       `json:"facts"`
+}
+
 func newDoctorCommand() *cobra.Command {
 	var asJSON, verbose bool
 	var dev string
@@ -27,8 +35,8 @@ func newDoctorCommand() *cobra.Command {
 		Short: "What holds this server back, and what would help",
 		Long: `Looks at this server and says what makes it slow under load.
 
-The first line says what is wrong, the second what to do. Where too little was
-seen, the first says how to see more.
+The first line says what is wrong, and the second what to do. Where too little
+was seen, the first says how to see more.
 
 It looks at the uplink and its queue, and at the live TCP connections. It also
 looks at the settings that matter, at the files that set them, and at what this
@@ -39,8 +47,7 @@ the device, the path, an end of connections, or the CPU.
 
 Each finding says what was seen, why it matters, what would change it, and where
 that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)
-or ✓ (fine). With --json each has a code that stays the same: docs/findings.md
-explains them.
+or ✓ (fine). With --json it has a code for programs, which stays the same.
 
 Doctor changes nothing, sends nothing, and needs no root. What only root can see
 is listed as unknown.
@@ -53,27 +60,20 @@ failed, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			if dev != "" {
-				if _, there := facts.Link(dev); !there {
-					return &plan.Refusal{What: dev + ": no such device", Try: "one of: " +
-						strings.Join(plan.DeviceNames(facts), ", ")}
-				}
-				facts.Uplink = dev
+			if err := lookAt(&facts, dev); err != nil {
+				return err
 			}
 			findings := doctor.Diagnose(facts)
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), struct {
-					Summary  doctor.Summary   `json:"summary"`
-					Binds    doctor.Binding   `json:"binds"`
-					Findings []doctor.Finding `json:"findings"`
-					Facts    host.Facts       `json:"facts"`
-				}{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
-			} else {
-				printDiagnosis(cmd.OutOrStdout(), facts, findings)
-				if verbose {
-					printSettings(cmd.OutOrStdout(), facts)
-					printIngress(cmd.OutOrStdout(), facts)
-				}
+			w := cmd.OutOrStdout()
+			switch {
+			case asJSON:
+				err = printJSON(w, diagnosed{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
+			case verbose:
+				printDiagnosis(w, facts, findings)
+				printSettings(w, facts)
+				printIngress(w, facts)
+			default:
+				printDiagnosis(w, facts, findings)
 			}
 			if err != nil {
 				return err
@@ -84,8 +84,21 @@ failed, 2 wrong usage.`,
 	device(cmd, &dev, "`device` of the uplink (default: the default route's)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
-		"also print who sets each setting, in the order in which they are read")
+		"also print each setting and the files that set it, in the order of reading")
 	return cmd
+}
+
+// lookAt takes another device for the uplink, if one is named.
+func lookAt(facts *host.Facts, dev string) error {
+	if dev == "" {
+		return nil
+	}
+	if _, there := facts.Link(dev); !there {
+		return &plan.Refusal{What: dev + ": no such device",
+			Try: "one of: " + strings.Join(plan.DeviceNames(*facts), ", ")}
+	}
+	facts.Uplink = dev
+	return nil
 }
 
 func allWell(findings []doctor.Finding) error {
