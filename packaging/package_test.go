@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packaging has nothing but a test of the Debian package: what is in it, and what becomes of a host that it is installed on.
+// Package packaging has nothing but a test of the Debian package: what is in it, and what becomes of a host that it
+// is installed on.
 package packaging
 
 import (
@@ -26,7 +27,8 @@ import (
 func build(t *testing.T, environment ...string) (deb, said string) {
 	t.Helper()
 	needs(t, "git", "gzip", "dpkg-deb")
-	if out, err := exec.Command("../scripts/go", "tool", "-modfile=tools/go.mod", "nfpm", "--version").CombinedOutput(); err != nil {
+	if out, err := exec.Command("../scripts/go", "tool", "-modfile=tools/go.mod", "nfpm",
+		"--version").CombinedOutput(); err != nil {
 		t.Skipf("skipped, not passed: nfpm cannot be had: %v\n%s", err, out)
 	}
 	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
@@ -80,7 +82,8 @@ func contents() map[string]string {
 		"usr/share/man/man1/weir-lab.1.gz":              "-rw-r--r--",
 		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
 	}
-	for _, command := range []string{"confirm", "doctor", "down", "dualpi2", "dualpi2-add", "dualpi2-change", "dualpi2-del", "dualpi2-show", "plan", "recover", "status", "up"} {
+	for _, command := range []string{"confirm", "doctor", "down", "dualpi2", "dualpi2-add", "dualpi2-change",
+		"dualpi2-del", "dualpi2-show", "plan", "recover", "status", "up"} {
 		files["usr/share/man/man8/weir-"+command+".8.gz"] = "-rw-r--r--"
 	}
 	return files
@@ -88,7 +91,8 @@ func contents() map[string]string {
 
 func TestPackage(t *testing.T) {
 	deb, said := build(t)
-	epoch := strings.TrimSpace(output(t, "date", "-u", "-d", "@"+strings.TrimSpace(output(t, "git", "log", "-1", "--format=%ct")), "+%Y-%m-%d %H:%M"))
+	epoch := strings.TrimSpace(output(t, "date", "-u", "-d", "@"+
+		strings.TrimSpace(output(t, "git", "log", "-1", "--format=%ct")), "+%Y-%m-%d %H:%M"))
 
 	t.Run("contents", func(t *testing.T) {
 		t.Setenv("TZ", "UTC")
@@ -115,13 +119,16 @@ func TestPackage(t *testing.T) {
 	})
 	t.Run("control", func(t *testing.T) {
 		for field, want := range map[string]string{
-			"Package": "weir", "Architecture": "amd64", "Recommends": "iproute2", "Depends": "", "Section": "net", "Priority": "optional", "Version": `[0-9][0-9A-Za-z.+~]*-1`,
+			"Package": "weir", "Architecture": "amd64", "Recommends": "iproute2", "Depends": "", "Section": "net",
+			"Priority": "optional", "Version": `[0-9][0-9A-Za-z.+~]*-1`,
 		} {
-			if got := strings.TrimSpace(output(t, "dpkg-deb", "-f", deb, field)); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+			if got := strings.TrimSpace(output(t, "dpkg-deb", "-f", deb, field)); !regexp.MustCompile("^" + want +
+				"$").MatchString(got) {
 				t.Errorf("%s: %q, want %s", field, got, want)
 			}
 		}
-		if out, err := exec.Command("dpkg", "--validate-version", strings.TrimSpace(output(t, "dpkg-deb", "-f", deb, "Version"))).CombinedOutput(); err != nil {
+		if out, err := exec.Command("dpkg", "--validate-version",
+			strings.TrimSpace(output(t, "dpkg-deb", "-f", deb, "Version"))).CombinedOutput(); err != nil {
 			t.Errorf("%s", out)
 		}
 	})
@@ -152,7 +159,8 @@ func TestPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for l := range strings.Lines(output(t, "../scripts/go", "version", "-m", root+"/usr/bin/weir")) {
-			if f := strings.Fields(l); len(f) > 2 && f[0] == "dep" && !bytes.Contains(text, []byte("\n"+f[1]+" "+f[2]+"\n")) {
+			if f := strings.Fields(l); len(f) > 2 && f[0] == "dep" &&
+				!bytes.Contains(text, []byte("\n"+f[1]+" "+f[2]+"\n")) {
 				t.Errorf("without the terms of %s", f[1])
 			}
 		}
@@ -226,8 +234,8 @@ func TestExample(t *testing.T) {
 //go:embed lifecycle_test.sh
 var lifecycle string
 
-// runLifecycle has the package installed, brought up, upgraded while in force, removed and purged: in a copy of this machine that has a network
-// of its own.
+// runLifecycle has the package installed, brought up, upgraded while in force, removed and purged: in a copy of this
+// machine that has a network of its own.
 func runLifecycle(t *testing.T, deb string) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped, not passed: installing takes root")
@@ -236,7 +244,8 @@ func runLifecycle(t *testing.T, deb string) {
 	if fs, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(fs), "\toverlay\n") {
 		t.Skip("skipped, not passed: this kernel has no overlay file system")
 	}
-	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", lifecycle, "lifecycle", deb, t.TempDir())
+	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", lifecycle, "lifecycle", deb,
+		t.TempDir())
 	out, err := cmd.CombinedOutput()
 	fmt.Fprintf(t.Output(), "%s", out)
 	if err != nil {

@@ -54,10 +54,12 @@ func BenchmarkCommands10000(b *testing.B) {
 	if out, err := command("up", "--yes", state).CombinedOutput(); err != nil {
 		b.Fatalf("up: %v\n%s", err, out)
 	}
-	if out, err := command("doctor").CombinedOutput(); err != nil || strings.Contains(string(out), "live connections (") {
+	if out, err := command("doctor").CombinedOutput(); err != nil ||
+		strings.Contains(string(out), "live connections (") {
 		b.Skipf("doctor does not see the connections here: %v\n%s", err, out)
 	}
-	for _, args := range [][]string{{"doctor"}, {"plan", "--dev", "up0", state}, {"status", state}, {"up", "--yes", "--qdisc", "htb rate 50mbit", state}} {
+	for _, args := range [][]string{{"doctor"}, {"plan", "--dev", "up0", state}, {"status", state},
+		{"up", "--yes", "--qdisc", "htb rate 50mbit", state}} {
 		b.Run(args[0], func(b *testing.B) {
 			var cpu time.Duration
 			for b.Loop() {
@@ -86,7 +88,8 @@ func connect(namespace, connections int) (fds []int, err error) {
 			if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
 				return err
 			}
-			if err := os.WriteFile(host.SysctlPath("net.ipv4.ip_local_port_range"), []byte("1024 65535"), 0); err != nil {
+			if err := os.WriteFile(host.SysctlPath("net.ipv4.ip_local_port_range"), []byte("1024 65535"),
+				0); err != nil {
 				return err
 			}
 			listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -118,7 +118,8 @@ func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, erro
 	}
 	link, ok := facts.Link(o.dev)
 	if !ok {
-		return facts, link, &plan.Refusal{What: o.dev + ": no such device", Try: "one of: " + strings.Join(plan.DeviceNames(facts), ", ")}
+		return facts, link, &plan.Refusal{What: o.dev + ": no such device", Try: "one of: " +
+			strings.Join(plan.DeviceNames(facts), ", ")}
 	}
 	return facts, link, nil
 }
@@ -361,7 +362,8 @@ as they are. Only a limit beyond the one it was made for makes it anew.`,
 }
 
 func notThere(l host.Link) error {
-	return &plan.Refusal{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name, plan.QueueOf(l.Tree).String()), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
+	return &plan.Refusal{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name,
+		plan.QueueOf(l.Tree).String()), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
 }
 
 func newDualPI2DelCommand() *cobra.Command {
@@ -511,8 +513,10 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 		for _, l := range links {
 			if l.Name == status.Goal.Dev {
 				return &plan.Refusal{
-					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name, status.Goal.Qdisc, plan.QueueOf(l.Tree).String()),
-					Try:  fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s", strings.TrimPrefix(status.Goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
+					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name,
+						status.Goal.Qdisc, plan.QueueOf(l.Tree).String()),
+					Try: fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s",
+						strings.TrimPrefix(status.Goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
 				}
 			}
 		}

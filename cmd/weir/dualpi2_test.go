@@ -42,13 +42,16 @@ func shownAs(t *testing.T, text string, memory uint32, statistics bool) shownQdi
 	if err != nil {
 		t.Fatal(err)
 	}
-	return showQdisc("lo", qdisc.Qdisc{Kind: spec.Kind(), Handle: 0x80010000, Parent: qdisc.Root, Spec: spec, Stats: qdisc.Stats{
-		Bytes: 123456, Packets: 789, Drops: 7, Overlimits: 9, Requeues: 8, Backlog: 4500, Qlen: 3,
-		X: qdisc.BPFDualPI2Stats{Probability: float64(0x12345678) / 0xFFFFFFFF, DelayC: 15000, DelayL: 400, PacketsC: 1000, PacketsL: 2000, MaxQueue: 55,
-			ECNMarks: 66, StepMarks: 7, Credit: -1234, MemoryUsed: 8888, MaxMemoryUsed: 99999, MemoryLimit: memory,
-			Unmarked: 1, Overwritten: 2,
-			SojournC: qdisc.Sojourn{Packets: 1000, Mean: 14312e3, P50: 14e6, P99: 21234567, Max: 25e6}, SojournL: qdisc.Sojourn{Packets: 2000, Mean: 345678, P99: 999}},
-	}}, statistics)
+	return showQdisc("lo", qdisc.Qdisc{Kind: spec.Kind(), Handle: 0x80010000, Parent: qdisc.Root, Spec: spec,
+		Stats: qdisc.Stats{
+			Bytes: 123456, Packets: 789, Drops: 7, Overlimits: 9, Requeues: 8, Backlog: 4500, Qlen: 3,
+			X: qdisc.BPFDualPI2Stats{Probability: float64(0x12345678) / 0xFFFFFFFF, DelayC: 15000, DelayL: 400,
+				PacketsC: 1000, PacketsL: 2000, MaxQueue: 55,
+				ECNMarks: 66, StepMarks: 7, Credit: -1234, MemoryUsed: 8888, MaxMemoryUsed: 99999, MemoryLimit: memory,
+				Unmarked: 1, Overwritten: 2,
+				SojournC: qdisc.Sojourn{Packets: 1000, Mean: 14312e3, P50: 14e6, P99: 21234567, Max: 25e6},
+				SojournL: qdisc.Sojourn{Packets: 2000, Mean: 345678, P99: 999}},
+		}}, statistics)
 }
 
 // Line by line and key by key what tc prints, with more behind it.
@@ -61,14 +64,17 @@ func TestShowAsTC(t *testing.T) {
 		further    string
 	}{
 		{"bpf_dualpi2 alpha 0.15625 rate 50mbit", 30280000, true, tcText, tcJSON, "rate 50mbit raw"},
-		{"bpf_dualpi2 limit 500 memlimit 1000000 target 15123us alpha 0.5 beta 3.296875 step_thresh 5p min_qlen_step 3 coupling_factor 3 overflow drop_enqueue " +
-			"classic_protection 25% any_ect no_split_gso docsis ptm llll_mark 0x1/0xff", 1000000, false, tcOthers, tcOthersJSON, "unlimited overhead 18 ptm mpu 64 llll_mark 0x1/0xff"},
+		{"bpf_dualpi2 limit 500 memlimit 1000000 target 15123us alpha 0.5 beta 3.296875 step_thresh 5p " +
+			"min_qlen_step 3 coupling_factor 3 overflow drop_enqueue " +
+			"classic_protection 25% any_ect no_split_gso docsis ptm llll_mark 0x1/0xff", 1000000, false, tcOthers,
+			tcOthersJSON, "unlimited overhead 18 ptm mpu 64 llll_mark 0x1/0xff"},
 	} {
 		shown := shownAs(t, c.text, c.memory, c.statistics)
 		var text bytes.Buffer
 		shown.print(&text)
 		got := strings.Split(text.String(), "\n")
-		want := strings.Split(strings.TrimSuffix(strings.NewReplacer("qdisc dualpi2", "qdisc bpf_dualpi2", "refcnt 2 ", "").Replace(c.line), "\n"), "\n")
+		want := strings.Split(strings.TrimSuffix(strings.NewReplacer("qdisc dualpi2", "qdisc bpf_dualpi2", "refcnt 2 ",
+			"").Replace(c.line), "\n"), "\n")
 		want[0] += c.further
 		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
 			t.Errorf("printed\n%s\nwant\n%s", text.String(), strings.Join(want, "\n"))
@@ -100,7 +106,8 @@ func TestShowAsTC(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := shownAs(t, "bpf_dualpi2 raw overhead 4 atm", 1, false).Options.further(); strings.Join(got, " ") != "unlimited raw overhead 4 atm" {
+	if got := shownAs(t, "bpf_dualpi2 raw overhead 4 atm", 1, false).Options.further(); strings.Join(got,
+		" ") != "unlimited raw overhead 4 atm" {
 		t.Errorf("%q", got)
 	}
 }
@@ -160,7 +167,8 @@ func TestDualPI2Words(t *testing.T) {
 	if got := complete(); !slices.Equal(got, []string{"dev"}) {
 		t.Errorf("first comes %q", got)
 	}
-	if got := complete("dev", "eth0", "rate", "50mbit"); !slices.Contains(got, "typical_rtt") || slices.Contains(got, "rate") || slices.Contains(got, "dev") {
+	if got := complete("dev", "eth0", "rate", "50mbit"); !slices.Contains(got, "typical_rtt") ||
+		slices.Contains(got, "rate") || slices.Contains(got, "dev") {
 		t.Errorf("then %q", got)
 	}
 }
@@ -170,16 +178,20 @@ func TestShowWhatIsGone(t *testing.T) {
 	root := func(kind string) qdisc.Tree {
 		return qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: kind, Handle: 0x10000, Parent: qdisc.Root}}}
 	}
-	facts := host.Facts{Namespace: "net:[42]", Links: []host.Link{{Index: 2, Name: "eth0", Tree: root("dualpi2.0a1b2c")}, {Index: 3, Name: "eth1", Tree: root("fq")}}}
+	facts := host.Facts{Namespace: "net:[42]", Links: []host.Link{{Index: 2, Name: "eth0",
+		Tree: root("dualpi2.0a1b2c")}, {Index: 3, Name: "eth1", Tree: root("fq")}}}
 	spec, _ := qdisc.Parse("bpf_dualpi2 rate 5mbit")
-	facts.Links = append(facts.Links, host.Link{Index: 4, Name: "eth2", Tree: qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: spec.Kind(), Handle: 0x10000, Parent: qdisc.Root, Spec: spec}}}})
+	facts.Links = append(facts.Links, host.Link{Index: 4, Name: "eth2",
+		Tree: qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: spec.Kind(), Handle: 0x10000, Parent: qdisc.Root, Spec: spec}}}})
 	o := dualpi2Options{state: t.TempDir()}
 	var out bytes.Buffer
 	err := o.show(&out, facts, facts.Links, false)
-	if refusal, ok := err.(*plan.Refusal); !ok || !strings.Contains(refusal.What, "eth0: dualpi2.0a1b2c cannot be read") || refusal.Try != "the same with sudo" {
+	if refusal, ok := err.(*plan.Refusal); !ok ||
+		!strings.Contains(refusal.What, "eth0: dualpi2.0a1b2c cannot be read") || refusal.Try != "the same with sudo" {
 		t.Errorf("%v", err)
 	}
-	if !strings.HasPrefix(out.String(), "qdisc bpf_dualpi2 1: dev eth2 root ") || strings.Count(out.String(), "\n") != 1 {
+	if !strings.HasPrefix(out.String(), "qdisc bpf_dualpi2 1: dev eth2 root ") ||
+		strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("shown is %q", out.String())
 	}
 	out.Reset()
@@ -188,7 +200,8 @@ func TestShowWhatIsGone(t *testing.T) {
 		t.Errorf("%v, %s", err, out.String())
 	}
 	o.dev = "eth1"
-	if err := o.show(&out, facts, facts.Links[1:2], false); err == nil || !strings.Contains(err.Error(), "eth1 has no BPF DualPI2") {
+	if err := o.show(&out, facts, facts.Links[1:2], false); err == nil ||
+		!strings.Contains(err.Error(), "eth1 has no BPF DualPI2") {
 		t.Errorf("%v", err)
 	}
 
@@ -201,7 +214,8 @@ func TestShowWhatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if stores := o.stores(facts); entry(facts, "eth0") != "eth0" || len(stores) != 1 || filepath.Base(stores[0].Dir) != "eth0" {
+	if stores := o.stores(facts); entry(facts, "eth0") != "eth0" || len(stores) != 1 ||
+		filepath.Base(stores[0].Dir) != "eth0" {
 		t.Errorf("stores are %v", stores)
 	}
 }

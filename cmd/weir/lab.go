@@ -110,7 +110,8 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
 	}
 	if o.engine != "" && !slices.Contains(scenario.Engines(), o.engine) {
-		return usage("--engine "+strings.Join(scenario.Engines(), " or --engine "), "--engine %s is not known", o.engine)
+		return usage("--engine "+strings.Join(scenario.Engines(), " or --engine "), "--engine %s is not known",
+			o.engine)
 	}
 	var scenarios []scenario.Scenario
 	for _, file := range files {
@@ -217,7 +218,11 @@ func engines() map[string]struct {
 	}{
 		scenario.UML: {func() (engine.Engine, error) { k, err := uml.Find(); return uml.Engine{Kernel: k}, err },
 			"make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"},
-		scenario.QEMU: {func() (engine.Engine, error) { k, err := qemu.Find("newest"); return qemu.Engine{Kernel: k}, err },
+		scenario.QEMU: {func() (engine.Engine, error) {
+			k, err := qemu.Find("newest")
+			return qemu.Engine{Kernel: k},
+				err
+		},
 			"make kernels   (in Weir's source; a minute, no root needed)"},
 	}
 }

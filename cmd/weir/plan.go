@@ -68,7 +68,8 @@ the one that was brought up last.`,
 			case files == 0:
 				fmt.Fprintf(w, "%s. To make them:  %s\n", changes, up)
 			case files == len(p.Changes):
-				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", text.Counted(files, "file"), up)
+				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", text.Counted(files, "file"),
+					up)
 			default:
 				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes,
 					text.Counted(files, "file"), up)

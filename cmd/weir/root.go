@@ -137,7 +137,8 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 		case field.Suggests != nil:
 			complete(cmd, field.Name, field.Suggests)
 		default: // of an open value there are none
-			cmd.RegisterFlagCompletionFunc(field.Name, cobra.FixedCompletions(field.Values, cobra.ShellCompDirectiveNoFileComp))
+			cmd.RegisterFlagCompletionFunc(field.Name, cobra.FixedCompletions(field.Values,
+				cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 }

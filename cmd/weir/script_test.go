@@ -30,8 +30,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// The command line as a person meets it. Each script has a network namespace of its own, in which the device up0 is the uplink, down0 has
-// no carrier and multi0 has four queues, and a state directory $STATE. In it:
+// The command line as a person meets it. Each script has a network namespace of its own, in which the device up0 is
+// the uplink, down0 has no carrier and multi0 has four queues, and a state directory $STATE. In it:
 //
 //	weir ARGS        the program; WEIR_UID=65534 in the environment makes it nobody's
 //	                 WEIR_FULL=1: its output goes where there is no room.
@@ -156,7 +156,8 @@ func TestScripts(t *testing.T) {
 			return os.Chmod(state, 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"refused": refused, "locked": locked, "eventually": eventually, "settled": settled, "gone": gone, "kills": kills, "called": called,
+			"refused": refused, "locked": locked, "eventually": eventually, "settled": settled, "gone": gone,
+			"kills": kills, "called": called,
 		},
 		Condition: func(condition string) (bool, error) {
 			if condition == "root" {
@@ -195,7 +196,8 @@ func refused(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("a refusal prints nothing to stdout")
 	}
 	lines := strings.Split(stderr, "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "weir: ") || !strings.HasPrefix(lines[1], "  try: ") || lines[2] != "" {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "weir: ") || !strings.HasPrefix(lines[1], "  try: ") ||
+		lines[2] != "" {
 		ts.Fatalf("not one line that says what is wrong and one that says what to try")
 	}
 	if !regexp.MustCompile(args[1]).MatchString(lines[0]) {
@@ -295,7 +297,8 @@ func noteCall() {
 	check(err)
 }
 
-// underSystemd goes on as process 1 of a PID namespace, in which systemd's directory is there and process 1 in this network namespace.
+// underSystemd goes on as process 1 of a PID namespace, in which systemd's directory is there and process 1 in this
+// network namespace.
 func underSystemd() {
 	if os.Getpid() != 1 {
 		cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -335,13 +338,15 @@ func newNamespace() (int, error) {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and has changed nothing for others
+		// and never unlocked: the thread ends with the goroutine, and has changed nothing for others
+		runtime.LockOSThread()
 		fd, err := func() (int, error) {
 			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 				return 0, err
 			}
 			// Addresses that come by themselves would make the facts differ.
-			if err := os.WriteFile(host.SysctlPath("net.ipv6.conf.default.disable_ipv6"), []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := os.WriteFile(host.SysctlPath("net.ipv6.conf.default.disable_ipv6"), []byte("1"), 0); err != nil &&
+				!errors.Is(err, os.ErrNotExist) {
 				return 0, err
 			}
 			for _, pair := range [][2]string{{"up0", "far0"}, {"down0", "far1"}, {"multi0", "far2"}} {
@@ -368,14 +373,16 @@ func newNamespace() (int, error) {
 					if err := netlink.AddrAdd(link, addr); err != nil {
 						return 0, err
 					}
-					if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IPv4(192, 0, 2, 1)}); err != nil {
+					if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index,
+						Gw: net.IPv4(192, 0, 2, 1)}); err != nil {
 						return 0, fmt.Errorf("default route: %w", err)
 					}
 				}
 			}
 			// The kernel tells of a carrier a little later.
 			for _, name := range []string{"up0", "far0", "multi0", "far2"} {
-				for link, err := netlink.LinkByName(name); err != nil || link.Attrs().OperState != netlink.OperUp; link, err = netlink.LinkByName(name) {
+				for link, err := netlink.LinkByName(name); err != nil || link.Attrs().OperState != netlink.OperUp; link,
+					err = netlink.LinkByName(name) {
 					if err != nil {
 						return 0, err
 					}
@@ -425,10 +432,12 @@ func linkOf(name string) netlink.Link {
 	return link
 }
 
-// setUp waits for the carrier, which the kernel tells of a little later, and brings back the route that went with the link.
+// setUp waits for the carrier, which the kernel tells of a little later, and brings back the route that went with the
+// link.
 func setUp(link netlink.Link) {
 	check(netlink.LinkSetUp(link))
-	other, err := netlink.LinkByIndex(link.Attrs().ParentIndex) // of the pair: its carrier goes and comes with this one's
+	// of the pair: its carrier goes and comes with this one's
+	other, err := netlink.LinkByIndex(link.Attrs().ParentIndex)
 	check(err)
 	for _, end := range []netlink.Link{link, other} {
 		for linkOf(end.Attrs().Name).Attrs().OperState != netlink.OperUp {

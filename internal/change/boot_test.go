@@ -54,7 +54,8 @@ func TestKeptOverReboot(t *testing.T) {
 					must[Outcome](t)(s.Boot())
 				}
 				status := must[Status](t)(s.Status())
-				if status.InForce != (c.want != 0) || c.want != 0 && (status.Goal.Rate != c.want || status.Reboot || !status.Kept || len(status.Notes) != 0) {
+				if status.InForce != (c.want != 0) || c.want != 0 &&
+					(status.Goal.Rate != c.want || status.Reboot || !status.Kept || len(status.Notes) != 0) {
 					t.Errorf("boot %d: %+v", boot, status)
 				}
 			}
@@ -82,7 +83,8 @@ func TestBareUpAfterReboot(t *testing.T) {
 func TestAnotherKernel(t *testing.T) {
 	s, m := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
-	m.found.Kernel, m.found.Qdiscs = "6.13", map[string]host.Support{"cake": host.No, "htb": host.Yes, "fq_codel": host.Yes}
+	m.found.Kernel, m.found.Qdiscs = "6.13", map[string]host.Support{"cake": host.No, "htb": host.Yes,
+		"fq_codel": host.Yes}
 	m.found.Congestion = host.Congestion{Available: []string{"cubic"}}
 	for range 2 { // and it still says so after the next
 		m.boot()
@@ -96,13 +98,15 @@ func TestAnotherKernel(t *testing.T) {
 		for _, n := range status.Notes {
 			said[n.Subject] = n.Text
 		}
-		if !strings.Contains(said["eth0  root qdisc"], "cake bandwidth 49.875mbit") || !strings.Contains(said["eth0  root qdisc"], "fair between connections, not between clients") ||
+		if !strings.Contains(said["eth0  root qdisc"], "cake bandwidth 49.875mbit") ||
+			!strings.Contains(said["eth0  root qdisc"], "fair between connections, not between clients") ||
 			!strings.Contains(said["net.ipv4.tcp_congestion_control"], "was bbr when it was confirmed") {
 			t.Errorf("%+v", status.Notes)
 		}
 	}
 	// Back on the first kernel all is well again.
-	m.found.Qdiscs, m.found.Congestion = map[string]host.Support{"cake": host.Yes}, host.Congestion{Available: []string{"bbr", "cubic"}}
+	m.found.Qdiscs, m.found.Congestion = map[string]host.Support{"cake": host.Yes},
+		host.Congestion{Available: []string{"bbr", "cubic"}}
 	m.boot()
 	must[Outcome](t)(s.Boot())
 	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 {
@@ -114,7 +118,8 @@ func TestAnotherKernel(t *testing.T) {
 	}
 }
 
-// Another kernel has no way to shape what arrives: what leaves is shaped all the same, and a person who asks for both is told.
+// Another kernel has no way to shape what arrives: what leaves is shaped all the same, and a person who asks for both
+// is told.
 func TestAnotherKernelWithoutIngress(t *testing.T) {
 	s, m := keeping(t)
 	m.f.Ingress = host.Yes
@@ -125,7 +130,8 @@ func TestAnotherKernelWithoutIngress(t *testing.T) {
 	m.boot()
 	out := must[Outcome](t)(s.Boot())
 	status := must[Status](t)(s.Status())
-	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape what arrives") || len(status.Drift) != 0 || plan.QueueOf(m.f.Links[0].Tree).String() == "pfifo_fast" {
+	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape what arrives") ||
+		len(status.Drift) != 0 || plan.QueueOf(m.f.Links[0].Tree).String() == "pfifo_fast" {
 		t.Errorf("%+v\n%+v", out, status)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -145,7 +151,8 @@ func TestBootAndTheDevice(t *testing.T) {
 	m.found.Links = []host.Link{links[1]}
 	m.boot()
 	m.found.Links = links
-	if out := must[Outcome](t)(s.Boot()); len(out.Done) != 0 || len(out.Notes) != 1 || !strings.Contains(out.Notes[0].Text, "not there") {
+	if out := must[Outcome](t)(s.Boot()); len(out.Done) != 0 || len(out.Notes) != 1 ||
+		!strings.Contains(out.Notes[0].Text, "not there") {
 		t.Errorf("without the device: %+v", out)
 	}
 	if status := must[Status](t)(s.Status()); status.InForce || !strings.Contains(status.Why, "no such device") {
@@ -168,14 +175,16 @@ func TestBootAndTheDevice(t *testing.T) {
 	files := m.f.Files
 	m.f.Links[0].Name, m.f.Uplink = "wan0", "wan0"
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" || !reflect.DeepEqual(m.f.Files, files) {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" ||
+		!reflect.DeepEqual(m.f.Files, files) {
 		t.Errorf("renamed: %+v", status)
 	}
 	// Renamed over a reboot: found by its address, and the files follow.
 	m.found.Links[0].Name, m.found.Uplink = "wan0", "wan0"
 	m.boot()
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" || !strings.Contains(m.f.Files[host.GoalFile].Text, "wan0") {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" ||
+		!strings.Contains(m.f.Files[host.GoalFile].Text, "wan0") {
 		t.Errorf("renamed over a reboot: %+v, %v", status, m.f.Files[host.GoalFile])
 	}
 	must[Outcome](t)(s.Down(false))
@@ -238,10 +247,12 @@ func TestGoalFileEdited(t *testing.T) {
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, minute)); out.Goal.Rate != 30e6 {
 		t.Fatalf("%+v", out.Goal)
 	}
-	if _, confirmed, err := s.Confirm(); !confirmed || err != nil || !strings.Contains(m.f.Files[host.GoalFile].Text, "# less") {
+	if _, confirmed, err := s.Confirm(); !confirmed || err != nil ||
+		!strings.Contains(m.f.Files[host.GoalFile].Text, "# less") {
 		t.Fatal(confirmed, err, m.f.Files[host.GoalFile])
 	}
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 0 || !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
+	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 0 ||
+		!reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 		t.Errorf("down: %+v\n%+v", out, m.f.Files)
 	}
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
@@ -254,7 +265,8 @@ func TestGoalFileEdited(t *testing.T) {
 // A goal that is in the file and was never confirmed may be what locked somebody out: no boot brings it up.
 func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 	for name, text := range map[string]string{
-		"another goal": "dev = \"eth0\"\nrate = \"64kbit\"\n", "another device": "dev = \"eth1\"\nrate = \"64kbit\"\n", "garbage": "rate = \n", "nothing": "# nothing\n",
+		"another goal": "dev = \"eth0\"\nrate = \"64kbit\"\n", "another device": "dev = \"eth1\"\nrate = \"64kbit\"\n",
+		"garbage": "rate = \n", "nothing": "# nothing\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := keeping(t)
@@ -269,7 +281,8 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 				out := must[Outcome](t)(s.Boot())
 				j := must[*journal](t)(s.load())
 				if goal, _ := about(j.goals(), "eth0"); goal.Rate != 50e6 ||
-					plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
+					plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost "+
+						"rtt 500ms" {
 					t.Fatalf("%+v, %s", j.goals(), plan.QueueOf(m.f.Links[0].Tree).String())
 				}
 				if m.f.Files[host.GoalFile] != edited || len(out.Failed) != 0 {
@@ -288,7 +301,8 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 // What is on top of a card has its address, and is not it.
 func TestBridgeComesLate(t *testing.T) {
 	s, m := keeping(t)
-	bridge := host.Link{Index: 9, Name: "br0", Kind: "bridge", MAC: m.f.Links[0].MAC, Up: true, MTU: 1500, TxQueues: 1, Tree: single(t, "fq_codel")}
+	bridge := host.Link{Index: 9, Name: "br0", Kind: "bridge", MAC: m.f.Links[0].MAC, Up: true, MTU: 1500, TxQueues: 1,
+		Tree: single(t, "fq_codel")}
 	m.f.Links = append(m.f.Links, bridge)
 	m.found, _ = m.facts()
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "br0", Rate: 50e6}, 0))
@@ -394,7 +408,8 @@ func TestKeptIsSo(t *testing.T) {
 	}
 }
 
-// A goal that was taken down, or that was never to outlast a reboot, does not come back with one, even where the service is there anyway.
+// A goal that was taken down, or that was never to outlast a reboot, does not come back with one, even where the
+// service is there anyway.
 func TestBootBringsNothingBack(t *testing.T) {
 	for name, before := range map[string]func(Store, *fake){
 		"--runtime": func(s Store, m *fake) { s.Up(plan.Goal{Rate: 50e6, Runtime: true}, 0) },
@@ -428,7 +443,8 @@ func TestBootWaitsForTheLink(t *testing.T) {
 	up := sleeper{m, func() { m.f.Links[0].Speed, m.f.Links[0].Up = 1e9, true }}
 	s.timer = up
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 || plan.QueueOf(m.f.Links[0].Tree).String() != "fq_codel" {
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 ||
+		plan.QueueOf(m.f.Links[0].Tree).String() != "fq_codel" {
 		t.Errorf("%+v, %s", status, plan.QueueOf(m.f.Links[0].Tree).String())
 	}
 }
@@ -443,7 +459,8 @@ func TestFilesOfAnotherStore(t *testing.T) {
 	}
 }
 
-// Nothing is changed where the files cannot be written, and nothing half confirmed where one of them turns out not to be.
+// Nothing is changed where the files cannot be written, and nothing half confirmed where one of them turns out not to
+// be.
 func TestFilesCannotBeWritten(t *testing.T) {
 	s, m := keeping(t)
 	before, _ := m.facts()
@@ -451,7 +468,8 @@ func TestFilesCannotBeWritten(t *testing.T) {
 	for _, within := range []time.Duration{0, minute} {
 		_, err := s.Up(plan.Goal{Rate: 50e6}, within)
 		var refusal *plan.Refusal
-		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "read-only file system; nothing was changed") || !strings.Contains(refusal.Try, "--runtime") {
+		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "read-only file system; nothing was changed") ||
+			!strings.Contains(refusal.Try, "--runtime") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -462,7 +480,8 @@ func TestFilesCannotBeWritten(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 	up, _ := m.facts()
 	m.refuse[host.SysctlFile] = errors.New("no space left on device")
-	if _, confirmed, err := s.Confirm(); confirmed || err == nil || !strings.Contains(err.Error(), "not confirmed: /etc/sysctl.d/99-weir.conf: no space left") {
+	if _, confirmed, err := s.Confirm(); confirmed || err == nil ||
+		!strings.Contains(err.Error(), "not confirmed: /etc/sysctl.d/99-weir.conf: no space left") {
 		t.Errorf("%v, %v", confirmed, err)
 	}
 	if now, _ := m.facts(); !reflect.DeepEqual(now, up) {
@@ -502,7 +521,8 @@ func TestLog(t *testing.T) {
 	must[Outcome](t)(s.Down(false))
 	all := strings.Join(lines, "\n")
 	for _, want := range []string{
-		"up: eth0  root qdisc: cake bandwidth 49.875mbit", "put back in 60s unless it is confirmed", "confirm: /etc/weir.toml: written", "down: /etc/weir.toml: removed",
+		"up: eth0  root qdisc: cake bandwidth 49.875mbit", "put back in 60s unless it is confirmed",
+		"confirm: /etc/weir.toml: written", "down: /etc/weir.toml: removed",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is missing in\n%s", want, all)
@@ -511,7 +531,8 @@ func TestLog(t *testing.T) {
 	_ = m
 }
 
-// A goal that somebody wrote into the file, tried and never confirmed: the boot after that leaves the host alone, whoever has enabled the service.
+// A goal that somebody wrote into the file, tried and never confirmed: the boot after that leaves the host alone,
+// whoever has enabled the service.
 func TestBootOfWhatWasTried(t *testing.T) {
 	for name, reverted := range map[string]bool{"and cut off by the reset": false, "and put back by the timer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -577,7 +598,8 @@ func TestBootWithoutIngress(t *testing.T) {
 	m.boot()
 	m.refuse["ingress "+arriving] = errors.New("no such module")
 	out := must[Outcome](t)(s.Boot())
-	if len(out.Failed) != 1 || plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms" {
+	if len(out.Failed) != 1 || plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort "+
+		"dual-dsthost rtt 500ms" {
 		t.Errorf("%+v, %s", out, plan.QueueOf(m.f.Links[0].Tree).String())
 	}
 }

@@ -72,7 +72,8 @@ func newFake(t *testing.T) (Store, *fake) {
 			"net.ipv4.tcp_wmem":               {Value: "4096 16384 4194304"},
 		},
 		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}},
-		Qdiscs:     map[string]host.Support{"bpf_dualpi2": host.Yes, "cake": host.Yes, "fq_codel": host.Yes, "fq": host.Yes},
+		Qdiscs: map[string]host.Support{"bpf_dualpi2": host.Yes, "cake": host.Yes, "fq_codel": host.Yes,
+			"fq": host.Yes},
 	}}
 	return Store{Dir: dir, keeps: true, host: m, timer: m}, m
 }
@@ -81,7 +82,8 @@ func newFake(t *testing.T) (Store, *fake) {
 func (m *fake) kept() {
 	m.f.Init, m.f.Udev, m.f.Files = host.Systemd, true, map[string]host.File{}
 	m.f.Program = host.Program{Path: "/usr/local/bin/weir", RootOnly: true}
-	for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.PackageUnit, host.UnitLink, host.UdevFile} {
+	for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.PackageUnit, host.UnitLink,
+		host.UdevFile} {
 		m.f.Files[name] = host.File{Kind: host.NoFile}
 	}
 	m.f.Links[0].MAC = "52:54:00:12:34:56"
@@ -201,7 +203,9 @@ func (m *fake) setTree(index int, stack qdisc.Stack) error {
 	l := m.link(index)
 	m.step()
 	if err := m.write(l.Name, stack.String()); err != nil {
-		l.Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), func(q qdisc.Qdisc) bool { return !atIngress(q) }) // half done
+		// half done
+		l.Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs),
+			func(q qdisc.Qdisc) bool { return !atIngress(q) })
 		return err
 	}
 	m.replace(l, single(m.t, stack.String()))
@@ -269,7 +273,8 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 	m.step()
 	if err := m.write("ingress "+a.Stack.String(), "set"); err != nil { // half done
 		if ifb() < 0 {
-			m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1, MTU: 1500})
+			m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1,
+				MTU: 1500})
 		}
 		m.f.Links[ifb()].Tree = single(m.t, "pfifo")
 		return err
@@ -282,7 +287,8 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 		return nil
 	}
 	if ifb() < 0 {
-		m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1, MTU: 1500})
+		m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1,
+			MTU: 1500})
 		m.step()
 	}
 	m.replace(&m.f.Links[ifb()], single(m.t, a.Stack.String()))
@@ -369,7 +375,8 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("up again: %+v", out)
 		}
 	}
-	if now := must[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, journalName))); string(now) != string(journal) || m.written != nil {
+	if now := must[[]byte](t)(os.ReadFile(filepath.Join(s.Dir, journalName))); string(now) != string(journal) ||
+		m.written != nil {
 		t.Errorf("up again wrote %v, and the journal is\n%s", m.written, now)
 	}
 
@@ -390,10 +397,12 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Goals replace each other: after any sequence the host is as the last alone would have made it, and down is back at the start.
+// Goals replace each other: after any sequence the host is as the last alone would have made it, and down is back at
+// the start.
 func TestGoalsReplaceEachOther(t *testing.T) {
 	goals := []plan.Goal{
-		{Rate: 50e6}, {Rate: 500e6, Loss: 0.1}, {}, {Dev: "eth0"}, {Recipe: "server-cake", Rate: 20e6}, {Recipe: "lossy-bbr"},
+		{Rate: 50e6}, {Rate: 500e6, Loss: 0.1}, {}, {Dev: "eth0"}, {Recipe: "server-cake", Rate: 20e6},
+		{Recipe: "lossy-bbr"},
 		{Qdisc: "fq", CC: "bbr"}, {Rate: 100e6, CC: "keep"},
 	}
 	for i, first := range goals {
@@ -404,7 +413,8 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 				must[Outcome](t)(s.Up(first, 0))
 				if first.Rate != 0 && second == (plan.Goal{Dev: "eth0"}) {
 					up, _ := m.facts()
-					if _, err := s.Up(second, 0); err == nil || !strings.Contains(err.Error(), "would take the shaper away") {
+					if _, err := s.Up(second, 0); err == nil || !strings.Contains(err.Error(),
+						"would take the shaper away") {
 						t.Errorf("up: %v", err)
 					}
 					if now, _ := m.facts(); !reflect.DeepEqual(now, up) {
@@ -443,16 +453,23 @@ func TestShaperIsNotTakenAwayByMistake(t *testing.T) {
 		first, second plan.Goal
 		what, try     string // no refusal when empty
 	}{
-		{plan.Goal{Rate: 50e6}, rtt, "it does not say --rate 50mbit", "weir up --rate 50mbit --rtt 40ms, or weir down first"},
+		{plan.Goal{Rate: 50e6}, rtt, "it does not say --rate 50mbit",
+			"weir up --rate 50mbit --rtt 40ms, or weir down first"},
 		{plan.Goal{Rate: 50e6, Loss: 0.1, Role: "relay"}, rtt,
 			"it does not say --rate 50mbit --role relay --carries proxy",
 			"weir up --rate 50mbit --rtt 40ms --role relay --carries proxy, or weir down first"},
-		{plan.Goal{Qdisc: "htb rate 20mbit"}, rtt, `it does not say --qdisc "htb rate 20mbit"`, `weir up --rtt 40ms --qdisc "htb rate 20mbit", or weir down first`},
-		{plan.Goal{Recipe: "server-cake", Rate: 20e6}, plan.Goal{CC: "bbr"}, "it does not say --rate 20mbit --recipe server-cake", "weir down first"},
-		{plan.Goal{Rate: 50e6, Ingress: 100e6}, rtt, "it does not say --rate 50mbit --ingress 100mbit", "weir up --rate 50mbit --ingress 100mbit --rtt 40ms, or weir down first"},
-		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Rate: 80e6}, "it does not say --ingress 100mbit", "weir up --rate 80mbit --ingress 100mbit, or weir down first"},
-		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Ingress: 80e6}, "it does not say --rate 50mbit", "weir up --rate 50mbit --ingress 80mbit, or weir down first"},
-		{plan.Goal{Ingress: 100e6}, plan.Goal{Recipe: "lossy-bbr"}, "it does not say --ingress 100mbit", "weir down first"},
+		{plan.Goal{Qdisc: "htb rate 20mbit"}, rtt, `it does not say --qdisc "htb rate 20mbit"`,
+			`weir up --rtt 40ms --qdisc "htb rate 20mbit", or weir down first`},
+		{plan.Goal{Recipe: "server-cake", Rate: 20e6}, plan.Goal{CC: "bbr"},
+			"it does not say --rate 20mbit --recipe server-cake", "weir down first"},
+		{plan.Goal{Rate: 50e6, Ingress: 100e6}, rtt, "it does not say --rate 50mbit --ingress 100mbit",
+			"weir up --rate 50mbit --ingress 100mbit --rtt 40ms, or weir down first"},
+		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Rate: 80e6}, "it does not say --ingress 100mbit",
+			"weir up --rate 80mbit --ingress 100mbit, or weir down first"},
+		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Ingress: 80e6}, "it does not say --rate 50mbit",
+			"weir up --rate 50mbit --ingress 80mbit, or weir down first"},
+		{plan.Goal{Ingress: 100e6}, plan.Goal{Recipe: "lossy-bbr"}, "it does not say --ingress 100mbit",
+			"weir down first"},
 		{plan.Goal{Rate: 50e6, Ingress: 100e6}, plan.Goal{Rate: 80e6, Ingress: 90e6}, "", ""},
 		{plan.Goal{Rate: 50e6}, plan.Goal{Qdisc: "fq"}, "", ""},
 		{plan.Goal{Rate: 50e6}, plan.Goal{Recipe: "lossy-bbr"}, "", ""},
@@ -507,7 +524,8 @@ func TestQueueFails(t *testing.T) {
 	}
 }
 
-// A queue that the kernel made by itself comes back by letting the kernel make one, which it does as net.core.default_qdisc says.
+// A queue that the kernel made by itself comes back by letting the kernel make one, which it does as
+// net.core.default_qdisc says.
 func TestDefaultIsPutBackBeforeTheQueue(t *testing.T) {
 	order := func(m *fake) (first string) {
 		for _, w := range m.written {
@@ -558,7 +576,8 @@ func TestSettingFails(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	for _, f := range out.Failed {
-		if want := map[string]string{"net.ipv4.tcp_notsent_lowat": "not permitted", "net.ipv4.tcp_congestion_control": "is cubic again"}; !strings.Contains(f.Error, want[f.Name]) {
+		if want := map[string]string{"net.ipv4.tcp_notsent_lowat": "not permitted",
+			"net.ipv4.tcp_congestion_control": "is cubic again"}; !strings.Contains(f.Error, want[f.Name]) {
 			t.Errorf("%s: %s", f.Target, f.Error)
 		}
 	}
@@ -648,11 +667,13 @@ func TestDeviceIsRenamed(t *testing.T) {
 			was := plan.Note{Subject: "wan0", Text: "was called eth0 when weir set it up"}
 			switch name {
 			case "status":
-				if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" || !slices.Contains(status.Notes, was) {
+				if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" ||
+					!slices.Contains(status.Notes, was) {
 					t.Errorf("status: %+v", status)
 				}
 			case "up":
-				if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 0 || !slices.Contains(out.Notes, was) {
+				if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 0 ||
+					!slices.Contains(out.Notes, was) {
 					t.Errorf("up: %+v", out)
 				}
 			case "up for it":
@@ -666,7 +687,8 @@ func TestDeviceIsRenamed(t *testing.T) {
 				}
 			}
 			out := must[Outcome](t)(s.Down(false))
-			if got := plan.QueueOf(m.f.Links[0].Tree).String(); got != "pfifo_fast" || len(out.Failed)+len(out.Left) != 0 {
+			if got := plan.QueueOf(m.f.Links[0].Tree).String(); got != "pfifo_fast" || len(out.Failed)+
+				len(out.Left) != 0 {
 				t.Errorf("after down %s: %+v", got, out)
 			}
 			if got := plan.QueueOf(m.f.Links[1].Tree).String(); got != "fq_codel" {
@@ -683,7 +705,8 @@ func TestDefaultChangedSince(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.remade = true
 	out := must[Outcome](t)(s.Down(false))
-	if len(out.Failed) != 0 || len(out.Notes) != 1 || !strings.Contains(out.Notes[0].Text, "pfifo_fast is set by weir now") {
+	if len(out.Failed) != 0 || len(out.Notes) != 1 ||
+		!strings.Contains(out.Notes[0].Text, "pfifo_fast is set by weir now") {
 		t.Errorf("down: %+v", out)
 	}
 	if status := must[Status](t)(s.Status()); status.Up {
@@ -702,7 +725,8 @@ func TestNamespaceIsGone(t *testing.T) {
 	_, errDown := s.Down(false)
 	for _, err := range []error{errUp, errPlan, errStatus, errDown} {
 		var hinted interface{ Hint() string }
-		if !errors.As(err, &hinted) || !strings.Contains(err.Error(), "another network namespace") || !strings.Contains(hinted.Hint(), "weir down --force") {
+		if !errors.As(err, &hinted) || !strings.Contains(err.Error(), "another network namespace") ||
+			!strings.Contains(hinted.Hint(), "weir down --force") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -734,7 +758,8 @@ func TestReboot(t *testing.T) {
 	m.f.Sysctls = maps.Clone(before.Sysctls)
 	m.f.Boot = "boot-2"
 	before, _ = m.facts()
-	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !status.Reboot || status.Goal.Rate != 50e6 {
+	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !status.Reboot ||
+		status.Goal.Rate != 50e6 {
 		t.Errorf("status: %+v", status)
 	}
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) == 0 || out.Goal.Rate != 50e6 {
@@ -765,7 +790,8 @@ func TestDeviceComesBack(t *testing.T) {
 
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Links = m.f.Links[1:]
-	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !strings.Contains(status.Why, "no such device") {
+	if status := must[Status](t)(s.Status()); !status.Up || status.InForce ||
+		!strings.Contains(status.Why, "no such device") {
 		t.Errorf("status without the device: %+v", status)
 	}
 	out := must[Outcome](t)(s.Down(false))
@@ -784,7 +810,8 @@ func TestRefused(t *testing.T) {
 		{"damaged", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("{"), 0o644) }, "is damaged"},
 		{"empty", func(s Store, m *fake) { os.WriteFile(s.path(), nil, 0o644) }, "is empty"},
 		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("[]"), 0o644) }, "is damaged"},
-		{"a later version", func(s Store, m *fake) { os.WriteFile(s.path(), []byte(`{"version":9}`), 0o644) }, "version 9"},
+		{"a later version", func(s Store, m *fake) { os.WriteFile(s.path(), []byte(`{"version":9}`), 0o644) },
+			"version 9"},
 		{"a name that leads elsewhere", func(s Store, m *fake) {
 			os.WriteFile(s.path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
 		}, "unknown setting"},
@@ -864,7 +891,8 @@ func TestMeasuredRTT(t *testing.T) {
 	s, m := newFake(t)
 	m.sockets = host.Sockets{Total: 23, RTT: units.Duration(31 * time.Millisecond)}
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	if out.Goal.RTT != units.Duration(50*time.Millisecond) || !strings.Contains(out.Notes[0].Text, "23 live connections have an RTT below 31ms") {
+	if out.Goal.RTT != units.Duration(50*time.Millisecond) ||
+		!strings.Contains(out.Notes[0].Text, "23 live connections have an RTT below 31ms") {
 		t.Errorf("%+v", out)
 	}
 	m.sockets.RTT = units.Duration(300 * time.Millisecond)
@@ -877,7 +905,8 @@ func TestMeasuredRTT(t *testing.T) {
 	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goal.RTT != units.Duration(200*time.Millisecond) {
 		t.Errorf("%+v", p.Goal)
 	}
-	for name, g := range map[string]plan.Goal{"said": {Rate: 50e6, RTT: 1e6}, "a recipe's": {Recipe: "server-cake", Rate: 50e6}} {
+	for name, g := range map[string]plan.Goal{"said": {Rate: 50e6, RTT: 1e6},
+		"a recipe's": {Recipe: "server-cake", Rate: 50e6}} {
 		if p := must[plan.Plan](t)(s.Plan(g)); p.Goal.RTT != g.RTT {
 			t.Errorf("%s: %+v", name, p.Goal)
 		}

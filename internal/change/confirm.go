@@ -12,8 +12,8 @@ import (
 	"weir/internal/plan"
 )
 
-// Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot. False if there is none to
-// confirm.
+// Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot.
+// False if there is none to confirm.
 func (s Store) Confirm() (Status, bool, error) {
 	s, at, err := s.begin("confirm")
 	if err != nil {
@@ -24,13 +24,16 @@ func (s Store) Confirm() (Status, bool, error) {
 	status := s.status(at)
 	switch {
 	case status.Reverted != nil && !status.Unconfirmed:
-		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back", Try: "weir up again, with --timeout for more time"}
+		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back",
+			Try: "weir up again, with --timeout for more time"}
 	case status.Reboot:
-		return status, false, &plan.Refusal{What: "the machine was started again since weir up, and its changes ended with that", Try: "weir up"}
+		return status, false, &plan.Refusal{What: "the machine was started again since weir up, and its changes " +
+			"ended with that", Try: "weir up"}
 	case j == nil || j.Pending == nil:
 		return status, false, nil
 	case j.Pending.Down:
-		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short", Try: "weir recover"}
+		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short",
+			Try: "weir recover"}
 	}
 	files, err := j.confirmable(facts)
 	if err != nil {
@@ -111,9 +114,11 @@ func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal
 		}
 		what := fmt.Sprintf("not confirmed: %s: %v", c.Name, err)
 		if undone := errors.Join(append(failed, s.saveOrRemove(j))...); undone != nil {
-			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
+				Try: "weir recover"}
 		}
-		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, which ends with a reboot and takes no files"}
+		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, " +
+			"which ends with a reboot and takes no files"}
 	}
 	s.later(func() { s.host.reload(files) })
 	return next, nil

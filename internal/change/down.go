@@ -12,7 +12,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the journal, unless forced.
+// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the
+// journal, unless forced.
 func (s Store) Down(force bool) (Outcome, error) { return s.down("", force) }
 
 // DownOne is Down for one device: what is the host's becomes what the goals of the others want of it.
@@ -22,7 +23,8 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
 	s, at, err := s.begin("down")
 	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
-		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: "was about another network namespace, and is removed; nothing was put back there"})
+		out.Notes = append(out.Notes, plan.Note{Subject: "the journal",
+			Text: "was about another network namespace, and is removed; nothing was put back there"})
 		return out, s.Forget()
 	}
 	if err != nil {
@@ -50,8 +52,8 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 		others := dev != "" && e.Dev() != "" && e.Dev() != dev // left before, and not asked for
 		j.Entries[i].Theirs = j.state(facts, e) == foreign && (!force || others)
 	}
-	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be written, for want of space
-	// perhaps, it is no reason to stay: down can be run again.
+	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be
+	// written, for want of space perhaps, it is no reason to stay: down can be run again.
 	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
 	_ = s.save(j)
 	err = s.putBack(j, facts, &out)
@@ -106,7 +108,8 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 }
 
 // planDown is the plan for a host without one device's goal, and what of that device is left to somebody else.
-func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcome) (p plan.Plan, theirs map[plan.Target]bool) {
+func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcome) (p plan.Plan,
+	theirs map[plan.Target]bool) {
 	others := slices.DeleteFunc(j.goals(), func(g plan.Goal) bool { return g.Dev == dev })
 	j.only = dev
 	p, err := j.plan(others, facts)
@@ -163,7 +166,8 @@ func ownQueue(v plan.Value) bool {
 	return ok && q.Stack.Has(qdisc.BPF)
 }
 
-// Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is gone.
+// Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is
+// gone.
 func (s Store) Forget() error {
 	unlock, err := s.lock()
 	if err != nil {

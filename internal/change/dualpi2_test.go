@@ -23,7 +23,8 @@ func TestDualPI2InBPF(t *testing.T) {
 	goal := plan.Goal{Rate: 50e6, Prefer: "l4s", RTT: 1e7}
 
 	out := must[Outcome](t)(s.Up(goal, minute))
-	if len(out.Done) == 0 || out.Done[0].New.String() != "bpf_dualpi2 rate 49.875mbit" || out.RevertsIn == 0 || !out.Kept {
+	if len(out.Done) == 0 || out.Done[0].New.String() != "bpf_dualpi2 rate 49.875mbit" || out.RevertsIn == 0 ||
+		!out.Kept {
 		t.Fatalf("up: %+v", out)
 	}
 	if status := must[Status](t)(s.Status()); !status.InForce || !status.Unconfirmed {
@@ -39,7 +40,8 @@ func TestDualPI2InBPF(t *testing.T) {
 	// Somebody changes an option: that is drift, and up brings it back.
 	there := m.link(2).Tree
 	m.link(2).Tree = single(t, "bpf_dualpi2 rate 60mbit")
-	if status := must[Status](t)(s.Status()); status.InForce || len(status.Drift) != 1 || status.Drift[0].Old.String() != "bpf_dualpi2 rate 60mbit" {
+	if status := must[Status](t)(s.Status()); status.InForce || len(status.Drift) != 1 ||
+		status.Drift[0].Old.String() != "bpf_dualpi2 rate 60mbit" {
 		t.Errorf("status after a drift: %+v", status)
 	}
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 1 {
@@ -50,7 +52,8 @@ func TestDualPI2InBPF(t *testing.T) {
 	}
 
 	// To nobody but root it is a kind of which nothing is known, and that is no drift.
-	m.f.Admin, m.link(2).Tree = false, qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "dualpi2.0a1b2c", Handle: 0x10000, Parent: qdisc.Root}}}
+	m.f.Admin, m.link(2).Tree = false, qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "dualpi2.0a1b2c", Handle: 0x10000,
+		Parent: qdisc.Root}}}
 	var refusal *plan.Refusal
 	if status, err := s.Status(); !errors.As(err, &refusal) || !strings.Contains(refusal.What, "takes root") {
 		t.Errorf("status for anybody: %+v, %v", status, err)
@@ -63,7 +66,8 @@ func TestDualPI2InBPF(t *testing.T) {
 	}
 }
 
-// One that was there before comes back, and one that weir dualpi2 has put there is kept by a goal of its own in another journal.
+// One that was there before comes back, and one that weir dualpi2 has put there is kept by a goal of its own in
+// another journal.
 func TestQueueOnly(t *testing.T) {
 	s, m := newFake(t)
 	s.keeps = false
@@ -75,7 +79,8 @@ func TestQueueOnly(t *testing.T) {
 	}
 	for _, text := range []string{"", " rate 50mbit", " any_ect rate 60mbit"} {
 		out := must[Outcome](t)(s.Up(own(text), 0))
-		if len(out.Done) != 1 || len(out.Failed) != 0 || out.Kept || plan.QueueOf(m.link(2).Tree).String() != "bpf_dualpi2"+text {
+		if len(out.Done) != 1 || len(out.Failed) != 0 || out.Kept ||
+			plan.QueueOf(m.link(2).Tree).String() != "bpf_dualpi2"+text {
 			t.Errorf("%q: %+v", text, out)
 		}
 	}
@@ -143,7 +148,8 @@ func TestQueueOnly(t *testing.T) {
 	m.link(2).Tree = single(t, "fq")
 	m.refuse["eth0"] = errors.New("not supported: no BPF qdiscs")
 	var refusal *plan.Refusal
-	if _, err := s.Up(own(""), 0); !errors.As(err, &refusal) || !strings.Contains(refusal.What, "nothing was changed") || strings.Contains(refusal.Try, "--qdisc") {
+	if _, err := s.Up(own(""), 0); !errors.As(err, &refusal) ||
+		!strings.Contains(refusal.What, "nothing was changed") || strings.Contains(refusal.Try, "--qdisc") {
 		t.Errorf("one that fails: %+v", err)
 	}
 }

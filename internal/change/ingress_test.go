@@ -23,7 +23,8 @@ func (m *fake) somebody(what string) {
 	ifb := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
 	m.f.Links = slices.Clone(m.f.Links)
 	noIngress := func() {
-		m.f.Links[0].Redirect, m.f.Links[0].Tree.Qdiscs = "", slices.DeleteFunc(slices.Clone(m.f.Links[0].Tree.Qdiscs), atIngress)
+		m.f.Links[0].Redirect, m.f.Links[0].Tree.Qdiscs = "",
+			slices.DeleteFunc(slices.Clone(m.f.Links[0].Tree.Qdiscs), atIngress)
 	}
 	switch what {
 	case "another queue":
@@ -43,7 +44,8 @@ func (m *fake) somebody(what string) {
 // Whatever somebody has made of it is drift, which up mends; and down leaves nothing of it.
 func TestIngressDrifts(t *testing.T) {
 	for what, force := range map[string]bool{
-		"another queue": true, "takes the device down": false, "deletes the filter": false, "deletes the ingress qdisc": false, "deletes the device": false,
+		"another queue": true, "takes the device down": false, "deletes the filter": false,
+		"deletes the ingress qdisc": false, "deletes the device": false,
 	} {
 		for _, end := range []string{"up", "down", "the timer"} {
 			t.Run(what+", "+end, func(t *testing.T) {
@@ -60,7 +62,8 @@ func TestIngressDrifts(t *testing.T) {
 				up, _ := m.facts()
 				m.somebody(what)
 				status := must[Status](t)(s.Status())
-				if status.InForce || len(status.Drift) != 1 || status.Drift[0].Target != incomingAt("eth0") || status.Drift[0].New.String() != arriving {
+				if status.InForce || len(status.Drift) != 1 || status.Drift[0].Target != incomingAt("eth0") ||
+					status.Drift[0].New.String() != arriving {
 					t.Fatalf("status: %+v", status)
 				}
 				switch end {
@@ -98,7 +101,8 @@ func TestIngressIsSomebodyElses(t *testing.T) {
 	m.f.Links[0].Tree.Qdiscs = append(m.f.Links[0].Tree.Qdiscs, clsact)
 	m.written = nil
 	_, err := s.Up(plan.Goal{}, 0)
-	if err == nil || !strings.Contains(err.Error(), "somebody else has a qdisc at the ingress (clsact)") || m.written != nil {
+	if err == nil || !strings.Contains(err.Error(), "somebody else has a qdisc at the ingress (clsact)") ||
+		m.written != nil {
 		t.Errorf("up: %v, wrote %v", err, m.written)
 	}
 	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !strings.Contains(status.Why, "clsact") {
@@ -113,7 +117,8 @@ func TestIngressFails(t *testing.T) {
 	m.refuse["ingress "+arriving] = errors.New("no such module")
 	_, err := s.Up(bothWays, minute)
 	var refusal *plan.Refusal
-	if !errors.As(err, &refusal) || refusal.What != "eth0: ingress: "+arriving+": no such module; nothing was changed" || !strings.Contains(refusal.Try, "without --ingress") {
+	if !errors.As(err, &refusal) || refusal.What != "eth0: ingress: "+arriving+
+		": no such module; nothing was changed" || !strings.Contains(refusal.Try, "without --ingress") {
 		t.Errorf("up: %+v", err)
 	}
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) || len(m.armed) != 0 {
@@ -124,7 +129,8 @@ func TestIngressFails(t *testing.T) {
 	}
 }
 
-// What it leads through outlives the device that it is for, and is found again when that comes back or has another name.
+// What it leads through outlives the device that it is for, and is found again when that comes back or has another
+// name.
 func TestIngressAndTheDevice(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
@@ -139,7 +145,8 @@ func TestIngressAndTheDevice(t *testing.T) {
 	m.f.Links = slices.Clone(m.f.Links)
 	m.f.Links[0] = before.Links[0]
 	m.f.Links[0].Index = 12
-	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Failed) != 0 || plan.IncomingAt(m.f, "eth0").String() != arriving {
+	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Failed) != 0 ||
+		plan.IncomingAt(m.f, "eth0").String() != arriving {
 		t.Errorf("when it is back: %+v", out)
 	}
 	m.f.Links = slices.DeleteFunc(m.f.Links, func(l host.Link) bool { return l.Name == "eth0" })
@@ -162,7 +169,8 @@ func TestIngressAfterReboot(t *testing.T) {
 			t.Errorf("before weir.service: %+v", status)
 		}
 		must[Outcome](t)(s.Boot())
-		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 || plan.IncomingAt(m.f, "eth0").String() != arriving {
+		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 ||
+			plan.IncomingAt(m.f, "eth0").String() != arriving {
 			t.Errorf("%+v", status)
 		}
 	}

@@ -163,9 +163,10 @@ type entry struct {
 	plan.Target
 	Was     plan.Value
 	Set     []plan.Value
-	WasTime time.Time  // when a file was written that is to come back
-	Back    plan.Value // what it was under the goal that was confirmed last, if the pending run has changed it; else nil
-	Theirs  bool       // down has left it to somebody else, who had changed it since
+	WasTime time.Time // when a file was written that is to come back
+	// what it was under the goal that was confirmed last, if the pending run has changed it; else nil
+	Back   plan.Value
+	Theirs bool // down has left it to somebody else, who had changed it since
 }
 
 const (
@@ -185,8 +186,8 @@ func (j *journal) entry(t plan.Target) *entry {
 	return &j.Entries[i]
 }
 
-// next is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to the very first, and
-// a run that is not confirmed to the last that was.
+// next is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to
+// the very first, and a run that is not confirmed to the last that was.
 func (j *journal) next(p plan.Plan, f host.Facts) *journal {
 	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie,
 		Pending: &pending{Back: j.confirmed()}}
@@ -308,7 +309,8 @@ func (j *journal) forget() {
 	})
 }
 
-// ownGoalFile takes a goal's file that somebody has edited, and whose goal was then confirmed, for ours: down removes it with the rest.
+// ownGoalFile takes a goal's file that somebody has edited, and whose goal was then confirmed, for ours: down removes
+// it with the rest.
 func (j *journal) ownGoalFile(f host.Facts) {
 	e := j.entry(goalFile)
 	if now := f.Files[host.GoalFile]; e != nil && plan.Says(now, j.lasting()...) {
@@ -348,8 +350,8 @@ func (j *journal) kept() bool {
 	})
 }
 
-// leavesFile tells whether a file is not to be written for now, though another was planned: the goal's, which somebody has changed; or one that
-// somebody has removed (systemctl disable does), if it is a boot that asks.
+// leavesFile tells whether a file is not to be written for now, though another was planned: the goal's, which
+// somebody has changed; or one that somebody has removed (systemctl disable does), if it is a boot that asks.
 func (j *journal) leavesFile(f host.Facts, t plan.Target) bool {
 	e := j.entry(t)
 	switch {
@@ -405,7 +407,8 @@ func renamed(t plan.Target, names map[string]string) plan.Target {
 
 // onlyTheirs tells whether nothing is in the journal any more but what down has left to somebody else.
 func (j *journal) onlyTheirs() bool {
-	return j != nil && j.Pending == nil && len(j.Entries) > 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
+	return j != nil && j.Pending == nil && len(j.Entries) > 0 &&
+		!slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
 }
 
 // notes are what a person should know of the journal before anything else.

@@ -126,7 +126,8 @@ func (j *journal) adopt(f host.Facts) *journal {
 	take := func(name string, ours bool) {
 		target := plan.Target{Kind: plan.File, Name: name}
 		if ours && j.entry(target) == nil {
-			found = append(found, entry{Target: target, Was: plan.Content{File: host.File{Kind: host.NoFile}}, Set: []plan.Value{plan.Content{File: f.Files[name]}}})
+			found = append(found, entry{Target: target, Was: plan.Content{File: host.File{Kind: host.NoFile}},
+				Set: []plan.Value{plan.Content{File: f.Files[name]}}})
 		}
 	}
 	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile} {

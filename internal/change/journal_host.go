@@ -11,8 +11,9 @@ import (
 	"weir/internal/qdisc"
 )
 
-// asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another guise: none while the
-// link is down, and the kernel makes it again when that comes up; or made for it, where the kernel would make another kind now.
+// asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another
+// guise: none while the link is down, and the kernel makes it again when that comes up; or made for it, where the
+// kernel would make another kind now.
 func (u *uplink) asFound(now qdisc.Tree) bool {
 	was, okWas := u.Tree.Root()
 	is, okIs := now.Root()
@@ -94,7 +95,8 @@ func (j *journal) state(f host.Facts, e entry) state {
 	return foreign
 }
 
-// stacked tells whether incoming traffic passes a stack of ours, whatever tunnels are led there by now: they come and go.
+// stacked tells whether incoming traffic passes a stack of ours, whatever tunnels are led there by now: they come and
+// go.
 func (e entry) stacked(now plan.Incoming) bool {
 	return now.Stack != nil && slices.ContainsFunc(e.Set, func(set plan.Value) bool {
 		was, ok := set.(plan.Incoming)
@@ -198,7 +200,8 @@ func withoutIncoming(f *host.Facts, dev string) {
 	f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
 	plain := func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" }
 	for i, l := range f.Links {
-		if (l.Name == dev || l.Redirect == qdisc.IFB) && slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
+		if (l.Name == dev || l.Redirect == qdisc.IFB) &&
+			slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
 			f.Links[i].Redirect, f.Links[i].Passes = "", nil
 			f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), plain)
 		}

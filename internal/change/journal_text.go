@@ -61,7 +61,8 @@ func (r entryRecord) entry() (e entry, err error) {
 }
 
 func (e entry) record() entryRecord {
-	r := entryRecord{TargetText: e.Target.Text(), Was: e.Was.String(), Set: []string{}, WasTime: e.WasTime, Theirs: e.Theirs}
+	r := entryRecord{TargetText: e.Target.Text(), Was: e.Was.String(), Set: []string{}, WasTime: e.WasTime,
+		Theirs: e.Theirs}
 	for _, set := range e.Set {
 		r.Set = append(r.Set, set.String())
 	}

@@ -150,7 +150,8 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	}
 	if j != nil {
 		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
-		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries, func(e entry) bool { return e.Kind != plan.File })
+		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries,
+			func(e entry) bool { return e.Kind != plan.File })
 		absent := func(e entry) bool {
 			if e.Dev() == "" {
 				return len(there) < len(goals)
@@ -181,7 +182,8 @@ func (j *journal) owner(f host.Facts, t plan.Target) string {
 	return plan.Owner(f, t)
 }
 
-// keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace it and take its shaper away.
+// keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace
+// it and take its shaper away.
 func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	if j == nil {
 		return nil
@@ -229,8 +231,9 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 		try = "weir up " + both.Flags() + ", or " + try
 	}
 	return &plan.Refusal{
-		What: fmt.Sprintf("this goal would take the shaper away: it does not say %s, which the one in force does", gave.Flags()),
-		Try:  try,
+		What: fmt.Sprintf("this goal would take the shaper away: it does not say %s, which the one in force does",
+			gave.Flags()),
+		Try: try,
 	}
 }
 

@@ -28,9 +28,10 @@ func TestMain(m *testing.M) { umltest.Main(m) }
 // The same in the lab's kernel, which has every queue.
 func TestProbeInLabKernel(t *testing.T) { umltest.Run(t, "^TestProbeWhileChanging$") }
 
-// While a rate is changed a probe that is running loses no packet, not even beside a queue that stands. In the lab, where a change takes no time,
-// it loses none either while a queue takes another's place on an idle link. Elsewhere the kernel stops the device for that, for as long as
-// its readers of the old one take (dev_deactivate, net/sched/sch_generic.c), and what stands in the old one is gone: counted, and told.
+// While a rate is changed a probe that is running loses no packet, not even beside a queue that stands. In the lab,
+// where a change takes no time, it loses none either while a queue takes another's place on an idle link. Elsewhere
+// the kernel stops the device for that, for as long as its readers of the old one take (dev_deactivate,
+// net/sched/sch_generic.c), and what stands in the old one is gone: counted, and told.
 func TestProbeWhileChanging(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped, not passed: a network namespace takes root")
@@ -91,7 +92,8 @@ func probeWhileChanging(t *testing.T) {
 	}{
 		{"another rate", false, func() { up(queue("50mbit"), queue("40mbit"), queue("60mbit")) }, false},
 		{"up and down", false, func() { down(); up(queue("50mbit")) }, !umltest.Inside()},
-		{"another rate, beside a standing queue", true, func() { up(queue("50mbit"), queue("40mbit"), queue("60mbit")) }, false},
+		{"another rate, beside a standing queue", true,
+			func() { up(queue("50mbit"), queue("40mbit"), queue("60mbit")) }, false},
 		{"down and up, beside a standing queue", true, func() { down(); up(queue("50mbit")) }, true},
 	} {
 		up(queue("50mbit"))
@@ -121,7 +123,8 @@ func wire() error {
 		return err
 	}
 	// Nothing but the probes: no address resolution, no IPv6.
-	if err := os.WriteFile(host.SysctlPath("net.ipv6.conf.all.disable_ipv6"), []byte("1"), 0); err != nil && !os.IsNotExist(err) {
+	if err := os.WriteFile(host.SysctlPath("net.ipv6.conf.all.disable_ipv6"), []byte("1"), 0); err != nil &&
+		!os.IsNotExist(err) {
 		return err
 	}
 	var up netlink.Link
@@ -143,9 +146,11 @@ func wire() error {
 		IP: net.IPv4(192, 0, 2, 1), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}})
 }
 
-// probe sends a packet every millisecond while something is done, if asked beside more than 50 Mbit/s of others, and counts those that arrive.
+// probe sends a packet every millisecond while something is done, if asked beside more than 50 Mbit/s of others, and
+// counts those that arrive.
 func probe(load bool, do func()) (sent, arrived int, err error) {
-	far, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(binary.NativeEndian.Uint16([]byte{0x08, 0x00})))
+	far, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+		int(binary.NativeEndian.Uint16([]byte{0x08, 0x00})))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -154,7 +159,8 @@ func probe(load bool, do func()) (sent, arrived int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := unix.Bind(far, &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16([]byte{0x08, 0x00}), Ifindex: link.Attrs().Index}); err != nil {
+	if err := unix.Bind(far, &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16([]byte{0x08, 0x00}),
+		Ifindex: link.Attrs().Index}); err != nil {
 		return 0, 0, err
 	}
 	_ = unix.SetsockoptInt(far, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)

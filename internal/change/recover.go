@@ -126,7 +126,8 @@ func (j *journal) reached(f host.Facts, e entry, want plan.Value) bool {
 	return now.Meets(want)
 }
 
-// putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done again.
+// putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done
+// again.
 func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	back, overwritten := j.toPutBack(facts, out)
 	out.Notes = append(out.Notes, overwritten...)
@@ -219,7 +220,8 @@ func (j *journal) lookAgain(facts host.Facts, out *Outcome) {
 		link, ok := facts.Link(c.Dev())
 		if ok && c.Kind == plan.Root && equal(c.New, j.entry(c.Target).Was) && j.uplink(c.Name).remade(link.Tree) {
 			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
-				Text: c.New.String() + " is set by weir now: it was the kernel's own choice, which net.core.default_qdisc has changed since"})
+				Text: c.New.String() + " is set by weir now: it was the kernel's own choice, which " +
+					"net.core.default_qdisc has changed since"})
 		}
 	}
 }

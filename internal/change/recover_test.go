@@ -53,13 +53,14 @@ func survives(m *fake, step int, run func()) (survived bool) {
 	return true
 }
 
-// A process may be killed at any step. Whatever it was doing, what comes after it (weir recover, or the timer) leaves the host as found or as
-// a confirmed goal made it, and a journal that says so.
+// A process may be killed at any step. Whatever it was doing, what comes after it (weir recover, or the timer) leaves
+// the host as found or as a confirmed goal made it, and a journal that says so.
 func TestKilledAtEveryStep(t *testing.T) {
 	first, second := plan.Goal{Dev: "eth0", Rate: 50e6}, plan.Goal{Dev: "eth0", Rate: 500e6, Loss: 0.1, RTT: 1e8}
 	recipe := plan.Goal{Dev: "eth0", Recipe: "dualpi2-bbr"}
 	arriving := plan.Goal{Dev: "eth0", Ingress: 20e6}
-	both, faster := plan.Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6}, plan.Goal{Dev: "eth0", Rate: 500e6, Ingress: 200e6, RTT: 1e8}
+	both, faster := plan.Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6},
+		plan.Goal{Dev: "eth0", Rate: 500e6, Ingress: 200e6, RTT: 1e8}
 	up := func(goal plan.Goal, within time.Duration) func(Store, *fake) {
 		return func(s Store, _ *fake) { _, _ = s.Up(goal, within) }
 	}
@@ -77,7 +78,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	tunnelFaster := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 1e7, Role: "relay", Carries: "tunnel"}
 	tunnelFails := ingressFails("45mbit besteffort dual-dsthost rtt 500ms nat ingress")
 	packed := plan.Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "forward"}
-	own, ownFaster := plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 50mbit", Only: true}, plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 60mbit", Only: true}
+	own, ownFaster := plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 50mbit", Only: true},
+		plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 60mbit", Only: true}
 	none := plan.Goal{}
 	files := func(_ Store, m *fake) { m.kept(); m.found, _ = m.facts() }
 
@@ -88,52 +90,87 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 	cases := map[string]killing{}
 	for name, c := range map[string]killing{
-		"up":                                    {nil, up(first, minute), []plan.Goal{none}},
-		"up, a recipe":                          {nil, up(recipe, minute), []plan.Goal{none}},
-		"up --yes":                              {nil, up(first, 0), []plan.Goal{none, first}},
-		"up after a confirmed":                  {[]func(Store, *fake){up(first, 0)}, up(second, minute), []plan.Goal{first}},
-		"up with a recipe after a confirmed":    {[]func(Store, *fake){up(first, 0)}, up(recipe, minute), []plan.Goal{first}},
-		"up after a confirmed recipe":           {[]func(Store, *fake){up(recipe, 0)}, up(first, minute), []plan.Goal{recipe}},
-		"up --yes after a confirmed":            {[]func(Store, *fake){up(first, 0)}, up(second, 0), []plan.Goal{first, second}},
-		"up after one that is not confirmed":    {[]func(Store, *fake){up(first, minute)}, up(second, minute), []plan.Goal{none}},
-		"up again, not confirmed":               {[]func(Store, *fake){up(first, minute)}, up(first, minute), []plan.Goal{none}},
-		"up --yes over one not confirmed":       {[]func(Store, *fake){up(first, minute)}, up(second, 0), []plan.Goal{none, second}},
-		"a third":                               {[]func(Store, *fake){up(first, 0), up(second, minute)}, up(recipe, minute), []plan.Goal{first}},
-		"up after one that was put back":        {[]func(Store, *fake){up(first, 0), up(second, minute), recovers}, up(second, minute), []plan.Goal{first}},
-		"down after one that was put back":      {[]func(Store, *fake){up(first, 0), up(recipe, minute), recovers}, down(false), []plan.Goal{none, first}},
-		"up, and the queue fails":               {[]func(Store, *fake){queueFails}, up(first, minute), []plan.Goal{none}},
-		"up after a confirmed, the queue fails": {[]func(Store, *fake){up(first, 0), queueFails}, up(second, minute), []plan.Goal{first}},
-		"up after a pending, the queue fails":   {[]func(Store, *fake){up(first, minute), queueFails}, up(second, minute), []plan.Goal{none}},
-		"confirm":                               {[]func(Store, *fake){up(first, minute)}, confirms, []plan.Goal{none, first}},
-		"confirm a second":                      {[]func(Store, *fake){up(first, 0), up(second, minute)}, confirms, []plan.Goal{first, second}},
-		"recover":                               {[]func(Store, *fake){up(first, minute)}, recovers, []plan.Goal{none}},
-		"recover to a confirmed":                {[]func(Store, *fake){up(first, 0), up(second, minute)}, recovers, []plan.Goal{first}},
-		"recover to a confirmed from a recipe":  {[]func(Store, *fake){up(first, 0), up(recipe, minute)}, recovers, []plan.Goal{first}},
-		"the timer":                             {[]func(Store, *fake){up(recipe, minute)}, expires, []plan.Goal{none}},
-		"the timer, to a confirmed":             {[]func(Store, *fake){up(recipe, 0), up(second, minute)}, expires, []plan.Goal{recipe}},
-		"down":                                  {[]func(Store, *fake){up(first, 0)}, down(false), []plan.Goal{none, first}},
-		"down --force":                          {[]func(Store, *fake){up(recipe, 0)}, down(true), []plan.Goal{none, recipe}},
-		"down before it is confirmed":           {[]func(Store, *fake){up(first, minute)}, down(false), []plan.Goal{none}},
-		"down with a second not confirmed":      {[]func(Store, *fake){up(first, 0), up(second, minute)}, down(false), []plan.Goal{none, first}},
+		"up":           {nil, up(first, minute), []plan.Goal{none}},
+		"up, a recipe": {nil, up(recipe, minute), []plan.Goal{none}},
+		"up --yes":     {nil, up(first, 0), []plan.Goal{none, first}},
+		"up after a confirmed": {[]func(Store, *fake){up(first, 0)}, up(second, minute),
+			[]plan.Goal{first}},
+		"up with a recipe after a confirmed": {[]func(Store, *fake){up(first, 0)}, up(recipe, minute),
+			[]plan.Goal{first}},
+		"up after a confirmed recipe": {[]func(Store, *fake){up(recipe, 0)}, up(first, minute),
+			[]plan.Goal{recipe}},
+		"up --yes after a confirmed": {[]func(Store, *fake){up(first, 0)}, up(second, 0),
+			[]plan.Goal{first, second}},
+		"up after one that is not confirmed": {[]func(Store, *fake){up(first, minute)}, up(second, minute),
+			[]plan.Goal{none}},
+		"up again, not confirmed": {[]func(Store, *fake){up(first, minute)}, up(first, minute),
+			[]plan.Goal{none}},
+		"up --yes over one not confirmed": {[]func(Store, *fake){up(first, minute)}, up(second, 0),
+			[]plan.Goal{none, second}},
+		"a third": {[]func(Store, *fake){up(first, 0), up(second, minute)},
+			up(recipe, minute), []plan.Goal{first}},
+		"up after one that was put back": {[]func(Store, *fake){up(first, 0), up(second, minute), recovers},
+			up(second, minute), []plan.Goal{first}},
+		"down after one that was put back": {[]func(Store, *fake){up(first, 0), up(recipe, minute), recovers},
+			down(false), []plan.Goal{none, first}},
+		"up, and the queue fails": {[]func(Store, *fake){queueFails}, up(first, minute),
+			[]plan.Goal{none}},
+		"up after a confirmed, the queue fails": {[]func(Store, *fake){up(first, 0), queueFails}, up(second, minute),
+			[]plan.Goal{first}},
+		"up after a pending, the queue fails": {[]func(Store, *fake){up(first, minute), queueFails},
+			up(second, minute), []plan.Goal{none}},
+		"confirm": {[]func(Store, *fake){up(first, minute)}, confirms,
+			[]plan.Goal{none, first}},
+		"confirm a second": {[]func(Store, *fake){up(first, 0), up(second, minute)}, confirms,
+			[]plan.Goal{first, second}},
+		"recover": {[]func(Store, *fake){up(first, minute)}, recovers, []plan.Goal{none}},
+		"recover to a confirmed": {[]func(Store, *fake){up(first, 0), up(second, minute)}, recovers,
+			[]plan.Goal{first}},
+		"recover to a confirmed from a recipe": {[]func(Store, *fake){up(first, 0), up(recipe, minute)}, recovers,
+			[]plan.Goal{first}},
+		"the timer": {[]func(Store, *fake){up(recipe, minute)}, expires, []plan.Goal{none}},
+		"the timer, to a confirmed": {[]func(Store, *fake){up(recipe, 0), up(second, minute)}, expires,
+			[]plan.Goal{recipe}},
+		"down": {[]func(Store, *fake){up(first, 0)}, down(false),
+			[]plan.Goal{none, first}},
+		"down --force": {[]func(Store, *fake){up(recipe, 0)}, down(true),
+			[]plan.Goal{none, recipe}},
+		"down before it is confirmed": {[]func(Store, *fake){up(first, minute)}, down(false),
+			[]plan.Goal{none}},
+		"down with a second not confirmed": {[]func(Store, *fake){up(first, 0), up(second, minute)}, down(false),
+			[]plan.Goal{none, first}},
 
-		"a queue only":                  {nil, up(own, 0), []plan.Goal{none, own}},
-		"a queue only, changed":         {[]func(Store, *fake){up(own, 0)}, up(ownFaster, 0), []plan.Goal{own, ownFaster}},
-		"a queue only, and it fails":    {[]func(Store, *fake){queueFails}, up(own, 0), []plan.Goal{none}},
-		"a queue only, taken away":      {[]func(Store, *fake){up(own, 0)}, down(false), []plan.Goal{none, own}},
-		"a queue only, cut short twice": {[]func(Store, *fake){up(own, 0), recovers}, down(true), []plan.Goal{none, own}},
+		"a queue only": {nil, up(own, 0), []plan.Goal{none, own}},
+		"a queue only, changed": {[]func(Store, *fake){up(own, 0)}, up(ownFaster, 0),
+			[]plan.Goal{own, ownFaster}},
+		"a queue only, and it fails": {[]func(Store, *fake){queueFails}, up(own, 0), []plan.Goal{none}},
+		"a queue only, taken away":   {[]func(Store, *fake){up(own, 0)}, down(false), []plan.Goal{none, own}},
+		"a queue only, cut short twice": {[]func(Store, *fake){up(own, 0), recovers}, down(true),
+			[]plan.Goal{none, own}},
 
-		"up with ingress":                         {nil, up(both, minute), []plan.Goal{none}},
-		"up --yes with ingress alone":             {nil, up(arriving, 0), []plan.Goal{none, arriving}},
-		"up with ingress after a confirmed":       {[]func(Store, *fake){up(first, 0)}, up(both, minute), []plan.Goal{first}},
-		"another ingress after a confirmed":       {[]func(Store, *fake){up(both, 0)}, up(faster, minute), []plan.Goal{both}},
-		"another ingress over one not confirmed":  {[]func(Store, *fake){up(both, minute)}, up(faster, minute), []plan.Goal{none}},
-		"up, and the ingress fails":               {[]func(Store, *fake){ingressFails("85mbit besteffort dual-srchost rtt 500ms ingress")}, up(both, minute), []plan.Goal{none}},
-		"up after a confirmed, the ingress fails": {[]func(Store, *fake){up(both, 0), ingressFails("170mbit besteffort dual-srchost rtt 1s ingress")}, up(faster, minute), []plan.Goal{both}},
-		"confirm ingress":                         {[]func(Store, *fake){up(first, 0), up(both, minute)}, confirms, []plan.Goal{first, both}},
-		"recover to a confirmed ingress":          {[]func(Store, *fake){up(both, 0), up(faster, minute)}, recovers, []plan.Goal{both}},
-		"the timer, from ingress":                 {[]func(Store, *fake){up(first, 0), up(both, minute)}, expires, []plan.Goal{first}},
-		"down from ingress":                       {[]func(Store, *fake){up(both, 0)}, down(false), []plan.Goal{none, both}},
-		"down --force from ingress":               {[]func(Store, *fake){up(arriving, 0), up(faster, minute)}, down(true), []plan.Goal{none, arriving}},
+		"up with ingress":             {nil, up(both, minute), []plan.Goal{none}},
+		"up --yes with ingress alone": {nil, up(arriving, 0), []plan.Goal{none, arriving}},
+		"up with ingress after a confirmed": {[]func(Store, *fake){up(first, 0)}, up(both, minute),
+			[]plan.Goal{first}},
+		"another ingress after a confirmed": {[]func(Store, *fake){up(both, 0)}, up(faster, minute),
+			[]plan.Goal{both}},
+		"another ingress over one not confirmed": {[]func(Store, *fake){up(both, minute)}, up(faster, minute),
+			[]plan.Goal{none}},
+		"up, and the ingress fails": {[]func(Store,
+			*fake){ingressFails("85mbit besteffort dual-srchost rtt 500ms ingress")}, up(both, minute),
+			[]plan.Goal{none}},
+		"up after a confirmed, the ingress fails": {[]func(Store, *fake){up(both, 0),
+			ingressFails("170mbit besteffort dual-srchost rtt 1s ingress")}, up(faster, minute), []plan.Goal{both}},
+		"confirm ingress": {[]func(Store, *fake){up(first, 0), up(both, minute)}, confirms,
+			[]plan.Goal{first, both}},
+		"recover to a confirmed ingress": {[]func(Store, *fake){up(both, 0), up(faster, minute)}, recovers,
+			[]plan.Goal{both}},
+		"the timer, from ingress": {[]func(Store, *fake){up(first, 0), up(both, minute)}, expires,
+			[]plan.Goal{first}},
+		"down from ingress": {[]func(Store, *fake){up(both, 0)}, down(false),
+			[]plan.Goal{none, both}},
+		"down --force from ingress": {[]func(Store, *fake){up(arriving, 0), up(faster, minute)},
+			down(true), []plan.Goal{none, arriving}},
 
 		"up with a tunnel":           {nil, up(tunnel, minute), []plan.Goal{none}},
 		"up --yes with a tunnel":     {nil, up(tunnel, 0), []plan.Goal{none, tunnel}},
@@ -258,8 +295,10 @@ func TestKilledAtEveryStep(t *testing.T) {
 						if status.Up {
 							end = status.Goal
 						}
-						if is, ok := want[end]; !ok || !reflect.DeepEqual(comparable(m.f), is) || status.InForce != status.Up || status.Up && !status.Kept {
-							t.Fatalf("power cut after step %d: %+v, and the host is\n%+v\nwant\n%+v", step, status, m.f, is)
+						if is, ok := want[end]; !ok || !reflect.DeepEqual(comparable(m.f), is) ||
+							status.InForce != status.Up || status.Up && !status.Kept {
+							t.Fatalf("power cut after step %d: %+v, and the host is\n%+v\nwant\n%+v", step, status, m.f,
+								is)
 						}
 						must[Outcome](t)(s.Down(false))
 						if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
@@ -307,7 +346,8 @@ func TestConfirm(t *testing.T) {
 	}
 	up, _ := m.facts()
 	m.clock += 19 * time.Second
-	if status := must[Status](t)(s.Status()); !status.InForce || !status.Unconfirmed || time.Duration(status.RevertsIn) != 41*time.Second {
+	if status := must[Status](t)(s.Status()); !status.InForce || !status.Unconfirmed ||
+		time.Duration(status.RevertsIn) != 41*time.Second {
 		t.Errorf("status: %+v", status)
 	}
 	// The timer of the first is not stopped before that of the second is armed.
@@ -338,7 +378,8 @@ func TestConfirmTooLateOrNotInForce(t *testing.T) {
 		spoil func(Store, *fake)
 		want  string
 	}{
-		"put back": {func(s Store, m *fake) { must[Outcome](t)(later(s, m).Expire(nil)) }, "too late: --dev eth0 --rate 50mbit was put back"},
+		"put back": {func(s Store, m *fake) { must[Outcome](t)(later(s, m).Expire(nil)) },
+			"too late: --dev eth0 --rate 50mbit was put back"},
 		"changed since": {func(s Store, m *fake) { m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"} },
 			"not in force: net.ipv4.tcp_notsent_lowat is 65536, not 131072"},
 		"started again":    {func(s Store, m *fake) { m.f.Boot = "boot-2" }, "started again"},
@@ -364,7 +405,8 @@ func TestRevertOverwrites(t *testing.T) {
 	m.f.Sysctls["net.ipv4.tcp_rmem"] = host.Sysctl{Value: "1 2 3"} // not ours, and not put back
 	before.Sysctls["net.ipv4.tcp_rmem"] = m.f.Sysctls["net.ipv4.tcp_rmem"]
 	out := must[Outcome](t)(later(s, m).Expire(nil))
-	want := plan.Note{Subject: "net.ipv4.tcp_notsent_lowat", Text: "was 65536, which weir had not set, and is overwritten"}
+	want := plan.Note{Subject: "net.ipv4.tcp_notsent_lowat",
+		Text: "was 65536, which weir had not set, and is overwritten"}
 	if len(out.Notes) != 1 || out.Notes[0] != want {
 		t.Errorf("%+v", out)
 	}
@@ -372,7 +414,8 @@ func TestRevertOverwrites(t *testing.T) {
 		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
 	}
 	status := must[Status](t)(s.Status())
-	if status.Up || status.Reverted == nil || status.Reverted.Goal.Rate != 50e6 || !reflect.DeepEqual(status.Reverted.Notes, out.Notes) {
+	if status.Up || status.Reverted == nil || status.Reverted.Goal.Rate != 50e6 ||
+		!reflect.DeepEqual(status.Reverted.Notes, out.Notes) {
 		t.Errorf("status: %+v", status)
 	}
 }
@@ -409,7 +452,8 @@ func TestJournalCannotBeWritten(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
 	free := full(s)
-	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "journal") || m.written != nil || len(m.armed) != 0 {
+	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "journal") ||
+		m.written != nil || len(m.armed) != 0 {
 		t.Errorf("up: %v, wrote %v, armed %v", err, m.written, m.armed)
 	}
 	free()
@@ -428,7 +472,8 @@ func TestNotArmed(t *testing.T) {
 	before, _ := m.facts()
 	m.refuse["arm"] = errors.New("no")
 	m.written = nil
-	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "cannot be armed: no; nothing was changed") {
+	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil ||
+		!strings.Contains(err.Error(), "cannot be armed: no; nothing was changed") {
 		t.Errorf("up: %v", err)
 	}
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) || m.written != nil {
@@ -439,7 +484,8 @@ func TestNotArmed(t *testing.T) {
 	}
 }
 
-// The timer's call waits for a deadline that has been moved, for a lock, and for a device that is busy, and then puts back.
+// The timer's call waits for a deadline that has been moved, for a lock, and for a device that is busy, and then puts
+// back.
 func TestExpireWaits(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
@@ -467,7 +513,8 @@ func TestExpireWaits(t *testing.T) {
 			unlock()
 		}
 	}}
-	if out, err := (Store{Dir: s.Dir, keeps: s.keeps, host: m, timer: busy}).Expire(nil); err != nil || len(out.Done) == 0 {
+	if out, err := (Store{Dir: s.Dir, keeps: s.keeps, host: m, timer: busy}).Expire(nil); err != nil ||
+		len(out.Done) == 0 {
 		t.Errorf("after another run: %+v, %v", out, err)
 	}
 }

@@ -211,7 +211,8 @@ func TestTunnelDrifts(t *testing.T) {
 				if status.Why != "" || !status.Up || status.InForce != (c.want == "") {
 					t.Fatalf("status: %+v", status)
 				}
-				drift := slices.DeleteFunc(slices.Clone(status.Drift), func(c plan.Change) bool { return c.Kind == plan.File })
+				drift := slices.DeleteFunc(slices.Clone(status.Drift),
+					func(c plan.Change) bool { return c.Kind == plan.File })
 				if c.want != "" && (len(status.Drift) != 1 || len(drift) != 1 || drift[0].Target != incomingAt(dev) ||
 					drift[0].New.String() != c.want || drift[0].Old.String() == c.want) {
 					t.Fatalf("drift: %+v", status.Drift)
@@ -636,7 +637,8 @@ func TestTunnelCannotBeToldAnyMore(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 	must[Outcome](t)(s.Up(plan.Goal{}, 0))
-	if status := must[Status](t)(s.Status()); !status.InForce || plan.IncomingAt(m.f, "eth0").String() != plan.NoIngress {
+	if status := must[Status](t)(s.Status()); !status.InForce ||
+		plan.IncomingAt(m.f, "eth0").String() != plan.NoIngress {
 		t.Errorf("status: %+v", status)
 	}
 	must[Outcome](t)(s.Down(false))

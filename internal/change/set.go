@@ -11,7 +11,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more than a plan can write.
+// set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more
+// than a plan can write.
 func (s Store) set(j *journal, c plan.Change) error {
 	e := j.entry(c.Target)
 	switch want := c.New.(type) {
@@ -49,8 +50,9 @@ func (s Store) setIngress(j *journal, dev string, want plan.Incoming) error {
 	return fmt.Errorf("%q is no queue that can be set", want)
 }
 
-// inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for queues, since one that
-// the kernel made by itself is put back by letting it make one again. Files come last, in the order in which they are given.
+// inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for
+// queues, since one that the kernel made by itself is put back by letting it make one again. Files come last, in the
+// order in which they are given.
 func inOrder(changes []plan.Change) []plan.Change {
 	rank := func(c plan.Change) int {
 		switch {

@@ -13,10 +13,10 @@ import (
 	"weir/internal/units"
 )
 
-// Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says why; other
-// settings are independent of each other, and those that fail are in the outcome. What it changes is put back, by a process that does not depend
-// on this one, unless Confirm is called within the time given; Confirm also writes the files that keep the goal over a reboot. With no time
-// it stays, and those files are written at once.
+// Up brings a goal into force. If the queueing disciplines cannot be set, everything is as it was and the error says
+// why; other settings are independent of each other, and those that fail are in the outcome. What it changes is put
+// back, by a process that does not depend on this one, unless Confirm is called within the time given; Confirm also
+// writes the files that keep the goal over a reboot. With no time it stays, and those files are written at once.
 //
 // An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
 func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
@@ -38,7 +38,8 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	return out, err
 }
 
-// up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises nothing new.
+// up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises
+// nothing new.
 func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
 	p, notes, err := j.planUp(goals, facts, boot)
 	if err != nil {
@@ -178,8 +179,9 @@ func (s Store) writable(files []plan.Change) error {
 	for _, c := range files {
 		if err := s.host.writable(c.Name); err != nil {
 			return &plan.Refusal{
-				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was changed", c.Name, err),
-				Try:  "--runtime: what is set then ends with a reboot",
+				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was "+
+					"changed", c.Name, err),
+				Try: "--runtime: what is set then ends with a reboot",
 			}
 		}
 	}
@@ -243,7 +245,8 @@ func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change)
 }
 
 func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
-	what, try := fmt.Sprintf("%s: %s: %v", c.Name, c.New, err), "another queue with --qdisc, or weir plan for the reasons"
+	what, try := fmt.Sprintf("%s: %s: %v", c.Name, c.New, err),
+		"another queue with --qdisc, or weir plan for the reasons"
 	switch {
 	case goal.Only:
 		try = "weir doctor, for what this kernel can do"
@@ -252,7 +255,8 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 			goal.WithoutIngress()+"; or weir plan for the reasons"
 	}
 	if undone != nil {
-		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone), Try: "weir recover"}
+		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
+			Try: "weir recover"}
 	}
 	return &plan.Refusal{What: what + "; nothing was changed", Try: try}
 }

@@ -112,8 +112,8 @@ func traces(t *testing.T) map[string]func(r *rand.Rand, i int, last time.Duratio
 	}
 }
 
-// TestInController: the controller's arithmetic is the RFC's, step by step. One update is exact but for half a unit of 2^-32 and for the gains'
-// 29 bits, so 300 of them from the same start differ by no more than 300 times as much.
+// TestInController: the controller's arithmetic is the RFC's, step by step. One update is exact but for half a unit
+// of 2^-32 and for the gains' 29 bits, so 300 of them from the same start differ by no more than 300 times as much.
 func TestInController(t *testing.T) {
 	kerneltest.In(t)
 	configs := map[string]Config{"defaults": defaults(), "overflow": defaults(), "slow": defaults(), "fast": defaults()}
@@ -145,7 +145,8 @@ func TestInController(t *testing.T) {
 				m.Update(delay.Seconds())
 				off := math.Abs(float64(k.x.State.Prob)/maxProb-m.P) * maxProb
 				if limit := 1 + change*maxProb/(1<<28); off > limit {
-					t.Fatalf("%s, %s, update %d: p' is %d, the RFC's %.2f (off by %.2f, and %.2f are allowed)", name, trace, i, k.x.State.Prob, m.P*maxProb, off, limit)
+					t.Fatalf("%s, %s, update %d: p' is %d, the RFC's %.2f (off by %.2f, and %.2f are allowed)", name,
+						trace, i, k.x.State.Prob, m.P*maxProb, off, limit)
 				}
 				worst = max(worst, off)
 				k.last = k.x.State.Prob
@@ -155,7 +156,8 @@ func TestInController(t *testing.T) {
 	}
 }
 
-// TestInCatchUp: updates that were missed while nothing came or went are made up for, to what a timer would have made of them.
+// TestInCatchUp: updates that were missed while nothing came or went are made up for, to what a timer would have made
+// of them.
 func TestInCatchUp(t *testing.T) {
 	kerneltest.In(t)
 	c := defaults()
@@ -181,7 +183,8 @@ func TestInCatchUp(t *testing.T) {
 			}
 			off := math.Abs(float64(late.x.State.Prob) - float64(prompt.x.State.Prob))
 			if limit := float64(missed) + 1; off > limit {
-				t.Errorf("%d missed, standing %v: p' is %d, and with a timer %d", missed, standing, late.x.State.Prob, prompt.x.State.Prob)
+				t.Errorf("%d missed, standing %v: p' is %d, and with a timer %d", missed, standing, late.x.State.Prob,
+					prompt.x.State.Prob)
 			}
 		}
 	}

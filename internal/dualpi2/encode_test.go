@@ -16,11 +16,16 @@ import (
 // What an instance is configured to do can be read back as it was said, for any device.
 func FuzzConfig(f *testing.F) {
 	d := Defaults()
-	f.Add(d.Limit, uint32(30280000), int64(d.Target), int64(d.TUpdate), d.Alpha, d.Beta, d.Coupling, int64(d.StepThresh), uint32(0), uint64(6250000), int32(0), true, int32(14))
-	f.Add(uint32(1), uint32(1), int64(0), int64(1000), uint32(1), uint32(math.MaxInt32), uint8(255), int64(0), uint32(7), uint64(125), int32(-64), false, int32(0))
-	f.Fuzz(func(t *testing.T, limit, memory uint32, target, tupdate int64, alpha, beta uint32, coupling uint8, step int64, packets uint32, rate uint64, overhead int32, raw bool, header int32) {
-		c := Config{Limit: limit, MemLimit: memory, Target: time.Duration(target), TUpdate: time.Duration(tupdate), Alpha: alpha, Beta: beta, Coupling: coupling,
-			StepThresh: time.Duration(step), StepPackets: packets, Rate: rate, Overhead: overhead, Raw: raw, Protection: 10, BypassMark: 3, BypassMask: 7}
+	f.Add(d.Limit, uint32(30280000), int64(d.Target), int64(d.TUpdate), d.Alpha, d.Beta, d.Coupling,
+		int64(d.StepThresh), uint32(0), uint64(6250000), int32(0), true, int32(14))
+	f.Add(uint32(1), uint32(1), int64(0), int64(1000), uint32(1), uint32(math.MaxInt32), uint8(255), int64(0),
+		uint32(7), uint64(125), int32(-64), false, int32(0))
+	f.Fuzz(func(t *testing.T, limit, memory uint32, target, tupdate int64, alpha, beta uint32, coupling uint8,
+		step int64, packets uint32, rate uint64, overhead int32, raw bool, header int32) {
+		c := Config{Limit: limit, MemLimit: memory, Target: time.Duration(target), TUpdate: time.Duration(tupdate),
+			Alpha: alpha, Beta: beta, Coupling: coupling,
+			StepThresh: time.Duration(step), StepPackets: packets, Rate: rate, Overhead: overhead, Raw: raw,
+			Protection: 10, BypassMark: 3, BypassMask: 7}
 		if c.check() != nil || overhead < -64 || overhead > 256 || header < 0 || header > 64 {
 			t.Skip()
 		}
@@ -97,7 +102,8 @@ func TestQuantile(t *testing.T) {
 	for _, c := range []struct {
 		q    float64
 		want time.Duration
-	}{{0.5, 10 * time.Millisecond}, {0.99, 19800 * time.Microsecond}, {0, 18432 * time.Nanosecond}, {1, 20 * time.Millisecond}} {
+	}{{0.5, 10 * time.Millisecond}, {0.99, 19800 * time.Microsecond}, {0, 18432 * time.Nanosecond},
+		{1, 20 * time.Millisecond}} {
 		if got := h.Quantile(c.q); math.Abs(float64(got)/float64(c.want)-1) > 0.005 {
 			t.Errorf("quantile %v is %v, not %v", c.q, got, c.want)
 		}

@@ -65,7 +65,8 @@ func newNetwork(t *testing.T) *network {
 		t.Fatal(err)
 	}
 	n.in(n.here)
-	n.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near", TxQLen: 1000}, PeerName: "far", PeerNamespace: netlink.NsFd(int(n.there))}))
+	n.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near", TxQLen: 1000}, PeerName: "far",
+		PeerNamespace: netlink.NsFd(int(n.there))}))
 	n.ifindex = n.up("near", near4, near6)
 	n.in(n.there)
 	n.up("far", far4, far6)
@@ -102,7 +103,8 @@ func (n *network) up(name string, addresses ...netip.Addr) int {
 		if a.Is6() {
 			bits = 64
 		}
-		n.must(netlink.AddrAdd(device, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}, Flags: unix.IFA_F_NODAD}))
+		n.must(netlink.AddrAdd(device, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(),
+			Mask: net.CIDRMask(bits, a.BitLen())}, Flags: unix.IFA_F_NODAD}))
 	}
 	n.must(netlink.LinkSetUp(device))
 	return device.Attrs().Index
@@ -129,7 +131,8 @@ func (n *network) receive(s *sink, network string, level, wanted, given int) {
 	raw, err := conn.SyscallConn()
 	n.must(err)
 	n.must(raw.Control(func(fd uintptr) {
-		err = errors.Join(unix.SetsockoptInt(int(fd), level, wanted, 1), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20))
+		err = errors.Join(unix.SetsockoptInt(int(fd), level, wanted, 1),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20))
 	}))
 	n.must(err)
 	go func() {
@@ -178,8 +181,10 @@ func (n *network) dial(s source) *net.UDPConn {
 		if s.to.Is6() {
 			level, option = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
 		}
-		err = errors.Join(unix.SetsockoptInt(int(fd), level, option, s.ecn), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, s.mark),
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PRIORITY, s.priority), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20))
+		err = errors.Join(unix.SetsockoptInt(int(fd), level, option, s.ecn),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, s.mark),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PRIORITY, s.priority),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20))
 	}))
 	n.must(err)
 	return conn
@@ -265,8 +270,8 @@ func ids[ID ~uint32](next func(ID) (ID, error)) iter.Seq[ID] {
 	}
 }
 
-// nothingMore fails when the kernel holds BPF objects that it did not hold before. They go when the kernel's grace periods have passed; and what this
-// process has mapped goes with the garbage.
+// nothingMore fails when the kernel holds BPF objects that it did not hold before. They go when the kernel's grace
+// periods have passed; and what this process has mapped goes with the garbage.
 func nothingMore(t *testing.T, before []string) {
 	t.Helper()
 	var more []string
@@ -291,8 +296,8 @@ func kindOf(t *testing.T, c *qdisc.Conn, ifindex int) string {
 	return root.Kind
 }
 
-// TestInLife: an instance is what it was asked to be, takes the place of another, and goes without a trace; its programs are as small as they are said
-// to be.
+// TestInLife: an instance is what it was asked to be, takes the place of another, and goes without a trace; its
+// programs are as small as they are said to be.
 func TestInLife(t *testing.T) {
 	n := newNetwork(t)
 	before := held(t)
@@ -356,7 +361,8 @@ func TestInClasses(t *testing.T) {
 	n.must(err)
 	root, _ := tree.Root()
 	major := int(root.Handle)
-	n.must(netlink.LinkAdd(&netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "near.7", ParentIndex: n.ifindex}, VlanId: 7}))
+	n.must(netlink.LinkAdd(&netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "near.7", ParentIndex: n.ifindex},
+		VlanId: 7}))
 	tagged := netip.MustParseAddr("198.51.100.1")
 	n.up("near.7", tagged)
 	for _, c := range []struct {
@@ -420,12 +426,14 @@ func TestInClasses(t *testing.T) {
 		}
 	}
 	before := n.read().Stats
-	conn, err := net.DialUDP("udp", &net.UDPAddr{IP: tagged.AsSlice()}, &net.UDPAddr{IP: net.IPv4(198, 51, 100, 255), Port: port})
+	conn, err := net.DialUDP("udp", &net.UDPAddr{IP: tagged.AsSlice()},
+		&net.UDPAddr{IP: net.IPv4(198, 51, 100, 255), Port: port})
 	n.must(err)
 	raw, err := conn.SyscallConn()
 	n.must(err)
 	n.must(raw.Control(func(fd uintptr) {
-		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1), unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TOS, 1))
+		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1),
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TOS, 1))
 	}))
 	n.must(err)
 	for range 20 {
@@ -460,7 +468,8 @@ func rawFrame(ifindex int, header []byte) error {
 	frame := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}, header...)
 	frame = append(frame, 0x45, 1, 0, 40, 0, 0, 0, 0, 64, 17)
 	frame = append(frame, make([]byte, 60)...)
-	return unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifindex, Protocol: uint16(header[0]) | uint16(header[1])<<8})
+	return unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifindex,
+		Protocol: uint16(header[0]) | uint16(header[1])<<8})
 }
 
 // TestInChange: options change while packets wait, and none is lost or passes by.
@@ -472,8 +481,10 @@ func TestInChange(t *testing.T) {
 	before := s.all()
 	conn := n.dial(source{ecn: 1})
 	changes := []string{
-		"rate 20mbit", "rate 100mbit overhead 24 ptm", "target 5ms tupdate 8ms", "alpha 0.3 beta 2", "step_thresh 5p", "step_thresh 2ms min_qlen_step 3", "coupling_factor 4",
-		"any_ect overflow", "drop_enqueue classic_protection 25%", "limit 20000 memlimit 90000000", "no_split_gso", "llll_mark 0x1/0xff", "drop_on_overload", "rate 50mbit",
+		"rate 20mbit", "rate 100mbit overhead 24 ptm", "target 5ms tupdate 8ms", "alpha 0.3 beta 2", "step_thresh 5p",
+		"step_thresh 2ms min_qlen_step 3", "coupling_factor 4",
+		"any_ect overflow", "drop_enqueue classic_protection 25%", "limit 20000 memlimit 90000000", "no_split_gso",
+		"llll_mark 0x1/0xff", "drop_on_overload", "rate 50mbit",
 	}
 	sent := int64(0)
 	for range 5 {
@@ -604,16 +615,20 @@ func deleteRoot(ifindex int) error {
 	return err
 }
 
-// TestInSegments: however instances follow each other, the device takes as many segments as it did before the first, once the last is gone.
+// TestInSegments: however instances follow each other, the device takes as many segments as it did before the first,
+// once the last is gone.
 func TestInSegments(t *testing.T) {
 	n := newNetwork(t)
 	before := held(t)
 	const found = 60000
 	n.must(netlink.LinkSetGSOMaxSegs(mustLink(n, "near"), found))
 	for _, steps := range [][]string{
-		{"bpf_dualpi2"}, {"bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2", "bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2 no_split_gso", "bpf_dualpi2"}, {"bpf_dualpi2", "bpf_dualpi2"},
-		{"bpf_dualpi2", "lost", "bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2", "lost", "bpf_dualpi2"}, {"bpf_dualpi2", "change no_split_gso", "change split_gso", "change rate 5mbit"},
-		{"bpf_dualpi2 no_split_gso", "change split_gso", "change no_split_gso"}, {"bpf_dualpi2", "fq_codel"}, {"bpf_dualpi2", "change no_split_gso", "lost"},
+		{"bpf_dualpi2"}, {"bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2", "bpf_dualpi2 no_split_gso"},
+		{"bpf_dualpi2 no_split_gso", "bpf_dualpi2"}, {"bpf_dualpi2", "bpf_dualpi2"},
+		{"bpf_dualpi2", "lost", "bpf_dualpi2 no_split_gso"}, {"bpf_dualpi2", "lost", "bpf_dualpi2"},
+		{"bpf_dualpi2", "change no_split_gso", "change split_gso", "change rate 5mbit"},
+		{"bpf_dualpi2 no_split_gso", "change split_gso", "change no_split_gso"}, {"bpf_dualpi2", "fq_codel"},
+		{"bpf_dualpi2", "change no_split_gso", "lost"},
 	} {
 		split := false
 		for _, step := range steps {
@@ -661,7 +676,8 @@ func TestInSegments(t *testing.T) {
 // have to wait for, none of which takes 15,000 instructions.
 const late = 45 * time.Microsecond
 
-// TestInShaper: packets take the time on the wire that their length, the overhead and the framing make of them; exactly, in a time that is.
+// TestInShaper: packets take the time on the wire that their length, the overhead and the framing make of them;
+// exactly, in a time that is.
 func TestInShaper(t *testing.T) {
 	n := newNetwork(t)
 	n.sink()
@@ -722,7 +738,8 @@ func (n *network) neighbour() {
 		HardwareAddr: address}))
 }
 
-// TestInLimits: what the queues do not hold is dropped when it comes, and counted; what cannot be marked in the L queue is dropped by the step.
+// TestInLimits: what the queues do not hold is dropped when it comes, and counted; what cannot be marked in the L
+// queue is dropped by the step.
 func TestInLimits(t *testing.T) {
 	n := newNetwork(t)
 	s := n.sink()
@@ -759,12 +776,14 @@ func TestInLimits(t *testing.T) {
 		root, _ = tree.Root()
 		arrived := s.all() - before
 		if arrived < c.arrive-c.slack || arrived > c.arrive+c.slack || int64(root.Stats.Drops) != c.packets-arrived {
-			t.Errorf("%s: %d of %d packets arrived, and %d drops are counted", c.text, arrived, c.packets, root.Stats.Drops)
+			t.Errorf("%s: %d of %d packets arrived, and %d drops are counted", c.text, arrived, c.packets,
+				root.Stats.Drops)
 		}
 	}
 }
 
-// TestInRefused: an instance serves its device and no other; what cannot be is one error, and leaves everything as it was.
+// TestInRefused: an instance serves its device and no other; what cannot be is one error, and leaves everything as it
+// was.
 func TestInRefused(t *testing.T) {
 	n := newNetwork(t)
 	n.put("fq_codel")
@@ -788,7 +807,8 @@ func TestInRefused(t *testing.T) {
 		}
 	}
 	c := dualpi2.Defaults()
-	refused("another device", dualpi2.Install(n.ifindex, c, func(kind string) error { return putKind(other, kind) }), unix.EBUSY)
+	refused("another device", dualpi2.Install(n.ifindex, c, func(kind string) error { return putKind(other, kind) }),
+		unix.EBUSY)
 	refused("a caller who gives up", dualpi2.Install(n.ifindex, c, func(string) error { return errors.New("no") }), nil)
 	refused("no such device", dualpi2.Install(9999, c, func(string) error { return nil }), nil)
 	for what, spoil := range map[string]func(*dualpi2.Config){
@@ -811,7 +831,8 @@ func TestInRefused(t *testing.T) {
 		refused("without CAP_SYS_ADMIN", err, dualpi2.ErrNotSupported)
 		facts, err := host.Read()
 		n.must(err)
-		if why := facts.BPFDualPI2; facts.Qdiscs["bpf_dualpi2"] != host.No || !strings.Contains(why, "requires CAP_SYS_ADMIN") || strings.Contains(why, "\n") {
+		if why := facts.BPFDualPI2; facts.Qdiscs["bpf_dualpi2"] != host.No ||
+			!strings.Contains(why, "requires CAP_SYS_ADMIN") || strings.Contains(why, "\n") {
 			t.Errorf("without CAP_SYS_ADMIN: %s: %s", facts.Qdiscs["bpf_dualpi2"], why)
 		}
 	})
@@ -841,7 +862,8 @@ func (n *network) with(capabilities uint32, f func()) {
 
 // putKind is a bare request for a kind at a root.
 func putKind(ifindex int, kind string) error {
-	return netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: ifindex, Parent: netlink.HANDLE_ROOT}, QdiscType: kind})
+	return netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: ifindex,
+		Parent: netlink.HANDLE_ROOT}, QdiscType: kind})
 }
 
 // TestInStorm: installed, changed and deleted on two devices at once, while other CPUs send.
@@ -890,8 +912,8 @@ func TestInStorm(t *testing.T) {
 	nothingMore(t, before)
 }
 
-// TestInKilled: a loader that is killed before each thing that it does leaves the device with the old qdisc or with the new one, whole, and nothing
-// that the next one does not take away.
+// TestInKilled: a loader that is killed before each thing that it does leaves the device with the old qdisc or with
+// the new one, whole, and nothing that the next one does not take away.
 func TestInKilled(t *testing.T) {
 	n := newNetwork(t)
 	n.put("fq_codel")
@@ -922,7 +944,8 @@ func TestInKilled(t *testing.T) {
 		case kind == "bpf_dualpi2" && ok && i.Placed && i.Config.SplitGSO:
 			placed++
 		default:
-			t.Errorf("killed at step %d: the root is %s, and the instance is there: %v, in place: %v\n%s", at, kind, ok, i.Placed, said)
+			t.Errorf("killed at step %d: the root is %s, and the instance is there: %v, in place: %v\n%s", at, kind, ok,
+				i.Placed, said)
 		}
 		n.put("fq_codel")
 		if device, err := netlink.LinkByIndex(n.ifindex); err != nil || device.Attrs().GSOMaxSegs != 65535 {
@@ -956,8 +979,9 @@ func TestLoader(t *testing.T) {
 	}
 }
 
-// TestInCost: what a packet costs on its whole way out, from a program's write to the device's driver, in instructions: in a time that is exact, one takes
-// a nanosecond. Nothing waits in the queues, so it is what a server pays for the qdisc when there is room.
+// TestInCost: what a packet costs on its whole way out, from a program's write to the device's driver, in
+// instructions: in a time that is exact, one takes a nanosecond. Nothing waits in the queues, so it is what a server
+// pays for the qdisc when there is room.
 func TestInCost(t *testing.T) {
 	n := newNetwork(t)
 	n.must(netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "drain", TxQLen: 1000}}))
@@ -965,7 +989,8 @@ func TestInCost(t *testing.T) {
 	n.ifindex = n.up("drain", near4)
 	const between = "pfifo limit 100" // so that what is left to be done after one is not counted for the next
 	kinds := []string{
-		"noqueue", "pfifo", "fq_codel", "htb rate 10gbit | fq_codel", "htb rate 10gbit | dualpi2", "cake bandwidth 10gbit besteffort", between, "bpf_dualpi2 rate 10gbit", between, "bpf_dualpi2",
+		"noqueue", "pfifo", "fq_codel", "htb rate 10gbit | fq_codel", "htb rate 10gbit | dualpi2",
+		"cake bandwidth 10gbit besteffort", between, "bpf_dualpi2 rate 10gbit", between, "bpf_dualpi2",
 	}
 	var sockets []int
 	for _, ecn := range []int{0, 1} {
@@ -1026,7 +1051,8 @@ func mustLink(n *network, name string) netlink.Link {
 	return device
 }
 
-// TestInSplit: what it costs a sender to let no superpackets come: TCP to the other end of a veth, both ends together, for each packet of 1448 bytes.
+// TestInSplit: what it costs a sender to let no superpackets come: TCP to the other end of a veth, both ends
+// together, for each packet of 1448 bytes.
 func TestInSplit(t *testing.T) {
 	n := newNetwork(t)
 	n.in(n.there)
@@ -1045,7 +1071,8 @@ func TestInSplit(t *testing.T) {
 	}()
 	debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(100)
-	for _, text := range []string{"fq_codel", "bpf_dualpi2 no_split_gso", "htb rate 10gbit | dualpi2", "cake bandwidth 10gbit split-gso", "bpf_dualpi2", "bpf_dualpi2 rate 10gbit"} {
+	for _, text := range []string{"fq_codel", "bpf_dualpi2 no_split_gso", "htb rate 10gbit | dualpi2",
+		"cake bandwidth 10gbit split-gso", "bpf_dualpi2", "bpf_dualpi2 rate 10gbit"} {
 		if !n.has(text) {
 			continue
 		}
@@ -1062,12 +1089,14 @@ func TestInSplit(t *testing.T) {
 		}
 		send(20)
 		const blocks = 200
-		t.Logf("cost TCP: %s takes %.0f instructions a packet", text, float64(send(blocks))/(blocks*float64(len(block))/1448))
+		t.Logf("cost TCP: %s takes %.0f instructions a packet", text,
+			float64(send(blocks))/(blocks*float64(len(block))/1448))
 		conn.Close()
 	}
 }
 
-// TestInVersion: an instance of another version is one whose words are not known; another takes its place, and nothing of it is left.
+// TestInVersion: an instance of another version is one whose words are not known; another takes its place, and
+// nothing of it is left.
 func TestInVersion(t *testing.T) {
 	n := newNetwork(t)
 	before := held(t)
@@ -1128,7 +1157,8 @@ func TestInTunnel(t *testing.T) {
 	buf := make([]byte, 2048)
 	fd := int(tunnel.Fds[0].Fd())
 	for all < 160 {
-		if ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000); err != nil || ready == 0 {
+		if ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000); err != nil ||
+			ready == 0 {
 			t.Fatalf("after %d packets (%d marked) no more come: %v; %+v", all, marked, err, n.read().Stats.PacketsInL)
 		}
 		m, err := unix.Read(fd, buf)
@@ -1153,11 +1183,13 @@ func TestInTunnel(t *testing.T) {
 	}
 	s := n.read().Stats
 	if inL := s.PacketsInL - before.PacketsInL; inL != 80 || marked != int(s.ECNMark-before.ECNMark) || marked < 40 {
-		t.Errorf("%d packets went to L, %d came marked, and %d marks are counted", inL, marked, s.ECNMark-before.ECNMark)
+		t.Errorf("%d packets went to L, %d came marked, and %d marks are counted", inL, marked,
+			s.ECNMark-before.ECNMark)
 	}
 }
 
-// TestInStall: without a rate it follows the device. Where that stops, packets wait, and the age of those that do is what marks the next.
+// TestInStall: without a rate it follows the device. Where that stops, packets wait, and the age of those that do is
+// what marks the next.
 func TestInStall(t *testing.T) {
 	n := newNetwork(t)
 	s := n.sink()
@@ -1194,7 +1226,8 @@ func TestInStall(t *testing.T) {
 	n.settle()
 	i := n.read().Stats
 	if i.ECNMark != 10 || i.StepMark != 10 || s.count[3].Load() != 10 {
-		t.Errorf("10 packets came when others had waited for 5 ms: %d are marked, %d of them by the step, and %d arrived so", i.ECNMark, i.StepMark, s.count[3].Load())
+		t.Errorf("10 packets came when others had waited for 5 ms: %d are marked, %d of them by the step, and %d "+
+			"arrived so", i.ECNMark, i.StepMark, s.count[3].Load())
 	}
 	if got := s.all() - arrived; got != ring+30 {
 		t.Errorf("%d of %d packets arrived", got, ring+30)
@@ -1216,7 +1249,8 @@ func TestInStall(t *testing.T) {
 	}
 }
 
-// thread has the far end take packets out of a ring, in a thread of the kernel's, as it does for a near end that leaves no segmentation to it.
+// thread has the far end take packets out of a ring, in a thread of the kernel's, as it does for a near end that
+// leaves no segmentation to it.
 func (n *network) thread() {
 	n.Helper()
 	n.ethtool("near", 0x1f, 0) // ETHTOOL_STSO, include/uapi/linux/ethtool.h
@@ -1241,7 +1275,8 @@ func (n *network) ethtool(device string, command, to uint32) {
 		_    [16]byte
 	}{data: unsafe.Pointer(&value)}
 	copy(request.name[:], device)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		n.Fatalf("%s: ethtool %#x: %v", device, command, errno)
 	}
 }
@@ -1256,11 +1291,13 @@ func (n *network) alone() func() {
 	return func() { schedule(unix.SCHED_NORMAL, 0) }
 }
 
-// TestInQueues: a device with several queues has one instance for all of them, and one rate; and when it goes each queue has its own again.
+// TestInQueues: a device with several queues has one instance for all of them, and one rate; and when it goes each
+// queue has its own again.
 func TestInQueues(t *testing.T) {
 	n := newNetwork(t)
 	n.must(netlink.LinkDel(mustLink(n, "near")))
-	many := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near", TxQLen: 1000, NumTxQueues: 4, NumRxQueues: 4}, PeerName: "far", PeerNamespace: netlink.NsFd(int(n.there))}
+	many := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near", TxQLen: 1000, NumTxQueues: 4, NumRxQueues: 4},
+		PeerName: "far", PeerNamespace: netlink.NsFd(int(n.there))}
 	n.must(netlink.LinkAdd(many))
 	n.ifindex = n.up("near", near4, near6)
 	n.in(n.there)
@@ -1312,8 +1349,8 @@ func TestInQueues(t *testing.T) {
 	}
 }
 
-// TestInLockdown: a kernel that shows nobody its memory takes an instance all the same, which reads of it only what the verifier has seen to. It is the
-// last test: there is no way back.
+// TestInLockdown: a kernel that shows nobody its memory takes an instance all the same, which reads of it only what
+// the verifier has seen to. It is the last test: there is no way back.
 func TestInLockdown(t *testing.T) {
 	n := newNetwork(t)
 	const folder, level = "/sys/kernel/security", "confidentiality"

@@ -19,8 +19,9 @@ func TestKernels(t *testing.T) {
 	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Change|Queues|Gone|Segments|Version|Tunnel|Shaper|Stall|Limits|Note|Segmented|Refused|Controller|CatchUp|Lockdown)$"})
 }
 
-// TestCost: beside the kernel's own qdiscs, of which one is there after make reference. Two boots differ by two percent, since what else the kernel does
-// meets other packets, so it is the mean of some that counts, and that it is not significantly more.
+// TestCost: beside the kernel's own qdiscs, of which one is there after make reference. Two boots differ by two
+// percent, since what else the kernel does meets other packets, so it is the mean of some that counts, and that it is
+// not significantly more.
 func TestCost(t *testing.T) {
 	if !kerneltest.Everything() {
 		t.Skip("skipped here: it runs in make test-kernels")
@@ -31,16 +32,17 @@ func TestCost(t *testing.T) {
 	cost := map[string][]float64{} // one a boot
 	line := regexp.MustCompile(`cost (UDP|TCP): (.+) takes (\d+) instructions a packet`)
 	for seed := range uint64(boots) {
-		kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Cost|Split)$", Reference: true, Seed: seed + 1, OnLine: func(said string) {
-			if m := line.FindStringSubmatch(said); m != nil {
-				what := m[1] + ": " + m[2]
-				if cost[what] == nil {
-					order = append(order, what)
+		kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Cost|Split)$", Reference: true, Seed: seed + 1,
+			OnLine: func(said string) {
+				if m := line.FindStringSubmatch(said); m != nil {
+					what := m[1] + ": " + m[2]
+					if cost[what] == nil {
+						order = append(order, what)
+					}
+					n, _ := strconv.ParseFloat(m[3], 64)
+					cost[what] = append(cost[what], n)
 				}
-				n, _ := strconv.ParseFloat(m[3], 64)
-				cost[what] = append(cost[what], n)
-			}
-		}})
+			}})
 	}
 	if len(order) == 0 && !t.Failed() {
 		t.Skip("skipped, not passed: no kernel was booted")

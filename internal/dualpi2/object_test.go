@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestObject: the objects that are shipped, and what Go knows of them, are what make generate makes of the C beside them.
+// TestObject: the objects that are shipped, and what Go knows of them, are what make generate makes of the C beside
+// them.
 func TestObject(t *testing.T) {
 	for _, tool := range []string{"clang-19", "llvm-strip-19"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -28,7 +29,8 @@ func TestObject(t *testing.T) {
 		if !ok {
 			continue
 		}
-		build := exec.Command("sh", "-c", "exec go run github.com/cilium/ebpf/cmd/bpf2go -output-dir '"+dir+"' "+command)
+		build := exec.Command("sh", "-c", "exec go run github.com/cilium/ebpf/cmd/bpf2go -output-dir '"+dir+"' "+
+			command)
 		build.Env = append(os.Environ(), "GOPACKAGE=dualpi2")
 		if said, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, said)

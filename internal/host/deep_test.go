@@ -39,7 +39,8 @@ func settings(root fstest.MapFS) *Deep {
 // Which line decides, for each way in which the loaders order and mask files.
 func TestSettings(t *testing.T) {
 	const rmem = "net.ipv4.tcp_rmem"
-	systemd := fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "proc/sys/net/core/default_qdisc": file("fq_codel")}
+	systemd := fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""),
+		"proc/sys/net/core/default_qdisc": file("fq_codel")}
 	for _, test := range []struct {
 		name         string
 		files        fstest.MapFS
@@ -53,13 +54,15 @@ func TestSettings(t *testing.T) {
 			"run/sysctl.d/10-a.conf": file(rmem + "=1"), "usr/lib/sysctl.d/10-a.conf": file(rmem + "=2"),
 		}, "/run/sysctl.d/10-a.conf:1=1", "/run/sysctl.d/10-a.conf:1=1"},
 		{"null masks", fstest.MapFS{
-			"etc/sysctl.d/10-a.conf": link("/dev/null"), "usr/lib/sysctl.d/10-a.conf": file(rmem + "=2"), "dev/null": &fstest.MapFile{Mode: fs.ModeDevice},
+			"etc/sysctl.d/10-a.conf": link("/dev/null"), "usr/lib/sysctl.d/10-a.conf": file(rmem + "=2"),
+			"dev/null": &fstest.MapFile{Mode: fs.ModeDevice},
 		}, "", ""},
 		{"empty masks", fstest.MapFS{
 			"etc/sysctl.d/10-a.conf": file(""), "usr/lib/sysctl.d/10-a.conf": file(rmem + "=2"),
 		}, "", ""},
 		{"Debian 12 links sysctl.conf", fstest.MapFS{
-			"etc/sysctl.conf": file(rmem + "=1"), "etc/sysctl.d/99-sysctl.conf": link("../sysctl.conf"), "etc/sysctl.d/99-z.conf": file(rmem + "=9"),
+			"etc/sysctl.conf": file(rmem + "=1"), "etc/sysctl.d/99-sysctl.conf": link("../sysctl.conf"),
+			"etc/sysctl.d/99-z.conf": file(rmem + "=9"),
 		}, "/etc/sysctl.d/99-z.conf:1=9", "/etc/sysctl.conf:1=1"},
 		{"Debian 13 does not", fstest.MapFS{
 			"etc/sysctl.conf": file(rmem + "=1"), "etc/sysctl.d/10-z.conf": file(rmem + "=9"),
@@ -67,9 +70,11 @@ func TestSettings(t *testing.T) {
 		{"absolute link", fstest.MapFS{
 			"etc/sysctl.d/50-a.conf": link("/opt/tune.conf"), "opt/tune.conf": file(rmem + "=1"),
 		}, "/etc/sysctl.d/50-a.conf:1=1", "/etc/sysctl.d/50-a.conf:1=1"},
-		{"loop of links", fstest.MapFS{"etc/sysctl.d/50-a.conf": link("50-b.conf"), "etc/sysctl.d/50-b.conf": link("50-a.conf")}, "", ""},
+		{"loop of links", fstest.MapFS{"etc/sysctl.d/50-a.conf": link("50-b.conf"),
+			"etc/sysctl.d/50-b.conf": link("50-a.conf")}, "", ""},
 		{"other names, comments, no assignment", fstest.MapFS{
-			"etc/sysctl.d/50-a": file(rmem + "=1"), "etc/sysctl.d/50-b.conf": file("#" + rmem + "=1\n;" + rmem + "=2\n" + rmem + " 3\nnet.ipv4.tcp_rmemx=4\nnet/ipv4.tcp_rmem=5"),
+			"etc/sysctl.d/50-a": file(rmem + "=1"), "etc/sysctl.d/50-b.conf": file("#" + rmem + "=1\n;" + rmem +
+				"=2\n" + rmem + " 3\nnet.ipv4.tcp_rmemx=4\nnet/ipv4.tcp_rmem=5"),
 		}, "", ""},
 		{"slashes, minus, space", fstest.MapFS{
 			"etc/sysctl.d/50-a.conf": file("  - net/ipv4/tcp_rmem =  1   2 "),
@@ -95,9 +100,12 @@ func TestSettings(t *testing.T) {
 		{"kept as the kernel command line says", fstest.MapFS{
 			"proc/cmdline": file("sysctl." + rmem + "=1"), "etc/sysctl.d/50-a.conf": file("net.*.tcp_rmem=2\n-" + rmem),
 		}, "kernel command line:0=1", ""},
-		{"a quote that never ends", fstest.MapFS{"proc/cmdline": file(`sysctl.net.ipv4.tcp_rmem="1 2`)}, "kernel command line:0=1 2", ""},
-		{"nothing of the kind", fstest.MapFS{"proc/cmdline": file("sysctlx.net.ipv4.tcp_rmem=1 sysctl net.ipv4.tcp_rmem=1 sysctl." + rmem)}, "", ""},
-		{"not text", fstest.MapFS{"etc/sysctl.d/50-a.conf": file("\xff\xfe" + rmem + "=1\n\x00\n" + rmem + "=\xff")}, "", ""},
+		{"a quote that never ends", fstest.MapFS{"proc/cmdline": file(`sysctl.net.ipv4.tcp_rmem="1 2`)},
+			"kernel command line:0=1 2", ""},
+		{"nothing of the kind", fstest.MapFS{"proc/cmdline": file(
+			"sysctlx.net.ipv4.tcp_rmem=1 sysctl net.ipv4.tcp_rmem=1 sysctl." + rmem)}, "", ""},
+		{"not text", fstest.MapFS{"etc/sysctl.d/50-a.conf": file("\xff\xfe" + rmem + "=1\n\x00\n" + rmem + "=\xff")},
+			"", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, f := range systemd {
@@ -145,14 +153,17 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The kernel stops at the number that it wants, takes fewer than there are, and refuses a word with something behind it.
+// The kernel stops at the number that it wants, takes fewer than there are, and refuses a word with something behind
+// it.
 func TestSets(t *testing.T) {
 	for _, test := range []struct {
 		written, now string
 		want         bool
 	}{
-		{"1 # Essential", "1", true}, {"1", "2", false}, {"4096 131072", "4096 131072 6291456", true}, {"4096 1", "4096 131072 6291456", false},
-		{"4096 131072 # x", "4096 131072 6291456", true}, {"bbr", "bbr", true}, {"bbr # x", "bbr", false}, {"cubic", "bbr", false}, {"", "1", false}, {"", "", true},
+		{"1 # Essential", "1", true}, {"1", "2", false}, {"4096 131072", "4096 131072 6291456", true},
+		{"4096 1", "4096 131072 6291456", false},
+		{"4096 131072 # x", "4096 131072 6291456", true}, {"bbr", "bbr", true}, {"bbr # x", "bbr", false},
+		{"cubic", "bbr", false}, {"", "1", false}, {"", "", true},
 	} {
 		if got := (Setting{Value: test.written}).Sets(test.now); got != test.want {
 			t.Errorf("%q leaves %q: %v", test.written, test.now, got)
@@ -162,23 +173,33 @@ func TestSets(t *testing.T) {
 
 func TestWriters(t *testing.T) {
 	d := settings(fstest.MapFS{
-		"etc/udev/rules.d/99-a.rules":                          file("#\nACTION==\"add\", SUBSYSTEM==\"net\", NAME==\"ens3\", RUN+=\"/sbin/tc qdisc replace dev ens3 root dualpi2\"\n"),
-		"etc/udev/rules.d/50-b.rules":                          file("RUN+=\"/bin/etc qdisc add dev x root fq\"\ntc filter add dev eth0\n"),
-		"etc/systemd/system/shape.service":                     file("[Service]\nExecStart=/usr/sbin/tc -b qdisc add dev eth0 root handle 10: fq_codel\nExecStart=tc qdisc add dev eth0 parent 10:1 fq\nExecStart=tc qdisc add dev eth0 clsact\nExecStart=tc qdisc replace dev $DEV root $Q\nExecStart=sysctl -w net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control=\"bbr\"\n"),
+		"etc/udev/rules.d/99-a.rules": file(
+			"#\nACTION==\"add\", SUBSYSTEM==\"net\", NAME==\"ens3\", RUN+=\"/sbin/tc qdisc replace dev ens3 root " +
+				"dualpi2\"\n"),
+		"etc/udev/rules.d/50-b.rules": file(
+			"RUN+=\"/bin/etc qdisc add dev x root fq\"\ntc filter add dev eth0\n"),
+		"etc/systemd/system/shape.service": file(
+			"[Service]\nExecStart=/usr/sbin/tc -b qdisc add dev eth0 root handle 10: fq_codel\nExecStart=tc qdisc " +
+				"add dev eth0 parent 10:1 fq\nExecStart=tc qdisc add dev eth0 clsact\nExecStart=tc qdisc replace " +
+				"dev $DEV root $Q\nExecStart=sysctl -w net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control=\"bbr\"\n"),
 		"etc/systemd/network/10-up.network":                    file("[Match]\nName=ens4\n[CAKE]\nBandwidth=50M\n"),
 		"etc/systemd/network/10-up.network.d/q.conf":           file("[FairQueueing]\n"),
 		"etc/NetworkManager/system-connections/w.nmconnection": file("[tc]\nqdisc.root=fq_codel\n"),
-		"etc/rc.local":                                               file("#!/bin/sh\necho bbr > /proc/sys/net/ipv4/tcp_congestion_control\n"),
-		"etc/modules-load.d/x.conf":                                  file("sch_dualpi2\ntcp_bbr\n"),
-		"etc/tuned/active_profile":                                   file("mine ../../etc\n"),
-		"etc/tuned/mine/tuned.conf":                                  file("[main]\ninclude=mine, base\n[sysctl]\nnet.ipv4.tcp_rmem=\"1 2 3\"\nvm.x=1\n[other]\nnet.ipv4.tcp_ecn=1\n"),
+		"etc/rc.local": file(
+			"#!/bin/sh\necho bbr > /proc/sys/net/ipv4/tcp_congestion_control\n"),
+		"etc/modules-load.d/x.conf": file("sch_dualpi2\ntcp_bbr\n"),
+		"etc/tuned/active_profile":  file("mine ../../etc\n"),
+		"etc/tuned/mine/tuned.conf": file(
+			"[main]\ninclude=mine, base\n[sysctl]\nnet.ipv4.tcp_rmem=\"1 2 3\"\nvm.x=1\n[other]\nnet.ipv4.tcp_ecn=1\n"),
 		"usr/lib/tuned/base/tuned.conf":                              file("[sysctl]\nnet/ipv4/tcp_wmem=>4 5 6\n"),
 		"etc/systemd/system/multi-user.target.wants/bpftune.service": link("/lib/systemd/system/bpftune.service"),
-		"var/lib/weir/journal.json":                                  file(`{"goal":{"rate":"50mbit"},"entries":[{"sysctl":"net.ipv4.tcp_ecn","theirs":true},{"dev":"eth0"}]}`),
+		"var/lib/weir/journal.json": file(
+			`{"goal":{"rate":"50mbit"},"entries":[{"sysctl":"net.ipv4.tcp_ecn","theirs":true},{"dev":"eth0"}]}`),
 	})
 	var got []string
 	for _, w := range d.Writers {
-		got = append(got, strings.TrimSpace(strings.Join([]string{w.By, fmt.Sprintf("%s:%d", w.File, w.Line), w.Sysctl, w.Value, w.Qdisc, w.Dev, w.Name}, " ")))
+		got = append(got, strings.TrimSpace(strings.Join([]string{w.By, fmt.Sprintf("%s:%d", w.File, w.Line), w.Sysctl,
+			w.Value, w.Qdisc, w.Dev, w.Name}, " ")))
 	}
 	slices.Sort(got)
 	want := []string{
@@ -233,11 +254,13 @@ func TestInForce(t *testing.T) {
 		"no goal":               {`{"boot":"b","namespace":"net:[1]","goal":{},"entries":[{"dev":"eth0"}]}`, false},
 		"put back":              {`{"boot":"b","namespace":"net:[1]","goal":{},"entries":null,"reverted":{"goal":{"dev":"eth0"}}}`, false},
 		"left to others":        {`{"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0","theirs":true}]}`, false},
-		"an earlier boot's":     {`{"boot":"a","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`, false},
-		"another namespace's":   {`{"boot":"b","namespace":"net:[2]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`, false},
-		"nothing":               {``, false},
-		"damaged":               {`{"goal":`, false},
-		"another shape":         {`{"goal":7}`, false},
+		"an earlier boot's": {`{"boot":"a","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`,
+			false},
+		"another namespace's": {`{"boot":"b","namespace":"net:[2]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`,
+			false},
+		"nothing":       {``, false},
+		"damaged":       {`{"goal":`, false},
+		"another shape": {`{"goal":7}`, false},
 	} {
 		if got := inForce([]byte(test.journal), &Facts{Boot: "b", Namespace: "net:[1]"}); got != test.want {
 			t.Errorf("%s: up is %v", name, got)
@@ -247,7 +270,8 @@ func TestInForce(t *testing.T) {
 
 // Asking for connections may load a module, unless that is there already or nothing can be loaded.
 func TestUnloaded(t *testing.T) {
-	loading := fstest.MapFS{"proc/modules": file("tcp_bbr 1 0\n"), "proc/sys/kernel/modprobe": file("/sbin/modprobe\n"), "proc/sys/kernel/modules_disabled": file("0\n")}
+	loading := fstest.MapFS{"proc/modules": file("tcp_bbr 1 0\n"), "proc/sys/kernel/modprobe": file("/sbin/modprobe\n"),
+		"proc/sys/kernel/modules_disabled": file("0\n")}
 	with := func(more fstest.MapFS) fstest.MapFS {
 		root := fstest.MapFS{}
 		for _, files := range []fstest.MapFS{loading, more} {
@@ -261,9 +285,11 @@ func TestUnloaded(t *testing.T) {
 		root fstest.MapFS
 		asks bool
 	}{
-		"Debian, not loaded":    {with(fstest.MapFS{"lib/modules/6.1/modules.dep": file("kernel/net/ipv4/tcp_diag.ko:\n")}), false},
-		"Debian, loaded":        {with(fstest.MapFS{"proc/modules": file("x 1\ntcp_diag 1 0\n")}), true},
-		"built in":              {with(fstest.MapFS{"lib/modules/6.1/modules.builtin": file("kernel/net/ipv4/tcp_diag.ko\n")}), true},
+		"Debian, not loaded": {with(fstest.MapFS{"lib/modules/6.1/modules.dep": file(
+			"kernel/net/ipv4/tcp_diag.ko:\n")}), false},
+		"Debian, loaded": {with(fstest.MapFS{"proc/modules": file("x 1\ntcp_diag 1 0\n")}), true},
+		"built in": {with(fstest.MapFS{"lib/modules/6.1/modules.builtin": file(
+			"kernel/net/ipv4/tcp_diag.ko\n")}), true},
 		"container":             {with(nil), false},
 		"container, loaded":     {with(fstest.MapFS{"proc/modules": file("tcp_diag 1 0\n")}), true},
 		"no helper":             {with(fstest.MapFS{"proc/sys/kernel/modprobe": file("\n")}), true},
@@ -279,7 +305,8 @@ func TestUnloaded(t *testing.T) {
 
 func TestProc(t *testing.T) {
 	d := settings(fstest.MapFS{
-		"proc/net/netstat":         file("TcpExt: SyncookiesSent SyncookiesRecv Other\nTcpExt: 100 20 x\nIpExt: A\nIpExt: 1 2\n"),
+		"proc/net/netstat": file("TcpExt: SyncookiesSent SyncookiesRecv Other\nTcpExt: 100 20 x\nIpExt: " +
+			"A\nIpExt: 1 2\n"),
 		"proc/net/snmp":            file("Tcp: RtoAlgorithm PassiveOpens\nTcp: 1 900\n"),
 		"proc/modules":             file("nf_synproxy_core 1 0\nxt_nat 1 0\ntcp_bbr 1 0\n"),
 		"proc/pressure/cpu":        file("some avg10=62.50 avg60=1.00 avg300=0.00 total=1\n"),
@@ -289,10 +316,12 @@ func TestProc(t *testing.T) {
 		"proc/3/ns/net":            link("net:[2]"),
 		"proc/sys/kernel/x/ns/net": link("net:[3]"),
 	})
-	if d.SYN != (SYN{Accepted: 900, CookiesSent: 100, CookiesGood: 20, Proxy: true}) || d.NAT != Yes || d.CPU != 0.625 || !slices.Equal(d.Loaded, []string{"tcp_bbr"}) {
+	if d.SYN != (SYN{Accepted: 900, CookiesSent: 100, CookiesGood: 20, Proxy: true}) || d.NAT != Yes ||
+		d.CPU != 0.625 || !slices.Equal(d.Loaded, []string{"tcp_bbr"}) {
 		t.Errorf("%+v", d)
 	}
-	f := ReadFiles(fstest.MapFS{"proc/thread-self/ns/net": link("net:[1]"), "proc/1/ns/net": link("net:[1]"), "proc/2/ns/net": link("net:[2]"), "proc/3/ns/net": link("net:[2]")}, "6.1")
+	f := ReadFiles(fstest.MapFS{"proc/thread-self/ns/net": link("net:[1]"), "proc/1/ns/net": link("net:[1]"),
+		"proc/2/ns/net": link("net:[2]"), "proc/3/ns/net": link("net:[2]")}, "6.1")
 	if !reflect.DeepEqual(f.Deep.Namespaces, []Namespace{{"net:[2]", 2}}) || f.Deep.NAT != Unknown {
 		t.Errorf("%+v", f.Deep)
 	}
@@ -300,7 +329,8 @@ func TestProc(t *testing.T) {
 
 // A file that never ends is read for a while, and everything else is still found.
 func TestEndless(t *testing.T) {
-	root := endless{fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.d/10-a.conf": file(""), "etc/sysctl.d/20-b.conf": file("net.ipv4.tcp_ecn=1\n")}}
+	root := endless{fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.d/10-a.conf": file(""),
+		"etc/sysctl.d/20-b.conf": file("net.ipv4.tcp_ecn=1\n")}}
 	f := Facts{Kernel: "6.1"}
 	d := readDeep(root, &f, processes{})
 	if s, ok := d.AtBoot("net.ipv4.tcp_ecn"); !ok || s.File != "/etc/sysctl.d/20-b.conf" {
@@ -335,11 +365,16 @@ func FuzzSettings(f *testing.F) {
 	f.Add("RUN+=\"tc qdisc replace dev $name root cake\"", "[sysctl]\nnet.ipv4.tcp_ecn=>1\n[CAKE]", "50-a.conf")
 	f.Fuzz(func(t *testing.T, a, b, target string) {
 		root := fstest.MapFS{
-			"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.conf": file(b), "etc/sysctl.d/50-a.conf": file(a), "run/sysctl.d/60-b.conf": file(b),
-			"etc/sysctl.d/99-c.conf": link(target), "etc/rc.local": file(a), "etc/udev/rules.d/a.rules": file(b), "etc/systemd/network/a.network": file(a + b),
-			"etc/tuned/active_profile": file("p"), "etc/tuned/p/tuned.conf": file(a + b), "proc/net/netstat": file(a), "proc/net/snmp": file(b),
-			"proc/modules": file(a), "proc/pressure/cpu": file(b), "etc/NetworkManager/system-connections/a.nmconnection": file(a),
-			"proc/sys/net/core/default_qdisc": file("fq"), "proc/cmdline": file(a), "var/lib/weir/journal.json": file(b),
+			"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.conf": file(b), "etc/sysctl.d/50-a.conf": file(a),
+			"run/sysctl.d/60-b.conf": file(b),
+			"etc/sysctl.d/99-c.conf": link(target), "etc/rc.local": file(a), "etc/udev/rules.d/a.rules": file(b),
+			"etc/systemd/network/a.network": file(a + b),
+			"etc/tuned/active_profile":      file("p"), "etc/tuned/p/tuned.conf": file(a + b), "proc/net/netstat": file(a),
+			"proc/net/snmp": file(b),
+			"proc/modules":  file(a), "proc/pressure/cpu": file(b),
+			"etc/NetworkManager/system-connections/a.nmconnection": file(a),
+			"proc/sys/net/core/default_qdisc":                      file("fq"), "proc/cmdline": file(a),
+			"var/lib/weir/journal.json": file(b),
 		}
 		d := settings(root)
 		wins := map[string]bool{}
@@ -399,7 +434,8 @@ func (s socket) bytes() []byte {
 			switch at {
 			case infoFlags:
 				info[at] = byte(v)
-			case infoRate, infoBusy, infoRwndLimited, infoBufLimited, infoBytesSent, infoBytesAgain, infoBytesAcked, infoBytesIn:
+			case infoRate, infoBusy, infoRwndLimited, infoBufLimited, infoBytesSent, infoBytesAgain, infoBytesAcked,
+				infoBytesIn:
 				binary.NativeEndian.PutUint64(info[at:], v)
 			default:
 				binary.NativeEndian.PutUint32(info[at:], uint32(v))
@@ -431,7 +467,8 @@ func faked(sockets ...socket) dump {
 
 func TestSockets(t *testing.T) {
 	transfer := func(cc string, rtt, least uint64, more map[int]uint64) socket {
-		info := map[int]uint64{infoRTT: rtt, infoMinRTT: least, infoUnacked: 40, infoRate: 1_250_000, infoBytesSent: 10_000_000, infoBusy: 1_000_000}
+		info := map[int]uint64{infoRTT: rtt, infoMinRTT: least, infoUnacked: 40, infoRate: 1_250_000,
+			infoBytesSent: 10_000_000, infoBusy: 1_000_000}
 		for at, v := range more {
 			info[at] = v
 		}
@@ -442,28 +479,35 @@ func TestSockets(t *testing.T) {
 		socket{state: tcpListen, sport: 443, to: "0.0.0.0", cc: "bbr"},
 		transfer("cubic", 212_000, 48_000, nil),
 		transfer("cubic", 208_000, 48_300, map[int]uint64{infoFlags: 1}),
-		transfer("cubic", 49_000, 48_000, map[int]uint64{infoBytesAgain: 800_000, infoRetrans: 500, infoUnacked: 2, infoNotsent: 9}),
+		transfer("cubic", 49_000, 48_000, map[int]uint64{infoBytesAgain: 800_000, infoRetrans: 500, infoUnacked: 2,
+			infoNotsent: 9}),
 		transfer("bbr", 49_000, 48_000, map[int]uint64{infoBytesAgain: 1_200_000, infoRetrans: 500}),
-		transfer("cubic", 49_000, 48_000, map[int]uint64{infoBytesAgain: 9_000_000, infoRetrans: 9}),     // too few to mean anything
+		// too few to mean anything
+		transfer("cubic", 49_000, 48_000, map[int]uint64{infoBytesAgain: 9_000_000, infoRetrans: 9}),
 		transfer("cubic", 1_900, 100, map[int]uint64{infoRwndLimited: 200_000, infoBufLimited: 199_999}), // near enough
 		transfer("cubic", 200_000, 48_000, map[int]uint64{infoUnacked: 9}),                               // a chat
 		transfer("cubic", 200_000, 48_000, map[int]uint64{infoLastSent: 1001}),                           // not now
-		socket{state: tcpEstablished, sport: 40000, to: "2001:db8::1", cc: "cubic", info: map[int]uint64{infoMinRTT: 1<<32 - 1, infoUnacked: 99}},
+		socket{state: tcpEstablished, sport: 40000, to: "2001:db8::1", cc: "cubic",
+			info: map[int]uint64{infoMinRTT: 1<<32 - 1, infoUnacked: 99}},
 		socket{state: tcpEstablished, sport: 443, to: "127.0.0.53", cc: "cubic"},
 		socket{state: tcpEstablished, sport: 443, to: "::1", cc: "cubic"},
 		socket{state: tcpEstablished, sport: 443, to: "192.0.2.10", cc: "cubic"}, // this host itself
 		socket{state: tcpEstablished, sport: 443, to: "172.17.0.9", cc: "cubic"}, // a container
 		socket{state: 6, sport: 443, to: "198.51.100.7"},                         // TIME_WAIT
 	), []Link{
-		{Name: "eth0", Addrs: []string{"192.0.2.10/24", "nonsense"}}, {Name: "docker0", Kind: "bridge", Addrs: []string{"172.17.0.1/16"}}, {Name: "wg0", Kind: "wireguard", Addrs: []string{"198.51.100.1/24"}},
+		{Name: "eth0", Addrs: []string{"192.0.2.10/24", "nonsense"}},
+		{Name: "docker0", Kind: "bridge", Addrs: []string{"172.17.0.1/16"}},
+		{Name: "wg0", Kind: "wireguard", Addrs: []string{"198.51.100.1/24"}},
 	}, "eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.QueueRTT, s.QueueMin, s.RTT = s.QueueRTT.Round(1e7), s.QueueMin.Round(1e6), s.RTT.Round(1e6)
 	want := Sockets{
-		Read: true, Total: 9, Congestion: map[string]int{"cubic": 8, "bbr": 1}, Accepted: 8, Busy: 6, Queueing: 2, QueueRTT: 210e6, QueueMin: 48e6,
-		Lossy: 2, LossyBBR: 1, LossyShare: 0.1, Receiver: 1, App: 1, Rate: 60e6, Fastest: 10e6, RTT: 49e6, // in steps of 3 %
+		Read: true, Total: 9, Congestion: map[string]int{"cubic": 8, "bbr": 1}, Accepted: 8, Busy: 6, Queueing: 2,
+		QueueRTT: 210e6, QueueMin: 48e6,
+		// in steps of 3 %
+		Lossy: 2, LossyBBR: 1, LossyShare: 0.1, Receiver: 1, App: 1, Rate: 60e6, Fastest: 10e6, RTT: 49e6,
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("read\n%+v\nwant\n%+v", s, want)
@@ -486,18 +530,21 @@ func TestPassed(t *testing.T) {
 		sockets []socket
 		want    units.Share
 	}{
-		"nothing":                       {nil, 0},
-		"a server":                      {[]socket{accepted(mb, 900*mb), accepted(mb, mb)}, 0},
-		"a server that asks others":     {[]socket{accepted(mb, 900*mb), dialled(4*mb, mb)}, 0.01},
-		"a download":                    {[]socket{dialled(900*mb, mb)}, 0},
-		"a download beside a server":    {[]socket{dialled(900*mb, mb), accepted(mb, 100*mb)}, 0.11},
-		"a proxy, downloads":            {[]socket{accepted(mb, 50*mb), dialled(50*mb, mb), accepted(mb, 50*mb), dialled(52*mb, mb)}, 0.98},
-		"a proxy, uploads":              {[]socket{accepted(90*mb, mb), dialled(mb, 90*mb)}, 1},
-		"a proxy that buffers":          {[]socket{accepted(0, 30*mb), dialled(40*mb, 0)}, 0.75},
-		"a proxy, of the host's own":    {[]socket{{state: tcpEstablished, sport: 443, to: "127.0.0.1", info: map[int]uint64{infoBytesAcked: 9 * mb}}, dialled(9*mb, 0)}, 0},
-		"too little to mean anything":   {[]socket{accepted(0, mb-1), dialled(mb-1, 0)}, 0},
-		"enough":                        {[]socket{accepted(0, mb), dialled(mb, 0)}, 1},
-		"more than 64 bits, when added": {[]socket{accepted(0, 1<<64-1), accepted(0, 1<<64-1), dialled(1<<64-1, 0), dialled(1<<64-1, 0)}, 1},
+		"nothing":                    {nil, 0},
+		"a server":                   {[]socket{accepted(mb, 900*mb), accepted(mb, mb)}, 0},
+		"a server that asks others":  {[]socket{accepted(mb, 900*mb), dialled(4*mb, mb)}, 0.01},
+		"a download":                 {[]socket{dialled(900*mb, mb)}, 0},
+		"a download beside a server": {[]socket{dialled(900*mb, mb), accepted(mb, 100*mb)}, 0.11},
+		"a proxy, downloads": {[]socket{accepted(mb, 50*mb), dialled(50*mb, mb), accepted(mb, 50*mb),
+			dialled(52*mb, mb)}, 0.98},
+		"a proxy, uploads":     {[]socket{accepted(90*mb, mb), dialled(mb, 90*mb)}, 1},
+		"a proxy that buffers": {[]socket{accepted(0, 30*mb), dialled(40*mb, 0)}, 0.75},
+		"a proxy, of the host's own": {[]socket{{state: tcpEstablished, sport: 443, to: "127.0.0.1",
+			info: map[int]uint64{infoBytesAcked: 9 * mb}}, dialled(9*mb, 0)}, 0},
+		"too little to mean anything": {[]socket{accepted(0, mb-1), dialled(mb-1, 0)}, 0},
+		"enough":                      {[]socket{accepted(0, mb), dialled(mb, 0)}, 1},
+		"more than 64 bits, when added": {[]socket{accepted(0, 1<<64-1), accepted(0, 1<<64-1), dialled(1<<64-1, 0),
+			dialled(1<<64-1, 0)}, 1},
 	} {
 		var s Sockets
 		listener := socket{state: tcpListen, sport: 443, to: "0.0.0.0", cc: "cubic"}
@@ -512,7 +559,8 @@ func TestPassed(t *testing.T) {
 
 // A kernel that is older says less, and one that is broken says it in pieces: both are no reason to fall.
 func TestShortAnswers(t *testing.T) {
-	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20}}.bytes()
+	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
+		info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20}}.bytes()
 	for n := range len(whole) + 1 {
 		var s Sockets
 		err := s.read(func(family byte, each func([]byte)) error {
@@ -537,7 +585,8 @@ func TestShortAnswers(t *testing.T) {
 func TestReadInfo(t *testing.T) {
 	for _, n := range []int{0, 8, 104, 192, 224, 240, 400} {
 		info := readInfo(bytes.Repeat([]byte{0xff}, n))
-		if info.appLimited != (n > infoFlags) || (info.Rtt != 0) != (n > infoRTT) || (info.Min_rtt != 0) != (n > infoMinRTT) ||
+		if info.appLimited != (n > infoFlags) || (info.Rtt != 0) != (n > infoRTT) ||
+			(info.Min_rtt != 0) != (n > infoMinRTT) ||
 			(info.Bytes_retrans != 0) != (n > infoBytesAgain) {
 			t.Errorf("%d bytes: %+v", n, info)
 		}
@@ -589,7 +638,9 @@ func unpacked(b []byte, each func([]byte)) {
 }
 
 func FuzzSockets(f *testing.F) {
-	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20, infoRate: 1 << 63, infoBytesIn: 1 << 63, infoBytesAcked: 1 << 62}}.bytes()
+	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
+		info: map[int]uint64{infoRTT: 1000, infoMinRTT: 900, infoUnacked: 20, infoRate: 1 << 63, infoBytesIn: 1 << 63,
+			infoBytesAcked: 1 << 62}}.bytes()
 	listener := socket{state: tcpListen, sport: 80, to: "0.0.0.0"}.bytes()
 	f.Add(packed(listener, whole, socket{state: tcpEstablished, sport: 80, to: "198.51.100.7",
 		info: map[int]uint64{infoBytesAcked: 1 << 63}}.bytes()))
@@ -601,7 +652,8 @@ func FuzzSockets(f *testing.F) {
 			unpacked(b, each)
 			return nil
 		}, nil, "")
-		if s.Busy > s.Total || s.Accepted > s.Total || s.Queueing+s.Lossy > s.Busy || s.LossyShare < 0 || s.LossyShare > 1 || !(s.Passed >= 0 && s.Passed <= 1) || s.QueueRTT < 0 || s.QueueMin > s.QueueRTT {
+		if s.Busy > s.Total || s.Accepted > s.Total || s.Queueing+s.Lossy > s.Busy || s.LossyShare < 0 ||
+			s.LossyShare > 1 || !(s.Passed >= 0 && s.Passed <= 1) || s.QueueRTT < 0 || s.QueueMin > s.QueueRTT {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -660,7 +712,8 @@ func TestLiveSockets(t *testing.T) {
 			return
 		}
 		cc := line(os.DirFS("/"), "proc/sys/net/ipv4/tcp_congestion_control")
-		if s.Total != 2*connections || s.Accepted != connections || s.Congestion[cc] != 2*connections || s.Cut != 0 || s.RTT <= 0 || s.RTT > units.Duration(time.Minute) {
+		if s.Total != 2*connections || s.Accepted != connections || s.Congestion[cc] != 2*connections || s.Cut != 0 ||
+			s.RTT <= 0 || s.RTT > units.Duration(time.Minute) {
 			t.Errorf("%d connections, %s: %+v", connections, cc, s)
 		}
 		f, err := ReadDeep()
@@ -682,7 +735,8 @@ func kernelRelease() string {
 
 // 10,000 connections cost milliseconds, and no memory.
 func BenchmarkSockets10000(b *testing.B) {
-	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: map[int]uint64{infoRTT: 90_000, infoMinRTT: 48_000, infoUnacked: 20, infoRate: 1e6}}.bytes()
+	whole := socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
+		info: map[int]uint64{infoRTT: 90_000, infoMinRTT: 48_000, infoUnacked: 20, infoRate: 1e6}}.bytes()
 	b.ReportAllocs()
 	for b.Loop() {
 		var s Sockets

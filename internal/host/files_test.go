@@ -30,21 +30,24 @@ func TestFileText(t *testing.T) {
 	check(unix.Mkfifo(at("pipe"), 0o644))
 	check(os.Chmod(at("binary"), 0o4755|os.ModeSetuid))
 	for name, want := range map[string]string{
-		"text": "file 0640 ", "empty": "file 0600 ", "binary": "file 4755 ", "long": "other", "link": "link text", "dir": "other", "pipe": "other",
+		"text": "file 0640 ", "empty": "file 0600 ", "binary": "file 4755 ", "long": "other", "link": "link text",
+		"dir": "other", "pipe": "other",
 		"none": "none", "text/below": "none",
 	} {
 		f := ReadFile(at(name))
 		if !strings.HasPrefix(f.String(), want) {
 			t.Errorf("%s: %q", name, f)
 		}
-		if again, err := ParseFile(f.String()); err != nil || again.String() != f.String() || f.Kind != Other && again != f {
+		if again, err := ParseFile(f.String()); err != nil || again.String() != f.String() || f.Kind != Other &&
+			again != f {
 			t.Errorf("%s: %v, %v", name, again, err)
 		}
 	}
 }
 
 func FuzzParseFile(f *testing.F) {
-	for _, s := range []string{"none", "other", "link /x", "file 0644 0:0\ntext", "file 0644 1:2 base64\n/wB4", "file 0644 0:0", "file 9 0:0\n", ""} {
+	for _, s := range []string{"none", "other", "link /x", "file 0644 0:0\ntext", "file 0644 1:2 base64\n/wB4",
+		"file 0644 0:0", "file 9 0:0\n", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -26,12 +26,14 @@ func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(tex
 
 func TestFiles(t *testing.T) {
 	root := fstest.MapFS{
-		"proc/sys/kernel/random/boot_id":                          file("4f6a\n"),
-		"proc/meminfo":                                            file("MemTotal:        1048576 kB\nMemFree: 1 kB\n"),
-		"proc/sys/net/ipv4/tcp_rmem":                              file("4096\t131072\t6291456\n"),
-		"proc/sys/net/core/rmem_max":                              {Data: []byte("212992\n"), Mode: 0o444},
-		"proc/sys/net/ipv4/tcp_available_congestion_control":      file("reno cubic\n"),
-		"lib/modules/6.1/modules.dep":                             file("kernel/net/ipv4/tcp_bbr.ko.xz:\nkernel/net/ipv4/tcp_diag.ko.xz: kernel/net/ipv4/inet_diag.ko.xz\nkernel/net/ipv4/tcp_cubic.ko:\n"),
+		"proc/sys/kernel/random/boot_id":                     file("4f6a\n"),
+		"proc/meminfo":                                       file("MemTotal:        1048576 kB\nMemFree: 1 kB\n"),
+		"proc/sys/net/ipv4/tcp_rmem":                         file("4096\t131072\t6291456\n"),
+		"proc/sys/net/core/rmem_max":                         {Data: []byte("212992\n"), Mode: 0o444},
+		"proc/sys/net/ipv4/tcp_available_congestion_control": file("reno cubic\n"),
+		"lib/modules/6.1/modules.dep": file(
+			"kernel/net/ipv4/tcp_bbr.ko.xz:\nkernel/net/ipv4/tcp_diag.ko.xz: " +
+				"kernel/net/ipv4/inet_diag.ko.xz\nkernel/net/ipv4/tcp_cubic.ko:\n"),
 		"lib/modules/6.1/modules.builtin":                         file("kernel/net/sched/sch_fq_codel.ko\n"),
 		"proc/sys/net/ipv4/conf/all/forwarding/not/a/file/at/all": file(""),
 	}
@@ -57,11 +59,13 @@ func TestSupport(t *testing.T) {
 		return nil, nil
 	}
 	debian := fstest.MapFS{
-		"lib/modules/6.1/modules.dep":     file("kernel/net/sched/sch_cake.ko: \nkernel/net/sched/sch_fq_codel.ko.zst:\nextra/net/sched/sch-fq.ko:\n"),
+		"lib/modules/6.1/modules.dep": file("kernel/net/sched/sch_cake.ko: " +
+			"\nkernel/net/sched/sch_fq_codel.ko.zst:\nextra/net/sched/sch-fq.ko:\n"),
 		"lib/modules/6.1/modules.builtin": file("kernel/net/sched/sch_htb.ko\n"),
 	}
 	got := support(debian, "6.1", never)
-	for kind, want := range map[string]Support{"cake": Yes, "fq_codel": Yes, "fq": Yes, "htb": Yes, "mq": Yes, "pfifo": Yes, "cake_mq": No, "dualpi2": No} {
+	for kind, want := range map[string]Support{"cake": Yes, "fq_codel": Yes, "fq": Yes, "htb": Yes, "mq": Yes,
+		"pfifo": Yes, "cake_mq": No, "dualpi2": No} {
 		if got[kind] != want {
 			t.Errorf("%s: %s, want %s", kind, got[kind], want)
 		}
@@ -69,7 +73,8 @@ func TestSupport(t *testing.T) {
 	if got := modules(debian, "6.1").ingress(); got != No {
 		t.Errorf("ingress without its modules: %s", got)
 	}
-	debian["lib/modules/6.1/modules.builtin"] = file("kernel/net/sched/sch_ingress.ko\nkernel/net/sched/cls_matchall.ko\nkernel/net/sched/act_mirred.ko\nkernel/drivers/net/ifb.ko\n")
+	debian["lib/modules/6.1/modules.builtin"] = file(
+		"kernel/net/sched/sch_ingress.ko\nkernel/net/sched/cls_matchall.ko\nkernel/net/sched/act_mirred.ko\nkernel/drivers/net/ifb.ko\n")
 	if got := modules(debian, "6.1").ingress(); got != Yes {
 		t.Errorf("ingress with its modules: %s", got)
 	}
@@ -97,14 +102,18 @@ func TestSupport(t *testing.T) {
 	if got := support(container, "6.1", never); got["cake"] != Unknown {
 		t.Errorf("in a container: cake %s, want unknown", got["cake"])
 	}
-	for name, text := range map[string]string{"proc/sys/kernel/modprobe": "\n", "proc/sys/kernel/modules_disabled": "1\n"} {
+	for name, text := range map[string]string{"proc/sys/kernel/modprobe": "\n",
+		"proc/sys/kernel/modules_disabled": "1\n"} {
 		container["proc/sys/kernel/modprobe"] = file("/sbin/modprobe\n")
 		container[name] = file(text)
 		if got := support(container, "6.1", asked); got["cake"] != Yes {
 			t.Errorf("%s %q: nothing can be loaded, and cake is %s", name, text, got["cake"])
 		}
 	}
-	got = support(fstest.MapFS{}, "6.1", func([]string) (map[string]bool, error) { return nil, errors.New("not permitted") })
+	got = support(fstest.MapFS{}, "6.1", func([]string) (map[string]bool, error) {
+		return nil,
+			errors.New("not permitted")
+	})
 	if _, there := got["bpf_dualpi2"]; there {
 		t.Error("bpf_dualpi2 was looked for among the kernel's own")
 	}
@@ -120,7 +129,8 @@ func FuzzFiles(f *testing.F) {
 	f.Add("MemTotal: 99999999999999999999 kB", "", []byte{0xff, '\n'})
 	f.Fuzz(func(t *testing.T, text, release string, modules []byte) {
 		root := fstest.MapFS{}
-		for _, path := range []string{"proc/meminfo", "proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_available_congestion_control"} {
+		for _, path := range []string{"proc/meminfo", "proc/sys/net/ipv4/tcp_rmem",
+			"proc/sys/net/ipv4/tcp_available_congestion_control"} {
 			root[path] = file(text)
 		}
 		root["lib/modules/6.1/modules.dep"] = &fstest.MapFile{Data: modules}
@@ -211,7 +221,8 @@ func TestRead(t *testing.T) {
 		if s, ok := f.Sysctls["net.core.default_qdisc"]; ok && f.Namespace != "" {
 			t.Logf("net.core.default_qdisc is %+v in a namespace of its own", s)
 		}
-		if len(f.Congestion.Available) == 0 || f.Memory < 16*units.Size(1<<20) || f.Boot == "" || f.Kernel == "" || !f.Admin {
+		if len(f.Congestion.Available) == 0 || f.Memory < 16*units.Size(1<<20) || f.Boot == "" || f.Kernel == "" ||
+			!f.Admin {
 			t.Errorf("facts: %+v", f)
 		}
 		for kind, support := range f.Qdiscs {
@@ -232,7 +243,8 @@ func TestRead(t *testing.T) {
 			}
 			f.Links[i].Tree, again.Links[i].Tree = f.Links[0].Tree, f.Links[0].Tree
 			// What the kernel sends by itself meanwhile is counted.
-			f.Links[i].RxBytes, f.Links[i].TxBytes, f.Links[i].RxPkts = again.Links[i].RxBytes, again.Links[i].TxBytes, again.Links[i].RxPkts
+			f.Links[i].RxBytes, f.Links[i].TxBytes, f.Links[i].RxPkts = again.Links[i].RxBytes, again.Links[i].TxBytes,
+				again.Links[i].RxPkts
 		}
 		f.Passing = again.Passing
 		if !reflect.DeepEqual(f, again) {
@@ -257,11 +269,12 @@ func TestOwnQdisc(t *testing.T) {
 		want  Support
 		why   string
 	}{
-		"there":           {true, nil, Yes, ""},
-		"an older kernel": {true, fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16)", dualpi2.ErrNotSupported), No, "the kernel has no BPF qdiscs (requires Linux 6.16)"},
-		"no reason":       {true, dualpi2.ErrNotSupported, No, "not supported"},
-		"cannot be told":  {true, fs.ErrPermission, Unknown, "permission denied"},
-		"nobody":          {false, nil, Unknown, "whether it does is for root to find out"},
+		"there": {true, nil, Yes, ""},
+		"an older kernel": {true, fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16)",
+			dualpi2.ErrNotSupported), No, "the kernel has no BPF qdiscs (requires Linux 6.16)"},
+		"no reason":      {true, dualpi2.ErrNotSupported, No, "not supported"},
+		"cannot be told": {true, fs.ErrPermission, Unknown, "permission denied"},
+		"nobody":         {false, nil, Unknown, "whether it does is for root to find out"},
 	} {
 		got, why := ownQdisc(c.admin, func() error {
 			if !c.admin {

@@ -129,7 +129,8 @@ func FuzzRelay(f *testing.F) {
 	})
 }
 
-// The kernel's own counters, in a namespace of the test's: packets that go through a tun device, and listeners of MPTCP.
+// The kernel's own counters, in a namespace of the test's: packets that go through a tun device, and listeners of
+// MPTCP.
 func TestLiveRelay(t *testing.T) {
 	inNamespace(t, func() {
 		must := func(err error) {

@@ -23,12 +23,15 @@ func TestProgramPorts(t *testing.T) {
 `
 	text := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	root := fstest.MapFS{
-		"proc/thread-self/net/udp": text(udp), "proc/thread-self/net/udp6": text(udp6), "proc/thread-self/net/tcp": text(tcp),
-		"proc/10/fd/3": link("/dev/net/tun"), "proc/10/fdinfo/3": text("pos:\t0\nflags:\t0104002\niff:\ttun0\n"),
-		"proc/10/fd/4": link("socket:[11]"), "proc/10/fd/5": link("socket:[12]"), "proc/10/fd/6": link("socket:[14]"), "proc/10/fd/7": link("socket:[99]"),
+		"proc/thread-self/net/udp": text(udp), "proc/thread-self/net/udp6": text(udp6),
+		"proc/thread-self/net/tcp": text(tcp),
+		"proc/10/fd/3":             link("/dev/net/tun"), "proc/10/fdinfo/3": text("pos:\t0\nflags:\t0104002\niff:\ttun0\n"),
+		"proc/10/fd/4": link("socket:[11]"), "proc/10/fd/5": link("socket:[12]"), "proc/10/fd/6": link("socket:[14]"),
+		"proc/10/fd/7": link("socket:[99]"),
 		"proc/20/fd/3": link("/dev/net/tun"), "proc/20/fdinfo/3": text("iff:\ttun1\n"),
 		"proc/20/fd/4": link("socket:[13]"), "proc/20/fd/5": link("socket:[15]"),
-		"proc/30/fd/3": link("/dev/net/tun"), "proc/30/fdinfo/3": text("iff:\ttap7\n"), "proc/30/fd/4": link("socket:[11]"),
+		"proc/30/fd/3": link("/dev/net/tun"), "proc/30/fdinfo/3": text("iff:\ttap7\n"),
+		"proc/30/fd/4": link("socket:[11]"),
 		"proc/40/fd/4": link("socket:[15]"),
 	}
 	// What a program dials for itself, and one that only dials.
@@ -61,7 +64,8 @@ func TestProgramPorts(t *testing.T) {
 }
 
 func FuzzSocketLine(f *testing.F) {
-	f.Add("  100: 00000000:04AA 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 11 2 0000000000000000 0")
+	f.Add("  100: 00000000:04AA 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 11 2 " +
+		"0000000000000000 0")
 	f.Add("sl 000000000000000000000000:CA6C a b c d e f g h")
 	f.Fuzz(func(t *testing.T, line string) {
 		if inode, local, ok := socketLine(line); ok && (inode == "" || !local.IsValid()) {

@@ -30,7 +30,8 @@ func TestDocumented(t *testing.T) {
 			t.Fatalf("%s: found only %d names", c.file, len(names))
 		}
 		for name := range names {
-			if !strings.Contains(string(text), "`"+name) && !strings.Contains(string(text), name+"`") && !strings.Contains(string(text), "`[["+name) {
+			if !strings.Contains(string(text), "`"+name) && !strings.Contains(string(text), name+"`") &&
+				!strings.Contains(string(text), "`[["+name) {
 				t.Errorf("%s does not say what %q is", c.file, name)
 			}
 		}
@@ -46,12 +47,14 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// tags collects the names of a struct's fields; those of the scenario inside a result have a document of their own, as have the kernel's counters.
+// tags collects the names of a struct's fields; those of the scenario inside a result have a document of their own,
+// as have the kernel's counters.
 func tags(of reflect.Type, tag string, names map[string]bool, seen map[reflect.Type]bool) {
 	for of.Kind() == reflect.Slice || of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	if of.Kind() != reflect.Struct || seen[of] || strings.HasSuffix(of.PkgPath(), "qdisc") || (tag == "json" && of == reflect.TypeOf(scenario.Scenario{})) {
+	if of.Kind() != reflect.Struct || seen[of] || strings.HasSuffix(of.PkgPath(), "qdisc") ||
+		(tag == "json" && of == reflect.TypeOf(scenario.Scenario{})) {
 		return
 	}
 	seen[of] = true

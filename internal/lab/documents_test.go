@@ -16,9 +16,10 @@ import (
 	"weir/internal/report"
 )
 
-// The documents are of the scenarios as they are: this runs them again and compares the tables' titles, rows, columns, and what is claimed and
-// expected. The figures are another sample: a run repeats to the byte with the same kernel and binary (TestDeterminism), and the kernel stirs
-// into its random numbers where in the program an interrupt came, which differs from binary to binary.
+// The documents are of the scenarios as they are: this runs them again and compares the tables' titles, rows,
+// columns, and what is claimed and expected. The figures are another sample: a run repeats to the byte with the same
+// kernel and binary (TestDeterminism), and the kernel stirs into its random numbers where in the program an interrupt
+// came, which differs from binary to binary.
 func TestDocuments(t *testing.T) {
 	r := runner(t)
 	root, err := filepath.Abs("../..")
@@ -61,7 +62,8 @@ func TestDocuments(t *testing.T) {
 		}
 		return string(text)
 	}
-	for file, pattern := range map[string]string{"docs/seeds.md": "scenarios/seeds/*.toml", "docs/evidence.md": "scenarios/*.toml"} {
+	for file, pattern := range map[string]string{"docs/seeds.md": "scenarios/seeds/*.toml",
+		"docs/evidence.md": "scenarios/*.toml"} {
 		t.Run(file, func(t *testing.T) {
 			reports := again(t, pattern)
 			want := read(t, file, reports[0].Kernel)
@@ -74,7 +76,8 @@ func TestDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 			if was, is := frame(want), frame(got.String()); was != is {
-				t.Errorf("%s is not of the scenarios as they are now (make docs):\n%s", file, firstDifference([]byte(was), []byte(is)))
+				t.Errorf("%s is not of the scenarios as they are now (make docs):\n%s", file,
+					firstDifference([]byte(was), []byte(is)))
 			}
 		})
 	}

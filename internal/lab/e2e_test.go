@@ -38,7 +38,8 @@ func runner(t *testing.T) *lab.Runner {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	return &lab.Runner{Engines: map[string]engine.Engine{scenario.UML: uml.Engine{Kernel: kernel}}, Program: program, Limit: 20 * time.Minute}
+	return &lab.Runner{Engines: map[string]engine.Engine{scenario.UML: uml.Engine{Kernel: kernel}}, Program: program,
+		Limit: 20 * time.Minute}
 }
 
 func load(t *testing.T, text string) scenario.Scenario {
@@ -130,7 +131,8 @@ values = [1, 4, 16]
 		if p.Values[1] == "bbr" { // what BBR gives on that link unshaped, less what the shaper keeps back
 			least = metric(t, p, unshaped, "utilisation") * 0.9975 * 0.995
 			if p.Values[0] == "policer" {
-				least = metric(t, p, unshaped, "utilisation") * 0.975 // unshaped, BBR overruns the policer: a little more arrives, and thousands of packets are dropped
+				// unshaped, BBR overruns the policer: a little more arrives, and thousands of packets are dropped
+				least = metric(t, p, unshaped, "utilisation") * 0.975
 			}
 		}
 		if used < least {
@@ -140,10 +142,12 @@ values = [1, 4, 16]
 	}
 }
 
-// What arrives waits here and not at the provider: 50 Mbit/s, 48.3 ms, behind a FIFO and behind a policer; and what leaves is no worse for it.
+// What arrives waits here and not at the provider: 50 Mbit/s, 48.3 ms, behind a FIFO and behind a policer; and what
+// leaves is no worse for it.
 func TestIngress(t *testing.T) {
 	r := runner(t)
-	s := load(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"uploads\"\ndirection = \"up\"").Replace(calm)+`
+	s := load(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`,
+		"name = \"uploads\"\ndirection = \"up\"").Replace(calm)+`
 [[sweep]]
 key = "provider.queue"
 values = ["fifo", "policer"]
@@ -169,12 +173,15 @@ values = [1, 4]
 		if at := c.Runs[0].Uplink; at.Device != "ifb-weir" || !strings.HasPrefix(at.Stack, "cake bandwidth 42.5mbit") {
 			t.Errorf("%s: what arrives waits at %s, in %s", label, at.Device, at.Stack)
 		}
-		t.Logf("%s: %.2f %%, +%.3f ms p50, +%.3f ms p99, the provider dropped %d", label, used, p50, metric(t, p, c, "added.p99"), c.Runs[0].Provider.Drops)
+		t.Logf("%s: %.2f %%, +%.3f ms p50, +%.3f ms p99, the provider dropped %d", label, used, p50,
+			metric(t, p, c, "added.p99"), c.Runs[0].Provider.Drops)
 	}
 	t.Run("downloads", func(t *testing.T) {
-		s := load(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`, "name = \"downloads\"\ncount = 4").Replace(calm))
+		s := load(t, strings.NewReplacer("weir = {}", `weir = { ingress = "50mbit" }`, `name = "downloads"`,
+			"name = \"downloads\"\ncount = 4").Replace(calm))
 		p := &run(t, r, s).Points[0]
-		p50, p99, used := metric(t, p, &p.Cells[0], "added.p50"), metric(t, p, &p.Cells[0], "added.p99"), metric(t, p, &p.Cells[0], "utilisation")
+		p50, p99, used := metric(t, p, &p.Cells[0], "added.p50"), metric(t, p, &p.Cells[0], "added.p99"),
+			metric(t, p, &p.Cells[0], "utilisation")
 		if p50 > 0.25 || p99 > 0.6 || used < 99.5 {
 			t.Errorf("%.2f %%, +%.3f ms p50, +%.3f ms p99", used, p50, p99)
 		}
@@ -188,11 +195,14 @@ func TestOtherLinks(t *testing.T) {
 		mbit, ms, flows int
 		queue           string
 	}{
-		{10, 5, 4, "fifo"}, {10, 200, 1, "policer"}, {25, 20, 8, "fifo"}, {33, 90, 2, "policer"}, {75, 120, 4, "fifo"}, {100, 10, 3, "policer"},
-		{150, 60, 4, "fifo"}, {200, 167, 4, "fifo"}, {333, 30, 6, "policer"}, {500, 5, 4, "fifo"}, {500, 200, 8, "fifo"},
+		{10, 5, 4, "fifo"}, {10, 200, 1, "policer"}, {25, 20, 8, "fifo"}, {33, 90, 2, "policer"}, {75, 120, 4, "fifo"},
+		{100, 10, 3, "policer"},
+		{150, 60, 4, "fifo"}, {200, 167, 4, "fifo"}, {333, 30, 6, "policer"}, {500, 5, 4, "fifo"},
+		{500, 200, 8, "fifo"},
 	} {
 		t.Run(fmt.Sprintf("%dmbit %dms %d %s", link.mbit, link.ms, link.flows, link.queue), func(t *testing.T) {
-			s := load(t, strings.NewReplacer("50mbit", fmt.Sprintf("%dmbit", link.mbit), "48.3ms", fmt.Sprintf("%dms", link.ms),
+			s := load(t, strings.NewReplacer("50mbit", fmt.Sprintf("%dmbit", link.mbit), "48.3ms",
+				fmt.Sprintf("%dms", link.ms),
 				`name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = %d", link.flows),
 				"[provider]", fmt.Sprintf("[provider]\nqueue = %q", link.queue)).Replace(calm))
 			report := run(t, r, s)
@@ -222,7 +232,8 @@ func TestOtherLinks(t *testing.T) {
 // One flow fills a long fast link: no socket buffer that the plan should have raised holds it back.
 func TestOneFlowFillsALongFastLink(t *testing.T) {
 	r := runner(t)
-	s := load(t, strings.NewReplacer("50mbit", "500mbit", "48.3ms", "48ms", `warmup = "5s"`, `warmup = "15s"`).Replace(calm))
+	s := load(t, strings.NewReplacer("50mbit", "500mbit", "48.3ms", "48ms", `warmup = "5s"`,
+		`warmup = "15s"`).Replace(calm))
 	report := run(t, r, s)
 	p := &report.Points[0]
 	c := &p.Cells[0]
@@ -231,14 +242,16 @@ func TestOneFlowFillsALongFastLink(t *testing.T) {
 	}
 	f := c.Runs[0].Flows[0]
 	if f.SndbufLimited > 0.01 || f.RwndLimited > 0.01 {
-		t.Errorf("limited by the send buffer %.1f %%, by the receive window %.1f %% of the time", 100*f.SndbufLimited, 100*f.RwndLimited)
+		t.Errorf("limited by the send buffer %.1f %%, by the receive window %.1f %% of the time", 100*f.SndbufLimited,
+			100*f.RwndLimited)
 	}
 }
 
 // The same job is the same run, to the byte: whatever else the machine does, on whichever core.
 func TestDeterminism(t *testing.T) {
 	r := runner(t)
-	s := load(t, strings.NewReplacer(`warmup = "5s"`, `warmup = "1s"`, `duration = "10s"`, `duration = "3s"`, `name = "downloads"`, "name = \"downloads\"\ncount = 4",
+	s := load(t, strings.NewReplacer(`warmup = "5s"`, `warmup = "1s"`, `duration = "10s"`, `duration = "3s"`,
+		`name = "downloads"`, "name = \"downloads\"\ncount = 4",
 		"[provider]", "loss = \"1%\"\n[provider]").Replace(calm))
 	s.Seeds = 2
 	once := func() []byte {
@@ -287,7 +300,8 @@ func TestFailures(t *testing.T) {
 	t.Run("hang", func(t *testing.T) {
 		slow := *r
 		slow.Limit = 300 * time.Millisecond
-		_, err := slow.Run(context.Background(), []string{"test"}, []scenario.Scenario{load(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
+		_, err := slow.Run(context.Background(), []string{"test"},
+			[]scenario.Scenario{load(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
 		if err == nil || !strings.Contains(err.Error(), "no result after 300ms of real time") {
 			t.Errorf("got %v", err)
 		}
@@ -295,7 +309,8 @@ func TestFailures(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(300*time.Millisecond, cancel)
-		_, err := r.Run(ctx, []string{"test"}, []scenario.Scenario{load(t, strings.Replace(calm, `"10s"`, `"600s"`, 1))})
+		_, err := r.Run(ctx, []string{"test"}, []scenario.Scenario{load(t,
+			strings.Replace(calm, `"10s"`, `"600s"`, 1))})
 		if err != context.Canceled {
 			t.Errorf("got %v", err)
 		}
@@ -310,7 +325,8 @@ func TestFailures(t *testing.T) {
 		}
 	})
 	t.Run("candidate that the server refuses", func(t *testing.T) {
-		_, err := r.Run(context.Background(), []string{"test"}, []scenario.Scenario{load(t, calm+"[candidate.sysctl]\n\"net.ipv4.no_such_thing\" = \"1\"\n")})
+		_, err := r.Run(context.Background(), []string{"test"},
+			[]scenario.Scenario{load(t, calm+"[candidate.sysctl]\n\"net.ipv4.no_such_thing\" = \"1\"\n")})
 		if err == nil || !strings.Contains(err.Error(), "net.ipv4.no_such_thing") {
 			t.Errorf("got %v", err)
 		}
@@ -380,7 +396,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// orphans lists user-mode Linux's processes whose parent is gone. (Those of other tests, at the same time, have theirs.)
+// orphans lists user-mode Linux's processes whose parent is gone. (Those of other tests, at the same time, have
+// theirs.)
 func orphans(t *testing.T) (left []string) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -394,7 +411,8 @@ func orphans(t *testing.T) (left []string) {
 		}
 		name, rest, _ := strings.Cut(string(text), ") ")
 		fields := strings.Fields(rest)
-		if (strings.HasSuffix(name, "(linux") || strings.HasSuffix(name, "(uml-userspace")) && len(fields) > 1 && fields[1] == "1" && fields[0] != "Z" {
+		if (strings.HasSuffix(name, "(linux") || strings.HasSuffix(name, "(uml-userspace")) && len(fields) > 1 &&
+			fields[1] == "1" && fields[0] != "Z" {
 			left = append(left, string(text))
 		}
 	}
@@ -404,7 +422,8 @@ func orphans(t *testing.T) (left []string) {
 // The lab itself: what it measures on paths about which everything is known.
 func TestKnownPaths(t *testing.T) {
 	r := runner(t)
-	idle := strings.NewReplacer("[[flow]]\nname = \"downloads\"\n", "", `warmup = "5s"`, `warmup = "0s"`, `duration = "10s"`, `duration = "4s"`)
+	idle := strings.NewReplacer("[[flow]]\nname = \"downloads\"\n", "", `warmup = "5s"`, `warmup = "0s"`,
+		`duration = "10s"`, `duration = "4s"`)
 	for _, c := range []struct {
 		name, from, to string
 		check          func(p measure.Probe) bool
@@ -412,29 +431,36 @@ func TestKnownPaths(t *testing.T) {
 		{"an idle path has its RTT", "", "", func(p measure.Probe) bool {
 			return p.Lost == 0 && p.Delay.Min >= 48.3 && p.Delay.Max < 48.31 && p.Sent == 400
 		}},
-		{"nothing is lost on a long path", `rtt = "48.3ms"`, `rtt = "2s"`, func(p measure.Probe) bool { return p.Lost == 0 && p.Sent == 400 }},
-		{"jitter lies around the RTT", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\njitter = \"5ms\"", func(p measure.Probe) bool {
-			return p.Lost == 0 && p.Delay.P50 > 47.3 && p.Delay.P50 < 49.3 && p.Delay.Min > 43.2 && p.Delay.Max < 53.4
-		}},
-		{"a tenth is lost", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"", func(p measure.Probe) bool { return p.Lost > 20 && p.Lost < 60 }},
-		{"a tenth is lost in bursts", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"\nburst = 3", func(p measure.Probe) bool { return p.Lost > 10 && p.Lost < 90 }},
+		{"nothing is lost on a long path", `rtt = "48.3ms"`, `rtt = "2s"`,
+			func(p measure.Probe) bool { return p.Lost == 0 && p.Sent == 400 }},
+		{"jitter lies around the RTT", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\njitter = \"5ms\"",
+			func(p measure.Probe) bool {
+				return p.Lost == 0 && p.Delay.P50 > 47.3 && p.Delay.P50 < 49.3 && p.Delay.Min > 43.2 && p.Delay.Max < 53.4
+			}},
+		{"a tenth is lost", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"",
+			func(p measure.Probe) bool { return p.Lost > 20 && p.Lost < 60 }},
+		{"a tenth is lost in bursts", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"\nburst = 3",
+			func(p measure.Probe) bool { return p.Lost > 10 && p.Lost < 90 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := run(t, r, load(t, strings.Replace(idle.Replace(calm), c.from, c.to, 1))).Points[0].Cells[0].Runs[0].Probes[0]
+			p := run(t, r, load(t, strings.Replace(idle.Replace(calm), c.from, c.to,
+				1))).Points[0].Cells[0].Runs[0].Probes[0]
 			if !c.check(p) {
 				t.Errorf("sent %d, lost %d, %+v", p.Sent, p.Lost, p.Delay)
 			}
 		})
 	}
 	t.Run("up is limited, too", func(t *testing.T) {
-		s := load(t, strings.NewReplacer(`name = "downloads"`, "name = \"uploads\"\ndirection = \"up\"\ncc = \"bbr\"").Replace(calm))
+		s := load(t, strings.NewReplacer(`name = "downloads"`,
+			"name = \"uploads\"\ndirection = \"up\"\ncc = \"bbr\"").Replace(calm))
 		run := run(t, r, s).Points[0].Cells[0].Runs[0]
 		if run.Goodput < 45 || run.Goodput > 47.9 || run.Flows[0].CC != "bbr" {
 			t.Errorf("%v Mbit/s with %s", run.Goodput, run.Flows[0].CC)
 		}
 	})
 	t.Run("as many connections as may be", func(t *testing.T) {
-		s := load(t, strings.NewReplacer(`name = "downloads"`, "name = \"downloads\"\ncount = 2000", `warmup = "5s"`, `warmup = "3s"`, `duration = "10s"`, `duration = "2s"`).Replace(calm))
+		s := load(t, strings.NewReplacer(`name = "downloads"`, "name = \"downloads\"\ncount = 2000", `warmup = "5s"`,
+			`warmup = "3s"`, `duration = "10s"`, `duration = "2s"`).Replace(calm))
 		run := run(t, r, s).Points[0].Cells[0].Runs[0]
 		if len(run.Flows) != 2000 || run.Goodput < 40 {
 			t.Errorf("%d flows, %v Mbit/s", len(run.Flows), run.Goodput)
@@ -453,7 +479,8 @@ func TestIPv6(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			report := run(t, r, load(t, strings.Replace(calm, `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nip = 6", 1)+network))
 			p := &report.Points[0]
-			if goodput, most := metric(t, p, &p.Cells[0], "goodput"), 50*1428.0/1514; goodput > most || goodput < 0.99*most {
+			if goodput, most := metric(t, p, &p.Cells[0], "goodput"), 50*1428.0/1514; goodput > most ||
+				goodput < 0.99*most {
 				t.Errorf("%v Mbit/s; the link can carry %v", goodput, most)
 			}
 			if used := metric(t, p, &p.Cells[0], "utilisation"); used < 99.5 || used > 100 {
@@ -469,11 +496,13 @@ func TestIPv6(t *testing.T) {
 // From its time on a change is in force, and the qdisc is the one that was there: its counters go on.
 func TestChange(t *testing.T) {
 	r := runner(t)
-	text := strings.NewReplacer(`warmup = "5s"`, `warmup = "2s"`, `duration = "10s"`, `duration = "6s"`, "weir = {}\n", "").Replace(calm)
+	text := strings.NewReplacer(`warmup = "5s"`, `warmup = "2s"`, `duration = "10s"`, `duration = "6s"`, "weir = {}\n",
+		"").Replace(calm)
 	for _, qdisc := range []string{"htb rate %s | fq_codel", "htb rate %s | dualpi2", "cake bandwidth %s"} {
 		t.Run(qdisc, func(t *testing.T) {
 			fast, slow := fmt.Sprintf(qdisc, "{90%}"), fmt.Sprintf(qdisc, "{40%}")
-			s := load(t, text+fmt.Sprintf("qdisc = %q\n[[candidate.change]]\nat = \"4s\"\nqdisc = %q\n[[candidate.change]]\nat = \"6s\"\nqdisc = %q\n", fast, slow, fast))
+			s := load(t, text+fmt.Sprintf("qdisc = %q\n[[candidate.change]]\nat = \"4s\"\nqdisc = "+
+				"%q\n[[candidate.change]]\nat = \"6s\"\nqdisc = %q\n", fast, slow, fast))
 			cell := run(t, r, s).Points[0].Cells[0]
 			run := cell.Runs[0]
 			for begin, rate := range map[float64]float64{0: 45, 2: 20, 4: 45} { // seconds since the warm-up, Mbit/s
@@ -490,7 +519,8 @@ func TestChange(t *testing.T) {
 			if sent := run.Uplink.Qdiscs[0].Stats.Bytes; int64(sent) < run.Flows[0].Bytes {
 				t.Errorf("the root has counted %d bytes of %d: it is another", sent, run.Flows[0].Bytes)
 			}
-			for _, words := range []string{"At 4s changed to " + scenario.Rated(slow, 50e6) + ".", "At 6s changed to " + scenario.Rated(fast, 50e6) + ".", "KiB on average"} {
+			for _, words := range []string{"At 4s changed to " + scenario.Rated(slow, 50e6) + ".", "At 6s changed to " +
+				scenario.Rated(fast, 50e6) + ".", "KiB on average"} {
 				if !strings.Contains(cell.Words, words) {
 					t.Errorf("%q does not say %q", cell.Words, words)
 				}
@@ -519,7 +549,8 @@ values = ["uml", "qemu"]
 		lab, stock := &report.Points[0].Cells[i], &report.Points[1].Cells[i]
 		for _, name := range []string{"goodput", "rtt.p50"} {
 			want, got := metric(t, &report.Points[0], lab, name), metric(t, &report.Points[1], stock, name)
-			t.Logf("%s: %s %.3f on %s, %.3f on %s", lab.Candidate, name, want, lab.Runs[0].Kernel, got, stock.Runs[0].Kernel)
+			t.Logf("%s: %s %.3f on %s, %.3f on %s", lab.Candidate, name, want, lab.Runs[0].Kernel, got,
+				stock.Runs[0].Kernel)
 			if math.Abs(got-want) > 0.02*want {
 				t.Errorf("%s: %s is %v on the lab kernel, %v on a stock one", lab.Candidate, name, want, got)
 			}

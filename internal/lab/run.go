@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab runs scenarios, each configuration in a kernel of its own in virtual time, as many at once as there are cores.
+// Package lab runs scenarios, each configuration in a kernel of its own in virtual time, as many at once as there are
+// cores.
 //
-// It may not touch the host's network. What a scenario says is in package scenario, what boots a kernel in engine, what becomes of the
-// results in verdict.
+// It may not touch the host's network. What a scenario says is in package scenario, what boots a kernel in engine,
+// what becomes of the results in verdict.
 package lab
 
 import (
@@ -120,7 +121,10 @@ func finished(reports []verdict.Report) []verdict.Report {
 	missing := func(run measure.Run) bool { return run.Kernel == "" }
 	for i := range reports {
 		reports[i].Points = slices.DeleteFunc(reports[i].Points, func(p verdict.Point) bool {
-			return slices.ContainsFunc(p.Cells, func(c verdict.Cell) bool { return slices.ContainsFunc(c.Runs, missing) })
+			return slices.ContainsFunc(p.Cells, func(c verdict.Cell) bool {
+				return slices.ContainsFunc(c.Runs,
+					missing)
+			})
 		})
 	}
 	return slices.DeleteFunc(reports, func(r verdict.Report) bool { return len(r.Points) == 0 })
@@ -143,7 +147,8 @@ func (r *Runner) plan(files []string, scenarios []scenario.Scenario) ([]verdict.
 					continue
 				}
 				point.Scenario.Candidate = append(point.Scenario.Candidate, c)
-				point.Cells = append(point.Cells, verdict.Cell{Candidate: c.Name, Runs: make([]measure.Run, p.Scenario.Seeds)})
+				point.Cells = append(point.Cells, verdict.Cell{Candidate: c.Name,
+					Runs: make([]measure.Run, p.Scenario.Seeds)})
 				job := scenario.Job{Scenario: p.Scenario, Candidate: c}
 				job.Scenario.Candidate = nil
 				for seed := range p.Scenario.Seeds {
@@ -275,7 +280,8 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 		return fmt.Errorf("there is no engine %s here", t.job.Scenario.Engine)
 	}
 	text, err := booter.Boot(ctx, engine.Guest{
-		Program: r.Program, Initrd: initrd, Job: job, Seed: t.job.Seed, CPU: cpu, Scratch: dir, Limit: limit, OnLine: onLine,
+		Program: r.Program, Initrd: initrd, Job: job, Seed: t.job.Seed, CPU: cpu, Scratch: dir, Limit: limit,
+		OnLine: onLine,
 	})
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure is what a measurement is: runs with their flows, probes and queues, the metrics that are read from them, and the figures
-// that samples become: distributions, fairness, the median and range over repeats.
+// Package measure is what a measurement is: runs with their flows, probes and queues, the metrics that are read from
+// them, and the figures that samples become: distributions, fairness, the median and range over repeats.
 //
 // It is pure: no sockets, no clock, no rounding for show. It does not know who measured, the lab or a real link.
 package measure

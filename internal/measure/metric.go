@@ -11,8 +11,8 @@ import (
 	"weir/internal/units"
 )
 
-// A metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the scenario in it:
-// "goodput.client.NAME", "goodput.flow.NAME", "probe.NAME.p99".
+// A metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the
+// scenario in it: "goodput.client.NAME", "goodput.flow.NAME", "probe.NAME.p99".
 type metric struct {
 	name  string
 	unit  string // mbit, ms, s, %, kb, packets, or nothing
@@ -142,7 +142,10 @@ func metrics() []metric {
 		m("srtt", "ms", "srtt", median(func(f *Flow) (float64, bool) { return f.SRTT.P50, f.SRTT.N > 0 })),
 		m("cwnd", "packets", "cwnd", median(func(f *Flow) (float64, bool) { return f.Cwnd.P50, f.Cwnd.N > 0 })),
 		m("unsent", "kb", "unsent", median(func(f *Flow) (float64, bool) { return f.Unsent.P50, f.Unsent.N > 0 })),
-		m("sndbuf_limited", "%", "sndbuf lim", median(func(f *Flow) (float64, bool) { return 100 * f.SndbufLimited, true })),
+		m("sndbuf_limited", "%", "sndbuf lim", median(func(f *Flow) (float64, bool) {
+			return 100 * f.SndbufLimited,
+				true
+		})),
 		m("rwnd_limited", "%", "rwnd lim", median(func(f *Flow) (float64, bool) { return 100 * f.RwndLimited, true })),
 		m("retransmits", "packets", "retrans", sum(func(f *Flow) float64 { return float64(f.Retransmits) })),
 		m("wakeups", "", "wakeups", sum(func(f *Flow) float64 { return float64(f.Wakeups) })),
@@ -175,16 +178,46 @@ func metrics() []metric {
 		m("provider.backlog", "kb", "prov queue", func(s Setup, r *Run) (float64, bool) {
 			return r.Provider.Backlog.Mean, s.Provider
 		}),
-		m("inward.drops", "packets", "inward drops", func(_ Setup, r *Run) (float64, bool) { return float64(r.Inward.Dropped()), r.Inward != nil }),
-		m("inward.backlog", "kb", "inward queue", func(_ Setup, r *Run) (float64, bool) { return r.Inward.Mean(), r.Inward != nil }),
-		m("uplink.drops", "packets", "own drops", func(_ Setup, r *Run) (float64, bool) { return float64(r.Uplink.Drops), true }),
-		m("uplink.marks", "packets", "own marks", func(_ Setup, r *Run) (float64, bool) { return float64(r.Uplink.Marks), true }),
-		m("uplink.backlog", "kb", "own queue", func(_ Setup, r *Run) (float64, bool) { return r.Uplink.Backlog.Mean, true }),
-		m("sojourn.c.mean", "ms", "C sojourn mean", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.Mean })),
-		m("sojourn.c.p99", "ms", "C sojourn p99", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournC.P99 })),
-		m("sojourn.l.mean", "ms", "L sojourn mean", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.Mean })),
-		m("sojourn.l.p50", "ms", "L sojourn p50", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P50 })),
-		m("sojourn.l.p99", "ms", "L sojourn p99", sojourn(func(x *qdisc.BPFDualPI2Stats) units.Duration { return x.SojournL.P99 })),
+		m("inward.drops", "packets", "inward drops", func(_ Setup, r *Run) (float64,
+			bool) {
+			return float64(r.Inward.Dropped()), r.Inward != nil
+		}),
+		m("inward.backlog", "kb", "inward queue", func(_ Setup, r *Run) (float64, bool) {
+			return r.Inward.Mean(),
+				r.Inward != nil
+		}),
+		m("uplink.drops", "packets", "own drops", func(_ Setup, r *Run) (float64,
+			bool) {
+			return float64(r.Uplink.Drops), true
+		}),
+		m("uplink.marks", "packets", "own marks", func(_ Setup, r *Run) (float64,
+			bool) {
+			return float64(r.Uplink.Marks), true
+		}),
+		m("uplink.backlog", "kb", "own queue", func(_ Setup, r *Run) (float64, bool) {
+			return r.Uplink.Backlog.Mean,
+				true
+		}),
+		m("sojourn.c.mean", "ms", "C sojourn mean", sojourn(func(
+			x *qdisc.BPFDualPI2Stats) units.Duration {
+			return x.SojournC.Mean
+		})),
+		m("sojourn.c.p99", "ms", "C sojourn p99", sojourn(func(
+			x *qdisc.BPFDualPI2Stats) units.Duration {
+			return x.SojournC.P99
+		})),
+		m("sojourn.l.mean", "ms", "L sojourn mean", sojourn(func(
+			x *qdisc.BPFDualPI2Stats) units.Duration {
+			return x.SojournL.Mean
+		})),
+		m("sojourn.l.p50", "ms", "L sojourn p50", sojourn(func(
+			x *qdisc.BPFDualPI2Stats) units.Duration {
+			return x.SojournL.P50
+		})),
+		m("sojourn.l.p99", "ms", "L sojourn p99", sojourn(func(
+			x *qdisc.BPFDualPI2Stats) units.Duration {
+			return x.SojournL.P99
+		})),
 		m("step.missed", "%", "missed", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed })),
 		m("step.early", "%", "early", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })),
 	}
@@ -218,7 +251,8 @@ func MetricNames() []string {
 	for _, m := range metrics() {
 		names = append(names, m.name)
 	}
-	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME", "probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
+	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME",
+		"probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
 		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max")
 }
 
@@ -229,7 +263,8 @@ func parseMetric(name string) (metric, error) {
 		}
 	}
 	if client, ok := strings.CutPrefix(name, "goodput.client."); ok {
-		return metric{name: name, unit: "mbit", Short: client, read: func(_ Setup, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
+		return metric{name: name, unit: "mbit", Short: client,
+			read: func(_ Setup, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
 	}
 	if client, ok := strings.CutPrefix(name, "share.client."); ok {
 		return metric{name: name, unit: "%", Short: client + " share", read: func(_ Setup, r *Run) (float64, bool) {

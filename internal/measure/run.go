@@ -4,34 +4,37 @@ package measure
 
 import "weir/internal/qdisc"
 
-// Run is what one run measured, in the lab or on a real link. Times are in milliseconds, speeds in Mbit/s of payload, unless a field says otherwise. What a run measures
-// lies between the end of the warm-up and its end.
+// Run is what one run measured, in the lab or on a real link. Times are in milliseconds, speeds in Mbit/s of payload,
+// unless a field says otherwise. What a run measures lies between the end of the warm-up and its end.
 type Run struct {
-	Seed     uint64   `json:"seed"`
-	Kernel   string   `json:"kernel"`
-	Seconds  float64  `json:"seconds"` // measured
-	Goodput  float64  `json:"goodput"` // of all flows
-	Flows    []Flow   `json:"flows"`
-	Clients  []Share  `json:"clients"`
-	Probes   []Probe  `json:"probes"`
-	Uplink   Queue    `json:"uplink"`            // the server's
-	Provider Queue    `json:"provider"`          // where the provider enforces its rate
-	Inward   *Queue   `json:"inward,omitempty"`  // of a relay with one card: where the provider enforces its rate towards the server,
-	Ingress  *Queue   `json:"ingress,omitempty"` // where the server lets wait what arrives,
-	Tunnel   *Queue   `json:"tunnel,omitempty"`  // and the device of its tunnel
-	TCPPages int      `json:"tcp_pages"`         // most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
-	Weir     []string `json:"weir,omitempty"`    // what weir up and weir status said
+	Seed     uint64  `json:"seed"`
+	Kernel   string  `json:"kernel"`
+	Seconds  float64 `json:"seconds"` // measured
+	Goodput  float64 `json:"goodput"` // of all flows
+	Flows    []Flow  `json:"flows"`
+	Clients  []Share `json:"clients"`
+	Probes   []Probe `json:"probes"`
+	Uplink   Queue   `json:"uplink"`   // the server's
+	Provider Queue   `json:"provider"` // where the provider enforces its rate
+	// of a relay with one card: where the provider enforces its rate towards the server,
+	Inward  *Queue `json:"inward,omitempty"`
+	Ingress *Queue `json:"ingress,omitempty"` // where the server lets wait what arrives,
+	Tunnel  *Queue `json:"tunnel,omitempty"`  // and the device of its tunnel
+	// most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
+	TCPPages int      `json:"tcp_pages"`
+	Weir     []string `json:"weir,omitempty"` // what weir up and weir status said
 	Series   Series   `json:"series"`
 }
 
 // Flow is one TCP connection.
 type Flow struct {
-	Flow          string  `json:"flow"`
-	Client        string  `json:"client"`
-	CC            string  `json:"cc"`
-	Goodput       float64 `json:"goodput"`
-	Bytes         int64   `json:"bytes"`           // received since the start, the warm-up included
-	Fetch         float64 `json:"fetch,omitempty"` // seconds from connecting to the last byte, for flows with bytes; 0 when it was not reached
+	Flow    string  `json:"flow"`
+	Client  string  `json:"client"`
+	CC      string  `json:"cc"`
+	Goodput float64 `json:"goodput"`
+	Bytes   int64   `json:"bytes"` // received since the start, the warm-up included
+	// seconds from connecting to the last byte, for flows with bytes; 0 when it was not reached
+	Fetch         float64 `json:"fetch,omitempty"`
 	SRTT          Dist    `json:"srtt"`
 	Cwnd          Dist    `json:"cwnd"`            // packets
 	Unsent        Dist    `json:"unsent"`          // KiB in the socket and not yet sent

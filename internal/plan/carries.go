@@ -222,7 +222,8 @@ func (v seen) forwarding(c *Carried) {
 			says = fmt.Sprintf("%s carried %s.", strings.Join(names[kind], ", "), text.Bytes(bytes[kind]))
 		}
 		if programs := v.programs[host.TunnelProgram]; kind == Tunnel && len(programs) > 0 {
-			says = fmt.Sprintf("%s carried %s; %s.", strings.Join(names[kind], ", "), text.Bytes(bytes[kind]), run(programs))
+			says = fmt.Sprintf("%s carried %s; %s.", strings.Join(names[kind], ", "), text.Bytes(bytes[kind]),
+				run(programs))
 		}
 		c.Kinds, c.Seen = append(c.Kinds, kind), append(c.Seen, says)
 	}

@@ -174,7 +174,8 @@ func TestCarriedSeen(t *testing.T) {
 		{with(t, measuredTun, runs(host.TunnelProgram, "openvpn", "tincd")),
 			"tun0 carried 27.8 MB; openvpn, tincd run."},
 		{with(t, measuredProxy, pairs(0.97), runs(host.ProxyProgram, "xray")),
-			"Accepted connections carry 97 % of what dialled ones do. 99 % of the packets that came were for sockets of TCP; xray runs."},
+			"Accepted connections carry 97 % of what dialled ones do. 99 % of the packets that came were for " +
+				"sockets of TCP; xray runs."},
 	} {
 		if c := Carries(test.facts); !slices.Equal(c.Seen, []string{test.want}) {
 			t.Errorf("seen %q, want %q", c.Seen, test.want)

@@ -19,12 +19,13 @@ var (
 	cited  = regexp.MustCompile(`scenarios/[-a-z0-9/]+\.toml`)
 	title  = regexp.MustCompile(`(?m)^title = "(.*)"$`)
 	figure = regexp.MustCompile(`\d+(\.\d+)?`)
-	// What is part of a name or of the setting, and not measured: units that belong to a link, percentiles, kernel constants in its words.
+	// What is part of a name or of the setting, and not measured: units that belong to a link, percentiles, kernel
+	// constants in its words.
 	setting = regexp.MustCompile(`\d[\d.]*(mbit|gbit|ms)\b|p\d+|scenarios/[-a-z0-9/]+\.toml|medians of \d+|1 against \d+|2\.3 MB|at 8192|dualpi2|seed \d+|15 %% of its rate`)
 )
 
-// Every figure in the evidence of a change is in the tables that the cited scenarios gave: docs/seeds.md and docs/evidence.md, which are
-// compared with new runs by a test of their own, docs/dualpi2.md and docs/relay.md.
+// Every figure in the evidence of a change is in the tables that the cited scenarios gave: docs/seeds.md and
+// docs/evidence.md, which are compared with new runs by a test of their own, docs/dualpi2.md and docs/relay.md.
 func TestEvidenceIsWhatWasMeasured(t *testing.T) {
 	sections := map[string]string{} // by title
 	for file, heading := range map[string]string{"../../docs/seeds.md": "\n## ", "../../docs/evidence.md": "\n## ",

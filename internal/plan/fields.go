@@ -63,8 +63,8 @@ func Fields() []Field {
 			Help: "what the provider sold, for what leaves the device: 50mbit"},
 			func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate),
 		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
-			Help: "what the provider sold for what arrives: that is then shaped, too (default: it is left alone; for a " +
-				"relay, the rate)"},
+			Help: "what the provider sold for what arrives: that is then shaped, too " +
+				"(default: it is left alone; for a relay, the rate)"},
 			func(g *Goal) *units.Rate { return &g.Ingress }, units.ParseRate),
 		fieldOf(Field{Name: "rtt", Type: "time", Quantity: true,
 			Help: "to the farthest clients when idle: 48.3ms (default: as live connections say)"},

@@ -39,7 +39,8 @@ func generated(r *rand.Rand) (g Goal) {
 			continue
 		}
 		value := map[string]string{
-			"dev": "eth0", "cc": "bbr", "qdisc": `htb rate 49mbit | fq_codel`, "loss": units.Share(r.Float64() / 2).String(),
+			"dev": "eth0", "cc": "bbr", "qdisc": `htb rate 49mbit | fq_codel`,
+			"loss": units.Share(r.Float64() / 2).String(),
 			"rate": units.Rate(r.Uint64N(1e12)).String(), "ingress": units.Rate(r.Uint64N(1e9)).String(),
 			"rtt": units.Duration(1 + r.Int64N(1e9)).String(), "nat": "true", "runtime": "true",
 		}[f.Name]

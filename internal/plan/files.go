@@ -129,7 +129,8 @@ func (k *keeper) file(name string, want host.File, reason string) {
 		return
 	}
 	if now != want {
-		k.Changes = append(k.Changes, Change{Target: Target{File, name}, Old: Content{now}, New: Content{want}, Reason: reason})
+		k.Changes = append(k.Changes, Change{Target: Target{File, name}, Old: Content{now}, New: Content{want},
+			Reason: reason})
 	}
 }
 
@@ -278,7 +279,8 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 		s, later := f.Deep.AtBoot(c.Name)
 		if later && !s.Sets(string(want)) && s.Name > path.Base(host.SysctlFile) {
 			notes = append(notes, Note{c.Name, fmt.Sprintf(
-				"%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value, want)})
+				"%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value,
+				want)})
 		}
 	}
 	return notes

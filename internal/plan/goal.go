@@ -143,8 +143,9 @@ func (g Goal) Check() error {
 	return nil
 }
 
-// Measured fills in how far away the clients are, where the goal does not say it and enough connections are live to tell. It is rounded up in
-// steps of 1, 2, 5, so that another look a moment later comes to the same. The rules are the same for 30ms and 50; for 30 and 200 they are not.
+// Measured fills in how far away the clients are, where the goal does not say it and enough connections are live to
+// tell. It is rounded up in steps of 1, 2, 5, so that another look a moment later comes to the same. The rules are
+// the same for 30ms and 50; for 30 and 200 they are not.
 func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 	const (
 		enough = 8

@@ -35,9 +35,11 @@ func goalFile(goals []Goal) string {
 		text, err = toml.Marshal(goals[0])
 	}
 	if err != nil {
-		panic(fmt.Sprintf("plan: a goal that TOML cannot write: %v", err)) // it has none but strings, booleans and texts
+		// it has none but strings, booleans and texts
+		panic(fmt.Sprintf("plan: a goal that TOML cannot write: %v", err))
 	}
-	return goalLine + "# To see whether it is in force:  weir status. To undo it all and remove this file:  weir down\n" + string(text)
+	return goalLine + "# To see whether it is in force:  weir status. " +
+		"To undo it all and remove this file:  weir down\n" + string(text)
 }
 
 // ParseGoals reads what goalFile writes, and what a person has made of it: one goal, or a table for each device. There
@@ -79,7 +81,8 @@ func ParseGoals(text string) (goals []Goal, err error) {
 }
 
 // goalTables reads a table for each device, or all as the one goal without a name: as it is written, and as goals.
-func goalTables(text string, raw map[string]any) (written map[string]map[string]any, tables map[string]Goal, err error) {
+func goalTables(text string, raw map[string]any) (written map[string]map[string]any, tables map[string]Goal,
+	err error) {
 	isTable := func(name string) bool { _, is := raw[name].(map[string]any); return is }
 	names := slices.Sorted(maps.Keys(raw))
 	if !slices.ContainsFunc(names, isTable) {

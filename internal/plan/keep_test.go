@@ -151,11 +151,18 @@ func TestKeepsNothing(t *testing.T) {
 		edit func(*host.Facts)
 		note string // in what was considered
 	}{
-		"asked not to":          {Goal{Rate: 50e6, Runtime: true}, func(*host.Facts) {}, ""},
-		"a namespace":           {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files = nil }, "ends with it"},
-		"no systemd":            {Goal{Rate: 50e6}, func(f *host.Facts) { f.Init = "" }, "weir up --boot"},
-		"nothing to keep":       {Goal{CC: "keep"}, func(f *host.Facts) { f.Sysctls[notsentLowat] = host.Sysctl{Value: "131072"} }, ""},
-		"a directory in it way": {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files[host.SysctlFile] = host.File{Kind: host.Other} }, "no file that could be put back"},
+		"asked not to": {Goal{Rate: 50e6, Runtime: true}, func(*host.Facts) {}, ""},
+		"a namespace":  {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files = nil }, "ends with it"},
+		"no systemd":   {Goal{Rate: 50e6}, func(f *host.Facts) { f.Init = "" }, "weir up --boot"},
+		"nothing to keep": {Goal{CC: "keep"}, func(
+			f *host.Facts) {
+			f.Sysctls[notsentLowat] = host.Sysctl{Value: "131072"}
+		}, ""},
+		"a directory in it way": {Goal{Rate: 50e6}, func(
+			f *host.Facts) {
+			f.Files[host.SysctlFile] = host.File{Kind: host.Other}
+		},
+			"no file that could be put back"},
 	} {
 		f := keeping(t)
 		c.edit(&f)
@@ -179,7 +186,8 @@ func TestKeepsNothing(t *testing.T) {
 	}
 }
 
-// What cannot be written into a unit or a rule without meaning something else, or would let others than root say what root runs.
+// What cannot be written into a unit or a rule without meaning something else, or would let others than root say what
+// root runs.
 func TestUnkept(t *testing.T) {
 	program := func(path string) func(*host.Facts) {
 		return func(f *host.Facts) { f.Program.Path = path }
@@ -225,7 +233,8 @@ func TestSays(t *testing.T) {
 	for text, want := range map[string]bool{
 		goalFile([]Goal{g}): true, goalFile([]Goal{g, {Dev: "eth1"}}): false, "# mine\nrate = \"50mbit\"\n": true,
 		"rate = \"50mbit\"\nrtt = \"50ms\"": true, "rate = \"50mbit\"\nrtt = \"60ms\"": false,
-		"rate = \"50mbit\"\ndev = \"eth1\"": false, "rate = \"60mbit\"": false, "": false, "# nothing\n": false, "garbage": false,
+		"rate = \"50mbit\"\ndev = \"eth1\"": false, "rate = \"60mbit\"": false, "": false, "# nothing\n": false,
+		"garbage": false,
 	} {
 		if Says(regular(text), g) != want {
 			t.Errorf("%q: %v", text, !want)
@@ -234,7 +243,8 @@ func TestSays(t *testing.T) {
 }
 
 func TestParseGoals(t *testing.T) {
-	whole := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(48), Loss: 0.1, Role: "relay", NAT: true, FairTo: "src", Prefer: "latency", CC: "keep"}
+	whole := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(48), Loss: 0.1, Role: "relay", NAT: true, FairTo: "src",
+		Prefer: "latency", CC: "keep"}
 	lan := Goal{Dev: "br-lan.7", Rate: 1e9}
 	for _, goals := range [][]Goal{
 		{whole}, {{Rate: 1e9}}, {{Recipe: "lossy-bbr"}}, {{Qdisc: "htb rate 49mbit | fq_codel"}}, nil, {lan, whole},

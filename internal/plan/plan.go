@@ -399,7 +399,8 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 		}
 	}
 	d.Changes = append(d.Changes, Change{
-		Target: Target{Ingress, d.link.Name}, Old: Incoming{Other: NoIngress}, New: want, Reason: reason, Evidence: evidence,
+		Target: Target{Ingress, d.link.Name}, Old: Incoming{Other: NoIngress}, New: want, Reason: reason,
+		Evidence: evidence,
 	})
 	return nil
 }
@@ -418,7 +419,8 @@ func (d *draft) sysctl(name, want, reason, evidence string) {
 		d.note(name, "cannot be written in this network namespace: %s stays, %s wanted", now.Value, want)
 	default:
 		d.Changes = append(d.Changes, Change{
-			Target: Target{Sysctl, name}, Old: Setting(now.Value), New: Setting(want), Reason: reason, Evidence: evidence,
+			Target: Target{Sysctl, name}, Old: Setting(now.Value), New: Setting(want), Reason: reason,
+			Evidence: evidence,
 		})
 	}
 }

@@ -23,7 +23,8 @@ func forwards(f *host.Facts) { f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Va
 func tunnel(name, kind string, ports ...string) func(*host.Facts) {
 	return func(f *host.Facts) {
 		f.Admin = true
-		f.Links = append(slices.Clone(f.Links), host.Link{Index: 8, Name: name, Kind: kind, Up: true, MTU: 1420, TxQueues: 1, Ports: ports})
+		f.Links = append(slices.Clone(f.Links), host.Link{Index: 8, Name: name, Kind: kind, Up: true, MTU: 1420,
+			TxQueues: 1, Ports: ports})
 	}
 }
 
@@ -45,7 +46,8 @@ func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 				}
 			}
 			f.Links[i].Tree.Qdiscs = append(slices.Clone(f.Links[i].Tree.Qdiscs), ingress("ingress"))
-			f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500, TxQueues: 1, Tree: tree(t, arriving.Stack.String(), 1)})
+			f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500,
+				TxQueues: 1, Tree: tree(t, arriving.Stack.String(), 1)})
 		case Queue:
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Name })
 			f.Links[i].Tree = tree(t, want.String(), f.Links[i].TxQueues)
@@ -92,8 +94,9 @@ func TestRules(t *testing.T) {
 			want: cake50 + " rtt 480ms" + "\n" + lowat,
 		},
 		{
-			name: "no cake on a long path", goal: Goal{Rate: 50e6, RTT: ms(48)}, facts: with(t, kernel("htb", "fq_codel")),
-			want: "root: htb rate 49.875mbit | fq_codel interval 480ms target 24ms\n" + lowat,
+			name: "no cake on a long path", goal: Goal{Rate: 50e6, RTT: ms(48)},
+			facts: with(t, kernel("htb", "fq_codel")),
+			want:  "root: htb rate 49.875mbit | fq_codel interval 480ms target 24ms\n" + lowat,
 		},
 		{
 			name: "a satellite", goal: Goal{Rate: 10e6, RTT: ms(600)}, facts: server(t),
@@ -125,8 +128,9 @@ func TestRules(t *testing.T) {
 			want: "root: htb rate 49.875mbit | fq_codel\n" + lowat,
 		},
 		{
-			name: "L4S", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("cake", "htb", "dualpi2")),
-			want: "root: htb rate 49.875mbit | dualpi2\n" + lowat,
+			name: "L4S", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			facts: with(t, kernel("cake", "htb", "dualpi2")),
+			want:  "root: htb rate 49.875mbit | dualpi2\n" + lowat,
 		},
 		{
 			name: "L4S without dualpi2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: server(t),
@@ -138,21 +142,25 @@ func TestRules(t *testing.T) {
 			want:  cake50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
 		},
 		{
-			name: "L4S in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("cake", "htb"), bpfDualPI2),
-			want: "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "marks when packets come",
+			name: "L4S in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			facts: with(t, kernel("cake", "htb"), bpfDualPI2),
+			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "marks when packets come",
 		},
 		{
-			name: "L4S in BPF without another shaper, on several queues", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			name:  "L4S in BPF without another shaper, on several queues",
+			goal:  Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
 			facts: with(t, kernel("fq"), bpfDualPI2, uplink(t, "mq | fq", 4)),
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "all 4 queues go through the one lock",
 		},
 		{
-			name: "L4S in BPF, forwarding", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("cake", "htb"), bpfDualPI2, sysctl("ipv4.ip_forward", "1")),
-			want: "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "ethtool -K DEV gro off",
+			name: "L4S in BPF, forwarding", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			facts: with(t, kernel("cake", "htb"), bpfDualPI2, sysctl("ipv4.ip_forward", "1")),
+			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "ethtool -K DEV gro off",
 		},
 		{
-			name: "L4S, and the kernel's own first", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: with(t, kernel("htb", "dualpi2"), bpfDualPI2),
-			want: "root: htb rate 49.875mbit | dualpi2\n" + lowat,
+			name: "L4S, and the kernel's own first", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			facts: with(t, kernel("htb", "dualpi2"), bpfDualPI2),
+			want:  "root: htb rate 49.875mbit | dualpi2\n" + lowat,
 		},
 		{
 			name: "never BBR under DualPI2 in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Loss: 0.1},
@@ -160,13 +168,15 @@ func TestRules(t *testing.T) {
 			want:  "root: bpf_dualpi2 rate 49.875mbit\ntcp_congestion_control: cubic\n" + lowat,
 		},
 		{
-			name: "DualPI2 in BPF without a rate", goal: Goal{Qdisc: "bpf_dualpi2", Loss: 0.1}, facts: with(t, bpfDualPI2),
-			want: "root: bpf_dualpi2\ntcp_congestion_control: bbr\n" + lowat, notes: "bpf_dualpi2 has no rate",
+			name: "DualPI2 in BPF without a rate", goal: Goal{Qdisc: "bpf_dualpi2", Loss: 0.1},
+			facts: with(t, bpfDualPI2),
+			want:  "root: bpf_dualpi2\ntcp_congestion_control: bbr\n" + lowat, notes: "bpf_dualpi2 has no rate",
 		},
 		{
 			name: "a queue and nothing else", goal: Goal{Qdisc: "bpf_dualpi2 rate 50mbit", Only: true},
-			facts: with(t, bpfDualPI2, sysctl("ipv4.tcp_rmem", "4096 16384 4194304"), func(f *host.Facts) { f.Init, f.Files = host.Systemd, map[string]host.File{} }),
-			want:  "root: bpf_dualpi2 rate 50mbit",
+			facts: with(t, bpfDualPI2, sysctl("ipv4.tcp_rmem", "4096 16384 4194304"),
+				func(f *host.Facts) { f.Init, f.Files = host.Systemd, map[string]host.File{} }),
+			want: "root: bpf_dualpi2 rate 50mbit",
 		},
 		{
 			name: "never BBR under DualPI2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Loss: 0.1},
@@ -186,11 +196,13 @@ func TestRules(t *testing.T) {
 			want: lowat, notes: "cubic stays",
 		},
 		{
-			name: "loss and no bbr", goal: Goal{Loss: 0.1}, facts: with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }),
-			want: lowat, notes: "no bbr",
+			name: "loss and no bbr", goal: Goal{Loss: 0.1},
+			facts: with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }),
+			want:  lowat, notes: "no bbr",
 		},
 		{name: "loss, keep", goal: Goal{Loss: 0.1, CC: "keep"}, facts: server(t), want: lowat, notes: "kept as asked"},
-		{name: "a congestion control", goal: Goal{CC: "dctcp"}, facts: server(t), want: "tcp_congestion_control: dctcp\n" + lowat},
+		{name: "a congestion control", goal: Goal{CC: "dctcp"}, facts: server(t),
+			want: "tcp_congestion_control: dctcp\n" + lowat},
 		{name: "no rate, a queue that is managed", facts: server(t), want: lowat, notes: "tell it with --rate"},
 		{
 			name: "no rate, a plain FIFO", facts: with(t, uplink(t, "pfifo_fast", 1)),
@@ -205,7 +217,8 @@ func TestRules(t *testing.T) {
 			want: lowat, notes: "no fq_codel",
 		},
 		{
-			name: "no rate, a virtual device", facts: with(t, uplink(t, "noqueue", 1), func(f *host.Facts) { f.Links[1].Kind = "veth" }),
+			name: "no rate, a virtual device", facts: with(t, uplink(t, "noqueue", 1),
+				func(f *host.Facts) { f.Links[1].Kind = "veth" }),
 			want: lowat,
 		},
 		{
@@ -221,12 +234,14 @@ func TestRules(t *testing.T) {
 			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1", notes: "queues at the provider as before",
 		},
 		{
-			name: "a router with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", NAT: true, FairTo: "src"}, facts: server(t),
+			name: "a router with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", NAT: true,
+				FairTo: "src"}, facts: server(t),
 			want:  "root: cake bandwidth 49.875mbit besteffort dual-srchost nat\n" + lowat + "\ntcp_ecn: 1",
 			notes: "shared evenly",
 		},
 		{
-			name: "a router with BBR asks for no marks", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", CC: "bbr"}, facts: server(t),
+			name: "a router with BBR asks for no marks", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay",
+				Carries: "route", CC: "bbr"}, facts: server(t),
 			want: cake50 + "\ntcp_congestion_control: bbr\n" + lowat,
 		},
 		{
@@ -234,68 +249,85 @@ func TestRules(t *testing.T) {
 			want: "root: cake bandwidth 47mbit besteffort dual-dsthost rtt 500ms", notes: "--nat not set",
 		},
 		{
-			name: "a relay that is told a faster way in", goal: Goal{Rate: 50e6, Ingress: 100e6, Role: "relay"}, facts: with(t, forwards),
-			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms",
+			name: "a relay that is told a faster way in", goal: Goal{Rate: 50e6, Ingress: 100e6, Role: "relay"},
+			facts: with(t, forwards),
+			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms",
 		},
 		{
-			name: "a relay that is told a slower way in", goal: Goal{Rate: 100e6, Ingress: 50e6, Role: "relay"}, facts: with(t, forwards),
-			want: "root: cake bandwidth 47mbit besteffort dual-dsthost rtt 500ms",
+			name: "a relay that is told a slower way in", goal: Goal{Rate: 100e6, Ingress: 50e6, Role: "relay"},
+			facts: with(t, forwards),
+			want:  "root: cake bandwidth 47mbit besteffort dual-dsthost rtt 500ms",
 		},
 		{
-			name: "WireGuard", goal: Goal{Rate: 50e6, Role: "relay"}, facts: with(t, forwards, tunnel("wg0", "wireguard")),
-			want: "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 500ms",
+			name: "WireGuard", goal: Goal{Rate: 50e6, Role: "relay"},
+			facts: with(t, forwards, tunnel("wg0", "wireguard")),
+			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 500ms",
 		},
 		{
 			name: "WireGuard over IPv6 alone", goal: Goal{Rate: 50e6, Role: "relay"},
-			facts: with(t, forwards, tunnel("wg0", "wireguard"), func(f *host.Facts) { f.Links[1].Addrs = []string{"2001:db8::1/64"} }),
-			want:  "root: cake bandwidth 45.937mbit besteffort dual-dsthost rtt 500ms",
+			facts: with(t, forwards, tunnel("wg0", "wireguard"),
+				func(f *host.Facts) { f.Links[1].Addrs = []string{"2001:db8::1/64"} }),
+			want: "root: cake bandwidth 45.937mbit besteffort dual-dsthost rtt 500ms",
 		},
 		{
-			name: "a tunnel in user space", goal: Goal{Rate: 50e6, Role: "relay"}, facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194")),
+			name: "a tunnel in user space", goal: Goal{Rate: 50e6, Role: "relay"},
+			facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194")),
 			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
-				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress, unpacked tun0 from udp/1194",
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress, unpacked tun0 from " +
+				"udp/1194",
 		},
 		{
-			name: "a tunnel whose packets nobody knows", goal: Goal{Rate: 50e6, Role: "relay"}, facts: with(t, forwards, tunnel("tun0", "tuntap")),
-			want: "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "what arrives is not shaped",
+			name: "a tunnel whose packets nobody knows", goal: Goal{Rate: 50e6, Role: "relay"},
+			facts: with(t, forwards, tunnel("tun0", "tuntap")),
+			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms",
+			notes: "what arrives is not shaped",
 		},
 		{
 			name: "for who is not root", goal: Goal{Rate: 50e6, Role: "relay"},
 			facts: with(t, forwards, tunnel("tun0", "tuntap"), func(f *host.Facts) { f.Admin = false }),
 			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
-				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress, unpacked tun0 from", notes: "only root is told",
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress, unpacked tun0 from",
+			notes: "only root is told",
 		},
 		{
-			name: "a tunnel that is down", goal: Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, facts: with(t, forwards),
+			name: "a tunnel that is down", goal: Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"},
+			facts: with(t, forwards),
 			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
-				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress", notes: "no device of it is up",
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress",
+			notes: "no device of it is up",
 		},
 		{
 			name: "a kernel that tells no packets apart", goal: Goal{Rate: 50e6, Role: "relay"},
 			facts: with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"), func(f *host.Facts) { f.Unpack = host.No }),
-			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms", notes: "has not all of cls_flower",
+			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms",
+			notes: "has not all of cls_flower",
 		},
 		{
 			name: "a proxy", goal: Goal{Rate: 50e6, Role: "relay"}, facts: server(t),
 			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost rtt 500ms\n" +
-				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress\n" + lowat + "\ntcp_wmem: 4096 16384 5242880\ntcp_ecn: 1",
+				"ingress: cake bandwidth 45mbit besteffort dual-dsthost rtt 500ms nat ingress\n" + lowat +
+				"\ntcp_wmem: 4096 16384 5242880\ntcp_ecn: 1",
 		},
 		{
 			name: "WireGuard and a proxy", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)},
-			facts: with(t, forwards, tunnel("wg0", "wireguard", "udp/51820"), func(f *host.Facts) { f.Relays = []host.Relay{{Name: "danted", Kind: host.ProxyProgram}} }),
+			facts: with(t, forwards, tunnel("wg0", "wireguard", "udp/51820"),
+				func(f *host.Facts) { f.Relays = []host.Relay{{Name: "danted", Kind: host.ProxyProgram}} }),
 			want: cake50 + "\ningress: cake bandwidth 45mbit besteffort dual-dsthost nat ingress, unpacked wg0 " +
 				"from udp/51820\n" + lowat + "\ntcp_ecn: 1",
 		},
 		{
-			name: "a relay without cake", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)}, facts: with(t, forwards, kernel("htb", "fq_codel")),
-			want: "root: htb rate 47mbit | fq_codel",
+			name: "a relay without cake", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)},
+			facts: with(t, forwards, kernel("htb", "fq_codel")),
+			want:  "root: htb rate 47mbit | fq_codel",
 		},
 		{
-			name: "a queue as asked", goal: Goal{Qdisc: "fq"}, facts: server(t), want: "root: fq\n" + lowat, notes: "fq has no rate",
+			name: "a queue as asked", goal: Goal{Qdisc: "fq"}, facts: server(t), want: "root: fq\n" + lowat,
+			notes: "fq has no rate",
 		},
 		{
-			name: "jumbo frames", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel"), func(f *host.Facts) { f.Links[1].MTU = 9000 }),
-			want: "root: htb rate 49.875mbit burst 18028b cburst 18028b quantum 9014 | fq_codel\n" + lowat,
+			name: "jumbo frames", goal: Goal{Rate: 50e6, RTT: ms(10)},
+			facts: with(t, kernel("htb", "fq_codel"), func(f *host.Facts) { f.Links[1].MTU = 9000 }),
+			want:  "root: htb rate 49.875mbit burst 18028b cburst 18028b quantum 9014 | fq_codel\n" + lowat,
 		},
 		{
 			name: "what a blog post lowered",
@@ -305,8 +337,9 @@ func TestRules(t *testing.T) {
 		},
 		{name: "a lowat that is fine", facts: with(t, sysctl("ipv4.tcp_notsent_lowat", "1048576")), want: ""},
 		{
-			name: "a namespace that has less", goal: Goal{Recipe: "lossy-bbr"}, facts: with(t, func(f *host.Facts) { delete(f.Sysctls, "net.core.default_qdisc") }),
-			want: "tcp_congestion_control: bbr", notes: "does not exist in this network namespace",
+			name: "a namespace that has less", goal: Goal{Recipe: "lossy-bbr"},
+			facts: with(t, func(f *host.Facts) { delete(f.Sysctls, "net.core.default_qdisc") }),
+			want:  "tcp_congestion_control: bbr", notes: "does not exist in this network namespace",
 		},
 		{
 			name: "a namespace that may less", goal: Goal{Recipe: "dualpi2-bbr"},
@@ -325,17 +358,21 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "both ways", goal: Goal{Rate: 50e6, Ingress: 100e6, RTT: ms(48)}, facts: server(t),
-			want: cake50 + " rtt 480ms\ningress: cake bandwidth 85mbit besteffort dual-srchost rtt 480ms ingress\n" + lowat,
+			want: cake50 + " rtt 480ms\ningress: cake bandwidth 85mbit besteffort dual-srchost rtt 480ms ingress\n" +
+				lowat,
 		},
 		{
-			name: "what arrives, alone", goal: Goal{Ingress: 100e6, Role: "relay", Carries: "route", NAT: true, FairTo: "src"}, facts: with(t, uplink(t, "mq | fq_codel", 4)),
+			name: "what arrives, alone", goal: Goal{Ingress: 100e6, Role: "relay", Carries: "route", NAT: true,
+				FairTo: "src"}, facts: with(t, uplink(t, "mq | fq_codel", 4)),
 			want: "ingress: cake bandwidth 85mbit besteffort dual-dsthost rtt 500ms nat ingress\n" + lowat,
 		},
 		{
-			name: "what arrives, without cake", goal: Goal{Ingress: 100e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel")),
-			want: "ingress: htb rate 85mbit | fq_codel\n" + lowat,
+			name: "what arrives, without cake", goal: Goal{Ingress: 100e6, RTT: ms(10)},
+			facts: with(t, kernel("htb", "fq_codel")),
+			want:  "ingress: htb rate 85mbit | fq_codel\n" + lowat,
 		},
-		{name: "recipe lossy-bbr", goal: Goal{Recipe: "lossy-bbr"}, facts: server(t), want: "default_qdisc: fq\ntcp_congestion_control: bbr"},
+		{name: "recipe lossy-bbr", goal: Goal{Recipe: "lossy-bbr"}, facts: server(t),
+			want: "default_qdisc: fq\ntcp_congestion_control: bbr"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Make(c.goal, c.facts)
@@ -393,8 +430,10 @@ func FuzzPlan(f *testing.F) {
 	f.Add(uint64(50e6), int64(48e6), 0.1, uint8(0), uint8(0), "4096 131072 6291456", "4294967295", uint64(1<<30))
 	f.Add(uint64(1e9), int64(0), 0.0, uint8(7), uint8(255), "1 2 3", "-1", uint64(0))
 	f.Add(uint64(0), int64(-1), 2.0, uint8(31), uint8(9), "", "x", uint64(1))
-	trees := []string{"fq_codel", "pfifo_fast", "mq | pfifo_fast", "noqueue", "dualpi2", "bpf_dualpi2 rate 1mbit", "cake bandwidth 1mbit", "htb rate 1mbit | fq_codel"}
-	f.Fuzz(func(t *testing.T, rate uint64, rtt int64, loss float64, choices, has uint8, mem, lowat string, memory uint64) {
+	trees := []string{"fq_codel", "pfifo_fast", "mq | pfifo_fast", "noqueue", "dualpi2", "bpf_dualpi2 rate 1mbit",
+		"cake bandwidth 1mbit", "htb rate 1mbit | fq_codel"}
+	f.Fuzz(func(t *testing.T, rate uint64, rtt int64, loss float64, choices, has uint8, mem, lowat string,
+		memory uint64) {
 		pick := func(bit uint8, yes string) string {
 			if choices&(1<<bit) != 0 {
 				return yes
@@ -403,9 +442,11 @@ func FuzzPlan(f *testing.F) {
 		}
 		goal := Goal{Rate: units.Rate(rate), RTT: units.Duration(rtt), Loss: units.Share(loss),
 			Ingress: units.Rate(rate * uint64(choices>>5&1)),
-			Role:    pick(0, "relay"), NAT: choices&3 == 3, Prefer: pick(2, "l4s"), CC: pick(3, "bbr"), FairTo: pick(4, "src")}
+			Role:    pick(0, "relay"), NAT: choices&3 == 3, Prefer: pick(2, "l4s"), CC: pick(3, "bbr"),
+			FairTo: pick(4, "src")}
 		text := trees[int(has)%len(trees)]
-		facts := with(t, uplink(t, text, 1+int(choices>>6)), sysctl("ipv4.tcp_rmem", strings.Join(strings.Fields(mem), " ")),
+		facts := with(t, uplink(t, text, 1+int(choices>>6)),
+			sysctl("ipv4.tcp_rmem", strings.Join(strings.Fields(mem), " ")),
 			sysctl("ipv4.tcp_wmem", strings.Join(strings.Fields(mem), " ")), sysctl("ipv4.tcp_notsent_lowat", lowat))
 		facts.Memory = units.Size(memory)
 		facts.Links[1].Speed = 0
@@ -419,7 +460,8 @@ func FuzzPlan(f *testing.F) {
 		p, err := Make(goal, facts)
 		if err != nil {
 			var refusal *Refusal
-			if !errors.As(err, &refusal) || refusal.What == "" || refusal.Try == "" || strings.Contains(refusal.What+refusal.Try, "\n") {
+			if !errors.As(err, &refusal) || refusal.What == "" || refusal.Try == "" ||
+				strings.Contains(refusal.What+refusal.Try, "\n") {
 				t.Errorf("not a refusal of one line, with a hint: %#v", err)
 			}
 			return
@@ -443,9 +485,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such device", Goal{Dev: "ens3"}, server(t), "ens3: no such device", "there are: eth0, eth1", false},
 		{"loopback", Goal{Dev: "lo"}, server(t), "loopback", "eth0", false},
-		{"no default route", Goal{}, with(t, func(f *host.Facts) { f.Uplink = "" }), "no default route", "--dev", false},
-		{"no device at all", Goal{}, with(t, func(f *host.Facts) { f.Uplink, f.Links = "", nil }), "no default route", "has none", false},
-		{"above the line", Goal{Rate: 2e9}, server(t), "rate 2gbit is above the speed of eth0, 1gbit", "1gbit or less", false},
+		{"no default route", Goal{}, with(t, func(f *host.Facts) { f.Uplink = "" }), "no default route", "--dev",
+			false},
+		{"no device at all", Goal{}, with(t, func(f *host.Facts) { f.Uplink, f.Links = "", nil }), "no default route",
+			"has none", false},
+		{"above the line", Goal{Rate: 2e9}, server(t), "rate 2gbit is above the speed of eth0, 1gbit", "1gbit or less",
+			false},
 		{"too slow to reach", Goal{Rate: 1000}, server(t), "too little", "--rate", true},
 		{"absurd RTT", Goal{RTT: ms(11000)}, server(t), "RTT 11s", "--rtt", true},
 		{"negative RTT", Goal{RTT: -1}, server(t), "RTT", "--rtt", true},
@@ -457,13 +502,17 @@ func TestRefusals(t *testing.T) {
 		{"recipe without rate", Goal{Recipe: "server-cake"}, server(t), "none is given", "--rate", true},
 		{"recipe and a choice", Goal{Recipe: "lossy-bbr", CC: "cubic"}, server(t), "to the letter", "lossy-bbr", true},
 		{"nat on a server", Goal{NAT: true}, server(t), "--nat", "--role relay", true},
-		{"qdisc and a choice", Goal{Qdisc: "fq", Prefer: "l4s", Rate: 1e6}, server(t), "as it is written", "--qdisc", true},
+		{"qdisc and a choice", Goal{Qdisc: "fq", Prefer: "l4s", Rate: 1e6}, server(t), "as it is written", "--qdisc",
+			true},
 		{"qdisc unknown", Goal{Qdisc: "cark"}, server(t), "cark", "--qdisc", true},
 		{"qdisc option unknown", Goal{Qdisc: "cake bandwith 1mbit"}, server(t), "bandwith", "--qdisc", true},
 		{"qdisc that the kernel lacks", Goal{Qdisc: "dualpi2"}, server(t), "has no dualpi2", "--qdisc", false},
-		{"DualPI2 in BPF that the kernel does not take", Goal{Qdisc: "bpf_dualpi2"}, with(t, func(f *host.Facts) { f.Qdiscs["bpf_dualpi2"], f.BPFDualPI2 = host.No, "requires Linux 6.16" }),
+		{"DualPI2 in BPF that the kernel does not take", Goal{Qdisc: "bpf_dualpi2"},
+			with(t, func(f *host.Facts) { f.Qdiscs["bpf_dualpi2"], f.BPFDualPI2 = host.No, "requires Linux 6.16" }),
 			"has no bpf_dualpi2: requires Linux 6.16", "--qdisc", false},
-		{"a queue that cannot be put back", Goal{Qdisc: "fq"}, with(t, unreadable), "what is there now could not be put back: dualpi2.0a1b2c is a BPF qdisc", "tc qdisc del dev eth0 root", false},
+		{"a queue that cannot be put back", Goal{Qdisc: "fq"}, with(t, unreadable),
+			"what is there now could not be put back: dualpi2.0a1b2c is a BPF qdisc", "tc qdisc del dev eth0 root",
+			false},
 		{"a filter that cannot be put back", Goal{Qdisc: "fq"}, with(t, func(f *host.Facts) {
 			f.Links[1].Tree.Qdiscs = []qdisc.Qdisc{{Kind: "prio", Handle: 0x10000, Parent: qdisc.Root}}
 			f.Links[1].Tree.Filters = []qdisc.Filter{{Kind: "flow", Parent: 0x10000, Handle: 1, Priority: 5,
@@ -475,24 +524,34 @@ func TestRefusals(t *testing.T) {
 			f.Admin = false
 			f.Links[1].Tree.Qdiscs = []qdisc.Qdisc{{Kind: "red", Handle: 0x10000, Parent: qdisc.Root}}
 		}), "qdisc red 1:: no test has shown", "tc qdisc del dev eth0 root", false},
-		{"a queue that nobody can read", Goal{Qdisc: "fq"}, with(t, unreadable, func(f *host.Facts) { f.Admin = false }), "could not be read", "as root", false},
-		{"only, and more", Goal{Qdisc: "fq", Only: true, CC: "bbr"}, server(t), "nothing else", "no other choice", true},
+		{"a queue that nobody can read", Goal{Qdisc: "fq"},
+			with(t, unreadable, func(f *host.Facts) { f.Admin = false }), "could not be read", "as root", false},
+		{"only, and more", Goal{Qdisc: "fq", Only: true, CC: "bbr"}, server(t), "nothing else", "no other choice",
+			true},
 		{"L4S without rate", Goal{Prefer: "l4s"}, server(t), "L4S", "--rate", true},
 		{"L4S and BBR", Goal{Prefer: "l4s", Rate: 1e6, CC: "bbr"}, server(t), "23 %", "--cc", true},
 		{"no such congestion control", Goal{CC: "prague"}, server(t), "no congestion control prague", "cubic", false},
-		{"nothing to shape with", Goal{Rate: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "fq_codel", false},
-		{"ingress too slow to reach", Goal{Ingress: 1000}, server(t), "ingress rate 1kbit would leave too little", "--ingress", true},
-		{"ingress above the line", Goal{Ingress: 2e9}, server(t), "ingress 2gbit is above the speed of eth0, 1gbit", "no --ingress", false},
-		{"ingress and a recipe", Goal{Ingress: 1e6, Recipe: "lossy-bbr"}, server(t), "to the letter", "lossy-bbr", true},
+		{"nothing to shape with", Goal{Rate: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "fq_codel",
+			false},
+		{"ingress too slow to reach", Goal{Ingress: 1000}, server(t), "ingress rate 1kbit would leave too little",
+			"--ingress", true},
+		{"ingress above the line", Goal{Ingress: 2e9}, server(t), "ingress 2gbit is above the speed of eth0, 1gbit",
+			"no --ingress", false},
+		{"ingress and a recipe", Goal{Ingress: 1e6, Recipe: "lossy-bbr"}, server(t), "to the letter", "lossy-bbr",
+			true},
 		{"ingress without the modules", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Ingress = host.No }),
 			"has not all of ifb, sch_ingress", "without --ingress", false},
-		{"ingress, nothing to shape with", Goal{Ingress: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "leave --ingress out", false},
-		{"somebody's filters", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }),
+		{"ingress, nothing to shape with", Goal{Ingress: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb",
+			"leave --ingress out", false},
+		{"somebody's filters", Goal{Ingress: 1e6}, with(t,
+			func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }),
 			"somebody else has a qdisc at the ingress (clsact)", "tc qdisc del dev eth0 clsact", false},
-		{"somebody's device", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "dummy"}) }),
+		{"somebody's device", Goal{Ingress: 1e6}, with(t,
+			func(f *host.Facts) { f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "dummy"}) }),
 			"there is a device ifb-weir already", "ip link del ifb-weir", false},
 		{"recipe, no dualpi2", Goal{Recipe: "dualpi2-bbr"}, server(t), "has no dualpi2", "--qdisc", false},
-		{"recipe, no bbr", Goal{Recipe: "lossy-bbr"}, with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }), "no congestion control bbr", "cubic", false},
+		{"recipe, no bbr", Goal{Recipe: "lossy-bbr"}, with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }),
+			"no congestion control bbr", "cubic", false},
 		{"recipe, no fq", Goal{Recipe: "lossy-bbr"}, with(t, kernel("cake")), "has no fq", "--loss", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -501,7 +560,8 @@ func TestRefusals(t *testing.T) {
 			if !errors.As(err, &refusal) {
 				t.Fatalf("%v, %v; want a refusal", p, err)
 			}
-			if !strings.Contains(refusal.What, c.what) || !strings.Contains(refusal.Try, c.try) || refusal.Usage != c.usage {
+			if !strings.Contains(refusal.What, c.what) || !strings.Contains(refusal.Try, c.try) ||
+				refusal.Usage != c.usage {
 				t.Errorf("%+v; want %q, try %q, usage %v", refusal, c.what, c.try, c.usage)
 			}
 		})

@@ -32,7 +32,8 @@ func dualpi2BBR(d *draft) error {
 		return err
 	}
 	err := d.root(plain("dualpi2"), says+`: "actively controls queuing delay"`,
-		"lab, 50mbit, 48.3ms: without a rate it held 0 packets; an echo takes 110 ms beside four BBR flows, as it does with fq (scenarios/narrow-link.toml)")
+		"lab, 50mbit, 48.3ms: without a rate it held 0 packets; an echo takes 110 ms beside four BBR flows, as it "+
+			"does with fq (scenarios/narrow-link.toml)")
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,8 @@ func serverCake(d *draft) error {
 	q := qdisc.NewCake()
 	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
 	err := d.root(qdisc.Stack{q}, "seed 001: "+hereReason(d.Goal.Rate),
-		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against ten gets 8.6 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
+		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against "+
+			"ten gets 8.6 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
 	if err != nil {
 		return err
 	}

@@ -39,12 +39,18 @@ func TestAsSeen(t *testing.T) {
 	}{
 		{"a server", Goal{Rate: 50e6}, with(t, served), "", "", "", false},
 		{"a server that forwards for its containers", Goal{Rate: 50e6}, with(t, served, forwards), "", "", "", false},
-		{"a relay by its traffic", Goal{Rate: 50e6}, with(t, passed, forwards), "relay", "forward", "taken for a relay", false},
-		{"a relay that shall have a server's plan", Goal{Rate: 50e6, Role: "server"}, with(t, passed, forwards), "server", "", "carries for others", false},
-		{"a server that is told so", Goal{Rate: 50e6, Role: "server"}, with(t, served, forwards), "server", "", "", false},
-		{"a relay by what is asked", Goal{Rate: 50e6, Role: "relay"}, with(t, forwards, carried), "relay", "wireguard", "carrying wireguard", false},
-		{"a tunnel without traffic", Goal{Rate: 50e6}, with(t, served, forwards, carried), "", "", "it may be a relay", true},
-		{"the same, where a person has said", Goal{Rate: 50e6, Role: "server"}, with(t, served, forwards, carried), "server", "", "", false},
+		{"a relay by its traffic", Goal{Rate: 50e6}, with(t, passed, forwards), "relay", "forward", "taken for a relay",
+			false},
+		{"a relay that shall have a server's plan", Goal{Rate: 50e6, Role: "server"}, with(t, passed, forwards),
+			"server", "", "carries for others", false},
+		{"a server that is told so", Goal{Rate: 50e6, Role: "server"}, with(t, served, forwards), "server", "", "",
+			false},
+		{"a relay by what is asked", Goal{Rate: 50e6, Role: "relay"}, with(t, forwards, carried), "relay", "wireguard",
+			"carrying wireguard", false},
+		{"a tunnel without traffic", Goal{Rate: 50e6}, with(t, served, forwards, carried), "", "", "it may be a relay",
+			true},
+		{"the same, where a person has said", Goal{Rate: 50e6, Role: "server"}, with(t, served, forwards, carried),
+			"server", "", "", false},
 		{"a tunnel, and nothing is forwarded", Goal{Rate: 50e6}, with(t, served, carried), "", "", "", false},
 		{"no rate", Goal{}, with(t, passed, forwards), "", "", "", false},
 		{"a recipe", Goal{Rate: 50e6, Recipe: "server-cake"}, with(t, passed, forwards), "", "", "", false},
@@ -81,7 +87,8 @@ func TestSetUp(t *testing.T) {
 		return func(f *host.Facts) { f.Relays = append(f.Relays, host.Relay{Name: name, Kind: kind}) }
 	}
 	card := func(f *host.Facts) {
-		f.Links = append(slices.Clone(f.Links), host.Link{Index: 5, Name: "eth1", Up: true, Addrs: []string{"10.0.0.1/24"}})
+		f.Links = append(slices.Clone(f.Links), host.Link{Index: 5, Name: "eth1", Up: true,
+			Addrs: []string{"10.0.0.1/24"}})
 	}
 	down := func(f *host.Facts) {
 		f.Links = append(slices.Clone(f.Links), host.Link{Index: 6, Name: "wg9", Kind: "wireguard"})
@@ -95,11 +102,13 @@ func TestSetUp(t *testing.T) {
 		{"between two cards", with(t, forwards, card), "route"},
 		{"between two cards, and by a tunnel", with(t, forwards, card, tunnel("wg0", "wireguard")), "wireguard"},
 		{"by a tunnel that is down", with(t, forwards, down), "forward"},
-		{"by several tunnels", with(t, forwards, tunnel("tun0", "tuntap"), tunnel("gre1", "gre"), tunnel("wg0", "wireguard")), "wireguard,gre,tunnel"},
+		{"by several tunnels", with(t, forwards, tunnel("tun0", "tuntap"), tunnel("gre1", "gre"),
+			tunnel("wg0", "wireguard")), "wireguard,gre,tunnel"},
 		{"it forwards nothing", server(t), "proxy"},
 		{"a proxy runs", with(t, forwards, program("danted", host.ProxyProgram)), "forward,proxy"},
 		{"a proxy runs on a router", with(t, forwards, card, program("danted", host.ProxyProgram)), "proxy"},
-		{"a proxy and a tunnel", with(t, forwards, tunnel("wg0", "wireguard"), program("squid", host.ProxyProgram)), "wireguard,proxy"},
+		{"a proxy and a tunnel", with(t, forwards, tunnel("wg0", "wireguard"), program("squid", host.ProxyProgram)),
+			"wireguard,proxy"},
 		{"all its traffic is by one card", with(t, forwards, card, passed), "forward"},
 	} {
 		if got := SetUp(c.facts); got != c.want {
@@ -120,11 +129,15 @@ func TestOwns(t *testing.T) {
 	}{
 		{"a server", Goal{Dev: "eth0", Rate: 50e6}, server(t), ""},
 		{"a router", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "route"}, server(t), ""},
-		{"forwarding", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "forward"}, server(t), "come in by the same card"},
-		{"a faster way in", Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6, Role: "relay", Carries: "forward"}, server(t), "so much faster"},
+		{"forwarding", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "forward"}, server(t),
+			"come in by the same card"},
+		{"a faster way in", Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6, Role: "relay", Carries: "forward"}, server(t),
+			"so much faster"},
 		{"a proxy", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "proxy"}, server(t), "gives up 10 %"},
-		{"a tunnel", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"}, with(t, tunnel("tun0", "tuntap", "udp/1194")), "by a tunnel"},
-		{"a tunnel that cannot be unpacked", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"}, with(t, tunnel("tun0", "tuntap")), "gives up 6 %"},
+		{"a tunnel", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"},
+			with(t, tunnel("tun0", "tuntap", "udp/1194")), "by a tunnel"},
+		{"a tunnel that cannot be unpacked", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"},
+			with(t, tunnel("tun0", "tuntap")), "gives up 6 %"},
 	} {
 		if got := Owns(c.goal, c.facts); got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -134,7 +147,8 @@ func TestOwns(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	for _, bad := range []Kinds{"wireguard,", "vpn", "proxy,proxy", ",", "wireguard proxy"} {
-		if err := (Goal{Rate: 50e6, Role: "relay", Carries: bad}).Check(); err == nil || !strings.Contains(err.Error(), "--carries") {
+		if err := (Goal{Rate: 50e6, Role: "relay", Carries: bad}).Check(); err == nil ||
+			!strings.Contains(err.Error(), "--carries") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

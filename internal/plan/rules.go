@@ -106,18 +106,23 @@ func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
 	htb := d.htb(shaped(g.Rate))
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() {
-		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is enforced beyond it the queue is there. "+
-			"(lab, a host with seed 000's recipe to the letter: dualpi2 held 0 packets, and an echo took 62 ms longer beside four downloads; scenarios/seed-host.toml)",
+		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is "+
+			"enforced beyond it the queue is there. "+
+			"(lab, a host with seed 000's recipe to the letter: dualpi2 held 0 packets, and an echo took 62 ms "+
+			"longer beside four downloads; scenarios/seed-host.toml)",
 			d.stack.Leaf(), g.Rate)
 	}
 
 	if g.Prefer == "l4s" {
 		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
-			return d.root(append(htb, plain("dualpi2")...), reason+"; two queues, L4S marking, by the kernel's own DualPI2",
-				"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
+			return d.root(append(htb, plain("dualpi2")...), reason+
+				"; two queues, L4S marking, by the kernel's own DualPI2",
+				"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no "+
+					"fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
 		}
 		if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
-			d.note("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
+			d.note("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
+				"the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
 				d.facts.Kernel)
 			if d.link.TxQueues > 1 {
 				d.note(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
@@ -128,8 +133,10 @@ func (d *draft) shaper() error {
 					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms "+
 					"instead of 1.36; scenarios/dualpi2/superpackets.toml)")
 			}
-			return d.root(qdisc.Stack{dualpi2At(shaped(g.Rate))}, reason+"; two queues, L4S marking, by weir's DualPI2 in BPF",
-				"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
+			return d.root(qdisc.Stack{dualpi2At(shaped(g.Rate))}, reason+
+				"; two queues, L4S marking, by weir's DualPI2 in BPF",
+				"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where "+
+					"CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
 		}
 		d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
 			"latency is as with --prefer latency",
@@ -168,11 +175,14 @@ func (d *draft) shaper() error {
 			q.Overhead, q.Raw = int32(overhead(tunnel)), false
 		}
 		return d.root(qdisc.Stack{q}, reason+queues,
-			shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
+			shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, "+
+				"and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
 	}
 	if d.has("htb") && d.has("fq_codel") {
-		return d.root(append(htb, fqCodel(interval(g.RTT))), reason+"; without CAKE it is fair between connections, not between clients",
-			"lab, 50mbit, 48.3ms: an echo waits 0.24 ms at p50 and 0.48 at p99, where CAKE has 0.12 and 0.24; 1 against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
+		return d.root(append(htb, fqCodel(interval(g.RTT))), reason+
+			"; without CAKE it is fair between connections, not between clients",
+			"lab, 50mbit, 48.3ms: an echo waits 0.24 ms at p50 and 0.48 at p99, where CAKE has 0.12 and 0.24; 1 "+
+				"against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
 }
@@ -304,7 +314,9 @@ func (d *draft) unshaped() error {
 		}
 		if !d.has(kind) {
 			d.note(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
-		} else if err := d.root(append(above, plain(kind)...), reason, "lab, 1gbit at the device: an echo takes 0.37 ms with fq_codel, 2.55 with one FIFO (scenarios/seeds/gso.toml)"); err != nil {
+		} else if err := d.root(append(above, plain(kind)...), reason,
+			"lab, 1gbit at the device: an echo takes 0.37 ms with fq_codel, 2.55 with one FIFO "+
+				"(scenarios/seeds/gso.toml)"); err != nil {
 			return err
 		}
 	}
@@ -361,9 +373,11 @@ func chooseCongestionControl(d *draft) error {
 		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it",
 			d.Goal.Loss), lossEvidence
 	case d.Goal.Loss >= bbrLoss:
-		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel, d.Goal.Loss)
+		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel,
+			d.Goal.Loss)
 	case d.stack.Shapes():
-		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and at 500mbit cubic carries 477 Mbit/s where BBR carries 463 (scenarios/long-fast-link.toml)", d.cc)
+		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and at 500mbit cubic "+
+			"carries 477 Mbit/s where BBR carries 463 (scenarios/long-fast-link.toml)", d.cc)
 	default:
 		d.note("congestion control",
 			"%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)

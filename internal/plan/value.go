@@ -46,7 +46,8 @@ func (t Target) Dev() string {
 	return ""
 }
 
-// Value is what a target has, or is to have: a Queue, an Incoming, a Setting or a Content. Nil is one that is not known.
+// Value is what a target has, or is to have: a Queue, an Incoming, a Setting or a Content. Nil is one that is not
+// known.
 type Value interface {
 	// String writes it as tc, sysctl or host.File does.
 	String() string
@@ -155,8 +156,8 @@ type Content struct{ host.File }
 // Meets compares all of it.
 func (c Content) Meets(want Value) bool { return want == Value(c) }
 
-// Parse reads what a Value of the kind has written. Only a file can be past reading: of a queue that this version has no
-// words for the text is kept.
+// Parse reads what a Value of the kind has written. Only a file can be past reading: of a queue that this version has
+// no words for the text is kept.
 func (k TargetKind) Parse(text string) (Value, error) {
 	switch k {
 	case Root:

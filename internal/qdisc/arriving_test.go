@@ -32,8 +32,10 @@ func TestParseArriving(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "nosuch", "fq_codel, unpacked", "fq_codel, unpacked tun0", "fq_codel, unpacked tun0 from udp", "fq_codel, unpacked tun0 from udp/0",
-		"fq_codel, unpacked tun0 from udp/65536", "fq_codel, unpacked tun0 from sctp/1", "fq_codel, unpacked a;b from udp/1", "fq_codel, unpacked -x from udp/1",
+		"", "nosuch", "fq_codel, unpacked", "fq_codel, unpacked tun0", "fq_codel, unpacked tun0 from udp",
+		"fq_codel, unpacked tun0 from udp/0",
+		"fq_codel, unpacked tun0 from udp/65536", "fq_codel, unpacked tun0 from sctp/1",
+		"fq_codel, unpacked a;b from udp/1", "fq_codel, unpacked -x from udp/1",
 	} {
 		if a, err := ParseArriving(bad); err == nil {
 			t.Errorf("%q is %+v", bad, a)
@@ -85,7 +87,8 @@ func FuzzArriving(f *testing.F) {
 	})
 }
 
-// What comes out of tunnels passes the queue, what they came in goes past it, and of all that nothing is left, whoever else has filters there.
+// What comes out of tunnels passes the queue, what they came in goes past it, and of all that nothing is left,
+// whoever else has filters there.
 func TestLiveUnpacked(t *testing.T) {
 	c, near := live(t)
 	known(t, c, mustParse(t, "fq_codel"))
@@ -146,16 +149,19 @@ func TestLiveUnpacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if led("tnl0") || !led("tnl1") || past() != "[udp/51820]" || filters(near) != 3 || filters(devices["tnl0"]) != 0 {
-		t.Errorf("tnl0 %v, tnl1 %v, past %s, %d filters, %d", led("tnl0"), led("tnl1"), past(), filters(near), filters(devices["tnl0"]))
+		t.Errorf("tnl0 %v, tnl1 %v, past %s, %d filters, %d", led("tnl0"), led("tnl1"), past(), filters(near),
+			filters(devices["tnl0"]))
 	}
 	// A filter of somebody else's at the same place.
 	proto := nl.IPProto(unix.IPPROTO_UDP)
-	theirs := &links.Flower{FilterAttrs: links.FilterAttrs{LinkIndex: near, Parent: uint32(atIngress), Priority: 7, Protocol: unix.ETH_P_IP},
+	theirs := &links.Flower{FilterAttrs: links.FilterAttrs{LinkIndex: near, Parent: uint32(atIngress), Priority: 7,
+		Protocol: unix.ETH_P_IP},
 		EthType: unix.ETH_P_IP, IPProto: &proto, DestPort: 53}
 	if err := links.FilterAdd(theirs); err != nil {
 		t.Fatal(err)
 	}
-	if err := set("fq_codel, unpacked tnl9 from udp/51820"); err == nil || !strings.Contains(err.Error(), "not all of the tunnels") {
+	if err := set("fq_codel, unpacked tnl9 from udp/51820"); err == nil ||
+		!strings.Contains(err.Error(), "not all of the tunnels") {
 		t.Errorf("a tunnel that is not there: %v", err)
 	}
 	if err := SetIngress(near, Arriving{}); err != nil {
@@ -182,7 +188,8 @@ func TestLiveUnpacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filters(near) != 1 || filters(devices["tnl0"]) != 0 || filters(devices["tnl1"]) != 0 {
-		t.Errorf("left without the device: %d filters, %d, %d", filters(near), filters(devices["tnl0"]), filters(devices["tnl1"]))
+		t.Errorf("left without the device: %d filters, %d, %d", filters(near), filters(devices["tnl0"]),
+			filters(devices["tnl1"]))
 	}
 }
 

@@ -280,21 +280,22 @@ func (c *Conn) clean(ifindex int) error {
 
 // BPFDualPI2Stats are bpf_dualpi2's: dualpi2's, and what else the programs count.
 type BPFDualPI2Stats struct {
-	Probability   float64 `json:"probability"`     // base probability p', 0 to 1
-	DelayC        uint32  `json:"delay_c_us"`      // us that the packet at the head of the C queue has waited
-	DelayL        uint32  `json:"delay_l_us"`      // us, the L queue
-	PacketsC      uint64  `json:"packets_c"`       // enqueued
-	PacketsL      uint64  `json:"packets_l"`       // enqueued
-	MaxQueue      uint32  `json:"max_queue"`       // packets, the most so far
-	ECNMarks      uint64  `json:"ecn_marks"`       // packets marked, for whatever reason
-	StepMarks     uint64  `json:"step_marks"`      // of those, by the L queue's step
-	StepMissed    uint64  `json:"step_missed"`     // packets that should have been, and were predicted to wait for less than they did
-	StepEarly     uint64  `json:"step_early"`      // packets that should not have been
-	Credit        int32   `json:"credit"`          // positive: the C queue is next
-	MemoryUsed    uint32  `json:"memory_used"`     // bytes
-	MaxMemoryUsed uint32  `json:"max_memory_used"` // bytes
-	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
-	Unmarked      uint64  `json:"unmarked"`        // packets that came past the program that marks
+	Probability float64 `json:"probability"` // base probability p', 0 to 1
+	DelayC      uint32  `json:"delay_c_us"`  // us that the packet at the head of the C queue has waited
+	DelayL      uint32  `json:"delay_l_us"`  // us, the L queue
+	PacketsC    uint64  `json:"packets_c"`   // enqueued
+	PacketsL    uint64  `json:"packets_l"`   // enqueued
+	MaxQueue    uint32  `json:"max_queue"`   // packets, the most so far
+	ECNMarks    uint64  `json:"ecn_marks"`   // packets marked, for whatever reason
+	StepMarks   uint64  `json:"step_marks"`  // of those, by the L queue's step
+	// packets that should have been, and were predicted to wait for less than they did
+	StepMissed    uint64 `json:"step_missed"`
+	StepEarly     uint64 `json:"step_early"`      // packets that should not have been
+	Credit        int32  `json:"credit"`          // positive: the C queue is next
+	MemoryUsed    uint32 `json:"memory_used"`     // bytes
+	MaxMemoryUsed uint32 `json:"max_memory_used"` // bytes
+	MemoryLimit   uint32 `json:"memory_limit"`    // bytes
+	Unmarked      uint64 `json:"unmarked"`        // packets that came past the program that marks
 	// packets whose note from that program another TCX program had written over
 	Overwritten  uint64  `json:"overwritten"`
 	Superpackets uint64  `json:"superpackets"` // packets of several segments that came whole
@@ -313,10 +314,12 @@ type Sojourn struct {
 }
 
 func sojourn(h dualpi2.Histogram) Sojourn {
-	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)), units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
+	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)),
+		units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
 }
 
-// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so do the most that there were.
+// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
+// do the most that there were.
 func (s BPFDualPI2Stats) Since(before BPFDualPI2Stats) BPFDualPI2Stats {
 	since := func(now, then Sojourn) Sojourn {
 		h := now.Histogram

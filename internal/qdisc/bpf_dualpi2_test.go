@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs are internal/dualpi2 as a Conn sees it: they note what they are asked for, and each instance's kind is another.
+// programs are internal/dualpi2 as a Conn sees it: they note what they are asked for, and each instance's kind is
+// another.
 type programs struct {
 	asked     []string
 	instances map[int]dualpi2.Instance
@@ -67,9 +68,12 @@ func TestBPFConfig(t *testing.T) {
 		t.Errorf("by default\n%+v, want\n%+v", got, want)
 	}
 	for text, set := range map[string]func(*dualpi2.Config){
-		"limit 100000":                      func(c *dualpi2.Config) { c.Limit = 100000 },
-		"limit 500 memlimit 1000000":        func(c *dualpi2.Config) { c.Limit, c.MemLimit = 500, 1000000 },
-		"target 20ms tupdate 10ms":          func(c *dualpi2.Config) { c.Target, c.TUpdate = 20*time.Millisecond, 10*time.Millisecond },
+		"limit 100000":               func(c *dualpi2.Config) { c.Limit = 100000 },
+		"limit 500 memlimit 1000000": func(c *dualpi2.Config) { c.Limit, c.MemLimit = 500, 1000000 },
+		"target 20ms tupdate 10ms": func(c *dualpi2.Config) {
+			c.Target, c.TUpdate = 20*time.Millisecond,
+				10*time.Millisecond
+		},
 		"alpha 0.5 beta 3":                  func(c *dualpi2.Config) { c.Alpha, c.Beta = 128, 768 },
 		"any_ect overflow":                  func(c *dualpi2.Config) { c.AnyECT, c.DropOverload = true, false },
 		"coupling_factor 3 min_qlen_step 4": func(c *dualpi2.Config) { c.Coupling, c.MinQlenStep = 3, 4 },
@@ -78,10 +82,16 @@ func TestBPFConfig(t *testing.T) {
 		"drop_enqueue no_split_gso":         func(c *dualpi2.Config) { c.DropEnqueue, c.SplitGSO = true, false },
 		"classic_protection 25%":            func(c *dualpi2.Config) { c.Protection = 25 },
 		"rate 50mbit":                       func(c *dualpi2.Config) { c.Rate = 6250000 },
-		"rate 50mbit ethernet":              func(c *dualpi2.Config) { c.Rate, c.Raw, c.Overhead, c.MPU = 6250000, false, 38, 84 },
-		"raw overhead 4 ptm":                func(c *dualpi2.Config) { c.Overhead, c.Framing = 4, dualpi2.PTM },
-		"pppoa-vcmux":                       func(c *dualpi2.Config) { c.Raw, c.Overhead, c.Framing = false, 10, dualpi2.ATM },
-		"llll_mark 0x10/0xf0":               func(c *dualpi2.Config) { c.BypassMark, c.BypassMask = 0x10, 0xf0 },
+		"rate 50mbit ethernet": func(c *dualpi2.Config) {
+			c.Rate, c.Raw, c.Overhead, c.MPU = 6250000,
+				false, 38, 84
+		},
+		"raw overhead 4 ptm": func(c *dualpi2.Config) { c.Overhead, c.Framing = 4, dualpi2.PTM },
+		"pppoa-vcmux": func(c *dualpi2.Config) {
+			c.Raw, c.Overhead, c.Framing = false, 10,
+				dualpi2.ATM
+		},
+		"llll_mark 0x10/0xf0": func(c *dualpi2.Config) { c.BypassMark, c.BypassMask = 0x10, 0xf0 },
 	} {
 		text, want := "bpf_dualpi2 "+text, want
 		set(&want)
@@ -96,8 +106,10 @@ func TestBPFConfig(t *testing.T) {
 	}
 	// What tc has no words for is not guessed at.
 	for _, spoil := range []func(*dualpi2.Config){
-		func(c *dualpi2.Config) { c.Framing = 9 }, func(c *dualpi2.Config) { c.Limit = 0 }, func(c *dualpi2.Config) { c.Target = 1 },
-		func(c *dualpi2.Config) { c.Rate = 1<<64 - 1 }, func(c *dualpi2.Config) { c.MPU = 5000 }, func(c *dualpi2.Config) { c.Coupling = 0 },
+		func(c *dualpi2.Config) { c.Framing = 9 }, func(c *dualpi2.Config) { c.Limit = 0 },
+		func(c *dualpi2.Config) { c.Target = 1 },
+		func(c *dualpi2.Config) { c.Rate = 1<<64 - 1 }, func(c *dualpi2.Config) { c.MPU = 5000 },
+		func(c *dualpi2.Config) { c.Coupling = 0 },
 	} {
 		c := want
 		spoil(&c)
@@ -115,7 +127,8 @@ func TestEdit(t *testing.T) {
 		{"bpf_dualpi2 step_thresh 5p", "step_thresh 2ms", "bpf_dualpi2 step_thresh 2ms"},
 		{"bpf_dualpi2 ethernet", "ether-vlan", "bpf_dualpi2 overhead 4 mpu 84"},
 		{"bpf_dualpi2 ethernet", "raw", "bpf_dualpi2 mpu 84"},
-		{"bpf_dualpi2 target 20ms", "max_rtt 100ms", "bpf_dualpi2 tupdate 16.666ms target 16.666ms alpha 0.1640625 beta 3"},
+		{"bpf_dualpi2 target 20ms", "max_rtt 100ms", "bpf_dualpi2 tupdate 16.666ms target 16.666ms alpha 0.1640625 " +
+			"beta 3"},
 		{"cake overhead 10", "bandwidth 5mbit", "cake bandwidth 5mbit overhead 10"},
 		{"bpf_dualpi2", "rat 5mbit", `bpf_dualpi2: unknown option "rat" (did you mean "rate"?)`},
 	} {
@@ -128,33 +141,38 @@ func TestEdit(t *testing.T) {
 			t.Errorf("%s with %s is %s, want %s", c.from, c.words, got, c.want)
 		}
 	}
-	if words := Words("bpf_dualpi2"); !slices.IsSorted(words) || !slices.Contains(words, "rate") || !slices.Contains(words, "typical_rtt") || Words("nonesuch") != nil {
+	if words := Words("bpf_dualpi2"); !slices.IsSorted(words) || !slices.Contains(words, "rate") ||
+		!slices.Contains(words, "typical_rtt") || Words("nonesuch") != nil {
 		t.Errorf("words are %q", words)
 	}
 }
 
 // The root is an instance, by the name that only the kernel uses, if the programs say so.
 func TestReadInstance(t *testing.T) {
-	running := dualpi2.Instance{Kind: "dualpi2.0a1b2c", Placed: true, Known: true, Config: config(t, "bpf_dualpi2 rate 50mbit"),
-		Stats: dualpi2.Stats{Prob: 0xFFFFFFFF, DelayC: 15 * time.Millisecond, PacketsInC: 7, ECNMark: 5, StepMark: 3, Credit: -2, MaxQ: 9, Unmarked: 1, MemLimit: 30280000}}
+	running := dualpi2.Instance{Kind: "dualpi2.0a1b2c", Placed: true, Known: true,
+		Config: config(t, "bpf_dualpi2 rate 50mbit"),
+		Stats: dualpi2.Stats{Prob: 0xFFFFFFFF, DelayC: 15 * time.Millisecond, PacketsInC: 7, ECNMark: 5, StepMark: 3,
+			Credit: -2, MaxQ: 9, Unmarked: 1, MemLimit: 30280000}}
 	for name, c := range map[string]struct {
 		spoil func(*dualpi2.Instance)
 		err   error
 		want  string
 	}{
-		"running":              {func(*dualpi2.Instance) {}, nil, "bpf_dualpi2 rate 50mbit"},
-		"no privilege":         {func(*dualpi2.Instance) {}, fs.ErrPermission, ""},
-		"only its marker":      {func(i *dualpi2.Instance) { i.Placed = false }, nil, ""},
-		"another one":          {func(i *dualpi2.Instance) { i.Kind = "dualpi2.ffffff" }, nil, ""},
-		"of another version":   {func(i *dualpi2.Instance) { i.Known = false }, nil, ""},
-		"of words to come":     {func(i *dualpi2.Instance) { i.Config.Framing = 7 }, nil, ""},
-		"memory limit by hand": {func(i *dualpi2.Instance) { i.Config.MemLimit = 5e6 }, nil, "bpf_dualpi2 memlimit 5000000 rate 50mbit"},
+		"running":            {func(*dualpi2.Instance) {}, nil, "bpf_dualpi2 rate 50mbit"},
+		"no privilege":       {func(*dualpi2.Instance) {}, fs.ErrPermission, ""},
+		"only its marker":    {func(i *dualpi2.Instance) { i.Placed = false }, nil, ""},
+		"another one":        {func(i *dualpi2.Instance) { i.Kind = "dualpi2.ffffff" }, nil, ""},
+		"of another version": {func(i *dualpi2.Instance) { i.Known = false }, nil, ""},
+		"of words to come":   {func(i *dualpi2.Instance) { i.Config.Framing = 7 }, nil, ""},
+		"memory limit by hand": {func(i *dualpi2.Instance) { i.Config.MemLimit = 5e6 }, nil,
+			"bpf_dualpi2 memlimit 5000000 rate 50mbit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := running
 			c.spoil(&i)
-			k := &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: [][]byte{object(2, 0x10000, Root, 2, "dualpi2.0a1b2c", nil)},
-				bpf: &programs{instances: map[int]dualpi2.Instance{2: i}, err: c.err}}
+			k := &kernel{links: [][]byte{link(2, 1500, 1000)},
+				qdiscs: [][]byte{object(2, 0x10000, Root, 2, "dualpi2.0a1b2c", nil)},
+				bpf:    &programs{instances: map[int]dualpi2.Instance{2: i}, err: c.err}}
 			tree, err := k.dial(t).Tree(2)
 			if err != nil {
 				t.Fatal(err)
@@ -165,10 +183,12 @@ func TestReadInstance(t *testing.T) {
 			}
 			root, _ := tree.Root()
 			if !ok {
-				if err := tree.Restorable(); root.Kind != "dualpi2.0a1b2c" || root.Spec != nil || err == nil || !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
+				if err := tree.Restorable(); root.Kind != "dualpi2.0a1b2c" || root.Spec != nil || err == nil ||
+					!strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
 					t.Errorf("%+v, restorable: %v", root, err)
 				}
-				if err := k.dial(t).Restore(2, Tree{Qdiscs: []Qdisc{{Kind: "dualpi2.ffffff", Handle: 0x10000, Parent: Root}}}); err == nil || len(k.changes) > 0 {
+				if err := k.dial(t).Restore(2, Tree{Qdiscs: []Qdisc{{Kind: "dualpi2.ffffff", Handle: 0x10000,
+					Parent: Root}}}); err == nil || len(k.changes) > 0 {
 					t.Errorf("restoring what cannot be: %v, after %d changes", err, len(k.changes))
 				}
 				return
@@ -177,7 +197,8 @@ func TestReadInstance(t *testing.T) {
 				t.Error(err)
 			}
 			x, ok := root.Stats.X.(BPFDualPI2Stats)
-			if !ok || root.Stats.Marks != 5 || x.Probability != 1 || x.DelayC != 15000 || x.PacketsC != 7 || x.StepMarks != 3 || x.Credit != -2 || x.MaxQueue != 9 ||
+			if !ok || root.Stats.Marks != 5 || x.Probability != 1 || x.DelayC != 15000 || x.PacketsC != 7 ||
+				x.StepMarks != 3 || x.Credit != -2 || x.MaxQueue != 9 ||
 				x.Unmarked != 1 || x.MemoryLimit != 30280000 {
 				t.Errorf("statistics are %+v", root.Stats)
 			}
@@ -186,7 +207,8 @@ func TestReadInstance(t *testing.T) {
 			if b, err := json.Marshal(tree); err != nil || json.Unmarshal(b, &recorded) != nil || !recorded.Same(tree) {
 				t.Fatalf("%s, %v", b, err)
 			}
-			if recorded.Qdiscs[0].Options[0] == 0 || decode("bpf_dualpi2", recorded.Qdiscs[0].Options, device{}) != s[0] {
+			if recorded.Qdiscs[0].Options[0] == 0 || decode("bpf_dualpi2", recorded.Qdiscs[0].Options,
+				device{}) != s[0] {
 				t.Errorf("the record reads as %v", decode("bpf_dualpi2", recorded.Qdiscs[0].Options, device{}))
 			}
 		})
@@ -200,7 +222,8 @@ func TestInstallInstance(t *testing.T) {
 	broken := Tree{Qdiscs: []Qdisc{{Kind: "bpf_dualpi2", Handle: 0x70000, Parent: Root, Options: []byte{1}}}}
 	newFake := func() (*kernel, *programs) {
 		p := &programs{instances: map[int]dualpi2.Instance{}}
-		return &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake", nil)}, bpf: p}, p
+		return &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake", nil)},
+			bpf: p}, p
 	}
 	for name, c := range map[string]struct {
 		do            func(*Conn) error
@@ -211,21 +234,30 @@ func TestInstallInstance(t *testing.T) {
 		errs, unclean error
 	}{
 		"replace": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "bpf_dualpi2 rate 16mbit")) },
-			programs: []string{"install on 2: rate 2000000", "clean 2"}, kernel: []string{"replace qdisc 2: at root dualpi2.000001"}},
+			programs: []string{"install on 2: rate 2000000", "clean 2"},
+			kernel:   []string{"replace qdisc 2: at root dualpi2.000001"}},
 		"another instead": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "fq_codel")) },
 			programs: []string{"clean 2"}, kernel: []string{"replace qdisc 2: at root fq_codel"}},
 		"restore": {do: func(c *Conn) error { return c.Restore(2, recorded) },
-			programs: []string{"install on 2: rate 1000000", "clean 2"}, kernel: []string{"replace qdisc 7: at root dualpi2.000001"}},
-		"delete":                         {do: func(c *Conn) error { return c.Delete(2, Root) }, programs: []string{"clean 2"}, kernel: []string{"change delete 0: at root"}},
-		"restore what is not understood": {do: func(c *Conn) error { return c.Restore(2, broken) }, programs: []string{"clean 2"}, fails: "another version"},
-		"not supported": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "bpf_dualpi2")) }, errs: fmt.Errorf("%w: no BPF", dualpi2.ErrNotSupported),
-			programs: []string{"install on 2: rate 0", "clean 2"}, fails: "interface 2: install bpf_dualpi2: not supported: no BPF"},
+			programs: []string{"install on 2: rate 1000000", "clean 2"},
+			kernel:   []string{"replace qdisc 7: at root dualpi2.000001"}},
+		"delete": {do: func(c *Conn) error { return c.Delete(2, Root) },
+			programs: []string{"clean 2"}, kernel: []string{"change delete 0: at root"}},
+		"restore what is not understood": {do: func(c *Conn) error { return c.Restore(2, broken) },
+			programs: []string{"clean 2"}, fails: "another version"},
+		"not supported": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "bpf_dualpi2")) },
+			errs:     fmt.Errorf("%w: no BPF", dualpi2.ErrNotSupported),
+			programs: []string{"install on 2: rate 0", "clean 2"},
+			fails:    "interface 2: install bpf_dualpi2: not supported: no BPF"},
 		"refused": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "bpf_dualpi2")) }, refuse: true,
-			programs: []string{"install on 2: rate 0", "clean 2"}, kernel: []string{"replace qdisc 2: at root dualpi2.000001"}, fails: "put dualpi2.000001 in place: no"},
+			programs: []string{"install on 2: rate 0", "clean 2"},
+			kernel:   []string{"replace qdisc 2: at root dualpi2.000001"}, fails: "put dualpi2.000001 in place: no"},
 		"may not look": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "fq")) }, unclean: unix.EPERM,
 			programs: []string{"clean 2"}, kernel: []string{"replace qdisc 2: at root fq"}},
-		"cannot clean": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "fq")) }, unclean: errors.New("busy"),
-			programs: []string{"clean 2"}, kernel: []string{"replace qdisc 2: at root fq"}, fails: "interface 2: what a bpf_dualpi2 left: busy"},
+		"cannot clean": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "fq")) },
+			unclean:  errors.New("busy"),
+			programs: []string{"clean 2"}, kernel: []string{"replace qdisc 2: at root fq"},
+			fails: "interface 2: what a bpf_dualpi2 left: busy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, p := newFake()
@@ -234,7 +266,8 @@ func TestInstallInstance(t *testing.T) {
 				k.refuse = func(netlink.Message) (unix.Errno, string) { return unix.EINVAL, "no" }
 			}
 			err := c.do(k.dial(t))
-			if (err == nil) != (c.fails == "") || err != nil && (!strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "\n")) {
+			if (err == nil) != (c.fails == "") || err != nil &&
+				(!strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "\n")) {
 				t.Errorf("error %v, want %q", err, c.fails)
 			}
 			var asked []string
@@ -242,7 +275,8 @@ func TestInstallInstance(t *testing.T) {
 				asked = append(asked, describe(t, m))
 			}
 			if !slices.Equal(asked, c.kernel) || !slices.Equal(p.asked, c.programs) {
-				t.Errorf("asks the kernel for %q and the programs for %q, want %q and %q", asked, p.asked, c.kernel, c.programs)
+				t.Errorf("asks the kernel for %q and the programs for %q, want %q and %q", asked, p.asked, c.kernel,
+					c.programs)
 			}
 			for _, m := range k.changes {
 				if _, attributes, err := split(m, uint16(m.Header.Type)); err != nil || len(attributes) > 1 {
@@ -267,14 +301,18 @@ func TestChangeInstance(t *testing.T) {
 		t.Errorf("asks the programs for %q and the kernel for %d changes, want %q", p.asked, len(k.changes), want)
 	}
 	p.err = errors.New("the instance holds up to 16384 packets")
-	if err := k.dial(t).Change(2, now, mustParse(t, "bpf_dualpi2 limit 20000")[0]); err == nil || !strings.HasSuffix(err.Error(), "packets: replace it") {
+	if err := k.dial(t).Change(2, now, mustParse(t, "bpf_dualpi2 limit 20000")[0]); err == nil ||
+		!strings.HasSuffix(err.Error(), "packets: replace it") {
 		t.Errorf("%v", err)
 	}
 
 	// In place, and at once.
-	p = &programs{instances: map[int]dualpi2.Instance{2: {Kind: "dualpi2.0a1b2c", Placed: true, Known: true, Config: now.Spec.(BPFDualPI2).config()}}}
-	k = &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: [][]byte{object(2, 0x10000, Root, 2, "dualpi2.0a1b2c", nil)}, bpf: p}
-	if err := k.dial(t).Adjust(2, mustParse(t, "bpf_dualpi2 rate 24mbit")); err != nil || !slices.Equal(p.asked, []string{"change on 2: rate 3000000, memlimit 0"}) {
+	p = &programs{instances: map[int]dualpi2.Instance{2: {Kind: "dualpi2.0a1b2c", Placed: true, Known: true,
+		Config: now.Spec.(BPFDualPI2).config()}}}
+	k = &kernel{links: [][]byte{link(2, 1500, 1000)},
+		qdiscs: [][]byte{object(2, 0x10000, Root, 2, "dualpi2.0a1b2c", nil)}, bpf: p}
+	if err := k.dial(t).Adjust(2, mustParse(t, "bpf_dualpi2 rate 24mbit")); err != nil ||
+		!slices.Equal(p.asked, []string{"change on 2: rate 3000000, memlimit 0"}) {
 		t.Errorf("%q, %v", p.asked, err)
 	}
 	if got := units.Rate(p.instances[2].Config.Rate * 8); got != 8e6 {
@@ -296,7 +334,8 @@ func TestSince(t *testing.T) {
 		return s
 	}
 	got := stats(100, 4).Since(stats(100, 0))
-	if got.PacketsL != 4 || got.ECNMarks != 2 || got.SojournL.Packets != 4 || got.SojournL.Mean != units.Duration(2*time.Microsecond) {
+	if got.PacketsL != 4 || got.ECNMarks != 2 || got.SojournL.Packets != 4 ||
+		got.SojournL.Mean != units.Duration(2*time.Microsecond) {
 		t.Errorf("%+v", got)
 	}
 	if p := got.SojournL.P50; p < units.Duration(2*time.Microsecond) || p > units.Duration(3*time.Microsecond) {

@@ -281,8 +281,10 @@ func decodeCakeTin(b []byte) (CakeTin, error) {
 		return t, err
 	}
 	// TCA_CAKE_TIN_STATS_*; those that are missing here are not sent by any kernel.
-	narrow := map[uint16]*uint32{2: &t.SentPackets, 4: &t.Drops, 6: &t.ACKDrops, 8: &t.Marks, 11: &t.Backlog, 13: &t.Target, 14: &t.Interval,
-		15: &t.WayIndirectHits, 16: &t.WayMisses, 17: &t.WayCollisions, 18: &t.PeakDelay, 19: &t.AvgDelay, 20: &t.BaseDelay, 21: &t.SparseFlows,
+	narrow := map[uint16]*uint32{2: &t.SentPackets, 4: &t.Drops, 6: &t.ACKDrops, 8: &t.Marks, 11: &t.Backlog,
+		13: &t.Target, 14: &t.Interval,
+		15: &t.WayIndirectHits, 16: &t.WayMisses, 17: &t.WayCollisions, 18: &t.PeakDelay, 19: &t.AvgDelay,
+		20: &t.BaseDelay, 21: &t.SparseFlows,
 		22: &t.BulkFlows, 23: &t.UnresponsiveFlows, 24: &t.MaxPacket, 25: &t.FlowQuantum}
 	for _, a := range attributes {
 		f := &fields{a.Data}

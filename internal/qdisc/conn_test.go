@@ -39,7 +39,8 @@ func (k *kernel) answer(requests []netlink.Message) ([]netlink.Message, error) {
 		return nil, io.EOF
 	}
 	list := func(typ netlink.HeaderType, bodies [][]byte) ([]netlink.Message, error) {
-		header := netlink.Header{Type: typ, Flags: netlink.Multi, Sequence: requests[0].Header.Sequence, PID: requests[0].Header.PID}
+		header := netlink.Header{Type: typ, Flags: netlink.Multi, Sequence: requests[0].Header.Sequence,
+			PID: requests[0].Header.PID}
 		var answer []netlink.Message
 		for _, b := range bodies {
 			answer = append(answer, netlink.Message{Header: header, Data: b})
@@ -71,7 +72,8 @@ func (k *kernel) answer(requests []netlink.Message) ([]netlink.Message, error) {
 			if errno, words := k.refuse(r); errno != 0 {
 				header.Flags = netlink.AcknowledgeTLVs
 				binary.NativeEndian.PutUint32(data, uint32(-int32(errno)))
-				data = append(data, pack(netlink.Attribute{Type: 1, Data: append([]byte(words), 0)})...) // NLMSGERR_ATTR_MSG
+				// NLMSGERR_ATTR_MSG
+				data = append(data, pack(netlink.Attribute{Type: 1, Data: append([]byte(words), 0)})...)
 			}
 		}
 		answer = append(answer, netlink.Message{Header: header, Data: data})
@@ -91,10 +93,12 @@ func link(ifindex, mtu, queue int) []byte {
 	b := make([]byte, 16)
 	binary.NativeEndian.PutUint16(b[2:], 1)
 	binary.NativeEndian.PutUint32(b[4:], uint32(ifindex))
-	return append(b, pack(netlink.Attribute{Type: unix.IFLA_MTU, Data: u32bytes(uint32(mtu))}, netlink.Attribute{Type: unix.IFLA_TXQLEN, Data: u32bytes(uint32(queue))})...)
+	return append(b, pack(netlink.Attribute{Type: unix.IFLA_MTU, Data: u32bytes(uint32(mtu))},
+		netlink.Attribute{Type: unix.IFLA_TXQLEN, Data: u32bytes(uint32(queue))})...)
 }
 
-func object(ifindex int, handle, parent Handle, info uint32, kind string, options []byte, more ...netlink.Attribute) []byte {
+func object(ifindex int, handle, parent Handle, info uint32, kind string, options []byte,
+	more ...netlink.Attribute) []byte {
 	list := []netlink.Attribute{{Type: tcaKind, Data: append([]byte(kind), 0)}}
 	if options != nil {
 		list = append(list, netlink.Attribute{Type: tcaOptions, Data: options})
@@ -127,36 +131,50 @@ func TestTrees(t *testing.T) {
 	htb, class := "htb rate 5mbit", encodedClass(t, "htb rate 5mbit")
 	basic := netlink.Attribute{Type: tcaStats2, Data: pack(
 		netlink.Attribute{Type: statsBasic, Data: append(append(u64bytes(1000), u32bytes(10)...), 0, 0, 0, 0)},
-		netlink.Attribute{Type: statsQueue, Data: slices.Concat(u32bytes(3), u32bytes(300), u32bytes(7), u32bytes(8), u32bytes(9))},
-		netlink.Attribute{Type: statsApp, Data: slices.Concat(u32bytes(0), make([]byte, 8), u32bytes(5), make([]byte, 12), u32bytes(6), make([]byte, 8))},
+		netlink.Attribute{Type: statsQueue, Data: slices.Concat(u32bytes(3), u32bytes(300), u32bytes(7), u32bytes(8),
+			u32bytes(9))},
+		netlink.Attribute{Type: statsApp, Data: slices.Concat(u32bytes(0), make([]byte, 8), u32bytes(5),
+			make([]byte, 12), u32bytes(6), make([]byte, 8))},
 	)}
 	for name, c := range map[string]struct {
 		kernel kernel
 		want   string // "" where it has another shape
 	}{
-		"made by the kernel": {kernel{qdiscs: [][]byte{object(2, 0, Root, 2, "fq_codel", pack(netlink.Attribute{Type: fqCodelQuantum, Data: u32bytes(1514)}))}}, "fq_codel"},
-		"no root":            {kernel{}, ""},
-		"cake":               {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake", encoded(t, "cake bandwidth 5mbit"))}}, "cake bandwidth 5mbit"},
-		"unknown kind":       {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "weir_dp2_1", nil)}}, ""},
+		"made by the kernel": {kernel{qdiscs: [][]byte{object(2, 0, Root, 2, "fq_codel",
+			pack(netlink.Attribute{Type: fqCodelQuantum, Data: u32bytes(1514)}))}}, "fq_codel"},
+		"no root": {kernel{}, ""},
+		"cake": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake",
+			encoded(t, "cake bandwidth 5mbit"))}}, "cake bandwidth 5mbit"},
+		"unknown kind": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "weir_dp2_1", nil)}}, ""},
 		"newer than we": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake",
 			pack(netlink.Attribute{Type: cakeDiffserv, Data: u32bytes(99)}))}}, ""},
-		"htb": {kernel{qdiscs: [][]byte{object(2, 0x20000, 0x10001, 2, "fq_codel", nil), object(2, 0x10000, Root, 2, "htb", encoded(t, htb))},
+		"htb": {kernel{qdiscs: [][]byte{object(2, 0x20000, 0x10001, 2, "fq_codel", nil),
+			object(2, 0x10000, Root, 2, "htb", encoded(t, htb))},
 			classes: [][]byte{object(2, 0x10001, Root, 0x20000, "htb", class)}}, "htb rate 5mbit | fq_codel"},
 		"htb with two classes": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "htb", encoded(t, htb))},
-			classes: [][]byte{object(2, 0x10001, Root, 0, "htb", class), object(2, 0x10002, Root, 0, "htb", class)}}, ""},
-		"htb whose default is elsewhere": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "htb", encoded(t, htb+" default 2"))},
+			classes: [][]byte{object(2, 0x10001, Root, 0, "htb", class), object(2, 0x10002, Root, 0, "htb", class)}},
+			""},
+		"htb whose default is elsewhere": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "htb",
+			encoded(t, htb+" default 2"))},
 			classes: [][]byte{object(2, 0x10001, Root, 0, "htb", class)}}, ""},
 		"filters": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake", encoded(t, "cake"))},
-			filters: [][]byte{object(2, 0, 0x10000, 1<<16|8, "matchall", nil), object(2, 1, 0x10000, 1<<16|8, "matchall", []byte{})}}, ""},
-		"a filter's announcement alone": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake", encoded(t, "cake"))},
+			filters: [][]byte{object(2, 0, 0x10000, 1<<16|8, "matchall", nil),
+				object(2, 1, 0x10000, 1<<16|8, "matchall", []byte{})}}, ""},
+		"a filter's announcement alone": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake",
+			encoded(t, "cake"))},
 			filters: [][]byte{object(2, 0, 0x10000, 1<<16|8, "matchall", nil)}}, "cake"},
-		"a size table": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake", nil, netlink.Attribute{Type: tcaStab, Data: []byte{4, 0, 1, 0}})}}, ""},
-		"mq":           {kernel{qdiscs: [][]byte{object(2, 0, 1, 1, "fq", nil), object(2, 0, 2, 1, "fq", nil), object(2, 0, Root, 1, "mq", nil)}}, "mq | fq"},
-		"mq with different queues": {kernel{qdiscs: [][]byte{object(2, 0, 1, 1, "fq", nil), object(2, 0, 2, 1, "pfifo", u32bytes(5)),
+		"a size table": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 2, "cake", nil,
+			netlink.Attribute{Type: tcaStab, Data: []byte{4, 0, 1, 0}})}}, ""},
+		"mq": {kernel{qdiscs: [][]byte{object(2, 0, 1, 1, "fq", nil), object(2, 0, 2, 1, "fq", nil),
+			object(2, 0, Root, 1, "mq", nil)}}, "mq | fq"},
+		"mq with different queues": {kernel{qdiscs: [][]byte{object(2, 0, 1, 1, "fq", nil),
+			object(2, 0, 2, 1, "pfifo", u32bytes(5)),
 			object(2, 0, Root, 1, "mq", nil)}}, ""},
-		"ingress beside it": {kernel{qdiscs: [][]byte{object(2, 0xffff0000, Ingress, 1, "clsact", nil), object(2, 0, Root, 1, "fq", nil)}}, "fq"},
-		"statistics":        {kernel{qdiscs: [][]byte{object(2, 0, Root, 1, "fq_codel", nil, basic)}}, "fq_codel"},
-		"a circle": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 1, "tbf", encoded(t, "tbf rate 5mbit burst 5kb limit 5kb")),
+		"ingress beside it": {kernel{qdiscs: [][]byte{object(2, 0xffff0000, Ingress, 1, "clsact", nil),
+			object(2, 0, Root, 1, "fq", nil)}}, "fq"},
+		"statistics": {kernel{qdiscs: [][]byte{object(2, 0, Root, 1, "fq_codel", nil, basic)}}, "fq_codel"},
+		"a circle": {kernel{qdiscs: [][]byte{object(2, 0x10000, Root, 1, "tbf",
+			encoded(t, "tbf rate 5mbit burst 5kb limit 5kb")),
 			object(2, 0x10000, 0x10001, 1, "tbf", encoded(t, "tbf rate 5mbit burst 5kb limit 5kb"))}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +193,8 @@ func TestTrees(t *testing.T) {
 			}
 			if name == "statistics" {
 				got := trees[2].Qdiscs[0].Stats
-				want := Stats{Bytes: 1000, Packets: 10, Qlen: 3, Backlog: 300, Drops: 7, Requeues: 8, Overlimits: 9, Marks: 11, X: FQCodelStats{ECNMarks: 5, CEMarks: 6}}
+				want := Stats{Bytes: 1000, Packets: 10, Qlen: 3, Backlog: 300, Drops: 7, Requeues: 8, Overlimits: 9,
+					Marks: 11, X: FQCodelStats{ECNMarks: 5, CEMarks: 6}}
 				if got != want {
 					t.Errorf("%+v, want %+v", got, want)
 				}
@@ -202,7 +221,8 @@ func TestHostileAnswers(t *testing.T) {
 		"attribute too big": func(k *kernel) { k.qdiscs[0][tcmsgLen] = 255 },
 		"short class":       func(k *kernel) { k.classes[0] = k.classes[0][:3] },
 		"short counters": func(k *kernel) {
-			k.qdiscs[0] = object(2, 0x10000, Root, 2, "pfifo", nil, netlink.Attribute{Type: tcaStats2, Data: pack(netlink.Attribute{Type: statsBasic, Data: []byte{1}})})
+			k.qdiscs[0] = object(2, 0x10000, Root, 2, "pfifo", nil,
+				netlink.Attribute{Type: tcaStats2, Data: pack(netlink.Attribute{Type: statsBasic, Data: []byte{1}})})
 		},
 		"another type": func(k *kernel) {
 			k.dumps = func(m []netlink.Message) []netlink.Message {
@@ -250,19 +270,24 @@ func describe(t *testing.T, m netlink.Message) string {
 			kind = text(a.Data)
 		}
 	}
-	verb := map[netlink.HeaderType]string{unix.RTM_NEWQDISC: "qdisc", unix.RTM_NEWTCLASS: "class", unix.RTM_DELQDISC: "delete", unix.RTM_NEWTFILTER: "filter"}[m.Header.Type]
+	verb := map[netlink.HeaderType]string{unix.RTM_NEWQDISC: "qdisc", unix.RTM_NEWTCLASS: "class",
+		unix.RTM_DELQDISC: "delete", unix.RTM_NEWTFILTER: "filter"}[m.Header.Type]
 	flags := m.Header.Flags &^ (netlink.Request | netlink.Acknowledge)
-	how := map[netlink.HeaderFlags]string{0: "change", netlink.Create: "create", netlink.Create | netlink.Replace: "replace", netlink.Create | netlink.Excl: "add"}[flags]
+	how := map[netlink.HeaderFlags]string{0: "change", netlink.Create: "create",
+		netlink.Create | netlink.Replace: "replace", netlink.Create | netlink.Excl: "add"}[flags]
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s at %s %s", how, verb, at.handle, at.parent, kind))
 }
 
 // What is asked of the kernel, in which order: never a deletion, never a handle that is in use.
 func TestReplaceRequests(t *testing.T) {
-	old := [][]byte{object(2, 0x10000, Root, 2, "htb", encoded(t, "htb rate 5mbit")), object(2, 0x30000, 0x10001, 1, "cake", nil)}
+	old := [][]byte{object(2, 0x10000, Root, 2, "htb", encoded(t, "htb rate 5mbit")),
+		object(2, 0x30000, 0x10001, 1, "cake", nil)}
 	for text, want := range map[string][]string{
-		"cake":                      {"replace qdisc 2: at root cake"},
-		"htb rate 5mbit | fq_codel": {"replace qdisc 2: at root htb", "create class 2:1 at root htb", "replace qdisc 4: at 2:1 fq_codel"},
-		"tbf rate 5mbit burst 5kb limit 9kb | dualpi2": {"replace qdisc 2: at root tbf", "replace qdisc 4: at 2:1 dualpi2"},
+		"cake": {"replace qdisc 2: at root cake"},
+		"htb rate 5mbit | fq_codel": {"replace qdisc 2: at root htb", "create class 2:1 at root htb",
+			"replace qdisc 4: at 2:1 fq_codel"},
+		"tbf rate 5mbit burst 5kb limit 9kb | dualpi2": {"replace qdisc 2: at root tbf",
+			"replace qdisc 4: at 2:1 dualpi2"},
 		"mq": {"replace qdisc 2: at root mq"},
 	} {
 		k := &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: old}
@@ -288,7 +313,8 @@ func TestReplaceQueues(t *testing.T) {
 	k.qdiscs = [][]byte{object(2, 0x80010000, Root, 1, "pfifo", u32bytes(5))}
 	k.refuse = func(m netlink.Message) (unix.Errno, string) {
 		if len(k.changes) == 1 { // the root: from now on there are queues
-			k.qdiscs = [][]byte{object(2, 0x10000, Root, 1, "mq", nil), object(2, 0, 0x10001, 1, "fq_codel", nil), object(2, 0, 0x10002, 1, "fq", nil),
+			k.qdiscs = [][]byte{object(2, 0x10000, Root, 1, "mq", nil), object(2, 0, 0x10001, 1, "fq_codel", nil),
+				object(2, 0, 0x10002, 1, "fq", nil),
 				object(2, 0, 0x10003, 1, "fq_codel", nil)}
 		}
 		return 0, ""
@@ -300,7 +326,8 @@ func TestReplaceQueues(t *testing.T) {
 	for _, m := range k.changes {
 		got = append(got, describe(t, m))
 	}
-	if want := []string{"replace qdisc 1: at root mq", "replace qdisc 2: at 1:1 fq", "replace qdisc 3: at 1:3 fq"}; !slices.Equal(got, want) {
+	if want := []string{"replace qdisc 1: at root mq", "replace qdisc 2: at 1:1 fq",
+		"replace qdisc 3: at 1:3 fq"}; !slices.Equal(got, want) {
 		t.Errorf("asks for %q, want %q", got, want)
 	}
 }
@@ -337,9 +364,11 @@ func TestRestoreRequests(t *testing.T) {
 	}
 	links := [][]byte{link(2, 1500, 1000)}
 	whole := &kernel{links: links,
-		qdiscs: [][]byte{object(2, 0x50000, 0x10014, 1, "fq", nil), object(2, 0x10000, Root, 1, "htb", encoded(t, "htb rate 5mbit")),
+		qdiscs: [][]byte{object(2, 0x50000, 0x10014, 1, "fq", nil),
+			object(2, 0x10000, Root, 1, "htb", encoded(t, "htb rate 5mbit")),
 			object(2, 0xffff0000, Ingress, 1, "clsact", nil)},
-		classes: [][]byte{object(2, 0x10014, 0x10001, 0, "htb", encodedClass(t, "htb rate 5mbit")), object(2, 0x10001, Root, 0, "htb", encodedClass(t, "htb rate 5mbit"))}}
+		classes: [][]byte{object(2, 0x10014, 0x10001, 0, "htb", encodedClass(t, "htb rate 5mbit")),
+			object(2, 0x10001, Root, 0, "htb", encodedClass(t, "htb rate 5mbit"))}}
 	whole.filters = [][]byte{object(2, 1, 0x10000, 1<<16|8, "matchall", []byte{})}
 	tree := dump(whole)
 	tree.Filters = tree.Filters[:1] // the fake repeats it for each parent
@@ -349,14 +378,18 @@ func TestRestoreRequests(t *testing.T) {
 		want []string
 	}{
 		"nothing to do": {whole.qdiscs[:0], Tree{}, nil},
-		"the kernel's own": {[][]byte{object(2, 0x10000, Root, 1, "cake", nil)}, Tree{Qdiscs: []Qdisc{{Kind: "fq_codel", Parent: Root}}},
+		"the kernel's own": {[][]byte{object(2, 0x10000, Root, 1, "cake", nil)},
+			Tree{Qdiscs: []Qdisc{{Kind: "fq_codel", Parent: Root}}},
 			[]string{"change delete 0: at root"}},
 		"the kernel's own mq, with one queue changed": {[][]byte{object(2, 0x10000, Root, 1, "cake", nil)},
-			Tree{Qdiscs: []Qdisc{{Kind: "mq", Parent: Root}, {Kind: "fq_codel", Parent: 1}, {Kind: "fq", Handle: 0x80010000, Parent: 2}}},
+			Tree{Qdiscs: []Qdisc{{Kind: "mq", Parent: Root}, {Kind: "fq_codel", Parent: 1},
+				{Kind: "fq", Handle: 0x80010000, Parent: 2}}},
 			[]string{"change delete 0: at root", "replace qdisc 8001: at :2 fq"}},
 		"all of it": {[][]byte{object(2, 0x20000, Root, 1, "cake", nil)}, tree,
-			[]string{"replace qdisc 1: at root htb", "create class 1:1 at root htb", "create class 1:14 at 1:1 htb", "replace qdisc 5: at 1:14 fq", "add filter :1 at 1: matchall"}},
-		"a handle in use": {[][]byte{object(2, 0x10000, Root, 1, "cake", nil)}, Tree{Qdiscs: []Qdisc{{Kind: "fq", Handle: 0x10000, Parent: Root}}},
+			[]string{"replace qdisc 1: at root htb", "create class 1:1 at root htb", "create class 1:14 at 1:1 htb",
+				"replace qdisc 5: at 1:14 fq", "add filter :1 at 1: matchall"}},
+		"a handle in use": {[][]byte{object(2, 0x10000, Root, 1, "cake", nil)},
+			Tree{Qdiscs: []Qdisc{{Kind: "fq", Handle: 0x10000, Parent: Root}}},
 			[]string{"replace qdisc 2: at root pfifo", "replace qdisc 1: at root fq"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,7 +406,8 @@ func TestRestoreRequests(t *testing.T) {
 			}
 		})
 	}
-	circle := Tree{Qdiscs: []Qdisc{{Kind: "tbf", Handle: 0x10000, Parent: Root}, {Kind: "tbf", Handle: 0x10000, Parent: 0x10001}}}
+	circle := Tree{Qdiscs: []Qdisc{{Kind: "tbf", Handle: 0x10000, Parent: Root},
+		{Kind: "tbf", Handle: 0x10000, Parent: 0x10001}}}
 	if err := (&kernel{links: links}).dial(t).Restore(2, circle); err == nil {
 		t.Error("a circle was restored")
 	}
@@ -387,7 +421,8 @@ func TestChangeRequests(t *testing.T) {
 	} {
 		k := &kernel{}
 		from, to := mustParse(t, c.from)[0], mustParse(t, c.to)[0]
-		if err := k.dial(t).Change(2, Qdisc{Kind: from.Kind(), Handle: 0x10000, Parent: Root, Spec: from}, to); err != nil {
+		if err := k.dial(t).Change(2, Qdisc{Kind: from.Kind(), Handle: 0x10000, Parent: Root, Spec: from},
+			to); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -399,7 +434,8 @@ func TestChangeRequests(t *testing.T) {
 		}
 	}
 	cake := mustParse(t, "cake")[0]
-	for _, q := range []Qdisc{{Kind: "fq", Handle: 0x10000, Spec: FIFO{}}, {Kind: "cake", Handle: 0x10000}, {Kind: "cake", Spec: mustParse(t, "cake nat")[0]}} {
+	for _, q := range []Qdisc{{Kind: "fq", Handle: 0x10000, Spec: FIFO{}}, {Kind: "cake", Handle: 0x10000},
+		{Kind: "cake", Spec: mustParse(t, "cake nat")[0]}} {
 		if err := (&kernel{}).dial(t).Change(2, q, cake); err == nil || !strings.Contains(err.Error(), "replace it") {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -407,9 +443,12 @@ func TestChangeRequests(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	for errno, want := range map[unix.Errno]string{unix.ENOENT: "false <nil>", unix.EINVAL: "true <nil>", unix.EOPNOTSUPP: "true <nil>",
-		unix.EPERM: "false interface 1: probe for cake: no (operation not permitted)", 0: "false probe for cake: the kernel took a size table without parameters"} {
-		k := &kernel{links: [][]byte{link(1, 65536, 1000)}, refuse: func(netlink.Message) (unix.Errno, string) { return errno, "no" }}
+	for errno, want := range map[unix.Errno]string{unix.ENOENT: "false <nil>", unix.EINVAL: "true <nil>",
+		unix.EOPNOTSUPP: "true <nil>",
+		unix.EPERM:      "false interface 1: probe for cake: no (operation not permitted)",
+		0:               "false probe for cake: the kernel took a size table without parameters"} {
+		k := &kernel{links: [][]byte{link(1, 65536, 1000)},
+			refuse: func(netlink.Message) (unix.Errno, string) { return errno, "no" }}
 		ok, err := k.dial(t).Probe("cake")
 		if got := fmt.Sprint(ok, " ", err); got != want {
 			t.Errorf("%v: %s, want %s", errno, got, want)

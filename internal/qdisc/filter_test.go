@@ -20,7 +20,8 @@ func attribute(typ uint16, data ...[]byte) netlink.Attribute {
 func withAction(name string, options ...netlink.Attribute) Filter {
 	return Filter{Kind: "matchall", Parent: 0x10000, Handle: 1, Priority: 5, Protocol: unix.ETH_P_IP,
 		Options: pack(attribute(matchallAct,
-			pack(attribute(1, pack(attribute(actKind, []byte(name+"\x00")), attribute(actOptions, pack(options...)))))))}
+			pack(attribute(1, pack(attribute(actKind, []byte(name+"\x00")),
+				attribute(actOptions, pack(options...)))))))}
 }
 
 // gen is struct tc_gen: its index, and how many use it.

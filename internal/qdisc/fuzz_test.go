@@ -171,13 +171,17 @@ func FuzzDecode(f *testing.F) {
 
 // Nor do whole answers that no kernel would give.
 func FuzzAnswers(f *testing.F) {
-	f.Add(object(2, 0x10000, Root, 1, "htb", nil), object(2, 0x10001, Root, 0, "htb", nil), object(2, 1, 0x10000, 8, "u32", []byte{}), link(2, 1500, 1000))
+	f.Add(object(2, 0x10000, Root, 1, "htb", nil), object(2, 0x10001, Root, 0, "htb", nil),
+		object(2, 1, 0x10000, 8, "u32", []byte{}), link(2, 1500, 1000))
 	f.Add(object(2, 0, Root, 1, "mq", nil), object(2, 0, 1, 0, "fq", nil), []byte{}, []byte{})
-	f.Add(object(2, 0x10000, Root, 1, "cake", nil, netlink.Attribute{Type: tcaStats2, Data: pack(netlink.Attribute{Type: statsApp, Data: pack(
-		netlink.Attribute{Type: 10, Data: pack(netlink.Attribute{Type: 1, Data: pack(netlink.Attribute{Type: 3, Data: make([]byte, 8)})})})})}),
+	f.Add(object(2, 0x10000, Root, 1, "cake", nil,
+		netlink.Attribute{Type: tcaStats2, Data: pack(netlink.Attribute{Type: statsApp, Data: pack(
+			netlink.Attribute{Type: 10, Data: pack(netlink.Attribute{Type: 1,
+				Data: pack(netlink.Attribute{Type: 3, Data: make([]byte, 8)})})})})}),
 		[]byte{}, []byte{}, link(2, 1500, 1000))
 	f.Fuzz(func(t *testing.T, one, two, three, device []byte) {
-		k := &kernel{links: [][]byte{link(2, 1500, 1000), device}, qdiscs: [][]byte{one, two}, classes: [][]byte{two, one}, filters: [][]byte{three}}
+		k := &kernel{links: [][]byte{link(2, 1500, 1000), device}, qdiscs: [][]byte{one, two},
+			classes: [][]byte{two, one}, filters: [][]byte{three}}
 		for range 2 {
 			if trees, err := (&Conn{nl: k.dial(t).nl, bpf: noBPF{}}).Trees(); err == nil {
 				for _, tree := range trees {

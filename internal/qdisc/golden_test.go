@@ -13,9 +13,9 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// The same words give the same bytes as tc sends (testdata/golden.txt, by scripts/golden-tc): our attributes are tc's in tc's order. tc also
-// sends what it was told and is the default anyway, which must then say what our defaults say; and it sends the rate tables of htb and tbf, which
-// no kernel since 3.11 reads.
+// The same words give the same bytes as tc sends (testdata/golden.txt, by scripts/golden-tc): our attributes are tc's
+// in tc's order. tc also sends what it was told and is the default anyway, which must then say what our defaults say;
+// and it sends the rate tables of htb and tbf, which no kernel since 3.11 reads.
 func TestGolden(t *testing.T) {
 	golden, err := os.ReadFile("testdata/golden.txt")
 	if err != nil {
@@ -76,7 +76,8 @@ func compareWithTC(t *testing.T, command string, sent []byte) {
 			t.Errorf("TCA_OPTIONS is sent as %#x, by tc as %#x", mine[1].Type, list[1].Type)
 		}
 	}
-	bare := map[string]int{"netem": netemLen, "pfifo": 4, "bfifo": 4, "prio": 20}[kind] // a struct instead of, or before, the attributes
+	// a struct instead of, or before, the attributes
+	bare := map[string]int{"netem": netemLen, "pfifo": 4, "bfifo": 4, "prio": 20}[kind]
 	bare = min(bare, len(theirs))
 	if len(ours) < bare || !bytes.Equal(ours[:bare], theirs[:bare]) {
 		t.Fatalf("sent %x\n  tc %x", ours, theirs)
@@ -95,7 +96,8 @@ func compareWithTC(t *testing.T, command string, sent []byte) {
 			continue
 		}
 		switch {
-		case kind == "htb" && (a.Type == htbRTab || a.Type == htbCTab), kind == "tbf" && (a.Type == tbfRTab || a.Type == tbfPTab):
+		case kind == "htb" && (a.Type == htbRTab || a.Type == htbCTab), kind == "tbf" &&
+			(a.Type == tbfRTab || a.Type == tbfPTab):
 		case kind == "prio" && len(a.Data) == 0: // an empty nest behind the struct
 		case kind == "netem" && len(bytes.Trim(a.Data, "\x00")) == 0:
 		case isDefault(defaults, a):
@@ -109,5 +111,6 @@ func compareWithTC(t *testing.T, command string, sent []byte) {
 }
 
 func isDefault(defaults Spec, a netlink.Attribute) bool {
-	return slices.ContainsFunc(defaults.edit().options(), func(o option) bool { return o.attr == a.Type && bytes.Equal(o.encode(), a.Data) })
+	return slices.ContainsFunc(defaults.edit().options(),
+		func(o option) bool { return o.attr == a.Type && bytes.Equal(o.encode(), a.Data) })
 }

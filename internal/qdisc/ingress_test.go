@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What tc (iproute2 6.1.0) sends for: tc filter add dev lo parent ffff:fff2 protocol all matchall action mirred egress redirect dev lo
+// What tc (iproute2 6.1.0) sends for: tc filter add dev lo parent ffff:fff2 protocol all matchall action mirred
+// egress redirect dev lo
 const redirectsToLo = "38000200" + "34000100" + "0b000100" + "6d697272656400" + "00" + "24000280" + "20000200" +
 	"00000000" + "00000000" + "04000000" + "00000000" + "00000000" + "01000000" + "01000000"
 
@@ -69,7 +70,8 @@ func FuzzRedirects(f *testing.F) {
 	})
 }
 
-// All that arrives passes a stack, which is changed in place and goes without a trace; whoever else has filters there keeps them.
+// All that arrives passes a stack, which is changed in place and goes without a trace; whoever else has filters there
+// keeps them.
 func TestLiveIngress(t *testing.T) {
 	c, near := live(t)
 	known(t, c, mustParse(t, "htb rate 1mbit | fq_codel"))
@@ -79,7 +81,8 @@ func TestLiveIngress(t *testing.T) {
 	}
 	set := func(text string) (Tree, int) {
 		t.Helper()
-		if err := SetIngress(near, Arriving{Stack: mustParse(t, text)}); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
+		if err := SetIngress(near, Arriving{Stack: mustParse(t, text)}); errors.Is(err, unix.EOPNOTSUPP) ||
+			errors.Is(err, unix.ENOENT) {
 			t.Skipf("this kernel cannot redirect to an ifb: %v", err)
 		} else if err != nil {
 			t.Fatal(err)
@@ -152,8 +155,10 @@ func TestLiveIngress(t *testing.T) {
 	// Somebody else's.
 	set("htb rate 10mbit | fq_codel")
 	drop := &links.MatchAll{
-		FilterAttrs: links.FilterAttrs{LinkIndex: near, Parent: uint32(atIngress), Priority: 3, Protocol: unix.ETH_P_IP},
-		Actions:     []links.Action{&links.MirredAction{ActionAttrs: links.ActionAttrs{Action: links.TC_ACT_PIPE}, MirredAction: links.TCA_EGRESS_MIRROR, Ifindex: 1}},
+		FilterAttrs: links.FilterAttrs{LinkIndex: near, Parent: uint32(atIngress), Priority: 3,
+			Protocol: unix.ETH_P_IP},
+		Actions: []links.Action{&links.MirredAction{ActionAttrs: links.ActionAttrs{Action: links.TC_ACT_PIPE},
+			MirredAction: links.TCA_EGRESS_MIRROR, Ifindex: 1}},
 	}
 	if err := links.FilterAdd(drop); err != nil {
 		t.Fatal(err)
@@ -169,7 +174,8 @@ func TestLiveIngress(t *testing.T) {
 		t.Fatal(err)
 	}
 	clsact := func(flags netlink.HeaderFlags, typ uint16) {
-		r, err := newRequest(typ, flags, tcmsg{ifindex: near, handle: 0xFFFF0000, parent: Ingress}, "clsact", attributes("clsact", nil)...)
+		r, err := newRequest(typ, flags, tcmsg{ifindex: near, handle: 0xFFFF0000, parent: Ingress}, "clsact",
+			attributes("clsact", nil)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +199,8 @@ func TestLiveIngress(t *testing.T) {
 	if err := links.LinkAdd(&links.Dummy{LinkAttrs: links.LinkAttrs{Name: IFB}}); err != nil {
 		t.Skip("this kernel makes no dummy device")
 	}
-	if err := SetIngress(near, Arriving{Stack: mustParse(t, "fq_codel")}); err == nil || !strings.Contains(err.Error(), "of kind dummy") {
+	if err := SetIngress(near, Arriving{Stack: mustParse(t, "fq_codel")}); err == nil ||
+		!strings.Contains(err.Error(), "of kind dummy") {
 		t.Errorf("%v", err)
 	}
 	asBefore()

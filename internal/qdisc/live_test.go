@@ -20,8 +20,8 @@ import (
 	"weir/internal/lab/uml/umltest"
 )
 
-// live gives a Conn in a network namespace of the test's own, and an Ethernet device there with four transmit queues, which is up. The same tests
-// make sense in any kernel: compiled with "go test -c" they run in the lab's guests, too.
+// live gives a Conn in a network namespace of the test's own, and an Ethernet device there with four transmit queues,
+// which is up. The same tests make sense in any kernel: compiled with "go test -c" they run in the lab's guests, too.
 func live(t *testing.T) (*Conn, int) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,14 +51,16 @@ func live(t *testing.T) (*Conn, int) {
 		binary.NativeEndian.PutUint32(body[8:], up)
 		binary.NativeEndian.PutUint32(body[12:], up)
 		_, err := c.nl.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.RTM_NEWLINK, Flags: netlink.Request | netlink.Acknowledge | flags}, Data: append(body, attributes...)})
+			Header: netlink.Header{Type: unix.RTM_NEWLINK, Flags: netlink.Request | netlink.Acknowledge | flags},
+			Data:   append(body, attributes...)})
 		return err
 	}
 	far := append(make([]byte, 16), pack(attribute(unix.IFLA_IFNAME, []byte("far\x00")))...)
 	err = execute(netlink.Create|netlink.Excl, 0, 0, pack(
 		attribute(unix.IFLA_IFNAME, []byte("near\x00")),
 		attribute(unix.IFLA_NUM_TX_QUEUES, u32bytes(4)), attribute(unix.IFLA_NUM_RX_QUEUES, u32bytes(4)),
-		attribute(unix.IFLA_LINKINFO, pack(attribute(unix.IFLA_INFO_KIND, []byte("veth")), attribute(unix.IFLA_INFO_DATA, pack(attribute(peer, far))))),
+		attribute(unix.IFLA_LINKINFO, pack(attribute(unix.IFLA_INFO_KIND, []byte("veth")),
+			attribute(unix.IFLA_INFO_DATA, pack(attribute(peer, far))))),
 	))
 	if err != nil {
 		t.Skipf("this kernel makes no veth pair: %v", err)
@@ -100,7 +102,8 @@ func mustParse(t *testing.T, text string) Stack {
 	return s
 }
 
-// What is installed reads back as itself, survives being written down, and comes back exactly after something else was there.
+// What is installed reads back as itself, survives being written down, and comes back exactly after something else
+// was there.
 func TestLiveReplaceAndRestore(t *testing.T) {
 	c, ifindex := live(t)
 	original, err := c.Tree(ifindex)
@@ -108,22 +111,32 @@ func TestLiveReplaceAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
-		"cake", "cake bandwidth 49.875mbit besteffort dual-dsthost", "cake bandwidth 5mbit raw overhead 3 ptm fwmark 0xf0 memlimit 1mb rtt 15us",
-		"cake bandwidth 10gbit diffserv8 hosts wash no-split-gso ack-filter-aggressive ingress autorate-ingress overhead -4 mpu 64",
+		"cake", "cake bandwidth 49.875mbit besteffort dual-dsthost",
+		"cake bandwidth 5mbit raw overhead 3 ptm fwmark 0xf0 memlimit 1mb rtt 15us",
+		"cake bandwidth 10gbit diffserv8 hosts wash no-split-gso ack-filter-aggressive ingress autorate-ingress " +
+			"overhead -4 mpu 64",
 		"cake_mq", "cake_mq bandwidth 1gbit besteffort dual-dsthost",
-		"dualpi2", "dualpi2 max_rtt 37ms typical_rtt 17ms any_ect overflow no_split_gso", "dualpi2 limit 50 memlimit 100000 step_thresh 5p drop_enqueue",
+		"dualpi2", "dualpi2 max_rtt 37ms typical_rtt 17ms any_ect overflow no_split_gso",
+		"dualpi2 limit 50 memlimit 100000 step_thresh 5p drop_enqueue",
 		"dualpi2 step_thresh 600us min_qlen_step 2 classic_protection 25% coupling_factor 4 alpha 0.5 beta 77.25",
-		"fq", "fq maxrate 50mbit limit 500 quantum 3000 initial_quantum 9000 ce_threshold 1ms timer_slack 7us horizon 3s horizon_cap nopacing",
-		"fq bands 3 priomap 0 1 2 2 1 2 0 0 1 1 1 1 1 1 1 2 weights 600000 200000 70000 orphan_mask 0xff buckets 256 low_rate_threshold 1mbit",
-		"fq_codel", "fq_codel limit 777 flows 64 quantum 300 target 7ms interval 77ms noecn memory_limit 3mb drop_batch 9",
-		"fq_codel ce_threshold 1ms ce_threshold_selector 0x1/0x3", "codel", "codel limit 7 target 3ms ecn ce_threshold 2ms",
-		"htb rate 49.875mbit", "htb rate 49.875mbit | fq_codel", "htb rate 49.875mbit | dualpi2", "htb default 1a direct_qlen 7 rate 40gbit ceil 60gbit | pfifo limit 9",
+		"fq", "fq maxrate 50mbit limit 500 quantum 3000 initial_quantum 9000 ce_threshold 1ms timer_slack 7us " +
+			"horizon 3s horizon_cap nopacing",
+		"fq bands 3 priomap 0 1 2 2 1 2 0 0 1 1 1 1 1 1 1 2 weights 600000 200000 70000 orphan_mask 0xff buckets " +
+			"256 low_rate_threshold 1mbit",
+		"fq_codel", "fq_codel limit 777 flows 64 quantum 300 target 7ms interval 77ms noecn memory_limit 3mb " +
+			"drop_batch 9",
+		"fq_codel ce_threshold 1ms ce_threshold_selector 0x1/0x3", "codel",
+		"codel limit 7 target 3ms ecn ce_threshold 2ms",
+		"htb rate 49.875mbit", "htb rate 49.875mbit | fq_codel", "htb rate 49.875mbit | dualpi2",
+		"htb default 1a direct_qlen 7 rate 40gbit ceil 60gbit | pfifo limit 9",
 		"htb rate 1mbit burst 15kb cburst 20kb quantum 3000 prio 3 mpu 64 overhead 14 linklayer atm | cake",
 		"tbf rate 49.875mbit burst 5kb latency 20ms", "tbf rate 10gbit burst 64kb limit 1mb | fq_codel",
 		"tbf rate 5mbit burst 5kb limit 50kb peakrate 6mbit mtu 1514b mpu 64 overhead 4 linklayer atm",
-		"netem delay 20ms 3ms 25% loss random 10% 5% duplicate 1% corrupt 0.1% rate 5mbit 4 48 5 seed 7", "netem loss gemodel 1% 10% 70% 0.1% ecn seed 42",
+		"netem delay 20ms 3ms 25% loss random 10% 5% duplicate 1% corrupt 0.1% rate 5mbit 4 48 5 seed 7",
+		"netem loss gemodel 1% 10% 70% 0.1% ecn seed 42",
 		"netem delay 10ms reorder 25% 50% gap 5 | pfifo limit 5", "netem rate 40gbit limit 5",
-		"mq", "mq | fq", "mq | pfifo limit 7", "mq | htb rate 5mbit | fq_codel", "pfifo", "pfifo limit 7", "bfifo", "bfifo limit 64kb", "pfifo_fast",
+		"mq", "mq | fq", "mq | pfifo limit 7", "mq | htb rate 5mbit | fq_codel", "pfifo", "pfifo limit 7", "bfifo",
+		"bfifo limit 64kb", "pfifo_fast",
 		"noqueue", "pie", "fq_pie", "sfq", "prio",
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -172,10 +185,12 @@ func TestLiveReplaceAndRestore(t *testing.T) {
 }
 
 // A change is made in place: the handle and the counters stay.
-// The kernel makes another root by itself than it did when the tree was read. Only in the lab kernel: the setting is everybody's.
+// The kernel makes another root by itself than it did when the tree was read. Only in the lab kernel: the setting is
+// everybody's.
 func TestLiveRestoreAfterTheDefaultChanged(t *testing.T) {
 	if !umltest.Inside() {
-		t.Skip("skipped, not passed: it changes net.core.default_qdisc, which is the whole machine's; TestLabKernel has it")
+		t.Skip("skipped, not passed: it changes net.core.default_qdisc, which is the whole machine's; " +
+			"TestLabKernel has it")
 	}
 	// Not on the locked thread: the setting is in the first network namespace only.
 	setDefault := func(kind string) {
@@ -232,7 +247,8 @@ func TestLiveChange(t *testing.T) {
 		{"cake_mq bandwidth 5mbit", "cake_mq bandwidth 6mbit besteffort"},
 		{"dualpi2 memlimit 500000 step_thresh 4p", "dualpi2 memlimit 500000 limit 100 target 7ms alpha 1"},
 		{"fq maxrate 5mbit", "fq limit 50 horizon_cap"}, {"fq_codel", "fq_codel target 7ms ce_threshold 1ms limit 7"},
-		{"codel", "codel ecn limit 5"}, {"htb rate 5mbit", "htb rate 6mbit burst 9kb"}, {"tbf rate 5mbit burst 5kb limit 9kb", "tbf rate 6mbit burst 6kb limit 10kb"},
+		{"codel", "codel ecn limit 5"}, {"htb rate 5mbit", "htb rate 6mbit burst 9kb"},
+		{"tbf rate 5mbit burst 5kb limit 9kb", "tbf rate 6mbit burst 6kb limit 10kb"},
 		{"netem delay 10ms loss random 1% seed 5", "netem loss gemodel 1% 10% rate 5mbit limit 50"},
 		{"netem delay 10ms reorder 25% gap 5", "netem delay 10ms reorder 25% gap 6"},
 		{"pfifo limit 5", "pfifo limit 6"}, {"bfifo limit 5kb", "bfifo limit 6kb"},
@@ -345,7 +361,8 @@ func TestLiveStats(t *testing.T) {
 		t.Skipf("this kernel has no packet sockets: %v", err)
 	}
 	defer unix.Close(raw)
-	for text, own := range map[string]any{"cake": CakeStats{}, "dualpi2": DualPI2Stats{}, "fq": FQStats{}, "fq_codel": FQCodelStats{}, "codel": CodelStats{},
+	for text, own := range map[string]any{"cake": CakeStats{}, "dualpi2": DualPI2Stats{}, "fq": FQStats{},
+		"fq_codel": FQCodelStats{}, "codel": CodelStats{},
 		"htb rate 1gbit": nil, "netem limit 100": nil, "pie": PIEStats{}, "cake_mq": nil, "mq": nil, "pfifo": nil} {
 		t.Run(text, func(t *testing.T) {
 			s := mustParse(t, text)
@@ -363,12 +380,14 @@ func TestLiveStats(t *testing.T) {
 				t.Fatal(err)
 			}
 			root, _ := tree.Root()
-			if got := root.Stats; got.Packets+got.Qlen < packets || got.Bytes+got.Backlog < packets*length || got.Drops != 0 || got.Marks != 0 {
+			if got := root.Stats; got.Packets+got.Qlen < packets || got.Bytes+got.Backlog < packets*length ||
+				got.Drops != 0 || got.Marks != 0 {
 				t.Errorf("%+v", got)
 			}
 			switch x := root.Stats.X.(type) {
 			case CakeStats:
-				if len(x.Tins) != 3 || x.Tins[1].SentPackets < packets || x.Tins[1].Interval != 100000 || x.MaxLength < length-14 {
+				if len(x.Tins) != 3 || x.Tins[1].SentPackets < packets || x.Tins[1].Interval != 100000 ||
+					x.MaxLength < length-14 {
 					t.Errorf("%+v", x)
 				}
 			case DualPI2Stats:
@@ -396,7 +415,8 @@ func TestLiveStats(t *testing.T) {
 	}
 }
 
-// The root's counters, read alone, are those of the tree; where there is nothing to count that is said, and nobody waits for an answer.
+// The root's counters, read alone, are those of the tree; where there is nothing to count that is said, and nobody
+// waits for an answer.
 func TestLiveRootStats(t *testing.T) {
 	c, ifindex := live(t)
 	for _, text := range []string{"pfifo limit 7", "fq_codel", "mq | pfifo limit 7", "htb rate 5mbit | pfifo limit 5"} {

@@ -15,7 +15,8 @@ func sfqReplay(options []byte) []byte {
 	}
 	options = append(slices.Clone(options[:config]), make([]byte, all-config)...)
 	limit, flows := options[8:12], options[16:20]
-	// A limit that is sent bounds the flows; where it does not, it is the kernel's own, which it only keeps if none is sent.
+	// A limit that is sent bounds the flows; where it does not, it is the kernel's own, which it only keeps if none
+	// is sent.
 	if binary.NativeEndian.Uint32(flows) > binary.NativeEndian.Uint32(limit) {
 		clear(limit)
 	}

@@ -3,8 +3,9 @@
 // Package qdisc knows Linux's queueing disciplines: it reads and writes their configuration as tc(8) spells it,
 // installs, changes and restores them over rtnetlink, and decodes their statistics.
 //
-// A Spec is a value: what one discipline is configured to do. A Conn is the only thing here that touches a host. A new discipline is one file
-// with a struct, its defaults, its table of options and its statistics, and one row in kinds.
+// A Spec is a value: what one discipline is configured to do. A Conn is the only thing here that touches a host. A
+// new discipline is one file with a struct, its defaults, its table of options and its statistics, and one row in
+// kinds.
 package qdisc
 
 import (
@@ -43,8 +44,8 @@ type editor interface {
 	finish() (Spec, error)
 }
 
-// Default is the kernel's own configuration of a kind, from which a caller sets the fields it wants. That of htb and tbf has no rate and is not
-// complete before it has one.
+// Default is the kernel's own configuration of a kind, from which a caller sets the fields it wants. That of htb and
+// tbf has no rate and is not complete before it has one.
 func Default(name string) (Spec, bool) {
 	k, ok := find(name)
 	if !ok {

@@ -16,25 +16,28 @@ import (
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{
 		"cake": "cake",
-		"cake bandwidth 49875kbit besteffort dual-dsthost":     "cake bandwidth 49.875mbit besteffort dual-dsthost",
-		"cake unlimited diffserv3 triple-isolate rtt 100ms":    "cake",
-		"cake internet split-gso raw":                          "cake",
-		"cake diffserv":                                        "cake diffserv4",
-		"cake satellite":                                       "cake rtt 1s",
-		"cake conservative":                                    "cake atm overhead 48",
-		"cake ethernet ether-vlan":                             "cake overhead 42 mpu 84",
-		"cake docsis via-ethernet":                             "cake overhead 18 mpu 64",
-		"cake overhead 0":                                      "cake overhead 0", // not raw: the device's header is taken off
-		"cake raw overhead 4":                                  "cake raw overhead 4",
-		"cake fwmark 255 memlimit 1mb nat wash ingress":        "cake memlimit 1mb fwmark 0xff nat wash ingress",
-		"cake bandwidth 12bit":                                 "cake bandwidth 8bit", // whole bytes per second
-		"cake_mq bandwidth 10gbit no-split-gso":                "cake_mq bandwidth 10gbit no-split-gso",
-		"dualpi2 target 15ms tupdate 16ms step_thresh 1ms":     "dualpi2",
-		"dualpi2 alpha 0.16015625 beta 3.19921875":             "dualpi2",
-		"dualpi2 max_rtt 100ms typical_rtt 20ms":               "dualpi2 tupdate 20ms target 20ms alpha 0.19921875 beta 3",
-		"dualpi2 step_thresh 5pkts memlimit 1000b":             "dualpi2 memlimit 1000 step_thresh 5p",
-		"bpf_dualpi2":                                          "bpf_dualpi2",
-		"bpf_dualpi2 rate 50mbit typical_rtt 20ms":             "bpf_dualpi2 tupdate 20ms target 20ms alpha 0.13671875 beta 2.5 rate 50mbit",
+		"cake bandwidth 49875kbit besteffort dual-dsthost":  "cake bandwidth 49.875mbit besteffort dual-dsthost",
+		"cake unlimited diffserv3 triple-isolate rtt 100ms": "cake",
+		"cake internet split-gso raw":                       "cake",
+		"cake diffserv":                                     "cake diffserv4",
+		"cake satellite":                                    "cake rtt 1s",
+		"cake conservative":                                 "cake atm overhead 48",
+		"cake ethernet ether-vlan":                          "cake overhead 42 mpu 84",
+		"cake docsis via-ethernet":                          "cake overhead 18 mpu 64",
+		// not raw: the device's header is taken off
+		"cake overhead 0":                                  "cake overhead 0",
+		"cake raw overhead 4":                              "cake raw overhead 4",
+		"cake fwmark 255 memlimit 1mb nat wash ingress":    "cake memlimit 1mb fwmark 0xff nat wash ingress",
+		"cake bandwidth 12bit":                             "cake bandwidth 8bit", // whole bytes per second
+		"cake_mq bandwidth 10gbit no-split-gso":            "cake_mq bandwidth 10gbit no-split-gso",
+		"dualpi2 target 15ms tupdate 16ms step_thresh 1ms": "dualpi2",
+		"dualpi2 alpha 0.16015625 beta 3.19921875":         "dualpi2",
+		"dualpi2 max_rtt 100ms typical_rtt 20ms": "dualpi2 tupdate 20ms target 20ms alpha 0.19921875 " +
+			"beta 3",
+		"dualpi2 step_thresh 5pkts memlimit 1000b": "dualpi2 memlimit 1000 step_thresh 5p",
+		"bpf_dualpi2": "bpf_dualpi2",
+		"bpf_dualpi2 rate 50mbit typical_rtt 20ms": "bpf_dualpi2 tupdate 20ms target 20ms alpha " +
+			"0.13671875 beta 2.5 rate 50mbit",
 		"bpf_dualpi2 rate 50mbit docsis":                       "bpf_dualpi2 rate 50mbit overhead 18 mpu 64",
 		"bpf_dualpi2 conservative any_ect limit 131072":        "bpf_dualpi2 limit 131072 any_ect atm overhead 48",
 		"bpf_dualpi2 llll_mark 1 no_split_gso":                 "bpf_dualpi2 no_split_gso llll_mark 0x1/0xffffffff",
@@ -185,7 +188,8 @@ func TestRefused(t *testing.T) {
 }
 
 func TestStack(t *testing.T) {
-	for _, text := range []string{"cake bandwidth 5mbit", "htb rate 49.875mbit | fq_codel", "mq | fq", "mq | htb rate 5mbit | pfifo limit 9"} {
+	for _, text := range []string{"cake bandwidth 5mbit", "htb rate 49.875mbit | fq_codel", "mq | fq",
+		"mq | htb rate 5mbit | pfifo limit 9"} {
 		s, err := ParseStack(text)
 		if err != nil || s.String() != text {
 			t.Errorf("%q → %q, %v", text, s, err)
@@ -208,7 +212,8 @@ func TestStack(t *testing.T) {
 	if (Stack{Netem{Limit: 1000, Seed: 8}}).Equal(Stack{Netem{Limit: 1000, Seed: 7}}) {
 		t.Error("a seed does not count where one is asked for")
 	}
-	for _, wrong := range []Spec{FQ{}, Cake{}, HTB{}, FIFO{Limit: 5, Bytes: true}, Plain{"nonesuch"}, FQCodel{Limit: 1}, Netem{}, TBF{}, DualPI2{}, BPFDualPI2{}, Codel{}} {
+	for _, wrong := range []Spec{FQ{}, Cake{}, HTB{}, FIFO{Limit: 5, Bytes: true}, Plain{"nonesuch"}, FQCodel{Limit: 1},
+		Netem{}, TBF{}, DualPI2{}, BPFDualPI2{}, Codel{}} {
 		if s, err := (Stack{wrong}).Check(); (err == nil) != (wrong == Spec(FIFO{Limit: 5, Bytes: true})) {
 			t.Errorf("%+v: %v, %v", wrong, s, err)
 		}
@@ -219,7 +224,8 @@ func TestStack(t *testing.T) {
 }
 
 func TestHandle(t *testing.T) {
-	for in, want := range map[string]Handle{"root": Root, "ingress": Ingress, "1:": 0x10000, "1:1": 0x10001, "8001:": 0x80010000, ":3": 3, "ffff:fff2": 0xfffffff2} {
+	for in, want := range map[string]Handle{"root": Root, "ingress": Ingress, "1:": 0x10000, "1:1": 0x10001,
+		"8001:": 0x80010000, ":3": 3, "ffff:fff2": 0xfffffff2} {
 		if h, err := ParseHandle(in); err != nil || h != want || h.String() != in {
 			t.Errorf("ParseHandle(%q) = %v, %v", in, h, err)
 		}
@@ -252,7 +258,8 @@ func TestRounding(t *testing.T) {
 	}
 	for _, rate := range []string{"1mbit", "49.875mbit", "1gbit", "10gbit", "100gbit"} {
 		for _, burst := range []string{"1514b", "3028b", "5kb", "64kb"} {
-			for _, text := range []string{"htb rate " + rate + " burst " + burst, "tbf rate " + rate + " burst " + burst + " limit 1mb"} {
+			for _, text := range []string{"htb rate " + rate + " burst " + burst, "tbf rate " + rate + " burst " +
+				burst + " limit 1mb"} {
 				spec, err := Parse(text)
 				if err != nil {
 					t.Errorf("%s: %v", text, err)
@@ -307,9 +314,11 @@ func TestEncodeChange(t *testing.T) {
 		{"cake bandwidth 5mbit nat", "cake bandwidth 5mbit nat", ""},
 		{"cake overhead 10", "cake", "overhead+raw"},
 		{"cake", "cake overhead 0", "overhead"},
-		{"dualpi2 memlimit 5000", "dualpi2 memlimit 5000 limit 10", "limit+memlimit"}, // a new limit would reset the other
+		// a new limit would reset the other
+		{"dualpi2 memlimit 5000", "dualpi2 memlimit 5000 limit 10", "limit+memlimit"},
 	} {
-		names := map[string]map[uint16]string{"cake": {cakeBandwidth: "bandwidth", cakeOverhead: "overhead", cakeRaw: "raw"},
+		names := map[string]map[uint16]string{"cake": {cakeBandwidth: "bandwidth", cakeOverhead: "overhead",
+			cakeRaw: "raw"},
 			"dualpi2": {dualpi2Limit: "limit", dualpi2MemoryLimit: "memlimit"}}
 		b, err := spec(c.to).encode(spec(c.from))
 		if err != nil {
@@ -325,7 +334,8 @@ func TestEncodeChange(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ from, to string }{
-		{"fq quantum 3000", "fq"}, {"fq_codel ce_threshold 1ms", "fq_codel"}, {"dualpi2 memlimit 5000", "dualpi2"}, {"pfifo limit 5", "pfifo"},
+		{"fq quantum 3000", "fq"}, {"fq_codel ce_threshold 1ms", "fq_codel"}, {"dualpi2 memlimit 5000", "dualpi2"},
+		{"pfifo limit 5", "pfifo"},
 		{"htb rate 5mbit default 2", "htb rate 5mbit"},
 	} {
 		if b, err := spec(c.to).encode(spec(c.from)); err == nil || !strings.Contains(err.Error(), "in place") {

@@ -66,7 +66,9 @@ func claims(b *strings.Builder, verdicts []verdict.Verdict) {
 	for _, v := range verdicts {
 		count[v.Verdict]++
 	}
-	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[verdict.Reproduced], verdict.Reproduced, count[verdict.OnlyWhen], strings.TrimSuffix(verdict.OnlyWhen, " when")+" sometimes", count[verdict.NotReproduced], verdict.NotReproduced)
+	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[verdict.Reproduced],
+		verdict.Reproduced, count[verdict.OnlyWhen], strings.TrimSuffix(verdict.OnlyWhen, " when")+" sometimes",
+		count[verdict.NotReproduced], verdict.NotReproduced)
 	b.WriteString("\n| claim | expected | measured | verdict |\n|---|---|---|---|\n")
 	for _, v := range verdicts {
 		verdict := "**" + v.Verdict + "**"

@@ -24,7 +24,8 @@ import (
 	"weir/internal/units"
 )
 
-// sample is a report with everything in it: two points, three candidates, hostile names, lost probes, claims of every verdict.
+// sample is a report with everything in it: two points, three candidates, hostile names, lost probes, claims of every
+// verdict.
 func sample() []verdict.Report {
 	run := func(seed uint64, rtt, goodput float64) measure.Run {
 		r := measure.Run{Seed: seed, Kernel: "7.3.4", Seconds: 20, Goodput: goodput, Series: measure.Series{Step: 0.1}}
@@ -41,7 +42,8 @@ func sample() []verdict.Report {
 		r.Probes = []measure.Probe{probe}
 		group := measure.FlowSeries{Flow: "downloads"}
 		for i := range 4 {
-			r.Flows = append(r.Flows, measure.Flow{Flow: "downloads", Client: "client", Goodput: goodput / 10 * float64(i+1)})
+			r.Flows = append(r.Flows, measure.Flow{Flow: "downloads", Client: "client",
+				Goodput: goodput / 10 * float64(i+1)})
 		}
 		for i := range 200 {
 			group.Values = append(group.Values, goodput+math.Cos(float64(i)))
@@ -52,23 +54,30 @@ func sample() []verdict.Report {
 		r.Provider.Drops = uint64(rtt)
 		return r
 	}
-	s := scenario.Scenario{Title: "A <b>title</b>", Seeds: 2, Duration: units.Duration(20 * time.Second), Warmup: units.Duration(5 * time.Second)}
-	s.Provider = scenario.Provider{Rate: 50_000_000, Queue: "fifo", Buffer: scenario.Buffer{Time: units.Duration(200 * time.Millisecond)}}
+	s := scenario.Scenario{Title: "A <b>title</b>", Seeds: 2, Duration: units.Duration(20 * time.Second),
+		Warmup: units.Duration(5 * time.Second)}
+	s.Provider = scenario.Provider{Rate: 50_000_000, Queue: "fifo",
+		Buffer: scenario.Buffer{Time: units.Duration(200 * time.Millisecond)}}
 	s.Path.RTT = units.Duration(48300 * time.Microsecond)
 	s.Client = []scenario.Client{{Name: "client"}}
 	s.Flow = []scenario.Flow{{Name: "downloads", Count: 4, Client: "client"}}
 	point := func(label string, extra float64) verdict.Point {
 		return verdict.Point{Labels: []string{label}, Values: []string{label}, Scenario: s, Cells: []verdict.Cell{
-			{Candidate: "as found | cubic", Runs: []measure.Run{run(1, 212.34+extra, 47.77), run(2, 213.45+extra, 47.71)}, Words: "The queue stands <there>."},
+			{Candidate: "as found | cubic", Runs: []measure.Run{run(1, 212.34+extra, 47.77),
+				run(2, 213.45+extra, 47.71)}, Words: "The queue stands <there>."},
 			{Candidate: "seed", Runs: []measure.Run{run(1, 110.12+extra, 46.5), run(2, 111.1+extra, 46.4)}},
 			{Candidate: "Weir", Runs: []measure.Run{run(1, 52.42, 47.65), run(2, 52.41, 47.66)}, Words: "Calm."},
 		}}
 	}
-	claim := scenario.Claim{Source: "seed 000", Says: "it is <calm>", Metric: "added.p50", Candidate: "Weir", Expect: "<= 1ms", Note: "A note."}
+	claim := scenario.Claim{Source: "seed 000", Says: "it is <calm>", Metric: "added.p50", Candidate: "Weir",
+		Expect: "<= 1ms", Note: "A note."}
 	return []verdict.Report{{
-		File: "x.toml", Title: s.Title, About: "About it.", Kernel: "7.3.4", Points: []verdict.Point{point("FIFO", 0), point("policer", 20)},
+		File: "x.toml", Title: s.Title, About: "About it.", Kernel: "7.3.4",
+		Points: []verdict.Point{point("FIFO", 0), point("policer", 20)},
 		Claims: []verdict.Verdict{
-			{Claim: claim, Verdict: verdict.Reproduced, Unit: "ms", At: []verdict.Measured{{Labels: []string{"FIFO"}, Value: measure.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
+			{Claim: claim, Verdict: verdict.Reproduced, Unit: "ms",
+				At: []verdict.Measured{{Labels: []string{"FIFO"},
+					Value: measure.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
 			{Claim: claim, Verdict: verdict.NotReproduced, Unit: "ms"},
 			{Claim: claim, Verdict: verdict.OnlyWhen, Holds: "FIFO", Unit: "ms"},
 		},
@@ -144,7 +153,8 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range append(numbers(t, sample()), "`weir lab run x.toml`", `as found \| cubic`, "&lt;calm&gt;", "**not reproduced**") {
+	for _, want := range append(numbers(t, sample()), "`weir lab run x.toml`", `as found \| cubic`, "&lt;calm&gt;",
+		"**not reproduced**") {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
 		}
@@ -155,7 +165,8 @@ func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		v          float64
 		unit, want string
-	}{{0.1216, "ms", "0.12"}, {213.45, "ms", "213.4"}, {-0.001, "ms", "0.00"}, {1234.5, "", "1234"}, {97, "packets", "97"}} {
+	}{{0.1216, "ms", "0.12"}, {213.45, "ms", "213.4"}, {-0.001, "ms", "0.00"}, {1234.5, "", "1234"},
+		{97, "packets", "97"}} {
 		if got := number(c.v, c.unit); got != c.want {
 			t.Errorf("number(%v, %q) = %s, want %s", c.v, c.unit, got, c.want)
 		}
@@ -184,8 +195,10 @@ func TestHTMLInABrowser(t *testing.T) {
 	}
 	chromium := func(args ...string) []byte {
 		t.Helper()
-		command := exec.Command(browser, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-			"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--user-data-dir=" + filepath.Join(dir, "profile")},
+		command := exec.Command(browser, append([]string{"--headless", "--no-sandbox", "--disable-gpu",
+			"--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+			"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+			"--user-data-dir=" + filepath.Join(dir, "profile")},
 			append(args, "file://"+file)...)...)
 		out, err := command.Output()
 		if err != nil {
@@ -216,7 +229,8 @@ func TestHTMLInABrowser(t *testing.T) {
 	// sin(259 / 40).
 	if read := string(chromium("--dump-dom")); !strings.Contains(read, "<b>5.20 s</b>") ||
 		!strings.Contains(read, "</i>Weir: 53.0 ms</span>") {
-		t.Errorf("the arrow keys show no values: %s", regexp.MustCompile(`(?s)<div class="tip".*?</div>`).FindString(read))
+		t.Errorf("the arrow keys show no values: %s",
+			regexp.MustCompile(`(?s)<div class="tip".*?</div>`).FindString(read))
 	}
 	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
@@ -229,11 +243,14 @@ func TestHTMLInABrowser(t *testing.T) {
 		paper   [3]uint8
 		lines   [][3]uint8 // the first three candidates' colours, as report.html.tmpl has them
 	}{
-		"light": {1, [3]uint8{0xfc, 0xfc, 0xfa}, [][3]uint8{{0xc2, 0x41, 0x0c}, {0xa1, 0x62, 0x07}, {0x7e, 0x22, 0xce}}},
-		"dark":  {0, [3]uint8{0x14, 0x17, 0x1a}, [][3]uint8{{0xfb, 0x92, 0x3c}, {0xfa, 0xcc, 0x15}, {0xc0, 0x84, 0xfc}}},
+		"light": {1, [3]uint8{0xfc, 0xfc, 0xfa}, [][3]uint8{{0xc2, 0x41, 0x0c}, {0xa1, 0x62, 0x07},
+			{0x7e, 0x22, 0xce}}},
+		"dark": {0, [3]uint8{0x14, 0x17, 0x1a}, [][3]uint8{{0xfb, 0x92, 0x3c}, {0xfa, 0xcc, 0x15},
+			{0xc0, 0x84, 0xfc}}},
 	} {
 		shot := filepath.Join(dir, scheme+".png")
-		chromium("--window-size=1300,2400", fmt.Sprintf("--blink-settings=preferredColorScheme=%d", want.setting), "--screenshot="+shot)
+		chromium("--window-size=1300,2400", fmt.Sprintf("--blink-settings=preferredColorScheme=%d", want.setting),
+			"--screenshot="+shot)
 		f, err := os.Open(shot)
 		if err != nil {
 			t.Fatal(err)

@@ -194,7 +194,8 @@ func basis(r *verdict.Report) string {
 	return fmt.Sprintf("linux %s, virtual time, %v after %v of warm-up, %s", r.Kernel, s.Duration, s.Warmup, seeds)
 }
 
-// measuredText is what a claim's verdict rests on: each point's value, or of many points the range where it holds and where it does not.
+// measuredText is what a claim's verdict rests on: each point's value, or of many points the range where it holds and
+// where it does not.
 func measuredText(v verdict.Verdict) string {
 	const few = 4
 	unit := unitName(v.Unit)

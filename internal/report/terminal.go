@@ -61,7 +61,10 @@ func (p *painter) report(r *verdict.Report) {
 	}
 	for _, v := range r.Claims {
 		p.line("")
-		mark := map[string]string{verdict.Reproduced: p.paint("32", "✓ reproduced"), verdict.NotReproduced: p.paint("31", "✗ not reproduced"), verdict.OnlyWhen: p.paint("33", "~ reproduced only when"), verdict.NotMeasured: p.paint("33", "? not measured")}[v.Verdict]
+		mark := map[string]string{verdict.Reproduced: p.paint("32", "✓ reproduced"),
+			verdict.NotReproduced: p.paint("31", "✗ not reproduced"),
+			verdict.OnlyWhen:      p.paint("33", "~ reproduced only when"),
+			verdict.NotMeasured:   p.paint("33", "? not measured")}[v.Verdict]
 		where := ""
 		if v.Holds != "" {
 			where = " " + v.Holds

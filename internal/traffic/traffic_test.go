@@ -73,7 +73,8 @@ func TestBulk(t *testing.T) {
 			const bytes, count = 3_000_001, 3
 			done := 0
 			flows, err := l.StartBulk(BulkSpec{
-				Source: local, Sink: local, SourceDials: sourceDials, Port: port(t, unix.SOCK_STREAM), Count: count, CC: "cubic", NotsentLowat: 65536, Bytes: bytes, Start: l.Now(),
+				Source: local, Sink: local, SourceDials: sourceDials, Port: port(t, unix.SOCK_STREAM), Count: count,
+				CC: "cubic", NotsentLowat: 65536, Bytes: bytes, Start: l.Now(),
 			}, func(f *Flow) {
 				if done++; done == count {
 					l.End()
@@ -88,7 +89,8 @@ func TestBulk(t *testing.T) {
 			for _, f := range flows {
 				info, ok := f.Info()
 				if f.Received != bytes || f.Finished < f.Started || f.Err != nil || !ok || info.Bytes_acked == 0 {
-					t.Errorf("received %d of %d, started %v, finished %v, %v, TCP_INFO %v", f.Received, bytes, f.Started, f.Finished, f.Err, ok)
+					t.Errorf("received %d of %d, started %v, finished %v, %v, TCP_INFO %v", f.Received, bytes,
+						f.Started, f.Finished, f.Err, ok)
 				}
 			}
 		})
@@ -97,7 +99,8 @@ func TestBulk(t *testing.T) {
 
 func TestBulkStops(t *testing.T) {
 	l := loop(t)
-	flows, err := l.StartBulk(BulkSpec{Source: local, Sink: local, Port: port(t, unix.SOCK_STREAM), Count: 1, Start: l.Now(), Stop: l.Now() + 50*time.Millisecond}, nil)
+	flows, err := l.StartBulk(BulkSpec{Source: local, Sink: local, Port: port(t, unix.SOCK_STREAM), Count: 1,
+		Start: l.Now(), Stop: l.Now() + 50*time.Millisecond}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +118,8 @@ func TestBulkStops(t *testing.T) {
 
 func TestBulkRefused(t *testing.T) {
 	l := loop(t)
-	if _, err := l.StartBulk(BulkSpec{Source: local, Sink: local, Port: port(t, unix.SOCK_STREAM), Count: 1, CC: "no_such"}, nil); err == nil {
+	if _, err := l.StartBulk(BulkSpec{Source: local, Sink: local, Port: port(t, unix.SOCK_STREAM), Count: 1,
+		CC: "no_such"}, nil); err == nil {
 		t.Error("an unknown congestion control was accepted")
 	}
 }
@@ -123,20 +127,24 @@ func TestBulkRefused(t *testing.T) {
 func TestProbesAndSessions(t *testing.T) {
 	l := loop(t)
 	begin, stop := l.Now(), l.Now()+200*time.Millisecond
-	echo, err := l.StartProbe(ProbeSpec{From: local, To: local, Port: port(t, unix.SOCK_DGRAM), Interval: 5 * time.Millisecond, Size: 64, Start: begin, Stop: stop})
+	echo, err := l.StartProbe(ProbeSpec{From: local, To: local, Port: port(t, unix.SOCK_DGRAM),
+		Interval: 5 * time.Millisecond, Size: 64, Start: begin, Stop: stop})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := l.StartStream(StreamSpec{From: local, To: local, Port: port(t, unix.SOCK_DGRAM), Interval: 5 * time.Millisecond, Size: 1200, Start: begin, Stop: stop})
+	stream, err := l.StartStream(StreamSpec{From: local, To: local, Port: port(t, unix.SOCK_DGRAM),
+		Interval: 5 * time.Millisecond, Size: 1200, Start: begin, Stop: stop})
 	if err != nil {
 		t.Fatal(err)
 	}
-	typing, err := l.StartSession(SessionSpec{From: local, To: local, Port: port(t, unix.SOCK_STREAM), Request: 48, Reply: 96, Interval: 10 * time.Millisecond, Start: begin, Stop: stop})
+	typing, err := l.StartSession(SessionSpec{From: local, To: local, Port: port(t, unix.SOCK_STREAM), Request: 48,
+		Reply: 96, Interval: 10 * time.Millisecond, Start: begin, Stop: stop})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A reply of many packets, and a request that arrives in several.
-	asking, err := l.StartSession(SessionSpec{From: local, To: local, Port: port(t, unix.SOCK_STREAM), Request: 100_000, Reply: 700_001, Wait: true, Start: begin, Stop: stop})
+	asking, err := l.StartSession(SessionSpec{From: local, To: local, Port: port(t, unix.SOCK_STREAM), Request: 100_000,
+		Reply: 700_001, Wait: true, Start: begin, Stop: stop})
 	if err != nil {
 		t.Fatal(err)
 	}

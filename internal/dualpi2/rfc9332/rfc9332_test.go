@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The RFC's own figures: Appendix A.1 gives 16 ms, 0.16 Hz and 3.2 Hz with a maximum RTT of 100 ms, rounded; its target is 15 ms.
+// The RFC's own figures: Appendix A.1 gives 16 ms, 0.16 Hz and 3.2 Hz with a maximum RTT of 100 ms, rounded; its
+// target is 15 ms.
 func TestDerive(t *testing.T) {
 	p := Derive(15e-3, 100e-3)
 	for _, c := range []struct {
@@ -20,7 +21,8 @@ func TestDerive(t *testing.T) {
 	}
 }
 
-// A delay at the target moves nothing, above it the probability climbs to its bound, and on an empty queue it returns to zero.
+// A delay at the target moves nothing, above it the probability climbs to its bound, and on an empty queue it returns
+// to zero.
 func TestController(t *testing.T) {
 	c := Controller{Params: Derive(15e-3, 100e-3), Max: 1}
 	c.Prev, c.P = c.Target, 0.1

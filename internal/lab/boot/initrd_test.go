@@ -14,7 +14,8 @@ import (
 	"github.com/cavaliergopher/cpio"
 )
 
-// The kernel makes no folder that it was not told of, and wants it before what is in it. What goes in is all that comes out.
+// The kernel makes no folder that it was not told of, and wants it before what is in it. What goes in is all that
+// comes out.
 func TestWriteInitrd(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "p")
 	if err := os.WriteFile(program, []byte("#!"), 0o600); err != nil {
@@ -41,7 +42,8 @@ func TestWriteInitrd(t *testing.T) {
 		got = append(got, h.Name+" "+h.Mode.String()+" "+string(body))
 	}
 	want := []string{
-		"init 0100755 #!", "modules 040755 ", "modules/b.ko 0100644 b", "modules/x 040755 ", "modules/x/a.ko 0100644 ", "job.json 0100644 {}",
+		"init 0100755 #!", "modules 040755 ", "modules/b.ko 0100644 b", "modules/x 040755 ", "modules/x/a.ko 0100644 ",
+		"job.json 0100644 {}",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -11,8 +11,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of its own, from the
-// same binary. It gives back what Weir said.
+// apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of
+// its own, from the same binary. It gives back what Weir said.
 func apply(t *topology, job scenario.Job) ([]string, error) {
 	c := job.Candidate
 	if c.Qdisc != "" {

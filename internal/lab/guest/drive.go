@@ -93,7 +93,8 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 	d.At(d.warm, d.warmedUp)
 	for _, change := range job.Candidate.Change {
 		d.At(d.begin+time.Duration(change.At), func() {
-			if err := t.server.configure(scenario.Uplink, scenario.Rated(change.Qdisc, s.Provider.Rate), t.server.tc.Adjust); err != nil {
+			if err := t.server.configure(scenario.Uplink, scenario.Rated(change.Qdisc, s.Provider.Rate),
+				t.server.tc.Adjust); err != nil {
 				d.Fail(fmt.Errorf("candidate %q: the change at %v: %w", job.Candidate.Name, change.At, err))
 			}
 		})
@@ -303,7 +304,8 @@ func (d *driver) sample() bool {
 func (d *driver) collect() (*measure.Run, error) {
 	s := d.job.Scenario
 	span := d.stopped - d.warm
-	run := &measure.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series, TCPPages: d.pages}
+	run := &measure.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series,
+		TCPPages: d.pages}
 	byClient := map[string]float64{}
 	for _, g := range d.groups {
 		for k, f := range g.flows {
@@ -415,12 +417,15 @@ func (d *driver) find() error {
 		d.places[1].policed = true
 	}
 	if d.job.Scenario.OneCard() {
-		d.places = append(d.places, &place{space: d.provider, device: doorUp, result: func(r *measure.Run) **measure.Queue { return &r.Inward }})
+		d.places = append(d.places, &place{space: d.provider, device: doorUp,
+			result: func(r *measure.Run) **measure.Queue { return &r.Inward }})
 		if shaped {
-			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB, result: func(r *measure.Run) **measure.Queue { return &r.Ingress }})
+			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB,
+				result: func(r *measure.Run) **measure.Queue { return &r.Ingress }})
 		}
 		if d.tunnel != "" {
-			d.places = append(d.places, &place{space: d.server, device: d.tunnel, result: func(r *measure.Run) **measure.Queue { return &r.Tunnel }})
+			d.places = append(d.places, &place{space: d.server, device: d.tunnel,
+				result: func(r *measure.Run) **measure.Queue { return &r.Tunnel }})
 		}
 	}
 	for _, at := range d.places {
@@ -504,7 +509,8 @@ func (d *driver) queue(at *place) (measure.Queue, error) {
 		if x.Spec != nil {
 			config = x.Spec.String()
 		}
-		q.Qdiscs = append(q.Qdiscs, measure.Qdisc{Kind: x.Kind, Handle: x.Handle.String(), Parent: x.Parent.String(), Config: config, Stats: x.Stats})
+		q.Qdiscs = append(q.Qdiscs, measure.Qdisc{Kind: x.Kind, Handle: x.Handle.String(), Parent: x.Parent.String(),
+			Config: config, Stats: x.Stats})
 	}
 	return q, nil
 }

@@ -31,7 +31,8 @@ const (
 
 // Wanted tells whether this process is a lab's process 1, or one of the programs of a lab's relay.
 func Wanted() bool {
-	return os.Getenv(engine.Marker) != "" && (os.Getpid() == 1 || slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
+	return os.Getenv(engine.Marker) != "" && (os.Getpid() == 1 ||
+		slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
 }
 
 // Main does the job and powers off; or is that program. It does not return.
@@ -79,8 +80,8 @@ func Main() {
 	powerOff()
 }
 
-// outside is how the kernel that this is in was booted: how a job is had, with the file systems mounted that everybody expects, and how the
-// reply is given.
+// outside is how the kernel that this is in was booted: how a job is had, with the file systems mounted that
+// everybody expects, and how the reply is given.
 type outside struct {
 	prepare func() (job []byte, err error)
 	reply   func(text []byte) error

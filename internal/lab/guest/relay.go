@@ -168,7 +168,8 @@ func (t *topology) masquerade(s scenario.Scenario) error {
 			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: uplink},
 			&expr.Masq{}}})
 		if v == version(s.Path.IP) {
-			in := c.AddChain(&nftables.Chain{Name: "pre", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
+			in := c.AddChain(&nftables.Chain{Name: "pre", Table: table, Type: nftables.ChainTypeNAT,
+				Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
 			for _, port := range ports(s, scenario.NAT) {
 				c.AddRule(&nftables.Rule{Table: table, Chain: in, Exprs: []expr.Any{
 					&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},

@@ -426,7 +426,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// impairment is the netem of a path that loses or delays unevenly. A rate far above every scenario's keeps packets in order under jitter.
+// impairment is the netem of a path that loses or delays unevenly. A rate far above every scenario's keeps packets in
+// order under jitter.
 func impairment(p scenario.Path, seed uint64) string {
 	if p.Loss == 0 && p.Jitter == 0 {
 		return ""
@@ -450,7 +451,8 @@ func impairment(p scenario.Path, seed uint64) string {
 func (t *topology) layProvider(job scenario.Job) error {
 	p := job.Scenario.Provider
 	t.watched = t.limiter
-	if flows := job.Scenario.Flow; !job.Scenario.OneCard() && len(flows) > 0 && !slices.ContainsFunc(flows, func(f scenario.Flow) bool { return f.Direction != "up" }) {
+	if flows := job.Scenario.Flow; !job.Scenario.OneCard() && len(flows) > 0 &&
+		!slices.ContainsFunc(flows, func(f scenario.Flow) bool { return f.Direction != "up" }) {
 		t.watched = doorUp
 	}
 	if p.Queue == "policer" {
@@ -462,8 +464,10 @@ func (t *topology) layProvider(job scenario.Job) error {
 	if err := t.limit(p, p.Rate, t.limiter, doorUp); err != nil {
 		return err
 	}
-	// A rate is enforced the other way, too, when anybody sends that way: with both legs of a relay on one link, everybody does.
-	if job.Scenario.OneCard() || slices.ContainsFunc(job.Scenario.Flow, func(f scenario.Flow) bool { return f.Direction == "up" }) {
+	// A rate is enforced the other way, too, when anybody sends that way: with both legs of a relay on one link,
+	// everybody does.
+	if job.Scenario.OneCard() || slices.ContainsFunc(job.Scenario.Flow,
+		func(f scenario.Flow) bool { return f.Direction == "up" }) {
 		return t.limit(p, p.Inward(), doorUp, t.limiter)
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDocument: docs/reliability.md has a row for each fault that is tried, and no other, and none ended badly. Its figures are
-// those of the last make test-machines with each.
+// TestDocument: docs/reliability.md has a row for each fault that is tried, and no other, and none ended badly. Its
+// figures are those of the last make test-machines with each.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/reliability.md")
 	if err != nil {

@@ -96,12 +96,15 @@ func cutOff(s *subject) {
 	}
 	public, err := os.ReadFile(key + ".pub")
 	s.must(err)
-	s.sh("mkdir -p /root/.ssh && chmod 700 /root/.ssh && cat >/root/.ssh/authorized_keys <<'END'\n" + string(public) + "END\nsystemctl start ssh")
+	s.sh("mkdir -p /root/.ssh && chmod 700 /root/.ssh && cat >/root/.ssh/authorized_keys <<'END'\n" + string(public) +
+		"END\nsystemctl start ssh")
 	port, err := s.m.Forwarded()
 	s.must(err)
 	ssh := func(command string) (string, error) {
-		out, err := exec.CommandContext(s.ctx, "ssh", "-F", "none", "-i", key, "-p", port, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-			"-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=2", "root@127.0.0.1", command).CombinedOutput()
+		out, err := exec.CommandContext(s.ctx, "ssh", "-F", "none", "-i", key, "-p", port, "-o", "BatchMode=yes", "-o",
+			"StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+			"-o", "LogLevel=ERROR", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=3", "-o",
+			"ServerAliveCountMax=2", "root@127.0.0.1", command).CombinedOutput()
 		return string(out), err
 	}
 	if out, err := ssh("ss -tin state established"); err != nil || !strings.Contains(out, "cubic") {
@@ -178,7 +181,8 @@ func reboots(s *subject) {
 		[ -z "$(systemctl --failed --no-legend)" ] || { systemctl --failed; exit 1; }
 		systemd-analyze security --no-pager --threshold=30 weir.service >/run/security || { cat /run/security; exit 1; }
 		systemctl is-active weir.service
-		said=$(systemd-analyze verify --man=no /etc/systemd/system/weir.service 2>&1); echo "$said"; [ -z "$said" ]`) // the manual comes with the package
+		// the manual comes with the package
+		said=$(systemd-analyze verify --man=no /etc/systemd/system/weir.service 2>&1); echo "$said"; [ -z "$said" ]`)
 	s.sh("weir down")
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 	s.reboot()
@@ -201,7 +205,8 @@ func rebootsUnconfirmed(s *subject) {
 
 // acrossBoots leaves out what the kernel computes from the memory that it finds free when it boots.
 func acrossBoots(look string) string {
-	return regexp.MustCompile(`(?m)^/proc/sys/net/ipv4/(tcp_mem|udp_mem|tcp_rmem|tcp_wmem):.*\n`).ReplaceAllString(look, "")
+	return regexp.MustCompile(`(?m)^/proc/sys/net/ipv4/(tcp_mem|udp_mem|tcp_rmem|tcp_wmem):.*\n`).ReplaceAllString(look,
+		"")
 }
 
 // kill is a command that is killed at each of its steps, and what comes before it.
@@ -212,7 +217,8 @@ type kill struct {
 func kills() []kill {
 	return []kill{
 		{"up", "", "weir up --timeout 1h " + goal},
-		{"up over a goal that was confirmed", "weir up " + earlier + " && weir confirm", "weir up --timeout 1h " + goal},
+		{"up over a goal that was confirmed", "weir up " + earlier + " && weir confirm", "weir up --timeout 1h " +
+			goal},
 		{"up --yes", "", "weir up --yes " + goal},
 		{"confirm", "weir up --timeout 1h " + goal, "weir confirm"},
 		{"down", "weir up --timeout 1h " + goal + " && weir confirm", "weir down"},
@@ -222,7 +228,8 @@ func kills() []kill {
 
 const prepared = "prepared"
 
-// prepare brings the machine to where the command is to run, and gives the looks before it and after it, and its number of steps.
+// prepare brings the machine to where the command is to run, and gives the looks before it and after it, and its
+// number of steps.
 func (k kill) prepare(s *subject) (found, before, planned string, steps int) {
 	found = s.look()
 	if k.setup != "" {
@@ -244,7 +251,8 @@ func (k kill) run(s *subject) {
 	found, before, planned, steps := k.prepare(s)
 	for n := 1; n <= steps; n++ {
 		s.must(s.m.Reset(s.ctx, prepared))
-		s.settled() // a snapshot's card comes back with its link down for a moment, and systemd 252 then configures it again
+		// a snapshot's card comes back with its link down for a moment, and systemd 252 then configures it again
+		s.settled()
 		r := s.try(fmt.Sprintf("$killat -at %d %s 2>&1", n, k.command))
 		if r.Status == 0 && n > 1 {
 			s.Logf("%d steps this time, and %d before", n-1, steps)
@@ -269,14 +277,16 @@ func (k kill) run(s *subject) {
 				o = recovered
 				break
 			}
-			s.fails("%s\nand weir recover (status %d: %s) leaves, against the host before:\n%s\nagainst the host as planned:\n%s", at, r.Status, r.Out, difference(before, now), difference(planned, now))
+			s.fails("%s\nand weir recover (status %d: %s) leaves, against the host before:\n%s\nagainst the host "+
+				"as planned:\n%s", at, r.Status, r.Out, difference(before, now), difference(planned, now))
 			continue
 		}
 		// However it ended, the way back to the host as found is open, and no timer is left.
 		r = s.try("weir recover && weir down && until_ '! systemctl list-units --all --no-legend \"weir-revert*\" " +
 			"| grep -q .' && ! ls -A /var/lib/weir | grep .")
 		if now = s.look(); r.Status != 0 || now != found {
-			s.fails("%s\nthen weir recover and weir down (status %d: %s) leave, against the host as found:\n%s", at, r.Status, r.Out, difference(found, now))
+			s.fails("%s\nthen weir recover and weir down (status %d: %s) leave, against the host as found:\n%s", at,
+				r.Status, r.Out, difference(found, now))
 			continue
 		}
 		s.ended(o)
@@ -293,11 +303,13 @@ func powerCuts(s *subject) {
 		_, _, _, steps := k.prepare(s)
 		// What was confirmed before the command, and what will have been after it; "" for the host as found.
 		rates := map[string][2]string{
-			"up": {"", ""}, "up over a goal that was confirmed": {earlierRate, earlierRate}, "up --yes": {"", goalRate}, "confirm": {"", goalRate}, "down": {goalRate, ""},
+			"up": {"", ""}, "up over a goal that was confirmed": {earlierRate, earlierRate}, "up --yes": {"", goalRate},
+			"confirm": {"", goalRate}, "down": {goalRate, ""},
 		}[k.name]
 		for _, n := range []int{steps / 3, 2 * steps / 3, steps} {
 			s.must(s.m.Reset(s.ctx, prepared))
-			s.sh(fmt.Sprintf("$killat -hang %d %s >/run/hang 2>&1 & until_ 'grep -q \"hangs before step\" /run/hang'", max(n, 1), k.command))
+			s.sh(fmt.Sprintf("$killat -hang %d %s >/run/hang 2>&1 & until_ 'grep -q \"hangs before step\" /run/hang'",
+				max(n, 1), k.command))
 			s.powerCut()
 			s.sh("sleep 1; until_ '! systemctl is-active -q weir.service || weir status >/dev/null'; true")
 			what := fmt.Sprintf("%s, a power cut before step %d of %d", k.name, n, steps)
@@ -322,7 +334,8 @@ func (s *subject) afterBoot(what, before, planned string) {
 	case is(planned):
 		s.ended(asPlanned)
 	default:
-		s.fails("%s: after the boot it is neither as before nor as planned:\n%s%s", what, now.Out, s.try("weir status; journalctl -b --no-pager -t weir").Out)
+		s.fails("%s: after the boot it is neither as before nor as planned:\n%s%s", what, now.Out,
+			s.try("weir status; journalctl -b --no-pager -t weir").Out)
 	}
 }
 
@@ -336,10 +349,12 @@ func hotplug(s *subject) {
 	for _, when := range []string{"plugged in after the boot", "pulled out and put back"} {
 		s.must(s.m.Plug())
 		if s.man == Ifupdown {
-			s.sh("until_ 'ip link show dev $dev 2>/dev/null'; ifquery --state $dev || ifup $dev") // "auto", and not "allow-hotplug": as an administrator would
+			// "auto", and not "allow-hotplug": as an administrator would
+			s.sh("until_ 'ip link show dev $dev 2>/dev/null'; ifquery --state $dev || ifup $dev")
 		}
 		s.settled()
-		s.holds(asPlanned, when, "for i in {1..30}; do if "+inForce(goalRate)+"; then exit; fi; sleep 1; done; journalctl -b --no-pager -t weir; exit 1")
+		s.holds(asPlanned, when, "for i in {1..30}; do if "+inForce(goalRate)+
+			"; then exit; fi; sleep 1; done; journalctl -b --no-pager -t weir; exit 1")
 		if when == "plugged in after the boot" {
 			s.must(s.m.Unplug())
 			s.sh("until_ '! ip link show dev $dev 2>/dev/null'; sleep 2")
@@ -350,9 +365,12 @@ func hotplug(s *subject) {
 func renamed(s *subject) {
 	before := s.look()
 	s.sh("weir up --yes " + goal + "; ip link set $dev down && ip link set $dev name wan0 && ip link set wan0 up")
-	s.holds(asPlanned, "renamed", "weir status | tee /dev/stderr | grep -q 'was called' && tc qdisc show dev wan0 | grep -q "+goalRate)
+	s.holds(asPlanned, "renamed", "weir status | tee /dev/stderr | grep -q 'was called' && tc qdisc show dev wan0 "+
+		"| grep -q "+goalRate)
 	// udev of Debian 12 has given it its old name as an alternative one meanwhile.
-	s.sh("weir down && ip link set wan0 down && { ip link property del dev wan0 altname $dev 2>/dev/null; ip link set wan0 name $dev; } && ip link set $dev up && until_ \"ip -o addr show dev $dev scope link | grep -q -v tentative\"")
+	s.sh("weir down && ip link set wan0 down && { ip link property del dev wan0 altname $dev 2>/dev/null; ip link " +
+		"set wan0 name $dev; } && ip link set $dev up && until_ \"ip -o addr show dev $dev scope link | grep -q -v " +
+		"tentative\"")
 	s.settled()
 	now := s.look()
 	s.same(asBefore, routeless(now), routeless(before), "renamed, and taken down")
@@ -370,7 +388,8 @@ func renamedForGood(s *subject) {
 		sed -i 's/^Name=.*/Name=wan0/' /etc/systemd/network/10-uplink.network`)
 	s.must(s.m.Reboot(s.ctx))
 	s.sh("until_ 'ip link show dev wan0'")
-	s.holds(asPlanned, "another name after the reboot", "dev=wan0; for i in {1..30}; do if "+inForce(goalRate)+"; then exit; fi; sleep 1; done; journalctl -b --no-pager -t weir; exit 1")
+	s.holds(asPlanned, "another name after the reboot", "dev=wan0; for i in {1..30}; do if "+inForce(goalRate)+
+		"; then exit; fi; sleep 1; done; journalctl -b --no-pager -t weir; exit 1")
 }
 
 func laterFile(s *subject) {
@@ -391,7 +410,8 @@ func losesCake(s *subject) {
 	s.persists()
 	s.sh(away)
 	s.reboot()
-	s.holds(asPlanned, "no cake any more", "weir status | tee /dev/stderr | grep -q cake && journalctl -b --no-pager -t weir | tee /dev/stderr | grep -q 'without CAKE'")
+	s.holds(asPlanned, "no cake any more", "weir status | tee /dev/stderr | grep -q cake && journalctl -b "+
+		"--no-pager -t weir | tee /dev/stderr | grep -q 'without CAKE'")
 }
 
 // filtered has a queue with filters of each kind that comes back, and some with what does not.
@@ -549,7 +569,8 @@ func purged(s *subject) {
 	}
 	// What of Weir's is where, and what dpkg knows of it; the tests' own things are not the package's.
 	look := func() string {
-		return s.look() + s.sh("find / -xdev -path '*weir*' -not -path '*weir-test*' -print0 | xargs -0 -r ls -ld; dpkg -l weir 2>/dev/null | grep ' weir '; true")
+		return s.look() + s.sh("find / -xdev -path '*weir*' -not -path '*weir-test*' -print0 | xargs -0 -r ls -ld; "+
+			"dpkg -l weir 2>/dev/null | grep ' weir '; true")
 	}
 	s.sh("rm /usr/bin/weir")
 	plain, before := s.look(), look()

@@ -30,9 +30,9 @@ type subject struct {
 	counts *tally
 }
 
-// prelude gives scripts the words to look at a host with tools that are not Weir's. Left out is what the kernel changes by itself (such as classes that
-// are flows, and numbers that it gave), and which
-// modules are loaded: those stay, and do nothing. Of Weir's own folder the journal, a half of one that the next run overwrites, and its lock.
+// prelude gives scripts the words to look at a host with tools that are not Weir's. Left out is what the kernel
+// changes by itself (such as classes that are flows, and numbers that it gave), and which modules are loaded: those
+// stay, and do nothing. Of Weir's own folder the journal, a half of one that the next run overwrites, and its lock.
 const prelude = `
 killat=/usr/lib/weir-test/killat
 dev=` + Uplink + `
@@ -174,7 +174,8 @@ func difference(want, now string) string {
 // everything tells whether make test-machines asks, for all faults on all systems; otherwise a few run on one.
 func everything() bool { return os.Getenv("WEIR_TEST_MACHINES") != "" }
 
-// TestMachines tries every fault on every system that it matters on. make test-machines runs all and writes docs/reliability.md.
+// TestMachines tries every fault on every system that it matters on. make test-machines runs all and writes
+// docs/reliability.md.
 func TestMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped, not passed: whole machines take more than -short allows")
@@ -186,7 +187,8 @@ func TestMachines(t *testing.T) {
 		defer cancel()
 	}
 	dir := t.TempDir()
-	files := map[string]string{"/usr/bin/weir": program(t, dir, "weir/cmd/weir"), "/usr/lib/weir-test/killat": program(t, dir, "weir/internal/lab/machine/killat")}
+	files := map[string]string{"/usr/bin/weir": program(t, dir, "weir/cmd/weir"),
+		"/usr/lib/weir-test/killat": program(t, dir, "weir/internal/lab/machine/killat")}
 	packages, err := filepath.Glob("../../../dist/weir_*_amd64.deb")
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +214,10 @@ func TestMachines(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, manager := range managers {
-				t.Run(string(manager), func(t *testing.T) { testSystem(ctx, t, image, Options{Manager: manager, Files: files}, results) })
+				t.Run(string(manager), func(t *testing.T) {
+					testSystem(ctx, t, image,
+						Options{Manager: manager, Files: files}, results)
+				})
 			}
 		})
 	}
@@ -239,7 +244,8 @@ func TestMachines(t *testing.T) {
 func testSystem(ctx context.Context, t *testing.T, image Image, o Options, results results) {
 	var m *Machine
 	for _, f := range faults() {
-		if !everything() && !f.quick || !slices.Contains(f.on, o.Manager) || len(f.suites) > 0 && !slices.Contains(f.suites, image.Suite) {
+		if !everything() && !f.quick || !slices.Contains(f.on, o.Manager) || len(f.suites) > 0 &&
+			!slices.Contains(f.suites, image.Suite) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
@@ -258,7 +264,8 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, resul
 			if _, err := results.add(f.name, image.Suite+"/"+string(o.Manager), *s.counts); err != nil {
 				t.Error(err)
 			}
-			t.Logf("as before %d, as planned %d, by weir recover %d, bad %d", s.counts[asBefore], s.counts[asPlanned], s.counts[recovered], s.counts[bad])
+			t.Logf("as before %d, as planned %d, by weir recover %d, bad %d", s.counts[asBefore], s.counts[asPlanned],
+				s.counts[recovered], s.counts[bad])
 		})
 	}
 	if m != nil {
@@ -291,11 +298,13 @@ func TestWire(t *testing.T) {
 		}
 		defer m.Close()
 		machines[i] = m
-		if err := m.Must(t.Context(), fmt.Sprintf("until [ -e /sys/class/net/ens8 ]; do sleep 0.2; done; ip link set ens8 up; ip address add 192.0.2.%d/24 dev ens8; systemctl start ssh", i+1)); err != nil {
+		if err := m.Must(t.Context(), fmt.Sprintf("until [ -e /sys/class/net/ens8 ]; do sleep 0.2; done; ip link "+
+			"set ens8 up; ip address add 192.0.2.%d/24 dev ens8; systemctl start ssh", i+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := machines[0].Must(t.Context(), "for i in {1..30}; do exec 3<>/dev/tcp/192.0.2.2/22 && break; sleep 1; done; read -r -t 30 banner <&3; [[ $banner == SSH-2.0* ]]"); err != nil {
+	if err := machines[0].Must(t.Context(), "for i in {1..30}; do exec 3<>/dev/tcp/192.0.2.2/22 && break; sleep 1; "+
+		"done; read -r -t 30 banner <&3; [[ $banner == SSH-2.0* ]]"); err != nil {
 		t.Error(err)
 	}
 }
@@ -314,8 +323,8 @@ func program(t *testing.T, dir, path string) string {
 	return out
 }
 
-// results is the file, in the user's cache, of what came of each fault with one and the same program: all of them take hours, and may be tried in
-// several runs.
+// results is the file, in the user's cache, of what came of each fault with one and the same program: all of them
+// take hours, and may be tried in several runs.
 type results struct{ path string }
 
 // report is what came of each fault, by fault and system.

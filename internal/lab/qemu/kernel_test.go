@@ -17,7 +17,8 @@ func TestKernels(t *testing.T) {
 	if all, err := kernelsIn(filepath.Join(dir, "none")); err != nil || len(all) != 0 {
 		t.Errorf("without a cache: %v, %v", all, err)
 	}
-	for _, release := range []string{"7.2.12+deb13-cloud-amd64", "6.18.15+deb13-cloud-amd64", "7.2.9+deb13-cloud-amd64", "7.10.1+deb13-cloud-amd64", "work.x", "empty"} {
+	for _, release := range []string{"7.2.12+deb13-cloud-amd64", "6.18.15+deb13-cloud-amd64", "7.2.9+deb13-cloud-amd64",
+		"7.10.1+deb13-cloud-amd64", "work.x", "empty"} {
 		if err := os.MkdirAll(filepath.Join(dir, release), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,8 @@ func TestKernels(t *testing.T) {
 	if want := []string{"6.18.15", "7.2.9", "7.2.12", "7.10.1"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	for series, want := range map[string]string{"newest": "7.10.1", "7.2": "7.2.12", "7.10": "7.10.1", "6.18": "6.18.15", "7.1": "", "6.1": ""} {
+	for series, want := range map[string]string{"newest": "7.10.1", "7.2": "7.2.12", "7.10": "7.10.1",
+		"6.18": "6.18.15", "7.1": "", "6.1": ""} {
 		k, err := find(all, series)
 		if want == "" && !errors.Is(err, ErrNoKernel) || want != "" && k.Release != want+"+deb13-cloud-amd64" {
 			t.Errorf("%s: got %v, %v", series, k, err)
@@ -56,7 +58,8 @@ func TestKernels(t *testing.T) {
 func TestUnsigned(t *testing.T) {
 	const end = "~Module signature appended~\n"
 	signed := "ELF…" + "SIG" + "12345678\x00\x00\x00\x03" + end
-	for module, want := range map[string]string{signed: "ELF…", "ELF…": "ELF…", end: end, "x\xff\xff\xff\xff" + end: "x\xff\xff\xff\xff" + end, "12345678\xff\xff\xff\xff" + end: "12345678\xff\xff\xff\xff" + end} {
+	for module, want := range map[string]string{signed: "ELF…", "ELF…": "ELF…", end: end, "x\xff\xff\xff\xff" +
+		end: "x\xff\xff\xff\xff" + end, "12345678\xff\xff\xff\xff" + end: "12345678\xff\xff\xff\xff" + end} {
 		if got := string(unsigned([]byte(module))); got != want {
 			t.Errorf("%q: got %q, want %q", module, got, want)
 		}
@@ -83,7 +86,8 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%s is not in %s", want, line)
 		}
 	}
-	for _, bad := range []Boot{{Exact: true, CPUs: 2}, {Env: []string{`A="`}}, {Env: []string{"A"}}, {Env: []string{"a.b=1"}}, {Env: []string{"A=" + strings.Repeat("x", 2000)}}} {
+	for _, bad := range []Boot{{Exact: true, CPUs: 2}, {Env: []string{`A="`}}, {Env: []string{"A"}},
+		{Env: []string{"a.b=1"}}, {Env: []string{"A=" + strings.Repeat("x", 2000)}}} {
 		bad.Limit = time.Second
 		if _, _, err := bad.Run(t.Context()); err == nil {
 			t.Errorf("%v was not refused", bad)

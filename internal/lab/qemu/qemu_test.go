@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 	}
 	var since unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &since)
-	s := seen{Job: string(job), Random: make([]byte, 16), Boot: time.Duration(since.Nano()), Said: os.Getenv("WEIR_SAY")}
+	s := seen{Job: string(job), Random: make([]byte, 16), Boot: time.Duration(since.Nano()),
+		Said: os.Getenv("WEIR_SAY")}
 	_, _ = rand.Read(s.Random)
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	s.Release = strings.TrimSpace(string(release))
@@ -87,7 +88,8 @@ func booted(t *testing.T) Boot {
 	for !allowed.IsSet(cpu) {
 		cpu++
 	}
-	return Boot{Kernel: kernel, Program: self, Job: []byte(`{"a":1}`), Env: []string{"WEIR_SAY=two words"}, Exact: true, Seed: 1, CPU: cpu, Limit: 2 * time.Minute}
+	return Boot{Kernel: kernel, Program: self, Job: []byte(`{"a":1}`), Env: []string{"WEIR_SAY=two words"}, Exact: true,
+		Seed: 1, CPU: cpu, Limit: 2 * time.Minute}
 }
 
 // A job goes in and a reply comes out; the same seed gives the same reply, another seed other random numbers.

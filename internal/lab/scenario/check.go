@@ -458,7 +458,8 @@ func (s *Scenario) checkCandidates() *problem {
 		}
 		if c.Weir != nil {
 			if c.Weir.Dev != "" {
-				return wrong("leave dev out", at("weir"), "candidate %q: weir: the device is the server's uplink", c.Name)
+				return wrong("leave dev out", at("weir"), "candidate %q: weir: the device is the server's uplink",
+					c.Name)
 			}
 			var refused *plan.Refusal
 			if err := c.Weir.goal(s.Provider).Check(); errors.As(err, &refused) {

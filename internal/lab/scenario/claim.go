@@ -14,7 +14,8 @@ import (
 	"weir/internal/units"
 )
 
-// Claim is a published statement put as a number: a metric of a candidate, perhaps over another candidate's, and what it is said to be.
+// Claim is a published statement put as a number: a metric of a candidate, perhaps over another candidate's, and what
+// it is said to be.
 type Claim struct {
 	Source    string            `toml:"source" json:"source"` // where it was said
 	Says      string            `toml:"says" json:"says"`     // in its own words, or close
@@ -166,7 +167,8 @@ func (s *Scenario) measures(m measure.Metric) error {
 		if slices.Contains(names, name) {
 			return nil
 		}
-		return fmt.Errorf("metric %q: no %s is called %q (there are: %s)", m.Name(), what, name, strings.Join(names, ", "))
+		return fmt.Errorf("metric %q: no %s is called %q (there are: %s)", m.Name(), what, name,
+			strings.Join(names, ", "))
 	}
 	switch {
 	case strings.HasPrefix(m.Name(), "goodput.client."), strings.HasPrefix(m.Name(), "share.client."):
@@ -182,7 +184,8 @@ func (s *Scenario) measures(m measure.Metric) error {
 		parts = parts[:2]
 		return has(names(s.Probe, func(p Probe) string { return p.Name }), "probe")
 	}
-	kind := map[string]string{"rtt": "udp", "added": "udp", "jitter": "udp", "lost": "udp", "ssh": "ssh", "request": "request", "stream": "stream"}[parts[0]]
+	kind := map[string]string{"rtt": "udp", "added": "udp", "jitter": "udp", "lost": "udp", "ssh": "ssh",
+		"request": "request", "stream": "stream"}[parts[0]]
 	if kind != "" && !slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.Kind == kind }) {
 		return fmt.Errorf("metric %q: the scenario has no probe of kind %s", m.Name(), kind)
 	}

@@ -31,7 +31,8 @@ func TestExpectation(t *testing.T) {
 			t.Errorf("%q: holds(%v) = %v, holds(%v) = %v", c.text, c.yes, e.holds(c.yes), c.no, e.holds(c.no))
 		}
 	}
-	for _, c := range [][2]string{{"15", ""}, {"5..4", ""}, {"<= 5", "ms"}, {"", ""}, {">= NaN", ""}, {"1mbit..", "mbit"}, {"50%", "%"}} {
+	for _, c := range [][2]string{{"15", ""}, {"5..4", ""}, {"<= 5", "ms"}, {"", ""}, {">= NaN", ""},
+		{"1mbit..", "mbit"}, {"50%", "%"}} {
 		if e, err := parseExpectation(c[0], c[1]); err == nil {
 			t.Errorf("%q was accepted: %v", c[0], e)
 		}
@@ -41,7 +42,8 @@ func TestExpectation(t *testing.T) {
 // A metric is about something that the scenario has.
 func TestMeasures(t *testing.T) {
 	s := Scenario{Flow: []Flow{{Name: "cubic"}}, Probe: []Probe{{Name: "L", Kind: "udp"}}}
-	for name, good := range map[string]bool{"ratio.cubic.cubic": true, "ratio.cubic.dctcp": false, "ratio.dctcp.cubic": false, "added.L.p99": true, "added.C.p99": false, "added.p99": true} {
+	for name, good := range map[string]bool{"ratio.cubic.cubic": true, "ratio.cubic.dctcp": false,
+		"ratio.dctcp.cubic": false, "added.L.p99": true, "added.C.p99": false, "added.p99": true} {
 		m, err := measure.ParseMetric(name)
 		if err == nil {
 			err = s.measures(m)

@@ -4,8 +4,8 @@ package scenario
 
 import "weir/internal/measure"
 
-// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation, which is slower, and is
-// what users have. Both are in virtual time.
+// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation,
+// which is slower, and is what users have. Both are in virtual time.
 const (
 	UML  = "uml"
 	QEMU = "qemu"

@@ -57,7 +57,8 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(bad, len(points))
 	}
 	s = points[0].Scenario
-	if s.Duration != units.Duration(20*time.Second) || s.Seeds != 1 || s.Client[0].Name != "client" || s.Flow[0].Client != "client" ||
+	if s.Duration != units.Duration(20*time.Second) || s.Seeds != 1 || s.Client[0].Name != "client" ||
+		s.Flow[0].Client != "client" ||
 		s.Flow[0].Count != 1 || s.Provider.Queue != "fifo" || s.Provider.Buffer.Bytes(s.Provider.Rate) != 1_250_000 {
 		t.Errorf("got %+v", s)
 	}
@@ -82,16 +83,20 @@ func TestBroken(t *testing.T) {
 			`"{99.75}" is not a rate`},
 		{"unknown key", "title = \"t\"\nspeed = 3\n", `:2: unknown key "speed"`},
 		{"unknown key in a table", minimal + "[path]\nrttt = \"48ms\"\n", `:9: unknown key "path.rttt"`},
-		{"unknown key in a weir goal", minimal + "weir = { speed = \"50mbit\" }\n", `:8: unknown key "candidate.speed"`},
+		{"unknown key in a weir goal", minimal + "weir = { speed = \"50mbit\" }\n",
+			`:8: unknown key "candidate.speed"`},
 		{"rate without unit", strings.Replace(minimal, "50mbit", "50", 1), `:3: provider.rate: rate "50" has no unit`},
-		{"rate with a wrong unit", strings.Replace(minimal, "50mbit", "50mbps", 1), `:3: provider.rate: rate "50mbps": unknown unit "mbps"`},
-		{"rate zero", strings.Replace(minimal, "50mbit", "0mbit", 1), `:3: provider.rate: rate "0mbit" is out of range`},
+		{"rate with a wrong unit", strings.Replace(minimal, "50mbit", "50mbps", 1),
+			`:3: provider.rate: rate "50mbps": unknown unit "mbps"`},
+		{"rate zero", strings.Replace(minimal, "50mbit", "0mbit", 1),
+			`:3: provider.rate: rate "0mbit" is out of range`},
 		{"rate negative", strings.Replace(minimal, "50mbit", "-5mbit", 1), "negative"},
 		{"rate NaN", strings.Replace(minimal, "50mbit", "NaNmbit", 1), "is not a rate"},
 		{"rate a number", strings.Replace(minimal, `"50mbit"`, "50", 1), ":3: "},
 		{"rate absurd", strings.Replace(minimal, "50mbit", "5tbit", 1), "above what the lab can carry"},
 		{"no rate for a fifo", strings.Replace(minimal, `rate = "50mbit"`, "", 1), "has no rate"},
-		{"gro of a server that forwards nothing", minimal + "[server]\ngro = true\n", ":9: gro is about what a relay forwards"},
+		{"gro of a server that forwards nothing", minimal + "[server]\ngro = true\n",
+			":9: gro is about what a relay forwards"},
 		{"relay of an unknown kind", minimal + "[relay]\nkind = \"vpn\"\n", `:9: relay: kind "vpn" is not known`},
 		{"relay without a kind", minimal + "[relay]\nrtt = \"20ms\"\n", ":8: the relay has no kind"},
 		{"relay with three cards", minimal + "[relay]\nkind = \"nat\"\ncards = 3\n", ":10: relay: cards = 3"},
@@ -136,19 +141,26 @@ func TestBroken(t *testing.T) {
 		{"rtt absurd", minimal + "[path]\nrtt = \"11s\"\n", ":9: rtt 11s is absurd"},
 		{"loss over 100%", minimal + "[path]\nloss = \"101%\"\n", "out of range"},
 		{"loss of all", minimal + "[path]\nloss = \"100%\"\n", ":9: at loss 100% nothing arrives"},
-		{"buffer of less than two packets", strings.Replace(minimal, "[[flow]]", "buffer = \"1000b\"\n[[flow]]", 1), ":4: buffer 1000b"},
-		{"buffer of an unknown unit", strings.Replace(minimal, "[[flow]]", "buffer = \"3 cars\"\n[[flow]]", 1), "neither a size"},
+		{"buffer of less than two packets", strings.Replace(minimal, "[[flow]]", "buffer = \"1000b\"\n[[flow]]", 1),
+			":4: buffer 1000b"},
+		{"buffer of an unknown unit", strings.Replace(minimal, "[[flow]]", "buffer = \"3 cars\"\n[[flow]]", 1),
+			"neither a size"},
 		{"unknown provider queue", strings.Replace(minimal, "[[flow]]", "queue = \"fifi\"\n[[flow]]", 1), ":4: "},
-		{"policer that passes nothing", strings.Replace(minimal, "[[flow]]", "queue = \"policer\"\nburst = \"100b\"\n[[flow]]", 1), ":5: burst 100b"},
+		{"policer that passes nothing", strings.Replace(minimal, "[[flow]]",
+			"queue = \"policer\"\nburst = \"100b\"\n[[flow]]", 1), ":5: burst 100b"},
 		{"no title", strings.Replace(minimal, `title = "t"`, "", 1), "no title"},
 		{"no traffic", "title = \"t\"\n[provider]\nrate = \"1mbit\"\n[[candidate]]\nname = \"c\"\n", "no traffic"},
 		{"no candidate", "title = \"t\"\n[provider]\nrate = \"1mbit\"\n[[flow]]\nname = \"f\"\n", "no candidate"},
-		{"flow to nobody", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nclient = \"bob\"", 1), `:6: flow "f": no client is called "bob"`},
-		{"unknown congestion control", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncc = \"bbr9\"", 1), `:6: flow "f": unknown congestion control "bbr9"`},
+		{"flow to nobody", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nclient = \"bob\"", 1),
+			`:6: flow "f": no client is called "bob"`},
+		{"unknown congestion control", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncc = \"bbr9\"", 1),
+			`:6: flow "f": unknown congestion control "bbr9"`},
 		{"direction", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ndirection = \"left\"", 1), ":6: "},
-		{"stop before start", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nstart = \"3s\"\nstop = \"2s\"", 1), ":7: "},
+		{"stop before start", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nstart = \"3s\"\nstop = \"2s\"",
+			1), ":7: "},
 		{"too many connections", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncount = 1000000", 1), ":6: "},
-		{"address that the server lacks", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\naddress = 2", 1), ":6: "},
+		{"address that the server lacks", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\naddress = 2", 1),
+			":6: "},
 		{"flow twice", minimal + "[[flow]]\nname = \"f\"\n", `two entries of flow have the name "f"`},
 		{"candidate twice", minimal + "[[candidate]]\nname = \"c\"\n", `two candidates have the name "c"`},
 		{"hostile name", strings.Replace(minimal, `name = "c"`, `name = "c\u001b[2J"`, 1),
@@ -159,53 +171,89 @@ func TestBroken(t *testing.T) {
 		{"qdisc and weir", minimal + "qdisc = \"fq\"\nweir = {}\n", ":8: "},
 		{"not a sysctl", minimal + "[candidate.sysctl]\n\"/etc/passwd\" = \"1\"\n", "is not a sysctl"},
 		{"sysctl that climbs", minimal + "[candidate.sysctl]\n\"net.../etc\" = \"1\"\n", "is not a sysctl"},
-		{"sweep of nothing", minimal + "[[sweep]]\nkey = \"flow.g.count\"\nvalues = [1]\n", `"flow.g.count" names nothing`},
-		{"sweep over a wrong value", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"5\"]\n", `time "5" has no unit`},
-		{"sweep to an impossible point", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"20s\"]\n", "rtt 20s is absurd"},
-		{"sweep of two keys with one value", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [1]\n", "1 is not a value for each of the 2 keys"},
-		{"sweep of two keys with three values", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [[1, \"5ms\", 3]]\n", "1:5ms:3 is not a value for each"},
-		{"sweep of a key twice", minimal + "[[sweep]]\nkey = \"flow.f.count,flow.f.count\"\nvalues = [[1, 2]]\n", `"flow.f.count" is swept twice`},
+		{"sweep of nothing", minimal + "[[sweep]]\nkey = \"flow.g.count\"\nvalues = [1]\n",
+			`"flow.g.count" names nothing`},
+		{"sweep over a wrong value", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"5\"]\n",
+			`time "5" has no unit`},
+		{"sweep to an impossible point", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"20s\"]\n",
+			"rtt 20s is absurd"},
+		{"sweep of two keys with one value", minimal + "[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [1]\n",
+			"1 is not a value for each of the 2 keys"},
+		{"sweep of two keys with three values", minimal +
+			"[[sweep]]\nkey = \"flow.f.count, path.rtt\"\nvalues = [[1, \"5ms\", 3]]\n",
+			"1:5ms:3 is not a value for each"},
+		{"sweep of a key twice", minimal + "[[sweep]]\nkey = \"flow.f.count,flow.f.count\"\nvalues = [[1, 2]]\n",
+			`"flow.f.count" is swept twice`},
 		{"sweep over a bare number", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = [5]\n", "rtt = 5 has no unit"},
-		{"a sweep over tables of bare numbers", minimal + "[[sweep]]\nkey = \"path\"\nvalues = [{ rtt = 5 }]\n", "rtt = 5 has no unit"},
+		{"a sweep over tables of bare numbers", minimal + "[[sweep]]\nkey = \"path\"\nvalues = [{ rtt = 5 }]\n",
+			"rtt = 5 has no unit"},
 		{"a bare number for a time", minimal + "[path]\nrtt = 5\n", ":9: rtt = 5 has no unit"},
-		{"a bare number in a flow", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nstart = 5", 1), ":6: start = 5 has no unit"},
-		{"a bare number in a change", minimal + "qdisc = \"fq\"\n[[candidate.change]]\nat = 4\nqdisc = \"fq\"\n", "at = 4 has no unit"},
-		{"a change in a run that may end before", "until = \"fetched\"\n" + strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nbytes = \"1mb\"", 1) + "qdisc = \"fq\"\n[[candidate.change]]\nat = \"4s\"\nqdisc = \"fq\"\n", "with until the run may end"},
+		{"a bare number in a flow", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nstart = 5", 1),
+			":6: start = 5 has no unit"},
+		{"a bare number in a change", minimal + "qdisc = \"fq\"\n[[candidate.change]]\nat = 4\nqdisc = \"fq\"\n",
+			"at = 4 has no unit"},
+		{"a change in a run that may end before", "until = \"fetched\"\n" +
+			strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nbytes = \"1mb\"", 1) +
+			"qdisc = \"fq\"\n[[candidate.change]]\nat = \"4s\"\nqdisc = \"fq\"\n", "with until the run may end"},
 		{"sweep without values", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = []\n", "has no values"},
-		{"claim on an unknown metric", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "unknown metric"},
-		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"srtt\"\ncandidate = \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
-		{"claim on a client that is not there", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput.client.typo\"\ncandidate = \"c\"\nexpect = \">= 1mbit\"\n", `no client is called "typo" (there are: client)`},
-		{"claim on a probe that is not there", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"ssh.p50\"\ncandidate = \"c\"\nexpect = \"<= 1ms\"\n", "no probe of kind ssh"},
-		{"column on a flow that is not there", "columns = [\"goodput.flow.typo\"]\n" + minimal, `:1: metric "goodput.flow.typo": no flow is called "typo"`},
+		{"claim on an unknown metric", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = " +
+			"\"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "unknown metric"},
+		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"srtt\"\ncandidate " +
+			"= \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
+		{"claim on a client that is not there", minimal +
+			"[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput.client.typo\"\ncandidate = \"c\"\nexpect " +
+			"= \">= 1mbit\"\n", `no client is called "typo" (there are: client)`},
+		{"claim on a probe that is not there", minimal +
+			"[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"ssh.p50\"\ncandidate = \"c\"\nexpect = \"<= 1ms\"\n",
+			"no probe of kind ssh"},
+		{"column on a flow that is not there", "columns = [\"goodput.flow.typo\"]\n" + minimal,
+			`:1: metric "goodput.flow.typo": no flow is called "typo"`},
 		{"column of fetches without any", "columns = [\"fetch\"]\n" + minimal, "no flow has bytes to fetch"},
 		{"count zero", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncount = 0", 1), ":6: count = 0"},
 		{"buffer zero", strings.Replace(minimal, "[[flow]]", "buffer = \"0b\"\n[[flow]]", 1), ":4: buffer = 0b"},
-		{"buffer of no time", strings.Replace(minimal, "[[flow]]", "buffer = \"0.0ms\"\n[[flow]]", 1), ":4: buffer = 0.0ms"},
+		{"buffer of no time", strings.Replace(minimal, "[[flow]]", "buffer = \"0.0ms\"\n[[flow]]", 1),
+			":4: buffer = 0.0ms"},
 		{"seeds zero", "seeds = 0\n" + minimal, ":1: seeds = 0"},
 		{"engine", "engine = \"kvm\"\n" + minimal, `:1: engine "kvm" is not known`},
 		{"duration zero", "duration = \"0s\"\n" + minimal, ":1: duration = 0s"},
-		{"sweep to zero", minimal + "[[sweep]]\nkey = \"flow.f.count\"\nvalues = [1, 0]\n", ":8: sweep of flow.f.count: count = 0"},
-		{"congestion control of a datagram", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\ncc = \"bbr\"\n", "a udp has no congestion control"},
-		{"unknown congestion control of a probe", minimal + "[[probe]]\nname = \"p\"\nkind = \"ssh\"\ncc = \"bbr9\"\n", `probe "p": unknown congestion control "bbr9"`},
-		{"probe with a rate that is none of its own", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\nrate = \"1mbit\"\n", "a rate is for kind stream"},
-		{"probe with a reply that is none of its own", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\nreply = \"1kb\"\n", "has no reply of its own size"},
-		{"jitter above the RTT", minimal + "[path]\nrtt = \"5ms\"\njitter = \"6ms\"\n", ":10: jitter 6ms is more than the RTT"},
-		{"a warm-up before a fetch", "until = \"fetched\"\nwarmup = \"1s\"\n" + strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nbytes = \"1mb\"", 1), "measures from the start"},
-		{"weir goal that no host could reach", minimal + "weir = { role = \"nonsense\" }\n", `:8: candidate "c": weir: --role "nonsense" is not known`},
-		{"weir goal with a wrong qdisc", minimal + "weir = { qdisc = \"cark\" }\n", `:8: candidate "c": weir: --qdisc: unknown queueing discipline`},
+		{"sweep to zero", minimal + "[[sweep]]\nkey = \"flow.f.count\"\nvalues = [1, 0]\n",
+			":8: sweep of flow.f.count: count = 0"},
+		{"congestion control of a datagram", minimal + "[[probe]]\nname = \"p\"\nkind = \"udp\"\ncc = \"bbr\"\n",
+			"a udp has no congestion control"},
+		{"unknown congestion control of a probe", minimal + "[[probe]]\nname = \"p\"\nkind = \"ssh\"\ncc = \"bbr9\"\n",
+			`probe "p": unknown congestion control "bbr9"`},
+		{"probe with a rate that is none of its own", minimal +
+			"[[probe]]\nname = \"p\"\nkind = \"udp\"\nrate = \"1mbit\"\n", "a rate is for kind stream"},
+		{"probe with a reply that is none of its own", minimal +
+			"[[probe]]\nname = \"p\"\nkind = \"udp\"\nreply = \"1kb\"\n", "has no reply of its own size"},
+		{"jitter above the RTT", minimal + "[path]\nrtt = \"5ms\"\njitter = \"6ms\"\n",
+			":10: jitter 6ms is more than the RTT"},
+		{"a warm-up before a fetch", "until = \"fetched\"\nwarmup = \"1s\"\n" +
+			strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nbytes = \"1mb\"", 1), "measures from the start"},
+		{"weir goal that no host could reach", minimal + "weir = { role = \"nonsense\" }\n",
+			`:8: candidate "c": weir: --role "nonsense" is not known`},
+		{"weir goal with a wrong qdisc", minimal + "weir = { qdisc = \"cark\" }\n",
+			`:8: candidate "c": weir: --qdisc: unknown queueing discipline`},
 		{"IP of no version", minimal + "[path]\nip = 5\n", ":9: there is no version 5 of IP"},
 		{"IP zero", minimal + "[path]\nip = 0\n", ":9: ip = 0"},
-		{"datagram too long for IPv6", minimal + "[path]\nip = 6\n[[probe]]\nname = \"p\"\nkind = \"udp\"\nsize = \"1453b\"\n", ":13: probe \"p\": size 1453b is out of range"},
+		{"datagram too long for IPv6", minimal + "[path]\nip = 6\n[[probe]]\nname = \"p\"\nkind = \"udp\"\nsize = " +
+			"\"1453b\"\n", ":13: probe \"p\": size 1453b is out of range"},
 		{"change at the beginning", changing("", "fq"), `:9: candidate "c": the change at 0s is not after 0s`},
-		{"change before the one before", changing("2s", "fq", "2s", "fq"), `:9: candidate "c": the change at 2s is not after 2s`},
+		{"change before the one before", changing("2s", "fq", "2s", "fq"),
+			`:9: candidate "c": the change at 2s is not after 2s`},
 		{"change after the end", changing("20s", "fq"), `:9: candidate "c": the change at 20s is after the run's end`},
-		{"change to another kind", changing("2s", "fq_codel"), `:9: candidate "c": in place, "fq" does not change into "fq_codel"`},
+		{"change to another kind", changing("2s", "fq_codel"),
+			`:9: candidate "c": in place, "fq" does not change into "fq_codel"`},
 		{"change to another shape", changing("2s", "htb rate 5mbit | fq"), `:9: candidate "c": in place, "fq"`},
 		{"change to nothing", changing("2s", ""), `:9: candidate "c": no queueing discipline given`},
-		{"change of an unknown key", changing("2s", "fq") + "rate = \"5mbit\"\n", `:12: unknown key "candidate.change.rate"`},
-		{"change of no qdisc", strings.Replace(changing("2s", "fq"), "qdisc = \"fq\"\n", "", 1), `:8: candidate "c" has a change, and no qdisc`},
-		{"change of what weir sets", strings.Replace(changing("2s", "fq"), "qdisc = \"fq\"", "weir = {}", 1), ":9: candidate \"c\": either weir sets the qdisc, or change does"},
-		{"claim on nobody", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput\"\ncandidate = \"d\"\nexpect = \">= 1mbit\"\n", `no candidate is called "d"`},
+		{"change of an unknown key", changing("2s", "fq") + "rate = \"5mbit\"\n",
+			`:12: unknown key "candidate.change.rate"`},
+		{"change of no qdisc", strings.Replace(changing("2s", "fq"), "qdisc = \"fq\"\n", "", 1),
+			`:8: candidate "c" has a change, and no qdisc`},
+		{"change of what weir sets", strings.Replace(changing("2s", "fq"), "qdisc = \"fq\"", "weir = {}", 1),
+			":9: candidate \"c\": either weir sets the qdisc, or change does"},
+		{"claim on nobody", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"goodput\"\ncandidate = " +
+			"\"d\"\nexpect = \">= 1mbit\"\n", `no candidate is called "d"`},
 		{"empty file", "", "no title"},
 		{"binary", "\x00\x01\x02", ":1: "},
 		{"inherits nothing", "inherit = \"gone.toml\"\n", "no such file"},
@@ -237,13 +285,16 @@ func TestInherit(t *testing.T) {
 	dir := t.TempDir()
 	parent := filepath.Join(dir, "parent.toml")
 	child := filepath.Join(dir, "child.toml")
-	os.WriteFile(parent, []byte(minimal+"[[candidate]]\nname = \"d\"\nqdisc = \"fq\"\n[path]\nrtt = \"10ms\"\nloss = \"1%\"\n"), 0o600)
-	os.WriteFile(child, []byte("inherit = \"parent.toml\"\ntitle = \"u\"\n[path]\nrtt = \"20ms\"\n[[candidate]]\nname = \"d\"\nqdisc = \"sfq\"\n[[candidate]]\nname = \"e\"\n"), 0o600)
+	os.WriteFile(parent, []byte(minimal+"[[candidate]]\nname = \"d\"\nqdisc = \"fq\"\n[path]\nrtt = \"10ms\"\nloss "+
+		"= \"1%\"\n"), 0o600)
+	os.WriteFile(child, []byte("inherit = \"parent.toml\"\ntitle = \"u\"\n[path]\nrtt = "+
+		"\"20ms\"\n[[candidate]]\nname = \"d\"\nqdisc = \"sfq\"\n[[candidate]]\nname = \"e\"\n"), 0o600)
 	s, err := Load(child)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Title != "u" || s.Path.RTT.String() != "20ms" || s.Path.Loss.String() != "1%" || len(s.Candidate) != 3 || s.Candidate[1].Qdisc != "sfq" || len(s.Flow) != 1 {
+	if s.Title != "u" || s.Path.RTT.String() != "20ms" || s.Path.Loss.String() != "1%" || len(s.Candidate) != 3 ||
+		s.Candidate[1].Qdisc != "sfq" || len(s.Flow) != 1 {
 		t.Errorf("got %+v", s)
 	}
 	os.WriteFile(parent, []byte("inherit = \"child.toml\"\n"), 0o600)
@@ -278,7 +329,8 @@ values = [1, 4, 16]
 		t.Fatalf("%d points", len(points))
 	}
 	p := points[4]
-	if p.Scenario.Provider.Queue != "policer" || p.Scenario.Flow[0].Count != 4 || !reflect.DeepEqual(p.Labels, []string{"queue policer", "count 4"}) {
+	if p.Scenario.Provider.Queue != "policer" || p.Scenario.Flow[0].Count != 4 ||
+		!reflect.DeepEqual(p.Labels, []string{"queue policer", "count 4"}) {
 		t.Errorf("got %v, %+v", p.Labels, p.Scenario)
 	}
 	if s.Flow[0].Count != 0 || points[0].Scenario.Flow[0].Count != 1 {
@@ -302,19 +354,24 @@ values = [[1, "fifo"], [4, "policer"]]
 
 // What is swept decides the defaults that follow from it.
 func TestSweepBeforeDefaults(t *testing.T) {
-	_, points := expand(t, minimal+"[[probe]]\nname = \"p\"\nkind = \"stream\"\n[[sweep]]\nkey = \"probe.p.rate\"\nvalues = [\"1mbit\", \"10mbit\"]\n[[sweep]]\nkey = \"server.queues\"\nvalues = [1, 4]\n")
+	_, points := expand(t, minimal+"[[probe]]\nname = \"p\"\nkind = \"stream\"\n[[sweep]]\nkey = "+
+		"\"probe.p.rate\"\nvalues = [\"1mbit\", \"10mbit\"]\n[[sweep]]\nkey = \"server.queues\"\nvalues = [1, 4]\n")
 	if a, b := points[0].Scenario.Probe[0].Interval, points[2].Scenario.Probe[0].Interval; a != 10*b {
 		t.Errorf("at ten times the rate the interval is %v, and was %v", b, a)
 	}
-	if a, b := points[0].Scenario.Server.Qdisc, points[1].Scenario.Server.Qdisc; a != "fq_codel" || b != "mq | fq_codel" {
+	if a, b := points[0].Scenario.Server.Qdisc, points[1].Scenario.Server.Qdisc; a != "fq_codel" ||
+		b != "mq | fq_codel" {
 		t.Errorf("with 1 and with 4 queues the server has %q and %q", a, b)
 	}
 }
 
 // What goes to the guest reads back as it was.
 func TestScenarioJSON(t *testing.T) {
-	s, err := Load(write(t, "s.toml", minimal+"[candidate.weir]\nrate = \"40mbit\"\nrole = \"relay\"\nnat = true\n[candidate.sysctl]\n\"net.ipv4.tcp_ecn\" = \"1\"\n[[probe]]\nname = \"p\"\nkind = \"stream\"\nrate = \"1mbit\"\n"+
-		"[path]\nip = 6\n[[candidate]]\nname = \"d\"\nqdisc = \"fq\"\n[[candidate.change]]\nat = \"2s\"\nqdisc = \"fq quantum 3028\"\n"))
+	s, err := Load(write(t, "s.toml", minimal+"[candidate.weir]\nrate = \"40mbit\"\nrole = \"relay\"\nnat = "+
+		"true\n[candidate.sysctl]\n\"net.ipv4.tcp_ecn\" = \"1\"\n[[probe]]\nname = \"p\"\nkind = \"stream\"\nrate "+
+		"= \"1mbit\"\n"+
+		"[path]\nip = 6\n[[candidate]]\nname = \"d\"\nqdisc = \"fq\"\n[[candidate.change]]\nat = \"2s\"\nqdisc = "+
+		"\"fq quantum 3028\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario is the lab's language: a server, the path to its clients, what they do, the configurations to compare, and what is
-// claimed of them. It reads scenario files and expands them into what is to be run.
+// Package scenario is the lab's language: a server, the path to its clients, what they do, the configurations to
+// compare, and what is claimed of them. It reads scenario files and expands them into what is to be run.
 //
 // It may not run anything, nor look at a result. What is wrong in a file it says with the line.
 package scenario
@@ -184,7 +184,8 @@ type Change struct {
 // Weir is the goal given to `weir up --dev eth0`. Its rates are the provider's, where it says none.
 type Weir struct {
 	plan.Goal
-	NoRate bool `toml:"no_rate" json:"no_rate,omitempty"` // give no rate: what Weir does for a user who does not know it
+	// give no rate: what Weir does for a user who does not know it
+	NoRate bool `toml:"no_rate" json:"no_rate,omitempty"`
 }
 
 // goal is w as the product will understand it.
@@ -260,8 +261,8 @@ func (s Scenario) clone() Scenario {
 	return c
 }
 
-// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It is what a shaper that counts
-// whole frames, as every one here does, can carry.
+// payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It
+// is what a shaper that counts whole frames, as every one here does, can carry.
 func (p Path) payloadShare() float64 {
 	const tcp, ethernet = 32, 14 // headers
 	return float64(p.room()-tcp) / (mtu + ethernet)
@@ -269,7 +270,8 @@ func (p Path) payloadShare() float64 {
 
 // Setup is what metrics of its runs take.
 func (s *Scenario) Setup() measure.Setup {
-	setup := measure.Setup{Capacity: float64(s.Provider.Rate) / 1e6 * s.Path.payloadShare(), Provider: s.Provider.Queue != "none"}
+	setup := measure.Setup{Capacity: float64(s.Provider.Rate) / 1e6 * s.Path.payloadShare(),
+		Provider: s.Provider.Queue != "none"}
 	for _, f := range s.Flow {
 		if f.Bytes > 0 {
 			setup.Fetching = append(setup.Fetching, f.Name)

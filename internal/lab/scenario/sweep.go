@@ -19,8 +19,8 @@ type Point struct {
 	Values   []string // one an axis, as claims select them
 }
 
-// Points expands the sweep and gives every value that was left out its default; a scenario without a sweep is a single point. The first axis
-// varies slowest.
+// Points expands the sweep and gives every value that was left out its default; a scenario without a sweep is a
+// single point. The first axis varies slowest.
 func (s *Scenario) Points() ([]Point, error) {
 	points, bad := s.points()
 	if bad != nil {

@@ -33,7 +33,8 @@ func Begin() ([]byte, error) {
 	return os.ReadFile(share + "/" + jobFile)
 }
 
-// Send gives the host the reply. It goes to a file of another name first: the host takes a reply that is there to be whole.
+// Send gives the host the reply. It goes to a file of another name first: the host takes a reply that is there to be
+// whole.
 func Send(text []byte) error {
 	f, err := os.Create(share + "/" + replyFile + ".part")
 	if err != nil {

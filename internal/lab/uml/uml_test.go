@@ -103,7 +103,8 @@ func TestDisasters(t *testing.T) {
 		})
 	}
 	t.Run("no kernel", func(t *testing.T) {
-		err := Boot{Kernel: Kernel{Path: filepath.Join(t.TempDir(), "linux")}, Initrd: initrd, Folder: t.TempDir(), CPU: -1, MemoryMiB: 128, Limit: time.Second}.Run(context.Background())
+		err := Boot{Kernel: Kernel{Path: filepath.Join(t.TempDir(), "linux")}, Initrd: initrd, Folder: t.TempDir(),
+			CPU: -1, MemoryMiB: 128, Limit: time.Second}.Run(context.Background())
 		if err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("got %v", err)
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict holds what runs of a scenario have measured, says it in words, and judges the scenario's claims by it.
+// Package verdict holds what runs of a scenario have measured, says it in words, and judges the scenario's claims by
+// it.
 //
 // It may not run anything: it is a pure function of a scenario and its runs.
 package verdict
@@ -64,8 +65,9 @@ type Verdict struct {
 type Measured struct {
 	Labels []string       `json:"labels,omitempty"`
 	Value  measure.Spread `json:"value"`
-	None   bool           `json:"none,omitempty"` // there is no value: what was to be measured did not happen. It does not hold.
-	Holds  bool           `json:"holds"`
+	// there is no value: what was to be measured did not happen. It does not hold.
+	None  bool `json:"none,omitempty"`
+	Holds bool `json:"holds"`
 }
 
 // Judge gives the verdict on a claim over all points that it is about. A value is the median over the seeds.
@@ -100,8 +102,8 @@ func Judge(c scenario.Claim, axes []scenario.Axis, points []Point) Verdict {
 	return v
 }
 
-// where says in few words at which of all points something holds: an axis on which it does not depend is not mentioned. A point is its labels,
-// one an axis.
+// where says in few words at which of all points something holds: an axis on which it does not depend is not
+// mentioned. A point is its labels, one an axis.
 func where(holding, all [][]string) string {
 	if len(all) == 0 || len(holding) == len(all) {
 		return ""
@@ -190,12 +192,14 @@ func value(c scenario.Claim, m measure.Metric, p *Point) (measure.Spread, bool) 
 	}
 	if c.Minus != "" {
 		other, ok := of(c.Minus)
-		return measure.Spread{Median: mine.Median - other.Median, Min: mine.Min - other.Max, Max: mine.Max - other.Min}, ok
+		return measure.Spread{Median: mine.Median - other.Median, Min: mine.Min - other.Max, Max: mine.Max - other.Min},
+			ok
 	}
 	other, ok := of(c.Over)
 	if !ok || other.Median == 0 {
 		return measure.Spread{}, false
 	}
 	// A ratio's range: the least of mine over the most of the other's, and the reverse.
-	return measure.Spread{Median: mine.Median / other.Median, Min: mine.Min / max(other.Max, 1e-12), Max: mine.Max / max(other.Min, 1e-12)}, true
+	return measure.Spread{Median: mine.Median / other.Median, Min: mine.Min / max(other.Max, 1e-12),
+		Max: mine.Max / max(other.Min, 1e-12)}, true
 }

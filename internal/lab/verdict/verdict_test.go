@@ -15,7 +15,8 @@ func TestVerdict(t *testing.T) {
 		cell := func(name string, g float64) Cell {
 			return Cell{Candidate: name, Runs: []measure.Run{{Goodput: g, Flows: []measure.Flow{{Goodput: g}}}}}
 		}
-		return Point{Labels: []string{"loss " + loss}, Values: []string{loss}, Cells: []Cell{cell("cubic", slow), cell("bbr", fast)}}
+		return Point{Labels: []string{"loss " + loss}, Values: []string{loss},
+			Cells: []Cell{cell("cubic", slow), cell("bbr", fast)}}
 	}
 	axes := []scenario.Axis{{Key: "path.loss", Values: []any{"1%", "10%"}}}
 	points := []Point{point("1%", 10, 20), point("10%", 1, 20)}
@@ -24,7 +25,8 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	claim.When = map[string]string{"path.loss": "10%"}
-	if v := Judge(claim, axes, points); v.Verdict != Reproduced || v.At[0].Value != (measure.Spread{Median: 20, Min: 20, Max: 20}) {
+	if v := Judge(claim, axes, points); v.Verdict != Reproduced ||
+		v.At[0].Value != (measure.Spread{Median: 20, Min: 20, Max: 20}) {
 		t.Errorf("got %+v", v)
 	}
 	claim.When = map[string]string{"path.loss": "1%"}

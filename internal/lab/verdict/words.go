@@ -11,7 +11,8 @@ import (
 	"weir/internal/units"
 )
 
-// Describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from names.
+// Describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from
+// names.
 func Describe(p *Point) {
 	for i := range p.Cells {
 		p.Cells[i].Words = words(p, &p.Cells[i])
@@ -97,7 +98,8 @@ func words(p *Point, c *Cell) string {
 			of, _ := p.Of(m, c)
 			return of.Median
 		}
-		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, and %.2f %% were marked by the step and waited for less.",
+		s = append(s, fmt.Sprintf("Of its L packets %.2f %% waited longer than the step allows and left unmarked, "+
+			"and %.2f %% were marked by the step and waited for less.",
 			share("step.missed"), share("step.early")))
 	}
 	limited := spread(func(r *measure.Run) float64 {
@@ -131,8 +133,9 @@ func (p *Point) changes(candidate string) []scenario.Change {
 // tolerated is the share of a flow's time that the lab's receivers may cost it.
 const tolerated = 0.05
 
-// labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here reads at once, so that a
-// full window is the lab's doing. Flows that end are not looked at: they never fill it for long. Nor are those whose receiver is a program under test.
+// labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here
+// reads at once, so that a full window is the lab's doing. Flows that end are not looked at: they never fill it for
+// long. Nor are those whose receiver is a program under test.
 func labLimited(r *measure.Run, elsewhere func(measure.Flow) bool) float64 {
 	worst := 0.0
 	for _, f := range r.Flows {
