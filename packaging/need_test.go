@@ -14,7 +14,7 @@ import (
 // it.
 func TestNeed(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: installing takes root")
+		t.Skip("skipped, not passed: installing needs root")
 	}
 	for what, c := range map[string]struct{ apt, says string }{
 		"not to be had": {`for i in 1 2 3; do echo "Get:$i"; done; echo "E: Unable to locate package chromium" >&2; for i in 1 2 3 4 5 6; do echo "Reading $i"; done; exit 100`, "E: Unable to locate package chromium\n"},

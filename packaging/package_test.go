@@ -238,7 +238,7 @@ var lifecycle string
 // machine that has a network of its own.
 func runLifecycle(t *testing.T, deb string) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: installing takes root")
+		t.Skip("skipped, not passed: installing needs root")
 	}
 	needs(t, "dpkg", "unshare", "mount", "ip", "tc", "bash")
 	if fs, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(fs), "\toverlay\n") {

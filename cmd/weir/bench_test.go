@@ -20,7 +20,7 @@ import (
 // What commands cost on a host with 10,000 TCP sockets: CPU time of the whole process, user and system.
 func BenchmarkCommands10000(b *testing.B) {
 	if os.Geteuid() != 0 {
-		b.Skip("a network namespace takes root")
+		b.Skip("a network namespace needs root")
 	}
 	const sockets = 10_000
 	namespace, err := newNamespace()

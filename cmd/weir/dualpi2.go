@@ -124,7 +124,7 @@ func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, erro
 	return facts, link, nil
 }
 
-// change is device, for a command that changes something there: which takes root, and leaves alone what weir up looks
+// change is device, for a command that changes something there: which needs root, and leaves alone what weir up looks
 // after.
 func (o *dualpi2Options) change(cmd *cobra.Command) (host.Facts, host.Link, error) {
 	facts, link, err := o.device(cmd)
@@ -132,7 +132,7 @@ func (o *dualpi2Options) change(cmd *cobra.Command) (host.Facts, host.Link, erro
 		return facts, link, err
 	}
 	if !facts.Admin {
-		return facts, link, &plan.Refusal{What: cmd.Name() + " changes the network, which takes root (CAP_NET_ADMIN)",
+		return facts, link, &plan.Refusal{What: cmd.Name() + " changes the network, which needs root (CAP_NET_ADMIN)",
 			Try: "sudo " + cmd.CommandPath() + " …"}
 	}
 	// A journal that cannot be read is another namespace's, or damaged: weir up says so when it is asked.
@@ -210,7 +210,7 @@ func instance(f host.Facts, l host.Link) (qdisc.Qdisc, bool, error) {
 		if !f.Admin {
 			try = "the same with sudo"
 		}
-		return root, false, &plan.Refusal{What: fmt.Sprintf("%s: %s cannot be read, which takes root (CAP_SYS_ADMIN) "+
+		return root, false, &plan.Refusal{What: fmt.Sprintf("%s: %s cannot be read, which needs root (CAP_SYS_ADMIN) "+
 			"and the version of weir that made it", l.Name, root.Kind), Try: try}
 	}
 	return root, root.Kind == dualpi2Kind, nil

@@ -177,7 +177,7 @@ func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
 		if e == nil {
 			notes = append(notes,
 				plan.Note{Subject: was.Target.String(),
-					Text: fmt.Sprintf("was %s when it was confirmed, which is not to be had any more", was.Value)})
+					Text: fmt.Sprintf("was %s when it was confirmed, which is no longer available", was.Value)})
 			continue
 		}
 		if e.last().Meets(was.Value) {

@@ -816,7 +816,7 @@ func TestRefused(t *testing.T) {
 			os.WriteFile(s.path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
 		}, "unknown setting"},
 		{"a directory", func(s Store, m *fake) { os.Remove(s.path()); os.Mkdir(s.path(), 0o755) }, "is a directory"},
-		{"no permission", func(s Store, m *fake) { m.f.Admin = false }, "takes root"},
+		{"no permission", func(s Store, m *fake) { m.f.Admin = false }, "needs root"},
 		{"locked", func(s Store, m *fake) {
 			unlock, err := s.lock()
 			if err != nil {

@@ -55,7 +55,7 @@ func TestDualPI2InBPF(t *testing.T) {
 	m.f.Admin, m.link(2).Tree = false, qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "dualpi2.0a1b2c", Handle: 0x10000,
 		Parent: qdisc.Root}}}
 	var refusal *plan.Refusal
-	if status, err := s.Status(); !errors.As(err, &refusal) || !strings.Contains(refusal.What, "takes root") {
+	if status, err := s.Status(); !errors.As(err, &refusal) || !strings.Contains(refusal.What, "needs root") {
 		t.Errorf("status for anybody: %+v, %v", status, err)
 	}
 	m.f.Admin, m.link(2).Tree = true, there

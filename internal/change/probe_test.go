@@ -34,7 +34,7 @@ func TestProbeInLabKernel(t *testing.T) { umltest.Run(t, "^TestProbeWhileChangin
 // net/sched/sch_generic.c), and what stands in the old one is gone: counted, and told.
 func TestProbeWhileChanging(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a network namespace takes root")
+		t.Skip("skipped, not passed: a network namespace needs root")
 	}
 	done := make(chan struct{})
 	go func() {

@@ -578,7 +578,7 @@ func TestExpireTriesAgain(t *testing.T) {
 // onReadOnly calls do on a thread for which the directory is a file system that can be made read-only.
 func onReadOnly(t *testing.T, dir string, do func(readOnly func(bool))) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a mount takes root")
+		t.Skip("skipped, not passed: a mount needs root")
 	}
 	done := make(chan struct{})
 	go func() { // the thread ends with it, and its mounts

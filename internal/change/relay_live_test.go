@@ -27,7 +27,7 @@ func TestLiveRelayInLabKernel(t *testing.T) { umltest.Run(t, "^TestLiveRelay$") 
 // A relay's goal on a real kernel, with this program as the one that makes the tunnel.
 func TestLiveRelay(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a network namespace takes root")
+		t.Skip("skipped, not passed: a network namespace needs root")
 	}
 	done := make(chan struct{})
 	go func() {

@@ -381,7 +381,7 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 				t.Errorf("plan: %+v", p.Changes)
 			}
 			for _, err := range []error{second(s.Up(plan.Goal{}, 0)), second(s.Down(false)), second(s.Boot())} {
-				if err == nil || !strings.Contains(err.Error(), "takes root") {
+				if err == nil || !strings.Contains(err.Error(), "needs root") {
 					t.Errorf("%v", err)
 				}
 			}

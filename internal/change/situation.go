@@ -131,7 +131,7 @@ func (s Store) begin(command string) (_ Store, at situation, err error) {
 	}
 	if !facts.Admin {
 		return s, at, &plan.Refusal{
-			What: command + " changes the network, which takes root (CAP_NET_ADMIN)",
+			What: command + " changes the network, which needs root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
 	}

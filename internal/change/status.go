@@ -70,7 +70,7 @@ func (j *journal) readable(facts host.Facts) error {
 	for _, goal := range j.goals() {
 		link, _ := facts.Link(goal.Dev)
 		if root, _ := link.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
-			return &plan.Refusal{What: link.Name + " has a BPF queue, which takes root to look into (CAP_SYS_ADMIN)",
+			return &plan.Refusal{What: link.Name + " has a BPF queue, and looking into it needs root (CAP_SYS_ADMIN)",
 				Try: "the same with sudo"}
 		}
 	}

@@ -314,7 +314,7 @@ func TestNewerJournal(t *testing.T) {
 // What others can write root does not carry out.
 func TestStateOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a file of somebody else's takes root")
+		t.Skip("skipped, not passed: a file of somebody else's needs root")
 	}
 	for name, edit := range map[string]func(s Store) error{
 		"a directory for all": func(s Store) error { return os.Chmod(s.Dir, 0o777) },

@@ -301,7 +301,7 @@ func servers(t *testing.T) []diagnosed {
 		})), []string{"✓ 5 of 9 connections use cubic."}},
 		{"a file that only root can read", facts(bbr, func(f *host.Facts) {
 			f.Deep.Loaded = []string{"tcp_bbr"}
-			f.Deep.Unknown = []host.Unread{{What: "/etc/sysctl.d/a.conf", Why: "takes root"}}
+			f.Deep.Unknown = []host.Unread{{What: "/etc/sysctl.d/a.conf", Why: "needs root"}}
 		}), []string{"✓ Nothing to do."}},
 		{"connections that are older", facts(bbr, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),
 			sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })),

@@ -151,7 +151,7 @@ func TestNetnsCookie(t *testing.T) {
 		t.Errorf("%d and then %d: %v", first, again, err)
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: another network namespace takes root")
+		t.Skip("skipped, not passed: another network namespace needs root")
 	}
 	done := make(chan uint64)
 	go func() {

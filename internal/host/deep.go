@@ -211,7 +211,7 @@ func unloaded(root fs.FS, release, name string) string {
 // namespaces lists those of processes, other than the own one.
 func (t *tree) namespaces(own string, p processes) []Namespace {
 	if p.hidden > 0 {
-		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: takes root", p.hidden))
+		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: needs root", p.hidden))
 	}
 	var list []Namespace
 	for id, n := range p.namespaces {
@@ -268,7 +268,7 @@ func (t *tree) read(name string) []byte {
 	file, err := t.root.Open(name)
 	if err != nil {
 		if os.IsPermission(err) {
-			t.unknown("/"+name, "takes root")
+			t.unknown("/"+name, "needs root")
 		}
 		return nil
 	}
@@ -318,7 +318,7 @@ func (t *tree) list(dir, suffix string) []string {
 	const most = 4096
 	entries, err := fs.ReadDir(t.root, dir)
 	if os.IsPermission(err) {
-		t.unknown("/"+dir, "takes root")
+		t.unknown("/"+dir, "needs root")
 	}
 	var names []string
 	for _, e := range entries {

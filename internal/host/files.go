@@ -171,7 +171,7 @@ func (f *Facts) readKept() {
 	its, err := os.Readlink("/proc/1/ns/net")
 	f.Hidden = err != nil && f.Admin
 	if err == nil && its != f.Namespace || f.Hidden {
-		return // without root it is not to be read; up, which takes root, reads it
+		return // without root it is not to be read; up, which needs root, reads it
 	}
 	if info, err := os.Stat("/run/systemd/system"); err == nil && info.IsDir() {
 		f.Init = Systemd // sd_booted(3)

@@ -94,7 +94,7 @@ type Support string
 const (
 	Yes     Support = "yes" // in the kernel, or a module on disk that it loads by itself
 	No      Support = "no"
-	Unknown Support = "unknown" // there is no list of modules, and trying takes root, or could load one
+	Unknown Support = "unknown" // there is no list of modules, and trying needs root, or could load one
 )
 
 // sysctls are the settings that plans use.

@@ -144,7 +144,7 @@ func FuzzFiles(f *testing.F) {
 func inNamespace(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a network namespace takes root")
+		t.Skip("a network namespace needs root")
 	}
 	done := make(chan struct{})
 	go func() {

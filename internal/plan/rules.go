@@ -46,7 +46,7 @@ const (
 		"% (medians of 15; scenarios/seeds/lossy-path.toml)"
 )
 
-// ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it (rules 1 and 2 of DESIGN.md).
+// ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it.
 func ownTheQueue(d *draft) error {
 	switch g := d.Goal; {
 	case g.Qdisc != "":
@@ -345,7 +345,7 @@ func l4s(t qdisc.Traits) bool     { return t.L4S }
 func marking(t qdisc.Traits) bool { return t.Marks }
 
 // chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the
-// bottleneck (rule 3).
+// bottleneck.
 func chooseCongestionControl(d *draft) error {
 	const bbrLoss = 0.01 // the smallest loss at which BBR was measured to be faster
 	want, reason, evidence := "", "", ""
@@ -389,7 +389,7 @@ func chooseCongestionControl(d *draft) error {
 	return nil
 }
 
-// limitUnsent keeps what waits in a socket short enough to be fresh, and long enough to be no work (rule 4).
+// limitUnsent keeps what waits in a socket short enough to be fresh, and long enough to be no work.
 func limitUnsent(d *draft) error {
 	const best = 131072 // bytes
 	now, ok := d.facts.Sysctls[notsentLowat]
@@ -500,7 +500,7 @@ func triple(text string) (sizes [3]uint64, ok bool) {
 	return sizes, true
 }
 
-// askForECN lets connections that a relay opens be marked where they would be dropped (rule 4). A server only accepts,
+// askForECN lets connections that a relay opens be marked where they would be dropped. A server only accepts,
 // and does so with ECN by default; BBR does not listen to marks.
 func askForECN(d *draft) error {
 	marks := d.stack.Shapes() && d.stack.Any(marking)
