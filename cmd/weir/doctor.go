@@ -35,8 +35,8 @@ func newDoctorCommand() *cobra.Command {
 		Short: "What holds this server back, and what would help",
 		Long: `Looks at this server and says what makes it slow under load.
 
-The first line says what is wrong, and the second what to do. Where too little
-was seen, the first says how to see more.
+The first line says what is wrong, the second what to do. Where too little was
+seen, the first says how to see more.
 
 It looks at the uplink and its queue, and at the live TCP connections. It also
 looks at the settings that matter, at the files that set them, and at what this
@@ -47,7 +47,8 @@ the device, the path, an end of connections, or the CPU.
 
 Each finding says what was seen, why it matters, what would change it, and where
 that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)
-or ✓ (fine). With --json it has a code for programs, which stays the same.
+or ✓ (fine). With --json each has a code that stays the same: docs/findings.md
+explains them.
 
 Doctor changes nothing, sends nothing, and needs no root. What only root can see
 is listed as unknown.
