@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/internal/dualpi2"
+	"weir/internal/bpf"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
@@ -178,7 +178,7 @@ func (s Store) lock() (unlock func(), err error) {
 		return nil, err
 	}
 	others := func() {}
-	if cookie, err := dualpi2.NetnsCookie(); err == nil && s.held != "" && os.MkdirAll(s.held, 0o755) == nil {
+	if cookie, err := bpf.NetnsCookie(); err == nil && s.held != "" && os.MkdirAll(s.held, 0o755) == nil {
 		if others, err = s.flock(filepath.Join(s.held, fmt.Sprintf("%x.lock", cookie))); err != nil {
 			return nil, err
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bpf"
 	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/lab/qemu/kerneltest"
@@ -828,7 +829,7 @@ func TestInRefused(t *testing.T) {
 	}
 	n.with(1<<unix.CAP_NET_ADMIN, func() {
 		err := dualpi2.Install(n.ifindex, c, func(kind string) error { return putKind(n.ifindex, kind) })
-		refused("without CAP_SYS_ADMIN", err, dualpi2.ErrNotSupported)
+		refused("without CAP_SYS_ADMIN", err, bpf.ErrNotSupported)
 		facts, err := host.Read()
 		n.must(err)
 		if why := facts.BPFDualPI2; facts.Qdiscs["bpf_dualpi2"] != host.No ||

@@ -3,12 +3,10 @@
 package dualpi2
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"runtime"
@@ -20,36 +18,17 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"weir/internal/bpf"
 )
 
-// ErrNotSupported is in the chain of every error that says that this kernel cannot do it, or does not let us.
-var ErrNotSupported = errors.New("not supported")
-
-var errDenied = fmt.Errorf("%w: the kernel does not let this process load BPF programs (requires CAP_SYS_ADMIN and "+
-	"CAP_NET_ADMIN, which root in a container may lack)", ErrNotSupported)
-
-// Probe reports why this kernel cannot run an instance, or does not let this process: an ErrNotSupported that says what
-// it takes; nil if it can, as far as can be told by looking.
+// Probe reports why this kernel cannot run an instance, or does not let this process, as bpf.Probe does.
 func Probe() error {
-	types, err := os.ReadFile("/sys/kernel/btf/vmlinux")
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: the kernel does not describe its types (requires CONFIG_DEBUG_INFO_BTF)",
-			ErrNotSupported)
-	case err != nil:
-		return err
-	case !bytes.Contains(types, []byte("\x00bpf_qdisc_bstats_update\x00")):
-		return fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16 with CONFIG_NET_SCH_BPF)",
-			ErrNotSupported)
-	}
-	// A question that takes no less than an instance does, and leaves nothing.
-	if _, err := ebpf.ProgramGetNextID(0); denied(err) {
-		return errDenied
-	}
-	return nil
+	return bpf.Probe("bpf_qdisc_bstats_update",
+		"the kernel has no BPF qdiscs (requires Linux 6.16 with CONFIG_NET_SCH_BPF)")
 }
 
-func denied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
+func explain(err error) error { return bpf.Explain(err, Probe) }
 
 // Install makes a new instance for a device in the calling thread's network namespace. Place is called with the
 // instance's kind when the kernel knows it, and must put it at the device's root. If anything fails before that,
@@ -106,7 +85,7 @@ func Install(ifindex int, c Config, place func(kind string) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("the programs that were loaded cannot be read back: %w", explain(err))
 	}
-	own.close()
+	own.Close()
 	ops, err := link.AttachStructOps(link.StructOpsOptions{Map: objects.Maps[objectMapDualpi2]})
 	if err != nil {
 		return explain(err)
@@ -197,7 +176,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		return nil, "", err
 	}
 	kind := fmt.Sprintf("%s%x", Prefix, id)
-	cookie, err := NetnsCookie()
+	cookie, err := bpf.NetnsCookie()
 	if err != nil {
 		return nil, "", err
 	}
@@ -230,24 +209,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		}
 	}
 	spec.Maps[objectMapRings].MaxEntries = 2 * ring
-	return spec, kind, setName(spec.Maps[objectMapDualpi2], kind)
-}
-
-// setName gives the qdisc the name that the kernel is to know it by.
-func setName(ops *ebpf.MapSpec, kind string) error {
-	value, ok := btf.As[*btf.Struct](ops.Value)
-	if !ok || len(ops.Contents) != 1 {
-		return errors.New("the object has no struct_ops")
-	}
-	content, ok := ops.Contents[0].Value.([]byte)
-	for _, m := range value.Members {
-		if at := int(m.Offset.Bytes()); ok && m.Name == "id" && at+16 <= len(content) && len(kind) < 16 {
-			clear(content[at : at+16])
-			copy(content[at:], kind)
-			return nil
-		}
-	}
-	return errors.New("the object's struct_ops has no id")
+	return spec, kind, bpf.SetID(spec.Maps[objectMapDualpi2], kind)
 }
 
 // linkHeader is the length of the header that a device puts before IP, in bytes.
@@ -256,39 +218,6 @@ func linkHeader(device netlink.Link) int32 {
 		return 14
 	}
 	return 0
-}
-
-// NetnsCookie is the number of the calling thread's network namespace. The kernel gives each one of its own and none
-// twice until it is started again, which is more than the inode of /proc/self/ns/net says (SO_NETNS_COOKIE, Linux
-// 5.14; include/uapi/asm-generic/socket.h).
-func NetnsCookie() (uint64, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0, fmt.Errorf("SO_NETNS_COOKIE: %w", err)
-	}
-	return cookie, nil
-}
-
-// explain says what a kernel is missing, where it can be told.
-func explain(err error) error {
-	if why := Probe(); why != nil {
-		return why
-	}
-	var verifier *ebpf.VerifierError
-	switch {
-	case errors.As(err, &verifier):
-		return fmt.Errorf("%w: the kernel's verifier does not take the programs: %w", ErrNotSupported, err)
-	case denied(err):
-		return fmt.Errorf("%w: %w", errDenied, err)
-	case errors.Is(err, ebpf.ErrNotSupported):
-		return fmt.Errorf("%w: %w", ErrNotSupported, err)
-	}
-	return err
 }
 
 // Change gives the instance on a device other options, all at once and without touching a packet. Limit may not exceed
@@ -316,11 +245,11 @@ func Change(ifindex int, c Config) error {
 	next := m.configs
 	idle := (next.Active + 1) & 1
 	next.Slot[idle] = c.encode(int32(m.config.LinkHeader))
-	if err := m.configMap.Update(uint32(0), &next, ebpf.UpdateExist); err != nil {
+	if err := m.Maps[configName].Update(uint32(0), &next, ebpf.UpdateExist); err != nil {
 		return err
 	}
 	next.Active = idle
-	if err := m.configMap.Update(uint32(0), &next, ebpf.UpdateExist); err != nil {
+	if err := m.Maps[configName].Update(uint32(0), &next, ebpf.UpdateExist); err != nil {
 		return err
 	}
 	instance := m.instance
@@ -336,11 +265,11 @@ func Change(ifindex int, c Config) error {
 	// What is to be put back is known before there is anything to put back, and forgotten after.
 	instance.SplitGso = 1
 	if c.SplitGSO {
-		err = m.instanceMap.Update(uint32(0), &instance, ebpf.UpdateExist)
+		err = m.Maps[instanceName].Update(uint32(0), &instance, ebpf.UpdateExist)
 	}
 	if err = errors.Join(err, setSegments(device, segments)); err == nil && !c.SplitGSO {
 		instance.SplitGso = 0
-		err = m.instanceMap.Update(uint32(0), &instance, ebpf.UpdateExist)
+		err = m.Maps[instanceName].Update(uint32(0), &instance, ebpf.UpdateExist)
 	}
 	return err
 }
@@ -417,7 +346,7 @@ func Clean(ifindex int) error {
 		if active == nil && m.instance.SplitGso != 0 {
 			err = errors.Join(err, rejoin(ifindex, m.instance.GsoMaxSegs))
 		}
-		err = errors.Join(err, detach(ifindex, m.program))
+		err = errors.Join(err, detach(ifindex, m.Program))
 	}
 	return err
 }
@@ -434,31 +363,22 @@ func rejoin(ifindex int, segments uint32) error {
 // A marker that is attached to a device, and what of its instance can be found from there: the kernel is asked for
 // nothing but what it holds.
 type marker struct {
-	program     *ebpf.Program
-	instanceMap *ebpf.Map
-	instance    objectInstanceData
-	owner       uint64
+	*bpf.Opened
+	instance objectInstanceData
+	owner    uint64
 
 	// nil, and zero, in an instance of another version.
-	configMap *ebpf.Map
-	rings     *ebpf.Map
-	configs   objectConfigs
-	config    objectConfig // the one in force
-	status    objectStatus
-}
-
-func (m *marker) close() {
-	m.program.Close()
-	m.instanceMap.Close()
-	m.configMap.Close()
-	m.rings.Close()
+	rings   *ebpf.Map
+	configs objectConfigs
+	config  objectConfig // the one in force
+	status  objectStatus
 }
 
 type markerList []*marker
 
 func (l markerList) close() {
 	for _, m := range l {
-		m.close()
+		m.Close()
 	}
 }
 
@@ -504,65 +424,34 @@ const (
 )
 
 // open reads what hangs on a program; nil if it is not a marker.
-func open(id ebpf.ProgramID) (_ *marker, err error) {
-	program, err := ebpf.NewProgramFromID(id)
+func open(id ebpf.ProgramID) (*marker, error) {
+	opened, err := bpf.Open(id)
 	if err != nil {
 		return nil, err
 	}
-	m := &marker{program: program}
-	keep := false
-	defer func() {
-		if !keep {
-			m.close()
-		}
-	}()
-	info, err := program.Info()
-	if err != nil {
+	m := &marker{Opened: opened}
+	is, err := m.read()
+	if err != nil || !is {
+		opened.Close()
 		return nil, err
 	}
-	ids, ok := info.MapIDs()
-	if info.Name != objectProgDualpi2Mark || !ok {
-		return nil, nil
-	}
-	maps := map[string]*ebpf.Map{}
-	defer func() {
-		for _, held := range maps {
-			held.Close()
+	return m, nil
+}
+
+// read tells whether it is a marker, and reads its maps.
+func (m *marker) read() (is bool, err error) {
+	take := func(name string, v any) (taken bool) {
+		if err == nil {
+			taken, err = m.Take(name, v)
 		}
-	}()
-	for _, id := range ids {
-		held, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			return nil, err
-		}
-		info, err := held.Info()
-		if err != nil {
-			held.Close()
-			return nil, err
-		}
-		maps[info.Name] = held
+		return taken
 	}
-	// take reads a map whose value is as long as v; whoever wants to keep it takes it out.
-	take := func(name string, v any) bool {
-		held := maps[name]
-		if err != nil || held == nil || int(held.ValueSize()) != binary.Size(v) {
-			return false
-		}
-		err = held.Lookup(uint32(0), v)
-		return err == nil
+	if m.Name != objectProgDualpi2Mark || !take(instanceName, &m.instance) || !take(ownerName, &m.owner) {
+		return false, err
 	}
-	if !take(instanceName, &m.instance) || !take(ownerName, &m.owner) {
-		return nil, err
+	rings := m.Maps[objectMapRings]
+	if m.instance.Layout == layout && take(configName, &m.configs) && take(statusName, &m.status) && rings != nil {
+		m.rings, m.config = rings, m.configs.Slot[m.configs.Active&1]
 	}
-	m.instanceMap = maps[instanceName]
-	delete(maps, instanceName)
-	if m.instance.Layout == layout && take(configName, &m.configs) && take(statusName, &m.status) &&
-		maps[objectMapRings] != nil {
-		m.configMap, m.rings = maps[configName], maps[objectMapRings]
-		delete(maps, configName)
-		delete(maps, objectMapRings)
-		m.config = m.configs.Slot[m.configs.Active&1]
-	}
-	keep = err == nil
-	return m, err
+	return err == nil, err
 }

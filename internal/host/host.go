@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bpf"
 	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -134,7 +135,7 @@ func read() (Facts, processes, error) {
 	}
 	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: admin()}
 	f.Namespace, _ = os.Readlink("/proc/thread-self/ns/net")
-	f.Cookie, _ = dualpi2.NetnsCookie()
+	f.Cookie, _ = bpf.NetnsCookie()
 	readFiles(root, &f)
 	if len(f.Sysctls) == 0 {
 		return Facts{}, processes{}, fmt.Errorf("/proc/sys/net cannot be read: is /proc mounted?")

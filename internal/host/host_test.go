@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/internal/dualpi2"
+	"weir/internal/bpf"
 	"weir/internal/units"
 )
 
@@ -271,8 +271,8 @@ func TestOwnQdisc(t *testing.T) {
 	}{
 		"there": {true, nil, Yes, ""},
 		"an older kernel": {true, fmt.Errorf("%w: the kernel has no BPF qdiscs (requires Linux 6.16)",
-			dualpi2.ErrNotSupported), No, "the kernel has no BPF qdiscs (requires Linux 6.16)"},
-		"no reason":      {true, dualpi2.ErrNotSupported, No, "not supported"},
+			bpf.ErrNotSupported), No, "the kernel has no BPF qdiscs (requires Linux 6.16)"},
+		"no reason":      {true, bpf.ErrNotSupported, No, "not supported"},
 		"cannot be told": {true, fs.ErrPermission, Unknown, "permission denied"},
 		"nobody":         {false, nil, Unknown, "whether it does is for root to find out"},
 	} {

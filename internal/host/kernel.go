@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/internal/dualpi2"
+	"weir/internal/bpf"
 	"weir/internal/qdisc"
 )
 
@@ -64,8 +64,8 @@ func ownQdisc(admin bool, probe func() error) (Support, string) {
 	switch err := probe(); {
 	case err == nil:
 		return Yes, ""
-	case errors.Is(err, dualpi2.ErrNotSupported):
-		return No, strings.TrimPrefix(err.Error(), dualpi2.ErrNotSupported.Error()+": ")
+	case errors.Is(err, bpf.ErrNotSupported):
+		return No, strings.TrimPrefix(err.Error(), bpf.ErrNotSupported.Error()+": ")
 	default:
 		return Unknown, err.Error()
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/bpf"
 	"weir/internal/dualpi2"
 	"weir/internal/units"
 
@@ -194,21 +195,21 @@ type loader interface {
 	Clean(ifindex int) error
 }
 
-// bpf is the kernel's.
-type bpf struct{}
+// kernelBPF is the kernel's.
+type kernelBPF struct{}
 
-func (bpf) Install(ifindex int, c dualpi2.Config, place func(kind string) error) error {
+func (kernelBPF) Install(ifindex int, c dualpi2.Config, place func(kind string) error) error {
 	return dualpi2.Install(ifindex, c, place)
 }
-func (bpf) Change(ifindex int, c dualpi2.Config) error       { return dualpi2.Change(ifindex, c) }
-func (bpf) Read(ifindex int) (dualpi2.Instance, bool, error) { return dualpi2.Read(ifindex) }
-func (bpf) Clean(ifindex int) error                          { return dualpi2.Clean(ifindex) }
+func (kernelBPF) Change(ifindex int, c dualpi2.Config) error       { return dualpi2.Change(ifindex, c) }
+func (kernelBPF) Read(ifindex int) (dualpi2.Instance, bool, error) { return dualpi2.Read(ifindex) }
+func (kernelBPF) Clean(ifindex int) error                          { return dualpi2.Clean(ifindex) }
 
 // noBPF is for a socket in a network namespace that is not the thread's, where BPF programs could not be found.
 type noBPF struct{}
 
-func (noBPF) Install(int, dualpi2.Config, func(string) error) error { return dualpi2.ErrNotSupported }
-func (noBPF) Change(int, dualpi2.Config) error                      { return dualpi2.ErrNotSupported }
+func (noBPF) Install(int, dualpi2.Config, func(string) error) error { return bpf.ErrNotSupported }
+func (noBPF) Change(int, dualpi2.Config) error                      { return bpf.ErrNotSupported }
 func (noBPF) Read(int) (dualpi2.Instance, bool, error)              { return dualpi2.Instance{}, false, nil }
 func (noBPF) Clean(int) error                                       { return nil }
 
@@ -269,7 +270,7 @@ func (c *Conn) Clean(ifindex int) error {
 // none.
 func (c *Conn) clean(ifindex int) error {
 	err := c.bpf.Clean(ifindex)
-	if errors.Is(err, dualpi2.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	if err != nil {

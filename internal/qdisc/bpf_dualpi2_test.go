@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/bpf"
 	"weir/internal/dualpi2"
 	"weir/internal/units"
 
@@ -246,7 +247,7 @@ func TestInstallInstance(t *testing.T) {
 		"restore what is not understood": {do: func(c *Conn) error { return c.Restore(2, broken) },
 			programs: []string{"clean 2"}, fails: "another version"},
 		"not supported": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "bpf_dualpi2")) },
-			errs:     fmt.Errorf("%w: no BPF", dualpi2.ErrNotSupported),
+			errs:     fmt.Errorf("%w: no BPF", bpf.ErrNotSupported),
 			programs: []string{"install on 2: rate 0", "clean 2"},
 			fails:    "interface 2: install bpf_dualpi2: not supported: no BPF"},
 		"refused": {do: func(c *Conn) error { return c.Replace(2, mustParse(t, "bpf_dualpi2")) }, refuse: true,

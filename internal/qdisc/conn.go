@@ -30,7 +30,7 @@ func Dial(netns int) (*Conn, error) {
 	}
 	// Kernels before 4.12 cannot say what was wrong with a request.
 	_ = nl.SetOption(netlink.ExtendedAcknowledge, true)
-	c := &Conn{nl: nl, bpf: bpf{}}
+	c := &Conn{nl: nl, bpf: kernelBPF{}}
 	if netns != 0 {
 		c.bpf = noBPF{}
 	}
