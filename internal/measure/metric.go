@@ -18,7 +18,8 @@ type metric struct {
 	unit  string // mbit, ms, s, %, kb, packets, or nothing
 	Short string // heading of a table's column
 	read  func(Setup, *Run) (float64, bool)
-	late  bool // a run without a value is one in which it never came, and counts as above every other
+	kind  string // of the probe that it is about; "" for anything else
+	late  bool   // a run without a value is one in which it never came, and counts as above every other
 }
 
 // Metric is a metric by name, for those who show tables.
@@ -59,6 +60,9 @@ func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
 	return NewSpread(values, missing)
 }
 
+// ProbeKind is the kind of probe that the metric is about; "" for anything else.
+func (m Metric) ProbeKind() string { return m.m.kind }
+
 // Late tells whether a run may end before it has a value.
 func (m Metric) Late() bool { return m.m.late }
 
@@ -83,15 +87,15 @@ func metrics() []metric {
 			return Median(values), len(values) > 0
 		}
 	}
-	probe := func(kind string, read func(*Probe) float64) func(Setup, *Run) (float64, bool) {
-		return func(_ Setup, r *Run) (float64, bool) {
+	probe := func(kind, name, unit, short string, read func(*Probe) float64) metric {
+		return metric{name: name, unit: unit, Short: short, kind: kind, read: func(_ Setup, r *Run) (float64, bool) {
 			for i := range r.Probes {
 				if p := &r.Probes[i]; p.Kind == kind && (p.Delay.N > 0 || p.Sent > 0) {
 					return read(p), true
 				}
 			}
 			return 0, false
-		}
+		}}
 	}
 	lost := func(p *Probe) float64 { return 100 * float64(p.Lost) / float64(max(1, p.Sent)) }
 	m := func(name, unit, short string, read func(Setup, *Run) (float64, bool)) metric {
@@ -157,21 +161,21 @@ func metrics() []metric {
 			}
 			return 100 * float64(ce) / max(1, float64(all)), all > 0
 		}),
-		m("rtt.min", "ms", "RTT min", probe("udp", func(p *Probe) float64 { return p.Delay.Min })),
-		m("rtt.p50", "ms", "RTT p50", probe("udp", func(p *Probe) float64 { return p.Delay.P50 })),
-		m("rtt.p99", "ms", "RTT p99", probe("udp", func(p *Probe) float64 { return p.Delay.P99 })),
-		m("added.p50", "ms", "added p50", probe("udp", func(p *Probe) float64 { return p.Delay.P50 - p.Base })),
-		m("added.p99", "ms", "added p99", probe("udp", func(p *Probe) float64 { return p.Delay.P99 - p.Base })),
-		m("jitter", "ms", "jitter", probe("udp", func(p *Probe) float64 { return p.Delay.MAD })),
-		m("lost", "%", "lost", probe("udp", lost)),
-		m("ssh.p50", "ms", "ssh p50", probe("ssh", func(p *Probe) float64 { return p.Delay.P50 })),
-		m("ssh.p99", "ms", "ssh p99", probe("ssh", func(p *Probe) float64 { return p.Delay.P99 })),
-		m("ssh.jitter", "ms", "ssh jitter", probe("ssh", func(p *Probe) float64 { return p.Delay.MAD })),
-		m("request.p50", "ms", "req p50", probe("request", func(p *Probe) float64 { return p.Delay.P50 })),
-		m("request.p99", "ms", "req p99", probe("request", func(p *Probe) float64 { return p.Delay.P99 })),
-		m("stream.p50", "ms", "UDP p50", probe("stream", func(p *Probe) float64 { return p.Delay.P50 })),
-		m("stream.p99", "ms", "UDP p99", probe("stream", func(p *Probe) float64 { return p.Delay.P99 })),
-		m("stream.lost", "%", "UDP lost", probe("stream", lost)),
+		probe("udp", "rtt.min", "ms", "RTT min", func(p *Probe) float64 { return p.Delay.Min }),
+		probe("udp", "rtt.p50", "ms", "RTT p50", func(p *Probe) float64 { return p.Delay.P50 }),
+		probe("udp", "rtt.p99", "ms", "RTT p99", func(p *Probe) float64 { return p.Delay.P99 }),
+		probe("udp", "added.p50", "ms", "added p50", func(p *Probe) float64 { return p.Delay.P50 - p.Base }),
+		probe("udp", "added.p99", "ms", "added p99", func(p *Probe) float64 { return p.Delay.P99 - p.Base }),
+		probe("udp", "jitter", "ms", "jitter", func(p *Probe) float64 { return p.Delay.MAD }),
+		probe("udp", "lost", "%", "lost", lost),
+		probe("ssh", "ssh.p50", "ms", "ssh p50", func(p *Probe) float64 { return p.Delay.P50 }),
+		probe("ssh", "ssh.p99", "ms", "ssh p99", func(p *Probe) float64 { return p.Delay.P99 }),
+		probe("ssh", "ssh.jitter", "ms", "ssh jitter", func(p *Probe) float64 { return p.Delay.MAD }),
+		probe("request", "request.p50", "ms", "req p50", func(p *Probe) float64 { return p.Delay.P50 }),
+		probe("request", "request.p99", "ms", "req p99", func(p *Probe) float64 { return p.Delay.P99 }),
+		probe("stream", "stream.p50", "ms", "UDP p50", func(p *Probe) float64 { return p.Delay.P50 }),
+		probe("stream", "stream.p99", "ms", "UDP p99", func(p *Probe) float64 { return p.Delay.P99 }),
+		probe("stream", "stream.lost", "%", "UDP lost", lost),
 		m("provider.drops", "packets", "prov drops", func(s Setup, r *Run) (float64, bool) {
 			return float64(r.Provider.Drops), s.Provider
 		}),

@@ -186,17 +186,17 @@ func (d *driver) start() error {
 		}
 		var samples *traffic.Samples
 		var err error
-		switch p.Kind {
-		case "udp":
+		switch kind := p.Does(); {
+		case !kind.TCP && !kind.OneWay:
 			samples, err = d.StartProbe(traffic.ProbeSpec{From: client, To: server, Via: via, Port: port,
 				Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
-		case "stream":
+		case kind.OneWay:
 			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client, Port: port, Interval: interval,
 				Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
 		default:
 			samples, err = d.StartSession(traffic.SessionSpec{From: client, To: server, Via: via, Port: port,
 				Request: size, Reply: int(p.Reply),
-				CC: p.CC, Interval: interval, Wait: p.Kind == "request", Start: start, Stop: d.end})
+				CC: p.CC, Interval: interval, Wait: kind.Waits, Start: start, Stop: d.end})
 		}
 		if err != nil {
 			return fmt.Errorf("probe %q: %w", p.Name, err)
@@ -366,7 +366,7 @@ func (d *driver) collect() (*measure.Run, error) {
 
 func (d *driver) probeResult(e exchange) measure.Probe {
 	r := measure.Probe{Probe: e.spec.Name, Kind: e.spec.Kind, Client: e.spec.Client}
-	if e.spec.Kind != "stream" {
+	if !e.spec.Does().OneWay {
 		r.Base = round(time.Duration(d.job.Scenario.Base(e.spec.Client, e.spec.Leg)).Seconds() * 1e3)
 	}
 	if e.samples.Err != nil {

@@ -77,23 +77,8 @@ func (s *Scenario) fillIn() {
 	for i := range s.Probe {
 		p := &s.Probe[i]
 		orElse(&p.Client, s.Client[0].Name)
-		switch p.Kind {
-		case "udp":
-			orElse(&p.Interval, units.Duration(10*time.Millisecond))
-			orElse(&p.Size, 64)
-		case "ssh":
-			orElse(&p.Interval, units.Duration(50*time.Millisecond))
-			orElse(&p.Size, 48)
-			orElse(&p.Reply, 96)
-		case "request":
-			orElse(&p.Interval, units.Duration(100*time.Millisecond))
-			orElse(&p.Size, 300)
-			orElse(&p.Reply, 10<<10)
-		case "stream":
-			orElse(&p.Size, 1200)
-			if p.Rate != 0 {
-				p.Interval = units.Duration(float64(p.Size) * 8 / float64(p.Rate) * 1e9)
-			}
+		if kind, known := p.kind(); known {
+			kind.fillIn(p)
 		}
 	}
 }
@@ -337,14 +322,38 @@ func (s *Scenario) checkTraffic() *problem {
 			return p
 		}
 	}
-	connections := 0
 	for _, f := range s.Flow {
-		at := func(k string) []string { return []string{"flow", f.Name, k} }
 		if p := name("flow", f.Name); p != nil {
 			return p
 		}
+	}
+	if p := s.checkFlows(); p != nil {
+		return p
+	}
+	for _, p := range s.Probe {
+		if bad := name("probe", p.Name); bad != nil {
+			return bad
+		}
+		if bad := s.checkProbe(p); bad != nil {
+			return bad
+		}
+	}
+	if len(s.Flow) == 0 && len(s.Probe) == 0 {
+		return wrong("add a [[flow]] or a [[probe]]", []string{"flow"}, "the scenario has no traffic")
+	}
+	return nil
+}
+
+func (s *Scenario) hasClient(name string) bool {
+	return slices.ContainsFunc(s.Client, func(c Client) bool { return c.Name == name })
+}
+
+func (s *Scenario) checkFlows() *problem {
+	connections := 0
+	for _, f := range s.Flow {
+		at := func(k string) []string { return []string{"flow", f.Name, k} }
 		switch {
-		case !seen["client"+f.Client]:
+		case !s.hasClient(f.Client):
 			return wrong("clients: "+s.clientNames(), at("client"), "flow %q: no client is called %q", f.Name, f.Client)
 		case f.Count < 1 || f.Count > maxConnections:
 			return wrong("", at("count"), "flow %q: count = %d is out of range (1 to %d)", f.Name, f.Count,
@@ -372,44 +381,6 @@ func (s *Scenario) checkTraffic() *problem {
 	if connections > maxConnections {
 		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections,
 			maxConnections)
-	}
-	datagram := units.Size(s.Path.room() - 8) // without UDP's header
-	for _, p := range s.Probe {
-		at := func(k string) []string { return []string{"probe", p.Name, k} }
-		if bad := name("probe", p.Name); bad != nil {
-			return bad
-		}
-		switch {
-		case p.Kind != "udp" && p.Kind != "ssh" && p.Kind != "request" && p.Kind != "stream":
-			return wrong("udp, ssh, request or stream", at("kind"), "probe %q: kind %q", p.Name, p.Kind)
-		case !seen["client"+p.Client]:
-			return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name,
-				p.Client)
-		case p.ECN != "" && p.ECN.Bits() == 0:
-			return wrong("ect0, ect1 or ce", at("ecn"), "probe %q: ecn %q", p.Name, p.ECN)
-		case p.ECN != "" && p.Kind != "udp" && p.Kind != "stream":
-			return wrong("", at("ecn"), "probe %q: the ECN field of kind %s is TCP's", p.Name, p.Kind)
-		case p.Kind != "stream" && p.Rate != 0:
-			return wrong("an interval", at("rate"), "probe %q: a rate is for kind stream", p.Name)
-		case p.Kind != "ssh" && p.Kind != "request" && p.Reply != 0:
-			return wrong("", at("reply"), "probe %q: kind %s has no reply of its own size", p.Name, p.Kind)
-		case p.Kind == "stream" && p.Rate == 0 && p.Interval == 0:
-			return wrong("", at("rate"), "probe %q: a stream needs a rate", p.Name)
-		case p.CC != "" && p.Kind != "ssh" && p.Kind != "request":
-			return wrong("of ssh and request", at("cc"), "probe %q: a %s has no congestion control", p.Name, p.Kind)
-		case p.CC != "" && !slices.Contains(CongestionControls(), p.CC):
-			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"),
-				"probe %q: unknown congestion control %q", p.Name, p.CC)
-		case p.Interval < units.Duration(10*time.Microsecond):
-			return wrong("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)
-		case p.Size < 8 || p.Size > 65000 || (p.Kind != "request" && p.Kind != "ssh" && p.Size > datagram):
-			return wrong("", at("size"), "probe %q: size %v is out of range (8b to one packet)", p.Name, p.Size)
-		case (p.Kind == "ssh" || p.Kind == "request") && (p.Reply < 1 || p.Reply > 1<<30):
-			return wrong("", at("reply"), "probe %q: reply %v is out of range (1b to 1gb)", p.Name, p.Reply)
-		}
-	}
-	if len(s.Flow) == 0 && len(s.Probe) == 0 {
-		return wrong("add a [[flow]] or a [[probe]]", []string{"flow"}, "the scenario has no traffic")
 	}
 	return nil
 }

@@ -184,8 +184,7 @@ func (s *Scenario) measures(m measure.Metric) error {
 		parts = parts[:2]
 		return has(names(s.Probe, func(p Probe) string { return p.Name }), "probe")
 	}
-	kind := map[string]string{"rtt": "udp", "added": "udp", "jitter": "udp", "lost": "udp", "ssh": "ssh",
-		"request": "request", "stream": "stream"}[parts[0]]
+	kind := m.ProbeKind()
 	if kind != "" && !slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.Kind == kind }) {
 		return fmt.Errorf("metric %q: the scenario has no probe of kind %s", m.Name(), kind)
 	}

@@ -191,8 +191,8 @@ func (s *Scenario) checkLegs() *problem {
 		}
 	}
 	for _, p := range s.Probe {
-		if bad := check("probe", p.Name, p.Leg, p.Client, p.Kind != "stream", p.Kind == "udp" ||
-			p.Kind == "stream"); bad != nil {
+		kind := p.Does()
+		if bad := check("probe", p.Name, p.Leg, p.Client, !kind.OneWay, !kind.TCP); bad != nil {
 			return bad
 		}
 	}
