@@ -100,43 +100,14 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 }
 
 func labRun(cmd *cobra.Command, files []string, o labOptions) error {
-	if o.seeds < 0 || o.seeds > 1000 {
-		return usage("--seeds 5", "--seeds %d is out of range (1 to 1000)", o.seeds)
+	if err := o.check(); err != nil {
+		return err
 	}
-	if o.json && o.markdown {
-		return usage("--json or --markdown", "--json and --markdown exclude each other")
+	scenarios, err := o.load(files)
+	if err != nil {
+		return err
 	}
-	if o.parallel < 0 {
-		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
-	}
-	if o.engine != "" && !slices.Contains(scenario.Engines(), o.engine) {
-		return usage("--engine "+strings.Join(scenario.Engines(), " or --engine "), "--engine %s is not known",
-			o.engine)
-	}
-	var scenarios []scenario.Scenario
-	for _, file := range files {
-		s, err := scenario.Load(file)
-		if err != nil {
-			var bad *scenario.FileError
-			if errors.As(err, &bad) && bad.Line == 0 && bad.Hint() == "" {
-				return usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
-			}
-			if errors.As(err, &bad) {
-				return usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s", bad.Error())
-			}
-			return err
-		}
-		if o.seeds > 0 {
-			s.Seeds = o.seeds
-		}
-		if o.engine != "" {
-			if err := s.SetEngine(o.engine); err != nil {
-				return usage("leave out --engine", "%s: %v", file, err)
-			}
-		}
-		scenarios = append(scenarios, s)
-	}
-	files, scenarios, err := choose(o.only, files, scenarios)
+	files, scenarios, err = choose(o.only, files, scenarios)
 	if err != nil {
 		return err
 	}
@@ -161,6 +132,20 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	runner.Program, runner.Parallel, runner.Only, runner.Progress = program, o.parallel, o.only, meter.show
 	reports, err := runner.Run(ctx, files, scenarios)
 	meter.clear()
+	if err != nil {
+		return o.failed(cmd, reports, err)
+	}
+	if err := o.show(cmd.OutOrStdout(), reports, files); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(reports, unmeasured) {
+		return errNotSo
+	}
+	return nil
+}
+
+// failed says why there is no result, and what to try.
+func (o labOptions) failed(cmd *cobra.Command, reports []verdict.Report, err error) error {
 	if errors.Is(err, context.Canceled) {
 		if o.json && len(reports) > 0 {
 			if err := printJSON(cmd.OutOrStdout(), reports); err != nil {
@@ -179,10 +164,11 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		}
 		return &hinted{errors.New(strings.TrimSuffix(err.Error(), failure.Error()) + failure.What), ""}
 	}
-	if err != nil {
-		return err
-	}
-	w := cmd.OutOrStdout()
+	return err
+}
+
+// show prints the results, and writes them where that was asked for.
+func (o labOptions) show(w io.Writer, reports []verdict.Report, files []string) (err error) {
 	switch {
 	case o.json:
 		err = printJSON(w, reports)
@@ -201,10 +187,53 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 			err = writeFile(o.html, page.Bytes())
 		}
 	}
-	if err == nil && slices.ContainsFunc(reports, unmeasured) {
-		return errNotSo
-	}
 	return err
+}
+
+// check finds options that are out of range, or do not go together.
+func (o labOptions) check() error {
+	if o.seeds < 0 || o.seeds > 1000 {
+		return usage("--seeds 5", "--seeds %d is out of range (1 to 1000)", o.seeds)
+	}
+	if o.json && o.markdown {
+		return usage("--json or --markdown", "--json and --markdown exclude each other")
+	}
+	if o.parallel < 0 {
+		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
+	}
+	if o.engine != "" && !slices.Contains(scenario.Engines(), o.engine) {
+		return usage("--engine "+strings.Join(scenario.Engines(), " or --engine "), "--engine %s is not known",
+			o.engine)
+	}
+	return nil
+}
+
+// load reads the scenarios, with what the options say of them.
+func (o labOptions) load(files []string) ([]scenario.Scenario, error) {
+	var scenarios []scenario.Scenario
+	for _, file := range files {
+		s, err := scenario.Load(file)
+		if err != nil {
+			var bad *scenario.FileError
+			if errors.As(err, &bad) && bad.Line == 0 && bad.Hint() == "" {
+				return nil, usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
+			}
+			if errors.As(err, &bad) {
+				return nil, usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s", bad.Error())
+			}
+			return nil, err
+		}
+		if o.seeds > 0 {
+			s.Seeds = o.seeds
+		}
+		if o.engine != "" {
+			if err := s.SetEngine(o.engine); err != nil {
+				return nil, usage("leave out --engine", "%s: %v", file, err)
+			}
+		}
+		scenarios = append(scenarios, s)
+	}
+	return scenarios, nil
 }
 
 // engines has, for each engine, how it is found and what to try where it is not.

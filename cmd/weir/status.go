@@ -35,57 +35,13 @@ failed, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			w := cmd.OutOrStdout()
-			switch {
-			case options.json:
-				if err := printJSON(w, s); err != nil {
+			if options.json {
+				if err := printJSON(cmd.OutOrStdout(), s); err != nil {
 					return err
 				}
-			case !s.Up && s.Why == "":
-				fmt.Fprintln(w, "Weir is not up.")
-				for _, dev := range dualpi2Devices() {
-					fmt.Fprintf(w, "On %s there is a queue of weir dualpi2's. See:  weir dualpi2 show --dev %s\n", dev,
-						dev)
-				}
-			case !s.Up:
-				fmt.Fprintf(w, "Weir is not up: %s.\n", s.Why)
-			case s.InForce:
-				printNotes(w, s.Notes)
-				for _, goal := range s.Goals() {
-					fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
-				}
-				if s.Elsewhere != "" {
-					printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
-				}
-				if s.Owns != "" {
-					printWrapped(w, "", s.Owns)
-				}
-				if !s.Kept && !s.Unconfirmed {
-					fmt.Fprintln(w, "Until the next reboot: nothing is kept over that.")
-				}
-			default:
-				printNotes(w, s.Notes)
-				for _, c := range s.Drift {
-					printChange(w, c)
-				}
-				for _, goal := range s.Goals() {
-					holds := "Not in force"
-					if s.Holds(goal) {
-						holds = "In force"
-					}
-					fmt.Fprintf(w, "%s:  %s\n", holds, goal.Flags())
-				}
-				if s.Why != "" {
-					fmt.Fprintf(w, "It cannot be brought back:  %s\n", s.Why)
-					break
-				}
-				if s.Reboot {
-					fmt.Fprintln(w, "The machine was started again since.")
-				}
-				fmt.Fprintf(w, "%s to bring it back:  weir up\n", text.Counted(len(s.Drift), "change"))
-			}
-			if !options.json {
-				printPending(w, s)
+			} else {
+				printStatus(cmd.OutOrStdout(), s)
+				printPending(cmd.OutOrStdout(), s)
 			}
 			if !s.InForce || s.Elsewhere != "" {
 				return errNotSo
@@ -95,6 +51,61 @@ failed, 2 wrong usage.`,
 	}
 	options.add(cmd)
 	return cmd
+}
+
+// printStatus says how the host stands to its goals.
+func printStatus(w io.Writer, s change.Status) {
+	switch {
+	case !s.Up && s.Why == "":
+		fmt.Fprintln(w, "Weir is not up.")
+		for _, dev := range dualpi2Devices() {
+			fmt.Fprintf(w, "On %s there is a queue of weir dualpi2's. See:  weir dualpi2 show --dev %s\n", dev, dev)
+		}
+	case !s.Up:
+		fmt.Fprintf(w, "Weir is not up: %s.\n", s.Why)
+	case s.InForce:
+		printInForce(w, s)
+	default:
+		printDrift(w, s)
+	}
+}
+
+func printInForce(w io.Writer, s change.Status) {
+	printNotes(w, s.Notes)
+	for _, goal := range s.Goals() {
+		fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
+	}
+	if s.Elsewhere != "" {
+		printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
+	}
+	if s.Owns != "" {
+		printWrapped(w, "", s.Owns)
+	}
+	if !s.Kept && !s.Unconfirmed {
+		fmt.Fprintln(w, "Until the next reboot: nothing is kept over that.")
+	}
+}
+
+func printDrift(w io.Writer, s change.Status) {
+	printNotes(w, s.Notes)
+	for _, c := range s.Drift {
+		printChange(w, c)
+	}
+	for _, goal := range s.Goals() {
+		holds := "Not in force"
+		if s.Holds(goal) {
+			holds = "In force"
+		}
+		fmt.Fprintf(w, "%s:  %s\n", holds, goal.Flags())
+	}
+	if s.Why != "" {
+		fmt.Fprintf(w, "It cannot be brought back:  %s\n", s.Why)
+		return
+	}
+	if s.Reboot {
+		fmt.Fprintln(w, "The machine was started again since.")
+	}
+	fmt.Fprintf(w, "%s to bring it back:  weir up\n", text.Counted(len(s.Drift), "change"))
 }
 
 // printPending says what becomes of a run that is not confirmed, or has become of it.

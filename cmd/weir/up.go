@@ -3,7 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"os/signal"
 	"syscall"
 	"time"
@@ -22,11 +24,17 @@ const (
 	mostTimeout  = time.Hour
 )
 
+// upOptions are those that are not the goal's.
+type upOptions struct {
+	timeout   time.Duration
+	timed     bool // that was said
+	yes, boot bool
+}
+
 func newUpCommand() *cobra.Command {
 	var options common
 	var goal plan.Goal
-	var timeout time.Duration
-	var yes, boot bool
+	var o upOptions
 	cmd := &cobra.Command{
 		Use:   "up [--dev NAME] [--rate RATE] …",
 		Short: "Change what the plan says, and verify it",
@@ -54,19 +62,12 @@ that is there then. Nothing is kept with --runtime, on a host without systemd,
 in another network namespace, or with another --state.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case yes && cmd.Flags().Changed("timeout"):
-				return usage("weir up --yes, or weir up --timeout 30s",
-					"with --yes nothing is put back, so it goes with no --timeout")
-			case boot && (goal != plan.Goal{} || yes || cmd.Flags().Changed("timeout")):
-				return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
-			case yes:
-				timeout = 0
-			case timeout < leastTimeout || timeout > mostTimeout:
-				return usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", timeout)
+			o.timed = cmd.Flags().Changed("timeout")
+			if err := o.check(goal); err != nil {
+				return err
 			}
-			up := func() (change.Outcome, error) { return options.store().Up(goal, timeout) }
-			if boot {
+			up := func() (change.Outcome, error) { return options.store().Up(goal, o.timeout) }
+			if o.boot {
 				// Another device may have appeared: what is begun is ended first.
 				signal.Ignore(syscall.SIGTERM)
 				up = options.store().Boot
@@ -75,53 +76,71 @@ in another network namespace, or with another --state.`,
 			if err != nil {
 				return err
 			}
-			w := cmd.OutOrStdout()
 			if options.json {
-				if err := printJSON(w, out); err != nil {
-					return err
-				}
-				return failed(out, "weir plan, for the reasons of each")
+				err = printJSON(cmd.OutOrStdout(), out)
+			} else {
+				printUp(cmd.OutOrStdout(), out, o.boot)
 			}
-			for _, n := range out.Notes {
-				if n.Subject == plan.RoleNote { // whatever else was thought about, weir plan tells
-					printText(w, n.Subject, n.Text)
-				}
-			}
-			for _, c := range out.Done {
-				printChange(w, c)
-			}
-			done, reverts := text.Counted(len(out.Done), "change")+" made and verified.", "They revert"
-			if boot {
-				printNotes(w, out.Notes)
-			}
-			if len(out.Done) == 0 {
-				done = "Nothing to change: the goal is in force."
-			}
-			if len(out.Done) < 2 {
-				reverts = "It reverts"
-			}
-			switch {
-			case len(out.Done) == 0 && len(out.Failed) > 0:
-			case out.RevertsIn > 0:
-				fmt.Fprintf(w, "%s %s in %s unless you run:  weir confirm\n", done, reverts, seconds(out.RevertsIn))
-				if out.Kept {
-					fmt.Fprintln(w, "That also writes the files that keep the goal over a reboot.")
-				}
-			case boot && len(out.Done) == 0 && len(out.Notes) > 0:
-			case len(out.Done) > 0:
-				fmt.Fprintln(w, done, "To undo:  weir down")
-			default:
-				fmt.Fprintln(w, done)
-			}
-			return failed(out, "weir plan, for the reasons of each")
+			return cmp.Or(err, failed(out, "weir plan, for the reasons of each"))
 		},
 	}
 	options.add(cmd)
 	addGoal(cmd, &goal)
-	cmd.Flags().DurationVar(&timeout, "timeout", usualTimeout,
+	cmd.Flags().DurationVar(&o.timeout, "timeout", usualTimeout,
 		"put everything back unless confirmed in this `time`, 10s to 1h")
-	cmd.Flags().BoolVar(&boot, "boot", false,
+	cmd.Flags().BoolVar(&o.boot, "boot", false,
 		"bring up the kept goal as far as it goes, with no timer: for weir.service")
-	cmd.Flags().BoolVar(&yes, "yes", false, "start no timer: the changes stay without weir confirm")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "start no timer: the changes stay without weir confirm")
 	return cmd
+}
+
+// check finds options that do not go together. With --yes there is no time.
+func (o *upOptions) check(goal plan.Goal) error {
+	switch {
+	case o.yes && o.timed:
+		return usage("weir up --yes, or weir up --timeout 30s",
+			"with --yes nothing is put back, so it goes with no --timeout")
+	case o.boot && (goal != plan.Goal{} || o.yes || o.timed):
+		return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
+	case o.yes:
+		o.timeout = 0
+	case o.timeout < leastTimeout || o.timeout > mostTimeout:
+		return usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", o.timeout)
+	}
+	return nil
+}
+
+// printUp says what was done, and what becomes of it.
+func printUp(w io.Writer, out change.Outcome, boot bool) {
+	for _, n := range out.Notes {
+		if n.Subject == plan.RoleNote { // whatever else was thought about, weir plan tells
+			printText(w, n.Subject, n.Text)
+		}
+	}
+	for _, c := range out.Done {
+		printChange(w, c)
+	}
+	done, reverts := text.Counted(len(out.Done), "change")+" made and verified.", "They revert"
+	if boot {
+		printNotes(w, out.Notes)
+	}
+	if len(out.Done) == 0 {
+		done = "Nothing to change: the goal is in force."
+	}
+	if len(out.Done) < 2 {
+		reverts = "It reverts"
+	}
+	switch {
+	case len(out.Done) == 0 && len(out.Failed) > 0:
+	case out.RevertsIn > 0:
+		fmt.Fprintf(w, "%s %s in %s unless you run:  weir confirm\n", done, reverts, seconds(out.RevertsIn))
+		if out.Kept {
+			fmt.Fprintln(w, "That also writes the files that keep the goal over a reboot.")
+		}
+	case boot && len(out.Done) == 0 && len(out.Notes) > 0:
+	case len(out.Done) > 0:
+		fmt.Fprintln(w, done, "To undo:  weir down")
+	default:
+		fmt.Fprintln(w, done)
+	}
 }

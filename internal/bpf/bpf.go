@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpf is what all BPF programs of Weir's need of a kernel: whether it can run them, why it does not, and how what runs is found
-// again.
+// Package bpf is what all BPF programs of Weir's need of a kernel: whether it can run them, why it does not, and how
+// what runs is found again.
 //
-// It knows no program. It keeps nothing, loads nothing and attaches nothing: that is the packages' part whose programs they are.
+// It knows no program. It keeps nothing, loads nothing and attaches nothing: that is the packages' part whose
+// programs they are.
 package bpf
 
 import (
@@ -26,8 +27,8 @@ var errDenied = fmt.Errorf("%w: the kernel does not let this process load BPF pr
 	"CAP_NET_ADMIN, which root in a container may lack)", ErrNotSupported)
 
 // Probe reports why this kernel cannot run programs that call a function of its own, or does not let this process: an
-// ErrNotSupported that says what it takes; nil if it can, as far as can be told by looking. The function is one that came
-// with what the programs need; without it the error has the words given.
+// ErrNotSupported that says what it takes; nil if it can, as far as can be told by looking. The function is one that
+// came with what the programs need; without it the error has the words given.
 func Probe(function, without string) error {
 	types, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	switch {

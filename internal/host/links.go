@@ -52,47 +52,67 @@ func readLinks(f *Facts) error {
 		names[link.Attrs().Index] = link.Attrs().Name
 	}
 	for _, link := range links {
-		a := link.Attrs()
-		l := Link{
-			Index: a.Index, Name: a.Name, MTU: a.MTU,
-			Loopback: a.Flags&net.FlagLoopback != 0,
-			// Many virtual devices have no notion of a carrier; "unknown" is up.
-			Up: a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown &&
-				a.OperState != netlink.OperLowerLayerDown,
-			TxQueues: a.NumTxQueues, GSOBytes: int(a.GSOMaxSize), GSOSegs: int(a.GSOMaxSegs),
-			Tree: trees[a.Index],
-		}
-		if link.Type() != "device" {
-			l.Kind = link.Type()
-		}
-		if len(a.HardwareAddr) == 6 {
-			l.MAC = a.HardwareAddr.String()
-		}
-		l.Driver = tool.driver(a.Name)
-		// The drivers of veth and tun report a speed that is a constant and limits nothing.
-		if l.Kind != "veth" && l.Kind != "tuntap" {
-			l.Speed = tool.speed(a.Name)
-		}
-		// A card may have more queues than it uses: virtio_net on a machine with few CPUs.
-		if n := tool.txChannels(a.Name); n > 0 && n < l.TxQueues {
-			l.TxQueues = n
-		}
-		for _, addr := range addrs {
-			if addr.LinkIndex == a.Index && addr.IPNet != nil {
-				l.Addrs = append(l.Addrs, addr.IPNet.String())
-			}
-		}
-		l.TxQLen = max(a.TxQLen, 0)
-		if s := a.Statistics; s != nil {
-			l.RxBytes, l.TxBytes, l.RxPkts = s.RxBytes, s.TxBytes, s.RxPackets
-		}
-		l.Master = names[a.MasterIndex]
-		if a.NetNsID < 0 && l.Kind != "veth" { // in this network namespace; a veth device has its peer there
-			l.Parent = names[a.ParentIndex]
-		}
-		f.Links = append(f.Links, l)
+		f.Links = append(f.Links, readLink(link, trees[link.Attrs().Index], addrs, tool, names))
 	}
 	slices.SortFunc(f.Links, func(a, b Link) int { return a.Index - b.Index })
+	if err := f.readRedirects(conn); err != nil {
+		return err
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		f.Defaults = append(f.Defaults, defaults(h, family, f.Links)...)
+	}
+	slices.SortStableFunc(f.Defaults, func(a, b DefaultRoute) int { return min(a.Table, 1) - min(b.Table, 1) })
+	if len(f.Defaults) > 0 && f.Defaults[0].Table == 0 {
+		f.Uplink = f.Defaults[0].Dev
+	}
+	return nil
+}
+
+// readLink makes a Link of what the kernel and the driver say of a device.
+func readLink(link netlink.Link, tree qdisc.Tree, addrs []netlink.Addr, tool ethtool, names map[int]string) Link {
+	a := link.Attrs()
+	l := Link{
+		Index: a.Index, Name: a.Name, MTU: a.MTU,
+		Loopback: a.Flags&net.FlagLoopback != 0,
+		// Many virtual devices have no notion of a carrier; "unknown" is up.
+		Up: a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown &&
+			a.OperState != netlink.OperLowerLayerDown,
+		TxQueues: a.NumTxQueues, GSOBytes: int(a.GSOMaxSize), GSOSegs: int(a.GSOMaxSegs),
+		Tree: tree,
+	}
+	if link.Type() != "device" {
+		l.Kind = link.Type()
+	}
+	if len(a.HardwareAddr) == 6 {
+		l.MAC = a.HardwareAddr.String()
+	}
+	l.Driver = tool.driver(a.Name)
+	// The drivers of veth and tun report a speed that is a constant and limits nothing.
+	if l.Kind != "veth" && l.Kind != "tuntap" {
+		l.Speed = tool.speed(a.Name)
+	}
+	// A card may have more queues than it uses: virtio_net on a machine with few CPUs.
+	if n := tool.txChannels(a.Name); n > 0 && n < l.TxQueues {
+		l.TxQueues = n
+	}
+	for _, addr := range addrs {
+		if addr.LinkIndex == a.Index && addr.IPNet != nil {
+			l.Addrs = append(l.Addrs, addr.IPNet.String())
+		}
+	}
+	l.TxQLen = max(a.TxQLen, 0)
+	if s := a.Statistics; s != nil {
+		l.RxBytes, l.TxBytes, l.RxPkts = s.RxBytes, s.TxBytes, s.RxPackets
+	}
+	l.Master = names[a.MasterIndex]
+	if a.NetNsID < 0 && l.Kind != "veth" { // in this network namespace; a veth device has its peer there
+		l.Parent = names[a.ParentIndex]
+	}
+	return l
+}
+
+// readRedirects finds where incoming traffic is led.
+func (f *Facts) readRedirects(conn *qdisc.Conn) error {
 	for i, l := range f.Links {
 		if !slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }) {
 			continue
@@ -118,13 +138,6 @@ func readLinks(f *Facts) error {
 		if at := slices.IndexFunc(f.Links, func(l Link) bool { return l.Index == to }); at >= 0 {
 			f.Links[i].Redirect = f.Links[at].Name
 		}
-	}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		f.Defaults = append(f.Defaults, defaults(h, family, f.Links)...)
-	}
-	slices.SortStableFunc(f.Defaults, func(a, b DefaultRoute) int { return min(a.Table, 1) - min(b.Table, 1) })
-	if len(f.Defaults) > 0 && f.Defaults[0].Table == 0 {
-		f.Uplink = f.Defaults[0].Dev
 	}
 	return nil
 }

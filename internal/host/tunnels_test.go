@@ -25,8 +25,9 @@ func TestProgramPorts(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/thread-self/net/udp": text(udp), "proc/thread-self/net/udp6": text(udp6),
 		"proc/thread-self/net/tcp": text(tcp),
-		"proc/10/fd/3":             link("/dev/net/tun"), "proc/10/fdinfo/3": text("pos:\t0\nflags:\t0104002\niff:\ttun0\n"),
-		"proc/10/fd/4": link("socket:[11]"), "proc/10/fd/5": link("socket:[12]"), "proc/10/fd/6": link("socket:[14]"),
+		"proc/10/fd/3":             link("/dev/net/tun"),
+		"proc/10/fdinfo/3":         text("pos:\t0\nflags:\t0104002\niff:\ttun0\n"),
+		"proc/10/fd/4":             link("socket:[11]"), "proc/10/fd/5": link("socket:[12]"), "proc/10/fd/6": link("socket:[14]"),
 		"proc/10/fd/7": link("socket:[99]"),
 		"proc/20/fd/3": link("/dev/net/tun"), "proc/20/fdinfo/3": text("iff:\ttun1\n"),
 		"proc/20/fd/4": link("socket:[13]"), "proc/20/fd/5": link("socket:[15]"),

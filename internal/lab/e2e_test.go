@@ -435,7 +435,8 @@ func TestKnownPaths(t *testing.T) {
 			func(p measure.Probe) bool { return p.Lost == 0 && p.Sent == 400 }},
 		{"jitter lies around the RTT", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\njitter = \"5ms\"",
 			func(p measure.Probe) bool {
-				return p.Lost == 0 && p.Delay.P50 > 47.3 && p.Delay.P50 < 49.3 && p.Delay.Min > 43.2 && p.Delay.Max < 53.4
+				return p.Lost == 0 && p.Delay.P50 > 47.3 && p.Delay.P50 < 49.3 && p.Delay.Min > 43.2 &&
+					p.Delay.Max < 53.4
 			}},
 		{"a tenth is lost", `rtt = "48.3ms"`, "rtt = \"48.3ms\"\nloss = \"10%\"",
 			func(p measure.Probe) bool { return p.Lost > 20 && p.Lost < 60 }},
