@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -88,7 +89,7 @@ type shownSojourn struct {
 
 func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 	spec, _ := q.Spec.(qdisc.BPFDualPI2)
-	x, _ := q.Stats.X.(qdisc.BPFDualPI2Stats)
+	x, _ := q.Stats.X.(dualpi2.Stats)
 	choose := func(is bool, yes, no string) string {
 		if is {
 			return yes
@@ -116,7 +117,7 @@ func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 	if !statistics {
 		return shown
 	}
-	sojourn := func(s qdisc.Sojourn) shownSojourn {
+	sojourn := func(s dualpi2.Sojourn) shownSojourn {
 		us := func(d units.Duration) float64 { return float64(d) / 1000 }
 		return shownSojourn{s.Packets, us(s.Mean), us(s.P50), us(s.P99), us(s.Max)}
 	}

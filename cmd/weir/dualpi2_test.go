@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -45,12 +46,12 @@ func shownAs(t *testing.T, text string, memory uint32, statistics bool) shownQdi
 	return showQdisc("lo", qdisc.Qdisc{Kind: spec.Kind(), Handle: 0x80010000, Parent: qdisc.Root, Spec: spec,
 		Stats: qdisc.Stats{
 			Bytes: 123456, Packets: 789, Drops: 7, Overlimits: 9, Requeues: 8, Backlog: 4500, Qlen: 3,
-			X: qdisc.BPFDualPI2Stats{Probability: float64(0x12345678) / 0xFFFFFFFF, DelayC: 15000, DelayL: 400,
+			X: dualpi2.Stats{Probability: float64(0x12345678) / 0xFFFFFFFF, DelayC: 15000, DelayL: 400,
 				PacketsC: 1000, PacketsL: 2000, MaxQueue: 55,
 				ECNMarks: 66, StepMarks: 7, Credit: -1234, MemoryUsed: 8888, MaxMemoryUsed: 99999, MemoryLimit: memory,
 				Unmarked: 1, Overwritten: 2,
-				SojournC: qdisc.Sojourn{Packets: 1000, Mean: 14312e3, P50: 14e6, P99: 21234567, Max: 25e6},
-				SojournL: qdisc.Sojourn{Packets: 2000, Mean: 345678, P99: 999}},
+				SojournC: dualpi2.Sojourn{Packets: 1000, Mean: 14312e3, P50: 14e6, P99: 21234567, Max: 25e6},
+				SojournL: dualpi2.Sojourn{Packets: 2000, Mean: 345678, P99: 999}},
 		}}, statistics)
 }
 

@@ -9,81 +9,129 @@
 // nothing, and the device's limit of one segment stays until somebody lifts it.)
 package dualpi2
 
-import "time"
+import (
+	"time"
 
-// Config is what one instance does. The zero value of a field means what its comment says, and nothing is filled in:
-// the defaults are the caller's.
+	"weir/internal/units"
+)
+
+// Options are those that the kernel's dualpi2 has, too.
+type Options struct {
+	Limit uint32 `json:"limit"` // packets in both queues, 1 and up; default 10000
+	// bytes in both queues; 0: limit times two of the device's largest packets
+	MemLimit uint32 `json:"memlimit"`
+	// how often the PI controller runs, 1us to 4.294967s; default 16ms
+	TUpdate units.Duration `json:"tupdate"`
+	Target  units.Duration `json:"target"` // the C queue's delay; default 15ms
+	// integral gain in 256ths of a Hz, 1 and up; default 41
+	Alpha uint32 `json:"alpha"`
+	// proportional gain in 256ths of a Hz, 1 and up; default 819
+	Beta uint32 `json:"beta"`
+	// what goes to the L queue: l4s_ect (the default) or any_ect
+	ECN string `json:"ecn"`
+	// drop, rather than overflow, when saturated; default true
+	DropOverload   bool  `json:"drop_on_overload"`
+	CouplingFactor uint8 `json:"coupling_factor"` // k of RFC 9332, 1 to 255; default 2
+	SplitGSO       bool  `json:"split_gso"`       // cut superpackets into packets; default true
+	// the L queue's marking threshold, up to 4.294967s; default 1ms
+	StepThresh units.Duration `json:"step_thresh"`
+	// the same as a number of packets; 0: step_thresh holds
+	StepPackets uint32 `json:"step_packets"`
+	// packets in the L queue below which nothing is marked; default 0
+	MinQlenStep uint32 `json:"min_qlen_step"`
+	// apply the AQM when packets come rather than when they go; default false
+	DropEnqueue bool `json:"drop_enqueue"`
+	// the C queue's share of the link under overload, percent; default 10
+	ClassicProtection uint8 `json:"classic_protection"`
+}
+
+// Config is what one instance does. Nothing is filled in: the defaults are those of Defaults.
 type Config struct {
-	Limit uint32 // packets in both queues together, 1 to MaxLimit
-	// bytes of kernel memory (truesize) in both queues together; 0: Limit times two of the device's largest packets
-	MemLimit uint32
-
-	Target  time.Duration // the C queue's delay, RFC 9332's target
-	TUpdate time.Duration // RFC 9332's Tupdate, at least 1 µs
-	Alpha   uint32        // integral gain, in 256ths of a Hz, 1 to 1<<31-1
-	Beta    uint32        // proportional gain, in 256ths of a Hz, 1 to 1<<31-1
-
-	Coupling    uint8         // RFC 9332's k, 1 and up
-	StepThresh  time.Duration // the L queue's marking threshold, if StepPackets is 0
-	StepPackets uint32        // the same as a number of packets
-	MinQlenStep uint32        // packets in the L queue below which the step marks nothing
-	AnyECT      bool          // ECT(0) goes to the L queue, too
-
-	DropOverload bool  // when saturated: drop in both queues, rather than let them overflow
-	DropEnqueue  bool  // the AQM drops when packets come, rather than when they go
-	Protection   uint8 // the C queue's share of the link under overload, percent, up to 100
-
-	// packets whose firewall mark is BypassMark under BypassMask go to the L queue and are never signalled; mask 0:
-	// none
-	BypassMark, BypassMask uint32
-
-	Rate     uint64  // bytes per second on the wire; 0: as fast as the device takes them
-	Raw      bool    // a packet's length is the kernel's, with the link's header; else without that
-	Overhead int32   // bytes added to it, -64 to 256 (tc-cake(8))
-	MPU      uint32  // bytes that a packet counts for at least, up to 256 (tc-cake(8))
-	Framing  Framing // of the wire below
-
-	// The device takes packets of one segment: connections that begin while the instance is there send no superpackets
-	// to it. Those that were there before, and whatever is forwarded or comes by a device on top of this one, still do.
-	SplitGSO bool
+	Options
+	Rate     units.Rate `json:"rate"`     // 1kbit and up; 0: as fast as the device takes them, the default
+	ATM      string     `json:"atm"`      // noatm (the default), atm, ptm
+	Overhead int32      `json:"overhead"` // bytes added to each packet, -64 to 256
+	// count packets as the device does, with no correction for its header; the default
+	Raw bool   `json:"raw"`
+	MPU uint32 `json:"mpu"` // bytes that a packet counts for at least, 0 to 256
+	// packets with this firewall mark go to the L queue and are never marked nor dropped by the AQM
+	LLLLMark uint32 `json:"llll_mark"`
+	LLLLMask uint32 `json:"llll_mask"` // the bits of the mark that count; 0: none, the default
 }
 
 // MaxLimit is the largest Limit: what an instance's two rings can be made for.
 const MaxLimit = 1 << 17
 
-// Framing is what a link layer makes of a packet (tc-cake(8)).
-type Framing uint8
+// framings are what a link layer can make of a packet (tc-cake(8)): nothing; cells of 53 bytes that carry 48; 65 bytes
+// for each 64. The place is what the programs know it by.
+func framings() []string { return []string{"noatm", "atm", "ptm"} }
 
-const (
-	NoATM Framing = iota // packets go as they are
-	ATM                  // cells of 53 bytes that carry 48
-	PTM                  // 65 bytes for each 64
-)
-
-// Stats is what an instance has done and how it stands.
+// Stats is what an instance has done and how it stands: what the kernel's dualpi2 tells, and what else the programs
+// count.
 type Stats struct {
-	Prob       uint32        // RFC 9332's p', in units of 1/(2³²-1)
-	DelayC     time.Duration // how long the C queue's head has waited
-	DelayL     time.Duration
-	PacketsInC uint64 // that were ever put into it
-	PacketsInL uint64
-	MaxQ       uint32 // most packets that ever waited
-	ECNMark    uint64 // packets that were marked and have left: by the probability, and by the step
-	StepMark   uint64 // of those, by the step
-	// StepMissed counts packets of the L queue that left unmarked and had waited for longer than the step's
-	// threshold: the prediction was too low.
-	StepMissed uint64
-	StepEarly  uint64 // packets that the step had marked, and that had not
-	Credit     int32  // of the weighted round robin: the L queue's turn while it is not positive
-	MemoryUsed uint32 // bytes
-	MaxMemory  uint32
-	MemLimit   uint32 // bytes that both queues may take: that of the configuration, or what stands for none
-	Unmarked   uint64 // packets that came without having passed the marker
-	// packets whose note from the marker another TCX program had written over: they pass as unmarked ones do
-	Overwritten  uint64
-	SojournC     Histogram
-	SojournL     Histogram
-	Superpackets uint64 // packets of several segments that came whole
+	Probability float64 `json:"probability"` // base probability p', 0 to 1
+	DelayC      uint32  `json:"delay_c_us"`  // us that the packet at the head of the C queue has waited
+	DelayL      uint32  `json:"delay_l_us"`  // us, the L queue
+	PacketsC    uint64  `json:"packets_c"`   // enqueued
+	PacketsL    uint64  `json:"packets_l"`   // enqueued
+	MaxQueue    uint32  `json:"max_queue"`   // packets, the most so far
+	ECNMarks    uint64  `json:"ecn_marks"`   // packets marked, for whatever reason
+	StepMarks   uint64  `json:"step_marks"`  // of those, by the L queue's step
+	// packets that should have been, and were predicted to wait for less than they did
+	StepMissed    uint64 `json:"step_missed"`
+	StepEarly     uint64 `json:"step_early"`      // packets that should not have been
+	Credit        int32  `json:"credit"`          // positive: the C queue is next
+	MemoryUsed    uint32 `json:"memory_used"`     // bytes
+	MaxMemoryUsed uint32 `json:"max_memory_used"` // bytes
+	MemoryLimit   uint32 `json:"memory_limit"`    // bytes
+	Unmarked      uint64 `json:"unmarked"`        // packets that came past the program that marks
+	// packets whose note from that program another TCX program had written over
+	Overwritten  uint64  `json:"overwritten"`
+	Superpackets uint64  `json:"superpackets"` // packets of several segments that came whole
+	SojournC     Sojourn `json:"sojourn_c"`
+	SojournL     Sojourn `json:"sojourn_l"`
+}
+
+// Sojourn is how long the packets of a queue have waited.
+type Sojourn struct {
+	Packets   uint64         `json:"packets"`
+	Mean      units.Duration `json:"mean"`
+	P50       units.Duration `json:"p50"`
+	P99       units.Duration `json:"p99"`
+	Max       units.Duration `json:"max"`
+	Histogram Histogram      `json:"-"` // whole
+}
+
+// NewSojourn reads a histogram.
+func NewSojourn(h Histogram) Sojourn {
+	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)),
+		units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
+}
+
+// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
+// do the most that there were.
+func (s Stats) Since(before Stats) Stats {
+	since := func(now, then Sojourn) Sojourn {
+		h := now.Histogram
+		h.Packets -= then.Histogram.Packets
+		h.Sum -= then.Histogram.Sum
+		for i := range h.Count {
+			h.Count[i] -= then.Histogram.Count[i]
+		}
+		return NewSojourn(h)
+	}
+	s.PacketsC -= before.PacketsC
+	s.PacketsL -= before.PacketsL
+	s.ECNMarks -= before.ECNMarks
+	s.StepMarks -= before.StepMarks
+	s.StepMissed -= before.StepMissed
+	s.StepEarly -= before.StepEarly
+	s.Unmarked -= before.Unmarked
+	s.Overwritten -= before.Overwritten
+	s.Superpackets -= before.Superpackets
+	s.SojournC = since(s.SojournC, before.SojournC)
+	s.SojournL = since(s.SojournL, before.SojournL)
+	return s
 }
 
 // Histogram counts packets by how long they waited. The first bucket is for less than 1.024 µs, and
@@ -123,7 +171,17 @@ func Capacity(limit uint32) uint32 {
 // Defaults are those of sch_dualpi2 and no shaper (net/sched/sch_dualpi2.c, dualpi2_reset_default).
 func Defaults() Config {
 	return Config{
-		Limit: 10000, Target: 15 * time.Millisecond, TUpdate: 16 * time.Millisecond, Alpha: 41, Beta: 819,
-		Coupling: 2, StepThresh: time.Millisecond, DropOverload: true, Protection: 10, Raw: true, SplitGSO: true,
+		Options: Options{
+			Limit: 10000, TUpdate: units.Duration(16e6), Target: units.Duration(15e6), Alpha: 41, Beta: 819,
+			ECN: classicOnly, DropOverload: true, CouplingFactor: 2, SplitGSO: true, StepThresh: units.Duration(1e6),
+			ClassicProtection: 10,
+		},
+		ATM: framings()[0], Raw: true,
 	}
 }
+
+// What goes to the L queue: ECT(1) and CE alone, or ECT(0), too.
+const (
+	classicOnly = "l4s_ect"
+	anyECT      = "any_ect"
+)

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/dualpi2/rfc9332"
 	"weir/internal/lab/qemu/kerneltest"
+	"weir/internal/units"
 )
 
 // controller steps pi2.h in the kernel.
@@ -65,8 +66,8 @@ func (k *controller) step(now, head uint64) {
 // model is the RFC's controller with the same parameters and state.
 func (c Config) model() *rfc9332.Controller {
 	m := &rfc9332.Controller{Max: 1}
-	m.Target, m.TUpdate = c.Target.Seconds(), c.TUpdate.Seconds()
-	m.Alpha, m.Beta, m.K = float64(c.Alpha)/256, float64(c.Beta)/256, float64(c.Coupling)
+	m.Target, m.TUpdate = time.Duration(c.Target).Seconds(), time.Duration(c.TUpdate).Seconds()
+	m.Alpha, m.Beta, m.K = float64(c.Alpha)/256, float64(c.Beta)/256, float64(c.CouplingFactor)
 	if !c.DropOverload {
 		m.Max = 1 / m.K
 	}
@@ -120,10 +121,10 @@ func TestInController(t *testing.T) {
 	set := func(name string, f func(*Config)) { c := configs[name]; f(&c); configs[name] = c }
 	set("overflow", func(c *Config) { c.DropOverload = false })
 	set("slow", func(c *Config) {
-		c.Alpha, c.Beta, c.TUpdate, c.Target = 1, 16, 100*time.Millisecond, 100*time.Millisecond
+		c.Alpha, c.Beta, c.TUpdate, c.Target = 1, 16, units.Duration(100e6), units.Duration(100e6)
 	})
 	set("fast", func(c *Config) {
-		c.Alpha, c.Beta, c.TUpdate, c.Target = 25600, 76800, 50*time.Microsecond, 50*time.Microsecond
+		c.Alpha, c.Beta, c.TUpdate, c.Target = 25600, 76800, units.Duration(50e3), units.Duration(50e3)
 	})
 	for name, c := range configs {
 		for trace, next := range traces(t) {

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"weir/internal/units"
 )
 
 // What bpf/dualpi2.h and bpf/pi2.h have agreed on with this file.
@@ -26,22 +29,22 @@ func (c Config) check() error {
 	switch {
 	case c.Limit == 0 || c.Limit > MaxLimit:
 		return fmt.Errorf("limit %d is out of range (1 to %d packets)", c.Limit, MaxLimit)
-	case c.Target < 0 || c.Target > maxDelay:
+	case c.Target < 0 || time.Duration(c.Target) > maxDelay:
 		return fmt.Errorf("target %v is out of range (0 to %v)", c.Target, maxDelay)
-	case c.TUpdate < time.Microsecond || c.StepThresh < 0:
+	case time.Duration(c.TUpdate) < time.Microsecond || c.StepThresh < 0:
 		return errors.New("tupdate or step_thresh is out of range")
 	case c.Alpha == 0 || c.Beta == 0 || c.Alpha > math.MaxInt32 || c.Beta > math.MaxInt32:
 		return errors.New("alpha or beta is out of range (0.00390625 to 8388607 Hz)")
-	case c.Coupling == 0:
+	case c.CouplingFactor == 0:
 		return errors.New("coupling_factor is zero")
-	case c.Protection > maxWeight:
+	case c.ClassicProtection > maxWeight:
 		return errors.New("classic_protection is above 100%")
-	case c.Rate != 0 && c.Rate < minRate:
+	case c.Rate != 0 && c.Rate/8 < minRate:
 		return fmt.Errorf("rate is below %d bit/s", minRate*8)
 	case c.Overhead < -64 || c.Overhead > 256 || c.MPU > 256:
 		return errors.New("overhead or mpu is out of range (-64 to 256, and up to 256 bytes)")
-	case c.Framing > PTM:
-		return fmt.Errorf("framing %d is not known", c.Framing)
+	case !slices.Contains(framings(), c.ATM):
+		return fmt.Errorf("framing %q is not known", c.ATM)
 	}
 	return nil
 }
@@ -66,14 +69,14 @@ func flag(b bool) uint32 {
 func (c Config) encode(header int32) objectConfig {
 	o := objectConfig{
 		LinkHeader: uint32(header), Limit: c.Limit, MemLimit: c.MemLimit,
-		Coupling: uint32(c.Coupling), L4sMask: 1, // the bit that ECT(1) and CE have and ECT(0) has not
+		Coupling: uint32(c.CouplingFactor), L4sMask: 1, // the bit that ECT(1) and CE have and ECT(0) has not
 		StepThresh: uint64(c.StepThresh), MinQlenStep: c.MinQlenStep,
-		Wc: uint32(c.Protection), Wl: maxWeight - uint32(c.Protection),
+		Wc: uint32(c.ClassicProtection), Wl: maxWeight - uint32(c.ClassicProtection),
 		DropOverload: flag(c.DropOverload), DropEnqueue: flag(c.DropEnqueue),
-		BypassMark: c.BypassMark & c.BypassMask, BypassMask: c.BypassMask,
-		Overhead: c.Overhead, Mpu: c.MPU, Framing: uint32(c.Framing), Raw: flag(c.Raw),
+		BypassMark: c.LLLLMark & c.LLLLMask, BypassMask: c.LLLLMask,
+		Overhead: c.Overhead, Mpu: c.MPU, Framing: uint32(slices.Index(framings(), c.ATM)), Raw: flag(c.Raw),
 	}
-	if c.AnyECT {
+	if c.ECN == anyECT {
 		o.L4sMask = 3
 	}
 	if c.StepPackets != 0 {
@@ -83,8 +86,8 @@ func (c Config) encode(header int32) objectConfig {
 		o.Overhead -= header
 	}
 	if c.Rate != 0 {
-		o.RateBytes = c.Rate
-		o.NsPerByte = max(1e9<<rateShift/c.Rate, 1)
+		o.RateBytes = uint64(c.Rate / 8)
+		o.NsPerByte = max(1e9<<rateShift/o.RateBytes, 1)
 	}
 	// ATM makes 53 of 48 bytes and fills the last cell; a segment has 28 bytes of headers at least.
 	o.WirePerByte = 2 * (2 + c.MPU + uint32(max(o.Overhead, 0)))
@@ -93,7 +96,7 @@ func (c Config) encode(header int32) objectConfig {
 	o.Pi2.Alpha, o.Pi2.Beta, o.Pi2.GainShift = gains(c.Alpha, c.Beta)
 	o.Pi2.MaxProb = maxProb
 	if !c.DropOverload {
-		o.Pi2.MaxProb /= uint32(c.Coupling) // so that the coupled probability ends at 1
+		o.Pi2.MaxProb /= uint32(c.CouplingFactor) // so that the coupled probability ends at 1
 	}
 	return o
 }
@@ -101,18 +104,25 @@ func (c Config) encode(header int32) objectConfig {
 // decode is the reverse of encode, but for SplitGSO, which is the device's.
 func (o objectConfig) decode(header int32) Config {
 	c := Config{
-		Limit: o.Limit, MemLimit: o.MemLimit,
-		Target: time.Duration(o.Pi2.Target), TUpdate: time.Duration(o.Pi2.Tupdate),
-		Alpha: o.Alpha, Beta: o.Beta,
-		Coupling: uint8(o.Coupling), AnyECT: o.L4sMask == 3, MinQlenStep: o.MinQlenStep,
-		DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, Protection: uint8(o.Wc),
-		BypassMark: o.BypassMark, BypassMask: o.BypassMask,
-		Rate: o.RateBytes, Raw: o.Raw != 0, Overhead: o.Overhead, MPU: o.Mpu, Framing: Framing(o.Framing),
+		Options: Options{
+			Limit: o.Limit, MemLimit: o.MemLimit,
+			Target: units.Duration(o.Pi2.Target), TUpdate: units.Duration(o.Pi2.Tupdate), Alpha: o.Alpha, Beta: o.Beta,
+			CouplingFactor: uint8(o.Coupling), MinQlenStep: o.MinQlenStep, ECN: classicOnly,
+			DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, ClassicProtection: uint8(o.Wc),
+		},
+		LLLLMark: o.BypassMark, LLLLMask: o.BypassMask,
+		Rate: units.Rate(o.RateBytes * 8), Raw: o.Raw != 0, Overhead: o.Overhead, MPU: o.Mpu,
+	}
+	if o.L4sMask == 3 {
+		c.ECN = anyECT
+	}
+	if int(o.Framing) < len(framings()) { // else it is of another version, and no words say it
+		c.ATM = framings()[o.Framing]
 	}
 	if o.StepInPackets != 0 {
 		c.StepPackets = uint32(o.StepThresh)
 	} else {
-		c.StepThresh = time.Duration(o.StepThresh)
+		c.StepThresh = units.Duration(o.StepThresh)
 	}
 	if !c.Raw {
 		c.Overhead += header
@@ -122,23 +132,23 @@ func (o objectConfig) decode(header int32) Config {
 
 // decode is how an instance stands at a time, in ns of CLOCK_MONOTONIC, where the heads of the queues came at heads.
 func (o *objectStatus) decode(now uint64, heads [2]uint64) Stats {
-	age := func(since uint64) time.Duration {
+	age := func(since uint64) uint32 { // us
 		if since == 0 || since > now {
 			return 0
 		}
-		return time.Duration(now - since)
+		return uint32(time.Duration(now-since) / time.Microsecond)
 	}
 	const c, l = 0, 1
 	histogram := func(h objectHistogram) Histogram {
 		return Histogram{Count: h.Count, Sum: time.Duration(h.Sum), Max: time.Duration(h.Max), Packets: h.Packets}
 	}
 	return Stats{
-		Prob: o.Pi2.Prob, DelayC: age(heads[c]), DelayL: age(heads[l]),
-		PacketsInC: o.PacketsIn[c], PacketsInL: o.PacketsIn[l], MaxQ: o.MaxPackets,
-		ECNMark: o.EcnMark, StepMark: o.StepMark, StepMissed: o.StepMissed, StepEarly: o.StepEarly,
-		Credit: o.Credit, MemoryUsed: o.Memory, MaxMemory: o.MaxMemory,
+		Probability: float64(o.Pi2.Prob) / maxProb, DelayC: age(heads[c]), DelayL: age(heads[l]),
+		PacketsC: o.PacketsIn[c], PacketsL: o.PacketsIn[l], MaxQueue: o.MaxPackets,
+		ECNMarks: o.EcnMark, StepMarks: o.StepMark, StepMissed: o.StepMissed, StepEarly: o.StepEarly,
+		Credit: o.Credit, MemoryUsed: o.Memory, MaxMemoryUsed: o.MaxMemory,
 		Unmarked: o.Unmarked, Overwritten: o.Overwritten, Superpackets: o.Superpackets,
-		SojournC: histogram(o.Sojourn[c]), SojournL: histogram(o.Sojourn[l]),
+		SojournC: NewSojourn(histogram(o.Sojourn[c])), SojournL: NewSojourn(histogram(o.Sojourn[l])),
 	}
 }
 

@@ -7,21 +7,25 @@ import (
 	"math/bits"
 	"testing"
 	"time"
+
+	"weir/internal/units"
 )
 
 // What an instance is configured to do can be read back as it was said, for any device.
 func FuzzConfig(f *testing.F) {
 	d := Defaults()
-	f.Add(d.Limit, uint32(30280000), int64(d.Target), int64(d.TUpdate), d.Alpha, d.Beta, d.Coupling,
-		int64(d.StepThresh), uint32(0), uint64(6250000), int32(0), true, int32(14))
+	f.Add(d.Limit, uint32(30280000), int64(d.Target), int64(d.TUpdate), d.Alpha, d.Beta, d.CouplingFactor,
+		int64(d.StepThresh), uint32(0), uint64(50e6), int32(0), true, int32(14))
 	f.Add(uint32(1), uint32(1), int64(0), int64(1000), uint32(1), uint32(math.MaxInt32), uint8(255), int64(0),
-		uint32(7), uint64(125), int32(-64), false, int32(0))
+		uint32(7), uint64(1000), int32(-64), false, int32(0))
 	f.Fuzz(func(t *testing.T, limit, memory uint32, target, tupdate int64, alpha, beta uint32, coupling uint8,
 		step int64, packets uint32, rate uint64, overhead int32, raw bool, header int32) {
-		c := Config{Limit: limit, MemLimit: memory, Target: time.Duration(target), TUpdate: time.Duration(tupdate),
-			Alpha: alpha, Beta: beta, Coupling: coupling,
-			StepThresh: time.Duration(step), StepPackets: packets, Rate: rate, Overhead: overhead, Raw: raw,
-			Protection: 10, BypassMark: 3, BypassMask: 7}
+		c := Defaults()
+		c.Limit, c.MemLimit, c.Alpha, c.Beta, c.CouplingFactor = limit, memory, alpha, beta, coupling
+		c.Target, c.TUpdate, c.StepThresh = units.Duration(target), units.Duration(tupdate), units.Duration(step)
+		c.StepPackets, c.Overhead, c.Raw, c.LLLLMark, c.LLLLMask = packets, overhead, raw, 3, 7
+		c.SplitGSO = false             // which is the device's
+		c.Rate = units.Rate(rate &^ 7) // the programs count bytes
 		if c.check() != nil || overhead < -64 || overhead > 256 || header < 0 || header > 64 {
 			t.Skip()
 		}
@@ -32,7 +36,7 @@ func FuzzConfig(f *testing.F) {
 		if got := o.decode(header); got != c {
 			t.Errorf("%+v reads back as %+v", c, got)
 		}
-		if rate != 0 && o.NsPerByte == 0 {
+		if c.Rate != 0 && o.NsPerByte == 0 {
 			t.Errorf("a rate of %d is none", rate)
 		}
 		if o.Pi2.Alpha > 1<<gainBits || o.Pi2.Beta > 1<<gainBits || o.Pi2.GainShift > 62 {
@@ -60,7 +64,7 @@ func TestGains(t *testing.T) {
 func TestRate(t *testing.T) {
 	for _, bytes := range []uint64{125e3, 6.25e6, 125e6, 1.25e9} {
 		c := Defaults()
-		c.Rate = bytes
+		c.Rate = units.Rate(8 * bytes)
 		got := float64(c.encode(14).NsPerByte) / (1 << rateShift)
 		if want := 1e9 / float64(bytes); math.Abs(got/want-1) > 2e-6 {
 			t.Errorf("%d bytes a second are %v ns a byte, not %v", bytes, got, want)
@@ -113,22 +117,22 @@ func TestQuantile(t *testing.T) {
 // of.
 func TestWireBound(t *testing.T) {
 	const leastWire, headers = 64, 28 // LEAST_WIRE of bpf/dualpi2.h; IPv4 and UDP
-	for _, framing := range []Framing{NoATM, ATM, PTM} {
+	for _, framing := range framings() {
 		for _, mpu := range []uint32{0, 84, 256} {
 			for _, overhead := range []int32{-64, 0, 44, 256} {
 				c := Defaults()
-				c.Framing, c.MPU, c.Overhead, c.Raw = framing, mpu, overhead, false
+				c.ATM, c.MPU, c.Overhead, c.Raw = framing, mpu, overhead, false
 				o := c.encode(14)
 				for length := uint32(1); length < 2000; length++ {
 					wire := uint32(max(int32(length)+o.Overhead, int32(mpu)))
 					switch framing {
-					case ATM:
+					case "atm":
 						wire = (wire + 47) / 48 * 53
-					case PTM:
+					case "ptm":
 						wire += (wire + 63) / 64
 					}
 					if wire > leastWire+length*o.WirePerByte || length >= headers && wire > length*o.WirePerByte {
-						t.Fatalf("framing %d, mpu %d, overhead %d: %d bytes are %d on the wire, and a note may say "+
+						t.Fatalf("framing %s, mpu %d, overhead %d: %d bytes are %d on the wire, and a note may say "+
 							"%d a byte", framing, mpu, overhead, length, wire, o.WirePerByte)
 					}
 				}

@@ -394,11 +394,11 @@ func TestInClasses(t *testing.T) {
 		}
 		n.settle()
 		after := n.read().Stats
-		inC, inL := after.PacketsInC-before.PacketsInC, after.PacketsInL-before.PacketsInL
+		inC, inL := after.PacketsC-before.PacketsC, after.PacketsL-before.PacketsL
 		if c.l && inL < packets || !c.l && inC < packets {
 			t.Errorf("%s: %d packets to C and %d to L", c.name, inC, inL)
 		}
-		counted, arrived := int64(after.ECNMark-before.ECNMark), s.count[3].Load()-marks
+		counted, arrived := int64(after.ECNMarks-before.ECNMarks), s.count[3].Load()-marks
 		if c.ecn == 3 {
 			arrived -= packets
 		}
@@ -422,7 +422,7 @@ func TestInClasses(t *testing.T) {
 		}
 		n.settle()
 		after := n.read().Stats
-		if inL := after.PacketsInL - before.PacketsInL; c.l != (inL >= 20) {
+		if inL := after.PacketsL - before.PacketsL; c.l != (inL >= 20) {
 			t.Errorf("%s: %d packets to L", c.name, inL)
 		}
 	}
@@ -443,7 +443,7 @@ func TestInClasses(t *testing.T) {
 	}
 	conn.Close()
 	n.settle()
-	if inL := n.read().Stats.PacketsInL - before.PacketsInL; inL < 20 {
+	if inL := n.read().Stats.PacketsL - before.PacketsL; inL < 20 {
 		t.Errorf("by a VLAN device: %d packets to L", inL)
 	}
 	if u := n.read().Stats.Unmarked; u != 0 {
@@ -696,7 +696,7 @@ func TestInShaper(t *testing.T) {
 		"rate 2mbit no_split_gso drop_enqueue": ip + 14,
 	} {
 		n.put("bpf_dualpi2 target 4s " + text) // so that nothing is dropped by the probability
-		before := n.read().Stats.SojournC
+		before := n.read().Stats.SojournC.Histogram
 		conn := n.dial(source{})
 		payload := make([]byte, 1000)
 		var began, ended [packets]time.Time
@@ -713,7 +713,7 @@ func TestInShaper(t *testing.T) {
 		}
 		// The first goes when it comes, and each of the others when those before it are through. It came while it was
 		// written.
-		least := time.Duration(float64(packets) / 2 * float64(packets-1) * wire / float64(after.Config.Rate) * 1e9)
+		least := time.Duration(float64(packets) / 2 * float64(packets-1) * wire / float64(after.Config.Rate/8) * 1e9)
 		most := least + packets*late
 		for i := range packets {
 			least -= ended[i].Sub(began[0])
@@ -721,7 +721,7 @@ func TestInShaper(t *testing.T) {
 		}
 		// A packet's time on the wire is cut to whole nanoseconds, and so is a byte's to 2^-20 of one.
 		least -= 2 * packets * packets / 2
-		got := after.Stats.SojournC.Sum - before.Sum
+		got := after.Stats.SojournC.Histogram.Sum - before.Sum
 		if got < least || got > most {
 			t.Errorf("%s: packets waited for %v in all, which is not within %v and %v", text, got, least, most)
 		}
@@ -817,8 +817,8 @@ func TestInRefused(t *testing.T) {
 		"too much":    func(c *dualpi2.Config) { c.Limit = dualpi2.MaxLimit + 1 },
 		"no alpha":    func(c *dualpi2.Config) { c.Alpha = 0 },
 		"no tupdate":  func(c *dualpi2.Config) { c.TUpdate = 0 },
-		"no coupling": func(c *dualpi2.Config) { c.Coupling = 0 },
-		"over 100 %":  func(c *dualpi2.Config) { c.Protection = 101 },
+		"no coupling": func(c *dualpi2.Config) { c.CouplingFactor = 0 },
+		"over 100 %":  func(c *dualpi2.Config) { c.ClassicProtection = 101 },
 	} {
 		c := dualpi2.Defaults()
 		spoil(&c)
@@ -1125,7 +1125,7 @@ func TestInVersion(t *testing.T) {
 		t.Errorf("the root is %s, %v", root.Kind, root.Spec)
 	}
 	n.put("bpf_dualpi2 rate 6mbit")
-	if i := n.read(); !i.Known || i.Config.Rate != 750e3 {
+	if i := n.read(); !i.Known || i.Config.Rate != 6e6 {
 		t.Errorf("the next one is %+v", i.Config)
 	}
 	n.must(n.conn.Delete(n.ifindex, qdisc.Root))
@@ -1160,7 +1160,7 @@ func TestInTunnel(t *testing.T) {
 	for all < 160 {
 		if ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000); err != nil ||
 			ready == 0 {
-			t.Fatalf("after %d packets (%d marked) no more come: %v; %+v", all, marked, err, n.read().Stats.PacketsInL)
+			t.Fatalf("after %d packets (%d marked) no more come: %v; %+v", all, marked, err, n.read().Stats.PacketsL)
 		}
 		m, err := unix.Read(fd, buf)
 		n.must(err)
@@ -1183,9 +1183,9 @@ func TestInTunnel(t *testing.T) {
 		all++
 	}
 	s := n.read().Stats
-	if inL := s.PacketsInL - before.PacketsInL; inL != 80 || marked != int(s.ECNMark-before.ECNMark) || marked < 40 {
+	if inL := s.PacketsL - before.PacketsL; inL != 80 || marked != int(s.ECNMarks-before.ECNMarks) || marked < 40 {
 		t.Errorf("%d packets went to L, %d came marked, and %d marks are counted", inL, marked,
-			s.ECNMark-before.ECNMark)
+			s.ECNMarks-before.ECNMarks)
 	}
 }
 
@@ -1205,8 +1205,8 @@ func TestInStall(t *testing.T) {
 	}
 	send(500)
 	n.settle()
-	if s := n.read().Stats; s.ECNMark != 0 {
-		t.Errorf("where nothing waited %d were marked", s.ECNMark)
+	if s := n.read().Stats; s.ECNMarks != 0 {
+		t.Errorf("where nothing waited %d were marked", s.ECNMarks)
 	}
 	arrived := s.all()
 
@@ -1226,15 +1226,15 @@ func TestInStall(t *testing.T) {
 	resume()
 	n.settle()
 	i := n.read().Stats
-	if i.ECNMark != 10 || i.StepMark != 10 || s.count[3].Load() != 10 {
+	if i.ECNMarks != 10 || i.StepMarks != 10 || s.count[3].Load() != 10 {
 		t.Errorf("10 packets came when others had waited for 5 ms: %d are marked, %d of them by the step, and %d "+
-			"arrived so", i.ECNMark, i.StepMark, s.count[3].Load())
+			"arrived so", i.ECNMarks, i.StepMarks, s.count[3].Load())
 	}
 	if got := s.all() - arrived; got != ring+30 {
 		t.Errorf("%d of %d packets arrived", got, ring+30)
 	}
-	if i.SojournL.Max < 5*time.Millisecond || i.SojournL.Max > 20*time.Millisecond {
-		t.Errorf("the longest wait was %v", i.SojournL.Max)
+	if i.SojournL.Histogram.Max < 5*time.Millisecond || i.SojournL.Histogram.Max > 20*time.Millisecond {
+		t.Errorf("the longest wait was %v", i.SojournL.Histogram.Max)
 	}
 
 	// With a rate, too: that the wire has been free for long does not mean that the next packet goes at once.
@@ -1245,8 +1245,8 @@ func TestInStall(t *testing.T) {
 	send(130)
 	resume()
 	n.settle()
-	if i = n.read().Stats; i.StepMark != 130 {
-		t.Errorf("130 packets came when others had waited for 5 ms: the step marked %d", i.StepMark)
+	if i = n.read().Stats; i.StepMarks != 130 {
+		t.Errorf("130 packets came when others had waited for 5 ms: the step marked %d", i.StepMarks)
 	}
 }
 
@@ -1334,7 +1334,7 @@ func TestInQueues(t *testing.T) {
 		}
 	}
 	n.settle()
-	longest := n.read().Stats.SojournC.Max
+	longest := n.read().Stats.SojournC.Histogram.Max
 	if got := s.all() - start; got != 200 {
 		t.Errorf("%d of 200 packets arrived", got)
 	}
@@ -1369,7 +1369,7 @@ func TestInLockdown(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	n.must(pinged(n, far4))
-	if s := n.read().Stats; s.PacketsInC+s.PacketsInL == 0 || s.Unmarked != 0 {
-		t.Errorf("%d packets, and %d of them unmarked", s.PacketsInC+s.PacketsInL, s.Unmarked)
+	if s := n.read().Stats; s.PacketsC+s.PacketsL == 0 || s.Unmarked != 0 {
+		t.Errorf("%d packets, and %d of them unmarked", s.PacketsC+s.PacketsL, s.Unmarked)
 	}
 }

@@ -302,8 +302,8 @@ func Read(ifindex int) (Instance, bool, error) {
 	i.Config = m.config.decode(int32(m.config.LinkHeader))
 	i.Config.SplitGSO = m.instance.SplitGso != 0 && device.Attrs().GSOMaxSegs == 1
 	i.Stats = m.status.decode(uint64(now.Nano()), m.heads())
-	if i.Stats.MemLimit = m.config.MemLimit; i.Stats.MemLimit == 0 {
-		i.Stats.MemLimit = uint32(min(uint64(m.config.Limit)*2*uint64(m.status.Mtu), math.MaxUint32))
+	if i.Stats.MemoryLimit = m.config.MemLimit; i.Stats.MemoryLimit == 0 {
+		i.Stats.MemoryLimit = uint32(min(uint64(m.config.Limit)*2*uint64(m.status.Mtu), math.MaxUint32))
 	}
 	return i, true, nil
 }

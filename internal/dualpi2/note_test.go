@@ -35,7 +35,7 @@ func TestInNote(t *testing.T) {
 		if arrived := s.all() - before; arrived != packets {
 			t.Errorf("%s: %d of %d packets arrived", what, arrived, packets)
 		}
-		u, o, l := now.Unmarked-counted.Unmarked, now.Overwritten-counted.Overwritten, now.PacketsInL-counted.PacketsInL
+		u, o, l := now.Unmarked-counted.Unmarked, now.Overwritten-counted.Overwritten, now.PacketsL-counted.PacketsL
 		if u != unmarked || o != overwritten || l != packets-u-o {
 			t.Errorf("%s: %d unmarked, %d overwritten and %d in L are counted, and not %d, %d and the rest", what, u, o,
 				l, unmarked, overwritten)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"weir/internal/qdisc"
+	"weir/internal/dualpi2"
 	"weir/internal/units"
 )
 
@@ -203,32 +203,32 @@ func metrics() []metric {
 				true
 		}),
 		m("sojourn.c.mean", "ms", "C sojourn mean", sojourn(func(
-			x *qdisc.BPFDualPI2Stats) units.Duration {
+			x *dualpi2.Stats) units.Duration {
 			return x.SojournC.Mean
 		})),
 		m("sojourn.c.p99", "ms", "C sojourn p99", sojourn(func(
-			x *qdisc.BPFDualPI2Stats) units.Duration {
+			x *dualpi2.Stats) units.Duration {
 			return x.SojournC.P99
 		})),
 		m("sojourn.l.mean", "ms", "L sojourn mean", sojourn(func(
-			x *qdisc.BPFDualPI2Stats) units.Duration {
+			x *dualpi2.Stats) units.Duration {
 			return x.SojournL.Mean
 		})),
 		m("sojourn.l.p50", "ms", "L sojourn p50", sojourn(func(
-			x *qdisc.BPFDualPI2Stats) units.Duration {
+			x *dualpi2.Stats) units.Duration {
 			return x.SojournL.P50
 		})),
 		m("sojourn.l.p99", "ms", "L sojourn p99", sojourn(func(
-			x *qdisc.BPFDualPI2Stats) units.Duration {
+			x *dualpi2.Stats) units.Duration {
 			return x.SojournL.P99
 		})),
-		m("step.missed", "%", "missed", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepMissed })),
-		m("step.early", "%", "early", ofL(func(x *qdisc.BPFDualPI2Stats) uint64 { return x.StepEarly })),
+		m("step.missed", "%", "missed", ofL(func(x *dualpi2.Stats) uint64 { return x.StepMissed })),
+		m("step.early", "%", "early", ofL(func(x *dualpi2.Stats) uint64 { return x.StepEarly })),
 	}
 }
 
 // sojourn reads how long packets have waited by a bpf_dualpi2's own clock.
-func sojourn(read func(*qdisc.BPFDualPI2Stats) units.Duration) func(Setup, *Run) (float64, bool) {
+func sojourn(read func(*dualpi2.Stats) units.Duration) func(Setup, *Run) (float64, bool) {
 	return func(_ Setup, r *Run) (float64, bool) {
 		x := r.Uplink.DualPI2
 		if x == nil {
@@ -239,7 +239,7 @@ func sojourn(read func(*qdisc.BPFDualPI2Stats) units.Duration) func(Setup, *Run)
 }
 
 // ofL is a count of a bpf_dualpi2 as a share of the packets that have left its L queue.
-func ofL(read func(*qdisc.BPFDualPI2Stats) uint64) func(Setup, *Run) (float64, bool) {
+func ofL(read func(*dualpi2.Stats) uint64) func(Setup, *Run) (float64, bool) {
 	return func(_ Setup, r *Run) (float64, bool) {
 		x := r.Uplink.DualPI2
 		if x == nil || x.SojournL.Packets == 0 {

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/qdisc"
+	"weir/internal/dualpi2"
 	"weir/internal/units"
 )
 
 // What metrics by name read of a run.
 func TestNamedMetrics(t *testing.T) {
-	counted := qdisc.BPFDualPI2Stats{StepMissed: 2, StepEarly: 1}
+	counted := dualpi2.Stats{StepMissed: 2, StepEarly: 1}
 	counted.SojournL.Packets = 200
 	counted.SojournC.Mean = units.Duration(15 * time.Millisecond)
 	run := Run{

@@ -2,7 +2,10 @@
 
 package measure
 
-import "weir/internal/qdisc"
+import (
+	"weir/internal/dualpi2"
+	"weir/internal/qdisc"
+)
 
 // Run is what one run measured, in the lab or on a real link. Times are in milliseconds, speeds in Mbit/s of payload,
 // unless a field says otherwise. What a run measures lies between the end of the warm-up and its end.
@@ -77,7 +80,7 @@ type Queue struct {
 	Marks       uint64  `json:"marks"`        // packets
 	DropsBefore uint64  `json:"drops_before"` // packets, in the warm-up
 
-	DualPI2 *qdisc.BPFDualPI2Stats `json:"dualpi2,omitempty"` // of a bpf_dualpi2: what it counted since the warm-up
+	DualPI2 *dualpi2.Stats `json:"dualpi2,omitempty"` // of a bpf_dualpi2: what it counted since the warm-up
 }
 
 // Qdisc is one queueing discipline with its counters.

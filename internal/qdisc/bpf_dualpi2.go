@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"weir/internal/bpf"
 	"weir/internal/dualpi2"
@@ -35,24 +33,14 @@ const (
 // BPFDualPI2 is Weir's own DualPI2, for kernels that have BPF qdiscs and no sch_dualpi2, with a shaper besides
 // (internal/dualpi2). It is a root, and nothing hangs below it. Its options are dualpi2's; overhead and framing are
 // cake's.
-type BPFDualPI2 struct {
-	DualPI2
-	Rate     units.Rate `json:"rate"`     // 1kbit and up; 0: as fast as the device takes them, the default
-	ATM      string     `json:"atm"`      // noatm (the default), atm, ptm
-	Overhead int32      `json:"overhead"` // bytes added to each packet, -64 to 256
-	// count packets as the device does, with no correction for its header; the default
-	Raw bool   `json:"raw"`
-	MPU uint32 `json:"mpu"` // bytes that a packet counts for at least, 0 to 256
-	// packets with this firewall mark go to the L queue and are never marked nor dropped by the AQM
-	LLLLMark uint32 `json:"llll_mark"`
-	LLLLMask uint32 `json:"llll_mask"` // the bits of the mark that count; 0: none, the default
-}
+type BPFDualPI2 dualpi2.Config
 
 // NewBPFDualPI2 is bpf_dualpi2 without a rate.
 func NewBPFDualPI2() BPFDualPI2 { return *newBPFDualPI2() }
 
 func newBPFDualPI2() *BPFDualPI2 {
-	return &BPFDualPI2{DualPI2: *newDualPI2(), ATM: framings()[0], Raw: true}
+	q := BPFDualPI2(dualpi2.Defaults())
+	return &q
 }
 
 func (q BPFDualPI2) Kind() string   { return "bpf_dualpi2" }
@@ -72,7 +60,7 @@ func (q BPFDualPI2) encode(Spec) ([]byte, error) {
 }
 
 func (q *BPFDualPI2) options() []option {
-	list := q.DualPI2.options()
+	list := (*DualPI2)(&q.Options).options()
 	for i, o := range list {
 		switch o.attr {
 		case dualpi2Limit:
@@ -128,7 +116,7 @@ func (q *BPFDualPI2) llll() option {
 func (q *BPFDualPI2) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *BPFDualPI2) finish() (Spec, error) {
-	spec, err := q.DualPI2.finish()
+	spec, err := (*DualPI2)(&q.Options).finish()
 	if err == nil {
 		err = wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check()
 	}
@@ -143,48 +131,9 @@ func (q *BPFDualPI2) finish() (Spec, error) {
 	case q.LLLLMark&^q.LLLLMask != 0:
 		return nil, fmt.Errorf("llll_mark 0x%x has bits that its mask 0x%x leaves out", q.LLLLMark, q.LLLLMask)
 	}
-	q.DualPI2 = spec.(DualPI2)
+	q.Options = dualpi2.Options(spec.(DualPI2))
 	q.Rate -= q.Rate % 8
 	return *q, nil
-}
-
-// config is what the BPF programs are told.
-func (q BPFDualPI2) config() dualpi2.Config {
-	c := dualpi2.Config{
-		Limit: q.Limit, MemLimit: q.MemLimit,
-		Target: time.Duration(q.Target), TUpdate: time.Duration(q.TUpdate), Alpha: q.Alpha, Beta: q.Beta,
-		Coupling: q.CouplingFactor, StepPackets: q.StepPackets, MinQlenStep: q.MinQlenStep, AnyECT: q.ECN == "any_ect",
-		DropOverload: q.DropOverload, DropEnqueue: q.DropEnqueue, Protection: q.ClassicProtection,
-		BypassMark: q.LLLLMark, BypassMask: q.LLLLMask,
-		Rate: uint64(q.Rate / 8), Raw: q.Raw, Overhead: q.Overhead, MPU: q.MPU,
-		Framing:  dualpi2.Framing(slices.Index(framings(), q.ATM)),
-		SplitGSO: q.SplitGSO,
-	}
-	if q.StepPackets == 0 {
-		c.StepThresh = time.Duration(q.StepThresh)
-	}
-	return c
-}
-
-// specOf is the reverse; an error if tc's language has no words for what the programs do, as another version of them
-// may.
-func specOf(c dualpi2.Config) (Spec, error) {
-	if int(c.Framing) >= len(framings()) || c.Rate > math.MaxUint64/8 {
-		return nil, errors.New("the programs do what this version has no words for")
-	}
-	q := newBPFDualPI2()
-	q.Limit, q.MemLimit = c.Limit, c.MemLimit
-	q.Target, q.TUpdate, q.Alpha, q.Beta = units.Duration(c.Target), units.Duration(c.TUpdate), c.Alpha, c.Beta
-	q.CouplingFactor, q.StepPackets, q.MinQlenStep = c.Coupling, c.StepPackets, c.MinQlenStep
-	q.StepThresh = units.Duration(c.StepThresh)
-	if c.AnyECT {
-		q.ECN = "any_ect"
-	}
-	q.DropOverload, q.DropEnqueue, q.ClassicProtection = c.DropOverload, c.DropEnqueue, c.Protection
-	q.LLLLMark, q.LLLLMask = c.BypassMark, c.BypassMask
-	q.Rate, q.Raw, q.Overhead, q.MPU, q.ATM = units.Rate(c.Rate*8), c.Raw, c.Overhead, c.MPU, framings()[c.Framing]
-	q.SplitGSO = c.SplitGSO
-	return sayable(q)
 }
 
 // loader is what internal/dualpi2 offers. The tests have another.
@@ -223,7 +172,8 @@ func (c *Conn) instance(ifindex int, q *Qdisc) {
 	if err != nil || !ok || !i.Placed || !i.Known || i.Kind != q.Kind {
 		return
 	}
-	spec, err := specOf(i.Config)
+	options := BPFDualPI2(i.Config)
+	spec, err := sayable(&options)
 	if err != nil {
 		return
 	}
@@ -231,12 +181,12 @@ func (c *Conn) instance(ifindex int, q *Qdisc) {
 		return
 	}
 	q.Kind, q.Spec = spec.Kind(), spec
-	q.Stats.Marks, q.Stats.X = i.Stats.ECNMark, bpfStats(i)
+	q.Stats.Marks, q.Stats.X = i.Stats.ECNMarks, i.Stats
 }
 
 // install is the request of a bpf_dualpi2: its kind is known only once its programs are loaded.
 func (c *Conn) install(r request) error {
-	err := c.bpf.Install(r.at.ifindex, r.instance.config(), func(kind string) error {
+	err := c.bpf.Install(r.at.ifindex, dualpi2.Config(*r.instance), func(kind string) error {
 		placed, err := newRequest(uint16(r.message.Header.Type), r.message.Header.Flags, r.at, "put "+kind+" in place",
 			attributes(kind, nil)...)
 		if err != nil {
@@ -252,7 +202,7 @@ func (c *Conn) install(r request) error {
 
 // changeInstance gives an instance other options in place.
 func (c *Conn) changeInstance(ifindex int, next BPFDualPI2) error {
-	if err := c.bpf.Change(ifindex, next.config()); err != nil {
+	if err := c.bpf.Change(ifindex, dualpi2.Config(next)); err != nil {
 		return fmt.Errorf("interface %d: change to %s: %w: replace it", ifindex, next, err)
 	}
 	return nil
@@ -277,83 +227,4 @@ func (c *Conn) clean(ifindex int) error {
 		return fmt.Errorf("interface %d: what a bpf_dualpi2 left: %w", ifindex, err)
 	}
 	return nil
-}
-
-// BPFDualPI2Stats are bpf_dualpi2's: dualpi2's, and what else the programs count.
-type BPFDualPI2Stats struct {
-	Probability float64 `json:"probability"` // base probability p', 0 to 1
-	DelayC      uint32  `json:"delay_c_us"`  // us that the packet at the head of the C queue has waited
-	DelayL      uint32  `json:"delay_l_us"`  // us, the L queue
-	PacketsC    uint64  `json:"packets_c"`   // enqueued
-	PacketsL    uint64  `json:"packets_l"`   // enqueued
-	MaxQueue    uint32  `json:"max_queue"`   // packets, the most so far
-	ECNMarks    uint64  `json:"ecn_marks"`   // packets marked, for whatever reason
-	StepMarks   uint64  `json:"step_marks"`  // of those, by the L queue's step
-	// packets that should have been, and were predicted to wait for less than they did
-	StepMissed    uint64 `json:"step_missed"`
-	StepEarly     uint64 `json:"step_early"`      // packets that should not have been
-	Credit        int32  `json:"credit"`          // positive: the C queue is next
-	MemoryUsed    uint32 `json:"memory_used"`     // bytes
-	MaxMemoryUsed uint32 `json:"max_memory_used"` // bytes
-	MemoryLimit   uint32 `json:"memory_limit"`    // bytes
-	Unmarked      uint64 `json:"unmarked"`        // packets that came past the program that marks
-	// packets whose note from that program another TCX program had written over
-	Overwritten  uint64  `json:"overwritten"`
-	Superpackets uint64  `json:"superpackets"` // packets of several segments that came whole
-	SojournC     Sojourn `json:"sojourn_c"`
-	SojournL     Sojourn `json:"sojourn_l"`
-}
-
-// Sojourn is how long the packets of a queue have waited.
-type Sojourn struct {
-	Packets   uint64            `json:"packets"`
-	Mean      units.Duration    `json:"mean"`
-	P50       units.Duration    `json:"p50"`
-	P99       units.Duration    `json:"p99"`
-	Max       units.Duration    `json:"max"`
-	Histogram dualpi2.Histogram `json:"-"` // whole
-}
-
-func sojourn(h dualpi2.Histogram) Sojourn {
-	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)),
-		units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
-}
-
-// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
-// do the most that there were.
-func (s BPFDualPI2Stats) Since(before BPFDualPI2Stats) BPFDualPI2Stats {
-	since := func(now, then Sojourn) Sojourn {
-		h := now.Histogram
-		h.Packets -= then.Histogram.Packets
-		h.Sum -= then.Histogram.Sum
-		for i := range h.Count {
-			h.Count[i] -= then.Histogram.Count[i]
-		}
-		return sojourn(h)
-	}
-	s.PacketsC -= before.PacketsC
-	s.PacketsL -= before.PacketsL
-	s.ECNMarks -= before.ECNMarks
-	s.StepMarks -= before.StepMarks
-	s.StepMissed -= before.StepMissed
-	s.StepEarly -= before.StepEarly
-	s.Unmarked -= before.Unmarked
-	s.Overwritten -= before.Overwritten
-	s.Superpackets -= before.Superpackets
-	s.SojournC = since(s.SojournC, before.SojournC)
-	s.SojournL = since(s.SojournL, before.SojournL)
-	return s
-}
-
-func bpfStats(i dualpi2.Instance) BPFDualPI2Stats {
-	s := i.Stats
-	microseconds := func(d time.Duration) uint32 { return uint32(d / time.Microsecond) }
-	return BPFDualPI2Stats{
-		Probability: float64(s.Prob) / 0xFFFFFFFF, DelayC: microseconds(s.DelayC), DelayL: microseconds(s.DelayL),
-		PacketsC: s.PacketsInC, PacketsL: s.PacketsInL, MaxQueue: s.MaxQ,
-		ECNMarks: s.ECNMark, StepMarks: s.StepMark, StepMissed: s.StepMissed, StepEarly: s.StepEarly,
-		Credit: s.Credit, MemoryUsed: s.MemoryUsed, MaxMemoryUsed: s.MaxMemory, MemoryLimit: i.Stats.MemLimit,
-		Unmarked: s.Unmarked, Overwritten: s.Overwritten, Superpackets: s.Superpackets, SojournC: sojourn(s.SojournC),
-		SojournL: sojourn(s.SojournL),
-	}
 }

@@ -30,7 +30,7 @@ type programs struct {
 }
 
 func (p *programs) Install(ifindex int, c dualpi2.Config, place func(kind string) error) error {
-	p.asked = append(p.asked, fmt.Sprintf("install on %d: rate %d", ifindex, c.Rate))
+	p.asked = append(p.asked, fmt.Sprintf("install on %d: rate %d", ifindex, c.Rate/8))
 	if p.err != nil {
 		return p.err
 	}
@@ -43,7 +43,7 @@ func (p *programs) Install(ifindex int, c dualpi2.Config, place func(kind string
 }
 
 func (p *programs) Change(ifindex int, c dualpi2.Config) error {
-	p.asked = append(p.asked, fmt.Sprintf("change on %d: rate %d, memlimit %d", ifindex, c.Rate, c.MemLimit))
+	p.asked = append(p.asked, fmt.Sprintf("change on %d: rate %d, memlimit %d", ifindex, c.Rate/8, c.MemLimit))
 	return p.err
 }
 
@@ -59,7 +59,12 @@ func (p *programs) Clean(ifindex int) error {
 
 func config(t *testing.T, text string) dualpi2.Config {
 	t.Helper()
-	return mustParse(t, text)[0].(BPFDualPI2).config()
+	return dualpi2.Config(mustParse(t, text)[0].(BPFDualPI2))
+}
+
+func specOf(c dualpi2.Config) (Spec, error) {
+	options := BPFDualPI2(c)
+	return sayable(&options)
 }
 
 // The defaults are the kernel's, and every option gets to the programs and back.
@@ -72,32 +77,29 @@ func TestBPFConfig(t *testing.T) {
 		"limit 100000":               func(c *dualpi2.Config) { c.Limit = 100000 },
 		"limit 500 memlimit 1000000": func(c *dualpi2.Config) { c.Limit, c.MemLimit = 500, 1000000 },
 		"target 20ms tupdate 10ms": func(c *dualpi2.Config) {
-			c.Target, c.TUpdate = 20*time.Millisecond,
-				10*time.Millisecond
+			c.Target, c.TUpdate = units.Duration(20e6), units.Duration(10e6)
 		},
 		"alpha 0.5 beta 3":                  func(c *dualpi2.Config) { c.Alpha, c.Beta = 128, 768 },
-		"any_ect overflow":                  func(c *dualpi2.Config) { c.AnyECT, c.DropOverload = true, false },
-		"coupling_factor 3 min_qlen_step 4": func(c *dualpi2.Config) { c.Coupling, c.MinQlenStep = 3, 4 },
-		"step_thresh 500us":                 func(c *dualpi2.Config) { c.StepThresh = 500 * time.Microsecond },
-		"step_thresh 5p":                    func(c *dualpi2.Config) { c.StepThresh, c.StepPackets = 0, 5 },
+		"any_ect overflow":                  func(c *dualpi2.Config) { c.ECN, c.DropOverload = "any_ect", false },
+		"coupling_factor 3 min_qlen_step 4": func(c *dualpi2.Config) { c.CouplingFactor, c.MinQlenStep = 3, 4 },
+		"step_thresh 500us":                 func(c *dualpi2.Config) { c.StepThresh = units.Duration(500e3) },
+		"step_thresh 5p":                    func(c *dualpi2.Config) { c.StepPackets = 5 },
 		"drop_enqueue no_split_gso":         func(c *dualpi2.Config) { c.DropEnqueue, c.SplitGSO = true, false },
-		"classic_protection 25%":            func(c *dualpi2.Config) { c.Protection = 25 },
-		"rate 50mbit":                       func(c *dualpi2.Config) { c.Rate = 6250000 },
+		"classic_protection 25%":            func(c *dualpi2.Config) { c.ClassicProtection = 25 },
+		"rate 50mbit":                       func(c *dualpi2.Config) { c.Rate = 50e6 },
 		"rate 50mbit ethernet": func(c *dualpi2.Config) {
-			c.Rate, c.Raw, c.Overhead, c.MPU = 6250000,
-				false, 38, 84
+			c.Rate, c.Raw, c.Overhead, c.MPU = 50e6, false, 38, 84
 		},
-		"raw overhead 4 ptm": func(c *dualpi2.Config) { c.Overhead, c.Framing = 4, dualpi2.PTM },
+		"raw overhead 4 ptm": func(c *dualpi2.Config) { c.Overhead, c.ATM = 4, "ptm" },
 		"pppoa-vcmux": func(c *dualpi2.Config) {
-			c.Raw, c.Overhead, c.Framing = false, 10,
-				dualpi2.ATM
+			c.Raw, c.Overhead, c.ATM = false, 10, "atm"
 		},
-		"llll_mark 0x10/0xf0": func(c *dualpi2.Config) { c.BypassMark, c.BypassMask = 0x10, 0xf0 },
+		"llll_mark 0x10/0xf0": func(c *dualpi2.Config) { c.LLLLMark, c.LLLLMask = 0x10, 0xf0 },
 	} {
 		text, want := "bpf_dualpi2 "+text, want
 		set(&want)
 		spec := mustParse(t, text)[0].(BPFDualPI2)
-		if got := spec.config(); got != want {
+		if got := dualpi2.Config(spec); got != want {
 			t.Errorf("%s:\n%+v, want\n%+v", text, got, want)
 		}
 		if back, err := specOf(want); err != nil || back != Spec(spec) {
@@ -107,10 +109,10 @@ func TestBPFConfig(t *testing.T) {
 	}
 	// What tc has no words for is not guessed at.
 	for _, spoil := range []func(*dualpi2.Config){
-		func(c *dualpi2.Config) { c.Framing = 9 }, func(c *dualpi2.Config) { c.Limit = 0 },
+		func(c *dualpi2.Config) { c.ATM = "" }, func(c *dualpi2.Config) { c.Limit = 0 },
 		func(c *dualpi2.Config) { c.Target = 1 },
 		func(c *dualpi2.Config) { c.Rate = 1<<64 - 1 }, func(c *dualpi2.Config) { c.MPU = 5000 },
-		func(c *dualpi2.Config) { c.Coupling = 0 },
+		func(c *dualpi2.Config) { c.CouplingFactor = 0 },
 	} {
 		c := want
 		spoil(&c)
@@ -152,8 +154,8 @@ func TestEdit(t *testing.T) {
 func TestReadInstance(t *testing.T) {
 	running := dualpi2.Instance{Kind: "dualpi2.0a1b2c", Placed: true, Known: true,
 		Config: config(t, "bpf_dualpi2 rate 50mbit"),
-		Stats: dualpi2.Stats{Prob: 0xFFFFFFFF, DelayC: 15 * time.Millisecond, PacketsInC: 7, ECNMark: 5, StepMark: 3,
-			Credit: -2, MaxQ: 9, Unmarked: 1, MemLimit: 30280000}}
+		Stats: dualpi2.Stats{Probability: 1, DelayC: 15000, PacketsC: 7, ECNMarks: 5, StepMarks: 3,
+			Credit: -2, MaxQueue: 9, Unmarked: 1, MemoryLimit: 30280000}}
 	for name, c := range map[string]struct {
 		spoil func(*dualpi2.Instance)
 		err   error
@@ -164,7 +166,7 @@ func TestReadInstance(t *testing.T) {
 		"only its marker":    {func(i *dualpi2.Instance) { i.Placed = false }, nil, ""},
 		"another one":        {func(i *dualpi2.Instance) { i.Kind = "dualpi2.ffffff" }, nil, ""},
 		"of another version": {func(i *dualpi2.Instance) { i.Known = false }, nil, ""},
-		"of words to come":   {func(i *dualpi2.Instance) { i.Config.Framing = 7 }, nil, ""},
+		"of words to come":   {func(i *dualpi2.Instance) { i.Config.ATM = "" }, nil, ""},
 		"memory limit by hand": {func(i *dualpi2.Instance) { i.Config.MemLimit = 5e6 }, nil,
 			"bpf_dualpi2 memlimit 5000000 rate 50mbit"},
 	} {
@@ -197,7 +199,7 @@ func TestReadInstance(t *testing.T) {
 			if err := tree.Restorable(); err != nil {
 				t.Error(err)
 			}
-			x, ok := root.Stats.X.(BPFDualPI2Stats)
+			x, ok := root.Stats.X.(dualpi2.Stats)
 			if !ok || root.Stats.Marks != 5 || x.Probability != 1 || x.DelayC != 15000 || x.PacketsC != 7 ||
 				x.StepMarks != 3 || x.Credit != -2 || x.MaxQueue != 9 ||
 				x.Unmarked != 1 || x.MemoryLimit != 30280000 {
@@ -309,21 +311,21 @@ func TestChangeInstance(t *testing.T) {
 
 	// In place, and at once.
 	p = &programs{instances: map[int]dualpi2.Instance{2: {Kind: "dualpi2.0a1b2c", Placed: true, Known: true,
-		Config: now.Spec.(BPFDualPI2).config()}}}
+		Config: dualpi2.Config(now.Spec.(BPFDualPI2))}}}
 	k = &kernel{links: [][]byte{link(2, 1500, 1000)},
 		qdiscs: [][]byte{object(2, 0x10000, Root, 2, "dualpi2.0a1b2c", nil)}, bpf: p}
 	if err := k.dial(t).Adjust(2, mustParse(t, "bpf_dualpi2 rate 24mbit")); err != nil ||
 		!slices.Equal(p.asked, []string{"change on 2: rate 3000000, memlimit 0"}) {
 		t.Errorf("%q, %v", p.asked, err)
 	}
-	if got := units.Rate(p.instances[2].Config.Rate * 8); got != 8e6 {
+	if got := p.instances[2].Config.Rate; got != 8e6 {
 		t.Errorf("rate %s", got)
 	}
 }
 
 // Since leaves what came after an earlier look.
 func TestSince(t *testing.T) {
-	stats := func(packets ...uint64) (s BPFDualPI2Stats) {
+	stats := func(packets ...uint64) (s dualpi2.Stats) {
 		var h dualpi2.Histogram
 		for i, n := range packets {
 			h.Count[1+8*i] = n

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/dualpi2"
 	"weir/internal/units"
 
 	"github.com/mdlayher/netlink"
@@ -35,39 +36,11 @@ const (
 
 // DualPI2 is the coupled dual-queue AQM of RFC 9332 (net/sched/sch_dualpi2.c, tc-dualpi2(8), Linux 6.17). It has no
 // rate of its own.
-type DualPI2 struct {
-	Limit uint32 `json:"limit"` // packets in both queues, 1 and up; default 10000
-	// bytes in both queues; 0: limit times two of the device's largest packets
-	MemLimit uint32 `json:"memlimit"`
-	// how often the PI controller runs, 1us to 4.294967s; default 16ms
-	TUpdate units.Duration `json:"tupdate"`
-	Target  units.Duration `json:"target"` // the C queue's delay; default 15ms
-	// integral gain in 256ths of a Hz, 1 and up; default 41
-	Alpha uint32 `json:"alpha"`
-	// proportional gain in 256ths of a Hz, 1 and up; default 819
-	Beta uint32 `json:"beta"`
-	// what goes to the L queue: l4s_ect (the default) or any_ect
-	ECN string `json:"ecn"`
-	// drop, rather than overflow, when saturated; default true
-	DropOverload   bool  `json:"drop_on_overload"`
-	CouplingFactor uint8 `json:"coupling_factor"` // k of RFC 9332, 1 to 255; default 2
-	SplitGSO       bool  `json:"split_gso"`       // cut superpackets into packets; default true
-	// the L queue's marking threshold, up to 4.294967s; default 1ms
-	StepThresh units.Duration `json:"step_thresh"`
-	// the same as a number of packets; 0: step_thresh holds
-	StepPackets uint32 `json:"step_packets"`
-	// packets in the L queue below which nothing is marked; default 0
-	MinQlenStep uint32 `json:"min_qlen_step"`
-	// apply the AQM when packets come rather than when they go; default false
-	DropEnqueue bool `json:"drop_enqueue"`
-	// the C queue's share of the link under overload, percent; default 10
-	ClassicProtection uint8 `json:"classic_protection"`
-}
+type DualPI2 dualpi2.Options
 
 func newDualPI2() *DualPI2 {
-	return &DualPI2{Limit: 10000, TUpdate: units.Duration(16e6), Target: units.Duration(15e6), Alpha: 41, Beta: 819,
-		ECN:          "l4s_ect",
-		DropOverload: true, CouplingFactor: 2, SplitGSO: true, StepThresh: units.Duration(1e6), ClassicProtection: 10}
+	q := DualPI2(dualpi2.Defaults().Options)
+	return &q
 }
 
 func (q DualPI2) Kind() string   { return "dualpi2" }

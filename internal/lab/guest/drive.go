@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/lab/engine"
 	"weir/internal/lab/scenario"
 	"weir/internal/measure"
@@ -443,7 +444,7 @@ func (d *driver) find() error {
 // counts are what a place has done since the boot, in packets; and all that a bpf_dualpi2 there has counted.
 type counts struct {
 	drops, marks uint64
-	dualpi2      *qdisc.BPFDualPI2Stats
+	dualpi2      *dualpi2.Stats
 }
 
 func (d *driver) counts(at *place) (c counts, err error) {
@@ -462,7 +463,7 @@ func countsOf(tree qdisc.Tree) (c counts) {
 	var below uint64
 	for _, q := range tree.Qdiscs {
 		c.marks += q.Stats.Marks
-		if x, ok := q.Stats.X.(qdisc.BPFDualPI2Stats); ok {
+		if x, ok := q.Stats.X.(dualpi2.Stats); ok {
 			c.dualpi2 = &x
 		}
 		if q.Parent == qdisc.Root {
