@@ -48,10 +48,6 @@ func (live) setFile(name string, want host.File, at time.Time) error {
 func (live) sweep(name string) { os.Remove(name + halfWritten) }
 
 func setFile(name string, want host.File) error {
-	half := name + halfWritten
-	if err := os.Remove(half); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
-		return err // of a run that was killed
-	}
 	if dir := path.Dir(name); want.Kind != host.NoFile && errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -60,33 +56,56 @@ func setFile(name string, want host.File) error {
 			return err
 		}
 	}
+	half := name + halfWritten
 	switch want.Kind {
 	case host.NoFile:
-		err := os.Remove(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-			return nil
-		case err != nil:
-			return err
-		}
-		return syncDir(path.Dir(name))
+		return removeFile(name, half)
 	case host.Symlink:
-		if err := os.Symlink(want.Text, half); err != nil {
-			return err
-		}
+		return writeWhole(name, half, func() error { return os.Symlink(want.Text, half) })
 	case host.Regular:
-		if err := write(half, want); err != nil {
-			os.Remove(half)
-			return err
-		}
-	default:
-		return fmt.Errorf("%s cannot be put there", want.Kind)
+		return writeWhole(name, half, func() error { return write(half, want) })
 	}
-	if err := os.Rename(half, name); err != nil {
+	return fmt.Errorf("%s cannot be put there", want.Kind)
+}
+
+// writeWhole puts something there so that a crash leaves what was there before or this, whole. It is on disk when this
+// returns. Until it is whole it has another name, by which fill makes it.
+func writeWhole(name, half string, fill func() error) error {
+	if err := removeHalf(half); err != nil {
+		return err
+	}
+	err := fill()
+	if err == nil {
+		err = os.Rename(half, name)
+	}
+	if err != nil {
 		os.Remove(half)
 		return err
 	}
 	return syncDir(path.Dir(name))
+}
+
+func removeFile(name, half string) error {
+	if err := removeHalf(half); err != nil {
+		return err
+	}
+	err := os.Remove(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return nil
+	case err != nil:
+		return err
+	}
+	return syncDir(path.Dir(name))
+}
+
+// removeHalf takes away what a run that was killed has left.
+func removeHalf(half string) error {
+	err := os.Remove(half)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	return err
 }
 
 func write(name string, want host.File) error {

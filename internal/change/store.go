@@ -95,32 +95,15 @@ func (s Store) save(j *journal) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	temporary := s.path() + ".new"
-	err = func() error {
-		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err // of a run that was killed
-		}
-		f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := f.Chmod(j.mode()); err != nil { // whatever the umask
-			return err
-		}
-		if _, err := f.Write(append(text, '\n')); err != nil {
-			return err
-		}
-		if err := f.Sync(); err != nil {
-			return err
-		}
-		return os.Rename(temporary, s.path())
-	}()
+	half := s.path() + ".new"
+	err = writeWhole(s.path(), half, func() error {
+		return write(half, host.File{Kind: host.Regular, Mode: j.mode(), UID: uint32(os.Geteuid()),
+			GID: uint32(os.Getegid()), Text: string(text) + "\n"})
+	})
 	if err != nil {
-		os.Remove(temporary)
 		return unreachable(err)
 	}
-	return s.sync()
+	return nil
 }
 
 // mode is that of the journal's file: whoever may not read a file may not read here what was in it.
@@ -139,7 +122,10 @@ func (s Store) remove() error {
 	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return unreachable(err)
 	}
-	return s.sync()
+	if err := syncDir(s.Dir); err != nil {
+		return unreachable(err)
+	}
+	return nil
 }
 
 // saveOrRemove makes the journal what it was: removed if it was not there.
@@ -148,18 +134,6 @@ func (s Store) saveOrRemove(j *journal) error {
 		return s.remove()
 	}
 	return s.save(j)
-}
-
-func (s Store) sync() error {
-	d, err := os.Open(s.Dir)
-	if err != nil {
-		return unreachable(err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot, and need not
-		return unreachable(err)
-	}
-	return nil
 }
 
 // busy is why a run did not start: another one has not ended.

@@ -10,6 +10,10 @@
 package dualpi2
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"weir/internal/units"
@@ -66,86 +70,6 @@ const MaxLimit = 1 << 17
 // for each 64. The place is what the programs know it by.
 func framings() []string { return []string{"noatm", "atm", "ptm"} }
 
-// Stats is what an instance has done and how it stands: what the kernel's dualpi2 tells, and what else the programs
-// count.
-type Stats struct {
-	Probability float64 `json:"probability"` // base probability p', 0 to 1
-	DelayC      uint32  `json:"delay_c_us"`  // us that the packet at the head of the C queue has waited
-	DelayL      uint32  `json:"delay_l_us"`  // us, the L queue
-	PacketsC    uint64  `json:"packets_c"`   // enqueued
-	PacketsL    uint64  `json:"packets_l"`   // enqueued
-	MaxQueue    uint32  `json:"max_queue"`   // packets, the most so far
-	ECNMarks    uint64  `json:"ecn_marks"`   // packets marked, for whatever reason
-	StepMarks   uint64  `json:"step_marks"`  // of those, by the L queue's step
-	// packets that should have been, and were predicted to wait for less than they did
-	StepMissed    uint64 `json:"step_missed"`
-	StepEarly     uint64 `json:"step_early"`      // packets that should not have been
-	Credit        int32  `json:"credit"`          // positive: the C queue is next
-	MemoryUsed    uint32 `json:"memory_used"`     // bytes
-	MaxMemoryUsed uint32 `json:"max_memory_used"` // bytes
-	MemoryLimit   uint32 `json:"memory_limit"`    // bytes
-	Unmarked      uint64 `json:"unmarked"`        // packets that came past the program that marks
-	// packets whose note from that program another TCX program had written over
-	Overwritten  uint64  `json:"overwritten"`
-	Superpackets uint64  `json:"superpackets"` // packets of several segments that came whole
-	SojournC     Sojourn `json:"sojourn_c"`
-	SojournL     Sojourn `json:"sojourn_l"`
-}
-
-// Sojourn is how long the packets of a queue have waited.
-type Sojourn struct {
-	Packets   uint64         `json:"packets"`
-	Mean      units.Duration `json:"mean"`
-	P50       units.Duration `json:"p50"`
-	P99       units.Duration `json:"p99"`
-	Max       units.Duration `json:"max"`
-	Histogram Histogram      `json:"-"` // whole
-}
-
-// NewSojourn reads a histogram.
-func NewSojourn(h Histogram) Sojourn {
-	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)),
-		units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
-}
-
-// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
-// do the most that there were.
-func (s Stats) Since(before Stats) Stats {
-	since := func(now, then Sojourn) Sojourn {
-		h := now.Histogram
-		h.Packets -= then.Histogram.Packets
-		h.Sum -= then.Histogram.Sum
-		for i := range h.Count {
-			h.Count[i] -= then.Histogram.Count[i]
-		}
-		return NewSojourn(h)
-	}
-	s.PacketsC -= before.PacketsC
-	s.PacketsL -= before.PacketsL
-	s.ECNMarks -= before.ECNMarks
-	s.StepMarks -= before.StepMarks
-	s.StepMissed -= before.StepMissed
-	s.StepEarly -= before.StepEarly
-	s.Unmarked -= before.Unmarked
-	s.Overwritten -= before.Overwritten
-	s.Superpackets -= before.Superpackets
-	s.SojournC = since(s.SojournC, before.SojournC)
-	s.SojournL = since(s.SojournL, before.SojournL)
-	return s
-}
-
-// Histogram counts packets by how long they waited. The first bucket is for less than 1.024 µs, and
-// each octave from there on has eight of equal width.
-type Histogram struct {
-	Count   [HistogramBuckets]uint64
-	Sum     time.Duration
-	Max     time.Duration
-	Packets uint64
-}
-
-// HistogramBuckets reaches 17 s.
-const HistogramBuckets = 1 + 24*8
-
 // Instance is one that runs on a device.
 type Instance struct {
 	Kind     string // the kernel's name for it: Prefix and six hexadecimal digits
@@ -185,3 +109,121 @@ const (
 	classicOnly = "l4s_ect"
 	anyECT      = "any_ect"
 )
+
+// What bpf/dualpi2.h and bpf/pi2.h have agreed on with this file.
+const (
+	layout    = 3                                // LAYOUT
+	rateShift = 20                               // RATE_SHIFT
+	maxProb   = math.MaxUint32                   // MAX_PROB: a probability of 1
+	maxDelay  = math.MaxUint32 * time.Nanosecond // MAX_DELAY: 4.29 s
+	gainBits  = 29                               // that the larger of the two gains takes
+	maxWeight = 100                              // the weights of the two queues are in percent
+)
+
+// minRate is the slowest shaper, in bytes per second: one packet in 12 seconds.
+const minRate = 1000 / 8
+
+func (c Config) check() error {
+	switch {
+	case c.Limit == 0 || c.Limit > MaxLimit:
+		return fmt.Errorf("limit %d is out of range (1 to %d packets)", c.Limit, MaxLimit)
+	case c.Target < 0 || time.Duration(c.Target) > maxDelay:
+		return fmt.Errorf("target %v is out of range (0 to %v)", c.Target, maxDelay)
+	case time.Duration(c.TUpdate) < time.Microsecond || c.StepThresh < 0:
+		return errors.New("tupdate or step_thresh is out of range")
+	case c.Alpha == 0 || c.Beta == 0 || c.Alpha > math.MaxInt32 || c.Beta > math.MaxInt32:
+		return errors.New("alpha or beta is out of range (0.00390625 to 8388607 Hz)")
+	case c.CouplingFactor == 0:
+		return errors.New("coupling_factor is zero")
+	case c.ClassicProtection > maxWeight:
+		return errors.New("classic_protection is above 100%")
+	case c.Rate != 0 && c.Rate/8 < minRate:
+		return fmt.Errorf("rate is below %d bit/s", minRate*8)
+	case c.Overhead < -64 || c.Overhead > 256 || c.MPU > 256:
+		return errors.New("overhead or mpu is out of range (-64 to 256, and up to 256 bytes)")
+	case !slices.Contains(framings(), c.ATM):
+		return fmt.Errorf("framing %q is not known", c.ATM)
+	}
+	return nil
+}
+
+// gains are alpha and beta, in 256ths of a Hz, as whole numbers of 2^-shift of 1/maxProb for each nanosecond.
+func gains(alpha, beta uint32) (a, b, shift uint32) {
+	perNs := func(v uint32) float64 { return float64(v) / 256 * maxProb / 1e9 }
+	exponent := math.Ilogb(perNs(max(alpha, beta)))
+	shift = uint32(min(max(gainBits-1-exponent, 1), 62))
+	scaled := func(v uint32) uint32 { return uint32(math.RoundToEven(math.Ldexp(perNs(v), int(shift)))) }
+	return scaled(alpha), scaled(beta), shift
+}
+
+func flag(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// encode is c for a device whose packets have a link header of so many bytes.
+func (c Config) encode(header int32) objectConfig {
+	o := objectConfig{
+		LinkHeader: uint32(header), Limit: c.Limit, MemLimit: c.MemLimit,
+		Coupling: uint32(c.CouplingFactor), L4sMask: 1, // the bit that ECT(1) and CE have and ECT(0) has not
+		StepThresh: uint64(c.StepThresh), MinQlenStep: c.MinQlenStep,
+		Wc: uint32(c.ClassicProtection), Wl: maxWeight - uint32(c.ClassicProtection),
+		DropOverload: flag(c.DropOverload), DropEnqueue: flag(c.DropEnqueue),
+		BypassMark: c.LLLLMark & c.LLLLMask, BypassMask: c.LLLLMask,
+		Overhead: c.Overhead, Mpu: c.MPU, Framing: uint32(slices.Index(framings(), c.ATM)), Raw: flag(c.Raw),
+	}
+	if c.ECN == anyECT {
+		o.L4sMask = 3
+	}
+	if c.StepPackets != 0 {
+		o.StepInPackets, o.StepThresh = 1, uint64(c.StepPackets)
+	}
+	if !c.Raw {
+		o.Overhead -= header
+	}
+	if c.Rate != 0 {
+		o.RateBytes = uint64(c.Rate / 8)
+		o.NsPerByte = max(1e9<<rateShift/o.RateBytes, 1)
+	}
+	// ATM makes 53 of 48 bytes and fills the last cell; a segment has 28 bytes of headers at least.
+	o.WirePerByte = 2 * (2 + c.MPU + uint32(max(o.Overhead, 0)))
+	o.Pi2.Target, o.Pi2.Tupdate = uint64(c.Target), uint64(c.TUpdate)
+	o.Alpha, o.Beta = c.Alpha, c.Beta
+	o.Pi2.Alpha, o.Pi2.Beta, o.Pi2.GainShift = gains(c.Alpha, c.Beta)
+	o.Pi2.MaxProb = maxProb
+	if !c.DropOverload {
+		o.Pi2.MaxProb /= uint32(c.CouplingFactor) // so that the coupled probability ends at 1
+	}
+	return o
+}
+
+// decode is the reverse of encode, but for SplitGSO, which is the device's.
+func (o objectConfig) decode(header int32) Config {
+	c := Config{
+		Options: Options{
+			Limit: o.Limit, MemLimit: o.MemLimit,
+			Target: units.Duration(o.Pi2.Target), TUpdate: units.Duration(o.Pi2.Tupdate), Alpha: o.Alpha, Beta: o.Beta,
+			CouplingFactor: uint8(o.Coupling), MinQlenStep: o.MinQlenStep, ECN: classicOnly,
+			DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, ClassicProtection: uint8(o.Wc),
+		},
+		LLLLMark: o.BypassMark, LLLLMask: o.BypassMask,
+		Rate: units.Rate(o.RateBytes * 8), Raw: o.Raw != 0, Overhead: o.Overhead, MPU: o.Mpu,
+	}
+	if o.L4sMask == 3 {
+		c.ECN = anyECT
+	}
+	if int(o.Framing) < len(framings()) { // else it is of another version, and no words say it
+		c.ATM = framings()[o.Framing]
+	}
+	if o.StepInPackets != 0 {
+		c.StepPackets = uint32(o.StepThresh)
+	} else {
+		c.StepThresh = units.Duration(o.StepThresh)
+	}
+	if !c.Raw {
+		c.Overhead += header
+	}
+	return c
+}
