@@ -3,13 +3,9 @@
 package qdisc
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-
-	"weir/internal/dualpi2"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -107,6 +103,27 @@ func (c *Conn) sendPart(requests []request) (failed []error) {
 // "replace" with a handle in use as "change", which would keep options of the old. When a part fails, the tree that was
 // there before is put back.
 //
+// Set brings a stack into force, in place where that can be done, and reads it back.
+func (c *Conn) Set(ifindex int, s Stack) error {
+	verify := func() error {
+		tree, err := c.Tree(ifindex)
+		if err != nil {
+			return err
+		}
+		if now, ok := tree.Stack(); !ok || !now.Equal(s) {
+			return fmt.Errorf("the kernel took it and reports %s", now)
+		}
+		return nil
+	}
+	if c.Adjust(ifindex, s) == nil && verify() == nil {
+		return nil
+	}
+	if err := c.Replace(ifindex, s); err != nil {
+		return err
+	}
+	return verify()
+}
+
 // An htb's class has a queue of the kernel's for the microseconds until the stack's next level takes its place: nothing
 // can hang below a class that does not exist, and a class cannot exist outside of the root. Packets that come in them
 // may be dropped.
@@ -338,251 +355,6 @@ func (c *Conn) delete(ifindex int, parent Handle) error {
 		return nil
 	}
 	return err
-}
-
-// Restore puts back exactly what was read: the same handles and the options to the byte. A root that the kernel made by
-// itself comes back by deleting what is there; if it makes another one now, since net.core.default_qdisc has changed,
-// the one that was read is installed, under a handle of its own. What the kernel does not report cannot be restored:
-// red's table, netem's delay distribution, the programs of BPF filters.
-func (c *Conn) Restore(ifindex int, t Tree) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return errors.Join(c.restore(ifindex, t), c.clean(ifindex))
-}
-
-func (c *Conn) restore(ifindex int, t Tree) error {
-	now, err := c.tree(ifindex)
-	if err != nil {
-		return err
-	}
-	if now.Same(t) {
-		return nil
-	}
-	root, ok := t.Root()
-	// what cannot be made again is known before anything is changed
-	requests, err := t.replay(ifindex, root, map[Handle]bool{})
-	if err != nil {
-		return err
-	}
-	if !ok || root.Handle == 0 {
-		if err := c.delete(ifindex, Root); err != nil || !ok {
-			return err
-		}
-		if now, err = c.tree(ifindex); err != nil {
-			return err
-		}
-		// While the link is down there is none: the kernel makes it when the link comes up.
-		_, isMade := now.Root()
-		made, _ := now.Stack()
-		if want, ok := t.Stack(); ok && isMade && !made.Equal(want) {
-			return c.build(ifindex, want, now.freshHandles())
-		}
-	} else if t.reuses(now) {
-		// A handle that is in use would be changed, not made anew. A queue of the kernel's simplest kind steps in for a
-		// moment.
-		requests, err := chain(ifindex, Root, Stack{FIFO{}}, func() func() Handle {
-			both := Tree{Qdiscs: slices.Concat(now.Qdiscs, t.Qdiscs)}
-			return both.freshHandles()
-		}())
-		if err != nil {
-			return err
-		}
-		if err := c.send(requests); err != nil {
-			return err
-		}
-	}
-	return c.send(requests)
-}
-
-// Lost is why a tree could not be put back.
-type Lost struct {
-	What   string
-	object string // tc's word for what is in the way
-	remove string // what follows the device where tc takes it away
-}
-
-func (l *Lost) Error() string { return l.What }
-
-// Remove is tc's line that takes what is in the way away from a device.
-func (l *Lost) Remove(dev string) string {
-	return fmt.Sprintf("tc %s del dev %s %s", l.object, dev, l.remove)
-}
-
-// Restorable tells why a tree could not be put back once something else is in its place: nil if tests have shown that
-// such trees come back, on stock kernels. Where somebody can do something about it, the error is a *Lost.
-func (t Tree) Restorable() error {
-	root, _ := t.Root()
-	if _, err := t.replay(0, root, map[Handle]bool{}); err != nil {
-		return err
-	}
-	for _, q := range t.Qdiscs {
-		if q.Parent == Ingress || q.Handle == 0 { // not touched; made by the kernel
-			continue
-		}
-		if err := q.restorable(); err != nil {
-			return q.lost(err)
-		}
-	}
-	return t.filtersRestorable()
-}
-
-// restorable tells why one discipline would not come back as it was.
-func (q Qdisc) restorable() error {
-	switch {
-	case !comesBack(q.Kind):
-		return errors.New("no test has shown that this kind comes back")
-	case q.Kind == "netem":
-		return netemRestorable(q.Options)
-	}
-	return nil
-}
-
-// comesBack tells whether live tests have shown that a kind comes back as it was, with its classes.
-func comesBack(kind string) bool {
-	k, known := row(kind)
-	return known && !k.neverBack
-}
-
-func (q Qdisc) lost(why error) error {
-	remove := "root"
-	if q.Parent != Root {
-		remove = "parent " + q.Parent.String()
-	}
-	return &Lost{What: fmt.Sprintf("qdisc %s %s: %v", q.Kind, q.Handle, why), object: "qdisc", remove: remove}
-}
-
-// reuses reports whether any handle of t is in use in the other tree.
-func (t Tree) reuses(other Tree) bool {
-	return slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool {
-		return q.Handle != 0 && q.Parent != Ingress &&
-			slices.ContainsFunc(other.Qdiscs, func(o Qdisc) bool { return o.Handle == q.Handle })
-	})
-}
-
-// replay makes q and all that is below it, parents first; seen guards against a tree that is none.
-func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, error) {
-	if seen[q.Handle] {
-		return nil, fmt.Errorf("two queueing disciplines have the handle %s", q.Handle)
-	}
-	seen[q.Handle] = true
-	if strings.HasPrefix(q.Kind, dualpi2.Prefix) {
-		return nil, fmt.Errorf(
-			"%s is a BPF qdisc that could not be read: that takes CAP_SYS_ADMIN, and the version of weir that made it",
-			q.Kind)
-	}
-	var requests []request
-	if q.Handle != 0 {
-		list := attributes(q.Kind, replayable(q.Kind, q.Options))
-		if q.SizeTable != nil {
-			stab, err := sizeTable(q)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, stab)
-		}
-		if q.IngressBlock != 0 {
-			list = append(list, netlink.Attribute{Type: tcaIngressBlock, Data: u32bytes(q.IngressBlock)})
-		}
-		if q.EgressBlock != 0 {
-			list = append(list, netlink.Attribute{Type: tcaEgressBlock, Data: u32bytes(q.EgressBlock)})
-		}
-		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace,
-			tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
-			"restore "+q.Kind, list...)
-		if err != nil {
-			return nil, err
-		}
-		if q.Kind == (BPFDualPI2{}).Kind() {
-			instance, ok := decode(q.Kind, q.Options, device{}).(BPFDualPI2)
-			if !ok {
-				return nil, fmt.Errorf("the %s was recorded by another version of this program, and is not understood",
-					q.Kind)
-			}
-			r.instance = &instance
-		}
-		requests = append(requests, r)
-	}
-	// A class comes after the class that it is in.
-	// The root class, of hfsc, comes with its discipline.
-	waiting := slices.DeleteFunc(slices.Clone(t.Classes),
-		func(class Class) bool { return class.Handle.Major() != q.Handle.Major() || class.Handle.Minor() == 0 })
-	made := map[Handle]bool{Root: true, q.Handle: true}
-	for len(waiting) > 0 {
-		i := slices.IndexFunc(waiting, func(class Class) bool { return made[class.Parent] })
-		if i < 0 {
-			return nil, fmt.Errorf("class %s hangs below %s, which was not recorded", waiting[0].Handle,
-				waiting[0].Parent)
-		}
-		class := waiting[i]
-		r, err := newRequest(unix.RTM_NEWTCLASS, netlink.Create,
-			tcmsg{ifindex: ifindex, handle: class.Handle, parent: class.Parent},
-			"restore class "+class.Handle.String(), attributes(class.Kind, class.Options)...)
-		if err != nil {
-			return nil, err
-		}
-		requests, made[class.Handle], waiting = append(requests, r), true, slices.Delete(waiting, i, i+1)
-	}
-	if k, _ := row(q.Kind); !k.ownQueues {
-		for _, child := range t.children(q) {
-			if child.Handle == 0 {
-				continue // the kernel makes it by itself
-			}
-			more, err := t.replay(ifindex, child, seen)
-			if err != nil {
-				return nil, err
-			}
-			requests = append(requests, more...)
-		}
-	}
-	filters, err := t.replayFilters(ifindex, q)
-	return append(requests, filters...), err
-}
-
-// replayable turns reported options into those that make the same anew, and that compare: a kernel reports counters
-// among them, and less than it was told, so that a replay of the plain report would drift at each turn.
-func replayable(kind string, options []byte) []byte {
-	if k, _ := row(kind); k.replay != nil {
-		return k.replay(options)
-	}
-	return options
-}
-
-// corrected gives options of which each attribute went through a function; as they are if they are none.
-func corrected(options []byte, correct func(netlink.Attribute)) []byte {
-	list, err := unpack(options)
-	if err != nil {
-		return options
-	}
-	for _, a := range list {
-		correct(a)
-	}
-	if b, err := netlink.MarshalAttributes(list); err == nil {
-		return b
-	}
-	return options
-}
-
-// unrounded puts into an attribute, of 32 bits, the least value that the kernel reports as what is in it.
-func unrounded(b []byte, reported func(uint32) uint32) {
-	if len(b) == 4 {
-		binary.NativeEndian.PutUint32(b, unround(binary.NativeEndian.Uint32(b), reported))
-	}
-}
-
-// sizeTable is a size table (tc-stab(8)) as it can be sent: the kernel reports its parameters, but not its entries.
-func sizeTable(q Qdisc) (netlink.Attribute, error) {
-	list, err := unpack(q.SizeTable)
-	if err != nil {
-		return netlink.Attribute{}, err
-	}
-	// TCA_STAB_BASE; struct tc_sizespec, and where it has their number (include/uapi/linux/pkt_sched.h)
-	const base, size, entries = 1, 24, 20
-	for _, a := range list {
-		if a.Type == base && len(a.Data) == size && binary.NativeEndian.Uint32(a.Data[entries:]) == 0 {
-			return netlink.Attribute{Type: tcaStab, Data: q.SizeTable}, nil
-		}
-	}
-	return netlink.Attribute{}, q.lost(errors.New("has a size table, whose entries the kernel does not report"))
 }
 
 // Probe reports whether this kernel knows a kind, loading its module if need be. Nothing is left behind: the request,

@@ -169,27 +169,6 @@ func findIFB() (links.Link, error) {
 	return ifb, err
 }
 
-// Set brings a stack into force, in place where that can be done, and reads it back.
-func (c *Conn) Set(ifindex int, s Stack) error {
-	verify := func() error {
-		tree, err := c.Tree(ifindex)
-		if err != nil {
-			return err
-		}
-		if now, ok := tree.Stack(); !ok || !now.Equal(s) {
-			return fmt.Errorf("the kernel took it and reports %s", now)
-		}
-		return nil
-	}
-	if c.Adjust(ifindex, s) == nil && verify() == nil {
-		return nil
-	}
-	if err := c.Replace(ifindex, s); err != nil {
-		return err
-	}
-	return verify()
-}
-
 func (c *Conn) redirect(ifindex, to int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

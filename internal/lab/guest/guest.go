@@ -97,7 +97,7 @@ func work(text []byte) (*measure.Run, error) {
 	if err := json.Unmarshal(text, &job); err != nil {
 		return nil, fmt.Errorf("job: %w", err)
 	}
-	t, err := lay(job)
+	t, err := layOut(job)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}

@@ -249,8 +249,8 @@ func (s space) route(destination string, via netip.Addr) error {
 // roomy buffers for those who are not under test: a lab that limits a flow by itself is lying.
 var roomy = map[string]string{"net.ipv4.tcp_rmem": "4096 131072 134217728", "net.ipv4.tcp_wmem": "4096 16384 134217728"}
 
-// lay builds the network of a job.
-func lay(job scenario.Job) (*topology, error) {
+// layOut builds the network of a job.
+func layOut(job scenario.Job) (*topology, error) {
 	s := job.Scenario
 	t := &topology{version: version(s.Path.IP), limiter: "down0"}
 	var err error
