@@ -866,6 +866,10 @@ func putKind(ifindex int, kind string) error {
 		Parent: netlink.HANDLE_ROOT}, QdiscType: kind})
 }
 
+// leastRounds are those in which each device gets an instance where there was none, in place of another, and where one
+// was deleted.
+const leastRounds = 4
+
 // TestInStorm: installed, changed and deleted on two devices at once, while other CPUs send.
 func TestInStorm(t *testing.T) {
 	n := newNetwork(t)
@@ -903,6 +907,9 @@ func TestInStorm(t *testing.T) {
 		}
 	}
 	close(stop)
+	if rounds < leastRounds {
+		t.Errorf("only %d rounds", rounds)
+	}
 	t.Logf("%d rounds", rounds)
 	n.must(n.conn.Delete(n.ifindex, qdisc.Root))
 	n.must(n.conn.Delete(second, qdisc.Root))
@@ -951,6 +958,10 @@ func TestInKilled(t *testing.T) {
 		if device, err := netlink.LinkByIndex(n.ifindex); err != nil || device.Attrs().GSOMaxSegs != 65535 {
 			t.Errorf("killed at step %d: the device takes other segments than before", at)
 		}
+	}
+	if placed == 0 || placed == steps {
+		t.Errorf("killed at each of %d steps it was in place after %d: no kill came before that, or none after", steps,
+			placed)
 	}
 	t.Logf("%d steps; after %d of them it was in place", steps, placed)
 	nothingMore(t, before)
