@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Mutate tells whether tests can fail: it makes small mistakes in packages, one at a time, and runs their own short
-// tests (go test -short) on each. A mistake that they miss has survived, and is printed. Its arguments are folders.
+// tests (go test -short) on each. A mistake that they miss has survived. Its arguments are folders.
 //
 // It changes no file: the mistake is laid over the source (go build -overlay). The same seed gives the same mistakes.
 package main
@@ -74,36 +74,41 @@ func run(n int, seed uint64, timeout time.Duration, only string, folders []strin
 		if r != refused {
 			done++
 		}
-		if r == survived {
-			fmt.Printf("survived  %s: %s\n", m.where(), m.what)
+		if r != refused {
+			fmt.Printf("%-8s  %s: %s\n", r, m.where(), m.what)
 		}
 	}
 	fmt.Println()
-	killed, tried := 0, 0
+	dead, tried := 0, 0
 	for _, folder := range folders {
 		c := counts[folder]
-		fmt.Printf("%-20s %s\n", folder, share(c[failed], c[failed]+c[survived]))
-		killed, tried = killed+c[failed], tried+c[failed]+c[survived]
+		fmt.Printf("%-20s %s\n", folder, share(c[killed], c[killed]+c[survived]))
+		dead, tried = dead+c[killed], tried+c[killed]+c[survived]
 	}
-	fmt.Printf("%-20s %s\n", "all", share(killed, tried))
+	fmt.Printf("%-20s %s\n", "all", share(dead, tried))
 	return nil
 }
 
-func share(killed, tried int) string {
-	return fmt.Sprintf("%3d of %3d killed, %3.0f %%", killed, tried, 100*float64(killed)/float64(max(tried, 1)))
+func share(dead, tried int) string {
+	return fmt.Sprintf("%3d of %3d killed, %3.0f %%", dead, tried, 100*float64(dead)/float64(max(tried, 1)))
 }
 
 type result int
 
 const (
-	failed   result = iota // a test has seen the mistake, or never ended
+	killed   result = iota // a test has seen the mistake, or never ended
 	survived               // no test has
 	refused                // it does not compile
 )
 
+func (r result) String() string {
+	return [...]string{"killed", "survived", "refused"}[r]
+}
+
 // try runs a package's short tests with a mistake in it, or without.
 func try(folder string, m *mistake, timeout time.Duration) (result, string) {
-	args := []string{"test", "-short", "-failfast", "-count=1", "-vet=off", "-timeout", timeout.String()}
+	args := []string{"test", "-short", "-failfast", "-count=1", "-vet=off", "-ldflags=-s -w",
+		"-timeout", timeout.String()}
 	if m != nil {
 		overlay, err := m.overlay()
 		if err != nil {
@@ -119,7 +124,7 @@ func try(folder string, m *mistake, timeout time.Duration) (result, string) {
 	case bytes.Contains(out, []byte("[build failed]")):
 		return refused, string(out)
 	}
-	return failed, string(out)
+	return killed, string(out)
 }
 
 // overlay writes the file with the mistake, and a list that tells go build to read it instead (go help build). It
