@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz docs docs-dualpi2 dualpi2-matrix clean
+.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,10 @@ check: weir ## is it formatted, vetted, tidy, and in plain words?
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)
+
+mutate: ## N (default 200) small mistakes in the packages that decide and change, chosen by SEED: do their short tests see them?
+	@scripts/need go
+	$(GO) run ./internal/mutate -n $(or $(N),200) -seed $(or $(SEED),1) internal/qdisc internal/plan internal/change internal/units internal/doctor
 
 bench: lab-kernel weir ## how fast the lab is, and what the commands cost that only look
 	@scripts/bench

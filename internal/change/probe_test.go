@@ -36,6 +36,9 @@ func TestProbeWhileChanging(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped, not passed: a network namespace needs root")
 	}
+	if testing.Short() {
+		t.Skip("skipped here: it changes real queues for longer than -short allows")
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

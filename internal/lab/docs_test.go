@@ -5,6 +5,7 @@ package lab_test
 import (
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,9 +30,9 @@ func TestDocumented(t *testing.T) {
 		if len(names) < 20 {
 			t.Fatalf("%s: found only %d names", c.file, len(names))
 		}
+		written := keys(string(text))
 		for name := range names {
-			if !strings.Contains(string(text), "`"+name) && !strings.Contains(string(text), name+"`") &&
-				!strings.Contains(string(text), "`[["+name) {
+			if !written[name] {
 				t.Errorf("%s does not say what %q is", c.file, name)
 			}
 		}
@@ -40,11 +41,43 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, after, _ := strings.Cut(string(text), "\n## Metrics\n")
+	list, _, _ := strings.Cut(after, "\n## ")
+	written := firstColumn(list)
 	for _, name := range measure.MetricNames() {
-		if !strings.Contains(string(text), "`"+name+"`") {
+		if !written[name] {
 			t.Errorf("docs/scenarios.md does not say what the metric %s is", name)
 		}
+		delete(written, name)
 	}
+	for name := range written {
+		t.Errorf("docs/scenarios.md lists a metric that there is not: %s", name)
+	}
+}
+
+var code = regexp.MustCompile("`([^`\n]+)`")
+
+// keys are the names that a document sets as code: alone, in brackets, or as name = value.
+func keys(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range code.FindAllStringSubmatch(text, -1) {
+		name, _, _ := strings.Cut(m[1], " =")
+		found[strings.Trim(name, "[]")] = true
+	}
+	return found
+}
+
+// firstColumn is the code in the first column of a text's tables.
+func firstColumn(text string) map[string]bool {
+	found := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for name := range keys(cells[1]) {
+				found[name] = true
+			}
+		}
+	}
+	return found
 }
 
 // tags collects the names of a struct's fields; those of the scenario inside a result have a document of their own,

@@ -68,7 +68,7 @@ func serverCake(d *draft) error {
 	q := qdisc.NewCake()
 	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
 	err := d.root(qdisc.Stack{q}, "seed 001: "+hereReason(d.Goal.Rate),
-		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against "+
+		"lab, 100mbit, 20ms: an echo waits 0.15 ms at p99, and the provider drops nothing; one connection against "+
 			"ten gets 8.6 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
 	if err != nil {
 		return err

@@ -49,6 +49,7 @@ var (
 const (
 	writtenRates = 5
 	writtenTimes = 4
+	percent      = 0.01
 )
 
 // NoUnit is the error for a number alone.
@@ -122,16 +123,25 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(math.Round(v)), nil
 }
 
-// ParseShare reads "10%", 0% to 100%.
+// ParseShare reads "10%", 0% to 100% in steps of 0.000001%: what String would round is an error.
 func ParseShare(s string) (Share, error) {
-	v, err := parse(s, "share", "10%", []unit{{"%", 0.01}})
+	v, err := parse(s, "share", "10%", []unit{{"%", percent}})
 	if err != nil {
 		return 0, err
 	}
 	if v > 1 {
 		return 0, fmt.Errorf("share %q is out of range (0%% to 100%%)", s)
 	}
+	if written := Share(v).String(); !readsAs(written, v) {
+		return 0, fmt.Errorf("share %q is finer than 0.000001%%: write it like %s", s, written)
+	}
 	return Share(v), nil
+}
+
+// readsAs tells whether a percentage, read again, is exactly v.
+func readsAs(percentage string, v float64) bool {
+	number, err := strconv.ParseFloat(strings.TrimSuffix(percentage, "%"), 64)
+	return err == nil && number*percent == v
 }
 
 func parse(s, what, example string, table []unit) (float64, error) {
@@ -184,6 +194,7 @@ func (d Duration) Round(m Duration) Duration {
 	return Duration(time.Duration(d).Round(time.Duration(m)))
 }
 
+// String writes at most six digits after the point: 33.333333%.
 func (s Share) String() string {
 	return strconv.FormatFloat(math.Round(float64(s)*1e8)/1e6, 'f', -1, 64) + "%"
 }

@@ -3,6 +3,9 @@
 package units
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -33,7 +36,9 @@ func TestParseAndFormat(t *testing.T) {
 			t.Errorf("ParseDuration(%q) = %v, %v; want %s", in, d, err, want)
 		}
 	}
-	for in, want := range map[string]string{"10%": "10%", "0.1%": "0.1%", "100%": "100%", "99.75%": "99.75%"} {
+	for in, want := range map[string]string{"10%": "10%", "0.1%": "0.1%", "100%": "100%", "99.75%": "99.75%",
+		"0%": "0%", "0.5%": "0.5%", "12.345679%": "12.345679%", "0.000001%": "0.000001%",
+		"1e-6%": "0.000001%", "12.50000000%": "12.5%"} {
 		if s, err := ParseShare(in); err != nil || s.String() != want {
 			t.Errorf("ParseShare(%q) = %v, %v; want %s", in, s, err, want)
 		}
@@ -52,16 +57,42 @@ func TestRefused(t *testing.T) {
 			t.Errorf("ParseDuration(%q) = %v, want an error", in, d)
 		}
 	}
-	for _, in := range []string{"10", "101%", "-1%", "NaN%", "%"} {
+	for _, in := range []string{"10", "101%", "-1%", "NaN%", "%", "100.000001%", "12.3456789%", "0.0000001%"} {
 		if s, err := ParseShare(in); err == nil {
 			t.Errorf("ParseShare(%q) = %v, want an error", in, s)
 		}
 	}
 }
 
+// Every share that can be written down reads back as itself, and a refusal says how to write one that can.
+func TestShares(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 100000 {
+		millionths := random.Uint64N(100e6 + 1) // of a percent
+		text := fmt.Sprintf("%d.%06d%%", millionths/1e6, millionths%1e6)
+		s, err := ParseShare(text)
+		want := strings.TrimRight(strings.TrimRight(strings.TrimSuffix(text, "%"), "0"), ".") + "%"
+		if err != nil || s.String() != want {
+			t.Fatalf("ParseShare(%q) = %s, %v; want %s", text, s, err, want)
+		}
+		if back, err := ParseShare(s.String()); err != nil || back != s {
+			t.Fatalf("%s reads back as %v, %v; want %v", s, float64(back), err, float64(s))
+		}
+	}
+	_, err := ParseShare("12.3456789%")
+	if want := `share "12.3456789%" is finer than 0.000001%: write it like 12.345679%`; err == nil ||
+		err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if s := Share(1. / 3).String(); s != "33.333333%" {
+		t.Errorf("a third is %s", s)
+	}
+}
+
 // Whatever is accepted is finite, and reads back as itself: what a plan prints can be typed in again.
 func FuzzUnits(f *testing.F) {
-	for _, s := range []string{"50mbit", "48.3ms", "64kb", "10%", "1e3kbit", "NaN%", "-0s"} {
+	for _, s := range []string{"50mbit", "48.3ms", "64kb", "10%", "1e3kbit", "NaN%", "-0s", "12.3456789%", "33.333333%",
+		"0.0000001%", "29%", "1e-6%"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -80,8 +111,10 @@ func FuzzUnits(f *testing.F) {
 				t.Errorf("size %q → %s → %v %v", s, z, back, err)
 			}
 		}
-		if _, err := ParseShare(s); err == nil && s == "" {
-			t.Error("empty share")
+		if p, err := ParseShare(s); err == nil {
+			if back, err := ParseShare(p.String()); err != nil || back != p || p < 0 || p > 1 {
+				t.Errorf("share %q → %s → %v %v", s, p, back, err)
+			}
 		}
 	})
 }

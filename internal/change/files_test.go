@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/host"
+)
+
+// A file is put there whole, with its folder, its mode and its time, over whatever a run that was killed has left; and
+// taken away without a trace.
+func TestSetFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "new", "deeper", "file")
+	owner := func(f host.File) host.File {
+		f.UID, f.GID = uint32(os.Getuid()), uint32(os.Getgid())
+		return f
+	}
+	none := host.File{Kind: host.NoFile}
+	regular := owner(host.File{Kind: host.Regular, Text: "rate = 50mbit\n", Mode: 0o640})
+	at := time.Unix(1e9, 0)
+	put := func(want host.File, at time.Time) {
+		t.Helper()
+		if err := (live{}).setFile(name, want, at); err != nil {
+			t.Fatal(err)
+		}
+		if got := host.ReadFile(name); got != want {
+			t.Fatalf("it is %+v, want %+v", got, want)
+		}
+		if _, err := os.Lstat(name + halfWritten); !os.IsNotExist(err) {
+			t.Fatalf("half of it is left: %v", err)
+		}
+	}
+	put(none, time.Time{}) // there is not even a folder
+	if _, err := os.Stat(filepath.Dir(name)); !os.IsNotExist(err) {
+		t.Errorf("a folder was made for a file that is not to be there: %v", err)
+	}
+	put(regular, at)
+	if info, err := os.Stat(name); err != nil || !info.ModTime().Equal(at) {
+		t.Errorf("its time is %v, %v", info.ModTime(), err)
+	}
+	regular.Text, regular.Mode = "", 0o4711
+	if err := os.WriteFile(name+halfWritten, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put(regular, time.Time{})
+	if info, err := os.Stat(name); err != nil || time.Since(info.ModTime()) > time.Hour {
+		t.Errorf("its time is %v, %v", info.ModTime(), err)
+	}
+	if err := os.Symlink("/nowhere", name+halfWritten); err != nil {
+		t.Fatal(err)
+	}
+	link := host.ReadFile(name + halfWritten)
+	if link.Kind != host.Symlink || link.Text != "/nowhere" {
+		t.Fatalf("a link is read as %+v", link)
+	}
+	put(link, at)
+	put(none, at)
+	put(none, at)
+	live{}.sweep(name)
+	if left, err := os.ReadDir(filepath.Dir(name)); err != nil || len(left) != 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
+// What cannot be put there is an error, and leaves what was there.
+func TestSetFileRefused(t *testing.T) {
+	dir := t.TempDir()
+	file, folder := filepath.Join(dir, "file"), filepath.Join(dir, "folder")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(folder, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	whole := host.File{Kind: host.Regular, Text: "new", Mode: 0o600, UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	link, none := host.File{Kind: host.Symlink, Text: file}, host.File{Kind: host.NoFile}
+	for name, c := range map[string]struct {
+		at   string
+		want host.File
+	}{
+		"below a file":             {filepath.Join(file, "below"), whole},
+		"a link below a file":      {filepath.Join(file, "below"), link},
+		"over a folder":            {folder, whole},
+		"a link over a folder":     {folder, link},
+		"a folder":                 {filepath.Join(dir, "other"), host.ReadFile(folder)},
+		"no file, over a full one": {folder, none},
+		"a name that is too long":  {filepath.Join(dir, strings.Repeat("x", 255)), whole},
+		"in no folder of names":    {filepath.Join(dir, strings.Repeat("x", 256), "file"), whole},
+	} {
+		if err := (live{}).setFile(c.at, c.want, time.Time{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if err := (live{}).setFile(filepath.Join(file, "below"), none, time.Time{}); err != nil {
+		t.Errorf("what cannot be there is not there: %v", err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "old" {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left is %v, %v", left, err)
+	}
+	// What is swept away is what was half written, alone.
+	if err := os.WriteFile(file+halfWritten, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	live{}.sweep(file)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("after sweeping %v, %v", left, err)
+	}
+	if err := (live{}).writable(filepath.Join(dir, "a", "b", "c")); err != nil {
+		t.Errorf("a file in folders that can be made: %v", err)
+	}
+}
+
+// An object's members that this version does not know are kept, those of embedded structs are known.
+func TestUnknown(t *testing.T) {
+	type inner struct {
+		Deep int `json:"deep"`
+	}
+	known := struct {
+		inner
+		Flat int `json:"flat,omitempty"`
+	}{}
+	got := unknown([]byte(`{"deep":1,"flat":2,"newer":{"x":3},"inner":4}`), known)
+	if len(got) != 2 || string(got["newer"]) != `{"x":3}` || string(got["inner"]) != "4" {
+		t.Errorf("unknown are %s", got)
+	}
+}
