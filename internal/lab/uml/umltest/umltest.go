@@ -64,9 +64,6 @@ func Run(t *testing.T, pattern string, files ...boot.File) {
 	if Inside() {
 		t.Skip("skipped here: it boots the kernel that it would run in")
 	}
-	if testing.Short() {
-		t.Skip("skipped here: a kernel takes more than -short allows")
-	}
 	kernel, err := uml.Find()
 	if err != nil {
 		t.Skipf("skipped, not passed: %s needs the lab kernel (make lab-kernel)", pattern)
