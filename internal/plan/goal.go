@@ -3,13 +3,13 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"weir/internal/host"
-	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -49,165 +49,147 @@ var (
 	Preferences = []string{"latency", "l4s"}
 )
 
-const (
-	// Below this a shaped host cannot be reached to mend it.
-	minRate = 64_000
-	// Shorter than a switch takes with the cables to it.
-	minRTT = time.Microsecond
-	// Longer than any path on Earth, satellites included, with its queues.
-	maxRTT = 10 * time.Second
-	// A path that loses more carries no TCP, whatever its congestion control.
-	maxLoss = 0.5
-)
+// Field is one part of a goal, as it is said on a command line and in files.
+type Field struct {
+	Name     string // of the option; in files, with an underscore for a hyphen
+	Type     string // what it takes, as in "rate"; "bool" of a switch
+	Help     string // what takes its place in usage stands between back quotes, as pflag has it
+	Quantity bool   // its text has a unit
 
-// Refusal is why there is no plan: what is wrong, and what to try.
-type Refusal struct {
-	What  string
-	Try   string
-	Usage bool // wrong on any host
+	Values   []string                  // all that it can be; nil where that is open
+	Suggests func(host.Facts) []string // what a shell may offer on a host; nil for Values
+
+	set func(*Goal, string) error
+	get func(Goal) string
 }
 
-func (r *Refusal) Error() string { return r.What }
+// Set says a field, of text as a person types it.
+func (f Field) Set(g *Goal, text string) error { return f.set(g, text) }
 
-// Hint is what to try.
-func (r *Refusal) Hint() string { return r.Try }
+// Get is the text of a field; "" where it is not said.
+func (f Field) Get(g Goal) string { return f.get(g) }
 
-// Check finds what no host could make right. Empty fields are fine.
-func (g Goal) Check() error {
-	bad := func(try, what string, args ...any) error {
-		return &Refusal{What: fmt.Sprintf(what, args...), Try: try, Usage: true}
+// Key is what a field is called in /etc/weir.toml and in scenarios.
+func (f Field) Key() string { return strings.ReplaceAll(f.Name, "-", "_") }
+
+// fieldOf makes a field of what a goal has, and of how its text is read. The zero value is not said.
+func fieldOf[T comparable](f Field, at func(*Goal) *T, parse func(string) (T, error)) Field {
+	f.set = func(g *Goal, text string) (err error) {
+		*at(g), err = parse(text)
+		return err
 	}
-	oneOf := func(name, value string, known []string) error {
-		if value == "" || slices.Contains(known, value) {
-			return nil
+	f.get = func(g Goal) string {
+		var unsaid T
+		if v := *at(&g); v != unsaid {
+			return fmt.Sprint(v)
 		}
-		return bad(name+" "+strings.Join(known, "|"), "%s %q is not known", name, value)
+		return ""
 	}
-	for _, err := range []error{
-		oneOf("--role", g.Role, Roles),
-		oneOf("--fair-to", g.FairTo, Sides),
-		oneOf("--prefer", g.Prefer, Preferences),
-		oneOf("--recipe", g.Recipe, RecipeNames()),
-		g.Carries.check(),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	if g.Qdisc != "" {
-		if _, err := qdisc.ParseStack(g.Qdisc); err != nil {
-			return bad(`as tc writes it, children after a bar: --qdisc "htb rate 49.875mbit | fq_codel"`, "--qdisc: %v",
-				err)
-		}
-	}
-	chosen := g.Prefer == "l4s" || g.FairTo != "" || g.NAT || g.Role == "relay"
-	switch {
-	case g.Rate != 0 && g.Rate < minRate:
-		return bad("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host", g.Rate)
-	case g.Ingress != 0 && g.Ingress < minRate:
-		return bad("--ingress 50mbit, what the provider sold",
-			"ingress rate %s would leave too little to reach this host", g.Ingress)
-	case g.RTT != 0 && time.Duration(g.RTT) < minRTT:
-		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is shorter than any path", g.RTT)
-	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
-		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
-	case !(g.Loss >= 0 && g.Loss <= maxLoss):
-		return bad("--loss 10%, what ping to a client loses on an idle link",
-			"with %s of its packets lost a path carries no TCP", g.Loss)
-	case g.NAT && g.Role != "relay":
-		return bad("--role relay --nat", "--nat is for a host that forwards for others")
-	case g.Carries != "" && g.Role != "relay":
-		return bad("--role relay --carries "+string(g.Carries), "--carries is for a host that carries for others")
-	case g.Prefer == "l4s" && g.Carries.oneCard():
-		return bad("--role relay without --prefer l4s",
-			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: ssh through it 33 "+
-				"ms (measured)")
-	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
-		return bad("either --recipe "+g.Recipe+", or the other choices without it",
-			"a recipe is applied to the letter, so it goes with no other choice")
-	case g.Recipe == "server-cake" && g.Rate == 0:
-		return bad("--recipe server-cake --rate 50mbit",
-			"recipe server-cake shapes at 99.75 %% of a rate, and none is given")
-	case g.Only && (g.Qdisc == "" || g.Rate+g.Ingress != 0 || g.CC != ""):
-		return bad("a queue, and no other choice", "a goal of a queue only names that, and nothing else")
-	case g.Qdisc != "" && chosen:
-		return bad("write the choice into --qdisc, or leave --qdisc out",
-			"--qdisc is used as it is written, so it goes with no other choice of a queue")
-	case g.Prefer == "l4s" && g.Rate == 0:
-		return bad("--prefer l4s --rate 50mbit",
-			"L4S needs the bottleneck here, and without a rate it is somewhere else")
-	case g.Prefer == "l4s" && g.CC == "bbr":
-		return bad("--cc auto, or --prefer latency",
-			"BBR under a DualPI2 bottleneck drops other people's packets (23 %% of a probe, measured)")
-	}
-	return nil
+	return f
 }
 
-// Measured fills in how far away the clients are, where the goal does not say it and enough connections are live to
-// tell. It is rounded up in steps of 1, 2, 5, so that another look a moment later comes to the same. The rules are
-// the same for 30ms and 50; for 30 and 200 they are not.
-func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
-	const (
-		enough = 8
-		least  = units.Duration(10 * time.Millisecond)
-		// what is farther is for a person to say: each packet of theirs is in this figure
-		most = units.Duration(200 * time.Millisecond)
-	)
-	if g.RTT != 0 || g.Recipe != "" || g.Only || s.Total < enough || s.RTT <= 0 {
-		return g, nil
+// Fields is the table of all that a goal can say. Options, files, completions and their documents follow it.
+func Fields() []Field {
+	plainly := func(s string) (string, error) { return s, nil }
+	return []Field{
+		fieldOf(Field{Name: "dev", Type: "device", Help: "`device` of the uplink (default: the default route's)",
+			Suggests: DeviceNames},
+			func(g *Goal) *string { return &g.Dev }, named("no device is named")),
+		fieldOf(Field{Name: "rate", Type: "rate", Quantity: true,
+			Help: "what the provider sold, for what leaves the device: 50mbit"},
+			func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate),
+		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
+			Help: "what the provider sold for what arrives: that is then shaped, too " +
+				"(default: it is left alone; for a relay, the rate)"},
+			func(g *Goal) *units.Rate { return &g.Ingress }, units.ParseRate),
+		fieldOf(Field{Name: "rtt", Type: "time", Quantity: true,
+			Help: "to the farthest clients when idle: 48.3ms (default: as live connections say)"},
+			func(g *Goal) *units.Duration { return &g.RTT }, parseRTT),
+		fieldOf(Field{Name: "loss", Type: "share", Quantity: true,
+			Help: "what the path loses with no queue to blame: 10%"},
+			func(g *Goal) *units.Share { return &g.Loss }, units.ParseShare),
+		fieldOf(Field{Name: "role", Type: "string", Values: Roles,
+			Help: "`what` the host is: server, or relay: it carries for others (default: as its traffic shows)"},
+			func(g *Goal) *string { return &g.Role }, plainly),
+		fieldOf(Field{Name: "carries", Type: "string", Values: KnownKinds(),
+			Help: "`how` a relay does that: " + strings.Join(KnownKinds(), ", ") +
+				"; several with commas between (default: as it is seen to)"},
+			func(g *Goal) *Kinds { return &g.Carries }, func(s string) (Kinds, error) { return Kinds(s), nil }),
+		fieldOf(Field{Name: "fair-to", Type: "string", Values: Sides,
+			Help: "hosts on this `side` share evenly: dst (default), the receivers, or src"},
+			func(g *Goal) *string { return &g.FairTo }, plainly),
+		fieldOf(Field{Name: "prefer", Type: "string", Values: Preferences,
+			Help: "`what` to prefer: latency (default), or l4s"},
+			func(g *Goal) *string { return &g.Prefer }, plainly),
+		fieldOf(Field{Name: "cc", Type: "string", Suggests: congestionControls,
+			Help: "congestion control: auto (default), keep, or a `name`"},
+			func(g *Goal) *string { return &g.CC }, plainly),
+		fieldOf(Field{Name: "qdisc", Type: "queue",
+			Help: "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\""},
+			func(g *Goal) *string { return &g.Qdisc }, named("no queue is named")),
+		fieldOf(Field{Name: "recipe", Type: "string", Values: RecipeNames(),
+			Help: "a published recipe by `name`: " + strings.Join(RecipeNames(), ", ")},
+			func(g *Goal) *string { return &g.Recipe }, plainly),
+		fieldOf(Field{Name: "nat", Type: "bool", Help: "the relay translates addresses on the device"},
+			func(g *Goal) *bool { return &g.NAT }, strconv.ParseBool),
+		fieldOf(Field{Name: "runtime", Type: "bool", Help: "keep nothing over a reboot, and write no file"},
+			func(g *Goal) *bool { return &g.Runtime }, strconv.ParseBool),
 	}
-	for step := 0; g.RTT < min(s.RTT, most); step++ {
-		g.RTT = least * units.Duration([]int{1, 2, 5, 10, 20}[step])
-	}
-	return g, []Note{{"path",
-		fmt.Sprintf("nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
-			s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}}
 }
 
-// device finds the link that a goal is about.
-func (g Goal) device(f host.Facts) (host.Link, error) {
-	name := g.Dev
-	if name == "" {
-		var err error
-		if name, _, err = Uplink(f); err != nil {
-			return host.Link{}, err
+// named reads a text that has to say something: an empty one is a variable that nobody has set.
+func named(otherwise string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if strings.TrimSpace(s) == "" {
+			return "", errors.New(otherwise)
+		}
+		return s, nil
+	}
+}
+
+func parseRTT(s string) (units.Duration, error) {
+	d, err := units.ParseDuration(s)
+	if err == nil && d == 0 {
+		err = errors.New("no path takes no time")
+	}
+	return units.Duration(d), err
+}
+
+// DeviceNames are the devices that have a queue of their own to choose.
+func DeviceNames(f host.Facts) (names []string) {
+	for _, l := range f.Links {
+		if !l.Loopback && l.Kind != "ifb" {
+			names = append(names, l.Name)
 		}
 	}
-	link, ok := f.Link(name)
-	switch at, _, err := below(f, name); {
-	case ok && link.Kind == "bridge" && g.Rate != 0 && err == nil && at != name:
-		return link, &Refusal{What: name + " is a bridge: what goes from port to port does not pass its queue",
-			Try: "--dev " + at + ", by which all of it leaves"}
-	case ok && link.Kind == "bridge" && g.Rate != 0 && err != nil:
-		return link, err
-	case name == "":
-		return link, &Refusal{What: "there is no default route to tell the uplink by", Try: "--dev NAME" +
-			listDevices(f)}
-	case !ok:
-		return link, &Refusal{What: fmt.Sprintf("%s: no such device", name), Try: "--dev NAME" + listDevices(f)}
-	case link.Loopback:
-		return link, &Refusal{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" +
-			listDevices(f)}
-	case link.Speed != 0 && g.Rate > link.Speed:
-		return link, tooFast(link, "rate", g.Rate)
-	}
-	return link, nil
+	return names
 }
 
-func tooFast(l host.Link, flag string, r units.Rate) error {
-	return &Refusal{
-		What: fmt.Sprintf("%s %s is above the speed of %s, %s", flag, r, l.Name, l.Speed),
-		Try:  fmt.Sprintf("--%s %s or less, or no --%s where the device itself is the limit", flag, l.Speed, flag),
-	}
+func congestionControls(f host.Facts) []string {
+	return slices.Concat([]string{"auto", "keep"}, f.Congestion.Available, f.Congestion.Loadable)
 }
 
-func listDevices(f host.Facts) string {
-	names := DeviceNames(f)
-	if len(names) == 0 {
-		return " (this network namespace has none)"
+// Args is a goal as the arguments of a command line.
+func (g Goal) Args() (args []string) {
+	for _, f := range Fields() {
+		switch value := f.Get(g); {
+		case value == "":
+		case f.Type == "bool":
+			args = append(args, "--"+f.Name)
+		default:
+			args = append(args, "--"+f.Name, value)
+		}
 	}
-	if len(names) > 8 {
-		names = append(names[:8], "…")
+	return args
+}
+
+// Flags writes a goal as it would be typed.
+func (g Goal) Flags() string {
+	args := g.Args()
+	for i, arg := range args {
+		if i > 0 && args[i-1] == "--qdisc" {
+			args[i] = strconv.Quote(arg)
+		}
 	}
-	return " (there are: " + strings.Join(names, ", ") + ")"
+	return strings.Join(args, " ")
 }

@@ -114,69 +114,12 @@ func (d *draft) shaper() error {
 	}
 
 	if g.Prefer == "l4s" {
-		if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
-			return d.root(append(htb, plain("dualpi2")...), reason+
-				"; two queues, L4S marking, by the kernel's own DualPI2",
-				"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no "+
-					"fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
+		if planned, err := d.dualpi2(htb, reason); planned {
+			return err
 		}
-		if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
-			d.note("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
-				"the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
-				d.facts.Kernel)
-			if d.link.TxQueues > 1 {
-				d.note(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
-			}
-			if d.facts.Forwards() {
-				d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a "+
-					"container has joined it, and goes as a whole, where the kernel's dualpi2 takes it apart; "+
-					"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms "+
-					"instead of 1.36; scenarios/dualpi2/superpackets.toml)")
-			}
-			return d.root(qdisc.Stack{dualpi2At(shaped(g.Rate))}, reason+
-				"; two queues, L4S marking, by weir's DualPI2 in BPF",
-				"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where "+
-					"CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
-		}
-		d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
-			"latency is as with --prefer latency",
-			d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
 	}
 	if d.has("cake") {
-		q, queues := cake(shaped(g.Rate), interval(g.RTT)), ""
-		if d.link.TxQueues > 1 {
-			if d.facts.Qdiscs["cake_mq"] == host.Yes {
-				q.MultiQueue, queues = true, fmt.Sprintf(", on %d queues", d.link.TxQueues)
-			} else {
-				d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 "+
-					"to 3 Gbit/s (LibreQoS#127)",
-					d.facts.Kernel, d.link.TxQueues)
-			}
-		}
-		side := "dst"
-		if g.RTT == 0 {
-			d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it",
-				q.RTT)
-		}
-		if g.FairTo == "src" {
-			q.FlowMode, side = dualSrc, "src"
-		}
-		if g.NAT {
-			q.NAT = true
-			other := map[string]string{
-				"dst": "the hosts that it is sent to, so download of clients beyond; --fair-to src shares between " +
-					"those that send through this relay",
-				"src": "the hosts that send it through this relay; --fair-to dst shares between those that it is " +
-					"sent to",
-			}
-			d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
-		}
-		if tunnel := tunnelKind(d.link, false); tunnel != "" {
-			q.Overhead, q.Raw = int32(overhead(tunnel)), false
-		}
-		return d.root(qdisc.Stack{q}, reason+queues,
-			shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, "+
-				"and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
+		return d.cake(reason)
 	}
 	if d.has("htb") && d.has("fq_codel") {
 		return d.root(append(htb, fqCodel(interval(g.RTT))), reason+
@@ -185,6 +128,78 @@ func (d *draft) shaper() error {
 				"against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
+}
+
+// dualpi2 plans the kernel's own, or else Weir's in BPF; false if there is neither.
+func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error) {
+	g := d.Goal
+	if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
+		return true, d.root(append(htb, plain("dualpi2")...), reason+
+			"; two queues, L4S marking, by the kernel's own DualPI2",
+			"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no "+
+				"fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
+	}
+	if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
+		d.note("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
+			"the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
+			d.facts.Kernel)
+		if d.link.TxQueues > 1 {
+			d.note(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
+		}
+		if d.facts.Forwards() {
+			d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a "+
+				"container has joined it, and goes as a whole, where the kernel's dualpi2 takes it apart; "+
+				"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms "+
+				"instead of 1.36; scenarios/dualpi2/superpackets.toml)")
+		}
+		return true, d.root(qdisc.Stack{dualpi2At(shaped(g.Rate))}, reason+
+			"; two queues, L4S marking, by weir's DualPI2 in BPF",
+			"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where "+
+				"CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
+	}
+	d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
+		"latency is as with --prefer latency",
+		d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
+	return false, nil
+}
+
+// cake plans CAKE, which is fair between clients.
+func (d *draft) cake(reason string) error {
+	g := d.Goal
+	q, queues := cake(shaped(g.Rate), interval(g.RTT)), ""
+	if d.link.TxQueues > 1 {
+		if d.facts.Qdiscs["cake_mq"] == host.Yes {
+			q.MultiQueue, queues = true, fmt.Sprintf(", on %d queues", d.link.TxQueues)
+		} else {
+			d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 "+
+				"to 3 Gbit/s (LibreQoS#127)",
+				d.facts.Kernel, d.link.TxQueues)
+		}
+	}
+	side := "dst"
+	if g.RTT == 0 {
+		d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it",
+			q.RTT)
+	}
+	if g.FairTo == "src" {
+		q.FlowMode, side = dualSrc, "src"
+	}
+	if g.NAT {
+		q.NAT = true
+		other := map[string]string{
+			"dst": "the hosts that it is sent to, so download of clients beyond; --fair-to src shares between " +
+				"those that send through this relay",
+			"src": "the hosts that send it through this relay; --fair-to dst shares between those that it is " +
+				"sent to",
+		}
+		d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
+	}
+	if tunnel := tunnelKind(d.link, false); tunnel != "" {
+		q.Overhead, q.Raw = int32(overhead(tunnel)), false
+	}
+	return d.root(qdisc.Stack{q}, reason+queues,
+		shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, "+
+			"and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
 }
 
 func (d *draft) noShaper(or string) error {
