@@ -80,13 +80,18 @@ func firstColumn(text string) map[string]bool {
 	return found
 }
 
+// counters tells whether a package's structs are the kernel's counters, or those of a qdisc of ours.
+func counters(path string) bool {
+	return strings.HasSuffix(path, "/qdisc") || strings.HasSuffix(path, "/dualpi2")
+}
+
 // tags collects the names of a struct's fields; those of the scenario inside a result have a document of their own,
 // as have the kernel's counters.
 func tags(of reflect.Type, tag string, names map[string]bool, seen map[reflect.Type]bool) {
 	for of.Kind() == reflect.Slice || of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	if of.Kind() != reflect.Struct || seen[of] || strings.HasSuffix(of.PkgPath(), "qdisc") ||
+	if of.Kind() != reflect.Struct || seen[of] || counters(of.PkgPath()) ||
 		(tag == "json" && of == reflect.TypeOf(scenario.Scenario{})) {
 		return
 	}

@@ -70,9 +70,13 @@ const (
 	earlierRate = "19950Kbit"
 )
 
+// whileLooking is a time for weir up that is long enough to look at what it did, on a machine whose host has other
+// things to do.
+const whileLooking = "45s"
+
 func nobodyConfirms(s *subject) {
 	before := s.look()
-	s.sh("weir up --timeout 10s " + goal + "; " + inForce(goalRate) +
+	s.sh("weir up --timeout " + whileLooking + " " + goal + "; " + inForce(goalRate) +
 		" && systemctl list-units --no-legend 'weir-revert*' | grep running")
 	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend " +
 		"\"weir-revert*\" | grep -q .'; until_ 'weir status | grep \"^Put back\"'")
@@ -552,7 +556,7 @@ func twoUplinks(s *subject) {
 	before := s.look()
 	s.sh("weir up " + goal + " && weir confirm")
 	one := s.look()
-	s.sh("weir up --timeout 10s --dev lan0 " + earlier + " && weir status")
+	s.sh("weir up --timeout " + whileLooking + " --dev lan0 " + earlier + " && weir status")
 	s.sh("until_ '! tc qdisc show dev lan0 | grep -q cake'; until_ 'weir status | grep -q \"^Put back\"'")
 	s.same(asBefore, s.look(), one, "nobody confirmed the second")
 	s.sh("weir up --dev lan0 " + earlier + " && weir confirm && weir status && grep -q '^\\[lan0\\]' /etc/weir.toml")
