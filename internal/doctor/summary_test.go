@@ -27,7 +27,8 @@ func TestSummarize(t *testing.T) {
 		{"queue elsewhere", facts(load), Summary{true, "Downloads make everything else on this server slow: replies " +
 			"wait 164 ms in your provider's queue.", "weir plan --rate RATE", sell, "queue-at-provider"}},
 		{"queue elsewhere, less", facts(load, sockets(func(s *host.Sockets) { s.QueueMin = s.QueueRTT - 600_000 })),
-			Summary{true, "Downloads make everything else on this server slow: replies wait 0.6 ms in your provider's " +
+			Summary{true, "Downloads make everything else on this server slow: replies wait 0.6 ms in your " +
+				"provider's " +
 				"queue.",
 				"weir plan --rate RATE", sell, "queue-at-provider"}},
 		{"queue elsewhere, a relay", facts(measuredNAT, load), Summary{true, "Downloads make everything else on this " +

@@ -74,7 +74,8 @@ func TestSupport(t *testing.T) {
 		t.Errorf("ingress without its modules: %s", got)
 	}
 	debian["lib/modules/6.1/modules.builtin"] = file(
-		"kernel/net/sched/sch_ingress.ko\nkernel/net/sched/cls_matchall.ko\nkernel/net/sched/act_mirred.ko\nkernel/drivers/net/ifb.ko\n")
+		"kernel/net/sched/sch_ingress.ko\nkernel/net/sched/cls_matchall.ko\n" +
+			"kernel/net/sched/act_mirred.ko\nkernel/drivers/net/ifb.ko\n")
 	if got := modules(debian, "6.1").ingress(); got != Yes {
 		t.Errorf("ingress with its modules: %s", got)
 	}

@@ -85,29 +85,37 @@ func TestParse(t *testing.T) {
 // Each mistake is one line that names the word and says what would be right.
 func TestRefused(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                    "no queueing discipline given",
-		"caek":                                `unknown queueing discipline "caek" (did you mean "cake"?); known: bfifo, bpf_dualpi2, cake,`,
-		"clsact":                              `unknown queueing discipline "clsact"; known:`,
-		"cake bandwith 50mbit":                `cake: unknown option "bandwith" (did you mean "bandwidth"?); known: ack-filter,`,
-		"cake bandwidth":                      "cake: bandwidth: needs a value",
-		"cake bandwidth 50":                   `cake: bandwidth: rate "50" has no unit: tc reads it as 50bit: write that, or like 50mbit`,
-		"cake rtt 200":                        `cake: rtt: time "200" has no unit: tc reads it as 200us: write that, or like 48.3ms`,
-		"cake memlimit 10000":                 `cake: memlimit: size "10000" has no unit: tc reads it as 10000b: write that, or like 64kb`,
-		"fq timer_slack 10000":                `fq: timer_slack: time "10000" has no unit: tc reads it as 10000ns: write that, or like 48.3ms`,
+		"": "no queueing discipline given",
+		"caek": `unknown queueing discipline "caek" (did you mean "cake"?); ` +
+			`known: bfifo, bpf_dualpi2, cake,`,
+		"clsact": `unknown queueing discipline "clsact"; known:`,
+		"cake bandwith 50mbit": `cake: unknown option "bandwith" (did you mean "bandwidth"?); ` +
+			`known: ack-filter,`,
+		"cake bandwidth": "cake: bandwidth: needs a value",
+		"cake bandwidth 50": `cake: bandwidth: rate "50" has no unit: tc reads ` +
+			`it as 50bit: write that, or like 50mbit`,
+		"cake rtt 200": `cake: rtt: time "200" has no unit: tc reads it as ` +
+			`200us: write that, or like 48.3ms`,
+		"cake memlimit 10000": `cake: memlimit: size "10000" has no unit: tc ` +
+			`reads it as 10000b: write that, or like 64kb`,
+		"fq timer_slack 10000": `fq: timer_slack: time "10000" has no unit: tc ` +
+			`reads it as 10000ns: write that, or like 48.3ms`,
 		"tbf rate 5mbit burst 5000 limit 9kb": `tbf: burst: size "5000" has no unit: tc reads it as 5000b: write that`,
 		"netem delay 100":                     `netem: delay: time "100" has no unit: tc reads it as 100us: write that`,
 		"netem loss random 10":                `netem: loss: share "10" has no unit: tc reads it as 10%: write that`,
-		"netem rate 1000":                     `netem: rate: rate "1000" has no unit: tc reads it as 1000bit: write that`,
-		"fq limit 010":                        `fq: limit: "010" has a leading zero, and tc reads some such numbers as octal: write 10, or 8`,
-		"fq_codel flows 010":                  `fq_codel: flows: "010" has a leading zero`,
-		"pfifo limit 010":                     `pfifo: limit: "010" has a leading zero`,
-		"bfifo limit 010":                     `bfifo: limit: "010" has a leading zero`,
-		"cake overhead 010":                   `cake: overhead: "010" has a leading zero`,
-		"cake mpu 09":                         `cake: mpu: "09" has a leading zero: write 9`,
-		"netem rate 5mbit 010":                `netem: rate: "010" has a leading zero`,
-		"fq quantum 9kb":                      `fq: quantum: "9kb" is not a whole number`,
-		"dualpi2 memlimit 20mb":               `dualpi2: memlimit: "20mb" is not a whole number`,
-		"dualpi2 step_thresh xp":              `dualpi2: step_thresh: "xp" is not a whole number`,
+		"netem rate 1000": `netem: rate: rate "1000" has no unit: tc reads it ` +
+			`as 1000bit: write that`,
+		"fq limit 010": `fq: limit: "010" has a leading zero, and tc reads ` +
+			`some such numbers as octal: write 10, or 8`,
+		"fq_codel flows 010":     `fq_codel: flows: "010" has a leading zero`,
+		"pfifo limit 010":        `pfifo: limit: "010" has a leading zero`,
+		"bfifo limit 010":        `bfifo: limit: "010" has a leading zero`,
+		"cake overhead 010":      `cake: overhead: "010" has a leading zero`,
+		"cake mpu 09":            `cake: mpu: "09" has a leading zero: write 9`,
+		"netem rate 5mbit 010":   `netem: rate: "010" has a leading zero`,
+		"fq quantum 9kb":         `fq: quantum: "9kb" is not a whole number`,
+		"dualpi2 memlimit 20mb":  `dualpi2: memlimit: "20mb" is not a whole number`,
+		"dualpi2 step_thresh xp": `dualpi2: step_thresh: "xp" is not a whole number`,
 		"fq initial_quantum 1048577": "fq: initial_quantum: 1048577 is out of range (1 to " +
 			"1048576)",
 		"fq maxrate 0bit":                       `rate "0bit" is out of range`,

@@ -480,7 +480,8 @@ func filtered(s *subject) {
 		s.same(asBefore, s.look(), before, queue.name+", refused")
 		// The line that it names takes away what is in the way.
 		s.holds(asPlanned, queue.name+", taken away",
-			`eval "$(sed -n 's/^  try: if it need not come back: \(tc .*\), and then again$/\1/p' /run/err)" && weir up --runtime --yes `+goal+" && "+inForce(goalRate))
+			`eval "$(sed -n 's/^  try: if it need not come back: \(tc .*\), and then again$/\1/p' /run/err)" && `+
+				"weir up --runtime --yes "+goal+" && "+inForce(goalRate))
 		s.sh("weir down")
 	}
 }
