@@ -209,10 +209,17 @@ func (n *network) read() dualpi2.Instance {
 	return i
 }
 
-// quiet keeps the kernel from sending anything by itself, as IPv6 does when a device is new.
+// quiet keeps the kernel from sending anything by itself, as IPv6 does when a device is new, and ARP when it asks a
+// neighbour again after half a minute.
 func (n *network) quiet() {
 	n.Helper()
 	n.must(os.WriteFile("/proc/sys/net/ipv6/conf/near/disable_ipv6", []byte("1"), 0))
+	n.in(n.there)
+	far, err := netlink.LinkByName("far")
+	n.must(err)
+	n.in(n.here)
+	n.must(netlink.NeighSet(&netlink.Neigh{LinkIndex: n.ifindex, State: netlink.NUD_PERMANENT, IP: far4.AsSlice(),
+		HardwareAddr: far.Attrs().HardwareAddr}))
 	time.Sleep(100 * time.Millisecond)
 }
 
