@@ -19,6 +19,8 @@ type BulkSpec struct {
 	Count        int    // connections
 	CC           string // congestion control of the source; empty: the system's default
 	NotsentLowat int    // TCP_NOTSENT_LOWAT in bytes; 0: the system's default
+	MSS          int    // TCP_MAXSEG in bytes; 0: what fits
+	Pace         uint64 // SO_MAX_PACING_RATE, bytes per second; 0: none
 	Bytes        int64  // per connection; 0: until Stop
 	Start, Stop  time.Duration
 }
@@ -128,6 +130,17 @@ func (b *bulk) prepareSource(fd int) error {
 	if b.spec.NotsentLowat > 0 {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, b.spec.NotsentLowat); err != nil {
 			return fmt.Errorf("TCP_NOTSENT_LOWAT: %w", err)
+		}
+	}
+	if b.spec.MSS > 0 {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG, b.spec.MSS); err != nil {
+			return fmt.Errorf("TCP_MAXSEG: %w", err)
+		}
+	}
+	if b.spec.Pace > 0 {
+		err := unix.SetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, b.spec.Pace)
+		if err != nil {
+			return fmt.Errorf("SO_MAX_PACING_RATE: %w", err)
 		}
 	}
 	return nil

@@ -151,7 +151,7 @@ func (d *driver) start() error {
 		spec := traffic.BulkSpec{
 			Source: source, Sink: sink, Via: via, SourceDials: f.Dial == "server",
 			Port: flowPort(i), Count: f.Count, CC: f.CC, NotsentLowat: int(f.Lowat), Bytes: int64(f.Bytes),
-			Start: d.begin + time.Duration(f.Start),
+			MSS: int(f.MSS), Pace: uint64(f.Pace / 8), Start: d.begin + time.Duration(f.Start),
 		}
 		if f.Direction == "up" {
 			spec.Source, spec.Sink = spec.Sink, spec.Source

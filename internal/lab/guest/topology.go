@@ -475,6 +475,11 @@ func (t *topology) layProvider(job scenario.Job) error {
 
 // limit enforces a rate of the provider's for what leaves by one of its interfaces, or comes in by the other.
 func (t *topology) limit(p scenario.Provider, rate units.Rate, out, in string) error {
+	cells := ""
+	if p.ATM {
+		cells = " linklayer atm"
+	}
+	var queue string
 	switch p.Queue {
 	case "none":
 		return nil
@@ -482,13 +487,34 @@ func (t *topology) limit(p scenario.Provider, rate units.Rate, out, in string) e
 		return t.police(p, rate, in)
 	case "fifo":
 		// A bucket of two packets: what leaves is paced at the rate.
-		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, p.Buffer.Bytes(rate)))
+		queue = fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, p.Buffer.Bytes(rate)) + cells
 	case "bucket":
-		return t.provider.qdisc(out, fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst,
-			p.Buffer.Bytes(rate)))
+		queue = fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(rate)) + cells
 	default:
-		return t.provider.qdisc(out, scenario.Rated(p.Queue, rate))
+		queue = scenario.Rated(p.Queue, rate)
 	}
+	if err := t.provider.qdisc(out, queue); err != nil || p.Overhead == 0 {
+		return err
+	}
+	return t.provider.counting(out, p.Overhead)
+}
+
+// counting makes the root of a device count so many bytes more of each packet than it is handed.
+func (s space) counting(dev string, bytes int) error {
+	i, err := s.index(dev)
+	if err != nil {
+		return err
+	}
+	tree, err := s.tc.Tree(i)
+	if err != nil {
+		return err
+	}
+	for j := range tree.Qdiscs {
+		if tree.Qdiscs[j].Parent == qdisc.Root {
+			tree.Qdiscs[j].SizeTable = qdisc.SizeTable(int32(bytes))
+		}
+	}
+	return s.tc.Restore(i, tree)
 }
 
 // police drops at the provider's door what exceeds the rate.

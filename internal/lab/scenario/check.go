@@ -278,6 +278,15 @@ func (s *Scenario) checkPath() *problem {
 			return wrong("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
 		}
 	}
+	switch counted := p.Overhead != 0 || p.ATM; {
+	case p.Overhead < -14 || p.Overhead > 256:
+		return wrong("4 with FCS, 24 with all that is on a wire, -14 for the IP packet alone", at("overhead"),
+			"overhead = %d bytes is out of range (-14 to 256)", p.Overhead)
+	case counted && (p.Queue == "none" || p.Queue == "policer"):
+		return wrong(`queue = "fifo"`, at("overhead"), "a policer here counts IP packets, and nothing else")
+	case p.ATM && p.Queue != "fifo" && p.Queue != "bucket":
+		return wrong(`queue = "fifo", or linklayer atm in tc's words`, at("atm"), "atm is of fifo and bucket")
+	}
 	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < 1514 || p.Burst > 1<<31) {
 		return wrong("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
 	}
@@ -373,6 +382,10 @@ func (s *Scenario) checkFlows() *problem {
 			return wrong("", at("stop"), "flow %q stops at %v, before it starts at %v", f.Name, f.Stop, f.Start)
 		case f.Start >= s.Warmup+s.Duration:
 			return wrong("", at("start"), "flow %q starts at %v, after the run's end", f.Name, f.Start)
+		case f.MSS != 0 && (f.MSS < 88 || f.MSS > 1460): // the kernel's least is 88 (TCP_MIN_MSS)
+			return wrong("", at("mss"), "flow %q: mss %v is out of range (88b to 1460b)", f.Name, f.MSS)
+		case f.Pace != 0 && f.Pace < minRate:
+			return wrong("", at("pace"), "flow %q: pace %v is below the lab's least (100kbit)", f.Name, f.Pace)
 		case f.Address > 1 && s.Server.Relay:
 			return wrong("", at("address"), "flow %q: a relay forwards from one origin address", f.Name)
 		}

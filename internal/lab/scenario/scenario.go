@@ -98,6 +98,9 @@ type Provider struct {
 	// of fifo and bucket: bytes, or the time they take at the rate
 	Buffer Buffer     `toml:"buffer" json:"buffer"`
 	Burst  units.Size `toml:"burst" json:"burst"` // of policer and bucket: what may pass at line rate
+	// bytes counted of a packet beside its Ethernet frame without FCS, -14 to 256: 4 with it, 24 on a wire, -14 of IP
+	Overhead int  `toml:"overhead" json:"overhead,omitempty"`
+	ATM      bool `toml:"atm" json:"atm,omitempty"` // and carried in cells
 }
 
 // Inward is the rate towards the server.
@@ -130,7 +133,9 @@ type Flow struct {
 	// congestion control of the sender; default: the sysctl's
 	CC    string         `toml:"cc" json:"cc,omitempty"`
 	Lowat units.Size     `toml:"notsent_lowat" json:"notsent_lowat"`
-	Bytes units.Size     `toml:"bytes" json:"bytes"` // per connection; 0b: as long as the run
+	Bytes units.Size     `toml:"bytes" json:"bytes"`         // per connection; 0b: as long as the run
+	MSS   units.Size     `toml:"mss" json:"mss,omitempty"`   // of each segment's payload, at most; 0b: what fits
+	Pace  units.Rate     `toml:"pace" json:"pace,omitempty"` // each connection sends no faster than this
 	Start units.Duration `toml:"start" json:"start"`
 	Stop  units.Duration `toml:"stop" json:"stop"`
 }
