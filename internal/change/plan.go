@@ -106,11 +106,12 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 		seen = append(seen, plan.Note{Subject: plan.RoleNote,
 			Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
 	}
-	if err != nil || inForce || goal.RTT != 0 {
+	if err != nil || inForce {
 		return goal, seen, err
 	}
+	goal, served := goal.Serving(facts)
 	goal, far := goal.Measured(deep.Sockets)
-	return goal, append(seen, far...), nil
+	return goal, slices.Concat(seen, served, far), nil
 }
 
 // plan is for all the goals that a host is to have. What a device that is not there would have is left as it is.

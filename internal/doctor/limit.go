@@ -132,10 +132,11 @@ func Elsewhere(g plan.Goal, f host.Facts) string {
 	}
 	s := p.deep.Sockets
 	root, _ := p.link.Tree.Root()
-	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The rate is lower somewhere else, or "+
-		"what is sent does not pass here",
+	try, _ := p.slower()
+	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The provider passes less than this rate, "+
+		"or what is sent does not pass here: %s",
 		s.Queueing, text.Counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), p.shaperName(),
-		text.Counted(int(root.Stats.Qlen), "packet"))
+		text.Counted(int(root.Stats.Qlen), "packet"), try)
 }
 
 // many tells whether so many of the busy connections are no accident: one in four.

@@ -83,15 +83,33 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 		Plain: "Replies wait " + p.wait() + " in a queue that is not this server's.",
 		Title: "There is a queue besides yours.",
 		Seen:  fmt.Sprintf("%s; %s, which shapes to %s.", p.waits(), p.holding(root), rate),
-		Why:   "The limit seems to be below the shaper's rate: a queue that stands elsewhere is not managed.",
-		Try:   planRate, Remark: "with less than " + rate.String(),
-		Evidence: Evidence{Scenario: "scenarios/seeds/shaping.toml"},
+		Why: "The provider passes less than the shaper's rate, or counts more bytes of each packet. A rate half a " +
+			"percent too high fills its queue.",
+		Evidence: Evidence{Scenario: "scenarios/rules/framing.toml"},
 	}
+	f.Try, f.Remark = p.slower()
 	if p.carried.OneCard {
 		f.Why = "What leaves has just come in by the same card: a queue on the way in is not managed."
 		f.Try, f.Remark = planRelay, whatRate
 	}
 	return f
+}
+
+// slower is how to shape to less: by what each packet counts for, where that is the least, or by the rate.
+func (p *patient) slower() (try, remark string) {
+	const (
+		told  = 10000. / 9975 // of what is enforced, as plan has it
+		lower = 0.98
+	)
+	rate := units.Rate(told*float64(p.enforced())/1e5+0.5) * 1e5
+	stack, _ := p.link.Tree.Stack()
+	for _, spec := range stack {
+		if q, is := spec.(qdisc.Cake); is && q.Raw {
+			return fmt.Sprintf("weir plan --rate %s --overhead ethernet", rate),
+				"and if replies still wait, with a lower rate"
+		}
+	}
+	return fmt.Sprintf("weir plan --rate %s", units.Rate(lower*float64(rate)/1e5)*1e5), "and lower, until none wait"
 }
 
 // unseenQueue is about a device where none is to be seen.

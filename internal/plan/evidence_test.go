@@ -37,7 +37,7 @@ func TestEvidenceIsWhatWasMeasured(t *testing.T) {
 	known, measured := readFacts(t), readTables(t)
 	constants := map[string]ast.Expr{}
 	var all []string
-	for _, file := range []string{"rules.go", "recipes.go", "relay.go"} {
+	for _, file := range []string{"rules.go", "recipes.go", "relay.go", "framing.go"} {
 		all = append(all, evidences(t, file, constants)...)
 	}
 	used, checked := map[string]int{}, 0
@@ -148,7 +148,7 @@ func readTables(t *testing.T) map[fact]string {
 	t.Helper()
 	scenarios := titles(t)
 	cells := map[fact]string{}
-	for _, name := range []string{"seeds", "evidence", "dualpi2", "relay"} {
+	for _, name := range []string{"seeds", "evidence", "dualpi2", "relay", "rules"} {
 		text, err := os.ReadFile("../../docs/" + name + ".md")
 		if err != nil {
 			t.Fatal(err)

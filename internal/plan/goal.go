@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -20,11 +21,15 @@ type Goal struct {
 	// provisioned for what leaves Dev, bits per second
 	Rate units.Rate `json:"rate,omitempty" toml:"rate,omitempty"`
 	// provisioned for what arrives at Dev, bits per second; 0: it is left alone
-	Ingress units.Rate     `json:"ingress,omitempty" toml:"ingress,omitempty"`
-	RTT     units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"` // to the farthest clients that matter
+	Ingress units.Rate `json:"ingress,omitempty" toml:"ingress,omitempty"`
+	// what the provider counts of a packet besides its IP part; as the device is seen to be when not said
+	Overhead qdisc.Framing  `json:"overhead,omitzero" toml:"overhead,omitempty"`
+	RTT      units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"` // to the farthest clients that matter
 	// of packets on the path, with no queue to blame
 	Loss units.Share `json:"loss,omitempty" toml:"loss,omitempty"`
 	Role string      `json:"role,omitempty" toml:"role,omitempty"` // server (the default) or relay
+	// tcp (the default) or udp: by what a server sends most of what it sends itself
+	Serves string `json:"serves,omitempty" toml:"serves,omitempty"`
 	// how a relay passes on: several with commas between; as the host is seen to when empty
 	Carries Kinds `json:"carries,omitempty" toml:"carries,omitempty"`
 	NAT     bool  `json:"nat,omitempty" toml:"nat,omitempty"` // the relay translates addresses on Dev
@@ -42,9 +47,13 @@ type Goal struct {
 	Only    bool `json:"only,omitempty" toml:"-"`    // Qdisc and nothing else, nor over a reboot: as tc would
 }
 
-// The values that Role, FairTo and Prefer can take, the default first.
+// servesUDP is a server whose own UDP is not negligible.
+const servesUDP = "udp"
+
+// The values that Role, Serves, FairTo and Prefer can take, the default first.
 var (
 	Roles       = []string{"server", "relay"}
+	Services    = []string{"tcp", "udp"}
 	Sides       = []string{"dst", "src"}
 	Preferences = []string{"latency", "l4s"}
 )
@@ -102,6 +111,11 @@ func Fields() []Field {
 			Help: "what the provider sold for what arrives: that is then shaped, too " +
 				"(default: it is left alone; for a relay, the rate)"},
 			func(g *Goal) *units.Rate { return &g.Ingress }, units.ParseRate),
+		fieldOf(Field{Name: "overhead", Type: "framing",
+			Help: "what the provider counts of a packet besides its IP part, in tc-cake's `words`: 38, ethernet, " +
+				"\"pppoe-vcmux mpu 53\" (default: as the device suggests)",
+			Suggests: func(host.Facts) []string { return qdisc.Framings() }},
+			func(g *Goal) *qdisc.Framing { return &g.Overhead }, qdisc.ParseFraming),
 		fieldOf(Field{Name: "rtt", Type: "time", Quantity: true,
 			Help: "to the farthest clients when idle: 48.3ms (default: as live connections say)"},
 			func(g *Goal) *units.Duration { return &g.RTT }, parseRTT),
@@ -111,6 +125,9 @@ func Fields() []Field {
 		fieldOf(Field{Name: "role", Type: "string", Values: Roles,
 			Help: "`what` the host is: server, or relay: it carries for others (default: as its traffic shows)"},
 			func(g *Goal) *string { return &g.Role }, plainly),
+		fieldOf(Field{Name: "serves", Type: "string", Values: Services,
+			Help: "`what` a server sends by: tcp, or udp, as QUIC (HTTP/3) does (default: as its counters show)"},
+			func(g *Goal) *string { return &g.Serves }, plainly),
 		fieldOf(Field{Name: "carries", Type: "string", Values: KnownKinds(),
 			Help: "`how` a relay does that: " + strings.Join(KnownKinds(), ", ") +
 				"; several with commas between (default: as it is seen to)"},
@@ -187,7 +204,7 @@ func (g Goal) Args() (args []string) {
 func (g Goal) Flags() string {
 	args := g.Args()
 	for i, arg := range args {
-		if i > 0 && args[i-1] == "--qdisc" {
+		if strings.Contains(arg, " ") {
 			args[i] = strconv.Quote(arg)
 		}
 	}

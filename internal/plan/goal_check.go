@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ func (g Goal) Check() error {
 	}
 	for _, err := range []error{
 		oneOf("--role", g.Role, Roles),
+		oneOf("--serves", g.Serves, Services),
 		oneOf("--fair-to", g.FairTo, Sides),
 		oneOf("--prefer", g.Prefer, Preferences),
 		oneOf("--recipe", g.Recipe, RecipeNames()),
@@ -50,6 +52,11 @@ func (g Goal) Check() error {
 		if _, err := qdisc.ParseStack(g.Qdisc); err != nil {
 			return bad(`as tc writes it, children after a bar: --qdisc "htb rate 49.875mbit | fq_codel"`, "--qdisc: %v",
 				err)
+		}
+	}
+	if g.Overhead != (qdisc.Framing{}) {
+		if err := g.Overhead.Check(); err != nil {
+			return bad("--overhead 38", "--overhead: %v", err)
 		}
 	}
 	chosen := g.Prefer == "l4s" || g.FairTo != "" || g.NAT || g.Role == "relay"
@@ -70,6 +77,8 @@ func (g Goal) Check() error {
 		return bad("--role relay --nat", "--nat is for a host that forwards for others")
 	case g.Carries != "" && g.Role != "relay":
 		return bad("--role relay --carries "+string(g.Carries), "--carries is for a host that carries for others")
+	case g.Serves != "" && g.Role == "relay":
+		return bad("--role relay without --serves", "--serves is for a host that serves; a relay has --carries")
 	case g.Prefer == "l4s" && g.Carries.oneCard():
 		return bad("--role relay without --prefer l4s",
 			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: ssh through it 33 "+
@@ -82,6 +91,12 @@ func (g Goal) Check() error {
 			"recipe server-cake shapes at 99.75 %% of a rate, and none is given")
 	case g.Only && (g.Qdisc == "" || g.Rate+g.Ingress != 0 || g.CC != ""):
 		return bad("a queue, and no other choice", "a goal of a queue only names that, and nothing else")
+	case g.Overhead != (qdisc.Framing{}) && (g.Qdisc != "" || g.Recipe != ""):
+		return bad("write it into --qdisc: cake bandwidth 49.875mbit overhead 38",
+			"--qdisc and --recipe are used as they are written, so --overhead goes with neither")
+	case g.Overhead != (qdisc.Framing{}) && g.Rate+g.Ingress == 0:
+		return bad("--rate 50mbit --overhead "+strconv.Quote(g.Overhead.String()),
+			"--overhead is about how the provider counts its rate, and none is given")
 	case g.Qdisc != "" && chosen:
 		return bad("write the choice into --qdisc, or leave --qdisc out",
 			"--qdisc is used as it is written, so it goes with no other choice of a queue")
@@ -114,6 +129,23 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 	return g, []Note{{"path",
 		fmt.Sprintf("nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
 			s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}}
+}
+
+// Serving fills in by what a server sends, where the goal does not say it and its counters show much UDP.
+func (g Goal) Serving(f host.Facts) (Goal, []Note) {
+	const (
+		enough = 10_000 // datagrams: below, it may be what a boot asks of name servers and clocks
+		// Of what is sent; a datagram counts once however many segments it has (UDP GSO), one of TCP each.
+		part = 16
+	)
+	sent := f.Passing
+	if g.Serves != "" || g.Role == "relay" || g.Rate == 0 || g.Recipe != "" || g.Qdisc != "" || sent.UDPOut < enough ||
+		sent.UDPOut < (sent.UDPOut+sent.TCPOut)/part {
+		return g, nil
+	}
+	g.Serves = servesUDP
+	return g, []Note{{"path", fmt.Sprintf("programs here have sent %d datagrams, beside %d segments of TCP: taken for "+
+		"--serves udp", sent.UDPOut, sent.TCPOut)}}
 }
 
 // device finds the link that a goal is about.

@@ -53,6 +53,15 @@ func ParseGoals(text string) (goals []Goal, err error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
+	for name, of := range raw {
+		table, is := of.(map[string]any)
+		if !is {
+			name, table = "", raw
+		}
+		if n, is := table["overhead"].(int64); is { // of all that can be a bare number the one that needs no unit
+			return nil, badGoals(lineOf(text, name, "overhead"), fmt.Sprintf("overhead = %d: write it in quotes", n))
+		}
+	}
 	written, tables, err := goalTables(text, raw)
 	if err != nil {
 		return nil, err
@@ -166,6 +175,7 @@ func (g Goal) Means(up Goal) bool {
 	if g == (Goal{}) {
 		return false
 	}
+	g.Serves = cmp.Or(g.Serves, up.Serves)
 	g.Dev, g.RTT, g.Runtime = cmp.Or(g.Dev, up.Dev), cmp.Or(g.RTT, up.RTT), up.Runtime
 	if g.Role == "relay" {
 		g.Carries = cmp.Or(g.Carries, up.Carries)

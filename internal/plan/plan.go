@@ -285,7 +285,9 @@ type draft struct {
 type rule func(*draft) error
 
 func (d *draft) note(subject, text string, args ...any) {
-	d.Considered = append(d.Considered, Note{Subject: subject, Text: fmt.Sprintf(text, args...)})
+	if n := (Note{Subject: subject, Text: fmt.Sprintf(text, args...)}); !slices.Contains(d.Considered, n) {
+		d.Considered = append(d.Considered, n)
+	}
 }
 
 // has tells whether the kernel has a kind of qdisc, or might: where nobody could tell, trying will.

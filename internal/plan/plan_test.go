@@ -77,6 +77,8 @@ func ms(n int) units.Duration { return units.Duration(time.Duration(n) * time.Mi
 func TestRules(t *testing.T) {
 	const lowat = "tcp_notsent_lowat: 131072"
 	const cake50 = "root: cake bandwidth 49.875mbit besteffort dual-dsthost"
+	const own50 = cake50 + " rtt 2s"
+	unknownSpeed := func(f *host.Facts) { f.Links[1].Speed = 0 }
 	for _, c := range []struct {
 		name  string
 		goal  Goal
@@ -87,11 +89,45 @@ func TestRules(t *testing.T) {
 		{
 			name: "a narrow link", goal: Goal{Rate: 50e6}, facts: server(t),
 			// 4 × 50 Mbit/s × 200 ms = 5 MB: above the default maximum for sending, below that for receiving.
-			want: cake50 + " rtt 500ms" + "\n" + lowat + "\ntcp_wmem: 4096 16384 5242880",
+			want: own50 + "\n" + lowat + "\ntcp_wmem: 4096 16384 5242880",
 		},
 		{
 			name: "a narrow, short link", goal: Goal{Rate: 50e6, RTT: ms(48)}, facts: server(t),
-			want: cake50 + " rtt 480ms" + "\n" + lowat,
+			want: own50 + "\n" + lowat,
+		},
+		{
+			name: "a host that serves UDP", goal: Goal{Rate: 50e6, Serves: "udp", RTT: ms(10)}, facts: server(t),
+			want: cake50 + "\n" + lowat,
+		},
+		{
+			name: "a host with containers", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, forwards),
+			want: cake50 + "\n" + lowat,
+		},
+		{
+			name: "a card of a machine's own", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, driver("igb")),
+			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 38 mpu 84 rtt 2s\n" + lowat,
+			notes: "38 bytes more",
+		},
+		{
+			name: "a virtual machine's card", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, driver("virtio_net")),
+			want: own50 + "\n" + lowat,
+		},
+		{
+			name: "a framing that is told", goal: Goal{Rate: 50e6, RTT: ms(10),
+				Overhead: qdisc.Framing{ATM: "atm", Overhead: 32}},
+			facts: with(t, driver("igb")),
+			want:  "root: cake bandwidth 49.875mbit besteffort atm dual-dsthost overhead 32 rtt 2s\n" + lowat,
+		},
+		{
+			name: "PPP", goal: Goal{Rate: 50e6, RTT: ms(10)},
+			facts: with(t, func(f *host.Facts) { f.Links[1].Kind = "ppp" }),
+			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 44 rtt 2s\n" + lowat,
+		},
+		{
+			name: "a framing without cake", goal: Goal{Rate: 50e6, RTT: ms(10), Overhead: qdisc.Framing{ATM: "noatm",
+				Overhead: 38, MPU: 84}},
+			facts: with(t, kernel("htb", "fq_codel")),
+			want:  "root: htb rate 49.096mbit mpu 84 overhead 24 | fq_codel\n" + lowat,
 		},
 		{
 			name: "no cake on a long path", goal: Goal{Rate: 50e6, RTT: ms(48)},
@@ -116,12 +152,23 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "several queues", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, uplink(t, "mq | fq_codel", 4)),
-			want: cake50 + "\n" + lowat, notes: "cake_mq",
+			want: own50 + "\n" + lowat,
+		},
+		{
+			name: "several queues of a fast link", goal: Goal{Rate: 5e9, RTT: ms(1), CC: "cubic"},
+			facts: with(t, uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			want:  "root: cake bandwidth 4.9875gbit besteffort dual-dsthost rtt 500ms\n" + lowat, notes: "no cake_mq",
 		},
 		{
 			name: "several queues and cake_mq", goal: Goal{Rate: 50e6, RTT: ms(10)},
 			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4)),
-			want:  "root: cake_mq bandwidth 49.875mbit besteffort dual-dsthost\n" + lowat,
+			want:  own50 + "\n" + lowat,
+		},
+		{
+			name: "several queues of a fast link and cake_mq", goal: Goal{Rate: 5e9, RTT: ms(1), CC: "cubic"},
+			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			want:  "root: cake_mq bandwidth 4.9875gbit besteffort dual-dsthost rtt 500ms\n" + lowat,
+			notes: "is fair by itself",
 		},
 		{
 			name: "no cake", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel")),
@@ -134,12 +181,12 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "L4S without dualpi2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: server(t),
-			want: cake50 + "\n" + lowat, notes: "no dualpi2, nor takes weir's own. Without",
+			want: own50 + "\n" + lowat, notes: "no dualpi2, nor takes weir's own. Without",
 		},
 		{
 			name: "L4S without dualpi2, and why not in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
 			facts: with(t, func(f *host.Facts) { f.BPFDualPI2 = "the kernel has no BPF qdiscs" }),
-			want:  cake50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
+			want:  own50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
 		},
 		{
 			name: "L4S in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
@@ -189,11 +236,20 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "loss, shaped: buffers for BBR", goal: Goal{Loss: 0.01, Rate: 50e6}, facts: server(t),
-			want: cake50 + " rtt 500ms\ntcp_congestion_control: bbr\n" + lowat + "\ntcp_wmem: 4096 16384 8388608",
+			want: own50 + "\ntcp_congestion_control: bbr\n" + lowat + "\ntcp_wmem: 4096 16384 8388608",
 		},
 		{
 			name: "little loss", goal: Goal{Loss: 0.001, CC: "auto"}, facts: server(t),
 			want: lowat, notes: "cubic stays",
+		},
+		{
+			name: "a little loss on a long path", goal: Goal{Loss: 0.003, Rate: 23e6, RTT: ms(210)}, facts: server(t),
+			want: "root: cake bandwidth 22.942496mbit besteffort dual-dsthost rtt 2s\ntcp_congestion_control: bbr\n" +
+				lowat,
+		},
+		{
+			name: "a little loss on a short path", goal: Goal{Loss: 0.003, Rate: 5e6, RTT: ms(10)}, facts: server(t),
+			want: "root: cake bandwidth 4.987496mbit besteffort dual-dsthost rtt 2s\n" + lowat,
 		},
 		{
 			name: "loss and no bbr", goal: Goal{Loss: 0.1},
@@ -358,7 +414,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "both ways", goal: Goal{Rate: 50e6, Ingress: 100e6, RTT: ms(48)}, facts: server(t),
-			want: cake50 + " rtt 480ms\ningress: cake bandwidth 85mbit besteffort dual-srchost rtt 480ms ingress\n" +
+			want: own50 + "\ningress: cake bandwidth 85mbit besteffort dual-srchost rtt 480ms ingress\n" +
 				lowat,
 		},
 		{
@@ -579,4 +635,9 @@ func TestEverySysctlIsRead(t *testing.T) {
 			t.Errorf("%s is not among the facts", name)
 		}
 	}
+}
+
+// driver is a card with an address that some driver has.
+func driver(name string) func(*host.Facts) {
+	return func(f *host.Facts) { f.Links[1].Driver, f.Links[1].MAC = name, "52:54:00:12:34:56" }
 }

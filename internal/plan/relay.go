@@ -285,7 +285,7 @@ func (d *draft) relayed() error {
 			reason += fmt.Sprintf(", so much less than the %s that come in that this owns both ways", g.inward())
 		}
 	}
-	q := cake(rate, d.relayInterval())
+	q := d.newCake(rate, d.relayInterval())
 	if g.FairTo == "src" {
 		q.FlowMode, q.NAT = dualSrc, true
 	}
@@ -455,7 +455,7 @@ func (d *draft) endsHere() error {
 	if g.Carries.Has(Tunnel) {
 		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
-	q := cake(part(how.share, g.inward()), d.relayInterval())
+	q := d.newCake(part(how.share, g.inward()), d.relayInterval())
 	q.NAT, q.Ingress = true, true
 	stack, reason, err := d.relayStack(q, fmt.Sprintf("what arrives waits here and not at the provider: %s. "+
 		"%.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.inward()))

@@ -3,8 +3,10 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -101,6 +103,30 @@ func interval(rtt units.Duration) units.Duration {
 	return min(max(rtts*rtt, least), most).Round(units.Duration(time.Millisecond))
 }
 
+// ownInterval is the interval for what this host sends itself.
+//
+// Its own TCP needs nobody to bound its queue: TCP Small Queues lets each connection have two packets of its own here,
+// and no more than the pacing rate needs (net/ipv4/tcp_output.c, tcp_small_queue_check). The rest waits in the socket,
+// where it is in nobody's way. That is some 6.6 KB a connection (docs/rules.md). A target below the sum of them drops
+// packets that are in no queue to speak of, and connections that start and stop leave the link idle for it. What is
+// forwarded, and what programs send by UDP, has no such bound.
+func (d *draft) ownInterval() units.Duration {
+	const (
+		connections = 128
+		each        = 6650 // bytes that wait here of one connection
+		perTarget   = 20   // CAKE's interval over its target
+		least       = 500 * time.Millisecond
+		most        = 2 * time.Second
+	)
+	g := d.Goal
+	if g.Role == "relay" || g.Serves == servesUDP || d.facts.Forwards() {
+		return interval(g.RTT)
+	}
+	all := time.Duration(float64(connections*each*8*perTarget) / float64(g.Rate) * float64(time.Second))
+	own := min(max(all, least), most)
+	return max(units.Duration(own).Round(units.Duration(time.Millisecond)), interval(g.RTT))
+}
+
 // shaper plans for a rate that somebody else enforces.
 func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
@@ -132,7 +158,14 @@ func (d *draft) shaper() error {
 
 // dualpi2 plans the kernel's own, or else Weir's in BPF; false if there is neither.
 func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error) {
+	const narrow = units.Rate(10e6) // below, the least windows of a dozen connections are more than it carries
 	g := d.Goal
+	if g.Rate < narrow {
+		d.note("L4S", "on a link as narrow as %s many connections at once overload DualPI2, and it drops in both "+
+			"queues "+
+			"(lab, 3mbit, 16 downloads: a classic echo loses 27.4 %% of its packets, one in the L queue 25.7, "+
+			"and with CAKE 0 and 0; scenarios/rules/l4s.toml)", g.Rate)
+	}
 	if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
 		return true, d.root(append(htb, plain("dualpi2")...), reason+
 			"; two queues, L4S marking, by the kernel's own DualPI2",
@@ -152,7 +185,7 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 				"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms "+
 				"instead of 1.36; scenarios/dualpi2/superpackets.toml)")
 		}
-		return true, d.root(qdisc.Stack{dualpi2At(shaped(g.Rate))}, reason+
+		return true, d.root(qdisc.Stack{d.bpfDualPI2(shaped(g.Rate))}, reason+
 			"; two queues, L4S marking, by weir's DualPI2 in BPF",
 			"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where "+
 				"CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
@@ -163,13 +196,21 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 	return false, nil
 }
 
+// oneLock is what one CAKE carries on any server of today: 2.5 to 3 Gbit/s were measured (LibreQoS#127). Below, one
+// CAKE is better than one for each queue: only it is fair between all clients.
+const oneLock = units.Rate(2e9)
+
 // cake plans CAKE, which is fair between clients.
 func (d *draft) cake(reason string) error {
 	g := d.Goal
-	q, queues := cake(shaped(g.Rate), interval(g.RTT)), ""
-	if d.link.TxQueues > 1 {
+	q, queues := d.newCake(shaped(g.Rate), d.ownInterval()), ""
+	if d.link.TxQueues > 1 && g.Rate > oneLock {
 		if d.facts.Qdiscs["cake_mq"] == host.Yes {
 			q.MultiQueue, queues = true, fmt.Sprintf(", on %d queues", d.link.TxQueues)
+			d.note("fairness", "each of the %d queues is fair by itself: clients share evenly where their connections "+
+				"fall on the same (lab, 100mbit, 1 against 10 connections: 11.89 and 83.44 Mbit/s, 47.66 with one "+
+				"CAKE; "+
+				"scenarios/rules/several-queues.toml)", d.link.TxQueues)
 		} else {
 			d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 "+
 				"to 3 Gbit/s (LibreQoS#127)",
@@ -177,7 +218,11 @@ func (d *draft) cake(reason string) error {
 		}
 	}
 	side := "dst"
-	if g.RTT == 0 {
+	switch {
+	case q.RTT > interval(g.RTT):
+		d.note("rtt", "%s: how long a connection's own queue may stand before CAKE acts on it. The kernel keeps the "+
+			"queues of this host's TCP short by itself; --serves udp for a host that sends QUIC", q.RTT)
+	case g.RTT == 0:
 		d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it",
 			q.RTT)
 	}
@@ -194,9 +239,6 @@ func (d *draft) cake(reason string) error {
 		}
 		d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
 	}
-	if tunnel := tunnelKind(d.link, false); tunnel != "" {
-		q.Overhead, q.Raw = int32(overhead(tunnel)), false
-	}
 	return d.root(qdisc.Stack{q}, reason+queues,
 		shapeEvidence+"; "+intervalEvidence+"; 1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, "+
 			"and 8.6 with CAKE's default (scenarios/seeds/shaping.toml)")
@@ -210,25 +252,16 @@ func (d *draft) noShaper(or string) error {
 	}
 }
 
-// htb has about two packets of credit, and sends one per turn: with more it is not the limiter that was meant.
-func (d *draft) htb(rate units.Rate) qdisc.Stack {
-	const ethernet = 14 // bytes of header
-	frame := d.link.MTU + ethernet
-	q := qdisc.NewHTB()
-	q.Rate, q.Ceil = rate, rate
-	q.Burst, q.CBurst, q.Quantum = units.Size(2*frame), units.Size(2*frame), uint32(frame)
-	return qdisc.Stack{q}
-}
-
 // CAKE's names for fairness between hosts, and within each between flows (tc-cake(8)).
 const (
 	dualDst = "dual-dsthost"
 	dualSrc = "dual-srchost"
 )
 
-// cake is CAKE as all rules have it: one tin, fair to those it is sent to.
-func cake(rate units.Rate, interval units.Duration) qdisc.Cake {
-	q := qdisc.NewCake()
+// newCake is CAKE as all rules have it: one tin, fair to those it is sent to, and counting as the limiter does.
+func (d *draft) newCake(rate units.Rate, interval units.Duration) qdisc.Cake {
+	q, f := qdisc.NewCake(), d.framing()
+	q.Overhead, q.ATM, q.MPU, q.Raw = f.Overhead, f.ATM, f.MPU, f.Raw
 	q.Bandwidth, q.Diffserv, q.FlowMode, q.RTT = rate, "besteffort", dualDst, interval
 	return q
 }
@@ -240,8 +273,9 @@ func fqCodel(interval units.Duration) qdisc.FQCodel {
 	return q
 }
 
-func dualpi2At(rate units.Rate) qdisc.BPFDualPI2 {
-	q := qdisc.NewBPFDualPI2()
+func (d *draft) bpfDualPI2(rate units.Rate) qdisc.BPFDualPI2 {
+	q, f := qdisc.NewBPFDualPI2(), d.framing()
+	q.Overhead, q.ATM, q.MPU, q.Raw = f.Overhead, f.ATM, f.MPU, f.Raw
 	q.Rate = rate
 	return q
 }
@@ -296,7 +330,7 @@ func (d *draft) shapeIngress() error {
 	reason := "let the provider's queue run empty: 85 % of " + g.Ingress.String()
 	if d.has("cake") {
 		// Fair to the same hosts as what leaves, which are at the other end of what arrives.
-		q, side := cake(rate, interval(g.RTT)), "the hosts beyond that send it"
+		q, side := d.newCake(rate, interval(g.RTT)), "the hosts beyond that send it"
 		q.FlowMode, q.Ingress = dualSrc, true
 		if g.FairTo == "src" {
 			q.FlowMode, side = dualDst, "the hosts behind this relay that it is for"
@@ -362,7 +396,6 @@ func marking(t qdisc.Traits) bool { return t.Marks }
 // chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the
 // bottleneck.
 func chooseCongestionControl(d *draft) error {
-	const bbrLoss = 0.01 // the smallest loss at which BBR was measured to be faster
 	want, reason, evidence := "", "", ""
 	l4sBottleneck := d.stack.Any(l4s) && d.stack.Shapes()
 	switch cc := d.Goal.CC; {
@@ -384,10 +417,10 @@ func chooseCongestionControl(d *draft) error {
 	case l4sBottleneck:
 		d.wants[congestionControl] = d.cc // and not what another goal would rather have
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
-	case d.Goal.Loss >= bbrLoss && d.facts.Congestion.Has("bbr"):
+	case d.outrunByLoss() && d.facts.Congestion.Has("bbr"):
 		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it",
 			d.Goal.Loss), lossEvidence
-	case d.Goal.Loss >= bbrLoss:
+	case d.outrunByLoss():
 		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel,
 			d.Goal.Loss)
 	case d.stack.Shapes():
@@ -402,6 +435,27 @@ func chooseCongestionControl(d *draft) error {
 		d.cc = want
 	}
 	return nil
+}
+
+// outrunByLoss tells whether one connection of cubic would not fill the path, for what it loses.
+//
+// Cubic's window comes to what RFC 9438 gives for random loss p: 1.054 × (RTT/p)^¾ packets (section 5.1), or the window
+// of Reno where that is larger, √(1.5/p) (section 4.3). Below 1.25 BDPs it does not fill the link: the lab agrees over
+// 90 paths, for connections that share a path, too (docs/rules.md). Where it would, BBR costs up to 4 % of goodput.
+func (d *draft) outrunByLoss() bool {
+	const (
+		surely   = 0.01 // of packets: with a rate unknown, from here on
+		enough   = 1.25 // of the BDP
+		usualRTT = units.Duration(50 * time.Millisecond)
+	)
+	p := float64(d.Goal.Loss)
+	if p == 0 || p >= surely {
+		return p >= surely
+	}
+	rtt := time.Duration(cmp.Or(d.Goal.RTT, usualRTT)).Seconds()
+	bdp := float64(d.Goal.Rate) * rtt / 8 / float64(d.link.MTU+frameHeader)
+	window := max(1.054*math.Pow(rtt/p, 0.75), math.Sqrt(1.5/p))
+	return window < enough*bdp
 }
 
 // limitUnsent keeps what waits in a socket short enough to be fresh, and long enough to be no work.

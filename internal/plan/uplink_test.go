@@ -98,7 +98,7 @@ func TestBridgeIsNoUplink(t *testing.T) {
 func TestTunnelIsCountedOutside(t *testing.T) {
 	f := linked(t, host.Link{Name: "wg0", Kind: "wireguard"}, host.Link{Name: "eth0", Addrs: []string{"192.0.2.7/24"}})
 	p, err := Make(Goal{Dev: "wg0", Rate: 50e6}, f)
-	if err != nil || len(p.Changes) == 0 || !strings.Contains(p.Changes[0].New.String(), "overhead 60") {
+	if err != nil || len(p.Changes) == 0 || !strings.Contains(p.Changes[0].New.String(), "overhead 74") {
 		t.Errorf("%+v, %v", p.Changes, err)
 	}
 }

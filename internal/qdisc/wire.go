@@ -45,17 +45,16 @@ func (w wire) check() error {
 	return oneOf("framing", *w.atm, framings()...)
 }
 
-// overheads reads tc's many names for what a link adds to a packet. Each adds its bytes; some also set the framing and
-// the smallest packet. On the wire the number switches the correction for the device's header on, and a second
-// attribute switches it off again.
-func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
-	type link struct {
-		name  string
-		bytes int32
-		atm   string
-		mpu   uint32
-	}
-	links := []link{
+// knownLink is a kind of link that tc-cake(8) has a name for.
+type knownLink struct {
+	name  string
+	bytes int32
+	atm   string
+	mpu   uint32
+}
+
+func knownLinks() []knownLink {
+	return []knownLink{
 		{"ipoa-vcmux", 8, "atm", 0}, {"ipoa-llcsnap", 16, "atm", 0}, {"bridged-vcmux", 24, "atm", 0},
 		{"bridged-llcsnap", 32, "atm", 0},
 		{"pppoa-vcmux", 10, "atm", 0}, {"pppoa-llc", 14, "atm", 0}, {"pppoe-vcmux", 32, "atm", 0},
@@ -63,6 +62,13 @@ func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
 		{"pppoe-ptm", 30, "ptm", 0}, {"bridged-ptm", 22, "ptm", 0},
 		{"ethernet", 38, "", 84}, {"ether-vlan", 4, "", 0}, {"docsis", 18, "noatm", 64},
 	}
+}
+
+// overheads reads tc's many names for what a link adds to a packet. Each adds its bytes; some also set the framing and
+// the smallest packet. On the wire the number switches the correction for the device's header on, and a second
+// attribute switches it off again.
+func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
+	links := knownLinks()
 	words := []string{"overhead", "raw", "conservative", "via-ethernet"}
 	for _, l := range links {
 		words = append(words, l.name)
@@ -95,7 +101,7 @@ func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
 		case "conservative": // one whole ATM cell and ATM's framing
 			*w.atm, *w.overhead = "atm", 48
 		default:
-			l := links[slices.IndexFunc(links, func(l link) bool { return l.name == word })]
+			l := links[slices.IndexFunc(links, func(l knownLink) bool { return l.name == word })]
 			*w.overhead += l.bytes
 			if l.atm != "" {
 				*w.atm = l.atm

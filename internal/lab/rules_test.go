@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// kept tells where an echo of 106 bytes waits longer than is promised, and where the provider has a queue.
+func kept(t *testing.T, text string, mbit float64) (used float64) {
+	t.Helper()
+	report := run(t, runner(t), load(t, text))
+	p := &report.Points[0]
+	c := &p.Cells[0]
+	packet := 1514 * 8 / (mbit * 1e3) // ms
+	for _, bound := range []struct {
+		name string
+		most float64
+	}{{"added.p50", max(0.25, otherP50*packet)}, {"added.p99", max(0.5, otherP99*packet)}} {
+		if v := metric(t, p, c, bound.name); v > bound.most {
+			t.Errorf("%s is %.3f ms; want ≤ %.3f", bound.name, v, bound.most)
+		}
+	}
+	if q := c.Runs[0].Provider; q.Drops+q.DropsBefore != 0 {
+		t.Errorf("the provider dropped %d, and %d in the warm-up", q.Drops, q.DropsBefore)
+	}
+	return metric(t, p, c, "utilisation")
+}
+
+// Whatever the provider counts of a packet, and however large packets are: told of it, Weir keeps the queue here.
+func TestFraming(t *testing.T) {
+	for _, provider := range []struct {
+		name, counts, told string
+	}{
+		{"IP alone", "overhead = -14", "0"},
+		{"FCS", "overhead = 4", "18"},
+		{"a VLAN tag and FCS", "overhead = 8", "18 ether-vlan"},
+		{"a wire", "overhead = 24", "ethernet"},
+		{"cells", "atm = true\noverhead = 18", "pppoe-vcmux"},
+	} {
+		for _, mss := range []int{1448, 188} {
+			t.Run(fmt.Sprint(provider.name, " ", mss), func(t *testing.T) {
+				kept(t, strings.NewReplacer("[provider]", "[provider]\n"+provider.counts,
+					`name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = 4\nmss = \"%db\"", mss),
+					"weir = {}", fmt.Sprintf("weir = { overhead = %q }", provider.told)).Replace(calm), 50)
+			})
+		}
+	}
+}
+
+// A provider that counts more than it is said to has the queue: the scenario's key is no ornament.
+func TestFramingUntold(t *testing.T) {
+	report := run(t, runner(t), load(t, strings.NewReplacer("[provider]", "[provider]\noverhead = 24",
+		`name = "downloads"`, "name = \"downloads\"\ncount = 4").Replace(calm)))
+	p := &report.Points[0]
+	if p99 := metric(t, p, &p.Cells[0], "added.p99"); p99 < 100 {
+		t.Errorf("an echo waits %.3f ms at p99; want the provider's buffer, 200", p99)
+	}
+}
+
+// Connections that start and stop leave the link as full as one that goes on.
+func TestStartAndStop(t *testing.T) {
+	const others = `
+[[flow]]
+name = "eight"
+count = 8
+start = "6s"
+stop = "8s"
+[[flow]]
+name = "sixteen"
+count = 16
+start = "9s"
+stop = "12s"
+[[probe]]
+`
+	for _, link := range []struct{ mbit, ms float64 }{{12, 71}, {23, 9}, {23, 31}, {50, 20}, {87, 100}} {
+		t.Run(fmt.Sprintf("%vmbit %vms", link.mbit, link.ms), func(t *testing.T) {
+			used := kept(t, strings.NewReplacer("50mbit", fmt.Sprintf("%vmbit", link.mbit), "48.3ms",
+				fmt.Sprintf("%vms", link.ms), "[[probe]]\n", others, `warmup = "5s"`, `warmup = "6s"`).Replace(calm),
+				link.mbit)
+			if least := shapedTo - 100*echoMbit/link.mbit - 2*dips; used < least {
+				t.Errorf("goodput is %.2f %% of what the link can carry; want ≥ %.2f", used, least)
+			}
+		})
+	}
+}
+
+// Many connections of one client leave room for its echo.
+func TestManyConnections(t *testing.T) {
+	for _, link := range []struct {
+		mbit, ms float64
+		flows    int
+	}{{12, 71, 16}, {23, 31, 33}, {50, 20, 64}, {87, 133, 128}} {
+		t.Run(fmt.Sprintf("%vmbit %vms %d", link.mbit, link.ms, link.flows), func(t *testing.T) {
+			used := kept(t, strings.NewReplacer("50mbit", fmt.Sprintf("%vmbit", link.mbit), "48.3ms",
+				fmt.Sprintf("%vms", link.ms), `name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = %d",
+					link.flows)).Replace(calm), link.mbit)
+			if least := 99 - 100*echoMbit/link.mbit; used < least {
+				t.Errorf("goodput is %.2f %% of what the link can carry; want ≥ %.2f", used, least)
+			}
+		})
+	}
+}
