@@ -44,7 +44,7 @@ configurations of a server do to real TCP. It needs no privileges.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newLabRunCommand())
+	cmd.AddCommand(newLabRunCommand(), newLabMergeCommand())
 	return cmd
 }
 
@@ -55,6 +55,7 @@ type labOptions struct {
 	engine         string
 	seeds          int
 	parallel       int
+	shard          string
 }
 
 func newLabRunCommand() *cobra.Command {
@@ -95,6 +96,7 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name`, and judge no claim; can be repeated")
 	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: uml or qemu (default: the scenario's)")
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds (default: the scenario's)")
+	f.StringVar(&o.shard, "shard", "", "run only a part, `2/8` the second of eight, and print it for weir lab merge")
 	f.IntVar(&o.parallel, "parallel", 0, "boot `n` kernels at a time (default: one a core)")
 	return cmd
 }
@@ -130,6 +132,11 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	}
 	meter := newMeter(cmd.ErrOrStderr())
 	runner.Program, runner.Parallel, runner.Only, runner.Progress = program, o.parallel, o.only, meter.show
+	if o.shard != "" {
+		err := o.runPart(ctx, cmd, runner, files, scenarios)
+		meter.clear()
+		return err
+	}
 	reports, err := runner.Run(ctx, files, scenarios)
 	meter.clear()
 	if err != nil {
@@ -197,6 +204,13 @@ func (o labOptions) check() error {
 	}
 	if o.json && o.markdown {
 		return usage("--json or --markdown", "--json and --markdown exclude each other")
+	}
+	if o.shard != "" && (o.json || o.markdown || o.html != "") {
+		return usage("--shard alone, and then weir lab merge --json",
+			"--shard prints a part of a result, which has no other form")
+	}
+	if _, _, err := shardOf(o.shard); o.shard != "" && err != nil {
+		return err
 	}
 	if o.parallel < 0 {
 		return usage("--parallel 1", "--parallel %d is negative", o.parallel)

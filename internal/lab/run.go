@@ -73,19 +73,33 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []scenario.S
 	if err != nil {
 		return nil, err
 	}
+	interrupted := r.boots(ctx, tasks)
+	if interrupted != nil && !errors.Is(interrupted, context.Canceled) {
+		return nil, interrupted
+	}
+	r.fill(reports, tasks)
+	if interrupted != nil {
+		return described(finished(reports)), interrupted
+	}
+	return r.judged(described(reports), scenarios), nil
+}
+
+// boots does the tasks.
+func (r *Runner) boots(ctx context.Context, tasks []*task) error {
 	dir, tidy, err := workFolder()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer tidy()
 	initrd := filepath.Join(dir, "initrd")
 	if err := r.writeInitrd(initrd); err != nil {
-		return nil, fmt.Errorf("initrd: %w", err)
+		return fmt.Errorf("initrd: %w", err)
 	}
-	interrupted := r.runAll(ctx, dir, initrd, tasks)
-	if interrupted != nil && !errors.Is(interrupted, context.Canceled) {
-		return nil, interrupted
-	}
+	return r.runAll(ctx, dir, initrd, tasks)
+}
+
+// fill puts what was measured where it belongs.
+func (r *Runner) fill(reports []verdict.Report, tasks []*task) {
 	for _, t := range tasks {
 		if t.reply == nil {
 			continue
@@ -98,22 +112,28 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []scenario.S
 			*known += ", " + t.reply.Kernel
 		}
 	}
-	if interrupted != nil {
-		reports = finished(reports)
-	}
+}
+
+func described(reports []verdict.Report) []verdict.Report {
 	for i := range reports {
-		report := &reports[i]
-		for k := range report.Points {
-			verdict.Describe(&report.Points[k])
+		for k := range reports[i].Points {
+			verdict.Describe(&reports[i].Points[k])
 		}
-		if len(r.Only) > 0 || interrupted != nil {
-			continue
+	}
+	return reports
+}
+
+// judged adds what becomes of the claims, where all candidates were run.
+func (r *Runner) judged(reports []verdict.Report, scenarios []scenario.Scenario) []verdict.Report {
+	for i := range reports {
+		if len(r.Only) > 0 {
+			break
 		}
 		for _, c := range scenarios[i].Claim {
-			report.Claims = append(report.Claims, verdict.Judge(c, scenarios[i].Sweep, report.Points))
+			reports[i].Claims = append(reports[i].Claims, verdict.Judge(c, scenarios[i].Sweep, reports[i].Points))
 		}
 	}
-	return reports, interrupted
+	return reports
 }
 
 // finished leaves out the points of which a run is missing, and the reports that then have none.
