@@ -26,8 +26,8 @@ const (
 // framing is what the limiter counts of a packet: as it was told, or as the kind of device suggests.
 //
 // Too few bytes are a cliff: the provider's queue fills, and everybody waits in it. Too many cost what they are of a
-// packet. A virtual machine's limiter is software, which sees no more than the frame that it is handed. What is behind a
-// card of a machine's own is a switch or a modem, and may count all that is on the wire.
+// packet. A virtual machine's limiter is software, which sees no more than the frame that it is handed. What is behind
+// a card of a machine's own is a switch or a modem, and may count all that is on the wire.
 func (d *draft) framing() (f qdisc.Framing) {
 	outside := d.link
 	if tunnel := tunnelKind(d.link, false); tunnel != "" {
@@ -50,7 +50,7 @@ func suggestedFraming(l host.Link, f host.Facts) (qdisc.Framing, string) {
 	ethernet := qdisc.Framing{Overhead: 38, ATM: "noatm", MPU: 84} // tc-cake(8): header, FCS, preamble and gap
 	switch {
 	case l.Kind == "ppp":
-		return qdisc.Framing{Overhead: pppFrames, ATM: "noatm"}, "behind PPP there is a modem, whose framing is not seen"
+		return qdisc.Framing{Overhead: pppFrames, ATM: "noatm"}, "behind PPP is a modem, whose framing is not seen"
 	case l.Kind == "vlan":
 		below, _ := f.Link(l.Parent)
 		suggested, why := suggestedFraming(below, f)
@@ -98,9 +98,9 @@ func around(f qdisc.Framing, bytes int) qdisc.Framing {
 	return f
 }
 
-// htb has about two packets of credit, and sends one per turn: with more it is not the limiter that was meant. It counts
-// a superpacket's framing once and not for each of its segments (net/sched/sch_htb.c), so its rate is lower by what
-// full packets need.
+// htb has about two packets of credit, and sends one per turn: with more it is not the limiter that was meant. It
+// counts a superpacket's framing once and not for each of its segments (net/sched/sch_htb.c), so its rate is lower by
+// what full packets need.
 func (d *draft) htb(rate units.Rate) qdisc.Stack {
 	f, q := d.framing(), qdisc.NewHTB()
 	counted := float64(d.link.MTU + frameHeader)

@@ -100,6 +100,13 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 			}
 		})
 	}
+	for _, change := range s.Provider.Change {
+		d.At(d.begin+time.Duration(change.At), func() {
+			if err := t.relimit(s, change.Rate); err != nil {
+				d.Fail(fmt.Errorf("the provider's change at %v: %w", change.At, err))
+			}
+		})
+	}
 	d.step = max(leastStep, min(sampleTick, time.Duration(s.Duration)/minTicks))
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)

@@ -464,36 +464,66 @@ func (t *topology) layProvider(job scenario.Job) error {
 	if err := t.limit(p, p.Rate, t.limiter, doorUp); err != nil {
 		return err
 	}
-	// A rate is enforced the other way, too, when anybody sends that way: with both legs of a relay on one link,
-	// everybody does.
-	if job.Scenario.OneCard() || slices.ContainsFunc(job.Scenario.Flow,
-		func(f scenario.Flow) bool { return f.Direction == "up" }) {
+	if limitsInward(job.Scenario) {
 		return t.limit(p, p.Inward(), doorUp, t.limiter)
 	}
 	return nil
 }
 
-// limit enforces a rate of the provider's for what leaves by one of its interfaces, or comes in by the other.
-func (t *topology) limit(p scenario.Provider, rate units.Rate, out, in string) error {
+// limitsInward tells whether a rate is enforced towards the server, too, as it is when anybody sends that way: with
+// both legs of a relay on one link, everybody does.
+func limitsInward(s scenario.Scenario) bool {
+	return s.OneCard() || slices.ContainsFunc(s.Flow, func(f scenario.Flow) bool { return f.Direction == "up" })
+}
+
+// relimit has the provider enforce another rate. What waits stays.
+func (t *topology) relimit(s scenario.Scenario, rate units.Rate) error {
+	queue, by := limiter(s.Provider, s.Provider.Rate, rate), t.provider.tc.Adjust
+	if s.Provider.Overhead != 0 {
+		by = t.provider.adjustRoot // which has a size table
+	}
+	err := t.provider.configure(t.limiter, queue, by)
+	if err == nil && limitsInward(s) && s.Provider.Ingress == 0 {
+		err = t.provider.configure(doorUp, queue, by)
+	}
+	return err
+}
+
+// adjustRoot changes the root in place, whatever else is said of it.
+func (s space) adjustRoot(ifindex int, stack qdisc.Stack) error {
+	tree, err := s.tc.Tree(ifindex)
+	if err != nil {
+		return err
+	}
+	root, _ := tree.Root()
+	return s.tc.Change(ifindex, root, stack[0])
+}
+
+// limiter is the queue of a provider, with the buffer of one rate and the speed of another.
+func limiter(p scenario.Provider, sized, rate units.Rate) string {
 	cells := ""
 	if p.ATM {
 		cells = " linklayer atm"
 	}
-	var queue string
+	switch p.Queue {
+	case "fifo":
+		// A bucket of two packets: what leaves is paced at the rate.
+		return fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, p.Buffer.Bytes(sized)) + cells
+	case "bucket":
+		return fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(sized)) + cells
+	}
+	return scenario.Rated(p.Queue, rate)
+}
+
+// limit enforces a rate of the provider's for what leaves by one of its interfaces, or comes in by the other.
+func (t *topology) limit(p scenario.Provider, rate units.Rate, out, in string) error {
 	switch p.Queue {
 	case "none":
 		return nil
 	case "policer":
 		return t.police(p, rate, in)
-	case "fifo":
-		// A bucket of two packets: what leaves is paced at the rate.
-		queue = fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, p.Buffer.Bytes(rate)) + cells
-	case "bucket":
-		queue = fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(rate)) + cells
-	default:
-		queue = scenario.Rated(p.Queue, rate)
 	}
-	if err := t.provider.qdisc(out, queue); err != nil || p.Overhead == 0 {
+	if err := t.provider.qdisc(out, limiter(p, rate, rate)); err != nil || p.Overhead == 0 {
 		return err
 	}
 	return t.provider.counting(out, p.Overhead)

@@ -278,6 +278,9 @@ func (s *Scenario) checkPath() *problem {
 			return wrong("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
 		}
 	}
+	if bad := s.checkNewRates(); bad != nil {
+		return bad
+	}
 	switch counted := p.Overhead != 0 || p.ATM; {
 	case p.Overhead < -14 || p.Overhead > 256:
 		return wrong("4 with FCS, 24 with all that is on a wire, -14 for the IP packet alone", at("overhead"),
@@ -289,6 +292,31 @@ func (s *Scenario) checkPath() *problem {
 	}
 	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < 1514 || p.Burst > 1<<31) {
 		return wrong("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
+	}
+	return nil
+}
+
+func (s *Scenario) checkNewRates() *problem {
+	var before units.Duration
+	for _, change := range s.Provider.Change {
+		at := []string{"provider", "change"}
+		switch {
+		case s.Provider.Queue == "none" || s.Provider.Queue == "policer":
+			return wrong(`queue = "fifo"`, at, "the provider's queue %q has no rate that can change", s.Provider.Queue)
+		case s.Provider.Overhead != 0 && s.Provider.Queue != "fifo" && s.Provider.Queue != "bucket":
+			return wrong(`queue = "fifo"`, at, "with an overhead the rate of %q cannot change", s.Provider.Queue)
+		case change.Rate < minRate || change.Rate > maxRate:
+			return wrong("", at, "the rate %v at %v is out of range (100kbit to 10gbit)", change.Rate, change.At)
+		case s.Until != "":
+			return wrong("", at, "with until the run may end before the change at %v", change.At)
+		case change.At <= before:
+			return wrong("changes in their order, the first after 0s", at, "the change at %v is not after %v",
+				change.At,
+				before)
+		case change.At >= s.Warmup+s.Duration:
+			return wrong("", at, "the change at %v is after the run's end", change.At)
+		}
+		before = change.At
 	}
 	return nil
 }

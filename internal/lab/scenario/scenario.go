@@ -101,6 +101,15 @@ type Provider struct {
 	// bytes counted of a packet beside its Ethernet frame without FCS, -14 to 256: 4 with it, 24 on a wire, -14 of IP
 	Overhead int  `toml:"overhead" json:"overhead,omitempty"`
 	ATM      bool `toml:"atm" json:"atm,omitempty"` // and carried in cells
+
+	Change []NewRate `toml:"change" json:"change,omitempty"` // in their order
+}
+
+// NewRate is a rate that the provider enforces from some time on, both ways unless the scenario has a rate of its own
+// for the way in. The buffer stays as large, in bytes.
+type NewRate struct {
+	At   units.Duration `toml:"at" json:"at"` // since the beginning of the run, the warm-up included
+	Rate units.Rate     `toml:"rate" json:"rate,omitempty"`
 }
 
 // Inward is the rate towards the server.
