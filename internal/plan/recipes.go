@@ -32,7 +32,7 @@ func dualpi2BBR(d *draft) error {
 		return err
 	}
 	err := d.root(plain("dualpi2"), says+`: "actively controls queuing delay"`,
-		"lab, 50mbit, 48.3ms: without a rate it held 0 packets; an echo takes 110 ms beside four BBR flows, as it "+
+		"lab, 50mbit, 48.3ms: without a rate it held 0 packets; an echo takes 111 ms beside four BBR flows, as it "+
 			"does with fq (scenarios/narrow-link.toml)")
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func dualpi2BBR(d *draft) error {
 			"accepts connections: no packet marked (scenarios/seeds/ecn.toml)"},
 		{"net.ipv4.tcp_fastopen", "3", "", untested},
 		{"net.ipv4.tcp_recovery", "1", "", untested},
-		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: with BBR 3080 KiB unsent become 38, and the " +
+		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: with BBR 3080 KiB unsent become 34, and the " +
 			"RTT goes from 51 to 98 ms: BBR keeps another BDP in flight (scenarios/seeds/notsent-lowat.toml)"},
 		{"net.core.rmem_max", "4194304", "", untested},
 		{"net.core.wmem_max", "4194304", "", untested},
@@ -68,8 +68,8 @@ func serverCake(d *draft) error {
 	q := qdisc.NewCake()
 	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
 	err := d.root(qdisc.Stack{q}, "seed 001: "+hereReason(d.Goal.Rate),
-		"lab, 100mbit, 20ms: an echo waits 0.15 ms at p99, and the provider drops nothing; one connection against "+
-			"ten gets 8.6 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
+		"lab, 100mbit, 20ms: an echo waits 0.14 ms at p99, and the provider drops nothing; one connection against "+
+			"ten gets 8.7 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func lossyBBR(d *draft) error {
 			Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
 	d.sysctl("net.core.default_qdisc", "fq", `seed 002: "required" by BBR`,
-		"lab, 10 % loss, 167ms: 2.3 MB take 3.1 s with it and 3.4 without; only devices that come up later get it "+
+		"lab, 10 % loss, 167ms: 2.3 MB take 3.1 s with it and 3.2 without; only devices that come up later get it "+
 			"(scenarios/seeds/lossy-path.toml)")
 	d.sysctl(congestionControl, "bbr", "seed 002: does not take loss for congestion", lossEvidence)
 	return nil
