@@ -39,8 +39,8 @@ func Sum(scenarios []scenario.Scenario) (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// RunPart runs every n-th boot of a run, beginning with the given one, from 1. What is near in a sweep takes as long, so
-// shards take about as long as each other.
+// RunPart runs every n-th boot of a run, beginning with the given one, from 1. What is near in a sweep takes as long,
+// so shards take about as long as each other.
 func (r *Runner) RunPart(ctx context.Context, shard, n int, files []string,
 	scenarios []scenario.Scenario) ([]Boot, error) {
 	_, all, err := r.plan(files, scenarios)
