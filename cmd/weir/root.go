@@ -63,6 +63,7 @@ Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 		newRecoverCommand(),
 		newStatusCommand(),
 		newMeasureCommand(),
+		newServeCommand(),
 		newDualPI2Command(),
 		newLabCommand(),
 	)
