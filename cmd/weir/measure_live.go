@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/host"
+	"weir/internal/meter"
 	"weir/internal/meter/live"
 	"weir/internal/text"
 )
@@ -44,7 +45,8 @@ func measureLive(ctx context.Context, cmd *cobra.Command, o measureOptions) erro
 		}
 		elapsed := time.Since(begin)
 		line.say(elapsed, func() string {
-			return fmt.Sprintf("%s · %v of %v", text.Counted(len(seen), "connection"), elapsed.Round(time.Second), o.live)
+			return fmt.Sprintf("%s · %v of %v", text.Counted(len(seen), "connection"), elapsed.Round(time.Second),
+				o.live)
 		})
 		select {
 		case <-tick.C:
@@ -101,12 +103,4 @@ func printNetwork(w io.Writer, n live.Network) {
 }
 
 // figure writes a number with three digits, as far as they are known.
-func figure(v float64) string {
-	switch {
-	case v >= 100:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 10:
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.2f", v)
-}
+func figure(v float64) string { return meter.Figure(v) }

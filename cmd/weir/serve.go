@@ -69,7 +69,7 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 	f.StringVar(&o.udp, "udp", "", "`address` and port of UDP (default: that of --listen); irtt's own is :2112")
 	f.StringVar(&o.token, "token", "", "`word` that clients must show (default: one that is kept)")
 	f.BoolVar(&o.noToken, "no-token", false, "let in everybody; then irtt is for this host alone")
-	f.StringVar(&o.state, "state", "", "`directory` of what is kept (default: $STATE_DIRECTORY, or ~/.local/state/weir)")
+	f.StringVar(&o.state, "state", "", "`directory` of what is kept (default: ~/.local/state/weir)")
 	f.StringVar(&o.cert, "cert", "", "`file` of another certificate (PEM), with --key")
 	f.StringVar(&o.key, "key", "", "`file` of its key (PEM)")
 	f.IntVar(&o.tests, "tests", limits.Tests, "`number` of clients that test at once")
@@ -177,7 +177,7 @@ func (o serveOptions) keep() (server.Kept, error) {
 		dir = filepath.Join(cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(home, ".local/state")), "weir")
 	}
 	if dir == "" {
-		return server.Kept{}, &hinted{errors.New("no directory to keep a certificate in"), "weir serve --state DIRECTORY"}
+		return server.Kept{}, &hinted{errors.New("no directory to keep a certificate in"), "--state DIRECTORY"}
 	}
 	kept, err := server.Keep(dir)
 	if err != nil {
@@ -252,7 +252,8 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 	if port != meter.DefaultPort {
 		at = net.JoinHostPort(host, port)
 	}
-	fmt.Fprintf(w, "Listening at TCP port %s and UDP port %s. On the other side:\n\n  weir measure %s", port, udpPort, at)
+	fmt.Fprintf(w, "Listening at TCP port %s and UDP port %s. On the other side:\n\n", port, udpPort)
+	fmt.Fprintf(w, "  weir measure %s", at)
 	if kept.Token != "" {
 		fmt.Fprintf(w, " --token %s", kept.Token)
 	}

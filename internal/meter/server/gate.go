@@ -54,7 +54,8 @@ func (g *gate) enter(client string) (*hold, time.Duration) {
 		if t.running > 0 {
 			left = max(t.began.Add(g.limits.Duration).Sub(now), 0) + linger
 		} else if left == 0 {
-			g.event(fmt.Sprintf("%s: done, %s in %.0f s", name, text.Bytes(float64(t.bytes)), t.last.Sub(t.began).Seconds()))
+			g.event(fmt.Sprintf("%s: done, %s in %.0f s", name, text.Bytes(float64(t.bytes)),
+				t.last.Sub(t.began).Seconds()))
 			delete(g.clients, name)
 			continue
 		}

@@ -126,7 +126,8 @@ func (s *Server) ndt7Download(w http.ResponseWriter, r *http.Request) {
 			return
 		default:
 		}
-		if !pause(r, s.down.take(s.now(), size), n.hold) || n.Write(ctx, websocket.MessageBinary, message[:size]) != nil {
+		if !pause(r, s.down.take(s.now(), size), n.hold) ||
+			n.Write(ctx, websocket.MessageBinary, message[:size]) != nil {
 			return
 		}
 		n.says.AppInfo.NumBytes += int64(size)
