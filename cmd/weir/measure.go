@@ -16,8 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"weir/internal/meter"
+	"weir/internal/meter/far"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -43,12 +45,18 @@ func newMeasureCommand() *cobra.Command {
 		Long: `Measures how long packets wait on the real link while it is busy.
 
   weir measure HOST[:PORT]       the way to a weir serve; that prints the line
+  weir measure USER@HOST         the way to a host that has ssh, nothing else
+  weir measure ssh://ALIAS       the same, by a name of your ssh's configuration
   weir measure --live 30s        this host's own connections; nothing is sent
 
 To a weir serve, it probes all the time: on the idle link, during downloads, and
 during uploads. Downloads come here, uploads go there. The first 2 s of a load
 do not count. Each figure has an interval that would hold the truth in 95 of 100
 repeats. Both hosts' kernels say whether the link was full.
+
+By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
+and windows can be what limits it. The other host needs cat; with ss,
+its kernel's RTTs are known, too.
 
 With --live it sends nothing. It watches this host's own TCP connections for
 that long, and sums them up by client network (/24 of IPv4, /48 of IPv6). RTTs
@@ -171,6 +179,12 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 
 // record finds out what the target is.
 func (o measureOptions) record(ctx context.Context, target string, options meter.Options) (*meter.Recording, error) {
+	if name, ok := sshName(target); ok {
+		if err := far.Check(name); err != nil {
+			return nil, usage("weir measure user@host", "%v", err)
+		}
+		return far.Measure(ctx, far.Host{Name: name, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}, options)
+	}
 	at, err := serveAddr(target)
 	if err != nil {
 		return nil, err
@@ -180,6 +194,14 @@ func (o measureOptions) record(ctx context.Context, target string, options meter
 		pin, _ = meter.ParseFingerprint(o.pin)
 	}
 	return meter.Measure(ctx, meter.Target{Addr: at, Token: o.token, Pin: pin}, options)
+}
+
+// sshName is the name that ssh is to be given: of user@host, or of ssh://alias.
+func sshName(target string) (string, bool) {
+	if name, ok := strings.CutPrefix(target, "ssh://"); ok {
+		return name, true
+	}
+	return target, strings.Contains(target, "@")
 }
 
 // serveAddr completes an address: 192.0.2.1, [2001:db8::1], host:4748.

@@ -16,9 +16,9 @@ import (
 // printResult prints what was found: in a sentence, in a table, and whether the link was full.
 func printResult(w io.Writer, r meter.Result) {
 	printWrapped(w, "", r.Says)
-	fmt.Fprintf(w, "\n%-10s %20s %17s %17s %17s %7s %6s\n", "", "goodput", "added p50", "added p90", "added p99", "jitter",
-		"lost")
-	fmt.Fprintf(w, "%-10s %20s %17s %17s %17s %7s %6s\n", "", "Mbit/s", "ms", "ms", "ms", "ms", "%")
+	const row = "%-10s %20s %17s %17s %17s %7s %6s\n"
+	fmt.Fprintf(w, "\n"+row, "", "goodput", "added p50", "added p90", "added p99", "jitter", "lost")
+	fmt.Fprintf(w, row, "", "Mbit/s", "ms", "ms", "ms", "ms", "%")
 	for _, p := range r.Phases {
 		if p.Name == meter.Idle {
 			fmt.Fprintf(w, "%-10s %20s %17s\n", p.Name, "", "RTT "+figure(p.RTT.P50))
@@ -36,8 +36,8 @@ func printResult(w io.Writer, r meter.Result) {
 			g, there := p.Goodput[direction]
 			switch {
 			case there && (i == 0 || p.Name != meter.Both):
-				fmt.Fprintf(w, "%-10s %20s %17s %17s %17s %7s %6.2f\n", p.Name, interval(g), added[0], added[1], added[2],
-					jitter, 100*p.Loss.Value)
+				fmt.Fprintf(w, row, p.Name, interval(g), added[0], added[1], added[2], jitter,
+					fmt.Sprintf("%.2f", 100*p.Loss.Value))
 			case there:
 				fmt.Fprintf(w, "%-10s %20s\n", "  and up", interval(g))
 			}

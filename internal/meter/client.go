@@ -93,7 +93,8 @@ func (t Target) connect(ctx context.Context, cc string) (net.Conn, error) {
 			return nil, &Problem{"the certificate of " + t.Addr + " is nobody's that this host trusts",
 				"the line that weir serve prints there: it has a --pin"}
 		}
-		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)), "the port that weir serve prints there"}
+		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)),
+			"the port that weir serve prints there"}
 	}
 	return c, nil
 }
@@ -111,7 +112,8 @@ func (t Target) transport(cc string, made func(net.Conn)) *http.Transport {
 		}}
 }
 
-func (t Target) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
+func (t Target) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request,
+	error) {
 	u := url.URL{Scheme: "https", Host: t.Addr, Path: path, RawQuery: query.Encode()}
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err == nil && t.Token != "" {
@@ -137,7 +139,8 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 		return refused(t.Addr, answer, body)
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
-		return &Problem{fmt.Sprintf("the answer of %s to %s makes no sense: %v", t.Addr, path, err), "the same version there and here"}
+		return &Problem{fmt.Sprintf("the answer of %s to %s makes no sense: %v", t.Addr, path, err),
+			"the same version there and here"}
 	}
 	return nil
 }

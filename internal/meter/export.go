@@ -108,7 +108,8 @@ func Flent(w io.Writer, rec *Recording) error {
 	}
 	put("TCP totals", "Mbits/s", all)
 	at := rec.Time.Format("2006-01-02T15:04:05.000000Z")
-	f.Metadata = map[string]any{"NAME": "rrul", "TITLE": "weir measure", "HOST": rec.Target, "HOSTS": []string{rec.Target},
+	f.Metadata = map[string]any{"NAME": "rrul", "TITLE": "weir measure",
+		"HOST": rec.Target, "HOSTS": []string{rec.Target},
 		"LOCAL_HOST": rec.Local, "LENGTH": int(end), "TOTAL_LENGTH": int(end), "STEP_SIZE": step, "TIME": at, "T0": at,
 		"FLENT_VERSION": "weir", "IP_VERSION": 4, "SERIES_META": units, "NOTE": strings.Join(rec.Notes, " ")}
 	zip := gzip.NewWriter(w)

@@ -318,7 +318,8 @@ func (r Result) Find(name string) *Phase {
 
 // subject is how a sentence names the load.
 func subject(phase string) string {
-	return map[string]string{Download: "Downloads add", Upload: "Uploads add", Both: "Downloads and uploads together add"}[phase]
+	return map[string]string{Download: "Downloads add", Upload: "Uploads add",
+		Both: "Downloads and uploads together add"}[phase]
 }
 
 // says is the result in a sentence: of the phase that makes others wait the longest.
@@ -332,7 +333,8 @@ func (r Result) says() string {
 	idle := r.Find(Idle)
 	switch {
 	case worst != nil && worst.Added.P50.Value < negligible && worst.Added.P99.Value < 2*negligible:
-		return fmt.Sprintf("Neither downloads nor uploads make anything else wait (less than %.0f ms).", max(math.Ceil(worst.Added.P99.Value), 1))
+		return fmt.Sprintf("Neither downloads nor uploads make anything else wait (less than %.0f ms).",
+			max(math.Ceil(worst.Added.P99.Value), 1))
 	case worst != nil:
 		return fmt.Sprintf("%s %s ms to everything else.", subject(worst.Name), Figure(max(worst.Added.P50.Value, 0)))
 	case idle != nil && idle.RTT.N > 0:
@@ -358,26 +360,28 @@ func Figure(v float64) string {
 // warn adds what makes a figure less than it seems.
 func (r *Result) warn(rec *Recording) {
 	for _, p := range r.Phases {
+		note := func(format string, args ...any) {
+			r.Notes = append(r.Notes, p.Name+": "+fmt.Sprintf(format, args...))
+		}
 		if due := p.Seconds * 1000 / max(rec.Interval, 1); float64(p.Sent) < 0.8*due {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: only %d of %.0f probes were sent. This host is busy, and its "+
-				"waits are in the figures.", p.Name, p.Sent, due))
+			note("only %d of %.0f probes were sent. This host is busy, and its waits are in the figures.", p.Sent, due)
 		}
 		for _, s := range p.Senders {
 			who := map[string]string{Download: "the server", Upload: "this host"}[s.Direction]
 			if len(s.Ended) > 0 {
-				r.Notes = append(r.Notes, fmt.Sprintf("%s: flows ended early (%s).", p.Name, s.Ended[0]))
+				note("flows ended early (%s).", s.Ended[0])
 			}
 			switch {
 			case !s.Kernel:
-				r.Notes = append(r.Notes, fmt.Sprintf("%s: the kernel of %s does not say whether the link was full.", p.Name, who))
+				note("the kernel of %s does not say whether the link was full.", who)
 			case !s.Full && s.Limit != measure.NoLimit:
-				r.Notes = append(r.Notes, fmt.Sprintf("%s: the link was not full: %s limited %s.", p.Name, limitWords(s.Limit), who))
+				note("the link was not full: %s limited %s.", limitWords(s.Limit), who)
 			}
 		}
 		if rate := float64(rec.Remote.Rate) / 1e6; rate > 0 {
 			for _, g := range p.Goodput {
 				if g.Value > 0.9*rate {
-					r.Notes = append(r.Notes, fmt.Sprintf("%s: the server's own limit of %s Mbit/s was reached.", p.Name, Figure(rate)))
+					note("the server's own limit of %s Mbit/s was reached.", Figure(rate))
 				}
 			}
 		}

@@ -56,8 +56,8 @@ type Span struct {
 // rest lies between two phases, so that the queue of one is gone before the next.
 const rest = 500 * time.Millisecond
 
-// phases are what is done, and for how long. A fifth of the time is idle.
-func (o Options) phases() (names []string, idle, load time.Duration) {
+// Phases are what is done, and for how long. A fifth of the time is idle.
+func (o Options) Phases() (names []string, idle, load time.Duration) {
 	names = []string{Idle, Download, Upload}
 	if o.Both {
 		names = append(names, Both)
@@ -89,10 +89,12 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	}
 	hello := m.rec.Remote
 	if hello.Version != 1 {
-		return nil, &Problem{fmt.Sprintf("%s speaks version %d, and this is 1", t.Addr, hello.Version), "the same version of weir there and here"}
+		return nil, &Problem{fmt.Sprintf("%s speaks version %d, and this is 1", t.Addr, hello.Version),
+			"the same version of weir there and here"}
 	}
 	if o.Time.Seconds() > hello.Seconds {
-		return nil, &Problem{fmt.Sprintf("%s lets a test take %.0f s", t.Addr, hello.Seconds), fmt.Sprintf("--time %.0fs", hello.Seconds)}
+		return nil, &Problem{fmt.Sprintf("%s lets a test take %.0f s", t.Addr, hello.Seconds),
+			fmt.Sprintf("--time %.0fs", hello.Seconds)}
 	}
 	m.query = url.Values{"session": {hello.Session}}
 	if o.CC != "" {
@@ -129,7 +131,7 @@ func (m *meter) prober(ctx context.Context) func(context.Context) {
 }
 
 func (m *meter) all(ctx context.Context) error {
-	names, idle, load := m.phases()
+	names, idle, load := m.Phases()
 	for _, name := range names {
 		if name == Idle {
 			m.span(ctx, name, idle, nil)
