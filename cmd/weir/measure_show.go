@@ -49,8 +49,8 @@ func printResult(w io.Writer, r meter.Result) {
 			printWrapped(w, p.Name+": ", sender(s))
 		}
 		if p.Lost > 0 {
-			printWrapped(w, p.Name+": ", fmt.Sprintf("%d of %d probes were lost: %d on the way there, %d on the way back.",
-				p.Lost, p.Sent, p.LostUp, p.LostDown))
+			printWrapped(w, p.Name+": ", fmt.Sprintf("%d of %d probes were lost: %d on the way there, %d on the way "+
+				"back.", p.Lost, p.Sent, p.LostUp, p.LostDown))
 		}
 	}
 }

@@ -324,7 +324,7 @@ func subject(phase string) string {
 
 // says is the result in a sentence: of the phase that makes others wait the longest.
 func (r Result) says() string {
-	var worst *Phase
+	var worst *Phase // the highest median; of such that nobody notices, the first
 	for i, p := range r.Phases {
 		if p.Added != nil && (worst == nil || p.Added.P50.Value > worst.Added.P50.Value) {
 			worst = &r.Phases[i]
@@ -335,6 +335,9 @@ func (r Result) says() string {
 	case worst != nil && worst.Added.P50.Value < negligible && worst.Added.P99.Value < 2*negligible:
 		return fmt.Sprintf("Neither downloads nor uploads make anything else wait (less than %.0f ms).",
 			max(math.Ceil(worst.Added.P99.Value), 1))
+	case worst != nil && worst.Added.P50.Value < negligible:
+		return fmt.Sprintf("%s less than %d ms to everything else in the median, and %s ms at p99.",
+			subject(worst.Name), negligible, Figure(worst.Added.P99.Value))
 	case worst != nil:
 		return fmt.Sprintf("%s %s ms to everything else.", subject(worst.Name), Figure(max(worst.Added.P50.Value, 0)))
 	case idle != nil && idle.RTT.N > 0:

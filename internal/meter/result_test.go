@@ -110,6 +110,17 @@ func TestSays(t *testing.T) {
 	if got := Summarize(calm).Says; got != "Neither downloads nor uploads make anything else wait (less than 1 ms)." {
 		t.Error(got)
 	}
+	rare := recorded()
+	for i := range rare.Samples {
+		rare.Samples[i].RTT = 48
+		if i%20 == 0 {
+			rare.Samples[i].RTT = 148
+		}
+	}
+	const want = "Downloads add less than 5 ms to everything else in the median, and 100 ms at p99."
+	if got := Summarize(rare).Says; got != want {
+		t.Error(got)
+	}
 	still := recorded()
 	still.Spans[1].Local = nil
 	if got := Summarize(still); got.Find(Download).Added != nil || !strings.Contains(got.Notes[0], "no data arrived") {

@@ -89,8 +89,8 @@ func (h Host) start(ctx context.Context, command string) (*session, error) {
 		program = "ssh"
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &session{cmd: exec.CommandContext(ctx, program, h.args("echo "+ready+" $SSH_CONNECTION; exec "+command)...), stderr: &tail{},
-		cancel: cancel}
+	command = "echo " + ready + " $SSH_CONNECTION; exec " + command
+	s := &session{cmd: exec.CommandContext(ctx, program, h.args(command)...), stderr: &tail{}, cancel: cancel}
 	s.cmd.Stderr = s.stderr
 	s.cmd.WaitDelay = time.Second
 	var err error
@@ -125,7 +125,8 @@ func (h Host) start(ctx context.Context, command string) (*session, error) {
 	if why == "" {
 		why = "it does not answer, or its shell runs no command"
 	}
-	return nil, &meter.Problem{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, why), Try: "ssh " + h.Name + " true"}
+	return nil, &meter.Problem{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, why),
+		Try: "ssh " + h.Name + " true"}
 }
 
 // awaitReady skips a banner, of some length at most.
@@ -184,8 +185,8 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	stop()
 	<-done
 	rec.Samples = e.samples
-	rec.Notes = append(rec.Notes, "Bulk data went through ssh. Its cipher, its windows and both CPUs limit it too, so the "+
-		"link may carry more.")
+	rec.Notes = append(rec.Notes, "Bulk data went through ssh. Its cipher, its windows and both CPUs limit it too, so "+
+		"the link may carry more.")
 	return rec, err
 }
 
@@ -247,8 +248,8 @@ func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*b
 			sum += b.rec.Bytes()
 		}
 		if r.o.Progress != nil {
-			r.o.Progress(meter.Progress{Phase: name, Elapsed: time.Since(r.echo.began), All: r.o.Time, RTT: r.echo.newest(),
-				Goodput: float64(sum-last) * 8 / 1e6 / time.Since(before).Seconds()})
+			r.o.Progress(meter.Progress{Phase: name, Elapsed: time.Since(r.echo.began), All: r.o.Time,
+				RTT: r.echo.newest(), Goodput: float64(sum-last) * 8 / 1e6 / time.Since(before).Seconds()})
 		}
 		last, before = sum, time.Now()
 	}

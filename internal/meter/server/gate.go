@@ -121,10 +121,11 @@ func (p *pacer) take(now time.Time, n int) time.Duration {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.next.Before(now) {
-		p.next = now
+	const slack = 20 * time.Millisecond // who was woken late may catch up for so long
+	if least := now.Add(-slack); p.next.Before(least) {
+		p.next = least
 	}
-	wait := p.next.Sub(now)
+	wait := max(p.next.Sub(now), 0)
 	p.next = p.next.Add(time.Duration(float64(n) * 8 / float64(p.rate) * float64(time.Second)))
 	return wait
 }

@@ -239,7 +239,7 @@ func TestBytes(t *testing.T) {
 func TestPacer(t *testing.T) {
 	p := pacer{rate: 8e6}
 	now := time.Unix(1000, 0)
-	for i, want := range []time.Duration{0, 64, 128} {
+	for i, want := range []time.Duration{0, 44, 108} {
 		if got := p.take(now, 64000); got != want*time.Millisecond {
 			t.Errorf("%d: %v", i, got)
 		}
