@@ -47,6 +47,7 @@ func newMeasureCommand() *cobra.Command {
   weir measure HOST[:PORT]       the way to a weir serve; that prints the line
   weir measure USER@HOST         the way to a host that has ssh, nothing else
   weir measure ssh://ALIAS       the same, by a name of your ssh's configuration
+  weir measure https://HOST      the responsiveness (RPM) of the way to a server
   weir measure --live 30s        this host's own connections; nothing is sent
 
 To a weir serve, it probes all the time: on the idle link, during downloads, and
@@ -57,6 +58,10 @@ repeats. Both hosts' kernels say whether the link was full.
 By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
 and windows can be what limits it. The other host needs cat; with ss,
 its kernel's RTTs are known, too.
+
+RPM are round trips a minute on a busy link, by version 09 of
+draft-ietf-ippm-responsiveness, with an interval of 1 s. A weir serve is such a
+server, too.
 
 With --live it sends nothing. It watches this host's own TCP connections for
 that long, and sums them up by client network (/24 of IPv4, /48 of IPv6). RTTs
@@ -83,6 +88,9 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 			defer stop()
 			if o.live != 0 {
 				return measureLive(ctx, cmd, o)
+			}
+			if strings.HasPrefix(args[0], "https://") {
+				return measureRPM(ctx, cmd, args[0], o)
 			}
 			return measureTarget(ctx, cmd, args[0], o)
 		},

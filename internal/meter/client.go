@@ -57,7 +57,7 @@ func cause(err error) error {
 
 func (t Target) tls() *tls.Config {
 	host, _, _ := net.SplitHostPort(t.Addr)
-	c := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	c := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if t.Pin != "" {
 		// Whoever has this very certificate is meant, whatever names are in it.
 		c.InsecureSkipVerify = true
@@ -72,13 +72,19 @@ func (t Target) tls() *tls.Config {
 	return c
 }
 
-// connect is dial, with TLS on top.
+// connect is dial, with TLS on top, for HTTP/1.1.
 func (t Target) connect(ctx context.Context, cc string) (net.Conn, error) {
+	return t.connectAs(ctx, cc, []string{"http/1.1"})
+}
+
+func (t Target) connectAs(ctx context.Context, cc string, protocols []string) (net.Conn, error) {
 	raw, err := t.dial(ctx, cc)
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Client(raw, t.tls())
+	config := t.tls()
+	config.NextProtos = protocols
+	c := tls.Client(raw, config)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := c.HandshakeContext(ctx); err != nil {
@@ -102,7 +108,7 @@ func (t Target) connect(ctx context.Context, cc string) (net.Conn, error) {
 // transport is HTTP/1.1 over one connection.
 func (t Target) transport(cc string, made func(net.Conn)) *http.Transport {
 	return &http.Transport{DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10,
-		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, Proxy: nil,
+		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, Proxy: nil, ResponseHeaderTimeout: 15 * time.Second,
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			c, err := t.connect(ctx, cc)
 			if err == nil && made != nil {

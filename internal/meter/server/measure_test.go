@@ -73,6 +73,31 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// A responsiveness test against this server: both directions have goodput, and both kinds of probes are answered.
+func TestResponsiveness(t *testing.T) {
+	_, target := pinned(t, nil)
+	r, err := meter.MeasureRPM(context.Background(), "https://"+target.Addr+"/t/secret/.well-known/nq", target.Pin,
+		meter.Options{Time: 8 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Directions) != 2 || r.Interval != 1 {
+		t.Fatalf("%+v", r)
+	}
+	for _, d := range r.Directions {
+		if d.Goodput <= 0 || d.Conns < 2 || d.Probes < 2 || d.RPM <= 0 || d.Foreign <= 0 || d.Loaded <= 0 {
+			t.Errorf("%+v", d)
+		}
+	}
+	for url, want := range map[string]string{"https://" + target.Addr: "wants a token",
+		"https://" + target.Addr + "/t/secret/small": "makes no sense", "https://": "is no URL"} {
+		if _, err := meter.MeasureRPM(context.Background(), url, target.Pin, meter.Options{Time: time.Second}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", url, err, want)
+		}
+	}
+}
+
 // What is wrong is said in a line, with what to try.
 func TestRefusals(t *testing.T) {
 	_, good := pinned(t, nil)
