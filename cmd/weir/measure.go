@@ -52,8 +52,8 @@ func newMeasureCommand() *cobra.Command {
 
 To a weir serve, it probes all the time: on the idle link, during downloads, and
 during uploads. Downloads come here, uploads go there. The first 2 s of a load
-do not count. Each figure has an interval that would hold the truth in 95 of 100
-repeats. Both hosts' kernels say whether the link was full.
+do not count. Behind each figure stands how far off it may be. Both hosts'
+kernels say whether the link was full.
 
 By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
 and windows can be what limits it. The other host needs cat; with ss,

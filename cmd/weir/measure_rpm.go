@@ -43,7 +43,7 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 		fmt.Fprintf(w, "%6d %7d  %s\n", d.Conns, d.Probes, d.Confidence)
 	}
 	fmt.Fprintln(w)
-	printWrapped(w, "", "Goodput is in Mbit/s. New and busy are the two halves of RPM: new connections, and those that "+
-		"carry load.")
+	printWrapped(w, "", "Goodput is in Mbit/s. New and busy are the two halves of RPM: new connections, and those "+
+		"that carry load.")
 	return nil
 }
