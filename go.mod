@@ -7,6 +7,7 @@ toolchain go1.26.8
 require (
 	github.com/cavaliergopher/cpio v1.0.1
 	github.com/cilium/ebpf v0.22.0
+	github.com/coder/websocket v1.8.15
 	github.com/google/nftables v0.3.0
 	github.com/mdlayher/netlink v1.11.2
 	github.com/pelletier/go-toml/v2 v2.4.3

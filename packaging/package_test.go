@@ -71,6 +71,8 @@ func contents() map[string]string {
 	files := map[string]string{
 		"usr/bin/weir":                                  "-rwxr-xr-x",
 		"usr/lib/systemd/system/weir.service":           "-rw-r--r--",
+		"usr/lib/systemd/system/weir-serve.service":     "-rw-r--r--",
+		"usr/lib/systemd/system/weir-serve.socket":      "-rw-r--r--",
 		"usr/share/doc/weir/copyright":                  "-rw-r--r--",
 		"usr/share/doc/weir/changelog.Debian.gz":        "-rw-r--r--",
 		"usr/share/doc/weir/examples/weir.toml":         "-rw-r--r--",
@@ -83,7 +85,7 @@ func contents() map[string]string {
 		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
 	}
 	for _, command := range []string{"confirm", "doctor", "down", "dualpi2", "dualpi2-add", "dualpi2-change",
-		"dualpi2-del", "dualpi2-show", "plan", "recover", "status", "up"} {
+		"dualpi2-del", "dualpi2-show", "measure", "plan", "recover", "serve", "status", "up"} {
 		files["usr/share/man/man8/weir-"+command+".8.gz"] = "-rw-r--r--"
 	}
 	return files

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -130,15 +129,15 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 			return &hinted{err, "--html report.html, in a folder that is there and can be written"}
 		}
 	}
-	meter := newMeter(cmd.ErrOrStderr())
-	runner.Program, runner.Parallel, runner.Only, runner.Progress = program, o.parallel, o.only, meter.show
+	line := newProgress(cmd.ErrOrStderr())
+	runner.Program, runner.Parallel, runner.Only, runner.Progress = program, o.parallel, o.only, line.show
 	if o.shard != "" {
 		err := o.runPart(ctx, cmd, runner, files, scenarios)
-		meter.clear()
+		line.clear()
 		return err
 	}
 	reports, err := runner.Run(ctx, files, scenarios)
-	meter.clear()
+	line.clear()
 	if err != nil {
 		return o.failed(cmd, reports, err)
 	}
@@ -337,42 +336,4 @@ func beneath(w io.Writer) io.Writer {
 		return plain.To
 	}
 	return w
-}
-
-// meter shows progress on stderr: one line that rewrites itself on a terminal, a line every ten seconds elsewhere. What
-// takes less than two seconds shows nothing.
-type meter struct {
-	w        io.Writer
-	terminal bool
-	last     time.Duration
-	shown    bool
-}
-
-func newMeter(w io.Writer) *meter { return &meter{w: beneath(w), terminal: isTerminal(w)} }
-
-func (m *meter) show(p lab.Progress) {
-	every := 10 * time.Second
-	if m.terminal {
-		every = 200 * time.Millisecond
-	}
-	if p.Elapsed < 2*time.Second || p.Elapsed-m.last < every {
-		return
-	}
-	m.last, m.shown = p.Elapsed, true
-	text := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(p.Done+1, p.Runs), p.Runs,
-		p.Virtual.Round(time.Second), p.VirtualAll.Round(time.Second), p.Elapsed.Round(time.Second))
-	if left := p.Left(); left > 0 {
-		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
-	}
-	if m.terminal {
-		fmt.Fprintf(m.w, "\r\x1b[K%s", text)
-		return
-	}
-	fmt.Fprintln(m.w, text)
-}
-
-func (m *meter) clear() {
-	if m.shown && m.terminal {
-		fmt.Fprint(m.w, "\r\x1b[K")
-	}
 }

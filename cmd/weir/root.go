@@ -62,6 +62,8 @@ Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 		newDownCommand(),
 		newRecoverCommand(),
 		newStatusCommand(),
+		newMeasureCommand(),
+		newServeCommand(),
 		newDualPI2Command(),
 		newLabCommand(),
 	)

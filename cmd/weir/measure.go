@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"weir/internal/meter"
+	"weir/internal/meter/far"
+	"weir/internal/text"
+	"weir/internal/units"
+)
+
+// measureOptions are those of weir measure.
+type measureOptions struct {
+	live           time.Duration
+	inside         bool
+	json, markdown bool
+	token, pin, cc string
+	time           time.Duration
+	conns          int
+	both           bool
+	compare        string
+	csv, flent     string
+}
+
+func newMeasureCommand() *cobra.Command {
+	o := measureOptions{time: 25 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "measure [TARGET]",
+		Short: "How fast the real link is, and who waits meanwhile",
+		Long: `Measures how long packets wait on the real link while it is busy.
+
+  weir measure HOST[:PORT]       the way to a weir serve; that prints the line
+  weir measure USER@HOST         the way to a host that has ssh, nothing else
+  weir measure ssh://ALIAS       the same, by a name of your ssh's configuration
+  weir measure https://HOST      the responsiveness (RPM) of the way to a server
+  weir measure --live 30s        this host's own connections; nothing is sent
+
+To a weir serve, it probes all the time: on the idle link, during downloads, and
+during uploads. Downloads come here, uploads go there. The first 2 s of a load
+do not count. Behind each figure stands how far off it may be. Both hosts'
+kernels say whether the link was full.
+
+By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
+and windows can be what limits it. The other host needs cat; with ss,
+its kernel's RTTs are known, too.
+
+RPM are round trips a minute on a busy link, by version 09 of
+draft-ietf-ippm-responsiveness, with an interval of 1 s. A weir serve is such a
+server, too.
+
+With --live it sends nothing. It watches this host's own TCP connections for
+that long, and sums them up by client network (/24 of IPv4, /48 of IPv6). RTTs
+are the kernel's smoothed ones. Their floor is the kernel's minimum of the last
+five minutes. A queue that has stood for longer is part of the floor.
+
+Ctrl-C ends it early and prints what there is. It needs no root.
+
+Exit status: 0 measured, 1 not, 2 wrong usage.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return usage("weir measure HOST", "one target at a time, and not also %q", args[1])
+			case len(args) == 0 && o.live == 0:
+				return usage("weir measure HOST, or weir measure --live 30s", "nothing to measure is named")
+			case len(args) == 1 && o.live != 0:
+				return usage("weir measure --live 30s", "--live is of this host, and takes no target")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// Ctrl-C ends the measurement, not the command.
+			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+			defer stop()
+			if o.live != 0 {
+				return measureLive(ctx, cmd, o)
+			}
+			if strings.HasPrefix(args[0], "https://") {
+				return measureRPM(ctx, cmd, args[0], o)
+			}
+			return measureTarget(ctx, cmd, args[0], o)
+		},
+	}
+	f := cmd.Flags()
+	f.Var((*timeOption)(&o.live), "live", "watch this host's own connections for this `time`: 30s")
+	f.BoolVar(&o.inside, "inside", false, "with --live: also connections that never leave this host")
+	f.StringVar(&o.token, "token", "", "`word` that weir serve wants")
+	f.StringVar(&o.pin, "pin", "", "`fingerprint` of its certificate: sha256:…")
+	f.Var((*timeOption)(&o.time), "time", "`time` of all phases together, 5s to 300s")
+	f.IntVar(&o.conns, "conns", 4, "`number` of bulk connections each way, 1 to 16")
+	f.StringVar(&o.cc, "cc", "", "congestion control `name` of the bulk senders (default: each host's own)")
+	f.BoolVar(&o.both, "both", false, "also load both directions at once")
+	f.StringVar(&o.compare, "compare", "", "`file` that --json wrote before: print both side by side")
+	f.BoolVar(&o.markdown, "markdown", false, "print a table in Markdown")
+	f.StringVar(&o.csv, "csv", "", "also write all samples to this `file`")
+	f.StringVar(&o.flent, "flent", "", "also write this `file` for flent: name.flent.gz")
+	f.BoolVar(&o.json, "json", false, "print JSON (docs/measure.md explains it)")
+	for _, name := range []string{"compare", "csv", "flent"} {
+		cmd.MarkFlagFilename(name)
+	}
+	return cmd
+}
+
+// timeOption is an option that is a time, as tc writes it.
+type timeOption time.Duration
+
+func (o *timeOption) Set(s string) error {
+	d, err := units.ParseDuration(s)
+	*o = timeOption(d)
+	return err
+}
+func (o *timeOption) String() string {
+	if o == nil || *o == 0 {
+		return ""
+	}
+	return units.Duration(*o).String()
+}
+func (o *timeOption) Type() string { return "time" }
+
+func (o measureOptions) check() error {
+	const least, most = 5 * time.Second, 300 * time.Second
+	switch {
+	case o.time < least || o.time > most:
+		return usage("--time 25s", "--time %v is out of range (5s to 300s)", o.time)
+	case o.conns < 1 || o.conns > 16:
+		return usage("--conns 4", "--conns %d is out of range (1 to 16)", o.conns)
+	case o.json && o.markdown:
+		return usage("--json or --markdown", "--json and --markdown exclude each other")
+	}
+	if o.pin != "" {
+		if _, err := meter.ParseFingerprint(o.pin); err != nil {
+			return usage("the line that weir serve prints", "--pin %v", err)
+		}
+	}
+	for _, path := range []string{o.csv, o.flent} {
+		if path == "" {
+			continue
+		}
+		if err := writable(path); err != nil { // now: who has waited for a result should not lose it
+			return &hinted{err, "a file in a folder that is there and can be written"}
+		}
+	}
+	return nil
+}
+
+// measureTarget measures the way to another host.
+func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o measureOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	before, err := o.before()
+	if err != nil {
+		return err
+	}
+	line := newProgress(cmd.ErrOrStderr())
+	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both,
+		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
+	rec, err := o.record(ctx, target, options)
+	line.clear()
+	if rec == nil {
+		return err
+	}
+	rec.Local, _ = os.Hostname()
+	result := meter.Summarize(rec)
+	if err := o.show(cmd.OutOrStdout(), result, before); err != nil {
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return o.write(rec)
+}
+
+// record finds out what the target is.
+func (o measureOptions) record(ctx context.Context, target string, options meter.Options) (*meter.Recording, error) {
+	if name, ok := sshName(target); ok {
+		if err := far.Check(name); err != nil {
+			return nil, usage("weir measure user@host", "%v", err)
+		}
+		return far.Measure(ctx, far.Host{Name: name, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}, options)
+	}
+	at, err := serveAddr(target)
+	if err != nil {
+		return nil, err
+	}
+	pin := ""
+	if o.pin != "" {
+		pin, _ = meter.ParseFingerprint(o.pin)
+	}
+	return meter.Measure(ctx, meter.Target{Addr: at, Token: o.token, Pin: pin}, options)
+}
+
+// sshName is the name that ssh is to be given: of user@host, or of ssh://alias.
+func sshName(target string) (string, bool) {
+	if name, ok := strings.CutPrefix(target, "ssh://"); ok {
+		return name, true
+	}
+	return target, strings.Contains(target, "@")
+}
+
+// serveAddr completes an address: 192.0.2.1, [2001:db8::1], host:4748.
+func serveAddr(target string) (string, error) {
+	if target == "" || strings.ContainsAny(target, "/@ \t\r\n") {
+		return "", usage("weir measure HOST:PORT", "%q is no address of a weir serve", target)
+	}
+	if strings.Count(target, ":") > 1 && !strings.HasPrefix(target, "[") {
+		target = "[" + target + "]"
+	}
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		host, port = strings.Trim(target, "[]"), meter.DefaultPort
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func progressLine(p meter.Progress) string {
+	load := ""
+	if p.Goodput > 0 {
+		load = fmt.Sprintf(" · %s Mbit/s", figure(p.Goodput))
+	}
+	return fmt.Sprintf("%s · %v of %v%s · round trip %s ms", p.Phase, p.Elapsed.Round(time.Second), p.All, load,
+		figure(p.RTT))
+}
+
+// before reads the result to compare with.
+func (o measureOptions) before() (*meter.Result, error) {
+	if o.compare == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(o.compare)
+	if err != nil {
+		return nil, &hinted{fmt.Errorf("%s: %w", o.compare, errors.Unwrap(err)), "a file of weir measure --json"}
+	}
+	r, err := meter.ReadResult(b)
+	if err != nil {
+		return nil, &hinted{fmt.Errorf("%s is no result: %w", o.compare, err), "a file of weir measure --json"}
+	}
+	return &r, nil
+}
+
+// write writes the files that were asked for.
+func (o measureOptions) write(rec *meter.Recording) error {
+	for path, form := range map[string]func(io.Writer, *meter.Recording) error{o.csv: meter.CSV, o.flent: meter.Flent} {
+		if path == "" {
+			continue
+		}
+		var b bytes.Buffer
+		if err := form(&b, rec); err != nil {
+			return err
+		}
+		if err := writeFile(path, b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show prints a result, or two.
+func (o measureOptions) show(w io.Writer, r meter.Result, before *meter.Result) error {
+	switch {
+	case o.json:
+		return printJSON(w, r)
+	case before != nil:
+		printComparison(w, *before, r, o.markdown)
+	case o.markdown:
+		printComparison(w, r, r, true)
+	default:
+		printResult(w, r)
+	}
+	for _, n := range r.Notes {
+		printWrapped(w, "", text.OneLine(n))
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/meter"
+)
+
+// measureRPM tests the responsiveness of the way to a server that others run.
+func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measureOptions) error {
+	if o.both || o.cc != "" || o.compare != "" || o.markdown || o.csv != "" || o.flent != "" || o.token != "" {
+		return usage("--time, --pin and --json", "of a responsiveness server only --time, --pin and --json are known")
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	pin := ""
+	if o.pin != "" {
+		pin, _ = meter.ParseFingerprint(o.pin)
+	}
+	line := newProgress(cmd.ErrOrStderr())
+	r, err := meter.MeasureRPM(ctx, target, pin, meter.Options{Time: o.time, Progress: func(p meter.Progress) {
+		line.say(p.Elapsed, func() string { return progressLine(p) })
+	}})
+	line.clear()
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if o.json {
+		return printJSON(w, r)
+	}
+	printWrapped(w, "", r.Says)
+	fmt.Fprintf(w, "\n%-10s %10s %8s %8s %8s %6s %7s  %s\n", "", "goodput", "RPM", "new", "busy", "conns", "probes",
+		"confidence")
+	for _, d := range r.Directions {
+		fmt.Fprintf(w, "%-10s %10s %8.0f %8.0f %8.0f ", d.Direction, figure(d.Goodput), d.RPM, d.Foreign, d.Loaded)
+		fmt.Fprintf(w, "%6d %7d  %s\n", d.Conns, d.Probes, d.Confidence)
+	}
+	fmt.Fprintln(w)
+	printWrapped(w, "", "Goodput is in Mbit/s. New and busy are the two halves of RPM: new connections, and those "+
+		"that carry load.")
+	return nil
+}

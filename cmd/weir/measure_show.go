@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"weir/internal/measure"
+	"weir/internal/meter"
+	"weir/internal/text"
+)
+
+// printResult prints what was found: in a sentence, in a table, and whether the link was full.
+func printResult(w io.Writer, r meter.Result) {
+	printWrapped(w, "", r.Says)
+	const row = "%-10s %20s %17s %17s %17s %7s %6s\n"
+	fmt.Fprintf(w, "\n"+row, "", "goodput", "added p50", "added p90", "added p99", "jitter", "lost")
+	fmt.Fprintf(w, row, "", "Mbit/s", "ms", "ms", "ms", "ms", "%")
+	for _, p := range r.Phases {
+		if p.Name == meter.Idle {
+			fmt.Fprintf(w, "%-10s %20s %17s\n", p.Name, "", "RTT "+figure(p.RTT.P50))
+			continue
+		}
+		added := [3]string{"-", "-", "-"}
+		if p.Added != nil {
+			added = [3]string{interval(p.Added.P50), interval(p.Added.P90), interval(p.Added.P99)}
+		}
+		jitter := "-"
+		if p.Jitter != nil {
+			jitter = figure(p.Jitter.Value)
+		}
+		for i, direction := range []string{meter.Download, meter.Upload} {
+			g, there := p.Goodput[direction]
+			switch {
+			case there && (i == 0 || p.Name != meter.Both):
+				fmt.Fprintf(w, row, p.Name, interval(g), added[0], added[1], added[2], jitter,
+					fmt.Sprintf("%.2f", 100*p.Loss.Value))
+			case there:
+				fmt.Fprintf(w, "%-10s %20s\n", "  and up", interval(g))
+			}
+		}
+	}
+	fmt.Fprintln(w)
+	for _, p := range r.Phases {
+		for _, s := range p.Senders {
+			printWrapped(w, p.Name+": ", sender(s))
+		}
+		if p.Lost > 0 {
+			printWrapped(w, p.Name+": ", fmt.Sprintf("%d of %d probes were lost: %d on the way there, %d on the way "+
+				"back.", p.Lost, p.Sent, p.LostUp, p.LostDown))
+		}
+	}
+}
+
+// interval writes a figure with what is not known of it.
+func interval(e measure.Estimate) string {
+	if e.High > 1e30 {
+		return figure(e.Value)
+	}
+	return fmt.Sprintf("%s (%s–%s)", figure(e.Value), figure(e.Low), figure(e.High))
+}
+
+// sender says in a line what the senders' kernel knew.
+func sender(s meter.Sender) string {
+	if !s.Kernel {
+		return text.Counted(s.Flows, "flow") + "; the sender's kernel tells nothing."
+	}
+	words := []string{text.Counted(s.Flows, "flow"), cmp.Or(strings.Join(s.CC, ", "), "no congestion control named")}
+	if s.ECN {
+		words = append(words, fmt.Sprintf("ECN, %.2f %% marked", 100*s.Marked))
+	} else {
+		words = append(words, "no ECN")
+	}
+	words = append(words, fmt.Sprintf("the sender's RTT %s ms (least %s, p99 %s)", figure(s.RTT.P50), figure(s.MinRTT),
+		figure(s.RTT.P99)), fmt.Sprintf("%.2f %% sent again", 100*s.Retransmitted))
+	if s.Full {
+		words = append(words, "the link was full")
+	}
+	return text.OneLine(strings.Join(words, " · "))
+}
+
+// printComparison prints two results side by side.
+func printComparison(w io.Writer, before, after meter.Result, markdown bool) {
+	host := text.OneLine(cmp.Or(after.Remote, after.Target))
+	rows := meter.Compare(before, after)
+	if markdown {
+		cell := strings.NewReplacer("|", `\|`)
+		fmt.Fprintf(w, "| %s | before | after | factor |\n|---|---:|---:|---:|\n", cell.Replace(host))
+		for _, r := range rows {
+			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", r.Figure, interval(r.Before), interval(r.After), factor(r))
+		}
+		fmt.Fprintln(w)
+		return
+	}
+	fmt.Fprintf(w, "before:  %s\nafter:   %s\n\n", text.OneLine(before.Says), after.Says)
+	fmt.Fprintf(w, "%-28s %24s %24s %12s\n", host, "before", "after", "factor")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%-28s %24s %24s %12s\n", r.Figure, interval(r.Before), interval(r.After), factor(r))
+	}
+	fmt.Fprintln(w)
+}
+
+// factor says how much changed, if that is more than chance.
+func factor(r meter.Row) string {
+	if !r.Sure {
+		return "no change seen"
+	}
+	return r.Factor()
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/meter"
+	"weir/internal/meter/server"
+	"weir/internal/units"
+)
+
+// serveOptions are those of weir serve.
+type serveOptions struct {
+	listen, udp, token, state, cert, key string
+	noToken                              bool
+	tests                                int
+	duration                             time.Duration
+	rate                                 units.Rate
+	bytes                                units.Size
+}
+
+func newServeCommand() *cobra.Command {
+	limits := server.DefaultLimits()
+	o := serveOptions{duration: limits.Duration}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Be the other end of weir measure, and of other programs",
+		Long: `Answers those who measure the way to this host. It needs no root.
+
+It prints the line to run on the other side. That line has a token, which keeps
+others out, and the fingerprint of this host's certificate. Both are made at the
+first start and kept. On a loopback address there is no token.
+
+One TLS port speaks to weir measure, networkQuality and other RPM clients, ndt7,
+LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
+as its HMAC key. docs/measure.md has a command for each.
+
+One client tests at a time; others are told when to come back. Nothing that is
+sent by UDP is longer than what it answers, but for 8 bytes to who has the
+token.
+
+Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A client that hangs up is no reason to end, and Ctrl-C is no failure.
+			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+			defer stop()
+			return serve(ctx, cmd.OutOrStdout(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.listen, "listen", ":"+meter.DefaultPort, "`address` and port of TLS; without an address, all")
+	f.StringVar(&o.udp, "udp", "", "`address` and port of UDP (default: that of --listen); irtt's own is :2112")
+	f.StringVar(&o.token, "token", "", "`word` that clients must show (default: one that is kept)")
+	f.BoolVar(&o.noToken, "no-token", false, "let in everybody; then irtt is for this host alone")
+	f.StringVar(&o.state, "state", "", "`directory` of what is kept (default: ~/.local/state/weir)")
+	f.StringVar(&o.cert, "cert", "", "`file` of another certificate (PEM), with --key")
+	f.StringVar(&o.key, "key", "", "`file` of its key (PEM)")
+	f.IntVar(&o.tests, "tests", limits.Tests, "`number` of clients that test at once")
+	f.Var((*timeOption)(&o.duration), "duration", "longest `time` of a test")
+	f.Var((*rateOption)(&o.rate), "rate", "highest `rate` of all tests together, each way (default: none)")
+	f.Var((*sizeOption)(&o.bytes), "bytes", "most `bytes` of a test (default: 20 GB)")
+	cmd.MarkFlagDirname("state")
+	cmd.MarkFlagFilename("cert", "pem")
+	cmd.MarkFlagFilename("key", "pem")
+	return cmd
+}
+
+type rateOption units.Rate
+
+func (o *rateOption) Set(s string) (err error) {
+	r, err := units.ParseRate(s)
+	*o = rateOption(r)
+	return err
+}
+func (o *rateOption) String() string {
+	if o == nil || *o == 0 {
+		return ""
+	}
+	return units.Rate(*o).String()
+}
+func (o *rateOption) Type() string { return "rate" }
+
+type sizeOption units.Size
+
+func (o *sizeOption) Set(s string) (err error) {
+	n, err := units.ParseSize(s)
+	*o = sizeOption(n)
+	return err
+}
+func (o *sizeOption) String() string {
+	if o == nil || *o == 0 {
+		return ""
+	}
+	return units.Size(*o).String()
+}
+func (o *sizeOption) Type() string { return "size" }
+
+func (o serveOptions) check() error {
+	switch {
+	case o.tests < 1 || o.tests > 64:
+		return usage("--tests 1", "--tests %d is out of range (1 to 64)", o.tests)
+	case o.duration < time.Second || o.duration > time.Hour:
+		return usage("--duration 60s", "--duration %v is out of range (1s to 3600s)", o.duration)
+	case o.noToken && o.token != "":
+		return usage("--token or --no-token", "--token and --no-token exclude each other")
+	case (o.cert == "") != (o.key == ""):
+		return usage("--cert FILE --key FILE", "a certificate and its key go together")
+	case strings.ContainsAny(o.token, "/?#&% \t\r\n"):
+		return usage("letters and digits", "the token is to stand in a URL, and cannot")
+	}
+	return nil
+}
+
+func serve(ctx context.Context, w io.Writer, o serveOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	kept, err := o.keep()
+	if err != nil {
+		return err
+	}
+	tcp, udp, err := o.sockets()
+	if err != nil {
+		return err
+	}
+	defer tcp.Close()
+	defer udp.Close()
+	limits := server.DefaultLimits()
+	limits.Tests, limits.Duration, limits.Rate = o.tests, o.duration, o.rate
+	if o.bytes > 0 {
+		limits.Bytes = int64(o.bytes)
+	}
+	limits.Conns = max(limits.Conns, o.tests*limits.PerHost)
+	switch {
+	case o.noToken:
+		kept.Token = ""
+	case o.token != "":
+		kept.Token = o.token
+	case local(tcp.Addr()) && local(udp.LocalAddr()):
+		kept.Token = ""
+	}
+	name, _ := os.Hostname()
+	var uts unix.Utsname
+	unix.Uname(&uts)
+	o.announce(w, tcp.Addr(), udp.LocalAddr(), kept)
+	s := server.New(server.Config{Limits: limits, Token: kept.Token, Certificate: kept.Certificate, Name: name,
+		Version: version, Kernel: unix.ByteSliceToString(uts.Release[:]), Event: func(says string) {
+			fmt.Fprintf(w, "%s  %s\n", time.Now().Format(time.TimeOnly), says)
+		}})
+	return s.Serve(ctx, tcp, udp)
+}
+
+// keep finds the certificate and the token.
+func (o serveOptions) keep() (server.Kept, error) {
+	dir := o.state
+	if dir == "" {
+		dir = os.Getenv("STATE_DIRECTORY")
+	}
+	if home, err := os.UserHomeDir(); dir == "" && err == nil {
+		dir = filepath.Join(cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(home, ".local/state")), "weir")
+	}
+	if dir == "" {
+		return server.Kept{}, &hinted{errors.New("no directory to keep a certificate in"), "--state DIRECTORY"}
+	}
+	kept, err := server.Keep(dir)
+	if err != nil {
+		if path := (*fs.PathError)(nil); errors.As(err, &path) {
+			err = fmt.Errorf("%s: %w", path.Path, path.Err)
+		}
+		return kept, &hinted{err, "weir serve --state DIRECTORY, of one that can be written"}
+	}
+	if o.cert != "" {
+		given, err := server.Load(o.cert, o.key)
+		given.Token = kept.Token
+		return given, err
+	}
+	return kept, nil
+}
+
+// sockets are systemd's, if it has handed some over, or new ones.
+func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
+	const first = 3 // sd_listen_fds(3)
+	if pid, _ := strconv.Atoi(os.Getenv("LISTEN_PID")); pid == os.Getpid() && os.Getenv("LISTEN_FDS") == "2" {
+		tcp, err := net.FileListener(os.NewFile(first, "tcp"))
+		if err != nil {
+			return nil, nil, fmt.Errorf("the first socket is no TCP listener: %w", err)
+		}
+		udp, err := net.FilePacketConn(os.NewFile(first+1, "udp"))
+		if err != nil {
+			return nil, nil, fmt.Errorf("the second socket is not of UDP: %w", err)
+		}
+		return tcp, udp, nil
+	}
+	tcp, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return nil, nil, &hinted{err, "weir serve --listen :4748"}
+	}
+	at := o.udp
+	if at == "" { // the same, whichever port that became
+		at = tcp.Addr().String()
+		if host, _, _ := net.SplitHostPort(o.listen); host == "" {
+			_, port, _ := net.SplitHostPort(at)
+			at = ":" + port
+		}
+	}
+	udp, err := net.ListenPacket("udp", at)
+	if err != nil {
+		tcp.Close()
+		return nil, nil, &hinted{err, "weir serve --udp :4748"}
+	}
+	return tcp, udp, nil
+}
+
+func local(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UDPAddr:
+		return a.IP.IsLoopback()
+	}
+	return false
+}
+
+// announce says what to run on the other side.
+func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept) {
+	host, port, _ := net.SplitHostPort(tcp.String())
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = reachable()
+	}
+	_, udpPort, _ := net.SplitHostPort(udp.String())
+	at := host
+	if strings.Contains(at, ":") {
+		at = "[" + at + "]"
+	}
+	if port != meter.DefaultPort {
+		at = net.JoinHostPort(host, port)
+	}
+	fmt.Fprintf(w, "Listening at TCP port %s and UDP port %s. On the other side:\n\n", port, udpPort)
+	fmt.Fprintf(w, "  weir measure %s", at)
+	if kept.Token != "" {
+		fmt.Fprintf(w, " --token %s", kept.Token)
+	}
+	fmt.Fprintf(w, " --pin %s\n\n", kept.Fingerprint)
+}
+
+// reachable is the address from which this host reaches others. Nothing is sent.
+func reachable() string {
+	for _, to := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} { // for examples (RFC 5737, RFC 3849)
+		c, err := net.Dial("udp", to)
+		if err != nil {
+			continue
+		}
+		c.Close()
+		if a, ok := c.LocalAddr().(*net.UDPAddr); ok && a.IP.IsGlobalUnicast() {
+			return a.IP.String()
+		}
+	}
+	name, _ := os.Hostname()
+	return cmp.Or(name, "HOST")
+}

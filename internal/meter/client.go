@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Target is a weir serve.
+type Target struct {
+	Addr  string // host:port
+	Token string
+	Pin   string // the certificate's fingerprint; "": it must be one that this host trusts
+}
+
+// Problem is an error with what to try.
+type Problem struct{ What, Try string }
+
+func (p *Problem) Error() string { return p.What }
+
+// Hint is what to try.
+func (p *Problem) Hint() string { return p.Try }
+
+// dial connects by TCP, with a congestion control.
+func (t Target) dial(ctx context.Context, cc string) (net.Conn, error) {
+	const patience = 8 * time.Second
+	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", t.Addr)
+	if err != nil {
+		return nil, &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", t.Addr, cause(err)),
+			"weir serve on that host, and a firewall that lets its port through"}
+	}
+	if err := SetCC(c, cc); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// cause is the end of a chain of errors.
+func cause(err error) error {
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err
+}
+
+func (t Target) tls() *tls.Config {
+	host, _, _ := net.SplitHostPort(t.Addr)
+	c := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if t.Pin != "" {
+		// Whoever has this very certificate is meant, whatever names are in it.
+		c.InsecureSkipVerify = true
+		c.VerifyConnection = func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 || Fingerprint(s.PeerCertificates[0].Raw) != t.Pin {
+				return &Problem{"the certificate of " + t.Addr + " has another fingerprint",
+					"the --pin that weir serve prints there; if it is that, somebody is in between"}
+			}
+			return nil
+		}
+	}
+	return c
+}
+
+// connect is dial, with TLS on top, for HTTP/1.1.
+func (t Target) connect(ctx context.Context, cc string) (net.Conn, error) {
+	return t.connectAs(ctx, cc, []string{"http/1.1"})
+}
+
+func (t Target) connectAs(ctx context.Context, cc string, protocols []string) (net.Conn, error) {
+	raw, err := t.dial(ctx, cc)
+	if err != nil {
+		return nil, err
+	}
+	config := t.tls()
+	config.NextProtos = protocols
+	c := tls.Client(raw, config)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := c.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		var problem *Problem
+		var unknown x509.UnknownAuthorityError
+		var name x509.HostnameError
+		switch {
+		case errors.As(err, &problem):
+			return nil, problem
+		case errors.As(err, &unknown), errors.As(err, &name):
+			return nil, &Problem{"the certificate of " + t.Addr + " is nobody's that this host trusts",
+				"the line that weir serve prints there: it has a --pin"}
+		}
+		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)),
+			"the port that weir serve prints there"}
+	}
+	return c, nil
+}
+
+// transport is HTTP/1.1 over one connection.
+func (t Target) transport(cc string, made func(net.Conn)) *http.Transport {
+	return &http.Transport{DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10,
+		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, Proxy: nil, ResponseHeaderTimeout: 15 * time.Second,
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c, err := t.connect(ctx, cc)
+			if err == nil && made != nil {
+				made(c)
+			}
+			return c, err
+		}}
+}
+
+func (t Target) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request,
+	error) {
+	u := url.URL{Scheme: "https", Host: t.Addr, Path: path, RawQuery: query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err == nil && t.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+t.Token)
+	}
+	return r, err
+}
+
+// ask makes a request and reads the answer, which is JSON of some size at most.
+func (t Target) ask(ctx context.Context, c *http.Client, method, path string, query url.Values, into any) error {
+	r, err := t.request(ctx, method, path, query, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		return plainly(err)
+	}
+	defer answer.Body.Close()
+	const most = 8 << 20
+	body := io.LimitReader(answer.Body, most)
+	if answer.StatusCode != http.StatusOK {
+		return refused(t.Addr, answer, body)
+	}
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return &Problem{fmt.Sprintf("the answer of %s to %s makes no sense: %v", t.Addr, path, err),
+			"the same version there and here"}
+	}
+	return nil
+}
+
+// plainly takes off the URL that net/http puts around an error.
+func plainly(err error) error {
+	var around *url.Error
+	if errors.As(err, &around) {
+		return around.Err
+	}
+	return err
+}
+
+func refused(addr string, answer *http.Response, body io.Reader) error {
+	const line = 200
+	said, _ := io.ReadAll(io.LimitReader(body, line))
+	text := strings.TrimSpace(string(said))
+	switch answer.StatusCode {
+	case http.StatusForbidden:
+		return &Problem{addr + " wants a token", "--token, as weir serve prints it there"}
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		try := "again later"
+		if after := answer.Header.Get("Retry-After"); after != "" {
+			try = "again in " + after + " s"
+		}
+		return &Problem{addr + " is busy: another test runs there", try}
+	case http.StatusNotFound:
+		return &Problem{addr + " is a web server, and no weir serve", "the port that weir serve prints there"}
+	}
+	return &Problem{fmt.Sprintf("%s answers %s: %s", addr, answer.Status, text), ""}
+}

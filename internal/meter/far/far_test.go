@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package far
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/meter"
+)
+
+// fake is an ssh that runs the command here. Body comes first.
+func fake(t *testing.T, body string) Host {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ssh")
+	script := "#!/bin/sh\n" + body + `
+while [ "$1" != -- ]; do shift; done
+[ "$2" = me@there ] || exit 9
+SSH_CONNECTION="192.0.2.9 50001 192.0.2.1 22" exec sh -c "$3"
+`
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Host{Name: "me@there", Program: path}
+}
+
+func TestMeasure(t *testing.T) {
+	for name, body := range map[string]string{"plain": "", "banner": "echo Welcome; printf 'no end of line: '"} {
+		rec, err := Measure(context.Background(), fake(t, body), meter.Options{Time: 3 * time.Second, Conns: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := 0
+		for _, s := range rec.Samples {
+			if s.RTT >= 0 {
+				answered++
+			}
+		}
+		if rec.Probe != "ssh" || answered == 0 || len(rec.Spans) != 3 {
+			t.Errorf("%s: %s, %d of %d keys, %d spans", name, rec.Probe, answered, len(rec.Samples), len(rec.Spans))
+		}
+		r := meter.Summarize(rec)
+		for _, direction := range []string{meter.Download, meter.Upload} {
+			if p := r.Find(direction); p == nil || p.Goodput[direction].Value <= 0 || len(p.Senders) != 1 {
+				t.Errorf("%s: %s: %+v", name, direction, p)
+			}
+		}
+	}
+}
+
+// What ssh says last is what is wrong.
+func TestRefusals(t *testing.T) {
+	for body, want := range map[string]string{
+		"echo noise >&2; echo 'me@there: Permission denied (publickey).' >&2; exit 255": "Permission denied (publickey).",
+		"exit 0":                        "runs no command",
+		"head -c 70000 /dev/zero; exit": "runs no command",
+	} {
+		_, err := Measure(context.Background(), fake(t, body), meter.Options{Time: time.Second, Conns: 1})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for _, name := range []string{"", "-oProxyCommand=x", "a b", "a\nb"} {
+		if _, err := Measure(context.Background(), Host{Name: name}, meter.Options{}); err == nil {
+			t.Errorf("%q is taken", name)
+		}
+	}
+	none := Host{Name: "me@there", Program: "/nothing/ssh"}
+	if _, err := Measure(context.Background(), none, meter.Options{}); err == nil {
+		t.Error("no ssh, and no error")
+	}
+}
+
+func TestArgs(t *testing.T) {
+	for interactive, want := range map[bool]bool{true: false, false: true} {
+		args := strings.Join(Host{Name: "me@there", Interactive: interactive}.args("cat"), " ")
+		if strings.Contains(args, "BatchMode=yes") != want || !strings.HasSuffix(args, " -- me@there cat") ||
+			!strings.Contains(args, "Compression=no") || !strings.Contains(args, "ControlPath=none") {
+			t.Error(args)
+		}
+	}
+}
+
+var ssOutput = strings.ReplaceAll(`State Recv-Q Send-Q Local Address:Port Peer Address:Port Process
+ESTAB 0 36 192.0.2.1:22 192.0.2.9:50001
+\t ts sack ecn ecnseen cubic wscale:7,7 rto:251 rtt:50.31/1.2 ato:40 mss:1448 cwnd:10 bytes_sent:12345 bytes_retrans:1448 busy:220ms rwnd_limited:20ms(9.1%) minrtt:48.2
+ESTAB 0 0 [2001:db8::1]:22 [2001:db8::9]:50002
+\t bbr rto:204 rtt:0.1/0.05 bbr:(bw:1Mbps,mrtt:0.1) minrtt:0.05
+garbage
+`, `\t`, "\t") + endOfSS + "\n"
+
+func TestSS(t *testing.T) {
+	all, ok := readSS(bufio.NewScanner(strings.NewReader(ssOutput)))
+	if !ok || len(all) != 2 {
+		t.Fatalf("%v %v", all, ok)
+	}
+	if want := (SS{CC: "cubic", ECN: true, RTT: 50310, RTTVar: 1200, MinRTT: 48200, Sent: 12345, Again: 1448, Busy: 220000,
+		Receiver: 20000}); all[50001] != want {
+		t.Errorf("%+v, want %+v", all[50001], want)
+	}
+	if want := (SS{CC: "bbr", RTT: 100, RTTVar: 50, MinRTT: 50}); all[50002] != want {
+		t.Errorf("%+v, want %+v", all[50002], want)
+	}
+}
+
+func FuzzSS(f *testing.F) {
+	f.Add(ssOutput)
+	f.Add("ESTAB 0 0 a:1 b:99999\n\t rtt:-1/NaN busy:1e300ms wscale:\n" + endOfSS)
+	f.Fuzz(func(t *testing.T, text string) {
+		all, _ := readSS(bufio.NewScanner(strings.NewReader(text)))
+		for port, s := range all {
+			if port <= 0 || port > 65535 || s.RTT < 0 || s.Busy < 0 || s.Sent < 0 || strings.ContainsAny(s.CC, "\x1b\n ") {
+				t.Errorf("%d: %+v", port, s)
+			}
+		}
+	})
+}

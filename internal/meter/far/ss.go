@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package far
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/meter"
+)
+
+// kernel asks the far host's ss, over a connection of its own, again and again.
+type kernel struct {
+	*session
+	mu    sync.Mutex
+	first map[int]SS
+	flows map[int]*meter.Flow
+	began time.Time
+	sums  map[int]int64
+}
+
+const (
+	endOfSS = "weir-measure-end"
+	askSS   = `sh -c 'while read x; do ss -tin || exit 1; echo ` + endOfSS + `; done' 2>/dev/null`
+	everySS = 500 * time.Millisecond
+)
+
+// startKernel gives nil where there is no ss.
+func (h Host) startKernel(ctx context.Context) *kernel {
+	s, err := h.start(ctx, askSS)
+	if err != nil {
+		return nil
+	}
+	k := &kernel{session: s}
+	lines := bufio.NewScanner(io.Reader(s.stdout))
+	first := make(chan bool, 1)
+	go func() {
+		for n := 0; ; n++ {
+			if _, err := io.WriteString(s.stdin, "\n"); err != nil {
+				break
+			}
+			seen, ok := readSS(lines)
+			if !ok {
+				break
+			}
+			k.add(seen)
+			if n == 0 {
+				first <- true
+			}
+			time.Sleep(everySS)
+		}
+		first <- false
+	}()
+	select {
+	case ok := <-first:
+		if ok {
+			return k
+		}
+	case <-time.After(5 * time.Second):
+	}
+	s.end()
+	return nil
+}
+
+// begin forgets the flows of the phase before. The nil kernel knows nothing.
+func (k *kernel) begin() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.first, k.flows, k.sums, k.began = map[int]SS{}, map[int]*meter.Flow{}, map[int]int64{}, time.Now()
+}
+
+func (k *kernel) add(seen map[int]SS) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.flows == nil {
+		return
+	}
+	for port, s := range seen {
+		f := k.flows[port]
+		if f == nil {
+			f = &meter.Flow{Direction: meter.Download, Kernel: true}
+			k.flows[port], k.first[port] = f, s
+		}
+		from := k.first[port]
+		f.CC, f.ECN, f.MinRTT = s.CC, s.ECN, s.MinRTT
+		f.RTT = append(f.RTT, s.RTT)
+		k.sums[port] += s.RTTVar
+		f.RTTVar = k.sums[port] / int64(len(f.RTT))
+		f.Sent, f.Again = s.Sent-from.Sent, s.Again-from.Again
+		f.Busy, f.Receiver, f.Buffer = s.Busy-from.Busy, s.Receiver-from.Receiver, s.Buffer-from.Buffer
+		f.Elapsed = time.Since(k.began).Microseconds()
+	}
+}
+
+// flow is what is known of a connection's sender.
+func (k *kernel) flow(port int) meter.Flow {
+	if k != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if f := k.flows[port]; f != nil && port != 0 {
+			return *f
+		}
+	}
+	return meter.Flow{Direction: meter.Download}
+}
+
+// SS is what ss says of a connection. Times are in µs, amounts in bytes; what it does not say is zero.
+type SS struct {
+	CC                     string
+	ECN                    bool
+	RTT, RTTVar, MinRTT    int64
+	Sent, Again            int64
+	Busy, Receiver, Buffer int64
+}
+
+// readSS reads an answer up to its end: the connections by their other ends' ports.
+func readSS(lines *bufio.Scanner) (map[int]SS, bool) {
+	all := map[int]SS{}
+	port := 0
+	const most = 100_000
+	for range most {
+		if !lines.Scan() {
+			return nil, false
+		}
+		line := lines.Text()
+		switch {
+		case strings.Contains(line, endOfSS):
+			return all, true
+		case strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t"):
+			if port != 0 {
+				all[port] = parseSS(line)
+			}
+			port = 0
+		default:
+			port = portOf(line)
+		}
+	}
+	return nil, false
+}
+
+// portOf finds the other end's port in a line of ss: the state, two queues, the two ends.
+func portOf(line string) int {
+	f := strings.Fields(line)
+	if len(f) < 5 {
+		return 0
+	}
+	port, err := strconv.ParseUint(f[4][strings.LastIndex(f[4], ":")+1:], 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int(port)
+}
+
+// parseSS reads the words of a connection (ss(8), option -i).
+func parseSS(line string) (s SS) {
+	words := strings.Fields(line)
+	for i, w := range words {
+		name, value, pair := strings.Cut(w, ":")
+		switch {
+		case !pair && w == "ecn":
+			s.ECN = true
+		// The congestion control stands before its first parameter, and after what was negotiated.
+		case name == "wscale" || name == "rto":
+			if s.CC == "" && i > 0 && !strings.Contains(words[i-1], ":") {
+				s.CC = name64(words[i-1])
+			}
+		case name == "rtt":
+			rtt, dev, _ := strings.Cut(value, "/")
+			s.RTT, s.RTTVar = number(rtt, 1000), number(dev, 1000)
+		case name == "minrtt":
+			s.MinRTT = number(value, 1000)
+		case name == "bytes_sent":
+			s.Sent = number(value, 1)
+		case name == "bytes_retrans":
+			s.Again = number(value, 1)
+		case name == "busy":
+			s.Busy = number(value, 1000)
+		case name == "rwnd_limited":
+			s.Receiver = number(value, 1000)
+		case name == "sndbuf_limited":
+			s.Buffer = number(value, 1000)
+		}
+	}
+	return s
+}
+
+// name64 is a name as the kernel allows it: short, and of plain characters.
+func name64(s string) string {
+	const most = 16 // TCP_CA_NAME_MAX
+	if len(s) >= most || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return ""
+	}
+	return s
+}
+
+// number reads "12.5ms(3%)" and the like, times a scale; 0 where that is none, or absurd.
+func number(s string, scale float64) int64 {
+	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if end >= 0 {
+		s = s[:end]
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || v*scale > 1<<53 {
+		return 0
+	}
+	return int64(v * scale)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package meter measures a link between two hosts: how fast it is, and how long everything else waits meanwhile.
+//
+// It is the client and what client and server say to each other; internal/meter/server is the other end. It changes no
+// setting of a host, and prints nothing. It is built for every system; only Linux tells it what the kernel knows.
+package meter
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Step is the time between two samples of a flow.
+const Step = 100 * time.Millisecond
+
+// mostSteps bounds what is kept of a flow.
+const mostSteps = 3000
+
+// Flow is what one end knows of a bulk connection. Only the sender's kernel knows RTTs and what limits it; it is zero
+// where the kernel does not tell.
+type Flow struct {
+	Direction string  `json:"direction"`       // Download or Upload, as the client sees it
+	CC        string  `json:"cc,omitempty"`    // congestion control of the sender
+	ECN       bool    `json:"ecn,omitempty"`   // negotiated
+	Bins      []int64 `json:"bins,omitempty"`  // bytes of payload in each Step since the flow began
+	Kernel    bool    `json:"kernel"`          // this end's kernel told what follows
+	RTT       []int64 `json:"rtt,omitempty"`   // smoothed, in µs, at each Step
+	MinRTT    int64   `json:"min_rtt"`         // µs
+	RTTVar    int64   `json:"rttvar"`          // µs, mean of the samples
+	Sent      int64   `json:"sent"`            // bytes, with those sent again
+	Again     int64   `json:"again"`           // bytes sent again
+	Delivered int64   `json:"delivered"`       // packets
+	CE        int64   `json:"ce"`              // of those, marked on their way
+	Elapsed   int64   `json:"elapsed"`         // µs that the following are parts of
+	Busy      int64   `json:"busy"`            // µs with data under way or waiting
+	Receiver  int64   `json:"receiver"`        // µs limited by the receiver's window
+	Buffer    int64   `json:"buffer"`          // µs limited by the send buffer
+	Error     string  `json:"error,omitempty"` // what ended it early
+}
+
+// Directions, as the client sees them.
+const (
+	Download = "download"
+	Upload   = "upload"
+	Both     = "both"
+	Idle     = "idle"
+)
+
+// kernelTCP is what a kernel knows of a connection: times in µs.
+type kernelTCP struct {
+	rtt, rttvar, minRTT    int64
+	sent, again            int64
+	acked, received        int64
+	delivered, ce          int64
+	busy, receiver, buffer int64
+	ecn                    bool
+	cc                     string
+}
+
+// Recorder samples a bulk connection until it is stopped.
+type Recorder struct {
+	flow    Flow
+	conn    net.Conn
+	bytes   atomic.Int64
+	began   time.Time
+	from    kernelTCP
+	rttvars int64
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+// Record begins to sample. The connection may be nil, and TLS may be on top of it.
+func Record(conn net.Conn, direction string, sender bool) *Recorder {
+	r := &Recorder{flow: Flow{Direction: direction}, began: time.Now(), stop: make(chan struct{}),
+		done: make(chan struct{})}
+	if sender {
+		r.conn = conn
+		r.from, r.flow.Kernel = readKernel(conn)
+	}
+	go r.run()
+	return r
+}
+
+// Add counts payload.
+func (r *Recorder) Add(n int) { r.bytes.Add(int64(n)) }
+
+// Bytes is the payload so far.
+func (r *Recorder) Bytes() int64 { return r.bytes.Load() }
+
+func (r *Recorder) run() {
+	defer close(r.done)
+	tick := time.NewTicker(Step)
+	defer tick.Stop()
+	last := int64(0)
+	for {
+		select {
+		case <-tick.C:
+		case <-r.stop:
+			return
+		}
+		// A tick that came late stands for those that were left out.
+		steps := min(int(time.Since(r.began)/Step), mostSteps)
+		now := r.bytes.Load()
+		missed := steps - len(r.flow.Bins)
+		for i := range missed {
+			part := (now - last) / int64(missed)
+			if i == missed-1 {
+				part = now - last - part*int64(missed-1)
+			}
+			r.flow.Bins = append(r.flow.Bins, part)
+		}
+		if missed > 0 {
+			last = now
+			r.sample()
+		}
+	}
+}
+
+func (r *Recorder) sample() {
+	if !r.flow.Kernel {
+		return
+	}
+	k, ok := readKernel(r.conn)
+	if !ok { // it was closed
+		return
+	}
+	f := &r.flow
+	if k.rtt > 0 {
+		f.RTT = append(f.RTT, k.rtt)
+		r.rttvars += k.rttvar
+		f.RTTVar = r.rttvars / int64(len(f.RTT))
+	}
+	f.CC, f.ECN, f.MinRTT = k.cc, k.ecn, k.minRTT
+	f.Sent, f.Again = k.sent-r.from.sent, k.again-r.from.again
+	f.Delivered, f.CE = k.delivered-r.from.delivered, k.ce-r.from.ce
+	f.Busy, f.Receiver, f.Buffer = k.busy-r.from.busy, k.receiver-r.from.receiver, k.buffer-r.from.buffer
+	f.Elapsed = time.Since(r.began).Microseconds()
+}
+
+// Stop ends the sampling and gives what there is. It may be called once, before the connection is closed.
+func (r *Recorder) Stop(err string) Flow {
+	close(r.stop)
+	<-r.done
+	r.sample()
+	r.flow.Error = err
+	return r.flow
+}
+
+// beneath is the connection that a kernel knows.
+func beneath(c net.Conn) net.Conn {
+	for {
+		over, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = over.NetConn()
+	}
+}

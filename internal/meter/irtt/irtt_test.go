@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package irtt
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var (
+	home  = netip.MustParseAddrPort("192.0.2.1:1000")
+	other = netip.MustParseAddrPort("192.0.2.1:1001")
+)
+
+// want is what Debian's irtt client asks for.
+var want = Params{Version: 1, Duration: 1e9, Interval: 20e6, Received: 3, StampAt: 3, Clock: 3}
+
+func responder(key string) (*Responder, *time.Time) {
+	now := time.Unix(1000, 0)
+	token := uint64(0x0102030405060708)
+	return &Responder{Key: []byte(key), Open: func(netip.Addr) bool { return true }, Most: 8,
+		Now: func() time.Time { return now }, Token: func() uint64 { token++; return token },
+		MinInterval: 10 * time.Millisecond, MaxDuration: time.Minute}, &now
+}
+
+// The bytes of an open are those that Debian's irtt 0.9.0 sends.
+func TestOpenBytes(t *testing.T) {
+	const sent = "14a75b01" + "0102" + "0280a8d6b907" + "0380b48913" + "0506" + "0606" + "0706"
+	if got := hex.EncodeToString(Open(want, nil)); got != sent {
+		t.Errorf("%s, want %s", got, sent)
+	}
+}
+
+func TestExchange(t *testing.T) {
+	for _, key := range []string{"", "secret"} {
+		r, now := responder(key)
+		token, p, err := ParseOpened(r.Handle(home, Open(want, []byte(key))), []byte(key))
+		if err != nil || p != want {
+			t.Fatalf("%q: %+v, %v", key, p, err)
+		}
+		l := NewLayout(p, key != "")
+		for _, seq := range []uint32{0, 1, 3, 2, 70, 5} { // 4 is lost
+			*now = now.Add(20 * time.Millisecond)
+			request := l.Request(p, token, seq, []byte(key))
+			size := len(request)
+			answer := r.Handle(home, request)
+			if len(answer) != size {
+				t.Errorf("%d bytes answer %d", len(answer), size)
+			}
+			e, err := l.ParseEcho(answer, token, []byte(key))
+			if err != nil || e.Seq != seq || e.Recv != now.UnixNano() || e.Send != now.UnixNano() {
+				t.Errorf("%q %d: %+v, %v", key, seq, e, err)
+			}
+			if w := map[uint32]uint64{0: 1, 1: 3, 3: 13, 2: 15, 70: 1, 5: 1}[seq]; e.Window != w {
+				t.Errorf("after %d: window %b, want %b", seq, e.Window, w)
+			}
+			if seq == 5 && e.Count != 6 {
+				t.Errorf("count %d", e.Count)
+			}
+		}
+		r.Handle(home, Close(token, []byte(key)))
+		if answer := r.Handle(home, l.Request(p, token, 6, []byte(key))); answer != nil {
+			t.Error("it answers after the end")
+		}
+	}
+}
+
+// Who is not entitled gets nothing.
+func TestSilence(t *testing.T) {
+	r, now := responder("secret")
+	key := []byte("secret")
+	token, p, err := ParseOpened(r.Handle(home, Open(want, key)), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLayout(p, true)
+	good := func(seq uint32) []byte { return l.Request(p, token, seq, key) }
+	for name, packet := range map[string][]byte{
+		"unsigned open":   Open(want, nil),
+		"wrong key":       Open(want, []byte("guess")),
+		"wrong token":     l.Request(p, token+1, 1, key),
+		"unsigned":        NewLayout(p, false).Request(p, token, 1, nil),
+		"cut":             good(1)[:30],
+		"an answer":       sign(append(start(FlagReply, key), make([]byte, 80)...), key),
+		"garbage":         []byte("GET / HTTP/1.1\r\n\r\n"),
+		"nothing":         nil,
+		"signed too long": l.Request(Params{Length: 1e6, Received: 3}, token, 1, key)[:20],
+	} {
+		if answer := r.Handle(home, packet); answer != nil {
+			t.Errorf("%s: %d bytes", name, len(answer))
+		}
+	}
+	if r.Handle(other, good(1)) != nil {
+		t.Error("another address is answered")
+	}
+	open := *r
+	open.Key, open.Open = nil, nil
+	if (&open).Handle(home, Open(want, nil)) != nil {
+		t.Error("without a key everybody is answered")
+	}
+
+	// A flood is answered at the least interval, and the rest are dropped.
+	answered := 0
+	for i := range uint32(1000) {
+		*now = now.Add(time.Millisecond)
+		if r.Handle(home, good(i)) != nil {
+			answered++
+		}
+	}
+	if answered < 100 || answered > 100+burst {
+		t.Errorf("%d of 1000 packets in a second are answered", answered)
+	}
+
+	for i := range 100 {
+		r.Handle(netip.AddrPortFrom(home.Addr(), uint16(2000+i)), Open(want, key))
+	}
+	if len(r.conns) > perHost {
+		t.Errorf("%d connections of one host", len(r.conns))
+	}
+	*now = now.Add(2 * time.Minute)
+	if r.Handle(home, good(2000)) != nil {
+		t.Error("it answers after the longest time")
+	}
+}
+
+// What a client asks for is cut down.
+func TestRestrict(t *testing.T) {
+	r, _ := responder("")
+	_, p, err := ParseOpened(r.Handle(home, Open(Params{Version: 1, Duration: 1e15, Interval: 1, Length: 60000,
+		Received: 255, StampAt: 99, Clock: 255, DSCP: 46, Fill: "rand"}, nil)), nil)
+	if err != nil || p != (Params{Version: 1, Duration: 60e9, Interval: 10e6, Length: MaxLength, Received: 3, Clock: 3}) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, _, err := ParseOpened(r.Handle(home, Open(Params{Version: 2}, nil)), nil); err == nil {
+		t.Error("version 2 is accepted")
+	}
+}
+
+// Nothing that arrives breaks a responder or a client, and no answer is longer than what it answers: but by eight
+// bytes to an open.
+func FuzzResponder(f *testing.F) {
+	r, _ := responder("")
+	opened := r.Handle(home, Open(want, nil))
+	token, p, _ := ParseOpened(bytes.Clone(opened), nil)
+	f.Add(Open(want, nil))
+	f.Add(opened)
+	f.Add(NewLayout(p, false).Request(p, token, 7, nil))
+	f.Add(Close(token, nil))
+	f.Add(Open(want, []byte("key")))
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		for _, key := range []string{"", "key"} {
+			r, _ := responder(key)
+			r.Handle(home, Open(want, []byte(key)))
+			size, flags := len(packet), byte(0)
+			if size > flagsAt {
+				flags = packet[flagsAt]
+			}
+			b := bytes.Clone(packet)
+			answer := r.Handle(home, b)
+			most := size
+			if flags&FlagOpen != 0 {
+				most += tokenLen + 2 // the version, when a client left it out
+			}
+			if len(answer) > most+8 || flags&FlagOpen == 0 && len(answer) > size {
+				t.Errorf("%d bytes answer %d", len(answer), size)
+			}
+			ParseOpened(bytes.Clone(packet), []byte(key))
+			NewLayout(want, key != "").ParseEcho(bytes.Clone(packet), token, []byte(key))
+		}
+	})
+}
+
+func FuzzParams(f *testing.F) {
+	f.Add(want.Append(nil))
+	f.Add(Params{Fill: "rand", DSCP: 46}.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := ParseParams(b)
+		if err != nil {
+			return
+		}
+		if again, err := ParseParams(p.Append(nil)); err != nil || again != p {
+			t.Errorf("%+v became %+v: %v", p, again, err)
+		}
+	})
+}

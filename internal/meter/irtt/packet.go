@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package irtt is the wire protocol of irtt, version 1: UDP packets sent at a fixed interval and answered one by one,
+// with the answering host's time stamps and how many packets it has received.
+//
+// It is pure: it sends nothing and has no clock. Responder is a server without its socket. The protocol's description
+// is its author's program: github.com/heistp/irtt, packet.go and params.go.
+package irtt
+
+import (
+	"crypto/hmac"
+	"crypto/md5"
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// Protocol is the version that both ends must have.
+const Protocol = 1
+
+// Flags of a packet.
+const (
+	FlagOpen  = 1
+	FlagReply = 2
+	FlagClose = 4
+	FlagHMAC  = 8
+)
+
+// What an echo carries of the answering host's view.
+const (
+	CountReceived = 1 // how many packets have arrived
+	Window        = 2 // which of the last 64 have
+
+	StampSend     = 1
+	StampReceive  = 2
+	StampBoth     = 3
+	StampMidpoint = 4
+
+	ClockWall = 1
+	ClockMono = 2
+	ClockBoth = 3
+)
+
+// Lengths in bytes, in the order of a packet.
+const (
+	magicLen  = 3
+	flagsAt   = magicLen
+	hmacAt    = flagsAt + 1
+	hmacLen   = md5.Size
+	tokenLen  = 8
+	seqLen    = 4
+	countLen  = 4
+	windowLen = 8
+	stampLen  = 8
+
+	// MaxLength is of a packet that fits an Ethernet frame over IPv6.
+	MaxLength = 1452
+)
+
+var magic = [magicLen]byte{0x14, 0xa7, 0x5b}
+
+// ErrPacket is the error of every packet that is none of the protocol's, or is not authentic.
+var ErrPacket = errors.New("not a packet of irtt")
+
+// Params is what the two ends agree on. The zero value of a field is left out of a packet.
+type Params struct {
+	Version  int64
+	Duration int64 // ns
+	Interval int64 // ns
+	Length   int64 // bytes of a packet, at least
+	Received int64 // CountReceived | Window
+	StampAt  int64
+	Clock    int64
+	DSCP     int64
+	Fill     string // what the server would fill its packets with; never granted here
+}
+
+// The types of parameters.
+const (
+	paramFill = 9
+	paramLast = paramFill
+)
+
+func (p *Params) field(kind uint64) *int64 {
+	fields := [paramLast]*int64{1: &p.Version, 2: &p.Duration, 3: &p.Interval, 4: &p.Length, 5: &p.Received,
+		6: &p.StampAt, 7: &p.Clock, 8: &p.DSCP}
+	if kind >= paramLast {
+		return nil
+	}
+	return fields[kind]
+}
+
+// Append writes the parameters that are not zero.
+func (p Params) Append(b []byte) []byte {
+	for kind := uint64(1); kind < paramLast; kind++ {
+		if v := *p.field(kind); v != 0 {
+			b = binary.AppendVarint(binary.AppendUvarint(b, kind), v)
+		}
+	}
+	if p.Fill != "" {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, paramFill), uint64(len(p.Fill)))
+		b = append(b, p.Fill...)
+	}
+	return b
+}
+
+// ParseParams reads parameters to the end of b.
+func ParseParams(b []byte) (p Params, err error) {
+	for len(b) > 0 {
+		kind, n := binary.Uvarint(b)
+		if n <= 0 {
+			return Params{}, ErrPacket
+		}
+		b = b[n:]
+		if kind == paramFill {
+			length, n := binary.Uvarint(b)
+			if n <= 0 || length > uint64(len(b)-n) {
+				return Params{}, ErrPacket
+			}
+			p.Fill, b = string(b[n:n+int(length)]), b[n+int(length):]
+			continue
+		}
+		v, n := binary.Varint(b)
+		to := p.field(kind)
+		if n <= 0 || to == nil || v < 0 {
+			return Params{}, ErrPacket
+		}
+		*to, b = v, b[n:]
+	}
+	return p, nil
+}
+
+// body is where a packet's own fields begin.
+func body(flags byte) int {
+	if flags&FlagHMAC != 0 {
+		return hmacAt + hmacLen
+	}
+	return hmacAt
+}
+
+// start begins a packet; with a key it will be signed.
+func start(flags byte, key []byte) []byte {
+	if len(key) > 0 {
+		flags |= FlagHMAC
+	}
+	b := append(make([]byte, 0, 128), magic[:]...)
+	b = append(b, flags)
+	return append(b, make([]byte, body(flags)-hmacAt)...)
+}
+
+// sign fills in the HMAC, if there is a key.
+func sign(b, key []byte) []byte {
+	if len(key) > 0 {
+		clear(b[hmacAt : hmacAt+hmacLen])
+		h := hmac.New(md5.New, key)
+		h.Write(b)
+		h.Sum(b[hmacAt:hmacAt])
+	}
+	return b
+}
+
+// check tells whether b is a packet, and signed with the key if there is one. It clears the signature.
+func check(b, key []byte) (flags byte, ok bool) {
+	if len(b) < hmacAt || [magicLen]byte(b) != magic || b[flagsAt] > FlagOpen|FlagReply|FlagClose|FlagHMAC {
+		return 0, false
+	}
+	flags = b[flagsAt]
+	if (flags&FlagHMAC != 0) != (len(key) > 0) || len(b) < body(flags) {
+		return 0, false
+	}
+	if len(key) > 0 {
+		said := [hmacLen]byte(b[hmacAt:])
+		sign(b, key)
+		if !hmac.Equal(said[:], b[hmacAt:hmacAt+hmacLen]) {
+			return 0, false
+		}
+	}
+	return flags, true
+}
+
+// Open is a client's first packet.
+func Open(p Params, key []byte) []byte { return sign(p.Append(start(FlagOpen, key)), key) }
+
+// ParseOpened reads the server's answer to it: the token of the connection, and the parameters that it grants.
+func ParseOpened(b, key []byte) (token uint64, p Params, err error) {
+	flags, ok := check(b, key)
+	if !ok || flags&(FlagOpen|FlagReply) != FlagOpen|FlagReply {
+		return 0, p, ErrPacket
+	}
+	b = b[body(flags):]
+	if len(b) < tokenLen {
+		return 0, p, ErrPacket
+	}
+	p, err = ParseParams(b[tokenLen:])
+	if err == nil && (flags&FlagClose != 0 || p.Version != Protocol) {
+		err = errors.New("the server refuses the test")
+	}
+	return binary.LittleEndian.Uint64(b), p, err
+}
+
+// Close is a client's last packet.
+func Close(token uint64, key []byte) []byte {
+	return sign(binary.LittleEndian.AppendUint64(start(FlagClose, key), token), key)
+}
+
+// Layout says where an echo's fields are. A field that was not agreed on is at 0.
+type Layout struct {
+	Size                                 int // of all fields
+	token, seq, count, window            int
+	recvWall, recvMono, midWall, midMono int
+	sendWall, sendMono                   int
+}
+
+// NewLayout places what was agreed on.
+func NewLayout(p Params, signed bool) (l Layout) {
+	at := hmacAt
+	if signed {
+		at += hmacLen
+	}
+	place := func(field *int, length int, there bool) {
+		if there {
+			*field = at
+			at += length
+		}
+	}
+	wall, mono := p.Clock&ClockWall != 0, p.Clock&ClockMono != 0
+	mid := p.StampAt == StampMidpoint
+	recv, send := !mid && p.StampAt&StampReceive != 0, !mid && p.StampAt&StampSend != 0
+	place(&l.token, tokenLen, true)
+	place(&l.seq, seqLen, true)
+	place(&l.count, countLen, p.Received&CountReceived != 0)
+	place(&l.window, windowLen, p.Received&Window != 0)
+	place(&l.recvWall, stampLen, recv && wall)
+	place(&l.recvMono, stampLen, recv && mono)
+	place(&l.midWall, stampLen, mid && wall)
+	place(&l.midMono, stampLen, mid && mono)
+	place(&l.sendWall, stampLen, send && wall)
+	place(&l.sendMono, stampLen, send && mono)
+	l.Size = at
+	return l
+}
+
+// Echo is what a server said of a packet. Times are its own, in ns since an epoch of its own; 0 where not agreed on.
+type Echo struct {
+	Seq        uint32
+	Count      uint32
+	Window     uint64
+	Recv, Send int64
+}
+
+// Request is the client's packet of a number, as long as its answer will be.
+func (l Layout) Request(p Params, token uint64, seq uint32, key []byte) []byte {
+	b := start(0, key)
+	b = append(b, make([]byte, max(l.Size, min(int(p.Length), MaxLength))-len(b))...)
+	binary.LittleEndian.PutUint64(b[l.token:], token)
+	binary.LittleEndian.PutUint32(b[l.seq:], seq)
+	return sign(b, key)
+}
+
+// ParseEcho reads an answer.
+func (l Layout) ParseEcho(b []byte, token uint64, key []byte) (e Echo, err error) {
+	flags, ok := check(b, key)
+	if !ok || flags&^FlagHMAC != FlagReply || len(b) < l.Size || binary.LittleEndian.Uint64(b[l.token:]) != token {
+		return e, ErrPacket
+	}
+	get := func(at int) int64 {
+		if at == 0 {
+			return 0
+		}
+		return int64(min(binary.LittleEndian.Uint64(b[at:]), math.MaxInt64))
+	}
+	e.Seq = binary.LittleEndian.Uint32(b[l.seq:])
+	if l.count != 0 {
+		e.Count = binary.LittleEndian.Uint32(b[l.count:])
+	}
+	if l.window != 0 {
+		e.Window = binary.LittleEndian.Uint64(b[l.window:])
+	}
+	e.Recv = get(max(l.recvWall, l.midWall))
+	e.Send = get(max(l.sendWall, l.midWall))
+	return e, nil
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package irtt
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+)
+
+// Responder answers packets. It is no amplifier and no reflector: it answers an open only to who has the key or may do
+// without, a connection only at the address that opened it, and never with more bytes than it was sent. The one answer
+// that is longer, by 8 bytes, is that to an open; see [Responder.Open].
+type Responder struct {
+	Key []byte // of the HMAC; without one, only those are answered whom Open names
+	// may this address open a connection without a key? Its answer is longer than its request, so a forged address
+	// would be sent more than was spent on it. The zero Responder answers nobody.
+	Open        func(netip.Addr) bool
+	Now         func() time.Time // with a monotonic reading
+	Token       func() uint64    // cannot be guessed
+	MinInterval time.Duration    // of a connection's packets; its first few may come faster
+	MaxDuration time.Duration    // of a connection
+	Most        int              // connections at once
+
+	began time.Time
+	conns map[uint64]*conn
+}
+
+type conn struct {
+	from   netip.AddrPort
+	layout Layout
+	params Params
+	opened time.Time
+	heard  time.Time
+	count  uint32
+	last   uint32
+	window uint64
+	budget time.Duration // packets that may come at once, each an interval
+}
+
+const (
+	burst   = 10               // packets that may come at once
+	silence = 30 * time.Second // after which a connection is forgotten
+	perHost = 4                // connections at once
+)
+
+// Handle gives the answer to a packet; nil for none. The packet is overwritten, and the answer may be part of it.
+func (r *Responder) Handle(from netip.AddrPort, b []byte) []byte {
+	now := r.Now()
+	if r.conns == nil {
+		r.conns, r.began = map[uint64]*conn{}, now
+	}
+	flags, ok := check(b, r.Key)
+	switch {
+	case !ok || flags&FlagReply != 0 || len(b) > MaxLength:
+		return nil
+	case flags&FlagOpen != 0:
+		return r.open(now, from, flags, b)
+	}
+	at := body(flags)
+	if len(b) < at+tokenLen {
+		return nil
+	}
+	token := binary.LittleEndian.Uint64(b[at:])
+	c := r.conns[token]
+	if c == nil || c.from != from {
+		return nil
+	}
+	if flags&FlagClose != 0 {
+		delete(r.conns, token)
+		return nil
+	}
+	if now.Sub(c.opened) > r.MaxDuration+silence {
+		delete(r.conns, token)
+		return nil
+	}
+	return r.echo(now, c, b)
+}
+
+// open grants a connection, with its parameters cut down to what is allowed.
+func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byte) []byte {
+	p, err := ParseParams(b[body(flags):])
+	if err != nil || len(r.Key) == 0 && (r.Open == nil || !r.Open(from.Addr())) {
+		return nil
+	}
+	p.Fill, p.DSCP = "", 0
+	p.Interval = max(p.Interval, int64(r.MinInterval))
+	p.Duration = min(p.Duration, int64(r.MaxDuration))
+	p.Length = min(p.Length, MaxLength)
+	p.Received &= CountReceived | Window
+	if p.StampAt > StampMidpoint {
+		p.StampAt = 0
+	}
+	p.Clock &= ClockBoth
+	answer := start(FlagOpen|FlagReply, r.Key)
+	token := uint64(0)
+	switch {
+	case p.Version != Protocol:
+		p.Version = Protocol
+		answer[flagsAt] |= FlagClose
+	case flags&FlagClose != 0: // only asking whether somebody is here
+	case !r.room(now, from.Addr()):
+		answer[flagsAt] |= FlagClose
+	default:
+		token = r.Token()
+		r.conns[token] = &conn{from: from, params: p, layout: NewLayout(p, len(r.Key) > 0), opened: now, heard: now,
+			budget: burst * r.MinInterval}
+	}
+	answer = binary.LittleEndian.AppendUint64(answer, token)
+	return sign(p.Append(answer), r.Key)
+}
+
+// room forgets who has been silent, and tells whether there is place for one more.
+func (r *Responder) room(now time.Time, from netip.Addr) bool {
+	same := 0
+	for token, c := range r.conns {
+		switch {
+		case now.Sub(c.heard) > silence:
+			delete(r.conns, token)
+		case c.from.Addr() == from:
+			same++
+		}
+	}
+	return len(r.conns) < r.Most && same < perHost
+}
+
+// echo answers in the packet's own bytes, so an answer is never longer.
+func (r *Responder) echo(now time.Time, c *conn, b []byte) []byte {
+	l := c.layout
+	if len(b) < l.Size {
+		return nil
+	}
+	c.budget = min(c.budget+now.Sub(c.heard), burst*r.MinInterval)
+	c.heard = now
+	if c.budget < r.MinInterval {
+		return nil
+	}
+	c.budget -= r.MinInterval
+	c.received(binary.LittleEndian.Uint32(b[l.seq:]))
+
+	b[flagsAt] |= FlagReply
+	le := binary.LittleEndian
+	put := func(at int, v int64) {
+		if at != 0 {
+			le.PutUint64(b[at:], uint64(v))
+		}
+	}
+	if l.count != 0 {
+		le.PutUint32(b[l.count:], c.count)
+	}
+	put(l.window, int64(c.window))
+	put(l.recvWall, now.UnixNano())
+	put(l.recvMono, int64(now.Sub(r.began)))
+	put(l.midWall, now.UnixNano())
+	put(l.midMono, int64(now.Sub(r.began)))
+	clear(b[l.Size:])
+	sent := r.Now()
+	put(l.sendWall, sent.UnixNano())
+	put(l.sendMono, int64(sent.Sub(r.began)))
+	return sign(b, r.Key)
+}
+
+// received notes a packet. The lowest bit of the window is the highest number that has arrived.
+func (c *conn) received(seq uint32) {
+	c.count++
+	switch ahead := int32(seq - c.last); {
+	case c.count == 1:
+		c.window, c.last = 1, seq
+	case ahead >= 64:
+		c.window, c.last = 1, seq
+	case ahead > 0:
+		c.window, c.last = c.window<<ahead|1, seq
+	case ahead > -64:
+		c.window |= 1 << -ahead
+	}
+}

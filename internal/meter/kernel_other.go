@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package meter
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+)
+
+func readKernel(net.Conn) (kernelTCP, bool) { return kernelTCP{}, false }
+
+// SetCC chooses a connection's congestion control; "" leaves the host's own.
+func SetCC(_ net.Conn, cc string) error {
+	if cc == "" {
+		return nil
+	}
+	return fmt.Errorf("congestion control %q: it cannot be chosen on %s", cc, runtime.GOOS)
+}
+
+// CCs are the congestion controls that anybody may choose here.
+func CCs() []string { return nil }
+
+// SetUnsent bounds what waits in a connection's buffer and is not yet sent.
+func SetUnsent(net.Conn, int) error { return nil }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"weir/internal/meter/irtt"
+)
+
+// Interval is the time between two probes.
+const Interval = 10 * time.Millisecond
+
+// Sample is one probe. Times are in milliseconds.
+type Sample struct {
+	At   float64 `json:"at"`  // seconds since the measurement began, when it was sent
+	RTT  float64 `json:"rtt"` // -1: no answer
+	Up   float64 `json:"up"`  // one way, as the two clocks have it: only its changes mean anything
+	Down float64 `json:"down"`
+	Lost Lost    `json:"lost,omitempty"`
+}
+
+// Lost says on which way a probe was lost.
+type Lost string
+
+// The server tells which of the last 64 probes have arrived.
+const (
+	LostUp      Lost = "up"
+	LostDown    Lost = "down"
+	LostUnknown Lost = "unknown"
+)
+
+// probe collects samples.
+type probe struct {
+	mu      sync.Mutex
+	began   time.Time
+	samples []Sample
+	last    float64 // the newest RTT
+}
+
+func (p *probe) now() float64 { return time.Since(p.began).Seconds() }
+
+func (p *probe) newest() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+// udpProbe asks by UDP, in irtt's protocol.
+type udpProbe struct {
+	*probe
+	conn    net.Conn
+	key     []byte
+	token   uint64
+	params  irtt.Params
+	layout  irtt.Layout
+	sent    []time.Time
+	arrived []bool // at the server
+}
+
+// openUDP agrees with the server on a test. Nobody answers where a firewall keeps UDP out.
+func openUDP(ctx context.Context, addr string, key []byte, p *probe, length time.Duration) (*udpProbe, error) {
+	conn, err := net.Dial("udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	u := &udpProbe{probe: p, conn: conn, key: key}
+	want := irtt.Params{Version: irtt.Protocol, Duration: int64(length), Interval: int64(Interval),
+		Received: irtt.CountReceived | irtt.Window, StampAt: irtt.StampBoth, Clock: irtt.ClockWall}
+	b := make([]byte, irtt.MaxLength)
+	for _, patience := range []time.Duration{300, 600, 1200} {
+		if _, err = conn.Write(irtt.Open(want, key)); err == nil {
+			conn.SetReadDeadline(time.Now().Add(patience * time.Millisecond))
+			n, e := conn.Read(b)
+			if err = e; err == nil {
+				if u.token, u.params, err = irtt.ParseOpened(b[:n], key); err == nil {
+					u.layout = irtt.NewLayout(u.params, len(key) > 0)
+					conn.SetReadDeadline(time.Time{})
+					return u, nil
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	conn.Close()
+	return nil, err
+}
+
+// run probes until the context ends, and then waits a little for what is under way.
+func (u *udpProbe) run(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { defer close(done); u.receive() }()
+	interval := max(time.Duration(u.params.Interval), Interval)
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		u.mu.Lock()
+		seq := uint32(len(u.sent))
+		u.sent = append(u.sent, time.Now())
+		u.arrived = append(u.arrived, false)
+		u.samples = append(u.samples, Sample{At: u.now(), RTT: -1})
+		u.mu.Unlock()
+		u.conn.Write(u.layout.Request(u.params, u.token, seq, u.key))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	const late = 500 * time.Millisecond
+	u.conn.SetReadDeadline(time.Now().Add(late))
+	<-done
+	u.conn.Write(irtt.Close(u.token, u.key))
+	u.conn.Close()
+	u.judge()
+}
+
+func (u *udpProbe) receive() {
+	b := make([]byte, irtt.MaxLength)
+	for {
+		n, err := u.conn.Read(b)
+		now := time.Now()
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as "connection refused": the next may pass
+			time.Sleep(Interval)
+			continue
+		}
+		e, err := u.layout.ParseEcho(b[:n], u.token, u.key)
+		if err == nil {
+			u.note(e, now)
+		}
+	}
+}
+
+// note takes an answer; a second one to the same probe changes nothing.
+func (u *udpProbe) note(e irtt.Echo, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if int64(e.Seq) >= int64(len(u.sent)) {
+		return
+	}
+	const ms = float64(time.Millisecond)
+	s, sent := &u.samples[e.Seq], u.sent[e.Seq]
+	if s.RTT < 0 {
+		s.RTT = float64(now.Sub(sent)) / ms
+		s.Up = float64(e.Recv-sent.UnixNano()) / ms
+		s.Down = float64(now.UnixNano()-e.Send) / ms
+		u.last = s.RTT
+	}
+	u.arrived[e.Seq] = true
+	for i := range min(64, int(e.Seq)+1) {
+		if e.Window>>i&1 != 0 {
+			u.arrived[int(e.Seq)-i] = true
+		}
+	}
+}
+
+// judge says on which way the lost ones were lost, if a later answer told.
+func (u *udpProbe) judge() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	answered := -1000
+	for i := len(u.samples) - 1; i >= 0; i-- {
+		switch s := &u.samples[i]; {
+		case s.RTT >= 0:
+			answered = i
+		case u.arrived[i]:
+			s.Lost = LostDown
+		case answered-i < 64 && answered > i:
+			s.Lost = LostUp
+		default:
+			s.Lost = LostUnknown
+		}
+	}
+}
+
+// webProbe asks by HTTPS over a connection of its own, where UDP does not pass. A lost packet shows as a long wait.
+type webProbe struct {
+	*probe
+	target Target
+}
+
+func (p *webProbe) run(ctx context.Context) {
+	transport := p.target.transport("", nil)
+	defer transport.CloseIdleConnections()
+	c := &http.Client{Transport: transport}
+	tick := time.NewTicker(2 * Interval)
+	defer tick.Stop()
+	for n := 0; ctx.Err() == nil; n++ {
+		s := Sample{At: p.now(), RTT: -1, Lost: LostUnknown}
+		r, err := p.target.request(ctx, http.MethodGet, "/small", nil, nil)
+		if err != nil {
+			return
+		}
+		sent := time.Now()
+		answer, err := c.Do(r)
+		if err == nil {
+			_, err = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<10))
+			answer.Body.Close()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			s.RTT, s.Lost = float64(time.Since(sent))/float64(time.Millisecond), ""
+		}
+		if n > 0 { // the first one connects
+			p.mu.Lock()
+			p.samples = append(p.samples, s)
+			p.last = s.RTT
+			p.mu.Unlock()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// udpAddr is where a server's probe is.
+func (t Target) udpAddr(port int) string {
+	host, _, _ := net.SplitHostPort(t.Addr)
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// What client and server say to each other over HTTPS. A server answers Hello at PathSession; bulk data goes over
+// PathDown and PathUp, each on a connection of its own; PathFlows tells what the server saw of it.
+const (
+	PathSession = "/weir/1/session"
+	PathDown    = "/weir/1/down"
+	PathUp      = "/weir/1/up"
+	PathFlows   = "/weir/1/flows"
+
+	// DefaultPort is of both TCP and UDP.
+	DefaultPort = "4747"
+)
+
+// Hello is the server's answer to a POST at PathSession.
+type Hello struct {
+	Version int      `json:"version"` // 1
+	Session string   `json:"session"`
+	UDP     int      `json:"udp"`     // port of the probe; 0 where there is none for this client
+	Seconds float64  `json:"seconds"` // that a test may take
+	Name    string   `json:"name"`    // of the host
+	Weir    string   `json:"weir"`
+	Kernel  string   `json:"kernel,omitempty"`
+	CCs     []string `json:"ccs,omitempty"` // congestion controls that may be asked for
+	Rate    uint64   `json:"rate,omitempty"`
+}
+
+// Flows is what the server saw of a session's flows, in the order in which they began.
+type Flows struct {
+	Flows []Flow `json:"flows"`
+}
+
+// Fingerprint is a certificate's, as it is shown and pinned.
+func Fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// ParseFingerprint reads what Fingerprint writes, and colons as openssl writes them.
+func ParseFingerprint(s string) (string, error) {
+	kind, text, _ := strings.Cut(strings.ToLower(s), ":")
+	b, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
+	if kind != "sha256" || err != nil || len(b) != sha256.Size {
+		return "", fmt.Errorf("%q is no fingerprint: write it like sha256: and 64 hexadecimal digits", s)
+	}
+	return "sha256:" + hex.EncodeToString(b), nil
+}

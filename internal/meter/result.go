@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"weir/internal/measure"
+)
+
+// ResultVersion is that of a Result's JSON. It changes when a field changes its meaning or goes.
+const ResultVersion = 1
+
+// Result is what a measurement found. Times are in ms, speeds in Mbit/s of payload, shares 0 to 1.
+type Result struct {
+	Version   int        `json:"version"`
+	Says      string     `json:"says"`
+	Target    string     `json:"target"`
+	Time      time.Time  `json:"time"`
+	Local     string     `json:"local"`
+	Remote    string     `json:"remote"` // its host's name
+	Probe     string     `json:"probe"`  // how it was asked: "udp", "https" or "ssh"
+	Interval  float64    `json:"interval"`
+	Phases    []Phase    `json:"phases"`
+	Notes     []string   `json:"notes,omitempty"`
+	Recording *Recording `json:"recording,omitempty"` // all samples
+}
+
+// Phase is what was found in one phase. Its first part, in which flows speed up, does not count.
+type Phase struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"` // that count
+	// above the idle phase's median; nil where there is too little to tell how sure it is
+	Added *Added `json:"added,omitempty"`
+	// payload that arrived, by direction
+	Goodput map[string]measure.Estimate `json:"goodput,omitempty"`
+	RTT     measure.Dist                `json:"rtt"`
+	Jitter  *measure.Estimate           `json:"jitter,omitempty"` // mean deviation of the RTTs from their mean
+	// one way, above the idle phase's median; only as true as the two clocks run alike
+	Up       *measure.Dist    `json:"up,omitempty"`
+	Down     *measure.Dist    `json:"down,omitempty"`
+	Sent     int              `json:"sent"`
+	Lost     int              `json:"lost"`
+	LostUp   int              `json:"lost_up"`
+	LostDown int              `json:"lost_down"`
+	Loss     measure.Estimate `json:"loss"`
+	Senders  []Sender         `json:"senders,omitempty"`
+}
+
+// Added is a delay above that of the idle link.
+type Added struct {
+	P50 measure.Estimate `json:"p50"`
+	P90 measure.Estimate `json:"p90"`
+	P99 measure.Estimate `json:"p99"`
+}
+
+// Sender is what the senders of a direction know together.
+type Sender struct {
+	Direction     string        `json:"direction"`
+	Flows         int           `json:"flows"`
+	Ended         []string      `json:"ended,omitempty"` // why flows ended early
+	Kernel        bool          `json:"kernel"`          // the sender's kernel told what follows
+	CC            []string      `json:"cc,omitempty"`
+	ECN           bool          `json:"ecn"`    // negotiated by all
+	Marked        float64       `json:"marked"` // of the packets delivered
+	RTT           measure.Dist  `json:"rtt"`    // smoothed, by the sender's kernel
+	MinRTT        float64       `json:"min_rtt"`
+	RTTVar        float64       `json:"rttvar"`
+	Retransmitted float64       `json:"retransmitted"` // of the bytes
+	Limit         measure.Limit `json:"limit,omitempty"`
+	Full          bool          `json:"full"` // the path was what limited them, so the link was full
+}
+
+// rampUp is what of a loaded phase does not count, in seconds; half of a phase that is shorter than twice that.
+const rampUp = 2.0
+
+// block is how long delays are taken to resemble each other, in seconds; a quarter of a phase that is shorter than four
+// of them.
+const block = 1.0
+
+// Summarize makes a result of a recording. It is pure.
+func Summarize(rec *Recording) Result {
+	r := Result{Version: ResultVersion, Target: rec.Target, Time: rec.Time, Local: rec.Local, Remote: rec.Remote.Name,
+		Probe: rec.Probe, Interval: rec.Interval, Notes: slices.Clone(rec.Notes), Recording: rec}
+	var idle window
+	for _, s := range rec.Spans {
+		if s.To <= s.From {
+			continue
+		}
+		ramp := 0.0
+		if s.Name != Idle {
+			ramp = min(rampUp, (s.To-s.From)/2)
+		}
+		w := look(rec.Samples, s.From+ramp, s.To)
+		if s.Name == Idle {
+			idle = w
+		}
+		p := Phase{Name: s.Name, Seconds: s.To - s.From - ramp, RTT: measure.NewDist(w.rtt), Sent: w.sent, Lost: w.lost,
+			LostUp: w.up, LostDown: w.down, Loss: measure.Ratio(w.lost, w.sent)}
+		p.delays(w, idle, rec.Interval)
+		p.flows(s, ramp)
+		if s.Name != Idle && !p.loaded() {
+			p.Added = nil
+			r.Notes = append(r.Notes, p.Name+": no data arrived, so nothing is known of this load.")
+		}
+		r.Phases = append(r.Phases, p)
+	}
+	r.Says = r.says()
+	r.warn(rec)
+	return r
+}
+
+// loaded tells whether data arrived.
+func (p *Phase) loaded() bool {
+	for _, g := range p.Goodput {
+		if g.Value > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// window is the samples of a phase.
+type window struct {
+	rtt, upward, downward []float64
+	sent, lost, up, down  int
+}
+
+func look(samples []Sample, from, to float64) (w window) {
+	for _, s := range samples {
+		if s.At < from || s.At >= to {
+			continue
+		}
+		w.sent++
+		if s.RTT >= 0 && !math.IsInf(s.RTT, 0) && !math.IsNaN(s.RTT) {
+			w.rtt = append(w.rtt, s.RTT)
+			w.upward, w.downward = append(w.upward, s.Up), append(w.downward, s.Down)
+			continue
+		}
+		w.lost++
+		switch s.Lost {
+		case LostUp:
+			w.up++
+		case LostDown:
+			w.down++
+		}
+	}
+	return w
+}
+
+// delays compares a phase with the idle one.
+func (p *Phase) delays(w, idle window, interval float64) {
+	const enough = 50 // samples
+	if interval <= 0 || len(idle.rtt) < enough || len(w.rtt) < enough {
+		return
+	}
+	length := min(int(block*1000/interval), len(w.rtt)/4, len(idle.rtt)/4)
+	if p.Name != Idle {
+		figures := measure.Bootstrap([][]float64{w.rtt, idle.rtt}, length, func(s [][]float64) []float64 {
+			loaded, base := slices.Clone(s[0]), measure.Quantile(s[1], 0.5)
+			slices.Sort(loaded)
+			return []float64{at(loaded, 0.5) - base, at(loaded, 0.9) - base, at(loaded, 0.99) - base}
+		})
+		if figures != nil {
+			p.Added = &Added{figures[0], figures[1], figures[2]}
+		}
+	}
+	if e := measure.Bootstrap([][]float64{w.rtt}, length, func(s [][]float64) []float64 {
+		return []float64{deviation(s[0])}
+	}); e != nil {
+		p.Jitter = &e[0]
+	}
+	above := func(s, idle []float64) *measure.Dist {
+		base := measure.Quantile(idle, 0.5)
+		more := make([]float64, len(s))
+		for i := range s {
+			more[i] = s[i] - base
+		}
+		d := measure.NewDist(more)
+		return &d
+	}
+	if slices.ContainsFunc(idle.upward, func(v float64) bool { return v != 0 }) && len(w.upward) > 0 {
+		p.Up, p.Down = above(w.upward, idle.upward), above(w.downward, idle.downward)
+	}
+}
+
+// at is the nearest-rank quantile of what is sorted.
+func at(sorted []float64, q float64) float64 {
+	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+}
+
+// deviation is the mean deviation from the mean.
+func deviation(s []float64) float64 {
+	mean, dev := 0.0, 0.0
+	for _, v := range s {
+		mean += v / float64(len(s))
+	}
+	for _, v := range s {
+		dev += math.Abs(v-mean) / float64(len(s))
+	}
+	return dev
+}
+
+// flows sums up what the two ends saw: the receivers know what arrived, the senders why it was not more.
+func (p *Phase) flows(s Span, ramp float64) {
+	for _, direction := range []string{Download, Upload} {
+		receivers, senders := s.Local, s.Far
+		if direction == Upload {
+			receivers, senders = s.Far, s.Local
+		}
+		receivers, senders = only(receivers, direction), only(senders, direction)
+		if bins := together(receivers, int(ramp/Step.Seconds()), int((s.To-s.From)/Step.Seconds())); len(bins) > 0 {
+			if p.Goodput == nil {
+				p.Goodput = map[string]measure.Estimate{}
+			}
+			p.Goodput[direction] = goodput(bins)
+		}
+		if len(senders) > 0 {
+			p.Senders = append(p.Senders, sum(direction, senders))
+		}
+	}
+}
+
+func only(flows []Flow, direction string) (all []Flow) {
+	for _, f := range flows {
+		if f.Direction == direction {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// together adds up the bins of flows that began at about the same time, without those before from and from to on.
+func together(flows []Flow, from, to int) (sums []float64) {
+	for _, f := range flows {
+		for i, n := range f.Bins[min(from, len(f.Bins)):min(max(to, from), len(f.Bins))] {
+			if i == len(sums) {
+				sums = append(sums, 0)
+			}
+			sums[i] += float64(n)
+		}
+	}
+	return sums
+}
+
+// goodput is the mean of bins, in Mbit/s. Of less than 2 s nobody can say how sure it is: the interval has no end.
+func goodput(bins []float64) measure.Estimate {
+	mean := func(s [][]float64) []float64 {
+		sum := 0.0
+		for _, v := range s[0] {
+			sum += v
+		}
+		return []float64{sum * 8 / 1e6 / (float64(len(s[0])) * Step.Seconds())}
+	}
+	if float64(len(bins))*Step.Seconds() >= 2 {
+		return measure.Bootstrap([][]float64{bins}, min(int(block/Step.Seconds()), len(bins)/4), mean)[0]
+	}
+	v := mean([][]float64{bins})[0]
+	return measure.Estimate{Value: v, Low: 0, High: math.MaxFloat32}
+}
+
+// sum is what senders know together.
+func sum(direction string, flows []Flow) Sender {
+	s := Sender{Direction: direction, Flows: len(flows), Kernel: true, ECN: true}
+	var rtts []float64
+	var all Flow
+	for _, f := range flows {
+		s.Kernel = s.Kernel && f.Kernel
+		s.ECN = s.ECN && f.ECN
+		if f.CC != "" && !slices.Contains(s.CC, f.CC) {
+			s.CC = append(s.CC, f.CC)
+		}
+		if f.Error != "" && !slices.Contains(s.Ended, f.Error) {
+			s.Ended = append(s.Ended, f.Error)
+		}
+		for _, us := range f.RTT {
+			rtts = append(rtts, float64(us)/1000)
+		}
+		if least := float64(f.MinRTT) / 1000; least > 0 && (s.MinRTT == 0 || least < s.MinRTT) {
+			s.MinRTT = least
+		}
+		s.RTTVar += float64(f.RTTVar) / 1000 / float64(len(flows))
+		all.Sent, all.Again = all.Sent+f.Sent, all.Again+f.Again
+		all.Delivered, all.CE = all.Delivered+f.Delivered, all.CE+f.CE
+		all.Elapsed, all.Busy = all.Elapsed+f.Elapsed, all.Busy+f.Busy
+		all.Receiver, all.Buffer = all.Receiver+f.Receiver, all.Buffer+f.Buffer
+	}
+	s.RTT = measure.NewDist(rtts)
+	s.Retransmitted = share(all.Again, all.Sent)
+	s.Marked = share(all.CE, all.Delivered)
+	if s.Kernel {
+		us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+		s.Limit = measure.LimitOf(us(all.Elapsed), us(all.Busy), us(all.Receiver), us(all.Buffer))
+		s.Full = s.Limit == measure.Network
+	}
+	return s
+}
+
+func share(part, whole int64) float64 {
+	if whole <= 0 || part <= 0 {
+		return 0
+	}
+	return min(float64(part)/float64(whole), 1)
+}
+
+// Find is the phase of a name; nil if there was none.
+func (r Result) Find(name string) *Phase {
+	for i := range r.Phases {
+		if r.Phases[i].Name == name {
+			return &r.Phases[i]
+		}
+	}
+	return nil
+}
+
+// subject is how a sentence names the load.
+func subject(phase string) string {
+	return map[string]string{Download: "Downloads add", Upload: "Uploads add",
+		Both: "Downloads and uploads together add"}[phase]
+}
+
+// says is the result in a sentence: of the phase that makes others wait the longest.
+func (r Result) says() string {
+	var worst *Phase // the highest median; of such that nobody notices, the first
+	for i, p := range r.Phases {
+		if p.Added != nil && (worst == nil || p.Added.P50.Value > worst.Added.P50.Value) {
+			worst = &r.Phases[i]
+		}
+	}
+	idle := r.Find(Idle)
+	switch {
+	case worst != nil && worst.Added.P50.Value < negligible && worst.Added.P99.Value < 2*negligible:
+		return fmt.Sprintf("Neither downloads nor uploads make anything else wait (less than %.0f ms).",
+			max(math.Ceil(worst.Added.P99.Value), 1))
+	case worst != nil && worst.Added.P50.Value < negligible:
+		return fmt.Sprintf("%s less than %d ms to everything else in the median, and %s ms at p99.",
+			subject(worst.Name), negligible, Figure(worst.Added.P99.Value))
+	case worst != nil:
+		return fmt.Sprintf("%s %s ms to everything else.", subject(worst.Name), Figure(max(worst.Added.P50.Value, 0)))
+	case idle != nil && idle.RTT.N > 0:
+		return fmt.Sprintf("The idle round trip is %s ms. There was too little load to say more.", Figure(idle.RTT.P50))
+	}
+	return "No probe was answered."
+}
+
+// negligible is a wait that nobody notices, in ms.
+const negligible = 5
+
+// Figure writes a number with three digits, as far as they are known.
+func Figure(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// warn adds what makes a figure less than it seems.
+func (r *Result) warn(rec *Recording) {
+	for _, p := range r.Phases {
+		note := func(format string, args ...any) {
+			r.Notes = append(r.Notes, p.Name+": "+fmt.Sprintf(format, args...))
+		}
+		if due := p.Seconds * 1000 / max(rec.Interval, 1); float64(p.Sent) < 0.8*due {
+			note("only %d of %.0f probes were sent. This host is busy, and its waits are in the figures.", p.Sent, due)
+		}
+		for _, s := range p.Senders {
+			who := map[string]string{Download: "the server", Upload: "this host"}[s.Direction]
+			if len(s.Ended) > 0 {
+				note("flows ended early (%s).", s.Ended[0])
+			}
+			switch {
+			case !s.Kernel:
+				note("the kernel of %s does not say whether the link was full.", who)
+			case !s.Full && s.Limit != measure.NoLimit:
+				note("the link was not full: %s limited %s.", limitWords(s.Limit), who)
+			}
+		}
+		if rate := float64(rec.Remote.Rate) / 1e6; rate > 0 {
+			for _, g := range p.Goodput {
+				if g.Value > 0.9*rate {
+					note("the server's own limit of %s Mbit/s was reached.", Figure(rate))
+				}
+			}
+		}
+	}
+}
+
+func limitWords(l measure.Limit) string {
+	return map[measure.Limit]string{measure.Application: "its program", measure.Receiver: "the receiver's window",
+		measure.SendBuffer: "its send buffer"}[l]
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/measure"
+)
+
+// recorded is a link of 50 Mbit/s and 48 ms, on which downloads add 162 ms and uploads nothing; every 50th probe of the
+// download is lost on its way back.
+func recorded() *Recording {
+	rec := &Recording{Target: "192.0.2.1:4747", Time: time.Unix(1_800_000_000, 0).UTC(), Local: "here", Probe: "udp",
+		Interval: 10, Remote: Hello{Name: "there"}}
+	flows := func(direction string, bytes int64, rtt int64, kernel bool) (all []Flow) {
+		for range 4 {
+			f := Flow{Direction: direction}
+			for i := range 100 {
+				n := bytes
+				if i < 20 { // the ramp does not count
+					n = 0
+				}
+				f.Bins = append(f.Bins, n)
+				f.RTT = append(f.RTT, rtt)
+			}
+			if kernel {
+				f.Kernel, f.CC, f.MinRTT, f.Sent, f.Again = true, "cubic", 48000, 1000, 10
+				f.Elapsed, f.Busy = 10e6, 10e6
+			}
+			all = append(all, f)
+		}
+		return all
+	}
+	rec.Spans = []Span{{Name: Idle, From: 0, To: 5},
+		{Name: Download, From: 5, To: 15, Local: flows(Download, 150_000, 0, false), Far: flows(Download, 0, 210_000, true)},
+		{Name: Upload, From: 15, To: 25, Local: flows(Upload, 0, 48_000, true), Far: flows(Upload, 100_000, 0, false)}}
+	for i := range 2500 {
+		s := Sample{At: float64(i) / 100, RTT: 48 + float64(i%7)*0.01, Up: -5, Down: 53}
+		if s.At >= 5 && s.At < 15 {
+			s.RTT += 162
+			s.Down += 162
+			if i%50 == 0 {
+				s = Sample{At: s.At, RTT: -1, Lost: LostDown}
+			}
+		}
+		rec.Samples = append(rec.Samples, s)
+	}
+	return rec
+}
+
+func TestSummarize(t *testing.T) {
+	r := Summarize(recorded())
+	if r.Says != "Downloads add 162 ms to everything else." || len(r.Phases) != 3 || len(r.Notes) != 0 {
+		t.Errorf("%s %d %q", r.Says, len(r.Phases), r.Notes)
+	}
+	d := r.Find(Download)
+	near := func(e measure.Estimate, want float64) bool {
+		return math.Abs(e.Value-want) < 0.1 && e.Low <= e.Value && e.Value <= e.High && e.High-e.Low < 0.5
+	}
+	if d.Seconds != 8 || !near(d.Added.P50, 162) || !near(d.Added.P99, 162) || !near(d.Goodput[Download], 48) {
+		t.Errorf("%+v %+v", d, d.Added)
+	}
+	if d.Sent != 800 || d.Lost != 16 || d.LostDown != 16 || d.Loss.Value != 0.02 || d.Down.P50 != 162 || d.Up.P50 != 0 {
+		t.Errorf("%+v", d)
+	}
+	s := d.Senders[0]
+	if !s.Kernel || !s.Full || s.Limit != measure.Network || s.CC[0] != "cubic" || s.RTT.P50 != 210 || s.MinRTT != 48 ||
+		s.Retransmitted != 0.01 || s.Flows != 4 {
+		t.Errorf("%+v", s)
+	}
+	u := r.Find(Upload)
+	if !near(u.Added.P50, 0) || !near(u.Goodput[Upload], 32) || u.Lost != 0 || u.Loss.High > 0.01 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// What makes a figure less than it seems is said.
+func TestWarn(t *testing.T) {
+	for want, change := range map[string]func(*Recording){
+		"download: the link was not full: the receiver's window limited the server.": func(r *Recording) {
+			for i := range r.Spans[1].Far {
+				r.Spans[1].Far[i].Receiver = 5e6
+			}
+		},
+		"upload: the kernel of this host does not say": func(r *Recording) { r.Spans[2].Local[0].Kernel = false },
+		"download: flows ended early (reset).":         func(r *Recording) { r.Spans[1].Far[2].Error = "reset" },
+		"download: the server's own limit of 50.0":     func(r *Recording) { r.Remote.Rate = 50e6 },
+		"idle: only 100 of 500 probes were sent.":      func(r *Recording) { r.Samples = r.Samples[400:] },
+	} {
+		rec := recorded()
+		change(rec)
+		if notes := strings.Join(Summarize(rec).Notes, "\n"); !strings.Contains(notes, want) {
+			t.Errorf("%s\nin: %s", want, notes)
+		}
+	}
+}
+
+func TestSays(t *testing.T) {
+	calm := recorded()
+	for i := range calm.Samples {
+		calm.Samples[i].RTT = 48
+	}
+	if got := Summarize(calm).Says; got != "Neither downloads nor uploads make anything else wait (less than 1 ms)." {
+		t.Error(got)
+	}
+	rare := recorded()
+	for i := range rare.Samples {
+		rare.Samples[i].RTT = 48
+		if i%20 == 0 {
+			rare.Samples[i].RTT = 148
+		}
+	}
+	const want = "Downloads add less than 5 ms to everything else in the median, and 100 ms at p99."
+	if got := Summarize(rare).Says; got != want {
+		t.Error(got)
+	}
+	still := recorded()
+	still.Spans[1].Local = nil
+	if got := Summarize(still); got.Find(Download).Added != nil || !strings.Contains(got.Notes[0], "no data arrived") {
+		t.Errorf("%+v", got)
+	}
+	early := recorded()
+	early.Spans = early.Spans[:1]
+	if got := Summarize(early).Says; !strings.HasPrefix(got, "The idle round trip is 48.0 ms.") {
+		t.Error(got)
+	}
+	if got := Summarize(&Recording{}).Says; got != "No probe was answered." {
+		t.Error(got)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	before := Summarize(recorded())
+	calm := recorded()
+	for i := range calm.Samples {
+		calm.Samples[i].RTT = 48.5 + float64(i%7)*0.01
+	}
+	text, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err = ReadResult(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]Row{}
+	for _, r := range Compare(before, Summarize(calm)) {
+		found[r.Figure] = r
+	}
+	if r := found["download: added p50, ms"]; !r.Sure || r.Factor() != "0.00 ×" || math.Abs(r.Before.Value-162) > 0.1 {
+		t.Errorf("%+v", r)
+	}
+	if r := found["download: download, Mbit/s"]; r.Sure || r.Before != r.After {
+		t.Errorf("%+v", r)
+	}
+	if _, err := ReadResult([]byte(`{"version":2}`)); err == nil {
+		t.Error("version 2 is read")
+	}
+}
+
+func TestCSV(t *testing.T) {
+	var b bytes.Buffer
+	if err := CSV(&b, recorded()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	if len(lines) != 2502 || lines[2] != "0.010,idle,48.010,-5.000,53.000," || lines[501] != "5.000,download,,,,down" {
+		t.Errorf("%d lines: %s, %s", len(lines), lines[2], lines[501])
+	}
+}
+
+func TestFlent(t *testing.T) {
+	var b bytes.Buffer
+	if err := Flent(&b, recorded()); err != nil {
+		t.Fatal(err)
+	}
+	zip, err := gzip.NewReader(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f flentFile
+	if err := json.NewDecoder(zip).Decode(&f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Version != 4 || len(f.X) != 125 || f.X[124] != 24.8 || len(f.Results) != 9 {
+		t.Errorf("%d, %d values to %v, %d series", f.Version, len(f.X), f.X[124], len(f.Results))
+	}
+	for name, values := range f.Results {
+		if len(values) != len(f.X) {
+			t.Errorf("%s: %d values", name, len(values))
+		}
+	}
+	down := f.Results["TCP download sum"]
+	if down[10] != nil || down[50] == nil || math.Abs(*down[50]-48) > 0.1 || *f.Results["Ping (ms) avg"][50] < 200 {
+		t.Errorf("%v %v", down[10], down[50])
+	}
+}
+
+// flent itself reads the file.
+func TestFlentReads(t *testing.T) {
+	if _, err := exec.LookPath("flent"); err != nil {
+		t.Skipf("skipped, not passed: %v (scripts/need test)", err)
+	}
+	path := filepath.Join(t.TempDir(), "x.flent.gz")
+	var b bytes.Buffer
+	if err := Flent(&b, recorded()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("flent", "-f", "summary", "-i", path)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{`rrul test run`, `Ping \(ms\) avg +: +112\.\d\d +48\.03`,
+		`TCP download sum : +\d+\.\d\d +48\.00`} {
+		if err != nil || !regexp.MustCompile(want).Match(out) {
+			t.Errorf("no %s: %v\n%s", want, err, out)
+		}
+	}
+}
+
+// Whatever a server says it saw, the result can be written.
+func FuzzFlows(f *testing.F) {
+	text, _ := json.Marshal(Flows{recorded().Spans[1].Far[:1]})
+	f.Add(text)
+	f.Add([]byte(`{"flows":[{"direction":"upload","bins":[-9223372036854775808],"rtt":[-1],"sent":-5,"elapsed":-1,"kernel":true}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var flows Flows
+		if json.Unmarshal(text, &flows) != nil {
+			return
+		}
+		rec := recorded()
+		rec.Samples = rec.Samples[:600]
+		rec.Spans[1].Far, rec.Spans[2].Far = flows.Flows, flows.Flows
+		if _, err := json.Marshal(Summarize(rec)); err != nil {
+			t.Error(err)
+		}
+		var b bytes.Buffer
+		if err := Flent(&b, rec); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFingerprint(t *testing.T) {
+	want := Fingerprint([]byte("x"))
+	colons := "SHA256:"
+	for i, c := range strings.TrimPrefix(want, "sha256:") {
+		if i > 0 && i%2 == 0 {
+			colons += ":"
+		}
+		colons += strings.ToUpper(string(c))
+	}
+	for _, s := range []string{want, colons} {
+		if got, err := ParseFingerprint(s); got != want || err != nil {
+			t.Errorf("%s: %s, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "sha256:", "sha256:12", strings.TrimPrefix(want, "sha256:"), "sha1:" + want[7:]} {
+		if _, err := ParseFingerprint(s); err == nil {
+			t.Errorf("%q is taken", s)
+		}
+	}
+}

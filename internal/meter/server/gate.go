@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"weir/internal/text"
+	"weir/internal/units"
+)
+
+// gate lets so many clients test at once. A client is in from its first bulk transfer until a while after its last.
+type gate struct {
+	mu      sync.Mutex
+	limits  Limits
+	now     func() time.Time
+	event   func(string)
+	clients map[string]*tester
+}
+
+// linger is how long a client keeps its place between two transfers.
+const linger = 10 * time.Second
+
+type tester struct {
+	running     int
+	began, last time.Time
+	bytes       int64
+}
+
+func newGate(l Limits, now func() time.Time, event func(string)) *gate {
+	return &gate{limits: l, now: now, event: event, clients: map[string]*tester{}}
+}
+
+// hold is a transfer of a client's.
+type hold struct {
+	gate   *gate
+	client string
+	tester *tester
+	End    time.Time // when it must be over
+}
+
+// enter begins a transfer; without a place it gives none, and how long to wait.
+func (g *gate) enter(client string) (*hold, time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	wait := g.limits.Duration
+	for name, t := range g.clients {
+		left := max(t.last.Add(linger).Sub(now), 0)
+		if t.running > 0 {
+			left = max(t.began.Add(g.limits.Duration).Sub(now), 0) + linger
+		} else if left == 0 {
+			g.event(fmt.Sprintf("%s: done, %s in %.0f s", name, text.Bytes(float64(t.bytes)),
+				t.last.Sub(t.began).Seconds()))
+			delete(g.clients, name)
+			continue
+		}
+		wait = min(wait, left)
+	}
+	t := g.clients[client]
+	if t == nil {
+		if len(g.clients) >= g.limits.Tests {
+			return nil, wait
+		}
+		t = &tester{began: now, last: now}
+		g.clients[client] = t
+		g.event(client + ": begins")
+	}
+	if now.Sub(t.began) >= g.limits.Duration || t.bytes >= g.limits.Bytes {
+		return nil, linger
+	}
+	t.running++
+	t.last = now
+	return &hold{gate: g, client: client, tester: t, End: t.began.Add(g.limits.Duration)}, 0
+}
+
+// add counts bytes, and tells whether more may follow.
+func (h *hold) add(n int) bool {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	h.tester.bytes += int64(n)
+	return h.tester.bytes < h.gate.limits.Bytes && h.gate.now().Before(h.End)
+}
+
+func (h *hold) leave() {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	h.tester.running--
+	h.tester.last = h.gate.now()
+}
+
+// client is who is counted as one: an address of IPv4, a /64 of IPv6.
+func client(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return "unknown"
+	}
+	a := at.Addr().Unmap().WithZone("")
+	if a.Is4() || a.IsLoopback() {
+		return a.String()
+	}
+	p, _ := a.Prefix(64)
+	return p.String()
+}
+
+// pacer spreads bytes so that together they keep to a rate. The zero pacer has none.
+type pacer struct {
+	mu   sync.Mutex
+	rate units.Rate
+	next time.Time
+}
+
+// take books n bytes, and tells how long to wait before they may go.
+func (p *pacer) take(now time.Time, n int) time.Duration {
+	if p.rate == 0 {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const slack = 20 * time.Millisecond // who was woken late may catch up for so long
+	if least := now.Add(-slack); p.next.Before(least) {
+		p.next = least
+	}
+	wait := max(p.next.Sub(now), 0)
+	p.next = p.next.Add(time.Duration(float64(n) * 8 / float64(p.rate) * float64(time.Second)))
+	return wait
+}
+
+// limited is a listener that has so many connections open at once, and closes what comes beyond.
+type limited struct {
+	net.Listener
+	limits Limits
+	mu     sync.Mutex
+	all    int
+	by     map[string]int
+}
+
+func newLimited(l net.Listener, limits Limits) *limited {
+	return &limited{Listener: l, limits: limits, by: map[string]int{}}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		who := client(c.RemoteAddr().String())
+		l.mu.Lock()
+		full := l.all >= l.limits.Conns || l.by[who] >= l.limits.PerHost
+		if !full {
+			l.all++
+			l.by[who]++
+		}
+		l.mu.Unlock()
+		if !full {
+			return &counted{Conn: c, leave: func() { l.leave(who) }}, nil
+		}
+		c.Close()
+	}
+}
+
+func (l *limited) leave(who string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.by[who]--; l.by[who] == 0 {
+		delete(l.by, who)
+	}
+}
+
+// counted is a connection that is counted until it is closed.
+type counted struct {
+	net.Conn
+	once  sync.Once
+	leave func()
+}
+
+func (c *counted) Close() error {
+	c.once.Do(c.leave)
+	return c.Conn.Close()
+}
+
+// NetConn is the connection that the kernel knows.
+func (c *counted) NetConn() net.Conn { return c.Conn }

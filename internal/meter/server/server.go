@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server is the other end of a measurement: one TLS port and one UDP port that speak Weir's own protocol,
+// responsiveness (RPM), ndt7, LibreSpeed, Cloudflare's two paths, and irtt.
+//
+// It needs no privileges, and keeps nothing but what its limits allow. It never sends to an address that has not asked,
+// and by UDP never more than it was sent.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/meter/irtt"
+	"weir/internal/units"
+)
+
+// Limits bound what clients may do.
+type Limits struct {
+	Tests    int           // clients that test at once; others get 429
+	Duration time.Duration // of a client's test
+	Bytes    int64         // of a client's test, both directions
+	Rate     units.Rate    // of all together, each direction; 0: none
+	Conns    int           // connections at once
+	PerHost  int           // of those, of one client
+}
+
+// DefaultLimits let one client test a gigabit link for as long as any client here takes.
+func DefaultLimits() Limits {
+	return Limits{Tests: 1, Duration: time.Minute, Bytes: 20e9, Conns: 256, PerHost: 80}
+}
+
+// Config is what a server needs. The zero Limits let nobody in.
+type Config struct {
+	Limits
+	Token       string // that clients must show; "": none
+	Certificate tls.Certificate
+	Name        string            // of this host
+	Version     string            // of this program
+	Kernel      string            // that it runs on
+	Event       func(says string) // a line for each test; may be nil
+	now         func() time.Time  // for tests
+}
+
+// Server is a running server.
+type Server struct {
+	Config
+	gate     *gate
+	down, up pacer
+	sessions sessions
+	noise    []byte // what downloads are made of: nothing that could be compressed
+	udp      int
+}
+
+// chunk is what is read and written at once, in bytes.
+const chunk = 64 << 10
+
+// New makes a server; Serve runs it.
+func New(c Config) *Server {
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.Event == nil {
+		c.Event = func(string) {}
+	}
+	s := &Server{Config: c, noise: make([]byte, chunk)}
+	rand.Read(s.noise)
+	s.gate = newGate(c.Limits, c.now, c.Event)
+	s.down.rate, s.up.rate = c.Rate, c.Rate
+	return s
+}
+
+// Serve answers until the context ends. It closes both.
+func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn) error {
+	if a, ok := udp.LocalAddr().(*net.UDPAddr); ok {
+		s.udp = a.Port
+	}
+	web := &http.Server{
+		Handler:           s.routes(),
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.Certificate}, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: 5 * time.Second, // of the TLS handshake, too
+		IdleTimeout:       20 * time.Second,
+		MaxHeaderBytes:    8 << 10,
+		ConnContext:       withConn,
+		ErrorLog:          log.New(discard{}, "", 0),
+		// By default a connection may have 1 MiB under way, which at 50 ms is 168 Mbit/s.
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 4 << 20, MaxReceiveBufferPerStream: 4 << 20,
+			MaxConcurrentStreams: 32, SendPingTimeout: stall, WriteByteTimeout: stall},
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- s.answerUDP(udp) }()
+	go func() { failed <- web.ServeTLS(newLimited(tcp, s.Limits), "", "") }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	udp.Close()
+	if e := web.Close(); err == nil {
+		err = e
+	}
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// answerUDP is irtt. Without a token only this host may ask, since the answer to its first packet is a little longer.
+func (s *Server) answerUDP(udp net.PacketConn) error {
+	r := &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Now: time.Now, Most: 64,
+		MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
+		Token: func() uint64 {
+			var b [8]byte
+			rand.Read(b[:])
+			return binary.LittleEndian.Uint64(b[:])
+		}}
+	b := make([]byte, irtt.MaxLength+1)
+	for {
+		n, from, err := udp.ReadFrom(b)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		a, ok := from.(*net.UDPAddr)
+		if err != nil || !ok {
+			continue // such as "connection refused", of an answer before
+		}
+		at := a.AddrPort()
+		at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+		if answer := r.Handle(at, b[:n]); answer != nil {
+			udp.WriteTo(answer, from)
+		}
+	}
+}
+
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+func connOf(r *http.Request) net.Conn {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	return c
+}
+
+// tokenPath comes before any path, for clients that know nothing of tokens: /t/TOKEN/.well-known/nq
+const tokenPath = "/t/"
+
+// authorized lets nobody in without the token: as the beginning of the path, in the query, or as a bearer's.
+func (s *Server) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said := r.URL.Query().Get("token")
+		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+			said = bearer
+		}
+		if rest, ok := strings.CutPrefix(r.URL.Path, tokenPath); ok {
+			token, path, _ := strings.Cut(rest, "/")
+			r = r.Clone(r.Context())
+			r.URL.Path, r.URL.RawPath, said = "/"+path, "", token
+		}
+		if s.Token == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if subtle.ConstantTimeCompare([]byte(said), []byte(s.Token)) != 1 {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "a token is needed: weir serve prints it", http.StatusForbidden)
+			return
+		}
+		// Who has the token may be a page of another origin.
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Access-Control-Allow-Methods", "GET, POST")
+		w.Header().Set("Access-Control-Allow-Headers", "Content-Encoding, Content-Type")
+		w.Header().Set("Timing-Allow-Origin", "*")
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// base is the address of a path of this server as the client wrote it, with the token.
+func (s *Server) base(r *http.Request) (string, error) {
+	if r.Host == "" || strings.Trim(strings.ToLower(r.Host), "abcdefghijklmnopqrstuvwxyz0123456789.-:[]") != "" {
+		return "", errors.New("a Host is needed")
+	}
+	if s.Token == "" {
+		return "https://" + r.Host, nil
+	}
+	return "https://" + r.Host + tokenPath + s.Token, nil
+}
+
+func (s *Server) routes() http.Handler {
+	m := http.NewServeMux()
+	for _, path := range []string{"/.well-known/nq", "/config"} {
+		m.HandleFunc("GET "+path, s.nq)
+	}
+	m.HandleFunc("GET /small", s.small)
+	m.HandleFunc("GET /large", func(w http.ResponseWriter, r *http.Request) { s.download(w, r, 8<<30, nil) })
+	for _, path := range []string{"/slurp", "/__up", "/backend/empty.php"} {
+		m.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { s.upload(w, r, nil) })
+	}
+	m.HandleFunc("GET /__down", s.cloudflareDown)
+	m.HandleFunc("GET /backend/empty.php", func(w http.ResponseWriter, _ *http.Request) { noStore(w) })
+	m.HandleFunc("GET /backend/garbage.php", s.garbage)
+	m.HandleFunc("GET /backend/getIP.php", func(w http.ResponseWriter, r *http.Request) {
+		noStore(w)
+		writeJSON(w, map[string]string{"processedString": client(r.RemoteAddr), "rawIspInfo": ""})
+	})
+	m.HandleFunc("GET /ndt/v7/download", s.ndt7Download)
+	m.HandleFunc("GET /ndt/v7/upload", s.ndt7Upload)
+	s.own(m)
+	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprintln(w, "weir serve. To measure the way to this host:  weir measure", s.Name)
+	})
+	return s.authorized(m)
+}
+
+// enter takes a place among those who test, or answers that there is none.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) *hold {
+	h, wait := s.gate.enter(client(r.RemoteAddr))
+	if h == nil {
+		busy(w, wait)
+	}
+	return h
+}
+
+func busy(w http.ResponseWriter, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(max(int((wait+time.Second-1)/time.Second), 1)))
+	http.Error(w, "another test runs: try again later", http.StatusTooManyRequests)
+}

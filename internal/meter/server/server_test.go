@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"weir/internal/meter"
+)
+
+// running is a server on loopback, and a client of each version of HTTP.
+type running struct {
+	addr, udp string
+	h1, h2    *http.Client
+	token     string
+}
+
+func start(t *testing.T, change func(*Config)) *running {
+	t.Helper()
+	kept, err := Keep(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Limits: DefaultLimits(), Certificate: kept.Certificate, Name: "here", Version: "test"}
+	if change != nil {
+		change(&c)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- New(c).Serve(ctx, tcp, udp) }()
+	r := &running{addr: tcp.Addr().String(), udp: udp.LocalAddr().String(), token: c.Token}
+	for _, to := range []**http.Client{&r.h1, &r.h2} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			ForceAttemptHTTP2: to == &r.h2, DisableCompression: true}
+		*to = &http.Client{Transport: transport}
+		t.Cleanup(transport.CloseIdleConnections)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// do makes a request; it reads so many bytes of the answer at most.
+func (r *running) do(t *testing.T, c *http.Client, method, path string, body io.Reader, most int64) (*http.Response, []byte) {
+	t.Helper()
+	url := path
+	if strings.HasPrefix(path, "/") {
+		url = "https://" + r.addr + path
+	}
+	request, err := http.NewRequest(method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, most))
+	if err != nil {
+		t.Errorf("%s %s: %v", method, path, err)
+	}
+	return answer, text
+}
+
+// Each of the paths that other programs' clients know answers as they want it, over both versions of HTTP.
+func TestPaths(t *testing.T) {
+	r := start(t, nil)
+	for version, c := range map[string]*http.Client{"HTTP/1.1": r.h1, "HTTP/2.0": r.h2} {
+		answer, text := r.do(t, c, "GET", "/.well-known/nq", nil, 1e4)
+		var nq struct {
+			Version int
+			URLs    map[string]string
+		}
+		if err := json.Unmarshal(text, &nq); err != nil || nq.Version != 1 || len(nq.URLs) != 6 ||
+			answer.Proto != version || answer.Header.Get("Content-Type") != "application/json" {
+			t.Fatalf("%s: %s %v", answer.Proto, text, err)
+		}
+		for _, name := range []string{"small_download_url", "small_https_download_url"} {
+			if _, text := r.do(t, c, "GET", nq.URLs[name], nil, 10); len(text) != 1 {
+				t.Errorf("%s: %d bytes", name, len(text))
+			}
+		}
+		for _, name := range []string{"large_download_url", "large_https_download_url"} {
+			answer, text := r.do(t, c, "GET", nq.URLs[name], nil, 1e6)
+			if len(text) != 1e6 || answer.ContentLength < 8e9 || answer.Header.Get("Content-Encoding") != "" {
+				t.Errorf("%s: %d bytes of %d", name, len(text), answer.ContentLength)
+			}
+		}
+		blob := func() io.Reader { return io.LimitReader(zeros{}, 3e6) } // of no known length
+		for _, path := range []string{nq.URLs["upload_url"], nq.URLs["https_upload_url"], "/backend/empty.php?r=1", "/__up"} {
+			if answer, text := r.do(t, c, "POST", path, blob(), 10); answer.StatusCode != 200 || len(text) != 0 {
+				t.Errorf("POST %s: %s %q", path, answer.Status, text)
+			}
+		}
+		for path, want := range map[string]int{"/backend/garbage.php?ckSize=2&r=1": 2 << 20, "/backend/garbage.php": 4 << 20,
+			"/__down?bytes=12345": 12345, "/__down?bytes=0": 0, "/backend/empty.php": 0} {
+			if answer, text := r.do(t, c, "GET", path, nil, 1e8); answer.StatusCode != 200 || len(text) != want {
+				t.Errorf("GET %s: %s, %d bytes, want %d", path, answer.Status, len(text), want)
+			}
+		}
+		if _, text := r.do(t, c, "GET", "/backend/getIP.php", nil, 1e4); !bytes.Contains(text, []byte(`"127.0.0.1"`)) {
+			t.Errorf("%s", text)
+		}
+		if answer, _ := r.do(t, c, "GET", "/nothing", nil, 1e4); answer.StatusCode != http.StatusNotFound {
+			t.Error(answer.Status)
+		}
+		if answer, _ := r.do(t, c, "GET", "/__down?bytes=-1", nil, 1e4); answer.StatusCode != http.StatusBadRequest {
+			t.Error(answer.Status)
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// Without the token nobody gets in; it may be in the path, the query or a header, and the URLs of a test have it.
+func TestToken(t *testing.T) {
+	r := start(t, func(c *Config) { c.Token = "secret" })
+	for path, want := range map[string]int{"/small": 403, "/small?token=wrong": 403, "/t/wrong/small": 403, "/t/": 403,
+		"/small?token=secret": 200, "/t/secret/small": 200, "/t/secret/": 200, "/": 403} {
+		if answer, text := r.do(t, r.h2, "GET", path, nil, 1e4); answer.StatusCode != want {
+			t.Errorf("%s: %s %s", path, answer.Status, text)
+		}
+	}
+	if _, text := r.do(t, r.h2, "GET", "/t/secret/config", nil, 1e4); strings.Count(string(text), "/t/secret/") != 6 {
+		t.Errorf("%s", text)
+	}
+	request, _ := http.NewRequest("GET", "https://"+r.addr+"/small", nil)
+	request.Header.Set("Authorization", "Bearer secret")
+	answer, err := r.h2.Do(request)
+	if err != nil || answer.StatusCode != 200 || answer.Header.Get("Timing-Allow-Origin") != "*" {
+		t.Errorf("%v %v", answer, err)
+	}
+}
+
+// While one client tests, another is told to come back; and nobody stays for longer than is allowed.
+func TestGate(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var said []string
+	l := Limits{Tests: 1, Duration: time.Minute, Bytes: 1000}
+	g := newGate(l, func() time.Time { return now }, func(s string) { said = append(said, s) })
+	a, _ := g.enter("a")
+	if a == nil {
+		t.Fatal("nobody is in, and there is no place")
+	}
+	if b, wait := g.enter("b"); b != nil || wait <= 0 || wait > l.Duration {
+		t.Errorf("a second one is in, or is to wait %v", wait)
+	}
+	if again, _ := g.enter("a"); again == nil {
+		t.Error("the same client has one connection only")
+	} else if !again.add(999) || again.add(1) {
+		t.Error("the limit of bytes is not 1000")
+	} else {
+		again.leave()
+	}
+	if more, _ := g.enter("a"); more != nil {
+		t.Error("it may go on beyond the limit of bytes")
+	}
+	a.leave()
+	now = now.Add(linger - 1)
+	if b, wait := g.enter("b"); b != nil || wait != 1 {
+		t.Errorf("a place is lost between two transfers, or to wait %v", wait)
+	}
+	now = now.Add(1)
+	b, _ := g.enter("b")
+	if b == nil {
+		t.Fatal("who has gone keeps the place")
+	}
+	now = now.Add(l.Duration)
+	if b.add(1) {
+		t.Error("it lasts longer than allowed")
+	}
+	if b, _ := g.enter("b"); b != nil {
+		t.Error("it begins again at once")
+	}
+	if want := []string{"a: begins", "a: done, 1 kB in 0 s", "b: begins"}; !slices.Equal(said, want) {
+		t.Errorf("%q", said)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	r := start(t, func(c *Config) { c.Tests = 0 })
+	for _, path := range []string{"/.well-known/nq", "/large", "/__down?bytes=9", "/backend/garbage.php", "/ndt/v7/download"} {
+		answer, _ := r.do(t, r.h1, "GET", path, nil, 1e4)
+		if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %s, Retry-After %q", path, answer.Status, answer.Header.Get("Retry-After"))
+		}
+	}
+	for _, path := range []string{"/slurp", meter.PathSession} {
+		if answer, _ := r.do(t, r.h1, "POST", path, nil, 1e4); answer.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%s: %s", path, answer.Status)
+		}
+	}
+}
+
+// No more than the limit of bytes leaves.
+func TestBytes(t *testing.T) {
+	r := start(t, func(c *Config) { c.Bytes = 1 << 20 })
+	request, _ := http.NewRequest("GET", "https://"+r.addr+"/large", nil)
+	answer, err := r.h1.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if n, err := io.Copy(io.Discard, answer.Body); err == nil || n > 1<<20+chunk {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+func TestPacer(t *testing.T) {
+	p := pacer{rate: 8e6}
+	now := time.Unix(1000, 0)
+	for i, want := range []time.Duration{0, 44, 108} {
+		if got := p.take(now, 64000); got != want*time.Millisecond {
+			t.Errorf("%d: %v", i, got)
+		}
+	}
+	if got := p.take(now.Add(time.Second), 64000); got != 0 {
+		t.Errorf("after a pause: %v", got)
+	}
+	if got := (&pacer{}).take(now, 1e9); got != 0 {
+		t.Errorf("without a rate: %v", got)
+	}
+}
+
+// Connections beyond the limit are closed at once, and those within it work.
+func TestConnections(t *testing.T) {
+	r := start(t, func(c *Config) { c.PerHost = 3 })
+	closed := 0
+	for range 10 {
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); err == io.EOF || strings.Contains(fmt.Sprint(err), "reset") {
+			closed++
+		}
+	}
+	if closed != 7 {
+		t.Errorf("%d of 10 are closed", closed)
+	}
+}
+
+// Who sends garbage is sent away, and who comes next is served.
+func TestGarbage(t *testing.T) {
+	r := start(t, nil)
+	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff", strings.Repeat("A", 100_000)} {
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, text)
+		c.(*net.TCPConn).CloseWrite()
+		io.Copy(io.Discard, c)
+		c.Close()
+	}
+	if _, text := r.do(t, r.h1, "GET", "/small", nil, 9); len(text) != 1 {
+		t.Error("nobody is served any more")
+	}
+}
+
+// ndt7 as a client sees it: binary messages one way, and what the kernel knows.
+func TestNDT7(t *testing.T) {
+	r := start(t, func(c *Config) { c.Token = "secret" })
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, test := range []string{"download", "upload"} {
+		c, _, err := websocket.Dial(ctx, "wss://"+r.addr+"/t/secret/ndt/v7/"+test+"?client_name=test",
+			&websocket.DialOptions{HTTPClient: r.h1, Subprotocols: []string{ndt7Protocol}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetReadLimit(ndt7Accept)
+		if test == "upload" {
+			for range 200 {
+				if err := c.Write(ctx, websocket.MessageBinary, make([]byte, 1<<13)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		}
+		var m ndt7Measurement
+		binary := 0
+		for m.Origin == "" {
+			kind, b, err := c.Read(ctx)
+			if err != nil {
+				t.Fatalf("%s: %v", test, err)
+			}
+			if kind == websocket.MessageText {
+				if err := json.Unmarshal(b, &m); err != nil {
+					t.Fatalf("%s: %s", err, b)
+				}
+			} else if binary += len(b); len(b) < ndt7Least || len(b)&(len(b)-1) != 0 {
+				t.Errorf("a message of %d bytes", len(b))
+			}
+		}
+		if m.Test != test || m.Origin != "server" || m.AppInfo.NumBytes < ndt7Least || m.AppInfo.ElapsedTime <= 0 ||
+			m.ConnectionInfo.Client == "" || m.ConnectionInfo.Server != r.addr || m.ConnectionInfo.UUID == "" ||
+			m.TCPInfo == nil || m.TCPInfo.RTT <= 0 || (binary > 0) != (test == "download") {
+			t.Errorf("%+v, %d bytes", m, binary)
+		}
+		c.CloseNow()
+	}
+	if _, _, err := websocket.Dial(ctx, "wss://"+r.addr+"/t/secret/ndt/v7/download",
+		&websocket.DialOptions{HTTPClient: r.h1}); err == nil {
+		c, _, _ := websocket.Dial(ctx, "wss://"+r.addr+"/t/secret/ndt/v7/download", &websocket.DialOptions{HTTPClient: r.h1})
+		if _, _, err := c.Read(ctx); websocket.CloseStatus(err) != websocket.StatusProtocolError {
+			t.Errorf("without the subprotocol: %v", err)
+		}
+	}
+}
+
+// What is kept stays the same, and what is secret is its owner's alone.
+func TestKeep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "serve")
+	a, err := Keep(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Keep(dir)
+	if err != nil || a.Fingerprint != b.Fingerprint || a.Token != b.Token || len(a.Token) != 24 {
+		t.Errorf("%s %s, %s %s: %v", a.Fingerprint, b.Fingerprint, a.Token, b.Token, err)
+	}
+	for name, mode := range map[string]os.FileMode{".": 0o700, keyFile: 0o600, tokenFile: 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v %v", name, info.Mode(), err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, certificateFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Keep(dir); err == nil {
+		t.Error("an empty certificate is taken")
+	}
+}
+
+func TestClient(t *testing.T) {
+	for remote, want := range map[string]string{"192.0.2.1:5": "192.0.2.1", "[2001:db8::1:2:3:4]:5": "2001:db8::/64",
+		"[::ffff:192.0.2.1]:5": "192.0.2.1", "[::1]:5": "::1", "[fe80::1%eth0]:5": "fe80::/64", "nonsense": "unknown"} {
+		if got := client(remote); got != want {
+			t.Errorf("%s: %s, want %s", remote, got, want)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"sync"
+	"time"
+
+	"weir/internal/meter"
+)
+
+// sessions are those of Weir's own client: what it did is told to it when it asks.
+type sessions struct {
+	mu  sync.Mutex
+	all map[string]*session
+}
+
+type session struct {
+	client string
+	began  time.Time
+	mu     sync.Mutex
+	flows  []meter.Flow
+}
+
+const (
+	mostSessions = 16
+	mostFlows    = 64 // of a session
+)
+
+func (s *Server) own(m *http.ServeMux) {
+	m.HandleFunc("POST "+meter.PathSession, s.hello)
+	m.HandleFunc("GET "+meter.PathDown, func(w http.ResponseWriter, r *http.Request) {
+		s.bulk(w, r, meter.Download)
+	})
+	m.HandleFunc("POST "+meter.PathUp, func(w http.ResponseWriter, r *http.Request) {
+		s.bulk(w, r, meter.Upload)
+	})
+	m.HandleFunc("GET "+meter.PathFlows, s.flows)
+}
+
+// hello opens a session.
+func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
+	who := client(r.RemoteAddr)
+	if wait, ok := s.gate.free(who); !ok {
+		busy(w, wait)
+		return
+	}
+	id := make([]byte, 16)
+	rand.Read(id)
+	name := hex.EncodeToString(id)
+	if !s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration)) {
+		busy(w, linger)
+		return
+	}
+	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: s.Duration.Seconds(), Name: s.Name,
+		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate)}
+	if s.Token == "" && who != "127.0.0.1" && who != "::1" {
+		hello.UDP = 0
+	}
+	writeJSON(w, hello)
+}
+
+func (a *sessions) add(name string, x *session, oldest time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = map[string]*session{}
+	}
+	for name, x := range a.all {
+		if x.began.Before(oldest) {
+			delete(a.all, name)
+		}
+	}
+	if len(a.all) >= mostSessions {
+		return false
+	}
+	a.all[name] = x
+	return true
+}
+
+// of finds a request's session; it is its client's alone.
+func (a *sessions) of(w http.ResponseWriter, r *http.Request) *session {
+	a.mu.Lock()
+	x := a.all[r.URL.Query().Get("session")]
+	a.mu.Unlock()
+	if x == nil || x.client != client(r.RemoteAddr) {
+		http.Error(w, "no such session", http.StatusNotFound)
+		return nil
+	}
+	return x
+}
+
+// bulk is a flow of a session's.
+func (s *Server) bulk(w http.ResponseWriter, r *http.Request, direction string) {
+	x := s.sessions.of(w, r)
+	if x == nil {
+		return
+	}
+	conn := connOf(r)
+	if direction == meter.Download {
+		if err := meter.SetCC(conn, r.URL.Query().Get("cc")); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		meter.SetUnsent(conn, 128<<10)
+	}
+	rec := meter.Record(conn, direction, direction == meter.Download)
+	defer func() {
+		f := rec.Stop("")
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if len(x.flows) < mostFlows {
+			x.flows = append(x.flows, f)
+		}
+	}()
+	if direction == meter.Download {
+		s.download(w, r, s.Bytes, rec)
+		return
+	}
+	s.upload(w, r, rec)
+}
+
+// flows tells what was seen, of flows that have ended.
+func (s *Server) flows(w http.ResponseWriter, r *http.Request) {
+	x := s.sessions.of(w, r)
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	noStore(w)
+	writeJSON(w, meter.Flows{Flows: x.flows})
+}
