@@ -250,7 +250,7 @@ func TestNewerJournal(t *testing.T) {
 		},
 		"a value": func(j string) string { return strings.Replace(j, `"rate": "50mbit"`, `"rate": "auto"`, 1) },
 		"a member": func(j string) string {
-			return strings.Replace(j, `"rate": "50mbit"`, `"rate": "50mbit", "overhead": "18"`, 1)
+			return strings.Replace(j, `"rate": "50mbit"`, `"rate": "50mbit", "colour": "blue"`, 1)
 		},
 		"of its own": func(j string) string {
 			return strings.Replace(j, `"version": 1`, `"version": 1, "tomorrow": [1, 2]`, 1)
@@ -481,7 +481,7 @@ func TestNewerGoalOfTheOther(t *testing.T) {
 	s, _ := twoCards(t)
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
 	text := strings.Replace(string(must[[]byte](t)(os.ReadFile(s.path()))), `"rate": "50mbit"`,
-		`"rate": "50mbit", "overhead": "18"`, 1)
+		`"rate": "50mbit", "colour": "blue"`, 1)
 	if err := os.WriteFile(s.path(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
