@@ -5,21 +5,26 @@ package lab_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
+	"weir/internal/measure"
 	"weir/internal/report"
 )
 
-// The documents are of the scenarios as they are: this runs them again and compares the tables' titles, rows,
-// columns, and what is claimed and expected. The figures are another sample: a run repeats to the byte with the same
-// kernel and binary (TestDeterminism), and the kernel stirs into its random numbers where in the program an interrupt
-// came, which differs from binary to binary.
+// The documents are of the scenarios as they are: this runs them again and compares the tables' titles, rows and
+// columns, what is claimed and expected, the verdicts, and the claims' figures within their tolerance. The figures are
+// another sample: a run repeats to the byte with the same kernel and binary (TestDeterminism), and the kernel stirs
+// into its random numbers where in the program an interrupt came, which differs from binary to binary.
 func TestDocuments(t *testing.T) {
 	r := runner(t)
 	root, err := filepath.Abs("../..")
@@ -78,6 +83,13 @@ func TestDocuments(t *testing.T) {
 			if was, is := frame(want), frame(got.String()); was != is {
 				t.Errorf("%s is not of the scenarios as they are now (make docs):\n%s", file,
 					firstDifference([]byte(was), []byte(is)))
+			}
+			var verdicts []verdict.Verdict
+			for _, r := range reports {
+				verdicts = append(verdicts, r.Claims...)
+			}
+			for _, problem := range otherClaims(want, got.String(), verdicts) {
+				t.Errorf("%s: %s (make docs)", file, problem)
 			}
 		})
 	}
@@ -152,6 +164,178 @@ func frame(text string) string {
 		b.WriteString(name + " | " + figures.ReplaceAllString(cells, "#"))
 	}
 	return b.String()
+}
+
+// otherClaims says which claims of a document are judged otherwise by new runs, or have figures that the claim's
+// tolerance does not explain. verdicts are those of the new runs, in the order of their document.
+func otherClaims(was, is string, verdicts []verdict.Verdict) []string {
+	before, now := claimRows(was), claimRows(is)
+	if len(before) != len(verdicts) || len(now) != len(verdicts) {
+		return []string{fmt.Sprintf("%d claims, and %d as it is now", len(before), len(now))}
+	}
+	var problems []string
+	for i, v := range verdicts {
+		tolerance, rounding := tolerances(v.Expect)
+		values := before[i].values()
+		for _, m := range v.At {
+			if !m.None {
+				values = append(values, m.Value.Median)
+			}
+		}
+		// A value that rounds to its bound may be on either side of it in the next sample.
+		if slices.ContainsFunc(values, func(x float64) bool {
+			return v.Claim.Holds(x-rounding) != v.Claim.Holds(x+rounding)
+		}) {
+			continue
+		}
+		if before[i].word() != now[i].word() || !strings.HasSuffix(before[i].verdict, escaped.Replace(v.Note)) {
+			problems = append(problems, fmt.Sprintf("%s: “%s” was judged %q, and is %q now: %s",
+				v.Source, v.Says, before[i].verdict, now[i].verdict, now[i].measured))
+			continue
+		}
+		// Where it holds is a sample, too: one seed of BBR behind a policer has held at 4 points of 12, and at 6.
+		if tolerance > 0 && before[i].verdict == now[i].verdict &&
+			!near(before[i].measured, now[i].measured, tolerance+rounding) {
+			problems = append(problems, fmt.Sprintf("%s: “%s”: measured %s, and now %s: more than %g apart",
+				v.Source, v.Says, before[i].measured, now[i].measured, tolerance))
+		}
+	}
+	return problems
+}
+
+// escaped is what a table of Markdown makes of a note.
+var escaped = strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "\n", " ")
+
+// claimRow is what was found of a claim, in a document's words.
+type claimRow struct{ measured, verdict string }
+
+// word is the verdict itself, without where it holds and the note on it.
+func (r claimRow) word() string {
+	_, word, _ := strings.Cut(r.verdict, "**")
+	word, _, _ = strings.Cut(word, "**")
+	return word
+}
+
+// values are what was measured at each point, or the least and the most of several.
+func (r claimRow) values() []float64 {
+	var values []float64
+	for part := range strings.SplitSeq(ranges.ReplaceAllString(r.measured, ""), "; ") {
+		found := measuredValues.FindStringSubmatch(part)
+		for _, text := range found[min(1, len(found)):] {
+			if n, err := strconv.ParseFloat(text, 64); err == nil {
+				values = append(values, n)
+			}
+		}
+	}
+	return values
+}
+
+// measuredValues end a point's part of what was measured: "0.18 to 0.41 ms (6 points)", "1 flow: 14.51 ms".
+var measuredValues = regexp.MustCompile(`(?:(-?[\d.]+) to )?(-?[\d.]+)(?: [^ \d]+)?(?: \(\d+ points?\))?$`)
+
+func claimRows(text string) []claimRow {
+	_, text, _ = strings.Cut(text, "\n## Claims\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	var rows []claimRow
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 4 && strings.Contains(line, "“") {
+			rows = append(rows, claimRow{cells[2], cells[3]})
+		}
+	}
+	return rows
+}
+
+// tolerances are how far two samples of what a claim speaks of may be apart, and half of the last digit of its bound.
+// The width of an expected range is such a tolerance; a bound on one side has none but its verdict.
+func tolerances(expect string) (tolerance, rounding float64) {
+	var bounds []float64
+	for _, text := range regexp.MustCompile(`\d+(\.\d+)?`).FindAllString(expect, -1) {
+		n, _ := strconv.ParseFloat(text, 64)
+		bounds = append(bounds, n)
+		if _, digits, _ := strings.Cut(text, "."); n != 0 { // none at all is none
+			rounding = max(rounding, math.Pow10(-len(digits))/2)
+		}
+	}
+	switch {
+	case strings.Contains(expect, "±"):
+		tolerance = 2 * bounds[0] * bounds[1] / 100
+	case strings.Contains(expect, ".."):
+		tolerance = bounds[1] - bounds[0]
+	}
+	return tolerance, rounding
+}
+
+// near compares the figures of two texts that have the same words, one by one.
+func near(a, b string, tolerance float64) bool {
+	a, b = ranges.ReplaceAllString(a, ""), ranges.ReplaceAllString(b, "")
+	x, y := figures.FindAllString(a, -1), figures.FindAllString(b, -1)
+	if len(x) != len(y) {
+		return false
+	}
+	for i := range x {
+		m, _ := strconv.ParseFloat(strings.TrimSpace(x[i]), 64)
+		n, _ := strconv.ParseFloat(strings.TrimSpace(y[i]), 64)
+		if math.Abs(m-n) > tolerance {
+			return false
+		}
+	}
+	return true
+}
+
+// A document whose verdict or figure is not of these runs is found, and another sample of the same is not.
+func TestOtherClaims(t *testing.T) {
+	document := func(measured, verdict string) string {
+		return "\n## Claims\n\n1 claim.\n\n| claim | expected | measured | verdict |\n|---|---|---|---|\n" +
+			"| a seed: “so it is” | is expected | " + measured + " | " + verdict + " |\n\n## A scenario\n"
+	}
+	target := scenario.Claim{Metric: "added.p50", Expect: "15ms ±10%"}
+	fetch := scenario.Claim{Metric: "fetch", Expect: "79s..90s"}
+	noted := fetch
+	noted.Note = "A note."
+	half := scenario.Claim{Metric: "rtt.p50", Over: "another", Expect: "<= 0.6"}
+	none := scenario.Claim{Metric: "provider.drops", Expect: "<= 0"}
+	more := scenario.Claim{Metric: "goodput", Over: "another", Expect: ">= 15"}
+	for _, c := range []struct {
+		claim        scenario.Claim
+		value        float64
+		was, is      string // measured
+		old, verdict string
+		found        bool
+	}{
+		{target, 14.5, "14.78 ms", "14.51 ms", "**reproduced**", "**reproduced**", false},
+		{target, 14.5, "18.10 ms", "14.51 ms", "**reproduced**", "**reproduced**", true},
+		{target, 14.5, "14.78 ms", "14.51 ms", "**not reproduced**", "**reproduced**", true},
+		{noted, 85, "84 s", "85 s", "**reproduced**. Another.", "**reproduced**. A note.", true},
+		{noted, 85, "84 s", "85 s", "**reproduced**. A note.", "**reproduced**. A note.", false},
+		{noted, 85, "85 s", "185 s", "**reproduced only when** A. A note.",
+			"**reproduced only when** B. A note.", false},
+		{fetch, 85, "there 83.63 s (1 point); elsewhere 1.54 to 130.2 s (5 points)",
+			"there 84.96 s (1 point); elsewhere 1.54 to 130.8 s (5 points)", "**reproduced only when** loss 8%",
+			"**reproduced only when** loss 8%", false},
+		{fetch, 85, "there 83.63 s (1 point); elsewhere 1.54 to 130.2 s (5 points)",
+			"there 84.96 s (1 point); elsewhere 13.54 to 130.8 s (5 points)", "**reproduced only when** loss 8%",
+			"**reproduced only when** loss 8%", true},
+		{fetch, 85, "84 s [80.1..88.1]", "85 s", "**reproduced**", "**reproduced**", false},
+		{half, 0.62, "0.60 ×", "0.62 ×", "**reproduced**", "**not reproduced**", false}, // rounds to its bound
+		{half, 0.51, "a: 1.37 ×; b: 0.60 ×", "a: 1.36 ×; b: 0.51 ×", "**not reproduced**",
+			"**reproduced only when** b", false}, // rounded to its bound
+		{half, 0.51, "a: 1.37 ×; b: 0.70 × [0.60..0.80]", "a: 1.36 ×; b: 0.51 ×", "**not reproduced**",
+			"**reproduced only when** b", true},
+		{half, 0.66, "0.50 ×", "0.66 ×", "**reproduced**", "**not reproduced**", true},
+		{none, 0, "3", "0", "**not reproduced**", "**reproduced**", true},
+		{more, 201, "218.7 ×", "201.6 ×", "**reproduced**", "**reproduced**", false},
+	} {
+		at := []verdict.Measured{{Value: measure.Spread{Median: c.value}}}
+		judged := []verdict.Verdict{{Claim: c.claim, At: at}}
+		got := otherClaims(document(c.was, c.old), document(c.is, c.verdict), judged)
+		if (len(got) > 0) != c.found {
+			t.Errorf("expected %s: %s, %s; now %s, %s: found %q", c.claim.Expect, c.was, c.old, c.is, c.verdict, got)
+		}
+	}
+	claim := make([]verdict.Verdict, 1)
+	if otherClaims(document("1", "**reproduced**"), "\n## Claims\n\n## A scenario\n", claim) == nil {
+		t.Error("a claim that is gone is not found")
+	}
 }
 
 // ranges over seeds are there or not, as the seeds agree or not.
