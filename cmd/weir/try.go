@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"weir/internal/change"
+	"weir/internal/meter"
+	"weir/internal/meter/far"
+	"weir/internal/plan"
+	"weir/internal/text"
+	"weir/internal/trial"
+)
+
+// tryOptions are those of weir try that are not the goal's.
+type tryOptions struct {
+	yes, dryRun bool
+	time        time.Duration
+	program     string
+}
+
+func newTryCommand() *cobra.Command {
+	var goal plan.Goal
+	o := tryOptions{time: 25 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "try USER@HOST --rate RATE …",
+		Short: "Measure, change, measure again, and keep what is better",
+		Long: `Tries a goal on another Linux host, from here, over ssh. Nothing has to be
+installed there, but it takes root, or sudo or doas.
+
+  1. measure the way there, as weir measure does
+  2. copy this program into a folder of its own there, and show the plan
+  3. change the host, with a timer that puts everything back
+  4. measure again, and print both side by side
+  5. ask whether to keep it
+
+On "keep" the program goes to ` + trial.Installed + `, and the goal is kept over a
+reboot. On "no" the host is put back as it was, and the copy is removed. If the
+connection breaks meanwhile, the timer puts the host back by itself.
+
+With --yes nobody is asked: it is kept if it is better by more than chance, and
+nothing else is worse. With --dry-run it ends after the plan.
+
+Exit status: 0 kept, or with --dry-run planned; 1 put back, or failed; 2 wrong
+usage.`,
+		Example: `  weir try root@vps --rate 50mbit
+  weir try me@vps --rate 50mbit --dry-run`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("weir try user@host --rate 50mbit", "one host is tried, and %d are named", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(goal); err != nil {
+				return err
+			}
+			name, _ := sshName(args[0])
+			if err := far.Check(name); err != nil {
+				return usage("weir try user@host --rate 50mbit", "%v", err)
+			}
+			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+			defer stop()
+			t := &attempt{tryOptions: o, goal: goal, w: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(),
+				terminal: term.IsTerminal(int(os.Stdin.Fd()))}
+			t.host = far.Host{Name: name, Interactive: t.terminal}
+			return t.run(ctx)
+		},
+	}
+	addGoal(cmd, &goal)
+	f := cmd.Flags()
+	f.Lookup("runtime").Hidden = true
+	f.BoolVar(&o.yes, "yes", false, "ask nobody: keep it if it is better, else put it back")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan, and change nothing")
+	f.Var((*timeOption)(&o.time), "time", "`time` of each of the two measurements, 5s to 300s")
+	f.StringVar(&o.program, "program", "", "`file` to copy there (default: this program, or the one for that\n"+
+		"machine beside it, as weir-linux-arm64)")
+	cmd.MarkFlagFilename("program")
+	return cmd
+}
+
+func (o tryOptions) check(goal plan.Goal) error {
+	if err := (measureOptions{time: o.time, conns: 1}).check(); err != nil {
+		return err
+	}
+	if goal.Runtime {
+		return usage("weir try without --runtime", "what is tried and kept is kept over a reboot")
+	}
+	var refusal *plan.Refusal
+	if err := goal.Check(); errors.As(err, &refusal) {
+		return refusal
+	}
+	if goal == (plan.Goal{}) {
+		return usage("weir try user@host --rate 50mbit, what the provider sold", "there is no goal to try")
+	}
+	return nil
+}
+
+// attempt is a try under way.
+type attempt struct {
+	tryOptions
+	goal     plan.Goal
+	host     far.Host
+	w, errs  io.Writer
+	terminal bool
+	machine  *trial.Machine
+	took     time.Duration // for a measurement, its connections included
+}
+
+func (t *attempt) run(ctx context.Context) (err error) {
+	if t.machine, err = trial.Open(ctx, t.host); err != nil {
+		return err
+	}
+	program, err := t.find(t.machine.Arch)
+	if err != nil {
+		return err
+	}
+	if err := t.askPassword(); err != nil {
+		return err
+	}
+	var before *meter.Result
+	if !t.dryRun {
+		if before, err = t.measure(ctx, "before"); err != nil {
+			return err
+		}
+		fmt.Fprintln(t.w, text.OneLine(before.Says))
+	}
+	t.step("copying %d MB to %s", len(program)>>20, t.host.Name)
+	if err := t.machine.Copy(ctx, program); err != nil {
+		return err
+	}
+	defer t.remove(context.WithoutCancel(ctx))
+	if err := t.plan(ctx); err != nil || t.dryRun {
+		return err
+	}
+	return t.change(ctx, *before)
+}
+
+// remove takes the copy away. What stood in the way, a full queue, is gone a moment later.
+func (t *attempt) remove(ctx context.Context) {
+	var err error
+	for range 3 {
+		if err = t.machine.Remove(ctx); err == nil {
+			return
+		}
+		time.Sleep(5 * time.Second)
+	}
+	fmt.Fprintf(t.errs, "weir: the copy is still there: %v\n  try: ssh %s rm -r %s\n", err, t.host.Name,
+		t.machine.Folder())
+}
+
+func (t *attempt) step(format string, args ...any) {
+	fmt.Fprintf(t.errs, format+" …\n", args...)
+}
+
+// find is the program for a machine.
+func (t *attempt) find(arch string) ([]byte, error) {
+	path := t.program
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		if path = self; runtime.GOOS != "linux" || runtime.GOARCH != arch {
+			path = filepath.Join(filepath.Dir(self), "weir-linux-"+arch)
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err == nil && (len(b) < 4 || string(b[:4]) != "\x7fELF") {
+		err = errors.New("is no program of Linux's")
+	}
+	if err != nil {
+		return nil, &hinted{fmt.Errorf("%s is %s, and %s: %w", t.host.Name, arch, path, cmp.Or(errors.Unwrap(err), err)),
+			"--program weir-linux-" + arch + ", of the same release"}
+	}
+	return b, nil
+}
+
+// askPassword asks for what sudo on the other host wants.
+func (t *attempt) askPassword() error {
+	if !t.machine.WantsPassword() {
+		return nil
+	}
+	if !t.terminal {
+		return &hinted{fmt.Errorf("sudo on %s wants a password", t.host.Name), "weir try at a terminal, or as root@"}
+	}
+	fmt.Fprintf(t.errs, "Password for sudo on %s: ", t.host.Name)
+	b, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(t.errs)
+	t.machine.Password = string(b)
+	return err
+}
+
+func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, error) {
+	began, line := time.Now(), newProgress(t.errs)
+	rec, err := far.Measure(ctx, t.host, meter.Options{Time: t.time, Conns: 4, Progress: func(p meter.Progress) {
+		line.say(p.Elapsed, func() string { return when + " · " + progressLine(p) })
+	}})
+	line.clear()
+	t.took = time.Since(began)
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, errors.New("interrupted")
+	}
+	result := meter.Summarize(rec)
+	return &result, nil
+}
+
+// plan shows what would change there, and refuses a host that weir has in hand already.
+func (t *attempt) plan(ctx context.Context) error {
+	out, err := t.machine.Weir(ctx, "status", "--json")
+	var status change.Status
+	if bad := json.Unmarshal([]byte(out), &status); bad != nil {
+		return fmt.Errorf("weir does not run on %s: %w", t.host.Name, cmp.Or(err, bad))
+	}
+	if status.Up {
+		return &hinted{fmt.Errorf("weir has %s in hand already", t.host.Name),
+			"ssh " + t.host.Name + " sudo weir up " + t.goal.Flags()}
+	}
+	out, err = t.machine.Weir(ctx, append([]string{"plan"}, t.goal.Args()...)...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.host.Name, err)
+	}
+	fmt.Fprintf(t.w, "\nOn %s:\n%s\n", t.host.Name, out)
+	return nil
+}
+
+// change brings the goal up, measures, and keeps it or puts it back.
+func (t *attempt) change(ctx context.Context, before meter.Result) error {
+	timeout := min(2*t.took+time.Minute, mostTimeout).Round(time.Second)
+	if t.terminal && !t.yes {
+		timeout = min(timeout+5*time.Minute, mostTimeout) // somebody reads and decides
+	}
+	t.step("changing it; put back by itself after %v", timeout)
+	args := append([]string{"up", "--runtime", "--timeout", timeout.String()}, t.goal.Args()...)
+	if _, err := t.machine.Weir(ctx, args...); err != nil {
+		return t.back(ctx, fmt.Errorf("%s: %w", t.host.Name, err))
+	}
+	after, err := t.measure(ctx, "after")
+	if err != nil {
+		return t.back(ctx, err)
+	}
+	printComparison(t.w, before, *after, false)
+	better, worse := judged(meter.Compare(before, *after))
+	keep := better && !worse
+	switch {
+	case t.yes && worse:
+		fmt.Fprintln(t.w, "Something is worse by more than chance: it is put back.")
+	case t.yes && !better:
+		fmt.Fprintln(t.w, "Nothing is better by more than chance: it is put back.")
+	case !t.yes:
+		keep = t.ask(ctx)
+	}
+	if !keep {
+		return t.back(ctx, nil)
+	}
+	if _, err := t.machine.Weir(ctx, "confirm"); err != nil {
+		return t.back(ctx, err)
+	}
+	if err := t.machine.Install(ctx, t.goal.Args()); err != nil {
+		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
+	}
+	fmt.Fprintf(t.w, "Kept, also over a reboot. To undo:  ssh %s sudo weir down\n", t.host.Name)
+	return nil
+}
+
+// judged tells whether some delay is surely shorter, and whether one is surely longer or a load surely less than nine
+// tenths. What shaping costs of goodput, a few percent, is no reason against it.
+func judged(rows []meter.Row) (better, worse bool) {
+	for _, r := range rows {
+		switch {
+		case !r.Sure:
+		case strings.Contains(r.Figure, "added"):
+			better = better || r.After.Value < r.Before.Value
+			worse = worse || r.After.Value > r.Before.Value
+		case strings.Contains(r.Figure, "Mbit/s"):
+			worse = worse || r.After.Value < 0.9*r.Before.Value
+		}
+	}
+	return better, worse
+}
+
+// ask asks; whoever is not there has said no.
+func (t *attempt) ask(ctx context.Context) bool {
+	if !t.terminal {
+		fmt.Fprintln(t.w, "Nobody can be asked, and there is no --yes: it is put back.")
+		return false
+	}
+	fmt.Fprint(t.w, "Keep it? [y/N] ")
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-said:
+		return answer == "y" || answer == "yes"
+	case <-ctx.Done():
+		fmt.Fprintln(t.w)
+		return false
+	}
+}
+
+// sshFailed is the exit status of ssh where it could not do what it was asked to (ssh(1)).
+const sshFailed = 255
+
+// back puts back what was there.
+func (t *attempt) back(ctx context.Context, why error) error {
+	var err error
+	for range 3 {
+		late, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		_, err = t.machine.Weir(late, "down")
+		stop()
+		var said *far.Failed
+		if err == nil || errors.As(err, &said) && said.Status != sshFailed {
+			break
+		}
+		time.Sleep(5 * time.Second)
+	}
+	if err != nil {
+		return errors.Join(why, &hinted{fmt.Errorf("%s: putting it back: %w; the timer does it by itself", t.host.Name, err),
+			"ssh " + t.host.Name + " sudo weir status"})
+	}
+	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)
+	return cmp.Or(why, errNotSo)
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trial has a machine that is reached by ssh, on which this program is tried: copied to a folder of its own,
+// run as root, and taken away again.
+//
+// It may not decide anything, and runs nothing that the other machine names: what that says is checked against what can
+// be said, and else refused.
+package trial
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"weir/internal/meter"
+	"weir/internal/meter/far"
+)
+
+// Machine is another machine.
+type Machine struct {
+	far.Host
+	Arch string // amd64 or arm64
+	root []string
+	dir  string // where the copy is; "" before
+
+	// Password is what sudo is told, where it wants one.
+	Password string
+}
+
+// Architectures are those that there is a program for, by the names that uname has for them.
+func architectures() map[string]string {
+	return map[string]string{"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+}
+
+// Open looks at a machine. It changes nothing there.
+func Open(ctx context.Context, h far.Host) (*Machine, error) {
+	out, err := h.Run(ctx, `sh -c 'uname -sm; id -u; for t in sudo doas; do `+
+		`command -v $t >/dev/null 2>&1 && { $t -n true 2>/dev/null && echo $t yes || echo $t no; }; done; true'`, nil)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) < 2 {
+		return nil, &meter.Problem{What: h.Name + " does not say what it is", Try: "ssh " + h.Name + " uname -sm"}
+	}
+	m := &Machine{Host: h}
+	system, machine, _ := strings.Cut(lines[0], " ")
+	if m.Arch = architectures()[machine]; system != "Linux" || m.Arch == "" {
+		return nil, &meter.Problem{What: fmt.Sprintf("%s is %.40q: weir runs on Linux, on x86_64 and aarch64", h.Name,
+			lines[0]), Try: "another host"}
+	}
+	switch rest := lines[2:]; {
+	case lines[1] == "0":
+	case slices.Contains(rest, "sudo yes"):
+		m.root = []string{"sudo", "-n"}
+	case slices.Contains(rest, "doas yes"):
+		m.root = []string{"doas", "-n"}
+	case slices.Contains(rest, "sudo no"):
+		m.root = []string{"sudo", "-S", "-p", "''"}
+	default:
+		return nil, &meter.Problem{What: h.Name + ": the user is not root, and has neither sudo nor doas",
+			Try: "weir try root@" + h.Name[strings.LastIndex(h.Name, "@")+1:]}
+	}
+	return m, nil
+}
+
+// WantsPassword tells whether sudo there asks for one.
+func (m *Machine) WantsPassword() bool { return slices.Contains(m.root, "-S") }
+
+var folder = regexp.MustCompile(`^/[A-Za-z0-9._/-]+/weir-try\.[A-Za-z0-9]+$`)
+
+// Folder is where the copy is; "" where there is none.
+func (m *Machine) Folder() string { return m.dir }
+
+// Copy brings a program there, and sees to it that what arrived is what was sent, and can be run.
+func (m *Machine) Copy(ctx context.Context, program []byte) error {
+	out, err := m.Run(ctx, `sh -c 'umask 077; for base in "${TMPDIR:-/tmp}" /var/tmp "$HOME"; do `+
+		`d=$(mktemp -d "$base/weir-try.XXXXXXXX" 2>/dev/null) || continue; `+
+		`printf "#!/bin/sh\nexit 0\n" >"$d/weir"; chmod 700 "$d/weir"; `+
+		`"$d/weir" 2>/dev/null && { echo "$d"; exit 0; }; rm -rf "$d"; done; exit 1'`, nil)
+	if err != nil {
+		return fmt.Errorf("%s has no folder that a program can be run from: %w", m.Name, err)
+	}
+	if out = strings.TrimSpace(out); !folder.MatchString(out) {
+		return fmt.Errorf("%s names a folder %.80q, which is none of ours", m.Name, out)
+	}
+	m.dir = out
+	out, err = m.Run(ctx, fmt.Sprintf("sh -c 'cat >%s/weir && { sha256sum || shasum -a 256; } <%s/weir'", m.dir, m.dir),
+		bytes.NewReader(program))
+	if err != nil {
+		return fmt.Errorf("the program could not be copied to %s: %w", m.Name, err)
+	}
+	sum := sha256.Sum256(program)
+	if got, _, _ := strings.Cut(out, " "); got != hex.EncodeToString(sum[:]) {
+		return fmt.Errorf("what arrived at %s is not what was sent", m.Name)
+	}
+	return nil
+}
+
+// Weir runs the copy there, as root.
+func (m *Machine) Weir(ctx context.Context, args ...string) (string, error) {
+	return m.asRoot(ctx, append([]string{m.dir + "/weir"}, args...)...)
+}
+
+// Installed is where Install puts the program.
+const Installed = "/usr/local/bin/weir"
+
+// Install puts the copy where it stays, and brings a goal up from there.
+func (m *Machine) Install(ctx context.Context, goal []string) error {
+	if _, err := m.asRoot(ctx, "install", "-m", "755", m.dir+"/weir", Installed); err != nil {
+		return err
+	}
+	_, err := m.asRoot(ctx, append([]string{Installed, "up", "--yes"}, goal...)...)
+	return err
+}
+
+// Remove takes the copy away.
+func (m *Machine) Remove(ctx context.Context) error {
+	if m.dir == "" {
+		return nil
+	}
+	_, err := m.Run(ctx, "rm -rf "+m.dir, nil)
+	if err == nil {
+		m.dir = ""
+	}
+	return err
+}
+
+func (m *Machine) asRoot(ctx context.Context, words ...string) (string, error) {
+	command := strings.Join(m.root, " ")
+	for _, w := range words {
+		command += " " + far.Quote(w)
+	}
+	var in io.Reader
+	if m.WantsPassword() {
+		in = strings.NewReader(m.Password + "\n")
+	}
+	return m.Run(ctx, strings.TrimSpace(command), in)
+}
