@@ -128,7 +128,10 @@ func keptGoals(at situation, out *Outcome) ([]plan.Goal, error) {
 	if err := known.strange(""); err != nil {
 		return nil, err
 	}
-	confirmed := slices.DeleteFunc(slices.Clone(known.confirmed()),
+	if err := known.confirmed().check(); err != nil {
+		return nil, err
+	}
+	confirmed := slices.DeleteFunc(known.confirmed().plain(),
 		func(g plan.Goal) bool { return g.Runtime || g.Only })
 	renamed := slices.ContainsFunc(j.uplinks(), func(u uplink) bool { return u.FileDev != "" })
 	switch {

@@ -569,6 +569,20 @@ func TestJournalAndGoalLost(t *testing.T) {
 	}
 }
 
+// A host that could keep nothing was given a service and the goal's file since: its boot brings up what was confirmed.
+func TestBootOfWhatWasNotKept(t *testing.T) {
+	s, m := newFake(t)
+	m.found, _ = m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	m.kept()
+	m.found, _ = m.facts()
+	m.f.Files[host.GoalFile] = host.File{Kind: host.Regular, Text: "dev = \"eth0\"\nrate = \"20mbit\"\n"}
+	m.boot()
+	if out := must[Outcome](t)(s.Boot()); out.Goal.Rate != 50e6 {
+		t.Errorf("%+v", out)
+	}
+}
+
 // A boot's run that is killed is ended by the next; a file that was removed on purpose stays away.
 func TestBootAfterBoot(t *testing.T) {
 	s, m := keeping(t)

@@ -118,11 +118,15 @@ func (j *journal) strange(but string) error {
 	}
 	for _, u := range j.Uplinks {
 		if u.strange != nil && !u.Down && u.Goal.Dev != but {
-			return &plan.Refusal{What: fmt.Sprintf("the goal of %s is not understood: %v", u.Goal.Dev, u.strange),
-				Try: "weir up with a goal; or weir down, which takes none"}
+			return notUnderstood(u.Goal.Dev, u.strange)
 		}
 	}
 	return nil
+}
+
+func notUnderstood(dev string, why error) error {
+	return &plan.Refusal{What: fmt.Sprintf("the goal of %s is not understood: %v", dev, why),
+		Try: "weir up with a goal; or weir down, which takes none"}
 }
 
 // flags writes goals as they would be typed.
@@ -286,7 +290,13 @@ func (j *journal) confirmed() goals {
 	case j.Pending != nil:
 		return j.Pending.Back
 	}
-	return j.goals()
+	var all goals
+	for _, u := range j.Uplinks {
+		if !u.Down {
+			all = append(all, written{u.Goal, u.strange, u.text})
+		}
+	}
+	return all
 }
 
 // confirm makes the run that is under way the one to go back to.

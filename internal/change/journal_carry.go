@@ -96,10 +96,7 @@ func (j *journal) carry(f host.Facts) *journal {
 		next.Pending = &p
 	}
 	// Cards may have swapped their names, too.
-	names := j.found(f, func(u uplink, l host.Link) bool {
-		return u.MAC != "" && address(l) == u.MAC &&
-			isCard(u, f, l)
-	})
+	names := j.found(f, func(u uplink, l host.Link) bool { return isCard(u, f, l) })
 	for i, u := range j.Uplinks {
 		link, _ := f.Link(names[u.Goal.Dev])
 		next.Uplinks[i].Link = link.Index

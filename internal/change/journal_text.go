@@ -124,32 +124,39 @@ func (w written) MarshalJSON() ([]byte, error) {
 }
 
 // goals are those to go back to. One is written without a list, as it was when there were no others.
-type goals []plan.Goal
+type goals []written
 
 func (g *goals) UnmarshalJSON(text []byte) error {
-	var one written
 	if len(text) > 0 && text[0] == '[' {
-		var all []written
-		if err := json.Unmarshal(text, &all); err != nil {
-			return err
-		}
-		for _, w := range all {
-			*g = append(*g, w.Goal)
-		}
-		return nil
+		return json.Unmarshal(text, (*[]written)(g))
 	}
-	if err := json.Unmarshal(text, &one); err != nil {
-		return err
-	}
-	*g = goals{one.Goal}
-	return nil
+	*g = make(goals, 1)
+	return json.Unmarshal(text, &(*g)[0])
 }
 
 func (g goals) MarshalJSON() ([]byte, error) {
 	if len(g) == 1 {
 		return json.Marshal(g[0])
 	}
-	return json.Marshal([]plan.Goal(g))
+	return json.Marshal([]written(g))
+}
+
+// plain are the goals as far as this version understands them.
+func (g goals) plain() (all []plan.Goal) {
+	for _, w := range g {
+		all = append(all, w.Goal)
+	}
+	return all
+}
+
+// check is the error of the first that this version does not understand.
+func (g goals) check() error {
+	for _, w := range g {
+		if w.strange != nil {
+			return notUnderstood(w.Dev, w.strange)
+		}
+	}
+	return nil
 }
 
 // unknown are the members of an object that a value of its kind does not have.

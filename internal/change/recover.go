@@ -268,9 +268,10 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 	case toGoal:
 		for i := range next.Uplinks {
 			u := &next.Uplinks[i]
-			goal, back := about(j.Pending.Back, u.Goal.Dev)
-			if u.Down = !back; back {
-				u.Goal, u.strange, u.text = goal, nil, nil
+			at := slices.IndexFunc(j.Pending.Back, func(w written) bool { return w.Dev == u.Goal.Dev })
+			if u.Down = at < 0; !u.Down {
+				to := j.Pending.Back[at]
+				u.Goal, u.strange, u.text = to.Goal, to.strange, to.text
 			}
 		}
 		next.forget()

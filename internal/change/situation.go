@@ -81,7 +81,10 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 	case last.Pending == nil:
 		all = last.goals()
 	default:
-		all = last.Pending.Back
+		if err := last.Pending.Back.check(); err != nil {
+			return nil, err
+		}
+		all = last.Pending.Back.plain()
 	}
 	switch file := facts.Files[host.GoalFile]; {
 	case file.Kind == host.Regular:

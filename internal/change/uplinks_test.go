@@ -3,6 +3,7 @@
 package change
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -309,6 +310,49 @@ func TestNewerJournal(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A goal to go back to is one of a newer version: a run that is not confirmed gives way to it, as it was written.
+func TestNewerGoalToGoBackTo(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 20e6}, minute))
+	const newer = `"rate": "50mbit", "tomorrow": [1, 2]`
+	text := string(must[[]byte](t)(os.ReadFile(s.path())))
+	edited := strings.Replace(text, `"rate": "50mbit"`, newer, 1)
+	if edited == text {
+		t.Fatal(text)
+	}
+	if err := os.WriteFile(s.path(), []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.save(must[*journal](t)(s.load())); err != nil {
+		t.Fatal(err)
+	}
+	has := func(when string) {
+		t.Helper()
+		var saved bytes.Buffer
+		if err := json.Compact(&saved, must[[]byte](t)(os.ReadFile(s.path()))); err != nil ||
+			!strings.Contains(saved.String(), `"rate":"50mbit","tomorrow":[1,2]`) {
+			t.Errorf("%s the journal is\n%s", when, saved.String())
+		}
+	}
+	has("saved")
+	// Another run over it is not confirmed either.
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 30e6}, minute))
+	has("after another run")
+	if out, err := s.Recover(); err != nil || len(out.Failed)+len(out.Left) != 0 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	has("put back")
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+	}
+	if status := must[Status](t)(s.Status()); status.InForce || !strings.Contains(status.Why, "not understood") {
+		t.Errorf("%+v", status)
+	}
+	must[Outcome](t)(s.Down(false))
 }
 
 // What others can write root does not carry out.

@@ -167,6 +167,10 @@ func servers(t *testing.T) []diagnosed {
 				"! tcp_wmem maximum is below what the path holds."}},
 		{"maxima above the BDP", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1),
 			sockets(func(s *host.Sockets) { s.RTT = millisecond(167) })), []string{"✓ Nothing to do."}},
+		{"maxima of twice the BDP, and a little less", facts(uplink(t, "cake bandwidth 400mbit dual-dsthost", 1),
+			sockets(func(s *host.Sockets) { s.RTT = millisecond(125) }), sysctl("ipv4.tcp_rmem", "4096 131072 12500000"),
+			sysctl("ipv4.tcp_wmem", "4096 16384 12499998")),
+			[]string{"! tcp_wmem maximum is below what the path holds."}},
 		{"send buffers bind", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Buffer = 0, 9 })),
 			[]string{"! Send buffers hold connections back."}},
 		{"receivers bind", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Receiver = 0, 9 })),
@@ -383,6 +387,25 @@ func whole(t *testing.T, facts host.Facts, findings []Finding) {
 	harmful := findings[0].Severity == Harmful
 	if s.Says == "" || s.Try+s.Remark == "" || s.Told == (s.Code == "") || harmful && s.Code != findings[0].Code {
 		t.Errorf("%+v sums up %+v", s, findings)
+	}
+}
+
+// A time has the digits that are known of it: whole milliseconds from ten on, two digits below, no nanoseconds.
+func TestMillis(t *testing.T) {
+	for ns, want := range map[units.Duration]string{
+		212_400_000: "212ms",
+		10_600_000:  "11ms",
+		9_940_000:   "9.9ms",
+		1_040_000:   "1ms",
+		944_000:     "940us",
+		94_400:      "94us",
+		9_440:       "9us",
+		1_440:       "1us",
+		0:           "0s",
+	} {
+		if got := millis(ns); got != want {
+			t.Errorf("%d ns reads %q, want %q", ns, got, want)
+		}
 	}
 }
 

@@ -75,6 +75,8 @@ func TestCarries(t *testing.T) {
 
 		// One card.
 		{"just enough", edits{traffic(16e6, 16e6, 9000, 8000)}, "forward, one card, sure"},
+		{"one packet of them all", edits{traffic(16e6, 16e6, 1, 1)}, "forward, one card, sure"},
+		{"one packet, and none of TCP", edits{traffic(16e6, 16e6, 1, 0), tcp(0), pairs(0.97)}, ""},
 		{"near enough", edits{traffic(80*gb, 100*gb, packets, 0.51*packets)}, "forward, one card, sure"},
 		{"not near enough", edits{traffic(79*gb, 100*gb, packets, 0.99*packets)}, "forward"},
 		{"half of it", edits{traffic(100*gb, 100*gb, packets, packets/2)}, ""},
