@@ -82,10 +82,11 @@ func contents() map[string]string {
 		"usr/share/fish/vendor_completions.d/weir.fish": "-rw-r--r--",
 		"usr/share/man/man8/weir.8.gz":                  "-rw-r--r--",
 		"usr/share/man/man1/weir-lab.1.gz":              "-rw-r--r--",
+		"usr/share/man/man1/weir-lab-merge.1.gz":        "-rw-r--r--",
 		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
 	}
 	for _, command := range []string{"confirm", "doctor", "down", "dualpi2", "dualpi2-add", "dualpi2-change",
-		"dualpi2-del", "dualpi2-show", "measure", "plan", "recover", "serve", "status", "up"} {
+		"dualpi2-del", "dualpi2-show", "measure", "plan", "recover", "serve", "status", "try", "up"} {
 		files["usr/share/man/man8/weir-"+command+".8.gz"] = "-rw-r--r--"
 	}
 	return files

@@ -337,8 +337,8 @@ func (t *attempt) back(ctx context.Context, why error) error {
 		time.Sleep(5 * time.Second)
 	}
 	if err != nil {
-		return errors.Join(why, &hinted{fmt.Errorf("%s: putting it back: %w; the timer does it by itself", t.host.Name, err),
-			"ssh " + t.host.Name + " sudo weir status"})
+		left := fmt.Errorf("%s: putting it back: %w; the timer does it by itself", t.host.Name, err)
+		return errors.Join(why, &hinted{left, "ssh " + t.host.Name + " sudo weir status"})
 	}
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)
 	return cmp.Or(why, errNotSo)

@@ -282,7 +282,7 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 				j := must[*journal](t)(s.load())
 				if goal, _ := about(j.goals(), "eth0"); goal.Rate != 50e6 ||
 					plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost "+
-						"rtt 2s" {
+						"rtt 2s memlimit 4mb" {
 					t.Fatalf("%+v, %s", j.goals(), plan.QueueOf(m.f.Links[0].Tree).String())
 				}
 				if m.f.Files[host.GoalFile] != edited || len(out.Failed) != 0 {
@@ -613,7 +613,7 @@ func TestBootWithoutIngress(t *testing.T) {
 	m.refuse["ingress "+arriving] = errors.New("no such module")
 	out := must[Outcome](t)(s.Boot())
 	if len(out.Failed) != 1 || plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort "+
-		"dual-dsthost rtt 2s" {
+		"dual-dsthost rtt 2s memlimit 4mb" {
 		t.Errorf("%+v, %s", out, plan.QueueOf(m.f.Links[0].Tree).String())
 	}
 }

@@ -77,7 +77,7 @@ func ms(n int) units.Duration { return units.Duration(time.Duration(n) * time.Mi
 func TestRules(t *testing.T) {
 	const lowat = "tcp_notsent_lowat: 131072"
 	const cake50 = "root: cake bandwidth 49.875mbit besteffort dual-dsthost"
-	const own50 = cake50 + " rtt 2s"
+	const own50 = cake50 + " rtt 2s memlimit 4mb"
 	unknownSpeed := func(f *host.Facts) { f.Links[1].Speed = 0 }
 	for _, c := range []struct {
 		name  string
@@ -105,7 +105,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a card of a machine's own", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, driver("igb")),
-			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 38 mpu 84 rtt 2s\n" + lowat,
+			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 38 mpu 84 rtt 2s memlimit 4mb\n" + lowat,
 			notes: "38 bytes more",
 		},
 		{
@@ -116,12 +116,12 @@ func TestRules(t *testing.T) {
 			name: "a framing that is told", goal: Goal{Rate: 50e6, RTT: ms(10),
 				Overhead: qdisc.Framing{ATM: "atm", Overhead: 32}},
 			facts: with(t, driver("igb")),
-			want:  "root: cake bandwidth 49.875mbit besteffort atm dual-dsthost overhead 32 rtt 2s\n" + lowat,
+			want:  "root: cake bandwidth 49.875mbit besteffort atm dual-dsthost overhead 32 rtt 2s memlimit 4mb\n" + lowat,
 		},
 		{
 			name: "PPP", goal: Goal{Rate: 50e6, RTT: ms(10)},
 			facts: with(t, func(f *host.Facts) { f.Links[1].Kind = "ppp" }),
-			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 44 rtt 2s\n" + lowat,
+			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 44 rtt 2s memlimit 4mb\n" + lowat,
 		},
 		{
 			name: "a framing without cake", goal: Goal{Rate: 50e6, RTT: ms(10), Overhead: qdisc.Framing{ATM: "noatm",
@@ -136,7 +136,7 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a satellite", goal: Goal{Rate: 10e6, RTT: ms(600)}, facts: server(t),
-			want: "root: cake bandwidth 9.975mbit besteffort dual-dsthost rtt 2s\n" + lowat,
+			want: "root: cake bandwidth 9.975mbit besteffort dual-dsthost rtt 2s memlimit 4mb\n" + lowat,
 		},
 		{
 			name: "a wide, long link", goal: Goal{Rate: 500e6, RTT: ms(100)}, facts: server(t),
@@ -244,12 +244,12 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a little loss on a long path", goal: Goal{Loss: 0.003, Rate: 23e6, RTT: ms(210)}, facts: server(t),
-			want: "root: cake bandwidth 22.942496mbit besteffort dual-dsthost rtt 2s\ntcp_congestion_control: bbr\n" +
+			want: "root: cake bandwidth 22.942496mbit besteffort dual-dsthost rtt 2s memlimit 4mb\ntcp_congestion_control: bbr\n" +
 				lowat,
 		},
 		{
 			name: "a little loss on a short path", goal: Goal{Loss: 0.003, Rate: 5e6, RTT: ms(10)}, facts: server(t),
-			want: "root: cake bandwidth 4.987496mbit besteffort dual-dsthost rtt 2s\n" + lowat,
+			want: "root: cake bandwidth 4.987496mbit besteffort dual-dsthost rtt 2s memlimit 4mb\n" + lowat,
 		},
 		{
 			name: "loss and no bbr", goal: Goal{Loss: 0.1},
