@@ -187,8 +187,8 @@ func (t *attempt) find(arch string) ([]byte, error) {
 		err = errors.New("is no program of Linux's")
 	}
 	if err != nil {
-		return nil, &hinted{fmt.Errorf("%s is %s, and %s: %w", t.host.Name, arch, path, cmp.Or(errors.Unwrap(err), err)),
-			"--program weir-linux-" + arch + ", of the same release"}
+		err = fmt.Errorf("%s is %s, and %s: %w", t.host.Name, arch, path, cmp.Or(errors.Unwrap(err), err))
+		return nil, &hinted{err, "--program weir-linux-" + arch + ", of the same release"}
 	}
 	return b, nil
 }

