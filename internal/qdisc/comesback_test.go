@@ -125,7 +125,7 @@ func somebodysTrees() []somebodys {
 			"pkts_burst 200 conform-exceed drop")},
 		{name: "police by an average", lines: filters(
 			"protocol ip prio 3 estimator 1sec 2sec matchall action police avrate 1mbit drop"),
-			lost: "filter matchall at 1: (protocol ip, pref 3): its action police has attribute 4",
+			lost: "filter matchall at 1: (protocol ip, pref 3): its action police has a rate estimator",
 			try:  "tc filter del dev DEV parent 1: prio 3 protocol ip matchall"},
 		{name: "skbedit", lines: filters("protocol ip prio 3 matchall action skbedit priority 1:2",
 			"protocol ip prio 4 matchall action skbedit mark 6/0xff pipe action skbedit queue_mapping 2 ptype host",
@@ -189,6 +189,20 @@ func somebodysTrees() []somebodys {
 			try: "tc qdisc del dev DEV root"},
 		{name: "gred", lines: root("gred setup DPs 3 default 1"), lost: unproven("qdisc gred 1:"),
 			try: "tc qdisc del dev DEV root"},
+		{name: "a qdisc with an estimator", lines: []string{"qdisc add dev DEV root handle 1: estimator 1sec 8sec " +
+			"fq_codel"}, lost: "qdisc fq_codel 1:: has a rate estimator", try: "tc qdisc del dev DEV root"},
+		{name: "a class with an estimator", lines: append(root("htb default 1"), "class add dev DEV parent 1: "+
+			"classid 1:1 estimator 1sec 8sec htb rate 50mbit"),
+			lost: "class htb 1:1: has a rate estimator", try: "tc qdisc del dev DEV root"},
+		{name: "a policer with an estimator", lines: append(root("prio"), "filter add dev DEV parent 1: estimator "+
+			"1sec 8sec protocol ip prio 3 matchall action police rate 1mbit burst 10k"),
+			lost: "pref 3): its action police has a rate estimator",
+			try:  "tc filter del dev DEV parent 1: prio 3 protocol ip matchall"},
+		{name: "a chain's template", lines: append(root("prio"), "chain add dev DEV parent 1: protocol ip chain 5 "+
+			"flower dst_mac 00:00:00:00:00:00/FF:FF:FF:FF:FF:FF"),
+			lost: "chain 5 at 1:: its template", try: "tc chain del dev DEV parent 1: chain 5"},
+		{name: "a chain without a template", lines: append(root("prio"), "filter add dev DEV parent 1: protocol ip "+
+			"prio 3 chain 5 matchall classid 1:2")},
 		{name: "netem without a distribution", lines: root("netem delay 20ms loss 1% rate 5mbit")},
 		{name: "netem's states and slots", lines: root("netem loss state 1% 30% slot 10us 20us packets 5 bytes 9000")},
 		{name: "netem with a distribution", lines: root("netem delay 20ms 3ms distribution pareto"),

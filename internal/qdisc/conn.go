@@ -374,7 +374,11 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 		if err != nil {
 			return err
 		}
-		t.Filters = append(t.Filters, tell(filters)...)
+		templates, err := c.templates(ifindex, q.Handle)
+		if err != nil {
+			return err
+		}
+		t.Filters = append(append(t.Filters, tell(filters)...), templates...)
 	}
 	for _, class := range t.Classes {
 		if class.Handle.Minor() == 0 { // hfsc's root, whose filters are the qdisc's
@@ -477,6 +481,37 @@ func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 			}
 		}
 		if f.Options != nil || f.Handle != 0 { // else it only announces those that follow
+			list = append(list, f)
+		}
+	}
+	return list, nil
+}
+
+// templates lists the chains below a discipline that say what their filters are to look like (tc chain add).
+func (c *Conn) templates(ifindex int, parent Handle) ([]Filter, error) {
+	answer, err := c.dump(unix.RTM_GETCHAIN, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return nil, nil // a kernel before 4.19, or a discipline that takes no filters
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list chains: %w", err)
+	}
+	var list []Filter
+	for _, m := range answer {
+		at, attributes, err := split(m, unix.RTM_NEWCHAIN)
+		if err != nil {
+			return nil, fmt.Errorf("list chains: %w", err)
+		}
+		f := Filter{Parent: at.parent, Template: true}
+		for _, a := range attributes {
+			switch a.Type {
+			case tcaKind:
+				f.Kind = text(a.Data)
+			case tcaChain:
+				f.Chain = (&fields{a.Data}).u32()
+			}
+		}
+		if f.Kind != "" { // else its filters are of any kind
 			list = append(list, f)
 		}
 	}

@@ -18,11 +18,11 @@ import (
 
 // kernel answers like one that has these interfaces and trees, and notes each change that it is asked for.
 type kernel struct {
-	links, qdiscs, classes, filters [][]byte
-	changes                         []netlink.Message
-	refuse                          func(netlink.Message) (unix.Errno, string)
-	dumps                           func([]netlink.Message) []netlink.Message // spoils a list
-	bpf                             loader                                    // none when nil
+	links, qdiscs, classes, filters, chains [][]byte
+	changes                                 []netlink.Message
+	refuse                                  func(netlink.Message) (unix.Errno, string)
+	dumps                                   func([]netlink.Message) []netlink.Message // spoils a list
+	bpf                                     loader                                    // none when nil
 }
 
 func (k *kernel) dial(t *testing.T) *Conn {
@@ -60,6 +60,8 @@ func (k *kernel) answer(requests []netlink.Message) ([]netlink.Message, error) {
 		return list(unix.RTM_NEWTCLASS, k.classes)
 	case unix.RTM_GETTFILTER:
 		return list(unix.RTM_NEWTFILTER, k.filters)
+	case unix.RTM_GETCHAIN:
+		return list(unix.RTM_NEWCHAIN, k.chains)
 	}
 	var answer []netlink.Message
 	for _, r := range requests {

@@ -94,6 +94,9 @@ const (
 func (f Filter) configuration() ([]byte, error) {
 	at := slices.IndexFunc(filterKinds(), func(k filterKind) bool { return k.name == f.Kind })
 	switch {
+	case f.Template:
+		return nil, errors.New("its template says what filters there are to look like, and no test has shown that it " +
+			"comes back")
 	case f.Kind == "":
 		return nil, errors.New("the kernel cannot list them, which fw without a mark leads to")
 	case at < 0:
@@ -207,7 +210,7 @@ func actions(reported []byte) ([]byte, error) {
 // action gives an action of a filter's own. The number that the kernel had given it is another's by the time that it
 // comes back: it gets a new one.
 func action(reported []byte) ([]byte, error) {
-	const cookie, flags, hwStats = 6, 7, 8 // TCA_ACT_*
+	const stats, cookie, flags, hwStats = 4, 6, 7, 8 // TCA_ACT_*
 	name := text(inner(reported, actKind))
 	at := slices.IndexFunc(actionKinds(), func(k actionKind) bool { return k.name == name })
 	if at < 0 {
@@ -216,6 +219,11 @@ func action(reported []byte) ([]byte, error) {
 	list, err := unpack(reported)
 	if err != nil {
 		return nil, err
+	}
+	for _, a := range list {
+		if a.Type == stats && inner(a.Data, statsRate) != nil {
+			return nil, fmt.Errorf("its action %s %w", name, errEstimated)
+		}
 	}
 	list = slices.DeleteFunc(list, func(a netlink.Attribute) bool {
 		return !slices.Contains([]uint16{actKind, actOptions, cookie, flags, hwStats}, a.Type)
@@ -293,7 +301,7 @@ func sameFilter(a, b Filter) bool {
 	}
 	return a.Kind == b.Kind && a.Parent == b.Parent && a.Handle == b.Handle && a.Priority == b.Priority &&
 		a.Protocol == b.Protocol &&
-		a.Chain == b.Chain && a.Root == b.Root
+		a.Chain == b.Chain && a.Root == b.Root && a.Template == b.Template
 }
 
 // place is where a classifier sits: all filters of one place are of one kind and one protocol.
@@ -414,7 +422,7 @@ func tables(ifindex int, filters []Filter) (requests, after []request, err error
 func (t Tree) filtersRestorable() error {
 	for i, f := range t.Filters {
 		if _, err := f.configuration(); err != nil {
-			return &Lost{What: fmt.Sprintf("%v: %v", f, err), object: "filter", remove: f.remove()}
+			return &Lost{What: fmt.Sprintf("%v: %v", f, err), object: f.object(), remove: f.remove()}
 		}
 		// Each of these lists the tables of all, and so nothing tells whose they are.
 		if j := slices.IndexFunc(t.Filters[:i], func(other Filter) bool {
@@ -428,8 +436,19 @@ func (t Tree) filtersRestorable() error {
 	return nil
 }
 
+// object is tc's word for what f is.
+func (f Filter) object() string {
+	if f.Template {
+		return "chain"
+	}
+	return "filter"
+}
+
 // String names a filter as tc filter show does.
 func (f Filter) String() string {
+	if f.Template {
+		return fmt.Sprintf("chain %d at %s", f.Chain, f.Parent)
+	}
 	if f.Kind == "" {
 		return "filters at " + f.Parent.String()
 	}
@@ -442,6 +461,9 @@ func (f Filter) String() string {
 
 // remove is tc's line, after the device, that takes away all filters of f's place.
 func (f Filter) remove() string {
+	if f.Template {
+		return fmt.Sprintf("parent %s chain %d", f.Parent, f.Chain)
+	}
 	if f.Kind == "" {
 		return "parent " + f.Parent.String()
 	}

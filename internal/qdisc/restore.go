@@ -97,6 +97,16 @@ func (t Tree) Restorable() error {
 		if err := q.restorable(); err != nil {
 			return q.lost(err)
 		}
+		if q.Stats.Estimated {
+			return q.lost(errEstimated)
+		}
+		for _, class := range t.Classes {
+			if class.Stats.Estimated && class.Handle.Major() == q.Handle.Major() {
+				lost := q.lost(nil)
+				lost.What = fmt.Sprintf("class %s %s: %v", class.Kind, class.Handle, errEstimated)
+				return lost
+			}
+		}
 	}
 	return t.filtersRestorable()
 }
@@ -118,7 +128,10 @@ func comesBack(kind string) bool {
 	return known && !k.neverBack
 }
 
-func (q Qdisc) lost(why error) error {
+// errEstimated is why what has a rate estimator would not come back.
+var errEstimated = errors.New("has a rate estimator, whose times the kernel does not report")
+
+func (q Qdisc) lost(why error) *Lost {
 	remove := "root"
 	if q.Parent != Root {
 		remove = "parent " + q.Parent.String()

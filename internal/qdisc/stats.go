@@ -22,11 +22,14 @@ type Stats struct {
 	// the kind's own: dualpi2.Stats, CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats,
 	// NetemStats, PIEStats, REDStats; or nil
 	X any `json:"x,omitempty"`
+	// it has a rate estimator (tc's "estimator"), and the kernel reports rates, but not over which times
+	Estimated bool `json:"estimated,omitempty"`
 }
 
 // The attributes of statistics (TCA_STATS_*, include/uapi/linux/gen_stats.h).
 const (
 	statsBasic     = 1
+	statsRate      = 2
 	statsQueue     = 3
 	statsApp       = 4
 	statsPackets64 = 8
@@ -72,6 +75,8 @@ func decodeStats(kind string, b []byte, class bool) (Stats, error) {
 				return Stats{}, fmt.Errorf("statistics: %d bytes are too short for the basic counters", len(a.Data))
 			}
 			s.Bytes, s.Packets = f.u64(), uint64(f.u32())
+		case statsRate:
+			s.Estimated = true
 		case statsPackets64:
 			packets64 = f.u64()
 		case statsQueue: // struct gnet_stats_queue

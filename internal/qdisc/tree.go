@@ -47,7 +47,8 @@ type Filter struct {
 	Priority uint16 `json:"priority"` // lower first
 	Protocol uint16 `json:"protocol"` // Ethernet type
 	Chain    uint32 `json:"chain,omitempty"`
-	Root     bool   `json:"root,omitempty"` // one of u32's tables that the kernel has made by itself
+	Root     bool   `json:"root,omitempty"`     // one of u32's tables that the kernel has made by itself
+	Template bool   `json:"template,omitempty"` // it is a chain's template, and no filter
 	Options  []byte `json:"options,omitempty"`
 }
 
