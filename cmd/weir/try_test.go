@@ -25,7 +25,8 @@ func TestJudged(t *testing.T) {
 		{"shorter", []meter.Row{row(added, 160, 1, true)}, true, false},
 		{"shorter by chance", []meter.Row{row(added, 160, 100, false)}, false, false},
 		{"longer", []meter.Row{row(added, 1, 160, true)}, false, true},
-		{"shorter for what shaping costs", []meter.Row{row(added, 160, 1, true), row(goodput, 50, 47, true)}, true, false},
+		{"shorter for what shaping costs", []meter.Row{row(added, 160, 1, true), row(goodput, 50, 47, true)}, true,
+			false},
 		{"shorter for half of the link", []meter.Row{row(added, 160, 1, true), row(goodput, 50, 25, true)}, true, true},
 		{"less jitter alone", []meter.Row{row("download: jitter, ms", 9, 1, true)}, false, false},
 	} {

@@ -1156,7 +1156,8 @@ func TestInSplit(t *testing.T) {
 		t.Logf("cost TCP: %s takes %.0f instructions a packet", text, cost[text])
 		conn.Close()
 	}
-	// What it costs to let no superpackets come, as the help of "weir dualpi2" says. It is not for nothing, or they came.
+	// What it costs to let no superpackets come, as the help of "weir dualpi2" says. It is not for nothing, or they
+	// came.
 	atMost(t, "TCP", cost, "bpf_dualpi2", "bpf_dualpi2 no_split_gso", 8)
 	atMost(t, "TCP", cost, "bpf_dualpi2", "cake bandwidth 10gbit split-gso", 1.7)
 	atMost(t, "TCP", cost, "bpf_dualpi2 no_split_gso", "bpf_dualpi2", 0.25)

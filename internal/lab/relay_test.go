@@ -49,9 +49,9 @@ labels = ["downloads", "uploads", "both"]
 `
 
 // The promise for relays of each kind: at 50 Mbit/s and more ssh through them and to them waits 3 ms at p99 above idle,
-// and where the link is slower as many packets, which is twelve; and 93 % of what the link carries is left, 88 % through
-// a proxy. It is about the median of three seeds: of 200 keystrokes the 99th percentile is the third worst, and by seed
-// it goes from 2.08 to 3.01 ms with a median of 2.40 (15 seeds of the first row, downloads).
+// and where the link is slower as many packets, which is twelve; and 93 % of what the link carries is left, 88 %
+// through a proxy. It is about the median of three seeds: of 200 keystrokes the 99th percentile is the third worst,
+// and by seed it goes from 2.08 to 3.01 ms with a median of 2.40 (15 seeds of the first row, downloads).
 func TestRelays(t *testing.T) {
 	r := runner(t)
 	for _, c := range []struct {

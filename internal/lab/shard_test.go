@@ -15,8 +15,9 @@ import (
 // Parts of a run make what one run makes, to the byte, whatever way they went in between.
 func TestShards(t *testing.T) {
 	r := runner(t)
-	s := load(t, strings.NewReplacer("[[candidate]]", "[[claim]]\nsource = \"a test\"\nsays = \"calm\"\nmetric = \"added.p99\"\n"+
-		"candidate = \"Weir\"\nexpect = \"<= 1ms\"\n[[candidate]]\nname = \"as found\"\n[[candidate]]",
+	s := load(t, strings.NewReplacer("[[candidate]]",
+		"[[claim]]\nsource = \"a test\"\nsays = \"calm\"\nmetric = \"added.p99\"\n"+
+			"candidate = \"Weir\"\nexpect = \"<= 1ms\"\n[[candidate]]\nname = \"as found\"\n[[candidate]]",
 		`warmup = "5s"`, "warmup = \"1s\"\nseeds = 2", `duration = "10s"`, `duration = "2s"`).Replace(calm))
 	files, scenarios := []string{"calm.toml"}, []scenario.Scenario{s}
 	whole, err := r.Run(context.Background(), files, scenarios)

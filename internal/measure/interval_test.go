@@ -40,7 +40,8 @@ func TestBootstrapHoldsTheTruth(t *testing.T) {
 	}
 	for i := range truth {
 		if hits[60][i] < trials*80/100 || hits[1][i] > trials*60/100 {
-			t.Errorf("figure %d: the truth is held in %d of %d trials, with single samples in %d", i, hits[60][i], trials,
+			t.Errorf("figure %d: the truth is held in %d of %d trials, with single samples in %d", i, hits[60][i],
+				trials,
 				hits[1][i])
 		}
 	}
@@ -66,7 +67,8 @@ func TestRatio(t *testing.T) {
 		low, high float64
 	}{{0, 100, 0, 0.037}, {1, 100, 0.0018, 0.0545}, {50, 100, 0.404, 0.596}, {100, 100, 0.963, 1}, {0, 0, 0, 1}} {
 		got := Ratio(c.k, c.n)
-		if math.Abs(got.Low-c.low) > 0.001 || math.Abs(got.High-c.high) > 0.001 || got.Value < got.Low || got.Value > got.High {
+		if math.Abs(got.Low-c.low) > 0.001 || math.Abs(got.High-c.high) > 0.001 || got.Value < got.Low ||
+			got.Value > got.High {
 			t.Errorf("%d of %d: %v", c.k, c.n, got)
 		}
 	}

@@ -43,7 +43,8 @@ func recorded() *Recording {
 		return all
 	}
 	rec.Spans = []Span{{Name: Idle, From: 0, To: 5},
-		{Name: Download, From: 5, To: 15, Local: flows(Download, 150_000, 0, false), Far: flows(Download, 0, 210_000, true)},
+		{Name: Download, From: 5, To: 15, Local: flows(Download, 150_000, 0, false),
+			Far: flows(Download, 0, 210_000, true)},
 		{Name: Upload, From: 15, To: 25, Local: flows(Upload, 0, 48_000, true), Far: flows(Upload, 100_000, 0, false)}}
 	for i := range 2500 {
 		s := Sample{At: float64(i) / 100, RTT: 48 + float64(i%7)*0.01, Up: -5, Down: 53}

@@ -18,10 +18,12 @@ func TestRPM(t *testing.T) {
 		probes = append(probes, foreign, self)
 	}
 	r, ok := RPM(probes)
-	if !ok || math.Abs(r.Foreign-1000) > 1e-6 || math.Abs(r.Loaded-300) > 1e-6 || math.Abs(r.RPM-650) > 1e-6 || r.Probes != 40 {
+	if !ok || math.Abs(r.Foreign-1000) > 1e-6 || math.Abs(r.Loaded-300) > 1e-6 || math.Abs(r.RPM-650) > 1e-6 ||
+		r.Probes != 40 {
 		t.Errorf("%+v %v", r, ok)
 	}
-	for _, few := range [][]RPMProbe{nil, {{Foreign: true, TCP: 1, TLS: 1, HTTP: 1}}, {{HTTP: 1}}, {{HTTP: 0}, {Foreign: true}}} {
+	for _, few := range [][]RPMProbe{nil, {{Foreign: true, TCP: 1, TLS: 1, HTTP: 1}}, {{HTTP: 1}},
+		{{HTTP: 0}, {Foreign: true}}} {
 		if r, ok := RPM(few); ok {
 			t.Errorf("of %v: %+v", few, r)
 		}

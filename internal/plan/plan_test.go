@@ -105,7 +105,8 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a card of a machine's own", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, driver("igb")),
-			want:  "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 38 mpu 84 rtt 2s memlimit 4mb\n" + lowat,
+			want: "root: cake bandwidth 49.875mbit besteffort dual-dsthost overhead 38 mpu 84 rtt 2s memlimit 4mb\n" +
+				lowat,
 			notes: "38 bytes more",
 		},
 		{
@@ -116,7 +117,8 @@ func TestRules(t *testing.T) {
 			name: "a framing that is told", goal: Goal{Rate: 50e6, RTT: ms(10),
 				Overhead: qdisc.Framing{ATM: "atm", Overhead: 32}},
 			facts: with(t, driver("igb")),
-			want:  "root: cake bandwidth 49.875mbit besteffort atm dual-dsthost overhead 32 rtt 2s memlimit 4mb\n" + lowat,
+			want: "root: cake bandwidth 49.875mbit besteffort atm dual-dsthost overhead 32 rtt 2s memlimit 4mb\n" +
+				lowat,
 		},
 		{
 			name: "PPP", goal: Goal{Rate: 50e6, RTT: ms(10)},
@@ -244,7 +246,8 @@ func TestRules(t *testing.T) {
 		},
 		{
 			name: "a little loss on a long path", goal: Goal{Loss: 0.003, Rate: 23e6, RTT: ms(210)}, facts: server(t),
-			want: "root: cake bandwidth 22.942496mbit besteffort dual-dsthost rtt 2s memlimit 4mb\ntcp_congestion_control: bbr\n" +
+			want: "root: cake bandwidth 22.942496mbit besteffort dual-dsthost rtt 2s memlimit " +
+				"4mb\ntcp_congestion_control: bbr\n" +
 				lowat,
 		},
 		{

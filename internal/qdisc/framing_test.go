@@ -37,7 +37,8 @@ func TestFraming(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", " ", "38mbit", "ethernot", "300", "38 mpu", "38 mpu 900", "mpu 84 84", "1e3", "010",
+	for _, bad := range []string{"", " ", "38mbit", "ethernot", "300", "38 mpu", "38 mpu 900", "mpu 84 84", "1e3",
+		"010",
 		"raw raw overhead", "38 bandwidth 5mbit"} {
 		if f, err := ParseFraming(bad); err == nil {
 			t.Errorf("%q reads as %+v", bad, f)

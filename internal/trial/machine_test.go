@@ -32,20 +32,25 @@ func fake(t *testing.T, programs map[string]string) far.Host {
 
 func TestOpen(t *testing.T) {
 	const linux = `[ "$1" = -sm ] && echo Linux x86_64`
-	sudo := map[bool]string{true: `[ "$1" = -n ] && shift; exec "$@"`, false: `[ "$1" = -n ] && exit 1; shift 3; read p; exec "$@"`}
+	sudo := map[bool]string{true: `[ "$1" = -n ] && shift; exec "$@"`,
+		false: `[ "$1" = -n ] && exit 1; shift 3; read p; exec "$@"`}
 	for name, c := range map[string]struct {
 		programs map[string]string
 		arch     string
 		root     string
 		problem  string
 	}{
-		"root":             {map[string]string{"uname": linux, "id": "echo 0"}, "amd64", "", ""},
-		"sudo":             {map[string]string{"uname": linux, "id": "echo 1000", "sudo": sudo[true]}, "amd64", "sudo -n", ""},
-		"sudo, a password": {map[string]string{"uname": linux, "id": "echo 1000", "sudo": sudo[false]}, "amd64", "sudo -S -p ''", ""},
-		"arm":              {map[string]string{"uname": "echo Linux aarch64", "id": "echo 0"}, "arm64", "", ""},
-		"a Mac":            {map[string]string{"uname": "echo Darwin arm64", "id": "echo 0"}, "", "", "weir runs on Linux"},
-		"a lie":            {map[string]string{"uname": "printf 'Linux \\033[31mx86_64\\n'", "id": "echo 0"}, "", "", `\x1b[31m`},
-		"says nothing":     {map[string]string{"uname": "exit 0", "id": "exit 0"}, "", "", "does not say what it is"},
+		"root": {map[string]string{"uname": linux, "id": "echo 0"}, "amd64", "", ""},
+		"sudo": {map[string]string{"uname": linux, "id": "echo 1000", "sudo": sudo[true]}, "amd64",
+			"sudo -n", ""},
+		"sudo, a password": {map[string]string{"uname": linux, "id": "echo 1000", "sudo": sudo[false]}, "amd64",
+			"sudo -S -p ''", ""},
+		"arm": {map[string]string{"uname": "echo Linux aarch64", "id": "echo 0"}, "arm64", "", ""},
+		"a Mac": {map[string]string{"uname": "echo Darwin arm64", "id": "echo 0"}, "", "",
+			"weir runs on Linux"},
+		"a lie": {map[string]string{"uname": "printf 'Linux \\033[31mx86_64\\n'", "id": "echo 0"}, "", "",
+			`\x1b[31m`},
+		"says nothing": {map[string]string{"uname": "exit 0", "id": "exit 0"}, "", "", "does not say what it is"},
 	} {
 		m, err := Open(context.Background(), fake(t, c.programs))
 		switch {
@@ -71,13 +76,15 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Password = "it's secret"
-	program := []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\n[ \"$1\" = fail ] && { echo 'weir: no' >&2; echo '  try: more' >&2; exit 3; }\nexit 0\n")
+	program := []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\n[ \"$1\" = fail ] && { echo 'weir: no' >&2; echo " +
+		"'  try: more' >&2; exit 3; }\nexit 0\n")
 	if err := m.Copy(ctx, program); err != nil {
 		t.Fatal(err)
 	}
 	dir := m.dir
 	out, err := m.Weir(ctx, "up", "--qdisc", "htb rate 1mbit | fq_codel", "it's; rm -rf $HOME")
-	if want := "it's secret:\n<up>\n<--qdisc>\n<htb rate 1mbit | fq_codel>\n<it's; rm -rf $HOME>\n"; out != want || err != nil {
+	if want := "it's secret:\n<up>\n<--qdisc>\n<htb rate 1mbit | fq_codel>\n<it's; rm -rf $HOME>\n"; out != want ||
+		err != nil {
 		t.Errorf("%q, %v", out, err)
 	}
 	if _, err := m.Weir(ctx, "fail"); err == nil || err.Error() != "no (try: more)" {

@@ -99,7 +99,8 @@ func TestSS(t *testing.T) {
 	if !ok || len(all) != 2 {
 		t.Fatalf("%v %v", all, ok)
 	}
-	if want := (SS{CC: "cubic", ECN: true, RTT: 50310, RTTVar: 1200, MinRTT: 48200, Sent: 12345, Again: 1448, Busy: 220000,
+	if want := (SS{CC: "cubic", ECN: true, RTT: 50310, RTTVar: 1200, MinRTT: 48200, Sent: 12345, Again: 1448,
+		Busy:     220000,
 		Receiver: 20000}); all[50001] != want {
 		t.Errorf("%+v, want %+v", all[50001], want)
 	}
@@ -114,7 +115,8 @@ func FuzzSS(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		all, _ := readSS(bufio.NewScanner(strings.NewReader(text)))
 		for port, s := range all {
-			if port <= 0 || port > 65535 || s.RTT < 0 || s.Busy < 0 || s.Sent < 0 || strings.ContainsAny(s.CC, "\x1b\n ") {
+			if port <= 0 || port > 65535 || s.RTT < 0 || s.Busy < 0 || s.Sent < 0 ||
+				strings.ContainsAny(s.CC, "\x1b\n ") {
 				t.Errorf("%d: %+v", port, s)
 			}
 		}

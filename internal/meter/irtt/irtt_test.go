@@ -131,7 +131,8 @@ func TestRestrict(t *testing.T) {
 	r, _ := responder("")
 	_, p, err := ParseOpened(r.Handle(home, Open(Params{Version: 1, Duration: 1e15, Interval: 1, Length: 60000,
 		Received: 255, StampAt: 99, Clock: 255, DSCP: 46, Fill: "rand"}, nil)), nil)
-	if err != nil || p != (Params{Version: 1, Duration: 60e9, Interval: 10e6, Length: MaxLength, Received: 3, Clock: 3}) {
+	if err != nil || p != (Params{Version: 1, Duration: 60e9, Interval: 10e6, Length: MaxLength, Received: 3,
+		Clock: 3}) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, _, err := ParseOpened(r.Handle(home, Open(Params{Version: 2}, nil)), nil); err == nil {

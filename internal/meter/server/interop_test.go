@@ -80,7 +80,8 @@ func TestH2load(t *testing.T) {
 	tool(t, "h2load")
 	r := start(t, nil)
 	_, port, _ := net.SplitHostPort(r.addr)
-	out, err := exec.Command("h2load", "-n", "200", "-c", "4", "-m", "8", fmt.Sprintf("https://127.0.0.1:%s/small", port)).CombinedOutput()
+	out, err := exec.Command("h2load", "-n", "200", "-c", "4", "-m", "8",
+		fmt.Sprintf("https://127.0.0.1:%s/small", port)).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "200 succeeded, 0 failed") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -36,7 +36,8 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rec.Probe != "udp" || rec.Remote.Name != "here" || len(rec.Samples) == 0 || len(rec.Spans) != 4 || shown == 0 {
-		t.Errorf("%s, %d samples, %d spans, %d shown: %q", rec.Probe, len(rec.Samples), len(rec.Spans), shown, rec.Notes)
+		t.Errorf("%s, %d samples, %d spans, %d shown: %q", rec.Probe, len(rec.Samples), len(rec.Spans), shown,
+			rec.Notes)
 	}
 	answered := 0
 	for _, s := range rec.Samples {
@@ -97,7 +98,8 @@ func TestResponsiveness(t *testing.T) {
 	}
 	for url, want := range map[string]string{"https://" + target.Addr: "wants a token",
 		"https://" + target.Addr + "/t/secret/small": "makes no sense", "https://": "is no URL"} {
-		if _, err := meter.MeasureRPM(context.Background(), url, target.Pin, meter.Options{Time: time.Second}); err == nil ||
+		if _, err := meter.MeasureRPM(context.Background(), url, target.Pin,
+			meter.Options{Time: time.Second}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", url, err, want)
 		}
@@ -147,7 +149,8 @@ func TestRefusals(t *testing.T) {
 		"lets a test take 1 s":              {short, ""},
 		`congestion control "nosuch"`:       {good, "nosuch"},
 	} {
-		_, err := meter.Measure(context.Background(), c.target, meter.Options{Time: 2 * time.Second, Conns: 1, CC: c.cc})
+		_, err := meter.Measure(context.Background(), c.target,
+			meter.Options{Time: 2 * time.Second, Conns: 1, CC: c.cc})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -68,7 +68,8 @@ func start(t *testing.T, change func(*Config)) *running {
 }
 
 // do makes a request; it reads so many bytes of the answer at most.
-func (r *running) do(t *testing.T, c *http.Client, method, path string, body io.Reader, most int64) (*http.Response, []byte) {
+func (r *running) do(t *testing.T, c *http.Client, method, path string, body io.Reader, most int64) (*http.Response,
+	[]byte) {
 	t.Helper()
 	url := path
 	if strings.HasPrefix(path, "/") {
@@ -115,13 +116,15 @@ func TestPaths(t *testing.T) {
 			}
 		}
 		blob := func() io.Reader { return io.LimitReader(zeros{}, 3e6) } // of no known length
-		for _, path := range []string{nq.URLs["upload_url"], nq.URLs["https_upload_url"], "/backend/empty.php?r=1", "/__up"} {
+		for _, path := range []string{nq.URLs["upload_url"], nq.URLs["https_upload_url"], "/backend/empty.php?r=1",
+			"/__up"} {
 			if answer, text := r.do(t, c, "POST", path, blob(), 10); answer.StatusCode != 200 || len(text) != 0 {
 				t.Errorf("POST %s: %s %q", path, answer.Status, text)
 			}
 		}
-		for path, want := range map[string]int{"/backend/garbage.php?ckSize=2&r=1": 2 << 20, "/backend/garbage.php": 4 << 20,
-			"/__down?bytes=12345": 12345, "/__down?bytes=0": 0, "/backend/empty.php": 0} {
+		for path, want := range map[string]int{"/backend/garbage.php?ckSize=2&r=1": 2 << 20,
+			"/backend/garbage.php": 4 << 20,
+			"/__down?bytes=12345":  12345, "/__down?bytes=0": 0, "/backend/empty.php": 0} {
 			if answer, text := r.do(t, c, "GET", path, nil, 1e8); answer.StatusCode != 200 || len(text) != want {
 				t.Errorf("GET %s: %s, %d bytes, want %d", path, answer.Status, len(text), want)
 			}
@@ -209,7 +212,8 @@ func TestGate(t *testing.T) {
 
 func TestBusy(t *testing.T) {
 	r := start(t, func(c *Config) { c.Tests = 0 })
-	for _, path := range []string{"/.well-known/nq", "/large", "/__down?bytes=9", "/backend/garbage.php", "/ndt/v7/download"} {
+	for _, path := range []string{"/.well-known/nq", "/large", "/__down?bytes=9", "/backend/garbage.php",
+		"/ndt/v7/download"} {
 		answer, _ := r.do(t, r.h1, "GET", path, nil, 1e4)
 		if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %s, Retry-After %q", path, answer.Status, answer.Header.Get("Retry-After"))
@@ -334,7 +338,8 @@ func TestNDT7(t *testing.T) {
 	}
 	if _, _, err := websocket.Dial(ctx, "wss://"+r.addr+"/t/secret/ndt/v7/download",
 		&websocket.DialOptions{HTTPClient: r.h1}); err == nil {
-		c, _, _ := websocket.Dial(ctx, "wss://"+r.addr+"/t/secret/ndt/v7/download", &websocket.DialOptions{HTTPClient: r.h1})
+		c, _, _ := websocket.Dial(ctx, "wss://"+r.addr+"/t/secret/ndt/v7/download",
+			&websocket.DialOptions{HTTPClient: r.h1})
 		if _, _, err := c.Read(ctx); websocket.CloseStatus(err) != websocket.StatusProtocolError {
 			t.Errorf("without the subprotocol: %v", err)
 		}
