@@ -236,7 +236,8 @@ func TestFlentReads(t *testing.T) {
 func FuzzFlows(f *testing.F) {
 	text, _ := json.Marshal(Flows{recorded().Spans[1].Far[:1]})
 	f.Add(text)
-	f.Add([]byte(`{"flows":[{"direction":"upload","bins":[-9223372036854775808],"rtt":[-1],"sent":-5,"elapsed":-1,"kernel":true}]}`))
+	f.Add([]byte(`{"flows":[{"direction":"upload","bins":[-9223372036854775808],"rtt":[-1],` +
+		`"sent":-5,"elapsed":-1,"kernel":true}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var flows Flows
 		if json.Unmarshal(text, &flows) != nil {

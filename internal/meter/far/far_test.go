@@ -56,7 +56,7 @@ func TestMeasure(t *testing.T) {
 // What ssh says last is what is wrong.
 func TestRefusals(t *testing.T) {
 	for body, want := range map[string]string{
-		"echo noise >&2; echo 'me@there: Permission denied (publickey).' >&2; exit 255": "Permission denied (publickey).",
+		"echo noise >&2; echo 'me@there: Permission denied (publickey).' >&2; exit 255": "(publickey).",
 		"exit 0":                        "runs no command",
 		"head -c 70000 /dev/zero; exit": "runs no command",
 	} {
