@@ -130,7 +130,7 @@ func TestAnotherKernelWithoutIngress(t *testing.T) {
 	m.boot()
 	out := must[Outcome](t)(s.Boot())
 	status := must[Status](t)(s.Status())
-	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape what arrives") ||
+	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape incoming traffic") ||
 		len(status.Drift) != 0 || plan.QueueOf(m.f.Links[0].Tree).String() == "pfifo_fast" {
 		t.Errorf("%+v\n%+v", out, status)
 	}

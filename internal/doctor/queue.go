@@ -43,7 +43,7 @@ func queue(p *patient) []Finding {
 		return []Finding{{Code: "queue-here", Severity: Fine, Title: "The queue is here.",
 			Seen: p.waits() + "; " + p.holding(root) + "."}}
 	case rate != 0 && p.carried.OneCard:
-		return []Finding{{Code: "queue-owned", Severity: Fine, Title: "The queue of what leaves is yours.",
+		return []Finding{{Code: "queue-owned", Severity: Fine, Title: "The queue of outgoing traffic is yours.",
 			Seen: fmt.Sprintf("%s shapes to %s.", on, rate)}}
 	case rate != 0:
 		return []Finding{{Code: "queue-owned", Severity: Fine, Title: "The queue is yours.",
@@ -89,7 +89,7 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 	}
 	f.Try, f.Remark = p.slower()
 	if p.carried.OneCard {
-		f.Why = "What leaves has just come in by the same card: a queue on the way in is not managed."
+		f.Why = "Outgoing traffic has just come in by the same card: a queue on the way in is not managed."
 		f.Try, f.Remark = planRelay, whatRate
 	}
 	return f

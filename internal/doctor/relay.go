@@ -52,10 +52,10 @@ func relay(p *patient) []Finding {
 	}
 	rate, arriving := p.enforced(), p.arriving()
 	if rate != 0 {
-		f.Seen += fmt.Sprintf(" %s shapes what leaves to %s.", p.shaperName(), rate)
+		f.Seen += fmt.Sprintf(" %s shapes outgoing traffic to %s.", p.shaperName(), rate)
 	}
 	if arriving != 0 {
-		f.Seen += fmt.Sprintf(" What arrives is shaped to %s.", arriving)
+		f.Seen += fmt.Sprintf(" Incoming traffic is shaped to %s.", arriving)
 	}
 	harm := p.soldAlmost(rate) || p.queueing() && p.elsewhere()
 	if rate != 0 && (arriving != 0 || !endsHere(c) && !harm) {
@@ -80,13 +80,13 @@ func whyArriving(c plan.Carried, rate, arriving units.Rate) string {
 	why := "What you send has just come in by the same card, so the queue stands in your provider's box on the way in."
 	switch {
 	case arriving != 0:
-		return "What arrives waits here, and what leaves does not: shape both."
+		return "Incoming traffic waits here, and outgoing traffic does not: shape both."
 	case rate != 0 && endsHere(c):
-		return why + " What ends on this host is not held back by a shaper on what leaves."
+		return why + " What ends on this host is not held back by a shaper on outgoing traffic."
 	case rate != 0:
-		return why + " Shaping what leaves reaches it at " + share(c) + " of the provider's rate, or less."
+		return why + " Shaping outgoing traffic reaches it at " + share(c) + " of the provider's rate, or less."
 	}
-	return why + " Shaping what leaves at 99.75 % does not reach it."
+	return why + " Shaping outgoing traffic at 99.75 % does not reach it."
 }
 
 // endsHere tells whether some of what is carried ends on this host.

@@ -34,7 +34,7 @@ func relays(t *testing.T) []diagnosed {
 		tun    = "This host passes on what others send: a program's tunnel (openvpn), on one network card."
 		proxy  = "This host passes on what others send: a proxy's connections, on one network card."
 		one    = "CAKE on eth0 takes all clients for one."
-		yours  = "✓ The queue of what leaves is yours."
+		yours  = "✓ The queue of outgoing traffic is yours."
 		ring   = "! The tunnel's own buffer holds 500 packets: 110ms at 50mbit."
 	)
 	forwards := sysctl("ipv4.ip_forward", "1")

@@ -105,10 +105,10 @@ func Fields() []Field {
 			Suggests: DeviceNames},
 			func(g *Goal) *string { return &g.Dev }, named("no device is named")),
 		fieldOf(Field{Name: "rate", Type: "rate", Quantity: true,
-			Help: "what the provider sold, for what leaves the device: 50mbit"},
+			Help: "what the provider sold for outgoing traffic: 50mbit"},
 			func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate),
 		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
-			Help: "what the provider sold for what arrives: that is then shaped, too " +
+			Help: "what the provider sold for incoming traffic, which is then shaped, too " +
 				"(default: it is left alone; for a relay, the rate)"},
 			func(g *Goal) *units.Rate { return &g.Ingress }, units.ParseRate),
 		fieldOf(Field{Name: "overhead", Type: "framing",

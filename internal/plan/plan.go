@@ -240,8 +240,8 @@ func together(drafts []*draft) (p Plan, err error) {
 			switch c.Kind {
 			case Ingress:
 				if arriving != "" {
-					return Plan{}, &Refusal{What: fmt.Sprintf("what arrives can wait in a queue at one device only, "+
-						"and it is to at %s and at %s", arriving, c.Name),
+					return Plan{}, &Refusal{What: fmt.Sprintf("incoming traffic can be shaped at one device only, "+
+						"and is to be at %s and at %s", arriving, c.Name),
 						Try: "no --ingress for one of them, or for a relay --carries forward"}
 				}
 				arriving = c.Name
@@ -395,7 +395,7 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 		}
 	case d.facts.Ingress == host.No:
 		return &Refusal{
-			What: fmt.Sprintf("%s: kernel %s cannot shape what arrives: it has not all of %s", d.link.Name,
+			What: fmt.Sprintf("%s: kernel %s cannot shape incoming traffic: it has not all of %s", d.link.Name,
 				d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
 			Try: "install the package with all of the kernel's modules; or " + d.Goal.WithoutIngress(),
 		}

@@ -339,7 +339,7 @@ func TestRules(t *testing.T) {
 			name: "a tunnel whose packets nobody knows", goal: Goal{Rate: 50e6, Role: "relay"},
 			facts: with(t, forwards, tunnel("tun0", "tuntap")),
 			want:  "root: cake bandwidth 46.552mbit besteffort dual-dsthost rtt 200ms",
-			notes: "what arrives is not shaped",
+			notes: "incoming traffic is not shaped",
 		},
 		{
 			name: "for who is not root", goal: Goal{Rate: 50e6, Role: "relay"},

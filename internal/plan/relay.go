@@ -271,7 +271,7 @@ func (d *draft) relayed() error {
 	d.kindNotes()
 	rate, reason := shaped(g.Rate), hereReason(g.Rate)
 	if how := d.arriving(); how.wanted && how.why == "" {
-		reason += "; the queue of what arrives is owned where it arrives"
+		reason += "; the queue of incoming traffic is owned where it arrives"
 	} else if g.Carries.forwards() {
 		ratio := d.ratio()
 		share := min(relayShare, margin/ratio)
@@ -310,10 +310,10 @@ func Owns(g Goal, f host.Facts) string {
 	}
 	switch {
 	case how.wanted && len(tunnelsOf(g.Carries)) > 0 && how.why == "":
-		return "What arrives and what leaves both wait here, each connection by itself, also of what comes by a " +
+		return "Incoming and outgoing traffic both wait here, each connection by itself, also of what comes by a " +
 			"tunnel. This gives up 6 to 10 % of goodput."
 	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
-		return fmt.Sprintf("What arrives and what leaves both wait here. This gives up %.0f %% of goodput.",
+		return fmt.Sprintf("Incoming and outgoing traffic both wait here. This gives up %.0f %% of goodput.",
 			100-100*how.share)
 	case part(min(relayShare, margin/d.ratio()), g.inward()) < shaped(g.Rate):
 		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives " +
@@ -437,7 +437,7 @@ func (d *draft) endsHere() error {
 		return tooFast(d.link, "ingress", g.inward())
 	}
 	if how.why != "" && !g.Carries.Has(Proxy) {
-		d.note("tunnel", "what arrives is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at "+
+		d.note("tunnel", "incoming traffic is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at "+
 			"most times and 100 or more at some", how.why)
 		return nil
 	}
@@ -457,7 +457,7 @@ func (d *draft) endsHere() error {
 	}
 	q := d.newCake(part(how.share, g.inward()), d.relayInterval())
 	q.NAT, q.Ingress = true, true
-	stack, reason, err := d.relayStack(q, fmt.Sprintf("what arrives waits here and not at the provider: %s. "+
+	stack, reason, err := d.relayStack(q, fmt.Sprintf("incoming traffic waits here and not at the provider: %s. "+
 		"%.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.inward()))
 	if err != nil {
 		return err

@@ -331,7 +331,7 @@ func shapeWhatArrives(d *draft) error {
 		shape = d.endsHere
 	case g.Ingress == 0:
 		if g.Carries == Kinds(Routes) && g.Rate != 0 {
-			d.note("what arrives", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% "+
+			d.note("incoming traffic", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% "+
 				"of its rate "+
 				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.77 ms at p99, and 199.0 without; "+
 				"scenarios/relay/router.toml)")
@@ -363,7 +363,7 @@ func (d *draft) shapeIngress() error {
 		}
 		if g.NAT {
 			q.NAT = true
-			d.note("fairness", "what arrives at %s is shared evenly between %s", d.link.Name, side)
+			d.note("fairness", "incoming traffic of %s is shared evenly between %s", d.link.Name, side)
 		}
 		return d.ingress(qdisc.Arriving{Stack: qdisc.Stack{q}}, reason, ingressEvidence)
 	}
