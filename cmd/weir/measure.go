@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -48,6 +49,8 @@ func newMeasureCommand() *cobra.Command {
   weir measure USER@HOST         the way to a host that has ssh, nothing else
   weir measure ssh://ALIAS       the same, by a name of your ssh's configuration
   weir measure https://HOST      the responsiveness (RPM) of the way to a server
+  weir measure https://HOST/FILE downloads of any large file
+  weir measure iperf3://HOST     the way to an iperf3 server
   weir measure --live 30s        this host's own connections; nothing is sent
 
 To a weir serve, it probes all the time: on the idle link, during downloads, and
@@ -62,6 +65,9 @@ its kernel's RTTs are known, too.
 RPM are round trips a minute on a busy link, by version 09 of
 draft-ietf-ippm-responsiveness, with an interval of 1 s. A weir serve is such a
 server, too.
+
+A file's server and an iperf3 server answer no probe, so the round trip is that
+of a TCP handshake with them.
 
 With --live it sends nothing. It watches this host's own TCP connections for
 that long, and sums them up by client network (/24 of IPv4, /48 of IPv6). RTTs
@@ -88,9 +94,6 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 			defer stop()
 			if o.live != 0 {
 				return measureLive(ctx, cmd, o)
-			}
-			if strings.HasPrefix(args[0], "https://") {
-				return measureRPM(ctx, cmd, args[0], o)
 			}
 			return measureTarget(ctx, cmd, args[0], o)
 		},
@@ -169,7 +172,16 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	line := newProgress(cmd.ErrOrStderr())
 	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both,
 		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
-	rec, err := o.record(ctx, target, options)
+	var file *meter.File
+	if strings.HasPrefix(target, "https://") {
+		if file, err = o.file(ctx, target); err != nil {
+			return err
+		}
+		if file == nil {
+			return measureRPM(ctx, cmd, target, o)
+		}
+	}
+	rec, err := o.record(ctx, target, file, options)
 	line.clear()
 	if rec == nil {
 		return err
@@ -185,23 +197,54 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	return o.write(rec)
 }
 
+// file looks for a large file at an address; nil: a responsiveness server is there.
+func (o measureOptions) file(ctx context.Context, target string) (*meter.File, error) {
+	if u, err := url.Parse(target); err == nil && strings.Trim(u.Path, "/") == "" {
+		return nil, nil
+	}
+	file, err := meter.FindFile(ctx, target, o.fingerprint())
+	if err == nil && file != nil && (o.both || o.cc != "" || o.token != "") {
+		err = usage("weir measure "+target, "a file is downloaded only: --both, --cc and --token are of a weir serve")
+	}
+	return file, err
+}
+
+// fingerprint is what --pin says, which check has read before.
+func (o measureOptions) fingerprint() string {
+	pin := ""
+	if o.pin != "" {
+		pin, _ = meter.ParseFingerprint(o.pin)
+	}
+	return pin
+}
+
 // record finds out what the target is.
-func (o measureOptions) record(ctx context.Context, target string, options meter.Options) (*meter.Recording, error) {
+func (o measureOptions) record(ctx context.Context, target string, file *meter.File, options meter.Options) (
+	*meter.Recording, error) {
+	if file != nil {
+		return meter.MeasureFile(ctx, file, options)
+	}
+	if name, ok := strings.CutPrefix(target, "iperf3://"); ok {
+		if o.token != "" || o.pin != "" {
+			return nil, usage("weir measure "+target, "an iperf3 server has no --token and no --pin")
+		}
+		at, err := address(name, meter.IperfPort, "an iperf3 server")
+		if err != nil {
+			return nil, err
+		}
+		return meter.MeasureIperf(ctx, at, options)
+	}
 	if name, ok := sshName(target); ok {
 		if err := far.Check(name); err != nil {
 			return nil, usage("weir measure user@host", "%v", err)
 		}
 		return far.Measure(ctx, far.Host{Name: name, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}, options)
 	}
-	at, err := serveAddr(target)
+	at, err := address(target, meter.DefaultPort, "a weir serve")
 	if err != nil {
 		return nil, err
 	}
-	pin := ""
-	if o.pin != "" {
-		pin, _ = meter.ParseFingerprint(o.pin)
-	}
-	return meter.Measure(ctx, meter.Target{Addr: at, Token: o.token, Pin: pin}, options)
+	return meter.Measure(ctx, meter.Target{Addr: at, Token: o.token, Pin: o.fingerprint()}, options)
 }
 
 // sshName is the name that ssh is to be given: of user@host, or of ssh://alias.
@@ -212,19 +255,19 @@ func sshName(target string) (string, bool) {
 	return target, strings.Contains(target, "@")
 }
 
-// serveAddr completes an address: 192.0.2.1, [2001:db8::1], host:4748.
-func serveAddr(target string) (string, error) {
+// address completes that of a server: 192.0.2.1, [2001:db8::1], host:4748.
+func address(target, port, of string) (string, error) {
 	if target == "" || strings.ContainsAny(target, "/@ \t\r\n") {
-		return "", usage("weir measure HOST:PORT", "%q is no address of a weir serve", target)
+		return "", usage("weir measure HOST:PORT", "%q is no address of %s", target, of)
 	}
 	if strings.Count(target, ":") > 1 && !strings.HasPrefix(target, "[") {
 		target = "[" + target + "]"
 	}
-	host, port, err := net.SplitHostPort(target)
+	host, own, err := net.SplitHostPort(target)
 	if err != nil {
-		host, port = strings.Trim(target, "[]"), meter.DefaultPort
+		host, own = strings.Trim(target, "[]"), port
 	}
-	return net.JoinHostPort(host, port), nil
+	return net.JoinHostPort(host, own), nil
 }
 
 func progressLine(p meter.Progress) string {

@@ -19,14 +19,10 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 	if err := o.check(); err != nil {
 		return err
 	}
-	pin := ""
-	if o.pin != "" {
-		pin, _ = meter.ParseFingerprint(o.pin)
-	}
 	line := newProgress(cmd.ErrOrStderr())
-	r, err := meter.MeasureRPM(ctx, target, pin, meter.Options{Time: o.time, Progress: func(p meter.Progress) {
-		line.say(p.Elapsed, func() string { return progressLine(p) })
-	}})
+	options := meter.Options{Time: o.time,
+		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
+	r, err := meter.MeasureRPM(ctx, target, o.fingerprint(), options)
 	line.clear()
 	if err != nil {
 		return err

@@ -228,6 +228,43 @@ func (p *webProbe) run(ctx context.Context) {
 	}
 }
 
+// connectProbe asks by connecting, where the other end knows no better: from SYN to SYN-ACK, which its kernel sends. A
+// lost one shows as a wait of a second or more.
+type connectProbe struct {
+	*probe
+	addr  string
+	every time.Duration
+}
+
+func (p *connectProbe) run(ctx context.Context) {
+	const patience = 3 * time.Second
+	var group sync.WaitGroup
+	defer group.Wait()
+	tick := time.NewTicker(p.every)
+	defer tick.Stop()
+	for n := 0; ctx.Err() == nil; n++ {
+		p.mu.Lock()
+		p.samples = append(p.samples, Sample{At: p.now(), RTT: -1, Lost: LostUnknown})
+		p.mu.Unlock()
+		group.Go(func() {
+			sent := time.Now()
+			c, err := net.DialTimeout("tcp", p.addr, patience)
+			took := float64(time.Since(sent)) / float64(time.Millisecond)
+			if err != nil {
+				return
+			}
+			c.Close()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.samples[n].RTT, p.samples[n].Lost, p.last = took, "", took
+		})
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // udpAddr is where a server's probe is.
 func (t Target) udpAddr(port int) string {
 	host, _, _ := net.SplitHostPort(t.Addr)

@@ -22,7 +22,7 @@ type Result struct {
 	Time      time.Time  `json:"time"`
 	Local     string     `json:"local"`
 	Remote    string     `json:"remote"` // its host's name
-	Probe     string     `json:"probe"`  // how it was asked: "udp", "https" or "ssh"
+	Probe     string     `json:"probe"`  // how it was asked: "udp", "https", "ssh" or "tcp"
 	Interval  float64    `json:"interval"`
 	Phases    []Phase    `json:"phases"`
 	Notes     []string   `json:"notes,omitempty"`
@@ -212,7 +212,7 @@ func (p *Phase) flows(s Span, ramp float64) {
 			receivers, senders = s.Far, s.Local
 		}
 		receivers, senders = only(receivers, direction), only(senders, direction)
-		if bins := together(receivers, int(ramp/Step.Seconds()), int((s.To-s.From)/Step.Seconds())); len(bins) > 0 {
+		if bins := binsOf(receivers, int(ramp/Step.Seconds()), int((s.To-s.From)/Step.Seconds())); len(bins) > 0 {
 			if p.Goodput == nil {
 				p.Goodput = map[string]measure.Estimate{}
 			}
@@ -233,8 +233,8 @@ func only(flows []Flow, direction string) (all []Flow) {
 	return all
 }
 
-// together adds up the bins of flows that began at about the same time, without those before from and from to on.
-func together(flows []Flow, from, to int) (sums []float64) {
+// binsOf adds up the bins of flows that began at about the same time, without those before from and from to on.
+func binsOf(flows []Flow, from, to int) (sums []float64) {
 	for _, f := range flows {
 		for i, n := range f.Bins[min(from, len(f.Bins)):min(max(to, from), len(f.Bins))] {
 			if i == len(sums) {

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+// File is a large file on somebody's HTTPS server.
+type File struct {
+	target Target
+	uri    string // path and query
+	bytes  int64  // -1: not known
+}
+
+// leastFile is the smallest that is worth fetching: less is over before the link is full.
+const leastFile = 1 << 20
+
+// FindFile looks at what an address has. It follows redirects, to https alone. No file and no error: it is the
+// configuration of a responsiveness server.
+func FindFile(ctx context.Context, at, pin string) (*File, error) {
+	u, err := url.Parse(at)
+	if err != nil || u.Host == "" {
+		return nil, &Problem{fmt.Sprintf("%q is no URL", at), "https://HOST/FILE"}
+	}
+	const most = 5
+	for range most {
+		t := targetOf(u, pin)
+		answer, done, err := t.head(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		if to, err := answer.Location(); err == nil && answer.StatusCode/100 == 3 {
+			if to.Scheme != "https" {
+				return nil, &Problem{fmt.Sprintf("%s leads to %s, which is not https", at, to.Redacted()),
+					"a file that is served by https"}
+			}
+			u = to
+			continue
+		}
+		switch {
+		case answer.StatusCode != http.StatusOK:
+			return nil, noFile(u.Redacted(), answer)
+		case isNQ(answer):
+			return nil, nil
+		case answer.ContentLength >= 0 && answer.ContentLength < leastFile:
+			return nil, &Problem{fmt.Sprintf("%s has %d bytes only", at, answer.ContentLength),
+				"a file of 100 MB or more"}
+		}
+		return &File{t, u.RequestURI(), answer.ContentLength}, nil
+	}
+	return nil, &Problem{fmt.Sprintf("%s leads on and on", at), "the file's own address"}
+}
+
+func noFile(at string, answer *http.Response) error {
+	return &Problem{fmt.Sprintf("%s cannot be fetched: the server says %d %s", at, answer.StatusCode,
+		http.StatusText(answer.StatusCode)), "curl -I " + at}
+}
+
+func targetOf(u *url.URL, pin string) Target {
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return Target{Addr: net.JoinHostPort(u.Hostname(), port), Pin: pin}
+}
+
+// head asks for a file and reads no more than it must. What it gives is there until done is called.
+func (t Target) head(ctx context.Context, u *url.URL) (*http.Response, func(), error) {
+	transport := t.transport("", nil)
+	c := &http.Client{Transport: transport, Timeout: 15 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		return nil, nil, plainly(err)
+	}
+	return answer, func() { answer.Body.Close(); transport.CloseIdleConnections() }, nil
+}
+
+// isNQ tells whether an answer is a responsiveness server's configuration.
+func isNQ(answer *http.Response) bool {
+	const most = 64 << 10
+	if answer.ContentLength > most {
+		return false
+	}
+	var config nqConfig
+	if json.NewDecoder(io.LimitReader(answer.Body, most)).Decode(&config) != nil {
+		return false
+	}
+	_, _, _, err := config.urls()
+	return err == nil
+}
+
+// fetching is a file that is downloaded again and again.
+type fetching struct {
+	File
+	conns int
+	times atomic.Int64
+}
+
+// MeasureFile measures downloads of a file. The probe is a TCP handshake with its server.
+func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
+	const every = 50 * time.Millisecond
+	o.Down, o.Both = true, false
+	p := &connectProbe{&probe{began: time.Now()}, f.target.Addr, every}
+	rec := &Recording{Target: "https://" + f.target.Addr + f.uri, Time: time.Now().UTC().Truncate(time.Second),
+		Probe: "tcp", Interval: float64(every) / float64(time.Millisecond),
+		Remote: Hello{Version: 1, Name: f.target.Addr}}
+	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec}
+	return rec, m.run(ctx, p.run)
+}
+
+func (f *fetching) open(ctx context.Context, phase string) ([]*bulk, error) {
+	return together(ctx, phase, f.conns, f.start)
+}
+
+// start fetches the file over a connection, from its beginning whenever it has ended.
+func (f *fetching) start(ctx context.Context, direction string) (*bulk, error) {
+	b := &bulk{direction: direction, rec: Record(nil, direction, false), done: make(chan error, 1)}
+	ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	transport := f.target.transport("", nil)
+	c := &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	body, err := f.get(ctx, c)
+	if err != nil {
+		b.end()
+		return nil, err
+	}
+	go func() {
+		defer transport.CloseIdleConnections()
+		var err error
+		for err == nil {
+			if err = drain(body, b.rec); err != io.EOF {
+				break
+			}
+			body, err = f.get(ctx, c)
+		}
+		b.done <- err
+	}()
+	return b, nil
+}
+
+func (f *fetching) get(ctx context.Context, c *http.Client) (io.ReadCloser, error) {
+	u := "https://" + f.target.Addr + f.uri
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		return nil, plainly(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		return nil, noFile(u, answer)
+	}
+	f.times.Add(1)
+	return answer.Body, nil
+}
+
+// close ends the flows. The server tells nothing.
+func (f *fetching) close(_ string, flows []*bulk) (local, far []Flow, note string) {
+	for _, b := range flows {
+		local = append(local, b.end())
+	}
+	const often = 10 // of each connection
+	if n := f.times.Load(); n > often*int64(f.conns) {
+		note = fmt.Sprintf("The file was fetched %d times, as it is small. A larger one measures better.", n)
+	}
+	return local, nil, note
+}

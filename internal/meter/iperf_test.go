@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The real iperf3 takes each phase for a test, and both ends count the same bytes.
+func TestIperf(t *testing.T) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("skipped, not passed: this needs iperf3 (scripts/need test)")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	server := exec.Command("iperf3", "-s", "-B", "127.0.0.1", "-p", strconv.Itoa(port))
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	var rec *Recording
+	for range 50 { // until it listens
+		options := Options{Time: 6 * time.Second, Conns: 3, Both: true}
+		if rec, err = MeasureIperf(context.Background(), addr, options); err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Summarize(rec)
+	for _, name := range []string{Download, Upload, Both} {
+		p := r.Find(name)
+		if p == nil {
+			t.Fatalf("no phase %s: %v", name, r.Notes)
+		}
+		for _, direction := range []string{Download, Upload} {
+			if got, want := p.Goodput[direction].Value > 1, name == direction || name == Both; got != want {
+				t.Errorf("%s: %s of %v Mbit/s", name, direction, p.Goodput[direction].Value)
+			}
+		}
+		for _, s := range p.Senders {
+			if s.Flows != 3 || len(s.Ended) > 0 {
+				t.Errorf("%s: %d flows, ended: %v", name, s.Flows, s.Ended)
+			}
+		}
+	}
+	for _, note := range r.Notes {
+		if strings.Contains(note, "did not say") || strings.Contains(note, "have arrived") {
+			t.Error(note)
+		}
+	}
+	if len(rec.Samples) < 40 {
+		t.Errorf("%d probes", len(rec.Samples))
+	}
+}
+
+// A server that is none, or that lies, gives one line and ends in time.
+func TestIperfHostile(t *testing.T) {
+	for name, c := range map[string]struct {
+		say  []byte
+		want string
+	}{
+		"silent":      {nil, "speaks no iperf3"},
+		"busy":        {[]byte{0xff}, "another test runs there"},
+		"http":        {[]byte("HTTP/1.1 400 Bad Request"), "speaks no iperf3: state 72 came"},
+		"error":       {[]byte{0xfe, 0, 0, 0, 142, 0, 0, 0, 0}, "refuses the test (iperf3's error 142)"},
+		"ended":       {[]byte{iperfTerminate}, "was ended"},
+		"other state": {[]byte{iperfParams, iperfResults}, "state 13 came, and not 10"},
+		"no streams":  {[]byte{iperfParams, iperfStreams, iperfRunning}, "state 2 came, and not 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := scripted(t, c.say)
+			_, err := MeasureIperf(context.Background(), addr, Options{Time: 5 * time.Second, Conns: 1})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than a line: %q", err)
+			}
+		})
+	}
+}
+
+// A message is no longer than one may be, whatever its length says.
+func TestIperfMessage(t *testing.T) {
+	for name, c := range map[string]struct {
+		say []byte
+		ok  bool
+	}{
+		"whole":    {append(binary.BigEndian.AppendUint32(nil, 2), "{}"...), true},
+		"cut":      {append(binary.BigEndian.AppendUint32(nil, 9), "{}"...), false},
+		"endless":  {binary.BigEndian.AppendUint32(nil, 1<<32-1), false},
+		"no bytes": {nil, false},
+	} {
+		near, far := net.Pipe()
+		go func() { far.Write(c.say); far.Close() }()
+		if _, err := (&iperf{control: near}).message(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// scripted says the same to everybody, and hangs up.
+func scripted(t *testing.T, say []byte) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				c.SetDeadline(time.Now().Add(20 * time.Second))
+				io.ReadFull(c, make([]byte, iperfCookie))
+				c.Write(say)
+				if say != nil {
+					io.Copy(io.Discard, c)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}

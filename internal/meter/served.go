@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// served is a weir serve.
+type served struct {
+	Options
+	target Target
+	ask    *http.Client
+	query  url.Values
+	hello  Hello
+	seen   int // flows that it has told of
+}
+
+// Measure measures the way to a weir serve. When the context ends it gives what there is.
+func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
+	transport := t.transport("", nil)
+	defer transport.CloseIdleConnections()
+	s := &served{Options: o, target: t, ask: &http.Client{Transport: transport, Timeout: 15 * time.Second}}
+	rec := &Recording{Target: t.Addr, Time: time.Now().UTC().Truncate(time.Second)}
+	if err := t.ask(ctx, s.ask, http.MethodPost, PathSession, nil, &s.hello); err != nil {
+		return nil, err
+	}
+	rec.Remote = s.hello
+	if s.hello.Version != 1 {
+		return nil, &Problem{fmt.Sprintf("%s speaks version %d, and this is 1", t.Addr, s.hello.Version),
+			"the same version of weir there and here"}
+	}
+	if o.Time.Seconds() > s.hello.Seconds {
+		return nil, &Problem{fmt.Sprintf("%s lets a test take %.0f s", t.Addr, s.hello.Seconds),
+			fmt.Sprintf("--time %.0fs", s.hello.Seconds)}
+	}
+	s.query = url.Values{"session": {s.hello.Session}}
+	if o.CC != "" {
+		s.query.Set("cc", o.CC)
+	}
+	m := &meter{Options: o, peer: s, probe: &probe{began: time.Now()}, rec: rec}
+	return rec, m.run(ctx, s.prober(ctx, m))
+}
+
+// prober chooses how to ask.
+func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
+	const ms = float64(time.Millisecond)
+	if port := s.hello.UDP; port > 0 && port < 1<<16 {
+		u, err := openUDP(ctx, s.target.udpAddr(port), []byte(s.target.Token), m.probe, m.Time+time.Minute)
+		if err == nil {
+			m.rec.Probe, m.rec.Interval = "udp", max(float64(u.params.Interval), float64(Interval))/ms
+			return u.run
+		}
+		m.rec.Notes = append(m.rec.Notes, fmt.Sprintf("UDP port %d does not answer, so probes go by HTTPS: their RTTs "+
+			"hold the servers' own time, and losses show as waits.", port))
+	}
+	m.rec.Probe, m.rec.Interval = "https", 2*float64(Interval)/ms
+	return (&webProbe{m.probe, s.target}).run
+}
+
+func (s *served) open(ctx context.Context, phase string) ([]*bulk, error) {
+	return together(ctx, phase, s.Conns, s.start)
+}
+
+// endless is an upload's body: the same block again and again, until nobody wants it.
+type endless struct {
+	ctx context.Context
+	rec *Recorder
+	b   []byte
+}
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.ctx.Err() != nil {
+		return 0, e.ctx.Err()
+	}
+	n := copy(b, e.b)
+	e.rec.Add(n)
+	return n, nil
+}
+
+// start opens one flow. It has begun when this returns: an answer has come, or data is on its way.
+func (s *served) start(ctx context.Context, direction string) (*bulk, error) {
+	b := &bulk{direction: direction, done: make(chan error, 1)}
+	cc := ""
+	if direction == Upload {
+		cc = s.CC
+	}
+	conn, err := s.target.connect(ctx, cc)
+	if err != nil {
+		return nil, err
+	}
+	b.conn = conn
+	SetUnsent(conn, 128<<10)
+	b.rec = Record(conn, direction, direction == Upload)
+	ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	transport := s.target.transport("", nil)
+	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	c := &http.Client{Transport: transport}
+	if direction == Upload {
+		// Over TLS nothing can be compressed on the way, so the block's content does not matter.
+		r, err := s.target.request(ctx, http.MethodPost, PathUp, s.query, &endless{ctx, b.rec, make([]byte, 64<<10)})
+		if err != nil {
+			return nil, err
+		}
+		go func() { b.done <- transfer(c, r, nil) }()
+		return b, nil
+	}
+	r, err := s.target.request(ctx, http.MethodGet, PathDown, s.query, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		b.end()
+		return nil, plainly(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		defer b.end()
+		return nil, refused(s.target.Addr, answer, answer.Body)
+	}
+	go func() { b.done <- drain(answer.Body, b.rec) }()
+	return b, nil
+}
+
+func transfer(c *http.Client, r *http.Request, rec *Recorder) error {
+	answer, err := c.Do(r)
+	if err != nil {
+		return plainly(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return refused(r.Host, answer, answer.Body)
+	}
+	return errors.New("the server ended it")
+}
+
+func drain(body io.ReadCloser, rec *Recorder) error {
+	defer body.Close()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := body.Read(b)
+		rec.Add(n)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// close ends the flows, and asks the server what it saw of them.
+func (s *served) close(phase string, flows []*bulk) (local, far []Flow, note string) {
+	for _, b := range flows {
+		local = append(local, b.end())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for range 20 {
+		var f Flows
+		if err := s.target.ask(ctx, s.ask, http.MethodGet, PathFlows, s.query, &f); err != nil {
+			return local, nil, "The server does not say what it saw: " + err.Error()
+		}
+		if len(f.Flows) >= s.seen+len(flows) {
+			far = f.Flows[s.seen:]
+			s.seen = len(f.Flows)
+			return local, far, ""
+		}
+		wait(ctx, 100*time.Millisecond)
+	}
+	return local, nil, "The server has not ended all flows of the phase " + phase + "."
+}
