@@ -27,6 +27,7 @@ func doctorCases() map[string]struct {
 	sysctls  map[string]string // of the server
 	root     string            // its qdisc
 	provider string            // the provider's, towards the client
+	inward   string            // and towards the server, which the client then fills, too
 	binds    doctor.Limit      // the verdict
 	want     []string          // "mark title", those that must be there; no other may be ✗
 } {
@@ -34,25 +35,28 @@ func doctorCases() map[string]struct {
 		sysctls  map[string]string
 		root     string
 		provider string
+		inward   string
 		binds    doctor.Limit
 		want     []string
 	}
 	const narrow, congestion = "htb rate 50mbit burst 3028b cburst 3028b quantum 1514 | bfifo limit 1250000b",
 		"net.ipv4.tcp_congestion_control"
 	return map[string]c{
-		"found": {nil, "fq_codel", narrow, doctor.LimitRate, []string{"✗ The queue is not yours.",
+		"found": {nil, "fq_codel", narrow, "", doctor.LimitRate, []string{"✗ The queue is not yours.",
 			"✓ cubic: 4 connections."}},
-		"weir": {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, doctor.LimitShaper,
+		"weir": {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, "", doctor.LimitShaper,
 			[]string{"✓ Nothing to do.", "✓ The queue is yours."}},
+		"uploads": {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, narrow, doctor.LimitRate,
+			[]string{"! The queue may be on the way in."}},
 		"seed": {map[string]string{congestion: "bbr", "net.ipv4.tcp_notsent_lowat": "8192",
-			"net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow, doctor.LimitRate,
+			"net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow, "", doctor.LimitRate,
 			[]string{"✗ The queue is not yours.", "✗ tcp_notsent_lowat 8192 makes BBR queue.",
 				"! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}},
-		"lossy": {nil, "fq_codel", "netem loss 3%", doctor.LimitPath,
+		"lossy": {nil, "fq_codel", "netem loss 3%", "", doctor.LimitPath,
 			[]string{"! The path loses packets without a queue."}},
-		"bbr": {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", doctor.LimitPath,
+		"bbr": {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", "", doctor.LimitPath,
 			[]string{"✓ The path loses packets, and BBR does not slow down for it."}},
-		"fast": {nil, "fq_codel", "noqueue", doctor.LimitProgram,
+		"fast": {nil, "fq_codel", "noqueue", "", doctor.LimitProgram,
 			[]string{"✓ fq_codel on up0: no queue is to be seen."}},
 	}
 }
@@ -78,7 +82,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			server, client := narrowPath(t, c.root, c.provider)
+			server, client := narrowPath(t, c.root, c.provider, c.inward)
 			loop, err := traffic.NewLoop()
 			if err != nil {
 				t.Fatal(err)
@@ -88,6 +92,12 @@ func TestDoctorUnderLoad(t *testing.T) {
 			if _, err := loop.StartBulk(traffic.BulkSpec{Source: server, Sink: client, Port: 7000, Count: 4,
 				Start: start}, nil); err != nil {
 				t.Fatal(err)
+			}
+			if c.inward != "" {
+				if _, err := loop.StartBulk(traffic.BulkSpec{Source: client, Sink: server, Port: 7001, Count: 4,
+					Start: start}, nil); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := loop.Run(start + 12*time.Second); err != nil {
 				t.Fatal(err)
@@ -120,7 +130,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 }
 
 // narrowPath makes a provider and a client, each in a network namespace; this one is the server's.
-func narrowPath(t *testing.T, root, provider string) (server, client traffic.Host) {
+func narrowPath(t *testing.T, root, provider, inward string) (server, client traffic.Host) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -163,7 +173,7 @@ func narrowPath(t *testing.T, root, provider string) (server, client traffic.Hos
 	set("up0", "192.0.2.2/24", "192.0.2.1", root)
 	must(unix.Setns(spaces[0], unix.CLONE_NEWNET))
 	veth("down0", "far0", spaces[1])
-	set("door0", "192.0.2.1/24", "", "")
+	set("door0", "192.0.2.1/24", "", inward)
 	set("down0", "198.51.100.1/24", "", provider)
 	must(os.WriteFile(host.SysctlPath("net.ipv4.ip_forward"), []byte("1"), 0))
 	must(unix.Setns(spaces[1], unix.CLONE_NEWNET))

@@ -72,8 +72,8 @@ type check struct {
 func checks() []check {
 	return []check{
 		{uplinkDevice, []Code{"uplink-ambiguous", "shaper-beside-uplink", "uplink-below-route"}},
-		{queue, []Code{"queue-at-provider", "queue-below-shaper", "queue-in-fifo", "queue-here", "queue-owned",
-			"no-queue-seen"}},
+		{queue, []Code{"queue-at-provider", "queue-below-shaper", "queue-on-the-way-in", "queue-in-fifo",
+			"queue-here", "queue-owned", "no-queue-seen"}},
 		{rateless, []Code{"aqm-without-effect", "aqm-without-rate", "aqm-at-work"}},
 		{lossyPath, []Code{"path-loses-packets", "path-loses-packets-bbr"}},
 		{ends, []Code{"send-buffers-bind", "receivers-bind"}},

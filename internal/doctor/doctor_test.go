@@ -115,6 +115,15 @@ func servers(t *testing.T) []diagnosed {
 			counts(qdisc.Stats{Backlog: 900_000})), []string{"✓ The queue is here."}},
 		{"shaper above the limit", facts(uplink(t, "cake bandwidth 100mbit dual-dsthost", 1), load),
 			[]string{"! There is a queue besides yours."}},
+		{"uploads besides", facts(uplink(t, "cake bandwidth 100mbit dual-dsthost", 1), load,
+			sockets(func(s *host.Sockets) { s.Receiving = 2 })), []string{"! The queue may be on the way in."}},
+		{"uploads besides, shaped", facts(uplink(t, "cake bandwidth 100mbit dual-dsthost", 1), load,
+			func(f *host.Facts) {
+				for i := range f.Links {
+					f.Links[i].Redirect = "ifb-weir"
+				}
+			},
+			sockets(func(s *host.Sockets) { s.Receiving = 2 })), []string{"! There is a queue besides yours."}},
 		{"shaped, idle", facts(uplink(t, "htb rate 49mbit | fq_codel", 1)), []string{"✓ The queue is yours."}},
 		{"dualpi2, idle", facts(uplink(t, "dualpi2", 1), kernel("dualpi2", "fq_codel", "htb"),
 			counts(qdisc.Stats{Packets: 10_000})), []string{"✗ dualpi2 on eth0 has no effect."}},

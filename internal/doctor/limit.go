@@ -43,7 +43,7 @@ type Binding struct {
 func (l Limit) codes() []Code {
 	switch l {
 	case LimitRate:
-		return []Code{"queue-at-provider", "queue-below-shaper"}
+		return []Code{"queue-at-provider", "queue-below-shaper", "queue-on-the-way-in"}
 	case LimitShaper:
 		return []Code{"queue-in-fifo", "queue-here", "queue-owned"}
 	case LimitDevice:
@@ -133,10 +133,13 @@ func Elsewhere(g plan.Goal, f host.Facts) string {
 	s := p.deep.Sockets
 	root, _ := p.link.Tree.Root()
 	try, _ := p.slower()
-	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. The provider passes less than this rate, "+
-		"or what is sent does not pass here: %s",
+	why := "The provider passes less than this rate, or what is sent does not pass here"
+	if p.unshapedIngress() {
+		try, why = fmt.Sprintf("weir plan --rate %s --ingress RATE", p.toldRate()), "Incoming traffic is not shaped"
+	}
+	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. %s: %s",
 		s.Queueing, text.Counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), p.shaperName(),
-		text.Counted(int(root.Stats.Qlen), "packet"), try)
+		text.Counted(int(root.Stats.Qlen), "packet"), why, try)
 }
 
 // many tells whether so many of the busy connections are no accident: one in four.

@@ -88,6 +88,16 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 		Evidence: Evidence{Scenario: "scenarios/rules/framing.toml"},
 	}
 	f.Try, f.Remark = p.slower()
+	if p.unshapedIngress() {
+		f.Code, f.Title = "queue-on-the-way-in", "The queue may be on the way in."
+		f.Plain = "Replies wait " + p.wait() + " while others upload to this server."
+		f.Seen += fmt.Sprintf(" Uploads come in by %s.", text.Counted(p.deep.Sockets.Receiving, "connection"))
+		f.Why = "Incoming traffic is not shaped here. Uploads fill the provider's queue, and the acknowledgements of " +
+			"downloads wait in it."
+		f.Try = fmt.Sprintf("weir plan --rate %s --ingress RATE", p.toldRate())
+		f.Remark = "with the rate that you pay for in that direction"
+		f.Evidence = Evidence{Scenario: "scenarios/ingress.toml"}
+	}
 	if p.carried.OneCard {
 		f.Why = "Outgoing traffic has just come in by the same card: a queue on the way in is not managed."
 		f.Try, f.Remark = planRelay, whatRate
@@ -95,13 +105,21 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 	return f
 }
 
+// unshapedIngress tells whether bulk data comes in and waits in nobody's queue but the provider's.
+func (p *patient) unshapedIngress() bool {
+	return p.deep.Sockets.Receiving > 0 && p.link.Redirect == "" && !p.carried.OneCard
+}
+
+// toldRate is the rate that somebody has told, of which plan enforces a little less.
+func (p *patient) toldRate() units.Rate {
+	const told = 10000. / 9975 // of what is enforced
+	return units.Rate(told*float64(p.enforced())/1e5+0.5) * 1e5
+}
+
 // slower is how to shape to less: by what each packet counts for, where that is the least, or by the rate.
 func (p *patient) slower() (try, remark string) {
-	const (
-		told  = 10000. / 9975 // of what is enforced, as plan has it
-		lower = 0.98
-	)
-	rate := units.Rate(told*float64(p.enforced())/1e5+0.5) * 1e5
+	const lower = 0.98
+	rate := p.toldRate()
 	stack, _ := p.link.Tree.Stack()
 	for _, spec := range stack {
 		if q, is := spec.(qdisc.Cake); is && q.Raw {

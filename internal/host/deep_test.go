@@ -391,24 +391,25 @@ func FuzzSettings(f *testing.F) {
 
 // Offsets in struct tcp_info (include/uapi/linux/tcp.h). As the header has them: the reader uses a struct.
 const (
-	infoFlags       = 7 // bit 0: delivery_rate_app_limited
-	infoMSS         = 16
-	infoUnacked     = 24
-	infoLastSent    = 44 // ms ago
-	infoRTT         = 68 // us
-	infoRetrans     = 100
-	infoBytesAcked  = 120
-	infoBytesIn     = 128 // received
-	infoNotsent     = 144
-	infoMinRTT      = 148 // us
-	infoSegsOut     = 156 // with data
-	infoRate        = 160 // bytes per second
-	infoBusy        = 168 // us, as the next two
-	infoRwndLimited = 176
-	infoBufLimited  = 184
-	infoDeliveredCE = 196
-	infoBytesSent   = 200
-	infoBytesAgain  = 208
+	infoFlags        = 7 // bit 0: delivery_rate_app_limited
+	infoMSS          = 16
+	infoUnacked      = 24
+	infoLastSent     = 44 // ms ago
+	infoLastReceived = 52
+	infoRTT          = 68 // us
+	infoRetrans      = 100
+	infoBytesAcked   = 120
+	infoBytesIn      = 128 // received
+	infoNotsent      = 144
+	infoMinRTT       = 148 // us
+	infoSegsOut      = 156 // with data
+	infoRate         = 160 // bytes per second
+	infoBusy         = 168 // us, as the next two
+	infoRwndLimited  = 176
+	infoBufLimited   = 184
+	infoDeliveredCE  = 196
+	infoBytesSent    = 200
+	infoBytesAgain   = 208
 )
 
 // socket is an answer of inet_diag.
@@ -515,6 +516,28 @@ func TestSockets(t *testing.T) {
 	}
 	if s.Dialled() != 1 {
 		t.Errorf("dialled %d", s.Dialled())
+	}
+}
+
+// Bulk data comes in by a connection that has just brought some, and more than it took away.
+func TestReceiving(t *testing.T) {
+	const mb = 1 << 20
+	for name, c := range map[string]struct {
+		in, out, last uint64
+		want          int
+	}{
+		"an upload":            {30 * mb, 300, 20, 1},
+		"an upload, long ago":  {30 * mb, 300, 1001, 0},
+		"a request":            {mb - 1, 300, 20, 0},
+		"a download":           {2 * mb, 90 * mb, 20, 0},
+		"nothing was received": {0, 0, 0, 0},
+	} {
+		var s Sockets
+		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
+			info: map[int]uint64{infoBytesIn: c.in, infoBytesAcked: c.out, infoLastReceived: c.last}}), nil, "eth0")
+		if err != nil || s.Receiving != c.want {
+			t.Errorf("%s: %d, want %d (%v)", name, s.Receiving, c.want, err)
+		}
 	}
 }
 

@@ -35,12 +35,13 @@ type Sockets struct {
 	// to a port that somebody listens at; the others were dialled from here
 	Accepted   int            `json:"accepted"`
 	Busy       int            `json:"busy"`
-	Queueing   int            `json:"queueing"`    // busy, with an RTT far above its minimum
-	QueueRTT   units.Duration `json:"queue_rtt"`   // of those, the median RTT
-	QueueMin   units.Duration `json:"queue_min"`   // and their median minimum
-	Lossy      int            `json:"lossy"`       // busy, and losing packets with an RTT near its minimum
-	LossyBBR   int            `json:"lossy_bbr"`   // of those, under BBR
-	LossyShare units.Share    `json:"lossy_share"` // of the bytes that those sent, what was sent again
+	Receiving  int            `json:"receiving,omitempty"` // that bring bulk data in, as uploads to this host do
+	Queueing   int            `json:"queueing"`            // busy, with an RTT far above its minimum
+	QueueRTT   units.Duration `json:"queue_rtt"`           // of those, the median RTT
+	QueueMin   units.Duration `json:"queue_min"`           // and their median minimum
+	Lossy      int            `json:"lossy"`               // busy, and losing packets with an RTT near its minimum
+	LossyBBR   int            `json:"lossy_bbr"`           // of those, under BBR
+	LossyShare units.Share    `json:"lossy_share"`         // of the bytes that those sent, what was sent again
 	// busy, and for a fifth of that time or more held back by the receiver's window
 	Receiver int            `json:"receiver_bound"`
 	Buffer   int            `json:"buffer_bound"` // … by this host's send buffer
@@ -191,6 +192,9 @@ func (a *aggregate) add(msg []byte) {
 	if info.Delivered_ce > 0 {
 		a.CE++
 	}
+	if bringsIn(&info) {
+		a.Receiving++
+	}
 	rtt, least := info.Rtt, info.Min_rtt
 	if least == 0 || least == math.MaxUint32 || rtt == 0 {
 		return
@@ -228,6 +232,13 @@ func (a *aggregate) attributes(b []byte) (info tcpInfo, cc string) {
 		b = b[min((length+3)&^3, len(b)):]
 	}
 	return info, cc
+}
+
+// bringsIn tells whether a connection carries bulk data to this host now: more than it carries away, and more than
+// requests are.
+func bringsIn(info *tcpInfo) bool {
+	const recently, bulk = 1000, 1 << 20 // ms; bytes
+	return info.Last_data_recv <= recently && info.Bytes_received >= bulk && info.Bytes_received > info.Bytes_acked
 }
 
 func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
