@@ -85,6 +85,7 @@ func programs() map[string]func() {
 			at := netlink.QdiscAttrs{LinkIndex: linkOf(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
 			check(netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: at, QdiscType: "any"}))
 		},
+		"far":    acceptAll,
 		"clsact": func() { enter(); addClsact(os.Args[1]) },
 		"unlink": func() { enter(); check(netlink.LinkDel(linkOf(os.Args[1]))) },
 		"rename": func() { enter(); check(netlink.LinkSetName(linkOf(os.Args[1]), os.Args[2])) },

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"weir/internal/change"
+	"weir/internal/doctor"
+	"weir/internal/host"
+	"weir/internal/measure"
+	"weir/internal/meter/live"
+	"weir/internal/qdisc"
+	"weir/internal/text"
+	"weir/internal/units"
+)
+
+// busy is a host in the third minute of a test that has moved the bottleneck here and away.
+func busy() State {
+	q := Queue{Dev: "ens3", Kind: "cake", Rate: 49_875_000, Speed: 1e9}
+	var s State
+	for i := range 180 {
+		x := Second{At: at(i), Span: units.Duration(time.Second), Looks: Counts, Drops: 12, Marks: 3, Bytes: 6_234_000,
+			Backlog: 37_500, Qlen: 25}
+		if i < 120 { // before: a single download, which its application limits
+			x = Second{At: at(i), Span: x.Span, Looks: Counts, Empty: Counts, Bytes: 2_000_000}
+		}
+		x.Parts = []Part{{"bulk", 0, 0, 0, 0, 0, true},
+			{"besteffort", 4100, x.Bytes, x.Drops, x.Marks, micros(5300), true}, {"video", 0, 0, 0, 0, 0, true},
+			{"voice", 50, 4000, 0, 0, micros(120), true}}
+		in := Second{At: at(i), Span: x.Span, Looks: Counts, Empty: Counts, Bytes: 100_000}
+		s.Add(Event{Out: &Ended{q, x}, In: &Ended{Queue{Dev: qdisc.IFB, Kind: "cake", Rate: 100e6}, in}})
+	}
+	network := func(name string, conns int, floor, added, out, in, again float64, l measure.Limit) live.Network {
+		return live.Network{Network: name, Connections: conns, RTT: measure.Dist{N: 9}, Floor: floor,
+			Added: measure.Dist{N: 9, P50: added}, Out: out, In: in, Retransmitted: again,
+			CC: map[string]int{"bbr": 1}, Limits: map[measure.Limit]int{l: 1}}
+	}
+	s.Add(Event{Clients: &live.Result{Seconds: 2, All: live.Network{Connections: 17}, Networks: []live.Network{
+		network("203.0.113.0/24", 12, 48.3, 6.1, 38.2, 0.4, 0.002, measure.Network),
+		network("2001:db8:1234::/48", 4, 160, 0.3, 9.1, 0.1, 0.031, measure.Receiver),
+		{Network: "198.51.100.0/24", Connections: 1, CC: map[string]int{"cubic": 1}}}},
+		Goal: &Goal{At: at(170), Status: change.Status{Up: true, InForce: true, Unconfirmed: true,
+			RevertsIn: units.Duration(52 * time.Second)}}})
+	note := func(code doctor.Code, plain string) doctor.Finding {
+		return doctor.Finding{Code: code, Severity: doctor.Notable, Plain: plain}
+	}
+	s.Add(Event{Doctor: &Diagnosis{At: at(60), Findings: []doctor.Finding{note("a", "Connections start slowly.")}}})
+	s.Add(Event{Doctor: &Diagnosis{At: at(119), Findings: []doctor.Finding{note("queue-here", "Packets wait here.")},
+		Unknown: []host.Unread{{What: "a tunnel's port", Why: "needs root"}}}})
+	return s
+}
+
+func words(s change.Status, err error) string {
+	if err != nil {
+		return "unreadable: " + err.Error()
+	}
+	return fmt.Sprintf("in force, and reverts in %v.", s.RevertsIn)
+}
+
+var update = flag.Bool("update", false, "write the screens into testdata")
+
+// The screen as text.
+func TestScreen(t *testing.T) {
+	paused := busy()
+	unseen := busy()
+	unseen.Out.Hidden, unseen.Out.Kind = "what the BPF queue holds by itself only root can see (CAP_SYS_ADMIN)",
+		"dualpi2.12ab34"
+	unseen.ClientsWhy, unseen.Goal.Err = "the module tcp_diag is not loaded", errors.New("not for you")
+	for name, c := range map[string]struct {
+		s State
+		v View
+	}{
+		"80x24":  {busy(), View{Width: 80, Height: 24}},
+		"200x60": {busy(), View{Width: 200, Height: 60}},
+		"once":   {busy(), View{Width: 100}},
+		"paused": {paused, View{Width: 80, Height: 30, Paused: true, Sort: 1, Filter: "2001", Typing: true}},
+		"unseen": {unseen, View{Width: 80, Height: 24}},
+		"start":  {State{}, View{Width: 80, Height: 24}},
+	} {
+		c.v.Words = words
+		got := strings.Join(c.v.Lines(c.s), "\n") + "\n"
+		golden := filepath.Join("testdata", name+".txt")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(golden); err != nil || got != string(want) {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
+		}
+	}
+}
+
+// Whatever the size, and whatever things are called: the screen is filled, no line is wider, and nothing in it is a
+// terminal's command.
+func TestAnySize(t *testing.T) {
+	s := busy()
+	s.Out.Dev = "e\x1b[2J\n" + strings.Repeat("x", 300)
+	s.Findings[0].Plain = "\x1b]0;title\a"
+	for width := 1; width < 220; width += 7 {
+		for height := 1; height < 70; height += 3 {
+			v := View{Width: width, Height: height, Words: words, Filter: "\x1b"}
+			lines := v.Lines(s)
+			if len(lines) != height {
+				t.Fatalf("%dx%d: %d lines", width, height, len(lines))
+			}
+			for _, l := range lines {
+				if text.Width(l) > width || strings.ContainsAny(l, "\x1b\n\a") {
+					t.Fatalf("%dx%d: %q", width, height, l)
+				}
+			}
+		}
+	}
+}
+
+func TestOrders(t *testing.T) {
+	for i, want := range []string{"203.0.113.0/24", "203.0.113.0/24", "2001:db8:1234::/48", "203.0.113.0/24",
+		"198.51.100.0/24"} {
+		if got := (View{Sort: i}).chosen(busy().Clients.Networks)[0].Network; got != want {
+			t.Errorf("by %s: %s, want %s", orders()[i].name, got, want)
+		}
+	}
+	if got := (View{Filter: "CUBIC"}).chosen(busy().Clients.Networks); len(got) != 1 || got[0].Connections != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// Keys do what the foot of the screen says.
+func TestKeys(t *testing.T) {
+	s := screen{look: View{Words: words}, state: busy()}
+	var m tea.Model = s
+	m, _ = m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	press := func(keys ...rune) string {
+		for _, k := range keys {
+			key := tea.Key{Code: k}
+			if k > ' ' && k < 127 {
+				key.Text = string(k)
+			}
+			m, _ = m.Update(tea.KeyPressMsg(key))
+		}
+		return m.View().Content
+	}
+	if got := press('p'); !strings.Contains(got, "PAUSED") || !strings.Contains(got, "p go on") {
+		t.Error(got)
+	}
+	before := m.View().Content
+	m, _ = m.Update(Event{Out: &Ended{Queue{Dev: "other"}, Second{At: at(500)}}})
+	if m.View().Content != before {
+		t.Error("it goes on though it is paused")
+	}
+	if got := press('p'); !strings.Contains(got, "other") {
+		t.Error("what came while it was paused is lost", got)
+	}
+	if got := press('s'); !strings.Contains(got, "by added RTT") {
+		t.Error(got)
+	}
+	if got := press('/', 'q', '2', tea.KeyBackspace); !strings.Contains(got, "filter: q_") ||
+		!strings.Contains(got, `0 with "q"`) {
+		t.Error(got)
+	}
+	if got := press(tea.KeyEscape); strings.Contains(got, "filter: q") || strings.Contains(got, "with") {
+		t.Error(got)
+	}
+	if _, quit := m.Update(tea.KeyPressMsg{Code: 'q', Text: "q"}); quit == nil {
+		t.Error("q does not quit")
+	}
+}
+
+// A slow line takes it: 2 kB a second, on a screen of 200 by 60 on which every figure changes each second.
+func TestOutput(t *testing.T) {
+	var out bytes.Buffer
+	s := busy()
+	random := rand.New(rand.NewPCG(1, 2))
+	p := tea.NewProgram(screen{look: View{Words: words}, state: s}, tea.WithInput(nil), tea.WithOutput(&out),
+		tea.WithFPS(120), tea.WithWindowSize(200, 60), tea.WithEnvironment([]string{"TERM=xterm-256color"}),
+		tea.WithoutSignals())
+	const seconds = 60
+	go func() {
+		for i := range seconds {
+			q := s.Out.Queue
+			x := s.Out.Seconds[len(s.Out.Seconds)-1]
+			x.At, x.Bytes, x.Backlog = at(180+i), uint64(random.IntN(6_200_000)), uint64(random.IntN(60_000))
+			x.Qlen, x.Drops = x.Backlog/1500, uint64(random.IntN(100))
+			r := s.Clients
+			r.Networks = nil
+			for n := range 30 {
+				r.Networks = append(r.Networks, live.Network{Network: fmt.Sprintf("192.0.%d.0/24", n),
+					Out: 50 * random.Float64(), Added: measure.Dist{P50: 90 * random.Float64()}})
+			}
+			e := Event{Out: &Ended{q, x}}
+			if i%2 == 0 { // as often as two seconds of connections come
+				e.Clients = &r
+			}
+			p.Send(e)
+			time.Sleep(20 * time.Millisecond) // longer than a frame
+		}
+		p.Quit()
+	}()
+	if _, err := p.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if each := out.Len() / seconds; each > 2000 || each < 20 {
+		t.Errorf("%d bytes a second", each)
+	}
+	t.Logf("%d bytes a second", out.Len()/seconds)
+	if colours := regexp.MustCompile(`\x1b\[[0-9;]+m`).FindString(out.String()); colours != "" {
+		t.Errorf("there are colours: %q", colours)
+	}
+}
