@@ -3,8 +3,8 @@
 // Package watch shows a host's uplink as it is now and was in the last ten minutes: its queue, where the bottleneck is,
 // the connections, the timer, and the findings that came and went.
 //
-// It changes nothing, and it judges nothing that another package judges: findings are doctor's, networks are live's. All
-// of it is pure but reader.go, which reads the host, and screen.go, which is the terminal's.
+// It changes nothing, and it judges nothing that another package judges: findings are doctor's, networks are live's.
+// All of it is pure but reader.go, which reads the host, and screen.go, which is the terminal's.
 package watch
 
 import (
