@@ -3,8 +3,8 @@
 // Package watch shows a host's uplink as it is now and was in the last ten minutes: its queue, where the bottleneck is,
 // the connections, the timer, and the findings that came and went.
 //
-// It changes nothing, and it judges nothing that another package judges: findings are doctor's, networks are live's. All
-// of it is pure but reader.go, which reads the host, and screen.go, which is the terminal's.
+// It changes nothing, and it judges nothing that another package judges: findings are doctor's, networks are live's.
+// All of it is pure but reader.go, which reads the host, and screen.go, which is the terminal's.
 package watch
 
 import (
@@ -154,7 +154,7 @@ func micros(us uint32) units.Duration { return units.Duration(us) * units.Durati
 func addTins(parts []Part, tins []qdisc.CakeTin) []Part {
 	for i, t := range tins {
 		if i == len(parts) {
-			parts = append(parts, Part{Name: tinName(i, len(tins)), Counts: true})
+			parts = append(parts, Part{Name: qdisc.TinName(i, len(tins)), Counts: true})
 		}
 		p := &parts[i]
 		p.Packets, p.Bytes = p.Packets+uint64(t.SentPackets), p.Bytes+t.SentBytes
@@ -162,19 +162,6 @@ func addTins(parts []Part, tins []qdisc.CakeTin) []Part {
 		p.Delay = max(p.Delay, micros(t.AvgDelay))
 	}
 	return parts
-}
-
-// tinName is tc-cake(8)'s for a tin.
-func tinName(i, of int) string {
-	switch of {
-	case 1:
-		return "besteffort"
-	case 3:
-		return []string{"bulk", "besteffort", "voice"}[i]
-	case 4:
-		return []string{"bulk", "besteffort", "video", "voice"}[i]
-	}
-	return "tin " + string('0'+rune(i))
 }
 
 // Track is a queue and its last seconds, the newest last.
