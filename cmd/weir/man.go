@@ -199,7 +199,7 @@ func writeText(w io.Writer, text string) {
 var (
 	optionWord  = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z-]*|-[a-z]\b)`)
 	commandWord = regexp.MustCompile(
-		`\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|serve|watch|lab run|` +
+		`\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|serve|watch|exporter|lab run|` +
 			`dualpi2 (?:add|change|show|del))\b`)
 )
 

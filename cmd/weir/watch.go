@@ -77,8 +77,8 @@ Exit status: 0 shown, 1 not, 2 wrong usage.`,
 				return watchJSON(ctx, w, reader)
 			case once || !isTerminal(w) || !term.IsTerminal(int(os.Stdin.Fd())):
 				if !once {
-					fmt.Fprintln(cmd.ErrOrStderr(), "Not a terminal, so this is one look. "+
-						"A line a second:  weir watch --json")
+					fmt.Fprintln(cmd.ErrOrStderr(),
+						"Not a terminal, so this is one look. A line a second:  weir watch --json")
 				}
 				return watchOnce(ctx, w, reader, view)
 			}

@@ -4,7 +4,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,42 +26,10 @@ import (
 // What weir watch takes of a core on a host with 10,000 connections to another, over each of which something is sent
 // each second; and what it has taken when the fifth line comes.
 func BenchmarkWatch10000(b *testing.B) {
-	if os.Geteuid() != 0 {
-		b.Skip("skipped, not passed: a network namespace needs root")
-	}
-	const connections, first, lines = 10_000, 5, 60
-	namespace, err := newNamespace()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer unix.Close(namespace)
-	fds, err := connectAcross(b, namespace, connections)
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
-	if err != nil {
-		b.Skip("skipped, not passed: ", err) // a limit of this machine's
-	}
-	stop := make(chan bool)
-	defer close(stop)
-	go func() {
-		for {
-			for _, fd := range fds {
-				unix.Write(fd, []byte("x"))
-			}
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Second):
-			}
-		}
-	}()
-	weir := programLink(b, "weir")
+	const first, lines = 5, 60
+	namespace := manyConnections(b)
 	for b.Loop() {
-		cmd := exec.Command(weir, "watch", "--json", "--state="+b.TempDir())
-		cmd.Env = append(os.Environ(), fmt.Sprintf("WEIR_NETNS=/proc/%d/fd/%d", os.Getpid(), namespace))
+		cmd := inNamespace(b, namespace, "watch", "--json", "--state="+b.TempDir())
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			b.Fatal(err)
@@ -81,6 +54,101 @@ func BenchmarkWatch10000(b *testing.B) {
 		b.ReportMetric(100*(cpu-before).Seconds()/took.Seconds(), "%-of-a-core")
 		b.ReportMetric(float64(before.Microseconds())/1000, "cpu-ms-first-5-s")
 	}
+}
+
+// What the exporter takes of a core with the same connections and a scrape each 15 s, and the dearest scrape.
+func BenchmarkExporter10000(b *testing.B) {
+	namespace := manyConnections(b)
+	cmd := inNamespace(b, namespace, "exporter", "--listen=192.0.2.2:4749", "--state="+b.TempDir())
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
+		b.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: func(_ context.Context, network, address string) (
+		net.Conn, error) {
+		runtime.LockOSThread() // and never unlocked
+		if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
+			return nil, err
+		}
+		return net.Dial(network, address)
+	}}}
+	scrape := func() {
+		answer, err := client.Get("http://192.0.2.2:4749/metrics")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil || !bytes.Contains(text, []byte(`weir_read_success{part="connections"} 1`)) {
+			b.Fatalf("%v\n%s", err, text)
+		}
+	}
+	scrape() // it starts with a look at everything
+	began, before, dearest := time.Now(), cpuOf(b, cmd.Process.Pid), time.Duration(0)
+	for b.Loop() {
+		time.Sleep(15 * time.Second)
+		was := cpuOf(b, cmd.Process.Pid)
+		scrape()
+		dearest = max(dearest, cpuOf(b, cmd.Process.Pid)-was)
+	}
+	cpu := cpuOf(b, cmd.Process.Pid) - before
+	b.ReportMetric(100*cpu.Seconds()/time.Since(began).Seconds(), "%-of-a-core")
+	b.ReportMetric(float64(dearest.Microseconds())/1000, "cpu-ms-dearest")
+}
+
+// manyConnections gives a namespace with 10,000 connections to another, over each of which something is sent each
+// second.
+func manyConnections(b *testing.B) (namespace int) {
+	if os.Geteuid() != 0 {
+		b.Skip("skipped, not passed: a network namespace needs root")
+	}
+	namespace, err := newNamespace()
+	if err != nil {
+		b.Fatal(err)
+	}
+	fds, err := connectAcross(b, namespace, 10_000)
+	stop, stopped := make(chan bool), make(chan bool)
+	b.Cleanup(func() {
+		close(stop)
+		<-stopped
+		for _, fd := range append(fds, namespace) {
+			unix.Close(fd)
+		}
+	})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, fd := range fds {
+				unix.Write(fd, []byte("x"))
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+	if err != nil {
+		b.Skip("skipped, not passed: ", err) // a limit of this machine's
+	}
+	return namespace
+}
+
+// inNamespace is a run of weir there.
+func inNamespace(b *testing.B, namespace int, args ...string) *exec.Cmd {
+	cmd := exec.Command(programLink(b, "weir"), args...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("WEIR_NETNS=/proc/%d/fd/%d", os.Getpid(), namespace))
+	return cmd
 }
 
 // cpuOf is the CPU time that a process has taken (its clock: clock_getcpuclockid(3)).

@@ -14,6 +14,7 @@ import (
 // Connection is an established TCP connection as the kernel has it at one moment.
 type Connection struct {
 	Cookie   uint64 // which no other socket has had since the boot
+	Local    netip.Addr
 	Remote   netip.AddrPort
 	Accepted bool // to a port that somebody listens at
 	CC       string
@@ -25,6 +26,7 @@ type Connections struct {
 	own    []netip.Addr
 	inside bool
 	ask    dump
+	last   int // how many there were
 }
 
 // OpenConnections prepares the looks. Connections that never leave the host are left out, unless inside is set. It
@@ -47,6 +49,8 @@ func OpenConnections(inside bool) (*Connections, error) {
 
 // Read is one look.
 func (c *Connections) Read() (all []Connection, err error) {
+	all = make([]Connection, 0, c.last+c.last/8) // they are large, and rarely many more than they were
+	defer func() { c.last = len(all) }()
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		a := &aggregate{Sockets: &Sockets{Congestion: map[string]int{}}}
 		err := c.ask(family, func(msg []byte) {
@@ -78,15 +82,18 @@ func (a *aggregate) connection(msg []byte) (c Connection, ok bool) {
 	default:
 		return c, false
 	}
-	const dport, cookie = 6, 44 // struct inet_diag_sockid, behind four bytes
-	to := netip.AddrFrom16([16]byte(msg[diagDst:])).Unmap()
-	if msg[0] == unix.AF_INET {
-		to = netip.AddrFrom4([4]byte(msg[diagDst:]))
+	const dport, src, cookie = 6, 8, 44 // struct inet_diag_sockid, behind four bytes
+	address := func(at int) netip.Addr {
+		if msg[0] == unix.AF_INET {
+			return netip.AddrFrom4([4]byte(msg[at:]))
+		}
+		return netip.AddrFrom16([16]byte(msg[at:])).Unmap()
 	}
 	info, cc := a.attributes(msg[diagLen:])
 	return Connection{
 		Cookie:   binary.NativeEndian.Uint64(msg[cookie:]),
-		Remote:   netip.AddrPortFrom(to, binary.BigEndian.Uint16(msg[dport:])),
+		Local:    address(src),
+		Remote:   netip.AddrPortFrom(address(diagDst), binary.BigEndian.Uint16(msg[dport:])),
 		Accepted: a.listening[port/64]&(1<<(port%64)) != 0,
 		CC:       cc,
 		Info:     info.TCPInfo,

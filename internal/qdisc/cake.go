@@ -218,6 +218,19 @@ type CakeTin struct {
 	FlowQuantum       uint32 `json:"flow_quantum"`       // bytes
 }
 
+// TinName is tc-cake(8)'s for the tin at a place, lowest priority first, of so many.
+func TinName(i, of int) string {
+	switch of {
+	case 1:
+		return "besteffort"
+	case 3:
+		return []string{"bulk", "besteffort", "voice"}[i]
+	case 4:
+		return []string{"bulk", "besteffort", "video", "voice"}[i]
+	}
+	return fmt.Sprintf("tin %d", i)
+}
+
 func cakeStats(s *Stats, b []byte) error {
 	x, err := decodeCakeStats(b)
 	if err != nil {

@@ -73,7 +73,7 @@ func Open(dev string, store change.Store) (*Reader, error) {
 	}
 	r := &Reader{dev: dev, store: store, conn: conn,
 		doctor:  chore{every: 5 * time.Second, share: 0.0015},
-		clients: chore{every: time.Second, share: 0.002},
+		clients: chore{every: time.Second, share: 0.003},
 		goal:    chore{every: 5 * time.Second, share: 0.0015}}
 	if r.connections, err = host.OpenConnections(false); err != nil {
 		conn.Close()

@@ -93,23 +93,23 @@ func (s screen) View() tea.View {
 	return v
 }
 
-// Show shows what the reader reads on a terminal, until it is quit.
+// Show shows what the reader reads on a terminal, until it is quit or told to end.
 func Show(ctx context.Context, r *Reader, v View, in io.Reader, out io.Writer) error {
-	ctx, stop := context.WithCancel(ctx)
+	shown, stop := context.WithCancel(ctx)
 	defer stop()
-	p := tea.NewProgram(screen{look: v}, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
+	p := tea.NewProgram(screen{look: v}, tea.WithContext(shown), tea.WithInput(in), tea.WithOutput(out),
 		tea.WithFPS(frames))
 	done := make(chan error, 1)
 	go func() {
 		_, err := p.Run()
-		stop()
 		done <- err
+		stop()
 	}()
 	// Here, since a network namespace belongs to a thread.
-	err := r.Run(ctx, func(e Event) { p.Send(e) })
+	err := r.Run(shown, func(e Event) { p.Send(e) })
 	p.Quit()
-	if shown := <-done; err == nil && ctx.Err() == nil {
-		err = shown
+	if failed := <-done; err == nil && ctx.Err() == nil {
+		err = failed
 	}
 	return err
 }

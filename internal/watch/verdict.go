@@ -59,11 +59,11 @@ func (s State) Verdict() Verdict {
 	elsewhere := s.Doctor.Binds.Limit == doctor.LimitRate
 	switch {
 	case held >= always && limit > 0 && float64(rate) < full*float64(limit):
-		return Verdict{Yes, fmt.Sprintf("Yes, or right below it: packets waited here at %s%s. The device, or "+
-			"a class or tin of the queue, sends no more.", of, used)}
+		return Verdict{Yes, fmt.Sprintf("Yes, or right below it: packets waited here at %s%s. The device, or a class "+
+			"or tin of the queue, sends no more.", of, used)}
 	case held >= always:
 		return Verdict{Yes, fmt.Sprintf("Yes: packets waited here at %s%s. The queue never drains.", of, used)}
-	case elsewhere && held <= seldom: // doctor has looked once, and a queue that drains is empty at times
+	case elsewhere && held <= seldom: // doctor has looked once, and between two bursts a queue is empty
 		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at only %s. It is %s", of,
 			s.Doctor.Binds.Says)}
 	case held > seldom:

@@ -154,7 +154,7 @@ func micros(us uint32) units.Duration { return units.Duration(us) * units.Durati
 func addTins(parts []Part, tins []qdisc.CakeTin) []Part {
 	for i, t := range tins {
 		if i == len(parts) {
-			parts = append(parts, Part{Name: tinName(i, len(tins)), Counts: true})
+			parts = append(parts, Part{Name: qdisc.TinName(i, len(tins)), Counts: true})
 		}
 		p := &parts[i]
 		p.Packets, p.Bytes = p.Packets+uint64(t.SentPackets), p.Bytes+t.SentBytes
@@ -162,19 +162,6 @@ func addTins(parts []Part, tins []qdisc.CakeTin) []Part {
 		p.Delay = max(p.Delay, micros(t.AvgDelay))
 	}
 	return parts
-}
-
-// tinName is tc-cake(8)'s for a tin.
-func tinName(i, of int) string {
-	switch of {
-	case 1:
-		return "besteffort"
-	case 3:
-		return []string{"bulk", "besteffort", "voice"}[i]
-	case 4:
-		return []string{"bulk", "besteffort", "video", "voice"}[i]
-	}
-	return "tin " + string('0'+rune(i))
 }
 
 // Track is a queue and its last seconds, the newest last.

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exporter tells Prometheus of a host's queues, connections, findings and goal.
+//
+// It changes nothing and judges nothing: findings are doctor's, and who limits a sender is measure's. How many series
+// there are depends on the host's devices and queues, never on its connections. The whole is pure but reader.go, which
+// reads the host.
+package exporter
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/change"
+	"weir/internal/doctor"
+	"weir/internal/dualpi2"
+	"weir/internal/host"
+	"weir/internal/measure"
+	"weir/internal/qdisc"
+)
+
+// Bounds of what is told, whatever a host has.
+const (
+	mostQueues   = 512 // queueing disciplines; further ones are counted
+	mostControls = 16  // congestion controls; further ones are "other"
+)
+
+// Look is what was read of a host at a moment. What could not be read is nil, and its name is false in Read.
+type Look struct {
+	Trees       map[string]qdisc.Tree // by device
+	Devices     map[netip.Addr]string // by address
+	Connections []host.Connection
+	At          time.Time // when the connections were
+	Findings    []doctor.Finding
+	Goal        *change.Status
+	Read        map[string]bool // queues, connections, findings, goal
+}
+
+// Collector is what Prometheus scrapes. Each scrape takes a look.
+type Collector struct {
+	mu      sync.Mutex // one scrape at a time
+	look    func() Look
+	version string
+	rtt     *prometheus.HistogramVec
+	before  map[uint64]counted // by cookie
+	at      time.Time
+	known   map[string]bool // congestion controls with a label of their own
+
+	observers map[key]prometheus.Observer
+	count     map[key]int
+	limits    map[measure.Limit]int
+}
+
+// New makes a Collector that takes its looks by a function, one at a time.
+func New(look func() Look, version string) *Collector {
+	return &Collector{look: look, version: version, known: map[string]bool{},
+		observers: map[key]prometheus.Observer{},
+		rtt: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_tcp_rtt_over_floor_seconds",
+			Help: "Smoothed RTT of TCP connections above their own minimum, for each that was answered in 15 s.",
+			// From what a queue kept short adds to a full buffer.
+			Buckets:                     []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2},
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160,
+			NativeHistogramMinResetDuration: time.Hour,
+		}, []string{"device", "congestion_control"})}
+}
+
+// Describe names nothing: which series there are is the host's affair.
+func (c *Collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect takes a look and tells it.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	look := c.look()
+	s := sink{to}
+	s.gauge("weir_build_info", "The version that runs.", 1, "version", c.version)
+	for _, part := range slices.Sorted(maps.Keys(look.Read)) {
+		s.gauge("weir_read_success", "Whether a part of the host could be read.", number(look.Read[part]), "part", part)
+	}
+	s.queues(look.Trees)
+	c.connections(s, look)
+	c.rtt.Collect(to)
+	s.findings(look.Findings)
+	s.goal(look.Goal)
+}
+
+// sink is where metrics go.
+type sink struct{ to chan<- prometheus.Metric }
+
+func (s sink) put(kind prometheus.ValueType, name, help string, v float64, labels ...string) {
+	var names, values []string
+	for i := 0; i < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	s.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
+}
+
+func (s sink) gauge(name, help string, v float64, labels ...string) {
+	s.put(prometheus.GaugeValue, name, help, v, labels...)
+}
+
+func (s sink) counter(name, help string, v uint64, labels ...string) {
+	s.put(prometheus.CounterValue, name, help, float64(v), labels...)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// queues tells each queueing discipline. One that is none (noqueue) counts nothing, and is left out.
+func (s sink) queues(trees map[string]qdisc.Tree) {
+	told, left := 0, uint64(0)
+	for _, dev := range slices.Sorted(maps.Keys(trees)) {
+		seen := map[[2]string]bool{}
+		for _, q := range trees[dev].Qdiscs {
+			// Disciplines that the kernel made by itself share the handle 0:, and differ by parent.
+			place := [2]string{q.Handle.String(), q.Parent.String()}
+			if q.Kind == "noqueue" || seen[place] {
+				continue
+			}
+			seen[place] = true
+			if told++; told > mostQueues {
+				left++
+				continue
+			}
+			at := []string{"device", dev, "kind", q.Kind, "parent", q.Parent.String(), "handle", q.Handle.String()}
+			s.queue(q, at)
+			if rate := float64(qdisc.Rate(q.Spec)); rate > 0 {
+				s.gauge("weir_shaper_rate_bytes_per_second", "The rate that a queueing discipline enforces.",
+					rate/8, at...)
+				s.gauge("weir_qdisc_backlog_seconds", "How long what waits takes to leave, at the enforced rate.",
+					float64(q.Stats.Backlog)*8/rate, at...)
+			}
+		}
+	}
+	s.gauge("weir_qdiscs_left_out", "Queueing disciplines above the number that is told.", float64(left))
+}
+
+func (s sink) queue(q qdisc.Qdisc, at []string) {
+	x := q.Stats
+	s.counter("weir_qdisc_sent_bytes_total", "Bytes sent.", x.Bytes, at...)
+	s.counter("weir_qdisc_sent_packets_total", "Packets sent.", x.Packets, at...)
+	s.counter("weir_qdisc_dropped_packets_total", "Packets dropped, for whatever reason.", x.Drops, at...)
+	s.counter("weir_qdisc_ecn_marked_packets_total", "Packets marked CE.", x.Marks, at...)
+	s.counter("weir_qdisc_overlimits_total", "Times that a packet had to wait for a shaper.", x.Overlimits, at...)
+	s.counter("weir_qdisc_requeues_total", "Packets that the device did not take at once.", x.Requeues, at...)
+	s.gauge("weir_qdisc_backlog_bytes", "Bytes waiting.", float64(x.Backlog), at...)
+	s.gauge("weir_qdisc_backlog_packets", "Packets waiting.", float64(x.Qlen), at...)
+	switch x := x.X.(type) {
+	case qdisc.CakeStats:
+		for i, t := range x.Tins {
+			s.tin(t, append(slices.Clip(at), "tin", qdisc.TinName(i, len(x.Tins))))
+		}
+	case qdisc.DualPI2Stats:
+		s.dualpi2(dualpi2.Stats{Probability: x.Probability, DelayC: x.DelayC, DelayL: x.DelayL,
+			PacketsC: uint64(x.PacketsC), PacketsL: uint64(x.PacketsL), StepMarks: uint64(x.StepMarks)}, at)
+	case dualpi2.Stats:
+		s.dualpi2(x, at)
+	}
+}
+
+func (s sink) tin(t qdisc.CakeTin, at []string) {
+	s.counter("weir_cake_tin_sent_bytes_total", "Bytes sent.", t.SentBytes, at...)
+	s.counter("weir_cake_tin_sent_packets_total", "Packets sent, drops included.", uint64(t.SentPackets), at...)
+	s.counter("weir_cake_tin_dropped_packets_total", "Packets dropped.", uint64(t.Drops), at...)
+	s.counter("weir_cake_tin_ecn_marked_packets_total", "Packets marked CE.", uint64(t.Marks), at...)
+	s.counter("weir_cake_tin_ack_dropped_packets_total", "Packets dropped by the ACK filter.", uint64(t.ACKDrops),
+		at...)
+	s.gauge("weir_cake_tin_backlog_bytes", "Bytes waiting.", float64(t.Backlog), at...)
+	s.gauge("weir_cake_tin_peak_delay_seconds", "Delay, a moving maximum.", seconds(t.PeakDelay), at...)
+	s.gauge("weir_cake_tin_average_delay_seconds", "Delay, a moving average.", seconds(t.AvgDelay), at...)
+	s.gauge("weir_cake_tin_base_delay_seconds", "Delay of sparse flows.", seconds(t.BaseDelay), at...)
+	for kind, n := range map[string]uint32{"sparse": t.SparseFlows, "bulk": t.BulkFlows,
+		"unresponsive": t.UnresponsiveFlows} {
+		s.gauge("weir_cake_tin_flows", "Flows by behaviour.", float64(n), append(slices.Clip(at), "flows", kind)...)
+	}
+}
+
+func (s sink) dualpi2(x dualpi2.Stats, at []string) {
+	for _, q := range []struct {
+		name    string
+		packets uint64
+		delay   uint32
+	}{{"L", x.PacketsL, x.DelayL}, {"C", x.PacketsC, x.DelayC}} {
+		at := append(slices.Clip(at), "queue", q.name)
+		s.counter("weir_dualpi2_enqueued_packets_total", "Packets that came.", q.packets, at...)
+		s.gauge("weir_dualpi2_delay_seconds", "How long the packet that is next has waited.", seconds(q.delay), at...)
+	}
+	s.counter("weir_dualpi2_step_marked_packets_total", "Packets marked by the step of the L queue.", x.StepMarks,
+		at...)
+	s.gauge("weir_dualpi2_probability_ratio", "Base probability of a mark or a drop, 0 to 1.", x.Probability, at...)
+}
+
+func seconds(us uint32) float64 { return float64(us) / 1e6 }
+
+// counted is what a connection had counted at a look: of many, this little is kept.
+type counted struct{ acked, busy, receiver, buffer uint64 }
+
+// key are the labels of connections.
+type key struct{ dev, cc string }
+
+// connections tells how many there are. What is no newer than at the scrape before is not observed again.
+func (c *Collector) connections(s sink, look Look) {
+	if !look.Read["connections"] {
+		c.before = nil
+		return
+	}
+	if !look.At.Equal(c.at) {
+		c.observe(look)
+	}
+	for k, n := range c.count {
+		s.gauge("weir_tcp_connections", "Established TCP connections that leave this host.", float64(n),
+			"device", k.dev, "congestion_control", k.cc)
+	}
+	for limit, name := range map[measure.Limit]string{measure.Application: "application",
+		measure.Receiver: "receiver", measure.SendBuffer: "send_buffer", measure.Network: "network"} {
+		s.gauge("weir_tcp_limited_connections", "Connections that sent since the look before, by who limited them.",
+			float64(c.limits[limit]), "by", name)
+	}
+}
+
+// observe adds those that were answered since the look before, and counts all.
+func (c *Collector) observe(look Look) {
+	c.count, c.limits = map[key]int{}, map[measure.Limit]int{}
+	now := make(map[uint64]counted, len(look.Connections))
+	for i := range look.Connections {
+		x := &look.Connections[i]
+		k := key{cmp.Or(look.Devices[x.Local], "other"), c.control(x.CC)}
+		c.count[k]++
+		is := counted{x.Info.Bytes_acked, x.Info.Busy_time, x.Info.Rwnd_limited, x.Info.Sndbuf_limited}
+		now[x.Cookie] = is
+		was, seen := c.before[x.Cookie]
+		if !seen {
+			continue
+		}
+		if is.acked > was.acked && x.Info.Min_rtt > 0 {
+			c.observer(k).Observe(seconds(x.Info.Rtt - min(x.Info.Min_rtt, x.Info.Rtt)))
+		}
+		us := func(now, was uint64) time.Duration { return time.Duration(now-min(was, now)) * time.Microsecond }
+		c.limits[measure.LimitOf(look.At.Sub(c.at), us(is.busy, was.busy), us(is.receiver, was.receiver),
+			us(is.buffer, was.buffer))]++
+	}
+	c.before, c.at = now, look.At
+}
+
+// observer is a histogram, remembered: to look it up costs more than to observe.
+func (c *Collector) observer(k key) prometheus.Observer {
+	if c.observers[k] == nil {
+		c.observers[k] = c.rtt.WithLabelValues(k.dev, k.cc)
+	}
+	return c.observers[k]
+}
+
+// control is the label of a congestion control.
+func (c *Collector) control(name string) string {
+	if !c.known[name] {
+		if len(c.known) >= mostControls || name == "" {
+			return "other"
+		}
+		c.known[name] = true
+	}
+	return name
+}
+
+// findings tells those that a person should know.
+func (s sink) findings(all []doctor.Finding) {
+	told := map[doctor.Code]bool{}
+	for _, f := range all {
+		if f.Severity != doctor.Fine && !told[f.Code] {
+			told[f.Code] = true
+			s.gauge("weir_finding", "1 for each finding of weir doctor that is there and not fine.", 1,
+				"code", string(f.Code), "severity", string(f.Severity))
+		}
+	}
+}
+
+// goal tells how the host stands to its goal.
+func (s sink) goal(g *change.Status) {
+	if g == nil {
+		return
+	}
+	s.gauge("weir_goal_up", "Whether there is a goal.", number(g.Up))
+	s.gauge("weir_goal_in_force", "Whether the goal is in force.", number(g.InForce))
+	s.gauge("weir_goal_drifted_changes", "Changes that would bring the goal back into force.", float64(len(g.Drift)))
+	s.gauge("weir_goal_unconfirmed", "Whether the goal waits for weir confirm.", number(g.Unconfirmed))
+	s.gauge("weir_goal_kept", "Whether the goal outlasts a reboot.", number(g.Kept))
+}

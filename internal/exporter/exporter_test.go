@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/change"
+	"weir/internal/doctor"
+	"weir/internal/dualpi2"
+	"weir/internal/host"
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+)
+
+// full is a host with something of everything.
+func full(t testing.TB) Look {
+	spec, err := qdisc.Parse("cake bandwidth 48mbit diffserv4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cake := qdisc.Stats{Bytes: 1000, Packets: 10, Drops: 2, Marks: 3, Overlimits: 4, Requeues: 5, Backlog: 6000, Qlen: 4,
+		X: qdisc.CakeStats{Tins: []qdisc.CakeTin{{SentBytes: 1, Drops: 2, Marks: 3, AvgDelay: 5300, SparseFlows: 7}, {}, {},
+			{PeakDelay: 250}}}}
+	at := func(major int) qdisc.Handle { return qdisc.Handle(major << 16) }
+	return Look{
+		At: time.Unix(1000, 0),
+		Trees: map[string]qdisc.Tree{
+			"ens3": {Qdiscs: []qdisc.Qdisc{{Kind: "cake", Handle: at(1), Parent: qdisc.Root, Spec: spec, Stats: cake}}},
+			"ens4": {Qdiscs: []qdisc.Qdisc{{Kind: "mq", Parent: qdisc.Root},
+				{Kind: "fq", Parent: qdisc.Handle(1)}, {Kind: "fq", Parent: qdisc.Handle(2)}}},
+			"ens5": {Qdiscs: []qdisc.Qdisc{{Kind: "dualpi2", Handle: at(2), Parent: qdisc.Root, Stats: qdisc.Stats{
+				X: qdisc.DualPI2Stats{PacketsC: 5, PacketsL: 6, DelayL: 900, StepMarks: 7, Probability: .25}}}}},
+			"ens6": {Qdiscs: []qdisc.Qdisc{{Kind: "bpf_dualpi2", Handle: at(3), Parent: qdisc.Root, Stats: qdisc.Stats{
+				X: dualpi2.Stats{PacketsC: 8, PacketsL: 9}}}}},
+			"lo": {Qdiscs: []qdisc.Qdisc{{Kind: "noqueue", Parent: qdisc.Root}}},
+		},
+		Devices: map[netip.Addr]string{netip.MustParseAddr("192.0.2.2"): "ens3"},
+		Findings: []doctor.Finding{{Code: "queue-at-provider", Severity: doctor.Harmful},
+			{Code: "queue-at-provider", Severity: doctor.Harmful}, {Code: "kernel", Severity: doctor.Fine}},
+		Goal: &change.Status{Up: true, Drift: []plan.Change{{}, {}}, Unconfirmed: true},
+		Read: map[string]bool{"queues": true, "connections": true, "findings": true, "goal": true},
+	}
+}
+
+// connected adds connections of which each has been answered since the look before, 20 ms above a minimum of 30.
+func connected(l Look, connections, round int, controls ...string) Look {
+	l.At = l.At.Add(time.Duration(round) * time.Second)
+	l.Connections = nil
+	for i := range connections {
+		l.Connections = append(l.Connections, host.Connection{Cookie: uint64(i), CC: controls[i%len(controls)],
+			Local: netip.MustParseAddr("192.0.2.2"), Info: unix.TCPInfo{Rtt: 50_000, Min_rtt: 30_000,
+				Bytes_acked: uint64(1000 * round), Busy_time: uint64(950_000 * round)}})
+	}
+	return l
+}
+
+func registry(t testing.TB, look *Look) *prometheus.Registry {
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(New(func() Look { return *look }, "v1")); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+var update = flag.Bool("update", false, "write testdata/metrics.txt")
+
+// All that is told, as Prometheus gets it; and promlint finds nothing in it. testdata/metrics.txt is the whole.
+func TestMetrics(t *testing.T) {
+	look := connected(full(t), 3, 1, "bbr", "cubic")
+	r := registry(t, &look)
+	if _, err := r.Gather(); err != nil { // before it, no connection has been seen
+		t.Fatal(err)
+	}
+	look = connected(full(t), 3, 2, "bbr", "cubic")
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	look = connected(full(t), 3, 3, "bbr", "cubic")
+	file := filepath.Join(t.TempDir(), "weir.prom")
+	if err := prometheus.WriteToTextfile(file, r); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/metrics.txt"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || string(got) != string(want) {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	doc, err := os.ReadFile("../../docs/exporter.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllSubmatch(got, -1) {
+		if !bytes.Contains(doc, []byte("`"+string(name[1])+"`")) {
+			t.Errorf("docs/exporter.md does not have %s", name[1])
+		}
+	}
+}
+
+// Connections make no series, whoever they are from and whatever controls them.
+func TestCardinality(t *testing.T) {
+	var controls []string
+	for i := range 64 {
+		controls = append(controls, fmt.Sprint("cc", i))
+	}
+	few, many := connected(full(t), 64, 1, controls...), connected(full(t), 100_000, 1, controls...)
+	count := func(look Look) int {
+		r := registry(t, &look)
+		_, _ = r.Gather()
+		look = connected(look, len(look.Connections), 2, controls...)
+		n, err := testutil.GatherAndCount(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	a, b := count(few), count(many)
+	if a != b || b > 250 {
+		t.Errorf("%d series with 64 connections, %d with 100,000", a, b)
+	}
+}
+
+// Queues have a bound, and what is above it is counted.
+func TestManyQueues(t *testing.T) {
+	look := full(t)
+	for i := range 1000 {
+		look.Trees[fmt.Sprintf("z%d", i)] = qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "fq_codel", Parent: qdisc.Root}}}
+	}
+	r := registry(t, &look)
+	n, err := testutil.GatherAndCount(r, "weir_qdisc_sent_bytes_total")
+	if err != nil || n != mostQueues {
+		t.Errorf("%d, %v", n, err)
+	}
+	left := strings.NewReader("# HELP weir_qdiscs_left_out Queueing disciplines above the number that is told.\n" +
+		"# TYPE weir_qdiscs_left_out gauge\nweir_qdiscs_left_out 494\n")
+	if err := testutil.GatherAndCompare(r, left, "weir_qdiscs_left_out"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A host that cannot be read says so, and is no zero.
+func TestUnread(t *testing.T) {
+	look := Look{Read: map[string]bool{"queues": false}}
+	r := registry(t, &look)
+	for name, want := range map[string]int{"weir_read_success": 1, "weir_goal_in_force": 0, "weir_tcp_connections": 0,
+		"weir_tcp_limited_connections": 0} {
+		if n, err := testutil.GatherAndCount(r, name); err != nil || n != want {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+}
+
+// What a scrape costs on a host with 10,000 connections, but for what the kernel takes to list them.
+func BenchmarkScrape10000(b *testing.B) {
+	look := full(b)
+	r := registry(b, &look)
+	rounds := [2]Look{connected(look, 10_000, 1, "bbr", "cubic"), connected(look, 10_000, 2, "bbr", "cubic")}
+	before := cpu()
+	for i := 0; b.Loop(); i++ {
+		look = rounds[i%2]
+		if _, err := r.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64((cpu()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+}
+
+// cpu is the CPU time that this process has taken.
+func cpu() time.Duration {
+	var r unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
