@@ -23,6 +23,7 @@ lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
 kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: newest)
 	@scripts/need kernels
 	@internal/lab/qemu/kernels $(or $(KERNELS),newest)
+	@internal/lab/qemu/clock
 
 tc: ## fetch the newest tc into the user's cache, unless it is there: tests compare with it
 	@scripts/need kernels

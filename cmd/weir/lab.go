@@ -160,8 +160,11 @@ func (o labOptions) failed(cmd *cobra.Command, reports []verdict.Report, err err
 		}
 		return errors.New("interrupted; nothing was left behind")
 	}
-	if errors.Is(err, qemu.ErrNoEmulator) {
+	switch {
+	case errors.Is(err, qemu.ErrNoEmulator):
 		return &hinted{err, "apt-get install qemu-system-x86"}
+	case errors.Is(err, qemu.ErrNoClock):
+		return &hinted{err, "make kernels"}
 	}
 	var failure *boot.Failure
 	if errors.As(err, &failure) {

@@ -53,6 +53,9 @@ func kernelsIn(dir string) ([]Kernel, error) {
 	return all, nil
 }
 
+// clock is the library that internal/lab/qemu/clock has put beside the kernels.
+func (k Kernel) clock() string { return filepath.Join(filepath.Dir(k.Dir), "clock.so") }
+
 // Newest stands for the series of the newest kernel.
 const Newest = "newest"
 

@@ -28,6 +28,9 @@ const emulator = "qemu-system-x86_64"
 // ErrNoEmulator means that this host cannot run a stock kernel.
 var ErrNoEmulator = errors.New(emulator + " is missing")
 
+// ErrNoClock means that the library is missing without which the emulator looks at the host's clock.
+var ErrNoClock = errors.New("the emulator's clock is missing")
+
 // Boot is one run of a kernel.
 type Boot struct {
 	Kernel    Kernel
@@ -163,6 +166,13 @@ func (b Boot) run(ctx context.Context) (reply []byte, lines []string, err error)
 
 	command := exec.Command(emulator, b.arguments(initrd, "/dev/stdout", answer)...)
 	command.Env = []string{"TMPDIR=" + scratch, "HOME=" + scratch, "PATH=/nonexistent"}
+	if b.Exact {
+		clock := b.Kernel.clock()
+		if _, err := os.Stat(clock); err != nil {
+			return nil, nil, ErrNoClock
+		}
+		command.Env = append(command.Env, "LD_PRELOAD="+clock)
+	}
 	// A group of its own, so that ^C reaches us alone and we end it; and no orphan if we are killed.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	console := &boot.Console{OnLine: b.OnLine}
