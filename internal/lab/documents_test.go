@@ -175,7 +175,7 @@ func otherClaims(was, is string, verdicts []verdict.Verdict) []string {
 	}
 	var problems []string
 	for i, v := range verdicts {
-		tolerance, rounding := tolerances(v.Expect)
+		tolerance, rounding, bound := tolerances(v.Expect)
 		values := before[i].values()
 		for _, m := range v.At {
 			if !m.None {
@@ -195,7 +195,7 @@ func otherClaims(was, is string, verdicts []verdict.Verdict) []string {
 		}
 		// Where it holds is a sample, too: one seed of BBR behind a policer has held at 4 points of 12, and at 6.
 		if tolerance > 0 && before[i].verdict == now[i].verdict &&
-			!near(before[i].measured, now[i].measured, tolerance+rounding) {
+			!near(before[i].measured, now[i].measured, tolerance+rounding, bound) {
 			problems = append(problems, fmt.Sprintf("%s: “%s”: measured %s, and now %s: more than %g apart",
 				v.Source, v.Says, before[i].measured, now[i].measured, tolerance))
 		}
@@ -245,9 +245,9 @@ func claimRows(text string) []claimRow {
 	return rows
 }
 
-// tolerances are how far two samples of what a claim speaks of may be apart, and half of the last digit of its bound.
-// The width of an expected range is such a tolerance; a bound on one side has none but its verdict.
-func tolerances(expect string) (tolerance, rounding float64) {
+// tolerances are how far two samples of what a claim speaks of may be apart, half of the last digit of its bound, and
+// that bound. The width of an expected range is such a tolerance; a bound on one side has none but its verdict.
+func tolerances(expect string) (tolerance, rounding, bound float64) {
 	var bounds []float64
 	for _, text := range regexp.MustCompile(`\d+(\.\d+)?`).FindAllString(expect, -1) {
 		n, _ := strconv.ParseFloat(text, 64)
@@ -258,15 +258,16 @@ func tolerances(expect string) (tolerance, rounding float64) {
 	}
 	switch {
 	case strings.Contains(expect, "±"):
-		tolerance = 2 * bounds[0] * bounds[1] / 100
+		tolerance, bound = 2*bounds[0]*bounds[1]/100, bounds[0]
 	case strings.Contains(expect, ".."):
-		tolerance = bounds[1] - bounds[0]
+		tolerance, bound = bounds[1]-bounds[0], bounds[1]
 	}
-	return tolerance, rounding
+	return tolerance, rounding, bound
 }
 
-// near compares the figures of two texts that have the same words, one by one.
-func near(a, b string, tolerance float64) bool {
+// near compares the figures of two texts that have the same words, one by one. A tolerance is of figures as large as
+// its bound: of two that are both four times as large it is four times as much.
+func near(a, b string, tolerance, bound float64) bool {
 	a, b = ranges.ReplaceAllString(a, ""), ranges.ReplaceAllString(b, "")
 	x, y := figures.FindAllString(a, -1), figures.FindAllString(b, -1)
 	if len(x) != len(y) {
@@ -275,7 +276,7 @@ func near(a, b string, tolerance float64) bool {
 	for i := range x {
 		m, _ := strconv.ParseFloat(strings.TrimSpace(x[i]), 64)
 		n, _ := strconv.ParseFloat(strings.TrimSpace(y[i]), 64)
-		if math.Abs(m-n) > tolerance {
+		if math.Abs(m-n) > tolerance*max(1, min(math.Abs(m), math.Abs(n))/max(bound, 1e-9)) {
 			return false
 		}
 	}
@@ -315,6 +316,8 @@ func TestOtherClaims(t *testing.T) {
 		{fetch, 85, "there 83.63 s (1 point); elsewhere 1.54 to 130.2 s (5 points)",
 			"there 84.96 s (1 point); elsewhere 13.54 to 130.8 s (5 points)", "**reproduced only when** loss 8%",
 			"**reproduced only when** loss 8%", true},
+		{fetch, 850, "840 s", "940 s", "**not reproduced**", "**not reproduced**", false},
+		{fetch, 850, "840 s", "960 s", "**not reproduced**", "**not reproduced**", true},
 		{fetch, 85, "84 s [80.1..88.1]", "85 s", "**reproduced**", "**reproduced**", false},
 		{half, 0.62, "0.60 ×", "0.62 ×", "**reproduced**", "**not reproduced**", false}, // rounds to its bound
 		{half, 0.51, "a: 1.37 ×; b: 0.60 ×", "a: 1.36 ×; b: 0.51 ×", "**not reproduced**",
