@@ -234,7 +234,7 @@ func describeHost(f host.Facts) string {
 func printIngress(w io.Writer, f host.Facts) {
 	for _, l := range f.Links {
 		for _, q := range l.Tree.Qdiscs {
-			if q.Parent == qdisc.Ingress && l.Redirect != qdisc.IFB {
+			if q.Parent == qdisc.Ingress && !qdisc.IsIFB(l.Redirect) {
 				what := q.Kind
 				if l.Redirect != "" {
 					what += ", which redirects all that arrives to " + l.Redirect

@@ -225,12 +225,31 @@ func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 
 // setIngress takes the steps that qdisc.SetIngress takes.
 func (m *fake) setIngress(index int, a qdisc.Arriving) error {
-	ifb := func() int { return slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB }) }
 	uplink := func() *host.Link {
 		if i := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index }); i >= 0 {
 			return &m.f.Links[i]
 		}
 		return nil // it is gone
+	}
+	own := func() []string {
+		if l := uplink(); l != nil {
+			return plan.IFBs(m.f, l.Name)
+		}
+		return plan.IFBs(m.f, "")
+	}
+	ifb := func() *host.Link {
+		if names := own(); len(names) > 0 {
+			return m.named(names[0])
+		}
+		return nil
+	}
+	add := func() {
+		name := qdisc.IFB
+		for n := 2; slices.ContainsFunc(m.f.Links, func(l host.Link) bool { return l.Name == name }); n++ {
+			name = fmt.Sprint(qdisc.IFB, n)
+		}
+		m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 70 + len(m.f.Links), Name: name, Kind: "ifb",
+			TxQueues: 1, MTU: 1500})
 	}
 	place := func(l *host.Link) {
 		if !slices.ContainsFunc(l.Tree.Qdiscs, atIngress) {
@@ -242,11 +261,12 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 	lead := func(l *host.Link) {
 		place(l)
 		m.step() // of a tunnel: the small packets
-		l.Redirect = qdisc.IFB
+		l.Redirect = ifb().Name
 		m.step()
 	}
 	release := func(l *host.Link, empty bool) {
-		if l == nil || !empty && !slices.Contains([]string{qdisc.IFB, host.Gone}, l.Redirect) {
+		if l == nil || !empty && !slices.Contains(append(own(), host.Gone), l.Redirect) ||
+			qdisc.IsIFB(l.Redirect) && !slices.Contains(own(), l.Redirect) {
 			return
 		}
 		l.Redirect, l.Passes = "", nil
@@ -261,7 +281,7 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 			case len(a.Stack) > 0 && slices.Contains(a.Tunnels, l.Name):
 				found++
 				lead(l)
-			case l.Index != index && l.Name != qdisc.IFB:
+			case l.Index != index && !qdisc.IsIFB(l.Name):
 				release(l, len(a.Stack) == 0 && slices.Contains(a.Tunnels, l.Name))
 			}
 		}
@@ -272,27 +292,28 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 	}
 	m.step()
 	if err := m.write("ingress "+a.Stack.String(), "set"); err != nil { // half done
-		if ifb() < 0 {
-			m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1,
-				MTU: 1500})
+		if ifb() == nil {
+			add()
 		}
-		m.f.Links[ifb()].Tree = single(m.t, "pfifo")
+		ifb().Tree = single(m.t, "pfifo")
 		return err
 	}
 	if len(a.Stack) == 0 {
 		release(uplink(), true)
 		_ = tunnels()
-		m.f.Links = slices.DeleteFunc(slices.Clone(m.f.Links), func(l host.Link) bool { return l.Name == qdisc.IFB })
+		names := own()
+		m.f.Links = slices.DeleteFunc(slices.Clone(m.f.Links), func(l host.Link) bool {
+			return slices.Contains(names, l.Name)
+		})
 		m.step()
 		return nil
 	}
-	if ifb() < 0 {
-		m.f.Links = append(slices.Clone(m.f.Links), host.Link{Index: 7, Name: qdisc.IFB, Kind: "ifb", TxQueues: 1,
-			MTU: 1500})
+	if ifb() == nil {
+		add()
 		m.step()
 	}
-	m.replace(&m.f.Links[ifb()], single(m.t, a.Stack.String()))
-	m.f.Links[ifb()].Up = true
+	m.replace(ifb(), single(m.t, a.Stack.String()))
+	ifb().Up = true
 	m.step()
 	if err := tunnels(); err != nil {
 		return err

@@ -195,13 +195,14 @@ func (j *journal) before(f host.Facts) host.Facts {
 	return f
 }
 
-// withoutIncoming takes out what is led through the device of our making: it is ours whoever has changed it.
+// withoutIncoming takes out what is led through a device of our making: it is ours whoever has changed it.
 func withoutIncoming(f *host.Facts, dev string) {
-	f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
+	ifbs := plan.IFBs(*f, dev)
+	f.Links = slices.DeleteFunc(f.Links, func(l host.Link) bool { return slices.Contains(ifbs, l.Name) })
 	plain := func(q qdisc.Qdisc) bool { return atIngress(q) && q.Kind == "ingress" }
 	for i, l := range f.Links {
-		if (l.Name == dev || l.Redirect == qdisc.IFB) &&
-			slices.Contains([]string{"", qdisc.IFB, host.Gone}, l.Redirect) {
+		if ours := slices.Contains(ifbs, l.Redirect); ours ||
+			l.Name == dev && (l.Redirect == "" || l.Redirect == host.Gone) {
 			f.Links[i].Redirect, f.Links[i].Passes = "", nil
 			f.Links[i].Tree.Qdiscs = slices.DeleteFunc(slices.Clone(l.Tree.Qdiscs), plain)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -236,6 +237,86 @@ func TestTwoUplinksKilled(t *testing.T) {
 				must[Outcome](t)(s.Down(false))
 				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
 					!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
+					t.Fatalf("step %d: taken down:\n%+v", step, after)
+				}
+			}
+		})
+	}
+}
+
+// incoming is what arrives at a device passes.
+func incoming(m *fake, dev string) string { return plan.IncomingAt(m.f, dev).String() }
+
+// What arrives at each of two uplinks passes a queue of its own, and each comes and goes without the other.
+func TestTwoUplinksIngress(t *testing.T) {
+	first := plan.Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6}
+	second := plan.Goal{Dev: "eth1", Rate: 50e6, Ingress: 20e6}
+	const slow = "cake bandwidth 17mbit besteffort dual-srchost rtt 500ms ingress"
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(first, 0))
+	must[Outcome](t)(s.Up(second, minute))
+	if status, confirmed, err := s.Confirm(); err != nil || !confirmed || !status.InForce {
+		t.Fatalf("%+v, %v", status, err)
+	}
+	if a, b := incoming(m, "eth0"), incoming(m, "eth1"); a != arriving || b != slow {
+		t.Fatalf("what arrives passes %s and %s", a, b)
+	}
+	// Somebody takes the one's device away, and the other's stays.
+	m.gone(qdisc.IFB)
+	m.named("eth0").Redirect = host.Gone
+	status := must[Status](t)(s.Status())
+	if status.Holds(status.Goals()[0]) || !status.Holds(status.Goals()[1]) {
+		t.Errorf("%+v", status)
+	}
+	must[Outcome](t)(s.Up(first, 0))
+	if a, b := incoming(m, "eth0"), incoming(m, "eth1"); a != arriving || b != slow {
+		t.Errorf("mended, what arrives passes %s and %s", a, b)
+	}
+	must[Outcome](t)(s.DownOne("eth0", false))
+	if a, b := incoming(m, "eth0"), incoming(m, "eth1"); a != plan.NoIngress || b != slow {
+		t.Errorf("one down: what arrives passes %s and %s", a, b)
+	}
+	must[Outcome](t)(s.Down(false))
+	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
+		t.Errorf("%+v", after.Links)
+	}
+}
+
+// Killed at each step, a host where two uplinks shape what arrives is as it was, as it should be, or put right.
+func TestTwoUplinksIngressKilled(t *testing.T) {
+	first := plan.Goal{Dev: "eth0", Rate: 50e6, Ingress: 100e6}
+	second := plan.Goal{Dev: "eth1", Rate: 50e6, Ingress: 20e6}
+	for name, run := range map[string]func(Store){
+		"up":          func(s Store) { _, _ = s.Up(second, minute) },
+		"down of one": func(s Store) { _, _ = s.DownOne("eth0", false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for step := 1; ; step++ {
+				s, m := twoCards(t)
+				must[Outcome](t)(s.Up(first, 0))
+				if name != "up" {
+					must[Outcome](t)(s.Up(second, 0))
+				}
+				m.steps = 0
+				if survives(m, step, func() { run(s) }) {
+					for dev, shaped := range map[string]bool{"eth0": name == "up", "eth1": true} {
+						if now := incoming(m, dev); strings.HasPrefix(now, "cake") != shaped {
+							t.Errorf("not killed, what arrives at %s passes %s", dev, now)
+						}
+					}
+					return
+				}
+				m.crashAt = 0
+				must[Outcome](t)(s.Recover())
+				stays := "eth0"
+				if name != "up" {
+					stays = "eth1"
+				}
+				if now := incoming(m, stays); !strings.HasPrefix(now, "cake") {
+					t.Fatalf("step %d: what arrives at %s passes %s", step, stays, now)
+				}
+				must[Outcome](t)(s.Down(false))
+				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
 					t.Fatalf("step %d: taken down:\n%+v", step, after)
 				}
 			}

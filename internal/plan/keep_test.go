@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 func keeping(t *testing.T) host.Facts {
@@ -136,12 +137,32 @@ func TestTwoGoals(t *testing.T) {
 		t.Error(err)
 	}
 	in := Goal{Dev: "eth9", Rate: 50e6, Ingress: 50e6}
-	if _, err := MakeAll([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 50e6}, in}, f); err == nil ||
-		!strings.Contains(err.Error(), "at eth0 and at eth9") {
-		t.Errorf("what arrives at two devices: %v", err)
+	p, err = MakeAll([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 20e6}, in}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dev, rate := range map[string]string{"eth0": "17mbit", "eth9": "42.5mbit"} {
+		if got := value(p, Target{Ingress, dev}); len(got) != 1 || !strings.Contains(got[0], rate) {
+			t.Errorf("what arrives at %s: %q", dev, got)
+		}
 	}
 	if _, err := MakeAll([]Goal{{Rate: 50e6}, {Dev: "eth0"}}, f); err == nil {
 		t.Error("two goals for one device")
+	}
+}
+
+// What comes out of a tunnel passes one queue.
+func TestUnpackedOnce(t *testing.T) {
+	arriving := func(dev string, tunnels ...string) Change {
+		return Change{Target: Target{Ingress, dev}, New: Incoming{Arriving: qdisc.Arriving{Tunnels: tunnels}}}
+	}
+	before := []Change{arriving("eth0", "wg0", "wg1")}
+	if err := unpackedOnce(before, arriving("eth9", "wg2")); err != nil {
+		t.Error(err)
+	}
+	if err := unpackedOnce(before, arriving("eth9", "wg1")); err == nil ||
+		!strings.Contains(err.Error(), "wg1 can pass one queue only, and is to pass that of eth0 and that of eth9") {
+		t.Error(err)
 	}
 }
 

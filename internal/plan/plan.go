@@ -234,17 +234,13 @@ func together(drafts []*draft) (p Plan, err error) {
 			wants[name] = both
 		}
 	}
-	arriving := ""
 	for _, d := range drafts {
 		for _, c := range d.Changes {
 			switch c.Kind {
 			case Ingress:
-				if arriving != "" {
-					return Plan{}, &Refusal{What: fmt.Sprintf("incoming traffic can be shaped at one device only, "+
-						"and is to be at %s and at %s", arriving, c.Name),
-						Try: "no --ingress for one of them, or for a relay --carries forward"}
+				if err := unpackedOnce(p.Changes, c); err != nil {
+					return Plan{}, err
 				}
-				arriving = c.Name
 			case Sysctl:
 				if slices.ContainsFunc(p.Changes, func(other Change) bool { return other.Target == c.Target }) {
 					continue
@@ -255,6 +251,24 @@ func together(drafts []*draft) (p Plan, err error) {
 		}
 	}
 	return p, nil
+}
+
+// unpackedOnce refuses a change by which what comes out of a tunnel would pass the queues of two devices.
+func unpackedOnce(before []Change, c Change) error {
+	want, _ := c.New.(Incoming)
+	for _, other := range before {
+		at, _ := other.New.(Incoming)
+		for _, tunnel := range want.Tunnels {
+			if slices.Contains(at.Tunnels, tunnel) {
+				return &Refusal{
+					What: fmt.Sprintf("what comes out of %s can pass one queue only, and is to pass that of %s and "+
+						"that of %s", tunnel, other.Name, c.Name),
+					Try: "for the one by which no tunnel comes in: --carries forward",
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // larger is the value that does for two goals, if there is one.
@@ -370,9 +384,9 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 	if IncomingAt(d.facts, d.link.Name).Meets(want) {
 		return nil
 	}
-	_, there := d.facts.Link(qdisc.IFB)
+	ifbs := IFBs(d.facts, d.link.Name)
 	for _, q := range d.link.Tree.Qdiscs {
-		if q.Parent == qdisc.Ingress && !there {
+		if q.Parent == qdisc.Ingress && len(ifbs) == 0 {
 			return &Refusal{
 				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not "+
 					"weir's to touch", d.link.Name, q.Kind),
@@ -382,16 +396,16 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 		}
 	}
 	switch {
-	case there:
+	case len(ifbs) > 0:
 		try := "see what it is for; if for nothing: "
 		for _, l := range d.facts.Links {
-			if l.Redirect == qdisc.IFB || l.Name == d.link.Name { // else what comes out of a tunnel is lost
+			if l.Redirect == ifbs[0] || l.Name == d.link.Name { // else what comes out of a tunnel is lost
 				try += fmt.Sprintf("tc qdisc del dev %s ingress; ", l.Name)
 			}
 		}
 		return &Refusal{
-			What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", qdisc.IFB),
-			Try:  try + "ip link del " + qdisc.IFB,
+			What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", ifbs[0]),
+			Try:  try + "ip link del " + ifbs[0],
 		}
 	case d.facts.Ingress == host.No:
 		return &Refusal{

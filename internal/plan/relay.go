@@ -400,7 +400,7 @@ func (d *draft) unpacks(l host.Link) bool {
 // foreignIngress tells whether somebody else has a say in what comes out of a device before us. Plain filters come
 // first there, and stay; to those that are shared with other devices the kernel adds none of one alone.
 func foreignIngress(l host.Link) bool {
-	return !slices.Contains([]string{"", host.Gone, qdisc.IFB}, l.Redirect) ||
+	return l.Redirect != "" && l.Redirect != host.Gone && !qdisc.IsIFB(l.Redirect) ||
 		slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool {
 			return q.Parent == qdisc.Ingress && (q.Kind != "ingress" || q.IngressBlock != 0)
 		})

@@ -118,8 +118,12 @@ func (i Incoming) Meets(want Value) bool {
 // looked at.
 func IncomingAt(f host.Facts, dev string) Incoming {
 	link, _ := f.Link(dev)
-	ifb, there := f.Link(qdisc.IFB)
-	switch there = there && ifb.Kind == "ifb"; {
+	var ifb host.Link
+	names := IFBs(f, dev)
+	if len(names) > 0 {
+		ifb, _ = f.Link(names[0])
+	}
+	switch there := ifb.Kind == "ifb"; {
 	case there && ifb.Up && link.Redirect == ifb.Name:
 		now := QueueOf(ifb.Tree)
 		if now.Stack == nil {
@@ -140,6 +144,26 @@ func IncomingAt(f host.Facts, dev string) Incoming {
 		return Incoming{Other: HalfIngress}
 	}
 	return Incoming{Other: NoIngress}
+}
+
+// IFBs names the devices of Weir's making that are there for a device: the one that it leads to comes first, and then
+// those that nothing leads to but tunnels.
+func IFBs(f host.Facts, dev string) (names []string) {
+	at, _ := f.Link(dev)
+	for _, l := range f.Links {
+		leads := func(from host.Link) bool { return from.Redirect == l.Name }
+		others := func(from host.Link) bool {
+			return leads(from) && from.Name != dev && tunnelKind(from, true) == ""
+		}
+		switch {
+		case !qdisc.IsIFB(l.Name):
+		case leads(at):
+			names = slices.Insert(names, 0, l.Name)
+		case !slices.ContainsFunc(f.Links, others):
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // Setting is a sysctl's value, as the kernel writes it.

@@ -170,14 +170,14 @@ func TestLiveUnpacked(t *testing.T) {
 	if filters(near) != 1 || filters(devices["tnl1"]) != 0 || past() != "[]" {
 		t.Errorf("left: %d filters, %d, past %s", filters(near), filters(devices["tnl1"]), past())
 	}
-	if ifb, err := findIFB(); ifb != nil || err != nil {
+	if ifb, err := links.LinkByName(IFB); !errors.As(err, new(links.LinkNotFoundError)) {
 		t.Errorf("%v is left, %v", ifb, err)
 	}
 	// Somebody has taken the device away: what led there goes, too, and packets are not lost any more.
 	if err := set(text); err != nil {
 		t.Fatal(err)
 	}
-	ifb, err := findIFB()
+	ifb, err := links.LinkByName(IFB)
 	if err != nil {
 		t.Fatal(err)
 	}

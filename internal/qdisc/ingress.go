@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mdlayher/netlink"
@@ -15,9 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IFB is the name of the device through which SetIngress leads what arrives at another. There is one in a network
-// namespace.
+// IFB is the name of the device through which SetIngress leads what arrives at another. Each uplink has one of its own:
+// those after the first have a number behind the name, from 2.
 const IFB = "ifb-weir"
+
+// IsIFB tells whether a device's name is one that SetIngress gives.
+func IsIFB(name string) bool {
+	number, is := strings.CutPrefix(name, IFB)
+	n, err := strconv.ParseUint(number, 10, 16)
+	return is && (number == "" || err == nil && n >= 2 && number == strconv.FormatUint(n, 10))
+}
 
 const (
 	// Where the filters for what arrives hang, below an ingress discipline as below clsact (TC_H_MIN_INGRESS,
@@ -38,9 +46,9 @@ const (
 	mirredDevice = 24
 )
 
-// SetIngress lets all that arrives at an interface pass a stack first: the stack is at the root of the device IFB,
-// to which a filter redirects (tc-matchall(8), tc-mirred(8)). The device comes first, so that nothing is redirected
-// to where nothing is, and goes last; a stack that is there is changed in place where that can be done. An empty
+// SetIngress lets all that arrives at an interface pass a stack first: the stack is at the root of a device named like
+// IFB, to which a filter redirects (tc-matchall(8), tc-mirred(8)). The device comes first, so that nothing is led to
+// where nothing is, and goes last; a stack that is there is changed in place where that can be done. An empty
 // stack takes all of it away, and leaves filters that are not ours; its tunnels are those that may have been
 // unpacked before. Else a tunnel that is not there is an error. It is about the network namespace of the calling
 // thread.
@@ -57,26 +65,16 @@ func SetIngress(ifindex int, a Arriving) error {
 	if len(s) == 0 {
 		return c.removeIngress(ifindex, a.Tunnels)
 	}
-	ifb, err := findIFB()
-	if err == nil && ifb == nil {
-		attrs := links.NewLinkAttrs()
-		attrs.Name = IFB
-		if err = links.LinkAdd(&links.Ifb{LinkAttrs: attrs}); err == nil {
-			ifb, err = findIFB()
-		}
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("device %s, of kind ifb: %w", IFB, err)
-	case ifb == nil:
-		return fmt.Errorf("device %s is gone again", IFB)
+	ifb, err := c.ifb(ifindex, a.Tunnels)
+	if err != nil {
+		return err
 	}
 	to := ifb.Attrs().Index
 	if err := c.Set(to, s); err != nil {
 		return err
 	}
 	if err := links.LinkSetUp(ifb); err != nil {
-		return fmt.Errorf("device %s: %w", IFB, err)
+		return fmt.Errorf("device %s: %w", ifb.Attrs().Name, err)
 	}
 	// First what comes out of tunnels, then what goes past: in between a packet waits twice, and none is lost.
 	if err := c.lead(a.Tunnels, nil, ifindex, to); err != nil {
@@ -126,7 +124,14 @@ func (c *Conn) lead(tunnels, before []string, uplink, to int) error {
 	for _, l := range all {
 		index, name := l.Attrs().Index, l.Attrs().Name
 		wanted := slices.Contains(tunnels, name)
+		var others bool
+		if others, err = c.leadsToOthers(index, to, all, trees); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		switch {
+		case others && wanted:
+			return fmt.Errorf("what comes out of %s passes the queue of another device already", name)
+		case others: // with what goes past it
 		case wanted:
 			found++
 			if err = c.installIngress(index); err == nil {
@@ -155,18 +160,90 @@ func (c *Conn) lead(tunnels, before []string, uplink, to int) error {
 	return nil
 }
 
+// leadsToOthers tells whether what arrives at an interface passes another uplink's device.
+func (c *Conn) leadsToOthers(ifindex, to int, all []links.Link, trees map[int]Tree) (bool, error) {
+	if !slices.ContainsFunc(trees[ifindex].Qdiscs, atTheIngress) {
+		return false, nil
+	}
+	now, ok, err := c.Redirect(ifindex)
+	if err != nil || !ok || now == to {
+		if errors.Is(err, unix.ENODEV) {
+			err = nil // it has just gone
+		}
+		return false, err
+	}
+	return slices.ContainsFunc(all, func(l links.Link) bool {
+		return l.Attrs().Index == now && IsIFB(l.Attrs().Name)
+	}), nil
+}
+
 func atTheIngress(q Qdisc) bool { return q.Parent == Ingress }
 
-// findIFB finds the device; nil if there is none.
-func findIFB() (links.Link, error) {
-	ifb, err := links.LinkByName(IFB)
-	switch {
-	case errors.As(err, new(links.LinkNotFoundError)):
-		return nil, nil
-	case err == nil && ifb.Type() != "ifb":
-		return nil, errors.New("there is one, of kind " + ifb.Type())
+// ifb is an interface's own device, made if there is none.
+func (c *Conn) ifb(ifindex int, tunnels []string) (links.Link, error) {
+	own, free, err := c.ifbs(ifindex, tunnels)
+	if err != nil {
+		return nil, err
 	}
-	return ifb, err
+	if len(own) > 0 {
+		return own[0], nil
+	}
+	attrs := links.NewLinkAttrs()
+	attrs.Name = free
+	if err = links.LinkAdd(&links.Ifb{LinkAttrs: attrs}); err != nil {
+		return nil, fmt.Errorf("device %s, of kind ifb: %w", free, err)
+	}
+	made, err := links.LinkByName(free)
+	if err != nil {
+		return nil, fmt.Errorf("device %s is gone again: %w", free, err)
+	}
+	return made, nil
+}
+
+// ifbs are the devices of our making that are an interface's: the one that it leads to, and those that nobody but its
+// tunnels leads to, left by a run that was cut short. Free is a name that none has.
+func (c *Conn) ifbs(ifindex int, tunnels []string) (own []links.Link, free string, err error) {
+	all, err := links.LinkList()
+	if err != nil {
+		return nil, "", fmt.Errorf("list of links: %w", err)
+	}
+	trees, err := c.Trees()
+	if err != nil {
+		return nil, "", err
+	}
+	leads := map[int][]int{} // to a device, from which
+	for _, l := range all {
+		from := l.Attrs().Index
+		if !slices.ContainsFunc(trees[from].Qdiscs, atTheIngress) {
+			continue
+		}
+		to, ok, err := c.Redirect(from)
+		if err != nil && !errors.Is(err, unix.ENODEV) {
+			return nil, "", err
+		}
+		if ok && !slices.Contains(tunnels, l.Attrs().Name) {
+			leads[to] = append(leads[to], from)
+		}
+	}
+	names := map[string]bool{}
+	for _, l := range all {
+		name, from := l.Attrs().Name, leads[l.Attrs().Index]
+		names[name] = true
+		switch mine := slices.Contains(from, ifindex); {
+		case !IsIFB(name) || len(from) > 0 && !mine:
+		case l.Type() != "ifb":
+			return nil, "", fmt.Errorf("device %s, of kind ifb: there is one, of kind %s", name, l.Type())
+		case mine:
+			own = slices.Insert(own, 0, l)
+		default:
+			own = append(own, l)
+		}
+	}
+	free = IFB
+	for n := 2; names[free]; n++ {
+		free = IFB + strconv.Itoa(n)
+	}
+	return own, free, nil
 }
 
 func (c *Conn) redirect(ifindex, to int) error {
@@ -182,7 +259,7 @@ func (c *Conn) redirect(ifindex, to int) error {
 	}
 	filter, err := newRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl,
 		tcmsg{ifindex: ifindex, parent: atIngress, info: redirectInfo(redirectPriority)},
-		"redirect what arrives to "+IFB, attributes("matchall", options)...)
+		"redirect what arrives", attributes("matchall", options)...)
 	if err != nil {
 		return err
 	}
@@ -234,28 +311,30 @@ func redirectInfo(priority uint16) uint32 {
 }
 
 // removeIngress takes away what redirects to our device, or to one that is gone (of which the kernel drops all that
-// arrives), the ingress discipline if nobody else has a filter there, and our device.
+// arrives), the ingress discipline if nobody else has a filter there, and our devices.
 func (c *Conn) removeIngress(ifindex int, tunnels []string) error {
-	ifb, err := findIFB()
+	own, _, err := c.ifbs(ifindex, tunnels)
 	if err != nil {
-		return fmt.Errorf("device %s: %w", IFB, err)
-	}
-	to := 0
-	if ifb != nil {
-		to = ifb.Attrs().Index
+		return err
 	}
 	ours := func(f Filter) bool {
 		_, past := f.passes()
-		return past || leadsTo(to)(f)
+		return past || leadsTo(0)(f) ||
+			slices.ContainsFunc(own, func(ifb links.Link) bool { return leadsTo(ifb.Attrs().Index)(f) })
 	}
 	if err := c.unredirect(ifindex, ours, true); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := c.lead(nil, tunnels, ifindex, to); err != nil || ifb == nil {
-		return err
+	if len(own) == 0 {
+		return c.lead(nil, tunnels, ifindex, 0)
 	}
-	if err := links.LinkDel(ifb); err != nil {
-		return fmt.Errorf("device %s: %w", IFB, err)
+	for _, ifb := range own {
+		if err := c.lead(nil, tunnels, ifindex, ifb.Attrs().Index); err != nil {
+			return err
+		}
+		if err := links.LinkDel(ifb); err != nil {
+			return fmt.Errorf("device %s: %w", ifb.Attrs().Name, err)
+		}
 	}
 	return nil
 }

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,7 +108,7 @@ func TestLiveIngress(t *testing.T) {
 		if err := SetIngress(near, Arriving{}); err != nil {
 			t.Fatal(err)
 		}
-		if ifb, err := findIFB(); ifb != nil || err != nil {
+		if ifb, err := links.LinkByName(IFB); !errors.As(err, new(links.LinkNotFoundError)) {
 			t.Errorf("%v is left, %v", ifb, err)
 		}
 	}
@@ -141,7 +143,7 @@ func TestLiveIngress(t *testing.T) {
 	gone()
 	asBefore()
 	set("htb rate 10mbit | fq_codel")
-	ifb, _ := findIFB()
+	ifb, _ := links.LinkByName(IFB)
 	if err := links.LinkDel(ifb); err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +206,102 @@ func TestLiveIngress(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	asBefore()
+}
+
+// Two uplinks have a device each, with a queue of its own, and what comes out of tunnels stays where it was led.
+func TestLiveIngressAtTwo(t *testing.T) {
+	c, near := live(t)
+	known(t, c, mustParse(t, "fq_codel"))
+	devices := dummies(t, "wan2", "tnl0")
+	set := func(ifindex int, text string) error {
+		t.Helper()
+		a, err := ParseArriving(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return SetIngress(ifindex, a)
+	}
+	if err := set(near, "fq_codel limit 100, unpacked tnl0 from udp/1194"); errors.Is(err, unix.EOPNOTSUPP) ||
+		errors.Is(err, unix.ENOENT) {
+		t.Skipf("skipped, not passed: this kernel cannot redirect to an ifb: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	through := func(ifindex int) string {
+		t.Helper()
+		to, ok, err := c.Redirect(ifindex)
+		if err != nil || !ok {
+			return fmt.Sprint("nothing ", err)
+		}
+		ifb, err := links.LinkByIndex(to)
+		if err != nil {
+			return err.Error()
+		}
+		tree, err := c.Tree(to)
+		stack, _ := tree.Stack()
+		return fmt.Sprint(ifb.Attrs().Name, " ", stack, " ", err)
+	}
+	is := func(what string, near, wan, tunnel string) {
+		t.Helper()
+		for dev, want := range map[int]string{devices["near"]: near, devices["wan2"]: wan, devices["tnl0"]: tunnel} {
+			if got := through(dev); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s, not %s", what, got, want)
+			}
+		}
+	}
+	devices["near"] = near
+	small := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		filters, err := c.filters(devices["tnl0"], atIngress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(filters)
+	}
+	first, both := IFB+" fq_codel limit 100", small()
+	if err := set(devices["wan2"], "fq_codel limit 200"); err != nil {
+		t.Fatal(err)
+	}
+	second := IFB + "2 fq_codel limit 200"
+	is("both", first, second, first)
+	if now := small(); now != both {
+		t.Errorf("the tunnel had %d filters and has %d", both, now)
+	}
+	if err := set(devices["wan2"], "fq_codel limit 200p, unpacked tnl0 from udp/1"); err == nil ||
+		!strings.Contains(err.Error(), "another device already") {
+		t.Errorf("the other's tunnel: %v", err)
+	}
+	if err := set(devices["wan2"], "fq_codel limit 300"); err != nil {
+		t.Fatal(err)
+	}
+	is("changed", first, IFB+"2 fq_codel limit 300", first)
+	if err := SetIngress(near, Arriving{Tunnels: []string{"tnl0"}}); err != nil {
+		t.Fatal(err)
+	}
+	is("one gone", "nothing", IFB+"2 fq_codel limit 300", "nothing")
+	if err := set(near, "fq_codel limit 100"); err != nil {
+		t.Fatal(err)
+	}
+	is("back", first, IFB+"2 fq_codel limit 300", "nothing")
+	for _, dev := range []int{near, devices["wan2"]} {
+		if err := SetIngress(dev, Arriving{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := links.LinkList()
+	if err != nil || slices.ContainsFunc(all, func(l links.Link) bool { return IsIFB(l.Attrs().Name) }) {
+		t.Errorf("left: %v, %v", all, err)
+	}
+}
+
+func TestIsIFB(t *testing.T) {
+	for name, want := range map[string]bool{"ifb-weir": true, "ifb-weir2": true, "ifb-weir10": true, "ifb-weir1": false,
+		"ifb-weir02": false, "ifb-weirx": false, "ifb-weir-2": false, "ifb0": false, "": false} {
+		if IsIFB(name) != want {
+			t.Error(name)
+		}
+	}
 }
 
 // Whatever filters somebody else has where things arrive stay as tc shows them, while ours come and go.
