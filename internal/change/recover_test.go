@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -667,6 +669,45 @@ func TestStateIsReadOnly(t *testing.T) {
 }
 
 // Who starts a process that has to outlive this one, and that nobody may be able to.
+// What waits is started again in a network namespace that has a name.
+func TestNetwork(t *testing.T) {
+	for name, c := range map[string]struct {
+		of    map[string]string // the files that stand for namespaces, by where they are seen
+		path  string
+		stays bool
+	}{
+		"systemd's":          {map[string]string{"self/ns/net": "a", "1/ns/net": "a"}, "", true},
+		"ip netns":           {map[string]string{"1/root/run/netns/x": "b", "1/root/run/netns/y": "a"}, "/run/netns/y", true},
+		"a container's":      {map[string]string{"1/root/run/docker/netns/0f": "a"}, "/run/docker/netns/0f", true},
+		"without a name":     {map[string]string{"1/root/run/netns/x": "b"}, "/proc/10/ns/net", false},
+		"no names are there": {nil, "/proc/10/ns/net", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+			for _, namespace := range []string{"a", "b"} {
+				write(os.WriteFile(at(namespace), []byte(namespace), 0o600))
+			}
+			files := map[string]string{"self/ns/net": "a", "1/ns/net": "first"}
+			maps.Copy(files, c.of)
+			for place, namespace := range files {
+				write(os.MkdirAll(filepath.Dir(at("proc", place)), 0o700))
+				write(os.Symlink(at(namespace), at("proc", place)))
+			}
+			p := process{proc: os.DirFS(at("proc")), pid: 10}
+			if path, stays := p.network(); path != c.path || stays != c.stays {
+				t.Errorf("%q, %v", path, stays)
+			}
+		})
+	}
+}
+
 func TestKeeper(t *testing.T) {
 	const otherPID, otherUser = "pid:[4026532000]", "user:[4026532001]"
 	proc := func(comm, pid, user string, parents ...int) fs.FS {

@@ -105,12 +105,14 @@ func (outside) arm(unit, dir string) error {
 		return detach(self, recover)
 	}
 	properties := []string{"OOMScoreAdjust=-900", "IgnoreOnIsolate=yes"}
-	if p.link("self", "net") == p.link("1", "net") {
+	namespace, stays := p.network()
+	if namespace != "" {
+		properties = append(properties, "NetworkNamespacePath="+namespace)
+	}
+	if stays {
 		// Killed by whomever it goes on, unless systemd itself was told to stop it; and not once its work is done.
 		properties = append(properties, "Restart=on-failure", "RestartSec=1", "StartLimitIntervalSec=0",
 			"RestartForceExitStatus=SIGTERM SIGINT SIGHUP SIGPIPE", "RestartPreventExitStatus=0")
-	} else { // by a name that is this process's, so that it cannot be started again
-		properties = append(properties, fmt.Sprintf("NetworkNamespacePath=/proc/%d/ns/net", p.pid))
 	}
 	run := func(properties []string) error {
 		args := []string{"--collect", "--quiet", "--unit", unit, "--service-type=notify",
@@ -210,6 +212,27 @@ func (p process) keeper(program, dir string) (keeper, error) {
 	}
 	return 0, errors.New("this container ends with the program that it was started for, and all of its processes " +
 		"with it")
+}
+
+// network is where systemd finds the network namespace of this process; "" is that of systemd. One without a name is
+// this process's: once it has ended there is no way back in, so what is killed there cannot be started again.
+func (p process) network() (path string, stays bool) {
+	if p.link("self", "net") == p.link("1", "net") {
+		return "", true
+	}
+	own, err := fs.Stat(p.proc, "self/ns/net")
+	// Where ip-netns(8) and container engines keep them.
+	for _, dir := range []string{"run/netns", "run/docker/netns", "var/run/netns"} {
+		names, _ := fs.ReadDir(p.proc, "1/root/"+dir)
+		for _, name := range names {
+			at := dir + "/" + name.Name()
+			if there, errThere := fs.Stat(p.proc, "1/root/"+at); err == nil && errThere == nil &&
+				os.SameFile(own, there) {
+				return "/" + at, true
+			}
+		}
+	}
+	return fmt.Sprintf("/proc/%d/ns/net", p.pid), false
 }
 
 // seen is why systemd could not start a program that is about a directory: for it they must be there, and be the same.

@@ -44,6 +44,7 @@ func faults() []fault {
 		{name: "the disk of the journal becomes read-only before the time is over", on: one, run: readOnlyState},
 		{name: "the program is replaced before the time is over", on: one, run: replaced},
 		{name: "in a PID namespace that ends with weir up", on: one, run: contained},
+		{name: "in another network namespace, and what waits is killed", on: one, run: elsewhere},
 		{name: "two uplinks", on: one, run: twoUplinks},
 		{name: "DualPI2 in BPF, then a reboot", on: one, suites: []string{"sid"}, run: l4sReboots},
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
@@ -539,6 +540,25 @@ func contained(s *subject) {
 	s.same(asBefore, s.look(), before, "in a PID namespace")
 }
 
+// elsewhere is a namespace that a container engine or ip-netns(8) keeps: what waits there can be started again.
+func elsewhere(s *subject) {
+	s.sh("ip netns add other && ip -n other link add wan0 type veth peer name wan1 && ip -n other link set wan0 up && " +
+		"ip -n other link set wan1 up")
+	before := s.look()
+	look := "ip netns exec other sh -c 'tc qdisc show; sysctl net.ipv4.tcp_notsent_lowat'"
+	found := s.sh(look)
+	s.sh("ip netns exec other weir up --runtime --dev wan0 --timeout " + whileLooking + " " + goal +
+		" && ip netns exec other tc qdisc show dev wan0 | grep -q cake && " +
+		"kill -KILL $(systemctl show -P MainPID 'weir-revert-*')")
+	s.sh("until_ '! ip netns exec other tc qdisc show dev wan0 | grep -q cake'; until_ '! systemctl list-units --all " +
+		"--no-legend \"weir-revert*\" | grep -q .'")
+	if now := s.sh(look); now != found {
+		s.fails("there was\n%s\nand is\n%s", found, now)
+	}
+	s.same(asBefore, s.look(), before, "killed in another namespace")
+	s.sh("ip netns del other")
+}
+
 // l4sReboots needs a kernel that takes a BPF qdisc.
 func l4sReboots(s *subject) {
 	found := s.look()
@@ -564,6 +584,12 @@ func twoUplinks(s *subject) {
 	s.holds(asPlanned, "both", inForce(goalRate)+" && tc qdisc show dev lan0 | grep -q "+earlierRate)
 	s.sh("! weir down && weir down --dev lan0")
 	s.holds(asPlanned, "one down", inForce(goalRate)+" && ! tc qdisc show dev lan0 | grep -q cake")
+	s.sh("weir up --yes " + goal + " --ingress 40mbit && weir up --yes --dev lan0 " + earlier + " --ingress 20mbit")
+	s.holds(asPlanned, "what arrives at both", inForce(goalRate)+" && tc qdisc show dev ifb-weir | grep -q 34Mbit && "+
+		"tc qdisc show dev ifb-weir2 | grep -q 17Mbit")
+	s.sh("weir down --dev lan0")
+	s.holds(asPlanned, "and at one", inForce(goalRate)+" && tc qdisc show dev ifb-weir | grep -q 34Mbit && "+
+		"! ip link show ifb-weir2 2>/dev/null")
 	s.sh("weir down")
 	s.same(asBefore, s.look(), before, "both down")
 }
