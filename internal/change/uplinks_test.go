@@ -43,7 +43,9 @@ func TestTwoUplinks(t *testing.T) {
 			before, _ := m.facts()
 			alone := map[string]host.Facts{}
 			for _, g := range order {
-				must[Outcome](t)(s.Up(g, 0))
+				if out := must[Outcome](t)(s.Up(g, 0)); len(out.Failed) > 0 {
+					t.Fatalf("%+v", out.Failed)
+				}
 				alone[g.Dev], _ = m.facts()
 				must[Outcome](t)(s.Down(false))
 			}
@@ -253,8 +255,15 @@ func TestTwoUplinksIngress(t *testing.T) {
 	second := plan.Goal{Dev: "eth1", Rate: 50e6, Ingress: 20e6}
 	const slow = "cake bandwidth 17mbit besteffort dual-srchost rtt 500ms ingress"
 	s, m := twoCards(t)
-	must[Outcome](t)(s.Up(first, 0))
-	must[Outcome](t)(s.Up(second, minute))
+	for _, g := range []plan.Goal{first, {Dev: "eth1", Rate: 50e6}, second} {
+		if out := must[Outcome](t)(s.Up(g, 0)); len(out.Failed) > 0 {
+			t.Fatalf("%v: %+v", g, out.Failed)
+		}
+	}
+	must[Outcome](t)(s.DownOne("eth1", false))
+	if out := must[Outcome](t)(s.Up(second, minute)); len(out.Failed) > 0 {
+		t.Fatalf("%+v", out.Failed)
+	}
 	if status, confirmed, err := s.Confirm(); err != nil || !confirmed || !status.InForce {
 		t.Fatalf("%+v, %v", status, err)
 	}

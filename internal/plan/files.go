@@ -29,6 +29,8 @@ func keep(p *Plan, drafts []*draft) {
 	if len(lasting) == 0 {
 		return
 	}
+	// Which goal was asked for last makes no other file.
+	slices.SortFunc(lasting, func(a, b *draft) int { return strings.Compare(a.Goal.Dev, b.Goal.Dev) })
 	k := &keeper{Plan: p, facts: lasting[0].facts}
 	switch {
 	case k.facts.Files == nil && k.facts.Hidden:
