@@ -83,9 +83,8 @@ func SetID(ops *ebpf.MapSpec, id string) error {
 	return errors.New("the object's struct_ops has no id")
 }
 
-// NetnsCookie is the number of the calling thread's network namespace. The kernel gives each one of its own and none
-// twice until it is started again, which is more than the inode of /proc/self/ns/net says (SO_NETNS_COOKIE, Linux
-// 5.14; include/uapi/asm-generic/socket.h).
+// NetnsCookie is the number of the calling thread's network namespace. The kernel gives none twice until it is started
+// again. The inode of /proc/self/ns/net says less (SO_NETNS_COOKIE, Linux 5.14; include/uapi/asm-generic/socket.h).
 func NetnsCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

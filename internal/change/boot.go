@@ -13,8 +13,8 @@ import (
 )
 
 // Boot brings up the goal that is kept, as a boot does or a device that has appeared. What an earlier boot left half
-// done is put back first. A run of this boot that is not confirmed is left alone, and a device that is not there is
-// waited for by whoever called this.
+// done is put back first. A run of this boot that is not confirmed is left alone. Whoever called this waits for a
+// device that is not there.
 func (s Store) Boot() (Outcome, error) {
 	const attempts = 30 // a second each: another device may have appeared at the same time
 	if s.stands() {

@@ -165,8 +165,8 @@ func isCard(u uplink, f host.Facts, l host.Link) bool {
 	return ok && card.Index == l.Index
 }
 
-// card finds the card that had the address of an uplink. Where several have it, as a virtual card of Azure's and the
-// part of a real one below it do, it is the one of the same name, or none.
+// card finds the card that had the address of an uplink. Where several have it, it is the one of the same name, or
+// none. A virtual card of Azure's has that of the real one below it.
 func (u uplink) card(f host.Facts) (host.Link, bool) {
 	var found []host.Link
 	for _, l := range f.Links {

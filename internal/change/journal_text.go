@@ -15,8 +15,8 @@ import (
 	"weir/internal/plan"
 )
 
-// How a journal is written down. Going back must not depend on what only going on takes: a goal that this version
-// does not understand, of a newer one, is kept as it was written, and so is every member that it does not know.
+// How a journal is written down. Going back must not depend on what only going on takes. A newer version's goal that
+// this one does not understand is kept as it was written. So is every member that it does not know.
 
 // record is a journal's file. The first uplink stands in the middle of it, as the only one did before there were
 // several.

@@ -11,9 +11,9 @@ import (
 	"weir/internal/plan"
 )
 
-// Plan is what Up would do. Goals of a device replace each other and do not pile up: the plan is made from the host
-// as it was before the goal in force was brought up, except for what somebody else has set since, and then told as
-// changes to the host as it is.
+// Plan is what Up would do. Goals of a device replace each other and do not pile up. The plan is made from the host as
+// it was before the goal in force was brought up. What somebody else has set since counts as having been there. It is
+// then told as changes to the host as it is.
 //
 // An empty goal is the one in /etc/weir.toml, or else the one that was last brought up, if there was one.
 func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {

@@ -51,7 +51,7 @@ func (s Store) setIngress(j *journal, dev string, want plan.Incoming) error {
 }
 
 // inOrder puts the queues first: without them the rest is not wanted. Before them comes only the kernel's default for
-// queues, since one that the kernel made by itself is put back by letting it make one again. Files come last, in the
+// queues. A queue that the kernel made by itself is put back by letting it make one again. Files come last, in the
 // order in which they are given.
 func inOrder(changes []plan.Change) []plan.Change {
 	rank := func(c plan.Change) int {

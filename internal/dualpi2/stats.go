@@ -118,8 +118,8 @@ func (h Histogram) Mean() time.Duration {
 	return h.Sum / time.Duration(h.Packets)
 }
 
-// Quantile is a time that so large a share of the packets has not exceeded, for q from 0 to 1, where those of a bucket
-// are taken to be spread evenly over it: at most a bucket off, which is an eighth.
+// Quantile is a time that a share q of the packets, from 0 to 1, has not exceeded. Those of a bucket are taken to be
+// spread evenly over it: it is at most a bucket off, which is an eighth.
 func (h Histogram) Quantile(q float64) time.Duration {
 	var all, below uint64
 	for _, n := range h.Count {

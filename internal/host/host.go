@@ -3,9 +3,9 @@
 // Package host reads what a plan needs to know of a Linux host, once, into a plain value.
 //
 // It reads and never writes: no setting, no module, no file of the host is different afterwards. It describes and never
-// judges: what a value means for a goal is the plan's affair. What is not there (a sysctl that this network namespace
-// has not, a speed that a driver does not know) is a fact too, and absent from the value; only a host that cannot be
-// read at all is an error.
+// judges: what a value means for a goal is the plan's affair. What is not there is a fact, too, and absent from the
+// value: a sysctl of another network namespace, a speed that a driver does not know. Only a host that cannot be read at
+// all is an error.
 package host
 
 import (

@@ -23,13 +23,13 @@ const CommandLine = "kernel command line"
 
 // Setting is one line of a sysctl file that is about a setting that plans use, or a word of the kernel's command line.
 //
-// The kernel sets what its command line says right before it starts init, so every line of a file that is read at boot
+// The kernel sets what its command line says right before it starts init. So every line of a file that is read at boot
 // comes later and wins.
 //
 // Both loaders sort the files of all directories by name; of those with the same name only the one in the first
 // directory counts. An explicit key wins over a pattern, whatever the order; else the later line wins. sysctl --system
-// then reads /etc/sysctl.conf, which systemd-sysctl reads only where a link in a directory points to it, as in Debian
-// 12 and not in 13.
+// then reads /etc/sysctl.conf. systemd-sysctl reads it only where a link in a directory points to it: in Debian 12, and
+// not in 13.
 type Setting struct {
 	Sysctl string `json:"sysctl"`
 	Value  string `json:"value"` // as written, its fields separated by one space

@@ -25,10 +25,10 @@ import (
 // Sockets sums up the established TCP connections of a network namespace, those that never leave the host left out. It
 // is one look at them, so what it says of a path it says of the paths that were in use.
 //
-// A connection is busy when it has sent within the last second and has either ten segments in flight or data that waits
-// to be sent: it is the network, and not the program, that it waits for. Its minimum RTT is that of the last five
-// minutes (net.ipv4.tcp_min_rtt_wlen): a queue that has stood for longer has become the minimum, and is seen too small
-// or not at all.
+// A connection is busy when it has sent within the last second, and has ten segments in flight or data that waits to be
+// sent. Then it waits for the network, and not for the program. Its minimum RTT is that of the last five minutes
+// (net.ipv4.tcp_min_rtt_wlen): a queue that has stood for longer has become the minimum, and is seen too small or not
+// at all.
 type Sockets struct {
 	Total      int            `json:"total"`
 	Congestion map[string]int `json:"congestion,omitempty"` // by congestion control

@@ -98,8 +98,8 @@ func (t *tree) writers() []Writer {
 	return found
 }
 
-// inForce tells whether a journal of Weir's says that it is up, of what it takes to know that: there is a goal, of this
-// boot and this network namespace, and what was set for it is not all put back or left to somebody else.
+// inForce tells whether a journal of Weir's says that it is up. It needs a goal of this boot and this network
+// namespace, of which something is neither put back nor left to somebody else.
 func inForce(journal []byte, f *Facts) bool {
 	var j struct {
 		Boot      string

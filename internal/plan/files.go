@@ -21,7 +21,7 @@ import (
 // nothing of as it is.
 //
 // No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is
-// asked for, and a list that names a module which the next kernel does not have makes that boot a failed one.
+// asked for. A list may name a module that the next kernel does not have, and that boot is a failed one.
 func keep(p *Plan, drafts []*draft) {
 	lasting := slices.DeleteFunc(slices.Clone(drafts), func(d *draft) bool {
 		return len(d.Changes) == 0 || d.Goal.Runtime || d.Goal.Only
@@ -116,7 +116,7 @@ func cannotStart(p host.Program) *Refusal {
 	return nil
 }
 
-// What can stand in a unit's ExecStart and in a udev rule as it is, with nothing that either would expand or take for a
+// What can stand in a unit's ExecStart and in a udev rule as it is. Neither expands any of it, or takes it for a
 // pattern.
 var (
 	plainPath = regexp.MustCompile(`^/[\w./+@-]+$`)
@@ -222,9 +222,9 @@ WantedBy=multi-user.target
 }
 
 // udevRules start the unit when a device appears. KERNEL is its name as it appears or after it was renamed, NAME the
-// one that it is about to get, and the address finds it when it has got another. Tunnels come and go with their
-// programs, and may have any name: they are known by their kind. The rules say nothing of those that are up now, or a
-// boot before them would forget them.
+// one that it is about to get. The address finds it when it has got another. Tunnels come and go with their programs,
+// and may have any name: they are known by their kind. The rules say nothing of those that are up now, or a boot before
+// them would forget them.
 func udevRules(drafts []*draft) string {
 	const then = `ENV{.WEIR}="1"` + "\n"
 	text := header + "\nSUBSYSTEM!=\"net\", GOTO=\"weir_end\"\nACTION==\"remove\", GOTO=\"weir_end\"\n"

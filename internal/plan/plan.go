@@ -37,8 +37,8 @@ type Plan struct {
 // All are the goals that are planned, with their devices filled in.
 func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
 
-// Concerns tells whether a note is one that a person has to know before this plan is carried out, and not a thought
-// that led to nothing: what the host is taken for, and what does not come with it.
+// Concerns tells whether a person has to know a note before this plan is carried out: what the host is taken for, and
+// what does not come with it. Other notes are thoughts that led to nothing.
 func (p Plan) Concerns(n Note) bool {
 	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt"}, n.Subject) ||
 		strings.HasPrefix(n.Subject, "/") ||

@@ -91,9 +91,9 @@ func hereReason(rate units.Rate) string {
 // for good, is a twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
 //
 // The usual 100ms, with a target of 5, suits a queue that many connections share. Here each connection has a queue of
-// its own, which nobody else waits in, and cubic, after it has cut its window by three tenths (RFC 9438 section 4.6),
-// runs dry unless 0.43 × RTT stood in it. A dry queue is lost goodput, and its next packet counts as the first of a
-// sparse flow, ahead of those that really are. Ten RTTs make the target half an RTT.
+// its own, which nobody else waits in. Cubic cuts its window by three tenths (RFC 9438 section 4.6), and runs dry
+// unless 0.43 × RTT stood in it. A dry queue is lost goodput, and its next packet counts as the first of a sparse flow,
+// ahead of those that really are. Ten RTTs make the target half an RTT.
 func interval(rtt units.Duration) units.Duration {
 	const (
 		rtts       = 10
@@ -112,7 +112,7 @@ func interval(rtt units.Duration) units.Duration {
 // Its own TCP needs nobody to bound its queue: TCP Small Queues lets each connection have two packets of its own here,
 // and no more than the pacing rate needs (net/ipv4/tcp_output.c, tcp_small_queue_check). The rest waits in the socket,
 // where it is in nobody's way. That is some 6.6 KB a connection (docs/rules.md). A target below the sum of them drops
-// packets that are in no queue to speak of, and connections that start and stop leave the link idle for it. What is
+// packets that are in no queue to speak of. Connections that start and stop then leave the link idle. What is
 // forwarded, and what programs send by UDP, has no such bound.
 func (d *draft) ownInterval() units.Duration {
 	const (
@@ -512,10 +512,10 @@ func limitUnsent(d *draft) error {
 //
 // Sending, tcp_sndbuf_expand (net/ipv4/tcp_input.c) wants the congestion control's factor (2; bbr_sndbuf_expand says 3)
 // × cwnd × the memory of a segment. At the bottleneck cubic's cwnd comes to the BDP and a queue, BBR's to 2 × the BDP;
-// the memory of a segment is counted there as 3 × its payload, but GSO fills buffers nearly to the brim, so that twice
-// the payload covers what is really held: 4 × BDP for cubic, and for BBR, whose second BDP of cwnd is in flight only
-// while it probes, 6 ×. Receiving, tcp_rcv_space_adjust wants room for twice what arrived in the last RTT, so that the
-// sender can double, and counts a byte of payload as up to two of memory: 4 × BDP.
+// the memory of a segment is counted there as 3 × its payload. But GSO fills buffers nearly to the brim, so twice the
+// payload covers what is really held. That is 4 × BDP for cubic. For BBR it is 6 ×, as its second BDP of cwnd is in
+// flight only while it probes. Receiving, tcp_rcv_space_adjust wants room for twice what arrived in the last RTT, so
+// that the sender can double. It counts a byte of payload as up to two of memory: 4 × BDP.
 func sizeBuffers(d *draft) error {
 	const (
 		mib         = 1 << 20

@@ -99,9 +99,9 @@ func (c *Conn) sendPart(requests []request) (failed []error) {
 }
 
 // Replace installs a stack at the root. It is one replacement, not a deletion and an addition; what waits in the old
-// root's queues is lost, as it always is. Each discipline gets a handle that is not in use, for the kernel takes
-// "replace" with a handle in use as "change", which would keep options of the old. When a part fails, the tree that was
-// there before is put back.
+// root's queues is lost, as it always is. Each discipline gets a handle that is not in use. The kernel takes "replace"
+// with a handle in use as "change", which would keep options of the old. When a part fails, the tree that was there
+// before is put back.
 //
 // Set brings a stack into force, in place where that can be done, and reads it back.
 func (c *Conn) Set(ifindex int, s Stack) error {
@@ -357,9 +357,9 @@ func (c *Conn) delete(ifindex int, parent Handle) error {
 	return err
 }
 
-// Probe reports whether this kernel knows a kind, loading its module if need be. Nothing is left behind: the request,
-// on the loopback device of Conn's namespace, carries a size table without parameters, on which the kernel gives up
-// after it has looked up the kind and before anything is attached (net/sched/sch_api.c, qdisc_create).
+// Probe reports whether this kernel knows a kind, loading its module if need be. Nothing is left behind: the request
+// carries a size table without parameters. The kernel gives up on that after it has looked up the kind, and before
+// anything is attached (net/sched/sch_api.c, qdisc_create). It is for the loopback device of Conn's namespace.
 func (c *Conn) Probe(kind string) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

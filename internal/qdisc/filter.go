@@ -151,7 +151,7 @@ func (f Filter) configuration() ([]byte, error) {
 }
 
 // outerType puts the Ethernet type of flower's filters for VLANs back. The kernel reports that of what is in the
-// innermost tag, and takes keys for tags only with that of the outermost (net/sched/cls_flower.c, fl_set_key), which is
+// innermost tag. It takes keys for tags only with that of the outermost (net/sched/cls_flower.c, fl_set_key), which is
 // the protocol as tc makes them.
 func (f Filter) outerType(list []netlink.Attribute) ([]netlink.Attribute, error) {
 	const ethType, vlanID, vlanType = nl.TCA_FLOWER_KEY_ETH_TYPE, 23, 25
@@ -379,7 +379,7 @@ const (
 
 // tables makes u32's hash tables, and what is to be taken away again afterwards. The kernel makes a place's root table
 // with the place, and numbers it by itself (net/sched/cls_u32.c, u32_init, gen_new_htid). So all that it has numbered
-// are made in their order, and for each number that nobody has any more there is a place for a moment.
+// are made in their order. For each number that nobody has any more there is a place for a moment.
 func tables(ifindex int, filters []Filter) (requests, after []request, err error) {
 	add := func(handle uint32, p place, divisor []byte) {
 		r, addErr := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, handle, p, "u32",

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Handle names a queueing discipline ("1:"), a class or a slot below one ("1:1"), or one of the two places that every
-// device has (Root, Ingress): a 16-bit major and a 16-bit minor number (include/uapi/linux/pkt_sched.h, "Handles").
+// Handle names a queueing discipline ("1:"), or a class or a slot below one ("1:1"). Every device has two places
+// besides (Root, Ingress). It is a 16-bit major and a 16-bit minor number (include/uapi/linux/pkt_sched.h, "Handles").
 type Handle uint32
 
 // The two fixed parents (TC_H_ROOT, TC_H_INGRESS; clsact shares the latter).

@@ -310,8 +310,8 @@ func redirectInfo(priority uint16) uint32 {
 	return uint32(priority)<<16 | uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL)))
 }
 
-// removeIngress takes away what redirects to our device, or to one that is gone (of which the kernel drops all that
-// arrives), the ingress discipline if nobody else has a filter there, and our devices.
+// removeIngress takes away what redirects to our device, or to one that is gone: what is led there the kernel drops.
+// The ingress discipline goes if nobody else has a filter there, and so do our devices.
 func (c *Conn) removeIngress(ifindex int, tunnels []string) error {
 	own, _, err := c.ifbs(ifindex, tunnels)
 	if err != nil {

@@ -439,8 +439,9 @@ func oneOf(field, word string, words ...string) error {
 	return nil
 }
 
-// unround undoes the rounding that the kernel applies between taking a value and reporting it: among the few values
-// that it would report as v, the one that a person would have written (a multiple of 1000, 100, 10), else the largest.
+// unround undoes the rounding that the kernel applies between taking a value and reporting it: of the few values that
+// it would report as v, it is the one that a person would have written. That is a multiple of 1000, 100 or 10, or else
+// the largest.
 func unround(v uint32, reported func(uint32) uint32) uint32 {
 	best, bestScore := v, -1
 	for c := v; c >= v && c <= v+2; c++ {

@@ -84,9 +84,9 @@ func (t Tree) children(q Qdisc) []Qdisc {
 	return below
 }
 
-// Stack reads the tree as a Stack: false when it has another shape. Several htb classes, filters, a size table, kinds
-// and options that have no type here are all other shapes, and so is an mq whose queues differ. A root that the kernel
-// made by itself reads as what it is.
+// Stack reads the tree as a Stack: false when it has another shape. Several htb classes, filters and a size table are
+// other shapes, as are kinds and options that have no type here. So is an mq whose queues differ. A root that the
+// kernel made by itself reads as what it is.
 func (t Tree) Stack() (Stack, bool) {
 	root, ok := t.Root()
 	if !ok || len(t.Filters) > 0 {

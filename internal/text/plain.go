@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-// Plain is s with each control character but newline and tab, and each that turns the direction of writing, as JSON
-// would escape it (\u001b), and each byte that is not UTF-8 as Go would (\x9b).
+// Plain is s with each control character but newline and tab as JSON would escape it (\u001b). So is each that turns
+// the direction of writing. Each byte that is not UTF-8 is as Go would escape it (\x9b).
 func Plain(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
 		return s

@@ -20,8 +20,8 @@ type Params struct {
 	Step float64
 }
 
-// Derive gives the parameters that Appendix A.1 derives from the target (its typical RTT) and the largest RTT that the
-// C queue is to be stable for.
+// Derive gives the parameters of Appendix A.1. They follow from the target (its typical RTT) and the largest RTT for
+// which the C queue is to be stable.
 func Derive(target, maxRTT float64) Params {
 	p := Params{Target: target, K: 2, Step: 1e-3}
 	p.TUpdate = min(target, maxRTT/3)

@@ -141,8 +141,8 @@ func (m Manager) Shown() string {
 	}
 }
 
-// booted gives the disk of a machine that has been started twice with a manager, with a snapshot of it running, from
-// the user's cache if it is there.
+// booted gives the disk of a machine that has been started twice with a manager. It has a snapshot of it running, and
+// comes from the user's cache if it is there.
 func (i Image) booted(ctx context.Context, manager Manager) (string, error) {
 	version, err := exec.CommandContext(ctx, "qemu-system-x86_64", "--version").Output()
 	if err != nil {

@@ -105,8 +105,8 @@ type Provider struct {
 	Change []NewRate `toml:"change" json:"change,omitempty"` // in their order
 }
 
-// NewRate is a rate that the provider enforces from some time on, both ways unless the scenario has a rate of its own
-// for the way in. The buffer stays as large, in bytes.
+// NewRate is a rate that the provider enforces from some time on. It is both ways' unless the scenario has a rate of
+// its own for the way in. The buffer stays as large, in bytes.
 type NewRate struct {
 	At   units.Duration `toml:"at" json:"at"` // since the beginning of the run, the warm-up included
 	Rate units.Rate     `toml:"rate" json:"rate,omitempty"`

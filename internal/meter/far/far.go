@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package far measures the way to a host on which nothing is installed, over the system's own ssh and by tools that
-// every POSIX host has: sh and cat. Nothing that the other host says is run, or taken for more than bytes and numbers.
+// Package far measures the way to a host on which nothing is installed. It uses the system's own ssh and what every
+// POSIX host has: sh and cat. Nothing that the other host says is run, or taken for more than bytes and numbers.
 package far
 
 import (

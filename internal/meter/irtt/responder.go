@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Responder answers packets. It is no amplifier and no reflector: it answers an open only to who has the key or may do
-// without, a connection only at the address that opened it, and never with more bytes than it was sent. The one answer
-// that is longer, by 8 bytes, is that to an open; see [Responder.Open].
+// Responder answers packets. It is no amplifier and no reflector. It answers an open only to who has the key or may do
+// without, and a connection only at the address that opened it. It never answers with more bytes than it was sent. The
+// one answer that is longer, by 8 bytes, is that to an open; see [Responder.Open].
 type Responder struct {
 	Key []byte // of the HMAC; without one, only those are answered whom Open names
 	// may this address open a connection without a key? Its answer is longer than its request, so a forged address

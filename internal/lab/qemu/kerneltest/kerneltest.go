@@ -3,8 +3,8 @@
 // Package kerneltest runs a package's tests inside stock kernels: the test binary itself is the guest's whole user
 // space. It is for tests alone, and knows nothing of what they test.
 //
-// A package has a TestMain that calls Main, tests that only run in a guest and begin with In, and a test on the host
-// that calls Run.
+// A package has a TestMain that calls Main, and a test on the host that calls Run. Tests that only run in a guest begin
+// with In.
 package kerneltest
 
 import (

@@ -57,7 +57,7 @@ func Main(m *testing.M) {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// Run boots the lab kernel with this test binary as process 1 and these files, runs the tests that match pattern
+// Run boots the lab kernel with this test binary as process 1 and these files. It runs the tests that match pattern
 // there, and takes over their verdict. Without a lab kernel it skips, by name.
 func Run(t *testing.T, pattern string, files ...boot.File) {
 	t.Helper()
