@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/internal/dualpi2"
 	"weir/internal/units"
@@ -19,7 +20,10 @@ type metric struct {
 	Short string // heading of a table's column
 	read  func(Setup, *Run) (float64, bool)
 	kind  string // of the probe that it is about; "" for anything else
-	late  bool   // a run without a value is one in which it never came, and counts as above every other
+	// where it is true, a run without a value is one in which it never came, and counts as above every other
+	awaited  func(Setup) bool
+	flow     string        // after whose start it begins
+	from, to time.Duration // since the beginning of the run, if it is about a part of it
 }
 
 // Metric is a metric by name, for those who show tables.
@@ -38,9 +42,12 @@ func (m Metric) Heading() string { return m.m.Short }
 
 // Setup is what metrics take besides a run: what was measured on, and what was asked for.
 type Setup struct {
-	Capacity float64  // Mbit/s of payload that the link can carry; 0: not known
-	Provider bool     // somebody else's queue is measured, too
-	Fetching []string // flows that have an end
+	Capacity float64            // Mbit/s of payload that the link can carry; 0: not known
+	Changes  []Change           // of that, in their order
+	Warmup   float64            // seconds before the measurement began
+	Starts   map[string]float64 // when each flow starts, in seconds since the measurement began
+	Provider bool               // somebody else's queue is measured, too
+	Fetching []string           // flows that have an end
 }
 
 func (s Setup) fetches(flow string) bool { return slices.Contains(s.Fetching, flow) }
@@ -54,7 +61,7 @@ func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
 		}
 	}
 	missing := 0
-	if m.m.late && len(s.Fetching) > 0 {
+	if m.m.awaited != nil && m.m.awaited(s) {
 		missing = len(runs) - len(values)
 	}
 	return NewSpread(values, missing)
@@ -63,8 +70,8 @@ func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
 // ProbeKind is the kind of probe that the metric is about; "" for anything else.
 func (m Metric) ProbeKind() string { return m.m.kind }
 
-// Late tells whether a run may end before it has a value.
-func (m Metric) Late() bool { return m.m.late }
+// Fetches tells whether the metric is about flows that have an end.
+func (m Metric) Fetches() bool { return m.m.name == "fetch" }
 
 func metrics() []metric {
 	sum := func(read func(*Flow) float64) func(Setup, *Run) (float64, bool) {
@@ -101,6 +108,7 @@ func metrics() []metric {
 	m := func(name, unit, short string, read func(Setup, *Run) (float64, bool)) metric {
 		return metric{name: name, unit: unit, Short: short, read: read}
 	}
+	fetching := func(s Setup) bool { return len(s.Fetching) > 0 }
 	return []metric{
 		m("goodput", "mbit", "goodput", sum(func(f *Flow) float64 { return f.Goodput })),
 		m("utilisation", "%", "of link", func(s Setup, r *Run) (float64, bool) {
@@ -120,7 +128,7 @@ func metrics() []metric {
 			}
 			return Jain(shares), len(shares) > 1
 		}),
-		{name: "fetch", unit: "s", Short: "fetch", late: true, read: func(s Setup, r *Run) (float64, bool) {
+		{name: "fetch", unit: "s", Short: "fetch", awaited: fetching, read: func(s Setup, r *Run) (float64, bool) {
 			var values []float64
 			unfinished := 0
 			for _, f := range r.Flows {
@@ -257,7 +265,8 @@ func MetricNames() []string {
 	}
 	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME",
 		"probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
-		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max")
+		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max",
+		calmAfterChange+"LIMIT", calmAfterFlow+"NAME.LIMIT", usedBetween+"FROM-TO")
 }
 
 func parseMetric(name string) (metric, error) {
@@ -289,6 +298,11 @@ func parseMetric(name string) (metric, error) {
 				theirs, k := flowGoodput(r, other)
 				return mine / float64(max(1, n)) / max(theirs/float64(max(1, k)), 1e-9), n > 0 && theirs > 0
 			}}, nil
+		}
+	}
+	for _, parse := range []func(string) (metric, bool, error){parseCalm, parseWindow} {
+		if m, mine, err := parse(name); mine {
+			return m, err
 		}
 	}
 	for _, family := range []string{"probe.", "added."} {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"weir/internal/measure"
 	"weir/internal/plan"
@@ -284,9 +285,15 @@ func (p Path) payloadShare() float64 {
 
 // Setup is what metrics of its runs take.
 func (s *Scenario) Setup() measure.Setup {
-	setup := measure.Setup{Capacity: float64(s.Provider.Rate) / 1e6 * s.Path.payloadShare(),
-		Provider: s.Provider.Queue != "none"}
+	capacity := func(r units.Rate) float64 { return float64(r) / 1e6 * s.Path.payloadShare() }
+	since := func(at units.Duration) float64 { return time.Duration(at - s.Warmup).Seconds() }
+	setup := measure.Setup{Capacity: capacity(s.Provider.Rate), Provider: s.Provider.Queue != "none",
+		Warmup: time.Duration(s.Warmup).Seconds(), Starts: map[string]float64{}}
+	for _, c := range s.Provider.Change {
+		setup.Changes = append(setup.Changes, measure.Change{At: since(c.At), Capacity: capacity(c.Rate)})
+	}
 	for _, f := range s.Flow {
+		setup.Starts[f.Name] = since(f.Start)
 		if f.Bytes > 0 {
 			setup.Fetching = append(setup.Fetching, f.Name)
 		}
