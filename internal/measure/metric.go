@@ -4,6 +4,7 @@ package measure
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -71,7 +72,7 @@ func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
 func (m Metric) ProbeKind() string { return m.m.kind }
 
 // Fetches tells whether the metric is about flows that have an end.
-func (m Metric) Fetches() bool { return m.m.name == "fetch" }
+func (m Metric) Fetches() bool { return m.m.name == "fetch" || strings.HasPrefix(m.m.name, fetchOf) }
 
 func metrics() []metric {
 	sum := func(read func(*Flow) float64) func(Setup, *Run) (float64, bool) {
@@ -266,7 +267,7 @@ func MetricNames() []string {
 	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME",
 		"probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
 		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max",
-		calmAfterChange+"LIMIT", calmAfterFlow+"NAME.LIMIT", usedBetween+"FROM-TO")
+		"fetch.NAME.p50", "fetch.NAME.p99", calmAfterChange+"LIMIT", calmAfterFlow+"NAME.LIMIT", usedBetween+"FROM-TO")
 }
 
 func parseMetric(name string) (metric, error) {
@@ -300,7 +301,7 @@ func parseMetric(name string) (metric, error) {
 			}}, nil
 		}
 	}
-	for _, parse := range []func(string) (metric, bool, error){parseCalm, parseWindow} {
+	for _, parse := range []func(string) (metric, bool, error){parseCalm, parseWindow, parseFetch} {
 		if m, mine, err := parse(name); mine {
 			return m, err
 		}
@@ -335,6 +336,39 @@ var quantiles = map[string]func(*Probe) float64{
 	"added.p50":  func(p *Probe) float64 { return p.Delay.P50 - p.Base },
 	"added.p99":  func(p *Probe) float64 { return p.Delay.P99 - p.Base },
 	"added.max":  func(p *Probe) float64 { return p.Delay.Max - p.Base },
+}
+
+const fetchOf = "fetch."
+
+// parseFetch reads fetch.NAME.p50 and fetch.NAME.p99, of the connections of a flow; false for any other name. One that
+// was not done at the end took longer than every other.
+func parseFetch(name string) (metric, bool, error) {
+	rest, ok := strings.CutPrefix(name, fetchOf)
+	flow, q, _ := strings.Cut(rest, ".")
+	p, known := map[string]float64{"p50": 0.5, "p99": 0.99}[q]
+	if !ok || !known {
+		return metric{}, false, nil
+	}
+	read := func(s Setup, r *Run) (float64, bool) {
+		var times []float64
+		for _, f := range r.Flows {
+			switch {
+			case f.Flow != flow || !s.fetches(flow):
+			case f.Fetch > 0:
+				times = append(times, f.Fetch)
+			default:
+				times = append(times, math.Inf(1))
+			}
+		}
+		if len(times) == 0 {
+			return 0, false
+		}
+		slices.Sort(times)
+		v := rank(times, p)
+		return v, !math.IsInf(v, 1)
+	}
+	awaited := func(s Setup) bool { return s.fetches(flow) }
+	return metric{name: name, unit: "s", Short: flow + " " + q, awaited: awaited, read: read}, true, nil
 }
 
 // flowGoodput is that of all connections of a flow, and how many they are.

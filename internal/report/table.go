@@ -176,6 +176,12 @@ func setting(s scenario.Scenario) string {
 		if f.CC != "" {
 			text += " (" + f.CC + ")"
 		}
+		switch {
+		case f.Every > 0:
+			text += fmt.Sprintf(" at random every %v, %v each (%s)", f.Every, f.Bytes, f.Sizes)
+		case f.Chunk > 0:
+			text += fmt.Sprintf(", %v every %v", f.Chunk, f.Interval)
+		}
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, " · ")

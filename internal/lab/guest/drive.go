@@ -159,6 +159,10 @@ func (d *driver) start() error {
 			Source: source, Sink: sink, Via: via, SourceDials: f.Dial == "server",
 			Port: flowPort(i), Count: f.Count, CC: f.CC, NotsentLowat: int(f.Lowat), Bytes: int64(f.Bytes),
 			MSS: int(f.MSS), Pace: uint64(f.Pace / 8), Start: d.begin + time.Duration(f.Start),
+			Chunk: int64(f.Chunk), Interval: time.Duration(f.Interval),
+		}
+		if f.Every > 0 {
+			spec.Each = d.arrivals(i)
 		}
 		if f.Direction == "up" {
 			spec.Source, spec.Sink = spec.Sink, spec.Source
@@ -177,7 +181,7 @@ func (d *driver) start() error {
 		}
 		d.groups = append(d.groups, g)
 		if f.Bytes > 0 {
-			d.fetching += f.Count
+			d.fetching += len(flows)
 		}
 		d.series.Goodput = append(d.series.Goodput, measure.FlowSeries{Flow: f.Name})
 	}
@@ -212,6 +216,18 @@ func (d *driver) start() error {
 		d.exchanges = append(d.exchanges, exchange{p, samples})
 	}
 	return nil
+}
+
+// arrivals of a flow that is a Poisson source. Each has a random stream of its own.
+func (d *driver) arrivals(flow int) []traffic.Fetch {
+	const sources = 0xf000 // beside the clients, which are fewer
+	s := d.job.Scenario
+	all := []traffic.Fetch{}
+	seed := mix(d.job.Seed<<16 | sources + uint64(flow))
+	for _, a := range s.Flow[flow].Arrivals(seed, time.Duration(s.Warmup+s.Duration)) {
+		all = append(all, traffic.Fetch{Start: d.begin + a.At, Bytes: a.Bytes})
+	}
+	return all
 }
 
 // Each flow and each probe has a port of its own.
@@ -277,12 +293,17 @@ func (d *driver) sample() bool {
 		}
 		d.series.Goodput[i].Values = append(d.series.Goodput[i].Values, mbit(received-d.lastReceived[i], d.step))
 		d.lastReceived[i] = received
-		all += len(g.flows)
+		if g.spec.Every == 0 { // else each is too short for a median to mean anything
+			all += len(g.flows)
+		}
 	}
 	every := (all + budget - 1) / max(1, budget)
 	n := 0
 	for _, g := range d.groups {
 		for k, f := range g.flows {
+			if g.spec.Every > 0 {
+				break
+			}
 			if n++; (n+d.turn)%max(1, every) != 0 {
 				continue
 			}
@@ -317,6 +338,9 @@ func (d *driver) collect() (*measure.Run, error) {
 	byClient := map[string]float64{}
 	for _, g := range d.groups {
 		for k, f := range g.flows {
+			if g.spec.Every > 0 && f.Finished > 0 && f.Finished < d.warm {
+				continue
+			}
 			w := g.watch[k]
 			f.Catch()
 			if info, ok := f.Info(); ok && info.State != 0 && info.Delivered >= w.last.Delivered {

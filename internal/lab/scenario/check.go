@@ -73,6 +73,9 @@ func (s *Scenario) fillIn() {
 		orElse(&f.Direction, "down")
 		orElse(&f.Dial, "client")
 		orElse(&f.Address, 1)
+		if f.Every != 0 {
+			orElse(&f.Sizes, FixedSizes)
+		}
 	}
 	for i := range s.Probe {
 		p := &s.Probe[i]
@@ -96,7 +99,7 @@ func zeroed(document map[string]any) *problem {
 	never := map[string][]string{
 		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "relay": {"cards", "ip", "txqueuelen"},
 		"path": {"ip"}, "provider": {"buffer", "burst"},
-		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"}, "weir": {"rtt"},
+		"flow": {"count", "address", "every", "chunk", "interval"}, "probe": {"interval", "size", "reply"}, "weir": {"rtt"},
 	}
 	nothing := func(v any) bool {
 		switch v := v.(type) {
@@ -417,7 +420,10 @@ func (s *Scenario) checkFlows() *problem {
 		case f.Address > 1 && s.Server.Relay:
 			return wrong("", at("address"), "flow %q: a relay forwards from one origin address", f.Name)
 		}
-		connections += f.Count
+		if p := s.checkSource(f); p != nil {
+			return p
+		}
+		connections += f.expected(s.Warmup + s.Duration)
 	}
 	if connections > maxConnections {
 		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections,

@@ -173,6 +173,10 @@ func (s *Scenario) measures(m measure.Metric) error {
 	switch {
 	case strings.HasPrefix(m.Name(), "goodput.client."), strings.HasPrefix(m.Name(), "share.client."):
 		return has(names(s.Client, func(c Client) string { return c.Name }), "client")
+	case parts[0] == "fetch" && len(parts) == 3:
+		parts = parts[:2]
+		fetched := slices.DeleteFunc(slices.Clone(s.Flow), func(f Flow) bool { return f.Bytes == 0 })
+		return has(names(fetched, func(f Flow) string { return f.Name }), "flow with bytes")
 	case strings.HasPrefix(m.Name(), "goodput.flow."):
 		return has(names(s.Flow, func(f Flow) string { return f.Name }), "flow")
 	case parts[0] == "ratio":

@@ -44,7 +44,7 @@ func TestExpectation(t *testing.T) {
 // A metric is about something that the scenario has.
 func TestMeasures(t *testing.T) {
 	second := units.Duration(time.Second)
-	s := Scenario{Flow: []Flow{{Name: "cubic"}, {Name: "late", Start: 7 * second}},
+	s := Scenario{Flow: []Flow{{Name: "cubic"}, {Name: "pages", Bytes: 1}, {Name: "late", Start: 7 * second}},
 		Probe:  []Probe{{Name: "L", Kind: "udp"}},
 		Warmup: 5 * second, Duration: 10 * second,
 		Provider: Provider{Change: []NewRate{{At: 2 * second}, {At: 9 * second}}}}
@@ -55,6 +55,7 @@ func TestMeasures(t *testing.T) {
 	}
 	for name, good := range map[string]bool{"calm.after.change.5ms": true, "calm.after.flow.late.5ms": true,
 		"calm.after.flow.cubic.5ms": false, "calm.after.flow.none.5ms": false, "utilisation.5s-15s": true,
+		"fetch.pages.p99": true, "fetch.cubic.p99": false, "fetch.none.p50": false,
 		"utilisation.4s-10s": false, "utilisation.5s-16s": false, "ratio.cubic.cubic": true, "ratio.cubic.dctcp": false,
 		"ratio.dctcp.cubic": false, "added.L.p99": true, "added.C.p99": false, "added.p99": true} {
 		m, err := measure.ParseMetric(name)

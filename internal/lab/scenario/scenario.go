@@ -148,6 +148,13 @@ type Flow struct {
 	Pace  units.Rate     `toml:"pace" json:"pace,omitempty"` // each connection sends no faster than this
 	Start units.Duration `toml:"start" json:"start"`
 	Stop  units.Duration `toml:"stop" json:"stop"`
+
+	// mean time between two arrivals of a Poisson source, each of which is count connections;
+	Every units.Duration `toml:"every" json:"every,omitempty"`
+	Sizes string         `toml:"sizes" json:"sizes,omitempty"` // how theirs are distributed, with bytes as mean
+	// what the application hands over at a time: it has no more to send until the interval is over
+	Chunk    units.Size     `toml:"chunk" json:"chunk,omitempty"`
+	Interval units.Duration `toml:"interval" json:"interval,omitempty"`
 }
 
 // Probe times small exchanges while the flows run.
