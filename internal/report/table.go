@@ -168,6 +168,14 @@ func setting(s scenario.Scenario) string {
 	if s.Server.Queues > 1 {
 		parts = append(parts, fmt.Sprintf("%d queues", s.Server.Queues))
 	}
+	for _, c := range s.Client {
+		switch {
+		case c.Rate != 0 && c.Upload != c.Rate:
+			parts = append(parts, fmt.Sprintf("%s has %v, up %v", c.Name, c.Rate, c.Upload))
+		case c.Rate != 0:
+			parts = append(parts, fmt.Sprintf("%s has %v", c.Name, c.Rate))
+		}
+	}
 	for _, f := range s.Flow {
 		text := fmt.Sprintf("%d × %s", f.Count, f.Name)
 		if len(s.Client) > 1 {
@@ -175,6 +183,9 @@ func setting(s scenario.Scenario) string {
 		}
 		if f.CC != "" {
 			text += " (" + f.CC + ")"
+		}
+		if f.Host == scenario.Neighbour {
+			text += " from the neighbour"
 		}
 		switch {
 		case f.Every > 0:

@@ -19,6 +19,7 @@ import (
 	"weir/internal/measure"
 	"weir/internal/qdisc"
 	"weir/internal/traffic"
+	"weir/internal/units"
 )
 
 const (
@@ -138,21 +139,31 @@ func (d *driver) finish() {
 	}
 	d.run = run
 	s := d.job.Scenario
-	longest := time.Duration(s.Path.RTT)
+	longest, access := time.Duration(s.Path.RTT), time.Duration(0)
 	for _, c := range s.Client {
 		longest = max(longest, time.Duration(s.Base(c.Name, scenario.Through)))
+		access = max(access, drains(c.Buffer, c.Rate)+drains(c.Buffer, c.Upload))
 	}
-	if s.Provider.Rate != 0 {
-		longest += time.Duration(float64(s.Provider.Buffer.Bytes(s.Provider.Rate)) * 8 / float64(s.Provider.Rate) * 1e9)
-	}
+	longest += access + drains(s.Provider.Buffer, s.Provider.Rate)
 	d.At(d.stopped+longest+patience, d.End)
+}
+
+// drains is how long a full buffer takes at its rate.
+func drains(b scenario.Buffer, rate units.Rate) time.Duration {
+	if rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(b.Bytes(rate)) * 8 / float64(rate) * 1e9)
 }
 
 func (d *driver) start() error {
 	s := d.job.Scenario
 	for i, f := range s.Flow {
 		source, sink, via := d.ends(f.Client, f.Leg)
-		if f.Address > 1 {
+		switch {
+		case f.Host == scenario.Neighbour:
+			source = d.beside
+		case f.Address > 1:
 			source = d.source[f.Address-1]
 		}
 		spec := traffic.BulkSpec{

@@ -128,6 +128,18 @@ type Client struct {
 	// how it reaches the origin, when it is not the relay's kind
 	Via    string            `toml:"via" json:"via,omitempty"`
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+
+	Rate   units.Rate `toml:"rate" json:"rate,omitempty"`     // of its own access, towards it; 0: it has no limit
+	Upload units.Rate `toml:"upload" json:"upload,omitempty"` // from it, when it is not the rate
+	Buffer Buffer     `toml:"buffer" json:"buffer,omitzero"`  // of its modem, each way
+}
+
+// Neighbour is another host of the provider's, behind the same limiter.
+const Neighbour = "neighbour"
+
+// HasNeighbour tells whether anything comes from there.
+func (s *Scenario) HasNeighbour() bool {
+	return slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Host == Neighbour })
 }
 
 // Flow is a group of bulk TCP connections.
@@ -140,6 +152,8 @@ type Flow struct {
 	Leg     string `toml:"leg" json:"leg,omitempty"`
 	Dial    string `toml:"dial" json:"dial"`       // who connects: client or server
 	Address int    `toml:"address" json:"address"` // which of the server's, from 1
+	// who sends to the client: server, or neighbour
+	Host string `toml:"host" json:"host,omitempty"`
 	// congestion control of the sender; default: the sysctl's
 	CC    string         `toml:"cc" json:"cc,omitempty"`
 	Lowat units.Size     `toml:"notsent_lowat" json:"notsent_lowat"`
