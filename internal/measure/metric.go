@@ -267,7 +267,8 @@ func MetricNames() []string {
 	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME",
 		"probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
 		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max",
-		"fetch.NAME.p50", "fetch.NAME.p99", calmAfterChange+"LIMIT", calmAfterFlow+"NAME.LIMIT", usedBetween+"FROM-TO")
+		programOf+"NAME", "fetch.NAME.p50", "fetch.NAME.p99", calmAfterChange+"LIMIT",
+		calmAfterFlow+"NAME.LIMIT", usedBetween+"FROM-TO")
 }
 
 func parseMetric(name string) (metric, error) {
@@ -301,7 +302,7 @@ func parseMetric(name string) (metric, error) {
 			}}, nil
 		}
 	}
-	for _, parse := range []func(string) (metric, bool, error){parseCalm, parseWindow, parseFetch} {
+	for _, parse := range []func(string) (metric, bool, error){parseCalm, parseWindow, parseFetch, parseProgram} {
 		if m, mine, err := parse(name); mine {
 			return m, err
 		}
@@ -336,6 +337,31 @@ var quantiles = map[string]func(*Probe) float64{
 	"added.p50":  func(p *Probe) float64 { return p.Delay.P50 - p.Base },
 	"added.p99":  func(p *Probe) float64 { return p.Delay.P99 - p.Base },
 	"added.max":  func(p *Probe) float64 { return p.Delay.Max - p.Base },
+}
+
+const programOf = "program."
+
+// parseProgram reads program.NAME, the number that a program's output has; false for any other name.
+func parseProgram(name string) (metric, bool, error) {
+	program, ok := strings.CutPrefix(name, programOf)
+	read := func(_ Setup, r *Run) (float64, bool) {
+		for _, p := range r.Programs {
+			if p.Program == program && p.Found != nil {
+				return *p.Found, true
+			}
+		}
+		return 0, false
+	}
+	return metric{name: name, Short: program, read: read}, ok && program != "", nil
+}
+
+// Program is the program whose output the metric is in; "" for any other metric.
+func (m Metric) Program() string {
+	program, _ := strings.CutPrefix(m.m.name, programOf)
+	if program == m.m.name {
+		return ""
+	}
+	return program
 }
 
 const fetchOf = "fetch."

@@ -64,6 +64,7 @@ type driver struct {
 	job              scenario.Job
 	groups           []*group
 	exchanges        []exchange
+	programs         []*started
 	begin, warm, end time.Duration // on the loop's clock
 	stopped          time.Duration // when what is measured ended
 	places           []*place      // the first two are the server's uplink and the provider's limiter
@@ -91,6 +92,11 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 	}
 	if err := d.start(); err != nil {
 		return nil, err
+	}
+	if len(s.Programs(job.Candidate)) > 0 {
+		if err := d.startPrograms(); err != nil {
+			return nil, err
+		}
 	}
 	d.At(d.warm, d.warmedUp)
 	for _, change := range job.Candidate.Change {
@@ -123,7 +129,8 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 	for _, e := range d.exchanges {
 		d.run.Probes = append(d.run.Probes, d.probeResult(e))
 	}
-	return d.run, nil
+	d.run.Programs, err = d.printed()
+	return d.run, err
 }
 
 // finish ends what is measured. Everything goes on for as long as a packet can wait.
@@ -138,6 +145,7 @@ func (d *driver) finish() {
 		return
 	}
 	d.run = run
+	d.interrupt(unix.SIGINT)
 	s := d.job.Scenario
 	longest, access := time.Duration(s.Path.RTT), time.Duration(0)
 	for _, c := range s.Client {

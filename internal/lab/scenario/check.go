@@ -390,7 +390,10 @@ func (s *Scenario) checkTraffic() *problem {
 			return bad
 		}
 	}
-	if len(s.Flow) == 0 && len(s.Probe) == 0 {
+	if p := s.checkPrograms(s.Program, map[string]bool{}); p != nil {
+		return p
+	}
+	if len(s.Flow) == 0 && len(s.Probe) == 0 && len(s.Program) == 0 {
 		return wrong("add a [[flow]] or a [[probe]]", []string{"flow"}, "the scenario has no traffic")
 	}
 	return nil
@@ -524,6 +527,13 @@ func (s *Scenario) checkCandidates() *problem {
 			return p
 		}
 		if p := checkSysctls(c.Sysctl, at("sysctl")); p != nil {
+			return p
+		}
+		taken := map[string]bool{}
+		for _, p := range s.Program {
+			taken[p.Name] = true
+		}
+		if p := s.checkPrograms(c.Program, taken, "candidate", c.Name, "program"); p != nil {
 			return p
 		}
 		if c.Weir != nil {

@@ -173,6 +173,15 @@ func (s *Scenario) measures(m measure.Metric) error {
 	switch {
 	case strings.HasPrefix(m.Name(), "goodput.client."), strings.HasPrefix(m.Name(), "share.client."):
 		return has(names(s.Client, func(c Client) string { return c.Name }), "client")
+	case m.Program() != "":
+		known := slices.Clone(s.Program)
+		for _, c := range s.Candidate {
+			known = append(known, c.Program...)
+		}
+		if slices.ContainsFunc(known, func(p Program) bool { return p.Name == m.Program() && p.Find != "" }) {
+			return nil
+		}
+		return fmt.Errorf("metric %q: no program of that name has a number to find", m.Name())
 	case parts[0] == "fetch" && len(parts) == 3:
 		parts = parts[:2]
 		fetched := slices.DeleteFunc(slices.Clone(s.Flow), func(f Flow) bool { return f.Bytes == 0 })

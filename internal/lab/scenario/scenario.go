@@ -37,6 +37,7 @@ type Scenario struct {
 	Client    []Client    `toml:"client" json:"client"`
 	Flow      []Flow      `toml:"flow" json:"flow,omitempty"`
 	Probe     []Probe     `toml:"probe" json:"probe,omitempty"`
+	Program   []Program   `toml:"program" json:"program,omitempty"`
 	Candidate []Candidate `toml:"candidate" json:"candidate"`
 	Sweep     []Axis      `toml:"sweep" json:"-"`
 	Claim     []Claim     `toml:"claim" json:"-"`
@@ -208,6 +209,8 @@ type Candidate struct {
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 	Weir   *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
 	Change []Change          `toml:"change" json:"change,omitempty"` // in their order
+
+	Program []Program `toml:"program" json:"program,omitempty"` // at the server, for this candidate alone
 }
 
 // Change is a reconfiguration of a candidate's qdisc while the run goes on: in place, so that no packet is lost that
@@ -288,7 +291,7 @@ func (s Scenario) clone() Scenario {
 	data, err := json.Marshal(s)
 	if err == nil {
 		c.Server.Sysctl, c.Relay.Sysctl = nil, nil
-		c.Client, c.Flow, c.Probe, c.Candidate, c.Columns = nil, nil, nil, nil, nil
+		c.Client, c.Flow, c.Probe, c.Program, c.Candidate, c.Columns = nil, nil, nil, nil, nil, nil
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil { // every field is a plain value that reads back what it writes: see TestScenarioJSON
