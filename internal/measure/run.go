@@ -37,7 +37,7 @@ type Program struct {
 	Client  string   `json:"client,omitempty"` // where it ran; empty: at the server
 	Command []string `json:"command"`
 	Output  []string `json:"output"` // lines, of both its outputs
-	// its exit status; -1 if a signal ended it, as one does with what still runs at the end
+	// its exit status, or 128 and the number of the signal that ended it; -1 if it still ran at the end
 	Exit  int      `json:"exit"`
 	Found *float64 `json:"found,omitempty"` // the number that was to be found in its output
 }

@@ -145,7 +145,7 @@ func (d *driver) finish() {
 		return
 	}
 	d.run = run
-	d.interrupt(unix.SIGINT)
+	d.interrupt()
 	s := d.job.Scenario
 	longest, access := time.Duration(s.Path.RTT), time.Duration(0)
 	for _, c := range s.Client {
@@ -467,9 +467,12 @@ func (d *driver) find() error {
 	if d.policed != "" {
 		d.places[1].policed = true
 	}
-	if d.job.Scenario.OneCard() {
+	// What a program sends is not known before: it may be towards the server.
+	if s := d.job.Scenario; s.OneCard() || len(s.Program) > 0 && d.watched != doorUp {
 		d.places = append(d.places, &place{space: d.provider, device: doorUp,
 			result: func(r *measure.Run) **measure.Queue { return &r.Inward }})
+	}
+	if d.job.Scenario.OneCard() {
 		if shaped {
 			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB,
 				result: func(r *measure.Run) **measure.Queue { return &r.Ingress }})

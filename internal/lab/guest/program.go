@@ -31,8 +31,8 @@ type started struct {
 	spec    scenario.Program
 	command []string
 	output  string
-	pid     int // 0: not yet
-	ended   bool
+	pid     int  // 0: not yet
+	ended   bool // by itself
 	status  unix.WaitStatus
 }
 
@@ -94,28 +94,28 @@ func (p *started) look() {
 	p.ended = err == nil && pid == p.pid
 }
 
-// interrupt ends what still runs, as ^C does.
-func (d *driver) interrupt(signal unix.Signal) {
+// interrupt asks what still runs to end, as ^C does.
+func (d *driver) interrupt() {
 	for _, p := range d.programs {
 		if p.look(); p.pid != 0 && !p.ended {
-			_ = unix.Kill(p.pid, signal)
+			_ = unix.Kill(p.pid, unix.SIGINT)
 		}
 	}
 }
 
 // printed is what the programs have printed. Who has not ended does so now.
 func (d *driver) printed() ([]measure.Program, error) {
-	d.interrupt(unix.SIGKILL)
 	var all []measure.Program
 	for _, p := range d.programs {
 		r := measure.Program{Program: p.spec.Name, Client: p.spec.Client, Command: p.command, Exit: -1}
 		if p.pid != 0 && !p.ended {
+			_ = unix.Kill(p.pid, unix.SIGKILL)
 			if _, err := unix.Wait4(p.pid, &p.status, 0, nil); err != nil {
 				return nil, fmt.Errorf("program %q: %w", p.spec.Name, err)
 			}
 		}
-		if p.status.Exited() {
-			r.Exit = p.status.ExitStatus()
+		if p.ended {
+			r.Exit = status(p.status)
 		}
 		body, err := os.ReadFile(p.output)
 		if err != nil {
@@ -133,17 +133,23 @@ func (d *driver) printed() ([]measure.Program, error) {
 	return all, nil
 }
 
-// found is the median of the numbers that an expression finds.
-func found(expression, output string) *float64 {
-	var all []float64
-	for _, match := range regexp.MustCompile(expression).FindAllStringSubmatch(output, -1) {
-		if v, err := strconv.ParseFloat(match[1], 64); err == nil {
-			all = append(all, v)
-		}
+// status is how a program ended, as a shell says it.
+func status(s unix.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
 	}
-	if len(all) == 0 {
+	return s.ExitStatus()
+}
+
+// found is the number that an expression finds last.
+func found(expression, output string) *float64 {
+	matches := regexp.MustCompile(expression).FindAllStringSubmatch(output, -1)
+	if len(matches) == 0 {
 		return nil
 	}
-	median := round(measure.Median(all))
-	return &median
+	v, err := strconv.ParseFloat(matches[len(matches)-1][1], 64)
+	if err != nil {
+		return nil
+	}
+	return &v
 }

@@ -537,9 +537,10 @@ func (t *topology) layProvider(job scenario.Job) error {
 }
 
 // limitsInward tells whether a rate is enforced towards the server, too, as it is when anybody sends that way: with
-// both legs of a relay on one link, everybody does.
+// both legs of a relay on one link, everybody does, and a program may.
 func limitsInward(s scenario.Scenario) bool {
-	return s.OneCard() || slices.ContainsFunc(s.Flow, func(f scenario.Flow) bool { return f.Direction == "up" })
+	return s.OneCard() || len(s.Program) > 0 ||
+		slices.ContainsFunc(s.Flow, func(f scenario.Flow) bool { return f.Direction == "up" })
 }
 
 // relimit has the provider enforce another rate. What waits stays.

@@ -23,7 +23,7 @@ type Program struct {
 	Run   []string       `toml:"run" json:"run"`
 	Files []string       `toml:"files" json:"files,omitempty"` // of the host: what it needs beside its libraries
 	Start units.Duration `toml:"start" json:"start,omitempty"` // since the beginning of the run
-	// a regular expression with one group: the median of the numbers that it finds in what the program prints counts
+	// a regular expression with one group: the number that it finds last in what the program prints counts
 	Find string `toml:"find" json:"find,omitempty"`
 }
 
