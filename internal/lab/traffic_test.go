@@ -98,3 +98,38 @@ values = [4, 6]
 		}
 	}
 }
+
+// A burst passes at the peak rate, and what comes after it at the rate.
+func TestPeak(t *testing.T) {
+	r := runner(t)
+	report := run(t, r, load(t, `title = "t"
+duration = "4s"
+columns = ["utilisation.1s-2s", "utilisation.3s-4s"]
+[path]
+rtt = "10ms"
+[provider]
+rate = "20mbit"
+queue = "bucket"
+burst = "16mb"
+buffer = "10mb"
+[[flow]]
+name = "download"
+[[candidate]]
+name = "as found"
+[[sweep]]
+key = "provider.peak"
+values = ["40mbit", "80mbit"]
+`))
+	var got []float64 // % of the rate
+	for i := range report.Points {
+		p := &report.Points[i]
+		got = append(got, metric(t, p, &p.Cells[0], "utilisation.1s-2s"), metric(t, p, &p.Cells[0], "utilisation.3s-4s"))
+	}
+	// Above the rate 16 MiB last for 6.7 s at 40 Mbit/s, and for 2.2 s at 80.
+	for i, want := range []float64{200, 200, 400, 100} {
+		if got[i] < 0.97*want || got[i] > 1.03*want {
+			t.Errorf("of the rate %v %%, expected %v %%: %v", got[i], want, got)
+			break
+		}
+	}
+}

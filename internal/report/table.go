@@ -147,7 +147,11 @@ func setting(s scenario.Scenario) string {
 	case "policer":
 		parts = append(parts, fmt.Sprintf("provider: policer, %v burst", s.Provider.Burst))
 	case "bucket":
-		parts = append(parts, fmt.Sprintf("provider: %v FIFO, %v burst credit", s.Provider.Buffer, s.Provider.Burst))
+		bucket := fmt.Sprintf("provider: %v FIFO, %v burst credit", s.Provider.Buffer, s.Provider.Burst)
+		if s.Provider.Peak != 0 {
+			bucket += fmt.Sprintf(" at %v", s.Provider.Peak)
+		}
+		parts = append(parts, bucket)
 	default:
 		parts = append(parts, "provider: "+scenario.Rated(s.Provider.Queue, s.Provider.Rate))
 	}

@@ -581,7 +581,11 @@ func limiter(p scenario.Provider, sized, rate units.Rate) string {
 	case "fifo":
 		return fifo(rate, p.Buffer.Bytes(sized)) + cells
 	case "bucket":
-		return fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(sized)) + cells
+		bucket := fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(sized))
+		if p.Peak != 0 {
+			bucket += fmt.Sprintf(" peakrate %v mtu 3200b", p.Peak) // two packets, as a fifo's burst
+		}
+		return bucket + cells
 	}
 	return scenario.Rated(p.Queue, rate)
 }

@@ -5,6 +5,7 @@ package scenario
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,35 @@ func TestSourceRefused(t *testing.T) {
 		text := minimal[:len(minimal)-len("[[candidate]]\nname = \"c\"\n")] + keys + "\n[[candidate]]\nname = \"c\"\n"
 		if _, err := Load(write(t, "s.toml", text)); err == nil {
 			t.Errorf("%q was accepted", keys)
+		}
+	}
+}
+
+// What a client's access, a neighbour and a peak rate cannot be.
+func TestLimitersRefused(t *testing.T) {
+	good := minimal + "[[client]]\nname = \"c\"\nrate = \"10mbit\"\n"
+	if _, err := Load(write(t, "s.toml", good)); err != nil {
+		t.Fatal(err)
+	}
+	bucket := "queue = \"bucket\"\npeak = \"90mbit\"\n"
+	in := func(section, keys string) string {
+		return strings.Replace(minimal, section+"\n", section+"\n"+keys, 1)
+	}
+	if _, err := Load(write(t, "s.toml", in("[provider]", bucket))); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		good + `upload = "1kbit"`, good + `buffer = "1kb"`, good + `rate = "0mbit"`,
+		minimal + "[[client]]\nname = \"c\"\nupload = \"1mbit\"", minimal + "[[client]]\nname = \"c\"\nbuffer = \"1mb\"",
+		in("[provider]", "peak = \"90mbit\"\n"), in("[provider]", "queue = \"bucket\"\npeak = \"40mbit\"\n"),
+		in("[provider]", bucket+"change = [{ at = \"5s\", rate = \"95mbit\" }]\n"),
+		in("[[flow]]", "host = \"somebody\"\n"), in("[[flow]]", "host = \"neighbour\"\ndirection = \"up\"\n"),
+		in("[[flow]]", "host = \"neighbour\"\ndial = \"server\"\n"),
+		strings.Replace(in("[[flow]]", "host = \"neighbour\"\n"), "[provider]\n", "[provider]\nqueue = \"policer\"\n", 1),
+		"server = { relay = true }\n" + in("[[flow]]", "host = \"neighbour\"\n"),
+	} {
+		if _, err := Load(write(t, "s.toml", text)); err == nil {
+			t.Errorf("accepted:\n%s", text)
 		}
 	}
 }

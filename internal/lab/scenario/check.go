@@ -290,7 +290,7 @@ func (s *Scenario) checkPath() *problem {
 			return wrong("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
 		}
 	}
-	if bad := s.checkNewRates(); bad != nil {
+	if bad := cmp.Or(s.checkPeak(), s.checkNewRates()); bad != nil {
 		return bad
 	}
 	switch counted := p.Overhead != 0 || p.ATM; {
@@ -304,6 +304,24 @@ func (s *Scenario) checkPath() *problem {
 	}
 	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < 1514 || p.Burst > 1<<31) {
 		return wrong("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
+	}
+	return nil
+}
+
+// checkPeak finds a peak rate that is none.
+func (s *Scenario) checkPeak() *problem {
+	p := s.Provider
+	at := []string{"provider", "peak"}
+	highest := max(p.Rate, p.Inward())
+	for _, change := range p.Change {
+		highest = max(highest, change.Rate)
+	}
+	switch {
+	case p.Peak == 0:
+	case p.Queue != "bucket":
+		return wrong(`queue = "bucket"`, at, "peak is how fast a bucket's burst passes, and the queue is %q", p.Queue)
+	case p.Peak <= highest || p.Peak > maxRate:
+		return wrong("", at, "peak %v must be above every rate (%v) and 10gbit at most", p.Peak, highest)
 	}
 	return nil
 }

@@ -99,7 +99,8 @@ type Provider struct {
 	Queue string `toml:"queue" json:"queue"`
 	// of fifo and bucket: bytes, or the time they take at the rate
 	Buffer Buffer     `toml:"buffer" json:"buffer"`
-	Burst  units.Size `toml:"burst" json:"burst"` // of policer and bucket: what may pass at line rate
+	Burst  units.Size `toml:"burst" json:"burst"`         // of policer and bucket: what may pass at line rate
+	Peak   units.Rate `toml:"peak" json:"peak,omitempty"` // of bucket: how fast the burst passes; 0: at line rate
 	// bytes counted of a packet beside its Ethernet frame without FCS, -14 to 256: 4 with it, 24 on a wire, -14 of IP
 	Overhead int  `toml:"overhead" json:"overhead,omitempty"`
 	ATM      bool `toml:"atm" json:"atm,omitempty"` // and carried in cells
