@@ -363,6 +363,7 @@ func TestDocumentsOfSections(t *testing.T) {
 		"docs/peers.md":   {"scenarios/peers", []string{"base.toml"}},
 
 		"docs/programs.md": {"scenarios/programs", nil},
+		"docs/traffic.md":  {"scenarios/traffic", []string{"base.toml"}},
 	} {
 		t.Run(doc, func(t *testing.T) { hasSections(t, doc, c.folder, c.none) })
 	}

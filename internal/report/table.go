@@ -60,9 +60,10 @@ func tables(r *verdict.Report) []table {
 	return all
 }
 
+// anyHas tells whether a column has anything to show: a value, or that what was waited for never came.
 func anyHas(m measure.Metric, p *verdict.Point) bool {
 	for k := range p.Cells {
-		if _, ok := p.Of(m, &p.Cells[k]); ok {
+		if v, ok := p.Of(m, &p.Cells[k]); ok || v.Missing > 0 {
 			return true
 		}
 	}

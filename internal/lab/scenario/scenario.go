@@ -288,11 +288,9 @@ func (b *Buffer) UnmarshalText(text []byte) error {
 
 // clone copies s with everything that it refers to.
 func (s Scenario) clone() Scenario {
-	c := s
+	c := Scenario{Inherit: s.Inherit, Sweep: s.Sweep, Claim: s.Claim}
 	data, err := json.Marshal(s)
 	if err == nil {
-		c.Server.Sysctl, c.Relay.Sysctl = nil, nil
-		c.Client, c.Flow, c.Probe, c.Program, c.Candidate, c.Columns = nil, nil, nil, nil, nil, nil
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil { // every field is a plain value that reads back what it writes: see TestScenarioJSON
