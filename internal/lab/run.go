@@ -226,6 +226,27 @@ func workFolder() (dir string, tidy func(), err error) {
 	return dir, func() { os.RemoveAll(dir); f.Close() }, nil
 }
 
+// hostFiles reads programs and other files of the host. A program without a path is beside this one.
+func (r *Runner) hostFiles(names []string) ([]boot.File, error) {
+	var paths []string
+	beside := map[string]string{} // path → name
+	for _, name := range names {
+		path := name
+		if !filepath.IsAbs(name) {
+			path = filepath.Join(filepath.Dir(r.Program), name)
+			beside[path] = name
+		}
+		paths = append(paths, path)
+	}
+	files, err := boot.HostFiles(paths...)
+	for i := range files {
+		if name, ok := beside[files[i].Name]; ok {
+			files[i].Name = scenario.InGuest(name)
+		}
+	}
+	return files, err
+}
+
 // writeInitrds makes what the tasks boot with: one file for all that want the same of the host's.
 func (r *Runner) writeInitrds(dir string, tasks []*task) error {
 	made := map[string]*initrd{}
@@ -235,7 +256,7 @@ func (r *Runner) writeInitrds(dir string, tasks []*task) error {
 		if made[key] == nil {
 			i := &initrd{path: filepath.Join(dir, fmt.Sprintf("initrd-%d", len(made)))}
 			var err error
-			if i.files, err = boot.HostFiles(names...); err != nil {
+			if i.files, err = r.hostFiles(names); err != nil {
 				return fmt.Errorf("%s: a program: %w", t.job.Scenario.Title, err)
 			}
 			f, err := os.Create(i.path)

@@ -68,12 +68,8 @@ func (p *started) run(host space) error {
 		return err
 	}
 	defer output.Close()
-	path := p.command[0]
-	if path == scenario.Itself {
-		path = "/init"
-	}
 	return host.in(func() error {
-		c := exec.Command(path, p.command[1:]...)
+		c := exec.Command(scenario.InGuest(p.command[0]), p.command[1:]...)
 		c.Args[0] = p.command[0]
 		c.Stdout, c.Stderr = output, output
 		c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", "LC_ALL=C", "GODEBUG=asyncpreemptoff=1"}

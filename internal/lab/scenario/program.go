@@ -11,8 +11,20 @@ import (
 	"weir/internal/units"
 )
 
-// Itself is how a program that is this one is written, instead of a path.
+// Itself is how a program that is this one is written, instead of a path. Another name without a path is a program
+// beside this one.
 const Itself = "weir"
+
+// InGuest is where a guest has a program.
+func InGuest(run string) string {
+	switch {
+	case run == Itself:
+		return "/init"
+	case !strings.Contains(run, "/"):
+		return "/bin/" + run
+	}
+	return run
+}
 
 // Program is one that runs in the guest while traffic does. What it is, the host decides: results repeat for as long
 // as its file and its libraries' are the same.
@@ -72,7 +84,7 @@ func (s *Scenario) checkPrograms(programs []Program, taken map[string]bool, wher
 		case p.Client != "" && (len(where) > 0 || !s.hasClient(p.Client)):
 			return wrong("clients: "+s.clientNames()+"; a candidate's programs run at the server", at("client"),
 				"program %q: no client is called %q", p.Name, p.Client)
-		case len(p.Run) == 0 || p.Run[0] != Itself && !path.IsAbs(p.Run[0]):
+		case len(p.Run) == 0 || p.Run[0] == "" || strings.Contains(p.Run[0], "/") && !path.IsAbs(p.Run[0]):
 			return wrong(`run = ["/usr/bin/iperf3", "-s"]`, at("run"), "program %q: run needs a path, or \"weir\"",
 				p.Name)
 		case slices.ContainsFunc(p.Files, func(f string) bool { return !path.IsAbs(f) }):

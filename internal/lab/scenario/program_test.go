@@ -39,7 +39,7 @@ find = "([0-9.]+) Mbits"
 		t.Errorf("got %q, want %q", names, want)
 	}
 	for _, bad := range []string{
-		`run = ["iperf3"]`, `run = []`, "run = [\"/bin/a\"]\nclient = \"nobody\"", "run = [\"/bin/a\"]\nfind = \"(\"",
+		`run = ["./iperf3"]`, `run = [""]`, `run = []`, "run = [\"/bin/a\"]\nclient = \"nobody\"", "run = [\"/bin/a\"]\nfind = \"(\"",
 		"run = [\"/bin/a\"]\nfind = \"[0-9]+\"", "run = [\"/bin/a\"]\nfiles = [\"relative\"]",
 		"run = [\"/bin/a\"]\nstart = \"1h\"",
 	} {
