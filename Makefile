@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-dualpi2 dualpi2-matrix clean
+.PHONY: help run quic test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,6 +15,10 @@ help: ## this list
 weir: ## build the static binary
 	@scripts/need go
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o weir ./cmd/weir
+
+quic: ## build weir-quic beside it, which the lab's scenarios of QUIC run
+	@scripts/need go
+	$(GO) -C internal/lab/quic build -trimpath -ldflags '-s -w' -o $(CURDIR)/weir-quic .
 
 lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
 	@scripts/need lab-kernel
@@ -58,7 +62,9 @@ check: weir ## is it formatted, vetted, tidy, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/weir
+	$(GO) -C internal/lab/quic vet .
 	$(GO) mod tidy -diff
+	$(GO) -C internal/lab/quic mod tidy -diff
 	@scripts/words
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
@@ -71,10 +77,13 @@ mutate: ## N (default 200) small mistakes in the packages that decide and change
 bench: lab-kernel weir ## how fast the lab is, and what the commands cost that only look
 	@scripts/bench
 
-docs: lab-kernel weir ## the generated documents (a test compares them with a new run)
+docs: lab-kernel weir quic ## the generated documents (a test compares them with a new run)
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
 	DOC=docs/relay.md scripts/docs-tables
+	DOC=docs/peers.md scripts/docs-tables
+	DOC=docs/programs.md scripts/docs-tables
+	DOC=docs/traffic.md scripts/docs-tables
 	@scripts/readme-table
 
 docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 180 boots of a stock kernel, an hour

@@ -60,9 +60,16 @@ func (p Progress) Left() time.Duration {
 type task struct {
 	file, point, cell, seed int
 	job                     scenario.Job
+	initrd                  *initrd
 	reply                   *measure.Run
 	err                     error
 	at                      time.Duration // virtual
+}
+
+// initrd is a guest's first file system, and what of the host is in it.
+type initrd struct {
+	path  string
+	files []boot.File
 }
 
 // Run runs every candidate of every point of every scenario, seeds times each, and gives a report a file. It stops at
@@ -91,11 +98,10 @@ func (r *Runner) boots(ctx context.Context, tasks []*task) error {
 		return err
 	}
 	defer tidy()
-	initrd := filepath.Join(dir, "initrd")
-	if err := r.writeInitrd(initrd); err != nil {
-		return fmt.Errorf("initrd: %w", err)
+	if err := r.writeInitrds(dir, tasks); err != nil {
+		return err
 	}
-	return r.runAll(ctx, dir, initrd, tasks)
+	return r.runAll(ctx, dir, tasks)
 }
 
 // fill puts what was measured where it belongs.
@@ -220,16 +226,55 @@ func workFolder() (dir string, tidy func(), err error) {
 	return dir, func() { os.RemoveAll(dir); f.Close() }, nil
 }
 
-func (r *Runner) writeInitrd(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
+// hostFiles reads programs and other files of the host. A program without a path is beside this one.
+func (r *Runner) hostFiles(names []string) ([]boot.File, error) {
+	var paths []string
+	beside := map[string]string{} // path → name
+	for _, name := range names {
+		path := name
+		if !filepath.IsAbs(name) {
+			path = filepath.Join(filepath.Dir(r.Program), name)
+			beside[path] = name
+		}
+		paths = append(paths, path)
 	}
-	return errors.Join(boot.WriteInitrd(f, r.Program), f.Close())
+	files, err := boot.HostFiles(paths...)
+	for i := range files {
+		if name, ok := beside[files[i].Name]; ok {
+			files[i].Name = scenario.InGuest(name)
+		}
+	}
+	return files, err
+}
+
+// writeInitrds makes what the tasks boot with: one file for all that want the same of the host's.
+func (r *Runner) writeInitrds(dir string, tasks []*task) error {
+	made := map[string]*initrd{}
+	for _, t := range tasks {
+		names := t.job.HostFiles()
+		key := strings.Join(names, "\n")
+		if made[key] == nil {
+			i := &initrd{path: filepath.Join(dir, fmt.Sprintf("initrd-%d", len(made)))}
+			var err error
+			if i.files, err = r.hostFiles(names); err != nil {
+				return fmt.Errorf("%s: a program: %w", t.job.Scenario.Title, err)
+			}
+			f, err := os.Create(i.path)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(boot.WriteInitrd(f, r.Program, i.files...), f.Close()); err != nil {
+				return fmt.Errorf("initrd: %w", err)
+			}
+			made[key] = i
+		}
+		t.initrd = made[key]
+	}
+	return nil
 }
 
 // runAll keeps one boot on each core until all tasks are done, or one has failed.
-func (r *Runner) runAll(ctx context.Context, dir, initrd string, tasks []*task) error {
+func (r *Runner) runAll(ctx context.Context, dir string, tasks []*task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cpus := allowedCPUs()
@@ -257,7 +302,7 @@ func (r *Runner) runAll(ctx context.Context, dir, initrd string, tasks []*task) 
 					return
 				}
 				board.started(t)
-				if err := r.boot(ctx, dir, initrd, cpu, t, board); err != nil {
+				if err := r.boot(ctx, dir, cpu, t, board); err != nil {
 					once.Do(func() { failed = fmt.Errorf("%s: %w", t.name(), err); cancel() })
 					return
 				}
@@ -279,7 +324,7 @@ func (t *task) name() string {
 	return fmt.Sprintf("%s, candidate %q, seed %d", t.job.Scenario.Title, t.job.Candidate.Name, t.job.Seed)
 }
 
-func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task, board *board) error {
+func (r *Runner) boot(ctx context.Context, dir string, cpu int, t *task, board *board) error {
 	job, err := json.Marshal(t.job)
 	if err != nil {
 		return err
@@ -300,7 +345,8 @@ func (r *Runner) boot(ctx context.Context, dir, initrd string, cpu int, t *task,
 		return fmt.Errorf("there is no engine %s here", t.job.Scenario.Engine)
 	}
 	text, err := booter.Boot(ctx, engine.Guest{
-		Program: r.Program, Initrd: initrd, Job: job, Seed: t.job.Seed, CPU: cpu, Scratch: dir, Limit: limit,
+		Program: r.Program, Initrd: t.initrd.path, Files: t.initrd.files, Job: job,
+		Seed: t.job.Seed, CPU: cpu, Scratch: dir, Limit: limit,
 		OnLine: onLine,
 	})
 	if err != nil {

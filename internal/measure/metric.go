@@ -4,8 +4,10 @@ package measure
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/internal/dualpi2"
 	"weir/internal/units"
@@ -19,7 +21,10 @@ type metric struct {
 	Short string // heading of a table's column
 	read  func(Setup, *Run) (float64, bool)
 	kind  string // of the probe that it is about; "" for anything else
-	late  bool   // a run without a value is one in which it never came, and counts as above every other
+	// where it is true, a run without a value is one in which it never came, and counts as above every other
+	awaited  func(Setup) bool
+	flow     string        // after whose start it begins
+	from, to time.Duration // since the beginning of the run, if it is about a part of it
 }
 
 // Metric is a metric by name, for those who show tables.
@@ -38,9 +43,12 @@ func (m Metric) Heading() string { return m.m.Short }
 
 // Setup is what metrics take besides a run: what was measured on, and what was asked for.
 type Setup struct {
-	Capacity float64  // Mbit/s of payload that the link can carry; 0: not known
-	Provider bool     // somebody else's queue is measured, too
-	Fetching []string // flows that have an end
+	Capacity float64            // Mbit/s of payload that the link can carry; 0: not known
+	Changes  []Change           // of that, in their order
+	Warmup   float64            // seconds before the measurement began
+	Starts   map[string]float64 // when each flow starts, in seconds since the measurement began
+	Provider bool               // somebody else's queue is measured, too
+	Fetching []string           // flows that have an end
 }
 
 func (s Setup) fetches(flow string) bool { return slices.Contains(s.Fetching, flow) }
@@ -54,7 +62,7 @@ func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
 		}
 	}
 	missing := 0
-	if m.m.late && len(s.Fetching) > 0 {
+	if m.m.awaited != nil && m.m.awaited(s) {
 		missing = len(runs) - len(values)
 	}
 	return NewSpread(values, missing)
@@ -63,8 +71,8 @@ func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
 // ProbeKind is the kind of probe that the metric is about; "" for anything else.
 func (m Metric) ProbeKind() string { return m.m.kind }
 
-// Late tells whether a run may end before it has a value.
-func (m Metric) Late() bool { return m.m.late }
+// Fetches tells whether the metric is about flows that have an end.
+func (m Metric) Fetches() bool { return m.m.name == "fetch" || strings.HasPrefix(m.m.name, fetchOf) }
 
 func metrics() []metric {
 	sum := func(read func(*Flow) float64) func(Setup, *Run) (float64, bool) {
@@ -101,6 +109,7 @@ func metrics() []metric {
 	m := func(name, unit, short string, read func(Setup, *Run) (float64, bool)) metric {
 		return metric{name: name, unit: unit, Short: short, read: read}
 	}
+	fetching := func(s Setup) bool { return len(s.Fetching) > 0 }
 	return []metric{
 		m("goodput", "mbit", "goodput", sum(func(f *Flow) float64 { return f.Goodput })),
 		m("utilisation", "%", "of link", func(s Setup, r *Run) (float64, bool) {
@@ -120,7 +129,7 @@ func metrics() []metric {
 			}
 			return Jain(shares), len(shares) > 1
 		}),
-		{name: "fetch", unit: "s", Short: "fetch", late: true, read: func(s Setup, r *Run) (float64, bool) {
+		{name: "fetch", unit: "s", Short: "fetch", awaited: fetching, read: func(s Setup, r *Run) (float64, bool) {
 			var values []float64
 			unfinished := 0
 			for _, f := range r.Flows {
@@ -257,7 +266,9 @@ func MetricNames() []string {
 	}
 	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME",
 		"probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
-		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max")
+		"added.NAME.mean", "added.NAME.p50", "added.NAME.p99", "added.NAME.max",
+		programOf+"NAME", "fetch.NAME.p50", "fetch.NAME.p99", calmAfterChange+"LIMIT",
+		calmAfterFlow+"NAME.LIMIT", usedBetween+"FROM-TO")
 }
 
 func parseMetric(name string) (metric, error) {
@@ -291,6 +302,11 @@ func parseMetric(name string) (metric, error) {
 			}}, nil
 		}
 	}
+	for _, parse := range []func(string) (metric, bool, error){parseCalm, parseWindow, parseFetch, parseProgram} {
+		if m, mine, err := parse(name); mine {
+			return m, err
+		}
+	}
 	for _, family := range []string{"probe.", "added."} {
 		rest, ok := strings.CutPrefix(name, family)
 		probe, q, both := strings.Cut(rest, ".")
@@ -321,6 +337,64 @@ var quantiles = map[string]func(*Probe) float64{
 	"added.p50":  func(p *Probe) float64 { return p.Delay.P50 - p.Base },
 	"added.p99":  func(p *Probe) float64 { return p.Delay.P99 - p.Base },
 	"added.max":  func(p *Probe) float64 { return p.Delay.Max - p.Base },
+}
+
+const programOf = "program."
+
+// parseProgram reads program.NAME, the number that a program's output has; false for any other name.
+func parseProgram(name string) (metric, bool, error) {
+	program, ok := strings.CutPrefix(name, programOf)
+	read := func(_ Setup, r *Run) (float64, bool) {
+		for _, p := range r.Programs {
+			if p.Program == program && p.Found != nil {
+				return *p.Found, true
+			}
+		}
+		return 0, false
+	}
+	return metric{name: name, Short: program, read: read}, ok && program != "", nil
+}
+
+// Program is the program whose output the metric is in; "" for any other metric.
+func (m Metric) Program() string {
+	program, _ := strings.CutPrefix(m.m.name, programOf)
+	if program == m.m.name {
+		return ""
+	}
+	return program
+}
+
+const fetchOf = "fetch."
+
+// parseFetch reads fetch.NAME.p50 and fetch.NAME.p99, of the connections of a flow; false for any other name. One that
+// was not done at the end took longer than every other.
+func parseFetch(name string) (metric, bool, error) {
+	rest, ok := strings.CutPrefix(name, fetchOf)
+	flow, q, _ := strings.Cut(rest, ".")
+	p, known := map[string]float64{"p50": 0.5, "p99": 0.99}[q]
+	if !ok || !known {
+		return metric{}, false, nil
+	}
+	read := func(s Setup, r *Run) (float64, bool) {
+		var times []float64
+		for _, f := range r.Flows {
+			switch {
+			case f.Flow != flow || !s.fetches(flow):
+			case f.Fetch > 0:
+				times = append(times, f.Fetch)
+			default:
+				times = append(times, math.Inf(1))
+			}
+		}
+		if len(times) == 0 {
+			return 0, false
+		}
+		slices.Sort(times)
+		v := rank(times, p)
+		return v, !math.IsInf(v, 1)
+	}
+	awaited := func(s Setup) bool { return s.fetches(flow) }
+	return metric{name: name, unit: "s", Short: flow + " " + q, awaited: awaited, read: read}, true, nil
 }
 
 // flowGoodput is that of all connections of a flow, and how many they are.

@@ -3,6 +3,7 @@
 package measure
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,29 @@ func TestNamedMetrics(t *testing.T) {
 	for _, name := range []string{"probe.L.max", "added.L.lost", "ratio.cubic", "probe.L"} {
 		if _, err := parseMetric(name); err == nil {
 			t.Errorf("%s is a metric", name)
+		}
+	}
+}
+
+// Of fetches, those that were not done took longer than every other.
+func TestFetches(t *testing.T) {
+	var run Run
+	for i := range 100 {
+		run.Flows = append(run.Flows, Flow{Flow: "pages", Fetch: float64(100 - i)}, Flow{Flow: "bulk"})
+	}
+	for _, c := range []struct {
+		unfinished int
+		p50, p99   float64 // 0: none
+	}{{0, 50, 99}, {1, 51, 100}, {2, 51, 0}, {200, 0, 0}} {
+		r := Run{Flows: append(slices.Clone(run.Flows), slices.Repeat([]Flow{{Flow: "pages"}}, c.unfinished)...)}
+		for name, want := range map[string]float64{"fetch.pages.p50": c.p50, "fetch.pages.p99": c.p99} {
+			m, err := parseMetric(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, ok := m.read(Setup{Fetching: []string{"pages"}}, &r); ok != (want > 0) || ok && got != want {
+				t.Errorf("%d unfinished: %s = %v, %v", c.unfinished, name, got, ok)
+			}
 		}
 	}
 }

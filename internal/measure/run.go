@@ -26,7 +26,20 @@ type Run struct {
 	// most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
 	TCPPages int      `json:"tcp_pages"`
 	Weir     []string `json:"weir,omitempty"` // what weir up and weir status said
-	Series   Series   `json:"series"`
+	// that ran beside the traffic
+	Programs []Program `json:"programs,omitempty"`
+	Series   Series    `json:"series"`
+}
+
+// Program is a program that ran in a run, with what it printed.
+type Program struct {
+	Program string   `json:"program"`
+	Client  string   `json:"client,omitempty"` // where it ran; empty: at the server
+	Command []string `json:"command"`
+	Output  []string `json:"output"` // lines, of both its outputs
+	// its exit status, or 128 and the number of the signal that ended it; -1 if it still ran at the end
+	Exit  int      `json:"exit"`
+	Found *float64 `json:"found,omitempty"` // the number that was to be found in its output
 }
 
 // Flow is one TCP connection.

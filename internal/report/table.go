@@ -60,9 +60,10 @@ func tables(r *verdict.Report) []table {
 	return all
 }
 
+// anyHas tells whether a column has anything to show: a value, or that what was waited for never came.
 func anyHas(m measure.Metric, p *verdict.Point) bool {
 	for k := range p.Cells {
-		if _, ok := p.Of(m, &p.Cells[k]); ok {
+		if v, ok := p.Of(m, &p.Cells[k]); ok || v.Missing > 0 {
 			return true
 		}
 	}
@@ -147,7 +148,11 @@ func setting(s scenario.Scenario) string {
 	case "policer":
 		parts = append(parts, fmt.Sprintf("provider: policer, %v burst", s.Provider.Burst))
 	case "bucket":
-		parts = append(parts, fmt.Sprintf("provider: %v FIFO, %v burst credit", s.Provider.Buffer, s.Provider.Burst))
+		bucket := fmt.Sprintf("provider: %v FIFO, %v burst credit", s.Provider.Buffer, s.Provider.Burst)
+		if s.Provider.Peak != 0 {
+			bucket += fmt.Sprintf(" at %v", s.Provider.Peak)
+		}
+		parts = append(parts, bucket)
 	default:
 		parts = append(parts, "provider: "+scenario.Rated(s.Provider.Queue, s.Provider.Rate))
 	}
@@ -168,6 +173,14 @@ func setting(s scenario.Scenario) string {
 	if s.Server.Queues > 1 {
 		parts = append(parts, fmt.Sprintf("%d queues", s.Server.Queues))
 	}
+	for _, c := range s.Client {
+		switch {
+		case c.Rate != 0 && c.Upload != c.Rate:
+			parts = append(parts, fmt.Sprintf("%s has %v, up %v", c.Name, c.Rate, c.Upload))
+		case c.Rate != 0:
+			parts = append(parts, fmt.Sprintf("%s has %v", c.Name, c.Rate))
+		}
+	}
 	for _, f := range s.Flow {
 		text := fmt.Sprintf("%d × %s", f.Count, f.Name)
 		if len(s.Client) > 1 {
@@ -175,6 +188,15 @@ func setting(s scenario.Scenario) string {
 		}
 		if f.CC != "" {
 			text += " (" + f.CC + ")"
+		}
+		if f.Host == scenario.Neighbour {
+			text += " from the neighbour"
+		}
+		switch {
+		case f.Every > 0:
+			text += fmt.Sprintf(" at random every %v, %v each (%s)", f.Every, f.Bytes, f.Sizes)
+		case f.Chunk > 0:
+			text += fmt.Sprintf(", %v every %v", f.Chunk, f.Interval)
 		}
 		parts = append(parts, text)
 	}

@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -23,6 +24,18 @@ type BulkSpec struct {
 	Pace         uint64 // SO_MAX_PACING_RATE, bytes per second; 0: none
 	Bytes        int64  // per connection; 0: until Stop
 	Start, Stop  time.Duration
+
+	Each []Fetch // one a connection, instead of Count, Bytes, Start and Stop; not nil, perhaps empty
+
+	// What the source has to send at a time, in bytes, and when it has as much again; 0: more than fits, always.
+	Chunk    int64
+	Interval time.Duration
+}
+
+// Fetch is a connection with a beginning and an end of its own.
+type Fetch struct {
+	Start time.Duration
+	Bytes int64
 }
 
 // Flow is one connection of a bulk group.
@@ -35,7 +48,10 @@ type Flow struct {
 
 	bulk         *bulk
 	source, sink int
+	bytes        int64 // to be sent in all; 0: no end
+	handed       int64 // by the application, of chunks
 	sent         int64
+	stopped      bool
 	look         int64 // the next Received at which the window is looked at
 }
 
@@ -112,12 +128,16 @@ func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
 		}
 	}
 	l.Watch(accepting, unix.EPOLLIN, func() { b.accept(accepting) })
-	for range spec.Count {
-		f := &Flow{bulk: b, source: -1, sink: -1}
-		b.flows = append(b.flows, f)
-		l.At(spec.Start, func() { b.dial(f, dialler, listener) })
+	each := spec.Each
+	if each == nil {
+		each = slices.Repeat([]Fetch{{spec.Start, spec.Bytes}}, spec.Count)
 	}
-	if spec.Stop > 0 {
+	for _, fetch := range each {
+		f := &Flow{bulk: b, source: -1, sink: -1, bytes: fetch.Bytes}
+		b.flows = append(b.flows, f)
+		l.At(fetch.Start, func() { b.dial(f, dialler, listener) })
+	}
+	if spec.Stop > 0 && spec.Each == nil {
 		l.At(spec.Stop, b.stop)
 	}
 	return b.flows, nil
@@ -194,17 +214,38 @@ func (b *bulk) accept(listener int) {
 
 func (b *bulk) startSource(f *Flow, fd int) {
 	f.source = fd
+	if b.spec.Chunk > 0 {
+		b.Every(b.now, b.spec.Interval, func() bool { return b.hand(f) })
+		return
+	}
 	b.Watch(fd, unix.EPOLLOUT, func() { b.write(f) })
+}
+
+// hand gives a source the next chunk to send. What it could not send of the last ones waits before it, as an
+// application's own queue does.
+func (b *bulk) hand(f *Flow) bool {
+	if f.Err != nil || f.stopped || f.bytes > 0 && f.sent == f.bytes {
+		return false
+	}
+	f.handed += b.spec.Chunk
+	b.Watch(f.source, unix.EPOLLOUT, func() { b.write(f) })
+	return true
 }
 
 func (b *bulk) write(f *Flow) {
 	f.Wakeups++
 	for {
 		want := int64(sparse)
-		if b.spec.Bytes > 0 {
-			want = min(want, b.spec.Bytes-f.sent)
+		if f.bytes > 0 {
+			want = min(want, f.bytes-f.sent)
 			if want == 0 {
 				_ = unix.Shutdown(f.source, unix.SHUT_WR)
+				b.Forget(f.source)
+				return
+			}
+		}
+		if b.spec.Chunk > 0 {
+			if want = min(want, f.handed-f.sent); want == 0 {
 				b.Forget(f.source)
 				return
 			}
@@ -252,7 +293,7 @@ func (b *bulk) read(f *Flow) {
 				f.look = 2 * f.Received
 				b.sleepLonger(f)
 			}
-			if b.spec.Bytes > 0 && f.Received >= b.spec.Bytes && f.Finished == 0 {
+			if f.bytes > 0 && f.Received >= f.bytes && f.Finished == 0 {
 				f.Finished = b.now
 				if b.sinkDone != nil {
 					b.sinkDone(f)
@@ -277,6 +318,7 @@ func (b *bulk) sleepLonger(f *Flow) {
 
 func (b *bulk) stop() {
 	for _, f := range b.flows {
+		f.stopped = true
 		if f.source >= 0 {
 			b.Forget(f.source)
 			_ = unix.Shutdown(f.source, unix.SHUT_WR)

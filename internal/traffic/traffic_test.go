@@ -207,3 +207,57 @@ func TestLostIsNotAnswered(t *testing.T) {
 		t.Errorf("%+v", s.List)
 	}
 }
+
+// Connections of a source begin when each is to, and carry what each is to.
+func TestBulkEach(t *testing.T) {
+	l := loop(t)
+	var each []Fetch
+	for i := range 5 {
+		each = append(each, Fetch{l.Now() + time.Duration(5-i)*10*time.Millisecond, int64(1000*i + 1)})
+	}
+	done := 0
+	flows, err := l.StartBulk(BulkSpec{Source: local, Sink: local, Port: port(t, unix.SOCK_STREAM), Each: each},
+		func(*Flow) {
+			if done++; done == len(each) {
+				l.End()
+			}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(l.Now() + patience); err != nil || done != len(each) {
+		t.Fatalf("%d of %d done, %v", done, len(each), err)
+	}
+	for i, f := range flows {
+		if f.Received != each[i].Bytes || f.Started < each[i].Start {
+			t.Errorf("%d: %d of %d bytes, started at %v, wanted %v", i, f.Received, each[i].Bytes, f.Started,
+				each[i].Start)
+		}
+	}
+}
+
+// An application that has a chunk to send at a time sends no more.
+func TestBulkChunks(t *testing.T) {
+	l := loop(t)
+	const chunk, interval = 1000, 20 * time.Millisecond
+	begin := l.Now()
+	flows, err := l.StartBulk(BulkSpec{Source: local, Sink: local, Port: port(t, unix.SOCK_STREAM), Count: 1,
+		Chunk: chunk, Interval: interval, Start: begin}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enough := false
+	l.Every(begin, time.Millisecond, func() bool {
+		flows[0].Catch()
+		if most := (int64((l.Now()-begin)/interval) + 1) * chunk; flows[0].Received > most {
+			t.Errorf("%d bytes after %v", flows[0].Received, l.Now()-begin)
+		}
+		if enough = flows[0].Received >= 4*chunk; enough {
+			l.End()
+		}
+		return !enough
+	})
+	if err := l.Run(begin + patience); err != nil || !enough {
+		t.Errorf("received %d, %v", flows[0].Received, err)
+	}
+}

@@ -19,8 +19,9 @@ import (
 
 // File is one more file of the guest's first file system.
 type File struct {
-	Name string // absolute
-	Body []byte
+	Name    string // absolute
+	Body    []byte
+	Program bool // it may be run
 }
 
 // WriteInitrd makes the guest's whole first file system: the given program as /init, and the files, with their folders.
@@ -65,7 +66,11 @@ func WriteInitrd(to io.Writer, program string, files ...File) error {
 	}
 	for _, f := range files {
 		name := path.Clean("/" + f.Name)
-		if err := errors.Join(folder(path.Dir(name)), entry(name, cpio.TypeReg|0o644, f.Body)); err != nil {
+		mode := cpio.TypeReg | cpio.FileMode(0o644)
+		if f.Program {
+			mode = cpio.TypeReg | 0o755
+		}
+		if err := errors.Join(folder(path.Dir(name)), entry(name, mode, f.Body)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cavaliergopher/cpio"
@@ -21,7 +22,8 @@ func TestWriteInitrd(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files := []File{{"/modules/b.ko", []byte("b")}, {"/modules/x/a.ko", nil}, {"/job.json", []byte("{}")}}
+	files := []File{{Name: "/modules/b.ko", Body: []byte("b")}, {Name: "/modules/x/a.ko"},
+		{Name: "/bin/job", Body: []byte("{}"), Program: true}}
 	var one, two bytes.Buffer
 	if err := errors.Join(WriteInitrd(&one, program, files...), WriteInitrd(&two, program, files...)); err != nil {
 		t.Fatal(err)
@@ -43,9 +45,41 @@ func TestWriteInitrd(t *testing.T) {
 	}
 	want := []string{
 		"init 0100755 #!", "modules 040755 ", "modules/b.ko 0100644 b", "modules/x 040755 ", "modules/x/a.ko 0100644 ",
-		"job.json 0100644 {}",
+		"bin 040755 ", "bin/job 0100755 {}",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// A program comes with all that the dynamic linker will ask for, under the names by which it will.
+func TestHostFiles(t *testing.T) {
+	files, err := HostFiles("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(part string) bool {
+		return slices.ContainsFunc(files, func(f File) bool {
+			return strings.Contains(f.Name, part) && len(f.Body) > 0
+		})
+	}
+	if files[0].Name != "/bin/sh" || !files[0].Program || !has("/libc.so") || !has("/ld-linux") {
+		var names []string
+		for _, f := range files {
+			names = append(names, f.Name)
+		}
+		t.Errorf("sh comes with %q", names)
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(data, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := HostFiles(data, data); err != nil || len(files) != 1 || files[0].Program {
+		t.Errorf("%v, %v", files, err)
+	}
+	for name, want := range map[string]string{"/no/such": "/no/such: no such file or directory", "/tmp": "/tmp: not a file"} {
+		if _, err := HostFiles(name); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -9,6 +9,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"weir/internal/lab/boot"
 )
 
 // Engine boots guests. Whatever ends a boot — a result, a panic, a hang, ^C — nothing of it is left behind.
@@ -20,7 +22,8 @@ type Engine interface {
 // Guest is one boot, in virtual time: the same guest gives the same reply, bit for bit.
 type Guest struct {
 	Program string            // becomes process 1; linked statically
-	Initrd  string            // a file with nothing but that, for engines that need no modules
+	Initrd  string            // a file with nothing but that and Files, for engines that need no modules
+	Files   []boot.File       // of the host, which it is to find under the same names
 	Job     []byte            // what it is to do
 	Seed    uint64            // of all randomness in it
 	CPU     int               // of the host, to pin to; -1: none

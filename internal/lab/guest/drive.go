@@ -19,6 +19,7 @@ import (
 	"weir/internal/measure"
 	"weir/internal/qdisc"
 	"weir/internal/traffic"
+	"weir/internal/units"
 )
 
 const (
@@ -63,6 +64,7 @@ type driver struct {
 	job              scenario.Job
 	groups           []*group
 	exchanges        []exchange
+	programs         []*started
 	begin, warm, end time.Duration // on the loop's clock
 	stopped          time.Duration // when what is measured ended
 	places           []*place      // the first two are the server's uplink and the provider's limiter
@@ -90,6 +92,11 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 	}
 	if err := d.start(); err != nil {
 		return nil, err
+	}
+	if len(s.Programs(job.Candidate)) > 0 {
+		if err := d.startPrograms(); err != nil {
+			return nil, err
+		}
 	}
 	d.At(d.warm, d.warmedUp)
 	for _, change := range job.Candidate.Change {
@@ -122,7 +129,8 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 	for _, e := range d.exchanges {
 		d.run.Probes = append(d.run.Probes, d.probeResult(e))
 	}
-	return d.run, nil
+	d.run.Programs, err = d.printed()
+	return d.run, err
 }
 
 // finish ends what is measured. Everything goes on for as long as a packet can wait.
@@ -137,28 +145,43 @@ func (d *driver) finish() {
 		return
 	}
 	d.run = run
+	d.interrupt()
 	s := d.job.Scenario
-	longest := time.Duration(s.Path.RTT)
+	longest, access := time.Duration(s.Path.RTT), time.Duration(0)
 	for _, c := range s.Client {
 		longest = max(longest, time.Duration(s.Base(c.Name, scenario.Through)))
+		access = max(access, drains(c.Buffer, c.Rate)+drains(c.Buffer, c.Upload))
 	}
-	if s.Provider.Rate != 0 {
-		longest += time.Duration(float64(s.Provider.Buffer.Bytes(s.Provider.Rate)) * 8 / float64(s.Provider.Rate) * 1e9)
-	}
+	longest += access + drains(s.Provider.Buffer, s.Provider.Rate)
 	d.At(d.stopped+longest+patience, d.End)
+}
+
+// drains is how long a full buffer takes at its rate.
+func drains(b scenario.Buffer, rate units.Rate) time.Duration {
+	if rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(b.Bytes(rate)) * 8 / float64(rate) * 1e9)
 }
 
 func (d *driver) start() error {
 	s := d.job.Scenario
 	for i, f := range s.Flow {
 		source, sink, via := d.ends(f.Client, f.Leg)
-		if f.Address > 1 {
+		switch {
+		case f.Host == scenario.Neighbour:
+			source = d.beside
+		case f.Address > 1:
 			source = d.source[f.Address-1]
 		}
 		spec := traffic.BulkSpec{
 			Source: source, Sink: sink, Via: via, SourceDials: f.Dial == "server",
 			Port: flowPort(i), Count: f.Count, CC: f.CC, NotsentLowat: int(f.Lowat), Bytes: int64(f.Bytes),
 			MSS: int(f.MSS), Pace: uint64(f.Pace / 8), Start: d.begin + time.Duration(f.Start),
+			Chunk: int64(f.Chunk), Interval: time.Duration(f.Interval),
+		}
+		if f.Every > 0 {
+			spec.Each = d.arrivals(i)
 		}
 		if f.Direction == "up" {
 			spec.Source, spec.Sink = spec.Sink, spec.Source
@@ -177,7 +200,7 @@ func (d *driver) start() error {
 		}
 		d.groups = append(d.groups, g)
 		if f.Bytes > 0 {
-			d.fetching += f.Count
+			d.fetching += len(flows)
 		}
 		d.series.Goodput = append(d.series.Goodput, measure.FlowSeries{Flow: f.Name})
 	}
@@ -212,6 +235,18 @@ func (d *driver) start() error {
 		d.exchanges = append(d.exchanges, exchange{p, samples})
 	}
 	return nil
+}
+
+// arrivals of a flow that is a Poisson source. Each has a random stream of its own.
+func (d *driver) arrivals(flow int) []traffic.Fetch {
+	const sources = 0xf000 // beside the clients, which are fewer
+	s := d.job.Scenario
+	all := []traffic.Fetch{}
+	seed := mix(d.job.Seed<<16 | sources + uint64(flow))
+	for _, a := range s.Flow[flow].Arrivals(seed, time.Duration(s.Warmup+s.Duration)) {
+		all = append(all, traffic.Fetch{Start: d.begin + a.At, Bytes: a.Bytes})
+	}
+	return all
 }
 
 // Each flow and each probe has a port of its own.
@@ -277,12 +312,17 @@ func (d *driver) sample() bool {
 		}
 		d.series.Goodput[i].Values = append(d.series.Goodput[i].Values, mbit(received-d.lastReceived[i], d.step))
 		d.lastReceived[i] = received
-		all += len(g.flows)
+		if g.spec.Every == 0 { // else each is too short for a median to mean anything
+			all += len(g.flows)
+		}
 	}
 	every := (all + budget - 1) / max(1, budget)
 	n := 0
 	for _, g := range d.groups {
 		for k, f := range g.flows {
+			if g.spec.Every > 0 {
+				break
+			}
 			if n++; (n+d.turn)%max(1, every) != 0 {
 				continue
 			}
@@ -317,6 +357,9 @@ func (d *driver) collect() (*measure.Run, error) {
 	byClient := map[string]float64{}
 	for _, g := range d.groups {
 		for k, f := range g.flows {
+			if g.spec.Every > 0 && f.Finished > 0 && f.Finished < d.warm {
+				continue
+			}
 			w := g.watch[k]
 			f.Catch()
 			if info, ok := f.Info(); ok && info.State != 0 && info.Delivered >= w.last.Delivered {
@@ -424,9 +467,12 @@ func (d *driver) find() error {
 	if d.policed != "" {
 		d.places[1].policed = true
 	}
-	if d.job.Scenario.OneCard() {
+	// What a program sends is not known before: it may be towards the server.
+	if s := d.job.Scenario; s.OneCard() || len(s.Program) > 0 && d.watched != doorUp {
 		d.places = append(d.places, &place{space: d.provider, device: doorUp,
 			result: func(r *measure.Run) **measure.Queue { return &r.Inward }})
+	}
+	if d.job.Scenario.OneCard() {
 		if shaped {
 			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB,
 				result: func(r *measure.Run) **measure.Queue { return &r.Ingress }})

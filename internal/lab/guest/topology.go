@@ -33,6 +33,8 @@ The network of a run:
 	    sender's TCP Small Queues would see through to it, and every qdisc would look good.
 	  - The whole base RTT is on the clients' egress, the way of the ACKs, so that no queue of ours delays what is
 	    measured.
+	  - A client with an access of its own has its modem before it, a router whose two ends are FIFOs. A neighbour is
+	    another host of the provider's, whose packets meet the same limiter.
 	  - far exists when something has to happen behind the limiter that is not the limiter: several clients, loss,
 	    jitter. With both legs of a relay on one card the origin is behind it, too: what the relay passes on comes
 	    and goes by eth0.
@@ -48,6 +50,7 @@ type topology struct {
 	through  []traffic.Host // the clients as the origin's traffic knows them: inside their tunnels
 	hosts    []space        // the clients'
 	source   []traffic.Host // the server's addresses, or the origin's
+	beside   traffic.Host   // the neighbour, if there is one
 	tunnel   string         // the server's device of its tunnel, if it has one
 	limiter  string         // the provider's interface towards the clients
 	// whichever of its interfaces enforces the rate for most: the limiter unless all flows go up
@@ -175,6 +178,15 @@ func (v version) subnets(net byte) string {
 	return netip.PrefixFrom(v.addr(net, 0, 0), bits).String()
 }
 
+// subnet is one of them.
+func (v version) subnet(net byte, sub int) string {
+	bits := 24
+	if v == 6 {
+		bits = 64
+	}
+	return netip.PrefixFrom(v.addr(net, sub, 0), bits).String()
+}
+
 // forwarding is the sysctl that makes a host a router.
 func (v version) forwarding() map[string]string {
 	if v == 6 {
@@ -269,6 +281,7 @@ func layOut(job scenario.Job) (*topology, error) {
 		func() error { return t.server.route("default", gateway) },
 		func() error { return t.provider.sysctl(t.forwarding()) },
 		func() error { return t.layServer(job) },
+		func() error { return t.layNeighbour(job) },
 		func() error { return t.layClients(job) },
 		func() error { return t.layProvider(job) },
 		func() error { return t.server.sysctl(s.Server.Sysctl) },
@@ -393,9 +406,22 @@ func (t *topology) layClients(job scenario.Job) error {
 		}
 		mine, gateway := t.addr(1, i, 1), t.addr(1, i, 254)
 		rtt := s.RTT(c.Name)
-		if err := errors.Join(client.sysctl(roomy), cable(router, dev, gateway, 1, client, "eth0", mine),
+		before := router // who hands it its packets
+		inside := dev    // by which device
+		if c.Rate != 0 {
+			if before, err = t.layModem(c, i, router, dev); err != nil {
+				return fmt.Errorf("client %q: %w", c.Name, err)
+			}
+			inside = modemInside
+		}
+		if err := errors.Join(client.sysctl(roomy), cable(before, inside, gateway, 1, client, "eth0", mine),
 			client.route("default", gateway), client.sysctl(c.Sysctl)); err != nil {
 			return err
+		}
+		if c.Rate != 0 {
+			if err := before.qdisc(inside, fifo(c.Rate, c.Buffer.Bytes(c.Rate))); err != nil {
+				return err
+			}
 		}
 		// Jitter delays by 0 to twice its size on the way there; the way back gives its mean back.
 		if rtt -= s.Path.Jitter; rtt > 0 {
@@ -416,6 +442,46 @@ func (t *topology) layClients(job scenario.Job) error {
 		return t.relay(job)
 	}
 	return nil
+}
+
+// Nets of a modem towards the provider, and of the neighbour.
+const (
+	modemNet     = 7
+	neighbourNet = 3
+)
+
+// The modem's devices.
+const (
+	modemInside  = "in0" // towards its client
+	modemOutside = "out0"
+)
+
+// layModem puts the box before a client that its access ends at, at the end of a device of the router's. Its own queue
+// towards the client comes with the client.
+func (t *topology) layModem(c scenario.Client, i int, router space, dev string) (space, error) {
+	modem, err := t.space()
+	if err != nil {
+		return modem, err
+	}
+	near, beyond := t.addr(modemNet, i, 1), t.addr(modemNet, i, 2)
+	return modem, errors.Join(cable(router, dev, near, 1, modem, modemOutside, beyond),
+		modem.sysctl(t.forwarding()), modem.route("default", near), router.route(t.subnet(1, i), beyond),
+		modem.qdisc(modemOutside, fifo(c.Upload, c.Buffer.Bytes(c.Upload))))
+}
+
+// layNeighbour joins another host to the provider.
+func (t *topology) layNeighbour(job scenario.Job) error {
+	if !job.Scenario.HasNeighbour() {
+		return nil
+	}
+	host, err := t.space()
+	if err != nil {
+		return err
+	}
+	mine, gateway := t.addr(neighbourNet, 0, 1), t.addr(neighbourNet, 0, 254)
+	t.beside = traffic.Host{NetNS: host.fd, Addr: mine}
+	return errors.Join(cable(t.provider, "near0", gateway, 1, host, scenario.Uplink, mine),
+		host.route("default", gateway), host.qdisc(scenario.Uplink, "fq_codel"), segment(host, scenario.Uplink))
 }
 
 // mix spreads a number over all bits (the finaliser of SplitMix64), so that seeds that are neighbours draw nothing
@@ -471,9 +537,10 @@ func (t *topology) layProvider(job scenario.Job) error {
 }
 
 // limitsInward tells whether a rate is enforced towards the server, too, as it is when anybody sends that way: with
-// both legs of a relay on one link, everybody does.
+// both legs of a relay on one link, everybody does, and a program may.
 func limitsInward(s scenario.Scenario) bool {
-	return s.OneCard() || slices.ContainsFunc(s.Flow, func(f scenario.Flow) bool { return f.Direction == "up" })
+	return s.OneCard() || len(s.Program) > 0 ||
+		slices.ContainsFunc(s.Flow, func(f scenario.Flow) bool { return f.Direction == "up" })
 }
 
 // relimit has the provider enforce another rate. What waits stays.
@@ -499,6 +566,11 @@ func (s space) adjustRoot(ifindex int, stack qdisc.Stack) error {
 	return s.tc.Change(ifindex, root, stack[0])
 }
 
+// fifo is a queue with a rate. Its bucket has two packets: what leaves is paced.
+func fifo(rate units.Rate, buffer units.Size) string {
+	return fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, buffer)
+}
+
 // limiter is the queue of a provider, with the buffer of one rate and the speed of another.
 func limiter(p scenario.Provider, sized, rate units.Rate) string {
 	cells := ""
@@ -507,10 +579,13 @@ func limiter(p scenario.Provider, sized, rate units.Rate) string {
 	}
 	switch p.Queue {
 	case "fifo":
-		// A bucket of two packets: what leaves is paced at the rate.
-		return fmt.Sprintf("tbf rate %v burst 3200b limit %db", rate, p.Buffer.Bytes(sized)) + cells
+		return fifo(rate, p.Buffer.Bytes(sized)) + cells
 	case "bucket":
-		return fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(sized)) + cells
+		bucket := fmt.Sprintf("tbf rate %v burst %db limit %db", rate, p.Burst, p.Buffer.Bytes(sized))
+		if p.Peak != 0 {
+			bucket += fmt.Sprintf(" peakrate %v mtu 3200b", p.Peak) // two packets, as a fifo's burst
+		}
+		return bucket + cells
 	}
 	return scenario.Rated(p.Queue, rate)
 }

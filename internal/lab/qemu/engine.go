@@ -14,7 +14,7 @@ type Engine struct{ Kernel Kernel }
 // Boot hands job and reply over by the emulated machine's serial port.
 func (e Engine) Boot(ctx context.Context, g engine.Guest) ([]byte, error) {
 	reply, _, err := Boot{
-		Kernel: e.Kernel, Program: g.Program, Job: g.Job, Env: []string{engine.Marker + "=1"},
+		Kernel: e.Kernel, Program: g.Program, Files: g.Files, Job: g.Job, Env: []string{engine.Marker + "=1"},
 		MemoryMiB: engine.MemoryMiB,
 		Exact:     true, Seed: g.Seed, CPU: g.CPU, Limit: g.Limit, Scratch: g.Scratch, OnLine: g.OnLine,
 	}.Run(ctx)

@@ -3,6 +3,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -66,6 +67,13 @@ func (s *Scenario) fillIn() {
 	if len(s.Client) == 0 {
 		s.Client = []Client{{Name: "client"}}
 	}
+	for i := range s.Client {
+		c := &s.Client[i]
+		if c.Rate != 0 {
+			orElse(&c.Upload, c.Rate)
+			orElse(&c.Buffer, Buffer{Time: units.Duration(200 * time.Millisecond)})
+		}
+	}
 	for i := range s.Flow {
 		f := &s.Flow[i]
 		orElse(&f.Client, s.Client[0].Name)
@@ -73,6 +81,9 @@ func (s *Scenario) fillIn() {
 		orElse(&f.Direction, "down")
 		orElse(&f.Dial, "client")
 		orElse(&f.Address, 1)
+		if f.Every != 0 {
+			orElse(&f.Sizes, FixedSizes)
+		}
 	}
 	for i := range s.Probe {
 		p := &s.Probe[i]
@@ -96,7 +107,8 @@ func zeroed(document map[string]any) *problem {
 	never := map[string][]string{
 		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "relay": {"cards", "ip", "txqueuelen"},
 		"path": {"ip"}, "provider": {"buffer", "burst"},
-		"flow": {"count", "address"}, "probe": {"interval", "size", "reply"}, "weir": {"rtt"},
+		"client": {"rate", "upload", "buffer"}, "flow": {"count", "address", "every", "chunk", "interval"},
+		"probe": {"interval", "size", "reply"}, "weir": {"rtt"},
 	}
 	nothing := func(v any) bool {
 		switch v := v.(type) {
@@ -278,7 +290,7 @@ func (s *Scenario) checkPath() *problem {
 			return wrong("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
 		}
 	}
-	if bad := s.checkNewRates(); bad != nil {
+	if bad := cmp.Or(s.checkPeak(), s.checkNewRates()); bad != nil {
 		return bad
 	}
 	switch counted := p.Overhead != 0 || p.ATM; {
@@ -292,6 +304,24 @@ func (s *Scenario) checkPath() *problem {
 	}
 	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < 1514 || p.Burst > 1<<31) {
 		return wrong("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
+	}
+	return nil
+}
+
+// checkPeak finds a peak rate that is none.
+func (s *Scenario) checkPeak() *problem {
+	p := s.Provider
+	at := []string{"provider", "peak"}
+	highest := max(p.Rate, p.Inward())
+	for _, change := range p.Change {
+		highest = max(highest, change.Rate)
+	}
+	switch {
+	case p.Peak == 0:
+	case p.Queue != "bucket":
+		return wrong(`queue = "bucket"`, at, "peak is how fast a bucket's burst passes, and the queue is %q", p.Queue)
+	case p.Peak <= highest || p.Peak > maxRate:
+		return wrong("", at, "peak %v must be above every rate (%v) and 10gbit at most", p.Peak, highest)
 	}
 	return nil
 }
@@ -355,6 +385,9 @@ func (s *Scenario) checkTraffic() *problem {
 			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than the path's jitter, %v", c.RTT,
 				s.Path.Jitter)
 		}
+		if p := checkAccess(c); p != nil {
+			return p
+		}
 		if p := checkSysctls(c.Sysctl, []string{"client", c.Name, "sysctl"}); p != nil {
 			return p
 		}
@@ -375,8 +408,51 @@ func (s *Scenario) checkTraffic() *problem {
 			return bad
 		}
 	}
-	if len(s.Flow) == 0 && len(s.Probe) == 0 {
+	if p := s.checkPrograms(s.Program, map[string]bool{}); p != nil {
+		return p
+	}
+	if len(s.Flow) == 0 && len(s.Probe) == 0 && len(s.Program) == 0 {
 		return wrong("add a [[flow]] or a [[probe]]", []string{"flow"}, "the scenario has no traffic")
+	}
+	return nil
+}
+
+// checkAccess finds what is wrong with a client's own rate.
+func checkAccess(c Client) *problem {
+	at := func(k string) []string { return []string{"client", c.Name, k} }
+	if c.Rate == 0 {
+		if c.Upload != 0 || c.Buffer != (Buffer{}) {
+			return wrong(`rate = "100mbit"`, at("upload"), "client %q: an access needs a rate", c.Name)
+		}
+		return nil
+	}
+	if least, most := min(c.Rate, c.Upload), max(c.Rate, c.Upload); least < minRate || most > maxRate {
+		return wrong("", at("rate"), "client %q: rate %v and upload %v: an access has 100kbit to 10gbit", c.Name,
+			c.Rate, c.Upload)
+	}
+	for _, rate := range []units.Rate{c.Rate, c.Upload} {
+		if b := c.Buffer.Bytes(rate); b < 3028 || b > 1<<31 {
+			return wrong("", at("buffer"), "client %q: buffer %v is %v at %v: it must hold 2 packets (3028b) at least "+
+				"and 2gb at most", c.Name, c.Buffer, b, rate)
+		}
+	}
+	return nil
+}
+
+// checkHost finds what is wrong with who sends a flow.
+func (s *Scenario) checkHost(f Flow) *problem {
+	at := func(k string) []string { return []string{"flow", f.Name, k} }
+	switch {
+	case f.Host == "" || f.Host == "server":
+	case f.Host != Neighbour:
+		return wrong(`"server" or "neighbour"`, at("host"), "flow %q: host %q is not known", f.Name, f.Host)
+	case s.Server.Relay:
+		return wrong("", at("host"), "flow %q: a relay has no neighbour here", f.Name)
+	case s.Provider.Queue == "none" || s.Provider.Queue == "policer":
+		return wrong(`queue = "fifo"`, at("host"), "flow %q: a neighbour shares the provider's queue, and %q is none",
+			f.Name, s.Provider.Queue)
+	case f.Direction != "down" || f.Dial != "client" || f.Address != 1:
+		return wrong("", at("host"), "flow %q: a neighbour is called by a client that downloads from it", f.Name)
 	}
 	return nil
 }
@@ -417,7 +493,10 @@ func (s *Scenario) checkFlows() *problem {
 		case f.Address > 1 && s.Server.Relay:
 			return wrong("", at("address"), "flow %q: a relay forwards from one origin address", f.Name)
 		}
-		connections += f.Count
+		if p := cmp.Or(s.checkSource(f), s.checkHost(f)); p != nil {
+			return p
+		}
+		connections += f.expected(s.Warmup + s.Duration)
 	}
 	if connections > maxConnections {
 		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections,
@@ -466,6 +545,13 @@ func (s *Scenario) checkCandidates() *problem {
 			return p
 		}
 		if p := checkSysctls(c.Sysctl, at("sysctl")); p != nil {
+			return p
+		}
+		taken := map[string]bool{}
+		for _, p := range s.Program {
+			taken[p.Name] = true
+		}
+		if p := s.checkPrograms(c.Program, taken, "candidate", c.Name, "program"); p != nil {
 			return p
 		}
 		if c.Weir != nil {

@@ -173,6 +173,19 @@ func (s *Scenario) measures(m measure.Metric) error {
 	switch {
 	case strings.HasPrefix(m.Name(), "goodput.client."), strings.HasPrefix(m.Name(), "share.client."):
 		return has(names(s.Client, func(c Client) string { return c.Name }), "client")
+	case m.Program() != "":
+		known := slices.Clone(s.Program)
+		for _, c := range s.Candidate {
+			known = append(known, c.Program...)
+		}
+		if slices.ContainsFunc(known, func(p Program) bool { return p.Name == m.Program() && p.Find != "" }) {
+			return nil
+		}
+		return fmt.Errorf("metric %q: no program of that name has a number to find", m.Name())
+	case parts[0] == "fetch" && len(parts) == 3:
+		parts = parts[:2]
+		fetched := slices.DeleteFunc(slices.Clone(s.Flow), func(f Flow) bool { return f.Bytes == 0 })
+		return has(names(fetched, func(f Flow) string { return f.Name }), "flow with bytes")
 	case strings.HasPrefix(m.Name(), "goodput.flow."):
 		return has(names(s.Flow, func(f Flow) string { return f.Name }), "flow")
 	case parts[0] == "ratio":
@@ -188,8 +201,37 @@ func (s *Scenario) measures(m measure.Metric) error {
 	if kind != "" && !slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.Kind == kind }) {
 		return fmt.Errorf("metric %q: the scenario has no probe of kind %s", m.Name(), kind)
 	}
-	if m.Late() && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }) {
+	if m.Fetches() && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }) {
 		return fmt.Errorf("metric %q: no flow has bytes to fetch", m.Name())
+	}
+	return s.measuresPart(m)
+}
+
+// measuresPart checks a metric that is about a part of the run: the part has to be measured.
+func (s *Scenario) measuresPart(m measure.Metric) error {
+	measured := func(at units.Duration) bool { return at >= s.Warmup && at <= s.Warmup+s.Duration }
+	name := m.Name()
+	if from, to := m.Window(); to != 0 && !(measured(units.Duration(from)) && measured(units.Duration(to))) {
+		return fmt.Errorf("metric %q: what is measured begins at %v and ends at %v", name, s.Warmup,
+			s.Warmup+s.Duration)
+	}
+	if m.AfterChange() {
+		changes := s.Provider.Change
+		if len(changes) == 0 || !measured(changes[len(changes)-1].At) {
+			return fmt.Errorf("metric %q: no [[provider.change]] is after the warm-up", name)
+		}
+	}
+	flow := m.AfterFlow()
+	if flow == "" {
+		return nil
+	}
+	i := slices.IndexFunc(s.Flow, func(f Flow) bool { return f.Name == flow })
+	if i < 0 {
+		return fmt.Errorf("metric %q: no flow is called %q", name, flow)
+	}
+	if !measured(s.Flow[i].Start) {
+		return fmt.Errorf("metric %q: flow %q starts at %v, which is before the end of the warm-up", name, flow,
+			s.Flow[i].Start)
 	}
 	return nil
 }

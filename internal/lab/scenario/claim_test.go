@@ -4,8 +4,10 @@ package scenario
 
 import (
 	"testing"
+	"time"
 
 	"weir/internal/measure"
+	"weir/internal/units"
 )
 
 func TestExpectation(t *testing.T) {
@@ -41,8 +43,20 @@ func TestExpectation(t *testing.T) {
 
 // A metric is about something that the scenario has.
 func TestMeasures(t *testing.T) {
-	s := Scenario{Flow: []Flow{{Name: "cubic"}}, Probe: []Probe{{Name: "L", Kind: "udp"}}}
-	for name, good := range map[string]bool{"ratio.cubic.cubic": true, "ratio.cubic.dctcp": false,
+	second := units.Duration(time.Second)
+	s := Scenario{Flow: []Flow{{Name: "cubic"}, {Name: "pages", Bytes: 1}, {Name: "late", Start: 7 * second}},
+		Probe:  []Probe{{Name: "L", Kind: "udp"}},
+		Warmup: 5 * second, Duration: 10 * second,
+		Provider: Provider{Change: []NewRate{{At: 2 * second}, {At: 9 * second}}}}
+	early := s
+	early.Provider.Change = s.Provider.Change[:1]
+	if m, err := measure.ParseMetric("calm.after.change.5ms"); err != nil || early.measures(m) == nil {
+		t.Errorf("a change in the warm-up: %v", err)
+	}
+	for name, good := range map[string]bool{"calm.after.change.5ms": true, "calm.after.flow.late.5ms": true,
+		"calm.after.flow.cubic.5ms": false, "calm.after.flow.none.5ms": false, "utilisation.5s-15s": true,
+		"fetch.pages.p99": true, "fetch.cubic.p99": false, "fetch.none.p50": false,
+		"utilisation.4s-10s": false, "utilisation.5s-16s": false, "ratio.cubic.cubic": true, "ratio.cubic.dctcp": false,
 		"ratio.dctcp.cubic": false, "added.L.p99": true, "added.C.p99": false, "added.p99": true} {
 		m, err := measure.ParseMetric(name)
 		if err == nil {

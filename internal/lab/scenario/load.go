@@ -114,11 +114,12 @@ func readChain(path string) (sources, error) {
 	}
 }
 
-// overlay puts a file on top of what it inherits: tables key by key; clients, flows, probes and candidates by name,
-// where an entry with the name of an inherited one replaces it; sweeps and claims are the file's own.
+// overlay puts a file on top of what it inherits: tables key by key; clients, flows, probes, programs and candidates
+// by name, where an entry with the name of an inherited one replaces it; sweeps and claims are the file's own.
 func (s *Scenario) overlay(f source) error {
 	parent := *s
-	s.Client, s.Flow, s.Probe, s.Candidate, s.Claim, s.Sweep = nil, nil, nil, nil, nil, nil
+	s.Client, s.Flow, s.Probe, s.Program, s.Candidate = nil, nil, nil, nil, nil
+	s.Claim, s.Sweep = nil, nil
 	var said map[string]any
 	if err := toml.Unmarshal(f.text, &said); err != nil {
 		return positioned(f.path, err)
@@ -138,6 +139,7 @@ func (s *Scenario) overlay(f source) error {
 	s.Client = merge(parent.Client, s.Client, func(c Client) string { return c.Name })
 	s.Flow = merge(parent.Flow, s.Flow, func(f Flow) string { return f.Name })
 	s.Probe = merge(parent.Probe, s.Probe, func(p Probe) string { return p.Name })
+	s.Program = merge(parent.Program, s.Program, func(p Program) string { return p.Name })
 	s.Candidate = merge(parent.Candidate, s.Candidate, func(c Candidate) string { return c.Name })
 	return nil
 }

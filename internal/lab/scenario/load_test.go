@@ -446,3 +446,36 @@ func TestSweptGoal(t *testing.T) {
 		t.Errorf("an RTT of nothing: %v", err)
 	}
 }
+
+// Points have nothing in common that one of them could change.
+func TestPointsAreApart(t *testing.T) {
+	s, err := Load(write(t, "s.toml", minimal+`
+[[program]]
+name = "p"
+run = ["/bin/a"]
+[[provider.change]]
+at = "5s"
+rate = "20mbit"
+[[sweep]]
+key = "provider.change"
+values = [[{ at = "5s", rate = "30mbit" }], [{ at = "5s", rate = "40mbit" }]]
+[[sweep]]
+key = "program.p.run"
+values = [["/bin/b"], ["/bin/c"]]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, err := s.Points()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range points {
+		got = append(got, p.Scenario.Provider.Change[0].Rate.String()+" "+p.Scenario.Program[0].Run[0])
+	}
+	want := []string{"30mbit /bin/b", "30mbit /bin/c", "40mbit /bin/b", "40mbit /bin/c"}
+	if !slices.Equal(got, want) || s.Provider.Change[0].Rate != 20_000_000 || s.Program[0].Run[0] != "/bin/a" {
+		t.Errorf("got %q, want %q; the scenario itself has %v", got, want, s.Provider.Change)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"weir/internal/measure"
 	"weir/internal/plan"
@@ -36,6 +37,7 @@ type Scenario struct {
 	Client    []Client    `toml:"client" json:"client"`
 	Flow      []Flow      `toml:"flow" json:"flow,omitempty"`
 	Probe     []Probe     `toml:"probe" json:"probe,omitempty"`
+	Program   []Program   `toml:"program" json:"program,omitempty"`
 	Candidate []Candidate `toml:"candidate" json:"candidate"`
 	Sweep     []Axis      `toml:"sweep" json:"-"`
 	Claim     []Claim     `toml:"claim" json:"-"`
@@ -97,7 +99,8 @@ type Provider struct {
 	Queue string `toml:"queue" json:"queue"`
 	// of fifo and bucket: bytes, or the time they take at the rate
 	Buffer Buffer     `toml:"buffer" json:"buffer"`
-	Burst  units.Size `toml:"burst" json:"burst"` // of policer and bucket: what may pass at line rate
+	Burst  units.Size `toml:"burst" json:"burst"`         // of policer and bucket: what may pass at line rate
+	Peak   units.Rate `toml:"peak" json:"peak,omitempty"` // of bucket: how fast the burst passes; 0: at line rate
 	// bytes counted of a packet beside its Ethernet frame without FCS, -14 to 256: 4 with it, 24 on a wire, -14 of IP
 	Overhead int  `toml:"overhead" json:"overhead,omitempty"`
 	ATM      bool `toml:"atm" json:"atm,omitempty"` // and carried in cells
@@ -127,6 +130,18 @@ type Client struct {
 	// how it reaches the origin, when it is not the relay's kind
 	Via    string            `toml:"via" json:"via,omitempty"`
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
+
+	Rate   units.Rate `toml:"rate" json:"rate,omitempty"`     // of its own access, towards it; 0: it has no limit
+	Upload units.Rate `toml:"upload" json:"upload,omitempty"` // from it, when it is not the rate
+	Buffer Buffer     `toml:"buffer" json:"buffer,omitzero"`  // of its modem, each way
+}
+
+// Neighbour is another host of the provider's, behind the same limiter.
+const Neighbour = "neighbour"
+
+// HasNeighbour tells whether anything comes from there.
+func (s *Scenario) HasNeighbour() bool {
+	return slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Host == Neighbour })
 }
 
 // Flow is a group of bulk TCP connections.
@@ -139,6 +154,8 @@ type Flow struct {
 	Leg     string `toml:"leg" json:"leg,omitempty"`
 	Dial    string `toml:"dial" json:"dial"`       // who connects: client or server
 	Address int    `toml:"address" json:"address"` // which of the server's, from 1
+	// who sends to the client: server, or neighbour
+	Host string `toml:"host" json:"host,omitempty"`
 	// congestion control of the sender; default: the sysctl's
 	CC    string         `toml:"cc" json:"cc,omitempty"`
 	Lowat units.Size     `toml:"notsent_lowat" json:"notsent_lowat"`
@@ -147,6 +164,13 @@ type Flow struct {
 	Pace  units.Rate     `toml:"pace" json:"pace,omitempty"` // each connection sends no faster than this
 	Start units.Duration `toml:"start" json:"start"`
 	Stop  units.Duration `toml:"stop" json:"stop"`
+
+	// mean time between two arrivals of a Poisson source, each of which is count connections;
+	Every units.Duration `toml:"every" json:"every,omitempty"`
+	Sizes string         `toml:"sizes" json:"sizes,omitempty"` // how theirs are distributed, with bytes as mean
+	// what the application hands over at a time: it has no more to send until the interval is over
+	Chunk    units.Size     `toml:"chunk" json:"chunk,omitempty"`
+	Interval units.Duration `toml:"interval" json:"interval,omitempty"`
 }
 
 // Probe times small exchanges while the flows run.
@@ -186,6 +210,8 @@ type Candidate struct {
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 	Weir   *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
 	Change []Change          `toml:"change" json:"change,omitempty"` // in their order
+
+	Program []Program `toml:"program" json:"program,omitempty"` // at the server, for this candidate alone
 }
 
 // Change is a reconfiguration of a candidate's qdisc while the run goes on: in place, so that no packet is lost that
@@ -262,11 +288,9 @@ func (b *Buffer) UnmarshalText(text []byte) error {
 
 // clone copies s with everything that it refers to.
 func (s Scenario) clone() Scenario {
-	c := s
+	c := Scenario{Inherit: s.Inherit, Sweep: s.Sweep, Claim: s.Claim}
 	data, err := json.Marshal(s)
 	if err == nil {
-		c.Server.Sysctl, c.Relay.Sysctl = nil, nil
-		c.Client, c.Flow, c.Probe, c.Candidate, c.Columns = nil, nil, nil, nil, nil
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil { // every field is a plain value that reads back what it writes: see TestScenarioJSON
@@ -284,9 +308,15 @@ func (p Path) payloadShare() float64 {
 
 // Setup is what metrics of its runs take.
 func (s *Scenario) Setup() measure.Setup {
-	setup := measure.Setup{Capacity: float64(s.Provider.Rate) / 1e6 * s.Path.payloadShare(),
-		Provider: s.Provider.Queue != "none"}
+	capacity := func(r units.Rate) float64 { return float64(r) / 1e6 * s.Path.payloadShare() }
+	since := func(at units.Duration) float64 { return time.Duration(at - s.Warmup).Seconds() }
+	setup := measure.Setup{Capacity: capacity(s.Provider.Rate), Provider: s.Provider.Queue != "none",
+		Warmup: time.Duration(s.Warmup).Seconds(), Starts: map[string]float64{}}
+	for _, c := range s.Provider.Change {
+		setup.Changes = append(setup.Changes, measure.Change{At: since(c.At), Capacity: capacity(c.Rate)})
+	}
 	for _, f := range s.Flow {
+		setup.Starts[f.Name] = since(f.Start)
 		if f.Bytes > 0 {
 			setup.Fetching = append(setup.Fetching, f.Name)
 		}

@@ -132,6 +132,8 @@ func (s *Scenario) set(key string, value any) *problem {
 			target = entry(s.Probe, func(p *Probe) string { return p.Name }, parts[1])
 		case "client":
 			target = entry(s.Client, func(c *Client) string { return c.Name }, parts[1])
+		case "program":
+			target = entry(s.Program, func(p *Program) string { return p.Name }, parts[1])
 		case "candidate":
 			target = entry(s.Candidate, func(c *Candidate) string { return c.Name }, parts[1])
 		default:

@@ -102,6 +102,15 @@ func words(p *Point, c *Cell) string {
 			"and %.2f %% were marked by the step and waited for less.",
 			share("step.missed"), share("step.early")))
 	}
+	for _, x := range c.Runs[0].Programs {
+		if x.Exit > 0 {
+			last := ""
+			if n := len(x.Output); n > 0 {
+				last = ": " + x.Output[n-1]
+			}
+			s = append(s, fmt.Sprintf("Program %s ended with status %d%s", x.Program, x.Exit, last))
+		}
+	}
 	limited := spread(func(r *measure.Run) float64 {
 		return labLimited(r, func(f measure.Flow) bool { return p.Scenario.EndsAt(f.Flow) })
 	})
