@@ -65,8 +65,8 @@ func parseCalm(name string) (metric, bool, error) {
 	return m, true, nil
 }
 
-// calmAfter is how long after an event a whole second begins in which every sample has an answer that waited no longer
-// than limit, in ms above the base RTT. It is false if there is none until the end, or no sample.
+// calmAfter is how long after an event a whole second begins in which every sample has an answer. None of them waited
+// longer than limit, in ms above the base RTT. It is false if there is none until the end, or no sample.
 func (p *Probe) calmAfter(event, limit, end float64) (float64, bool) {
 	begin, sampled := event, false
 	for i, at := range p.At {
