@@ -18,6 +18,7 @@ weir: ## build the static binary
 
 quic: ## build weir-quic beside it, which the lab's scenarios of QUIC run
 	@scripts/need go
+	$(GO) -C internal/lab/quic vet .
 	$(GO) -C internal/lab/quic build -trimpath -ldflags '-s -w' -o $(CURDIR)/weir-quic .
 
 lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
@@ -62,9 +63,7 @@ check: weir ## is it formatted, vetted, tidy, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/weir
-	$(GO) -C internal/lab/quic vet .
 	$(GO) mod tidy -diff
-	$(GO) -C internal/lab/quic mod tidy -diff
 	@scripts/words
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)

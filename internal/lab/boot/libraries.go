@@ -27,74 +27,85 @@ func libraryFolders() []string {
 // HostFiles reads files of the host for a guest, each under its own path, and of programs all that the dynamic linker
 // will ask for: itself, and their libraries. What a program loads later by itself has to be among the names.
 func HostFiles(names ...string) ([]File, error) {
-	var all []File
-	have := map[string]bool{}
-	var take func(name, by string, folders []string) error
-	take = func(name, by string, folders []string) error {
-		if have[name] {
-			return nil
-		}
-		have[name] = true
-		info, err := os.Stat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New("not a file")
-		}
-		if err != nil {
-			return fmt.Errorf("%s%s: %w", name, by, reason(err))
-		}
-		body, err := os.ReadFile(name)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, reason(err))
-		}
-		all = append(all, File{Name: name, Body: body, Program: info.Mode()&0o111 != 0})
-		object, err := elf.NewFile(bytes.NewReader(body))
-		if err != nil { // not a program: a script, or data
-			return nil
-		}
-		by = ", which " + name + " needs"
-		for _, part := range object.Progs {
-			if part.Type == elf.PT_INTERP {
-				linker := make([]byte, part.Filesz)
-				if _, err := part.ReadAt(linker, 0); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				if err := take(strings.TrimRight(string(linker), "\x00"), by, folders); err != nil {
-					return err
-				}
-			}
-		}
-		own, err := searched(object, name)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		libraries, err := object.ImportedLibraries()
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		for _, library := range libraries {
-			found := library
-			for _, folder := range append(own, folders...) {
-				if info, err := os.Stat(filepath.Join(folder, library)); err == nil && info.Mode().IsRegular() &&
-					ofKind(filepath.Join(folder, library), object.Machine) {
-					found = filepath.Join(folder, library)
-					break
-				}
-			}
-			if err := take(found, by, folders); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	c := collection{have: map[string]bool{}, folders: libraryFolders()}
 	for _, name := range names {
-		if err := take(filepath.Clean(name), "", libraryFolders()); err != nil {
+		if err := c.take(filepath.Clean(name), ""); err != nil {
 			return nil, err
 		}
 	}
-	for i := range all { // the linker itself and libraries may have lost their x; a guest's kernel asks for the first's
-		all[i].Program = all[i].Program || strings.Contains(filepath.Base(all[i].Name), "ld-linux")
+	return c.files, nil
+}
+
+type collection struct {
+	files   []File
+	have    map[string]bool
+	folders []string // where libraries are
+}
+
+// take reads a file and, if it is a program or a library, all that it needs.
+func (c *collection) take(name, by string) error {
+	if c.have[name] {
+		return nil
 	}
-	return all, nil
+	c.have[name] = true
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a file")
+	}
+	if err != nil {
+		return fmt.Errorf("%s%s: %w", name, by, reason(err))
+	}
+	body, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, reason(err))
+	}
+	c.files = append(c.files, File{Name: name, Body: body, Program: info.Mode()&0o111 != 0})
+	object, err := elf.NewFile(bytes.NewReader(body))
+	if err != nil { // not a program: a script, or data
+		return nil
+	}
+	needs, err := c.needs(object, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, path := range needs {
+		if err := c.take(path, ", which "+name+" needs"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needs are the linker and the libraries that an object names, by their paths where they were found.
+func (c *collection) needs(object *elf.File, name string) (paths []string, err error) {
+	for _, part := range object.Progs {
+		if part.Type == elf.PT_INTERP {
+			linker := make([]byte, part.Filesz)
+			if _, err := part.ReadAt(linker, 0); err != nil {
+				return nil, err
+			}
+			paths = append(paths, strings.TrimRight(string(linker), "\x00"))
+		}
+	}
+	own, err := searched(object, name)
+	if err != nil {
+		return nil, err
+	}
+	libraries, err := object.ImportedLibraries()
+	if err != nil {
+		return nil, err
+	}
+	for _, library := range libraries {
+		found := library
+		for _, folder := range append(own, c.folders...) {
+			if path := filepath.Join(folder, library); ofKind(path, object.Machine) {
+				found = path
+				break
+			}
+		}
+		paths = append(paths, found)
+	}
+	return paths, nil
 }
 
 // searched are the folders that an object names itself.
