@@ -186,6 +186,8 @@ type Candidate struct {
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
 	Weir   *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
 	Change []Change          `toml:"change" json:"change,omitempty"` // in their order
+	// run `weir calibrate` in the guest, to a weir serve at the first client, and nothing else
+	Calibrate bool `toml:"calibrate" json:"calibrate,omitempty"`
 }
 
 // Change is a reconfiguration of a candidate's qdisc while the run goes on: in place, so that no packet is lost that
