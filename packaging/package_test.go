@@ -85,8 +85,9 @@ func contents() map[string]string {
 		"usr/share/man/man1/weir-lab-merge.1.gz":        "-rw-r--r--",
 		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
 	}
-	for _, command := range []string{"confirm", "doctor", "down", "dualpi2", "dualpi2-add", "dualpi2-change",
-		"dualpi2-del", "dualpi2-show", "exporter", "measure", "plan", "recover", "serve", "status", "try", "up", "watch"} {
+	for _, command := range []string{"calibrate", "confirm", "doctor", "down", "dualpi2", "dualpi2-add",
+		"dualpi2-change", "dualpi2-del", "dualpi2-show", "exporter", "measure", "plan", "recover", "serve", "status", "try", "up",
+		"watch"} {
 		files["usr/share/man/man8/weir-"+command+".8.gz"] = "-rw-r--r--"
 	}
 	return files

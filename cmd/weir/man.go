@@ -199,8 +199,8 @@ func writeText(w io.Writer, text string) {
 var (
 	optionWord  = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z-]*|-[a-z]\b)`)
 	commandWord = regexp.MustCompile(
-		`\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|serve|watch|exporter|lab run|` +
-			`dualpi2 (?:add|change|show|del))\b`)
+		`\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|calibrate|serve|watch|exporter|` +
+			`lab run|dualpi2 (?:add|change|show|del))\b`)
 )
 
 // prose writes a line of text with its options and commands in bold.

@@ -34,8 +34,13 @@ func (p *Problem) Hint() string { return p.Try }
 
 // dial connects by TCP, with a congestion control.
 func (t Target) dial(ctx context.Context, cc string) (net.Conn, error) {
+	return t.dialSized(ctx, cc, 0)
+}
+
+// dialSized is dial, with packets of at most so many bytes of IP; 0: what fits.
+func (t Target) dialSized(ctx context.Context, cc string, packet int) (net.Conn, error) {
 	const patience = 8 * time.Second
-	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", t.Addr)
+	c, err := (&net.Dialer{Timeout: patience, Control: smaller(packet)}).DialContext(ctx, "tcp", t.Addr)
 	if err != nil {
 		return nil, &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", t.Addr, cause(err)),
 			"weir serve on that host, and a firewall that lets its port through"}
@@ -82,6 +87,11 @@ func (t Target) connectAs(ctx context.Context, cc string, protocols []string) (n
 	if err != nil {
 		return nil, err
 	}
+	return t.secure(ctx, raw, protocols)
+}
+
+// secure speaks TLS over a connection, which it closes if that fails.
+func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (net.Conn, error) {
 	config := t.tls()
 	config.NextProtos = protocols
 	c := tls.Client(raw, config)

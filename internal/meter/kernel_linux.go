@@ -4,13 +4,17 @@ package meter
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/calibrate"
 )
 
 // control runs f on the socket beneath a connection.
@@ -51,6 +55,66 @@ func readKernel(c net.Conn) (k kernelTCP, ok bool) {
 		return err
 	})
 	return k, err == nil
+}
+
+// smaller bounds a connection's packets before it connects, in bytes of IP; 0: nothing is bounded.
+func smaller(packet int) func(network, address string, c syscall.RawConn) error {
+	if packet == 0 {
+		return nil
+	}
+	return func(network, _ string, c syscall.RawConn) error {
+		headers := 40 // IPv4 and TCP; options count as payload here
+		if network == "tcp6" {
+			headers = 60
+		}
+		var inner error
+		err := c.Control(func(fd uintptr) {
+			inner = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, packet-headers)
+		})
+		if err == nil {
+			err = inner
+		}
+		return err
+	}
+}
+
+// pace bounds how fast a connection sends, in bytes of payload a second; 0: it does not.
+func pace(c net.Conn, rate float64) error {
+	most := uint64(math.MaxUint64) // no bound (net/core/sock.c)
+	if rate > 0 {
+		most = uint64(rate)
+	}
+	return control(c, func(fd int) error {
+		return unix.SetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, most)
+	})
+}
+
+// readSending adds what a sender's kernel has counted of a connection, and gives its RTT.
+func readSending(c net.Conn, to *calibrate.Sample) (rtt time.Duration, err error) {
+	err = control(c, func(fd int) error {
+		var info unix.TCPInfo
+		size := uint32(unsafe.Sizeof(info))
+		if _, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0); e != 0 {
+			return e
+		}
+		const stamps = 1 // TCPI_OPT_TIMESTAMPS (include/uapi/linux/tcp.h), which take 12 bytes
+		headers := 40.0
+		if a, ok := c.LocalAddr().(*net.TCPAddr); ok && a.IP.To4() == nil {
+			headers = 60
+		}
+		if info.Options&stamps != 0 {
+			headers += 12
+		}
+		to.Payload += float64(info.Bytes_sent)
+		to.Segments += float64(info.Data_segs_out)
+		to.Headers += headers * float64(info.Data_segs_out)
+		to.Again += float64(info.Total_retrans)
+		to.Delivered += float64(info.Delivered)
+		rtt = time.Duration(info.Rtt) * time.Microsecond
+		return nil
+	})
+	return rtt, err
 }
 
 // SetCC chooses a connection's congestion control; "" leaves the host's own.

@@ -5,9 +5,14 @@
 package meter
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
+	"syscall"
+	"time"
+
+	"weir/internal/calibrate"
 )
 
 func readKernel(net.Conn) (kernelTCP, bool) { return kernelTCP{}, false }
@@ -25,3 +30,9 @@ func CCs() []string { return nil }
 
 // SetUnsent bounds what waits in a connection's buffer and is not yet sent.
 func SetUnsent(net.Conn, int) error { return nil }
+
+func smaller(int) func(network, address string, c syscall.RawConn) error { return nil }
+
+func pace(net.Conn, float64) error { return errors.ErrUnsupported }
+
+func readSending(net.Conn, *calibrate.Sample) (time.Duration, error) { return 0, errors.ErrUnsupported }

@@ -66,13 +66,14 @@ type udpProbe struct {
 }
 
 // openUDP agrees with the server on a test. Nobody answers where a firewall keeps UDP out.
-func openUDP(ctx context.Context, addr string, key []byte, p *probe, length time.Duration) (*udpProbe, error) {
+func openUDP(ctx context.Context, addr string, key []byte, p *probe, length, interval time.Duration) (*udpProbe,
+	error) {
 	conn, err := net.Dial("udp", addr)
 	if err != nil {
 		return nil, err
 	}
 	u := &udpProbe{probe: p, conn: conn, key: key}
-	want := irtt.Params{Version: irtt.Protocol, Duration: int64(length), Interval: int64(Interval),
+	want := irtt.Params{Version: irtt.Protocol, Duration: int64(length), Interval: int64(interval),
 		Received: irtt.CountReceived | irtt.Window, StampAt: irtt.StampBoth, Clock: irtt.ClockWall}
 	b := make([]byte, irtt.MaxLength)
 	for _, patience := range []time.Duration{300, 600, 1200} {

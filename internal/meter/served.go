@@ -53,7 +53,8 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
 	const ms = float64(time.Millisecond)
 	if port := s.hello.UDP; port > 0 && port < 1<<16 {
-		u, err := openUDP(ctx, s.target.udpAddr(port), []byte(s.target.Token), m.probe, m.Time+time.Minute)
+		u, err := openUDP(ctx, s.target.udpAddr(port), []byte(s.target.Token), m.probe, m.Time+time.Minute,
+			Interval)
 		if err == nil {
 			m.rec.Probe, m.rec.Interval = "udp", max(float64(u.params.Interval), float64(Interval))/ms
 			return u.run

@@ -171,3 +171,38 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
+
+// A server's own rate would be taken for the link's.
+func TestCalibrateNeedsAServerWithoutARate(t *testing.T) {
+	_, target := pinned(t, nil)
+	_, err := meter.Calibrate(context.Background(), target, meter.CalibrateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "a rate of its own") {
+		t.Error(err)
+	}
+}
+
+// Ended at any time, it leaves no connection that sends.
+func TestCalibrateEnds(t *testing.T) {
+	r, target := pinned(t, func(c *Config) { c.Rate = 0 })
+	ctx, cancel := context.WithTimeout(context.Background(), 1300*time.Millisecond)
+	defer cancel()
+	if _, err := meter.Calibrate(ctx, target, meter.CalibrateOptions{}); ctx.Err() == nil {
+		t.Fatal(err)
+	}
+	running := func() int {
+		r.server.gate.mu.Lock()
+		defer r.server.gate.mu.Unlock()
+		n := 0
+		for _, x := range r.server.gate.clients {
+			n += x.running
+		}
+		return n
+	}
+	for range 100 {
+		if running() == 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("%d transfers still run", running())
+}

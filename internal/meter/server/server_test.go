@@ -28,6 +28,7 @@ type running struct {
 	addr, udp string
 	h1, h2    *http.Client
 	token     string
+	server    *Server
 }
 
 func start(t *testing.T, change func(*Config)) *running {
@@ -50,8 +51,9 @@ func start(t *testing.T, change func(*Config)) *running {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- New(c).Serve(ctx, tcp, udp) }()
-	r := &running{addr: tcp.Addr().String(), udp: udp.LocalAddr().String(), token: c.Token}
+	server := New(c)
+	go func() { done <- server.Serve(ctx, tcp, udp) }()
+	r := &running{addr: tcp.Addr().String(), udp: udp.LocalAddr().String(), token: c.Token, server: server}
 	for _, to := range []**http.Client{&r.h1, &r.h2} {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 			ForceAttemptHTTP2: to == &r.h2, DisableCompression: true}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package calibrate finds what a provider enforces on a link: the rate, what it counts of each packet, and the queue in
+// front of it.
+//
+// It is pure: it decides what to send and what the answer means. It opens no socket, reads no clock and no file. A Link
+// does what it asks, so the same code runs over TCP and over the simulator of its tests.
+package calibrate
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// Sample is what is known of a link at one instant. All counters only grow.
+type Sample struct {
+	At time.Duration // since the link was opened
+
+	// Of the device: what has left by it, with that of others. Zero packets: its queue has no counters.
+	DeviceBytes   float64 // with the Ethernet header, and those of each packet that a superpacket becomes
+	DevicePackets float64
+	DeviceDrops   float64 // packets that this host's own queue has dropped
+
+	// Of the calibration's own connections, those that were closed too.
+	Payload   float64 // bytes of TCP payload sent, with those sent again
+	Headers   float64 // bytes of IP and TCP headers before it
+	Segments  float64 // packets with payload sent, with those sent again
+	Again     float64 // packets of those that were sent again
+	Delivered float64 // packets acknowledged, once each
+
+	RTT time.Duration // median of the connections' smoothed RTTs; 0: none is known
+}
+
+// Probe is a packet that waited for an answer. It is sparse: where the provider has one queue it shows how long that
+// is.
+type Probe struct {
+	At  time.Duration // when it was sent
+	RTT time.Duration // below 0: no answer
+}
+
+// Load is what a link is to send.
+type Load struct {
+	Connections int     // 0: nothing
+	Segment     int     // bytes of an IP packet at most; 0: what fits
+	Rate        float64 // bit/s of IP packets, of all connections together; 0: as congestion control likes
+}
+
+// Link is the way to a peer, as the calibration uses it.
+type Link interface {
+	// Send brings a load into force. Connections stay where only their rate changes. What is new begins before what
+	// is old ends.
+	Send(ctx context.Context, l Load) error
+	// Watch lets a time pass, and adds what was seen meanwhile.
+	Watch(ctx context.Context, d time.Duration) error
+	// Seen is all samples and all answered or lost probes since the link was opened.
+	Seen() ([]Sample, []Probe)
+}
+
+// Sort says what kind of knowledge a value is.
+type Sort string
+
+// A value is so; is at least so, as the test could not reach its end; or is what was left for this host at that time,
+// as a neighbour's share cannot be told from a lower rate.
+const (
+	Is      Sort = "is"
+	AtLeast Sort = "at least"
+	Left    Sort = "left for us now"
+	Unknown Sort = "not known"
+)
+
+// Value is a figure and how far off it may be.
+type Value struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high,omitempty"` // 0: there is no bound
+	Sort  Sort    `json:"sort"`
+}
+
+func about(v, off float64, sort Sort) Value { return Value{v, v - off, v + off, sort} }
+
+// Kind is how a rate is enforced.
+type Kind string
+
+// The provider's queue is one for all; there is none, and what comes too fast is dropped; it keeps flows apart; or the
+// load has not filled the link.
+const (
+	FIFO        Kind = "fifo"
+	Policer     Kind = "policer"
+	FairQueue   Kind = "fair queue"
+	Unsaturated Kind = "not filled"
+)
+
+// Result is what a calibration has found.
+type Result struct {
+	Kind     Kind     `json:"kind"`
+	Rate     Value    `json:"rate"`     // bit/s, as CAKE counts it with Overhead and ATM
+	Overhead Value    `json:"overhead"` // bytes that the provider counts beside each IP packet: tc-cake's overhead
+	ATM      bool     `json:"atm"`      // it counts cells of 53 bytes that carry 48
+	Credit   Value    `json:"credit"`   // bytes that were let through above the rate at first
+	Depth    Value    `json:"depth"`    // seconds that a packet can wait in the provider's queue
+	Base     Value    `json:"base"`     // seconds of an RTT with no queue
+	Loss     Value    `json:"loss"`     // share of packets that is lost below the rate
+	Others   Value    `json:"others"`   // bit/s that this host sent beside the test
+	Verified Check    `json:"verified"`
+	Took     float64  `json:"took"` // seconds
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// Check is what was seen while this host sent 99.75 % of the result.
+type Check struct {
+	Calm  bool    `json:"calm"`
+	Sent  float64 `json:"sent"`  // share of what it was to send
+	Added float64 `json:"added"` // seconds that the median probe waited
+	Loss  float64 `json:"loss"`  // share of packets
+}
+
+// ethernet is what a qdisc counts of a packet before the IP header: tc-cake's raw.
+const ethernet = 14
+
+// IPPacket is what fits into an Ethernet frame, in bytes.
+const IPPacket = 1500
+
+func clamp(x, low, high float64) float64 { return math.Max(low, math.Min(high, x)) }
+
+func seconds(d time.Duration) float64 { return d.Seconds() }
+
+func duration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"math"
+	"slices"
+)
+
+// idle is a link on which nothing of ours is under way, in seconds.
+type idle struct {
+	base  float64 // median RTT
+	noise float64 // what nine tenths of the RTTs lie within
+}
+
+func quiet(probes []Probe, a, b float64) idle {
+	_, rtt := answers(probes, a, b)
+	return idle{median(rtt), quantile(rtt, 0.95) - quantile(rtt, 0.05)}
+}
+
+// stands is how long a sparse packet has to wait until a queue is said to stand.
+func (i idle) stands() float64 { return math.Max(0.002, i.noise) }
+
+// plateau is what a time of saturation has shown: the rate at its end, and what came before it.
+type plateau struct {
+	from, to   float64 // s, where the rate was taken
+	own, other flow    // that were carried
+	beside     flow    // that this host sent beside it
+	off        float64 // half of the interval of the rate, as a share
+	lost       float64
+	stable     bool    // it has stood for long enough
+	peak       float64 // bit/s, nine tenths were below it
+	credit     float64 // bytes above the rate, before
+	waits      float64 // s, of the median probe
+	depth      float64 // s, that 98 of 100 probes stayed below
+	bulk       float64 // s, that the connections' own packets waited
+}
+
+func (p plateau) flow() flow { return p.own.plus(p.other) }
+
+// The rate is that of windows. One is above the plateau where it is a part above the median of the last four: a credit
+// that ends halves the rate or takes off a tenth of it, and noise does less.
+const (
+	window     = 0.25 // s
+	above      = 1.12
+	leastStand = 1.2   // s
+	disagree   = 0.004 // share by which slope and windows may differ
+	leastOff   = 0.0002
+)
+
+// level finds the plateau in the saturation from a to b.
+func level(all series, probes []Probe, i idle, a, b float64) plateau {
+	p := plateau{to: b}
+	rates, from := ratesOf(all, a, b, window)
+	if len(rates) == 0 {
+		return p
+	}
+	last := median(rates[max(0, len(rates)-16):])
+	begin := a
+	for k := len(rates) - 1; k >= 4; k-- {
+		if rates[k] > above*last && rates[k-4] > above*last {
+			begin = from[k] + window
+			break
+		}
+	}
+	p.stable = b-begin >= leastStand
+	p.peak = quantile(rates, 0.9)
+	p.from = math.Max(begin+window, b-(b-a)/2)
+	part := all.between(p.from, b)
+	p.own, p.other, p.lost = part.delivered(), part.other(), part.lost()
+	p.beside = p.other
+	p.settle(all, i)
+	p.forget(probes)
+	rate := p.flow().counted(ethernet)
+	for k, r := range rates {
+		if from[k] < p.from {
+			p.credit += math.Max(0, r-rate) * window / 4 / 8
+		}
+	}
+	_, rtt := answers(probes, p.from, b-i.base)
+	p.waits = median(rtt) - i.base
+	_, rtt = answers(probes, a, b-i.base)
+	p.depth = quantile(rtt, 0.98) - i.base
+	var bulk []float64
+	for _, s := range part {
+		if s.RTT > 0 {
+			bulk = append(bulk, seconds(s.RTT))
+		}
+	}
+	p.bulk = median(bulk) - i.base
+	return p
+}
+
+// probeSize is about what a probe has of IP, in bytes.
+const probeSize = 92
+
+// forget takes off the probes that were dropped: they have left, but they were not carried. The last ones may still be
+// under way.
+func (p *plateau) forget(probes []Probe) {
+	_, rtt := answers(probes, p.from, p.to)
+	if len(rtt) == 0 {
+		return
+	}
+	end := p.to - quantile(rtt, 0.98)
+	lost := 0.0
+	for _, x := range probes {
+		if t := seconds(x.At); t >= p.from && t < end && x.RTT < 0 {
+			lost += 1 / (end - p.from)
+		}
+	}
+	p.other.packets = math.Max(0, p.other.packets-lost)
+	p.other.bytes = math.Max(0, p.other.bytes-lost*probeSize)
+}
+
+func ratesOf(all series, a, b, length float64) (rates, from []float64) {
+	ws, from := all.windows(a, b, length)
+	for _, w := range ws {
+		rates = append(rates, w.carried().counted(ethernet))
+	}
+	return rates, from
+}
+
+// settle compares the slope over all of the plateau with its windows. The slope is the better of the two where nothing
+// happened in between; a BBR that looks for its RTT makes it wrong.
+func (p *plateau) settle(all series, i idle) {
+	rates, _ := ratesOf(all, p.from, p.to, math.Max(0.3, 2*i.base))
+	if len(rates) < 4 {
+		p.off = 0.01
+		return
+	}
+	m, whole := median(rates), p.flow().counted(ethernet)
+	if whole > 0 && math.Abs(whole/m-1) > disagree {
+		p.own.packets *= m / whole
+		p.own.bytes *= m / whole
+	}
+	// Windows overlap by three quarters, so a quarter of them are independent.
+	spread := (quantile(rates, 0.84) - quantile(rates, 0.16)) / 2 / m
+	p.off = math.Max(leastOff, 2*spread/math.Sqrt(math.Max(1, float64(len(rates))/4)))
+}
+
+// below is what was seen while this host sent less than the rate.
+type below struct {
+	lost    float64 // share
+	off     float64 // half of its interval
+	waits   float64 // s, of the median probe
+	base    float64 // s, median RTT
+	packets float64
+}
+
+// under looks at a time below the rate. What is sent again late is not of this time: the median of quarters forgets it.
+func under(all series, probes []Probe, i idle, a, b float64) below {
+	var quarters []float64
+	for k := range 4 {
+		step := (b - a) / 4
+		quarters = append(quarters, all.between(a+float64(k)*step, a+float64(k+1)*step).lost())
+	}
+	whole := all.between(a, b)
+	mid := (quantile(quarters, 0.25) + quantile(quarters, 0.5)) / 2
+	u := below{lost: mid, packets: whole.grown(func(s Sample) float64 { return s.Segments })}
+	if mid > 0.002 {
+		u.lost = (mid + whole.lost()) / 2
+	}
+	n := math.Max(1, u.packets)
+	u.off = 2 * math.Sqrt(u.lost*(1-u.lost)/n)
+	if u.lost == 0 {
+		u.off = 1 / n
+	}
+	_, rtt := answers(probes, a, b-i.base)
+	u.base = median(rtt)
+	u.waits = u.base - i.base
+	return u
+}
+
+// kindOf tells how the rate is enforced.
+func kindOf(p plateau, i idle, lost float64) Kind {
+	stands, drops := p.waits > i.stands(), p.lost > lost+0.005
+	switch {
+	case stands:
+		return FIFO
+	case p.bulk > 2*i.stands() && p.waits < p.bulk/4:
+		// Its own packets wait, and a sparse flow's do not.
+		return FairQueue
+	case p.waits > math.Max(0.002, 1.5*i.noise):
+		return FIFO
+	case drops:
+		return Policer
+	}
+	return Unsaturated
+}
+
+// framing is what a provider counts beside each IP packet.
+type framing struct {
+	overhead, off float64 // bytes
+	atm           bool
+	known         bool
+}
+
+// cells is the size of so many bytes in ATM, as tc-cake counts it.
+func cells(bytes float64) float64 { return 53 * math.Ceil(bytes/48-1e-9) }
+
+// counted is bit/s of a plateau, as framing has it.
+func (f framing) counted(p plateau) float64 {
+	if !f.atm {
+		return p.flow().counted(f.overhead)
+	}
+	sum := 0.0
+	for _, x := range []flow{p.own, p.other} {
+		if x.packets > 0 {
+			sum += 8 * x.packets * cells(x.bytes/x.packets+f.overhead)
+		}
+	}
+	return sum
+}
+
+// frame compares plateaus of different packet sizes, the largest first: with the right overhead all have one rate.
+func frame(ps ...plateau) framing {
+	if len(ps) < 2 {
+		return framing{overhead: ethernet, off: math.NaN()}
+	}
+	a, b := ps[0].flow(), ps[1].flow()
+	more := b.packets - a.packets
+	if more < 0.2*a.packets {
+		return framing{overhead: ethernet, off: math.NaN()}
+	}
+	f := framing{overhead: (a.bytes - b.bytes) / more, known: true}
+	f.off = a.counted(f.overhead) / 8 * (ps[0].off + ps[1].off) / more
+	if len(ps) < 3 {
+		return f
+	}
+	plain := f.misfit(ps)
+	if best, low, high, fit := atm(ps); fit < plain/4 && fit < 0.01 {
+		return framing{overhead: best, off: (high - low) / 2, atm: true, known: true}
+	}
+	return f
+}
+
+// mostOverhead is the largest that ATM is tried with, in bytes.
+const mostOverhead = 60
+
+// atm finds the overheads that fit with cells as well as the best does. Those of a class cost the same for all sizes
+// that were tried.
+func atm(ps []plateau) (middle, low, high, fit float64) {
+	const alike = 0.004
+	misfits := make([]float64, mostOverhead+1)
+	for o := range misfits {
+		misfits[o] = framing{overhead: float64(o), atm: true}.misfit(ps)
+	}
+	fit = slices.Min(misfits)
+	low = -1
+	for o, m := range misfits {
+		if m > fit+alike {
+			continue
+		}
+		if high = float64(o); low < 0 {
+			low = high
+		}
+	}
+	return math.Round((low + high) / 2), low, high, fit
+}
+
+// misfit is by how much the plateaus differ, as a share.
+func (f framing) misfit(ps []plateau) float64 {
+	mean, worst := 0.0, 0.0
+	for _, p := range ps {
+		mean += f.counted(p) / float64(len(ps))
+	}
+	for _, p := range ps {
+		worst = math.Max(worst, math.Abs(f.counted(p)/mean-1))
+	}
+	return worst
+}

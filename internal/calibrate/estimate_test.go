@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"math"
+	"testing"
+)
+
+// carried is a plateau of packets of one size, at a rate of which each packet takes so many bytes.
+func carried(rate, size, takes float64) plateau {
+	p := rate / 8 / takes
+	return plateau{own: flow{p, p * size}, off: 0.0005}
+}
+
+func TestFrame(t *testing.T) {
+	for _, overhead := range []float64{-14, 0, 4, 14, 18, 26, 38, 60} {
+		f := frame(carried(5e6, 1500, 1500+overhead), carried(5e6, 240, 240+overhead))
+		if !f.known || f.atm || math.Abs(f.overhead-overhead) > 1e-6 {
+			t.Errorf("%v: %+v", overhead, f)
+		}
+		// A third size does not make cells of plain bytes.
+		f = frame(carried(5e6, 1500, 1500+overhead), carried(5e6, 240, 240+overhead), carried(5e6, 264, 264+overhead))
+		if f.atm || math.Abs(f.overhead-overhead) > 1e-6 {
+			t.Errorf("%v, three sizes: %+v", overhead, f)
+		}
+	}
+	for _, overhead := range []float64{8, 14, 24, 32, 40, 44} {
+		f := frame(carried(8e6, 1500, cells(1500+overhead)), carried(8e6, 240, cells(240+overhead)),
+			carried(8e6, 264, cells(264+overhead)))
+		if !f.atm || math.Abs(f.overhead-overhead) > f.off+0.5 {
+			t.Errorf("ATM and %v: %+v", overhead, f)
+		}
+		if rate := f.counted(carried(8e6, 1500, cells(1500+overhead))); math.Abs(rate/8e6-1) > 1e-9 {
+			t.Errorf("ATM and %v: rate %v", overhead, rate)
+		}
+	}
+	if f := frame(carried(5e6, 1500, 1514), carried(5e6, 1500, 1514)); f.known {
+		t.Errorf("one size tells %+v", f)
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	still := idle{base: 0.02, noise: 0.001}
+	for _, x := range []struct {
+		name string
+		p    plateau
+		lost float64
+		want Kind
+	}{
+		{"a queue stands", plateau{waits: 0.1, bulk: 0.1}, 0, FIFO},
+		{"a full queue drops", plateau{waits: 0.02, bulk: 0.02, lost: 0.3}, 0, FIFO},
+		{"nothing waits, much is dropped", plateau{lost: 0.1}, 0, Policer},
+		{"nothing waits, the path loses", plateau{lost: 0.012}, 0.01, Unsaturated},
+		{"nothing waits", plateau{}, 0, Unsaturated},
+		{"its own packets wait, others do not", plateau{waits: 0.001, bulk: 0.03, lost: 0.05}, 0, FairQueue},
+	} {
+		if got := kindOf(x.p, still, x.lost); got != x.want {
+			t.Errorf("%s: %s, want %s", x.name, got, x.want)
+		}
+	}
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Options say how to calibrate. The zero Options do all.
+type Options struct {
+	NoFraming bool        // take the packets of one size only
+	Phase     func(Phase) // told when a phase begins; may be nil
+}
+
+// Phase is a part of a run.
+type Phase string
+
+// The parts of a run, in their order.
+const (
+	Listening  Phase = "listening to the idle link"
+	Saturating Phase = "filling the link"
+	Small      Phase = "filling it with small packets"
+	Below      Phase = "sending less than that"
+	Verifying  Phase = "sending 99.75 % of the result"
+)
+
+// Share is what of a found rate is sent to verify it, and what weir up shapes to.
+const Share = 0.9975
+
+// ErrSilent is that no probe was answered.
+var ErrSilent = errors.New("no probe is answered on the idle link")
+
+// run is a calibration under way. All times are seconds, all rates bit/s.
+type run struct {
+	Options
+	link Link
+	idle idle
+	big  plateau
+	load Load
+}
+
+// Run calibrates a link, and leaves nothing under way. It takes about 15 s.
+func Run(ctx context.Context, link Link, o Options) (*Result, error) {
+	r := &run{Options: o, link: link}
+	result, err := r.all(ctx)
+	return result, errors.Join(err, link.Send(context.WithoutCancel(ctx), Load{}))
+}
+
+func (r *run) all(ctx context.Context) (*Result, error) {
+	if err := r.listen(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.saturate(ctx); err != nil {
+		return nil, err
+	}
+	framing, err := r.frame(ctx)
+	if err != nil {
+		return nil, err
+	}
+	below, err := r.below(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result := r.conclude(framing, below)
+	if result.Kind == Unsaturated {
+		result.Took = r.now()
+		return result, nil
+	}
+	err = r.verify(ctx, result, framing, below)
+	result.Took = r.now()
+	return result, err
+}
+
+func (r *run) samples() series {
+	s, _ := r.link.Seen()
+	return s
+}
+
+func (r *run) probes() []Probe {
+	_, p := r.link.Seen()
+	return p
+}
+
+func (r *run) now() float64 {
+	s := r.samples()
+	if len(s) == 0 {
+		return 0
+	}
+	return seconds(s[len(s)-1].At)
+}
+
+func (r *run) begin(p Phase) {
+	if r.Phase != nil {
+		r.Phase(p)
+	}
+}
+
+// watch lets a time pass, and tells when it began and ended.
+func (r *run) watch(ctx context.Context, d float64) (a, b float64, err error) {
+	a = r.now()
+	if err = r.link.Watch(ctx, duration(d)); err == nil {
+		err = ctx.Err()
+	}
+	return a, r.now(), err
+}
+
+func (r *run) send(ctx context.Context, l Load) error {
+	r.load = l
+	return r.link.Send(ctx, l)
+}
+
+// listen finds the RTT with no queue.
+func (r *run) listen(ctx context.Context) error {
+	const long = 0.9
+	r.begin(Listening)
+	a, b, err := r.watch(ctx, long)
+	if err != nil {
+		return err
+	}
+	r.idle = quiet(r.probes(), a, b-0.1)
+	if r.idle.base == 0 { // a long way: its answers are still to come
+		if a, b, err = r.watch(ctx, long); err != nil {
+			return err
+		}
+		r.idle = quiet(r.probes(), 0, b)
+	}
+	if r.idle.base == 0 {
+		return ErrSilent
+	}
+	return nil
+}
+
+const (
+	mostConnections = 16
+	farAway         = 0.06 // s of RTT above which all connections start at once: each takes long to get going
+)
+
+// wanted is how many connections a rate needs: each is to have eight packets under way, or it retransmits by timeout.
+func (r *run) wanted(rate float64) int {
+	return int(clamp(rate*(r.idle.base+0.03)/8/IPPacket/8, 2, 8))
+}
+
+// saturate fills the link until the rate has stood for a while.
+func (r *run) saturate(ctx context.Context) error {
+	const patience = 12.0 // s, in which a credit may end
+	r.begin(Saturating)
+	n, base := 1, r.idle.base
+	if base > farAway {
+		n = 8
+	}
+	if err := r.send(ctx, Load{Connections: n}); err != nil {
+		return err
+	}
+	a, b, err := r.watch(ctx, math.Max(0.6, 8*base))
+	if err != nil {
+		return err
+	}
+	first := r.samples().between(a+(b-a)/3, b).delivered().counted(ethernet)
+	if more := r.wanted(first); more > n {
+		n, err = more, r.grow(ctx, more, first)
+	}
+	length := clamp(45*base, 4, 7.5)
+	start := a
+	for err == nil {
+		if _, b, err = r.watch(ctx, length); err != nil {
+			return err
+		}
+		r.big = level(r.samples(), r.probes(), r.idle, start, b)
+		if !r.big.stable && b < patience {
+			length = 1
+			continue
+		}
+		more := r.more(n)
+		if more == n || b > patience {
+			return nil
+		}
+		n = more
+		length = clamp(30*base, 3, 5)
+		err = r.grow(ctx, n, r.big.flow().counted(ethernet))
+		start = r.now()
+	}
+	return err
+}
+
+// grow adds connections. Nobody can connect through a link that drops a third of what comes, so the others make room
+// first.
+func (r *run) grow(ctx context.Context, n int, rate float64) error {
+	if err := r.drain(ctx, rate); err != nil {
+		return err
+	}
+	return r.send(ctx, Load{Connections: n, Segment: r.load.Segment})
+}
+
+// more is how many connections are needed to fill what the last ones have shown.
+func (r *run) more(n int) int {
+	p := r.big
+	if p.waits < r.idle.stands() && p.bulk < 2*r.idle.stands() && p.lost < 0.005 {
+		return min(mostConnections, 2*max(n, r.wanted(p.flow().counted(ethernet))))
+	}
+	if r.idle.base > farAway {
+		return n
+	}
+	return max(n, r.wanted(p.flow().counted(ethernet)))
+}
+
+// The small packets are small enough to tell one byte, and few enough for hosts to keep up with.
+const (
+	small      = 240 // bytes of IP
+	middle     = 552
+	third      = 264 // tells cells from plain bytes: 24 bytes more are one cell or none
+	manyBits   = 300e6
+	atmBits    = 30e6 // nobody has sold a faster line over ATM
+	atmsuspect = 30.0 // bytes, what cells look like as plain overhead
+)
+
+// frame fills the link with small packets, and compares.
+func (r *run) frame(ctx context.Context) (framing, error) {
+	rate := r.big.flow().counted(ethernet)
+	if r.NoFraming || !r.filled(r.big) {
+		return frame(r.big), nil
+	}
+	size := small
+	if rate > manyBits {
+		size = middle
+	}
+	r.begin(Small)
+	length := clamp(30*r.idle.base, 3, 4)
+	if rate < 10e6 {
+		length = 3.6
+	}
+	p, err := r.fill(ctx, size, length)
+	if err != nil || !r.filled(p) {
+		return frame(r.big), err
+	}
+	f := frame(r.big, p)
+	if !f.known || rate > atmBits || f.overhead < atmsuspect {
+		return f, nil
+	}
+	q, err := r.fill(ctx, third, 2) // a cell more or less is seen at once
+	if err != nil || !r.filled(q) {
+		return f, err
+	}
+	return frame(r.big, p, q), nil
+}
+
+func (r *run) filled(p plateau) bool {
+	return p.waits > r.idle.stands() || p.bulk > 2*r.idle.stands() || p.lost > 0.005
+}
+
+func (r *run) fill(ctx context.Context, size int, length float64) (plateau, error) {
+	l := Load{Connections: max(2, r.load.Connections), Segment: size}
+	err := r.drain(ctx, r.big.flow().counted(ethernet))
+	if err == nil {
+		err = r.send(ctx, l)
+	}
+	if err != nil {
+		return plateau{}, err
+	}
+	a, b, err := r.watch(ctx, length)
+	if err != nil {
+		return plateau{}, err
+	}
+	return level(r.samples(), r.probes(), r.idle, a+0.3*(b-a), b), nil
+}
+
+// pace lets the connections that there are send so much that all that this host sends has a rate, counted as a qdisc
+// does.
+func (r *run) pace(ctx context.Context, rate float64) error {
+	size := float64(IPPacket)
+	if r.load.Segment > 0 {
+		size = float64(r.load.Segment)
+	}
+	ours := math.Max(0.3*rate, rate-r.big.beside.counted(ethernet))
+	return r.send(ctx, Load{Connections: r.load.Connections, Segment: r.load.Segment,
+		Rate: ours * size / (size + ethernet)})
+}
+
+// drain paces at half of a rate, and waits until the queue is gone.
+func (r *run) drain(ctx context.Context, rate float64) error {
+	const (
+		patience = 4.0 // s
+		look     = 0.05
+	)
+	if err := r.pace(ctx, 0.5*rate); err != nil {
+		return err
+	}
+	_, end, err := r.watch(ctx, r.idle.base+0.1)
+	for end += patience; err == nil && r.now() < end; {
+		now := r.now()
+		_, rtt := answers(r.probes(), now-r.idle.base-0.2, now-r.idle.base)
+		if len(rtt) > 0 && median(rtt) <= r.idle.base+r.idle.stands() {
+			return nil
+		}
+		_, _, err = r.watch(ctx, look)
+	}
+	return err
+}
+
+// below sends less than the rate, and counts what is lost then: that is the path's own.
+func (r *run) below(ctx context.Context) (below, error) {
+	r.begin(Below)
+	rate := r.big.flow().counted(ethernet)
+	if err := r.drain(ctx, rate); err != nil {
+		return below{}, err
+	}
+	if r.load.Segment > 0 { // large packets again, of new connections
+		r.load = Load{Connections: int(clamp(float64(r.load.Connections), 2, 4))}
+	}
+	if err := r.pace(ctx, 0.85*rate); err != nil {
+		return below{}, err
+	}
+	skip := 2*r.idle.base + 0.2
+	long := 1.5
+	if rate < 10e6 || r.big.lost > 0.003 && r.big.waits < r.idle.stands() {
+		long = 2.2
+	}
+	if _, _, err := r.watch(ctx, skip); err != nil {
+		return below{}, err
+	}
+	a, b, err := r.watch(ctx, long)
+	if err != nil {
+		return below{}, err
+	}
+	return under(r.samples(), r.probes(), r.idle, a, b), nil
+}
+
+// conclude puts together what the phases have shown.
+func (r *run) conclude(f framing, u below) *Result {
+	if u.waits < -0.002 { // a queue of this host's own traffic stood before the test
+		r.big.waits -= u.waits
+		r.big.depth -= u.waits
+		r.big.bulk -= u.waits
+		r.idle.base += u.waits
+	}
+	p := r.big
+	drops := p.lost > u.lost+0.004
+	res := &Result{Kind: kindOf(p, r.idle, u.lost), Loss: about(u.lost, u.off, Is), ATM: f.atm,
+		Base:     about(r.idle.base, r.idle.noise/2, Is),
+		Others:   about(p.beside.counted(ethernet), 0, Is),
+		Overhead: about(f.overhead, f.off, Is)}
+	res.Loss.Low = math.Max(0, res.Loss.Low)
+	whole := f
+	if !f.known {
+		res.Overhead = Value{Value: ethernet, Low: 0, High: mostOverhead, Sort: Unknown}
+		whole.overhead = ethernet
+	} else if !f.atm {
+		whole.overhead = math.Round(f.overhead) + 0 // never -0
+		res.Overhead.Value = whole.overhead
+	}
+	rate, off := whole.counted(p)/(1-u.lost), p.off+u.off
+	if u.lost == 0 {
+		off = p.off
+	}
+	if res.Kind == FIFO && !drops && u.lost > 0.002 {
+		rate, off = r.sent(whole, p), p.off+0.001 // what is lost beyond the queue does not enter
+	}
+	res.Rate = about(rate, off*rate, Is)
+	if res.Kind == Unsaturated {
+		res.Rate.Sort = AtLeast
+	}
+	r.queue(res, rate, drops)
+	return res
+}
+
+// sent is the rate by what has left, less what the queue has grown by: a FIFO that drops nothing passes all of it.
+func (r *run) sent(f framing, p plateau) float64 {
+	part := r.samples().between(p.from, p.to)
+	left := flow{part.slope(func(s Sample) float64 { return s.Segments }),
+		part.slope(func(s Sample) float64 { return s.Payload + s.Headers })}
+	at, rtt := answers(r.probes(), p.from, p.to-r.idle.base)
+	p.own = left
+	return f.counted(p) / (1 + slope(at, rtt))
+}
+
+// queue says how long the provider's queue is, and how much credit there was.
+func (r *run) queue(res *Result, rate float64, drops bool) {
+	p := r.big
+	switch {
+	case res.Kind != FIFO:
+		res.Depth = Value{Sort: Unknown}
+	case drops:
+		res.Depth = about(p.depth, math.Max(0.001, r.idle.noise/2), Is)
+	default:
+		res.Depth = Value{Value: p.depth, Low: p.depth, Sort: AtLeast}
+	}
+	if p.credit*8 > 0.15*rate && p.peak > above*rate {
+		// What the first connection used before anybody counted is missing.
+		res.Credit = Value{p.credit, p.credit, 2.5 * p.credit, AtLeast}
+	} else {
+		res.Credit = Value{0, 0, 0.15 * rate / 8, Is}
+		res.Notes = append(res.Notes, fmt.Sprintf("A credit that lasts longer than the %.0f s of this test cannot be "+
+			"seen: look again when the link has been busy for a while.", p.to))
+	}
+}
+
+// verify sends 99.75 % of the result for 2 s. The link must stay as if it were idle.
+func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error {
+	const long = 2.0
+	r.begin(Verifying)
+	// The pacing counts as a qdisc does, with large packets.
+	rate := res.Rate.Value
+	size := r.big.own.bytes / r.big.own.packets
+	counted := size + res.Overhead.Value
+	if f.atm {
+		counted = cells(size + f.overhead)
+	}
+	rate *= (size + ethernet) / counted
+	if err := r.drain(ctx, rate); err != nil {
+		return err
+	}
+	if err := r.pace(ctx, Share*rate); err != nil {
+		return err
+	}
+	if _, _, err := r.watch(ctx, 2*r.idle.base+0.1); err != nil {
+		return err
+	}
+	a, b, err := r.watch(ctx, long)
+	if err != nil {
+		return err
+	}
+	part := r.samples().between(a, b)
+	left := part.slope(func(s Sample) float64 { return s.DeviceBytes }) * 8
+	if left == 0 {
+		left = part.slope(func(s Sample) float64 { return s.Payload + s.Headers + ethernet*s.Segments }) * 8
+	}
+	_, rtt := answers(r.probes(), a, b-r.idle.base)
+	c := &res.Verified
+	c.Sent, c.Added, c.Loss = left/(Share*rate), median(rtt)-r.idle.base, part.lost()
+	packet := 8 * (IPPacket + ethernet) / rate
+	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
+	allowed := u.lost + u.off + 3*math.Sqrt(math.Max(u.lost, 1/n)/n)
+	c.Calm = c.Sent >= 0.97 && c.Added <= math.Max(math.Max(0.001, packet), r.idle.noise) && c.Loss <= allowed
+	r.judge(res, allowed)
+	return nil
+}
+
+// judge says what the verification means for the rate.
+func (r *run) judge(res *Result, allowed float64) {
+	c := res.Verified
+	if c.Calm {
+		return
+	}
+	why := ""
+	switch {
+	case c.Sent < 0.97:
+		why = fmt.Sprintf("this host could send only %.1f %% of it", 100*c.Sent)
+	case c.Loss > allowed:
+		why = fmt.Sprintf("%.2f %% of the packets were lost", 100*c.Loss)
+	default:
+		why = fmt.Sprintf("the median packet waited %.1f ms", 1e3*c.Added)
+	}
+	res.Rate.Sort = Left
+	res.Notes = append(res.Notes, "The result could not be verified: with 99.75 % of it, "+why+". Somebody else uses "+
+		"the link, or the rate changes. Do not take it for the rate without a second run.")
+}

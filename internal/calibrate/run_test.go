@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	var cells []provider
+	for _, rate := range []float64{5e6, 50e6} {
+		for _, rtt := range []float64{0.012, 0.048} {
+			for _, buffer := range []float64{0.02, 0.2, 1} {
+				cells = append(cells, provider{rate: rate, rtt: rtt, kind: FIFO, buffer: buffer, overhead: 14})
+			}
+			for _, burst := range []float64{16 << 10, 64 << 10, 256 << 10} {
+				if burst < rate*rtt/8/16 {
+					continue // the simulator's connections all slow down at once, so they do not fill it
+				}
+				cells = append(cells, provider{rate: rate, rtt: rtt, kind: Policer, burst: burst})
+			}
+			for _, credit := range []float64{1, 3} {
+				cells = append(cells, provider{rate: rate, rtt: rtt, kind: FIFO, buffer: 0.2, credit: credit,
+					overhead: 38})
+			}
+		}
+	}
+	cells = append(cells,
+		provider{rate: 50e6, rtt: 0.048, kind: FIFO, buffer: 0.2, overhead: 18, loss: 0.01},
+		provider{rate: 50e6, rtt: 0.048, kind: FIFO, buffer: 0.2, overhead: 18, jitter: 0.005},
+		provider{rate: 50e6, rtt: 0.048, kind: FIFO, buffer: 0.2, overhead: 26, own: 20e6},
+		provider{rate: 20e6, rtt: 0.02, kind: FIFO, buffer: 0.2, overhead: 32, atm: true},
+		provider{rate: 8e6, rtt: 0.02, kind: FIFO, buffer: 0.2, overhead: 10, atm: true})
+	for _, p := range cells {
+		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
+			t.Parallel()
+			s := simulate(p, 1)
+			r, err := Run(context.Background(), s, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			within := 0.002
+			if p.loss+p.jitter+p.own > 0 {
+				within = 0.005
+			}
+			if e := r.Rate.Value/p.rate - 1; math.Abs(e) > within {
+				t.Errorf("rate %+.2f %%", 100*e)
+			}
+			if r.Kind != p.kind {
+				t.Errorf("kind %s", r.Kind)
+			}
+			byte := 0.5
+			if p.own > 0 || p.kind == Policer && p.rate < 10e6 { // few packets, so a wide interval
+				byte = 1
+			}
+			if !r.ATM && math.Abs(r.Overhead.Value-p.overhead) > byte || r.ATM != p.atm || r.Overhead.Sort != Is {
+				t.Errorf("overhead %+v, ATM %v", r.Overhead, r.ATM)
+			}
+			if credit := r.Credit.Value > 0; credit != (p.credit > 0) {
+				t.Errorf("credit %+v", r.Credit)
+			}
+			if !r.Verified.Calm {
+				t.Errorf("not verified: %+v %v", r.Verified, r.Notes)
+			}
+			most := 15.0
+			switch {
+			case p.atm || p.overhead >= 30: // a third size
+				most = 18
+			case p.rate < 10e6: // packets are few
+				most = 16
+			}
+			if r.Took > most {
+				t.Errorf("took %.1f s", r.Took)
+			}
+			if t.Failed() {
+				t.Logf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
+	run := func(p provider) (*Result, error) { return Run(context.Background(), simulate(p, 1), Options{}) }
+	t.Run("nobody answers", func(t *testing.T) {
+		if _, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, none: true}); !errors.Is(err, ErrSilent) {
+			t.Error(err)
+		}
+	})
+	t.Run("the sender is slower than the link", func(t *testing.T) {
+		r, err := run(provider{rate: 90e6, rtt: 0.02, kind: FIFO, buffer: 0.1, app: 40e6})
+		if err != nil || r.Kind != Unsaturated || r.Rate.Sort != AtLeast || r.Verified.Calm {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	t.Run("a credit that outlasts the test", func(t *testing.T) {
+		r, err := run(provider{rate: 20e6, rtt: 0.02, kind: FIFO, buffer: 0.2, credit: 60})
+		if err != nil || len(r.Notes) == 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestRunEndsItsLoad(t *testing.T) {
+	s := simulate(provider{rate: 5e6, rtt: 0.02, kind: FIFO, buffer: 0.1}, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := Run(ctx, s, Options{Phase: func(p Phase) {
+		if p == Small {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if s.load.Connections != 0 {
+		t.Errorf("%+v is still under way", s.load)
+	}
+}

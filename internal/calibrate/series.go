@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+// series is samples in the order of time.
+type series []Sample
+
+// between are the samples from a to b, in seconds.
+func (s series) between(a, b float64) series {
+	at := func(t float64) int {
+		return sort.Search(len(s), func(i int) bool { return s[i].At >= time.Duration(t*1e9) })
+	}
+	i, k := at(a), at(b)
+	if k < i {
+		return nil
+	}
+	return s[i:k]
+}
+
+// slope is the least-squares slope of f, a second.
+func (s series) slope(f func(Sample) float64) float64 {
+	x, y := make([]float64, len(s)), make([]float64, len(s))
+	for i, p := range s {
+		x[i], y[i] = seconds(p.At), f(p)
+	}
+	return slope(x, y)
+}
+
+// grown is how much f has grown.
+func (s series) grown(f func(Sample) float64) float64 {
+	if len(s) < 2 {
+		return 0
+	}
+	return f(s[len(s)-1]) - f(s[0])
+}
+
+// size is the mean IP packet of the calibration's own, in bytes.
+func (s series) size() float64 {
+	n := s.grown(func(p Sample) float64 { return p.Segments })
+	if n <= 0 {
+		return IPPacket
+	}
+	return s.grown(func(p Sample) float64 { return p.Payload + p.Headers }) / n
+}
+
+// flow is what went by a second: packets, and bytes of IP.
+type flow struct{ packets, bytes float64 }
+
+// counted is a flow as a provider counts it that counts so many bytes beside each packet, in bit/s.
+func (f flow) counted(overhead float64) float64 { return 8 * (f.bytes + overhead*f.packets) }
+
+func (f flow) plus(g flow) flow { return flow{f.packets + g.packets, f.bytes + g.bytes} }
+
+// delivered is what of ours has arrived.
+func (s series) delivered() flow {
+	p := s.slope(func(p Sample) float64 { return p.Delivered })
+	return flow{p, p * s.size()}
+}
+
+// other is what this host has sent beside it: its own traffic, the probes, acknowledgements.
+func (s series) other() flow {
+	if s.grown(func(p Sample) float64 { return p.DevicePackets }) == 0 {
+		return flow{}
+	}
+	packets := s.slope(func(p Sample) float64 { return p.DevicePackets - p.Segments })
+	bytes := s.slope(func(p Sample) float64 {
+		return p.DeviceBytes - ethernet*p.DevicePackets - p.Payload - p.Headers
+	})
+	return flow{math.Max(0, packets), math.Max(0, bytes)}
+}
+
+// carried is all of this host's that the link has carried.
+func (s series) carried() flow { return s.delivered().plus(s.other()) }
+
+// lost is the share of our packets that got lost beyond this host.
+func (s series) lost() float64 {
+	n := s.grown(func(p Sample) float64 { return p.Segments })
+	again := s.grown(func(p Sample) float64 { return p.Again })
+	own := math.Max(0, s.grown(func(p Sample) float64 { return p.DeviceDrops }))
+	if n <= 0 {
+		return 0
+	}
+	return clamp((again-own)/n, 0, 1)
+}
+
+// windows cuts a time into windows of some length, a quarter of it apart, that have enough samples.
+func (s series) windows(a, b, length float64) (all []series, from []float64) {
+	const least = 5
+	for x := a; x+length <= b+1e-9; x += length / 4 {
+		if w := s.between(x, x+length); len(w) > least {
+			all, from = append(all, w), append(from, x)
+		}
+	}
+	return all, from
+}
+
+// answers are the RTTs of probes sent from a to b, in seconds, and when.
+func answers(probes []Probe, a, b float64) (at, rtt []float64) {
+	for _, p := range probes {
+		if t := seconds(p.At); t >= a && t < b && p.RTT >= 0 {
+			at, rtt = append(at, t), append(rtt, seconds(p.RTT))
+		}
+	}
+	return at, rtt
+}
+
+func slope(x, y []float64) float64 {
+	n := float64(len(x))
+	var mx, my, a, b float64
+	for i := range x {
+		mx += x[i] / n
+		my += y[i] / n
+	}
+	for i := range x {
+		a += (x[i] - mx) * (y[i] - my)
+		b += (x[i] - mx) * (x[i] - mx)
+	}
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+func median(x []float64) float64 { return quantile(x, 0.5) }
+
+// quantile of nothing is 0.
+func quantile(x []float64, q float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	return x[min(len(x)-1, int(q*float64(len(x))))]
+}
