@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +16,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/calibrate"
 	"weir/internal/meter"
+	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -27,6 +30,7 @@ import (
 
 // calibrateOptions are those of weir calibrate.
 type calibrateOptions struct {
+	peer           string
 	token, pin, cc string
 	noFraming      bool
 	json           bool
@@ -62,50 +66,81 @@ Exit status: 0 found and verified, 1 not, 2 wrong usage.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-			defer stop()
-			return calibratePeer(ctx, cmd, args[0], o)
+			o.peer = args[0]
+			return calibratePeer(cmd, o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.token, "token", "", "`word` that weir serve wants")
-	f.StringVar(&o.pin, "pin", "", "`fingerprint` of its certificate: sha256:…")
+	o.addPeer(f)
 	f.StringVar(&o.cc, "cc", "", "congestion control `name` that fills the link (default: bbr, where it is)")
 	f.BoolVar(&o.noFraming, "no-framing", false, "do not look for the framing; 4 s less")
 	f.BoolVar(&o.json, "json", false, "print JSON (docs/calibrate.md explains it)")
 	return cmd
 }
 
-func calibratePeer(ctx context.Context, cmd *cobra.Command, peer string, o calibrateOptions) error {
-	at, err := address(peer, meter.DefaultPort, "a weir serve")
+// addPeer adds what it takes to be let in.
+func (o *calibrateOptions) addPeer(f *pflag.FlagSet) {
+	f.StringVar(&o.token, "token", "", "`word` that weir serve wants")
+	f.StringVar(&o.pin, "pin", "", "`fingerprint` of its certificate: sha256:…")
+}
+
+func calibratePeer(cmd *cobra.Command, o calibrateOptions) error {
+	found, err := o.run(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	if o.pin != "" {
-		if o.pin, err = meter.ParseFingerprint(o.pin); err != nil {
-			return usage("the line that weir serve prints", "--pin %v", err)
-		}
-	}
-	found, err := o.run(ctx, at, cmd.ErrOrStderr())
-	if ctx.Err() != nil {
-		return &hinted{errors.New("ended before anything was found"), "weir calibrate " + peer}
-	}
-	if err != nil {
-		return err
-	}
+	w := cmd.OutOrStdout()
 	if o.json {
-		err = printJSON(cmd.OutOrStdout(), found)
-	} else {
+		return cmp.Or(printJSON(w, found), o.verified(found))
+	}
+	printCalibrated(w, *found)
+	if found.Verified.Calm {
+		fmt.Fprintln(w)
+		printText(w, "What to do:", "sudo weir up "+calibrated(plan.Goal{}, found.Result).Flags())
+	}
+	return o.verified(found)
+}
+
+// goal is a goal with what was found, if that is verified.
+func (o calibrateOptions) goal(cmd *cobra.Command, goal plan.Goal, quiet bool) (plan.Goal, error) {
+	found, err := o.run(cmd.ErrOrStderr())
+	if err != nil {
+		return goal, err
+	}
+	if !quiet {
 		printCalibrated(cmd.OutOrStdout(), *found)
+		fmt.Fprintln(cmd.OutOrStdout())
 	}
-	if err == nil && !found.Verified.Calm {
-		err = &hinted{errors.New("the result is not verified"), "weir calibrate " + peer + " when the link is idle"}
+	return calibrated(goal, found.Result), o.verified(found)
+}
+
+// verified is an error where the result is not to be relied on.
+func (o calibrateOptions) verified(found *meter.Calibrated) error {
+	if found.Verified.Calm {
+		return nil
 	}
-	return err
+	return &hinted{errors.New("the result is not verified, and nothing was changed"),
+		"weir calibrate " + o.peer + " when the link is idle"}
 }
 
 // run calibrates the way to a weir serve.
-func (o calibrateOptions) run(ctx context.Context, at string, stderr io.Writer) (*meter.Calibrated, error) {
+func (o calibrateOptions) run(stderr io.Writer) (*meter.Calibrated, error) {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	at, err := address(o.peer, meter.DefaultPort, "a weir serve")
+	if err != nil {
+		return nil, err
+	}
+	if o.pin != "" {
+		if o.pin, err = meter.ParseFingerprint(o.pin); err != nil {
+			return nil, usage("the line that weir serve prints", "--pin %v", err)
+		}
+	}
+	device, done, err := deviceTo(at)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	line := newProgress(stderr)
 	defer line.clear()
 	began := time.Now()
@@ -120,10 +155,11 @@ func (o calibrateOptions) run(ctx context.Context, at string, stderr io.Writer) 
 				"net.ipv4.tcp_allowed_congestion_control=\"... bbr\" lets it be chosen."
 		}
 	}
-	device, done := deviceTo(at)
-	defer done()
 	options.Device = device
 	found, err := meter.Calibrate(ctx, meter.Target{Addr: at, Token: o.token, Pin: o.pin}, options)
+	if ctx.Err() != nil {
+		return nil, &hinted{errors.New("ended before anything was found"), "weir calibrate " + o.peer}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -134,31 +170,48 @@ func (o calibrateOptions) run(ctx context.Context, at string, stderr io.Writer) 
 	return found, nil
 }
 
-// deviceTo reads the counters of the device by which packets to an address leave; nil where it has none.
-func deviceTo(at string) (read func() (meter.Counters, bool), done func()) {
+// deviceTo reads the counters of the device by which packets to an address leave; nil where it has none. A shaper there
+// is an error: its rate would be found, and not the provider's.
+func deviceTo(at string) (read func() (meter.Counters, bool), done func(), err error) {
 	none := func() {}
 	host, _, _ := net.SplitHostPort(at)
 	to, err := net.ResolveIPAddr("ip", host)
 	if err != nil {
-		return nil, none
+		return nil, none, nil
 	}
 	routes, err := netlink.RouteGet(to.IP)
 	if err != nil || len(routes) == 0 {
-		return nil, none
+		return nil, none, nil
 	}
 	conn, err := qdisc.Dial(0)
 	if err != nil {
-		return nil, none
+		return nil, none, nil
 	}
 	index := routes[0].LinkIndex
+	if err := shaped(conn, index); err != nil {
+		conn.Close()
+		return nil, none, err
+	}
 	read = func() (meter.Counters, bool) {
 		s, ok, err := conn.RootStats(index)
 		return meter.Counters{Bytes: s.Bytes, Packets: uint64(s.Packets), Drops: uint64(s.Drops)}, ok && err == nil
 	}
-	return read, func() { conn.Close() }
+	return read, func() { conn.Close() }, nil
 }
 
-// printCalibrated prints a result: what was found, and what to do with it.
+// shaped is an error where a device enforces a rate itself.
+func shaped(conn *qdisc.Conn, index int) error {
+	tree, err := conn.Tree(index)
+	stack, ok := tree.Stack()
+	link, errLink := netlink.LinkByIndex(index)
+	if err != nil || errLink != nil || !ok || !stack.Shapes() {
+		return nil
+	}
+	return &hinted{fmt.Errorf("%s enforces a rate itself (%s), so that rate would be found",
+		text.OneLine(link.Attrs().Name), stack), "weir down, and weir calibrate then"}
+}
+
+// printCalibrated prints what was found.
 func printCalibrated(w io.Writer, c meter.Calibrated) {
 	row := func(label, format string, args ...any) { printText(w, label, fmt.Sprintf(format, args...)) }
 	row("Enforced by", "%s", map[calibrate.Kind]string{calibrate.FIFO: "a queue for all (FIFO)",
@@ -186,8 +239,6 @@ func printCalibrated(w io.Writer, c meter.Calibrated) {
 	if c.Verified.Calm {
 		row("Verified", "99.75 %% of it: the median packet waited %s ms longer",
 			figure(math.Max(0, 1e3*c.Verified.Added)))
-		fmt.Fprintln(w)
-		printText(w, "What to do:", "sudo weir up --rate "+exactly(c.Rate.Value)+framingFlag(c.Result))
 	}
 	for _, n := range c.Notes {
 		printWrapped(w, "", n)
@@ -201,26 +252,22 @@ func prefix(v calibrate.Value) string {
 	return string(v.Sort)
 }
 
-// exactly writes a rate in four digits or more, as tc does.
-func exactly(rate float64) string {
+// exactly is a rate of four digits or more, as a person would write it.
+func exactly(rate float64) units.Rate {
 	digits := math.Pow(10, math.Max(0, math.Floor(math.Log10(rate))-4))
-	return units.Rate(math.Round(rate/digits) * digits).String()
+	return units.Rate(math.Round(rate/digits) * digits)
 }
 
-// framingFlag is what weir up is to be told of the framing.
-func framingFlag(r calibrate.Result) string {
+// calibrated is a goal with what was found.
+func calibrated(goal plan.Goal, r calibrate.Result) plan.Goal {
+	goal.Rate = exactly(r.Rate.Value)
 	if r.Overhead.Sort == calibrate.Unknown {
-		return ""
+		return goal
 	}
-	f := qdisc.AsHanded()
-	f.Raw, f.Overhead = false, int32(r.Overhead.Value)
+	goal.Overhead = qdisc.AsHanded()
+	goal.Overhead.Raw, goal.Overhead.Overhead = false, int32(r.Overhead.Value)
 	if r.ATM {
-		f.ATM, f.Overhead = "atm", int32(r.Overhead.High)
+		goal.Overhead.ATM, goal.Overhead.Overhead = "atm", int32(r.Overhead.High)
 	}
-	for _, name := range qdisc.Framings() {
-		if known, err := qdisc.ParseFraming(name); err == nil && known == f {
-			return " --overhead " + name
-		}
-	}
-	return " --overhead '" + f.String() + "'"
+	return goal
 }

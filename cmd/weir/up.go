@@ -29,6 +29,7 @@ type upOptions struct {
 	timeout   time.Duration
 	timed     bool // that was said
 	yes, boot bool
+	peer      calibrateOptions
 }
 
 func newUpCommand() *cobra.Command {
@@ -59,12 +60,22 @@ The reboot: what you confirm is kept over it. The goal is in /etc/weir.toml, the
 settings in /etc/sysctl.d/99-weir.conf. weir.service runs weir up --boot at
 every boot and when the device appears. That plans the goal again, on the kernel
 that is there then. Nothing is kept with --runtime, on a host without systemd,
-in another network namespace, or with another --state.`,
+in another network namespace, or with another --state.
+
+The rate: --calibrate PEER finds it first, with the framing, as weir calibrate
+does. That fills the link for some 15 s. Unless the result is verified, nothing
+is changed.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.timed = cmd.Flags().Changed("timeout")
 			if err := o.check(goal); err != nil {
 				return err
+			}
+			if o.peer.peer != "" {
+				var err error
+				if goal, err = o.peer.goal(cmd, goal, options.json); err != nil {
+					return err
+				}
 			}
 			up := func() (change.Outcome, error) { return options.store().Up(goal, o.timeout) }
 			if o.boot {
@@ -90,6 +101,8 @@ in another network namespace, or with another --state.`,
 		"put everything back unless confirmed in this `time`, 10s to 1h")
 	cmd.Flags().BoolVar(&o.boot, "boot", false,
 		"bring up the kept goal as far as it goes, with no timer: for weir.service")
+	cmd.Flags().StringVar(&o.peer.peer, "calibrate", "", "find the rate and the framing first, with this `peer`'s help")
+	o.peer.addPeer(cmd.Flags())
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "start no timer: the changes stay without weir confirm")
 	return cmd
 }
@@ -100,7 +113,12 @@ func (o *upOptions) check(goal plan.Goal) error {
 	case o.yes && o.timed:
 		return usage("weir up --yes, or weir up --timeout 30s",
 			"with --yes nothing is put back, so it goes with no --timeout")
-	case o.boot && (goal != plan.Goal{} || o.yes || o.timed):
+	case o.peer.peer != "" && (goal.Rate != 0 || goal.Overhead != plan.Goal{}.Overhead || goal.Recipe != ""):
+		return usage("weir up --calibrate PEER", "--calibrate finds the rate and the framing, so it goes with no "+
+			"--rate, --overhead or --recipe")
+	case o.peer.peer == "" && o.peer.token+o.peer.pin != "":
+		return usage("weir up --calibrate PEER --token …", "--token and --pin are about the peer of --calibrate")
+	case o.boot && (goal != plan.Goal{} || o.yes || o.timed || o.peer.peer != ""):
 		return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
 	case o.yes:
 		o.timeout = 0
