@@ -111,7 +111,7 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 	}
 	goal, served := goal.Serving(facts)
 	goal, far := goal.Measured(deep.Sockets)
-	return goal, slices.Concat(seen, served, far), nil
+	return goal, slices.Concat(seen, served, far, goal.Crowded(deep.Sockets)), nil
 }
 
 // plan is for all the goals that a host is to have. What a device that is not there would have is left as it is.

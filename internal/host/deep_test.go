@@ -506,7 +506,7 @@ func TestSockets(t *testing.T) {
 	}
 	s.QueueRTT, s.QueueMin, s.RTT = s.QueueRTT.Round(1e7), s.QueueMin.Round(1e6), s.RTT.Round(1e6)
 	want := Sockets{
-		Read: true, Total: 9, Congestion: map[string]int{"cubic": 8, "bbr": 1}, Accepted: 8, Busy: 6, Queueing: 2,
+		Read: true, Total: 9, Congestion: map[string]int{"cubic": 8, "bbr": 1}, Accepted: 8, Busy: 6, Most: 6, Queueing: 2,
 		QueueRTT: 210e6, QueueMin: 48e6,
 		// in steps of 3 %
 		Lossy: 2, LossyBBR: 1, LossyShare: 0.1, Receiver: 1, App: 1, Rate: 60e6, Fastest: 10e6, RTT: 49e6,
@@ -516,6 +516,20 @@ func TestSockets(t *testing.T) {
 	}
 	if s.Dialled() != 1 {
 		t.Errorf("dialled %d", s.Dialled())
+	}
+}
+
+// The client that has most connections counts, by its address.
+func TestMost(t *testing.T) {
+	to := func(client string) socket {
+		return socket{state: tcpEstablished, sport: 443, to: client, cc: "cubic",
+			info: map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoUnacked: 40}}
+	}
+	var s Sockets
+	err := s.read(faked(to("198.51.100.7"), to("198.51.100.8"), to("198.51.100.7"), to("2001:db8::1"),
+		to("2001:db8::1"), to("2001:db8::1")), nil, "eth0")
+	if err != nil || s.Most != 3 || s.Busy != 6 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -35,6 +35,7 @@ type Sockets struct {
 	// to a port that somebody listens at; the others were dialled from here
 	Accepted   int            `json:"accepted"`
 	Busy       int            `json:"busy"`
+	Most       int            `json:"most,omitempty"`      // busy, to the address that has most of them
 	Receiving  int            `json:"receiving,omitempty"` // that bring bulk data in, as uploads to this host do
 	Queueing   int            `json:"queueing"`            // busy, with an RTT far above its minimum
 	QueueRTT   units.Duration `json:"queue_rtt"`           // of those, the median RTT
@@ -75,7 +76,7 @@ type dump func(family byte, each func([]byte)) error
 
 // read sums up. Connections to the host's own addresses and to its containers never leave it, and do not count.
 func (s *Sockets) read(ask dump, links []Link, uplink string) error {
-	a := &aggregate{Sockets: s, own: map[netip.Addr]bool{}}
+	a := &aggregate{Sockets: s, own: map[netip.Addr]bool{}, each: map[netip.Addr]int{}}
 	for _, l := range links {
 		for _, text := range l.Addrs {
 			if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -110,7 +111,8 @@ type aggregate struct {
 	inside                     []netip.Prefix
 	listening                  [1 << 16 / 64]uint64 // ports, a bit each; listeners come before connections
 	queueRTT, queueMin, minRTT histogram
-	sent, again                float64 // bytes of lossy connections
+	sent, again                float64            // bytes of lossy connections
+	each                       map[netip.Addr]int // busy ones, by where they go to
 	accepted, dialled          carried
 }
 
@@ -204,6 +206,8 @@ func (a *aggregate) add(msg []byte) {
 	if info.Last_data_sent > recently || info.Unacked < transfer && info.Notsent_bytes == 0 {
 		return
 	}
+	a.each[to]++
+	a.Most = max(a.Most, a.each[to])
 	a.busy(&info, cc, rtt, least)
 }
 

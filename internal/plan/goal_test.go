@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/host"
 	"weir/internal/units"
 )
 
@@ -80,6 +81,29 @@ func TestArgsReadBack(t *testing.T) {
 		}
 		if back != goal {
 			t.Fatalf("%v\nreads as %+v\nand was  %+v", args, back, goal)
+		}
+	}
+}
+
+// A client with many connections is told what its other packets wait for, where the turn of all is long.
+func TestCrowded(t *testing.T) {
+	for name, c := range map[string]struct {
+		goal Goal
+		most int
+		want string
+	}{
+		"many":            {Goal{Rate: 12e6}, 33, "a turn of theirs takes 33ms"},
+		"few":             {Goal{Rate: 12e6}, 16, ""},
+		"many, and fast":  {Goal{Rate: 87e6}, 128, ""},
+		"nobody":          {Goal{Rate: 1e6}, 0, ""},
+		"no rate":         {Goal{}, 500, ""},
+		"not CAKE":        {Goal{Rate: 12e6, Prefer: "l4s"}, 33, ""},
+		"a queue's text":  {Goal{Rate: 12e6, Qdisc: "fq"}, 33, ""},
+		"others' clients": {Goal{Rate: 12e6, Role: "relay", Carries: "forward"}, 33, ""},
+	} {
+		notes := c.goal.Crowded(host.Sockets{Most: c.most})
+		if (c.want == "") != (len(notes) == 0) || len(notes) > 0 && !strings.Contains(notes[0].Text, c.want) {
+			t.Errorf("%s: %v", name, notes)
 		}
 	}
 }

@@ -107,6 +107,26 @@ func interval(rtt units.Duration) units.Duration {
 	return min(max(rtts*rtt, least), most).Round(units.Duration(time.Millisecond))
 }
 
+// Crowded says what CAKE's fairness costs a client that has many connections, where one is seen to.
+//
+// CAKE gives clients equal shares, and each client's connections take turns within it. In the lab an echo of such a
+// client waits for its turn, too, from some length of a turn between 18 and 33 ms (docs/rules.md, "Many connections").
+func (g Goal) Crowded(s host.Sockets) []Note {
+	const packet, short = 1514 * 8, 20 * time.Millisecond
+	if g.Rate == 0 || g.Recipe+g.Qdisc != "" || g.Prefer == "l4s" || g.Carries.oneCard() {
+		return nil
+	}
+	turn := time.Duration(float64(s.Most) * packet / float64(g.Rate) * float64(time.Second))
+	if turn <= short {
+		return nil
+	}
+	return []Note{{"path", fmt.Sprintf("one client has %d busy connections. At %s a turn of theirs takes %s, and what "+
+		"else that client does waits for its turn. No other client waits. Fewer connections end that; so does CAKE's "+
+		"flows, with which clients do not share evenly any more (lab, 12mbit: an echo of a client with 33 downloads "+
+		"waits 8.33 ms at p99, with 128 71.51, and with flows 1.01; scenarios/rules/many.toml)",
+		s.Most, g.Rate, turn.Round(time.Millisecond))}}
+}
+
 // ownInterval is the interval for what this host sends itself.
 //
 // Its own TCP needs nobody to bound its queue: TCP Small Queues lets each connection have two packets of its own here,
