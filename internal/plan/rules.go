@@ -109,8 +109,8 @@ func interval(rtt units.Duration) units.Duration {
 
 // Crowded says what CAKE's fairness costs a client that has many connections, where one is seen to.
 //
-// CAKE gives clients equal shares, and each client's connections take turns within it. An echo of such a client waits for
-// its turn, too. In the lab that begins with a turn between 18 and 33 ms (docs/rules.md, "Many connections").
+// CAKE gives clients equal shares, and each client's connections take turns within it. An echo of such a client waits
+// for its turn, too. In the lab that begins with a turn between 18 and 33 ms (docs/rules.md, "Many connections").
 func (g Goal) Crowded(s host.Sockets) []Note {
 	const packet, short = 1514 * 8, 20 * time.Millisecond
 	if g.Rate == 0 || g.Recipe+g.Qdisc != "" || g.Prefer == "l4s" || g.Carries.oneCard() {
