@@ -45,7 +45,8 @@ type iperf struct {
 	addr    string
 	control net.Conn // of the next phase, or of the one that runs
 	cookie  []byte
-	phases  int // still to come
+	phases  int   // still to come
+	next    error // why there is no next phase
 }
 
 // MeasureIperf measures the way to an iperf3 server, by TCP. The probe is a TCP handshake with it.
@@ -54,7 +55,7 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 	names, _, _ := o.Phases()
 	s := &iperf{Options: o, addr: addr, phases: len(names) - 1}
 	// From now on it is busy with us: it would take a probe for somebody else's test.
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(ctx, false); err != nil {
 		return nil, err
 	}
 	defer func() { s.control.Close() }()
@@ -77,14 +78,20 @@ func (s *iperf) dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// begin asks for a test, until the server has ended the one before.
-func (s *iperf) begin(ctx context.Context) error {
+// begin asks for a test, until the server has ended the one before. Between two tests iperf3 does not listen for a
+// moment, so again bears that nobody answers.
+func (s *iperf) begin(ctx context.Context, again bool) error {
 	const pause = 200 * time.Millisecond
 	var err error
 	for end := time.Now().Add(iperfPatience); time.Now().Before(end) && ctx.Err() == nil; wait(ctx, pause) {
-		if s.control, err = s.dial(ctx); err != nil {
+		var c net.Conn
+		if c, err = s.dial(ctx); err != nil {
+			if again {
+				continue
+			}
 			return err
 		}
+		s.control = c
 		const letters = "abcdefghijklmnopqrstuvwxyz234567"
 		s.cookie = make([]byte, iperfCookie)
 		rand.Read(s.cookie)
@@ -188,6 +195,9 @@ func (s *iperf) open(ctx context.Context, phase string) (all []*bulk, err error)
 			all = nil
 		}
 	}()
+	if s.next != nil {
+		return nil, s.next
+	}
 	const block = 128 << 10
 	test := iperfTest{TCP: true, Time: int(s.Time.Seconds()) + 60, Parallel: s.Conns, Reverse: phase == Download,
 		Bidirectional: phase == Both, Len: block, Pacing: 1000, Congestion: s.CC, Version: "3.12"}
@@ -331,7 +341,7 @@ func (s *iperf) close(phase string, flows []*bulk) (local, far []Flow, note stri
 		note = fmt.Sprintf("upload: %s MB have left, and %s MB have arrived.", Figure(sent/1e6), Figure(arrived/1e6))
 	}
 	if s.phases--; s.phases > 0 {
-		s.begin(context.Background()) // if it fails, the next phase says so
+		s.next = s.begin(context.Background(), true)
 	}
 	return local, far, note
 }

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// The real iperf3 takes each phase for a test, and both ends count the same bytes.
-func TestIperf(t *testing.T) {
+// iperfServer starts an iperf3 server, and gives its address.
+func iperfServer(t *testing.T, args ...string) string {
+	t.Helper()
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("skipped, not passed: this needs iperf3 (scripts/need test)")
 	}
@@ -23,14 +24,40 @@ func TestIperf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	l.Close()
-	server := exec.Command("iperf3", "-s", "-B", "127.0.0.1", "-p", strconv.Itoa(port))
+	server := exec.Command("iperf3", append([]string{"-s", "-B", "127.0.0.1", "-p", port}, args...)...)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// A server that ends after the first phase is said in one line, and what was measured until then is kept.
+func TestIperfEnds(t *testing.T) {
+	addr := iperfServer(t, "--one-off")
+	var rec *Recording
+	var err error
+	for range 50 { // until it listens
+		rec, err = MeasureIperf(t.Context(), addr, Options{Time: 4 * time.Second, Conns: 2})
+		if err == nil || rec != nil && len(rec.Spans) > 0 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err == nil || !strings.Contains(err.Error(), "nobody answers") {
+		t.Errorf("error: %v", err)
+	}
+	if got := len(rec.Spans); got != 2 {
+		t.Errorf("%d phases are kept", got)
+	}
+}
+
+// The real iperf3 takes each phase for a test, and both ends count the same bytes.
+func TestIperf(t *testing.T) {
+	addr := iperfServer(t)
+	var err error
 	var rec *Recording
 	for range 50 { // until it listens
 		options := Options{Time: 6 * time.Second, Conns: 3, Both: true}
