@@ -219,7 +219,10 @@ func (p *Phase) flows(s Span, ramp float64) {
 			p.Goodput[direction] = goodput(bins)
 		}
 		if len(senders) > 0 {
-			p.Senders = append(p.Senders, sum(direction, senders))
+			s := sum(direction, senders)
+			// A sender that waits for a path on which nothing passes says the same as one that fills it.
+			s.Full = s.Full && p.Goodput[direction].Value > 0
+			p.Senders = append(p.Senders, s)
 		}
 	}
 }

@@ -131,6 +131,11 @@ func TestSays(t *testing.T) {
 	if got := Summarize(still); got.Find(Download).Added != nil || !strings.Contains(got.Notes[0], "no data arrived") {
 		t.Errorf("%+v", got)
 	}
+	for _, s := range Summarize(still).Find(Download).Senders {
+		if s.Full {
+			t.Error("the link was full, and no data arrived")
+		}
+	}
 	early := recorded()
 	early.Spans = early.Spans[:1]
 	if got := Summarize(early).Says; !strings.HasPrefix(got, "The idle round trip is 48.0 ms.") {
