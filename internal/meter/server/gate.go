@@ -35,6 +35,13 @@ func newGate(l Limits, now func() time.Time, event func(string)) *gate {
 	return &gate{limits: l, now: now, event: event, clients: map[string]*tester{}}
 }
 
+// inside tells whether a client has a place.
+func (g *gate) inside(client string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.clients[client] != nil
+}
+
 // hold is a transfer of a client's.
 type hold struct {
 	gate   *gate
@@ -130,17 +137,18 @@ func (p *pacer) take(now time.Time, n int) time.Duration {
 	return wait
 }
 
-// limited is a listener that has so many connections open at once, and closes what comes beyond.
+// limited is a listener that has so many connections open at once, and closes what comes beyond. Whoever tests may have
+// all of a host's, so that others who take the rest do not end the test.
 type limited struct {
 	net.Listener
-	limits Limits
-	mu     sync.Mutex
-	all    int
-	by     map[string]int
+	gate *gate
+	mu   sync.Mutex
+	all  int
+	by   map[string]int
 }
 
-func newLimited(l net.Listener, limits Limits) *limited {
-	return &limited{Listener: l, limits: limits, by: map[string]int{}}
+func newLimited(l net.Listener, g *gate) *limited {
+	return &limited{Listener: l, gate: g, by: map[string]int{}}
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -150,8 +158,9 @@ func (l *limited) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		who := client(c.RemoteAddr().String())
+		tests := l.gate.inside(who)
 		l.mu.Lock()
-		full := l.all >= l.limits.Conns || l.by[who] >= l.limits.PerHost
+		full := l.all >= l.gate.limits.Conns && !tests || l.by[who] >= l.gate.limits.PerHost
 		if !full {
 			l.all++
 			l.by[who]++

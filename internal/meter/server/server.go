@@ -101,7 +101,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- s.answerUDP(udp) }()
-	go func() { failed <- web.ServeTLS(newLimited(tcp, s.Limits), "", "") }()
+	go func() { failed <- web.ServeTLS(newLimited(tcp, s.gate), "", "") }()
 	var err error
 	select {
 	case <-ctx.Done():
