@@ -34,9 +34,13 @@ type plateau struct {
 	waits      float64 // s, of the median probe
 	depth      float64 // s, that 98 of 100 probes stayed below
 	bulk       float64 // s, that the connections' own packets waited
+	gap        float64 // s, between two packets of a connection: so long an ACK waits for the second
 }
 
 func (p plateau) flow() flow { return p.own.plus(p.other) }
+
+// holds tells whether the connections' own packets stand in a queue. A delayed ACK is none.
+func (p plateau) holds(i idle) bool { return p.bulk > 2*i.stands()+p.gap }
 
 // The rate is that of windows. One is above the plateau where it is a part above the median of the last four: a credit
 // that ends halves the rate or takes off a tenth of it, and noise does less.
@@ -48,8 +52,8 @@ const (
 	leastOff   = 0.0002
 )
 
-// level finds the plateau in the saturation from a to b.
-func level(all series, probes []Probe, i idle, a, b float64) plateau {
+// level finds the plateau in the saturation from a to b, by so many connections.
+func level(all series, probes []Probe, i idle, connections int, a, b float64) plateau {
 	p := plateau{to: b}
 	rates, from := ratesOf(all, a, b, window)
 	if len(rates) == 0 {
@@ -88,6 +92,7 @@ func level(all series, probes []Probe, i idle, a, b float64) plateau {
 		}
 	}
 	p.bulk = median(bulk) - i.base
+	p.gap = float64(connections) / math.Max(1, p.own.packets)
 	return p
 }
 
@@ -177,7 +182,7 @@ func kindOf(p plateau, i idle, lost float64) Kind {
 	switch {
 	case stands:
 		return FIFO
-	case p.bulk > 2*i.stands() && p.waits < p.bulk/4:
+	case p.holds(i) && p.waits < p.bulk/4:
 		// Its own packets wait, and a sparse flow's do not.
 		return FairQueue
 	case p.waits > math.Max(0.002, 1.5*i.noise):

@@ -168,7 +168,7 @@ func (r *run) saturate(ctx context.Context) error {
 		if _, b, err = r.watch(ctx, length); err != nil {
 			return err
 		}
-		r.big = level(r.samples(), r.probes(), r.idle, start, b)
+		r.big = level(r.samples(), r.probes(), r.idle, n, start, b)
 		if !r.big.stable && b < patience {
 			length = 1
 			continue
@@ -197,7 +197,7 @@ func (r *run) grow(ctx context.Context, n int, rate float64) error {
 // more is how many connections are needed to fill what the last ones have shown.
 func (r *run) more(n int) int {
 	p := r.big
-	if p.waits < r.idle.stands() && p.bulk < 2*r.idle.stands() && p.lost < 0.005 {
+	if p.waits < r.idle.stands() && !p.holds(r.idle) && p.lost < 0.005 {
 		return min(mostConnections, 2*max(n, r.wanted(p.flow().counted(ethernet))))
 	}
 	if r.idle.base > farAway {
@@ -247,7 +247,7 @@ func (r *run) frame(ctx context.Context) (framing, error) {
 }
 
 func (r *run) filled(p plateau) bool {
-	return p.waits > r.idle.stands() || p.bulk > 2*r.idle.stands() || p.lost > 0.005
+	return p.waits > r.idle.stands() || p.holds(r.idle) || p.lost > 0.005
 }
 
 func (r *run) fill(ctx context.Context, size int, length float64) (plateau, error) {
@@ -263,7 +263,7 @@ func (r *run) fill(ctx context.Context, size int, length float64) (plateau, erro
 	if err != nil {
 		return plateau{}, err
 	}
-	return level(r.samples(), r.probes(), r.idle, a+0.3*(b-a), b), nil
+	return level(r.samples(), r.probes(), r.idle, l.Connections, a+0.3*(b-a), b), nil
 }
 
 // pace lets the connections that there are send so much that all that this host sends has a rate, counted as a qdisc
