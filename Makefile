@@ -44,6 +44,7 @@ run: lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, t
 
 test: lab-kernel kernels tc weir check ## everything that CI runs
 	@scripts/need test dist machines generate
+	@scripts/promtool >/dev/null
 	$(GO) run ./internal/testrun -timeout 50m ./...
 
 test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes docs/reliability.md and docs/relay-machines.md

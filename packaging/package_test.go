@@ -73,9 +73,11 @@ func contents() map[string]string {
 		"usr/lib/systemd/system/weir.service":           "-rw-r--r--",
 		"usr/lib/systemd/system/weir-serve.service":     "-rw-r--r--",
 		"usr/lib/systemd/system/weir-serve.socket":      "-rw-r--r--",
+		"usr/lib/systemd/system/weir-exporter.service":  "-rw-r--r--",
 		"usr/share/doc/weir/copyright":                  "-rw-r--r--",
 		"usr/share/doc/weir/changelog.Debian.gz":        "-rw-r--r--",
 		"usr/share/doc/weir/examples/weir.toml":         "-rw-r--r--",
+		"usr/share/doc/weir/examples/weir.rules.yml":    "-rw-r--r--",
 		"usr/share/lintian/overrides/weir":              "-rw-r--r--",
 		"usr/share/bash-completion/completions/weir":    "-rw-r--r--",
 		"usr/share/zsh/vendor-completions/_weir":        "-rw-r--r--",
@@ -85,6 +87,7 @@ func contents() map[string]string {
 		"usr/share/man/man1/weir-lab-merge.1.gz":        "-rw-r--r--",
 		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
 	}
+	files["usr/share/doc/weir/examples/weir.dashboard.json"] = "-rw-r--r--"
 	for _, command := range []string{"calibrate", "confirm", "doctor", "down", "dualpi2", "dualpi2-add",
 		"dualpi2-change", "dualpi2-del", "dualpi2-show", "exporter", "measure", "plan", "recover", "serve", "status", "try", "up",
 		"watch"} {
