@@ -52,10 +52,14 @@ func TestAnsibleModules(t *testing.T) {
 }
 
 func TestAnsibleLint(t *testing.T) {
-	needsAnsible(t, "ansible-lint")
+	needsAnsible(t, "ansible-lint", "ansible-galaxy")
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
-	output(t, "cp", "-r", "../ansible", dir+"/net") // it leaves a cache beside what it reads
+	// It looks for the modules among what is installed, and leaves a cache beside what it reads.
+	output(t, "ansible-galaxy", "collection", "build", "--output-path", dir, "../ansible")
+	output(t, "ansible-galaxy", "collection", "install", "--offline", "-p", dir+"/.ansible/collections",
+		dir+"/weir-net-1.0.0.tar.gz")
+	output(t, "cp", "-r", "../ansible", dir+"/net")
 	lint := exec.Command("ansible-lint", "--offline", "--nocolor", "-p", "--profile", "production")
 	lint.Dir = dir + "/net"
 	out, err := lint.CombinedOutput()
@@ -72,9 +76,9 @@ func TestAnsibleRollout(t *testing.T) {
 		t.Skip("skipped, not passed: sshd in a namespace of its own needs root")
 	}
 	for name, want := range map[string]struct{ states, exits string }{
-		"all":   {"in force|in force|in force|in force|in force|in force", "0\n0\n"},
+		"all":   {"in force|in force|in force", "0\n0\n"},
 		"fails": {"kept|kept|put back|put back|put back|untouched", "2\n"},
-		"gone":  {"kept|kept|put back|failed, left to the timer|put back|untouched", "4\n"},
+		"gone":  {"kept|kept|put back|failed, left to the timer|put back|untouched", "2\n"},
 		"down":  {"kept|unreachable, unchanged|untouched|untouched|untouched|untouched", "4\n"},
 		"worse": {"put back|untouched|untouched|untouched|untouched|untouched", "2\n"},
 		"old":   {"kept|failed, unchanged|untouched|untouched|untouched|untouched", "2\n"},
@@ -144,7 +148,7 @@ func checkSecondRun(t *testing.T, dir string) {
 	t.Helper()
 	log, err := os.ReadFile(dir + "/log2")
 	recap := regexp.MustCompile(`(?m)^web\d +: ok=\d+ +changed=(\d+)`).FindAllSubmatch(log, -1)
-	if err != nil || len(recap) != 6 {
+	if err != nil || len(recap) != 3 {
 		t.Fatalf("%v\n%s", err, log)
 	}
 	for _, m := range recap {
@@ -153,10 +157,10 @@ func checkSecondRun(t *testing.T, dir string) {
 		}
 	}
 	first, _ := os.ReadFile(dir + "/first.md")
-	if strings.Count(string(first), "| kept |") != 6 {
+	if strings.Count(string(first), "| kept |") != 3 {
 		t.Errorf("not all were kept at first:\n%s", first)
 	}
-	for _, name := range []string{"web1", "web6"} {
+	for _, name := range []string{"web1", "web3"} {
 		calls, _ := os.ReadFile(filepath.Join(dir, "hosts", name, "calls"))
 		if n := strings.Count(string(calls), "up --json"); n != 1 {
 			t.Errorf("%s was brought up %d times", name, n)
