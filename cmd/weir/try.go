@@ -31,16 +31,17 @@ import (
 
 // tryOptions are those of weir try that are not the goal's.
 type tryOptions struct {
-	yes, dryRun bool
-	time        time.Duration
-	program     string
+	yes, dryRun    bool
+	json, markdown bool
+	time           time.Duration
+	program        string
 }
 
 func newTryCommand() *cobra.Command {
 	var goal plan.Goal
 	o := tryOptions{time: 25 * time.Second}
 	cmd := &cobra.Command{
-		Use:   "try USER@HOST --rate RATE …",
+		Use:   "try USER@HOST… --rate RATE …",
 		Short: "Measure, change, measure again, and keep what is better",
 		Long: `Tries a goal on another Linux host, from here, over ssh. Nothing has to be
 installed there, but it takes root, or sudo or doas.
@@ -58,13 +59,18 @@ connection breaks meanwhile, the timer puts the host back by itself.
 With --yes nobody is asked: it is kept if it is better by more than chance, and
 nothing else is worse. With --dry-run it ends after the plan.
 
-Exit status: 0 kept, or with --dry-run planned; 1 put back, or failed; 2 wrong
-usage.`,
+Several hosts are tried in the order in which they are named. The first that
+fails or is put back ends it, and the rest stay untouched. A table comes last:
+the 90th percentile of the added delay, of the load under which it was longest.
+
+Exit status: 0 all kept, or with --dry-run planned; 1 put back, or failed; 2
+wrong usage.`,
 		Example: `  weir try root@vps --rate 50mbit
-  weir try me@vps --rate 50mbit --dry-run`,
+  weir try me@vps --rate 50mbit --dry-run
+  weir try root@a root@b root@c --rate 50mbit --yes --markdown`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("weir try user@host --rate 50mbit", "one host is tried, and %d are named", len(args))
+			if len(args) == 0 {
+				return usage("weir try user@host --rate 50mbit", "no host is named")
 			}
 			return nil
 		},
@@ -72,16 +78,25 @@ usage.`,
 			if err := o.check(goal); err != nil {
 				return err
 			}
-			name, _ := sshName(args[0])
-			if err := far.Check(name); err != nil {
-				return usage("weir try user@host --rate 50mbit", "%v", err)
+			hosts, err := hostsToTry(args)
+			if err != nil {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 			defer stop()
-			t := &attempt{tryOptions: o, goal: goal, w: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(),
-				terminal: term.IsTerminal(int(os.Stdin.Fd()))}
-			t.host = far.Host{Name: name, Interactive: t.terminal}
-			return t.run(ctx)
+			out := cmd.OutOrStdout()
+			says := out
+			if o.json || o.markdown { // what a program reads has nothing else in it
+				says = cmd.ErrOrStderr()
+			}
+			terminal := term.IsTerminal(int(os.Stdin.Fd()))
+			trials, err := tryEach(ctx, hosts, func(ctx context.Context, name string) (tried, error) {
+				t := &attempt{tryOptions: o, goal: goal, w: says, errs: cmd.ErrOrStderr(), terminal: terminal,
+					host: far.Host{Name: name, Interactive: terminal}, tried: tried{Hostname: name, State: unchanged}}
+				err := t.run(ctx)
+				return t.tried, err
+			})
+			return cmp.Or(o.showTried(out, trials), err)
 		},
 	}
 	addGoal(cmd, &goal)
@@ -90,6 +105,8 @@ usage.`,
 	f.BoolVar(&o.yes, "yes", false, "ask nobody: keep it if it is better, else put it back")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan, and change nothing")
 	f.Var((*timeOption)(&o.time), "time", "`time` of each of the two measurements, 5s to 300s")
+	f.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown, and all else to stderr")
+	f.BoolVar(&o.json, "json", false, "print the table as JSON, and all else to stderr")
 	f.StringVar(&o.program, "program", "", "`file` to copy there (default: this program, or the one for that\n"+
 		"machine beside it, as weir-linux-arm64)")
 	cmd.MarkFlagFilename("program")
@@ -99,6 +116,9 @@ usage.`,
 func (o tryOptions) check(goal plan.Goal) error {
 	if err := (measureOptions{time: o.time, conns: 1}).check(); err != nil {
 		return err
+	}
+	if o.json && o.markdown {
+		return usage("--json or --markdown", "--json and --markdown exclude each other")
 	}
 	if goal.Runtime {
 		return usage("weir try without --runtime", "what is tried and kept is kept over a reboot")
@@ -116,6 +136,7 @@ func (o tryOptions) check(goal plan.Goal) error {
 // attempt is a try under way.
 type attempt struct {
 	tryOptions
+	tried
 	goal     plan.Goal
 	host     far.Host
 	w, errs  io.Writer
@@ -140,6 +161,7 @@ func (t *attempt) run(ctx context.Context) (err error) {
 		if before, err = t.measure(ctx, "before"); err != nil {
 			return err
 		}
+		t.before(*before)
 		fmt.Fprintln(t.w, text.OneLine(before.Says))
 	}
 	t.step("copying %d MB to %s", len(program)>>20, t.host.Name)
@@ -147,8 +169,12 @@ func (t *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer t.remove(context.WithoutCancel(ctx))
-	if err := t.plan(ctx); err != nil || t.dryRun {
+	if err := t.plan(ctx); err != nil {
 		return err
+	}
+	if t.dryRun {
+		t.State = planned
+		return nil
 	}
 	return t.change(ctx, *before)
 }
@@ -251,6 +277,7 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 		timeout = min(timeout+5*time.Minute, mostTimeout) // somebody reads and decides
 	}
 	t.step("changing it; put back by itself after %v", timeout)
+	t.State = leftToTimer
 	args := append([]string{"up", "--runtime", "--timeout", timeout.String()}, t.goal.Args()...)
 	if _, err := t.machine.Weir(ctx, args...); err != nil {
 		return t.back(ctx, fmt.Errorf("%s: %w", t.host.Name, err))
@@ -259,6 +286,7 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	if err != nil {
 		return t.back(ctx, err)
 	}
+	t.after(*after)
 	printComparison(t.w, before, *after, false)
 	better, worse := judged(meter.Compare(before, *after))
 	keep := better && !worse
@@ -276,9 +304,11 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	if _, err := t.machine.Weir(ctx, "confirm"); err != nil {
 		return t.back(ctx, err)
 	}
+	t.State = untilReboot
 	if err := t.machine.Install(ctx, t.goal.Args()); err != nil {
 		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
 	}
+	t.State = kept
 	fmt.Fprintf(t.w, "Kept, also over a reboot. To undo:  ssh %s sudo weir down\n", t.host.Name)
 	return nil
 }
@@ -340,6 +370,7 @@ func (t *attempt) back(ctx context.Context, why error) error {
 		left := fmt.Errorf("%s: putting it back: %w; the timer does it by itself", t.host.Name, err)
 		return errors.Join(why, &hinted{left, "ssh " + t.host.Name + " sudo weir status"})
 	}
+	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)
 	return cmp.Or(why, errNotSo)
 }

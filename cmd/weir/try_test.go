@@ -3,6 +3,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"weir/internal/measure"
@@ -33,5 +37,85 @@ func TestJudged(t *testing.T) {
 		if better, worse := judged(c.rows); better != c.better || worse != c.worse {
 			t.Errorf("%s: better %v, worse %v", c.name, better, worse)
 		}
+	}
+}
+
+// Hosts are tried in order, and the first that fails ends it. What was seen until then is told.
+func TestTryEach(t *testing.T) {
+	phase := func(name string, p90 float64) meter.Phase {
+		return meter.Phase{Name: name, Added: &meter.Added{P90: measure.Estimate{Value: p90, Low: p90 * 0.9,
+			High: p90 * 1.1}}}
+	}
+	hosts := []string{"a", "b|c", "d", "e"}
+	for _, c := range []struct {
+		name  string
+		fails error
+		state string
+		want  string
+	}{
+		{"fails", errors.New("b|c cannot be reached\n by ssh"), unchanged, `| hostname | before | after | factor | state |
+|---|---:|---:|---:|---|
+| a | 160 ms | 2.00 ms | 0.01 × | kept |
+| b\|c | 160 ms | – | – | failed, unchanged |
+| d | – | – | – | untouched |
+| e | – | – | – | untouched |
+`},
+		{"is put back", errNotSo, putBack, `| hostname | before | after | factor | state |
+|---|---:|---:|---:|---|
+| a | 160 ms | 2.00 ms | 0.01 × | kept |
+| b\|c | 160 ms | – | – | put back |
+| d | – | – | – | untouched |
+| e | – | – | – | untouched |
+`},
+	} {
+		var seen []string
+		rows, err := tryEach(context.Background(), hosts, func(_ context.Context, name string) (tried, error) {
+			seen = append(seen, name)
+			row := tried{Hostname: name, State: kept}
+			row.before(meter.Result{Phases: []meter.Phase{phase("upload", 9), phase("download", 160)}})
+			if name == "b|c" {
+				row.State = c.state
+				return row, c.fails
+			}
+			row.after(meter.Result{Phases: []meter.Phase{phase("upload", 90), phase("download", 2)}})
+			return row, nil
+		})
+		if !errors.Is(err, c.fails) || strings.Join(seen, " ") != "a b|c" {
+			t.Errorf("%s: %v, after %q", c.name, err, seen)
+		}
+		var b bytes.Buffer
+		if err := (tryOptions{markdown: true}).showTried(&b, rows); err != nil || b.String() != c.want {
+			t.Errorf("%s: %v\n%s", c.name, err, b.String())
+		}
+		b.Reset()
+		if err := (tryOptions{json: true}).showTried(&b, rows); err != nil || !strings.Contains(b.String(),
+			`"state": "untouched"`) || strings.Contains(b.String(), `"why": "b|c cannot be reached by ssh"`) !=
+			(c.state == unchanged) {
+			t.Errorf("%s: %v\n%s", c.name, err, b.String())
+		}
+	}
+}
+
+// Who interrupts leaves the rest as it is; a difference by chance is none; one host needs no table.
+func TestTryEachEnds(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	rows, err := tryEach(ctx, []string{"a", "b"}, func(_ context.Context, name string) (tried, error) {
+		stop()
+		return tried{Hostname: name, State: planned, Before: &measure.Estimate{Value: 1, High: 2},
+			After: &measure.Estimate{Value: 1, High: 2}}, nil
+	})
+	var b bytes.Buffer
+	if shown := (tryOptions{}).showTried(&b, rows); err == nil || shown != nil {
+		t.Errorf("%v, %v", err, shown)
+	}
+	want := "\nhostname      before       after          factor  state\n" +
+		"a          1.00 ms     1.00 ms  no change seen  planned\n" +
+		"b                –           –               –  untouched\n"
+	if b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+	b.Reset()
+	if err := (tryOptions{}).showTried(&b, rows[:1]); err != nil || b.Len() > 0 {
+		t.Errorf("%v: %q", err, b.String())
 	}
 }
