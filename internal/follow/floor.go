@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"math"
+	"slices"
+)
+
+// floor is what is seen while no queue stands: jitter, what clients take to answer, and what this host's own queue
+// holds more than it says. It may not follow a queue that grows slowly, so it is the calmest second of the last minute.
+type floor struct {
+	begin, from float64   // of all, and of the second that goes on
+	until       float64   // nothing counts before
+	now         []float64 // of the second that goes on
+	medians     []float64 // of the last seconds
+	spreads     []float64 // beside them
+}
+
+const minute = 60
+
+func (f *floor) add(at, q float64) {
+	if f.begin == 0 {
+		f.begin, f.from = at, at
+	}
+	if at < f.until {
+		return
+	}
+	if at-f.from >= 1 && len(f.now) >= 5 {
+		f.medians, f.spreads = append(f.medians, quantile(f.now, 0.5)), append(f.spreads, aside(f.now))
+		if len(f.medians) > minute {
+			f.medians, f.spreads = slices.Delete(f.medians, 0, 1), slices.Delete(f.spreads, 0, 1)
+		}
+		f.now, f.from = f.now[:0], at
+	}
+	f.now = append(f.now, q)
+}
+
+// ready tells whether enough was seen to judge by.
+func (f *floor) ready(at float64) bool {
+	return f.begin > 0 && at-f.begin >= learn && len(f.medians) > 0
+}
+
+// skip leaves out what is seen before a time.
+func (f *floor) skip(until float64) { f.until, f.now = until, f.now[:0] }
+
+// raise takes a level for the floor, and what is seen beside it for its spread.
+func (f *floor) raise(at, level, spread float64) {
+	f.medians, f.spreads, f.now, f.from = []float64{level}, []float64{spread}, f.now[:0], at
+}
+
+// level is in seconds.
+func (f *floor) level() float64 {
+	switch {
+	case len(f.medians) > 0:
+		return slices.Min(f.medians)
+	case len(f.now) > 0:
+		return quantile(f.now, 0.5)
+	}
+	return 0
+}
+
+// spread is the median deviation within a second, in seconds.
+func (f *floor) spread() float64 {
+	if len(f.spreads) == 0 {
+		return 0
+	}
+	return quantile(f.spreads, 0.5)
+}
+
+// aside is the median deviation from the median.
+func aside(x []float64) float64 {
+	m := quantile(x, 0.5)
+	off := make([]float64, len(x))
+	for i, v := range x {
+		off[i] = math.Abs(v - m)
+	}
+	return quantile(off, 0.5)
+}

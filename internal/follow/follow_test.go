@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"weir/internal/units"
+)
+
+const mbit = 1e6
+
+// steps is a rate that changes: rate, until, rate, until, … rate.
+func steps(rates ...float64) func(float64) float64 {
+	return func(t float64) float64 {
+		for i := 1; i < len(rates); i += 2 {
+			if t < rates[i] {
+				return rates[i-1]
+			}
+		}
+		return rates[len(rates)-1]
+	}
+}
+
+// same are connections of one base RTT.
+func same(n int, base float64) []float64 {
+	all := make([]float64, n)
+	for i := range all {
+		all[i] = base
+	}
+	return all
+}
+
+func ms(x float64) float64 { return 1e3 * x }
+
+// From 100 to 60 to 90 Mbit/s, by paths. The bounds of the first row are those that docs/follow.md promises.
+func TestTheRateMoves(t *testing.T) {
+	for _, c := range []struct {
+		name                       string
+		bases                      []float64
+		look, jitter               float64
+		forwarded                  bool
+		cut, worst, calm           float64 // ms, ms, s
+		usedLow, usedHigh, p99Calm float64
+	}{
+		{"four, 48 ms", same(4, .048), .02, 0, false, 144, 90, .6, .99, .97, 2},
+		{"one, 48 ms", same(1, .048), .02, 0, false, 144, 90, .6, .99, .97, 2},
+		{"sixteen, 48 ms", same(16, .048), .02, 0, false, 144, 120, .8, .98, .97, 5},
+		{"four, 5 ms", same(4, .005), .02, 0, false, 60, 90, .6, .98, .97, 3},
+		{"four, 150 ms", same(4, .15), .02, 0, false, 450, 150, 1.2, .99, .97, 4},
+		{"12 to 150 ms", []float64{.012, .03, .048, .15}, .02, 0, false, 450, 180, .9, .97, .96, 9},
+		{"a look every 50 ms", same(4, .048), .05, 0, false, 200, 120, .7, .99, .97, 4},
+		{"a look every 100 ms", same(4, .048), .1, 0, false, 250, 160, .9, .98, .95, 7},
+		{"jitter 1 ms", same(4, .048), .02, .001, false, 144, 90, .6, .98, .97, 2},
+		{"jitter 5 ms", same(4, .048), .02, .005, false, 200, 110, .8, .98, .97, 5},
+		{"jitter 10 ms", same(4, .048), .02, .01, false, 200, 110, .8, .92, .92, 8},
+		{"no TCP Small Queues", same(4, .048), .02, 0, true, 144, 90, 1.2, .85, .85, 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := world{rate: steps(100*mbit, 10, 60*mbit, 25, 90*mbit), buffer: .2, bases: c.bases, look: c.look,
+				jitter: c.jitter, forwarded: c.forwarded, set: follower(99.75*mbit, 20*mbit, 400*mbit)}
+			s := w.run(40)
+			if p99 := ms(quantile(s.between(s.added, 3, 10), .99)); p99 > c.p99Calm {
+				t.Errorf("before the change, packets wait %.1f ms at p99, at most %g", p99, c.p99Calm)
+			}
+			if cut := ms(s.first(10, func(rate float64) bool { return rate < 90*mbit })); cut > c.cut {
+				t.Errorf("cut after %.0f ms, at most %g", cut, c.cut)
+			}
+			if worst := ms(quantile(s.between(s.added, 10, 25), 1)); worst > c.worst {
+				t.Errorf("packets wait for up to %.0f ms, at most %g", worst, c.worst)
+			}
+			if calm := s.calm(10, 25); calm > c.calm {
+				t.Errorf("calm after %.2f s, at most %g", calm, c.calm)
+			}
+			if used := s.used(12, 25, 60*mbit); used < c.usedLow {
+				t.Errorf("%.3f of 60 Mbit/s is used, at least %g", used, c.usedLow)
+			}
+			if used := s.used(30, 40, 90*mbit); used < c.usedHigh {
+				t.Errorf("%.3f of 90 Mbit/s is used from 5 s after the change on, at least %g", used, c.usedHigh)
+			}
+		})
+	}
+}
+
+// A rate that does not move is left in peace: for ten minutes nothing spirals, and packets hardly wait.
+func TestTheRateStands(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		bases            []float64
+		jitter           float64
+		p99, used, least float64 // ms, and shares of the rate
+	}{
+		{"four", same(4, .048), 0, 2, .99, .97},
+		{"jitter 10 ms", same(4, .048), .01, 6, .975, .75},
+		{"jitter 5 ms at 150 ms", same(4, .15), .005, 4, .98, .85},
+		{"sixteen", same(16, .048), 0, 4.5, .99, .95},
+		{"fifty", same(50, .048), 0, 15, .95, .6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := world{rate: steps(100 * mbit), buffer: .2, bases: c.bases, look: .02, jitter: c.jitter,
+				set: follower(99.75*mbit, 20*mbit, 400*mbit)}
+			s := w.run(600)
+			if p99 := ms(quantile(s.between(s.added, 5, 600), .99)); p99 > c.p99 {
+				t.Errorf("packets wait %.1f ms at p99, at most %g", p99, c.p99)
+			}
+			if used := s.used(5, 600, 100*mbit); used < c.used {
+				t.Errorf("%.3f is used, at least %g", used, c.used)
+			}
+			if least := quantile(s.between(s.set, 5, 600), 0); least < c.least*100*mbit {
+				t.Errorf("down to %.1f Mbit/s, at least %g", least/mbit, 100*c.least)
+			}
+		})
+	}
+}
+
+func TestOtherChanges(t *testing.T) {
+	starlink := func(t float64) float64 { return []float64{100, 130, 80, 110, 60}[int(t/15)%5] * mbit }
+	often := func(t float64) float64 { return []float64{100, 60, 90, 50, 80, 95, 55}[int(t/2)%7] * mbit }
+	for _, c := range []struct {
+		name             string
+		w                world
+		begin            float64 // Mbit/s, set at first
+		worst, calm, p95 float64 // ms, s, ms
+		used             float64
+	}{
+		{"100 to 30", world{rate: steps(100*mbit, 10, 30*mbit), buffer: .2}, 99.75, 220, .75, 10, .98},
+		{"100 to 30, a second of buffer", world{rate: steps(100*mbit, 10, 30*mbit), buffer: 1}, 99.75, 254, 1.2, 50, .98},
+		{"100 to 95 to 90", world{rate: steps(100*mbit, 10, 95*mbit, 20, 90*mbit), buffer: .2}, 99.75, 10, .4, 3, .98},
+		{"1000 to 600", world{rate: steps(1000*mbit, 10, 600*mbit), buffer: .2}, 997.5, 90, .6, 3, .98},
+		{"5 to 3", world{rate: steps(5*mbit, 10, 3*mbit), buffer: .2, bases: same(2, .048)}, 4.98, 120, 2.5, 40, .93},
+		{"set too high at first", world{rate: steps(60 * mbit), buffer: 1}, 100, 10, .1, 4, .98},
+		{"a neighbour", world{rate: steps(100 * mbit), neighbour: steps(0, 10, 30*mbit, 20, 0), buffer: .2},
+			99.75, 60, 2, 10, .7},
+		{"every 15 s", world{rate: starlink, buffer: .2, bases: same(4, .04), jitter: .005}, 99.75, 140, 15, 30, .95},
+		{"every 2 s", world{rate: often, buffer: .2}, 99.75, 150, 60, 60, .8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.w.bases == nil {
+				c.w.bases = same(4, .048)
+			}
+			c.w.look, c.w.set = .02, follower(c.begin*mbit, c.begin/5*mbit, 4*c.begin*mbit)
+			const from, to = 10., 70.
+			s := c.w.run(to)
+			if worst := ms(quantile(s.between(s.added, from, to), 1)); worst > c.worst {
+				t.Errorf("packets wait for up to %.0f ms, at most %g", worst, c.worst)
+			}
+			if p95 := ms(quantile(s.between(s.added, from, to), .95)); p95 > c.p95 {
+				t.Errorf("packets wait %.1f ms at p95, at most %g", p95, c.p95)
+			}
+			if calm := s.calm(from, to); calm > c.calm {
+				t.Errorf("calm after %.2f s, at most %g", calm, c.calm)
+			}
+			mean := 0.
+			for t := from; t < to; t += .01 {
+				mean += c.w.rate(t) * .01 / (to - from)
+			}
+			if used := s.used(from, to, mean); used < c.used {
+				t.Errorf("%.3f is used, at least %g", used, c.used)
+			}
+		})
+	}
+}
+
+// What applications do not send says nothing of the link.
+func TestNobodyAsksForMore(t *testing.T) {
+	w := world{rate: steps(100 * mbit), buffer: .2, bases: same(4, .048), look: .02, offered: steps(50 * mbit),
+		set: follower(99.75*mbit, 20*mbit, 400*mbit)}
+	s := w.run(60)
+	for i, rate := range s.set {
+		if math.Abs(rate-99.75*mbit) > 1*mbit {
+			t.Fatalf("after %.1f s the rate is %.1f Mbit/s", s.at[i], rate/mbit)
+		}
+	}
+}
+
+// Bounds hold whatever is seen, and what cannot be seen changes nothing.
+func TestOddLooks(t *testing.T) {
+	at := func(d time.Duration, sent float64, rtt, base time.Duration) Look {
+		return Look{At: d, Sent: sent, Backlog: 1, Connections: []Connection{{rtt, base}}}
+	}
+	const low, high = 20 * units.Rate(mbit), 200 * units.Rate(mbit)
+	for name, looks := range map[string]func(i int) Look{
+		"the clock stands": func(int) Look { return at(time.Second, 1e6, 50*time.Millisecond, 48*time.Millisecond) },
+		"the clock jumps": func(i int) Look {
+			return at(time.Duration(i*i)*time.Second, float64(i)*1e6, 50*time.Millisecond, 48*time.Millisecond)
+		},
+		"the clock goes back": func(i int) Look {
+			return at(time.Duration(1000-i)*20*time.Millisecond, float64(i)*1e5, 300*time.Millisecond, 48*time.Millisecond)
+		},
+		"the counter begins anew": func(i int) Look {
+			return at(time.Duration(i)*20*time.Millisecond, float64(i%10)*1e5, 50*time.Millisecond, 48*time.Millisecond)
+		},
+		"nothing is sent": func(i int) Look { return Look{At: time.Duration(i) * 20 * time.Millisecond} },
+		"no RTT":          func(i int) Look { return at(time.Duration(i)*20*time.Millisecond, float64(i)*1e5, 0, 0) },
+		"the base is above the RTT": func(i int) Look {
+			return at(time.Duration(i)*20*time.Millisecond, float64(i)*1e5, time.Millisecond, time.Second)
+		},
+		"hours": func(i int) Look {
+			return at(time.Duration(i)*20*time.Millisecond, float64(i)*1e5, 5*time.Hour, time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := New(100*units.Rate(mbit), low, high)
+			for i := range 2000 {
+				if rate, _ := f.Look(looks(i)); rate < low || rate > high {
+					t.Fatalf("look %d: %s", i, rate)
+				}
+			}
+		})
+	}
+}
+
+// After a sleep what was learnt is not used.
+func TestForgets(t *testing.T) {
+	f := New(100*units.Rate(mbit), 20*units.Rate(mbit), 200*units.Rate(mbit))
+	i := 0
+	look := func(rtt time.Duration, gap time.Duration) units.Rate {
+		i++
+		r, _ := f.Look(Look{At: time.Duration(i)*20*time.Millisecond + gap, Sent: float64(i) * 2.5e5, Backlog: 1,
+			Connections: []Connection{{rtt, 48 * time.Millisecond}}})
+		return r
+	}
+	for range 100 {
+		look(48*time.Millisecond, 0)
+	}
+	for range 5 {
+		if r := look(148*time.Millisecond, time.Hour); r != 100*units.Rate(mbit) {
+			t.Fatalf("%s after an hour's sleep, for what was seen before it", r)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"weir/internal/units"
+)
+
+// world is a server's shaper, a provider's queue behind it, and TCP connections that cross both, in steps of a
+// millisecond. A rate is in bit/s, a size in bytes, a time in seconds.
+type world struct {
+	rate      func(t float64) float64 // of the provider
+	buffer    float64                 // seconds that packets can wait there
+	bases     []float64               // RTTs without a queue, of each connection
+	jitter    float64                 // of each packet on the way back, to both sides
+	neighbour func(t float64) float64 // what another host sends into the provider's queue
+	offered   func(t float64) float64 // all that applications have to send; nil: as much as goes
+	forwarded bool                    // no TCP Small Queues: the shaper's own queue is long
+	look      float64                 // seconds between looks
+	set       func(Look) float64      // the controller
+
+	rng *rand.Rand
+	now float64
+}
+
+type chunk struct {
+	flow  int     // below 0: the neighbour's
+	bytes float64 // left to send
+	born  float64 // when TCP sent it
+	own   float64 // that it waited in the shaper
+	rtt   float64 // that its acknowledgement tells
+}
+
+type flow struct {
+	base, window, flying, srtt, least float64
+	queue                             []chunk // in the shaper
+	queued                            float64
+	above, marked, backed             float64 // when the shaper's queue was seen to stand, and it was told
+	last, credit                      float64
+	moved                             bool
+}
+
+// seen is what came of it.
+type seen struct {
+	at, added, sent, set []float64
+	drops                int
+}
+
+const (
+	mss  = 1448.
+	wire = 1514. / mss
+	tick = 1e-3
+)
+
+func (w *world) run(length float64) (s seen) {
+	if w.rng == nil {
+		w.rng = rand.New(rand.NewPCG(1, 2))
+	}
+	flows := make([]*flow, len(w.bases))
+	for i, b := range w.bases {
+		flows[i] = &flow{base: b, window: 10 * mss, least: 1e9}
+	}
+	var (
+		there   []chunk // the provider's queue
+		waiting float64 // bytes in it
+		acks    = map[int][]chunk{}
+		total   float64
+		peak    float64
+		left    float64 // of the shaper's and the provider's tick, not used
+		shaped  = 0.
+	)
+	c := w.set(Look{})
+	for n := 0; float64(n)*tick < length; n++ {
+		w.now = float64(n) * tick
+		t, r := w.now, w.rate(w.now)
+		for _, a := range acks[n] {
+			flows[a.flow].acked(t, a)
+		}
+		delete(acks, n)
+		for i, f := range flows {
+			f.send(i, t, w)
+		}
+		// The shaper serves the connections in turn.
+		shaped = math.Min(shaped, 0) + c/8*tick
+		for shaped > 0 {
+			busy := 0
+			for _, f := range flows {
+				if f.queued > 0 {
+					busy++
+				}
+			}
+			if busy == 0 {
+				break
+			}
+			share := shaped / float64(busy)
+			for _, f := range flows {
+				if f.queued <= 0 {
+					continue
+				}
+				f.serve(t, math.Min(share, f.queued), func(k chunk) {
+					shaped -= k.bytes
+					total += k.bytes
+					weight := k.bytes / 1514
+					if k.own > peak {
+						weight *= 64 // CAKE's peak rises by a quarter, and falls by 1/256 a packet
+					}
+					peak += (k.own - peak) * (1 - math.Exp(-weight/256))
+					if waiting+k.bytes > w.buffer*r/8 {
+						s.drops++
+						f.lost(t, k.bytes)
+						return
+					}
+					there, waiting = append(there, k), waiting+k.bytes
+				})
+			}
+			if shaped < 1 {
+				break
+			}
+		}
+		if w.neighbour != nil {
+			if b := w.neighbour(t) / 8 * tick; b > 0 && waiting+b <= w.buffer*r/8 {
+				there, waiting = append(there, chunk{flow: -1, bytes: b}), waiting+b
+			}
+		}
+		left = r / 8 * tick
+		for len(there) > 0 && left > 0 {
+			k := &there[0]
+			b := math.Min(left, k.bytes)
+			left, waiting, k.bytes = left-b, waiting-b, k.bytes-b
+			if k.flow >= 0 {
+				j := w.jitter * (2*w.rng.Float64() - 1)
+				at := n + 1 + max(0, int((flows[k.flow].base+w.jitter+j)/tick+0.5)) - int(w.jitter/tick)
+				gone := t + tick*(1-left/(r/8*tick))
+				acks[max(at, n+1)] = append(acks[max(at, n+1)],
+					chunk{flow: k.flow, bytes: b, rtt: gone - k.born + flows[k.flow].base + w.jitter + j})
+			}
+			if k.bytes <= 0 {
+				there = there[1:]
+			}
+		}
+		s.at, s.added, s.sent, s.set = append(s.at, t), append(s.added, waiting*8/r), append(s.sent, total), append(s.set, c)
+		if n%int(w.look/tick+0.5) == 0 {
+			l := Look{At: time.Duration(t * 1e9), Sent: total, Own: time.Duration(peak * 1e9)}
+			for _, f := range flows {
+				l.Backlog += f.queued
+				if f.moved && f.srtt > 0 {
+					f.moved = false
+					l.Connections = append(l.Connections, Connection{RTT: time.Duration(f.srtt * 1e9),
+						Base: time.Duration(f.least * 1e9)})
+				}
+			}
+			if l.Backlog <= 0 {
+				l.Own, peak = 0, peak*0.9
+			}
+			c = w.set(l)
+		}
+	}
+	return s
+}
+
+// send gives the shaper what the window, TCP Small Queues and the application let go.
+func (f *flow) send(i int, t float64, w *world) {
+	room := f.window - f.flying
+	if !w.forwarded { // about a millisecond at the pacing rate, and two packets at least
+		rtt := math.Max(f.srtt, f.base)
+		room = math.Min(room, math.Max(2*mss, 1.2*f.window/rtt*tick)-f.queued/wire)
+	}
+	if w.offered != nil {
+		f.credit = math.Min(f.credit+w.offered(t)/8*tick/float64(len(w.bases)), 64*mss)
+		room = math.Min(room, f.credit)
+	}
+	if room < mss/2 {
+		return
+	}
+	f.credit -= room
+	f.flying += room
+	f.queue, f.queued = append(f.queue, chunk{flow: i, bytes: room * wire, born: t}), f.queued+room*wire
+}
+
+// serve takes bytes out of the shaper's queue. It marks as CoDel does.
+func (f *flow) serve(t, bytes float64, out func(chunk)) {
+	for bytes > 1e-9 && len(f.queue) > 0 {
+		k := &f.queue[0]
+		b := math.Min(bytes, k.bytes)
+		own := t - k.born
+		switch {
+		case own < 0.005:
+			f.above = t
+		case t-f.above > 0.1 && t-f.marked > 0.1:
+			f.marked = t
+			f.back(t)
+		}
+		out(chunk{flow: k.flow, bytes: b, born: k.born, own: own})
+		bytes, f.queued, k.bytes = bytes-b, f.queued-b, k.bytes-b
+		if k.bytes <= 1e-9 {
+			f.queue = f.queue[1:]
+		}
+	}
+	if len(f.queue) == 0 {
+		f.queued = 0 // what is left is rounding
+	}
+}
+
+func (f *flow) back(t float64) {
+	if t-f.backed > math.Max(f.srtt, f.base) {
+		f.backed, f.window = t, math.Max(2*mss, 0.7*f.window)
+	}
+}
+
+func (f *flow) lost(t, bytes float64) {
+	f.flying -= bytes / wire
+	f.back(t)
+}
+
+func (f *flow) acked(t float64, a chunk) {
+	b := a.bytes / wire
+	f.flying = math.Max(0, f.flying-b)
+	f.moved = true
+	rtt := math.Max(tick, a.rtt)
+	f.least = math.Min(f.least, rtt)
+	if f.srtt == 0 {
+		f.srtt = rtt
+	}
+	for range max(1, int(b/mss/2)) {
+		f.srtt += (rtt - f.srtt) / 8
+	}
+	if f.window-f.flying > 2*mss+f.window/10 {
+		return // what is not used does not grow
+	}
+	if f.backed == 0 {
+		f.window += b
+		return
+	}
+	f.window += 3 * mss * b / f.window
+}
+
+// between are the values from one time to another.
+func (s seen) between(x []float64, a, b float64) []float64 {
+	at := func(t float64) int { i, _ := slices.BinarySearch(s.at, t); return i }
+	return x[at(a):at(b)]
+}
+
+// used is the share of a rate that was sent.
+func (s seen) used(a, b, rate float64) float64 {
+	x := s.between(s.sent, a, b)
+	return 8 * (x[len(x)-1] - x[0]) / (b - a) / rate
+}
+
+// calm is how long after a time a second begins in which nothing waits longer than 5 ms.
+func (s seen) calm(from, until float64) float64 {
+	last := from
+	for i, t := range s.at {
+		if t < from || t >= until {
+			continue
+		}
+		if s.added[i] > 0.005 {
+			last = t + tick
+		} else if t-last >= 1 {
+			return last - from
+		}
+	}
+	return math.Inf(1)
+}
+
+// first is how long after a time the rate that is set is first as wanted.
+func (s seen) first(from float64, wanted func(rate float64) bool) float64 {
+	for i, t := range s.at {
+		if t > from && wanted(s.set[i]) {
+			return t - from
+		}
+	}
+	return math.Inf(1)
+}
+
+// follower is a controller.
+func follower(rate, low, high float64) func(Look) float64 {
+	f := New(units.Rate(rate), units.Rate(low), units.Rate(high))
+	return func(l Look) float64 {
+		if l.At > 0 {
+			f.Look(l)
+		}
+		return float64(f.Rate())
+	}
+}
