@@ -75,6 +75,13 @@ func printInForce(w io.Writer, s change.Status) {
 	for _, goal := range s.Goals() {
 		fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
 	}
+	for _, f := range s.Followed {
+		if f.Running {
+			fmt.Fprintf(w, "Followed:  %s now, of %s to %s\n", f.Rate, f.Low, f.High)
+		} else {
+			fmt.Fprintf(w, "Not followed: the rate stays %s. To follow it:  weir follow\n", f.Rate)
+		}
+	}
 	if s.Elsewhere != "" {
 		printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
 	}

@@ -142,13 +142,13 @@ func (live) reload(done []plan.Change) {
 	}
 	_ = systemctl("systemctl", "daemon-reload")
 	for _, c := range done {
-		if c.Name != host.UnitLink {
+		if c.Name != host.UnitLink && c.Name != host.FollowLink {
 			continue
 		}
 		verb := "start"
 		if isNoFile(c.New) {
 			verb = "stop"
 		}
-		_ = systemctl("systemctl", "--no-block", verb, path.Base(host.UnitFile))
+		_ = systemctl("systemctl", "--no-block", verb, path.Base(c.Name))
 	}
 }

@@ -127,7 +127,8 @@ func (j *journal) adopt(f host.Facts) *journal {
 				Set: []plan.Value{plan.Content{File: f.Files[name]}}})
 		}
 	}
-	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile} {
+	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile,
+		host.FollowFile} {
 		take(name, plan.IsOurs(f.Files[name]))
 	}
 	if len(found) == 0 {
@@ -135,6 +136,8 @@ func (j *journal) adopt(f host.Facts) *journal {
 	}
 	link := f.Files[host.UnitLink]
 	take(host.UnitLink, link.Kind == host.Symlink && (link.Text == host.UnitFile || link.Text == host.PackageUnit))
+	follow := f.Files[host.FollowLink]
+	take(host.FollowLink, follow.Kind == host.Symlink && follow.Text == host.FollowFile)
 	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie}
 	if j != nil {
 		next = *j

@@ -89,7 +89,9 @@ func (j *journal) state(f host.Facts, e entry) state {
 	if is, ok := now.(plan.Incoming); ok && (is.Other == plan.HalfIngress || e.stacked(is)) {
 		return ours
 	}
-	if slices.ContainsFunc(e.Set, now.Meets) {
+	u := j.uplink(e.Dev())
+	asSet := func(set plan.Value) bool { return now.Meets(set) || u != nil && u.Goal.Follows(now, set) }
+	if slices.ContainsFunc(e.Set, asSet) {
 		return ours
 	}
 	return foreign
@@ -161,7 +163,8 @@ func (j *journal) untouched(f host.Facts, t plan.Target) bool {
 	}
 	now, ok := j.value(f, t)
 	e := j.entry(t)
-	return ok && (e == nil && now.Meets(noIncoming) || e != nil && now.Meets(e.last()))
+	goal, _ := about(j.goals(), t.Dev())
+	return ok && (e == nil && now.Meets(noIncoming) || e != nil && (now.Meets(e.last()) || goal.Follows(now, e.last())))
 }
 
 // before takes out of the facts what we put in.

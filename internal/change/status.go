@@ -30,11 +30,22 @@ type Status struct {
 	Drift     []plan.Change `json:"drift"`              // what would bring it back into force
 	Notes     []plan.Note   `json:"notes,omitempty"`
 
+	Followed []Followed `json:"followed,omitempty"` // those whose rate may move
+
 	Unconfirmed bool           `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
 	Reverted    *Reverted      `json:"reverted,omitempty"`   // the last run, when it was put back
 
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
+}
+
+// Followed is a goal in force whose rate a follower may choose.
+type Followed struct {
+	Dev     string     `json:"dev"`
+	Rate    units.Rate `json:"rate"` // bit/s, of the shaper now
+	Low     units.Rate `json:"low"`  // and between which it may be
+	High    units.Rate `json:"high"`
+	Running bool       `json:"running"` // weir follow is at work
 }
 
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
@@ -47,6 +58,9 @@ func (s Store) Status() (Status, error) {
 		return Status{Drift: []plan.Change{}}, err
 	}
 	facts, status := at.facts, s.status(at)
+	for i := range status.Followed {
+		status.Followed[i].Running = s.followed()
+	}
 	// What has just come into force still shows in what connections remember.
 	for look := 0; status.InForce && len(status.Others) == 0; look++ {
 		deep := host.Deep{Sockets: s.host.path(facts)}
@@ -175,6 +189,11 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 	}
 	if status.InForce {
 		for _, goal := range p.All() {
+			link, _ := facts.Link(goal.Dev)
+			if low, high := goal.Bounds(); high != 0 {
+				status.Followed = append(status.Followed,
+					Followed{Dev: goal.Dev, Rate: link.Tree.Rate(), Low: plan.Share(low), High: plan.Share(high)})
+			}
 			status.Owns = strings.TrimSpace(status.Owns + " " + plan.Owns(goal, facts))
 		}
 	}

@@ -508,3 +508,6 @@ func quantile(x []float64, q float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	return x[min(len(x)-1, int(q*float64(len(x))))]
 }
+
+// Calm tells whether nothing is under way: neither a queue that drains nor a probe.
+func (f *Follower) Calm() bool { return f.phase == calm }

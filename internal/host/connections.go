@@ -5,9 +5,11 @@ package host
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,10 +17,13 @@ import (
 type Connection struct {
 	Cookie   uint64 // which no other socket has had since the boot
 	Local    netip.Addr
+	Port     uint16 // of Local
 	Remote   netip.AddrPort
 	Accepted bool // to a port that somebody listens at
 	CC       string
 	Info     unix.TCPInfo // what this kernel does not tell is zero
+
+	device uint32 // that it is bound to
 }
 
 // Connections looks at the connections of a network namespace, as often as is wanted.
@@ -27,6 +32,7 @@ type Connections struct {
 	inside bool
 	ask    dump
 	last   int // how many there were
+	exact  *netlink.Conn
 }
 
 // OpenConnections prepares the looks. Connections that never leave the host are left out, unless inside is set. It
@@ -66,6 +72,60 @@ func (c *Connections) Read() (all []Connection, err error) {
 	return all, nil
 }
 
+// Again looks at some that were seen, which costs some microseconds each. One that has ended meanwhile is left out.
+func (c *Connections) Again(seen []Connection) (now []Connection, err error) {
+	if c.exact == nil {
+		if c.exact, err = netlink.Dial(unix.NETLINK_SOCK_DIAG, nil); err != nil {
+			return nil, fmt.Errorf("sock_diag: %w", err)
+		}
+	}
+	a := &aggregate{Sockets: &Sockets{Congestion: map[string]int{}}}
+	for _, x := range seen {
+		answers, err := c.exact.Execute(x.ask())
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESTALE):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("sock_diag: %w", err)
+		}
+		for _, m := range answers {
+			if y, ok := a.connection(m.Data); ok && y.Cookie == x.Cookie {
+				y.Accepted = x.Accepted // a listener is not among what was asked for
+				now = append(now, y)
+			}
+		}
+	}
+	return now, nil
+}
+
+// ask is the request for one connection (struct inet_diag_req_v2, whose last part is a struct inet_diag_sockid).
+func (x Connection) ask() netlink.Message {
+	const sockid = 4 // later in the request than in an answer
+	req := make([]byte, 56)
+	req[0], req[1] = unix.AF_INET, unix.IPPROTO_TCP
+	req[2] = 1<<(inetDiagInfo-1) | 1<<(inetDiagCong-1)
+	if x.Local.Is6() {
+		req[0] = unix.AF_INET6
+	}
+	binary.NativeEndian.PutUint32(req[4:], 1<<tcpEstablished)
+	id := req[sockid:]
+	binary.BigEndian.PutUint16(id[diagSport:], x.Port)
+	binary.BigEndian.PutUint16(id[diagDport:], x.Remote.Port())
+	copy(id[diagSrc:], x.Local.AsSlice())
+	copy(id[diagDst:], x.Remote.Addr().AsSlice())
+	binary.NativeEndian.PutUint32(id[diagIf:], x.device)
+	binary.NativeEndian.PutUint64(id[diagCookie:], x.Cookie)
+	return netlink.Message{Header: netlink.Header{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: netlink.Request}, Data: req}
+}
+
+// Close ends the looks.
+func (c *Connections) Close() error {
+	if c.exact == nil {
+		return nil
+	}
+	return c.exact.Close()
+}
+
 func (c *Connections) local(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(c.own, a) }
 
 // connection reads an answer of the kernel's; false where it tells of something else. Listeners come first.
@@ -82,7 +142,6 @@ func (a *aggregate) connection(msg []byte) (c Connection, ok bool) {
 	default:
 		return c, false
 	}
-	const dport, src, cookie = 6, 8, 44 // struct inet_diag_sockid, behind four bytes
 	address := func(at int) netip.Addr {
 		if msg[0] == unix.AF_INET {
 			return netip.AddrFrom4([4]byte(msg[at:]))
@@ -91,11 +150,13 @@ func (a *aggregate) connection(msg []byte) (c Connection, ok bool) {
 	}
 	info, cc := a.attributes(msg[diagLen:])
 	return Connection{
-		Cookie:   binary.NativeEndian.Uint64(msg[cookie:]),
-		Local:    address(src),
-		Remote:   netip.AddrPortFrom(address(diagDst), binary.BigEndian.Uint16(msg[dport:])),
+		Cookie:   binary.NativeEndian.Uint64(msg[diagCookie:]),
+		Local:    address(diagSrc),
+		Port:     port,
+		Remote:   netip.AddrPortFrom(address(diagDst), binary.BigEndian.Uint16(msg[diagDport:])),
 		Accepted: a.listening[port/64]&(1<<(port%64)) != 0,
 		CC:       cc,
 		Info:     info.TCPInfo,
+		device:   binary.NativeEndian.Uint32(msg[diagIf:]),
 	}, true
 }

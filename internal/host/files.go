@@ -29,11 +29,13 @@ const (
 	PackageUnit = "/usr/lib/systemd/system/weir.service" // where a package has put it
 	UnitLink    = "/etc/systemd/system/multi-user.target.wants/weir.service"
 	UdevFile    = "/etc/udev/rules.d/90-weir.rules"
+	FollowFile  = "/etc/systemd/system/weir-follow.service"
+	FollowLink  = "/etc/systemd/system/multi-user.target.wants/weir-follow.service"
 )
 
 // kept are all the paths that a plan looks at to keep a goal; those that it may write come first.
 func kept() []string {
-	return []string{GoalFile, SysctlFile, UnitFile, UnitLink, UdevFile, PackageUnit}
+	return []string{GoalFile, SysctlFile, UnitFile, UnitLink, UdevFile, FollowFile, FollowLink, PackageUnit}
 }
 
 // Keeps tells whether a path is one that a plan may write.

@@ -135,8 +135,12 @@ func (a *aggregate) passed() units.Share {
 const (
 	diagLen      = 72
 	diagState    = 1
-	diagSport    = 4
+	diagSport    = 4 // here struct inet_diag_sockid begins
+	diagDport    = 6
+	diagSrc      = 8
 	diagDst      = 24
+	diagIf       = 40
+	diagCookie   = 44
 	inetDiagInfo = 2
 	inetDiagCong = 4
 

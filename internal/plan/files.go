@@ -47,17 +47,21 @@ func keep(p *Plan, drafts []*draft) {
 		return
 	}
 	planned := slices.Clone(p.Changes)
-	unit := host.UnitFile
+	unit, program := host.UnitFile, packageProgram
 	if k.facts.Files[host.PackageUnit].Kind == host.Regular {
 		unit = host.PackageUnit
 	} else {
-		program := k.facts.UnitProgram // whichever copy of this one that is
+		program = k.facts.UnitProgram // whichever copy of this one that is
 		if program == "" {
 			program, k.Unkept = k.facts.Program.Path, cannotStart(k.facts.Program)
 		}
 		k.file(unit, regular(Unit(program)), "brings the goal up after a boot: weir up --boot")
 	}
 	k.file(host.UnitLink, host.File{Kind: host.Symlink, Text: unit}, "starts that at every boot")
+	if slices.ContainsFunc(lasting, func(d *draft) bool { return d.Goal.Follow != "" }) {
+		k.file(host.FollowFile, regular(FollowUnit(program)), "follows the rate that moves: weir follow")
+		k.file(host.FollowLink, host.File{Kind: host.Symlink, Text: host.FollowFile}, "starts that at every boot")
+	}
 	k.rules(lasting)
 	var goals []Goal
 	for _, d := range lasting {
@@ -140,9 +144,10 @@ func regular(text string) host.File { return host.File{Kind: host.Regular, Mode:
 
 // By their first lines files are known for Weir's.
 const (
-	stateDir = "/var/lib/weir" // of the journal
-	goalLine = "# The goal of weir. To change it edit it and run:  weir up\n"
-	header   = host.FirstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
+	stateDir       = "/var/lib/weir" // of the journal
+	packageProgram = "/usr/bin/weir" // of the unit that a package brings
+	goalLine       = "# The goal of weir. To change it edit it and run:  weir up\n"
+	header         = host.FirstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
 )
 
 // Sandbox is what Weir's services may do, as lines of a unit (systemd.exec(5)): see all, and change the network, its
@@ -213,6 +218,28 @@ SyslogIdentifier=weir
 TimeoutStartSec=180
 # It ends what it has begun, and is then started again.
 TimeoutStopSec=15
+StateDirectory=weir
+` + strings.Join(Sandbox(program, stateDir), "\n") + `
+
+[Install]
+WantedBy=multi-user.target
+`
+}
+
+// FollowUnit is the service that follows rates which move.
+func FollowUnit(program string) string {
+	return header + `
+[Unit]
+Description=Weir: the shaper's rate follows the link
+After=weir.service
+StartLimitIntervalSec=0
+Documentation=man:weir-follow(8)
+
+[Service]
+ExecStart=` + program + ` follow
+SyslogIdentifier=weir-follow
+Restart=always
+RestartSec=10
 StateDirectory=weir
 ` + strings.Join(Sandbox(program, stateDir), "\n") + `
 

@@ -20,6 +20,8 @@ type Goal struct {
 	Dev string `json:"dev,omitempty" toml:"dev,omitempty"`
 	// provisioned for what leaves Dev, bits per second
 	Rate units.Rate `json:"rate,omitempty" toml:"rate,omitempty"`
+	// between which rates a follower may choose another than Rate, as the link changes; "": none does
+	Follow Span `json:"follow,omitempty" toml:"follow,omitempty"`
 	// provisioned for what arrives at Dev, bits per second; 0: it is left alone
 	Ingress units.Rate `json:"ingress,omitempty" toml:"ingress,omitempty"`
 	// what the provider counts of a packet besides its IP part; as the device is seen to be when not said
@@ -104,9 +106,11 @@ func Fields() []Field {
 		fieldOf(Field{Name: "dev", Type: "device", Help: "`device` of the uplink (default: the default route's)",
 			Suggests: DeviceNames},
 			func(g *Goal) *string { return &g.Dev }, named("no device is named")),
-		fieldOf(Field{Name: "rate", Type: "rate", Quantity: true,
-			Help: "what the provider sold for outgoing traffic: 50mbit"},
-			func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate),
+		rateField(),
+		fieldOf(Field{Name: "follow", Type: "span", Quantity: true,
+			Help: "let weir follow find the rate between these: `20mbit..100mbit`, or auto (a quarter to four times " +
+				"the rate)", Suggests: func(host.Facts) []string { return []string{string(Auto)} }},
+			func(g *Goal) *Span { return &g.Follow }, parseSpan),
 		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
 			Help: "what the provider sold for incoming traffic, which is then shaped, too " +
 				"(default: it is left alone; for a relay, the rate)"},
@@ -152,6 +156,15 @@ func Fields() []Field {
 		fieldOf(Field{Name: "runtime", Type: "bool", Help: "keep nothing over a reboot, and write no file"},
 			func(g *Goal) *bool { return &g.Runtime }, strconv.ParseBool),
 	}
+}
+
+// rateField is also told a span: --rate 20mbit..100mbit.
+func rateField() Field {
+	f := fieldOf(Field{Name: "rate", Type: "rate", Quantity: true,
+		Help: "what the provider sold for outgoing traffic: 50mbit"},
+		func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate)
+	f.set = setRate
+	return f
 }
 
 // named reads a text that has to say something: an empty one is a variable that nobody has set.

@@ -73,6 +73,12 @@ func (g Goal) Check() error {
 	case !(g.Loss >= 0 && g.Loss <= maxLoss):
 		return bad("--loss 10%, what ping to a client loses on an idle link",
 			"with %s of its packets lost a path carries no TCP", g.Loss)
+	case g.Follow != "":
+		if err := g.checkFollow(bad); err != nil {
+			return err
+		}
+	}
+	switch {
 	case g.NAT && g.Role != "relay":
 		return bad("--role relay --nat", "--nat is for a host that forwards for others")
 	case g.Carries != "" && g.Role != "relay":
@@ -106,6 +112,27 @@ func (g Goal) Check() error {
 	case g.Prefer == "l4s" && g.CC == "bbr":
 		return bad("--cc auto, or --prefer latency",
 			"BBR under a DualPI2 bottleneck drops other people's packets (23 %% of a probe, measured)")
+	}
+	return nil
+}
+
+// checkFollow finds what no follower can do.
+func (g Goal) checkFollow(bad func(try, what string, args ...any) error) error {
+	low, high := g.Bounds()
+	switch {
+	case g.Recipe+g.Qdisc != "" || g.Prefer == "l4s" || g.Role == "relay":
+		return bad("--rate 50mbit --follow auto", "--follow changes the rate of a server's CAKE, so it goes with no "+
+			"--recipe, --qdisc, --prefer l4s or --role relay")
+	case g.Rate == 0:
+		return bad("--rate 50mbit --follow auto, or --rate 20mbit..100mbit",
+			"--follow begins with a rate, and none is given")
+	case low < minRate:
+		return bad("--follow 20mbit..100mbit", "%s would leave too little to reach this host", low)
+	case high <= low:
+		return bad("--follow 20mbit..100mbit, the lower rate first", "--follow %s leaves no choice", g.Follow)
+	case g.Rate < low || g.Rate > high:
+		return bad(fmt.Sprintf("--rate %s --follow %s", low, g.Follow), "the rate %s is not between those of --follow %s",
+			g.Rate, g.Follow)
 	}
 	return nil
 }

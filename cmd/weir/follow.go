@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/signal"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/follow/live"
+	"weir/internal/plan"
+)
+
+func newFollowCommand() *cobra.Command {
+	var options common
+	cmd := &cobra.Command{
+		Use:   "follow",
+		Short: "Keep the shaper just below a rate that moves",
+		Long: `Finds out which rate the link has now, and gives the shaper a little less. It is
+for goals in force that say between which rates:
+
+  sudo weir up --rate 20mbit..100mbit
+  sudo weir up --rate 50mbit --follow auto
+
+weir confirm starts it as weir-follow.service, at every boot, too. weir down
+ends that.
+
+It sends nothing. It reads the RTTs of this host's own TCP connections and the
+counters of the queue. When packets begin to wait beyond this host, it lowers
+the rate until that queue is gone. When the shaper is full, it tries a little
+more every few seconds. A change is made in place: no packet is lost.
+
+Where sending less does not help, packets wait elsewhere, and the rate is put
+back. Without connections, or with little to send, the rate stays as it is.
+
+On SIGTERM the rate stays as it is. If it is less than half of the goal's own
+rate, that one is set instead. Killed at any instant, it leaves what it set
+last, and that is between the goal's rates.
+
+It takes less than 1 % of a core. docs/follow.md says what was measured.
+
+Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
+		Example: `  weir follow
+  weir follow --json
+  systemctl status weir-follow`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+			defer stop()
+			store := options.store()
+			status, err := store.Status()
+			if err != nil {
+				return err
+			}
+			if len(status.Followed) == 0 {
+				return &plan.Refusal{What: "no goal in force says between which rates to follow",
+					Try: "weir up --rate 20mbit..100mbit"}
+			}
+			release, err := store.Follow()
+			if err != nil {
+				return err
+			}
+			defer release()
+			var one sync.Mutex
+			var failed error
+			ctx, end := context.WithCancel(ctx)
+			defer end()
+			out := cmd.OutOrStdout()
+			err = live.Run(ctx, store, func(e live.Event) {
+				one.Lock()
+				defer one.Unlock()
+				var wrong error
+				if options.json {
+					wrong = json.NewEncoder(out).Encode(e)
+				} else if e.Rate == 0 {
+					_, wrong = fmt.Fprintf(out, "%s: %s\n", e.Dev, e.Why)
+				} else {
+					_, wrong = fmt.Fprintf(out, "%s: %s: %s\n", e.Dev, e.Rate, e.Why)
+				}
+				if wrong != nil {
+					failed = wrong
+					end()
+				}
+			})
+			if err == nil {
+				err = failed
+			}
+			return err
+		},
+	}
+	options.add(cmd)
+	cmd.Flags().Lookup("json").Usage = "print a line of JSON for each change (docs/follow.md explains it)"
+	return cmd
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/bpf"
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Shaper is a queue of a goal's whose rate is followed. It takes no lock, since it can do one thing only: give that very
+// queue, by its handle, another rate between the goal's bounds. Where another queue is in its place the kernel refuses.
+type Shaper struct {
+	Goal      plan.Goal
+	Link      int        // of the device
+	Low, High units.Rate // bit/s, bounds of what may be set
+	Usual     units.Rate // bit/s, what the goal's own rate comes to
+
+	conn *qdisc.Conn
+	root qdisc.Qdisc
+}
+
+// Shapers are the queues of those goals in force that say follow, and why one of them has none. To be closed.
+func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
+	at, err := s.read()
+	if err != nil || at.journal == nil || at.journal.onlyTheirs() {
+		return nil, nil, err
+	}
+	for _, goal := range at.journal.goals() {
+		if goal.Follow == "" {
+			continue
+		}
+		note := func(text string) { why = append(why, plan.Note{Subject: goal.Dev, Text: text}) }
+		link, there := at.facts.Link(goal.Dev)
+		root, _ := link.Tree.Root()
+		_, followed := plan.Followed(plan.QueueOf(link.Tree).Stack)
+		entry := at.journal.entry(rootOf(goal.Dev))
+		switch {
+		case !there:
+			note("is not there")
+		case entry == nil || at.journal.state(at.facts, *entry) != ours:
+			note("its queue is not weir's: weir status")
+		case !followed:
+			note(fmt.Sprintf("its queue is %s, and only the rate of a CAKE can be followed", plan.QueueOf(link.Tree)))
+		default:
+			conn, err := qdisc.Dial(0)
+			if err != nil {
+				return all, why, err
+			}
+			low, high := goal.Bounds()
+			all = append(all, &Shaper{Goal: goal, Link: link.Index, Low: plan.Share(low), High: plan.Share(high),
+				Usual: plan.Share(goal.Rate), conn: conn, root: root})
+		}
+	}
+	return all, why, nil
+}
+
+// Close ends the looks. The rate stays.
+func (s *Shaper) Close() error { return s.conn.Close() }
+
+// Rate is what was set last, in bit/s.
+func (s *Shaper) Rate() units.Rate { return qdisc.Rate(s.root.Spec) }
+
+// Cake is the queue.
+func (s *Shaper) Cake() qdisc.Cake {
+	cake, _ := s.root.Spec.(qdisc.Cake)
+	return cake
+}
+
+// Stats are the queue's counters. An error is a device or a queue that is gone.
+func (s *Shaper) Stats() (qdisc.Stats, error) {
+	stats, found, err := s.conn.RootStats(s.Link)
+	if err == nil && !found {
+		err = errors.New("its queue is gone")
+	}
+	return stats, err
+}
+
+// Set gives the queue another rate, in bit/s, in place: no packet is lost. An error is a queue that is gone.
+func (s *Shaper) Set(rate units.Rate) error {
+	rate = max(s.Low, min(s.High, rate))
+	next := s.Cake()
+	next.Bandwidth = rate
+	if err := s.conn.Change(s.Link, s.root, next); err != nil {
+		return err
+	}
+	s.root.Spec = next
+	return nil
+}
+
+// Leave is for the follower's end: what it set last stays, or the goal's own rate where that is more than twice as much.
+func (s *Shaper) Leave() error {
+	if s.Rate() < s.Usual/2 {
+		return s.Set(s.Usual)
+	}
+	return nil
+}
+
+// Follow keeps a second follower out of this network namespace, and lets Status know of this one, until it is released.
+func (s Store) Follow() (release func(), err error) {
+	name, err := s.followLock()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	const patience, pause = time.Second, 10 * time.Millisecond
+	for waited := time.Duration(0); ; waited += pause {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			return func() { f.Close() }, nil
+		}
+		if waited >= patience {
+			f.Close()
+			return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
+				Try: "systemctl status weir-follow"}}
+		}
+		s.timer.sleep(pause) // Status asks for a moment
+	}
+}
+
+// followed tells whether a follower is at work.
+func (s Store) followed() bool {
+	name, err := s.followLock()
+	if err != nil {
+		return false
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+func (s Store) followLock() (string, error) {
+	cookie, err := bpf.NetnsCookie()
+	if err != nil || s.held == "" {
+		return filepath.Join(s.Dir, "follow.lock"), nil
+	}
+	if err := os.MkdirAll(s.held, 0o755); err != nil && !unwritable(err) && !errors.Is(err, os.ErrPermission) {
+		return "", unreachable(err)
+	}
+	return filepath.Join(s.held, fmt.Sprintf("%x.follow", cookie)), nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Span is between which rates a follower may choose: "20mbit..100mbit", or Auto. A string, so that goals can be
+// compared; "" is no follower.
+type Span string
+
+// Auto is from a quarter of the goal's rate to four times that.
+const Auto Span = "auto"
+
+const (
+	to    = ".."
+	apart = 4 // either way
+)
+
+// parseSpan reads a span as a person writes it, and writes it as weir does.
+func parseSpan(s string) (Span, error) {
+	if Span(s) == Auto {
+		return Auto, nil
+	}
+	low, high, _ := strings.Cut(s, to)
+	from, err := units.ParseRate(low)
+	if err != nil {
+		return "", err
+	}
+	until, err := units.ParseRate(high)
+	if err != nil {
+		return "", err
+	}
+	return spanOf(from, until), nil
+}
+
+func spanOf(low, high units.Rate) Span { return Span(low.String() + to + high.String()) }
+
+// UnmarshalText reads a span in a file.
+func (s *Span) UnmarshalText(text []byte) (err error) {
+	*s, err = parseSpan(string(text))
+	return err
+}
+
+// setRate reads a rate, or a span: the rate is then its lower end, where nothing waits whatever the link carries, until
+// a follower has found more.
+func setRate(g *Goal, text string) (err error) {
+	if !strings.Contains(text, to) {
+		g.Rate, err = units.ParseRate(text)
+		return err
+	}
+	if g.Follow, err = parseSpan(text); err == nil {
+		g.Rate, _ = g.Bounds()
+	}
+	return err
+}
+
+// Bounds are between which rates, in bit/s, a follower may choose what the provider is taken to sell; 0 and 0 where the
+// goal has none.
+func (g Goal) Bounds() (low, high units.Rate) {
+	switch g.Follow {
+	case "":
+		return 0, 0
+	case Auto:
+		return max(minRate, g.Rate/apart), g.Rate * apart
+	}
+	from, until, _ := strings.Cut(string(g.Follow), to)
+	low, _ = units.ParseRate(from)
+	high, _ = units.ParseRate(until)
+	return low, high
+}
+
+// Follows tells whether a queue is one that a follower of this goal has made of another: another rate, between the
+// bounds, and nothing else.
+func (g Goal) Follows(now, of Value) bool {
+	is, ok := now.(Queue)
+	want, also := of.(Queue)
+	if g.Follow == "" || !ok || !also {
+		return false
+	}
+	rate, at := Followed(is.Stack)
+	_, with := Followed(want.Stack)
+	low, high := g.Bounds()
+	if !at || !with || rate < shaped(low) || rate > shaped(high) {
+		return false
+	}
+	return is.Stack.Equal(AtRate(want.Stack, rate))
+}
+
+// Followed is the rate of a queue that a follower can change, in bit/s; false of any other.
+func Followed(s qdisc.Stack) (units.Rate, bool) {
+	if len(s) != 1 {
+		return 0, false
+	}
+	cake, ok := s[0].(qdisc.Cake)
+	return cake.Bandwidth, ok && cake.Bandwidth != 0
+}
+
+// AtRate is such a queue with another rate.
+func AtRate(s qdisc.Stack, rate units.Rate) qdisc.Stack {
+	cake, _ := s[0].(qdisc.Cake)
+	cake.Bandwidth = rate
+	return qdisc.Stack{cake}
+}
+
+// Share is how much of a rate a shaper is given.
+func Share(rate units.Rate) units.Rate { return shaped(rate) }
