@@ -6,14 +6,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os/signal"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/follow/live"
 	"weir/internal/plan"
+	"weir/internal/units"
 )
 
 func newFollowCommand() *cobra.Command {
@@ -71,16 +74,19 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 			ctx, end := context.WithCancel(ctx)
 			defer end()
 			out := cmd.OutOrStdout()
+			seldom := map[string]*quiet{}
 			err = live.Run(ctx, store, func(e live.Event) {
 				one.Lock()
 				defer one.Unlock()
 				var wrong error
-				if options.json {
+				switch {
+				case options.json:
 					wrong = json.NewEncoder(out).Encode(e)
-				} else if e.Rate == 0 {
+				case e.Rate == 0:
 					_, wrong = fmt.Fprintf(out, "%s: %s\n", e.Dev, e.Why)
-				} else {
+				case seldom[e.Dev].tells(e):
 					_, wrong = fmt.Fprintf(out, "%s: %s: %s\n", e.Dev, e.Rate, e.Why)
+					seldom[e.Dev] = &quiet{e.At, e.Rate}
 				}
 				if wrong != nil {
 					failed = wrong
@@ -96,4 +102,16 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 	options.add(cmd)
 	cmd.Flags().Lookup("json").Usage = "print a line of JSON for each change (docs/follow.md explains it)"
 	return cmd
+}
+
+// quiet is what was told of a device last. A log gets one line in ten seconds at most, and none for a small step.
+type quiet struct {
+	at   time.Time
+	rate units.Rate
+}
+
+func (q *quiet) tells(e live.Event) bool {
+	const apart, step = 10 * time.Second, 0.03
+	return q == nil || !e.Moves ||
+		e.At.Sub(q.at) >= apart && e.Why != "" && math.Abs(float64(e.Rate)/float64(q.rate)-1) >= step
 }

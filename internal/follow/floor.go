@@ -68,12 +68,13 @@ func (f *floor) spread() float64 {
 	return quantile(f.spreads, 0.5)
 }
 
-// aside is the median deviation from the median.
+// aside is how far values lie from their median: in the middle, or a third of how far the highest tenth does. Of values
+// that cannot be below 0 the middle may say nothing.
 func aside(x []float64) float64 {
 	m := quantile(x, 0.5)
 	off := make([]float64, len(x))
 	for i, v := range x {
 		off[i] = math.Abs(v - m)
 	}
-	return quantile(off, 0.5)
+	return max(quantile(off, 0.5), (quantile(x, 0.9)-m)/3)
 }

@@ -34,6 +34,7 @@ type Look struct {
 type Connection struct {
 	RTT  time.Duration // smoothed
 	Base time.Duration // the least that was ever seen
+	Rate float64       // packets a second that are delivered; 0: not known
 }
 
 // Follower holds what was learnt of a link.
@@ -49,6 +50,8 @@ type Follower struct {
 	before  float64   // the rate before the event or the probe
 	tried   float64   // the rate when the queue was seen
 	found   float64   // what the link was last found to carry; 0: not known
+	began   bool      // of the event: the rate has been cut
+	stood   float64   // when the queue of the event was last seen to stand
 	over    int       // looks in a row that saw a queue
 	steps   []float64 // bit/s, that the probe has tried
 	next    float64   // when the next probe is due
@@ -83,13 +86,13 @@ const (
 	learn = 1.5
 	// pause is the least time between two probes, in seconds. A probe that made packets wait for long or more is
 	// followed by a longer one, so that this is one hundredth of the time at most.
-	pause, long, rest, longest = 2, 2e-3, 100, 5
+	pause, long, rest, longest = 2.5, 2e-3, 100, 5
 	// gentle is what a probe may make packets wait if nothing more is found. Each step after the first raises the
 	// rate by twice as much as the one before, up to most.
-	gentle, first, most = 1e-3, 0.01, 0.12
-	// memory is how many bits a connection has sent before its srtt believes a new RTT: it takes one eighth of each
+	gentle, first, most = 0.9e-3, 0.01, 0.12
+	// memory is how many packets a connection has sent before its srtt believes a new RTT: it takes one eighth of each
 	// sample (RFC 6298), and a sample comes with every second packet.
-	memory = 8 * 2 * 1514 * 8
+	memory = 8 * 2
 	// latest is the most that srtt is taken to be late, in seconds.
 	latest = 0.5
 	// deepest is the share of the rate that draining may take away.
@@ -144,21 +147,19 @@ func (f *Follower) point(l Look) point {
 	if len(l.Connections) == 0 {
 		return p
 	}
-	rate := f.rate
-	if f.phase == draining {
-		rate = f.before // what was found may be wrong yet
-	}
-	p.lag = min(latest, memory*float64(len(l.Connections))/rate)
-	type wait struct{ q, base float64 }
+	type wait struct{ q, base, lag float64 }
 	waits, least := []wait{}, math.Inf(1)
 	for _, c := range l.Connections {
-		extra := max(0, (c.RTT - c.Base).Seconds())
+		extra, lag := max(0, (c.RTT-c.Base).Seconds()), latest
+		if c.Rate > 0 {
+			lag = min(latest, memory/c.Rate)
+		}
 		least = min(least, extra)
-		waits = append(waits, wait{extra - f.ownAt(p.at-c.RTT.Seconds()-p.lag, p.own), c.Base.Seconds()})
+		waits = append(waits, wait{extra - f.ownAt(p.at-c.RTT.Seconds()-lag, p.own), c.Base.Seconds(), lag})
 	}
 	slices.SortFunc(waits, func(a, b wait) int { return cmp.Compare(a.q, b.q) })
 	w := waits[len(waits)/4]
-	p.q, p.rtt, p.known = max(0, min(w.q, least)), max(1e-3, w.base), true
+	p.q, p.rtt, p.lag, p.known = max(0, min(w.q, least)), max(1e-3, w.base), w.lag, true
 	p.when = p.at - p.rtt - p.lag
 	p.came = f.sentAt(p.when - p.q)
 	return p
@@ -272,7 +273,7 @@ func (f *Follower) step(p point) string {
 	var next float64
 	if f.phase != probing {
 		// So that one round trip later, when it is seen, packets wait a gentle millisecond if there is no more.
-		next = f.rate * (1 + min(first, 1-margin+gentle/(p.rtt+0.1)))
+		next = f.rate * (1 + min(2*first, 1-margin+gentle/(p.rtt+0.1)))
 		f.phase, f.before, f.steps, f.waited, f.empties = probing, f.rate, nil, 0, 0
 		why = "more is tried"
 	} else {
@@ -327,11 +328,16 @@ func (f *Follower) cut(p point, before float64) string {
 	}
 	f.before, f.tried = before, was
 	if f.small() {
-		// The provider's rate lies between that before and the one that was tried.
-		found = max(min(found, was), before/margin)
+		// The provider's rate is what it was, or between the last two that were tried.
+		least := before / margin
+		most := max(least, f.steps[max(0, len(f.steps)-2)])
+		if len(f.steps) == 1 {
+			most = least
+		}
+		found = max(min(found, most), least)
 	}
 	f.found = min(found, was)
-	f.phase, f.over = draining, 0
+	f.phase, f.over, f.began, f.stood = draining, 0, false, p.at
 	f.drainTo(p)
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
 }
@@ -434,8 +440,16 @@ func (f *Follower) sentAt(t float64) float64 {
 
 // drain is a look while the queue drains.
 func (f *Follower) drain(p point) string {
-	level := f.floor.level()
-	if p.q <= level+max(probed, 3*f.floor.spread()) {
+	if p.q > f.threshold() {
+		f.stood = p.at
+	}
+	if p.q > f.threshold()+5*gentle || p.at-f.since > 0.3+2*p.rtt {
+		f.steps = nil // more than a probe can have done
+	}
+	since, idle := f.since+p.rtt, f.idle(p) // what was sent since the cut is acknowledged from then on
+	little := p.at-f.stood > 0.3+2*p.rtt    // has stood for long, and does not go
+	switch {
+	case p.q <= f.floor.level()+max(probed, 3*f.floor.spread()), little && idle:
 		wait := float64(pause)
 		if f.small() {
 			wait = min(longest, max(pause, rest*f.waited))
@@ -444,29 +458,40 @@ func (f *Follower) drain(p point) string {
 		f.settle(p, wait)
 		f.floor.skip(p.at + 2*p.rtt)
 		return "the queue has drained"
-	}
-	if p.q > f.threshold()+5*gentle {
-		f.steps = nil
-	}
-	// What was sent since the cut is acknowledged from one round trip after it on.
-	since := f.since + p.rtt
-	if f.elsewhere(p) {
+	case f.elsewhere(p):
 		f.floor.raise(p.at, p.q, f.noise(p))
 		f.found = 0
 		f.set(f.before, p)
 		f.settle(p, pause)
 		return "sending less has not helped: it waits elsewhere"
+	case little:
+		f.steps, f.stood = nil, p.at
+	case idle, p.q <= f.threshold():
+		// The link may be empty at times: what is delivered says nothing of it then.
+		f.drainTo(p)
+		return ""
+	default:
+		since = max(since, p.at-max(0.2, p.rtt, 3*p.lag))
 	}
-	if r, n := f.estimate(max(since, p.at-max(0.2, p.rtt, 3*p.lag))); n >= 3 && r > 0 && p.at-since > p.lag {
+	if r, n := f.estimate(since); n >= 3 && r > 0 && p.at-f.since-p.rtt > p.lag {
 		f.found = min(r, f.tried)
 		if f.small() {
 			f.found = max(f.found, 0.98*f.before)
 		}
-		since = f.since
 		f.drainTo(p)
-		f.since = since // of the first cut
 	}
 	return ""
+}
+
+// idle tells whether mostly nothing has waited here when that left which an estimate would be from.
+func (f *Follower) idle(p point) bool {
+	empty, all := 0, 0
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.when-p.q-max(0.2, p.rtt); i-- {
+		if all++; !f.seen[i].full {
+			empty++
+		}
+	}
+	return 2*empty > all
 }
 
 // elsewhere tells whether what waits does so whatever is sent: then a queue that stands still explains more than a
@@ -492,7 +517,12 @@ func (f *Follower) elsewhere(p point) bool {
 func (f *Follower) drainTo(p point) {
 	above := f.out(p.at-p.rtt, p.at)/f.found - 1
 	waits := max(0, p.q-f.floor.level()+above*p.rtt)
+	since := f.since
 	f.set(f.found*(0.99-min(deepest, waits/max(0.2, 2*p.rtt))), p)
+	if f.began {
+		f.since = since // of the first cut
+	}
+	f.began = true
 }
 
 // settle ends an event or a probe. The next probe may begin after a pause, in seconds.

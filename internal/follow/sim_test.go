@@ -41,7 +41,7 @@ type flow struct {
 	queue                             []chunk // in the shaper
 	queued                            float64
 	above, marked, backed             float64 // when the shaper's queue was seen to stand, and it was told
-	last, credit                      float64
+	count, pace, credit               float64 // packets; packets a second; what the application has given
 	moved                             bool
 }
 
@@ -84,6 +84,9 @@ func (w *world) run(length float64) (s seen) {
 		delete(acks, n)
 		for i, f := range flows {
 			f.send(i, t, w)
+			if n%1000 == 999 {
+				f.pace, f.count = f.count, 0
+			}
 		}
 		// The shaper serves the connections in turn.
 		shaped = math.Min(shaped, 0) + c/8*tick
@@ -151,7 +154,7 @@ func (w *world) run(length float64) (s seen) {
 				if f.moved && f.srtt > 0 {
 					f.moved = false
 					l.Connections = append(l.Connections, Connection{RTT: time.Duration(f.srtt * 1e9),
-						Base: time.Duration(f.least * 1e9)})
+						Base: time.Duration(f.least * 1e9), Rate: f.pace})
 				}
 			}
 			if l.Backlog <= 0 {
@@ -220,6 +223,7 @@ func (f *flow) lost(t, bytes float64) {
 func (f *flow) acked(t float64, a chunk) {
 	b := a.bytes / wire
 	f.flying = math.Max(0, f.flying-b)
+	f.count += b / mss
 	f.moved = true
 	rtt := math.Max(tick, a.rtt)
 	f.least = math.Min(f.least, rtt)

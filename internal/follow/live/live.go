@@ -27,6 +27,8 @@ type Event struct {
 	Dev  string     `json:"dev"`
 	Rate units.Rate `json:"rate,omitempty"` // bit/s, that the shaper has now
 	Why  string     `json:"why"`
+	// the link has moved, or more was tried: there may be many of these in a second
+	Moves bool `json:"moves"`
 }
 
 const (
@@ -91,8 +93,8 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 	defer connections.Close()
 	e := eye{connections: connections, begin: time.Now(), cake: s.Cake(), least: map[netip.Addr]time.Duration{}}
 	f := follow.New(s.Rate(), s.Low, s.High)
-	tell := teller{last: s.Rate(), each: each, dev: s.Goal.Dev}
-	tell.say(s.Rate(), "following, between "+s.Low.String()+" and "+s.High.String(), true)
+	say := func(why string, moves bool) { each(Event{time.Now(), s.Goal.Dev, s.Rate(), why, moves}) }
+	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
 	for {
 		before := time.Now()
 		stats, err := s.Stats()
@@ -108,7 +110,7 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 			if err := s.Set(rate); err != nil {
 				return err
 			}
-			tell.say(s.Rate(), why, false)
+			say(why, true)
 		}
 		pause := idle
 		if e.loaded(look, s.Rate()) || !f.Calm() {
@@ -119,7 +121,7 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 			if err := s.Leave(); err != nil {
 				return err
 			}
-			tell.say(s.Rate(), "stays as it is", true)
+			say("stays as it is", false)
 			return nil
 		case <-time.After(pause):
 		}
@@ -134,6 +136,8 @@ type eye struct {
 	due         time.Time // of the next look at all connections
 	chosen      []host.Connection
 	carried     map[uint64]uint32 // segments, by cookie, at the last look at all
+	at          time.Time         // of that
+	rates       map[uint64]float64
 	least       map[netip.Addr]time.Duration
 	before      follow.Look
 }
@@ -160,7 +164,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 			continue // nothing new is known of it
 		}
 		l.Connections = append(l.Connections, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
-			Base: e.base(c)})
+			Base: e.base(c), Rate: e.rates[c.Cookie]})
 	}
 	e.chosen = now
 	return l, nil
@@ -184,7 +188,14 @@ func (e *eye) choose(all []host.Connection) {
 	since := func(c host.Connection) uint32 { return c.Info.Delivered - e.carried[c.Cookie] }
 	slices.SortFunc(all, func(a, b host.Connection) int { return int(int64(since(b)) - int64(since(a))) })
 	e.chosen = slices.Clone(all[:min(few, len(all))])
-	e.carried = carried
+	now := time.Now()
+	e.rates = map[uint64]float64{}
+	for _, c := range e.chosen {
+		if before, seen := e.carried[c.Cookie]; seen && now.After(e.at) {
+			e.rates[c.Cookie] = float64(c.Info.Delivered-before) / now.Sub(e.at).Seconds()
+		}
+	}
+	e.carried, e.at = carried, now
 }
 
 // base is the least RTT that was ever seen to where a connection goes: its own may have begun in a queue.
@@ -228,22 +239,4 @@ func ownDelay(s qdisc.Stats) (most time.Duration) {
 		}
 	}
 	return most
-}
-
-// teller hands over events, and of those that follow each other closely the first.
-type teller struct {
-	each func(Event)
-	dev  string
-	last units.Rate
-	at   time.Time
-}
-
-func (t *teller) say(rate units.Rate, why string, anyway bool) {
-	const apart, alike = 10 * time.Second, 0.03
-	same := math.Abs(float64(rate)/float64(t.last)-1) < alike
-	if !anyway && (why == "" || same || time.Since(t.at) < apart) {
-		return
-	}
-	t.last, t.at = rate, time.Now()
-	t.each(Event{At: t.at, Dev: t.dev, Rate: rate, Why: why})
 }
