@@ -968,9 +968,12 @@ func TestInKilled(t *testing.T) {
 	}
 	t.Logf("the loader takes %d steps", steps)
 	placed := 0
-	for at := 1; at <= steps; at++ {
+	for at := 1; at <= steps+1; at++ { // the last one is not killed: to put it in place may be the last step
 		n.put("fq_codel")
-		said, _ := run(at)
+		said, status := run(at)
+		if killed := status == 128+int(unix.SIGKILL); killed != (at <= steps) {
+			t.Errorf("step %d of %d: the loader ends with status %d\n%s", at, steps, status, said)
+		}
 		kind := kindOf(t, n.conn, n.ifindex)
 		i, ok, err := dualpi2.Read(n.ifindex)
 		n.must(err)
@@ -987,11 +990,10 @@ func TestInKilled(t *testing.T) {
 			t.Errorf("killed at step %d: the device takes other segments than before", at)
 		}
 	}
-	if placed == 0 || placed == steps {
-		t.Errorf("killed at each of %d steps it was in place after %d: no kill came before that, or none after", steps,
-			placed)
+	if placed == 0 || placed > steps {
+		t.Errorf("of %d steps it was in place after %d: it is not put there, or no kill came before that", steps, placed)
 	}
-	t.Logf("%d steps; after %d of them it was in place", steps, placed)
+	t.Logf("%d steps; it was in place after the last %d", steps, placed)
 	nothingMore(t, before)
 }
 
@@ -1156,10 +1158,10 @@ func TestInSplit(t *testing.T) {
 		t.Logf("cost TCP: %s takes %.0f instructions a packet", text, cost[text])
 		conn.Close()
 	}
-	// What it costs to let no superpackets come, as the help of "weir dualpi2" says. It is not for nothing, or they
-	// came.
-	atMost(t, "TCP", cost, "bpf_dualpi2", "bpf_dualpi2 no_split_gso", 8)
-	atMost(t, "TCP", cost, "bpf_dualpi2", "cake bandwidth 10gbit split-gso", 1.7)
+	// What it costs to let no superpackets come. TestCost holds the mean to what the help of "weir dualpi2" says; how
+	// large the few superpackets of one boot are is chance. It is not for nothing, or they came.
+	atMost(t, "TCP", cost, "bpf_dualpi2", "bpf_dualpi2 no_split_gso", 1.25*wholeCosts)
+	atMost(t, "TCP", cost, "bpf_dualpi2", "cake bandwidth 10gbit split-gso", 1.25*apartCosts)
 	atMost(t, "TCP", cost, "bpf_dualpi2 no_split_gso", "bpf_dualpi2", 0.25)
 }
 

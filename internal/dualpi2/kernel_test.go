@@ -59,6 +59,12 @@ func TestCost(t *testing.T) {
 		}
 		t.Logf("mean cost %s: %.0f instructions a packet", what, mean(cost[what]))
 	}
+	for other, most := range map[string]float64{"TCP: bpf_dualpi2 no_split_gso": wholeCosts,
+		"TCP: cake bandwidth 10gbit split-gso": apartCosts} {
+		if times := mean(cost["TCP: bpf_dualpi2"]) / mean(cost[other]); !(times <= most) {
+			t.Errorf("bpf_dualpi2 takes %.2f times the instructions of %s, at most %g", times, other, most)
+		}
+	}
 	for _, other := range []string{"UDP: cake bandwidth 10gbit besteffort", "UDP: htb rate 10gbit | dualpi2"} {
 		bpf := cost["UDP: bpf_dualpi2 rate 10gbit"]
 		if bpf == nil || cost[other] == nil {
@@ -79,6 +85,13 @@ func TestCost(t *testing.T) {
 		}
 	}
 }
+
+// How many times the instructions a packet costs that superpackets cost when they are left whole, and those that CAKE
+// takes apart, as "weir dualpi2 --help" and docs/dualpi2.md say.
+const (
+	wholeCosts = 8
+	apartCosts = 1.7
+)
 
 // TestKernelsAtWork: the same under load on two CPUs, and with loaders that are killed.
 func TestKernelsAtWork(t *testing.T) {
