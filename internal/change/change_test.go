@@ -83,7 +83,7 @@ func (m *fake) kept() {
 	m.f.Init, m.f.Udev, m.f.Files = host.Systemd, true, map[string]host.File{}
 	m.f.Program = host.Program{Path: "/usr/local/bin/weir", RootOnly: true}
 	for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.PackageUnit, host.UnitLink,
-		host.UdevFile} {
+		host.UdevFile, host.FollowFile, host.FollowLink} {
 		m.f.Files[name] = host.File{Kind: host.NoFile}
 	}
 	m.f.Links[0].MAC = "52:54:00:12:34:56"

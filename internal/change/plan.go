@@ -144,7 +144,7 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 		if c.Target == goalFile && found && plan.Says(facts.Files[host.GoalFile], p.Lasting()...) {
 			continue // it leaves open what is carried, as the goal does
 		}
-		goal, _ := about(there, c.Dev())
+		goal, _ := about(p.All(), c.Dev())
 		if c.Old, _ = j.value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
 			c.Owner = j.owner(facts, c.Target)
 			p.Changes = append(p.Changes, c)

@@ -1160,8 +1160,8 @@ func TestInSplit(t *testing.T) {
 	}
 	// What it costs to let no superpackets come. TestCost holds the mean to what the help of "weir dualpi2" says; how
 	// large the few superpackets of one boot are is chance. It is not for nothing, or they came.
-	atMost(t, "TCP", cost, "bpf_dualpi2", "bpf_dualpi2 no_split_gso", 1.25*wholeCosts)
-	atMost(t, "TCP", cost, "bpf_dualpi2", "cake bandwidth 10gbit split-gso", 1.25*apartCosts)
+	atMost(t, "TCP", cost, "bpf_dualpi2", "bpf_dualpi2 no_split_gso", 10)
+	atMost(t, "TCP", cost, "bpf_dualpi2", "cake bandwidth 10gbit split-gso", 2.1)
 	atMost(t, "TCP", cost, "bpf_dualpi2 no_split_gso", "bpf_dualpi2", 0.25)
 }
 

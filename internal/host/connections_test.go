@@ -52,6 +52,74 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// Some connections are looked at again by themselves, whatever their version of IP; one that has ended is not there.
+func TestConnectionsAgain(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Logf("%s: %v", address, err) // no IPv6 here
+			continue
+		}
+		defer listener.Close()
+		to := listener.Addr().(*net.TCPAddr)
+		if to.IP.IsUnspecified() {
+			to.IP = net.IPv4(127, 0, 0, 1) // IPv4 by a socket of IPv6
+		}
+		dialled, err := net.Dial("tcp", to.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dialled.Close()
+		accepted, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer accepted.Close()
+		c, err := OpenConnections(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		all, err := c.Read()
+		if err != nil {
+			t.Skipf("skipped, not passed: no sock_diag: %v", err)
+		}
+		var both []Connection
+		for _, x := range all {
+			if x.Remote.Port() == uint16(to.Port) || x.Port == uint16(to.Port) {
+				both = append(both, x)
+			}
+		}
+		if len(both) != 2 {
+			t.Fatalf("%s: %d ends", address, len(both))
+		}
+		if _, err := dialled.Write(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := accepted.Read(make([]byte, 1000)); err != nil || n != 1000 {
+			t.Fatal(n, err)
+		}
+		again, err := c.Again(both)
+		if err != nil || len(again) != 2 {
+			t.Fatalf("%s: %d again, %v", address, len(again), err)
+		}
+		received := uint64(0)
+		for i, x := range again {
+			if x.Cookie != both[i].Cookie || x.Accepted != both[i].Accepted || x.Remote != both[i].Remote {
+				t.Errorf("%s: %+v is another than %+v", address, x, both[i])
+			}
+			received += x.Info.Bytes_received
+		}
+		if received != 1000 {
+			t.Errorf("%s: %d bytes received", address, received)
+		}
+		both[0].Cookie++
+		if again, err := c.Again(both[:1]); err != nil || len(again) != 0 {
+			t.Errorf("%s: of another cookie: %v, %v", address, again, err)
+		}
+	}
+}
+
 func FuzzConnection(f *testing.F) {
 	msg := make([]byte, diagLen+8)
 	msg[0], msg[diagState] = unix.AF_INET, tcpEstablished

@@ -364,6 +364,7 @@ func TestDocumentsOfSections(t *testing.T) {
 
 		"docs/programs.md": {"scenarios/programs", nil},
 		"docs/traffic.md":  {"scenarios/traffic", []string{"base.toml"}},
+		"docs/follow.md":   {"scenarios/follow", []string{"base.toml"}},
 	} {
 		t.Run(doc, func(t *testing.T) { hasSections(t, doc, c.folder, c.none) })
 	}

@@ -74,6 +74,12 @@ func (g Goal) Bounds() (low, high units.Rate) {
 	return low, high
 }
 
+// highest is the most that the rate may come to, in bit/s: what buffers have to be large enough for.
+func (g Goal) highest() units.Rate {
+	_, high := g.Bounds()
+	return max(g.Rate, high)
+}
+
 // Follows tells whether a queue is one that a follower of this goal has made of another: another rate, between the
 // bounds, and nothing else.
 func (g Goal) Follows(now, of Value) bool {

@@ -266,7 +266,7 @@ func (d *draft) cake(reason string) error {
 	side, why := "dst", intervalEvidence
 	switch {
 	case d.sendsOwnTCP():
-		why, q.MemLimit = ownEvidence, ownMemory(g.Rate)
+		why, q.MemLimit = ownEvidence, ownMemory(g.highest())
 		d.note("rtt", "%s: how long a connection's own queue may stand before CAKE acts on it. The kernel keeps the "+
 			"queues of this host's TCP short by itself; --serves udp for a host that sends QUIC", q.RTT)
 	case g.RTT == 0:
@@ -549,7 +549,8 @@ func sizeBuffers(d *draft) error {
 	if rtt == 0 {
 		rtt, said = defaultRTT, "assumed, see --rtt"
 	}
-	bdp := float64(d.Goal.Rate) / 8 * time.Duration(rtt).Seconds()
+	rate := d.Goal.highest()
+	bdp := float64(rate) / 8 * time.Duration(rtt).Seconds()
 	if d.Goal.Rate == 0 {
 		d.note("TCP buffers", "maxima stay as they are: without --rate it is not known what a path holds")
 	}
@@ -580,13 +581,13 @@ func sizeBuffers(d *draft) error {
 		need := (uint64(b.factor*bdp) + mib - 1) / mib * mib
 		if need > limit {
 			d.note(b.name, "%g × %s × %s would be %s; held to a sixteenth of memory, at most 1 GiB: %s", b.factor,
-				d.Goal.Rate,
+				rate,
 				rtt, units.Size(need), units.Size(limit))
 			need = limit
 		}
 		if need > sizes[2] {
 			sizes[2] = need
-			reasons = append(reasons, fmt.Sprintf("maximum for %g × %s × %s (%s)", b.factor, d.Goal.Rate, rtt, said))
+			reasons = append(reasons, fmt.Sprintf("maximum for %g × %s × %s (%s)", b.factor, rate, rtt, said))
 			evidence = append(evidence, "lab, 500mbit, 48ms: one cubic flow carries 461 Mbit/s with the kernel's "+
 				"maximum, held back by it for 13 % of the time, and 477 with this one (scenarios/long-fast-link.toml)")
 		}

@@ -160,11 +160,12 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	l.Own = ownDelay(stats)
 	for _, c := range now {
 		i := slices.IndexFunc(e.chosen, func(x host.Connection) bool { return x.Cookie == c.Cookie })
-		if c.Info.Delivered == e.chosen[i].Info.Delivered || c.Info.Rtt == 0 {
+		base := e.base(c)
+		if c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
 			continue // nothing new is known of it
 		}
 		l.Connections = append(l.Connections, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
-			Base: e.base(c), Rate: e.rates[c.Cookie]})
+			Base: base, Rate: e.rates[c.Cookie]})
 	}
 	e.chosen = now
 	return l, nil
