@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+func TestSpan(t *testing.T) {
+	for text, want := range map[string]Span{
+		"auto": Auto, "20mbit..100mbit": "20mbit..100mbit", "0.02gbit..100000kbit": "20mbit..100mbit",
+	} {
+		if got, err := parseSpan(text); err != nil || got != want {
+			t.Errorf("%s reads as %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "..", "20mbit", "20mbit..", "..20mbit", "20..100mbit", "auto.."} {
+		if got, err := parseSpan(text); err == nil {
+			t.Errorf("%q reads as %q", text, got)
+		}
+	}
+}
+
+func FuzzSpan(f *testing.F) {
+	f.Add("20mbit..100mbit")
+	f.Add("auto")
+	f.Fuzz(func(t *testing.T, text string) {
+		span, err := parseSpan(text)
+		if err != nil {
+			return
+		}
+		if again, err := parseSpan(string(span)); err != nil || again != span {
+			t.Errorf("%q reads as %q, and that as %q, %v", text, span, again, err)
+		}
+	})
+}
+
+// A span for the rate begins at its lower end.
+func TestRateTakesASpan(t *testing.T) {
+	var g Goal
+	if err := setRate(&g, "20mbit..100mbit"); err != nil || g.Rate != 20e6 || g.Follow != "20mbit..100mbit" {
+		t.Errorf("%+v, %v", g, err)
+	}
+	for follow, want := range map[Span][2]units.Rate{
+		"": {}, Auto: {5e6, 80e6}, "1mbit..2gbit": {1e6, 2e9},
+	} {
+		g.Follow = follow
+		if low, high := g.Bounds(); low != want[0] || high != want[1] {
+			t.Errorf("%q: from %s to %s", follow, low, high)
+		}
+	}
+}
+
+func TestFollowIsChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		goal Goal
+		want string // "" where it is fine
+	}{
+		"plain":        {Goal{Rate: 50e6, Follow: Auto}, ""},
+		"between":      {Goal{Rate: 50e6, Follow: "20mbit..100mbit"}, ""},
+		"at the end":   {Goal{Rate: 20e6, Follow: "20mbit..100mbit"}, ""},
+		"no rate":      {Goal{Follow: Auto}, "--follow begins with a rate"},
+		"below":        {Goal{Rate: 10e6, Follow: "20mbit..100mbit"}, "not between"},
+		"above":        {Goal{Rate: 200e6, Follow: "20mbit..100mbit"}, "not between"},
+		"no choice":    {Goal{Rate: 20e6, Follow: "20mbit..20mbit"}, "leaves no choice"},
+		"the other":    {Goal{Rate: 20e6, Follow: "100mbit..20mbit"}, "leaves no choice"},
+		"no way in":    {Goal{Rate: 50e6, Follow: "1kbit..100mbit"}, "too little to reach"},
+		"a relay":      {Goal{Rate: 50e6, Follow: Auto, Role: "relay"}, "--follow changes the rate of a server's CAKE"},
+		"l4s":          {Goal{Rate: 50e6, Follow: Auto, Prefer: "l4s"}, "server's CAKE"},
+		"own queue":    {Goal{Follow: Auto, Qdisc: "fq"}, "server's CAKE"},
+		"recipe":       {Goal{Rate: 50e6, Follow: Auto, Recipe: "server-cake"}, "server's CAKE"},
+		"and the rest": {Goal{Rate: 50e6, Follow: Auto, Loss: 0.6}, "carries no TCP"},
+	} {
+		err := c.goal.Check()
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Another rate between the bounds is the follower's doing; anything else is somebody else's.
+func TestFollows(t *testing.T) {
+	queue := func(text string) Queue {
+		stack, err := qdisc.ParseStack(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Queue{Stack: stack}
+	}
+	goal, set := Goal{Rate: 100e6, Follow: "20mbit..200mbit"}, queue("cake bandwidth 99.75mbit besteffort")
+	for now, want := range map[string]bool{
+		"cake bandwidth 99.75mbit besteffort":     true,
+		"cake bandwidth 63.1mbit besteffort":      true,
+		"cake bandwidth 19.95mbit besteffort":     true,
+		"cake bandwidth 199.5mbit besteffort":     true,
+		"cake bandwidth 19.9mbit besteffort":      false,
+		"cake bandwidth 199.6mbit besteffort":     false,
+		"cake bandwidth 63.1mbit":                 false,
+		"cake besteffort":                         false,
+		"htb rate 63.1mbit | fq_codel":            false,
+		"fq_codel":                                false,
+		"cake bandwidth 63.1mbit besteffort wash": false,
+	} {
+		if got := goal.Follows(queue(now), set); got != want {
+			t.Errorf("%s: %v", now, got)
+		}
+	}
+	if (Goal{Rate: 100e6}).Follows(queue("cake bandwidth 63.1mbit besteffort"), set) {
+		t.Error("a goal that does not say so is followed")
+	}
+	if goal.Follows(Setting("bbr"), set) || goal.Follows(set, Setting("bbr")) {
+		t.Error("a setting is followed")
+	}
+}
