@@ -17,8 +17,9 @@ import (
 	"weir/internal/units"
 )
 
-// Shaper is a queue of a goal's whose rate is followed. It takes no lock, since it can do one thing only: give that very
-// queue, by its handle, another rate between the goal's bounds. Where another queue is in its place the kernel refuses.
+// Shaper is a queue of a goal's whose rate is followed. It takes no lock, since it can do one thing only: give that
+// very queue, by its handle, another rate between the goal's bounds. Where another queue is in its place the kernel
+// refuses.
 type Shaper struct {
 	Goal      plan.Goal
 	Link      int        // of the device
@@ -97,7 +98,8 @@ func (s *Shaper) Set(rate units.Rate) error {
 	return nil
 }
 
-// Leave is for the follower's end: what it set last stays, or the goal's own rate where that is more than twice as much.
+// Leave is for the follower's end: what it set last stays, or the goal's own rate where that is more than twice as
+// much.
 func (s *Shaper) Leave() error {
 	if s.Rate() < s.Usual/2 {
 		return s.Set(s.Usual)

@@ -84,8 +84,8 @@ const (
 	queue, probed = 3e-3, 0.7e-3
 	// learn is how long only the floor is learnt after the start, in seconds.
 	learn = 1.5
-	// pause is the least time between two probes, in seconds. A probe that made packets wait for long or more is
-	// followed by a longer one, so that this is one hundredth of the time at most.
+	// pause is the least time between two probes, in seconds. After a probe that made packets wait for long or more it
+	// is longer: that is to be one hundredth of the time at most.
 	pause, long, rest, longest = 2.5, 2e-3, 100, 5
 	// gentle is what a probe may make packets wait if nothing more is found. Each step after the first raises the
 	// rate by twice as much as the one before, up to most.

@@ -131,8 +131,8 @@ func (g Goal) checkFollow(bad func(try, what string, args ...any) error) error {
 	case high <= low:
 		return bad("--follow 20mbit..100mbit, the lower rate first", "--follow %s leaves no choice", g.Follow)
 	case g.Rate < low || g.Rate > high:
-		return bad(fmt.Sprintf("--rate %s --follow %s", low, g.Follow), "the rate %s is not between those of --follow %s",
-			g.Rate, g.Follow)
+		return bad(fmt.Sprintf("--rate %s --follow %s", low, g.Follow),
+			"the rate %s is not between those of --follow %s", g.Rate, g.Follow)
 	}
 	return nil
 }
