@@ -18,7 +18,6 @@ func TestFollowed(t *testing.T) {
 	if _, err := s.Up(goal, 0); err != nil {
 		t.Fatal(err)
 	}
-	found := m.f.Links[0].Tree
 	set := func(from, to string) {
 		t.Helper()
 		root, _ := m.f.Links[0].Tree.Root()
@@ -66,8 +65,9 @@ func TestFollowed(t *testing.T) {
 	set("10mbit", "63mbit")
 	goal.Follow = ""
 	out, err := s.Up(goal, 0)
-	if err != nil || len(out.Done) != 1 || plan.QueueOf(m.f.Links[0].Tree).String() != plan.QueueOf(found).String() {
-		t.Errorf("the rate alone makes %v, %v: %s", out.Done, err, plan.QueueOf(m.f.Links[0].Tree))
+	now := plan.QueueOf(m.f.Links[0].Tree).String()
+	if err != nil || len(out.Done) == 0 || !strings.HasPrefix(now, "cake bandwidth 99.75mbit ") {
+		t.Errorf("the rate alone makes %v, %v: %s", out.Done, err, now)
 	}
 	goal.Follow = plan.Auto
 	if _, err := s.Up(goal, 0); err != nil {

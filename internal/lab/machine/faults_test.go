@@ -32,6 +32,7 @@ func faults() []fault {
 		{name: "no file can be written", on: one, run: readOnly},
 		{name: "the kernel has no cake", on: one, run: noCake},
 		{name: "confirmed, then a reboot", on: all, quick: true, run: reboots},
+		{name: "a rate is followed, and the follower killed", on: one, quick: true, run: followed},
 		{name: "a reboot while not confirmed", on: one, run: rebootsUnconfirmed},
 		{name: "a power cut at a step", on: one, suites: released, run: powerCuts},
 		{name: "the card comes after the boot, goes and comes again", on: all, run: hotplug},
@@ -192,6 +193,32 @@ func reboots(s *subject) {
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 	s.reboot()
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "a reboot later")
+}
+
+// followed is a goal whose rate moves: what the follower sets is in force, whatever becomes of the follower.
+func followed(s *subject) {
+	const at = "until_ 'weir status | grep -q \"^Followed:  %s \"' && weir status"
+	found := s.look()
+	s.sh("weir up --rtt 48.3ms --rate 20mbit..100mbit && weir confirm")
+	s.persists()
+	s.holds(asPlanned, "followed once confirmed", fmt.Sprintf(at, "19.95mbit"))
+	s.holds(asPlanned, "what systemd says of the follower", `
+		[ -z "$(systemctl --failed --no-legend)" ] || { systemctl --failed; exit 1; }
+		systemd-analyze security --no-pager --threshold=30 weir-follow.service >/run/security || { cat /run/security; exit 1; }
+		said=$(systemd-analyze verify --man=no /etc/systemd/system/weir-follow.service 2>&1); echo "$said"; [ -z "$said" ]`)
+	s.sh("systemctl stop weir-follow; change() { tc qdisc change dev $dev root cake bandwidth $1; }; change 33mbit")
+	s.holds(asPlanned, "another rate, and nobody follows", "weir status | grep '^Not followed: the rate stays 33mbit'")
+	s.sh("systemctl start weir-follow")
+	s.holds(asPlanned, "followed from there", fmt.Sprintf(at, "33mbit"))
+	s.sh("systemctl kill -s KILL weir-follow")
+	s.holds(asPlanned, "killed", "weir status && tc qdisc show dev $dev | grep 'bandwidth 33Mbit'")
+	s.holds(asPlanned, "started again", fmt.Sprintf(at, "33mbit"))
+	s.reboot()
+	s.holds(asPlanned, "after the reboot", fmt.Sprintf(at, "19.95mbit"))
+	s.sh("weir down")
+	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
+	s.holds(asBefore, "the follower has ended", "until_ '! systemctl is-active -q weir-follow.service'; "+
+		"! systemctl is-active weir-follow.service")
 }
 
 func rebootsUnconfirmed(s *subject) {
