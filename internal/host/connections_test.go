@@ -134,3 +134,34 @@ func FuzzConnection(f *testing.F) {
 		}
 	})
 }
+
+// What a look at eight connections costs, as weir follow takes fifty times a second.
+func BenchmarkConnectionsAgain(b *testing.B) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	for range 4 { // each has two ends
+		dialled, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer dialled.Close()
+	}
+	c, err := OpenConnections(true)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	all, err := c.Read()
+	if err != nil {
+		b.Skipf("skipped, not passed: no sock_diag: %v", err)
+	}
+	all = all[:min(8, len(all))]
+	for b.Loop() {
+		if _, err := c.Again(all); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
