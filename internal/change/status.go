@@ -190,9 +190,10 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 	if status.InForce {
 		for _, goal := range p.All() {
 			link, _ := facts.Link(goal.Dev)
-			if low, high := goal.Bounds(); high != 0 {
+			if rate, can := plan.Followed(plan.QueueOf(link.Tree).Stack); can && goal.Follow != "" {
+				low, high := goal.Bounds()
 				status.Followed = append(status.Followed,
-					Followed{Dev: goal.Dev, Rate: link.Tree.Rate(), Low: plan.Share(low), High: plan.Share(high)})
+					Followed{Dev: goal.Dev, Rate: rate, Low: plan.Share(low), High: plan.Share(high)})
 			}
 			status.Owns = strings.TrimSpace(status.Owns + " " + plan.Owns(goal, facts))
 		}

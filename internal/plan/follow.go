@@ -103,7 +103,7 @@ func Followed(s qdisc.Stack) (units.Rate, bool) {
 		return 0, false
 	}
 	cake, ok := s[0].(qdisc.Cake)
-	return cake.Bandwidth, ok && cake.Bandwidth != 0
+	return cake.Bandwidth, ok && cake.Bandwidth != 0 && !cake.MultiQueue
 }
 
 // AtRate is such a queue with another rate.

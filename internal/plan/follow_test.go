@@ -3,9 +3,12 @@
 package plan
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -114,5 +117,40 @@ func TestFollows(t *testing.T) {
 	}
 	if goal.Follows(Setting("bbr"), set) || goal.Follows(set, Setting("bbr")) {
 		t.Error("a setting is followed")
+	}
+}
+
+// Where there is no CAKE the goal's rate is shaped to, and it is said that nobody can follow; the speed of the card is
+// no reason not to shape, and one CAKE has all queues.
+func TestFollowTakesCAKE(t *testing.T) {
+	goal := Goal{Rate: 1e9, Follow: Auto, RTT: 50e6}
+	for name, c := range map[string]struct {
+		change func(*host.Facts, *host.Link)
+		kind   string
+		lacks  bool
+	}{
+		"plain":     {func(*host.Facts, *host.Link) {}, "cake", false},
+		"no CAKE":   {func(f *host.Facts, l *host.Link) { f.Qdiscs["cake"] = host.No }, "htb", true},
+		"the speed": {func(f *host.Facts, l *host.Link) { l.Speed = 1e9 }, "cake", false},
+		"many queues": {func(f *host.Facts, l *host.Link) {
+			l.TxQueues, l.Speed, f.Qdiscs["cake_mq"] = 8, 10e9, host.Yes
+		}, "cake", false},
+	} {
+		f := server(t)
+		f.Qdiscs = maps.Clone(f.Qdiscs)
+		f.Links = slices.Clone(f.Links)
+		c.change(&f, &f.Links[slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == f.Uplink })])
+		goal.Rate = 1e9
+		if name == "many queues" {
+			goal.Rate = 4e9
+		}
+		p, err := Make(goal, f)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Kind == Root })
+		if i < 0 || (p.Lacks != nil) != c.lacks || p.Changes[i].New.(Queue).Stack[0].Kind() != c.kind {
+			t.Errorf("%s: %v, %v", name, p.Changes, p.Lacks)
+		}
 	}
 }

@@ -67,7 +67,7 @@ func ownTheQueue(d *draft) error {
 		err = d.root(asked, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err
-	case g.Rate != 0 && g.Rate == d.link.Speed:
+	case g.Rate != 0 && g.Rate == d.link.Speed && g.Follow == "":
 		d.note(d.link.Name, "%s is the speed of the link: the device is the limit, and shaping would only cost", g.Rate)
 		return d.unshaped()
 	case g.Rate != 0 && g.Carries.oneCard():
@@ -193,6 +193,10 @@ func (d *draft) shaper() error {
 	if d.has("cake") {
 		return d.cake(reason)
 	}
+	if g.Follow != "" {
+		d.Lacks = &Refusal{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed", d.link.Name,
+			d.facts.Kernel), Try: "install the package with all of the kernel's modules, or leave --follow out"}
+	}
 	if d.has("htb") && d.has("fq_codel") {
 		return d.root(append(htb, fqCodel(interval(g.RTT))), reason+
 			"; without CAKE it is fair between connections, not between clients",
@@ -250,7 +254,7 @@ const oneLock = units.Rate(2e9)
 func (d *draft) cake(reason string) error {
 	g := d.Goal
 	q, queues := d.newCake(shaped(g.Rate), d.ownInterval()), ""
-	if d.link.TxQueues > 1 && g.Rate > oneLock {
+	if d.link.TxQueues > 1 && g.Rate > oneLock && g.Follow == "" { // of one CAKE alone the rate can be followed
 		if d.facts.Qdiscs["cake_mq"] == host.Yes {
 			q.MultiQueue, queues = true, fmt.Sprintf(", on %d queues", d.link.TxQueues)
 			d.note("fairness", "each of the %d queues is fair by itself: clients share evenly where their connections "+
