@@ -24,8 +24,9 @@ type world struct {
 	look      float64                 // seconds between looks
 	set       func(Look) float64      // the controller
 
-	rng *rand.Rand
-	now float64
+	rng   *rand.Rand
+	now   float64
+	stood float64 // seconds that a packet that comes now waits in the provider's queue
 }
 
 type chunk struct {
@@ -147,6 +148,7 @@ func (w *world) run(length float64) (s seen) {
 			}
 		}
 		s.at, s.added, s.sent, s.set = append(s.at, t), append(s.added, waiting*8/r), append(s.sent, total), append(s.set, c)
+		w.stood = waiting * 8 / r
 		if n%int(w.look/tick+0.5) == 0 {
 			l := Look{At: time.Duration(t * 1e9), Sent: total, Own: time.Duration(peak * 1e9)}
 			for _, f := range flows {
