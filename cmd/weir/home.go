@@ -42,6 +42,12 @@ func home(s change.Status, err error) (string, []nextStep) {
 	case s.InForce && s.Elsewhere != "":
 		return "The goal is in force, but the queue is elsewhere.",
 			[]nextStep{{"weir doctor", "where the queue is"}, down}
+	case s.InForce && len(s.Followed) > 0 && !s.Followed[0].Running:
+		return "The goal is in force, but nobody follows the rate: it stays " + s.Followed[0].Rate.String() + ".",
+			[]nextStep{{"systemctl status weir-follow", "why"}, {"sudo weir follow", "follow it from here"}, down}
+	case s.InForce && len(s.Followed) > 0:
+		return "The goal is in force, and the rate is followed: " + s.Followed[0].Rate.String() + " now.",
+			[]nextStep{{"weir watch", "the queue, live"}, {"weir status", "what the goal is"}, down}
 	case s.InForce:
 		return "The goal is in force.", []nextStep{{"weir status", "what the goal is"}, down}
 	case s.Why != "":

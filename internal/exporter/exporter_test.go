@@ -51,7 +51,8 @@ func full(t testing.TB) Look {
 		Devices: map[netip.Addr]string{netip.MustParseAddr("192.0.2.2"): "ens3"},
 		Findings: []doctor.Finding{{Code: "queue-at-provider", Severity: doctor.Harmful},
 			{Code: "queue-at-provider", Severity: doctor.Harmful}, {Code: "kernel", Severity: doctor.Fine}},
-		Goal: &change.Status{Up: true, Drift: []plan.Change{{}, {}}, Unconfirmed: true},
+		Goal: &change.Status{Up: true, Drift: []plan.Change{{}, {}}, Unconfirmed: true,
+			Followed: []change.Followed{{Dev: "eth0", Running: true}}},
 		Read: map[string]bool{"queues": true, "connections": true, "findings": true, "goal": true},
 	}
 }
