@@ -11,6 +11,7 @@ import json
 GOAL = dict(
     dev=dict(type="str"),
     rate=dict(type="str"),
+    follow=dict(type="str"),
     ingress=dict(type="str"),
     overhead=dict(type="str"),
     rtt=dict(type="str"),

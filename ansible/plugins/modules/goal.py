@@ -35,6 +35,9 @@ options:
   rate:
     description: 'What the provider sold for outgoing traffic, as tc writes it, such as C(50mbit).'
     type: str
+  follow:
+    description: 'Between which rates weir follow may choose, such as C(20mbit..100mbit) or C(auto).'
+    type: str
   ingress:
     description: 'What the provider sold for incoming traffic.'
     type: str
