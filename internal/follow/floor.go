@@ -2,10 +2,7 @@
 
 package follow
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // floor is what is seen while no queue stands: jitter, what clients take to answer, and what this host's own queue
 // holds more than it says. It may not follow a queue that grows slowly, so it is the calmest second of the last minute.
@@ -66,15 +63,4 @@ func (f *floor) spread() float64 {
 		return 0
 	}
 	return quantile(f.spreads, 0.5)
-}
-
-// aside is how far values lie from their median: in the middle, or a third of how far the highest tenth does. Of values
-// that cannot be below 0 the middle may say nothing.
-func aside(x []float64) float64 {
-	m := quantile(x, 0.5)
-	off := make([]float64, len(x))
-	for i, v := range x {
-		off[i] = math.Abs(v - m)
-	}
-	return max(quantile(off, 0.5), (quantile(x, 0.9)-m)/3)
 }

@@ -7,13 +7,12 @@
 // clock and changes nothing.
 //
 // What it goes by is the provider's queue: how much longer the connections' RTTs are than their shortest, less what
-// packets wait in this host's own queue. While that queue grows or shrinks, the rate in front of it is what was sent,
-// divided by one and that growth.
+// packets wait in this host's own queue. While that queue stands, the link delivers at its own rate: what was
+// acknowledged, over time.
 package follow
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -42,21 +41,23 @@ type Follower struct {
 	low, high float64 // bit/s, bounds of what it may say
 	rate      float64 // bit/s, that is set
 
-	seen    []point // of late, in the order of time
-	floor   floor
-	learnt  bool    // the floor
-	since   float64 // when the rate was set last
-	phase   phase
-	before  float64   // the rate before the event or the probe
-	tried   float64   // the rate when the queue was seen
-	found   float64   // what the link was last found to carry; 0: not known
-	began   bool      // of the event: the rate has been cut
-	stood   float64   // when the queue of the event was last seen to stand
-	over    int       // looks in a row that saw a queue
-	steps   []float64 // bit/s, that the probe has tried
-	next    float64   // when the next probe is due
-	waited  float64   // seconds that packets have waited long because of the event or the probe
-	empties int       // looks of the probe that found nothing waiting here
+	seen   []point // of late, in the order of time
+	floor  floor
+	learnt bool // the floor
+	phase  phase
+	since  float64 // when the rate was set last; while the queue drains, when it was cut first
+	found  float64 // bit/s, what the link was last found to carry; 0: not known
+	over   int     // looks in a row that saw a queue
+
+	// of the probe, or of the queue that drains
+	before float64   // bit/s, the rate before it
+	waited float64   // seconds that packets have waited long because of it
+	steps  []float64 // bit/s, that the probe has tried; none where a queue came by itself
+	empty  int       // looks of the probe that found nothing waiting here
+	next   float64   // when the next probe is due
+	tried  float64   // bit/s, the rate when the queue was seen
+	began  bool      // the rate has been cut
+	stood  float64   // when the queue was last above the threshold
 }
 
 // point is a look, as it is needed later.
@@ -106,6 +107,9 @@ func New(rate, low, high units.Rate) *Follower {
 
 // Rate is what is to be set, in bit/s.
 func (f *Follower) Rate() units.Rate { return units.Rate(math.Round(f.rate)) }
+
+// Calm tells whether nothing is under way: neither a queue that drains nor a probe.
+func (f *Follower) Calm() bool { return f.phase == calm }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.
 func (f *Follower) Look(l Look) (rate units.Rate, why string) {
@@ -235,180 +239,6 @@ func (f *Follower) threshold() float64 {
 	return f.floor.level() + max(least, 5*f.floor.spread())
 }
 
-// rise is a look in calm: is there a queue now, or room to try more?
-func (f *Follower) rise(p point) string {
-	if !f.learnt {
-		f.floor.add(p.at, p.q)
-		f.learnt = f.floor.ready(p.at)
-		if f.learnt && f.floor.level() > queue {
-			f.floor.raise(p.at, 0, 0) // a queue may have stood from the start: sending less will tell
-		}
-		return ""
-	}
-	if f.over < 2 {
-		if f.over == 0 {
-			f.floor.add(p.at, p.q)
-		}
-		if p.full && p.at >= f.next && f.rate < f.high && f.fullOfLate(p) {
-			return f.step(p)
-		}
-		return ""
-	}
-	return f.cut(p, f.rate)
-}
-
-// fullOfLate tells whether packets have waited here throughout the last round trips.
-func (f *Follower) fullOfLate(p point) bool {
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.1, 2*p.rtt); i-- {
-		if !f.seen[i].full {
-			return false
-		}
-	}
-	return true
-}
-
-// step raises the rate a little further.
-func (f *Follower) step(p point) string {
-	why := "nothing waits beyond this host yet: more is tried"
-	var next float64
-	if f.phase != probing {
-		// So that one round trip later, when it is seen, packets wait a gentle millisecond if there is no more.
-		next = f.rate * (1 + min(2*first, 1-margin+gentle/(p.rtt+0.1)))
-		f.phase, f.before, f.steps, f.waited, f.empties = probing, f.rate, nil, 0, 0
-		why = "more is tried"
-	} else {
-		next = f.rate * (1 + min(most, first*math.Pow(2, float64(len(f.steps)-1))))
-	}
-	f.steps = append(f.steps, next)
-	f.over = 0
-	f.set(next, p)
-	return why
-}
-
-// probe is a look while more is tried.
-func (f *Follower) probe(p point) string {
-	if !p.full {
-		f.empties++
-	}
-	switch {
-	case f.over >= 2:
-		return f.cut(p, f.before)
-	case f.empties > 2:
-		// Nobody asks for more, so that more cannot be tried. What was found free stays so.
-		f.set(f.free(), p)
-		f.settle(p, pause)
-		return "there is not enough to send to try more"
-	case p.at-f.since < max(2*p.rtt, 0.1)+p.lag || f.over > 0:
-		return ""
-	case f.rate >= f.high:
-		f.found = 0
-		f.settle(p, pause)
-		return "the most that may be set"
-	}
-	return f.step(p)
-}
-
-// free is the rate that the probe had tried for long enough to see that nothing waits.
-func (f *Follower) free() float64 {
-	if n := len(f.steps); n > 2 {
-		return f.steps[n-3]
-	}
-	return f.before
-}
-
-// cut lowers the rate because a queue stands in front of the provider.
-func (f *Follower) cut(p point, before float64) string {
-	was := f.rate
-	if f.phase == calm || p.q > f.threshold()+5*gentle {
-		f.steps, f.waited = nil, 0 // more than a probe can have done
-	}
-	found, n := f.estimate(f.rising(p))
-	if n < 3 || found <= 0 {
-		found = f.out(p.at-p.rtt-p.q, p.at) * 0.9
-	}
-	f.before, f.tried = before, was
-	if f.small() {
-		// The provider's rate is what it was, or between the last two that were tried.
-		least := before / margin
-		most := max(least, f.steps[max(0, len(f.steps)-2)])
-		if len(f.steps) == 1 {
-			most = least
-		}
-		found = max(min(found, most), least)
-	}
-	f.found = min(found, was)
-	f.phase, f.over, f.began, f.stood = draining, 0, false, p.at
-	f.drainTo(p)
-	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
-}
-
-// small tells of a probe whether it found nothing: the link carries what it did, or a little more.
-func (f *Follower) small() bool { return len(f.steps) == 1 || len(f.steps) == 2 }
-
-// rising is when the queue began to grow.
-func (f *Follower) rising(p point) float64 {
-	from := p.at
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.3, 2*p.rtt); i-- {
-		if from = f.seen[i].at; f.seen[i].known && f.seen[i].q <= f.floor.level()+probed/2 {
-			break
-		}
-	}
-	return from
-}
-
-// estimate is what the link carries: the slope of what came, since a time. It tells how many looks it is from.
-func (f *Follower) estimate(from float64) (rate float64, n int) {
-	t, x := []float64{}, []float64{}
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at >= from; i-- {
-		if o := f.seen[i]; o.known {
-			t, x = append(t, o.when), append(x, o.came)
-		}
-	}
-	rate, _ = slope(t, x)
-	return rate, len(t)
-}
-
-// slope is that of the straight line through points, and how far from it they lie (root mean square).
-func slope(x, y []float64) (rise, off float64) {
-	n := float64(len(x))
-	var mx, my, xx, xy, yy float64
-	for i := range x {
-		mx, my = mx+x[i]/n, my+y[i]/n
-	}
-	for i := range x {
-		dx, dy := x[i]-mx, y[i]-my
-		xx, xy, yy = xx+dx*dx, xy+dx*dy, yy+dy*dy
-	}
-	if xx == 0 {
-		return 0, 0
-	}
-	rise = xy / xx
-	return rise, math.Sqrt(max(0, yy-rise*xy) / n)
-}
-
-// noise is how far the queue of the last moments lies from its median, in the middle.
-func (f *Follower) noise(p point) float64 {
-	q := []float64{}
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-0.3; i-- {
-		if f.seen[i].known {
-			q = append(q, f.seen[i].q)
-		}
-	}
-	return aside(q)
-}
-
-// deviation is how far values lie from their mean (root mean square).
-func deviation(x []float64) float64 {
-	var sum, squares float64
-	for _, v := range x {
-		sum += v / float64(len(x))
-	}
-	for _, v := range x {
-		squares += (v - sum) * (v - sum) / float64(len(x))
-	}
-	return math.Sqrt(squares)
-}
-
 // out is what was sent from one time to another, in bit/s.
 func (f *Follower) out(from, to float64) float64 {
 	a, b := f.sentAt(from), f.sentAt(to)
@@ -438,93 +268,6 @@ func (f *Follower) sentAt(t float64) float64 {
 	return a.sent + (b.sent-a.sent)*(t-a.at)/(b.at-a.at)
 }
 
-// drain is a look while the queue drains.
-func (f *Follower) drain(p point) string {
-	if p.q > f.threshold() {
-		f.stood = p.at
-	}
-	if p.q > f.threshold()+5*gentle || p.at-f.since > 0.3+2*p.rtt {
-		f.steps = nil // more than a probe can have done
-	}
-	since, idle := f.since+p.rtt, f.idle(p) // what was sent since the cut is acknowledged from then on
-	little := p.at-f.stood > 0.3+2*p.rtt    // has stood for long, and does not go
-	switch {
-	case p.q <= f.floor.level()+max(probed, 3*f.floor.spread()), little && idle:
-		wait := float64(pause)
-		if f.small() {
-			wait = min(longest, max(pause, rest*f.waited))
-		}
-		f.set(margin*f.found, p)
-		f.settle(p, wait)
-		f.floor.skip(p.at + 2*p.rtt)
-		return "the queue has drained"
-	case f.elsewhere(p):
-		f.floor.raise(p.at, p.q, f.noise(p))
-		f.found = 0
-		f.set(f.before, p)
-		f.settle(p, pause)
-		return "sending less has not helped: it waits elsewhere"
-	case little:
-		f.steps, f.stood = nil, p.at
-	case idle, p.q <= f.threshold():
-		// The link may be empty at times: what is delivered says nothing of it then.
-		f.drainTo(p)
-		return ""
-	default:
-		since = max(since, p.at-max(0.2, p.rtt, 3*p.lag))
-	}
-	if r, n := f.estimate(since); n >= 3 && r > 0 && p.at-f.since-p.rtt > p.lag {
-		f.found = min(r, f.tried)
-		if f.small() {
-			f.found = max(f.found, 0.98*f.before)
-		}
-		f.drainTo(p)
-	}
-	return ""
-}
-
-// idle tells whether mostly nothing has waited here when that left which an estimate would be from.
-func (f *Follower) idle(p point) bool {
-	empty, all := 0, 0
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.when-p.q-max(0.2, p.rtt); i-- {
-		if all++; !f.seen[i].full {
-			empty++
-		}
-	}
-	return 2*empty > all
-}
-
-// elsewhere tells whether what waits does so whatever is sent: then a queue that stands still explains more than a
-// link that delivers at one rate does.
-func (f *Follower) elsewhere(p point) bool {
-	t, q, came := []float64{}, []float64{}, []float64{}
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].when-f.seen[i].q >= f.since; i-- { // what was sent since the cut
-		if o := f.seen[i]; o.known {
-			t, q, came = append(t, o.when), append(q, o.q), append(came, o.came)
-		}
-	}
-	if len(t) < 8 || t[0]-t[len(t)-1] < max(0.3, 2*p.rtt) {
-		return false
-	}
-	rate, off := slope(t, came)
-	if rate <= 0 || rate > 0.97*f.before {
-		return false
-	}
-	return deviation(q) < off/rate
-}
-
-// drainTo sets what drains the queue within two round trips, of what was found.
-func (f *Follower) drainTo(p point) {
-	above := f.out(p.at-p.rtt, p.at)/f.found - 1
-	waits := max(0, p.q-f.floor.level()+above*p.rtt)
-	since := f.since
-	f.set(f.found*(0.99-min(deepest, waits/max(0.2, 2*p.rtt))), p)
-	if f.began {
-		f.since = since // of the first cut
-	}
-	f.began = true
-}
-
 // settle ends an event or a probe. The next probe may begin after a pause, in seconds.
 func (f *Follower) settle(p point, pause float64) { f.phase, f.over, f.next = calm, 0, p.at+pause }
 
@@ -533,11 +276,3 @@ func (f *Follower) bound(r float64) float64 { return max(f.low, min(f.high, r)) 
 func (f *Follower) set(r float64, p point) {
 	f.rate, f.since = f.bound(r), p.at
 }
-
-func quantile(x []float64, q float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return x[min(len(x)-1, int(q*float64(len(x))))]
-}
-
-// Calm tells whether nothing is under way: neither a queue that drains nor a probe.
-func (f *Follower) Calm() bool { return f.phase == calm }

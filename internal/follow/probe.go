@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import "math"
+
+// rise is a look in calm: is there a queue now, or room to try more?
+func (f *Follower) rise(p point) string {
+	if !f.learnt {
+		f.floor.add(p.at, p.q)
+		f.learnt = f.floor.ready(p.at)
+		if f.learnt && f.floor.level() > queue {
+			f.floor.raise(p.at, 0, 0) // a queue may have stood from the start: sending less will tell
+		}
+		return ""
+	}
+	if f.over < 2 {
+		if f.over == 0 {
+			f.floor.add(p.at, p.q)
+		}
+		if p.full && p.at >= f.next && f.rate < f.high && f.fullOfLate(p) {
+			return f.step(p)
+		}
+		return ""
+	}
+	return f.cut(p, f.rate)
+}
+
+// fullOfLate tells whether packets have waited here throughout the last round trips.
+func (f *Follower) fullOfLate(p point) bool {
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.1, 2*p.rtt); i-- {
+		if !f.seen[i].full {
+			return false
+		}
+	}
+	return true
+}
+
+// step raises the rate a little further.
+func (f *Follower) step(p point) string {
+	why := "nothing waits beyond this host yet: more is tried"
+	var next float64
+	if f.phase != probing {
+		// So that one round trip later, when it is seen, packets wait a gentle millisecond if there is no more.
+		next = f.rate * (1 + min(2*first, 1-margin+gentle/(p.rtt+0.1)))
+		f.phase, f.before, f.steps, f.waited, f.empty = probing, f.rate, nil, 0, 0
+		why = "more is tried"
+	} else {
+		next = f.rate * (1 + min(most, first*math.Pow(2, float64(len(f.steps)-1))))
+	}
+	f.steps = append(f.steps, next)
+	f.over = 0
+	f.set(next, p)
+	return why
+}
+
+// probe is a look while more is tried.
+func (f *Follower) probe(p point) string {
+	if !p.full {
+		f.empty++
+	}
+	switch {
+	case f.over >= 2:
+		return f.cut(p, f.before)
+	case f.empty > 2:
+		// Nobody asks for more, so that more cannot be tried. What was found free stays so.
+		f.set(f.free(), p)
+		f.settle(p, pause)
+		return "there is not enough to send to try more"
+	case p.at-f.since < max(2*p.rtt, 0.1)+p.lag || f.over > 0:
+		return ""
+	case f.rate >= f.high:
+		f.found = 0
+		f.settle(p, pause)
+		return "the most that may be set"
+	}
+	return f.step(p)
+}
+
+// free is the rate that the probe had tried for long enough to see that nothing waits.
+func (f *Follower) free() float64 {
+	if n := len(f.steps); n > 2 {
+		return f.steps[n-3]
+	}
+	return f.before
+}
+
+// small tells of a probe whether it found nothing: the link carries what it did, or a little more.
+func (f *Follower) small() bool { return len(f.steps) == 1 || len(f.steps) == 2 }
