@@ -48,6 +48,8 @@ import (
 //	locked DIR REFUSED…
 //	                 the same while DIR is locked, as by another weir
 //	eventually FILE  waits until facts prints what is in FILE
+//	shown REGEXP ARGS
+//	                 runs weir ARGS again and again, until what it prints matches
 //	settled DIR      waits until DIR's journal says that nothing is pending
 //	gone FILE        makes the journal FILE one of another network namespace
 //	kills FILE ARGS  runs weir ARGS again and again, and kills it each time a little later; after weir recover facts must print what is in FILE
@@ -157,7 +159,7 @@ func TestScripts(t *testing.T) {
 			return os.Chmod(state, 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"refused": refused, "locked": locked, "eventually": eventually, "settled": settled, "gone": gone,
+			"refused": refused, "locked": locked, "eventually": eventually, "settled": settled, "gone": gone, "shown": shown,
 			"kills": kills, "called": called,
 		},
 		Condition: func(condition string) (bool, error) {
@@ -232,6 +234,14 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	})
 	// The journal is written after the facts are right.
 	settled(ts, false, []string{ts.Getenv("STATE")})
+}
+
+func shown(ts *testscript.TestScript, _ bool, args []string) {
+	want := regexp.MustCompile(args[0])
+	wait(ts, args[0], func() bool {
+		_ = ts.Exec("weir", args[1:]...)
+		return want.MatchString(ts.ReadFile("stdout"))
+	})
 }
 
 func settled(ts *testscript.TestScript, _ bool, args []string) {
