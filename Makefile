@@ -54,7 +54,8 @@ test-machines: dist ## every fault on every Debian and network manager, and rela
 test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
 	@$(MAKE) --no-print-directory reference
-	WEIR_TEST_KERNELS=1 $(GO) test -count=1 -v -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab/qemu ./internal/qdisc ./cmd/weir
+	@scripts/need generate
+	WEIR_TEST_KERNELS=1 $(GO) run ./internal/testrun -count=1 -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
