@@ -25,14 +25,20 @@ func slope(x, y []float64) (rise, off float64) {
 	return rise, math.Sqrt(max(0, yy-rise*xy) / n)
 }
 
+func mean(x []float64) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
 // deviation is how far values lie from their mean (root mean square).
 func deviation(x []float64) float64 {
-	var sum, squares float64
+	var squares float64
+	m := mean(x)
 	for _, v := range x {
-		sum += v / float64(len(x))
-	}
-	for _, v := range x {
-		squares += (v - sum) * (v - sum) / float64(len(x))
+		squares += (v - m) * (v - m) / float64(len(x))
 	}
 	return math.Sqrt(squares)
 }

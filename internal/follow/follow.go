@@ -14,6 +14,7 @@ package follow
 import (
 	"cmp"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -29,11 +30,17 @@ type Look struct {
 	Connections []Connection  // that have moved since the look before
 }
 
-// Connection is one connection's times.
+// Connection is what one connection has seen.
 type Connection struct {
 	RTT  time.Duration // smoothed
 	Base time.Duration // the least that was ever seen
 	Rate float64       // packets a second that are delivered; 0: not known
+
+	// For Finder alone:
+	To        netip.Addr
+	Delivered float64 // packets, since the look before
+	Lost      float64 // packets that were sent again, since the look before
+	Waits     bool    // for the network: about as much is under way as its window allows
 }
 
 // Follower holds what was learnt of a link.

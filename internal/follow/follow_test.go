@@ -178,7 +178,7 @@ func TestNobodyAsksForMore(t *testing.T) {
 // Bounds hold whatever is seen, and what cannot be seen changes nothing.
 func TestOddLooks(t *testing.T) {
 	at := func(d time.Duration, sent float64, rtt, base time.Duration) Look {
-		return Look{At: d, Sent: sent, Backlog: 1, Connections: []Connection{{rtt, base, 1000}}}
+		return Look{At: d, Sent: sent, Backlog: 1, Connections: []Connection{{RTT: rtt, Base: base, Rate: 1000}}}
 	}
 	const low, high = 20 * units.Rate(mbit), 200 * units.Rate(mbit)
 	for name, looks := range map[string]func(i int) Look{
@@ -219,7 +219,7 @@ func TestForgets(t *testing.T) {
 	look := func(rtt time.Duration, gap time.Duration) units.Rate {
 		i++
 		r, _ := f.Look(Look{At: time.Duration(i)*20*time.Millisecond + gap, Sent: float64(i) * 2.5e5, Backlog: 1,
-			Connections: []Connection{{rtt, 48 * time.Millisecond, 1000}}})
+			Connections: []Connection{{RTT: rtt, Base: 48 * time.Millisecond, Rate: 1000}}})
 		return r
 	}
 	for range 100 {

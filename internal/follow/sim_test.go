@@ -5,6 +5,7 @@ package follow
 import (
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -20,6 +21,12 @@ type world struct {
 	jitter    float64                 // of each packet on the way back, to both sides
 	neighbour func(t float64) float64 // what another host sends into the provider's queue
 	offered   func(t float64) float64 // all that applications have to send; nil: as much as goes
+	access    []float64               // bit/s, of each connection's own line beyond the provider; 0: not limited
+	accessed  float64                 // seconds that packets can wait there
+	loss      float64                 // of packets, beyond the provider
+	policed   float64                 // seconds of credit of a provider that drops instead of queueing; 0: it queues
+	begin     []float64               // when each connection has something to send; nil: at once
+	clients   int                     // at so many addresses the connections are; 0: one each
 	forwarded bool                    // no TCP Small Queues: the shaper's own queue is long
 	look      float64                 // seconds between looks
 	set       func(Look) float64      // the controller
@@ -43,6 +50,8 @@ type flow struct {
 	queued                            float64
 	above, marked, backed             float64 // when the shaper's queue was seen to stand, and it was told
 	count, pace, credit               float64 // packets; packets a second; what the application has given
+	free                              float64 // when its own line is
+	delivered, resent                 float64 // packets, since the look before
 	moved                             bool
 }
 
@@ -67,20 +76,29 @@ func (w *world) run(length float64) (s seen) {
 		flows[i] = &flow{base: b, window: 10 * mss, least: 1e9}
 	}
 	var (
-		there   []chunk // the provider's queue
-		waiting float64 // bytes in it
-		acks    = map[int][]chunk{}
+		there   []chunk             // the provider's queue
+		waiting float64             // bytes in it
+		acks    = map[int][]chunk{} // by the tick in which they come
 		total   float64
 		peak    float64
 		left    float64 // of the shaper's and the provider's tick, not used
 		shaped  = 0.
+		credit  = 0.
 	)
+	lose := func(n, flow int, bytes float64) { // which is noticed a round trip later
+		at := n + 1 + int(math.Max(flows[flow].srtt, flows[flow].base)/tick)
+		acks[at] = append(acks[at], chunk{flow: flow, bytes: bytes})
+	}
 	c := w.set(Look{})
 	for n := 0; float64(n)*tick < length; n++ {
 		w.now = float64(n) * tick
 		t, r := w.now, w.rate(w.now)
 		for _, a := range acks[n] {
-			flows[a.flow].acked(t, a)
+			if a.rtt == 0 {
+				flows[a.flow].lost(t, a.bytes)
+			} else {
+				flows[a.flow].acked(t, a)
+			}
 		}
 		delete(acks, n)
 		for i, f := range flows {
@@ -102,7 +120,7 @@ func (w *world) run(length float64) (s seen) {
 				break
 			}
 			share := shaped / float64(busy)
-			for _, f := range flows {
+			for i, f := range flows {
 				if f.queued <= 0 {
 					continue
 				}
@@ -116,7 +134,7 @@ func (w *world) run(length float64) (s seen) {
 					peak += (k.own - peak) * (1 - math.Exp(-weight/256))
 					if waiting+k.bytes > w.buffer*r/8 {
 						s.drops++
-						f.lost(t, k.bytes)
+						lose(n, i, k.bytes)
 						return
 					}
 					there, waiting = append(there, k), waiting+k.bytes
@@ -132,14 +150,47 @@ func (w *world) run(length float64) (s seen) {
 			}
 		}
 		left = r / 8 * tick
+		if w.policed > 0 {
+			credit = math.Min(credit+left, r/8*w.policed)
+			left = 1e12
+		}
 		for len(there) > 0 && left > 0 {
 			k := &there[0]
 			b := math.Min(left, k.bytes)
 			left, waiting, k.bytes = left-b, waiting-b, k.bytes-b
+			if w.policed > 0 {
+				if credit < b {
+					there = there[1:]
+					s.drops++
+					lose(n, k.flow, b)
+					continue
+				}
+				credit -= b
+			}
 			if k.flow >= 0 {
 				j := w.jitter * (2*w.rng.Float64() - 1)
 				at := n + 1 + max(0, int((flows[k.flow].base+w.jitter+j)/tick+0.5)) - int(w.jitter/tick)
-				gone := t + tick*(1-left/(r/8*tick))
+				gone := t + tick*(1-math.Min(1, left/(r/8*tick)))
+				f := flows[k.flow]
+				if w.rng.Float64() < w.loss*b/1514 {
+					lose(n, k.flow, b)
+					if k.bytes <= 0 {
+						there = there[1:]
+					}
+					continue
+				}
+				if len(w.access) > 0 && w.access[k.flow] > 0 {
+					if f.free-gone > w.accessed {
+						lose(n, k.flow, b)
+						if k.bytes <= 0 {
+							there = there[1:]
+						}
+						continue
+					}
+					f.free = math.Max(f.free, gone) + 8*b/w.access[k.flow]
+					at += int((f.free - gone) / tick)
+					gone = f.free
+				}
 				acks[max(at, n+1)] = append(acks[max(at, n+1)],
 					chunk{flow: k.flow, bytes: b, rtt: gone - k.born + flows[k.flow].base + w.jitter + j})
 			}
@@ -151,12 +202,14 @@ func (w *world) run(length float64) (s seen) {
 		w.stood = waiting * 8 / r
 		if n%int(w.look/tick+0.5) == 0 {
 			l := Look{At: time.Duration(t * 1e9), Sent: total, Own: time.Duration(peak * 1e9)}
-			for _, f := range flows {
+			for i, f := range flows {
 				l.Backlog += f.queued
 				if f.moved && f.srtt > 0 {
 					f.moved = false
 					l.Connections = append(l.Connections, Connection{RTT: time.Duration(f.srtt * 1e9),
-						Base: time.Duration(f.least * 1e9), Rate: f.pace})
+						Base: time.Duration(f.least * 1e9), Rate: f.pace, To: w.to(i),
+						Delivered: f.delivered, Lost: f.resent, Waits: w.offered == nil || f.credit >= mss})
+					f.delivered, f.resent = 0, 0
 				}
 			}
 			if l.Backlog <= 0 {
@@ -168,8 +221,19 @@ func (w *world) run(length float64) (s seen) {
 	return s
 }
 
+// to is where a connection goes.
+func (w *world) to(i int) netip.Addr {
+	if w.clients > 0 {
+		i %= w.clients
+	}
+	return netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
+}
+
 // send gives the shaper what the window, TCP Small Queues and the application let go.
 func (f *flow) send(i int, t float64, w *world) {
+	if w.begin != nil && t < w.begin[i] {
+		return
+	}
 	room := f.window - f.flying
 	if !w.forwarded { // about a millisecond at the pacing rate, and two packets at least
 		rtt := math.Max(f.srtt, f.base)
@@ -219,6 +283,7 @@ func (f *flow) back(t float64) {
 
 func (f *flow) lost(t, bytes float64) {
 	f.flying -= bytes / wire
+	f.resent += bytes / 1514
 	f.back(t)
 }
 
@@ -226,6 +291,7 @@ func (f *flow) acked(t float64, a chunk) {
 	b := a.bytes / wire
 	f.flying = math.Max(0, f.flying-b)
 	f.count += b / mss
+	f.delivered += b / mss
 	f.moved = true
 	rtt := math.Max(tick, a.rtt)
 	f.least = math.Min(f.least, rtt)

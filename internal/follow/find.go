@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"weir/internal/units"
+)
+
+// Finder finds out which rate a link has, of a host that enforces none. It takes looks 100 ms apart.
+//
+// While a queue stands in front of the link, what leaves that queue is the link's rate. It is the link's queue where
+// several clients share what it carries: what one gets changes from second to second, and what all get does not. Where
+// each client waits for a line of its own, each gets the same all the time.
+type Finder struct {
+	seen  []glance // of late, in the order of time
+	since float64  // when the queue began to stand; 0: there is none
+	done  float64  // until when it has been counted
+
+	seconds []second // with a full link, the last ones
+	why     Reason
+}
+
+// Reason is why a rate is not known yet.
+type Reason string
+
+// The reasons, in the order in which they are looked for.
+const (
+	Quiet    Reason = "little is sent"
+	Asleep   Reason = "what is sent waits for its applications, and not for the link"
+	Lossy    Reason = "packets are lost and none waits: a policer may limit this host"
+	Empty    Reason = "nothing waits beyond this host: the link is not full"
+	Alone    Reason = "one client alone waits, and that may be for its own line"
+	Measured Reason = "the link is full, and its rate is being measured"
+	Apart    Reason = "each client gets the same all the time: they may wait for lines of their own"
+	Ragged   Reason = "what is delivered changes from second to second"
+)
+
+// glance is a look, as it is needed later. Times are in seconds, sizes in bits.
+type glance struct {
+	at, sent  float64
+	clients   map[netip.Addr]view
+	q         float64 // that the least of them waits
+	delivered float64 // packets
+	waiting   float64 // of those, on connections that wait for the network
+	lost      float64
+}
+
+// view is what a client waits, how late that is known, in seconds, and how many packets it got.
+type view struct{ q, late, got float64 }
+
+// second is about a second in which the link was full.
+type second struct {
+	rate float64                // bit/s
+	each map[netip.Addr]float64 // packets a second that clients got
+}
+
+const (
+	// standing is the least that packets wait in a queue that fills a link, in seconds; start and end are left out of
+	// it, since srtt comes late.
+	standing, start, end = 4e-3, 0.2, 0.5
+	// enough seconds say what the rate is, if all but a quarter lie within agree, and a few packets. The last kept count.
+	enough, kept, agree, few = 10, 30, 0.02, 8
+	// What clients get varies by this share of what all get, and this many times as much as that does.
+	varied, more = 0.02, 8
+	// waiting is the share of packets that has to be on connections that wait for the network.
+	waiting = 0.5
+	// alone is the share of packets from which on one client has all.
+	alone = 0.98
+	// full is what a packet takes, in bits: those that were lost have not crossed the link.
+	full = 8 * 1514
+	// little is what does not fill any link, in bit/s.
+	little = 200e3
+)
+
+// NewFinder has seen nothing yet.
+func NewFinder() *Finder { return &Finder{why: Quiet} }
+
+// Look takes what was seen.
+func (f *Finder) Look(l Look) {
+	g := sum(l)
+	if n := len(f.seen); n > 0 {
+		switch before := f.seen[n-1]; {
+		case g.at <= before.at:
+			return // a clock that stands still tells nothing
+		case g.sent < before.sent || g.at-before.at > 2:
+			f.seen, f.since = nil, 0 // the counter began anew, or nobody has looked
+		}
+	}
+	f.seen = append(f.seen, g)
+	if i := slices.IndexFunc(f.seen, func(o glance) bool { return o.at > g.at-5 }); i > 64 {
+		f.seen = slices.Delete(f.seen, 0, i)
+	}
+	switch {
+	case len(g.clients) == 0 || g.q <= standing:
+		f.since = 0
+	case f.since == 0:
+		f.since, f.done = g.at, g.at+start
+	case g.at-end >= f.done+1:
+		f.count(g.at - end)
+	}
+	f.why = f.reason()
+}
+
+// Found is the rate of the link, in bit/s; false where it is not known yet.
+func (f *Finder) Found() (units.Rate, bool) {
+	if f.why != "" {
+		return 0, false
+	}
+	return units.Rate(math.Round(mean(rates(f.middle())))), true
+}
+
+// Why says what is waited for; "" once the rate is known.
+func (f *Finder) Why() string {
+	if f.why == Measured {
+		return fmt.Sprintf("%s: %d of %d s", f.why, min(len(f.seconds), enough-1), enough)
+	}
+	return string(f.why)
+}
+
+// sum sums a look up.
+func sum(l Look) glance {
+	g := glance{at: l.At.Seconds(), sent: 8 * l.Sent, clients: map[netip.Addr]view{}, q: math.Inf(1)}
+	for _, c := range l.Connections {
+		g.delivered, g.lost = g.delivered+c.Delivered, g.lost+c.Lost
+		if c.Waits {
+			g.waiting += c.Delivered
+		}
+		if c.Delivered == 0 {
+			continue
+		}
+		lag := latest
+		if c.Rate > 0 {
+			lag = min(latest, memory/c.Rate)
+		}
+		this := view{max(0, (c.RTT - c.Base).Seconds()), max(1e-3, c.Base.Seconds()) + lag, c.Delivered}
+		g.q = min(g.q, this.q)
+		if before, is := g.clients[c.To]; is {
+			if before.q < this.q {
+				this.q, this.late = before.q, before.late
+			}
+			this.got += before.got
+		}
+		g.clients[c.To] = this
+	}
+	return g
+}
+
+// count takes what was seen until a time for a second more of a full link, if clients wait for the network.
+func (f *Finder) count(until float64) {
+	var delivered, waits, lost float64
+	var looks []glance
+	got := map[netip.Addr]float64{}
+	for _, g := range f.seen {
+		if g.at < f.done || g.at > until {
+			continue
+		}
+		looks = append(looks, g)
+		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
+		for to, v := range g.clients {
+			got[to] += v.got
+		}
+	}
+	f.done = until
+	var most netip.Addr // who gets most is told soonest
+	for to, n := range got {
+		if n > got[most] || n == got[most] && to.Less(most) {
+			most = to
+		}
+	}
+	if waits < waiting*delivered || got[most] >= alone*delivered {
+		return
+	}
+	rate, ok := f.left(looks, most)
+	if !ok {
+		return
+	}
+	for to := range got {
+		got[to] /= looks[len(looks)-1].at - looks[0].at
+	}
+	f.seconds = append(f.seconds, second{rate * delivered / (delivered + lost), got})
+	f.seconds = f.seconds[max(0, len(f.seconds)-kept):]
+}
+
+// left is what left the queue in bit/s, as one client's waits tell: what is acknowledged now left the queue some time
+// ago, and had come there as much earlier as it waited.
+func (f *Finder) left(looks []glance, to netip.Addr) (rate float64, ok bool) {
+	late, n := 0., 0.
+	for _, g := range looks {
+		if v, is := g.clients[to]; is {
+			late, n = late+v.late, n+1
+		}
+	}
+	var when, came []float64
+	for _, g := range looks {
+		v, is := g.clients[to]
+		if sent, known := f.sentAt(g.at - late/n - v.q); is && known {
+			when, came = append(when, g.at), append(came, sent)
+		}
+	}
+	rate, _ = slope(when, came)
+	return rate, len(when) >= 6 && rate > 0
+}
+
+// sentAt is what had left here at a time; false where nobody has looked then.
+func (f *Finder) sentAt(t float64) (float64, bool) {
+	i, _ := slices.BinarySearchFunc(f.seen, t, func(o glance, t float64) int {
+		if o.at < t {
+			return -1
+		}
+		return 1
+	})
+	if i == 0 || i == len(f.seen) {
+		return 0, false
+	}
+	a, b := f.seen[i-1], f.seen[i]
+	return a.sent + (b.sent-a.sent)*(t-a.at)/(b.at-a.at), true
+}
+
+// middle are the seconds without those whose rates are the highest or the lowest eighth.
+func (f *Finder) middle() []second {
+	s := slices.SortedFunc(slices.Values(f.seconds), func(a, b second) int { return cmp.Compare(a.rate, b.rate) })
+	return s[len(s)/8 : len(s)-len(s)/8]
+}
+
+func rates(seconds []second) (all []float64) {
+	for _, s := range seconds {
+		all = append(all, s.rate)
+	}
+	return all
+}
+
+// reason is why a rate is not known; "" where it is.
+func (f *Finder) reason() Reason {
+	if len(f.seconds) < enough {
+		return f.missing()
+	}
+	m := f.middle()
+	parts, all := varies(m)
+	switch {
+	case parts < varied*mean(rates(m))/full:
+		return Apart
+	case m[len(m)-1].rate-m[0].rate > agree*m[len(m)/2].rate+few*full:
+		return Ragged
+	case parts < more*all:
+		return Apart
+	}
+	return ""
+}
+
+// missing is why there are not enough seconds with a full link.
+func (f *Finder) missing() Reason {
+	var delivered, waits, lost float64
+	single := 0
+	looks := f.seen[max(0, len(f.seen)-20):]
+	for _, g := range looks {
+		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
+		if len(g.clients) == 1 {
+			single++
+		}
+	}
+	first, last := looks[0], looks[len(looks)-1]
+	switch {
+	case last.sent-first.sent <= little*(last.at-first.at) || delivered == 0:
+		return Quiet
+	case waits < waiting*delivered:
+		return Asleep
+	case f.since == 0 && lost > 0.01*delivered:
+		return Lossy
+	case f.since == 0:
+		return Empty
+	case 2*single > len(looks):
+		return Alone
+	}
+	return Measured
+}
+
+// varies is by how much what single clients get varies from second to second, and what all get: packets a second.
+func varies(seconds []second) (parts, all float64) {
+	each := map[netip.Addr][]float64{}
+	for i, s := range seconds {
+		for to, n := range s.each {
+			if each[to] == nil {
+				each[to] = make([]float64, len(seconds))
+			}
+			each[to][i] = n
+		}
+	}
+	for _, x := range each {
+		parts += math.Pow(deviation(x), 2)
+	}
+	return math.Sqrt(parts), deviation(rates(seconds)) / full
+}

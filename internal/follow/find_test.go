@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/internal/units"
+)
+
+// found is the first rate that a finder gives on a host with no shaper, in bit/s, and why it gives none at the end.
+func found(w world, length float64) (rate float64, why string) {
+	f := NewFinder()
+	w.look = .1
+	w.set = func(l Look) float64 {
+		if l.At > 0 {
+			f.Look(l)
+		}
+		if r, ok := f.Found(); ok && rate == 0 {
+			rate = float64(r)
+		}
+		return 10e9
+	}
+	w.run(length)
+	return rate, f.Why()
+}
+
+// chance draws worlds.
+type chance struct{ *rand.Rand }
+
+func (c chance) of(x ...float64) float64 { return x[c.IntN(len(x))] }
+
+// downloads are some that begin one after the other, to near and far.
+func (c chance) downloads(w *world, n int, within float64) {
+	for range n {
+		w.bases = append(w.bases, c.of(.005, .012, .03, .048, .15))
+		w.begin = append(w.begin, within*c.Float64())
+	}
+}
+
+// Downloads that share a link tell its rate, whatever the link, its buffer and their paths are.
+func TestFinds(t *testing.T) {
+	const cases, length = 100, 90
+	c := chance{rand.New(rand.NewPCG(21, 22))}
+	none, off := 0, []float64{}
+	for i := range cases {
+		w := world{rate: steps(mbit * c.of(5, 20, 50, 100, 500)), buffer: c.of(.02, .05, .2, 1),
+			rng: rand.New(rand.NewPCG(uint64(i), 5))}
+		c.downloads(&w, 2+c.IntN(8), 20)
+		if c.IntN(3) == 0 {
+			w.jitter = c.of(.001, .005)
+		}
+		rate, why := found(w, length)
+		wrong := math.Abs(rate/w.rate(0) - 1)
+		switch {
+		case rate == 0:
+			t.Logf("%d: %g Mbit/s, %g s of buffer: %s", i, w.rate(0)/mbit, w.buffer, why)
+			none++
+			continue
+		case wrong > .015:
+			t.Errorf("%d: %g Mbit/s, and %g was found", i, w.rate(0)/mbit, rate/mbit)
+		}
+		off = append(off, wrong)
+	}
+	if p95 := quantile(off, .95); p95 > .005 {
+		t.Errorf("nineteen in twenty rates are found within %.2f %%, at most 0.5", 100*p95)
+	}
+	if none > cases/15 {
+		t.Errorf("of %d rates %d are not found", cases, none)
+	}
+}
+
+// What is not the link's rate is not taken for it: clients' own lines, applications, loss and jitter.
+func TestFindsNothing(t *testing.T) {
+	const cases, length = 240, 60
+	c := chance{rand.New(rand.NewPCG(31, 32))}
+	for i := range cases {
+		w := world{rate: steps(1000 * mbit), buffer: .2, rng: rand.New(rand.NewPCG(uint64(i), 6))}
+		what := []string{"own lines", "own lines", "own lines", "applications", "loss", "a policer", "one client"}[i%7]
+		switch what {
+		case "own lines":
+			c.downloads(&w, 1+c.IntN(6), 5)
+			w.accessed = c.of(.01, .03, .1, .3, 1)
+			for range w.bases {
+				w.access = append(w.access, mbit*c.of(5, 10, 10, 20, 50, 100))
+			}
+			if c.IntN(3) == 0 {
+				w.loss = c.of(.0001, .001, .01)
+			}
+		case "applications":
+			c.downloads(&w, 2+c.IntN(6), 5)
+			w.rate = steps(mbit * c.of(5, 20, 100))
+			w.offered = steps(w.rate(0) * c.of(.5, .6, .7, .8, .9, .95))
+		case "loss":
+			c.downloads(&w, 2+c.IntN(6), 5)
+			w.loss = c.of(.001, .003, .01, .03)
+		case "a policer":
+			c.downloads(&w, 2+c.IntN(6), 5)
+			w.rate, w.policed = steps(mbit*c.of(5, 20, 100)), c.of(.005, .02, .1)
+		case "one client":
+			c.downloads(&w, 1+c.IntN(6), 5)
+			w.rate, w.clients = steps(mbit*c.of(5, 20, 100)), 1
+		}
+		if c.IntN(3) == 0 {
+			w.jitter = c.of(.001, .005, .01)
+		}
+		rate, _ := found(w, length)
+		right := what != "own lines" && math.Abs(rate/w.rate(0)-1) < .01
+		if rate != 0 && !right {
+			t.Errorf("%d, %s: %g Mbit/s was found, of %+v", i, what, rate/mbit, w)
+		}
+	}
+}
+
+// Where no rate is found it is said what is missing.
+func TestFindsReasons(t *testing.T) {
+	four := same(4, .048)
+	for want, w := range map[Reason]world{
+		Quiet:  {bases: same(2, .048), offered: steps(.1 * mbit)},
+		Asleep: {bases: four, offered: steps(20 * mbit)},
+		Empty:  {rate: steps(500 * mbit), bases: four, loss: .003},
+		Lossy:  {bases: four, policed: .02},
+		Alone:  {bases: four, clients: 1},
+		Apart:  {bases: four, access: []float64{5e6, 5e6, 10e6, 10e6}, accessed: .2},
+	} {
+		if w.buffer = .2; w.rate == nil {
+			w.rate = steps(50 * mbit)
+		}
+		if rate, why := found(w, 40); rate != 0 || why != string(want) {
+			t.Errorf("%s: found %g, said %q", want, rate, why)
+		}
+	}
+	rate, why := found(world{rate: steps(50 * mbit), buffer: .2, bases: four, begin: []float64{1, 2, 3, 4}}, 8)
+	if want := fmt.Sprintf("%s: %d of %d s", Measured, 2, enough); rate != 0 || why != want {
+		t.Errorf("after 8 s: found %g, said %q, not %q", rate, why, want)
+	}
+}
+
+// Odd looks are survived, and nothing is found in them.
+func TestFinderOddLooks(t *testing.T) {
+	f := NewFinder()
+	for i, l := range []Look{
+		{}, {At: time.Hour}, {At: time.Minute}, {At: time.Hour + 1, Sent: 1e9}, {At: time.Hour + 2},
+		{At: 2 * time.Hour, Sent: math.MaxFloat64, Connections: []Connection{{}}},
+		{At: 2*time.Hour + 1, Connections: []Connection{{RTT: -1, Base: math.MaxInt64, Delivered: -1}}},
+		{At: 2*time.Hour + 2, Connections: []Connection{{RTT: math.MaxInt64, Rate: math.Inf(1), Delivered: math.NaN()}}},
+	} {
+		f.Look(l)
+		if rate, ok := f.Found(); ok || rate != units.Rate(0) || f.Why() == "" {
+			t.Errorf("look %d: %s, %q", i, rate, f.Why())
+		}
+	}
+}
