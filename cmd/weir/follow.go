@@ -38,6 +38,10 @@ counters of the queue. When packets begin to wait beyond this host, it lowers
 the rate until that queue is gone. When the shaper is full, it tries a little
 more every few seconds. A change is made in place: no packet is lost.
 
+A rate that nobody knows is found while clients fill the link, two at least. It
+takes 10 s of a full link. It is then brought up as weir up would, with the
+timer, and confirmed if connections still move after 10 s.
+
 Where sending less does not help, packets wait elsewhere, and the rate is put
 back. Without connections, or with little to send, the rate stays as it is.
 
@@ -62,13 +66,13 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 			}
 			if len(status.Followed) == 0 {
 				return &plan.Refusal{What: "no goal in force says between which rates to follow",
-					Try: "weir up --rate 20mbit..100mbit"}
+					Try: "weir up --rate 20mbit..100mbit, or --rate auto"}
 			}
-			release, err := store.Follow()
+			following, err := store.Follow()
 			if err != nil {
 				return err
 			}
-			defer release()
+			defer following.Close()
 			var one sync.Mutex
 			var failed error
 			ctx, end := context.WithCancel(ctx)
@@ -92,7 +96,7 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 					failed = wrong
 					end()
 				}
-			})
+			}, following.Waits)
 			if err == nil {
 				err = failed
 			}

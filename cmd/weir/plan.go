@@ -24,10 +24,16 @@ value, the new value and the reason. Plan changes nothing, and needs no root.
 With -v it also prints what was measured, who set the old value, and what was
 considered and left. The files in the list are written by weir confirm.
 
+With --rate auto it first listens to this host's traffic, for 8 s or more.
+
 Without options the goal is the one in /etc/weir.toml. Without that file it is
 the one that was brought up last.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			goal, err := heard(cmd, options, goal, options.json)
+			if err != nil {
+				return err
+			}
 			p, err := options.store().Plan(goal)
 			if err != nil {
 				return err

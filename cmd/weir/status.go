@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -76,11 +77,7 @@ func printInForce(w io.Writer, s change.Status) {
 		fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
 	}
 	for _, f := range s.Followed {
-		if f.Running {
-			fmt.Fprintf(w, "Followed:  %s now, of %s to %s\n", f.Rate, f.Low, f.High)
-		} else {
-			fmt.Fprintf(w, "Not followed: the rate stays %s. To follow it:  weir follow\n", f.Rate)
-		}
+		printFollowed(w, f)
 	}
 	if s.Elsewhere != "" {
 		printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
@@ -90,6 +87,19 @@ func printInForce(w io.Writer, s change.Status) {
 	}
 	if !s.Kept && !s.Unconfirmed {
 		fmt.Fprintln(w, "Until the next reboot: nothing is kept over that.")
+	}
+}
+
+func printFollowed(w io.Writer, f change.Followed) {
+	switch {
+	case f.Rate == 0 && !f.Running:
+		fmt.Fprintln(w, "The rate is not known, and nobody looks for it. To look:  weir follow")
+	case f.Rate == 0:
+		printWrapped(w, "", "The rate is not known yet: "+cmp.Or(f.Waits, "weir follow has just begun")+".")
+	case f.Running:
+		fmt.Fprintf(w, "Followed:  %s now, of %s to %s\n", f.Rate, f.Low, f.High)
+	default:
+		fmt.Fprintf(w, "Not followed: the rate stays %s. To follow it:  weir follow\n", f.Rate)
 	}
 }
 

@@ -64,7 +64,8 @@ in another network namespace, or with another --state.
 
 The rate: --calibrate PEER finds it first, with the framing, as weir calibrate
 does. That fills the link for some 15 s. Unless the result is verified, nothing
-is changed.`,
+is changed. --rate auto listens to this host's own traffic instead. While that
+does not tell, the host is set up as without a rate, and weir follow listens on.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.timed = cmd.Flags().Changed("timeout")
@@ -76,6 +77,10 @@ is changed.`,
 				if goal, err = o.peer.goal(cmd, goal, options.json); err != nil {
 					return err
 				}
+			}
+			goal, err := heard(cmd, options, goal, options.json)
+			if err != nil {
+				return err
 			}
 			up := func() (change.Outcome, error) { return options.store().Up(goal, o.timeout) }
 			if o.boot {
@@ -113,7 +118,7 @@ func (o *upOptions) check(goal plan.Goal) error {
 	case o.yes && o.timed:
 		return usage("weir up --yes, or weir up --timeout 30s",
 			"with --yes nothing is put back, so it goes with no --timeout")
-	case o.peer.peer != "" && (goal.Rate != 0 || goal.Overhead != plan.Goal{}.Overhead || goal.Recipe != ""):
+	case o.peer.peer != "" && (goal.Rate != 0 || goal.Unknown() || goal.Overhead != plan.Goal{}.Overhead || goal.Recipe != ""):
 		return usage("weir up --calibrate PEER", "--calibrate finds the rate and the framing, so it goes with no "+
 			"--rate, --overhead or --recipe")
 	case o.peer.peer == "" && o.peer.token+o.peer.pin != "":

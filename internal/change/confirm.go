@@ -14,7 +14,10 @@ import (
 
 // Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot.
 // False if there is none to confirm.
-func (s Store) Confirm() (Status, bool, error) {
+func (s Store) Confirm() (Status, bool, error) { return s.confirm("") }
+
+// confirm is Confirm, of one run alone if its timer is named.
+func (s Store) confirm(unit string) (Status, bool, error) {
 	s, at, err := s.begin("confirm")
 	if err != nil {
 		return Status{}, false, err
@@ -29,7 +32,7 @@ func (s Store) Confirm() (Status, bool, error) {
 	case status.Reboot:
 		return status, false, &plan.Refusal{What: "the machine was started again since weir up, and its changes " +
 			"ended with that", Try: "weir up"}
-	case j == nil || j.Pending == nil:
+	case j == nil || j.Pending == nil, unit != "" && j.unit() != unit:
 		return status, false, nil
 	case j.Pending.Down:
 		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short",
@@ -39,7 +42,7 @@ func (s Store) Confirm() (Status, bool, error) {
 	if err != nil {
 		return status, false, err
 	}
-	unit := j.unit()
+	unit = j.unit()
 	if j, err = s.keep(j, files, facts); err != nil {
 		return status, false, err
 	}

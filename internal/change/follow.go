@@ -3,10 +3,13 @@
 package change
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +40,7 @@ func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
 		return nil, nil, err
 	}
 	for _, goal := range at.journal.goals() {
-		if goal.Follow == "" {
+		if goal.Follow == "" || goal.Unknown() {
 			continue
 		}
 		note := func(text string) { why = append(why, plan.Note{Subject: goal.Dev, Text: text}) }
@@ -107,8 +110,15 @@ func (s *Shaper) Leave() error {
 	return nil
 }
 
-// Follow keeps a second follower out of this network namespace, and lets Status know of this one, until it is released.
-func (s Store) Follow() (release func(), err error) {
+// Following is the one follower of a network namespace, as Status sees it.
+type Following struct {
+	f     *os.File
+	one   sync.Mutex
+	waits map[string]string
+}
+
+// Follow keeps a second follower out of this network namespace, and lets Status know of this one, until it is closed.
+func (s Store) Follow() (*Following, error) {
 	name, err := s.followLock()
 	if err != nil {
 		return nil, err
@@ -120,7 +130,7 @@ func (s Store) Follow() (release func(), err error) {
 	const patience, pause = time.Second, 10 * time.Millisecond
 	for waited := time.Duration(0); ; waited += pause {
 		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return func() { f.Close() }, nil
+			return &Following{f: f, waits: map[string]string{}}, f.Truncate(0)
 		}
 		if waited >= patience {
 			f.Close()
@@ -131,18 +141,41 @@ func (s Store) Follow() (release func(), err error) {
 	}
 }
 
-// followed tells whether a follower is at work.
-func (s Store) followed() bool {
+// Close ends it.
+func (f *Following) Close() error { return f.f.Close() }
+
+// Waits lets Status know why a device's rate is not known yet; "" where it is.
+func (f *Following) Waits(dev, why string) {
+	f.one.Lock()
+	defer f.one.Unlock()
+	if f.waits[dev] == why {
+		return
+	}
+	f.waits[dev] = why
+	text, _ := json.Marshal(f.waits)
+	if f.f.Truncate(0) == nil { // what cannot be told is told by the log
+		_, _ = f.f.WriteAt(text, 0)
+	}
+}
+
+// followed tells whether a follower is at work, and what it waits for, by devices.
+func (s Store) followed() (running bool, waits map[string]string) {
 	name, err := s.followLock()
 	if err != nil {
-		return false
+		return false, nil
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	const most = 1 << 16
+	text, _ := io.ReadAll(io.LimitReader(f, most))
+	_ = json.Unmarshal(text, &waits) // half of it, while it is written, is nothing
+	return true, waits
 }
 
 func (s Store) followLock() (string, error) {

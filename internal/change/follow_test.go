@@ -43,7 +43,7 @@ func TestFollowed(t *testing.T) {
 	if out, err := s.Up(goal, 0); err != nil || len(out.Done) != 0 {
 		t.Errorf("the same goal again makes %v, %v", out.Done, err)
 	}
-	release, err := s.Follow()
+	following, err := s.Follow()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestFollowed(t *testing.T) {
 	if _, err := s.Follow(); err == nil || !strings.Contains(err.Error(), "another weir follow") {
 		t.Errorf("two follow: %v", err)
 	}
-	release()
+	following.Close()
 	if status().Followed[0].Running {
 		t.Error("somebody is still seen to follow")
 	}

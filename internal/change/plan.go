@@ -87,6 +87,7 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
 	uplink, _, _ := plan.Uplink(facts)
 	before, _ := about(j.goals(), cmp.Or(goal.Dev, uplink))
+	goal = goal.AsFound(before)
 	inForce := before != plan.Goal{} && goal == before
 	if inForce && (goal.Role != "relay" || goal.Carries != "") {
 		return goal, nil, nil
@@ -140,9 +141,10 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 			others(c.Target) {
 			continue
 		}
-		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
+		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries }) ||
+			plan.LeavesRate(facts.Files[host.GoalFile])
 		if c.Target == goalFile && found && plan.Says(facts.Files[host.GoalFile], p.Lasting()...) {
-			continue // it leaves open what is carried, as the goal does
+			continue // it leaves open what was found, as the goal did
 		}
 		goal, _ := about(p.All(), c.Dev())
 		if c.Old, _ = j.value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {

@@ -12,6 +12,7 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -42,10 +43,11 @@ type Status struct {
 // Followed is a goal in force whose rate a follower may choose.
 type Followed struct {
 	Dev     string     `json:"dev"`
-	Rate    units.Rate `json:"rate"` // bit/s, of the shaper now
+	Rate    units.Rate `json:"rate"` // bit/s, of the shaper now; 0: it is to be found
 	Low     units.Rate `json:"low"`  // and between which it may be
 	High    units.Rate `json:"high"`
-	Running bool       `json:"running"` // weir follow is at work
+	Running bool       `json:"running"`         // weir follow is at work
+	Waits   string     `json:"waits,omitempty"` // why it has not found the rate yet
 }
 
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
@@ -58,8 +60,11 @@ func (s Store) Status() (Status, error) {
 		return Status{Drift: []plan.Change{}}, err
 	}
 	facts, status := at.facts, s.status(at)
-	for i := range status.Followed {
-		status.Followed[i].Running = s.followed()
+	if len(status.Followed) > 0 {
+		running, waits := s.followed()
+		for i, f := range status.Followed {
+			status.Followed[i].Running, status.Followed[i].Waits = running, text.OneLine(waits[f.Dev])
+		}
 	}
 	// What has just come into force still shows in what connections remember.
 	for look := 0; status.InForce && len(status.Others) == 0; look++ {
@@ -190,7 +195,11 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 	if status.InForce {
 		for _, goal := range p.All() {
 			link, _ := facts.Link(goal.Dev)
-			if rate, can := plan.Followed(plan.QueueOf(link.Tree).Stack); can && goal.Follow != "" {
+			rate, can := plan.Followed(plan.QueueOf(link.Tree).Stack)
+			switch {
+			case goal.Unknown():
+				status.Followed = append(status.Followed, Followed{Dev: goal.Dev})
+			case can && goal.Follow != "":
 				low, high := goal.Bounds()
 				status.Followed = append(status.Followed,
 					Followed{Dev: goal.Dev, Rate: rate, Low: plan.Share(low), High: plan.Share(high)})

@@ -5,6 +5,7 @@ package plan
 import (
 	"strings"
 
+	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -46,10 +47,14 @@ func (s *Span) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// setRate reads a rate, or a span: the rate is then its lower end, where nothing waits whatever the link carries, until
-// a follower has found more.
+// setRate reads a rate, a span, or Auto. Of a span the rate is the lower end, where nothing waits whatever the link
+// carries, until a follower has found more.
 func setRate(g *Goal, text string) (err error) {
-	if !strings.Contains(text, to) {
+	switch {
+	case Span(text) == Auto:
+		g.Rate, g.Follow = 0, Auto
+		return nil
+	case !strings.Contains(text, to):
 		g.Rate, err = units.ParseRate(text)
 		return err
 	}
@@ -57,6 +62,20 @@ func setRate(g *Goal, text string) (err error) {
 		g.Rate, _ = g.Bounds()
 	}
 	return err
+}
+
+// FindTakes is for how many seconds a link has to be full until its rate is known (follow.Finder).
+const FindTakes = 10
+
+// Unknown tells whether the rate is to be found first: until then the plan is that of a rate which nobody knows.
+func (g Goal) Unknown() bool { return g.Follow == Auto && g.Rate == 0 }
+
+// AsFound is a goal with the rate that was found for another, of the same device, where it leaves that open.
+func (g Goal) AsFound(before Goal) Goal {
+	if g.Unknown() && before.Follow == Auto {
+		g.Rate = before.Rate
+	}
+	return g
 }
 
 // Bounds are between which rates, in bit/s, a follower may choose what the provider is taken to sell; 0 and 0 where the
@@ -115,3 +134,17 @@ func AtRate(s qdisc.Stack, rate units.Rate) qdisc.Stack {
 
 // Share is how much of a rate a shaper is given.
 func Share(rate units.Rate) units.Rate { return shaped(rate) }
+
+// CAKEFor is the CAKE that a goal gets on a host once its rate is known: how that counts packets is how a rate for it
+// has to be found. False if there is none.
+func CAKEFor(g Goal, f host.Facts) (cake qdisc.Cake, ok bool) {
+	const any = units.Rate(50e6)
+	g.Rate, g.Follow = any, ""
+	p, err := Make(g, f)
+	for _, c := range p.Changes {
+		if q, is := c.New.(Queue); is && err == nil && c.Kind == Root && c.Name == p.Goal.Dev {
+			cake, ok = q.Stack[0].(qdisc.Cake)
+		}
+	}
+	return cake, ok
+}

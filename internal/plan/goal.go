@@ -110,7 +110,7 @@ func Fields() []Field {
 		fieldOf(Field{Name: "follow", Type: "span", Quantity: true,
 			Help: "let weir follow find the rate between these: `20mbit..100mbit`, or auto (a quarter to four times " +
 				"the rate)", Suggests: func(host.Facts) []string { return []string{string(Auto)} }},
-			func(g *Goal) *Span { return &g.Follow }, parseSpan),
+			func(g *Goal) *Span { return &g.Follow }, parseSpan).unless(Goal.Unknown),
 		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
 			Help: "what the provider sold for incoming traffic, which is then shaped, too " +
 				"(default: it is left alone; for a relay, the rate)"},
@@ -158,12 +158,32 @@ func Fields() []Field {
 	}
 }
 
-// rateField is also told a span: --rate 20mbit..100mbit.
+// unless leaves a field unsaid of some goals, where another field says it.
+func (f Field) unless(said func(Goal) bool) Field {
+	get := f.get
+	f.get = func(g Goal) string {
+		if said(g) {
+			return ""
+		}
+		return get(g)
+	}
+	return f
+}
+
+// rateField is also told a span, --rate 20mbit..100mbit, or that nobody knows it: --rate auto.
 func rateField() Field {
 	f := fieldOf(Field{Name: "rate", Type: "rate", Quantity: true,
-		Help: "what the provider sold for outgoing traffic: 50mbit"},
+		Help:     "what the provider sold for outgoing traffic: 50mbit, or auto: weir follow finds it",
+		Suggests: func(host.Facts) []string { return []string{string(Auto)} }},
 		func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate)
 	f.set = setRate
+	get := f.get
+	f.get = func(g Goal) string {
+		if g.Unknown() {
+			return string(Auto)
+		}
+		return get(g)
+	}
 	return f
 }
 

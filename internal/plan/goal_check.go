@@ -123,9 +123,10 @@ func (g Goal) checkFollow(bad func(try, what string, args ...any) error) error {
 	case g.Recipe+g.Qdisc != "" || g.Prefer == "l4s" || g.Role == "relay":
 		return bad("--rate 50mbit --follow auto", "--follow changes the rate of a server's CAKE, so it goes with no "+
 			"--recipe, --qdisc, --prefer l4s or --role relay")
+	case g.Unknown():
+		return nil
 	case g.Rate == 0:
-		return bad("--rate 50mbit --follow auto, or --rate 20mbit..100mbit",
-			"--follow begins with a rate, and none is given")
+		return bad("--rate auto, or --rate 20mbit..100mbit", "--follow begins with a rate, and none is given")
 	case low < minRate:
 		return bad("--follow 20mbit..100mbit", "%s would leave too little to reach this host", low)
 	case high <= low:

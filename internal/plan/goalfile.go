@@ -61,6 +61,9 @@ func ParseGoals(text string) (goals []Goal, err error) {
 		if n, is := table["overhead"].(int64); is { // of all that can be a bare number the one that needs no unit
 			return nil, badGoals(lineOf(text, name, "overhead"), fmt.Sprintf("overhead = %d: write it in quotes", n))
 		}
+		if table["rate"] == string(Auto) {
+			return nil, badGoals(lineOf(text, name, "rate"), `rate = "auto": write follow = "auto" instead`)
+		}
 	}
 	written, tables, err := goalTables(text, raw)
 	if err != nil {
@@ -170,11 +173,18 @@ func Says(f host.File, goals ...Goal) bool {
 	return true
 }
 
+// LeavesRate tells whether a goal in a file has no rate, so that it is to be found.
+func LeavesRate(f host.File) bool {
+	written, err := ParseGoals(f.Text)
+	return f.Kind == host.Regular && err == nil && slices.ContainsFunc(written, Goal.Unknown)
+}
+
 // Means tells whether a goal as it was written is another that was brought up.
 func (g Goal) Means(up Goal) bool {
 	if g == (Goal{}) {
 		return false
 	}
+	g = g.AsFound(up)
 	g.Serves = cmp.Or(g.Serves, up.Serves)
 	g.Dev, g.RTT, g.Runtime = cmp.Or(g.Dev, up.Dev), cmp.Or(g.RTT, up.RTT), up.Runtime
 	if g.Role == "relay" {

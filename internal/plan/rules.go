@@ -67,6 +67,11 @@ func ownTheQueue(d *draft) error {
 		err = d.root(asked, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err
+	case g.Unknown():
+		d.note("rate", "not known yet, so the queue is that of a host whose rate nobody knows; weir follow looks on, "+
+			"and gives %s a shaper once others have filled the link for %d s", d.link.Name, FindTakes)
+		d.needCAKE()
+		return d.unshaped()
 	case g.Rate != 0 && g.Rate == d.link.Speed && g.Follow == "":
 		d.note(d.link.Name, "%s is the speed of the link: the device is the limit, and shaping would only cost", g.Rate)
 		return d.unshaped()
@@ -193,10 +198,7 @@ func (d *draft) shaper() error {
 	if d.has("cake") {
 		return d.cake(reason)
 	}
-	if g.Follow != "" {
-		d.Lacks = &Refusal{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed", d.link.Name,
-			d.facts.Kernel), Try: "install the package with all of the kernel's modules, or leave --follow out"}
-	}
+	d.needCAKE()
 	if d.has("htb") && d.has("fq_codel") {
 		return d.root(append(htb, fqCodel(interval(g.RTT))), reason+
 			"; without CAKE it is fair between connections, not between clients",
@@ -204,6 +206,14 @@ func (d *draft) shaper() error {
 				"against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
+}
+
+// needCAKE says that a goal which is to be followed cannot be.
+func (d *draft) needCAKE() {
+	if d.Goal.Follow != "" && !d.has("cake") {
+		d.Lacks = &Refusal{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed", d.link.Name,
+			d.facts.Kernel), Try: "install the package with all of the kernel's modules, or leave --follow out"}
+	}
 }
 
 // dualpi2 plans the kernel's own, or else Weir's in BPF; false if there is neither.

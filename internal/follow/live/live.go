@@ -9,6 +9,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/netip"
 	"slices"
@@ -40,6 +41,12 @@ const (
 	every      = 2 * time.Second
 	shareOfAll = 0.001
 	few        = 8
+	// While a rate is looked for, this many are looked at, this often.
+	many, searching = 16, 100 * time.Millisecond
+	// device is the share of its speed from which on a device itself is the limit.
+	device = 0.93
+	// rest is how long nothing is tried after what was found could not be kept.
+	rest = 10 * time.Minute
 	// busy is the share of the rate from which on a link is loaded.
 	busy = 0.5
 	// again is how long to wait for a queue that is gone.
@@ -49,11 +56,16 @@ const (
 )
 
 // Run follows every goal in force that says so, until it is told to end. Each event is handed over, from several
-// goroutines, one at a time is for the caller to see to.
-func Run(ctx context.Context, store change.Store, each func(Event)) error {
+// goroutines, one at a time is for the caller to see to. What is waited for where a rate is not known yet is told as
+// often as it changes.
+func Run(ctx context.Context, store change.Store, each func(Event), waits func(dev, why string)) error {
 	said := map[string]string{}
 	for {
 		shapers, why, err := store.Shapers()
+		if err != nil {
+			return err
+		}
+		unknown, err := store.Unknown()
 		if err != nil {
 			return err
 		}
@@ -63,16 +75,28 @@ func Run(ctx context.Context, store change.Store, each func(Event)) error {
 			}
 			said[note.Subject] = note.Text
 		}
-		done := make(chan error, len(shapers))
+		done := make(chan error, len(shapers)+len(unknown))
 		within, stop := context.WithCancel(ctx)
 		for _, s := range shapers {
 			delete(said, s.Goal.Dev)
 			go func() { done <- one(within, s, each) }()
 		}
-		for i := range shapers {
-			if err := <-done; err != nil && i == 0 {
-				stop() // another goal, or another queue: all are looked for anew
-			}
+		for _, u := range unknown {
+			dev := u.Goal.Dev
+			search, err := prepare(u)
+			go func() {
+				if err == nil {
+					err = search.learn(within, store, each, func(why string) { waits(dev, why) })
+				}
+				if err != nil && within.Err() == nil {
+					waits(dev, err.Error())
+				}
+				done <- err
+			}()
+		}
+		for range len(shapers) + len(unknown) {
+			<-done
+			stop() // another goal, or another queue: all are looked for anew
 		}
 		stop()
 		select {
@@ -83,15 +107,103 @@ func Run(ctx context.Context, store change.Store, each func(Event)) error {
 	}
 }
 
-// one follows one shaper, until its queue is gone.
-func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
-	defer s.Close()
-	connections, err := host.OpenConnections(false)
+// search looks for a rate.
+type search struct {
+	change.Unmeasured
+	conn *qdisc.Conn
+	*eye
+}
+
+func prepare(u change.Unmeasured) (s search, err error) {
+	s.Unmeasured = u
+	if s.conn, err = qdisc.Dial(0); err != nil {
+		return s, err
+	}
+	if s.eye, err = open(u.Cake, many); err != nil {
+		s.conn.Close()
+	}
+	return s, err
+}
+
+// learn finds the rate of a goal that does not say it, and has the goal brought up with that.
+func (s search) learn(ctx context.Context, store change.Store, each func(Event), waits func(string)) error {
+	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
+	say("its rate is looked for")
+	rate, err := s.find(ctx, waits)
 	if err != nil {
 		return err
 	}
-	defer connections.Close()
-	e := eye{connections: connections, begin: time.Now(), cake: s.Cake(), least: map[netip.Addr]time.Duration{}}
+	say("the link carries " + rate.String() + ": it is brought up with that")
+	if err = store.Learn(s.Goal, rate, s.moves); err != nil {
+		say(err.Error())
+		waits(err.Error())
+		select {
+		case <-ctx.Done():
+		case <-time.After(rest):
+		}
+	}
+	return err
+}
+
+// Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as
+// often as it changes.
+func Find(ctx context.Context, u change.Unmeasured, waits func(string)) (units.Rate, error) {
+	s, err := prepare(u)
+	if err != nil {
+		return 0, err
+	}
+	return s.find(ctx, waits)
+}
+
+func (s search) find(ctx context.Context, waits func(string)) (units.Rate, error) {
+	defer s.conn.Close()
+	defer s.connections.Close()
+	f, said := follow.NewFinder(), ""
+	for {
+		stats, there, err := s.conn.RootStats(s.Link)
+		if err != nil {
+			return 0, err
+		}
+		if !there {
+			return 0, errors.New(s.Goal.Dev + " has no queue that counts")
+		}
+		look, err := s.look(stats)
+		if err != nil {
+			return 0, err
+		}
+		f.Look(look)
+		rate, found := f.Found()
+		why := f.Why()
+		if found && s.Speed != 0 && float64(rate) > device*float64(s.Speed) {
+			found, why = false, "the device itself is the limit, "+s.Speed.String()+": nothing is to be shaped"
+		}
+		if why != said {
+			waits(why)
+			said = why
+		}
+		if found {
+			return rate, nil
+		}
+		pause := searching
+		if len(look.Connections) == 0 {
+			pause = idle
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// one follows one shaper, until its queue is gone.
+func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
+	defer s.Close()
+	e, err := open(s.Cake(), few)
+	if err != nil {
+		return err
+	}
+	defer e.connections.Close()
 	f := follow.New(s.Rate(), s.Low, s.High)
 	say := func(why string, moves bool) { each(Event{time.Now(), s.Goal.Dev, s.Rate(), why, moves}) }
 	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
@@ -131,6 +243,7 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 // eye is what looks remember.
 type eye struct {
 	connections *host.Connections
+	few         int // that are looked at each time
 	begin       time.Time
 	cake        qdisc.Cake
 	due         time.Time // of the next look at all connections
@@ -140,6 +253,15 @@ type eye struct {
 	rates       map[uint64]float64
 	least       map[netip.Addr]time.Duration
 	before      follow.Look
+}
+
+func open(cake qdisc.Cake, few int) (*eye, error) {
+	connections, err := host.OpenConnections(false)
+	if err != nil {
+		return nil, err
+	}
+	return &eye{connections: connections, few: few, begin: time.Now(), cake: cake,
+		least: map[netip.Addr]time.Duration{}}, nil
 }
 
 // look sums up what is to be seen now.
@@ -164,8 +286,11 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 		if c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
 			continue // nothing new is known of it
 		}
+		before := e.chosen[i].Info
 		l.Connections = append(l.Connections, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
-			Base: base, Rate: e.rates[c.Cookie]})
+			Base: base, Rate: e.rates[c.Cookie], To: c.Remote.Addr(),
+			Delivered: float64(c.Info.Delivered - before.Delivered),
+			Lost:      float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
 	return l, nil
@@ -188,7 +313,7 @@ func (e *eye) choose(all []host.Connection) {
 	}
 	since := func(c host.Connection) uint32 { return c.Info.Delivered - e.carried[c.Cookie] }
 	slices.SortFunc(all, func(a, b host.Connection) int { return int(int64(since(b)) - int64(since(a))) })
-	e.chosen = slices.Clone(all[:min(few, len(all))])
+	e.chosen = slices.Clone(all[:min(e.few, len(all))])
 	now := time.Now()
 	e.rates = map[uint64]float64{}
 	for _, c := range e.chosen {
@@ -197,6 +322,27 @@ func (e *eye) choose(all []host.Connection) {
 		}
 	}
 	e.carried, e.at = carried, now
+}
+
+// moves tells whether any connection has carried something since it was asked last.
+func (e *eye) moves() bool {
+	connections, err := host.OpenConnections(false)
+	if err != nil {
+		return false
+	}
+	defer connections.Close()
+	all, err := connections.Read()
+	if err != nil {
+		return false
+	}
+	before := e.carried
+	e.carried = make(map[uint64]uint32, len(all))
+	moved := false
+	for _, c := range all {
+		e.carried[c.Cookie] = c.Info.Delivered
+		moved = moved || c.Info.Delivered != before[c.Cookie]
+	}
+	return moved
 }
 
 // base is the least RTT that was ever seen to where a connection goes: its own may have begun in a queue.

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"time"
+
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Unmeasured is a goal whose rate is to be found.
+type Unmeasured struct {
+	Goal  plan.Goal
+	Link  int        // of the device
+	Speed units.Rate // bit/s, of the device; 0: not known
+	Cake  qdisc.Cake // as it counts packets, the rate is to be found
+}
+
+// Unmeasured is what it takes to find a goal's rate; false where a queue there enforces one already, or none can.
+func (s Store) Unmeasured(goal plan.Goal) (u Unmeasured, ok bool, err error) {
+	facts, err := s.facts()
+	if err != nil {
+		return u, false, err
+	}
+	return unmeasured(goal, situation{facts: facts})
+}
+
+func unmeasured(goal plan.Goal, at situation) (u Unmeasured, ok bool, err error) {
+	if goal.Dev == "" {
+		if goal.Dev, _, err = plan.Uplink(at.facts); err != nil {
+			return u, false, err
+		}
+	}
+	link, there := at.facts.Link(goal.Dev)
+	stack, known := link.Tree.Stack()
+	cake, can := plan.CAKEFor(goal, at.journal.before(at.facts))
+	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake}
+	return u, there && can && !(known && stack.Shapes()), nil
+}
+
+// Unknown are the goals in force whose rate is to be found.
+func (s Store) Unknown() (all []Unmeasured, err error) {
+	at, err := s.read()
+	if err != nil || at.journal == nil || at.journal.onlyTheirs() || at.journal.Pending != nil {
+		return nil, err
+	}
+	for _, goal := range at.journal.goals() {
+		if !goal.Unknown() {
+			continue
+		}
+		if u, ok, err := unmeasured(goal, at); err == nil && ok {
+			all = append(all, u)
+		}
+	}
+	return all, nil
+}
+
+// Learn gives a goal in force the rate that was found for it, as a person would: it brings that up, looks after some
+// seconds whether anything still moves, and confirms it. If not it is put back; and if this process dies before, the
+// timer does that. What is asked tells whether anything has moved since it was asked last.
+func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
+	const within, looks = time.Minute, 10 * time.Second
+	unit, err := s.learn(goal, rate, within)
+	if err != nil {
+		return err
+	}
+	moves() // since then
+	s.timer.sleep(looks)
+	if !moves() {
+		_, err := s.Recover()
+		if err == nil {
+			err = &plan.Refusal{What: "since it was shaped to " + rate.String() + " nothing has moved: put back",
+				Try: "weir calibrate PEER"}
+		}
+		return err
+	}
+	_, done, err := s.confirm(unit)
+	if err == nil && !done {
+		err = &busy{plan.Refusal{What: "another run has begun before " + rate.String() + " was confirmed",
+			Try: "weir status"}}
+	}
+	return err
+}
+
+func (s Store) learn(goal plan.Goal, rate units.Rate, within time.Duration) (unit string, err error) {
+	s, at, err := s.begin("follow")
+	if err != nil {
+		return "", err
+	}
+	defer s.end()
+	if was, _ := about(at.journal.goals(), goal.Dev); was != goal || at.journal.Pending != nil {
+		return "", &busy{plan.Refusal{What: "the goal of " + goal.Dev + " is another by now", Try: "weir status"}}
+	}
+	goal.Rate = rate
+	goals, _, err := s.asked(goal, at)
+	if err != nil {
+		return "", err
+	}
+	out, err := s.up(at.journal, goals, at.facts, within, false)
+	s.report("follow", out, err)
+	if err != nil {
+		return "", err
+	}
+	j, err := s.load()
+	return j.unit(), err
+}

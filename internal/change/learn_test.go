@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/host"
+	"weir/internal/plan"
+)
+
+// upUnknown is a host on which nobody knows the rate.
+func upUnknown(t *testing.T) (Store, *fake, plan.Goal) {
+	t.Helper()
+	s, m := newFake(t)
+	m.kept()
+	if _, err := s.Up(plan.Goal{Follow: plan.Auto, RTT: 50e6}, 0); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.Status()
+	if err != nil || !st.InForce || len(st.Followed) != 1 || st.Followed[0].Rate != 0 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	return s, m, st.Goal
+}
+
+func always() bool { return true }
+
+// A rate that was found is brought up and confirmed; the goal's file goes on to leave it open.
+func TestLearn(t *testing.T) {
+	s, m, goal := upUnknown(t)
+	file := m.f.Files[host.GoalFile]
+	all, err := s.Unknown()
+	if err != nil || len(all) != 1 || all[0].Link != 2 || all[0].Cake.Bandwidth == 0 {
+		t.Fatalf("to be found: %+v, %v", all, err)
+	}
+	if root, _ := m.f.Links[0].Tree.Root(); root.Kind == "cake" {
+		t.Error("a rate that is not known is enforced")
+	}
+	asked := 0
+	if err := s.Learn(goal, 48e6, func() bool { asked++; return asked == 2 }); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.Status()
+	if err != nil || !st.InForce || st.Unconfirmed || st.Goal.Rate != 48e6 || st.Goal.Follow != plan.Auto ||
+		!strings.HasPrefix(plan.QueueOf(m.f.Links[0].Tree).String(), "cake bandwidth 47.88mbit ") {
+		t.Errorf("after a rate was found: %+v, %v", st, err)
+	}
+	if m.f.Files[host.GoalFile] != file {
+		t.Errorf("the goal's file is now\n%s", m.f.Files[host.GoalFile].Text)
+	}
+	if len(m.armed) != 0 {
+		t.Errorf("still armed: %v", m.armed)
+	}
+	if all, err := s.Unknown(); err != nil || len(all) != 0 {
+		t.Errorf("still to be found: %+v, %v", all, err)
+	}
+	// The same goal again, and that of the file, keep what was found.
+	for _, again := range []plan.Goal{{}, {Follow: plan.Auto, RTT: 50e6}} {
+		if out, err := s.Up(again, 0); err != nil || len(out.Done) != 0 {
+			t.Errorf("%+v again makes %v, %v", again, out.Done, err)
+		}
+	}
+	m.found = m.f
+	m.boot()
+	if _, err := s.Boot(); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.Status(); err != nil || !st.InForce || st.Goal.Rate != 48e6 {
+		t.Errorf("after a boot: %+v, %v", st, err)
+	}
+}
+
+// Where nothing moves any more it is put back at once.
+func TestLearnsNothing(t *testing.T) {
+	s, _, goal := upUnknown(t)
+	err := s.Learn(goal, 48e6, func() bool { return false })
+	if err == nil || !strings.Contains(err.Error(), "nothing has moved: put back") {
+		t.Errorf("nothing moves: %v", err)
+	}
+	if st, err := s.Status(); err != nil || !st.InForce || st.Unconfirmed || st.Goal.Rate != 0 {
+		t.Errorf("after that: %+v, %v", st, err)
+	}
+}
+
+// What somebody else does meanwhile is not confirmed for them, and their goal is not replaced.
+func TestLearnKeepsOff(t *testing.T) {
+	theirs := plan.Goal{Rate: 20e6, RTT: 50e6}
+	s, _, goal := upUnknown(t)
+	if _, err := s.Up(theirs, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Learn(goal, 48e6, always); err == nil || !strings.Contains(err.Error(), "is another by now") {
+		t.Errorf("over a goal that waits for a person: %v", err)
+	}
+	if all, err := s.Unknown(); err != nil || len(all) != 0 {
+		t.Errorf("to be found meanwhile: %+v, %v", all, err)
+	}
+
+	s, m, goal := upUnknown(t)
+	m.slept = func() {
+		m.slept = nil
+		if _, err := s.Up(theirs, time.Minute); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Learn(goal, 48e6, always); err == nil || !strings.Contains(err.Error(), "another run has begun") {
+		t.Errorf("another run meanwhile: %v", err)
+	}
+	if st, err := s.Status(); err != nil || !st.Unconfirmed || st.Goal.Rate != 20e6 {
+		t.Errorf("theirs: %+v, %v", st, err)
+	}
+}
+
+// Killed at any step, it leaves a goal with the rate or, after the timer, one without.
+func TestLearnKilled(t *testing.T) {
+	for step := 1; ; step++ {
+		s, m, goal := upUnknown(t)
+		if survives(m, step, func() { _ = s.Learn(goal, 48e6, always) }) {
+			if step < 4 {
+				t.Fatalf("it takes %d steps only", step)
+			}
+			return
+		}
+		s = later(s, m)
+		if _, err := s.Expire(nil); err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		st, err := s.Status()
+		if err != nil || !st.InForce || st.Unconfirmed || st.Goal.Rate != 0 && st.Goal.Rate != 48e6 {
+			t.Errorf("killed at step %d: %+v, %v", step, st, err)
+		}
+		if _, err := s.Down(false); err != nil {
+			t.Errorf("killed at step %d, then down: %v", step, err)
+		}
+	}
+}
