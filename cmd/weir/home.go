@@ -44,8 +44,8 @@ func home(s change.Status, err error) (string, []nextStep) {
 			[]nextStep{{"weir doctor", "where the queue is"}, down}
 	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Rate == 0:
 		return "The goal is in force, but the rate is not known yet.",
-			[]nextStep{{"weir status", "what it waits for"}, {"weir calibrate PEER", "find it with another host's help"},
-				down}
+			[]nextStep{{"weir status", "what it waits for"},
+				{"weir calibrate PEER", "find it with another host's help"}, down}
 	case s.InForce && len(s.Followed) > 0 && !s.Followed[0].Running:
 		return "The goal is in force, but nobody follows the rate: it stays " + s.Followed[0].Rate.String() + ".",
 			[]nextStep{{"systemctl status weir-follow", "why"}, {"sudo weir follow", "follow it from here"}, down}

@@ -118,7 +118,8 @@ func (o *upOptions) check(goal plan.Goal) error {
 	case o.yes && o.timed:
 		return usage("weir up --yes, or weir up --timeout 30s",
 			"with --yes nothing is put back, so it goes with no --timeout")
-	case o.peer.peer != "" && (goal.Rate != 0 || goal.Unknown() || goal.Overhead != plan.Goal{}.Overhead || goal.Recipe != ""):
+	case o.peer.peer != "" && (goal.Rate != 0 || goal.Unknown() || goal.Overhead != plan.Goal{}.Overhead ||
+		goal.Recipe != ""):
 		return usage("weir up --calibrate PEER", "--calibrate finds the rate and the framing, so it goes with no "+
 			"--rate, --overhead or --recipe")
 	case o.peer.peer == "" && o.peer.token+o.peer.pin != "":

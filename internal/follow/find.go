@@ -64,7 +64,8 @@ const (
 	// standing is the least that packets wait in a queue that fills a link, in seconds; start and end are left out of
 	// it, since srtt comes late.
 	standing, start, end = 4e-3, 0.2, 0.5
-	// enough seconds say what the rate is, if all but a quarter lie within agree, and a few packets. The last kept count.
+	// enough seconds say what the rate is, if all but a quarter lie within agree and a few packets. The last kept
+	// count.
 	enough, kept, agree, few = 10, 30, 0.02, 8
 	// What clients get varies by this share of what all get, and this many times as much as that does.
 	varied, more = 0.02, 8

@@ -65,12 +65,17 @@ type Follower struct {
 	tried  float64   // bit/s, the rate when the queue was seen
 	began  bool      // the rate has been cut
 	stood  float64   // when the queue was last above the threshold
+
+	cleared bool    // a queue that may have stood at the start has been looked for
+	lowest  float64 // the shortest RTT that was seen meanwhile
+	fell    float64 // and when
 }
 
 // point is a look, as it is needed later.
 type point struct {
 	at, sent, own, q float64 // seconds and bits
 	rtt              float64 // without a queue, of the connection that q is of
+	shortest         float64 // RTT of all connections, with what they wait
 	lag              float64 // seconds by which srtt is late
 	came, when       float64 // bits that had left here when what is acknowledged did, and when that left the provider
 	full, known      bool
@@ -82,6 +87,7 @@ const (
 	calm phase = iota
 	probing
 	draining
+	clearing
 )
 
 const (
@@ -145,6 +151,8 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 		why = f.drain(p)
 	case probing:
 		why = f.probe(p)
+	case clearing:
+		why = f.clear(p)
 	default:
 		why = f.rise(p)
 	}
@@ -160,12 +168,13 @@ func (f *Follower) point(l Look) point {
 	}
 	type wait struct{ q, base, lag float64 }
 	waits, least := []wait{}, math.Inf(1)
+	p.shortest = least
 	for _, c := range l.Connections {
 		extra, lag := max(0, (c.RTT-c.Base).Seconds()), latest
 		if c.Rate > 0 {
 			lag = min(latest, memory/c.Rate)
 		}
-		least = min(least, extra)
+		least, p.shortest = min(least, extra), min(p.shortest, c.RTT.Seconds())
 		waits = append(waits, wait{extra - f.ownAt(p.at-c.RTT.Seconds()-lag, p.own), c.Base.Seconds(), lag})
 	}
 	slices.SortFunc(waits, func(a, b wait) int { return cmp.Compare(a.q, b.q) })

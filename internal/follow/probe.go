@@ -9,6 +9,9 @@ func (f *Follower) rise(p point) string {
 	if !f.learnt {
 		f.floor.add(p.at, p.q)
 		f.learnt = f.floor.ready(p.at)
+		if f.learnt && !f.cleared && f.fullOfLate(p) {
+			return f.dip(p)
+		}
 		if f.learnt && f.floor.level() > queue {
 			f.floor.raise(p.at, 0, 0) // a queue may have stood from the start: sending less will tell
 		}
@@ -24,6 +27,31 @@ func (f *Follower) rise(p point) string {
 		return ""
 	}
 	return f.cut(p, f.rate)
+}
+
+// dip sends less for a moment, once. Where the link was full from the start, a queue may stand that no connection has
+// ever been without: their shortest RTTs have it, too.
+func (f *Follower) dip(p point) string {
+	const less = 0.85
+	f.phase, f.cleared, f.before, f.found = clearing, true, f.rate, 0
+	f.lowest, f.fell = p.shortest, p.at
+	f.set(less*f.rate, p)
+	return "is there a queue that was there before?"
+}
+
+// clear is a look after the dip. A queue that stood becomes shorter for as long as less is sent.
+func (f *Follower) clear(p point) string {
+	const surely, longest = 1e-3, 15 // seconds
+	if p.shortest < f.lowest-surely {
+		f.lowest, f.fell = p.shortest, p.at
+	}
+	if p.at-f.fell < 0.3+1.5*p.shortest+p.lag && p.at-f.since < longest {
+		return ""
+	}
+	f.set(f.before, p)
+	f.settle(p, pause)
+	f.floor, f.learnt = floor{}, false
+	return "there is none now"
 }
 
 // fullOfLate tells whether packets have waited here throughout the last round trips.

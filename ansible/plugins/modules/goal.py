@@ -33,7 +33,8 @@ options:
     description: "The device of the uplink. Without it, the default route's."
     type: str
   rate:
-    description: 'What the provider sold for outgoing traffic, as tc writes it, such as C(50mbit).'
+    description: 'What the provider sold for outgoing traffic, as tc writes it, such as C(50mbit). C(auto) has it
+      found.'
     type: str
   follow:
     description: 'Between which rates weir follow may choose, such as C(20mbit..100mbit) or C(auto).'

@@ -33,6 +33,7 @@ func faults() []fault {
 		{name: "the kernel has no cake", on: one, run: noCake},
 		{name: "confirmed, then a reboot", on: all, quick: true, run: reboots},
 		{name: "a rate is followed, and the follower killed", on: one, quick: true, run: followed},
+		{name: "a rate that nobody knows is looked for, and found", on: one, quick: true, run: learnt},
 		{name: "a reboot while not confirmed", on: one, run: rebootsUnconfirmed},
 		{name: "a power cut at a step", on: one, suites: released, run: powerCuts},
 		{name: "the card comes after the boot, goes and comes again", on: all, run: hotplug},
@@ -219,6 +220,36 @@ func followed(s *subject) {
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 	s.holds(asBefore, "the follower has ended", "until_ '! systemctl is-active -q weir-follow.service'; "+
 		"! systemctl is-active weir-follow.service")
+}
+
+// learnt is a rate that nobody knows. What weir follow does once it has found one, it can do from its service's sandbox.
+func learnt(s *subject) {
+	const known = "until_ 'weir status | grep -q \"^Followed:  32.9175mbit \"' && weir status && grep -q auto /etc/weir.toml"
+	from := func(unit, command string) string {
+		return "sed 's/ follow$/ " + command + "/; s/^Restart=always/Type=oneshot/; /^RestartSec=/d' " +
+			"/etc/systemd/system/weir-follow.service >/run/systemd/system/" + unit + ".service && " +
+			"systemctl daemon-reload && systemctl start " + unit
+	}
+	up := "up --rate 33mbit --rtt 48.3ms --follow auto --timeout " + whileLooking
+	found := s.look()
+	s.sh("weir up --rtt 48.3ms --rate auto && weir confirm")
+	s.persists()
+	s.holds(asPlanned, "looked for once confirmed", "until_ 'weir status | grep -q \"^The rate is not known yet: \"' && "+
+		"weir status && ! tc qdisc show dev $dev | grep cake")
+	before := s.look()
+	s.sh(from("weir-found", up))
+	s.holds(asPlanned, "brought up from the sandbox", "tc qdisc show dev $dev | grep 'cake .*bandwidth 3291' && "+
+		"systemctl list-units --no-legend 'weir-revert*' | grep running")
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend " +
+		"\"weir-revert*\" | grep -q .'")
+	s.same(asBefore, s.look(), before, "nobody confirmed what was found")
+	s.sh("systemctl restart weir-found && " + from("weir-sure", "confirm"))
+	s.holds(asPlanned, "confirmed from the sandbox", known)
+	s.sh("rm /run/systemd/system/weir-found.service /run/systemd/system/weir-sure.service; systemctl daemon-reload")
+	s.reboot()
+	s.holds(asPlanned, "after the reboot", known)
+	s.sh("weir down")
+	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 }
 
 func rebootsUnconfirmed(s *subject) {
