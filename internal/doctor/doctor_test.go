@@ -317,6 +317,17 @@ func servers(t *testing.T) []diagnosed {
 			f.Deep.Loaded = []string{"tcp_bbr"}
 			f.Deep.Unknown = []host.Unread{{What: "/etc/sysctl.d/a.conf", Why: "needs root"}}
 		}), []string{"✓ Nothing to do."}},
+		{"a start that is no whole part", facts(sysctl("ipv4.tcp_rmem", "4096 100000 6291456")),
+			[]string{"! tcp_rmem default is 100000 (kernel: 131072)."}},
+		{"no start at all", facts(sysctl("ipv4.tcp_wmem", "4096 0 4194304")),
+			[]string{"! tcp_wmem default is 0 (kernel: 16384)."}},
+		{"loss, and bbr that old connections have not", facts(bbr, func(f *host.Facts) {
+			f.Deep.Loaded = []string{"tcp_bbr"}
+		}, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1), sockets(func(s *host.Sockets) {
+			s.Busy, s.Lossy, s.LossyShare = 4, 3, 0.0234
+		})), []string{"! The path loses packets without a queue."}},
+		{"an AQM of the kernel's own making", facts(uplink(t, "dualpi2", 1), made),
+			[]string{"! default_qdisc is fq_codel, and eth0 has dualpi2."}},
 		{"connections that are older", facts(bbr, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),
 			sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })),
 			[]string{"! 4 of 9 connections use bbr."}},

@@ -74,18 +74,21 @@ func summary(p Plan) string {
 
 func ms(n int) units.Duration { return units.Duration(time.Duration(n) * time.Millisecond) }
 
-func TestRules(t *testing.T) {
+// planned is a goal on a host, and its plan.
+type planned struct {
+	name  string
+	goal  Goal
+	facts host.Facts
+	want  string // changes
+	notes string // a word of each note that there must be
+}
+
+func ruled(t *testing.T) []planned {
 	const lowat = "tcp_notsent_lowat: 131072"
 	const cake50 = "root: cake bandwidth 49.875mbit besteffort dual-dsthost"
 	const own50 = cake50 + " rtt 2s memlimit 4mb"
 	unknownSpeed := func(f *host.Facts) { f.Links[1].Speed = 0 }
-	for _, c := range []struct {
-		name  string
-		goal  Goal
-		facts host.Facts
-		want  string // changes
-		notes string // a word of each note that there must be
-	}{
+	return []planned{
 		{
 			name: "a narrow link", goal: Goal{Rate: 50e6}, facts: server(t),
 			// 4 × 50 Mbit/s × 200 ms = 5 MB: above the default maximum for sending, below that for receiving.
@@ -432,7 +435,11 @@ func TestRules(t *testing.T) {
 		},
 		{name: "recipe lossy-bbr", goal: Goal{Recipe: "lossy-bbr"}, facts: server(t),
 			want: "default_qdisc: fq\ntcp_congestion_control: bbr"},
-	} {
+	}
+}
+
+func TestRules(t *testing.T) {
+	for _, c := range ruled(t) {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Make(c.goal, c.facts)
 			if err != nil {
