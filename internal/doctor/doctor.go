@@ -61,53 +61,18 @@ type Evidence struct {
 	Doc      string `json:"doc,omitempty"`      // who else says so
 }
 
-// check is one thing to look for, and the codes of all that it may find.
-type check struct {
-	find  func(*patient) []Finding
-	codes []Code
-}
+// check is one thing to look for. Of what it finds the codes are in docs/findings.md.
+type check func(*patient) []Finding
 
 // checks are all that a diagnosis looks for; among findings of one severity this is their order. What a person feels
 // comes first.
 func checks() []check {
 	return []check{
-		{uplinkDevice, []Code{"uplink-ambiguous", "shaper-beside-uplink", "uplink-below-route"}},
-		{queue, []Code{"queue-at-provider", "queue-below-shaper", "queue-on-the-way-in", "queue-in-fifo",
-			"queue-here", "queue-owned", "no-queue-seen"}},
-		{rateless, []Code{"aqm-without-effect", "aqm-without-rate", "aqm-at-work"}},
-		{lossyPath, []Code{"path-loses-packets", "path-loses-packets-bbr"}},
-		{ends, []Code{"send-buffers-bind", "receivers-bind"}},
-		{machine, []Code{"cpu-short", "device-full"}},
-		{relay, []Code{"relay-queue-arriving", "relay"}},
-		{tunnelBuffer, []Code{"tunnel-buffer"}},
-		{notInKernel, []Code{"missing-in-kernel"}},
-		{unreadFile, []Code{"file-not-read-at-boot"}},
-		{unsent, []Code{"lowat-makes-bbr-queue", "lowat-too-small"}},
-		{mptcp, []Code{"lowat-without-mptcp"}},
-		{buffers, []Code{"buffer-default-lowered", "buffer-maximum-low"}},
-		{severalUplinks, []Code{"several-uplinks"}},
-		{defaultQdisc, []Code{"default-qdisc-too-late"}},
-		{fairness, []Code{"no-fairness-by-client"}},
-		{relayFairness, []Code{"clients-taken-for-one"}},
-		{ecn, []Code{"ecn-with-bbr", "ecn-without-effect", "ecn-refused"}},
-		{overridden, []Code{"setting-set-twice"}},
-		{changedSince, []Code{"setting-changed-since-boot", "setting-in-no-file"}},
-		{otherWriters, []Code{"bpftune", "queue-set-by-others"}},
-		{udevNames, []Code{"udev-rule-by-name"}},
-		{containers, []Code{"containers-without-settings", "containers"}},
-		{tunnels, []Code{"bbr-with-tunnel", "tunnels"}},
-		{cookies, []Code{"bbr-with-syn-cookies"}},
-		{congestion, []Code{"congestion-control-mixed", "congestion-control"}},
-		{kernelHas, []Code{"kernel-cannot-shape", "kernel"}},
+		uplinkDevice, queue, rateless, lossyPath, ends, machine, relay, tunnelBuffer, notInKernel,
+		unreadFile, unsent, mptcp, buffers, severalUplinks, defaultQdisc, fairness, relayFairness, ecn,
+		overridden, changedSince, otherWriters, udevNames, containers, tunnels, cookies, congestion,
+		kernelHas,
 	}
-}
-
-// Codes are those of all findings that there can be, in the order of the checks.
-func Codes() (codes []Code) {
-	for _, c := range checks() {
-		codes = append(codes, c.codes...)
-	}
-	return append(codes, "no-default-route", "nothing-seen", "nothing-wrong")
 }
 
 // Diagnose finds what holds a host back, worst first. Facts without their Deep part give what can be said without it.
@@ -115,7 +80,7 @@ func Codes() (codes []Code) {
 func Diagnose(facts host.Facts) (found []Finding) {
 	p := examine(facts)
 	for _, c := range checks() {
-		found = append(found, c.find(p)...)
+		found = append(found, c(p)...)
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Severity.order(), b.Severity.order()) })
 	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Severity != Fine }) {
@@ -124,7 +89,7 @@ func Diagnose(facts host.Facts) (found []Finding) {
 	return found
 }
 
-// nothing is what to say where nothing is wrong. Its codes are in no row: it is no check.
+// nothing is what to say where nothing is wrong.
 func (p *patient) nothing() Finding {
 	switch {
 	case p.link.Name == "":
