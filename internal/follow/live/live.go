@@ -43,6 +43,8 @@ const (
 	few        = 8
 	// While a rate is looked for, this many are looked at, this often.
 	many, searching = 16, 100 * time.Millisecond
+	// seldom is how often it is looked whether the rate is still to be found: that reads the whole host.
+	seldom = 20 * time.Second
 	// device is the share of its speed from which on a device itself is the limit.
 	device = 0.93
 	// rest is how long nothing is tried after what was found could not be kept.
@@ -129,7 +131,10 @@ func prepare(u change.Unmeasured) (s search, err error) {
 func (s search) learn(ctx context.Context, store change.Store, each func(Event), waits func(string)) error {
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	say("its rate is looked for")
-	rate, err := s.find(ctx, waits)
+	rate, err := s.find(ctx, waits, func() bool {
+		all, err := store.Unknown()
+		return err == nil && !slices.ContainsFunc(all, func(u change.Unmeasured) bool { return u.Goal == s.Goal })
+	})
 	if err != nil {
 		return err
 	}
@@ -152,13 +157,14 @@ func Find(ctx context.Context, u change.Unmeasured, waits func(string)) (units.R
 	if err != nil {
 		return 0, err
 	}
-	return s.find(ctx, waits)
+	return s.find(ctx, waits, func() bool { return false })
 }
 
-func (s search) find(ctx context.Context, waits func(string)) (units.Rate, error) {
+// find looks until the rate is known, or nobody wants to know it any more, which it asks from time to time.
+func (s search) find(ctx context.Context, waits func(string), enough func() bool) (units.Rate, error) {
 	defer s.conn.Close()
 	defer s.connections.Close()
-	f, said := follow.NewFinder(), ""
+	f, said, asked := follow.NewFinder(), "", time.Now()
 	for {
 		stats, there, err := s.conn.RootStats(s.Link)
 		if err != nil {
@@ -183,6 +189,11 @@ func (s search) find(ctx context.Context, waits func(string)) (units.Rate, error
 		}
 		if found {
 			return rate, nil
+		}
+		if time.Since(asked) > seldom {
+			if asked = time.Now(); enough() {
+				return 0, errors.New("the goal is another by now")
+			}
 		}
 		pause := searching
 		if len(look.Connections) == 0 {

@@ -224,13 +224,13 @@ func followed(s *subject) {
 
 // learnt is a rate that nobody knows. What weir follow does once it has found one, it can do from its service's sandbox.
 func learnt(s *subject) {
-	const known = "until_ 'weir status | grep -q \"^Followed:  32.9175mbit \"' && weir status && grep -q auto /etc/weir.toml"
+	const known = "until_ 'weir status | grep -q \"^Followed:  31.92mbit \"' && weir status && grep -q auto /etc/weir.toml"
 	from := func(unit, command string) string {
 		return "sed 's/ follow$/ " + command + "/; s/^Restart=always/Type=oneshot/; /^RestartSec=/d' " +
 			"/etc/systemd/system/weir-follow.service >/run/systemd/system/" + unit + ".service && " +
 			"systemctl daemon-reload && systemctl start " + unit
 	}
-	up := "up --rate 33mbit --rtt 48.3ms --follow auto --timeout " + whileLooking
+	up := "up --rate 32mbit --rtt 48.3ms --follow auto --timeout " + whileLooking
 	found := s.look()
 	s.sh("weir up --rtt 48.3ms --rate auto && weir confirm")
 	s.persists()
@@ -238,7 +238,7 @@ func learnt(s *subject) {
 		"weir status && ! tc qdisc show dev $dev | grep cake")
 	before := s.look()
 	s.sh(from("weir-found", up))
-	s.holds(asPlanned, "brought up from the sandbox", "tc qdisc show dev $dev | grep 'cake .*bandwidth 3291' && "+
+	s.holds(asPlanned, "brought up from the sandbox", "tc qdisc show dev $dev | grep 'cake .*bandwidth 31920Kbit' && "+
 		"systemctl list-units --no-legend 'weir-revert*' | grep running")
 	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend " +
 		"\"weir-revert*\" | grep -q .'")
