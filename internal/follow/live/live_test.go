@@ -61,7 +61,7 @@ func connection(cookie uint64, to string, delivered, least uint32) host.Connecti
 
 // Those that carry most are looked at, and their base is the least of all to the same address.
 func TestChoose(t *testing.T) {
-	e := eye{least: map[netip.Addr]time.Duration{}}
+	e := eye{few: few, least: map[netip.Addr]time.Duration{}}
 	many := func(more uint32) (all []host.Connection) {
 		for i := range uint64(20) {
 			all = append(all, connection(i, "192.0.2.1:443", 1000+uint32(i)*more, 40_000+1000*uint32(i)))
