@@ -326,6 +326,12 @@ func servers(t *testing.T) []diagnosed {
 		}, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1), sockets(func(s *host.Sockets) {
 			s.Busy, s.Lossy, s.LossyShare = 4, 3, 0.0234
 		})), []string{"! The path loses packets without a queue."}},
+		{"a kernel that has all of it", facts(func(f *host.Facts) {
+			f.Deep.BPFQdisc, f.Deep.AccECN = host.Yes, host.Yes
+		}), []string{"✓ Nothing to do."}},
+		{"a kernel that has less of it", facts(func(f *host.Facts) {
+			f.Deep.BPFQdisc, f.Deep.AccECN = host.No, host.No
+		}), []string{"✓ Nothing to do."}},
 		{"an AQM of the kernel's own making", facts(uplink(t, "dualpi2", 1), made),
 			[]string{"! default_qdisc is fq_codel, and eth0 has dualpi2."}},
 		{"connections that are older", facts(bbr, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package units
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every suffix that tc knows is worth what it is worth there (iproute2 lib/utils.c, tc(8)).
+func TestSuffixes(t *testing.T) {
+	for text, want := range map[string]Rate{
+		"3bit": 3, "3kbit": 3e3, "3mbit": 3e6, "3gbit": 3e9, "3tbit": 3e12, "3kibit": 3072, "3mibit": 3145728,
+		"3gibit": 3221225472, "3tibit": 3298534883328, "3bps": 24, "3kbps": 24e3, "3mbps": 24e6, "3gbps": 24e9,
+		"1tbps": 8e12, "3kibps": 24576, "3mibps": 25165824, "3gibps": 25769803776, "1tibps": 8796093022208,
+	} {
+		if got, err := ParseTCRate(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]Size{
+		"3b": 3, "3k": 3072, "3kb": 3072, "3m": 3145728, "3mb": 3145728, "1g": 1073741824, "1gb": 1073741824,
+		"8kbit": 1024, "8mbit": 1048576, "1gbit": 134217728,
+	} {
+		if got, err := ParseSize(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]time.Duration{
+		"3s": 3 * time.Second, "3ms": 3 * time.Millisecond, "3us": 3 * time.Microsecond, "3ns": 3,
+		"3sec": 3 * time.Second, "3msec": 3 * time.Millisecond, "3usec": 3 * time.Microsecond, "3nsec": 3,
+		"3secs": 3 * time.Second, "3msecs": 3 * time.Millisecond, "3usecs": 3 * time.Microsecond, "3nsecs": 3,
+	} {
+		if got, err := ParseDuration(text); err != nil || got != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
+
+// Bytes a second are named as such, with the bits that were meant.
+func TestBytesASecond(t *testing.T) {
+	for text, want := range map[string]string{
+		"50MB/s": "MB are bytes: 400mbit?", "2GB": "GB are bytes: 16gbit?", "1.5kB/s": "KB are bytes: 12kbit?",
+	} {
+		if _, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"xMB/s", "b", "B/s"} {
+		if _, err := ParseRate(text); err == nil || strings.Contains(err.Error(), "are bytes") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
