@@ -38,8 +38,8 @@ counters of the queue. When packets begin to wait beyond this host, it lowers
 the rate until that queue is gone. When the shaper is full, it tries a little
 more every few seconds. A change is made in place: no packet is lost.
 
-A rate that nobody knows is found while clients fill the link, two at least. It
-takes 10 s of a full link. It is then brought up as weir up would, with the
+A rate that nobody knows is found while clients of two networks or more fill the
+link. It takes 10 s of a full link. It is then brought up as weir up would, with the
 timer, and confirmed if connections still move after 10 s.
 
 Where sending less does not help, packets wait elsewhere, and the rate is put

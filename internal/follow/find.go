@@ -71,8 +71,8 @@ const (
 	varied, more = 0.02, 8
 	// waiting is the share of packets that has to be on connections that wait for the network.
 	waiting = 0.5
-	// alone is the share of packets from which on one client has all.
-	alone = 0.98
+	// some is the share of packets from which on a client counts.
+	some = 0.02
 	// full is what a packet takes, in bits: those that were lost have not crossed the link.
 	full = 8 * 1514
 	// little is what does not fill any link, in bit/s.
@@ -174,7 +174,7 @@ func (f *Finder) count(until float64) {
 			most = to
 		}
 	}
-	if waits < waiting*delivered || got[most] >= alone*delivered {
+	if waits < waiting*delivered || !several(got, delivered) {
 		return
 	}
 	rate, ok := f.left(looks, most)
@@ -186,6 +186,17 @@ func (f *Finder) count(until float64) {
 	}
 	f.seconds = append(f.seconds, second{rate * delivered / (delivered + lost), got})
 	f.seconds = f.seconds[max(0, len(f.seconds)-kept):]
+}
+
+// several tells whether more than one client got some. Who has an address of IPv4 and one of IPv6 is one client.
+func several(got map[netip.Addr]float64, all float64) bool {
+	clients := map[bool]int{}
+	for to, n := range got {
+		if n >= some*all {
+			clients[to.Is4()]++
+		}
+	}
+	return max(clients[true], clients[false]) > 1
 }
 
 // left is what left the queue in bit/s, as one client's waits tell: what is acknowledged now left the queue some time
@@ -261,7 +272,11 @@ func (f *Finder) missing() Reason {
 	looks := f.seen[max(0, len(f.seen)-20):]
 	for _, g := range looks {
 		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
-		if len(g.clients) == 1 {
+		got := map[netip.Addr]float64{}
+		for to, v := range g.clients {
+			got[to] = v.got
+		}
+		if !several(got, g.delivered) {
 			single++
 		}
 	}

@@ -37,10 +37,10 @@ type Connection struct {
 	Rate float64       // packets a second that are delivered; 0: not known
 
 	// For Finder alone:
-	To        netip.Addr
-	Delivered float64 // packets, since the look before
-	Lost      float64 // packets that were sent again, since the look before
-	Waits     bool    // for the network: about as much is under way as its window allows
+	To        netip.Addr // of a client's network
+	Delivered float64    // packets, since the look before
+	Lost      float64    // packets that were sent again, since the look before
+	Waits     bool       // for the network: about as much is under way as its window allows
 }
 
 // Follower holds what was learnt of a link.

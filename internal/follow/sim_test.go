@@ -26,6 +26,7 @@ type world struct {
 	loss      float64                 // of packets, beyond the provider
 	policed   float64                 // seconds of credit of a provider that drops instead of queueing; 0: it queues
 	begin     []float64               // when each connection has something to send; nil: at once
+	dual      bool                    // every other connection goes to an address of IPv6
 	clients   int                     // at so many addresses the connections are; 0: one each
 	forwarded bool                    // no TCP Small Queues: the shaper's own queue is long
 	look      float64                 // seconds between looks
@@ -225,6 +226,9 @@ func (w *world) run(length float64) (s seen) {
 func (w *world) to(i int) netip.Addr {
 	if w.clients > 0 {
 		i %= w.clients
+	}
+	if w.dual && i%2 == 1 {
+		return netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 15: byte(i + 1)})
 	}
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
 }

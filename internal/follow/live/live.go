@@ -299,7 +299,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 		}
 		before := e.chosen[i].Info
 		l.Connections = append(l.Connections, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
-			Base: base, Rate: e.rates[c.Cookie], To: c.Remote.Addr(),
+			Base: base, Rate: e.rates[c.Cookie], To: network(c.Remote.Addr()),
 			Delivered: float64(c.Info.Delivered - before.Delivered),
 			Lost:      float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
@@ -354,6 +354,20 @@ func (e *eye) moves() bool {
 		moved = moved || c.Info.Delivered != before[c.Cookie]
 	}
 	return moved
+}
+
+// network is that of a client's provider: who shares one may share a line.
+func network(a netip.Addr) netip.Addr {
+	const four, six = 24, 48
+	bits := six
+	if a.Is4() {
+		bits = four
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return a
+	}
+	return p.Addr()
 }
 
 // base is the least RTT that was ever seen to where a connection goes: its own may have begun in a queue.

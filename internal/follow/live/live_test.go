@@ -99,3 +99,12 @@ func TestLoaded(t *testing.T) {
 		}
 	}
 }
+
+// Neighbours in a network may share a line.
+func TestNetwork(t *testing.T) {
+	for a, want := range map[string]string{"192.0.2.7": "192.0.2.0", "2001:db8:1:2::3": "2001:db8:1::", "fe80::1%eth0": "fe80::"} {
+		if got := network(netip.MustParseAddr(a)); got.WithZone("") != netip.MustParseAddr(want) {
+			t.Errorf("%s: %s", a, got)
+		}
+	}
+}
