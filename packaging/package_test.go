@@ -74,6 +74,7 @@ func contents() map[string]string {
 		"usr/lib/systemd/system/weir-serve.service":     "-rw-r--r--",
 		"usr/lib/systemd/system/weir-serve.socket":      "-rw-r--r--",
 		"usr/lib/systemd/system/weir-exporter.service":  "-rw-r--r--",
+		"usr/lib/systemd/system/weir-exporter.socket":   "-rw-r--r--",
 		"usr/share/doc/weir/copyright":                  "-rw-r--r--",
 		"usr/share/doc/weir/changelog.Debian.gz":        "-rw-r--r--",
 		"usr/share/doc/weir/examples/weir.toml":         "-rw-r--r--",

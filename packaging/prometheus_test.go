@@ -144,5 +144,7 @@ func TestDashboard(t *testing.T) {
 	promtool(t, "", "check", "rules", file)
 }
 
-// The exporter's unit is well-formed, and may do little: at most 1.5 of 10 points of exposure.
-func TestExporterUnit(t *testing.T) { secure(t, "weir-exporter", "./weir-exporter.service") }
+// The exporter's units are well-formed, and the service may do little: at most 1.5 of 10 points of exposure.
+func TestExporterUnits(t *testing.T) {
+	secure(t, "weir-exporter", "./weir-exporter.service", "./weir-exporter.socket")
+}

@@ -6,13 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"os/signal"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -21,7 +25,7 @@ import (
 )
 
 func newExporterCommand() *cobra.Command {
-	var state, listen, textfile string
+	var state, listen, textfile, web string
 	cmd := &cobra.Command{
 		Use:   "exporter",
 		Short: "The queues, connections, findings and goal for Prometheus",
@@ -38,17 +42,21 @@ Queues are read at each scrape, connections every 15 seconds, findings and the
 goal every 30. How many series there are does not depend on the connections.
 
 Exporter changes nothing and needs no root, except to look into a BPF queue. It
-listens on this host alone, unless --listen says otherwise. There is neither a
-password nor encryption.
+listens on this host alone, unless --listen says otherwise. With --web-config it
+takes TLS, and wants passwords or certificates: that file is as in other
+exporters. systemd can hand over its socket: weir-exporter.socket.
 
 Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 		Example: `  weir exporter
-  weir exporter --listen 192.0.2.1:4749
+  weir exporter --listen 192.0.2.1:4749 --web-config web.yml
   weir exporter --textfile /var/lib/node_exporter/weir.prom`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if textfile != "" && cmd.Flags().Changed("listen") {
-				return usage("weir exporter --textfile FILE", "--listen and --textfile exclude each other")
+			if textfile != "" && (cmd.Flags().Changed("listen") || web != "") {
+				return usage("weir exporter --textfile FILE", "--listen and --web-config exclude --textfile")
+			}
+			if err := toolkit.Validate(web); err != nil {
+				return &hinted{fmt.Errorf("%s: %w", web, err), "docs/exporter.md, which has an example"}
 			}
 			if _, _, err := net.SplitHostPort(listen); err != nil {
 				return usage("--listen 127.0.0.1:4749", "--listen %v", err)
@@ -66,12 +74,16 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			if textfile != "" {
 				go func() { failed <- writeMetrics(ctx, textfile, registry); stop() }()
 			} else {
-				listener, err := net.Listen("tcp", listen)
+				listener, err := metricsListener(listen)
 				if err != nil {
 					return &hinted{err, "--listen ADDRESS:PORT, one that is free"}
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "Listening:  http://%s/metrics\n", listener.Addr())
-				go func() { failed <- serveMetrics(ctx, listener, registry); stop() }()
+				scheme := "http"
+				if web != "" {
+					scheme = "http(s)" // as the file says, which is read for each connection anew
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "Listening:  %s://%s/metrics\n", scheme, listener.Addr())
+				go func() { failed <- serveMetrics(ctx, listener, registry, web); stop() }()
 			}
 			reader.Run(ctx) // here, since a network namespace belongs to a thread
 			return <-failed
@@ -81,14 +93,25 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 	f.StringVar(&state, "state", change.Dir, "`directory` of the journal")
 	f.StringVar(&listen, "listen", "127.0.0.1:4749", "`address` and port to answer at")
 	f.StringVar(&textfile, "textfile", "", "write this `file` every 15 s instead: name.prom")
+	f.StringVar(&web, "web-config", "", "`file` for TLS and passwords, as in other exporters: web.yml")
+	cmd.MarkFlagFilename("web-config", "yml", "yaml")
 	cmd.MarkFlagDirname("state")
 	cmd.MarkFlagFilename("textfile", "prom")
 	cmd.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
 	return cmd
 }
 
-// serveMetrics answers until it is told to end.
-func serveMetrics(ctx context.Context, listener net.Listener, registry *prometheus.Registry) error {
+// metricsListener is systemd's socket, if it has handed one over, or a new one.
+func metricsListener(address string) (net.Listener, error) {
+	const first = 3 // sd_listen_fds(3)
+	if pid, _ := strconv.Atoi(os.Getenv("LISTEN_PID")); pid == os.Getpid() && os.Getenv("LISTEN_FDS") == "1" {
+		return net.FileListener(os.NewFile(first, "tcp"))
+	}
+	return net.Listen("tcp", address)
+}
+
+// serveMetrics answers until it is told to end, as a file says who may ask and how; "" for everybody.
+func serveMetrics(ctx context.Context, listener net.Listener, registry *prometheus.Registry, web string) error {
 	const patience = 10 * time.Second // with who asks
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
@@ -101,7 +124,9 @@ func serveMetrics(ctx context.Context, listener net.Listener, registry *promethe
 		<-ctx.Done()
 		server.Close()
 	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	quiet := slog.New(slog.DiscardHandler)
+	err := toolkit.Serve(listener, server, &toolkit.FlagConfig{WebConfigFile: &web}, quiet)
+	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
