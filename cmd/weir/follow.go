@@ -25,10 +25,11 @@ func newFollowCommand() *cobra.Command {
 		Use:   "follow",
 		Short: "Keep the shaper just below a rate that moves",
 		Long: `Finds out which rate the link has now, and gives the shaper a little less. It is
-for goals in force that say between which rates:
+for goals in force that say between which rates, or that nobody knows it:
 
   sudo weir up --rate 20mbit..100mbit
   sudo weir up --rate 50mbit --follow auto
+  sudo weir up --rate auto
 
 weir confirm starts it as weir-follow.service, at every boot, too. weir down
 ends that.
@@ -39,8 +40,8 @@ the rate until that queue is gone. When the shaper is full, it tries a little
 more every few seconds. A change is made in place: no packet is lost.
 
 A rate that nobody knows is found while clients of two networks or more fill the
-link. It takes 10 s of a full link. It is then brought up as weir up would, with the
-timer, and confirmed if connections still move after 10 s.
+link, for 10 s in all. It is then brought up as weir up does it, with the timer,
+and confirmed if connections still move after 10 s.
 
 Where sending less does not help, packets wait elsewhere, and the rate is put
 back. Without connections, or with little to send, the rate stays as it is.
