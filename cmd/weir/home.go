@@ -43,7 +43,7 @@ func home(s change.Status, err error) (string, []nextStep) {
 		return "The goal is in force, but the queue is elsewhere.",
 			[]nextStep{{"weir doctor", "where the queue is"}, down}
 	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Rate == 0:
-		return "The goal is in force, but the rate is not known yet.",
+		return "The goal is in force, but the rate is not known yet" + because(s.Followed[0].Waits) + ".",
 			[]nextStep{{"weir status", "what it waits for"},
 				{"weir calibrate PEER", "find it with another host's help"}, down}
 	case s.InForce && len(s.Followed) > 0 && !s.Followed[0].Running:
@@ -60,4 +60,11 @@ func home(s change.Status, err error) (string, []nextStep) {
 	}
 	return "The goal is not in force: " + text.Counted(len(s.Drift), "change") + " to bring it back.",
 		[]nextStep{{"weir status", "what has drifted"}, up, down}
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
 }

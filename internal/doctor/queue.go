@@ -15,6 +15,7 @@ const (
 	planRate  = "weir plan --rate RATE"
 	planRelay = "weir plan --role relay --rate RATE"
 	whatRate  = "with what you pay for, e.g. 50mbit"
+	orAuto    = whatRate + "; or auto, which finds it"
 )
 
 // queue finds out where the queue is: here, or in front of somebody else's narrower link.
@@ -64,13 +65,13 @@ func (p *patient) atProvider(root qdisc.Qdisc) Finding {
 		Seen:  p.waits() + "; " + p.holding(root) + ".",
 		Why: p.queueName() + " has no rate, and acts on a queue at this device only. Yours is in the provider's " +
 			"box.",
-		Try: planRate, Remark: whatRate, Evidence: Evidence{Scenario: "scenarios/narrow-link.toml"},
+		Try: planRate, Remark: orAuto, Evidence: Evidence{Scenario: "scenarios/narrow-link.toml"},
 	}
 	if p.queueName() == "noqueue" {
 		f.Why = "There is no queue at this device. Yours is in the provider's box."
 	}
 	if p.carried.OneCard {
-		f.Try = planRelay
+		f.Try, f.Remark = planRelay, whatRate
 	}
 	return f
 }

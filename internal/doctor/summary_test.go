@@ -19,18 +19,19 @@ func TestSummarize(t *testing.T) {
 	shaped := uplink(t, "cake bandwidth 49.875mbit dual-dsthost", 1)
 	full := counts(qdisc.Stats{Backlog: 900_000, Qlen: 600})
 	const again, sell = "again, while a download runs", "with what you pay for, e.g. 50mbit"
+	const unsold = sell + "; or auto, which finds it"
 	for _, c := range []struct {
 		name  string
 		facts host.Facts
 		want  Summary
 	}{
 		{"queue elsewhere", facts(load), Summary{true, "Downloads make everything else on this server slow: replies " +
-			"wait 164 ms in your provider's queue.", "weir plan --rate RATE", sell, "queue-at-provider"}},
+			"wait 164 ms in your provider's queue.", "weir plan --rate RATE", unsold, "queue-at-provider"}},
 		{"queue elsewhere, less", facts(load, sockets(func(s *host.Sockets) { s.QueueMin = s.QueueRTT - 600_000 })),
 			Summary{true, "Downloads make everything else on this server slow: replies wait 0.6 ms in your " +
 				"provider's " +
 				"queue.",
-				"weir plan --rate RATE", sell, "queue-at-provider"}},
+				"weir plan --rate RATE", unsold, "queue-at-provider"}},
 		{"queue elsewhere, a relay", facts(measuredNAT, load), Summary{true, "Downloads make everything else on this " +
 			"server slow: replies wait 164 ms in your provider's queue.", "weir plan --role relay --rate RATE", sell,
 			"queue-at-provider"}},
