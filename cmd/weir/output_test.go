@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"weir/internal/meter/server"
 )
 
 // everyCommand calls f with the arguments that lead to each command.
@@ -156,5 +158,27 @@ func TestWriteFile(t *testing.T) {
 	must(err)
 	if len(left) != 7 {
 		t.Errorf("there are %v", left)
+	}
+}
+
+// A test that runs has a line of its own on a terminal, which goes when it ends; nothing that a client is called moves
+// the cursor.
+func TestServeLog(t *testing.T) {
+	var out strings.Builder
+	l := &serveLog{w: &out, terminal: true}
+	l.show(nil, 1)
+	if out.Len() > 0 {
+		t.Errorf("no test, and yet %q", out.String())
+	}
+	l.show([]server.Test{{Client: "192.0.2.1", Seconds: 1, Bytes: 1_000_000}}, 1)
+	l.show([]server.Test{{Client: "192.0.2.1", Seconds: 2, Bytes: 3_500_000}, {Client: "a\x1b[2J"}}, 1)
+	l.event("192.0.2.1: done")
+	l.show(nil, 1)
+	const clear = "\r\x1b[K"
+	want := clear + "192.0.2.1  1 s · 8.00 Mbit/s" +
+		clear + "192.0.2.1  2 s · 20.0 Mbit/s   a?[2J  0 s · 0.00 Mbit/s" + clear
+	said := out.String()
+	if !strings.HasPrefix(said, want) || !strings.HasSuffix(said, "192.0.2.1: done\n"+clear) {
+		t.Errorf("%q, and not %q", said, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 
 	"weir/internal/meter"
 	"weir/internal/meter/server"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -43,9 +45,10 @@ func newServeCommand() *cobra.Command {
 		Short: "Be the other end of weir measure, and of other programs",
 		Long: `Answers those who measure the way to this host. It needs no root.
 
-It prints the line to run on the other side. That line has a token, which keeps
-others out, and the fingerprint of this host's certificate. Both are made at the
-first start and kept. On a loopback address there is no token.
+It prints the line to run on the other side, and the address of a page that
+measures in a browser. Both have a token, which keeps others out; the line has
+the fingerprint of this host's certificate, too. Both are made at the first
+start and kept. On a loopback address there is no token.
 
 One TLS port speaks to weir measure, networkQuality and other RPM clients, ndt7,
 LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
@@ -160,11 +163,70 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 	var uts unix.Utsname
 	unix.Uname(&uts)
 	o.announce(w, tcp.Addr(), udp.LocalAddr(), kept)
+	log := &serveLog{w: w, terminal: isTerminal(w)}
 	s := server.New(server.Config{Limits: limits, Token: kept.Token, Certificate: kept.Certificate, Name: name,
-		Version: version, Kernel: unix.ByteSliceToString(uts.Release[:]), Event: func(says string) {
-			fmt.Fprintf(w, "%s  %s\n", time.Now().Format(time.TimeOnly), says)
-		}})
+		Version: version, Kernel: unix.ByteSliceToString(uts.Release[:]), Event: log.event})
+	if log.terminal {
+		go log.follow(ctx, s)
+	}
 	return s.Serve(ctx, tcp, udp)
+}
+
+// serveLog is a line for each test that begins or ends, and on a terminal a last line for those that run.
+type serveLog struct {
+	w        io.Writer
+	terminal bool
+	mu       sync.Mutex
+	before   map[string]int64 // bytes of each test at the look before
+}
+
+func (l *serveLog) event(says string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clear()
+	fmt.Fprintf(l.w, "%s  %s\n", time.Now().Format(time.TimeOnly), text.OneLine(says))
+}
+
+func (l *serveLog) clear() {
+	if l.terminal {
+		fmt.Fprint(l.w, "\r\x1b[K")
+	}
+}
+
+// follow looks at the tests that run, once a second.
+func (l *serveLog) follow(ctx context.Context, s *server.Server) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			l.show(s.Running(), now.Sub(last).Seconds())
+			last = now
+		}
+	}
+}
+
+// show writes the last line; seconds have gone since the look before.
+func (l *serveLog) show(tests []server.Test, seconds float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(tests) == 0 && len(l.before) == 0 {
+		return
+	}
+	l.clear()
+	now := map[string]int64{}
+	var words []string
+	for _, t := range tests {
+		now[t.Client] = t.Bytes
+		rate := 8 * float64(t.Bytes-l.before[t.Client]) / max(seconds, 1e-3) / 1e6
+		words = append(words, fmt.Sprintf("%s  %.0f s · %s Mbit/s", t.Client, t.Seconds, figure(rate)))
+	}
+	l.before = now
+	line := []rune(text.OneLine(strings.Join(words, "   ")))
+	const most = 79 // columns; a longer line would not be cleared
+	fmt.Fprint(l.w, string(line[:min(len(line), most)]))
 }
 
 // keep finds the certificate and the token.
@@ -258,6 +320,17 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 		fmt.Fprintf(w, " --token %s", kept.Token)
 	}
 	fmt.Fprintf(w, " --pin %s\n\n", kept.Fingerprint)
+	path := "/"
+	if kept.Token != "" {
+		path = "/t/" + kept.Token + "/"
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	fmt.Fprintf(w, "Or in a browser there:\n\n  https://%s:%s%s\n\n", host, port, path)
+	if o.cert == "" {
+		fmt.Fprint(w, "The browser does not know the certificate, and asks before it goes on.\n\n")
+	}
 }
 
 // reachable is the address from which this host reaches others. Nothing is sent.

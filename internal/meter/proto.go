@@ -10,12 +10,14 @@ import (
 )
 
 // What client and server say to each other over HTTPS. A server answers Hello at PathSession; bulk data goes over
-// PathDown and PathUp, each on a connection of its own; PathFlows tells what the server saw of it.
+// PathDown and PathUp, each on a connection of its own; PathFlows tells what the server saw of it. A page in a browser
+// posts its Recording at PathSummary, and is answered with a Result.
 const (
 	PathSession = "/weir/1/session"
 	PathDown    = "/weir/1/down"
 	PathUp      = "/weir/1/up"
 	PathFlows   = "/weir/1/flows"
+	PathSummary = "/weir/1/summary"
 
 	// DefaultPort is of both TCP and UDP.
 	DefaultPort = "4747"

@@ -259,7 +259,9 @@ func goodput(bins []float64) measure.Estimate {
 		return []float64{sum * 8 / 1e6 / (float64(len(s[0])) * Step.Seconds())}
 	}
 	if float64(len(bins))*Step.Seconds() >= 2 {
-		return measure.Bootstrap([][]float64{bins}, min(int(block/Step.Seconds()), len(bins)/4), mean)[0]
+		e := measure.Bootstrap([][]float64{bins}, min(int(block/Step.Seconds()), len(bins)/4), mean)[0]
+		e.Low = max(e.Low, 0) // a bootstrap does not know that less than nothing cannot arrive
+		return e
 	}
 	v := mean([][]float64{bins})[0]
 	return measure.Estimate{Value: v, Low: 0, High: math.MaxFloat32}
@@ -343,6 +345,9 @@ func (r Result) says() string {
 			subject(worst.Name), negligible, Figure(worst.Added.P99.Value))
 	case worst != nil:
 		return fmt.Sprintf("%s %s ms to everything else.", subject(worst.Name), Figure(max(worst.Added.P50.Value, 0)))
+	case idle != nil && idle.RTT.N > 0 && slices.ContainsFunc(r.Phases, func(p Phase) bool { return p.loaded() }):
+		return fmt.Sprintf("The idle round trip is %s ms. Under load there were too few probes to say more.",
+			Figure(idle.RTT.P50))
 	case idle != nil && idle.RTT.N > 0:
 		return fmt.Sprintf("The idle round trip is %s ms. There was too little load to say more.", Figure(idle.RTT.P50))
 	}

@@ -3,9 +3,11 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,6 +85,29 @@ func (g *gate) enter(client string) (*hold, time.Duration) {
 	t.running++
 	t.last = now
 	return &hold{gate: g, client: client, tester: t, End: t.began.Add(g.limits.Duration)}, 0
+}
+
+// Test is one that runs.
+type Test struct {
+	Client  string
+	Seconds float64 // since it began
+	Bytes   int64   // both directions together
+}
+
+// running are the tests that run, the longest first.
+func (g *gate) running() (tests []Test) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	for name, t := range g.clients {
+		if t.running > 0 {
+			tests = append(tests, Test{name, now.Sub(t.began).Seconds(), t.bytes})
+		}
+	}
+	slices.SortFunc(tests, func(a, b Test) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Client, b.Client))
+	})
+	return tests
 }
 
 // add counts bytes, and tells whether more may follow.

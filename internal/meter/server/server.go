@@ -14,7 +14,6 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -81,6 +80,9 @@ func New(c Config) *Server {
 	s.down.rate, s.up.rate = c.Rate, c.Rate
 	return s
 }
+
+// Running are the tests that run now, the longest first.
+func (s *Server) Running() []Test { return s.gate.running() }
 
 // Serve answers until the context ends. It closes both.
 func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn) error {
@@ -170,11 +172,15 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 			said = bearer
 		}
 		if rest, ok := strings.CutPrefix(r.URL.Path, tokenPath); ok {
-			token, path, _ := strings.Cut(rest, "/")
+			token, path, whole := strings.Cut(rest, "/")
+			if !whole { // the page's own addresses are relative to a folder
+				http.Redirect(w, r, r.URL.Path+"/", http.StatusMovedPermanently)
+				return
+			}
 			r = r.Clone(r.Context())
 			r.URL.Path, r.URL.RawPath, said = "/"+path, "", token
 		}
-		if s.Token == "" {
+		if s.open(w, r) || s.Token == "" {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -227,10 +233,7 @@ func (s *Server) routes() http.Handler {
 	m.HandleFunc("GET /ndt/v7/download", s.ndt7Download)
 	m.HandleFunc("GET /ndt/v7/upload", s.ndt7Upload)
 	s.own(m)
-	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprintln(w, "weir serve. To measure the way to this host:  weir measure", s.Name)
-	})
+	s.page(m)
 	return s.authorized(m)
 }
 

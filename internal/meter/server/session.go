@@ -23,6 +23,7 @@ type session struct {
 	began  time.Time
 	mu     sync.Mutex
 	flows  []meter.Flow
+	summed bool // what its page recorded
 }
 
 const (

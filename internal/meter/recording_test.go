@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// What no test can have seen is refused, by the name of what is wrong.
+func TestReadRecording(t *testing.T) {
+	const span = `{"name": "download", "from": 1, "to": 2, "far": [{"direction": "download"`
+	for text, wrong := range map[string]string{
+		`{"interval": 50}`: "",
+		`{"interval": 50, "samples": [{"at": 600, "rtt": -1}]}`:                 "",
+		`{"interval": 50, "spans": [` + span + `, "bins": [1], "rtt": [1]}]}]}`: "",
+		``:                    "unexpected end",
+		`{}`:                  "interval",
+		`{"interval": 0.9}`:   "interval",
+		`{"interval": 10001}`: "interval",
+		`{"interval": 50, "samples": [{"at": -1}]}`:                                                          "samples[0]",
+		`{"interval": 50, "samples": [{"at": 1}, {"at": 601}]}`:                                              "samples[1]",
+		`{"interval": 50, "samples": [{"rtt": 6e5}, {"rtt": 1e6}]}`:                                          "samples[1]",
+		`{"interval": 50, "samples": [{"rtt": -2}]}`:                                                         "samples[0]",
+		`{"interval": 50, "samples": [{"up": -1e9}]}`:                                                        "samples[0]",
+		`{"interval": 50, "samples": [{"down": 1e9}]}`:                                                       "samples[0]",
+		`{"interval": 50, "spans": [{"name": "idle"}, {"name": "idle"}]}`:                                    "spans[1]",
+		`{"interval": 50, "spans": [{"name": "lunch"}]}`:                                                     "spans[0]",
+		`{"interval": 50, "spans": [{"name": "idle", "from": -1}]}`:                                          "spans[0]",
+		`{"interval": 50, "spans": [{"name": "idle", "to": 601}]}`:                                           "spans[0]",
+		`{"interval": 50, "spans": [{"name": "idle", "local": [{"direction": "sideways"}]}]}`:                "direction",
+		`{"interval": 50, "spans": [` + span + `, "bins": [-1]}]}]}`:                                         "bins",
+		`{"interval": 50, "spans": [` + span + `, "bins": [` + strings.Repeat("0,", mostSteps) + `0]}]}]}`:   "steps",
+		`{"interval": 50, "spans": [` + span + `, "rtt": [600000001]}]}]}`:                                   "times",
+		`{"interval": 50, "spans": [` + span + `, "busy": -1}]}]}`:                                           "times",
+		`{"interval": 50, "spans": [` + span + `, "sent": -1}]}]}`:                                           "counters",
+		`{"interval": 50, "samples": [` + strings.Repeat("{},", mostSamples) + `{}]}`:                        "samples:",
+		`{"interval": 50, "spans": [{"name": "idle", "far": [` + strings.Repeat("{},", mostFlows) + `{}]}]}`: "flows at most",
+		strings.Repeat(" ", MostRecording+1):                                                                 "too long",
+	} {
+		_, err := ReadRecording([]byte(text))
+		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%.100s: %v, and not %q", text, err, wrong)
+		}
+	}
+}
+
+// Whatever a page sends, it is refused, or its result can be written and read again.
+func FuzzReadRecording(f *testing.F) {
+	rec := recorded()
+	rec.Samples = rec.Samples[:200]
+	text, _ := json.Marshal(rec)
+	f.Add(text)
+	f.Add([]byte(`{"interval": 50, "samples": [{"rtt": -1}], "spans": [{"name": "download", "from": 3, "to": 1}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		rec, err := ReadRecording(text)
+		if err != nil {
+			return
+		}
+		said, err := json.Marshal(Summarize(rec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadResult(said); err != nil {
+			t.Error(err)
+		}
+	})
+}
