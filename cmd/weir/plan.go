@@ -30,7 +30,7 @@ Without options the goal is the one in /etc/weir.toml. Without that file it is
 the one that was brought up last.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			goal, err := heard(cmd, options, goal, options.json)
+			goal, h, err := heard(cmd, options, goal, options.json)
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,10 @@ the one that was brought up last.`,
 			}
 			w := cmd.OutOrStdout()
 			if options.json {
-				return printJSON(w, p)
+				return printJSON(w, struct {
+					plan.Plan
+					Heard *hearing `json:"heard,omitempty"`
+				}{p, h})
 			}
 			files := 0
 			for _, c := range p.Changes {

@@ -41,16 +41,20 @@ func newTryCommand() *cobra.Command {
 	var goal plan.Goal
 	o := tryOptions{time: 25 * time.Second}
 	cmd := &cobra.Command{
-		Use:   "try USER@HOST… --rate RATE …",
+		Use:   "try USER@HOST… [--rate RATE] …",
 		Short: "Measure, change, measure again, and keep what is better",
 		Long: `Tries a goal on another Linux host, from here, over ssh. Nothing has to be
 installed there, but it takes root, or sudo or doas.
 
-  1. measure the way there, as weir measure does
-  2. copy this program into a folder of its own there, and show the plan
+  1. copy this program into a folder of its own there
+  2. measure the way there, as weir measure does, and show the plan
   3. change the host, with a timer that puts everything back
   4. measure again, and print both side by side
   5. ask whether to keep it
+
+Without --rate the other host listens while its link is full, and finds the rate
+by itself. With one client it cannot tell its own link from that client's line.
+So you are asked whether yours is faster.
 
 On "keep" the program goes to ` + trial.Installed + `, and the goal is kept over a
 reboot. On "no" the host is put back as it was, and the copy is removed. If the
@@ -65,18 +69,22 @@ the 90th percentile of the added delay, of the load under which it was longest.
 
 Exit status: 0 all kept, or with --dry-run planned; 1 put back, or failed; 2
 wrong usage.`,
-		Example: `  weir try root@vps --rate 50mbit
+		Example: `  weir try root@vps
+  weir try root@vps --rate 50mbit
   weir try me@vps --rate 50mbit --dry-run
   weir try root@a root@b root@c --rate 50mbit --yes --markdown`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("weir try user@host --rate 50mbit", "no host is named")
+				return usage("weir try user@host", "no host is named")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(goal); err != nil {
 				return err
+			}
+			if goal == (plan.Goal{}) {
+				goal.Follow = plan.Auto
 			}
 			hosts, err := hostsToTry(args)
 			if err != nil {
@@ -127,9 +135,6 @@ func (o tryOptions) check(goal plan.Goal) error {
 	if err := goal.Check(); errors.As(err, &refusal) {
 		return refusal
 	}
-	if goal == (plan.Goal{}) {
-		return usage("weir try user@host --rate 50mbit, what the provider sold", "there is no goal to try")
-	}
 	return nil
 }
 
@@ -156,27 +161,88 @@ func (t *attempt) run(ctx context.Context) (err error) {
 	if err := t.askPassword(); err != nil {
 		return err
 	}
-	var before *meter.Result
-	if !t.dryRun {
-		if before, err = t.measure(ctx, "before"); err != nil {
-			return err
-		}
-		t.before(*before)
-		fmt.Fprintln(t.w, text.OneLine(before.Says))
-	}
 	t.step("copying %d MB to %s", len(program)>>20, t.host.Name)
 	if err := t.machine.Copy(ctx, program); err != nil {
 		return err
 	}
 	defer t.remove(context.WithoutCancel(ctx))
-	if err := t.plan(ctx); err != nil {
+	if err := t.free(ctx); err != nil {
 		return err
 	}
 	if t.dryRun {
 		t.State = planned
-		return nil
+		return t.plan(ctx)
+	}
+	before, rate, err := t.first(ctx)
+	if err != nil {
+		return err
+	}
+	t.before(*before)
+	fmt.Fprintln(t.w, text.OneLine(before.Says))
+	if t.goal.Unknown() {
+		if err := t.settle(ctx, rate); err != nil {
+			return err
+		}
+	}
+	if err := t.plan(ctx); err != nil {
+		return err
 	}
 	return t.change(ctx, *before)
+}
+
+// first measures, and has the other host listen meanwhile if nobody knows its rate.
+func (t *attempt) first(ctx context.Context) (*meter.Result, hearing, error) {
+	if !t.goal.Unknown() {
+		r, err := t.measure(ctx, "before", nil)
+		return r, hearing{}, err
+	}
+	var heard chan hearing // nil before it listens
+	r, err := t.measure(ctx, "before", func() {
+		heard = make(chan hearing, 1)
+		go func() { heard <- t.listen(ctx) }()
+	})
+	if err != nil || heard == nil {
+		return r, hearing{Says: "there was no download"}, err
+	}
+	return r, <-heard, nil
+}
+
+// listen asks the other host what its own traffic tells of its link.
+func (t *attempt) listen(ctx context.Context) hearing {
+	out, err := t.machine.Weir(ctx, append([]string{"plan", "--json"}, t.goal.Args()...)...)
+	if err != nil {
+		return hearing{Says: err.Error()}
+	}
+	var said struct{ Heard *hearing }
+	if err := json.Unmarshal([]byte(out), &said); err != nil || said.Heard == nil {
+		return hearing{Says: "its shaper is not one that a rate could be found for"}
+	}
+	return *said.Heard
+}
+
+// settle makes a goal of what was heard. Of one client alone a person has to say that the rate is the server's.
+func (t *attempt) settle(ctx context.Context, h hearing) error {
+	if h.Rate == 0 {
+		return &hinted{fmt.Errorf("%s does not find the rate of its link: %s", t.host.Name, text.OneLine(h.Says)),
+			"--rate 50mbit, what its provider sold, or --time 60s"}
+	}
+	found := h.Rate.String()
+	if h.Alone {
+		fmt.Fprintf(t.w, "\nThe way from %s to here carries %s. If your own line has more, that is the server's link.\n"+
+			"If not, others who reach it faster would be held to that.\n", t.host.Name, found)
+		if !t.terminal || t.yes {
+			return &hinted{errors.New("whether that is the server's link, nobody here can say"),
+				"--rate " + found + ", if it is"}
+		}
+		if !t.ask(ctx, "Has your own line more than "+found+"? [y/N] ") {
+			return &hinted{fmt.Errorf("%s is unchanged: the rate of its link is not known", t.host.Name),
+				"--rate 50mbit, what its provider sold"}
+		}
+	} else {
+		fmt.Fprintf(t.w, "The link of %s carries %s, as its own traffic tells.\n", t.host.Name, found)
+	}
+	t.goal.Rate, t.goal.Follow = h.Rate, ""
+	return nil
 }
 
 // remove takes the copy away. What stood in the way, a full queue, is gone a moment later.
@@ -234,9 +300,14 @@ func (t *attempt) askPassword() error {
 	return err
 }
 
-func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, error) {
+// measure measures the way to the host. What is to be done while its link is full is begun with the first download.
+func (t *attempt) measure(ctx context.Context, when string, loaded func()) (*meter.Result, error) {
 	began, line := time.Now(), newProgress(t.errs)
 	rec, err := far.Measure(ctx, t.host, meter.Options{Time: t.time, Conns: 4, Progress: func(p meter.Progress) {
+		if loaded != nil && p.Phase == meter.Download {
+			loaded()
+			loaded = nil
+		}
 		line.say(p.Elapsed, func() string { return when + " · " + progressLine(p) })
 	}})
 	line.clear()
@@ -251,8 +322,8 @@ func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, erro
 	return &result, nil
 }
 
-// plan shows what would change there, and refuses a host that weir has in hand already.
-func (t *attempt) plan(ctx context.Context) error {
+// free refuses a host that weir has in hand already.
+func (t *attempt) free(ctx context.Context) error {
 	out, err := t.machine.Weir(ctx, "status", "--json")
 	var status change.Status
 	if bad := json.Unmarshal([]byte(out), &status); bad != nil {
@@ -262,7 +333,12 @@ func (t *attempt) plan(ctx context.Context) error {
 		return &hinted{fmt.Errorf("weir has %s in hand already", t.host.Name),
 			"ssh " + t.host.Name + " sudo weir up " + t.goal.Flags()}
 	}
-	out, err = t.machine.Weir(ctx, append([]string{"plan"}, t.goal.Args()...)...)
+	return nil
+}
+
+// plan shows what would change there.
+func (t *attempt) plan(ctx context.Context) error {
+	out, err := t.machine.Weir(ctx, append([]string{"plan"}, t.goal.Args()...)...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.host.Name, err)
 	}
@@ -282,7 +358,7 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	if _, err := t.machine.Weir(ctx, args...); err != nil {
 		return t.back(ctx, fmt.Errorf("%s: %w", t.host.Name, err))
 	}
-	after, err := t.measure(ctx, "after")
+	after, err := t.measure(ctx, "after", nil)
 	if err != nil {
 		return t.back(ctx, err)
 	}
@@ -296,7 +372,7 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	case t.yes && !better:
 		fmt.Fprintln(t.w, "Nothing is better by more than chance: it is put back.")
 	case !t.yes:
-		keep = t.ask(ctx)
+		keep = t.ask(ctx, "Keep it? [y/N] ")
 	}
 	if !keep {
 		return t.back(ctx, nil)
@@ -330,12 +406,12 @@ func judged(rows []meter.Row) (better, worse bool) {
 }
 
 // ask asks; whoever is not there has said no.
-func (t *attempt) ask(ctx context.Context) bool {
+func (t *attempt) ask(ctx context.Context, question string) bool {
 	if !t.terminal {
 		fmt.Fprintln(t.w, "Nobody can be asked, and there is no --yes: it is put back.")
 		return false
 	}
-	fmt.Fprint(t.w, "Keep it? [y/N] ")
+	fmt.Fprint(t.w, question)
 	said := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')

@@ -23,6 +23,7 @@ type Finder struct {
 	done  float64  // until when it has been counted
 
 	seconds []second // with a full link, the last ones
+	lone    []second // likewise, of one client alone
 	why     Reason
 }
 
@@ -47,6 +48,7 @@ type glance struct {
 	clients   map[netip.Addr]view
 	q         float64 // that the least of them waits
 	delivered float64 // packets
+	arrived   float64 // bits of these, if all are full
 	waiting   float64 // of those, on connections that wait for the network
 	lost      float64
 }
@@ -67,6 +69,8 @@ const (
 	// enough seconds say what the rate is, if all but a quarter lie within agree and a few packets. The last kept
 	// count.
 	enough, kept, agree, few = 10, 30, 0.02, 8
+	// alone is how many seconds of one client tell what it gets.
+	alone = 3
 	// What clients get varies by this share of what all get, and this many times as much as that does.
 	varied, more = 0.02, 8
 	// waiting is the share of packets that has to be on connections that wait for the network.
@@ -113,11 +117,27 @@ func (f *Finder) Found() (units.Rate, bool) {
 	if f.why != "" {
 		return 0, false
 	}
-	return units.Rate(math.Round(mean(rates(f.middle())))), true
+	return units.Rate(math.Round(mean(rates(middle(f.seconds))))), true
+}
+
+// Lone is what one client alone gets while something waits on its way, in bit/s, and false where that is not known. It
+// is the rate of the link or of the client's own line: one client cannot tell these apart.
+func (f *Finder) Lone() (units.Rate, bool) {
+	if f.why != Alone || len(f.lone) < alone {
+		return 0, false
+	}
+	m := middle(f.lone)
+	if !steady(m) {
+		return 0, false
+	}
+	return units.Rate(math.Round(mean(rates(m)))), true
 }
 
 // Why says what is waited for; "" once the rate is known.
 func (f *Finder) Why() string {
+	if rate, known := f.Lone(); known {
+		return fmt.Sprintf("%s. It gets %.4g Mbit/s", f.why, float64(rate)/1e6)
+	}
 	if f.why == Measured {
 		return fmt.Sprintf("%s: %d of %d s", f.why, min(len(f.seconds), enough-1), enough)
 	}
@@ -129,6 +149,7 @@ func sum(l Look) glance {
 	g := glance{at: l.At.Seconds(), sent: 8 * l.Sent, clients: map[netip.Addr]view{}, q: math.Inf(1)}
 	for _, c := range l.Connections {
 		g.delivered, g.lost = g.delivered+c.Delivered, g.lost+c.Lost
+		g.arrived += 8 * c.Delivered * c.Size
 		if c.Waits {
 			g.waiting += c.Delivered
 		}
@@ -154,14 +175,16 @@ func sum(l Look) glance {
 
 // count takes what was seen until a time for a second more of a full link, if clients wait for the network.
 func (f *Finder) count(until float64) {
-	var delivered, waits, lost float64
+	var delivered, arrived, waits, lost float64
 	var looks []glance
 	got := map[netip.Addr]float64{}
 	for _, g := range f.seen {
 		if g.at < f.done || g.at > until {
 			continue
 		}
-		looks = append(looks, g)
+		if looks = append(looks, g); len(looks) > 1 {
+			arrived += g.arrived
+		}
 		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
 		for to, v := range g.clients {
 			got[to] += v.got
@@ -174,7 +197,16 @@ func (f *Finder) count(until float64) {
 			most = to
 		}
 	}
-	if waits < waiting*delivered || !several(got, delivered) {
+	if waits < waiting*delivered {
+		return
+	}
+	if len(looks) < 2 {
+		return
+	}
+	took := looks[len(looks)-1].at - looks[0].at
+	if !several(got, delivered) { // all of it is bulk data, and what is acknowledged has crossed the link
+		f.lone = append(f.lone, second{rate: arrived / took})
+		f.lone = f.lone[max(0, len(f.lone)-kept):]
 		return
 	}
 	rate, ok := f.left(looks, most)
@@ -182,7 +214,7 @@ func (f *Finder) count(until float64) {
 		return
 	}
 	for to := range got {
-		got[to] /= looks[len(looks)-1].at - looks[0].at
+		got[to] /= took
 	}
 	f.seconds = append(f.seconds, second{rate * delivered / (delivered + lost), got})
 	f.seconds = f.seconds[max(0, len(f.seconds)-kept):]
@@ -234,11 +266,14 @@ func (f *Finder) sentAt(t float64) (float64, bool) {
 	return a.sent + (b.sent-a.sent)*(t-a.at)/(b.at-a.at), true
 }
 
-// middle are the seconds without those whose rates are the highest or the lowest eighth.
-func (f *Finder) middle() []second {
-	s := slices.SortedFunc(slices.Values(f.seconds), func(a, b second) int { return cmp.Compare(a.rate, b.rate) })
+// middle are the seconds without those whose rates are the highest or the lowest eighth, the lowest first.
+func middle(seconds []second) []second {
+	s := slices.SortedFunc(slices.Values(seconds), func(a, b second) int { return cmp.Compare(a.rate, b.rate) })
 	return s[len(s)/8 : len(s)-len(s)/8]
 }
+
+// steady tells whether sorted seconds agree on a rate.
+func steady(m []second) bool { return m[len(m)-1].rate-m[0].rate <= agree*m[len(m)/2].rate+few*full }
 
 func rates(seconds []second) (all []float64) {
 	for _, s := range seconds {
@@ -252,12 +287,12 @@ func (f *Finder) reason() Reason {
 	if len(f.seconds) < enough {
 		return f.missing()
 	}
-	m := f.middle()
+	m := middle(f.seconds)
 	parts, all := varies(m)
 	switch {
 	case parts < varied*mean(rates(m))/full:
 		return Apart
-	case m[len(m)-1].rate-m[0].rate > agree*m[len(m)/2].rate+few*full:
+	case !steady(m):
 		return Ragged
 	case parts < more*all:
 		return Apart

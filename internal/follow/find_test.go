@@ -119,12 +119,13 @@ func TestFindsNothing(t *testing.T) {
 // Where no rate is found it is said what is missing.
 func TestFindsReasons(t *testing.T) {
 	four := same(4, .048)
+	const alone = Alone + ". It gets 50 Mbit/s"
 	for want, w := range map[Reason]world{
 		Quiet:  {bases: same(2, .048), offered: steps(.1 * mbit)},
 		Asleep: {bases: four, offered: steps(20 * mbit)},
 		Empty:  {rate: steps(500 * mbit), bases: four, loss: .003},
 		Lossy:  {bases: four, policed: .02},
-		Alone:  {bases: four, clients: 1},
+		alone:  {bases: four, clients: 1},
 		Apart:  {bases: four, access: []float64{5e6, 5e6, 10e6, 10e6}, accessed: .2},
 	} {
 		if w.buffer = .2; w.rate == nil {
@@ -135,7 +136,7 @@ func TestFindsReasons(t *testing.T) {
 		}
 	}
 	home := world{rate: steps(50 * mbit), buffer: .2, bases: four, begin: []float64{1, 2, 3, 4}, clients: 2, dual: true}
-	if rate, why := found(home, 40); rate != 0 || why != string(Alone) {
+	if rate, why := found(home, 40); rate != 0 || why != string(alone) {
 		t.Errorf("one client, by IPv4 and IPv6: found %g, said %q", rate, why)
 	}
 	rate, why := found(world{rate: steps(50 * mbit), buffer: .2, bases: four, begin: []float64{1, 2, 3, 4}}, 8)
@@ -158,4 +159,61 @@ func TestFinderOddLooks(t *testing.T) {
 			t.Errorf("look %d: %s, %q", i, rate, f.Why())
 		}
 	}
+}
+
+// One client alone never tells the link's rate. What it gets is known all the same, be that the link or its own line;
+// and what an application or loss leaves over is not taken for it.
+func TestLone(t *testing.T) {
+	const length = 9.5 // s, of a download of weir try
+	c := chance{rand.New(rand.NewPCG(41, 42))}
+	none, off := 0, []float64{}
+	for i := range 80 {
+		w := world{rate: steps(mbit * c.of(5, 20, 50, 100)), buffer: c.of(.05, .2, 1), clients: 1,
+			rng: rand.New(rand.NewPCG(uint64(i), 7))}
+		base := c.of(.005, .012, .03, .048, .15)
+		w.bases = []float64{base, base, base, base}
+		w.begin = []float64{0, .1, .2, .3}
+		said := i%4 > 0
+		switch i % 8 {
+		case 0:
+			w.offered = steps(w.rate(0) * c.of(.5, .7, .9))
+		case 4:
+			w.buffer, w.loss = 1, c.of(.01, .03)
+			w.rate = steps(1000 * mbit)
+		}
+		rate, why := lone(w, length)
+		switch {
+		case !said && rate != 0:
+			t.Errorf("%d: %g Mbit/s of %g: %s", i, rate/mbit, w.rate(0)/mbit, why)
+		case said && rate == 0:
+			t.Logf("%d: %g Mbit/s, %g s of buffer, %g s: %s", i, w.rate(0)/mbit, w.buffer, base, why)
+			none++
+		case said:
+			off = append(off, math.Abs(rate/w.rate(0)-1))
+		}
+	}
+	t.Logf("%d of %d, p95 of the error %.2f %%", len(off), len(off)+none, 100*quantile(off, .95))
+	if p95 := quantile(off, .95); p95 > .003 || none > 8 {
+		t.Errorf("nineteen in twenty are within %.2f %%, at most 0.3; %d are not known, at most 8", 100*p95, none)
+	}
+}
+
+// lone is what is known of one client at the end of a time.
+func lone(w world, length float64) (rate float64, why string) {
+	f := NewFinder()
+	w.look = .1
+	w.set = func(l Look) float64 {
+		if l.At > 0 {
+			f.Look(l)
+		}
+		if r, ok := f.Lone(); ok {
+			rate = float64(r)
+		}
+		if _, ok := f.Found(); ok {
+			why = "found: "
+		}
+		return 10e9
+	}
+	w.run(length)
+	return rate, why + f.Why()
 }

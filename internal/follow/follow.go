@@ -39,6 +39,7 @@ type Connection struct {
 	// For Finder alone:
 	To        netip.Addr // of a client's network
 	Delivered float64    // packets, since the look before
+	Size      float64    // bytes of a full packet, as the shaper counts it
 	Lost      float64    // packets that were sent again, since the look before
 	Waits     bool       // for the network: about as much is under way as its window allows
 }

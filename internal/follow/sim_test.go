@@ -209,7 +209,7 @@ func (w *world) run(length float64) (s seen) {
 					f.moved = false
 					l.Connections = append(l.Connections, Connection{RTT: time.Duration(f.srtt * 1e9),
 						Base: time.Duration(f.least * 1e9), Rate: f.pace, To: w.to(i),
-						Delivered: f.delivered, Lost: f.resent, Waits: w.offered == nil || f.credit >= mss})
+						Delivered: f.delivered, Size: mss * wire, Lost: f.resent, Waits: w.offered == nil || f.credit >= mss})
 					f.delivered, f.resent = 0, 0
 				}
 			}

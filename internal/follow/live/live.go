@@ -131,7 +131,7 @@ func prepare(u change.Unmeasured) (s search, err error) {
 func (s search) learn(ctx context.Context, store change.Store, each func(Event), waits func(string)) error {
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	say("its rate is looked for")
-	rate, err := s.find(ctx, waits, func() bool {
+	rate, err := s.find(ctx, func(why string, _ units.Rate) { waits(why) }, func() bool {
 		all, err := store.Unknown()
 		return err == nil && !slices.ContainsFunc(all, func(u change.Unmeasured) bool { return u.Goal == s.Goal })
 	})
@@ -152,7 +152,9 @@ func (s search) learn(ctx context.Context, store change.Store, each func(Event),
 
 // Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as
 // often as it changes.
-func Find(ctx context.Context, u change.Unmeasured, waits func(string)) (units.Rate, error) {
+//
+// Of one client alone it also tells what that gets (follow.Finder.Lone); 0 where that is not known.
+func Find(ctx context.Context, u change.Unmeasured, waits func(why string, lone units.Rate)) (units.Rate, error) {
 	s, err := prepare(u)
 	if err != nil {
 		return 0, err
@@ -161,7 +163,7 @@ func Find(ctx context.Context, u change.Unmeasured, waits func(string)) (units.R
 }
 
 // find looks until the rate is known, or nobody wants to know it any more, which it asks from time to time.
-func (s search) find(ctx context.Context, waits func(string), enough func() bool) (units.Rate, error) {
+func (s search) find(ctx context.Context, waits func(string, units.Rate), enough func() bool) (units.Rate, error) {
 	defer s.conn.Close()
 	defer s.connections.Close()
 	f, said, asked := follow.NewFinder(), "", time.Now()
@@ -184,7 +186,8 @@ func (s search) find(ctx context.Context, waits func(string), enough func() bool
 			found, why = false, "the device itself is the limit, "+s.Speed.String()+": nothing is to be shaped"
 		}
 		if why != said {
-			waits(why)
+			lone, _ := f.Lone()
+			waits(why, lone)
 			said = why
 		}
 		if found {
@@ -300,8 +303,8 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 		before := e.chosen[i].Info
 		l.Connections = append(l.Connections, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
 			Base: base, Rate: e.rates[c.Cookie], To: network(c.Remote.Addr()),
-			Delivered: float64(c.Info.Delivered - before.Delivered),
-			Lost:      float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
+			Delivered: float64(c.Info.Delivered - before.Delivered), Size: size(e.cake, c),
+			Lost: float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
 	return l, nil
@@ -400,6 +403,27 @@ func Counted(q qdisc.Cake, s qdisc.Stats) float64 {
 		bytes = (bytes + packets*payload/2) * cell / payload // each packet fills its last cell by half
 	}
 	return bytes
+}
+
+// size is what a CAKE counts of a connection's full packet, in bytes.
+func size(q qdisc.Cake, c host.Connection) float64 {
+	const four, six, tcp, stamps, ethernet = 20, 40, 20, 12, 14 // RFC 791, 8200, 9293, 7323, IEEE 802.3
+	packet := int64(c.Info.Snd_mss) + tcp + six
+	if c.Remote.Addr().Unmap().Is4() {
+		packet += four - six
+	}
+	if c.Info.Options&1 != 0 { // TCPI_OPT_TIMESTAMPS, of include/uapi/linux/tcp.h
+		packet += stamps
+	}
+	if q.Raw {
+		return float64(packet + ethernet)
+	}
+	packet = max(packet+int64(q.Overhead), int64(q.MPU))
+	if q.ATM == "atm" {
+		const cell, payload = 53, 48
+		packet = (packet + payload - 1) / payload * cell
+	}
+	return float64(packet)
 }
 
 // ownDelay is how long packets have waited in a CAKE of late: the peak of those tins in which some wait now.

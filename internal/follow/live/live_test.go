@@ -108,3 +108,28 @@ func TestNetwork(t *testing.T) {
 		}
 	}
 }
+
+// A full packet is as long as the shaper says, whatever IP and TCP it is of.
+func TestSize(t *testing.T) {
+	const mss = 1448
+	for _, c := range []struct {
+		cake    qdisc.Cake
+		to      string
+		options uint8
+		want    float64
+	}{
+		{qdisc.Cake{Raw: true}, "192.0.2.1:443", 1, 1514},
+		{qdisc.Cake{Raw: true}, "[::ffff:192.0.2.1]:443", 1, 1514},
+		{qdisc.Cake{Raw: true}, "192.0.2.1:443", 0, 1502},
+		{qdisc.Cake{Raw: true}, "[2001:db8::1]:443", 1, 1534},
+		{qdisc.Cake{Overhead: 38}, "192.0.2.1:443", 1, 1538},
+		{qdisc.Cake{MPU: 1600}, "192.0.2.1:443", 1, 1600},
+		{qdisc.Cake{ATM: "atm", Overhead: 32}, "192.0.2.1:443", 1, 32 * 53},
+	} {
+		connection := host.Connection{Remote: netip.MustParseAddrPort(c.to)}
+		connection.Info.Snd_mss, connection.Info.Options = mss, c.options
+		if got := size(c.cake, connection); got != c.want {
+			t.Errorf("%+v to %s: %g, and not %g", c.cake, c.to, got, c.want)
+		}
+	}
+}
