@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os/signal"
 	"strings"
 	"time"
@@ -20,12 +21,12 @@ import (
 	"weir/internal/units"
 )
 
-// How long plan and up listen to the host's own traffic for a rate that nobody knows: while it is being measured, and
-// else.
+// How long plan and up listen to the host's own traffic for a rate that nobody knows.
 const (
-	listenLong = time.Minute
-	listen     = 8 * time.Second
+	listen     = 8 * time.Second // if nothing waits
+	listenLong = time.Minute     // at most, while it is being measured
 	pause      = 2 * time.Second // that a queue may be empty meanwhile
+	steady     = 2 * time.Second // that one client gets what it gets
 )
 
 // hearing is what this host's own traffic tells of a rate that nobody knows.
@@ -37,7 +38,8 @@ type hearing struct {
 
 // heard is a goal with the rate that this host's own traffic tells, where the goal leaves that open and it does; and
 // what was heard, nil where nobody listened.
-func heard(cmd *cobra.Command, o common, goal plan.Goal, quiet bool) (plan.Goal, *hearing, error) {
+func heard(cmd *cobra.Command, o common, goal plan.Goal, patience time.Duration, quiet bool) (plan.Goal, *hearing,
+	error) {
 	if !goal.Unknown() || goal.Check() != nil {
 		return goal, nil, nil // what is wrong with it is said with all the rest
 	}
@@ -55,7 +57,7 @@ func heard(cmd *cobra.Command, o common, goal plan.Goal, quiet bool) (plan.Goal,
 	}
 	interrupted, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	h, err := hear(interrupted, u, newProgress(cmd.ErrOrStderr()))
+	h, err := hear(interrupted, u, patience, newProgress(cmd.ErrOrStderr()))
 	switch {
 	case interrupted.Err() != nil:
 		return goal, nil, errors.New("ended before anything was changed")
@@ -74,25 +76,31 @@ func heard(cmd *cobra.Command, o common, goal plan.Goal, quiet bool) (plan.Goal,
 	return goal, &h, nil
 }
 
-// hear listens until the rate is known, or nothing more is to be expected.
-func hear(interrupted context.Context, u change.Unmeasured, line *progress) (h hearing, err error) {
-	ctx, end := context.WithTimeout(interrupted, listenLong)
+// hear listens until the rate is known, or nothing more is to be expected: nothing waits for as long as patience says.
+func hear(interrupted context.Context, u change.Unmeasured, patience time.Duration, line *progress) (h hearing,
+	err error) {
+	ctx, end := context.WithTimeout(interrupted, max(listenLong, patience))
 	defer end()
 	defer line.clear()
 	began := time.Now()
-	impatient := time.AfterFunc(listen, end)
+	impatient := time.AfterFunc(patience, end)
 	rate, err := live.Find(ctx, u, func(why string, lone units.Rate) {
-		h.Says, h.Rate, h.Alone = why, 0, lone != 0
-		if lone != 0 {
-			h.Rate = exactly(float64(lone))
-		}
+		line.say(time.Since(began), func() string { return "looking for the rate: " + why })
 		switch {
-		case strings.HasPrefix(why, string(follow.Measured)), strings.HasPrefix(why, string(follow.Alone)) && !h.Alone:
+		case lone != 0:
+			if !h.Alone {
+				impatient.Reset(max(steady, min(patience, listen)-time.Since(began)))
+			}
+			h = hearing{Rate: below(lone), Alone: true, Says: why}
+			return
+		case h.Alone: // and its load has ended
+			return
+		case strings.HasPrefix(why, string(follow.Measured)), strings.HasPrefix(why, string(follow.Alone)):
 			impatient.Stop()
 		default:
-			impatient.Reset(max(listen-time.Since(began), pause))
+			impatient.Reset(max(pause, patience-time.Since(began)))
 		}
-		line.say(time.Since(began), func() string { return "looking for the rate: " + why })
+		h.Says = why
 	})
 	switch {
 	case err == nil:
@@ -101,4 +109,10 @@ func hear(interrupted context.Context, u change.Unmeasured, line *progress) (h h
 		return h, nil
 	}
 	return hearing{}, err
+}
+
+// below is a rate with three digits, rounded down: a shaper that is too fast leaves the queue where it was.
+func below(rate units.Rate) units.Rate {
+	digits := math.Pow(10, math.Max(0, math.Floor(math.Log10(float64(rate)))-2))
+	return units.Rate(math.Floor(float64(rate)/digits) * digits)
 }

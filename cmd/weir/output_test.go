@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/meter/server"
+	"weir/internal/units"
 )
 
 // everyCommand calls f with the arguments that lead to each command.
@@ -180,5 +181,15 @@ func TestServeLog(t *testing.T) {
 	said := out.String()
 	if !strings.HasPrefix(said, want) || !strings.HasSuffix(said, "192.0.2.1: done\n"+clear) {
 		t.Errorf("%q, and not %q", said, want)
+	}
+}
+
+// A rate that only one client tells is rounded down.
+func TestBelow(t *testing.T) {
+	for rate, want := range map[units.Rate]units.Rate{49_894_999: 49_800_000, 9_999_999: 9_990_000, 1_000_000: 1_000_000,
+		999_999: 999_000, 7: 7} {
+		if got := below(rate); got != want {
+			t.Errorf("%d: %d, and not %d", rate, got, want)
+		}
 	}
 }

@@ -15,6 +15,7 @@ func newPlanCommand() *cobra.Command {
 	var options common
 	var goal plan.Goal
 	var verbose bool
+	patience := listen
 	cmd := &cobra.Command{
 		Use:   "plan [--dev NAME] [--rate RATE] …",
 		Short: "Every change that up would make, and why",
@@ -24,13 +25,14 @@ value, the new value and the reason. Plan changes nothing, and needs no root.
 With -v it also prints what was measured, who set the old value, and what was
 considered and left. The files in the list are written by weir confirm.
 
-With --rate auto it first listens to this host's traffic, for 8 s or more.
+With --rate auto it first listens to this host's traffic, for 8 s or more, or
+as long as --listen says.
 
 Without options the goal is the one in /etc/weir.toml. Without that file it is
 the one that was brought up last.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			goal, h, err := heard(cmd, options, goal, options.json)
+			goal, h, err := heard(cmd, options, goal, patience, options.json)
 			if err != nil {
 				return err
 			}
@@ -91,6 +93,7 @@ the one that was brought up last.`,
 	}
 	options.add(cmd)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print what was measured, and what was left as it is")
+	cmd.Flags().Var((*timeOption)(&patience), "listen", "with --rate auto: wait this `time` for traffic")
 	addGoal(cmd, &goal)
 	return cmd
 }

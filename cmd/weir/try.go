@@ -193,23 +193,23 @@ func (t *attempt) run(ctx context.Context) (err error) {
 // first measures, and has the other host listen meanwhile if nobody knows its rate.
 func (t *attempt) first(ctx context.Context) (*meter.Result, hearing, error) {
 	if !t.goal.Unknown() {
-		r, err := t.measure(ctx, "before", nil)
+		r, err := t.measure(ctx, "before")
 		return r, hearing{}, err
 	}
-	var heard chan hearing // nil before it listens
-	r, err := t.measure(ctx, "before", func() {
-		heard = make(chan hearing, 1)
-		go func() { heard <- t.listen(ctx) }()
-	})
-	if err != nil || heard == nil {
-		return r, hearing{Says: "there was no download"}, err
+	heard := make(chan hearing, 1)
+	go func() { heard <- t.listen(ctx) }()
+	r, err := t.measure(ctx, "before")
+	if err != nil {
+		return nil, hearing{}, err
 	}
 	return r, <-heard, nil
 }
 
-// listen asks the other host what its own traffic tells of its link.
+// listen asks the other host what its own traffic tells of its link while that is measured.
 func (t *attempt) listen(ctx context.Context) hearing {
-	out, err := t.machine.Weir(ctx, append([]string{"plan", "--json"}, t.goal.Args()...)...)
+	const begins = 10 * time.Second // a measurement's connections, where hosts are slow
+	out, err := t.machine.Weir(ctx, append([]string{"plan", "--json", "--listen", (t.time + begins).String()},
+		t.goal.Args()...)...)
 	if err != nil {
 		return hearing{Says: err.Error()}
 	}
@@ -300,14 +300,9 @@ func (t *attempt) askPassword() error {
 	return err
 }
 
-// measure measures the way to the host. What is to be done while its link is full is begun with the first download.
-func (t *attempt) measure(ctx context.Context, when string, loaded func()) (*meter.Result, error) {
+func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, error) {
 	began, line := time.Now(), newProgress(t.errs)
 	rec, err := far.Measure(ctx, t.host, meter.Options{Time: t.time, Conns: 4, Progress: func(p meter.Progress) {
-		if loaded != nil && p.Phase == meter.Download {
-			loaded()
-			loaded = nil
-		}
 		line.say(p.Elapsed, func() string { return when + " · " + progressLine(p) })
 	}})
 	line.clear()
@@ -358,7 +353,7 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	if _, err := t.machine.Weir(ctx, args...); err != nil {
 		return t.back(ctx, fmt.Errorf("%s: %w", t.host.Name, err))
 	}
-	after, err := t.measure(ctx, "after", nil)
+	after, err := t.measure(ctx, "after")
 	if err != nil {
 		return t.back(ctx, err)
 	}

@@ -78,7 +78,7 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 					return err
 				}
 			}
-			goal, _, err := heard(cmd, options, goal, options.json)
+			goal, _, err := heard(cmd, options, goal, listen, options.json)
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ type Finder struct {
 	done  float64  // until when it has been counted
 
 	seconds []second // with a full link, the last ones
-	lone    []second // likewise, of one client alone
+	lone    []share  // what one client alone got, the last looks
 	why     Reason
 }
 
@@ -69,8 +69,8 @@ const (
 	// enough seconds say what the rate is, if all but a quarter lie within agree and a few packets. The last kept
 	// count.
 	enough, kept, agree, few = 10, 30, 0.02, 8
-	// alone is how many seconds of one client tell what it gets.
-	alone = 3
+	// alone is how many seconds of one client tell what it gets; mostLone looks count.
+	alone, mostLone = 3, 300
 	// What clients get varies by this share of what all get, and this many times as much as that does.
 	varied, more = 0.02, 8
 	// waiting is the share of packets that has to be on connections that wait for the network.
@@ -109,6 +109,11 @@ func (f *Finder) Look(l Look) {
 	case g.at-end >= f.done+1:
 		f.count(g.at - end)
 	}
+	if n := len(f.seen); n > 1 && f.since != 0 && g.at-f.since >= start && g.waiting >= waiting*g.delivered &&
+		!several(g.got(), g.delivered) { // all of it is bulk data, and what is acknowledged has crossed the link
+		f.lone = append(f.lone, share{g.arrived, g.at - f.seen[n-2].at})
+		f.lone = f.lone[max(0, len(f.lone)-mostLone):]
+	}
 	f.why = f.reason()
 }
 
@@ -120,22 +125,33 @@ func (f *Finder) Found() (units.Rate, bool) {
 	return units.Rate(math.Round(mean(rates(middle(f.seconds))))), true
 }
 
+// share is what was acknowledged from one look to the next.
+type share struct{ bits, took float64 }
+
 // Lone is what one client alone gets while something waits on its way, in bit/s, and false where that is not known. It
 // is the rate of the link or of the client's own line: one client cannot tell these apart.
 func (f *Finder) Lone() (units.Rate, bool) {
-	if f.why != Alone || len(f.lone) < alone {
+	first, last, half := share{}, share{}, 0.
+	for _, s := range f.lone {
+		half += s.took / 2
+	}
+	for _, s := range f.lone {
+		of := &first
+		if first.took >= half {
+			of = &last
+		}
+		of.bits, of.took = of.bits+s.bits, of.took+s.took
+	}
+	if 2*half < alone || len(f.seconds) > 0 {
 		return 0, false
 	}
-	m := middle(f.lone)
-	if !steady(m) {
-		return 0, false
-	}
-	return units.Rate(math.Round(mean(rates(m)))), true
+	a, b, both := first.bits/first.took, last.bits/last.took, (first.bits+last.bits)/(2*half)
+	return units.Rate(math.Round(both)), steady(min(a, b), both, max(a, b))
 }
 
 // Why says what is waited for; "" once the rate is known.
 func (f *Finder) Why() string {
-	if rate, known := f.Lone(); known {
+	if rate, known := f.Lone(); known && f.why == Alone {
 		return fmt.Sprintf("%s. It gets %.4g Mbit/s", f.why, float64(rate)/1e6)
 	}
 	if f.why == Measured {
@@ -173,18 +189,25 @@ func sum(l Look) glance {
 	return g
 }
 
+// got is how many packets each client got.
+func (g glance) got() map[netip.Addr]float64 {
+	all := make(map[netip.Addr]float64, len(g.clients))
+	for to, v := range g.clients {
+		all[to] = v.got
+	}
+	return all
+}
+
 // count takes what was seen until a time for a second more of a full link, if clients wait for the network.
 func (f *Finder) count(until float64) {
-	var delivered, arrived, waits, lost float64
+	var delivered, waits, lost float64
 	var looks []glance
 	got := map[netip.Addr]float64{}
 	for _, g := range f.seen {
 		if g.at < f.done || g.at > until {
 			continue
 		}
-		if looks = append(looks, g); len(looks) > 1 {
-			arrived += g.arrived
-		}
+		looks = append(looks, g)
 		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
 		for to, v := range g.clients {
 			got[to] += v.got
@@ -197,16 +220,7 @@ func (f *Finder) count(until float64) {
 			most = to
 		}
 	}
-	if waits < waiting*delivered {
-		return
-	}
-	if len(looks) < 2 {
-		return
-	}
-	took := looks[len(looks)-1].at - looks[0].at
-	if !several(got, delivered) { // all of it is bulk data, and what is acknowledged has crossed the link
-		f.lone = append(f.lone, second{rate: arrived / took})
-		f.lone = f.lone[max(0, len(f.lone)-kept):]
+	if waits < waiting*delivered || !several(got, delivered) {
 		return
 	}
 	rate, ok := f.left(looks, most)
@@ -214,7 +228,7 @@ func (f *Finder) count(until float64) {
 		return
 	}
 	for to := range got {
-		got[to] /= took
+		got[to] /= looks[len(looks)-1].at - looks[0].at
 	}
 	f.seconds = append(f.seconds, second{rate * delivered / (delivered + lost), got})
 	f.seconds = f.seconds[max(0, len(f.seconds)-kept):]
@@ -272,8 +286,8 @@ func middle(seconds []second) []second {
 	return s[len(s)/8 : len(s)-len(s)/8]
 }
 
-// steady tells whether sorted seconds agree on a rate.
-func steady(m []second) bool { return m[len(m)-1].rate-m[0].rate <= agree*m[len(m)/2].rate+few*full }
+// steady tells whether rates from low to high agree.
+func steady(low, middle, high float64) bool { return high-low <= agree*middle+few*full }
 
 func rates(seconds []second) (all []float64) {
 	for _, s := range seconds {
@@ -292,7 +306,7 @@ func (f *Finder) reason() Reason {
 	switch {
 	case parts < varied*mean(rates(m))/full:
 		return Apart
-	case !steady(m):
+	case !steady(m[0].rate, m[len(m)/2].rate, m[len(m)-1].rate):
 		return Ragged
 	case parts < more*all:
 		return Apart
@@ -307,11 +321,7 @@ func (f *Finder) missing() Reason {
 	looks := f.seen[max(0, len(f.seen)-20):]
 	for _, g := range looks {
 		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
-		got := map[netip.Addr]float64{}
-		for to, v := range g.clients {
-			got[to] = v.got
-		}
-		if !several(got, g.delivered) {
+		if !several(g.got(), g.delivered) {
 			single++
 		}
 	}

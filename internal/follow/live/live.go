@@ -41,6 +41,8 @@ const (
 	every      = 2 * time.Second
 	shareOfAll = 0.001
 	few        = 8
+	// While somebody waits for it, that may be more of a core.
+	shareAwaited = 0.05
 	// While a rate is looked for, this many are looked at, this often.
 	many, searching = 16, 100 * time.Millisecond
 	// seldom is how often it is looked whether the rate is still to be found: that reads the whole host.
@@ -85,7 +87,7 @@ func Run(ctx context.Context, store change.Store, each func(Event), waits func(d
 		}
 		for _, u := range unknown {
 			dev := u.Goal.Dev
-			search, err := prepare(u)
+			search, err := prepare(u, shareOfAll)
 			go func() {
 				if err == nil {
 					err = search.learn(within, store, each, func(why string) { waits(dev, why) })
@@ -116,15 +118,17 @@ type search struct {
 	*eye
 }
 
-func prepare(u change.Unmeasured) (s search, err error) {
+func prepare(u change.Unmeasured, share float64) (s search, err error) {
 	s.Unmeasured = u
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
 	}
 	if s.eye, err = open(u.Cake, many); err != nil {
 		s.conn.Close()
+		return s, err
 	}
-	return s, err
+	s.ofAll = share
+	return s, nil
 }
 
 // learn finds the rate of a goal that does not say it, and has the goal brought up with that.
@@ -155,7 +159,7 @@ func (s search) learn(ctx context.Context, store change.Store, each func(Event),
 //
 // Of one client alone it also tells what that gets (follow.Finder.Lone); 0 where that is not known.
 func Find(ctx context.Context, u change.Unmeasured, waits func(why string, lone units.Rate)) (units.Rate, error) {
-	s, err := prepare(u)
+	s, err := prepare(u, shareAwaited)
 	if err != nil {
 		return 0, err
 	}
@@ -257,7 +261,8 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 // eye is what looks remember.
 type eye struct {
 	connections *host.Connections
-	few         int // that are looked at each time
+	few         int     // that are looked at each time
+	ofAll       float64 // of a core, that looks at all may take
 	begin       time.Time
 	cake        qdisc.Cake
 	due         time.Time // of the next look at all connections
@@ -274,7 +279,7 @@ func open(cake qdisc.Cake, few int) (*eye, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &eye{connections: connections, few: few, begin: time.Now(), cake: cake,
+	return &eye{connections: connections, few: few, ofAll: shareOfAll, begin: time.Now(), cake: cake,
 		least: map[netip.Addr]time.Duration{}}, nil
 }
 
@@ -286,7 +291,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 			return follow.Look{}, err
 		}
 		e.choose(all)
-		e.due = now.Add(max(every, time.Duration(float64(time.Since(now))/shareOfAll)))
+		e.due = now.Add(max(every, time.Duration(float64(time.Since(now))/e.ofAll)))
 	}
 	now, err := e.connections.Again(e.chosen)
 	if err != nil {
