@@ -228,8 +228,9 @@ func (t *attempt) settle(ctx context.Context, h hearing) error {
 	}
 	found := h.Rate.String()
 	if h.Alone {
-		fmt.Fprintf(t.w, "\nThe way from %s to here carries %s. If your own line has more, that is the server's link.\n"+
-			"If not, others who reach it faster would be held to that.\n", t.host.Name, found)
+		fmt.Fprintln(t.w)
+		printWrapped(t.w, "", fmt.Sprintf("The way from %s to here carries %s. If your own line has more, that is the "+
+			"server's link. If not, others who reach it faster would be held to that.", t.host.Name, found))
 		if !t.terminal || t.yes {
 			return &hinted{errors.New("whether that is the server's link, nobody here can say"),
 				"--rate " + found + ", if it is"}
