@@ -196,19 +196,27 @@ func (t *attempt) first(ctx context.Context) (*meter.Result, hearing, error) {
 		r, err := t.measure(ctx, "before")
 		return r, hearing{}, err
 	}
+	listening, stop := context.WithCancel(ctx)
+	defer stop()
 	heard := make(chan hearing, 1)
-	go func() { heard <- t.listen(ctx) }()
+	go func() { heard <- t.listen(listening) }()
 	r, err := t.measure(ctx, "before")
 	if err != nil {
 		return nil, hearing{}, err
 	}
-	return r, <-heard, nil
+	const late = 5 * time.Second // what was heard comes over the same link
+	select {
+	case h := <-heard:
+		return r, h, nil
+	case <-time.After(late):
+		return r, hearing{Says: "it was not full for long enough"}, nil
+	}
 }
 
-// listen asks the other host what its own traffic tells of its link while that is measured.
+// listen asks the other host what its own traffic tells of its link, from before the load until that is known.
 func (t *attempt) listen(ctx context.Context) hearing {
-	const begins = 10 * time.Second // a measurement's connections, where hosts are slow
-	out, err := t.machine.Weir(ctx, append([]string{"plan", "--json", "--listen", (t.time + begins).String()},
+	patience := 2*t.time + time.Minute // hosts that are slow connect slowly
+	out, err := t.machine.Weir(ctx, append([]string{"plan", "--json", "--listen", patience.String()},
 		t.goal.Args()...)...)
 	if err != nil {
 		return hearing{Says: err.Error()}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/lab/scenario"
+	"weir/internal/measure"
+	"weir/internal/meter"
+	"weir/internal/meter/server"
+)
+
+// measured is what weir measure says of a link, beside what the lab's own probe saw on the same link at the same time.
+type measured struct {
+	title, phase string
+	err          error
+
+	full         bool // the sender's kernel said so
+	rate         measure.Estimate
+	payload      float64 // Mbit/s that the provider's rate leaves for data; 0: not to be known
+	p50, p99     measure.Estimate
+	is50, is99   float64 // what the lab's probe saw, ms above its own idle median
+	sent, lost   int     // of weir's probes
+	isSent, gone int     // of the lab's
+	known        bool    // weir gave figures for the delays
+}
+
+// payloads is the part of a provider's rate that data takes: a TCP segment's 1448 bytes of an Ethernet frame's 1514, of
+// these what TLS 1.3 leaves of a record of 16 KiB (RFC 8446, section 5.2), and without what the two probes send.
+func payloads(mbit float64) float64 {
+	const (
+		segment, frame = 1448, 1514
+		record, tls    = 16384, 5 + 1 + 16
+		weir, lab      = 100 * 8 * 126 / 1e6, 100 * 8 * 134 / 1e6 // Mbit/s of probes: 10 ms, with their headers
+	)
+	return (mbit - weir - lab) * segment / frame * record / (record + tls)
+}
+
+// truths are links to measure: [path], [provider], and the rate that the provider enforces on frames, if what arrives
+// follows from it.
+func truths() (all []struct {
+	title, text string
+	mbit        float64
+}) {
+	add := func(mbit float64, rtt, path, queue string, full bool) {
+		rate := mbit
+		if !full {
+			mbit = 0
+		}
+		all = append(all, struct {
+			title, text string
+			mbit        float64
+		}{fmt.Sprintf("%g Mbit/s, %s%s, %s", rate, rtt, short(path), strings.NewReplacer(`"`, "", " | ", ", ", "queue = ", "", "buffer =", "FIFO").Replace(queue)),
+			fmt.Sprintf("[path]\nrtt = %q\n%s\n[provider]\nrate = \"%gmbit\"\n%s\n", rtt, path, rate, queue), mbit})
+	}
+	for _, mbit := range []float64{3, 10, 50, 200} {
+		for _, rtt := range []string{"5ms", "48ms", "250ms"} {
+			add(mbit, rtt, "", `buffer = "200ms"`, true)
+			cake := fmt.Sprintf(`queue = "cake bandwidth %gmbit besteffort"`, mbit)
+			add(mbit, rtt, "", cake, false) // its drops leave some of the link unused
+		}
+	}
+	for _, mbit := range []float64{10, 50, 200} {
+		for _, rtt := range []string{"5ms", "48ms"} {
+			add(mbit, rtt, "", `queue = "policer"`, false)
+			add(mbit, rtt, "", fmt.Sprintf(`queue = "htb rate %gmbit | dualpi2"`, mbit), false)
+		}
+	}
+	for _, path := range []string{`loss = "0.1%"`, `loss = "1%"`, `loss = "5%"`, `jitter = "5ms"`} {
+		add(50, "48ms", path, `buffer = "200ms"`, false)
+	}
+	add(1000, "5ms", "", `buffer = "50ms"`, true)
+	return all
+}
+
+// measuredLinks measures links by weir measure, each in a kernel of its own. Its probe and the lab's are two samples of
+// one queue.
+func measuredLinks(t *testing.T, only ...string) (all []measured) {
+	t.Helper()
+	dir := t.TempDir()
+	kept, err := server.Keep(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := filepath.Join(dir, "certificate.pem"), filepath.Join(dir, "key.pem")
+	var files []string
+	var scenarios []scenario.Scenario
+	var mbit []float64
+	for _, l := range truths() {
+		if !slices.ContainsFunc(only, func(part string) bool { return strings.Contains(l.title, part) }) {
+			continue
+		}
+		files, mbit = append(files, l.title), append(mbit, l.mbit)
+		scenarios = append(scenarios, load(t, "title = \"t\"\nwarmup = \"0s\"\nduration = \"30s\"\n"+l.text+fmt.Sprintf(`
+[[probe]]
+name = "echo"
+kind = "udp"
+interval = "10ms"
+[[program]]
+name = "serve"
+run = ["weir", "serve", "--token", "secret", "--state", "/tmp", "--cert", %q, "--key", %q]
+files = [%q, %q]
+[[program]]
+name = "measure"
+client = "client"
+start = "1s"
+run = ["weir", "measure", "{server}", "--json", "--token", "secret", "--pin", %q]
+[[candidate]]
+name = "as found"
+qdisc = "fq_codel"
+`, cert, key, cert, key, kept.Fingerprint)))
+	}
+	reports, err := runner(t).Run(context.Background(), files, scenarios)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range reports {
+		all = append(all, compared(files[i], mbit[i], r.Points[0].Cells[0].Runs[0])...)
+	}
+	return all
+}
+
+// compared sets what the program says beside what the lab saw, phase by phase.
+func compared(title string, mbit float64, run measure.Run) (all []measured) {
+	var said meter.Result
+	for _, p := range run.Programs {
+		if p.Program != "measure" {
+			continue
+		}
+		text := strings.Join(p.Output, "\n")
+		if err := json.Unmarshal([]byte(text[max(strings.Index(text, "{"), 0):]), &said); err != nil {
+			return []measured{{title: title, err: fmt.Errorf("%.200s: %w", text, err)}}
+		}
+	}
+	if said.Recording == nil {
+		return []measured{{title: title, err: fmt.Errorf("nothing was measured")}}
+	}
+	const starts, ramp = 1.0, 2.0 // s: of the program, and what of a load does not count
+	probe := run.Probes[0]
+	within := func(from, to float64) (waits []float64, lost int) {
+		for i, at := range probe.At {
+			switch {
+			case at < from || at >= to:
+			case probe.Series[i] < 0:
+				lost++
+			default:
+				waits = append(waits, probe.Series[i])
+			}
+		}
+		slices.Sort(waits)
+		return waits, lost
+	}
+	idle := 0.0
+	for _, s := range said.Recording.Spans {
+		p := said.Find(s.Name)
+		from := starts + s.From
+		if s.Name != meter.Idle {
+			from += ramp
+		}
+		waits, lost := within(from, starts+s.To)
+		if p == nil || len(waits) == 0 {
+			return append(all, measured{title: title, err: fmt.Errorf("%s is missing", s.Name)})
+		}
+		if s.Name == meter.Idle {
+			idle = measure.Quantile(waits, 0.5)
+			continue
+		}
+		m := measured{title: title, phase: s.Name, rate: p.Goodput[s.Name], is50: measure.Quantile(waits, 0.5) - idle,
+			is99: measure.Quantile(waits, 0.99) - idle, sent: p.Sent, lost: p.Lost, isSent: len(waits) + lost, gone: lost}
+		if m.full = len(p.Senders) == 1 && p.Senders[0].Full; m.full && mbit > 0 {
+			m.payload = payloads(mbit)
+		}
+		if m.known = p.Added != nil; m.known {
+			m.p50, m.p99 = p.Added.P50, p.Added.P99
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// near is whether a delay is within 0.2 ms or 3 % of what it is.
+func (m measured) near(e measure.Estimate, is float64) bool {
+	return math.Abs(e.Value-is) <= max(0.2, 0.03*is)
+}
+
+// covers is whether an interval has what it is meant to have, give or take what the other sample is off: 0.2 ms.
+func covers(e measure.Estimate, is float64) bool { return e.Low-0.2 <= is && is <= e.High+0.2 }
+
+// A few of the links of docs/measure.md, with what is promised of them.
+func TestTruth(t *testing.T) {
+	for _, m := range measuredLinks(t, "50 Mbit/s, 48ms, FIFO", "10 Mbit/s, 5ms, cake", "10 Mbit/s, 48ms, htb") {
+		switch {
+		case m.err != nil:
+			t.Errorf("%s: %v", m.title, m.err)
+		case !m.known || !m.near(m.p50, m.is50):
+			t.Errorf("%s, %s: added p50 %.2f ms, and it is %.2f", m.title, m.phase, m.p50.Value, m.is50)
+		case m.payload > 0 && math.Abs(m.rate.Value/m.payload-1) > 0.005:
+			t.Errorf("%s, %s: goodput %.2f Mbit/s, and it is %.2f", m.title, m.phase, m.rate.Value, m.payload)
+		}
+	}
+}
+
+var truthTable = flag.String("truth", "", "write the table of docs/measure.md to this file")
+
+// It writes the table of docs/measure.md: scripts/measure-table.
+func TestTruthTable(t *testing.T) {
+	if *truthTable == "" {
+		t.Skip("skipped, not passed: -truth FILE is not given")
+	}
+	f, err := os.Create(*truthTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	writeTruth(f, measuredLinks(t, *calibrateOnly))
+}
+
+func writeTruth(w io.Writer, all []measured) {
+	fmt.Fprint(w, "| link | load | goodput: said, is | added p50: said, is | added p99: said, is | lost: said, is |\n"+
+		"|---|---|---|---|---|---|\n")
+	var cells, failed, rates, ratesIn, half, most, halfIn, mostIn, ratesKnown int
+	for _, m := range all {
+		if m.err != nil {
+			failed++
+			fmt.Fprintf(w, "| %s | %s | |\n", m.title, m.err)
+			continue
+		}
+		count := func(n *int, is bool) {
+			if is {
+				*n++
+			}
+		}
+		rate := meter.Figure(m.rate.Value) + ", –"
+		if m.payload > 0 {
+			ratesKnown++
+			rate = fmt.Sprintf("%s, %s", meter.Figure(m.rate.Value), meter.Figure(m.payload))
+			count(&rates, math.Abs(m.rate.Value/m.payload-1) <= 0.005)
+			count(&ratesIn, m.rate.Low <= m.payload*1.001 && m.payload*0.999 <= m.rate.High)
+		}
+		delays := "– | –"
+		if m.known {
+			cells++
+			count(&half, m.near(m.p50, m.is50))
+			count(&most, m.near(m.p99, m.is99))
+			count(&halfIn, covers(m.p50, m.is50))
+			count(&mostIn, covers(m.p99, m.is99))
+			delays = fmt.Sprintf("%s, %s | %s, %s", meter.Figure(m.p50.Value), meter.Figure(m.is50),
+				meter.Figure(m.p99.Value), meter.Figure(m.is99))
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %d of %d, %d of %d |\n", m.title, m.phase, rate, delays, m.lost, m.sent,
+			m.gone, m.isSent)
+	}
+	fmt.Fprintf(w, "\nOf %d loads: p50 within 0.2 ms or 3 %% in %d, p99 in %d. The interval has the truth of p50 in %d, "+
+		"of p99 in %d.\nOf %d full links with a known rate: goodput within 0.5 %% in %d, the truth in its interval in "+
+		"%d.\n%d failed.\n", cells, half, most, halfIn, mostIn, ratesKnown, rates, ratesIn, failed)
+}
