@@ -27,6 +27,7 @@ import (
 	"weir/internal/plan"
 	"weir/internal/text"
 	"weir/internal/trial"
+	"weir/internal/units"
 )
 
 // tryOptions are those of weir try that are not the goal's.
@@ -216,7 +217,7 @@ func (t *attempt) first(ctx context.Context) (*meter.Result, hearing, error) {
 // listen asks the other host what its own traffic tells of its link, from before the load until that is known.
 func (t *attempt) listen(ctx context.Context) hearing {
 	patience := 2*t.time + time.Minute // hosts that are slow connect slowly
-	out, err := t.machine.Weir(ctx, append([]string{"plan", "--json", "--listen", patience.String()},
+	out, err := t.machine.Weir(ctx, append([]string{"plan", "--json", "--listen", units.Duration(patience).String()},
 		t.goal.Args()...)...)
 	if err != nil {
 		return hearing{Says: err.Error()}

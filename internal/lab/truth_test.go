@@ -42,7 +42,8 @@ func payloads(mbit float64) float64 {
 	const (
 		segment, frame = 1448, 1514
 		record, tls    = 16384, 5 + 1 + 16
-		weir, lab      = 100 * 8 * 126 / 1e6, 100 * 8 * 134 / 1e6 // Mbit/s of probes: 10 ms, with their headers
+		headers        = 14 + 20 + 8                                                    // Ethernet, IPv4, UDP
+		weir, lab      = 100 * 8 * (60 + headers) / 1e6, 100 * 8 * (64 + headers) / 1e6 // Mbit/s of probes each 10 ms
 	)
 	return (mbit - weir - lab) * segment / frame * record / (record + tls)
 }
@@ -102,7 +103,7 @@ func measuredLinks(t *testing.T, only ...string) (all []measured) {
 			continue
 		}
 		files, mbit = append(files, l.title), append(mbit, l.mbit)
-		scenarios = append(scenarios, load(t, "title = \"t\"\nwarmup = \"0s\"\nduration = \"30s\"\n"+l.text+fmt.Sprintf(`
+		scenarios = append(scenarios, load(t, "title = \"t\"\nwarmup = \"0s\"\nduration = \"40s\"\n"+l.text+fmt.Sprintf(`
 [[probe]]
 name = "echo"
 kind = "udp"
@@ -146,8 +147,9 @@ func compared(title string, mbit float64, run measure.Run) (all []measured) {
 	if said.Recording == nil {
 		return []measured{{title: title, err: fmt.Errorf("nothing was measured")}}
 	}
-	const starts, ramp = 1.0, 2.0 // s: of the program, and what of a load does not count
+	const ramp = 2.0 // s, what of a load does not count
 	probe := run.Probes[0]
+	starts := aligned(probe, said.Recording.Samples)
 	within := func(from, to float64) (waits []float64, lost int) {
 		for i, at := range probe.At {
 			switch {
@@ -187,6 +189,28 @@ func compared(title string, mbit float64, run measure.Run) (all []measured) {
 		all = append(all, m)
 	}
 	return all
+}
+
+// aligned is how many seconds after the run the program's clock began: when the waits that both saw are most alike.
+func aligned(probe measure.Probe, samples []meter.Sample) (best float64) {
+	const from, to, step = 1., 5., 0.01 // the program starts after 1 s, and shakes hands first
+	seen := make([]float64, int(60/step))
+	for i, at := range probe.At {
+		seen[min(int(at/step), len(seen)-1)] = max(probe.Series[i], 0)
+	}
+	least := math.Inf(1)
+	for offset := from; offset < to; offset += step {
+		apart := 0.
+		for _, s := range samples {
+			if i := int((s.At + offset) / step); s.RTT >= 0 && i < len(seen) {
+				apart += math.Abs(s.RTT - seen[i])
+			}
+		}
+		if apart < least {
+			least, best = apart, offset
+		}
+	}
+	return best
 }
 
 // near is whether a delay is within 0.2 ms or 3 % of what it is.

@@ -144,3 +144,11 @@ func SetUnsent(c net.Conn, bytes int) error {
 		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
 	})
 }
+
+// sleep lets the kernel wake this thread. Go's own timers are looked at when anything wakes the program, such as a
+// packet that arrives: what is sent then would always meet the link just after it has sent one.
+func sleep(d time.Duration) {
+	left := unix.NsecToTimespec(max(d.Nanoseconds(), 0))
+	for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &left, &left) == unix.EINTR {
+	}
+}

@@ -31,6 +31,8 @@ func CCs() []string { return nil }
 // SetUnsent bounds what waits in a connection's buffer and is not yet sent.
 func SetUnsent(net.Conn, int) error { return nil }
 
+func sleep(d time.Duration) { time.Sleep(d) }
+
 func smaller(int) func(network, address string, c syscall.RawConn) error { return nil }
 
 func pace(net.Conn, float64) error { return errors.ErrUnsupported }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -101,9 +103,9 @@ func (u *udpProbe) run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { defer close(done); u.receive() }()
 	interval := max(time.Duration(u.params.Interval), Interval)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
+	runtime.LockOSThread() // for sleep
+	defer runtime.UnlockOSThread()
+	for next := time.Now(); ctx.Err() == nil; {
 		u.mu.Lock()
 		seq := uint32(len(u.sent))
 		u.sent = append(u.sent, time.Now())
@@ -111,10 +113,8 @@ func (u *udpProbe) run(ctx context.Context) {
 		u.samples = append(u.samples, Sample{At: u.now(), RTT: -1})
 		u.mu.Unlock()
 		u.conn.Write(u.layout.Request(u.params, u.token, seq, u.key))
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
+		next = later(next, time.Now(), interval)
+		sleep(time.Until(next))
 	}
 	const late = 500 * time.Millisecond
 	u.conn.SetReadDeadline(time.Now().Add(late))
@@ -122,6 +122,16 @@ func (u *udpProbe) run(ctx context.Context) {
 	u.conn.Write(irtt.Close(u.token, u.key))
 	u.conn.Close()
 	u.judge()
+}
+
+// later is when the probe after the one of a time goes out. Probes at equal intervals beat with traffic that is as
+// regular, and would always meet the same part of it (RFC 2330, section 11.1). Those that are late are left out.
+func later(due, now time.Time, interval time.Duration) time.Time {
+	due = due.Add(interval*3/4 + time.Duration(rand.Int64N(int64(interval/2))))
+	if due.Before(now) {
+		return now
+	}
+	return due
 }
 
 func (u *udpProbe) receive() {

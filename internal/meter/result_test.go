@@ -281,3 +281,23 @@ func TestFingerprint(t *testing.T) {
 		}
 	}
 }
+
+// Probes go out at random times around their interval, and who is late leaves some out.
+func TestLater(t *testing.T) {
+	const interval = 10 * time.Millisecond
+	begin := time.Unix(0, 0)
+	due, least, most := begin, interval, time.Duration(0)
+	const probes = 10_000
+	for range probes {
+		next := later(due, due, interval)
+		least, most = min(least, next.Sub(due)), max(most, next.Sub(due))
+		due = next
+	}
+	if mean := due.Sub(begin) / probes; least < interval*3/4 || most >= interval*5/4 || least > interval*4/5 ||
+		most < interval*6/5 || mean < interval*99/100 || mean > interval*101/100 {
+		t.Errorf("%v to %v, on average %v", least, most, mean)
+	}
+	if late := due.Add(time.Second); later(due, late, interval) != late {
+		t.Error("what is late by a second is not left out")
+	}
+}

@@ -47,7 +47,7 @@ class Recorder {
 	async probes(running) {
 		for (let n = 0, next = performance.now(); running(); n++) {
 			if (this.out < most) this.probe(n);
-			next = Math.max(next + every, performance.now());
+			next = Math.max(next + every * (0.75 + Math.random() / 2), performance.now()); // none beats with the traffic
 			await wait(next - performance.now());
 		}
 	}
