@@ -152,7 +152,7 @@ func (f *Finder) Lone() (units.Rate, bool) {
 // Why says what is waited for; "" once the rate is known.
 func (f *Finder) Why() string {
 	if rate, known := f.Lone(); known && f.why == Alone {
-		return fmt.Sprintf("%s. It gets %.4g Mbit/s", f.why, float64(rate)/1e6)
+		return fmt.Sprintf("%s. It gets %.3g Mbit/s", f.why, float64(rate)/1e6)
 	}
 	if f.why == Measured {
 		return fmt.Sprintf("%s: %d of %d s", f.why, min(len(f.seconds), enough-1), enough)
