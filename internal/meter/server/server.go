@@ -173,7 +173,7 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 		}
 		if rest, ok := strings.CutPrefix(r.URL.Path, tokenPath); ok {
 			token, path, whole := strings.Cut(rest, "/")
-			if !whole { // the page's own addresses are relative to a folder
+			if !whole && token != "" { // the page's own addresses are relative to a folder
 				http.Redirect(w, r, r.URL.Path+"/", http.StatusMovedPermanently)
 				return
 			}

@@ -150,8 +150,12 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 // Without the token nobody gets in; it may be in the path, the query or a header, and the URLs of a test have it.
 func TestToken(t *testing.T) {
 	r := start(t, func(c *Config) { c.Token = "secret" })
-	for path, want := range map[string]int{"/small": 403, "/small?token=wrong": 403, "/t/wrong/small": 403, "/t/": 403,
-		"/small?token=secret": 200, "/t/secret/small": 200, "/t/secret/": 200, "/": 403} {
+	for path, want := range map[string]int{"/small": 403, "/small?token=wrong": 403, "/t/wrong/small": 403,
+		"/t/small": 200, "/t//small": 403, "/config": 403, "/t/wrong/config": 403, "/ndt/v7/download": 403,
+		"/small?token=secret": 200, "/t/secret/small": 200,
+		// The page is everybody's, under whatever token; it can do nothing without the right one.
+		"/": 200, "/t/": 200, "/t/secret/": 200, "/t/secret": 200, "/t/wrong/": 200, "/page.js": 200,
+		"/page/index.html": 403} {
 		if answer, text := r.do(t, r.h2, "GET", path, nil, 1e4); answer.StatusCode != want {
 			t.Errorf("%s: %s %s", path, answer.Status, text)
 		}
