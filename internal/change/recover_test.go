@@ -559,6 +559,23 @@ func TestGoneBackWhileArming(t *testing.T) {
 	}
 }
 
+// A host on which arming takes longer than the timer waits is told so, and is as it was.
+func TestTimeOverWhileArming(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	m.arming = func() {
+		m.clock += 2 * minute
+		must[Outcome](t)(s.Expire(nil))
+	}
+	_, err := s.Up(plan.Goal{Rate: 50e6}, minute)
+	if err == nil || !strings.Contains(err.Error(), "this host is slow") {
+		t.Errorf("up: %v", err)
+	}
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) || len(m.armed) != 0 {
+		t.Errorf("armed %v, after\n%+v\nbefore\n%+v", m.armed, after, before)
+	}
+}
+
 // What fails is tried again for as long as that takes, less and less often.
 func TestExpireTriesAgain(t *testing.T) {
 	s, m := newFake(t)

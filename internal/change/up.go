@@ -207,6 +207,10 @@ func (s Store) arm(next, before *journal) error {
 		return errLoad
 	case now.unit() != next.Pending.Unit:
 		s.disarm(next.Pending.Unit)
+		if s.timer.now() >= next.Pending.Until {
+			return &plan.Refusal{What: "the time was over before its timer was armed: this host is slow now; " +
+				"nothing was changed", Try: "a longer --timeout"}
+		}
 		return &busy{plan.Refusal{What: "another weir has changed this host meanwhile; nothing was changed",
 			Try: "weir status"}}
 	case err == nil:
