@@ -65,6 +65,7 @@ check: weir ## is it formatted, vetted, tidy, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/weir
+	@for os in darwin windows; do GOOS=$$os $(GO) build ./cmd/weir ./internal/text || exit 1; done
 	$(GO) mod tidy -diff
 	@scripts/words
 
@@ -94,10 +95,10 @@ docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or tho
 dualpi2-matrix: reference weir ## docs/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
 	@DOC=docs/dualpi2-matrix.md scripts/docs-tables
 
-dist: ## static binaries and Debian packages for amd64 and arm64, checked by lintian
+dist: ## static binaries and Debian packages for amd64 and arm64, checked by lintian; and programs to measure from macOS and Windows
 	@scripts/need go dist
 	@rm -rf dist
-	@scripts/dist dist amd64 arm64
+	@scripts/dist dist amd64 arm64 darwin/arm64 darwin/amd64 windows/amd64 windows/arm64
 
 reproducible: ## is what make dist makes the same, byte for byte, from another clone with an empty cache?
 	@scripts/need go dist

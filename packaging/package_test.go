@@ -35,7 +35,7 @@ func build(t *testing.T, environment ...string) (deb, said string) {
 		t.Skip("skipped, not passed: no commit to make a package of")
 	}
 	dir := t.TempDir()
-	cmd := exec.Command("sh", "-c", `umask "${UMASK:-022}"; exec ../scripts/dist "$0" amd64`, dir)
+	cmd := exec.Command("sh", "-c", `umask "${UMASK:-022}"; exec ../scripts/dist "$0" amd64 darwin/arm64`, dir)
 	cmd.Env = append(os.Environ(), environment...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -189,7 +189,7 @@ func TestPackage(t *testing.T) {
 	t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, deb) })
 	t.Run("reproducible", func(t *testing.T) {
 		again, _ := build(t, "UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
-		for _, name := range []string{filepath.Base(deb), "weir-linux-amd64", "SHA256SUMS"} {
+		for _, name := range []string{filepath.Base(deb), "weir-linux-amd64", "weir-darwin-arm64", "SHA256SUMS"} {
 			a, errA := os.ReadFile(filepath.Join(filepath.Dir(deb), name))
 			b, errB := os.ReadFile(filepath.Join(filepath.Dir(again), name))
 			if errA != nil || errB != nil || !bytes.Equal(a, b) {

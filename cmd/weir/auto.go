@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -28,13 +30,6 @@ const (
 	pause      = 2 * time.Second // that a queue may be empty meanwhile
 	steady     = 2 * time.Second // that one client gets what it gets
 )
-
-// hearing is what this host's own traffic tells of a rate that nobody knows.
-type hearing struct {
-	Rate  units.Rate `json:"rate,omitempty"`  // bit/s; 0: not known
-	Alone bool       `json:"alone,omitempty"` // it is what one client gets, and that may be its own line's
-	Says  string     `json:"says"`
-}
 
 // heard is a goal with the rate that this host's own traffic tells, where the goal leaves that open and it does; and
 // what was heard, nil where nobody listened.

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // Files that a person names are written in place, in one go, once their text is complete. So a link stays a link, a
@@ -24,11 +22,11 @@ func writable(path string) error {
 		return fmt.Errorf("%s is a folder", path)
 	case errors.Is(failed, fs.ErrNotExist):
 		at = filepath.Dir(path)
-		err = unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		err = mayWrite(at, true)
 	case failed != nil:
 		err = errors.Unwrap(failed)
 	default:
-		err = unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK, unix.AT_EACCESS)
+		err = mayWrite(at, false)
 	}
 	if err != nil {
 		return fmt.Errorf("%s cannot be written: %w", path, err)

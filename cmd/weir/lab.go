@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -14,9 +16,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"weir/internal/lab"
 	"weir/internal/lab/boot"
@@ -319,24 +321,14 @@ func choose(only, files []string, scenarios []scenario.Scenario) ([]string, []sc
 	return chosenFiles, chosen, nil
 }
 
-// hinted gives an error of another package the fix that only a command knows.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h *hinted) Hint() string { return h.hint }
-
-// isTerminal looks beneath what keeps text plain.
-func isTerminal(w io.Writer) bool {
-	f, ok := beneath(w).(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// beneath is where a text.Writer writes to: for a terminal's own commands.
-func beneath(w io.Writer) io.Writer {
-	if plain, ok := w.(*text.Writer); ok {
-		return plain.To
-	}
-	return w
+// show is say for a run of the lab.
+func (p *progress) show(run lab.Progress) {
+	p.say(run.Elapsed, func() string {
+		line := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(run.Done+1, run.Runs), run.Runs,
+			run.Virtual.Round(time.Second), run.VirtualAll.Round(time.Second), run.Elapsed.Round(time.Second))
+		if left := run.Left(); left > 0 {
+			line += fmt.Sprintf(", about %v left", left.Round(time.Second))
+		}
+		return line
+	})
 }

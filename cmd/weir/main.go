@@ -13,16 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
-	"weir/internal/lab/guest"
 	"weir/internal/text"
 )
 
 func main() {
-	if guest.Wanted() {
-		guest.Main()
-	}
+	asGuest()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -39,7 +35,7 @@ const (
 // run is the program: its arguments in, its exit status out. What reaches a terminal from here is text alone,
 // whatever things are called; and that stdout could not be written is an error, whichever command did not look.
 func run(args []string, stdout, stderr io.Writer) int {
-	unix.Umask(0o022) // what is written is for everybody to read, whatever the shell that it is started from says
+	readable()
 	out, errs := &text.Writer{To: stdout}, &text.Writer{To: stderr}
 	defer errs.Close()
 	root := newRootCommand()

@@ -13,10 +13,10 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"weir/internal/meter"
@@ -90,7 +90,7 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// Ctrl-C ends the measurement, not the command.
-			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if o.live != 0 {
 				return measureLive(ctx, cmd, o)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -14,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/host"
-	"weir/internal/meter"
 	"weir/internal/meter/live"
 	"weir/internal/text"
 )
@@ -101,6 +102,3 @@ func printNetwork(w io.Writer, n live.Network) {
 	fmt.Fprintf(w, "%-22s %5d %s %6.2f %6s %6s  %s · %s\n", n.Network, n.Connections, times, 100*n.Retransmitted,
 		figure(n.Out), figure(n.In), who, strings.Join(slices.Sorted(maps.Keys(n.CC)), ", "))
 }
-
-// figure writes a number with three digits, as far as they are known.
-func figure(v float64) string { return meter.Figure(v) }

@@ -110,3 +110,6 @@ func factor(r meter.Row) string {
 	}
 	return r.Factor()
 }
+
+// figure writes a number with three digits, as far as they are known.
+func figure(v float64) string { return meter.Figure(v) }

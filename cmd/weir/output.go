@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"time"
 
-	"weir/internal/change"
+	"golang.org/x/term"
+
 	"weir/internal/plan"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -90,19 +92,24 @@ func seconds(d units.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(time.Duration(d).Seconds()))
 }
 
-// failed is the error of an outcome in which not all is in force.
-func failed(out change.Outcome, try string) error {
-	if len(out.Failed) == 0 {
-		return nil
+// hinted gives an error of another package the fix that only a command knows.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Hint() string { return h.hint }
+
+// isTerminal looks beneath what keeps text plain.
+func isTerminal(w io.Writer) bool {
+	f, ok := beneath(w).(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// beneath is where a text.Writer writes to: for a terminal's own commands.
+func beneath(w io.Writer) io.Writer {
+	if plain, ok := w.(*text.Writer); ok {
+		return plain.To
 	}
-	var which []string
-	for _, f := range out.Failed {
-		name := text.Short(f.Target.String()) + " = " + f.New.String()
-		if f.Kind == plan.File {
-			name = f.Name
-		}
-		which = append(which, name+": "+f.Error)
-	}
-	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", text.Counted(len(which), "change"),
-		strings.Join(which, "; ")), Try: try}
+	return w
 }

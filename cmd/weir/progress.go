@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"weir/internal/lab"
 )
 
 // progress shows on stderr how far a run is: one line that rewrites itself on a terminal, a line every ten seconds
@@ -36,18 +34,6 @@ func (p *progress) say(elapsed time.Duration, line func() string) {
 		return
 	}
 	fmt.Fprintln(p.w, line())
-}
-
-// show is say for a run of the lab.
-func (p *progress) show(run lab.Progress) {
-	p.say(run.Elapsed, func() string {
-		line := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(run.Done+1, run.Runs), run.Runs,
-			run.Virtual.Round(time.Second), run.VirtualAll.Round(time.Second), run.Elapsed.Round(time.Second))
-		if left := run.Left(); left > 0 {
-			line += fmt.Sprintf(", about %v left", left.Round(time.Second))
-		}
-		return line
-	})
 }
 
 func (p *progress) clear() {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/internal/change"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
@@ -20,11 +19,7 @@ func newRootCommand() *cobra.Command {
 		Short: "Low latency under load for a Linux server",
 		Long: `Weir gives a Linux server low latency under load, on the kernel that it runs.
 
-  weir doctor                    what holds this server back
-  weir plan --rate 50mbit        what would change, and why
-  sudo weir up --rate 50mbit     change it; undone after 60 s unless confirmed
-  sudo weir confirm              keep it, also over a reboot
-  sudo weir down                 put back exactly what was there
+` + firstCommands + `
 
 Rates, times and shares are written as tc writes them: 50mbit, 48.3ms, 10%.
 Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
@@ -40,8 +35,7 @@ Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if w := cmd.OutOrStdout(); isTerminal(w) {
-				printHome(w, change.Open(change.Dir))
-				return nil
+				return alone(w, cmd.Help)
 			}
 			return cmd.Help()
 		},
@@ -54,24 +48,7 @@ Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(cmd.CommandPath()+" --help", "%s", strings.TrimPrefix(err.Error(), "pflag: "))
 	})
-	root.AddCommand(
-		newDoctorCommand(),
-		newPlanCommand(),
-		newUpCommand(),
-		newConfirmCommand(),
-		newDownCommand(),
-		newRecoverCommand(),
-		newStatusCommand(),
-		newFollowCommand(),
-		newWatchCommand(),
-		newExporterCommand(),
-		newMeasureCommand(),
-		newCalibrateCommand(),
-		newTryCommand(),
-		newServeCommand(),
-		newDualPI2Command(),
-		newLabCommand(),
-	)
+	root.AddCommand(commands()...)
 	root.AddCommand(buildOnly()...)
 	return root
 }
@@ -118,20 +95,6 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	}
 	return usage(cmd.CommandPath()+" --help", "%s takes options only, and no %q", cmd.CommandPath(), args[0])
 }
-
-// common are the options of every command here.
-type common struct {
-	state string
-	json  bool
-}
-
-func (c *common) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.state, "state", change.Dir, "`directory` of the journal")
-	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
-	cmd.MarkFlagDirname("state")
-}
-
-func (c *common) store() change.Store { return change.Open(c.state) }
 
 // addGoal adds the options that say what is wanted.
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
@@ -187,7 +150,7 @@ func (o *deviceOption) Type() string   { return "device" }
 
 func complete(cmd *cobra.Command, name string, values func(host.Facts) []string) {
 	cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		facts, err := host.Read()
+		facts, err := readHost()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

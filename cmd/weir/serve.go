@@ -16,10 +16,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"weir/internal/meter"
 	"weir/internal/meter/server"
@@ -62,7 +62,7 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A client that hangs up is no reason to end, and Ctrl-C is no failure.
-			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return serve(ctx, cmd.OutOrStdout(), o)
 		},
@@ -160,12 +160,10 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 		kept.Token = ""
 	}
 	name, _ := os.Hostname()
-	var uts unix.Utsname
-	unix.Uname(&uts)
 	o.announce(w, tcp.Addr(), udp.LocalAddr(), kept)
 	log := &serveLog{w: w, terminal: isTerminal(w)}
 	s := server.New(server.Config{Limits: limits, Token: kept.Token, Certificate: kept.Certificate, Name: name,
-		Version: version, Kernel: unix.ByteSliceToString(uts.Release[:]), Event: log.event})
+		Version: version, Kernel: kernel(), Event: log.event})
 	if log.terminal {
 		go log.follow(ctx, s)
 	}

@@ -15,19 +15,25 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"weir/internal/change"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
 	"weir/internal/plan"
 	"weir/internal/text"
 	"weir/internal/trial"
 	"weir/internal/units"
+)
+
+// How long weir up waits for weir confirm: enough to log in again, and no longer than a person wants to be locked out.
+const (
+	leastTimeout = 10 * time.Second
+	usualTimeout = time.Minute
+	mostTimeout  = time.Hour
 )
 
 // tryOptions are those of weir try that are not the goal's.
@@ -91,7 +97,7 @@ wrong usage.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			out := cmd.OutOrStdout()
 			says := out
@@ -330,7 +336,9 @@ func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, erro
 // free refuses a host that weir has in hand already.
 func (t *attempt) free(ctx context.Context) error {
 	out, err := t.machine.Weir(ctx, "status", "--json")
-	var status change.Status
+	var status struct {
+		Up bool `json:"up"`
+	}
 	if bad := json.Unmarshal([]byte(out), &status); bad != nil {
 		return fmt.Errorf("weir does not run on %s: %w", t.host.Name, cmp.Or(err, bad))
 	}
@@ -454,4 +462,11 @@ func (t *attempt) back(ctx context.Context, why error) error {
 	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)
 	return cmp.Or(why, errNotSo)
+}
+
+// hearing is what this host's own traffic tells of a rate that nobody knows.
+type hearing struct {
+	Rate  units.Rate `json:"rate,omitempty"`  // bit/s; 0: not known
+	Alone bool       `json:"alone,omitempty"` // it is what one client gets, and that may be its own line's
+	Says  string     `json:"says"`
 }

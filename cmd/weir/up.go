@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -7,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,13 +18,6 @@ import (
 	"weir/internal/change"
 	"weir/internal/plan"
 	"weir/internal/text"
-)
-
-// How long weir up waits for weir confirm: enough to log in again, and no longer than a person wants to be locked out.
-const (
-	leastTimeout = 10 * time.Second
-	usualTimeout = time.Minute
-	mostTimeout  = time.Hour
 )
 
 // upOptions are those that are not the goal's.
@@ -167,4 +163,21 @@ func printUp(w io.Writer, out change.Outcome, boot bool) {
 	default:
 		fmt.Fprintln(w, done)
 	}
+}
+
+// failed is the error of an outcome in which not all is in force.
+func failed(out change.Outcome, try string) error {
+	if len(out.Failed) == 0 {
+		return nil
+	}
+	var which []string
+	for _, f := range out.Failed {
+		name := text.Short(f.Target.String()) + " = " + f.New.String()
+		if f.Kind == plan.File {
+			name = f.Name
+		}
+		which = append(which, name+": "+f.Error)
+	}
+	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", text.Counted(len(which), "change"),
+		strings.Join(which, "; ")), Try: try}
 }

@@ -14,10 +14,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 )
 
 // ErrNotSupported is in the chain of every error that says that this kernel cannot do it, or does not let us.
@@ -47,7 +47,7 @@ func Probe(function, without string) error {
 	return nil
 }
 
-func denied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
+func denied(err error) bool { return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) }
 
 // Explain says what a kernel is missing that did not take a program, where that can be told: by a probe first.
 func Explain(err error, probe func() error) error {
@@ -81,21 +81,6 @@ func SetID(ops *ebpf.MapSpec, id string) error {
 		}
 	}
 	return errors.New("the object's struct_ops has no id")
-}
-
-// NetnsCookie is the number of the calling thread's network namespace. The kernel gives none twice until it is started
-// again. The inode of /proc/self/ns/net says less (SO_NETNS_COOKIE, Linux 5.14; include/uapi/asm-generic/socket.h).
-func NetnsCookie() (uint64, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0, fmt.Errorf("SO_NETNS_COOKIE: %w", err)
-	}
-	return cookie, nil
 }
 
 // Opened is a program that the kernel holds, and its maps by the names that the kernel has for them.

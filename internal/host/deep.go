@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,34 +57,6 @@ type Namespace struct {
 type Unread struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
-}
-
-// ReadDeep is Read and everything that a diagnosis wants besides. What cannot be read, for want of root or of a module,
-// is in Unknown.
-func ReadDeep() (Facts, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	f, p, err := read()
-	if err != nil {
-		return f, err
-	}
-	root := os.DirFS("/")
-	d := readDeep(root, &f, p)
-	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
-		d.Unknown = append(d.Unknown, Unread{"live connections", why})
-	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
-		d.Unknown = append(d.Unknown, Unread{"live connections", err.Error()})
-	}
-	if tool, err := openEthtool(); err == nil {
-		defer tool.close()
-		d.Offloads = map[string][]string{}
-		for _, l := range f.Links {
-			if l.Kind == "" && !l.Loopback {
-				d.Offloads[l.Name] = tool.offloads(l.Name)
-			}
-		}
-	}
-	return f, nil
 }
 
 // ReadFiles is what the files below root say of a host that runs a kernel: all but what only its kernel could tell,

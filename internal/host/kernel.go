@@ -7,11 +7,8 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"weir/internal/bpf"
 	"weir/internal/qdisc"
@@ -81,34 +78,6 @@ func loads(root fs.FS) bool {
 	}
 	helper, err := fs.ReadFile(root, "proc/sys/kernel/modprobe")
 	return err != nil || len(bytes.TrimSpace(helper)) > 0
-}
-
-// probe tries kinds on the loopback device of a network namespace that lives only as long as this takes.
-func probe(kinds []string) (map[string]bool, error) {
-	type answer struct {
-		has map[string]bool
-		err error
-	}
-	done := make(chan answer)
-	go func() {
-		// Never unlocked: the thread has left the process's namespace, and ends with the goroutine.
-		runtime.LockOSThread()
-		a := answer{has: map[string]bool{}}
-		if a.err = unix.Unshare(unix.CLONE_NEWNET); a.err == nil {
-			var conn *qdisc.Conn
-			if conn, a.err = qdisc.Dial(0); a.err == nil {
-				for _, kind := range kinds {
-					if has, err := conn.Probe(kind); err == nil {
-						a.has[kind] = has
-					}
-				}
-				conn.Close()
-			}
-		}
-		done <- a
-	}()
-	a := <-done
-	return a.has, a.err
 }
 
 // index is what /lib/modules says of a kernel: its modules, built in or not, and their aliases.

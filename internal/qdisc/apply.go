@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // request is one change, to be sent with others.
@@ -221,7 +221,7 @@ func chain(ifindex int, parent Handle, s Stack, fresh func() Handle) ([]request,
 			return nil, err
 		}
 		handle := fresh()
-		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace,
+		r, err := newRequest(newQdisc, netlink.Create|netlink.Replace,
 			tcmsg{ifindex: ifindex, handle: handle, parent: parent},
 			fmt.Sprintf("install %s", spec), attributes(spec.Kind(), options)...)
 		if err != nil {
@@ -249,7 +249,7 @@ func (q HTB) classRequest(ifindex int, handle Handle, flags netlink.HeaderFlags)
 	if err != nil {
 		return request{}, err
 	}
-	return newRequest(unix.RTM_NEWTCLASS, flags, tcmsg{ifindex: ifindex, handle: handle.below(q.Class), parent: Root},
+	return newRequest(newClass, flags, tcmsg{ifindex: ifindex, handle: handle.below(q.Class), parent: Root},
 		fmt.Sprintf("set the class of %s", q), attributes("htb", options)...)
 }
 
@@ -288,7 +288,7 @@ func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 			}
 			list = append(list, stab)
 		}
-		r, err := newRequest(unix.RTM_NEWQDISC, 0, tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
+		r, err := newRequest(newQdisc, 0, tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
 			fmt.Sprintf("change to %s", s), list...)
 		if err != nil {
 			return err
@@ -345,13 +345,13 @@ func (c *Conn) Delete(ifindex int, parent Handle) error {
 }
 
 func (c *Conn) delete(ifindex int, parent Handle) error {
-	r, err := newRequest(unix.RTM_DELQDISC, 0, tcmsg{ifindex: ifindex, parent: parent},
+	r, err := newRequest(delQdisc, 0, tcmsg{ifindex: ifindex, parent: parent},
 		"delete what is at "+parent.String())
 	if err != nil {
 		return err
 	}
 	err = c.send([]request{r})
-	if parent == Root && errors.Is(err, unix.ENOENT) {
+	if parent == Root && errors.Is(err, syscall.ENOENT) {
 		return nil
 	}
 	return err
@@ -371,16 +371,16 @@ func (c *Conn) Probe(kind string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace,
+	r, err := newRequest(newQdisc, netlink.Create|netlink.Replace,
 		tcmsg{ifindex: loopback, handle: now.freshHandles()(), parent: Root},
 		"probe for "+kind, append(attributes(kind, nil), netlink.Attribute{Type: tcaStab | netlink.Nested})...)
 	if err != nil {
 		return false, err
 	}
 	switch err := c.send([]request{r}); {
-	case errors.Is(err, unix.ENOENT):
+	case errors.Is(err, syscall.ENOENT):
 		return false, nil
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EOPNOTSUPP):
 		return true, nil // for want of a table, of options, of a second queue
 	case err != nil:
 		return false, err

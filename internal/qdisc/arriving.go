@@ -10,11 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/mdlayher/netlink"
-	links "github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // Arriving is what packets pass first that arrive at a device.
@@ -119,66 +117,23 @@ func (a Arriving) Meets(want Arriving) bool {
 // passPriority is where the filters are that let tunnels' packets past: right before the one that redirects all else.
 // Each version of IP has its own.
 func passPriority(protocol uint16) uint16 {
-	if protocol == unix.ETH_P_IPV6 {
+	if protocol == ethIPv6 {
 		return redirectPriority - 1
 	}
 	return redirectPriority - 2
 }
 
-// passFilters are those of a kind of packet: a filter without an action ends the search, and the packet goes on
-// (tc-flower(8)).
-func passFilters(ifindex int, o Outer) []links.Filter {
-	var all []links.Filter
-	for _, protocol := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
-		number := nl.IPProto(unix.IPPROTO_UDP)
-		if o.Protocol == "tcp" {
-			number = unix.IPPROTO_TCP
-		}
-		all = append(all, &links.Flower{
-			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress),
-				Priority: passPriority(protocol), Protocol: protocol},
-			EthType: protocol, IPProto: &number, DestPort: o.Port,
-		})
-	}
-	return all
+// u32Key is one 32-bit word of a packet: which of its bits have to be zero, and where it is.
+type u32Key struct {
+	mask uint32
+	off  int32
 }
-
-const flowerInHardware = 86 // TCA_FLOWER_IN_HW_COUNT (include/uapi/linux/pkt_cls.h)
 
 // smallKeys match what has less than 256 bytes: the upper half of IPv4's total length, and of IPv6's payload length,
 // is zero (RFC 791, RFC 8200).
-var smallKeys = map[uint16]nl.TcU32Key{
-	unix.ETH_P_IP:   {Mask: 0x0000ff00, Off: 0},
-	unix.ETH_P_IPV6: {Mask: 0xff000000, Off: 4},
-}
-
-// passSmall lets what is small out of a tunnel without a wait: acknowledgements, handshakes, keystrokes.
-//
-// It also keeps CAKE fair between hosts. To CAKE both directions of a connection are one flow, and whichever packet
-// comes first decides for which host it counts (sch_cake.c, cake_hash). With a client's handshake first, all
-// downloads would be for the origin.
-func (c *Conn) passSmall(ifindex int) error {
-	c.mu.Lock()
-	filters, err := c.filters(ifindex, atIngress)
-	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	for protocol, key := range smallKeys {
-		// A run that was killed may have left one of the two.
-		if slices.ContainsFunc(filters, func(f Filter) bool { return f.small() && f.Protocol == protocol }) {
-			continue
-		}
-		filter := &links.U32{
-			FilterAttrs: links.FilterAttrs{LinkIndex: ifindex, Parent: uint32(atIngress),
-				Priority: passPriority(protocol), Protocol: protocol},
-			Sel: &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{key}},
-		}
-		if err := links.FilterAdd(filter); err != nil {
-			return fmt.Errorf("filter of small packets: %w", err)
-		}
-	}
-	return nil
+var smallKeys = map[uint16]u32Key{
+	ethIP:   {mask: 0x0000ff00, off: 0},
+	ethIPv6: {mask: 0xff000000, off: 4},
 }
 
 const (
@@ -197,19 +152,19 @@ func (f Filter) small() bool {
 	if !known || f.Kind != "u32" || f.Chain != 0 || f.Priority != passPriority(f.Protocol) {
 		return false
 	}
-	sel := inner(f.Options, nl.TCA_U32_SEL)
-	if len(sel) != selLen+keyLen || sel[0] != nl.TC_U32_TERMINAL || sel[selNkeys] != 1 {
+	sel := inner(f.Options, u32Sel)
+	if len(sel) != selLen+keyLen || sel[0] != u32Terminal || sel[selNkeys] != 1 {
 		return false
 	}
-	return binary.BigEndian.Uint32(sel[keyMask:]) == key.Mask && binary.BigEndian.Uint32(sel[keyValue:]) == 0 &&
-		int32(binary.NativeEndian.Uint32(sel[keyOffset:])) == key.Off &&
-		len(inner(f.Options, nl.TCA_U32_ACT))+len(inner(f.Options, nl.TCA_U32_POLICE))+len(
-			inner(f.Options, nl.TCA_U32_CLASSID)) == 0
+	return binary.BigEndian.Uint32(sel[keyMask:]) == key.mask && binary.BigEndian.Uint32(sel[keyValue:]) == 0 &&
+		int32(binary.NativeEndian.Uint32(sel[keyOffset:])) == key.off &&
+		len(inner(f.Options, u32Act))+len(inner(f.Options, u32Police))+len(
+			inner(f.Options, u32ClassID)) == 0
 }
 
 // table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away
 // with the last.
-func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, nl.TCA_U32_SEL) == nil }
+func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, u32Sel) == nil }
 
 // passes reads such a filter, which says nothing else: tc gives others the same priority, to the second and third
 // that are added with none.
@@ -220,26 +175,26 @@ func (f Filter) passes() (o Outer, ok bool) {
 	list, err := unpack(f.Options)
 	if err != nil || slices.ContainsFunc(list, func(a netlink.Attribute) bool {
 		switch a.Type {
-		case nl.TCA_FLOWER_KEY_UDP_DST_MASK, nl.TCA_FLOWER_KEY_TCP_DST_MASK:
+		case flowerUDPDstMask, flowerTCPDstMask:
 			return string(a.Data) != "\xff\xff"
-		case nl.TCA_FLOWER_KEY_ETH_TYPE, nl.TCA_FLOWER_KEY_IP_PROTO, nl.TCA_FLOWER_KEY_UDP_DST,
-			nl.TCA_FLOWER_KEY_TCP_DST, nl.TCA_FLOWER_FLAGS, flowerInHardware:
+		case flowerEthType, flowerIPProto, flowerUDPDst,
+			flowerTCPDst, flowerFlags, flowerInHardware:
 			return false
 		}
 		return true
 	}) {
 		return o, false
 	}
-	number := inner(f.Options, nl.TCA_FLOWER_KEY_IP_PROTO)
+	number := inner(f.Options, flowerIPProto)
 	if len(number) != 1 {
 		return o, false
 	}
 	port := []byte(nil)
 	switch number[0] {
-	case unix.IPPROTO_UDP:
-		o.Protocol, port = "udp", inner(f.Options, nl.TCA_FLOWER_KEY_UDP_DST)
-	case unix.IPPROTO_TCP:
-		o.Protocol, port = "tcp", inner(f.Options, nl.TCA_FLOWER_KEY_TCP_DST)
+	case protoUDP:
+		o.Protocol, port = "udp", inner(f.Options, flowerUDPDst)
+	case protoTCP:
+		o.Protocol, port = "tcp", inner(f.Options, flowerTCPDst)
 	}
 	if len(port) != 2 {
 		return o, false
@@ -275,28 +230,6 @@ func (c *Conn) passing(ifindex int) (pairs []Outer, filters int, err error) {
 	return NewArriving(nil, nil, pairs).Outer, filters, nil
 }
 
-// setPasses lets exactly these packets past. The ingress discipline must be there.
-func (c *Conn) setPasses(ifindex int, outer []Outer) error {
-	now, filters, err := c.passing(ifindex)
-	if err != nil || slices.Equal(now, outer) && filters == 2*len(outer) {
-		return err
-	}
-	if err := c.dropFilters(ifindex, func(f Filter) bool { _, ok := f.passes(); return ok }); err != nil {
-		return err
-	}
-	for _, o := range outer {
-		for _, filter := range passFilters(ifindex, o) {
-			if err := links.FilterAdd(filter); err != nil {
-				return fmt.Errorf("filter of %v: %w", o, err)
-			}
-		}
-	}
-	if now, filters, err = c.passing(ifindex); err == nil && (!slices.Equal(now, outer) || filters != 2*len(outer)) {
-		err = fmt.Errorf("the kernel took the filters of %v and reports %d, of %v", outer, filters, now)
-	}
-	return err
-}
-
 // dropFilters takes away filters at an interface's ingress.
 func (c *Conn) dropFilters(ifindex int, which func(Filter) bool) error {
 	c.mu.Lock()
@@ -307,7 +240,7 @@ func (c *Conn) dropFilters(ifindex int, which func(Filter) bool) error {
 	}
 	for _, f := range filters {
 		if which(f) {
-			if err := c.dropFilter(ifindex, f); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := c.dropFilter(ifindex, f); err != nil && !errors.Is(err, syscall.ENOENT) {
 				return err
 			}
 		}

@@ -297,8 +297,8 @@ func TestLiveOthersStay(t *testing.T) {
 	ours := smallKeys[unix.ETH_P_IP]
 	for _, f := range []*links.U32{
 		theirs(nl.TcU32Key{Mask: 0xffffffff, Val: 0x0a000001, Off: 12}, 0),
-		theirs(nl.TcU32Key{Mask: ours.Mask, Val: 0x00000100, Off: ours.Off}, 0),
-		theirs(ours, 0x10001),
+		theirs(nl.TcU32Key{Mask: ours.mask, Val: 0x00000100, Off: ours.off}, 0),
+		theirs(nl.TcU32Key{Mask: ours.mask, Off: ours.off}, 0x10001),
 	} {
 		if err := links.FilterAdd(f); err != nil {
 			t.Skipf("skipped, not passed: no u32: %v", err)

@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"weir/internal/bpf"
 	"weir/internal/dualpi2"
 	"weir/internal/units"
 
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // The attributes by which a recorded bpf_dualpi2 tells what dualpi2 has no attribute for. They are this package's own,
@@ -144,17 +144,8 @@ type loader interface {
 	Clean(ifindex int) error
 }
 
-// kernelBPF is the kernel's.
-type kernelBPF struct{}
-
-func (kernelBPF) Install(ifindex int, c dualpi2.Config, place func(kind string) error) error {
-	return dualpi2.Install(ifindex, c, place)
-}
-func (kernelBPF) Change(ifindex int, c dualpi2.Config) error       { return dualpi2.Change(ifindex, c) }
-func (kernelBPF) Read(ifindex int) (dualpi2.Instance, bool, error) { return dualpi2.Read(ifindex) }
-func (kernelBPF) Clean(ifindex int) error                          { return dualpi2.Clean(ifindex) }
-
-// noBPF is for a socket in a network namespace that is not the thread's, where BPF programs could not be found.
+// noBPF is for a socket in a network namespace that is not the thread's, where BPF programs could not be found; and
+// for other systems than Linux.
 type noBPF struct{}
 
 func (noBPF) Install(int, dualpi2.Config, func(string) error) error { return bpf.ErrNotSupported }
@@ -220,7 +211,7 @@ func (c *Conn) Clean(ifindex int) error {
 // none.
 func (c *Conn) clean(ifindex int) error {
 	err := c.bpf.Clean(ifindex)
-	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV) {
 		return nil
 	}
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Conn is one rtnetlink socket, in one network namespace. It may be used from several goroutines; each request has it
@@ -24,13 +24,13 @@ type Conn struct {
 
 // Dial opens one. netns is the file descriptor of a network namespace; 0 is the calling thread's own.
 func Dial(netns int) (*Conn, error) {
-	nl, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: netns})
+	nl, err := netlink.Dial(netlinkRoute, &netlink.Config{NetNS: netns})
 	if err != nil {
 		return nil, fmt.Errorf("rtnetlink: %w", err)
 	}
 	// Kernels before 4.12 cannot say what was wrong with a request.
 	_ = nl.SetOption(netlink.ExtendedAcknowledge, true)
-	c := &Conn{nl: nl, bpf: kernelBPF{}}
+	c := &Conn{nl: nl, bpf: loaderHere()}
 	if netns != 0 {
 		c.bpf = noBPF{}
 	}
@@ -140,7 +140,7 @@ func (c *Conn) devices(ifindex int) (map[int]device, error) {
 	body := make([]byte, 16) // struct ifinfomsg
 	binary.NativeEndian.PutUint32(body[4:], uint32(ifindex))
 	attribute, err := netlink.MarshalAttributes(
-		[]netlink.Attribute{{Type: unix.IFLA_EXT_MASK, Data: u32bytes(skipStats)}})
+		[]netlink.Attribute{{Type: iflaExtMask, Data: u32bytes(skipStats)}})
 	if err != nil {
 		return nil, err
 	}
@@ -148,13 +148,13 @@ func (c *Conn) devices(ifindex int) (map[int]device, error) {
 	if ifindex != 0 {
 		flags = 0
 	}
-	answer, err := c.dump(unix.RTM_GETLINK, flags, append(body, attribute...))
+	answer, err := c.dump(getLink, flags, append(body, attribute...))
 	if err != nil {
 		return nil, err
 	}
 	found := map[int]device{}
 	for _, m := range answer {
-		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < len(body) {
+		if m.Header.Type != newLink || len(m.Data) < len(body) {
 			return nil, fmt.Errorf("the kernel's list of interfaces is cut off after %d bytes", len(m.Data))
 		}
 		attributes, err := unpack(m.Data[len(body):])
@@ -168,9 +168,9 @@ func (c *Conn) devices(ifindex int) (map[int]device, error) {
 		for _, a := range attributes {
 			f := &fields{a.Data}
 			switch a.Type {
-			case unix.IFLA_MTU:
+			case iflaMTU:
 				d.mtu = f.u32()
-			case unix.IFLA_TXQLEN:
+			case iflaTxQLen:
 				d.queue = f.u32()
 			}
 		}
@@ -205,7 +205,7 @@ func (c *Conn) RootStats(ifindex int) (Stats, bool, error) {
 	// Without NLM_F_ECHO the kernel tells only those who listen to changes (net/sched/sch_api.c, qdisc_get_notify);
 	// with an acknowledgement there is always something to wait for.
 	sent, err := c.nl.Send(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETQDISC, Flags: netlink.Request | netlink.Acknowledge | netlink.Echo},
+		Header: netlink.Header{Type: getQdisc, Flags: netlink.Request | netlink.Acknowledge | netlink.Echo},
 		Data:   tcmsg{ifindex: ifindex, parent: Root}.bytes(),
 	})
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *Conn) RootStats(ifindex int) (Stats, bool, error) {
 				}
 				return stats, found, nil
 			}
-			at, attributes, err := split(m, unix.RTM_NEWQDISC)
+			at, attributes, err := split(m, newQdisc)
 			if err != nil {
 				return fail(err)
 			}
@@ -250,7 +250,7 @@ func (c *Conn) tree(ifindex int) (Tree, error) {
 	}
 	t, ok := trees[ifindex]
 	if !ok {
-		return Tree{}, fmt.Errorf("interface %d: %w", ifindex, unix.ENODEV)
+		return Tree{}, fmt.Errorf("interface %d: %w", ifindex, syscall.ENODEV)
 	}
 	return t, nil
 }
@@ -260,7 +260,7 @@ func (c *Conn) trees(ifindex int) (map[int]Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
-	answer, err := c.dump(unix.RTM_GETQDISC, netlink.Dump, tcmsg{ifindex: ifindex}.bytes())
+	answer, err := c.dump(getQdisc, netlink.Dump, tcmsg{ifindex: ifindex}.bytes())
 	if err != nil {
 		return nil, fmt.Errorf("list queueing disciplines: %w", err)
 	}
@@ -269,7 +269,7 @@ func (c *Conn) trees(ifindex int) (map[int]Tree, error) {
 		trees[i] = Tree{}
 	}
 	for _, m := range answer {
-		at, attributes, err := split(m, unix.RTM_NEWQDISC)
+		at, attributes, err := split(m, newQdisc)
 		if err != nil {
 			return nil, fmt.Errorf("list queueing disciplines: %w", err)
 		}
@@ -335,12 +335,12 @@ func classful(kind string) bool { k, _ := row(kind); return k.classes }
 // complete adds the classes, the filters, and what can only be said with them.
 func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 	if slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return classful(q.Kind) }) {
-		answer, err := c.dump(unix.RTM_GETTCLASS, netlink.Dump, tcmsg{ifindex: ifindex}.bytes())
+		answer, err := c.dump(getClass, netlink.Dump, tcmsg{ifindex: ifindex}.bytes())
 		if err != nil {
 			return fmt.Errorf("list classes: %w", err)
 		}
 		for _, m := range answer {
-			at, attributes, err := split(m, unix.RTM_NEWTCLASS)
+			at, attributes, err := split(m, newClass)
 			if err != nil {
 				return fmt.Errorf("list classes: %w", err)
 			}
@@ -447,11 +447,11 @@ func (t Tree) readHTB(q Qdisc, d device) Spec {
 
 // filters lists those that hang at parent.
 func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
-	answer, err := c.dump(unix.RTM_GETTFILTER, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+	answer, err := c.dump(getFilter, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
+	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
 		return nil, nil // a kernel without filters, or a discipline that takes none
 	}
-	if errors.Is(err, unix.EMSGSIZE) {
+	if errors.Is(err, syscall.EMSGSIZE) {
 		// What the kernel says for ever of fw where no mark is given (net/sched/cls_fw.c, fw_walk): it takes each
 		// packet's for its class.
 		return []Filter{{Parent: parent}}, nil
@@ -461,7 +461,7 @@ func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 	}
 	var list []Filter
 	for _, m := range answer {
-		at, attributes, err := split(m, unix.RTM_NEWTFILTER)
+		at, attributes, err := split(m, newFilter)
 		if err != nil {
 			return nil, fmt.Errorf("list filters: %w", err)
 		}
@@ -489,8 +489,8 @@ func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 
 // templates lists the chains below a discipline that say what their filters are to look like (tc chain add).
 func (c *Conn) templates(ifindex int, parent Handle) ([]Filter, error) {
-	answer, err := c.dump(unix.RTM_GETCHAIN, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+	answer, err := c.dump(getChain, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
+	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
 		return nil, nil // a kernel before 4.19, or a discipline that takes no filters
 	}
 	if err != nil {
@@ -498,7 +498,7 @@ func (c *Conn) templates(ifindex int, parent Handle) ([]Filter, error) {
 	}
 	var list []Filter
 	for _, m := range answer {
-		at, attributes, err := split(m, unix.RTM_NEWCHAIN)
+		at, attributes, err := split(m, newChain)
 		if err != nil {
 			return nil, fmt.Errorf("list chains: %w", err)
 		}

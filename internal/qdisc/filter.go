@@ -11,8 +11,6 @@ import (
 	"slices"
 
 	"github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // filterKind says which of a filter's options make it what it is. The kernel reports others besides, some of which it
@@ -38,7 +36,7 @@ func filterKinds() []filterKind {
 		// CLASSID to KEY_VLAN_ETH_TYPE; KEY_TCP_SRC_MASK to KEY_SCTP_DST; KEY_ICMPV4_CODE to KEY_ARP_THA_MASK;
 		// KEY_TCP_FLAGS to KEY_CVLAN_ETH_TYPE; KEY_PORT_SRC_MIN to KEY_PORT_DST_MAX; IN_HW_COUNT
 		{name: "flower", said: [][2]uint16{{1, 25}, {35, 42}, {49, 66}, {71, 79}, {87, 90}},
-			reported: []uint16{flowerInHardware}, flags: nl.TCA_FLOWER_FLAGS, actions: 3},
+			reported: []uint16{flowerInHardware}, flags: flowerFlags, actions: 3},
 		// CLASSID, POLICE, INDEV, ACT, MASK
 		{name: "fw", said: [][2]uint16{{1, 5}}, actions: 4, police: 2},
 		// CLASSID, ACT, FLAGS; PCNT, PAD
@@ -128,7 +126,7 @@ func (f Filter) configuration() ([]byte, error) {
 				continue
 			}
 			a.Data = u32bytes(flags)
-		case f.Kind == "u32" && a.Type == nl.TCA_U32_MARK && len(a.Data) == 12:
+		case f.Kind == "u32" && a.Type == u32Mark && len(a.Data) == 12:
 			a.Data = append(slices.Clone(a.Data[:8]), make([]byte, 4)...) // its success counts
 		case f.Kind == "basic" && a.Type == 2:
 			err = ematches(a.Data)
@@ -154,8 +152,8 @@ func (f Filter) configuration() ([]byte, error) {
 // innermost tag. It takes keys for tags only with that of the outermost (net/sched/cls_flower.c, fl_set_key), which is
 // the protocol as tc makes them.
 func (f Filter) outerType(list []netlink.Attribute) ([]netlink.Attribute, error) {
-	const ethType, vlanID, vlanType = nl.TCA_FLOWER_KEY_ETH_TYPE, 23, 25
-	tagged := f.Protocol == unix.ETH_P_8021Q || f.Protocol == unix.ETH_P_8021AD
+	const ethType, vlanID, vlanType = flowerEthType, 23, 25
+	tagged := f.Protocol == ethVLAN || f.Protocol == ethService
 	at := 0
 	for i, a := range list {
 		switch {
@@ -361,7 +359,7 @@ func (t Tree) replayFilters(ifindex int, q Qdisc) ([]request, error) {
 		if err != nil {
 			options = f.Options // as good as can be
 		}
-		r, err := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, f.Handle, f.place(), f.Kind,
+		r, err := filterRequest(newFilter, netlink.Create|netlink.Excl, ifindex, f.Handle, f.place(), f.Kind,
 			"restore filter", options)
 		if err != nil {
 			return nil, err
@@ -382,7 +380,7 @@ const (
 // are made in their order. For each number that nobody has any more there is a place for a moment.
 func tables(ifindex int, filters []Filter) (requests, after []request, err error) {
 	add := func(handle uint32, p place, divisor []byte) {
-		r, addErr := filterRequest(unix.RTM_NEWTFILTER, netlink.Create|netlink.Excl, ifindex, handle, p, "u32",
+		r, addErr := filterRequest(newFilter, netlink.Create|netlink.Excl, ifindex, handle, p, "u32",
 			"restore a table of", divisor)
 		requests, err = append(requests, r), errors.Join(err, addErr)
 	}
@@ -400,9 +398,9 @@ func tables(ifindex int, filters []Filter) (requests, after []request, err error
 			for slices.ContainsFunc(filters, func(f Filter) bool { return f.Priority == spare }) {
 				spare--
 			}
-			p := place{parent: f.Parent, priority: spare, protocol: unix.ETH_P_ALL}
+			p := place{parent: f.Parent, priority: spare, protocol: ethAll}
 			add(0, p, nil)
-			r, dropErr := filterRequest(unix.RTM_DELTFILTER, 0, ifindex, 0, p, "u32", "take away a table of", nil)
+			r, dropErr := filterRequest(delFilter, 0, ifindex, 0, p, "u32", "take away a table of", nil)
 			after, err = append(after, r), errors.Join(err, dropErr)
 			spare--
 		}
@@ -476,8 +474,8 @@ func (f Filter) remove() string {
 
 // protocol is tc's name of the Ethernet type, or its number.
 func (f Filter) protocol() string {
-	names := map[uint16]string{unix.ETH_P_ALL: "all", unix.ETH_P_IP: "ip", unix.ETH_P_IPV6: "ipv6",
-		unix.ETH_P_ARP: "arp", unix.ETH_P_8021Q: "802.1Q"}
+	names := map[uint16]string{ethAll: "all", ethIP: "ip", ethIPv6: "ipv6",
+		ethARP: "arp", ethVLAN: "802.1Q"}
 	if name, ok := names[f.Protocol]; ok {
 		return name
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 
 	"weir/internal/dualpi2"
 )
@@ -174,7 +173,7 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 		if q.EgressBlock != 0 {
 			list = append(list, netlink.Attribute{Type: tcaEgressBlock, Data: u32bytes(q.EgressBlock)})
 		}
-		r, err := newRequest(unix.RTM_NEWQDISC, netlink.Create|netlink.Replace,
+		r, err := newRequest(newQdisc, netlink.Create|netlink.Replace,
 			tcmsg{ifindex: ifindex, handle: q.Handle, parent: q.Parent},
 			"restore "+q.Kind, list...)
 		if err != nil {
@@ -202,7 +201,7 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 				waiting[0].Parent)
 		}
 		class := waiting[i]
-		r, err := newRequest(unix.RTM_NEWTCLASS, netlink.Create,
+		r, err := newRequest(newClass, netlink.Create,
 			tcmsg{ifindex: ifindex, handle: class.Handle, parent: class.Parent},
 			"restore class "+class.Handle.String(), attributes(class.Kind, class.Options)...)
 		if err != nil {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/change"
+	"weir/internal/host"
+	"weir/internal/lab/guest"
+)
+
+// firstCommands are those that a newcomer meets first.
+const firstCommands = `  weir doctor                    what holds this server back
+  weir plan --rate 50mbit        what would change, and why
+  sudo weir up --rate 50mbit     change it; undone after 60 s unless confirmed
+  sudo weir confirm              keep it, also over a reboot
+  sudo weir down                 put back exactly what was there`
+
+// commands are all, in the order of help.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		newDoctorCommand(),
+		newPlanCommand(),
+		newUpCommand(),
+		newConfirmCommand(),
+		newDownCommand(),
+		newRecoverCommand(),
+		newStatusCommand(),
+		newFollowCommand(),
+		newWatchCommand(),
+		newExporterCommand(),
+		newMeasureCommand(),
+		newCalibrateCommand(),
+		newTryCommand(),
+		newServeCommand(),
+		newDualPI2Command(),
+		newLabCommand(),
+	}
+}
+
+// asGuest does not return in the lab's guests, whose only program this is.
+func asGuest() {
+	if guest.Wanted() {
+		guest.Main()
+	}
+}
+
+// readable lets everybody read what is written, whatever the shell that it is started from says.
+func readable() { unix.Umask(0o022) }
+
+func readHost() (host.Facts, error) { return host.Read() }
+
+// alone says, to somebody who typed weir alone, how this server is.
+func alone(w io.Writer, _ func() error) error {
+	printHome(w, change.Open(change.Dir))
+	return nil
+}
+
+// kernel is the release of this one.
+func kernel() string {
+	var uts unix.Utsname
+	unix.Uname(&uts)
+	return unix.ByteSliceToString(uts.Release[:])
+}
