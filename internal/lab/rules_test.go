@@ -23,8 +23,10 @@ func kept(t *testing.T, text string, mbit float64) (used float64) {
 			t.Errorf("%s is %.3f ms; want ≤ %.3f", bound.name, v, bound.most)
 		}
 	}
-	if q := c.Runs[0].Provider; q.Drops+q.DropsBefore != 0 {
-		t.Errorf("the provider dropped %d, and %d in the warm-up", q.Drops, q.DropsBefore)
+	for _, r := range c.Runs {
+		if q := r.Provider; q.Drops+q.DropsBefore != 0 {
+			t.Errorf("seed %d: the provider dropped %d, and %d in the warm-up", r.Seed, q.Drops, q.DropsBefore)
+		}
 	}
 	return metric(t, p, c, "utilisation")
 }
@@ -60,7 +62,8 @@ func TestFramingUntold(t *testing.T) {
 	}
 }
 
-// Connections that start and stop leave the link as full as one that goes on.
+// Connections that start and stop leave the link as full as one that goes on. The p99 of one run rests on ten echoes,
+// most of them from the moment in which sixteen connections begin; so the median of five runs is held to the promise.
 func TestStartAndStop(t *testing.T) {
 	const others = `
 [[flow]]
@@ -78,7 +81,8 @@ stop = "12s"
 	for _, link := range []struct{ mbit, ms float64 }{{12, 71}, {23, 9}, {23, 31}, {50, 20}, {87, 100}} {
 		t.Run(fmt.Sprintf("%vmbit %vms", link.mbit, link.ms), func(t *testing.T) {
 			used := kept(t, strings.NewReplacer("50mbit", fmt.Sprintf("%vmbit", link.mbit), "48.3ms",
-				fmt.Sprintf("%vms", link.ms), "[[probe]]\n", others, `warmup = "5s"`, `warmup = "6s"`).Replace(calm),
+				fmt.Sprintf("%vms", link.ms), "[[probe]]\n", others, `warmup = "5s"`, "warmup = \"6s\"\nseeds = 5").
+				Replace(calm),
 				link.mbit)
 			if least := shapedTo - 100*echoMbit/link.mbit - 2*dips; used < least {
 				t.Errorf("goodput is %.2f %% of what the link can carry; want ≥ %.2f", used, least)
