@@ -95,7 +95,8 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 	f.BoolVar(&o.markdown, "markdown", false, "print Markdown instead of terminal tables")
 	f.StringVar(&o.html, "html", "", "also write a report with pictures to this `file`")
 	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name`, and judge no claim; can be repeated")
-	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: uml or qemu (default: the scenario's)")
+	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: "+strings.Join(scenario.EngineNames(), " or ")+
+		" (default: the scenario's)")
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds (default: the scenario's)")
 	f.StringVar(&o.shard, "shard", "", "run only a part, `2/8` the second of eight, and print it for weir lab merge")
 	f.IntVar(&o.parallel, "parallel", 0, "boot `n` kernels at a time (default: one a core)")
@@ -219,8 +220,8 @@ func (o labOptions) check() error {
 	if o.parallel < 0 {
 		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
 	}
-	if o.engine != "" && !slices.Contains(scenario.Engines(), o.engine) {
-		return usage("--engine "+strings.Join(scenario.Engines(), " or --engine "), "--engine %s is not known",
+	if _, known := scenario.EngineNamed(o.engine); o.engine != "" && !known {
+		return usage("--engine "+strings.Join(scenario.EngineNames(), " or --engine "), "--engine %s is not known",
 			o.engine)
 	}
 	return nil
@@ -254,24 +255,28 @@ func (o labOptions) load(files []string) ([]scenario.Scenario, error) {
 	return scenarios, nil
 }
 
-// engines has, for each engine, how it is found and what to try where it is not.
-func engines() map[string]struct {
+// booter finds what boots a kernel, or says what to try.
+type booter struct {
 	find func() (engine.Engine, error)
 	try  string
-} {
-	return map[string]struct {
-		find func() (engine.Engine, error)
-		try  string
-	}{
-		scenario.UML: {func() (engine.Engine, error) { k, err := uml.Find(); return uml.Engine{Kernel: k}, err },
-			"make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"},
-		scenario.QEMU: {func() (engine.Engine, error) {
-			k, err := qemu.Find("newest")
-			return qemu.Engine{Kernel: k},
-				err
-		},
-			"make kernels   (in Weir's source; a minute, no root needed)"},
+}
+
+// booters has one for each engine of scenarios.
+func booters() map[string]booter {
+	return map[string]booter{
+		scenario.UML:  {findUML, "make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"},
+		scenario.QEMU: {findQEMU, "make kernels   (in Weir's source; a minute, no root needed)"},
 	}
+}
+
+func findUML() (engine.Engine, error) {
+	kernel, err := uml.Find()
+	return uml.Engine{Kernel: kernel}, err
+}
+
+func findQEMU() (engine.Engine, error) {
+	kernel, err := qemu.Find("newest")
+	return qemu.Engine{Kernel: kernel}, err
 }
 
 // labRunner finds the engines that the scenarios need.
@@ -279,9 +284,10 @@ func labRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
 	r := lab.Runner{Engines: map[string]engine.Engine{}}
 	for i := range scenarios {
 		for _, name := range scenarios[i].Engines() {
-			found, err := engines()[name].find()
+			booter := booters()[name]
+			found, err := booter.find()
 			if err != nil {
-				return r, &hinted{err, engines()[name].try}
+				return r, &hinted{err, booter.try}
 			}
 			r.Engines[name] = found
 		}

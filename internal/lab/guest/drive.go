@@ -212,7 +212,7 @@ func (d *driver) start() error {
 		interval, size := time.Duration(p.Interval), int(p.Size)
 		// Out of step with each other, so that probes do not meet at every tick.
 		start := d.begin + time.Duration(i)*time.Millisecond
-		if s.Engine == scenario.QEMU {
+		if e, _ := scenario.EngineNamed(s.Engine); e.Slow {
 			start += aside
 		}
 		var samples *traffic.Samples

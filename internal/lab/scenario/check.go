@@ -36,8 +36,6 @@ const (
 	maxClients     = 200
 	maxSeeds       = 1000
 	maxPoints      = 1000
-	// bit/s: above some 200 Mbit/s packet by packet, an emulated CPU is the bottleneck; above this nothing else is
-	maxEmulated = 1_000_000_000
 )
 
 // CongestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config).
@@ -49,7 +47,7 @@ func CongestionControls() []string {
 // fillIn gives every value that was left out its default.
 func (s *Scenario) fillIn() {
 	orElse(&s.Duration, units.Duration(20*time.Second))
-	orElse(&s.Engine, UML)
+	orElse(&s.Engine, EngineNames()[0])
 	orElse(&s.Seeds, 1)
 	orElse(&s.Server.Addresses, 1)
 	orElse(&s.Server.Queues, 1)
@@ -207,17 +205,17 @@ func wrong(try string, where []string, format string, args ...any) *problem {
 
 func (s *Scenario) checkFrame() *problem {
 	at := func(k string) []string { return []string{k} }
+	engine, known := EngineNamed(s.Engine)
 	switch {
 	case s.Title == "":
 		return wrong(`begin the file with: title = "…"`, at("title"), "the scenario has no title")
 	case time.Duration(s.Duration) < 10*time.Millisecond || time.Duration(s.Duration+s.Warmup) > maxVirtual:
 		return wrong("", at("duration"), "warm-up %v and duration %v: a run lasts 10ms to 1h", s.Warmup, s.Duration)
-	case !slices.Contains(Engines(), s.Engine):
-		return wrong(`"uml" is the lab kernel, "qemu" a stock Debian kernel under emulation`, at("engine"),
-			"engine %q is not known", s.Engine)
-	case s.Engine == QEMU && s.Provider.Rate > maxEmulated:
-		return wrong(`engine = "uml", whose CPU costs nothing`, []string{"provider", "rate"},
-			"rate %v is above what an emulated CPU carries (%v)", s.Provider.Rate, units.Rate(maxEmulated))
+	case !known:
+		return wrong(engineHint(), at("engine"), "engine %q is not known", s.Engine)
+	case engine.Most > 0 && s.Provider.Rate > engine.Most:
+		return wrong(fmt.Sprintf("engine = %q, whose CPU costs nothing", UML), []string{"provider", "rate"},
+			"rate %v is above what an emulated CPU carries (%v)", s.Provider.Rate, engine.Most)
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
 		return wrong("", at("seeds"), "seeds = %d is out of range (1 to %d)", s.Seeds, maxSeeds)
 	case s.Until != "" && s.Until != "fetched":

@@ -4,16 +4,6 @@ package scenario
 
 import "weir/internal/measure"
 
-// The engines that boot a guest: the lab kernel, whose CPU costs nothing; and a stock Debian kernel under emulation,
-// which is slower, and is what users have. Both are in virtual time.
-const (
-	UML  = "uml"
-	QEMU = "qemu"
-)
-
-// Engines are all of them.
-func Engines() []string { return []string{UML, QEMU} }
-
 // Job is what a guest is asked to do: one scenario without its sweep, one candidate, one seed.
 type Job struct {
 	Scenario  Scenario  `json:"scenario"`
