@@ -15,15 +15,18 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"weir/internal/calibrate"
 	"weir/internal/meter"
+	"weir/internal/meter/far"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -32,21 +35,30 @@ import (
 
 // calibrateOptions are those of weir calibrate.
 type calibrateOptions struct {
-	peer           string
-	token, pin, cc string
-	noFraming      bool
-	json           bool
+	peers        []string
+	tokens, pins []string // of those peers that are a weir serve, in their order
+	cc           string
+	noFraming    bool
+	json         bool
 }
 
 func newCalibrateCommand() *cobra.Command {
 	var o calibrateOptions
 	cmd := &cobra.Command{
-		Use:   "calibrate PEER",
+		Use:   "calibrate PEER...",
 		Short: "Find the rate that the provider enforces",
 		Long: `Finds what the provider enforces on the way from this host to a peer. That is
 the rate, the bytes that it counts of each packet, and the queue in front of it.
 
   weir calibrate HOST[:PORT]     a weir serve; that prints --token and --pin
+  weir calibrate USER@HOST       a host that has ssh, nothing else
+  weir calibrate ssh://ALIAS     the same, by a name of your ssh's configuration
+  weir calibrate iperf3://HOST   an iperf3 server
+  weir calibrate https://HOST    a responsiveness server
+
+Several peers are filled at once, for a link that no one of them can take. The
+first is asked how long packets wait; so let it be the nearest. --token and
+--pin are then given once for each weir serve, in the same order.
 
 It takes about 15 s, and the link is full meanwhile. It fills the link with
 large packets, then with small ones. It sends less, to see what the path loses
@@ -62,13 +74,13 @@ It needs no root, and changes nothing on this host. Ctrl-C ends it.
 
 Exit status: 0 found and verified, 1 not, 2 wrong usage.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("weir calibrate HOST", "one peer is needed, not %d", len(args))
+			if len(args) == 0 || len(args) > mostPeers {
+				return usage("weir calibrate HOST", "1 to %d peers are needed, not %d", mostPeers, len(args))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.peer = args[0]
+			o.peers = args
 			return calibratePeer(cmd, o)
 		},
 	}
@@ -82,9 +94,12 @@ Exit status: 0 found and verified, 1 not, 2 wrong usage.`,
 
 // addPeer adds what it takes to be let in.
 func (o *calibrateOptions) addPeer(f *pflag.FlagSet) {
-	f.StringVar(&o.token, "token", "", "`word` that weir serve wants")
-	f.StringVar(&o.pin, "pin", "", "`fingerprint` of its certificate: sha256:…")
+	f.StringArrayVar(&o.tokens, "token", nil, "`word` that weir serve wants")
+	f.StringArrayVar(&o.pins, "pin", nil, "`fingerprint` of its certificate: sha256:…")
 }
+
+// mostPeers is as many as there may be connections.
+const mostPeers = 8
 
 func calibratePeer(cmd *cobra.Command, o calibrateOptions) error {
 	found, err := o.run(cmd.ErrOrStderr())
@@ -122,45 +137,37 @@ func (o calibrateOptions) verified(found *meter.Calibrated) error {
 		return nil
 	}
 	return &hinted{errors.New("the result is not verified, and nothing was changed"),
-		"weir calibrate " + o.peer + " when the link is idle"}
+		"weir calibrate " + strings.Join(o.peers, " ") + " when the link is idle"}
 }
 
-// run calibrates the way to a weir serve.
+// run calibrates the way to the peers.
 func (o calibrateOptions) run(stderr io.Writer) (*meter.Calibrated, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	at, err := address(o.peer, meter.DefaultPort, "a weir serve")
-	if err != nil {
-		return nil, err
-	}
-	if o.pin != "" {
-		if o.pin, err = meter.ParseFingerprint(o.pin); err != nil {
-			return nil, usage("the line that weir serve prints", "--pin %v", err)
-		}
-	}
-	device, done, err := deviceTo(at)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+	options, note := o.measured()
 	line := newProgress(stderr)
 	defer line.clear()
 	began := time.Now()
-	options := meter.CalibrateOptions{CC: o.cc, Options: calibrate.Options{NoFraming: o.noFraming,
-		Phase: func(p calibrate.Phase) { line.say(time.Since(began), func() string { return string(p) }) }}}
-	note := ""
-	if o.cc == "" {
-		if options.CC = "bbr"; !slices.Contains(meter.CCs(), "bbr") {
-			options.CC = ""
-			note = "BBR cannot be chosen here, so this host's own congestion control has filled the link. It fills " +
-				"no policer and no path that loses packets: the rate may be higher. With root, sysctl " +
-				"net.ipv4.tcp_allowed_congestion_control=\"... bbr\" lets it be chosen."
+	options.Phase = func(p calibrate.Phase) { line.say(time.Since(began), func() string { return string(p) }) }
+	peers, err := o.open(ctx, options.CC)
+	defer func() {
+		for _, p := range peers {
+			if p.Close != nil {
+				p.Close()
+			}
+		}
+	}()
+	var found *meter.Calibrated
+	if err == nil {
+		var done func()
+		if options.Device, done, err = deviceTo(peers); err == nil {
+			defer done()
+			found, err = meter.Calibrate(ctx, peers, options)
 		}
 	}
-	options.Device = device
-	found, err := meter.Calibrate(ctx, meter.Target{Addr: at, Token: o.token, Pin: o.pin}, options)
 	if ctx.Err() != nil {
-		return nil, &hinted{errors.New("ended before anything was found"), "weir calibrate " + o.peer}
+		return nil, &hinted{errors.New("ended before anything was found"), "weir calibrate " +
+			strings.Join(o.peers, " ")}
 	}
 	if err != nil {
 		return nil, err
@@ -172,24 +179,105 @@ func (o calibrateOptions) run(stderr io.Writer) (*meter.Calibrated, error) {
 	return found, nil
 }
 
-// deviceTo reads the counters of the device by which packets to an address leave; nil where it has none. A shaper there
-// is an error: its rate would be found, and not the provider's.
-func deviceTo(at string) (read func() (meter.Counters, bool), done func(), err error) {
-	none := func() {}
-	host, _, _ := net.SplitHostPort(at)
-	to, err := net.ResolveIPAddr("ip", host)
-	if err != nil {
-		return nil, none, nil
+// measured says how to calibrate, and what is to be said of that.
+func (o calibrateOptions) measured() (options meter.CalibrateOptions, note string) {
+	options = meter.CalibrateOptions{CC: o.cc, Options: calibrate.Options{NoFraming: o.noFraming}}
+	if o.cc != "" {
+		return options, ""
 	}
-	routes, err := netlink.RouteGet(to.IP)
-	if err != nil || len(routes) == 0 {
-		return nil, none, nil
+	if options.CC = "bbr"; !slices.Contains(meter.CCs(), "bbr") {
+		options.CC = ""
+		note = "BBR cannot be chosen here, so this host's own congestion control has filled the link. It fills " +
+			"no policer and no path that loses packets: the rate may be higher. With root, sysctl " +
+			"net.ipv4.tcp_allowed_congestion_control=\"... bbr\" lets it be chosen."
+	}
+	return options, note
+}
+
+// open opens the peers, each by what its name says that it is.
+func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Peer, err error) {
+	served := 0
+	for _, name := range o.peers {
+		token, pin := "", ""
+		if _, isSSH := sshName(name); !isSSH && !strings.HasPrefix(name, iperfScheme) {
+			token, pin = nth(o.tokens, served), nth(o.pins, served)
+			served++
+		}
+		p, err := openPeer(ctx, name, cc, token, pin)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, p)
+	}
+	if n := max(len(o.tokens), len(o.pins)); n > served {
+		return all, usage("one --token and one --pin for each weir serve", "%s for %s of a weir serve",
+			text.Counted(n, "--token or --pin"), text.Counted(served, "name"))
+	}
+	return all, nil
+}
+
+func nth(all []string, n int) string {
+	if n < len(all) {
+		return all[n]
+	}
+	return ""
+}
+
+func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, error) {
+	if pin != "" {
+		var err error
+		if pin, err = meter.ParseFingerprint(pin); err != nil {
+			return nil, usage("the line that weir serve prints", "--pin %v", err)
+		}
+	}
+	if at, ok := strings.CutPrefix(name, iperfScheme); ok {
+		at, err := address(at, meter.IperfPort, "an iperf3 server")
+		if err != nil {
+			return nil, err
+		}
+		return meter.OpenIperf(ctx, at, cc, calibrate.Sizes())
+	}
+	if strings.HasPrefix(name, "https://") {
+		return meter.OpenResponsive(ctx, name, pin)
+	}
+	if host, ok := sshName(name); ok {
+		if err := far.Check(host); err != nil {
+			return nil, usage("weir calibrate user@host", "%v", err)
+		}
+		return far.Open(ctx, far.Host{Name: host, Interactive: term.IsTerminal(int(os.Stdin.Fd()))})
+	}
+	at, err := address(name, meter.DefaultPort, "a weir serve")
+	if err != nil {
+		return nil, err
+	}
+	return meter.OpenServed(ctx, meter.Target{Addr: at, Token: token, Pin: pin})
+}
+
+// deviceTo reads the counters of the device by which packets to the peers leave; nil where it has none. A shaper there
+// is an error: its rate would be found, and not the provider's. So are two devices.
+func deviceTo(peers []*meter.Peer) (read func() (meter.Counters, bool), done func(), err error) {
+	none := func() {}
+	index := 0
+	for _, p := range peers {
+		host, _, _ := net.SplitHostPort(p.Addr)
+		to, err := net.ResolveIPAddr("ip", host)
+		if err != nil {
+			return nil, none, nil
+		}
+		routes, err := netlink.RouteGet(to.IP)
+		if err != nil || len(routes) == 0 {
+			return nil, none, nil
+		}
+		if index != 0 && index != routes[0].LinkIndex {
+			return nil, none, &hinted{fmt.Errorf("%s is reached by another device than %s", p.Name, peers[0].Name),
+				"peers behind one device: its link is what is calibrated"}
+		}
+		index = routes[0].LinkIndex
 	}
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return nil, none, nil
 	}
-	index := routes[0].LinkIndex
 	if err := shaped(conn, index); err != nil {
 		conn.Close()
 		return nil, none, err

@@ -224,7 +224,7 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 	if file != nil {
 		return meter.MeasureFile(ctx, file, options)
 	}
-	if name, ok := strings.CutPrefix(target, "iperf3://"); ok {
+	if name, ok := strings.CutPrefix(target, iperfScheme); ok {
 		if o.token != "" || o.pin != "" {
 			return nil, usage("weir measure "+target, "an iperf3 server has no --token and no --pin")
 		}
@@ -246,6 +246,8 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 	}
 	return meter.Measure(ctx, meter.Target{Addr: at, Token: o.token, Pin: o.fingerprint()}, options)
 }
+
+const iperfScheme = "iperf3://"
 
 // sshName is the name that ssh is to be given: of user@host, or of ssh://alias.
 func sshName(target string) (string, bool) {

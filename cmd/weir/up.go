@@ -68,7 +68,7 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 			if err := o.check(goal); err != nil {
 				return err
 			}
-			if o.peer.peer != "" {
+			if len(o.peer.peers) > 0 {
 				var err error
 				if goal, err = o.peer.goal(cmd, goal, options.json); err != nil {
 					return err
@@ -102,7 +102,8 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 		"put everything back unless confirmed in this `time`, 10s to 1h")
 	cmd.Flags().BoolVar(&o.boot, "boot", false,
 		"bring up the kept goal as far as it goes, with no timer: for weir.service")
-	cmd.Flags().StringVar(&o.peer.peer, "calibrate", "", "find the rate and the framing first, with this `peer`'s help")
+	cmd.Flags().StringArrayVar(&o.peer.peers, "calibrate", nil,
+		"find the rate and the framing first, with this `peer`'s help")
 	o.peer.addPeer(cmd.Flags())
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "start no timer: the changes stay without weir confirm")
 	return cmd
@@ -114,13 +115,13 @@ func (o *upOptions) check(goal plan.Goal) error {
 	case o.yes && o.timed:
 		return usage("weir up --yes, or weir up --timeout 30s",
 			"with --yes nothing is put back, so it goes with no --timeout")
-	case o.peer.peer != "" && (goal.Rate != 0 || goal.Unknown() || goal.Overhead != plan.Goal{}.Overhead ||
+	case len(o.peer.peers) > 0 && (goal.Rate != 0 || goal.Unknown() || goal.Overhead != plan.Goal{}.Overhead ||
 		goal.Recipe != ""):
 		return usage("weir up --calibrate PEER", "--calibrate finds the rate and the framing, so it goes with no "+
 			"--rate, --overhead or --recipe")
-	case o.peer.peer == "" && o.peer.token+o.peer.pin != "":
+	case len(o.peer.peers) == 0 && len(o.peer.tokens)+len(o.peer.pins) > 0:
 		return usage("weir up --calibrate PEER --token …", "--token and --pin are about the peer of --calibrate")
-	case o.boot && (goal != plan.Goal{} || o.yes || o.timed || o.peer.peer != ""):
+	case o.boot && (goal != plan.Goal{} || o.yes || o.timed || len(o.peer.peers) > 0):
 		return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
 	case o.yes:
 		o.timeout = 0

@@ -216,6 +216,9 @@ const (
 	atmsuspect = 30.0 // bytes, what cells look like as plain overhead
 )
 
+// Sizes are the bounds that a Load may have for its packets.
+func Sizes() []int { return []int{0, small, middle, third} }
+
 // frame fills the link with small packets, and compares.
 func (r *run) frame(ctx context.Context) (framing, error) {
 	rate := r.big.flow().counted(ethernet)

@@ -5,16 +5,19 @@ package lab_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"weir/internal/calibrate"
 	"weir/internal/lab/scenario"
+	"weir/internal/meter/server"
 	"weir/internal/units"
 )
 
@@ -71,20 +74,57 @@ func framings() (all []link) {
 	return all
 }
 
+// peer is what weir calibrate is run with, and against: what runs at the client, and the arguments that name it.
+type peer struct{ programs, args string }
+
+// served is a weir serve at each of so many clients, of which only the first is called client.
+func served(t *testing.T, clients int, name string) peer {
+	t.Helper()
+	dir := t.TempDir()
+	kept, err := server.Keep(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := filepath.Join(dir, "certificate.pem"), filepath.Join(dir, "key.pem")
+	var p peer
+	for i := range clients {
+		at := "client"
+		if i > 0 {
+			at = fmt.Sprintf("client %d", i+1)
+		}
+		p.programs += fmt.Sprintf(`
+[[program]]
+name = "serve %d"
+client = %q
+run = ["weir", "serve", "--token", "secret", "--state", "/tmp", "--cert", %q, "--key", %q]
+files = [%q, %q]
+`, i, at, cert, key, cert, key)
+		p.args += fmt.Sprintf(`, %q, "--token", "secret", "--pin", %q`, strings.ReplaceAll(name, "%d", fmt.Sprint(i)),
+			kept.Fingerprint)
+	}
+	return p
+}
+
 // calibrated runs weir calibrate on links, each in a kernel of its own. What it could not find is an error.
-func calibrated(t *testing.T, links []link) (results []calibrate.Result, errs []error) {
+func calibrated(t *testing.T, p peer, links []link) (results []calibrate.Result, errs []error) {
 	t.Helper()
 	var files []string
 	var scenarios []scenario.Scenario
 	for _, l := range links {
 		files = append(files, l.title)
-		scenarios = append(scenarios, load(t, "title = \"t\"\nwarmup = \"0s\"\nduration = \"1s\"\n"+l.text+`
+		scenarios = append(scenarios, load(t, "title = \"t\"\nwarmup = \"0s\"\nduration = \"45s\"\n"+l.text+`
 [[probe]]
 name = "echo"
 kind = "udp"
-[[candidate]]
+interval = "1s"
+`+p.programs+`
+[[program]]
 name = "calibrate"
-calibrate = true
+start = "1s"
+run = ["weir", "calibrate", "--json"`+p.args+`]
+[[candidate]]
+name = "as found"
+qdisc = "fq_codel"
 `))
 	}
 	reports, err := runner(t).Run(context.Background(), files, scenarios)
@@ -93,9 +133,16 @@ calibrate = true
 	}
 	results, errs = make([]calibrate.Result, len(links)), make([]error, len(links))
 	for i, r := range reports {
-		said := r.Points[0].Cells[0].Runs[0].Weir[0]
-		if json.Unmarshal([]byte(said), &results[i]) != nil {
-			errs[i] = fmt.Errorf("%s", said)
+		for _, program := range r.Points[0].Cells[0].Runs[0].Programs {
+			if program.Program != "calibrate" {
+				continue
+			}
+			// Progress is above the document, and below it that it is not verified.
+			said := strings.Join(program.Output, "\n")
+			if _, document, _ := strings.Cut("\n"+said, "\n{"); json.NewDecoder(strings.NewReader("{"+document)).
+				Decode(&results[i]) != nil {
+				errs[i] = errors.New(said)
+			}
 		}
 	}
 	return results, errs
@@ -107,25 +154,73 @@ func TestCalibrate(t *testing.T) {
 		t.Skip("skipped, not passed: a dozen boots of 15 s each")
 	}
 	links := append(queues(50e6, "48ms", ""), framings()[5:]...)
-	results, errs := calibrated(t, links)
-	for i, r := range results {
-		l := links[i]
-		if errs[i] != nil {
-			t.Errorf("%s: %v", l.title, errs[i])
-			continue
-		}
-		if e := r.Rate.Value/l.rate - 1; math.Abs(e) > 0.002 {
-			t.Errorf("%s: rate %+.2f %%", l.title, 100*e)
-		}
-		if r.Kind != l.kind || (r.Credit.Value > 0) != l.credit || r.ATM != l.atm {
-			t.Errorf("%s: %s, credit %v, ATM %v", l.title, r.Kind, r.Credit, r.ATM)
-		}
-		if l.overhead < r.Overhead.Low-0.5 || l.overhead > r.Overhead.High+0.5 {
-			t.Errorf("%s: overhead %v", l.title, r.Overhead)
-		}
-		if !r.Verified.Calm {
-			t.Errorf("%s: not verified: %+v", l.title, r.Verified)
-		}
+	results, errs := calibrated(t, served(t, 1, "{client}"), links)
+	for i, l := range links {
+		judge(t, l, results[i], errs[i])
+	}
+}
+
+// judge holds what was found of a link to what is promised.
+func judge(t *testing.T, l link, r calibrate.Result, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s: %v", l.title, err)
+		return
+	}
+	if e := r.Rate.Value/l.rate - 1; math.Abs(e) > 0.002 {
+		t.Errorf("%s: rate %+.2f %%", l.title, 100*e)
+	}
+	if r.Kind != l.kind || (r.Credit.Value > 0) != l.credit || r.ATM != l.atm {
+		t.Errorf("%s: %s, credit %v, ATM %v", l.title, r.Kind, r.Credit, r.ATM)
+	}
+	if l.overhead < r.Overhead.Low-0.5 || l.overhead > r.Overhead.High+0.5 {
+		t.Errorf("%s: overhead %v", l.title, r.Overhead)
+	}
+	if !r.Verified.Calm {
+		t.Errorf("%s: not verified: %+v", l.title, r.Verified)
+	}
+}
+
+// Whatever the peer is, the same is found. Two peers fill what neither could alone.
+func TestCalibratePeers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped, not passed: eight boots of 15 s each")
+	}
+	iperf := peer{`
+[[program]]
+name = "iperf3 server"
+client = "client"
+run = ["/usr/bin/iperf3", "-s"]
+`, `, "iperf3://{client}"`}
+	if _, err := os.Stat("/usr/bin/iperf3"); err != nil {
+		t.Skip("skipped, not passed: there is no iperf3 (scripts/need test)")
+	}
+	const clients = `
+[[client]]
+name = "client"
+rate = "35mbit"
+[[client]]
+name = "client 2"
+rate = "35mbit"
+`
+	both := link{"50 Mbit/s, 48ms | two clients of 35 Mbit/s", calibrate.FIFO, 50e6, 14, false, false,
+		"[path]\nrtt = \"48ms\"\n[provider]\nrate = \"50mbit\"\n" + clients}
+	plain := queues(50e6, "48ms", "")
+	for _, c := range []struct {
+		name  string
+		peer  peer
+		links []link
+	}{
+		{"https", served(t, 1, "https://{client}:4747/.well-known/nq?token=secret"), []link{plain[1], framings()[8], plain[4]}},
+		{"iperf3", iperf, []link{plain[1], framings()[8], plain[4]}},
+		{"two", served(t, 2, "10.1.%d.1"), []link{both}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			results, errs := calibrated(t, c.peer, c.links)
+			for i, l := range c.links {
+				judge(t, l, results[i], errs[i])
+			}
+		})
 	}
 }
 
@@ -167,7 +262,7 @@ func TestCalibrateTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	results, errs := calibrated(t, chosen)
+	results, errs := calibrated(t, served(t, 1, "{client}"), chosen)
 	writeTable(f, chosen, results, errs)
 }
 

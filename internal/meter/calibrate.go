@@ -5,11 +5,9 @@ package meter
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,11 +27,11 @@ type CalibrateOptions struct {
 // Calibrated is a calibration's result, and how it was made.
 type Calibrated struct {
 	calibrate.Result
-	Peer  string    `json:"peer"`
+	Peer  string    `json:"peer"` // or several, with commas
 	Time  time.Time `json:"time"`
 	Local string    `json:"local"` // this host's name
 	CC    string    `json:"cc"`    // what has filled the link
-	Probe string    `json:"probe"` // what was asked by: "udp" or "https"
+	Probe string    `json:"probe"` // what was asked by: udp, https, tcp (handshakes) or ssh
 }
 
 // step is the time between two looks at all connections.
@@ -42,23 +40,29 @@ const step = 10 * time.Millisecond
 // sparse is the time between two probes of a calibration: on a slow link they are part of the load.
 const sparse = 20 * time.Millisecond
 
-// filler is a calibration's link to a peer: connections that send for ever.
+// filler is a calibration's link to its peers: connections that send for ever, to each peer in turn.
 type filler struct {
-	dial   func(ctx context.Context, packet int) (net.Conn, func(), error) // the second starts the sending
+	cc     string
+	peers  []*Peer
 	device func() (Counters, bool)
-	probe  *probe
+	asker  *Asker // asks the first peer
 
-	began   time.Time
 	first   Counters
 	load    calibrate.Load
-	conns   []net.Conn
+	conns   []*filled
 	gone    calibrate.Sample // of connections that were closed
 	samples []calibrate.Sample
 }
 
+// filled is a connection to the peer of a number.
+type filled struct {
+	*Filling
+	peer int
+}
+
 // Send brings a load into force.
 func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
-	var old []net.Conn
+	var old []*filled
 	if l.Segment != f.load.Segment {
 		old, f.conns = f.conns, nil
 	} else if n := max(l.Connections, 0); n < len(f.conns) {
@@ -67,7 +71,7 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 	err := f.grow(ctx, l)
 	f.load = l
 	for _, c := range f.conns {
-		if e := pace(c, payload(l)); e != nil && err == nil {
+		if e := pace(c.Conn, payload(l)); e != nil && err == nil {
 			err = fmt.Errorf("SO_MAX_PACING_RATE: %w", e)
 		}
 	}
@@ -95,22 +99,21 @@ func (f *filler) grow(ctx context.Context, l calibrate.Load) error {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	var failed error
-	for range l.Connections - len(f.conns) {
+	for i := len(f.conns); i < l.Connections; i++ {
+		peer := i % len(f.peers)
 		group.Go(func() {
-			c, start, err := f.dial(ctx, l.Segment)
-			if err == nil {
-				if err = pace(c, payload(l)); err != nil {
-					c.Close()
-				}
-			}
+			c, err := f.peers[peer].Fill(ctx, f.cc, l.Segment)
 			mu.Lock()
 			defer mu.Unlock()
+			if err == nil {
+				f.conns = append(f.conns, &filled{c, peer})
+				err = pace(c.Conn, payload(l))
+			}
 			if err != nil {
 				failed = err
 				return
 			}
-			f.conns = append(f.conns, c)
-			go start()
+			go c.Send()
 		})
 	}
 	group.Wait()
@@ -118,13 +121,17 @@ func (f *filler) grow(ctx context.Context, l calibrate.Load) error {
 }
 
 // close ends a connection at once: what is still queued is not sent.
-func (f *filler) close(c net.Conn) {
-	readSending(c, &f.gone)
-	if t, ok := beneath(c).(*net.TCPConn); ok {
+func (f *filler) close(c *filled) {
+	readSending(c.Conn, &f.gone)
+	if c.End != nil {
+		c.End()
+		return
+	}
+	if t, ok := beneath(c.Conn).(*net.TCPConn); ok {
 		t.SetLinger(0)
 		t.Close()
 	}
-	c.Close()
+	c.Conn.Close()
 }
 
 // Watch lets a time pass, and looks at all connections meanwhile.
@@ -148,11 +155,13 @@ func (f *filler) look() error {
 	s := f.gone
 	var rtts []time.Duration
 	for _, c := range f.conns {
-		rtt, err := readSending(c, &s)
+		rtt, err := readSending(c.Conn, &s)
 		if err != nil {
 			return &Problem{"the peer ended a connection of the test", "its log: a limit of its own may be reached"}
 		}
-		rtts = append(rtts, rtt)
+		if c.peer == 0 { // the probes' way: other peers are nearer or farther
+			rtts = append(rtts, rtt)
+		}
 	}
 	if n := len(rtts); n > 0 {
 		slices.Sort(rtts)
@@ -167,17 +176,16 @@ func (f *filler) look() error {
 			s.DeviceDrops = float64(c.Drops - f.first.Drops)
 		}
 	}
-	s.At = time.Since(f.began)
+	s.At = time.Since(f.asker.Began)
 	f.samples = append(f.samples, s)
 	return nil
 }
 
 // Seen is all that was seen.
 func (f *filler) Seen() ([]calibrate.Sample, []calibrate.Probe) {
-	f.probe.mu.Lock()
-	defer f.probe.mu.Unlock()
-	probes := make([]calibrate.Probe, len(f.probe.samples))
-	for i, s := range f.probe.samples {
+	asked := f.asker.Seen()
+	probes := make([]calibrate.Probe, len(asked))
+	for i, s := range asked {
 		probes[i] = calibrate.Probe{At: time.Duration(s.At * float64(time.Second)), RTT: -1}
 		if s.RTT >= 0 {
 			probes[i].RTT = time.Duration(s.RTT * float64(time.Millisecond))
@@ -186,71 +194,30 @@ func (f *filler) Seen() ([]calibrate.Sample, []calibrate.Probe) {
 	return f.samples, probes
 }
 
-// Calibrate finds what the way to a weir serve carries, from here to there.
-func Calibrate(ctx context.Context, t Target, o CalibrateOptions) (*Calibrated, error) {
-	const most = 40 * time.Second
-	transport := t.transport("", nil)
-	defer transport.CloseIdleConnections()
-	s := &served{target: t, ask: &http.Client{Transport: transport, Timeout: 15 * time.Second}}
-	if err := t.ask(ctx, s.ask, http.MethodPost, PathSession, nil, &s.hello); err != nil {
+// Calibrate finds what the way to some peers carries, from here to there. Several are for a link that no one of them
+// can take all of; the first is the one that is asked how long packets wait.
+func Calibrate(ctx context.Context, peers []*Peer, o CalibrateOptions) (*Calibrated, error) {
+	asker, err := peers[0].Ask(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if s.hello.Rate > 0 {
-		return nil, &Problem{t.Addr + " takes no more than a rate of its own", "weir serve without --rate there"}
-	}
-	s.query = url.Values{"session": {s.hello.Session}}
-	f := &filler{device: o.Device, began: time.Now()}
-	f.probe = &probe{began: f.began}
-	f.dial = func(ctx context.Context, packet int) (net.Conn, func(), error) { return s.fill(ctx, o.CC, packet) }
-	result := &Calibrated{Peer: t.Addr, Time: time.Now().UTC().Truncate(time.Second), CC: o.CC}
-
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	run := (&webProbe{f.probe, t}).run
-	result.Probe = "https"
-	if port := s.hello.UDP; port > 0 && port < 1<<16 {
-		if u, err := openUDP(ctx, t.udpAddr(port), []byte(t.Token), f.probe, most, sparse); err == nil {
-			run, result.Probe = u.run, "udp"
-		}
-	}
 	done := make(chan struct{})
-	go func() { defer close(done); run(probing) }()
+	go func() { defer close(done); asker.Run(probing) }()
 	defer func() { stop(); <-done }()
+	f := &filler{cc: o.CC, peers: peers, device: o.Device, asker: asker}
 	found, err := calibrate.Run(ctx, f, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	result.Result = *found
+	result := &Calibrated{Result: *found, Time: time.Now().UTC().Truncate(time.Second), CC: o.CC, Probe: asker.By}
+	var names []string
+	for _, p := range peers {
+		names = append(names, p.Name)
+		if p.Note != "" && !slices.Contains(result.Notes, p.Note) {
+			result.Notes = append(result.Notes, p.Note)
+		}
+	}
+	result.Peer = strings.Join(names, ", ")
 	return result, nil
 }
-
-// fill connects, and gives what then sends for ever.
-func (s *served) fill(ctx context.Context, cc string, packet int) (net.Conn, func(), error) {
-	raw, err := s.target.dialSized(ctx, cc, packet)
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := s.target.secure(ctx, raw, []string{"http/1.1"})
-	if err != nil {
-		return nil, nil, err
-	}
-	SetUnsent(conn, 128<<10)
-	ctx = context.WithoutCancel(ctx)
-	transport := s.target.transport("", nil)
-	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	r, err := s.target.request(ctx, http.MethodPost, PathUp, s.query, zeros{})
-	if err != nil {
-		conn.Close()
-		return nil, nil, err
-	}
-	return conn, func() { transfer(&http.Client{Transport: transport}, r, nil) }, nil
-}
-
-// zeros is a body without end. Over TLS nothing can be compressed on the way.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
-}
-
-var _ io.Reader = zeros{}

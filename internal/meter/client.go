@@ -39,11 +39,22 @@ func (t Target) dial(ctx context.Context, cc string) (net.Conn, error) {
 
 // dialSized is dial, with packets of at most so many bytes of IP; 0: what fits.
 func (t Target) dialSized(ctx context.Context, cc string, packet int) (net.Conn, error) {
-	const patience = 8 * time.Second
-	c, err := (&net.Dialer{Timeout: patience, Control: smaller(packet)}).DialContext(ctx, "tcp", t.Addr)
-	if err != nil {
+	c, err := Dial(ctx, t.Addr, cc, packet)
+	var unanswered *net.OpError
+	if errors.As(err, &unanswered) {
 		return nil, &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", t.Addr, cause(err)),
 			"weir serve on that host, and a firewall that lets its port through"}
+	}
+	return c, err
+}
+
+// Dial connects by TCP, with a congestion control ("": the host's own) and packets of at most so many bytes of IP (0:
+// what fits).
+func Dial(ctx context.Context, addr, cc string, packet int) (net.Conn, error) {
+	const patience = 8 * time.Second
+	c, err := (&net.Dialer{Timeout: patience, Control: smaller(packet)}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
 	}
 	if err := SetCC(c, cc); err != nil {
 		c.Close()

@@ -34,9 +34,11 @@ const (
 )
 
 const (
-	iperfCookie   = 37              // bytes, with the zero at its end
-	iperfPatience = 8 * time.Second // for an answer
-	iperfLongest  = 1 << 20         // bytes of a message that a server may send
+	iperfCookie   = 37                    // bytes, with the zero at its end
+	iperfPatience = 8 * time.Second       // for an answer
+	iperfLongest  = 1 << 20               // bytes of a message that a server may send
+	iperfBlock    = 128 << 10             // bytes of a write
+	iperfEvery    = 80 * time.Millisecond // between two probes: each costs the server a connection
 )
 
 // iperf is an iperf3 server. It knows one test at a time, and each phase is one.
@@ -51,7 +53,6 @@ type iperf struct {
 
 // MeasureIperf measures the way to an iperf3 server, by TCP. The probe is a TCP handshake with it.
 func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, error) {
-	const every = 80 * time.Millisecond
 	names, _, _ := o.Phases()
 	s := &iperf{Options: o, addr: addr, phases: len(names) - 1}
 	// From now on it is busy with us: it would take a probe for somebody else's test.
@@ -59,9 +60,9 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 		return nil, err
 	}
 	defer func() { s.control.Close() }()
-	p := &connectProbe{&probe{began: time.Now()}, addr, every}
+	p := &connectProbe{&probe{began: time.Now()}, addr, iperfEvery}
 	rec := &Recording{Target: "iperf3://" + addr, Time: time.Now().UTC().Truncate(time.Second), Probe: "tcp",
-		Interval: float64(every) / float64(time.Millisecond), Remote: Hello{Version: 1, Name: addr}}
+		Interval: float64(iperfEvery) / float64(time.Millisecond), Remote: Hello{Version: 1, Name: addr}}
 	m := &meter{Options: o, peer: s, probe: p.probe, rec: rec}
 	err := m.run(ctx, p.run)
 	rec.Notes = append(rec.Notes, "An iperf3 server does not say when data arrives, so uploads are counted as they "+
@@ -69,8 +70,8 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 	return rec, err
 }
 
-func (s *iperf) dial(ctx context.Context) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: iperfPatience}).DialContext(ctx, "tcp", s.addr)
+func (s *iperf) dial(ctx context.Context, packet int) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: iperfPatience, Control: smaller(packet)}).DialContext(ctx, "tcp", s.addr)
 	if err != nil {
 		return nil, &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", s.addr, cause(err)),
 			"iperf3 -s on that host, and a firewall that lets its port through"}
@@ -85,7 +86,7 @@ func (s *iperf) begin(ctx context.Context, again bool) error {
 	var err error
 	for end := time.Now().Add(iperfPatience); time.Now().Before(end) && ctx.Err() == nil; wait(ctx, pause) {
 		var c net.Conn
-		if c, err = s.dial(ctx); err != nil {
+		if c, err = s.dial(ctx, 0); err != nil {
 			if again {
 				continue
 			}
@@ -198,9 +199,8 @@ func (s *iperf) open(ctx context.Context, phase string) (all []*bulk, err error)
 	if s.next != nil {
 		return nil, s.next
 	}
-	const block = 128 << 10
 	test := iperfTest{TCP: true, Time: int(s.Time.Seconds()) + 60, Parallel: s.Conns, Reverse: phase == Download,
-		Bidirectional: phase == Both, Len: block, Pacing: 1000, Congestion: s.CC, Version: "3.12"}
+		Bidirectional: phase == Both, Len: iperfBlock, Pacing: 1000, Congestion: s.CC, Version: "3.12"}
 	if err := s.send(test); err != nil {
 		return nil, err
 	}
@@ -224,13 +224,23 @@ func (s *iperf) open(ctx context.Context, phase string) (all []*bulk, err error)
 		return all, err
 	}
 	for _, b := range all {
-		go b.move(make([]byte, block))
+		go b.move(make([]byte, iperfBlock))
 	}
 	return all, nil
 }
 
 func (s *iperf) stream(ctx context.Context, direction string) (*bulk, error) {
-	c, err := s.dial(ctx)
+	c, err := s.connect(ctx, direction, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &bulk{direction: direction, conn: c, rec: Record(c, direction, direction == Upload), cancel: func() {},
+		done: make(chan error, 1)}, nil
+}
+
+// connect makes a connection of the test's, with packets of at most so many bytes of IP; 0: what fits.
+func (s *iperf) connect(ctx context.Context, direction string, packet int) (net.Conn, error) {
+	c, err := s.dial(ctx, packet)
 	if err != nil {
 		return nil, err
 	}
@@ -245,8 +255,7 @@ func (s *iperf) stream(ctx context.Context, direction string) (*bulk, error) {
 		c.Close()
 		return nil, err
 	}
-	return &bulk{direction: direction, conn: c, rec: Record(c, direction, direction == Upload), cancel: func() {},
-		done: make(chan error, 1)}, nil
+	return c, nil
 }
 
 // move sends or receives until the connection ends. What it sends is random: nothing on the way can make it smaller.

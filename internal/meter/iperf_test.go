@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/calibrate"
 )
 
 // iperfServer starts an iperf3 server, and gives its address.
@@ -93,6 +95,48 @@ func TestIperf(t *testing.T) {
 	}
 	if len(rec.Samples) < 40 {
 		t.Errorf("%d probes", len(rec.Samples))
+	}
+}
+
+// The streams of a calibration send when they are taken, one that ends does not end the test, and another test can
+// follow.
+func TestIperfPeer(t *testing.T) {
+	addr := iperfServer(t)
+	for round := range 2 {
+		var p *Peer
+		var err error
+		for range 50 { // until it listens
+			if p, err = OpenIperf(t.Context(), addr, "", []int{0, 600}); err == nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		for _, size := range []int{0, 600, 600} {
+			f, err := p.Fill(t.Context(), "", size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go f.Send()
+			var s calibrate.Sample
+			for end := time.Now().Add(10 * time.Second); s.Delivered < 100 && time.Now().Before(end); {
+				time.Sleep(10 * time.Millisecond)
+				s = calibrate.Sample{}
+				if _, err := readSending(f.Conn, &s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.End()
+			if s.Delivered < 100 || size > 0 && s.Payload/s.Segments > float64(size) {
+				t.Errorf("round %d, %d bytes: %+v", round, size, s)
+			}
+		}
+		if _, err := p.Fill(t.Context(), "", 700); err == nil {
+			t.Error("a stream of a size that nobody asked for")
+		}
+		p.Close()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strconv"
 	"sync"
@@ -200,6 +201,7 @@ func (u *udpProbe) judge() {
 type webProbe struct {
 	*probe
 	target Target
+	small  *url.URL // of a small answer; its host is the target's
 }
 
 func (p *webProbe) run(ctx context.Context) {
@@ -210,7 +212,7 @@ func (p *webProbe) run(ctx context.Context) {
 	defer tick.Stop()
 	for n := 0; ctx.Err() == nil; n++ {
 		s := Sample{At: p.now(), RTT: -1, Lost: LostUnknown}
-		r, err := p.target.request(ctx, http.MethodGet, "/small", nil, nil)
+		r, err := p.target.request(ctx, http.MethodGet, p.small.Path, p.small.Query(), nil)
 		if err != nil {
 			return
 		}

@@ -18,6 +18,7 @@ const (
 	PathUp      = "/weir/1/up"
 	PathFlows   = "/weir/1/flows"
 	PathSummary = "/weir/1/summary"
+	PathSmall   = "/small" // one byte: a responsiveness server's small answer
 
 	// DefaultPort is of both TCP and UDP.
 	DefaultPort = "4747"

@@ -63,12 +63,11 @@ type rpmTest struct {
 	failed    error
 }
 
-// MeasureRPM tests the responsiveness of the way to an https URL's server, downloads first, then uploads, each for half
-// of the time at most.
-func MeasureRPM(ctx context.Context, at, pin string, o Options) (*RPMResult, error) {
+// responsive asks the server of an https URL for its configuration, and gives where it tests.
+func responsive(ctx context.Context, at, pin string) (t Target, small, large, upload string, err error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Host == "" {
-		return nil, &Problem{fmt.Sprintf("%q is no URL", at), "https://HOST/.well-known/nq"}
+		return t, "", "", "", &Problem{fmt.Sprintf("%q is no URL", at), "https://HOST/.well-known/nq"}
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/.well-known/nq"
@@ -76,7 +75,7 @@ func MeasureRPM(ctx context.Context, at, pin string, o Options) (*RPMResult, err
 	if u.Port() == "" {
 		u.Host = net.JoinHostPort(u.Hostname(), "443")
 	}
-	t := Target{Addr: u.Host, Pin: pin}
+	t = Target{Addr: u.Host, Pin: pin}
 	transport := t.transport("", nil)
 	defer transport.CloseIdleConnections()
 	var config nqConfig
@@ -84,15 +83,24 @@ func MeasureRPM(ctx context.Context, at, pin string, o Options) (*RPMResult, err
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if err := t.ask(ctx, client, http.MethodGet, u.Path, u.Query(), &config); err != nil {
-		return nil, err
+		return t, "", "", "", err
 	}
-	small, large, upload, err := config.urls()
-	if err != nil {
-		return nil, err
+	if small, large, upload, err = config.urls(); err != nil {
+		return t, "", "", "", err
 	}
 	to, _ := url.Parse(small)
 	if t.Addr = to.Host; to.Port() == "" {
 		t.Addr = net.JoinHostPort(to.Hostname(), "443")
+	}
+	return t, small, large, upload, nil
+}
+
+// MeasureRPM tests the responsiveness of the way to an https URL's server, downloads first, then uploads, each for half
+// of the time at most.
+func MeasureRPM(ctx context.Context, at, pin string, o Options) (*RPMResult, error) {
+	t, small, large, upload, err := responsive(ctx, at, pin)
+	if err != nil {
+		return nil, err
 	}
 	r := &RPMResult{Version: 1, Target: at, Interval: rpmInterval}
 	for _, d := range [][2]string{{Download, large}, {Upload, upload}} {

@@ -63,7 +63,7 @@ func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
 			"hold the servers' own time, and losses show as waits.", port))
 	}
 	m.rec.Probe, m.rec.Interval = "https", 2*float64(Interval)/ms
-	return (&webProbe{m.probe, s.target}).run
+	return (&webProbe{m.probe, s.target, &url.URL{Path: PathSmall}}).run
 }
 
 func (s *served) open(ctx context.Context, phase string) ([]*bulk, error) {

@@ -105,9 +105,6 @@ func work(text []byte) (*measure.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("candidate %q: %w", job.Candidate.Name, err)
 	}
-	if job.Candidate.Calibrate {
-		return calibrate(t, job)
-	}
 	run, err := drive(t, job)
 	if err != nil {
 		return nil, err

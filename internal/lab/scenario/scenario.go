@@ -212,8 +212,6 @@ type Candidate struct {
 	Change []Change          `toml:"change" json:"change,omitempty"` // in their order
 
 	Program []Program `toml:"program" json:"program,omitempty"` // at the server, for this candidate alone
-	// run `weir calibrate` in the guest, to a weir serve at the first client, and nothing else
-	Calibrate bool `toml:"calibrate" json:"calibrate,omitempty"`
 }
 
 // Change is a reconfiguration of a candidate's qdisc while the run goes on: in place, so that no packet is lost that

@@ -24,6 +24,8 @@ type Host struct {
 	Name        string // as ssh takes it: user@host, or an alias
 	Interactive bool   // somebody sits at a terminal, and can answer what ssh asks
 	Program     string // "": ssh
+
+	via []string // further options of ssh
 }
 
 // args are what ssh is started with, in front of a command. Nothing but a name may follow the options.
@@ -35,7 +37,14 @@ func (h Host) args(command string) []string {
 	if !h.Interactive {
 		args = append(args, "-o", "BatchMode=yes")
 	}
-	return append(args, "--", h.Name, command)
+	return append(append(args, h.via...), "--", h.Name, command)
+}
+
+func (h Host) program() string {
+	if h.Program == "" {
+		return "ssh"
+	}
+	return h.Program
 }
 
 // Check tells whether a name can be given to ssh.
@@ -84,13 +93,9 @@ const ready = "weir-measure-ready"
 
 // start runs a command there, and waits until it is ready.
 func (h Host) start(ctx context.Context, command string) (*session, error) {
-	program := h.Program
-	if program == "" {
-		program = "ssh"
-	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	command = "echo " + ready + " $SSH_CONNECTION; exec " + command
-	s := &session{cmd: exec.CommandContext(ctx, program, h.args(command)...), stderr: &tail{}, cancel: cancel}
+	s := &session{cmd: exec.CommandContext(ctx, h.program(), h.args(command)...), stderr: &tail{}, cancel: cancel}
 	s.cmd.Stderr = s.stderr
 	s.cmd.WaitDelay = time.Second
 	var err error
@@ -103,7 +108,7 @@ func (h Host) start(ctx context.Context, command string) (*session, error) {
 	if err != nil {
 		cancel()
 		if errors.Is(err, exec.ErrNotFound) {
-			return nil, &meter.Problem{What: "there is no ssh here", Try: "apt-get install openssh-client"}
+			return nil, noSSH()
 		}
 		return nil, err
 	}
@@ -127,6 +132,10 @@ func (h Host) start(ctx context.Context, command string) (*session, error) {
 	}
 	return nil, &meter.Problem{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, why),
 		Try: "ssh " + h.Name + " true"}
+}
+
+func noSSH() error {
+	return &meter.Problem{What: "there is no ssh here", Try: "apt-get install openssh-client"}
 }
 
 // awaitReady skips a banner, of some length at most.

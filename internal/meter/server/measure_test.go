@@ -175,7 +175,7 @@ func TestInterrupted(t *testing.T) {
 // A server's own rate would be taken for the link's.
 func TestCalibrateNeedsAServerWithoutARate(t *testing.T) {
 	_, target := pinned(t, nil)
-	_, err := meter.Calibrate(context.Background(), target, meter.CalibrateOptions{})
+	_, err := meter.OpenServed(context.Background(), target)
 	if err == nil || !strings.Contains(err.Error(), "a rate of its own") {
 		t.Error(err)
 	}
@@ -186,7 +186,12 @@ func TestCalibrateEnds(t *testing.T) {
 	r, target := pinned(t, func(c *Config) { c.Rate = 0 })
 	ctx, cancel := context.WithTimeout(context.Background(), 1300*time.Millisecond)
 	defer cancel()
-	if _, err := meter.Calibrate(ctx, target, meter.CalibrateOptions{}); ctx.Err() == nil {
+	peer, err := meter.OpenServed(ctx, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	if _, err := meter.Calibrate(ctx, []*meter.Peer{peer}, meter.CalibrateOptions{}); ctx.Err() == nil {
 		t.Fatal(err)
 	}
 	running := func() int {

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Peer is the other end of a calibration: what takes data without end, and answers sparse packets.
+type Peer struct {
+	Name string
+	Addr string // where its connections go: host:port
+	Note string // what its own part in the result may be; "": none
+	// Fill connects. Packets have at most so many bytes of IP; 0: what fits.
+	Fill func(ctx context.Context, cc string, packet int) (*Filling, error)
+	// Ask makes ready to send sparse packets.
+	Ask   func(context.Context) (*Asker, error)
+	Close func() // frees what was opened; nil: nothing was
+}
+
+// Filling is a connection that can send for ever.
+type Filling struct {
+	Conn net.Conn // whose sender is this host
+	Send func()   // sends until the connection ends
+	End  func()   // ends it; nil: the connection is closed, and what waits in it is not sent
+}
+
+// Asker sends sparse packets.
+type Asker struct {
+	By    string                // what asks: udp, https, tcp, ssh
+	Began time.Time             // the samples' times count from here
+	Run   func(context.Context) // asks until the context ends
+	Seen  func() []Sample       // what was asked so far
+}
+
+func (p *probe) seen() []Sample {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Sample(nil), p.samples...)
+}
+
+// longest is what a calibration may take.
+const longest = 60 * time.Second
+
+// OpenServed begins a session with a weir serve.
+func OpenServed(ctx context.Context, t Target) (*Peer, error) {
+	transport := t.transport("", nil)
+	ask := &http.Client{Transport: transport, Timeout: 15 * time.Second}
+	var hello Hello
+	if err := t.ask(ctx, ask, http.MethodPost, PathSession, nil, &hello); err != nil {
+		transport.CloseIdleConnections()
+		return nil, err
+	}
+	p := &Peer{Name: t.Addr, Addr: t.Addr, Close: transport.CloseIdleConnections}
+	if hello.Rate > 0 {
+		p.Close()
+		return nil, &Problem{t.Addr + " takes no more than a rate of its own", "weir serve without --rate there"}
+	}
+	query := url.Values{"session": {hello.Session}}
+	p.Fill = func(ctx context.Context, cc string, packet int) (*Filling, error) {
+		return t.fill(ctx, cc, packet, PathUp, query)
+	}
+	p.Ask = func(ctx context.Context) (*Asker, error) {
+		asked := &probe{began: time.Now()}
+		if port := hello.UDP; port > 0 && port < 1<<16 {
+			if u, err := openUDP(ctx, t.udpAddr(port), []byte(t.Token), asked, longest, sparse); err == nil {
+				return &Asker{"udp", asked.began, u.run, asked.seen}, nil
+			}
+		}
+		return &Asker{"https", asked.began, (&webProbe{asked, t, &url.URL{Path: PathSmall}}).run, asked.seen}, nil
+	}
+	return p, nil
+}
+
+// OpenResponsive asks a responsiveness server, by the URL of its configuration, where it takes uploads.
+func OpenResponsive(ctx context.Context, at, pin string) (*Peer, error) {
+	t, small, _, upload, err := responsive(ctx, at, pin)
+	if err != nil {
+		return nil, err
+	}
+	to, _ := url.Parse(upload) // responsive has read both
+	ask, _ := url.Parse(small)
+	return &Peer{Name: at, Addr: t.Addr,
+		Fill: func(ctx context.Context, cc string, packet int) (*Filling, error) {
+			return t.fill(ctx, cc, packet, to.Path, to.Query())
+		},
+		Ask: func(context.Context) (*Asker, error) {
+			p := &webProbe{&probe{began: time.Now()}, t, ask}
+			return &Asker{"https", p.began, p.run, p.seen}, nil
+		}}, nil
+}
+
+// fill connects, and posts zeros to a path for ever.
+func (t Target) fill(ctx context.Context, cc string, packet int, path string, query url.Values) (*Filling, error) {
+	raw, err := t.dialSized(ctx, cc, packet)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := t.secure(ctx, raw, []string{"http/1.1"})
+	if err != nil {
+		return nil, err
+	}
+	SetUnsent(conn, 128<<10)
+	ctx = context.WithoutCancel(ctx)
+	transport := t.transport("", nil)
+	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	r, err := t.request(ctx, http.MethodPost, path, query, zeros{})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &Filling{Conn: conn, Send: func() { transfer(&http.Client{Transport: transport}, r, nil) }}, nil
+}
+
+// zeros is a body without end. Over TLS nothing can be compressed on the way.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
