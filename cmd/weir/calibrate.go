@@ -196,10 +196,24 @@ func (o calibrateOptions) measured() (options meter.CalibrateOptions, note strin
 
 // open opens the peers, each by what its name says that it is.
 func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Peer, err error) {
+	secure := func(name string) bool {
+		_, isSSH := sshName(name)
+		return !isSSH && !strings.HasPrefix(name, iperfScheme)
+	}
 	served := 0
 	for _, name := range o.peers {
+		if secure(name) {
+			served++
+		}
+	}
+	if len(o.tokens) > served || len(o.pins) > served {
+		return nil, usage("one --token and one --pin for each weir serve, in the same order",
+			"there are more of --token or --pin than peers that want one")
+	}
+	served = 0
+	for _, name := range o.peers {
 		token, pin := "", ""
-		if _, isSSH := sshName(name); !isSSH && !strings.HasPrefix(name, iperfScheme) {
+		if secure(name) {
 			token, pin = nth(o.tokens, served), nth(o.pins, served)
 			served++
 		}
@@ -208,10 +222,6 @@ func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Pee
 			return all, err
 		}
 		all = append(all, p)
-	}
-	if n := max(len(o.tokens), len(o.pins)); n > served {
-		return all, usage("one --token and one --pin for each weir serve", "%s for %s of a weir serve",
-			text.Counted(n, "--token or --pin"), text.Counted(served, "name"))
 	}
 	return all, nil
 }
