@@ -74,6 +74,26 @@ func framings() (all []link) {
 	return all
 }
 
+// beside are links by IPv6, and links that this host's own traffic uses meanwhile.
+func beside() (all []link) {
+	for _, l := range queues(50e6, "48ms", "") {
+		if !strings.HasSuffix(l.title, "200ms") && !strings.HasSuffix(l.title, "64kb") {
+			continue
+		}
+		six := l
+		six.title = strings.Replace(l.title, " |", ", IPv6 |", 1)
+		six.text = strings.Replace(l.text, "[path]", "[path]\nip = 6", 1)
+		all = append(all, six)
+		for _, mbit := range []int{5, 25} {
+			own := l
+			own.title = strings.Replace(l.title, " |", fmt.Sprintf(", own traffic %d Mbit/s |", mbit), 1)
+			own.text += fmt.Sprintf("[[flow]]\nname = \"own\"\npace = \"%dmbit\"\n", mbit)
+			all = append(all, own)
+		}
+	}
+	return all
+}
+
 // peer is what weir calibrate is run with, and against: what runs at the client, and the arguments that name it.
 type peer struct{ programs, args string }
 
@@ -247,6 +267,8 @@ func TestCalibrateTable(t *testing.T) {
 			}
 		}
 	}
+	links = append(links, queues(50e6, "150ms", "")...)
+	links = append(links, beside()...)
 	links = append(links, framings()...)
 	for _, rate := range []float64{500e6, 1e9} {
 		links = append(links, queues(rate, "48ms", "")...)

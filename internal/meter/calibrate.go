@@ -71,7 +71,7 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 	err := f.grow(ctx, l)
 	f.load = l
 	for _, c := range f.conns {
-		if e := pace(c.Conn, payload(l)); e != nil && err == nil {
+		if e := c.pace(l); e != nil && err == nil {
 			err = fmt.Errorf("SO_MAX_PACING_RATE: %w", e)
 		}
 	}
@@ -81,17 +81,25 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 	return err
 }
 
-// payload is what one connection may send of it, in bytes a second.
-func payload(l calibrate.Load) float64 {
+// payload is what one connection may send of a load, in bytes a second. Packets have headers of some bytes.
+func payload(l calibrate.Load, headers float64) float64 {
 	if l.Rate == 0 || l.Connections == 0 {
 		return 0
 	}
-	const headers = 52 // of IPv4 and TCP with its time stamps
 	packet := float64(calibrate.IPPacket)
 	if l.Segment > 0 {
 		packet = float64(l.Segment)
 	}
 	return l.Rate / 8 * (packet - headers) / packet / float64(l.Connections)
+}
+
+// pace has a connection send its part of a load.
+func (c *filled) pace(l calibrate.Load) error {
+	headers, err := headersOf(c.Conn)
+	if err == nil {
+		err = pace(c.Conn, payload(l, headers))
+	}
+	return err
 }
 
 // grow connects as many as a load lacks, all at once.
@@ -107,7 +115,7 @@ func (f *filler) grow(ctx context.Context, l calibrate.Load) error {
 			defer mu.Unlock()
 			if err == nil {
 				f.conns = append(f.conns, &filled{c, peer})
-				err = pace(c.Conn, payload(l))
+				err = f.conns[len(f.conns)-1].pace(l)
 			}
 			if err != nil {
 				failed = err

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -39,11 +38,9 @@ func readKernel(c net.Conn) (k kernelTCP, ok bool) {
 		return k, false
 	}
 	err := control(c, func(fd int) error {
-		var info unix.TCPInfo
-		size := uint32(unsafe.Sizeof(info))
-		if _, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
-			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0); e != 0 {
-			return e
+		info, err := tcpInfo(fd)
+		if err != nil {
+			return err
 		}
 		cc, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 		const ecn = 8 // TCPI_OPT_ECN (include/uapi/linux/tcp.h)
@@ -89,26 +86,44 @@ func pace(c net.Conn, rate float64) error {
 	})
 }
 
+func tcpInfo(fd int) (*unix.TCPInfo, error) {
+	return unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+}
+
+// headersOf is what a connection's packets have before their payload, in bytes: IP, TCP and its time stamps.
+func headersOf(c net.Conn) (headers float64, err error) {
+	err = control(c, func(fd int) error {
+		info, err := tcpInfo(fd)
+		if err == nil {
+			headers = headerBytes(c, info)
+		}
+		return err
+	})
+	return headers, err
+}
+
+func headerBytes(c net.Conn, info *unix.TCPInfo) float64 {
+	const stamps = 1 // TCPI_OPT_TIMESTAMPS (include/uapi/linux/tcp.h), which take 12 bytes
+	headers := 40.0
+	if a, ok := c.LocalAddr().(*net.TCPAddr); ok && a.IP.To4() == nil {
+		headers = 60
+	}
+	if info.Options&stamps != 0 {
+		headers += 12
+	}
+	return headers
+}
+
 // readSending adds what a sender's kernel has counted of a connection, and gives its RTT.
 func readSending(c net.Conn, to *calibrate.Sample) (rtt time.Duration, err error) {
 	err = control(c, func(fd int) error {
-		var info unix.TCPInfo
-		size := uint32(unsafe.Sizeof(info))
-		if _, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
-			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0); e != 0 {
-			return e
-		}
-		const stamps = 1 // TCPI_OPT_TIMESTAMPS (include/uapi/linux/tcp.h), which take 12 bytes
-		headers := 40.0
-		if a, ok := c.LocalAddr().(*net.TCPAddr); ok && a.IP.To4() == nil {
-			headers = 60
-		}
-		if info.Options&stamps != 0 {
-			headers += 12
+		info, err := tcpInfo(fd)
+		if err != nil {
+			return err
 		}
 		to.Payload += float64(info.Bytes_sent)
 		to.Segments += float64(info.Data_segs_out)
-		to.Headers += headers * float64(info.Data_segs_out)
+		to.Headers += headerBytes(c, info) * float64(info.Data_segs_out)
 		to.Again += float64(info.Total_retrans)
 		to.Delivered += float64(info.Delivered)
 		rtt = time.Duration(info.Rtt) * time.Microsecond

@@ -38,3 +38,5 @@ func smaller(int) func(network, address string, c syscall.RawConn) error { retur
 func pace(net.Conn, float64) error { return errors.ErrUnsupported }
 
 func readSending(net.Conn, *calibrate.Sample) (time.Duration, error) { return 0, errors.ErrUnsupported }
+
+func headersOf(net.Conn) (float64, error) { return 0, errors.ErrUnsupported }
