@@ -99,22 +99,33 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 // probeSize is about what a probe has of IP, in bytes.
 const probeSize = 92
 
-// forget takes off the probes that were dropped: they have left, but they were not carried. The last ones may still be
-// under way.
+// forget takes off what has left beside the test and was not carried. Of the probes it is known which were dropped, but
+// for the last ones, which may still be under way. The rest loses as much as the test's own packets do.
 func (p *plateau) forget(probes []Probe) {
-	_, rtt := answers(probes, p.from, p.to)
-	if len(rtt) == 0 {
-		return
-	}
-	end := p.to - quantile(rtt, 0.98)
-	lost := 0.0
-	for _, x := range probes {
-		if t := seconds(x.At); t >= p.from && t < end && x.RTT < 0 {
-			lost += 1 / (end - p.from)
+	asked := flow{}
+	if _, rtt := answers(probes, p.from, p.to); len(rtt) > 0 {
+		end := p.to - quantile(rtt, 0.98)
+		sent, lost := 0.0, 0.0
+		for _, x := range probes {
+			if t := seconds(x.At); t >= p.from && t < end {
+				sent++
+				if x.RTT < 0 {
+					lost++
+				}
+			}
 		}
+		p.drop(lost / (end - p.from))
+		asked.packets = (sent - lost) / (end - p.from)
+		asked.bytes = asked.packets * probeSize
 	}
-	p.other.packets = math.Max(0, p.other.packets-lost)
-	p.other.bytes = math.Max(0, p.other.bytes-lost*probeSize)
+	p.other.packets -= p.lost * math.Max(0, p.other.packets-asked.packets)
+	p.other.bytes -= p.lost * math.Max(0, p.other.bytes-asked.bytes)
+}
+
+// drop takes off so many probes a second.
+func (p *plateau) drop(probes float64) {
+	p.other.packets = math.Max(0, p.other.packets-probes)
+	p.other.bytes = math.Max(0, p.other.bytes-probes*probeSize)
 }
 
 func ratesOf(all series, a, b, length float64) (rates, from []float64) {

@@ -36,10 +36,11 @@ var ErrSilent = errors.New("no probe is answered on the idle link")
 // run is a calibration under way. All times are seconds, all rates bit/s.
 type run struct {
 	Options
-	link Link
-	idle idle
-	big  plateau
-	load Load
+	link   Link
+	idle   idle
+	beside float64 // what this host sends beside the test when nothing stands in its way
+	big    plateau
+	load   Load
 }
 
 // Run calibrates a link, and leaves nothing under way. It takes about 15 s.
@@ -130,6 +131,7 @@ func (r *run) listen(ctx context.Context) error {
 	if r.idle.base == 0 {
 		return ErrSilent
 	}
+	r.beside = r.samples().other().counted(ethernet)
 	return nil
 }
 
@@ -276,9 +278,25 @@ func (r *run) pace(ctx context.Context, rate float64) error {
 	if r.load.Segment > 0 {
 		size = float64(r.load.Segment)
 	}
-	ours := math.Max(0.3*rate, rate-r.big.beside.counted(ethernet))
+	ours := math.Max(0.3*rate, rate-r.beside)
 	return r.send(ctx, Load{Connections: r.load.Connections, Segment: r.load.Segment,
 		Rate: ours * size / (size + ethernet)})
+}
+
+// heed is how often this host's other traffic is looked at while a rate is held, in seconds.
+const heed = 0.2
+
+// hold has all that this host sends keep a rate for a time, whatever its other traffic does meanwhile.
+func (r *run) hold(ctx context.Context, rate, d float64) (a, b float64, err error) {
+	a = r.now()
+	for b = a; err == nil && b < a+d-heed/2; {
+		if err = r.pace(ctx, rate); err == nil {
+			if _, b, err = r.watch(ctx, math.Min(heed, a+d-b)); err == nil {
+				r.beside = r.samples().between(b-2*heed, b).other().counted(ethernet)
+			}
+		}
+	}
+	return a, b, err
 }
 
 // drain paces at half of a rate, and waits until the queue is gone.
@@ -414,13 +432,10 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	if err := r.drain(ctx, rate); err != nil {
 		return err
 	}
-	if err := r.pace(ctx, Share*rate); err != nil {
+	if _, _, err := r.hold(ctx, Share*rate, 2*r.idle.base+3*heed); err != nil {
 		return err
 	}
-	if _, _, err := r.watch(ctx, 2*r.idle.base+0.1); err != nil {
-		return err
-	}
-	a, b, err := r.watch(ctx, long)
+	a, b, err := r.hold(ctx, Share*rate, long)
 	if err != nil {
 		return err
 	}

@@ -82,8 +82,8 @@ func parseConfig(name, text string) (endpoint, error) {
 	}
 	for _, around := range []string{"proxyjump", "proxycommand"} {
 		if v := said[around]; v != "" && v != "none" {
-			return endpoint{}, &meter.Problem{What: fmt.Sprintf("ssh reaches %s through another host (%s), so the way to "+
-				"it cannot be filled from here", name, around), Try: "a host that is reached straight"}
+			return endpoint{}, &meter.Problem{What: fmt.Sprintf("ssh reaches %s through another host (%s), so the "+
+				"way to it cannot be filled from here", name, around), Try: "a host that is reached straight"}
 		}
 	}
 	host, port := said["hostname"], said["port"]

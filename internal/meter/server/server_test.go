@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -264,21 +265,29 @@ func TestPacer(t *testing.T) {
 
 // Connections beyond the limit are closed at once, and those within it work.
 func TestConnections(t *testing.T) {
-	r := start(t, func(c *Config) { c.PerHost = 3 })
-	closed := 0
-	for range 10 {
+	const all, limit = 10, 3
+	r := start(t, func(c *Config) { c.PerHost = limit })
+	greeted := make(chan error, all)
+	for range all {
 		c, err := net.Dial("tcp", r.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-		if _, err := c.Read(make([]byte, 1)); err == io.EOF || strings.Contains(fmt.Sprint(err), "reset") {
-			closed++
+		c.SetDeadline(time.Now().Add(time.Minute))
+		go func() { greeted <- tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake() }()
+	}
+	open := 0
+	for range all {
+		switch err := <-greeted; {
+		case err == nil:
+			open++
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			t.Error("a connection is neither closed nor answered")
 		}
 	}
-	if closed != 7 {
-		t.Errorf("%d of 10 are closed", closed)
+	if open != limit {
+		t.Errorf("%d of %d are open, want %d", open, all, limit)
 	}
 }
 
