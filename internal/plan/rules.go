@@ -148,12 +148,32 @@ func (d *draft) ownInterval() units.Duration {
 		most        = 2 * time.Second
 	)
 	g := d.Goal
-	if !d.sendsOwnTCP() {
+	switch {
+	case d.sendsOwnTCP():
+	case g.Serves == servesUDP:
 		return interval(g.RTT)
+	default:
+		return d.forwardedInterval()
 	}
 	all := time.Duration(float64(connections*each*8*perTarget) / float64(g.Rate) * float64(time.Second))
 	own := min(max(all, least), most)
 	return max(units.Duration(own).Round(units.Duration(time.Millisecond)), interval(g.RTT))
+}
+
+// forwardedInterval is the interval for what others send through this host.
+//
+// Nothing but CAKE bounds what waits here of it, so ten RTTs are right on a wide link. On a narrow one a target of half
+// an RTT is less than a packet of each connection. Then their queues run dry all the time, and each next packet goes
+// ahead of what is really sparse. So the target has room for three packets of each of 16 connections. One connection
+// that is alone has as long a queue then. It is its own: nobody else waits in it (docs/rules.md).
+func (d *draft) forwardedInterval() units.Duration {
+	const (
+		bytes     = 16 * 3 * 1514
+		perTarget = 20
+		most      = 2 * time.Second
+	)
+	room := time.Duration(float64(bytes*8*perTarget) / float64(d.Goal.Rate) * float64(time.Second))
+	return max(interval(d.Goal.RTT), units.Duration(min(room, most)).Round(units.Duration(time.Millisecond)))
 }
 
 // sendsOwnTCP tells whether what leaves is this host's own TCP, as far as is known.
