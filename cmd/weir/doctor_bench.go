@@ -51,8 +51,8 @@ func runBench(cmd *cobra.Command, asJSON bool) error {
 func inBench(w io.Writer) error { return bench.Inside(w) }
 
 func printBench(w io.Writer, r bench.Report) error {
-	fmt.Fprintf(w, "linux %s, %s sending at once, full packets of 1514 bytes\n\n", r.Kernel,
-		text.Counted(r.Senders, "CPU"))
+	fmt.Fprintf(w, "linux %s, %s, TCP in packets of 1514 bytes, both ends on this host\n\n", r.Kernel,
+		text.Counted(r.CPUs, "CPU"))
 	for _, x := range r.Results {
 		if x.Lacks != "" {
 			fmt.Fprintf(w, "%s%s\n", pad(x.Name, 30), x.Lacks)

@@ -20,9 +20,9 @@ import (
 	"weir/internal/units"
 )
 
-// What queues carry, on a stock kernel under emulation: of a CPU of 10⁹ instructions a second.
+// What queues carry, on a stock kernel under emulation, as root and as nobody.
 func TestBench(t *testing.T) {
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestInBench"})
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestInBench", CPUs: 2})
 }
 
 // benchAs runs weir doctor --bench as a user.
@@ -55,11 +55,7 @@ func TestInBench(t *testing.T) {
 				t.Errorf("uid %d: %s was not measured: %s", uid, x.Name, x.Lacks)
 			}
 		}
-		one, whole, none := rates["one CAKE"], rates["one CAKE, superpackets whole"], rates["no queue"]
-		if !(one > 0 && 2*one < whole && whole < none) {
-			t.Errorf("uid %d: CAKE carries %s, %s with whole superpackets, and no queue %s", uid, one, whole, none)
-		}
-		if r.OneCake > one || r.OneCake < one*9/10 {
+		if one := rates["one CAKE"]; one == 0 || r.OneCake > one || r.OneCake < one*9/10 {
 			t.Errorf("uid %d: of %s a plan is told %s", uid, one, r.OneCake)
 		}
 		if after := leftBehind(t); after != before {
@@ -77,7 +73,7 @@ func TestInBench(t *testing.T) {
 func TestInBenchKilled(t *testing.T) {
 	kerneltest.In(t)
 	before := leftBehind(t)
-	for after := 10 * time.Millisecond; after < 2*time.Second; after += 130 * time.Millisecond {
+	for after := 10 * time.Millisecond; after < 2*time.Second; after *= 3 {
 		cmd := benchAs(0)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

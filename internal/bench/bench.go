@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures what queues carry on this host's CPU: packets that go from a program through the queue to a
-// virtual device, and no further.
+// Package bench measures what queues carry on this host's CPU: TCP from one network namespace through the queue at a
+// virtual device to another.
 //
 // It runs in a network namespace of its own, which ends with the process that it starts. It may not touch another, nor
 // a setting of the host. What a figure means for a plan is the plan's affair.
@@ -18,9 +18,7 @@ import (
 
 const (
 	frame   = 1514 // bytes of a full packet with its Ethernet header
-	payload = 1472 // bytes of it that a UDP datagram carries
-	// datagrams that a program hands over at once: as many as fit a superpacket
-	together = 44
+	payload = 1448 // bytes of it that TCP carries
 	// far above what any CPU does, so that the shaper never waits
 	unreached = "400gbit"
 )
@@ -28,7 +26,7 @@ const (
 // Report is what was measured.
 type Report struct {
 	Kernel  string     `json:"kernel"`
-	Senders int        `json:"senders"` // threads that sent at once, one for each CPU
+	CPUs    int        `json:"cpus"`
 	OneCake units.Rate `json:"one_cake,omitempty"`
 	Results []Result   `json:"results"`
 }
@@ -37,7 +35,6 @@ type Report struct {
 type Result struct {
 	Name    string     `json:"name"`
 	Queue   string     `json:"queue"`                        // as tc writes it
-	Whole   bool       `json:"whole,omitempty"`              // superpackets pass as they are
 	Packets float64    `json:"packets_per_second,omitempty"` // of 1514 bytes
 	Rate    units.Rate `json:"rate,omitempty"`               // bit/s
 	Lacks   string     `json:"lacks,omitempty"`              // why it was not measured
@@ -47,28 +44,23 @@ type Result struct {
 const oneCake = "one CAKE"
 
 // candidates are what a plan may take for a wide link, and first what the senders do without a queue.
-func candidates(senders int) []Result {
-	share := units.Rate(400e9 / float64(senders)).String()
+func candidates(queues int) []Result {
+	share := units.Rate(400e9 / float64(queues)).String()
 	return []Result{
-		{Name: "no queue", Queue: "noqueue", Whole: true},
+		{Name: "no queue", Queue: "noqueue"},
 		{Name: oneCake, Queue: "cake bandwidth " + unreached + " besteffort dual-dsthost"},
 		{Name: "one CAKE, superpackets whole", Queue: "cake bandwidth " + unreached +
-			" besteffort dual-dsthost no-split-gso", Whole: true},
+			" besteffort dual-dsthost no-split-gso"},
 		{Name: "cake_mq", Queue: "cake_mq bandwidth " + unreached + " besteffort dual-dsthost"},
-		{Name: "htb + fq_codel", Queue: "htb rate " + unreached + " | fq_codel", Whole: true},
-		{Name: "htb + fq for each queue", Queue: "mq | htb rate " + share + " | fq", Whole: true},
+		{Name: "htb + fq_codel", Queue: "htb rate " + unreached + " | fq_codel"},
+		{Name: "htb + fq for each queue", Queue: "mq | htb rate " + share + " | fq"},
 	}
 }
 
-// counted is a candidate with what it carried: frames that the device took in a time.
-func (r Result) counted(frames uint64, seconds float64) Result {
-	if r.Whole {
-		frames *= together
-	}
-	if seconds > 0 {
-		r.Packets = float64(frames) / seconds
-		r.Rate = units.Rate(r.Packets * frame * 8)
-	}
+// counted is a candidate with what it carried: bytes that were received in a time.
+func (r Result) counted(bytes int64, seconds float64) Result {
+	r.Packets = float64(bytes) / payload / seconds
+	r.Rate = units.Rate(r.Packets * frame * 8)
 	return r
 }
 

@@ -10,11 +10,11 @@ import (
 	"net"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/qdisc"
@@ -24,8 +24,9 @@ const (
 	warmup  = 60 * time.Millisecond
 	window  = 70 * time.Millisecond
 	windows = 3 // of which the median counts
-	clients = 8 // addresses that each thread sends to, by a socket each
-	most    = 32
+	each    = 4 // connections for each CPU
+	clients = 8 // addresses that they go to
+	port    = 9
 )
 
 // errOthers keeps it out of a namespace that somebody uses: in a new one every device is down.
@@ -44,15 +45,24 @@ func Inside(w io.Writer) error {
 	if err := unix.Uname(&uts); err != nil {
 		return err
 	}
-	senders := min(runtime.NumCPU(), most)
-	all := candidates(senders)
+	// CAKE draws random numbers, and until they are seeded each takes the kernel thousands of instructions.
+	if _, err := unix.Getrandom(make([]byte, 1), 0); err != nil {
+		return err
+	}
+	cpus := runtime.NumCPU()
+	queues := max(min(cpus, 32), 2) // of one alone there can be no mq
+	all := candidates(queues)
 	e := json.NewEncoder(w)
 	for _, c := range all {
-		result, err := measure(c, senders)
+		q := queues
+		if !c.several() {
+			q = 1
+		}
+		result, err := measure(c, q, each*min(cpus, 32))
 		if err != nil {
 			return err
 		}
-		if err := e.Encode(line{unix.ByteSliceToString(uts.Release[:]), senders, len(all), result}); err != nil {
+		if err := e.Encode(line{unix.ByteSliceToString(uts.Release[:]), cpus, len(all), result}); err != nil {
 			return err
 		}
 	}
@@ -61,145 +71,153 @@ func Inside(w io.Writer) error {
 
 // measure makes a device, puts a candidate there, and sends what it takes. A queue that this kernel has not is no
 // error.
-func measure(c Result, senders int) (Result, error) {
-	queues := 1
-	if c.several() {
-		queues = max(senders, 2) // of one alone there can be no mq
-	}
-	link, err := device(queues)
-	if err != nil {
-		return c, err
-	}
-	defer netlink.LinkDel(link)
+func measure(c Result, queues, connections int) (Result, error) {
 	stack, err := c.stack()
 	if err != nil {
 		return c, err
 	}
+	far, err := newFar()
+	if err != nil {
+		return c, err
+	}
+	defer far.close()
+	ifindex, err := device(queues, far)
+	if err != nil {
+		return c, err
+	}
+	defer netlink.LinkDel(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Index: ifindex}})
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return c, err
 	}
 	defer conn.Close()
-	if err := conn.Replace(link.Attrs().Index, stack); err != nil {
+	if err := conn.Replace(ifindex, stack); err != nil {
 		c.Lacks = "this kernel has it not: " + err.Error()
 		return c, nil
 	}
-	sockets, err := dial(senders)
-	defer func() {
-		for _, fd := range slices.Concat(sockets...) {
-			unix.Close(fd)
+	return flood(c, far, connections)
+}
+
+// far is the network namespace of those who receive. It ends when it is closed, and its device with it.
+type far struct {
+	ns       int
+	listener net.Listener
+	received atomic.Int64
+}
+
+func newFar() (*far, error) {
+	f, done := &far{ns: -1}, make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			f.ns, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		if err == nil {
+			f.listener, err = net.Listen("tcp4", fmt.Sprintf(":%d", port))
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		f.close()
+		return nil, err
+	}
+	go func() {
+		for {
+			conn, err := f.listener.Accept()
+			if err != nil {
+				return
+			}
+			go f.receive(conn)
 		}
 	}()
-	if err != nil {
-		return c, err
-	}
-	return flood(c, link.Attrs().Name, sockets)
+	return f, nil
 }
 
-// device is one end of a veth. The other end takes what comes for somebody else's, and drops it.
-func device(queues int) (netlink.Link, error) {
+func (f *far) receive(conn net.Conn) {
+	defer conn.Close()
+	block := make([]byte, 256<<10)
+	for {
+		n, err := conn.Read(block)
+		f.received.Add(int64(n))
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (f *far) close() {
+	if f.listener != nil {
+		f.listener.Close()
+	}
+	if f.ns >= 0 {
+		unix.Close(f.ns)
+	}
+}
+
+// device is one end of a veth, whose other end is far.
+func device(queues int, to *far) (ifindex int, err error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = "out", frame-14
-	attrs.NumTxQueues, attrs.NumRxQueues = queues, queues
-	err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "sink", PeerNumTxQueues: uint32(queues),
-		PeerNumRxQueues: uint32(queues)})
+	attrs.Name, attrs.MTU, attrs.NumTxQueues, attrs.NumRxQueues = "out", frame-14, queues, queues
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "in", PeerNamespace: netlink.NsFd(to.ns),
+		PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues)}); err != nil {
+		return 0, fmt.Errorf("a virtual device (veth): %w", err)
+	}
+	home, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("a virtual device (veth): %w", err)
+		return 0, err
 	}
-	for _, name := range []string{"sink", "out"} {
-		link, err := netlink.LinkByName(name)
-		if err == nil {
-			err = netlink.LinkSetUp(link)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	link, err := netlink.LinkByName("out")
+	defer home.Close()
+	sink, err := netlink.NewHandleAt(netns.NsHandle(to.ns), unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	addr := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(198, 18, 0, 1), Mask: net.CIDRMask(16, 32)}}
-	if err := netlink.AddrAdd(link, addr); err != nil {
-		return nil, err
-	}
+	defer sink.Close()
 	for i := range clients {
-		err := netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT,
-			IP: net.IPv4(198, 18, 1, byte(i+1)), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}})
+		if _, err := up(sink, "in", net.IPv4(198, 18, 0, byte(i+2))); err != nil {
+			return 0, err
+		}
+	}
+	return up(home, "out", net.IPv4(198, 18, 0, 1))
+}
+
+// up gives a device an address, and makes it ready.
+func up(h *netlink.Handle, name string, ip net.IP) (ifindex int, err error) {
+	link, err := h.LinkByName(name)
+	if err != nil {
+		return 0, err
+	}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(24, 32)}}
+	if err := h.AddrAdd(link, addr); err != nil {
+		return 0, err
+	}
+	return link.Attrs().Index, h.LinkSetUp(link)
+}
+
+// flood sends over so many connections at once, and counts what has come.
+func flood(c Result, to *far, connections int) (Result, error) {
+	block := make([]byte, 1<<20)
+	for i := range connections {
+		conn, err := net.DialTimeout("tcp4", fmt.Sprintf("198.18.0.%d:%d", i%clients+2, port), 5*time.Second)
 		if err != nil {
-			return nil, err
+			return c, err
 		}
-	}
-	return link, nil
-}
-
-// dial opens the sockets of each thread, which hand over superpackets.
-func dial(senders int) (all [][]int, err error) {
-	for range senders {
-		var own []int
-		for i := range clients {
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				return append(all, own), err
-			}
-			own = append(own, fd)
-			// What waits in the queue is bounded by the socket's buffer, as it is for TCP.
-			for _, o := range [][3]int{{unix.SOL_UDP, unix.UDP_SEGMENT, payload},
-				{unix.SOL_SOCKET, unix.SO_SNDBUF, 2 * together * payload}} {
-				if err := unix.SetsockoptInt(fd, o[0], o[1], o[2]); err != nil {
-					return append(all, own), fmt.Errorf("UDP superpackets (Linux 4.18): %w", err)
+		defer conn.Close()
+		go func() {
+			for {
+				if _, err := conn.Write(block); err != nil {
+					return
 				}
 			}
-			if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{198, 18, 1, byte(i + 1)}}); err != nil {
-				return append(all, own), err
-			}
-		}
-		all = append(all, own)
+		}()
 	}
-	return all, nil
-}
-
-// flood sends from all threads at once, and counts what the device has taken.
-func flood(c Result, device string, sockets [][]int) (Result, error) {
-	var stop atomic.Bool
-	var threads sync.WaitGroup
-	for _, own := range sockets {
-		threads.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			block := make([]byte, together*payload)
-			for i := 0; !stop.Load(); i++ {
-				if _, err := unix.Write(own[i%len(own)], block); err != nil {
-					unix.Nanosleep(&unix.Timespec{Nsec: 1000}, nil) // ENOBUFS: a queue was full
-				}
-			}
-		})
-	}
-	defer threads.Wait()
-	defer stop.Store(true)
 	time.Sleep(warmup)
 	var all []Result
 	for range windows {
-		before, begin, err := sent(device)
-		if err != nil {
-			return c, err
-		}
+		before, begin := to.received.Load(), time.Now()
 		time.Sleep(window)
-		after, end, err := sent(device)
-		if err != nil {
-			return c, err
-		}
-		all = append(all, c.counted(after-before, end.Sub(begin).Seconds()))
+		all = append(all, c.counted(to.received.Load()-before, time.Since(begin).Seconds()))
 	}
 	slices.SortFunc(all, func(a, b Result) int { return int(a.Rate) - int(b.Rate) })
 	return all[windows/2], nil
-}
-
-// sent is how many frames a device has taken, and when.
-func sent(device string) (uint64, time.Time, error) {
-	link, err := netlink.LinkByName(device)
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	return link.Attrs().Statistics.TxPackets, time.Now(), nil
 }

@@ -63,7 +63,7 @@ func start(ctx context.Context, flags uintptr, args []string, each func(done, of
 		if json.Unmarshal(lines.Bytes(), &l) != nil {
 			continue
 		}
-		r.Kernel, r.Senders = l.Kernel, l.Senders
+		r.Kernel, r.CPUs = l.Kernel, l.CPUs
 		r.add(l.Result)
 		each(len(r.Results), l.Of)
 	}
@@ -79,8 +79,8 @@ func start(ctx context.Context, flags uintptr, args []string, each func(done, of
 
 // line is what the process inside says of each result.
 type line struct {
-	Kernel  string
-	Senders int
-	Of      int
-	Result  Result
+	Kernel string
+	CPUs   int
+	Of     int
+	Result Result
 }
