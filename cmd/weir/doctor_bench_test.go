@@ -35,7 +35,7 @@ func benchAs(uid uint32, args ...string) *exec.Cmd {
 
 func TestInBench(t *testing.T) {
 	kerneltest.In(t)
-	for _, uid := range []uint32{0, 65534} {
+	for _, uid := range []uint32{0, 65534} { // nobody makes a user namespace besides
 		before := leftBehind(t)
 		var out, errs bytes.Buffer
 		cmd := benchAs(uid, "--json")
@@ -62,11 +62,13 @@ func TestInBench(t *testing.T) {
 			t.Errorf("uid %d: left behind:\n%s\nbefore:\n%s", uid, after, before)
 		}
 	}
-	out, err := benchAs(0).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "What to do:  weir plan --rate 10gbit --one-cake ") {
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	out, err := benchAs(65534).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "a network namespace needs root here\n  try: sudo weir doctor") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	t.Logf("%s", out)
 }
 
 // Killed at any time, it leaves no process, no device and no namespace.
@@ -111,4 +113,27 @@ func leftBehind(t *testing.T) string {
 		}
 	}
 	return strings.Join(all, "\n")
+}
+
+// What a person reads of it.
+func TestPrintBench(t *testing.T) {
+	var out strings.Builder
+	err := printBench(&out, bench.Report{Kernel: "7.3.4", CPUs: 4, OneCake: 4.1e9, Results: []bench.Result{
+		{Name: "one CAKE", Packets: 345678, Rate: 4.187e9}, {Name: "cake_mq", Lacks: "this kernel has it not"}}})
+	const want = `linux 7.3.4, 4 CPUs, TCP in packets of 1514 bytes, both ends on this host
+
+one CAKE                          0.35 million packets/s       4.2 Gbit/s
+cake_mq                       this kernel has it not
+
+One CAKE carries 4.1gbit here. A network card's own work is not in that, so a
+plan uses four fifths of it.
+What to do:  weir plan --rate 10gbit --one-cake 4.1gbit, for a link above 2
+             Gbit/s
+`
+	if err != nil || out.String() != want {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if err := printBench(&out, bench.Report{}); err == nil {
+		t.Error("nothing was measured, and that is no error")
+	}
 }
