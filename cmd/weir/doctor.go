@@ -30,7 +30,7 @@ type diagnosed struct {
 }
 
 func newDoctorCommand() *cobra.Command {
-	var asJSON, verbose bool
+	var asJSON, verbose, bench, inside bool
 	var dev string
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -55,10 +55,19 @@ explains them.
 Doctor changes nothing, sends nothing, and needs no root. What only root can see
 is listed as unknown.
 
+With --bench it measures instead what one CAKE carries on this host's CPU, in a
+network namespace that ends with it. For two seconds that keeps every CPU busy.
+
 Exit status: 0 nothing is harmful or without effect, 1 something is or doctor
 failed, 2 wrong usage.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case inside:
+				return inBench(cmd.OutOrStdout())
+			case bench:
+				return runBench(cmd, asJSON)
+			}
 			facts, err := host.ReadDeep()
 			if err != nil {
 				return err
@@ -88,6 +97,9 @@ failed, 2 wrong usage.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also print each setting and the files that set it, in the order of reading")
+	cmd.Flags().BoolVar(&bench, "bench", false, "measure what one CAKE carries on this host's CPU")
+	cmd.Flags().BoolVar(&inside, "bench-inside", false, "started by --bench, in a network namespace of its own")
+	cmd.Flags().MarkHidden("bench-inside")
 	return cmd
 }
 

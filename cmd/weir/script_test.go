@@ -411,7 +411,7 @@ func newNamespace() (int, error) {
 // enter moves this process's main thread into the script's namespace.
 func enter() {
 	path := os.Getenv("WEIR_NETNS")
-	if strings.HasSuffix(path, "/-1") {
+	if path == "" || strings.HasSuffix(path, "/-1") { // as it is
 		return
 	}
 	runtime.LockOSThread()

@@ -1030,7 +1030,8 @@ func TestInCost(t *testing.T) {
 	n.ifindex = n.up("drain", near4)
 	const between = "pfifo limit 100" // so that what is left to be done after one is not counted for the next
 	kinds := []string{
-		"noqueue", "pfifo", "fq_codel", "htb rate 10gbit | fq_codel", "htb rate 10gbit | dualpi2",
+		"noqueue", "pfifo", "fq_codel", "fq", "htb rate 10gbit | fq_codel", "htb rate 10gbit | fq",
+		"htb rate 10gbit | dualpi2",
 		"cake bandwidth 10gbit besteffort", between, "bpf_dualpi2 rate 10gbit", between, "bpf_dualpi2",
 	}
 	var sockets []int
@@ -1136,7 +1137,8 @@ func TestInSplit(t *testing.T) {
 	debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(100)
 	cost := map[string]float64{}
-	for _, text := range []string{"fq_codel", "bpf_dualpi2 no_split_gso", "htb rate 10gbit | dualpi2",
+	for _, text := range []string{"fq_codel", "fq", "htb rate 10gbit | fq_codel", "htb rate 10gbit | fq",
+		"bpf_dualpi2 no_split_gso", "htb rate 10gbit | dualpi2", "cake bandwidth 10gbit no-split-gso",
 		"cake bandwidth 10gbit split-gso", "bpf_dualpi2", "bpf_dualpi2 rate 10gbit"} {
 		if !n.has(text) {
 			continue

@@ -380,7 +380,7 @@ func TestDocumentsOfSections(t *testing.T) {
 	}{
 		"docs/dualpi2.md": {"scenarios/dualpi2", []string{"base.toml", "matrix.toml"}},
 		"docs/relay.md":   {"scenarios/relay", []string{"base.toml"}},
-		"docs/rules.md":   {"scenarios/rules", nil},
+		"docs/rules.md":   {"scenarios/rules", []string{"promise.toml"}}, // TestPromise
 		"docs/peers.md":   {"scenarios/peers", []string{"base.toml"}},
 
 		"docs/programs.md": {"scenarios/programs", nil},

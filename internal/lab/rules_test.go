@@ -4,8 +4,11 @@ package lab_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+
+	"weir/internal/lab/scenario"
 )
 
 // kept tells where an echo of 106 bytes waits longer than is promised, and where the provider has a queue.
@@ -29,6 +32,26 @@ func kept(t *testing.T, text string, mbit float64) (used float64) {
 		}
 	}
 	return metric(t, p, c, "utilisation")
+}
+
+// The table of promises has a row for each point of its scenario.
+func TestPromise(t *testing.T) {
+	text, err := os.ReadFile("../../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Load("../../scenarios/rules/promise.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, _ := s.Points()
+	for _, p := range points {
+		value := func(i int) string { return p.Labels[i][strings.LastIndex(p.Labels[i], " ")+1:] }
+		row := fmt.Sprintf("\n| %s, %s | %s | ", value(0), value(1), value(2))
+		if !strings.Contains(string(text), row) {
+			t.Errorf("docs/rules.md lacks %q (DOC=docs/rules.md scripts/docs-tables promise)", row)
+		}
+	}
 }
 
 // Whatever the provider counts of a packet, and however large packets are: told of it, Weir keeps the queue here.
@@ -101,6 +124,24 @@ func TestManyConnections(t *testing.T) {
 			used := kept(t, strings.NewReplacer("50mbit", fmt.Sprintf("%vmbit", link.mbit), "48.3ms",
 				fmt.Sprintf("%vms", link.ms), `name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = %d",
 					link.flows)).Replace(calm), link.mbit)
+			if least := 99 - 100*echoMbit/link.mbit; used < least {
+				t.Errorf("goodput is %.2f %% of what the link can carry; want ≥ %.2f", used, least)
+			}
+		})
+	}
+}
+
+// On a narrow link what is forwarded leaves room for an echo of the same client. Queues that run dry would go ahead of
+// it.
+func TestForwardedOnNarrowLinks(t *testing.T) {
+	for _, link := range []struct {
+		mbit, ms float64
+		flows    int
+	}{{3, 31, 8}, {7, 31, 1}, {7, 31, 16}, {12, 60, 16}, {50, 10, 16}} {
+		t.Run(fmt.Sprintf("%vmbit %vms %d", link.mbit, link.ms, link.flows), func(t *testing.T) {
+			used := kept(t, strings.NewReplacer("50mbit", fmt.Sprintf("%vmbit", link.mbit), "48.3ms",
+				fmt.Sprintf("%vms", link.ms), "[provider]", "[server]\nrelay = true\n[provider]", `name = "downloads"`,
+				fmt.Sprintf("name = \"downloads\"\ncount = %d", link.flows)).Replace(calm), link.mbit)
 			if least := 99 - 100*echoMbit/link.mbit; used < least {
 				t.Errorf("goodput is %.2f %% of what the link can carry; want ≥ %.2f", used, least)
 			}

@@ -24,6 +24,8 @@ type Goal struct {
 	Follow Span `json:"follow,omitempty" toml:"follow,omitempty"`
 	// provisioned for what arrives at Dev, bits per second; 0: it is left alone
 	Ingress units.Rate `json:"ingress,omitempty" toml:"ingress,omitempty"`
+	// what one CAKE carries on this host, as weir doctor --bench measures it; 0: it was not
+	OneCAKE units.Rate `json:"one_cake,omitempty" toml:"one_cake,omitempty"`
 	// what the provider counts of a packet besides its IP part; as the device is seen to be when not said
 	Overhead qdisc.Framing  `json:"overhead,omitzero" toml:"overhead,omitempty"`
 	RTT      units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"` // to the farthest clients that matter
@@ -115,6 +117,9 @@ func Fields() []Field {
 			Help: "what the provider sold for incoming traffic, which is then shaped, too " +
 				"(default: it is left alone; for a relay, the rate)"},
 			func(g *Goal) *units.Rate { return &g.Ingress }, units.ParseRate),
+		fieldOf(Field{Name: "one-cake", Type: "rate", Quantity: true,
+			Help: "what one CAKE carries on this host, as weir doctor --bench says: `4gbit`; for links above 2 Gbit/s"},
+			func(g *Goal) *units.Rate { return &g.OneCAKE }, units.ParseRate),
 		fieldOf(Field{Name: "overhead", Type: "framing",
 			Help: "what the provider counts of a packet besides its IP part, in tc-cake's `words`: 38, ethernet, " +
 				"\"pppoe-vcmux mpu 53\" (default: as the device suggests)",

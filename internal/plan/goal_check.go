@@ -103,6 +103,11 @@ func (g Goal) Check() error {
 	case g.Overhead != (qdisc.Framing{}) && g.Rate+g.Ingress == 0:
 		return bad("--rate 50mbit --overhead "+strconv.Quote(g.Overhead.String()),
 			"--overhead is about how the provider counts its rate, and none is given")
+	case g.OneCAKE != 0 && g.OneCAKE < minRate:
+		return bad("--one-cake 4gbit, as weir doctor --bench says", "a CAKE that carries %s serves nobody", g.OneCAKE)
+	case g.OneCAKE != 0 && (g.Rate == 0 && !g.Unknown() || g.Qdisc+g.Recipe != "" || g.Role == "relay"):
+		return bad("--rate 10gbit --one-cake "+g.OneCAKE.String(),
+			"--one-cake is for the rules' choice of a server's queue for a rate")
 	case g.Qdisc != "" && chosen:
 		return bad("write the choice into --qdisc, or leave --qdisc out",
 			"--qdisc is used as it is written, so it goes with no other choice of a queue")

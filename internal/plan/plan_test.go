@@ -86,6 +86,8 @@ type planned struct {
 func ruled(t *testing.T) []planned {
 	const lowat = "tcp_notsent_lowat: 131072"
 	const cake50 = "root: cake bandwidth 49.875mbit besteffort dual-dsthost"
+	const wide10 = "\ntcp_wmem: 4096 16384 5242880"
+	const wide25 = "\ntcp_wmem: 4096 16384 12582912\ntcp_rmem: 4096 131072 12582912"
 	const own50 = cake50 + " rtt 2s memlimit 4mb"
 	unknownSpeed := func(f *host.Facts) { f.Links[1].Speed = 0 }
 	return []planned{
@@ -104,7 +106,11 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "a host with containers", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, forwards),
-			want: cake50 + "\n" + lowat,
+			want: cake50 + " rtt 233ms\n" + lowat,
+		},
+		{
+			name: "a host with containers on a narrow link", goal: Goal{Rate: 7e6, RTT: ms(31)}, facts: with(t, forwards),
+			want: "root: cake bandwidth 6.982496mbit besteffort dual-dsthost rtt 1.661s\n" + lowat,
 		},
 		{
 			name: "a card of a machine's own", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, driver("igb")),
@@ -174,6 +180,48 @@ func ruled(t *testing.T) []planned {
 			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
 			want:  "root: cake_mq bandwidth 4.9875gbit besteffort dual-dsthost rtt 500ms\n" + lowat,
 			notes: "is fair by itself",
+		},
+		{
+			name: "one CAKE carries a fast link, as was measured", goal: Goal{Rate: 2.5e9, RTT: ms(1), CC: "cubic",
+				OneCAKE: 4e9},
+			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			want:  "root: cake bandwidth 2.49375gbit besteffort dual-dsthost rtt 500ms\n" + lowat,
+		},
+		{
+			name: "whole superpackets of a fast link", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic", OneCAKE: 5e9},
+			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			want:  "root: cake bandwidth 9.975gbit besteffort dual-dsthost rtt 500ms no-split-gso\n" + lowat + wide10,
+			notes: "leaves them whole",
+		},
+		{
+			name: "whole superpackets on one queue", goal: Goal{Rate: 2.5e9, RTT: ms(1), CC: "cubic", OneCAKE: 2e9},
+			facts: with(t, kernel("cake"), unknownSpeed),
+			want:  "root: cake bandwidth 2.49375gbit besteffort dual-dsthost rtt 500ms no-split-gso\n" + lowat,
+		},
+		{
+			name: "a fast link that forwards, and cake_mq", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic", OneCAKE: 4e9},
+			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
+			want:  "root: cake_mq bandwidth 9.975gbit besteffort dual-dsthost\n" + lowat + wide10,
+			notes: "is fair by itself",
+		},
+		{
+			name: "a fast link that forwards, without cake_mq", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic",
+				OneCAKE: 4e9},
+			facts: with(t, kernel("cake", "htb", "fq", "mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
+			want:  "root: mq | htb rate 2.49375gbit | fq\n" + lowat + wide10,
+			notes: "no connection gets more than 2.49375gbit",
+		},
+		{
+			name: "a fast link that forwards, with fq_codel alone", goal: Goal{Rate: 25e9, RTT: ms(1), CC: "cubic",
+				OneCAKE: 4e9},
+			facts: with(t, kernel("cake", "cake_mq", "htb", "fq_codel", "mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed,
+				forwards),
+			want: "root: mq | htb rate 6.234375gbit | fq_codel\n" + lowat + wide25,
+		},
+		{
+			name: "a fast link that nothing here carries", goal: Goal{Rate: 25e9, RTT: ms(1), CC: "cubic", OneCAKE: 3e9},
+			facts: with(t, kernel("cake", "htb", "fq"), unknownSpeed),
+			want:  lowat + wide25, notes: "no shaper: one CAKE carries 3gbit here",
 		},
 		{
 			name: "no cake", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel")),
@@ -293,18 +341,18 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "a router", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route"}, facts: server(t),
-			want: cake50 + "\n" + lowat + "\ntcp_ecn: 1", notes: "queues at the provider as before",
+			want: cake50 + " rtt 233ms\n" + lowat + "\ntcp_ecn: 1", notes: "queues at the provider as before",
 		},
 		{
 			name: "a router with NAT", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay", Carries: "route", NAT: true,
 				FairTo: "src"}, facts: server(t),
-			want:  "root: cake bandwidth 49.875mbit besteffort dual-srchost nat\n" + lowat + "\ntcp_ecn: 1",
+			want:  "root: cake bandwidth 49.875mbit besteffort dual-srchost rtt 233ms nat\n" + lowat + "\ntcp_ecn: 1",
 			notes: "shared evenly",
 		},
 		{
 			name: "a router with BBR asks for no marks", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay",
 				Carries: "route", CC: "bbr"}, facts: server(t),
-			want: cake50 + "\ntcp_congestion_control: bbr\n" + lowat,
+			want: cake50 + " rtt 233ms\ntcp_congestion_control: bbr\n" + lowat,
 		},
 		{
 			name: "a relay that forwards", goal: Goal{Rate: 50e6, Role: "relay", NAT: true}, facts: with(t, forwards),

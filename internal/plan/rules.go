@@ -148,12 +148,32 @@ func (d *draft) ownInterval() units.Duration {
 		most        = 2 * time.Second
 	)
 	g := d.Goal
-	if !d.sendsOwnTCP() {
+	switch {
+	case d.sendsOwnTCP():
+	case g.Serves == servesUDP:
 		return interval(g.RTT)
+	default:
+		return d.forwardedInterval()
 	}
 	all := time.Duration(float64(connections*each*8*perTarget) / float64(g.Rate) * float64(time.Second))
 	own := min(max(all, least), most)
 	return max(units.Duration(own).Round(units.Duration(time.Millisecond)), interval(g.RTT))
+}
+
+// forwardedInterval is the interval for what others send through this host.
+//
+// Nothing but CAKE bounds what waits here of it, so ten RTTs are right on a wide link. On a narrow one a target of half
+// an RTT is less than a packet of each connection. Then their queues run dry all the time, and each next packet goes
+// ahead of what is really sparse. So the target has room for three packets of each of 16 connections. One connection
+// that is alone has as long a queue then. It is its own: nobody else waits in it (docs/rules.md).
+func (d *draft) forwardedInterval() units.Duration {
+	const (
+		bytes     = 16 * 3 * 1514
+		perTarget = 20
+		most      = 2 * time.Second
+	)
+	room := time.Duration(float64(bytes*8*perTarget) / float64(d.Goal.Rate) * float64(time.Second))
+	return max(interval(d.Goal.RTT), units.Duration(min(room, most)).Round(units.Duration(time.Millisecond)))
 }
 
 // sendsOwnTCP tells whether what leaves is this host's own TCP, as far as is known.
@@ -256,25 +276,17 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 	return false, nil
 }
 
-// oneLock is what one CAKE carries on any server of today: 2.5 to 3 Gbit/s were measured (LibreQoS#127). Below, one
-// CAKE is better than one for each queue: only it is fair between all clients.
-const oneLock = units.Rate(2e9)
-
 // cake plans CAKE, which is fair between clients.
 func (d *draft) cake(reason string) error {
 	g := d.Goal
 	q, queues := d.newCake(shaped(g.Rate), d.ownInterval()), ""
-	if d.link.TxQueues > 1 && g.Rate > oneLock && g.Follow == "" { // of one CAKE alone the rate can be followed
-		if d.facts.Qdiscs["cake_mq"] == host.Yes {
-			q.MultiQueue, queues = true, fmt.Sprintf(", on %d queues", d.link.TxQueues)
-			d.note("fairness", "each of the %d queues is fair by itself: clients share evenly where their connections "+
-				"fall on the same (lab, 100mbit, 1 against 10 connections: 11.89 and 83.44 Mbit/s, 47.66 with one "+
-				"CAKE; "+
-				"scenarios/rules/several-queues.toml)", d.link.TxQueues)
-		} else {
-			d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock, which carries 2.5 "+
-				"to 3 Gbit/s (LibreQoS#127)",
-				d.facts.Kernel, d.link.TxQueues)
+	switch {
+	case d.wide() && g.OneCAKE == 0:
+		queues = d.unmeasured(&q)
+	case d.wide():
+		var carried bool
+		if queues, carried = d.spread(&q); !carried {
+			return d.perQueue()
 		}
 	}
 	side, why := "dst", intervalEvidence
@@ -300,8 +312,11 @@ func (d *draft) cake(reason string) error {
 		}
 		d.note("fairness", "what leaves %s is shared evenly between %s", d.link.Name, other[side])
 	}
-	return d.root(qdisc.Stack{q}, reason+queues,
-		strings.Join([]string{shapeEvidence, why, fairEvidence}, "; "))
+	fair := fairEvidence
+	if !q.SplitGSO {
+		fair = wideEvidence
+	}
+	return d.root(qdisc.Stack{q}, reason+queues, strings.Join([]string{shapeEvidence, why, fair}, "; "))
 }
 
 func (d *draft) noShaper(or string) error {

@@ -13,6 +13,7 @@ GOAL = dict(
     rate=dict(type="str"),
     follow=dict(type="str"),
     ingress=dict(type="str"),
+    one_cake=dict(type="str"),
     overhead=dict(type="str"),
     rtt=dict(type="str"),
     loss=dict(type="str"),

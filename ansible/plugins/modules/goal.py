@@ -42,6 +42,9 @@ options:
   ingress:
     description: 'What the provider sold for incoming traffic.'
     type: str
+  one_cake:
+    description: 'What one CAKE carries on the host, such as C(4gbit), as C(weir doctor --bench) says.'
+    type: str
   overhead:
     description: 'The framing that the provider counts.'
     type: str

@@ -20,23 +20,25 @@ func Tree(t testing.TB, text string, queues int) qdisc.Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: stack[0].Kind(), Handle: 0x10000, Parent: qdisc.Root,
-		Spec: stack[0]}}}
-	if len(stack) == 1 {
-		queues = 0
+	var built qdisc.Tree
+	major := qdisc.Handle(0)
+	var add func(parent qdisc.Handle, levels qdisc.Stack)
+	add = func(parent qdisc.Handle, levels qdisc.Stack) {
+		major += 0x10000
+		own, below := major, min(len(levels)-1, 1)
+		built.Qdiscs = append(built.Qdiscs, qdisc.Qdisc{Kind: levels[0].Kind(), Handle: own, Parent: parent,
+			Spec: levels[0]})
+		switch {
+		case levels[0].Kind() == "mq" && below > 0:
+			below = queues
+		case levels[0].Kind() == "htb":
+			built.Classes = append(built.Classes, qdisc.Class{Kind: "htb", Handle: own + 1, Parent: own})
+		}
+		for i := range below {
+			add(own+qdisc.Handle(i+1), levels[1:])
+		}
 	}
-	if stack[0].Kind() != "mq" {
-		queues = min(queues, len(stack)-1)
-	}
-	if stack[0].Kind() == "htb" {
-		built.Classes = []qdisc.Class{{Kind: "htb", Handle: 0x10001, Parent: qdisc.Root}}
-	}
-	for i := range queues {
-		built.Qdiscs = append(built.Qdiscs, qdisc.Qdisc{
-			Kind: stack[1].Kind(), Handle: qdisc.Handle(0x20000 * (i + 1)), Parent: qdisc.Handle(0x10001 + i),
-			Spec: stack[1],
-		})
-	}
+	add(qdisc.Root, stack)
 	if got, ok := built.Stack(); !ok || !got.Equal(stack) {
 		t.Fatalf("the test's tree for %q has the stack %q", text, got)
 	}

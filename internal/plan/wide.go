@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+const (
+	// What one CAKE carries where nobody has measured it: 2.5 to 3 Gbit/s were seen (LibreQoS#127).
+	assumedCAKE = units.Rate(2.5e9)
+	// A packet of TCP takes more than three times the instructions where CAKE takes superpackets apart: TestInSplit of
+	// internal/dualpi2 counts them, and weir doctor --bench measures both.
+	wholeCarries = 3
+
+	wideEvidence = "1 against 10 connections at 2.5gbit: with superpackets left whole 1193 and 1192 Mbit/s and an " +
+		"echo of 0.21 ms at p99; with cake_mq 298 and 2087 (scenarios/rules/wide.toml)"
+	perQueueEvidence = "lab, 2.5gbit, 4 queues: an echo waits 0.89 ms at p99, and without a shaper 102; 1 against 10 " +
+		"connections share 119 : 2266, and with CAKE 1193 : 1193 (scenarios/rules/wide.toml)"
+)
+
+// carried is which rate one CAKE is taken to carry, with a fifth left for what a card's driver does.
+func (d *draft) carried() units.Rate { return cmp.Or(d.Goal.OneCAKE, assumedCAKE) * 4 / 5 }
+
+// wide tells whether a rate is above what one CAKE carries.
+func (d *draft) wide() bool {
+	return d.Goal.Rate > d.carried() && d.Goal.Follow == "" // of one CAKE alone the rate can be followed
+}
+
+// unmeasured plans for a wide link where it is not known what one CAKE carries on this host.
+func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
+	if d.link.TxQueues == 1 {
+		return ""
+	}
+	if d.facts.Qdiscs["cake_mq"] == host.Yes {
+		queues = d.multiQueue(q)
+	} else {
+		d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock", d.facts.Kernel,
+			d.link.TxQueues)
+	}
+	d.note(d.link.Name, "one CAKE is taken to carry %s (LibreQoS#127). weir doctor --bench measures it here, and "+
+		"--one-cake tells it", assumedCAKE)
+	return queues
+}
+
+// multiQueue makes a CAKE one for each queue.
+func (d *draft) multiQueue(q *qdisc.Cake) (queues string) {
+	q.MultiQueue = true
+	d.note("fairness", "each of the %d queues is fair by itself: clients share evenly where their connections "+
+		"fall on the same (lab, 100mbit, 1 against 10 connections: 11.89 and 83.44 Mbit/s, 47.66 with one CAKE; "+
+		"scenarios/rules/several-queues.toml)", d.link.TxQueues)
+	return fmt.Sprintf(", on %d queues", d.link.TxQueues)
+}
+
+// spread plans for a rate that one CAKE does not carry, as was measured. What is fair to clients comes first. It tells
+// false where no CAKE carries it.
+func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
+	queue := units.Rate(d.link.TxQueues)
+	switch {
+	case d.sendsOwnTCP() && d.Goal.Rate <= wholeCarries*d.carried():
+		q.SplitGSO = false
+		d.note(d.link.Name, "one CAKE carries %s here if it takes superpackets apart, and at least %d times that if "+
+			"it leaves them whole. An echo may wait for one: up to 64 KiB", d.Goal.OneCAKE, wholeCarries)
+		return ", superpackets left whole", true
+	case queue > 1 && d.facts.Qdiscs["cake_mq"] == host.Yes && d.Goal.Rate <= queue*d.carried():
+		return d.multiQueue(q), true
+	}
+	return "", false
+}
+
+// perQueue shapes each queue to its part of the rate, or leaves the rate to others.
+func (d *draft) perQueue() error {
+	g, queue := d.Goal, units.Rate(d.link.TxQueues)
+	leaf := "fq"
+	if !d.has(leaf) {
+		leaf = "fq_codel"
+	}
+	if queue > 1 && d.has("mq") && d.has("htb") && d.has(leaf) {
+		each := shaped(g.Rate) / queue
+		d.note("fairness", "no connection gets more than %s, the part of its queue, and clients do not share evenly",
+			each)
+		return d.root(append(append(plain("mq"), d.htb(each)...), plain(leaf)...), fmt.Sprintf(
+			"%s; one CAKE carries %s here, so each of the %d queues has its part", hereReason(g.Rate), g.OneCAKE,
+			d.link.TxQueues), perQueueEvidence)
+	}
+	d.note(d.link.Name, "no shaper: one CAKE carries %s here, and %s needs more. The queue stays at the provider. A "+
+		"shaper that the CPU holds back would be slower, and have a queue of its own", g.OneCAKE, g.Rate)
+	return d.unshaped()
+}
