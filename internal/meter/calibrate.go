@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -189,6 +190,10 @@ func (f *filler) Seen() ([]calibrate.Sample, []calibrate.Probe) {
 // Calibrate finds what the way to a weir serve carries, from here to there.
 func Calibrate(ctx context.Context, t Target, o CalibrateOptions) (*Calibrated, error) {
 	const most = 40 * time.Second
+	t, _, err := t.settled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	transport := t.transport("", nil)
 	defer transport.CloseIdleConnections()
 	s := &served{target: t, ask: &http.Client{Transport: transport, Timeout: 15 * time.Second}}
@@ -208,7 +213,7 @@ func Calibrate(ctx context.Context, t Target, o CalibrateOptions) (*Calibrated, 
 	run := (&webProbe{f.probe, t}).run
 	result.Probe = "https"
 	if port := s.hello.UDP; port > 0 && port < 1<<16 {
-		if u, err := openUDP(ctx, t.udpAddr(port), []byte(t.Token), f.probe, most, sparse); err == nil {
+		if u, err := openUDP(ctx, t.at(strconv.Itoa(port)), []byte(t.Token), f.probe, most, sparse); err == nil {
 			run, result.Probe = u.run, "udp"
 		}
 	}

@@ -34,6 +34,7 @@ type Hello struct {
 	Kernel  string   `json:"kernel,omitempty"`
 	CCs     []string `json:"ccs,omitempty"` // congestion controls that may be asked for
 	Rate    uint64   `json:"rate,omitempty"`
+	Path    bool     `json:"path,omitempty"` // its UDP port tells what the path does to packets
 }
 
 // Flows is what the server saw of a session's flows, in the order in which they began.

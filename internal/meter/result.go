@@ -25,6 +25,7 @@ type Result struct {
 	Probe     string     `json:"probe"`  // how it was asked: "udp", "https", "ssh" or "tcp"
 	Interval  float64    `json:"interval"`
 	Phases    []Phase    `json:"phases"`
+	Paths     []Path     `json:"paths,omitempty"` // to the address that was used, and to one of the other family
 	Notes     []string   `json:"notes,omitempty"`
 	Recording *Recording `json:"recording,omitempty"` // all samples
 }
@@ -107,6 +108,9 @@ func Summarize(rec *Recording) Result {
 			r.Notes = append(r.Notes, p.Name+": no data arrived, so nothing is known of this load.")
 		}
 		r.Phases = append(r.Phases, p)
+	}
+	for _, p := range rec.Paths {
+		r.Paths = append(r.Paths, p.judge())
 	}
 	r.Says = r.says()
 	r.warn(rec)

@@ -38,6 +38,8 @@ type Recording struct {
 	Samples  []Sample  `json:"samples"`
 	Spans    []Span    `json:"spans"`
 	Notes    []string  `json:"notes,omitempty"`
+
+	Paths []PathSeen `json:"paths,omitempty"` // before the first phase
 }
 
 // Span is a phase: when it was, in seconds since the beginning, and its flows as both ends saw them.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -25,6 +26,10 @@ type served struct {
 
 // Measure measures the way to a weir serve. When the context ends it gives what there is.
 func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
+	t, other, err := t.settled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	transport := t.transport("", nil)
 	defer transport.CloseIdleConnections()
 	s := &served{Options: o, target: t, ask: &http.Client{Transport: transport, Timeout: 15 * time.Second}}
@@ -45,6 +50,11 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	if o.CC != "" {
 		s.query.Set("cc", o.CC)
 	}
+	began := time.Now()
+	rec.Paths = s.look(ctx, other)
+	if left := time.Duration(s.hello.Seconds*float64(time.Second)) - time.Since(began); o.Time > left {
+		o.Time = left // else the server would end the last load
+	}
 	m := &meter{Options: o, peer: s, probe: &probe{began: time.Now()}, rec: rec}
 	return rec, m.run(ctx, s.prober(ctx, m))
 }
@@ -53,7 +63,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
 	const ms = float64(time.Millisecond)
 	if port := s.hello.UDP; port > 0 && port < 1<<16 {
-		u, err := openUDP(ctx, s.target.udpAddr(port), []byte(s.target.Token), m.probe, m.Time+time.Minute,
+		u, err := openUDP(ctx, s.target.at(strconv.Itoa(port)), []byte(s.target.Token), m.probe, m.Time+time.Minute,
 			Interval)
 		if err == nil {
 			m.rec.Probe, m.rec.Interval = "udp", max(float64(u.params.Interval), float64(Interval))/ms
