@@ -56,7 +56,8 @@ func newMeasureCommand() *cobra.Command {
 To a weir serve, it probes all the time: on the idle link, during downloads, and
 during uploads. Downloads come here, uploads go there. The first 2 s of a load
 do not count. Behind each figure stands how far off it may be. Both hosts'
-kernels say whether the link was full.
+kernels say whether the link was full. Before all that, it looks for 1.5 s at
+what the path does to packets: ECN, DSCP, and which length passes.
 
 By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
 and windows can be what limits it. The other host needs cat; with ss,

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marked is a UDP socket that tells which byte of DSCP and ECN a packet arrived with, and that chooses it for each
-// packet that it sends.
+// Marked is a UDP socket. It tells which byte of DSCP and ECN a packet arrived with, and chooses that of each packet
+// that it sends.
 type Marked struct {
 	conn    *net.UDPConn
 	v6      bool // an address of IPv6 is bound, which may speak IPv4, too

@@ -11,8 +11,8 @@ import (
 	"weir/internal/measure"
 )
 
-// PathPacket is a packet that was sent to see what becomes of it, and its answer, which is sent with the same length
-// and the same byte of DSCP and ECN.
+// PathPacket is a packet that was sent to see what becomes of it, and its answer. That is as long, and has the same
+// byte of DSCP and ECN.
 type PathPacket struct {
 	Size     int     `json:"size"` // bytes of IP
 	TOS      byte    `json:"tos"`  // DSCP and ECN that it was sent with
@@ -86,7 +86,8 @@ func nextPath(seen []PathPacket, device int) (next []PathPacket) {
 			}
 		}
 		// Those of Ethernet, PPPoE, tunnels, and what mobile networks have. Then the device's own.
-		for _, size := range []int{leastPath, 1358, 1380, 1400, 1412, 1420, 1440, 1460, 1480, 1492, 1500, 1501, device} {
+		usual := []int{leastPath, 1358, 1380, 1400, 1412, 1420, 1440, 1460, 1480, 1492, 1500, 1501, device}
+		for _, size := range usual {
 			if size <= device {
 				sizes = append(sizes, size)
 			}
@@ -123,8 +124,8 @@ func nextPath(seen []PathPacket, device int) (next []PathPacket) {
 	return next
 }
 
-// passed are the longest packet that passed in a direction, and the shortest one above it that was tried twice and did
-// not, and how often that was tried.
+// passed is the longest packet that passed in a direction. Above is the shortest longer one that was tried twice and
+// did not, and tries is how often.
 func passed(seen []PathPacket, back bool) (most, above, tries int) {
 	failed := map[int]int{}
 	for _, p := range seen {

@@ -113,30 +113,28 @@ func mtuOf(local netip.Addr) int {
 	return 1500
 }
 
-// run sends until all is known, or the time is over.
+// run sends until all is known, or the time is over. What nobody has waited for is left out.
 func (p *pathProbe) run(ctx context.Context) []PathPacket {
 	done := make(chan struct{})
 	go func() { defer close(done); p.receive() }()
+	settled := 0
 	for ctx.Err() == nil {
 		next := nextPath(p.seen(), p.device)
 		if len(next) == 0 {
 			break
 		}
-		for _, k := range next {
-			p.send(k)
-			gap := 5 * time.Millisecond // as fast as the server answers
-			if k.Size > smallPath {
-				gap = 10 * time.Millisecond // so that no queue of a slow link fills
-			}
-			wait(ctx, gap)
+		p.send(ctx, next)
+		if p.settle(ctx) {
+			settled = len(p.seen())
 		}
-		p.settle(ctx)
 	}
 	p.conn.Write(irtt.Close(p.token, p.key))
 	p.conn.SetReadDeadline(time.Now())
 	<-done
 	p.conn.Close()
-	return p.seen()
+	all := p.seen()
+	late := slices.DeleteFunc(all[settled:], func(k PathPacket) bool { return !k.Arrived })
+	return all[:settled+len(late)]
 }
 
 func (p *pathProbe) seen() []PathPacket {
@@ -145,17 +143,33 @@ func (p *pathProbe) seen() []PathPacket {
 	return slices.Clone(p.packets)
 }
 
-func (p *pathProbe) send(k PathPacket) {
-	p.mu.Lock()
-	seq := uint32(len(p.packets))
-	p.packets, p.sent = append(p.packets, k), append(p.sent, time.Now())
-	p.mu.Unlock()
-	b := p.layout.PathRequest(p.token, seq, k.Size-p.over, k.TOS, p.key)
-	p.socket.Write(b, k.TOS, netip.AddrPort{}) // what does not leave does not pass
+// send sends packets, as fast as the server answers and so that no queue of a slow link fills.
+func (p *pathProbe) send(ctx context.Context, all []PathPacket) {
+	const short, long, slack = 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond
+	due := time.Now()
+	for _, k := range all {
+		p.mu.Lock()
+		seq := uint32(len(p.packets))
+		p.packets, p.sent = append(p.packets, k), append(p.sent, time.Now())
+		p.mu.Unlock()
+		b := p.layout.PathRequest(p.token, seq, k.Size-p.over, k.TOS, p.key)
+		p.socket.Write(b, k.TOS, netip.AddrPort{}) // what does not leave does not pass
+		if due = due.Add(short); k.Size > smallPath {
+			due = due.Add(long - short)
+		}
+		if least := time.Now().Add(-slack); due.Before(least) {
+			due = least
+		}
+		sleep(time.Until(due))
+		if ctx.Err() != nil {
+			return
+		}
+	}
 }
 
-// settle waits for the last answers: twice the longest round trip so far, or until one of the last three is there.
-func (p *pathProbe) settle(ctx context.Context) {
+// settle waits for the last answers: twice the longest round trip so far, or until one of the last three is there. It
+// tells whether that was so before the time was over.
+func (p *pathProbe) settle(ctx context.Context) bool {
 	const last, least, step = 3, 100 * time.Millisecond, 5 * time.Millisecond
 	for began := time.Now(); ctx.Err() == nil; wait(ctx, step) {
 		longest := 0.0
@@ -165,15 +179,16 @@ func (p *pathProbe) settle(ctx context.Context) {
 		}
 		patience := max(2*time.Duration(longest*float64(time.Millisecond)), least)
 		if longest > 0 && time.Since(began) > patience {
-			return
+			return true
 		}
 		for _, k := range seen[max(len(seen)-last, 0):] {
 			if k.Answered {
 				wait(ctx, 2*step) // for those that were overtaken
-				return
+				return true
 			}
 		}
 	}
+	return false
 }
 
 func (p *pathProbe) receive() {

@@ -76,6 +76,30 @@ func TestPathSizes(t *testing.T) {
 	}
 }
 
+// What docs/measure.md says that it costs on an Ethernet.
+func TestPathCost(t *testing.T) {
+	const device = 1500
+	least, most, bytes := 1000, 0, 0
+	random := rand.New(rand.NewPCG(1, 1))
+	for there := leastPath; there <= device; there += 7 {
+		for back := leastPath; back <= there; back += 5 {
+			path := simulated{there: there, back: back}
+			var seen []PathPacket
+			all := 0
+			for next := nextPath(seen, device); len(next) > 0; next = nextPath(seen, device) {
+				for _, p := range next {
+					all += p.Size
+					seen = append(seen, path.send(random, p))
+				}
+			}
+			least, most, bytes = min(least, len(seen)), max(most, len(seen)), max(bytes, all)
+		}
+	}
+	if least < 70 || most > 120 || bytes > 120_000 {
+		t.Errorf("%d to %d packets, up to %d bytes", least, most, bytes)
+	}
+}
+
 // Where one packet in 20 is lost each way, a length is seldom taken for one that does not pass, and never the reverse.
 func TestPathLoss(t *testing.T) {
 	wrong := 0
