@@ -390,7 +390,7 @@ func (r *Result) warn(rec *Recording) {
 			case !s.Kernel:
 				note("the kernel of %s does not say whether the link was full.", who)
 			case !s.Full && s.Limit != measure.NoLimit:
-				note("the link was not full: %s limited %s.", limitWords(s.Limit), who)
+				note("the link was not full: %s limited %s.%s", limitWords(s.Limit), who, rec.cipher(s.Limit))
 			}
 		}
 		if rate := float64(rec.Remote.Rate) / 1e6; rate > 0 {
@@ -401,6 +401,14 @@ func (r *Result) warn(rec *Recording) {
 			}
 		}
 	}
+}
+
+// cipher says what to try where a program was too slow that has to encrypt.
+func (rec *Recording) cipher(l measure.Limit) string {
+	if l != measure.Application || !rec.Remote.Plain || rec.Plain {
+		return ""
+	}
+	return " Most of its work is TLS, and --plain does without."
 }
 
 func limitWords(l measure.Limit) string {

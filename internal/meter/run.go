@@ -16,6 +16,7 @@ type Options struct {
 	CC       string         // congestion control of the bulk senders; "": each host's own
 	Both     bool           // both directions at once, after each alone
 	Down     bool           // downloads only
+	Plain    bool           // bulk data goes without TLS
 	Progress func(Progress) // may be nil
 }
 
@@ -39,6 +40,7 @@ type Recording struct {
 	Spans    []Span    `json:"spans"`
 	Notes    []string  `json:"notes,omitempty"`
 
+	Plain bool       `json:"plain,omitempty"` // bulk data went without TLS
 	Paths []PathSeen `json:"paths,omitempty"` // before the first phase
 }
 

@@ -76,7 +76,7 @@ func New(c Config) *Server {
 	if c.Event == nil {
 		c.Event = func(string) {}
 	}
-	s := &Server{Config: c, noise: make([]byte, chunk)}
+	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk)}
 	rand.Read(s.noise)
 	s.gate = newGate(c.Limits, c.now, c.Event)
 	s.down.rate, s.up.rate = c.Rate, c.Rate
@@ -106,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- s.answerUDP(datagrams) }()
-	go func() { failed <- web.ServeTLS(newLimited(tcp, s.gate), "", "") }()
+	go func() { failed <- web.ServeTLS(mixed{newLimited(tcp, s.gate), s}, "", "") }()
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
