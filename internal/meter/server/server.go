@@ -47,6 +47,7 @@ type Config struct {
 	Limits
 	Token       string // that clients must show; "": none
 	Certificate tls.Certificate
+	Domain      *Domain           // nil: its own certificate is all that it has
 	Name        string            // of this host
 	Version     string            // of this program
 	Kernel      string            // that it runs on
@@ -94,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	}
 	web := &http.Server{
 		Handler:           s.routes(),
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.Certificate}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         s.tls(),
 		ReadHeaderTimeout: 5 * time.Second, // of the TLS handshake, too
 		IdleTimeout:       20 * time.Second,
 		MaxHeaderBytes:    8 << 10,
