@@ -90,7 +90,8 @@ func (s *Server) tls() *tls.Config {
 	}
 	c.NextProtos = []string{"h2", "http/1.1", acme.ALPNProto}
 	c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		if strings.EqualFold(hello.ServerName, s.Domain.Name) || slices.Contains(hello.SupportedProtos, acme.ALPNProto) {
+		proof := slices.Contains(hello.SupportedProtos, acme.ALPNProto)
+		if proof || strings.EqualFold(hello.ServerName, s.Domain.Name) {
 			return s.Domain.manager.GetCertificate(hello)
 		}
 		return nil, nil // its own
