@@ -59,11 +59,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, errNotSo) {
 		return exitNotSo
 	}
-	// One line says what is wrong and one what to try, whatever was wrong. Part of it may be another host's words.
-	fmt.Fprintf(errs, "weir: %s\n", text.OneLine(strings.Join(strings.Fields(err.Error()), " ")))
+	// One line says what is wrong and one what to try, whatever was wrong.
+	fmt.Fprintf(errs, "weir: %s\n", strings.Join(strings.Fields(err.Error()), " "))
 	var hint interface{ Hint() string }
 	if errors.As(err, &hint) && hint.Hint() != "" {
-		fmt.Fprintf(errs, "  try: %s\n", text.OneLine(hint.Hint()))
+		fmt.Fprintf(errs, "  try: %s\n", hint.Hint())
 	}
 	if isUsage(err) {
 		return exitUsage
