@@ -33,7 +33,7 @@ type measureOptions struct {
 	token, pin, cc string
 	time           time.Duration
 	conns          int
-	both           bool
+	both, plain    bool
 	compare        string
 	csv, flent     string
 }
@@ -56,7 +56,8 @@ func newMeasureCommand() *cobra.Command {
 To a weir serve, it probes all the time: on the idle link, during downloads, and
 during uploads. Downloads come here, uploads go there. The first 2 s of a load
 do not count. Behind each figure stands how far off it may be. Both hosts'
-kernels say whether the link was full.
+kernels say whether the link was full. Before all that, it looks for 1.5 s at
+what the path does to packets: ECN, DSCP, and which length passes.
 
 By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
 and windows can be what limits it. The other host needs cat; with ss,
@@ -107,6 +108,7 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 	f.IntVar(&o.conns, "conns", 4, "`number` of bulk connections each way, 1 to 16")
 	f.StringVar(&o.cc, "cc", "", "congestion control `name` of the bulk senders (default: each host's own)")
 	f.BoolVar(&o.both, "both", false, "also load both directions at once")
+	f.BoolVar(&o.plain, "plain", false, "load a weir serve without TLS, where its cipher is slower than the link")
 	f.StringVar(&o.compare, "compare", "", "`file` that --json wrote before: print both side by side")
 	f.BoolVar(&o.markdown, "markdown", false, "print a table in Markdown")
 	f.StringVar(&o.csv, "csv", "", "also write all samples to this `file`")
@@ -165,12 +167,15 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if err := o.check(); err != nil {
 		return err
 	}
+	if _, ssh := sshName(target); o.plain && (ssh || strings.Contains(target, "://")) {
+		return usage("weir measure HOST --plain", "--plain is of a weir serve")
+	}
 	before, err := o.before()
 	if err != nil {
 		return err
 	}
 	line := newProgress(cmd.ErrOrStderr())
-	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both,
+	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both, Plain: o.plain,
 		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
 	var file *meter.File
 	if strings.HasPrefix(target, "https://") {

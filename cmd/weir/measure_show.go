@@ -53,6 +53,9 @@ func printResult(w io.Writer, r meter.Result) {
 				"back.", p.Lost, p.Sent, p.LostUp, p.LostDown))
 		}
 	}
+	if says := r.PathSays(); says != "" {
+		printWrapped(w, "path: ", says)
+	}
 }
 
 // interval writes a figure with what is not known of it.

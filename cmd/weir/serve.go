@@ -30,6 +30,7 @@ import (
 // serveOptions are those of weir serve.
 type serveOptions struct {
 	listen, udp, token, state, cert, key string
+	domain, acme                         string
 	noToken                              bool
 	tests                                int
 	duration                             time.Duration
@@ -50,6 +51,10 @@ measures in a browser. Both have a token, which keeps others out; the line has
 the fingerprint of this host's certificate, too. Both are made at the first
 start and kept. On a loopback address there is no token.
 
+With --domain the certificate is of Let's Encrypt, or of the authority that
+--acme names, and its terms are accepted by that. The port is 443 then, which
+must be open to the Internet. It is kept and renewed.
+
 One TLS port speaks to weir measure, networkQuality and other RPM clients, ndt7,
 LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
 as its HMAC key. docs/measure.md has a command for each.
@@ -64,6 +69,9 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 			// A client that hangs up is no reason to end, and Ctrl-C is no failure.
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if o.domain != "" && !cmd.Flags().Changed("listen") {
+				o.listen = ":443" // where an authority asks
+			}
 			return serve(ctx, cmd.OutOrStdout(), o)
 		},
 	}
@@ -75,6 +83,8 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 	f.StringVar(&o.state, "state", "", "`directory` of what is kept (default: ~/.local/state/weir)")
 	f.StringVar(&o.cert, "cert", "", "`file` of another certificate (PEM), with --key")
 	f.StringVar(&o.key, "key", "", "`file` of its key (PEM)")
+	f.StringVar(&o.domain, "domain", "", "get a certificate for this `name` of this host (ACME)")
+	f.StringVar(&o.acme, "acme", "", "`URL` of another authority's directory, with --domain")
 	f.IntVar(&o.tests, "tests", limits.Tests, "`number` of clients that test at once")
 	f.Var((*timeOption)(&o.duration), "duration", "longest `time` of a test")
 	f.Var((*rateOption)(&o.rate), "rate", "highest `rate` of all tests together, each way (default: none)")
@@ -125,6 +135,13 @@ func (o serveOptions) check() error {
 		return usage("--token or --no-token", "--token and --no-token exclude each other")
 	case (o.cert == "") != (o.key == ""):
 		return usage("--cert FILE --key FILE", "a certificate and its key go together")
+	case o.domain != "" && o.cert != "":
+		return usage("--domain or --cert", "--domain and --cert exclude each other")
+	case o.acme != "" && o.domain == "":
+		return usage("--domain NAME --acme URL", "--acme is of --domain")
+	case o.domain != "" && (!strings.Contains(o.domain, ".") || strings.ContainsAny(o.domain, ":/@ \t\r\n*") ||
+		net.ParseIP(o.domain) != nil):
+		return usage("--domain speed.example.org", "--domain %q is no name of a host", o.domain)
 	case strings.ContainsAny(o.token, "/?#&% \t\r\n"):
 		return usage("letters and digits", "the token is to stand in a URL, and cannot")
 	}
@@ -135,7 +152,11 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	kept, err := o.keep()
+	dir, err := o.directory()
+	if err != nil {
+		return err
+	}
+	kept, err := o.keep(dir)
 	if err != nil {
 		return err
 	}
@@ -160,14 +181,32 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 		kept.Token = ""
 	}
 	name, _ := os.Hostname()
-	o.announce(w, tcp.Addr(), udp.LocalAddr(), kept)
 	log := &serveLog{w: w, terminal: isTerminal(w)}
-	s := server.New(server.Config{Limits: limits, Token: kept.Token, Certificate: kept.Certificate, Name: name,
-		Version: version, Kernel: kernel(), Event: log.event})
+	c := server.Config{Limits: limits, Token: kept.Token, Certificate: kept.Certificate, Name: name,
+		Version: version, Kernel: kernel(), Event: log.event}
+	if o.domain != "" {
+		c.Domain = server.NewDomain(o.domain, filepath.Join(dir, "acme"), o.acme)
+	}
+	s := server.New(c)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, tcp, udp) }()
+	if c.Domain != nil { // the authority asks this server
+		fmt.Fprintf(w, "Asking for a certificate for %s. It takes five minutes at most.\n", o.domain)
+		if err := c.Domain.Obtain(ctx); err != nil {
+			cancel()
+			<-served
+			return err
+		}
+	}
+	if ctx.Err() == nil {
+		o.announce(w, tcp.Addr(), udp.LocalAddr(), kept)
+	}
 	if log.terminal {
 		go log.follow(ctx, s)
 	}
-	return s.Serve(ctx, tcp, udp)
+	return <-served
 }
 
 // serveLog is a line for each test that begins or ends, and on a terminal a last line for those that run.
@@ -227,8 +266,8 @@ func (l *serveLog) show(tests []server.Test, seconds float64) {
 	fmt.Fprint(l.w, string(line[:min(len(line), most)]))
 }
 
-// keep finds the certificate and the token.
-func (o serveOptions) keep() (server.Kept, error) {
+// directory is where things are kept.
+func (o serveOptions) directory() (string, error) {
 	dir := o.state
 	if dir == "" {
 		dir = os.Getenv("STATE_DIRECTORY")
@@ -237,8 +276,13 @@ func (o serveOptions) keep() (server.Kept, error) {
 		dir = filepath.Join(cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(home, ".local/state")), "weir")
 	}
 	if dir == "" {
-		return server.Kept{}, &hinted{errors.New("no directory to keep a certificate in"), "--state DIRECTORY"}
+		return "", &hinted{errors.New("no directory to keep a certificate in"), "--state DIRECTORY"}
 	}
+	return dir, nil
+}
+
+// keep finds the certificate and the token.
+func (o serveOptions) keep(dir string) (server.Kept, error) {
 	kept, err := server.Keep(dir)
 	if err != nil {
 		if path := (*fs.PathError)(nil); errors.As(err, &path) {
@@ -270,7 +314,11 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 	}
 	tcp, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		return nil, nil, &hinted{err, "weir serve --listen :4748"}
+		try := "weir serve --listen :4748"
+		if o.domain != "" {
+			try = "as root, or where no web server has port 443"
+		}
+		return nil, nil, &hinted{err, try}
 	}
 	at := o.udp
 	if at == "" { // the same, whichever port that became
@@ -304,6 +352,9 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = reachable()
 	}
+	if o.domain != "" {
+		host = o.domain
+	}
 	_, udpPort, _ := net.SplitHostPort(udp.String())
 	at := host
 	if strings.Contains(at, ":") {
@@ -317,7 +368,10 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 	if kept.Token != "" {
 		fmt.Fprintf(w, " --token %s", kept.Token)
 	}
-	fmt.Fprintf(w, " --pin %s\n\n", kept.Fingerprint)
+	if o.domain == "" { // else anybody's system knows who vouches for it
+		fmt.Fprintf(w, " --pin %s", kept.Fingerprint)
+	}
+	fmt.Fprint(w, "\n\n")
 	path := "/"
 	if kept.Token != "" {
 		path = "/t/" + kept.Token + "/"
@@ -326,7 +380,7 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 		host = "[" + host + "]"
 	}
 	fmt.Fprintf(w, "Or in a browser there:\n\n  https://%s:%s%s\n\n", host, port, path)
-	if o.cert == "" {
+	if o.cert == "" && o.domain == "" {
 		fmt.Fprint(w, "The browser does not know the certificate, and asks before it goes on.\n\n")
 	}
 }

@@ -148,6 +148,10 @@ func compared(title string, mbit float64, run measure.Run) (all []measured) {
 		return []measured{{title: title, err: fmt.Errorf("nothing was measured")}}
 	}
 	const ramp = 2.0 // s, what of a load does not count
+	if whole := (meter.Way{ECN: meter.Kept, DSCP: meter.Kept, MTU: 1500}); len(said.Paths) != 1 ||
+		said.Paths[0].There != whole || said.Paths[0].Back != whole {
+		return append(all, measured{title: title, err: fmt.Errorf("the path is %+v", said.Paths)})
+	}
 	probe := run.Probes[0]
 	starts := aligned(probe, said.Recording.Samples)
 	within := func(from, to float64) (waits []float64, lost int) {
@@ -193,7 +197,7 @@ func compared(title string, mbit float64, run measure.Run) (all []measured) {
 
 // aligned is how many seconds after the run the program's clock began: when the waits that both saw are most alike.
 func aligned(probe measure.Probe, samples []meter.Sample) (best float64) {
-	const from, to, step = 1., 5., 0.01 // the program starts after 1 s, and shakes hands first
+	const from, to, step = 1., 7., 0.01 // the program starts after 1 s, shakes hands, and looks at the path
 	seen := make([]float64, int(60/step))
 	for i, at := range probe.At {
 		seen[min(int(at/step), len(seen)-1)] = max(probe.Series[i], 0)

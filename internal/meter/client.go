@@ -3,6 +3,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -22,6 +24,42 @@ type Target struct {
 	Addr  string // host:port
 	Token string
 	Pin   string // the certificate's fingerprint; "": it must be one that this host trusts
+
+	ip netip.Addr // that its name has, once one is chosen
+}
+
+// settled chooses one address of a name, as a browser does: that which answers first. All connections of a measurement
+// must go the same way. It tells which address of the other family the name has, if it has one.
+func (t Target) settled(ctx context.Context) (Target, netip.Addr, error) {
+	host, _, _ := net.SplitHostPort(t.Addr)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		t.ip = ip
+		return t, netip.Addr{}, nil
+	}
+	c, err := t.dial(ctx, "")
+	if err != nil {
+		return t, netip.Addr{}, err
+	}
+	defer c.Close()
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		t.ip = a.AddrPort().Addr().Unmap()
+	}
+	all, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	for _, ip := range all {
+		if ip = ip.Unmap(); ip.Is4() != t.ip.Is4() {
+			return t, ip, nil
+		}
+	}
+	return t, netip.Addr{}, nil
+}
+
+// at is where one of its ports is.
+func (t Target) at(port string) string {
+	host, own, _ := net.SplitHostPort(t.Addr)
+	if t.ip.IsValid() {
+		host = t.ip.String()
+	}
+	return net.JoinHostPort(host, cmp.Or(port, own))
 }
 
 // Problem is an error with what to try.
@@ -39,7 +77,7 @@ func (t Target) dial(ctx context.Context, cc string) (net.Conn, error) {
 
 // dialSized is dial, with packets of at most so many bytes of IP; 0: what fits.
 func (t Target) dialSized(ctx context.Context, cc string, packet int) (net.Conn, error) {
-	c, err := Dial(ctx, t.Addr, cc, packet)
+	c, err := Dial(ctx, t.at(""), cc, packet)
 	var unanswered *net.OpError
 	if errors.As(err, &unanswered) {
 		return nil, &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", t.Addr, cause(err)),

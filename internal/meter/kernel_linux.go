@@ -4,6 +4,7 @@ package meter
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"os"
@@ -158,6 +159,36 @@ func SetUnsent(c net.Conn, bytes int) error {
 	return control(c, func(fd int) error {
 		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
 	})
+}
+
+// Discard reads what has arrived and throws it away in the kernel, which copies nothing. It counts as len(b) at most.
+func Discard(c net.Conn, b []byte) (n int, err error) {
+	raw, ok := beneath(c).(syscall.Conn)
+	if !ok {
+		return 0, net.ErrClosed
+	}
+	conn, err := raw.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var inner error
+	err = conn.Read(func(fd uintptr) bool {
+		for {
+			n, _, inner = unix.Recvfrom(int(fd), b, unix.MSG_TRUNC|unix.MSG_DONTWAIT)
+			if inner != unix.EINTR {
+				return inner != unix.EAGAIN
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case inner != nil:
+		return 0, inner
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // sleep lets the kernel wake this thread. Go's own timers are looked at when anything wakes the program, such as a

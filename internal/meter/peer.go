@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -48,6 +49,10 @@ const longest = 60 * time.Second
 
 // OpenServed begins a session with a weir serve.
 func OpenServed(ctx context.Context, t Target) (*Peer, error) {
+	t, _, err := t.settled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	transport := t.transport("", nil)
 	ask := &http.Client{Transport: transport, Timeout: 15 * time.Second}
 	var hello Hello
@@ -55,7 +60,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 		transport.CloseIdleConnections()
 		return nil, err
 	}
-	p := &Peer{Name: t.Addr, Addr: t.Addr, Close: transport.CloseIdleConnections}
+	p := &Peer{Name: t.Addr, Addr: t.at(""), Close: transport.CloseIdleConnections}
 	if hello.Rate > 0 {
 		p.Close()
 		return nil, &Problem{t.Addr + " takes no more than a rate of its own", "weir serve without --rate there"}
@@ -67,7 +72,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 	p.Ask = func(ctx context.Context) (*Asker, error) {
 		asked := &probe{began: time.Now()}
 		if port := hello.UDP; port > 0 && port < 1<<16 {
-			if u, err := openUDP(ctx, t.udpAddr(port), []byte(t.Token), asked, longest, sparse); err == nil {
+			if u, err := openUDP(ctx, t.at(strconv.Itoa(port)), []byte(t.Token), asked, longest, sparse); err == nil {
 				return &Asker{"udp", asked.began, u.run, asked.seen}, nil
 			}
 		}

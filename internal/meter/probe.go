@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
-	"strconv"
 	"sync"
 	"time"
 
@@ -75,28 +74,38 @@ func openUDP(ctx context.Context, addr string, key []byte, p *probe, length, int
 	if err != nil {
 		return nil, err
 	}
-	u := &udpProbe{probe: p, conn: conn, key: key}
 	want := irtt.Params{Version: irtt.Protocol, Duration: int64(length), Interval: int64(interval),
 		Received: irtt.CountReceived | irtt.Window, StampAt: irtt.StampBoth, Clock: irtt.ClockWall}
+	u := &udpProbe{probe: p, conn: conn, key: key}
+	u.token, u.params, err = agree(ctx, conn, want, key, 300, 600, 1200)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	u.layout = irtt.NewLayout(u.params, len(key) > 0)
+	return u, nil
+}
+
+// agree opens a connection of irtt, and waits so many milliseconds for each answer.
+func agree(ctx context.Context, conn net.Conn, want irtt.Params, key []byte, patience ...time.Duration) (token uint64,
+	p irtt.Params, err error) {
 	b := make([]byte, irtt.MaxLength)
-	for _, patience := range []time.Duration{300, 600, 1200} {
+	defer conn.SetReadDeadline(time.Time{})
+	for _, patience := range patience {
 		if _, err = conn.Write(irtt.Open(want, key)); err == nil {
 			conn.SetReadDeadline(time.Now().Add(patience * time.Millisecond))
 			n, e := conn.Read(b)
 			if err = e; err == nil {
-				if u.token, u.params, err = irtt.ParseOpened(b[:n], key); err == nil {
-					u.layout = irtt.NewLayout(u.params, len(key) > 0)
-					conn.SetReadDeadline(time.Time{})
-					return u, nil
+				if token, p, err = irtt.ParseOpened(b[:n], key); err == nil {
+					return token, p, nil
 				}
 			}
 		}
 		if ctx.Err() != nil {
-			break
+			return 0, p, ctx.Err()
 		}
 	}
-	conn.Close()
-	return nil, err
+	return 0, p, err
 }
 
 // run probes until the context ends, and then waits a little for what is under way.
@@ -276,10 +285,4 @@ func (p *connectProbe) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// udpAddr is where a server's probe is.
-func (t Target) udpAddr(port int) string {
-	host, _, _ := net.SplitHostPort(t.Addr)
-	return net.JoinHostPort(host, strconv.Itoa(port))
 }

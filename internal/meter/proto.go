@@ -11,7 +11,7 @@ import (
 
 // What client and server say to each other over HTTPS. A server answers Hello at PathSession; bulk data goes over
 // PathDown and PathUp, each on a connection of its own; PathFlows tells what the server saw of it. A page in a browser
-// posts its Recording at PathSummary, and is answered with a Result.
+// posts its Recording at PathSummary, and is answered with a Result. PathTickets is for bulk data without TLS.
 const (
 	PathSession = "/weir/1/session"
 	PathDown    = "/weir/1/down"
@@ -19,6 +19,7 @@ const (
 	PathFlows   = "/weir/1/flows"
 	PathSummary = "/weir/1/summary"
 	PathSmall   = "/small" // one byte: a responsiveness server's small answer
+	PathTickets = "/weir/1/tickets"
 
 	// DefaultPort is of both TCP and UDP.
 	DefaultPort = "4747"
@@ -35,7 +36,22 @@ type Hello struct {
 	Kernel  string   `json:"kernel,omitempty"`
 	CCs     []string `json:"ccs,omitempty"` // congestion controls that may be asked for
 	Rate    uint64   `json:"rate,omitempty"`
+	Plain   bool     `json:"plain,omitempty"` // flows may go without TLS
+	Path    bool     `json:"path,omitempty"`  // its UDP port tells what the path does to packets
 }
+
+// Tickets each open one flow without TLS, once and soon, from the address that asked for them. Nobody who sees one on
+// its way can do more with it than send or receive what has no meaning.
+type Tickets struct {
+	Tickets []string `json:"tickets"`
+}
+
+// What a flow without TLS begins with: these bytes, a ticket, and a line feed.
+const (
+	PlainMagic = "weir/1 "
+	TicketLen  = 32
+	PlainLen   = len(PlainMagic) + TicketLen + 1
+)
 
 // Flows is what the server saw of a session's flows, in the order in which they began.
 type Flows struct {

@@ -36,6 +36,9 @@ func (rec *Recording) check() error {
 	if !(rec.Interval >= 1 && rec.Interval <= 10_000) {
 		return errors.New("interval: 1 to 10000 ms")
 	}
+	if len(rec.Paths) > 0 {
+		return errors.New("paths: no browser sees them")
+	}
 	if len(rec.Samples) > mostSamples {
 		return fmt.Errorf("samples: %d at most", mostSamples)
 	}

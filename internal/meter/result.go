@@ -25,6 +25,7 @@ type Result struct {
 	Probe     string     `json:"probe"`  // how it was asked: "udp", "https", "ssh" or "tcp"
 	Interval  float64    `json:"interval"`
 	Phases    []Phase    `json:"phases"`
+	Paths     []Path     `json:"paths,omitempty"` // to the address that was used, and to one of the other family
 	Notes     []string   `json:"notes,omitempty"`
 	Recording *Recording `json:"recording,omitempty"` // all samples
 }
@@ -107,6 +108,9 @@ func Summarize(rec *Recording) Result {
 			r.Notes = append(r.Notes, p.Name+": no data arrived, so nothing is known of this load.")
 		}
 		r.Phases = append(r.Phases, p)
+	}
+	for _, p := range rec.Paths {
+		r.Paths = append(r.Paths, p.judge())
 	}
 	r.Says = r.says()
 	r.warn(rec)
@@ -386,7 +390,7 @@ func (r *Result) warn(rec *Recording) {
 			case !s.Kernel:
 				note("the kernel of %s does not say whether the link was full.", who)
 			case !s.Full && s.Limit != measure.NoLimit:
-				note("the link was not full: %s limited %s.", limitWords(s.Limit), who)
+				note("the link was not full: %s limited %s.%s", limitWords(s.Limit), who, rec.cipher(s.Limit))
 			}
 		}
 		if rate := float64(rec.Remote.Rate) / 1e6; rate > 0 {
@@ -397,6 +401,14 @@ func (r *Result) warn(rec *Recording) {
 			}
 		}
 	}
+}
+
+// cipher says what to try where a program was too slow that has to encrypt.
+func (rec *Recording) cipher(l measure.Limit) string {
+	if l != measure.Application || !rec.Remote.Plain || rec.Plain {
+		return ""
+	}
+	return " Most of its work is TLS, and --plain does without."
 }
 
 func limitWords(l measure.Limit) string {

@@ -16,6 +16,7 @@ type Options struct {
 	CC       string         // congestion control of the bulk senders; "": each host's own
 	Both     bool           // both directions at once, after each alone
 	Down     bool           // downloads only
+	Plain    bool           // bulk data goes without TLS
 	Progress func(Progress) // may be nil
 }
 
@@ -38,6 +39,9 @@ type Recording struct {
 	Samples  []Sample  `json:"samples"`
 	Spans    []Span    `json:"spans"`
 	Notes    []string  `json:"notes,omitempty"`
+
+	Plain bool       `json:"plain,omitempty"` // bulk data went without TLS
+	Paths []PathSeen `json:"paths,omitempty"` // before the first phase
 }
 
 // Span is a phase: when it was, in seconds since the beginning, and its flows as both ends saw them.

@@ -4,12 +4,15 @@ package meter
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -25,6 +28,10 @@ type served struct {
 
 // Measure measures the way to a weir serve. When the context ends it gives what there is.
 func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
+	t, other, err := t.settled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	transport := t.transport("", nil)
 	defer transport.CloseIdleConnections()
 	s := &served{Options: o, target: t, ask: &http.Client{Transport: transport, Timeout: 15 * time.Second}}
@@ -32,7 +39,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	if err := t.ask(ctx, s.ask, http.MethodPost, PathSession, nil, &s.hello); err != nil {
 		return nil, err
 	}
-	rec.Remote = s.hello
+	rec.Remote, rec.Plain = s.hello, o.Plain
 	if s.hello.Version != 1 {
 		return nil, &Problem{fmt.Sprintf("%s speaks version %d, and this is 1", t.Addr, s.hello.Version),
 			"the same version of weir there and here"}
@@ -41,9 +48,17 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 		return nil, &Problem{fmt.Sprintf("%s lets a test take %.0f s", t.Addr, s.hello.Seconds),
 			fmt.Sprintf("--time %.0fs", s.hello.Seconds)}
 	}
+	if o.Plain && !s.hello.Plain {
+		return nil, &Problem{t.Addr + " knows no loads without TLS", "the same version of weir there, or no --plain"}
+	}
 	s.query = url.Values{"session": {s.hello.Session}}
 	if o.CC != "" {
 		s.query.Set("cc", o.CC)
+	}
+	began := time.Now()
+	rec.Paths = s.look(ctx, other)
+	if left := time.Duration(s.hello.Seconds*float64(time.Second)) - time.Since(began); o.Time > left {
+		o.Time = left // else the server would end the last load
 	}
 	m := &meter{Options: o, peer: s, probe: &probe{began: time.Now()}, rec: rec}
 	return rec, m.run(ctx, s.prober(ctx, m))
@@ -53,7 +68,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
 	const ms = float64(time.Millisecond)
 	if port := s.hello.UDP; port > 0 && port < 1<<16 {
-		u, err := openUDP(ctx, s.target.udpAddr(port), []byte(s.target.Token), m.probe, m.Time+time.Minute,
+		u, err := openUDP(ctx, s.target.at(strconv.Itoa(port)), []byte(s.target.Token), m.probe, m.Time+time.Minute,
 			Interval)
 		if err == nil {
 			m.rec.Probe, m.rec.Interval = "udp", max(float64(u.params.Interval), float64(Interval))/ms
@@ -67,7 +82,33 @@ func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
 }
 
 func (s *served) open(ctx context.Context, phase string) ([]*bulk, error) {
-	return together(ctx, phase, s.Conns, s.start)
+	if !s.Plain {
+		return together(ctx, phase, s.Conns, s.start)
+	}
+	tickets := map[string]chan string{}
+	for _, direction := range []string{Download, Upload} {
+		if phase != direction && phase != Both {
+			continue
+		}
+		query := maps.Clone(s.query)
+		query.Set("direction", direction)
+		query.Set("n", strconv.Itoa(s.Conns))
+		var given Tickets
+		if err := s.target.ask(ctx, s.ask, http.MethodPost, PathTickets, query, &given); err != nil {
+			return nil, err
+		}
+		if len(given.Tickets) != s.Conns {
+			return nil, &Problem{fmt.Sprintf("%s gives %d tickets of %d", s.target.Addr, len(given.Tickets), s.Conns),
+				"without --plain"}
+		}
+		tickets[direction] = make(chan string, s.Conns)
+		for _, t := range given.Tickets {
+			tickets[direction] <- t
+		}
+	}
+	return together(ctx, phase, s.Conns, func(ctx context.Context, direction string) (*bulk, error) {
+		return s.startPlain(ctx, direction, <-tickets[direction])
+	})
 }
 
 // endless is an upload's body: the same block again and again, until nobody wants it.
@@ -129,6 +170,57 @@ func (s *served) start(ctx context.Context, direction string) (*bulk, error) {
 	}
 	go func() { b.done <- drain(answer.Body, b.rec) }()
 	return b, nil
+}
+
+// Of a flow without TLS: bytes that are written or read at once, and that wait in the sender's buffer.
+const (
+	PlainChunk  = 256 << 10
+	PlainUnsent = 512 << 10
+)
+
+// startPlain opens one flow without TLS.
+func (s *served) startPlain(ctx context.Context, direction, ticket string) (*bulk, error) {
+	cc := ""
+	if direction == Upload {
+		cc = s.CC
+	}
+	conn, err := s.target.dial(ctx, cc)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, PlainMagic+ticket+"\n"); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	b := &bulk{direction: direction, conn: conn, done: make(chan error, 1), cancel: func() {}}
+	b.rec = Record(conn, direction, direction == Upload)
+	if direction == Download {
+		go func() { b.done <- discard(conn, b.rec) }()
+		return b, nil
+	}
+	SetUnsent(conn, PlainUnsent)
+	noise := make([]byte, PlainChunk) // nothing that could be compressed on the way
+	rand.Read(noise)
+	go func() {
+		for err == nil {
+			var n int
+			n, err = conn.Write(noise)
+			b.rec.Add(n)
+		}
+		b.done <- err
+	}()
+	return b, nil
+}
+
+func discard(c net.Conn, rec *Recorder) error {
+	b := make([]byte, PlainChunk)
+	for {
+		n, err := Discard(c, b)
+		rec.Add(n)
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func transfer(c *http.Client, r *http.Request, rec *Recorder) error {

@@ -6,6 +6,7 @@ package far
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,15 +183,21 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	}
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	going, end := context.WithCancel(ctx)
+	defer end()
 	done := make(chan struct{})
-	go func() { defer close(done); e.run(probing) }()
+	go func() { defer close(done); e.run(probing); end() }()
 	r := &run{Host: h, o: o, rec: rec, echo: e, kernel: h.startKernel(ctx)}
 	if r.kernel == nil {
 		rec.Notes = append(rec.Notes, "The other host has no ss, so its kernel's RTTs are not known.")
 	} else {
 		defer r.kernel.end()
 	}
-	err = r.phases(ctx)
+	err = r.phases(going)
+	if going.Err() != nil && ctx.Err() == nil { // the rest would say that this host is slow
+		err = &meter.Problem{What: fmt.Sprintf("the connection to %s ended in the middle: %s", h.Name,
+			cmp.Or(e.stderr.line(), "ssh does not say why")), Try: "again"}
+	}
 	stop()
 	<-done
 	rec.Samples = e.samples
@@ -264,15 +271,23 @@ func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*b
 	}
 	s.To = r.echo.now()
 	for _, b := range flows {
+		why := ""
+		select {
+		case <-b.done:
+			why = cmp.Or(b.stderr.line(), "the connection ended")
+		default:
+		}
 		f := b.rec.Stop("")
 		if f.Direction == meter.Download {
 			s.Local = append(s.Local, f)
-			s.Far = append(s.Far, r.kernel.flow(b.port))
+			far := r.kernel.flow(b.port)
+			far.Error = why
+			s.Far = append(s.Far, far)
 			continue
 		}
 		// Only this end knows how much has left; the last that did has not arrived.
 		s.Far = append(s.Far, f)
-		s.Local = append(s.Local, meter.Flow{Direction: f.Direction})
+		s.Local = append(s.Local, meter.Flow{Direction: f.Direction, Error: why})
 	}
 	r.rec.Spans = append(r.rec.Spans, s)
 }
@@ -280,7 +295,8 @@ func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*b
 // bulk is a connection that carries data in one direction.
 type bulk struct {
 	*session
-	rec *meter.Recorder
+	rec  *meter.Recorder
+	done chan struct{} // closed when nothing more passes
 }
 
 const block = 64 << 10
@@ -326,8 +342,9 @@ func (r *run) load(ctx context.Context, direction string) (*bulk, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bulk{session: s, rec: meter.Record(nil, direction, false)}
+	b := &bulk{session: s, rec: meter.Record(nil, direction, false), done: make(chan struct{})}
 	go func() {
+		defer close(b.done)
 		buffer := make([]byte, block)
 		for {
 			var n int
@@ -408,8 +425,11 @@ func (e *echo) run(ctx context.Context) {
 		}
 		select {
 		case <-tick.C:
+			continue
 		case <-ctx.Done():
+		case <-done:
 		}
+		break
 	}
 	time.Sleep(interval)
 	e.end()

@@ -37,7 +37,7 @@ func TestOpenBytes(t *testing.T) {
 func TestExchange(t *testing.T) {
 	for _, key := range []string{"", "secret"} {
 		r, now := responder(key)
-		token, p, err := ParseOpened(r.Handle(home, Open(want, []byte(key))), []byte(key))
+		token, p, err := ParseOpened(r.Handle(home, 0, Open(want, []byte(key))).Bytes, []byte(key))
 		if err != nil || p != want {
 			t.Fatalf("%q: %+v, %v", key, p, err)
 		}
@@ -46,7 +46,7 @@ func TestExchange(t *testing.T) {
 			*now = now.Add(20 * time.Millisecond)
 			request := l.Request(p, token, seq, []byte(key))
 			size := len(request)
-			answer := r.Handle(home, request)
+			answer := r.Handle(home, 0, request).Bytes
 			if len(answer) != size {
 				t.Errorf("%d bytes answer %d", len(answer), size)
 			}
@@ -61,10 +61,50 @@ func TestExchange(t *testing.T) {
 				t.Errorf("count %d", e.Count)
 			}
 		}
-		r.Handle(home, Close(token, []byte(key)))
-		if answer := r.Handle(home, l.Request(p, token, 6, []byte(key))); answer != nil {
+		r.Handle(home, 0, Close(token, []byte(key)))
+		if answer := r.Handle(home, 0, l.Request(p, token, 6, []byte(key))).Bytes; answer != nil {
 			t.Error("it answers after the end")
 		}
+	}
+}
+
+// A connection that looks at the path tells how a request arrived, is answered as it asks, and in the same length.
+func TestPath(t *testing.T) {
+	r, now := responder("secret")
+	key, asked := []byte("secret"), want
+	asked.Path = 1
+	token, p, err := ParseOpened(r.Handle(home, 0, Open(asked, key)).Bytes, key)
+	if err != nil || p != asked {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	l := NewLayout(p, true)
+	for seq, c := range []struct {
+		size               int
+		sent, seen, answer byte
+		is                 int // bytes of the request
+	}{
+		{0, 0xb9, 0x01, 0xb9, l.Size},
+		{1472, 0x02, 0x02, 0x02, 1472},
+		{MaxPath, 0, 0, 0, MaxPath},
+		{1e6, 0, 3, 0, MaxPath},
+		{200, 0xc0, 0xc0, 0, 200}, // nobody may make this host send as a router does
+	} {
+		*now = now.Add(20 * time.Millisecond)
+		request := l.PathRequest(token, uint32(seq), c.size, c.sent, key)
+		if len(request) != c.is {
+			t.Errorf("%+v: the request has %d bytes", c, len(request))
+		}
+		a := r.Handle(home, c.seen, request)
+		e, err := l.ParseEcho(a.Bytes, token, key)
+		if err != nil || e.Seen != c.seen || a.TOS != c.answer || !a.Whole || len(a.Bytes) != c.is {
+			t.Errorf("%+v: %+v, %v, TOS %x, %d bytes", c, e, err, a.TOS, len(a.Bytes))
+		}
+	}
+	// Any other connection's packets are as short as irtt's.
+	token, p, err = ParseOpened(r.Handle(home, 0, Open(want, key)).Bytes, key)
+	long := NewLayout(p, true).PathRequest(token, 1, MaxLength+1, 0, key)
+	if a := r.Handle(home, 0, long); err != nil || a.Bytes != nil {
+		t.Errorf("%d bytes, %v", len(a.Bytes), err)
 	}
 }
 
@@ -72,7 +112,7 @@ func TestExchange(t *testing.T) {
 func TestSilence(t *testing.T) {
 	r, now := responder("secret")
 	key := []byte("secret")
-	token, p, err := ParseOpened(r.Handle(home, Open(want, key)), key)
+	token, p, err := ParseOpened(r.Handle(home, 0, Open(want, key)).Bytes, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,16 +129,16 @@ func TestSilence(t *testing.T) {
 		"nothing":         nil,
 		"signed too long": l.Request(Params{Length: 1e6, Received: 3}, token, 1, key)[:20],
 	} {
-		if answer := r.Handle(home, packet); answer != nil {
+		if answer := r.Handle(home, 0, packet).Bytes; answer != nil {
 			t.Errorf("%s: %d bytes", name, len(answer))
 		}
 	}
-	if r.Handle(other, good(1)) != nil {
+	if r.Handle(other, 0, good(1)).Bytes != nil {
 		t.Error("another address is answered")
 	}
 	open := *r
 	open.Key, open.Open = nil, nil
-	if (&open).Handle(home, Open(want, nil)) != nil {
+	if (&open).Handle(home, 0, Open(want, nil)).Bytes != nil {
 		t.Error("without a key everybody is answered")
 	}
 
@@ -106,7 +146,7 @@ func TestSilence(t *testing.T) {
 	answered := 0
 	for i := range uint32(1000) {
 		*now = now.Add(time.Millisecond)
-		if r.Handle(home, good(i)) != nil {
+		if r.Handle(home, 0, good(i)).Bytes != nil {
 			answered++
 		}
 	}
@@ -115,13 +155,13 @@ func TestSilence(t *testing.T) {
 	}
 
 	for i := range 100 {
-		r.Handle(netip.AddrPortFrom(home.Addr(), uint16(2000+i)), Open(want, key))
+		r.Handle(netip.AddrPortFrom(home.Addr(), uint16(2000+i)), 0, Open(want, key))
 	}
 	if len(r.conns) > perHost {
 		t.Errorf("%d connections of one host", len(r.conns))
 	}
 	*now = now.Add(2 * time.Minute)
-	if r.Handle(home, good(2000)) != nil {
+	if r.Handle(home, 0, good(2000)).Bytes != nil {
 		t.Error("it answers after the longest time")
 	}
 }
@@ -129,13 +169,13 @@ func TestSilence(t *testing.T) {
 // What a client asks for is cut down.
 func TestRestrict(t *testing.T) {
 	r, _ := responder("")
-	_, p, err := ParseOpened(r.Handle(home, Open(Params{Version: 1, Duration: 1e15, Interval: 1, Length: 60000,
-		Received: 255, StampAt: 99, Clock: 255, DSCP: 46, Fill: "rand"}, nil)), nil)
+	_, p, err := ParseOpened(r.Handle(home, 0, Open(Params{Version: 1, Duration: 1e15, Interval: 1, Length: 60000,
+		Received: 255, StampAt: 99, Clock: 255, DSCP: 46, Fill: "rand", Path: 3}, nil)).Bytes, nil)
 	if err != nil || p != (Params{Version: 1, Duration: 60e9, Interval: 10e6, Length: MaxLength, Received: 3,
-		Clock: 3}) {
+		Clock: 3, Path: 1}) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, _, err := ParseOpened(r.Handle(home, Open(Params{Version: 2}, nil)), nil); err == nil {
+	if _, _, err := ParseOpened(r.Handle(home, 0, Open(Params{Version: 2}, nil)).Bytes, nil); err == nil {
 		t.Error("version 2 is accepted")
 	}
 }
@@ -144,23 +184,27 @@ func TestRestrict(t *testing.T) {
 // bytes to an open.
 func FuzzResponder(f *testing.F) {
 	r, _ := responder("")
-	opened := r.Handle(home, Open(want, nil))
+	opened := r.Handle(home, 0, Open(want, nil)).Bytes
 	token, p, _ := ParseOpened(bytes.Clone(opened), nil)
 	f.Add(Open(want, nil))
 	f.Add(opened)
 	f.Add(NewLayout(p, false).Request(p, token, 7, nil))
 	f.Add(Close(token, nil))
 	f.Add(Open(want, []byte("key")))
+	path := want
+	path.Path = 1
+	f.Add(NewLayout(path, false).PathRequest(token, 7, MaxPath, 0xb8, nil))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		for _, key := range []string{"", "key"} {
 			r, _ := responder(key)
-			r.Handle(home, Open(want, []byte(key)))
+			r.Handle(home, 0, Open(want, []byte(key)))
+			r.Handle(home, 0, Open(path, []byte(key)))
 			size, flags := len(packet), byte(0)
 			if size > flagsAt {
 				flags = packet[flagsAt]
 			}
 			b := bytes.Clone(packet)
-			answer := r.Handle(home, b)
+			answer := r.Handle(home, 0, b).Bytes
 			most := size
 			if flags&FlagOpen != 0 {
 				most += tokenLen + 2 // the version, when a client left it out
@@ -170,13 +214,14 @@ func FuzzResponder(f *testing.F) {
 			}
 			ParseOpened(bytes.Clone(packet), []byte(key))
 			NewLayout(want, key != "").ParseEcho(bytes.Clone(packet), token, []byte(key))
+			NewLayout(path, key != "").ParseEcho(bytes.Clone(packet), token+1, []byte(key))
 		}
 	})
 }
 
 func FuzzParams(f *testing.F) {
 	f.Add(want.Append(nil))
-	f.Add(Params{Fill: "rand", DSCP: 46}.Append(nil))
+	f.Add(Params{Fill: "rand", DSCP: 46, Path: 1}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := ParseParams(b)
 		if err != nil {

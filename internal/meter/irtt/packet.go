@@ -3,6 +3,9 @@
 // Package irtt is the wire protocol of irtt, version 1: UDP packets sent at a fixed interval and answered one by one,
 // with the answering host's time stamps and how many packets it has received.
 //
+// One parameter is Weir's own, Path. On such a connection packets may be longer, and an echo tells which byte of DSCP
+// and ECN its request arrived with. Only a server that has said that it knows it may be asked.
+//
 // It is pure: it sends nothing and has no clock. Responder is a server without its socket. The protocol's description
 // is its author's program: github.com/heistp/irtt, packet.go and params.go.
 package irtt
@@ -55,6 +58,8 @@ const (
 
 	// MaxLength is of a packet that fits an Ethernet frame over IPv6.
 	MaxLength = 1452
+	// MaxPath is of a packet of a connection that looks at the path: 9000 bytes of IPv4.
+	MaxPath = 8972
 )
 
 var magic = [magicLen]byte{0x14, 0xa7, 0x5b}
@@ -73,18 +78,23 @@ type Params struct {
 	Clock    int64
 	DSCP     int64
 	Fill     string // what the server would fill its packets with; never granted here
+	Path     int64  // ours: 1 to look at the path
 }
 
 // The types of parameters.
 const (
 	paramFill = 9
 	paramLast = paramFill
+	paramPath = 4747 // far from what irtt may yet come to use
 )
 
 func (p *Params) field(kind uint64) *int64 {
 	fields := [paramLast]*int64{1: &p.Version, 2: &p.Duration, 3: &p.Interval, 4: &p.Length, 5: &p.Received,
 		6: &p.StampAt, 7: &p.Clock, 8: &p.DSCP}
-	if kind >= paramLast {
+	switch {
+	case kind == paramPath:
+		return &p.Path
+	case kind >= paramLast:
 		return nil
 	}
 	return fields[kind]
@@ -100,6 +110,9 @@ func (p Params) Append(b []byte) []byte {
 	if p.Fill != "" {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, paramFill), uint64(len(p.Fill)))
 		b = append(b, p.Fill...)
+	}
+	if p.Path != 0 {
+		b = binary.AppendVarint(binary.AppendUvarint(b, paramPath), p.Path)
 	}
 	return b
 }
@@ -209,6 +222,7 @@ type Layout struct {
 	token, seq, count, window            int
 	recvWall, recvMono, midWall, midMono int
 	sendWall, sendMono                   int
+	asked, seen                          int // the header's byte that an answer shall have; that its request had
 }
 
 // NewLayout places what was agreed on.
@@ -236,6 +250,8 @@ func NewLayout(p Params, signed bool) (l Layout) {
 	place(&l.midMono, stampLen, mid && mono)
 	place(&l.sendWall, stampLen, send && wall)
 	place(&l.sendMono, stampLen, send && mono)
+	place(&l.asked, 1, p.Path != 0)
+	place(&l.seen, 1, p.Path != 0)
 	l.Size = at
 	return l
 }
@@ -246,12 +262,26 @@ type Echo struct {
 	Count      uint32
 	Window     uint64
 	Recv, Send int64
+	Seen       byte // DSCP and ECN that the request arrived with, where Path was agreed on
 }
 
 // Request is the client's packet of a number, as long as its answer will be.
 func (l Layout) Request(p Params, token uint64, seq uint32, key []byte) []byte {
+	return l.request(token, seq, max(l.Size, min(int(p.Length), MaxLength)), 0, key)
+}
+
+// PathRequest is the same of a connection that looks at the path: of a size, and to be answered with a byte of DSCP and
+// ECN.
+func (l Layout) PathRequest(token uint64, seq uint32, size int, tos byte, key []byte) []byte {
+	return l.request(token, seq, max(l.Size, min(size, MaxPath)), tos, key)
+}
+
+func (l Layout) request(token uint64, seq uint32, size int, tos byte, key []byte) []byte {
 	b := start(0, key)
-	b = append(b, make([]byte, max(l.Size, min(int(p.Length), MaxLength))-len(b))...)
+	b = append(b, make([]byte, size-len(b))...)
+	if l.asked != 0 {
+		b[l.asked] = tos
+	}
 	binary.LittleEndian.PutUint64(b[l.token:], token)
 	binary.LittleEndian.PutUint32(b[l.seq:], seq)
 	return sign(b, key)
@@ -275,6 +305,9 @@ func (l Layout) ParseEcho(b []byte, token uint64, key []byte) (e Echo, err error
 	}
 	if l.window != 0 {
 		e.Window = binary.LittleEndian.Uint64(b[l.window:])
+	}
+	if l.seen != 0 {
+		e.Seen = b[l.seen]
 	}
 	e.Recv = get(max(l.recvWall, l.midWall))
 	e.Send = get(max(l.sendWall, l.midWall))

@@ -42,39 +42,48 @@ const (
 	burst   = 10               // packets that may come at once
 	silence = 30 * time.Second // after which a connection is forgotten
 	perHost = 4                // connections at once
+	mostTOS = 48 << 2          // from here on it is network control (RFC 2474, section 4.2.2), which no client needs
 )
 
-// Handle gives the answer to a packet; nil for none. The packet is overwritten, and the answer may be part of it.
-func (r *Responder) Handle(from netip.AddrPort, b []byte) []byte {
+// Answer is what is sent back; without bytes, nothing is.
+type Answer struct {
+	Bytes []byte
+	TOS   byte // DSCP and ECN that it shall have
+	Whole bool // it may not be fragmented on its way
+}
+
+// Handle gives the answer to a packet that arrived with a byte of DSCP and ECN. The packet is overwritten, and the
+// answer may be part of it.
+func (r *Responder) Handle(from netip.AddrPort, tos byte, b []byte) Answer {
 	now := r.Now()
 	if r.conns == nil {
 		r.conns, r.began = map[uint64]*conn{}, now
 	}
 	flags, ok := check(b, r.Key)
 	switch {
-	case !ok || flags&FlagReply != 0 || len(b) > MaxLength:
-		return nil
+	case !ok || flags&FlagReply != 0 || flags&FlagOpen != 0 && len(b) > MaxLength:
+		return Answer{}
 	case flags&FlagOpen != 0:
-		return r.open(now, from, flags, b)
+		return Answer{Bytes: r.open(now, from, flags, b)}
 	}
 	at := body(flags)
 	if len(b) < at+tokenLen {
-		return nil
+		return Answer{}
 	}
 	token := binary.LittleEndian.Uint64(b[at:])
 	c := r.conns[token]
 	if c == nil || c.from != from {
-		return nil
+		return Answer{}
 	}
 	if flags&FlagClose != 0 {
 		delete(r.conns, token)
-		return nil
+		return Answer{}
 	}
 	if now.Sub(c.opened) > r.MaxDuration+silence {
 		delete(r.conns, token)
-		return nil
+		return Answer{}
 	}
-	return r.echo(now, c, b)
+	return r.echo(now, c, tos, b)
 }
 
 // open grants a connection, with its parameters cut down to what is allowed.
@@ -92,6 +101,7 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 		p.StampAt = 0
 	}
 	p.Clock &= ClockBoth
+	p.Path &= 1
 	answer := start(FlagOpen|FlagReply, r.Key)
 	token := uint64(0)
 	switch {
@@ -125,15 +135,18 @@ func (r *Responder) room(now time.Time, from netip.Addr) bool {
 }
 
 // echo answers in the packet's own bytes, so an answer is never longer.
-func (r *Responder) echo(now time.Time, c *conn, b []byte) []byte {
-	l := c.layout
-	if len(b) < l.Size {
-		return nil
+func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
+	l, most := c.layout, MaxLength
+	if c.params.Path != 0 {
+		most = MaxPath
+	}
+	if len(b) < l.Size || len(b) > most {
+		return Answer{}
 	}
 	c.budget = min(c.budget+now.Sub(c.heard), burst*r.MinInterval)
 	c.heard = now
 	if c.budget < r.MinInterval {
-		return nil
+		return Answer{}
 	}
 	c.budget -= r.MinInterval
 	c.received(binary.LittleEndian.Uint32(b[l.seq:]))
@@ -154,10 +167,18 @@ func (r *Responder) echo(now time.Time, c *conn, b []byte) []byte {
 	put(l.midWall, now.UnixNano())
 	put(l.midMono, int64(now.Sub(r.began)))
 	clear(b[l.Size:])
+	answer := Answer{Bytes: b, Whole: l.seen != 0}
+	if l.seen != 0 {
+		b[l.seen] = tos
+		if b[l.asked] < mostTOS {
+			answer.TOS = b[l.asked]
+		}
+	}
 	sent := r.Now()
 	put(l.sendWall, sent.UnixNano())
 	put(l.sendMono, int64(sent.Sub(r.began)))
-	return sign(b, r.Key)
+	sign(b, r.Key)
+	return answer
 }
 
 // received notes a packet. The lowest bit of the window is the highest number that has arrived.

@@ -91,7 +91,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request, n int64, rec *
 	defer to.SetWriteDeadline(time.Time{})
 	for n > 0 && r.Context().Err() == nil {
 		b := s.noise[:min(n, chunk)]
-		if !pause(r, s.down.take(s.now(), len(b)), h) {
+		if !pause(r.Context().Done(), s.down.take(s.now(), len(b)), h) {
 			break
 		}
 		if to.SetWriteDeadline(time.Now().Add(stall)) != nil {
@@ -111,7 +111,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request, n int64, rec *
 }
 
 // pause waits, unless the client goes or its time ends meanwhile.
-func pause(r *http.Request, wait time.Duration, h *hold) bool {
+func pause(gone <-chan struct{}, wait time.Duration, h *hold) bool {
 	if wait < time.Millisecond {
 		return true
 	}
@@ -121,7 +121,7 @@ func pause(r *http.Request, wait time.Duration, h *hold) bool {
 	select {
 	case <-time.After(wait):
 		return true
-	case <-r.Context().Done():
+	case <-gone:
 		return false
 	}
 }
@@ -145,7 +145,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 		if rec != nil {
 			rec.Add(n)
 		}
-		more := h.add(n) && pause(r, s.up.take(s.now(), n), h)
+		more := h.add(n) && pause(r.Context().Done(), s.up.take(s.now(), n), h)
 		if errors.Is(err, io.EOF) {
 			break
 		}

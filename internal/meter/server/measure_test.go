@@ -27,11 +27,14 @@ func pinned(t *testing.T, change func(*Config)) (*running, meter.Target) {
 }
 
 // Client and server on one host: bytes arrive in both directions, both ends tell, and probes are answered.
-func TestMeasure(t *testing.T) {
+func TestMeasure(t *testing.T)      { testMeasure(t, false) }
+func TestMeasurePlain(t *testing.T) { testMeasure(t, true) }
+
+func testMeasure(t *testing.T, plain bool) {
 	_, target := pinned(t, nil)
 	shown := 0
 	rec, err := meter.Measure(context.Background(), target, meter.Options{Time: 4 * time.Second, Conns: 2, CC: "reno",
-		Both: true, Progress: func(meter.Progress) { shown++ }})
+		Both: true, Plain: plain, Progress: func(meter.Progress) { shown++ }})
 	if err != nil {
 		t.Fatal(err)
 	}

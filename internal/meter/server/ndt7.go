@@ -126,7 +126,7 @@ func (s *Server) ndt7Download(w http.ResponseWriter, r *http.Request) {
 			return
 		default:
 		}
-		if !pause(r, s.down.take(s.now(), size), n.hold) ||
+		if !pause(r.Context().Done(), s.down.take(s.now(), size), n.hold) ||
 			n.Write(ctx, websocket.MessageBinary, message[:size]) != nil {
 			return
 		}
@@ -167,7 +167,8 @@ func (s *Server) ndt7Upload(w http.ResponseWriter, r *http.Request) {
 			if kind == websocket.MessageBinary {
 				n.says.AppInfo.NumBytes += int64(got)
 			}
-			if !n.hold.add(got) || !pause(r, s.up.take(s.now(), got), n.hold) || n.measure(ctx, false) != nil {
+			if !n.hold.add(got) || !pause(r.Context().Done(), s.up.take(s.now(), got), n.hold) ||
+				n.measure(ctx, false) != nil {
 				return
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/meter"
 	"weir/internal/meter/irtt"
 	"weir/internal/units"
 )
@@ -46,6 +47,7 @@ type Config struct {
 	Limits
 	Token       string // that clients must show; "": none
 	Certificate tls.Certificate
+	Domain      *Domain           // nil: its own certificate is all that it has
 	Name        string            // of this host
 	Version     string            // of this program
 	Kernel      string            // that it runs on
@@ -61,6 +63,7 @@ type Server struct {
 	sessions sessions
 	noise    []byte // what downloads are made of: nothing that could be compressed
 	udp      int
+	path     bool // this host's kernel tells what the path did to a packet
 }
 
 // chunk is what is read and written at once, in bytes.
@@ -74,7 +77,7 @@ func New(c Config) *Server {
 	if c.Event == nil {
 		c.Event = func(string) {}
 	}
-	s := &Server{Config: c, noise: make([]byte, chunk)}
+	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk)}
 	rand.Read(s.noise)
 	s.gate = newGate(c.Limits, c.now, c.Event)
 	s.down.rate, s.up.rate = c.Rate, c.Rate
@@ -86,12 +89,13 @@ func (s *Server) Running() []Test { return s.gate.running() }
 
 // Serve answers until the context ends. It closes both.
 func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn) error {
-	if a, ok := udp.LocalAddr().(*net.UDPAddr); ok {
-		s.udp = a.Port
+	datagrams, err := s.datagrams(udp)
+	if err != nil {
+		return err
 	}
 	web := &http.Server{
 		Handler:           s.routes(),
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.Certificate}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         s.tls(),
 		ReadHeaderTimeout: 5 * time.Second, // of the TLS handshake, too
 		IdleTimeout:       20 * time.Second,
 		MaxHeaderBytes:    8 << 10,
@@ -102,9 +106,8 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 			MaxConcurrentStreams: 32, SendPingTimeout: stall, WriteByteTimeout: stall},
 	}
 	failed := make(chan error, 2)
-	go func() { failed <- s.answerUDP(udp) }()
-	go func() { failed <- web.ServeTLS(newLimited(tcp, s.gate), "", "") }()
-	var err error
+	go func() { failed <- s.answerUDP(datagrams) }()
+	go func() { failed <- web.ServeTLS(mixed{newLimited(tcp, s.gate), s}, "", "") }()
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
@@ -123,8 +126,24 @@ type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
+// datagrams is a UDP socket that tells how packets arrive, where the kernel does.
+func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
+	conn, ok := udp.(*net.UDPConn)
+	if !ok {
+		return nil, errors.New("the second socket is not of UDP")
+	}
+	if a, ok := conn.LocalAddr().(*net.UDPAddr); ok {
+		s.udp = a.Port
+	}
+	marked, err := meter.Mark(conn)
+	if err == nil {
+		s.path = marked.Tells()
+	}
+	return marked, err
+}
+
 // answerUDP is irtt. Without a token only this host may ask, since the answer to its first packet is a little longer.
-func (s *Server) answerUDP(udp net.PacketConn) error {
+func (s *Server) answerUDP(udp *meter.Marked) error {
 	r := &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Now: time.Now, Most: 64,
 		MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
 		Token: func() uint64 {
@@ -132,20 +151,25 @@ func (s *Server) answerUDP(udp net.PacketConn) error {
 			rand.Read(b[:])
 			return binary.LittleEndian.Uint64(b[:])
 		}}
-	b := make([]byte, irtt.MaxLength+1)
+	b := make([]byte, irtt.MaxPath+1)
 	for {
-		n, from, err := udp.ReadFrom(b)
+		n, tos, from, err := udp.Read(b)
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
-		a, ok := from.(*net.UDPAddr)
-		if err != nil || !ok {
+		if err != nil {
 			continue // such as "connection refused", of an answer before
 		}
-		at := a.AddrPort()
-		at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
-		if answer := r.Handle(at, b[:n]); answer != nil {
-			udp.WriteTo(answer, from)
+		answer := r.Handle(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), tos, b[:n])
+		if answer.Bytes == nil {
+			continue
+		}
+		if answer.Whole { // of all others the kernel decides
+			udp.Whole(true)
+		}
+		udp.Write(answer.Bytes, answer.TOS, from)
+		if answer.Whole {
+			udp.Whole(false)
 		}
 	}
 }

@@ -14,8 +14,9 @@ import (
 
 // sessions are those of Weir's own client: what it did is told to it when it asks.
 type sessions struct {
-	mu  sync.Mutex
-	all map[string]*session
+	mu      sync.Mutex
+	all     map[string]*session
+	tickets map[string]ticket
 }
 
 type session struct {
@@ -40,6 +41,7 @@ func (s *Server) own(m *http.ServeMux) {
 		s.bulk(w, r, meter.Upload)
 	})
 	m.HandleFunc("GET "+meter.PathFlows, s.flows)
+	m.HandleFunc("POST "+meter.PathTickets, s.tickets)
 }
 
 // hello opens a session.
@@ -57,7 +59,8 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: s.Duration.Seconds(), Name: s.Name,
-		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate)}
+		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate), Path: s.path,
+		Plain: true}
 	if s.Token == "" && who != "127.0.0.1" && who != "::1" {
 		hello.UDP = 0
 	}
@@ -109,19 +112,21 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, direction string) 
 		meter.SetUnsent(conn, 128<<10)
 	}
 	rec := meter.Record(conn, direction, direction == meter.Download)
-	defer func() {
-		f := rec.Stop("")
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		if len(x.flows) < mostFlows {
-			x.flows = append(x.flows, f)
-		}
-	}()
+	defer func() { x.add(rec.Stop("")) }()
 	if direction == meter.Download {
 		s.download(w, r, s.Bytes, rec)
 		return
 	}
 	s.upload(w, r, rec)
+}
+
+// add notes a flow that has ended.
+func (x *session) add(f meter.Flow) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.flows) < mostFlows {
+		x.flows = append(x.flows, f)
+	}
 }
 
 // flows tells what was seen, of flows that have ended.
