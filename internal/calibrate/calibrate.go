@@ -37,6 +37,9 @@ type Sample struct {
 type Probe struct {
 	At  time.Duration // when it was sent
 	RTT time.Duration // below 0: no answer
+
+	There   time.Duration // by the peer's clock, when it came there: its differences count
+	Arrived float64       // datagrams of a load that had arrived there by then
 }
 
 // Load is what a link is to send.
@@ -44,6 +47,7 @@ type Load struct {
 	Connections int     // 0: nothing
 	Segment     int     // bytes of an IP packet at most; 0: what fits
 	Rate        float64 // bit/s of IP packets, of all connections together; 0: as congestion control likes
+	Datagrams   bool    // one sender of UDP instead, at Rate, whatever becomes of its packets
 }
 
 // Link is the way to a peer, as the calibration uses it.
@@ -51,6 +55,9 @@ type Link interface {
 	// Send brings a load into force. Connections stay where only their rate changes. What is new begins before what
 	// is old ends.
 	Send(ctx context.Context, l Load) error
+	// Datagrams tells whether the peer counts those that arrive, in answers to probes. Samples have what is sent of
+	// them as they have TCP's packets.
+	Datagrams() bool
 	// Watch lets a time pass, and adds what was seen meanwhile.
 	Watch(ctx context.Context, d time.Duration) error
 	// Seen is all samples and all answered or lost probes since the link was opened.

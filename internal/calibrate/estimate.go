@@ -29,6 +29,7 @@ type plateau struct {
 	off        float64 // half of the interval of the rate, as a share
 	lost       float64
 	stable     bool    // it has stood for long enough
+	counted    bool    // the peer has counted datagrams
 	peak       float64 // bit/s, nine tenths were below it
 	credit     float64 // bytes above the rate, before
 	waits      float64 // s, of the median probe

@@ -23,6 +23,7 @@ const (
 	Listening  Phase = "listening to the idle link"
 	Saturating Phase = "filling the link"
 	Small      Phase = "filling it with small packets"
+	Datagrams  Phase = "filling it with datagrams"
 	Below      Phase = "sending less than that"
 	Verifying  Phase = "sending 99.75 % of the result"
 )
@@ -40,6 +41,8 @@ type run struct {
 	idle   idle
 	beside float64 // what this host sends beside the test when nothing stands in its way
 	big    plateau
+	tcp    plateau // what TCP had shown, where datagrams have shown it better
+	differ string  // what TCP and datagrams disagree about
 	load   Load
 }
 
@@ -57,11 +60,15 @@ func (r *run) all(ctx context.Context) (*Result, error) {
 	if err := r.saturate(ctx); err != nil {
 		return nil, err
 	}
-	framing, err := r.frame(ctx)
+	framing, err := r.framed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	below, err := r.below(ctx)
+	if err == nil && r.big.counted && below.lost > mostLost {
+		r.big = r.tcp
+		framing, err = r.frame(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +228,17 @@ const (
 // Sizes are the bounds that a Load may have for its packets.
 func Sizes() []int { return []int{0, small, middle, third} }
 
+// framed finds the framing, by datagrams where the peer counts them.
+func (r *run) framed(ctx context.Context) (framing, error) {
+	if r.countable() {
+		f, ok, err := r.datagrams(ctx)
+		if err != nil || ok {
+			return f, err
+		}
+	}
+	return r.frame(ctx)
+}
+
 // frame fills the link with small packets, and compares.
 func (r *run) frame(ctx context.Context) (framing, error) {
 	rate := r.big.flow().counted(ethernet)
@@ -301,13 +319,18 @@ func (r *run) hold(ctx context.Context, rate, d float64) (a, b float64, err erro
 
 // drain paces at half of a rate, and waits until the queue is gone.
 func (r *run) drain(ctx context.Context, rate float64) error {
+	if err := r.pace(ctx, 0.5*rate); err != nil {
+		return err
+	}
+	return r.calm(ctx)
+}
+
+// calm waits until no queue stands, for some time at most.
+func (r *run) calm(ctx context.Context) error {
 	const (
 		patience = 4.0 // s
 		look     = 0.05
 	)
-	if err := r.pace(ctx, 0.5*rate); err != nil {
-		return err
-	}
 	_, end, err := r.watch(ctx, r.idle.base+0.1)
 	for end += patience; err == nil && r.now() < end; {
 		now := r.now()
@@ -383,6 +406,9 @@ func (r *run) conclude(f framing, u below) *Result {
 		res.Rate.Sort = AtLeast
 	}
 	r.queue(res, rate, drops)
+	if r.differ != "" {
+		res.Notes = append(res.Notes, r.differ)
+	}
 	return res
 }
 
@@ -454,7 +480,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
 	allowed := u.lost + u.off + 3*math.Sqrt(math.Max(u.lost, 1/n)/n)
-	c.Calm = c.Sent >= 0.97 && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed
+	c.Calm = c.Sent >= 0.97 && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed && r.differ == ""
 	r.judge(res, allowed)
 	return nil
 }
@@ -469,6 +495,8 @@ func (r *run) judge(res *Result, allowed float64) {
 	switch {
 	case c.Sent < 0.97:
 		why = fmt.Sprintf("this host could send only %.1f %% of it", 100*c.Sent)
+	case r.differ != "":
+		why = "TCP and UDP were carried at different rates"
 	case c.Loss > allowed:
 		why = fmt.Sprintf("%.2f %% of the packets were lost", 100*c.Loss)
 	default:

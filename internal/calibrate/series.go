@@ -128,6 +128,25 @@ func slope(x, y []float64) float64 {
 	return a / b
 }
 
+// doubt is the standard error of a slope, as a share of it.
+func doubt(x, y []float64) float64 {
+	rate, n := slope(x, y), float64(len(x))
+	if n < 3 || rate <= 0 {
+		return 1
+	}
+	var mx, my, spread, off float64
+	for i := range x {
+		mx += x[i] / n
+		my += y[i] / n
+	}
+	for i := range x {
+		e := y[i] - my - rate*(x[i]-mx)
+		spread += (x[i] - mx) * (x[i] - mx)
+		off += e * e
+	}
+	return math.Sqrt(off/(n-2)/spread) / rate
+}
+
 func median(x []float64) float64 { return quantile(x, 0.5) }
 
 // quantile of nothing is 0.

@@ -26,6 +26,8 @@ type provider struct {
 	neighbour float64 // bit/s of IP that others send through it, in packets of 1000 bytes
 	none      bool    // no probe is answered
 	app       float64 // bit/s that the sender can do at most; 0: any
+	udp       bool    // the peer counts datagrams
+	policed   float64 // bit/s that datagrams have at most; 0: any
 }
 
 // sim is a link in a time of its own. Its sender is one for all connections, and like BBR: it goes by the highest rate
@@ -123,6 +125,7 @@ func (s *sim) probe() {
 	s.enqueue(92, func(t float64) {
 		if !s.none {
 			s.probes[i].RTT = duration(t - sent)
+			s.probes[i].There, s.probes[i].Arrived = duration(s.now), s.counts.Delivered
 		}
 	}, func() {})
 }
@@ -192,6 +195,11 @@ func (s *sim) size() float64 {
 }
 
 func (s *sim) Send(_ context.Context, l Load) error {
+	if l.Datagrams {
+		s.load = l
+		s.datagram(l)
+		return nil
+	}
 	if l.Connections > s.load.Connections || l.Segment != s.load.Segment {
 		s.startup, s.full, s.best, s.rates = true, 0, 0, nil
 	}
@@ -199,6 +207,24 @@ func (s *sim) Send(_ context.Context, l Load) error {
 	s.next = s.now
 	s.send()
 	return nil
+}
+
+func (s *sim) Datagrams() bool { return s.udp }
+
+// datagram sends one, and the next, as long as the load is that.
+func (s *sim) datagram(l Load) {
+	if s.load != l {
+		return
+	}
+	size := s.size()
+	s.counts.Segments++
+	s.counts.Headers += 28
+	s.counts.Payload += size - 28
+	s.device(size)
+	if s.policed == 0 || s.rand.Float64() < s.policed/l.Rate {
+		s.enqueue(size, func(float64) { s.counts.Delivered++ }, func() {})
+	}
+	s.at(s.now+8*size/l.Rate, func() { s.datagram(l) })
 }
 
 // bandwidth is what was delivered at best in the last ten round trips, packets a second.
@@ -232,7 +258,7 @@ func (s *sim) pacing() float64 {
 }
 
 func (s *sim) send() {
-	for s.load.Connections > 0 {
+	for s.load.Connections > 0 && !s.load.Datagrams {
 		most := math.Max(4*float64(s.load.Connections), 2*s.bandwidth()*s.rtt)
 		if s.flight >= most {
 			return // the next answer goes on

@@ -38,6 +38,7 @@ type Hello struct {
 	Rate    uint64   `json:"rate,omitempty"`
 	Plain   bool     `json:"plain,omitempty"` // flows may go without TLS
 	Path    bool     `json:"path,omitempty"`  // its UDP port tells what the path does to packets
+	Bulk    bool     `json:"bulk,omitempty"`  // its UDP port counts long packets
 }
 
 // Tickets each open one flow without TLS, once and soon, from the address that asked for them. Nobody who sees one on

@@ -3,8 +3,9 @@
 // Package irtt is the wire protocol of irtt, version 1: UDP packets sent at a fixed interval and answered one by one,
 // with the answering host's time stamps and how many packets it has received.
 //
-// One parameter is Weir's own, Path. On such a connection packets may be longer, and an echo tells which byte of DSCP
-// and ECN its request arrived with. Only a server that has said that it knows it may be asked.
+// Two parameters are Weir's own, and only a server that has said that it knows them may be asked. With Path, packets may
+// be longer, and an echo tells which byte of DSCP and ECN its request arrived with. With Bulk, packets that are longer
+// than they need to be are not answered: the count of an echo is theirs.
 //
 // It is pure: it sends nothing and has no clock. Responder is a server without its socket. The protocol's description
 // is its author's program: github.com/heistp/irtt, packet.go and params.go.
@@ -79,6 +80,7 @@ type Params struct {
 	DSCP     int64
 	Fill     string // what the server would fill its packets with; never granted here
 	Path     int64  // ours: 1 to look at the path
+	Bulk     int64  // ours: 1 to have long packets counted
 }
 
 // The types of parameters.
@@ -86,6 +88,7 @@ const (
 	paramFill = 9
 	paramLast = paramFill
 	paramPath = 4747 // far from what irtt may yet come to use
+	paramBulk = 4748
 )
 
 func (p *Params) field(kind uint64) *int64 {
@@ -94,6 +97,8 @@ func (p *Params) field(kind uint64) *int64 {
 	switch {
 	case kind == paramPath:
 		return &p.Path
+	case kind == paramBulk:
+		return &p.Bulk
 	case kind >= paramLast:
 		return nil
 	}
@@ -113,6 +118,9 @@ func (p Params) Append(b []byte) []byte {
 	}
 	if p.Path != 0 {
 		b = binary.AppendVarint(binary.AppendUvarint(b, paramPath), p.Path)
+	}
+	if p.Bulk != 0 {
+		b = binary.AppendVarint(binary.AppendUvarint(b, paramBulk), p.Bulk)
 	}
 	return b
 }
@@ -274,6 +282,11 @@ func (l Layout) Request(p Params, token uint64, seq uint32, key []byte) []byte {
 // ECN.
 func (l Layout) PathRequest(token uint64, seq uint32, size int, tos byte, key []byte) []byte {
 	return l.request(token, seq, max(l.Size, min(size, MaxPath)), tos, key)
+}
+
+// BulkPacket is one that is counted, of so many bytes. All of a size are the same.
+func (l Layout) BulkPacket(token uint64, size int, key []byte) []byte {
+	return l.request(token, 0, max(l.Size+1, min(size, MaxLength)), 0, key)
 }
 
 func (l Layout) request(token uint64, seq uint32, size int, tos byte, key []byte) []byte {

@@ -102,6 +102,9 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 	}
 	p.Clock &= ClockBoth
 	p.Path &= 1
+	if p.Bulk &= 1; p.Bulk != 0 { // the count is theirs
+		p.Path, p.Length, p.Received = 0, 0, CountReceived
+	}
 	answer := start(FlagOpen|FlagReply, r.Key)
 	token := uint64(0)
 	switch {
@@ -143,13 +146,19 @@ func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
 	if len(b) < l.Size || len(b) > most {
 		return Answer{}
 	}
+	if c.params.Bulk != 0 && len(b) > l.Size {
+		c.count++
+		return Answer{}
+	}
 	c.budget = min(c.budget+now.Sub(c.heard), burst*r.MinInterval)
 	c.heard = now
 	if c.budget < r.MinInterval {
 		return Answer{}
 	}
 	c.budget -= r.MinInterval
-	c.received(binary.LittleEndian.Uint32(b[l.seq:]))
+	if c.params.Bulk == 0 {
+		c.received(binary.LittleEndian.Uint32(b[l.seq:]))
+	}
 
 	b[flagsAt] |= FlagReply
 	le := binary.LittleEndian

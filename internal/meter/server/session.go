@@ -60,7 +60,7 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	}
 	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: s.Duration.Seconds(), Name: s.Name,
 		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate), Path: s.path,
-		Plain: true}
+		Plain: true, Bulk: true}
 	if s.Token == "" && who != "127.0.0.1" && who != "::1" {
 		hello.UDP = 0
 	}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Datagrams are sent a little faster than the link is, so that what arrives has its rate: TCP's bursts, its answers to
+// losses and its searches do not enter. Above mostBits a host may be too slow to send or to count them. Who loses how
+// much beside them nobody can tell, so there may be no other traffic of this host's.
+const (
+	mostBeside = 0.02  // of the rate
+	mostLost   = 0.002 // by the path: it is not known well enough to be added to what arrives
+	mostBits   = 200e6
+	smallBits  = 50e6 // up to here the small ones may be as many as 26,000 a second
+	largest    = 1400 // bytes of IP, which pass where a tunnel takes some of 1500
+	faster     = 1.04
+	tries      = 3
+)
+
+// countable tells whether datagrams tell more than TCP does.
+func (r *run) countable() bool {
+	rate := r.big.flow().counted(ethernet)
+	return r.link.Datagrams() && r.filled(r.big) && rate <= mostBits && r.beside <= mostBeside*rate
+}
+
+// datagrams finds the rate and the framing by datagrams of two sizes, and a third where they look like cells. It tells
+// false where they do not fill the link, or where they and TCP disagree: then neither is to be believed.
+func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
+	r.begin(Datagrams)
+	connections := r.load.Connections
+	defer func() { // none of TCP's is left
+		if r.load.Datagrams {
+			err = errors.Join(err, r.send(ctx, Load{}))
+			r.load = Load{Connections: int(clamp(float64(connections), 2, 4))}
+		}
+	}()
+	large, ok, err := r.flood(ctx, largest, r.big.flow().counted(ethernet)/8/(largest+ethernet))
+	if err != nil || !ok {
+		return f, false, err
+	}
+	plateaus := []plateau{large}
+	sizes := []int{small, third}
+	rate := large.flow().counted(ethernet)
+	if rate > smallBits {
+		sizes = []int{middle}
+	}
+	if r.NoFraming {
+		sizes = nil
+	}
+	for _, size := range sizes {
+		if size == third && (!f.known || rate > atmBits || f.overhead < atmsuspect) {
+			break
+		}
+		p, filled, err := r.flood(ctx, size, large.own.bytes/float64(size))
+		if err != nil {
+			return f, false, err
+		}
+		if !filled {
+			break
+		}
+		plateaus = append(plateaus, p)
+		f = frame(plateaus...)
+	}
+	if r.differ = disagreement(f, r.big, large); r.differ != "" {
+		return f, false, nil
+	}
+	r.tcp = r.big
+	r.big.own, r.big.other, r.big.beside, r.big.off = large.own, large.other, large.beside, large.off
+	r.big.counted = true
+	return f, f.known || r.NoFraming, nil
+}
+
+// disagreement tells by how much TCP and datagrams differ, if that is more than they may be wrong.
+func disagreement(f framing, tcp, udp plateau) string {
+	const further = 0.002
+	if !f.known {
+		f.overhead = ethernet
+	}
+	a, b := f.counted(tcp), f.counted(udp)
+	if math.Abs(a/b-1) <= 2*(tcp.off+udp.off)+further {
+		return ""
+	}
+	return fmt.Sprintf("TCP is carried at %.4g Mbit/s, and UDP at %.4g. One of them has a limit of its own, or the rate "+
+		"has changed meanwhile.", a/1e6, b/1e6)
+}
+
+// flood sends datagrams until they fill the link, beginning with a little more than so many a second. It follows on a
+// load that filled the link: a queue stands already, and no credit has gathered.
+func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, filled bool, err error) {
+	const (
+		long  = 1.0 // s
+		least = 1000.0
+	)
+	bytes := float64(size)
+	for range tries {
+		packets *= faster
+		l := Load{Connections: 1, Segment: size, Rate: 8 * bytes * packets, Datagrams: true}
+		if err := r.send(ctx, l); err != nil {
+			return p, false, err
+		}
+		// Those of the load before come out of the queue first.
+		if _, _, err := r.watch(ctx, r.queued()+r.idle.base+0.15); err != nil {
+			return p, false, err
+		}
+		a, b, err := r.watch(ctx, clamp(least/packets, long, 3*long))
+		if err != nil {
+			return p, false, err
+		}
+		if p = arriving(r.samples(), r.probes(), a, b); p.lost > 0.01 {
+			return p, true, nil
+		}
+		packets *= 1.3
+	}
+	return p, false, nil
+}
+
+// queued is how long a packet waits that is sent now: as the last ones that were answered have, and half as much again.
+func (r *run) queued() float64 {
+	_, rtt := answers(r.probes(), r.now()-3, r.now())
+	longest := 0.0
+	for _, t := range rtt[max(0, len(rtt)-10):] {
+		longest = math.Max(longest, t-r.idle.base)
+	}
+	return 1.5 * longest
+}
+
+// arriving is a plateau of datagrams: what of them arrived, by the peer's clock, and what of others.
+func arriving(all series, probes []Probe, a, b float64) plateau {
+	p := plateau{from: a, to: b, counted: true}
+	part := all.between(a, b)
+	var at, rtt, there, arrived []float64
+	for _, x := range probes {
+		if t := seconds(x.At); t >= a && t < b && x.RTT >= 0 {
+			at, rtt = append(at, t), append(rtt, seconds(x.RTT))
+			there, arrived = append(there, seconds(x.There)), append(arrived, x.Arrived)
+		}
+	}
+	p.own.packets = slope(there, arrived)
+	p.own.bytes = p.own.packets * part.size()
+	p.other = part.other()
+	p.beside = p.other
+	p.lost = clamp(1-p.own.packets/part.slope(func(s Sample) float64 { return s.Segments }), 0, 1)
+	p.forget(probes)
+	// What a growing queue has taken up is still to come.
+	grows := math.Max(0, slope(at, rtt))
+	p.other.packets /= 1 + grows
+	p.other.bytes /= 1 + grows
+	// Neighbours in a series resemble each other, so the slope is known less well than if they did not.
+	const alike = 3
+	p.off = math.Max(leastOff, alike*doubt(there, arrived))
+	return p
+}
