@@ -390,7 +390,9 @@ func (r *run) conclude(f framing, u below) *Result {
 	if !f.known {
 		res.Overhead = Value{Value: ethernet, Low: 0, High: mostOverhead, Sort: Unknown}
 		whole.overhead = ethernet
-	} else if !f.atm {
+	} else if f.atm {
+		whole.overhead = math.Floor(f.overhead + f.off) // what weir up takes: never a cell too few
+	} else {
 		whole.overhead = math.Round(f.overhead) + 0 // never -0
 		res.Overhead.Value = whole.overhead
 	}

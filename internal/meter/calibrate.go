@@ -62,6 +62,17 @@ type filled struct {
 
 // Send brings a load into force.
 func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
+	if f.asker.flood != nil {
+		f.asker.flood.end()
+	}
+	if l.Datagrams {
+		for _, c := range f.conns {
+			f.close(c)
+		}
+		f.conns, f.load = nil, l
+		f.asker.flood.begin(l.Segment, l.Rate)
+		return nil
+	}
 	var old []*filled
 	if l.Segment != f.load.Segment {
 		old, f.conns = f.conns, nil
@@ -80,6 +91,9 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 	}
 	return err
 }
+
+// Datagrams tells whether they are counted by the peer. Of several, none alone takes what the link does.
+func (f *filler) Datagrams() bool { return f.asker.flood != nil && len(f.peers) == 1 }
 
 // payload is what one connection may send of a load, in bytes a second. Packets have headers of some bytes.
 func payload(l calibrate.Load, headers float64) float64 {
@@ -171,6 +185,9 @@ func (f *filler) look() error {
 			rtts = append(rtts, rtt)
 		}
 	}
+	if f.asker.flood != nil {
+		f.asker.flood.look(&s)
+	}
 	if n := len(rtts); n > 0 {
 		slices.Sort(rtts)
 		s.RTT = rtts[n/2]
@@ -193,10 +210,13 @@ func (f *filler) look() error {
 func (f *filler) Seen() ([]calibrate.Sample, []calibrate.Probe) {
 	asked := f.asker.Seen()
 	probes := make([]calibrate.Probe, len(asked))
+	const ms = float64(time.Millisecond)
 	for i, s := range asked {
-		probes[i] = calibrate.Probe{At: time.Duration(s.At * float64(time.Second)), RTT: -1}
+		p := &probes[i]
+		*p = calibrate.Probe{At: time.Duration(s.At * float64(time.Second)), RTT: -1}
 		if s.RTT >= 0 {
-			probes[i].RTT = time.Duration(s.RTT * float64(time.Millisecond))
+			p.RTT, p.There = time.Duration(s.RTT*ms), p.At+time.Duration(s.Up*ms)
+			p.Arrived = float64(s.counted)
 		}
 	}
 	return f.samples, probes

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"weir/internal/meter/irtt"
 )
 
 // Peer is the other end of a calibration: what takes data without end, and answers sparse packets.
@@ -36,6 +38,7 @@ type Asker struct {
 	Began time.Time             // the samples' times count from here
 	Run   func(context.Context) // asks until the context ends
 	Seen  func() []Sample       // what was asked so far
+	flood *flood                // on the same connection; nil: the peer counts no datagrams
 }
 
 func (p *probe) seen() []Sample {
@@ -72,11 +75,22 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 	p.Ask = func(ctx context.Context) (*Asker, error) {
 		asked := &probe{began: time.Now()}
 		if port := hello.UDP; port > 0 && port < 1<<16 {
-			if u, err := openUDP(ctx, t.at(strconv.Itoa(port)), []byte(t.Token), asked, longest, sparse); err == nil {
-				return &Asker{"udp", asked.began, u.run, asked.seen}, nil
+			bulk := int64(0)
+			if hello.Bulk {
+				bulk = 1
+			}
+			u, err := openUDP(ctx, t.at(strconv.Itoa(port)), []byte(t.Token), asked, irtt.Params{
+				Duration: int64(longest), Interval: int64(sparse), Bulk: bulk})
+			if err == nil {
+				a := &Asker{By: "udp", Began: asked.began, Run: u.run, Seen: asked.seen}
+				if u.params.Bulk != 0 {
+					a.flood = u.flood()
+				}
+				return a, nil
 			}
 		}
-		return &Asker{"https", asked.began, (&webProbe{asked, t, &url.URL{Path: PathSmall}}).run, asked.seen}, nil
+		return &Asker{By: "https", Began: asked.began, Run: (&webProbe{asked, t, &url.URL{Path: PathSmall}}).run,
+			Seen: asked.seen}, nil
 	}
 	return p, nil
 }
@@ -95,7 +109,7 @@ func OpenResponsive(ctx context.Context, at, pin string) (*Peer, error) {
 		},
 		Ask: func(context.Context) (*Asker, error) {
 			p := &webProbe{&probe{began: time.Now()}, t, ask}
-			return &Asker{"https", p.began, p.run, p.seen}, nil
+			return &Asker{By: "https", Began: p.began, Run: p.run, Seen: p.seen}, nil
 		}}, nil
 }
 

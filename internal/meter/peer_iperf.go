@@ -39,7 +39,7 @@ func OpenIperf(ctx context.Context, addr, cc string, sizes []int) (*Peer, error)
 		Fill: func(_ context.Context, _ string, packet int) (*Filling, error) { return streams.take(packet) },
 		Ask: func(context.Context) (*Asker, error) {
 			p := &connectProbe{&probe{began: time.Now()}, addr, iperfEvery}
-			return &Asker{"tcp", p.began, p.run, p.seen}, nil
+			return &Asker{By: "tcp", Began: p.began, Run: p.run, Seen: p.seen}, nil
 		},
 		Close: func() {
 			s.exchange(iperfMine{}) // what it answers is not of use

@@ -27,6 +27,8 @@ type Sample struct {
 	Up   float64 `json:"up"`  // one way, as the two clocks have it: only its changes mean anything
 	Down float64 `json:"down"`
 	Lost Lost    `json:"lost,omitempty"`
+
+	counted uint32 // datagrams of a load that had arrived at the server
 }
 
 // Lost says on which way a probe was lost.
@@ -68,14 +70,13 @@ type udpProbe struct {
 }
 
 // openUDP agrees with the server on a test. Nobody answers where a firewall keeps UDP out.
-func openUDP(ctx context.Context, addr string, key []byte, p *probe, length, interval time.Duration) (*udpProbe,
-	error) {
+func openUDP(ctx context.Context, addr string, key []byte, p *probe, want irtt.Params) (*udpProbe, error) {
 	conn, err := net.Dial("udp", addr)
 	if err != nil {
 		return nil, err
 	}
-	want := irtt.Params{Version: irtt.Protocol, Duration: int64(length), Interval: int64(interval),
-		Received: irtt.CountReceived | irtt.Window, StampAt: irtt.StampBoth, Clock: irtt.ClockWall}
+	want.Version, want.Received = irtt.Protocol, irtt.CountReceived|irtt.Window
+	want.StampAt, want.Clock = irtt.StampBoth, irtt.ClockWall
 	u := &udpProbe{probe: p, conn: conn, key: key}
 	u.token, u.params, err = agree(ctx, conn, want, key, 300, 600, 1200)
 	if err != nil {
@@ -106,6 +107,15 @@ func agree(ctx context.Context, conn net.Conn, want irtt.Params, key []byte, pat
 		}
 	}
 	return 0, p, err
+}
+
+// flood is what sends datagrams on the probe's connection.
+func (u *udpProbe) flood() *flood {
+	over := 28
+	if a, ok := u.conn.LocalAddr().(*net.UDPAddr); ok && a.IP.To4() == nil {
+		over = 48
+	}
+	return &flood{conn: u.conn, token: u.token, key: u.key, shape: u.layout, over: over}
 }
 
 // run probes until the context ends, and then waits a little for what is under way.
@@ -177,6 +187,7 @@ func (u *udpProbe) note(e irtt.Echo, now time.Time) {
 		s.RTT = float64(now.Sub(sent)) / ms
 		s.Up = float64(e.Recv-sent.UnixNano()) / ms
 		s.Down = float64(now.UnixNano()-e.Send) / ms
+		s.counted = e.Count
 		u.last = s.RTT
 	}
 	u.arrived[e.Seq] = true

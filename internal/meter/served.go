@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"weir/internal/meter/irtt"
 )
 
 // served is a weir serve.
@@ -68,8 +70,8 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
 	const ms = float64(time.Millisecond)
 	if port := s.hello.UDP; port > 0 && port < 1<<16 {
-		u, err := openUDP(ctx, s.target.at(strconv.Itoa(port)), []byte(s.target.Token), m.probe, m.Time+time.Minute,
-			Interval)
+		u, err := openUDP(ctx, s.target.at(strconv.Itoa(port)), []byte(s.target.Token), m.probe,
+			irtt.Params{Duration: int64(m.Time + time.Minute), Interval: int64(Interval)})
 		if err == nil {
 			m.rec.Probe, m.rec.Interval = "udp", max(float64(u.params.Interval), float64(Interval))/ms
 			return u.run

@@ -135,6 +135,8 @@ func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
 	if a, ok := conn.LocalAddr().(*net.UDPAddr); ok {
 		s.udp = a.Port
 	}
+	const burst = 4 << 20 // bytes, that may come before they are read; the kernel grants what it allows
+	conn.SetReadBuffer(burst)
 	marked, err := meter.Mark(conn)
 	if err == nil {
 		s.path = marked.Tells()
