@@ -85,8 +85,8 @@ func disagreement(f framing, tcp, udp plateau) string {
 	if math.Abs(a/b-1) <= 2*(tcp.off+udp.off)+further {
 		return ""
 	}
-	return fmt.Sprintf("TCP is carried at %.4g Mbit/s, and UDP at %.4g. One of them has a limit of its own, or the rate "+
-		"has changed meanwhile.", a/1e6, b/1e6)
+	return fmt.Sprintf("TCP is carried at %.4g Mbit/s, and UDP at %.4g. One of them has a limit of its own, or the "+
+		"rate has changed meanwhile.", a/1e6, b/1e6)
 }
 
 // flood sends datagrams until they fill the link, beginning with a little more than so many a second. It follows on a

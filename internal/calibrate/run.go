@@ -482,7 +482,8 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
 	allowed := u.lost + u.off + 3*math.Sqrt(math.Max(u.lost, 1/n)/n)
-	c.Calm = c.Sent >= 0.97 && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed && r.differ == ""
+	c.Calm = c.Sent >= 0.97 && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed &&
+		r.differ == ""
 	r.judge(res, allowed)
 	return nil
 }

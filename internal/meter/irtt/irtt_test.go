@@ -108,6 +108,39 @@ func TestPath(t *testing.T) {
 	}
 }
 
+// Bulk packets are counted and not answered, however fast they come. Echoes tell how many there were.
+func TestBulk(t *testing.T) {
+	r, now := responder("secret")
+	key, asked := []byte("secret"), want
+	asked.Bulk, asked.Length, asked.Received = 1, 0, CountReceived
+	token, p, err := ParseOpened(r.Handle(home, 0, Open(asked, key)).Bytes, key)
+	if err != nil || p != asked {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	l := NewLayout(p, true)
+	for seq, more := range []uint32{0, 1, 1000} {
+		for range more {
+			if a := r.Handle(home, 0, l.BulkPacket(token, 1372, key)); a.Bytes != nil {
+				t.Fatal("a bulk packet is answered")
+			}
+		}
+		*now = now.Add(20 * time.Millisecond)
+		e, err := l.ParseEcho(r.Handle(home, 0, l.Request(p, token, uint32(seq), key)).Bytes, token, key)
+		if want := []uint32{0, 1, 1001}[seq]; err != nil || e.Count != want {
+			t.Errorf("%d are counted, want %d (%v)", e.Count, want, err)
+		}
+	}
+	if n := len(l.BulkPacket(token, 1, key)); n != l.Size+1 {
+		t.Errorf("the shortest has %d bytes, and a request %d", n, l.Size)
+	}
+	// From elsewhere they count for nothing, and on any other connection they are requests.
+	r.Handle(netip.MustParseAddrPort("192.0.2.66:1"), 0, l.BulkPacket(token, 1372, key))
+	*now = now.Add(20 * time.Millisecond)
+	if e, err := l.ParseEcho(r.Handle(home, 0, l.Request(p, token, 9, key)).Bytes, token, key); e.Count != 1001 {
+		t.Errorf("%d are counted, %v", e.Count, err)
+	}
+}
+
 // Who is not entitled gets nothing.
 func TestSilence(t *testing.T) {
 	r, now := responder("secret")
@@ -170,7 +203,7 @@ func TestSilence(t *testing.T) {
 func TestRestrict(t *testing.T) {
 	r, _ := responder("")
 	_, p, err := ParseOpened(r.Handle(home, 0, Open(Params{Version: 1, Duration: 1e15, Interval: 1, Length: 60000,
-		Received: 255, StampAt: 99, Clock: 255, DSCP: 46, Fill: "rand", Path: 3}, nil)).Bytes, nil)
+		Received: 255, StampAt: 99, Clock: 255, DSCP: 46, Fill: "rand", Path: 3, Bulk: 2}, nil)).Bytes, nil)
 	if err != nil || p != (Params{Version: 1, Duration: 60e9, Interval: 10e6, Length: MaxLength, Received: 3,
 		Clock: 3, Path: 1}) {
 		t.Errorf("%+v, %v", p, err)
@@ -194,11 +227,15 @@ func FuzzResponder(f *testing.F) {
 	path := want
 	path.Path = 1
 	f.Add(NewLayout(path, false).PathRequest(token, 7, MaxPath, 0xb8, nil))
+	bulk := want
+	bulk.Bulk = 1
+	f.Add(NewLayout(bulk, false).BulkPacket(token, 1372, nil))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		for _, key := range []string{"", "key"} {
 			r, _ := responder(key)
 			r.Handle(home, 0, Open(want, []byte(key)))
 			r.Handle(home, 0, Open(path, []byte(key)))
+			r.Handle(home, 0, Open(bulk, []byte(key)))
 			size, flags := len(packet), byte(0)
 			if size > flagsAt {
 				flags = packet[flagsAt]
@@ -221,7 +258,7 @@ func FuzzResponder(f *testing.F) {
 
 func FuzzParams(f *testing.F) {
 	f.Add(want.Append(nil))
-	f.Add(Params{Fill: "rand", DSCP: 46, Path: 1}.Append(nil))
+	f.Add(Params{Fill: "rand", DSCP: 46, Path: 1, Bulk: 1}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := ParseParams(b)
 		if err != nil {
