@@ -93,8 +93,9 @@ func disagreement(f framing, tcp, udp plateau) string {
 // load that filled the link: a queue stands already, and no credit has gathered.
 func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, filled bool, err error) {
 	const (
-		long  = 1.0 // s
-		least = 1000.0
+		long  = 1.0    // s
+		least = 1000.0 // packets
+		noisy = 0.002  // s of jitter, in which packets do not come as they were sent
 	)
 	bytes := float64(size)
 	for range tries {
@@ -107,7 +108,11 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		if _, _, err := r.watch(ctx, r.queued()+r.idle.base+0.15); err != nil {
 			return p, false, err
 		}
-		a, b, err := r.watch(ctx, clamp(least/packets, long, 3*long))
+		length := clamp(least/packets, long, 3*long)
+		if r.idle.noise > noisy {
+			length = math.Max(length, 2.2*long)
+		}
+		a, b, err := r.watch(ctx, length)
 		if err != nil {
 			return p, false, err
 		}

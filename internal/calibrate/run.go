@@ -209,7 +209,7 @@ func (r *run) more(n int) int {
 	if p.waits < r.idle.stands() && !p.holds(r.idle) && p.lost < 0.005 {
 		return min(mostConnections, 2*max(n, r.wanted(p.flow().counted(ethernet))))
 	}
-	if r.idle.base > farAway {
+	if r.idle.base > farAway || r.countable() { // datagrams tell the rate better than more connections would
 		return n
 	}
 	return max(n, r.wanted(p.flow().counted(ethernet)))
