@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -71,6 +72,10 @@ func (live) cleanQueue(link, gsoSegs int) error {
 	defer conn.Close()
 	if err := conn.Clean(link); err != nil {
 		return err
+	}
+	tree, err := conn.Tree(link)
+	if root, _ := tree.Root(); err != nil || strings.HasPrefix(root.Kind, dualpi2.Prefix) || root.Kind == qdisc.BPF {
+		return err // it is in place: of this goal, or again of the one before
 	}
 	// One segment at a time is what such a queue asks for, and nobody else.
 	l, err := netlink.LinkByIndex(link)
