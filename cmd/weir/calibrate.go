@@ -63,6 +63,7 @@ first is asked how long packets wait; so let it be the nearest. --token and
 It takes about 15 s, and the link is full meanwhile. It fills the link with
 large packets, then with small ones. It sends less, to see what the path loses
 by itself. At last it sends 99.75 % of the result for 2 s: nothing may wait.
+A weir serve counts datagrams, too. Where UDP and TCP disagree, neither counts.
 
 The link is filled with BBR where this kernel has it. Without BBR, a policer and
 a path that loses packets are not filled, and the rate may be higher than found.

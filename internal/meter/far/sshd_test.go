@@ -119,7 +119,7 @@ func startSshd(t *testing.T, dir string) (*exec.Cmd, string) {
 func TestSshdInside(t *testing.T) {
 	dir := os.Getenv("WEIR_TEST_SSHD")
 	if dir == "" {
-		t.Skip("only TestSshd runs it")
+		t.Skip("skipped here: TestSshd runs it")
 	}
 	sshd, ssh := startSshd(t, dir)
 	names := []string{"jump", "banner", "noss"} // the first is of dash, by way of bash
@@ -140,6 +140,13 @@ func TestSshdInside(t *testing.T) {
 			}
 		})
 	}
+	t.Run("filled", func(t *testing.T) { testPeer(t, Host{Name: "dash", Program: ssh}) })
+	t.Run("filled by a jump", func(t *testing.T) {
+		if _, err := Open(t.Context(), Host{Name: "jump", Program: ssh}); err == nil ||
+			!strings.Contains(err.Error(), "through another host (proxyjump)") {
+			t.Error(err)
+		}
+	})
 	t.Run("1 Mbit/s", func(t *testing.T) {
 		limit := exec.Command("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "70kb",
 			"latency", "300ms")
