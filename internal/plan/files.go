@@ -103,7 +103,7 @@ func (k *keeper) note(subject, text string, args ...any) {
 }
 
 func (k *keeper) rules(drafts []*draft) {
-	if !k.facts.Udev || k.facts.Init != host.Systemd { // udev waits for what it runs, and OpenRC does not start it apart
+	if !k.facts.Udev || k.facts.Init != host.Systemd { // udev would wait for a service of OpenRC's
 		k.note(host.UdevFile, "not written: it needs udev and systemd, so a device that comes later is not noticed")
 		return
 	}
