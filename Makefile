@@ -95,7 +95,7 @@ docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or tho
 dualpi2-matrix: reference weir ## docs/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
 	@DOC=docs/dualpi2-matrix.md scripts/docs-tables
 
-dist: ## static binaries and Debian packages for amd64 and arm64, checked by lintian; and programs to measure from macOS and Windows
+dist: ## static binaries and packages (.deb, .rpm, .apk, .pkg.tar.zst) for amd64 and arm64; and programs to measure from macOS and Windows
 	@scripts/need go dist
 	@rm -rf dist
 	@scripts/dist dist amd64 arm64 darwin/arm64 darwin/amd64 windows/amd64 windows/arm64

@@ -1,4 +1,4 @@
-# What a host goes through with the package $1, in the empty directory $2. It is run in mount, network and process namespaces of its own, on a copy of this machine's root.
+# What a host goes through with the package $1, in the empty directory $2, with its packager's own program: dpkg, rpm or pacman. It is run in mount, network and process namespaces of its own, on a copy of this machine's root.
 set -euo pipefail
 trap 'echo "failed in line $LINENO: $BASH_COMMAND"' ERR
 
@@ -12,10 +12,35 @@ mount -t proc proc "$root/proc"
 mount -t tmpfs none "$root/run" # no systemd
 mount -t tmpfs none "$root/tmp"
 mount -t devtmpfs none "$root/dev" 2>/dev/null || mount --rbind /dev "$root/dev"
-cp "$1" "$root/tmp/first.deb"
-dpkg-deb -R "$root/tmp/first.deb" "$scratch/later"
-sed -i 's/^Version: .*/&.later/' "$scratch/later/DEBIAN/control"
-dpkg-deb --root-owner-group -b "$scratch/later" "$root/tmp/later.deb" >/dev/null
+in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+case $1 in
+*.deb)
+	cp "$1" "$root/tmp/first.deb"
+	dpkg-deb -R "$root/tmp/first.deb" "$scratch/later"
+	sed -i 's/^Version: .*/&.later/' "$scratch/later/DEBIAN/control"
+	dpkg-deb --root-owner-group -b "$scratch/later" "$root/tmp/later.deb" >/dev/null
+	install() { in_root dpkg -i /tmp/first.deb; }
+	upgrade() { in_root dpkg -i /tmp/later.deb; }
+	remove() { in_root dpkg -r weir; }
+	;;
+*.rpm) # the same version again calls the scripts of an upgrade
+	file=/tmp/${1##*/} # rpmlint looks at the name
+	cp "$1" "$root/tmp"
+	install() { in_root rpm -i "$file" && in_root rpm -V weir; }
+	upgrade() { in_root rpm -U --replacepkgs "$file"; }
+	remove() { in_root rpm -e weir; }
+	;;
+*.pkg.tar.zst)
+	cp "$1" "$root/tmp/weir.pkg.tar.zst"
+	printf '[options]\nLocalFileSigLevel = Never\n' >"$root/tmp/pacman.conf"
+	mkdir -p "$root/var/lib/pacman"
+	ln -sf bash "$root/usr/bin/sh" # as Arch has it: nfpm's scripts are bash's
+	pacman() { in_root pacman --config /tmp/pacman.conf --noconfirm "$@"; }
+	install() { pacman -U /tmp/weir.pkg.tar.zst && pacman -Qkk weir; }
+	upgrade() { pacman -U /tmp/weir.pkg.tar.zst; }
+	remove() { pacman -R weir; }
+	;;
+esac
 
 ip link add up0 type veth peer name far0
 ip link set up0 up
@@ -23,7 +48,6 @@ ip link set far0 up
 ip address add 192.0.2.2/24 dev up0
 ip route add default via 192.0.2.1
 
-in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 facts() {
 	cat /proc/sys/net/ipv4/tcp_notsent_lowat
 	tc qdisc show dev up0 | sed 's/ [0-9a-f]*: / /'
@@ -34,7 +58,7 @@ is() { # what, expected, seen
 before=$(facts)
 
 echo "== install"
-in_root dpkg -i /tmp/first.deb
+install
 is "after installing" "$before" "$(facts)"
 in_root weir --version
 [ ! -e "$root/etc/systemd/system/multi-user.target.wants/weir.service" ]
@@ -46,22 +70,22 @@ in_root weir status
 up=$(facts)
 [ "$up" != "$before" ]
 journal=$(sha256sum "$root/var/lib/weir/journal.json")
-in_root dpkg -i /tmp/later.deb
+upgrade
 is "after the upgrade" "$up" "$(facts)"
 is "the journal" "$journal" "$(sha256sum "$root/var/lib/weir/journal.json")"
 in_root weir status
 
 echo "== remove"
-in_root dpkg -r weir
+remove
 is "after removing" "$before" "$(facts)"
 [ ! -e "$root/usr/bin/weir" ]
 
 echo "== remove when somebody else has changed something"
-in_root dpkg -i /tmp/later.deb
+upgrade
 in_root weir up --yes
 echo 65536 >/proc/sys/net/ipv4/tcp_notsent_lowat
 mkdir -p "$root/run/weir/dualpi2/gone0:1" # of weir dualpi2 add, for a device that is no more
-in_root dpkg -r weir 2>&1 | tee "$scratch/said"
+remove 2>&1 | tee "$scratch/said"
 rm -r "$root/run/weir/dualpi2"
 grep -q 'weir: the queue of gone0 stays' "$scratch/said"
 grep -q 'weir: what is not put back stays' "$scratch/said"
@@ -69,6 +93,12 @@ is "somebody else's value" 65536 "$(cat /proc/sys/net/ipv4/tcp_notsent_lowat)"
 [ -e "$root/var/lib/weir/journal.json" ]
 [ ! -e "$root/usr/bin/weir" ]
 
+if [[ $1 == *.rpm ]]; then # in the copy, since it unpacks nfpm's absolute names where they say
+	cp "$3" "$root/tmp/rpmlintrc"
+	in_root rpmlint -r /tmp/rpmlintrc "$file" | tee "$scratch/said"
+	grep -q ' 0 errors, 0 warnings' "$scratch/said"
+fi
+[[ $1 == *.deb ]] || { echo "== done"; exit; }
 echo "== purge"
 mkdir -p "$root/etc/udev/rules.d" "$root/etc/sysctl.d"
 echo '# Written by weir, which keeps the goal.' >"$root/etc/sysctl.d/99-weir.conf"

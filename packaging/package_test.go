@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packaging has nothing but a test of the Debian package: what is in it, and what becomes of a host that it
-// is installed on.
+// Package packaging has nothing but tests of the packages: what is in them, and what becomes of a host that they are
+// installed on.
 package packaging
 
 import (
@@ -186,10 +186,16 @@ func TestPackage(t *testing.T) {
 			t.Errorf("weir man: %s", out)
 		}
 	})
-	t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, deb) })
+	t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, deb, "dpkg") })
+	t.Run("others", func(t *testing.T) { others(t, filepath.Dir(deb)) })
 	t.Run("reproducible", func(t *testing.T) {
 		again, _ := build(t, "UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
-		for _, name := range []string{filepath.Base(deb), "weir-linux-amd64", "weir-darwin-arm64", "SHA256SUMS"} {
+		files, err := os.ReadDir(filepath.Dir(deb))
+		if err != nil || len(files) != 7 {
+			t.Errorf("%d files: %v", len(files), err)
+		}
+		for _, file := range files {
+			name := file.Name()
 			a, errA := os.ReadFile(filepath.Join(filepath.Dir(deb), name))
 			b, errB := os.ReadFile(filepath.Join(filepath.Dir(again), name))
 			if errA != nil || errB != nil || !bytes.Equal(a, b) {
@@ -244,16 +250,16 @@ var lifecycle string
 
 // runLifecycle has the package installed, brought up, upgraded while in force, removed and purged: in a copy of this
 // machine that has a network of its own.
-func runLifecycle(t *testing.T, deb string) {
+func runLifecycle(t *testing.T, file string, tools ...string) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped, not passed: installing needs root")
 	}
-	needs(t, "dpkg", "unshare", "mount", "ip", "tc", "bash")
+	needs(t, append(tools, "unshare", "mount", "ip", "tc", "bash")...)
 	if fs, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(fs), "\toverlay\n") {
 		t.Skip("skipped, not passed: this kernel has no overlay file system")
 	}
-	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", lifecycle, "lifecycle", deb,
-		t.TempDir())
+	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", lifecycle, "lifecycle", file,
+		t.TempDir(), "rpmlintrc")
 	out, err := cmd.CombinedOutput()
 	fmt.Fprintf(t.Output(), "%s", out)
 	if err != nil {

@@ -165,7 +165,10 @@ func (o labOptions) failed(cmd *cobra.Command, reports []verdict.Report, err err
 	}
 	switch {
 	case errors.Is(err, qemu.ErrNoEmulator):
-		return &hinted{err, "apt-get install qemu-system-x86"}
+		release, _ := os.ReadFile("/etc/os-release")
+		emulator := text.Package{Debian: "qemu-system-x86", Fedora: "qemu-system-x86-core", SUSE: "qemu-x86",
+			Alpine: "qemu-system-x86_64", Arch: "qemu-system-x86"}
+		return &hinted{err, emulator.Install(string(release))}
 	case errors.Is(err, qemu.ErrNoClock):
 		return &hinted{err, "make kernels"}
 	}

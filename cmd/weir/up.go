@@ -55,8 +55,9 @@ starts no timer, and the changes stay.
 The reboot: what you confirm is kept over it. The goal is in /etc/weir.toml, the
 settings in /etc/sysctl.d/99-weir.conf. weir.service runs weir up --boot at
 every boot and when the device appears. That plans the goal again, on the kernel
-that is there then. Nothing is kept with --runtime, on a host without systemd,
-in another network namespace, or with another --state.
+that is there then. OpenRC starts a script in its place, at the boot only.
+Nothing is kept with --runtime, on a host with neither of the two, in another
+network namespace, or with another --state.
 
 The rate: --calibrate PEER finds it first, with the framing, as weir calibrate
 does. That fills the link for some 15 s. Unless the result is verified, nothing

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -132,23 +131,29 @@ func syncDir(dir string) error {
 }
 
 // reload lets systemd read its units again, and know whether a goal is kept: the service is active while it is. udev
-// sees by itself what has changed. What fails now the next boot does.
+// sees by itself what has changed. OpenRC is told to follow the rate, and needs to know nothing else before the next
+// boot. What fails now that boot does.
 func (live) reload(done []plan.Change) {
-	units := func(c plan.Change) bool {
-		return c.Kind == plan.File && strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/")
-	}
-	if !slices.ContainsFunc(done, units) || !booted() {
-		return
-	}
-	_ = systemctl("systemctl", "daemon-reload")
+	openRC, _ := host.StarterOf(host.OpenRC)
+	told := false
 	for _, c := range done {
-		if c.Name != host.UnitLink && c.Name != host.FollowLink {
-			continue
-		}
 		verb := "start"
 		if isNoFile(c.New) {
 			verb = "stop"
 		}
-		_ = systemctl("systemctl", "--no-block", verb, path.Base(c.Name))
+		switch {
+		case c.Kind != plan.File:
+		case c.Name == openRC.FollowLink:
+			_ = system("rc-service", path.Base(openRC.Follow), verb)
+		case !strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/") || !booted():
+		default:
+			if !told {
+				told = true
+				_ = system("systemctl", "daemon-reload")
+			}
+			if c.Name == host.UnitLink || c.Name == host.FollowLink {
+				_ = system("systemctl", "--no-block", verb, path.Base(c.Name))
+			}
+		}
 	}
 }

@@ -127,17 +127,17 @@ func (j *journal) adopt(f host.Facts) *journal {
 				Set: []plan.Value{plan.Content{File: f.Files[name]}}})
 		}
 	}
-	for _, name := range []string{host.UnitFile, host.UdevFile, host.GoalFile, host.SysctlFile,
-		host.FollowFile} {
-		take(name, plan.IsOurs(f.Files[name]))
+	starter, _ := host.StarterOf(cmp.Or(f.Init, host.Systemd))
+	for _, name := range []string{starter.File, host.UdevFile, host.GoalFile, host.SysctlFile, starter.Follow} {
+		take(name, plan.IsOurs(f.Files[name]) && !plan.Packaged(f.Files[name]))
 	}
 	if len(found) == 0 {
 		return j
 	}
-	link := f.Files[host.UnitLink]
-	take(host.UnitLink, link.Kind == host.Symlink && (link.Text == host.UnitFile || link.Text == host.PackageUnit))
-	follow := f.Files[host.FollowLink]
-	take(host.FollowLink, follow.Kind == host.Symlink && follow.Text == host.FollowFile)
+	link := f.Files[starter.Link]
+	take(starter.Link, link.Kind == host.Symlink && (link.Text == starter.File || link.Text == host.PackageUnit))
+	follow := f.Files[starter.FollowLink]
+	take(starter.FollowLink, follow.Kind == host.Symlink && follow.Text == starter.Follow)
 	next := journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie}
 	if j != nil {
 		next = *j

@@ -120,7 +120,7 @@ func (outside) arm(unit, dir string) error {
 		for _, line := range properties {
 			args = append(args, "--property="+line)
 		}
-		return systemctl("systemd-run", append(append(args, self), recover...)...)
+		return system("systemd-run", append(append(args, self), recover...)...)
 	}
 	if run(append(plan.Sandbox(self, dir), properties...)) == nil {
 		return nil
@@ -133,17 +133,17 @@ func (outside) arm(unit, dir string) error {
 // disarm stops the process, which has nothing to do any more: it puts back only what the journal calls pending.
 func (outside) disarm(unit string) {
 	if booted() {
-		_ = systemctl("systemctl", "--no-block", "stop", unit+".service")
+		_ = system("systemctl", "--no-block", "stop", unit+".service")
 	}
 }
 
-// systemctl runs a program of systemd's, which may hang when systemd does.
-func systemctl(name string, args ...string) error {
+// system runs a program of the host's init, which may hang when that does.
+func system(name string, args ...string) error {
 	const patience = 20 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	// Not from $PATH, which is the caller's.
-	for _, dir := range []string{"/usr/bin", "/bin", "/run/current-system/sw/bin"} {
+	for _, dir := range []string{"/usr/bin", "/bin", "/run/current-system/sw/bin", "/sbin", "/usr/sbin"} {
 		path := filepath.Join(dir, name)
 		if unix.Access(path, unix.X_OK) != nil {
 			continue
@@ -157,7 +157,7 @@ func systemctl(name string, args ...string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("there is no %s, and systemd runs", name)
+	return fmt.Errorf("there is no %s", name)
 }
 
 // booted tells whether systemd is there (sd_booted(3)).

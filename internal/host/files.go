@@ -26,9 +26,29 @@ const (
 	FollowLink  = "/etc/systemd/system/multi-user.target.wants/weir-follow.service"
 )
 
+// Starter is where an init finds what it starts at boot: what brings the goal up, and what follows its rate.
+type Starter struct{ File, Link, Follow, FollowLink string }
+
+// StarterOf is that of an Init. OpenRC has one place for the scripts of packages and of administrators.
+func StarterOf(init string) (s Starter, known bool) {
+	switch init {
+	case Systemd:
+		return Starter{UnitFile, UnitLink, FollowFile, FollowLink}, true
+	case OpenRC:
+		return Starter{"/etc/init.d/weir", "/etc/runlevels/default/weir", "/etc/init.d/weir-follow",
+			"/etc/runlevels/default/weir-follow"}, true
+	}
+	return Starter{}, false
+}
+
 // kept are all the paths that a plan looks at to keep a goal; those that it may write come first.
 func kept() []string {
-	return []string{GoalFile, SysctlFile, UnitFile, UnitLink, UdevFile, FollowFile, FollowLink, PackageUnit}
+	names := []string{GoalFile, SysctlFile, UdevFile}
+	for _, init := range []string{Systemd, OpenRC} {
+		s, _ := StarterOf(init)
+		names = append(names, s.File, s.Link, s.Follow, s.FollowLink)
+	}
+	return append(names, PackageUnit)
 }
 
 // Keeps tells whether a path is one that a plan may write.
@@ -37,8 +57,25 @@ func Keeps(name string) bool { return name != PackageUnit && slices.Contains(kep
 // FirstLine begins each file of Weir's, by which it is known.
 const FirstLine = "# Written by weir, which keeps the goal in /etc/weir.toml over reboots.\n"
 
-// Systemd is the Init of a host on which systemd is process 1.
-const Systemd = "systemd"
+// ScriptLine is above it in what OpenRC runs.
+const ScriptLine = "#!/sbin/openrc-run\n"
+
+// What Init can be: systemd is process 1 (sd_booted(3)), or OpenRC starts the services.
+const (
+	Systemd = "systemd"
+	OpenRC  = "OpenRC"
+)
+
+// initOf tells by the directories that they keep, below a root.
+func initOf(root fs.FS) string {
+	if info, err := fs.Stat(root, "run/systemd/system"); err == nil && info.IsDir() {
+		return Systemd
+	}
+	if _, err := fs.Stat(root, "run/openrc/softlevel"); err == nil { // rc-service(8) asks for it, too
+		return OpenRC
+	}
+	return ""
+}
 
 // FileKind is what is at a path.
 type FileKind string
@@ -130,4 +167,17 @@ func rootOnly(mode fs.FileMode, uid, gid uint32) bool {
 	const root, staff = 0, 50 // base-passwd
 	group := mode&0o020 == 0 || gid == root || gid == staff
 	return uid == root && group && mode&0o002 == 0
+}
+
+// started is the program that a unit or a script of Weir's starts; "" if it is none.
+func started(text string) string {
+	if !strings.HasPrefix(strings.TrimPrefix(text, ScriptLine), FirstLine) {
+		return ""
+	}
+	for l := range strings.Lines(text) {
+		if command, _, ok := strings.Cut(strings.TrimSpace(l), " up --boot"); ok {
+			return strings.TrimPrefix(command, "ExecStart=")
+		}
+	}
+	return ""
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -59,9 +58,7 @@ func (f *Facts) readKept() {
 	if err == nil && its != f.Namespace || f.Hidden {
 		return // without root it is not to be read; up, which needs root, reads it
 	}
-	if info, err := os.Stat("/run/systemd/system"); err == nil && info.IsDir() {
-		f.Init = Systemd // sd_booted(3)
-	}
+	f.Init = initOf(os.DirFS("/"))
 	f.Program = program()
 	_, err = os.Stat("/run/udev/control")
 	f.Udev = err == nil
@@ -74,12 +71,9 @@ func (f *Facts) readKept() {
 			f.Modified[name] = info.ModTime()
 		}
 	}
-	for l := range strings.Lines(f.Files[UnitFile].Text) {
-		if command, ok := strings.CutPrefix(l, "ExecStart="); ok {
-			path, _, _ := strings.Cut(strings.TrimSpace(command), " ")
-			if strings.HasPrefix(f.Files[UnitFile].Text, FirstLine) && unix.Access(path, unix.X_OK) == nil {
-				f.UnitProgram = path
-			}
+	if starter, known := StarterOf(f.Init); known {
+		if path := started(f.Files[starter.File].Text); path != "" && unix.Access(path, unix.X_OK) == nil {
+			f.UnitProgram = path
 		}
 	}
 }

@@ -3,10 +3,12 @@
 package host
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,10 +63,32 @@ func FuzzParseFile(f *testing.F) {
 func TestKeeps(t *testing.T) {
 	for name, want := range map[string]bool{
 		GoalFile: true, SysctlFile: true, UnitFile: true, UnitLink: true, UdevFile: true,
+		"/etc/init.d/weir": true, "/etc/runlevels/default/weir-follow": true, "/etc/init.d/ssh": false,
 		"/etc/passwd": false, "": false, PackageUnit: false, "/etc/../etc/weir.toml": false, "/etc/weir.toml/": false,
 	} {
 		if Keeps(name) != want {
 			t.Errorf("%q: %v", name, !want)
+		}
+	}
+}
+
+func TestInit(t *testing.T) {
+	dir, file := &fstest.MapFile{Mode: fs.ModeDir | 0o755}, &fstest.MapFile{Mode: 0o644}
+	for want, root := range map[string]fstest.MapFS{
+		Systemd: {"run/systemd/system": dir}, OpenRC: {"run/openrc/softlevel": file}, "": {"run/openrc": dir},
+	} {
+		if got := initOf(root); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		FirstLine + "[Service]\nExecStart=/usr/bin/weir up --boot\n":                  "/usr/bin/weir",
+		ScriptLine + FirstLine + "start() {\n\t/opt/weir up --boot >/dev/null # x\n}": "/opt/weir",
+		"ExecStart=/usr/bin/weir up --boot\n":                                         "", // not Weir's
+		FirstLine:                                                                     "",
+	} {
+		if got := started(text); got != want {
+			t.Errorf("%q starts %q, want %q", text, got, want)
 		}
 	}
 }

@@ -45,10 +45,10 @@ type Facts struct {
 	// programs that are known to pass on what others send, by name
 	Relays  []Relay `json:"relays,omitempty"`
 	MPTCP   int     `json:"mptcp,omitempty"` // sockets: listeners, and connections that speak it
-	Init    string  `json:"init,omitempty"`  // Systemd, or not known
+	Init    string  `json:"init,omitempty"`  // Systemd, OpenRC, or not known
 	Program Program `json:"program,omitzero"`
 	Udev    bool    `json:"udev,omitempty"` // it runs
-	// what UnitFile starts, if that is Weir's and the program is there
+	// what the Starter's file starts, if that is Weir's and the program is there
 	UnitProgram string `json:"unit_program,omitempty"`
 	// what is where a plan may write, by path; nil where nothing can be kept
 	Files    map[string]File      `json:"-"`

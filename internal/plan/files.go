@@ -41,26 +41,22 @@ func keep(p *Plan, drafts []*draft) {
 		k.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere "+
 			"than in /var/lib/weir")
 		return
-	case k.facts.Init != host.Systemd:
-		k.note("reboot", "what is set ends with it: this host has no systemd. Let its start run:  weir up --boot, "+
-			"with the goal in %s", host.GoalFile)
+	}
+	starter, known := host.StarterOf(k.facts.Init)
+	if !known {
+		k.note("reboot", "what is set ends with it: this host has neither systemd nor OpenRC. Let its start run:  "+
+			"weir up --boot, with the goal in %s", host.GoalFile)
 		return
 	}
 	planned := slices.Clone(p.Changes)
-	unit, program := host.UnitFile, packageProgram
-	if k.facts.Files[host.PackageUnit].Kind == host.Regular {
-		unit = host.PackageUnit
-	} else {
-		program = k.facts.UnitProgram // whichever copy of this one that is
-		if program == "" {
-			program, k.Unkept = k.facts.Program.Path, cannotStart(k.facts.Program)
-		}
-		k.file(unit, regular(Unit(program)), "brings the goal up after a boot: weir up --boot")
-	}
-	k.file(host.UnitLink, host.File{Kind: host.Symlink, Text: unit}, "starts that at every boot")
+	program := k.starts(starter)
 	if slices.ContainsFunc(lasting, func(d *draft) bool { return d.Goal.Follow != "" }) {
-		k.file(host.FollowFile, regular(FollowUnit(program)), "follows the rate that moves: weir follow")
-		k.file(host.FollowLink, host.File{Kind: host.Symlink, Text: host.FollowFile}, "starts that at every boot")
+		follow := regular(FollowUnit(program))
+		if k.facts.Init == host.OpenRC {
+			follow = script(FollowScript(program))
+		}
+		k.file(starter.Follow, follow, "follows the rate that moves: weir follow")
+		k.file(starter.FollowLink, host.File{Kind: host.Symlink, Text: starter.Follow}, "starts that at every boot")
 	}
 	k.rules(lasting)
 	var goals []Goal
@@ -82,13 +78,33 @@ type keeper struct {
 	facts host.Facts
 }
 
+// starts is for what brings the goal up at a boot. It tells which program that is.
+func (k *keeper) starts(s host.Starter) (program string) {
+	file := s.File
+	if k.facts.Init == host.Systemd && k.facts.Files[host.PackageUnit].Kind == host.Regular {
+		file, program = host.PackageUnit, packageProgram
+	} else {
+		program = k.facts.UnitProgram // whichever copy of this one that is
+		if program == "" {
+			program, k.Unkept = k.facts.Program.Path, cannotStart(k.facts.Program)
+		}
+		unit := regular(Unit(program))
+		if k.facts.Init == host.OpenRC {
+			unit = script(Script(program))
+		}
+		k.file(file, unit, "brings the goal up after a boot: weir up --boot")
+	}
+	k.file(s.Link, host.File{Kind: host.Symlink, Text: file}, "starts that at every boot")
+	return program
+}
+
 func (k *keeper) note(subject, text string, args ...any) {
 	k.Considered = append(k.Considered, Note{Subject: subject, Text: fmt.Sprintf(text, args...)})
 }
 
 func (k *keeper) rules(drafts []*draft) {
-	if !k.facts.Udev {
-		k.note(host.UdevFile, "not written: there is no udev here, so a device that comes later is not noticed")
+	if !k.facts.Udev || k.facts.Init != host.Systemd { // udev would wait for a service of OpenRC's
+		k.note(host.UdevFile, "not written: it needs udev and systemd, so a device that comes later is not noticed")
 		return
 	}
 	for _, d := range drafts {
@@ -141,6 +157,8 @@ func (k *keeper) file(name string, want host.File, reason string) {
 }
 
 func regular(text string) host.File { return host.File{Kind: host.Regular, Mode: 0o644, Text: text} }
+
+func script(text string) host.File { return host.File{Kind: host.Regular, Mode: 0o755, Text: text} }
 
 // By their first lines files are known for Weir's.
 const (
@@ -248,6 +266,50 @@ WantedBy=multi-user.target
 `
 }
 
+// Script is the service of OpenRC that brings the goal up after a boot (openrc-run(8)).
+func Script(program string) string {
+	return host.ScriptLine + header + `
+description="Weir: the goal in /etc/weir.toml"
+
+depend() {
+	use localmount net
+	after sysctl
+}
+
+start() {
+	ebegin "Bringing up weir's goal"
+	` + program + ` up --boot >/dev/null # the log has it
+	eend $?
+}
+
+# What is set stays. To undo it all:  weir down
+stop() {
+	return 0
+}
+`
+}
+
+// FollowScript is the service of OpenRC that follows rates which move (supervise-daemon-guide).
+func FollowScript(program string) string {
+	return host.ScriptLine + header + `
+description="Weir: the shaper's rate follows the link"
+supervisor="supervise-daemon"
+command="` + program + `"
+command_args="follow"
+respawn_delay=10
+respawn_max=0
+
+depend() {
+	after weir
+}
+`
+}
+
+// Packaged tells whether a file may be a package's: its program starts it, where packages have their scripts, too.
+func Packaged(f host.File) bool {
+	return f.Text == Script(packageProgram) || f.Text == FollowScript(packageProgram)
+}
+
 // udevRules start the unit when a device appears. KERNEL is its name as it appears or after it was renamed, NAME the
 // one that it is about to get. The address finds it when it has got another. Tunnels come and go with their programs,
 // and may have any name: they are known by their kind. The rules say nothing of those that are up now, or a boot before
@@ -277,7 +339,8 @@ func udevRules(drafts []*draft) string {
 
 // IsOurs tells whether a file is one of Weir's by what it says of itself.
 func IsOurs(f host.File) bool {
-	return f.Kind == host.Regular && (strings.HasPrefix(f.Text, host.FirstLine) || strings.HasPrefix(f.Text, goalLine))
+	return f.Kind == host.Regular && (strings.HasPrefix(strings.TrimPrefix(f.Text, host.ScriptLine), host.FirstLine) ||
+		strings.HasPrefix(f.Text, goalLine))
 }
 
 // sysctlFile is for those settings that a goal asks for which is kept.

@@ -84,6 +84,52 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// Where OpenRC starts the services its script is written, or the package's is used, or somebody else's is left.
+func TestKeepUnderOpenRC(t *testing.T) {
+	const file, link = "/etc/init.d/weir", "/etc/runlevels/default/weir"
+	for name, c := range map[string]struct {
+		there     host.File
+		program   string
+		want      string // the program of the script that is written; "" for none
+		following bool
+	}{
+		"the program alone": {host.File{}, "", "/usr/local/bin/weir", false},
+		"it follows":        {host.File{}, "", "/usr/local/bin/weir", true},
+		"a package":         {script(Script("/usr/bin/weir")), "/usr/bin/weir", "", false},
+		"an older one":      {script(Script("/opt/weir") + "# old\n"), "/opt/weir", "/opt/weir", false},
+	} {
+		f := keeping(t)
+		f.Init, f.UnitProgram = host.OpenRC, c.program
+		f.Files[file] = c.there
+		g := Goal{Rate: 50e6}
+		if c.following {
+			g.Follow = "20mbit..100mbit"
+		}
+		p, err := Make(g, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := files(p)
+		if l := got[link]; l.Kind != host.Symlink || l.Text != file {
+			t.Errorf("%s: %+v", name, l)
+		}
+		if s, written := got[file]; written != (c.want != "") || written && s != script(Script(c.want)) {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if s := got[file+"-follow"]; c.following != (s == script(FollowScript(c.want))) {
+			t.Errorf("%s: %+v", name, s)
+		}
+		for path := range got {
+			if strings.Contains(path, "systemd") || strings.Contains(path, "udev") {
+				t.Errorf("%s: %s is written", name, path)
+			}
+		}
+		if !IsOurs(script(Script("/usr/bin/weir"))) || IsOurs(script(host.ScriptLine)) {
+			t.Error("a script is not known")
+		}
+	}
+}
+
 // Two devices: a goal for each, and the host's settings from both.
 func TestTwoGoals(t *testing.T) {
 	f := keeping(t)
@@ -174,7 +220,7 @@ func TestKeepsNothing(t *testing.T) {
 	}{
 		"asked not to": {Goal{Rate: 50e6, Runtime: true}, func(*host.Facts) {}, ""},
 		"a namespace":  {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files = nil }, "ends with it"},
-		"no systemd":   {Goal{Rate: 50e6}, func(f *host.Facts) { f.Init = "" }, "weir up --boot"},
+		"no init":      {Goal{Rate: 50e6}, func(f *host.Facts) { f.Init = "" }, "weir up --boot"},
 		"nothing to keep": {Goal{CC: "keep"}, func(
 			f *host.Facts) {
 			f.Sysctls[notsentLowat] = host.Sysctl{Value: "131072"}
@@ -245,6 +291,12 @@ func TestPackagedUnit(t *testing.T) {
 	}
 	if string(text) != Unit("/usr/bin/weir") {
 		t.Errorf("packaging/weir.service is to be\n%s", Unit("/usr/bin/weir"))
+	}
+	for name, want := range map[string]string{"weir": Script("/usr/bin/weir"),
+		"weir-follow": FollowScript("/usr/bin/weir")} {
+		if text, err := os.ReadFile("../../packaging/openrc/" + name); err != nil || string(text) != want {
+			t.Errorf("packaging/openrc/%s is to be\n%s (%v)", name, want, err)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"weir/internal/meter"
+	"weir/internal/text"
 )
 
 // Host is the other end.
@@ -136,7 +138,10 @@ func (h Host) start(ctx context.Context, command string) (*session, error) {
 }
 
 func noSSH() error {
-	return &meter.Problem{What: "there is no ssh here", Try: "apt-get install openssh-client"}
+	release, _ := os.ReadFile("/etc/os-release")
+	client := text.Package{Debian: "openssh-client", Fedora: "openssh-clients", SUSE: "openssh-clients",
+		Alpine: "openssh-client", Arch: "openssh"}
+	return &meter.Problem{What: "there is no ssh here", Try: client.Install(string(release))}
 }
 
 // awaitReady skips a banner, of some length at most.
