@@ -55,6 +55,8 @@ const (
 	busy = 0.5
 	// again is how long to wait for a queue that is gone.
 	again = 5 * time.Second
+	// largest is what a packet takes that was dropped, in bytes.
+	largest = 1514
 	// known is how many addresses' base RTTs are kept.
 	known = 4096
 )
@@ -214,16 +216,27 @@ func (s search) find(ctx context.Context, waits func(string, units.Rate), enough
 	}
 }
 
+// controller says which rate to set: follow's.
+type controller interface {
+	Look(follow.Look) (units.Rate, string)
+	Calm() bool
+}
+
 // one follows one shaper, until its queue is gone.
 func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 	defer s.Close()
-	e, err := open(s.Cake(), few)
-	if err != nil {
-		return err
+	var f controller = follow.New(s.Rate(), s.Low, s.High)
+	e := &eye{begin: time.Now(), cake: s.Cake()}
+	if s.Behind {
+		f = follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward())
+	} else {
+		var err error
+		if e, err = open(s.Cake(), few); err != nil {
+			return err
+		}
+		defer e.connections.Close()
 	}
-	defer e.connections.Close()
-	f := follow.New(s.Rate(), s.Low, s.High)
-	say := func(why string, moves bool) { each(Event{time.Now(), s.Goal.Dev, s.Rate(), why, moves}) }
+	say := func(why string, moves bool) { each(Event{time.Now(), s.Dev, s.Rate(), why, moves}) }
 	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
 	for {
 		before := time.Now()
@@ -251,7 +264,11 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 			if err := s.Leave(); err != nil {
 				return err
 			}
-			say("stays as it is", false)
+			if s.Behind {
+				say("the goal's own rate comes back", false)
+			} else {
+				say("stays as it is", false)
+			}
 			return nil
 		case <-time.After(pause):
 		}
@@ -283,8 +300,14 @@ func open(cake qdisc.Cake, few int) (*eye, error) {
 		least: map[netip.Addr]time.Duration{}}, nil
 }
 
-// look sums up what is to be seen now.
+// look sums up what is to be seen now. Behind the provider's queue that is the shaper's counters, and no connection.
 func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
+	l := follow.Look{At: time.Since(e.begin), Sent: Counted(e.cake, stats), Backlog: float64(stats.Backlog),
+		Own: ownDelay(stats)}
+	if e.connections == nil {
+		l.Came = l.Sent + l.Backlog + float64(stats.Drops)*largest
+		return l, nil
+	}
 	if now := time.Now(); !now.Before(e.due) {
 		all, err := e.connections.Read()
 		if err != nil {
@@ -297,8 +320,6 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	if err != nil {
 		return follow.Look{}, err
 	}
-	l := follow.Look{At: time.Since(e.begin), Sent: Counted(e.cake, stats), Backlog: float64(stats.Backlog)}
-	l.Own = ownDelay(stats)
 	for _, c := range now {
 		i := slices.IndexFunc(e.chosen, func(x host.Connection) bool { return x.Cookie == c.Cookie })
 		base := e.base(c)
