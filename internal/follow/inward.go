@@ -48,16 +48,17 @@ const (
 	brief, room = 0.1, 100
 	// It fills the link where it comes this near to what that delivers, and a packet or two.
 	near, slack = 0.003, 1.5
-	// As many stretches in a row that are the same tell what the link delivers, where this much more comes than the
-	// shaper lets go, or nothing waits in it though about as much comes.
+	// As many stretches in a row that are the same tell what the link delivers. Either that is more than the shaper
+	// lets go, by a surplus, or nothing waits in it though about as much comes.
 	flat, surplus, about = 10, 1.02, 0.9
-	// A rate is too high if more than rarely of the last stretches fill the link. If none of enough does, more is tried.
+	// A rate is too high if more than rarely of the last stretches fill the link. If none of a sufficient number does,
+	// more is tried.
 	lately, rarely, sufficient = 100, 1, 40
 	// Steps are shares of what the link delivers; upwards a part of what is free. Senders are given a moment to follow,
 	// in seconds.
 	stepDown, stepUp, mostUp, part, moment = 0.01, 0.005, 0.03, 0.25, 0.5
-	// emptying is the share of what the link delivers with which a queue in front of the shaper drains, and drainMost
-	// how long that may take, in seconds.
+	// emptying is the share of what the link delivers with which a queue in front of the shaper drains. It may take
+	// drainMost seconds.
 	emptying, drainMost = 0.93, 10
 	// again and seldomAgain are how long a rate that was too high is not tried again, in seconds.
 	again, seldomAgain = 30, 600

@@ -35,7 +35,7 @@ type Event struct {
 const (
 	// Looks while the link is loaded and while it is not. A look may take no more of a core than share.
 	soonest, latest, idle = 20 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond
-	share                 = 0.004
+	share                 = 0.002
 	// All connections are looked at this often, or as often as a tenth of a percent of a core allows. A few of those
 	// that carry most are then looked at each time.
 	every      = 2 * time.Second
@@ -222,18 +222,23 @@ type controller interface {
 	Calm() bool
 }
 
+// follows is what follows a shaper, and what it sees.
+func follows(s *change.Shaper) (controller, *eye, error) {
+	if s.Behind {
+		return follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward()), &eye{begin: time.Now(), cake: s.Cake()}, nil
+	}
+	e, err := open(s.Cake(), few)
+	return follow.New(s.Rate(), s.Low, s.High), e, err
+}
+
 // one follows one shaper, until its queue is gone.
 func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 	defer s.Close()
-	var f controller = follow.New(s.Rate(), s.Low, s.High)
-	e := &eye{begin: time.Now(), cake: s.Cake()}
-	if s.Behind {
-		f = follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward())
-	} else {
-		var err error
-		if e, err = open(s.Cake(), few); err != nil {
-			return err
-		}
+	f, e, err := follows(s)
+	if err != nil {
+		return err
+	}
+	if e.connections != nil {
 		defer e.connections.Close()
 	}
 	say := func(why string, moves bool) { each(Event{time.Now(), s.Dev, s.Rate(), why, moves}) }
@@ -264,11 +269,7 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 			if err := s.Leave(); err != nil {
 				return err
 			}
-			if s.Behind {
-				say("the goal's own rate comes back", false)
-			} else {
-				say("stays as it is", false)
-			}
+			say("stays as it is", false)
 			return nil
 		case <-time.After(pause):
 		}
@@ -320,20 +321,27 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	if err != nil {
 		return follow.Look{}, err
 	}
+	l.Connections = e.moved(now)
+	return l, nil
+}
+
+// moved are the chosen connections that have carried something since the look before. A kernel that does not tell
+// what was delivered, or no RTT, leaves none: nothing is known then.
+func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 	for _, c := range now {
 		i := slices.IndexFunc(e.chosen, func(x host.Connection) bool { return x.Cookie == c.Cookie })
 		base := e.base(c)
-		if c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
+		if i < 0 || c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
 			continue // nothing new is known of it
 		}
 		before := e.chosen[i].Info
-		l.Connections = append(l.Connections, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
+		all = append(all, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
 			Base: base, Rate: e.rates[c.Cookie], To: network(c.Remote.Addr()),
 			Delivered: float64(c.Info.Delivered - before.Delivered), Size: size(e.cake, c),
 			Lost: float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
-	return l, nil
+	return all
 }
 
 // loaded tells whether the link may be full.

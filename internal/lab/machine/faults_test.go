@@ -258,7 +258,9 @@ func followedOn(s *subject) {
 	s.settled()
 	s.holds(asPlanned, "the card is back", fmt.Sprintf(at, "19.95mbit"))
 	s.sh("weir down")
-	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down")
+	number := regexp.MustCompile(`(?m)^\d+: `) // of a device: another card's is another
+	plain := func(look string) string { return number.ReplaceAllString(acrossBoots(look), "") }
+	s.same(asBefore, plain(s.look()), plain(found), "taken down")
 }
 
 // learnt is a rate that nobody knows. What weir follow does once it has found one, it can do from its service's sandbox.
