@@ -32,6 +32,7 @@ for goals in force that say between which rates, or that nobody knows it:
   sudo weir up --rate 20mbit..100mbit
   sudo weir up --rate 50mbit --follow auto
   sudo weir up --rate auto
+  sudo weir up --rate 50mbit --ingress 50mbit --follow auto
 
 weir confirm starts it as weir-follow.service, at every boot, too. weir down
 ends that.
@@ -48,8 +49,12 @@ and confirmed if connections still move after 10 s.
 Where sending less does not help, packets wait elsewhere, and the rate is put
 back. Without connections, or with little to send, the rate stays as it is.
 
-On SIGTERM the rate stays as it is. If it is less than half of the goal's own
-rate, that one is set instead. Killed at any instant, it leaves what it set
+Of incoming traffic and on a relay it learns how much of the rate can be used
+without filling the link. It begins with the share that weir up gives. On
+SIGTERM that share comes back.
+
+Any other rate stays as it is on SIGTERM. If it is less than half of the goal's
+own rate, that one is set instead. Killed at any instant, it leaves what it set
 last, and that is between the goal's rates.
 
 It takes less than 1 % of a core. docs/follow.md says what was measured.

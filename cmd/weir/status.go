@@ -98,6 +98,8 @@ func printFollowed(w io.Writer, f change.Followed) {
 		fmt.Fprintln(w, "The rate is not known, and nobody looks for it. To look:  weir follow")
 	case f.Rate == 0:
 		printWrapped(w, "", "The rate is not known yet: "+cmp.Or(f.Waits, "weir follow has just begun")+".")
+	case f.Running && f.Behind:
+		fmt.Fprintf(w, "Learnt:    %s now on %s, of %s to %s\n", f.Rate, f.Dev, f.Low, f.High)
 	case f.Running:
 		fmt.Fprintf(w, "Followed:  %s now, of %s to %s\n", f.Rate, f.Low, f.High)
 	default:

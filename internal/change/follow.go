@@ -25,9 +25,11 @@ import (
 // refuses.
 type Shaper struct {
 	Goal      plan.Goal
-	Link      int        // of the device
+	Dev       string     // that has the queue: the goal's, or the one through which its incoming traffic goes
+	Link      int        // of that
 	Low, High units.Rate // bit/s, bounds of what may be set
 	Usual     units.Rate // bit/s, what the goal's own rate comes to
+	Behind    bool       // the provider's queue
 
 	conn *qdisc.Conn
 	root qdisc.Qdisc
@@ -43,29 +45,65 @@ func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
 		if goal.Follow == "" || goal.Unknown() {
 			continue
 		}
-		note := func(text string) { why = append(why, plan.Note{Subject: goal.Dev, Text: text}) }
-		link, there := at.facts.Link(goal.Dev)
-		root, _ := link.Tree.Root()
-		_, followed := plan.Followed(plan.QueueOf(link.Tree).Stack)
-		entry := at.journal.entry(rootOf(goal.Dev))
-		switch {
-		case !there:
-			note("is not there")
-		case entry == nil || at.journal.state(at.facts, *entry) != ours:
-			note("its queue is not weir's: weir status")
-		case !followed:
-			note(fmt.Sprintf("its queue is %s, and only the rate of a CAKE can be followed", plan.QueueOf(link.Tree)))
-		default:
-			conn, err := qdisc.Dial(0)
-			if err != nil {
+		for _, target := range []plan.Target{rootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
+			shaper, not := at.shaper(goal, target)
+			if not != "" {
+				why = append(why, plan.Note{Subject: goal.Dev, Text: not})
+			}
+			if shaper == nil {
+				continue
+			}
+			if shaper.conn, err = qdisc.Dial(0); err != nil {
 				return all, why, err
 			}
-			low, high := goal.Bounds()
-			all = append(all, &Shaper{Goal: goal, Link: link.Index, Low: plan.Share(low), High: plan.Share(high),
-				Usual: plan.Share(goal.Rate), conn: conn, root: root})
+			all = append(all, shaper)
 		}
 	}
 	return all, why, nil
+}
+
+// shaper is one of a goal's queues, or why that cannot be followed. It is neither where there is nothing to follow.
+func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why string) {
+	entry, dev := at.journal.entry(target), goal.Dev
+	incoming := target.Kind == plan.Ingress
+	if incoming {
+		names := plan.IFBs(at.facts, goal.Dev)
+		if entry == nil || len(names) == 0 {
+			return nil, ""
+		}
+		dev = names[0]
+	}
+	link, there := at.facts.Link(dev)
+	root, _ := link.Tree.Root()
+	_, followed := plan.Followed(plan.QueueOf(link.Tree).Stack)
+	switch {
+	case !there:
+		return nil, "is not there"
+	case entry == nil || at.journal.state(at.facts, *entry) != ours:
+		return nil, "its queue is not weir's: weir status"
+	case !followed:
+		return nil, fmt.Sprintf("its queue is %s, and only the rate of a CAKE can be followed", plan.QueueOf(link.Tree))
+	}
+	planned := entry.planned()
+	low, high, behind := goal.Room(incoming, planned)
+	if behind && low == high {
+		return nil, ""
+	}
+	return &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
+		root: root}, ""
+}
+
+// planned is the rate of the CAKE that was set last, in bit/s.
+func (e entry) planned() units.Rate {
+	var stack qdisc.Stack
+	switch last := e.last().(type) {
+	case plan.Queue:
+		stack = last.Stack
+	case plan.Incoming:
+		stack = last.Stack
+	}
+	rate, _ := plan.Followed(stack)
+	return rate
 }
 
 // Close ends the looks. The rate stays.
@@ -102,9 +140,9 @@ func (s *Shaper) Set(rate units.Rate) error {
 }
 
 // Leave is for the follower's end: what it set last stays, or the goal's own rate where that is more than twice as
-// much.
+// much. Behind the provider's queue the goal's own comes back: other traffic may need it.
 func (s *Shaper) Leave() error {
-	if s.Rate() < s.Usual/2 {
+	if s.Behind || s.Rate() < s.Usual/2 {
 		return s.Set(s.Usual)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 )
 
 // What a follower sets is in force, and stays so until another goal is brought up.
@@ -79,6 +80,34 @@ func TestFollowed(t *testing.T) {
 	}
 	if root, _ := m.f.Links[0].Tree.Root(); root.Kind != "pfifo_fast" {
 		t.Errorf("after down there is %s", root.Kind)
+	}
+}
+
+// What a follower has learnt of incoming traffic is in force, too, and gone after down.
+func TestFollowedIncoming(t *testing.T) {
+	s, m := newFake(t)
+	goal := plan.Goal{Rate: 50e6, Ingress: 100e6, Follow: plan.Auto}
+	must[Outcome](t)(s.Up(goal, 0))
+	set := func(text string) {
+		ifb := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Name == qdisc.IFB })
+		m.f.Links = slices.Clone(m.f.Links)
+		m.f.Links[ifb].Tree = single(t, text)
+	}
+	for rate, in := range map[string]bool{"85mbit": true, "97.5mbit": true, "84mbit": false, "99.9mbit": false} {
+		set(strings.Replace(arriving, "85mbit", rate, 1))
+		st := must[Status](t)(s.Status())
+		if st.InForce != in || in && (len(st.Followed) != 2 || !st.Followed[1].Behind || st.Followed[0].Behind ||
+			st.Followed[1].Rate.String() != rate || st.Followed[1].Low != 85e6 || st.Followed[1].High != 99.75e6) {
+			t.Errorf("%s: %+v", rate, st)
+		}
+	}
+	set(strings.Replace(arriving, "85mbit", "97.5mbit", 1))
+	if out := must[Outcome](t)(s.Up(goal, 0)); len(out.Done) != 0 {
+		t.Errorf("the same goal again makes %v", out.Done)
+	}
+	must[Outcome](t)(s.Down(false))
+	if now := plan.IncomingAt(m.f, "eth0"); now.Other != plan.NoIngress {
+		t.Errorf("after down there is %s", now)
 	}
 }
 

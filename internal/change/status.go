@@ -43,8 +43,9 @@ type Status struct {
 // Followed is a goal in force whose rate a follower may choose.
 type Followed struct {
 	Dev     string     `json:"dev"`
-	Rate    units.Rate `json:"rate"` // bit/s, of the shaper now; 0: it is to be found
-	Low     units.Rate `json:"low"`  // and between which it may be
+	Behind  bool       `json:"behind,omitempty"` // the provider's queue: of incoming traffic, or of a relay
+	Rate    units.Rate `json:"rate"`             // bit/s, of the shaper now; 0: it is to be found
+	Low     units.Rate `json:"low"`              // and between which it may be
 	High    units.Rate `json:"high"`
 	Running bool       `json:"running"`         // weir follow is at work
 	Waits   string     `json:"waits,omitempty"` // why it has not found the rate yet
@@ -194,15 +195,10 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 	}
 	if status.InForce {
 		for _, goal := range p.All() {
-			link, _ := facts.Link(goal.Dev)
-			rate, can := plan.Followed(plan.QueueOf(link.Tree).Stack)
-			switch {
-			case goal.Unknown():
+			if goal.Unknown() {
 				status.Followed = append(status.Followed, Followed{Dev: goal.Dev})
-			case can && goal.Follow != "":
-				low, high := goal.Bounds()
-				status.Followed = append(status.Followed,
-					Followed{Dev: goal.Dev, Rate: rate, Low: plan.Share(low), High: plan.Share(high)})
+			} else if goal.Follow != "" {
+				status.Followed = append(status.Followed, j.followed(goal, facts)...)
 			}
 			status.Owns = strings.TrimSpace(status.Owns + " " + plan.Owns(goal, facts))
 		}
@@ -213,6 +209,20 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 	if whole, err := plan.MakeAll(p.All(), j.before(facts)); err == nil {
 		status.Notes = append(append(status.Notes, j.broken(whole)...), plan.Overruled(whole, facts)...)
 	}
+}
+
+// followed are the queues of a goal whose rate a follower may choose.
+func (j *journal) followed(goal plan.Goal, facts host.Facts) (all []Followed) {
+	if j == nil {
+		return nil
+	}
+	at := situation{journal: j, facts: facts}
+	for _, target := range []plan.Target{rootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
+		if s, _ := at.shaper(goal, target); s != nil {
+			all = append(all, Followed{Dev: s.Dev, Behind: s.Behind, Rate: s.Rate(), Low: s.Low, High: s.High})
+		}
+	}
+	return all
 }
 
 // unkept tells whether no goal is to be in a file.

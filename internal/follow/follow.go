@@ -25,6 +25,7 @@ import (
 type Look struct {
 	At          time.Duration // on a clock that never goes back
 	Sent        float64       // bytes that have left the shaper since it was set up, as it counts them
+	Came        float64       // bytes that have come to it, for Inward alone
 	Backlog     float64       // bytes that wait in the shaper
 	Own         time.Duration // that packets waited in the shaper of late
 	Connections []Connection  // that have moved since the look before

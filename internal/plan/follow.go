@@ -99,21 +99,46 @@ func (g Goal) highest() units.Rate {
 	return max(g.Rate, high)
 }
 
+// Room is between which rates, in bit/s, a follower may choose for a queue that was planned with one. Behind is a queue
+// that comes after the provider's: of incoming traffic, and of what has just come in by the same card.
+func (g Goal) Room(incoming bool, planned units.Rate) (low, high units.Rate, behind bool) {
+	if !incoming && !g.Carries.oneCard() {
+		low, high = g.Bounds()
+		return shaped(low), shaped(high), false
+	}
+	high = g.Inward()
+	if !incoming {
+		high = min(high, g.Rate)
+	}
+	return planned, max(planned, shaped(high)), true
+}
+
 // Follows tells whether a queue is one that a follower of this goal has made of another: another rate, between the
 // bounds, and nothing else.
 func (g Goal) Follows(now, of Value) bool {
-	is, ok := now.(Queue)
+	is, of, incoming := now, of, false
+	if in, ok := now.(Incoming); ok {
+		was, also := of.(Incoming)
+		incoming = true
+		if !also || in.Other != was.Other || in.Stack == nil || was.Stack == nil {
+			return false
+		}
+		same := in
+		same.Stack = was.Stack
+		if !same.Meets(was) {
+			return false
+		}
+		is, of = Queue{Stack: in.Stack}, Queue{Stack: was.Stack}
+	}
+	queue, ok := is.(Queue)
 	want, also := of.(Queue)
 	if g.Follow == "" || !ok || !also {
 		return false
 	}
-	rate, at := Followed(is.Stack)
-	_, with := Followed(want.Stack)
-	low, high := g.Bounds()
-	if !at || !with || rate < shaped(low) || rate > shaped(high) {
-		return false
-	}
-	return is.Stack.Equal(AtRate(want.Stack, rate))
+	rate, at := Followed(queue.Stack)
+	planned, with := Followed(want.Stack)
+	low, high, _ := g.Room(incoming, planned)
+	return at && with && rate >= low && rate <= high && queue.Stack.Equal(AtRate(want.Stack, rate))
 }
 
 // Followed is the rate of a queue that a follower can change, in bit/s; false of any other.
@@ -131,9 +156,6 @@ func AtRate(s qdisc.Stack, rate units.Rate) qdisc.Stack {
 	cake.Bandwidth = rate
 	return qdisc.Stack{cake}
 }
-
-// Share is how much of a rate a shaper is given.
-func Share(rate units.Rate) units.Rate { return shaped(rate) }
 
 // CAKEFor is the CAKE that a goal gets on a host once its rate is known: how that counts packets is how a rate for it
 // has to be found. False if there is none.

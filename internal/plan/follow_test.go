@@ -73,10 +73,12 @@ func TestFollowIsChecked(t *testing.T) {
 		"no choice":    {Goal{Rate: 20e6, Follow: "20mbit..20mbit"}, "leaves no choice"},
 		"the other":    {Goal{Rate: 20e6, Follow: "100mbit..20mbit"}, "leaves no choice"},
 		"no way in":    {Goal{Rate: 50e6, Follow: "1kbit..100mbit"}, "too little to reach"},
-		"a relay":      {Goal{Rate: 50e6, Follow: Auto, Role: "relay"}, "--follow changes the rate of a server's CAKE"},
-		"l4s":          {Goal{Rate: 50e6, Follow: Auto, Prefer: "l4s"}, "server's CAKE"},
-		"own queue":    {Goal{Follow: Auto, Qdisc: "fq"}, "server's CAKE"},
-		"recipe":       {Goal{Rate: 50e6, Follow: Auto, Recipe: "server-cake"}, "server's CAKE"},
+		"a relay":      {Goal{Rate: 50e6, Follow: Auto, Role: "relay"}, ""},
+		"a relay's":    {Goal{Rate: 50e6, Follow: "20mbit..100mbit", Role: "relay"}, "not which rate that is"},
+		"unknown":      {Goal{Follow: Auto, Role: "relay"}, "not which rate that is"},
+		"l4s":          {Goal{Rate: 50e6, Follow: Auto, Prefer: "l4s"}, "rate of a CAKE"},
+		"own queue":    {Goal{Follow: Auto, Qdisc: "fq"}, "rate of a CAKE"},
+		"recipe":       {Goal{Rate: 50e6, Follow: Auto, Recipe: "server-cake"}, "rate of a CAKE"},
 		"and the rest": {Goal{Rate: 50e6, Follow: Auto, Loss: 0.6}, "carries no TCP"},
 	} {
 		err := c.goal.Check()
@@ -118,6 +120,52 @@ func TestFollows(t *testing.T) {
 	}
 	if goal.Follows(Setting("bbr"), set) || goal.Follows(set, Setting("bbr")) {
 		t.Error("a setting is followed")
+	}
+}
+
+// Behind the provider's queue a follower goes from the plan's own share up to 99.75 % of what comes in.
+func TestFollowsBehind(t *testing.T) {
+	incoming := func(text string) Incoming {
+		a, err := qdisc.ParseArriving(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Incoming{Arriving: a}
+	}
+	server := Goal{Rate: 100e6, Ingress: 50e6, Follow: "90mbit..200mbit"}
+	set := incoming("cake bandwidth 42.5mbit besteffort ingress")
+	for now, want := range map[string]bool{
+		"cake bandwidth 42.5mbit besteffort ingress":   true,
+		"cake bandwidth 49.875mbit besteffort ingress": true,
+		"cake bandwidth 42.4mbit besteffort ingress":   false,
+		"cake bandwidth 50mbit besteffort ingress":     false,
+		"cake bandwidth 45mbit ingress":                false,
+		"fq_codel":                                     false,
+	} {
+		if got := server.Follows(incoming(now), set); got != want {
+			t.Errorf("incoming, %s: %v", now, got)
+		}
+	}
+	if server.Follows(Incoming{Other: NoIngress}, set) || server.Follows(set, Incoming{Other: NoIngress}) ||
+		server.Follows(Queue{Stack: set.Stack}, set) || (Goal{Rate: 100e6, Ingress: 50e6}).Follows(set, set) {
+		t.Error("what is no queue for incoming traffic is followed")
+	}
+	for name, c := range map[string]struct {
+		goal      Goal
+		low, high units.Rate
+	}{
+		"a relay":          {Goal{Rate: 50e6, Carries: "forward"}, 47e6, 49.875e6},
+		"more comes in":    {Goal{Rate: 50e6, Ingress: 100e6, Carries: "forward"}, 47e6, 49.875e6},
+		"less comes in":    {Goal{Rate: 100e6, Ingress: 50e6, Carries: "forward"}, 47e6, 49.875e6},
+		"nothing to learn": {Goal{Rate: 20e6, Carries: "forward"}, 47e6, 47e6},
+	} {
+		low, high, behind := c.goal.Room(false, 47e6)
+		if low != c.low || high != c.high || !behind {
+			t.Errorf("%s: from %s to %s, %v", name, low, high, behind)
+		}
+	}
+	if low, high, behind := server.Room(false, 47e6); low != shaped(90e6) || high != shaped(200e6) || behind {
+		t.Errorf("outgoing traffic: from %s to %s, %v", low, high, behind)
 	}
 }
 

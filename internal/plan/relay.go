@@ -253,8 +253,8 @@ func (d *draft) ratio() float64 {
 	return ratio
 }
 
-// inward is what comes in at most.
-func (g Goal) inward() units.Rate {
+// Inward is what comes in at most, in bit/s.
+func (g Goal) Inward() units.Rate {
 	if g.Ingress != 0 {
 		return g.Ingress
 	}
@@ -275,14 +275,14 @@ func (d *draft) relayed() error {
 	} else if g.Carries.forwards() {
 		ratio := d.ratio()
 		share := min(relayShare, margin/ratio)
-		if own := part(share, g.inward()); own < rate {
+		if own := part(share, g.Inward()); own < rate {
 			rate = own
 			reason = fmt.Sprintf("both ways packets wait here and not at the provider: what leaves has come in by "+
 				"%s, so %.3g %% "+
 				"of the %s that come in keep that way's queue empty, too; this gives up %.2g %% of goodput",
-				d.link.Name, 100*share, g.inward(), 100-100*relayShare)
+				d.link.Name, 100*share, g.Inward(), 100-100*relayShare)
 		} else {
-			reason += fmt.Sprintf(", so much less than the %s that come in that this owns both ways", g.inward())
+			reason += fmt.Sprintf(", so much less than the %s that come in that this owns both ways", g.Inward())
 		}
 	}
 	q := d.newCake(rate, d.relayInterval())
@@ -315,7 +315,7 @@ func Owns(g Goal, f host.Facts) string {
 	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
 		return fmt.Sprintf("Incoming and outgoing traffic both wait here. This gives up %.0f %% of goodput.",
 			100-100*how.share)
-	case part(min(relayShare, margin/d.ratio()), g.inward()) < shaped(g.Rate):
+	case part(min(relayShare, margin/d.ratio()), g.Inward()) < shaped(g.Rate):
 		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives " +
 			"up 6 % of goodput."
 	}
@@ -433,8 +433,8 @@ func (g Goal) WithoutIngress() string {
 // endsHere plans the queue of what arrives at a relay.
 func (d *draft) endsHere() error {
 	g, how := d.Goal, d.arriving()
-	if d.link.Speed != 0 && g.inward() > d.link.Speed {
-		return tooFast(d.link, "ingress", g.inward())
+	if d.link.Speed != 0 && g.Inward() > d.link.Speed {
+		return tooFast(d.link, "ingress", g.Inward())
 	}
 	if how.why != "" && !g.Carries.Has(Proxy) {
 		d.note("tunnel", "incoming traffic is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at "+
@@ -455,10 +455,10 @@ func (d *draft) endsHere() error {
 	if g.Carries.Has(Tunnel) {
 		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
-	q := d.newCake(part(how.share, g.inward()), d.relayInterval())
+	q := d.newCake(part(how.share, g.Inward()), d.relayInterval())
 	q.NAT, q.Ingress = true, true
 	stack, reason, err := d.relayStack(q, fmt.Sprintf("incoming traffic waits here and not at the provider: %s. "+
-		"%.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.inward()))
+		"%.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.Inward()))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type Event struct {
 const (
 	// Looks while the link is loaded and while it is not. A look may take no more of a core than share.
 	soonest, latest, idle = 20 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond
-	share                 = 0.004
+	share                 = 0.002
 	// All connections are looked at this often, or as often as a tenth of a percent of a core allows. A few of those
 	// that carry most are then looked at each time.
 	every      = 2 * time.Second
@@ -55,6 +55,8 @@ const (
 	busy = 0.5
 	// again is how long to wait for a queue that is gone.
 	again = 5 * time.Second
+	// largest is what a packet takes that was dropped, in bytes.
+	largest = 1514
 	// known is how many addresses' base RTTs are kept.
 	known = 4096
 )
@@ -214,16 +216,32 @@ func (s search) find(ctx context.Context, waits func(string, units.Rate), enough
 	}
 }
 
+// controller says which rate to set: follow's.
+type controller interface {
+	Look(follow.Look) (units.Rate, string)
+	Calm() bool
+}
+
+// follows is what follows a shaper, and what it sees.
+func follows(s *change.Shaper) (controller, *eye, error) {
+	if s.Behind {
+		return follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward()), &eye{begin: time.Now(), cake: s.Cake()}, nil
+	}
+	e, err := open(s.Cake(), few)
+	return follow.New(s.Rate(), s.Low, s.High), e, err
+}
+
 // one follows one shaper, until its queue is gone.
 func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 	defer s.Close()
-	e, err := open(s.Cake(), few)
+	f, e, err := follows(s)
 	if err != nil {
 		return err
 	}
-	defer e.connections.Close()
-	f := follow.New(s.Rate(), s.Low, s.High)
-	say := func(why string, moves bool) { each(Event{time.Now(), s.Goal.Dev, s.Rate(), why, moves}) }
+	if e.connections != nil {
+		defer e.connections.Close()
+	}
+	say := func(why string, moves bool) { each(Event{time.Now(), s.Dev, s.Rate(), why, moves}) }
 	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
 	for {
 		before := time.Now()
@@ -283,8 +301,14 @@ func open(cake qdisc.Cake, few int) (*eye, error) {
 		least: map[netip.Addr]time.Duration{}}, nil
 }
 
-// look sums up what is to be seen now.
+// look sums up what is to be seen now. Behind the provider's queue that is the shaper's counters, and no connection.
 func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
+	l := follow.Look{At: time.Since(e.begin), Sent: Counted(e.cake, stats), Backlog: float64(stats.Backlog),
+		Own: ownDelay(stats)}
+	if e.connections == nil {
+		l.Came = l.Sent + l.Backlog + float64(stats.Drops)*largest
+		return l, nil
+	}
 	if now := time.Now(); !now.Before(e.due) {
 		all, err := e.connections.Read()
 		if err != nil {
@@ -297,22 +321,27 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	if err != nil {
 		return follow.Look{}, err
 	}
-	l := follow.Look{At: time.Since(e.begin), Sent: Counted(e.cake, stats), Backlog: float64(stats.Backlog)}
-	l.Own = ownDelay(stats)
+	l.Connections = e.moved(now)
+	return l, nil
+}
+
+// moved are the chosen connections that have carried something since the look before. A kernel that does not tell
+// what was delivered, or no RTT, leaves none: nothing is known then.
+func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 	for _, c := range now {
 		i := slices.IndexFunc(e.chosen, func(x host.Connection) bool { return x.Cookie == c.Cookie })
 		base := e.base(c)
-		if c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
+		if i < 0 || c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
 			continue // nothing new is known of it
 		}
 		before := e.chosen[i].Info
-		l.Connections = append(l.Connections, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
+		all = append(all, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
 			Base: base, Rate: e.rates[c.Cookie], To: network(c.Remote.Addr()),
 			Delivered: float64(c.Info.Delivered - before.Delivered), Size: size(e.cake, c),
 			Lost: float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
-	return l, nil
+	return all
 }
 
 // loaded tells whether the link may be full.

@@ -5,6 +5,10 @@ package live
 import (
 	"math"
 	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,4 +136,156 @@ func TestSize(t *testing.T) {
 			t.Errorf("%+v to %s: %g, and not %g", c.cake, c.to, got, c.want)
 		}
 	}
+}
+
+// What a connection has carried is counted over the end of its counters, and one that has ended tells nothing.
+func TestMoved(t *testing.T) {
+	began := connection(1, "192.0.2.1:443", math.MaxUint32-4, 40_000)
+	began.Info.Total_retrans = math.MaxUint32
+	wrapped := connection(1, "192.0.2.1:443", 95, 40_000)
+	wrapped.Info.Total_retrans = 2
+	for name, c := range map[string]struct {
+		before, now     []host.Connection
+		connections     int
+		delivered, lost float64
+	}{
+		"counters of 32 bits wrap": {[]host.Connection{began}, []host.Connection{wrapped}, 1, 100, 3},
+		"no connection":            {nil, nil, 0, 0, 0},
+		"it has ended":             {[]host.Connection{began}, nil, 0, 0, 0},
+		"another has come":         {[]host.Connection{began}, []host.Connection{connection(2, "192.0.2.2:1", 9, 1000)}, 0, 0, 0},
+		"it stands":                {[]host.Connection{began}, []host.Connection{began}, 0, 0, 0},
+		"a kernel that tells nothing delivered": {[]host.Connection{connection(1, "192.0.2.1:443", 0, 40_000)},
+			[]host.Connection{connection(1, "192.0.2.1:443", 0, 40_000)}, 0, 0, 0},
+		"a kernel that tells no shortest RTT": {[]host.Connection{connection(1, "192.0.2.1:443", 1, 0)},
+			[]host.Connection{connection(1, "192.0.2.1:443", 9, 0)}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := eye{few: few, least: map[netip.Addr]time.Duration{}, chosen: c.before}
+			all := e.moved(c.now)
+			if len(all) != c.connections || len(e.chosen) != len(c.now) {
+				t.Fatalf("%+v", all)
+			}
+			if len(all) > 0 && (all[0].Delivered != c.delivered || all[0].Lost != c.lost) {
+				t.Errorf("%+v", all[0])
+			}
+		})
+	}
+}
+
+// With a hundred thousand connections as few are looked at as with ten, and as many addresses are kept as ever.
+func TestManyConnections(t *testing.T) {
+	const many = 100_000
+	e := eye{few: few, least: map[netip.Addr]time.Duration{}}
+	all := make([]host.Connection, many)
+	for i := range all {
+		to := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		all[i] = connection(uint64(i), netip.AddrPortFrom(to, 443).String(), uint32(i), 40_000)
+	}
+	e.choose(all)
+	if len(e.chosen) != few || e.chosen[0].Cookie != many-1 {
+		t.Errorf("%d are looked at", len(e.chosen))
+	}
+	if len(e.least) > known || len(e.carried) != many {
+		t.Errorf("%d addresses and %d counters are kept", len(e.least), len(e.carried))
+	}
+	e.choose(nil)
+	if len(e.chosen) != 0 || len(e.carried) != 0 {
+		t.Errorf("once all have ended, %d are looked at, and %d counters are kept", len(e.chosen), len(e.carried))
+	}
+}
+
+// Behind the provider's queue the shaper's counters are enough: what left, waits and was dropped has come.
+func TestCame(t *testing.T) {
+	e := eye{begin: time.Now(), cake: qdisc.Cake{Raw: true}}
+	l, err := e.look(qdisc.Stats{Bytes: 1_000_000, Packets: 700, Backlog: 3028, Drops: 2})
+	if err != nil || l.Came != 1_000_000+3028+2*1514 || len(l.Connections) != 0 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// A look goes by a clock that only goes forward: a step of the clock on the wall is not in it.
+func TestClock(t *testing.T) {
+	e := eye{begin: time.Now(), cake: qdisc.Cake{Raw: true}}
+	if !strings.Contains(e.begin.String(), " m=") || e.begin.Round(0) == e.begin {
+		t.Fatal("the beginning is on the wall's clock")
+	}
+	before, err := e.look(qdisc.Stats{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := e.look(qdisc.Stats{})
+	if err != nil || after.At < before.At {
+		t.Errorf("%s, then %s, %v", before.At, after.At, err)
+	}
+}
+
+// loopback connects this process with itself, by plain sockets, which take none of its memory.
+func loopback(must func(error), connections int) (all []int) {
+	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	must(err)
+	must(unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	must(unix.Listen(listener, 16))
+	to, err := unix.Getsockname(listener)
+	must(err)
+	all = append(all, listener)
+	for range connections {
+		dialled, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		must(err)
+		must(unix.Connect(dialled, to))
+		accepted, _, err := unix.Accept(listener)
+		must(err)
+		all = append(all, dialled, accepted)
+	}
+	return all
+}
+
+// BenchmarkFollow10000 is what weir follow takes with 10,000 connections, of this process with itself: all are listed
+// as often as it allows itself, and a few looked at fifty times a second.
+func BenchmarkFollow10000(b *testing.B) {
+	const ends = 10_000
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: ends + 1000, Max: ends + 1000}); err != nil {
+		b.Skipf("skipped, not passed: %v", err)
+	}
+	must := func(err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, fd := range loopback(must, ends/2) {
+		defer unix.Close(fd)
+	}
+	connections, err := host.OpenConnections(true)
+	must(err)
+	defer connections.Close()
+	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: time.Now(), cake: qdisc.Cake{Raw: true},
+		least: map[netip.Addr]time.Duration{}}
+	f := follow.New(100e6, 20e6, 400e6)
+	cpu := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	for b.Loop() {
+		began, used := time.Now(), cpu()
+		for time.Since(began) < 10*time.Second {
+			before := time.Now()
+			l, err := e.look(qdisc.Stats{Bytes: 1, Backlog: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			f.Look(l)
+			time.Sleep(max(soonest, min(latest, time.Duration(float64(time.Since(before))/share))))
+		}
+		b.ReportMetric(100*(cpu()-used).Seconds()/time.Since(began).Seconds(), "%core")
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.HeapInuse)/(1<<20), "MiB-heap")
+	resident, err := os.ReadFile("/proc/self/statm")
+	must(err)
+	pages, err := strconv.Atoi(strings.Fields(string(resident))[1])
+	must(err)
+	b.ReportMetric(float64(pages*os.Getpagesize())/(1<<20), "MiB-rss")
 }

@@ -34,6 +34,7 @@ func faults() []fault {
 		{name: "the kernel has no cake", on: one, run: noCake},
 		{name: "confirmed, then a reboot", on: all, quick: true, run: reboots},
 		{name: "a rate is followed, and the follower killed", on: one, quick: true, run: followed},
+		{name: "a rate is followed through jumps of the clock, a sleep and another card", on: one, run: followedOn},
 		{name: "a rate that nobody knows is looked for, and found", on: one, quick: true, run: learnt},
 		{name: "tried over ssh by who knows no rate, and kept", on: one, run: triedAndKept},
 		{name: "tried over ssh, and not kept", on: one, run: triedAndPutBack},
@@ -233,6 +234,33 @@ func followed(s *subject) {
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 	s.holds(asBefore, "the follower has ended", "until_ '! systemctl is-active -q weir-follow.service'; "+
 		"! systemctl is-active weir-follow.service")
+}
+
+// followedOn is a goal whose rate moves while the clock jumps, the follower sleeps, and the card goes and comes back.
+func followedOn(s *subject) {
+	const at = "until_ 'weir status | grep -q \"^Followed:  %s \"' && weir status && [ $(systemctl show -P NRestarts " +
+		"weir-follow) = 0 ]"
+	found := s.look()
+	s.sh("weir up --rtt 48.3ms --rate 20mbit..100mbit && weir confirm")
+	s.persists()
+	s.sh("until_ 'systemctl is-active -q weir-follow'; systemctl stop weir-follow; " +
+		"tc qdisc change dev $dev root cake bandwidth 33mbit; systemctl start weir-follow")
+	s.holds(asPlanned, "followed", fmt.Sprintf(at, "33mbit"))
+	s.sh("systemctl stop systemd-timesyncd 2>/dev/null; date -s '+30 days'; sleep 2")
+	s.holds(asPlanned, "the clock is a month later", fmt.Sprintf(at, "33mbit"))
+	s.sh("date -s '-60 days'; sleep 2")
+	s.holds(asPlanned, "the clock is a month earlier", fmt.Sprintf(at, "33mbit"))
+	s.sh("date -s '+30 days'; systemctl kill -s STOP weir-follow; sleep 5; systemctl kill -s CONT weir-follow; sleep 2")
+	s.holds(asPlanned, "after a sleep", fmt.Sprintf(at, "33mbit"))
+	s.must(s.m.Unplug())
+	s.sh("until_ '! ip link show dev $dev 2>/dev/null'; sleep 2; systemctl is-active weir-follow")
+	s.must(s.m.Plug())
+	s.settled()
+	s.holds(asPlanned, "the card is back", fmt.Sprintf(at, "19.95mbit"))
+	s.sh("weir down")
+	number := regexp.MustCompile(`(?m)^\d+: `) // of a device: another card's is another
+	plain := func(look string) string { return number.ReplaceAllString(acrossBoots(look), "") }
+	s.same(asBefore, plain(s.look()), plain(found), "taken down")
 }
 
 // learnt is a rate that nobody knows. What weir follow does once it has found one, it can do from its service's sandbox.

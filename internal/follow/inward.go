@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"weir/internal/units"
+)
+
+// Inward finds out how near a shaper's rate may come to what a provider delivers, where the provider's queue is in
+// front of the shaper: of incoming traffic, and of what a relay sends that has just come in by the same card.
+//
+// It goes by what comes to the shaper. While a queue stands in front of it, that is the link's rate to a packet, and
+// else it is less. Senders slow down for the shaper a round trip late, so at times more comes than it lets go. The rate
+// is as high as it can be without that filling the link for more than moments.
+type Inward struct {
+	low, high float64 // bit/s, bounds of what it may say
+	rate      float64 // bit/s, that is set
+	told      float64 // bit/s, what the link is said to deliver
+	ceiling   float64 // bit/s, what it does
+
+	before   *Look     // the last one
+	now      stretch   // that goes on
+	seen     []stretch // the last ones, since the rate was set
+	since    float64   // seconds, when that was
+	draining bool
+	kept     float64 // bit/s, the rate before that
+	doubted  float64 // seconds, until when a flat line tells nothing
+	bad      float64 // bit/s, a rate that was too high
+	downs    int     // steps since then
+	until    float64 // seconds, until when it is not tried again
+	patience float64 // seconds, how long that was
+}
+
+// stretch is what came to the shaper in a tenth of a second or some more.
+type stretch struct {
+	took, bits     float64 // seconds and bits
+	looks, waiting int     // and those that found something in the shaper
+}
+
+func (s stretch) rate() float64 { return s.bits / s.took }
+
+const (
+	// A stretch is this long at least, in seconds, and has room for so many packets.
+	brief, room = 0.1, 100
+	// It fills the link where it comes this near to what that delivers, and a packet or two.
+	near, slack = 0.003, 1.5
+	// As many stretches in a row that are the same tell what the link delivers. Either that is more than the shaper
+	// lets go, by a surplus, or nothing waits in it though about as much comes.
+	flat, surplus, about = 10, 1.02, 0.9
+	// A rate is too high if more than rarely of the last stretches fill the link. If none of a sufficient number does,
+	// more is tried.
+	lately, rarely, sufficient = 100, 1, 40
+	// Steps are shares of what the link delivers; upwards a part of what is free. Senders are given a moment to follow,
+	// in seconds.
+	stepDown, stepUp, mostUp, part, moment = 0.01, 0.005, 0.03, 0.25, 0.5
+	// emptying is the share of what the link delivers with which a queue in front of the shaper drains. It may take
+	// drainMost seconds.
+	emptying, drainMost = 0.93, 10
+	// again and seldomAgain are how long a rate that was too high is not tried again, in seconds.
+	again, seldomAgain = 30, 600
+)
+
+// NewInward begins with a rate. What the link is said to deliver is the first guess. All are in bit/s.
+func NewInward(rate, low, high, told units.Rate) *Inward {
+	return &Inward{rate: float64(rate), low: float64(low), high: float64(high), told: float64(told),
+		ceiling: float64(told), patience: again}
+}
+
+// Rate is what is to be set, in bit/s.
+func (f *Inward) Rate() units.Rate { return units.Rate(math.Round(f.rate)) }
+
+// Calm tells whether nothing is under way: no queue drains.
+func (f *Inward) Calm() bool { return !f.draining }
+
+// Look takes what was seen, and says what is to be set and, if that is new, why.
+func (f *Inward) Look(l Look) (rate units.Rate, why string) {
+	if f.before == nil {
+		f.before = &l
+		return f.Rate(), ""
+	}
+	took, came := (l.At - f.before.At).Seconds(), 8*(l.Came-f.before.Came)
+	if took <= 0 {
+		return f.Rate(), "" // a clock that stands still tells nothing
+	}
+	f.before = &l
+	if came < 0 || took > 1 {
+		// The counter began anew, or nobody has looked: sleep, suspend, another queue.
+		f.now, f.seen = stretch{}, nil
+		if f.draining {
+			f.end(l.At.Seconds())
+		}
+		return f.Rate(), ""
+	}
+	f.now.took, f.now.bits, f.now.looks = f.now.took+took, f.now.bits+came, f.now.looks+1
+	if l.Backlog > 0 {
+		f.now.waiting++
+	}
+	if f.now.took < max(brief, room*full/f.rate) {
+		return f.Rate(), ""
+	}
+	if l.At.Seconds() > f.since+moment {
+		f.seen = append(f.seen, f.now)
+		f.seen = f.seen[max(0, len(f.seen)-lately):]
+		why = f.judge(l.At.Seconds())
+	}
+	f.now = stretch{}
+	return f.Rate(), why
+}
+
+// judge looks at the last stretches.
+func (f *Inward) judge(at float64) string {
+	f.learn(at)
+	touched, bound, most, stands := 0, 0, 0., len(f.seen) >= flat
+	for i, s := range f.seen {
+		fills := f.fills(s)
+		most = max(most, s.rate())
+		if fills {
+			touched++
+		}
+		if 2*s.waiting > s.looks {
+			bound++
+		}
+		stands = stands && (fills || i < len(f.seen)-flat)
+	}
+	n := len(f.seen)
+	switch {
+	case f.draining && n >= 2 && !f.fills(f.seen[n-1]) && !f.fills(f.seen[n-2]):
+		f.end(at)
+		return "the queue in front of this host has drained"
+	case f.draining && at-f.since > drainMost:
+		f.ceiling, f.doubted = f.told, at+f.patience
+		f.end(at)
+		return "sending less has not helped"
+	case f.draining:
+		return ""
+	case stands:
+		f.tooMuch(at)
+		f.draining, f.kept = true, f.rate
+		f.set(emptying*f.ceiling, at)
+		return fmt.Sprintf("packets wait in front of this host: %.4g Mbit/s come all the time", f.ceiling/1e6)
+	case touched > rarely && f.rate > f.low:
+		f.tooMuch(at)
+		f.set(f.rate-float64(f.downs)*stepDown*f.ceiling, at)
+		return "more often than now and then, as much comes as the link delivers"
+	case touched == 0 && bound >= sufficient && f.rate < f.high && at > f.until:
+		f.downs = 0
+		f.set(f.rate+max(stepUp*f.ceiling, min(mostUp*f.ceiling, part*(f.ceiling-most))), at)
+		return "as much as the link delivers never comes: more is tried"
+	}
+	return ""
+}
+
+// fills tells whether as much came as the link delivers.
+func (f *Inward) fills(s stretch) bool {
+	return s.rate() >= f.ceiling*(1-near)-slack*full/s.took
+}
+
+// learn finds what the link delivers. More than was thought comes in two stretches in a row. Less is a flat line.
+func (f *Inward) learn(at float64) {
+	n := len(f.seen)
+	if n >= 2 {
+		if least := min(f.seen[n-1].rate(), f.seen[n-2].rate()); least > f.ceiling*(1+near)+slack*full/brief {
+			f.ceiling = least
+		}
+	}
+	if n < flat || f.draining || at < f.doubted {
+		return
+	}
+	var all []float64
+	waiting, looks, packet := 0, 0, 0.
+	for _, s := range f.seen[n-flat:] {
+		all = append(all, s.rate())
+		waiting, looks, packet = waiting+s.waiting, looks+s.looks, max(packet, slack*full/s.took)
+	}
+	m := mean(all)
+	more, empty := m > surplus*f.rate, 2*waiting < looks && m > about*f.rate
+	if slices.Max(all)-slices.Min(all) <= near*m+packet && (more || empty) {
+		f.ceiling = m
+	}
+}
+
+// tooMuch remembers a rate that is too high, unless there is none lower.
+func (f *Inward) tooMuch(at float64) {
+	if f.rate <= f.low {
+		return
+	}
+	if f.downs++; f.downs == 1 {
+		f.patience = min(seldomAgain, 2*f.patience)
+		if math.Abs(f.rate-f.bad) > 2*stepDown*f.ceiling {
+			f.patience = again // it is another rate than the last one that was
+		}
+		f.bad = f.rate
+	}
+	f.until = at + f.patience
+}
+
+// end is that of a queue that drains.
+func (f *Inward) end(at float64) {
+	f.draining = false
+	f.set(min(f.kept, f.ceiling)-stepDown*f.ceiling, at) // what fills the link may have been a start, at any rate
+}
+
+func (f *Inward) set(r float64, at float64) {
+	f.rate, f.since, f.seen = max(f.low, min(f.high, r)), at, nil
+}
