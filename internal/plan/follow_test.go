@@ -123,6 +123,17 @@ func TestFollows(t *testing.T) {
 	}
 }
 
+// On relays only what was measured is followed.
+func TestFollowsNATAlone(t *testing.T) {
+	for carries, want := range map[Kinds]string{"forward": "", "wireguard": "carries: wireguard",
+		"forward,proxy": "carries: forward, proxy"} {
+		_, err := Make(Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: carries, Follow: Auto}, server(t))
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", carries, err)
+		}
+	}
+}
+
 // Behind the provider's queue a follower goes from the plan's own share up to 99.75 % of what comes in.
 func TestFollowsBehind(t *testing.T) {
 	incoming := func(text string) Incoming {

@@ -268,6 +268,11 @@ func part(share float64, r units.Rate) units.Rate { return units.Rate(share*floa
 // no margin of its own.
 func (d *draft) relayed() error {
 	g := d.Goal
+	if g.Follow != "" && g.Carries != Kinds(Forwards) {
+		return &Refusal{What: fmt.Sprintf("--follow on a relay was measured for NAT alone, and this one carries: %s",
+			strings.ReplaceAll(string(g.Carries), ",", ", ")),
+			Try: "the same without --follow"}
+	}
 	d.kindNotes()
 	rate, reason := shaped(g.Rate), hereReason(g.Rate)
 	if how := d.arriving(); how.wanted && how.why == "" {
