@@ -17,6 +17,7 @@ type Marked struct {
 	conn    *net.UDPConn
 	v6      bool // an address of IPv6 is bound, which may speak IPv4, too
 	control []byte
+	missed  uint32 // packets that had come and found no room, as the kernel counts them
 }
 
 // Tells is whether marks are known at all.
@@ -24,11 +25,20 @@ func (*Marked) Tells() bool { return true }
 
 // Mark asks the kernel to tell of a socket. It is the socket's only reader from then on.
 func Mark(c *net.UDPConn) (*Marked, error) {
-	m := &Marked{conn: c, control: make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(4))}
+	m := &Marked{conn: c, control: make([]byte, 3*unix.CmsgSpace(4))}
 	a, ok := c.LocalAddr().(*net.UDPAddr)
 	m.v6 = !ok || a.IP.To4() == nil
+	if err := control(c, func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
+	}); err != nil {
+		return m, err
+	}
 	return m, m.set(unix.IP_RECVTOS, unix.IPV6_RECVTCLASS, 1)
 }
+
+// Missed is how many packets had come until the last one that was read, and found no room because the reader was late.
+// It wraps.
+func (m *Marked) Missed() uint32 { return m.missed }
 
 // set sets an option of IPv4, and its like of IPv6 on a socket that has it.
 func (m *Marked) set(v4, v6, value int) error {
@@ -57,24 +67,30 @@ func (m *Marked) Read(b []byte) (n int, tos byte, from netip.AddrPort, err error
 	if err != nil {
 		return n, 0, from, err
 	}
-	return n, tosOf(m.control[:size]), from, nil
+	tos, missed := told(m.control[:size])
+	if missed != 0 { // else none had been, or nothing is told
+		m.missed = missed
+	}
+	return n, tos, from, nil
 }
 
-// tosOf finds the byte in what the kernel tells beside a packet; 0 where it does not.
-func tosOf(control []byte) byte {
+// told finds in what the kernel tells beside a packet its byte, and how many found no room; 0 where it does not.
+func told(control []byte) (tos byte, missed uint32) {
 	all, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	for _, c := range all {
 		switch h := c.Header; {
 		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS && len(c.Data) >= 1:
-			return c.Data[0]
+			tos = c.Data[0]
 		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS && len(c.Data) >= 4:
-			return byte(binary.NativeEndian.Uint32(c.Data))
+			tos = byte(binary.NativeEndian.Uint32(c.Data))
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(c.Data) >= 4:
+			missed = binary.NativeEndian.Uint32(c.Data)
 		}
 	}
-	return 0
+	return tos, missed
 }
 
 // Write sends a packet. The address is the zero one on a socket that is connected.

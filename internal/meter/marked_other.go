@@ -28,6 +28,9 @@ func (m *Marked) Read(b []byte) (n int, tos byte, from netip.AddrPort, err error
 	return n, 0, from, err
 }
 
+// Missed is how many packets found no room: not known.
+func (*Marked) Missed() uint32 { return 0 }
+
 // Write sends a packet. The address is the zero one on a socket that is connected.
 func (m *Marked) Write(b []byte, _ byte, to netip.AddrPort) error {
 	_, _, err := m.conn.WriteMsgUDPAddrPort(b, nil, to)

@@ -130,13 +130,20 @@ func TestBulk(t *testing.T) {
 			t.Errorf("%d are counted, want %d (%v)", e.Count, want, err)
 		}
 	}
+	// What found no room at the host had come, too.
+	r.Missed(7)
+	r.Handle(home, 0, l.BulkPacket(token, 1372, key))
+	*now = now.Add(20 * time.Millisecond)
+	if e, err := l.ParseEcho(r.Handle(home, 0, l.Request(p, token, 8, key)).Bytes, token, key); e.Count != 1009 {
+		t.Errorf("%d are counted, %v", e.Count, err)
+	}
 	if n := len(l.BulkPacket(token, 1, key)); n != l.Size+1 {
 		t.Errorf("the shortest has %d bytes, and a request %d", n, l.Size)
 	}
 	// From elsewhere they count for nothing, and on any other connection they are requests.
 	r.Handle(netip.MustParseAddrPort("192.0.2.66:1"), 0, l.BulkPacket(token, 1372, key))
 	*now = now.Add(20 * time.Millisecond)
-	if e, err := l.ParseEcho(r.Handle(home, 0, l.Request(p, token, 9, key)).Bytes, token, key); e.Count != 1001 {
+	if e, err := l.ParseEcho(r.Handle(home, 0, l.Request(p, token, 9, key)).Bytes, token, key); e.Count != 1009 {
 		t.Errorf("%d are counted, %v", e.Count, err)
 	}
 }

@@ -22,9 +22,13 @@ type Responder struct {
 	MaxDuration time.Duration    // of a connection
 	Most        int              // connections at once
 
-	began time.Time
-	conns map[uint64]*conn
+	began  time.Time
+	conns  map[uint64]*conn
+	missed uint32 // packets that had come and could not be handled, since the last bulk packet
 }
+
+// Missed tells of packets that had come and found no room. So many can only be bulk, and count with the next of these.
+func (r *Responder) Missed(packets uint32) { r.missed += packets }
 
 type conn struct {
 	from   netip.AddrPort
@@ -147,7 +151,8 @@ func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
 		return Answer{}
 	}
 	if c.params.Bulk != 0 && len(b) > l.Size {
-		c.count++
+		c.count += 1 + r.missed
+		r.missed = 0
 		return Answer{}
 	}
 	c.budget = min(c.budget+now.Sub(c.heard), burst*r.MinInterval)

@@ -154,6 +154,7 @@ func (s *Server) answerUDP(udp *meter.Marked) error {
 			return binary.LittleEndian.Uint64(b[:])
 		}}
 	b := make([]byte, irtt.MaxPath+1)
+	missed := uint32(0)
 	for {
 		n, tos, from, err := udp.Read(b)
 		if errors.Is(err, net.ErrClosed) {
@@ -162,6 +163,8 @@ func (s *Server) answerUDP(udp *meter.Marked) error {
 		if err != nil {
 			continue // such as "connection refused", of an answer before
 		}
+		r.Missed(udp.Missed() - missed)
+		missed = udp.Missed()
 		answer := r.Handle(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), tos, b[:n])
 		if answer.Bytes == nil {
 			continue
