@@ -403,6 +403,9 @@ func (r *run) conclude(f framing, u below) *Result {
 	if res.Kind == FIFO && !drops && u.lost > 0.002 {
 		rate, off = r.sent(whole, p), p.off+0.001 // what is lost beyond the queue does not enter
 	}
+	if f.known && !f.atm && f.off > 0.5 { // else the whole byte is known
+		off += f.off / (p.own.bytes/p.own.packets + whole.overhead)
+	}
 	res.Rate = about(rate, off*rate, Is)
 	if res.Kind == Unsaturated {
 		res.Rate.Sort = AtLeast
