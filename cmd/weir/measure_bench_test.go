@@ -147,7 +147,8 @@ func (l *load) weir(program, state string, args ...string) error {
 	for lines := bufio.NewScanner(out); pin == "" && lines.Scan(); {
 		pin = regexp.MustCompile(`sha256:[0-9a-f]+`).FindString(lines.Text())
 	}
-	client := exec.Command(program, append([]string{"measure", at, "--pin", pin, "--time", "13s", "--json"}, args...)...)
+	all := append([]string{"measure", at, "--pin", pin, "--time", "13s", "--json"}, args...)
+	client := exec.Command(program, all...)
 	said, err := client.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -105,7 +105,8 @@ func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 	})
 	t.Run("datagrams have a limit of their own", func(t *testing.T) {
 		r, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, overhead: 14, udp: true, policed: 20e6})
-		if err != nil || r.Verified.Calm || r.Rate.Sort != Left || !strings.Contains(strings.Join(r.Notes, " "), "and UDP at ") {
+		if err != nil || r.Verified.Calm || r.Rate.Sort != Left ||
+			!strings.Contains(strings.Join(r.Notes, " "), "and UDP at ") {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})

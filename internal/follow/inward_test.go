@@ -69,8 +69,10 @@ func TestInward(t *testing.T) {
 		{"even", front{link: steady(50), surplus: .01, told: 50 * mbit}, 48, 49.875, 1},
 		{"uneven", front{link: steady(50), surplus: .03, told: 50 * mbit}, 46, 49, 1},
 		{"bursts", front{link: steady(50), surplus: .01, bursts: .25, told: 50 * mbit}, 42.5, 49.5, 10},
-		{"a start that fills the link", front{link: steady(50), surplus: .01, starts: 4, told: 50 * mbit}, 48, 49.875, 1},
-		{"the link delivers less than is told", front{link: steady(47), surplus: .01, starts: 4, told: 50 * mbit}, 45, 46.9, 1},
+		{"a start that fills the link", front{link: steady(50), surplus: .01, starts: 4, told: 50 * mbit}, 48, 49.875,
+			1},
+		{"the link delivers less than is told", front{link: steady(47), surplus: .01, starts: 4, told: 50 * mbit}, 45,
+			46.9, 1},
 		{"it falls", front{link: steps(50*mbit, 150, 46*mbit), surplus: .01, told: 50 * mbit}, 43, 45.9, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {

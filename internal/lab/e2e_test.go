@@ -151,8 +151,8 @@ values = [1, 4, 16]
 			least = 99 // each of 16 flows has the dips of its own
 		}
 		if p.Values[1] == "bbr" {
-			// What BBR gives on the FIFO unshaped, less what the shaper keeps back and half a percent of margin. Behind the
-			// policer it overruns that unshaped: thousands of packets are dropped, and what arrives is chance.
+			// What BBR gives on the FIFO unshaped, less what the shaper keeps back and half a percent of margin. Behind
+			// the policer it overruns that unshaped: thousands of packets are dropped, and what arrives is chance.
 			fifo := &report.Points[i%(len(report.Points)/2)]
 			least = metric(t, fifo, &fifo.Cells[1], "utilisation") * shapedTo / 100 * 0.995
 		}

@@ -42,7 +42,8 @@ func TestSshd(t *testing.T) {
 
 // shells are users of this sshd, by their login shell. All may do what they want, in this namespace.
 func shells(dir string) map[string]string {
-	shells := map[string]string{"dash": "/bin/dash", "bash": "/bin/bash", "banner": dir + "/banner", "noss": "/bin/dash"}
+	shells := map[string]string{"dash": "/bin/dash", "bash": "/bin/bash", "banner": dir + "/banner",
+		"noss": "/bin/dash"}
 	if path, err := exec.LookPath("busybox"); err == nil {
 		shells["busybox"] = dir + "/busybox"
 		os.WriteFile(dir+"/busybox", fmt.Appendf(nil, "#!/bin/sh\nexec %s sh \"$@\"\n", path), 0o755)
@@ -171,7 +172,8 @@ func TestSshdInside(t *testing.T) {
 					killBelow(sshd.Process.Pid)
 				}
 			}})
-		if !died || err == nil || !strings.Contains(err.Error(), "ended in the middle") || rec == nil || ctx.Err() != nil {
+		if !died || err == nil || !strings.Contains(err.Error(), "ended in the middle") || rec == nil ||
+			ctx.Err() != nil {
 			t.Fatalf("killed: %v; %v", died, err)
 		}
 		if r := meter.Summarize(rec); r.Find(meter.Idle) == nil || r.Find(meter.Upload) != nil {
