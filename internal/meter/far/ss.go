@@ -32,6 +32,7 @@ const (
 
 // startKernel gives nil where there is no ss.
 func (h Host) startKernel(ctx context.Context) *kernel {
+	const patience = 15 * time.Second // a busy host takes long to start anything
 	s, err := h.start(ctx, askSS)
 	if err != nil {
 		return nil
@@ -61,7 +62,7 @@ func (h Host) startKernel(ctx context.Context) *kernel {
 		if ok {
 			return k
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 	}
 	s.end()
 	return nil
