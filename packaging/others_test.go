@@ -78,7 +78,8 @@ func onOpenRC(t *testing.T, files ...string) {
 	for _, file := range files {
 		root := filepath.Join(dir, filepath.Base(file))
 		output(t, "cp", "-a", tree, root)
-		said := output(t, "unshare", "--mount", "--net", "--pid", "--fork", first, "-c", underOpenRC, "openrc", root, file)
+		said := output(t, "unshare", "--mount", "--net", "--pid", "--fork", first, "-c", underOpenRC, "openrc", root,
+			file)
 		fmt.Fprintln(t.Output(), said)
 	}
 }

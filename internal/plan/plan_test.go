@@ -109,8 +109,9 @@ func ruled(t *testing.T) []planned {
 			want: cake50 + " rtt 233ms\n" + lowat,
 		},
 		{
-			name: "a host with containers on a narrow link", goal: Goal{Rate: 7e6, RTT: ms(31)}, facts: with(t, forwards),
-			want: "root: cake bandwidth 6.982496mbit besteffort dual-dsthost rtt 1.661s\n" + lowat,
+			name: "a host with containers on a narrow link", goal: Goal{Rate: 7e6, RTT: ms(31)},
+			facts: with(t, forwards),
+			want:  "root: cake bandwidth 6.982496mbit besteffort dual-dsthost rtt 1.661s\n" + lowat,
 		},
 		{
 			name: "a card of a machine's own", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, driver("igb")),
@@ -199,7 +200,8 @@ func ruled(t *testing.T) []planned {
 			want:  "root: cake bandwidth 2.49375gbit besteffort dual-dsthost rtt 500ms no-split-gso\n" + lowat,
 		},
 		{
-			name: "a fast link that forwards, and cake_mq", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic", OneCAKE: 4e9},
+			name:  "a fast link that forwards, and cake_mq",
+			goal:  Goal{Rate: 10e9, RTT: ms(1), CC: "cubic", OneCAKE: 4e9},
 			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
 			want:  "root: cake_mq bandwidth 9.975gbit besteffort dual-dsthost\n" + lowat + wide10,
 			notes: "is fair by itself",
@@ -214,12 +216,14 @@ func ruled(t *testing.T) []planned {
 		{
 			name: "a fast link that forwards, with fq_codel alone", goal: Goal{Rate: 25e9, RTT: ms(1), CC: "cubic",
 				OneCAKE: 4e9},
-			facts: with(t, kernel("cake", "cake_mq", "htb", "fq_codel", "mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed,
+			facts: with(t, kernel("cake", "cake_mq", "htb", "fq_codel", "mq"), uplink(t, "mq | fq_codel", 4),
+				unknownSpeed,
 				forwards),
 			want: "root: mq | htb rate 6.234375gbit | fq_codel\n" + lowat + wide25,
 		},
 		{
-			name: "a fast link that nothing here carries", goal: Goal{Rate: 25e9, RTT: ms(1), CC: "cubic", OneCAKE: 3e9},
+			name:  "a fast link that nothing here carries",
+			goal:  Goal{Rate: 25e9, RTT: ms(1), CC: "cubic", OneCAKE: 3e9},
 			facts: with(t, kernel("cake", "htb", "fq"), unknownSpeed),
 			want:  lowat + wide25, notes: "no shaper: one CAKE carries 3gbit here",
 		},

@@ -93,7 +93,8 @@ func (b between) wire(t *testing.T, host netns.NsHandle, name, v4, v6 string) {
 	defer there.Close()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "to-" + name
-	if err := at.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "up0", PeerNamespace: netlink.NsFd(host)}); err != nil {
+	link := &netlink.Veth{LinkAttrs: attrs, PeerName: "up0", PeerNamespace: netlink.NsFd(host)}
+	if err := at.LinkAdd(link); err != nil {
 		t.Fatal(err)
 	}
 	lo, err := there.LinkByName("lo")
@@ -112,7 +113,8 @@ func (b between) wire(t *testing.T, host netns.NsHandle, name, v4, v6 string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, address := range []string{fmt.Sprintf("%s%d/24", v4, end.number), fmt.Sprintf("%s%d/64", v6, end.number)} {
+		for _, address := range []string{fmt.Sprintf("%s%d/24", v4, end.number),
+			fmt.Sprintf("%s%d/64", v6, end.number)} {
 			a, err := netlink.ParseAddr(address)
 			if err != nil {
 				t.Fatal(err)
@@ -310,7 +312,8 @@ func TestPath(t *testing.T) {
 	b.rules(t, nil)
 	b.mtu(t, "server", 1500)
 	hosts := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(hosts, []byte("198.51.100.2 both.example\n2001:db8:2::2 both.example\n"), 0o644); err != nil {
+	names := []byte("198.51.100.2 both.example\n2001:db8:2::2 both.example\n")
+	if err := os.WriteFile(hosts, names, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	paths := b.look(t, "both.example:4747", hosts, kept.Fingerprint)
