@@ -87,6 +87,7 @@ docs: lab-kernel weir quic ## the generated documents (a test compares them with
 	DOC=docs/programs.md scripts/docs-tables
 	DOC=docs/traffic.md scripts/docs-tables
 	DOC=docs/follow.md scripts/docs-tables
+	DOC=docs/watch.md scripts/docs-tables
 	@scripts/readme-table
 
 docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 180 boots of a stock kernel, an hour

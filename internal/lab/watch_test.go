@@ -10,8 +10,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/lab/scenario"
+	"weir/internal/units"
 )
 
 var watchSession = flag.String("watch", "", "write the session of docs/watch.md to this file")
@@ -40,7 +42,8 @@ func TestWatch(t *testing.T) {
 		{"here", "At 10 s: the bottleneck is here", "Yes: packets waited here at ", "The goal is in force."},
 		{"away", "At 25 s: it is at the provider", "No: connections wait, and packets waited here at only ",
 			"The goal is in force, but the queue is elsewhere."},
-		{"back", "At 40 s: it is here again", "Yes: packets waited here at ", "The goal is in force."},
+		{"back", "At 40 s: it is here again, and what stood at the provider goes slowly", "Yes: packets waited here at ",
+			"The goal is in force, but the queue is elsewhere."},
 		{"application", "At 55 s: the application is the limit", "No: the queue here drains. ", "The goal is in force."},
 	} {
 		screen := strings.Join(programs[c.program], "\n")
@@ -63,12 +66,19 @@ func TestWatch(t *testing.T) {
 
 // session is what weir watch --json has told, each third second.
 func session(t *testing.T, w *bytes.Buffer, lines []string) {
-	fmt.Fprintf(w, "| second | sends | packets wait | connections wait | the bottleneck is here |\n|--:|--:|--:|--:|---|\n")
+	fmt.Fprintf(w, "| second | sends Mbit/s | packets wait here ms | connections wait ms | the bottleneck is here |\n"+
+		"|--:|--:|--:|--:|---|\n")
 	seen := map[string]bool{}
 	for i, text := range lines {
 		var line struct {
-			Bottleneck  struct{ Here string }
-			Outgoing    struct{ Sent, Waits string }
+			Bottleneck struct{ Here string }
+			Outgoing   struct {
+				Waits units.Duration
+				Last  struct {
+					Bytes float64
+					Span  units.Duration
+				}
+			}
 			Connections struct {
 				All struct{ Added struct{ P50 float64 } }
 			}
@@ -77,9 +87,9 @@ func session(t *testing.T, w *bytes.Buffer, lines []string) {
 			t.Fatalf("line %d: %v: %s", i+1, err, text)
 		}
 		seen[line.Bottleneck.Here] = true
-		if i%3 == 0 && i > 0 {
-			fmt.Fprintf(w, "| %d | %s | %s | %.0f ms | %s |\n", i, line.Outgoing.Sent, line.Outgoing.Waits,
-				line.Connections.All.Added.P50, line.Bottleneck.Here)
+		if last := line.Outgoing.Last; i%3 == 0 && i > 0 {
+			fmt.Fprintf(w, "| %d | %.1f | %.1f | %.1f | %s |\n", i, last.Bytes*8/1e6/time.Duration(last.Span).Seconds(),
+				time.Duration(line.Outgoing.Waits).Seconds()*1e3, line.Connections.All.Added.P50, line.Bottleneck.Here)
 		}
 	}
 	fmt.Fprintln(w)

@@ -63,7 +63,7 @@ func (s State) Verdict() Verdict {
 			"or tin of the queue, sends no more.", of, used)}
 	case held >= always:
 		return Verdict{Yes, fmt.Sprintf("Yes: packets waited here at %s%s. The queue never drains.", of, used)}
-	case elsewhere && held <= seldom: // doctor has looked once, and between two bursts a queue is empty
+	case elsewhere && (held <= seldom || s.longer(w, limit)): // between two bursts a queue is empty when doctor looks
 		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at only %s. It is %s", of,
 			s.Doctor.Binds.Says)}
 	case held > seldom:
@@ -74,6 +74,13 @@ func (s State) Verdict() Verdict {
 	}
 	return Verdict{No, fmt.Sprintf("No: the queue here drains. Packets waited at %s%s. The application limits, or "+
 		"another network.", of, used)}
+}
+
+// longer reports whether connections wait much longer than anything did in this queue.
+func (s State) longer(w Second, limit units.Rate) bool {
+	const much = 4                                    // times
+	here := 8e3 * float64(w.Backlog) / float64(limit) // ms, the most
+	return limit > 0 && s.Clients.All.Added.P50 > much*here
 }
 
 // whyNot says why a queue tells nothing.
