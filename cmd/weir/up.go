@@ -8,7 +8,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,8 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/follow/live"
 	"weir/internal/plan"
 	"weir/internal/text"
+	"weir/internal/units"
 )
 
 // upOptions are those that are not the goal's.
@@ -59,6 +63,9 @@ that is there then. OpenRC starts a script in its place, at the boot only.
 Nothing is kept with --runtime, on a host with neither of the two, in another
 network namespace, or with another --state.
 
+A full link: what stands in the provider's queue would take a minute to drain.
+So weir up sends 30 % less for a second or two, until it has gone.
+
 The rate: --calibrate PEER finds it first, with the framing, as weir calibrate
 does. That fills the link for some 15 s. Unless the result is verified, nothing
 is changed. --rate auto listens to this host's own traffic instead. While that
@@ -89,10 +96,12 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 			if err != nil {
 				return err
 			}
+			drained := o.drain(cmd, options.store(), &out)
 			if options.json {
-				err = printJSON(cmd.OutOrStdout(), out)
+				err = printJSON(cmd.OutOrStdout(), upOutcome{out, drained})
 			} else {
 				printUp(cmd.OutOrStdout(), out, o.boot)
+				drained.print(cmd.OutOrStdout())
 			}
 			return cmp.Or(err, failed(out, "weir plan, for the reasons of each"))
 		},
@@ -130,6 +139,60 @@ func (o *upOptions) check(goal plan.Goal) error {
 		return usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", o.timeout)
 	}
 	return nil
+}
+
+// upOutcome is what weir up prints as JSON.
+type upOutcome struct {
+	change.Outcome
+	Drained drained `json:"drained,omitempty"`
+}
+
+// drained is what became of queues that had stood in front of the provider, by devices.
+type drained map[string]live.Drained
+
+// drain lets what stood in front of the provider go, where a queue was set while the link was full. It takes from the
+// time that is left until all reverts.
+func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Outcome) drained {
+	all := drained{}
+	if o.boot {
+		return all
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	p := newProgress(cmd.ErrOrStderr())
+	defer p.clear()
+	begin := time.Now()
+	for _, c := range out.Done {
+		if c.Kind != plan.Root || ctx.Err() != nil {
+			continue
+		}
+		d, err := live.Drain(ctx, store, c.Name, func(took time.Duration) {
+			p.say(took, func() string { return "sending less until the provider's queue has drained" })
+		})
+		switch {
+		case err != nil:
+			out.Notes = append(out.Notes, plan.Note{Subject: c.Name, Text: "its queue could not be slowed for a " +
+				"moment, so what stood at the provider goes slowly: " + err.Error()})
+		case d.Took > 0:
+			all[c.Name] = d
+		}
+	}
+	if out.RevertsIn > 0 {
+		out.RevertsIn = max(units.Duration(time.Second), out.RevertsIn-units.Duration(time.Since(begin)))
+	}
+	return all
+}
+
+func (d drained) print(w io.Writer) {
+	for _, dev := range slices.Sorted(maps.Keys(d)) {
+		took := time.Duration(d[dev].Took).Seconds()
+		if fell := d[dev].Fell; fell > 0 {
+			fmt.Fprintf(w, "%s sent less for %.1f s. The provider's queue is shorter by %.0f ms.\n", dev, took,
+				time.Duration(fell).Seconds()*1e3)
+			continue
+		}
+		fmt.Fprintf(w, "%s sent less for %.1f s, to drain what may have stood at the provider.\n", dev, took)
+	}
 }
 
 // printUp says what was done, and what becomes of it.

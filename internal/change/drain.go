@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package change
+
+import (
+	"time"
+
+	"weir/internal/plan"
+	"weir/internal/qdisc"
+	"weir/internal/units"
+)
+
+// Slow is a device's queue of ours, to be given between that share of its rate and all of it for a moment. That is in
+// the journal before, so that whoever goes back meanwhile takes it for ours. Nil is a device without such a queue, or
+// with none in which packets wait. To be closed, at its rate.
+func (s Store) Slow(dev string, share float64) (*Shaper, error) {
+	s, at, err := s.begin("up")
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	goal, there := about(at.journal.goals(), dev)
+	if follows, _ := s.followed(); !there || follows && goal.Follow != "" { // which drains it by itself
+		return nil, nil
+	}
+	shaper, _ := at.shaper(goal, rootOf(dev))
+	if shaper == nil {
+		return nil, nil
+	}
+	if shaper.conn, err = qdisc.Dial(0); err != nil {
+		return nil, err
+	}
+	shaper.High, shaper.Behind = shaper.Rate(), false
+	shaper.Low = units.Rate(share * float64(shaper.High))
+	full, err := s.isFull(shaper)
+	if err == nil && full {
+		slower := plan.AtRate(qdisc.Stack{shaper.root.Spec}, shaper.Low)
+		at.journal.entry(rootOf(dev)).passing(plan.Queue{Stack: slower})
+		err = s.save(at.journal)
+	}
+	if err != nil || !full {
+		shaper.Close()
+		return nil, err
+	}
+	return shaper, nil
+}
+
+// passing writes down a value that is set for a moment, and not to stay.
+func (e *entry) passing(value plan.Value) {
+	last := e.last()
+	e.set(value)
+	e.set(last)
+}
+
+// isFull tells whether packets wait in a queue, at one of a few looks.
+func (s Store) isFull(shaper *Shaper) (bool, error) {
+	const looks, pause = 4, 5 * time.Millisecond
+	for range looks {
+		stats, err := shaper.Stats()
+		if err != nil || stats.Backlog > 0 {
+			return err == nil, err
+		}
+		s.timer.sleep(pause)
+	}
+	return false, nil
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/change"
+	"weir/internal/follow"
+	"weir/internal/units"
+)
+
+// Drained is what became of a queue that had stood in front of the provider before the host was shaped.
+type Drained struct {
+	Took units.Duration `json:"took"` // less was sent for so long
+	Fell units.Duration `json:"fell"` // RTTs became shorter by so much; 0 where no connection told
+}
+
+// Drain sends less through a device's queue for a moment, so that what stood in front of the provider before goes. On a
+// link that is not full it does nothing. However it ends, the queue has its rate again.
+func Drain(ctx context.Context, store change.Store, dev string, each func(time.Duration)) (d Drained, err error) {
+	begin := time.Now()
+	shaper, err := store.Slow(dev, follow.Less)
+	if err != nil || shaper == nil {
+		return d, err
+	}
+	defer shaper.Close()
+	e, err := open(shaper.Cake(), many)
+	if err != nil {
+		return d, err
+	}
+	defer e.connections.Close()
+	defer func() {
+		d.Took = units.Duration(time.Since(begin))
+		if errBack := shaper.Set(shaper.High); err == nil {
+			err = errBack
+		}
+	}()
+	if err := shaper.Set(shaper.Low); err != nil {
+		return d, err
+	}
+	var s follow.Standing
+	for {
+		stats, err := shaper.Stats()
+		if err != nil {
+			return d, err
+		}
+		look, err := e.look(stats)
+		if err != nil {
+			return d, err
+		}
+		on := s.Look(look)
+		d.Fell = units.Duration(s.Fell)
+		if !on {
+			return d, nil
+		}
+		each(time.Since(begin))
+		select {
+		case <-ctx.Done():
+			return d, nil
+		case <-time.After(latest / 2):
+		}
+	}
+}

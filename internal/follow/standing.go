@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Standing says how long to send less, after a host was shaped while its link was full. The queue that stood in front
+// of the provider before would go by a quarter of a percent of the rate otherwise: a fifth of a second in more than a
+// minute.
+type Standing struct {
+	Fell time.Duration // by so much RTTs have become shorter
+
+	looks  []standingLook
+	lowest float64 // seconds, the RTT of who waits, without this host's own queue
+	first  float64
+	fell   float64 // when it was shorter than before
+	known  bool
+}
+
+type standingLook struct {
+	at   float64
+	full bool
+}
+
+const (
+	// Less is the share of the rate to send meanwhile: a queue of 200 ms is gone in 0.7 s.
+	Less = 0.7
+	// blind is how long, in seconds, where no connection tells: a queue of 450 ms goes.
+	blind = 1.5
+	// most is how long at the most, in seconds: a queue of 3 s goes.
+	mostStanding = 10
+	// surely is how much shorter, in seconds, an RTT has to be for it to fall.
+	surely = 1e-3
+)
+
+// Look takes what was seen since less is sent, and says whether to go on. It ends where the link is not full.
+func (s *Standing) Look(l Look) (on bool) {
+	p := standingLook{l.At.Seconds(), l.Backlog > 0}
+	s.looks = append(s.looks, p)
+	took := p.at - s.looks[0].at
+	if took > 0.2 && !s.full() || took > mostStanding {
+		return false
+	}
+	rtt, lag, known := hindered(l)
+	if !known {
+		return took < 0.2 || s.known && p.at-s.fell < 1 || !s.known && took < blind
+	}
+	if !s.known {
+		s.known, s.first, s.lowest, s.fell = true, rtt, rtt, p.at
+	}
+	if rtt < s.lowest-surely {
+		s.lowest, s.fell = rtt, p.at
+		s.Fell = time.Duration((s.first - rtt) * float64(time.Second))
+	}
+	return p.at-s.fell < 0.3+1.5*rtt+lag
+}
+
+// full tells whether packets waited at most looks.
+func (s *Standing) full() bool {
+	n := 0
+	for _, p := range s.looks {
+		if p.full {
+			n++
+		}
+	}
+	return 2*n > len(s.looks)
+}
+
+// hindered is the median RTT of the connections that have more to send, without what packets wait in this host, and by
+// how much it may be late. All are seconds.
+func hindered(l Look) (rtt, lag float64, known bool) {
+	all := slices.DeleteFunc(slices.Clone(l.Connections), func(c Connection) bool { return !c.Waits })
+	if len(all) == 0 {
+		return 0, 0, false
+	}
+	slices.SortFunc(all, func(a, b Connection) int { return cmp.Compare(a.RTT, b.RTT) })
+	c := all[len(all)/2]
+	lag = latest
+	if c.Rate > 0 {
+		lag = min(latest, memory/c.Rate)
+	}
+	return max(0, (c.RTT - l.Own).Seconds()), lag, true
+}
