@@ -177,8 +177,9 @@ func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Ou
 			all[c.Name] = d
 		}
 	}
-	if out.RevertsIn > 0 {
-		out.RevertsIn = max(units.Duration(time.Second), out.RevertsIn-units.Duration(time.Since(begin)))
+	if out.RevertsIn > 0 && len(all) > 0 {
+		left := time.Duration(out.RevertsIn) - time.Since(begin)
+		out.RevertsIn = units.Duration(max(time.Second, left.Truncate(time.Second)))
 	}
 	return all
 }
