@@ -89,6 +89,7 @@ func contents() map[string]string {
 		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
 	}
 	files["usr/share/doc/weir/examples/weir.dashboard.json"] = "-rw-r--r--"
+	files["usr/lib/systemd/system/weir-serve-domain@.service"] = "-rw-r--r--"
 	for _, command := range []string{"calibrate", "confirm", "doctor", "down", "dualpi2", "dualpi2-add",
 		"dualpi2-change", "dualpi2-del", "dualpi2-show", "exporter", "follow", "measure", "plan", "recover",
 		"serve", "status", "try", "up", "watch"} {

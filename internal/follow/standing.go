@@ -70,8 +70,8 @@ func (s *Standing) full() bool {
 	return 2*n > len(s.looks)
 }
 
-// hindered is the median RTT of the connections that have more to send, without what packets wait in this host, and by
-// how much it may be late. All are seconds.
+// hindered is the median RTT of the connections that have more to send, without what packets wait in this host. It may
+// be late by lag. Both are seconds.
 func hindered(l Look) (rtt, lag float64, known bool) {
 	all := slices.DeleteFunc(slices.Clone(l.Connections), func(c Connection) bool { return !c.Waits })
 	if len(all) == 0 {
