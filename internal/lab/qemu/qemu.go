@@ -95,7 +95,7 @@ func (b Boot) commandLine() string {
 		words = append(words, fmt.Sprintf("%s=%d", exact, b.Seed), "idle=poll")
 	} else {
 		// Its CPUs get what this machine has left, and may stand still for a minute: that is no bug of the kernel's.
-		words = append(words, "nosoftlockup", "rcupdate.rcu_cpu_stall_suppress=1", "workqueue.watchdog_thresh=0")
+		words = append(words, "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "workqueue.watchdog_thresh=0")
 	}
 	for _, e := range b.Env { // what the kernel does not know it hands to process 1
 		name, value, _ := strings.Cut(e, "=")
