@@ -632,6 +632,34 @@ func deleteRoot(ifindex int) error {
 	return err
 }
 
+// TestInUDPSegments: the device's limit of segments holds TCP. What UDP has sent with GSO comes in one piece, and all of
+// it arrives.
+func TestInUDPSegments(t *testing.T) {
+	n := newNetwork(t)
+	s := n.sink()
+	n.put("bpf_dualpi2 rate 20mbit")
+	n.must(pinged(n, far4))
+	conn, arrived := n.dial(source{}), s.all()
+	raw, err := conn.SyscallConn()
+	n.must(err)
+	n.must(raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, 1000)
+	}))
+	n.must(err)
+	const pieces, each = 10, 8
+	for range pieces {
+		_, err := conn.Write(make([]byte, 1000*each))
+		n.must(err)
+	}
+	n.settle()
+	if whole := n.read().Stats.Superpackets; whole != pieces {
+		t.Errorf("%d superpackets came, want %d", whole, pieces)
+	}
+	if got := s.all() - arrived; got != pieces*each {
+		t.Errorf("%d of %d packets arrived", got, pieces*each)
+	}
+}
+
 // TestInSegments: however instances follow each other, the device takes as many segments as it did before the first,
 // once the last is gone.
 func TestInSegments(t *testing.T) {
