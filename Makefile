@@ -76,7 +76,7 @@ mutate: ## N (default 200) small mistakes in the packages that decide and change
 	@scripts/need go
 	$(GO) run ./internal/mutate -n $(or $(N),200) -seed $(or $(SEED),1) internal/qdisc internal/plan internal/change internal/units internal/doctor
 
-bench: lab-kernel weir ## how fast the lab is, and what the commands cost that only look
+bench: lab-kernel weir ## how fast the lab is; what the commands cost that only look; and, after make reference, what a packet costs
 	@scripts/bench
 
 docs: lab-kernel weir quic ## the generated documents (a test compares them with a new run)

@@ -25,6 +25,16 @@ func TestBench(t *testing.T) {
 	kerneltest.Run(t, kerneltest.Options{Tests: "^TestInBench", CPUs: 2})
 }
 
+// TestBenchCounted: what it measures on a machine of one CPU and 10⁹ instructions a second. scripts/packet-costs lays
+// that beside what was counted.
+func TestBenchCounted(t *testing.T) {
+	if !kerneltest.Everything() {
+		t.Skip("skipped here: scripts/packet-costs runs it")
+	}
+	t.Setenv("WEIR_TEST_KERNELS", "") // the newest alone
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestInBench$"})
+}
+
 // benchAs runs weir doctor --bench as a user.
 func benchAs(uid uint32, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", append([]string{"doctor", "--bench"}, args...)...)

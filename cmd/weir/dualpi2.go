@@ -42,8 +42,9 @@ journal in /run/weir/dualpi2, and del puts it back. No timer does. The queue
 works without weir running, and ends with the reboot.
 
 Besides the queue there is a program at the device's TCX hook, which marks. The
-device's gso_max_segs is set to 1, so that no superpackets come. TCP then takes
-eight times the instructions for each packet, unless no_split_gso is given.
+device's gso_max_segs is set to 1, so that TCP makes no superpackets. It takes
+eight times the instructions for each packet then, unless no_split_gso is given.
+UDP that is sent with GSO, as QUIC may be, still comes in superpackets.
 
 To keep the queue over a reboot, let weir up have it:
 

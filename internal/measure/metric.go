@@ -115,6 +115,10 @@ func metrics() []metric {
 		m("utilisation", "%", "of link", func(s Setup, r *Run) (float64, bool) {
 			return 100 * r.Goodput / max(s.Capacity, 1e-9), s.Capacity > 0 && len(r.Flows) > 0
 		}),
+		m("arrived", "%", "arrived, of link", func(s Setup, r *Run) (float64, bool) {
+			arrived, ok := sum(func(f *Flow) float64 { return f.Arrived })(s, r)
+			return 100 * arrived / max(s.Capacity, 1e-9), ok && s.Capacity > 0
+		}),
 		m("jain.flows", "", "Jain flows", func(_ Setup, r *Run) (float64, bool) {
 			var shares []float64
 			for _, f := range r.Flows {

@@ -48,6 +48,8 @@ type Flow struct {
 	Client  string  `json:"client"`
 	CC      string  `json:"cc"`
 	Goodput float64 `json:"goodput"`
+	// what came to the receiver, in Mbit/s; also what it cannot read yet, as a packet before it is missing
+	Arrived float64 `json:"arrived"`
 	Bytes   int64   `json:"bytes"` // received since the start, the warm-up included
 	// seconds from connecting to the last byte, for flows with bytes; 0 when it was not reached
 	Fetch         float64 `json:"fetch,omitempty"`

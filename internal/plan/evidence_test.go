@@ -148,7 +148,7 @@ func readTables(t *testing.T) map[fact]string {
 	t.Helper()
 	scenarios := titles(t)
 	cells := map[fact]string{}
-	for _, name := range []string{"seeds", "evidence", "dualpi2", "relay", "rules"} {
+	for _, name := range []string{"seeds", "evidence", "dualpi2", "relay", "rules", "traffic"} {
 		text, err := os.ReadFile("../../docs/" + name + ".md")
 		if err != nil {
 			t.Fatal(err)

@@ -262,6 +262,11 @@ func ruled(t *testing.T) []planned {
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "ethtool -K DEV gro off",
 		},
 		{
+			name: "L4S in BPF, serving UDP", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Serves: "udp"},
+			facts: with(t, kernel("cake", "htb"), bpfDualPI2),
+			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "several packets in one piece",
+		},
+		{
 			name: "L4S, and the kernel's own first", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
 			facts: with(t, kernel("htb", "dualpi2"), bpfDualPI2),
 			want:  "root: htb rate 49.875mbit | dualpi2\n" + lowat,

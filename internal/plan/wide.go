@@ -14,8 +14,8 @@ import (
 const (
 	// What one CAKE carries where nobody has measured it: 2.5 to 3 Gbit/s were seen (LibreQoS#127).
 	assumedCAKE = units.Rate(2.5e9)
-	// A packet of TCP takes more than three times the instructions where CAKE takes superpackets apart: TestInSplit of
-	// internal/dualpi2 counts them, and weir doctor --bench measures both.
+	// A packet of TCP takes more than three times the instructions where CAKE takes superpackets apart: TestCost of
+	// internal/dualpi2 counts them and holds this to it, and weir doctor --bench measures both (docs/rules.md).
 	wholeCarries = 3
 
 	wideEvidence = "1 against 10 connections at 2.5gbit: with superpackets left whole 1193 and 1192 Mbit/s and an " +

@@ -365,13 +365,13 @@ func (d *driver) collect() (*measure.Run, error) {
 			if info, ok := f.Info(); ok && info.State != 0 && info.Delivered >= w.last.Delivered {
 				w.last = info
 			}
-			busy := float64(w.last.Busy_time - w.before.Busy_time)
+			busy, came := float64(w.last.Busy_time-w.before.Busy_time), w.last.Delivered-w.before.Delivered
 			r := measure.Flow{
 				Flow: g.spec.Name, Client: g.spec.Client, CC: f.CC(), Bytes: f.Received,
-				Goodput: mbit(f.Received-w.received, span),
-				SRTT:    dist(w.srtt), Cwnd: dist(w.cwnd), Unsent: dist(w.unsent),
+				Goodput: mbit(f.Received-w.received, span), Arrived: mbit(int64(came)*int64(w.last.Snd_mss), span),
+				SRTT: dist(w.srtt), Cwnd: dist(w.cwnd), Unsent: dist(w.unsent),
 				Retransmits: uint64(w.last.Total_retrans - w.before.Total_retrans),
-				Delivered:   uint64(w.last.Delivered - w.before.Delivered),
+				Delivered:   uint64(came),
 				CE:          uint64(w.last.Delivered_ce - w.before.Delivered_ce),
 				Wakeups:     f.Wakeups - w.wakeups,
 			}

@@ -3,10 +3,11 @@
 // Command weir-quic sends and receives by QUIC, so that the lab has what HTTP/3 servers have. It is a module of its
 // own: the program that servers run knows nothing of it.
 //
-//	weir-quic serve ADDRESS:PORT
+//	weir-quic serve ADDRESS:PORT [nogso]
 //	weir-quic fetch ADDRESS:PORT CONNECTIONS SECONDS
 //
-// Each connection carries zeros, from the server to the client, by one stream. fetch prints what it has received.
+// Each connection carries zeros, from the server to the client, by one stream. fetch prints what it has received, and
+// serve, where a connection ends, the RTT that it had. With nogso the server hands each packet to the kernel by itself.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"io"
 	"math/big"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -32,11 +34,16 @@ const (
 	chunk    = 64 << 10
 	// bytes in flight that a receiver allows: more than any path of the lab holds
 	window = 128 << 20
+	// when a connection's RTT is taken to be that of one that goes on
+	settled = 2 * time.Second
 )
 
 func main() {
-	err := errors.New("usage: weir-quic serve ADDRESS | weir-quic fetch ADDRESS CONNECTIONS SECONDS")
+	err := errors.New("usage: weir-quic serve ADDRESS [nogso] | weir-quic fetch ADDRESS CONNECTIONS SECONDS")
 	switch args := os.Args[1:]; {
+	case len(args) == 3 && args[0] == "serve" && args[2] == "nogso":
+		os.Setenv("QUIC_GO_DISABLE_GSO", "true") // quic-go has no other way to be told
+		err = serve(args[1])
 	case len(args) == 2 && args[0] == "serve":
 		err = serve(args[1])
 	case len(args) == 4 && args[0] == "fetch":
@@ -80,15 +87,25 @@ func serve(address string) error {
 	}
 }
 
-// send fills the stream that the client opens until the client has enough.
+// send fills the stream that the client opens until the client has enough, and prints the RTT that it saw.
 func send(connection *quic.Conn) {
 	stream, err := connection.AcceptStream(context.Background())
 	if err != nil {
 		return
 	}
 	zeros := make([]byte, chunk)
+	var rtts []time.Duration
+	begin := time.Now()
 	for err == nil {
 		_, err = stream.Write(zeros)
+		if time.Since(begin) > settled {
+			rtts = append(rtts, connection.ConnectionStats().SmoothedRTT)
+		}
+	}
+	if len(rtts) > 0 {
+		slices.Sort(rtts)
+		fmt.Printf("gso %v, rtt: %.3f ms\n", connection.ConnectionState().GSO,
+			float64(rtts[len(rtts)/2].Microseconds())/1e3)
 	}
 }
 
