@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run quic test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-dualpi2 dualpi2-matrix clean
+.PHONY: help run quic autorate test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,6 +20,10 @@ quic: ## build weir-quic beside it, which the lab's scenarios of QUIC run
 	@scripts/need go
 	$(GO) -C internal/lab/quic vet .
 	$(GO) -C internal/lab/quic build -trimpath -ldflags '-s -w' -o $(CURDIR)/weir-quic .
+
+autorate: ## build weir-autorate beside it, which a few scenarios of weir follow run
+	@scripts/need go
+	$(GO) build -trimpath -ldflags '-s -w' -o weir-autorate ./internal/lab/autorate
 
 lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
 	@scripts/need lab-kernel
@@ -79,7 +83,7 @@ mutate: ## N (default 200) small mistakes in the packages that decide and change
 bench: lab-kernel weir ## how fast the lab is; what the commands cost that only look; and, after make reference, what a packet costs
 	@scripts/bench
 
-docs: lab-kernel weir quic ## the generated documents (a test compares them with a new run)
+docs: lab-kernel weir quic autorate ## the generated documents (a test compares them with a new run)
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
 	DOC=docs/relay.md scripts/docs-tables

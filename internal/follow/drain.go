@@ -14,6 +14,9 @@ func (f *Follower) cut(p point, before float64) string {
 	if n < 3 || found <= 0 {
 		found = f.out(p.at-p.rtt-p.q, p.at) * 0.9
 	}
+	if p.lag > late && len(f.steps) > 2 {
+		found = max(found, f.free()) // nothing waited while that was tried
+	}
 	f.before, f.tried = before, was
 	if f.small() {
 		// The provider's rate is what it was, or between the last two that were tried.
@@ -54,8 +57,11 @@ func (f *Follower) drain(p point) string {
 	switch {
 	case p.q <= f.floor.level()+max(probed, 3*f.floor.spread()), little && idle:
 		wait := float64(pause)
-		if f.small() {
+		switch {
+		case f.small():
 			wait = min(longest, max(pause, rest*f.waited))
+		case p.lag > late:
+			wait = soon // what was found may be far too low
 		}
 		f.set(margin*f.found, p)
 		f.settle(p, wait)
@@ -73,7 +79,7 @@ func (f *Follower) drain(p point) string {
 		// The link may be empty at times: what is delivered says nothing of it then.
 		f.drainTo(p)
 		return ""
-	default:
+	case p.lag <= late: // with more, only all of the event tells
 		since = max(since, p.at-max(0.2, p.rtt, 3*p.lag))
 	}
 	if r, n := f.estimate(since); n >= 3 && r > 0 && p.at-f.since-p.rtt > p.lag {

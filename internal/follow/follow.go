@@ -111,6 +111,8 @@ const (
 	memory = 8 * 2
 	// latest is the most that srtt is taken to be late, in seconds.
 	latest = 0.5
+	// late is from which lag on what was found while a queue drained is not sure: more is tried soon after.
+	late, soon = 0.09, 0.5
 	// deepest is the share of the rate that draining may take away.
 	deepest = 0.6
 )
