@@ -88,14 +88,15 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 			}
 			h = hearing{Rate: below(lone), Alone: true, Says: why}
 			return
-		case h.Alone: // and its load has ended
-			return
-		case strings.HasPrefix(why, string(follow.Measured)), strings.HasPrefix(why, string(follow.Alone)):
+		case strings.HasPrefix(why, string(follow.Measured)),
+			strings.HasPrefix(why, string(follow.Alone)) && !h.Alone:
 			impatient.Stop()
 		default:
 			impatient.Reset(max(pause, patience-time.Since(began)))
 		}
-		h.Says = why
+		if !h.Alone { // else that is what there is, until another client has come for long enough
+			h.Says = why
+		}
 	})
 	switch {
 	case err == nil:

@@ -14,7 +14,7 @@ func (f *Follower) cut(p point, before float64) string {
 	if n < 3 || found <= 0 {
 		found = f.out(p.at-p.rtt-p.q, p.at) * 0.9
 	}
-	if p.lag > late && len(f.steps) > 2 {
+	if f.many(p) && len(f.steps) > 2 {
 		found = max(found, f.free()) // nothing waited while that was tried
 	}
 	f.before, f.tried = before, was
@@ -31,6 +31,13 @@ func (f *Follower) cut(p point, before float64) string {
 	f.phase, f.over, f.began, f.stood = draining, 0, false, p.at
 	f.drainTo(p)
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
+}
+
+// many tells whether RTTs are late because many connections share the link. On a slow link of few they are late, too;
+// but that moves in the same time.
+func (f *Follower) many(p point) bool {
+	const few, packet = 12, 8 * 1514 // connections, and bits of a full packet
+	return p.lag > late && p.lag*f.rate > few*memory*packet
 }
 
 // rising is when the queue began to grow.
@@ -60,7 +67,7 @@ func (f *Follower) drain(p point) string {
 		switch {
 		case f.small():
 			wait = min(longest, max(pause, rest*f.waited))
-		case p.lag > late:
+		case f.many(p):
 			wait = soon // what was found may be far too low
 		}
 		f.set(margin*f.found, p)
@@ -79,7 +86,7 @@ func (f *Follower) drain(p point) string {
 		// The link may be empty at times: what is delivered says nothing of it then.
 		f.drainTo(p)
 		return ""
-	case p.lag <= late: // with more, only all of the event tells
+	case !f.many(p): // else only all of the event tells
 		since = max(since, p.at-max(0.2, p.rtt, 3*p.lag))
 	}
 	if r, n := f.estimate(since); n >= 3 && r > 0 && p.at-f.since-p.rtt > p.lag {

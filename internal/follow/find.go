@@ -18,9 +18,10 @@ import (
 // several clients share what it carries: what one gets changes from second to second, and what all get does not. Where
 // each client waits for a line of its own, each gets the same all the time.
 type Finder struct {
-	seen  []glance // of late, in the order of time
-	since float64  // when the queue began to stand; 0: there is none
-	done  float64  // until when it has been counted
+	seen   []glance // of late, in the order of time
+	since  float64  // when the queue began to stand; 0: there is none
+	waited float64  // when all clients waited last
+	done   float64  // until when it has been counted
 
 	seconds []second // with a full link, the last ones
 	lone    []share  // what one client alone got, the last looks
@@ -46,7 +47,7 @@ const (
 type glance struct {
 	at, sent  float64
 	clients   map[netip.Addr]view
-	q         float64 // that the least of them waits
+	q, most   float64 // that the least and the most of them waits
 	delivered float64 // packets
 	arrived   float64 // bits of these, if all are full
 	waiting   float64 // of those, on connections that wait for the network
@@ -66,6 +67,9 @@ const (
 	// standing is the least that packets wait in a queue that fills a link, in seconds; start and end are left out of
 	// it, since srtt comes late.
 	standing, start, end = 4e-3, 0.2, 0.5
+	// glimpse is how long one client may seem to wait for nothing while another waits for so many times standing: who
+	// came into a standing queue has seen no RTT without it, so where that is shortest it seems to be empty.
+	glimpse, visibly = 0.5, 5
 	// enough seconds say what the rate is, if all but a quarter lie within agree and a few packets. The last kept
 	// count.
 	enough, kept, agree, few = 10, 30, 0.02, 8
@@ -101,8 +105,11 @@ func (f *Finder) Look(l Look) {
 	if i := slices.IndexFunc(f.seen, func(o glance) bool { return o.at > g.at-5 }); i > 64 {
 		f.seen = slices.Delete(f.seen, 0, i)
 	}
+	if g.q > standing {
+		f.waited = g.at
+	}
 	switch {
-	case len(g.clients) == 0 || g.q <= standing:
+	case len(g.clients) == 0, g.q <= standing && (g.most <= visibly*standing || g.at-f.waited > glimpse):
 		f.since = 0
 	case f.since == 0:
 		f.since, f.done = g.at, g.at+start
@@ -177,7 +184,7 @@ func sum(l Look) glance {
 			lag = min(latest, memory/c.Rate)
 		}
 		this := view{max(0, (c.RTT - c.Base).Seconds()), max(1e-3, c.Base.Seconds()) + lag, c.Delivered}
-		g.q = min(g.q, this.q)
+		g.q, g.most = min(g.q, this.q), max(g.most, this.q)
 		if before, is := g.clients[c.To]; is {
 			if before.q < this.q {
 				this.q, this.late = before.q, before.late
