@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -162,19 +163,17 @@ func (p *pacer) take(now time.Time, n int) time.Duration {
 	return wait
 }
 
-// limited is a listener that has so many connections open at once, and closes what comes beyond. Whoever tests may have
-// all of a host's, so that others who take the rest do not end the test.
+// limited is a listener that has so many connections open at once. For one that comes beyond, one that waits for its
+// next request is closed, or else the new one. Whoever tests may have all of a host's, so that others who take the rest
+// do not end the test.
 type limited struct {
 	net.Listener
 	gate *gate
 	mu   sync.Mutex
-	all  int
-	by   map[string]int
+	open []*counted // the oldest first
 }
 
-func newLimited(l net.Listener, g *gate) *limited {
-	return &limited{Listener: l, gate: g, by: map[string]int{}}
-}
+func newLimited(l net.Listener, g *gate) *limited { return &limited{Listener: l, gate: g} }
 
 func (l *limited) Accept() (net.Conn, error) {
 	for {
@@ -182,40 +181,68 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		who := client(c.RemoteAddr().String())
-		tests := l.gate.inside(who)
-		l.mu.Lock()
-		full := l.all >= l.gate.limits.Conns && !tests || l.by[who] >= l.gate.limits.PerHost
-		if !full {
-			l.all++
-			l.by[who]++
-		}
-		l.mu.Unlock()
-		if !full {
-			return &counted{Conn: c, leave: func() { l.leave(who) }}, nil
+		if held := (&counted{Conn: c, of: l, who: client(c.RemoteAddr().String())}); l.admit(held) {
+			return held, nil
 		}
 		c.Close()
 	}
 }
 
-func (l *limited) leave(who string) {
+// admit tells whether there is room for one more, or for one instead of another.
+func (l *limited) admit(c *counted) bool {
+	tests := l.gate.inside(c.who)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all--
-	if l.by[who]--; l.by[who] == 0 {
-		delete(l.by, who)
+	own := 0
+	for _, o := range l.open {
+		if o.who == c.who {
+			own++
+		}
+	}
+	full := own >= l.gate.limits.PerHost
+	if full || len(l.open) >= l.gate.limits.Conns && !tests {
+		i := slices.IndexFunc(l.open, func(o *counted) bool { return o.idle && (o.who == c.who || !full) })
+		if i < 0 {
+			return false
+		}
+		l.open[i].Conn.Close() // whoever serves it closes it then
+		l.open = slices.Delete(l.open, i, i+1)
+	}
+	l.open = append(l.open, c)
+	return true
+}
+
+// state hears from the web server whether a connection waits for its next request.
+func (l *limited) state(c net.Conn, state http.ConnState) {
+	for c != nil {
+		if held, is := c.(*counted); is {
+			l.mu.Lock()
+			held.idle = state == http.StateIdle
+			l.mu.Unlock()
+			return
+		}
+		outer, is := c.(interface{ NetConn() net.Conn })
+		if !is {
+			return
+		}
+		c = outer.NetConn()
 	}
 }
 
 // counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
-	once  sync.Once
-	leave func()
+	of   *limited
+	who  string
+	idle bool
 }
 
 func (c *counted) Close() error {
-	c.once.Do(c.leave)
+	c.of.mu.Lock()
+	if i := slices.Index(c.of.open, c); i >= 0 {
+		c.of.open = slices.Delete(c.of.open, i, i+1)
+	}
+	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
 

@@ -93,6 +93,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	if err != nil {
 		return err
 	}
+	limited := newLimited(tcp, s.gate)
 	web := &http.Server{
 		Handler:           s.routes(),
 		TLSConfig:         s.tls(),
@@ -100,6 +101,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 		IdleTimeout:       20 * time.Second,
 		MaxHeaderBytes:    8 << 10,
 		ConnContext:       withConn,
+		ConnState:         limited.state,
 		ErrorLog:          log.New(discard{}, "", 0),
 		// By default a connection may have 1 MiB under way, which at 50 ms is 168 Mbit/s.
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 4 << 20, MaxReceiveBufferPerStream: 4 << 20,
@@ -107,7 +109,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- s.answerUDP(datagrams) }()
-	go func() { failed <- web.ServeTLS(mixed{newLimited(tcp, s.gate), s}, "", "") }()
+	go func() { failed <- web.ServeTLS(mixed{limited, s}, "", "") }()
 	select {
 	case <-ctx.Done():
 	case err = <-failed:

@@ -290,6 +290,22 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// Who comes beyond the limit takes the place of a connection that waits for its next request, and of no other.
+func TestConnectionsThatWait(t *testing.T) {
+	const limit = 2
+	r := start(t, func(c *Config) { c.PerHost = limit })
+	open := func() *http.Client {
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		t.Cleanup(c.CloseIdleConnections)
+		return c
+	}
+	for n := range 5 * limit { // each keeps its connection
+		if _, text := r.do(t, open(), "GET", "/small", nil, 9); len(text) != 1 {
+			t.Fatalf("connection %d is not served", n)
+		}
+	}
+}
+
 // Who sends garbage is sent away, and who comes next is served.
 func TestGarbage(t *testing.T) {
 	r := start(t, nil)
