@@ -632,8 +632,8 @@ func deleteRoot(ifindex int) error {
 	return err
 }
 
-// TestInUDPSegments: the device's limit of segments holds TCP. What UDP has sent with GSO comes in one piece, and all of
-// it arrives.
+// TestInUDPSegments: the device's limit of segments holds TCP. What UDP has sent with GSO comes in one piece, and all
+// of it arrives.
 func TestInUDPSegments(t *testing.T) {
 	n := newNetwork(t)
 	s := n.sink()

@@ -16,7 +16,8 @@ func TestMain(m *testing.M) { kerneltest.Main(m) }
 
 // TestKernels: what an instance does, on stock kernels, in a time that is exact.
 func TestKernels(t *testing.T) {
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Change|Queues|Gone|Segments|Version|Tunnel|Shaper|Stall|Limits|Note|Segmented|UDPSegments|Refused|Controller|CatchUp|Lockdown)$"})
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Change|Queues|Gone|Segments|Version|Tunnel|" +
+		"Shaper|Stall|Limits|Note|Segmented|UDPSegments|Refused|Controller|CatchUp|Lockdown)$"})
 }
 
 // TestCost: beside the kernel's own qdiscs, of which one is there after make reference. Two boots differ by two

@@ -25,8 +25,8 @@ func reflected(w *world, low, base, high float64) func(Look) float64 {
 	}
 }
 
-// Beside the rule of cake-autorate packets wait less, and are calm sooner, while more of the link is used. A neighbour's
-// traffic costs no more.
+// Beside the rule of cake-autorate packets wait less, and are calm sooner, while more of the link is used. A
+// neighbour's traffic costs no more.
 func TestBesideAutorate(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/follow.md")
 	if err != nil {

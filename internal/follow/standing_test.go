@@ -19,14 +19,19 @@ func TestStanding(t *testing.T) {
 		from, until time.Duration
 		fell        time.Duration
 	}{
-		"nothing stood":                       {rate: 1000, from: 300 * ms, until: 600 * ms},
-		"200 ms":                              {queue: 200 * ms, rate: 1000, from: 667 * ms, until: 1200 * ms, fell: 195 * ms},
-		"a second, by fifty slow connections": {queue: time.Second, rate: 80, from: 3333 * ms, until: 4100 * ms, fell: 990 * ms},
-		"jitter ends, too":                    {queue: 200 * ms, rate: 1000, jitter: 10 * ms, from: 600 * ms, until: 2 * time.Second, fell: 180 * ms},
-		"longer than anybody waits for":       {queue: 9 * time.Second, rate: 1000, from: 10 * time.Second, until: 10100 * ms, fell: 2900 * ms},
-		"the link is not full":                {queue: 100 * ms, rate: 1000, empty: true, from: 200 * ms, until: 300 * ms, fell: 50 * ms},
-		"nobody tells":                        {none: true, from: 1500 * ms, until: 1600 * ms},
-		"only who has nothing more to send":   {queue: 200 * ms, rate: 1000, app: true, from: 1500 * ms, until: 1600 * ms},
+		"nothing stood": {rate: 1000, from: 300 * ms, until: 600 * ms},
+		"200 ms":        {queue: 200 * ms, rate: 1000, from: 667 * ms, until: 1200 * ms, fell: 195 * ms},
+		"a second, by fifty slow connections": {queue: time.Second, rate: 80, from: 3333 * ms,
+			until: 4100 * ms, fell: 990 * ms},
+		"jitter ends, too": {queue: 200 * ms, rate: 1000, jitter: 10 * ms, from: 600 * ms,
+			until: 2 * time.Second, fell: 180 * ms},
+		"longer than anybody waits for": {queue: 9 * time.Second, rate: 1000, from: 10 * time.Second,
+			until: 10100 * ms, fell: 2900 * ms},
+		"the link is not full": {queue: 100 * ms, rate: 1000, empty: true, from: 200 * ms,
+			until: 300 * ms, fell: 50 * ms},
+		"nobody tells": {none: true, from: 1500 * ms, until: 1600 * ms},
+		"only who has nothing more to send": {queue: 200 * ms, rate: 1000, app: true, from: 1500 * ms,
+			until: 1600 * ms},
 	} {
 		var s Standing
 		at, random := time.Duration(0), uint32(1)

@@ -56,7 +56,8 @@ start = "8s"
 		programs := report.Points[0].Cells[0].Runs[0].Programs
 		for i, w := range want {
 			if all := strings.Join(programs[i+1].Output, "\n"); !strings.Contains(all, w) {
-				t.Errorf("%s: %s says %q, and no %q; up said %q", signal, programs[i+1].Program, all, w, programs[0].Output)
+				t.Errorf("%s: %s says %q, and no %q; up said %q", signal, programs[i+1].Program, all, w,
+					programs[0].Output)
 			}
 		}
 	}

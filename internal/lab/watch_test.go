@@ -42,9 +42,10 @@ func TestWatch(t *testing.T) {
 		{"here", "At 10 s: the bottleneck is here", "Yes: packets waited here at ", "The goal is in force."},
 		{"away", "At 25 s: it is at the provider", "No: connections wait, and packets waited here at only ",
 			"The goal is in force, but the queue is elsewhere."},
-		{"back", "At 40 s: it is here again, and what stood at the provider goes slowly", "Yes: packets waited here at ",
-			"The goal is in force, but the queue is elsewhere."},
-		{"application", "At 55 s: the application is the limit", "No: the queue here drains. ", "The goal is in force."},
+		{"back", "At 40 s: it is here again, and what stood at the provider goes slowly",
+			"Yes: packets waited here at ", "The goal is in force, but the queue is elsewhere."},
+		{"application", "At 55 s: the application is the limit", "No: the queue here drains. ",
+			"The goal is in force."},
 	} {
 		screen := strings.Join(programs[c.program], "\n")
 		for _, want := range []string{"\nIs the bottleneck here?  " + c.verdict, "\nGoal: " + c.goal + "\n"} {

@@ -110,7 +110,7 @@ func TestVerdict(t *testing.T) {
 		"bursts, and doctor saw none": {s: scene(shaped, 20, 2, 20e6, 15e3), binds: beyond, here: Partly,
 			says: "Now and then: packets waited here at 20 of 40 looks "},
 		"bursts, and what waits waits elsewhere": {s: waiting(scene(shaped, 20, 2, 20e6, 15e3), 10), binds: beyond,
-			here: No, says: "No: connections wait, and packets waited here at only 20 of 40 looks in 10 s. It is a rate"},
+			here: No, says: "No: connections wait, and packets waited here at only 20 of 40 looks in 10 s. It is "},
 		"bursts, and what waits waits here": {s: waiting(scene(shaped, 20, 2, 20e6, 15e3), 9), binds: beyond,
 			here: Partly, says: "Now and then: "},
 		"at the provider": {s: scene(shaped, 20, 4, 20e6, 0), binds: beyond, here: No,
