@@ -71,6 +71,89 @@ func TestAnsibleLint(t *testing.T) {
 	}
 }
 
+// Those of ansible-test's checks of what was built that download nothing. docs/fleet.md has the command for the others.
+func TestAnsibleSanity(t *testing.T) {
+	needsAnsible(t, "ansible-test", "ansible-galaxy", "shellcheck")
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	output(t, "ansible-galaxy", "collection", "build", "--output-path", dir, "../ansible")
+	output(t, "ansible-galaxy", "collection", "install", "--offline", "-p", dir, dir+"/weir-net-1.0.0.tar.gz")
+	version := output(t, "/usr/bin/python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+	args := []string{"sanity", "--python", strings.TrimSpace(version)}
+	for check := range strings.FieldsSeq(`action-plugin-docs changelog compile empty-init future-import-boilerplate
+		line-endings metaclass-boilerplate no-assert no-basestring no-get-exception no-illegal-filenames
+		no-main-display no-smart-quotes no-unicode-literals replace-urlopen shebang shellcheck symlinks
+		use-argspec-type-path use-compat-six`) {
+		args = append(args, "--test", check)
+	}
+	sanity := exec.Command("ansible-test", args...)
+	sanity.Dir = dir + "/ansible_collections/weir/net"
+	out, err := sanity.CombinedOutput()
+	if n := strings.Count(string(out), "Running sanity test"); err != nil || n < 20 {
+		t.Errorf("%d checks: %v\n%s", n, err, out)
+	}
+}
+
+// Each package manager gets a package of its own kind, and no other; a second time changes nothing.
+func TestAnsibleInstall(t *testing.T) {
+	needsAnsible(t, "ansible-playbook", "ansible-galaxy")
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	output(t, "ansible-galaxy", "collection", "build", "--output-path", dir, "../ansible")
+	output(t, "ansible-galaxy", "collection", "install", "--offline", "-p", dir, dir+"/weir-net-1.0.0.tar.gz")
+	t.Setenv("ANSIBLE_COLLECTIONS_PATHS", dir)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// They install it into a file, and say what the real ones say.
+	write("apk", `#!/bin/sh
+[ "$1 $2" = "add --allow-untrusted" ] || exit 2
+cmp -s "$3" "${0%/*}/has" || { cp "$3" "${0%/*}/has"; echo "(1/1) Installing weir (1.0-r0)"; }
+echo "OK: 12 MiB in 30 packages"
+`)
+	write("pacman", `#!/bin/sh
+[ "$1 $2 $3" = "--upgrade --needed --noconfirm" ] || exit 2
+if cmp -s "$4" "${0%/*}/has"; then echo " there is nothing to do"; else cp "$4" "${0%/*}/has"; fi
+`)
+	write("play.yml", `
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  roles: [weir.net.install]
+`)
+	sum := map[string]string{}
+	for _, kind := range []string{"apk", "pkg.tar.zst", "rpm"} {
+		write("new."+kind, "a package, "+kind)
+		sum[kind] = strings.Fields(output(t, "sha256sum", dir+"/new."+kind))[0]
+	}
+	install := func(manager, kind string) (string, error) {
+		out, err := exec.Command("ansible-playbook", "-i", "localhost,", dir+"/play.yml",
+			"-e", "ansible_python_interpreter=/usr/bin/python3", "-e", "install_manager="+manager,
+			"-e", "install_cache="+dir, "-e", "install_package="+dir+"/new."+kind,
+			"-e", "install_sha256="+sum[kind]).CombinedOutput()
+		return string(out), err
+	}
+	for manager, kind := range map[string]string{"apk": "apk", "pacman": "pkg.tar.zst"} {
+		for _, changed := range []string{"changed=2", "changed=0"} { // the copy and the package
+			if out, err := install(manager, kind); err != nil || !strings.Contains(out, changed) {
+				t.Errorf("%s, want %s: %v\n%s", manager, changed, err, out)
+			}
+		}
+		if has, _ := os.ReadFile(dir + "/has"); string(has) != "a package, "+kind {
+			t.Errorf("%s has installed %q", manager, has)
+		}
+	}
+	for _, manager := range []string{"apt", "apk", "pacman"} {
+		if out, err := install(manager, "rpm"); err == nil || !strings.Contains(out, "new.rpm is none for "+manager) {
+			t.Errorf("%s took a .rpm: %v\n%s", manager, err, out)
+		}
+	}
+}
+
 // A roll-out to sshd that are many. Whoever fails or cannot be reached halts it: the batch is put back, the rest
 // untouched.
 func TestAnsibleRollout(t *testing.T) {
