@@ -20,8 +20,8 @@ author:
   - Weir authors (@weir)
 attributes:
   check_mode:
-    support: none
-    description: Changes nothing in check mode.
+    support: partial
+    description: The table is written in check mode, too. It tells what would be changed.
   diff_mode:
     support: none
     description: There is nothing to show.
@@ -97,7 +97,8 @@ FIELDS = ("kernel", "before", "after", "factor", "state", "why")
 def figure(value, unit):
     if value is None:
         return "–"
-    return "%.*f %s" % (0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2, value, unit)
+    size = abs(value)
+    return "%.*f %s" % (0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3, value, unit)
 
 
 def cell(text):
@@ -144,7 +145,7 @@ def main():
         why=dict(type="str"),
         begin=dict(type="bool", default=False),
     )
-    module = AnsibleModule(argument_spec=spec, supports_check_mode=False)
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     folder = module.params["dir"]
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o755)

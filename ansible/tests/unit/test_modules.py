@@ -106,7 +106,7 @@ class Modules(unittest.TestCase):
         said = self.run_module("rollout_row", dir=folder, hosts=["b|c"], state="kept", kernel="6.1", before=160,
                                after=2, factor=0.0125)
         want = ("| hostname | kernel | before | after | factor | state |\n|---|---|---:|---:|---:|---|\n"
-                "| a | – | – | – | – | untouched |\n| b\\|c | 6.1 | 160 ms | 2.00 ms | 0.01 × | kept |\n")
+                "| a | – | – | – | – | untouched |\n| b\\|c | 6.1 | 160 ms | 2.00 ms | 0.013 × | kept |\n")
         self.assertEqual(said["markdown"], want)
         with open(os.path.join(folder, "rollout.md")) as f:
             self.assertEqual(f.read(), want)
