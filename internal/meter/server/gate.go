@@ -201,7 +201,9 @@ func (l *limited) admit(c *counted) bool {
 	}
 	full := own >= l.gate.limits.PerHost
 	if full || len(l.open) >= l.gate.limits.Conns && !tests {
-		i := slices.IndexFunc(l.open, func(o *counted) bool { return o.idle && (o.who == c.who || !full) })
+		i := slices.IndexFunc(l.open, func(o *counted) bool {
+			return o.idle && (o.who == c.who || !full && !l.gate.inside(o.who))
+		})
 		if i < 0 {
 			return false
 		}

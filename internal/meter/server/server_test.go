@@ -306,6 +306,28 @@ func TestConnectionsThatWait(t *testing.T) {
 	}
 }
 
+// A stranger takes no place of who tests, not even that of a connection which waits.
+func TestConnectionsOfWhoTests(t *testing.T) {
+	g := newGate(Limits{Tests: 1, Duration: time.Minute, Bytes: 1e9, Conns: 2, PerHost: 2}, time.Now, func(string) {})
+	l := newLimited(nil, g)
+	if h, why := g.enter("192.0.2.1"); h == nil {
+		t.Fatal(why)
+	}
+	dead, other := net.Pipe()
+	defer other.Close()
+	for range 2 {
+		if !l.admit(&counted{Conn: dead, of: l, who: "192.0.2.1", idle: true}) {
+			t.Fatal("who tests is not admitted")
+		}
+	}
+	if l.admit(&counted{Conn: dead, of: l, who: "192.0.2.2"}) {
+		t.Error("a stranger has taken the place of who tests")
+	}
+	if !l.admit(&counted{Conn: dead, of: l, who: "192.0.2.1"}) || len(l.open) != 2 {
+		t.Error("who tests gets no place of its own that waits")
+	}
+}
+
 // Who sends garbage is sent away, and who comes next is served.
 func TestGarbage(t *testing.T) {
 	r := start(t, nil)
