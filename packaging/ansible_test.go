@@ -308,7 +308,8 @@ func TestAnsibleRolloutReal(t *testing.T) {
 	rows, table := rollOut(t, "real", dir, "2\n")
 	figure := regexp.MustCompile(`\| [\d.]+ (ms|×) `) // no two runs give the same
 	masked := func(s string) string { return figure.ReplaceAllString(s, "| some $1 ") }
-	if doc, err := os.ReadFile("../docs/fleet.md"); err != nil || !strings.Contains(masked(string(doc)), masked(table)) {
+	doc, err := os.ReadFile("../docs/fleet.md")
+	if err != nil || !strings.Contains(masked(string(doc)), masked(table)) {
 		t.Errorf("docs/fleet.md has not the table of ansible/tests/rollout real: %v\n%s", err, table)
 	}
 	read := func(host, file string) string {

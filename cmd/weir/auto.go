@@ -91,6 +91,8 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 		case strings.HasPrefix(why, string(follow.Measured)),
 			strings.HasPrefix(why, string(follow.Alone)) && !h.Alone:
 			impatient.Stop()
+		case h.Alone:
+			impatient.Reset(max(pause, min(patience, listen)-time.Since(began)))
 		default:
 			impatient.Reset(max(pause, patience-time.Since(began)))
 		}

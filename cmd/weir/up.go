@@ -6,6 +6,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -96,14 +97,16 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 			if err != nil {
 				return err
 			}
-			drained := o.drain(cmd, options.store(), &out)
+			if !options.json { // to be confirmed in time, even over a link that is full
+				printUp(cmd.OutOrStdout(), out, o.boot)
+			}
+			drained, slow := o.drain(cmd, options.store(), &out)
 			if options.json {
 				err = printJSON(cmd.OutOrStdout(), upOutcome{out, drained})
 			} else {
-				printUp(cmd.OutOrStdout(), out, o.boot)
 				drained.print(cmd.OutOrStdout())
 			}
-			return cmp.Or(err, failed(out, "weir plan, for the reasons of each"))
+			return cmp.Or(err, slow, failed(out, "weir plan, for the reasons of each"))
 		},
 	}
 	options.add(cmd)
@@ -151,13 +154,14 @@ type upOutcome struct {
 type drained map[string]live.Drained
 
 // drain lets what stood in front of the provider go, where a queue was set while the link was full. It takes from the
-// time that is left until all reverts.
-func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Outcome) drained {
-	all := drained{}
+// time that is left until all reverts. An error is a queue that sends less than its rate from now on.
+func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Outcome) (all drained, err error) {
+	all = drained{}
 	if o.boot {
-		return all
+		return all, nil
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGQUIT, syscall.SIGPIPE)
 	defer stop()
 	p := newProgress(cmd.ErrOrStderr())
 	defer p.clear()
@@ -166,13 +170,15 @@ func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Ou
 		if c.Kind != plan.Root || ctx.Err() != nil {
 			continue
 		}
-		d, err := live.Drain(ctx, store, c.Name, func(took time.Duration) {
+		d, errOne := live.Drain(ctx, store, c.Name, func(took time.Duration) {
 			p.say(took, func() string { return "sending less until the provider's queue has drained" })
 		})
 		switch {
-		case err != nil:
-			out.Notes = append(out.Notes, plan.Note{Subject: c.Name, Text: "its queue could not be slowed for a " +
-				"moment, so what stood at the provider goes slowly: " + err.Error()})
+		case errors.Is(errOne, live.ErrSlow):
+			err = &plan.Refusal{What: c.Name + ": " + errOne.Error(), Try: "weir up, again"}
+		case errOne != nil:
+			d.Error = errOne.Error()
+			all[c.Name] = d
 		case d.Took > 0:
 			all[c.Name] = d
 		}
@@ -181,18 +187,23 @@ func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Ou
 		left := time.Duration(out.RevertsIn) - time.Since(begin)
 		out.RevertsIn = units.Duration(max(time.Second, left.Truncate(time.Second)))
 	}
-	return all
+	return all, err
 }
 
 func (d drained) print(w io.Writer) {
 	for _, dev := range slices.Sorted(maps.Keys(d)) {
 		took := time.Duration(d[dev].Took).Seconds()
-		if fell := d[dev].Fell; fell > 0 {
+		switch fell := d[dev].Fell; {
+		case d[dev].Error != "":
+			fmt.Fprintf(w, "%s: what may stand at the provider drains slowly: %s.\n", dev, text.OneLine(d[dev].Error))
+		case d[dev].Overtaken:
+			fmt.Fprintf(w, "%s: somebody else has changed its queue meanwhile. See:  weir status\n", dev)
+		case fell > 0:
 			fmt.Fprintf(w, "%s sent less for %.1f s. The provider's queue is shorter by %.0f ms.\n", dev, took,
 				time.Duration(fell).Seconds()*1e3)
-			continue
+		default:
+			fmt.Fprintf(w, "%s sent less for %.1f s, to drain what may have stood at the provider.\n", dev, took)
 		}
-		fmt.Fprintf(w, "%s sent less for %.1f s, to drain what may have stood at the provider.\n", dev, took)
 	}
 }
 

@@ -86,12 +86,16 @@ func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error)
 		return files, nil
 	}
 	var which []string
+	try := "weir up, then weir confirm; or weir up --yes, which keeps what can be set"
 	for _, c := range now {
+		if e := j.entry(c.Target); e != nil && c.Kind == plan.Root && slices.ContainsFunc(e.Set, c.Old.Meets) {
+			try = "the same again in some seconds, if weir up is still at work; else weir up first"
+		}
 		which = append(which, fmt.Sprintf("%s is %s, not %s", c.Target, c.Old, c.New))
 	}
 	return nil, &plan.Refusal{
 		What: "not confirmed, since it is not in force: " + strings.Join(which, "; "),
-		Try:  "weir up, then weir confirm; or weir up --yes, which keeps what can be set",
+		Try:  try,
 	}
 }
 

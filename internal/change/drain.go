@@ -3,6 +3,7 @@
 package change
 
 import (
+	"errors"
 	"time"
 
 	"weir/internal/plan"
@@ -10,9 +11,9 @@ import (
 	"weir/internal/units"
 )
 
-// Slow is a device's queue of ours, to be given between that share of its rate and all of it for a moment. That is in
-// the journal before, so that whoever goes back meanwhile takes it for ours. Nil is a device without such a queue, or
-// with none in which packets wait. To be closed, at its rate.
+// Slow gives a device's queue of ours that share of its rate, for a moment that Restore ends. It is in the journal
+// before, so that whoever goes back meanwhile takes it for ours. Nil is a device without such a queue, or with none in
+// which packets wait.
 func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	s, at, err := s.begin("up")
 	if err != nil {
@@ -36,13 +37,44 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	if err == nil && full {
 		slower := plan.AtRate(qdisc.Stack{shaper.root.Spec}, shaper.Low)
 		at.journal.entry(rootOf(dev)).passing(plan.Queue{Stack: slower})
-		err = s.save(at.journal)
+		if err = s.save(at.journal); err == nil {
+			err = shaper.Set(shaper.Low)
+		}
 	}
 	if err != nil || !full {
 		shaper.Close()
 		return nil, err
 	}
 	return shaper, nil
+}
+
+// Restore gives a queue that Slow has slowed its rate again, and closes it. It is false where somebody has changed that
+// queue meanwhile, which is left then.
+func (s Store) Restore(shaper *Shaper) (still bool, err error) {
+	defer shaper.Close()
+	const patience = 5 * time.Second // while another weir is at work; then without its lock
+	for begun := time.Now(); time.Since(begun) < patience; {
+		unlock, err := s.lock()
+		if err == nil {
+			defer unlock()
+			break
+		}
+		if other := (*busy)(nil); !errors.As(err, &other) {
+			break // of a journal that cannot be reached
+		}
+	}
+	facts, err := s.facts()
+	if err != nil {
+		return true, errors.Join(err, shaper.Set(shaper.High))
+	}
+	for _, l := range facts.Links {
+		root, _ := l.Tree.Root()
+		if l.Index == shaper.Link && root.Handle == shaper.root.Handle && root.Spec != nil &&
+			root.Spec.String() == shaper.root.Spec.String() {
+			return true, shaper.Set(shaper.High)
+		}
+	}
+	return false, nil
 }
 
 // passing writes down a value that is set for a moment, and not to stay.

@@ -47,7 +47,7 @@ func (s *Standing) Look(l Look) (on bool) {
 	}
 	rtt, lag, known := hindered(l)
 	if !known {
-		return took < 0.2 || s.known && p.at-s.fell < 1 || !s.known && took < blind
+		return took < 0.2 || s.known && p.at-s.fell < 1+1.5*s.lowest || !s.known && took < blind
 	}
 	if !s.known {
 		s.known, s.first, s.lowest, s.fell = true, rtt, rtt, p.at

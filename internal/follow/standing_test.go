@@ -16,6 +16,7 @@ func TestStanding(t *testing.T) {
 		jitter      time.Duration
 		empty       bool // nothing waits here
 		none, app   bool // no connection tells; it waits for its application
+		blink       bool // every two seconds no connection tells
 		from, until time.Duration
 		fell        time.Duration
 	}{
@@ -29,6 +30,8 @@ func TestStanding(t *testing.T) {
 			until: 10100 * ms, fell: 2900 * ms},
 		"the link is not full": {queue: 100 * ms, rate: 1000, empty: true, from: 200 * ms,
 			until: 300 * ms, fell: 50 * ms},
+		"four seconds, and looks that see nobody": {queue: 4 * time.Second, rate: 1000, blink: true,
+			from: 10 * time.Second, until: 10100 * ms, fell: 2900 * ms},
 		"nobody tells": {none: true, from: 1500 * ms, until: 1600 * ms},
 		"only who has nothing more to send": {queue: 200 * ms, rate: 1000, app: true, from: 1500 * ms,
 			until: 1600 * ms},
@@ -44,7 +47,7 @@ func TestStanding(t *testing.T) {
 			if c.empty {
 				l.Backlog = 0
 			}
-			if c.none {
+			if c.none || c.blink && at > 0 && at%(2*time.Second) == 0 {
 				l.Connections = nil
 			}
 			on = s.Look(l)

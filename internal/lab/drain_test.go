@@ -9,7 +9,7 @@ import (
 )
 
 // Weir is brought up on a full link, and killed while it sends less: told to end it sets the whole rate first. Else
-// status names the drift, and down takes the queue for weir's.
+// status names the drift, and down takes the queue for weir's. What another run sets meanwhile is left.
 func TestKilledWhileItDrains(t *testing.T) {
 	r := runner(t)
 	for _, path := range []string{"/bin/sh", "/bin/sleep", "/usr/sbin/tc"} {
@@ -17,9 +17,11 @@ func TestKilledWhileItDrains(t *testing.T) {
 			t.Skipf("skipped, not passed: %s needs %s", t.Name(), path)
 		}
 	}
-	for signal, want := range map[string][]string{
-		"TERM": {"bandwidth 49875Kbit", "In force", "qdisc fq_codel"},
-		"KILL": {"bandwidth 34912Kbit", "Not in force", "qdisc fq_codel"},
+	for meanwhile, want := range map[string][]string{
+		"kill -TERM $!": {"bandwidth 49875Kbit", "In force", "qdisc fq_codel"},
+		"kill -KILL $!": {"bandwidth 34912Kbit", "Not in force", "qdisc fq_codel"},
+		"/init up --dev eth0 --rate 20mbit --yes": {"bandwidth 19950Kbit", "In force:  --dev eth0 --rate 20mbit",
+			"qdisc fq_codel"},
 	} {
 		report := run(t, r, load(t, `
 title = "killed"
@@ -37,26 +39,26 @@ kind = "udp"
 name = "weir up"
 [[candidate.program]]
 name = "up"
-run = ["/bin/sh", "-c", "/init up --dev eth0 --rate 50mbit --yes & /bin/sleep 0.4; kill -`+signal+` $!; wait"]
+run = ["/bin/sh", "-c", "/init up --dev eth0 --rate 50mbit --yes & /bin/sleep 0.4; `+meanwhile+`; wait"]
 files = ["/bin/sleep"]
 start = "4s"
 [[candidate.program]]
 name = "tc"
 run = ["/usr/sbin/tc", "qdisc", "show", "dev", "eth0"]
-start = "6s"
+start = "8s"
 [[candidate.program]]
 name = "status"
 run = ["weir", "status"]
-start = "7s"
+start = "9s"
 [[candidate.program]]
 name = "down"
 run = ["/bin/sh", "-c", "/init down && /usr/sbin/tc qdisc show dev eth0"]
-start = "8s"
+start = "10s"
 `))
 		programs := report.Points[0].Cells[0].Runs[0].Programs
 		for i, w := range want {
 			if all := strings.Join(programs[i+1].Output, "\n"); !strings.Contains(all, w) {
-				t.Errorf("%s: %s says %q, and no %q; up said %q", signal, programs[i+1].Program, all, w,
+				t.Errorf("%s: %s says %q, and no %q; up said %q", meanwhile, programs[i+1].Program, all, w,
 					programs[0].Output)
 			}
 		}

@@ -40,7 +40,7 @@ func TestWatch(t *testing.T) {
 	session(t, &section, programs["session"])
 	for _, c := range []struct{ program, title, verdict, goal string }{
 		{"here", "At 10 s: the bottleneck is here", "Yes: packets waited here at ", "The goal is in force."},
-		{"away", "At 25 s: it is at the provider", "No: connections wait, and packets waited here at only ",
+		{"away", "At 25 s: it is at the provider", "No: connections wait, and packets waited here at ",
 			"The goal is in force, but the queue is elsewhere."},
 		{"back", "At 40 s: it is here again, and what stood at the provider goes slowly",
 			"Yes: packets waited here at ", "The goal is in force, but the queue is elsewhere."},

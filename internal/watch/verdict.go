@@ -63,8 +63,8 @@ func (s State) Verdict() Verdict {
 			"or tin of the queue, sends no more.", of, used)}
 	case held >= always:
 		return Verdict{Yes, fmt.Sprintf("Yes: packets waited here at %s%s. The queue never drains.", of, used)}
-	case elsewhere && (held <= seldom || s.longer(w, limit)): // between two bursts a queue is empty when doctor looks
-		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at only %s. It is %s", of,
+	case elsewhere && (held <= seldom || s.longer(w, q.Rate)): // between two bursts a queue is empty when doctor looks
+		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at %s. It is %s", of,
 			s.Doctor.Binds.Says)}
 	case held > seldom:
 		return Verdict{Partly, fmt.Sprintf("Now and then: packets waited here at %s%s, and the queue drained between. "+
@@ -77,10 +77,10 @@ func (s State) Verdict() Verdict {
 }
 
 // longer reports whether connections wait much longer than anything did in this queue.
-func (s State) longer(w Second, limit units.Rate) bool {
-	const much = 4                                    // times
-	here := 8e3 * float64(w.Backlog) / float64(limit) // ms, the most
-	return limit > 0 && s.Clients.All.Added.P50 > much*here
+func (s State) longer(w Second, rate units.Rate) bool {
+	const much = 4                                   // times
+	here := 8e3 * float64(w.Backlog) / float64(rate) // ms, the most
+	return rate > 0 && s.Clients.All.Added.P50 > much*here
 }
 
 // whyNot says why a queue tells nothing.

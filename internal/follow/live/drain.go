@@ -4,6 +4,8 @@ package live
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"weir/internal/change"
@@ -15,31 +17,34 @@ import (
 type Drained struct {
 	Took units.Duration `json:"took"` // less was sent for so long
 	Fell units.Duration `json:"fell"` // RTTs became shorter by so much; 0 where no connection told
+	// somebody else has changed the queue meanwhile, which was left as it was then
+	Overtaken bool   `json:"overtaken,omitempty"`
+	Error     string `json:"error,omitempty"` // why less could not be sent, for whoever prints it
 }
 
+// ErrSlow is a queue that did not get its rate again.
+var ErrSlow = errors.New("it sends less than its rate")
+
 // Drain sends less through a device's queue for a moment, so that what stood in front of the provider before goes. On a
-// link that is not full it does nothing. However it ends, the queue has its rate again.
+// link that is not full it does nothing. However it ends, the queue has its rate again, or the error is ErrSlow.
 func Drain(ctx context.Context, store change.Store, dev string, each func(time.Duration)) (d Drained, err error) {
 	begin := time.Now()
 	shaper, err := store.Slow(dev, follow.Less)
 	if err != nil || shaper == nil {
 		return d, err
 	}
-	defer shaper.Close()
+	defer func() {
+		still, errBack := store.Restore(shaper)
+		d.Took, d.Overtaken = units.Duration(time.Since(begin)), !still
+		if errBack != nil {
+			err = fmt.Errorf("%w: %w", ErrSlow, errBack)
+		}
+	}()
 	e, err := open(shaper.Cake(), many)
 	if err != nil {
 		return d, err
 	}
 	defer e.connections.Close()
-	defer func() {
-		d.Took = units.Duration(time.Since(begin))
-		if errBack := shaper.Set(shaper.High); err == nil {
-			err = errBack
-		}
-	}()
-	if err := shaper.Set(shaper.Low); err != nil {
-		return d, err
-	}
 	var s follow.Standing
 	for {
 		stats, err := shaper.Stats()
