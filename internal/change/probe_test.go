@@ -150,8 +150,28 @@ func wire() error {
 	if err := netlink.AddrAdd(up, addr); err != nil {
 		return err
 	}
-	return netlink.NeighAdd(&netlink.Neigh{LinkIndex: up.Attrs().Index, State: netlink.NUD_PERMANENT,
-		IP: net.IPv4(192, 0, 2, 1), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}})
+	if err := netlink.NeighAdd(&netlink.Neigh{LinkIndex: up.Attrs().Index, State: netlink.NUD_PERMANENT,
+		IP: net.IPv4(192, 0, 2, 1), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}); err != nil {
+		return err
+	}
+	return arises("up0")
+}
+
+// arises waits for a link that was set up: on a busy machine the kernel is late to say that it is
+// (net/core/link_watch.c).
+func arises(name string) error {
+	const patience, pause = 30 * time.Second, 10 * time.Millisecond
+	for waited := time.Duration(0); waited < patience; waited += pause {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		time.Sleep(pause)
+	}
+	return fmt.Errorf("%s is not up", name)
 }
 
 // probe sends a packet every millisecond while something is done, if asked beside more than 50 Mbit/s of others, and
