@@ -237,7 +237,7 @@ func (o labOptions) load(files []string) ([]scenario.Scenario, error) {
 		s, err := scenario.Load(file)
 		if err != nil {
 			var bad *scenario.FileError
-			if errors.As(err, &bad) && bad.Line == 0 && bad.Hint() == "" {
+			if _, unread := os.Stat(file); errors.As(err, &bad) && unread != nil && bad.Hint() == "" {
 				return nil, usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
 			}
 			if errors.As(err, &bad) {
