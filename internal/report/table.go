@@ -181,26 +181,47 @@ func setting(s scenario.Scenario) string {
 			parts = append(parts, fmt.Sprintf("%s has %v", c.Name, c.Rate))
 		}
 	}
-	for _, f := range s.Flow {
-		text := fmt.Sprintf("%d × %s", f.Count, f.Name)
-		if len(s.Client) > 1 {
-			text += " to " + f.Client
+	return strings.Join(append(parts, traffic(s)...), " · ")
+}
+
+// traffic describes each flow. A row of many that are alike but for their names is said once.
+func traffic(s scenario.Scenario) (parts []string) {
+	const many = 4
+	for i := 0; i < len(s.Flow); {
+		f, alike := s.Flow[i], 1
+		for i+alike < len(s.Flow) && s.Flow[i+alike].Count == f.Count && detail(s, s.Flow[i+alike]) == detail(s, f) {
+			alike++
 		}
-		if f.CC != "" {
-			text += " (" + f.CC + ")"
+		name := f.Name
+		if alike >= many {
+			name = "each of " + f.Name + " to " + s.Flow[i+alike-1].Name
+		} else {
+			alike = 1
 		}
-		if f.Host == scenario.Neighbour {
-			text += " from the neighbour"
-		}
-		switch {
-		case f.Every > 0:
-			text += fmt.Sprintf(" at random every %v, %v each (%s)", f.Every, f.Bytes, f.Sizes)
-		case f.Chunk > 0:
-			text += fmt.Sprintf(", %v every %v", f.Chunk, f.Interval)
-		}
-		parts = append(parts, text)
+		parts = append(parts, fmt.Sprintf("%d × %s%s", f.Count, name, detail(s, f)))
+		i += alike
 	}
-	return strings.Join(parts, " · ")
+	return parts
+}
+
+// detail is what is to be said of a flow behind its name.
+func detail(s scenario.Scenario, f scenario.Flow) (text string) {
+	if len(s.Client) > 1 {
+		text += " to " + f.Client
+	}
+	if f.CC != "" {
+		text += " (" + f.CC + ")"
+	}
+	if f.Host == scenario.Neighbour {
+		text += " from the neighbour"
+	}
+	switch {
+	case f.Every > 0:
+		text += fmt.Sprintf(" at random every %v, %v each (%s)", f.Every, f.Bytes, f.Sizes)
+	case f.Chunk > 0:
+		text += fmt.Sprintf(", %v every %v", f.Chunk, f.Interval)
+	}
+	return text
 }
 
 // basis says how the numbers came about.
