@@ -23,20 +23,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 		"/init up --dev eth0 --rate 20mbit --yes": {"bandwidth 19950Kbit", "In force:  --dev eth0 --rate 20mbit",
 			"qdisc fq_codel"},
 	} {
-		report := run(t, r, load(t, `
-title = "killed"
-duration = "12s"
-[path]
-rtt = "48ms"
-[provider]
-rate = "50mbit"
-[[flow]]
-name = "downloads"
-[[probe]]
-name = "echo"
-kind = "udp"
-[[candidate]]
-name = "weir up"
+		report := run(t, r, load(t, strings.Replace(calm, "weir = {}\n", "", 1)+`
 [[candidate.program]]
 name = "up"
 run = ["/bin/sh", "-c", "/init up --dev eth0 --rate 50mbit --yes & /bin/sleep 0.4; `+meanwhile+`; wait"]
