@@ -194,10 +194,10 @@ func (d drained) print(w io.Writer) {
 	for _, dev := range slices.Sorted(maps.Keys(d)) {
 		took := time.Duration(d[dev].Took).Seconds()
 		switch fell := d[dev].Fell; {
-		case d[dev].Error != "":
-			fmt.Fprintf(w, "%s: what may stand at the provider drains slowly: %s.\n", dev, text.OneLine(d[dev].Error))
 		case d[dev].Overtaken:
 			fmt.Fprintf(w, "%s: somebody else has changed its queue meanwhile. See:  weir status\n", dev)
+		case d[dev].Error != "":
+			fmt.Fprintf(w, "%s: what may stand at the provider drains slowly: %s.\n", dev, text.OneLine(d[dev].Error))
 		case fell > 0:
 			fmt.Fprintf(w, "%s sent less for %.1f s. The provider's queue is shorter by %.0f ms.\n", dev, took,
 				time.Duration(fell).Seconds()*1e3)
