@@ -139,13 +139,20 @@ func TestSshdInside(t *testing.T) {
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			r := measured(t, Host{Name: name, Program: ssh}, 4*time.Second)
-			known := false // what the kernel there knows
-			for _, s := range r.Find(meter.Download).Senders {
-				known = known || s.Kernel
+			want, known := name != "noss", false // what the kernel there knows
+			// On a busy machine ss may start too late for all of a short load.
+			for took := 4 * time.Second; took <= 16*time.Second && (took == 4*time.Second || known != want); took *= 2 {
+				r := measured(t, Host{Name: name, Program: ssh}, took)
+				known = false
+				for _, s := range r.Find(meter.Download).Senders {
+					known = known || s.Kernel
+				}
+				if known != want {
+					t.Logf("in %v: %q", took, r.Notes)
+				}
 			}
-			if want := name != "noss"; known != want {
-				t.Errorf("the kernel there is known: %v, want %v: %q", known, want, r.Notes)
+			if known != want {
+				t.Errorf("the kernel there is known: %v, want %v", known, want)
 			}
 		})
 	}
