@@ -52,7 +52,9 @@ func (f *Follower) missing(from, to float64) (beyond, usual, all float64) {
 	a, b := f.around(from), f.around(to)
 	beyond = b.lost - a.lost
 	all = beyond + b.delivered - a.delivered
-	beyond -= all * min(1, (b.dropped-a.dropped)*packet/max(packet, b.sent-a.sent))
+	// What this host dropped is sent again a round trip later or more.
+	own := f.around(from - 2*b.rtt - b.lag - b.own)
+	beyond -= all * min(1, (b.dropped-own.dropped)*packet/max(packet, b.sent-a.sent))
 	return beyond, all * (f.loss.usual + 1) / (f.loss.of + 1000), all
 }
 
