@@ -36,7 +36,7 @@ func (f *Follower) cut(p point, before float64) string {
 // many tells whether RTTs are late because many connections share the link. On a slow link of few they are late, too;
 // but that moves in the same time.
 func (f *Follower) many(p point) bool {
-	const few, packet = 12, 8 * 1514 // connections, and bits of a full packet
+	const few = 12 // connections
 	return p.lag > late && p.lag*f.rate > few*memory*packet
 }
 

@@ -26,6 +26,7 @@ type Look struct {
 	At          time.Duration // on a clock that never goes back
 	Sent        float64       // bytes that have left the shaper since it was set up, as it counts them
 	Came        float64       // bytes that have come to it, for Inward alone
+	Dropped     float64       // packets that the shaper has dropped
 	Backlog     float64       // bytes that wait in the shaper
 	Own         time.Duration // that packets waited in the shaper of late
 	Connections []Connection  // that have moved since the look before
@@ -37,12 +38,13 @@ type Connection struct {
 	Base time.Duration // the least that was ever seen
 	Rate float64       // packets a second that are delivered; 0: not known
 
+	Delivered float64 // packets, since the look before
+	Lost      float64 // packets that were sent again, since the look before
+
 	// For Finder alone:
-	To        netip.Addr // of a client's network
-	Delivered float64    // packets, since the look before
-	Size      float64    // bytes of a full packet, as the shaper counts it
-	Lost      float64    // packets that were sent again, since the look before
-	Waits     bool       // for the network: about as much is under way as its window allows
+	To    netip.Addr // of a client's network
+	Size  float64    // bytes of a full packet, as the shaper counts it
+	Waits bool       // for the network: about as much is under way as its window allows
 }
 
 // Follower holds what was learnt of a link.
@@ -68,6 +70,8 @@ type Follower struct {
 	began  bool      // the rate has been cut
 	stood  float64   // when the queue was last above the threshold
 
+	loss losses
+
 	cleared bool    // a queue that may have stood at the start has been looked for
 	lowest  float64 // the shortest RTT that was seen meanwhile
 	fell    float64 // and when
@@ -81,6 +85,8 @@ type point struct {
 	lag              float64 // seconds by which srtt is late
 	came, when       float64 // bits that had left here when what is acknowledged did, and when that left the provider
 	full, known      bool
+
+	delivered, lost, dropped float64 // packets, since the start
 }
 
 type phase int
@@ -90,6 +96,7 @@ const (
 	probing
 	draining
 	clearing
+	yielding
 )
 
 const (
@@ -157,6 +164,8 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 		why = f.probe(p)
 	case clearing:
 		why = f.clear(p)
+	case yielding:
+		why = f.yielded(p)
 	default:
 		why = f.rise(p)
 	}
@@ -166,7 +175,13 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 // point sums a look up. The queue is what a quarter of the connections see less of: those that something else slows
 // down see more.
 func (f *Follower) point(l Look) point {
-	p := point{at: l.At.Seconds(), sent: 8 * l.Sent, own: l.Own.Seconds(), full: l.Backlog > 0}
+	p := point{at: l.At.Seconds(), sent: 8 * l.Sent, own: l.Own.Seconds(), full: l.Backlog > 0, dropped: l.Dropped}
+	if n := len(f.seen); n > 0 {
+		p.delivered, p.lost = f.seen[n-1].delivered, f.seen[n-1].lost
+	}
+	for _, c := range l.Connections {
+		p.delivered, p.lost = p.delivered+c.Delivered, p.lost+c.Lost
+	}
 	if len(l.Connections) == 0 {
 		return p
 	}

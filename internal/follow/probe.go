@@ -20,8 +20,15 @@ func (f *Follower) rise(p point) string {
 	if f.over < 2 {
 		if f.over == 0 {
 			f.floor.add(p.at, p.q)
+			if rate, share, yes := f.drops(p); yes && share > heavy {
+				return f.yield(p, rate, share)
+			}
+			f.usually(p)
+			if why := f.trim(p); why != "" {
+				return why
+			}
 		}
-		if p.full && p.at >= f.next && f.rate < f.high && f.fullOfLate(p) {
+		if p.full && p.at >= f.next && !f.dearly(p) && f.rate < f.high && f.fullOfLate(p) {
 			return f.step(p)
 		}
 		return ""
@@ -87,15 +94,18 @@ func (f *Follower) probe(p point) string {
 	if !p.full {
 		f.empty++
 	}
+	rate, _, drops := f.drops(p)
 	switch {
 	case f.over >= 2:
 		return f.cut(p, f.before)
+	case drops || f.loss.began > 0 && f.small() || f.empty > 2 && f.dried(p):
+		return f.hit(p, rate)
 	case f.empty > 2:
 		// Nobody asks for more, so that more cannot be tried. What was found free stays so.
 		f.set(f.free(), p)
 		f.settle(p, pause)
 		return "there is not enough to send to try more"
-	case p.at-f.since < max(2*p.rtt, 0.1)+p.lag || f.over > 0:
+	case p.at-f.since < f.hold(p)+p.lag || f.over > 0 || f.loss.began > 0:
 		return ""
 	case f.rate >= f.high:
 		f.found = 0
@@ -103,6 +113,14 @@ func (f *Follower) probe(p point) string {
 		return "the most that may be set"
 	}
 	return f.step(p)
+}
+
+// hold is for how long a step of a probe is looked at, in seconds. A policer's credit hides a small one.
+func (f *Follower) hold(p point) float64 {
+	if f.loss.policed {
+		return max(2*p.rtt, 0.4)
+	}
+	return max(2*p.rtt, 0.1)
 }
 
 // free is the rate that the probe had tried for long enough to see that nothing waits.

@@ -24,6 +24,8 @@ type world struct {
 	access    []float64               // bit/s, of each connection's own line beyond the provider; 0: not limited
 	accessed  float64                 // seconds that packets can wait there
 	loss      float64                 // of packets, beyond the provider
+	since     float64                 // when that begins
+	stubborn  bool                    // TCP does not go by loss, as BBR
 	policed   float64                 // seconds of credit of a provider that drops instead of queueing; 0: it queues
 	begin     []float64               // when each connection has something to send; nil: at once
 	dual      bool                    // every other connection goes to an address of IPv6
@@ -58,8 +60,8 @@ type flow struct {
 
 // seen is what came of it.
 type seen struct {
-	at, added, sent, set []float64
-	drops                int
+	at, added, sent, set, got []float64 // got: bytes that were acknowledged
+	drops                     int
 }
 
 const (
@@ -85,6 +87,7 @@ func (w *world) run(length float64) (s seen) {
 		left    float64 // of the shaper's and the provider's tick, not used
 		shaped  = 0.
 		credit  = 0.
+		got     = 0.
 	)
 	lose := func(n, flow int, bytes float64) { // which is noticed a round trip later
 		at := n + 1 + int(math.Max(flows[flow].srtt, flows[flow].base)/tick)
@@ -96,9 +99,10 @@ func (w *world) run(length float64) (s seen) {
 		t, r := w.now, w.rate(w.now)
 		for _, a := range acks[n] {
 			if a.rtt == 0 {
-				flows[a.flow].lost(t, a.bytes)
+				flows[a.flow].lost(t, a.bytes, w.stubborn)
 			} else {
 				flows[a.flow].acked(t, a)
+				got += a.bytes
 			}
 		}
 		delete(acks, n)
@@ -173,7 +177,7 @@ func (w *world) run(length float64) (s seen) {
 				at := n + 1 + max(0, int((flows[k.flow].base+w.jitter+j)/tick+0.5)) - int(w.jitter/tick)
 				gone := t + tick*(1-math.Min(1, left/(r/8*tick)))
 				f := flows[k.flow]
-				if w.rng.Float64() < w.loss*b/1514 {
+				if t >= w.since && w.rng.Float64() < w.loss*b/1514 {
 					lose(n, k.flow, b)
 					if k.bytes <= 0 {
 						there = there[1:]
@@ -200,6 +204,7 @@ func (w *world) run(length float64) (s seen) {
 			}
 		}
 		s.at, s.added, s.sent, s.set = append(s.at, t), append(s.added, waiting*8/r), append(s.sent, total), append(s.set, c)
+		s.got = append(s.got, got)
 		w.stood = waiting * 8 / r
 		if n%int(w.look/tick+0.5) == 0 {
 			l := Look{At: time.Duration(t * 1e9), Sent: total, Own: time.Duration(peak * 1e9)}
@@ -285,10 +290,12 @@ func (f *flow) back(t float64) {
 	}
 }
 
-func (f *flow) lost(t, bytes float64) {
+func (f *flow) lost(t, bytes float64, stubborn bool) {
 	f.flying -= bytes / wire
 	f.resent += bytes / 1514
-	f.back(t)
+	if !stubborn {
+		f.back(t)
+	}
 }
 
 func (f *flow) acked(t float64, a chunk) {
@@ -324,6 +331,12 @@ func (s seen) between(x []float64, a, b float64) []float64 {
 // used is the share of a rate that was sent.
 func (s seen) used(a, b, rate float64) float64 {
 	x := s.between(s.sent, a, b)
+	return 8 * (x[len(x)-1] - x[0]) / (b - a) / rate
+}
+
+// arrived is the share of a rate that was acknowledged.
+func (s seen) arrived(a, b, rate float64) float64 {
+	x := s.between(s.got, a, b)
 	return 8 * (x[len(x)-1] - x[0]) / (b - a) / rate
 }
 

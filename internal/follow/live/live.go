@@ -304,7 +304,7 @@ func open(cake qdisc.Cake, few int) (*eye, error) {
 // look sums up what is to be seen now. Behind the provider's queue that is the shaper's counters, and no connection.
 func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	l := follow.Look{At: time.Since(e.begin), Sent: Counted(e.cake, stats), Backlog: float64(stats.Backlog),
-		Own: ownDelay(stats)}
+		Own: ownDelay(stats), Dropped: float64(stats.Drops)}
 	if e.connections == nil {
 		l.Came = l.Sent + l.Backlog + float64(stats.Drops)*largest
 		return l, nil
@@ -328,11 +328,15 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 // moved are the chosen connections that have carried something since the look before. A kernel that does not tell
 // what was delivered, or no RTT, leaves none: nothing is known then.
 func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
-	for _, c := range now {
+	for j, c := range now {
 		i := slices.IndexFunc(e.chosen, func(x host.Connection) bool { return x.Cookie == c.Cookie })
 		base := e.base(c)
-		if i < 0 || c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
-			continue // nothing new is known of it
+		if i < 0 {
+			continue
+		}
+		if c.Info.Delivered == e.chosen[i].Info.Delivered || base == 0 {
+			now[j].Info = e.chosen[i].Info // nothing new is known of it; what it lost counts when there is
+			continue
 		}
 		before := e.chosen[i].Info
 		all = append(all, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,

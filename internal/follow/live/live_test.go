@@ -173,6 +173,22 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// What is lost while nothing is delivered counts once something is.
+func TestLostInBetween(t *testing.T) {
+	now := func(delivered, lost uint32) []host.Connection {
+		c := connection(1, "192.0.2.1:443", delivered, 40_000)
+		c.Info.Total_retrans = lost
+		return []host.Connection{c}
+	}
+	e := eye{few: few, least: map[netip.Addr]time.Duration{}, chosen: now(10, 0)}
+	if all := e.moved(now(10, 2)); len(all) != 0 {
+		t.Errorf("nothing was delivered: %+v", all)
+	}
+	if all := e.moved(now(15, 3)); len(all) != 1 || all[0].Lost != 3 || all[0].Delivered != 5 {
+		t.Errorf("3 of 8 were lost: %+v", all)
+	}
+}
+
 // With a hundred thousand connections as few are looked at as with ten, and as many addresses are kept as ever.
 func TestManyConnections(t *testing.T) {
 	const many = 100_000

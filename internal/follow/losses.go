@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import "math"
+
+// A policer drops what exceeds its rate, and nothing waits. What it tells is loss that comes without delay, that this
+// host's own queue has not made, and that goes when less is sent. While it drops, it lets through its own rate.
+
+const (
+	// least is how many packets beyond what is usual are lost by more than chance: with deviations of a Poisson process.
+	least, deviations = 4, 4
+	// heavy is the share of packets from which on loss in calm is looked into: TCP's own search for more loses less.
+	heavy = 0.04
+	// patience is the least time between two probes behind a policer, in seconds, since each of them loses packets. It
+	// doubles, up to patient, while nothing is found. TCP sends less after a loss: what that leaves unused is to be one
+	// dear'th of the time at most, unless that makes it longer than slowest.
+	patience, patient, dear, slowest = 5, 20, 50, 60
+	// often is how often less is sent before loss is taken not to be a policer's.
+	often = 4
+	// deaf is for how long loss is not looked into after it has been seen not to be a policer's, in seconds.
+	deaf = 60
+	// usually is over how long the usual loss of the path is summed up, in seconds.
+	usually = 10
+)
+
+// losses is what was learnt of packets that are lost.
+type losses struct {
+	usual, of float64 // packets lost in calm, beyond this host's drops, and all
+	bits      float64 // that leave this host for each packet that the connections deliver
+	share     float64 // that was lost when less was sent because of it first
+	before    float64 // bit/s, the rate then
+	cuts      int     // since then
+	policed   bool    // the link is a policer's, as far as is known
+	wait      float64 // seconds until the next probe
+	hit       float64 // when a probe lost packets last
+	unused    float64 // seconds of the rate that were not used since
+	again     float64 // when loss is looked into again
+	began     float64 // when loss was seen first, of one that goes on; 0: none does
+}
+
+// lost is the share of the connections' packets that was lost from one time to another, without what this host dropped,
+// and whether it is more than the path loses anyway.
+func (f *Follower) lost(from, to float64) (share float64, more bool) {
+	beyond, usual, all := f.missing(from, to)
+	return beyond / max(1, all), beyond-usual > least+deviations*math.Sqrt(usual)
+}
+
+// missing is how many of the connections' packets were lost from one time to another, without what this host dropped,
+// how many the path loses of them anyway, and how many there were.
+func (f *Follower) missing(from, to float64) (beyond, usual, all float64) {
+	a, b := f.around(from), f.around(to)
+	beyond = b.lost - a.lost
+	all = beyond + b.delivered - a.delivered
+	// What this host dropped is sent again a round trip later or more.
+	own := f.around(from - 2*b.rtt - b.lag - b.own)
+	beyond -= all * min(1, (b.dropped-own.dropped)*packet/max(packet, b.sent-a.sent))
+	return beyond, all * (f.loss.usual + 1) / (f.loss.of + 1000), all
+}
+
+// dried tells whether the shaper is empty since connections have lost packets, not for want of something to send.
+func (f *Follower) dried(p point) bool {
+	beyond, usual, _ := f.missing(p.at-max(0.3, 3*p.rtt), p.at)
+	return beyond >= 1 && beyond-usual > 3*math.Sqrt(usual)
+}
+
+// packet is the size of a full one, in bits.
+const packet = 8 * 1514
+
+// around is the last look before a time, or the first that is remembered.
+func (f *Follower) around(t float64) point {
+	for i := len(f.seen) - 1; i >= 0; i-- {
+		if f.seen[i].at <= t {
+			return f.seen[i]
+		}
+	}
+	return f.seen[0]
+}
+
+// usually learns in calm what is lost anyway, and how many bits a delivered packet stands for.
+func (f *Follower) usually(p point) {
+	before := f.around(p.at - 1e-9)
+	all := p.delivered - before.delivered + p.lost - before.lost
+	if !f.loss.policed {
+		keep := math.Exp(-(p.at - before.at) / usually)
+		share, _ := f.lost(before.at, p.at)
+		f.loss.usual = max(0, keep*f.loss.usual+share*all)
+		f.loss.of = keep*f.loss.of + all
+	}
+	if !p.full {
+		f.loss.unused += max(0, p.at-before.at-(p.sent-before.sent)/f.rate)
+	}
+	if a := f.around(p.at - 1); p.full && p.delivered > a.delivered && p.lost == a.lost {
+		f.loss.bits = (p.sent - a.sent) / (p.delivered - a.delivered)
+	}
+}
+
+// carried is what was delivered from one time to another, in bit/s.
+func (f *Follower) carried(from, to float64) float64 {
+	a, b := f.around(from), f.around(to)
+	if b.at <= a.at {
+		return 0
+	}
+	return (b.delivered - a.delivered) * f.loss.bits / (b.at - a.at)
+}
+
+// drops tells whether something drops packets now that is neither this host nor usual, for long enough to know what it
+// lets through, and how much that is.
+func (f *Follower) drops(p point) (rate, share float64, yes bool) {
+	share, more := f.lost(p.at-max(0.1, 1.5*p.rtt), p.at)
+	if !more || p.at < f.loss.again || f.loss.bits == 0 {
+		f.loss.began = 0
+		return 0, share, false
+	}
+	if f.loss.began == 0 {
+		f.loss.began = p.at
+	}
+	return f.carried(f.loss.began, p.at), share, p.at-f.loss.began >= max(0.1, 1.5*p.rtt)
+}
+
+// less lowers the rate because packets are lost, without delay. Loss that does not become less by that is no policer's.
+func (f *Follower) less(p point, rate, share float64, why string) string {
+	switch {
+	case f.loss.cuts == 0:
+		f.loss.before, f.loss.share = f.rate, share
+	case f.loss.cuts >= often || f.phase == yielding && share > f.loss.share/2:
+		f.loss.again, f.loss.policed, f.loss.cuts = p.at+deaf, false, 0
+		f.set(f.loss.before, p)
+		f.settle(p, pause)
+		return "sending less has not helped: packets are lost elsewhere"
+	}
+	f.loss.cuts++
+	f.set(rate, p)
+	return why
+}
+
+// yield begins to look for a policer's rate, because many packets are lost in calm.
+func (f *Follower) yield(p point, found, share float64) string {
+	f.phase, f.over, f.before, f.loss.began, f.loss.cuts = yielding, 0, f.rate, 0, 0
+	return f.less(p, min(f.rate, margin*found), share, "packets are lost beyond this host, and none waits")
+}
+
+// yielded is a look after that. A policer loses nothing of what stays below its rate.
+func (f *Follower) yielded(p point) string {
+	from := f.since + 2*p.rtt + 0.1 // what was lost before has been sent again
+	if p.at < from+max(0.5, 4*p.rtt) {
+		return ""
+	}
+	share, more := f.lost(from, p.at)
+	if more && share >= f.loss.share/8 {
+		return f.less(p, min(0.97*f.rate, margin*f.carried(from, p.at)), share, "packets are still lost")
+	}
+	f.loss.policed, f.loss.wait, f.loss.cuts = true, patience, 0
+	f.settle(p, f.loss.wait)
+	return ""
+}
+
+// trim lowers the rate a little where a policer still drops, a while after the rate was set.
+func (f *Follower) trim(p point) string {
+	from := max(p.at-2, f.since+2*p.rtt+0.1)
+	if !f.loss.policed || p.at < from+1 || p.at < f.loss.again {
+		return ""
+	}
+	share, more := f.lost(from, p.at)
+	if !more {
+		f.loss.cuts = 0
+		return ""
+	}
+	return f.less(p, 0.99*f.rate, share, "packets are still lost")
+}
+
+// hit ends a probe that a policer has stopped.
+func (f *Follower) hit(p point, found float64) string {
+	f.loss.policed, f.loss.began, f.loss.cuts, f.loss.hit, f.loss.unused = true, 0, 0, p.at, 0
+	rate := margin * min(found, f.rate)
+	if rate > 1.03*f.before {
+		f.loss.wait = patience
+	} else {
+		f.loss.wait, rate = min(patient, max(patience, 2*f.loss.wait)), f.before
+	}
+	f.set(rate, p)
+	f.settle(p, f.loss.wait)
+	return "more is lost, and none waits: no more is carried"
+}
+
+// dearly tells whether the last probe cost so much that the next has to wait.
+func (f *Follower) dearly(p point) bool {
+	return f.loss.policed && p.at < f.loss.hit+min(slowest, dear*f.loss.unused)
+}
