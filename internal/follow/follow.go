@@ -67,6 +67,7 @@ type Follower struct {
 	tried  float64   // bit/s, the rate when the queue was seen
 	began  bool      // the rate has been cut
 	stood  float64   // when the queue was last above the threshold
+	peak   float64   // seconds, the most that packets have waited since the cut
 
 	cleared bool    // a queue that may have stood at the start has been looked for
 	lowest  float64 // the shortest RTT that was seen meanwhile
