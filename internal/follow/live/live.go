@@ -296,7 +296,7 @@ type steps struct {
 
 // add takes a rate, why it is set if that is new, and whether it stays. It tells whether there is anything new to tell.
 func (s *steps) add(at time.Time, rate units.Rate, why string, calm bool) bool {
-	const least = 0.004 // of the rate; less than each step that is tried
+	const least = 0.03 // of the rate: what is tried every few seconds is not to hide why that is what it is
 	before := s.does
 	if !calm {
 		s.does.Tries = cmp.Or(why, s.does.Tries)

@@ -108,12 +108,13 @@ func TestSteps(t *testing.T) {
 		{101e6, "more is tried", false, true, "more is tried"},
 		{101e6, "", false, false, "more is tried"},
 		{90e6, "packets wait 1 ms", false, true, "packets wait 1 ms"},
-		{99.8e6, "packets waited 2 ms", true, true, ""}, // as it was, to a thousandth
+		{99.8e6, "packets waited 2 ms", true, true, ""}, // nearly as it was
+		{101.5e6, "more was tried", true, false, ""},
 		{70e6, "packets wait 12 ms", false, true, "packets wait 12 ms"},
 		{36e6, "", false, false, "packets wait 12 ms"},
 		{59.5e6, "packets waited 42 ms", true, true, ", 99.75mbit to 59.5mbit: packets waited 42 ms"},
 		{60e6, "more is tried", false, true, "more is tried, 99.75mbit to 59.5mbit: packets waited 42 ms"},
-		{61e6, "", true, true, ", 59.5mbit to 61mbit: more is tried"}, // forgotten on the way
+		{62e6, "", true, true, ", 59.5mbit to 62mbit: more is tried"}, // forgotten on the way
 	} {
 		if got := s.add(at, c.rate, c.why, c.calm); got != c.new {
 			t.Errorf("%d: new %v", i, got)
