@@ -104,12 +104,12 @@ func TestShowAsTC(t *testing.T) {
 		contains(t, "", mine, tcs)
 
 		// What is printed behind tc's can be typed.
-		if _, err := qdisc.Parse("bpf_dualpi2 " + strings.Join(shown.Options.further(), " ")); err != nil {
+		if _, err := qdisc.Parse("bpf_dualpi2 " + shownWords(dualpi2.Own(), shown.config)); err != nil {
 			t.Error(err)
 		}
 	}
-	if got := shownAs(t, "bpf_dualpi2 raw overhead 4 atm", 1, false).Options.further(); strings.Join(got,
-		" ") != "unlimited raw overhead 4 atm" {
+	if got := shownWords(dualpi2.Own(), shownAs(t, "bpf_dualpi2 raw overhead 4 atm", 1, false).config); got !=
+		"unlimited raw overhead 4 atm" {
 		t.Errorf("%q", got)
 	}
 }
