@@ -102,11 +102,11 @@ func (f *Follower) drain(p point) string {
 
 // drained tells of a queue that is gone.
 func (f *Follower) drained() string {
-	waited := fmt.Sprintf("packets waited %.3g ms beyond this host", 1e3*f.peak)
+	waited := fmt.Sprintf("packets waited %.3g ms", 1e3*f.peak)
 	if f.rate > f.before {
 		return "more was tried until " + waited
 	}
-	return waited
+	return waited + " beyond this host"
 }
 
 // drainTo sets what drains the queue within two round trips, of what was found.

@@ -125,7 +125,11 @@ func (v View) head(s State) []string {
 func (v View) followed(s State) (lines []string) {
 	for _, f := range s.Goal.Followed {
 		if f.Dev == s.Out.Dev || f.Dev == s.In.Dev {
-			for _, line := range f.Says(s.Now) {
+			says := f.Says(s.Now)
+			if f.Tries != "" { // for a moment, in which nothing is to move
+				lines, says = append(lines, says[0]), says[1:]
+			}
+			for _, line := range says {
 				lines = append(lines, text.Wrap("", "  ", line, v.Width)...)
 			}
 		}

@@ -130,6 +130,7 @@ func TestFollowedNow(t *testing.T) {
 	q := s.Out.Queue
 	q.Rate = 30e6
 	s.Add(Event{Out: &Ended{q, Second{At: at(181)}}, Followed: s.Goal.Followed})
+	tries := followed(true, change.Doing{Tries: "packets wait 14.8 ms beyond this host and for all to see, and more"})
 	incoming := followed(true, change.Doing{})
 	incoming.In.Queue = Queue{Dev: qdisc.IFB, Kind: "cake", Rate: 91e6}
 	incoming.Add(Event{In: &Ended{Queue: incoming.In.Queue}, Followed: incoming.Goal.Followed[1:]})
@@ -137,6 +138,8 @@ func TestFollowedNow(t *testing.T) {
 	searching.Add(Event{Goal: &Goal{At: at(0), Status: change.Status{Followed: []change.Followed{{Dev: "ens3"}}}},
 		Followed: []change.Followed{{Dev: "ens3", Running: true, Doing: change.Doing{Waits: "little is sent"}}}})
 	for want, got := range map[string]State{"Followed:  30mbit now, of 9.975mbit to 199.5mbit": s,
+		"Followed:  49.875mbit now, of 9.975mbit to 199.5mbit: packets wait 14.8 ms beyond this host and for all to see, " +
+			"and more": tries,
 		"Learnt:    91mbit now on ifb-weir, of 85mbit to 99.75mbit": incoming,
 		"The rate is not known yet: little is sent.":                searching} {
 		if lines := (View{Width: 100}).followed(got); len(lines) == 0 || lines[0] != want {
