@@ -102,7 +102,7 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 	})
 	switch {
 	case err == nil:
-		return hearing{Rate: exactly(float64(rate))}, nil
+		return hearing{Rate: units.Rounded(float64(rate))}, nil
 	case ctx.Err() != nil:
 		return h, nil
 	}

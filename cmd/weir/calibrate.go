@@ -319,7 +319,7 @@ func printCalibrated(w io.Writer, c meter.Calibrated) {
 		calibrate.Policer:     "dropping what comes too fast (a policer)",
 		calibrate.FairQueue:   "a queue that keeps flows apart (an AQM)",
 		calibrate.Unsaturated: "nothing that was seen: the test did not fill the link"}[c.Kind])
-	row("Rate", "%s %v ± %.2g %%", prefix(c.Rate), exactly(c.Rate.Value), 100*(c.Rate.High/c.Rate.Value-1))
+	row("Rate", "%s %v ± %.2g %%", prefix(c.Rate), units.Rounded(c.Rate.Value), 100*(c.Rate.High/c.Rate.Value-1))
 	switch {
 	case c.Overhead.Sort == calibrate.Unknown:
 		row("Counted of a packet", "not known")
@@ -353,15 +353,9 @@ func prefix(v calibrate.Value) string {
 	return string(v.Sort)
 }
 
-// exactly is a rate of four digits or more, as a person would write it.
-func exactly(rate float64) units.Rate {
-	digits := math.Pow(10, math.Max(0, math.Floor(math.Log10(rate))-4))
-	return units.Rate(math.Round(rate/digits) * digits)
-}
-
 // calibrated is a goal with what was found.
 func calibrated(goal plan.Goal, r calibrate.Result) plan.Goal {
-	goal.Rate = exactly(r.Rate.Value)
+	goal.Rate = units.Rounded(r.Rate.Value)
 	if r.Overhead.Sort == calibrate.Unknown {
 		return goal
 	}

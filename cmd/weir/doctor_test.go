@@ -23,7 +23,7 @@ import (
 // Prepared hosts. Each archive in testdata/hosts is one: files of it, with "-> target" for a symbolic link; "runtime",
 // the sysctls that are not the kernel's own; "kernel", which may read "6.12.48 without dualpi2"; "facts.json", what
 // only a kernel could tell; and "want", what doctor prints about it. What is not in it is as on a fresh Debian.
-var update = flag.Bool("update", false, "write what doctor prints into testdata/hosts")
+var update = flag.Bool("update", false, "write what is printed into testdata")
 
 func TestHosts(t *testing.T) {
 	files, err := filepath.Glob("testdata/hosts/*.txtar")

@@ -229,22 +229,10 @@ acts on a queue at this device only. It ends with the reboot: weir up --qdisc
 'bpf_dualpi2 …' keeps it over one. weir dualpi2 del puts back what was there.
 
 Options of its own:
-
-  rate RATE             shape to this rate (default: unlimited)
-  overhead BYTES        what the link adds to a packet
-  mpu, atm, docsis …    as in tc-cake(8)
-  llll_mark MARK/MASK   packets with this firewall mark go to the L queue,
-                        and are never marked
+` + helpOf(dualpi2.Own()) + `
 
 The others are those of tc-dualpi2(8), of which these come first:
-
-  typical_rtt, max_rtt  set target, tupdate, alpha and beta
-                        (default: 15ms, 16ms, 0.16, 3.2)
-  step_thresh TIME      mark in the L queue from here on (default: 1ms)
-  coupling_factor N     (default: 2)
-  limit PACKETS         (default: 10000)
-  any_ect               ECT(0) goes to the L queue, too
-  no_split_gso          let superpackets come`,
+` + helpOf(firstOfTCs()),
 		Example: `  weir dualpi2 add dev eth0 rate 50mbit typical_rtt 20ms
   weir dualpi2 add dev eth0 rate 20mbit docsis any_ect`,
 		ValidArgsFunction: completeWords,

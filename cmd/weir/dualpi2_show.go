@@ -5,10 +5,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 
 	"weir/internal/dualpi2"
@@ -19,37 +18,14 @@ import (
 // shownQdisc is a BPF DualPI2 in the shape that tc -j gives to dualpi2 (iproute2 tc/q_dualpi2.c). What tc has no words
 // for comes after what it has. Times are in microseconds and rates in bytes per second, as in tc's own.
 type shownQdisc struct {
-	Kind    string       `json:"kind"`
-	Handle  qdisc.Handle `json:"handle"`
-	Dev     string       `json:"dev"`
-	Root    bool         `json:"root"`
-	Options shownOptions `json:"options"`
+	Kind    string          `json:"kind"`
+	Handle  qdisc.Handle    `json:"handle"`
+	Dev     string          `json:"dev"`
+	Root    bool            `json:"root"`
+	Options dualpi2.Members `json:"options"`
 	*shownStats
-}
 
-type shownOptions struct {
-	Limit        uint32          `json:"limit"`
-	MemoryLimit  uint32          `json:"memory-limit"`
-	Target       uint64          `json:"target"`
-	TUpdate      uint64          `json:"tupdate"`
-	Alpha        float64         `json:"alpha"` // Hz
-	Beta         float64         `json:"beta"`
-	StepPackets  uint32          `json:"step-thresh-pkts,omitempty"`
-	StepThresh   *uint64         `json:"step-thresh-us,omitempty"`
-	MinQlenStep  uint32          `json:"min-qlen-step"`
-	Coupling     uint8           `json:"coupling"`
-	DropOverload string          `json:"drop-overload"`
-	DropEarly    string          `json:"drop-early"`
-	Protection   uint8           `json:"c-protection"`
-	ECNMask      string          `json:"ecn-mask"`
-	SplitGSO     json.RawMessage `json:"split-gso,omitempty"` // null where they are split
-	Rate         uint64          `json:"rate"`                // 0: unlimited
-	Raw          bool            `json:"raw"`
-	ATM          string          `json:"atm"`
-	Overhead     int32           `json:"overhead"`
-	MPU          uint32          `json:"mpu,omitempty"`
-	LLLLMark     uint32          `json:"llll-mark,omitempty"`
-	LLLLMask     uint32          `json:"llll-mask,omitempty"`
+	config dualpi2.Config
 }
 
 type shownStats struct {
@@ -92,29 +68,11 @@ type shownSojourn struct {
 func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 	spec, _ := q.Spec.(qdisc.BPFDualPI2)
 	x, _ := q.Stats.X.(dualpi2.Stats)
-	choose := func(is bool, yes, no string) string {
-		if is {
-			return yes
-		}
-		return no
-	}
-	us := func(d units.Duration) uint64 { return uint64(d) / 1000 }
-	shown := shownQdisc{Kind: q.Kind, Handle: q.Handle, Dev: dev, Root: true, Options: shownOptions{
-		Limit: spec.Limit, MemoryLimit: x.MemoryLimit, Target: us(spec.Target), TUpdate: us(spec.TUpdate),
-		Alpha: float64(spec.Alpha) / 256, Beta: float64(spec.Beta) / 256, StepPackets: spec.StepPackets,
-		MinQlenStep: spec.MinQlenStep,
-		Coupling:    spec.CouplingFactor, DropOverload: choose(spec.DropOverload, "drop", "overflow"),
-		DropEarly: choose(spec.DropEnqueue, "drop-enqueue", "drop-dequeue"), Protection: spec.ClassicProtection,
-		ECNMask: strings.ReplaceAll(spec.ECN, "_", "-"),
-		Rate:    uint64(spec.Rate / 8), Raw: spec.Raw, ATM: spec.ATM, Overhead: spec.Overhead, MPU: spec.MPU,
-		LLLLMark: spec.LLLLMark, LLLLMask: spec.LLLLMask,
-	}}
-	if spec.SplitGSO {
-		shown.Options.SplitGSO = json.RawMessage("null")
-	}
-	if spec.StepPackets == 0 {
-		step := us(spec.StepThresh)
-		shown.Options.StepThresh = &step
+	config := dualpi2.Config(spec)
+	config.MemLimit = x.MemoryLimit // which is what it comes to
+	shown := shownQdisc{Kind: q.Kind, Handle: q.Handle, Dev: dev, Root: true, config: config}
+	for _, o := range append(dualpi2.TCs(), dualpi2.Own()...) {
+		shown.Options = append(shown.Options, o.JSON(config)...)
 	}
 	if !statistics {
 		return shown
@@ -135,27 +93,8 @@ func showQdisc(dev string, q qdisc.Qdisc, statistics bool) shownQdisc {
 
 // print writes what tc would, in its words and its order.
 func (q shownQdisc) print(w io.Writer) {
-	o := q.Options
-	fmt.Fprintf(w, "qdisc %s %s dev %s root limit %dp memlimit %dB target %s tupdate %s alpha %f beta %f ", q.Kind,
-		q.Handle, q.Dev, o.Limit, o.MemoryLimit,
-		tcTime(o.Target), tcTime(o.TUpdate), o.Alpha, o.Beta)
-	if o.StepThresh != nil {
-		fmt.Fprintf(w, "step_thresh %s ", tcTime(*o.StepThresh))
-	} else {
-		fmt.Fprintf(w, "step_thresh %dp ", o.StepPackets)
-	}
-	split, overload := "no_", o.DropOverload
-	if o.SplitGSO != nil {
-		split = ""
-	}
-	if overload == "drop" {
-		overload = "drop_on_overload"
-	}
-	fmt.Fprintf(w, "min_qlen_step %dp coupling_factor %d %s %s classic_protection %d%% %s %ssplit_gso ", o.MinQlenStep,
-		o.Coupling,
-		overload, strings.ReplaceAll(o.DropEarly, "-", "_"), o.Protection, strings.ReplaceAll(o.ECNMask, "-", "_"),
-		split)
-	fmt.Fprintln(w, strings.Join(o.further(), " "))
+	fmt.Fprintf(w, "qdisc %s %s dev %s root %s %s\n", q.Kind, q.Handle, q.Dev, shownWords(dualpi2.TCs(), q.config),
+		shownWords(dualpi2.Own(), q.config))
 	if q.shownStats == nil {
 		return
 	}
@@ -182,40 +121,38 @@ func (q shownQdisc) print(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// further are the options that tc's dualpi2 has not, as they would be typed.
-func (o shownOptions) further() []string {
-	words := []string{"unlimited"}
-	if o.Rate != 0 {
-		words[0] = "rate " + units.Rate(o.Rate*8).String()
+// shownWords are options as they are shown.
+func shownWords(options []dualpi2.Option, c dualpi2.Config) string {
+	var words []string
+	for _, o := range options {
+		if text := o.Text(c); text != "" {
+			words = append(words, text)
+		}
 	}
-	if o.Raw {
-		words = append(words, "raw")
-	}
-	if !o.Raw || o.Overhead != 0 {
-		words = append(words, fmt.Sprintf("overhead %d", o.Overhead))
-	}
-	if o.ATM != "noatm" {
-		words = append(words, o.ATM)
-	}
-	if o.MPU != 0 {
-		words = append(words, fmt.Sprintf("mpu %d", o.MPU))
-	}
-	if o.LLLLMask != 0 {
-		words = append(words, fmt.Sprintf("llll_mark 0x%x/0x%x", o.LLLLMark, o.LLLLMask))
-	}
-	return words
+	return strings.Join(words, " ")
 }
 
-// tcTime writes microseconds as tc does (iproute2 tc/tc_util.c, print_time), to three digits.
-func tcTime(us uint64) string {
-	digits := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
-	switch {
-	case us >= 1e6:
-		return digits(float64(us)/1e6) + "s"
-	case us >= 1e3:
-		return digits(float64(us)/1e3) + "ms"
+// helpOf is what a help says of those options that have a row there.
+func helpOf(options []dualpi2.Option) string {
+	const column = 24
+	var text strings.Builder
+	for _, o := range options {
+		if o.Usage != "" {
+			fmt.Fprintf(&text, "\n  %-*s%s", column-2, o.Usage,
+				strings.ReplaceAll(o.Doc, "\n", "\n"+strings.Repeat(" ", column)))
+		}
 	}
-	return fmt.Sprintf("%dus", us)
+	return text.String()
+}
+
+// firstOfTCs are those of tc's options that a help begins with, in its order.
+func firstOfTCs() (first []dualpi2.Option) {
+	all := dualpi2.TCs()
+	for _, word := range []string{"target", "step_thresh", "coupling_factor", "limit", "any_ect", "no_split_gso"} {
+		i := slices.IndexFunc(all, func(o dualpi2.Option) bool { return o.Word == word })
+		first = append(first, all[i])
+	}
+	return first
 }
 
 // waited writes microseconds to three digits.

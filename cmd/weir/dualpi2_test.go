@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -103,12 +104,12 @@ func TestShowAsTC(t *testing.T) {
 		contains(t, "", mine, tcs)
 
 		// What is printed behind tc's can be typed.
-		if _, err := qdisc.Parse("bpf_dualpi2 " + strings.Join(shown.Options.further(), " ")); err != nil {
+		if _, err := qdisc.Parse("bpf_dualpi2 " + shownWords(dualpi2.Own(), shown.config)); err != nil {
 			t.Error(err)
 		}
 	}
-	if got := shownAs(t, "bpf_dualpi2 raw overhead 4 atm", 1, false).Options.further(); strings.Join(got,
-		" ") != "unlimited raw overhead 4 atm" {
+	if got := shownWords(dualpi2.Own(), shownAs(t, "bpf_dualpi2 raw overhead 4 atm", 1, false).config); got !=
+		"unlimited raw overhead 4 atm" {
 		t.Errorf("%q", got)
 	}
 }
@@ -137,6 +138,34 @@ func contains(t *testing.T, at string, mine, tcs map[string]any) {
 				t.Errorf("%s is there: %v, tc's: %v", key, here, there)
 			}
 		}
+	}
+}
+
+// What is shown, byte by byte, and what the help says.
+func TestShowGolden(t *testing.T) {
+	var b bytes.Buffer
+	for _, text := range []string{"", "rate 50mbit", "limit 500 memlimit 1000000 target 15123us alpha 0.5 beta 3.296875",
+		"step_thresh 5p min_qlen_step 3 coupling_factor 3 overflow", "drop_enqueue classic_protection 25% any_ect",
+		"no_split_gso", "docsis ptm llll_mark 0x1/0xff", "raw overhead 4 atm", "overhead -4", "overhead 0", "mpu 64",
+		"rate 1234567bit mpu 84 overhead 44 atm", "llll_mark 0/0x1", "typical_rtt 20ms", "tupdate 1s step_thresh 1us"} {
+		fmt.Fprintf(&b, "== %s\n", text)
+		for _, statistics := range []bool{false, true} {
+			shown := shownAs(t, strings.TrimSpace("bpf_dualpi2 "+text), 30280000, statistics)
+			shown.print(&b)
+			if err := printJSON(&b, []shownQdisc{shown}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "== add --help\n%s\n", newDualPI2AddCommand().Long)
+	golden := filepath.Join("testdata", "dualpi2-show.txt")
+	if *update {
+		if err := os.WriteFile(golden, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%v: it is now\n%s", err, b.String())
 	}
 }
 

@@ -34,7 +34,7 @@ for goals in force that say between which rates, or that nobody knows it:
   sudo weir up --rate auto
   sudo weir up --rate 50mbit --ingress 50mbit --follow auto
 
-weir confirm starts it as weir-follow.service, at every boot, too. weir down
+weir confirm starts it as a service, weir-follow, at every boot, too. weir down
 ends that.
 
 It sends nothing. It reads the RTTs of this host's own TCP connections and the
@@ -62,7 +62,7 @@ It takes less than 1 % of a core. docs/follow.md says what was measured.
 Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 		Example: `  weir follow
   weir follow --json
-  systemctl status weir-follow`,
+  weir status`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
@@ -104,7 +104,7 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 					failed = wrong
 					end()
 				}
-			}, following.Waits)
+			}, following.Tell)
 			if err == nil {
 				err = failed
 			}

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/text"
+	"weir/internal/units"
 )
 
 // printHome says, to somebody who typed weir alone, how this server is and what to do next.
@@ -48,11 +49,11 @@ func home(s change.Status, err error) (string, []nextStep) {
 		return "The goal is in force, but the rate is not known yet" + because(s.Followed[0].Waits) + ".",
 			[]nextStep{{"weir status", "what it waits for"},
 				{"weir calibrate PEER", "find it with another host's help"}, down}
-	case s.InForce && len(s.Followed) > 0 && !s.Followed[0].Running:
-		return "The goal is in force, but nobody follows the rate: it stays " + s.Followed[0].Rate.String() + ".",
-			[]nextStep{{"systemctl status weir-follow", "why"}, {"sudo weir follow", "follow it from here"}, down}
-	case s.InForce && len(s.Followed) > 0:
-		return "The goal is in force, and the rate is followed: " + s.Followed[0].Rate.String() + " now.",
+	case s.InForce && len(s.Followed) > 0 && !s.Followed[0].Running && s.Followed[0].Hidden == "":
+		return "The goal is in force, but nobody follows the rate: it stays " + rate(s.Followed[0]) + ".",
+			append(unfollowed(s.Followed[0]), down)
+	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Running:
+		return "The goal is in force, and the rate is followed: " + rate(s.Followed[0]) + " now.",
 			[]nextStep{{"weir watch", "the queue, live"}, {"weir status", "what the goal is"}, down}
 	case s.InForce:
 		return "The goal is in force.", []nextStep{{"weir status", "what the goal is"}, down}
@@ -62,6 +63,18 @@ func home(s change.Status, err error) (string, []nextStep) {
 	}
 	return "The goal is not in force: " + text.Counted(len(s.Drift), "change") + " to bring it back.",
 		[]nextStep{{"weir status", "what has drifted"}, up, down}
+}
+
+// rate is that of a queue now.
+func rate(f change.Followed) string { return units.Rounded(float64(f.Rate)).String() }
+
+// unfollowed is what to do where nobody follows: ask why the service does not run and start it, or follow from here.
+func unfollowed(f change.Followed) []nextStep {
+	steps := []nextStep{{"sudo " + f.Start, "follow it"}}
+	if f.Ask != "" {
+		steps = append([]nextStep{{f.Ask, "why"}}, steps...)
+	}
+	return steps
 }
 
 func because(why string) string {

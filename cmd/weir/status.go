@@ -5,9 +5,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +79,9 @@ func printInForce(w io.Writer, s change.Status) {
 		fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
 	}
 	for _, f := range s.Followed {
-		printFollowed(w, f)
+		for _, line := range f.Says(time.Now()) {
+			printWrapped(w, "", line)
+		}
 	}
 	if s.Elsewhere != "" {
 		printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
@@ -89,21 +91,6 @@ func printInForce(w io.Writer, s change.Status) {
 	}
 	if !s.Kept && !s.Unconfirmed {
 		fmt.Fprintln(w, "Until the next reboot: nothing is kept over that.")
-	}
-}
-
-func printFollowed(w io.Writer, f change.Followed) {
-	switch {
-	case f.Rate == 0 && !f.Running:
-		fmt.Fprintln(w, "The rate is not known, and nobody looks for it. To look:  weir follow")
-	case f.Rate == 0:
-		printWrapped(w, "", "The rate is not known yet: "+cmp.Or(f.Waits, "weir follow has just begun")+".")
-	case f.Running && f.Behind:
-		fmt.Fprintf(w, "Learnt:    %s now on %s, of %s to %s\n", f.Rate, f.Dev, f.Low, f.High)
-	case f.Running:
-		fmt.Fprintf(w, "Followed:  %s now, of %s to %s\n", f.Rate, f.Low, f.High)
-	default:
-		fmt.Fprintf(w, "Not followed: the rate stays %s. To follow it:  weir follow\n", f.Rate)
 	}
 }
 

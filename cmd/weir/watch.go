@@ -35,6 +35,9 @@ wait, and what was dropped and marked. Below them it says if the bottleneck is
 here, and why. A bottleneck's queue never drains. One that drains has sent all
 that wanted to leave, so the application limits, or another network.
 
+Where weir follow chooses the rate, a line says what that is now, why it changed
+last, or that nobody follows it.
+
 The graph goes back ten minutes. A CAKE has a row for each tin, a DualPI2 one
 for L and one for C. Connections are summed up by client network, as weir
 measure --live does. At the foot are the timer of weir up, and the findings of
@@ -70,6 +73,7 @@ Exit status: 0 shown, 1 not, 2 wrong usage.`,
 			}
 			defer reader.Close()
 			view := watch.View{Words: func(s change.Status, err error) string {
+				s.Followed = nil // which has lines of its own
 				state, _ := home(s, err)
 				return state
 			}}

@@ -21,7 +21,7 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	}
 	defer s.end()
 	goal, there := about(at.journal.goals(), dev)
-	if follows, _ := s.followed(); !there || follows && goal.Follow != "" { // which drains it by itself
+	if follows, _, _ := s.followed(); !there || follows && goal.Follow != "" { // which drains it by itself
 		return nil, nil
 	}
 	shaper, _ := at.shaper(goal, rootOf(dev))

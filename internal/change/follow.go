@@ -3,20 +3,24 @@
 package change
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"weir/internal/bpf"
+	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -150,9 +154,24 @@ func (s *Shaper) Leave() error {
 
 // Following is the one follower of a network namespace, as Status sees it.
 type Following struct {
-	f     *os.File
-	one   sync.Mutex
-	waits map[string]string
+	f   *os.File
+	one sync.Mutex
+	all map[string]Doing
+}
+
+// Doing is what a follower tells of a queue.
+type Doing struct {
+	Waits string `json:"waits,omitempty"` // why it has not found the rate yet
+	Tries string `json:"tries,omitempty"` // why the rate is another for a moment
+	Last  *Step  `json:"last,omitempty"`  // the last change that stayed
+}
+
+// Step is a change of the rate that stayed.
+type Step struct {
+	At   time.Time  `json:"at"`
+	From units.Rate `json:"from,omitempty"` // bit/s; 0: it was not known
+	To   units.Rate `json:"to"`
+	Why  string     `json:"why"`
 }
 
 // Follow keeps a second follower out of this network namespace, and lets Status know of this one, until it is closed.
@@ -168,12 +187,12 @@ func (s Store) Follow() (*Following, error) {
 	const patience, pause = time.Second, 10 * time.Millisecond
 	for waited := time.Duration(0); ; waited += pause {
 		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return &Following{f: f, waits: map[string]string{}}, f.Truncate(0)
+			return &Following{f: f, all: map[string]Doing{}}, f.Truncate(0)
 		}
 		if waited >= patience {
 			f.Close()
 			return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
-				Try: "systemctl status weir-follow"}}
+				Try: cmp.Or(s.askFollow(), "weir status")}}
 		}
 		s.timer.sleep(pause) // Status asks for a moment
 	}
@@ -182,38 +201,131 @@ func (s Store) Follow() (*Following, error) {
 // Close ends it.
 func (f *Following) Close() error { return f.f.Close() }
 
-// Waits lets Status know why a device's rate is not known yet; "" where it is.
-func (f *Following) Waits(dev, why string) {
+// Tell lets Status know what is done about a device. The last change stays until there is another.
+func (f *Following) Tell(dev string, now Doing) {
 	f.one.Lock()
 	defer f.one.Unlock()
-	if f.waits[dev] == why {
+	before := f.all[dev]
+	if now.Last == nil {
+		now.Last = before.Last
+	}
+	if now == before {
 		return
 	}
-	f.waits[dev] = why
-	text, _ := json.Marshal(f.waits)
-	if f.f.Truncate(0) == nil { // what cannot be told is told by the log
-		_, _ = f.f.WriteAt(text, 0)
+	f.all[dev] = now
+	text, _ := json.Marshal(f.all)
+	// What cannot be told is told by the log. Whoever reads meanwhile finds the end of what was there after it.
+	if _, err := f.f.WriteAt(text, 0); err == nil {
+		_ = f.f.Truncate(int64(len(text)))
 	}
 }
 
-// followed tells whether a follower is at work, and what it waits for, by devices.
-func (s Store) followed() (running bool, waits map[string]string) {
+// Says is what a person should know of a queue whose rate may move, in a line or two.
+func (f Followed) Says(now time.Time) []string {
+	rate := units.Rounded(float64(f.Rate)).String()
+	switch {
+	case f.Hidden != "":
+		return []string{"Whether anybody follows the rate cannot be seen: " + f.Hidden}
+	case f.Rate == 0 && !f.Running:
+		return []string{"The rate is not known, and nobody looks for it. To look:  " + f.Start}
+	case f.Rate == 0:
+		return []string{"The rate is not known yet: " + cmp.Or(f.Waits, "weir follow has just begun") + "."}
+	case !f.Running:
+		return []string{"The follower does not run: the rate stays " + rate + ".", "To start it:  " + f.Start}
+	}
+	what := "Followed:  " + rate + " now,"
+	if f.Behind {
+		what = "Learnt:    " + rate + " now on " + f.Dev + ","
+	}
+	says := []string{fmt.Sprintf("%s of %s to %s", what, f.Low, f.High)}
+	if f.Tries != "" {
+		says[0] += ": " + f.Tries
+	}
+	if f.Last != nil {
+		says = append(says, f.Last.says(now))
+	}
+	return says
+}
+
+// says is when a rate changed, and why.
+func (s Step) says(now time.Time) string {
+	passed := ago(now.Sub(s.At))
+	switch from := units.Rounded(float64(s.From)).String(); {
+	case s.From == 0:
+		return fmt.Sprintf("Found %s: %s", passed, s.Why)
+	case s.To < s.From:
+		return fmt.Sprintf("Lowered %s, from %s: %s", passed, from, s.Why)
+	default:
+		return fmt.Sprintf("Raised %s, from %s: %s", passed, from, s.Why)
+	}
+}
+
+// ago writes a time that has passed. A clock may have been set back since.
+func ago(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s ago", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min ago", d.Minutes())
+	}
+	return fmt.Sprintf("%.0f h ago", d.Hours())
+}
+
+// Ask tells whether a follower is at work on queues, and what it does there.
+func (s Store) Ask(all []Followed) []Followed {
+	if len(all) == 0 {
+		return nil
+	}
+	running, doing, hidden := s.followed()
+	all = slices.Clone(all)
+	for i := range all {
+		f := &all[i]
+		f.Running, f.Hidden, f.Doing = running, hidden, doing[f.Dev]
+		f.Waits, f.Tries = text.OneLine(f.Waits), text.OneLine(f.Tries)
+	}
+	return all
+}
+
+// followed tells whether a follower is at work and what it does, by devices, or why that cannot be told.
+func (s Store) followed() (running bool, doing map[string]Doing, hidden string) {
 	name, err := s.followLock()
 	if err != nil {
-		return false, nil
+		return false, nil, err.Error()
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil, ""
+	}
 	if err != nil {
-		return false, nil
+		return false, nil, err.Error()
 	}
 	defer f.Close()
 	if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK) {
-		return false, nil
+		return false, nil, ""
 	}
 	const most = 1 << 16
-	text, _ := io.ReadAll(io.LimitReader(f, most))
-	_ = json.Unmarshal(text, &waits) // half of it, while it is written, is nothing
-	return true, waits
+	_ = json.NewDecoder(io.LimitReader(f, most)).Decode(&doing) // of an older program it is something else
+	return true, doing, ""
+}
+
+// followStarter is what a person types to start a follower, and to ask why a service has none; "" where no service
+// should have.
+func followStarter(facts host.Facts) (start, ask string) {
+	starter, known := host.StarterOf(facts.Init)
+	if !known || facts.Files[starter.FollowLink].Kind != host.Symlink {
+		return "weir follow", ""
+	}
+	return starter.StartFollow, starter.AskFollow
+}
+
+// askFollow is what a person types to ask for the service.
+func (s Store) askFollow() string {
+	facts, err := s.facts()
+	if err != nil {
+		return ""
+	}
+	_, ask := followStarter(facts)
+	return ask
 }
 
 func (s Store) followLock() (string, error) {

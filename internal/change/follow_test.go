@@ -3,13 +3,19 @@
 package change
 
 import (
+	"cmp"
+	"errors"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/units"
 )
 
 // What a follower sets is in force, and stays so until another goal is brought up.
@@ -51,6 +57,7 @@ func TestFollowed(t *testing.T) {
 	if !status().Followed[0].Running {
 		t.Error("nobody is seen to follow")
 	}
+	tellsAndAsks(t, s, following)
 	if _, err := s.Follow(); err == nil || !strings.Contains(err.Error(), "another weir follow") {
 		t.Errorf("two follow: %v", err)
 	}
@@ -80,6 +87,106 @@ func TestFollowed(t *testing.T) {
 	}
 	if root, _ := m.f.Links[0].Tree.Root(); root.Kind != "pfifo_fast" {
 		t.Errorf("after down there is %s", root.Kind)
+	}
+}
+
+// What a follower tells is seen, and the last change outlasts what is tried.
+func tellsAndAsks(t *testing.T, s Store, following *Following) {
+	t.Helper()
+	step := &Step{At: time.Unix(1e9, 0).UTC(), From: 99.75e6, To: 63e6, Why: "packets waited"}
+	for _, c := range []struct{ told, want Doing }{
+		{Doing{Tries: "something with a long name"}, Doing{Tries: "something with a long name"}},
+		{Doing{Last: step}, Doing{Last: step}},
+		{Doing{Tries: "more\x1b"}, Doing{Tries: "more?", Last: step}},
+		{Doing{}, Doing{Last: step}},
+	} {
+		following.Tell("eth0", c.told)
+		got := s.Ask([]Followed{{Dev: "eth0"}, {Dev: "eth1"}})
+		if !reflect.DeepEqual(got[0].Doing, c.want) || !got[1].Running || got[1].Last != nil {
+			t.Errorf("%+v: %+v", c.told, got)
+		}
+	}
+}
+
+// Where it cannot be seen whether anybody follows, that is said, and not that nobody does.
+func TestFollowedUnseen(t *testing.T) {
+	s, _ := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}, 0))
+	name := must[string](t)(s.followLock())
+	if err := os.Symlink("elsewhere", name); err != nil {
+		t.Fatal(err)
+	}
+	f := must[Status](t)(s.Status()).Followed[0]
+	if says := strings.Join(f.Says(time.Now()), " / "); f.Running || !strings.HasPrefix(says, "Whether anybody follows the rate cannot be s") {
+		t.Errorf("%+v: %s", f, says)
+	}
+}
+
+// The commands are those of the host's init, where a service should follow.
+func TestFollowStarter(t *testing.T) {
+	for _, c := range []struct {
+		init       string
+		kept       bool
+		start, ask string
+	}{
+		{host.Systemd, true, "systemctl start weir-follow", "systemctl status weir-follow"},
+		{host.OpenRC, true, "rc-service weir-follow start", "rc-service weir-follow status"},
+		{host.OpenRC, false, "weir follow", ""},
+		{"", true, "weir follow", ""},
+	} {
+		s, m := newFake(t)
+		m.kept()
+		m.f.Init = c.init
+		within := time.Duration(0)
+		if !c.kept {
+			within = time.Minute // and so it is not kept yet
+		}
+		must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: plan.Auto, RTT: 50e6}, within))
+		if f := must[Status](t)(s.Status()).Followed[0]; f.Start != c.start || f.Ask != c.ask {
+			t.Errorf("%s, kept %v: %q and %q", c.init, c.kept, f.Start, f.Ask)
+		}
+		must[*Following](t)(s.Follow())
+		_, err := s.Follow()
+		if second := (*busy)(nil); !errors.As(err, &second) || second.Try != cmp.Or(c.ask, "weir status") {
+			t.Errorf("%s: a second is told %v", c.init, err)
+		}
+	}
+}
+
+func TestFollowedSays(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	at := func(rate units.Rate, d Doing) Followed {
+		return Followed{Dev: "eth0", Rate: rate, Low: 10e6, High: 400e6, Running: true, Start: "weir follow", Doing: d}
+	}
+	step := func(ago time.Duration, from, to units.Rate, why string) *Step {
+		return &Step{now.Add(-ago), from, to, why}
+	}
+	for _, c := range []struct {
+		f    Followed
+		want string
+	}{
+		{at(60_123_456, Doing{}), "Followed:  60.123mbit now, of 10mbit to 400mbit"},
+		{at(60e6, Doing{Last: step(8*time.Second, 99.75e6, 60e6, "packets waited 42 ms beyond this host")}),
+			"Followed:  60mbit now, of 10mbit to 400mbit / Lowered 8 s ago, from 99.75mbit: packets waited 42 ms beyond " +
+				"this host"},
+		{at(60e6, Doing{Tries: "more is tried", Last: step(5*time.Minute, 50e6, 60e6, "it was free")}),
+			"Followed:  60mbit now, of 10mbit to 400mbit: more is tried / Raised 5 min ago, from 50mbit: it was free"},
+		{at(60e6, Doing{Last: step(30*time.Hour, 0, 60e6, "it was heard")}),
+			"Followed:  60mbit now, of 10mbit to 400mbit / Found 30 h ago: it was heard"},
+		{at(60e6, Doing{Last: step(-time.Hour, 0, 60e6, "the clock was set back")}),
+			"Followed:  60mbit now, of 10mbit to 400mbit / Found 0 s ago: the clock was set back"},
+		{Followed{Dev: "ifb4eth0", Behind: true, Running: true, Rate: 85e6, Low: 85e6, High: 99.75e6},
+			"Learnt:    85mbit now on ifb4eth0, of 85mbit to 99.75mbit"},
+		{at(0, Doing{Waits: "little is sent"}), "The rate is not known yet: little is sent."},
+		{at(0, Doing{}), "The rate is not known yet: weir follow has just begun."},
+		{Followed{Start: "weir follow"}, "The rate is not known, and nobody looks for it. To look:  weir follow"},
+		{Followed{Rate: 60e6, Start: "systemctl start weir-follow"},
+			"The follower does not run: the rate stays 60mbit. / To start it:  systemctl start weir-follow"},
+		{Followed{Rate: 60e6, Hidden: "too many links"}, "Whether anybody follows the rate cannot be seen: too many links"},
+	} {
+		if got := strings.Join(c.f.Says(now), " / "); got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/plan"
-	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -40,15 +39,18 @@ type Status struct {
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
 }
 
-// Followed is a goal in force whose rate a follower may choose.
+// Followed is a queue of a goal in force whose rate a follower may choose.
 type Followed struct {
 	Dev     string     `json:"dev"`
 	Behind  bool       `json:"behind,omitempty"` // the provider's queue: of incoming traffic, or of a relay
 	Rate    units.Rate `json:"rate"`             // bit/s, of the shaper now; 0: it is to be found
 	Low     units.Rate `json:"low"`              // and between which it may be
 	High    units.Rate `json:"high"`
-	Running bool       `json:"running"`         // weir follow is at work
-	Waits   string     `json:"waits,omitempty"` // why it has not found the rate yet
+	Running bool       `json:"running"`          // weir follow is at work
+	Hidden  string     `json:"hidden,omitempty"` // why that cannot be told
+	Doing              // what it tells of itself
+	Start   string     `json:"start"`         // the command that starts it
+	Ask     string     `json:"ask,omitempty"` // and the one that tells why it is not at work, where a service should be
 }
 
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
@@ -61,12 +63,11 @@ func (s Store) Status() (Status, error) {
 		return Status{Drift: []plan.Change{}}, err
 	}
 	facts, status := at.facts, s.status(at)
-	if len(status.Followed) > 0 {
-		running, waits := s.followed()
-		for i, f := range status.Followed {
-			status.Followed[i].Running, status.Followed[i].Waits = running, text.OneLine(waits[f.Dev])
-		}
+	start, ask := followStarter(facts)
+	for i := range status.Followed {
+		status.Followed[i].Start, status.Followed[i].Ask = start, ask
 	}
+	status.Followed = s.Ask(status.Followed)
 	// What has just come into force still shows in what connections remember.
 	for look := 0; status.InForce && len(status.Others) == 0; look++ {
 		deep := host.Deep{Sockets: s.host.path(facts)}

@@ -19,50 +19,6 @@ import (
 	"weir/internal/units"
 )
 
-// Options are those that the kernel's dualpi2 has, too.
-type Options struct {
-	Limit uint32 `json:"limit"` // packets in both queues, 1 and up; default 10000
-	// bytes in both queues; 0: limit times two of the device's largest packets
-	MemLimit uint32 `json:"memlimit"`
-	// how often the PI controller runs, 1us to 4.294967s; default 16ms
-	TUpdate units.Duration `json:"tupdate"`
-	Target  units.Duration `json:"target"` // the C queue's delay; default 15ms
-	// integral gain in 256ths of a Hz, 1 and up; default 41
-	Alpha uint32 `json:"alpha"`
-	// proportional gain in 256ths of a Hz, 1 and up; default 819
-	Beta uint32 `json:"beta"`
-	// what goes to the L queue: l4s_ect (the default) or any_ect
-	ECN string `json:"ecn"`
-	// drop, rather than overflow, when saturated; default true
-	DropOverload   bool  `json:"drop_on_overload"`
-	CouplingFactor uint8 `json:"coupling_factor"` // k of RFC 9332, 1 to 255; default 2
-	SplitGSO       bool  `json:"split_gso"`       // cut superpackets into packets; default true
-	// the L queue's marking threshold, up to 4.294967s; default 1ms
-	StepThresh units.Duration `json:"step_thresh"`
-	// the same as a number of packets; 0: step_thresh holds
-	StepPackets uint32 `json:"step_packets"`
-	// packets in the L queue below which nothing is marked; default 0
-	MinQlenStep uint32 `json:"min_qlen_step"`
-	// apply the AQM when packets come rather than when they go; default false
-	DropEnqueue bool `json:"drop_enqueue"`
-	// the C queue's share of the link under overload, percent; default 10
-	ClassicProtection uint8 `json:"classic_protection"`
-}
-
-// Config is what one instance does. Nothing is filled in: the defaults are those of Defaults.
-type Config struct {
-	Options
-	Rate     units.Rate `json:"rate"`     // 1kbit and up; 0: as fast as the device takes them, the default
-	ATM      string     `json:"atm"`      // noatm (the default), atm, ptm
-	Overhead int32      `json:"overhead"` // bytes added to each packet, -64 to 256
-	// count packets as the device does, with no correction for its header; the default
-	Raw bool   `json:"raw"`
-	MPU uint32 `json:"mpu"` // bytes that a packet counts for at least, 0 to 256
-	// packets with this firewall mark go to the L queue and are never marked nor dropped by the AQM
-	LLLLMark uint32 `json:"llll_mark"`
-	LLLLMask uint32 `json:"llll_mask"` // the bits of the mark that count; 0: none, the default
-}
-
 // MaxLimit is the largest Limit: what an instance's two rings can be made for.
 const MaxLimit = 1 << 17
 
@@ -92,18 +48,6 @@ func Capacity(limit uint32) uint32 {
 	return capacity
 }
 
-// Defaults are those of sch_dualpi2 and no shaper (net/sched/sch_dualpi2.c, dualpi2_reset_default).
-func Defaults() Config {
-	return Config{
-		Options: Options{
-			Limit: 10000, TUpdate: units.Duration(16e6), Target: units.Duration(15e6), Alpha: 41, Beta: 819,
-			ECN: classicOnly, DropOverload: true, CouplingFactor: 2, SplitGSO: true, StepThresh: units.Duration(1e6),
-			ClassicProtection: 10,
-		},
-		ATM: framings()[0], Raw: true,
-	}
-}
-
 // What goes to the L queue: ECT(1) and CE alone, or ECT(0), too.
 const (
 	classicOnly = "l4s_ect"
@@ -112,7 +56,6 @@ const (
 
 // What bpf/dualpi2.h and bpf/pi2.h have agreed on with this file.
 const (
-	layout    = 3                                // LAYOUT
 	rateShift = 20                               // RATE_SHIFT
 	maxProb   = math.MaxUint32                   // MAX_PROB: a probability of 1
 	maxDelay  = math.MaxUint32 * time.Nanosecond // MAX_DELAY: 4.29 s
@@ -139,12 +82,12 @@ func (c Config) check() error {
 		return errors.New("classic_protection is above 100%")
 	case c.Rate != 0 && c.Rate/8 < minRate:
 		return fmt.Errorf("rate is below %d bit/s", minRate*8)
-	case c.Overhead < -64 || c.Overhead > 256 || c.MPU > 256:
-		return errors.New("overhead or mpu is out of range (-64 to 256, and up to 256 bytes)")
+	case c.Overhead < -64 || c.Overhead > 256:
+		return errors.New("overhead is out of range (-64 to 256 bytes)")
 	case !slices.Contains(framings(), c.ATM):
 		return fmt.Errorf("framing %q is not known", c.ATM)
 	}
-	return nil
+	return c.CheckNumbers()
 }
 
 // gains are alpha and beta, in 256ths of a Hz, as whole numbers of 2^-shift of 1/maxProb for each nanosecond.
@@ -172,10 +115,13 @@ func (c Config) encode(header int32) objectConfig {
 		Wc: uint32(c.ClassicProtection), Wl: maxWeight - uint32(c.ClassicProtection),
 		DropOverload: flag(c.DropOverload), DropEnqueue: flag(c.DropEnqueue),
 		BypassMark: c.LLLLMark & c.LLLLMask, BypassMask: c.LLLLMask,
-		Overhead: c.Overhead, Mpu: c.MPU, Framing: uint32(slices.Index(framings(), c.ATM)), Raw: flag(c.Raw),
+		Overhead: c.Overhead, Framing: uint32(slices.Index(framings(), c.ATM)), Raw: flag(c.Raw),
 	}
 	if c.ECN == anyECT {
 		o.L4sMask = 3
+	}
+	for _, n := range Numbers() {
+		*n.object(&o) = *n.Value(&c)
 	}
 	if c.StepPackets != 0 {
 		o.StepInPackets, o.StepThresh = 1, uint64(c.StepPackets)
@@ -209,7 +155,10 @@ func (o objectConfig) decode(header int32) Config {
 			DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, ClassicProtection: uint8(o.Wc),
 		},
 		LLLLMark: o.BypassMark, LLLLMask: o.BypassMask,
-		Rate: units.Rate(o.RateBytes * 8), Raw: o.Raw != 0, Overhead: o.Overhead, MPU: o.Mpu,
+		Rate: units.Rate(o.RateBytes * 8), Raw: o.Raw != 0, Overhead: o.Overhead,
+	}
+	for _, n := range Numbers() {
+		*n.Value(&c) = *n.object(&o)
 	}
 	if o.L4sMask == 3 {
 		c.ECN = anyECT

@@ -295,6 +295,9 @@ func (s sink) goal(g *change.Status) {
 	s.gauge("weir_goal_unconfirmed", "Whether the goal waits for weir confirm.", number(g.Unconfirmed))
 	s.gauge("weir_goal_kept", "Whether the goal outlasts a reboot.", number(g.Kept))
 	for _, f := range g.Followed {
+		if f.Hidden != "" {
+			continue
+		}
 		s.gauge("weir_goal_followed", "Whether weir follow is at work, for a goal whose rate moves.", number(f.Running),
 			"device", f.Dev)
 	}

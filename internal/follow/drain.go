@@ -28,7 +28,7 @@ func (f *Follower) cut(p point, before float64) string {
 		found = max(min(found, most), least)
 	}
 	f.found = min(found, was)
-	f.phase, f.over, f.began, f.stood = draining, 0, false, p.at
+	f.phase, f.over, f.began, f.stood, f.peak = draining, 0, false, p.at, 0
 	f.drainTo(p)
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
 }
@@ -53,6 +53,7 @@ func (f *Follower) rising(p point) float64 {
 
 // drain is a look while the queue drains.
 func (f *Follower) drain(p point) string {
+	f.peak = max(f.peak, p.q)
 	if p.q > f.threshold() {
 		f.stood = p.at
 	}
@@ -73,7 +74,7 @@ func (f *Follower) drain(p point) string {
 		f.set(margin*f.found, p)
 		f.settle(p, wait)
 		f.floor.skip(p.at + 2*p.rtt)
-		return "the queue has drained"
+		return f.drained()
 	case f.elsewhere(p):
 		f.floor.raise(p.at, p.q, f.noise(p))
 		f.found = 0
@@ -97,6 +98,15 @@ func (f *Follower) drain(p point) string {
 		f.drainTo(p)
 	}
 	return ""
+}
+
+// drained tells of a queue that is gone.
+func (f *Follower) drained() string {
+	waited := fmt.Sprintf("packets waited %.3g ms", 1e3*f.peak)
+	if f.rate > f.before {
+		return "more was tried until " + waited
+	}
+	return waited + " beyond this host"
 }
 
 // drainTo sets what drains the queue within two round trips, of what was found.

@@ -69,6 +69,7 @@ type Follower struct {
 	tried  float64   // bit/s, the rate when the queue was seen
 	began  bool      // the rate has been cut
 	stood  float64   // when the queue was last above the threshold
+	peak   float64   // seconds, the most that packets have waited since the cut
 
 	loss losses
 

@@ -26,17 +26,20 @@ const (
 	FollowLink  = "/etc/systemd/system/multi-user.target.wants/weir-follow.service"
 )
 
-// Starter is where an init finds what it starts at boot: what brings the goal up, and what follows its rate.
-type Starter struct{ File, Link, Follow, FollowLink string }
+// Starter is where an init finds what it starts at boot: what brings the goal up, and what follows its rate. For the
+// latter it also is what a person types.
+type Starter struct{ File, Link, Follow, FollowLink, StartFollow, AskFollow string }
 
 // StarterOf is that of an Init. OpenRC has one place for the scripts of packages and of administrators.
 func StarterOf(init string) (s Starter, known bool) {
 	switch init {
 	case Systemd:
-		return Starter{UnitFile, UnitLink, FollowFile, FollowLink}, true
+		return Starter{UnitFile, UnitLink, FollowFile, FollowLink,
+			"systemctl start weir-follow", "systemctl status weir-follow"}, true
 	case OpenRC:
 		return Starter{"/etc/init.d/weir", "/etc/runlevels/default/weir", "/etc/init.d/weir-follow",
-			"/etc/runlevels/default/weir-follow"}, true
+			"/etc/runlevels/default/weir-follow",
+			"rc-service weir-follow start", "rc-service weir-follow status"}, true
 	}
 	return Starter{}, false
 }

@@ -383,7 +383,7 @@ func TestDocumentsOfSections(t *testing.T) {
 		"docs/rules.md":   {"scenarios/rules", []string{"promise.toml"}}, // TestPromise
 		"docs/peers.md":   {"scenarios/peers", []string{"base.toml"}},
 
-		"docs/programs.md": {"scenarios/programs", []string{"watch.toml"}}, // TestWatch
+		"docs/programs.md": {"scenarios/programs", []string{"watch.toml", "watch-follow.toml"}}, // TestWatch
 		"docs/traffic.md":  {"scenarios/traffic", []string{"base.toml"}},
 		"docs/follow.md":   {"scenarios/follow", []string{"base.toml"}},
 	} {

@@ -26,7 +26,7 @@ const (
 	bpfFraming
 	bpfOverhead
 	bpfRaw
-	bpfMPU
+	_ // 0x1005 and all from 0x1007 on are rows in internal/dualpi2
 	bpfLLLL
 )
 
@@ -71,9 +71,12 @@ func (q *BPFDualPI2) options() []option {
 			list[i].decode = hertz("beta", dualpi2Beta, &q.Beta).decode
 		}
 	}
-	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(bpfFraming, bpfOverhead, bpfRaw,
-		bpfMPU)
-	return append(list, orUnlimited(rate("rate", bpfRate, 8, &q.Rate), &q.Rate), framing, overhead, raw, mpu, q.llll())
+	framing, overhead, raw, _ := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(bpfFraming, bpfOverhead, bpfRaw, 0)
+	list = append(list, orUnlimited(rate("rate", bpfRate, 8, &q.Rate), &q.Rate), framing, overhead, raw)
+	for _, n := range dualpi2.Numbers() {
+		list = append(list, count(n.Word, n.Attr, 4, n.Value((*dualpi2.Config)(q)), uint64(n.Low), uint64(n.High)))
+	}
+	return append(list, q.llll())
 }
 
 // llll says mark and mask in one word.
@@ -119,6 +122,9 @@ func (q *BPFDualPI2) finish() (Spec, error) {
 	spec, err := (*DualPI2)(&q.Options).finish()
 	if err == nil {
 		err = wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check()
+	}
+	if err == nil {
+		err = dualpi2.Config(*q).CheckNumbers()
 	}
 	const least = 1000 // bit/s: a packet in 12 seconds
 	switch {

@@ -172,6 +172,12 @@ func parse(s, what, example string, table []unit) (float64, error) {
 // String writes the largest unit that keeps the number at or above one, exactly: 49.875mbit.
 func (r Rate) String() string { return format(float64(r), rateUnits[:writtenRates]) }
 
+// Rounded is a rate in bit/s to five digits: as exact as one that was measured.
+func Rounded(rate float64) Rate {
+	digits := math.Pow(10, math.Max(0, math.Floor(math.Log10(rate))-4))
+	return Rate(math.Round(rate/digits) * digits)
+}
+
 // String writes 1.25mb as 1220.703125kb would be unreadable: sizes that are not whole in a larger unit stay in bytes.
 func (s Size) String() string {
 	for _, u := range sizeUnits[:3] {

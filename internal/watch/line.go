@@ -41,7 +41,7 @@ func (t Track) shown() *Shown {
 		return nil
 	}
 	last := t.Seconds[len(t.Seconds)-1]
-	return &Shown{t.Queue, last, last.Rate(), last.Wait(t.Queue)}
+	return &Shown{t.Queue, last, last.Rate(), last.Wait()}
 }
 
 // Line is the State as JSON has it.

@@ -33,6 +33,7 @@ type Reader struct {
 	doctor      chore
 	clients     chore
 	goal        chore
+	followed    []change.Followed // of the goal
 }
 
 // device is one whose queue is looked at.
@@ -128,7 +129,9 @@ func (r *Reader) second() (e Event, err error) {
 	r.goal.do(func() {
 		status, err := r.store.Status()
 		e.Goal = &Goal{At: time.Now(), Status: status, Err: err}
+		r.followed = status.Followed
 	})
+	e.Followed = r.store.Ask(r.followed)
 	return e, nil
 }
 

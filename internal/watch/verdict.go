@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -48,13 +49,14 @@ func (s State) Verdict() Verdict {
 	}
 	held := float64(w.Looks-w.Empty) / float64(w.Looks)
 	of, rate, limit := fmt.Sprintf("%d of %d looks in %.0f s", w.Looks-w.Empty, w.Looks,
-		max(1, time.Duration(w.Span).Seconds())), w.Rate(), q.Rate
-	if limit == 0 {
-		limit = q.Speed
-	}
+		max(1, time.Duration(w.Span).Seconds())), w.Rate(), cmp.Or(w.Shaped, q.Speed)
 	used := ""
 	if limit > 0 {
-		used = fmt.Sprintf(", and %.0f %% of %s are in use", 100*float64(rate)/float64(limit), limit)
+		name := rough(limit)
+		if w.Shaped != q.Rate {
+			name = "a rate that moves (" + rough(q.Rate) + " now)"
+		}
+		used = fmt.Sprintf(", and %.0f %% of %s are in use", 100*float64(rate)/float64(limit), name)
 	}
 	elsewhere := s.Doctor.Binds.Limit == doctor.LimitRate
 	switch {
@@ -63,7 +65,7 @@ func (s State) Verdict() Verdict {
 			"or tin of the queue, sends no more.", of, used)}
 	case held >= always:
 		return Verdict{Yes, fmt.Sprintf("Yes: packets waited here at %s%s. The queue never drains.", of, used)}
-	case elsewhere && (held <= seldom || s.longer(w, q.Rate)): // between two bursts a queue is empty when doctor looks
+	case elsewhere && (held <= seldom || s.longer(w)): // between two bursts a queue is empty when doctor looks
 		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at %s. It is %s", of,
 			s.Doctor.Binds.Says)}
 	case held > seldom:
@@ -77,10 +79,10 @@ func (s State) Verdict() Verdict {
 }
 
 // longer reports whether connections wait much longer than anything did in this queue.
-func (s State) longer(w Second, rate units.Rate) bool {
-	const much = 4                                   // times
-	here := 8e3 * float64(w.Backlog) / float64(rate) // ms, the most
-	return rate > 0 && s.Clients.All.Added.P50 > much*here
+func (s State) longer(w Second) bool {
+	const much = 4                                       // times
+	here := 8e3 * float64(w.Backlog) / float64(w.Shaped) // ms, the most
+	return w.Shaped > 0 && s.Clients.All.Added.P50 > much*here
 }
 
 // whyNot says why a queue tells nothing.
@@ -97,6 +99,9 @@ func whyNot(q Queue) string {
 	}
 	return "it was not looked at yet"
 }
+
+// rough writes a rate as tc does, to five digits.
+func rough(r units.Rate) string { return units.Rounded(float64(r)).String() }
 
 // mbit writes a rate to three digits.
 func mbit(r units.Rate) string { return figure(float64(r)/1e6) + " Mbit/s" }

@@ -63,7 +63,7 @@ func (v View) Lines(s State) []string {
 	if v.Height == 0 || v.Height >= tall {
 		most = many
 	}
-	top, middle := slices.Concat(v.head(s), v.verdict(s)), slices.Concat(v.parts(s), v.incoming(s))
+	top, middle := slices.Concat(v.head(s), v.followed(s), v.verdict(s)), slices.Concat(v.parts(s), v.incoming(s))
 	bottom := slices.Concat(v.goal(s), v.findings(s, most))
 	rows, left := many, len(s.Clients.Networks)+2
 	if v.Height > 0 {
@@ -108,7 +108,7 @@ func (v View) head(s State) []string {
 	q := s.Out.Queue
 	words := []string{"weir watch", cmp.Or(q.Dev, "no uplink"), cmp.Or(q.Kind, "no queue")}
 	if q.Rate != 0 {
-		words[2] += ", shaped to " + q.Rate.String()
+		words[2] += ", shaped to " + rough(q.Rate)
 	}
 	words = append(words, s.Now.Format(clock))
 	if v.Paused {
@@ -121,6 +121,22 @@ func (v View) head(s State) []string {
 	return append(head, text.Wrap("sends ", "  ", traffic(q, s.Out.Seconds[len(s.Out.Seconds)-1]), v.Width)...)
 }
 
+// followed is what weir follow does at the queues that are shown, and what it waits for where none is shaped yet.
+func (v View) followed(s State) (lines []string) {
+	for _, f := range s.Goal.Followed {
+		if f.Dev == s.Out.Dev || f.Dev == s.In.Dev {
+			says := f.Says(s.Now)
+			if f.Tries != "" { // for a moment, in which nothing is to move
+				lines, says = append(lines, says[0]), says[1:]
+			}
+			for _, line := range says {
+				lines = append(lines, text.Wrap("", "  ", line, v.Width)...)
+			}
+		}
+	}
+	return lines
+}
+
 // traffic is a queue's last second.
 func traffic(q Queue, s Second) string {
 	per := func(n uint64) string { return whole(n, max(time.Duration(s.Span).Seconds(), 0.5)) }
@@ -129,7 +145,7 @@ func traffic(q Queue, s Second) string {
 		used = figure(float64(s.Rate())/1e6) + " of " + mbit(q.Rate)
 	}
 	waits := text.Counted(int(s.Qlen), "packet")
-	if wait := s.Wait(q); wait != 0 {
+	if wait := s.Wait(); wait != 0 {
 		waits = millis(wait) + ", " + waits
 	}
 	return fmt.Sprintf("%s · waiting %s · %s drops/s, %s marks/s", used, waits, per(s.Drops), per(s.Marks))
@@ -152,7 +168,7 @@ func (v View) graph(s State, rows int) []string {
 	const label = 10
 	cols := max(v.Width-label, 10)
 	step := max(int64(Kept/time.Second)+int64(cols)-1, 1) / int64(cols) // seconds a column, rounded up
-	unit, of := "ms", func(x Second) float64 { return float64(x.Wait(s.Out.Queue)) / 1e6 }
+	unit, of := "ms", func(x Second) float64 { return float64(x.Wait()) / 1e6 }
 	if s.Out.Rate == 0 {
 		unit, of = "packets", func(x Second) float64 { return float64(x.Qlen) }
 	}

@@ -70,6 +70,15 @@ func words(s change.Status, err error) string {
 	return fmt.Sprintf("in force, and reverts in %v.", s.RevertsIn)
 }
 
+// followed is that host with a follower, which does something at its outgoing queue.
+func followed(running bool, does change.Doing) State {
+	s := busy()
+	s.Add(Event{Followed: []change.Followed{{Dev: "ens3", Rate: 99.75e6, Low: 9.975e6, High: 199.5e6, Running: running,
+		Doing: does, Start: "systemctl start weir-follow"}, {Dev: qdisc.IFB, Behind: true, Rate: 85e6, Low: 85e6,
+		High: 99.75e6, Running: running, Start: "systemctl start weir-follow"}, {Dev: "ens9", Rate: 1e6}}})
+	return s
+}
+
 var update = flag.Bool("update", false, "write the screens into testdata")
 
 // The screen as text.
@@ -79,6 +88,8 @@ func TestScreen(t *testing.T) {
 	unseen.Out.Hidden, unseen.Out.Kind = "what the BPF queue holds by itself only root can see (CAP_SYS_ADMIN)",
 		"dualpi2.12ab34"
 	unseen.ClientsWhy, unseen.Goal.Err = "the module tcp_diag is not loaded", errors.New("not for you")
+	cut := followed(true, change.Doing{Tries: "more is tried", Last: &change.Step{At: at(171), From: 99.75e6,
+		To: 49.875e6, Why: "packets waited 42 ms beyond this host"}})
 	for name, c := range map[string]struct {
 		s State
 		v View
@@ -89,6 +100,10 @@ func TestScreen(t *testing.T) {
 		"paused": {paused, View{Width: 80, Height: 30, Paused: true, Sort: 1, Filter: "2001", Typing: true}},
 		"unseen": {unseen, View{Width: 80, Height: 24}},
 		"start":  {State{}, View{Width: 80, Height: 24}},
+
+		"followed-80x24":  {cut, View{Width: 80, Height: 24}},
+		"followed-200x60": {cut, View{Width: 200, Height: 60}},
+		"unfollowed":      {followed(false, change.Doing{}), View{Width: 80, Height: 24}},
 	} {
 		c.v.Words = words
 		got := strings.Join(c.v.Lines(c.s), "\n") + "\n"
@@ -109,11 +124,39 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// The follower's lines are of what the queues have now, whatever its status said some seconds ago.
+func TestFollowedNow(t *testing.T) {
+	s := followed(true, change.Doing{})
+	q := s.Out.Queue
+	q.Rate = 30e6
+	s.Add(Event{Out: &Ended{q, Second{At: at(181)}}, Followed: s.Goal.Followed})
+	tries := followed(true, change.Doing{Tries: "packets wait 14.8 ms beyond this host and for all to see, and more"})
+	incoming := followed(true, change.Doing{})
+	incoming.In.Queue = Queue{Dev: qdisc.IFB, Kind: "cake", Rate: 91e6}
+	incoming.Add(Event{In: &Ended{Queue: incoming.In.Queue}, Followed: incoming.Goal.Followed[1:]})
+	searching := State{Now: at(0), Out: Track{Queue: Queue{Dev: "ens3", Kind: "fq"}}}
+	searching.Add(Event{Goal: &Goal{At: at(0), Status: change.Status{Followed: []change.Followed{{Dev: "ens3"}}}},
+		Followed: []change.Followed{{Dev: "ens3", Running: true, Doing: change.Doing{Waits: "little is sent"}}}})
+	for want, got := range map[string]State{"Followed:  30mbit now, of 9.975mbit to 199.5mbit": s,
+		"Followed:  49.875mbit now, of 9.975mbit to 199.5mbit: packets wait 14.8 ms beyond this host and for all to see, " +
+			"and more": tries,
+		"Learnt:    91mbit now on ifb-weir, of 85mbit to 99.75mbit": incoming,
+		"The rate is not known yet: little is sent.":                searching} {
+		if lines := (View{Width: 100}).followed(got); len(lines) == 0 || lines[0] != want {
+			t.Errorf("%q, want %q", lines, want)
+		}
+	}
+	if line := s.Line(); line.Goal.Followed[0].Rate != 30e6 {
+		t.Errorf("%+v", line.Goal.Followed)
+	}
+}
+
 // Whatever the size, and whatever things are called: the screen is filled, no line is wider, and nothing in it is a
 // terminal's command.
 func TestAnySize(t *testing.T) {
-	s := busy()
+	s := followed(true, change.Doing{Tries: "\x1b[2J"})
 	s.Out.Dev = "e\x1b[2J\n" + strings.Repeat("x", 300)
+	s.Goal.Followed[0].Dev = s.Out.Dev
 	s.Findings[0].Plain = "\x1b]0;title\a"
 	for width := 1; width < 220; width += 7 {
 		for height := 1; height < 70; height += 3 {

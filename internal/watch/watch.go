@@ -8,6 +8,7 @@
 package watch
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -60,6 +61,7 @@ type Second struct {
 	Drops   uint64         `json:"drops"`   // packets
 	Marks   uint64         `json:"marks"`   // packets
 	Parts   []Part         `json:"parts,omitempty"`
+	Shaped  units.Rate     `json:"shaped,omitempty"` // bit/s that the shaper enforced at its end; 0: it has none
 }
 
 // Rate is what was sent in it, in bit/s.
@@ -70,10 +72,10 @@ func (s Second) Rate() units.Rate {
 	return units.Rate(float64(s.Bytes*8) / time.Duration(s.Span).Seconds())
 }
 
-// Wait is how long the most that stood in a queue takes to leave, at the rate that the queue is served with; 0 if that
+// Wait is how long the most that stood in a queue took to leave, at the rate that the queue was served with; 0 if that
 // is not known.
-func (s Second) Wait(q Queue) units.Duration {
-	serves := max(q.Rate, s.Rate())
+func (s Second) Wait() units.Duration {
+	serves := max(s.Shaped, s.Rate())
 	if serves == 0 {
 		return 0
 	}
@@ -175,6 +177,7 @@ func (t *Track) add(q Queue, s Second) {
 		t.Seconds = nil
 	}
 	t.Queue = q
+	s.Shaped = q.Rate // it may be another in the next
 	t.Seconds = append(t.Seconds, s)
 	old := 0
 	for old < len(t.Seconds) && s.At.Sub(t.Seconds[old].At) >= Kept {
@@ -194,13 +197,21 @@ func (t Track) last(d time.Duration) []Second {
 	return t.Seconds[i:]
 }
 
-// sum is several seconds as one.
+// sum is several seconds as one, shaped to the mean of what they were.
 func sum(all []Second) (s Second) {
+	if len(all) > 0 {
+		s.Shaped = all[len(all)-1].Shaped
+	}
+	bits := 0.0
 	for _, x := range all {
+		bits += float64(x.Shaped) * time.Duration(x.Span).Seconds()
 		s.At, s.Span = x.At, s.Span+x.Span
 		s.Looks, s.Empty = s.Looks+x.Looks, s.Empty+x.Empty
 		s.Backlog, s.Qlen = max(s.Backlog, x.Backlog), max(s.Qlen, x.Qlen)
 		s.Bytes, s.Drops, s.Marks = s.Bytes+x.Bytes, s.Drops+x.Drops, s.Marks+x.Marks
+	}
+	if s.Span > 0 {
+		s.Shaped = units.Rate(math.Round(bits / time.Duration(s.Span).Seconds()))
 	}
 	return s
 }
@@ -212,6 +223,7 @@ type Event struct {
 	ClientsWhy string // connections cannot be seen
 	Doctor     *Diagnosis
 	Goal       *Goal
+	Followed   []change.Followed // of the goal, what the follower does now
 }
 
 // Ended is a second that has ended.
@@ -269,6 +281,22 @@ func (s *State) Add(e Event) {
 	if e.Goal != nil {
 		s.Goal = *e.Goal
 	}
+	if e.Followed != nil {
+		s.Goal.Followed = s.now(e.Followed)
+	}
+}
+
+// now is what is followed, with the rates that the queues have now.
+func (s State) now(all []change.Followed) []change.Followed {
+	all = slices.Clone(all)
+	for i := range all {
+		for _, t := range []Track{s.Out, s.In} {
+			if t.Dev == all[i].Dev && t.Rate != 0 && all[i].Rate != 0 {
+				all[i].Rate = t.Rate
+			}
+		}
+	}
+	return all
 }
 
 // Seen is a finding, and when it came and went.

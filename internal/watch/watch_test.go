@@ -37,8 +37,8 @@ func TestFold(t *testing.T) {
 	if p := s.Parts[0]; p.Packets != 3 || p.Bytes != 30 || p.Drops != 3 || p.Marks != 6 {
 		t.Errorf("%+v", p)
 	}
-	if wait := s.Wait(Queue{Rate: 720_000}); wait != units.Duration(72*time.Millisecond) {
-		t.Errorf("9000 bytes at 1mbit, which is more than the shaper's rate: %v", wait)
+	if s.Shaped = 720_000; s.Wait() != units.Duration(72*time.Millisecond) {
+		t.Errorf("9000 bytes at 1mbit, which is more than the shaper's rate: %v", s.Wait())
 	}
 	// Another queue is in its place: nothing is taken for growth.
 	if s := f.End(at(3), Queue{Stats: qdisc.Stats{Bytes: 10}, Parts: tin(1)}); s.Bytes != 0 || s.Parts[0].Bytes != 0 {
@@ -92,6 +92,15 @@ func waiting(s State, added float64) State {
 
 func TestVerdict(t *testing.T) {
 	shaped := Queue{Dev: "eth0", Kind: "cake", Rate: 50e6}
+	fell := scene(shaped, 5, 0, 49_900_000, 15e3)
+	for i := range 5 {
+		fell.Add(Event{Out: &Ended{Queue{Dev: "eth0", Kind: "cake", Rate: 30e6}, Second{At: at(5 + i), Looks: 4,
+			Span: units.Duration(time.Second), Bytes: 29_900_000 / 8, Backlog: 15e3}}})
+	}
+	// What waited before takes as long as it took then.
+	if was, is := fell.Out.Seconds[0].Wait(), fell.Out.Seconds[9].Wait(); was != 2_400_000 || is != 4_000_000 {
+		t.Errorf("15 kB waited %v at 50mbit and %v at 30mbit", time.Duration(was), time.Duration(is))
+	}
 	beyond := doctor.Binding{Limit: doctor.LimitRate, Says: "a rate enforced beyond this host."}
 	for name, c := range map[string]struct {
 		s     State
@@ -121,7 +130,9 @@ func TestVerdict(t *testing.T) {
 			says: "Yes: packets waited here at 40 of 40 looks in 10 s. The queue never drains."},
 		"the card's own": {s: scene(Queue{Dev: "eth0", Kind: "fq", Speed: 1e9}, 20, 0, 980e6, 15e3), here: Yes,
 			says: "Yes: packets waited here at 40 of 40 looks in 10 s, and 98 % of 1gbit are in use."},
-		"idle":      {s: scene(shaped, 20, 4, 20e3, 0), here: Idle, says: "Nothing to tell: this host sends 0.02 Mbit/s,"},
+		"idle": {s: scene(shaped, 20, 4, 20e3, 0), here: Idle, says: "Nothing to tell: this host sends 0.02 Mbit/s,"},
+		"the rate has fallen meanwhile": {s: fell, here: Yes,
+			says: "Yes: packets waited here at 40 of 40 looks in 10 s, and 100 % of a rate that moves (30mbit now) are "},
 		"no uplink": {s: scene(Queue{}, 3, 0, 0, 0), here: Unknown, says: "Cannot be told: there is no default route"},
 		"noqueue": {s: scene(Queue{Dev: "v", Kind: "noqueue"}, 3, 0, 0, 0), here: Unknown,
 			says: "Cannot be told: v has no queue (noqueue)"},

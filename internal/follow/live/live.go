@@ -8,6 +8,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -62,9 +63,9 @@ const (
 )
 
 // Run follows every goal in force that says so, until it is told to end. Each event is handed over, from several
-// goroutines, one at a time is for the caller to see to. What is waited for where a rate is not known yet is told as
-// often as it changes.
-func Run(ctx context.Context, store change.Store, each func(Event), waits func(dev, why string)) error {
+// goroutines, one at a time is for the caller to see to. What is done about a device, or waited for where its rate is
+// not known yet, is told as often as it changes.
+func Run(ctx context.Context, store change.Store, each func(Event), tell func(dev string, does change.Doing)) error {
 	said := map[string]string{}
 	for {
 		shapers, why, err := store.Shapers()
@@ -85,17 +86,17 @@ func Run(ctx context.Context, store change.Store, each func(Event), waits func(d
 		within, stop := context.WithCancel(ctx)
 		for _, s := range shapers {
 			delete(said, s.Goal.Dev)
-			go func() { done <- one(within, s, each) }()
+			go func() { done <- one(within, s, each, func(d change.Doing) { tell(s.Dev, d) }) }()
 		}
 		for _, u := range unknown {
-			dev := u.Goal.Dev
+			says := func(d change.Doing) { tell(u.Goal.Dev, d) }
 			search, err := prepare(u, shareOfAll)
 			go func() {
 				if err == nil {
-					err = search.learn(within, store, each, func(why string) { waits(dev, why) })
+					err = search.learn(within, store, each, says)
 				}
 				if err != nil && within.Err() == nil {
-					waits(dev, err.Error())
+					says(change.Doing{Waits: err.Error()})
 				}
 				done <- err
 			}()
@@ -134,8 +135,9 @@ func prepare(u change.Unmeasured, share float64) (s search, err error) {
 }
 
 // learn finds the rate of a goal that does not say it, and has the goal brought up with that.
-func (s search) learn(ctx context.Context, store change.Store, each func(Event), waits func(string)) error {
+func (s search) learn(ctx context.Context, store change.Store, each func(Event), tell func(change.Doing)) error {
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
+	waits := func(why string) { tell(change.Doing{Waits: why}) }
 	say("its rate is looked for")
 	rate, err := s.find(ctx, func(why string, _ units.Rate) { waits(why) }, func() bool {
 		all, err := store.Unknown()
@@ -152,8 +154,10 @@ func (s search) learn(ctx context.Context, store change.Store, each func(Event),
 		case <-ctx.Done():
 		case <-time.After(rest):
 		}
+		return err
 	}
-	return err
+	tell(change.Doing{Last: &change.Step{At: time.Now(), To: rate, Why: "clients of several networks filled the link"}})
+	return nil
 }
 
 // Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as
@@ -232,7 +236,7 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 }
 
 // one follows one shaper, until its queue is gone.
-func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
+func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(change.Doing)) error {
 	defer s.Close()
 	f, e, err := follows(s)
 	if err != nil {
@@ -243,6 +247,8 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 	}
 	say := func(why string, moves bool) { each(Event{time.Now(), s.Dev, s.Rate(), why, moves}) }
 	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
+	kept := steps{rate: s.Rate()}
+	tell(kept.does)
 	for {
 		before := time.Now()
 		stats, err := s.Stats()
@@ -254,11 +260,14 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 			return err
 		}
 		rate, why := f.Look(look)
-		if math.Abs(float64(rate)/float64(s.Rate())-1) > 0.001 {
+		if apart(rate, s.Rate()) > 0.001 {
 			if err := s.Set(rate); err != nil {
 				return err
 			}
 			say(why, true)
+		}
+		if kept.add(time.Now(), s.Rate(), why, f.Calm()) {
+			tell(kept.does)
 		}
 		pause := idle
 		if e.loaded(look, s.Rate()) || !f.Calm() {
@@ -274,6 +283,31 @@ func one(ctx context.Context, s *change.Shaper, each func(Event)) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// apart is by which share one rate is not another.
+func apart(a, b units.Rate) float64 { return math.Abs(float64(a)/float64(b) - 1) }
+
+// steps sums up what a follower does: what it tries at the moment, and the last change that stayed.
+type steps struct {
+	rate units.Rate // that stayed, in bit/s
+	does change.Doing
+}
+
+// add takes a rate, why it is set if that is new, and whether it stays. It tells whether there is anything new to tell.
+func (s *steps) add(at time.Time, rate units.Rate, why string, calm bool) bool {
+	const least = 0.03 // of the rate: what is tried every few seconds is not to hide why that is what it is
+	before := s.does
+	if !calm {
+		s.does.Tries = cmp.Or(why, s.does.Tries)
+		return s.does != before
+	}
+	if apart(rate, s.rate) > least {
+		s.does.Last = &change.Step{At: at, From: s.rate, To: rate, Why: cmp.Or(why, s.does.Tries)}
+		s.rate = rate
+	}
+	s.does.Tries = ""
+	return s.does != before
 }
 
 // eye is what looks remember.

@@ -3,6 +3,7 @@
 package live
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"weir/internal/follow"
 	"weir/internal/host"
 	"weir/internal/qdisc"
+	"weir/internal/units"
 )
 
 // What a CAKE has sent is counted as its shaper counts it.
@@ -88,6 +90,42 @@ func TestChoose(t *testing.T) {
 	}
 	if base := e.base(connection(99, "192.0.2.2:443", 1, math.MaxUint32)); base != 0 {
 		t.Errorf("of one that knows none: %s", base)
+	}
+}
+
+// Of what a follower does, the changes that stay are told, and meanwhile what it tries.
+func TestSteps(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	s := steps{rate: 99.75e6}
+	for i, c := range []struct {
+		rate units.Rate
+		why  string
+		calm bool
+		new  bool
+		want string
+	}{
+		{99.75e6, "", true, false, ""},
+		{101e6, "more is tried", false, true, "more is tried"},
+		{101e6, "", false, false, "more is tried"},
+		{90e6, "packets wait 1 ms", false, true, "packets wait 1 ms"},
+		{99.8e6, "packets waited 2 ms", true, true, ""}, // nearly as it was
+		{101.5e6, "more was tried", true, false, ""},
+		{70e6, "packets wait 12 ms", false, true, "packets wait 12 ms"},
+		{36e6, "", false, false, "packets wait 12 ms"},
+		{59.5e6, "packets waited 42 ms", true, true, ", 99.75mbit to 59.5mbit: packets waited 42 ms"},
+		{60e6, "more is tried", false, true, "more is tried, 99.75mbit to 59.5mbit: packets waited 42 ms"},
+		{62e6, "", true, true, ", 59.5mbit to 62mbit: more is tried"}, // forgotten on the way
+	} {
+		if got := s.add(at, c.rate, c.why, c.calm); got != c.new {
+			t.Errorf("%d: new %v", i, got)
+		}
+		got := s.does.Tries
+		if l := s.does.Last; l != nil {
+			got += fmt.Sprintf(", %s to %s: %s", l.From, l.To, l.Why)
+		}
+		if got != c.want {
+			t.Errorf("%d: %q, want %q", i, got, c.want)
+		}
 	}
 }
 
