@@ -144,7 +144,8 @@ func contains(t *testing.T, at string, mine, tcs map[string]any) {
 // What is shown, byte by byte, and what the help says.
 func TestShowGolden(t *testing.T) {
 	var b bytes.Buffer
-	for _, text := range []string{"", "rate 50mbit", "limit 500 memlimit 1000000 target 15123us alpha 0.5 beta 3.296875",
+	for _, text := range []string{"", "rate 50mbit",
+		"limit 500 memlimit 1000000 target 15123us alpha 0.5 beta 3.296875",
 		"step_thresh 5p min_qlen_step 3 coupling_factor 3 overflow", "drop_enqueue classic_protection 25% any_ect",
 		"no_split_gso", "docsis ptm llll_mark 0x1/0xff", "raw overhead 4 atm", "overhead -4", "overhead 0", "mpu 64",
 		"rate 1234567bit mpu 84 overhead 44 atm", "llll_mark 0/0x1", "typical_rtt 20ms", "tupdate 1s step_thresh 1us"} {

@@ -117,7 +117,8 @@ func TestFollowedUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := must[Status](t)(s.Status()).Followed[0]
-	if says := strings.Join(f.Says(time.Now()), " / "); f.Running || !strings.HasPrefix(says, "Whether anybody follows the rate cannot be s") {
+	says := strings.Join(f.Says(time.Now()), " / ")
+	if f.Running || !strings.HasPrefix(says, "Whether anybody follows the rate cannot be seen: ") {
 		t.Errorf("%+v: %s", f, says)
 	}
 }
@@ -167,8 +168,8 @@ func TestFollowedSays(t *testing.T) {
 	}{
 		{at(60_123_456, Doing{}), "Followed:  60.123mbit now, of 10mbit to 400mbit"},
 		{at(60e6, Doing{Last: step(8*time.Second, 99.75e6, 60e6, "packets waited 42 ms beyond this host")}),
-			"Followed:  60mbit now, of 10mbit to 400mbit / Lowered 8 s ago, from 99.75mbit: packets waited 42 ms beyond " +
-				"this host"},
+			"Followed:  60mbit now, of 10mbit to 400mbit / Lowered 8 s ago, from 99.75mbit: packets waited 42 ms " +
+				"beyond this host"},
 		{at(60e6, Doing{Tries: "more is tried", Last: step(5*time.Minute, 50e6, 60e6, "it was free")}),
 			"Followed:  60mbit now, of 10mbit to 400mbit: more is tried / Raised 5 min ago, from 50mbit: it was free"},
 		{at(60e6, Doing{Last: step(30*time.Hour, 0, 60e6, "it was heard")}),
@@ -182,7 +183,8 @@ func TestFollowedSays(t *testing.T) {
 		{Followed{Start: "weir follow"}, "The rate is not known, and nobody looks for it. To look:  weir follow"},
 		{Followed{Rate: 60e6, Start: "systemctl start weir-follow"},
 			"The follower does not run: the rate stays 60mbit. / To start it:  systemctl start weir-follow"},
-		{Followed{Rate: 60e6, Hidden: "too many links"}, "Whether anybody follows the rate cannot be seen: too many links"},
+		{Followed{Rate: 60e6, Hidden: "too many links"},
+			"Whether anybody follows the rate cannot be seen: too many links"},
 	} {
 		if got := strings.Join(c.f.Says(now), " / "); got != c.want {
 			t.Errorf("%s\nwant %s", got, c.want)

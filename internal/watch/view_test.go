@@ -138,8 +138,8 @@ func TestFollowedNow(t *testing.T) {
 	searching.Add(Event{Goal: &Goal{At: at(0), Status: change.Status{Followed: []change.Followed{{Dev: "ens3"}}}},
 		Followed: []change.Followed{{Dev: "ens3", Running: true, Doing: change.Doing{Waits: "little is sent"}}}})
 	for want, got := range map[string]State{"Followed:  30mbit now, of 9.975mbit to 199.5mbit": s,
-		"Followed:  49.875mbit now, of 9.975mbit to 199.5mbit: packets wait 14.8 ms beyond this host and for all to see, " +
-			"and more": tries,
+		"Followed:  49.875mbit now, of 9.975mbit to 199.5mbit: packets wait 14.8 ms beyond this host and for all " +
+			"to see, and more": tries,
 		"Learnt:    91mbit now on ifb-weir, of 85mbit to 99.75mbit": incoming,
 		"The rate is not known yet: little is sent.":                searching} {
 		if lines := (View{Width: 100}).followed(got); len(lines) == 0 || lines[0] != want {

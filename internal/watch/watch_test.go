@@ -132,7 +132,7 @@ func TestVerdict(t *testing.T) {
 			says: "Yes: packets waited here at 40 of 40 looks in 10 s, and 98 % of 1gbit are in use."},
 		"idle": {s: scene(shaped, 20, 4, 20e3, 0), here: Idle, says: "Nothing to tell: this host sends 0.02 Mbit/s,"},
 		"the rate has fallen meanwhile": {s: fell, here: Yes,
-			says: "Yes: packets waited here at 40 of 40 looks in 10 s, and 100 % of a rate that moves (30mbit now) are "},
+			says: "Yes: packets waited here at 40 of 40 looks in 10 s, and 100 % of a rate that moves (30mbit now) a"},
 		"no uplink": {s: scene(Queue{}, 3, 0, 0, 0), here: Unknown, says: "Cannot be told: there is no default route"},
 		"noqueue": {s: scene(Queue{Dev: "v", Kind: "noqueue"}, 3, 0, 0, 0), here: Unknown,
 			says: "Cannot be told: v has no queue (noqueue)"},

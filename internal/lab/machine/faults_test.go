@@ -222,8 +222,8 @@ func followed(s *subject) {
 		systemd-analyze security --no-pager --threshold=30 weir-follow.service >/run/security || { cat /run/security; exit 1; }
 		said=$(systemd-analyze verify --man=no /etc/systemd/system/weir-follow.service 2>&1); echo "$said"; [ -z "$said" ]`)
 	s.sh("systemctl stop weir-follow; change() { tc qdisc change dev $dev root cake bandwidth $1; }; change 33mbit")
-	s.holds(asPlanned, "another rate, and nobody follows", "weir status | grep 'does not run: the rate stays 33mbit' && "+
-		"weir status | grep 'To start it: *systemctl start weir-follow$'")
+	s.holds(asPlanned, "another rate, and nobody follows", "weir status | grep 'does not run: the rate stays 33mbit'"+
+		" && weir status | grep 'To start it: *systemctl start weir-follow$'")
 	s.sh("systemctl start weir-follow")
 	s.holds(asPlanned, "followed from there", fmt.Sprintf(at, "33mbit"))
 	s.sh("systemctl kill -s KILL weir-follow")
