@@ -86,6 +86,7 @@ type point struct {
 	lag              float64 // seconds by which srtt is late
 	came, when       float64 // bits that had left here when what is acknowledged did, and when that left the provider
 	full, known      bool
+	alone            bool // one connection moved at most
 
 	delivered, lost, dropped float64 // packets, since the start
 }
@@ -176,7 +177,8 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 // point sums a look up. The queue is what a quarter of the connections see less of: those that something else slows
 // down see more.
 func (f *Follower) point(l Look) point {
-	p := point{at: l.At.Seconds(), sent: 8 * l.Sent, own: l.Own.Seconds(), full: l.Backlog > 0, dropped: l.Dropped}
+	p := point{at: l.At.Seconds(), sent: 8 * l.Sent, own: l.Own.Seconds(), full: l.Backlog > 0, dropped: l.Dropped,
+		alone: len(l.Connections) < 2}
 	if n := len(f.seen); n > 0 {
 		p.delivered, p.lost = f.seen[n-1].delivered, f.seen[n-1].lost
 	}
@@ -231,7 +233,7 @@ func (f *Follower) forget() {
 		f.rate = f.settled()
 	}
 	f.seen, f.phase, f.over, f.floor, f.learnt = nil, calm, 0, floor{}, false
-	f.next = 0
+	f.next, f.loss.began, f.loss.cuts = 0, 0, 0
 }
 
 // settled is the rate to keep where an event or a probe does not come to its end.

@@ -107,7 +107,8 @@ func (f *Follower) carried(from, to float64) float64 {
 // drops tells whether something drops packets now that is neither this host nor usual, for long enough to know what it
 // lets through, and how much that is.
 func (f *Follower) drops(p point) (rate, share float64, yes bool) {
-	share, more := f.lost(p.at-max(0.1, 1.5*p.rtt), p.at)
+	window := max(0.04, 1.5*p.rtt)
+	share, more := f.lost(p.at-window, p.at)
 	if !more || p.at < f.loss.again || f.loss.bits == 0 {
 		f.loss.began = 0
 		return 0, share, false
@@ -115,7 +116,7 @@ func (f *Follower) drops(p point) (rate, share float64, yes bool) {
 	if f.loss.began == 0 {
 		f.loss.began = p.at
 	}
-	return f.carried(f.loss.began, p.at), share, p.at-f.loss.began >= max(0.1, 1.5*p.rtt)
+	return f.carried(f.loss.began, p.at), share, p.at-f.loss.began >= window
 }
 
 // less lowers the rate because packets are lost, without delay. Loss that does not become less by that is no policer's.
@@ -134,8 +135,19 @@ func (f *Follower) less(p point, rate, share float64, why string) string {
 	return why
 }
 
+// still tells whether about as much was sent as before when what was acknowledged since a time left. If not, what is
+// delivered is what TCP sends after a loss, and not what a policer lets through.
+func (f *Follower) still(p point, since float64) bool {
+	const much = 0.7
+	return f.out(since-p.rtt, p.at-p.rtt) > much*f.rate
+}
+
 // yield begins to look for a policer's rate, because many packets are lost in calm.
 func (f *Follower) yield(p point, found, share float64) string {
+	const most = 0.2 // that TCP loses for a moment, and sends much less then: what it delivers says little
+	if sent := f.out(f.loss.began-p.rtt, p.at-p.rtt); found > (1-most)*sent {
+		found *= f.rate / sent
+	}
 	f.phase, f.over, f.before, f.loss.began, f.loss.cuts = yielding, 0, f.rate, 0, 0
 	return f.less(p, min(f.rate, margin*found), share, "packets are lost beyond this host, and none waits")
 }
@@ -148,10 +160,14 @@ func (f *Follower) yielded(p point) string {
 	}
 	share, more := f.lost(from, p.at)
 	if more && share >= f.loss.share/8 {
-		return f.less(p, min(0.97*f.rate, margin*f.carried(from, p.at)), share, "packets are still lost")
+		less := f.rate
+		if f.still(p, from) {
+			less = f.carried(from, p.at)
+		}
+		return f.less(p, min(0.97*f.rate, margin*less), share, "packets are still lost")
 	}
-	f.loss.policed, f.loss.wait, f.loss.cuts = true, patience, 0
-	f.settle(p, f.loss.wait)
+	f.loss.policed, f.loss.wait, f.loss.cuts = true, 0, 0
+	f.settle(p, pause) // it may have been a moment's loss: look soon
 	return ""
 }
 

@@ -20,7 +20,7 @@ func (f *Follower) rise(p point) string {
 	if f.over < 2 {
 		if f.over == 0 {
 			f.floor.add(p.at, p.q)
-			if rate, share, yes := f.drops(p); yes && share > heavy {
+			if rate, share, yes := f.drops(p); yes && share > heavy && !p.alone && f.still(p, f.loss.began) {
 				return f.yield(p, rate, share)
 			}
 			f.usually(p)

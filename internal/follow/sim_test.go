@@ -25,6 +25,7 @@ type world struct {
 	accessed  float64                 // seconds that packets can wait there
 	loss      float64                 // of packets, beyond the provider
 	since     float64                 // when that begins
+	until     float64                 // when that ends; 0: never
 	stubborn  bool                    // TCP does not go by loss, as BBR
 	policed   float64                 // seconds of credit of a provider that drops instead of queueing; 0: it queues
 	begin     []float64               // when each connection has something to send; nil: at once
@@ -177,7 +178,7 @@ func (w *world) run(length float64) (s seen) {
 				at := n + 1 + max(0, int((flows[k.flow].base+w.jitter+j)/tick+0.5)) - int(w.jitter/tick)
 				gone := t + tick*(1-math.Min(1, left/(r/8*tick)))
 				f := flows[k.flow]
-				if t >= w.since && w.rng.Float64() < w.loss*b/1514 {
+				if t >= w.since && (w.until == 0 || t < w.until) && w.rng.Float64() < w.loss*b/1514 {
 					lose(n, k.flow, b)
 					if k.bytes <= 0 {
 						there = there[1:]
