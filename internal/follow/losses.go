@@ -46,8 +46,8 @@ func (f *Follower) lost(from, to float64) (share float64, more bool) {
 	return beyond / max(1, all), beyond-usual > least+deviations*math.Sqrt(usual)
 }
 
-// missing is how many of the connections' packets were lost from one time to another, without what this host dropped,
-// how many the path loses of them anyway, and how many there were.
+// missing counts the connections' packets from one time to another: those lost beyond this host, those that the path
+// loses anyway, and all.
 func (f *Follower) missing(from, to float64) (beyond, usual, all float64) {
 	a, b := f.around(from), f.around(to)
 	beyond = b.lost - a.lost
@@ -104,8 +104,8 @@ func (f *Follower) carried(from, to float64) float64 {
 	return (b.delivered - a.delivered) * f.loss.bits / (b.at - a.at)
 }
 
-// drops tells whether something drops packets now that is neither this host nor usual, for long enough to know what it
-// lets through, and how much that is.
+// drops tells whether something beyond this host drops more than usual, for long enough to know what it lets through.
+// It says how much that is, and the share that is lost.
 func (f *Follower) drops(p point) (rate, share float64, yes bool) {
 	window := max(0.04, 1.5*p.rtt)
 	share, more := f.lost(p.at-window, p.at)

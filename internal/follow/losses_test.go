@@ -60,8 +60,8 @@ func TestLossIsNoPolicer(t *testing.T) {
 func TestLossForAMoment(t *testing.T) {
 	for _, c := range []struct{ loss, used float64 }{{.05, .98}, {.3, .96}, {.8, .9}} {
 		for _, n := range []int{1, 4, 16} {
-			w := &world{rate: steps(100 * mbit), buffer: .2, bases: same(n, .048), look: .02, loss: c.loss, since: 15, until: 15.5,
-				set: follower(99.75*mbit, 25*mbit, 400*mbit)}
+			w := &world{rate: steps(100 * mbit), buffer: .2, bases: same(n, .048), look: .02,
+				loss: c.loss, since: 15, until: 15.5, set: follower(99.75*mbit, 25*mbit, 400*mbit)}
 			s := w.run(60)
 			back, used := 3+s.first(18, func(rate float64) bool { return rate > 97*mbit }), s.used(20, 60, 100*mbit)
 			if back > 12 || used < c.used {
