@@ -43,6 +43,7 @@ type Connection struct {
 	Size      float64    // bytes of a full packet, as the shaper counts it
 	Lost      float64    // packets that were sent again, since the look before
 	Waits     bool       // for the network: about as much is under way as its window allows
+	Forwarded bool       // another host sends it, and whether that waits is not known
 }
 
 // Follower holds what was learnt of a link.
