@@ -31,6 +31,8 @@ type Shaper struct {
 	Usual     units.Rate // bit/s, what the goal's own rate comes to
 	Behind    bool       // the provider's queue
 
+	Forwarding []int // indexes of the devices by which forwarded packets leave for it
+
 	conn *qdisc.Conn
 	root qdisc.Qdisc
 }
@@ -90,7 +92,7 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 		return nil, ""
 	}
 	return &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
-		root: root}, ""
+		Forwarding: plan.Forwarding(at.facts, dev), root: root}, ""
 }
 
 // planned is the rate of the CAKE that was set last, in bit/s.

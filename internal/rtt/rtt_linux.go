@@ -20,10 +20,15 @@ import (
 	"weir/internal/bpf"
 )
 
-// Flow is a connection whose data leaves by a device, as was seen of it there since it is known.
-type Flow struct {
+// ID is a connection whose data leaves by a device.
+type ID struct {
 	Device      int // its index
 	Here, There netip.AddrPort
+}
+
+// Flow is what was seen of a connection since it is known.
+type Flow struct {
+	ID
 
 	// RTTs between this host and There, through the host's own queue
 	Last, Least time.Duration
@@ -137,7 +142,7 @@ func flow(k objectFlowKey, v objectFlow) Flow {
 		return netip.AddrPortFrom(netip.AddrFrom16(a).Unmap(), swap(port))
 	}
 	µs := func(n uint32) time.Duration { return time.Duration(n) * time.Microsecond }
-	return Flow{Device: int(k.Ifindex), Here: end(k.Here, k.HerePort), There: end(k.There, k.TherePort),
+	return Flow{ID: ID{int(k.Ifindex), end(k.Here, k.HerePort), end(k.There, k.TherePort)},
 		Last: µs(v.Last), Least: µs(v.Least), Smooth: µs(v.Smooth) / 8, Samples: v.Samples,
 		Sent: v.Sent, Acked: v.Acked, Again: v.Again, Packets: v.Packets, MSS: v.Mss}
 }
