@@ -31,8 +31,6 @@ type Shaper struct {
 	Usual     units.Rate // bit/s, what the goal's own rate comes to
 	Behind    bool       // the provider's queue
 
-	Forwarding []int // indexes of the devices by which forwarded packets leave for it
-
 	conn *qdisc.Conn
 	root qdisc.Qdisc
 }
@@ -92,7 +90,7 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 		return nil, ""
 	}
 	return &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
-		Forwarding: plan.Forwarding(at.facts, dev), root: root}, ""
+		root: root}, ""
 }
 
 // planned is the rate of the CAKE that was set last, in bit/s.

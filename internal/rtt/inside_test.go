@@ -194,7 +194,9 @@ func TestInRTT(t *testing.T) {
 		for tags := range 3 {
 			t.Run(fmt.Sprintf("%s, %d tags", name, tags), func(t *testing.T) {
 				r := newRelay(t)
-				r.tag(tags)
+				if tags > 0 {
+					r.over(r.tag(tags))
+				}
 				w := r.open(r.near)
 				const bytes = 4 << 20
 				r.download(to, bytes)
@@ -224,12 +226,9 @@ func tcx() error {
 	return err
 }
 
-// tag puts the way to the client into VLANs on the same cable.
-func (r *relay) tag(tags int) {
+// over puts the way to the client into devices on top of the cable, which are made at both of its ends.
+func (r *relay) over(make func(parent netlink.Link) netlink.Link) {
 	r.Helper()
-	if tags == 0 {
-		return
-	}
 	for _, end := range []struct {
 		ns        netns.NsHandle
 		name      string
@@ -247,18 +246,62 @@ func (r *relay) tag(tags int) {
 			r.must(err)
 			r.must(netlink.AddrDel(device, a))
 		}
+		r.up(make(device).Attrs().Name, end.addresses...)
+		r.route(end.gateways...)
+	}
+	r.in(r.here)
+}
+
+// tag makes tags of VLANs.
+func (r *relay) tag(tags int) func(netlink.Link) netlink.Link {
+	return func(device netlink.Link) netlink.Link {
 		for i := range tags {
 			name := fmt.Sprintf("vlan%d", i)
 			r.must(netlink.LinkAdd(&netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: name,
 				ParentIndex: device.Attrs().Index}, VlanId: 5 + i}))
+			var err error
 			device, err = netlink.LinkByName(name)
 			r.must(err)
 			r.must(netlink.LinkSetUp(device))
 		}
-		r.up(device.Attrs().Name, end.addresses...)
-		r.route(end.gateways...)
+		return device
 	}
-	r.in(r.here)
+}
+
+// Packets of a tunnel's have no header before IP.
+func TestInTunnel(t *testing.T) {
+	r := newRelay(t)
+	var ends []*os.File
+	near := 0
+	r.over(func(netlink.Link) netlink.Link {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK, 0)
+		r.must(err)
+		request, err := unix.NewIfreq("tun0")
+		r.must(err)
+		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		r.must(unix.IoctlIfreq(fd, unix.TUNSETIFF, request))
+		ends = append(ends, os.NewFile(uintptr(fd), "tun0"))
+		device, err := netlink.LinkByName("tun0")
+		r.must(err)
+		if len(ends) > 1 {
+			r.queue("tun0", fmt.Sprintf("netem limit 100000 delay %v", delay))
+		} else {
+			near = device.Attrs().Index
+		}
+		return device
+	})
+	for i := range ends {
+		t.Cleanup(func() { ends[i].Close() })
+		go func() { _, _ = io.Copy(struct{ io.Writer }{ends[1-i]}, struct{ io.Reader }{ends[i]}) }()
+	}
+	w := r.open(near)
+	const bytes = 1 << 20
+	r.download("198.51.100.2", bytes)
+	f := r.only(w)
+	t.Logf("%+v", f)
+	if off := f.Least - delay; off < 0 || off > time.Millisecond || f.Acked < bytes {
+		t.Errorf("netem delays by %v, and it has seen %+v", delay, f)
+	}
 }
 
 // What is lost beyond this host is told from what was lost before.

@@ -51,6 +51,7 @@ const (
 	objectMapFlows   = "flows"
 	objectProgRttIn  = "rtt_in"
 	objectProgRttOut = "rtt_out"
+	objectVarAny     = "any"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -110,6 +111,7 @@ type objectMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectVariableSpecs struct {
+	Any *ebpf.VariableSpec `ebpf:"any"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -145,6 +147,7 @@ func (m *objectMaps) Close() error {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectVariables struct {
+	Any *ebpf.Variable `ebpf:"any"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

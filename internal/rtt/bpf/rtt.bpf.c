@@ -185,6 +185,8 @@ static __always_inline void count(struct flow *f, const struct segment *s)
 	f->again += old - fill;
 }
 
+u32 any; /* connection is known: else what comes in need not be read */
+
 static const struct flow nothing; /* is too large for the stack beside the rest */
 
 SEC("tc")
@@ -203,6 +205,7 @@ int rtt_out(struct __sk_buff *skb)
 		f = bpf_map_lookup_elem(&flows, &s.key);
 		if (!f)
 			return TCX_NEXT;
+		any = 1;
 		f->next = s.seq;
 		f->una = s.seq;
 		f->stamp = s.stamp - 1;
@@ -244,7 +247,7 @@ int rtt_in(struct __sk_buff *skb)
 	struct flow *f;
 	u32 now;
 
-	if (!read(skb, &s, false) || !(s.flags & ACK))
+	if (!any || !read(skb, &s, false) || !(s.flags & ACK))
 		return TCX_NEXT;
 	f = bpf_map_lookup_elem(&flows, &s.key);
 	if (!f)
