@@ -10,12 +10,14 @@ package rtt
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 
 	"weir/internal/bpf"
 )
@@ -74,7 +76,7 @@ func Open(devices ...int) (_ *Watch, err error) {
 			l, err := link.AttachTCX(link.TCXOptions{Interface: device, Program: w.objects.Programs[name],
 				Attach: hook, Anchor: link.Head()})
 			if err != nil {
-				return nil, explain(err)
+				return nil, explainHook(err)
 			}
 			w.links = append(w.links, l)
 		}
@@ -82,7 +84,23 @@ func Open(devices ...int) (_ *Watch, err error) {
 	return w, nil
 }
 
-func explain(err error) error { return bpf.Explain(err, func() error { return nil }) }
+// explain says what a kernel is missing that does not take the programs.
+func explain(err error) error {
+	return bpf.Explain(err, func() error {
+		if errors.Is(err, unix.ENOSYS) {
+			return fmt.Errorf("%w: the kernel has no BPF (requires CONFIG_BPF_SYSCALL)", bpf.ErrNotSupported)
+		}
+		return nil
+	})
+}
+
+// explainHook does so where a device does not.
+func explainHook(err error) error {
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return fmt.Errorf("%w: the kernel has no hook for BPF at devices (requires Linux 6.6)", bpf.ErrNotSupported)
+	}
+	return explain(err)
+}
 
 // Close ends the looks, and leaves nothing in the kernel.
 func (w *Watch) Close() error {
