@@ -21,8 +21,8 @@ struct flow_key {
 };
 
 /*
- * Each member has one writer: the program of one direction. Two CPUs with packets of one connection in one direction may lose a count between them, and no
- * more than that.
+ * Most members have one writer, the program of one direction; a slot is filled by the one if it is free, and freed by the other. Two CPUs with packets of
+ * one connection in one direction may lose a count between them, and no more than that.
  */
 struct flow {
 	/* of what comes in */
