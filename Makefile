@@ -59,11 +59,11 @@ test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the B
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
 	@$(MAKE) --no-print-directory reference
 	@scripts/need generate
-	WEIR_TEST_KERNELS=1 $(GO) run ./internal/testrun -count=1 -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
+	WEIR_TEST_KERNELS=1 $(GO) run ./internal/testrun -count=1 -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/rtt ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
-	$(GO) generate ./internal/dualpi2
+	$(GO) generate ./internal/dualpi2 ./internal/rtt
 
 check: weir ## is it formatted, vetted, tidy, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }

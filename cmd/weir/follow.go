@@ -44,7 +44,9 @@ more every few seconds. A change is made in place: no packet is lost.
 
 A rate that nobody knows is found while clients of two networks or more fill the
 link, for 10 s in all. It is then brought up as weir up does it, with the timer,
-and confirmed if connections still move after 10 s.
+and confirmed if connections still move after 10 s. Connections that this host
+forwards count, too, from Linux 6.6 on. BPF programs tell their RTTs, let each
+packet go as it is, and end with this process.
 
 Where sending less does not help, packets wait elsewhere, and the rate is put
 back. Without connections, or with little to send, the rate stays as it is.

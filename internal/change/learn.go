@@ -16,6 +16,8 @@ type Unmeasured struct {
 	Link  int        // of the device
 	Speed units.Rate // bit/s, of the device; 0: not known
 	Cake  qdisc.Cake // as it counts packets, the rate is to be found
+
+	Forwarding []int // indexes of the devices by which forwarded packets leave for it
 }
 
 // Unmeasured is what it takes to find a goal's rate; false where a queue there enforces one already, or none can.
@@ -36,7 +38,8 @@ func unmeasured(goal plan.Goal, at situation) (u Unmeasured, ok bool, err error)
 	link, there := at.facts.Link(goal.Dev)
 	stack, known := link.Tree.Stack()
 	cake, can := plan.CAKEFor(goal, at.journal.before(at.facts))
-	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake}
+	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake,
+		Forwarding: plan.Forwarding(at.facts, goal.Dev)}
 	return u, there && can && !(known && stack.Shapes()), nil
 }
 

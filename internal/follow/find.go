@@ -33,14 +33,15 @@ type Reason string
 
 // The reasons, in the order in which they are looked for.
 const (
-	Quiet    Reason = "little is sent"
-	Asleep   Reason = "what is sent waits for its applications, and not for the link"
-	Lossy    Reason = "packets are lost and none waits: a policer may limit this host"
-	Empty    Reason = "nothing waits beyond this host: the link is not full"
-	Alone    Reason = "one client alone waits, and that may be for its own line"
-	Measured Reason = "the link is full, and its rate is being measured"
-	Apart    Reason = "each client gets the same all the time: they may wait for lines of their own"
-	Ragged   Reason = "what is delivered changes from second to second"
+	Quiet     Reason = "little is sent"
+	Asleep    Reason = "what is sent waits for its applications, and not for the link"
+	Lossy     Reason = "packets are lost and none waits: a policer may limit this host"
+	Empty     Reason = "nothing waits beyond this host: the link is not full"
+	Alone     Reason = "one client alone waits, and that may be for its own line"
+	Measured  Reason = "the link is full, and its rate is being measured"
+	Apart     Reason = "each client gets the same all the time: they may wait for lines of their own"
+	Ragged    Reason = "what is delivered changes from second to second"
+	Scattered Reason = "clients wait at different times, and so not in one queue"
 )
 
 // glance is a look, as it is needed later. Times are in seconds, sizes in bits.
@@ -51,6 +52,7 @@ type glance struct {
 	delivered float64 // packets
 	arrived   float64 // bits of these, if all are full
 	waiting   float64 // of those, on connections that wait for the network
+	seeming   float64 // on others' connections, which may do so
 	lost      float64
 }
 
@@ -61,6 +63,9 @@ type view struct{ q, late, got float64 }
 type second struct {
 	rate float64                // bit/s
 	each map[netip.Addr]float64 // packets a second that clients got
+	told bool                   // connections that are known to have more to send got most of it
+	// seconds that clients waited, look by look
+	waits map[netip.Addr][]float64
 }
 
 const (
@@ -77,6 +82,8 @@ const (
 	alone, mostLone = 3, 300
 	// What clients get varies by this share of what all get, and this many times as much as that does.
 	varied, more = 0.02, 8
+	// alike is how much two clients' waits have to correlate where only these tell that the link is full.
+	alike = 0.5
 	// waiting is the share of packets that has to be on connections that wait for the network.
 	waiting = 0.5
 	// some is the share of packets from which on a client counts.
@@ -173,8 +180,11 @@ func sum(l Look) glance {
 	for _, c := range l.Connections {
 		g.delivered, g.lost = g.delivered+c.Delivered, g.lost+c.Lost
 		g.arrived += 8 * c.Delivered * c.Size
-		if c.Waits {
+		switch {
+		case c.Waits:
 			g.waiting += c.Delivered
+		case c.Forwarded && (c.RTT-c.Base).Seconds() > standing:
+			g.seeming += c.Delivered
 		}
 		if c.Delivered == 0 {
 			continue
@@ -207,7 +217,7 @@ func (g glance) got() map[netip.Addr]float64 {
 
 // count takes what was seen until a time for a second more of a full link, if clients wait for the network.
 func (f *Finder) count(until float64) {
-	var delivered, waits, lost float64
+	var delivered, waits, seems, lost float64
 	var looks []glance
 	got := map[netip.Addr]float64{}
 	for _, g := range f.seen {
@@ -216,6 +226,7 @@ func (f *Finder) count(until float64) {
 		}
 		looks = append(looks, g)
 		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
+		seems += g.seeming
 		for to, v := range g.clients {
 			got[to] += v.got
 		}
@@ -227,17 +238,19 @@ func (f *Finder) count(until float64) {
 			most = to
 		}
 	}
-	if waits < waiting*delivered || !several(got, delivered) {
+	if waits+seems < waiting*delivered || !several(got, delivered) {
 		return
 	}
 	rate, ok := f.left(looks, most)
 	if !ok {
 		return
 	}
+	this := second{rate: rate * delivered / (delivered + lost), each: got, told: waits >= waiting*delivered}
+	this.waits = f.aligned(looks, got, delivered)
 	for to := range got {
 		got[to] /= looks[len(looks)-1].at - looks[0].at
 	}
-	f.seconds = append(f.seconds, second{rate * delivered / (delivered + lost), got})
+	f.seconds = append(f.seconds, this)
 	f.seconds = f.seconds[max(0, len(f.seconds)-kept):]
 }
 
@@ -317,17 +330,20 @@ func (f *Finder) reason() Reason {
 		return Ragged
 	case parts < more*all:
 		return Apart
+	case !inOne(f.seconds):
+		return Scattered
 	}
 	return ""
 }
 
 // missing is why there are not enough seconds with a full link.
 func (f *Finder) missing() Reason {
-	var delivered, waits, lost float64
+	var delivered, waits, seems, lost float64
 	single := 0
 	looks := f.seen[max(0, len(f.seen)-20):]
 	for _, g := range looks {
 		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
+		seems += g.seeming
 		if !several(g.got(), g.delivered) {
 			single++
 		}
@@ -336,7 +352,7 @@ func (f *Finder) missing() Reason {
 	switch {
 	case last.sent-first.sent <= little*(last.at-first.at) || delivered == 0:
 		return Quiet
-	case waits < waiting*delivered:
+	case waits+seems < waiting*delivered:
 		return Asleep
 	case f.since == 0 && lost > 0.01*delivered:
 		return Lossy
@@ -363,4 +379,76 @@ func varies(seconds []second) (parts, all float64) {
 		parts += math.Pow(deviation(x), 2)
 	}
 	return math.Sqrt(parts), deviation(rates(seconds)) / full
+}
+
+// aligned is what each client waited, look by look: of that each is told late, and not equally.
+func (f *Finder) aligned(looks []glance, got map[netip.Addr]float64, all float64) map[netip.Addr][]float64 {
+	each := map[netip.Addr][]float64{}
+	for to, n := range got {
+		var waits []float64
+		for _, g := range looks {
+			if v, is := g.clients[to]; is && n >= some*all {
+				if q, known := f.waitAt(to, g.at-(latestOf(g)-v.late)); known {
+					waits = append(waits, q)
+				}
+			}
+		}
+		if len(waits) == len(looks) {
+			each[to] = waits
+		}
+	}
+	return each
+}
+
+// waitAt is what was last seen of a client's wait at a time; false where that is long before.
+func (f *Finder) waitAt(to netip.Addr, t float64) (float64, bool) {
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > t-end; i-- {
+		if v, is := f.seen[i].clients[to]; is && f.seen[i].at <= t {
+			return v.q, true
+		}
+	}
+	return 0, false
+}
+
+// latestOf is by how much the client's wait is late that is told last.
+func latestOf(g glance) (late float64) {
+	for _, v := range g.clients {
+		late = max(late, v.late)
+	}
+	return late
+}
+
+// inOne tells whether clients waited in one queue: their waits rise and fall together. Where it is known that they
+// waited for the network it need not be asked.
+func inOne(seconds []second) bool {
+	told := 0
+	var clients []netip.Addr
+	for _, s := range seconds {
+		if s.told {
+			told++
+		}
+		for to := range s.waits {
+			if !slices.Contains(clients, to) {
+				clients = append(clients, to)
+			}
+		}
+	}
+	if 4*told >= 3*len(seconds) {
+		return true
+	}
+	sum, pairs := 0., 0.
+	for i, a := range clients {
+		for _, b := range clients[:i] {
+			var x, y []float64
+			for _, s := range seconds {
+				if s.waits[a] != nil && s.waits[b] != nil {
+					x, y = append(x, s.waits[a]...), append(y, s.waits[b]...)
+				}
+			}
+			if looks := 10; 2*len(x) >= looks*len(seconds) {
+				sum, pairs = sum+correlation(x, y), pairs+1
+			}
+		}
+	}
+	return pairs > 0 && sum >= alike*(pairs+0.5) // one pair may do so by chance
 }

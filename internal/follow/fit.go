@@ -43,6 +43,19 @@ func deviation(x []float64) float64 {
 	return math.Sqrt(squares)
 }
 
+// correlation is how much of two values' changes is common to both: from -1 to 1, and about 0 where one has nothing to
+// do with the other.
+func correlation(x, y []float64) float64 {
+	mx, my, xy := mean(x), mean(y), 0.
+	for i := range x {
+		xy += (x[i] - mx) * (y[i] - my) / float64(len(x))
+	}
+	if both := deviation(x) * deviation(y); both > 0 {
+		return xy / both
+	}
+	return 0
+}
+
 func quantile(x []float64, q float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	return x[min(len(x)-1, int(q*float64(len(x))))]

@@ -42,9 +42,10 @@ type Connection struct {
 	Lost      float64 // packets that were sent again, since the look before
 
 	// For Finder alone:
-	To    netip.Addr // of a client's network
-	Size  float64    // bytes of a full packet, as the shaper counts it
-	Waits bool       // for the network: about as much is under way as its window allows
+	To        netip.Addr // of a client's network
+	Size      float64    // bytes of a full packet, as the shaper counts it
+	Waits     bool       // for the network: about as much is under way as its window allows
+	Forwarded bool       // another host sends it, and whether that waits is not known
 }
 
 // Follower holds what was learnt of a link.

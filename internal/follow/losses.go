@@ -8,7 +8,7 @@ import "math"
 // host's own queue has not made, and that goes when less is sent. While it drops, it lets through its own rate.
 
 const (
-	// least is how many packets beyond what is usual are lost by more than chance: with deviations of a Poisson process.
+	// least packets more than usual, and deviations of a Poisson process, are lost by more than chance.
 	least, deviations = 4, 4
 	// heavy is the share of packets from which on loss in calm is looked into: TCP's own search for more loses less.
 	heavy = 0.04
@@ -39,8 +39,8 @@ type losses struct {
 	began     float64 // when loss was seen first, of one that goes on; 0: none does
 }
 
-// lost is the share of the connections' packets that was lost from one time to another, without what this host dropped,
-// and whether it is more than the path loses anyway.
+// lost is the share of the connections' packets that was lost beyond this host from one time to another. It tells
+// whether that is more than the path loses anyway.
 func (f *Follower) lost(from, to float64) (share float64, more bool) {
 	beyond, usual, all := f.missing(from, to)
 	return beyond / max(1, all), beyond-usual > least+deviations*math.Sqrt(usual)

@@ -32,6 +32,7 @@ type world struct {
 	dual      bool                    // every other connection goes to an address of IPv6
 	clients   int                     // at so many addresses the connections are; 0: one each
 	forwarded bool                    // no TCP Small Queues: the shaper's own queue is long
+	unknown   bool                    // what others have to send that this host forwards
 	look      float64                 // seconds between looks
 	set       func(Look) float64      // the controller
 
@@ -215,7 +216,8 @@ func (w *world) run(length float64) (s seen) {
 					f.moved = false
 					l.Connections = append(l.Connections, Connection{RTT: time.Duration(f.srtt * 1e9),
 						Base: time.Duration(f.least * 1e9), Rate: f.pace, To: w.to(i),
-						Delivered: f.delivered, Size: mss * wire, Lost: f.resent, Waits: w.offered == nil || f.credit >= mss})
+						Delivered: f.delivered, Size: mss * wire, Lost: f.resent, Forwarded: w.unknown,
+						Waits: !w.unknown && (w.offered == nil || f.credit >= mss)})
 					f.delivered, f.resent = 0, 0
 				}
 			}

@@ -170,3 +170,17 @@ func CAKEFor(g Goal, f host.Facts) (cake qdisc.Cake, ok bool) {
 	}
 	return cake, ok
 }
+
+// Forwarding are the devices, by their index, by which a host sends what it forwards so that it leaves by one of them:
+// that one, and if it is the uplink the tunnels that end here. There are none on a host that is not set up to forward.
+func Forwarding(f host.Facts, dev string) (devices []int) {
+	if !f.Forwards() {
+		return nil
+	}
+	for _, l := range f.Links {
+		if l.Up && (l.Name == dev || dev == f.Uplink && tunnelKind(l, true) != "") {
+			devices = append(devices, l.Index)
+		}
+	}
+	return devices
+}

@@ -214,3 +214,22 @@ func TestFollowTakesCAKE(t *testing.T) {
 		}
 	}
 }
+
+// Forwarded packets are looked at where they leave in clear: at the uplink, and at tunnels whose packets leave by that.
+func TestForwarding(t *testing.T) {
+	f := host.Facts{Uplink: "eth0", Links: []host.Link{
+		{Index: 1, Name: "lo", Loopback: true, Up: true}, {Index: 2, Name: "eth0", MAC: "52:54:00:12:34:56", Up: true},
+		{Index: 3, Name: "eth1", MAC: "52:54:00:12:34:57", Up: true}, {Index: 4, Name: "wg0", Kind: "wireguard", Up: true},
+		{Index: 5, Name: "wg1", Kind: "wireguard"}, {Index: 6, Name: "tun0", Kind: "tuntap", Up: true}}}
+	if got := Forwarding(f, "eth0"); got != nil {
+		t.Errorf("of a host that does not forward: %v", got)
+	}
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
+		f.Sysctls = map[string]host.Sysctl{name: {Value: "1"}}
+		for dev, want := range map[string][]int{"eth0": {2, 4, 6}, "eth1": {3}, "eth9": nil} {
+			if got := Forwarding(f, dev); !slices.Equal(got, want) {
+				t.Errorf("%s, by %s: %v, want %v", name, dev, got, want)
+			}
+		}
+	}
+}

@@ -5,28 +5,7 @@
  */
 #pragma once
 
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef signed char __s8;
-typedef short __s16;
-typedef int __s32;
-typedef long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef __u16 __sum16;
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
-typedef __s32 s32;
-typedef __s64 s64;
-typedef _Bool bool;
-#define true 1
-#define false 0
-#define NULL ((void *)0)
+#include "../../bpf/include/types.h"
 
 enum { BPF_MAP_TYPE_ARRAY = 2 };
 
@@ -86,16 +65,7 @@ struct Qdisc_ops {
 	void (*destroy)(struct Qdisc *);
 };
 
-/* What a TC program sees of a packet (include/uapi/linux/bpf.h): part of the ABI, so its offsets do count. */
-struct __sk_buff {
-	u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority, ingress_ifindex, ifindex, tc_index, cb[5],
-		hash, tc_classid, data, data_end, napi_id, family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4], remote_port, local_port,
-		data_meta;
-	u64 flow_keys, tstamp;
-	u32 wire_len, gso_segs;
-	u64 sk;
-	u32 gso_size;
-};
+#include "../../bpf/include/packet.h"
 
 #include <bpf/bpf_helpers.h>
 

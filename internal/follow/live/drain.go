@@ -40,11 +40,11 @@ func Drain(ctx context.Context, store change.Store, dev string, each func(time.D
 			err = fmt.Errorf("%w: %w", ErrSlow, errBack)
 		}
 	}()
-	e, err := open(shaper.Cake(), many)
+	e, err := open(shaper.Cake(), many, nil)
 	if err != nil {
 		return d, err
 	}
-	defer e.connections.Close()
+	defer e.close()
 	var s follow.Standing
 	for {
 		stats, err := shaper.Stats()

@@ -126,7 +126,7 @@ func prepare(u change.Unmeasured, share float64) (s search, err error) {
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
 	}
-	if s.eye, err = open(u.Cake, many); err != nil {
+	if s.eye, err = open(u.Cake, many, u.Forwarding); err != nil {
 		s.conn.Close()
 		return s, err
 	}
@@ -134,14 +134,25 @@ func prepare(u change.Unmeasured, share float64) (s search, err error) {
 	return s, nil
 }
 
+func (s search) close() {
+	s.eye.close()
+	s.conn.Close()
+}
+
 // learn finds the rate of a goal that does not say it, and has the goal brought up with that.
 func (s search) learn(ctx context.Context, store change.Store, each func(Event), tell func(change.Doing)) error {
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	waits := func(why string) { tell(change.Doing{Waits: why}) }
+	defer s.close()
 	say("its rate is looked for")
+	if s.blind != "" {
+		say(s.blind)
+	}
 	rate, err := s.find(ctx, func(why string, _ units.Rate) { waits(why) }, func() bool {
 		all, err := store.Unknown()
-		return err == nil && !slices.ContainsFunc(all, func(u change.Unmeasured) bool { return u.Goal == s.Goal })
+		return err == nil && !slices.ContainsFunc(all, func(u change.Unmeasured) bool {
+			return u.Goal == s.Goal && slices.Equal(u.Forwarding, s.Forwarding)
+		})
 	})
 	if err != nil {
 		return err
@@ -169,13 +180,12 @@ func Find(ctx context.Context, u change.Unmeasured, waits func(why string, lone 
 	if err != nil {
 		return 0, err
 	}
+	defer s.close()
 	return s.find(ctx, waits, func() bool { return false })
 }
 
 // find looks until the rate is known, or nobody wants to know it any more, which it asks from time to time.
 func (s search) find(ctx context.Context, waits func(string, units.Rate), enough func() bool) (units.Rate, error) {
-	defer s.conn.Close()
-	defer s.connections.Close()
 	f, said, asked := follow.NewFinder(), "", time.Now()
 	for {
 		stats, there, err := s.conn.RootStats(s.Link)
@@ -205,7 +215,7 @@ func (s search) find(ctx context.Context, waits func(string, units.Rate), enough
 		}
 		if time.Since(asked) > seldom {
 			if asked = time.Now(); enough() {
-				return 0, errors.New("the goal is another by now")
+				return 0, errors.New("the goal, or what this host forwards, is another by now")
 			}
 		}
 		pause := searching
@@ -231,7 +241,8 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 	if s.Behind {
 		return follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward()), &eye{begin: time.Now(), cake: s.Cake()}, nil
 	}
-	e, err := open(s.Cake(), few)
+	// Of a connection that is forwarded the shaper's own wait is not known, which may be longer than the provider's.
+	e, err := open(s.Cake(), few, nil)
 	return follow.New(s.Rate(), s.Low, s.High), e, err
 }
 
@@ -242,9 +253,7 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 	if err != nil {
 		return err
 	}
-	if e.connections != nil {
-		defer e.connections.Close()
-	}
+	defer e.close()
 	say := func(why string, moves bool) { each(Event{time.Now(), s.Dev, s.Rate(), why, moves}) }
 	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
 	kept := steps{rate: s.Rate()}
@@ -313,6 +322,8 @@ func (s *steps) add(at time.Time, rate units.Rate, why string, calm bool) bool {
 // eye is what looks remember.
 type eye struct {
 	connections *host.Connections
+	forwarded   *forwarded
+	blind       string  // why forwarded connections are not seen
 	few         int     // that are looked at each time
 	ofAll       float64 // of a core, that looks at all may take
 	begin       time.Time
@@ -326,13 +337,28 @@ type eye struct {
 	before      follow.Look
 }
 
-func open(cake qdisc.Cake, few int) (*eye, error) {
+func open(cake qdisc.Cake, few int, forwarding []int) (*eye, error) {
 	connections, err := host.OpenConnections(false)
 	if err != nil {
 		return nil, err
 	}
-	return &eye{connections: connections, few: few, ofAll: shareOfAll, begin: time.Now(), cake: cake,
-		least: map[netip.Addr]time.Duration{}}, nil
+	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: time.Now(), cake: cake,
+		least: map[netip.Addr]time.Duration{}}
+	if len(forwarding) > 0 {
+		if e.forwarded, err = openForwarded(forwarding); err != nil {
+			e.blind = "connections that this host forwards are not seen: " + err.Error()
+		}
+	}
+	return e, nil
+}
+
+func (e *eye) close() {
+	if e.connections != nil {
+		e.connections.Close()
+	}
+	if e.forwarded != nil {
+		e.forwarded.watch.Close()
+	}
 }
 
 // look sums up what is to be seen now. Behind the provider's queue that is the shaper's counters, and no connection.
@@ -349,6 +375,11 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 			return follow.Look{}, err
 		}
 		e.choose(all)
+		if e.forwarded != nil {
+			if err := e.forwarded.choose(e.few); err != nil {
+				return follow.Look{}, err
+			}
+		}
 		e.due = now.Add(max(every, time.Duration(float64(time.Since(now))/e.ofAll)))
 	}
 	now, err := e.connections.Again(e.chosen)
@@ -356,6 +387,13 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 		return follow.Look{}, err
 	}
 	l.Connections = e.moved(now)
+	if e.forwarded != nil {
+		flows, err := e.forwarded.again()
+		if err != nil {
+			return follow.Look{}, err
+		}
+		l.Connections = append(l.Connections, e.passed(flows)...)
+	}
 	return l, nil
 }
 
@@ -364,7 +402,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 	for j, c := range now {
 		i := slices.IndexFunc(e.chosen, func(x host.Connection) bool { return x.Cookie == c.Cookie })
-		base := e.base(c)
+		base := e.base(c.Remote.Addr(), leastOf(c))
 		if i < 0 {
 			continue
 		}
@@ -375,8 +413,9 @@ func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 		before := e.chosen[i].Info
 		all = append(all, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
 			Base: base, Rate: e.rates[c.Cookie], To: network(c.Remote.Addr()),
-			Delivered: float64(c.Info.Delivered - before.Delivered), Size: size(e.cake, c),
-			Lost: float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
+			Delivered: float64(c.Info.Delivered - before.Delivered),
+			Size:      size(e.cake, c.Remote.Addr(), c.Info.Snd_mss, c.Info.Options&stamped != 0),
+			Lost:      float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
 	return all
@@ -395,7 +434,7 @@ func (e *eye) choose(all []host.Connection) {
 	carried := make(map[uint64]uint32, len(all))
 	for _, c := range all {
 		carried[c.Cookie] = c.Info.Delivered
-		e.base(c)
+		e.base(c.Remote.Addr(), leastOf(c))
 	}
 	since := func(c host.Connection) uint32 { return c.Info.Delivered - e.carried[c.Cookie] }
 	slices.SortFunc(all, func(a, b host.Connection) int { return int(int64(since(b)) - int64(since(a))) })
@@ -421,6 +460,7 @@ func (e *eye) moves() bool {
 	if err != nil {
 		return false
 	}
+	passed := e.forwarded != nil && e.forwarded.moves()
 	before := e.carried
 	e.carried = make(map[uint64]uint32, len(all))
 	moved := false
@@ -428,7 +468,7 @@ func (e *eye) moves() bool {
 		e.carried[c.Cookie] = c.Info.Delivered
 		moved = moved || c.Info.Delivered != before[c.Cookie]
 	}
-	return moved
+	return moved || passed
 }
 
 // network is that of a client's provider: who shares one may share a line.
@@ -445,12 +485,18 @@ func network(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
+// leastOf is the least RTT that a connection has seen; 0 where it knows none.
+func leastOf(c host.Connection) time.Duration {
+	if c.Info.Min_rtt == math.MaxUint32 {
+		return 0
+	}
+	return time.Duration(c.Info.Min_rtt) * time.Microsecond
+}
+
 // base is the least RTT that was ever seen to where a connection goes: its own may have begun in a queue.
-func (e *eye) base(c host.Connection) time.Duration {
-	to := c.Remote.Addr()
+func (e *eye) base(to netip.Addr, own time.Duration) time.Duration {
 	least, seen := e.least[to]
-	if own := time.Duration(c.Info.Min_rtt) * time.Microsecond; own > 0 && c.Info.Min_rtt != math.MaxUint32 &&
-		(!seen || own < least) {
+	if own > 0 && (!seen || own < least) {
 		if len(e.least) >= known {
 			clear(e.least)
 		}
@@ -477,14 +523,17 @@ func Counted(q qdisc.Cake, s qdisc.Stats) float64 {
 	return bytes
 }
 
+// stamped is a connection whose packets carry the time (TCPI_OPT_TIMESTAMPS, of include/uapi/linux/tcp.h).
+const stamped = 1
+
 // size is what a CAKE counts of a connection's full packet, in bytes.
-func size(q qdisc.Cake, c host.Connection) float64 {
+func size(q qdisc.Cake, to netip.Addr, mss uint32, times bool) float64 {
 	const four, six, tcp, stamps, ethernet = 20, 40, 20, 12, 14 // RFC 791, 8200, 9293, 7323, IEEE 802.3
-	packet := int64(c.Info.Snd_mss) + tcp + six
-	if c.Remote.Addr().Unmap().Is4() {
+	packet := int64(mss) + tcp + six
+	if to.Unmap().Is4() {
 		packet += four - six
 	}
-	if c.Info.Options&1 != 0 { // TCPI_OPT_TIMESTAMPS, of include/uapi/linux/tcp.h
+	if times {
 		packet += stamps
 	}
 	if q.Raw {

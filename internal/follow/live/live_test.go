@@ -84,11 +84,11 @@ func TestChoose(t *testing.T) {
 		t.Errorf("%g packets a second", rate)
 	}
 	for _, c := range e.chosen {
-		if base := e.base(c); base != 40*time.Millisecond {
+		if base := e.base(c.Remote.Addr(), leastOf(c)); base != 40*time.Millisecond {
 			t.Errorf("%s", base)
 		}
 	}
-	if base := e.base(connection(99, "192.0.2.2:443", 1, math.MaxUint32)); base != 0 {
+	if base := e.base(netip.MustParseAddr("192.0.2.2"), leastOf(connection(99, "192.0.2.2:443", 1, math.MaxUint32))); base != 0 {
 		t.Errorf("of one that knows none: %s", base)
 	}
 }
@@ -168,9 +168,8 @@ func TestSize(t *testing.T) {
 		{qdisc.Cake{MPU: 1600}, "192.0.2.1:443", 1, 1600},
 		{qdisc.Cake{ATM: "atm", Overhead: 32}, "192.0.2.1:443", 1, 32 * 53},
 	} {
-		connection := host.Connection{Remote: netip.MustParseAddrPort(c.to)}
-		connection.Info.Snd_mss, connection.Info.Options = mss, c.options
-		if got := size(c.cake, connection); got != c.want {
+		to := netip.MustParseAddrPort(c.to).Addr()
+		if got := size(c.cake, to, mss, c.options&stamped != 0); got != c.want {
 			t.Errorf("%+v to %s: %g, and not %g", c.cake, c.to, got, c.want)
 		}
 	}

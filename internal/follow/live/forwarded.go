@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"weir/internal/follow"
+	"weir/internal/rtt"
+)
+
+// forwarded is what looks remember of connections that this host forwards.
+type forwarded struct {
+	watch   *rtt.Watch
+	chosen  []rtt.Flow
+	carried map[rtt.ID]rtt.Flow // at the last look at all
+	at      time.Time           // of that
+	rates   map[rtt.ID]float64  // RTTs a second
+}
+
+func openForwarded(devices []int) (*forwarded, error) {
+	w, err := rtt.Open(devices...)
+	if err != nil {
+		return nil, err
+	}
+	return &forwarded{watch: w}, nil
+}
+
+// choose takes those that have carried most since all were looked at last.
+func (f *forwarded) choose(few int) error {
+	all, err := f.watch.Read()
+	if err != nil {
+		return err
+	}
+	f.take(all, few, time.Now())
+	return nil
+}
+
+func (f *forwarded) take(all []rtt.Flow, few int, now time.Time) {
+	since := func(x rtt.Flow) uint64 {
+		if before := f.carried[x.ID].Acked; before <= x.Acked {
+			return x.Acked - before
+		}
+		return x.Acked // it was forgotten meanwhile, and begins anew
+	}
+	slices.SortFunc(all, func(a, b rtt.Flow) int { return cmp.Compare(since(b), since(a)) })
+	f.chosen = slices.Clone(all[:min(few, len(all))])
+	f.rates = map[rtt.ID]float64{}
+	for _, x := range f.chosen {
+		if before, seen := f.carried[x.ID]; seen && now.After(f.at) && x.Samples >= before.Samples {
+			f.rates[x.ID] = float64(x.Samples-before.Samples) / now.Sub(f.at).Seconds()
+		}
+	}
+	f.carried, f.at = make(map[rtt.ID]rtt.Flow, len(all)), now
+	for _, x := range all {
+		f.carried[x.ID] = x
+	}
+}
+
+// moves tells whether any has carried something since all were looked at last.
+func (f *forwarded) moves() (moved bool) {
+	before := f.carried
+	if f.choose(0) != nil {
+		return false
+	}
+	for id, x := range f.carried {
+		moved = moved || x.Acked != before[id].Acked
+	}
+	return moved
+}
+
+// pair is a connection at the look before, and now.
+type pair struct{ before, now rtt.Flow }
+
+// again looks at the chosen ones.
+func (f *forwarded) again() (all []pair, err error) {
+	now, err := f.watch.Again(f.chosen)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range now {
+		if i := slices.IndexFunc(f.chosen, func(c rtt.Flow) bool { return c.ID == x.ID }); i >= 0 {
+			all = append(all, pair{f.chosen[i], x})
+		}
+	}
+	f.chosen = now
+	return all, nil
+}
+
+// passed are forwarded connections that have carried something since the look before.
+func (e *eye) passed(all []pair) (moved []follow.Connection) {
+	for _, p := range all {
+		x, mss := p.now, float64(p.now.MSS)
+		base := e.base(x.There.Addr(), x.Least)
+		if x.Samples == 0 || x.Acked <= p.before.Acked || x.Again < p.before.Again || base == 0 || mss == 0 {
+			continue // nothing new is known of it
+		}
+		moved = append(moved, follow.Connection{RTT: x.Smooth, Base: base,
+			Rate: 2 * e.forwarded.rates[x.ID], // of packets, every second one of which tells an RTT
+			To:   network(x.There.Addr()), Delivered: float64(x.Acked-p.before.Acked) / mss,
+			Size: size(e.cake, x.There.Addr(), x.MSS, true), Lost: float64(x.Again-p.before.Again) / mss,
+			Forwarded: true})
+	}
+	return moved
+}
