@@ -49,8 +49,12 @@ type Watch struct {
 	links   []link.Link
 }
 
-// Most is how many connections are known at a time. Of more, those are forgotten that have not moved for longest.
+// Most is how many connections are known at a time, or more on a host of many CPUs. Of more, those are forgotten that
+// have not moved for longest.
 const Most = 4096
+
+// each is what a CPU may keep of the map's room for itself, twice (kernel/bpf/bpf_lru_list.c).
+const each = 256
 
 // Open begins to look at devices, by their index in the calling thread's network namespace. Where the kernel cannot do
 // that, or does not let this process, the error is a bpf.ErrNotSupported that says what it takes.
@@ -58,6 +62,9 @@ func Open(devices ...int) (_ *Watch, err error) {
 	spec, err := loadObject()
 	if err != nil {
 		return nil, err
+	}
+	if cpus, err := ebpf.PossibleCPU(); err == nil {
+		spec.Maps[objectMapFlows].MaxEntries = uint32(max(Most, each*cpus))
 	}
 	_ = rlimit.RemoveMemlock() // kernels before 5.11 count maps as locked memory
 	w := &Watch{}

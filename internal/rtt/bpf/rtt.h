@@ -7,7 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
-#define FLOWS 4096	/* connections that are known at most: of more, those that moved last */
+#define FLOWS 4096	/* connections that are known, unless the loader says more */
 #define SLOTS_LOG 4
 #define SLOTS (1 << SLOTS_LOG)
 
