@@ -12,10 +12,9 @@ const (
 	least, deviations = 4, 4
 	// heavy is the share of packets from which on loss in calm is looked into: TCP's own search for more loses less.
 	heavy = 0.04
-	// patience is the least time between two probes behind a policer, in seconds, since each of them loses packets. It
-	// doubles, up to patient, while nothing is found. TCP sends less after a loss: what that leaves unused is to be one
-	// dear'th of the time at most, unless that makes it longer than slowest.
-	patience, patient, dear, slowest = 5, 20, 50, 60
+	// patience is the time between two probes behind a policer, in seconds, since each of them loses packets. TCP sends
+	// less after a loss: what that leaves unused is to be one dear'th of the time, unless that takes longer than slowest.
+	patience, dear, slowest = 5, 50, 60
 	// often is how often less is sent before loss is taken not to be a policer's.
 	often = 4
 	// deaf is for how long loss is not looked into after it has been seen not to be a policer's, in seconds.
@@ -32,7 +31,6 @@ type losses struct {
 	before    float64 // bit/s, the rate then
 	cuts      int     // since then
 	policed   bool    // the link is a policer's, as far as is known
-	wait      float64 // seconds until the next probe
 	hit       float64 // when a probe lost packets last
 	unused    float64 // seconds of the rate that were not used since
 	again     float64 // when loss is looked into again
@@ -144,7 +142,7 @@ func (f *Follower) still(p point, since float64) bool {
 
 // yield begins to look for a policer's rate, because many packets are lost in calm.
 func (f *Follower) yield(p point, found, share float64) string {
-	const most = 0.2 // that TCP loses for a moment, and sends much less then: what it delivers says little
+	const most = 0.1 // that TCP loses for a moment, and sends much less then: what it delivers says little
 	if sent := f.out(f.loss.began-p.rtt, p.at-p.rtt); found > (1-most)*sent {
 		found *= f.rate / sent
 	}
@@ -166,7 +164,7 @@ func (f *Follower) yielded(p point) string {
 		}
 		return f.less(p, min(0.97*f.rate, margin*less), share, "packets are still lost")
 	}
-	f.loss.policed, f.loss.wait, f.loss.cuts = true, 0, 0
+	f.loss.policed, f.loss.cuts = true, 0
 	f.settle(p, pause) // it may have been a moment's loss: look soon
 	return ""
 }
@@ -180,6 +178,8 @@ func (f *Follower) trim(p point) string {
 	share, more := f.lost(from, p.at)
 	if !more {
 		f.loss.cuts = 0
+	}
+	if !more || share > heavy {
 		return ""
 	}
 	return f.less(p, 0.99*f.rate, share, "packets are still lost")
@@ -187,15 +187,15 @@ func (f *Follower) trim(p point) string {
 
 // hit ends a probe that a policer has stopped.
 func (f *Follower) hit(p point, found float64) string {
-	f.loss.policed, f.loss.began, f.loss.cuts, f.loss.hit, f.loss.unused = true, 0, 0, p.at, 0
+	f.loss.policed, f.loss.began, f.loss.hit, f.loss.unused = true, 0, p.at, 0
 	rate := margin * min(found, f.rate)
-	if rate > 1.03*f.before {
-		f.loss.wait = patience
+	if rate < 1.03*f.before {
+		rate = f.before
 	} else {
-		f.loss.wait, rate = min(patient, max(patience, 2*f.loss.wait)), f.before
+		f.loss.cuts = 0
 	}
 	f.set(rate, p)
-	f.settle(p, f.loss.wait)
+	f.settle(p, patience)
 	return "more is lost, and none waits: no more is carried"
 }
 

@@ -96,7 +96,7 @@ func (f *Follower) probe(p point) string {
 	}
 	rate, _, drops := f.drops(p)
 	switch {
-	case f.over >= 2:
+	case f.over >= 2 && (f.loss.began == 0 || p.q > queue): // else a policer that holds a packet or two
 		return f.cut(p, f.before)
 	case drops || f.loss.began > 0 && f.small() || f.empty > 2 && f.dried(p):
 		return f.hit(p, rate)
