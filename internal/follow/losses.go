@@ -12,8 +12,8 @@ const (
 	least, deviations = 4, 4
 	// heavy is the share of packets from which on loss in calm is looked into: TCP's own search for more loses less.
 	heavy = 0.04
-	// patience is the time between two probes behind a policer, in seconds, since each of them loses packets. TCP sends
-	// less after a loss: what that leaves unused is to be one dear'th of the time, unless that takes longer than slowest.
+	// patience is the time between two probes behind a policer, in seconds, since each of them loses packets. What TCP
+	// leaves unused after a loss is to be one dear'th of the time, unless that takes longer than slowest.
 	patience, dear, slowest = 5, 50, 60
 	// often is how often less is sent before loss is taken not to be a policer's.
 	often = 4
