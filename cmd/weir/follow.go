@@ -42,6 +42,9 @@ counters of the queue. When packets begin to wait beyond this host, it lowers
 the rate until that queue is gone. When the shaper is full, it tries a little
 more every few seconds. A change is made in place: no packet is lost.
 
+Where the provider drops what is too much, nothing waits. Then it goes by what
+two connections or more lose beyond this host.
+
 A rate that nobody knows is found while clients of two networks or more fill the
 link, for 10 s in all. It is then brought up as weir up does it, with the timer,
 and confirmed if connections still move after 10 s. Connections that this host
