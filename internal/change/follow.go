@@ -282,6 +282,11 @@ func (s Store) Ask(all []Followed) []Followed {
 		f := &all[i]
 		f.Running, f.Hidden, f.Doing = running, hidden, doing[f.Dev]
 		f.Waits, f.Tries = text.OneLine(f.Waits), text.OneLine(f.Tries)
+		if f.Last != nil {
+			last := *f.Last
+			last.Why = text.OneLine(last.Why)
+			f.Last = &last
+		}
 	}
 	return all
 }

@@ -35,6 +35,9 @@ type losses struct {
 	unused    float64 // seconds of the rate that were not used since
 	again     float64 // when loss is looked into again
 	began     float64 // when loss was seen first, of one that goes on; 0: none does
+	yielded   float64 // when a policer's rate was taken for found in calm; 0: not, or that was mistaken
+	top       float64 // bit/s, the rate before that
+	found     float64 // bit/s, and after it
 }
 
 // lost is the share of the connections' packets that was lost beyond this host from one time to another. It tells
@@ -52,7 +55,7 @@ func (f *Follower) missing(from, to float64) (beyond, usual, all float64) {
 	all = beyond + b.delivered - a.delivered
 	// What this host dropped is sent again a round trip later or more.
 	own := f.around(from - 2*b.rtt - b.lag - b.own)
-	beyond -= all * min(1, (b.dropped-own.dropped)*packet/max(packet, b.sent-a.sent))
+	beyond -= all * min(1, max(0, b.dropped-own.dropped)*packet/max(packet, b.sent-a.sent))
 	return beyond, all * (f.loss.usual + 1) / (f.loss.of + 1000), all
 }
 
@@ -107,7 +110,7 @@ func (f *Follower) carried(from, to float64) float64 {
 func (f *Follower) drops(p point) (rate, share float64, yes bool) {
 	window := max(0.04, 1.5*p.rtt)
 	share, more := f.lost(p.at-window, p.at)
-	if !more || p.at < f.loss.again || f.loss.bits == 0 {
+	if !more || p.at < f.loss.again && f.phase != probing || f.loss.bits == 0 {
 		f.loss.began = 0
 		return 0, share, false
 	}
@@ -123,15 +126,31 @@ func (f *Follower) less(p point, rate, share float64, why string) string {
 	case f.loss.cuts == 0:
 		f.loss.before, f.loss.share = f.rate, share
 	case f.loss.cuts >= often || f.phase == yielding && share > f.loss.share/2:
-		f.loss.again, f.loss.policed, f.loss.cuts = p.at+deaf, false, 0
-		f.set(f.loss.before, p)
-		f.settle(p, pause)
-		return "sending less has not helped: packets are lost elsewhere"
+		return f.back(p, f.loss.before)
 	}
 	f.loss.cuts++
 	f.set(rate, p)
 	return why
 }
+
+// back sets a rate again that was lowered for loss which was no policer's.
+func (f *Follower) back(p point, rate float64) string {
+	f.loss.policed, f.loss.again, f.loss.yielded = false, p.at+deaf, 0
+	f.loss.cuts, f.loss.began = 0, 0
+	f.set(rate, p)
+	f.settle(p, pause)
+	return "sending less has not helped: packets are lost elsewhere"
+}
+
+// lately tells whether a policer's rate was taken for found in calm a moment ago. Bursts of loss look like a policer.
+// But they come again whatever is sent, or let through more than what was found.
+func (f *Follower) lately(p point) bool {
+	const moment = 15 // seconds
+	return f.loss.yielded > 0 && p.at < f.loss.yielded+moment
+}
+
+// beyond tells whether more is sent than a policer that was found would let through for long.
+func (f *Follower) beyond() bool { return f.rate > 1.05*f.loss.found }
 
 // still tells whether about as much was sent as before when what was acknowledged since a time left. If not, what is
 // delivered is what TCP sends after a loss, and not what a policer lets through.
@@ -142,6 +161,9 @@ func (f *Follower) still(p point, since float64) bool {
 
 // yield begins to look for a policer's rate, because many packets are lost in calm.
 func (f *Follower) yield(p point, found, share float64) string {
+	if f.lately(p) && !f.beyond() {
+		return f.back(p, f.loss.top)
+	}
 	const most = 0.1 // that TCP loses for a moment, and sends much less then: what it delivers says little
 	if sent := f.out(f.loss.began-p.rtt, p.at-p.rtt); found > (1-most)*sent {
 		found *= f.rate / sent
@@ -165,6 +187,7 @@ func (f *Follower) yielded(p point) string {
 		return f.less(p, min(0.97*f.rate, margin*less), share, "packets are still lost")
 	}
 	f.loss.policed, f.loss.cuts = true, 0
+	f.loss.yielded, f.loss.top, f.loss.found = p.at, f.before, f.rate
 	f.settle(p, pause) // it may have been a moment's loss: look soon
 	return ""
 }

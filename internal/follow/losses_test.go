@@ -71,3 +71,23 @@ func TestLossForAMoment(t *testing.T) {
 		}
 	}
 }
+
+// Bursts of loss that come again and again do not lower the rate further and further.
+func TestLossInBursts(t *testing.T) {
+	for _, every := range []float64{2, 4, 8, 16} {
+		for _, stubborn := range []bool{false, true} {
+			world := func(set func(Look) float64) seen {
+				w := &world{rate: steps(100 * mbit), buffer: .2, bases: same(4, .048), look: .05, stubborn: stubborn,
+					loss: .15, since: 15, until: 15.3, every: every, set: set}
+				return w.run(120)
+			}
+			fixed := world(func(Look) float64 { return 99.75 * mbit }).used(30, 120, 100*mbit)
+			used := world(follower(99.75*mbit, 25*mbit, 400*mbit)).used(30, 120, 100*mbit)
+			t.Logf("every %2g s, stubborn %5v: %.1f %% of the link (fixed %.1f)", every, stubborn, 100*used, 100*fixed)
+			if used < fixed-.06 {
+				t.Errorf("every %g s, stubborn %v: %.1f %% of the link was used, by a fixed rate %.1f", every, stubborn,
+					100*used, 100*fixed)
+			}
+		}
+	}
+}

@@ -26,6 +26,7 @@ type world struct {
 	loss      float64                 // of packets, beyond the provider
 	since     float64                 // when that begins
 	until     float64                 // when that ends; 0: never
+	every     float64                 // seconds after which it begins again; 0: never
 	stubborn  bool                    // TCP does not go by loss, as BBR
 	policed   float64                 // seconds of credit of a provider that drops instead of queueing; 0: it queues
 	begin     []float64               // when each connection has something to send; nil: at once
@@ -179,7 +180,7 @@ func (w *world) run(length float64) (s seen) {
 				at := n + 1 + max(0, int((flows[k.flow].base+w.jitter+j)/tick+0.5)) - int(w.jitter/tick)
 				gone := t + tick*(1-math.Min(1, left/(r/8*tick)))
 				f := flows[k.flow]
-				if t >= w.since && (w.until == 0 || t < w.until) && w.rng.Float64() < w.loss*b/1514 {
+				if w.loses(t) && w.rng.Float64() < w.loss*b/1514 {
 					lose(n, k.flow, b)
 					if k.bytes <= 0 {
 						there = there[1:]
@@ -228,6 +229,15 @@ func (w *world) run(length float64) (s seen) {
 		}
 	}
 	return s
+}
+
+// loses tells whether packets are lost now.
+func (w *world) loses(t float64) bool {
+	into := t - w.since
+	if w.every > 0 && into > 0 {
+		into = math.Mod(into, w.every)
+	}
+	return into >= 0 && (w.until == 0 || into < w.until-w.since)
 }
 
 // to is where a connection goes.

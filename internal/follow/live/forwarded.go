@@ -80,12 +80,16 @@ func (f *forwarded) again() (all []pair, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range now {
+	chosen := slices.Clone(now)
+	for j, x := range now {
 		if i := slices.IndexFunc(f.chosen, func(c rtt.Flow) bool { return c.ID == x.ID }); i >= 0 {
 			all = append(all, pair{f.chosen[i], x})
+			if x.Acked == f.chosen[i].Acked {
+				chosen[j] = f.chosen[i] // what it lost counts when something is acknowledged
+			}
 		}
 	}
-	f.chosen = now
+	f.chosen = chosen
 	return all, nil
 }
 

@@ -145,9 +145,6 @@ func (s search) learn(ctx context.Context, store change.Store, each func(Event),
 	waits := func(why string) { tell(change.Doing{Waits: why}) }
 	defer s.close()
 	say("its rate is looked for")
-	if s.blind != "" {
-		say(s.blind)
-	}
 	rate, err := s.find(ctx, func(why string, _ units.Rate) { waits(why) }, func() bool {
 		all, err := store.Unknown()
 		return err == nil && !slices.ContainsFunc(all, func(u change.Unmeasured) bool {
@@ -207,8 +204,11 @@ func (s search) find(ctx context.Context, waits func(string, units.Rate), enough
 		}
 		if why != said {
 			lone, _ := f.Lone()
-			waits(why, lone)
 			said = why
+			if s.blind != "" && !found {
+				why += "; " + s.blind
+			}
+			waits(why, lone)
 		}
 		if found {
 			return rate, nil
@@ -438,6 +438,7 @@ func (e *eye) choose(all []host.Connection) {
 	}
 	since := func(c host.Connection) uint32 { return c.Info.Delivered - e.carried[c.Cookie] }
 	slices.SortFunc(all, func(a, b host.Connection) int { return int(int64(since(b)) - int64(since(a))) })
+	old := e.chosen
 	e.chosen = slices.Clone(all[:min(e.few, len(all))])
 	now := time.Now()
 	e.rates = map[uint64]float64{}
@@ -447,6 +448,11 @@ func (e *eye) choose(all []host.Connection) {
 		}
 	}
 	e.carried, e.at = carried, now
+	for i, c := range e.chosen { // what it has carried since the last look counts at the next
+		if j := slices.IndexFunc(old, func(x host.Connection) bool { return x.Cookie == c.Cookie }); j >= 0 {
+			e.chosen[i].Info = old[j].Info
+		}
+	}
 }
 
 // moves tells whether any connection has carried something since it was asked last.

@@ -226,6 +226,18 @@ func TestLostInBetween(t *testing.T) {
 	}
 }
 
+// What is carried between a look and the choice of those that are looked at counts.
+func TestCarriedWhileChosen(t *testing.T) {
+	at := func(delivered uint32) []host.Connection {
+		return []host.Connection{connection(1, "192.0.2.1:443", delivered, 40_000)}
+	}
+	e := eye{few: few, least: map[netip.Addr]time.Duration{}, chosen: at(10)}
+	e.choose(at(14))
+	if all := e.moved(at(15)); len(all) != 1 || all[0].Delivered != 5 {
+		t.Errorf("5 were delivered: %+v", all)
+	}
+}
+
 // With a hundred thousand connections as few are looked at as with ten, and as many addresses are kept as ever.
 func TestManyConnections(t *testing.T) {
 	const many = 100_000

@@ -194,7 +194,7 @@ int rtt_out(struct __sk_buff *skb)
 {
 	struct segment s = {};
 	struct flow *f;
-	u32 segments = skb->gso_segs, size;
+	u32 segments = 1, size;
 
 	/* What this host sends itself has a socket, which knows more than can be seen here. */
 	if (skb->sk || !read(skb, &s, true))
@@ -212,9 +212,12 @@ int rtt_out(struct __sk_buff *skb)
 		f->echoed = s.stamp - 1;
 		f->at = now_us() - STALE;
 	}
-	if (!segments)
-		segments = 1;
-	size = segments > 1 ? skb->gso_size : s.payload;
+	/* A virtual card's superpackets do not say of how many segments they are. */
+	size = s.payload;
+	if (skb->gso_size && skb->gso_size < size) {
+		size = skb->gso_size;
+		segments = (s.payload + size - 1) / size;
+	}
 	if (size > f->mss)
 		f->mss = size;
 	f->packets += segments;
