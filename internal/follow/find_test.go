@@ -249,13 +249,15 @@ func TestFindsNoUpstream(t *testing.T) {
 			}
 			for j := range q {
 				base := 10 * time.Millisecond * time.Duration(j+1)
-				l.Connections = append(l.Connections, Connection{RTT: base + time.Duration(1e9*math.Max(0, q[j])), Base: base,
-					Rate: 1000, To: (&world{}).to(j), Delivered: 300 * share[j] / all, Size: 1514, Forwarded: true})
+				rtt := base + time.Duration(1e9*math.Max(0, q[j]))
+				l.Connections = append(l.Connections, Connection{RTT: rtt, Base: base, Rate: 1000, Size: 1514,
+					To: (&world{}).to(j), Delivered: 300 * share[j] / all, Forwarded: true})
 			}
 			sent += 300 * 1514
 			f.Look(l)
 			if r, ok := f.Found(); ok {
-				t.Errorf("%d: slow %g, %d clients, level %g, spread %g, at %d: found %s", i, slow, n, level, spread, at, r)
+				t.Errorf("%d: slow %g, %d clients, level %g, spread %g, at %d: found %s",
+					i, slow, n, level, spread, at, r)
 				break
 			}
 		}

@@ -219,8 +219,9 @@ func TestFollowTakesCAKE(t *testing.T) {
 func TestForwarding(t *testing.T) {
 	f := host.Facts{Uplink: "eth0", Links: []host.Link{
 		{Index: 1, Name: "lo", Loopback: true, Up: true}, {Index: 2, Name: "eth0", MAC: "52:54:00:12:34:56", Up: true},
-		{Index: 3, Name: "eth1", MAC: "52:54:00:12:34:57", Up: true}, {Index: 4, Name: "wg0", Kind: "wireguard", Up: true},
-		{Index: 5, Name: "wg1", Kind: "wireguard"}, {Index: 6, Name: "tun0", Kind: "tuntap", Up: true}}}
+		{Index: 3, Name: "eth1", MAC: "52:54:00:12:34:57", Up: true},
+		{Index: 4, Name: "wg0", Kind: "wireguard", Up: true}, {Index: 5, Name: "wg1", Kind: "wireguard"},
+		{Index: 6, Name: "tun0", Kind: "tuntap", Up: true}}}
 	if got := Forwarding(f, "eth0"); got != nil {
 		t.Errorf("of a host that does not forward: %v", got)
 	}

@@ -201,7 +201,8 @@ func TestInRTT(t *testing.T) {
 				r.download(to, bytes)
 				f := r.only(w)
 				t.Logf("%+v", f)
-				for what, got := range map[string]time.Duration{"least": f.Least, "last": f.Last, "smoothed": f.Smooth} {
+				rtts := map[string]time.Duration{"least": f.Least, "last": f.Last, "smoothed": f.Smooth}
+				for what, got := range rtts {
 					if off := got - delay; off < 0 || off > time.Millisecond {
 						t.Errorf("the %s RTT is %v, and netem delays by %v", what, got, delay)
 					}
@@ -212,7 +213,8 @@ func TestInRTT(t *testing.T) {
 				if want := uint32((bytes + int(f.MSS) - 1) / int(f.MSS)); f.MSS < 1400 || f.Packets < want {
 					t.Errorf("%d packets of %d bytes at most carried %d", f.Packets, f.MSS, bytes)
 				}
-				if f.There.Addr().Is4() != (name == "IPv4") || f.Here != netip.AddrPortFrom(netip.MustParseAddr(to), 4000) {
+				here := netip.AddrPortFrom(netip.MustParseAddr(to), 4000)
+				if f.There.Addr().Is4() != (name == "IPv4") || f.Here != here {
 					t.Errorf("it goes from %v to %v", f.Here, f.There)
 				}
 			})
@@ -316,7 +318,8 @@ func TestInLosses(t *testing.T) {
 	f := r.only(w)
 	t.Logf("lost before: %+v", f)
 	if f.Sent != bytes || f.Again > bytes/1000 {
-		t.Errorf("of what was lost before this host it says %d bytes, and that %d were sent of %d", f.Again, f.Sent, bytes)
+		t.Errorf("of what was lost before this host it says %d bytes, and that %d were sent of %d",
+			f.Again, f.Sent, bytes)
 	}
 	w.Close()
 	w = r.open(r.near)

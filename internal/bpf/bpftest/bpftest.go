@@ -14,7 +14,7 @@ import (
 
 // Generated fails unless the objects that a package ships, and what Go knows of them, are what make generate makes of
 // the C beside them: so many files.
-func Generated(t *testing.T, name string, files int) {
+func Generated(t *testing.T, pkg string, files int) {
 	t.Helper()
 	for _, tool := range []string{"clang-19", "llvm-strip-19"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -25,15 +25,24 @@ func Generated(t *testing.T, name string, files int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir, short := t.TempDir(), map[string]string{}
 	for line := range strings.Lines(string(text)) {
-		command, ok := strings.CutPrefix(line, "//go:generate go run github.com/cilium/ebpf/cmd/bpf2go ")
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "//go:generate ")
 		if !ok {
 			continue
 		}
-		build := exec.Command("sh", "-c", "exec go run github.com/cilium/ebpf/cmd/bpf2go -output-dir '"+dir+"' "+
-			command)
-		build.Env = append(os.Environ(), "GOPACKAGE="+name)
+		name, rest, _ := strings.Cut(command, " ")
+		if name == "-command" { // as go help generate has it
+			name, rest, _ = strings.Cut(rest, " ")
+			short[name] = rest
+			continue
+		}
+		if is, ok := short[name]; ok {
+			command = is + " " + rest
+		}
+		into := strings.Replace(command, "/bpf2go ", "/bpf2go -output-dir '"+dir+"' ", 1)
+		build := exec.Command("sh", "-c", "exec "+into)
+		build.Env = append(os.Environ(), "GOPACKAGE="+pkg)
 		if said, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}

@@ -26,7 +26,8 @@ func TestTakeForwarded(t *testing.T) {
 		passing("192.0.2.3:1", 1e6, 0, 4e9)}, 1, at)
 	f.take([]rtt.Flow{passing("192.0.2.1:1", 9e9, 0, 10), passing("192.0.2.2:1", 9000, 0, 110),
 		passing("192.0.2.3:1", 3000, 0, 3)}, 2, at.Add(2*time.Second))
-	if len(f.chosen) != 2 || f.chosen[0].There.String() != "192.0.2.2:1" || f.chosen[1].There.String() != "192.0.2.3:1" {
+	if len(f.chosen) != 2 || f.chosen[0].There.String() != "192.0.2.2:1" ||
+		f.chosen[1].There.String() != "192.0.2.3:1" {
 		t.Errorf("chosen are %+v", f.chosen)
 	}
 	if rate := f.rates[f.chosen[0].ID]; rate != 50 || len(f.rates) != 1 {

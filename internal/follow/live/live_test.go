@@ -88,7 +88,8 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s", base)
 		}
 	}
-	if base := e.base(netip.MustParseAddr("192.0.2.2"), leastOf(connection(99, "192.0.2.2:443", 1, math.MaxUint32))); base != 0 {
+	none := leastOf(connection(99, "192.0.2.2:443", 1, math.MaxUint32))
+	if base := e.base(netip.MustParseAddr("192.0.2.2"), none); base != 0 {
 		t.Errorf("of one that knows none: %s", base)
 	}
 }
