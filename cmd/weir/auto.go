@@ -88,7 +88,7 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 			}
 			h = hearing{Rate: below(lone), Alone: true, Says: why}
 			return
-		case strings.HasPrefix(why, string(follow.Measured)), why == string(follow.Scattered),
+		case strings.HasPrefix(why, string(follow.Measured)), strings.HasPrefix(why, string(follow.Scattered)),
 			strings.HasPrefix(why, string(follow.Alone)) && !h.Alone:
 			impatient.Stop()
 		case h.Alone:

@@ -3,6 +3,7 @@
 package change
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -309,7 +310,9 @@ func (s Store) followed() (running bool, doing map[string]Doing, hidden string) 
 		return false, nil, ""
 	}
 	const most = 1 << 16
-	_ = json.NewDecoder(io.LimitReader(f, most)).Decode(&doing) // of an older program it is something else
+	// In one piece, since it is written meanwhile; what was there before may follow. Of an older program it is another.
+	said, _ := io.ReadAll(io.LimitReader(f, most))
+	_ = json.NewDecoder(bytes.NewReader(said)).Decode(&doing)
 	return true, doing, ""
 }
 

@@ -8,7 +8,7 @@
 //
 // What it goes by is the provider's queue: how much longer the connections' RTTs are than their shortest, less what
 // packets wait in this host's own queue. While that queue stands, the link delivers at its own rate: what was
-// acknowledged, over time.
+// acknowledged, over time. A policer has no queue: there it goes by what is lost without delay, which lowers the rate.
 package follow
 
 import (
