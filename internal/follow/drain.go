@@ -2,19 +2,22 @@
 
 package follow
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // cut lowers the rate because a queue stands in front of the provider.
 func (f *Follower) cut(p point, before float64) string {
 	was := f.rate
-	if f.phase == calm || p.q > f.threshold()+5*gentle {
+	if f.phase == calm || p.q > f.threshold()+f.probeWait(p) {
 		f.steps, f.waited = nil, 0 // more than a probe can have done
 	}
 	found, n := f.estimate(f.rising(p))
 	if n < 3 || found <= 0 {
 		found = f.out(p.at-p.rtt-p.q, p.at) * 0.9
 	}
-	if f.many(p) && len(f.steps) > 2 {
+	if len(f.steps) > 2 {
 		found = max(found, f.free()) // nothing waited while that was tried
 	}
 	f.before, f.tried = before, was
@@ -33,11 +36,14 @@ func (f *Follower) cut(p point, before float64) string {
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
 }
 
-// many tells whether RTTs are late because many connections share the link. On a slow link of few they are late, too;
-// but that moves in the same time.
-func (f *Follower) many(p point) bool {
-	const few = 12 // connections
-	return p.lag > late && p.lag*f.rate > few*memory*packet
+// probeWait is the most that packets may wait because of a probe, in seconds: what is sent above the rate that was seen
+// to be free, until that is seen.
+func (f *Follower) probeWait(p point) float64 {
+	above := 0.
+	if n := len(f.steps); n > 0 {
+		above = f.steps[n-1]/f.free() - 1
+	}
+	return max(5*gentle, above*(p.rtt+f.hold(p)+p.lag))
 }
 
 // rising is when the queue began to grow.
@@ -57,22 +63,21 @@ func (f *Follower) drain(p point) string {
 	if p.q > f.threshold() {
 		f.stood = p.at
 	}
-	if p.q > f.threshold()+5*gentle || p.at-f.since > 0.3+2*p.rtt {
+	if p.q > f.threshold()+f.probeWait(p) || p.at-f.since > 0.3+2*p.rtt {
 		f.steps = nil // more than a probe can have done
 	}
 	since, idle := f.since+p.rtt, f.idle(p) // what was sent since the cut is acknowledged from then on
 	little := p.at-f.stood > 0.3+2*p.rtt    // has stood for long, and does not go
 	switch {
 	case p.q <= f.floor.level()+max(probed, 3*f.floor.spread()), little && idle:
-		wait := float64(pause)
-		switch {
-		case f.small():
-			wait = min(longest, max(pause, rest*f.waited))
-		case f.many(p):
-			wait = soon // what was found may be far too low
-		}
+		small := f.small()
 		f.set(margin*f.found, p)
-		f.settle(p, wait)
+		f.settle(p, 0)
+		wait := f.pauseFor(p)
+		if small {
+			wait = min(longest, max(wait, rest*f.waited))
+		}
+		f.next = p.at + wait
 		f.floor.skip(p.at + 2*p.rtt)
 		return f.drained()
 	case f.elsewhere(p):
@@ -83,17 +88,19 @@ func (f *Follower) drain(p point) string {
 		return "sending less has not helped: it waits elsewhere"
 	case little:
 		f.steps, f.stood = nil, p.at
-	case idle, p.q <= f.threshold():
-		// The link may be empty at times: what is delivered says nothing of it then.
+	case idle && p.q < f.peak/2, p.q <= f.threshold():
+		// The link may be empty at times: what is delivered says nothing of it then. While the queue stands it is not.
 		f.drainTo(p)
 		return ""
-	case !f.many(p): // else only all of the event tells
-		since = max(since, p.at-max(0.2, p.rtt, 3*p.lag))
 	}
+	since = max(since, p.at-max(0.2, p.rtt, 3*p.lag), f.afterFall())
 	if r, n := f.estimate(since); n >= 3 && r > 0 && p.at-f.since-p.rtt > p.lag {
 		f.found = min(r, f.tried)
-		if f.small() {
+		switch {
+		case f.small():
 			f.found = max(f.found, 0.98*f.before)
+		case f.steps != nil:
+			f.found = max(f.found, f.free())
 		}
 		f.drainTo(p)
 	}
@@ -131,6 +138,25 @@ func (f *Follower) estimate(from float64) (rate float64, n int) {
 	}
 	rate, _ = slope(t, x)
 	return rate, len(t)
+}
+
+// afterFall is when the first look was at packets that all were sent after the rate set fell far, if there were some
+// such looks; else 0. What is known of each look is a mean, and that of packets from before and after is of neither.
+func (f *Follower) afterFall() (at float64) {
+	const some = 5 // looks
+	n := 0
+	for _, o := range slices.Backward(f.seen) {
+		if o.when-o.q-o.lag < f.fall {
+			break
+		}
+		if o.known {
+			at, n = o.at, n+1
+		}
+	}
+	if n < some {
+		return 0
+	}
+	return at
 }
 
 // idle tells whether mostly nothing has waited here when that left which an estimate would be from.

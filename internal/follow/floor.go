@@ -5,13 +5,15 @@ package follow
 import "slices"
 
 // floor is what is seen while no queue stands: jitter, what clients take to answer, and what this host's own queue
-// holds more than it says. It may not follow a queue that grows slowly, so it is the calmest second of the last minute.
+// holds more than it says. It may not follow a queue that grows slowly, so it is a calm second of the last minute: in a
+// tenth of them packets wait less.
 type floor struct {
 	begin, from float64   // of all, and of the second that goes on
 	until       float64   // nothing counts before
 	now         []float64 // of the second that goes on
 	medians     []float64 // of the last seconds
 	spreads     []float64 // beside them
+	fresh       int       // of the last seconds, those at the rate of now
 }
 
 const minute = 60
@@ -28,7 +30,7 @@ func (f *floor) add(at, q float64) {
 		if len(f.medians) > minute {
 			f.medians, f.spreads = slices.Delete(f.medians, 0, 1), slices.Delete(f.spreads, 0, 1)
 		}
-		f.now, f.from = f.now[:0], at
+		f.now, f.from, f.fresh = f.now[:0], at, min(f.fresh+1, len(f.medians))
 	}
 	f.now = append(f.now, q)
 }
@@ -43,14 +45,27 @@ func (f *floor) skip(until float64) { f.until, f.now = until, f.now[:0] }
 
 // raise takes a level for the floor, and what is seen beside it for its spread.
 func (f *floor) raise(at, level, spread float64) {
-	f.medians, f.spreads, f.now, f.from = []float64{level}, []float64{spread}, f.now[:0], at
+	f.medians, f.spreads, f.now, f.from, f.fresh = []float64{level}, []float64{spread}, f.now[:0], at, 0
+}
+
+// moved tells of another rate. What is seen at it counts alone, as soon as that is enough: what this host's own queue
+// holds depends on it.
+func (f *floor) moved() { f.fresh = 0 }
+
+// counting are those of the last seconds that count.
+func (f *floor) counting(x []float64) []float64 {
+	const enough = 3 // seconds
+	if f.fresh < enough {
+		return x
+	}
+	return x[len(x)-f.fresh:]
 }
 
 // level is in seconds.
 func (f *floor) level() float64 {
 	switch {
 	case len(f.medians) > 0:
-		return slices.Min(f.medians)
+		return quantile(f.counting(f.medians), 0.1)
 	case len(f.now) > 0:
 		return quantile(f.now, 0.5)
 	}
@@ -62,5 +77,5 @@ func (f *floor) spread() float64 {
 	if len(f.spreads) == 0 {
 		return 0
 	}
-	return quantile(f.spreads, 0.5)
+	return quantile(f.counting(f.spreads), 0.5)
 }

@@ -6,8 +6,8 @@
 // It is pure: it takes what was seen of a device and of its connections, and says a rate. It opens no socket, reads no
 // clock and changes nothing.
 //
-// What it goes by is the provider's queue: how much longer the connections' RTTs are than their shortest, less what
-// packets wait in this host's own queue. While that queue stands, the link delivers at its own rate: what was
+// What it goes by is the provider's queue: how much longer the connections' RTTs are of late than their shortest, less
+// what packets wait in this host's own queue. While that queue stands, the link delivers at its own rate: what was
 // acknowledged, over time. A policer has no queue: there it goes by what is lost without delay, which lowers the rate.
 package follow
 
@@ -34,7 +34,9 @@ type Look struct {
 
 // Connection is what one connection has seen.
 type Connection struct {
+	ID   uint64        // the same for a connection at each look; 0: it has none
 	RTT  time.Duration // smoothed
+	Acks uint32        // that have come, each with a sample for RTT; it wraps
 	Base time.Duration // the least that was ever seen
 	Rate float64       // packets a second that are delivered; 0: not known
 
@@ -54,6 +56,7 @@ type Follower struct {
 	rate      float64 // bit/s, that is set
 
 	seen   []point // of late, in the order of time
+	recent recent
 	floor  floor
 	learnt bool // the floor
 	phase  phase
@@ -67,6 +70,9 @@ type Follower struct {
 	steps  []float64 // bit/s, that the probe has tried; none where a queue came by itself
 	empty  int       // looks of the probe that found nothing waiting here
 	next   float64   // when the next probe is due
+	moved  float64   // when the link was last found to carry another rate
+	kept   float64   // bit/s, that was found then
+	fall   float64   // when the rate that is set last fell far
 	tried  float64   // bit/s, the rate when the queue was seen
 	began  bool      // the rate has been cut
 	stood  float64   // when the queue was last above the threshold
@@ -84,7 +90,7 @@ type point struct {
 	at, sent, own, q float64 // seconds and bits
 	rtt              float64 // without a queue, of the connection that q is of
 	shortest         float64 // RTT of all connections, with what they wait
-	lag              float64 // seconds by which srtt is late
+	lag              float64 // seconds by which q is known late
 	came, when       float64 // bits that had left here when what is acknowledged did, and when that left the provider
 	full, known      bool
 	alone            bool // one connection moved at most
@@ -110,26 +116,28 @@ const (
 	queue, probed = 3e-3, 0.7e-3
 	// learn is how long only the floor is learnt after the start, in seconds.
 	learn = 1.5
-	// pause is the least time between two probes, in seconds. After a probe that made packets wait for long or more it
-	// is longer: that is to be one hundredth of the time at most.
+	// pause is the time between two probes, in seconds. After a probe that made packets wait for long or more it is
+	// longer: that is to be one hundredth of the time at most.
 	pause, long, rest, longest = 2.5, 2e-3, 100, 5
+	// A rate that has moved by the share anew may move on. So the pause is shorter then: a quarter of the time since,
+	// and soon at least.
+	anew, calms, soon = 0.03, 4, 0.5
 	// gentle is what a probe may make packets wait if nothing more is found. Each step after the first raises the
 	// rate by twice as much as the one before, up to most.
 	gentle, first, most = 0.9e-3, 0.01, 0.12
-	// memory is how many packets a connection has sent before its srtt believes a new RTT: it takes one eighth of each
-	// sample (RFC 6298), and a sample comes with every second packet.
+	// memory is how many packets a connection has sent before its smoothed RTT believes a new one: it takes one eighth
+	// of each sample (RFC 6298), and a sample comes with every second packet.
 	memory = 8 * 2
-	// latest is the most that srtt is taken to be late, in seconds.
+	// latest is the most that an RTT is taken to be late, in seconds.
 	latest = 0.5
-	// late is from which lag on what was found while a queue drained is not sure: more is tried soon after.
-	late, soon = 0.09, 0.5
 	// deepest is the share of the rate that draining may take away.
 	deepest = 0.6
 )
 
 // New follows a link on which a rate is set, between two others, all in bit/s.
 func New(rate, low, high units.Rate) *Follower {
-	return &Follower{rate: float64(rate), low: float64(low), high: float64(high)}
+	return &Follower{rate: float64(rate), kept: float64(rate), low: float64(low), high: float64(high),
+		moved: -calms * pause, recent: recent{}}
 }
 
 // Rate is what is to be set, in bit/s.
@@ -193,13 +201,12 @@ func (f *Follower) point(l Look) point {
 	waits, least := []wait{}, math.Inf(1)
 	p.shortest = least
 	for _, c := range l.Connections {
-		extra, lag := max(0, (c.RTT-c.Base).Seconds()), latest
-		if c.Rate > 0 {
-			lag = min(latest, memory/c.Rate)
-		}
-		least, p.shortest = min(least, extra), min(p.shortest, c.RTT.Seconds())
-		waits = append(waits, wait{extra - f.ownAt(p.at-c.RTT.Seconds()-lag, p.own), c.Base.Seconds(), lag})
+		rtt, lag := f.recent.rtt(p.at, c)
+		extra := max(0, rtt-c.Base.Seconds())
+		least, p.shortest = min(least, extra), min(p.shortest, rtt)
+		waits = append(waits, wait{extra - f.ownAt(p.at-rtt-lag, p.own), c.Base.Seconds(), lag})
 	}
+	f.recent.forget(p.at)
 	slices.SortFunc(waits, func(a, b wait) int { return cmp.Compare(a.q, b.q) })
 	w := waits[len(waits)/4]
 	p.q, p.rtt, p.lag, p.known = max(0, min(w.q, least)), max(1e-3, w.base), w.lag, true
@@ -234,6 +241,7 @@ func (f *Follower) forget() {
 		f.rate = f.settled()
 	}
 	f.seen, f.phase, f.over, f.floor, f.learnt = nil, calm, 0, floor{}, false
+	clear(f.recent)
 	f.next, f.loss.began, f.loss.cuts = 0, 0, 0
 }
 
@@ -275,7 +283,7 @@ func (f *Follower) threshold() float64 {
 	if f.phase == probing {
 		least = probed
 	}
-	return f.floor.level() + max(least, 5*f.floor.spread())
+	return f.floor.level() + max(least, 5*f.floor.spread(), packet/f.rate)
 }
 
 // out is what was sent from one time to another, in bit/s.
@@ -308,10 +316,23 @@ func (f *Follower) sentAt(t float64) float64 {
 }
 
 // settle ends an event or a probe. The next probe may begin after a pause, in seconds.
-func (f *Follower) settle(p point, pause float64) { f.phase, f.over, f.next = calm, 0, p.at+pause }
+func (f *Follower) settle(p point, pause float64) {
+	f.phase, f.over, f.next = calm, 0, p.at+pause
+	if math.Abs(f.rate-f.kept) > anew*f.kept {
+		f.moved, f.kept = p.at, f.rate
+		f.floor.moved()
+	}
+}
+
+// pauseFor is how long to pause before the next probe, in seconds.
+func (f *Follower) pauseFor(p point) float64 { return min(pause, max(soon, (p.at-f.moved)/calms)) }
 
 func (f *Follower) bound(r float64) float64 { return max(f.low, min(f.high, r)) }
 
 func (f *Follower) set(r float64, p point) {
+	const far = 0.7
+	if r < far*f.rate {
+		f.fall = p.at
+	}
 	f.rate, f.since = f.bound(r), p.at
 }

@@ -48,13 +48,13 @@ func TestTheRateMoves(t *testing.T) {
 		{"four, 48 ms", same(4, .048), .02, 0, false, 144, 90, .6, .99, .97, 2},
 		{"one, 48 ms", same(1, .048), .02, 0, false, 144, 90, .6, .985, .97, 2},
 		{"sixteen, 48 ms", same(16, .048), .02, 0, false, 144, 120, .8, .98, .97, 5},
-		{"four, 5 ms", same(4, .005), .02, 0, false, 60, 90, .6, .98, .97, 3},
+		{"four, 5 ms", same(4, .005), .02, 0, false, 62, 90, .6, .98, .97, 3},
 		{"four, 150 ms", same(4, .15), .02, 0, false, 450, 150, 1.2, .99, .97, 4},
 		{"12 to 150 ms", []float64{.012, .03, .048, .15}, .02, 0, false, 450, 180, .9, .97, .96, 9},
 		{"a look every 50 ms", same(4, .048), .05, 0, false, 200, 120, .7, .99, .97, 4},
-		{"a look every 100 ms", same(4, .048), .1, 0, false, 250, 160, .9, .98, .94, 7},
+		{"a look every 100 ms", same(4, .048), .1, 0, false, 250, 165, .9, .98, .94, 7},
 		{"jitter 1 ms", same(4, .048), .02, .001, false, 144, 90, .6, .98, .97, 2},
-		{"jitter 5 ms", same(4, .048), .02, .005, false, 200, 110, .8, .98, .97, 5},
+		{"jitter 5 ms", same(4, .048), .02, .005, false, 200, 110, .8, .98, .965, 5},
 		{"jitter 10 ms", same(4, .048), .02, .01, false, 200, 110, .8, .92, .92, 8},
 		{"no TCP Small Queues", same(4, .048), .02, 0, true, 144, 90, 1.2, .85, .85, 10},
 	} {
@@ -127,7 +127,7 @@ func TestOtherChanges(t *testing.T) {
 		used             float64
 	}{
 		{"100 to 30", world{rate: steps(100*mbit, 10, 30*mbit), buffer: .2}, 99.75, 220, .95, 10, .98},
-		{"100 to 30, a second of buffer", world{rate: steps(100*mbit, 10, 30*mbit), buffer: 1}, 99.75, 254, 1.2, 50, .98},
+		{"100 to 30, a second of buffer", world{rate: steps(100*mbit, 10, 30*mbit), buffer: 1}, 99.75, 275, 1.2, 50, .98},
 		{"100 to 95 to 90", world{rate: steps(100*mbit, 10, 95*mbit, 20, 90*mbit), buffer: .2}, 99.75, 10, .5, 3, .98},
 		{"1000 to 600", world{rate: steps(1000*mbit, 10, 600*mbit), buffer: .2}, 997.5, 90, .6, 3, .98},
 		{"5 to 3", world{rate: steps(5*mbit, 10, 3*mbit), buffer: .2, bases: same(2, .048)}, 4.98, 120, 2.5, 40, .93},

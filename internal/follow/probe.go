@@ -103,7 +103,7 @@ func (f *Follower) probe(p point) string {
 	case f.empty > 2:
 		// Nobody asks for more, so that more cannot be tried. What was found free stays so.
 		f.set(f.free(), p)
-		f.settle(p, pause)
+		f.settle(p, f.pauseFor(p))
 		return "there is not enough to send to try more"
 	case p.at-f.since < f.hold(p)+p.lag || f.over > 0 || f.loss.began > 0:
 		return ""
@@ -121,6 +121,9 @@ func (f *Follower) probe(p point) string {
 func (f *Follower) hold(p point) float64 {
 	if f.loss.policed {
 		return max(2*p.rtt, 0.4)
+	}
+	if len(f.steps) == 1 {
+		return 2*p.rtt + 0.1 // until the gentle wait that it makes is seen
 	}
 	return max(2*p.rtt, 0.1)
 }

@@ -58,6 +58,8 @@ type flow struct {
 	count, pace, credit               float64 // packets; packets a second; what the application has given
 	free                              float64 // when its own line is
 	delivered, resent                 float64 // packets, since the look before
+	unacked                           float64 // packets that no acknowledgement has told of yet
+	acks                              uint32
 	moved                             bool
 }
 
@@ -215,8 +217,8 @@ func (w *world) run(length float64) (s seen) {
 				l.Backlog += f.queued
 				if f.moved && f.srtt > 0 {
 					f.moved = false
-					l.Connections = append(l.Connections, Connection{RTT: time.Duration(f.srtt * 1e9),
-						Base: time.Duration(f.least * 1e9), Rate: f.pace, To: w.to(i),
+					l.Connections = append(l.Connections, Connection{ID: uint64(i + 1), RTT: time.Duration(f.srtt * 1e9),
+						Acks: f.acks, Base: time.Duration(f.least * 1e9), Rate: f.pace, To: w.to(i),
 						Delivered: f.delivered, Size: mss * wire, Lost: f.resent, Forwarded: w.unknown,
 						Waits: !w.unknown && (w.offered == nil || f.credit >= mss)})
 					f.delivered, f.resent = 0, 0
@@ -322,8 +324,10 @@ func (f *flow) acked(t float64, a chunk) {
 	if f.srtt == 0 {
 		f.srtt = rtt
 	}
-	for range max(1, int(b/mss/2)) {
+	const each = 2 // packets that an acknowledgement is of (RFC 9293 §3.8.6.3)
+	for f.unacked += b / mss; f.unacked >= each; f.unacked -= each {
 		f.srtt += (rtt - f.srtt) / 8
+		f.acks++
 	}
 	if f.window-f.flying > 2*mss+f.window/10 {
 		return // what is not used does not grow

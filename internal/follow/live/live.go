@@ -411,11 +411,11 @@ func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 			continue
 		}
 		before := e.chosen[i].Info
-		all = append(all, follow.Connection{RTT: time.Duration(c.Info.Rtt) * time.Microsecond,
-			Base: base, Rate: e.rates[c.Cookie], To: network(c.Remote.Addr()),
-			Delivered: float64(c.Info.Delivered - before.Delivered),
-			Size:      size(e.cake, c.Remote.Addr(), c.Info.Snd_mss, c.Info.Options&stamped != 0),
-			Lost:      float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
+		all = append(all, follow.Connection{ID: c.Cookie, Acks: c.Info.Segs_in,
+			RTT: time.Duration(c.Info.Rtt) * time.Microsecond, Base: base, Rate: e.rates[c.Cookie],
+			To: network(c.Remote.Addr()), Delivered: float64(c.Info.Delivered - before.Delivered),
+			Size: size(e.cake, c.Remote.Addr(), c.Info.Snd_mss, c.Info.Options&stamped != 0),
+			Lost: float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
 	return all

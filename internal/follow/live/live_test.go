@@ -182,6 +182,7 @@ func TestMoved(t *testing.T) {
 	began.Info.Total_retrans = math.MaxUint32
 	wrapped := connection(1, "192.0.2.1:443", 95, 40_000)
 	wrapped.Info.Total_retrans = 2
+	wrapped.Info.Segs_in = 50
 	for name, c := range map[string]struct {
 		before, now     []host.Connection
 		connections     int
@@ -204,7 +205,8 @@ func TestMoved(t *testing.T) {
 			if len(all) != c.connections || len(e.chosen) != len(c.now) {
 				t.Fatalf("%+v", all)
 			}
-			if len(all) > 0 && (all[0].Delivered != c.delivered || all[0].Lost != c.lost) {
+			if len(all) > 0 && (all[0].Delivered != c.delivered || all[0].Lost != c.lost || all[0].ID != 1 ||
+				all[0].Acks != 50) {
 				t.Errorf("%+v", all[0])
 			}
 		})
