@@ -94,7 +94,7 @@ func TestAnsibleSanity(t *testing.T) {
 	}
 }
 
-// Each package manager gets a package of its own kind, and no other; a second time changes nothing.
+// A package manager gets a package of its own kind, and no other; a second time changes nothing.
 func TestAnsibleInstall(t *testing.T) {
 	needsAnsible(t, "ansible-playbook", "ansible-galaxy")
 	dir := t.TempDir()
@@ -109,15 +109,11 @@ func TestAnsibleInstall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// They install it into a file, and say what the real ones say.
+	// It installs it into a file, and says what the real one says. The other managers are real in TestPackage.
 	write("apk", `#!/bin/sh
 [ "$1 $2" = "add --allow-untrusted" ] || exit 2
 cmp -s "$3" "${0%/*}/has" || { cp "$3" "${0%/*}/has"; echo "(1/1) Installing weir (1.0-r0)"; }
 echo "OK: 12 MiB in 30 packages"
-`)
-	write("pacman", `#!/bin/sh
-[ "$1 $2 $3" = "--upgrade --needed --noconfirm" ] || exit 2
-if cmp -s "$4" "${0%/*}/has"; then echo " there is nothing to do"; else cp "$4" "${0%/*}/has"; fi
 `)
 	write("play.yml", `
 - hosts: localhost
@@ -126,7 +122,7 @@ if cmp -s "$4" "${0%/*}/has"; then echo " there is nothing to do"; else cp "$4" 
   roles: [weir.net.install]
 `)
 	sum := map[string]string{}
-	for _, kind := range []string{"apk", "pkg.tar.zst", "rpm"} {
+	for _, kind := range []string{"apk", "rpm"} {
 		write("new."+kind, "a package, "+kind)
 		sum[kind] = strings.Fields(output(t, "sha256sum", dir+"/new."+kind))[0]
 	}
@@ -137,15 +133,13 @@ if cmp -s "$4" "${0%/*}/has"; then echo " there is nothing to do"; else cp "$4" 
 			"-e", "install_sha256="+sum[kind]).CombinedOutput()
 		return string(out), err
 	}
-	for manager, kind := range map[string]string{"apk": "apk", "pacman": "pkg.tar.zst"} {
-		for _, changed := range []string{"changed=2", "changed=0"} { // the copy and the package
-			if out, err := install(manager, kind); err != nil || !strings.Contains(out, changed) {
-				t.Errorf("%s, want %s: %v\n%s", manager, changed, err, out)
-			}
+	for _, changed := range []string{"changed=2", "changed=0"} { // the copy and the package
+		if out, err := install("apk", "apk"); err != nil || !strings.Contains(out, changed) {
+			t.Errorf("want %s: %v\n%s", changed, err, out)
 		}
-		if has, _ := os.ReadFile(dir + "/has"); string(has) != "a package, "+kind {
-			t.Errorf("%s has installed %q", manager, has)
-		}
+	}
+	if has, _ := os.ReadFile(dir + "/has"); string(has) != "a package, apk" {
+		t.Errorf("it has installed %q", has)
 	}
 	for _, manager := range []string{"apt", "apk", "pacman"} {
 		if out, err := install(manager, "rpm"); err == nil || !strings.Contains(out, "new.rpm is none for "+manager) {

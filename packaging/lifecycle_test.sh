@@ -1,18 +1,4 @@
-# What a host goes through with the package $1, in the empty directory $2, with its packager's own program: dpkg, rpm or pacman. It is run in mount, network and process namespaces of its own, on a copy of this machine's root.
-set -euo pipefail
-trap 'echo "failed in line $LINENO: $BASH_COMMAND"' ERR
-
-mount --make-rprivate /
-scratch=$2
-mount -t tmpfs none "$scratch"
-root=$scratch/root
-mkdir "$scratch/upper" "$scratch/work" "$root"
-mount -t overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" none "$root"
-mount -t proc proc "$root/proc"
-mount -t tmpfs none "$root/run" # no systemd
-mount -t tmpfs none "$root/tmp"
-mount -t devtmpfs none "$root/dev" 2>/dev/null || mount --rbind /dev "$root/dev"
-in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+# What a host, which is a copy of this machine (copy_test.sh), goes through with the package $1 and its packager's own program: dpkg, rpm or pacman.
 case $1 in
 *.deb)
 	cp "$1" "$root/tmp/first.deb"

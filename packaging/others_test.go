@@ -37,6 +37,7 @@ func others(t *testing.T, dir string) {
 			t.Errorf("it needs %s", got) // the program is static
 		}
 		t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, file, "rpm", "rpmlint") })
+		t.Run("role", func(t *testing.T) { runRole(t, file, "dnf") })
 	})
 	t.Run("pacman", func(t *testing.T) {
 		needs(t, "bsdtar")
@@ -45,6 +46,7 @@ func others(t *testing.T, dir string) {
 		has(t, output(t, "bsdtar", "-xOf", file, ".PKGINFO"), "pkgname = weir", "arch = x86_64",
 			"license = Apache-2.0", `pkgver = [0-9][0-9a-z.]*-1`)
 		t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, file, "pacman") })
+		t.Run("role", func(t *testing.T) { runRole(t, file, "pacman") })
 	})
 	t.Run("apk", func(t *testing.T) {
 		needs(t, "bsdtar")

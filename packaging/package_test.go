@@ -188,6 +188,7 @@ func TestPackage(t *testing.T) {
 		}
 	})
 	t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, deb, "dpkg") })
+	t.Run("role", func(t *testing.T) { runRole(t, deb, "apt-get") })
 	t.Run("others", func(t *testing.T) { others(t, filepath.Dir(deb)) })
 	t.Run("reproducible", func(t *testing.T) {
 		again, _ := build(t, "UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
@@ -246,21 +247,39 @@ func TestExample(t *testing.T) {
 	}
 }
 
+//go:embed copy_test.sh
+var copied string
+
 //go:embed lifecycle_test.sh
 var lifecycle string
 
-// runLifecycle has the package installed, brought up, upgraded while in force, removed and purged: in a copy of this
-// machine that has a network of its own.
+//go:embed role_test.sh
+var role string
+
+// runLifecycle has the package installed, brought up, upgraded while in force, removed and purged.
 func runLifecycle(t *testing.T, file string, tools ...string) {
+	onCopy(t, lifecycle, file, "rpmlintrc", append(tools, "ip", "tc")...)
+}
+
+// runRole has the package installed by the role of the Ansible collection, with the package manager of its kind.
+func runRole(t *testing.T, file string, tools ...string) {
+	needsAnsible(t, append(tools, "ansible-playbook", "ansible-galaxy")...)
+	dir := t.TempDir()
+	output(t, "ansible-galaxy", "collection", "build", "--output-path", dir, "../ansible")
+	onCopy(t, role, file, dir+"/weir-net-1.0.0.tar.gz")
+}
+
+// onCopy runs a script for a package and one more file on a copy of this machine, which has a network of its own.
+func onCopy(t *testing.T, script, file, other string, tools ...string) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped, not passed: installing needs root")
 	}
-	needs(t, append(tools, "unshare", "mount", "ip", "tc", "bash")...)
+	needs(t, append(tools, "unshare", "mount", "bash")...)
 	if fs, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(fs), "\toverlay\n") {
 		t.Skip("skipped, not passed: this kernel has no overlay file system")
 	}
-	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", lifecycle, "lifecycle", file,
-		t.TempDir(), "rpmlintrc")
+	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "bash", "-c", copied+script, "copy", file,
+		t.TempDir(), other)
 	out, err := cmd.CombinedOutput()
 	fmt.Fprintf(t.Output(), "%s", out)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,7 +88,8 @@ func programs() map[string]func() {
 			at := netlink.QdiscAttrs{LinkIndex: linkOf(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
 			check(netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: at, QdiscType: "any"}))
 		},
-		"far":    acceptAll,
+		"far":    func() { acceptAll(number(1)) },
+		"near":   func() { connectAll(number(1), number(2), time.Duration(number(3))*time.Second) },
 		"clsact": func() { enter(); addClsact(os.Args[1]) },
 		"unlink": func() { enter(); check(netlink.LinkDel(linkOf(os.Args[1]))) },
 		"rename": func() { enter(); check(netlink.LinkSetName(linkOf(os.Args[1]), os.Args[2])) },
@@ -471,6 +473,13 @@ func addClsact(dev string) {
 	attrs := netlink.QdiscAttrs{LinkIndex: linkOf(dev).Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0),
 		Parent: netlink.HANDLE_CLSACT}
 	check(netlink.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "clsact"}))
+}
+
+// number is an argument of the program's.
+func number(i int) int {
+	n, err := strconv.Atoi(os.Args[i])
+	check(err)
+	return n
 }
 
 func check(err error) {

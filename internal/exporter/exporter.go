@@ -3,24 +3,19 @@
 // Package exporter tells Prometheus of a host's queues, connections, findings and goal.
 //
 // It changes nothing and judges nothing: findings are doctor's, and who limits a sender is measure's. How many series
-// there are depends on the host's devices and queues, never on its connections. The whole is pure but reader.go, which
-// reads the host.
+// there are depends on the host's devices and queues, never on its connections. A scrape does not cost more where there
+// are more of those: they are summed up when they are read. The whole is pure but reader.go, which reads the host.
 package exporter
 
 import (
-	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
-	"weir/internal/host"
 	"weir/internal/measure"
 	"weir/internal/qdisc"
 )
@@ -34,9 +29,7 @@ const (
 // Look is what was read of a host at a moment. What could not be read is nil, and its name is false in Read.
 type Look struct {
 	Trees       map[string]qdisc.Tree // by device
-	Devices     map[netip.Addr]string // by address
-	Connections []host.Connection
-	At          time.Time // when the connections were
+	Connections *Connections
 	Findings    []doctor.Finding
 	Goal        *change.Status
 	Read        map[string]bool // queues, connections, findings, goal
@@ -44,40 +37,18 @@ type Look struct {
 
 // Collector is what Prometheus scrapes. Each scrape takes a look.
 type Collector struct {
-	mu      sync.Mutex // one scrape at a time
 	look    func() Look
 	version string
-	rtt     *prometheus.HistogramVec
-	before  map[uint64]counted // by cookie
-	at      time.Time
-	known   map[string]bool // congestion controls with a label of their own
-
-	observers map[key]prometheus.Observer
-	count     map[key]int
-	limits    map[measure.Limit]int
 }
 
-// New makes a Collector that takes its looks by a function, one at a time.
-func New(look func() Look, version string) *Collector {
-	return &Collector{look: look, version: version, known: map[string]bool{},
-		observers: map[key]prometheus.Observer{},
-		rtt: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weir_tcp_rtt_over_floor_seconds",
-			Help: "Smoothed RTT of TCP connections above their own minimum, for each that was answered in 15 s.",
-			// From what a queue kept short adds to a full buffer.
-			Buckets:                     []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2},
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160,
-			NativeHistogramMinResetDuration: time.Hour,
-		}, []string{"device", "congestion_control"})}
-}
+// New makes a Collector that takes its looks by a function.
+func New(look func() Look, version string) *Collector { return &Collector{look, version} }
 
 // Describe names nothing: which series there are is the host's affair.
 func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect takes a look and tells it.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	look := c.look()
 	s := sink{to}
 	s.gauge("weir_build_info", "The version that runs.", 1, "version", c.version)
@@ -85,8 +56,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		s.gauge("weir_read_success", "Whether a part of the host could be read.", number(look.Read[part]), "part", part)
 	}
 	s.queues(look.Trees)
-	c.connections(s, look)
-	c.rtt.Collect(to)
+	s.connections(look.Connections)
 	s.findings(look.Findings)
 	s.goal(look.Goal)
 }
@@ -203,20 +173,19 @@ func (s sink) dualpi2(x dualpi2.Stats, at []string) {
 
 func seconds(us uint32) float64 { return float64(us) / 1e6 }
 
-// counted is what a connection had counted at a look: of many, this little is kept.
-type counted struct{ acked, busy, receiver, buffer uint64 }
+// Connections is what is told of them.
+type Connections struct {
+	count  map[key]int
+	limits map[measure.Limit]int
+	rtt    prometheus.Collector
+}
 
 // key are the labels of connections.
 type key struct{ dev, cc string }
 
-// connections tells how many there are. What is no newer than at the scrape before is not observed again.
-func (c *Collector) connections(s sink, look Look) {
-	if !look.Read["connections"] {
-		c.before = nil
+func (s sink) connections(c *Connections) {
+	if c == nil {
 		return
-	}
-	if !look.At.Equal(c.at) {
-		c.observe(look)
 	}
 	for k, n := range c.count {
 		s.gauge("weir_tcp_connections", "Established TCP connections that leave this host.", float64(n),
@@ -227,49 +196,7 @@ func (c *Collector) connections(s sink, look Look) {
 		s.gauge("weir_tcp_limited_connections", "Connections that sent since the look before, by who limited them.",
 			float64(c.limits[limit]), "by", name)
 	}
-}
-
-// observe adds those that were answered since the look before, and counts all.
-func (c *Collector) observe(look Look) {
-	c.count, c.limits = map[key]int{}, map[measure.Limit]int{}
-	now := make(map[uint64]counted, len(look.Connections))
-	for i := range look.Connections {
-		x := &look.Connections[i]
-		k := key{cmp.Or(look.Devices[x.Local], "other"), c.control(x.CC)}
-		c.count[k]++
-		is := counted{x.Info.Bytes_acked, x.Info.Busy_time, x.Info.Rwnd_limited, x.Info.Sndbuf_limited}
-		now[x.Cookie] = is
-		was, seen := c.before[x.Cookie]
-		if !seen {
-			continue
-		}
-		if is.acked > was.acked && x.Info.Min_rtt > 0 {
-			c.observer(k).Observe(seconds(x.Info.Rtt - min(x.Info.Min_rtt, x.Info.Rtt)))
-		}
-		us := func(now, was uint64) time.Duration { return time.Duration(now-min(was, now)) * time.Microsecond }
-		c.limits[measure.LimitOf(look.At.Sub(c.at), us(is.busy, was.busy), us(is.receiver, was.receiver),
-			us(is.buffer, was.buffer))]++
-	}
-	c.before, c.at = now, look.At
-}
-
-// observer is a histogram, remembered: to look it up costs more than to observe.
-func (c *Collector) observer(k key) prometheus.Observer {
-	if c.observers[k] == nil {
-		c.observers[k] = c.rtt.WithLabelValues(k.dev, k.cc)
-	}
-	return c.observers[k]
-}
-
-// control is the label of a congestion control.
-func (c *Collector) control(name string) string {
-	if !c.known[name] {
-		if len(c.known) >= mostControls || name == "" {
-			return "other"
-		}
-		c.known[name] = true
-	}
-	return name
+	c.rtt.Collect(s.to)
 }
 
 // findings tells those that a person should know.

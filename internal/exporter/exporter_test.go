@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
 	"weir/internal/host"
+	"weir/internal/measure"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -37,7 +39,6 @@ func full(t testing.TB) Look {
 			{PeakDelay: 250}}}}
 	at := func(major int) qdisc.Handle { return qdisc.Handle(major << 16) }
 	return Look{
-		At: time.Unix(1000, 0),
 		Trees: map[string]qdisc.Tree{
 			"ens3": {Qdiscs: []qdisc.Qdisc{{Kind: "cake", Handle: at(1), Parent: qdisc.Root, Spec: spec, Stats: cake}}},
 			"ens4": {Qdiscs: []qdisc.Qdisc{{Kind: "mq", Parent: qdisc.Root},
@@ -48,7 +49,6 @@ func full(t testing.TB) Look {
 				X: dualpi2.Stats{PacketsC: 8, PacketsL: 9}}}}},
 			"lo": {Qdiscs: []qdisc.Qdisc{{Kind: "noqueue", Parent: qdisc.Root}}},
 		},
-		Devices: map[netip.Addr]string{netip.MustParseAddr("192.0.2.2"): "ens3"},
 		Findings: []doctor.Finding{{Code: "queue-at-provider", Severity: doctor.Harmful},
 			{Code: "queue-at-provider", Severity: doctor.Harmful}, {Code: "kernel", Severity: doctor.Fine}},
 		Goal: &change.Status{Up: true, Drift: []plan.Change{{}, {}}, Unconfirmed: true,
@@ -58,15 +58,28 @@ func full(t testing.TB) Look {
 }
 
 // connected adds connections of which each has been answered since the look before, 20 ms above a minimum of 30.
-func connected(l Look, connections, round int, controls ...string) Look {
-	l.At = l.At.Add(time.Duration(round) * time.Second)
-	l.Connections = nil
+func connected(t *Tally, l Look, connections []host.Connection, round int) Look {
 	for i := range connections {
-		l.Connections = append(l.Connections, host.Connection{Cookie: uint64(i), CC: controls[i%len(controls)],
-			Local: netip.MustParseAddr("192.0.2.2"), Info: unix.TCPInfo{Rtt: 50_000, Min_rtt: 30_000,
-				Bytes_acked: uint64(1000 * round), Busy_time: uint64(950_000 * round)}})
+		connections[i].Info = unix.TCPInfo{Rtt: 50_000, Min_rtt: 30_000, Bytes_acked: uint64(1000 * round),
+			Busy_time: uint64(950_000 * round)}
 	}
+	l.Connections, _ = t.Add(func(f func(host.Connection)) error {
+		for _, x := range connections {
+			f(x)
+		}
+		return nil
+	}, time.Unix(1000+int64(round), 0),
+		map[netip.Addr]string{netip.MustParseAddr("192.0.2.2"): "ens3"})
 	return l
+}
+
+// dialled are that many connections.
+func dialled(n int, controls ...string) (all []host.Connection) {
+	for i := range n {
+		all = append(all, host.Connection{Cookie: uint64(i), CC: controls[i%len(controls)],
+			Local: netip.MustParseAddr("192.0.2.2")})
+	}
+	return all
 }
 
 func registry(t testing.TB, look *Look) *prometheus.Registry {
@@ -81,16 +94,14 @@ var update = flag.Bool("update", false, "write testdata/metrics.txt")
 
 // All that is told, as Prometheus gets it; and promlint finds nothing in it. testdata/metrics.txt is the whole.
 func TestMetrics(t *testing.T) {
-	look := connected(full(t), 3, 1, "bbr", "cubic")
+	tally, connections := NewTally(), dialled(3, "bbr", "cubic")
+	connected(tally, full(t), connections, 1) // before it, no connection has been seen
+	look := connected(tally, full(t), connections, 2)
 	r := registry(t, &look)
-	if _, err := r.Gather(); err != nil { // before it, no connection has been seen
-		t.Fatal(err)
-	}
-	look = connected(full(t), 3, 2, "bbr", "cubic")
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
-	look = connected(full(t), 3, 3, "bbr", "cubic")
+	look = connected(tally, full(t), connections, 3)
 	file := filepath.Join(t.TempDir(), "weir.prom")
 	if err := prometheus.WriteToTextfile(file, r); err != nil {
 		t.Fatal(err)
@@ -125,20 +136,34 @@ func TestCardinality(t *testing.T) {
 	for i := range 64 {
 		controls = append(controls, fmt.Sprint("cc", i))
 	}
-	few, many := connected(full(t), 64, 1, controls...), connected(full(t), 100_000, 1, controls...)
-	count := func(look Look) int {
-		r := registry(t, &look)
-		_, _ = r.Gather()
-		look = connected(look, len(look.Connections), 2, controls...)
-		n, err := testutil.GatherAndCount(r)
+	count := func(connections []host.Connection) int {
+		tally := NewTally()
+		connected(tally, full(t), connections, 1)
+		look := connected(tally, full(t), connections, 2)
+		n, err := testutil.GatherAndCount(registry(t, &look))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	a, b := count(few), count(many)
+	a, b := count(dialled(64, controls...)), count(dialled(100_000, controls...))
 	if a != b || b > 250 {
 		t.Errorf("%d series with 64 connections, %d with 100,000", a, b)
+	}
+}
+
+// A look that breaks off tells nothing. The next one goes by the look before it.
+func TestBrokenOff(t *testing.T) {
+	tally, connections := NewTally(), dialled(3, "bbr")
+	connected(tally, Look{}, connections, 1)
+	broken := func(f func(host.Connection)) error { f(host.Connection{CC: "cubic"}); return unix.ETIMEDOUT }
+	if c, err := tally.Add(broken, time.Unix(1002, 0), nil); c != nil || err != unix.ETIMEDOUT {
+		t.Errorf("%+v, %v", c, err)
+	}
+	look := connected(tally, Look{}, connections, 3)
+	want := map[key]int{{"ens3", "bbr"}: 3}
+	if got := look.Connections; !maps.Equal(got.count, want) || got.limits[measure.Network] != 3 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -172,17 +197,12 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// What a scrape costs on a host with 10,000 connections, but for what the kernel takes to list them.
-func BenchmarkScrape10000(b *testing.B) {
-	look := full(b)
-	r := registry(b, &look)
-	rounds := [2]Look{connected(look, 10_000, 1, "bbr", "cubic"), connected(look, 10_000, 2, "bbr", "cubic")}
+// What it costs to sum up 10,000 connections, but for what the kernel takes to list them.
+func BenchmarkTally10000(b *testing.B) {
+	tally, connections := NewTally(), dialled(10_000, "bbr", "cubic")
 	before := cpu()
-	for i := 0; b.Loop(); i++ {
-		look = rounds[i%2]
-		if _, err := r.Gather(); err != nil {
-			b.Fatal(err)
-		}
+	for round := 1; b.Loop(); round++ {
+		connected(tally, Look{}, connections, round)
 	}
 	b.ReportMetric(float64((cpu()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }

@@ -26,6 +26,8 @@ type Reader struct {
 	store       change.Store
 	conn        *qdisc.Conn
 	connections *host.Connections
+	tally       *Tally
+	devices     map[netip.Addr]string
 	requests    chan chan Look
 	names       map[int]string
 	last        Look // of what is read seldom
@@ -38,7 +40,7 @@ func Open(store change.Store) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{store: store, conn: conn, requests: make(chan chan Look)}, nil
+	return &Reader{store: store, conn: conn, tally: NewTally(), requests: make(chan chan Look)}, nil
 }
 
 // Close ends the looks.
@@ -78,15 +80,16 @@ func (r *Reader) Run(ctx context.Context) {
 
 // readAll reads what costs most.
 func (r *Reader) readAll() {
-	l := Look{Read: map[string]bool{"findings": false, "goal": false}, Devices: map[netip.Addr]string{}}
+	l := Look{Read: map[string]bool{"findings": false, "goal": false}}
 	if facts, err := host.ReadDeep(); err == nil {
 		l.Findings, l.Read["findings"] = doctor.Diagnose(facts), true
 		r.unread, r.names = !facts.Deep.Sockets.Read, map[int]string{}
+		r.devices = map[netip.Addr]string{}
 		for _, link := range facts.Links {
 			r.names[link.Index] = link.Name
 			for _, text := range link.Addrs {
 				if prefix, err := netip.ParsePrefix(text); err == nil {
-					l.Devices[prefix.Addr()] = link.Name
+					r.devices[prefix.Addr()] = link.Name
 				}
 			}
 		}
@@ -106,8 +109,8 @@ func (r *Reader) readConnections() {
 	if r.unread || r.connections == nil {
 		return
 	}
-	all, err := r.connections.Read()
-	r.last.Connections, r.last.At, r.last.Read["connections"] = all, time.Now(), err == nil
+	all, err := r.tally.Add(r.connections.Each, time.Now(), r.devices)
+	r.last.Connections, r.last.Read["connections"] = all, err == nil
 }
 
 // queues is a look, at the queues as they are now and at the rest as it was.

@@ -57,19 +57,27 @@ func OpenConnections(inside bool) (*Connections, error) {
 func (c *Connections) Read() (all []Connection, err error) {
 	all = make([]Connection, 0, c.last+c.last/8) // they are large, and rarely many more than they were
 	defer func() { c.last = len(all) }()
+	if err := c.Each(func(x Connection) { all = append(all, x) }); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Each is one look that keeps none of them.
+func (c *Connections) Each(f func(Connection)) error {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		a := &aggregate{Sockets: &Sockets{Congestion: map[string]int{}}}
 		err := c.ask(family, func(msg []byte) {
 			if x, ok := a.connection(msg); ok && (c.inside || !c.local(x.Remote.Addr())) {
-				all = append(all, x)
+				f(x)
 			}
 		})
 		// A kernel without IPv6 knows of no such family.
 		if err != nil && (family == unix.AF_INET || !errors.Is(err, unix.ENOENT)) {
-			return nil, err
+			return err
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // Again looks at some that were seen, which costs some microseconds each. One that has ended meanwhile is left out.

@@ -1,4 +1,4 @@
-// Tools that make packages, and nothing that is in Weir: what they depend on stays out of its go.mod.
+// Tools that make and check packages, and nothing that is in Weir: what they depend on stays out of its go.mod.
 module weir/packaging/tools
 
 go 1.26.0
@@ -6,6 +6,8 @@ go 1.26.0
 toolchain go1.26.8
 
 tool github.com/goreleaser/nfpm/v2/cmd/nfpm
+
+require github.com/grafana/grafana-foundation-sdk/go v0.0.22
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
