@@ -236,7 +236,8 @@ func TestDashboardShows(t *testing.T) {
 	}
 	dir := t.TempDir()
 	config := fmt.Sprintf("global: {scrape_interval: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%[2]s]\n"+
-		"scrape_configs: [{job_name: weir, static_configs: [{targets: [%[3]q]}]}]\n", scrape, rules, host.Listener.Addr())
+		"scrape_configs: [{job_name: weir, static_configs: [{targets: [%[3]q]}]}]\n",
+		scrape, rules, host.Listener.Addr())
 	if err := os.WriteFile(dir+"/prometheus.yml", []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

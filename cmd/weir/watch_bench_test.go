@@ -121,8 +121,8 @@ func scrapeEvery15s(b *testing.B, connections int) {
 	b.ReportMetric(float64(each[len(each)/2].Microseconds())/1000, "cpu-ms/scrape")
 }
 
-// manyConnections gives a namespace with connections to another, over which 10,000 times a second something is sent: over
-// each of 10,000 once a second.
+// manyConnections gives a namespace with connections to another. Over all of them something is sent 10,000 times a
+// second: over each of 10,000 once.
 func manyConnections(b *testing.B, connections int) (namespace int) {
 	if os.Geteuid() != 0 {
 		b.Skip("skipped, not passed: a network namespace needs root")

@@ -127,7 +127,8 @@ func TestOtherChanges(t *testing.T) {
 		used             float64
 	}{
 		{"100 to 30", world{rate: steps(100*mbit, 10, 30*mbit), buffer: .2}, 99.75, 220, .95, 10, .98},
-		{"100 to 30, a second of buffer", world{rate: steps(100*mbit, 10, 30*mbit), buffer: 1}, 99.75, 275, 1.2, 50, .98},
+		{"100 to 30, a second of buffer", world{rate: steps(100*mbit, 10, 30*mbit), buffer: 1},
+			99.75, 275, 1.2, 50, .98},
 		{"100 to 95 to 90", world{rate: steps(100*mbit, 10, 95*mbit, 20, 90*mbit), buffer: .2}, 99.75, 10, .5, 3, .98},
 		{"1000 to 600", world{rate: steps(1000*mbit, 10, 600*mbit), buffer: .2}, 997.5, 90, .6, 3, .98},
 		{"5 to 3", world{rate: steps(5*mbit, 10, 3*mbit), buffer: .2, bases: same(2, .048)}, 4.98, 120, 2.5, 40, .93},

@@ -4,9 +4,9 @@ package follow
 
 import "math"
 
-// recent says what connections' RTTs are of late. A smoothed RTT holds seven eighths of what it was before each sample,
-// so where many connections share a link it tells of a queue late. From two of them, and the samples in between, the
-// mean of these samples alone follows.
+// recent says what connections' RTTs are of late. A smoothed RTT keeps seven eighths of what it was at each sample. So
+// it is late where many connections share a link, and each has few samples. From two of them, and how many samples lie
+// in between, the mean of these samples alone follows.
 type recent map[uint64][]smoothed
 
 // smoothed is a connection's RTT at one time.

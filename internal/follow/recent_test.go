@@ -27,7 +27,8 @@ func TestRecent(t *testing.T) {
 			const old, now = 50e-3, 150e-3
 			r, at := recent{}, 10.
 			look := func(srtt float64, acks uint32) (rtt, lag float64) {
-				return r.rtt(at, Connection{ID: 1, RTT: time.Duration(math.Round(srtt*1e6)) * time.Microsecond, Acks: acks})
+				micros := time.Duration(math.Round(srtt * 1e6))
+				return r.rtt(at, Connection{ID: 1, RTT: micros * time.Microsecond, Acks: acks})
 			}
 			look(old, c.from)
 			// The age of each sample, weighted by what the smoothed RTT has of it.
