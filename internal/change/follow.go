@@ -25,9 +25,8 @@ import (
 	"weir/internal/units"
 )
 
-// Shaper is a queue of a goal's whose rate is followed. It takes no lock, since it can do one thing only: give that
-// very queue, by its handle, another rate between the goal's bounds. Where another queue is in its place the kernel
-// refuses.
+// Shaper is a queue of a goal's whose rate is followed. It can do one thing only: give that very queue, by its handle,
+// another rate between the goal's bounds. Where another queue is in its place the kernel refuses.
 type Shaper struct {
 	Goal      plan.Goal
 	Dev       string     // that has the queue: the goal's, or the one through which its incoming traffic goes
@@ -36,12 +35,16 @@ type Shaper struct {
 	Usual     units.Rate // bit/s, what the goal's own rate comes to
 	Behind    bool       // the provider's queue
 
-	conn *qdisc.Conn
-	root qdisc.Qdisc
+	conn   *qdisc.Conn
+	root   qdisc.Qdisc
+	store  Store
+	target plan.Target
+	before edition // of the journal, in which the goal was as it is here
 }
 
 // Shapers are the queues of those goals in force that say follow, and why one of them has none. To be closed.
 func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
+	before := s.edition()
 	at, err := s.read()
 	if err != nil || at.journal == nil || at.journal.onlyTheirs() {
 		return nil, nil, err
@@ -61,6 +64,7 @@ func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
 			if shaper.conn, err = qdisc.Dial(0); err != nil {
 				return all, why, err
 			}
+			shaper.store, shaper.before = s, before
 			all = append(all, shaper)
 		}
 	}
@@ -95,7 +99,7 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 		return nil, ""
 	}
 	return &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
-		root: root}, ""
+		root: root, target: target}, ""
 }
 
 // planned is the rate of the CAKE that was set last, in bit/s.
@@ -132,7 +136,45 @@ func (s *Shaper) Stats() (qdisc.Stats, error) {
 	return stats, err
 }
 
-// Set gives the queue another rate, in bit/s, in place: no packet is lost. An error is a queue that is gone.
+// Wanted is an error where another goal is in force by now. It costs a look at the journal's file.
+func (s *Shaper) Wanted() error {
+	now := s.store.edition()
+	if now == s.before {
+		return nil
+	}
+	j, err := s.store.load()
+	if err != nil {
+		return err
+	}
+	if e := j.entry(s.target); e == nil || e.planned() != s.Usual || !slices.Contains(j.goals(), s.Goal) {
+		return errors.New("another goal is in force by now")
+	}
+	s.before = now
+	return nil
+}
+
+// Steer gives the queue another rate, in bit/s, where the goal is still in force. It is false where another run of weir
+// changes this host at the moment, and an error where the goal is another, or the queue is gone.
+func (s *Shaper) Steer(rate units.Rate) (done bool, err error) {
+	if err := s.Wanted(); err != nil {
+		return false, err
+	}
+	unlock, err := s.store.lock()
+	if other := (*busy)(nil); errors.As(err, &other) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if err := s.Wanted(); err != nil {
+		return false, err
+	}
+	return true, s.Set(rate)
+}
+
+// Set gives the queue another rate, in bit/s, in place: no packet is lost. An error is a queue that is gone. The lock
+// is the caller's.
 func (s *Shaper) Set(rate units.Rate) error {
 	rate = max(s.Low, min(s.High, rate))
 	next := s.Cake()
@@ -148,7 +190,8 @@ func (s *Shaper) Set(rate units.Rate) error {
 // much. Behind the provider's queue the goal's own comes back: other traffic may need it.
 func (s *Shaper) Leave() error {
 	if s.Behind || s.Rate() < s.Usual/2 {
-		return s.Set(s.Usual)
+		_, err := s.Steer(s.Usual)
+		return err
 	}
 	return nil
 }

@@ -244,3 +244,71 @@ func TestFollowerIsKept(t *testing.T) {
 		}
 	}
 }
+
+// A follower's queue is its own for as long as the goal is: the journal tells, whatever else is written into it.
+func TestFollowerIsWanted(t *testing.T) {
+	goal := plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}
+	for name, c := range map[string]struct {
+		then func(s Store) error
+		want bool
+	}{
+		"nothing":       {func(Store) error { return nil }, true},
+		"the same goal": {func(s Store) error { _, err := s.Up(goal, time.Minute); return err }, true},
+		"it is confirmed": {func(s Store) error {
+			if _, err := s.Up(goal, time.Minute); err != nil {
+				return err
+			}
+			_, _, err := s.Confirm()
+			return err
+		}, true},
+		"other bounds": {func(s Store) error {
+			other := goal
+			other.Follow = "20mbit..110mbit"
+			_, err := s.Up(other, 0)
+			return err
+		}, false},
+		"another rate": {func(s Store) error { _, err := s.Up(plan.Goal{Rate: 50e6, RTT: 50e6}, 0); return err }, false},
+		"down":         {func(s Store) error { _, err := s.Down(false); return err }, false},
+		"a journal that cannot be read": {func(s Store) error {
+			return os.WriteFile(s.path(), []byte("{"), 0o600)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newFake(t)
+			must[Outcome](t)(s.Up(goal, 0))
+			all, why, err := s.Shapers()
+			if err != nil || len(all) != 1 || len(why) != 0 {
+				t.Fatal(all, why, err)
+			}
+			defer all[0].Close()
+			if err := c.then(s); err != nil {
+				t.Fatal(err)
+			}
+			if err := all[0].Wanted(); (err == nil) != c.want {
+				t.Errorf("%v", err)
+			}
+			if _, err := all[0].Steer(60e6); !c.want && err == nil {
+				t.Error("it is given a rate all the same")
+			}
+		})
+	}
+}
+
+// While another run changes the host, a follower sets nothing, and nothing has failed.
+func TestSteerWhileBusy(t *testing.T) {
+	s, _ := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}, 0))
+	all, _, err := s.Shapers()
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	defer all[0].Close()
+	unlock, err := s.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if done, err := all[0].Steer(60e6); done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+}

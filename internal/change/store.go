@@ -37,6 +37,30 @@ func unreachable(err error) error {
 
 func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
 
+// edition tells one writing of the journal from another.
+type edition struct {
+	file, size int64
+	at         unix.Timespec
+}
+
+func (s Store) edition() edition {
+	var st unix.Stat_t
+	if unix.Stat(s.path(), &st) != nil {
+		return edition{} // there is none
+	}
+	return edition{int64(st.Ino), st.Size, st.Mtim}
+}
+
+// Changed gives a function that tells whether the journal has been written, or removed, since it was called last.
+func (s Store) Changed() func() bool {
+	before := s.edition()
+	return func() bool {
+		was := before
+		before = s.edition()
+		return before != was
+	}
+}
+
 // load reads the journal; nil if there is none.
 func (s Store) load() (*journal, error) {
 	text, err := os.ReadFile(s.path())

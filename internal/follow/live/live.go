@@ -66,62 +66,99 @@ const (
 // goroutines, one at a time is for the caller to see to. What is done about a device, or waited for where its rate is
 // not known yet, is told as often as it changes.
 func Run(ctx context.Context, store change.Store, each func(Event), tell func(dev string, does change.Doing)) error {
-	said := map[string]string{}
-	for {
-		shapers, why, err := store.Shapers()
-		if err != nil {
-			return err
-		}
-		unknown, err := store.Unknown()
-		if err != nil {
-			return err
-		}
-		for _, note := range why {
-			if said[note.Subject] != note.Text {
-				each(Event{At: time.Now(), Dev: note.Subject, Why: note.Text})
-			}
-			said[note.Subject] = note.Text
-		}
-		done := make(chan error, len(shapers)+len(unknown))
-		within, stop := context.WithCancel(ctx)
-		for _, s := range shapers {
-			delete(said, s.Goal.Dev)
-			go func() { done <- one(within, s, each, func(d change.Doing) { tell(s.Dev, d) }) }()
-		}
-		for _, u := range unknown {
-			says := func(d change.Doing) { tell(u.Goal.Dev, d) }
-			search, err := prepare(u, shareOfAll)
-			go func() {
-				if err == nil {
-					err = search.learn(within, store, each, says)
-				}
-				if err != nil && within.Err() == nil {
-					says(change.Doing{Waits: err.Error()})
-				}
-				done <- err
-			}()
-		}
-		for range len(shapers) + len(unknown) {
-			<-done
-			stop() // another goal, or another queue: all are looked for anew
-		}
+	ctx, stop := context.WithCancel(ctx)
+	at := work{each: each, tell: tell, on: map[string]bool{}, ended: make(chan string), said: map[string]string{}}
+	defer func() {
 		stop()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(again):
+		for range at.on {
+			<-at.ended
+		}
+	}()
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	changed := store.Changed()
+	for {
+		all, err := at.begin(ctx, store)
+		if err != nil {
+			return err
+		}
+		for look := false; !look; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case dev := <-at.ended:
+				delete(at.on, dev)
+				all = false
+			case <-tick.C:
+				look = changed() || !all
+			}
 		}
 	}
 }
 
-// search looks for a rate.
-type search struct {
+// work is what is done about devices, each in a goroutine.
+type work struct {
+	each  func(Event)
+	tell  func(string, change.Doing)
+	on    map[string]bool // devices on which it is
+	ended chan string
+	said  map[string]string // why a device is not followed, that was told last
+}
+
+// begin looks for what is to be done, and starts what is not done yet. It tells whether all of it is done then: if not,
+// it is to be looked again.
+func (w work) begin(ctx context.Context, store change.Store) (all bool, err error) {
+	shapers, why, err := store.Shapers()
+	if err != nil {
+		return false, err
+	}
+	unknown, err := store.Unknown()
+	if err != nil {
+		return false, err
+	}
+	for _, note := range why {
+		if w.said[note.Subject] != note.Text {
+			w.each(Event{At: time.Now(), Dev: note.Subject, Why: note.Text})
+		}
+		w.said[note.Subject] = note.Text
+	}
+	for _, s := range shapers {
+		if w.on[s.Dev] { // it ends by itself where the goal is another
+			s.Close()
+			continue
+		}
+		delete(w.said, s.Goal.Dev)
+		w.start(ctx, s.Dev, func(tell func(change.Doing)) error { return one(ctx, s, w.each, tell) })
+	}
+	for _, u := range unknown {
+		if !w.on[u.Goal.Dev] {
+			w.start(ctx, u.Goal.Dev, func(tell func(change.Doing)) error { return learn(ctx, u, store, w.each, tell) })
+		}
+	}
+	return len(why) == 0 && len(w.on) > 0, nil
+}
+
+// start does something about a device. Why it ends by itself is told.
+func (w work) start(ctx context.Context, dev string, does func(tell func(change.Doing)) error) {
+	w.on[dev] = true
+	go func() {
+		err := does(func(d change.Doing) { w.tell(dev, d) })
+		if err != nil && ctx.Err() == nil {
+			w.each(Event{At: time.Now(), Dev: dev, Why: err.Error()})
+			w.tell(dev, change.Doing{Waits: err.Error()})
+		}
+		w.ended <- dev
+	}()
+}
+
+// listener looks for a rate.
+type listener struct {
 	change.Unmeasured
 	conn *qdisc.Conn
 	*eye
 }
 
-func prepare(u change.Unmeasured, share float64) (s search, err error) {
+func prepare(u change.Unmeasured, share float64) (s listener, err error) {
 	s.Unmeasured = u
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
@@ -134,38 +171,62 @@ func prepare(u change.Unmeasured, share float64) (s search, err error) {
 	return s, nil
 }
 
-func (s search) close() {
+func (s listener) close() {
 	s.eye.close()
 	s.conn.Close()
 }
 
 // learn finds the rate of a goal that does not say it, and has the goal brought up with that.
-func (s search) learn(ctx context.Context, store change.Store, each func(Event), tell func(change.Doing)) error {
-	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
-	waits := func(why string) { tell(change.Doing{Waits: why}) }
-	defer s.close()
-	say("its rate is looked for")
-	rate, err := s.find(ctx, func(why string, _ units.Rate) { waits(why) }, func() bool {
-		all, err := store.Unknown()
-		return err == nil && !slices.ContainsFunc(all, func(u change.Unmeasured) bool {
-			return u.Goal == s.Goal && slices.Equal(u.Forwarding, s.Forwarding)
-		})
-	})
-	if err != nil {
+func learn(
+	ctx context.Context, u change.Unmeasured, store change.Store, each func(Event), tell func(change.Doing),
+) error {
+	rate, err := search(ctx, u, store, each, tell)
+	if rate == 0 {
 		return err
 	}
-	say("the link carries " + rate.String() + ": it is brought up with that")
-	if err = store.Learn(s.Goal, rate, s.moves); err != nil {
-		say(err.Error())
-		waits(err.Error())
+	if err == nil {
+		why := "clients of several networks filled the link"
+		tell(change.Doing{Last: &change.Step{At: time.Now(), To: rate, Why: why}})
+		return nil
+	}
+	each(Event{At: time.Now(), Dev: u.Goal.Dev, Why: err.Error()})
+	tell(change.Doing{Waits: err.Error()})
+	for begun := time.Now(); time.Since(begun) < rest && sought(store, u); {
 		select {
 		case <-ctx.Done():
-		case <-time.After(rest):
+			return nil
+		case <-time.After(seldom):
 		}
-		return err
 	}
-	tell(change.Doing{Last: &change.Step{At: time.Now(), To: rate, Why: "clients of several networks filled the link"}})
 	return nil
+}
+
+// sought tells whether a goal's rate is still to be found, by what this host forwards now.
+func sought(store change.Store, u change.Unmeasured) bool {
+	all, err := store.Unknown()
+	return err != nil || slices.ContainsFunc(all, func(o change.Unmeasured) bool {
+		return o.Goal == u.Goal && slices.Equal(o.Forwarding, u.Forwarding)
+	})
+}
+
+// search looks for a rate and has the goal brought up with it. A rate with an error is one that could not be kept.
+func search(
+	ctx context.Context, u change.Unmeasured, store change.Store, each func(Event), tell func(change.Doing),
+) (units.Rate, error) {
+	say := func(why string) { each(Event{At: time.Now(), Dev: u.Goal.Dev, Why: why}) }
+	s, err := prepare(u, shareOfAll)
+	if err != nil {
+		return 0, err
+	}
+	defer s.close()
+	say("its rate is looked for")
+	waits := func(why string, _ units.Rate) { tell(change.Doing{Waits: why}) }
+	rate, err := s.find(ctx, waits, func() bool { return !sought(store, u) })
+	if err != nil {
+		return 0, err
+	}
+	say("the link carries " + rate.String() + ": it is brought up with that")
+	return rate, store.Learn(s.Goal, rate, s.moves)
 }
 
 // Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as
@@ -182,7 +243,7 @@ func Find(ctx context.Context, u change.Unmeasured, waits func(why string, lone 
 }
 
 // find looks until the rate is known, or nobody wants to know it any more, which it asks from time to time.
-func (s search) find(ctx context.Context, waits func(string, units.Rate), enough func() bool) (units.Rate, error) {
+func (s listener) find(ctx context.Context, waits func(string, units.Rate), enough func() bool) (units.Rate, error) {
 	f, said, asked := follow.NewFinder(), "", time.Now()
 	for {
 		stats, there, err := s.conn.RootStats(s.Link)
@@ -264,16 +325,22 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 		if err != nil {
 			return err
 		}
+		if err := s.Wanted(); err != nil {
+			return err
+		}
 		look, err := e.look(stats)
 		if err != nil {
 			return err
 		}
 		rate, why := f.Look(look)
 		if apart(rate, s.Rate()) > 0.001 {
-			if err := s.Set(rate); err != nil {
+			set, err := s.Steer(rate)
+			if err != nil {
 				return err
 			}
-			say(why, true)
+			if set {
+				say(why, true)
+			}
 		}
 		if kept.add(time.Now(), s.Rate(), why, f.Calm()) {
 			tell(kept.does)
