@@ -153,8 +153,8 @@ func (s *Shaper) Wanted() error {
 	return nil
 }
 
-// Steer gives the queue another rate, in bit/s, where the goal is still in force. It is false where another run of weir
-// changes this host at the moment, and an error where the goal is another, or the queue is gone.
+// Steer gives the queue another rate, in bit/s, where the goal is still in force. It is false while another run of weir
+// changes this host. An error is another goal, or a queue that is gone.
 func (s *Shaper) Steer(rate units.Rate) (done bool, err error) {
 	if err := s.Wanted(); err != nil {
 		return false, err

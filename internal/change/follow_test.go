@@ -267,8 +267,11 @@ func TestFollowerIsWanted(t *testing.T) {
 			_, err := s.Up(other, 0)
 			return err
 		}, false},
-		"another rate": {func(s Store) error { _, err := s.Up(plan.Goal{Rate: 50e6, RTT: 50e6}, 0); return err }, false},
-		"down":         {func(s Store) error { _, err := s.Down(false); return err }, false},
+		"another rate": {func(s Store) error {
+			_, err := s.Up(plan.Goal{Rate: 50e6, RTT: 50e6}, 0)
+			return err
+		}, false},
+		"down": {func(s Store) error { _, err := s.Down(false); return err }, false},
 		"a journal that cannot be read": {func(s Store) error {
 			return os.WriteFile(s.path(), []byte("{"), 0o600)
 		}, false},
