@@ -245,12 +245,13 @@ func (s Store) Follow() (*Following, error) {
 // Close ends it.
 func (f *Following) Close() error { return f.f.Close() }
 
-// Tell lets Status know what is done about a device. The last change stays until there is another.
+// Tell lets Status know what is done about a device. The last change stays until there is another, or the rate is
+// waited for.
 func (f *Following) Tell(dev string, now Doing) {
 	f.one.Lock()
 	defer f.one.Unlock()
 	before := f.all[dev]
-	if now.Last == nil {
+	if now.Last == nil && now.Waits == "" {
 		now.Last = before.Last
 	}
 	if now == before {

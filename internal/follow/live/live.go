@@ -54,8 +54,8 @@ const (
 	rest = 10 * time.Minute
 	// busy is the share of the rate from which on a link is loaded.
 	busy = 0.5
-	// again is how long to wait for a queue that is gone.
-	again = 5 * time.Second
+	// again is how long to wait for a queue that is gone, and glance how often the journal's file is looked at.
+	again, glance = 5 * time.Second, time.Second
 	// largest is what a packet takes that was dropped, in bytes.
 	largest = 1514
 	// known is how many addresses' base RTTs are kept.
@@ -74,10 +74,11 @@ func Run(ctx context.Context, store change.Store, each func(Event), tell func(de
 			<-at.ended
 		}
 	}()
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(glance)
 	defer tick.Stop()
 	changed := store.Changed()
 	for {
+		begun := time.Now()
 		all, err := at.begin(ctx, store)
 		if err != nil {
 			return err
@@ -90,7 +91,7 @@ func Run(ctx context.Context, store change.Store, each func(Event), tell func(de
 				delete(at.on, dev)
 				all = false
 			case <-tick.C:
-				look = changed() || !all
+				look = changed() || !all && time.Since(begun) >= again
 			}
 		}
 	}
