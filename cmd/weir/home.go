@@ -61,8 +61,11 @@ func home(s change.Status, err error) (string, []nextStep) {
 		return "The goal is not in force, and cannot be brought back as it is.",
 			[]nextStep{{"weir status", "why"}, down}
 	}
-	return "The goal is not in force: " + text.Counted(len(s.Drift), "change") + " to bring it back.",
-		[]nextStep{{"weir status", "what has drifted"}, up, down}
+	what := "The goal is not in force"
+	if len(s.Drift) > 0 {
+		what += ": " + text.Counted(len(s.Drift), "change") + " to bring it back"
+	}
+	return what + ".", []nextStep{{"weir status", "what has drifted"}, up, down}
 }
 
 // rate is that of a queue now.

@@ -113,7 +113,9 @@ func printDrift(w io.Writer, s change.Status) {
 	if s.Reboot {
 		fmt.Fprintln(w, "The machine was started again since.")
 	}
-	fmt.Fprintf(w, "%s to bring it back:  weir up\n", text.Counted(len(s.Drift), "change"))
+	if len(s.Drift) > 0 {
+		fmt.Fprintf(w, "%s to bring it back:  weir up\n", text.Counted(len(s.Drift), "change"))
+	}
 }
 
 // printPending says what becomes of a run that is not confirmed, or has become of it.

@@ -188,7 +188,9 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 	for _, goal := range goals {
 		link, there := facts.Link(goal.Dev)
 		if !there && len(goals) > 1 {
-			status.InForce, status.broken[goal.Dev] = false, goal.Dev+": is not there"
+			const gone = "is not there"
+			status.InForce, status.broken[goal.Dev] = false, gone
+			status.Notes = append(status.Notes, plan.Note{Subject: goal.Dev, Text: gone})
 		}
 		if there && !link.Up {
 			status.Notes = append(status.Notes, plan.Note{Subject: link.Name, Text: "the link is down"})

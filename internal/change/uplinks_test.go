@@ -194,7 +194,7 @@ func TestOneOfTwoIsGone(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	if status := must[Status](t)(s.Status()); status.InForce || !status.Holds(status.Goals()[0]) ||
-		!strings.HasPrefix(root(m, "eth0"), "cake") {
+		!noted(status.Notes, "eth1", "is not there") || !strings.HasPrefix(root(m, "eth0"), "cake") {
 		t.Errorf("%+v", status)
 	}
 	if !reflect.DeepEqual(m.f.Files, files) {
