@@ -69,7 +69,7 @@ func (f *Follower) drain(p point) string {
 	since, idle := f.since+p.rtt, f.idle(p) // what was sent since the cut is acknowledged from then on
 	little := p.at-f.stood > 0.3+2*p.rtt    // has stood for long, and does not go
 	switch {
-	case p.q <= f.floor.level()+max(probed, 3*f.floor.spread()), little && idle:
+	case p.q <= f.floor.level()+max(f.gone(), 3*f.floor.spread()), little && idle:
 		small := f.small()
 		f.set(margin*f.found, p)
 		f.settle(p, 0)
@@ -146,12 +146,13 @@ func (f *Follower) afterFall() (at float64) {
 	const some = 5 // looks
 	n := 0
 	for _, o := range slices.Backward(f.seen) {
+		if !o.known {
+			continue
+		}
 		if o.when-o.q-o.lag < f.fall {
 			break
 		}
-		if o.known {
-			at, n = o.at, n+1
-		}
+		at, n = o.at, n+1
 	}
 	if n < some {
 		return 0

@@ -36,7 +36,7 @@ type Look struct {
 type Connection struct {
 	ID   uint64        // the same for a connection at each look; 0: it has none
 	RTT  time.Duration // smoothed
-	Acks uint32        // that have come, each with a sample for RTT; it wraps
+	Acks uint32        // packets that have come, at most each with a sample for RTT; it wraps
 	Base time.Duration // the least that was ever seen
 	Rate float64       // packets a second that are delivered; 0: not known
 
@@ -201,7 +201,7 @@ func (f *Follower) point(l Look) point {
 	waits, least := []wait{}, math.Inf(1)
 	p.shortest = least
 	for _, c := range l.Connections {
-		rtt, lag := f.recent.rtt(p.at, c)
+		rtt, lag := f.recent.rtt(p.at, f.rate, c)
 		extra := max(0, rtt-c.Base.Seconds())
 		least, p.shortest = min(least, extra), min(p.shortest, rtt)
 		waits = append(waits, wait{extra - f.ownAt(p.at-rtt-lag, p.own), c.Base.Seconds(), lag})
@@ -242,6 +242,7 @@ func (f *Follower) forget() {
 	}
 	f.seen, f.phase, f.over, f.floor, f.learnt = nil, calm, 0, floor{}, false
 	clear(f.recent)
+	f.kept = f.rate
 	f.next, f.loss.began, f.loss.cuts = 0, 0, 0
 }
 
@@ -281,9 +282,15 @@ func (f *Follower) count(p point) int {
 func (f *Follower) threshold() float64 {
 	least := queue
 	if f.phase == probing {
-		least = probed
+		least = f.gone()
 	}
-	return f.floor.level() + max(least, 5*f.floor.spread(), packet/f.rate)
+	return f.floor.level() + max(least, 5*f.floor.spread())
+}
+
+// gone is what is no queue yet while more is tried, in seconds: on a slow link, half of a packet's own time.
+func (f *Follower) gone() float64 {
+	const most, share = 2e-3, 0.5
+	return max(probed, min(most, share*packet/f.rate))
 }
 
 // out is what was sent from one time to another, in bit/s.
@@ -331,8 +338,9 @@ func (f *Follower) bound(r float64) float64 { return max(f.low, min(f.high, r)) 
 
 func (f *Follower) set(r float64, p point) {
 	const far = 0.7
+	r = f.bound(r)
 	if r < far*f.rate {
 		f.fall = p.at
 	}
-	f.rate, f.since = f.bound(r), p.at
+	f.rate, f.since = r, p.at
 }

@@ -34,6 +34,7 @@ type world struct {
 	clients   int                     // at so many addresses the connections are; 0: one each
 	forwarded bool                    // no TCP Small Queues: the shaper's own queue is long
 	unknown   bool                    // what others have to send that this host forwards
+	sends     float64                 // packets that a client sends with each acknowledgement
 	look      float64                 // seconds between looks
 	set       func(Look) float64      // the controller
 
@@ -218,7 +219,7 @@ func (w *world) run(length float64) (s seen) {
 				if f.moved && f.srtt > 0 {
 					f.moved = false
 					l.Connections = append(l.Connections, Connection{ID: uint64(i + 1),
-						RTT: time.Duration(f.srtt * 1e9), Acks: f.acks, Base: time.Duration(f.least * 1e9),
+						RTT: time.Duration(f.srtt * 1e9), Acks: uint32((1 + w.sends) * float64(f.acks)), Base: time.Duration(f.least * 1e9),
 						Rate: f.pace, To: w.to(i), Delivered: f.delivered, Size: mss * wire, Lost: f.resent,
 						Forwarded: w.unknown, Waits: !w.unknown && (w.offered == nil || f.credit >= mss)})
 					f.delivered, f.resent = 0, 0
