@@ -219,7 +219,8 @@ func (w *world) run(length float64) (s seen) {
 				if f.moved && f.srtt > 0 {
 					f.moved = false
 					l.Connections = append(l.Connections, Connection{ID: uint64(i + 1),
-						RTT: time.Duration(f.srtt * 1e9), Acks: uint32((1 + w.sends) * float64(f.acks)), Base: time.Duration(f.least * 1e9),
+						RTT: time.Duration(f.srtt * 1e9), Acks: uint32((1 + w.sends) * float64(f.acks)),
+						Base: time.Duration(f.least * 1e9),
 						Rate: f.pace, To: w.to(i), Delivered: f.delivered, Size: mss * wire, Lost: f.resent,
 						Forwarded: w.unknown, Waits: !w.unknown && (w.offered == nil || f.credit >= mss)})
 					f.delivered, f.resent = 0, 0
