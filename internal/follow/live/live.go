@@ -132,9 +132,16 @@ func (w work) begin(ctx context.Context, store change.Store) (all bool, err erro
 		w.start(ctx, s.Dev, func(tell func(change.Doing)) error { return one(ctx, s, w.each, tell) })
 	}
 	for _, u := range unknown {
-		if !w.on[u.Goal.Dev] {
-			w.start(ctx, u.Goal.Dev, func(tell func(change.Doing)) error { return learn(ctx, u, store, w.each, tell) })
+		if w.on[u.Goal.Dev] {
+			continue
 		}
+		s, err := prepare(u, shareOfAll) // not in the goroutine, whose thread may have another network namespace
+		w.start(ctx, u.Goal.Dev, func(tell func(change.Doing)) error {
+			if err != nil {
+				return err
+			}
+			return s.learn(ctx, store, w.each, tell)
+		})
 	}
 	return len(why) == 0 && len(w.on) > 0, nil
 }
@@ -178,10 +185,10 @@ func (s listener) close() {
 }
 
 // learn finds the rate of a goal that does not say it, and has the goal brought up with that.
-func learn(
-	ctx context.Context, u change.Unmeasured, store change.Store, each func(Event), tell func(change.Doing),
+func (s listener) learn(
+	ctx context.Context, store change.Store, each func(Event), tell func(change.Doing),
 ) error {
-	rate, err := search(ctx, u, store, each, tell)
+	rate, err := s.search(ctx, store, each, tell)
 	if rate == 0 {
 		return err
 	}
@@ -190,9 +197,9 @@ func learn(
 		tell(change.Doing{Last: &change.Step{At: time.Now(), To: rate, Why: why}})
 		return nil
 	}
-	each(Event{At: time.Now(), Dev: u.Goal.Dev, Why: err.Error()})
+	each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: err.Error()})
 	tell(change.Doing{Waits: err.Error()})
-	for begun := time.Now(); time.Since(begun) < rest && sought(store, u); {
+	for begun := time.Now(); time.Since(begun) < rest && s.sought(store); {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -202,27 +209,24 @@ func learn(
 	return nil
 }
 
-// sought tells whether a goal's rate is still to be found, by what this host forwards now.
-func sought(store change.Store, u change.Unmeasured) bool {
+// sought tells whether the goal's rate is still to be found, by what this host forwards now.
+func (s listener) sought(store change.Store) bool {
 	all, err := store.Unknown()
-	return err != nil || slices.ContainsFunc(all, func(o change.Unmeasured) bool {
-		return o.Goal == u.Goal && slices.Equal(o.Forwarding, u.Forwarding)
+	return err != nil || slices.ContainsFunc(all, func(u change.Unmeasured) bool {
+		return u.Goal == s.Goal && slices.Equal(u.Forwarding, s.Forwarding)
 	})
 }
 
-// search looks for a rate and has the goal brought up with it. A rate with an error is one that could not be kept.
-func search(
-	ctx context.Context, u change.Unmeasured, store change.Store, each func(Event), tell func(change.Doing),
+// search looks for a rate and has the goal brought up with it, and ends the listening. A rate with an error is one that
+// could not be kept.
+func (s listener) search(
+	ctx context.Context, store change.Store, each func(Event), tell func(change.Doing),
 ) (units.Rate, error) {
-	say := func(why string) { each(Event{At: time.Now(), Dev: u.Goal.Dev, Why: why}) }
-	s, err := prepare(u, shareOfAll)
-	if err != nil {
-		return 0, err
-	}
 	defer s.close()
+	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	say("its rate is looked for")
 	waits := func(why string, _ units.Rate) { tell(change.Doing{Waits: why}) }
-	rate, err := s.find(ctx, waits, func() bool { return !sought(store, u) })
+	rate, err := s.find(ctx, waits, func() bool { return !s.sought(store) })
 	if err != nil {
 		return 0, err
 	}
