@@ -57,6 +57,7 @@ func TestTheRateMoves(t *testing.T) {
 		{"jitter 1 ms", same(4, .048), .02, .001, false, 144, 90, .6, .98, .97, 2},
 		{"jitter 5 ms", same(4, .048), .02, .005, false, 200, 110, .8, .98, .965, 5},
 		{"jitter 10 ms", same(4, .048), .02, .01, false, 200, 110, .8, .92, .92, 8},
+		// How soon this is calm is chance: TestTheRateFallsFar has twelve falls.
 		{"no TCP Small Queues", same(4, .048), .02, 0, true, 144, 90, 2, .85, .85, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
