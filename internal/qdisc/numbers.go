@@ -19,11 +19,15 @@ const (
 	getFilter = 46
 	newChain  = 100
 	getChain  = 102
+	newStats  = 92
+	getStats  = 94
 
 	// IFLA_* (include/uapi/linux/if_link.h)
 	iflaMTU     = 4
 	iflaTxQLen  = 13
 	iflaExtMask = 29
+
+	statsLink64 = 1 // IFLA_STATS_LINK_64
 
 	// TCA_U32_*, TCA_FLOWER_* (include/uapi/linux/pkt_cls.h)
 	u32ClassID       = 1
