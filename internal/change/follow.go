@@ -34,9 +34,11 @@ type Shaper struct {
 	Low, High units.Rate // bit/s, bounds of what may be set
 	Usual     units.Rate // bit/s, what the goal's own rate comes to
 	Behind    bool       // the provider's queue
+	Tunnels   bool       // of the kernel's end between that and this queue
 
 	conn   *qdisc.Conn
 	root   qdisc.Qdisc
+	bare   bool // the device counts what comes in without the header of Ethernet
 	store  Store
 	target plan.Target
 	before edition // of the journal, in which the goal was as it is here
@@ -99,7 +101,7 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 		return nil, ""
 	}
 	return &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
-		root: root, target: target}, ""
+		Tunnels: behind && !incoming && goal.Carries.Tunnels(), bare: bare(link), root: root, target: target}, ""
 }
 
 // planned is the rate of the CAKE that was set last, in bit/s.
@@ -135,6 +137,19 @@ func (s *Shaper) Stats() (qdisc.Stats, error) {
 	}
 	return stats, err
 }
+
+// Received is what has come in by the device that has the queue, with the header of Ethernet where there is one.
+func (s *Shaper) Received() (qdisc.Received, error) {
+	const ethernet = 14
+	r, err := s.conn.Received(s.Link)
+	if s.bare {
+		r.Bytes += r.Packets * ethernet
+	}
+	return r, err
+}
+
+// bare tells of which devices the kernel counts what is left once they have taken the header of Ethernet off.
+func bare(l host.Link) bool { return l.Kind == "bridge" || l.Kind == "vlan" }
 
 // Wanted is an error where another goal is in force by now. It costs a look at the journal's file.
 func (s *Shaper) Wanted() error {

@@ -25,7 +25,8 @@ import (
 type Look struct {
 	At          time.Duration // on a clock that never goes back
 	Sent        float64       // bytes that have left the shaper since it was set up, as it counts them
-	Came        float64       // bytes that have come to it, for Inward alone
+	Came        float64       // bytes that the link has delivered, for Inward alone
+	Here        float64       // bytes that have come to the shaper, for Inward alone
 	Dropped     float64       // packets that the shaper has dropped
 	Backlog     float64       // bytes that wait in the shaper
 	Own         time.Duration // that packets waited in the shaper of late

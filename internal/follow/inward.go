@@ -13,14 +13,19 @@ import (
 // Inward finds out how near a shaper's rate may come to what a provider delivers, where the provider's queue is in
 // front of the shaper: of incoming traffic, and of what a relay sends that has just come in by the same card.
 //
-// It goes by what comes to the shaper. While a queue stands in front of it, that is the link's rate to a packet, and
+// It goes by what the link delivers. While a queue stands in front of it, that is the link's rate to a packet, and
 // else it is less. Senders slow down for the shaper a round trip late, so at times more comes than it lets go. The rate
 // is as high as it can be without that filling the link for more than moments.
+//
+// A tunnel makes packets larger or smaller between the link and the shaper. So the rate is the shaper's, the ceiling is
+// the link's, and size is what lies between the two.
 type Inward struct {
 	low, high float64 // bit/s, bounds of what it may say
 	rate      float64 // bit/s, that is set
 	told      float64 // bit/s, what the link is said to deliver
 	ceiling   float64 // bit/s, what it does
+	tunnels   bool
+	size      float64 // what the link delivers for each bit that comes to the shaper
 
 	before   *Look     // the last one
 	now      stretch   // that goes on
@@ -35,10 +40,10 @@ type Inward struct {
 	patience float64 // seconds, how long that was
 }
 
-// stretch is what came to the shaper in a tenth of a second or some more.
+// stretch is what the link delivered in a tenth of a second or some more, and what came to the shaper.
 type stretch struct {
-	took, bits     float64 // seconds and bits
-	looks, waiting int     // and those that found something in the shaper
+	took, bits, here float64 // seconds and bits
+	looks, waiting   int     // and those that found something in the shaper
 }
 
 func (s stretch) rate() float64 { return s.bits / s.took }
@@ -57,6 +62,8 @@ const (
 	// Steps are shares of what the link delivers; upwards a part of what is free. Senders are given a moment to follow,
 	// in seconds.
 	stepDown, stepUp, mostUp, part, moment = 0.01, 0.005, 0.03, 0.25, 0.5
+	// With tunnels no more than this share of what the link delivers is tried: more was measured to add delay alone.
+	mostTunnels = 0.95
 	// emptying is the share of what the link delivers with which a queue in front of the shaper drains. It may take
 	// drainMost seconds.
 	emptying, drainMost = 0.93, 10
@@ -67,7 +74,17 @@ const (
 // NewInward begins with a rate. What the link is said to deliver is the first guess. All are in bit/s.
 func NewInward(rate, low, high, told units.Rate) *Inward {
 	return &Inward{rate: float64(rate), low: float64(low), high: float64(high), told: float64(told),
-		ceiling: float64(told), patience: again}
+		ceiling: float64(told), patience: again, size: 1}
+}
+
+// NewTunnels is the same where tunnels end, between the link and the shaper.
+//
+// What the link delivers is then all that comes in by a card. A neighbour's packets may be among it, which no provider
+// has counted: more than was told is not believed.
+func NewTunnels(rate, low, high, told units.Rate) *Inward {
+	f := NewInward(rate, low, high, told)
+	f.tunnels = true
+	return f
 }
 
 // Rate is what is to be set, in bit/s.
@@ -82,12 +99,12 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 		f.before = &l
 		return f.Rate(), ""
 	}
-	took, came := (l.At - f.before.At).Seconds(), 8*(l.Came-f.before.Came)
+	took, came, here := (l.At - f.before.At).Seconds(), 8*(l.Came-f.before.Came), 8*(l.Here-f.before.Here)
 	if took <= 0 {
 		return f.Rate(), "" // a clock that stands still tells nothing
 	}
 	f.before = &l
-	if came < 0 || took > 1 {
+	if came < 0 || here < 0 || took > 1 {
 		// The counter began anew, or nobody has looked: sleep, suspend, another queue.
 		f.now, f.seen = stretch{}, nil
 		if f.draining {
@@ -95,7 +112,7 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 		}
 		return f.Rate(), ""
 	}
-	f.now.took, f.now.bits, f.now.looks = f.now.took+took, f.now.bits+came, f.now.looks+1
+	f.now.took, f.now.bits, f.now.here, f.now.looks = f.now.took+took, f.now.bits+came, f.now.here+here, f.now.looks+1
 	if l.Backlog > 0 {
 		f.now.waiting++
 	}
@@ -113,6 +130,7 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 
 // judge looks at the last stretches.
 func (f *Inward) judge(at float64) string {
+	f.sizes()
 	f.learn(at)
 	touched, bound, most, stands := 0, 0, 0., len(f.seen) >= flat
 	for i, s := range f.seen {
@@ -140,29 +158,56 @@ func (f *Inward) judge(at float64) string {
 	case stands:
 		f.tooMuch(at)
 		f.draining, f.kept = true, f.rate
-		f.set(emptying*f.ceiling, at)
+		f.set(emptying*f.ceiling/f.size, at)
 		return fmt.Sprintf("packets wait in front of this host: %.4g Mbit/s come all the time", f.ceiling/1e6)
 	case touched > rarely && f.rate > f.low:
 		f.tooMuch(at)
-		f.set(f.rate-float64(f.downs)*stepDown*f.ceiling, at)
+		f.set(f.rate-float64(f.downs)*stepDown*f.ceiling/f.size, at)
 		return "more often than now and then, as much comes as the link delivers"
-	case touched == 0 && bound >= sufficient && f.rate < f.high && at > f.until:
+	case touched == 0 && bound >= sufficient && f.rate < f.most() && at > f.until:
 		f.downs = 0
-		f.set(f.rate+max(stepUp*f.ceiling, min(mostUp*f.ceiling, part*(f.ceiling-most))), at)
+		more := max(stepUp*f.ceiling, min(mostUp*f.ceiling, part*(f.ceiling-most)))
+		f.set(f.rate+more/f.size, at)
 		return "as much as the link delivers never comes: more is tried"
 	}
 	return ""
 }
 
-// fills tells whether as much came as the link delivers.
-func (f *Inward) fills(s stretch) bool {
-	return s.rate() >= f.ceiling*(1-near)-slack*full/s.took
+// sizes finds what the link delivers for each bit that comes to the shaper.
+func (f *Inward) sizes() {
+	const widest = 4. / 3 // of a packet of 200 bytes; what lies beyond is not what the tunnels carry
+	var link, here float64
+	for _, s := range f.seen {
+		link, here = link+s.bits, here+s.here
+	}
+	if here > 0 {
+		f.size = max(1/widest, min(widest, link/here))
+	}
 }
 
-// learn finds what the link delivers. More than was thought comes in two stretches in a row. Less is a flat line.
+// most is the highest rate that is tried, in bit/s.
+func (f *Inward) most() float64 {
+	if f.tunnels {
+		return min(f.high, mostTunnels*f.ceiling/f.size)
+	}
+	return f.high
+}
+
+// fills tells whether as much came as the link delivers.
+func (f *Inward) fills(s stretch) bool {
+	return s.rate() >= f.ceiling*(1-near)-slack*full/s.took && !f.beside(s)
+}
+
+// beside tells whether more came in by the card than a provider delivers, of which with tunnels nothing is known.
+func (f *Inward) beside(s stretch) bool {
+	return f.tunnels && s.rate() > f.told*(1+near)+slack*full/s.took
+}
+
+// learn finds what the link delivers. More than was thought comes in two stretches in a row. Less is a flat line. With
+// tunnels more is one, too, and no more than was told.
 func (f *Inward) learn(at float64) {
 	n := len(f.seen)
-	if n >= 2 {
+	if n >= 2 && !f.tunnels {
 		if least := min(f.seen[n-1].rate(), f.seen[n-2].rate()); least > f.ceiling*(1+near)+slack*full/brief {
 			f.ceiling = least
 		}
@@ -171,14 +216,16 @@ func (f *Inward) learn(at float64) {
 		return
 	}
 	var all []float64
-	waiting, looks, packet := 0, 0, 0.
+	waiting, looks, packet, here := 0, 0, 0., 0.
 	for _, s := range f.seen[n-flat:] {
 		all = append(all, s.rate())
 		waiting, looks, packet = waiting+s.waiting, looks+s.looks, max(packet, slack*full/s.took)
+		here += s.here / s.took / flat
 	}
 	m := mean(all)
-	more, empty := m > surplus*f.rate, 2*waiting < looks && m > about*f.rate
-	if slices.Max(all)-slices.Min(all) <= near*m+packet && (more || empty) {
+	more, empty := here > surplus*f.rate, 2*waiting < looks && here > about*f.rate
+	beside := slices.ContainsFunc(f.seen[n-flat:], f.beside)
+	if slices.Max(all)-slices.Min(all) <= near*m+packet && (more || empty) && !beside {
 		f.ceiling = m
 	}
 }
@@ -201,9 +248,10 @@ func (f *Inward) tooMuch(at float64) {
 // end is that of a queue that drains.
 func (f *Inward) end(at float64) {
 	f.draining = false
-	f.set(min(f.kept, f.ceiling)-stepDown*f.ceiling, at) // what fills the link may have been a start, at any rate
+	// what fills the link may have been a start, at any rate
+	f.set(min(f.kept, f.ceiling/f.size)-stepDown*f.ceiling/f.size, at)
 }
 
 func (f *Inward) set(r float64, at float64) {
-	f.rate, f.since, f.seen = max(f.low, min(f.high, r)), at, nil
+	f.rate, f.since, f.seen = max(f.low, min(f.most(), r)), at, nil
 }

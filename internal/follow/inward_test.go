@@ -19,6 +19,8 @@ type front struct {
 	bursts  float64                 // as a share of the rate, for 50 ms in 400: BBR's
 	starts  float64                 // until then as much comes as goes through
 	told    float64
+	size    float64                 // with a tunnel: what the link delivers for each bit that comes to the shaper
+	beside  func(t float64) float64 // what a neighbour's packets add to what comes in by the card
 }
 
 type course struct{ rate, queue []float64 } // each look; the queue is in seconds
@@ -26,10 +28,14 @@ type course struct{ rate, queue []float64 } // each look; the queue is in second
 func (w front) run(low, high, length float64) (c course) {
 	const look = 0.02
 	rng := rand.New(rand.NewPCG(1, 2))
-	f := NewInward(units.Rate(low), units.Rate(low), units.Rate(high), units.Rate(w.told))
-	var came, waits, here float64 // bits; in front, and in the shaper
+	begin, size := NewInward, 1.
+	if w.size != 0 {
+		begin, size = NewTunnels, w.size
+	}
+	f := begin(units.Rate(low), units.Rate(low), units.Rate(high), units.Rate(w.told))
+	var came, counted, waits, here float64 // bits; in front, and in the shaper
 	for n := 0; float64(n)*look < length; n++ {
-		t, r := float64(n)*look, float64(f.Rate())
+		t, r := float64(n)*look, float64(f.Rate())*size // as the link delivers it
 		phase := math.Mod(t, 5) / 5
 		in := r * (1 + w.surplus*(2*phase-1) + 0.002*(2*rng.Float64()-1))
 		switch {
@@ -43,7 +49,10 @@ func (w front) run(low, high, length float64) (c course) {
 		}
 		out := min(w.link(t)*look, waits+in*look)
 		waits = max(0, min(.2*w.link(t), waits+in*look-out))
-		came += out
+		came, counted = came+out, counted+out
+		if w.beside != nil {
+			counted += w.beside(t) * look
+		}
 		if here = min(here+out-r*look, .05*r); here < 0 {
 			here = 0
 		}
@@ -51,8 +60,8 @@ func (w front) run(low, high, length float64) (c course) {
 		if w.link(t) > r && t >= w.starts {
 			backlog = 1 // between two drops
 		}
-		f.Look(Look{At: time.Duration((t + 1) * 1e9), Came: came / 8, Backlog: backlog})
-		c.rate, c.queue = append(c.rate, r), append(c.queue, waits/w.link(t))
+		f.Look(Look{At: time.Duration((t + 1) * 1e9), Came: counted / 8, Here: came / size / 8, Backlog: backlog})
+		c.rate, c.queue = append(c.rate, r/size), append(c.queue, waits/w.link(t))
 	}
 	return c
 }
@@ -73,6 +82,12 @@ func TestInward(t *testing.T) {
 			1},
 		{"the link delivers less than is told", front{link: steady(47), surplus: .01, starts: 4, told: 50 * mbit}, 45,
 			46.9, 1},
+		{"downloads in a tunnel", front{link: steady(50), surplus: .01, told: 50 * mbit, size: 1 / 1.04}, 48.9, 49.5, 1},
+		{"uploads in a tunnel", front{link: steady(50), surplus: .01, told: 50 * mbit, size: 1.04}, 45, 45.7, 1},
+		{"a tunnel, and less than is told", front{link: steady(45), surplus: .01, starts: 4, told: 50 * mbit,
+			size: 1.04}, 42.5, 43.2, 1},
+		{"a tunnel, and it falls", front{link: steps(50*mbit, 150, 46*mbit), surplus: .01, told: 50 * mbit,
+			size: 1 / 1.04}, 43, 45.5, 10},
 		{"it falls", front{link: steps(50*mbit, 150, 46*mbit), surplus: .01, told: 50 * mbit}, 43, 45.9, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,10 +103,34 @@ func TestInward(t *testing.T) {
 	}
 }
 
+// What comes from beside is no provider's, and raises nothing: a neighbour's backup, or a copy by the same network.
+func TestCopiedFromBeside(t *testing.T) {
+	copied := steps(0, 60, 900*mbit, 90, 0, 150, 900*mbit, 150.5, 0, 200, 20*mbit, 230, 0, 300, 3*mbit, 330, 0)
+	hidden := front{link: steps(50 * mbit), surplus: .01, told: 50 * mbit, size: 1.04, beside: steps(900 * mbit)}
+	if most := quantile(hidden.run(42.5*mbit, 49.875*mbit, 60).rate, 1); most != 42.5*mbit {
+		t.Errorf("up to %.2f Mbit/s, though nothing can be seen", most/mbit)
+	}
+	for name, size := range map[string]float64{"downloads": 1 / 1.04, "uploads": 1.04} {
+		w := front{link: steps(47 * mbit), surplus: .01, told: 50 * mbit, size: size, starts: 4, beside: copied}
+		s := w.run(42.5*mbit, 49.875*mbit, 600)
+		if most, may := quantile(s.rate, 1)/mbit, .951*50/size; most > may {
+			t.Errorf("%s: up to %.2f Mbit/s, of %.2f", name, most, may)
+		}
+		if end := s.rate[len(s.rate)-1] / mbit; end < .94*47/size {
+			t.Errorf("%s: %.2f Mbit/s at the end", name, end)
+		}
+		if p99 := ms(quantile(s.queue[len(s.queue)/20:], .99)); p99 > 1 {
+			t.Errorf("%s: packets wait %.1f ms at p99", name, p99)
+		}
+	}
+}
+
 // What says nothing of the link changes nothing, and bounds hold whatever is seen.
 func TestInwardOddLooks(t *testing.T) {
 	const low, high = 42.5 * mbit, 49.875 * mbit
-	look := func(at time.Duration, came, backlog float64) Look { return Look{At: at, Came: came, Backlog: backlog} }
+	look := func(at time.Duration, came, backlog float64) Look {
+		return Look{At: at, Came: came, Here: came, Backlog: backlog}
+	}
 	every := func(i int) time.Duration { return time.Duration(i+1) * 20 * time.Millisecond }
 	for name, c := range map[string]struct {
 		look  func(i int) Look

@@ -123,10 +123,11 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// On relays only what was measured is followed.
-func TestFollowsNATAlone(t *testing.T) {
-	for carries, want := range map[Kinds]string{"forward": "", "wireguard": "carries: wireguard",
-		"forward,proxy": "carries: forward, proxy"} {
+// On relays only what the kernel forwards is followed, in its tunnels or not.
+func TestFollowsTheKernelAlone(t *testing.T) {
+	for carries, want := range map[Kinds]string{"forward": "", "wireguard": "", "wireguard,vxlan,ipip": "", "xfrm": "",
+		"ovpn,gre": "", "tunnel": "carries: tunnel", "wireguard,tunnel": "carries: wireguard, tunnel",
+		"forward,proxy": "carries: forward, proxy", "wireguard,proxy": "carries: wireguard, proxy"} {
 		_, err := Make(Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: carries, Follow: Auto}, server(t))
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", carries, err)
@@ -168,6 +169,7 @@ func TestFollowsBehind(t *testing.T) {
 		"a relay":          {Goal{Rate: 50e6, Carries: "forward"}, 47e6, 49.875e6},
 		"more comes in":    {Goal{Rate: 50e6, Ingress: 100e6, Carries: "forward"}, 47e6, 49.875e6},
 		"less comes in":    {Goal{Rate: 100e6, Ingress: 50e6, Carries: "forward"}, 47e6, 49.875e6},
+		"a tunnel":         {Goal{Rate: 50e6, Carries: "wireguard"}, 47e6, 49.875e6},
 		"nothing to learn": {Goal{Rate: 20e6, Carries: "forward"}, 47e6, 47e6},
 	} {
 		low, high, behind := c.goal.Room(false, 47e6)

@@ -166,6 +166,9 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 	return g, nil, nil
 }
 
+// Tunnels tells whether there is a tunnel among them, the kernel's or a program's.
+func (k Kinds) Tunnels() bool { return len(tunnelsOf(k)) > 0 }
+
 func tunnelsOf(k Kinds) []Kind {
 	return slices.DeleteFunc(k.list(), func(k Kind) bool { return k == Routes || k == Forwards || k == Proxy })
 }
@@ -268,9 +271,9 @@ func part(share float64, r units.Rate) units.Rate { return units.Rate(share*floa
 // no margin of its own.
 func (d *draft) relayed() error {
 	g := d.Goal
-	if g.Follow != "" && g.Carries != Kinds(Forwards) {
-		return &Refusal{What: fmt.Sprintf("--follow on a relay was measured for NAT alone, and this one carries: %s",
-			strings.ReplaceAll(string(g.Carries), ",", ", ")),
+	if g.Follow != "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel)) {
+		return &Refusal{What: fmt.Sprintf("--follow was measured for NAT and the kernel's tunnels, not for proxies and "+
+			"programs' tunnels, and this relay carries: %s", strings.ReplaceAll(string(g.Carries), ",", ", ")),
 			Try: "the same without --follow"}
 	}
 	d.kindNotes()
@@ -314,7 +317,7 @@ func Owns(g Goal, f host.Facts) string {
 		how.why = "root did not unpack them"
 	}
 	switch {
-	case how.wanted && len(tunnelsOf(g.Carries)) > 0 && how.why == "":
+	case how.wanted && g.Carries.Tunnels() && how.why == "":
 		return "Incoming and outgoing traffic both wait here, each connection by itself, also of what comes by a " +
 			"tunnel. This gives up 6 to 10 % of goodput."
 	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
@@ -450,7 +453,7 @@ func (d *draft) endsHere() error {
 		how.tunnels = nil
 		d.note("tunnel", "shaped packed, as one flow a peer: %s. Keystrokes in it wait for its uploads", how.why)
 	}
-	switch tunnels := len(tunnelsOf(g.Carries)) > 0; {
+	switch tunnels := g.Carries.Tunnels(); {
 	case tunnels && len(how.tunnels) == 0 && how.why == "":
 		d.note("tunnel", "no device of it is up now, so nothing is unpacked: weir up again when it is")
 	case tunnels && !d.facts.Admin:
@@ -500,7 +503,7 @@ func (d *draft) kindNotes() {
 // evidence is what was measured of the kind that asks most of a plan.
 func (k Kinds) evidence() string {
 	switch {
-	case k.Has(Proxy) && len(tunnelsOf(k)) > 0:
+	case k.Has(Proxy) && k.Tunnels():
 		return "lab, 50mbit, WireGuard and a proxy, 4 connections each: ssh through the tunnel waits 1.46 ms at p99 " +
 			"while both upload, 379.3 with 93 % of what leaves, and 36.35 with a queue for what arrives that holds " +
 			"the tunnel packed (scenarios/relay/mixed.toml)"
@@ -511,7 +514,7 @@ func (k Kinds) evidence() string {
 		return "lab, 50mbit, 4 downloads through a tunnel in user space: ssh in it waits 0.99 ms at p99 instead of " +
 			"1064, 151.5 with 93 % of what leaves; the goodput is 42.87 Mbit/s instead of 44.53 " +
 			"(scenarios/relay/tunnel.toml)"
-	case len(tunnelsOf(k)) > 0:
+	case k.Tunnels():
 		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.78 ms at p99, 197.9 with a server's " +
 			"plan; 4 downloads carry 41.59 Mbit/s (scenarios/relay/wireguard.toml)"
 	}

@@ -304,6 +304,10 @@ type controller interface {
 
 // follows is what follows a shaper, and what it sees.
 func follows(s *change.Shaper) (controller, *eye, error) {
+	if s.Tunnels {
+		return follow.NewTunnels(s.Rate(), s.Low, s.High, s.Goal.Inward()),
+			&eye{begin: time.Now(), cake: s.Cake(), received: s.Received}, nil
+	}
 	if s.Behind {
 		return follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward()), &eye{begin: time.Now(), cake: s.Cake()}, nil
 	}
@@ -400,7 +404,8 @@ type eye struct {
 	ofAll       float64 // of a core, that looks at all may take
 	begin       time.Time
 	cake        qdisc.Cake
-	due         time.Time // of the next look at all connections
+	received    func() (qdisc.Received, error) // of a relay with tunnels: what has come in by its card
+	due         time.Time                      // of the next look at all connections
 	chosen      []host.Connection
 	carried     map[uint64]uint32 // segments, by cookie, at the last look at all
 	at          time.Time         // of that
@@ -438,8 +443,14 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	l := follow.Look{At: time.Since(e.begin), Sent: Counted(e.cake, stats), Backlog: float64(stats.Backlog),
 		Own: ownDelay(stats), Dropped: float64(stats.Drops)}
 	if e.connections == nil {
-		l.Came = l.Sent + l.Backlog + float64(stats.Drops)*largest
-		return l, nil
+		l.Here = l.Sent + l.Backlog + float64(stats.Drops)*largest
+		l.Came = l.Here
+		if e.received == nil {
+			return l, nil
+		}
+		r, err := e.received()
+		l.Came = counted(e.cake, float64(r.Bytes), float64(r.Packets), min(ethernet, header(stats)))
+		return l, err
 	}
 	if now := time.Now(); !now.Before(e.due) {
 		all, err := e.connections.Read()
@@ -585,13 +596,24 @@ func (e *eye) base(to netip.Addr, own time.Duration) time.Duration {
 
 // Counted is how many bytes a CAKE has sent, as its shaper counts them.
 func Counted(q qdisc.Cake, s qdisc.Stats) float64 {
-	bytes, packets := float64(s.Bytes), float64(s.Packets)
+	return counted(q, float64(s.Bytes), float64(s.Packets), header(s))
+}
+
+// ethernet is its header in bytes, without tags, of which a device that takes a packet in counts none.
+const ethernet = 14
+
+// header is what a CAKE has seen before each packet, in bytes: Ethernet's, until it says otherwise.
+func header(s qdisc.Stats) float64 {
+	if x, ok := s.X.(qdisc.CakeStats); ok && x.AvgOverhead > 0 {
+		return float64(x.AvgOverhead)
+	}
+	return ethernet
+}
+
+// counted is what a CAKE's shaper counts of bytes in packets that a device counts with that header.
+func counted(q qdisc.Cake, bytes, packets, header float64) float64 {
 	if q.Raw {
 		return bytes
-	}
-	header := 14. // of Ethernet; CAKE says what it has seen
-	if x, ok := s.X.(qdisc.CakeStats); ok && x.AvgOverhead > 0 {
-		header = float64(x.AvgOverhead)
 	}
 	bytes += packets * (float64(q.Overhead) - header)
 	if q.ATM == "atm" {

@@ -263,12 +263,24 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// Behind the provider's queue the shaper's counters are enough: what left, waits and was dropped has come.
+// Behind the provider's queue the shaper's counters are enough: what left, waits and was dropped has come. With tunnels
+// the link has delivered what came in by the card, in packets of the shaper's framing.
 func TestCame(t *testing.T) {
 	e := eye{begin: time.Now(), cake: qdisc.Cake{Raw: true}}
 	l, err := e.look(qdisc.Stats{Bytes: 1_000_000, Packets: 700, Backlog: 3028, Drops: 2})
-	if err != nil || l.Came != 1_000_000+3028+2*1514 || len(l.Connections) != 0 {
+	if err != nil || l.Came != 1_000_000+3028+2*1514 || l.Here != l.Came || len(l.Connections) != 0 {
 		t.Errorf("%+v, %v", l, err)
+	}
+	e = eye{begin: time.Now(), cake: qdisc.Cake{Overhead: 38}, received: func() (qdisc.Received, error) {
+		return qdisc.Received{Packets: 1000, Bytes: 1_514_000}, nil
+	}}
+	l, err = e.look(qdisc.Stats{Bytes: 1_000_000, Packets: 1000, X: qdisc.CakeStats{AvgOverhead: 18}})
+	if err != nil || l.Here != 1_020_000 || l.Came != 1_538_000 {
+		t.Errorf("with tunnels: %+v, %v", l, err)
+	}
+	e.received = func() (qdisc.Received, error) { return qdisc.Received{}, unix.ENODEV }
+	if _, err := e.look(qdisc.Stats{}); err != unix.ENODEV {
+		t.Errorf("of a card that is gone: %v", err)
 	}
 }
 
