@@ -272,8 +272,8 @@ func part(share float64, r units.Rate) units.Rate { return units.Rate(share*floa
 func (d *draft) relayed() error {
 	g := d.Goal
 	if g.Follow != "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel)) {
-		return &Refusal{What: fmt.Sprintf("--follow was measured for NAT and the kernel's tunnels, not for proxies and "+
-			"programs' tunnels, and this relay carries: %s", strings.ReplaceAll(string(g.Carries), ",", ", ")),
+		return &Refusal{What: fmt.Sprintf("--follow was measured for NAT and the kernel's tunnels, not for proxies "+
+			"and programs' tunnels, and this relay carries: %s", strings.ReplaceAll(string(g.Carries), ",", ", ")),
 			Try: "the same without --follow"}
 	}
 	d.kindNotes()
