@@ -56,7 +56,8 @@ back. Without connections, or with little to send, the rate stays as it is.
 
 Of incoming traffic and on a relay it learns how much of the rate can be used
 without filling the link. It begins with the share that weir up gives. On
-SIGTERM that share comes back.
+SIGTERM that share comes back. A relay may have tunnels of the kernel's, such as
+WireGuard, but neither proxies nor tunnels of programs.
 
 Any other rate stays as it is on SIGTERM. If it is less than half of the goal's
 own rate, that one is set instead. Killed at any instant, it leaves what it set
