@@ -29,7 +29,7 @@ lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build
 
-kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: the newest, and one from before TCX)
+kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: the newest, and the oldest that is tested)
 	@scripts/need kernels
 	@internal/lab/qemu/kernels $(or $(KERNELS),newest 6.1)
 	@internal/lab/qemu/clock

@@ -16,6 +16,7 @@ import (
 type objectFlow struct {
 	_       structs.HostLayout
 	Acked   uint64
+	Sum     uint64
 	Samples uint32
 	Last    uint32
 	Least   uint32
@@ -25,9 +26,7 @@ type objectFlow struct {
 	Packets uint32
 	Mss     uint32
 	Una     uint32
-	Echoed  uint32
 	Next    uint32
-	Stamp   uint32
 	Holes   uint32
 	Turn    uint32
 	At      uint32
@@ -48,10 +47,9 @@ type objectFlowKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	objectMapFlows   = "flows"
-	objectProgRttIn  = "rtt_in"
-	objectProgRttOut = "rtt_out"
-	objectVarAny     = "any"
+	objectMapFlows = "flows"
+	objectProgRtt  = "rtt"
+	objectVarAny   = "any"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -96,8 +94,7 @@ type objectSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
-	RttIn  *ebpf.ProgramSpec `ebpf:"rtt_in"`
-	RttOut *ebpf.ProgramSpec `ebpf:"rtt_out"`
+	Rtt *ebpf.ProgramSpec `ebpf:"rtt"`
 }
 
 // objectMapSpecs contains maps before they are loaded into the kernel.
@@ -154,14 +151,12 @@ type objectVariables struct {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
-	RttIn  *ebpf.Program `ebpf:"rtt_in"`
-	RttOut *ebpf.Program `ebpf:"rtt_out"`
+	Rtt *ebpf.Program `ebpf:"rtt"`
 }
 
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
-		p.RttIn,
-		p.RttOut,
+		p.Rtt,
 	)
 }
 

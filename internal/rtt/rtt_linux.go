@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rtt knows the RTTs of TCP connections that a host forwards. The kernel keeps those of its own sockets alone,
-// so BPF programs at a device look at the timestamps (RFC 7323) of what passes.
+// Package rtt knows the RTTs of TCP connections that a host forwards. The kernel keeps those of its own sockets alone.
+// So a BPF program looks at what leaves a device, behind its queue, and at the acknowledgements. Its RTTs hold no wait
+// of this host's.
 //
-// It changes, marks and drops no packet. It may not decide anything, nor which devices are looked at. What is attached
-// hangs on links that this process alone holds, so it is gone when the process is, be that by SIGKILL: nothing needs to
-// be journaled or undone.
+// It changes, marks and drops no packet. It may not decide anything, nor which devices are looked at. The program is
+// the filter of packet sockets that this process alone holds, so it is gone when the process is, be that by SIGKILL:
+// nothing needs to be journaled or undone.
 package rtt
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
@@ -32,9 +33,10 @@ type ID struct {
 type Flow struct {
 	ID
 
-	// RTTs between this host and There, through the host's own queue
+	// RTTs from when a packet has left this host until There has acknowledged it
 	Last, Least time.Duration
 	Smooth      time.Duration // as RFC 6298 has it
+	Sum         time.Duration // of all
 	Samples     uint32        // of these; 0: none is known yet
 
 	Sent, Acked uint64 // bytes of data
@@ -46,7 +48,7 @@ type Flow struct {
 // Watch looks at devices, until it is closed.
 type Watch struct {
 	objects *ebpf.Collection
-	links   []link.Link
+	sockets []int
 }
 
 // Most is how many connections are known at a time, or more on a host of many CPUs. Of more, those are forgotten that
@@ -77,18 +79,35 @@ func Open(devices ...int) (_ *Watch, err error) {
 		}
 	}()
 	for _, device := range devices {
-		for name, hook := range map[string]ebpf.AttachType{
-			objectProgRttOut: ebpf.AttachTCXEgress, objectProgRttIn: ebpf.AttachTCXIngress} {
-			// Before whatever else is there: a program may end what comes after it.
-			l, err := link.AttachTCX(link.TCXOptions{Interface: device, Program: w.objects.Programs[name],
-				Attach: hook, Anchor: link.Head()})
-			if err != nil {
-				return nil, explainHook(err)
-			}
-			w.links = append(w.links, l)
+		if err = w.add(device); err != nil {
+			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// add looks at a device by a socket that gets nothing, since its filter lets nothing through.
+func (w *Watch) add(device int) error {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: the kernel does not let this process see packets (requires CAP_NET_RAW)",
+			bpf.ErrNotSupported)
+	case errors.Is(err, unix.EAFNOSUPPORT):
+		return fmt.Errorf("%w: the kernel has no packet sockets (requires CONFIG_PACKET)", bpf.ErrNotSupported)
+	case err != nil:
+		return fmt.Errorf("a packet socket: %w", err)
+	}
+	w.sockets = append(w.sockets, fd)
+	// The filter comes before the device, so that nothing gets into the socket meanwhile.
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF,
+		w.objects.Programs[objectProgRtt].FD()); err != nil {
+		return fmt.Errorf("the filter of a packet socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: swap(unix.ETH_P_ALL), Ifindex: device}); err != nil {
+		return fmt.Errorf("the packets of device %d: %w", device, err)
+	}
+	return nil
 }
 
 // explain says what a kernel is missing that does not take the programs.
@@ -101,20 +120,13 @@ func explain(err error) error {
 	})
 }
 
-// explainHook does so where a device does not.
-func explainHook(err error) error {
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf("%w: the kernel has no hook for BPF at devices (requires Linux 6.6)", bpf.ErrNotSupported)
-	}
-	return explain(err)
-}
-
 // Close ends the looks, and leaves nothing in the kernel.
 func (w *Watch) Close() error {
 	var all error
-	for _, l := range w.links {
-		all = errors.Join(all, l.Close())
+	for _, fd := range w.sockets {
+		all = errors.Join(all, unix.Close(fd))
 	}
+	w.sockets = nil
 	w.objects.Close()
 	return all
 }
@@ -169,5 +181,6 @@ func flow(k objectFlowKey, v objectFlow) Flow {
 	µs := func(n uint32) time.Duration { return time.Duration(n) * time.Microsecond }
 	return Flow{ID: ID{int(k.Ifindex), end(k.Here, k.HerePort), end(k.There, k.TherePort)},
 		Last: µs(v.Last), Least: µs(v.Least), Smooth: µs(v.Smooth) / 8, Samples: v.Samples,
+		Sum:  time.Duration(min(v.Sum, math.MaxInt64/1000)) * time.Microsecond,
 		Sent: v.Sent, Acked: v.Acked, Again: v.Again, Packets: v.Packets, MSS: v.Mss}
 }

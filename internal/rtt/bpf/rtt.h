@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs keep of a connection. */
+/* What the program keeps of a connection. */
 #pragma once
 
 #include "../../bpf/include/types.h"
@@ -21,12 +21,13 @@ struct flow_key {
 };
 
 /*
- * Most members have one writer, the program of one direction; a slot is filled by the one if it is free, and freed by the other. Two CPUs with packets of
+ * Most members have one writer, the packets of one direction; a slot is filled by the one if it is free, and freed by both. Two CPUs with packets of
  * one connection in one direction may lose a count between them, and no more than that.
  */
 struct flow {
 	/* of what comes in */
 	u64 acked;	/* bytes */
+	u64 sum;	/* of all RTTs, in us */
 	u32 samples;	/* of the RTT */
 	u32 last, least, smooth;	/* RTTs in us; the last is eight times that of RFC 6298 */
 	/* of what goes out */
@@ -34,11 +35,11 @@ struct flow {
 	u32 packets, mss;	/* mss: bytes of the largest segment */
 
 	/* Known here alone. Times are in us, and go round in 71 minutes. */
-	u32 una, echoed;	/* the highest acknowledgement, and timestamp in one */
-	u32 next, stamp;	/* likewise of what went out: the end of its data, and its timestamp */
+	u32 una;	/* the highest acknowledgement */
+	u32 next;	/* the end of what went out */
 	u32 holes;	/* bytes that were missing before they came here */
-	u32 turn, at;	/* the slot of the next timestamp, and when the last one went out */
-	u64 slot[SLOTS];	/* a timestamp in the upper half, and when it went out first; 0: free */
+	u32 turn, at;	/* the slot of the next end, and when the last one went out */
+	u64 slot[SLOTS];	/* where a segment ends in the upper half, and when it went out in the lower; 0: free */
 };
 
 struct {
