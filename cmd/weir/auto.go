@@ -25,10 +25,11 @@ import (
 
 // How long plan and up listen to the host's own traffic for a rate that nobody knows.
 const (
-	listen     = 8 * time.Second // if nothing waits
-	listenLong = time.Minute     // at most, while it is being measured
-	pause      = 2 * time.Second // that a queue may be empty meanwhile
-	steady     = 2 * time.Second // that one client gets what it gets
+	listen     = 8 * time.Second  // if nothing waits
+	listenLong = time.Minute      // at most, while it is being measured
+	pause      = 2 * time.Second  // that a queue may be empty meanwhile
+	steady     = 2 * time.Second  // that one client gets what it gets
+	chance     = 15 * time.Second // that what clients get may look alike, or ragged, by chance
 )
 
 // heard is a goal with the rate that this host's own traffic tells, where the goal leaves that open and it does; and
@@ -91,6 +92,9 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 		case strings.HasPrefix(why, string(follow.Measured)), strings.HasPrefix(why, string(follow.Scattered)),
 			strings.HasPrefix(why, string(follow.Alone)) && !h.Alone:
 			impatient.Stop()
+		case !h.Alone && (strings.HasPrefix(why, string(follow.Apart)) ||
+			strings.HasPrefix(why, string(follow.Ragged))):
+			impatient.Reset(max(chance, patience-time.Since(began)))
 		case h.Alone:
 			impatient.Reset(max(pause, min(patience, listen)-time.Since(began)))
 		default:

@@ -37,19 +37,22 @@ for goals in force that say between which rates, or that nobody knows it:
 weir confirm starts it as a service, weir-follow, at every boot, too. weir down
 ends that.
 
-It sends nothing. It reads the RTTs of this host's own TCP connections and the
-counters of the queue. When packets begin to wait beyond this host, it lowers
-the rate until that queue is gone. When the shaper is full, it tries a little
-more every few seconds. A change is made in place: no packet is lost.
+It sends nothing. It reads the RTTs of this host's own TCP connections, of those
+that it forwards, and the counters of the queue. When packets begin to wait
+beyond this host, it lowers the rate until that queue is gone. When the shaper
+is full, it tries a little more every few seconds. A change is made in place: no
+packet is lost.
 
 Where the provider drops what is too much, nothing waits. Then it goes by what
 two connections or more lose beyond this host.
 
 A rate that nobody knows is found while clients of two networks or more fill the
 link, for 10 s in all. It is then brought up as weir up does it, with the timer,
-and confirmed if connections still move after 10 s. Connections that this host
-forwards count, too, from Linux 6.6 on. BPF programs tell their RTTs, let each
-packet go as it is, and end with this process.
+and confirmed if connections still move after 10 s.
+
+RTTs of forwarded connections are told by a BPF program, which lets each packet
+go as it is, and ends with this process. On a host that does not forward there
+is none.
 
 Where sending less does not help, packets wait elsewhere, and the rate is put
 back. Without connections, or with little to send, the rate stays as it is.

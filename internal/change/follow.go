@@ -34,6 +34,7 @@ type Shaper struct {
 	Low, High units.Rate // bit/s, bounds of what may be set
 	Usual     units.Rate // bit/s, what the goal's own rate comes to
 	Behind    bool       // the provider's queue
+	Forwards  []int      // indexes of devices, behind whose queue connections are seen that this host forwards
 	Tunnels   bool       // of the kernel's end between that and this queue
 
 	conn   *qdisc.Conn
@@ -100,8 +101,12 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 	if behind && low == high {
 		return nil, ""
 	}
-	return &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
-		Tunnels: behind && !incoming && goal.Carries.Tunnels(), bare: bare(link), root: root, target: target}, ""
+	s = &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
+		Tunnels: behind && !incoming && goal.Carries.Tunnels(), bare: bare(link), root: root, target: target}
+	if at.facts.Forwards() && !behind {
+		s.Forwards = []int{link.Index}
+	}
+	return s, ""
 }
 
 // planned is the rate of the CAKE that was set last, in bit/s.

@@ -44,6 +44,13 @@ type Connection struct {
 	Delivered float64 // packets, since the look before
 	Lost      float64 // packets that were sent again, since the look before
 
+	// Behind is a connection whose RTTs begin where its packets have left the shaper: they hold no wait of this host's,
+	// and what the shaper drops is not Lost. How many there were since it is known is Samples, which wraps, and Sum is
+	// what they took.
+	Behind  bool
+	Samples uint32
+	Sum     time.Duration
+
 	// For Finder alone:
 	To        netip.Addr // of a client's network
 	Size      float64    // bytes of a full packet, as the shaper counts it
@@ -56,14 +63,15 @@ type Follower struct {
 	low, high float64 // bit/s, bounds of what it may say
 	rate      float64 // bit/s, that is set
 
-	seen   []point // of late, in the order of time
-	recent recent
-	floor  floor
-	learnt bool // the floor
-	phase  phase
-	since  float64 // when the rate was set last; while the queue drains, when it was cut first
-	found  float64 // bit/s, what the link was last found to carry; 0: not known
-	over   int     // looks in a row that saw a queue
+	seen    []point // of late, in the order of time
+	dropped float64 // packets, that the shaper had dropped at the last look
+	recent  recent
+	floor   floor
+	learnt  bool // the floor
+	phase   phase
+	since   float64 // when the rate was set last; while the queue drains, when it was cut first
+	found   float64 // bit/s, what the link was last found to carry; 0: not known
+	over    int     // looks in a row that saw a queue
 
 	// of the probe, or of the queue that drains
 	before float64   // bit/s, the rate before it
@@ -187,33 +195,68 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 // point sums a look up. The queue is what a quarter of the connections see less of: those that something else slows
 // down see more.
 func (f *Follower) point(l Look) point {
-	p := point{at: l.At.Seconds(), sent: 8 * l.Sent, own: l.Own.Seconds(), full: l.Backlog > 0, dropped: l.Dropped,
+	p := point{at: l.At.Seconds(), sent: 8 * l.Sent, own: l.Own.Seconds(), full: l.Backlog > 0,
 		alone: len(l.Connections) < 2}
 	if n := len(f.seen); n > 0 {
-		p.delivered, p.lost = f.seen[n-1].delivered, f.seen[n-1].lost
+		p.delivered, p.lost, p.dropped = f.seen[n-1].delivered, f.seen[n-1].lost, f.seen[n-1].dropped
 	}
+	all, here := 0., 0. // packets that were delivered, and those of connections that lose what the shaper drops
 	for _, c := range l.Connections {
-		p.delivered, p.lost = p.delivered+c.Delivered, p.lost+c.Lost
+		p.lost, all = p.lost+c.Lost, all+c.Delivered
+		if !c.Behind {
+			here += c.Delivered
+		}
 	}
-	if len(l.Connections) == 0 {
-		return p
+	p.delivered += all
+	if all > 0 {
+		p.dropped += max(0, l.Dropped-f.dropped) * here / all
+		f.dropped = l.Dropped
 	}
-	type wait struct{ q, base, lag float64 }
-	waits, least := []wait{}, math.Inf(1)
-	p.shortest = least
-	for _, c := range l.Connections {
-		rtt, lag := f.recent.rtt(p.at, f.rate, c)
-		extra := max(0, rtt-c.Base.Seconds())
-		least, p.shortest = min(least, extra), min(p.shortest, rtt)
-		waits = append(waits, wait{extra - f.ownAt(p.at-rtt-lag, p.own), c.Base.Seconds(), lag})
+	f.queue(&p, l.Connections)
+	return p
+}
+
+// queue tells of a look what connections have seen of a queue beyond this host, if they have seen anything.
+func (f *Follower) queue(p *point, connections []Connection) {
+	type wait struct {
+		took
+		q, base float64
+		behind  bool
+	}
+	var waits []wait
+	exact := false
+	for _, c := range connections {
+		t, known := f.recent.rtt(p.at, f.rate, c)
+		if !known {
+			continue
+		}
+		w := wait{t, t.rtt - c.Base.Seconds(), c.Base.Seconds(), c.Behind}
+		if !c.Behind {
+			w.q -= f.ownAt(p.at-t.rtt-t.lag, p.own)
+		}
+		waits = append(waits, w)
+		exact = exact || c.Behind && t.firm
 	}
 	f.recent.forget(p.at)
+	if exact { // a seldom packet of this host's own has seen what was long ago
+		waits = slices.DeleteFunc(waits, func(w wait) bool { return !w.firm })
+	}
+	if len(waits) == 0 {
+		return
+	}
+	least := math.Inf(1) // of this host's own connections, which wait in both queues
+	p.shortest = least
+	for _, w := range waits {
+		if !w.behind {
+			least = min(least, max(0, w.rtt-w.base))
+		}
+		p.shortest = min(p.shortest, w.rtt)
+	}
 	slices.SortFunc(waits, func(a, b wait) int { return cmp.Compare(a.q, b.q) })
 	w := waits[len(waits)/4]
 	p.q, p.rtt, p.lag, p.known = max(0, min(w.q, least)), max(1e-3, w.base), w.lag, true
 	p.when = p.at - p.rtt - p.lag
 	p.came = f.sentAt(p.when - p.q)
-	return p
 }
 
 // ownAt is what packets waited here when those left that are acknowledged now.

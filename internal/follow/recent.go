@@ -2,7 +2,10 @@
 
 package follow
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // recent says what connections' RTTs are of late. A smoothed RTT keeps seven eighths of what it was at each sample. So
 // it is late where many connections share a link, and each has few samples. From two of them, and how many samples lie
@@ -13,7 +16,15 @@ type recent map[uint64][]smoothed
 type smoothed struct {
 	at, srtt  float64 // seconds
 	acks      uint32
-	delivered float64 // packets
+	delivered float64       // packets
+	sum       time.Duration // of samples, and how many: of connections that are Behind
+	samples   uint32
+}
+
+// took is what packets of a connection took of late, and by how much later than that this is known, in seconds.
+type took struct {
+	rtt, lag float64
+	firm     bool // there were enough of them
 }
 
 const (
@@ -24,47 +35,61 @@ const (
 	// span, in seconds, and of so many samples; but of no more than the time that so many packets of the link take,
 	// nor of more than longestSpan, in seconds.
 	span, samples, packets, longestSpan = 0.1, 8, 80, 1.
+	// exact is how many are enough where nothing waits in this host meanwhile.
+	exact, brisk = 4, 0.04
 	// stale is after how long without a word a connection begins anew, in seconds.
 	stale = 2
 )
 
-// rtt is what packets of a connection took of late, and by how much later than that this is known, in seconds. The link
-// has a rate, in bit/s.
-func (r recent) rtt(at, rate float64, c Connection) (rtt, lag float64) {
-	now := smoothed{at, c.RTT.Seconds(), c.Acks, c.Delivered}
-	seen := r[c.ID]
-	if n := len(seen); n > 0 && (at <= seen[n-1].at || at-seen[n-1].at > stale) {
-		seen = nil
+// rtt is what packets of a connection took of late, if that is known. The link has a rate, in bit/s.
+func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
+	now := smoothed{at, c.RTT.Seconds(), c.Acks, c.Delivered, c.Sum, c.Samples}
+	seen, enough := r[c.ID], float64(samples)
+	if c.Behind {
+		enough = exact
+	}
+	if n := len(seen); n > 0 && (at <= seen[n-1].at || at-seen[n-1].at > stale || c.Sum < seen[n-1].sum) {
+		seen = nil // nothing was heard for long, or it is another connection
 	} else if n > 0 {
 		now.delivered += seen[n-1].delivered
 	}
 	long := min(longestSpan, packets*packet/rate)
-	for len(seen) > 1 && at-seen[1].at >= span && (now.since(seen[1]) >= samples || at-seen[1].at >= long) {
+	least := span
+	if c.Behind {
+		least = brisk
+	}
+	for len(seen) > 1 && at-seen[1].at >= least && (now.since(seen[1], c.Behind) >= enough || at-seen[1].at >= long) {
 		seen = seen[1:]
 	}
 	if c.ID != 0 {
 		r[c.ID] = append(seen, now)
 	}
-	lag = latest
-	if c.Rate > 0 {
-		lag = min(latest, memory/c.Rate)
+	then, n := now, 0.
+	if len(seen) > 0 {
+		then = seen[0]
+		n = now.since(then, c.Behind)
 	}
-	if len(seen) == 0 {
-		return now.srtt, lag
-	}
-	then := seen[0]
-	n := now.since(then)
-	if n == 0 {
-		return now.srtt, lag
+	switch {
+	case n == 0 && c.Behind:
+		return took{}, false
+	case n == 0 && c.Rate > 0:
+		return took{now.srtt, min(latest, memory/c.Rate), false}, true
+	case n == 0:
+		return took{now.srtt, latest, false}, true
+	case c.Behind:
+		return took{max(0, (now.sum-then.sum).Seconds()/n), min(latest, (at-then.at)/2), n >= enough}, true
 	}
 	old := math.Pow(keeps, n)
 	age := 0.5 + keeps/(1-keeps) - n*old/(1-old) // samples
-	return max(0, (now.srtt-old*then.srtt)/(1-old)), min(latest, age*(at-then.at)/n)
+	return took{max(0, (now.srtt-old*then.srtt)/(1-old)), min(latest, age*(at-then.at)/n), n >= enough}, true
 }
 
 // since is how many samples came in between: one with each packet that came, but none where nothing new was
 // acknowledged. What the client sends is no sample.
-func (s smoothed) since(then smoothed) float64 {
+func (s smoothed) since(then smoothed, counted bool) float64 {
+	if counted {
+		return float64(s.samples - then.samples)
+	}
 	acks := s.acks - then.acks // which may have wrapped
 	return min(float64(acks), math.Ceil(s.delivered-then.delivered))
 }

@@ -30,8 +30,9 @@ func TestRecent(t *testing.T) {
 			r, at := recent{}, 10.
 			look := func(srtt float64, acks uint32, delivered int) (rtt, lag float64) {
 				micros := time.Duration(math.Round(srtt * 1e6))
-				return r.rtt(at, 1e9, Connection{ID: 1, RTT: micros * time.Microsecond, Acks: acks,
+				took, _ := r.rtt(at, 1e9, Connection{ID: 1, RTT: micros * time.Microsecond, Acks: acks,
 					Delivered: float64(delivered)})
+				return took.rtt, took.lag
 			}
 			look(old, c.from, 1)
 			// The age of each sample, weighted by what the smoothed RTT has of it.
@@ -54,6 +55,39 @@ func TestRecent(t *testing.T) {
 	}
 }
 
+// Of a connection whose samples are counted the mean of the last ones is known, however many acknowledgements came.
+func TestRecentCounted(test *testing.T) {
+	r, c := recent{}, Connection{ID: 1, Behind: true, Acks: 1000, RTT: time.Hour}
+	look := func(at float64, samples uint32, each time.Duration) (took, bool) {
+		c.Samples, c.Sum = c.Samples+samples, c.Sum+time.Duration(samples)*each
+		return r.rtt(at, 1e9, c)
+	}
+	for i, step := range []struct {
+		at      float64
+		samples uint32
+		each    time.Duration
+		want    float64 // ms; 0: nothing is known
+		firm    bool
+	}{
+		{5, 7, 50 * time.Millisecond, 0, false}, // of before
+		{5.02, 0, 0, 0, false},
+		{5.04, 1, 50 * time.Millisecond, 50, false},
+		{5.06, 3, 90 * time.Millisecond, 80, true},
+		{5.1, 4, 90 * time.Millisecond, 90, true},
+		{5.12, 0, 0, 90, true},
+		{9, 4, 90 * time.Millisecond, 0, false}, // after a long silence
+	} {
+		t, known := look(step.at, step.samples, step.each)
+		if known != (step.want > 0) || math.Abs(ms(t.rtt)-step.want) > 1e-6 || t.firm != step.firm {
+			test.Errorf("look %d: %+v, and %g ms is wanted", i, t, step.want)
+		}
+	}
+	c.Samples, c.Sum = 3, 30*time.Millisecond // another connection with its name
+	if took, known := r.rtt(9.1, 1e9, c); known {
+		test.Errorf("of one that begins anew: %+v", took)
+	}
+}
+
 // Where nothing was seen before, or nothing since, the smoothed RTT is all that is known, and it is late.
 func TestRecentUnknown(t *testing.T) {
 	c := Connection{ID: 1, RTT: 80 * time.Millisecond, Acks: 100, Rate: 160}
@@ -68,8 +102,8 @@ func TestRecentUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := recent{}
 			for _, at := range looks {
-				if rtt, lag := r.rtt(at, 1e9, c); rtt != 0.08 || lag != 0.1 {
-					t.Errorf("at %g s it took %g s, late by %g; want 0.08 and 0.1", at, rtt, lag)
+				if took, _ := r.rtt(at, 1e9, c); took.rtt != 0.08 || took.lag != 0.1 || took.firm {
+					t.Errorf("at %g s it took %g s, late by %g; want 0.08 and 0.1", at, took.rtt, took.lag)
 				}
 			}
 		})

@@ -32,7 +32,8 @@ type world struct {
 	begin     []float64               // when each connection has something to send; nil: at once
 	dual      bool                    // every other connection goes to an address of IPv6
 	clients   int                     // at so many addresses the connections are; 0: one each
-	forwarded bool                    // no TCP Small Queues: the shaper's own queue is long
+	forwarded bool                    // no TCP Small Queues, and RTTs begin where packets have left the shaper
+	own       int                     // of these, so many connections are this host's own for all that
 	unknown   bool                    // what others have to send that this host forwards
 	sends     float64                 // packets that a client sends with each acknowledgement
 	look      float64                 // seconds between looks
@@ -48,7 +49,7 @@ type chunk struct {
 	bytes float64 // left to send
 	born  float64 // when TCP sent it
 	own   float64 // that it waited in the shaper
-	rtt   float64 // that its acknowledgement tells
+	rtt   float64 // that its acknowledgement tells TCP
 }
 
 type flow struct {
@@ -61,7 +62,8 @@ type flow struct {
 	delivered, resent                 float64 // packets, since the look before
 	unacked                           float64 // packets that no acknowledgement has told of yet
 	acks                              uint32
-	moved                             bool
+	behind                            struct{ least, srtt, sum float64 } // as where they have left the shaper
+	moved, bursts                     bool                               // bursts: it has sent all that its window allows at once
 }
 
 // seen is what came of it.
@@ -83,6 +85,7 @@ func (w *world) run(length float64) (s seen) {
 	flows := make([]*flow, len(w.bases))
 	for i, b := range w.bases {
 		flows[i] = &flow{base: b, window: 10 * mss, least: 1e9}
+		flows[i].behind.least = 1e9
 	}
 	var (
 		there   []chunk             // the provider's queue
@@ -203,7 +206,7 @@ func (w *world) run(length float64) (s seen) {
 					gone = f.free
 				}
 				acks[max(at, n+1)] = append(acks[max(at, n+1)],
-					chunk{flow: k.flow, bytes: b, rtt: gone - k.born + flows[k.flow].base + w.jitter + j})
+					chunk{flow: k.flow, bytes: b, own: k.own, rtt: gone - k.born + flows[k.flow].base + w.jitter + j})
 			}
 			if k.bytes <= 0 {
 				there = there[1:]
@@ -218,11 +221,17 @@ func (w *world) run(length float64) (s seen) {
 				l.Backlog += f.queued
 				if f.moved && f.srtt > 0 {
 					f.moved = false
-					l.Connections = append(l.Connections, Connection{ID: uint64(i + 1),
+					c := Connection{ID: uint64(i + 1),
 						RTT: time.Duration(f.srtt * 1e9), Acks: uint32((1 + w.sends) * float64(f.acks)),
 						Base: time.Duration(f.least * 1e9),
 						Rate: f.pace, To: w.to(i), Delivered: f.delivered, Size: mss * wire, Lost: f.resent,
-						Forwarded: w.unknown, Waits: !w.unknown && (w.offered == nil || f.credit >= mss)})
+						Forwarded: w.unknown, Waits: !w.unknown && (w.offered == nil || f.credit >= mss)}
+					if w.passes(i) {
+						c.Behind, c.Samples = true, f.acks
+						c.RTT, c.Base = time.Duration(f.behind.srtt*1e9), time.Duration(f.behind.least*1e9)
+						c.Sum = time.Duration(f.behind.sum * 1e9)
+					}
+					l.Connections = append(l.Connections, c)
 					f.delivered, f.resent = 0, 0
 				}
 			}
@@ -234,6 +243,9 @@ func (w *world) run(length float64) (s seen) {
 	}
 	return s
 }
+
+// passes tells whether a connection is another host's.
+func (w *world) passes(i int) bool { return w.forwarded && i >= w.own }
 
 // loses tells whether packets are lost now.
 func (w *world) loses(t float64) bool {
@@ -261,7 +273,7 @@ func (f *flow) send(i int, t float64, w *world) {
 		return
 	}
 	room := f.window - f.flying
-	if !w.forwarded { // about a millisecond at the pacing rate, and two packets at least
+	if !w.passes(i) { // about a millisecond at the pacing rate, and two packets at least
 		rtt := math.Max(f.srtt, f.base)
 		room = math.Min(room, math.Max(2*mss, 1.2*f.window/rtt*tick)-f.queued/wire)
 	}
@@ -274,6 +286,7 @@ func (f *flow) send(i int, t float64, w *world) {
 	}
 	f.credit -= room
 	f.flying += room
+	f.bursts = w.passes(i) && f.window-f.flying < mss
 	f.queue, f.queued = append(f.queue, chunk{flow: i, bytes: room * wire, born: t}), f.queued+room*wire
 }
 
@@ -329,9 +342,15 @@ func (f *flow) acked(t float64, a chunk) {
 	const each = 2 // packets that an acknowledgement is of (RFC 9293 §3.8.6.3)
 	for f.unacked += b / mss; f.unacked >= each; f.unacked -= each {
 		f.srtt += (rtt - f.srtt) / 8
+		b := &f.behind
+		left := math.Max(tick, a.rtt-a.own)
+		if f.acks == 0 {
+			b.srtt = left
+		}
+		b.srtt, b.sum, b.least = b.srtt+(left-b.srtt)/8, b.sum+left, math.Min(b.least, left)
 		f.acks++
 	}
-	if f.window-f.flying > 2*mss+f.window/10 {
+	if f.window-f.flying > 2*mss+f.window/10 && !f.bursts {
 		return // what is not used does not grow
 	}
 	if f.backed == 0 {

@@ -6,24 +6,15 @@ import (
 	"math"
 	"strings"
 	"testing"
-
-	"weir/internal/lab/qemu"
-	"weir/internal/lab/scenario"
 )
 
 // A router without a connection of its own finds a rate that nobody knows, by those that it forwards. Where clients
 // wait for lines of their own it finds none.
 func TestForwarded(t *testing.T) {
 	r := runner(t)
-	stock, err := qemu.Find("newest")
-	if err != nil {
-		t.Skipf("skipped, not passed: %s needs a stock kernel (make kernels)", t.Name())
-	}
-	r.Engines[scenario.QEMU] = qemu.Engine{Kernel: stock}
 	report := run(t, r, load(t, `title = "t"
-engine = "qemu"
 warmup = "3s"
-duration = "30s"
+duration = "65s"
 [server]
 relay = true
 [path]

@@ -51,7 +51,7 @@ func keep(p *Plan, drafts []*draft) {
 	planned := slices.Clone(p.Changes)
 	program := k.starts(starter)
 	if slices.ContainsFunc(lasting, func(d *draft) bool { return d.Goal.Follow != "" }) {
-		follow := regular(FollowUnit(program))
+		follow := regular(FollowUnit(program, k.facts.Forwards()))
 		if k.facts.Init == host.OpenRC {
 			follow = script(FollowScript(program))
 		}
@@ -244,8 +244,18 @@ WantedBy=multi-user.target
 `
 }
 
-// FollowUnit is the service that follows rates which move.
-func FollowUnit(program string) string {
+// FollowUnit is the service that follows rates which move. On a host that forwards it may see packets, too: nothing
+// else tells RTTs of connections that pass.
+func FollowUnit(program string, forwards bool) string {
+	sandbox := Sandbox(program, stateDir)
+	for i, line := range sandbox {
+		switch {
+		case forwards && strings.HasPrefix(line, "CapabilityBoundingSet="):
+			sandbox[i] += " CAP_NET_RAW"
+		case forwards && strings.HasPrefix(line, "RestrictAddressFamilies="):
+			sandbox[i] += " AF_PACKET"
+		}
+	}
 	return header + `
 [Unit]
 Description=Weir: the shaper's rate follows the link
@@ -259,7 +269,7 @@ SyslogIdentifier=weir-follow
 Restart=always
 RestartSec=10
 StateDirectory=weir
-` + strings.Join(Sandbox(program, stateDir), "\n") + `
+` + strings.Join(sandbox, "\n") + `
 
 [Install]
 WantedBy=multi-user.target

@@ -300,6 +300,29 @@ func TestPackagedUnit(t *testing.T) {
 	}
 }
 
+// The follower may see packets where the host forwards, and nowhere else.
+func TestFollowUnit(t *testing.T) {
+	for _, c := range []struct {
+		line, more string
+	}{{"CapabilityBoundingSet=", " CAP_NET_RAW"}, {"RestrictAddressFamilies=", " AF_PACKET"}} {
+		for text, may := range map[string]bool{FollowUnit("/usr/bin/weir", true): true,
+			FollowUnit("/usr/bin/weir", false): false, Unit("/usr/bin/weir"): false} {
+			found := false
+			for line := range strings.Lines(text) {
+				if strings.HasPrefix(line, c.line) {
+					found = true
+					if strings.HasSuffix(line, c.more+"\n") != may {
+						t.Errorf("%q, and it may: %v", line, may)
+					}
+				}
+			}
+			if !found {
+				t.Errorf("no %s in\n%s", c.line, text)
+			}
+		}
+	}
+}
+
 // A person's own words are left, as long as they say the same.
 func TestSays(t *testing.T) {
 	g := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(50)}

@@ -4,6 +4,7 @@ package live
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // forwarded is what looks remember of connections that this host forwards.
 type forwarded struct {
 	watch   *rtt.Watch
+	seed    maphash.Seed // of the names that connections have for follow
 	chosen  []rtt.Flow
 	carried map[rtt.ID]rtt.Flow // at the last look at all
 	at      time.Time           // of that
@@ -25,7 +27,7 @@ func openForwarded(devices []int) (*forwarded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &forwarded{watch: w}, nil
+	return &forwarded{watch: w, seed: maphash.MakeSeed()}, nil
 }
 
 // choose takes those that have carried most since all were looked at last.
@@ -46,9 +48,13 @@ func (f *forwarded) take(all []rtt.Flow, few int, now time.Time) {
 		return x.Acked // it was forgotten meanwhile, and begins anew
 	}
 	slices.SortFunc(all, func(a, b rtt.Flow) int { return cmp.Compare(since(b), since(a)) })
+	old := f.chosen
 	f.chosen = slices.Clone(all[:min(few, len(all))])
 	f.rates = map[rtt.ID]float64{}
-	for _, x := range f.chosen {
+	for i, x := range f.chosen {
+		if j := slices.IndexFunc(old, func(c rtt.Flow) bool { return c.ID == x.ID }); j >= 0 {
+			f.chosen[i] = old[j] // what it has carried since the last look counts at the next
+		}
 		if before, seen := f.carried[x.ID]; seen && now.After(f.at) && x.Samples >= before.Samples {
 			f.rates[x.ID] = float64(x.Samples-before.Samples) / now.Sub(f.at).Seconds()
 		}
@@ -101,7 +107,8 @@ func (e *eye) passed(all []pair) (moved []follow.Connection) {
 		if x.Samples == 0 || x.Acked <= p.before.Acked || x.Again < p.before.Again || base == 0 || mss == 0 {
 			continue // nothing new is known of it
 		}
-		moved = append(moved, follow.Connection{RTT: x.Smooth, Base: base,
+		moved = append(moved, follow.Connection{ID: maphash.Comparable(e.forwarded.seed, x.ID), RTT: x.Smooth,
+			Base: base, Behind: true, Samples: x.Samples, Sum: x.Sum,
 			Rate: 2 * e.forwarded.rates[x.ID], // of packets, every second one of which tells an RTT
 			To:   network(x.There.Addr()), Delivered: float64(x.Acked-p.before.Acked) / mss,
 			Size: size(e.cake, x.There.Addr(), x.MSS, true), Lost: float64(x.Again-p.before.Again) / mss,

@@ -311,8 +311,7 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 	if s.Behind {
 		return follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward()), &eye{begin: time.Now(), cake: s.Cake()}, nil
 	}
-	// Of a connection that is forwarded the shaper's own wait is not known, which may be longer than the provider's.
-	e, err := open(s.Cake(), few, nil)
+	e, err := open(s.Cake(), few, s.Forwards)
 	return follow.New(s.Rate(), s.Low, s.High), e, err
 }
 
@@ -326,6 +325,9 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 	defer e.close()
 	say := func(why string, moves bool) { each(Event{time.Now(), s.Dev, s.Rate(), why, moves}) }
 	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
+	if e.blind != "" {
+		say(e.blind, false)
+	}
 	kept := steps{rate: s.Rate()}
 	tell(kept.does)
 	for {
