@@ -101,9 +101,11 @@ func (f *Follower) probe(p point) string {
 	case drops || f.loss.began > 0 && f.small() || f.empty > 2 && f.dried(p):
 		return f.hit(p, rate)
 	case f.empty > 2:
-		// Nobody asks for more, so that more cannot be tried. What was found free stays so.
+		// Nobody asks for more, so that more cannot be tried. What was found free stays so. Where that is much, TCP grows
+		// into it, and more is tried soon.
 		f.set(f.free(), p)
-		f.settle(p, f.pauseFor(p))
+		f.settle(p, 0)
+		f.next += f.pauseFor(p)
 		return "there is not enough to send to try more"
 	case p.at-f.since < f.hold(p)+p.lag || f.over > 0 || f.loss.began > 0:
 		return ""

@@ -37,6 +37,8 @@ type relay struct {
 
 const delay = 40 * time.Millisecond // from the client to the relay
 
+const paced = "tbf rate 20mbit burst 3100b limit 200kb" // a queue of 80 ms
+
 func newRelay(t *testing.T) *relay {
 	t.Helper()
 	kerneltest.In(t)
@@ -304,11 +306,12 @@ func (r *relay) tunnel(loses int) (near int) {
 func TestInTunnel(t *testing.T) {
 	r := newRelay(t)
 	w := r.open(r.tunnel(0))
-	const bytes = 4 << 20
+	r.queue("tun0", paced)
+	const bytes = 1 << 20
 	r.download("198.51.100.2", bytes)
 	f := r.only(w)
 	t.Logf("%+v", f)
-	if off := f.Least - delay; off < 0 || off > time.Millisecond || f.Acked < bytes {
+	if off := f.Least - delay; off < 0 || off > time.Millisecond || f.Acked < bytes || f.Samples < 8 {
 		t.Errorf("netem delays by %v, and it has seen %+v", delay, f)
 	}
 }
@@ -316,7 +319,7 @@ func TestInTunnel(t *testing.T) {
 // What packets wait in this host's own queue is in no RTT.
 func TestInQueue(t *testing.T) {
 	r := newRelay(t)
-	r.queue("near", "tbf rate 20mbit burst 3100b limit 200kb") // of 80 ms
+	r.queue("near", paced)
 	w := r.open(r.near)
 	r.download("198.51.100.2", 4<<20)
 	f := r.only(w)
