@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,9 +199,10 @@ func (s *Shaper) Leave() error {
 
 // Following is the one follower of a network namespace, as Status sees it.
 type Following struct {
-	f   *os.File
-	one sync.Mutex
-	all map[string]Doing
+	f     *os.File
+	alone func() // lets another one begin
+	one   sync.Mutex
+	all   map[string]Doing
 }
 
 // Doing is what a follower tells of a queue.
@@ -220,30 +222,65 @@ type Step struct {
 
 // Follow keeps a second follower out of this network namespace, and lets Status know of this one, until it is closed.
 func (s Store) Follow() (*Following, error) {
-	name, err := s.followLock()
+	name, err := s.followFile()
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if s.held != "" {
+		_ = os.Chmod(s.held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
+	}
+	alone, err := s.flock(name + ".held")
+	if second := (*busy)(nil); errors.As(err, &second) {
+		return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
+			Try: cmp.Or(s.askFollow(), "weir status")}}
+	}
 	if err != nil {
+		return nil, err
+	}
+	f, err := announce(name)
+	if err != nil {
+		alone()
 		return nil, unreachable(err)
 	}
-	const patience, pause = time.Second, 10 * time.Millisecond
-	for waited := time.Duration(0); ; waited += pause {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return &Following{f: f, all: map[string]Doing{}}, f.Truncate(0)
-		}
-		if waited >= patience {
-			f.Close()
-			return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
-				Try: cmp.Or(s.askFollow(), "weir status")}}
-		}
-		s.timer.sleep(pause) // Status asks for a moment
+	return &Following{f: f, alone: alone, all: map[string]Doing{}}, nil
+}
+
+// writeLock is a lock of a whole file that takes a descriptor which can write to it (fcntl_locking(2)). Who may only
+// read a file can see it, and can neither hold one nor, while it is held, keep it from anybody.
+func writeLock(f *os.File, cmd int, kind int16) (held bool, err error) {
+	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart}
+	err = unix.FcntlFlock(f.Fd(), cmd, &lock)
+	return lock.Type == unix.F_WRLCK, err
+}
+
+// announce makes the file that everybody may read. It has its lock before anybody can open it: whatever another user
+// holds is of an earlier one.
+func announce(name string) (*os.File, error) {
+	half := name + ".new"
+	_ = os.Remove(half) // of a run that was killed
+	f, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
 	}
+	_, err = writeLock(f, unix.F_OFD_SETLK, unix.F_WRLCK)
+	if err == nil {
+		err = f.Chmod(0o644) // whatever the umask: a service has a strict one
+	}
+	if err == nil {
+		err = os.Rename(half, name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // Close ends it.
-func (f *Following) Close() error { return f.f.Close() }
+func (f *Following) Close() error {
+	defer f.alone()
+	return f.f.Close()
+}
 
 // Tell lets Status know what is done about a device. The last change stays until there is another, or the rate is
 // waited for.
@@ -338,19 +375,27 @@ func (s Store) Ask(all []Followed) []Followed {
 
 // followed tells whether a follower is at work and what it does, by devices, or why that cannot be told.
 func (s Store) followed() (running bool, doing map[string]Doing, hidden string) {
-	name, err := s.followLock()
+	name, err := s.followFile()
 	if err != nil {
 		return false, nil, err.Error()
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil, ""
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return false, nil, err.Error() + " (sudo weir status tells)"
 	}
 	if err != nil {
 		return false, nil, err.Error()
 	}
 	defer f.Close()
-	if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK) {
+	// The question is what would keep this one from reading: a follower alone can have that.
+	running, err = writeLock(f, unix.F_OFD_GETLK, unix.F_RDLCK)
+	if err != nil {
+		return false, nil, fmt.Sprintf("lock of %s: %v", name, err)
+	}
+	if !running {
 		return false, nil, ""
 	}
 	const most = 1 << 16
@@ -380,12 +425,14 @@ func (s Store) askFollow() string {
 	return ask
 }
 
-func (s Store) followLock() (string, error) {
+// followFile is what a follower announces itself by. Beside it is the lock that keeps a second one out, which is
+// root's alone.
+func (s Store) followFile() (string, error) {
 	cookie, err := bpf.NetnsCookie()
 	if err != nil || s.held == "" {
-		return filepath.Join(s.Dir, "follow.lock"), nil
+		return filepath.Join(s.Dir, "follow"), nil
 	}
-	if err := os.MkdirAll(s.held, 0o755); err != nil && !unwritable(err) && !errors.Is(err, os.ErrPermission) {
+	if err := os.MkdirAll(s.held, 0o755); err != nil && !unwritable(err) && !errors.Is(err, fs.ErrPermission) {
 		return "", unreachable(err)
 	}
 	return filepath.Join(s.held, fmt.Sprintf("%x.follow", cookie)), nil
