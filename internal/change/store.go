@@ -169,6 +169,9 @@ func (s Store) saveOrRemove(j *journal) error {
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
 
+// Busy tells whether an error is that another run has not ended: the same again may succeed.
+func Busy(err error) bool { return errors.As(err, new(*busy)) }
+
 // lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel
 // drops it with the process.
 func (s Store) lock() (unlock func(), err error) {

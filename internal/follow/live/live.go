@@ -214,7 +214,7 @@ func (s listener) learn(
 	}
 	each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: err.Error()})
 	tell(change.Doing{Waits: err.Error()})
-	for begun := time.Now(); time.Since(begun) < rest && s.sought(store); {
+	for begun := time.Now(); time.Since(begun) < rest && store.Sought(s.Unmeasured); {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -222,14 +222,6 @@ func (s listener) learn(
 		}
 	}
 	return nil
-}
-
-// sought tells whether the goal's rate is still to be found, by what this host forwards now.
-func (s listener) sought(store change.Store) bool {
-	all, err := store.Unknown()
-	return err != nil || slices.ContainsFunc(all, func(u change.Unmeasured) bool {
-		return u.Goal == s.Goal && slices.Equal(u.Forwarding, s.Forwarding)
-	})
 }
 
 // search looks for a rate and has the goal brought up with it, and ends the listening. A rate with an error is one that
@@ -241,12 +233,22 @@ func (s listener) search(
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	say("its rate is looked for")
 	waits := func(why string, _ units.Rate) { tell(change.Doing{Waits: why}) }
-	rate, err := s.find(ctx, waits, func() bool { return !s.sought(store) })
+	rate, err := s.find(ctx, waits, func() bool { return !store.Sought(s.Unmeasured) })
 	if err != nil {
 		return 0, err
 	}
 	say("the link carries " + rate.String() + ": it is brought up with that")
-	return rate, store.Learn(s.Goal, rate, s.moves)
+	for {
+		err = store.Learn(s.Goal, rate, s.moves)
+		if !change.Busy(err) || !store.Sought(s.Unmeasured) {
+			return rate, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(again): // another goal waits to be confirmed
+		}
+	}
 }
 
 // Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as
