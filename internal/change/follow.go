@@ -302,6 +302,14 @@ func (f *Following) Tell(dev string, now Doing) {
 	}
 }
 
+// Idle is why a follower that runs does not follow a rate that is known: it cannot see what it takes. "" where it does.
+func (f Followed) Idle() string {
+	if !f.Running || f.Rate == 0 {
+		return ""
+	}
+	return f.Waits
+}
+
 // Says is what a person should know of a queue whose rate may move, in a line or two.
 func (f Followed) Says(now time.Time) []string {
 	rate := units.Rounded(float64(f.Rate)).String()
@@ -314,6 +322,9 @@ func (f Followed) Says(now time.Time) []string {
 		return []string{"The rate is not known yet: " + cmp.Or(f.Waits, "weir follow has just begun") + "."}
 	case !f.Running:
 		return []string{"The follower does not run: the rate stays " + rate + ".", "To start it:  " + f.Start}
+	case f.Idle() != "":
+		return []string{"The follower runs, and cannot follow " + f.Dev + ": the rate stays " + rate + ".",
+			"Why:  " + f.Idle()}
 	}
 	what := "Followed:  " + rate + " now,"
 	if f.Behind {

@@ -241,6 +241,8 @@ func TestFollowedSays(t *testing.T) {
 			"Followed:  60mbit now, of 10mbit to 400mbit / Found 0 s ago: the clock was set back"},
 		{Followed{Dev: "ifb4eth0", Behind: true, Running: true, Rate: 85e6, Low: 85e6, High: 99.75e6},
 			"Learnt:    85mbit now on ifb4eth0, of 85mbit to 99.75mbit"},
+		{at(60e6, Doing{Waits: "no permission", Last: step(time.Hour, 50e6, 60e6, "it was free")}),
+			"The follower runs, and cannot follow eth0: the rate stays 60mbit. / Why:  no permission"},
 		{at(0, Doing{Waits: "little is sent"}), "The rate is not known yet: little is sent."},
 		{at(0, Doing{}), "The rate is not known yet: weir follow has just begun."},
 		{Followed{Start: "weir follow"}, "The rate is not known, and nobody looks for it. To look:  weir follow"},
