@@ -137,7 +137,8 @@ func (s *Shaper) Stats() (qdisc.Stats, error) {
 	return stats, err
 }
 
-// Wanted is an error where another goal is in force by now. It costs a look at the journal's file.
+// Wanted is an error where another goal is in force by now, or a run has set the queue anew. It costs a look at the
+// journal's file.
 func (s *Shaper) Wanted() error {
 	now := s.store.edition()
 	if now == s.before {
@@ -150,7 +151,23 @@ func (s *Shaper) Wanted() error {
 	if e := j.entry(s.target); e == nil || e.planned() != s.Usual || !slices.Contains(j.goals(), s.Goal) {
 		return errors.New("another goal is in force by now")
 	}
+	if err := s.asItWas(); err != nil {
+		return err
+	}
 	s.before = now
+	return nil
+}
+
+// asItWas is an error where the queue is another than was set last: what is taken for its rate would not be that.
+func (s *Shaper) asItWas() error {
+	tree, err := s.store.host.tree(s.conn, s.Link)
+	if err != nil {
+		return err
+	}
+	if root, _ := tree.Root(); root.Handle != s.root.Handle || root.Spec == nil ||
+		root.Spec.String() != s.root.Spec.String() {
+		return errors.New("its queue was set anew")
+	}
 	return nil
 }
 
@@ -168,7 +185,10 @@ func (s *Shaper) Steer(rate units.Rate) (done bool, err error) {
 		return false, err
 	}
 	defer unlock()
-	if err := s.Wanted(); err != nil {
+	if err = s.Wanted(); err == nil {
+		err = s.asItWas()
+	}
+	if err != nil {
 		return false, err
 	}
 	return true, s.Set(rate)

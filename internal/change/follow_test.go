@@ -326,6 +326,16 @@ func TestFollowerIsWanted(t *testing.T) {
 			_, _, err := s.Confirm()
 			return err
 		}, true},
+		"the same goal, after somebody else's rate": {func(s Store) error {
+			m := s.host.(*fake)
+			set := plan.QueueOf(m.f.Links[0].Tree).String()
+			m.f.Links[0].Tree = single(t, strings.Replace(set, "63mbit", "10mbit", 1))
+			out, err := s.Up(goal, 0)
+			if err == nil && len(out.Done) == 0 {
+				err = errors.New("10mbit is left")
+			}
+			return err
+		}, false},
 		"other bounds": {func(s Store) error {
 			other := goal
 			other.Follow = "20mbit..110mbit"
@@ -342,8 +352,10 @@ func TestFollowerIsWanted(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := newFake(t)
+			s, m := newFake(t)
 			must[Outcome](t)(s.Up(goal, 0))
+			followed := strings.Replace(plan.QueueOf(m.f.Links[0].Tree).String(), "99.75mbit", "63mbit", 1)
+			m.f.Links[0].Tree = single(t, followed)
 			all, why, err := s.Shapers()
 			if err != nil || len(all) != 1 || len(why) != 0 {
 				t.Fatal(all, why, err)
