@@ -189,8 +189,8 @@ func times(words string, n int) string { return strings.Repeat(words, n) }
 
 // row is one of the table, as rollout.json has it.
 type row struct {
-	Hostname, Kernel, State string
-	Before, After, Factor   *float64
+	Hostname, Kernel, State, Lacks string
+	Before, After, Factor          *float64
 }
 
 // rollOut runs a scenario, and gives its table, also as Markdown.
@@ -314,7 +314,9 @@ func TestAnsibleRolloutReal(t *testing.T) {
 		}
 		return string(b)
 	}
-	const cake, kept = "qdisc cake 1: root refcnt 2 bandwidth 49875Kbit ", `"in_force": true`
+	const kept = `"in_force": true`
+	const cake, htb = "qdisc cake 1: root refcnt 2 bandwidth 49875Kbit ", "qdisc htb 1: root refcnt 2 "
+	const lacks = `kernel \S+ has no cake, so it is htb with fq_codel: fair between connections, not clients"`
 	states := []string{"kept", "kept", "put back", "failed, left to the timer", "untouched"}
 	for i, h := range rows {
 		if h.State != states[i] || (h.Kernel != "") != (i < 4) || (h.Before != nil) != (i < 4) ||
@@ -326,7 +328,8 @@ func TestAnsibleRolloutReal(t *testing.T) {
 		}
 		found, left, after := read(h.Hostname, "found"), read(h.Hostname, "left"), read(h.Hostname, "after")
 		changed := []bool{true, true, false, true, false}[i]
-		if strings.HasPrefix(left, cake) != changed || (left == found) == changed {
+		queue := []string{cake, htb, cake, cake, cake}[i]
+		if strings.HasPrefix(left, queue) != changed || (left == found) == changed {
 			t.Errorf("%s was left as\n%s\nafter\n%s", h.Hostname, left, found)
 		}
 		if want := map[bool]string{true: left, false: found}[i < 2]; after != want {
@@ -334,6 +337,20 @@ func TestAnsibleRolloutReal(t *testing.T) {
 		}
 		if strings.Contains(read(h.Hostname, "after.json"), kept) != (i < 2) {
 			t.Errorf("%s: %s", h.Hostname, read(h.Hostname, "after.json"))
+		}
+	}
+	// Who has no CAKE gets what comes nearest, and that is said: in the log, and below the table.
+	if left := read("web2", "left"); strings.Contains(left, "cake") || !strings.Contains(left, "qdisc fq_codel ") {
+		t.Errorf("web2 has no CAKE, and was left as\n%s", left)
+	}
+	log, err := os.ReadFile(dir + "/log")
+	said := regexp.MustCompile(`ok: \[(web\d)\] => \{\s+"msg": "`+lacks).FindAllSubmatch(log, -1)
+	if err != nil || len(said) != 1 || string(said[0][1]) != "web2" {
+		t.Errorf("%d hosts are said to lack something: %v\n%s", len(said), err, log)
+	}
+	for _, h := range rows {
+		if (h.Lacks != "") != (h.Hostname == "web2") {
+			t.Errorf("%s lacks %q", h.Hostname, h.Lacks)
 		}
 	}
 	if left := read("web4", "left.json"); !strings.Contains(left, `"unconfirmed": true`) {

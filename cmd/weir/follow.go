@@ -103,6 +103,8 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 				switch {
 				case options.json:
 					wrong = json.NewEncoder(out).Encode(e)
+				case e.Dev == "":
+					_, wrong = fmt.Fprintln(out, e.Why)
 				case e.Rate == 0:
 					_, wrong = fmt.Fprintf(out, "%s: %s\n", e.Dev, e.Why)
 				case seldom[e.Dev].tells(e):

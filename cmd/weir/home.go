@@ -52,6 +52,9 @@ func home(s change.Status, err error) (string, []nextStep) {
 	case s.InForce && len(s.Followed) > 0 && !s.Followed[0].Running && s.Followed[0].Hidden == "":
 		return "The goal is in force, but nobody follows the rate: it stays " + rate(s.Followed[0]) + ".",
 			append(unfollowed(s.Followed[0]), down)
+	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Idle() != "":
+		return "The goal is in force, but the rate is not followed" + because(s.Followed[0].Idle()) + ".",
+			[]nextStep{{"weir status", "what is followed"}, down}
 	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Running:
 		return "The goal is in force, and the rate is followed: " + rate(s.Followed[0]) + " now.",
 			[]nextStep{{"weir watch", "the queue, live"}, {"weir status", "what the goal is"}, down}

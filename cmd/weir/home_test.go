@@ -28,6 +28,8 @@ func TestHome(t *testing.T) {
 		{change.Status{Up: true, InForce: true, Elsewhere: "at the provider"}, nil, "weir doctor"},
 		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Rate: 63e6, Running: true}}}, nil,
 			"weir watch"},
+		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Rate: 63e6, Running: true,
+			Doing: change.Doing{Waits: "its connections cannot be seen"}}}}, nil, "weir status"},
 		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Running: true}}}, nil,
 			"weir status"},
 		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Rate: 63e6,

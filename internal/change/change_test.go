@@ -111,6 +111,14 @@ func (m *fake) started() bool {
 	return m.f.Files[host.UnitLink].Kind == host.Symlink && m.f.Files[unit].Kind == host.Regular
 }
 
+func (m *fake) tree(_ *qdisc.Conn, link int) (qdisc.Tree, error) {
+	i := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == link })
+	if i < 0 {
+		return qdisc.Tree{}, errors.New("no such device")
+	}
+	return m.f.Links[i].Tree, nil
+}
+
 func (m *fake) path(host.Facts) host.Sockets { return m.sockets }
 
 func (m *fake) writable(name string) error { return m.refuse["writable "+name] }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,7 +157,8 @@ func (s *Shaper) Received() (qdisc.Received, error) {
 // bare tells of which devices the kernel counts what is left once they have taken the header of Ethernet off.
 func bare(l host.Link) bool { return l.Kind == "bridge" || l.Kind == "vlan" }
 
-// Wanted is an error where another goal is in force by now. It costs a look at the journal's file.
+// Wanted is an error where another goal is in force by now, or a run has set the queue anew. It costs a look at the
+// journal's file.
 func (s *Shaper) Wanted() error {
 	now := s.store.edition()
 	if now == s.before {
@@ -169,7 +171,23 @@ func (s *Shaper) Wanted() error {
 	if e := j.entry(s.target); e == nil || e.planned() != s.Usual || !slices.Contains(j.goals(), s.Goal) {
 		return errors.New("another goal is in force by now")
 	}
+	if err := s.asItWas(); err != nil {
+		return err
+	}
 	s.before = now
+	return nil
+}
+
+// asItWas is an error where the queue is another than was set last: what is taken for its rate would not be that.
+func (s *Shaper) asItWas() error {
+	tree, err := s.store.host.tree(s.conn, s.Link)
+	if err != nil {
+		return err
+	}
+	if root, _ := tree.Root(); root.Handle != s.root.Handle || root.Spec == nil ||
+		root.Spec.String() != s.root.Spec.String() {
+		return errors.New("its queue was set anew")
+	}
 	return nil
 }
 
@@ -187,7 +205,10 @@ func (s *Shaper) Steer(rate units.Rate) (done bool, err error) {
 		return false, err
 	}
 	defer unlock()
-	if err := s.Wanted(); err != nil {
+	if err = s.Wanted(); err == nil {
+		err = s.asItWas()
+	}
+	if err != nil {
 		return false, err
 	}
 	return true, s.Set(rate)
@@ -218,9 +239,10 @@ func (s *Shaper) Leave() error {
 
 // Following is the one follower of a network namespace, as Status sees it.
 type Following struct {
-	f   *os.File
-	one sync.Mutex
-	all map[string]Doing
+	f     *os.File
+	alone func() // lets another one begin
+	one   sync.Mutex
+	all   map[string]Doing
 }
 
 // Doing is what a follower tells of a queue.
@@ -240,30 +262,65 @@ type Step struct {
 
 // Follow keeps a second follower out of this network namespace, and lets Status know of this one, until it is closed.
 func (s Store) Follow() (*Following, error) {
-	name, err := s.followLock()
+	name, err := s.followFile()
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if s.held != "" {
+		_ = os.Chmod(s.held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
+	}
+	alone, err := s.flock(name + ".held")
+	if second := (*busy)(nil); errors.As(err, &second) {
+		return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
+			Try: cmp.Or(s.askFollow(), "weir status")}}
+	}
 	if err != nil {
+		return nil, err
+	}
+	f, err := announce(name)
+	if err != nil {
+		alone()
 		return nil, unreachable(err)
 	}
-	const patience, pause = time.Second, 10 * time.Millisecond
-	for waited := time.Duration(0); ; waited += pause {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return &Following{f: f, all: map[string]Doing{}}, f.Truncate(0)
-		}
-		if waited >= patience {
-			f.Close()
-			return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
-				Try: cmp.Or(s.askFollow(), "weir status")}}
-		}
-		s.timer.sleep(pause) // Status asks for a moment
+	return &Following{f: f, alone: alone, all: map[string]Doing{}}, nil
+}
+
+// writeLock is a lock of a whole file that takes a descriptor which can write to it (fcntl_locking(2)). Who may only
+// read a file can see it, and can neither hold one nor, while it is held, keep it from anybody.
+func writeLock(f *os.File, cmd int, kind int16) (held bool, err error) {
+	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart}
+	err = unix.FcntlFlock(f.Fd(), cmd, &lock)
+	return lock.Type == unix.F_WRLCK, err
+}
+
+// announce makes the file that everybody may read. It has its lock before anybody can open it: whatever another user
+// holds is of an earlier one.
+func announce(name string) (*os.File, error) {
+	half := name + ".new"
+	_ = os.Remove(half) // of a run that was killed
+	f, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
 	}
+	_, err = writeLock(f, unix.F_OFD_SETLK, unix.F_WRLCK)
+	if err == nil {
+		err = f.Chmod(0o644) // whatever the umask: a service has a strict one
+	}
+	if err == nil {
+		err = os.Rename(half, name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // Close ends it.
-func (f *Following) Close() error { return f.f.Close() }
+func (f *Following) Close() error {
+	defer f.alone()
+	return f.f.Close()
+}
 
 // Tell lets Status know what is done about a device. The last change stays until there is another, or the rate is
 // waited for.
@@ -285,6 +342,14 @@ func (f *Following) Tell(dev string, now Doing) {
 	}
 }
 
+// Idle is why a follower that runs does not follow a rate that is known: it cannot see what it takes. "" where it does.
+func (f Followed) Idle() string {
+	if !f.Running || f.Rate == 0 {
+		return ""
+	}
+	return f.Waits
+}
+
 // Says is what a person should know of a queue whose rate may move, in a line or two.
 func (f Followed) Says(now time.Time) []string {
 	rate := units.Rounded(float64(f.Rate)).String()
@@ -297,6 +362,9 @@ func (f Followed) Says(now time.Time) []string {
 		return []string{"The rate is not known yet: " + cmp.Or(f.Waits, "weir follow has just begun") + "."}
 	case !f.Running:
 		return []string{"The follower does not run: the rate stays " + rate + ".", "To start it:  " + f.Start}
+	case f.Idle() != "":
+		return []string{"The follower runs, and cannot follow " + f.Dev + ": the rate stays " + rate + ".",
+			"Why:  " + f.Idle()}
 	}
 	what := "Followed:  " + rate + " now,"
 	if f.Behind {
@@ -358,19 +426,27 @@ func (s Store) Ask(all []Followed) []Followed {
 
 // followed tells whether a follower is at work and what it does, by devices, or why that cannot be told.
 func (s Store) followed() (running bool, doing map[string]Doing, hidden string) {
-	name, err := s.followLock()
+	name, err := s.followFile()
 	if err != nil {
 		return false, nil, err.Error()
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil, ""
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return false, nil, err.Error() + " (sudo weir status tells)"
 	}
 	if err != nil {
 		return false, nil, err.Error()
 	}
 	defer f.Close()
-	if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK) {
+	// The question is what would keep this one from reading: a follower alone can have that.
+	running, err = writeLock(f, unix.F_OFD_GETLK, unix.F_RDLCK)
+	if err != nil {
+		return false, nil, fmt.Sprintf("lock of %s: %v", name, err)
+	}
+	if !running {
 		return false, nil, ""
 	}
 	const most = 1 << 16
@@ -400,12 +476,14 @@ func (s Store) askFollow() string {
 	return ask
 }
 
-func (s Store) followLock() (string, error) {
+// followFile is what a follower announces itself by. Beside it is the lock that keeps a second one out, which is
+// root's alone.
+func (s Store) followFile() (string, error) {
 	cookie, err := bpf.NetnsCookie()
 	if err != nil || s.held == "" {
-		return filepath.Join(s.Dir, "follow.lock"), nil
+		return filepath.Join(s.Dir, "follow"), nil
 	}
-	if err := os.MkdirAll(s.held, 0o755); err != nil && !unwritable(err) && !errors.Is(err, os.ErrPermission) {
+	if err := os.MkdirAll(s.held, 0o755); err != nil && !unwritable(err) && !errors.Is(err, fs.ErrPermission) {
 		return "", unreachable(err)
 	}
 	return filepath.Join(s.held, fmt.Sprintf("%x.follow", cookie)), nil

@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -112,7 +115,7 @@ func tellsAndAsks(t *testing.T, s Store, following *Following) {
 func TestFollowedUnseen(t *testing.T) {
 	s, _ := newFake(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}, 0))
-	name := must[string](t)(s.followLock())
+	name := must[string](t)(s.followFile())
 	if err := os.Symlink("elsewhere", name); err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +123,66 @@ func TestFollowedUnseen(t *testing.T) {
 	says := strings.Join(f.Says(time.Now()), " / ")
 	if f.Running || !strings.HasPrefix(says, "Whether anybody follows the rate cannot be seen: ") {
 		t.Errorf("%+v: %s", f, says)
+	}
+}
+
+// Another user can open what everybody may read, and lock that: it keeps no follower out, and is not taken for one.
+func TestFollowedByNobodyElse(t *testing.T) {
+	s, _ := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}, 0))
+	defer unix.Umask(unix.Umask(0o077)) // a service's
+	s.held = filepath.Join(t.TempDir(), "held")
+	name := must[string](t)(s.followFile())
+	hold := func() {
+		t.Helper()
+		f := must[*os.File](t)(os.Open(name))
+		t.Cleanup(func() { f.Close() })
+		// Both kinds that take no more than to read.
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			t.Fatal(err)
+		}
+		lock := unix.Flock_t{Type: unix.F_RDLCK}
+		if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := func() bool {
+		t.Helper()
+		f := must[Status](t)(s.Status()).Followed[0]
+		if f.Hidden != "" {
+			t.Errorf("it cannot be seen: %s", f.Hidden)
+		}
+		return f.Running
+	}
+	// One of an older version was there before, and everybody could lock it.
+	if err := os.WriteFile(name, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"of an older version", "of a follower that has ended"} {
+		hold()
+		if runs() {
+			t.Errorf("whoever locks the file %s is taken for a follower", state)
+		}
+		following, err := s.Follow()
+		if err != nil {
+			t.Fatalf("with a lock of the file %s: %v", state, err)
+		}
+		if !runs() {
+			t.Errorf("with a lock of the file %s nobody is seen to follow", state)
+		}
+		if info := must[os.FileInfo](t)(os.Stat(name)); info.Mode() != 0o644 {
+			t.Errorf("not everybody may read it: %s", info.Mode())
+		}
+		if err := following.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	dir := filepath.Dir(name)
+	if info := must[os.FileInfo](t)(os.Stat(dir)); dir == s.held && info.Mode().Perm() != 0o755 {
+		t.Errorf("not everybody may look for it: %s", info.Mode())
+	}
+	if info := must[os.FileInfo](t)(os.Stat(name + ".held")); info.Mode() != 0o600 {
+		t.Errorf("others than root may lock what keeps a second follower out: %s", info.Mode())
 	}
 }
 
@@ -178,6 +241,8 @@ func TestFollowedSays(t *testing.T) {
 			"Followed:  60mbit now, of 10mbit to 400mbit / Found 0 s ago: the clock was set back"},
 		{Followed{Dev: "ifb4eth0", Behind: true, Running: true, Rate: 85e6, Low: 85e6, High: 99.75e6},
 			"Learnt:    85mbit now on ifb4eth0, of 85mbit to 99.75mbit"},
+		{at(60e6, Doing{Waits: "no permission", Last: step(time.Hour, 50e6, 60e6, "it was free")}),
+			"The follower runs, and cannot follow eth0: the rate stays 60mbit. / Why:  no permission"},
 		{at(0, Doing{Waits: "little is sent"}), "The rate is not known yet: little is sent."},
 		{at(0, Doing{}), "The rate is not known yet: weir follow has just begun."},
 		{Followed{Start: "weir follow"}, "The rate is not known, and nobody looks for it. To look:  weir follow"},
@@ -261,6 +326,16 @@ func TestFollowerIsWanted(t *testing.T) {
 			_, _, err := s.Confirm()
 			return err
 		}, true},
+		"the same goal, after somebody else's rate": {func(s Store) error {
+			m := s.host.(*fake)
+			set := plan.QueueOf(m.f.Links[0].Tree).String()
+			m.f.Links[0].Tree = single(t, strings.Replace(set, "63mbit", "10mbit", 1))
+			out, err := s.Up(goal, 0)
+			if err == nil && len(out.Done) == 0 {
+				err = errors.New("10mbit is left")
+			}
+			return err
+		}, false},
 		"other bounds": {func(s Store) error {
 			other := goal
 			other.Follow = "20mbit..110mbit"
@@ -277,8 +352,10 @@ func TestFollowerIsWanted(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := newFake(t)
+			s, m := newFake(t)
 			must[Outcome](t)(s.Up(goal, 0))
+			followed := strings.Replace(plan.QueueOf(m.f.Links[0].Tree).String(), "99.75mbit", "63mbit", 1)
+			m.f.Links[0].Tree = single(t, followed)
 			all, why, err := s.Shapers()
 			if err != nil || len(all) != 1 || len(why) != 0 {
 				t.Fatal(all, why, err)

@@ -3,6 +3,7 @@
 package change
 
 import (
+	"slices"
 	"time"
 
 	"weir/internal/plan"
@@ -43,11 +44,27 @@ func unmeasured(goal plan.Goal, at situation) (u Unmeasured, ok bool, err error)
 	return u, there && can && !(known && stack.Shapes()), nil
 }
 
-// Unknown are the goals in force whose rate is to be found.
-func (s Store) Unknown() (all []Unmeasured, err error) {
+// Unknown are the goals in force whose rate is to be found. While something is not confirmed there are none.
+func (s Store) Unknown() ([]Unmeasured, error) {
 	at, err := s.read()
-	if err != nil || at.journal == nil || at.journal.onlyTheirs() || at.journal.Pending != nil {
+	if err != nil || at.journal == nil || at.journal.Pending != nil {
 		return nil, err
+	}
+	return at.unknown(), nil
+}
+
+// Sought tells whether a rate is still to be found, by what this host forwards now. What is not confirmed of another
+// goal changes nothing about that, nor does a journal that cannot be read.
+func (s Store) Sought(u Unmeasured) bool {
+	at, err := s.read()
+	return err != nil || slices.ContainsFunc(at.unknown(), func(now Unmeasured) bool {
+		return now.Goal == u.Goal && slices.Equal(now.Forwarding, u.Forwarding)
+	})
+}
+
+func (at situation) unknown() (all []Unmeasured) {
+	if at.journal == nil || at.journal.onlyTheirs() {
+		return nil
 	}
 	for _, goal := range at.journal.goals() {
 		if !goal.Unknown() {
@@ -57,12 +74,13 @@ func (s Store) Unknown() (all []Unmeasured, err error) {
 			all = append(all, u)
 		}
 	}
-	return all, nil
+	return all
 }
 
 // Learn gives a goal in force the rate that was found for it, as a person would: it brings that up, looks after some
 // seconds whether anything still moves, and confirms it. If not it is put back; and if this process dies before, the
-// timer does that. What is asked tells whether anything has moved since it was asked last.
+// timer does that. What is asked tells whether anything has moved since it was asked last. It is Busy while another
+// goal waits to be confirmed.
 func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 	const within, looks = time.Minute, 10 * time.Second
 	unit, err := s.learn(goal, rate, within)
@@ -93,8 +111,11 @@ func (s Store) learn(goal plan.Goal, rate units.Rate, within time.Duration) (uni
 		return "", err
 	}
 	defer s.end()
-	if was, _ := about(at.journal.goals(), goal.Dev); was != goal || at.journal.Pending != nil {
-		return "", &busy{plan.Refusal{What: "the goal of " + goal.Dev + " is another by now", Try: "weir status"}}
+	if was, _ := about(at.journal.goals(), goal.Dev); was != goal {
+		return "", &plan.Refusal{What: "the goal of " + goal.Dev + " is another by now", Try: "weir status"}
+	}
+	if at.journal.Pending != nil {
+		return "", &busy{plan.Refusal{What: "another goal waits to be confirmed", Try: "weir confirm"}}
 	}
 	goal.Rate = rate
 	goals, _, err := s.asked(goal, at)

@@ -92,7 +92,8 @@ func TestLearnKeepsOff(t *testing.T) {
 	if _, err := s.Up(theirs, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Learn(goal, 48e6, always); err == nil || !strings.Contains(err.Error(), "is another by now") {
+	err := s.Learn(goal, 48e6, always)
+	if err == nil || Busy(err) || !strings.Contains(err.Error(), "is another by now") {
 		t.Errorf("over a goal that waits for a person: %v", err)
 	}
 	if all, err := s.Unknown(); err != nil || len(all) != 0 {
@@ -135,5 +136,50 @@ func TestLearnKilled(t *testing.T) {
 		if _, err := s.Down(false); err != nil {
 			t.Errorf("killed at step %d, then down: %v", step, err)
 		}
+	}
+}
+
+// A tunnel that comes, and a rate that waits to be confirmed, are about one goal: the search for another goes on.
+func TestSought(t *testing.T) {
+	s, m := twoCards(t)
+	m.f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "1"}
+	for _, dev := range []string{"eth0", "eth1"} {
+		must[Outcome](t)(s.Up(plan.Goal{Dev: dev, Follow: plan.Auto, RTT: 50e6}, 0))
+	}
+	all := must[[]Unmeasured](t)(s.Unknown())
+	if len(all) != 2 {
+		t.Fatalf("to be found: %+v", all)
+	}
+	sought := func(when string, want ...bool) {
+		t.Helper()
+		for i, u := range all {
+			if got := s.Sought(u); got != want[i] {
+				t.Errorf("%s, %s is sought: %v", when, u.Goal.Dev, got)
+			}
+		}
+	}
+	sought("at first", true, true)
+	m.f.Links = append(m.f.Links, host.Link{Index: 9, Name: "wg0", Kind: "wireguard", Up: true})
+	sought("with a tunnel that leaves by the uplink", false, true)
+	m.f.Links = m.f.Links[:2]
+	sought("without it", true, true)
+	asked := false
+	err := s.Learn(all[0].Goal, 48e6, func() bool {
+		sought("before the other is confirmed", false, true)
+		if found := must[[]Unmeasured](t)(s.Unknown()); len(found) != 0 {
+			t.Errorf("begun meanwhile: %+v", found)
+		}
+		if err := s.Learn(all[1].Goal, 30e6, always); !Busy(err) {
+			t.Errorf("the other one's rate meanwhile: %v", err)
+		}
+		asked = true
+		return true
+	})
+	if err != nil || !asked {
+		t.Fatal(asked, err)
+	}
+	sought("once the other is confirmed", false, true)
+	if err := s.Learn(all[1].Goal, 30e6, always); err != nil {
+		t.Error(err)
 	}
 }

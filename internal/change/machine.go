@@ -21,9 +21,10 @@ import (
 // machine is what is changed. The tests have one that fails when told to.
 type machine interface {
 	facts() (host.Facts, error)
-	path(host.Facts) host.Sockets                // the live connections
-	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
-	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
+	tree(c *qdisc.Conn, link int) (qdisc.Tree, error) // of one device, which is little of facts
+	path(host.Facts) host.Sockets                     // the live connections
+	setTree(link int, stack qdisc.Stack) error        // replaces the root, and reads it back
+	restoreTree(link int, tree qdisc.Tree) error      // puts back what was read
 	// away with what a BPF queue has left that somebody else has taken away
 	cleanQueue(link, gsoSegs int) error
 	// what arrives passes it first; empty: takes that away; and reads it back
@@ -40,6 +41,9 @@ type machine interface {
 type live struct{}
 
 func (live) facts() (host.Facts, error) { return host.Read() }
+
+// tree goes by a socket that is open: a thread may have another network namespace by now.
+func (live) tree(c *qdisc.Conn, link int) (qdisc.Tree, error) { return c.Tree(link) }
 
 func (live) path(f host.Facts) host.Sockets { return host.ReadPath(f) }
 

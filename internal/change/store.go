@@ -20,19 +20,25 @@ import (
 	"weir/internal/plan"
 )
 
+// unreached is why a journal could not be read or written: a refusal, of which the cause can still be asked.
+type unreached struct {
+	plan.Refusal
+	cause error
+}
+
+func (u *unreached) Unwrap() []error { return []error{&u.Refusal, u.cause} }
+
 func unreachable(err error) error {
+	try := "--state DIR, one that can be read and, to change something, written"
 	switch {
 	case errors.Is(err, unix.EROFS):
-		return &plan.Refusal{What: "journal: " + err.Error(),
-			Try: "see why the file system is read-only: dmesg; what is to be put back is put back all the same"}
+		try = "see why the file system is read-only: dmesg; what is to be put back is put back all the same"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return &plan.Refusal{What: "journal: " + err.Error(), Try: "make room there: df, df -i"}
+		try = "make room there: df, df -i"
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+		try = "the same with sudo"
 	}
-	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
-		return &plan.Refusal{What: "journal: " + err.Error(), Try: "the same with sudo"}
-	}
-	return &plan.Refusal{What: "journal: " + err.Error(),
-		Try: "--state DIR, one that can be read and, to change something, written"}
+	return &unreached{plan.Refusal{What: "journal: " + err.Error(), Try: try}, err}
 }
 
 func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
@@ -162,6 +168,9 @@ func (s Store) saveOrRemove(j *journal) error {
 
 // busy is why a run did not start: another one has not ended.
 type busy struct{ plan.Refusal }
+
+// Busy tells whether an error is that another run has not ended: the same again may succeed.
+func Busy(err error) bool { return errors.As(err, new(*busy)) }
 
 // lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel
 // drops it with the process.

@@ -5,6 +5,7 @@ package change
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/uml/umltest"
+	"weir/internal/plan"
 )
 
 // Who waits for the lock does so for a second, then says so, and leaves no file open.
@@ -115,4 +117,13 @@ func TestLiveCleanQueue(t *testing.T) {
 		}
 	}()
 	<-done
+}
+
+// Of a journal that cannot be reached the refusal and its cause can both be asked.
+func TestUnreachable(t *testing.T) {
+	err := unreachable(&os.PathError{Op: "open", Path: "journal.json", Err: unix.EACCES})
+	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) || refusal.Try == "" ||
+		!errors.Is(err, fs.ErrPermission) || err.Error() != "journal: open journal.json: permission denied" {
+		t.Errorf("%v", err)
+	}
 }

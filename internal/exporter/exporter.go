@@ -225,7 +225,7 @@ func (s sink) goal(g *change.Status) {
 		if f.Hidden != "" {
 			continue
 		}
-		s.gauge("weir_goal_followed", "Whether weir follow is at work, for a goal whose rate moves.", number(f.Running),
-			"device", f.Dev)
+		s.gauge("weir_goal_followed", "Whether weir follow is at work, for a goal whose rate moves.",
+			number(f.Running && f.Idle() == ""), "device", f.Dev)
 	}
 }

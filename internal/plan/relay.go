@@ -345,8 +345,7 @@ func (d *draft) relayStack(q qdisc.Cake, reason string) (qdisc.Stack, string, er
 	case d.has("cake"):
 		return qdisc.Stack{q}, reason, nil
 	case d.has("htb") && d.has("fq_codel"):
-		return append(d.htb(q.Bandwidth), fqCodel(q.RTT)),
-			reason + "; without CAKE it is fair between connections, not between clients", nil
+		return append(d.htb(q.Bandwidth), fqCodel(q.RTT)), d.withoutCAKE(reason), nil
 	}
 	return nil, "", d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
 }

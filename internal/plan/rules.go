@@ -220,12 +220,18 @@ func (d *draft) shaper() error {
 	}
 	d.needCAKE()
 	if d.has("htb") && d.has("fq_codel") {
-		return d.root(append(htb, fqCodel(interval(g.RTT))), reason+
-			"; without CAKE it is fair between connections, not between clients",
+		return d.root(append(htb, fqCodel(interval(g.RTT))), d.withoutCAKE(reason),
 			"lab, 50mbit, 48.3ms: an echo waits 0.24 ms at p50 and 0.48 at p99, where CAKE has 0.12 and 0.24; 1 "+
 				"against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
+}
+
+// withoutCAKE says what is done instead, beside the reason for it and, for programs that read the plan, as a note.
+func (d *draft) withoutCAKE(reason string) string {
+	d.note("CAKE", "kernel %s has no cake, so it is htb with fq_codel: fair between connections, not clients",
+		d.facts.Kernel)
+	return reason + "; without CAKE it is fair between connections, not between clients"
 }
 
 // needCAKE says that a goal which is to be followed cannot be.
@@ -423,7 +429,7 @@ func (d *draft) shapeIngress() error {
 	}
 	if d.has("htb") && d.has("fq_codel") {
 		return d.ingress(qdisc.Arriving{Stack: append(d.htb(rate), fqCodel(interval(g.RTT)))},
-			reason+"; without CAKE it is fair between connections, not between clients", ingressEvidence)
+			d.withoutCAKE(reason), ingressEvidence)
 	}
 	return d.noShaper("leave --ingress out")
 }

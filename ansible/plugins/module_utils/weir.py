@@ -70,6 +70,11 @@ def diff(changes):
     )
 
 
+def lacks(plan):
+    """What the kernel does not have, and what is done instead: the plan's own note of that."""
+    return "; ".join(n["text"] for n in plan.get("considered") or [] if n["subject"] == "CAKE")
+
+
 class Weir(object):
     """The program on this host, for a module."""
 

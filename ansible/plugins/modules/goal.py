@@ -133,6 +133,10 @@ goal:
   description: The goal, with its device filled in.
   returned: success
   type: dict
+lacks:
+  description: What the host's kernel does not have, and what is done instead. Nothing where it has all.
+  returned: success
+  type: str
 outcome:
   description: What C(weir up) has done, and what has failed.
   returned: when something was to be changed, and not in check mode
@@ -160,7 +164,7 @@ def main():
     plan = program.plan(module.params)
     changes = plan.get("changes") or []
     result = dict(changed=bool(changes), changes=changes, goal=plan.get("goal", {}), confirmed=False,
-                  diff=weir.diff(changes))
+                  lacks=weir.lacks(plan), diff=weir.diff(changes))
     if changes and not module.check_mode:
         args = weir.goal_args(module.params) + ["--timeout=%ds" % timeout]
         outcome, well, error = program.json("up", *args)

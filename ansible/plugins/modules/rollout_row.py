@@ -57,6 +57,9 @@ options:
   why:
     description: Why they failed.
     type: str
+  lacks:
+    description: What their kernel does not have, and what is done instead. It is a line below the table.
+    type: str
   begin:
     description: Begin a new table.
     type: bool
@@ -91,7 +94,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 COLUMNS = ("hostname", "kernel", "before", "after", "factor", "state")
-FIELDS = ("kernel", "before", "after", "factor", "state", "why")
+FIELDS = ("kernel", "before", "after", "factor", "state", "why", "lacks")
 
 
 def figure(value, unit):
@@ -111,6 +114,9 @@ def markdown(rows):
         cells = [cell(r["hostname"]), cell(r["kernel"]), figure(r["before"], "ms"), figure(r["after"], "ms"),
                  figure(r["factor"], "×"), cell(r["state"])]
         lines.append("| %s |" % " | ".join(cells))
+    notes = ["%s: %s" % (r["hostname"], " ".join(r["lacks"].split())) for r in rows if r.get("lacks")]
+    if notes:
+        lines += [""] + ["- " + n for n in notes]
     return "\n".join(lines) + "\n"
 
 
@@ -143,6 +149,7 @@ def main():
         after=dict(type="float"),
         factor=dict(type="float"),
         why=dict(type="str"),
+        lacks=dict(type="str"),
         begin=dict(type="bool", default=False),
     )
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)

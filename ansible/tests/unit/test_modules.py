@@ -58,6 +58,11 @@ class Modules(unittest.TestCase):
         self.assertFalse(again["changed"] or again["confirmed"])
         self.assertEqual(self.calls(), ["plan", "up", "confirm", "plan", "status"])
 
+    def test_lacks(self):
+        self.assertEqual(self.run_module("goal", check=True, rate="50mbit")["lacks"], "")
+        self.make("no-cake")
+        self.assertEqual(self.run_module("goal", check=True, rate="50mbit")["lacks"], "there is none")
+
     def test_weir_refuses(self):
         said = self.run_module("goal", fails=True, rate="bad")
         self.assertEqual((said["msg"], said["rc"]), ("weir: bad has no unit try: --rate 50mbit", 2))
@@ -110,6 +115,8 @@ class Modules(unittest.TestCase):
         self.assertEqual(said["markdown"], want)
         with open(os.path.join(folder, "rollout.md")) as f:
             self.assertEqual(f.read(), want)
+        said = self.run_module("rollout_row", dir=folder, hosts=["a"], lacks="there is\nnone")
+        self.assertEqual(said["markdown"], want + "\n- a: there is none\n")
 
 
 class Pure(unittest.TestCase):

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"net/netip"
 	"slices"
@@ -26,7 +27,7 @@ import (
 // Event is that another rate was set, or why none can be.
 type Event struct {
 	At   time.Time  `json:"at"`
-	Dev  string     `json:"dev"`
+	Dev  string     `json:"dev"`            // empty: it is about all of them
 	Rate units.Rate `json:"rate,omitempty"` // bit/s, that the shaper has now
 	Why  string     `json:"why"`
 	// the link has moved, or more was tried: there may be many of these in a second
@@ -62,9 +63,10 @@ const (
 	known = 4096
 )
 
-// Run follows every goal in force that says so, until it is told to end. Each event is handed over, from several
-// goroutines, one at a time is for the caller to see to. What is done about a device, or waited for where its rate is
-// not known yet, is told as often as it changes.
+// Run follows every goal in force that says so, until it is told to end. While it cannot be told which those are, that
+// is an event, and it is tried again; an error is that this process may not read it. Each event is handed over, from
+// several goroutines, one at a time is for the caller to see to. What is done about a device, or waited for where its
+// rate is not known yet, is told as often as it changes.
 func Run(ctx context.Context, store change.Store, each func(Event), tell func(dev string, does change.Doing)) error {
 	ctx, stop := context.WithCancel(ctx)
 	at := work{each: each, tell: tell, on: map[string]bool{}, ended: make(chan string), said: map[string]string{}}
@@ -80,8 +82,13 @@ func Run(ctx context.Context, store change.Store, each func(Event), tell func(de
 	for {
 		begun := time.Now()
 		all, err := at.begin(ctx, store)
-		if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
 			return err
+		}
+		if err != nil {
+			at.sayOnce("", err.Error())
+		} else {
+			delete(at.said, "")
 		}
 		for look := false; !look; {
 			select {
@@ -109,19 +116,19 @@ type work struct {
 // begin looks for what is to be done, and starts what is not done yet. It tells whether all of it is done then: if not,
 // it is to be looked again.
 func (w work) begin(ctx context.Context, store change.Store) (all bool, err error) {
-	shapers, why, err := store.Shapers()
-	if err != nil {
-		return false, err
-	}
 	unknown, err := store.Unknown()
 	if err != nil {
 		return false, err
 	}
-	for _, note := range why {
-		if w.said[note.Subject] != note.Text {
-			w.each(Event{At: time.Now(), Dev: note.Subject, Why: note.Text})
+	shapers, why, err := store.Shapers()
+	if err != nil {
+		for _, s := range shapers {
+			s.Close()
 		}
-		w.said[note.Subject] = note.Text
+		return false, err
+	}
+	for _, note := range why {
+		w.sayOnce(note.Subject, note.Text)
 	}
 	for _, s := range shapers {
 		if w.on[s.Dev] { // it ends by itself where the goal is another
@@ -144,6 +151,14 @@ func (w work) begin(ctx context.Context, store change.Store) (all bool, err erro
 		})
 	}
 	return len(why) == 0 && len(w.on) > 0, nil
+}
+
+// sayOnce tells why a device is not followed, or all are not, unless that was told last.
+func (w work) sayOnce(dev, why string) {
+	if w.said[dev] != why {
+		w.each(Event{At: time.Now(), Dev: dev, Why: why})
+	}
+	w.said[dev] = why
 }
 
 // start does something about a device. Why it ends by itself is told.
@@ -199,7 +214,7 @@ func (s listener) learn(
 	}
 	each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: err.Error()})
 	tell(change.Doing{Waits: err.Error()})
-	for begun := time.Now(); time.Since(begun) < rest && s.sought(store); {
+	for begun := time.Now(); time.Since(begun) < rest && store.Sought(s.Unmeasured); {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -207,14 +222,6 @@ func (s listener) learn(
 		}
 	}
 	return nil
-}
-
-// sought tells whether the goal's rate is still to be found, by what this host forwards now.
-func (s listener) sought(store change.Store) bool {
-	all, err := store.Unknown()
-	return err != nil || slices.ContainsFunc(all, func(u change.Unmeasured) bool {
-		return u.Goal == s.Goal && slices.Equal(u.Forwarding, s.Forwarding)
-	})
 }
 
 // search looks for a rate and has the goal brought up with it, and ends the listening. A rate with an error is one that
@@ -226,12 +233,22 @@ func (s listener) search(
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	say("its rate is looked for")
 	waits := func(why string, _ units.Rate) { tell(change.Doing{Waits: why}) }
-	rate, err := s.find(ctx, waits, func() bool { return !s.sought(store) })
+	rate, err := s.find(ctx, waits, func() bool { return !store.Sought(s.Unmeasured) })
 	if err != nil {
 		return 0, err
 	}
 	say("the link carries " + rate.String() + ": it is brought up with that")
-	return rate, store.Learn(s.Goal, rate, s.moves)
+	for {
+		err = store.Learn(s.Goal, rate, s.moves)
+		if !change.Busy(err) || !store.Sought(s.Unmeasured) {
+			return rate, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(again): // another goal waits to be confirmed
+		}
+	}
 }
 
 // Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as

@@ -3,10 +3,14 @@
 package live
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -15,11 +19,61 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/change"
 	"weir/internal/follow"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
+
+// While the journal cannot be read, that is told and tried again.
+func TestRunWithoutJournal(t *testing.T) {
+	dir := t.TempDir()
+	journal := filepath.Join(dir, "journal.json")
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	told, ended := make(chan Event, 16), make(chan error, 1)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(journal, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("{")
+	go func() {
+		ended <- Run(ctx, change.Open(dir), func(e Event) { told <- e }, func(string, change.Doing) {})
+	}()
+	for i, want := range []string{"is damaged: unexpected end", "is empty", "is damaged: version 0"} {
+		select {
+		case e := <-told:
+			if e.Dev != "" || e.Rate != 0 || !strings.Contains(e.Why, want) {
+				t.Fatalf("told is %+v, want %q", e, want)
+			}
+		case err := <-ended:
+			t.Fatalf("it has ended: %v", err)
+		}
+		write([]string{"", "{}", "{"}[i])
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("its end: %v", err)
+	}
+}
+
+// A journal that this process may not read does not become readable by waiting.
+func TestRunMayNotRead(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("skipped, not passed: root may read everything")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "journal.json"), []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(context.Background(), change.Open(dir), func(e Event) { t.Errorf("told is %+v", e) }, nil)
+	if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a journal of somebody else: %v", err)
+	}
+}
 
 // What a CAKE has sent is counted as its shaper counts it.
 func TestCounted(t *testing.T) {
