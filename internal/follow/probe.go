@@ -101,8 +101,8 @@ func (f *Follower) probe(p point) string {
 	case drops || f.loss.began > 0 && f.small() || f.empty > 2 && f.dried(p):
 		return f.hit(p, rate)
 	case f.empty > 2:
-		// Nobody asks for more, so that more cannot be tried. What was found free stays so. Where that is much, TCP grows
-		// into it, and more is tried soon.
+		// Nobody asks for more, so that more cannot be tried. What was found free stays so. Where that is much, TCP
+		// grows into it, and more is tried soon.
 		f.set(f.free(), p)
 		f.settle(p, 0)
 		f.next += f.pauseFor(p)
