@@ -46,11 +46,17 @@ func (f *Follower) probeWait(p point) float64 {
 	return max(5*gentle, above*(p.rtt+f.hold(p)+p.lag))
 }
 
-// rising is when the queue began to grow.
+// rising is when the queue began to grow. Where the rate has just fallen far to drain another one, that is after it was
+// set: until then less was sent than the link carries.
 func (f *Follower) rising(p point) float64 {
-	from := p.at
+	const just = 1 // second
+	from, drained := p.at, f.phase == calm && f.since-f.fall < just
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.3, 2*p.rtt); i-- {
-		if from = f.seen[i].at; f.seen[i].known && f.seen[i].q <= f.floor.level()+probed/2 {
+		o := f.seen[i]
+		if drained && o.known && o.when-o.q-o.lag < f.since {
+			break
+		}
+		if from = o.at; o.known && o.q <= f.floor.level()+probed/2 {
 			break
 		}
 	}
