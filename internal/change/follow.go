@@ -228,13 +228,27 @@ func (s *Shaper) Set(rate units.Rate) error {
 }
 
 // Leave is for the follower's end: what it set last stays, or the goal's own rate where that is more than twice as
-// much. Behind the provider's queue the goal's own comes back: other traffic may need it.
+// much. Behind the provider's queue that is for what was learnt of the link, and other traffic may need the planned
+// share of it: so the rate becomes that, where it is more than the goal's own.
 func (s *Shaper) Leave() error {
-	if s.Behind || s.Rate() < s.Usual/2 {
-		_, err := s.Steer(s.Usual)
-		return err
+	rate := s.left()
+	if rate == s.Rate() {
+		return nil
 	}
-	return nil
+	_, err := s.Steer(rate)
+	return err
+}
+
+// left is the rate that is left, in bit/s.
+func (s *Shaper) left() units.Rate {
+	switch rate := s.Rate(); {
+	case rate < s.Usual/2:
+		return s.Usual
+	case s.Behind && rate > s.Usual:
+		return max(s.Usual, units.Rate(float64(rate)*float64(s.Usual)/float64(s.Goal.Inward())))
+	default:
+		return rate
+	}
 }
 
 // Following is the one follower of a network namespace, as Status sees it.

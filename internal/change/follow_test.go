@@ -267,11 +267,11 @@ func TestFollowedIncoming(t *testing.T) {
 		m.f.Links = slices.Clone(m.f.Links)
 		m.f.Links[ifb].Tree = single(t, text)
 	}
-	for rate, in := range map[string]bool{"85mbit": true, "97.5mbit": true, "84mbit": false, "99.9mbit": false} {
+	for rate, in := range map[string]bool{"85mbit": true, "97.5mbit": true, "84mbit": true, "21mbit": false, "99.9mbit": false} {
 		set(strings.Replace(arriving, "85mbit", rate, 1))
 		st := must[Status](t)(s.Status())
 		if st.InForce != in || in && (len(st.Followed) != 2 || !st.Followed[1].Behind || st.Followed[0].Behind ||
-			st.Followed[1].Rate.String() != rate || st.Followed[1].Low != 85e6 || st.Followed[1].High != 99.75e6) {
+			st.Followed[1].Rate.String() != rate || st.Followed[1].Low != 21.25e6 || st.Followed[1].High != 99.75e6) {
 			t.Errorf("%s: %+v", rate, st)
 		}
 	}
@@ -371,6 +371,24 @@ func TestFollowerIsWanted(t *testing.T) {
 				t.Error("it is given a rate all the same")
 			}
 		})
+	}
+}
+
+// What stays at a follower's end holds for traffic that nobody follows.
+func TestLeft(t *testing.T) {
+	for _, c := range []struct {
+		behind          bool
+		told, rate, was units.Rate
+	}{
+		{false, 100e6, 180e6, 180e6}, {false, 100e6, 60e6, 60e6}, {false, 100e6, 40e6, 94e6},
+		{true, 100e6, 99.75e6, 94e6}, {true, 100e6, 94e6, 94e6}, {true, 100e6, 60e6, 60e6}, {true, 100e6, 40e6, 94e6},
+		{true, 50e6, 80e6, 75.2e6}, // of a span of which 50 Mbit/s is the lower end
+	} {
+		s := Shaper{Goal: plan.Goal{Rate: c.told}, Usual: c.told * 94 / 100, Behind: c.behind,
+			root: qdisc.Qdisc{Spec: qdisc.Cake{Bandwidth: c.rate}}}
+		if got := s.left(); got != c.was {
+			t.Errorf("%+v: %s is left", c, got)
+		}
 	}
 }
 

@@ -17,12 +17,18 @@ import (
 // else it is less. Senders slow down for the shaper a round trip late, so at times more comes than it lets go. The rate
 // is as high as it can be without that filling the link for more than moments.
 //
+// The link may move. Where it has become slower, what comes is flat, and nothing waits in the shaper that was full
+// before. That may also be an application's own rate, so it is tested: less is let go until the queue in front is gone.
+// Where it has become faster, nothing tells. So more is let go for a moment now and then.
+//
 // A tunnel makes packets larger or smaller between the link and the shaper. So the rate is the shaper's, the ceiling is
 // the link's, and size is what lies between the two.
 type Inward struct {
 	low, high float64 // bit/s, bounds of what it may say
 	rate      float64 // bit/s, that is set
 	told      float64 // bit/s, what the link is said to deliver
+	top       float64 // bit/s, what it may deliver at most
+	share     float64 // of what it delivers that is planned for
 	ceiling   float64 // bit/s, what it does
 	tunnels   bool
 	size      float64 // what the link delivers for each bit that comes to the shaper
@@ -32,12 +38,15 @@ type Inward struct {
 	seen     []stretch // the last ones, since the rate was set
 	since    float64   // seconds, when that was
 	draining bool
-	kept     float64 // bit/s, the rate before that
+	kept     float64 // bit/s, the rate for afterwards
 	doubted  float64 // seconds, until when a flat line tells nothing
+
 	bad      float64 // bit/s, a rate that was too high
 	downs    int     // steps since then
 	until    float64 // seconds, until when it is not tried again
 	patience float64 // seconds, how long that was
+
+	move
 }
 
 // stretch is what the link delivered in a tenth of a second or some more, and what came to the shaper.
@@ -61,7 +70,7 @@ const (
 	lately, rarely, sufficient = 100, 1, 40
 	// Steps are shares of what the link delivers; upwards a part of what is free. Senders are given a moment to follow,
 	// in seconds.
-	stepDown, stepUp, mostUp, part, moment = 0.01, 0.005, 0.03, 0.25, 0.5
+	stepDown, stepUp, mostUp, part, follow = 0.01, 0.005, 0.03, 0.25, 0.5
 	// With tunnels no more than this share of what the link delivers is tried. With 16 connections 97 % carried hardly
 	// more, and with 4 uploads ssh waited half as long again at p99 (scenarios/follow/tunnel.toml).
 	mostTunnels = 0.95
@@ -72,18 +81,31 @@ const (
 	again, seldomAgain = 30, 600
 )
 
-// NewInward begins with a rate. What the link is said to deliver is the first guess. All are in bit/s.
-func NewInward(rate, low, high, told units.Rate) *Inward {
-	return &Inward{rate: float64(rate), low: float64(low), high: float64(high), told: float64(told),
-		ceiling: float64(told), patience: again, size: 1}
+// Told is what a person says of a link behind whose queue a shaper is. All are in bit/s.
+type Told struct {
+	Link      units.Rate // what it delivers: the first guess
+	Usual     units.Rate // what is planned for that
+	Low, High units.Rate // bounds of what may be set
+}
+
+// NewInward begins with a rate, in bit/s.
+func NewInward(rate units.Rate, t Told) *Inward {
+	told := float64(t.Link)
+	f := &Inward{rate: float64(rate), low: float64(t.Low), high: float64(t.High), told: told, ceiling: told,
+		top: max(told, float64(t.High)/underTop), share: float64(t.Usual) / told, patience: again, size: 1,
+		move: still(t.High > t.Link || rate < t.Usual)}
+	if rate < t.Usual { // a follower has left it so, of a link that had become slower
+		f.ceiling = float64(rate) / f.share
+	}
+	return f
 }
 
 // NewTunnels is the same where tunnels end, between the link and the shaper.
 //
 // What the link delivers is then all that comes in by a card. A neighbour's packets may be among it, which no provider
-// has counted: more than was told is not believed.
-func NewTunnels(rate, low, high, told units.Rate) *Inward {
-	f := NewInward(rate, low, high, told)
+// has counted: more than the most that was told is not believed.
+func NewTunnels(rate units.Rate, t Told) *Inward {
+	f := NewInward(rate, t)
 	f.tunnels = true
 	return f
 }
@@ -91,8 +113,8 @@ func NewTunnels(rate, low, high, told units.Rate) *Inward {
 // Rate is what is to be set, in bit/s.
 func (f *Inward) Rate() units.Rate { return units.Rate(math.Round(f.rate)) }
 
-// Calm tells whether nothing is under way: no queue drains.
-func (f *Inward) Calm() bool { return !f.draining }
+// Calm tells whether nothing is under way: no queue drains, and no more is let go than is thought to come.
+func (f *Inward) Calm() bool { return !f.draining && !f.probing }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.
 func (f *Inward) Look(l Look) (rate units.Rate, why string) {
@@ -108,7 +130,7 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 	if came < 0 || here < 0 || took > 1 {
 		// The counter began anew, or nobody has looked: sleep, suspend, another queue.
 		f.now, f.seen = stretch{}, nil
-		if f.draining {
+		if !f.Calm() {
 			f.end(l.At.Seconds())
 		}
 		return f.Rate(), ""
@@ -120,7 +142,8 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 	if f.now.took < max(brief, room*full/f.rate) {
 		return f.Rate(), ""
 	}
-	if l.At.Seconds() > f.since+moment {
+	f.notes(l.At.Seconds())
+	if l.At.Seconds() > f.since+f.moment() {
 		f.seen = append(f.seen, f.now)
 		f.seen = f.seen[max(0, len(f.seen)-lately):]
 		why = f.judge(l.At.Seconds())
@@ -132,6 +155,13 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 // judge looks at the last stretches.
 func (f *Inward) judge(at float64) string {
 	f.sizes()
+	if line, fell := f.falls(at); fell {
+		f.fall(line, at)
+		return fmt.Sprintf("the link has become slower: %.4g Mbit/s come all the time", f.ceiling/1e6)
+	}
+	if f.probing {
+		return f.probed(at)
+	}
 	f.learn(at)
 	touched, hidden, bound, most, stands := 0, 0, 0, 0., len(f.seen) >= flat
 	for i, s := range f.seen {
@@ -153,18 +183,16 @@ func (f *Inward) judge(at float64) string {
 	case f.draining && n >= 2 && !f.fills(f.seen[n-1]) && !f.fills(f.seen[n-2]):
 		f.end(at)
 		return "the queue in front of this host has drained"
-	case f.draining && at-f.since > drainMost:
-		f.ceiling, f.doubted = f.told, at+f.patience
-		f.end(at)
+	case f.draining && at-f.since > f.longest():
+		f.helpless(at)
 		return "sending less has not helped"
 	case f.draining:
 		return ""
 	case stands:
 		f.tooMuch(at)
-		f.draining, f.kept = true, f.rate
-		f.set(emptying*f.ceiling/f.size, at)
+		f.drain(f.rate-stepDown*f.ceiling/f.size, max(f.least(), emptying*f.ceiling/f.size), at)
 		return fmt.Sprintf("packets wait in front of this host: %.4g Mbit/s come all the time", f.ceiling/1e6)
-	case touched > rarely && f.rate > f.low:
+	case touched > rarely && f.rate > f.least():
 		f.tooMuch(at)
 		f.set(f.rate-float64(f.downs)*stepDown*f.ceiling/f.size, at)
 		return "more often than now and then, as much comes as the link delivers"
@@ -173,6 +201,9 @@ func (f *Inward) judge(at float64) string {
 		more := max(stepUp*f.ceiling, min(mostUp*f.ceiling, part*(f.ceiling-most)))
 		f.set(f.rate+more/f.size, at)
 		return "as much as the link delivers never comes: more is tried"
+	case f.due(at):
+		f.probe(at)
+		return "more is let go for a moment: the link may have become faster"
 	}
 	return ""
 }
@@ -205,7 +236,7 @@ func (f *Inward) fills(s stretch) bool {
 // beside tells whether more came in by the card than a provider delivers: with tunnels that hides what the link does.
 // Of a card that counts seldom it is the stretch in which it counts.
 func (f *Inward) beside(s stretch) bool {
-	return f.tunnels && s.rate() > f.told*(1+near)+slack*full/s.took
+	return f.tunnels && s.rate() > f.top*(1+near)+slack*full/s.took
 }
 
 // learn finds what the link delivers. More than was thought comes in two stretches in a row. Less is a flat line. With
@@ -214,7 +245,8 @@ func (f *Inward) learn(at float64) {
 	n := len(f.seen)
 	if n >= 2 && !f.tunnels {
 		if least := min(f.seen[n-1].rate(), f.seen[n-2].rate()); least > f.ceiling*(1+near)+slack*full/brief {
-			f.ceiling = least
+			f.rises(least, at)
+			n = len(f.seen) // none where a rate was set
 		}
 	}
 	if n < flat || f.draining || at < f.doubted {
@@ -231,13 +263,13 @@ func (f *Inward) learn(at float64) {
 	more, empty := here > surplus*f.rate, 2*waiting < looks && here > about*f.rate
 	beside := slices.ContainsFunc(f.seen[n-flat:], f.beside)
 	if slices.Max(all)-slices.Min(all) <= near*m+packet && (more || empty) && !beside {
-		f.ceiling = m
+		f.ceiling, f.sized = m, f.size
 	}
 }
 
 // tooMuch remembers a rate that is too high, unless there is none lower.
 func (f *Inward) tooMuch(at float64) {
-	if f.rate <= f.low {
+	if f.rate <= f.least() {
 		return
 	}
 	if f.downs++; f.downs == 1 {
@@ -250,13 +282,35 @@ func (f *Inward) tooMuch(at float64) {
 	f.until = at + f.patience
 }
 
-// end is that of a queue that drains.
-func (f *Inward) end(at float64) {
-	f.draining = false
-	// what fills the link may have been a start, at any rate
-	f.set(min(f.kept, f.ceiling/f.size)-stepDown*f.ceiling/f.size, at)
+// drain lets a queue in front of the shaper drain. Afterwards there is another rate; both are in bit/s.
+func (f *Inward) drain(after, rate, at float64) {
+	f.draining, f.probing, f.kept = true, false, after
+	f.put(rate, at)
 }
 
-func (f *Inward) set(r float64, at float64) {
-	f.rate, f.since, f.seen = max(f.low, min(f.most(), r)), at, nil
+// helpless is the end of a queue that has not drained.
+func (f *Inward) helpless(at float64) {
+	if f.fell > 0 {
+		f.unfall(at)
+	} else {
+		f.ceiling, f.doubted = f.told, at+f.patience
+	}
+	f.end(at)
+}
+
+// end is that of a queue that drains, or of a probe.
+func (f *Inward) end(at float64) {
+	f.draining, f.probing, f.fell = false, false, 0
+	f.set(f.kept, at)
+}
+
+// least is the lowest rate that is tried for long, in bit/s: the planned share of what the link delivers.
+func (f *Inward) least() float64 { return max(f.low, min(f.high, f.share*min(f.top, f.ceiling))) }
+
+// set sets a rate that is to stay, in bit/s.
+func (f *Inward) set(r, at float64) { f.put(max(f.least(), min(f.most(), r)), at) }
+
+// put sets any rate, in bit/s.
+func (f *Inward) put(r, at float64) {
+	f.rate, f.since, f.seen = max(f.low, min(f.high, r)), at, nil
 }

@@ -101,16 +101,22 @@ func (g Goal) highest() units.Rate {
 
 // Room is between which rates, in bit/s, a follower may choose for a queue that was planned with one. Behind is a queue
 // that comes after the provider's: of incoming traffic, and of what has just come in by the same card.
+//
+// There Auto goes up to what is told alone. A shaper behind a queue that is set too high does nothing, and what is told
+// is what the user pays for.
 func (g Goal) Room(incoming bool, planned units.Rate) (low, high units.Rate, behind bool) {
+	low, high = g.Bounds()
 	if !incoming && !g.Carries.oneCard() {
-		low, high = g.Bounds()
 		return shaped(low), shaped(high), false
 	}
-	high = g.Inward()
-	if !incoming {
-		high = min(high, g.Rate)
+	in, outward := g.Inward(), g.highest()
+	if g.Follow == Auto || in < low || in > high {
+		low, high, outward = in/apart, in, g.Rate // the span is of another rate
 	}
-	return planned, max(planned, shaped(high)), true
+	if !incoming {
+		high = min(high, outward)
+	}
+	return min(planned, part(float64(planned)/float64(in), low)), max(planned, shaped(high)), true
 }
 
 // Follows tells whether a queue is one that a follower of this goal has made of another: another rate, between the

@@ -128,9 +128,9 @@ func (g Goal) checkFollow(bad func(try, what string, args ...any) error) error {
 	case g.Recipe+g.Qdisc != "" || g.Prefer == "l4s":
 		return bad("--rate 50mbit --follow auto", "--follow changes the rate of a CAKE, so it goes with no "+
 			"--recipe, --qdisc or --prefer l4s")
-	case g.Role == "relay" && (g.Follow != Auto || g.Rate == 0):
-		return bad("--role relay --rate 50mbit --follow auto", "on a relay --follow learns how much of a rate can be "+
-			"used, and not which rate that is")
+	case g.Role == "relay" && g.Rate == 0:
+		return bad("--role relay --rate 50mbit --follow auto", "on a relay --follow begins with a rate, and none is "+
+			"given")
 	case g.Unknown():
 		return nil
 	case g.Rate == 0:

@@ -321,12 +321,13 @@ type controller interface {
 
 // follows is what follows a shaper, and what it sees.
 func follows(s *change.Shaper) (controller, *eye, error) {
+	told := follow.Told{Link: s.Goal.Inward(), Usual: s.Usual, Low: s.Low, High: s.High}
 	if s.Tunnels {
-		return follow.NewTunnels(s.Rate(), s.Low, s.High, s.Goal.Inward()),
+		return follow.NewTunnels(s.Rate(), told),
 			&eye{begin: time.Now(), cake: s.Cake(), received: s.Received}, nil
 	}
 	if s.Behind {
-		return follow.NewInward(s.Rate(), s.Low, s.High, s.Goal.Inward()), &eye{begin: time.Now(), cake: s.Cake()}, nil
+		return follow.NewInward(s.Rate(), told), &eye{begin: time.Now(), cake: s.Cake()}, nil
 	}
 	e, err := open(s.Cake(), few, s.Forwards)
 	return follow.New(s.Rate(), s.Low, s.High), e, err

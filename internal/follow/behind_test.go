@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"weir/internal/units"
+)
+
+// behind is a provider's queue in front of a shaper, and senders who see both, in steps of a millisecond. Times are in
+// seconds, rates in bit/s.
+type behind struct {
+	link           func(t float64) float64 // what the provider delivers
+	beside         func(t float64) float64 // what another host behind the same queue gets of it
+	buffer         float64                 // seconds that packets can wait there at 50 Mbit/s
+	base, interval float64                 // the RTT without a queue, and CoDel's
+	told, share    float64                 // of the told rate, that is planned
+	low, high      float64                 // that are told, if any
+	senders        []sender
+	wrote          func(t float64, rate units.Rate, why string)
+	q              []parcel
+	waiting        float64 // bits, of it
+	came, shaped   float64 // bits in all, into the shaper and out of it
+	dropped        float64 // bits, by the shaper
+}
+
+// sender is a connection, or several datagrams a millisecond.
+type sender struct {
+	bbr       bool
+	datagrams float64                 // bit/s, that do not care whether they arrive; 0: TCP
+	offered   func(t float64) float64 // what its application has; nil: as much as goes
+	from      float64                 // when it begins
+	until     float64                 // when it ends; 0: never
+
+	window, flying, peak, lost float64 // bits, and when it was last told of a loss
+	slow                       bool    // it has not lost anything yet
+	credit                     float64
+	here                       []parcel  // in the shaper
+	held                       float64   // bits, of these
+	above, next, drops         float64   // CoDel
+	got                        float64   // bits, by all acknowledgements
+	best                       []float64 // bit/s, of the last RTTs: BBR
+	round, roundGot            float64
+	phase                      int
+	pace                       float64
+	acks, losses               map[int]float64
+}
+
+type parcel struct {
+	who  int
+	bits float64
+	at   float64
+}
+
+// moved is what came of it, at each look.
+type moved struct{ at, rate, queue, out, lost []float64 }
+
+func (m moved) between(x []float64, a, b float64) (part []float64) {
+	for i, t := range m.at {
+		if t >= a && t < b {
+			part = append(part, x[i])
+		}
+	}
+	return part
+}
+
+// used is the mean rate that has left the shaper, in bit/s.
+func (m moved) used(a, b float64) float64 {
+	x := m.between(m.out, a, b)
+	return (x[len(x)-1] - x[0]) / (b - a)
+}
+
+// calm is how long after a time a second begins in which nothing waits for 5 ms at the provider.
+func (m moved) calm(a, b float64) float64 {
+	last := a
+	for i, t := range m.at {
+		switch {
+		case t < a || t >= b:
+		case m.queue[i] > 5e-3:
+			last = t
+		case t-last > 1:
+			return last - a
+		}
+	}
+	return math.Inf(1)
+}
+
+func (w *behind) run(length float64) (m moved) {
+	const dt, packet = 1e-3, 1514 * 8
+	usual := w.share * w.told
+	low, high := usual, .9975*w.told
+	if w.high > 0 {
+		low, high = w.share*w.low, .9975*w.high
+	}
+	f := NewInward(units.Rate(usual), Told{Link: units.Rate(w.told), Usual: units.Rate(usual), Low: units.Rate(low),
+		High: units.Rate(high)})
+	for i := range w.senders {
+		s := &w.senders[i]
+		s.window, s.slow, s.acks, s.losses = 10*packet, true, map[int]float64{}, map[int]float64{}
+	}
+	left := 0.
+	for n := 0; float64(n)*dt < length; n++ {
+		t := float64(n) * dt
+		link, rate := w.link(t), float64(f.Rate())
+		if w.beside != nil {
+			link -= w.beside(t)
+		}
+		for i := range w.senders {
+			s := &w.senders[i]
+			bits := s.sends(n, t, dt, w.base)
+			if bits <= 0 {
+				continue
+			}
+			if w.waiting+bits > w.buffer*50e6 {
+				w.loses(i, n, bits)
+				continue
+			}
+			w.q, w.waiting = append(w.q, parcel{i, bits, t}), w.waiting+bits
+		}
+		for room := link * dt; room > 1e-6 && len(w.q) > 0; {
+			p := &w.q[0]
+			b := min(room, p.bits)
+			room, p.bits, w.waiting, w.came = room-b, p.bits-b, w.waiting-b, w.came+b
+			s := &w.senders[p.who]
+			if s.held > .2*rate { // unresponsive: CAKE's BLUE
+				w.dropped += b
+				w.loses(p.who, n, b)
+			} else {
+				s.here, s.held = append(s.here, parcel{p.who, b, t}), s.held+b
+			}
+			if p.bits <= 1e-6 {
+				w.q = w.q[1:]
+			}
+		}
+		left = min(left, 0) + rate*dt
+		for left > 1e-6 {
+			busy := 0.
+			for i := range w.senders {
+				if w.senders[i].held > 1e-6 {
+					busy++
+				}
+			}
+			if busy == 0 {
+				break
+			}
+			each := left / busy
+			for i := range w.senders {
+				left -= w.serves(i, n, t, each)
+			}
+		}
+		if n%20 != 0 {
+			continue
+		}
+		held := 0.
+		for i := range w.senders {
+			held += w.senders[i].held
+		}
+		came := math.Floor(w.came/packet) * packet / 8
+		before := f.Rate()
+		now, why := f.Look(Look{At: time.Duration((t + 1) * 1e9), Came: came, Here: came,
+			Backlog: math.Floor(held/packet) * packet / 8})
+		if w.wrote != nil && now != before {
+			w.wrote(t, now, why)
+		}
+		m.at, m.rate, m.queue = append(m.at, t), append(m.rate, rate), append(m.queue, w.waiting/link)
+		m.out, m.lost = append(m.out, w.shaped), append(m.lost, w.dropped)
+	}
+	return m
+}
+
+// serves lets go of what one sender has in the shaper, as CoDel does, and tells how much that was.
+func (w *behind) serves(i, n int, t, most float64) (sent float64) {
+	const target, packet = 20, 1514 * 8
+	s := &w.senders[i]
+	for most-sent > 1e-6 && len(s.here) > 0 {
+		p := &s.here[0]
+		if t-p.at < w.interval/target {
+			s.above, s.drops = t, 0
+		} else if t-s.above > w.interval && t >= s.next && s.held > packet {
+			s.drops++
+			s.next = t + w.interval/math.Sqrt(s.drops)
+			w.dropped += packet
+			w.loses(i, n, 0)
+		}
+		b := min(most-sent, p.bits)
+		sent, p.bits, s.held = sent+b, p.bits-b, s.held-b
+		s.acks[n+int(w.base/1e-3)] += b
+		w.shaped += b
+		if p.bits <= 1e-6 {
+			s.here = s.here[1:]
+		}
+	}
+	if len(s.here) == 0 {
+		s.held = 0
+	}
+	return sent
+}
+
+func (w *behind) loses(i, n int, bits float64) {
+	at := n + int((w.base+w.waiting/w.link(float64(n)/1e3))/1e-3)
+	w.senders[i].losses[at] += bits + 1
+}
+
+// sends is what a sender sends in one step.
+func (s *sender) sends(n int, t, dt, base float64) float64 {
+	const packet = 1514 * 8
+	a, l := s.acks[n], s.losses[n]
+	delete(s.acks, n)
+	delete(s.losses, n)
+	if t < s.from || s.until > 0 && t >= s.until {
+		return 0
+	}
+	room := math.Inf(1)
+	if s.offered != nil {
+		s.credit = min(s.credit+s.offered(t)*dt, 64*8*1024)
+		room = s.credit
+	}
+	switch {
+	case s.datagrams > 0:
+		return s.datagrams * dt
+	case s.bbr:
+		room = min(room, s.paced(a, l, t, dt, base))
+	default:
+		room = min(room, s.cubic(a, l, t, base))
+	}
+	if room < packet/4 {
+		return 0
+	}
+	s.credit, s.pace = s.credit-room, s.pace-room
+	s.flying += room
+	return room
+}
+
+// cubic is what its window lets go (RFC 9438).
+func (s *sender) cubic(acked, lost, t, base float64) float64 {
+	const c, beta, packet = .4, .7, 1514 * 8
+	limited := s.flying > .9*s.window
+	s.flying = max(0, s.flying-acked-max(0, lost-1))
+	if lost > 0 && t-s.lost > base+.05 {
+		s.lost, s.peak, s.slow = t, s.window/packet, false
+		s.window = max(2*packet, beta*s.window)
+	}
+	switch {
+	case s.slow && limited:
+		s.window += acked
+	case acked > 0 && limited:
+		k := math.Cbrt(s.peak * (1 - beta) / c)
+		want := packet * (c*math.Pow(t-s.lost-k, 3) + s.peak)
+		if want > s.window {
+			s.window += min((want-s.window)/s.window, .5) * acked
+		}
+		s.window += .01 * packet * acked / s.window
+	}
+	return s.window - s.flying
+}
+
+// paced is BBR's, in a few words: 1.25, 0.75 and six times 1 of the best rate of ten RTTs.
+func (s *sender) paced(acked, lost, t, dt, base float64) float64 {
+	const packet = 1514 * 8
+	s.flying = max(0, s.flying-acked-max(0, lost-1))
+	s.got += acked
+	if t-s.round >= base {
+		s.best = append(s.best, (s.got-s.roundGot)/(t-s.round))
+		s.best = s.best[max(0, len(s.best)-10):]
+		s.round, s.roundGot, s.phase = t, s.got, s.phase+1
+	}
+	best := 1e6
+	for _, r := range s.best {
+		best = max(best, r)
+	}
+	gain := []float64{1.25, .75, 1, 1, 1, 1, 1, 1}[s.phase%8]
+	if s.slow {
+		gain = 2.89
+		if n := len(s.best); n >= 4 && s.best[n-1] < 1.25*s.best[n-4] && best > 2e6 {
+			s.slow = false
+		}
+	}
+	s.pace = min(s.pace+gain*best*dt, 4*packet)
+	if s.pace < packet {
+		return 0
+	}
+	return min(s.pace, 2*best*base+3*packet-s.flying)
+}
+
+func times(n int, s sender) (all []sender) {
+	for range n {
+		all = append(all, s)
+	}
+	return all
+}
+
+// A link that moves is followed, and what is no link's holds nobody up for long.
+func TestInwardMoves(t *testing.T) {
+	const rests = 85
+	stands := steps(50 * mbit)
+	often := func(t float64) float64 { return []float64{50, 30, 40, 25, 45}[int(t/8)%5] * mbit }
+	cubic, bbr, stream := sender{}, sender{bbr: true}, sender{offered: steps(30 * mbit)}
+	datagrams := sender{datagrams: 30 * mbit}
+	at := func(s sender, from, until float64) sender { s.from, s.until = from, until; return s }
+	for name, c := range map[string]struct {
+		w    behind
+		use  [3]float64 // Mbit/s at least: before the fall, after it, and after the rise
+		calm float64    // seconds after the fall, at most; 0: not asked
+		lost float64    // % of what came, at most; 0: not asked
+	}{
+		"1 cubic":          {behind{senders: times(1, cubic)}, [3]float64{45, 27.5, 40}, 1, 0},
+		"4 cubic":          {behind{senders: times(4, cubic)}, [3]float64{45, 27.5, 41}, 1, 0},
+		"16 cubic":         {behind{senders: times(16, cubic)}, [3]float64{45, 27.5, 41}, 1, 0},
+		"4 cubic, at 85 %": {behind{senders: times(4, cubic), share: .85}, [3]float64{42, 26.5, 38}, 1, 0},
+		"1 bbr":            {behind{senders: times(1, bbr)}, [3]float64{44, 27, 38}, 0, 0},
+		"4 bbr":            {behind{senders: times(4, bbr)}, [3]float64{44, 27, 40}, 0, 0},
+		"it moves often":   {behind{senders: times(4, cubic), link: often}, [3]float64{30, 34, 30}, 0, 0},
+		"a span": {behind{senders: times(4, cubic), link: stands, told: 20 * mbit, low: 20 * mbit, high: 60 * mbit},
+			[3]float64{45, 45, 45}, 0, 0},
+		"a neighbour": {behind{senders: times(4, cubic), link: stands, beside: steps(0, 25, 20*mbit, 50, 0)},
+			[3]float64{45, 27.5, 45}, 1, 0},
+		"datagrams": {behind{senders: times(1, datagrams), link: stands}, [3]float64{29.5, 29.3, 29.9}, 1, 1},
+		"a stream":  {behind{senders: times(1, stream), link: stands}, [3]float64{28, 28.5, 28}, 1, 0},
+		"a stream, at 85 %": {behind{senders: times(1, stream), link: stands, share: .85},
+			[3]float64{26, 26.5, 26.5}, 1, 0},
+		"a stream, and others until 25 s": {behind{senders: append(times(4, at(cubic, 0, 25)), stream), link: stands},
+			[3]float64{45, 26.5, 28.5}, 0, 0},
+		"it falls in a pause": {behind{senders: append(times(4, at(cubic, 0, 20)), times(4, at(cubic, 28, rests))...)},
+			[3]float64{20, 26.5, 40}, 0, 0},
+		"it rises in a pause": {behind{senders: append(times(4, at(cubic, 0, 45)), times(4, at(cubic, 60, rests))...)},
+			[3]float64{45, 20, 40}, 1, 0},
+		"it stands": {behind{senders: times(4, cubic), link: stands}, [3]float64{45, 47, 48}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := c.w
+			w.buffer, w.base, w.interval = .2, .048, .5
+			if w.share == 0 {
+				w.share = .94
+			}
+			if w.told == 0 {
+				w.told, w.low, w.high = 50*mbit, 12.5*mbit, 50*mbit
+			}
+			if w.link == nil {
+				w.link = steps(50*mbit, 25, 30*mbit, 50, 45*mbit)
+			}
+			w.wrote = func(at float64, rate units.Rate, why string) { t.Logf("%5.2f s: %s, %s", at, rate, why) }
+			m := w.run(rests)
+			for i, of := range [][2]float64{{15, 25}, {32, 50}, {65, 85}} {
+				if used := m.used(of[0], of[1]) / mbit; used < c.use[i] {
+					t.Errorf("%.1f Mbit/s from %g s on, at least %g", used, of[0], c.use[i])
+				}
+			}
+			if calm := m.calm(25, 50); c.calm > 0 && calm > c.calm {
+				t.Errorf("calm %.2f s after 25 s, at most %g", calm, c.calm)
+			}
+			if lost := 100 * w.dropped / w.came; c.lost > 0 && lost > c.lost {
+				t.Errorf("%.2f %% lost, at most %g", lost, c.lost)
+			}
+		})
+	}
+}
