@@ -408,8 +408,14 @@ func TestInSegments(t *testing.T) {
 			[]segment{data(0, 1000), data(1000, 1000), data(1000, 1000), ack(2000)}, 0, 2000, 1000},
 		"sent again in other pieces": {
 			[]segment{data(0, 1000), data(1000, 1000), data(600, 1400), ack(2000)}, 0, 2000, 1400},
-		"lost before this host": {
-			[]segment{data(0, 1000), data(2000, 1000), data(1000, 1000), ack(3000)}, 1, 3000, 0},
+		"two small ones, which may have been put off": {
+			[]segment{data(0, 200), data(200, 200), ack(400)}, 0, 400, 0},
+		"lost before this host, so that the others have waited for it": {
+			[]segment{data(0, 1000), data(2000, 1000), data(1000, 1000), ack(3000)}, 0, 3000, 0},
+		"lost beyond this host, so that the others have waited for it": {[]segment{data(0, 1000), data(1000, 1000),
+			data(2000, 1000), data(0, 1000), ack(3000)}, 0, 3000, 1000},
+		"after a hole was filled": {[]segment{data(0, 1000), data(2000, 1000), data(1000, 1000), ack(3000),
+			data(3000, 1000), data(4000, 1000), ack(5000)}, 1, 5000, 0},
 		"an old one": {[]segment{data(0, 1000), data(1000, 1000), ack(2000), data(2000, 1000), data(3000, 1000),
 			ack(1000)}, 1, 2000, 0},
 		"another connection with these ports": {[]segment{data(1<<20, 1000), data(1<<20+1000, 1000),

@@ -27,10 +27,10 @@ type objectFlow struct {
 	Mss     uint32
 	Una     uint32
 	Next    uint32
+	Mark    uint32
 	Holes   uint32
 	Turn    uint32
 	At      uint32
-	_       [4]byte
 	Slot    [16]uint64
 }
 

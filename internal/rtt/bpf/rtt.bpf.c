@@ -6,8 +6,9 @@
  * The program is the filter of a packet socket, which sees what leaves behind the queue, and what comes before all else. It lets nothing into the
  * socket and changes no packet. What it does not understand it does not count: fragments, options of IP, packets that are cut short.
  *
- * Three things are no RTT. An acknowledgement of one segment may have been put off (RFC 9293, section 3.8.6.3), so it has to be of more, or
- * selective. What went out twice may be acknowledged for the first time (Karn). And nobody acknowledges what was never sent.
+ * Four things are no RTT. An acknowledgement of one segment may have been put off (RFC 9293, section 3.8.6.3), so it has to be of more, or
+ * selective. What went out twice may be acknowledged for the first time (Karn). What came before a hole was filled has waited for that. And
+ * nobody acknowledges what was never sent.
  */
 #include "rtt.h"
 
@@ -28,6 +29,8 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #define SACK 5	/* kind of the option, with 8 bytes for each block */
 /* us: what has not come back after so long does not come; an RTT that is longer is not believed */
 #define STALE 4000000
+/* bytes: two segments that are not more may be put off, however large the largest was: Linux knows no smaller MSS (tcp_initialize_rcv_mss()) */
+#define LEAST_MSS 536
 /* bytes: a connection that leaps by more than this has begun anew */
 #define LEAP (1 << 28)
 
@@ -186,7 +189,7 @@ static __always_inline bool count(struct flow *f, const struct segment *s)
 	f->sent += s->payload;
 	if (ahead > LEAP || ahead < -LEAP) {
 		f->next = end;
-		f->una = s->seq;
+		f->una = f->mark = s->seq;
 		f->holes = 0;
 		return true;
 	}
@@ -228,7 +231,7 @@ static __always_inline void leaves(struct __sk_buff *skb, struct segment *s)
 			return;
 		any = 1;
 		f->next = s->seq;
-		f->una = s->seq;
+		f->una = f->mark = s->seq;
 		f->at = now_us() - STALE;
 	}
 	/* A virtual card's superpackets do not say of how many segments they are. */
@@ -240,10 +243,12 @@ static __always_inline void leaves(struct __sk_buff *skb, struct segment *s)
 	if (size > f->mss)
 		f->mss = size;
 	f->packets += segments;
-	if (count(f, s))
+	if (count(f, s)) {
 		remember(f, s->seq + s->payload);
-	else
+	} else {
 		forget(f, s);
+		f->mark = f->next;
+	}
 }
 
 /* Takes an RTT in us. */
@@ -265,7 +270,7 @@ static __always_inline void comes(struct __sk_buff *skb, struct segment *s)
 {
 	struct flow *f;
 	u32 now, more, named;
-	bool names;
+	bool names, whole;
 
 	if ((s->flags & (SYN | RST | ACK)) != ACK)
 		return;
@@ -274,6 +279,7 @@ static __always_inline void comes(struct __sk_buff *skb, struct segment *s)
 	if (!f || (s32)(s->ack - f->next) > 1 || (s32)(s->ack - f->una) < 0)
 		return;
 	more = s->ack - f->una;
+	whole = (s32)(f->una - f->mark) >= 0;
 	f->acked += more;
 	f->una = s->ack;
 	if ((s32)(f->una - f->next) >= 0)
@@ -283,7 +289,7 @@ static __always_inline void comes(struct __sk_buff *skb, struct segment *s)
 		return;
 	if (!names) {
 		named = s->ack;
-		names = more > f->mss;
+		names = whole && more > f->mss && more > LEAST_MSS;
 	}
 	now = now_us();
 	for (int i = 0; i < SLOTS; i++) {

@@ -37,6 +37,7 @@ struct flow {
 	/* Known here alone. Times are in us, and go round in 71 minutes. */
 	u32 una;	/* the highest acknowledgement */
 	u32 next;	/* the end of what went out */
+	u32 mark;	/* that end, when a hole was filled last: what went out before may be acknowledged late */
 	u32 holes;	/* bytes that were missing before they came here */
 	u32 turn, at;	/* the slot of the next end, and when the last one went out */
 	u64 slot[SLOTS];	/* where a segment ends in the upper half, and when it went out in the lower; 0: free */
