@@ -48,7 +48,8 @@ func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	if c.Behind {
 		enough = exact
 	}
-	if n := len(seen); n > 0 && (at <= seen[n-1].at || at-seen[n-1].at > stale || c.Sum < seen[n-1].sum) {
+	if n := len(seen); n > 0 && (at <= seen[n-1].at || at-seen[n-1].at > stale || c.Sum < seen[n-1].sum ||
+		c.Samples < seen[n-1].samples) {
 		seen = nil // nothing was heard for long, or it is another connection
 	} else if n > 0 {
 		now.delivered += seen[n-1].delivered
