@@ -267,7 +267,8 @@ func TestFollowedIncoming(t *testing.T) {
 		m.f.Links = slices.Clone(m.f.Links)
 		m.f.Links[ifb].Tree = single(t, text)
 	}
-	for rate, in := range map[string]bool{"85mbit": true, "97.5mbit": true, "84mbit": true, "21mbit": false, "99.9mbit": false} {
+	for rate, in := range map[string]bool{"85mbit": true, "97.5mbit": true, "84mbit": true, "21mbit": false,
+		"99.9mbit": false} {
 		set(strings.Replace(arriving, "85mbit", rate, 1))
 		st := must[Status](t)(s.Status())
 		if st.InForce != in || in && (len(st.Followed) != 2 || !st.Followed[1].Behind || st.Followed[0].Behind ||

@@ -63,7 +63,8 @@ type flow struct {
 	unacked                           float64 // packets that no acknowledgement has told of yet
 	acks                              uint32
 	behind                            struct{ least, srtt, sum float64 } // as where they have left the shaper
-	moved, bursts                     bool                               // bursts: it has sent all that its window allows at once
+	moved                             bool
+	bursts                            bool // it has sent all that its window allows at once
 }
 
 // seen is what came of it.

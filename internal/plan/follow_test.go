@@ -168,16 +168,19 @@ func TestFollowsBehind(t *testing.T) {
 		goal      Goal
 		low, high units.Rate
 	}{
-		"a relay":        {Goal{Rate: 50e6, Carries: "forward", Follow: Auto}, 11.75e6, 49.875e6},
-		"more comes in":  {Goal{Rate: 50e6, Ingress: 100e6, Carries: "forward", Follow: Auto}, 11.75e6, 49.875e6},
-		"less comes in":  {Goal{Rate: 100e6, Ingress: 50e6, Carries: "forward", Follow: Auto}, 11.75e6, 49.875e6},
-		"a tunnel":       {Goal{Rate: 50e6, Carries: "wireguard", Follow: Auto}, 11.75e6, 49.875e6},
-		"much is usual":  {Goal{Rate: 20e6, Carries: "forward", Follow: Auto}, 11.75e6, 47e6},
-		"a span":         {Goal{Rate: 50e6, Carries: "forward", Follow: "20mbit..80mbit"}, 18.8e6, 79.8e6},
-		"its lower end":  {Goal{Rate: 50e6, Carries: "forward", Follow: "50mbit..80mbit"}, 47e6, 79.8e6},
-		"of both":        {Goal{Rate: 50e6, Ingress: 50e6, Carries: "forward", Follow: "20mbit..80mbit"}, 18.8e6, 79.8e6},
-		"of the rate":    {Goal{Rate: 40e6, Ingress: 100e6, Carries: "forward", Follow: "20mbit..80mbit"}, 11.75e6, 47e6},
-		"the lesser way": {Goal{Rate: 90e6, Ingress: 50e6, Carries: "forward", Follow: "20mbit..95mbit"}, 18.8e6, 94.7625e6},
+		"a relay":       {Goal{Rate: 50e6, Carries: "forward", Follow: Auto}, 11.75e6, 49.875e6},
+		"more comes in": {Goal{Rate: 50e6, Ingress: 100e6, Carries: "forward", Follow: Auto}, 11.75e6, 49.875e6},
+		"less comes in": {Goal{Rate: 100e6, Ingress: 50e6, Carries: "forward", Follow: Auto}, 11.75e6, 49.875e6},
+		"a tunnel":      {Goal{Rate: 50e6, Carries: "wireguard", Follow: Auto}, 11.75e6, 49.875e6},
+		"much is usual": {Goal{Rate: 20e6, Carries: "forward", Follow: Auto}, 11.75e6, 47e6},
+		"a span":        {Goal{Rate: 50e6, Carries: "forward", Follow: "20mbit..80mbit"}, 18.8e6, 79.8e6},
+		"its lower end": {Goal{Rate: 50e6, Carries: "forward", Follow: "50mbit..80mbit"}, 47e6, 79.8e6},
+		"of both": {Goal{Rate: 50e6, Ingress: 50e6, Carries: "forward", Follow: "20mbit..80mbit"},
+			18.8e6, 79.8e6},
+		"of the rate": {Goal{Rate: 40e6, Ingress: 100e6, Carries: "forward", Follow: "20mbit..80mbit"},
+			11.75e6, 47e6},
+		"the lesser way": {Goal{Rate: 90e6, Ingress: 50e6, Carries: "forward", Follow: "20mbit..95mbit"},
+			18.8e6, 94.7625e6},
 	} {
 		low, high, behind := c.goal.Room(false, 47e6)
 		if low != c.low || high != c.high || !behind {

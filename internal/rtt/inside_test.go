@@ -460,7 +460,8 @@ func TestInLosses(t *testing.T) {
 			f := r.only(w)
 			t.Logf("%+v", f)
 			if again := f.Sent - bytes; f.Again != again || again > 0 != (where == "beyond") {
-				t.Errorf("it says that %d bytes were lost beyond, of %d, and %d were to be sent", f.Again, f.Sent, bytes)
+				t.Errorf("it says that %d bytes were lost beyond, of %d, and %d were to be sent",
+					f.Again, f.Sent, bytes)
 			}
 			if off := f.Sum/time.Duration(max(1, f.Samples)) - delay; off < 0 || off > 2*time.Millisecond {
 				t.Errorf("netem delays by %v, and the mean is off by %v", delay, off)
