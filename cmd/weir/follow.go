@@ -57,14 +57,15 @@ is none.
 Where sending less does not help, packets wait elsewhere, and the rate is put
 back. Without connections, or with little to send, the rate stays as it is.
 
-Of incoming traffic and on a relay it learns how much of the rate can be used
-without filling the link. It begins with the share that weir up gives. On
-SIGTERM that share comes back. A relay may have tunnels of the kernel's, such as
+Of incoming traffic and on a relay it learns how much of the link can be used
+without filling it. The link may become slower, and faster again. It begins with
+the share that weir up gives. A relay may have tunnels of the kernel's, such as
 WireGuard, but neither proxies nor tunnels of programs.
 
-Any other rate stays as it is on SIGTERM. If it is less than half of the goal's
-own rate, that one is set instead. Killed at any instant, it leaves what it set
-last, and that is between the goal's rates.
+On SIGTERM the rate stays as it is. If it is less than half of the goal's own
+rate, that one is set instead. Of incoming traffic and on a relay no more than
+the share that weir up gives is left. Killed at any instant, it leaves what it
+set last, and that is between the goal's rates.
 
 It takes less than 1 % of a core. docs/follow.md says what was measured.
 

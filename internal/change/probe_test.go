@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,23 +37,10 @@ func TestProbeInLabKernel(t *testing.T) {
 // the kernel stops the device for that, for as long as its readers of the old one take (dev_deactivate,
 // net/sched/sch_generic.c), and what stands in the old one is gone: counted, and told.
 func TestProbeWhileChanging(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a network namespace needs root")
-	}
 	if testing.Short() {
 		t.Skip("skipped here: it changes real queues for longer than -short allows")
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Error(err)
-			return
-		}
-		probeWhileChanging(t)
-	}()
-	<-done
+	inNamespace(t, probeWhileChanging)
 }
 
 func probeWhileChanging(t *testing.T) {

@@ -5,8 +5,6 @@ package change
 import (
 	"errors"
 	"math"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -19,20 +17,7 @@ import (
 
 // What comes in is counted with the header of Ethernet, whatever kind of device the uplink is.
 func TestLiveReceived(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a network namespace needs root")
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Error(err)
-			return
-		}
-		liveReceived(t)
-	}()
-	<-done
+	inNamespace(t, liveReceived)
 }
 
 func liveReceived(t *testing.T) {

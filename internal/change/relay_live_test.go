@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -26,20 +25,7 @@ func TestLiveRelayInLabKernel(t *testing.T) { umltest.Run(t, "^TestLiveRelay$") 
 
 // A relay's goal on a real kernel, with this program as the one that makes the tunnel.
 func TestLiveRelay(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a network namespace needs root")
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Error(err)
-			return
-		}
-		liveRelay(t)
-	}()
-	<-done
+	inNamespace(t, liveRelay)
 }
 
 // openTunnel makes the device tun0. It goes when the file is closed.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -76,17 +75,7 @@ func TestLiveCleanQueueInLabKernel(t *testing.T) { umltest.Run(t, "^TestLiveClea
 
 // What a BPF queue has asked of its device is undone with it, unless somebody has set another number since.
 func TestLiveCleanQueue(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a network namespace needs root")
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Error(err)
-			return
-		}
+	inNamespace(t, func(t *testing.T) {
 		for _, c := range []struct{ there, kept, want int }{
 			{1, 65535, 65535},
 			{1, 2, 2},
@@ -115,8 +104,7 @@ func TestLiveCleanQueue(t *testing.T) {
 				t.Errorf("%+v: no error for a device that is gone", c)
 			}
 		}
-	}()
-	<-done
+	})
 }
 
 // Of a journal that cannot be reached the refusal and its cause can both be asked.

@@ -44,9 +44,8 @@ type Connection struct {
 	Delivered float64 // packets, since the look before
 	Lost      float64 // packets that were sent again, since the look before
 
-	// Behind is a connection whose RTTs begin where its packets have left the shaper: they hold no wait of this host's,
-	// and what the shaper drops is not Lost. How many there were since it is known is Samples, which wraps, and Sum is
-	// what they took.
+	// Behind is a connection that is seen behind the shaper: its RTTs hold no wait of this host's, and what the shaper
+	// drops is not Lost. How many RTTs there were since it is known is Samples, which wraps; Sum is what they took.
 	Behind  bool
 	Samples uint32
 	Sum     time.Duration
