@@ -47,10 +47,7 @@ func readLinks(f *Facts) error {
 		return err
 	}
 	defer tool.close()
-	names := map[int]string{}
-	for _, link := range links {
-		names[link.Attrs().Index] = link.Attrs().Name
-	}
+	names := namesOf(links)
 	for _, link := range links {
 		f.Links = append(f.Links, readLink(link, trees[link.Attrs().Index], addrs, tool, names))
 	}
@@ -68,24 +65,39 @@ func readLinks(f *Facts) error {
 	return nil
 }
 
-// readLink makes a Link of what the kernel and the driver say of a device.
-func readLink(link netlink.Link, tree qdisc.Tree, addrs []netlink.Addr, tool ethtool, names map[int]string) Link {
-	a := link.Attrs()
-	l := Link{
-		Index: a.Index, Name: a.Name, MTU: a.MTU,
-		Loopback: a.Flags&net.FlagLoopback != 0,
-		// Many virtual devices have no notion of a carrier; "unknown" is up.
-		Up: a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown &&
-			a.OperState != netlink.OperLowerLayerDown,
-		TxQueues: a.NumTxQueues, GSOBytes: int(a.GSOMaxSize), GSOSegs: int(a.GSOMaxSegs),
-		Tree: tree,
+// namesOf are the links' names, by their index.
+func namesOf(links []netlink.Link) map[int]string {
+	names := map[int]string{}
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
 	}
+	return names
+}
+
+// place is which device a link is, and what it is made on.
+func place(link netlink.Link, names map[int]string) Link {
+	a := link.Attrs()
+	l := Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0, Master: names[a.MasterIndex]}
 	if link.Type() != "device" {
 		l.Kind = link.Type()
 	}
 	if len(a.HardwareAddr) == 6 {
 		l.MAC = a.HardwareAddr.String()
 	}
+	if a.NetNsID < 0 && l.Kind != "veth" { // in this network namespace; a veth device has its peer there
+		l.Parent = names[a.ParentIndex]
+	}
+	return l
+}
+
+// readLink makes a Link of what the kernel and the driver say of a device.
+func readLink(link netlink.Link, tree qdisc.Tree, addrs []netlink.Addr, tool ethtool, names map[int]string) Link {
+	a := link.Attrs()
+	l := place(link, names)
+	// Many virtual devices have no notion of a carrier; "unknown" is up.
+	l.Up = a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown && a.OperState != netlink.OperLowerLayerDown
+	l.MTU, l.TxQueues, l.GSOBytes, l.GSOSegs = a.MTU, a.NumTxQueues, int(a.GSOMaxSize), int(a.GSOMaxSegs)
+	l.Tree = tree
 	l.Driver = tool.driver(a.Name)
 	// The drivers of veth and tun report a speed that is a constant and limits nothing.
 	if l.Kind != "veth" && l.Kind != "tuntap" {
@@ -103,10 +115,6 @@ func readLink(link netlink.Link, tree qdisc.Tree, addrs []netlink.Addr, tool eth
 	l.TxQLen = max(a.TxQLen, 0)
 	if s := a.Statistics; s != nil {
 		l.RxBytes, l.TxBytes, l.RxPkts = s.RxBytes, s.TxBytes, s.RxPackets
-	}
-	l.Master = names[a.MasterIndex]
-	if a.NetNsID < 0 && l.Kind != "veth" { // in this network namespace; a veth device has its peer there
-		l.Parent = names[a.ParentIndex]
 	}
 	return l
 }

@@ -77,6 +77,29 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 	return name, "", nil
 }
 
+// Passing tells of each link, by its index, whether what leaves by it may pass a device. What leaves by another card,
+// or a bridge to containers, does not. Of a tunnel that is not known, so it may.
+func Passing(links []host.Link, dev string) map[int]bool {
+	kinds := []string{"", "bond", "team", "vlan", "macvlan", "ipvlan", "bridge", "veth"}
+	may := map[int]bool{}
+	for _, l := range links {
+		may[l.Index] = !slices.Contains(kinds, l.Kind) || mayPass(links, l, dev, nil)
+	}
+	return may
+}
+
+// mayPass leaves out links that were asked before.
+func mayPass(links []host.Link, l host.Link, dev string, before []string) bool {
+	if l.Name == dev || l.Kind == "openvswitch" || tunnelKind(l, false) != "" {
+		return true
+	}
+	before = append(before, l.Name)
+	return slices.ContainsFunc(links, func(below host.Link) bool {
+		return (below.Name == l.Parent || below.Master == l.Name) && !slices.Contains(before, below.Name) &&
+			mayPass(links, below, dev, before)
+	})
+}
+
 // outward are the links by which a host can be left, as they have addresses: cards, what is made of them, and bridges.
 func outward(f host.Facts) (links []host.Link) {
 	for _, l := range f.Links {

@@ -128,3 +128,33 @@ func TestOtherUplinks(t *testing.T) {
 		}
 	}
 }
+
+// A connection by another card tells nothing of the uplink. One that may leave by it in the end does.
+func TestPassing(t *testing.T) {
+	f := linked(t,
+		host.Link{Name: "eth0"},
+		host.Link{Name: "eth1"},
+		host.Link{Name: "docker0", Kind: "bridge"}, host.Link{Name: "veth1", Kind: "veth", Master: "docker0"},
+		host.Link{Name: "eth0.7", Kind: "vlan", Parent: "eth0"}, host.Link{Name: "eth1.7", Kind: "vlan", Parent: "eth1"},
+		host.Link{Name: "wg0", Kind: "wireguard"},
+		host.Link{Name: "br-vx", Kind: "bridge"}, host.Link{Name: "vx", Kind: "vxlan", Master: "br-vx"},
+		host.Link{Name: "vmbr0", Kind: "bridge"}, host.Link{Name: "eth2", Master: "vmbr0"},
+		host.Link{Name: "tap0", Kind: "tuntap", MAC: "52:54:00:00:00:01", Master: "vmbr0"},
+		host.Link{Name: "a", Kind: "macvlan", Parent: "b"}, host.Link{Name: "b", Kind: "macvlan", Parent: "a"},
+		host.Link{Name: "vrf0", Kind: "vrf"}, host.Link{Name: "ovs0", Kind: "openvswitch"})
+	for dev, want := range map[string]string{
+		"eth0":  "eth1 docker0 veth1 eth1.7 vmbr0 eth2 a b",
+		"eth2":  "eth0 eth1 docker0 veth1 eth0.7 eth1.7 a b",
+		"vmbr0": "eth0 eth1 docker0 veth1 eth0.7 eth1.7 eth2 a b",
+	} {
+		may, not := Passing(f.Links, dev), []string{}
+		for _, l := range f.Links {
+			if !may[l.Index] {
+				not = append(not, l.Name)
+			}
+		}
+		if got := strings.Join(not, " "); got != want {
+			t.Errorf("not by %s: %s, and not %s", dev, got, want)
+		}
+	}
+}

@@ -43,6 +43,8 @@ const (
 	every      = 2 * time.Second
 	shareOfAll = 0.001
 	few        = 8
+	// ranked is of how many that carry most it is looked whether they pass the queue.
+	ranked = 256
 	// While somebody waits for it, that may be more of a core.
 	shareAwaited = 0.05
 	// While a rate is looked for, this many are looked at, this often.
@@ -186,7 +188,7 @@ func prepare(u change.Unmeasured, share float64) (s listener, err error) {
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
 	}
-	if s.eye, err = open(u.Cake, many, u.Forwarding); err != nil {
+	if s.eye, err = open(u.Goal.Dev, u.Cake, many, u.Forwarding); err != nil {
 		s.conn.Close()
 		return s, err
 	}
@@ -329,7 +331,7 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 	if s.Behind {
 		return follow.NewInward(s.Rate(), told), &eye{begin: time.Now(), cake: s.Cake()}, nil
 	}
-	e, err := open(s.Cake(), few, s.Forwards)
+	e, err := open(s.Goal.Dev, s.Cake(), few, s.Forwards)
 	return follow.New(s.Rate(), s.Low, s.High), e, err
 }
 
@@ -418,6 +420,7 @@ func (s *steps) add(at time.Time, rate units.Rate, why string, calm bool) bool {
 // eye is what looks remember.
 type eye struct {
 	connections *host.Connections
+	ways        *ways
 	forwarded   *forwarded
 	blind       string  // why forwarded connections are not seen
 	few         int     // that are looked at each time
@@ -434,13 +437,18 @@ type eye struct {
 	before      follow.Look
 }
 
-func open(cake qdisc.Cake, few int, forwarding []int) (*eye, error) {
+// open prepares looks at the connections that pass a device's queue, and at forwarded ones behind some devices.
+func open(dev string, cake qdisc.Cake, few int, forwarding []int) (*eye, error) {
 	connections, err := host.OpenConnections(false)
 	if err != nil {
 		return nil, err
 	}
 	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: time.Now(), cake: cake,
 		least: map[netip.Addr]time.Duration{}}
+	if e.ways, err = openWays(dev); err != nil {
+		connections.Close()
+		return nil, err
+	}
 	if len(forwarding) > 0 {
 		if e.forwarded, err = openForwarded(forwarding); err != nil {
 			e.blind = "connections that this host forwards are not seen: " + err.Error()
@@ -452,6 +460,9 @@ func open(cake qdisc.Cake, few int, forwarding []int) (*eye, error) {
 func (e *eye) close() {
 	if e.connections != nil {
 		e.connections.Close()
+	}
+	if e.ways != nil {
+		e.ways.close()
 	}
 	if e.forwarded != nil {
 		e.forwarded.watch.Close()
@@ -532,7 +543,7 @@ func (e *eye) loaded(l follow.Look, rate units.Rate) bool {
 	return l.Backlog > 0 || took > 0 && sent/took > busy*float64(rate)
 }
 
-// choose takes those that have carried most since all were looked at last.
+// choose takes those that have carried most since all were looked at last, of those that may pass the queue.
 func (e *eye) choose(all []host.Connection) {
 	carried := make(map[uint64]uint32, len(all))
 	for _, c := range all {
@@ -542,7 +553,12 @@ func (e *eye) choose(all []host.Connection) {
 	since := func(c host.Connection) uint32 { return c.Info.Delivered - e.carried[c.Cookie] }
 	slices.SortFunc(all, func(a, b host.Connection) int { return int(int64(since(b)) - int64(since(a))) })
 	old := e.chosen
-	e.chosen = slices.Clone(all[:min(e.few, len(all))])
+	e.chosen = make([]host.Connection, 0, e.few)
+	for _, c := range all[:min(ranked, len(all))] {
+		if len(e.chosen) < e.few && (e.ways == nil || e.ways.pass(c)) {
+			e.chosen = append(e.chosen, c)
+		}
+	}
 	now := time.Now()
 	e.rates = map[uint64]float64{}
 	for _, c := range e.chosen {

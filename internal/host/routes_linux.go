@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Routes tells by which device a connection's packets leave, as often as is wanted.
+type Routes struct {
+	h     *netlink.Handle
+	known map[way]int
+	until time.Time // from when on all is asked anew
+}
+
+// way is what a route depends on. Marks, and users' rules, are not seen from outside.
+type way struct {
+	from, to netip.Addr
+	device   uint32
+}
+
+// OpenRoutes needs no root.
+func OpenRoutes() (*Routes, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	return &Routes{h: h}, nil
+}
+
+// Close ends the questions.
+func (r *Routes) Close() { r.h.Close() }
+
+// Links are the devices that there are now, and what each is made on; nothing else is said of them.
+func (r *Routes) Links() (all []Link, err error) {
+	links, err := again(r.h.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list of links: %w", err)
+	}
+	names := namesOf(links)
+	for _, link := range links {
+		all = append(all, place(link, names))
+	}
+	return all, nil
+}
+
+// Device is the index of the device to which a connection is bound, or to which the kernel routes it; 0 where it has no
+// route. An answer is kept for some seconds.
+func (r *Routes) Device(c Connection) int {
+	const keep, most = 10 * time.Second, 4096
+	if now := time.Now(); r.known == nil || len(r.known) >= most || now.After(r.until) {
+		r.known, r.until = map[way]int{}, now.Add(keep)
+	}
+	w := way{c.Local, c.Remote.Addr(), c.device}
+	device, known := r.known[w]
+	if !known {
+		device = r.ask(w)
+		r.known[w] = device
+	}
+	return device
+}
+
+func (r *Routes) ask(w way) int {
+	if w.device != 0 {
+		return int(w.device)
+	}
+	routes, err := r.h.RouteGetWithOptions(net.IP(w.to.AsSlice()), &netlink.RouteGetOptions{SrcAddr: w.from.AsSlice()})
+	if err != nil || len(routes) == 0 {
+		return 0
+	}
+	return routes[0].LinkIndex
+}
