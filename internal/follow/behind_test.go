@@ -3,6 +3,7 @@
 package follow
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 type behind struct {
 	link           func(t float64) float64 // what the provider delivers
 	beside         func(t float64) float64 // what another host behind the same queue gets of it
-	buffer         float64                 // seconds that packets can wait there at 50 Mbit/s
+	buffer         float64                 // seconds that packets can wait there at the first rate
 	base, interval float64                 // the RTT without a queue, and CoDel's
 	told, share    float64                 // of the told rate, that is planned
 	low, high      float64                 // that are told, if any
@@ -114,7 +115,7 @@ func (w *behind) run(length float64) (m moved) {
 			if bits <= 0 {
 				continue
 			}
-			if w.waiting+bits > w.buffer*50e6 {
+			if w.waiting+bits > w.buffer*w.link(0) {
 				w.loses(i, n, bits)
 				continue
 			}
@@ -355,5 +356,32 @@ func TestInwardMoves(t *testing.T) {
 				t.Errorf("%.2f %% lost, at most %g", lost, c.lost)
 			}
 		})
+	}
+}
+
+// A slow link is not taken for a faster one: packets take long there, and few of them tell.
+func TestInwardSlow(t *testing.T) {
+	const found, rests = 100, 200 // from a half of the link on, stretches of a second and more take their time
+	type told struct{ link, high float64 }
+	for _, rate := range []float64{1 * mbit, 2 * mbit, 5 * mbit, 10 * mbit} {
+		for _, told := range []told{{1, 1}, {1, 4}, {.5, 4}} {
+			for _, n := range []int{1, 4} {
+				t.Run(fmt.Sprintf("%g, told %g to %g, %d cubic", rate, told.link, told.high, n), func(t *testing.T) {
+					w := behind{link: steps(rate), buffer: .2, base: .048, interval: .5, senders: times(n, sender{}),
+						told: told.link * rate, low: rate / 4, high: told.high * rate, share: .94}
+					w.wrote = func(at float64, r units.Rate, why string) { t.Logf("%5.2f s: %s, %s", at, r, why) }
+					m := w.run(rests)
+					q, used := m.between(m.queue, found, rests), m.used(found, rests)/rate
+					most := quantile(m.between(m.rate, found, rests), 1) / rate
+					if used < .94 || most > 1.025 {
+						t.Errorf("%.3f of the link used, and at most %.3f set", used, most)
+					}
+					// A packet takes 12 ms at 1 Mbit/s.
+					if p50, p90 := ms(quantile(q, .5)), ms(quantile(q, .9)); p50 > 6 || p90 > 80 {
+						t.Errorf("packets wait %.1f ms at p50, and %.1f at p90", p50, p90)
+					}
+				})
+			}
+		}
 	}
 }

@@ -57,6 +57,18 @@ type stretch struct {
 
 func (s stretch) rate() float64 { return s.bits / s.took }
 
+// packets is what a packet or two more or less make of its rate, in bit/s.
+func (s stretch) packets() float64 { return slack * full / s.took }
+
+// together is several in a row as one.
+func together(all ...stretch) (s stretch) {
+	for _, a := range all {
+		s.took, s.bits, s.here = s.took+a.took, s.bits+a.bits, s.here+a.here
+		s.looks, s.waiting = s.looks+a.looks, s.waiting+a.waiting
+	}
+	return s
+}
+
 const (
 	// A stretch is this long at least, in seconds, and has room for so many packets.
 	brief, room = 0.1, 100
@@ -230,13 +242,13 @@ func (f *Inward) most() float64 {
 
 // fills tells whether as much came as the link delivers.
 func (f *Inward) fills(s stretch) bool {
-	return s.rate() >= f.ceiling*(1-near)-slack*full/s.took && !f.beside(s)
+	return s.rate() >= f.ceiling*(1-near)-s.packets() && !f.beside(s)
 }
 
 // beside tells whether more came in by the card than a provider delivers: with tunnels that hides what the link does.
 // Of a card that counts seldom it is the stretch in which it counts.
 func (f *Inward) beside(s stretch) bool {
-	return f.tunnels && s.rate() > f.top*(1+near)+slack*full/s.took
+	return f.tunnels && s.rate() > f.top*(1+near)+s.packets()
 }
 
 // learn finds what the link delivers. More than was thought comes in two stretches in a row. Less is a flat line. With
@@ -244,7 +256,7 @@ func (f *Inward) beside(s stretch) bool {
 func (f *Inward) learn(at float64) {
 	n := len(f.seen)
 	if n >= 2 && !f.tunnels {
-		if least := min(f.seen[n-1].rate(), f.seen[n-2].rate()); least > f.ceiling*(1+near)+slack*full/brief {
+		if least := min(f.seen[n-1].rate(), f.seen[n-2].rate()); least > f.ceiling*(1+near)+f.seen[n-1].packets() {
 			f.rises(least, at)
 			n = len(f.seen) // none where a rate was set
 		}

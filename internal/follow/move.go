@@ -180,8 +180,8 @@ func (f *Inward) probe(at float64) {
 	}
 	f.best = 0
 	to, link := (1+f.step)*f.rate, f.ceiling/cmp.Or(f.sized, f.size)
-	if f.rate < link {
-		to = min(to, (1+firstStep)*link)
+	if f.rate < link && to > link { // that much above it tells, and a little would look as if it had come
+		to = (1 + firstStep) * link
 	}
 	f.put(to, at)
 }
@@ -190,9 +190,9 @@ func (f *Inward) probe(at float64) {
 func (f *Inward) probed(at float64) string {
 	n := len(f.seen)
 	if n >= 2 {
-		a, b := f.seen[n-1], f.seen[n-2]
-		if here := min(a.here/a.took, b.here/b.took); here >= f.rate*(1-near)-slack*full/brief {
-			return f.more(min(here, f.rate)*cmp.Or(f.sized, f.size), at)
+		two := together(f.seen[n-2:]...)
+		if here := two.here / two.took; here >= f.rate*(1-near)-two.packets() {
+			return f.more(min(here, f.rate)*cmp.Or(f.sized, f.size), two.packets(), at)
 		}
 	}
 	n = soonFlat
@@ -200,13 +200,13 @@ func (f *Inward) probed(at float64) string {
 		n = flat
 	}
 	line, is, empty := f.level(n)
-	higher := line > f.ceiling*(1+near)+slack*full/brief
+	higher := line > f.ceiling*(1+near)+f.now.packets()
 	_, stays, _ := f.level(flat)
 	above := !f.climbs && !higher && f.rate*cmp.Or(f.sized, f.size) > f.ceiling*(1+firstStep/2)
 	switch {
 	case is && empty && !f.tunnels && higher && !stays:
 		f.best = max(f.best, line) // it comes at any rate, and senders may have more later
-	case is && (empty || above) && line > f.ceiling*(1-near)-slack*full/brief:
+	case is && (empty || above) && line > f.ceiling*(1-near)-f.now.packets():
 		if higher && !f.tunnels {
 			f.ceiling, f.at = line, at
 		}
@@ -225,8 +225,8 @@ func (f *Inward) probed(at float64) string {
 }
 
 // more is where as much came as was let go, in bit/s.
-func (f *Inward) more(came, at float64) string {
-	if came > f.ceiling*(1+near)+slack*full/brief {
+func (f *Inward) more(came, packets, at float64) string {
+	if came > f.ceiling*(1+near)+packets {
 		if f.line > 0 {
 			f.wrongs(at)
 		}
