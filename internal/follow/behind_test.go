@@ -22,6 +22,7 @@ type behind struct {
 	low, high      float64                 // that are told, if any
 	senders        []sender
 	wrote          func(t float64, rate units.Rate, why string)
+	looked         func(t float64, f *Inward)
 	q              []parcel
 	waiting        float64 // bits, of it
 	came, shaped   float64 // bits in all, into the shaper and out of it
@@ -165,6 +166,9 @@ func (w *behind) run(length float64) (m moved) {
 			Backlog: math.Floor(held/packet) * packet / 8})
 		if w.wrote != nil && now != before {
 			w.wrote(t, now, why)
+		}
+		if w.looked != nil {
+			w.looked(t, f)
 		}
 		m.at, m.rate, m.queue = append(m.at, t), append(m.rate, rate), append(m.queue, w.waiting/link)
 		m.out, m.lost = append(m.out, w.shaped), append(m.lost, w.dropped)
@@ -383,5 +387,41 @@ func TestInwardSlow(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// What is left at an end in the middle of a probe or a drain is what was before it, or what it has found.
+func TestInwardSettled(t *testing.T) {
+	w := behind{link: steps(50*mbit, 25, 30*mbit, 50, 45*mbit), buffer: .2, base: .048, interval: .5,
+		senders: times(4, sender{}), told: 50 * mbit, low: 12.5 * mbit, high: 50 * mbit, share: .94}
+	calm, probes, drains := 0., 0, 0
+	w.looked = func(at float64, f *Inward) {
+		settled, now := float64(f.Settled()), float64(f.Rate())
+		switch {
+		case f.Calm():
+			if settled != now {
+				t.Errorf("%.2f s: %.3f Mbit/s stays of %.3f, and all is calm", at, settled/mbit, now/mbit)
+			}
+			calm = now
+		case f.probing:
+			probes++
+		case f.draining:
+			drains++
+		}
+		if link := w.link(at); at > 27 && at < 50 && (settled > link || settled < .93*link) {
+			t.Errorf("%.2f s: %.3f Mbit/s stays of %.3f, and %.3f are set", at, settled/mbit, calm/mbit, now/mbit)
+		}
+		if f.probing && !f.climbs && math.Abs(settled-calm) > 1 {
+			t.Errorf("%.2f s: %.3f Mbit/s stays, not %.3f from before the probe", at, settled/mbit, calm/mbit)
+		}
+		slept := *f
+		r, _ := slept.Look(Look{At: f.before.At + 2*time.Second, Came: f.before.Came, Here: f.before.Here})
+		if f.probing && r != f.Settled() {
+			t.Errorf("%.2f s: after a sleep in a probe %s are set, not %s", at, r, f.Settled())
+		}
+	}
+	w.run(85)
+	if probes < 100 || drains < 100 {
+		t.Errorf("%d looks at probes and %d at drains", probes, drains)
 	}
 }

@@ -125,6 +125,20 @@ func NewTunnels(rate units.Rate, t Told) *Inward {
 // Rate is what is to be set, in bit/s.
 func (f *Inward) Rate() units.Rate { return units.Rate(math.Round(f.rate)) }
 
+// Settled is the rate that stays if all ends now, in bit/s: without a probe, and without a queue that drains.
+func (f *Inward) Settled() units.Rate { return units.Rate(math.Round(f.settled())) }
+
+func (f *Inward) settled() float64 {
+	r := f.rate
+	switch {
+	case f.draining:
+		r = f.kept
+	case f.probing: // what it has found counts
+		r = f.ratio * f.ceiling
+	}
+	return max(f.least(), min(f.most(), r))
+}
+
 // Calm tells whether nothing is under way: no queue drains, and no more is let go than is thought to come.
 func (f *Inward) Calm() bool { return !f.draining && !f.probing }
 
@@ -312,8 +326,9 @@ func (f *Inward) helpless(at float64) {
 
 // end is that of a queue that drains, or of a probe.
 func (f *Inward) end(at float64) {
+	r := f.settled()
 	f.draining, f.probing, f.fell = false, false, 0
-	f.set(f.kept, at)
+	f.set(r, at)
 }
 
 // least is the lowest rate that is tried for long, in bit/s: the planned share of what the link delivers.

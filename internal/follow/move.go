@@ -217,7 +217,6 @@ func (f *Inward) probed(at float64) string {
 	case at-f.since > probeMost:
 		f.next = at + probeRest
 		f.ceiling = max(f.ceiling, f.best)
-		f.kept = f.ratio * f.ceiling
 		f.end(at)
 		return "more was let go, and nobody wanted it"
 	}
@@ -236,7 +235,6 @@ func (f *Inward) more(came, packets, at float64) string {
 	if f.ceiling >= f.top*(1-near) || f.rate >= f.high*(1-near) {
 		f.ceiling = min(f.ceiling, f.top)
 		f.rests(at)
-		f.kept = f.ratio * f.ceiling
 		f.end(at)
 		return "the link has become faster"
 	}
