@@ -17,6 +17,9 @@ func (f *Follower) cut(p point, before float64) string {
 	if n < 3 || found <= 0 {
 		found = f.out(p.at-p.rtt-p.q, p.at) * 0.9
 	}
+	if found <= 0 || f.phase == calm && f.idle(p) && !f.believed(p, found) {
+		return ""
+	}
 	if len(f.steps) > 2 {
 		found = max(found, f.free()) // nothing waited while that was tried
 	}
@@ -34,6 +37,23 @@ func (f *Follower) cut(p point, before float64) string {
 	f.phase, f.over, f.began, f.stood, f.peak = draining, 0, false, p.at, 0
 	f.drainTo(p)
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
+}
+
+// believed tells of what waits, while nothing waits here, whether it may be because the link carries only what was
+// found. Where little is sent it makes a queue only of some packets, and has more often waited on the way for a moment.
+func (f *Follower) believed(p point, found float64) bool {
+	const little, handful, moment = 0.5, 4, 1 // of the rate; packets; seconds
+	if f.out(p.at-max(0.3, 2*p.rtt), p.at) > little*f.rate {
+		return true
+	}
+	from := f.seen[0].at // since then it waits
+	for _, o := range slices.Backward(f.seen) {
+		if o.known && o.q <= f.threshold() {
+			from = o.at
+			break
+		}
+	}
+	return p.at-from > moment && (p.q-f.floor.level())*found > handful*packet
 }
 
 // probeWait is the most that packets may wait because of a probe, in seconds: what is sent above the rate that was seen
@@ -75,7 +95,12 @@ func (f *Follower) drain(p point) string {
 	since, idle := f.since+p.rtt, f.idle(p) // what was sent since the cut is acknowledged from then on
 	little := p.at-f.stood > 0.3+2*p.rtt    // has stood for long, and does not go
 	switch {
-	case p.q <= f.floor.level()+max(f.gone(), 3*f.floor.spread()), little && idle:
+	case idle && f.steps == nil && f.byItself(p):
+		f.found = 0
+		f.set(f.before, p)
+		f.settle(p, f.pauseFor(p))
+		return "that was elsewhere, and is gone by itself"
+	case f.isGone(p), little && idle:
 		small := f.small()
 		f.set(margin*f.found, p)
 		f.settle(p, 0)
@@ -194,6 +219,19 @@ func (f *Follower) elsewhere(p point) bool {
 		return false
 	}
 	return deviation(q) < off/rate
+}
+
+// byItself tells whether a queue is gone that cannot have become shorter, by what was sent less, than by half of what it
+// was: on a link that carries what was found, each second in which so much less is sent makes it that share shorter.
+func (f *Follower) byItself(p point) bool {
+	until := p.when - p.q // when that left here which is acknowledged now
+	less := max(0, until-f.since) * (1 - f.out(f.since, until)/f.found)
+	return f.isGone(p) && less < (f.peak-p.q)/2
+}
+
+// isGone tells whether no more waits than does in calm.
+func (f *Follower) isGone(p point) bool {
+	return p.q <= f.floor.level()+max(f.gone(), 3*f.floor.spread())
 }
 
 // noise is how far the queue of the last moments lies from its median, in the middle.

@@ -165,7 +165,7 @@ func (f *Follower) yield(p point, found, share float64) string {
 		return f.back(p, f.loss.top)
 	}
 	const most = 0.1 // that TCP loses for a moment, and sends much less then: what it delivers says little
-	if sent := f.out(f.loss.began-p.rtt, p.at-p.rtt); found > (1-most)*sent {
+	if sent := f.out(f.loss.began-p.rtt, p.at-p.rtt); sent > 0 && found > (1-most)*sent {
 		found *= f.rate / sent
 	}
 	f.phase, f.over, f.before, f.loss.began, f.loss.cuts = yielding, 0, f.rate, 0, 0

@@ -19,6 +19,7 @@ type world struct {
 	buffer    float64                 // seconds that packets can wait there
 	bases     []float64               // RTTs without a queue, of each connection
 	jitter    float64                 // of each packet on the way back, to both sides
+	longer    func(t float64) float64 // seconds that the path takes more, beyond the provider
 	neighbour func(t float64) float64 // what another host sends into the provider's queue
 	offered   func(t float64) float64 // all that applications have to send; nil: as much as goes
 	access    []float64               // bit/s, of each connection's own line beyond the provider; 0: not limited
@@ -184,6 +185,9 @@ func (w *world) run(length float64) (s seen) {
 			}
 			if k.flow >= 0 {
 				j := w.jitter * (2*w.rng.Float64() - 1)
+				if w.longer != nil {
+					j += w.longer(t)
+				}
 				at := n + 1 + max(0, int((flows[k.flow].base+w.jitter+j)/tick+0.5)) - int(w.jitter/tick)
 				gone := t + tick*(1-math.Min(1, left/(r/8*tick)))
 				f := flows[k.flow]
