@@ -151,6 +151,15 @@ func New(rate, low, high units.Rate) *Follower {
 // Rate is what is to be set, in bit/s.
 func (f *Follower) Rate() units.Rate { return units.Rate(math.Round(f.rate)) }
 
+// Settled is the rate that is to stay if nobody looks any more, in bit/s: what is tried for a moment, or set until a
+// queue is gone, is not.
+func (f *Follower) Settled() units.Rate {
+	if f.phase == calm {
+		return f.Rate()
+	}
+	return units.Rate(math.Round(f.settled()))
+}
+
 // Calm tells whether nothing is under way: neither a queue that drains nor a probe.
 func (f *Follower) Calm() bool { return f.phase == calm }
 

@@ -409,3 +409,33 @@ func TestForgets(t *testing.T) {
 		}
 	}
 }
+
+// Whenever it ends, a rate stays that the link carries, and nearly all of it.
+func TestSettled(t *testing.T) {
+	f := New(units.Rate(49.875*mbit), units.Rate(12.5*mbit), units.Rate(200*mbit))
+	link := steps(50*mbit, 30, 30*mbit)
+	above, below, under := 0, 0, 0 // looks
+	w := world{rate: link, buffer: .2, bases: same(4, .048), look: .02}
+	w.set = func(l Look) float64 {
+		if l.At == 0 {
+			return float64(f.Rate())
+		}
+		rate, _ := f.Look(l)
+		if at := l.At.Seconds(); at > 5 && (at < 30 || at > 30.3) { // by then a fall has been measured
+			carries := link(at)
+			switch settled := float64(f.Settled()); {
+			case settled > carries, settled < .97*carries:
+				under++
+			case float64(rate) > carries:
+				above++
+			case float64(rate) < .97*carries:
+				below++
+			}
+		}
+		return float64(rate)
+	}
+	w.run(60)
+	if under > 0 || above == 0 || below == 0 {
+		t.Errorf("at %d looks it would leave too much or too little, and %d and %d were at such a rate", under, above, below)
+	}
+}

@@ -55,6 +55,8 @@ const (
 	device = 0.93
 	// rest is how long nothing is tried after what was found could not be kept.
 	rest = 10 * time.Minute
+	// tiny is the share of a rate below which another one is not worth a change.
+	tiny = 0.001
 	// busy is the share of the rate from which on a link is loaded.
 	busy = 0.5
 	// again is how long to wait for a queue that is gone, and glance how often the journal's file is looked at.
@@ -319,6 +321,7 @@ func (s listener) find(ctx context.Context, waits func(string, units.Rate), enou
 type controller interface {
 	Look(follow.Look) (units.Rate, string)
 	Calm() bool
+	Settled() units.Rate
 }
 
 // follows is what follows a shaper, and what it sees.
@@ -348,6 +351,25 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 	if e.blind != "" {
 		say(e.blind, false)
 	}
+	err = steer(ctx, s, f, e, say, tell)
+	if rate := f.Settled(); apart(rate, s.Rate()) > tiny { // however it ends: what is tried for a moment does not stay
+		_, errBack := s.Steer(rate)
+		err = cmp.Or(err, errBack)
+	}
+	if err == nil {
+		err = s.Leave()
+	}
+	if err == nil {
+		say("stays as it is", false)
+	}
+	return err
+}
+
+// steer gives a shaper the rates that its controller says, until it is told to end. An error is a queue that cannot be
+// followed any more.
+func steer(
+	ctx context.Context, s *change.Shaper, f controller, e *eye, say func(string, bool), tell func(change.Doing),
+) error {
 	kept := steps{rate: s.Rate()}
 	tell(kept.does)
 	for {
@@ -364,7 +386,7 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 			return err
 		}
 		rate, why := f.Look(look)
-		if apart(rate, s.Rate()) > 0.001 {
+		if apart(rate, s.Rate()) > tiny {
 			set, err := s.Steer(rate)
 			if err != nil {
 				return err
@@ -382,10 +404,6 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 		}
 		select {
 		case <-ctx.Done():
-			if err := s.Leave(); err != nil {
-				return err
-			}
-			say("stays as it is", false)
 			return nil
 		case <-time.After(pause):
 		}
