@@ -89,7 +89,7 @@ func booted(t *testing.T) Boot {
 		cpu++
 	}
 	return Boot{Kernel: kernel, Program: self, Job: []byte(`{"a":1}`), Env: []string{"WEIR_SAY=two words"}, Exact: true,
-		Seed: 1, CPU: cpu, Limit: 2 * time.Minute}
+		Seed: 1, CPU: cpu, Limit: 20 * time.Minute}
 }
 
 // A job goes in and a reply comes out; the same seed gives the same reply, another seed other random numbers.
