@@ -299,6 +299,21 @@ func (j *journal) confirmed() goals {
 	return all
 }
 
+// awaits is an error where another device than that has a goal that nobody has confirmed. The one timer would go on from
+// the new run's time, or be gone, and that goal with it.
+func (j *journal) awaits(dev string) error {
+	if j == nil || j.Pending == nil || j.Pending.Down {
+		return nil
+	}
+	for _, g := range j.goals() {
+		if g.Dev != dev && !slices.ContainsFunc(j.Pending.Back, func(w written) bool { return w.Goal == g }) {
+			return &plan.Refusal{What: "the goal of " + g.Dev + " is not confirmed yet",
+				Try: "weir confirm, or weir recover, and then the same again"}
+		}
+	}
+	return nil
+}
+
 // confirm makes the run that is under way the one to go back to.
 func (j *journal) confirm() {
 	j.Pending = nil

@@ -55,7 +55,7 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 			return nil, nil, err
 		}
 		dev := cmp.Or(goal.Dev, uplink)
-		if err := j.strange(dev); err != nil {
+		if err := cmp.Or(j.strange(dev), j.awaits(dev)); err != nil {
 			return nil, nil, err
 		}
 		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)

@@ -34,6 +34,54 @@ func twoCards(t *testing.T) (Store, *fake) {
 
 func root(m *fake, dev string) string { return plan.QueueOf(m.named(dev).Tree).String() }
 
+// A goal that nobody has confirmed keeps its timer, whatever is brought up on another device.
+func TestTwoUplinksUnconfirmed(t *testing.T) {
+	first, second := plan.Goal{Dev: "eth0", Rate: 50e6}, plan.Goal{Dev: "eth1", Rate: 20e6}
+	for name, c := range map[string]struct {
+		before []plan.Goal // that are confirmed
+		next   plan.Goal
+		within time.Duration
+		refuse bool
+	}{
+		"another for good":                 {nil, second, 0, true},
+		"another for an hour":              {nil, second, time.Hour, true},
+		"another, as it is, for good":      {[]plan.Goal{second}, second, 0, true},
+		"the same for good":                {[]plan.Goal{second}, first, 0, false},
+		"the same, with another rate":      {[]plan.Goal{second}, plan.Goal{Dev: "eth0", Rate: 40e6}, time.Hour, false},
+		"the same as by the default route": {nil, plan.Goal{Rate: 50e6}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := twoCards(t)
+			for _, g := range c.before {
+				must[Outcome](t)(s.Up(g, 0))
+			}
+			must[Outcome](t)(s.Up(first, minute))
+			armed, file := slices.Clone(m.armed), m.f.Files[host.GoalFile].Text
+			_, err := s.Up(c.next, c.within)
+			if !c.refuse {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "eth0 is not confirmed") {
+				t.Fatalf("it says %v", err)
+			}
+			status := must[Status](t)(s.Status())
+			if !status.Unconfirmed || status.RevertsIn > units.Duration(minute) || !slices.Equal(m.armed, armed) ||
+				m.f.Files[host.GoalFile].Text != file {
+				t.Errorf("%+v, timers %v for %v, file %q for %q", status, m.armed, armed, m.f.Files[host.GoalFile].Text, file)
+			}
+			if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
+				t.Errorf("confirmed %v, %v", confirmed, err)
+			}
+			if _, err := s.Up(c.next, c.within); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestTwoUplinks(t *testing.T) {
 	near := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}
 	far := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}
