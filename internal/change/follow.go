@@ -36,11 +36,12 @@ type Shaper struct {
 	Usual     units.Rate // bit/s, what the goal's own rate comes to
 	Behind    bool       // the provider's queue
 	Forwards  []int      // indexes of devices, behind whose queue connections are seen that this host forwards
+	Bare      bool       // the device's packets have no header, as those of PPP and of tunnels
 	Tunnels   bool       // of the kernel's end between that and this queue
 
 	conn   *qdisc.Conn
 	root   qdisc.Qdisc
-	bare   bool // the device counts what comes in without the header of Ethernet
+	taken  bool // the device counts what comes in without the header of Ethernet
 	store  Store
 	target plan.Target
 	before edition // of the journal, in which the goal was as it is here
@@ -103,7 +104,10 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 		return nil, ""
 	}
 	s = &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
-		Tunnels: behind && !incoming && goal.Carries.Tunnels(), bare: bare(link), root: root, target: target}
+		Tunnels: behind && !incoming && goal.Carries.Tunnels(), taken: takes(link), root: root, target: target}
+	if own, there := at.facts.Link(goal.Dev); there {
+		s.Bare = own.MAC == ""
+	}
 	if at.facts.Forwards() && !behind {
 		s.Forwards = []int{link.Index}
 	}
@@ -148,14 +152,14 @@ func (s *Shaper) Stats() (qdisc.Stats, error) {
 func (s *Shaper) Received() (qdisc.Received, error) {
 	const ethernet = 14
 	r, err := s.conn.Received(s.Link)
-	if s.bare {
+	if s.taken {
 		r.Bytes += r.Packets * ethernet
 	}
 	return r, err
 }
 
-// bare tells of which devices the kernel counts what is left once they have taken the header of Ethernet off.
-func bare(l host.Link) bool { return l.Kind == "bridge" || l.Kind == "vlan" }
+// takes tells of which devices the kernel counts what is left once they have taken the header of Ethernet off.
+func takes(l host.Link) bool { return l.Kind == "bridge" || l.Kind == "vlan" }
 
 // Wanted is an error where another goal is in force by now, or a run has set the queue anew. It costs a look at the
 // journal's file.
@@ -192,12 +196,14 @@ func (s *Shaper) asItWas() error {
 }
 
 // Steer gives the queue another rate, in bit/s, where the goal is still in force. It is false while another run of weir
-// changes this host. An error is another goal, or a queue that is gone.
-func (s *Shaper) Steer(rate units.Rate) (done bool, err error) {
+// changes this host, for which it does not wait. An error is another goal, or a queue that is gone.
+func (s *Shaper) Steer(rate units.Rate) (done bool, err error) { return s.steer(rate, 0) }
+
+func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err error) {
 	if err := s.Wanted(); err != nil {
 		return false, err
 	}
-	unlock, err := s.store.lock()
+	unlock, err := s.store.lockWithin(patience)
 	if other := (*busy)(nil); errors.As(err, &other) {
 		return false, nil
 	}
@@ -227,21 +233,21 @@ func (s *Shaper) Set(rate units.Rate) error {
 	return nil
 }
 
-// Leave is for the follower's end: what it set last stays, or the goal's own rate where that is more than twice as
-// much. Behind the provider's queue that is for what was learnt of the link, and other traffic may need the planned
-// share of it: so the rate becomes that, where it is more than the goal's own.
-func (s *Shaper) Leave() error {
-	rate := s.left()
+// Leave is for the follower's end: what it says is to stay is set, in bit/s, or the goal's own rate where that is more
+// than twice as much. Behind the provider's queue that is for what was learnt of the link, and other traffic may need
+// the planned share of it: so the rate becomes that, where it is more than the goal's own.
+func (s *Shaper) Leave(settled units.Rate) error {
+	rate := s.left(settled)
 	if rate == s.Rate() {
 		return nil
 	}
-	_, err := s.Steer(rate)
+	_, err := s.steer(rate, patience)
 	return err
 }
 
 // left is the rate that is left, in bit/s.
-func (s *Shaper) left() units.Rate {
-	switch rate := s.Rate(); {
+func (s *Shaper) left(rate units.Rate) units.Rate {
+	switch {
 	case rate < s.Usual/2:
 		return s.Usual
 	case s.Behind && rate > s.Usual:
@@ -283,7 +289,7 @@ func (s Store) Follow() (*Following, error) {
 	if s.held != "" {
 		_ = os.Chmod(s.held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
 	}
-	alone, err := s.flock(name + ".held")
+	alone, err := s.flock(name+".held", patience)
 	if second := (*busy)(nil); errors.As(err, &second) {
 		return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
 			Try: cmp.Or(s.askFollow(), "weir status")}}

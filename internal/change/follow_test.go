@@ -386,8 +386,8 @@ func TestLeft(t *testing.T) {
 		{true, 50e6, 80e6, 75.2e6}, // of a span of which 50 Mbit/s is the lower end
 	} {
 		s := Shaper{Goal: plan.Goal{Rate: c.told}, Usual: c.told * 94 / 100, Behind: c.behind,
-			root: qdisc.Qdisc{Spec: qdisc.Cake{Bandwidth: c.rate}}}
-		if got := s.left(); got != c.was {
+			root: qdisc.Qdisc{Spec: qdisc.Cake{Bandwidth: c.told / 3}}} // for a moment
+		if got := s.left(c.rate); got != c.was {
 			t.Errorf("%+v: %s is left", c, got)
 		}
 	}

@@ -17,6 +17,7 @@ type Unmeasured struct {
 	Link  int        // of the device
 	Speed units.Rate // bit/s, of the device; 0: not known
 	Cake  qdisc.Cake // as it counts packets, the rate is to be found
+	Bare  bool       // the device's packets have no header
 
 	Forwarding []int // indexes of the devices by which forwarded packets leave for it
 }
@@ -39,7 +40,7 @@ func unmeasured(goal plan.Goal, at situation) (u Unmeasured, ok bool, err error)
 	link, there := at.facts.Link(goal.Dev)
 	stack, known := link.Tree.Stack()
 	cake, can := plan.CAKEFor(goal, at.journal.before(at.facts))
-	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake,
+	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake, Bare: link.MAC == "",
 		Forwarding: plan.Forwarding(at.facts, goal.Dev)}
 	return u, there && can && !(known && stack.Shapes()), nil
 }
@@ -87,20 +88,24 @@ func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 	if err != nil {
 		return err
 	}
+	overtaken := &busy{plan.Refusal{What: "another run has begun before " + rate.String() + " was confirmed",
+		Try: "weir status"}}
 	moves() // since then
 	s.timer.sleep(looks)
 	if !moves() {
-		_, err := s.Recover()
-		if err == nil {
-			err = &plan.Refusal{What: "since it was shaped to " + rate.String() + " nothing has moved: put back",
-				Try: "weir calibrate PEER"}
+		out, _, err := s.recover(false, unit)
+		switch {
+		case err != nil:
+			return err
+		case len(out.Done)+len(out.Left) == 0:
+			return overtaken
 		}
-		return err
+		return &plan.Refusal{What: "since it was shaped to " + rate.String() + " nothing has moved: put back",
+			Try: "weir calibrate PEER"}
 	}
 	_, done, err := s.confirm(unit)
 	if err == nil && !done {
-		err = &busy{plan.Refusal{What: "another run has begun before " + rate.String() + " was confirmed",
-			Try: "weir status"}}
+		err = overtaken
 	}
 	return err
 }

@@ -85,6 +85,24 @@ func TestLearnsNothing(t *testing.T) {
 	}
 }
 
+// What somebody brings up in those seconds is not put back for it.
+func TestLearnsWhileOthers(t *testing.T) {
+	s, m, goal := upUnknown(t)
+	asked := 0
+	err := s.Learn(goal, 48e6, func() bool {
+		if asked++; asked == 2 {
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6, RTT: 50e6}, time.Hour))
+		}
+		return false
+	})
+	if !Busy(err) {
+		t.Errorf("it says %v", err)
+	}
+	if st := must[Status](t)(s.Status()); !st.Unconfirmed || st.Goal.Rate != 20e6 || len(m.armed) != 1 {
+		t.Errorf("%+v, timers %v", st, m.armed)
+	}
+}
+
 // What somebody else does meanwhile is not confirmed for them, and their goal is not replaced.
 func TestLearnKeepsOff(t *testing.T) {
 	theirs := plan.Goal{Rate: 20e6, RTT: 50e6}

@@ -14,7 +14,7 @@ import (
 
 // Recover puts back a run that is not confirmed, or was cut short, whatever has been changed since.
 func (s Store) Recover() (Outcome, error) {
-	out, _, err := s.recover(false)
+	out, _, err := s.recover(false, "")
 	return out, err
 }
 
@@ -30,7 +30,7 @@ func (s Store) Expire(waits func()) (Outcome, error) {
 	s.expires = true
 	var last Outcome
 	for again := pause; ; {
-		out, left, err := s.recover(true)
+		out, left, err := s.recover(true, "")
 		if len(out.Done) > 0 {
 			last = out
 		}
@@ -61,8 +61,8 @@ type unsaved struct {
 	run time.Duration // by its deadline
 }
 
-// recover puts a pending run back, or says how long that has to wait.
-func (s Store) recover(due bool) (out Outcome, wait time.Duration, err error) {
+// recover puts a pending run back, or says how long that has to wait. It is of one run alone if its timer is named.
+func (s Store) recover(due bool, unit string) (out Outcome, wait time.Duration, err error) {
 	out = Outcome{Done: []plan.Change{}}
 	if due {
 		// Without the lock, which others may want meanwhile, and without a look at the host.
@@ -83,7 +83,7 @@ func (s Store) recover(due bool) (out Outcome, wait time.Duration, err error) {
 	}
 	defer s.end()
 	j := at.journal
-	if j == nil || j.Pending == nil {
+	if j == nil || j.Pending == nil || unit != "" && j.unit() != unit {
 		return out, 0, nil
 	}
 	if wait := j.Pending.Until - s.timer.now(); due && wait > 0 {

@@ -172,9 +172,14 @@ type busy struct{ plan.Refusal }
 // Busy tells whether an error is that another run has not ended: the same again may succeed.
 func Busy(err error) bool { return errors.As(err, new(*busy)) }
 
+// patience is how long a run waits for another one's end.
+const patience = time.Second
+
 // lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel
 // drops it with the process.
-func (s Store) lock() (unlock func(), err error) {
+func (s Store) lock() (unlock func(), err error) { return s.lockWithin(patience) }
+
+func (s Store) lockWithin(patience time.Duration) (unlock func(), err error) {
 	if _, err := os.Lstat(s.Dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
 			return nil, unreachable(err)
@@ -186,12 +191,12 @@ func (s Store) lock() (unlock func(), err error) {
 	}
 	others := func() {}
 	if cookie, err := bpf.NetnsCookie(); err == nil && s.held != "" && os.MkdirAll(s.held, 0o755) == nil {
-		if others, err = s.flock(filepath.Join(s.held, fmt.Sprintf("%x.lock", cookie))); err != nil {
+		if others, err = s.flock(filepath.Join(s.held, fmt.Sprintf("%x.lock", cookie)), patience); err != nil {
 			return nil, err
 		}
 	}
 	name := filepath.Join(s.Dir, lockName)
-	own, err := s.flock(name)
+	own, err := s.flock(name, patience)
 	if err != nil {
 		others()
 		return nil, err
@@ -205,10 +210,10 @@ func (s Store) lock() (unlock func(), err error) {
 	}, nil
 }
 
-// flock waits a moment for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can
+// flock waits for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can
 // hold it.
-func (s Store) flock(name string) (unlock func(), err error) {
-	const patience, pause = time.Second, 10 * time.Millisecond
+func (s Store) flock(name string, patience time.Duration) (unlock func(), err error) {
+	const pause = 10 * time.Millisecond
 	for waited := time.Duration(0); ; waited += pause {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if unwritable(err) {

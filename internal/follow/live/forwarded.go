@@ -111,7 +111,7 @@ func (e *eye) passed(all []pair) (moved []follow.Connection) {
 			Base: base, Behind: true, Samples: x.Samples, Sum: x.Sum,
 			Rate: 2 * e.forwarded.rates[x.ID], // of packets, every second one of which tells an RTT
 			To:   network(x.There.Addr()), Delivered: float64(x.Acked-p.before.Acked) / mss,
-			Size: size(e.cake, x.There.Addr(), x.MSS, true), Lost: float64(x.Again-p.before.Again) / mss,
+			Size: e.size(x.There.Addr(), x.MSS, true), Lost: float64(x.Again-p.before.Again) / mss,
 			Forwarded: true})
 	}
 	return moved

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/change"
 	"weir/internal/follow"
 	"weir/internal/host"
@@ -190,7 +192,7 @@ func prepare(u change.Unmeasured, share float64) (s listener, err error) {
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
 	}
-	if s.eye, err = open(u.Goal.Dev, u.Cake, many, u.Forwarding); err != nil {
+	if s.eye, err = open(u.Goal.Dev, u.Cake, u.Bare, many, u.Forwarding); err != nil {
 		s.conn.Close()
 		return s, err
 	}
@@ -329,12 +331,12 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 	told := follow.Told{Link: s.Goal.Inward(), Usual: s.Usual, Low: s.Low, High: s.High}
 	if s.Tunnels {
 		return follow.NewTunnels(s.Rate(), told),
-			&eye{begin: time.Now(), cake: s.Cake(), received: s.Received}, nil
+			&eye{begin: sinceBoot(), cake: s.Cake(), bare: s.Bare, received: s.Received}, nil
 	}
 	if s.Behind {
-		return follow.NewInward(s.Rate(), told), &eye{begin: time.Now(), cake: s.Cake()}, nil
+		return follow.NewInward(s.Rate(), told), &eye{begin: sinceBoot(), cake: s.Cake(), bare: s.Bare}, nil
 	}
-	e, err := open(s.Goal.Dev, s.Cake(), few, s.Forwards)
+	e, err := open(s.Goal.Dev, s.Cake(), s.Bare, few, s.Forwards)
 	return follow.New(s.Rate(), s.Low, s.High), e, err
 }
 
@@ -348,18 +350,8 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 	defer e.close()
 	say := func(why string, moves bool) { each(Event{time.Now(), s.Dev, s.Rate(), why, moves}) }
 	say("followed, between "+s.Low.String()+" and "+s.High.String(), false)
-	if e.blind != "" {
-		say(e.blind, false)
-	}
 	err = steer(ctx, s, f, e, say, tell)
-	if rate := f.Settled(); apart(rate, s.Rate()) > tiny { // however it ends: what is tried for a moment does not stay
-		_, errBack := s.Steer(rate)
-		err = cmp.Or(err, errBack)
-	}
-	if err == nil {
-		err = s.Leave()
-	}
-	if err == nil {
+	if err = cmp.Or(err, s.Leave(f.Settled())); err == nil { // however it ends
 		say("stays as it is", false)
 	}
 	return err
@@ -370,9 +362,13 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 func steer(
 	ctx context.Context, s *change.Shaper, f controller, e *eye, say func(string, bool), tell func(change.Doing),
 ) error {
-	kept := steps{rate: s.Rate()}
+	kept, blind := steps{rate: s.Rate()}, ""
 	tell(kept.does)
 	for {
+		if e.blind != blind {
+			blind = e.blind
+			say(blind, false)
+		}
 		before := time.Now()
 		stats, err := s.Stats()
 		if err != nil {
@@ -435,16 +431,24 @@ func (s *steps) add(at time.Time, rate units.Rate, why string, calm bool) bool {
 	return s.does != before
 }
 
+// sinceBoot goes on while the machine sleeps.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // which every kernel has
+	return time.Duration(t.Nano())
+}
+
 // eye is what looks remember.
 type eye struct {
 	connections *host.Connections
 	ways        *ways
 	forwarded   *forwarded
-	blind       string  // why forwarded connections are not seen
-	few         int     // that are looked at each time
-	ofAll       float64 // of a core, that looks at all may take
-	begin       time.Time
+	blind       string        // why forwarded connections are not seen
+	few         int           // that are looked at each time
+	ofAll       float64       // of a core, that looks at all may take
+	begin       time.Duration // since the boot
 	cake        qdisc.Cake
+	bare        bool                           // the device's packets have no header
 	received    func() (qdisc.Received, error) // of a relay with tunnels: what has come in by its card
 	due         time.Time                      // of the next look at all connections
 	chosen      []host.Connection
@@ -456,23 +460,35 @@ type eye struct {
 }
 
 // open prepares looks at the connections that pass a device's queue, and at forwarded ones behind some devices.
-func open(dev string, cake qdisc.Cake, few int, forwarding []int) (*eye, error) {
+func open(dev string, cake qdisc.Cake, bare bool, few int, forwarding []int) (*eye, error) {
 	connections, err := host.OpenConnections(false)
 	if err != nil {
 		return nil, err
 	}
-	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: time.Now(), cake: cake,
-		least: map[netip.Addr]time.Duration{}}
+	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: sinceBoot(), cake: cake,
+		bare: bare, least: map[netip.Addr]time.Duration{}}
 	if e.ways, err = openWays(dev); err != nil {
 		connections.Close()
 		return nil, err
 	}
 	if len(forwarding) > 0 {
 		if e.forwarded, err = openForwarded(forwarding); err != nil {
-			e.blind = "connections that this host forwards are not seen: " + err.Error()
+			e.see(err)
 		}
 	}
 	return e, nil
+}
+
+// see notes why forwarded connections are not seen any more. The others are.
+func (e *eye) see(err error) {
+	if err == nil {
+		return
+	}
+	e.blind = "connections that this host forwards are not seen: " + err.Error()
+	if e.forwarded != nil {
+		e.forwarded.watch.Close()
+		e.forwarded = nil
+	}
 }
 
 func (e *eye) close() {
@@ -489,7 +505,7 @@ func (e *eye) close() {
 
 // look sums up what is to be seen now. Behind the provider's queue that is the shaper's counters, and no connection.
 func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
-	l := follow.Look{At: time.Since(e.begin), Sent: Counted(e.cake, stats), Backlog: float64(stats.Backlog),
+	l := follow.Look{At: sinceBoot() - e.begin, Sent: e.sent(stats), Backlog: float64(stats.Backlog),
 		Own: ownDelay(stats), Dropped: float64(stats.Drops)}
 	if e.connections == nil {
 		l.Here = l.Sent + l.Backlog + float64(stats.Drops)*largest
@@ -498,7 +514,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 			return l, nil
 		}
 		r, err := e.received()
-		l.Came = counted(e.cake, float64(r.Bytes), float64(r.Packets), min(ethernet, header(stats)))
+		l.Came = counted(e.cake, float64(r.Bytes), float64(r.Packets), min(ethernet, e.header(stats)))
 		return l, err
 	}
 	if now := time.Now(); !now.Before(e.due) {
@@ -508,9 +524,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 		}
 		e.choose(all)
 		if e.forwarded != nil {
-			if err := e.forwarded.choose(e.few); err != nil {
-				return follow.Look{}, err
-			}
+			e.see(e.forwarded.choose(e.few))
 		}
 		e.due = now.Add(max(every, time.Duration(float64(time.Since(now))/e.ofAll)))
 	}
@@ -521,9 +535,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	l.Connections = e.moved(now)
 	if e.forwarded != nil {
 		flows, err := e.forwarded.again()
-		if err != nil {
-			return follow.Look{}, err
-		}
+		e.see(err)
 		l.Connections = append(l.Connections, e.passed(flows)...)
 	}
 	return l, nil
@@ -546,7 +558,7 @@ func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 		all = append(all, follow.Connection{ID: c.Cookie, Acks: c.Info.Segs_in,
 			RTT: time.Duration(c.Info.Rtt) * time.Microsecond, Base: base, Rate: e.rates[c.Cookie],
 			To: network(c.Remote.Addr()), Delivered: float64(c.Info.Delivered - before.Delivered),
-			Size: size(e.cake, c.Remote.Addr(), c.Info.Snd_mss, c.Info.Options&stamped != 0),
+			Size: e.size(c.Remote.Addr(), c.Info.Snd_mss, c.Info.Options&stamped != 0),
 			Lost: float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
@@ -648,20 +660,22 @@ func (e *eye) base(to netip.Addr, own time.Duration) time.Duration {
 	return least
 }
 
-// Counted is how many bytes a CAKE has sent, as its shaper counts them.
-func Counted(q qdisc.Cake, s qdisc.Stats) float64 {
-	return counted(q, float64(s.Bytes), float64(s.Packets), header(s))
-}
-
-// ethernet is its header in bytes, without tags, of which a device that takes a packet in counts none.
+// ethernet is its header in bytes (IEEE 802.3), without tags, of which a device that takes a packet in counts none.
 const ethernet = 14
 
-// header is what a CAKE has seen before each packet, in bytes: Ethernet's, until it says otherwise.
-func header(s qdisc.Stats) float64 {
-	if x, ok := s.X.(qdisc.CakeStats); ok && x.AvgOverhead > 0 {
+// sent is how many bytes a CAKE has sent, as its shaper counts them.
+func (e *eye) sent(s qdisc.Stats) float64 {
+	return counted(e.cake, float64(s.Bytes), float64(s.Packets), e.header(s))
+}
+
+// header is what there is before each packet, in bytes, as a CAKE has seen it: a mean that begins with 0. It is
+// Ethernet's at least, unless the device has none.
+func (e *eye) header(s qdisc.Stats) float64 {
+	x, _ := s.X.(qdisc.CakeStats)
+	if e.bare {
 		return float64(x.AvgOverhead)
 	}
-	return ethernet
+	return max(ethernet, float64(x.AvgOverhead))
 }
 
 // counted is what a CAKE's shaper counts of bytes in packets that a device counts with that header.
@@ -681,17 +695,20 @@ func counted(q qdisc.Cake, bytes, packets, header float64) float64 {
 const stamped = 1
 
 // size is what a CAKE counts of a connection's full packet, in bytes.
-func size(q qdisc.Cake, to netip.Addr, mss uint32, times bool) float64 {
-	const four, six, tcp, stamps, ethernet = 20, 40, 20, 12, 14 // RFC 791, 8200, 9293, 7323, IEEE 802.3
-	packet := int64(mss) + tcp + six
+func (e *eye) size(to netip.Addr, mss uint32, times bool) float64 {
+	const four, six, tcp, stamps = 20, 40, 20, 12 // RFC 791, 8200, 9293, 7323
+	q, packet := e.cake, int64(mss)+tcp+six
 	if to.Unmap().Is4() {
 		packet += four - six
 	}
 	if times {
 		packet += stamps
 	}
+	if q.Raw && !e.bare {
+		packet += ethernet
+	}
 	if q.Raw {
-		return float64(packet + ethernet)
+		return float64(packet)
 	}
 	packet = max(packet+int64(q.Overhead), int64(q.MPU))
 	if q.ATM == "atm" {

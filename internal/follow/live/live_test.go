@@ -90,13 +90,25 @@ func TestCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Counted(stack[0].(qdisc.Cake), thousand); math.Abs(got-want) > 1 {
+		e := eye{cake: stack[0].(qdisc.Cake)}
+		if got := e.sent(thousand); math.Abs(got-want) > 1 {
 			t.Errorf("%s: %.0f, want %.0f", text, got, want)
 		}
 	}
-	thousand.X = qdisc.CakeStats{AvgOverhead: 18}
-	if got := Counted(qdisc.Cake{Overhead: 38}, thousand); got != 1_534_000 {
-		t.Errorf("with a VLAN's header: %.0f", got)
+	for name, c := range map[string]struct {
+		seen uint32
+		bare bool
+		want float64
+	}{
+		"a VLAN's header":                {18, false, 1_534_000},
+		"before the mean has come there": {9, false, 1_538_000},
+		"PPP":                            {0, true, 1_552_000},
+	} {
+		thousand.X = qdisc.CakeStats{AvgOverhead: c.seen}
+		e := eye{cake: qdisc.Cake{Overhead: 38}, bare: c.bare}
+		if got := e.sent(thousand); got != c.want {
+			t.Errorf("with %s: %.0f", name, got)
+		}
 	}
 }
 
@@ -224,9 +236,27 @@ func TestSize(t *testing.T) {
 		{qdisc.Cake{ATM: "atm", Overhead: 32}, "192.0.2.1:443", 1, 32 * 53},
 	} {
 		to := netip.MustParseAddrPort(c.to).Addr()
-		if got := size(c.cake, to, mss, c.options&stamped != 0); got != c.want {
+		e := eye{cake: c.cake}
+		if got := e.size(to, mss, c.options&stamped != 0); got != c.want {
 			t.Errorf("%+v to %s: %g, and not %g", c.cake, c.to, got, c.want)
 		}
+	}
+	e := eye{cake: qdisc.Cake{Raw: true}, bare: true}
+	if got := e.size(netip.MustParseAddr("192.0.2.1"), mss, true); got != 1500 {
+		t.Errorf("by PPP: %g", got)
+	}
+}
+
+// What is seen of forwarded connections may end. The follower goes on, and says why.
+func TestBlind(t *testing.T) {
+	e := eye{}
+	e.see(nil)
+	if e.blind != "" {
+		t.Errorf("it says %q", e.blind)
+	}
+	e.see(errors.New("no such map"))
+	if e.forwarded != nil || !strings.Contains(e.blind, "not seen: no such map") {
+		t.Errorf("it says %q", e.blind)
 	}
 }
 
@@ -320,12 +350,12 @@ func TestManyConnections(t *testing.T) {
 // Behind the provider's queue the shaper's counters are enough: what left, waits and was dropped has come. With tunnels
 // the link has delivered what came in by the card, in packets of the shaper's framing.
 func TestCame(t *testing.T) {
-	e := eye{begin: time.Now(), cake: qdisc.Cake{Raw: true}}
+	e := eye{begin: sinceBoot(), cake: qdisc.Cake{Raw: true}}
 	l, err := e.look(qdisc.Stats{Bytes: 1_000_000, Packets: 700, Backlog: 3028, Drops: 2})
 	if err != nil || l.Came != 1_000_000+3028+2*1514 || l.Here != l.Came || len(l.Connections) != 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	e = eye{begin: time.Now(), cake: qdisc.Cake{Overhead: 38}, received: func() (qdisc.Received, error) {
+	e = eye{begin: sinceBoot(), cake: qdisc.Cake{Overhead: 38}, received: func() (qdisc.Received, error) {
 		return qdisc.Received{Packets: 1000, Bytes: 1_514_000}, nil
 	}}
 	l, err = e.look(qdisc.Stats{Bytes: 1_000_000, Packets: 1000, X: qdisc.CakeStats{AvgOverhead: 18}})
@@ -340,9 +370,11 @@ func TestCame(t *testing.T) {
 
 // A look goes by a clock that only goes forward: a step of the clock on the wall is not in it.
 func TestClock(t *testing.T) {
-	e := eye{begin: time.Now(), cake: qdisc.Cake{Raw: true}}
-	if !strings.Contains(e.begin.String(), " m=") || e.begin.Round(0) == e.begin {
-		t.Fatal("the beginning is on the wall's clock")
+	e := eye{begin: sinceBoot(), cake: qdisc.Cake{Raw: true}}
+	var boot unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil ||
+		(time.Duration(boot.Nano())-e.begin).Abs() > time.Minute {
+		t.Fatalf("the beginning is %s, and the boot was %s ago, %v", e.begin, time.Duration(boot.Nano()), err)
 	}
 	before, err := e.look(qdisc.Stats{})
 	if err != nil {
@@ -392,7 +424,7 @@ func BenchmarkFollow10000(b *testing.B) {
 	connections, err := host.OpenConnections(true)
 	must(err)
 	defer connections.Close()
-	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: time.Now(), cake: qdisc.Cake{Raw: true},
+	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: sinceBoot(), cake: qdisc.Cake{Raw: true},
 		least: map[netip.Addr]time.Duration{}}
 	f := follow.New(100e6, 20e6, 400e6)
 	cpu := func() time.Duration {
