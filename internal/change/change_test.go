@@ -35,12 +35,14 @@ type fake struct {
 	found   host.Facts // what each boot starts from
 	reloads int
 	sockets host.Sockets // that are live
-	cleaned int
-	segs    int    // that a device was given back
-	slept   func() // what others do meanwhile
-	arming  func() // and while the timer is armed
-	steps   int    // taken so far
-	crashAt int    // the step at which the process dies
+	// and those that leave by devices that pass
+	socketsBy func(pass map[int]bool) host.Sockets
+	cleaned   int
+	segs      int    // that a device was given back
+	slept     func() // what others do meanwhile
+	arming    func() // and while the timer is armed
+	steps     int    // taken so far
+	crashAt   int    // the step at which the process dies
 }
 
 // step is a moment at which a process can be killed: before, amid or after all that it does to the host.
@@ -119,7 +121,12 @@ func (m *fake) tree(_ *qdisc.Conn, link int) (qdisc.Tree, error) {
 	return m.f.Links[i].Tree, nil
 }
 
-func (m *fake) path(host.Facts) host.Sockets { return m.sockets }
+func (m *fake) path(_ host.Facts, pass map[int]bool) host.Sockets {
+	if len(pass) > 0 && m.socketsBy != nil {
+		return m.socketsBy(pass)
+	}
+	return m.sockets
+}
 
 func (m *fake) writable(name string) error { return m.refuse["writable "+name] }
 

@@ -22,9 +22,10 @@ import (
 type machine interface {
 	facts() (host.Facts, error)
 	tree(c *qdisc.Conn, link int) (qdisc.Tree, error) // of one device, which is little of facts
-	path(host.Facts) host.Sockets                     // the live connections
-	setTree(link int, stack qdisc.Stack) error        // replaces the root, and reads it back
-	restoreTree(link int, tree qdisc.Tree) error      // puts back what was read
+	// the live connections, but for those that leave by a device that is said not to pass
+	path(f host.Facts, pass map[int]bool) host.Sockets
+	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
+	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
 	// away with what a BPF queue has left that somebody else has taken away
 	cleanQueue(link, gsoSegs int) error
 	// what arrives passes it first; empty: takes that away; and reads it back
@@ -45,7 +46,7 @@ func (live) facts() (host.Facts, error) { return host.Read() }
 // tree goes by a socket that is open: a thread may have another network namespace by now.
 func (live) tree(c *qdisc.Conn, link int) (qdisc.Tree, error) { return c.Tree(link) }
 
-func (live) path(f host.Facts) host.Sockets { return host.ReadPath(f) }
+func (live) path(f host.Facts, pass map[int]bool) host.Sockets { return host.ReadPath(f, pass) }
 
 func (live) setTree(link int, stack qdisc.Stack) error {
 	conn, err := qdisc.Dial(0)

@@ -99,7 +99,7 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 	if facts.Deep != nil {
 		deep = *facts.Deep
 	}
-	deep.Sockets = s.host.path(facts)
+	deep.Sockets = s.host.path(facts, nil)
 	facts.Deep = &deep
 	goal, seen, err := goal.AsSeen(facts)
 	if before.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {

@@ -69,10 +69,8 @@ func (s Store) Status() (Status, error) {
 	}
 	status.Followed = s.Ask(status.Followed)
 	// What has just come into force still shows in what connections remember.
-	for look := 0; status.InForce && len(status.Others) == 0; look++ {
-		deep := host.Deep{Sockets: s.host.path(facts)}
-		facts.Deep = &deep
-		if status.Elsewhere = doctor.Elsewhere(status.Goal, facts); status.Elsewhere == "" || look == 1 {
+	for look := 0; status.InForce; look++ {
+		if status.Elsewhere = s.elsewhere(status.Goals(), facts); status.Elsewhere == "" || look == 1 {
 			break
 		}
 		s.timer.sleep(time.Second)
@@ -81,6 +79,26 @@ func (s Store) Status() (Status, error) {
 		}
 	}
 	return status, nil
+}
+
+// elsewhere tells of each goal that connections wait, and not in its queue. Of several, those count for one that may pass
+// its device.
+func (s Store) elsewhere(goals []plan.Goal, facts host.Facts) string {
+	var all []string
+	for _, g := range goals {
+		var pass map[int]bool
+		if len(goals) > 1 {
+			pass = plan.Passing(facts.Links, g.Dev)
+		}
+		of := facts
+		of.Deep = &host.Deep{Sockets: s.host.path(facts, pass)}
+		if text := doctor.Elsewhere(g, of); text != "" && len(goals) > 1 {
+			all = append(all, g.Dev+": "+text)
+		} else if text != "" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, ". ")
 }
 
 // readable is why it cannot be told what the journal's device has: a BPF queue shows what it is to root alone.

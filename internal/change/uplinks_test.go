@@ -82,6 +82,32 @@ func TestTwoUplinksUnconfirmed(t *testing.T) {
 	}
 }
 
+// Of each uplink it is told where the queue of its connections is.
+func TestTwoUplinksElsewhere(t *testing.T) {
+	s, m := twoCards(t)
+	for _, dev := range []string{"eth0", "eth1"} {
+		must[Outcome](t)(s.Up(plan.Goal{Dev: dev, Rate: 50e6}, 0))
+	}
+	eth1 := m.named("eth1").Index
+	m.socketsBy = func(pass map[int]bool) host.Sockets {
+		sockets := host.Sockets{Read: true, Total: 9, Busy: 4, Rate: 20e6,
+			QueueRTT: 207 * ms, QueueMin: 20 * ms}
+		if pass[eth1] {
+			sockets.Queueing = 4
+		}
+		return sockets
+	}
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Others) != 1 ||
+		!strings.HasPrefix(status.Elsewhere, "eth1: 4 of 4 busy connections wait: RTT 207") ||
+		strings.Contains(status.Elsewhere, "eth0:") {
+		t.Errorf("%+v", status)
+	}
+	m.slept = func() { m.socketsBy = func(map[int]bool) host.Sockets { return host.Sockets{Read: true} } }
+	if status := must[Status](t)(s.Status()); status.Elsewhere != "" {
+		t.Errorf("it still says %s", status.Elsewhere)
+	}
+}
+
 func TestTwoUplinks(t *testing.T) {
 	near := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}
 	far := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}

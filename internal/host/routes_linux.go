@@ -50,6 +50,18 @@ func (r *Routes) Links() (all []Link, err error) {
 	return all, nil
 }
 
+// of is Device, of a socket as the kernel tells of it; 0 where that is no connection.
+func (r *Routes) of(msg []byte) int {
+	a := &aggregate{Sockets: &Sockets{}}
+	if len(msg) < diagLen {
+		return 0
+	}
+	if c, ok := a.connection(msg[:diagLen]); ok {
+		return r.Device(c)
+	}
+	return 0
+}
+
 // Device is the index of the device to which a connection is bound, or to which the kernel routes it; 0 where it has no
 // route. An answer is kept for some seconds.
 func (r *Routes) Device(c Connection) int {

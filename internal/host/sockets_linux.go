@@ -23,13 +23,30 @@ import (
 )
 
 // ReadPath looks at the live connections alone, for how far away their other ends are. It loads no module for that;
-// where one is missing, or the kernel does not answer, nothing is read.
-func ReadPath(f Facts) (s Sockets) {
+// where one is missing, or the kernel does not answer, nothing is read. Of devices that are said not to pass, by their
+// index, none is counted that leaves by them.
+func ReadPath(f Facts, pass map[int]bool) (s Sockets) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if unloaded(os.DirFS("/"), f.Kernel, "tcp_diag") == "" {
-		_ = s.read(sockDiag, f.Links, f.Uplink)
+	if unloaded(os.DirFS("/"), f.Kernel, "tcp_diag") != "" {
+		return s
 	}
+	ask := sockDiag
+	if len(pass) > 0 {
+		routes, err := OpenRoutes()
+		if err != nil {
+			return s
+		}
+		defer routes.Close()
+		ask = func(family byte, each func([]byte)) error {
+			return sockDiag(family, func(msg []byte) {
+				if passes, known := pass[routes.of(msg)]; passes || !known {
+					each(msg)
+				}
+			})
+		}
+	}
+	_ = s.read(ask, f.Links, f.Uplink)
 	return s
 }
 
