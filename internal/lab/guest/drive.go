@@ -467,8 +467,7 @@ func (d *driver) find() error {
 	if d.policed != "" {
 		d.places[1].policed = true
 	}
-	// What a program sends is not known before: it may be towards the server.
-	if s := d.job.Scenario; s.OneCard() || len(s.Program) > 0 && d.watched != doorUp {
+	if limitsInward(d.job.Scenario) && d.watched != doorUp {
 		d.places = append(d.places, &place{space: d.provider, device: doorUp,
 			result: func(r *measure.Run) **measure.Queue { return &r.Inward }})
 	}
