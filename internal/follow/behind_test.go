@@ -5,6 +5,8 @@ package follow
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -423,5 +425,47 @@ func TestInwardSettled(t *testing.T) {
 	w.run(85)
 	if probes < 100 || drains < 100 {
 		t.Errorf("%d looks at probes and %d at drains", probes, drains)
+	}
+}
+
+// Of a link that delivers less than may be set, the lowest rate is set, and that is said. It ends where more comes.
+func TestInwardBelow(t *testing.T) {
+	pause := append(times(4, sender{until: 25}), times(4, sender{from: 45})...)
+	stream, little := sender{datagrams: 5 * mbit}, sender{datagrams: .3 * mbit}
+	for name, c := range map[string]struct {
+		link    func(t float64) float64
+		senders []sender
+		use     float64 // Mbit/s at least, from 55 s on
+		stays   bool    // the rate
+	}{
+		"far, and back":        {steps(50*mbit, 25, 5*mbit, 45, 50*mbit), times(4, sender{}), 46, false},
+		"far, and up a little": {steps(50*mbit, 25, 5*mbit, 45, 20*mbit), times(4, sender{}), 18, false},
+		"a stream in a pause":  {steps(50 * mbit), slices.Concat(pause, times(1, stream)), 46, false},
+		"little in a pause":    {steps(50 * mbit), slices.Concat(pause, times(1, little)), 46, true},
+		"a pause":              {steps(50 * mbit), pause, 46, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := behind{link: c.link, buffer: .2, base: .048, interval: .5, senders: slices.Clone(c.senders),
+				told: 50 * mbit, low: 12.5 * mbit, high: 50 * mbit, share: .94}
+			said := ""
+			w.wrote = func(at float64, rate units.Rate, why string) {
+				t.Logf("%5.2f s: %s, %s", at, rate, why)
+				if at > 25 && at < 45 {
+					said += why
+				}
+			}
+			m := w.run(85)
+			most := quantile(m.between(m.rate, 26, 45), 1)
+			says := strings.Count(said, "less than the lowest rate that may be set")
+			if lowest := .94 * 12.5 * mbit; (most == lowest) == c.stays || (says == 1) == c.stays {
+				t.Errorf("%.2f Mbit/s are set, of at least %.2f, and it says %q", most/mbit, lowest/mbit, said)
+			}
+			if used := m.used(55, 85) / mbit; used < c.use {
+				t.Errorf("%.1f Mbit/s from 55 s on, at least %g", used, c.use)
+			}
+			if p50 := ms(quantile(m.between(m.queue, 52, 85), .5)); p50 > 1 {
+				t.Errorf("packets wait %.1f ms at p50 from 52 s on", p50)
+			}
+		})
 	}
 }

@@ -182,8 +182,14 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 func (f *Inward) judge(at float64) string {
 	f.sizes()
 	if line, fell := f.falls(at); fell {
+		if f.below(line) {
+			return f.lowest(line, at)
+		}
 		f.fall(line, at)
-		return fmt.Sprintf("the link has become slower: %.4g Mbit/s come all the time", f.ceiling/1e6)
+		return slower(line)
+	}
+	if f.fell > 0 && !f.draining {
+		return f.doubts(at)
 	}
 	if f.probing {
 		return f.probed(at)

@@ -4,6 +4,7 @@ package follow
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -14,7 +15,7 @@ type move struct {
 	came float64 // bit/s, the most that has come meanwhile
 	at   float64 // seconds, when the link was last found to have moved
 
-	fell  float64 // bit/s, what it was thought to deliver before, while a fall is tested
+	fell  float64 // bit/s, what it was thought to deliver before, while a fall is tested or cannot be
 	tests float64 // seconds, how long that may take
 	line  float64 // bit/s, of the last fall, until more was let go and did not come
 	wrong float64 // bit/s, a flat line that was an application's own
@@ -91,10 +92,15 @@ func (f *Inward) level(n int) (line float64, is, empty bool) {
 	return m, slices.Max(all)-slices.Min(all) <= near*m+packet, 2*waiting < looks
 }
 
+// slower says what a fall is.
+func slower(line float64) string {
+	return fmt.Sprintf("the link has become slower: %.4g Mbit/s come all the time", line/1e6)
+}
+
 // falls tells whether the link looks slower than it was thought to be, and what it delivers then, in bit/s.
 func (f *Inward) falls(at float64) (float64, bool) {
-	n := lengthy
-	if at-f.full < justBefore+shortly*brief {
+	n, just := lengthy, at-f.full < justBefore+shortly*brief
+	if just {
 		n = shortly
 	}
 	line, same, empty := f.level(n)
@@ -103,7 +109,42 @@ func (f *Inward) falls(at float64) (float64, bool) {
 	if f.probing { // who has been slower than that all the time is no faster at once
 		below = min(below, f.ratio*f.ceiling*f.size)
 	}
-	return line, same && empty && !f.draining && !known && line < clearly*below && line*f.share > f.low*underTop
+	if f.below(line) && (!just || f.now.packets() > (1-about)*line) { // a pause, or packets now and then, tell nothing
+		return line, false
+	}
+	return line, same && empty && !f.draining && !known && line < clearly*below
+}
+
+// below tells whether the queue of a link that delivers so much, in bit/s, does not drain with what may be set.
+func (f *Inward) below(line float64) bool { return careful*line/f.size < f.low }
+
+// lowest sets the lowest rate, as the link seems to deliver hardly more or less, in bit/s. No lower rate can test that.
+func (f *Inward) lowest(line, at float64) string {
+	f.kept = f.settled()
+	f.probing = false
+	f.fell, f.ceiling, f.line, f.sized, f.at = f.ceiling, line, line, f.size, at
+	f.put(f.low, at)
+	if line > f.low {
+		return slower(line)
+	}
+	return fmt.Sprintf("the link seems to deliver less than the lowest rate that may be set: "+
+		"%.4g Mbit/s come all the time", line/1e6)
+}
+
+// doubts tells what becomes of that. More that comes shows that it was an application, or that the link has moved
+// again. Less that comes all the time is then a fall, as if the shaper was full now.
+func (f *Inward) doubts(at float64) string {
+	s := f.seen[len(f.seen)-1]
+	switch {
+	case about*s.here/s.took > f.ceiling/f.size:
+		f.wrongs(at)
+		f.ceiling, f.fell, f.full = f.fell, 0, at
+		f.set(f.kept, at)
+		return "more comes than the link seemed to deliver"
+	case f.full == at:
+		f.fell = 0 // the lowest rate is one that it can have
+	}
+	return ""
 }
 
 // fall tests whether the link has become slower: to a rate in bit/s.
