@@ -23,7 +23,7 @@ import (
 )
 
 // dualpi2Kind is what the BPF DualPI2 is called wherever tc would have a kind.
-const dualpi2Kind = "bpf_dualpi2"
+const dualpi2Kind = qdisc.BPF
 
 // dualpi2Dir is where the journals of weir dualpi2 are, one for each device: they end with the boot, as what they are
 // about does.

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/bpf"
 	"weir/internal/dualpi2"
+	"weir/internal/qdisc"
 )
 
 // Read reads the host in the network namespace of the calling thread.
@@ -40,7 +41,7 @@ func read() (Facts, processes, error) {
 		return Facts{}, processes{}, err
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
-	f.Qdiscs[bpfDualPI2], f.BPFDualPI2 = ownQdisc(f.Admin, dualpi2.Probe)
+	f.Qdiscs[qdisc.BPF], f.BPFDualPI2 = ownQdisc(f.Admin, dualpi2.Probe)
 	f.Ingress, f.Unpack = modules(root, f.Kernel).ingress(), modules(root, f.Kernel).all(UnpackModules()...)
 	readTunnels(root, &f)
 	f.readKept()

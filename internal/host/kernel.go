@@ -21,7 +21,7 @@ import (
 // that can load nothing: a container without /lib/modules has the host's kernel, which loads the host's.
 func support(root fs.FS, release string, try func([]string) (map[string]bool, error)) map[string]Support {
 	answers, kinds := map[string]Support{}, qdisc.Kinds()
-	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == bpfDualPI2 }) // in no kernel and no module
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == qdisc.BPF }) // in no kernel and no module
 	if index := modules(root, release); index.known() {
 		for _, kind := range kinds {
 			answers[kind] = No
@@ -50,10 +50,8 @@ func support(root fs.FS, release string, try func([]string) (map[string]bool, er
 	return answers
 }
 
-// bpfDualPI2 is the kind that this program brings along.
-const bpfDualPI2 = "bpf_dualpi2"
-
-// ownQdisc says whether the kernel takes that one, and else why not. Who may load no programs need not ask.
+// ownQdisc says whether the kernel takes the kind that this program brings along, and else why not. Who may load no
+// programs need not ask.
 func ownQdisc(admin bool, probe func() error) (Support, string) {
 	if !admin {
 		return Unknown, "whether it does is for root to find out"

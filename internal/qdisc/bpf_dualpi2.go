@@ -43,7 +43,7 @@ func newBPFDualPI2() *BPFDualPI2 {
 	return &q
 }
 
-func (q BPFDualPI2) Kind() string   { return "bpf_dualpi2" }
+func (q BPFDualPI2) Kind() string   { return BPF }
 func (q BPFDualPI2) String() string { return format(q) }
 func (q BPFDualPI2) edit() editor   { return &q }
 

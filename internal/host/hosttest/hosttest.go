@@ -101,7 +101,7 @@ func Kernel(has ...string) func(*host.Facts) {
 // BPFDualPI2 takes Weir's own.
 func BPFDualPI2(f *host.Facts) {
 	f.Qdiscs = maps.Clone(f.Qdiscs)
-	f.Qdiscs["bpf_dualpi2"] = host.Yes
+	f.Qdiscs[qdisc.BPF] = host.Yes
 }
 
 // Sysctl sets one, by its name without "net.".
