@@ -19,7 +19,7 @@ const (
 	pppFrames = 30 + 14
 
 	framingEvidence = "lab, 50mbit, 4 downloads: behind a provider that counts all that is on a wire an echo waits " +
-		"199.7 ms at p99 if Weir is not told, and 0.24 if it is; the goodput is 46.84 Mbit/s where it was told too " +
+		"199.7 ms at p99; if Weir is told, it waits 0.24; the goodput is 46.84 Mbit/s where it was told too " +
 		"much, and 47.60 where not; scenarios/rules/framing.toml"
 )
 
@@ -39,8 +39,8 @@ func (d *draft) framing() (f qdisc.Framing) {
 	}
 	f, why := suggestedFraming(outside, d.facts)
 	if why != "" {
-		d.note("framing", "each packet counts for %s: %s. If the provider counts otherwise: --overhead, as tc-cake(8) "+
-			"has it (%s)", described(f), why, framingEvidence)
+		d.note("framing", "each packet counts for %s. Why: %s. If the provider counts otherwise: --overhead, as "+
+			"tc-cake(8) has it. (%s)", described(f), why, framingEvidence)
 	}
 	return f
 }
@@ -69,7 +69,7 @@ func suggestedFraming(l host.Link, f host.Facts) (qdisc.Framing, string) {
 			}
 		}
 	case realCard(l):
-		return ethernet, "whatever limits a card of a machine's own may count what is on the wire, as a switch's port"
+		return ethernet, "behind a card of a machine's own is a switch's port, which may count what is on the wire"
 	}
 	return qdisc.AsHanded(), ""
 }

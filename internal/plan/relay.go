@@ -285,7 +285,7 @@ func (d *draft) relayed() error {
 		share := min(relayShare, margin/ratio)
 		if own := part(share, g.Inward()); own < rate {
 			rate = own
-			reason = fmt.Sprintf("both ways packets wait here and not at the provider: what leaves has come in by "+
+			reason = fmt.Sprintf("both ways packets wait here and not at the provider. What leaves has come in by "+
 				"%s, so %.3g %% "+
 				"of the %s that come in keep that way's queue empty, too; this gives up %.2g %% of goodput",
 				d.link.Name, 100*share, g.Inward(), 100-100*relayShare)
@@ -458,13 +458,13 @@ func (d *draft) endsHere() error {
 	case tunnels && !d.facts.Admin:
 		d.note("tunnel", "in what packets it comes only root is told")
 	}
-	what := "what a proxy sends is its own, so no share of what leaves slows down those who send to it"
+	what := "What a proxy sends is its own, so no share of what leaves slows down those who send to it"
 	if g.Carries.Has(Tunnel) {
-		what = "what a program puts into a tunnel is one flow when it leaves; here each connection is one"
+		what = "What a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
 	q := d.newCake(part(how.share, g.Inward()), d.relayInterval())
 	q.NAT, q.Ingress = true, true
-	stack, reason, err := d.relayStack(q, fmt.Sprintf("incoming traffic waits here and not at the provider: %s. "+
+	stack, reason, err := d.relayStack(q, fmt.Sprintf("incoming traffic waits here and not at the provider. %s. "+
 		"%.3g %% of the %s that come in keep the provider's queue empty", what, 100*how.share, g.Inward()))
 	if err != nil {
 		return err

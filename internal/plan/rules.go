@@ -203,8 +203,8 @@ func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
 	htb := d.htb(shaped(g.Rate))
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() {
-		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device, and where %s is "+
-			"enforced beyond it the queue is there. "+
+		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device. Where %s is "+
+			"enforced beyond it, the queue is there. "+
 			"(lab, a host with seed 000's recipe to the letter: dualpi2 held 0 packets, and an echo took 62 ms "+
 			"longer beside four downloads; scenarios/seed-host.toml)",
 			d.stack.Leaf(), g.Rate)
@@ -267,13 +267,13 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 		}
 		if d.facts.Forwards() {
 			d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a "+
-				"container has joined it, and goes as a whole, where the kernel's dualpi2 takes it apart; "+
+				"container has joined it. It goes as a whole, where the kernel's dualpi2 takes it apart; "+
 				"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms "+
 				"instead of 1.36; scenarios/dualpi2/superpackets.toml)")
 		}
 		if g.Serves == servesUDP {
-			d.note("UDP GSO", "a QUIC server hands over several packets in one piece, and those go through "+
-				"bpf_dualpi2 as a whole, where CAKE takes them apart (lab, 50mbit, 40ms: an echo waits 24.03 ms at "+
+			d.note("UDP GSO", "a QUIC server hands over several packets in one piece. Those go through "+
+				"bpf_dualpi2 as a whole, where CAKE takes them apart. (lab, 50mbit, 40ms: an echo waits 24.03 ms at "+
 				"p99, and 21.39 without GSO; scenarios/traffic/gso.toml)")
 		}
 		return true, d.root(qdisc.Stack{d.bpfDualPI2(shaped(g.Rate))}, reason+
@@ -392,7 +392,7 @@ func shapeWhatArrives(d *draft) error {
 	case g.Ingress == 0:
 		if g.Carries == Kinds(Routes) && g.Rate != 0 {
 			d.note("incoming traffic", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% "+
-				"of its rate "+
+				"of its rate. "+
 				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.77 ms at p99, and 199.0 without; "+
 				"scenarios/relay/router.toml)")
 		}

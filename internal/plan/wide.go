@@ -52,7 +52,7 @@ func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
 func (d *draft) multiQueue(q *qdisc.Cake) (queues string) {
 	q.MultiQueue = true
 	d.note("fairness", "each of the %d queues is fair by itself: clients share evenly where their connections "+
-		"fall on the same (lab, 100mbit, 1 against 10 connections: 11.89 and 83.44 Mbit/s, 47.66 with one CAKE; "+
+		"fall on the same. (lab, 100mbit, 1 against 10 connections: 11.89 and 83.44 Mbit/s, 47.66 with one CAKE; "+
 		"scenarios/rules/several-queues.toml)", d.link.TxQueues)
 	return fmt.Sprintf(", on %d queues", d.link.TxQueues)
 }
