@@ -294,7 +294,7 @@ changed: \[web\d\]$`
 func TestAnsibleRolloutReal(t *testing.T) {
 	needsAnsible(t, "ansible-playbook", "/usr/sbin/sshd", "ssh", "ip", "taskset")
 	if _, err := uml.Find(); err != nil {
-		t.Skipf("skipped, not passed: %v", err)
+		t.Skipf("skipped, not passed: %v (make lab-kernel)", err)
 	}
 	dir := t.TempDir()
 	output(t, "../scripts/go", "build", "-o", dir+"/weir", "../cmd/weir")

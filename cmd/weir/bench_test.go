@@ -20,7 +20,7 @@ import (
 // What commands cost on a host with 10,000 TCP sockets: CPU time of the whole process, user and system.
 func BenchmarkCommands10000(b *testing.B) {
 	if os.Geteuid() != 0 {
-		b.Skip("a network namespace needs root")
+		b.Skip("skipped, not passed: a network namespace needs root")
 	}
 	const sockets = 10_000
 	namespace, err := newNamespace()
@@ -35,7 +35,7 @@ func BenchmarkCommands10000(b *testing.B) {
 		}
 	}()
 	if err != nil {
-		b.Skip(err) // a limit of this machine's
+		b.Skip("skipped, not passed: ", err) // a limit of this machine's
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -56,7 +56,7 @@ func BenchmarkCommands10000(b *testing.B) {
 	}
 	if out, err := command("doctor").CombinedOutput(); err != nil ||
 		strings.Contains(string(out), "live connections (") {
-		b.Skipf("doctor does not see the connections here: %v\n%s", err, out)
+		b.Skipf("skipped, not passed: doctor does not see the connections here: %v\n%s", err, out)
 	}
 	for _, args := range [][]string{{"doctor"}, {"plan", "--dev", "up0", state}, {"status", state},
 		{"up", "--yes", "--qdisc", "htb rate 50mbit", state}} {

@@ -16,7 +16,7 @@ import (
 func TestWatchTerminal(t *testing.T) {
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {
-		t.Skip("skipped, not passed: ", err)
+		t.Skipf("skipped, not passed: %v (scripts/need test)", err)
 	}
 	dir := t.TempDir()
 	command := func(args ...string) string {

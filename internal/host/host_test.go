@@ -145,7 +145,7 @@ func FuzzFiles(f *testing.F) {
 func inNamespace(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a network namespace needs root")
+		t.Skip("skipped, not passed: a network namespace needs root")
 	}
 	done := make(chan struct{})
 	go func() {

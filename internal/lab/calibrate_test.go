@@ -171,7 +171,7 @@ qdisc = "fq_codel"
 // A dozen of the cells of docs/calibrate.md, with what is promised of them.
 func TestCalibrate(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped, not passed: a dozen boots of 15 s each")
+		t.Skip("skipped here: a dozen boots of 15 s each")
 	}
 	links := append(queues(50e6, "48ms", ""), framings()[5:]...)
 	results, errs := calibrated(t, served(t, 1, "{client}"), links)
@@ -204,7 +204,7 @@ func judge(t *testing.T, l link, r calibrate.Result, err error) {
 // Whatever the peer is, the same is found. Two peers fill what neither could alone.
 func TestCalibratePeers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped, not passed: eight boots of 15 s each")
+		t.Skip("skipped here: eight boots of 15 s each")
 	}
 	iperf := peer{`
 [[program]]

@@ -14,7 +14,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 	r := runner(t)
 	for _, path := range []string{"/bin/sh", "/bin/sleep", "/usr/sbin/tc"} {
 		if _, err := os.Stat(path); err != nil {
-			t.Skipf("skipped, not passed: %s needs %s", t.Name(), path)
+			t.Skipf("skipped, not passed: %s needs %s (scripts/need test)", t.Name(), path)
 		}
 	}
 	for meanwhile, want := range map[string][]string{

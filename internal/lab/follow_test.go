@@ -13,7 +13,7 @@ import (
 func TestGoalUnderFollower(t *testing.T) {
 	r := runner(t)
 	if _, err := os.Stat("/usr/sbin/tc"); err != nil {
-		t.Skipf("skipped, not passed: %s needs tc", t.Name())
+		t.Skipf("skipped, not passed: %s needs tc (scripts/need test)", t.Name())
 	}
 	scenario := strings.Replace(calm, "weir = {}\n", `weir = { follow = "10mbit..200mbit" }`+"\n", 1)
 	report := run(t, r, load(t, strings.Replace(scenario, `duration = "10s"`, `duration = "20s"`, 1)+`

@@ -14,7 +14,7 @@ func TestPrograms(t *testing.T) {
 	r := runner(t)
 	for _, path := range []string{"/bin/sh", "/bin/sleep", "/usr/bin/ss"} {
 		if _, err := os.Stat(path); err != nil {
-			t.Skipf("skipped, not passed: %s needs %s", t.Name(), path)
+			t.Skipf("skipped, not passed: %s needs %s (scripts/need test)", t.Name(), path)
 		}
 	}
 	report := run(t, r, load(t, calm+`

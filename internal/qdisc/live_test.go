@@ -25,11 +25,11 @@ import (
 func live(t *testing.T) (*Conn, int) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, for a network namespace")
+		t.Skip("skipped, not passed: a network namespace needs root")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test, and its namespace with it
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("this machine lets nobody make a network namespace: %v", err)
+		t.Skipf("skipped, not passed: this machine lets nobody make a network namespace: %v", err)
 	}
 	c, err := Dial(0)
 	if err != nil {
@@ -63,7 +63,7 @@ func live(t *testing.T) (*Conn, int) {
 			attribute(unix.IFLA_INFO_DATA, pack(attribute(peer, far))))),
 	))
 	if err != nil {
-		t.Skipf("this kernel makes no veth pair: %v", err)
+		t.Skipf("skipped, not passed: this kernel makes no veth pair: %v", err)
 	}
 	near := 0
 	for _, name := range []string{"far", "near"} {
@@ -88,7 +88,7 @@ func known(t *testing.T, c *Conn, s Stack) {
 			t.Fatal(err)
 		}
 		if !ok {
-			t.Skipf("this kernel does not know %s", level.Kind())
+			t.Skipf("skipped, not passed: this kernel does not know %s", level.Kind())
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestLiveReplaceAndRestore(t *testing.T) {
 // everybody's.
 func TestLiveRestoreAfterTheDefaultChanged(t *testing.T) {
 	if !umltest.Inside() {
-		t.Skip("skipped, not passed: it changes net.core.default_qdisc, which is the whole machine's; " +
+		t.Skip("skipped here: it changes net.core.default_qdisc, which is the whole machine's; " +
 			"TestLabKernel has it")
 	}
 	// Not on the locked thread: the setting is in the first network namespace only.
@@ -468,7 +468,7 @@ func checkHTB(t *testing.T, tree Tree, packets uint64) {
 func TestLiveREDStats(t *testing.T) {
 	c, ifindex := live(t)
 	if ok, err := c.Probe("red"); err != nil || !ok {
-		t.Skipf("this kernel does not know red: %v", err)
+		t.Skipf("skipped, not passed: this kernel does not know red: %v", err)
 	}
 	const packets, length, limit = 100, 100, 1000
 	send := sender(t, ifindex, length)
@@ -515,7 +515,7 @@ func sender(t *testing.T, ifindex, length int) func(*testing.T) {
 	copy(frame, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5") // broadcast, an experimental Ethernet type
 	raw, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
 	if err != nil {
-		t.Skipf("this kernel has no packet sockets: %v", err)
+		t.Skipf("skipped, not passed: this kernel has no packet sockets: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Close(raw) })
 	return func(t *testing.T) {

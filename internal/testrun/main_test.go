@@ -4,6 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -27,6 +35,10 @@ func TestShow(t *testing.T) {
 		say("skip", sub, "=== RUN   "+sub+"\n", "    a_test.go:3: skipped, not passed: no chromium (make deps)\n",
 			"    --- SKIP: "+sub+" (0.00s)\n")
 	}
+	say("skip", "TestTDC", "    a_test.go:3: skipped, not passed: it needs the newest tc (make tc)\n",
+		"--- SKIP: TestTDC (0.00s)\n")
+	say("skip", "TestRight", "    a_test.go:3: skipped, not passed: a network namespace needs root\n",
+		"--- SKIP: TestRight (0.00s)\n")
 	say("skip", "TestElsewhere", "    a_test.go:4: skipped here: it runs in make test-kernels\n",
 		"--- SKIP: TestElsewhere (0.00s)\n")
 	say("skip", "TestSilent", "=== RUN   TestSilent\n", "--- SKIP: TestSilent (0.00s)\n")
@@ -46,13 +58,72 @@ Skipped, and not passed:
     weir/x TestSilent
   skipped here: it runs in make test-kernels
     weir/x TestElsewhere
+  skipped, not passed: a network namespace needs root
+    weir/x TestRight
+  skipped, not passed: it needs the newest tc (make tc)
+    weir/x TestTDC
   skipped, not passed: no chromium (make deps)
     weir/x TestSkip (2)
   this kernel has no cake
     weir/x TestBoots, in its guest: TestInA
 `
 	var shown strings.Builder
-	if missing := show(&shown, strings.NewReader(events.String())); shown.String() != want || missing != 2 {
+	if missing := show(&shown, strings.NewReader(events.String())); shown.String() != want || missing != 3 {
 		t.Errorf("%d are missing, and it shows\n%s\nwant\n%s", missing, shown.String(), want)
 	}
+}
+
+// Every skip of the repository has one of the two forms, so that none is overlooked; and what a test says to be had by
+// one of the project's commands counts, unless that command only makes documents. A fuzz target skips without a word.
+func TestForms(t *testing.T) {
+	command := regexp.MustCompile(`\((make|scripts/)[^)]*\)`)
+	const wanting, documents = "skipped, not passed:", "(make docs)"
+	found, counted := 0, map[string]bool{}
+	root := os.DirFS("../..")
+	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, "../../"+path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "Skip" && f.Sel.Name != "Skipf" {
+				return true
+			}
+			found++
+			said := begin(call.Args[0])
+			if !strings.HasPrefix(said, byDesign) && !strings.HasPrefix(said, wanting) {
+				t.Errorf("%s: %q begins with neither %q nor %q", files.Position(call.Pos()), said, byDesign, wanting)
+			}
+			if has := command.FindString(said); has != "" && has != documents && !remedy.MatchString(said) {
+				t.Errorf("%s: %q names a command, and is no failure in CI", files.Position(call.Pos()), said)
+			} else {
+				counted[has] = true
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || found < 50 || !counted["(make tc)"] {
+		t.Errorf("%d skips, with %v: %v", found, counted, err)
+	}
+}
+
+// begin is the text with which an argument begins.
+func begin(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		s, _ := strconv.Unquote(e.Value)
+		return s
+	case *ast.BinaryExpr:
+		return begin(e.X) + begin(e.Y)
+	}
+	return ""
 }

@@ -178,7 +178,7 @@ func everything() bool { return os.Getenv("WEIR_TEST_MACHINES") != "" }
 // docs/reliability.md.
 func TestMachines(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped, not passed: whole machines take more than -short allows")
+		t.Skip("skipped here: whole machines take more than -short allows")
 	}
 	ctx := t.Context()
 	if deadline, ok := t.Deadline(); ok {

@@ -356,7 +356,7 @@ func (r relayReport) check(t *testing.T) {
 // TestRelays: real programs that relay, on a host with one card, before and with Weir.
 func TestRelays(t *testing.T) {
 	if !everything() {
-		t.Skipf("skipped, not passed: %s runs in make test-machines", t.Name())
+		t.Skipf("skipped here: %s runs in make test-machines", t.Name())
 	}
 	dir := t.TempDir()
 	image, err := Build(t.Context(), "trixie", Relay)

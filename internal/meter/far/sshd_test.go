@@ -28,7 +28,7 @@ func TestSshd(t *testing.T) {
 	}
 	for _, program := range []string{"/usr/sbin/sshd", "ssh", "ssh-keygen", "ip", "tc"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("skipped, not passed: this needs %s", program)
+			t.Skipf("skipped, not passed: this needs %s (scripts/need test)", program)
 		}
 	}
 	c := exec.Command(os.Args[0], "-test.run=^TestSshdInside$", "-test.v")

@@ -100,7 +100,7 @@ func TestBrowserClients(t *testing.T) {
 	tool(t, "npm")
 	out, err := exec.Command("../../../scripts/npm-clients").Output()
 	if err != nil {
-		t.Skipf("skipped, not passed: npm's clients cannot be had: %v", err)
+		t.Skipf("skipped, not passed: npm's clients cannot be had: %v (scripts/npm-clients)", err)
 	}
 	folder := strings.TrimSpace(string(out))
 	for _, c := range []struct {

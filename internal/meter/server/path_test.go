@@ -215,7 +215,7 @@ func (r rule) exprs(v6 bool) []expr.Any {
 func TestPathClient(t *testing.T) {
 	addr := os.Getenv("WEIR_TEST_PATH")
 	if addr == "" {
-		t.Skip("only TestPath runs it")
+		t.Skip("skipped here: only TestPath runs it")
 	}
 	if hosts := os.Getenv("WEIR_TEST_HOSTS"); hosts != "" { // this process has mounts of its own
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -106,7 +106,7 @@ type Options struct {
 func Run(t *testing.T, o Options) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("skipped, not passed: a kernel takes more than -short allows")
+		t.Skip("skipped here: a kernel takes more than -short allows")
 	}
 	program, err := os.Executable()
 	if err != nil {
