@@ -65,7 +65,7 @@ Nothing is kept with --runtime, on a host with neither of the two, in another
 network namespace, or with another --state.
 
 A full link: what stands in the provider's queue would take a minute to drain.
-So weir up sends 30 % less for a second or two, until it has gone.
+So weir up sends 30 % less until it has gone, for ten seconds at most.
 
 The rate: --calibrate PEER finds it first, with the framing, as weir calibrate
 does. That fills the link for some 15 s. Unless the result is verified, nothing
