@@ -526,8 +526,8 @@ func chooseCongestionControl(d *draft) error {
 // outrunByLoss tells whether one connection of cubic would not fill the path, for what it loses.
 //
 // Cubic's window comes to what RFC 9438 gives for random loss p: 1.054 × (RTT/p)^¾ packets (section 5.1), or the window
-// of Reno where that is larger, √(1.5/p) (section 4.3). Below 1.25 BDPs it does not fill the link: the lab agrees over
-// 90 paths, for connections that share a path, too (docs/rules.md). Where it would, BBR costs up to 4 % of goodput.
+// of Reno where that is larger, √(1.5/p) (section 4.3). Below 1.25 BDPs it does not fill the link: the lab agrees on
+// the paths of docs/rules.md. Several connections that share one may fill it. There BBR costs up to 5 % of goodput.
 func (d *draft) outrunByLoss() bool {
 	const (
 		surely   = 0.01 // of packets: with a rate unknown, from here on
