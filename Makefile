@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run quic autorate test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-dualpi2 dualpi2-matrix clean
+.PHONY: help run quic autorate test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-rules docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -83,7 +83,7 @@ mutate: ## N (default 200) small mistakes in the packages that decide and change
 bench: lab-kernel weir ## how fast the lab is; what the commands cost that only look; and, after make reference, what a packet costs
 	@scripts/bench
 
-docs: lab-kernel weir quic autorate ## the generated documents (a test compares them with a new run)
+docs: lab-kernel weir quic autorate ## the generated tables of most documents, and the README's (a test runs seeds.md, evidence.md and the README again)
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
 	DOC=docs/relay.md scripts/docs-tables
@@ -93,6 +93,9 @@ docs: lab-kernel weir quic autorate ## the generated documents (a test compares 
 	DOC=docs/follow.md scripts/docs-tables
 	DOC=docs/watch.md scripts/docs-tables
 	@scripts/readme-table
+
+docs-rules: lab-kernel reference weir ## the tables of docs/rules.md, or those of SECTION (a word of their command): its costs of a packet are a stock kernel's
+	@DOC=docs/rules.md scripts/docs-tables $(SECTION)
 
 docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 180 boots of a stock kernel, an hour
 	@scripts/docs-tables $(SECTION)

@@ -130,7 +130,8 @@ const byDesign = "skipped here:"
 
 var (
 	place  = regexp.MustCompile(`^\s*[a-z0-9_]+\.go:\d+: `)
-	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|tc|reference|deps|dist)|scripts/(need [a-z -]+|npm-clients))\)`)
+	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|tc|reference|deps|dist)|scripts/need [a-z -]+|` +
+		`scripts/npm-clients)\)`)
 	inside = regexp.MustCompile(`--- SKIP: (\S+)`)
 )
 
