@@ -81,8 +81,8 @@ func (s Store) Status() (Status, error) {
 	return status, nil
 }
 
-// elsewhere tells of each goal that connections wait, and not in its queue. Of several, those count for one that may pass
-// its device.
+// elsewhere tells of each goal that connections wait, and not in its queue. Of several goals, only connections count
+// that may pass the device.
 func (s Store) elsewhere(goals []plan.Goal, facts host.Facts) string {
 	var all []string
 	for _, g := range goals {

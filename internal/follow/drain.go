@@ -221,8 +221,8 @@ func (f *Follower) elsewhere(p point) bool {
 	return deviation(q) < off/rate
 }
 
-// byItself tells whether a queue is gone that cannot have become shorter, by what was sent less, than by half of what it
-// was: on a link that carries what was found, each second in which so much less is sent makes it that share shorter.
+// byItself tells whether a queue is gone of which what was sent less explains not even half. On a link that carries
+// what was found, a queue gets shorter by the share of that which is not sent.
 func (f *Follower) byItself(p point) bool {
 	until := p.when - p.q // when that left here which is acknowledged now
 	less := max(0, until-f.since) * (1 - f.out(f.since, until)/f.found)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/host"
 	"weir/internal/units"
@@ -88,6 +89,26 @@ func TestArgsReadBack(t *testing.T) {
 }
 
 // A client with many connections is told what its other packets wait for, where the turn of all is long.
+// DualPI2 drops much where each of many connections has few packets in flight.
+func TestOverloads(t *testing.T) {
+	for _, c := range []struct {
+		rate units.Rate
+		rtt  time.Duration
+		busy int
+		want bool
+	}{
+		{12e6, 40 * time.Millisecond, 16, true}, {23e6, 40 * time.Millisecond, 16, false},
+		{23e6, 40 * time.Millisecond, 33, true}, {6e6, 40 * time.Millisecond, 4, false},
+		{100e6, 5 * time.Millisecond, 60, true}, {100e6, 0, 60, false}, {12e6, 40 * time.Millisecond, 0, false},
+	} {
+		g := Goal{Rate: c.rate, RTT: units.Duration(c.rtt), Prefer: "l4s"}
+		notes := g.Crowded(host.Sockets{Busy: c.busy, Most: c.busy})
+		if got := len(notes) == 1 && notes[0].Subject == "L4S"; got != c.want || len(notes) > 1 {
+			t.Errorf("%d at %s, %s: %v", c.busy, c.rate, c.rtt, notes)
+		}
+	}
+}
+
 func TestCrowded(t *testing.T) {
 	for name, c := range map[string]struct {
 		goal Goal
