@@ -299,8 +299,8 @@ func (j *journal) confirmed() goals {
 	return all
 }
 
-// awaits is an error where another device than that has a goal that nobody has confirmed. The one timer would go on from
-// the new run's time, or be gone, and that goal with it.
+// awaits is an error where another device than that has a goal that nobody has confirmed. The one timer would go on
+// from the new run's time, or be gone, and that goal with it.
 func (j *journal) awaits(dev string) error {
 	if j == nil || j.Pending == nil || j.Pending.Down {
 		return nil
