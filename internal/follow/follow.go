@@ -81,6 +81,7 @@ type Follower struct {
 	moved  float64   // when the link was last found to carry another rate
 	kept   float64   // bit/s, that was found then
 	fall   float64   // when the rate that is set last fell far
+	from   float64   // bit/s, the highest that it fell from, of late
 	tried  float64   // bit/s, the rate when the queue was seen
 	began  bool      // the rate has been cut
 	stood  float64   // when the queue was last above the threshold
@@ -133,6 +134,9 @@ const (
 	// gentle is what a probe may make packets wait if nothing more is found. Each step after the first raises the
 	// rate by twice as much as the one before, up to most.
 	gentle, first, most = 0.9e-3, 0.01, 0.12
+	// far is the share of the rate below which it has fallen far; late is how long that is of late, in seconds. Each
+	// step of a probe is up to half larger then.
+	far, late, half = 0.7, 10, 0.5
 	// memory is how many packets a connection has sent before its smoothed RTT believes a new one: it takes one eighth
 	// of each sample (RFC 6298), and a sample comes with every second packet.
 	memory = 8 * 2
@@ -389,9 +393,11 @@ func (f *Follower) pauseFor(p point) float64 { return min(pause, max(soon, (p.at
 func (f *Follower) bound(r float64) float64 { return max(f.low, min(f.high, r)) }
 
 func (f *Follower) set(r float64, p point) {
-	const far = 0.7
 	r = f.bound(r)
 	if r < far*f.rate {
+		if p.at-f.fall > late || f.from < f.rate {
+			f.from = f.rate
+		}
 		f.fall = p.at
 	}
 	f.rate, f.since = r, p.at

@@ -126,3 +126,22 @@ func TestNothingHasLeft(t *testing.T) {
 		}
 	}
 }
+
+// Somebody else's bursts make the rate fall far, since their packets are in the queue, too. It is soon what it was.
+func TestBurstsOfOthers(t *testing.T) {
+	for _, c := range []struct{ period, length, used float64 }{{10, .3, .85}, {5, .3, .7}, {5, .1, .87}, {2, .1, .7}} {
+		w := world{rate: steps(50 * mbit), buffer: .2, bases: same(4, .048), look: .02,
+			neighbour: func(t float64) float64 {
+				if every(c.period, c.length, t) {
+					return 60 * mbit
+				}
+				return 0
+			}, set: follower(49.875*mbit, 2.5*mbit, 200*mbit)}
+		s := w.run(100)
+		used := s.used(20, 100, 50*mbit)
+		t.Logf("60 Mbit/s for %g s, each %g s: %.1f %% of the link is used", c.length, c.period, 100*used)
+		if used < c.used {
+			t.Errorf("that is less than %g %%", 100*c.used)
+		}
+	}
+}

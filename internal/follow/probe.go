@@ -81,13 +81,20 @@ func (f *Follower) step(p point) string {
 		f.phase, f.before, f.steps, f.waited, f.empty = probing, f.rate, nil, 0, 0
 		why = "more is tried"
 	} else {
-		next = f.rate * (1 + min(most, first*math.Pow(2, float64(len(f.steps)-1))))
+		growth, most := 2., most
+		if f.fellOfLate(p) {
+			growth, most = 4, half // of somebody else's burst, all of it is free again
+		}
+		next = f.rate * (1 + min(most, first*math.Pow(growth, float64(len(f.steps)-1))))
 	}
 	f.steps = append(f.steps, next)
 	f.over = 0
 	f.set(next, p)
 	return why
 }
+
+// fellOfLate tells whether the rate is far below what it was some seconds ago.
+func (f *Follower) fellOfLate(p point) bool { return p.at-f.fall < late && f.rate < far*f.from }
 
 // probe is a look while more is tried.
 func (f *Follower) probe(p point) string {
