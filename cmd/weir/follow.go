@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os/signal"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/change"
 	"weir/internal/follow/live"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -62,10 +64,10 @@ without filling it. The link may become slower, and faster again. It begins with
 the share that weir up gives. A relay may have tunnels of the kernel's, such as
 WireGuard, but neither proxies nor tunnels of programs.
 
-On SIGTERM the rate stays as it is. If it is less than half of the goal's own
-rate, that one is set instead. Of incoming traffic and on a relay no more than
-the share that weir up gives is left. Killed at any instant, it leaves what it
-set last, and that is between the goal's rates.
+On SIGTERM the rate that was found stays. If it is less than half of the goal's
+own rate, that one is set instead. Of incoming traffic and on a relay no more
+than the share that weir up gives is left. Killed at any instant, it leaves what
+it set last, and that is between the goal's rates.
 
 It takes less than 1 % of a core. docs/follow.md says what was measured.
 
@@ -77,55 +79,69 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
-			store := options.store()
-			status, err := store.Status()
-			if err != nil {
-				return err
-			}
-			if len(status.Followed) == 0 {
-				return &plan.Refusal{What: "no goal in force says between which rates to follow",
-					Try: "weir up --rate 20mbit..100mbit, or --rate auto"}
-			}
-			following, err := store.Follow()
-			if err != nil {
-				return err
-			}
-			defer following.Close()
-			var one sync.Mutex
-			var failed error
-			ctx, end := context.WithCancel(ctx)
-			defer end()
-			out := cmd.OutOrStdout()
-			seldom := map[string]*quiet{}
-			err = live.Run(ctx, store, func(e live.Event) {
-				one.Lock()
-				defer one.Unlock()
-				var wrong error
-				switch {
-				case options.json:
-					wrong = json.NewEncoder(out).Encode(e)
-				case e.Dev == "":
-					_, wrong = fmt.Fprintln(out, e.Why)
-				case e.Rate == 0:
-					_, wrong = fmt.Fprintf(out, "%s: %s\n", e.Dev, e.Why)
-				case seldom[e.Dev].tells(e):
-					_, wrong = fmt.Fprintf(out, "%s: %s: %s\n", e.Dev, e.Rate, e.Why)
-					seldom[e.Dev] = &quiet{e.At, e.Rate}
-				}
-				if wrong != nil {
-					failed = wrong
-					end()
-				}
-			}, following.Tell)
-			if err == nil {
-				err = failed
-			}
-			return err
+			return runFollow(ctx, options.store(), &followLog{out: cmd.OutOrStdout(), json: options.json})
 		},
 	}
 	options.add(cmd)
 	cmd.Flags().Lookup("json").Usage = "print a line of JSON for each change (docs/follow.md explains it)"
 	return cmd
+}
+
+// runFollow follows until it is told to end, or what it does cannot be told any more.
+func runFollow(ctx context.Context, store change.Store, log *followLog) error {
+	status, err := store.Status()
+	if err != nil {
+		return err
+	}
+	if len(status.Followed) == 0 {
+		return &plan.Refusal{What: "no goal in force says between which rates to follow",
+			Try: "weir up --rate 20mbit..100mbit, or --rate auto"}
+	}
+	following, err := store.Follow()
+	if err != nil {
+		return err
+	}
+	defer following.Close()
+	ctx, log.end = context.WithCancel(ctx)
+	defer log.end()
+	if err := live.Run(ctx, store, log.add, following.Tell); err != nil {
+		return err
+	}
+	return log.failed
+}
+
+// followLog prints what is done, from several goroutines. It ends all when that fails.
+type followLog struct {
+	out    io.Writer
+	json   bool
+	one    sync.Mutex
+	last   map[string]*quiet // by device
+	failed error
+	end    func()
+}
+
+func (l *followLog) add(e live.Event) {
+	l.one.Lock()
+	defer l.one.Unlock()
+	var err error
+	switch {
+	case l.json:
+		err = json.NewEncoder(l.out).Encode(e)
+	case e.Dev == "":
+		_, err = fmt.Fprintln(l.out, e.Why)
+	case e.Rate == 0:
+		_, err = fmt.Fprintf(l.out, "%s: %s\n", e.Dev, e.Why)
+	case l.last[e.Dev].tells(e):
+		_, err = fmt.Fprintf(l.out, "%s: %s: %s\n", e.Dev, e.Rate, e.Why)
+		if l.last == nil {
+			l.last = map[string]*quiet{}
+		}
+		l.last[e.Dev] = &quiet{e.At, e.Rate}
+	}
+	if err != nil {
+		l.failed = err
+		l.end()
+	}
 }
 
 // quiet is what was told of a device last. A log gets one line in ten seconds at most, and none for a small step.

@@ -23,74 +23,25 @@ func Describe(p *Point) {
 const standing = 2
 
 func words(p *Point, c *Cell) string {
-	spread := func(read func(*measure.Run) float64) float64 {
-		var v []float64
-		for i := range c.Runs {
-			v = append(v, read(&c.Runs[i]))
-		}
-		return measure.Median(v)
-	}
-	own := spread(func(r *measure.Run) float64 { return r.Uplink.Backlog.Mean })
-	ownMax := spread(func(r *measure.Run) float64 { return r.Uplink.Backlog.Max })
-	theirs := spread(func(r *measure.Run) float64 { return r.Provider.Backlog.Mean })
-	inward := spread(func(r *measure.Run) float64 { return r.Inward.Mean() })
-	drops := spread(func(r *measure.Run) float64 { return float64(r.Provider.Drops + r.Inward.Dropped()) })
-	marks := spread(func(r *measure.Run) float64 { return float64(r.Uplink.Marks) })
-	ownDrops := spread(func(r *measure.Run) float64 { return float64(r.Uplink.Drops) })
-	packet := float64(standing) * 1514 / 1024
+	m := middle(c.Runs)
 	kind, _, _ := strings.Cut(c.Runs[0].Uplink.Stack, " ")
-	rate := p.Scenario.Provider.Rate
-	changes := p.changes(c.Candidate)
-	wait := func(kib float64) string {
-		if len(changes) > 0 { // the queue's rate is not one
-			return waitAt(kib, 0)
-		}
-		return waitAt(kib, rate)
-	}
 	var s []string
+	changes := p.changes(c.Candidate)
 	for _, change := range changes {
-		s = append(s, fmt.Sprintf("At %v changed to %s.", change.At, scenario.Rated(change.Qdisc, rate)))
+		s = append(s, fmt.Sprintf("At %v changed to %s.", change.At,
+			scenario.Rated(change.Qdisc, p.Scenario.Provider.Rate)))
+	}
+	s = append(s, m.where(p.Scenario.Provider, kind, len(changes) > 0, c.Runs[0].Uplink.Backlog.N))
+	if m.drops > 0 {
+		s = append(s, fmt.Sprintf("The provider dropped %.0f packets.", m.drops))
 	}
 	switch {
-	case inward > packet && inward >= theirs:
-		out := ""
-		if theirs > packet {
-			out = " and " + waitAt(theirs, rate) + " on the way out"
-		}
-		here := "None"
-		if own > packet {
-			here = wait(own)
-		}
-		s = append(s, fmt.Sprintf(
-			"The queue stands in the provider's box: %s on the way in%s, on average. %s stands here, in %s.",
-			waitAt(inward, p.Scenario.Provider.Inward()), out, here, kind))
-	case theirs > packet && ownMax == 0:
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held "+
-			"no packet in any of %d samples.",
-			wait(theirs), kind, c.Runs[0].Uplink.Backlog.N))
-	case theirs > packet && theirs > own:
-		s = append(s, fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.",
-			wait(theirs), wait(own)))
-	case own > packet && p.Scenario.Provider.Queue == "none":
-		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average).", kind, wait(own)))
-	case own > packet && drops == 0 && theirs <= packet:
-		s = append(s, fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind,
-			wait(own)))
-	case own > packet:
-		s = append(s, fmt.Sprintf("A queue stands here, in %s (%s on average).", kind, wait(own)))
-	default:
-		s = append(s, "No queue stands anywhere.")
-	}
-	if drops > 0 {
-		s = append(s, fmt.Sprintf("The provider dropped %.0f packets.", drops))
-	}
-	switch {
-	case ownDrops > 0 && marks > 0:
-		s = append(s, fmt.Sprintf("%s dropped %.0f and marked %.0f.", kind, ownDrops, marks))
-	case ownDrops > 0:
-		s = append(s, fmt.Sprintf("%s dropped %.0f.", kind, ownDrops))
-	case marks > 0:
-		s = append(s, fmt.Sprintf("%s marked %.0f.", kind, marks))
+	case m.ownDrops > 0 && m.marks > 0:
+		s = append(s, fmt.Sprintf("%s dropped %.0f and marked %.0f.", kind, m.ownDrops, m.marks))
+	case m.ownDrops > 0:
+		s = append(s, fmt.Sprintf("%s dropped %.0f.", kind, m.ownDrops))
+	case m.marks > 0:
+		s = append(s, fmt.Sprintf("%s marked %.0f.", kind, m.marks))
 	}
 	if c.Runs[0].Uplink.DualPI2 != nil {
 		share := func(name string) float64 {
@@ -111,7 +62,7 @@ func words(p *Point, c *Cell) string {
 			s = append(s, fmt.Sprintf("Program %s ended with status %d%s", x.Program, x.Exit, last))
 		}
 	}
-	limited := spread(func(r *measure.Run) float64 {
+	limited := median(c.Runs, func(r *measure.Run) float64 {
 		return labLimited(r, func(f measure.Flow) bool { return p.Scenario.EndsAt(f.Flow) })
 	})
 	if limited > tolerated {
@@ -119,6 +70,65 @@ func words(p *Point, c *Cell) string {
 			100*limited))
 	}
 	return strings.Join(s, " ")
+}
+
+// queues are what waited on average, in KiB, and what was dropped and marked, in packets: the medians of some runs.
+type queues struct{ own, ownMax, theirs, inward, drops, marks, ownDrops float64 }
+
+func median(runs []measure.Run, read func(*measure.Run) float64) float64 {
+	var v []float64
+	for i := range runs {
+		v = append(v, read(&runs[i]))
+	}
+	return measure.Median(v)
+}
+
+func middle(runs []measure.Run) queues {
+	return queues{
+		own:      median(runs, func(r *measure.Run) float64 { return r.Uplink.Backlog.Mean }),
+		ownMax:   median(runs, func(r *measure.Run) float64 { return r.Uplink.Backlog.Max }),
+		theirs:   median(runs, func(r *measure.Run) float64 { return r.Provider.Backlog.Mean }),
+		inward:   median(runs, func(r *measure.Run) float64 { return r.Inward.Mean() }),
+		drops:    median(runs, func(r *measure.Run) float64 { return float64(r.Provider.Drops + r.Inward.Dropped()) }),
+		marks:    median(runs, func(r *measure.Run) float64 { return float64(r.Uplink.Marks) }),
+		ownDrops: median(runs, func(r *measure.Run) float64 { return float64(r.Uplink.Drops) }),
+	}
+}
+
+// where says where the queue stands, in front of a provider and in a qdisc here, whose rate may be changed.
+func (q queues) where(provider scenario.Provider, kind string, changes bool, samples int) string {
+	const packet = float64(standing) * 1514 / 1024
+	wait := func(kib float64) string {
+		if changes { // the queue's rate is not one
+			return waitAt(kib, 0)
+		}
+		return waitAt(kib, provider.Rate)
+	}
+	switch {
+	case q.inward > packet && q.inward >= q.theirs:
+		out, here := "", "None"
+		if q.theirs > packet {
+			out = " and " + waitAt(q.theirs, provider.Rate) + " on the way out"
+		}
+		if q.own > packet {
+			here = wait(q.own)
+		}
+		return fmt.Sprintf("The queue stands in the provider's box: %s on the way in%s, on average. "+
+			"%s stands here, in %s.", waitAt(q.inward, provider.Inward()), out, here, kind)
+	case q.theirs > packet && q.ownMax == 0:
+		return fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held "+
+			"no packet in any of %d samples.", wait(q.theirs), kind, samples)
+	case q.theirs > packet && q.theirs > q.own:
+		return fmt.Sprintf("The queue stands in the provider's box: %s of it on average, against %s here.",
+			wait(q.theirs), wait(q.own))
+	case q.own > packet && provider.Queue == "none":
+		return fmt.Sprintf("The queue stands here, in %s (%s on average).", kind, wait(q.own))
+	case q.own > packet && q.drops == 0 && q.theirs <= packet:
+		return fmt.Sprintf("The queue stands here, in %s (%s on average), and none at the provider.", kind, wait(q.own))
+	case q.own > packet:
+		return fmt.Sprintf("A queue stands here, in %s (%s on average).", kind, wait(q.own))
+	}
+	return "No queue stands anywhere."
 }
 
 // waitAt is how long an amount waits at a rate, or the amount where there is none.
