@@ -5,6 +5,7 @@ package follow
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -467,5 +468,88 @@ func TestInwardBelow(t *testing.T) {
 				t.Errorf("packets wait %.1f ms at p50 from 52 s on", p50)
 			}
 		})
+	}
+}
+
+// unevenRate is a rate that is higher or lower by up to a share, anew each tenth of a second.
+func unevenRate(share float64, rate func(t float64) float64) func(t float64) float64 {
+	rng, by := rand.New(rand.NewPCG(1, 2)), map[int]float64{}
+	return func(t float64) float64 {
+		n := int(t * 10)
+		if _, is := by[n]; !is {
+			by[n] = 1 + share*(2*rng.Float64()-1)
+		}
+		return rate(t) * by[n]
+	}
+}
+
+// A fall of a link is seen though its rate is uneven.
+func TestInwardUneven(t *testing.T) {
+	once := steps(50*mbit, 25, 30*mbit, 65, 45*mbit)
+	stairs := steps(50*mbit, 25, 40*mbit, 40, 30*mbit, 55, 20*mbit, 65, 45*mbit)
+	for _, share := range []float64{.01, .02, .05, .1} {
+		for name, c := range map[string]struct {
+			link    func(t float64) float64
+			senders []sender
+			use     [2]float64 // of what the link delivers, at least: before the rise, and after it
+		}{
+			"1 cubic":         {once, times(1, sender{}), [2]float64{.9, .87}},
+			"4 cubic":         {once, times(4, sender{}), [2]float64{.9, .9}},
+			"4 cubic, stairs": {stairs, times(4, sender{}), [2]float64{.9, .9}},
+			"1 bbr":           {once, times(1, sender{bbr: true}), [2]float64{.9, .87}},
+			"4 bbr":           {once, times(4, sender{bbr: true}), [2]float64{.9, .9}},
+		} {
+			t.Run(fmt.Sprintf("%s, %g %%", name, 100*share), func(t *testing.T) {
+				w := behind{link: unevenRate(share, c.link), buffer: .2, base: .048, interval: .5, senders: c.senders,
+					told: 50 * mbit, low: 12.5 * mbit, high: 50 * mbit, share: .94}
+				w.wrote = func(at float64, rate units.Rate, why string) { t.Logf("%5.2f s: %s, %s", at, rate, why) }
+				m := w.run(120)
+				for i, of := range [][2]float64{{57, 65}, {90, 120}} {
+					if used := m.used(of[0], of[1]) / c.link(of[0]); used < c.use[i] {
+						t.Errorf("%.3f of the link used from %g s on, at least %g", used, of[0], c.use[i])
+					}
+				}
+				q := m.between(m.queue, 30, 120)
+				if p50, p90 := ms(quantile(q, .5)), ms(quantile(q, .9)); p50 > 2 || p90 > 40 {
+					t.Errorf("packets wait %.1f ms at p50, and %.1f at p90, from 5 s after the fall on", p50, p90)
+				}
+			})
+		}
+	}
+}
+
+// What varies by itself on a link that stands gets hardly less, and holds up downloads beside it for moments.
+func TestInwardVaries(t *testing.T) {
+	downloads := sender{offered: func(t float64) float64 {
+		if math.Mod(t, 20) < 10 {
+			return 50 * mbit
+		}
+		return 0
+	}}
+	for _, share := range []float64{.02, .05, .1} {
+		for name, c := range map[string]struct {
+			n, downloads int     // connections
+			least        float64 // Mbit/s, that are carried in every other ten seconds
+		}{
+			"1 application":                 {1, 0, 35},
+			"4 applications":                {4, 0, 35},
+			"4 applications, and downloads": {4, 3, 41},
+		} {
+			t.Run(fmt.Sprintf("%s, %g %%", name, 100*share), func(t *testing.T) {
+				offered := unevenRate(share, steps(36*mbit/float64(c.n)))
+				w := behind{link: steps(50 * mbit), buffer: .2, base: .048, interval: .5,
+					told: 50 * mbit, low: 12.5 * mbit, high: 50 * mbit, share: .94}
+				w.senders = slices.Concat(times(c.n, sender{offered: offered}), times(c.downloads, downloads))
+				w.wrote = func(at float64, rate units.Rate, why string) { t.Logf("%5.2f s: %s, %s", at, rate, why) }
+				m := w.run(180)
+				used := 0.
+				for at := 20.; at < 180; at += 20 {
+					used += m.used(at, at+9.9) / 8 / mbit
+				}
+				if used < c.least {
+					t.Errorf("%.2f Mbit/s are carried, at least %g", used, c.least)
+				}
+			})
+		}
 	}
 }

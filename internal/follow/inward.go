@@ -181,11 +181,11 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 // judge looks at the last stretches.
 func (f *Inward) judge(at float64) string {
 	f.sizes()
-	if line, fell := f.falls(at); fell {
+	if line, swing, fell := f.falls(at); fell {
 		if f.below(line) {
-			return f.lowest(line, at)
+			return f.lowest(line, swing, at)
 		}
-		f.fall(line, at)
+		f.fall(line, swing, at)
 		return slower(line)
 	}
 	if f.fell > 0 && !f.draining {
@@ -210,9 +210,8 @@ func (f *Inward) judge(at float64) string {
 		}
 		stands = stands && (fills || i < len(f.seen)-flat)
 	}
-	n := len(f.seen)
 	switch {
-	case f.draining && n >= 2 && !f.fills(f.seen[n-1]) && !f.fills(f.seen[n-2]):
+	case f.draining && f.drained():
 		f.end(at)
 		return "the queue in front of this host has drained"
 	case f.draining && at-f.since > f.longest():
@@ -238,6 +237,15 @@ func (f *Inward) judge(at float64) string {
 		return "more is let go for a moment: the link may have become faster"
 	}
 	return ""
+}
+
+// drained tells whether less comes than the link delivers. Of an uneven link, that is nearer to what is let go.
+func (f *Inward) drained() bool {
+	n := len(f.seen)
+	if f.swing > 0 {
+		return n >= handful && together(f.seen[n-handful:]...).rate() < (f.ceiling+f.rate*f.size)/2
+	}
+	return n >= 2 && !f.fills(f.seen[n-1]) && !f.fills(f.seen[n-2])
 }
 
 // sizes finds what the link delivers for each bit that comes to the shaper.
@@ -276,7 +284,8 @@ func (f *Inward) beside(s stretch) bool {
 func (f *Inward) learn(at float64) {
 	n := len(f.seen)
 	if n >= 2 && !f.tunnels {
-		if least := min(f.seen[n-1].rate(), f.seen[n-2].rate()); least > f.ceiling*(1+near)+f.seen[n-1].packets() {
+		least, packets := min(f.seen[n-1].rate(), f.seen[n-2].rate()), f.seen[n-1].packets()
+		if least > f.ceiling*(1+near+f.swing)+packets {
 			f.rises(least, at)
 			n = len(f.seen) // none where a rate was set
 		}
@@ -295,7 +304,7 @@ func (f *Inward) learn(at float64) {
 	more, empty := here > surplus*f.rate, 2*waiting < looks && here > about*f.rate
 	beside := slices.ContainsFunc(f.seen[n-flat:], f.beside)
 	if slices.Max(all)-slices.Min(all) <= near*m+packet && (more || empty) && !beside {
-		f.ceiling, f.sized = m, f.size
+		f.ceiling, f.swing, f.sized = m, 0, f.size
 	}
 }
 

@@ -18,6 +18,7 @@ type move struct {
 	fell  float64 // bit/s, what it was thought to deliver before, while a fall is tested or cannot be
 	tests float64 // seconds, how long that may take
 	line  float64 // bit/s, of the last fall, until more was let go and did not come
+	swing float64 // by which share of that it was higher and lower, where the link is uneven
 	wrong float64 // bit/s, a flat line that was an application's own
 	doubt float64 // seconds, until when that is remembered
 	waits float64 // seconds, how long it is next time
@@ -37,6 +38,12 @@ const (
 	// So many stretches in a row that are the same, clearly less than the link is thought to deliver, are a fall: few
 	// where the shaper was full just before, and many where not. Just before is a time in seconds.
 	shortly, lengthy, clearly, justBefore = 5, 10, 0.97, 3
+	// The rate of an uneven link, such as LTE, is anew all the time. There so many stretches tell what it delivers.
+	// None of them is further from their mean than mostSwing. TCP grows after a loss: its halves differ by half of
+	// the range, and those of such a link by less than a quarter. A handful tells what comes of a test: its mean is
+	// mostly within 3 %, and a test changes the rate by 20. Where BBR leaves a little free itself, packets wait in
+	// the shaper once in eight round trips. So they may in no more than one of rareWait looks.
+	uneven, mostSwing, handful, rareWait = 25, 0.1, 5, 20
 	// deep is the share of what the link delivers with which the queue of a fall drains, and careful where it may be an
 	// application. A first test may take brieflyTest seconds, each further one twice as long.
 	deep, careful, brieflyTest = 0.8, 0.93, 3
@@ -75,21 +82,34 @@ func (f *Inward) notes(at float64) {
 }
 
 // level tells whether the last n stretches are the same, their mean in bit/s, and whether nothing waits in the shaper.
-func (f *Inward) level(n int) (line float64, is, empty bool) {
+// Each may be higher or lower than the mean by a share.
+func (f *Inward) level(n int, swing float64) (line float64, is, empty bool) {
 	if len(f.seen) < n {
 		return 0, false, false
 	}
+	last := f.seen[len(f.seen)-n:]
 	var all []float64
-	waiting, looks, packet := 0, 0, 0.
-	for _, s := range f.seen[len(f.seen)-n:] {
-		all = append(all, s.rate())
-		waiting, looks, packet = waiting+s.waiting, looks+s.looks, max(packet, slack*full/s.took)
-		if f.beside(s) {
-			return 0, false, false
-		}
+	packet := 0.
+	for _, s := range last {
+		all, packet = append(all, s.rate()), max(packet, s.packets())
 	}
-	m := mean(all)
-	return m, slices.Max(all)-slices.Min(all) <= near*m+packet, 2*waiting < looks
+	m, s := mean(all), together(last...)
+	is = slices.Max(all)-slices.Min(all) <= (near+2*swing)*m+packet
+	return m, is && !slices.ContainsFunc(last, f.beside), 2*s.waiting < s.looks
+}
+
+// unevenly is the same of a link whose rate is uneven, and by which share it is.
+func (f *Inward) unevenly(n int) (line, swing float64, is bool) {
+	line, is, _ = f.level(n, mostSwing)
+	if !is {
+		return 0, 0, false
+	}
+	last := f.seen[len(f.seen)-n:]
+	for _, s := range last {
+		swing = max(swing, math.Abs(s.rate()/line-1))
+	}
+	all, a, b := together(last...), together(last[:n/2]...), together(last[n/2:]...)
+	return line, swing, all.waiting*rareWait <= all.looks && math.Abs(a.rate()-b.rate()) < line*swing/2
 }
 
 // slower says what a fall is.
@@ -97,32 +117,43 @@ func slower(line float64) string {
 	return fmt.Sprintf("the link has become slower: %.4g Mbit/s come all the time", line/1e6)
 }
 
-// falls tells whether the link looks slower than it was thought to be, and what it delivers then, in bit/s.
-func (f *Inward) falls(at float64) (float64, bool) {
-	n, just := lengthy, at-f.full < justBefore+shortly*brief
-	if just {
+// just tells whether the shaper was full just before the last n stretches.
+func (f *Inward) just(n int, at float64) bool { return at-f.full < justBefore+float64(n)*brief }
+
+// falls tells whether the link looks slower than it was thought to be. It delivers a line then, in bit/s, which is
+// uneven by a share.
+func (f *Inward) falls(at float64) (line, swing float64, is bool) {
+	n := lengthy
+	if f.just(shortly, at) {
 		n = shortly
 	}
-	line, same, empty := f.level(n)
-	known := at < f.doubt && math.Abs(line-f.wrong) < moves*f.wrong
+	line, same, empty := f.level(n, 0)
+	is = same && empty
+	if !is && f.just(uneven, at) {
+		n = uneven
+		line, swing, is = f.unevenly(uneven)
+	}
+	if !is || f.draining || at < f.doubt && math.Abs(line-f.wrong) < (moves+swing)*f.wrong {
+		return line, swing, false
+	}
+	if f.below(line) && (n == lengthy || f.now.packets() > (1-about)*line) {
+		return line, swing, false // a pause, or packets now and then, tell nothing
+	}
 	below := f.ceiling
 	if f.probing { // who has been slower than that all the time is no faster at once
 		below = min(below, f.ratio*f.ceiling*f.size)
 	}
-	if f.below(line) && (!just || f.now.packets() > (1-about)*line) { // a pause, or packets now and then, tell nothing
-		return line, false
-	}
-	return line, same && empty && !f.draining && !known && line < clearly*below
+	return line, swing, line < clearly*below
 }
 
 // below tells whether the queue of a link that delivers so much, in bit/s, does not drain with what may be set.
 func (f *Inward) below(line float64) bool { return careful*line/f.size < f.low }
 
 // lowest sets the lowest rate, as the link seems to deliver hardly more or less, in bit/s. No lower rate can test that.
-func (f *Inward) lowest(line, at float64) string {
+func (f *Inward) lowest(line, swing, at float64) string {
 	f.kept = f.settled()
 	f.probing = false
-	f.fell, f.ceiling, f.line, f.sized, f.at = f.ceiling, line, line, f.size, at
+	f.fell, f.ceiling, f.line, f.swing, f.sized, f.at = f.ceiling, line, line, swing, f.size, at
 	f.put(f.low, at)
 	if line > f.low {
 		return slower(line)
@@ -136,7 +167,7 @@ func (f *Inward) lowest(line, at float64) string {
 func (f *Inward) doubts(at float64) string {
 	s := f.seen[len(f.seen)-1]
 	switch {
-	case about*s.here/s.took > f.ceiling/f.size:
+	case about*s.here/s.took > (1+f.swing)*f.ceiling/f.size:
 		f.wrongs(at)
 		f.ceiling, f.fell, f.full = f.fell, 0, at
 		f.set(f.kept, at)
@@ -148,16 +179,16 @@ func (f *Inward) doubts(at float64) string {
 }
 
 // fall tests whether the link has become slower: to a rate in bit/s.
-func (f *Inward) fall(line, at float64) {
+func (f *Inward) fall(line, swing, at float64) {
 	to := careful
-	if at-f.full < justBefore+shortly*brief {
+	if f.just(shortly, at) || swing > 0 {
 		to = deep
 	}
 	ratio := f.rate / f.ceiling
 	if f.probing {
 		ratio = f.ratio
 	}
-	f.fell, f.ceiling, f.line, f.sized = f.ceiling, line, line, f.size
+	f.fell, f.ceiling, f.line, f.swing, f.sized = f.ceiling, line, line, swing, f.size
 	if line < clearly*f.came { // else it may never have been faster
 		f.at = at
 	}
@@ -170,7 +201,7 @@ func (f *Inward) fall(line, at float64) {
 func (f *Inward) unfall(at float64) {
 	f.wrongs(at)
 	f.kept *= f.fell / f.ceiling
-	f.ceiling, f.tests = f.fell, min(drainMost, 2*f.tests)
+	f.ceiling, f.swing, f.tests = f.fell, 0, min(drainMost, 2*f.tests)
 }
 
 // wrongs remembers that a line was none of the link's.
@@ -230,24 +261,30 @@ func (f *Inward) probe(at float64) {
 // probed looks what has come of it.
 func (f *Inward) probed(at float64) string {
 	n := len(f.seen)
-	if n >= 2 {
-		two := together(f.seen[n-2:]...)
-		if here := two.here / two.took; here >= f.rate*(1-near)-two.packets() {
-			return f.more(min(here, f.rate)*cmp.Or(f.sized, f.size), two.packets(), at)
+	some, soon := 2, soonFlat
+	if f.swing > 0 {
+		some, soon = handful, handful
+	}
+	if n >= some {
+		s := together(f.seen[n-some:]...)
+		if here := s.here / s.took; here >= f.rate*(1-near)-s.packets() {
+			return f.more(min(here, f.rate)*cmp.Or(f.sized, f.size), s.packets(), at)
 		}
 	}
-	n = soonFlat
 	if f.climbs { // as much as that came before, too: it may be all that senders have yet
-		n = flat
+		soon = flat
 	}
-	line, is, empty := f.level(n)
-	higher := line > f.ceiling*(1+near)+f.now.packets()
-	_, stays, _ := f.level(flat)
+	line, is, empty := f.level(soon, f.swing)
+	if l, swing, all := f.unevenly(flat); !is && all {
+		line, f.swing, is, empty = l, swing, true, true
+	}
+	higher := line > f.ceiling*(1+near+f.swing)+f.now.packets()
+	_, stays, _ := f.level(flat, f.swing)
 	above := !f.climbs && !higher && f.rate*cmp.Or(f.sized, f.size) > f.ceiling*(1+firstStep/2)
 	switch {
 	case is && empty && !f.tunnels && higher && !stays:
 		f.best = max(f.best, line) // it comes at any rate, and senders may have more later
-	case is && (empty || above) && line > f.ceiling*(1-near)-f.now.packets():
+	case is && (empty || above) && line > f.ceiling*(1-near-f.swing)-f.now.packets():
 		if higher && !f.tunnels {
 			f.ceiling, f.at = line, at
 		}
@@ -266,7 +303,7 @@ func (f *Inward) probed(at float64) string {
 
 // more is where as much came as was let go, in bit/s.
 func (f *Inward) more(came, packets, at float64) string {
-	if came > f.ceiling*(1+near)+packets {
+	if came > f.ceiling*(1+near+f.swing)+packets {
 		if f.line > 0 {
 			f.wrongs(at)
 		}
