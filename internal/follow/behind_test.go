@@ -148,10 +148,10 @@ func (w *behind) run(length float64) (m moved) {
 					busy++
 				}
 			}
-			if busy == 0 {
+			each := left / max(1, busy)
+			if busy == 0 || each <= 1e-6 { // serves lets go of more than that
 				break
 			}
-			each := left / busy
 			for i := range w.senders {
 				left -= w.serves(i, n, t, each)
 			}
