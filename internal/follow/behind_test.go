@@ -546,6 +546,7 @@ func TestInwardVaries(t *testing.T) {
 				for at := 20.; at < 180; at += 20 {
 					used += m.used(at, at+9.9) / 8 / mbit
 				}
+				t.Logf("%.2f Mbit/s are carried", used)
 				if used < c.least {
 					t.Errorf("%.2f Mbit/s are carried, at least %g", used, c.least)
 				}
