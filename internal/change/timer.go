@@ -120,10 +120,11 @@ func (outside) arm(unit, dir string) error {
 		for _, line := range properties {
 			args = append(args, "--property="+line)
 		}
-		return system("systemd-run", append(append(args, self), recover...)...)
+		return ofInit.run("systemd-run", append(append(args, self), recover...)...)
 	}
-	if run(append(plan.Sandbox(self, dir), properties...)) == nil {
-		return nil
+	err = run(append(plan.Sandbox(self, dir), properties...))
+	if err == nil || errors.As(err, new(hangs)) {
+		return err
 	}
 	// An older systemd may not know all of the sandbox, or a container not let it make one: going back does not need
 	// it.
@@ -133,29 +134,41 @@ func (outside) arm(unit, dir string) error {
 // disarm stops the process, which has nothing to do any more: it puts back only what the journal calls pending.
 func (outside) disarm(unit string) {
 	if booted() {
-		_ = system("systemctl", "--no-block", "stop", unit+".service")
+		_ = ofInit.run("systemctl", "--no-block", "stop", unit+".service")
 	}
 }
 
-// system runs a program of the host's init, which may hang when that does.
-func system(name string, args ...string) error {
-	const patience = 20 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// programs are those of the host's init. Each may hang when that does, or leave something behind that holds its output.
+type programs struct {
+	dirs     []string // not $PATH, which is the caller's
+	patience time.Duration
+}
+
+var ofInit = programs{[]string{"/usr/bin", "/bin", "/run/current-system/sw/bin", "/sbin", "/usr/sbin"}, 20 * time.Second}
+
+// hangs is why a program of the host's init did nothing: it was given up.
+type hangs string
+
+func (h hangs) Error() string { return string(h) + " does not answer" }
+
+func (p programs) run(name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.patience)
 	defer cancel()
-	// Not from $PATH, which is the caller's.
-	for _, dir := range []string{"/usr/bin", "/bin", "/run/current-system/sw/bin", "/sbin", "/usr/sbin"} {
+	for _, dir := range p.dirs {
 		path := filepath.Join(dir, name)
 		if unix.Access(path, unix.X_OK) != nil {
 			continue
 		}
-		said, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+		program := exec.CommandContext(ctx, path, args...)
+		program.WaitDelay = time.Second // its children are not waited for
+		said, err := program.CombinedOutput()
 		switch {
+		case err == nil, errors.Is(err, exec.ErrWaitDelay):
+			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("%s does not answer", name)
-		case err != nil:
-			return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(string(said)), " "))
+			return hangs(name)
 		}
-		return nil
+		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(string(said)), " "))
 	}
 	return fmt.Errorf("there is no %s", name)
 }
