@@ -4,8 +4,10 @@ package change
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -335,6 +337,51 @@ func TestSwappedNames(t *testing.T) {
 	}
 }
 
+// A virtual card of Azure's and the real one below it share an address: the goal stays with the one that it was of,
+// whatever the other is called, and wherever it is in the list.
+func TestSharedAddress(t *testing.T) {
+	for _, of := range []int{0, 1} { // the card that has the goal
+		for _, c := range []struct {
+			name, own, other string // of that card and of the other, after a reboot
+			reversed, alone  bool
+			want             string
+		}{
+			{"as before", "eth0", "eth1", false, false, "eth0"},
+			{"in another order", "eth0", "eth1", true, false, "eth0"},
+			{"the other is renamed", "eth0", "enP1s1", true, false, "eth0"},
+			{"it cannot be told which", "eth7", "enP1s1", false, false, ""},
+			{"the other is out", "eth7", "", false, true, "eth7"},
+		} {
+			t.Run(fmt.Sprintf("%s, %d", c.name, of), func(t *testing.T) {
+				s, m := keeping(t)
+				m.f.Links[1].MAC = m.f.Links[0].MAC
+				m.f.Links[of].Name, m.f.Links[1-of].Name = "eth0", "eth1"
+				m.found, _ = m.facts()
+				m.found.Uplink, m.f.Uplink = "", ""
+				must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+				links := slices.Clone(m.found.Links)
+				links[of].Name, links[1-of].Name = c.own, c.other
+				links[1-of].Index += 20
+				if c.alone {
+					links = links[of : of+1]
+				}
+				if c.reversed {
+					slices.Reverse(links)
+				}
+				m.found.Links = links
+				m.boot()
+				_, _ = s.Boot()
+				for _, l := range m.f.Links {
+					shaped := strings.Contains(plan.QueueOf(l.Tree).String(), "cake")
+					if shaped != (l.Name == c.want) {
+						t.Errorf("%s is %s, and the goal is of %q", l.Name, plan.QueueOf(l.Tree), c.want)
+					}
+				}
+			})
+		}
+	}
+}
+
 // Out, and in again under another name, with no reboot between.
 func TestReplugged(t *testing.T) {
 	s, m := keeping(t)
@@ -456,6 +503,42 @@ func TestFilesOfAnotherStore(t *testing.T) {
 	s.keeps = false
 	if _, err := s.Down(false); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Where root cannot read whether this is the host's own network namespace, it is not taken for that.
+func TestNamespaceIsHidden(t *testing.T) {
+	hide := func(m *fake) { m.f.Files, m.f.Hidden = nil, true }
+	s, m := keeping(t)
+	hide(m)
+	before, _ := m.facts()
+	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	if !slices.ContainsFunc(out.Notes, func(n plan.Note) bool { return strings.Contains(n.Text, "/proc/1/ns/net") }) ||
+		slices.ContainsFunc(out.Done, func(c plan.Change) bool { return c.Kind == plan.File }) {
+		t.Errorf("%+v", out)
+	}
+	must[Outcome](t)(s.Down(false))
+	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+	}
+
+	// What is kept for the host is nobody's business here, forced or not.
+	s, m = keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	hide(m)
+	m.written = nil
+	for name, do := range map[string]func() error{
+		"up":      func() error { return second(s.Up(plan.Goal{Rate: 20e6}, 0)) },
+		"down":    func() error { return second(s.Down(true)) },
+		"recover": func() error { return second(s.Recover()) },
+		"boot":    func() error { return second(s.Boot()) },
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "cannot be read (/proc/1/ns/net)") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if j, err := s.load(); m.written != nil || err != nil || j == nil {
+		t.Errorf("wrote %v; the journal: %+v, %v", m.written, j, err)
 	}
 }
 

@@ -693,11 +693,13 @@ func TestNetwork(t *testing.T) {
 		path  string
 		stays bool
 	}{
-		"systemd's":          {map[string]string{"self/ns/net": "a", "1/ns/net": "a"}, "", true},
-		"ip netns":           {map[string]string{"1/root/run/netns/x": "b", "1/root/run/netns/y": "a"}, "/run/netns/y", true},
-		"a container's":      {map[string]string{"1/root/run/docker/netns/0f": "a"}, "/run/docker/netns/0f", true},
-		"without a name":     {map[string]string{"1/root/run/netns/x": "b"}, "/proc/10/ns/net", false},
-		"no names are there": {nil, "/proc/10/ns/net", false},
+		"systemd's":           {map[string]string{"self/ns/net": "a", "1/ns/net": "a"}, "", true},
+		"ip netns":            {map[string]string{"1/root/run/netns/x": "b", "1/root/run/netns/y": "a"}, "/run/netns/y", true},
+		"a container's":       {map[string]string{"1/root/run/docker/netns/0f": "a"}, "/run/docker/netns/0f", true},
+		"without a name":      {map[string]string{"1/root/run/netns/x": "b"}, "/proc/10/ns/net", false},
+		"no names are there":  {nil, "/proc/10/ns/net", false},
+		"none can be read":    {map[string]string{"self/ns/net": "", "1/ns/net": ""}, "/proc/10/ns/net", false},
+		"systemd's cannot be": {map[string]string{"1/ns/net": ""}, "/proc/10/ns/net", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -714,6 +716,9 @@ func TestNetwork(t *testing.T) {
 			files := map[string]string{"self/ns/net": "a", "1/ns/net": "first"}
 			maps.Copy(files, c.of)
 			for place, namespace := range files {
+				if namespace == "" {
+					continue
+				}
 				write(os.MkdirAll(filepath.Dir(at("proc", place)), 0o700))
 				write(os.Symlink(at(namespace), at("proc", place)))
 			}
@@ -749,6 +754,8 @@ func TestKeeper(t *testing.T) {
 			bySession, ""},
 		{"a host with it", process{proc("systemd", firstPIDNamespace, firstUserNamespace, 9, 1), 10, true}, bySystemd,
 			""},
+		{"root who may not look at process 1", process{unseen(proc("systemd", firstPIDNamespace, firstUserNamespace, 9,
+			1)), 10, true}, bySystemd, "is in a mount namespace that systemd does not see"},
 		{"nspawn, with user namespaces", process{proc("systemd", otherPID, otherUser, 9, 1), 10, true}, bySystemd, ""},
 		{"a user's own namespaces", process{proc("systemd-x", firstPIDNamespace, otherUser, 9, 1), 10, true}, bySession,
 			""},
@@ -767,6 +774,9 @@ func TestKeeper(t *testing.T) {
 		}
 	}
 }
+
+// unseen is a /proc that does not show what process 1 sees.
+func unseen(proc fs.FS) fs.FS { return proc.(rooted).MapFS }
 
 // rooted is a /proc whose process 1 has our root.
 type rooted struct{ fstest.MapFS }

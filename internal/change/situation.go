@@ -38,10 +38,12 @@ func (s Store) read() (at situation, err error) {
 	switch {
 	case last == nil:
 	case last.files() && facts.Files == nil:
-		return at, &elsewhere{kept: true, Refusal: plan.Refusal{
-			What: s.path() + " is about the host's own network namespace",
-			Try:  "the same there, or --state DIR for this one",
-		}}
+		what := s.path() + " is about the host's own network namespace"
+		if facts.Hidden {
+			what += ", and whether this is it cannot be read (/proc/1/ns/net)"
+		}
+		return at, &elsewhere{kept: true, Refusal: plan.Refusal{What: what,
+			Try: "the same there, or --state DIR for this one"}}
 	case last.Boot == facts.Boot && last.isAbout(facts):
 		last.follow(facts)
 		j = last

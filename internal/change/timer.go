@@ -230,7 +230,7 @@ func (p process) keeper(program, dir string) (keeper, error) {
 // network is where systemd finds the network namespace of this process; "" is that of systemd. One without a name is
 // this process's: once it has ended there is no way back in, so what is killed there cannot be started again.
 func (p process) network() (path string, stays bool) {
-	if p.link("self", "net") == p.link("1", "net") {
+	if ours := p.link("self", "net"); ours != "" && ours == p.link("1", "net") {
 		return "", true
 	}
 	own, err := fs.Stat(p.proc, "self/ns/net")

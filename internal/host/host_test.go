@@ -254,6 +254,41 @@ func TestRead(t *testing.T) {
 	})
 }
 
+// Root without CAP_SYS_PTRACE cannot read in which network namespace process 1 is. It may be another one, so nothing is
+// kept; who cannot change anything guesses.
+func TestHidden(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped, not passed: it takes root to be a root who may not do something")
+	}
+	for _, c := range []struct {
+		name          string
+		keeps         uint32 // capabilities
+		hidden, files bool
+	}{
+		{"root", 1 << unix.CAP_NET_ADMIN, true, false},
+		{"nobody", 0, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				runtime.LockOSThread() // and never unlocked: the thread ends here
+				header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+				data := [2]unix.CapUserData{{Effective: c.keeps, Permitted: c.keeps}}
+				if err := unix.Capset(&header, &data[0]); err != nil {
+					t.Error(err)
+					return
+				}
+				f, err := Read()
+				if err != nil || f.Hidden != c.hidden || (f.Files != nil) != c.files {
+					t.Errorf("hidden %v, files %v, %v", f.Hidden, f.Files != nil, err)
+				}
+			}()
+			<-done
+		})
+	}
+}
+
 // A server is read by a timer, a fleet by a loop: it may cost no CPU to speak of.
 func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
