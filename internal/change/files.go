@@ -48,10 +48,7 @@ func (live) sweep(name string) { os.Remove(name + halfWritten) }
 
 func setFile(name string, want host.File) error {
 	if dir := path.Dir(name); want.Kind != host.NoFile && errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		if err := syncDir(path.Dir(dir)); err != nil {
+		if err := makeDir(dir); err != nil {
 			return err
 		}
 	}
@@ -116,6 +113,24 @@ func write(name string, want host.File) error {
 	// The owner first: another one takes bits of the mode away.
 	return errors.Join(err, f.Chown(int(want.UID), int(want.GID)), unix.Fchmod(int(f.Fd()), uint32(want.Mode)),
 		f.Sync(), f.Close())
+}
+
+// makeDir makes a directory, and those above it that are not there. Each is on disk when this returns: else a power cut
+// takes it away, and what is in it.
+func makeDir(dir string) error {
+	above := path.Dir(dir)
+	if _, err := os.Lstat(above); errors.Is(err, fs.ErrNotExist) {
+		if err := makeDir(above); err != nil {
+			return err
+		}
+	}
+	switch err := os.Mkdir(dir, 0o755); {
+	case errors.Is(err, fs.ErrExist): // another run was faster
+		return nil
+	case err != nil:
+		return err
+	}
+	return syncDir(above)
 }
 
 func syncDir(dir string) error {

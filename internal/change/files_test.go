@@ -4,7 +4,10 @@ package change
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,4 +135,92 @@ func TestUnknown(t *testing.T) {
 	if len(got) != 2 || string(got["newer"]) != `{"x":3}` || string(got["inner"]) != "4" {
 		t.Errorf("unknown are %s", got)
 	}
+}
+
+// TestOnDisk: what is written, made or taken away is on disk before anybody goes on, and so is each directory that has
+// it. What the kernel was asked for is seen by a tracer.
+func TestOnDisk(t *testing.T) {
+	if dir := os.Getenv("WEIR_ON_DISK"); dir != "" {
+		keepOnDisk(t, dir)
+		return
+	}
+	if testing.Short() || runtime.GOARCH != "amd64" {
+		t.Skip("skipped here: its tracer is to be built, and is of amd64")
+	}
+	tracer := filepath.Join(t.TempDir(), "killat")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", tracer, "weir/internal/lab/machine/killat")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	dir := t.TempDir()
+	traced := exec.Command(tracer, "-list", os.Args[0], "-test.run", "^TestOnDisk$")
+	traced.Env = append(os.Environ(), "WEIR_ON_DISK="+dir)
+	said, err := traced.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	type step struct{ what, where string }
+	var steps []step
+	for line := range strings.Lines(string(said)) {
+		words := strings.Fields(line)
+		if len(words) == 4 && words[0] == "killat:" && strings.HasPrefix(words[3], dir) &&
+			filepath.Base(words[3]) != lockName { // which is of no use after a crash
+			steps = append(steps, step{words[2], words[3]})
+		}
+	}
+	made := map[string]int{}
+	for i, s := range steps {
+		synced := slices.IndexFunc(steps[i:], func(l step) bool { return l == step{"fsync", filepath.Dir(s.where)} })
+		switch s.what {
+		case "create", "mkdir", "link", "unlink", "rename":
+			if synced < 0 {
+				t.Errorf("%s %s, and its directory is not synced", s.what, s.where)
+				break
+			}
+			// Nobody takes the next step before: but for what it has another name until it is whole.
+			for _, between := range steps[i+1 : i+synced] {
+				whole := between.what == "rename" || strings.HasPrefix(between.where, s.where) || s.what == "unlink"
+				if !whole {
+					t.Errorf("%s %s, and then %s %s before its directory is synced", s.what, s.where, between.what,
+						between.where)
+				}
+			}
+		case "write":
+			whole := slices.Index(steps[i:], step{"fsync", s.where})
+			renamed := slices.IndexFunc(steps[i:], func(l step) bool { return l.what == "rename" })
+			if whole < 0 || renamed < whole {
+				t.Errorf("%s has its name before it is whole on disk", s.where)
+			}
+		}
+		made[s.what]++
+	}
+	for what, least := range map[string]int{"mkdir": 5, "create": 3, "write": 3, "rename": 4, "link": 1, "unlink": 2} {
+		if made[what] < least {
+			t.Errorf("%s: %d were seen, of at least %d:\n%s", what, made[what], least, said)
+		}
+	}
+}
+
+// keepOnDisk writes, and takes away, what a run does: directories, a journal, a file, another in its place, and a link.
+func keepOnDisk(t *testing.T, dir string) {
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := Store{Dir: filepath.Join(dir, "var/state"), host: live{}, timer: outside{}}
+	unlock, err := s.lock()
+	do(err)
+	do(s.save(&journal{Version: journalVersion}))
+	do(s.remove())
+	unlock()
+	own := host.File{Kind: host.Regular, Mode: 0o644, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	name := filepath.Join(dir, "etc/udev/rules.d/x.rules")
+	for _, text := range []string{"one\n", "two\n"} {
+		own.Text = text
+		do(setFile(name, own))
+	}
+	do(setFile(name, host.File{Kind: host.Symlink, Text: "elsewhere"}))
+	do(setFile(name, host.File{Kind: host.NoFile}))
 }

@@ -181,10 +181,9 @@ func (s Store) lock() (unlock func(), err error) { return s.lockWithin(patience)
 
 func (s Store) lockWithin(patience time.Duration) (unlock func(), err error) {
 	if _, err := os.Lstat(s.Dir); errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(s.Dir, 0o755); err != nil && !unwritable(err) {
+		if err := makeDir(s.Dir); err != nil && !unwritable(err) {
 			return nil, unreachable(err)
 		}
-		_ = syncDir(filepath.Dir(s.Dir)) // else a power cut takes it away, and the journal with it
 	}
 	if err := s.trusted(); err != nil {
 		return nil, err
