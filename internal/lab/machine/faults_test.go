@@ -4,6 +4,8 @@ package machine
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,21 +47,57 @@ func faults() []fault {
 		{name: "the device has another name after a reboot", on: one, run: renamedForGood},
 		{name: "a file that sorts later sets a value", on: one, run: laterFile},
 		{name: "the kernel has no cake any more after a reboot", on: one, run: losesCake},
-		{name: "a queue with filters: by kind", on: one, run: filtered},
+		{name: "a queue with filters: all kinds at once, and what does not come back", on: one, run: filtered},
 		{name: "the manager configures the uplink again", on: all, run: reconfigured},
 		{name: "the disk of the journal becomes read-only before the time is over", on: one, run: readOnlyState},
 		{name: "the program is replaced before the time is over", on: one, run: replaced},
 		{name: "in a PID namespace that ends with weir up", on: one, run: contained},
+		{name: "the service, or a session's scope, that weir up ran in is stopped", on: one, run: stoppedWith},
 		{name: "in another network namespace, and what waits is killed", on: one, run: elsewhere},
 		{name: "two uplinks", on: one, run: twoUplinks},
 		{name: "DualPI2 in BPF, then a reboot", on: one, suites: []string{"sid"}, run: l4sReboots},
+		{name: "DualPI2 in BPF, and another's TCX programs write its note", on: one, suites: []string{"sid"}, run: overwritten},
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
 	}
-	for _, k := range kills() {
+	for _, f := range filters() {
+		list = append(list, fault{name: "a queue with filters: " + f.kind, on: one, run: f.run})
+	}
+	for _, k := range kills("weir down") {
 		list = append(list, fault{name: "SIGKILL at every step: " + k.name, on: one, suites: released, run: k.run})
+	}
+	const two = " (beside another uplink)"
+	for _, f := range []fault{{name: "confirmed, then a reboot", run: reboots},
+		{name: "a power cut at a step", run: powerCuts},
+		{name: "the card comes after the boot, goes and comes again", run: hotplug}} {
+		list = append(list, fault{name: f.name + two, on: one, suites: []string{"trixie"}, run: beside(f.run)})
+	}
+	for _, k := range kills(downOne) {
+		list = append(list, fault{name: "SIGKILL at every eighth step: " + k.name + two, on: one,
+			suites: []string{"trixie"}, run: beside(k.run)})
 	}
 	return list
 }
+
+// beside lets a fault run while a second uplink has a goal, too, which it is to leave as it is.
+func beside(run func(*subject)) func(*subject) {
+	return func(s *subject) {
+		s.sh(`cd /etc/systemd/network
+			printf '[NetDev]\nName=lan0\nKind=veth\nMACAddress=52:54:00:00:01:00\n\n[Peer]\nName=lan1\n` +
+			`MACAddress=52:54:00:00:01:01\n' >20-lan.netdev
+			printf '[Match]\nName=lan0 lan1\n\n[Link]\nRequiredForOnline=no\n\n[Network]\nLinkLocalAddressing=no\n` +
+			`IPv6AcceptRA=no\nConfigureWithoutCarrier=yes\n' >20-lan.network
+			networkctl reload; until_ 'ip link show dev lan0 2>/dev/null | grep -q LOWER_UP'`)
+		s.settled()
+		s.sh("weir up --dev lan0 --rate 30mbit --rtt 40ms && weir confirm")
+		s.down, s.from, s.every = downOne, "beside", 8
+		s.also = "{ until_ 'tc qdisc show dev lan0 | grep -q \"cake .*bandwidth 29925Kbit\"'; }"
+		s.must(s.m.Save(s.from))
+		run(s)
+	}
+}
+
+// downOne is weir down of one of several uplinks.
+const downOne = "weir down --dev $dev"
 
 // goal is what is brought up, earlier what had been confirmed before it.
 const (
@@ -202,9 +240,9 @@ func reboots(s *subject) {
 		[ -z "$(systemctl --failed --no-legend)" ] || { systemctl --failed; exit 1; }
 		systemd-analyze security --no-pager --threshold=30 weir.service >/run/security || { cat /run/security; exit 1; }
 		systemctl is-active weir.service
-		// the manual comes with the package
+		# the manual comes with the package
 		said=$(systemd-analyze verify --man=no /etc/systemd/system/weir.service 2>&1); echo "$said"; [ -z "$said" ]`)
-	s.sh("weir down")
+	s.sh(s.down)
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 	s.reboot()
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "a reboot later")
@@ -363,14 +401,14 @@ type kill struct {
 	name, setup, command string
 }
 
-func kills() []kill {
+func kills(down string) []kill {
 	return []kill{
 		{"up", "", "weir up --timeout 1h " + goal},
 		{"up over a goal that was confirmed", "weir up " + earlier + " && weir confirm", "weir up --timeout 1h " +
 			goal},
 		{"up --yes", "", "weir up --yes " + goal},
 		{"confirm", "weir up --timeout 1h " + goal, "weir confirm"},
-		{"down", "weir up --timeout 1h " + goal + " && weir confirm", "weir down"},
+		{"down", "weir up --timeout 1h " + goal + " && weir confirm", down},
 		{"recover", "weir up --timeout 1h " + goal, "weir recover"},
 	}
 }
@@ -398,7 +436,11 @@ func (k kill) prepare(s *subject) (found, before, planned string, steps int) {
 
 func (k kill) run(s *subject) {
 	found, before, planned, steps := k.prepare(s)
-	for n := 1; n <= steps; n++ {
+	clean := s.down + " && ! ls -A /var/lib/weir | grep ."
+	if s.also != "" { // the journal of the other stays
+		clean = "{ " + s.down + " 2>/run/down || grep -q 'weir is not up on' /run/down; } && " + s.also
+	}
+	for n := 1; n <= steps; n += s.every {
 		s.must(s.m.Reset(s.ctx, prepared))
 		// a snapshot's card comes back with its link down for a moment, and systemd 252 then configures it again
 		s.settled()
@@ -431,8 +473,8 @@ func (k kill) run(s *subject) {
 			continue
 		}
 		// However it ended, the way back to the host as found is open, and no timer is left.
-		r = s.try("weir recover && weir down && until_ '! systemctl list-units --all --no-legend \"weir-revert*\" " +
-			"| grep -q .' && ! ls -A /var/lib/weir | grep .")
+		r = s.try("weir recover && until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .' && " +
+			clean)
 		if now = s.look(); r.Status != 0 || now != found {
 			s.fails("%s\nthen weir recover and weir down (status %d: %s) leave, against the host as found:\n%s", at,
 				r.Status, r.Out, difference(found, now))
@@ -444,18 +486,22 @@ func (k kill) run(s *subject) {
 
 // powerCuts takes the power away while a command stands before one of its steps.
 func powerCuts(s *subject) {
-	for _, k := range kills() {
+	for _, k := range kills(s.down) {
 		if k.name == "recover" {
 			continue
 		}
-		s.must(s.m.Reset(s.ctx, Booted))
+		s.must(s.m.Reset(s.ctx, s.from))
 		_, _, _, steps := k.prepare(s)
 		// What was confirmed before the command, and what will have been after it; "" for the host as found.
 		rates := map[string][2]string{
 			"up": {"", ""}, "up over a goal that was confirmed": {earlierRate, earlierRate}, "up --yes": {"", goalRate},
 			"confirm": {"", goalRate}, "down": {goalRate, ""},
 		}[k.name]
-		for _, n := range []int{steps / 3, 2 * steps / 3, steps} {
+		at := []int{steps / 3, 2 * steps / 3, steps}
+		if s.also != "" {
+			at = at[1:2] // a boot takes minutes
+		}
+		for _, n := range at {
 			s.must(s.m.Reset(s.ctx, prepared))
 			s.sh(fmt.Sprintf("$killat -hang %d %s >/run/hang 2>&1 & until_ 'grep -q \"hangs before step\" /run/hang'",
 				max(n, 1), k.command))
@@ -478,6 +524,8 @@ func (s *subject) afterBoot(what, before, planned string) {
 		return s.try(inForce(rate)).Status == 0
 	}
 	switch {
+	case s.also != "" && s.try(s.also).Status != 0:
+		s.fails("%s: after the boot the other uplink is not as it was", what)
 	case is(before):
 		s.ended(asBefore)
 	case is(planned):
@@ -563,35 +611,64 @@ func losesCake(s *subject) {
 		"--no-pager -t weir | tee /dev/stderr | grep -q 'without CAKE'")
 }
 
+// filter is a kind of filter or action, and some of it at a queue.
+type filter struct {
+	kind string
+	at   []string
+}
+
+func filters() []filter {
+	return []filter{
+		{"u32", []string{"protocol ip prio 5 u32 match ip dport 22 0xffff flowid 1:2",
+			"protocol ip prio 5 u32 match ip sport 22 0xffff flowid 1:2",
+			"protocol ipv6 prio 6 u32 match ip6 dport 22 0xffff flowid 1:2"}},
+		{"u32 with hash tables", []string{"protocol ip prio 7 handle 2: u32 divisor 16",
+			"protocol ip prio 7 u32 ht 2:5: match ip dst 10.0.0.5 flowid 1:2"}},
+		{"flower, and chains", []string{"protocol ip prio 10 flower ip_proto udp dst_port 53 classid 1:2",
+			"protocol ip prio 11 flower dst_ip 10.0.0.0/8 action goto chain 7",
+			"protocol ip prio 12 chain 7 flower ip_proto tcp action pass"}},
+		{"police", []string{
+			"protocol ip prio 8 u32 match ip dport 9 0xffff police rate 1mbit burst 10k drop flowid 1:2",
+			"protocol ip prio 13 flower ip_proto udp action police rate 5mbit burst 10k conform-exceed drop/pipe " +
+				"action pass"}},
+		{"mirred", []string{"protocol ip prio 14 flower src_ip 192.0.2.1 action mirred egress redirect dev lo"}},
+		{"skbedit and gact", []string{
+			"protocol ip prio 15 flower src_ip 192.0.2.2 action skbedit priority 1:2 pipe action drop"}},
+		{"basic", []string{"protocol ip prio 20 basic match 'cmp(u8 at 9 layer 1 eq 17)' classid 1:2",
+			"protocol ip prio 20 basic match 'u32(u32 0x0a000000 0xff000000 at 12)' classid 1:1"}},
+		{"fw", []string{"protocol ip prio 21 handle 6 fw classid 1:2"}},
+		{"bpf", []string{
+			"protocol ip prio 22 bpf bytecode '4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0,' flowid 1:2"}},
+		{"matchall", []string{"protocol all prio 30 matchall classid 1:1"}},
+	}
+}
+
+// withFilters makes a queue that has them.
+func withFilters(filters ...string) string {
+	script := "tc qdisc replace dev $dev root handle 1: htb default 1 && tc class add dev $dev parent 1: classid 1:1 " +
+		"htb rate 90mbit && tc class add dev $dev parent 1: classid 1:2 htb rate 10mbit"
+	for _, f := range filters {
+		script += " &&\ntc filter add dev $dev parent 1: " + f
+	}
+	return script
+}
+
+func (f filter) run(s *subject) {
+	s.sh(withFilters(f.at...))
+	before := s.look()
+	s.sh("weir up --yes --runtime " + goal + " && " + inForce(goalRate) + " && weir down")
+	s.same(asBefore, s.look(), before, "taken down")
+	s.sh("weir up --runtime --timeout 1h " + goal + " && " + inForce(goalRate) + " && weir recover")
+	s.same(asBefore, s.look(), before, "recovered")
+}
+
 // filtered has a queue with filters of each kind that comes back, and some with what does not.
 func filtered(s *subject) {
-	htb := "tc qdisc replace dev $dev root handle 1: htb default 1 && tc class add dev $dev parent 1: classid 1:1 " +
-		"htb rate 90mbit && tc class add dev $dev parent 1: classid 1:2 htb rate 10mbit"
-	with := func(filters ...string) string {
-		script := htb
-		for _, f := range filters {
-			script += " &&\ntc filter add dev $dev parent 1: " + f
-		}
-		return script
+	var all []string
+	for _, f := range filters() {
+		all = append(all, f.at...)
 	}
-	s.sh(with(
-		"protocol ip prio 5 u32 match ip dport 22 0xffff flowid 1:2",
-		"protocol ip prio 5 u32 match ip sport 22 0xffff flowid 1:2",
-		"protocol ipv6 prio 6 u32 match ip6 dport 22 0xffff flowid 1:2",
-		"protocol ip prio 7 handle 2: u32 divisor 16",
-		"protocol ip prio 7 u32 ht 2:5: match ip dst 10.0.0.5 flowid 1:2",
-		"protocol ip prio 8 u32 match ip dport 9 0xffff police rate 1mbit burst 10k drop flowid 1:2",
-		"protocol ip prio 10 flower ip_proto udp dst_port 53 classid 1:2",
-		"protocol ip prio 11 flower dst_ip 10.0.0.0/8 action goto chain 7",
-		"protocol ip prio 12 chain 7 flower ip_proto tcp action pass",
-		"protocol ip prio 13 flower ip_proto udp action police rate 5mbit burst 10k conform-exceed drop/pipe "+
-			"action pass", "protocol ip prio 14 flower src_ip 192.0.2.1 action mirred egress redirect dev lo",
-		"protocol ip prio 15 flower src_ip 192.0.2.2 action skbedit priority 1:2 pipe action drop",
-		"protocol ip prio 20 basic match 'cmp(u8 at 9 layer 1 eq 17)' classid 1:2",
-		"protocol ip prio 20 basic match 'u32(u32 0x0a000000 0xff000000 at 12)' classid 1:1",
-		"protocol ip prio 21 handle 6 fw classid 1:2",
-		"protocol ip prio 22 bpf bytecode '4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0,' flowid 1:2",
-		"protocol all prio 30 matchall classid 1:1"))
+	s.sh(withFilters(all...))
 	before := s.look()
 	s.sh("weir up --yes --runtime " + goal + " && " + inForce(goalRate) + " && weir down")
 	s.same(asBefore, s.look(), before, "taken down")
@@ -614,9 +691,9 @@ func filtered(s *subject) {
 
 	for _, queue := range []struct{ name, script string }{
 		{"red", "tc qdisc replace dev $dev root handle 1: red limit 1M avpkt 1500 min 100K max 300K"},
-		{"a flow filter", with("protocol ip prio 3 handle 1 flow hash keys src,dst divisor 16 baseclass 1:1")},
+		{"a flow filter", withFilters("protocol ip prio 3 handle 1 flow hash keys src,dst divisor 16 baseclass 1:1")},
 		{"a shared action", "tc actions add action drop index 500 && " +
-			with("protocol ip prio 3 matchall action gact index 500")},
+			withFilters("protocol ip prio 3 matchall action gact index 500")},
 	} {
 		s.sh("tc qdisc del dev $dev root 2>/dev/null; " + queue.script)
 		before := s.look()
@@ -684,6 +761,25 @@ func contained(s *subject) {
 	s.same(asBefore, s.look(), before, "in a PID namespace")
 }
 
+// stoppedWith stops what weir up ran in, with all of its processes. A scope is what logind makes of a session, and stops
+// when that ends and KillUserProcesses= says so.
+func stoppedWith(s *subject) {
+	const left = "sleep 7777" // by whoever ran weir up: it ends with what is stopped, or nothing was shown
+	for _, c := range []struct{ what, unit, run string }{
+		{"a service", "ran.service", "systemd-run --quiet --unit=ran.service"},
+		{"a session's scope", "ran.scope", "systemd-run --quiet --scope --unit=ran.scope --slice=user-0.slice setsid"},
+	} {
+		before := s.look()
+		s.sh("up() " + inForce(goalRate) + "\n" + c.run + " bash -c 'setsid " + left + " & weir up " +
+			s.within(whileLooking) + goal + "; exec sleep 7000' >/run/said 2>&1 &\n" +
+			"until_ up; pgrep -x -f '" + left + "' && systemctl stop " + c.unit + " && ! pgrep -x -f '" + left + "' && " +
+			"systemctl list-units --no-legend 'weir-revert*' | grep running")
+		s.sh(putBack + "until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; until_ 'weir " +
+			"status | grep -q \"^Put back\"'")
+		s.same(asBefore, s.look(), before, c.what+" that was stopped")
+	}
+}
+
 // elsewhere is a namespace that a container engine or ip-netns(8) keeps: what waits there can be started again.
 func elsewhere(s *subject) {
 	s.sh("ip netns add other && ip -n other link add wan0 type veth peer name wan1 && ip -n other link set wan0 up && " +
@@ -714,6 +810,51 @@ func l4sReboots(s *subject) {
 	s.sh("until_ 'tc qdisc show dev $dev | grep -q dualpi2'; until_ 'weir status | grep -q \"^Put back\"'")
 	s.sh("weir down")
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
+}
+
+// overwritten has programs of others' at the hook, before the marker's and after it.
+func overwritten(s *subject) {
+	s.sh("systemctl start ssh")
+	port, err := s.m.Forwarded()
+	s.must(err)
+	// answers is whether what the machine sends arrives.
+	answers := func(what string) {
+		s.Helper()
+		c, err := net.Dial("tcp", "127.0.0.1:"+port)
+		s.must(err)
+		defer c.Close()
+		s.must(c.SetDeadline(time.Now().Add(2 * time.Minute)))
+		banner := make([]byte, 4)
+		if _, err := io.ReadFull(c, banner); err != nil || string(banner) != "SSH-" {
+			s.fails("%s: ssh does not answer: %q, %v", what, banner, err)
+			return
+		}
+		s.ended(asPlanned)
+	}
+	const theirs = "/usr/lib/weir-test/foreign"
+	attach := func(word int) string {
+		return fmt.Sprintf("systemd-run --quiet --collect --unit=foreign --service-type=notify %s -word %d $dev && "+
+			"[ $(%s -count $dev) = 2 ]\n", theirs, word, theirs)
+	}
+	found := s.look()
+	s.sh("weir up " + goal + " --prefer l4s && weir confirm")
+	answers("alone")
+	for word := range 5 { // of skb->cb
+		s.sh(attach(word))
+		answers(fmt.Sprintf("cb[%d] is written", word))
+		if word < 4 { // where the note is
+			s.sh("weir dualpi2 show | tee /dev/stderr | grep -E '(unmarked|overwritten) [1-9]'")
+		}
+		s.sh("systemctl stop foreign && [ $(" + theirs + " -count $dev) = 0 ]")
+	}
+	s.sh(attach(1) + "weir status && weir down && [ $(" + theirs + " -count $dev) = 2 ]")
+	s.same(asBefore, s.look(), found, "taken down beside theirs")
+	s.sh("weir up --prefer l4s " + s.within(whileLooking) + goal + " && tc qdisc show dev $dev | grep dualpi2")
+	answers("brought up beside theirs")
+	s.sh("until_ '! tc qdisc show dev $dev | grep -q dualpi2'; until_ 'weir status | grep -q \"^Put back\"'; " +
+		"[ $(" + theirs + " -count $dev) = 2 ]")
+	s.same(asBefore, s.look(), found, "nobody confirmed it beside theirs")
+	s.sh("systemctl stop foreign")
 }
 
 func twoUplinks(s *subject) {

@@ -28,6 +28,11 @@ type subject struct {
 	suite  string
 	man    Manager
 	counts *tally
+
+	down  string // the command that takes the uplink's goal down
+	from  string // the state that it starts from
+	also  string // what is to hold besides: a script
+	every int    // of the steps at which a command can be killed
 }
 
 // prelude gives scripts the words to look at a host with tools that are not Weir's. Left out is what the kernel
@@ -144,6 +149,9 @@ func (s *subject) same(o outcome, now, want, what string) {
 // holds counts an outcome if a script succeeds.
 func (s *subject) holds(o outcome, what, script string) {
 	s.Helper()
+	if s.also != "" {
+		script = "( " + script + "\n) && " + s.also
+	}
 	if r := s.try(script); r.Status != 0 {
 		s.fails("%s: status %d of: %s\n%s", what, r.Status, script, r.Out)
 		return
@@ -188,7 +196,8 @@ func TestMachines(t *testing.T) {
 	}
 	dir := t.TempDir()
 	files := map[string]string{"/usr/bin/weir": program(t, dir, "weir/cmd/weir"),
-		"/usr/lib/weir-test/killat": program(t, dir, "weir/internal/lab/machine/killat")}
+		"/usr/lib/weir-test/killat":  program(t, dir, "weir/internal/lab/machine/killat"),
+		"/usr/lib/weir-test/foreign": program(t, dir, "weir/internal/lab/machine/foreign")}
 	packages, err := filepath.Glob("../../../dist/weir_*_amd64.deb")
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +266,8 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, resul
 			}
 			ctx, cancel := context.WithTimeout(ctx, longestFault)
 			defer cancel()
-			s := &subject{T: t, ctx: ctx, m: m, suite: image.Suite, man: o.Manager, counts: &tally{}}
+			s := &subject{T: t, ctx: ctx, m: m, suite: image.Suite, man: o.Manager, counts: &tally{},
+				down: "weir down", from: Booted, every: 1}
 			s.must(m.Reset(ctx, Booted))
 			s.settled()
 			f.run(s)
@@ -384,7 +394,8 @@ with one program, whose version is given. Afterwards the host was looked at with
 discipline, class and filter of every device, all of /proc/sys/net, addresses and routes, and every file under /etc and
 /usr/local with owner, mode and checksum. It was exactly as before, exactly as planned, or one ` + "`weir recover`" +
 	` made it so.
-Anything else is bad. A row with none tried is of a fault that no program was tried with yet.
+Anything else is bad. A row with none tried is of a fault that no program was tried with yet. Bookworm has Linux 6.1,
+trixie 6.12, and sid the newest that Debian has.
 
 | fault | systems | version | tried | as before | as planned | by weir recover | bad |
 |---|---|---|--:|--:|--:|--:|--:|
