@@ -159,15 +159,15 @@ func (live) reload(done []plan.Change) {
 		switch {
 		case c.Kind != plan.File:
 		case c.Name == openRC.FollowLink:
-			_ = ofInit.run("rc-service", path.Base(openRC.Follow), verb)
+			_ = ofInit().run("rc-service", path.Base(openRC.Follow), verb)
 		case !strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/") || !booted():
 		default:
 			if !told {
 				told = true
-				_ = ofInit.run("systemctl", "daemon-reload")
+				_ = ofInit().run("systemctl", "daemon-reload")
 			}
 			if c.Name == host.UnitLink || c.Name == host.FollowLink {
-				_ = ofInit.run("systemctl", "--no-block", verb, path.Base(c.Name))
+				_ = ofInit().run("systemctl", "--no-block", verb, path.Base(c.Name))
 			}
 		}
 	}

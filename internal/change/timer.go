@@ -120,7 +120,7 @@ func (outside) arm(unit, dir string) error {
 		for _, line := range properties {
 			args = append(args, "--property="+line)
 		}
-		return ofInit.run("systemd-run", append(append(args, self), recover...)...)
+		return ofInit().run("systemd-run", append(append(args, self), recover...)...)
 	}
 	err = run(append(plan.Sandbox(self, dir), properties...))
 	if err == nil || errors.As(err, new(hangs)) {
@@ -134,7 +134,7 @@ func (outside) arm(unit, dir string) error {
 // disarm stops the process, which has nothing to do any more: it puts back only what the journal calls pending.
 func (outside) disarm(unit string) {
 	if booted() {
-		_ = ofInit.run("systemctl", "--no-block", "stop", unit+".service")
+		_ = ofInit().run("systemctl", "--no-block", "stop", unit+".service")
 	}
 }
 
@@ -144,7 +144,9 @@ type programs struct {
 	patience time.Duration
 }
 
-var ofInit = programs{[]string{"/usr/bin", "/bin", "/run/current-system/sw/bin", "/sbin", "/usr/sbin"}, 20 * time.Second}
+func ofInit() programs {
+	return programs{[]string{"/usr/bin", "/bin", "/run/current-system/sw/bin", "/sbin", "/usr/sbin"}, 20 * time.Second}
+}
 
 // hangs is why a program of the host's init did nothing: it was given up.
 type hangs string

@@ -54,7 +54,7 @@ func TestProgramsOfInit(t *testing.T) {
 			}
 		})
 	}
-	for _, dir := range ofInit.dirs {
+	for _, dir := range ofInit().dirs {
 		if !filepath.IsAbs(dir) {
 			t.Errorf("%s is the caller's", dir)
 		}
