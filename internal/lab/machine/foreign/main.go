@@ -2,7 +2,7 @@
 
 //go:build linux
 
-// Command foreign has two programs at a device's egress hook, before all others and after them, which write a word of
+// Command foreign has two programs at a device's egress hook, before all others and after them. They write a word of
 // each packet's skb->cb, until it is ended. For tests alone: it is what somebody else may have there.
 //
 //	foreign [-word N] DEV
