@@ -770,10 +770,11 @@ func stoppedWith(s *subject) {
 		{"a session's scope", "ran.scope", "systemd-run --quiet --scope --unit=ran.scope --slice=user-0.slice setsid"},
 	} {
 		before := s.look()
-		s.sh("up() " + inForce(goalRate) + "\n" + c.run + " bash -c 'setsid " + left + " & weir up " +
-			s.within(whileLooking) + goal + "; exec sleep 7000' >/run/said 2>&1 &\n" +
-			"until_ up; pgrep -x -f '" + left + "' && systemctl stop " + c.unit + " && ! pgrep -x -f '" + left + "' && " +
-			"systemctl list-units --no-legend 'weir-revert*' | grep running")
+		s.sh("rm -f /run/ran; " + c.run + " bash -c 'setsid " + left + " & weir up " + s.within(whileLooking) + goal +
+			" >/run/said 2>&1; echo $? >/run/ran; exec sleep 7000' >/run/started 2>&1 &\n" +
+			"until_ '[ -s /run/ran ] || grep . /run/started'; cat /run/started /run/said; grep '^0$' /run/ran && " +
+			inForce(goalRate) + " && pgrep -x -f '" + left + "' && systemctl stop " + c.unit + " && ! pgrep -x -f '" + left +
+			"' && systemctl list-units --no-legend 'weir-revert*' | grep running")
 		s.sh(putBack + "until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; until_ 'weir " +
 			"status | grep -q \"^Put back\"'")
 		s.same(asBefore, s.look(), before, c.what+" that was stopped")
