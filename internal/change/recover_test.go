@@ -693,8 +693,9 @@ func TestNetwork(t *testing.T) {
 		path  string
 		stays bool
 	}{
-		"systemd's":           {map[string]string{"self/ns/net": "a", "1/ns/net": "a"}, "", true},
-		"ip netns":            {map[string]string{"1/root/run/netns/x": "b", "1/root/run/netns/y": "a"}, "/run/netns/y", true},
+		"systemd's": {map[string]string{"self/ns/net": "a", "1/ns/net": "a"}, "", true},
+		"ip netns": {map[string]string{"1/root/run/netns/x": "b", "1/root/run/netns/y": "a"}, "/run/netns/y",
+			true},
 		"a container's":       {map[string]string{"1/root/run/docker/netns/0f": "a"}, "/run/docker/netns/0f", true},
 		"without a name":      {map[string]string{"1/root/run/netns/x": "b"}, "/proc/10/ns/net", false},
 		"no names are there":  {nil, "/proc/10/ns/net", false},

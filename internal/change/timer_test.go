@@ -115,7 +115,8 @@ func TestInitHangs(t *testing.T) {
 	}{
 		{"up, not armed", nil, false, func(s Store, m *fake) error { return second(s.Up(dev, minute)) },
 			"systemd-run systemctl", "systemd-run does not answer; nothing was changed"},
-		{"up", nil, true, func(s Store, m *fake) error { return second(s.Up(dev, minute)) }, "systemd-run systemctl", ""},
+		{"up", nil, true, func(s Store, m *fake) error { return second(s.Up(dev, minute)) },
+			"systemd-run systemctl", ""},
 		{"up, and the queue fails", nil, true, func(s Store, m *fake) error {
 			m.refuse["eth0"] = os.ErrInvalid
 			return second(s.Up(dev, minute))

@@ -70,7 +70,8 @@ func TestTwoUplinksUnconfirmed(t *testing.T) {
 			status := must[Status](t)(s.Status())
 			if !status.Unconfirmed || status.RevertsIn > units.Duration(minute) || !slices.Equal(m.armed, armed) ||
 				m.f.Files[host.GoalFile].Text != file {
-				t.Errorf("%+v, timers %v for %v, file %q for %q", status, m.armed, armed, m.f.Files[host.GoalFile].Text, file)
+				t.Errorf("%+v, timers %v for %v, file %q for %q", status, m.armed, armed,
+					m.f.Files[host.GoalFile].Text, file)
 			}
 			if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
 				t.Errorf("confirmed %v, %v", confirmed, err)

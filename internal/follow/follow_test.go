@@ -436,6 +436,7 @@ func TestSettled(t *testing.T) {
 	}
 	w.run(60)
 	if under > 0 || above == 0 || below == 0 {
-		t.Errorf("at %d looks it would leave too much or too little, and %d and %d were at such a rate", under, above, below)
+		t.Errorf("at %d looks it would leave too much or too little, and %d and %d were at such a rate", under, above,
+			below)
 	}
 }

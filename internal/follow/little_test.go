@@ -74,8 +74,8 @@ func TestLateForAMoment(t *testing.T) {
 		{20, .02, .15, .97}, {20, .02, .3, .97}, {20, .02, 1, .94}, {20, .008, .3, .97}, {20, .1, .1, .97},
 		{1, .02, .3, .97}, {60, .02, .15, .65}, // where much is sent, it is soon what the rate is
 	} {
-		w := world{rate: steps(100 * mbit), buffer: .2, bases: same(4, .048), look: .02, offered: steps(c.offered * mbit),
-			longer: func(t float64) float64 {
+		w := world{rate: steps(100 * mbit), buffer: .2, bases: same(4, .048), look: .02,
+			offered: steps(c.offered * mbit), longer: func(t float64) float64 {
 				if t > 10 && every(20, c.length, t) {
 					return c.late
 				}
@@ -84,8 +84,8 @@ func TestLateForAMoment(t *testing.T) {
 		s := w.run(100)
 		set := s.between(s.set, 10, 100)
 		if m := mean(set) / (99.75 * mbit); m < c.least || s.used(10, 100, c.offered*wire*mbit) < .97 {
-			t.Errorf("%g Mbit/s, %g ms for %g s: the rate is %.1f %% on average and %.1f Mbit/s at the end, and %.1f %% is carried",
-				c.offered, ms(c.late), c.length, 100*m, set[len(set)-1]/mbit, 100*s.used(10, 100, c.offered*wire*mbit))
+			t.Errorf("%g Mbit/s, %g ms for %g s: the rate is %.1f %% on average and %.1f Mbit/s at the end, and "+
+				"%.1f %% is carried", c.offered, ms(c.late), c.length, 100*m, set[len(set)-1]/mbit, 100*s.used(10, 100, c.offered*wire*mbit))
 		}
 	}
 }
@@ -119,7 +119,8 @@ func TestNothingHasLeft(t *testing.T) {
 				sent += 200
 			}
 			rate, _ := f.Look(Look{At: time.Duration(i+1) * 250 * time.Millisecond, Sent: sent,
-				Connections: []Connection{{ID: 1, RTT: rtt, Acks: uint32(i), Base: 48 * time.Millisecond, Delivered: 1, Rate: 4}}})
+				Connections: []Connection{{ID: 1, RTT: rtt, Acks: uint32(i), Base: 48 * time.Millisecond, Delivered: 1,
+					Rate: 4}}})
 			if rate != 100*mbit {
 				t.Fatalf("nothing left before look %d: at look %d the rate is %s", still, i, rate)
 			}

@@ -56,7 +56,8 @@ func faults() []fault {
 		{name: "in another network namespace, and what waits is killed", on: one, run: elsewhere},
 		{name: "two uplinks", on: one, run: twoUplinks},
 		{name: "DualPI2 in BPF, then a reboot", on: one, suites: []string{"sid"}, run: l4sReboots},
-		{name: "DualPI2 in BPF, and another's TCX programs write its note", on: one, suites: []string{"sid"}, run: overwritten},
+		{name: "DualPI2 in BPF, and another's TCX programs write its note", on: one, suites: []string{"sid"},
+			run: overwritten},
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
 	}
 	for _, f := range filters() {
@@ -761,8 +762,8 @@ func contained(s *subject) {
 	s.same(asBefore, s.look(), before, "in a PID namespace")
 }
 
-// stoppedWith stops what weir up ran in, with all of its processes. A scope is what logind makes of a session, and stops
-// when that ends and KillUserProcesses= says so.
+// stoppedWith stops what weir up ran in, with all of its processes. A scope is what logind makes of a session, and
+// stops when that ends and KillUserProcesses= says so.
 func stoppedWith(s *subject) {
 	const left = "sleep 7777" // by whoever ran weir up: it ends with what is stopped, or nothing was shown
 	for _, c := range []struct{ what, unit, run string }{
@@ -773,8 +774,8 @@ func stoppedWith(s *subject) {
 		s.sh("rm -f /run/ran; " + c.run + " bash -c 'setsid " + left + " & weir up " + s.within(whileLooking) + goal +
 			" >/run/said 2>&1; echo $? >/run/ran; exec sleep 7000' >/run/started 2>&1 &\n" +
 			"until_ '[ -s /run/ran ] || grep . /run/started'; cat /run/started /run/said; grep '^0$' /run/ran && " +
-			inForce(goalRate) + " && pgrep -x -f '" + left + "' && systemctl stop " + c.unit + " && ! pgrep -x -f '" + left +
-			"' && systemctl list-units --no-legend 'weir-revert*' | grep running")
+			inForce(goalRate) + " && pgrep -x -f '" + left + "' && systemctl stop " + c.unit + " && ! pgrep -x -f '" +
+			left + "' && systemctl list-units --no-legend 'weir-revert*' | grep running")
 		s.sh(putBack + "until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; until_ 'weir " +
 			"status | grep -q \"^Put back\"'")
 		s.same(asBefore, s.look(), before, c.what+" that was stopped")
