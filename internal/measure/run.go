@@ -23,9 +23,11 @@ type Run struct {
 	Inward  *Queue `json:"inward,omitempty"`
 	Ingress *Queue `json:"ingress,omitempty"` // where the server lets wait what arrives,
 	Tunnel  *Queue `json:"tunnel,omitempty"`  // and the device of its tunnel
-	// most pages that TCP held at a sample (/proc/net/sockstat): near the limit, the lab itself is slow
-	TCPPages int      `json:"tcp_pages"`
-	Weir     []string `json:"weir,omitempty"` // what weir up and weir status said
+	// most pages that TCP held at a sample (/proc/net/sockstat), and whether that was so much that the kernel of the lab
+	// took memory from its connections
+	TCPPages   int      `json:"tcp_pages"`
+	TCPPressed bool     `json:"tcp_pressed,omitempty"`
+	Weir       []string `json:"weir,omitempty"` // what weir up and weir status said
 	// that ran beside the traffic
 	Programs []Program `json:"programs,omitempty"`
 	Series   Series    `json:"series"`

@@ -353,7 +353,7 @@ func (d *driver) collect() (*measure.Run, error) {
 	s := d.job.Scenario
 	span := d.stopped - d.warm
 	run := &measure.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series,
-		TCPPages: d.pages}
+		TCPPages: d.pages, TCPPressed: d.pages >= tcpPressure()}
 	byClient := map[string]float64{}
 	for _, g := range d.groups {
 		for k, f := range g.flows {

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/lab/engine"
 	"weir/internal/lab/scenario"
 	"weir/internal/qdisc"
 	"weir/internal/traffic"
@@ -261,6 +262,17 @@ func (s space) route(destination string, via netip.Addr) error {
 // roomy buffers for those who are not under test: a lab that limits a flow by itself is lying.
 var roomy = map[string]string{"net.ipv4.tcp_rmem": "4096 131072 134217728", "net.ipv4.tcp_wmem": "4096 16384 134217728"}
 
+// tcpPressure is how many pages TCP may hold in all hosts before the kernel takes from its buffers: half of the memory.
+// The kernel's own mark is a sixteenth (tcp_init_mem, net/ipv4/tcp.c), for one host. Here both ends of each connection
+// are in one kernel: a connection of 1 Gbit/s and 210 ms reaches it, and its receiver throws away what came.
+func tcpPressure() int { return engine.MemoryMiB << 20 / 2 / os.Getpagesize() }
+
+// tcpMem is tcp(7)'s tcp_mem, with the other marks as far from that of pressure as the kernel has them.
+func tcpMem() string {
+	mark := tcpPressure()
+	return fmt.Sprint(mark/4*3, mark, mark/4*5)
+}
+
 // layOut builds the network of a job.
 func layOut(job scenario.Job) (*topology, error) {
 	s := job.Scenario
@@ -275,6 +287,7 @@ func layOut(job scenario.Job) (*topology, error) {
 	server, gateway := t.addr(0, 0, 1), t.addr(0, 0, 254)
 	steps := []func() error{
 		allowCongestionControls,
+		func() error { return t.server.sysctl(map[string]string{"net.ipv4.tcp_mem": tcpMem()}) },
 		func() error {
 			return cable(t.server, scenario.Uplink, server, s.Server.Queues, t.provider, doorUp, gateway)
 		},

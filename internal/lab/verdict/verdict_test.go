@@ -3,6 +3,7 @@
 package verdict
 
 import (
+	"strings"
 	"testing"
 
 	"weir/internal/lab/scenario"
@@ -49,6 +50,15 @@ func TestVerdict(t *testing.T) {
 	fetch := scenario.Claim{Metric: "fetch", Candidate: "cubic", Expect: "<= 8s"}
 	if v := Judge(fetch, axes, []Point{fast, slow}); v.Verdict != OnlyWhen || v.Holds != "loss 1%" || !v.At[1].None {
 		t.Errorf("got %+v", v)
+	}
+}
+
+// Who reads a table learns that the lab itself held connections back.
+func TestPressed(t *testing.T) {
+	p := Point{Cells: []Cell{{Runs: []measure.Run{{}, {TCPPressed: true}}}, {Runs: []measure.Run{{}, {}}}}}
+	Describe(&p)
+	if !strings.Contains(p.Cells[0].Words, "memory") || strings.Contains(p.Cells[1].Words, "memory") {
+		t.Errorf("said: %q and %q", p.Cells[0].Words, p.Cells[1].Words)
 	}
 }
 

@@ -4,6 +4,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/internal/lab/scenario"
@@ -68,6 +69,9 @@ func words(p *Point, c *Cell) string {
 	if limited > tolerated {
 		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.",
 			100*limited))
+	}
+	if slices.ContainsFunc(c.Runs, func(r measure.Run) bool { return r.TCPPressed }) {
+		s = append(s, "Beware: TCP in the lab needed more memory than the lab has, so its connections were held back.")
 	}
 	return strings.Join(s, " ")
 }
