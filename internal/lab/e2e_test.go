@@ -281,14 +281,14 @@ func TestOneFlowFillsALongFastLink(t *testing.T) {
 }
 
 // What a path holds takes none of the lab's memory for TCP from its connections. With the kernel's own limit this one
-// carried 250 Mbit/s, and in 20 s more nothing at all.
+// carried nothing at all for ten seconds. With room it carries 544 Mbit/s, and BBR is still on its way up.
 func TestLongFastPathThatLoses(t *testing.T) {
 	r := runner(t)
-	s := load(t, strings.NewReplacer("50mbit", "1gbit", `"48.3ms"`, `"210ms"`+"\nloss = \"0.3%\"", `warmup = "5s"`,
-		`warmup = "8s"`, "weir = {}", `weir = { cc = "bbr" }`).Replace(calm))
+	s := load(t, strings.NewReplacer("50mbit", "1gbit", `"48.3ms"`, `"400ms"`+"\nloss = \"0.3%\"", `warmup = "5s"`,
+		`warmup = "15s"`, "weir = {}", `weir = { cc = "bbr" }`).Replace(calm))
 	report := run(t, r, s)
 	p := &report.Points[0]
-	if got := metric(t, p, &p.Cells[0], "goodput"); got < 700 {
+	if got := metric(t, p, &p.Cells[0], "goodput"); got < 300 {
 		t.Errorf("goodput is %.0f Mbit/s", got)
 	}
 	if held := p.Cells[0].Runs[0]; held.TCPPressed || held.TCPPages < 1e4 {
