@@ -594,11 +594,19 @@ func TestBootLeavesWhatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// What is done is in the log.
+// What is done is in the log. A log may hang, so nobody holds the lock meanwhile.
 func TestLog(t *testing.T) {
 	s, m := keeping(t)
 	var lines []string
-	s.log = func(line string) { lines = append(lines, line) }
+	s.log = func(said []string) {
+		lines = append(lines, said...)
+		unlock, err := s.lockWithin(0)
+		if err != nil {
+			t.Errorf("%q is logged: %v", said, err)
+			return
+		}
+		unlock()
+	}
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 	_, _, _ = s.Confirm()
 	must[Outcome](t)(s.Down(false))
@@ -612,6 +620,18 @@ func TestLog(t *testing.T) {
 		}
 	}
 	_ = m
+}
+
+// A log that hangs is not waited for.
+func TestLogHangs(t *testing.T) {
+	hangs := make(chan struct{})
+	defer close(hangs)
+	within(time.Millisecond, func() { <-hangs })
+	said := false
+	within(time.Hour, func() { said = true })
+	if !said {
+		t.Error("a log that takes its time is not waited for")
+	}
 }
 
 // A goal that somebody wrote into the file, tried and never confirmed: the boot after that leaves the host alone,

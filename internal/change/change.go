@@ -25,9 +25,9 @@ type Store struct {
 	keeps bool // goals over a reboot, in files: as the one store in Dir does
 	host  machine
 	timer timer
-	log   func(string) // what was done, for whoever looks later
-	held  string       // the directory that says which device is which journal's; "" for none
-	run   *run         // while it has the lock
+	log   func([]string) // lines of what was done, for whoever looks later
+	held  string         // the directory that says which device is which journal's; "" for none
+	run   *run           // while it has the lock
 
 	expires bool           // it is what puts back a run that nobody confirms
 	done    *time.Duration // the deadline of the run that it has put back, where the journal could not be told

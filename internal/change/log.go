@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/syslog"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,37 +15,44 @@ import (
 	"weir/internal/units"
 )
 
-// report tells the system's log what a run did, so that it can be read later: journalctl -t weir. It takes no answer.
+// report tells the system's log what a run did, so that it can be read later: journalctl -t weir. It takes no answer, and
+// does not keep others waiting: a log may hang.
 func (s Store) report(command string, out Outcome, err error) {
-	if s.log == nil {
-		return
+	if lines := reported(command, out, err); s.log != nil && len(lines) > 0 {
+		s.later(func() { s.log(lines) })
+	}
+}
+
+func reported(command string, out Outcome, err error) (lines []string) {
+	say := func(format string, args ...any) {
+		lines = append(lines, command+": "+fmt.Sprintf(format, args...))
 	}
 	if err != nil {
-		s.log(command + ": " + err.Error())
+		say("%v", err)
 	}
 	for _, c := range out.Done {
 		if c.Kind == plan.File {
-			s.log(fmt.Sprintf("%s: %s: %s", command, c.Name, c.Verb()))
+			say("%s: %s", c.Name, c.Verb())
 		} else {
-			s.log(fmt.Sprintf("%s: %s: %s, was %s: %s", command, c.Target, c.New, c.Old, c.Reason))
+			say("%s: %s, was %s: %s", c.Target, c.New, c.Old, c.Reason)
 		}
 	}
 	for _, f := range out.Failed {
-		s.log(fmt.Sprintf("%s: %s: not in force: %s", command, f.Target, f.Error))
+		say("%s: not in force: %s", f.Target, f.Error)
 	}
 	for _, f := range out.Left {
-		s.log(fmt.Sprintf("%s: %s: left to whoever changed it: %s", command, f.Target, f.Error))
+		say("%s: left to whoever changed it: %s", f.Target, f.Error)
 	}
 	if len(out.Done)+len(out.Failed)+len(out.Left) == 0 {
-		return
+		return lines
 	}
 	for _, n := range out.Notes {
-		s.log(fmt.Sprintf("%s: %s: %s", command, n.Subject, n.Text))
+		say("%s: %s", n.Subject, n.Text)
 	}
 	if out.RevertsIn > 0 {
-		s.log(fmt.Sprintf("%s: %s: put back in %s unless it is confirmed", command, out.Goal.Flags(),
-			units.Duration(out.RevertsIn)))
+		say("%s: put back in %s unless it is confirmed", out.Goal.Flags(), units.Duration(out.RevertsIn))
 	}
+	return lines
 }
 
 // toJournal tells whether what this process prints goes to the journal (systemd.exec(5), of JOURNAL_STREAM, which
@@ -57,15 +65,35 @@ func toJournal() bool {
 	return os.Getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 }
 
+// logPatience is how long a log is waited for.
+const logPatience = 2 * time.Second
+
 // syslogged writes to syslog as weir. Of a service of systemd's the log has the output already.
-func syslogged(line string) {
+func syslogged(lines []string) {
 	if toJournal() {
 		return
 	}
-	w, err := syslog.New(syslog.LOG_NOTICE|syslog.LOG_DAEMON, "weir")
-	if err != nil {
-		return
+	within(logPatience, func() {
+		w, err := syslog.New(syslog.LOG_NOTICE|syslog.LOG_DAEMON, "weir")
+		if err != nil {
+			return
+		}
+		defer w.Close()
+		for _, line := range lines {
+			_, _ = w.Write([]byte(text.Plain(line)))
+		}
+	})
+}
+
+// within waits for what may hang, and not for longer. What hangs ends with the program.
+func within(limit time.Duration, do func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
 	}
-	defer w.Close()
-	_, _ = w.Write([]byte(text.Plain(line)))
 }
