@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -391,10 +392,22 @@ func rebootsUnconfirmed(s *subject) {
 	s.holds(asBefore, "the goal confirmed earlier", inForce(earlierRate))
 }
 
-// acrossBoots leaves out what the kernel computes from the memory that it finds free when it boots.
+// acrossBoots leaves out what the kernel computes from the memory that it finds free when it boots, and the numbers of
+// devices, which follow from who was found first.
 func acrossBoots(look string) string {
-	return regexp.MustCompile(`(?m)^/proc/sys/net/ipv4/(tcp_mem|udp_mem|tcp_rmem|tcp_wmem):.*\n`).ReplaceAllString(look,
+	look = regexp.MustCompile(`(?m)^/proc/sys/net/ipv4/(tcp_mem|udp_mem|tcp_rmem|tcp_wmem):.*\n`).ReplaceAllString(look,
 		"")
+	number := regexp.MustCompile(`^\d+: `)
+	var devices, rest []string
+	for line := range strings.Lines(look) {
+		if n := number.FindString(line); n != "" {
+			devices = append(devices, line[len(n):])
+		} else {
+			rest = append(rest, line)
+		}
+	}
+	slices.Sort(devices)
+	return strings.Join(append(devices, rest...), "")
 }
 
 // kill is a command that is killed at each of its steps, and what comes before it.
@@ -845,7 +858,7 @@ func overwritten(s *subject) {
 		s.sh(attach(word))
 		answers(fmt.Sprintf("cb[%d] is written", word))
 		if word < 4 { // where the note is
-			s.sh("weir dualpi2 show | tee /dev/stderr | grep -E '(unmarked|overwritten) [1-9]'")
+			s.sh("weir dualpi2 show -s | tee /dev/stderr | grep -E '(unmarked|overwritten) [1-9]'")
 		}
 		s.sh("systemctl stop foreign && [ $(" + theirs + " -count $dev) = 0 ]")
 	}
