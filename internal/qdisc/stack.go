@@ -80,16 +80,19 @@ func alike(a, b Spec) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	if x, err := check(a); err == nil {
-		a = x
-	}
-	if x, err := check(b); err == nil {
-		b = x
-	}
+	a, b = rounded(a), rounded(b)
 	if loose, ok := a.(interface{ alike(Spec) bool }); ok {
 		return loose.alike(b)
 	}
 	return a == b
+}
+
+// rounded is a Spec with the values that the kernel would have of it, where it has a meaning.
+func rounded(s Spec) Spec {
+	if x, err := s.edit().finish(); err == nil {
+		return x
+	}
+	return s
 }
 
 // MarshalText lets JSON and TOML carry what a person would write.
