@@ -15,8 +15,8 @@ import (
 	"weir/internal/units"
 )
 
-// report tells the system's log what a run did, so that it can be read later: journalctl -t weir. It takes no answer, and
-// does not keep others waiting: a log may hang.
+// report tells the system's log what a run did, so that it can be read later: journalctl -t weir. It takes no answer,
+// and does not keep others waiting: a log may hang.
 func (s Store) report(command string, out Outcome, err error) {
 	if lines := reported(command, out, err); s.log != nil && len(lines) > 0 {
 		s.later(func() { s.log(lines) })
