@@ -20,12 +20,11 @@ type Run struct {
 	Uplink   Queue   `json:"uplink"`   // the server's
 	Provider Queue   `json:"provider"` // where the provider enforces its rate
 	// of a relay with one card: where the provider enforces its rate towards the server,
-	Inward  *Queue `json:"inward,omitempty"`
-	Ingress *Queue `json:"ingress,omitempty"` // where the server lets wait what arrives,
-	Tunnel  *Queue `json:"tunnel,omitempty"`  // and the device of its tunnel
-	// most pages that TCP held at a sample (/proc/net/sockstat), and whether that was so much that the kernel of the lab
-	// took memory from its connections
-	TCPPages   int      `json:"tcp_pages"`
+	Inward   *Queue `json:"inward,omitempty"`
+	Ingress  *Queue `json:"ingress,omitempty"` // where the server lets wait what arrives,
+	Tunnel   *Queue `json:"tunnel,omitempty"`  // and the device of its tunnel
+	TCPPages int    `json:"tcp_pages"`         // most that TCP held at a sample (/proc/net/sockstat)
+	// that was so much that the lab's kernel took memory from its connections
 	TCPPressed bool     `json:"tcp_pressed,omitempty"`
 	Weir       []string `json:"weir,omitempty"` // what weir up and weir status said
 	// that ran beside the traffic

@@ -270,7 +270,7 @@ func tcpPressure() int { return engine.MemoryMiB << 20 / 2 / os.Getpagesize() }
 // tcpMem is tcp(7)'s tcp_mem, with the other marks as far from that of pressure as the kernel has them.
 func tcpMem() string {
 	mark := tcpPressure()
-	return fmt.Sprint(mark/4*3, mark, mark/4*5)
+	return fmt.Sprint(mark/4*3, mark, mark/4*6)
 }
 
 // layOut builds the network of a job.
