@@ -299,6 +299,15 @@ func servers(t *testing.T) []diagnosed {
 			f.Links = append(f.Links,
 				host.Link{Name: "wg0", Kind: "wireguard"})
 		}), []string{"! BBR does nothing for what is tunnelled."}},
+		{"TCP's memory, used up", facts(func(f *host.Facts) {
+			f.Deep.TCPMemory = host.TCPMemory{Held: 96 << 20, Mark: 96 << 20, Pressures: 3}
+		}), []string{"✗ TCP is short of memory."}},
+		{"TCP's memory, used up once", facts(func(f *host.Facts) {
+			f.Deep.TCPMemory = host.TCPMemory{Held: 10 << 20, Mark: 96 << 20, Pressures: 1}
+		}), []string{"! TCP has been short of memory."}},
+		{"TCP's memory, nearly", facts(func(f *host.Facts) {
+			f.Deep.TCPMemory = host.TCPMemory{Held: 95 << 20, Mark: 96 << 20}
+		}), []string{"✓ Nothing to do."}},
 		{"SYN cookies, bbr", facts(bbr, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 10} }),
 			[]string{"! SYN cookies or a SYN proxy, with BBR."}},
 		{"few SYN cookies, bbr", facts(bbr, func(f *host.Facts) {

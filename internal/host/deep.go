@@ -23,9 +23,10 @@ type Deep struct {
 	Loader string `json:"loader,omitempty"`
 	// of sysctls in files, in the order in which they are read
 	Settings   []Setting   `json:"settings,omitempty"`
-	Writers    []Writer    `json:"writers,omitempty"`    // who else sets what plans set
-	Sockets    Sockets     `json:"sockets"`              // live TCP connections
-	SYN        SYN         `json:"syn"`                  // how connections were opened since the boot
+	Writers    []Writer    `json:"writers,omitempty"` // who else sets what plans set
+	Sockets    Sockets     `json:"sockets"`           // live TCP connections
+	SYN        SYN         `json:"syn"`               // how connections were opened since the boot
+	TCPMemory  TCPMemory   `json:"tcp_memory"`
 	Namespaces []Namespace `json:"namespaces,omitempty"` // other network namespaces that processes are in
 	// the kernel has address translation loaded; its rules only root may read
 	NAT Support `json:"nat"`
@@ -45,6 +46,14 @@ type SYN struct {
 	CookiesSent uint64 `json:"cookies_sent"` // SYN cookies
 	CookiesGood uint64 `json:"cookies_good"` // of them, that came back and made a connection
 	Proxy       bool   `json:"proxy"`        // netfilter's SYN proxy is loaded
+}
+
+// TCPMemory is what the buffers of all connections take.
+type TCPMemory struct {
+	Held units.Size `json:"held"` // /proc/net/sockstat
+	// from which on the kernel takes memory back from connections: the second value of tcp_mem (tcp(7))
+	Mark      units.Size `json:"mark"`
+	Pressures uint64     `json:"pressures"` // how often that was reached since the boot (TcpExt.TCPMemoryPressures)
 }
 
 // Namespace is a network namespace that is not the reader's own.
@@ -81,6 +90,8 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			netstat := counters(string(text))
 			d.SYN.CookiesSent, d.SYN.CookiesGood = netstat["TcpExt.SyncookiesSent"], netstat["TcpExt.SyncookiesRecv"]
 			d.SYN.Accepted = counters(string(t.read(dir + "/snmp")))["Tcp.PassiveOpens"]
+			d.TCPMemory = tcpMemory(string(t.read(dir+"/sockstat")), string(t.read("proc/sys/net/ipv4/tcp_mem")))
+			d.TCPMemory.Pressures = netstat["TcpExt.TCPMemoryPressures"]
 			break
 		}
 	}
@@ -123,6 +134,30 @@ func readOwners(root fs.FS) (*Deep, *tree) {
 	d.Settings = t.settings(d.Loader)
 	d.Writers = t.writers()
 	return d, t
+}
+
+// tcpMemory reads /proc/net/sockstat, "TCP: inuse 5 … mem 3", and tcp_mem's three values. All are in pages.
+func tcpMemory(sockstat, marks string) (m TCPMemory) {
+	page := units.Size(os.Getpagesize())
+	for l := range strings.Lines(sockstat) {
+		fields := strings.Fields(l)
+		if i := slices.Index(fields, "mem"); i > 0 && i+1 < len(fields) && fields[0] == "TCP:" {
+			m.Held = page * pages(fields[i+1])
+		}
+	}
+	if fields := strings.Fields(marks); len(fields) == 3 {
+		m.Mark = page * pages(fields[1])
+	}
+	return m
+}
+
+// pages reads a number of pages; 0 if it is none, or more than any machine has.
+func pages(text string) units.Size {
+	n, err := strconv.ParseUint(text, 10, 40)
+	if err != nil {
+		return 0
+	}
+	return units.Size(n)
 }
 
 // counters reads /proc/net/netstat and snmp: pairs of lines, "Name: keys" and "Name: values".

@@ -304,26 +304,38 @@ func TestUnloaded(t *testing.T) {
 }
 
 func TestProc(t *testing.T) {
+	page := units.Size(os.Getpagesize())
 	d := settings(fstest.MapFS{
-		"proc/net/netstat": file("TcpExt: SyncookiesSent SyncookiesRecv Other\nTcpExt: 100 20 x\nIpExt: " +
-			"A\nIpExt: 1 2\n"),
-		"proc/net/snmp":            file("Tcp: RtoAlgorithm PassiveOpens\nTcp: 1 900\n"),
-		"proc/modules":             file("nf_synproxy_core 1 0\nxt_nat 1 0\ntcp_bbr 1 0\n"),
-		"proc/pressure/cpu":        file("some avg10=62.50 avg60=1.00 avg300=0.00 total=1\n"),
-		"proc/thread-self/ns/net":  link("net:[1]"),
-		"proc/1/ns/net":            link("net:[1]"),
-		"proc/2/ns/net":            link("net:[2]"),
-		"proc/3/ns/net":            link("net:[2]"),
-		"proc/sys/kernel/x/ns/net": link("net:[3]"),
+		"proc/net/netstat": file("TcpExt: SyncookiesSent SyncookiesRecv TCPMemoryPressures Other\n" +
+			"TcpExt: 100 20 7 x\nIpExt: A\nIpExt: 1 2\n"),
+		"proc/net/sockstat": file("sockets: used 9\nTCP: inuse 5 orphan 0 tw 0 alloc 7 mem 300\n" +
+			"UDP: inuse 4 mem 2\n"),
+		"proc/sys/net/ipv4/tcp_mem": file("100\t200\t400\n"),
+		"proc/net/snmp":             file("Tcp: RtoAlgorithm PassiveOpens\nTcp: 1 900\n"),
+		"proc/modules":              file("nf_synproxy_core 1 0\nxt_nat 1 0\ntcp_bbr 1 0\n"),
+		"proc/pressure/cpu":         file("some avg10=62.50 avg60=1.00 avg300=0.00 total=1\n"),
+		"proc/thread-self/ns/net":   link("net:[1]"),
+		"proc/1/ns/net":             link("net:[1]"),
+		"proc/2/ns/net":             link("net:[2]"),
+		"proc/3/ns/net":             link("net:[2]"),
+		"proc/sys/kernel/x/ns/net":  link("net:[3]"),
 	})
 	if d.SYN != (SYN{Accepted: 900, CookiesSent: 100, CookiesGood: 20, Proxy: true}) || d.NAT != Yes ||
-		d.CPU != 0.625 || !slices.Equal(d.Loaded, []string{"tcp_bbr"}) {
+		d.TCPMemory != (TCPMemory{Held: 300 * page, Mark: 200 * page, Pressures: 7}) || d.CPU != 0.625 || !slices.Equal(d.Loaded, []string{"tcp_bbr"}) {
 		t.Errorf("%+v", d)
 	}
 	f := ReadFiles(fstest.MapFS{"proc/thread-self/ns/net": link("net:[1]"), "proc/1/ns/net": link("net:[1]"),
 		"proc/2/ns/net": link("net:[2]"), "proc/3/ns/net": link("net:[2]")}, "6.1")
 	if !reflect.DeepEqual(f.Deep.Namespaces, []Namespace{{"net:[2]", 2}}) || f.Deep.NAT != Unknown {
 		t.Errorf("%+v", f.Deep)
+	}
+}
+
+func TestTCPMemory(t *testing.T) {
+	for _, text := range []string{"", "TCP:", "TCP: mem", "TCP: mem -1", "mem 5", "TCP: mem 99999999999999"} {
+		if m := tcpMemory(text, text); m != (TCPMemory{}) {
+			t.Errorf("%q: %+v", text, m)
+		}
 	}
 }
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+
+	"weir/internal/text"
+)
+
+// tcpMemory is about a kernel that takes memory back from connections, as they need more than TCP may have in all.
+func tcpMemory(p *patient) []Finding {
+	m := p.deep.TCPMemory
+	if m.Mark == 0 || m.Held < m.Mark && m.Pressures == 0 {
+		return nil
+	}
+	f := Finding{
+		Code: "tcp-memory-short", Severity: Notable,
+		Plain: "Connections have stalled here: all together they needed more memory than the kernel lets them have.",
+		Title: "TCP has been short of memory.",
+		Seen: fmt.Sprintf("TCP holds %s now. It has reached the mark of %s %s since the boot (tcp_mem, "+
+			"/proc/net/netstat).", text.Bytes(float64(m.Held)), text.Bytes(float64(m.Mark)),
+			text.Counted(int(m.Pressures), "time")),
+		Why: "Beyond the mark the kernel throws away what has arrived, and lets no buffer grow.",
+		Remark: "raise the second and third value of net.ipv4.tcp_mem, in pages, if the host has memory to spare; " +
+			"else fewer connections, or smaller maxima of tcp_rmem and tcp_wmem",
+		Evidence: Evidence{Scenario: "scenarios/rules/tcp-memory.toml"},
+	}
+	if m.Held >= m.Mark {
+		f.Severity = Harmful
+		f.Plain = "Connections stall: all together they need more memory than the kernel lets them have."
+		f.Title = "TCP is short of memory."
+	}
+	return []Finding{f}
+}
