@@ -12,11 +12,13 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"weir/internal/meter"
@@ -94,6 +96,9 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if o.live != 0 {
+				if err := misfit(cmd, "weir measure --live", "live", "inside", "json"); err != nil {
+					return err
+				}
 				return measureLive(ctx, cmd, o)
 			}
 			return measureTarget(ctx, cmd, args[0], o)
@@ -118,6 +123,43 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 		cmd.MarkFlagFilename(name)
 	}
 	return cmd
+}
+
+// knownOf are the options that a target of this kind knows, and what such a target is called. Of https it is not known
+// yet if there is a file: what a responsiveness server does not know is refused later.
+func knownOf(target string) (of string, known []string) {
+	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "json"}
+	if strings.HasPrefix(target, "https://") {
+		return "an https target", append(known, "pin", "both", "cc", "token")
+	}
+	known = append(known, "both")
+	if _, ssh := sshName(target); ssh {
+		return "a measurement over ssh", known
+	}
+	known = append(known, "cc")
+	if strings.HasPrefix(target, iperfScheme) {
+		return "an iperf3 server", known
+	}
+	return "a measurement of another host", append(known, "token", "pin", "plain")
+}
+
+// misfit refuses an option that was given and would do nothing.
+func misfit(cmd *cobra.Command, of string, known ...string) error {
+	var names []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(known, f.Name) {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	if names == nil {
+		return nil
+	}
+	for i := range known {
+		known[i] = "--" + known[i]
+	}
+	slices.Sort(known)
+	last := len(known) - 1
+	return usage(strings.Join(known[:last], ", ")+" or "+known[last], "%s does nothing for %s", names[0], of)
 }
 
 // timeOption is an option that is a time, as tc writes it.
@@ -145,6 +187,8 @@ func (o measureOptions) check() error {
 		return usage("--conns 4", "--conns %d is out of range (1 to 16)", o.conns)
 	case o.json && o.markdown:
 		return usage("--json or --markdown", "--json and --markdown exclude each other")
+	case o.json && o.compare != "":
+		return usage("--json or --compare", "--json and --compare exclude each other: JSON is of one measurement")
 	}
 	if o.pin != "" {
 		if _, err := meter.ParseFingerprint(o.pin); err != nil {
@@ -167,8 +211,9 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if err := o.check(); err != nil {
 		return err
 	}
-	if _, ssh := sshName(target); o.plain && (ssh || strings.Contains(target, "://")) {
-		return usage("weir measure HOST --plain", "--plain is of a weir serve")
+	of, known := knownOf(target)
+	if err := misfit(cmd, of, known...); err != nil {
+		return err
 	}
 	before, err := o.before()
 	if err != nil {
@@ -230,9 +275,6 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 		return meter.MeasureFile(ctx, file, options)
 	}
 	if name, ok := strings.CutPrefix(target, iperfScheme); ok {
-		if o.token != "" || o.pin != "" {
-			return nil, usage("weir measure "+target, "an iperf3 server has no --token and no --pin")
-		}
 		at, err := address(name, meter.IperfPort, "an iperf3 server")
 		if err != nil {
 			return nil, err

@@ -13,8 +13,8 @@ import (
 
 // measureRPM tests the responsiveness of the way to a server that others run.
 func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measureOptions) error {
-	if o.both || o.cc != "" || o.compare != "" || o.markdown || o.csv != "" || o.flent != "" || o.token != "" {
-		return usage("--time, --pin and --json", "of a responsiveness server only --time, --pin and --json are known")
+	if err := misfit(cmd, "a responsiveness server", "time", "pin", "json"); err != nil {
+		return err
 	}
 	if err := o.check(); err != nil {
 		return err
