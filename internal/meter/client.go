@@ -24,6 +24,7 @@ type Target struct {
 	Addr  string // host:port
 	Token string
 	Pin   string // the certificate's fingerprint; "": it must be one that this host trusts
+	Try   string // what to try where nobody answers as it should; "": as for a weir serve
 
 	ip netip.Addr // that its name has, once one is chosen
 }
@@ -78,12 +79,23 @@ func (t Target) dial(ctx context.Context, cc string) (net.Conn, error) {
 // dialSized is dial, with packets of at most so many bytes of IP; 0: what fits.
 func (t Target) dialSized(ctx context.Context, cc string, packet int) (net.Conn, error) {
 	c, err := Dial(ctx, t.at(""), cc, packet)
-	var unanswered *net.OpError
-	if errors.As(err, &unanswered) {
-		return nil, &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", t.Addr, cause(err)),
-			"weir serve on that host, and a firewall that lets its port through"}
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return nil, unanswered(t.Addr, err, cmp.Or(t.Try,
+			"weir serve on that host, and a firewall that lets its port through"))
 	}
 	return c, err
+}
+
+// unanswered tells a name that leads nowhere from a port at which nobody answers; try is for the latter.
+func unanswered(addr string, err error, try string) error {
+	var name *net.DNSError
+	if errors.As(err, &name) {
+		host, _, _ := net.SplitHostPort(addr)
+		return &Problem{fmt.Sprintf("%s has no address that is known here: %s", host, name.Err),
+			"its name as others write it, or its address"}
+	}
+	return &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", addr, cause(err)), try}
 }
 
 // Dial connects by TCP, with a congestion control ("": the host's own) and packets of at most so many bytes of IP (0:
@@ -141,10 +153,11 @@ func (t Target) connectAs(ctx context.Context, cc string, protocols []string) (n
 
 // secure speaks TLS over a connection, which it closes if that fails.
 func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (net.Conn, error) {
+	const patience = 10 * time.Second
 	config := t.tls()
 	config.NextProtos = protocols
 	c := tls.Client(raw, config)
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := c.HandshakeContext(ctx); err != nil {
 		raw.Close()
@@ -158,8 +171,12 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (n
 			return nil, &Problem{"the certificate of " + t.Addr + " is nobody's that this host trusts",
 				"the line that weir serve prints there: it has a --pin"}
 		}
-		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)),
-			"the port that weir serve prints there"}
+		why := cause(err).Error()
+		if errors.Is(err, context.DeadlineExceeded) {
+			why = fmt.Sprintf("it has said nothing for %.0f s", patience.Seconds())
+		}
+		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %s", t.Addr, why),
+			cmp.Or(t.Try, "the port that weir serve prints there")}
 	}
 	return c, nil
 }
@@ -195,7 +212,7 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 	}
 	answer, err := c.Do(r)
 	if err != nil {
-		return plainly(err)
+		return t.plainly(err)
 	}
 	defer answer.Body.Close()
 	const most = 8 << 20
@@ -208,6 +225,15 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 			"the same version there and here"}
 	}
 	return nil
+}
+
+// plainly is plainly, of a target that may be too slow.
+func (t Target) plainly(err error) error {
+	var late net.Error
+	if err = plainly(err); errors.As(err, &late) && late.Timeout() {
+		return &Problem{t.Addr + " does not answer in time", cmp.Or(t.Try, "again")}
+	}
+	return err
 }
 
 // plainly takes off the URL that net/http puts around an error.

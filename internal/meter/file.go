@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -49,7 +50,7 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 		}
 		switch {
 		case answer.StatusCode != http.StatusOK:
-			return nil, noFile(u.Redacted(), answer)
+			return nil, noFile(u, answer)
 		case isNQ(answer):
 			return nil, nil
 		case answer.ContentLength >= 0 && answer.ContentLength < leastFile:
@@ -61,9 +62,20 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 	return nil, &Problem{fmt.Sprintf("%s leads on and on", at), "the file's own address"}
 }
 
-func noFile(at string, answer *http.Response) error {
-	return &Problem{fmt.Sprintf("%s cannot be fetched: the server says %d %s", at, answer.StatusCode,
-		http.StatusText(answer.StatusCode)), "curl -I " + at}
+func noFile(u *url.URL, answer *http.Response) error {
+	return &Problem{fmt.Sprintf("%s cannot be fetched: the server says %d %s", u.Redacted(), answer.StatusCode,
+		http.StatusText(answer.StatusCode)), curl(u)}
+}
+
+// curl is a command to try. A redirect may have led to the URL, so a shell must take all of it for a word.
+func curl(u *url.URL) string {
+	at := u.Redacted()
+	if strings.ContainsFunc(at, func(r rune) bool {
+		return !strings.ContainsRune("/:.-_~%", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		at = "'" + strings.ReplaceAll(at, "'", `'\''`) + "'"
+	}
+	return "curl -I " + at
 }
 
 func targetOf(u *url.URL, pin string) Target {
@@ -71,7 +83,7 @@ func targetOf(u *url.URL, pin string) Target {
 	if port == "" {
 		port = "443"
 	}
-	return Target{Addr: net.JoinHostPort(u.Hostname(), port), Pin: pin}
+	return Target{Addr: net.JoinHostPort(u.Hostname(), port), Pin: pin, Try: curl(u)}
 }
 
 // head asks for a file and reads no more than it must. What it gives is there until done is called.
@@ -85,7 +97,7 @@ func (t Target) head(ctx context.Context, u *url.URL) (*http.Response, func(), e
 	}
 	answer, err := c.Do(r)
 	if err != nil {
-		return nil, nil, plainly(err)
+		return nil, nil, t.plainly(err)
 	}
 	return answer, func() { answer.Body.Close(); transport.CloseIdleConnections() }, nil
 }
@@ -165,7 +177,7 @@ func (f *fetching) get(ctx context.Context, c *http.Client) (io.ReadCloser, erro
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
-		return nil, noFile(u, answer)
+		return nil, noFile(r.URL, answer)
 	}
 	f.times.Add(1)
 	return answer.Body, nil

@@ -4,6 +4,7 @@ package meter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -26,6 +27,7 @@ func TestFile(t *testing.T) {
 	mux.HandleFunc("/small", func(w http.ResponseWriter, r *http.Request) { w.Write(block[:100]) })
 	mux.Handle("/moved", http.RedirectHandler("/big?from=moved", http.StatusFound))
 	mux.Handle("/round", http.RedirectHandler("/round", http.StatusFound))
+	mux.Handle("/shell", http.RedirectHandler("/none';$(reboot)", http.StatusFound))
 	mux.Handle("/plain", http.RedirectHandler("http://192.0.2.1/big", http.StatusFound))
 	var server *httptest.Server
 	mux.HandleFunc("/nq", func(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +46,12 @@ func TestFile(t *testing.T) {
 		if _, err := FindFile(ctx, server.URL+path, pin); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
+	}
+	// Where a server has led to is nothing that a shell would run.
+	var problem *Problem
+	_, err := FindFile(ctx, server.URL+"/shell", pin)
+	if want := `curl -I '` + server.URL + `/none'\'';$(reboot)'`; !errors.As(err, &problem) || problem.Try != want {
+		t.Errorf("%v, and to try %q; want %q", err, problem.Try, want)
 	}
 	if f, err := FindFile(ctx, server.URL+"/nq", pin); f != nil || err != nil {
 		t.Errorf("the configuration of a responsiveness server is taken for a file: %v, %v", f, err)

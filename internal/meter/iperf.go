@@ -73,8 +73,7 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 func (s *iperf) dial(ctx context.Context, packet int) (net.Conn, error) {
 	c, err := (&net.Dialer{Timeout: iperfPatience, Control: smaller(packet)}).DialContext(ctx, "tcp", s.addr)
 	if err != nil {
-		return nil, &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", s.addr, cause(err)),
-			"iperf3 -s on that host, and a firewall that lets its port through"}
+		return nil, unanswered(s.addr, err, "iperf3 -s on that host, and a firewall that lets its port through")
 	}
 	return c, nil
 }

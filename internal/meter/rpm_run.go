@@ -72,15 +72,12 @@ func responsive(ctx context.Context, at, pin string) (t Target, small, large, up
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/.well-known/nq"
 	}
-	if u.Port() == "" {
-		u.Host = net.JoinHostPort(u.Hostname(), "443")
-	}
-	t = Target{Addr: u.Host, Pin: pin}
+	t = targetOf(u, pin)
 	transport := t.transport("", nil)
 	defer transport.CloseIdleConnections()
 	var config nqConfig
 	// It stands for itself: a redirect is a failure.
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second,
+	client := &http.Client{Transport: transport, Timeout: 15 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if err := t.ask(ctx, client, http.MethodGet, u.Path, u.Query(), &config); err != nil {
 		return t, "", "", "", err

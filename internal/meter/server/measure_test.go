@@ -144,6 +144,7 @@ func TestRefusals(t *testing.T) {
 		cc     string
 	}{
 		"nobody answers at":                 {meter.Target{Addr: nobody}, ""},
+		"nosuch.invalid has no address":     {meter.Target{Addr: "nosuch.invalid:1"}, ""},
 		"speaks no TLS":                     {meter.Target{Addr: mute.Addr().String()}, ""},
 		"has another fingerprint":           {other, ""},
 		"is nobody's that this host trusts": {unpinned, ""},
