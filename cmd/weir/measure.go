@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -125,6 +126,9 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 	return cmd
 }
 
+// errEarly is that nothing was measured since somebody ended it.
+var errEarly = errors.New("interrupted before anything was measured")
+
 // knownOf are the options that a target of this kind knows, and what such a target is called. Of https it is not known
 // yet if there is a file: what a responsiveness server does not know is refused later.
 func knownOf(target string) (of string, known []string) {
@@ -224,7 +228,9 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
 	var file *meter.File
 	if strings.HasPrefix(target, "https://") {
-		if file, err = o.file(ctx, target); err != nil {
+		if file, err = o.file(ctx, target); err != nil && ctx.Err() != nil {
+			return errEarly
+		} else if err != nil {
 			return err
 		}
 		if file == nil {
@@ -233,11 +239,17 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	}
 	rec, err := o.record(ctx, target, file, options)
 	line.clear()
-	if rec == nil {
+	switch {
+	case rec == nil && ctx.Err() != nil:
+		return errEarly
+	case rec == nil:
 		return err
 	}
 	rec.Local, _ = os.Hostname()
 	result := meter.Summarize(rec)
+	if ctx.Err() != nil && !slices.ContainsFunc(result.Phases, func(p meter.Phase) bool { return p.RTT.N > 0 }) {
+		return errEarly
+	}
 	if err := o.show(cmd.OutOrStdout(), result, before); err != nil {
 		return err
 	}
@@ -314,7 +326,12 @@ func address(target, port, of string) (string, error) {
 	}
 	host, own, err := net.SplitHostPort(target)
 	if err != nil {
-		host, own = strings.Trim(target, "[]"), port
+		if host, own, err = net.SplitHostPort(target + ":" + port); err != nil {
+			return "", usage("weir measure HOST:PORT", "%q is no address of %s", target, of)
+		}
+	}
+	if n, err := strconv.ParseUint(own, 10, 16); err != nil || n == 0 {
+		return "", usage("weir measure HOST:"+port, "port %q is out of range (1 to 65535)", own)
 	}
 	return net.JoinHostPort(host, own), nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,9 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
 	r, err := meter.MeasureRPM(ctx, target, o.fingerprint(), options)
 	line.clear()
+	if ctx.Err() != nil && (err != nil || !slices.ContainsFunc(r.Directions, probed)) {
+		return errEarly
+	}
 	if err != nil {
 		return err
 	}
@@ -43,3 +47,5 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 		"that carry load.")
 	return nil
 }
+
+func probed(d meter.RPMDirection) bool { return d.Probes > 0 }

@@ -4,10 +4,13 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/meter"
 )
@@ -25,5 +28,30 @@ func TestHostileServer(t *testing.T) {
 	if said := errs.String(); status != 1 || !strings.Contains(said, "red") || strings.ContainsAny(said, "\x1b\x07") ||
 		out.Len() > 0 || strings.Count(said, "\n") > 2 {
 		t.Errorf("%d, %q, %q", status, said, out.String())
+	}
+}
+
+// Ctrl-C before the first probe is no fault of the other host's.
+func TestEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, target := range []string{"127.0.0.1:9", "https://127.0.0.1:9", "https://127.0.0.1:9/file", "iperf3://127.0.0.1:9"} {
+		err := measureTarget(ctx, newMeasureCommand(), target, measureOptions{time: 25 * time.Second, conns: 4})
+		if !errors.Is(err, errEarly) {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+}
+
+// An address is one of a host and a port, or wrong usage.
+func TestAddress(t *testing.T) {
+	for target, want := range map[string]string{"a": "a:4747", "a:1": "a:1", "192.0.2.1": "192.0.2.1:4747",
+		"2001:db8::1": "[2001:db8::1]:4747", "[2001:db8::1]": "[2001:db8::1]:4747", "[2001:db8::1]:1": "[2001:db8::1]:1",
+		"fe80::1%eth0": "[fe80::1%eth0]:4747", "": "", "a/b": "", "a b": "", "a:0": "", "a:65536": "", "a:-1": "",
+		"a:https": "", "a:": "", "[2001:db8::1": "", "2001:db8::1]": "", "[::1]:x": "", "[::1]]": ""} {
+		got, err := address(target, "4747", "a weir serve")
+		if got != want || (err != nil) != (want == "") || err != nil && !isUsage(err) {
+			t.Errorf("%q: %q, %v; want %q", target, got, err, want)
+		}
 	}
 }

@@ -374,11 +374,12 @@ func Figure(v float64) string {
 
 // warn adds what makes a figure less than it seems.
 func (r *Result) warn(rec *Recording) {
+	const enough = 50 // probes: fewer, which go out at random times, can well be a fifth less
 	for _, p := range r.Phases {
 		note := func(format string, args ...any) {
 			r.Notes = append(r.Notes, p.Name+": "+fmt.Sprintf(format, args...))
 		}
-		if due := p.Seconds * 1000 / max(rec.Interval, 1); float64(p.Sent) < 0.8*due {
+		if due := p.Seconds * 1000 / max(rec.Interval, 1); due >= enough && float64(p.Sent) < 0.8*due {
 			note("only %d of %.0f probes were sent. This host is busy, and its waits are in the figures.", p.Sent, due)
 		}
 		for _, s := range p.Senders {
@@ -389,7 +390,7 @@ func (r *Result) warn(rec *Recording) {
 			switch {
 			case !s.Kernel:
 				note("the kernel of %s does not say whether the link was full.", who)
-			case !s.Full && s.Limit != measure.NoLimit:
+			case !s.Full && s.Limit != measure.NoLimit && p.Goodput[s.Direction].Value > 0:
 				note("the link was not full: %s limited %s.%s", limitWords(s.Limit), who, rec.cipher(s.Limit))
 			}
 		}

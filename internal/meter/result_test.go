@@ -107,6 +107,22 @@ func TestWarn(t *testing.T) {
 	}
 }
 
+// What was ended early is not said to be slow, and of what never arrived nothing is said to have been its limit.
+func TestWarnOfLittle(t *testing.T) {
+	early := recorded()
+	early.Spans, early.Samples = []Span{{Name: Idle, From: 0, To: 0.02}}, early.Samples[:1]
+	refused := recorded()
+	for i := range refused.Spans[1].Local {
+		refused.Spans[1].Local[i].Bins = nil
+		refused.Spans[1].Far[i].Busy = 1e6
+	}
+	for name, rec := range map[string]*Recording{"were sent": early, "the link was not full": refused} {
+		if said := strings.Join(Summarize(rec).Notes, " "); strings.Contains(said, name) {
+			t.Error(said)
+		}
+	}
+}
+
 func TestSays(t *testing.T) {
 	calm := recorded()
 	for i := range calm.Samples {
