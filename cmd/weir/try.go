@@ -165,7 +165,7 @@ func (t *attempt) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.askPassword(); err != nil {
+	if err := t.askPassword(ctx); err != nil {
 		return err
 	}
 	t.step("copying %d MB to %s", len(program)>>20, t.host.Name)
@@ -301,19 +301,37 @@ func (t *attempt) find(arch string) ([]byte, error) {
 	return b, nil
 }
 
-// askPassword asks for what sudo on the other host wants.
-func (t *attempt) askPassword() error {
+// askPassword asks for what sudo on the other host wants, and has it checked.
+func (t *attempt) askPassword(ctx context.Context) error {
 	if !t.machine.WantsPassword() {
 		return nil
 	}
 	if !t.terminal {
 		return &hinted{fmt.Errorf("sudo on %s wants a password", t.host.Name), "weir try at a terminal, or as root@"}
 	}
+	terminal := int(os.Stdin.Fd())
+	before, err := term.GetState(terminal)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(t.errs, "Password for sudo on %s: ", t.host.Name)
-	b, err := term.ReadPassword(int(os.Stdin.Fd()))
-	fmt.Fprintln(t.errs)
-	t.machine.Password = string(b)
-	return err
+	typed := make(chan error, 1)
+	go func() {
+		b, err := term.ReadPassword(terminal)
+		t.machine.Password = string(b)
+		typed <- err
+	}()
+	select {
+	case err = <-typed:
+		fmt.Fprintln(t.errs)
+	case <-ctx.Done(): // the terminal still hides what is typed
+		fmt.Fprintln(t.errs)
+		return cmp.Or(term.Restore(terminal, before), errors.New("interrupted"))
+	}
+	if err != nil {
+		return err
+	}
+	return t.machine.Allowed(ctx)
 }
 
 func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, error) {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -63,6 +64,9 @@ func Open(ctx context.Context, h far.Host) (*Machine, error) {
 		m.root = []string{"doas", "-n"}
 	case slices.Contains(rest, "sudo no"):
 		m.root = []string{"sudo", "-S", "-p", "''"}
+	case slices.Contains(rest, "doas no"):
+		return nil, &meter.Problem{What: h.Name + ": doas wants a password there, which it takes at a terminal only",
+			Try: "permit nopass in its /etc/doas.conf, or weir try root@" + h.Name[strings.LastIndex(h.Name, "@")+1:]}
 	default:
 		return nil, &meter.Problem{What: h.Name + ": the user is not root, and has neither sudo nor doas",
 			Try: "weir try root@" + h.Name[strings.LastIndex(h.Name, "@")+1:]}
@@ -101,6 +105,17 @@ func (m *Machine) Copy(ctx context.Context, program []byte) error {
 		return fmt.Errorf("what arrived at %s is not what was sent", m.Name)
 	}
 	return nil
+}
+
+// Allowed runs nothing as root: it fails where the password is wrong.
+func (m *Machine) Allowed(ctx context.Context) error {
+	_, err := m.asRoot(ctx, "true")
+	var said *far.Failed
+	if errors.As(err, &said) && m.WantsPassword() {
+		return &meter.Problem{What: fmt.Sprintf("sudo on %s lets nobody in with that password: %v", m.Name, said),
+			Try: "again, or weir try root@" + m.Name[strings.LastIndex(m.Name, "@")+1:]}
+	}
+	return err
 }
 
 // Weir runs the copy there, as root.

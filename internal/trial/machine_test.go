@@ -4,6 +4,7 @@ package trial
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,6 +63,40 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case m.Arch != c.arch || strings.Join(m.root, " ") != c.root:
 			t.Errorf("%s: %s, %q", name, m.Arch, m.root)
+		}
+	}
+}
+
+// Of doas that asks, it is not said that there is none.
+func TestDoas(t *testing.T) {
+	bin := t.TempDir() // without sudo
+	if err := os.Symlink("/bin/sh", filepath.Join(bin, "sh")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	for doas, want := range map[string]string{`[ "$1" = -n ] && shift; exec "$@"`: "<nil>",
+		"exit 1": "me@there: doas wants a password there, which it takes at a terminal only"} {
+		host := fake(t, map[string]string{"uname": "echo Linux x86_64", "id": "echo 1000", "doas": doas, "true": ""})
+		if _, err := Open(context.Background(), host); fmt.Sprint(err) != want {
+			t.Errorf("%s: %v", doas, err)
+		}
+	}
+}
+
+// A wrong password is found before anything is copied.
+func TestAllowed(t *testing.T) {
+	host := fake(t, map[string]string{"uname": "echo Linux x86_64", "id": "echo 1000",
+		"sudo": `[ "$1" = -n ] && exit 1; shift 3; read p; [ "$p" = right ] && exec "$@"; echo "sudo: 1 incorrect ` +
+			`password attempt" >&2; exit 1`})
+	m, err := Open(context.Background(), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for password, want := range map[string]string{"right": "<nil>",
+		"wrong": "sudo on me@there lets nobody in with that password: sudo: 1 incorrect password attempt"} {
+		m.Password = password
+		if err := m.Allowed(context.Background()); fmt.Sprint(err) != want {
+			t.Errorf("%s: %v", password, err)
 		}
 	}
 }
