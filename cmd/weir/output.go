@@ -100,10 +100,10 @@ type hinted struct {
 
 func (h *hinted) Hint() string { return h.hint }
 
-// isTerminal looks beneath what keeps text plain.
+// isTerminal looks beneath what keeps text plain. One that can move no cursor (TERM=dumb, as within an editor) is none.
 func isTerminal(w io.Writer) bool {
 	f, ok := beneath(w).(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
 // beneath is where a text.Writer writes to: for a terminal's own commands.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,5 +66,26 @@ func TestWatchTerminal(t *testing.T) {
 	after, err := os.ReadFile(filepath.Join(dir, "2"))
 	if err != nil || len(after) == 0 || string(before) != string(after) {
 		t.Errorf("the terminal is not as it was: %s, %s, %v", before, after, err)
+	}
+}
+
+// A terminal that can move no cursor gets lines, and no commands of a terminal.
+func TestWatchDumb(t *testing.T) {
+	script, err := exec.LookPath("script")
+	if err != nil {
+		t.Skipf("skipped, not passed: %v", err)
+	}
+	dir := t.TempDir()
+	said := filepath.Join(dir, "said")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, script, "-qec", programLink(t, "weir")+" watch --state "+dir, said)
+	cmd.Env = append(os.Environ(), "TERM=dumb", "WEIR_NETNS=/-1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	b, _ := os.ReadFile(said)
+	if !strings.Contains(string(b), "so this is one look") || strings.Contains(string(b), "\x1b") {
+		t.Errorf("%q", b)
 	}
 }
