@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,8 +61,16 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			if err := toolkit.Validate(web); err != nil {
 				return &hinted{fmt.Errorf("%s: %w", web, err), "docs/exporter.md, which has an example"}
 			}
-			if _, _, err := net.SplitHostPort(listen); err != nil {
-				return usage("--listen 127.0.0.1:4749", "--listen %v", err)
+			if err := listens("--listen", listen, "tcp", "127.0.0.1:4749"); err != nil {
+				return err
+			}
+			if textfile != "" {
+				if !strings.HasSuffix(textfile, ".prom") {
+					return usage("--textfile name.prom", "--textfile %s: node_exporter reads *.prom alone", textfile)
+				}
+				if err := writable(textfile); err != nil {
+					return &hinted{err, "a file in a folder that is there and can be written"}
+				}
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 			defer stop()

@@ -145,6 +145,21 @@ func (o serveOptions) check() error {
 	case strings.ContainsAny(o.token, "/?#&% \t\r\n"):
 		return usage("letters and digits", "the token is to stand in a URL, and cannot")
 	}
+	if err := listens("--listen", o.listen, "tcp", ":"+meter.DefaultPort); err != nil || o.udp == "" {
+		return err
+	}
+	return listens("--udp", o.udp, "udp", ":2112")
+}
+
+// listens refuses what is no address and port of this kind.
+func listens(option, address, network, example string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort(network, port)
+	}
+	if err != nil {
+		return usage(option+" "+example, "%s %q is no address with a port", option, address)
+	}
 	return nil
 }
 
@@ -293,6 +308,9 @@ func (o serveOptions) keep(dir string) (server.Kept, error) {
 	if o.cert != "" {
 		given, err := server.Load(o.cert, o.key)
 		given.Token = kept.Token
+		if err != nil {
+			err = &hinted{err, "--cert FILE --key FILE, both in PEM"}
+		}
 		return given, err
 	}
 	return kept, nil

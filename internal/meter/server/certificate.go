@@ -66,8 +66,11 @@ func Keep(dir string) (k Kept, err error) {
 // Load reads a certificate and its key.
 func Load(cert, key string) (k Kept, err error) {
 	k.Certificate, err = tls.LoadX509KeyPair(cert, key)
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return k, fmt.Errorf("%s: %w", path.Path, path.Err)
+	}
 	if err != nil {
-		return k, fmt.Errorf("%s and %s: %w", cert, key, err)
+		return k, fmt.Errorf("%s with %s: %w", cert, key, err)
 	}
 	k.Fingerprint = meter.Fingerprint(k.Certificate.Certificate[0])
 	return k, nil
