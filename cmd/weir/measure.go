@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 
 	"weir/internal/meter"
 	"weir/internal/meter/far"
+	"weir/internal/report"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -39,6 +41,7 @@ type measureOptions struct {
 	both, plain    bool
 	compare        string
 	csv, flent     string
+	html           string
 }
 
 func newMeasureCommand() *cobra.Command {
@@ -119,8 +122,9 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 	f.BoolVar(&o.markdown, "markdown", false, "print a table in Markdown")
 	f.StringVar(&o.csv, "csv", "", "also write all samples to this `file`")
 	f.StringVar(&o.flent, "flent", "", "also write this `file` for flent: name.flent.gz")
+	f.StringVar(&o.html, "html", "", "also write a page with pictures to this `file`")
 	f.BoolVar(&o.json, "json", false, "print JSON (docs/measure.md explains it)")
-	for _, name := range []string{"compare", "csv", "flent"} {
+	for _, name := range []string{"compare", "csv", "flent", "html"} {
 		cmd.MarkFlagFilename(name)
 	}
 	return cmd
@@ -132,7 +136,7 @@ var errEarly = errors.New("interrupted before anything was measured")
 // knownOf are the options that a target of this kind knows, and what such a target is called. Of https it is not known
 // yet if there is a file: what a responsiveness server does not know is refused later.
 func knownOf(target string) (of string, known []string) {
-	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "json"}
+	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "html", "json"}
 	if strings.HasPrefix(target, "https://") {
 		return "an https target", append(known, "pin", "both", "cc", "token")
 	}
@@ -199,7 +203,7 @@ func (o measureOptions) check() error {
 			return usage("the line that weir serve prints", "--pin %v", err)
 		}
 	}
-	for _, path := range []string{o.csv, o.flent} {
+	for _, path := range []string{o.csv, o.flent, o.html} {
 		if path == "" {
 			continue
 		}
@@ -253,10 +257,10 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if err := o.show(cmd.OutOrStdout(), result, before); err != nil {
 		return err
 	}
-	if err != nil {
-		return err
+	if failed := o.write(result, before); err == nil {
+		err = failed
 	}
-	return o.write(rec)
+	return err
 }
 
 // file looks for a large file at an address; nil: a responsiveness server is there.
@@ -362,13 +366,23 @@ func (o measureOptions) before() (*meter.Result, error) {
 }
 
 // write writes the files that were asked for.
-func (o measureOptions) write(rec *meter.Recording) error {
-	for path, form := range map[string]func(io.Writer, *meter.Recording) error{o.csv: meter.CSV, o.flent: meter.Flent} {
+func (o measureOptions) write(r meter.Result, before *meter.Result) error {
+	rec := func(form func(io.Writer, *meter.Recording) error) func(io.Writer) error {
+		return func(w io.Writer) error { return form(w, r.Recording) }
+	}
+	page := func(w io.Writer) error {
+		if before == nil {
+			return report.MeasuredHTML(w, []report.Measured{{Name: cmp.Or(r.Remote, r.Target), Result: r}})
+		}
+		return report.MeasuredHTML(w, []report.Measured{{Name: "before", Result: *before}, {Name: "after", Result: r}})
+	}
+	for path, form := range map[string]func(io.Writer) error{o.csv: rec(meter.CSV), o.flent: rec(meter.Flent),
+		o.html: page} {
 		if path == "" {
 			continue
 		}
 		var b bytes.Buffer
-		if err := form(&b, rec); err != nil {
+		if err := form(&b); err != nil {
 			return err
 		}
 		if err := writeFile(path, b.Bytes()); err != nil {

@@ -59,12 +59,7 @@ func printResult(w io.Writer, r meter.Result) {
 }
 
 // interval writes a figure with what is not known of it.
-func interval(e measure.Estimate) string {
-	if e.High > 1e30 {
-		return figure(e.Value)
-	}
-	return fmt.Sprintf("%s (%s–%s)", figure(e.Value), figure(e.Low), figure(e.High))
-}
+func interval(e measure.Estimate) string { return meter.Ranged(e) }
 
 // sender says in a line what the senders' kernel knew.
 func sender(s meter.Sender) string {

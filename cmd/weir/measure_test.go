@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,27 @@ func TestAddress(t *testing.T) {
 		got, err := address(target, "4747", "a weir serve")
 		if got != want || (err != nil) != (want == "") || err != nil && !isUsage(err) {
 			t.Errorf("%q: %q, %v; want %q", target, got, err, want)
+		}
+	}
+}
+
+// All files that were asked for are written.
+func TestMeasureFiles(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	r := meter.Summarize(&meter.Recording{Target: "there", Spans: []meter.Span{{Name: meter.Idle, To: 1}},
+		Samples: []meter.Sample{{RTT: 48}}})
+	o := measureOptions{csv: at("a.csv"), flent: at("a.flent.gz"), html: at("a.html")}
+	for _, before := range []*meter.Result{nil, &r} {
+		if err := o.write(r, before); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"a.csv": "0.000,idle,48.000", "a.flent.gz": "\x1f\x8b",
+			"a.html": "idle round trip"} {
+			b, err := os.ReadFile(at(name))
+			if err != nil || !strings.Contains(string(b), want) || os.Remove(at(name)) != nil {
+				t.Errorf("%s: %v, %.200s", name, err, b)
+			}
 		}
 	}
 }

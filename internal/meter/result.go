@@ -372,6 +372,14 @@ func Figure(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
+// Ranged writes a figure with what is not known of it.
+func Ranged(e measure.Estimate) string {
+	if e.High > 1e30 {
+		return Figure(e.Value)
+	}
+	return fmt.Sprintf("%s (%s–%s)", Figure(e.Value), Figure(e.Low), Figure(e.High))
+}
+
 // warn adds what makes a figure less than it seems.
 func (r *Result) warn(rec *Recording) {
 	const enough = 50 // probes: fewer, which go out at random times, can well be a fifth less

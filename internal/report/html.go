@@ -33,6 +33,7 @@ type htmlReport struct {
 
 type htmlPoint struct {
 	Label, Setting string
+	Head           string // of the first column
 	Columns        []string
 	Rows           []htmlRow
 	Pictures       []htmlPicture
@@ -77,7 +78,7 @@ func HTML(w io.Writer, reports []verdict.Report) error {
 }
 
 func newHTMLPoint(t table, p *verdict.Point, id string) htmlPoint {
-	h := htmlPoint{Label: t.label, Setting: setting(p.Scenario)}
+	h := htmlPoint{Label: t.label, Setting: setting(p.Scenario), Head: "candidate"}
 	for _, m := range t.columns {
 		h.Columns = append(h.Columns, strings.TrimSpace(m.Heading()+" "+unitName(m.Unit())))
 	}
