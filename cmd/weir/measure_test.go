@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -77,4 +78,42 @@ func TestMeasureFiles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever is in a file to compare with, it is no result, or stands beside one: in lines of text and in a page.
+func FuzzBefore(f *testing.F) {
+	rec := &meter.Recording{Target: "there", Interval: 10, Spans: []meter.Span{{Name: meter.Idle, To: 2},
+		{Name: meter.Download, From: 2, To: 9, Local: []meter.Flow{{Direction: meter.Download, Bins: []int64{1, 2, 3}}}}}}
+	for i := range 900 {
+		rec.Samples = append(rec.Samples, meter.Sample{At: float64(i) / 100, RTT: 48 + float64(i%7)})
+	}
+	now := meter.Summarize(rec)
+	few := now
+	few.Recording = nil
+	text, err := json.Marshal(few)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"version":1,"says":"\u001b[2J\n","phases":[{"name":"download","goodput":{"download":{"value":1e308,` +
+		`"low":-1e308,"high":1e308}},"added":{"p50":{"value":-1}},"jitter":{},"loss":{"value":5}}]}`))
+	f.Add([]byte(`{"version":1,"recording":{"samples":[{"at":-1e308,"rtt":1e308},{"at":1e308}],"spans":[{"name":"idle"},` +
+		`{"name":"download","from":1e308,"to":-1,"local":[{"direction":"download","bins":[-9223372036854775808]}]}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before, err := meter.ReadResult(text)
+		if err != nil {
+			return
+		}
+		for _, markdown := range []bool{false, true} {
+			var out bytes.Buffer
+			printComparison(&out, before, now, markdown)
+			if strings.ContainsFunc(out.String(), func(r rune) bool { return r < ' ' && r != '\n' || r == '\x7f' }) {
+				t.Errorf("%q", out.String())
+			}
+		}
+		o := measureOptions{html: filepath.Join(t.TempDir(), "x.html")}
+		if err := o.write(now, &before); err != nil {
+			t.Error(err)
+		}
+	})
 }

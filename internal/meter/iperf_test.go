@@ -5,6 +5,7 @@ package meter
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"io"
 	"net"
 	"os/exec"
@@ -212,4 +213,32 @@ func scripted(t *testing.T, say []byte) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// Whatever an iperf3 server says of a test, it ends, and what is told can be summed up and written.
+func FuzzIperf(f *testing.F) {
+	message := func(text string) []byte {
+		b := binary.BigEndian.AppendUint32([]byte{iperfResults}, uint32(len(text)))
+		return append(append(b, text...), iperfDisplay)
+	}
+	f.Add(message(`{"congestion_used":"bbr","streams":[{"id":1,"bytes":1e6}]}`))
+	f.Add(message(`{"congestion_used":"\u001b[2J","streams":[{"bytes":1e308},{"bytes":1e308}]}`))
+	f.Add([]byte{iperfResults, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, said []byte) {
+		near, far := net.Pipe()
+		go io.Copy(io.Discard, far)
+		go func() {
+			far.Write(said)
+			far.Close()
+		}()
+		s := &iperf{control: near, phases: 1}
+		b := &bulk{direction: Upload, conn: near, rec: Record(nil, Upload, false), cancel: func() {},
+			done: make(chan error, 1)}
+		b.rec.Add(1000)
+		local, told, note := s.close(Upload, []*bulk{b})
+		rec := &Recording{Spans: []Span{{Name: Upload, To: 10, Local: local, Far: told}}, Notes: []string{note}}
+		if _, err := json.Marshal(Summarize(rec)); err != nil {
+			t.Error(err)
+		}
+	})
 }

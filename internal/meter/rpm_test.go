@@ -3,7 +3,9 @@
 package meter
 
 import (
+	"encoding/json"
 	"math"
+	"net/url"
 	"testing"
 )
 
@@ -51,4 +53,32 @@ func TestSteady(t *testing.T) {
 			t.Errorf("%v: %s", rpm, got)
 		}
 	}
+}
+
+// Whatever a responsiveness server's configuration is, what it tests is reached by https, and is one host.
+func FuzzNQ(f *testing.F) {
+	f.Add(`{"version":1,"urls":{"small_download_url":"https://a/s","large_download_url":"https://a/l",` +
+		`"upload_url":"https://a/u"}}`)
+	f.Add(`{"version":1,"urls":{"small_https_download_url":"https://a:1/s","large_https_download_url":"http://a:1/l",` +
+		`"https_upload_url":"https://b:1/u"}}`)
+	f.Add(`{"version":1,"urls":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var config nqConfig
+		if json.Unmarshal([]byte(text), &config) != nil {
+			return
+		}
+		small, large, upload, err := config.urls()
+		if err != nil {
+			return
+		}
+		host := ""
+		for _, s := range []string{small, large, upload} {
+			u, err := url.Parse(s)
+			if err != nil || u.Scheme != "https" || u.Host == "" || host != "" && u.Host != host {
+				t.Errorf("%q of %q", s, text)
+				return
+			}
+			host = u.Host
+		}
+	})
 }
