@@ -231,6 +231,38 @@ func (p *Phase) flows(s Span, ramp float64) {
 	}
 }
 
+// arrived are the bins of a direction, as who receives it knows them.
+func (s Span) arrived(direction string) []float64 {
+	flows := s.Local
+	if direction == Upload {
+		flows = s.Far
+	}
+	return binsOf(only(flows, direction), 0, mostSteps)
+}
+
+// fell finds the second of a load from which on it was slower: each second before is faster than all after it, with
+// room to spare, for 2 s on both sides. The ramp does not count. Speeds are medians in Mbit/s.
+func fell(bins []float64) (before, after, at float64, ok bool) {
+	const ramp, least, apart, less = int(rampUp), 2, 1.1, 1.25
+	each := int(time.Second / Step)
+	var seconds []float64
+	for i := 0; i+each <= len(bins); i += each {
+		sum := 0.0
+		for _, n := range bins[i : i+each] {
+			sum += n * 8 / 1e6
+		}
+		seconds = append(seconds, sum)
+	}
+	for k := ramp + least; k+least <= len(seconds); k++ {
+		early, late := seconds[ramp:k], seconds[k:]
+		if slices.Min(early) > apart*slices.Max(late) {
+			before, after = measure.Quantile(early, 0.5), measure.Quantile(late, 0.5)
+			return before, after, float64(k), before > less*after
+		}
+	}
+	return 0, 0, 0, false
+}
+
 func only(flows []Flow, direction string) (all []Flow) {
 	for _, f := range flows {
 		if f.Direction == direction {
@@ -400,6 +432,17 @@ func (r *Result) warn(rec *Recording) {
 				note("the kernel of %s does not say whether the link was full.", who)
 			case !s.Full && s.Limit != measure.NoLimit && p.Goodput[s.Direction].Value > 0:
 				note("the link was not full: %s limited %s.%s", limitWords(s.Limit), who, rec.cipher(s.Limit))
+			}
+		}
+		for _, s := range rec.Spans {
+			if s.Name != p.Name || p.Name == Idle {
+				continue
+			}
+			for _, direction := range []string{Download, Upload} {
+				if before, after, at, ok := fell(s.arrived(direction)); ok {
+					note("%ss fell from %s to %s Mbit/s after %.0f s, and stayed there. The provider lets a burst pass "+
+						"before it enforces its rate, or somebody else came.", direction, Figure(before), Figure(after), at)
+				}
 			}
 		}
 		if rate := float64(rec.Remote.Rate) / 1e6; rate > 0 {

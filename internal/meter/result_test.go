@@ -97,7 +97,14 @@ func TestWarn(t *testing.T) {
 		"upload: the kernel of this host does not say": func(r *Recording) { r.Spans[2].Local[0].Kernel = false },
 		"download: flows ended early (reset).":         func(r *Recording) { r.Spans[1].Far[2].Error = "reset" },
 		"download: the server's own limit of 50.0":     func(r *Recording) { r.Remote.Rate = 50e6 },
-		"idle: only 100 of 500 probes were sent.":      func(r *Recording) { r.Samples = r.Samples[400:] },
+		"download: downloads fell from 48.0 to 24.0 Mbit/s after 6 s, and stayed there.": func(r *Recording) {
+			for i := range r.Spans[1].Local {
+				for k := 60; k < 100; k++ {
+					r.Spans[1].Local[i].Bins[k] = 75_000
+				}
+			}
+		},
+		"idle: only 100 of 500 probes were sent.": func(r *Recording) { r.Samples = r.Samples[400:] },
 	} {
 		rec := recorded()
 		change(rec)
@@ -119,6 +126,36 @@ func TestWarnOfLittle(t *testing.T) {
 	for name, rec := range map[string]*Recording{"were sent": early, "the link was not full": refused} {
 		if said := strings.Join(Summarize(rec).Notes, " "); strings.Contains(said, name) {
 			t.Error(said)
+		}
+	}
+}
+
+// A burst that a provider lets pass is not taken for its rate; what merely varies is no fall.
+func TestFell(t *testing.T) {
+	load := func(seconds ...float64) (bins []float64) {
+		for _, mbit := range seconds {
+			for range 10 {
+				bins = append(bins, mbit*1e6/8/10)
+			}
+		}
+		return bins
+	}
+	for name, c := range map[string]struct {
+		bins              []float64
+		before, after, at float64
+	}{
+		"a burst":                  {load(20, 90, 100, 98, 102, 70, 49, 51, 50), 100, 50, 5},
+		"steady":                   {load(20, 90, 50, 49, 51, 50, 49, 50, 50), 0, 0, 0},
+		"a fall within the ramp":   {load(100, 100, 50, 50, 50, 50, 50), 0, 0, 0},
+		"a dip":                    {load(50, 50, 50, 50, 20, 20, 50, 50), 0, 0, 0},
+		"a fall by a little":       {load(50, 50, 50, 50, 50, 44, 44, 44), 0, 0, 0},
+		"for the last second only": {load(50, 50, 50, 50, 50, 50, 50, 20), 0, 0, 0},
+		"too short":                {load(100, 100, 100, 50, 50), 0, 0, 0},
+		"nothing":                  {nil, 0, 0, 0},
+	} {
+		before, after, at, ok := fell(c.bins)
+		if ok != (c.at != 0) || ok && (math.Abs(before-c.before) > 1e-9 || math.Abs(after-c.after) > 1e-9 || at != c.at) {
+			t.Errorf("%s: %v to %v at %v, %v", name, before, after, at, ok)
 		}
 	}
 }
