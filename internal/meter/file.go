@@ -131,7 +131,8 @@ func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
 	rec := &Recording{Target: "https://" + f.target.Addr + f.uri, Time: time.Now().UTC().Truncate(time.Second),
 		Probe: "tcp", Interval: float64(every) / float64(time.Millisecond),
 		Remote: Hello{Version: 1, Name: f.target.Addr}}
-	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec}
+	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec,
+		device: deviceTo(f.target.Addr)}
 	return rec, m.run(ctx, p.run)
 }
 

@@ -53,6 +53,9 @@ func (rec *Recording) check() error {
 		if !slices.Contains([]string{Idle, Download, Upload, Both}, s.Name) || slices.Contains(names, s.Name) {
 			return fmt.Errorf("spans[%d]: each of idle, download, upload and both once", i)
 		}
+		if s.Passed != nil {
+			return fmt.Errorf("spans[%d].passed: no browser sees it", i)
+		}
 		names = append(names, s.Name)
 		if !within(s.From, 0, mostSeconds) || !within(s.To, 0, mostSeconds) {
 			return fmt.Errorf("spans[%d]: 0 to %d s", i, mostSeconds)

@@ -435,7 +435,16 @@ func (r *Result) warn(rec *Recording) {
 			}
 		}
 		for _, s := range rec.Spans {
-			if s.Name != p.Name || p.Name == Idle {
+			if s.Name != p.Name {
+				continue
+			}
+			for i, more := range s.others() {
+				if more > 0 {
+					note("at least %s Mbit/s of other traffic %s by %s. It is part of every delay.", Figure(more),
+						[]string{"came in", "went out"}[i], s.Passed.Device)
+				}
+			}
+			if p.Name == Idle {
 				continue
 			}
 			for _, direction := range []string{Download, Upload} {

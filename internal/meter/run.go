@@ -51,6 +51,8 @@ type Span struct {
 	To    float64 `json:"to"`
 	Local []Flow  `json:"local,omitempty"`
 	Far   []Flow  `json:"far,omitempty"`
+	// meanwhile, by the device to the other end; nil: not known
+	Passed *Passed `json:"passed,omitempty"`
 }
 
 // rest lies between two phases, so that the queue of one is gone before the next.
@@ -85,6 +87,8 @@ type meter struct {
 	peer  peer
 	probe *probe
 	rec   *Recording
+
+	device string // to the other end; "": not known
 }
 
 // run measures, while a probe runs. When the context ends it keeps what there is.
@@ -136,6 +140,7 @@ func wait(ctx context.Context, d time.Duration) {
 // span lets a phase last, and tells how it goes.
 func (m *meter) span(ctx context.Context, name string, d time.Duration, flows []*bulk) {
 	s := Span{Name: name, From: m.probe.now()}
+	passed := readPassed(m.device)
 	last, tick := int64(0), time.NewTicker(200*time.Millisecond)
 	defer tick.Stop()
 	before := time.Now()
@@ -153,7 +158,7 @@ func (m *meter) span(ctx context.Context, name string, d time.Duration, flows []
 		last, before = sum, time.Now()
 		m.Progress(p)
 	}
-	s.To = m.probe.now()
+	s.To, s.Passed = m.probe.now(), readPassed(m.device).since(passed)
 	m.rec.Spans = append(m.rec.Spans, s)
 }
 
