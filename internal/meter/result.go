@@ -224,6 +224,11 @@ func (p *Phase) flows(s Span, ramp float64) {
 		}
 		if len(senders) > 0 {
 			s := sum(direction, senders)
+			for _, f := range receivers { // who ends a flow is not always who notices
+				if f.Error != "" && !slices.Contains(s.Ended, f.Error) {
+					s.Ended = append(s.Ended, f.Error)
+				}
+			}
 			// A sender that waits for a path on which nothing passes says the same as one that fills it.
 			s.Full = s.Full && p.Goodput[direction].Value > 0
 			p.Senders = append(p.Senders, s)

@@ -96,6 +96,7 @@ func TestWarn(t *testing.T) {
 		},
 		"upload: the kernel of this host does not say": func(r *Recording) { r.Spans[2].Local[0].Kernel = false },
 		"download: flows ended early (reset).":         func(r *Recording) { r.Spans[1].Far[2].Error = "reset" },
+		"download: flows ended early (gone).":          func(r *Recording) { r.Spans[1].Local[0].Error = "gone" },
 		"download: the server's own limit of 50.0":     func(r *Recording) { r.Remote.Rate = 50e6 },
 		"download: downloads fell from 48.0 to 24.0 Mbit/s after 6 s, and stayed there.": func(r *Recording) {
 			for i := range r.Spans[1].Local {

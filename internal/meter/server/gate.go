@@ -23,6 +23,7 @@ type gate struct {
 	now     func() time.Time
 	event   func(string)
 	clients map[string]*tester
+	turned  time.Time // when somebody found no place
 }
 
 // linger is how long a client keeps its place between two transfers.
@@ -57,6 +58,37 @@ type hold struct {
 func (g *gate) enter(client string) (*hold, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.take(client)
+}
+
+// begin is a client's wish for a new test: how long it may last or, if it may not begin, how long to wait. Who has just
+// ended one may begin again, with all that is allowed, unless somebody else has come meanwhile.
+func (g *gate) begin(client string) (left, wait time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	if t := g.clients[client]; t != nil && t.running == 0 {
+		if rest := t.last.Add(linger).Sub(now); rest > 0 && g.turned.After(t.began) {
+			return 0, rest, false
+		}
+		g.end(client, t)
+	}
+	h, wait := g.take(client)
+	if h == nil {
+		return 0, wait, false
+	}
+	h.tester.running--
+	return h.End.Sub(now), 0, true
+}
+
+// end gives a client's place away.
+func (g *gate) end(client string, t *tester) {
+	g.event(fmt.Sprintf("%s: done, %s in %.0f s", client, text.Bytes(float64(t.bytes)), t.last.Sub(t.began).Seconds()))
+	delete(g.clients, client)
+}
+
+// take is enter, for who has the lock.
+func (g *gate) take(client string) (*hold, time.Duration) {
 	now := g.now()
 	wait := g.limits.Duration
 	for name, t := range g.clients {
@@ -64,9 +96,7 @@ func (g *gate) enter(client string) (*hold, time.Duration) {
 		if t.running > 0 {
 			left = max(t.began.Add(g.limits.Duration).Sub(now), 0) + linger
 		} else if left == 0 {
-			g.event(fmt.Sprintf("%s: done, %s in %.0f s", name, text.Bytes(float64(t.bytes)),
-				t.last.Sub(t.began).Seconds()))
-			delete(g.clients, name)
+			g.end(name, t)
 			continue
 		}
 		wait = min(wait, left)
@@ -74,6 +104,7 @@ func (g *gate) enter(client string) (*hold, time.Duration) {
 	t := g.clients[client]
 	if t == nil {
 		if len(g.clients) >= g.limits.Tests {
+			g.turned = now
 			return nil, wait
 		}
 		t = &tester{began: now, last: now}

@@ -28,7 +28,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 // nq is the configuration of a responsiveness test (draft-ietf-ippm-responsiveness-09, section 6). The draft has the
 // first three names; the clients that there are want the other three.
 func (s *Server) nq(w http.ResponseWriter, r *http.Request) {
-	if wait, ok := s.gate.free(client(r.RemoteAddr)); !ok {
+	if _, wait, ok := s.gate.begin(client(r.RemoteAddr)); !ok {
 		busy(w, wait)
 		return
 	}

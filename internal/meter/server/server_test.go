@@ -216,6 +216,48 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// Who measures again and again has each time all that is allowed, unless others have come. Two behind one address share.
+func TestBegin(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l := DefaultLimits()
+	g := newGate(l, func() time.Time { return now }, func(string) {})
+	test := func(left time.Duration) *hold {
+		t.Helper()
+		got, wait, ok := g.begin("a")
+		if !ok || wait != 0 || got != left {
+			t.Fatalf("%v of %v, to wait %v", got, left, wait)
+		}
+		h, _ := g.enter("a")
+		if h == nil || !h.End.Equal(now.Add(left)) || !h.add(int(l.Bytes)-1) && left == l.Duration {
+			t.Fatalf("%+v", h)
+		}
+		return h
+	}
+	for range 3 {
+		h := test(l.Duration)
+		now = now.Add(l.Duration / 2)
+		h.leave()
+	}
+	h := test(l.Duration)
+	now = now.Add(l.Duration / 2)
+	test(l.Duration / 2).leave()
+	if _, _, ok := g.begin("b"); ok {
+		t.Error("two test at once")
+	}
+	h.leave()
+	now = now.Add(linger / 2)
+	if _, wait, ok := g.begin("a"); ok || wait != linger/2 {
+		t.Errorf("it keeps its place although somebody came; to wait %v", wait)
+	}
+	if _, _, ok := g.begin("b"); ok {
+		t.Error("a place is lost between two transfers")
+	}
+	now = now.Add(linger / 2)
+	if _, _, ok := g.begin("b"); !ok {
+		t.Error("who came has no place")
+	}
+}
+
 func TestBusy(t *testing.T) {
 	r := start(t, func(c *Config) { c.Tests = 0 })
 	for _, path := range []string{"/.well-known/nq", "/large", "/__down?bytes=9", "/backend/garbage.php",

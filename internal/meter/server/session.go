@@ -47,7 +47,8 @@ func (s *Server) own(m *http.ServeMux) {
 // hello opens a session.
 func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	who := client(r.RemoteAddr)
-	if wait, ok := s.gate.free(who); !ok {
+	left, wait, ok := s.gate.begin(who)
+	if !ok {
 		busy(w, wait)
 		return
 	}
@@ -58,7 +59,7 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 		busy(w, linger)
 		return
 	}
-	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: s.Duration.Seconds(), Name: s.Name,
+	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: left.Seconds(), Name: s.Name,
 		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate), Path: s.path,
 		Plain: true, Bulk: true}
 	if s.Token == "" && who != "127.0.0.1" && who != "::1" {
