@@ -312,9 +312,12 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 
 const iperfScheme = "iperf3://"
 
-// sshName is the name that ssh is to be given: of user@host, or of ssh://alias.
+// sshName is the name that ssh is to be given: of user@host, or of ssh://alias. What has a port, ssh knows as a URI.
 func sshName(target string) (string, bool) {
 	if name, ok := strings.CutPrefix(target, "ssh://"); ok {
+		if strings.Contains(name, ":") {
+			return target, true
+		}
 		return name, true
 	}
 	return target, strings.Contains(target, "@")

@@ -46,6 +46,15 @@ func TestEarly(t *testing.T) {
 	}
 }
 
+func TestSSHName(t *testing.T) {
+	for target, want := range map[string]string{"me@a": "me@a", "ssh://a": "a", "ssh://me@a": "me@a",
+		"ssh://me@a:2222": "ssh://me@a:2222", "a": ""} {
+		if got, ssh := sshName(target); ssh != (want != "") || ssh && got != want {
+			t.Errorf("%s: %s, %v", target, got, ssh)
+		}
+	}
+}
+
 // An address is one of a host and a port, or wrong usage.
 func TestAddress(t *testing.T) {
 	for target, want := range map[string]string{"a": "a:4747", "a:1": "a:1", "192.0.2.1": "192.0.2.1:4747",

@@ -66,12 +66,22 @@ func Open(ctx context.Context, h far.Host) (*Machine, error) {
 		m.root = []string{"sudo", "-S", "-p", "''"}
 	case slices.Contains(rest, "doas no"):
 		return nil, &meter.Problem{What: h.Name + ": doas wants a password there, which it takes at a terminal only",
-			Try: "permit nopass in its /etc/doas.conf, or weir try root@" + h.Name[strings.LastIndex(h.Name, "@")+1:]}
+			Try: "permit nopass in its /etc/doas.conf, or weir try " + asRoot(h.Name)}
 	default:
 		return nil, &meter.Problem{What: h.Name + ": the user is not root, and has neither sudo nor doas",
-			Try: "weir try root@" + h.Name[strings.LastIndex(h.Name, "@")+1:]}
+			Try: "weir try " + asRoot(h.Name)}
 	}
 	return m, nil
+}
+
+// asRoot is a host's name with root as the user.
+func asRoot(name string) string {
+	rest, uri := strings.CutPrefix(name, "ssh://")
+	root := "root@" + rest[strings.LastIndex(rest, "@")+1:]
+	if uri {
+		root = "ssh://" + root
+	}
+	return root
 }
 
 // WantsPassword tells whether sudo there asks for one.
@@ -113,7 +123,7 @@ func (m *Machine) Allowed(ctx context.Context) error {
 	var said *far.Failed
 	if errors.As(err, &said) && m.WantsPassword() {
 		return &meter.Problem{What: fmt.Sprintf("sudo on %s lets nobody in with that password: %v", m.Name, said),
-			Try: "again, or weir try root@" + m.Name[strings.LastIndex(m.Name, "@")+1:]}
+			Try: "again, or weir try " + asRoot(m.Name)}
 	}
 	return err
 }

@@ -67,6 +67,14 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+func TestAsRoot(t *testing.T) {
+	for name, want := range map[string]string{"a": "root@a", "me@a": "root@a", "ssh://me@a:22": "ssh://root@a:22"} {
+		if got := asRoot(name); got != want {
+			t.Errorf("%s: %s, and not %s", name, got, want)
+		}
+	}
+}
+
 // Of doas that asks, it is not said that there is none.
 func TestDoas(t *testing.T) {
 	bin := t.TempDir() // without sudo

@@ -52,8 +52,14 @@ func (h Host) program() string {
 
 // Check tells whether a name can be given to ssh.
 func Check(name string) error {
-	if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, " \t\r\n\x00") {
+	rest, uri := strings.CutPrefix(name, "ssh://")
+	user, host, both := strings.Cut(rest, "@")
+	switch {
+	case rest == "" || strings.HasPrefix(rest, "-") || strings.ContainsAny(rest, " \t\r\n\x00"),
+		strings.Contains(rest, "://"), both && (user == "" || host == "" || strings.HasPrefix(host, "-")):
 		return fmt.Errorf("%q is no name of a host", name)
+	case !uri && strings.Count(rest, ":") == 1:
+		return fmt.Errorf("%q is no name of a host: a port is written ssh://%s", name, rest)
 	}
 	return nil
 }

@@ -122,3 +122,14 @@ func FuzzSS(f *testing.F) {
 		}
 	})
 }
+
+// A name is one that ssh takes for a name. A port belongs into a URI.
+func TestCheck(t *testing.T) {
+	for name, fine := range map[string]bool{"a": true, "me@a": true, "me@2001:db8::1": true, "ssh://me@a:2222": true,
+		"ssh://me@[2001:db8::1]:2222": true, "": false, "@a": false, "me@": false, "me@a:2222": false, "a b": false,
+		"-oProxyCommand=x": false, "ssh://": false, "ssh://-x": false, "me@-x": false, "https://a": false} {
+		if err := Check(name); (err == nil) != fine {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
