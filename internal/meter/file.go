@@ -71,7 +71,8 @@ func noFile(u *url.URL, answer *http.Response) error {
 func curl(u *url.URL) string {
 	at := u.Redacted()
 	if strings.ContainsFunc(at, func(r rune) bool {
-		return !strings.ContainsRune("/:.-_~%", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		return !strings.ContainsRune("/:.-_~%", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') &&
+			(r < 'a' || r > 'z')
 	}) {
 		at = "'" + strings.ReplaceAll(at, "'", `'\''`) + "'"
 	}

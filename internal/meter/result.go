@@ -454,8 +454,9 @@ func (r *Result) warn(rec *Recording) {
 			}
 			for _, direction := range []string{Download, Upload} {
 				if before, after, at, ok := fell(s.arrived(direction)); ok {
-					note("%ss fell from %s to %s Mbit/s after %.0f s, and stayed there. The provider lets a burst pass "+
-						"before it enforces its rate, or somebody else came.", direction, Figure(before), Figure(after), at)
+					note("%ss fell from %s to %s Mbit/s after %.0f s, and stayed there. The provider lets a burst "+
+						"pass before it enforces its rate, or somebody else came.", direction, Figure(before),
+						Figure(after), at)
 				}
 			}
 		}

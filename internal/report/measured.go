@@ -38,7 +38,8 @@ func MeasuredHTML(w io.Writer, all []Measured) error {
 			h.Points = append(h.Points, p)
 		}
 	}
-	return t.Execute(w, htmlPage{Style: template.CSS(chartStyle), Script: template.JS(script), Reports: []htmlReport{h}})
+	return t.Execute(w, htmlPage{Style: template.CSS(chartStyle), Script: template.JS(script),
+		Reports: []htmlReport{h}})
 }
 
 // wholeTime has what each measurement says, and its round trips and goodput from beginning to end.
@@ -64,7 +65,8 @@ func wholeTime(all []Measured) htmlPoint {
 		trips.lines = append(trips.lines, line{m.Name, k, false, peaks(at, rtt)})
 		for _, direction := range []string{meter.Download, meter.Upload} {
 			if points := arrived(m.Recording, direction); len(points) > 0 {
-				goodput.lines = append(goodput.lines, line{m.Name + ", " + direction, k, direction == meter.Upload, points})
+				name, dash := m.Name+", "+direction, direction == meter.Upload
+				goodput.lines = append(goodput.lines, line{name, k, dash, points})
 			}
 		}
 	}
@@ -75,8 +77,8 @@ func wholeTime(all []Measured) htmlPoint {
 // phase is a load: how fast it was, what it added, and all round trips meanwhile.
 func phase(all []Measured, name string) htmlPoint {
 	h := htmlPoint{Label: name, Head: "measured", Setting: "Behind each figure: how far off it may be",
-		Columns: []string{"download Mbit/s", "upload Mbit/s", "added p50 ms", "added p90 ms", "added p99 ms", "jitter ms",
-			"lost %"}}
+		Columns: []string{"download Mbit/s", "upload Mbit/s", "added p50 ms", "added p90 ms", "added p99 ms",
+			"jitter ms", "lost %"}}
 	share := chart{name: "Round trip meanwhile: share of samples at or below", x: axis{unit: "ms"}, y: axis{unit: "%"}}
 	for k, m := range all {
 		p := m.Find(name)
@@ -108,7 +110,8 @@ func phase(all []Measured, name string) htmlPoint {
 func (h *htmlPoint) picture(id string, all ...chart) {
 	for n, c := range all {
 		if len(c.lines) > 0 {
-			h.Pictures = append(h.Pictures, htmlPicture{c.name, template.HTML(c.svg(fmt.Sprintf("chart-%s-%d", id, n)))})
+			svg := c.svg(fmt.Sprintf("chart-%s-%d", id, n))
+			h.Pictures = append(h.Pictures, htmlPicture{c.name, template.HTML(svg)})
 		}
 	}
 }
