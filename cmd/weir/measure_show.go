@@ -45,6 +45,9 @@ func printResult(w io.Writer, r meter.Result) {
 	}
 	fmt.Fprintln(w)
 	for _, p := range r.Phases {
+		if waits := r.Waits(p); waits != "" {
+			printWrapped(w, p.Name+": ", waits)
+		}
 		for _, s := range p.Senders {
 			printWrapped(w, p.Name+": ", sender(s))
 		}

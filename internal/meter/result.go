@@ -39,6 +39,7 @@ type Phase struct {
 	// payload that arrived, by direction
 	Goodput map[string]measure.Estimate `json:"goodput,omitempty"`
 	RTT     measure.Dist                `json:"rtt"`
+	RPM     float64                     `json:"rpm,omitempty"`    // round trips a minute: how many such RTTs fit
 	Jitter  *measure.Estimate           `json:"jitter,omitempty"` // mean deviation of the RTTs from their mean
 	// one way, above the idle phase's median; only as true as the two clocks run alike
 	Up       *measure.Dist    `json:"up,omitempty"`
@@ -101,6 +102,9 @@ func Summarize(rec *Recording) Result {
 		}
 		p := Phase{Name: s.Name, Seconds: s.To - s.From - ramp, RTT: measure.NewDist(w.rtt), Sent: w.sent, Lost: w.lost,
 			LostUp: w.up, LostDown: w.down, Loss: measure.Ratio(w.lost, w.sent)}
+		if p.RTT.Mean > 0 {
+			p.RPM = math.Round(float64(time.Minute/time.Millisecond) / p.RTT.Mean)
+		}
 		p.delays(w, idle, rec.Interval)
 		p.flows(s, ramp)
 		if s.Name != Idle && !p.loaded() {
@@ -189,6 +193,28 @@ func (p *Phase) delays(w, idle window, interval float64) {
 	if slices.ContainsFunc(idle.upward, func(v float64) bool { return v != 0 }) && len(w.upward) > 0 {
 		p.Up, p.Down = above(w.upward, idle.upward), above(w.downward, idle.downward)
 	}
+}
+
+// Waits says how the load feels, and on which way packets wait where the probe can tell.
+func (r Result) Waits(p Phase) string {
+	idle := r.Find(Idle)
+	if p.Added == nil || idle == nil || p.RPM == 0 || idle.RPM == 0 {
+		return ""
+	}
+	says := fmt.Sprintf("%.0f round trips a minute, %.0f when idle.", p.RPM, idle.RPM)
+	const clear = 1.0 // ms: less is no queue to look for
+	if p.Up == nil || p.Down == nil || p.Added.P50.Low < clear {
+		return says
+	}
+	there, back := max(p.Up.P50, 0), max(p.Down.P50, 0)
+	switch most := 0.8 * (there + back); {
+	case there > most:
+		return says + " The queue stands on the way there."
+	case back > most:
+		return says + " The queue stands on the way back."
+	}
+	return says + fmt.Sprintf(" Queues stand both ways: %s ms on the way there, and %s ms on the way back.",
+		Figure(there), Figure(back))
 }
 
 // at is the nearest-rank quantile of what is sorted.

@@ -86,6 +86,39 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
+// A person learns how a load feels, and on which way packets wait.
+func TestWaits(t *testing.T) {
+	const says = "286 round trips a minute, 1249 when idle."
+	for want, change := range map[string]func(s *Sample, loaded bool){
+		says + " The queue stands on the way back.": func(*Sample, bool) {},
+		says + " The queue stands on the way there.": func(s *Sample, loaded bool) {
+			if loaded {
+				s.Up, s.Down = s.Up+162, s.Down-162
+			}
+		},
+		says + " Queues stand both ways: 62.0 ms on the way there, and 100 ms on the way back.": func(s *Sample,
+			loaded bool) {
+			if loaded {
+				s.Up, s.Down = s.Up+62, s.Down-62
+			}
+		},
+		says: func(s *Sample, _ bool) { s.Up, s.Down = 0, 0 }, // a probe that cannot tell
+	} {
+		rec := recorded()
+		for i := range rec.Samples {
+			s := &rec.Samples[i]
+			change(s, s.At >= 5 && s.At < 15 && s.RTT > 0)
+		}
+		r := Summarize(rec)
+		if got := r.Waits(*r.Find(Download)); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+		if got := r.Waits(*r.Find(Upload)); got != "1249 round trips a minute, 1249 when idle." {
+			t.Errorf("upload: %s", got)
+		}
+	}
+}
+
 // What makes a figure less than it seems is said.
 func TestWarn(t *testing.T) {
 	for want, change := range map[string]func(*Recording){
