@@ -479,7 +479,10 @@ func (r *Result) warn(rec *Recording) {
 				continue
 			}
 			for _, direction := range []string{Download, Upload} {
-				if before, after, at, ok := fell(s.arrived(direction)); ok {
+				held := slices.ContainsFunc(p.Senders, func(s Sender) bool { // by something at an end
+					return s.Direction == direction && s.Kernel && !s.Full
+				})
+				if before, after, at, ok := fell(s.arrived(direction)); ok && !held {
 					note("%ss fell from %s to %s Mbit/s after %.0f s, and stayed there. The provider lets a burst "+
 						"pass before it enforces its rate, or somebody else came.", direction, Figure(before),
 						Figure(after), at)

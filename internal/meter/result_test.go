@@ -138,11 +138,20 @@ func TestWarn(t *testing.T) {
 				}
 			}
 		},
+		"download: the link was not full: its program limited the server.": func(r *Recording) { // and no provider
+			for i := range r.Spans[1].Local {
+				r.Spans[1].Far[i].Busy = 1e6
+				for k := 60; k < 100; k++ {
+					r.Spans[1].Local[i].Bins[k] = 75_000
+				}
+			}
+		},
 		"idle: only 100 of 500 probes were sent.": func(r *Recording) { r.Samples = r.Samples[400:] },
 	} {
 		rec := recorded()
 		change(rec)
-		if notes := strings.Join(Summarize(rec).Notes, "\n"); !strings.Contains(notes, want) {
+		notes := strings.Join(Summarize(rec).Notes, "\n")
+		if !strings.Contains(notes, want) || strings.Contains(notes, "was not full") && strings.Contains(notes, "fell") {
 			t.Errorf("%s\nin: %s", want, notes)
 		}
 	}
