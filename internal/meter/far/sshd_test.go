@@ -112,8 +112,8 @@ func startSshd(t *testing.T, dir string) (*exec.Cmd, string) {
 	ssh := write("ssh_config", fmt.Sprintf("Host jump\n User dash\n HostName 127.0.0.1\n ProxyJump bash\n"+
 		"Host %s\n HostName 127.0.0.1\nHost dash\n User dash\nHost bash\n User bash\nHost banner\n User banner\n"+
 		"Host noss\n User noss\nHost busybox\n User busybox\nHost *\n IdentityFile %s/user\n IdentitiesOnly yes\n"+
-		" StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n", names, dir), 0o600)
-	return sshd, write("ssh", "#!/bin/sh\nexec ssh -F "+ssh+" \"$@\"\n", 0o755)
+		" ConnectTimeout 60\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n", names, dir), 0o600)
+	return sshd, write("ssh", "#!/bin/sh\nexec ssh -F "+ssh+" -o ConnectTimeout=60 \"$@\"\n", 0o755)
 }
 
 // TestSshdInside is no test of its own; TestSshd runs it.
@@ -200,7 +200,7 @@ func measured(t *testing.T, h Host, d time.Duration) meter.Result {
 	t.Helper()
 	said := ""
 	for _, times := range []time.Duration{1, 3, 6} {
-		ctx, cancel := context.WithTimeout(context.Background(), times*d+time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), times*d+3*time.Minute)
 		rec, err := Measure(ctx, h, meter.Options{Time: times * d, Conns: 2})
 		late := ctx.Err()
 		cancel()
