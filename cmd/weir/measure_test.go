@@ -38,7 +38,8 @@ func TestHostileServer(t *testing.T) {
 func TestEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for _, target := range []string{"127.0.0.1:9", "https://127.0.0.1:9", "https://127.0.0.1:9/file", "iperf3://127.0.0.1:9"} {
+	for _, target := range []string{"127.0.0.1:9", "https://127.0.0.1:9", "https://127.0.0.1:9/file",
+		"iperf3://127.0.0.1:9"} {
 		err := measureTarget(ctx, newMeasureCommand(), target, measureOptions{time: 25 * time.Second, conns: 4})
 		if !errors.Is(err, errEarly) {
 			t.Errorf("%s: %v", target, err)
@@ -58,8 +59,9 @@ func TestSSHName(t *testing.T) {
 // An address is one of a host and a port, or wrong usage.
 func TestAddress(t *testing.T) {
 	for target, want := range map[string]string{"a": "a:4747", "a:1": "a:1", "192.0.2.1": "192.0.2.1:4747",
-		"2001:db8::1": "[2001:db8::1]:4747", "[2001:db8::1]": "[2001:db8::1]:4747", "[2001:db8::1]:1": "[2001:db8::1]:1",
-		"fe80::1%eth0": "[fe80::1%eth0]:4747", "": "", "a/b": "", "a b": "", "a:0": "", "a:65536": "", "a:-1": "",
+		"2001:db8::1": "[2001:db8::1]:4747", "[2001:db8::1]": "[2001:db8::1]:4747",
+		"[2001:db8::1]:1": "[2001:db8::1]:1",
+		"fe80::1%eth0":    "[fe80::1%eth0]:4747", "": "", "a/b": "", "a b": "", "a:0": "", "a:65536": "", "a:-1": "",
 		"a:https": "", "a:": "", "[2001:db8::1": "", "2001:db8::1]": "", "[::1]:x": "", "[::1]]": ""} {
 		got, err := address(target, "4747", "a weir serve")
 		if got != want || (err != nil) != (want == "") || err != nil && !isUsage(err) {
@@ -92,7 +94,8 @@ func TestMeasureFiles(t *testing.T) {
 // Whatever is in a file to compare with, it is no result, or stands beside one: in lines of text and in a page.
 func FuzzBefore(f *testing.F) {
 	rec := &meter.Recording{Target: "there", Interval: 10, Spans: []meter.Span{{Name: meter.Idle, To: 2},
-		{Name: meter.Download, From: 2, To: 9, Local: []meter.Flow{{Direction: meter.Download, Bins: []int64{1, 2, 3}}}}}}
+		{Name: meter.Download, From: 2, To: 9,
+			Local: []meter.Flow{{Direction: meter.Download, Bins: []int64{1, 2, 3}}}}}}
 	for i := range 900 {
 		rec.Samples = append(rec.Samples, meter.Sample{At: float64(i) / 100, RTT: 48 + float64(i%7)})
 	}
@@ -104,9 +107,11 @@ func FuzzBefore(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text)
-	f.Add([]byte(`{"version":1,"says":"\u001b[2J\n","phases":[{"name":"download","goodput":{"download":{"value":1e308,` +
+	f.Add([]byte(`{"version":1,"says":"\u001b[2J\n",` +
+		`"phases":[{"name":"download","goodput":{"download":{"value":1e308,` +
 		`"low":-1e308,"high":1e308}},"added":{"p50":{"value":-1}},"jitter":{},"loss":{"value":5}}]}`))
-	f.Add([]byte(`{"version":1,"recording":{"samples":[{"at":-1e308,"rtt":1e308},{"at":1e308}],"spans":[{"name":"idle"},` +
+	f.Add([]byte(`{"version":1,"recording":{"samples":[{"at":-1e308,"rtt":1e308},{"at":1e308}],` +
+		`"spans":[{"name":"idle"},` +
 		`{"name":"download","from":1e308,"to":-1,"local":[{"direction":"download","bins":[-9223372036854775808]}]}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before, err := meter.ReadResult(text)

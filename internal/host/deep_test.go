@@ -321,7 +321,8 @@ func TestProc(t *testing.T) {
 		"proc/sys/kernel/x/ns/net":  link("net:[3]"),
 	})
 	if d.SYN != (SYN{Accepted: 900, CookiesSent: 100, CookiesGood: 20, Proxy: true}) || d.NAT != Yes ||
-		d.TCPMemory != (TCPMemory{Held: 300 * page, Mark: 200 * page, Pressures: 7}) || d.CPU != 0.625 || !slices.Equal(d.Loaded, []string{"tcp_bbr"}) {
+		d.TCPMemory != (TCPMemory{Held: 300 * page, Mark: 200 * page, Pressures: 7}) || d.CPU != 0.625 ||
+		!slices.Equal(d.Loaded, []string{"tcp_bbr"}) {
 		t.Errorf("%+v", d)
 	}
 	f := ReadFiles(fstest.MapFS{"proc/thread-self/ns/net": link("net:[1]"), "proc/1/ns/net": link("net:[1]"),

@@ -40,13 +40,15 @@ func TestOthers(t *testing.T) {
 		again   int64 // that the sender sent in all
 		want    string
 	}{
-		"idle, probes":        {0, mb / 20, mb / 20, 0, ""},
-		"idle, a backup":      {0, mb / 20, 5 * mb, 0, "idle: at least 8.00 Mbit/s of other traffic went out by eth0."},
-		"download":            {1, 50 * mb, 2 * mb, 0, ""},
-		"download, and more":  {1, 87 * mb, 2 * mb, 0, "download: at least 27.4 Mbit/s of other traffic came in by eth0."},
-		"upload":              {2, mb, 34 * mb, 0, ""},
-		"upload, much again":  {2, mb, 58 * mb, 55 * mb, ""},
-		"upload, a download":  {2, 20 * mb, 34 * mb, 0, "upload: at least 14.7 Mbit/s of other traffic came in by eth0."},
+		"idle, probes":   {0, mb / 20, mb / 20, 0, ""},
+		"idle, a backup": {0, mb / 20, 5 * mb, 0, "idle: at least 8.00 Mbit/s of other traffic went out by eth0."},
+		"download":       {1, 50 * mb, 2 * mb, 0, ""},
+		"download, and more": {1, 87 * mb, 2 * mb, 0,
+			"download: at least 27.4 Mbit/s of other traffic came in by eth0."},
+		"upload":             {2, mb, 34 * mb, 0, ""},
+		"upload, much again": {2, mb, 58 * mb, 55 * mb, ""},
+		"upload, a download": {2, 20 * mb, 34 * mb, 0,
+			"upload: at least 14.7 Mbit/s of other traffic came in by eth0."},
 		"upload, and another": {2, mb, 48 * mb, 0, "upload: at least 10.2 Mbit/s of other traffic went out by eth0."},
 	} {
 		rec := recorded()

@@ -151,7 +151,8 @@ func TestWarn(t *testing.T) {
 		rec := recorded()
 		change(rec)
 		notes := strings.Join(Summarize(rec).Notes, "\n")
-		if !strings.Contains(notes, want) || strings.Contains(notes, "was not full") && strings.Contains(notes, "fell") {
+		if !strings.Contains(notes, want) ||
+			strings.Contains(notes, "was not full") && strings.Contains(notes, "fell") {
 			t.Errorf("%s\nin: %s", want, notes)
 		}
 	}
@@ -197,7 +198,8 @@ func TestFell(t *testing.T) {
 		"nothing":                  {nil, 0, 0, 0},
 	} {
 		before, after, at, ok := fell(c.bins)
-		if ok != (c.at != 0) || ok && (math.Abs(before-c.before) > 1e-9 || math.Abs(after-c.after) > 1e-9 || at != c.at) {
+		if ok != (c.at != 0) ||
+			ok && (math.Abs(before-c.before) > 1e-9 || math.Abs(after-c.after) > 1e-9 || at != c.at) {
 			t.Errorf("%s: %v to %v at %v, %v", name, before, after, at, ok)
 		}
 	}

@@ -112,7 +112,8 @@ func startSshd(t *testing.T, dir string) (*exec.Cmd, string) {
 	ssh := write("ssh_config", fmt.Sprintf("Host jump\n User dash\n HostName 127.0.0.1\n ProxyJump bash\n"+
 		"Host %s\n HostName 127.0.0.1\nHost dash\n User dash\nHost bash\n User bash\nHost banner\n User banner\n"+
 		"Host noss\n User noss\nHost busybox\n User busybox\nHost *\n IdentityFile %s/user\n IdentitiesOnly yes\n"+
-		" ConnectTimeout 60\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n", names, dir), 0o600)
+		" ConnectTimeout 60\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n"+
+		" LogLevel ERROR\n", names, dir), 0o600)
 	return sshd, write("ssh", "#!/bin/sh\nexec ssh -F "+ssh+" -o ConnectTimeout=60 \"$@\"\n", 0o755)
 }
 

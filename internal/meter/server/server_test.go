@@ -216,7 +216,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Who measures again and again has each time all that is allowed, unless others have come. Two behind one address share.
+// Who measures again and again has each time all that is allowed, unless others have come. Two behind one address
+// share.
 func TestBegin(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	l := DefaultLimits()
