@@ -22,6 +22,10 @@ type Sample struct {
 	DevicePackets float64
 	DeviceDrops   float64 // packets that this host's own queue has dropped
 
+	// Of TCP on this host beside the calibration: segments that were sent, and those of them that were sent again.
+	// Zero: not known.
+	OtherSegments, OtherAgain float64
+
 	// Of the calibration's own connections, those that were closed too.
 	Payload   float64 // bytes of TCP payload sent, with those sent again
 	Headers   float64 // bytes of IP and TCP headers before it

@@ -185,6 +185,9 @@ func (f *filler) look() error {
 			rtts = append(rtts, rtt)
 		}
 	}
+	if sent, again, ok := segmentsSent(); ok {
+		s.OtherSegments, s.OtherAgain = sent-s.Segments, again-s.Again
+	}
 	if f.asker.flood != nil {
 		f.asker.flood.look(&s)
 	}

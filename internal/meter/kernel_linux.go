@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -91,6 +92,16 @@ func tcpInfo(fd int) (*unix.TCPInfo, error) {
 	return unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 }
 
+// sentAgain tells whether anything of a connection was sent twice.
+func sentAgain(c net.Conn) (again bool) {
+	control(c, func(fd int) error {
+		info, err := tcpInfo(fd)
+		again = err == nil && info.Total_retrans > 0
+		return err
+	})
+	return again
+}
+
 // headersOf is what a connection's packets have before their payload, in bytes: IP, TCP and its time stamps.
 func headersOf(c net.Conn) (headers float64, err error) {
 	err = control(c, func(fd int) error {
@@ -131,6 +142,46 @@ func readSending(c net.Conn, to *calibrate.Sample) (rtt time.Duration, err error
 		return nil
 	})
 	return rtt, err
+}
+
+// segmentsSent are what this host's TCP has sent, and what it has sent again: tcpOutSegs and tcpRetransSegs of RFC 4022.
+func segmentsSent() (sent, again float64, ok bool) {
+	text, err := os.ReadFile("/proc/thread-self/net/snmp")
+	if err != nil {
+		return 0, 0, false
+	}
+	return readSegments(string(text))
+}
+
+// readSegments reads the text of /proc/net/snmp: a line of names, and one of values. What is sent again is not in
+// OutSegs.
+func readSegments(text string) (sent, again float64, ok bool) {
+	var names []string
+	for line := range strings.Lines(text) {
+		protocol, fields, _ := strings.Cut(line, ":")
+		if protocol != "Tcp" {
+			continue
+		}
+		if names == nil {
+			names = strings.Fields(fields)
+			continue
+		}
+		found := 0
+		for i, v := range strings.Fields(fields) {
+			n, err := strconv.ParseFloat(v, 64)
+			if err != nil || i >= len(names) {
+				return 0, 0, false
+			}
+			switch names[i] {
+			case "OutSegs":
+				sent, found = sent+n, found+1
+			case "RetransSegs":
+				sent, again, found = sent+n, n, found+1
+			}
+		}
+		return sent, again, found == 2
+	}
+	return 0, 0, false
 }
 
 // SetCC chooses a connection's congestion control; "" leaves the host's own.

@@ -42,4 +42,8 @@ func pace(net.Conn, float64) error { return errors.ErrUnsupported }
 
 func readSending(net.Conn, *calibrate.Sample) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
+func segmentsSent() (sent, again float64, ok bool) { return 0, 0, false }
+
+func sentAgain(net.Conn) bool { return false }
+
 func headersOf(net.Conn) (float64, error) { return 0, errors.ErrUnsupported }

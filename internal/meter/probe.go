@@ -262,7 +262,8 @@ func (p *webProbe) run(ctx context.Context) {
 }
 
 // connectProbe asks by connecting, where the other end knows no better: from SYN to SYN-ACK, which its kernel sends. A
-// lost one shows as a wait of a second or more.
+// kernel asks again after a second: then it is not known which SYN was answered, and none counts where the one before
+// took less than half of that.
 type connectProbe struct {
 	*probe
 	addr  string
@@ -286,9 +287,13 @@ func (p *connectProbe) run(ctx context.Context) {
 			if err != nil {
 				return
 			}
+			again := sentAgain(c)
 			c.Close()
 			p.mu.Lock()
 			defer p.mu.Unlock()
+			if again && p.last < 500 {
+				return
+			}
 			p.samples[n].RTT, p.samples[n].Lost, p.last = took, "", took
 		})
 		select {
