@@ -53,7 +53,7 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 		sizes = nil
 	}
 	for _, size := range sizes {
-		if size == third && (!f.known || rate > atmBits || f.overhead < atmsuspect) {
+		if size == third && !f.celled(rate) {
 			break
 		}
 		p, filled, err := r.flood(ctx, size, large.own.bytes/float64(size))
@@ -70,8 +70,9 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 		return f, false, nil
 	}
 	r.tcp = r.big
-	r.big.own, r.big.other, r.big.beside, r.big.off = large.own, large.other, large.beside, large.off
-	r.big.counted = true
+	r.big.own, r.big.other, r.big.asked = large.own, large.other, large.asked
+	r.big.beside, r.big.off = large.beside, large.off
+	r.big.counted, r.big.flooded = true, large.waits
 	return f, f.known || r.NoFraming, nil
 }
 
@@ -117,6 +118,8 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 			return p, false, err
 		}
 		if p = arriving(r.samples(), r.probes(), a, b); p.lost > 0.01 {
+			_, rtt := answers(r.probes(), a, b)
+			p.waits = median(rtt) - r.idle.base
 			return p, true, nil
 		}
 		packets *= 1.3
@@ -138,10 +141,9 @@ func (r *run) queued() float64 {
 func arriving(all series, probes []Probe, a, b float64) plateau {
 	p := plateau{from: a, to: b, counted: true}
 	part := all.between(a, b)
-	var at, rtt, there, arrived []float64
+	var there, arrived []float64
 	for _, x := range probes {
 		if t := seconds(x.At); t >= a && t < b && x.RTT >= 0 {
-			at, rtt = append(at, t), append(rtt, seconds(x.RTT))
 			there, arrived = append(there, seconds(x.There)), append(arrived, x.Arrived)
 		}
 	}
@@ -150,13 +152,10 @@ func arriving(all series, probes []Probe, a, b float64) plateau {
 	p.other = part.other()
 	p.beside = p.other
 	p.lost = clamp(1-p.own.packets/part.slope(func(s Sample) float64 { return s.Segments }), 0, 1)
-	p.forget(probes)
-	// What a growing queue has taken up is still to come.
-	grows := math.Max(0, slope(at, rtt))
-	p.other.packets /= 1 + grows
-	p.other.bytes /= 1 + grows
+	p.forget(all, probes)
+	p.grow(probes)
 	// Neighbours in a series resemble each other, so the slope is known less well than if they did not.
 	const alike = 3
-	p.off = math.Max(leastOff, alike*doubt(there, arrived))
+	p.off += math.Max(leastOff, alike*doubt(there, arrived))
 	return p
 }

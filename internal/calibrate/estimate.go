@@ -25,6 +25,7 @@ func (i idle) stands() float64 { return math.Max(0.002, i.noise) }
 type plateau struct {
 	from, to   float64 // s, where the rate was taken
 	own, other flow    // that were carried
+	asked      flow    // of other, the probes
 	beside     flow    // that this host sent beside it
 	off        float64 // half of the interval of the rate, as a share
 	lost       float64
@@ -32,9 +33,11 @@ type plateau struct {
 	counted    bool    // the peer has counted datagrams
 	peak       float64 // bit/s, nine tenths were below it
 	credit     float64 // bytes above the rate, before
+	burst      float64 // of these, bytes in windows that were far above it
 	waits      float64 // s, of the median probe
 	depth      float64 // s, that 98 of 100 probes stayed below
 	bulk       float64 // s, that the connections' own packets waited
+	flooded    float64 // s, that the median probe waited behind datagrams of its own flow
 	gap        float64 // s, between two packets of a connection: so long an ACK waits for the second
 }
 
@@ -75,11 +78,15 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 	p.own, p.other, p.lost = part.delivered(), part.other(), part.lost()
 	p.beside = p.other
 	p.settle(all, i)
-	p.forget(probes)
+	p.forget(all, probes)
+	p.grow(probes)
 	rate := p.flow().counted(ethernet)
 	for k, r := range rates {
 		if from[k] < p.from {
 			p.credit += math.Max(0, r-rate) * window / 4 / 8
+			if r > above*rate {
+				p.burst += (r - rate) * window / 4 / 8
+			}
 		}
 	}
 	_, rtt := answers(probes, p.from, b-i.base)
@@ -101,8 +108,10 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 const probeSize = 92
 
 // forget takes off what has left beside the test and was not carried. Of the probes it is known which were dropped, but
-// for the last ones, which may still be under way. The rest loses as much as the test's own packets do.
-func (p *plateau) forget(probes []Probe) {
+// for the last ones, which may still be under way. What others' TCP lost, it has sent again. Of the rest nobody knows:
+// it may lose nothing, or twice as much as the test's own packets do. The share of the rate that this is adds to the
+// interval.
+func (p *plateau) forget(all series, probes []Probe) {
 	asked := flow{}
 	if _, rtt := answers(probes, p.from, p.to); len(rtt) > 0 {
 		end := p.to - quantile(rtt, 0.98)
@@ -119,8 +128,30 @@ func (p *plateau) forget(probes []Probe) {
 		asked.packets = (sent - lost) / (end - p.from)
 		asked.bytes = asked.packets * probeSize
 	}
-	p.other.packets -= p.lost * math.Max(0, p.other.packets-asked.packets)
-	p.other.bytes -= p.lost * math.Max(0, p.other.bytes-asked.bytes)
+	p.asked = asked
+	rest := flow{math.Max(0, p.other.packets-asked.packets), math.Max(0, p.other.bytes-asked.bytes)}
+	if rest.packets == 0 {
+		return
+	}
+	part := all.between(p.from, p.to)
+	tcp := clamp(part.slope(func(s Sample) float64 { return s.OtherSegments })/rest.packets, 0, 1)
+	lost := 0.0
+	if tcp > 0 {
+		again := part.slope(func(s Sample) float64 { return s.OtherAgain })
+		lost = clamp(again/rest.packets, 0, tcp)
+	}
+	lost += (1 - tcp) * p.lost
+	p.off += (1 - tcp) * p.lost * rest.counted(ethernet) / p.flow().counted(ethernet)
+	p.other.packets -= lost * rest.packets
+	p.other.bytes -= lost * rest.bytes
+}
+
+// grow leaves of what others have sent what the queue has let go: as much of a growing one is still to come.
+func (p *plateau) grow(probes []Probe) {
+	at, rtt := answers(probes, p.from, p.to)
+	by := 1 + math.Max(-0.5, slope(at, rtt))
+	p.other.packets /= by
+	p.other.bytes /= by
 }
 
 // drop takes off so many probes a second.
@@ -145,7 +176,7 @@ func (p *plateau) settle(all series, i idle) {
 		p.off = 0.01
 		return
 	}
-	m, whole := median(rates), p.flow().counted(ethernet)
+	m, whole := median(rates), all.between(p.from, p.to).carried().counted(ethernet)
 	if whole > 0 && math.Abs(whole/m-1) > disagree {
 		p.own.packets *= m / whole
 		p.own.bytes *= m / whole
@@ -159,6 +190,9 @@ func (p *plateau) settle(all series, i idle) {
 type below struct {
 	lost    float64 // share
 	off     float64 // half of its interval
+	most    float64 // share that the path may lose
+	again   float64 // packets that were lost, of so many that were sent when nothing from before was sent again any more
+	sent    float64
 	waits   float64 // s, of the median probe
 	base    float64 // s, median RTT
 	packets float64
@@ -182,23 +216,40 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 	if u.lost == 0 {
 		u.off = 1 / n
 	}
+	late := all.between(a+(b-a)/4, b)
+	u.sent = late.grown(func(s Sample) float64 { return s.Segments })
+	u.again = late.lost() * u.sent
+	// Of three that are expected, none is seen in one time of twenty.
+	u.most = math.Max(u.lost+u.off, (u.again+2*math.Sqrt(u.again)+3)/math.Max(1, u.sent))
 	_, rtt := answers(probes, a, b-i.base)
 	u.base = median(rtt)
 	u.waits = u.base - i.base
 	return u
 }
 
+// falls tells whether much less is lost in the second half of a time than in the first: an AQM forgets slowly.
+func falls(all series, a, b float64) bool {
+	first, second := all.between(a, (a+b)/2), all.between((a+b)/2, b)
+	p, n := first.lost(), math.Max(1, first.grown(func(s Sample) float64 { return s.Segments }))
+	return second.lost() < 0.7*p-3*math.Sqrt(p/n)
+}
+
 // kindOf tells how the rate is enforced.
 func kindOf(p plateau, i idle, lost float64) Kind {
 	stands, drops := p.waits > i.stands(), p.lost > lost+0.005
 	switch {
+	case p.holds(i) && p.waits < (p.bulk-p.gap)/3:
+		// Its own packets wait, and a sparse flow's do not, or for one turn of the others.
+		return FairQueue
 	case stands:
 		return FIFO
 	case p.holds(i) && p.waits < p.bulk/4:
-		// Its own packets wait, and a sparse flow's do not.
 		return FairQueue
 	case p.waits > math.Max(0.002, 1.5*i.noise):
 		return FIFO
+	case drops && p.flooded > i.stands():
+		// A probe waits behind its own flow alone.
+		return FairQueue
 	case drops:
 		return Policer
 	}
@@ -221,7 +272,12 @@ func (f framing) counted(p plateau) float64 {
 		return p.flow().counted(f.overhead)
 	}
 	sum := 0.0
-	for _, x := range []flow{p.own, p.other} {
+	rest := flow{p.other.packets - p.asked.packets, p.other.bytes - p.asked.bytes}
+	all := []flow{p.own, p.asked, rest}
+	if rest.packets < 0 || rest.bytes < 0 {
+		all = []flow{p.own, p.other}
+	}
+	for _, x := range all {
 		if x.packets > 0 {
 			sum += 8 * x.packets * cells(x.bytes/x.packets+f.overhead)
 		}
@@ -251,13 +307,30 @@ func frame(ps ...plateau) framing {
 	return f
 }
 
+// plausible is a framing without what cannot be. Nobody counts less than the IP packet. An interval that holds a third
+// of all that is possible tells nothing.
+func (f framing) plausible() framing {
+	if f.atm || !f.known {
+		return f
+	}
+	const wide = mostOverhead / 6
+	if f.off > wide || f.overhead+2*f.off+1 < 0 || f.overhead-2*f.off-1 > mostOverhead {
+		f.known = false
+	}
+	f.overhead = math.Max(0, f.overhead)
+	return f
+}
+
 // mostOverhead is the largest that ATM is tried with, in bytes.
 const mostOverhead = 60
 
 // atm finds the overheads that fit with cells as well as the best does. Those of a class cost the same for all sizes
 // that were tried.
 func atm(ps []plateau) (middle, low, high, fit float64) {
-	const alike = 0.004
+	alike := 0.004
+	for _, p := range ps {
+		alike += p.off / 2
+	}
 	misfits := make([]float64, mostOverhead+1)
 	for o := range misfits {
 		misfits[o] = framing{overhead: float64(o), atm: true}.misfit(ps)

@@ -5,6 +5,7 @@ package calibrate
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 // carried is a plateau of packets of one size, at a rate of which each packet takes so many bytes.
@@ -53,10 +54,55 @@ func TestKindOf(t *testing.T) {
 		{"nothing waits, much is dropped", plateau{lost: 0.1}, 0, Policer},
 		{"nothing waits, the path loses", plateau{lost: 0.012}, 0.01, Unsaturated},
 		{"nothing waits", plateau{}, 0, Unsaturated},
+		{"a sparse flow waits for one turn of the others", plateau{waits: 0.009, bulk: 0.06, gap: 0.01, lost: 0.1}, 0,
+			FairQueue},
+		{"behind datagrams of its own flow", plateau{lost: 0.1, bulk: 0.005, flooded: 0.02}, 0, FairQueue},
 		{"its own packets wait, others do not", plateau{waits: 0.001, bulk: 0.03, lost: 0.05}, 0, FairQueue},
 	} {
 		if got := kindOf(x.p, still, x.lost); got != x.want {
 			t.Errorf("%s: %s, want %s", x.name, got, x.want)
+		}
+	}
+}
+
+func TestPlausible(t *testing.T) {
+	for _, x := range []struct {
+		in, out framing
+	}{
+		{framing{overhead: 14, off: 0.3, known: true}, framing{overhead: 14, off: 0.3, known: true}},
+		{framing{overhead: -1, off: 1, known: true}, framing{off: 1, known: true}},
+		{framing{overhead: -90, off: 2, known: true}, framing{off: 2}},
+		{framing{overhead: 25, off: 48, known: true}, framing{overhead: 25, off: 48}},
+		{framing{overhead: 148, off: 1, known: true}, framing{overhead: 148, off: 1}},
+		{framing{overhead: 36, off: 12, atm: true, known: true}, framing{overhead: 36, off: 12, atm: true, known: true}},
+	} {
+		if got := x.in.plausible(); got != x.out {
+			t.Errorf("%+v: %+v", x.in, got)
+		}
+	}
+}
+
+// A queue that forgets its losses slowly has not lost for the path.
+func TestFalls(t *testing.T) {
+	for _, x := range []struct {
+		quarters [4]float64 // share that is lost
+		want     bool
+	}{
+		{[4]float64{0, 0, 0, 0}, false},
+		{[4]float64{0.01, 0.012, 0.009, 0.011}, false},
+		{[4]float64{0.3, 0.2, 0.04, 0}, true},
+		{[4]float64{0.05, 0.12, 0.02, 0}, true},
+	} {
+		var all series
+		sample := Sample{}
+		for i := range 150 {
+			sample.At = time.Duration(i) * 10 * time.Millisecond
+			all = append(all, sample)
+			sample.Segments += 17
+			sample.Again += 17 * x.quarters[i*4/150]
+		}
+		if got := falls(all, 0, 1.5); got != x.want {
+			t.Errorf("%v: %v", x.quarters, got)
 		}
 	}
 }

@@ -43,7 +43,9 @@ type run struct {
 	big    plateau
 	tcp    plateau // what TCP had shown, where datagrams have shown it better
 	differ string  // what TCP and datagrams disagree about
-	load   Load
+
+	divided bool // the rate is what arrived, with what the path loses
+	load    Load
 }
 
 // Run calibrates a link, and leaves nothing under way. It takes about 15 s.
@@ -72,7 +74,7 @@ func (r *run) all(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := r.conclude(framing, below)
+	result := r.conclude(&framing, below)
 	if result.Kind == Unsaturated {
 		result.Took = r.now()
 		return result, nil
@@ -222,7 +224,7 @@ const (
 	third      = 264 // tells cells from plain bytes: 24 bytes more are one cell or none
 	manyBits   = 300e6
 	atmBits    = 30e6 // nobody has sold a faster line over ATM
-	atmsuspect = 30.0 // bytes, what cells look like as plain overhead
+	atmsuspect = 30.0 // bytes, what cells look like as plain overhead; below 0 they do, too, and nothing else does
 )
 
 // Sizes are the bounds that a Load may have for its packets.
@@ -237,6 +239,11 @@ func (r *run) framed(ctx context.Context) (framing, error) {
 		}
 	}
 	return r.frame(ctx)
+}
+
+// celled tells whether plain bytes may be cells on a link of a rate.
+func (f framing) celled(rate float64) bool {
+	return f.known && rate <= atmBits && (f.overhead >= atmsuspect || f.overhead < -3)
 }
 
 // frame fills the link with small packets, and compares.
@@ -259,7 +266,7 @@ func (r *run) frame(ctx context.Context) (framing, error) {
 		return frame(r.big), err
 	}
 	f := frame(r.big, p)
-	if !f.known || rate > atmBits || f.overhead < atmsuspect {
+	if !f.celled(rate) {
 		return f, nil
 	}
 	q, err := r.fill(ctx, third, 2) // a cell more or less is seen at once
@@ -282,11 +289,29 @@ func (r *run) fill(ctx context.Context, size int, length float64) (plateau, erro
 	if err != nil {
 		return plateau{}, err
 	}
+	const longer = 2.0 // s
 	a, b, err := r.watch(ctx, length)
 	if err != nil {
 		return plateau{}, err
 	}
-	return level(r.samples(), r.probes(), r.idle, l.Connections, a+0.3*(b-a), b), nil
+	p := level(r.samples(), r.probes(), r.idle, l.Connections, a+0.3*(b-a), b)
+	if r.stood(p) {
+		return p, nil
+	}
+	// Connections with small packets take longer, above all where some get lost.
+	if _, b, err = r.watch(ctx, longer); err != nil {
+		return plateau{}, err
+	}
+	p = level(r.samples(), r.probes(), r.idle, l.Connections, a+0.3*(b-a), b)
+	if !r.stood(p) {
+		return plateau{}, nil
+	}
+	return p, nil
+}
+
+// stood tells whether a plateau has a queue, where large packets had one. Else what it lost may be the path's.
+func (r *run) stood(p plateau) bool {
+	return r.big.waits <= r.idle.stands() || p.waits > r.idle.stands() || p.holds(r.idle)
 }
 
 // pace lets the connections that there are send so much that all that this host sends has a rate, counted as a qdisc
@@ -350,29 +375,45 @@ func (r *run) below(ctx context.Context) (below, error) {
 	if err := r.drain(ctx, rate); err != nil {
 		return below{}, err
 	}
-	if r.load.Segment > 0 { // large packets again, of new connections
-		r.load = Load{Connections: int(clamp(float64(r.load.Connections), 2, 4))}
-	}
-	if err := r.pace(ctx, 0.85*rate); err != nil {
-		return below{}, err
-	}
+	r.enlarge()
+	const (
+		share   = 0.85
+		crowded = 0.95 // share from which on a policer may drop
+		patient = 3    // times that it is looked again
+	)
 	skip := 2*r.idle.base + 0.2
 	long := 1.5
 	if rate < 10e6 || r.big.lost > 0.003 && r.big.waits < r.idle.stands() {
 		long = 2.2
 	}
-	if _, _, err := r.watch(ctx, skip); err != nil {
+	if _, _, err := r.hold(ctx, share*rate, skip); err != nil {
 		return below{}, err
 	}
-	a, b, err := r.watch(ctx, long)
+	a, b, err := r.hold(ctx, share*rate, long)
+	for k := 0; err == nil && k < patient; k++ {
+		part := r.samples().between(a, b)
+		left := part.slope(func(s Sample) float64 { return s.DeviceBytes }) * 8
+		if left < crowded*rate && !falls(r.samples(), a, b) {
+			break
+		}
+		a, b, err = r.hold(ctx, share*rate, long)
+	}
 	if err != nil {
 		return below{}, err
 	}
 	return under(r.samples(), r.probes(), r.idle, a, b), nil
 }
 
+// enlarge has what is sent next be large packets again, of new connections.
+func (r *run) enlarge() {
+	if r.load.Segment > 0 {
+		r.load = Load{Connections: int(clamp(float64(r.load.Connections), 2, 4))}
+	}
+}
+
 // conclude puts together what the phases have shown.
-func (r *run) conclude(f framing, u below) *Result {
+func (r *run) conclude(f *framing, u below) *Result {
+	*f = f.plausible()
 	if u.waits < -0.002 { // a queue of this host's own traffic stood before the test
 		r.big.waits -= u.waits
 		r.big.depth -= u.waits
@@ -386,7 +427,7 @@ func (r *run) conclude(f framing, u below) *Result {
 		Others:   about(p.beside.counted(ethernet), 0, Is),
 		Overhead: about(f.overhead, f.off, Is)}
 	res.Loss.Low = math.Max(0, res.Loss.Low)
-	whole := f
+	whole := *f
 	if !f.known {
 		res.Overhead = Value{Value: ethernet, Low: 0, High: mostOverhead, Sort: Unknown}
 		whole.overhead = ethernet
@@ -396,17 +437,25 @@ func (r *run) conclude(f framing, u below) *Result {
 		whole.overhead = math.Round(f.overhead) + 0 // never -0
 		res.Overhead.Value = whole.overhead
 	}
+	defer func() { f.overhead = whole.overhead }()
 	rate, off := whole.counted(p)/(1-u.lost), p.off+u.off
 	if u.lost == 0 {
 		off = p.off
 	}
+	r.divided = true
 	if res.Kind == FIFO && !drops && u.lost > 0.002 {
 		rate, off = r.sent(whole, p), p.off+0.001 // what is lost beyond the queue does not enter
+		r.divided = false
 	}
 	if f.known && !f.atm && f.off > 0.5 { // else the whole byte is known
 		off += f.off / (p.own.bytes/p.own.packets + whole.overhead)
 	}
 	res.Rate = about(rate, off*rate, Is)
+	if f.atm { // all that fit are right for other packets than these
+		least := whole
+		least.overhead = math.Max(0, f.overhead-f.off)
+		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
+	}
 	if res.Kind == Unsaturated {
 		res.Rate.Sort = AtLeast
 	}
@@ -438,7 +487,9 @@ func (r *run) queue(res *Result, rate float64, drops bool) {
 	default:
 		res.Depth = Value{Value: p.depth, Low: p.depth, Sort: AtLeast}
 	}
-	if p.credit*8 > 0.15*rate && p.peak > above*rate {
+	// A short credit is gone before a tenth of the windows. A policer's burst is none: it has no queue that it fills.
+	short := res.Kind == FIFO && p.burst*8 > 0.15*rate
+	if p.credit*8 > 0.15*rate && p.peak > above*rate || short {
 		// What the first connection used before anybody counted is missing.
 		res.Credit = Value{p.credit, p.credit, 2.5 * p.credit, AtLeast}
 	} else {
@@ -455,7 +506,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	// The pacing counts as a qdisc does, with large packets.
 	rate := res.Rate.Value
 	size := r.big.own.bytes / r.big.own.packets
-	counted := size + res.Overhead.Value
+	counted := size + f.overhead
 	if f.atm {
 		counted = cells(size + f.overhead)
 	}
@@ -463,6 +514,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	if err := r.drain(ctx, rate); err != nil {
 		return err
 	}
+	r.enlarge()
 	if _, _, err := r.hold(ctx, Share*rate, 2*r.idle.base+3*heed); err != nil {
 		return err
 	}
@@ -484,11 +536,34 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	meet := math.Min(1.22*math.Sqrt(float64(r.load.Connections)), float64(r.load.Connections))
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
-	allowed := u.lost + u.off + 3*math.Sqrt(math.Max(u.lost, 1/n)/n)
+	allowed := u.most + 3*math.Sqrt(u.most/n)
 	c.Calm = c.Sent >= 0.97 && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed &&
 		r.differ == ""
+	if c.Calm && res.Kind == FIFO {
+		r.learn(res, u, c.Loss*n, n)
+	}
 	r.judge(res, allowed)
 	return nil
+}
+
+// learn takes what was lost in a calm verification, too, for the path's loss: of few packets, few are lost. Where the
+// provider has a queue, all of it is the path's.
+func (r *run) learn(res *Result, u below, lost, sent float64) {
+	lost, sent = lost+u.again, sent+u.sent
+	if lost < 0.5 {
+		return
+	}
+	p, off := lost/sent, 2*math.Sqrt(lost)/sent
+	res.Loss = about(p, off, Is)
+	res.Loss.Low = math.Max(0, res.Loss.Low)
+	if !r.divided {
+		return
+	}
+	if u.lost > 0 {
+		off -= u.off
+	}
+	rate, by := &res.Rate, (1-u.lost)/(1-p)
+	*rate = Value{rate.Value * by, by * (rate.Low - off*rate.Value), by * (rate.High + off*rate.Value), Is}
 }
 
 // judge says what the verification means for the rate.

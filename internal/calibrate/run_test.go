@@ -90,6 +90,57 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// What others' TCP has lost is known, a little loss is not a queue's, and no plain overhead is negative.
+func TestRunBeside(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		p      provider
+		within float64
+		byte   float64
+	}{
+		{"TCP beside the test, behind a policer", provider{rate: 33e6, rtt: 0.03, kind: Policer, burst: 64 << 10,
+			own: 11e6, udp: true}, 0.005, 1},
+		{"TCP beside the test, in a short queue", provider{rate: 95e6, rtt: 0.08, kind: FIFO, buffer: 0.05, own: 19e6,
+			overhead: 14}, 0.005, 5},
+		{"a loss of 0.1 %", provider{rate: 47e6, rtt: 0.03, kind: FIFO, buffer: 0.05, overhead: 10, loss: 0.001,
+			udp: true}, 0.001, 0.5},
+		{"a loss of 0.1 %, far away", provider{rate: 19.3e6, rtt: 0.15, kind: FIFO, buffer: 0.035, overhead: 14,
+			loss: 0.001, udp: true}, 0.002, 0.5},
+		{"loss, and three sizes", provider{rate: 11e6, rtt: 0.012, kind: FIFO, buffer: 0.1, overhead: 38, loss: 0.01,
+			udp: true}, 0.01, 2},
+		{"half a second of credit", provider{rate: 7.3e6, rtt: 0.05, kind: FIFO, buffer: 0.2, overhead: 18,
+			credit: 0.5, udp: true}, 0.002, 0.5},
+		{"cells of IP packets alone", provider{rate: 24e6, rtt: 0.037, kind: FIFO, buffer: 0.4, atm: true, udp: true},
+			0.002, 0},
+	} {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprintf("%s, seed %d", x.name, seed), func(t *testing.T) {
+				t.Parallel()
+				r, err := Run(context.Background(), simulate(x.p, seed), Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := r.Rate.Value/x.p.rate - 1
+				if math.Abs(e) > x.within {
+					t.Errorf("rate %+.2f %%", 100*e)
+				}
+				if x.p.rate < r.Rate.Low*0.9999 || x.p.rate > r.Rate.High*1.0001 {
+					t.Errorf("rate %+.3f %%, which is not in %+v", 100*e, r.Rate)
+				}
+				if r.Kind != x.p.kind || r.Credit.Value > 0 != (x.p.credit > 0) || r.ATM != x.p.atm {
+					t.Errorf("kind %s, credit %+v, ATM %v", r.Kind, r.Credit, r.ATM)
+				}
+				if !r.ATM && math.Abs(r.Overhead.Value-x.p.overhead) > x.byte || r.Overhead.Sort != Is {
+					t.Errorf("overhead %+v", r.Overhead)
+				}
+				if !r.Verified.Calm {
+					t.Errorf("not verified: %+v %v", r.Verified, r.Notes)
+				}
+			})
+		}
+	}
+}
+
 func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 	run := func(p provider) (*Result, error) { return Run(context.Background(), simulate(p, 1), Options{}) }
 	t.Run("nobody answers", func(t *testing.T) {
@@ -107,6 +158,13 @@ func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 		r, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, overhead: 14, udp: true, policed: 20e6})
 		if err != nil || r.Verified.Calm || r.Rate.Sort != Left ||
 			!strings.Contains(strings.Join(r.Notes, " "), "and UDP at ") {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	t.Run("what others' UDP loses", func(t *testing.T) {
+		p := provider{rate: 33e6, rtt: 0.03, kind: Policer, burst: 64 << 10, own: 11e6, ownUDP: true}
+		r, err := run(p)
+		if err != nil || r.Overhead.Sort != Unknown || p.rate < r.Rate.Low || p.rate > r.Rate.High {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})

@@ -76,8 +76,16 @@ func (s series) other() flow {
 	return flow{math.Max(0, packets), math.Max(0, bytes)}
 }
 
-// carried is all of this host's that the link has carried.
-func (s series) carried() flow { return s.delivered().plus(s.other()) }
+// carried is all of this host's that the link has carried. What others' TCP has lost it sends again, and that came twice.
+func (s series) carried() flow {
+	other := s.other()
+	if again := s.slope(func(p Sample) float64 { return p.OtherAgain }); again > 0 && other.packets > 0 {
+		kept := 1 - math.Min(1, again/other.packets)
+		other.packets *= kept
+		other.bytes *= kept
+	}
+	return s.delivered().plus(other)
+}
 
 // lost is the share of our packets that got lost beyond this host.
 func (s series) lost() float64 {

@@ -23,6 +23,7 @@ type provider struct {
 	loss      float64 // beyond it
 	jitter    float64 // s, either way
 	own       float64 // bit/s of IP that this host sends beside the test, in packets of 1000 bytes
+	ownUDP    bool    // these are no TCP's
 	neighbour float64 // bit/s of IP that others send through it, in packets of 1000 bytes
 	none      bool    // no probe is answered
 	app       float64 // bit/s that the sender can do at most; 0: any
@@ -87,7 +88,17 @@ func simulate(p provider, seed uint64) *sim {
 	s.every(0.01, s.sample)
 	s.every(0.02, s.probe)
 	if p.own > 0 {
-		s.every(8000/p.own, func() { s.device(1000); s.enqueue(1000, func(float64) {}, func() {}) })
+		s.every(8000/p.own, func() {
+			s.device(1000)
+			if !p.ownUDP {
+				s.counts.OtherSegments++
+			}
+			s.enqueue(1000, func(float64) {}, func() {
+				if !p.ownUDP { // one of the next is that one again
+					s.counts.OtherAgain++
+				}
+			})
+		})
 	}
 	if p.neighbour > 0 {
 		s.every(8000/p.neighbour, func() { s.enqueue(1000, func(float64) {}, func() {}) })
@@ -204,7 +215,10 @@ func (s *sim) Send(_ context.Context, l Load) error {
 		s.startup, s.full, s.best, s.rates = true, 0, 0, nil
 	}
 	s.load = l
-	s.next = s.now
+	if l.Rate == 0 {
+		s.next = s.now
+	}
+	s.next = math.Min(s.next, s.now+1/s.pacing())
 	s.send()
 	return nil
 }
