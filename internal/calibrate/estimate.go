@@ -191,8 +191,8 @@ type below struct {
 	lost    float64 // share
 	off     float64 // half of its interval
 	most    float64 // share that the path may lose
-	again   float64 // packets that were lost, of so many that were sent when nothing from before was sent again any more
-	sent    float64
+	again   float64 // packets that were lost, when nothing from before was sent again any more
+	sent    float64 // of so many
 	waits   float64 // s, of the median probe
 	base    float64 // s, median RTT
 	packets float64

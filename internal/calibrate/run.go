@@ -44,7 +44,8 @@ type run struct {
 	tcp    plateau // what TCP had shown, where datagrams have shown it better
 	differ string  // what TCP and datagrams disagree about
 
-	divided bool // the rate is what arrived, with what the path loses
+	divided bool    // the rate is what arrived, with what the path loses
+	chance  float64 // half of its interval that comes of this
 	load    Load
 }
 
@@ -438,10 +439,10 @@ func (r *run) conclude(f *framing, u below) *Result {
 		res.Overhead.Value = whole.overhead
 	}
 	defer func() { f.overhead = whole.overhead }()
-	rate, off := whole.counted(p)/(1-u.lost), p.off+u.off
-	if u.lost == 0 {
-		off = p.off
+	if u.lost > 0 {
+		r.chance = r.chanced(u.lost, u.off)
 	}
+	rate, off := whole.counted(p)/(1-u.lost), p.off+r.chance
 	r.divided = true
 	if res.Kind == FIFO && !drops && u.lost > 0.002 {
 		rate, off = r.sent(whole, p), p.off+0.001 // what is lost beyond the queue does not enter
@@ -455,6 +456,11 @@ func (r *run) conclude(f *framing, u below) *Result {
 		least := whole
 		least.overhead = math.Max(0, f.overhead-f.off)
 		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
+	}
+	if !f.known && !r.NoFraming && res.Kind != Unsaturated { // what it may count makes the rate as uncertain
+		least, most := framing{}, framing{overhead: mostOverhead, atm: rate <= atmBits}
+		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
+		res.Rate.High += rate*most.counted(p)/whole.counted(p) - rate
 	}
 	if res.Kind == Unsaturated {
 		res.Rate.Sort = AtLeast
@@ -546,6 +552,12 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	return nil
 }
 
+// chanced is half of the interval of the rate, where it was divided by a loss with such an interval: in the time in
+// which the rate was taken, more or less than that was lost by chance.
+func (r *run) chanced(lost, off float64) float64 {
+	return math.Hypot(off, 2*math.Sqrt(lost/math.Max(1, r.big.own.packets*(r.big.to-r.big.from))))
+}
+
 // learn takes what was lost in a calm verification, too, for the path's loss: of few packets, few are lost. Where the
 // provider has a queue, all of it is the path's.
 func (r *run) learn(res *Result, u below, lost, sent float64) {
@@ -559,9 +571,7 @@ func (r *run) learn(res *Result, u below, lost, sent float64) {
 	if !r.divided {
 		return
 	}
-	if u.lost > 0 {
-		off -= u.off
-	}
+	off = r.chanced(p, off) - r.chance
 	rate, by := &res.Rate, (1-u.lost)/(1-p)
 	*rate = Value{rate.Value * by, by * (rate.Low - off*rate.Value), by * (rate.High + off*rate.Value), Is}
 }

@@ -176,6 +176,16 @@ func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 	})
 }
 
+// Where it is not known what is counted, neither is the rate.
+func TestConclude(t *testing.T) {
+	r := &run{idle: idle{base: 0.02}, big: carried(20e6, 1500, 1538)}
+	r.big.waits = 0.1
+	got := r.conclude(&framing{overhead: 25, off: 48, known: true}, below{})
+	if got.Overhead.Sort != Unknown || 20e6 < got.Rate.Low || 20e6 > got.Rate.High {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestRunEndsItsLoad(t *testing.T) {
 	s := simulate(provider{rate: 5e6, rtt: 0.02, kind: FIFO, buffer: 0.1}, 1)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -94,6 +94,26 @@ func beside() (all []link) {
 	return all
 }
 
+// drawn are links on which something was wrong once, of those that were drawn at random.
+func drawn() (all []link) {
+	add := func(title string, kind calibrate.Kind, rate, overhead float64, path, provider string) *link {
+		all = append(all, link{title: title, kind: kind, rate: rate, overhead: overhead,
+			text: fmt.Sprintf("[path]\n%s\n[provider]\nrate = \"%v\"\n%s\n", path, units.Rate(rate), provider)})
+		return &all[len(all)-1]
+	}
+	add("11.7 Mbit/s, 80ms | cake", calibrate.FairQueue, 11.7e6, 14, `rtt = "80ms"`,
+		`queue = "cake bandwidth 11700kbit besteffort"`)
+	add("24 Mbit/s, 37ms | FIFO 400ms, ATM, 0 bytes more", calibrate.FIFO, 24e6, 0, `rtt = "37ms"`,
+		"buffer = \"400ms\"\noverhead = -14\natm = true").atm = true
+	add("42 Mbit/s, 5ms | credit 0.5 s", calibrate.FIFO, 42e6, 14, `rtt = "5ms"`,
+		`queue = "tbf rate 42mbit burst 2625000b limit 2625000b peakrate 126mbit mtu 3200b"`).credit = true
+	add("42 Mbit/s, 3ms, own application of 4.2 Mbit/s | policer 256kb", calibrate.Policer, 42e6, 0, `rtt = "3ms"`,
+		"queue = \"policer\"\nburst = \"256kb\"\n[[flow]]\nname = \"own\"\nchunk = \"52500b\"\ninterval = \"100ms\"")
+	add("19.3 Mbit/s, 150ms, loss 0.1%, IPv6 | FIFO 35ms", calibrate.FIFO, 19.3e6, 14,
+		"rtt = \"150ms\"\nip = 6\nloss = \"0.1%\"", `buffer = "35ms"`)
+	return all
+}
+
 // peer is what weir calibrate is run with, and against: what runs at the client, and the arguments that name it.
 type peer struct{ programs, args string }
 
@@ -173,7 +193,7 @@ func TestCalibrate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped here: a dozen boots of 15 s each")
 	}
-	links := append(queues(50e6, "48ms", ""), framings()[5:]...)
+	links := append(append(queues(50e6, "48ms", ""), framings()[5:]...), drawn()...)
 	results, errs := calibrated(t, served(t, 1, "{client}"), links)
 	for i, l := range links {
 		judge(t, l, results[i], errs[i])
@@ -226,6 +246,7 @@ rate = "35mbit"
 	both := link{"50 Mbit/s, 48ms | two clients of 35 Mbit/s", calibrate.FIFO, 50e6, 14, false, false,
 		"[path]\nrtt = \"48ms\"\n[provider]\nrate = \"50mbit\"\n" + clients}
 	plain := queues(50e6, "48ms", "")
+	far := queues(13e6, "150ms", "")[3]
 	for _, c := range []struct {
 		name  string
 		peer  peer
@@ -233,7 +254,7 @@ rate = "35mbit"
 	}{
 		{"https", served(t, 1, "https://{client}:4747/.well-known/nq?token=secret"),
 			[]link{plain[1], framings()[8], plain[4]}},
-		{"iperf3", iperf, []link{plain[1], framings()[8], plain[4]}},
+		{"iperf3", iperf, []link{plain[1], framings()[8], plain[4], far}},
 		{"two", served(t, 2, "10.1.%d.1"), []link{both}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
