@@ -34,6 +34,8 @@ type plateau struct {
 	peak       float64 // bit/s, nine tenths were below it
 	credit     float64 // bytes above the rate, before
 	burst      float64 // of these, bytes in windows that were far above it
+	top        float64 // share of the rate that the best windows had
+	least      float64 // s, that nine of ten probes waited
 	waits      float64 // s, of the median probe
 	depth      float64 // s, that 98 of 100 probes stayed below
 	bulk       float64 // s, that the connections' own packets waited
@@ -54,6 +56,7 @@ const (
 	leastStand = 1.2   // s
 	disagree   = 0.004 // share by which slope and windows may differ
 	leastOff   = 0.0002
+	ragged     = 0.01 // half of an interval from which on a link may not have been full
 )
 
 // level finds the plateau in the saturation from a to b, by so many connections.
@@ -90,7 +93,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 		}
 	}
 	_, rtt := answers(probes, p.from, b-i.base)
-	p.waits = median(rtt) - i.base
+	p.waits, p.least = median(rtt)-i.base, quantile(rtt, 0.1)-i.base
 	_, rtt = answers(probes, a, b-i.base)
 	p.depth = quantile(rtt, 0.98) - i.base
 	var bulk []float64
@@ -106,6 +109,9 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 
 // probeSize is about what a probe has of IP, in bytes.
 const probeSize = 92
+
+// idles tells whether a link was full at times only: it then carried more at some than at others, with no queue between.
+func (p plateau) idles(i idle) bool { return p.off > ragged && p.least <= i.stands() && !p.counted }
 
 // forget takes off what has left beside the test and was not carried. Of the probes it is known which were dropped, but
 // for the last ones, which may still be under way. What others' TCP lost, it has sent again. Of the rest nobody knows:
@@ -181,6 +187,7 @@ func (p *plateau) settle(all series, i idle) {
 		p.own.packets *= m / whole
 		p.own.bytes *= m / whole
 	}
+	p.top = quantile(rates, 0.95) / m
 	// Windows overlap by three quarters, so a quarter of them are independent.
 	spread := (quantile(rates, 0.84) - quantile(rates, 0.16)) / 2 / m
 	p.off = math.Max(leastOff, 2*spread/math.Sqrt(math.Max(1, float64(len(rates))/4)))
@@ -260,6 +267,7 @@ func kindOf(p plateau, i idle, lost float64) Kind {
 type framing struct {
 	overhead, off float64 // bytes
 	atm           bool
+	likely        float64 // bytes, with cells: the largest of those that fit best
 	known         bool
 }
 
@@ -301,8 +309,8 @@ func frame(ps ...plateau) framing {
 		return f
 	}
 	plain := f.misfit(ps)
-	if best, low, high, fit := atm(ps); fit < plain/4 && fit < 0.01 {
-		return framing{overhead: best, off: (high - low) / 2, atm: true, known: true}
+	if low, high, likely, fit := atm(ps); fit < plain/4 && fit < 0.01 {
+		return framing{overhead: math.Round((low + high) / 2), off: (high - low) / 2, atm: true, likely: likely, known: true}
 	}
 	return f
 }
@@ -324,12 +332,13 @@ func (f framing) plausible() framing {
 // mostOverhead is the largest that ATM is tried with, in bytes.
 const mostOverhead = 60
 
-// atm finds the overheads that fit with cells as well as the best does. Those of a class cost the same for all sizes
-// that were tried.
-func atm(ps []plateau) (middle, low, high, fit float64) {
-	alike := 0.004
+// atm finds the overheads that fit with cells as well as the best does, for what the plateaus are known. Those of a class
+// cost the same for all sizes that were tried.
+func atm(ps []plateau) (low, high, likely, fit float64) {
+	const alike = 0.004
+	unsure := 0.0
 	for _, p := range ps {
-		alike += p.off / 2
+		unsure += p.off / 2
 	}
 	misfits := make([]float64, mostOverhead+1)
 	for o := range misfits {
@@ -338,14 +347,17 @@ func atm(ps []plateau) (middle, low, high, fit float64) {
 	fit = slices.Min(misfits)
 	low = -1
 	for o, m := range misfits {
-		if m > fit+alike {
+		if m <= fit+alike {
+			likely = float64(o)
+		}
+		if m > fit+alike+unsure {
 			continue
 		}
 		if high = float64(o); low < 0 {
 			low = high
 		}
 	}
-	return math.Round((low + high) / 2), low, high, fit
+	return low, high, likely, fit
 }
 
 // misfit is by how much the plateaus differ, as a share.

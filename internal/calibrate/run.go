@@ -433,7 +433,7 @@ func (r *run) conclude(f *framing, u below) *Result {
 		res.Overhead = Value{Value: ethernet, Low: 0, High: mostOverhead, Sort: Unknown}
 		whole.overhead = ethernet
 	} else if f.atm {
-		whole.overhead = math.Floor(f.overhead + f.off) // what weir up takes: never a cell too few
+		whole.overhead = f.likely
 	} else {
 		whole.overhead = math.Round(f.overhead) + 0 // never -0
 		res.Overhead.Value = whole.overhead
@@ -452,18 +452,19 @@ func (r *run) conclude(f *framing, u below) *Result {
 		off += f.off / (p.own.bytes/p.own.packets + whole.overhead)
 	}
 	res.Rate = about(rate, off*rate, Is)
-	if f.atm { // all that fit are right for other packets than these
-		least := whole
-		least.overhead = math.Max(0, f.overhead-f.off)
+	if f.atm { // all that fit are right for packets of another size than these
+		least, most := whole, whole
+		least.overhead, most.overhead = math.Max(0, f.overhead-f.off), math.Floor(f.overhead+f.off)
 		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
+		res.Rate.High += rate*most.counted(p)/whole.counted(p) - rate
 	}
 	if !f.known && !r.NoFraming && res.Kind != Unsaturated { // what it may count makes the rate as uncertain
 		least, most := framing{}, framing{overhead: mostOverhead, atm: rate <= atmBits}
 		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
 		res.Rate.High += rate*most.counted(p)/whole.counted(p) - rate
 	}
-	if res.Kind == Unsaturated {
-		res.Rate.Sort = AtLeast
+	if res.Kind == Unsaturated || p.idles(r.idle) {
+		res.Rate.Sort, res.Rate.High = AtLeast, math.Max(res.Rate.High, rate*p.top)
 	}
 	r.queue(res, rate, drops)
 	if r.differ != "" {
@@ -573,7 +574,7 @@ func (r *run) learn(res *Result, u below, lost, sent float64) {
 	}
 	off = r.chanced(p, off) - r.chance
 	rate, by := &res.Rate, (1-u.lost)/(1-p)
-	*rate = Value{rate.Value * by, by * (rate.Low - off*rate.Value), by * (rate.High + off*rate.Value), Is}
+	*rate = Value{rate.Value * by, by * (rate.Low - off*rate.Value), by * (rate.High + off*rate.Value), rate.Sort}
 }
 
 // judge says what the verification means for the rate.

@@ -186,6 +186,20 @@ func TestConclude(t *testing.T) {
 	}
 }
 
+// A short queue far away is empty at times, and then the link carries less than it could.
+func TestConcludeOfAnIdleLink(t *testing.T) {
+	r := &run{idle: idle{base: 0.1}, big: carried(132e6, 1500, 1514)}
+	r.big.off, r.big.top, r.big.waits = 0.04, 1.07, 0.007
+	got := r.conclude(&framing{overhead: 14, off: 0.4, known: true}, below{})
+	if got.Rate.Sort != AtLeast || got.Rate.High < 141e6 {
+		t.Errorf("%+v", got.Rate)
+	}
+	r.big.least = 0.006 // with a queue all the time it is only this host's traffic that varies
+	if got = r.conclude(&framing{overhead: 14, off: 0.4, known: true}, below{}); got.Rate.Sort != Is {
+		t.Errorf("%+v", got.Rate)
+	}
+}
+
 func TestRunEndsItsLoad(t *testing.T) {
 	s := simulate(provider{rate: 5e6, rtt: 0.02, kind: FIFO, buffer: 0.1}, 1)
 	ctx, cancel := context.WithCancel(context.Background())
