@@ -110,7 +110,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 // probeSize is about what a probe has of IP, in bytes.
 const probeSize = 92
 
-// idles tells whether a link was full at times only: it then carried more at some than at others, with no queue between.
+// idles tells whether a link was full at times only: what it carried went up and down, and no queue stood in between.
 func (p plateau) idles(i idle) bool { return p.off > ragged && p.least <= i.stands() && !p.counted }
 
 // forget takes off what has left beside the test and was not carried. Of the probes it is known which were dropped, but
@@ -308,9 +308,16 @@ func frame(ps ...plateau) framing {
 	if len(ps) < 3 {
 		return f
 	}
-	plain := f.misfit(ps)
-	if low, high, likely, fit := atm(ps); fit < plain/4 && fit < 0.01 {
-		return framing{overhead: math.Round((low + high) / 2), off: (high - low) / 2, atm: true, likely: likely, known: true}
+	plain, unsure := f.misfit(ps), 0.0
+	for _, p := range ps {
+		unsure += p.off / 2
+	}
+	if low, high, likely, fit := atm(ps, unsure); fit < plain/4 && fit < 0.01 {
+		f.known = plain > 3*unsure // else plain bytes may look so by chance
+		if f.known {
+			f = framing{overhead: math.Round((low + high) / 2), off: (high - low) / 2, atm: true, likely: likely,
+				known: true}
+		}
 	}
 	return f
 }
@@ -332,14 +339,10 @@ func (f framing) plausible() framing {
 // mostOverhead is the largest that ATM is tried with, in bytes.
 const mostOverhead = 60
 
-// atm finds the overheads that fit with cells as well as the best does, for what the plateaus are known. Those of a class
-// cost the same for all sizes that were tried.
-func atm(ps []plateau) (low, high, likely, fit float64) {
+// atm finds the overheads that fit with cells as well as the best does, as far as the plateaus are known. Those of a
+// class cost the same for all sizes that were tried.
+func atm(ps []plateau, unsure float64) (low, high, likely, fit float64) {
 	const alike = 0.004
-	unsure := 0.0
-	for _, p := range ps {
-		unsure += p.off / 2
-	}
 	misfits := make([]float64, mostOverhead+1)
 	for o := range misfits {
 		misfits[o] = framing{overhead: float64(o), atm: true}.misfit(ps)

@@ -36,6 +36,16 @@ func TestFrame(t *testing.T) {
 			t.Errorf("ATM and %v: rate %v", overhead, rate)
 		}
 	}
+	// What is not known well fits with cells by chance.
+	var rough []plateau
+	for _, x := range [][2]float64{{1500, 1696}, {240, 316}, {264, 318}} {
+		p := carried(8e6, x[0], x[1])
+		p.off = 0.06
+		rough = append(rough, p)
+	}
+	if f := frame(rough...); f.known && f.atm {
+		t.Errorf("rates that are off by 6 %%: %+v", f)
+	}
 	if f := frame(carried(5e6, 1500, 1514), carried(5e6, 1500, 1514)); f.known {
 		t.Errorf("one size tells %+v", f)
 	}

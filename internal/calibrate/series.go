@@ -76,7 +76,7 @@ func (s series) other() flow {
 	return flow{math.Max(0, packets), math.Max(0, bytes)}
 }
 
-// carried is all of this host's that the link has carried. What others' TCP has lost it sends again, and that came twice.
+// carried is all of this host's that the link has carried. What other TCP sends again has been lost before.
 func (s series) carried() flow {
 	other := s.other()
 	if again := s.slope(func(p Sample) float64 { return p.OtherAgain }); again > 0 && other.packets > 0 {

@@ -144,7 +144,7 @@ func readSending(c net.Conn, to *calibrate.Sample) (rtt time.Duration, err error
 	return rtt, err
 }
 
-// segmentsSent are what this host's TCP has sent, and what it has sent again: tcpOutSegs and tcpRetransSegs of RFC 4022.
+// segmentsSent are what this host's TCP has sent, and what of that again: tcpOutSegs and tcpRetransSegs of RFC 4022.
 func segmentsSent() (sent, again float64, ok bool) {
 	text, err := os.ReadFile("/proc/thread-self/net/snmp")
 	if err != nil {
