@@ -104,6 +104,9 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 	}
 	p.bulk = median(bulk) - i.base
 	p.gap = float64(connections) / math.Max(1, p.own.packets)
+	if p.idles(i) { // it carries as much as in its best windows, at least
+		p.off = math.Max(p.off, p.top-1)
+	}
 	return p
 }
 
