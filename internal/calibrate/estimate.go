@@ -62,6 +62,8 @@ const (
 // level finds the plateau in the saturation from a to b, by so many connections.
 func level(all series, probes []Probe, i idle, connections int, a, b float64) plateau {
 	p := plateau{to: b}
+	sent := all
+	all = all.passed(probes)
 	rates, from := ratesOf(all, a, b, window)
 	if len(rates) == 0 {
 		return p
@@ -79,10 +81,9 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 	p.from = math.Max(begin+window, b-(b-a)/2)
 	part := all.between(p.from, b)
 	p.own, p.other, p.lost = part.delivered(), part.other(), part.lost()
-	p.beside = p.other
+	p.beside = sent.between(p.from, b).other()
 	p.settle(all, i)
 	p.forget(all, probes)
-	p.grow(probes)
 	rate := p.flow().counted(ethernet)
 	for k, r := range rates {
 		if from[k] < p.from {

@@ -102,6 +102,8 @@ func TestRunBeside(t *testing.T) {
 			own: 11e6, udp: true}, 0.005, 1},
 		{"TCP beside the test, in a short queue", provider{rate: 95e6, rtt: 0.08, kind: FIFO, buffer: 0.05, own: 19e6,
 			overhead: 14}, 0.005, 5},
+		{"half of a long queue is TCP's beside the test", provider{rate: 71e6, rtt: 0.08, kind: FIFO, buffer: 0.3,
+			own: 35.5e6, overhead: 10}, 0.002, 1},
 		{"a loss of 0.1 %", provider{rate: 47e6, rtt: 0.03, kind: FIFO, buffer: 0.05, overhead: 10, loss: 0.001,
 			udp: true}, 0.001, 0.5},
 		{"a loss of 0.1 %, far away", provider{rate: 19.3e6, rtt: 0.15, kind: FIFO, buffer: 0.035, overhead: 14,

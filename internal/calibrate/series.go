@@ -76,6 +76,42 @@ func (s series) other() flow {
 	return flow{math.Max(0, packets), math.Max(0, bytes)}
 }
 
+// passed are samples that have of others what had left when a packet did that is acknowledged now. The rest is still in
+// the queue, and what of the test's own is there does not count either. Probes tell how long that takes.
+func (s series) passed(probes []Probe) series {
+	var back, out []time.Duration // when answers came, and when what they answer had left
+	for _, p := range probes {
+		if n := len(back); p.RTT >= 0 && (n == 0 || p.At+p.RTT > back[n-1]) {
+			back, out = append(back, p.At+p.RTT), append(out, p.At)
+		}
+	}
+	if len(back) < 2 {
+		return s
+	}
+	all := slices.Clone(s)
+	for i, now := range s {
+		k := sort.Search(len(back)-1, func(k int) bool { return back[k] >= now.At })
+		left := now.At - (back[k] - out[k])
+		if k > 0 && back[k] >= now.At {
+			share := seconds(now.At-back[k-1]) / seconds(back[k]-back[k-1])
+			left = out[k-1] + duration(share*seconds(out[k]-out[k-1]))
+		}
+		j := sort.Search(len(s), func(j int) bool { return s[j].At >= left })
+		if j == 0 || j == len(s) {
+			continue
+		}
+		share := seconds(left-s[j-1].At) / seconds(s[j].At-s[j-1].At)
+		of := func(f func(Sample) float64) float64 { return f(s[j-1]) + share*(f(s[j])-f(s[j-1])) }
+		packets := of(func(p Sample) float64 { return p.DevicePackets - p.Segments })
+		bytes := of(func(p Sample) float64 { return p.DeviceBytes - ethernet*p.DevicePackets - p.Payload - p.Headers })
+		if now.DevicePackets > 0 {
+			all[i].DevicePackets = now.Segments + packets
+			all[i].DeviceBytes = now.Payload + now.Headers + bytes + ethernet*all[i].DevicePackets
+		}
+	}
+	return all
+}
+
 // carried is all of this host's that the link has carried. What other TCP sends again has been lost before.
 func (s series) carried() flow {
 	other := s.other()
