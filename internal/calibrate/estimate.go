@@ -317,7 +317,7 @@ func frame(ps ...plateau) framing {
 		unsure += p.off / 2
 	}
 	if low, high, likely, fit := atm(ps, unsure); fit < plain/4 && fit < 0.01 {
-		f.known = plain > 3*unsure // else plain bytes may look so by chance
+		f.known = plain > 2*unsure // else plain bytes may look so by chance
 		if f.known {
 			f = framing{overhead: math.Round((low + high) / 2), off: (high - low) / 2, atm: true, likely: likely,
 				known: true}
