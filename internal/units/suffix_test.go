@@ -47,6 +47,16 @@ func TestBytesASecond(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+	for text, want := range map[string]string{
+		"50mbps":  `"50mbps" can be bits or bytes a second: write 50mbit or 400mbit`,
+		"1.5Gbps": "write 1.5gbit or 12gbit", "8bps": "write 8bit or 64bit", "2mibps": "write 2mibit or 16mibit",
+		"50qbps": `unknown unit "qbps" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
+		"50mb":   `unknown unit "mb" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
+	} {
+		if _, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 	for _, text := range []string{"xMB/s", "b", "B/s"} {
 		if _, err := ParseRate(text); err == nil || strings.Contains(err.Error(), "are bytes") {
 			t.Errorf("%s: %v", text, err)

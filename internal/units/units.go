@@ -9,6 +9,7 @@ package units
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,17 +63,25 @@ func (e *NoUnit) Error() string {
 // ParseRate reads "50mbit", as ParseTCRate does, but for bytes: who types 50mbps means megabits more often than tc's
 // 400.
 func ParseRate(s string) (Rate, error) {
-	if strings.HasSuffix(strings.ToLower(s), "bps") {
-		return 0, inBits(s, fmt.Errorf("rate %q: unknown unit %q: write it like 50mbit", s,
-			strings.TrimLeft(s, "0123456789.")))
+	if number, ok := strings.CutSuffix(strings.ToLower(s), "bps"); ok {
+		digits := strings.TrimRight(number, "kmgti")
+		if v, err := strconv.ParseFloat(digits, 64); err == nil && strings.Trim(digits, "0123456789.") == "" {
+			unit := number[len(digits):] + "bit"
+			return 0, fmt.Errorf("rate %q can be bits or bytes a second: write %s%s or %s%s", s, digits, unit,
+				strconv.FormatFloat(8*v, 'f', -1, 64), unit)
+		}
 	}
-	return ParseTCRate(s)
+	return parseRate(s, slices.DeleteFunc(slices.Clone(rateUnits), func(u unit) bool {
+		return strings.HasSuffix(u.name, "bps")
+	}))
 }
 
 // ParseTCRate reads a rate as tc does, for which bps are bytes. Zero, negative and absurd (> 10 Tbit/s) ones are
 // errors.
-func ParseTCRate(s string) (Rate, error) {
-	v, err := parse(s, "rate", "50mbit", rateUnits)
+func ParseTCRate(s string) (Rate, error) { return parseRate(s, rateUnits) }
+
+func parseRate(s string, table []unit) (Rate, error) {
+	v, err := parse(s, "rate", "50mbit", table)
 	if err != nil {
 		return 0, inBits(s, err)
 	}

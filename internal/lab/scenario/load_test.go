@@ -97,7 +97,7 @@ func TestBroken(t *testing.T) {
 			"mss 20b is out of range"},
 		{"rate without unit", strings.Replace(minimal, "50mbit", "50", 1), `:3: provider.rate: rate "50" has no unit`},
 		{"rate with a wrong unit", strings.Replace(minimal, "50mbit", "50mbps", 1),
-			`:3: provider.rate: rate "50mbps": unknown unit "mbps"`},
+			`:3: provider.rate: rate "50mbps" can be bits or bytes a second: write 50mbit or 400mbit`},
 		{"rate zero", strings.Replace(minimal, "50mbit", "0mbit", 1),
 			`:3: provider.rate: rate "0mbit" is out of range`},
 		{"rate negative", strings.Replace(minimal, "50mbit", "-5mbit", 1), "negative"},
