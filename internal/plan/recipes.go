@@ -25,8 +25,8 @@ func RecipeNames() []string { return slices.Sorted(maps.Keys(recipes)) }
 // dualpi2BBR is seed 000: a 50 Mbit/s relay whose SSH went from 50 to 200 ms.
 func dualpi2BBR(d *draft) error {
 	const (
-		says     = "seed 000"
-		untested = "not measured: no claim of the seed rests on it"
+		says     = "the recipe"
+		untested = "not measured: no claim of the recipe rests on it"
 	)
 	if err := d.kernelHas("bbr"); err != nil {
 		return err
@@ -67,13 +67,13 @@ func dualpi2BBR(d *draft) error {
 func serverCake(d *draft) error {
 	q := qdisc.NewCake()
 	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
-	err := d.root(qdisc.Stack{q}, "seed 001: "+hereReason(d.Goal.Rate),
+	err := d.root(qdisc.Stack{q}, "the recipe: "+hereReason(d.Goal.Rate),
 		"lab, 100mbit, 20ms: an echo waits 0.14 ms at p99, and the provider drops nothing; one connection against "+
 			"ten gets 8.7 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
 	if err != nil {
 		return err
 	}
-	d.sysctl(notsentLowat, "131072", "seed 001: quicker backpressure, no loss of throughput", lowatEvidence)
+	d.sysctl(notsentLowat, "131072", "the recipe: quicker backpressure, no loss of throughput", lowatEvidence)
 	return nil
 }
 
@@ -86,10 +86,10 @@ func lossyBBR(d *draft) error {
 		return &Refusal{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel),
 			Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
-	d.sysctl("net.core.default_qdisc", "fq", `seed 002: "required" by BBR`,
+	d.sysctl("net.core.default_qdisc", "fq", `the recipe: "required" by BBR`,
 		"lab, 10 % loss, 167ms: 2.3 MB take 3.1 s with it and 3.2 without; only devices that come up later get it "+
 			"(scenarios/seeds/lossy-path.toml)")
-	d.sysctl(congestionControl, "bbr", "seed 002: does not take loss for congestion", lossEvidence)
+	d.sysctl(congestionControl, "bbr", "the recipe: does not take loss for congestion", lossEvidence)
 	return nil
 }
 

@@ -225,7 +225,7 @@ func (d *draft) shaper() error {
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() {
 		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device. Where %s is "+
 			"enforced beyond it, the queue is there. "+
-			"(lab, a host with seed 000's recipe to the letter: dualpi2 held 0 packets, and an echo took 62 ms "+
+			"(lab, a host with the published recipe dualpi2-bbr: its queue held 0 packets, and an echo took 62 ms "+
 			"longer beside four downloads; scenarios/seed-host.toml)",
 			d.stack.Leaf(), g.Rate)
 	}
