@@ -44,6 +44,7 @@ type htmlRow struct {
 	Candidate string
 	Cells     []string
 	Words     string
+	Notes     []string
 	Weir      []string // what weir up said
 }
 

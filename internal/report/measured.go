@@ -49,8 +49,10 @@ func wholeTime(all []Measured) htmlPoint {
 	goodput := chart{name: "Goodput over time: downloads (solid) and uploads (dashed)", x: axis{unit: "s"},
 		y: axis{unit: "Mbit/s"}}
 	for k, m := range all {
-		row := htmlRow{Color: k, Candidate: m.Name, Cells: []string{"-"}, Words: strings.Join(append([]string{m.Says},
-			m.Notes...), " ")}
+		row := htmlRow{Color: k, Candidate: m.Name, Cells: []string{"-"}, Words: m.Says, Notes: m.Notes}
+		if len(all) == 1 {
+			row.Words = "" // the page begins with it
+		}
 		if idle := m.Find(meter.Idle); idle != nil && idle.RTT.N > 0 {
 			row.Cells[0] = meter.Figure(idle.RTT.P50)
 		}
