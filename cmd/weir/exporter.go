@@ -87,7 +87,11 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			} else {
 				listener, err := metricsListener(listen)
 				if err != nil {
-					return &hinted{err, "--listen ADDRESS:PORT, one that is free"}
+					try := "--listen ADDRESS:PORT, one that is free"
+					if errors.Is(err, unix.EADDRNOTAVAIL) {
+						try = "--listen ADDRESS:PORT, with an address of this host: ip address lists them"
+					}
+					return &hinted{err, try}
 				}
 				scheme := "http"
 				if web != "" {
