@@ -79,10 +79,10 @@ the one that was brought up last.`,
 			case p.Empty():
 				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
 			case files == 0:
-				fmt.Fprintf(w, "%s. To make them:  %s\n", changes, up)
+				fmt.Fprintf(w, "%s. To make %s:  %s\n", changes, them(len(p.Changes)), up)
 			case files == len(p.Changes):
-				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write them:  %s\n", text.Counted(files, "file"),
-					up)
+				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write %s:  %s\n", text.Counted(files, "file"),
+					them(files), up)
 			default:
 				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes,
 					text.Counted(files, "file"), up)
@@ -98,4 +98,12 @@ the one that was brought up last.`,
 	cmd.Flags().Var((*timeOption)(&patience), "listen", "with --rate auto: wait this `time` for traffic")
 	addGoal(cmd, &goal)
 	return cmd
+}
+
+// them is what so many things are called, once they are named.
+func them(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
 }
