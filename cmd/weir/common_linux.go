@@ -3,6 +3,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
@@ -21,3 +23,14 @@ func (c *common) add(cmd *cobra.Command) {
 }
 
 func (c *common) store() change.Store { return change.Open(c.state) }
+
+// same is a command for the same journal, as a shell reads it.
+func (c *common) same(command string) string {
+	if c.state == change.Dir {
+		return command
+	}
+	if strings.Trim(c.state, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,") == "" {
+		return command + " --state " + c.state
+	}
+	return command + " --state '" + strings.ReplaceAll(c.state, "'", `'\''`) + "'"
+}

@@ -38,7 +38,7 @@ out, it fails.`,
 				for _, goal := range status.Goals() {
 					fmt.Fprintf(w, "Confirmed:  %s\n", goal.Flags())
 				}
-				fmt.Fprintf(w, "%s To undo:  weir down\n", until)
+				fmt.Fprintf(w, "%s To undo:  %s\n", until, options.same("weir down"))
 			default:
 				fmt.Fprintln(w, "Nothing to confirm.")
 			}

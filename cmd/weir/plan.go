@@ -74,6 +74,7 @@ the one that was brought up last.`,
 			if goal == (plan.Goal{}) && len(p.Others) > 0 {
 				up = "weir up"
 			}
+			up = options.same(up)
 			changes := text.Counted(len(p.Changes)-files, "change")
 			switch {
 			case p.Empty():

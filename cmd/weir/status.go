@@ -43,8 +43,8 @@ failed, 2 wrong usage.`,
 					return err
 				}
 			} else {
-				printStatus(cmd.OutOrStdout(), s)
-				printPending(cmd.OutOrStdout(), s)
+				printStatus(cmd.OutOrStdout(), s, options.same)
+				printPending(cmd.OutOrStdout(), s, options.same)
 			}
 			if !s.InForce || s.Elsewhere != "" {
 				return errNotSo
@@ -57,7 +57,7 @@ failed, 2 wrong usage.`,
 }
 
 // printStatus says how the host stands to its goals.
-func printStatus(w io.Writer, s change.Status) {
+func printStatus(w io.Writer, s change.Status, same func(string) string) {
 	switch {
 	case !s.Up && s.Why == "":
 		fmt.Fprintln(w, "Weir is not up.")
@@ -69,7 +69,7 @@ func printStatus(w io.Writer, s change.Status) {
 	case s.InForce:
 		printInForce(w, s)
 	default:
-		printDrift(w, s)
+		printDrift(w, s, same)
 	}
 }
 
@@ -94,7 +94,7 @@ func printInForce(w io.Writer, s change.Status) {
 	}
 }
 
-func printDrift(w io.Writer, s change.Status) {
+func printDrift(w io.Writer, s change.Status, same func(string) string) {
 	printNotes(w, s.Notes)
 	for _, c := range s.Drift {
 		printChange(w, c)
@@ -114,17 +114,17 @@ func printDrift(w io.Writer, s change.Status) {
 		fmt.Fprintln(w, "The machine was started again since.")
 	}
 	if len(s.Drift) > 0 {
-		fmt.Fprintf(w, "%s to bring it back:  weir up\n", text.Counted(len(s.Drift), "change"))
+		fmt.Fprintf(w, "%s to bring it back:  %s\n", text.Counted(len(s.Drift), "change"), same("weir up"))
 	}
 }
 
 // printPending says what becomes of a run that is not confirmed, or has become of it.
-func printPending(w io.Writer, s change.Status) {
+func printPending(w io.Writer, s change.Status, same func(string) string) {
 	switch {
 	case s.Unconfirmed && s.RevertsIn > 0:
-		fmt.Fprintf(w, "Not confirmed: reverts in %s unless you run:  weir confirm\n", seconds(s.RevertsIn))
+		fmt.Fprintf(w, "Not confirmed: reverts in %s unless you run:  %s\n", seconds(s.RevertsIn), same("weir confirm"))
 	case s.Unconfirmed:
-		fmt.Fprintln(w, "Not confirmed, and not put back in time. To put it back now:  weir recover")
+		fmt.Fprintln(w, "Not confirmed, and not put back in time. To put it back now: ", same("weir recover"))
 	case s.Reverted != nil:
 		fmt.Fprintf(w, "Put back, since it was not confirmed:  %s\n", s.Reverted.Goal.Flags())
 		printNotes(w, s.Reverted.Notes)

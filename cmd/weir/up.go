@@ -98,7 +98,7 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 				return err
 			}
 			if !options.json { // to be confirmed in time, even over a link that is full
-				printUp(cmd.OutOrStdout(), out, o.boot)
+				printUp(cmd.OutOrStdout(), out, o.boot, options.same)
 			}
 			drained, slow := o.drain(cmd, options.store(), &out)
 			if options.json {
@@ -207,8 +207,8 @@ func (d drained) print(w io.Writer) {
 	}
 }
 
-// printUp says what was done, and what becomes of it.
-func printUp(w io.Writer, out change.Outcome, boot bool) {
+// printUp says what was done, and what becomes of it; same is a command for the same journal.
+func printUp(w io.Writer, out change.Outcome, boot bool, same func(string) string) {
 	for _, n := range out.Notes {
 		if n.Subject == plan.RoleNote { // whatever else was thought about, weir plan tells
 			printText(w, n.Subject, n.Text)
@@ -230,13 +230,14 @@ func printUp(w io.Writer, out change.Outcome, boot bool) {
 	switch {
 	case len(out.Done) == 0 && len(out.Failed) > 0:
 	case out.RevertsIn > 0:
-		fmt.Fprintf(w, "%s %s in %s unless you run:  weir confirm\n", done, reverts, seconds(out.RevertsIn))
+		fmt.Fprintf(w, "%s %s in %s unless you run:  %s\n", done, reverts, seconds(out.RevertsIn),
+			same("weir confirm"))
 		if out.Kept {
 			fmt.Fprintln(w, "That also writes the files that keep the goal over a reboot.")
 		}
 	case boot && len(out.Done) == 0 && len(out.Notes) > 0:
 	case len(out.Done) > 0:
-		fmt.Fprintln(w, done, "To undo:  weir down")
+		fmt.Fprintln(w, done, "To undo: ", same("weir down"))
 	default:
 		fmt.Fprintln(w, done)
 	}
