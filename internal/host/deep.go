@@ -217,7 +217,12 @@ func unloaded(root fs.FS, release, name string) string {
 // namespaces lists those of processes, other than the own one.
 func (t *tree) namespaces(own string, p processes) []Namespace {
 	if p.hidden > 0 {
-		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: needs root", p.hidden))
+		needs := "root"
+		if os.Geteuid() == 0 { // within a container, or a sandbox
+			needs = "CAP_SYS_PTRACE, which root does not have here"
+		}
+		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: needs %s", p.hidden,
+			needs))
 	}
 	var list []Namespace
 	for id, n := range p.namespaces {

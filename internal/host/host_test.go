@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -279,7 +280,13 @@ func TestHidden(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				f, err := Read()
+				f, err := ReadDeep()
+				says := slices.ContainsFunc(f.Deep.Unknown, func(u Unread) bool {
+					return u.What == "other network namespaces" && strings.Contains(u.Why, "CAP_SYS_PTRACE")
+				})
+				if !says {
+					t.Errorf("root is not told what it lacks: %v", f.Deep.Unknown)
+				}
 				if err != nil || f.Hidden != c.hidden || (f.Files != nil) != c.files {
 					t.Errorf("hidden %v, files %v, %v", f.Hidden, f.Files != nil, err)
 				}
