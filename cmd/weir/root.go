@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/units"
 )
 
 func newRootCommand() *cobra.Command {
@@ -93,7 +94,11 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usage(cmd.CommandPath()+" --help", "%s takes options only, and no %q", cmd.CommandPath(), args[0])
+	try := cmd.CommandPath() + " --help"
+	if _, err := units.ParseRate(args[0]); err == nil && cmd.Flags().Lookup("rate") != nil {
+		try = cmd.CommandPath() + " --rate " + args[0]
+	}
+	return usage(try, "%s takes options only, and no %q", cmd.CommandPath(), args[0])
 }
 
 // addGoal adds the options that say what is wanted.
