@@ -267,7 +267,7 @@ type booter struct {
 // booters has one for each engine of scenarios.
 func booters() map[string]booter {
 	return map[string]booter{
-		scenario.UML:  {findUML, "make lab-kernel   (in Weir's source; 3 to 5 minutes, no root needed)"},
+		scenario.UML:  {findUML, "make lab-kernel   (in Weir's source; 5 to 10 minutes, no root needed)"},
 		scenario.QEMU: {findQEMU, "make kernels   (in Weir's source; a minute, no root needed)"},
 	}
 }
