@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help run quic autorate test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-rules docs-dualpi2 dualpi2-matrix clean
+.PHONY: help need-run need-test run quic autorate test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-rules docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,12 +42,11 @@ reference: kernels ## build the kernel's own sch_dualpi2 for the newest stock ke
 	@scripts/need reference
 	@internal/lab/qemu/reference
 
-run: lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, their tables, and report.html
+run: need-run lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, their tables, and report.html
 	$(LAB) --html report.html scenarios/narrow-link.toml scenarios/relay.toml
 	@echo "report.html has the pictures."
 
-test: lab-kernel kernels tc weir check ## everything that CI runs
-	@scripts/need test dist machines generate
+test: need-test lab-kernel kernels tc weir check ## everything that CI runs
 	@scripts/promtool >/dev/null
 	$(GO) run ./internal/testrun -timeout 50m ./...
 
@@ -111,6 +110,13 @@ dist: ## static binaries and packages (.deb, .rpm, .apk, .pkg.tar.zst) for amd64
 reproducible: ## is what make dist makes the same, byte for byte, from another clone with an empty cache?
 	@scripts/need go dist
 	@scripts/reproducible
+
+# All that is missing is named at once, before anything is made.
+need-run:
+	@scripts/need go lab-kernel
+
+need-test:
+	@scripts/need go lab-kernel kernels test dist machines generate
 
 deps: ## install the Debian packages that the other targets need
 	@scripts/need go lab-kernel kernels test dist machines generate
