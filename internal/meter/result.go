@@ -173,12 +173,17 @@ func (p *Phase) delays(w, idle window, interval float64) {
 			return []float64{at(loaded, 0.5) - base, at(loaded, 0.9) - base, at(loaded, 0.99) - base}
 		})
 		if figures != nil {
+			base := measure.Quantile(idle.rtt, 0.5)
+			for i := range figures { // no round trip takes less than nothing
+				figures[i].Low = max(figures[i].Low, -base)
+			}
 			p.Added = &Added{figures[0], figures[1], figures[2]}
 		}
 	}
 	if e := measure.Bootstrap([][]float64{w.rtt}, length, func(s [][]float64) []float64 {
 		return []float64{deviation(s[0])}
 	}); e != nil {
+		e[0].Low = max(e[0].Low, 0)
 		p.Jitter = &e[0]
 	}
 	above := func(s, idle []float64) *measure.Dist {
