@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"weir/internal/host"
 	"weir/internal/qdisc"
@@ -99,7 +100,7 @@ func (d *draft) kernelHas(cc string) error {
 	}
 	return &Refusal{
 		What: fmt.Sprintf("kernel %s has no congestion control %s", d.facts.Kernel, cc),
-		Try: fmt.Sprintf("--cc keep, or one of: %v",
-			slices.Concat(d.facts.Congestion.Available, d.facts.Congestion.Loadable)),
+		Try: "--cc keep, or one of: " + strings.Join(
+			slices.Concat(d.facts.Congestion.Available, d.facts.Congestion.Loadable), ", "),
 	}
 }
