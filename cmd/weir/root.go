@@ -29,7 +29,9 @@ Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 				return nil
 			}
 			try := "weir --help"
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			if args[0] == "version" {
+				try = "weir --version"
+			} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 				try = "weir " + strings.Join(near, ", weir ")
 			}
 			return usage(try, "unknown command %q", args[0])
