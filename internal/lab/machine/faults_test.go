@@ -41,6 +41,7 @@ func faults() []fault {
 		{name: "a rate that nobody knows is looked for, and found", on: one, quick: true, run: learnt},
 		{name: "tried over ssh by who knows no rate, and kept", on: one, run: triedAndKept},
 		{name: "tried over ssh, and not kept", on: one, run: triedAndPutBack},
+		{name: "tried over ssh by one whom sudo asks for a password", on: one, run: triedBySudo},
 		{name: "a reboot while not confirmed", on: one, run: rebootsUnconfirmed},
 		{name: "a power cut at a step", on: one, suites: released, run: powerCuts},
 		{name: "the card comes after the boot, goes and comes again", on: all, run: hotplug},
@@ -54,6 +55,7 @@ func faults() []fault {
 		{name: "the program is replaced before the time is over", on: one, run: replaced},
 		{name: "in a PID namespace that ends with weir up", on: one, run: contained},
 		{name: "the service, or a session's scope, that weir up ran in is stopped", on: one, run: stoppedWith},
+		{name: "the login that weir up ran in ends, and all of it is killed", on: one, run: loggedOut},
 		{name: "in another network namespace, and what waits is killed", on: one, run: elsewhere},
 		{name: "two uplinks", on: one, run: twoUplinks},
 		{name: "DualPI2 in BPF, then a reboot", on: one, suites: []string{"sid"}, run: l4sReboots},
@@ -335,9 +337,10 @@ func learnt(s *subject) {
 }
 
 // afar prepares weir try from a host behind a link of 10 Mbit/s each way, and gives the script that runs it there at a
-// terminal, with answers, by who knows no rate. Both hosts are in the machine, in namespaces of their own. Its emulated
-// processor does not always fill the link, so which rate is found is not looked at: internal/follow's TestLone does.
-func (s *subject) afar() func(answers, options string) string {
+// terminal, as a user here, with answers, by who knows no rate. Both hosts are in the machine, in namespaces of their
+// own. Its emulated processor does not always fill the link, so which rate is found is not looked at: internal/follow's
+// TestLone does.
+func (s *subject) afar(user string) func(answers, options string) string {
 	s.sh(`mkdir -p /root/.ssh && chmod 700 /root/.ssh && ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
 		cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
 		printf 'StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n' >/root/.ssh/config
@@ -355,20 +358,20 @@ func (s *subject) afar() func(answers, options string) string {
 		for d in near lan; do tc -n wan qdisc add dev $d root tbf rate 10mbit burst 5kb limit 250kb; done
 		tc -n home qdisc add dev home0 root netem delay 20ms limit 1000`)
 	return func(answers, options string) string {
-		return fmt.Sprintf(`printf '%s' | ip netns exec home script -qec "weir try root@10.77.1.1 --dev far0 --rate auto `+
-			`%s" /dev/null >/run/said 2>&1; said=$?; cat /run/said; `, answers, options)
+		return fmt.Sprintf(`printf '%s' | ip netns exec home script -qec "weir try %s@10.77.1.1 --dev far0 `+
+			`--rate auto %s" /dev/null >/run/said 2>&1; said=$?; cat /run/said; `, answers, user, options)
 	}
 }
 
 func triedAndKept(s *subject) {
-	s.sh(s.afar()(`y\ny\n`, "") + `[ $said = 0 ] && grep -E 'The way from .* carries [0-9.]+mbit' /run/said && ` +
+	s.sh(s.afar("root")(`y\ny\n`, "") + `[ $said = 0 ] && grep -E 'The way from .* carries [0-9.]+mbit' /run/said && ` +
 		`grep 'Kept, also over a reboot' /run/said`)
 	s.holds(asPlanned, "tried, and kept", "weir status && tc qdisc show dev far0 | grep 'cake .*bandwidth ' && "+
 		"! ls -d /tmp/weir-try.*")
 }
 
 func triedAndPutBack(s *subject) {
-	try := s.afar()
+	try := s.afar("root")
 	before := s.look()
 	s.sh(try(`n\n`, "") + `[ $said = 1 ] && grep 'the rate of its link is not known' /run/said`)
 	s.same(asBefore, s.look(), before, "the line is not said to be faster")
@@ -376,6 +379,20 @@ func triedAndPutBack(s *subject) {
 	s.same(asBefore, s.look(), before, "nobody could be asked")
 	s.sh(try(`y\nn\n`, "") + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said`)
 	s.same(asBefore, s.look(), before, "tried, and not kept")
+}
+
+func triedBySudo(s *subject) {
+	try := s.afar("someone")
+	s.someone()
+	before := s.look()
+	s.sh(try(`wrong\n`, "") + `[ $said = 1 ] && grep 'sudo on .* lets nobody in with that password' /run/said`)
+	s.same(asBefore, s.look(), before, "the password was wrong")
+	s.sh(try(`secret\ny\nn\n`, "") + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said && ` +
+		`! grep secret /run/said`)
+	s.same(asBefore, s.look(), before, "tried, and not kept")
+	s.sh(try(`secret\ny\ny\n`, "") + `[ $said = 0 ] && grep 'Kept, also over a reboot' /run/said`)
+	s.holds(asPlanned, "tried, and kept", "weir status && tc qdisc show dev far0 | grep 'cake .*bandwidth ' && "+
+		"! ls -d /tmp/weir-try.*")
 }
 
 func rebootsUnconfirmed(s *subject) {
@@ -793,6 +810,30 @@ func stoppedWith(s *subject) {
 			"status | grep -q \"^Put back\"'")
 		s.same(asBefore, s.look(), before, c.what+" that was stopped")
 	}
+}
+
+// loggedOut is a user's login by ssh where logind kills what a login leaves behind (logind.conf(5), KillUserProcesses).
+func loggedOut(s *subject) {
+	const left = "sleep 7777" // by the login: it ends with it, or nothing was shown
+	s.sh(`mkdir -p /root/.ssh /run/systemd/logind.conf.d && ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
+		printf '[Login]\nKillUserProcesses=yes\n' >/run/systemd/logind.conf.d/kill.conf
+		systemctl restart systemd-logind && systemctl start ssh`)
+	s.someone()
+	before := s.look()
+	s.sh("ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null someone@127.0.0.1 'setsid " + left +
+		" </dev/null >/dev/null 2>&1 & echo secret | sudo -S -p \"\" weir up " + s.within(whileLooking) + goal +
+		"' && " + inForce(goalRate) + " && until_ '! pgrep -x -f \"" + left + "\"' && " + inForce(goalRate) +
+		" && systemctl list-units --no-legend 'weir-revert*' | grep running")
+	s.sh(putBack + "until_ '! systemctl list-units --all --no-legend \"weir-revert*\" | grep -q .'; until_ 'weir " +
+		"status | grep -q \"^Put back\"'")
+	s.same(asBefore, s.look(), before, "a login that was killed")
+}
+
+// someone is a user with root's key, whom sudo asks for a password, in a shell that is Debian's plainest.
+func (s *subject) someone() {
+	s.sh(`useradd -m -s /bin/dash -G sudo someone && echo someone:secret | chpasswd
+		install -d -o someone -m 700 /home/someone/.ssh
+		install -o someone -m 600 /root/.ssh/id_ed25519.pub /home/someone/.ssh/authorized_keys`)
 }
 
 // elsewhere is a namespace that a container engine or ip-netns(8) keeps: what waits there can be started again.
