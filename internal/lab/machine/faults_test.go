@@ -90,7 +90,7 @@ func beside(run func(*subject)) func(*subject) {
 			`MACAddress=52:54:00:00:01:01\n' >20-lan.netdev
 			printf '[Match]\nName=lan0 lan1\n\n[Link]\nRequiredForOnline=no\n\n[Network]\nLinkLocalAddressing=no\n` +
 			`IPv6AcceptRA=no\nConfigureWithoutCarrier=yes\n' >20-lan.network
-			networkctl reload; until_ 'ip link show dev lan0 2>/dev/null | grep -q LOWER_UP'`)
+			sync; networkctl reload; until_ 'ip link show dev lan0 2>/dev/null | grep -q LOWER_UP'`)
 		s.settled()
 		s.sh("weir up --dev lan0 --rate 30mbit --rtt 40ms && weir confirm")
 		s.down, s.from, s.every = downOne, "beside", 8
