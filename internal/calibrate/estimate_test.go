@@ -84,7 +84,8 @@ func TestPlausible(t *testing.T) {
 		{framing{overhead: -90, off: 2, known: true}, framing{off: 2}},
 		{framing{overhead: 25, off: 48, known: true}, framing{overhead: 25, off: 48}},
 		{framing{overhead: 148, off: 1, known: true}, framing{overhead: 148, off: 1}},
-		{framing{overhead: 36, off: 12, atm: true, known: true}, framing{overhead: 36, off: 12, atm: true, known: true}},
+		{framing{overhead: 36, off: 12, atm: true, known: true},
+			framing{overhead: 36, off: 12, atm: true, known: true}},
 	} {
 		if got := x.in.plausible(); got != x.out {
 			t.Errorf("%+v: %+v", x.in, got)

@@ -69,7 +69,8 @@ func TestMeasuredHTML(t *testing.T) {
 	// What one measurement says is there once, and each note by itself.
 	before.Notes = []string{"first", "second"}
 	page = write(Measured{"x", before})
-	if n := strings.Count(page, "Downloads add 160 ms"); n != 1 || !strings.Contains(page, "<li>first</li><li>second</li>") {
+	if n := strings.Count(page, "Downloads add 160 ms"); n != 1 ||
+		!strings.Contains(page, "<li>first</li><li>second</li>") {
 		t.Errorf("it says so %d times, or its notes run together", n)
 	}
 	after.Recording = nil // as of a file that somebody has made smaller
