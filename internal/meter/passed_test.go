@@ -10,7 +10,7 @@ import (
 
 func TestParsePassed(t *testing.T) {
 	const text = `Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+ face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
     lo: 1110 12 0 0 0 0 0 0 1110 12 0 0 0 0 0 0
   eth0:2876123456789 5 0 0 0 0 0 0 17 7 0 0 0 0 0 0
    bad: 1 2
