@@ -16,7 +16,7 @@ func tcpMemory(p *patient) []Finding {
 	}
 	f := Finding{
 		Code: "tcp-memory-short", Severity: Notable,
-		Plain: "Connections have stalled here: all together they needed more memory than the kernel lets them have.",
+		Plain: "Connections may have stalled: together they needed more memory than the kernel lets them have.",
 		Title: "TCP has been short of memory.",
 		Seen: fmt.Sprintf("TCP holds %s now. It has reached the mark of %s %s since the boot (tcp_mem, "+
 			"/proc/net/netstat).", text.Bytes(float64(m.Held)), text.Bytes(float64(m.Mark)),
@@ -28,7 +28,7 @@ func tcpMemory(p *patient) []Finding {
 	}
 	if m.Held >= m.Mark {
 		f.Severity = Harmful
-		f.Plain = "Connections stall: all together they need more memory than the kernel lets them have."
+		f.Plain = "Connections may stall now: together they need more memory than the kernel lets them have."
 		f.Title = "TCP is short of memory."
 	}
 	return []Finding{f}
