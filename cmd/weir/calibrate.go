@@ -148,6 +148,9 @@ func (o calibrateOptions) run(stderr io.Writer) (*meter.Calibrated, error) {
 	options, note := o.measured()
 	line := newProgress(stderr)
 	defer line.clear()
+	if err := meter.TryCC(options.CC); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	options.Phase = func(p calibrate.Phase) { line.say(time.Since(began), func() string { return string(p) }) }
 	peers, err := o.open(ctx, options.CC)

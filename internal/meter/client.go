@@ -71,6 +71,14 @@ func (p *Problem) Error() string { return p.What }
 // Hint is what to try.
 func (p *Problem) Hint() string { return p.Try }
 
+// noCC is a problem with a congestion control, which names those that there are.
+func noCC(what string, there []string) error {
+	if len(there) == 0 {
+		return &Problem{what, "without --cc"}
+	}
+	return &Problem{what + " (there are: " + strings.Join(there, ", ") + ")", "--cc " + there[0]}
+}
+
 // dial connects by TCP, with a congestion control.
 func (t Target) dial(ctx context.Context, cc string) (net.Conn, error) {
 	return t.dialSized(ctx, cc, 0)

@@ -53,6 +53,9 @@ type iperf struct {
 
 // MeasureIperf measures the way to an iperf3 server, by TCP. The probe is a TCP handshake with it.
 func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, error) {
+	if err := TryCC(o.CC); err != nil {
+		return nil, err
+	}
 	names, _, _ := o.Phases()
 	s := &iperf{Options: o, addr: addr, phases: len(names) - 1}
 	// From now on it is busy with us: it would take a probe for somebody else's test.

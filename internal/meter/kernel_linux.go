@@ -3,6 +3,7 @@
 package meter
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -189,13 +190,33 @@ func SetCC(c net.Conn, cc string) error {
 	if cc == "" {
 		return nil
 	}
-	err := control(c, func(fd int) error {
-		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc)
-	})
-	if err != nil {
-		return fmt.Errorf("congestion control %q: %w (here there are: %s)", cc, err, strings.Join(CCs(), ", "))
+	return control(c, func(fd int) error { return setCC(fd, cc) })
+}
+
+func setCC(fd int, cc string) error {
+	err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOENT):
+		return noCC(fmt.Sprintf("this kernel has no congestion control %q", cc), CCs())
+	case errors.Is(err, unix.EPERM):
+		return noCC(fmt.Sprintf("the congestion control %q is here for root alone", cc), CCs())
 	}
-	return nil
+	return fmt.Errorf("congestion control %q: %w", cc, err)
+}
+
+// TryCC tells whether a congestion control can be chosen here. The kernel loads its module where that is allowed.
+func TryCC(cc string) error {
+	if cc == "" {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return setCC(fd, cc)
 }
 
 // CCs are the congestion controls that anybody may choose here.

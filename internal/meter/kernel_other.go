@@ -18,11 +18,14 @@ import (
 func readKernel(net.Conn) (kernelTCP, bool) { return kernelTCP{}, false }
 
 // SetCC chooses a connection's congestion control; "" leaves the host's own.
-func SetCC(_ net.Conn, cc string) error {
+func SetCC(_ net.Conn, cc string) error { return TryCC(cc) }
+
+// TryCC tells whether a congestion control can be chosen here.
+func TryCC(cc string) error {
 	if cc == "" {
 		return nil
 	}
-	return fmt.Errorf("congestion control %q: it cannot be chosen on %s", cc, runtime.GOOS)
+	return &Problem{fmt.Sprintf("congestion control %q: it cannot be chosen on %s", cc, runtime.GOOS), "without --cc"}
 }
 
 // CCs are the congestion controls that anybody may choose here.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// What client and server say to each other over HTTPS. A server answers Hello at PathSession; bulk data goes over
-// PathDown and PathUp, each on a connection of its own; PathFlows tells what the server saw of it. A page in a browser
+// What client and server say to each other over HTTPS. A server answers Hello at PathSession; cc=NAME there asks for a
+// congestion control. Bulk data goes over PathDown and PathUp, each on a connection of its own; PathFlows tells what the server saw of it. A page in a browser
 // posts its Recording at PathSummary, and is answered with a Result. PathTickets is for bulk data without TLS.
 const (
 	PathSession = "/weir/1/session"
@@ -34,7 +34,8 @@ type Hello struct {
 	Name    string   `json:"name"`    // of the host
 	Weir    string   `json:"weir"`
 	Kernel  string   `json:"kernel,omitempty"`
-	CCs     []string `json:"ccs,omitempty"` // congestion controls that may be asked for
+	CCs     []string `json:"ccs,omitempty"`   // congestion controls that may be asked for
+	NoCC    bool     `json:"no_cc,omitempty"` // the one that was asked for is not there, and no session began
 	Rate    uint64   `json:"rate,omitempty"`
 	Plain   bool     `json:"plain,omitempty"` // flows may go without TLS
 	Path    bool     `json:"path,omitempty"`  // its UDP port tells what the path does to packets

@@ -30,6 +30,9 @@ type served struct {
 
 // Measure measures the way to a weir serve. When the context ends it gives what there is.
 func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
+	if err := TryCC(o.CC); err != nil {
+		return nil, err
+	}
 	t, other, err := t.settled(ctx)
 	if err != nil {
 		return nil, err
@@ -38,8 +41,15 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	defer transport.CloseIdleConnections()
 	s := &served{Options: o, target: t, ask: &http.Client{Transport: transport, Timeout: 15 * time.Second}}
 	rec := &Recording{Target: t.Addr, Time: time.Now().UTC().Truncate(time.Second)}
-	if err := t.ask(ctx, s.ask, http.MethodPost, PathSession, nil, &s.hello); err != nil {
+	wants := url.Values{}
+	if o.CC != "" {
+		wants.Set("cc", o.CC)
+	}
+	if err := t.ask(ctx, s.ask, http.MethodPost, PathSession, wants, &s.hello); err != nil {
 		return nil, err
+	}
+	if s.hello.NoCC {
+		return nil, noCC(fmt.Sprintf("%s has no congestion control %q for weir serve", t.Addr, o.CC), s.hello.CCs)
 	}
 	rec.Remote, rec.Plain = s.hello, o.Plain
 	if s.hello.Version != 1 {
@@ -53,10 +63,8 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	if o.Plain && !s.hello.Plain {
 		return nil, &Problem{t.Addr + " knows no loads without TLS", "the same version of weir there, or no --plain"}
 	}
-	s.query = url.Values{"session": {s.hello.Session}}
-	if o.CC != "" {
-		s.query.Set("cc", o.CC)
-	}
+	s.query = wants
+	s.query.Set("session", s.hello.Session)
 	began := time.Now()
 	rec.Paths = s.look(ctx, other)
 	if left := time.Duration(s.hello.Seconds*float64(time.Second)) - time.Since(began); o.Time > left {

@@ -171,6 +171,19 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// A congestion control that is not here is said where the session would begin.
+func TestNoCC(t *testing.T) {
+	r := start(t, nil)
+	for cc, want := range map[string]bool{"nosuch": true, "reno": false, "": false} {
+		var hello meter.Hello
+		_, text := r.do(t, r.h1, "POST", meter.PathSession+"?cc="+cc, nil, 1e4)
+		if err := json.Unmarshal(text, &hello); err != nil || hello.NoCC != want || (hello.Session == "") != want ||
+			len(hello.CCs) == 0 {
+			t.Errorf("%q: %s %v", cc, text, err)
+		}
+	}
+}
+
 // While one client tests, another is told to come back; and nobody stays for longer than is allowed.
 func TestGate(t *testing.T) {
 	now := time.Unix(1000, 0)

@@ -47,6 +47,10 @@ func (s *Server) own(m *http.ServeMux) {
 // hello opens a session.
 func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	who := client(r.RemoteAddr)
+	if meter.TryCC(r.URL.Query().Get("cc")) != nil { // now, and not when the client has waited for its idle phase
+		writeJSON(w, meter.Hello{Version: 1, NoCC: true, CCs: meter.CCs()})
+		return
+	}
 	left, wait, ok := s.gate.begin(who)
 	if !ok {
 		busy(w, wait)
