@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -301,20 +302,21 @@ func (t *attempt) find(arch string) ([]byte, error) {
 	return b, nil
 }
 
-// askPassword asks for what sudo on the other host wants, and has it checked.
+// askPassword asks for what sudo or doas on the other host wants, and has it checked.
 func (t *attempt) askPassword(ctx context.Context) error {
 	if !t.machine.WantsPassword() {
 		return nil
 	}
 	if !t.terminal {
-		return &hinted{fmt.Errorf("sudo on %s wants a password", t.host.Name), "weir try at a terminal, or as root@"}
+		return &hinted{fmt.Errorf("%s on %s wants a password", t.machine.By(), t.host.Name),
+			"weir try at a terminal, or as root@"}
 	}
 	terminal := int(os.Stdin.Fd())
 	before, err := term.GetState(terminal)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.errs, "Password for sudo on %s: ", t.host.Name)
+	fmt.Fprintf(t.errs, "Password for %s on %s: ", t.machine.By(), t.host.Name)
 	typed := make(chan error, 1)
 	go func() {
 		b, err := term.ReadPassword(terminal)
@@ -362,7 +364,7 @@ func (t *attempt) free(ctx context.Context) error {
 	}
 	if status.Up {
 		return &hinted{fmt.Errorf("weir has %s in hand already", t.host.Name),
-			"ssh " + t.host.Name + " sudo weir up " + t.goal.Flags()}
+			t.there("up " + t.goal.Flags())}
 	}
 	return nil
 }
@@ -416,8 +418,17 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
 	}
 	t.State = kept
-	fmt.Fprintf(t.w, "Kept, also over a reboot. To undo:  ssh %s sudo weir down\n", t.host.Name)
+	fmt.Fprintf(t.w, "Kept, also over a reboot. To undo:  %s\n", t.there("down"))
 	return nil
+}
+
+// there is what to type here for a weir as root there.
+func (t *attempt) there(args string) string {
+	words := []string{"ssh", t.host.Name, t.machine.By(), "weir", args}
+	if t.machine.WantsPassword() {
+		words[0] = "ssh -t"
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
 // judged tells whether some delay is surely shorter, and whether one is surely longer or a load surely less than nine
@@ -457,9 +468,6 @@ func (t *attempt) ask(ctx context.Context, question string) bool {
 	}
 }
 
-// sshFailed is the exit status of ssh where it could not do what it was asked to (ssh(1)).
-const sshFailed = 255
-
 // back puts back what was there.
 func (t *attempt) back(ctx context.Context, why error) error {
 	var err error
@@ -468,14 +476,14 @@ func (t *attempt) back(ctx context.Context, why error) error {
 		_, err = t.machine.Weir(late, "down")
 		stop()
 		var said *far.Failed
-		if err == nil || errors.As(err, &said) && said.Status != sshFailed {
+		if err == nil || errors.As(err, &said) && said.Status != far.SSHFailed {
 			break
 		}
 		time.Sleep(5 * time.Second)
 	}
 	if err != nil {
 		left := fmt.Errorf("%s: putting it back: %w; the timer does it by itself", t.host.Name, err)
-		return errors.Join(why, &hinted{left, "ssh " + t.host.Name + " sudo weir status"})
+		return errors.Join(why, &hinted{left, t.there("status")})
 	}
 	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)

@@ -14,10 +14,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"weir/internal/meter"
 	"weir/internal/meter/far"
@@ -30,8 +31,9 @@ type Machine struct {
 	root []string
 	dir  string // where the copy is; "" before
 
-	// Password is what sudo is told, where it wants one.
+	// Password is what sudo or doas is told, where it wants one.
 	Password string
+	said     atomic.Int64 // files of what was said, where it goes into files
 }
 
 // Architectures are those that there is a program for, by the names that uname has for them.
@@ -42,7 +44,8 @@ func architectures() map[string]string {
 // Open looks at a machine. It changes nothing there.
 func Open(ctx context.Context, h far.Host) (*Machine, error) {
 	out, err := h.Run(ctx, `sh -c 'uname -sm; id -u; for t in sudo doas; do `+
-		`command -v $t >/dev/null 2>&1 && { $t -n true 2>/dev/null && echo $t yes || echo $t no; }; done; true'`, nil)
+		`command -v $t >/dev/null 2>&1 || continue; why=$($t -n true 2>&1) && { echo $t yes; continue; }; `+
+		`case $why in doas:*enabled*|doas:*permitted*) echo $t never;; *) echo $t no;; esac; done; true'`, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +68,10 @@ func Open(ctx context.Context, h far.Host) (*Machine, error) {
 	case slices.Contains(rest, "sudo no"):
 		m.root = []string{"sudo", "-S", "-p", "''"}
 	case slices.Contains(rest, "doas no"):
-		return nil, &meter.Problem{What: h.Name + ": doas wants a password there, which it takes at a terminal only",
-			Try: "permit nopass in its /etc/doas.conf, or weir try " + asRoot(h.Name)}
+		m.root = []string{"doas"}
+	case slices.Contains(rest, "doas never"):
+		return nil, &meter.Problem{What: h.Name + ": the user is not root, and doas permits it nothing",
+			Try: "permit it in /etc/doas.conf there, or weir try " + asRoot(h.Name)}
 	default:
 		return nil, &meter.Problem{What: h.Name + ": the user is not root, and has neither sudo nor doas",
 			Try: "weir try " + asRoot(h.Name)}
@@ -84,8 +89,16 @@ func asRoot(name string) string {
 	return root
 }
 
-// WantsPassword tells whether sudo there asks for one.
-func (m *Machine) WantsPassword() bool { return slices.Contains(m.root, "-S") }
+// WantsPassword tells whether what makes the user root there asks for one.
+func (m *Machine) WantsPassword() bool { return m.By() != "" && !slices.Contains(m.root, "-n") }
+
+// By is what makes the user root there: sudo, doas, or "" where it is root.
+func (m *Machine) By() string {
+	if len(m.root) == 0 {
+		return ""
+	}
+	return m.root[0]
+}
 
 var folder = regexp.MustCompile(`^/[A-Za-z0-9._/-]+/weir-try\.[A-Za-z0-9]+$`)
 
@@ -119,11 +132,18 @@ func (m *Machine) Copy(ctx context.Context, program []byte) error {
 
 // Allowed runs nothing as root: it fails where the password is wrong.
 func (m *Machine) Allowed(ctx context.Context) error {
-	_, err := m.asRoot(ctx, "true")
+	const patience = 30 * time.Second // it may ask something else, which nobody here answers
+	inTime, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	_, err := m.asRoot(inTime, "true")
 	var said *far.Failed
-	if errors.As(err, &said) && m.WantsPassword() {
-		return &meter.Problem{What: fmt.Sprintf("sudo on %s lets nobody in with that password: %v", m.Name, said),
+	switch {
+	case errors.As(err, &said) && m.WantsPassword():
+		return &meter.Problem{What: fmt.Sprintf("%s on %s lets nobody in with that password: %v", m.By(), m.Name, said),
 			Try: "again, or weir try " + asRoot(m.Name)}
+	case inTime.Err() != nil && ctx.Err() == nil:
+		return &meter.Problem{What: fmt.Sprintf("%s on %s does not end: it may ask for more than a password", m.By(),
+			m.Name), Try: "weir try " + asRoot(m.Name)}
 	}
 	return err
 }
@@ -162,9 +182,32 @@ func (m *Machine) asRoot(ctx context.Context, words ...string) (string, error) {
 	for _, w := range words {
 		command += " " + far.Quote(w)
 	}
-	var in io.Reader
-	if m.WantsPassword() {
-		in = strings.NewReader(m.Password + "\n")
+	switch {
+	case m.WantsPassword() && m.By() == "doas":
+		return m.atTerminal(ctx, command)
+	case m.WantsPassword():
+		return m.Run(ctx, command, strings.NewReader(m.Password+"\n"))
 	}
-	return m.Run(ctx, strings.TrimSpace(command), in)
+	return m.Run(ctx, strings.TrimSpace(command), nil)
+}
+
+// atTerminal runs a command that asks for the password at a terminal alone, as doas does. What the command says goes
+// into files there, so that it is not mixed, and its terminal shows nothing but the question. Before there is a folder
+// for them only the exit status is of use.
+func (m *Machine) atTerminal(ctx context.Context, command string) (string, error) {
+	a := far.Answer{Asks: "assword: ", Says: m.Password}
+	if m.dir == "" {
+		return m.RunAsked(ctx, command, a)
+	}
+	at := fmt.Sprintf("%s/said.%d", m.dir, m.said.Add(1))
+	_, err := m.RunAsked(ctx, "sh -c "+far.Quote(command+" </dev/null >"+at+".out 2>"+at+".err"), a)
+	var ended *far.Failed
+	if err != nil && (!errors.As(err, &ended) || ended.Status == far.SSHFailed) {
+		return "", err
+	}
+	status := 0
+	if ended != nil {
+		status = ended.Status
+	}
+	return m.Run(ctx, fmt.Sprintf("sh -c 'cat %[1]s.out; cat %[1]s.err >&2; rm -f %[1]s.*; exit %d'", at, status), nil)
 }

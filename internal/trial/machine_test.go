@@ -75,18 +75,25 @@ func TestAsRoot(t *testing.T) {
 	}
 }
 
-// Of doas that asks, it is not said that there is none.
+// What doas says without a password tells whether one is of use.
 func TestDoas(t *testing.T) {
 	bin := t.TempDir() // without sudo
 	if err := os.Symlink("/bin/sh", filepath.Join(bin, "sh")); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin)
-	for doas, want := range map[string]string{`[ "$1" = -n ] && shift; exec "$@"`: "<nil>",
-		"exit 1": "me@there: doas wants a password there, which it takes at a terminal only"} {
-		host := fake(t, map[string]string{"uname": "echo Linux x86_64", "id": "echo 1000", "doas": doas, "true": ""})
-		if _, err := Open(context.Background(), host); fmt.Sprint(err) != want {
-			t.Errorf("%s: %v", doas, err)
+	const never = "me@there: the user is not root, and doas permits it nothing"
+	for _, c := range []struct{ doas, err, root string }{
+		{`[ "$1" = -n ] && shift; exec "$@"`, "<nil>", "doas -n"},
+		{"echo 'doas: Authentication required' >&2; exit 1", "<nil>", "doas"}, // opendoas; OpenBSD's: Authorization
+		{"echo 'doas: Operation not permitted' >&2; exit 1", never, ""},
+		{"echo 'doas: doas is not enabled, /etc/doas.conf: No such file or directory' >&2; exit 1", never, ""},
+	} {
+		host := fake(t, map[string]string{"uname": "echo Linux x86_64", "id": "echo 1000", "doas": c.doas, "true": ""})
+		m, err := Open(context.Background(), host)
+		if fmt.Sprint(err) != c.err || err == nil && (strings.Join(m.root, " ") != c.root ||
+			m.WantsPassword() != (c.root == "doas") || m.By() != "doas") {
+			t.Errorf("%s: %v, %+v", c.doas, err, m)
 		}
 	}
 }

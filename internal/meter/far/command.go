@@ -3,6 +3,8 @@
 package far
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +65,60 @@ func (h Host) Run(ctx context.Context, command string, in io.Reader) (string, er
 		return "", &meter.Problem{What: h.Name + " prints without end", Try: "ssh " + h.Name}
 	}
 	return string(out), err
+}
+
+// SSHFailed is ssh's exit status where it is not the command's (ssh(1)).
+const SSHFailed = 255
+
+// Answer is what a program that wants a terminal is told when it asks.
+type Answer struct {
+	Asks string // the end of its question
+	Says string // without the line's end
+}
+
+// RunAsked runs a command that has a terminal there, and answers the first time that it asks. What it wrote to either
+// output is given, with a terminal's line ends.
+func (h Host) RunAsked(ctx context.Context, command string, a Answer) (string, error) {
+	const most = 64 << 10
+	if err := Check(h.Name); err != nil {
+		return "", err
+	}
+	h.terminal = true
+	s, err := h.start(ctx, command)
+	if err != nil {
+		return "", err
+	}
+	defer s.end()
+	stop := context.AfterFunc(ctx, s.cancel)
+	defer stop()
+	var out []byte
+	asked := false
+	for b := make([]byte, 4096); len(out) < most; {
+		n, err := s.stdout.Read(b)
+		out = append(out, b[:n]...)
+		// Before it asks, the terminal would show the answer, and throw it away (readpassphrase(3)).
+		if !asked && bytes.HasSuffix(out, []byte(a.Asks)) {
+			asked = true
+			io.WriteString(s.stdin, a.Says+"\n")
+		}
+		if err != nil {
+			break
+		}
+	}
+	ended := s.cmd.Wait()
+	var status *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return string(out), ctx.Err()
+	case errors.As(ended, &status):
+		there := tail{b: out}
+		said := cmp.Or(there.said(), s.stderr.said())
+		if status.ExitCode() == SSHFailed {
+			said = cmp.Or(s.stderr.said(), said)
+		}
+		return string(out), &Failed{Status: status.ExitCode(), Said: said}
+	}
+	return string(out), ended
 }
 
 // said is the last line, and what it goes on from: an error and what to try.

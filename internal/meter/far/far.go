@@ -28,12 +28,17 @@ type Host struct {
 	Interactive bool   // somebody sits at a terminal, and can answer what ssh asks
 	Program     string // "": ssh
 
-	via []string // further options of ssh
+	via      []string // further options of ssh
+	terminal bool     // commands have a terminal there, and their standard error is not apart
 }
 
 // args are what ssh is started with, in front of a command. Nothing but a name may follow the options.
 func (h Host) args(command string) []string {
-	args := []string{"-T", "-o", "Compression=no", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5",
+	mode := "-T"
+	if h.terminal {
+		mode = "-tt"
+	}
+	args := []string{mode, "-o", "Compression=no", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5",
 		"-o", "ServerAliveCountMax=3", "-o", "ClearAllForwardings=yes",
 		// Each load is to have a connection of its own. On Windows a shared one is an error.
 		"-o", "ControlMaster=no", "-o", "ControlPath=none"}

@@ -6,6 +6,7 @@ package far
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -157,6 +158,20 @@ func TestSshdInside(t *testing.T) {
 			}
 		})
 	}
+	t.Run("asked at a terminal", func(t *testing.T) {
+		for says, want := range map[string]string{"it's": "got it", "else": "exit status 3"} {
+			out, err := Host{Name: "dash", Program: ssh}.RunAsked(t.Context(), "sh -c 'stty -echo </dev/tty; printf "+
+				`"a password: " >/dev/tty; read p </dev/tty; [ ${#p} = 4 ] && [ "$p" != else ] && echo got it || exit 3'`,
+				Answer{Asks: "assword: ", Says: says})
+			var failed *Failed
+			if errors.As(err, &failed) {
+				out += fmt.Sprintf("exit status %d", failed.Status)
+			}
+			if !strings.Contains(out, want) || strings.Contains(out, says) {
+				t.Errorf("%q: %q, %v", says, out, err)
+			}
+		}
+	})
 	t.Run("filled", func(t *testing.T) { testPeer(t, Host{Name: "dash", Program: ssh}) })
 	t.Run("filled by a jump", func(t *testing.T) {
 		if _, err := Open(t.Context(), Host{Name: "jump", Program: ssh}); err == nil ||
