@@ -21,23 +21,24 @@ const mostSteps = 3000
 // Flow is what one end knows of a bulk connection. Only the sender's kernel knows RTTs and what limits it; it is zero
 // where the kernel does not tell.
 type Flow struct {
-	Direction string  `json:"direction"`       // Download or Upload, as the client sees it
-	CC        string  `json:"cc,omitempty"`    // congestion control of the sender
-	ECN       bool    `json:"ecn,omitempty"`   // negotiated
-	Bins      []int64 `json:"bins,omitempty"`  // bytes of payload in each Step since the flow began
-	Kernel    bool    `json:"kernel"`          // this end's kernel told what follows
-	RTT       []int64 `json:"rtt,omitempty"`   // smoothed, in µs, at each Step
-	MinRTT    int64   `json:"min_rtt"`         // µs
-	RTTVar    int64   `json:"rttvar"`          // µs, mean of the samples
-	Sent      int64   `json:"sent"`            // bytes, with those sent again
-	Again     int64   `json:"again"`           // bytes sent again
-	Delivered int64   `json:"delivered"`       // packets
-	CE        int64   `json:"ce"`              // of those, marked on their way
-	Elapsed   int64   `json:"elapsed"`         // µs that the following are parts of
-	Busy      int64   `json:"busy"`            // µs with data under way or waiting
-	Receiver  int64   `json:"receiver"`        // µs limited by the receiver's window
-	Buffer    int64   `json:"buffer"`          // µs limited by the send buffer
-	Error     string  `json:"error,omitempty"` // what ended it early
+	Direction string  `json:"direction"`         // Download or Upload, as the client sees it
+	CC        string  `json:"cc,omitempty"`      // congestion control of the sender
+	ECN       bool    `json:"ecn,omitempty"`     // negotiated
+	Bins      []int64 `json:"bins,omitempty"`    // bytes of payload in each Step since the flow began
+	Kernel    bool    `json:"kernel"`            // this end's kernel told what follows
+	RTT       []int64 `json:"rtt,omitempty"`     // smoothed, in µs, at each Step
+	MinRTT    int64   `json:"min_rtt"`           // µs
+	RTTVar    int64   `json:"rttvar"`            // µs, mean of the samples
+	Sent      int64   `json:"sent"`              // bytes, with those sent again
+	Again     int64   `json:"again"`             // bytes sent again
+	Delivered int64   `json:"delivered"`         // packets
+	CE        int64   `json:"ce"`                // of those, marked on their way
+	Elapsed   int64   `json:"elapsed"`           // µs that the following are parts of
+	Busy      int64   `json:"busy"`              // µs with data under way or waiting
+	Receiver  int64   `json:"receiver"`          // µs limited by the receiver's window
+	Buffer    int64   `json:"buffer"`            // µs limited by the send buffer
+	Starved   bool    `json:"starved,omitempty"` // its program had nothing to send at most looks
+	Error     string  `json:"error,omitempty"`   // what ended it early
 }
 
 // Directions, as the client sees them.

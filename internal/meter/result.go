@@ -260,6 +260,11 @@ func (p *Phase) flows(s Span, ramp float64) {
 					s.Ended = append(s.Ended, f.Error)
 				}
 			}
+			// Data was always under way, but there was none in store and no queue is seen: it could have been more.
+			starved := !slices.ContainsFunc(senders, func(f Flow) bool { return !f.Starved })
+			if s.Limit == measure.Network && starved && p.Added != nil && p.Added.P50.Low < negligible {
+				s.Limit, s.Full = measure.Application, false
+			}
 			// A sender that waits for a path on which nothing passes says the same as one that fills it.
 			s.Full = s.Full && p.Goodput[direction].Value > 0
 			p.Senders = append(p.Senders, s)

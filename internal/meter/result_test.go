@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,33 @@ func recorded() *Recording {
 		rec.Samples = append(rec.Samples, s)
 	}
 	return rec
+}
+
+// A sender that always has data under way fills no link if its program has nothing more to send and nothing waits: ssh
+// is so, which its window bounds. If something waits, the link is full all the same.
+func TestStarved(t *testing.T) {
+	for _, c := range []struct {
+		n           int
+		queue, full bool
+	}{{0, false, true}, {1, false, true}, {4, false, false}, {4, true, true}} {
+		n, full := c.n, c.full
+		rec := recorded()
+		for i, s := range rec.Samples {
+			if !c.queue && s.RTT > 0 {
+				rec.Samples[i].RTT = 48
+			}
+		}
+		for i := range rec.Spans {
+			for j := range rec.Spans[i].Far[:min(n, len(rec.Spans[i].Far))] {
+				rec.Spans[i].Far[j].Starved = true
+			}
+		}
+		r := Summarize(rec)
+		said := slices.Contains(r.Notes, "download: the link was not full: its program limited the server.")
+		if s := r.Find(Download).Senders[0]; s.Full != full || said == full {
+			t.Errorf("%+v: %+v %q", c, s, r.Notes)
+		}
+	}
 }
 
 func TestSummarize(t *testing.T) {

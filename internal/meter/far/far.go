@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -203,7 +204,8 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	defer end()
 	done := make(chan struct{})
 	go func() { defer close(done); e.run(probing); end() }()
-	r := &run{Host: h, o: o, rec: rec, echo: e, kernel: h.startKernel(ctx)}
+	r := &run{Host: h, o: o, rec: rec, echo: e, kernel: h.startKernel(ctx),
+		carried: map[string][]carried{}}
 	if r.kernel == nil {
 		rec.Notes = append(rec.Notes, "The other host has no ss, so its kernel's RTTs are not known.")
 	} else {
@@ -217,6 +219,10 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	stop()
 	<-done
 	rec.Samples = e.samples
+	for _, s := range rec.Spans {
+		rec.Notes = append(rec.Notes, limitsOf(s.Name, r.carried[s.Name], idleOf(rec.Samples, rec.Spans),
+			runtime.NumCPU())...)
+	}
 	rec.Notes = append(rec.Notes, "Bulk data went through ssh. Its cipher, its windows and both CPUs limit it too, so "+
 		"the link may carry more.")
 	return rec, err
@@ -229,7 +235,8 @@ type run struct {
 	rec  *meter.Recording
 	echo *echo
 	// what the far kernel says; nil where it does not
-	kernel *kernel
+	kernel  *kernel
+	carried map[string][]carried // by phase
 }
 
 func (r *run) phases(ctx context.Context) error {
@@ -273,6 +280,10 @@ func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*b
 	if len(flows) > 0 {
 		r.kernel.begin()
 	}
+	began := time.Now()
+	for _, b := range flows {
+		b.cpu = cpuOf(b.cmd.Process.Pid)
+	}
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		pause(ctx, min(time.Until(end), 200*time.Millisecond))
 		sum := int64(0)
@@ -293,7 +304,11 @@ func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*b
 			why = cmp.Or(b.stderr.line(), "the connection ended")
 		default:
 		}
-		f := b.rec.Stop("")
+		f, cpu := b.rec.Stop(""), time.Duration(0)
+		if now := cpuOf(b.cmd.Process.Pid); now > 0 {
+			cpu = now - b.cpu
+		}
+		r.carried[name] = append(r.carried[name], carriedBy(f, cpu, time.Since(began)))
 		if f.Direction == meter.Download {
 			s.Local = append(s.Local, f)
 			far := r.kernel.flow(b.port)
@@ -313,6 +328,7 @@ type bulk struct {
 	*session
 	rec  *meter.Recorder
 	done chan struct{} // closed when nothing more passes
+	cpu  time.Duration // that its process had before the load
 }
 
 const block = 64 << 10

@@ -90,7 +90,7 @@ var ssOutput = strings.ReplaceAll(`State Recv-Q Send-Q Local Address:Port Peer A
 ESTAB 0 36 192.0.2.1:22 192.0.2.9:50001
 \t ts sack ecn ecnseen cubic wscale:7,7 rto:251 rtt:50.31/1.2 ato:40 mss:1448 cwnd:10 bytes_sent:12345 bytes_retrans:1448 busy:220ms rwnd_limited:20ms(9.1%) minrtt:48.2
 ESTAB 0 0 [2001:db8::1]:22 [2001:db8::9]:50002
-\t bbr rto:204 rtt:0.1/0.05 bbr:(bw:1Mbps,mrtt:0.1) minrtt:0.05
+\t bbr rto:204 rtt:0.1/0.05 bbr:(bw:1Mbps,mrtt:0.1) app_limited minrtt:0.05
 garbage
 `, `\t`, "\t") + endOfSS + "\n"
 
@@ -104,7 +104,7 @@ func TestSS(t *testing.T) {
 		Receiver: 20000}); all[50001] != want {
 		t.Errorf("%+v, want %+v", all[50001], want)
 	}
-	if want := (SS{CC: "bbr", RTT: 100, RTTVar: 50, MinRTT: 50}); all[50002] != want {
+	if want := (SS{CC: "bbr", Empty: true, RTT: 100, RTTVar: 50, MinRTT: 50}); all[50002] != want {
 		t.Errorf("%+v, want %+v", all[50002], want)
 	}
 }

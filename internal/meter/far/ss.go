@@ -22,6 +22,7 @@ type kernel struct {
 	flows map[int]*meter.Flow
 	began time.Time
 	sums  map[int]int64
+	empty map[int]int // looks at which the sender's program had nothing to send
 }
 
 const (
@@ -75,7 +76,8 @@ func (k *kernel) begin() {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.first, k.flows, k.sums, k.began = map[int]SS{}, map[int]*meter.Flow{}, map[int]int64{}, time.Now()
+	k.first, k.flows, k.sums, k.empty, k.began = map[int]SS{}, map[int]*meter.Flow{}, map[int]int64{}, map[int]int{},
+		time.Now()
 }
 
 func (k *kernel) add(seen map[int]SS) {
@@ -97,6 +99,10 @@ func (k *kernel) add(seen map[int]SS) {
 		f.RTTVar = k.sums[port] / int64(len(f.RTT))
 		f.Sent, f.Again = s.Sent-from.Sent, s.Again-from.Again
 		f.Busy, f.Receiver, f.Buffer = s.Busy-from.Busy, s.Receiver-from.Receiver, s.Buffer-from.Buffer
+		if s.Empty {
+			k.empty[port]++
+		}
+		f.Starved = 2*k.empty[port] > len(f.RTT)
 		f.Elapsed = time.Since(k.began).Microseconds()
 	}
 }
@@ -117,6 +123,7 @@ func (k *kernel) flow(port int) meter.Flow {
 type SS struct {
 	CC                     string
 	ECN                    bool
+	Empty                  bool // the program had nothing to send, though there was room
 	RTT, RTTVar, MinRTT    int64
 	Sent, Again            int64
 	Busy, Receiver, Buffer int64
@@ -168,6 +175,8 @@ func parseSS(line string) (s SS) {
 		switch {
 		case !pair && w == "ecn":
 			s.ECN = true
+		case !pair && w == "app_limited":
+			s.Empty = true
 		// The congestion control stands before its first parameter, and after what was negotiated.
 		case name == "wscale" || name == "rto":
 			if s.CC == "" && i > 0 && !strings.Contains(words[i-1], ":") {
