@@ -10,8 +10,9 @@ import (
 )
 
 // What client and server say to each other over HTTPS. A server answers Hello at PathSession; cc=NAME there asks for a
-// congestion control. Bulk data goes over PathDown and PathUp, each on a connection of its own; PathFlows tells what the server saw of it. A page in a browser
-// posts its Recording at PathSummary, and is answered with a Result. PathTickets is for bulk data without TLS.
+// congestion control. Bulk data goes over PathDown and PathUp, each on a connection of its own; PathFlows tells what
+// the server saw of it. A page in a browser posts its Recording at PathSummary, and is answered with a Result.
+// PathTickets is for bulk data without TLS.
 const (
 	PathSession = "/weir/1/session"
 	PathDown    = "/weir/1/down"
