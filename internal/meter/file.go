@@ -129,7 +129,7 @@ func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
 	const every = 50 * time.Millisecond
 	o.Down, o.Both = true, false
 	p := &connectProbe{&probe{began: time.Now()}, f.target.Addr, every}
-	rec := &Recording{Target: "https://" + f.target.Addr + f.uri, Time: time.Now().UTC().Truncate(time.Second),
+	rec := &Recording{Target: "https://" + f.target.Addr + f.uri,
 		Probe: "tcp", Interval: float64(every) / float64(time.Millisecond),
 		Remote: Hello{Version: 1, Name: f.target.Addr}}
 	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec,

@@ -7,9 +7,13 @@
 package meter
 
 import (
+	"math"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"weir/internal/calibrate"
 )
 
 // Step is the time between two samples of a flow.
@@ -67,6 +71,9 @@ type Recorder struct {
 	bytes   atomic.Int64
 	began   time.Time
 	from    kernelTCP
+	counted bool  // this end receives, and its kernel counts what comes
+	payload count // by the program
+	came    count // by the kernel
 	rttvars int64
 	stop    chan struct{}
 	done    chan struct{}
@@ -76,9 +83,9 @@ type Recorder struct {
 func Record(conn net.Conn, direction string, sender bool) *Recorder {
 	r := &Recorder{flow: Flow{Direction: direction}, began: time.Now(), stop: make(chan struct{}),
 		done: make(chan struct{})}
-	if sender {
-		r.conn = conn
-		r.from, r.flow.Kernel = readKernel(conn)
+	r.conn = conn
+	if r.from, r.counted = readKernel(conn); sender {
+		r.flow.Kernel, r.counted = r.counted, false
 	}
 	go r.run()
 	return r
@@ -94,29 +101,72 @@ func (r *Recorder) run() {
 	defer close(r.done)
 	tick := time.NewTicker(Step)
 	defer tick.Stop()
-	last := int64(0)
 	for {
 		select {
 		case <-tick.C:
 		case <-r.stop:
 			return
 		}
-		// A tick that came late stands for those that were left out.
-		steps := min(int(time.Since(r.began)/Step), mostSteps)
-		now := r.bytes.Load()
-		missed := steps - len(r.flow.Bins)
-		for i := range missed {
-			part := (now - last) / int64(missed)
-			if i == missed-1 {
-				part = now - last - part*int64(missed-1)
+		if steps := min(int(time.Since(r.began)/Step), mostSteps); steps > len(r.payload.bins) {
+			r.payload.fill(steps, r.bytes.Load())
+			if k, ok := readKernel(r.conn); r.counted && ok { // else it was closed
+				r.came.fill(steps, k.received-r.from.received)
 			}
-			r.flow.Bins = append(r.flow.Bins, part)
-		}
-		if missed > 0 {
-			last = now
 			r.sample()
 		}
 	}
+}
+
+// count is how far a counter came in each Step.
+type count struct {
+	bins []int64
+	last int64
+}
+
+// fill goes up to a step. A tick that came late stands for those that were left out.
+func (c *count) fill(steps int, now int64) {
+	missed := steps - len(c.bins)
+	for i := range missed {
+		part := (now - c.last) / int64(missed)
+		if i == missed-1 {
+			part = now - c.last - part*int64(missed-1)
+		}
+		c.bins = append(c.bins, part)
+	}
+	c.last = now
+}
+
+// arrived are a flow's bins. Of TLS a record of 16 KiB comes at once, which is much on a slow link. So the kernel's
+// count is taken where it is known, and of it the part that is payload.
+//
+// The program's count runs behind by up to a record, so that part is the slope of one against the other. The first half
+// does not count: TLS begins with short records, and what had come before was not counted. Of too little, or where the
+// program was far behind, it is the program's count.
+func arrived(came, payload []int64) []int64 {
+	const least, lowest = 10, 0.9
+	if len(came) != len(payload) || len(came) < 2*least {
+		return payload
+	}
+	part := calibrate.Slope(sums(came), sums(payload))
+	if part < lowest || part > 1 {
+		return payload
+	}
+	bins := slices.Clone(came)
+	for i := range bins {
+		bins[i] = int64(math.Round(float64(bins[i]) * part))
+	}
+	return bins
+}
+
+// sums are those up to each of the second half.
+func sums(bins []int64) (all []float64) {
+	sum := int64(0)
+	for i, n := range bins {
+		if sum += n; i >= len(bins)/2 {
+			all = append(all, float64(sum))
+		}
+	}
+	return all
 }
 
 func (r *Recorder) sample() {
@@ -145,6 +195,7 @@ func (r *Recorder) Stop(err string) Flow {
 	close(r.stop)
 	<-r.done
 	r.sample()
+	r.flow.Bins = arrived(r.came.bins, r.payload.bins)
 	r.flow.Error = err
 	return r.flow
 }

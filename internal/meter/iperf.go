@@ -64,7 +64,7 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 	}
 	defer func() { s.control.Close() }()
 	p := &connectProbe{&probe{began: time.Now()}, addr, iperfEvery}
-	rec := &Recording{Target: "iperf3://" + addr, Time: time.Now().UTC().Truncate(time.Second), Probe: "tcp",
+	rec := &Recording{Target: "iperf3://" + addr, Probe: "tcp",
 		Interval: float64(iperfEvery) / float64(time.Millisecond), Remote: Hello{Version: 1, Name: addr}}
 	m := &meter{Options: o, peer: s, probe: p.probe, rec: rec, device: deviceTo(addr)}
 	err := m.run(ctx, p.run)

@@ -96,6 +96,7 @@ func (m *meter) run(ctx context.Context, run func(context.Context)) error {
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	m.probe.began = time.Now()
+	m.rec.Time = m.probe.began.UTC().Truncate(time.Millisecond)
 	done := make(chan struct{})
 	go func() { defer close(done); run(probing) }()
 	err := m.all(ctx)

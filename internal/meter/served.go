@@ -40,7 +40,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	transport := t.transport("", nil)
 	defer transport.CloseIdleConnections()
 	s := &served{Options: o, target: t, ask: &http.Client{Transport: transport, Timeout: 15 * time.Second}}
-	rec := &Recording{Target: t.Addr, Time: time.Now().UTC().Truncate(time.Second)}
+	rec := &Recording{Target: t.Addr}
 	wants := url.Values{}
 	if o.CC != "" {
 		wants.Set("cc", o.CC)

@@ -192,12 +192,12 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	if err := Check(h.Name); err != nil {
 		return nil, err
 	}
-	rec := &meter.Recording{Target: h.Name, Time: time.Now().UTC().Truncate(time.Second), Probe: "ssh",
-		Interval: float64(interval) / float64(time.Millisecond), Remote: meter.Hello{Version: 1, Name: h.Name}}
 	e, err := h.startEcho(ctx)
 	if err != nil {
 		return nil, err
 	}
+	rec := &meter.Recording{Target: h.Name, Time: e.began.UTC().Truncate(time.Millisecond), Probe: "ssh",
+		Interval: float64(interval) / float64(time.Millisecond), Remote: meter.Hello{Version: 1, Name: h.Name}}
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	going, end := context.WithCancel(ctx)
