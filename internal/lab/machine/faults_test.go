@@ -314,20 +314,20 @@ func learnt(s *subject) {
 			"/etc/systemd/system/weir-follow.service >/run/systemd/system/" + unit + ".service && " +
 			"systemctl daemon-reload && systemctl start " + unit
 	}
-	up := "up --rate 32mbit --rtt 48.3ms --follow auto " + strings.TrimSpace(s.within(whileLooking))
+	const up, whileConfirming = "up --rate 32mbit --rtt 48.3ms --follow auto ", "--timeout 10m"
 	found := s.look()
 	s.sh("weir up --rtt 48.3ms --rate auto && weir confirm")
 	s.persists()
 	s.holds(asPlanned, "looked for once confirmed", "until_ 'weir status | grep -q \"^The rate is not known yet: \"' && "+
 		"weir status && ! tc qdisc show dev $dev | grep cake")
 	before := s.look()
-	s.sh(from("weir-found", up))
+	s.sh(from("weir-found", up+strings.TrimSpace(s.within(whileLooking))))
 	s.holds(asPlanned, "brought up from the sandbox", "tc qdisc show dev $dev | grep 'cake .*bandwidth 31920Kbit' && "+
 		"systemctl list-units --no-legend 'weir-revert*' | grep running")
 	s.sh("until_ '! tc qdisc show dev $dev | grep -q cake'; until_ '! systemctl list-units --all --no-legend " +
 		"\"weir-revert*\" | grep -q .'")
 	s.same(asBefore, s.look(), before, "nobody confirmed what was found")
-	s.sh("systemctl restart weir-found && " + from("weir-sure", "confirm"))
+	s.sh(from("weir-found", up+whileConfirming) + " && " + from("weir-sure", "confirm"))
 	s.holds(asPlanned, "confirmed from the sandbox", known)
 	s.sh("rm /run/systemd/system/weir-found.service /run/systemd/system/weir-sure.service; systemctl daemon-reload")
 	s.reboot()
