@@ -147,7 +147,7 @@ func arriving(all series, probes []Probe, a, b float64) plateau {
 			there, arrived = append(there, seconds(x.There)), append(arrived, x.Arrived)
 		}
 	}
-	p.own.packets = Slope(there, arrived)
+	p.own.packets = slope(there, arrived)
 	p.own.bytes = p.own.packets * part.size()
 	p.other = part.other()
 	p.beside = p.other

@@ -159,7 +159,7 @@ func (p *plateau) forget(all series, probes []Probe) {
 // grow leaves of what others have sent what the queue has let go: as much of a growing one is still to come.
 func (p *plateau) grow(probes []Probe) {
 	at, rtt := answers(probes, p.from, p.to)
-	by := 1 + math.Max(-0.5, Slope(at, rtt))
+	by := 1 + math.Max(-0.5, slope(at, rtt))
 	p.other.packets /= by
 	p.other.bytes /= by
 }

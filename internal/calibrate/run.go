@@ -480,7 +480,7 @@ func (r *run) sent(f framing, p plateau) float64 {
 		part.slope(func(s Sample) float64 { return s.Payload + s.Headers })}
 	at, rtt := answers(r.probes(), p.from, p.to-r.idle.base)
 	p.own = left
-	return f.counted(p) / (1 + Slope(at, rtt))
+	return f.counted(p) / (1 + slope(at, rtt))
 }
 
 // queue says how long the provider's queue is, and how much credit there was.

@@ -30,7 +30,7 @@ func (s series) slope(f func(Sample) float64) float64 {
 	for i, p := range s {
 		x[i], y[i] = seconds(p.At), f(p)
 	}
-	return Slope(x, y)
+	return slope(x, y)
 }
 
 // grown is how much f has grown.
@@ -155,7 +155,7 @@ func answers(probes []Probe, a, b float64) (at, rtt []float64) {
 	return at, rtt
 }
 
-func Slope(x, y []float64) float64 {
+func slope(x, y []float64) float64 {
 	n := float64(len(x))
 	var mx, my, a, b float64
 	for i := range x {
@@ -174,7 +174,7 @@ func Slope(x, y []float64) float64 {
 
 // doubt is the standard error of a slope, as a share of it.
 func doubt(x, y []float64) float64 {
-	rate, n := Slope(x, y), float64(len(x))
+	rate, n := slope(x, y), float64(len(x))
 	if n < 3 || rate <= 0 {
 		return 1
 	}

@@ -9,11 +9,8 @@ package meter
 import (
 	"math"
 	"net"
-	"slices"
 	"sync/atomic"
 	"time"
-
-	"weir/internal/calibrate"
 )
 
 // Step is the time between two samples of a flow.
@@ -28,7 +25,7 @@ type Flow struct {
 	Direction string  `json:"direction"`         // Download or Upload, as the client sees it
 	CC        string  `json:"cc,omitempty"`      // congestion control of the sender
 	ECN       bool    `json:"ecn,omitempty"`     // negotiated
-	Bins      []int64 `json:"bins,omitempty"`    // bytes of payload in each Step since the flow began
+	Bins      []int64 `json:"bins,omitempty"`    // bytes of payload in each Step of its span
 	Kernel    bool    `json:"kernel"`            // this end's kernel told what follows
 	RTT       []int64 `json:"rtt,omitempty"`     // smoothed, in µs, at each Step
 	MinRTT    int64   `json:"min_rtt"`           // µs
@@ -71,18 +68,29 @@ type Recorder struct {
 	bytes   atomic.Int64
 	began   time.Time
 	from    kernelTCP
-	counted bool  // this end receives, and its kernel counts what comes
-	payload count // by the program
-	came    count // by the kernel
+	counted bool    // this end receives, and its kernel counts what comes
+	share   float64 // of what comes, payload
+	payload count   // by the program
+	came    count   // by the kernel
 	rttvars int64
 	stop    chan struct{}
 	done    chan struct{}
 }
 
+// inTLS is the share of payload in TLS 1.3's records of 16 KiB (RFC 8446, section 5.2). Go sends shorter ones at first,
+// up to 128 KiB (crypto/tls, recordSizeBoostThreshold).
+const inTLS = 16384. / (16384 + 5 + 1 + 16)
+
 // Record begins to sample. The connection may be nil, and TLS may be on top of it.
+//
+// Of TLS a record comes at once, which is much on a slow link. So what a receiver's kernel has counted is taken, where
+// it tells, and of it the part that is payload.
 func Record(conn net.Conn, direction string, sender bool) *Recorder {
-	r := &Recorder{flow: Flow{Direction: direction}, began: time.Now(), stop: make(chan struct{}),
+	r := &Recorder{flow: Flow{Direction: direction}, began: time.Now(), share: 1, stop: make(chan struct{}),
 		done: make(chan struct{})}
+	if conn != nil && beneath(conn) != conn {
+		r.share = inTLS
+	}
 	r.conn = conn
 	if r.from, r.counted = readKernel(conn); sender {
 		r.flow.Kernel, r.counted = r.counted, false
@@ -110,7 +118,7 @@ func (r *Recorder) run() {
 		if steps := min(int(time.Since(r.began)/Step), mostSteps); steps > len(r.payload.bins) {
 			r.payload.fill(steps, r.bytes.Load())
 			if k, ok := readKernel(r.conn); r.counted && ok { // else it was closed
-				r.came.fill(steps, k.received-r.from.received)
+				r.came.fill(steps, int64(float64(k.received-r.from.received)*r.share))
 			}
 			r.sample()
 		}
@@ -136,37 +144,17 @@ func (c *count) fill(steps int, now int64) {
 	c.last = now
 }
 
-// arrived are a flow's bins. Of TLS a record of 16 KiB comes at once, which is much on a slow link. So the kernel's
-// count is taken where it is known, and of it the part that is payload.
-//
-// The program's count runs behind by up to a record, so that part is the slope of one against the other. The first half
-// does not count: TLS begins with short records, and what had come before was not counted. Of too little, or where the
-// program was far behind, it is the program's count.
-func arrived(came, payload []int64) []int64 {
-	const least, lowest = 10, 0.9
-	if len(came) != len(payload) || len(came) < 2*least {
-		return payload
-	}
-	part := calibrate.Slope(sums(came), sums(payload))
-	if part < lowest || part > 1 {
-		return payload
-	}
-	bins := slices.Clone(came)
-	for i := range bins {
-		bins[i] = int64(math.Round(float64(bins[i]) * part))
-	}
-	return bins
-}
+// Began is when the first Step did.
+func (r *Recorder) Began() time.Time { return r.began }
 
-// sums are those up to each of the second half.
-func sums(bins []int64) (all []float64) {
-	sum := int64(0)
-	for i, n := range bins {
-		if sum += n; i >= len(bins)/2 {
-			all = append(all, float64(sum))
-		}
+// Shift has the bins begin so many seconds later. What was before is left out; before it began, nothing came.
+func (f *Flow) Shift(later float64) {
+	n := int(math.Round(later / Step.Seconds()))
+	if n < 0 {
+		f.Bins = append(make([]int64, min(-n, mostSteps)), f.Bins...)
+		return
 	}
-	return all
+	f.Bins = f.Bins[min(n, len(f.Bins)):]
 }
 
 func (r *Recorder) sample() {
@@ -195,7 +183,9 @@ func (r *Recorder) Stop(err string) Flow {
 	close(r.stop)
 	<-r.done
 	r.sample()
-	r.flow.Bins = arrived(r.came.bins, r.payload.bins)
+	if r.flow.Bins = r.payload.bins; len(r.came.bins) == len(r.payload.bins) {
+		r.flow.Bins = r.came.bins
+	}
 	r.flow.Error = err
 	return r.flow
 }

@@ -51,6 +51,16 @@ type probe struct {
 
 func (p *probe) now() float64 { return time.Since(p.began).Seconds() }
 
+// least is the shortest RTT so far, in ms; 0 if there was none.
+func (p *probe) least() (rtt float64) {
+	for _, s := range p.seen() {
+		if s.RTT >= 0 && (rtt == 0 || s.RTT < rtt) {
+			rtt = s.RTT
+		}
+	}
+	return rtt
+}
+
 func (p *probe) newest() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -127,8 +127,25 @@ func (m *meter) all(ctx context.Context) error {
 		if s.Local, s.Far, note = m.peer.close(name, flows); note != "" {
 			m.rec.Notes = append(m.rec.Notes, note)
 		}
+		s.align(flows, m.probe.began, m.probe.least())
 	}
 	return nil
+}
+
+// align has the bins begin with the span, and not with the flows. Those were opened before, and had to come and go once
+// more until data came. The other end has seen a flow half of an RTT after this one.
+func (s *Span) align(flows []*bulk, began time.Time, rtt float64) {
+	mean := 0.0
+	for i, b := range flows {
+		lead := s.From - b.rec.Began().Sub(began).Seconds()
+		mean += lead / float64(len(flows))
+		if len(s.Local) == len(flows) {
+			s.Local[i].Shift(lead)
+		}
+	}
+	for i := range s.Far {
+		s.Far[i].Shift(mean - rtt/1e3/2)
+	}
 }
 
 func wait(ctx context.Context, d time.Duration) {
