@@ -183,9 +183,8 @@ func (r *Recorder) Stop(err string) Flow {
 	close(r.stop)
 	<-r.done
 	r.sample()
-	if r.flow.Bins = r.payload.bins; len(r.came.bins) == len(r.payload.bins) {
-		r.flow.Bins = r.came.bins
-	}
+	r.flow.Bins = r.payload.bins
+	copy(r.flow.Bins, r.came.bins)
 	r.flow.Error = err
 	return r.flow
 }
