@@ -305,6 +305,7 @@ func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*b
 		default:
 		}
 		f, cpu := b.rec.Stop(""), time.Duration(0)
+		f.Shift(s.From - b.rec.Began().Sub(r.echo.began).Seconds())
 		if now := cpuOf(b.cmd.Process.Pid); now > 0 {
 			cpu = now - b.cpu
 		}
