@@ -28,7 +28,7 @@ func runBench(cmd *cobra.Command, asJSON bool) error {
 	}
 	if facts.Qdiscs["cake"] == host.No {
 		return &plan.Refusal{What: "kernel " + facts.Kernel + " has no CAKE to measure",
-			Try: "install the package with all of the kernel's modules"}
+			Try: host.AllModules(facts.Kernel)}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 	defer stop()

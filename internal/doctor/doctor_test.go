@@ -148,6 +148,8 @@ func servers(t *testing.T) []diagnosed {
 		{"masked files ask nothing", facts(set("core.default_qdisc", "dualpi2", "/usr/lib/sysctl.d/a.conf", 2, loses,
 			func(s *host.Setting) { s.Masked = "/etc/sysctl.d/a.conf" })), []string{"✓ Nothing to do."}},
 		{"no cake, no htb", facts(kernel("fq_codel", "mq")), []string{"! Linux 6.12.1."}},
+		{"no cake, no fq_codel, and htb shapes", facts(kernel("htb", "pfifo", "mq"),
+			uplink(t, "htb rate 50mbit | pfifo limit 100", 1)), []string{"✓ Linux 6.12.1."}},
 
 		{"sysctl.conf on Debian 13", facts(sysctl("ipv4.tcp_fastopen", "3"),
 			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.conf", 7, unread)),

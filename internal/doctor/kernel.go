@@ -10,6 +10,9 @@ import (
 	"weir/internal/qdisc"
 )
 
+// cannotShape is of a kernel that can enforce no rate in the way that plans do.
+const cannotShape Code = "kernel-cannot-shape"
+
 // kernelHas says what there is to build with.
 func kernelHas(p *patient) []Finding {
 	var has, lacks []string
@@ -40,12 +43,13 @@ func kernelHas(p *patient) []Finding {
 		seen += " Debian builds no sch_dualpi2; weir dualpi2 brings it as BPF."
 	}
 	f := Finding{Code: "kernel", Severity: Fine, Title: "Linux " + p.Kernel + ".", Seen: seen}
-	if no("cake") && (no("htb") || no("fq_codel")) {
-		f.Code, f.Severity = "kernel-cannot-shape", Notable
-		f.Plain = "This server's kernel lacks what it takes to keep the queue here."
+	// Not of a host that shapes already, with what its kernel has.
+	if no("cake") && (no("htb") || no("fq_codel")) && p.enforced() == 0 {
+		f.Code, f.Severity = cannotShape, Notable
+		f.Plain = "This server's kernel has nothing to shape with: weir up --rate would be refused."
 		f.Why = "There is nothing here to shape with and keep connections apart: where the provider enforces a rate " +
 			"the queue stays there."
-		f.Remark = "install the package with all of the kernel's modules"
+		f.Remark = host.AllModules(p.Kernel)
 	}
 	return []Finding{f}
 }

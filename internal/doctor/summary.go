@@ -28,11 +28,14 @@ func Summarize(facts host.Facts) Summary {
 	binding := slices.IndexFunc(found, func(f Finding) bool {
 		return f.Severity != Fine && slices.Contains(b.Limit.codes(), f.Code)
 	})
+	shapeless := slices.IndexFunc(found, func(f Finding) bool { return f.Code == cannotShape })
 	switch {
 	case found[0].Severity == Harmful:
 		return about(found[0])
 	case binding >= 0:
 		return about(found[binding])
+	case shapeless >= 0 && b.Lacks != "": // whatever binds, no rate can be enforced here
+		return about(found[shapeless])
 	case b.Lacks != "" && notable > 0:
 		return Summary{Try: b.Try, Remark: b.Remark, Says: fmt.Sprintf("Nothing harmful was seen so far, but %s. "+
 			"Worth knowing: %s, below.", b.Lacks, text.Counted(notable, "thing"))}

@@ -323,8 +323,7 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 		}
 		return &Refusal{
 			What: fmt.Sprintf("%s: kernel %s has no %s%s", d.link.Name, d.facts.Kernel, spec.Kind(), why),
-			Try: "install the package with all of the kernel's modules, or choose with --qdisc (this kernel has: " +
-				d.kinds() + ")",
+			Try: host.AllModules(d.facts.Kernel) + ", or choose with --qdisc (this kernel has: " + d.kinds() + ")",
 		}
 	}
 	if !d.stack.Equal(want) {
@@ -411,7 +410,7 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 		return &Refusal{
 			What: fmt.Sprintf("%s: kernel %s cannot shape incoming traffic: it has not all of %s", d.link.Name,
 				d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
-			Try: "install the package with all of the kernel's modules; or " + d.Goal.WithoutIngress(),
+			Try: host.AllModules(d.facts.Kernel) + "; or " + d.Goal.WithoutIngress(),
 		}
 	}
 	d.Changes = append(d.Changes, Change{

@@ -258,7 +258,7 @@ func (d *draft) withoutCAKE(reason string) string {
 func (d *draft) needCAKE() {
 	if d.Goal.Follow != "" && !d.has("cake") {
 		d.Lacks = &Refusal{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed", d.link.Name,
-			d.facts.Kernel), Try: "install the package with all of the kernel's modules, or leave --follow out"}
+			d.facts.Kernel), Try: host.AllModules(d.facts.Kernel) + ", or leave --follow out"}
 	}
 }
 
@@ -354,7 +354,7 @@ func (d *draft) noShaper(or string) error {
 	return &Refusal{
 		What: fmt.Sprintf("%s: kernel %s has neither cake nor htb with fq_codel to shape with", d.link.Name,
 			d.facts.Kernel),
-		Try: "install the package with all of the kernel's modules, or " + or,
+		Try: host.AllModules(d.facts.Kernel) + ", or " + or,
 	}
 }
 
