@@ -323,7 +323,7 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 		}
 		return &Refusal{
 			What: fmt.Sprintf("%s: kernel %s has no %s%s", d.link.Name, d.facts.Kernel, spec.Kind(), why),
-			Try: host.AllModules(d.facts.Kernel) + ", or choose with --qdisc (this kernel has: " + d.kinds() + ")",
+			Try:  host.AllModules(d.facts.Kernel) + ", or choose with --qdisc (this kernel has: " + d.kinds() + ")",
 		}
 	}
 	if !d.stack.Equal(want) {
