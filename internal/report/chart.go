@@ -21,6 +21,8 @@ type chart struct {
 type axis struct {
 	unit  string
 	whole bool // its values are counted, so that no tick lies between two
+	// values that it reaches whatever the lines do: of pictures one above the other that share it
+	reaches []float64
 }
 
 // line is one candidate's curve.
@@ -89,6 +91,9 @@ func (c chart) scales() (x, y scale) {
 		for _, p := range l.points {
 			low, high, top = min(low, p.x), max(high, p.x), max(top, p.y)
 		}
+	}
+	for _, v := range c.x.reaches {
+		low, high = min(low, v), max(high, v)
 	}
 	if low > high {
 		low, high = 0, 1

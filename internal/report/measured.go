@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"weir/internal/meter"
@@ -72,6 +73,12 @@ func wholeTime(all []Measured) htmlPoint {
 			}
 		}
 	}
+	for _, l := range slices.Concat(trips.lines, goodput.lines) { // one above the other: with the same seconds
+		for _, p := range l.points {
+			trips.x.reaches = append(trips.x.reaches, p.x)
+		}
+	}
+	goodput.x.reaches = trips.x.reaches
 	h.picture("whole", trips, goodput)
 	return h
 }

@@ -59,6 +59,11 @@ func TestMeasuredHTML(t *testing.T) {
 	if n := strings.Count(page, "<svg"); n != 3 {
 		t.Errorf("%d pictures, want 3", n)
 	}
+	// The two that are over time have the same seconds.
+	times := regexp.MustCompile(`data-x="(\S+ \S+) s"`).FindAllStringSubmatch(page, -1)
+	if len(times) != 2 || times[0][1] != times[1][1] || times[0][1] != "0 25" {
+		t.Errorf("pictures over time: %q", times)
+	}
 	for _, want := range []string{"The way from here to &lt;b&gt;there", "Downloads add 160 ms", "Neither downloads",
 		"<td>10.0 (10.0–10.0)</td>", "<td>160 (160–160)</td>", "<td>2.00 (2.00–2.00)</td>", "<td>100.00</td>",
 		"A &lt;i&gt;note", `data-name="after, upload"`} {
