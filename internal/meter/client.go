@@ -95,11 +95,15 @@ func (t Target) dialSized(ctx context.Context, cc string, packet int) (net.Conn,
 	return c, err
 }
 
-// unanswered tells a name that leads nowhere from a port at which nobody answers; try is for the latter.
+// unanswered tells a name that leads nowhere, and one that nobody can look up now, from a port at which nobody answers; try is for the latter.
 func unanswered(addr string, err error, try string) error {
 	var name *net.DNSError
 	if errors.As(err, &name) {
 		host, _, _ := net.SplitHostPort(addr)
+		if !name.IsNotFound { // the name may be right
+			return &Problem{fmt.Sprintf("the address of %s cannot be looked up: DNS does not answer (%s)", host,
+				name.Err), "its address in place of its name, or again once DNS answers"}
+		}
 		return &Problem{fmt.Sprintf("%s has no address that is known here: %s", host, name.Err),
 			"its name as others write it, or its address"}
 	}

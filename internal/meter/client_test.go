@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+)
+
+// A name that DNS does not know is wrong; one that it was not asked for may be right.
+func TestUnanswered(t *testing.T) {
+	of := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	for _, c := range []struct {
+		err       error
+		says, try string
+	}{
+		{&net.DNSError{Err: "no such host", Name: "far.example", IsNotFound: true},
+			"far.example has no address that is known here: no such host", "its name as others write it"},
+		{&net.DNSError{Err: "i/o timeout", Name: "far.example", IsTimeout: true, IsTemporary: true},
+			"the address of far.example cannot be looked up: DNS does not answer (i/o timeout)", "its address in place"},
+		{&net.DNSError{Err: "connection refused", Name: "far.example"},
+			"the address of far.example cannot be looked up: DNS does not answer (connection refused)",
+			"its address in place"},
+		{&net.DNSError{Err: "server misbehaving", Name: "far.example", IsTemporary: true},
+			"the address of far.example cannot be looked up: DNS does not answer (server misbehaving)",
+			"its address in place"},
+		{errors.New("connection refused"), "nobody answers at far.example:4747 by TCP: connection refused", "weir serve"},
+	} {
+		err := unanswered("far.example:4747", of(c.err), "weir serve")
+		var p *Problem
+		if !errors.As(err, &p) || p.What != c.says || !strings.HasPrefix(p.Try, c.try) {
+			t.Errorf("%v: %v, want %s", c.err, err, c.says)
+		}
+	}
+}
