@@ -332,6 +332,9 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 	}
 	tcp, err := net.Listen("tcp", o.listen)
 	if err != nil {
+		if other := o.another("--listen", o.listen, err); other != nil {
+			return nil, nil, other
+		}
 		try := "weir serve --listen :4748"
 		if o.domain != "" {
 			try = "as root, or where no web server has port 443"
@@ -349,9 +352,42 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 	udp, err := net.ListenPacket("udp", at)
 	if err != nil {
 		tcp.Close()
+		if other := o.another("--udp", o.udp, err); other != nil {
+			return nil, nil, other
+		}
 		return nil, nil, &hinted{err, "weir serve --udp :4748"}
 	}
 	return tcp, udp, nil
+}
+
+// another is the error of an address that is another host's; nil if that is not what is wrong.
+func (o serveOptions) another(option, at string, err error) error {
+	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return nil
+	}
+	host, port, _ := net.SplitHostPort(at)
+	return &hinted{fmt.Errorf("%s %s: %s is no address of this host", option, at, host),
+		elsewhere(option, port, addresses())}
+}
+
+// elsewhere is where to listen instead, of the addresses that there are.
+func elsewhere(option, port string, has []string) string {
+	try := option + " :" + port + ", which is all of its addresses"
+	if len(has) > 0 {
+		try += ": " + strings.Join(has, ", ")
+	}
+	return try
+}
+
+// addresses are those of this host by which others can reach it.
+func addresses() (all []string) {
+	has, _ := net.InterfaceAddrs()
+	for _, a := range has {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+			all = append(all, ip.IP.String())
+		}
+	}
+	return all
 }
 
 func local(a net.Addr) bool {
