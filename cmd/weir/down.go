@@ -6,6 +6,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,7 @@ ask for.`,
 				printChange(w, c)
 			}
 			printNotes(w, out.Notes)
+			printLeft(w, out.Left)
 			switch {
 			case len(out.Done) > 0:
 				fmt.Fprintf(w, "%s taken back and verified.\n", text.Counted(len(out.Done), "change"))
@@ -84,12 +86,22 @@ func notDown(out change.Outcome) error {
 	if len(out.Failed) > 0 || len(out.Left) == 0 {
 		return failed(out, "weir down, again")
 	}
-	var which []string
-	for _, l := range out.Left {
-		which = append(which, text.Short(l.Target.String())+" "+l.Error)
+	if len(out.Left) == 1 {
+		l := out.Left[0]
+		return &plan.Refusal{What: "left, since somebody else has changed it: " + text.Short(l.Target.String()) + " " +
+			l.Error, Try: overwrite}
 	}
-	return &plan.Refusal{
-		What: "left, since somebody else has changed it: " + strings.Join(which, "; "),
-		Try:  "weir down --force, which puts back what was there before weir",
+	return &plan.Refusal{What: fmt.Sprintf("%s left, since somebody else has changed them",
+		text.Counted(len(out.Left), "thing")), Try: overwrite}
+}
+
+const overwrite = "weir down --force, which puts back what was there before weir"
+
+// printLeft names each of several things that are left; of one the error does.
+func printLeft(w io.Writer, left []change.Failure) {
+	for _, l := range left {
+		if len(left) > 1 {
+			printText(w, text.Short(l.Target.String()), "left: "+l.Error)
+		}
 	}
 }

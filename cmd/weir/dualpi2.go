@@ -492,6 +492,9 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 		for _, q := range shown {
 			q.print(w)
 		}
+		if len(has) == 0 && o.dev == "" {
+			fmt.Fprintln(w, "There is no BPF DualPI2 here.")
+		}
 	}
 	if unreadable != nil {
 		return unreadable

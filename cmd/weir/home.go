@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"weir/internal/change"
 	"weir/internal/text"
@@ -20,6 +21,12 @@ func printHome(w io.Writer, s change.Store) {
 	for _, c := range append(next, nextStep{"weir --help", "every command"}) {
 		fmt.Fprintf(w, "  %-30s %s\n", c.command, c.does)
 	}
+}
+
+// goalWords is the same sentence behind the word goal.
+func goalWords(s change.Status, err error) string {
+	state, _ := home(s, err)
+	return strings.TrimPrefix(state, "The goal is ")
 }
 
 type nextStep struct{ command, does string }

@@ -14,6 +14,19 @@ import (
 	"weir/internal/units"
 )
 
+// Behind the word goal the sentence does not say it again.
+func TestGoalWords(t *testing.T) {
+	for want, s := range map[string]change.Status{
+		"in force.":                                {Up: true, InForce: true},
+		"in force, but the queue is elsewhere.":    {Up: true, InForce: true, Elsewhere: "at the provider"},
+		"Weir has changed nothing on this server.": {},
+	} {
+		if got := goalWords(s, nil); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // Each state has a sentence of its own, and a command that fits it.
 func TestHome(t *testing.T) {
 	seen := map[string]bool{}

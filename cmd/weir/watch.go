@@ -74,8 +74,7 @@ Exit status: 0 shown, 1 not, 2 wrong usage.`,
 			defer reader.Close()
 			view := watch.View{Words: func(s change.Status, err error) string {
 				s.Followed = nil // which has lines of its own
-				state, _ := home(s, err)
-				return state
+				return goalWords(s, err)
 			}}
 			w := cmd.OutOrStdout()
 			switch {
