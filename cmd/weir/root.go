@@ -48,16 +48,14 @@ Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(cmd.CommandPath()+" --help", "%s", strings.TrimPrefix(err.Error(), "pflag: "))
-	})
+	root.SetFlagErrorFunc(wrongOption)
 	root.AddCommand(commands()...)
 	root.AddCommand(buildOnly()...)
 	return root
 }
 
 // addCobras adds what cobra adds to every program, once it is known where output goes; and has it refuse a word that
-// it does not know.
+// it does not know, in this program's words.
 func addCobras(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd("")
@@ -71,13 +69,7 @@ func addCobras(root *cobra.Command) {
 				return nil
 			}
 		case "completion":
-			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-			c.Args = func(c *cobra.Command, args []string) error {
-				if len(args) == 0 {
-					return nil
-				}
-				return usage("weir completion bash, fish, powershell or zsh", "completion for %q is not there", args[0])
-			}
+			sayCompletion(c)
 		}
 	}
 }

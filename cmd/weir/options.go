@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/internal/units"
+)
+
+// wrongOption says what is wrong with an option, in this program's words, and what was likely meant.
+func wrongOption(cmd *cobra.Command, err error) error {
+	help := cmd.CommandPath() + " --help"
+	var value *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
+	var unknown *pflag.NotExistError
+	var syntax *pflag.InvalidSyntaxError
+	switch {
+	case errors.As(err, &value):
+		return wrongValue(help, value)
+	case errors.As(err, &missing):
+		kind, _ := pflag.UnquoteUsage(missing.GetFlag())
+		return usage(help, "%s needs a value: a %s", dashed(missing.GetSpecifiedName(),
+			missing.GetSpecifiedShortnames()), kind)
+	case errors.As(err, &unknown):
+		return usage(help, "%s has no option %s", cmd.CommandPath(), dashed(unknown.GetSpecifiedName(),
+			unknown.GetSpecifiedShortnames()))
+	case errors.As(err, &syntax):
+		return usage(help, "%q is no option", syntax.GetSpecifiedFlag())
+	}
+	return usage(help, "%s", strings.TrimPrefix(err.Error(), "pflag: "))
+}
+
+// dashed is an option as it is typed.
+func dashed(name, short string) string {
+	if short != "" {
+		return "-" + name[:1]
+	}
+	return "--" + name
+}
+
+// wrongValue is about an option's value. What is a number alone most likely wants a unit.
+func wrongValue(help string, err *pflag.InvalidValueError) error {
+	name, text := "--"+err.GetFlag().Name, err.GetValue()
+	number := text != "" && strings.Trim(text, "0123456789.") == ""
+	var noUnit *units.NoUnit
+	switch kind := err.GetFlag().Value.Type(); {
+	case kind == "duration" && number:
+		unit := "s"
+		if seconds, _ := strconv.ParseFloat(text, 64); seconds < leastTimeout.Seconds() {
+			unit = "m" // so few seconds are refused
+		}
+		return usage(name+" "+text+unit, "%s: time %q has no unit: write it like 30s or 3m", name, text)
+	case kind == "duration":
+		return usage(name+" 3m", "%s: %q is no time: write it like 30s or 3m", name, text)
+	case kind == "int":
+		return usage(help, "%s: %q is no whole number", name, text)
+	case kind == "bool":
+		return usage(name+", or leave it out", "%s: %q is neither true nor false", name, text)
+	case errors.As(err, &noUnit):
+		return usage(name+" "+text+strings.TrimLeft(noUnit.Example, "0123456789."), "%s: %v", name, noUnit)
+	}
+	said := err.Unwrap().Error()
+	if !strings.HasPrefix(said, "--") {
+		said = name + ": " + said
+	}
+	return usage(help, "%s", said)
+}
