@@ -1,4 +1,4 @@
-# What a host, which is a copy of this machine (copy_test.sh), goes through with the package $1 and its packager's own program: dpkg, rpm or pacman.
+# What a host, which is a copy of this machine (copy_test.sh), goes through with the package $1 and its packager's own program: dpkg, rpm, pacman or apk ($WEIR_APK).
 case $1 in
 *.deb)
 	cp "$1" "$root/tmp/first.deb"
@@ -25,6 +25,30 @@ case $1 in
 	install() { pacman -U /tmp/weir.pkg.tar.zst && pacman -Qkk weir; }
 	upgrade() { pacman -U /tmp/weir.pkg.tar.zst; }
 	remove() { pacman -R weir; }
+	;;
+*.apk)
+	cp "$WEIR_APK" "$root/sbin/apk"
+	cp "$1" "$root/tmp/first.apk"
+	python3 - "$1" "$root/tmp/later.apk" <<-'END' # its first part, apk-v2(5)'s control segment, with another version
+		import io, re, sys, tarfile, zlib
+		file = open(sys.argv[1], "rb").read()
+		first = zlib.decompressobj(31)
+		control, data = tarfile.open(fileobj=io.BytesIO(first.decompress(file))), first.unused_data
+		made = io.BytesIO()
+		tar = tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT)
+		for m in control:
+		    text = control.extractfile(m).read()
+		    if m.name == ".PKGINFO":
+		        text = re.sub(rb"(?m)^(pkgver = .*)-r1$", rb"\1-r2", text)
+		    m.size = len(text)
+		    tar.addfile(m, io.BytesIO(text))
+		packer = zlib.compressobj(wbits=31)
+		open(sys.argv[2], "wb").write(packer.compress(made.getvalue()[:tar.offset]) + packer.flush() + data)
+	END
+	in_root apk add --initdb --arch x86_64
+	install() { in_root apk add --allow-untrusted /tmp/first.apk; }
+	upgrade() { in_root apk add --allow-untrusted /tmp/later.apk; }
+	remove() { in_root apk del weir; }
 	;;
 esac
 

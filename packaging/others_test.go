@@ -59,8 +59,19 @@ func others(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		output(t, "sh", "-n", script)
+		t.Run("lifecycle", func(t *testing.T) { needsAPK(t); runLifecycle(t, file) })
+		t.Run("role", func(t *testing.T) { needsAPK(t); runRole(t, file) })
 		t.Run("openrc", func(t *testing.T) { onOpenRC(t, file, filepath.Join(dir, "weir-linux-amd64")) })
 	})
+}
+
+// needsAPK wants a static apk, which WEIR_APK names: no package but Alpine's has it, so it is built from its source
+// (docs/distributions.md).
+func needsAPK(t *testing.T) {
+	t.Helper()
+	if os.Getenv("WEIR_APK") == "" {
+		t.Skip("skipped, not passed: there is no apk (WEIR_APK, docs/distributions.md)")
+	}
 }
 
 //go:embed openrc_test.sh

@@ -18,6 +18,12 @@ case $1 in
 	mkdir -p "$root/var/lib/pacman"
 	ln -sf bash "$root/usr/bin/sh" # as Arch has it: nfpm's scripts are bash's
 	;;
+*.apk)
+	has() { in_root apk info -e weir && in_root apk audit --system | grep -c weir | grep -x 0; }
+	called alpine 3.22 alpine-release
+	cp "$WEIR_APK" "$root/sbin/apk" # the real one: no distribution but Alpine has it
+	in_root apk add --initdb --arch x86_64
+	;;
 esac
 cp "$1" "$3" "$root/tmp"
 package=/tmp/${1##*/}
