@@ -95,7 +95,8 @@ func (t Target) dialSized(ctx context.Context, cc string, packet int) (net.Conn,
 	return c, err
 }
 
-// unanswered tells a name that leads nowhere, and one that nobody can look up now, from a port at which nobody answers; try is for the latter.
+// unanswered tells a name that leads nowhere, and one that nobody can look up now, from a port at which nobody answers;
+// try is for the latter.
 func unanswered(addr string, err error, try string) error {
 	var name *net.DNSError
 	if errors.As(err, &name) {
