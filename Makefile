@@ -52,7 +52,7 @@ test: need-test lab-kernel kernels tc weir check ## everything that CI runs
 
 test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes docs/reliability.md and docs/relay-machines.md
 	@scripts/need go machines
-	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md WEIR_RELAYS=$(CURDIR)/docs/relay-machines.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire|TestRelays' ./internal/lab/machine
+	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md WEIR_RELAYS=$(CURDIR)/docs/relay-machines.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire|TestRelays|TestFleet' ./internal/lab/machine
 
 test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
