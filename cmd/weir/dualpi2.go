@@ -492,9 +492,6 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 		for _, q := range shown {
 			q.print(w)
 		}
-		if len(has) == 0 && o.dev == "" {
-			fmt.Fprintln(w, "There is no BPF DualPI2 here.")
-		}
 	}
 	if unreadable != nil {
 		return unreadable
@@ -517,6 +514,9 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 	}
 	if o.dev != "" && len(has) == 0 {
 		return notThere(links[0])
+	}
+	if len(has) == 0 && !o.json {
+		fmt.Fprintln(w, "There is no BPF DualPI2 here.")
 	}
 	return nil
 }
