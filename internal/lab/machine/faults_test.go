@@ -21,6 +21,7 @@ type fault struct {
 	name   string
 	on     []Manager // of the uplink, where it matters
 	suites []string  // all, if none is named
+	kind   Kind      // of the image
 	quick  bool      // runs in go test ./... too
 	run    func(*subject)
 }
@@ -79,7 +80,7 @@ func faults() []fault {
 		list = append(list, fault{name: "SIGKILL at every eighth step: " + k.name + two, on: one,
 			suites: []string{"trixie"}, run: beside(k.run)})
 	}
-	return list
+	return append(list, openRCFaults()...)
 }
 
 // beside lets a fault run while a second uplink has a goal, too, which it is to leave as it is.
@@ -408,11 +409,12 @@ func rebootsUnconfirmed(s *subject) {
 	s.holds(asBefore, "the goal confirmed earlier", inForce(earlierRate))
 }
 
-// acrossBoots leaves out what the kernel computes from the memory that it finds free when it boots, and the numbers of
-// devices, which follow from who was found first.
+// acrossBoots leaves out what the kernel computes from the memory that it finds free when it boots, the numbers of
+// devices, which follow from who was found first, and what hwclock(8) writes when a host without systemd goes down.
 func acrossBoots(look string) string {
 	look = regexp.MustCompile(`(?m)^/proc/sys/net/ipv4/(tcp_mem|udp_mem|tcp_rmem|tcp_wmem):.*\n`).ReplaceAllString(look,
 		"")
+	look = regexp.MustCompile(`(?m)^[0-9a-f]+  /etc/adjtime\n`).ReplaceAllString(look, "")
 	number := regexp.MustCompile(`^\d+: `)
 	var devices, rest []string
 	for line := range strings.Lines(look) {

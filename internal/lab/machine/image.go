@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine runs scripts on a whole Debian with systemd, under QEMU: for what only a whole system can show, such
-// as a timer that outlives its process, a reboot, a power cut.
+// Package machine runs scripts on a whole Debian, with systemd or OpenRC, under QEMU: for what only a whole system can
+// show, such as a timer that outlives its process, a reboot, a power cut.
 //
 // A machine starts in a second from a snapshot of a booted one, and can go back to it at any time. An emulated machine
 // has no time that means anything: nothing here may assert one, but of a Relay.
@@ -50,6 +50,8 @@ const (
 	// Relay has the programs that make a host a relay. Its time is virtual: an instruction takes a nanosecond.
 	// Waiting takes no time of the host's, whose load is not in what a Relay measures. The host's disk is: see cache.
 	Relay Kind = "relay"
+	// OpenRC has no systemd: sysvinit's init starts OpenRC, and that the services. Its Manager is Ifupdown.
+	OpenRC Kind = "openrc"
 )
 
 // Image is a Debian on disk.
@@ -121,8 +123,9 @@ func (m Manager) enable() string {
 		text = "auto lo\niface lo inet loopback\n\nauto " + Uplink + "\niface " + Uplink + " inet static\n\taddress " +
 			uplinkCIDR + "\n\tgateway " + gateway + "\n"
 	}
-	return "cat >" + file + " <<'END'\n" + text + "END\nchmod " + mode + " " + file + "\nsystemctl --quiet enable " +
-		m.unit() + "\n"
+	return "cat >" + file + " <<'END'\n" + text + "END\nchmod " + mode + " " + file +
+		"\nif command -v systemctl >/dev/null; then systemctl --quiet enable " + m.unit() +
+		"; else rc-update --quiet add " + m.unit() + " sysinit; fi\n"
 }
 
 func (m Manager) unit() string {

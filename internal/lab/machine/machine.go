@@ -70,6 +70,22 @@ func (k Kind) hardware() []string {
 	)
 }
 
+// up is a script that ends once all is started that is started at boot, and down one that begins a shutdown.
+func (k Kind) up() string {
+	if k == OpenRC { // which starts the agent as the last
+		return "until [ -e /run/openrc/softlevel ] && ! [ -e /run/openrc/rc.starting ]; do sleep 0.5; done; " +
+			"udevadm settle"
+	}
+	return "systemctl is-system-running --wait && udevadm settle"
+}
+
+func (k Kind) down() string {
+	if k == OpenRC {
+		return "reboot"
+	}
+	return "systemctl --no-block reboot"
+}
+
 // cache of the disk: what the guest has flushed is on it when QEMU is killed, and what it has not may be lost. Nobody
 // takes the power of a Relay away, and while it waits for this host's disk its virtual time runs ahead.
 func (k Kind) cache() string {
@@ -188,7 +204,7 @@ func (m *Machine) boot(ctx context.Context) error {
 			return err
 		}
 		within, cancel := context.WithTimeout(ctx, longestBoot)
-		_, err = m.Run(within, "systemctl is-system-running --wait && udevadm settle")
+		_, err = m.Run(within, m.image.kind.up())
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -270,7 +286,7 @@ func (m *Machine) Reboot(ctx context.Context) error {
 // Shutdown shuts the machine down in good order.
 func (m *Machine) Shutdown(ctx context.Context) error {
 	// The end of QEMU is the answer (-no-reboot); the machine may be gone before it has said that it goes.
-	_, said := m.Run(ctx, "systemctl --no-block reboot")
+	_, said := m.Run(ctx, m.image.kind.down())
 	select {
 	case <-m.ended:
 	case <-ctx.Done():

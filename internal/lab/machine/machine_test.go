@@ -230,6 +230,22 @@ func TestMachines(t *testing.T) {
 			}
 		})
 	}
+	t.Run("OpenRC", func(t *testing.T) {
+		if !everything() {
+			t.Skipf("skipped here: %s runs in make test-machines", t.Name())
+		}
+		image, err := Build(ctx, "bookworm", OpenRC)
+		if errors.Is(err, ErrNoTools) {
+			t.Skipf("skipped, not passed: %v", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"weir", "weir-follow"} {
+			files["/etc/init.d/"+name] = "../../../packaging/openrc/" + name // as the .apk does
+		}
+		testSystem(ctx, t, image, Options{Manager: Ifupdown, Files: files}, results)
+	})
 	if path := os.Getenv("WEIR_RELIABILITY"); path != "" && !t.Failed() {
 		all, err := results.add("", "", tally{})
 		if err != nil {
@@ -253,8 +269,8 @@ func TestMachines(t *testing.T) {
 func testSystem(ctx context.Context, t *testing.T, image Image, o Options, results results) {
 	var m *Machine
 	for _, f := range faults() {
-		if !everything() && !f.quick || !slices.Contains(f.on, o.Manager) || len(f.suites) > 0 &&
-			!slices.Contains(f.suites, image.Suite) {
+		if !everything() && !f.quick || f.kind != image.kind || !slices.Contains(f.on, o.Manager) ||
+			len(f.suites) > 0 && !slices.Contains(f.suites, image.Suite) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
