@@ -89,13 +89,18 @@ func truths() (all []struct {
 	return all
 }
 
-// counting is a program that prints, twenty times a second, when it is and what the kernel's established TCP connections
-// have received in order.
+// counting is a program that prints, twenty times a second, when it is and what the kernel's established TCP
+// connections have received in order.
 const counting = `
 [[program]]
 name = "count %s"
 client = %q
-run = ["/bin/sh", "-c", "while :; do date +at:%%s.%%N; ss -tinH state established | grep -o 'bytes_received:[0-9]*'; sleep 0.05; done"]
+run = ["/bin/sh", "-c", """
+while :; do
+	date +at:%%s.%%N
+	ss -tinH state established | grep -o 'bytes_received:[0-9]*'
+	sleep 0.05
+done"""]
 files = ["/usr/bin/ss", "/usr/bin/date", "/usr/bin/grep", "/usr/bin/sleep"]
 `
 
@@ -320,8 +325,8 @@ func TestTruthTable(t *testing.T) {
 }
 
 func writeTruth(w io.Writer, all []measured) {
-	fmt.Fprint(w, "| link | load | goodput: said, is (fits) | added p50: said, is | added p99: said, is | lost: said, is |\n"+
-		"|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "| link | load | goodput: said, is (fits) | added p50: said, is | added p99: said, is | "+
+		"lost: said, is |\n|---|---|---|---|---|---|\n")
 	var cells, failed, rates, ratesIn, fulls, filled, half, most, halfIn, mostIn int
 	for _, m := range all {
 		if m.err != nil {
@@ -355,7 +360,8 @@ func writeTruth(w io.Writer, all []measured) {
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %d of %d, %d of %d |\n", m.title, m.phase, rate, delays, m.lost, m.sent,
 			m.gone, m.isSent)
 	}
-	fmt.Fprintf(w, "\nOf %d loads: goodput within 0.5 %% in %d, p50 within 0.2 ms or 3 %% in %d, p99 in %d. The interval "+
-		"has the truth\nof goodput in %d, of p50 in %d, of p99 in %d. Of %d full links with a known rate: goodput within "+
-		"0.5 %%\nof what fits in %d.\n%d failed.\n", cells, rates, half, most, ratesIn, halfIn, mostIn, fulls, filled, failed)
+	fmt.Fprintf(w, "\nOf %d loads: goodput within 0.5 %% in %d, p50 within 0.2 ms or 3 %% in %d, p99 in %d. The "+
+		"interval has the truth\nof goodput in %d, of p50 in %d, of p99 in %d. Of %d full links with a known rate: "+
+		"goodput within 0.5 %%\nof what fits in %d.\n%d failed.\n", cells, rates, half, most, ratesIn, halfIn, mostIn,
+		fulls, filled, failed)
 }

@@ -19,14 +19,16 @@ func TestUnanswered(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "far.example", IsNotFound: true},
 			"far.example has no address that is known here: no such host", "its name as others write it"},
 		{&net.DNSError{Err: "i/o timeout", Name: "far.example", IsTimeout: true, IsTemporary: true},
-			"the address of far.example cannot be looked up: DNS does not answer (i/o timeout)", "its address in place"},
+			"the address of far.example cannot be looked up: DNS does not answer (i/o timeout)",
+			"its address in place"},
 		{&net.DNSError{Err: "connection refused", Name: "far.example"},
 			"the address of far.example cannot be looked up: DNS does not answer (connection refused)",
 			"its address in place"},
 		{&net.DNSError{Err: "server misbehaving", Name: "far.example", IsTemporary: true},
 			"the address of far.example cannot be looked up: DNS does not answer (server misbehaving)",
 			"its address in place"},
-		{errors.New("connection refused"), "nobody answers at far.example:4747 by TCP: connection refused", "weir serve"},
+		{errors.New("connection refused"), "nobody answers at far.example:4747 by TCP: connection refused",
+			"weir serve"},
 	} {
 		err := unanswered("far.example:4747", of(c.err), "weir serve")
 		var p *Problem

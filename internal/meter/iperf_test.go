@@ -96,7 +96,8 @@ func TestIperf(t *testing.T) {
 			}
 			for _, direction := range []string{Download, Upload} {
 				if got, want := p.Goodput[direction].Value > 1, name == direction || name == Both; got != want {
-					wrong = append(wrong, fmt.Sprintf("%s: %s of %v Mbit/s", name, direction, p.Goodput[direction].Value))
+					wrong = append(wrong, fmt.Sprintf("%s: %s of %v Mbit/s", name, direction,
+						p.Goodput[direction].Value))
 				}
 			}
 			for _, s := range p.Senders {

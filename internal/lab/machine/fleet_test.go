@@ -152,8 +152,8 @@ ansible_ssh_common_args='-F none -o UserKnownHostsFile=%s -o StrictHostKeyChecki
 		f.Fatal(built, err)
 	}
 	f.here("ansible-galaxy", "collection", "install", "--offline", "-p", galaxy, built[0])
-	play := exec.CommandContext(f.Context(), "ansible-playbook", "-i", inventory, "-e",
-		`{"weir_goal": {"rate": "50mbit", "rtt": "48.3ms"}, "weir_rollout_dir": "`+f.dir+`/rollout"}`, "weir.net.rollout")
+	vars := `{"weir_goal": {"rate": "50mbit", "rtt": "48.3ms"}, "weir_rollout_dir": "` + f.dir + `/rollout"}`
+	play := exec.CommandContext(f.Context(), "ansible-playbook", "-i", inventory, "-e", vars, "weir.net.rollout")
 	play.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATHS="+galaxy, "ANSIBLE_NOCOLOR=1", "ANSIBLE_PIPELINING=1",
 		"ANSIBLE_TIMEOUT=120", "ANSIBLE_LOCALHOST_WARNING=False")
 	out, err := play.CombinedOutput()

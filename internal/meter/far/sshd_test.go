@@ -161,8 +161,8 @@ func TestSshdInside(t *testing.T) {
 	t.Run("asked at a terminal", func(t *testing.T) {
 		for says, want := range map[string]string{"it's": "got it", "else": "exit status 3"} {
 			out, err := Host{Name: "dash", Program: ssh}.RunAsked(t.Context(), "sh -c 'stty -echo </dev/tty; "+
-				`printf "a password: " >/dev/tty; read p </dev/tty; [ "$p" != else ] && [ ${#p} = 4 ] && echo got it || `+
-				"exit 3'",
+				`printf "a password: " >/dev/tty; read p </dev/tty; `+
+				`[ "$p" != else ] && [ ${#p} = 4 ] && echo got it || exit 3'`,
 				Answer{Asks: "assword: ", Says: says})
 			var failed *Failed
 			if errors.As(err, &failed) {
