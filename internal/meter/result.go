@@ -247,7 +247,7 @@ func (p *Phase) flows(s Span, ramp float64) {
 			receivers, senders = s.Far, s.Local
 		}
 		receivers, senders = only(receivers, direction), only(senders, direction)
-		if bins := binsOf(receivers, int(ramp/Step.Seconds()), int((s.To-s.From)/Step.Seconds())); len(bins) > 0 {
+		if bins := binsOf(receivers, int(ramp/Step.Seconds()), whole(receivers, s)); len(bins) > 0 {
 			if p.Goodput == nil {
 				p.Goodput = map[string]measure.Estimate{}
 			}
@@ -308,6 +308,20 @@ func only(flows []Flow, direction string) (all []Flow) {
 	for _, f := range flows {
 		if f.Direction == direction {
 			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// whole is how many steps of a span all flows have. The last one or two may not have ended when the flows did; of a
+// flow that lacks more than these nothing came.
+func whole(flows []Flow, s Span) int {
+	const mayLack = 2
+	steps := int((s.To - s.From) / Step.Seconds())
+	all := steps
+	for _, f := range flows {
+		if n := len(f.Bins); n >= steps-mayLack {
+			all = min(all, n)
 		}
 	}
 	return all

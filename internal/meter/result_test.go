@@ -427,3 +427,27 @@ func TestLater(t *testing.T) {
 		t.Error("what is late by a second is not left out")
 	}
 }
+
+// A step that only some flows have is none of less goodput. A flow that ended early is.
+func TestWhole(t *testing.T) {
+	flow := func(steps int) Flow {
+		f := Flow{Direction: Download, Bins: make([]int64, steps)}
+		for i := range f.Bins {
+			f.Bins[i] = 125_000 // 10 Mbit/s
+		}
+		return f
+	}
+	for _, c := range []struct {
+		lengths []int
+		want    float64
+	}{{[]int{95, 95}, 20}, {[]int{95, 94}, 20}, {[]int{93, 96}, 20}, {[]int{20, 95}, 10}} {
+		s := Span{Name: Download, From: 3, To: 12.51}
+		for _, n := range c.lengths {
+			s.Local = append(s.Local, flow(n))
+		}
+		var p Phase
+		if p.flows(s, rampUp); math.Abs(p.Goodput[Download].Value-c.want) > 1e-9 {
+			t.Errorf("%v steps: %v Mbit/s, want %v", c.lengths, p.Goodput[Download].Value, c.want)
+		}
+	}
+}
