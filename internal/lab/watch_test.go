@@ -33,15 +33,15 @@ func TestWatch(t *testing.T) {
 	var section bytes.Buffer
 	watched(t, &section, "watch", session, []moment{
 		{"here", "At 10 s: the bottleneck is here",
-			[]string{verdict + "Yes: packets waited here at ", goal + "The goal is in force.\n"}},
+			[]string{verdict + "Yes: packets waited here at ", goal + "in force.\n"}},
 		{"away", "At 25 s: it is at the provider",
 			[]string{verdict + "No: connections wait, and packets waited here at ",
-				goal + "The goal is in force, but the queue is elsewhere.\n"}},
+				goal + "in force, but the queue is elsewhere.\n"}},
 		{"back", "At 40 s: it is here again, and what stood at the provider goes slowly",
 			[]string{verdict + "Yes: packets waited here at ",
-				goal + "The goal is in force, but the queue is elsewhere.\n"}},
+				goal + "in force, but the queue is elsewhere.\n"}},
 		{"application", "At 55 s: the application is the limit",
-			[]string{verdict + "No: the queue here drains. ", goal + "The goal is in force.\n"}},
+			[]string{verdict + "No: the queue here drains. ", goal + "in force.\n"}},
 	})
 	fmt.Fprintf(&section, "### With a follower\n\n")
 	const within = "mbit now, of 9.975mbit to 99.75mbit"
