@@ -145,6 +145,15 @@ func syncDir(dir string) error {
 	return nil
 }
 
+// endUnscripted stops a service of OpenRC's whose script is gone, as Weir's own is by then: rc-service knows it no
+// more. Its supervisor does; and that it was started is forgotten, or it could not be started anew.
+func endUnscripted(service string) {
+	_ = ofInit().run("env", "RC_SVCNAME="+service, "/sbin/supervise-daemon", service, "--stop")
+	if started := "/run/openrc/started/" + service; errors.Is(unix.Access(started, unix.F_OK), unix.ENOENT) {
+		os.Remove(started) // a link that leads nowhere
+	}
+}
+
 // reload lets systemd read its units again, and know whether a goal is kept: the service is active while it is. udev
 // sees by itself what has changed. OpenRC is told to follow the rate, and needs to know nothing else before the next
 // boot. What fails now that boot does.
@@ -159,7 +168,10 @@ func (live) reload(done []plan.Change) {
 		switch {
 		case c.Kind != plan.File:
 		case c.Name == openRC.FollowLink:
-			_ = ofInit().run("rc-service", path.Base(openRC.Follow), verb)
+			err := ofInit().run("rc-service", path.Base(openRC.Follow), verb)
+			if err != nil && verb == "stop" {
+				endUnscripted(path.Base(openRC.Follow))
+			}
 		case !strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/") || !booted():
 		default:
 			if !told {

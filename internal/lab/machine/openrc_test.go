@@ -114,6 +114,12 @@ func openRCAlone(s *subject) {
 	s.openRCReboot()
 	s.holds(asPlanned, "after the reboot", "until_ 'weir status | grep -q \"^Followed:  19.95mbit \"' && weir status && "+
 		"rc-service weir status && rc-service weir-follow status")
-	s.sh("weir down; until_ '! pgrep -x -f \"[^ ]*weir follow\"'")
+	const down = "weir down; until_ '! pgrep -x -f \"[^ ]*weir follow\"'"
+	s.sh(down)
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
+	s.sh("weir up --rtt 48.3ms --rate 20mbit..100mbit && weir confirm")
+	s.holds(asPlanned, "brought up anew", "until_ 'weir status | grep -q \"^Followed:  19.95mbit \"'; "+
+		"rc-service weir-follow status")
+	s.sh(down)
+	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down anew")
 }
