@@ -108,18 +108,18 @@ func openRCFollows(s *subject) {
 }
 
 func openRCAlone(s *subject) {
+	const followed = "until_ 'weir status | grep -q \"^Followed:  19.95mbit \"'"
 	s.sh("mv /usr/bin/weir /usr/local/bin/weir; rm /etc/init.d/weir /etc/init.d/weir-follow; hash -r")
 	found := s.look()
 	s.sh("weir up --rtt 48.3ms --rate 20mbit..100mbit && weir confirm && grep /usr/local/bin/weir /etc/init.d/weir")
 	s.openRCReboot()
-	s.holds(asPlanned, "after the reboot", "until_ 'weir status | grep -q \"^Followed:  19.95mbit \"' && weir status && "+
-		"rc-service weir status && rc-service weir-follow status")
+	s.holds(asPlanned, "after the reboot", followed+" && weir status && rc-service weir status && "+
+		"rc-service weir-follow status")
 	const down = "weir down; until_ '! pgrep -x -f \"[^ ]*weir follow\"'"
 	s.sh(down)
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 	s.sh("weir up --rtt 48.3ms --rate 20mbit..100mbit && weir confirm")
-	s.holds(asPlanned, "brought up anew", "until_ 'weir status | grep -q \"^Followed:  19.95mbit \"'; "+
-		"rc-service weir-follow status")
+	s.holds(asPlanned, "brought up anew", followed+"; rc-service weir-follow status")
 	s.sh(down)
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down anew")
 }
