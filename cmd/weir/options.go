@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,11 @@ func dashed(name, short string) string {
 	return "--" + name
 }
 
+// timeIn is a time that an option's help or its default has: what is a second there is hardly meant in ms.
+func timeIn(f *pflag.Flag) string {
+	return regexp.MustCompile(`\b[0-9.]+(ms|s|m|h)\b`).FindString(f.Usage + " " + f.DefValue)
+}
+
 // wrongValue is about an option's value. What is a number alone most likely wants a unit.
 func wrongValue(help string, err *pflag.InvalidValueError) error {
 	name, text := "--"+err.GetFlag().Name, err.GetValue()
@@ -63,6 +69,9 @@ func wrongValue(help string, err *pflag.InvalidValueError) error {
 	case kind == "bool":
 		return usage(name+", or leave it out", "%s: %q is neither true nor false", name, text)
 	case errors.As(err, &noUnit):
+		if like := timeIn(err.GetFlag()); noUnit.What == "time" && like != "" {
+			noUnit.Example = like
+		}
 		return usage(name+" "+text+strings.TrimLeft(noUnit.Example, "0123456789."), "%s: %v", name, noUnit)
 	}
 	said := err.Unwrap().Error()
