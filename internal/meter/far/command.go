@@ -28,20 +28,28 @@ func (f *Failed) Error() string {
 	return f.Said
 }
 
+// during starts a command that ends with the context, or when it is cancelled.
+func (h Host) during(ctx context.Context, command string) (*session, func(), error) {
+	if err := Check(h.Name); err != nil {
+		return nil, nil, err
+	}
+	s, err := h.start(ctx, command)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, s.cancel)
+	return s, func() { stop(); s.end() }, nil
+}
+
 // Run runs a command there, gives it an input, and returns what it prints, of which there may be 4 MiB. The error of a
 // command that fails is a *Failed.
 func (h Host) Run(ctx context.Context, command string, in io.Reader) (string, error) {
 	const most = 4 << 20
-	if err := Check(h.Name); err != nil {
-		return "", err
-	}
-	s, err := h.start(ctx, command)
+	s, cancel, err := h.during(ctx, command)
 	if err != nil {
 		return "", err
 	}
-	defer s.cancel()
-	stop := context.AfterFunc(ctx, s.cancel)
-	defer stop()
+	defer cancel()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -51,6 +59,9 @@ func (h Host) Run(ctx context.Context, command string, in io.Reader) (string, er
 		s.stdin.Close()
 	}()
 	out, err := io.ReadAll(io.LimitReader(s.stdout, most))
+	if len(out) == most {
+		return "", h.endless()
+	}
 	<-sent
 	ended := s.cmd.Wait()
 	var status *exec.ExitError
@@ -61,10 +72,13 @@ func (h Host) Run(ctx context.Context, command string, in io.Reader) (string, er
 		return string(out), &Failed{Status: status.ExitCode(), Said: s.stderr.said()}
 	case ended != nil:
 		return string(out), ended
-	case len(out) == most:
-		return "", &meter.Problem{What: h.Name + " prints without end", Try: "ssh " + h.Name}
 	}
 	return string(out), err
+}
+
+// endless is of a host that prints more than any answer takes. Nobody waits for it.
+func (h Host) endless() error {
+	return &meter.Problem{What: h.Name + " prints without end", Try: "ssh " + h.Name}
 }
 
 // SSHFailed is ssh's exit status where it is not the command's (ssh(1)).
@@ -80,17 +94,12 @@ type Answer struct {
 // output is given, with a terminal's line ends.
 func (h Host) RunAsked(ctx context.Context, command string, a Answer) (string, error) {
 	const most = 64 << 10
-	if err := Check(h.Name); err != nil {
-		return "", err
-	}
 	h.terminal = true
-	s, err := h.start(ctx, command)
+	s, cancel, err := h.during(ctx, command)
 	if err != nil {
 		return "", err
 	}
-	defer s.end()
-	stop := context.AfterFunc(ctx, s.cancel)
-	defer stop()
+	defer cancel()
 	var out []byte
 	asked := false
 	for b := make([]byte, 4096); len(out) < most; {
@@ -104,6 +113,9 @@ func (h Host) RunAsked(ctx context.Context, command string, a Answer) (string, e
 		if err != nil {
 			break
 		}
+	}
+	if len(out) >= most {
+		return "", h.endless()
 	}
 	ended := s.cmd.Wait()
 	var status *exec.ExitError
