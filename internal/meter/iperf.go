@@ -82,7 +82,7 @@ func (s *iperf) dial(ctx context.Context, packet int) (net.Conn, error) {
 }
 
 // begin asks for a test, until the server has ended the one before. Between two tests iperf3 does not listen for a
-// moment, so again bears that nobody answers.
+// moment, and ends whatever waited there, so again bears both.
 func (s *iperf) begin(ctx context.Context, again bool) error {
 	const pause = 200 * time.Millisecond
 	var err error
@@ -102,14 +102,14 @@ func (s *iperf) begin(ctx context.Context, again bool) error {
 			s.cookie[i] = letters[int(b)%len(letters)]
 		}
 		s.cookie[iperfCookie-1] = 0
-		if _, err = s.control.Write(s.cookie); err == nil {
+		if err = s.write(c, s.cookie); err == nil {
 			err = s.expect(iperfParams)
 		}
 		if err == nil {
 			return nil
 		}
 		s.control.Close()
-		if !errors.Is(err, errIperfBusy) {
+		if !again && !errors.Is(err, errIperfBusy) {
 			break
 		}
 	}
@@ -158,16 +158,21 @@ func (s *iperf) await(want int8) error {
 	}
 }
 
-func (s *iperf) tell(state int8) error {
-	_, err := s.control.Write([]byte{byte(state)})
-	return err
+// write writes to the server, or says that it has gone.
+func (s *iperf) write(c net.Conn, b []byte) error {
+	if _, err := c.Write(b); err != nil {
+		return &Problem{fmt.Sprintf("%s ended the connection: %v", s.addr, cause(err)), "iperf3 -s on that host"}
+	}
+	return nil
 }
+
+func (s *iperf) tell(state int8) error { return s.write(s.control, []byte{byte(state)}) }
 
 // send sends a message: its length, and JSON.
 func (s *iperf) send(v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
-		_, err = s.control.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
+		err = s.write(s.control, append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
 	}
 	return err
 }
@@ -253,7 +258,7 @@ func (s *iperf) connect(ctx context.Context, direction string, packet int) (net.
 		}
 		SetUnsent(c, 128<<10)
 	}
-	if _, err := c.Write(s.cookie); err != nil {
+	if err := s.write(c, s.cookie); err != nil {
 		c.Close()
 		return nil, err
 	}

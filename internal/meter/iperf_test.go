@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -69,6 +70,38 @@ func TestIperfEnds(t *testing.T) {
 	}
 	if got := len(rec.Spans); got != 2 {
 		t.Errorf("%d phases are kept", got)
+	}
+}
+
+// Between two tests iperf3 ends connections that came too early. It is asked again; before the first test it is not.
+func TestIperfBetween(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for i := 0; ; i++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			if i < 3 {
+				c.(*net.TCPConn).SetLinger(0) // so that it is reset
+				c.Close()
+				continue
+			}
+			c.Write([]byte{iperfParams})
+		}
+	}()
+	s := &iperf{addr: l.Addr().String()}
+	var p *Problem
+	if err := s.begin(t.Context(), false); !errors.As(err, &p) {
+		t.Errorf("at first: %v", err)
+	}
+	if err := s.begin(t.Context(), true); err != nil {
+		t.Errorf("between two tests: %v", err)
 	}
 }
 
