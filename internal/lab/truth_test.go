@@ -41,15 +41,22 @@ type measured struct {
 // inTLS is what TLS 1.3 leaves of a record of 16 KiB (RFC 8446, section 5.2).
 const inTLS = 16384. / (16384 + 5 + 1 + 16)
 
-// payloads is the part of a provider's rate that data takes: a TCP segment's 1448 bytes of an Ethernet frame's 1514, of
-// these what TLS leaves, and without what the two probes send.
-func payloads(mbit float64) float64 {
+// payloads is the part of a provider's rate that data takes: a TCP segment's 1448 bytes of an Ethernet frame's 1514, or
+// 1428 over IPv6, of these what TLS leaves, and without what the two probes send.
+func payloads(mbit float64, six bool) float64 {
 	const (
-		segment, frame = 1448, 1514
-		headers        = 14 + 20 + 8                                                    // Ethernet, IPv4, UDP
-		weir, lab      = 100 * 8 * (60 + headers) / 1e6, 100 * 8 * (64 + headers) / 1e6 // Mbit/s of probes each 10 ms
+		frame    = 1514
+		longer   = 20 // IPv6's header than IPv4's
+		weir     = 60
+		lab      = 64
+		interval = 10e-3 // s between two probes of each
 	)
-	return (mbit - weir - lab) * segment / frame * inTLS
+	segment, headers := 1448., 14.+20+8 // Ethernet, IPv4, UDP
+	if six {
+		segment, headers = segment-longer, headers+longer
+	}
+	probes := (weir + lab + 2*headers) * 8 / interval / 1e6
+	return (mbit - probes) * segment / frame * inTLS
 }
 
 // truths are links to measure: [path], [provider], and the rate that the provider enforces on frames, if what arrives
@@ -63,10 +70,11 @@ func truths() (all []struct {
 		if !full {
 			mbit = 0
 		}
+		tidy := strings.NewReplacer(`"`, "", " | ", ", ", "queue = ", "", "buffer =", "FIFO", "ip 6", "IPv6")
 		all = append(all, struct {
 			title, text string
 			mbit        float64
-		}{fmt.Sprintf("%g Mbit/s, %s%s, %s", rate, rtt, short(path), strings.NewReplacer(`"`, "", " | ", ", ", "queue = ", "", "buffer =", "FIFO").Replace(queue)),
+		}{tidy.Replace(fmt.Sprintf("%g Mbit/s, %s%s, %s", rate, rtt, short(path), queue)),
 			fmt.Sprintf("[path]\nrtt = %q\n%s\n[provider]\nrate = \"%gmbit\"\n%s\n", rtt, path, rate, queue), mbit})
 	}
 	for _, mbit := range []float64{3, 10, 50, 200} {
@@ -86,6 +94,14 @@ func truths() (all []struct {
 		add(50, "48ms", path, `buffer = "200ms"`, false)
 	}
 	add(1000, "5ms", "", `buffer = "50ms"`, true)
+	const six = "ip = 6"
+	for _, mbit := range []float64{10, 50, 200} {
+		add(mbit, "5ms", six, `buffer = "200ms"`, true)
+	}
+	add(50, "48ms", six, `buffer = "200ms"`, true)
+	add(50, "48ms", six, `queue = "cake bandwidth 50mbit besteffort"`, false)
+	add(50, "48ms", six, `queue = "policer"`, false)
+	add(50, "48ms", six, `queue = "htb rate 50mbit | dualpi2"`, false)
 	return all
 }
 
@@ -243,9 +259,10 @@ func compared(title string, mbit float64, run measure.Run) (all []measured) {
 		}
 		m := measured{title: title, phase: s.Name, rate: p.Goodput[s.Name],
 			arrived: receivers[s.Name].rate(began+s.From+ramp, began+s.To), is50: measure.Quantile(waits, 0.5) - idle,
-			is99: measure.Quantile(waits, 0.99) - idle, sent: p.Sent, lost: p.Lost, isSent: len(waits) + lost, gone: lost}
+			is99: measure.Quantile(waits, 0.99) - idle, sent: p.Sent, lost: p.Lost, isSent: len(waits) + lost,
+			gone: lost}
 		if m.full = len(p.Senders) == 1 && p.Senders[0].Full; m.full && mbit > 0 {
-			m.payload = payloads(mbit)
+			m.payload = payloads(mbit, strings.Contains(title, "IPv6"))
 		}
 		if m.known = p.Added != nil; m.known {
 			m.p50, m.p99 = p.Added.P50, p.Added.P99
