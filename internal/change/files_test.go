@@ -3,6 +3,7 @@
 package change
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/host"
+	"weir/internal/plan"
 )
 
 // A file is put there whole, with its folder, its mode and its time, over whatever a run that was killed has left; and
@@ -197,6 +199,29 @@ func TestOnDisk(t *testing.T) {
 	for what, least := range map[string]int{"mkdir": 5, "create": 3, "write": 3, "rename": 4, "link": 1, "unlink": 2} {
 		if made[what] < least {
 			t.Errorf("%s: %d were seen, of at least %d:\n%s", what, made[what], least, said)
+		}
+	}
+}
+
+// The journal is for all to read, unless it holds a file that is not.
+func TestJournalHidesWhatIsHidden(t *testing.T) {
+	of := func(kind host.FileKind, mode fs.FileMode) entry {
+		return entry{Was: plan.Content{File: host.File{Kind: kind, Mode: mode}}}
+	}
+	open := of(host.Regular, 0o644)
+	for name, c := range map[string]struct {
+		entries []entry
+		want    fs.FileMode
+	}{
+		"nothing":                {nil, 0o644},
+		"no file":                {[]entry{{Was: plan.Setting("1")}, of(host.NoFile, 0)}, 0o644},
+		"a file for all":         {[]entry{open}, 0o644},
+		"one for its owner":      {[]entry{open, of(host.Regular, 0o600), open}, 0o600},
+		"one for a group":        {[]entry{of(host.Regular, 0o640)}, 0o600},
+		"one to write, not read": {[]entry{of(host.Regular, 0o602)}, 0o600},
+	} {
+		if got := (&journal{Entries: c.entries}).mode(); got != c.want {
+			t.Errorf("%s: %o, want %o", name, got, c.want)
 		}
 	}
 }

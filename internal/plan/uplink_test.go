@@ -59,6 +59,8 @@ func TestUplink(t *testing.T) {
 			"Open vSwitch"},
 		"a circle": {[]host.Link{{Name: "a", Kind: "macvlan", Parent: "b"},
 			{Name: "b", Kind: "macvlan", Parent: "a", Addrs: here}}, "b", ""},
+		"a circle without an end": {[]host.Link{{Name: "a", Kind: "macvlan", Parent: "b", Addrs: here},
+			{Name: "b", Kind: "macvlan", Parent: "a", Addrs: here}}, "a", ""},
 	} {
 		f := linked(t, c.links...)
 		got, why, err := Uplink(f)
@@ -72,11 +74,12 @@ func TestUplink(t *testing.T) {
 			}
 			continue
 		}
-		if got != c.want || err != nil || (why != "") != (got != f.Uplink) && name != "a circle" {
+		circle := strings.HasPrefix(name, "a circle")
+		if got != c.want || err != nil || (why != "") != (got != f.Uplink) && !circle {
 			t.Errorf("%s: %s, %q, %v", name, got, why, err)
 		}
 		p, err := Make(Goal{Rate: 50e6}, f)
-		if err != nil && name != "a circle" && got != "br0" {
+		if err != nil && !circle && got != "br0" {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err == nil && (p.Goal.Dev != c.want || len(p.Changes) == 0 || p.Changes[0].Dev() != c.want) {
