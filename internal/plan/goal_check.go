@@ -210,6 +210,8 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 			listDevices(f)}
 	case link.Speed != 0 && g.Rate > link.Speed:
 		return link, tooFast(link, "rate", g.Rate)
+	case link.Speed != 0 && g.Ingress > link.Speed:
+		return link, tooFast(link, "ingress", g.Ingress)
 	}
 	return link, nil
 }

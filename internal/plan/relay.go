@@ -440,9 +440,6 @@ func (g Goal) WithoutIngress() string {
 // endsHere plans the queue of what arrives at a relay.
 func (d *draft) endsHere() error {
 	g, how := d.Goal, d.arriving()
-	if d.link.Speed != 0 && g.Inward() > d.link.Speed {
-		return tooFast(d.link, "ingress", g.Inward())
-	}
 	if how.why != "" && !g.Carries.Has(Proxy) {
 		d.note("tunnel", "incoming traffic is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at "+
 			"most times and 100 or more at some", how.why)

@@ -429,9 +429,6 @@ func shapeWhatArrives(d *draft) error {
 
 func (d *draft) shapeIngress() error {
 	g := d.Goal
-	if d.link.Speed != 0 && g.Ingress > d.link.Speed {
-		return tooFast(d.link, "ingress", g.Ingress)
-	}
 	rate := g.Ingress * 85 / 100
 	reason := "let the provider's queue run empty: 85 % of " + g.Ingress.String()
 	if d.has("cake") {
