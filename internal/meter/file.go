@@ -133,7 +133,7 @@ func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
 		Probe: "tcp", Interval: float64(every) / float64(time.Millisecond),
 		Remote: Hello{Version: 1, Name: f.target.Addr}}
 	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec,
-		device: deviceTo(f.target.Addr)}
+		to: f.target.Addr}
 	return rec, m.run(ctx, p.run)
 }
 

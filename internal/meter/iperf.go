@@ -66,7 +66,7 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 	p := &connectProbe{&probe{began: time.Now()}, addr, iperfEvery}
 	rec := &Recording{Target: "iperf3://" + addr, Probe: "tcp",
 		Interval: float64(iperfEvery) / float64(time.Millisecond), Remote: Hello{Version: 1, Name: addr}}
-	m := &meter{Options: o, peer: s, probe: p.probe, rec: rec, device: deviceTo(addr)}
+	m := &meter{Options: o, peer: s, probe: p.probe, rec: rec, to: addr}
 	err := m.run(ctx, p.run)
 	rec.Notes = append(rec.Notes, "An iperf3 server does not say when data arrives, so uploads are counted as they "+
 		"leave.")

@@ -39,6 +39,9 @@ func (rec *Recording) check() error {
 	if len(rec.Paths) > 0 {
 		return errors.New("paths: no browser sees them")
 	}
+	if rec.Hop != nil {
+		return errors.New("hop: no browser sees it")
+	}
 	if len(rec.Samples) > mostSamples {
 		return fmt.Errorf("samples: %d at most", mostSamples)
 	}

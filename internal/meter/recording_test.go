@@ -27,6 +27,7 @@ func TestReadRecording(t *testing.T) {
 		`{"interval": 50, "samples": [{"down": 1e9}]}`:                                                       "samples[0]",
 		`{"interval": 50, "spans": [{"name": "idle"}, {"name": "idle"}]}`:                                    "spans[1]",
 		`{"interval": 50, "spans": [{"name": "idle", "passed": {"device": "x"}}]}`:                           "passed",
+		`{"interval": 50, "hop": {"address": "192.0.2.1"}}`:                                                  "hop",
 		`{"interval": 50, "spans": [{"name": "lunch"}]}`:                                                     "spans[0]",
 		`{"interval": 50, "spans": [{"name": "idle", "from": -1}]}`:                                          "spans[0]",
 		`{"interval": 50, "spans": [{"name": "idle", "to": 601}]}`:                                           "spans[0]",

@@ -26,6 +26,7 @@ type Result struct {
 	Interval  float64    `json:"interval"`
 	Phases    []Phase    `json:"phases"`
 	Paths     []Path     `json:"paths,omitempty"` // to the address that was used, and to one of the other family
+	Hop       *Hop       `json:"hop,omitempty"`   // the first router on the way, where it is known
 	Notes     []string   `json:"notes,omitempty"`
 	Recording *Recording `json:"recording,omitempty"` // all samples
 }
@@ -50,6 +51,7 @@ type Phase struct {
 	LostDown int              `json:"lost_down"`
 	Loss     measure.Estimate `json:"loss"`
 	Senders  []Sender         `json:"senders,omitempty"`
+	Hop      *HopPhase        `json:"hop,omitempty"` // nil: too little is known of the first hop
 }
 
 // Added is a delay above that of the idle link.
@@ -88,6 +90,10 @@ func Summarize(rec *Recording) Result {
 	r := Result{Version: ResultVersion, Target: rec.Target, Time: rec.Time, Local: rec.Local, Remote: rec.Remote.Name,
 		Probe: rec.Probe, Interval: rec.Interval, Notes: slices.Clone(rec.Notes), Recording: rec}
 	var idle window
+	var idleHop *HopPhase
+	if rec.Hop != nil {
+		r.Hop = &rec.Hop.Hop
+	}
 	for _, s := range rec.Spans {
 		if s.To <= s.From {
 			continue
@@ -97,11 +103,12 @@ func Summarize(rec *Recording) Result {
 			ramp = min(rampUp, (s.To-s.From)/2)
 		}
 		w := look(rec.Samples, s.From+ramp, s.To)
+		hop := rec.Hop.look(s.From+ramp, s.To)
 		if s.Name == Idle {
-			idle = w
+			idle, idleHop = w, hop
 		}
 		p := Phase{Name: s.Name, Seconds: s.To - s.From - ramp, RTT: measure.NewDist(w.rtt), Sent: w.sent, Lost: w.lost,
-			LostUp: w.up, LostDown: w.down, Loss: measure.Ratio(w.lost, w.sent)}
+			LostUp: w.up, LostDown: w.down, Loss: measure.Ratio(w.lost, w.sent), Hop: hop}
 		if p.RTT.Mean > 0 {
 			p.RPM = math.Round(float64(time.Minute/time.Millisecond) / p.RTT.Mean)
 		}
@@ -111,6 +118,7 @@ func Summarize(rec *Recording) Result {
 			p.Added = nil
 			r.Notes = append(r.Notes, p.Name+": no data arrived, so nothing is known of this load.")
 		}
+		p.Hop.judge(idleHop, p.Added)
 		r.Phases = append(r.Phases, p)
 	}
 	for _, p := range rec.Paths {
@@ -200,25 +208,30 @@ func (p *Phase) delays(w, idle window, interval float64) {
 	}
 }
 
-// Waits says how the load feels, and on which way packets wait where the probe can tell.
+// Waits says how the load feels, and where packets wait: on which way if the probe can tell, and on which side of the
+// first router.
 func (r Result) Waits(p Phase) string {
 	idle := r.Find(Idle)
 	if p.Added == nil || idle == nil || p.RPM == 0 || idle.RPM == 0 {
 		return ""
 	}
-	says := fmt.Sprintf("%.0f round trips a minute, %.0f when idle.", p.RPM, idle.RPM)
+	return fmt.Sprintf("%.0f round trips a minute, %.0f when idle.", p.RPM, idle.RPM) + p.ways() + r.Hop.says(p.Hop)
+}
+
+// ways says on which way packets wait.
+func (p *Phase) ways() string {
 	const clear = 1.0 // ms: less is no queue to look for
 	if p.Up == nil || p.Down == nil || p.Added.P50.Low < clear {
-		return says
+		return ""
 	}
 	there, back := max(p.Up.P50, 0), max(p.Down.P50, 0)
 	switch most := 0.8 * (there + back); {
 	case there > most:
-		return says + " The queue stands on the way there."
+		return " The queue stands on the way there."
 	case back > most:
-		return says + " The queue stands on the way back."
+		return " The queue stands on the way back."
 	}
-	return says + fmt.Sprintf(" Queues stand both ways: %s ms on the way there, and %s ms on the way back.",
+	return fmt.Sprintf(" Queues stand both ways: %s ms on the way there, and %s ms on the way back.",
 		Figure(there), Figure(back))
 }
 

@@ -42,6 +42,7 @@ type Recording struct {
 
 	Plain bool       `json:"plain,omitempty"` // bulk data went without TLS
 	Paths []PathSeen `json:"paths,omitempty"` // before the first phase
+	Hop   *HopSeen   `json:"hop,omitempty"`   // nil: not known
 }
 
 // Span is a phase: when it was, in seconds since the beginning, and its flows as both ends saw them.
@@ -88,20 +89,24 @@ type meter struct {
 	probe *probe
 	rec   *Recording
 
-	device string // to the other end; "": not known
+	to     string // host:port of the other end
+	device string // to it; "": not known
 }
 
 // run measures, while a probe runs. When the context ends it keeps what there is.
 func (m *meter) run(ctx context.Context, run func(context.Context)) error {
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	m.device = deviceTo(m.to)
 	m.probe.began = time.Now()
 	m.rec.Time = m.probe.began.UTC().Truncate(time.Millisecond)
 	done := make(chan struct{})
 	go func() { defer close(done); run(probing) }()
+	hop := AskHop(probing, m.to, m.probe.began)
 	err := m.all(ctx)
 	stop()
 	<-done
+	m.rec.Hop = hop()
 	m.rec.Samples = m.probe.samples
 	return err
 }

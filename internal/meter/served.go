@@ -70,7 +70,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	if left := time.Duration(s.hello.Seconds*float64(time.Second)) - time.Since(began); o.Time > left {
 		o.Time = left // else the server would end the last load
 	}
-	m := &meter{Options: o, peer: s, probe: &probe{began: time.Now()}, rec: rec, device: deviceTo(t.at(""))}
+	m := &meter{Options: o, peer: s, probe: &probe{began: time.Now()}, rec: rec, to: t.at("")}
 	return rec, m.run(ctx, s.prober(ctx, m))
 }
 

@@ -192,6 +192,7 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	if err := Check(h.Name); err != nil {
 		return nil, err
 	}
+	to, _ := h.resolve(ctx) // through another host, the way is not known here
 	e, err := h.startEcho(ctx)
 	if err != nil {
 		return nil, err
@@ -204,6 +205,7 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	defer end()
 	done := make(chan struct{})
 	go func() { defer close(done); e.run(probing); end() }()
+	hop := meter.AskHop(probing, to.addr, e.began)
 	r := &run{Host: h, o: o, rec: rec, echo: e, kernel: h.startKernel(ctx),
 		carried: map[string][]carried{}}
 	if r.kernel == nil {
@@ -218,7 +220,7 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	}
 	stop()
 	<-done
-	rec.Samples = e.samples
+	rec.Samples, rec.Hop = e.samples, hop()
 	for _, s := range rec.Spans {
 		rec.Notes = append(rec.Notes, limitsOf(s.Name, r.carried[s.Name], idleOf(rec.Samples, rec.Spans),
 			runtime.NumCPU())...)
