@@ -65,6 +65,9 @@ do not count. Behind each figure stands how far off it may be. Both hosts'
 kernels say whether the link was full. Before all that, it looks for 1.5 s at
 what the path does to packets: ECN, DSCP, and which length passes.
 
+On Linux it asks the first router on the way for an echo, five times a second.
+So it can tell whether packets wait on the first hop, such as Wi-Fi, or beyond.
+
 By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
 and windows can be what limits it. The other host needs cat; with ss,
 its kernel's RTTs are known, too.
