@@ -212,6 +212,9 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"✓ Nothing to do."}},
 		{"cake's default fairness", facts(uplink(t, "cake bandwidth 50mbit", 1)),
 			[]string{"! CAKE shares between connections, not between clients."}},
+		{"cake's default fairness, two addresses", facts(uplink(t, "cake bandwidth 50mbit", 1),
+			func(f *host.Facts) { f.Links[1].Addrs = []string{"192.0.2.7/24", "2001:db8::7/64", "192.0.2.8/24"} }),
+			[]string{"✓ Nothing to do."}},
 		{"cake's default fairness, relay", facts(uplink(t, "cake bandwidth 50mbit nat", 1),
 			sysctl("ipv4.ip_forward", "1")), []string{"✓ Nothing to do."}},
 

@@ -616,6 +616,7 @@ func TestRefusals(t *testing.T) {
 			false},
 		{"too slow to reach", Goal{Rate: 1000}, server(t), "too little", "--rate", true},
 		{"absurd RTT", Goal{RTT: ms(11000)}, server(t), "RTT 11s", "--rtt", true},
+		{"RTT below all", Goal{RTT: 999}, server(t), "RTT", "--rtt", true},
 		{"negative RTT", Goal{RTT: -1}, server(t), "RTT", "--rtt", true},
 		{"absurd loss", Goal{Loss: 0.9}, server(t), "90%", "--loss", true},
 		{"role", Goal{Role: "router"}, server(t), `--role "router"`, "server|relay", true},

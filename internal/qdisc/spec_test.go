@@ -386,3 +386,13 @@ func TestSmallest(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// CAKE's target follows from its rtt. One that somebody else has set has no words here.
+func TestCakeTargetOfOthers(t *testing.T) {
+	for target, known := range map[uint32]bool{5000: true, 4999: false, 5001: false, 0: false} {
+		options := pack(attribute(cakeRTT, u32bytes(100_000)), attribute(cakeTarget, u32bytes(target)))
+		if spec := decode("cake", options, device{}); (spec != nil) != known {
+			t.Errorf("target %d us of rtt 100ms: %v", target, spec)
+		}
+	}
+}
