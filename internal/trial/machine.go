@@ -44,7 +44,7 @@ func architectures() map[string]string {
 // Open looks at a machine. It changes nothing there.
 func Open(ctx context.Context, h far.Host) (*Machine, error) {
 	out, err := h.Run(ctx, `sh -c 'uname -sm; id -u; for t in sudo doas; do `+
-		`command -v $t >/dev/null 2>&1 || continue; why=$($t -n true 2>&1) && { echo $t yes; continue; }; `+
+		`command -v $t >/dev/null 2>&1 || continue; why=$($t -n sh -c : 2>&1) && { echo $t yes; continue; }; `+
 		`case $why in doas:*enabled*|doas:*permitted*) echo $t never;; *) echo $t no;; esac; done; true'`, nil)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (m *Machine) Allowed(ctx context.Context) error {
 	const patience = 30 * time.Second // it may ask something else, which nobody here answers
 	inTime, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	_, err := m.asRoot(inTime, "true")
+	_, err := m.asRoot(inTime, "sh", "-c", ":")
 	var said *far.Failed
 	switch {
 	case errors.As(err, &said) && m.WantsPassword():

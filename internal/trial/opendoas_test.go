@@ -93,6 +93,10 @@ func TestOpendoasInside(t *testing.T) {
 		{"permit nopass me\n", "", "doas -n"},
 		{"permit me\n", "", "doas"},
 		{"permit persist me\n", "", "doas"},
+		{"permit me\npermit nopass me cmd true\n", "", "doas"}, // what is run is another
+		{"permit nopass me cmd true\n", "doas permits it nothing", ""},
+		{"permit me\npermit nopass me cmd true\n", "", "doas"}, // what is run is another
+		{"permit nopass me cmd true\n", "doas permits it nothing", ""},
 		{"deny me\n", "doas permits it nothing", ""},
 		{"", "doas permits it nothing", ""},
 	} {
