@@ -429,6 +429,31 @@ func TestInwardSettled(t *testing.T) {
 	}
 }
 
+// A link may fall below what may be set when the lowest rate is set already, or nearly. That is said for as long as it
+// lasts.
+func TestInwardBelowFromLowest(t *testing.T) {
+	w := behind{link: steps(50*mbit, 25, 12.6*mbit, 55, 5*mbit, 75, 50*mbit), buffer: .2, base: .048, interval: .5,
+		senders: times(4, sender{}), told: 50 * mbit, low: 12.5 * mbit, high: 50 * mbit, share: .94}
+	looks, calm, said, end := 0, 0, "", false
+	w.wrote = func(at float64, rate units.Rate, why string) {
+		t.Logf("%5.2f s: %s, %s", at, rate, why)
+		said = why
+	}
+	w.looked = func(at float64, f *Inward) {
+		if at > 60 && at < 75 {
+			looks++
+			if f.Calm() {
+				calm++
+			}
+		}
+		end = f.Calm()
+	}
+	w.run(105)
+	if calm > 0 || looks == 0 || !end {
+		t.Errorf("in %d of %d looks it takes the rate for one that stays, at the end %v; it said %q", calm, looks, end, said)
+	}
+}
+
 // Of a link that delivers less than may be set, the lowest rate is set, and that is said. It ends where more comes.
 func TestInwardBelow(t *testing.T) {
 	pause := append(times(4, sender{until: 25}), times(4, sender{from: 45})...)

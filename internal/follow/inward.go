@@ -139,8 +139,9 @@ func (f *Inward) settled() float64 {
 	return max(f.least(), min(f.most(), r))
 }
 
-// Calm tells whether nothing is under way: no queue drains, and no more is let go than is thought to come.
-func (f *Inward) Calm() bool { return !f.draining && !f.probing }
+// Calm tells whether nothing is under way: no queue drains, no more is let go than is thought to come, and the link is
+// not thought to deliver less than may be set.
+func (f *Inward) Calm() bool { return !f.draining && !f.probing && f.fell == 0 }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.
 func (f *Inward) Look(l Look) (rate units.Rate, why string) {
@@ -156,7 +157,7 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 	if came < 0 || here < 0 || took > 1 {
 		// The counter began anew, or nobody has looked: sleep, suspend, another queue.
 		f.now, f.seen = stretch{}, nil
-		if !f.Calm() {
+		if f.draining || f.probing {
 			f.end(l.At.Seconds())
 		}
 		return f.Rate(), ""
