@@ -61,6 +61,12 @@ static __always_inline u32 ip_at(struct __sk_buff *skb, bool out)
 	return (tag[2] << 8 | tag[3]) == ETH_P_IP || (tag[2] << 8 | tag[3]) == ETH_P_IPV6 ? sizeof(tag) : 0;
 }
 
+/* How many bytes there are from somewhere on, if those are more than IP's field for the length holds: it is 0 then (BIG TCP). */
+static __always_inline u32 beyond(struct __sk_buff *skb, u32 at)
+{
+	return skb->len - at > 0xffff ? skb->len - at : 0;
+}
+
 /* Reads the IP header at *at, moves *at behind it, and gives how many bytes come there; 0 if they are no whole TCP segment. */
 static __always_inline u32 read_ip(struct __sk_buff *skb, u32 *at, u8 *from, u8 *to)
 {
@@ -69,7 +75,7 @@ static __always_inline u32 read_ip(struct __sk_buff *skb, u32 *at, u8 *from, u8 
 	if (!load(skb, *at, h, 20))
 		return 0;
 	if (h[0] == 0x45) {
-		u32 total = h[2] << 8 | h[3];
+		u32 total = h[2] << 8 | h[3] ?: beyond(skb, *at);
 
 		if (h[6] & 0x3f || h[7] || h[9] != IPPROTO_TCP || total < 20)
 			return 0;
@@ -84,7 +90,7 @@ static __always_inline u32 read_ip(struct __sk_buff *skb, u32 *at, u8 *from, u8 
 	__builtin_memcpy(from, h + 8, 16);
 	__builtin_memcpy(to, h + 24, 16);
 	*at += 40;
-	return h[4] << 8 | h[5];
+	return h[4] << 8 | h[5] ?: beyond(skb, *at);
 }
 
 /* Reads a segment that goes out, or comes in; false for what is none. */
