@@ -44,9 +44,9 @@ type Connection struct {
 	Delivered float64 // packets, since the look before
 	Lost      float64 // packets that were sent again, since the look before
 
-	// Behind is a connection that is seen behind the shaper: its RTTs hold no wait of this host's, and what the shaper
+	// Past is a connection that is seen past the shaper: its RTTs hold no wait of this host's, and what the shaper
 	// drops is not Lost. How many RTTs there were since it is known is Samples, which wraps; Sum is what they took.
-	Behind  bool
+	Past    bool
 	Samples uint32
 	Sum     time.Duration
 
@@ -215,7 +215,7 @@ func (f *Follower) point(l Look) point {
 	all, here := 0., 0. // packets that were delivered, and those of connections that lose what the shaper drops
 	for _, c := range l.Connections {
 		p.lost, all = p.lost+c.Lost, all+c.Delivered
-		if !c.Behind {
+		if !c.Past {
 			here += c.Delivered
 		}
 	}
@@ -242,12 +242,12 @@ func (f *Follower) queue(p *point, connections []Connection) {
 		if !known {
 			continue
 		}
-		w := wait{t, t.rtt - c.Base.Seconds(), c.Base.Seconds(), c.Behind}
-		if !c.Behind {
+		w := wait{t, t.rtt - c.Base.Seconds(), c.Base.Seconds(), c.Past}
+		if !c.Past {
 			w.q -= f.ownAt(p.at-t.rtt-t.lag, p.own)
 		}
 		waits = append(waits, w)
-		exact = exact || c.Behind && t.firm
+		exact = exact || c.Past && t.firm
 	}
 	f.recent.forget(p.at)
 	if exact { // a seldom packet of this host's own has seen what was long ago

@@ -312,7 +312,7 @@ func TestOwnBesideForwarded(t *testing.T) {
 				l := Look{At: time.Duration(i) * 20 * time.Millisecond, Sent: float64(i) * 2.5e5}
 				for id := range uint64(4) {
 					l.Connections = append(l.Connections, Connection{ID: id + 1, Base: base, Delivered: 40,
-						Behind: true, Samples: 5 * i, Sum: 5 * time.Duration(i) * (base + 12*time.Millisecond)})
+						Past: true, Samples: 5 * i, Sum: 5 * time.Duration(i) * (base + 12*time.Millisecond)})
 				}
 				l.Connections = append(l.Connections, Connection{ID: 9, RTT: c.rtt, Base: base,
 					Acks: c.acks * i, Delivered: float64(max(1, c.acks))})
@@ -333,7 +333,7 @@ func TestDroppedHere(t *testing.T) {
 			f.Look(Look{At: time.Duration(i) * 20 * time.Millisecond, Sent: float64(i) * 100 * packet / 8,
 				Dropped: 3 * float64(i), Connections: []Connection{{ID: 1, RTT: 48 * time.Millisecond,
 					Base: 48 * time.Millisecond, Rate: 5000, Delivered: 97, Lost: 3, Acks: uint32(50 * i),
-					Behind: behind, Samples: uint32(5 * i), Sum: 5 * time.Duration(i) * 48 * time.Millisecond}}})
+					Past: behind, Samples: uint32(5 * i), Sum: 5 * time.Duration(i) * 48 * time.Millisecond}}})
 		}
 		if beyond, _, _ := f.missing(.18, .38); beyond > 0 != behind || behind && math.Abs(beyond-30) > 1 {
 			t.Errorf("behind %v: %.1f packets were lost beyond this host, of 30", behind, beyond)

@@ -17,7 +17,7 @@ type smoothed struct {
 	at, srtt  float64 // seconds
 	acks      uint32
 	delivered float64       // packets
-	sum       time.Duration // of samples, and how many: of connections that are Behind
+	sum       time.Duration // of samples, and how many: of connections that are Past
 	samples   uint32
 }
 
@@ -45,7 +45,7 @@ const (
 func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	now := smoothed{at, c.RTT.Seconds(), c.Acks, c.Delivered, c.Sum, c.Samples}
 	seen, enough := r[c.ID], float64(samples)
-	if c.Behind {
+	if c.Past {
 		enough = exact
 	}
 	if n := len(seen); n > 0 && (at <= seen[n-1].at || at-seen[n-1].at > stale || c.Sum < seen[n-1].sum ||
@@ -56,10 +56,10 @@ func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	}
 	long := min(longestSpan, packets*packet/rate)
 	least := span
-	if c.Behind {
+	if c.Past {
 		least = brisk
 	}
-	for len(seen) > 1 && at-seen[1].at >= least && (now.since(seen[1], c.Behind) >= enough || at-seen[1].at >= long) {
+	for len(seen) > 1 && at-seen[1].at >= least && (now.since(seen[1], c.Past) >= enough || at-seen[1].at >= long) {
 		seen = seen[1:]
 	}
 	if c.ID != 0 {
@@ -68,16 +68,16 @@ func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	then, n := now, 0.
 	if len(seen) > 0 {
 		then = seen[0]
-		n = now.since(then, c.Behind)
+		n = now.since(then, c.Past)
 	}
 	switch {
-	case n == 0 && c.Behind:
+	case n == 0 && c.Past:
 		return took{}, false
 	case n == 0 && c.Rate > 0:
 		return took{now.srtt, min(latest, memory/c.Rate), false}, true
 	case n == 0:
 		return took{now.srtt, latest, false}, true
-	case c.Behind:
+	case c.Past:
 		return took{max(0, (now.sum-then.sum).Seconds()/n), min(latest, (at-then.at)/2), n >= enough}, true
 	}
 	old := math.Pow(keeps, n)

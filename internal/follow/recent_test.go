@@ -57,7 +57,7 @@ func TestRecent(t *testing.T) {
 
 // Of a connection whose samples are counted the mean of the last ones is known, however many acknowledgements came.
 func TestRecentCounted(test *testing.T) {
-	r, c := recent{}, Connection{ID: 1, Behind: true, Acks: 1000, RTT: time.Hour}
+	r, c := recent{}, Connection{ID: 1, Past: true, Acks: 1000, RTT: time.Hour}
 	look := func(at float64, samples uint32, each time.Duration) (took, bool) {
 		c.Samples, c.Sum = c.Samples+samples, c.Sum+time.Duration(samples)*each
 		return r.rtt(at, 1e9, c)

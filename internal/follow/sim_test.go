@@ -232,7 +232,7 @@ func (w *world) run(length float64) (s seen) {
 						Rate: f.pace, To: w.to(i), Delivered: f.delivered, Size: mss * wire, Lost: f.resent,
 						Forwarded: w.unknown, Waits: !w.unknown && (w.offered == nil || f.credit >= mss)}
 					if w.passes(i) {
-						c.Behind, c.Samples = true, f.acks
+						c.Past, c.Samples = true, f.acks
 						c.RTT, c.Base = time.Duration(f.behind.srtt*1e9), time.Duration(f.behind.least*1e9)
 						c.Sum = time.Duration(f.behind.sum * 1e9)
 					}

@@ -108,7 +108,7 @@ func (e *eye) passed(all []pair) (moved []follow.Connection) {
 			continue // nothing new is known of it
 		}
 		moved = append(moved, follow.Connection{ID: maphash.Comparable(e.forwarded.seed, x.ID), RTT: x.Smooth,
-			Base: base, Behind: true, Samples: x.Samples, Sum: x.Sum,
+			Base: base, Past: true, Samples: x.Samples, Sum: x.Sum,
 			Rate: 2 * e.forwarded.rates[x.ID], // of packets, every second one of which tells an RTT
 			To:   network(x.There.Addr()), Delivered: float64(x.Acked-p.before.Acked) / mss,
 			Size: e.size(x.There.Addr(), x.MSS, true), Lost: float64(x.Again-p.before.Again) / mss,

@@ -47,7 +47,7 @@ func TestPassed(t *testing.T) {
 	before := passing("192.0.2.1:1", 10_000, 2000, 10)
 	seed := maphash.MakeSeed()
 	want := follow.Connection{ID: maphash.Comparable(seed, before.ID), RTT: 60 * time.Millisecond,
-		Base: 50 * time.Millisecond, Rate: 100, Behind: true, Samples: 12, Sum: 720 * time.Millisecond,
+		Base: 50 * time.Millisecond, Rate: 100, Past: true, Samples: 12, Sum: 720 * time.Millisecond,
 		To: netip.MustParseAddr("192.0.2.0"), Delivered: 20, Size: 1066, Lost: 3, Forwarded: true}
 	for name, c := range map[string]struct {
 		now  rtt.Flow
