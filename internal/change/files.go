@@ -159,28 +159,46 @@ func endUnscripted(service string) {
 // boot. What fails now that boot does.
 func (live) reload(done []plan.Change) {
 	openRC, _ := host.StarterOf(host.OpenRC)
-	told := false
 	for _, c := range done {
-		verb := "start"
-		if isNoFile(c.New) {
-			verb = "stop"
+		if c.Kind != plan.File || c.Name != openRC.FollowLink {
+			continue
 		}
-		switch {
-		case c.Kind != plan.File:
-		case c.Name == openRC.FollowLink:
-			err := ofInit().run("rc-service", path.Base(openRC.Follow), verb)
-			if err != nil && verb == "stop" {
-				endUnscripted(path.Base(openRC.Follow))
-			}
-		case !strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/") || !booted():
-		default:
-			if !told {
-				told = true
-				_ = ofInit().run("systemctl", "daemon-reload")
-			}
-			if c.Name == host.UnitLink || c.Name == host.FollowLink {
-				_ = ofInit().run("systemctl", "--no-block", verb, path.Base(c.Name))
-			}
+		err := ofInit().run("rc-service", path.Base(openRC.Follow), verb(c))
+		if err != nil && isNoFile(c.New) {
+			endUnscripted(path.Base(openRC.Follow))
 		}
 	}
+	if booted() {
+		for _, args := range toSystemd(done) {
+			_ = ofInit().run("systemctl", args...)
+		}
+	}
+}
+
+// verb is what is to become of a service whose link was changed.
+func verb(c plan.Change) string {
+	if isNoFile(c.New) {
+		return "stop"
+	}
+	return "start"
+}
+
+// toSystemd is what systemd is told of files that were changed, as systemctl takes it. A follower that runs begins anew
+// with another unit: what it may see is written there.
+func toSystemd(done []plan.Change) (all [][]string) {
+	for _, c := range done {
+		if c.Kind != plan.File || !strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/") {
+			continue
+		}
+		if all == nil {
+			all = [][]string{{"daemon-reload"}}
+		}
+		switch {
+		case c.Name == host.UnitLink || c.Name == host.FollowLink:
+			all = append(all, []string{"--no-block", verb(c), path.Base(c.Name)})
+		case c.Name == host.FollowFile && !isNoFile(c.New):
+			all = append(all, []string{"--no-block", "try-restart", path.Base(c.Name)})
+		}
+	}
+	return all
 }

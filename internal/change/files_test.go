@@ -249,3 +249,31 @@ func keepOnDisk(t *testing.T, dir string) {
 	do(setFile(name, host.File{Kind: host.Symlink, Text: "elsewhere"}))
 	do(setFile(name, host.File{Kind: host.NoFile}))
 }
+
+// systemd reads its units again before it does anything about them. A follower whose unit is another begins anew.
+func TestToSystemd(t *testing.T) {
+	file := func(name string, f host.File) plan.Change {
+		return plan.Change{Target: plan.Target{Kind: plan.File, Name: name}, New: plan.Content{File: f}}
+	}
+	unit, link, none := host.File{Kind: host.Regular}, host.File{Kind: host.Symlink}, host.File{Kind: host.NoFile}
+	const start, again = "--no-block start weir", "--no-block try-restart weir-follow.service"
+	for name, c := range map[string]struct {
+		done []plan.Change
+		want []string
+	}{
+		"no unit": {[]plan.Change{file(host.GoalFile, unit), file(host.UdevFile, unit)}, nil},
+		"kept": {[]plan.Change{file(host.FollowFile, unit), file(host.FollowLink, link), file(host.UnitLink, link)},
+			[]string{"daemon-reload", again, start + "-follow.service", start + ".service"}},
+		"the host forwards now": {[]plan.Change{file(host.FollowFile, unit)}, []string{"daemon-reload", again}},
+		"taken down": {[]plan.Change{file(host.FollowLink, none), file(host.FollowFile, none)},
+			[]string{"daemon-reload", "--no-block stop weir-follow.service"}},
+	} {
+		var got []string
+		for _, args := range toSystemd(c.done) {
+			got = append(got, strings.Join(args, " "))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -217,6 +217,27 @@ func TestFollowStarter(t *testing.T) {
 	}
 }
 
+// A host that begins to forward has connections that the follower's service may not see: status tells, and up mends it.
+func TestFollowedForwardsLater(t *testing.T) {
+	s, m := newFake(t)
+	m.kept()
+	goal := plan.Goal{Rate: 100e6, Follow: plan.Auto, RTT: 50e6}
+	must[Outcome](t)(s.Up(goal, 0))
+	if st := must[Status](t)(s.Status()); !st.InForce {
+		t.Fatalf("%+v", st)
+	}
+	m.f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "1"}
+	if st := must[Status](t)(s.Status()); st.InForce || !slices.ContainsFunc(st.Drift, func(c plan.Change) bool {
+		return c.Name == host.FollowFile
+	}) {
+		t.Errorf("%+v", st)
+	}
+	must[Outcome](t)(s.Up(goal, 0))
+	if st := must[Status](t)(s.Status()); !st.InForce {
+		t.Errorf("%+v", st)
+	}
+}
+
 func TestFollowedSays(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	at := func(rate units.Rate, d Doing) Followed {
