@@ -372,6 +372,7 @@ func TestInQueue(t *testing.T) {
 type wire struct {
 	*relay
 	out, in packets
+	flow    uint32 // of many; 0: the one
 }
 
 // segment is one of TCP. Numbers count from 1000.
@@ -387,6 +388,12 @@ const syn, ackFlag = 2, 16
 
 func (w *wire) pass(s segment) {
 	w.Helper()
+	w.send(s)
+	time.Sleep(time.Millisecond)
+}
+
+func (w *wire) send(s segment) {
+	w.Helper()
 	const origin = 1000
 	options := []byte{}
 	if len(s.sack) > 0 {
@@ -399,7 +406,7 @@ func (w *wire) pass(s segment) {
 	frame := make([]byte, 14, 14+size)
 	binary.BigEndian.PutUint16(frame[12:], unix.ETH_P_IP)
 	ends := []byte{192, 0, 2, 9, 192, 0, 2, 2}
-	ports := []byte{0, 80, 1, 1}
+	ports := []byte{byte(w.flow >> 8), byte(w.flow) + 80, 1, 1 + byte(w.flow>>16)}
 	to := w.out
 	if s.in {
 		ends, ports, to = append(ends[4:8:8], ends[:4]...), append(ports[2:4:4], ports[:2]...), w.in
@@ -411,7 +418,6 @@ func (w *wire) pass(s segment) {
 	frame = append(frame, byte(5+len(options)/4)<<4, s.flags, 1, 0, 0, 0, 0, 0)
 	frame = append(append(frame, options...), make([]byte, s.bytes)...)
 	w.must(unix.Sendto(to.fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: to.ifindex}))
-	time.Sleep(time.Millisecond)
 }
 
 // What an acknowledgement tells, segment by segment. Each row is a connection of its own.
@@ -455,7 +461,7 @@ func TestInSegments(t *testing.T) {
 			{seq: 4, flags: syn | ackFlag}, data(5, 1000), data(1005, 1000), ack(2005)}, 1, 2000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &wire{r, r.packets(r.origin, false), r.packets(r.client, false)}
+			w := &wire{relay: r, out: r.packets(r.origin, false), in: r.packets(r.client, false)}
 			watch := r.open(r.near)
 			defer watch.Close()
 			for _, s := range c.segments {
@@ -765,6 +771,39 @@ func TestInMany(t *testing.T) {
 	if len(all) > Most || len(all) < Most/2 || ours != 1 {
 		t.Errorf("%d connections are known, of at most %d, and %d is the one that moved", len(all), Most, ours)
 	}
+}
+
+// Whoever sends here may make up as many connections as he likes. Those that move go on being known.
+func TestInFlood(t *testing.T) {
+	r := newRelay(t)
+	r.mirror("inner", "near")
+	w := &wire{relay: r, out: r.packets(r.origin, false), in: r.packets(r.client, false)}
+	watch := r.open(r.near)
+	const rounds, flood = 12, 1000
+	for i := range rounds {
+		from := uint32(i) * 2000
+		w.pass(segment{seq: from, flags: ackFlag, bytes: 1000})
+		w.pass(segment{seq: from + 1000, flags: ackFlag, bytes: 1000})
+		for j := range flood {
+			w.flow = uint32(1 + i*flood + j)
+			w.send(segment{seq: 0, flags: ackFlag, bytes: 1000})
+		}
+		w.flow = 0
+		w.pass(segment{in: true, ack: from + 2000, flags: ackFlag})
+		time.Sleep(2 * delay)
+	}
+	all, err := watch.Read()
+	r.must(err)
+	for _, f := range all {
+		if f.There == netip.MustParseAddrPort("192.0.2.2:257") && f.Here == netip.MustParseAddrPort("192.0.2.9:80") {
+			t.Logf("%+v, of %d", f, len(all))
+			if f.Samples != rounds || f.Acked != 2000*rounds {
+				t.Error("it was forgotten meanwhile")
+			}
+			return
+		}
+	}
+	t.Errorf("it is none of the %d that are known", len(all))
 }
 
 // What it costs: in this virtual machine an instruction takes a nanosecond.
