@@ -139,8 +139,8 @@ func (f *Inward) settled() float64 {
 	return max(f.least(), min(f.most(), r))
 }
 
-// Calm tells whether nothing is under way: no queue drains, no more is let go than is thought to come, and the link is
-// not thought to deliver less than may be set.
+// Calm tells whether nothing is under way: no queue drains, and no more is let go than is thought to come. Nor is the
+// link thought to deliver less than may be set.
 func (f *Inward) Calm() bool { return !f.draining && !f.probing && f.fell == 0 }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.
