@@ -379,6 +379,9 @@ func writeTruth(w io.Writer, all []measured) {
 	}
 	fmt.Fprintf(w, "\nOf %d loads: goodput within 0.5 %% in %d, p50 within 0.2 ms or 3 %% in %d, p99 in %d. The "+
 		"interval has the truth\nof goodput in %d, of p50 in %d, of p99 in %d. Of %d full links with a known rate: "+
-		"goodput within 0.5 %%\nof what fits in %d.\n%d failed.\n", cells, rates, half, most, ratesIn, halfIn, mostIn,
-		fulls, filled, failed)
+		"goodput within 0.5 %%\nof what fits in %d.\n", cells, rates, half, most, ratesIn, halfIn, mostIn,
+		fulls, filled)
+	if failed > 0 {
+		fmt.Fprintf(w, "%d failed.\n", failed)
+	}
 }
