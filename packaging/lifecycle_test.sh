@@ -87,7 +87,7 @@ chmod 755 "$root/usr/bin/systemctl"
 upgrade
 rm -r "$root/run/systemd"
 case $1 in
-*.deb | *.rpm) grep -x 'try-restart weir-follow.service' "$root/tmp/asked" ;;
+*.deb | *.rpm) grep -Fx 'try-restart weir-follow.service weir-exporter.service weir-serve.service weir-serve-domain@*.service' "$root/tmp/asked" ;;
 esac
 is "after the upgrade" "$up" "$(facts)"
 is "the journal" "$journal" "$(sha256sum "$root/var/lib/weir/journal.json")"
