@@ -226,6 +226,39 @@ func TestJournalHidesWhatIsHidden(t *testing.T) {
 	}
 }
 
+// What a journal names becomes a path or a device: only what a run writes down is taken.
+func TestEntryIsOurs(t *testing.T) {
+	j := &journal{Uplinks: []uplink{{Goal: plan.Goal{Dev: "eth0"}}}}
+	for _, c := range []struct {
+		kind plan.TargetKind
+		name string
+		was  plan.Value
+		want bool
+	}{
+		{plan.Root, "eth0", plan.Queue{Other: "noqueue"}, true},
+		{plan.Root, "eth1", plan.Queue{Other: "noqueue"}, false},
+		{plan.Ingress, "eth0", noIncoming, true},
+		{plan.Ingress, "eth1", noIncoming, false},
+		{plan.Ingress, "eth0", plan.Incoming{Other: "somebody's"}, false},
+		{plan.Sysctl, "net.core.default_qdisc", plan.Setting("fq"), true},
+		{plan.Sysctl, "kernel.core_pattern", plan.Setting(""), false},
+		{plan.Sysctl, "net.core/../../x", plan.Setting(""), false},
+		{plan.Sysctl, "net.core\x00x", plan.Setting(""), false},
+		{plan.File, host.UnitFile, plan.Content{}, true},
+		{plan.File, host.PackageUnit, plan.Content{}, false},
+		{plan.File, "/etc/passwd", plan.Content{}, false},
+		{plan.TargetKind("of a later version"), "eth0", plan.Setting(""), false},
+	} {
+		e := entry{Target: plan.Target{Kind: c.kind, Name: c.name}, Was: c.was, Set: []plan.Value{plan.Setting("x")}}
+		if e.valid(j) != c.want {
+			t.Errorf("%s %q: %v", c.kind, c.name, !c.want)
+		}
+		if e.Set = nil; e.valid(j) {
+			t.Errorf("%s %q, never set: is taken", c.kind, c.name)
+		}
+	}
+}
+
 // keepOnDisk writes, and takes away, what a run does: directories, a journal, a file, another in its place, and a link.
 func keepOnDisk(t *testing.T, dir string) {
 	do := func(err error) {

@@ -434,3 +434,17 @@ func TestSaysWithoutCarries(t *testing.T) {
 		}
 	}
 }
+
+// Neither a goal until the next boot, nor one for a single thing, is kept in files.
+func TestLasting(t *testing.T) {
+	for goal, lasts := range map[Goal]bool{
+		{Dev: "eth0"}:                            true,
+		{Dev: "eth0", Runtime: true}:             false,
+		{Dev: "eth0", Only: true}:                false,
+		{Dev: "eth0", Runtime: true, Only: true}: false,
+	} {
+		if got := len((Plan{Goal: goal}).Lasting()) == 1; got != lasts {
+			t.Errorf("%+v: %v", goal, got)
+		}
+	}
+}

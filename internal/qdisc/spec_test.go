@@ -34,8 +34,9 @@ func TestParse(t *testing.T) {
 		"dualpi2 alpha 0.16015625 beta 3.19921875":         "dualpi2",
 		"dualpi2 max_rtt 100ms typical_rtt 20ms": "dualpi2 tupdate 20ms target 20ms alpha 0.19921875 " +
 			"beta 3",
+		"dualpi2 max_rtt 5us":                      "dualpi2 tupdate 1us target 1us alpha 4000 beta 60000",
 		"dualpi2 step_thresh 5pkts memlimit 1000b": "dualpi2 memlimit 1000 step_thresh 5p",
-		"bpf_dualpi2": "bpf_dualpi2",
+		"bpf_dualpi2":                              "bpf_dualpi2",
 		"bpf_dualpi2 rate 50mbit typical_rtt 20ms": "bpf_dualpi2 tupdate 20ms target 20ms alpha " +
 			"0.13671875 beta 2.5 rate 50mbit",
 		"bpf_dualpi2 rate 50mbit docsis":                       "bpf_dualpi2 rate 50mbit overhead 18 mpu 64",
