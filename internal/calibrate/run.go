@@ -343,6 +343,29 @@ func (r *run) hold(ctx context.Context, rate, d float64) (a, b float64, err erro
 	return a, b, err
 }
 
+// left is the rate of what this host has sent, as a qdisc counts it.
+func (r *run) left(a, b float64) float64 {
+	part := r.samples().between(a, b)
+	if device := part.slope(func(s Sample) float64 { return s.DeviceBytes }) * 8; device != 0 {
+		return device
+	}
+	return part.slope(func(s Sample) float64 { return s.Payload + s.Headers + ethernet*s.Segments }) * 8
+}
+
+// begun holds a rate for a time, and until all of it leaves: new connections take some RTTs. It waits for six at most.
+func (r *run) begun(ctx context.Context, rate, d float64) error {
+	const (
+		patience = 6
+		most     = (1 + whole) / 2
+	)
+	step := r.idle.base + heed
+	_, b, err := r.hold(ctx, rate, d)
+	for k := 0; err == nil && k < patience && r.left(b-step, b) < most*rate; k++ {
+		_, b, err = r.hold(ctx, rate, step)
+	}
+	return err
+}
+
 // drain paces at half of a rate, and waits until the queue is gone.
 func (r *run) drain(ctx context.Context, rate float64) error {
 	if err := r.pace(ctx, 0.5*rate); err != nil {
@@ -392,15 +415,20 @@ func (r *run) below(ctx context.Context) (below, error) {
 	}
 	a, b, err := r.hold(ctx, share*rate, long)
 	for k := 0; err == nil && k < patient; k++ {
-		part := r.samples().between(a, b)
-		left := part.slope(func(s Sample) float64 { return s.DeviceBytes }) * 8
-		if left < crowded*rate && !falls(r.samples(), a, b) {
+		if r.left(a, b) < crowded*rate && !falls(r.samples(), a, b) {
 			break
 		}
 		a, b, err = r.hold(ctx, share*rate, long)
 	}
 	if err != nil {
 		return below{}, err
+	}
+	// At first the connections of before may still fill the link. What is lost then is not the path's.
+	for k, quarter := 2., (b-a)/4; k > 0; k-- {
+		if r.left(a+(k-1)*quarter, a+k*quarter) >= crowded*rate {
+			a += k * quarter
+			break
+		}
 	}
 	return under(r.samples(), r.probes(), r.idle, a, b), nil
 }
@@ -506,6 +534,9 @@ func (r *run) queue(res *Result, rate float64, drops bool) {
 	}
 }
 
+// whole is the share of the result from which on the link has been tried.
+const whole = 0.97
+
 // verify sends 99.75 % of the result for 2 s. The link must stay as if it were idle.
 func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error {
 	const long = 2.0
@@ -522,7 +553,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 		return err
 	}
 	r.enlarge()
-	if _, _, err := r.hold(ctx, Share*rate, 2*r.idle.base+3*heed); err != nil {
+	if err := r.begun(ctx, Share*rate, 2*r.idle.base+3*heed); err != nil {
 		return err
 	}
 	a, b, err := r.hold(ctx, Share*rate, long)
@@ -530,13 +561,9 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 		return err
 	}
 	part := r.samples().between(a, b)
-	left := part.slope(func(s Sample) float64 { return s.DeviceBytes }) * 8
-	if left == 0 {
-		left = part.slope(func(s Sample) float64 { return s.Payload + s.Headers + ethernet*s.Segments }) * 8
-	}
 	_, rtt := answers(r.probes(), a, b-r.idle.base)
 	c := &res.Verified
-	c.Sent, c.Added, c.Loss = left/(Share*rate), median(rtt)-r.idle.base, part.lost()
+	c.Sent, c.Added, c.Loss = r.left(a, b)/(Share*rate), median(rtt)-r.idle.base, part.lost()
 	// The connections are paced each by itself, so their packets meet: how their phases lie is chance. As the load
 	// nears 1, more than x·√N packets wait with a probability of exp(-2x²), for N sources (the N*D/D/1 queue). That is
 	// 1.22·√N in one test of twenty, and never more than one of each.
@@ -544,7 +571,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
 	allowed := u.most + 3*math.Sqrt(u.most/n)
-	c.Calm = c.Sent >= 0.97 && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed &&
+	c.Calm = c.Sent >= whole && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed &&
 		r.differ == ""
 	if c.Calm && res.Kind == FIFO {
 		r.learn(res, u, c.Loss*n, n)
@@ -585,7 +612,7 @@ func (r *run) judge(res *Result, allowed float64) {
 	}
 	why := ""
 	switch {
-	case c.Sent < 0.97:
+	case c.Sent < whole:
 		why = fmt.Sprintf("this host could send only %.1f %% of it", 100*c.Sent)
 	case r.differ != "":
 		why = "TCP and UDP were carried at different rates"
