@@ -68,8 +68,8 @@ func framings() (all []link) {
 		for _, more := range []int{-14, 4, 12, 24, 46} {
 			all = append(all, link{fmt.Sprintf("%g Mbit/s, 48ms | FIFO 200ms, %d bytes more", rate/1e6, more+14),
 				calibrate.FIFO, rate, float64(more + 14), false, false,
-				fmt.Sprintf("[path]\nrtt = \"48ms\"\n[provider]\nrate = \"%v\"\noverhead = %d\n", units.Rate(rate), more),
-				0})
+				fmt.Sprintf("[path]\nrtt = \"48ms\"\n[provider]\nrate = \"%v\"\noverhead = %d\n", units.Rate(rate),
+					more), 0})
 		}
 	}
 	all = append(all, link{"8 Mbit/s, 48ms | FIFO 200ms, ATM, 24 bytes more", calibrate.FIFO, 8e6, 24, true, false,
