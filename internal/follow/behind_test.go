@@ -450,7 +450,8 @@ func TestInwardBelowFromLowest(t *testing.T) {
 	}
 	w.run(105)
 	if calm > 0 || looks == 0 || !end {
-		t.Errorf("in %d of %d looks it takes the rate for one that stays, at the end %v; it said %q", calm, looks, end, said)
+		t.Errorf("in %d of %d looks it takes the rate for one that stays, at the end %v; it said %q", calm, looks, end,
+			said)
 	}
 }
 

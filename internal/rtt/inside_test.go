@@ -325,7 +325,8 @@ func TestInBig(t *testing.T) {
 			r.big("near")
 			r.in(r.origin)
 			r.big("far")
-			r.must(os.WriteFile("/proc/sys/net/ipv4/tcp_tso_rtt_log", []byte("20"), 0)) // as large as the window lets it
+			// As large as the window lets it.
+			r.must(os.WriteFile("/proc/sys/net/ipv4/tcp_tso_rtt_log", []byte("20"), 0))
 			r.in(r.here)
 			w := r.open(r.near)
 			const bytes = 8 << 20
