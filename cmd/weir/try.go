@@ -397,6 +397,9 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	}
 	t.after(*after)
 	printComparison(t.w, before, *after, false)
+	if here := after.Here(); here != "" {
+		printWrapped(t.w, "", here)
+	}
 	better, worse := judged(meter.Compare(before, *after))
 	keep := better && !worse
 	switch {

@@ -78,6 +78,14 @@ func TestFirstHop(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+		if c.want == here || c.want == wireless {
+			c.want += " The other host cannot shorten that."
+		} else {
+			c.want = ""
+		}
+		if got := r.Here(); got != strings.TrimSpace(c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 		if got := r.Waits(*r.Find(Upload)); strings.Contains(got, "Most of the wait") {
 			t.Errorf("%s: an upload that adds nothing: %s", name, got)
 		}
