@@ -141,10 +141,8 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 			others(c.Target) {
 			continue
 		}
-		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries }) ||
-			plan.LeavesRate(facts.Files[host.GoalFile])
-		if c.Target == goalFile && found && plan.Says(facts.Files[host.GoalFile], p.Lasting()...) {
-			continue // it leaves open what was found, as the goal did
+		if c.Target == goalFile && j.saysAlready(facts, p, there) {
+			continue
 		}
 		goal, _ := about(p.All(), c.Dev())
 		if c.Old, _ = j.value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
@@ -176,6 +174,21 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 		}
 	}
 	return p, j.keepsShaper(goals[0], p)
+}
+
+// saysAlready tells whether the goals' file need not be written for a plan of these goals. It leaves open what was
+// found, as they did; or it is as it was when just those were confirmed, in a person's own words perhaps.
+func (j *journal) saysAlready(facts host.Facts, p plan.Plan, goals []plan.Goal) bool {
+	file := facts.Files[host.GoalFile]
+	if !plan.Says(file, p.Lasting()...) {
+		return false
+	}
+	found := !slices.EqualFunc(goals, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
+	if found || plan.LeavesRate(file) {
+		return true
+	}
+	e := j.entry(goalFile)
+	return e != nil && equal(e.last(), plan.Content{File: file}) && alike(p.All(), j.confirmed().plain())
 }
 
 // owner is plan.Owner, where it is not weir.
