@@ -64,9 +64,14 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 		}
 	}
 	for i, g := range before {
-		if _, there := facts.Link(g.Dev); !there && i > 0 {
+		_, there := facts.Link(g.Dev)
+		switch {
+		case there || g.Dev == "":
+		case i > 0 || goal == (plan.Goal{}) && len(before) > 1:
 			return nil, nil, &plan.Refusal{What: g.Dev + ", which has a goal, too, is not there",
 				Try: "weir down --dev " + g.Dev + ", if it does not come again"}
+		default:
+			return []plan.Goal{g}, nil, nil // to be told so: beside others it would be passed over
 		}
 		if err := isUp(g, facts); err != nil && i == 0 && goal != (plan.Goal{}) {
 			return nil, nil, err

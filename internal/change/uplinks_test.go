@@ -800,3 +800,31 @@ func TestDownOneIsNoRepair(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 }
+
+// A device that is not there is no device whose goal is in force, whatever stands on another.
+func TestGoalOfNoDevice(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	m.written = nil
+	for _, g := range []plan.Goal{{Dev: "eth7", Rate: 20e6}, {Dev: "eth7", Qdisc: "htb rate 20mbit"}} {
+		_, planned := s.Plan(g)
+		_, up := s.Up(g, 0)
+		for _, err := range []error{planned, up} {
+			if err == nil || !strings.Contains(err.Error(), "eth7: no such device") || m.written != nil {
+				t.Errorf("%+v: %v, wrote %v", g, err, m.written)
+			}
+		}
+	}
+	// Nor is one of those that a file names, whichever comes first.
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+	for _, gone := range []string{"eth0", "eth1"} {
+		t.Run(gone, func(t *testing.T) {
+			links := m.f.Links
+			defer func() { m.f.Links = links }()
+			m.gone(gone)
+			if _, err := s.Up(plan.Goal{}, 0); err == nil || !strings.Contains(err.Error(), gone+", which has a goal") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
