@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,20 +46,21 @@ ask for.`,
 				for _, goal := range status.Goals() {
 					devices = append(devices, goal.Dev)
 				}
-				return usage("weir down --dev "+devices[0]+", or weir down --all", "weir is up on %s",
-					strings.Join(devices, ", "))
+				return usage(options.same("weir down --dev "+devices[0])+", or "+options.same("weir down --all"),
+					"weir is up on %s", strings.Join(devices, ", "))
 			}
 			out, err := down(force)
 			if err != nil {
 				return err
 			}
 			tidy(store)
+			again := func() error { return notDown(out, dev, options.same) }
 			w := cmd.OutOrStdout()
 			if options.json {
 				if err := printJSON(w, out); err != nil {
 					return err
 				}
-				return notDown(out)
+				return again()
 			}
 			for _, c := range out.Done {
 				printChange(w, c)
@@ -71,7 +73,7 @@ ask for.`,
 			case len(out.Failed)+len(out.Left) == 0:
 				fmt.Fprintln(w, "Nothing to undo.")
 			}
-			return notDown(out)
+			return again()
 		},
 	}
 	options.add(cmd)
@@ -81,21 +83,30 @@ ask for.`,
 	return cmd
 }
 
-// notDown is the error of a down after which not all is as it was.
-func notDown(out change.Outcome) error {
+// notDown is the error of a down, of one device alone if it is named, after which not all is as it was.
+func notDown(out change.Outcome, dev string, same func(string) string) error {
 	if len(out.Failed) > 0 || len(out.Left) == 0 {
-		return failed(out, "weir down, again")
+		if dev != "" {
+			return failed(out, same("weir recover"))
+		}
+		return failed(out, same("weir down")+", again")
+	}
+	try := same("weir down --force") + ", which puts back what was there before weir"
+	if dev != "" {
+		// Without the device it would take down what stays.
+		try = same("weir down --dev "+dev+" --force") + ", which puts back what was there before weir"
+		if slices.ContainsFunc(out.Left, func(l change.Failure) bool { return l.Dev() == "" }) {
+			try = same("weir status") + ", which says what of the host is not as the other goals want it"
+		}
 	}
 	if len(out.Left) == 1 {
 		l := out.Left[0]
 		return &plan.Refusal{What: "left, since somebody else has changed it: " + text.Short(l.Target.String()) + " " +
-			l.Error, Try: overwrite}
+			l.Error, Try: try}
 	}
 	return &plan.Refusal{What: fmt.Sprintf("%s left, since somebody else has changed them",
-		text.Counted(len(out.Left), "thing")), Try: overwrite}
+		text.Counted(len(out.Left), "thing")), Try: try}
 }
-
-const overwrite = "weir down --force, which puts back what was there before weir"
 
 // printLeft names each of several things that are left; of one the error does.
 func printLeft(w io.Writer, left []change.Failure) {

@@ -240,6 +240,7 @@ func TestGoalFile(t *testing.T) {
 
 // What a person makes of the file that Weir wrote is Weir's to remove once it was confirmed, and a person's until then.
 func TestGoalFileEdited(t *testing.T) {
+	const lowat = "net.ipv4.tcp_notsent_lowat"
 	s, m := keeping(t)
 	edit := func(text string) {
 		m.f.Files[host.GoalFile] = host.File{Kind: host.Regular, Mode: 0o644, Text: text}
@@ -253,10 +254,39 @@ func TestGoalFileEdited(t *testing.T) {
 		!strings.Contains(m.f.Files[host.GoalFile].Text, "# less") {
 		t.Fatal(confirmed, err, m.f.Files[host.GoalFile])
 	}
+	// Its words stay as they are for as long as the goal does, over boots and mends too.
+	words := m.f.Files[host.GoalFile]
+	for range 2 {
+		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Drift) != 0 {
+			t.Errorf("confirmed: %+v", status)
+		}
+		m.f.Sysctls[lowat] = host.Sysctl{Value: "65536"}
+		must[Outcome](t)(s.Up(plan.Goal{}, minute))
+		if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
+			t.Error(confirmed, err)
+		}
+		m.boot()
+		must[Outcome](t)(s.Boot())
+		if m.f.Files[host.GoalFile] != words {
+			t.Errorf("it is now %+v", m.f.Files[host.GoalFile])
+		}
+	}
 	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 0 ||
 		!reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 		t.Errorf("down: %+v\n%+v", out, m.f.Files)
 	}
+	// Another goal is written in Weir's.
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	edit("rate = \"30mbit\" # less\n")
+	must[Outcome](t)(s.Up(plan.Goal{}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 30e6, RTT: 40 * ms}, 0))
+	if !strings.Contains(m.f.Files[host.GoalFile].Text, "40ms") {
+		t.Error(m.f.Files[host.GoalFile])
+	}
+	if status := must[Status](t)(s.Status()); !status.InForce {
+		t.Errorf("another: %+v", status)
+	}
+	must[Outcome](t)(s.Down(false))
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	edit("rate = \"1mbit\"\n")
 	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != goalFile {

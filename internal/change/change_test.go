@@ -847,7 +847,7 @@ func TestRefused(t *testing.T) {
 		{"empty", func(s Store, m *fake) { os.WriteFile(s.path(), nil, 0o644) }, "is empty"},
 		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("[]"), 0o644) }, "is damaged"},
 		{"a later version", func(s Store, m *fake) { os.WriteFile(s.path(), []byte(`{"version":9}`), 0o644) },
-			"version 9"},
+			"is of a newer weir: version 9"},
 		{"a name that leads elsewhere", func(s Store, m *fake) {
 			os.WriteFile(s.path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
 		}, "unknown setting"},

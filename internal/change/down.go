@@ -4,7 +4,6 @@ package change
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"weir/internal/host"
@@ -104,6 +103,7 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 	}
 	next.confirm()
 	next.promise()
+	next.ownGoalFile(facts)
 	return s.save(next)
 }
 
@@ -117,9 +117,12 @@ func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcom
 		out.Notes = append(out.Notes, plan.Note{Subject: "the host's settings", Text: "stay: " + err.Error()})
 		p = plan.Plan{Goal: others[0], Others: others[1:]}
 	}
-	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool { return c.Dev() != "" })
-	kept := plan.GoalFile(slices.DeleteFunc(slices.Clone(others),
-		func(g plan.Goal) bool { return g.Runtime || g.Only }))
+	lasting := slices.DeleteFunc(slices.Clone(others), func(g plan.Goal) bool { return g.Runtime || g.Only })
+	said := plan.Says(facts.Files[host.GoalFile], lasting...) // perhaps in a person's own words
+	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool {
+		return c.Dev() != "" || c.Target == goalFile && said || j.leavesHost(facts, c, force, out)
+	})
+	kept := plan.GoalFile(lasting)
 	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == goalFile })
 	if e := j.entry(goalFile); e != nil && !asks && j.state(facts, *e) == ours {
 		// Also while a device is not there, and its part of other files stays.
@@ -136,14 +139,30 @@ func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcom
 				Text: "is gone, and what was set with it"})
 		case state == foreign && !force:
 			theirs[e.Target] = true
-			out.Left = append(out.Left, Failure{plan.Change{Target: e.Target, Old: now, New: e.Was},
-				fmt.Sprintf("is %s, and weir set %s", now, e.last())})
+			out.Left = append(out.Left, Failure{plan.Change{Target: e.Target, Old: now, New: e.Was}, e.differs(now)})
 		default:
 			p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was",
 				Evidence: "the journal"})
 		}
 	}
 	return p, theirs
+}
+
+// leavesHost tells whether a change of the host's own settings and files, which the going of one device's goal would
+// bring, is left alone: somebody else has set another value since. It is named if that goal had a part in it.
+func (j *journal) leavesHost(facts host.Facts, c plan.Change, force bool, out *Outcome) bool {
+	e := j.entry(c.Target)
+	if e == nil || j.state(facts, *e) != foreign {
+		return false
+	}
+	switch {
+	case force:
+		out.Notes = append(out.Notes, overwrites(c))
+		return false
+	case !e.last().Meets(c.New):
+		out.Left = append(out.Left, Failure{c, e.differs(c.Old)})
+	}
+	return true
 }
 
 // cleanQueues takes away what a BPF queue has left on devices that somebody else has taken it from; "" for all.

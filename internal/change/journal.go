@@ -405,6 +405,14 @@ func (e *entry) set(value plan.Value) {
 // last is the value that was set last.
 func (e entry) last() plan.Value { return e.Set[len(e.Set)-1] }
 
+// differs says how a value is another than the one that was set.
+func (e entry) differs(now plan.Value) string {
+	if e.Kind == plan.File {
+		return "is not as weir wrote it"
+	}
+	return fmt.Sprintf("is %s, and weir set %s", now, e.last())
+}
+
 // changed tells whether it is another than as found.
 func (e entry) changed() bool { return !equal(e.last(), e.Was) }
 

@@ -64,9 +64,14 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 		}
 	}
 	for i, g := range before {
-		if _, there := facts.Link(g.Dev); !there && i > 0 {
+		_, there := facts.Link(g.Dev)
+		switch {
+		case there || g.Dev == "":
+		case i > 0 || goal == (plan.Goal{}) && len(before) > 1:
 			return nil, nil, &plan.Refusal{What: g.Dev + ", which has a goal, too, is not there",
 				Try: "weir down --dev " + g.Dev + ", if it does not come again"}
+		default:
+			return []plan.Goal{g}, nil, nil // to be told so: beside others it would be passed over
 		}
 		if err := isUp(g, facts); err != nil && i == 0 && goal != (plan.Goal{}) {
 			return nil, nil, err
@@ -141,10 +146,8 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 			others(c.Target) {
 			continue
 		}
-		found := !slices.EqualFunc(there, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries }) ||
-			plan.LeavesRate(facts.Files[host.GoalFile])
-		if c.Target == goalFile && found && plan.Says(facts.Files[host.GoalFile], p.Lasting()...) {
-			continue // it leaves open what was found, as the goal did
+		if c.Target == goalFile && j.saysAlready(facts, p, there) {
+			continue
 		}
 		goal, _ := about(p.All(), c.Dev())
 		if c.Old, _ = j.value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
@@ -176,6 +179,21 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 		}
 	}
 	return p, j.keepsShaper(goals[0], p)
+}
+
+// saysAlready tells whether the goals' file need not be written for a plan of these goals. It leaves open what was
+// found, as they did; or it is as it was when just those were confirmed, in a person's own words perhaps.
+func (j *journal) saysAlready(facts host.Facts, p plan.Plan, goals []plan.Goal) bool {
+	file := facts.Files[host.GoalFile]
+	if !plan.Says(file, p.Lasting()...) {
+		return false
+	}
+	found := !slices.EqualFunc(goals, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
+	if found || plan.LeavesRate(file) {
+		return true
+	}
+	e := j.entry(goalFile)
+	return e != nil && equal(e.last(), plan.Content{File: file}) && alike(p.All(), j.confirmed().plain())
 }
 
 // owner is plan.Owner, where it is not weir.

@@ -4,7 +4,6 @@ package change
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -182,10 +181,8 @@ func (j *journal) toPutBack(facts host.Facts, out *Outcome) (back []plan.Change,
 		switch {
 		case !ours && e.Theirs && j.Pending.Down:
 			change.New = e.Was
-			why := fmt.Sprintf("is %s, and weir set %s", now, e.last())
-			if e.Kind == plan.File {
-				why = "is not as weir wrote it"
-			} else if owner := plan.Owner(facts, e.Target); owner != "" {
+			why := e.differs(now)
+			if owner := plan.Owner(facts, e.Target); e.Kind != plan.File && owner != "" {
 				why += "; " + owner
 			}
 			out.Left = append(out.Left, Failure{change, why})
@@ -195,8 +192,7 @@ func (j *journal) toPutBack(facts host.Facts, out *Outcome) (back []plan.Change,
 				Text: "is gone, and what was set with it"})
 		case !j.reached(facts, e, want):
 			if j.state(facts, e) == foreign {
-				overwritten = append(overwritten, plan.Note{Subject: e.Target.String(),
-					Text: "was " + brief(now) + ", which weir had not set, and is overwritten"})
+				overwritten = append(overwritten, overwrites(change))
 			}
 			if e.Kind == plan.File {
 				files = append(files, change)
@@ -207,6 +203,12 @@ func (j *journal) toPutBack(facts host.Facts, out *Outcome) (back []plan.Change,
 	}
 	slices.Reverse(files) // what looks after the others goes last
 	return append(back, files...), overwritten
+}
+
+// overwrites is what a person is told whose value is not kept.
+func overwrites(c plan.Change) plan.Note {
+	return plan.Note{Subject: c.Target.String(),
+		Text: "was " + brief(c.Old) + ", which weir had not set, and is overwritten"}
 }
 
 // lookAgain moves what is not back to what has failed.

@@ -90,6 +90,13 @@ func (s Store) load() (*journal, error) {
 	if err := json.Unmarshal(text, &j); err != nil {
 		return nil, damaged(err)
 	}
+	if j.Version > journalVersion {
+		return nil, &plan.Refusal{
+			What: fmt.Sprintf("%s is of a newer weir: version %d, and this program knows %d", s.path(), j.Version,
+				journalVersion),
+			Try: "weir down by the program that wrote it, which the package of that version has",
+		}
+	}
 	if j.Version != journalVersion {
 		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, journalVersion))
 	}

@@ -700,3 +700,131 @@ func TestNewerGoalOfTheOther(t *testing.T) {
 	}
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 40e6}, 0))
 }
+
+// What somebody has changed of the host is left and named when one of two goes, as it is when both go.
+func TestDownOneLeavesTheHost(t *testing.T) {
+	const conf = "/etc/sysctl.d/99-weir.conf"
+	edited := func(m *fake) string {
+		return strings.ReplaceAll(m.f.Files[host.GoalFile].Text, "10ms", "11ms") + "# mine\n"
+	}
+	for name, theirs := range map[string]func(*fake) plan.Target{
+		"the goals' file": func(m *fake) plan.Target {
+			f := m.f.Files[host.GoalFile]
+			f.Text = edited(m)
+			m.f.Files[host.GoalFile] = f
+			return goalFile
+		},
+		"the settings' file": func(m *fake) plan.Target {
+			f := m.f.Files[conf]
+			f.Text += "net.core.somaxconn = 9999\n"
+			m.f.Files[conf] = f
+			return plan.Target{Kind: plan.File, Name: conf}
+		},
+		"a setting": func(m *fake) plan.Target {
+			m.f.Sysctls[wmem] = host.Sysctl{Value: "4096 16384 65536"}
+			return plan.Target{Kind: plan.Sysctl, Name: wmem}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := twoCards(t)
+			must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}, 0))
+			must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}, 0))
+			at := theirs(m)
+			before, _ := m.facts()
+			out := must[Outcome](t)(s.DownOne("eth1", false))
+			after, _ := m.facts()
+			if len(out.Left) != 1 || out.Left[0].Target != at || len(out.Failed) != 0 {
+				t.Errorf("left %+v, failed %+v", out.Left, out.Failed)
+			}
+			if after.Files[at.Name] != before.Files[at.Name] || after.Sysctls[at.Name] != before.Sysctls[at.Name] {
+				t.Errorf("%s is %q, %q", at.Name, after.Files[at.Name].Text, after.Sysctls[at.Name].Value)
+			}
+			if root(m, "eth1") != plan.QueueOf(m.found.Links[1].Tree).String() {
+				t.Errorf("eth1 has %s", root(m, "eth1"))
+			}
+			// It is still somebody else's for who takes all down.
+			if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != at {
+				t.Errorf("down: left %+v", out.Left)
+			}
+			must[Outcome](t)(s.Down(true))
+			if after, _ := m.facts(); !reflect.DeepEqual(after, m.found) {
+				t.Errorf("after\n%+v\nbefore\n%+v", after, m.found)
+			}
+		})
+	}
+	t.Run("forced", func(t *testing.T) {
+		s, m := twoCards(t)
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}, 0))
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}, 0))
+		theirs := host.Sysctl{Value: "4096 16384 65536"}
+		m.f.Sysctls[wmem] = theirs
+		out := must[Outcome](t)(s.DownOne("eth1", true))
+		if len(out.Left) != 0 || m.f.Sysctls[wmem] == theirs || !noted(out.Notes, wmem, "is overwritten") {
+			t.Errorf("%s is %s: %+v", wmem, m.f.Sysctls[wmem].Value, out)
+		}
+	})
+}
+
+// Who has taken a goal out of the file already has nothing to be told.
+func TestDownOneAfterItsFile(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+	f := m.f.Files[host.GoalFile]
+	f.Text = "[eth0] # mine\nrate = '50mbit'\n"
+	m.f.Files[host.GoalFile] = f
+	out := must[Outcome](t)(s.DownOne("eth1", false))
+	if len(out.Left) != 0 || m.f.Files[host.GoalFile] != f {
+		t.Errorf("%q: %+v", m.f.Files[host.GoalFile].Text, out)
+	}
+	if status := must[Status](t)(s.Status()); !status.InForce {
+		t.Errorf("%+v", status)
+	}
+	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 0 {
+		t.Errorf("left %+v", out.Left)
+	}
+}
+
+// Of a setting that the going of one does not concern nothing is said: weir status does.
+func TestDownOneIsNoRepair(t *testing.T) {
+	const lowat = "net.ipv4.tcp_notsent_lowat"
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+	m.f.Sysctls[lowat] = host.Sysctl{Value: "65536"}
+	out := must[Outcome](t)(s.DownOne("eth1", false))
+	if len(out.Left) != 0 || m.f.Sysctls[lowat].Value != "65536" {
+		t.Errorf("%s is %s: %+v", lowat, m.f.Sysctls[lowat].Value, out)
+	}
+	if status := must[Status](t)(s.Status()); status.InForce || len(status.Drift) != 1 {
+		t.Errorf("%+v", status)
+	}
+}
+
+// A device that is not there is no device whose goal is in force, whatever stands on another.
+func TestGoalOfNoDevice(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	m.written = nil
+	for _, g := range []plan.Goal{{Dev: "eth7", Rate: 20e6}, {Dev: "eth7", Qdisc: "htb rate 20mbit"}} {
+		_, planned := s.Plan(g)
+		_, up := s.Up(g, 0)
+		for _, err := range []error{planned, up} {
+			if err == nil || !strings.Contains(err.Error(), "eth7: no such device") || m.written != nil {
+				t.Errorf("%+v: %v, wrote %v", g, err, m.written)
+			}
+		}
+	}
+	// Nor is one of those that a file names, whichever comes first.
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+	for _, gone := range []string{"eth0", "eth1"} {
+		t.Run(gone, func(t *testing.T) {
+			links := m.f.Links
+			defer func() { m.f.Links = links }()
+			m.gone(gone)
+			if _, err := s.Up(plan.Goal{}, 0); err == nil || !strings.Contains(err.Error(), gone+", which has a goal") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
