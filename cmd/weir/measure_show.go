@@ -56,13 +56,27 @@ func printResult(w io.Writer, r meter.Result) {
 			printWrapped(w, name+": ", sender(s))
 		}
 		if p.Lost > 0 {
-			printWrapped(w, p.Name+": ", fmt.Sprintf("%d of %d probes were lost: %d on the way there, %d on the way "+
-				"back.", p.Lost, p.Sent, p.LostUp, p.LostDown))
+			printWrapped(w, p.Name+": ", lost(p))
 		}
 	}
 	if says := r.PathSays(); says != "" {
 		printWrapped(w, "path: ", says)
 	}
+}
+
+// lost says how many probes were lost, and on which way. Only a weir serve tells the ways apart, by UDP, and only where
+// a later probe was answered.
+func lost(p meter.Phase) string {
+	says := fmt.Sprintf("%d of %d probes were lost", p.Lost, p.Sent)
+	unknown := p.Lost - p.LostUp - p.LostDown
+	if unknown == p.Lost {
+		return says + ". On which way is not known."
+	}
+	says += fmt.Sprintf(": %d on the way there, %d on the way back.", p.LostUp, p.LostDown)
+	if unknown > 0 {
+		says += fmt.Sprintf(" Of %d the way is not known.", unknown)
+	}
+	return says
 }
 
 // interval writes a figure with what is not known of it.

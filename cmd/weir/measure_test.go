@@ -102,6 +102,21 @@ func TestMeasureShow(t *testing.T) {
 	}
 }
 
+// Where nobody knows on which way probes were lost, no way is named.
+func TestMeasureShowsLosses(t *testing.T) {
+	for want, p := range map[string]meter.Phase{
+		"3 of 9 probes were lost: 1 on the way there, 2 on the way back.": {Lost: 3, LostUp: 1, LostDown: 2},
+		"3 of 9 probes were lost. On which way is not known.":             {Lost: 3},
+		"3 of 9 probes were lost: 1 on the way there, 0 on the way back. Of 2 the way is not known.": {Lost: 3,
+			LostUp: 1},
+	} {
+		p.Sent = 9
+		if got := lost(p); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // All files that were asked for are written.
 func TestMeasureFiles(t *testing.T) {
 	dir := t.TempDir()
