@@ -406,7 +406,7 @@ func (o measureOptions) show(w io.Writer, r meter.Result, before *meter.Result) 
 	case before != nil:
 		printComparison(w, *before, r, o.markdown)
 	case o.markdown:
-		printComparison(w, r, r, true)
+		printMarkdown(w, r)
 	default:
 		printResult(w, r)
 	}

@@ -49,16 +49,34 @@ func printResult(w io.Writer, r meter.Result) {
 			printWrapped(w, p.Name+": ", waits)
 		}
 		for _, s := range p.Senders {
-			printWrapped(w, p.Name+": ", sender(s))
+			name := p.Name
+			if name == meter.Both {
+				name += ", " + text.OneLine(s.Direction)
+			}
+			printWrapped(w, name+": ", sender(s))
 		}
 		if p.Lost > 0 {
-			printWrapped(w, p.Name+": ", fmt.Sprintf("%d of %d probes were lost: %d on the way there, %d on the way "+
-				"back.", p.Lost, p.Sent, p.LostUp, p.LostDown))
+			printWrapped(w, p.Name+": ", lost(p))
 		}
 	}
 	if says := r.PathSays(); says != "" {
 		printWrapped(w, "path: ", says)
 	}
+}
+
+// lost says how many probes were lost, and on which way. Only a weir serve tells the ways apart, by UDP, and only where
+// a later probe was answered.
+func lost(p meter.Phase) string {
+	says := fmt.Sprintf("%d of %d probes were lost", p.Lost, p.Sent)
+	unknown := p.Lost - p.LostUp - p.LostDown
+	if unknown == p.Lost {
+		return says + ". On which way is not known."
+	}
+	says += fmt.Sprintf(": %d on the way there, %d on the way back.", p.LostUp, p.LostDown)
+	if unknown > 0 {
+		says += fmt.Sprintf(" Of %d the way is not known.", unknown)
+	}
+	return says
 }
 
 // interval writes a figure with what is not known of it.
@@ -83,13 +101,25 @@ func sender(s meter.Sender) string {
 	return text.OneLine(strings.Join(words, " · "))
 }
 
+// printMarkdown prints one result as a table in Markdown.
+func printMarkdown(w io.Writer, r meter.Result) {
+	fmt.Fprintf(w, "| %s | measured |\n|---|---:|\n", cell(r))
+	for _, row := range meter.Compare(r, r) {
+		fmt.Fprintf(w, "| %s | %s |\n", row.Figure, interval(row.After))
+	}
+	fmt.Fprintln(w)
+}
+
+// cell is the name of the host that was measured, for a table in Markdown.
+func cell(r meter.Result) string {
+	return strings.ReplaceAll(text.OneLine(cmp.Or(r.Remote, r.Target)), "|", `\|`)
+}
+
 // printComparison prints two results side by side.
 func printComparison(w io.Writer, before, after meter.Result, markdown bool) {
-	host := text.OneLine(cmp.Or(after.Remote, after.Target))
 	rows := meter.Compare(before, after)
 	if markdown {
-		cell := strings.NewReplacer("|", `\|`)
-		fmt.Fprintf(w, "| %s | before | after | factor |\n|---|---:|---:|---:|\n", cell.Replace(host))
+		fmt.Fprintf(w, "| %s | before | after | factor |\n|---|---:|---:|---:|\n", cell(after))
 		for _, r := range rows {
 			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", r.Figure, interval(r.Before), interval(r.After), factor(r))
 		}
@@ -97,6 +127,7 @@ func printComparison(w io.Writer, before, after meter.Result, markdown bool) {
 		return
 	}
 	fmt.Fprintf(w, "before:  %s\nafter:   %s\n\n", text.OneLine(before.Says), after.Says)
+	host := text.OneLine(cmp.Or(after.Remote, after.Target))
 	fmt.Fprintf(w, "%-28s %24s %24s %12s\n", host, "before", "after", "factor")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%-28s %24s %24s %12s\n", r.Figure, interval(r.Before), interval(r.After), factor(r))

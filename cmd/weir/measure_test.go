@@ -70,6 +70,53 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// Without a measurement to compare with, a table has no columns of one. Of both directions at once it says which is
+// whose.
+func TestMeasureShow(t *testing.T) {
+	flow := func(direction string) meter.Flow {
+		return meter.Flow{Direction: direction, Bins: []int64{1, 2, 3}}
+	}
+	rec := &meter.Recording{Target: "a|b", Interval: 10, Spans: []meter.Span{{Name: meter.Idle, To: 2},
+		{Name: meter.Both, From: 2, To: 9, Local: []meter.Flow{flow(meter.Download), flow(meter.Upload)},
+			Far: []meter.Flow{flow(meter.Download), flow(meter.Upload)}}}}
+	for i := range 900 {
+		rec.Samples = append(rec.Samples, meter.Sample{At: float64(i) / 100, RTT: 48 + float64(i%7)})
+	}
+	r := meter.Summarize(rec)
+	show := func(o measureOptions) string {
+		var b bytes.Buffer
+		if err := o.show(&b, r, nil); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	table := show(measureOptions{markdown: true})
+	if !strings.HasPrefix(table, "| a\\|b | measured |\n|---|---:|\n| idle: jitter, ms |") ||
+		strings.Contains(table, "before") || strings.Contains(table, "no change seen") {
+		t.Error(table)
+	}
+	for _, direction := range []string{meter.Download, meter.Upload} {
+		if text := show(measureOptions{}); !strings.Contains(text, "\nboth, "+direction+": 1 flow") {
+			t.Errorf("nothing says which is the %s: %s", direction, text)
+		}
+	}
+}
+
+// Where nobody knows on which way probes were lost, no way is named.
+func TestMeasureShowsLosses(t *testing.T) {
+	for want, p := range map[string]meter.Phase{
+		"3 of 9 probes were lost: 1 on the way there, 2 on the way back.": {Lost: 3, LostUp: 1, LostDown: 2},
+		"3 of 9 probes were lost. On which way is not known.":             {Lost: 3},
+		"3 of 9 probes were lost: 1 on the way there, 0 on the way back. Of 2 the way is not known.": {Lost: 3,
+			LostUp: 1},
+	} {
+		p.Sent = 9
+		if got := lost(p); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // All files that were asked for are written.
 func TestMeasureFiles(t *testing.T) {
 	dir := t.TempDir()

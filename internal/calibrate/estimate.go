@@ -29,6 +29,7 @@ type plateau struct {
 	beside     flow    // that this host sent beside it
 	off        float64 // half of the interval of the rate, as a share
 	lost       float64
+	windows    int     // in which this host has looked often enough
 	stable     bool    // it has stood for long enough
 	counted    bool    // the peer has counted datagrams
 	peak       float64 // bit/s, nine tenths were below it
@@ -65,7 +66,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 	sent := all
 	all = all.passed(probes)
 	rates, from := ratesOf(all, a, b, window)
-	if len(rates) == 0 {
+	if p.windows = len(rates); p.windows == 0 {
 		return p
 	}
 	last := median(rates[max(0, len(rates)-16):])
@@ -232,8 +233,10 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 	u.again = late.lost() * u.sent
 	// Of three that are expected, none is seen in one time of twenty.
 	u.most = math.Max(u.lost+u.off, (u.again+2*math.Sqrt(u.again)+3)/math.Max(1, u.sent))
-	_, rtt := answers(probes, a, b-i.base)
-	u.base = median(rtt)
+	u.base = i.base
+	if _, rtt := answers(probes, a, b-i.base); len(rtt) > 0 {
+		u.base = median(rtt)
+	}
 	u.waits = u.base - i.base
 	return u
 }

@@ -31,8 +31,12 @@ const (
 // Share is what of a found rate is sent to verify it, and what weir up shapes to.
 const Share = 0.9975
 
-// ErrSilent is that no probe was answered.
-var ErrSilent = errors.New("no probe is answered on the idle link")
+// What ends a run that can tell nothing.
+var (
+	ErrSilent  = errors.New("no probe is answered on the idle link")
+	ErrBusy    = errors.New("this host was too busy to look at the link often enough")
+	ErrStalled = errors.New("while the link was to be filled, nothing arrived at the other end most of the time")
+)
 
 // run is a calibration under way. All times are seconds, all rates bit/s.
 type run struct {
@@ -62,6 +66,12 @@ func (r *run) all(ctx context.Context) (*Result, error) {
 	}
 	if err := r.saturate(ctx); err != nil {
 		return nil, err
+	}
+	if r.big.own.packets < 1 {
+		if r.big.windows == 0 {
+			return nil, ErrBusy
+		}
+		return nil, ErrStalled
 	}
 	framing, err := r.framed(ctx)
 	if err != nil {
@@ -563,7 +573,11 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	part := r.samples().between(a, b)
 	_, rtt := answers(r.probes(), a, b-r.idle.base)
 	c := &res.Verified
-	c.Sent, c.Added, c.Loss = r.left(a, b)/(Share*rate), median(rtt)-r.idle.base, part.lost()
+	c.Sent, c.Loss = r.left(a, b)/(Share*rate), part.lost()
+	silent := len(rtt) == 0
+	if !silent {
+		c.Added = median(rtt) - r.idle.base
+	}
 	// The connections are paced each by itself, so their packets meet: how their phases lie is chance. As the load
 	// nears 1, more than x·√N packets wait with a probability of exp(-2x²), for N sources (the N*D/D/1 queue). That is
 	// 1.22·√N in one test of twenty, and never more than one of each.
@@ -571,12 +585,12 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
 	allowed := u.most + 3*math.Sqrt(u.most/n)
-	c.Calm = c.Sent >= whole && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) && c.Loss <= allowed &&
-		r.differ == ""
+	c.Calm = c.Sent >= whole && !silent && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) &&
+		c.Loss <= allowed && r.differ == ""
 	if c.Calm && res.Kind == FIFO {
 		r.learn(res, u, c.Loss*n, n)
 	}
-	r.judge(res, allowed)
+	r.judge(res, allowed, silent)
 	return nil
 }
 
@@ -605,7 +619,7 @@ func (r *run) learn(res *Result, u below, lost, sent float64) {
 }
 
 // judge says what the verification means for the rate.
-func (r *run) judge(res *Result, allowed float64) {
+func (r *run) judge(res *Result, allowed float64, silent bool) {
 	c := res.Verified
 	if c.Calm {
 		return
@@ -614,6 +628,8 @@ func (r *run) judge(res *Result, allowed float64) {
 	switch {
 	case c.Sent < whole:
 		why = fmt.Sprintf("this host could send only %.1f %% of it", 100*c.Sent)
+	case silent:
+		why = "no probe was answered"
 	case r.differ != "":
 		why = "TCP and UDP were carried at different rates"
 	case c.Loss > allowed:

@@ -150,6 +150,26 @@ func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("this host is too busy to look", func(t *testing.T) {
+		r, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, look: 0.06})
+		if !errors.Is(err, ErrBusy) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	t.Run("the peer takes nothing", func(t *testing.T) {
+		r, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, stalls: 1})
+		if !errors.Is(err, ErrStalled) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	t.Run("nobody answers any more", func(t *testing.T) {
+		for _, mute := range []float64{1, 9, 10, 11} { // before it is filled, or later
+			r, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, overhead: 14, mute: mute})
+			if err != nil || r.Kind != Unsaturated && r.Verified.Calm || r.Base.Value < 0.019 {
+				t.Errorf("after %v s: %+v, %v", mute, r, err)
+			}
+		}
+	})
 	t.Run("the sender is slower than the link", func(t *testing.T) {
 		r, err := run(provider{rate: 90e6, rtt: 0.02, kind: FIFO, buffer: 0.1, app: 40e6})
 		if err != nil || r.Kind != Unsaturated || r.Rate.Sort != AtLeast || r.Verified.Calm {

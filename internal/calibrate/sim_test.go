@@ -26,6 +26,9 @@ type provider struct {
 	ownUDP    bool    // these are no TCP's
 	neighbour float64 // bit/s of IP that others send through it, in packets of 1000 bytes
 	none      bool    // no probe is answered
+	mute      float64 // s after which none is answered any more; 0: never
+	look      float64 // s between two samples; 0: 0.01
+	stalls    float64 // s after which the peer takes nothing any more; 0: never
 	app       float64 // bit/s that the sender can do at most; 0: any
 	udp       bool    // the peer counts datagrams
 	policed   float64 // bit/s that datagrams have at most; 0: any
@@ -85,7 +88,10 @@ func simulate(p provider, seed uint64) *sim {
 	if p.credit > 0 {
 		s.tokens = p.rate / 8 * p.credit
 	}
-	s.every(0.01, s.sample)
+	if p.look == 0 {
+		s.look = 0.01
+	}
+	s.every(s.look, s.sample)
 	s.every(0.02, s.probe)
 	if p.own > 0 {
 		s.every(8000/p.own, func() {
@@ -134,7 +140,7 @@ func (s *sim) probe() {
 	sent := s.now
 	s.device(92)
 	s.enqueue(92, func(t float64) {
-		if !s.none {
+		if !s.none && (s.mute == 0 || sent < s.mute) {
 			s.probes[i].RTT = duration(t - sent)
 			s.probes[i].There, s.probes[i].Arrived = duration(s.now), s.counts.Delivered
 		}
@@ -302,6 +308,9 @@ func (s *sim) transmit() {
 	}
 	sent, delivered := s.now, s.counts.Delivered
 	s.enqueue(size, func(at float64) {
+		if s.stalls > 0 && s.now > s.stalls {
+			return
+		}
 		s.flight--
 		s.counts.Delivered++
 		s.srtt += (at - sent - s.srtt) / 8

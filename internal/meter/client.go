@@ -184,11 +184,11 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (n
 			return nil, &Problem{"the certificate of " + t.Addr + " is nobody's that this host trusts",
 				"the line that weir serve prints there: it has a --pin"}
 		}
-		why := cause(err).Error()
-		if errors.Is(err, context.DeadlineExceeded) {
-			why = fmt.Sprintf("it has said nothing for %.0f s", patience.Seconds())
+		if errors.Is(err, context.DeadlineExceeded) { // such as a server that hangs, in the midst of a measurement too
+			return nil, &Problem{fmt.Sprintf("%s takes connections, and says nothing for %.0f s", t.Addr,
+				patience.Seconds()), cmp.Or(t.Try, "weir serve there: it hangs, or its port is another")}
 		}
-		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %s", t.Addr, why),
+		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)),
 			cmp.Or(t.Try, "the port that weir serve prints there")}
 	}
 	return c, nil

@@ -174,9 +174,14 @@ func Compare(before, after Result) (rows []Row) {
 			add("added p99, ms", &b.Added.P99, &a.Added.P99)
 		}
 		add("jitter, ms", b.Jitter, a.Jitter)
-		add("loss", &b.Loss, &a.Loss)
+		x, y := percent(b.Loss), percent(a.Loss)
+		add("lost, %", &x, &y)
 	}
 	return rows
+}
+
+func percent(e measure.Estimate) measure.Estimate {
+	return measure.Estimate{Value: 100 * e.Value, Low: 100 * e.Low, High: 100 * e.High}
 }
 
 // Factor is after by before, in words; "" where that says nothing.

@@ -296,6 +296,11 @@ func TestCompare(t *testing.T) {
 	if r := found["download: download, Mbit/s"]; r.Sure || r.Before != r.After {
 		t.Errorf("%+v", r)
 	}
+	// In the table and in the sentences a loss is in percent. A share would be 0.00 where one in 300 is lost.
+	if r, loss := found["download: lost, %"], before.Find(Download).Loss; r.Before.Value != 100*loss.Value ||
+		r.Before.High != 100*loss.High || loss.Value <= 0 {
+		t.Errorf("%+v, and the share is %+v", r, loss)
+	}
 	if _, err := ReadResult([]byte(`{"version":2}`)); err == nil {
 		t.Error("version 2 is read")
 	}

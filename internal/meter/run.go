@@ -164,9 +164,8 @@ func wait(ctx context.Context, d time.Duration) {
 func (m *meter) span(ctx context.Context, name string, d time.Duration, flows []*bulk) {
 	s := Span{Name: name, From: m.probe.now()}
 	passed := readPassed(m.device)
-	last, tick := int64(0), time.NewTicker(200*time.Millisecond)
-	defer tick.Stop()
-	before := time.Now()
+	var lately Lately
+	lately.Goodput(time.Now(), 0)
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		wait(ctx, min(time.Until(end), 200*time.Millisecond))
 		if m.Progress == nil {
@@ -177,8 +176,7 @@ func (m *meter) span(ctx context.Context, name string, d time.Duration, flows []
 			sum += f.rec.Bytes()
 		}
 		p := Progress{Phase: name, RTT: m.probe.newest(), All: m.Time,
-			Elapsed: time.Since(m.probe.began), Goodput: float64(sum-last) * 8 / 1e6 / time.Since(before).Seconds()}
-		last, before = sum, time.Now()
+			Elapsed: time.Since(m.probe.began), Goodput: lately.Goodput(time.Now(), sum)}
 		m.Progress(p)
 	}
 	s.To, s.Passed = m.probe.now(), readPassed(m.device).since(passed)

@@ -278,7 +278,8 @@ func pause(ctx context.Context, d time.Duration) {
 // span lets a phase last.
 func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*bulk) {
 	s := meter.Span{Name: name, From: r.echo.now()}
-	last, before := int64(0), time.Now()
+	var lately meter.Lately
+	lately.Goodput(time.Now(), 0)
 	if len(flows) > 0 {
 		r.kernel.begin()
 	}
@@ -294,9 +295,8 @@ func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*b
 		}
 		if r.o.Progress != nil {
 			r.o.Progress(meter.Progress{Phase: name, Elapsed: time.Since(r.echo.began), All: r.o.Time,
-				RTT: r.echo.newest(), Goodput: float64(sum-last) * 8 / 1e6 / time.Since(before).Seconds()})
+				RTT: r.echo.newest(), Goodput: lately.Goodput(time.Now(), sum)})
 		}
-		last, before = sum, time.Now()
 	}
 	s.To = r.echo.now()
 	for _, b := range flows {

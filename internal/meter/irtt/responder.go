@@ -18,7 +18,7 @@ type Responder struct {
 	Open        func(netip.Addr) bool
 	Now         func() time.Time // with a monotonic reading
 	Token       func() uint64    // cannot be guessed
-	MinInterval time.Duration    // of a connection's packets; its first few may come faster
+	MinInterval time.Duration    // of a connection's packets, on average
 	MaxDuration time.Duration    // of a connection
 	Most        int              // connections at once
 
@@ -43,7 +43,7 @@ type conn struct {
 }
 
 const (
-	burst   = 10               // packets that may come at once
+	burst   = 2 * time.Second  // of packets that may come at once: a link or a host may have stood still
 	silence = 30 * time.Second // after which a connection is forgotten
 	perHost = 4                // connections at once
 	mostTOS = 48 << 2          // from here on it is network control (RFC 2474, section 4.2.2), which no client needs
@@ -121,7 +121,7 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 	default:
 		token = r.Token()
 		r.conns[token] = &conn{from: from, params: p, layout: NewLayout(p, len(r.Key) > 0), opened: now, heard: now,
-			budget: burst * r.MinInterval}
+			budget: burst}
 	}
 	answer = binary.LittleEndian.AppendUint64(answer, token)
 	return sign(p.Append(answer), r.Key)
@@ -155,15 +155,15 @@ func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
 		r.missed = 0
 		return Answer{}
 	}
-	c.budget = min(c.budget+now.Sub(c.heard), burst*r.MinInterval)
+	c.budget = min(c.budget+now.Sub(c.heard), burst)
 	c.heard = now
+	if c.params.Bulk == 0 {
+		c.received(binary.LittleEndian.Uint32(b[l.seq:]))
+	}
 	if c.budget < r.MinInterval {
 		return Answer{}
 	}
 	c.budget -= r.MinInterval
-	if c.params.Bulk == 0 {
-		c.received(binary.LittleEndian.Uint32(b[l.seq:]))
-	}
 
 	b[flagsAt] |= FlagReply
 	le := binary.LittleEndian
