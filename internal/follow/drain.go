@@ -34,7 +34,7 @@ func (f *Follower) cut(p point, before float64) string {
 		found = max(min(found, most), least)
 	}
 	f.found = min(found, was)
-	f.phase, f.over, f.began, f.stood, f.peak = draining, 0, false, p.at, 0
+	f.phase, f.over, f.began, f.deep, f.stood, f.peak = draining, 0, false, false, p.at, 0
 	f.drainTo(p)
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
 }
@@ -70,7 +70,7 @@ func (f *Follower) probeWait(p point) float64 {
 // set: until then less was sent than the link carries.
 func (f *Follower) rising(p point) float64 {
 	const just = 1 // second
-	from, drained := p.at, f.phase == calm && f.since-f.fall < just
+	from, drained := p.at, f.phase == calm && (f.since-f.fall < just || f.deep && f.since-f.stood < just)
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.3, 2*p.rtt); i-- {
 		o := f.seen[i]
 		if drained && o.known && o.when-o.q-o.lag < f.since {
@@ -156,7 +156,7 @@ func (f *Follower) drainTo(p point) {
 	if f.began {
 		f.since = since // of the first cut
 	}
-	f.began = true
+	f.began, f.deep = true, f.deep || f.rate < far*f.tried
 }
 
 // estimate is what the link carries: the slope of what came, since a time. It tells how many looks it is from.

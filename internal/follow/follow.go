@@ -84,6 +84,7 @@ type Follower struct {
 	from   float64   // bit/s, the highest that it fell from, of late
 	tried  float64   // bit/s, the rate when the queue was seen
 	began  bool      // the rate has been cut
+	deep   bool      // and by far
 	stood  float64   // when the queue was last above the threshold
 	peak   float64   // seconds, the most that packets have waited since the cut
 
@@ -126,8 +127,8 @@ const (
 	// learn is how long only the floor is learnt after the start, in seconds.
 	learn = 1.5
 	// pause is the time between two probes, in seconds. After a probe that made packets wait for long or more it is
-	// longer: that is to be one hundredth of the time at most.
-	pause, long, rest, longest = 2.5, 2e-3, 100, 5
+	// longer: that is to be one eightieth of the time at most.
+	pause, long, rest, longest = 2.5, 2e-3, 80, 5
 	// A rate that has moved by the share anew may move on. So the pause is shorter then: a quarter of the time since,
 	// and soon at least.
 	anew, calms, soon = 0.03, 4, 0.5
@@ -244,7 +245,7 @@ func (f *Follower) queue(p *point, connections []Connection) {
 		}
 		w := wait{t, t.rtt - c.Base.Seconds(), c.Base.Seconds(), c.Past}
 		if !c.Past {
-			w.q -= f.ownAt(p.at-t.rtt-t.lag, p.own)
+			w.q -= f.ownOf(p.at-t.rtt-t.lag, t.lag, p.own)
 		}
 		waits = append(waits, w)
 		exact = exact || c.Past && t.firm
@@ -271,7 +272,17 @@ func (f *Follower) queue(p *point, connections []Connection) {
 	p.came = f.sentAt(p.when - p.q)
 }
 
-// ownAt is what packets waited here when those left that are acknowledged now.
+// ownOf is what packets waited here when those left of which an RTT is the mean, some time around t. A queue that has
+// just begun here would seem to stand beyond this host otherwise.
+func (f *Follower) ownOf(t, around, now float64) float64 {
+	own := f.ownAt(t, now)
+	if f.ownAt(t-around, now) > 0 {
+		return own
+	}
+	return max(own, f.ownAt(t+around, now))
+}
+
+// ownAt is what packets waited here at a time.
 func (f *Follower) ownAt(t, now float64) float64 {
 	for i := len(f.seen) - 1; i >= 0; i-- {
 		if o := f.seen[i]; o.at <= t {

@@ -440,3 +440,41 @@ func TestSettled(t *testing.T) {
 			below)
 	}
 }
+
+// A queue that begins here while an RTT is measured is this host's, and not one beyond it.
+func TestOwnQueueBegins(t *testing.T) {
+	begins := []point{{at: 1, own: 0}, {at: 1.1, own: 0}, {at: 1.2, own: .01}, {at: 1.3, own: .02}}
+	stands := []point{{at: 1, own: .01}, {at: 1.1, own: .01}, {at: 1.2, own: .02}, {at: 1.3, own: .03}}
+	for name, c := range map[string]struct {
+		seen            []point
+		t, around, want float64
+	}{
+		"nothing waits":         {begins, 1.05, .05, 0},
+		"it begins":             {begins, 1.15, .15, .02},
+		"it has stood before":   {stands, 1.15, .05, .015},
+		"it has stood for long": {stands, 1.2, .1, .02},
+	} {
+		f := &Follower{seen: c.seen}
+		if got := f.ownOf(c.t, c.around, .02); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %g s, want %g", name, got, c.want)
+		}
+	}
+}
+
+// What was sent while a queue drained says nothing of the link, if the rate was far below it then.
+func TestRisingAfterDrained(t *testing.T) {
+	for name, c := range map[string]struct {
+		deep bool
+		want float64
+	}{"far below": {true, 10.4}, "little below": {false, 10.3}} {
+		f := New(60e6, 10e6, 400e6)
+		f.phase, f.deep, f.stood, f.since = calm, c.deep, 10.1, 10.25
+		for i := range 5 {
+			at := 10.1 + float64(i)/10
+			f.seen = append(f.seen, point{at: at, when: at - .05, q: .01, known: true})
+		}
+		if got := f.rising(point{at: 10.5, rtt: .15}); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: since %g s, want %g", name, got, c.want)
+		}
+	}
+}
