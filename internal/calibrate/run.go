@@ -135,15 +135,18 @@ func (r *run) send(ctx context.Context, l Load) error {
 
 // listen finds the RTT with no queue.
 func (r *run) listen(ctx context.Context) error {
-	const long = 0.9
+	const (
+		long    = 0.9
+		patient = 4 // times more, on a long way: its answers are still to come
+	)
 	r.begin(Listening)
 	a, b, err := r.watch(ctx, long)
 	if err != nil {
 		return err
 	}
 	r.idle = quiet(r.probes(), a, b-0.1)
-	if r.idle.base == 0 { // a long way: its answers are still to come
-		if a, b, err = r.watch(ctx, long); err != nil {
+	for k := 0; k < patient && r.idle.base == 0; k++ {
+		if _, b, err = r.watch(ctx, long); err != nil {
 			return err
 		}
 		r.idle = quiet(r.probes(), 0, b)

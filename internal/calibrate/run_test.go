@@ -150,6 +150,14 @@ func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("a very long way", func(t *testing.T) {
+		for _, rtt := range []float64{1.5, 2, 3} {
+			r, err := run(provider{rate: 50e6, rtt: rtt, kind: FIFO, buffer: 0.1, overhead: 14})
+			if err != nil || math.Abs(r.Base.Value-rtt) > 0.1*rtt {
+				t.Errorf("of %v s: %+v, %v", rtt, r, err)
+			}
+		}
+	})
 	t.Run("this host is too busy to look", func(t *testing.T) {
 		r, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, look: 0.06})
 		if !errors.Is(err, ErrBusy) {
