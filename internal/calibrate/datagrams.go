@@ -113,6 +113,8 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		if r.idle.noise > noisy {
 			length = math.Max(length, 2.2*long)
 		}
+		// Of the probes of the last round trip no answer is there at the end.
+		length = math.Max(length, 2*(r.idle.base+r.queued()))
 		a, b, err := r.watch(ctx, length)
 		if err != nil {
 			return p, false, err

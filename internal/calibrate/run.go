@@ -170,9 +170,9 @@ func (r *run) wanted(rate float64) int {
 
 // saturate fills the link until the rate has stood for a while.
 func (r *run) saturate(ctx context.Context) error {
-	const patience = 12.0 // s, in which a credit may end
 	r.begin(Saturating)
 	n, base := 1, r.idle.base
+	patience := math.Max(12, 40*base) // s, in which a credit may end, and connections get going
 	if base > farAway {
 		n = 8
 	}
@@ -187,7 +187,7 @@ func (r *run) saturate(ctx context.Context) error {
 	if more := r.wanted(first); more > n {
 		n, err = more, r.grow(ctx, more, first)
 	}
-	length := clamp(45*base, 4, 7.5)
+	length := clamp(45*base, 4, math.Max(7.5, 25*base))
 	start := a
 	for err == nil {
 		if _, b, err = r.watch(ctx, length); err != nil {

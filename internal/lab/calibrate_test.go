@@ -114,6 +114,7 @@ func drawn() (all []link) {
 		"queue = \"policer\"\nburst = \"256kb\"\n[[flow]]\nname = \"own\"\nchunk = \"52500b\"\ninterval = \"100ms\"")
 	add("19.3 Mbit/s, 150ms, loss 0.1%, IPv6 | FIFO 35ms", calibrate.FIFO, 19.3e6, 14,
 		"rtt = \"150ms\"\nip = 6\nloss = \"0.1%\"", `buffer = "35ms"`).off = 0.005 // as far away, and with losses
+	add("20 Mbit/s, 600ms | FIFO 500ms", calibrate.FIFO, 20e6, 14, `rtt = "600ms"`, `buffer = "500ms"`)
 	return all
 }
 

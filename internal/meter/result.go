@@ -219,8 +219,8 @@ func (r Result) Waits(p Phase) string {
 	return fmt.Sprintf("%.0f round trips a minute, %.0f when idle.", p.RPM, idle.RPM) + p.ways() + r.Hop.says(p.Hop)
 }
 
-// Here says that most of a wait is on the first hop, and that the other host cannot shorten it. It is empty where no load
-// waits there.
+// Here says that most of a wait is on the first hop, and that the other host cannot shorten it. It is empty where no
+// load waits there.
 func (r Result) Here() string {
 	for _, p := range r.Phases {
 		if p.Hop != nil && p.Hop.Queue == QueueHere {
