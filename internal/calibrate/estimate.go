@@ -241,6 +241,12 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 	return u
 }
 
+// allowed is the share that may be lost of what is sent in a time, if it is the path that loses it.
+func (u below) allowed(part series) float64 {
+	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
+	return u.most + 3*math.Sqrt(u.most/n)
+}
+
 // falls tells whether much less is lost in the second half of a time than in the first: an AQM forgets slowly.
 func falls(all series, a, b float64) bool {
 	first, second := all.between(a, (a+b)/2), all.between((a+b)/2, b)

@@ -365,15 +365,25 @@ func (r *run) left(a, b float64) float64 {
 	return part.slope(func(s Sample) float64 { return s.Payload + s.Headers + ethernet*s.Segments }) * 8
 }
 
-// begun holds a rate for a time, and until all of it leaves: new connections take some RTTs. It waits for six at most.
-func (r *run) begun(ctx context.Context, rate, d float64) error {
+// begun holds a rate until all of it leaves, and no more of it is lost than the path may lose. New connections take
+// some RTTs: they begin in bursts, and send less for a while after what these have lost. It looks once in a step, twice
+// in a row: what the first step has lost is known in the second.
+func (r *run) begun(ctx context.Context, rate float64, u below) error {
 	const (
-		patience = 6
+		patience = 10 // steps
+		enough   = 2
 		most     = (1 + whole) / 2
 	)
 	step := r.idle.base + heed
-	_, b, err := r.hold(ctx, rate, d)
-	for k := 0; err == nil && k < patience && r.left(b-step, b) < most*rate; k++ {
+	_, b, err := r.hold(ctx, rate, step+heed)
+	for k, good := 0, 0; err == nil && k < patience; k++ {
+		good++
+		if part := r.samples().between(b-step, b); r.left(b-step, b) < most*rate || part.lost() > u.allowed(part) {
+			good = 0
+		}
+		if good == enough {
+			break
+		}
 		_, b, err = r.hold(ctx, rate, step)
 	}
 	return err
@@ -566,7 +576,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 		return err
 	}
 	r.enlarge()
-	if err := r.begun(ctx, Share*rate, 2*r.idle.base+3*heed); err != nil {
+	if err := r.begun(ctx, Share*rate, u); err != nil {
 		return err
 	}
 	a, b, err := r.hold(ctx, Share*rate, long)
@@ -587,7 +597,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	meet := math.Min(1.22*math.Sqrt(float64(r.load.Connections)), float64(r.load.Connections))
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
-	allowed := u.most + 3*math.Sqrt(u.most/n)
+	allowed := u.allowed(part)
 	c.Calm = c.Sent >= whole && !silent && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) &&
 		c.Loss <= allowed && r.differ == ""
 	if c.Calm && res.Kind == FIFO {
