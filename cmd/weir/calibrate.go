@@ -173,14 +173,13 @@ func (o calibrateOptions) run(stderr io.Writer) (*meter.Calibrated, error) {
 		return nil, &hinted{errors.New("ended before anything was found"), "weir calibrate " +
 			strings.Join(o.peers, " ")}
 	}
-	for end, hint := range map[error]string{
-		calibrate.ErrSilent:  "another peer: a firewall may keep the probes out",
-		calibrate.ErrBusy:    "weir calibrate " + strings.Join(o.peers, " ") + " when this host has less to do",
-		calibrate.ErrStalled: "another peer, or this one when its host has less to do",
-	} {
-		if errors.Is(err, end) {
-			err = &hinted{err, hint}
-		}
+	switch {
+	case errors.Is(err, calibrate.ErrSilent):
+		return nil, &hinted{err, "another peer: a firewall may keep the probes out"}
+	case errors.Is(err, calibrate.ErrBusy):
+		return nil, &hinted{err, "weir calibrate " + strings.Join(o.peers, " ") + " when this host has less to do"}
+	case errors.Is(err, calibrate.ErrStalled):
+		return nil, &hinted{err, "another peer, or this one when its host has less to do"}
 	}
 	if err != nil {
 		return nil, err

@@ -54,13 +54,13 @@ ask for.`,
 				return err
 			}
 			tidy(store)
-			again := func() error { return notDown(out, dev, options.same) }
+			end := notDown(out, dev, options.same)
 			w := cmd.OutOrStdout()
 			if options.json {
 				if err := printJSON(w, out); err != nil {
 					return err
 				}
-				return again()
+				return end
 			}
 			for _, c := range out.Done {
 				printChange(w, c)
@@ -73,7 +73,7 @@ ask for.`,
 			case len(out.Failed)+len(out.Left) == 0:
 				fmt.Fprintln(w, "Nothing to undo.")
 			}
-			return again()
+			return end
 		},
 	}
 	options.add(cmd)

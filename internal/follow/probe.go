@@ -85,7 +85,8 @@ func (f *Follower) step(p point) string {
 		if f.fellOfLate(p) {
 			growth, most = 4, half // of somebody else's burst, all of it is free again
 		}
-		little := min(first, 1.7*gentle/(p.rtt+0.1)) // a long way tells late
+		// A long way tells late, and packets wait meanwhile. Up to 50 ms this makes no difference.
+		little := min(first, 1.7*gentle/(p.rtt+0.1))
 		next = f.rate * (1 + min(most, little*math.Pow(growth, float64(len(f.steps)-1))))
 	}
 	f.steps = append(f.steps, next)

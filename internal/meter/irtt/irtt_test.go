@@ -148,16 +148,22 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// A link that stands still for a moment lets go all at once what has gathered, as Wi-Fi and mobile networks do. So does a
-// host whose processor had other work. Nothing of that is lost.
-func TestStall(t *testing.T) {
-	r, now := responder("secret")
-	key := []byte("secret")
+// opened is a connection to a responder that has a key.
+func opened(t *testing.T, r *Responder, key []byte) (token uint64, p Params, l Layout) {
+	t.Helper()
 	token, p, err := ParseOpened(r.Handle(home, 0, Open(want, key)).Bytes, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLayout(p, true)
+	return token, p, NewLayout(p, true)
+}
+
+// A link that stands still for a moment lets go all at once what has gathered, as Wi-Fi and mobile networks do. So does
+// a host whose processor had other work. Nothing of that is lost.
+func TestStall(t *testing.T) {
+	r, now := responder("secret")
+	key := []byte("secret")
+	token, p, l := opened(t, r, key)
 	seq := uint32(0)
 	for _, stall := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second} {
 		*now = now.Add(stall)
@@ -185,11 +191,7 @@ func TestStall(t *testing.T) {
 func TestSilence(t *testing.T) {
 	r, now := responder("secret")
 	key := []byte("secret")
-	token, p, err := ParseOpened(r.Handle(home, 0, Open(want, key)).Bytes, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := NewLayout(p, true)
+	token, p, l := opened(t, r, key)
 	good := func(seq uint32) []byte { return l.Request(p, token, seq, key) }
 	for name, packet := range map[string][]byte{
 		"unsigned open":   Open(want, nil),
