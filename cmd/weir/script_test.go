@@ -36,7 +36,8 @@ import (
 //
 //	weir ARGS        the program; WEIR_UID=65534 in the environment makes it nobody's
 //	                 WEIR_FULL=1: its output goes where there is no room.
-//	                 WEIR_KILL=1: it is killed when its timer is armed. WEIR_SYSTEMD=FILE: there is a systemd, which notes in FILE what it is asked for
+//	                 WEIR_KILL=1: it is killed when its timer is armed.
+//	                 WEIR_SYSTEMD=FILE: there is a systemd, which notes in FILE what it is asked for
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
 //	root DEV QDISC   somebody else replaces the root qdisc
@@ -45,7 +46,8 @@ import (
 //	unlink DEV       somebody else deletes a device
 //	rename DEV NEW   somebody else renames a device; downed DEV and upped DEV take it down and up
 //	refused STATUS REGEXP ARGS
-//	                 runs weir ARGS, which must end with STATUS, print nothing, and say on stderr one line that matches and one with what to try
+//	                 runs weir ARGS, which must end with STATUS, print nothing, and say on stderr one line that
+//	                 matches and one with what to try
 //	locked DIR REFUSED…
 //	                 the same while DIR is locked, as by another weir
 //	eventually FILE  waits until facts prints what is in FILE
@@ -53,7 +55,8 @@ import (
 //	                 runs weir ARGS again and again, until what it prints matches
 //	settled DIR      waits until DIR's journal says that nothing is pending
 //	gone FILE        makes the journal FILE one of another network namespace
-//	kills FILE ARGS  runs weir ARGS again and again, and kills it each time a little later; after weir recover facts must print what is in FILE
+//	kills FILE ARGS  runs weir ARGS again and again, and kills it each time a little later; after weir recover
+//	                 facts must print what is in FILE
 //	called LINE…     what the systemd was asked for since the last time: patterns, in which $UNIT is a timer's name
 //
 // The programs are this test binary, under another name.

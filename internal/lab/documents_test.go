@@ -365,9 +365,9 @@ func TestOtherClaims(t *testing.T) {
 // ranges over seeds are there or not, as the seeds agree or not.
 var ranges = regexp.MustCompile(` \[[^]]*\]`)
 
-// docs/dualpi2.md takes half an hour of emulated stock kernels, docs/relay.md, docs/rules.md and docs/peers.md minutes, so
-// their runs are not repeated here: that the tables have the scenarios' points, candidates and claims is all that this
-// looks at. TestRelays looks at figures.
+// docs/dualpi2.md takes half an hour of emulated stock kernels, docs/relay.md, docs/rules.md and docs/peers.md minutes,
+// so their runs are not repeated here: that the tables have the scenarios' points, candidates and claims is all that
+// this looks at. TestRelays looks at figures.
 func TestDocumentsOfSections(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

@@ -178,7 +178,8 @@ func TestManyConnections(t *testing.T) {
 }
 
 // On a narrow link what is forwarded leaves room for an echo of the same client. Queues that run dry would go ahead of
-// it. CAKE's interval is up to 2 s there, and some of them pass until its queue stands, in which the bound does not hold.
+// it. CAKE's interval is up to 2 s there, and some of them pass until its queue stands, in which the bound does not
+// hold.
 func TestForwardedOnNarrowLinks(t *testing.T) {
 	for _, link := range []struct {
 		mbit, ms float64

@@ -307,7 +307,8 @@ func followedOn(s *subject) {
 	s.same(asBefore, plain(s.look()), plain(found), "taken down")
 }
 
-// learnt is a rate that nobody knows. What weir follow does once it has found one, it can do from its service's sandbox.
+// learnt is a rate that nobody knows. What weir follow does once it has found one, it can do from its service's
+// sandbox.
 func learnt(s *subject) {
 	const known = "until_ 'weir status | grep -q \"^Followed:  31.92mbit \"' && weir status && grep -q auto /etc/weir.toml"
 	from := func(unit, command string) string {
