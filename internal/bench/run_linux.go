@@ -35,7 +35,7 @@ func Run(ctx context.Context, args []string, each func(done, of int)) (Report, e
 }
 
 func start(ctx context.Context, flags uintptr, args []string, each func(done, of int)) (r Report, err error) {
-	const most = 20 * time.Second
+	const most = time.Minute // it takes some seconds, where nothing else has work to do
 	// It is this thread's end that ends the other process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

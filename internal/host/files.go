@@ -44,18 +44,18 @@ func StarterOf(init string) (s Starter, known bool) {
 	return Starter{}, false
 }
 
-// kept are all the paths that a plan looks at to keep a goal; those that it may write come first.
-func kept() []string {
+// Kept are all the paths that a plan may write to keep a goal.
+func Kept() []string {
 	names := []string{GoalFile, SysctlFile, UdevFile}
 	for _, init := range []string{Systemd, OpenRC} {
 		s, _ := StarterOf(init)
 		names = append(names, s.File, s.Link, s.Follow, s.FollowLink)
 	}
-	return append(names, PackageUnit)
+	return names
 }
 
 // Keeps tells whether a path is one that a plan may write.
-func Keeps(name string) bool { return name != PackageUnit && slices.Contains(kept(), name) }
+func Keeps(name string) bool { return slices.Contains(Kept(), name) }
 
 // FirstLine begins each file of Weir's, by which it is known.
 const FirstLine = "# Written by weir, which keeps the goal in /etc/weir.toml over reboots.\n"

@@ -65,7 +65,7 @@ func (f *Facts) readKept() {
 	f.Deep, _ = readOwners(os.DirFS("/"))
 	f.Files = map[string]File{}
 	f.Modified = map[string]time.Time{}
-	for _, name := range kept() {
+	for _, name := range append(Kept(), PackageUnit) {
 		f.Files[name] = ReadFile(name)
 		if info, err := os.Lstat(name); err == nil {
 			f.Modified[name] = info.ModTime()

@@ -22,6 +22,13 @@ import (
 	"weir/internal/units"
 )
 
+// Unasked says why the kernel cannot be asked for connections without loading a module, which would change the host; ""
+// if it can.
+func Unasked() string {
+	root := os.DirFS("/")
+	return unloaded(root, line(root, "proc/sys/kernel/osrelease"), "tcp_diag")
+}
+
 // ReadPath looks at the live connections alone, for how far away their other ends are. It loads no module for that;
 // where one is missing, or the kernel does not answer, nothing is read. Of devices that are said not to pass, by their
 // index, none is counted that leaves by them.

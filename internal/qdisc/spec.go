@@ -158,6 +158,11 @@ func unknown(what, word string, known []string) error {
 			best, distance = k, d
 		}
 	}
+	// tc takes a word's beginning for the word.
+	begins := func(k string) bool { return word != "" && strings.HasPrefix(k, word) }
+	if i := slices.IndexFunc(known, begins); i >= 0 && !slices.ContainsFunc(known[i+1:], begins) {
+		best = known[i]
+	}
 	hint := ""
 	if best != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", best)

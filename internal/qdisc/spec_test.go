@@ -89,7 +89,8 @@ func TestRefused(t *testing.T) {
 		"": "no queueing discipline given",
 		"caek": `unknown queueing discipline "caek" (did you mean "cake"?); ` +
 			`known: bfifo, bpf_dualpi2, cake,`,
-		"clsact": `unknown queueing discipline "clsact"; known:`,
+		"clsact":                 `unknown queueing discipline "clsact"; known:`,
+		"tbf rate 5mbit lat 5ms": `tbf: unknown option "lat" (did you mean "latency"?); `,
 		"cake bandwith 50mbit": `cake: unknown option "bandwith" (did you mean "bandwidth"?); ` +
 			`known: ack-filter,`,
 		"cake bandwidth": "cake: bandwidth: needs a value",

@@ -11,6 +11,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,6 +134,7 @@ var (
 	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|tc|reference|deps|dist)|scripts/need [a-z -]+|` +
 		`scripts/npm-clients)\)`)
 	inside = regexp.MustCompile(`--- SKIP: (\S+)`)
+	begun  = regexp.MustCompile(`=== (?:RUN|CONT|NAME) +(\S+)`)
 )
 
 const unsaid = "no reason is given"
@@ -153,21 +155,18 @@ func stripped(line string) string {
 	return strings.TrimSpace(place.ReplaceAllString(place.ReplaceAllString(line, ""), ""))
 }
 
-// within are the tests that were skipped in a guest, whose output the test that booted it has logged.
+// within are the tests that were skipped in a guest, whose output the test that booted it has logged. What a test says
+// stands below its beginning, and that it was skipped below the end of the test that it is part of.
 func within(said []string, own string) (all []skip) {
-	for i, line := range said {
-		m := inside.FindStringSubmatch(line)
-		if m == nil || m[1] == own {
-			continue
+	test, last := "", map[string]string{}
+	for _, line := range said {
+		if m := begun.FindStringSubmatch(line); m != nil {
+			test = m[1]
+		} else if m := inside.FindStringSubmatch(line); m != nil && m[1] != own {
+			all = append(all, skip{test: m[1], why: cmp.Or(last[m[1]], unsaid)})
+		} else if words := stripped(line); strings.HasPrefix(words, "skipped") || last[test] == "" {
+			last[test] = words
 		}
-		why := unsaid
-		for _, near := range []int{i - 1, i + 1} { // where a test streams its output and where it does not
-			if near >= 0 && near < len(said) && place.MatchString(said[near]) && why == unsaid &&
-				!strings.Contains(said[near], "---") {
-				why = stripped(said[near])
-			}
-		}
-		all = append(all, skip{test: m[1], why: why})
 	}
 	return all
 }

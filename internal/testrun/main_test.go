@@ -45,6 +45,11 @@ func TestShow(t *testing.T) {
 	say("pass", "TestBoots", "    k.go:5: === RUN   TestInA\n",
 		"    k.go:5:     in_test.go:6: this kernel has no cake\n", "    k.go:5: --- SKIP: TestInA (0.00s)\n",
 		"--- PASS: TestBoots (1s)\n")
+	say("pass", "TestBootsAlso", "    k.go:5: === RUN   TestInB\n", "    k.go:5: === RUN   TestInB/one\n",
+		"    k.go:5:     b_test.go:7: skipped, not passed: this kernel has no gred\n", "    k.go:5:         it says\n",
+		"    k.go:5: === RUN   TestInB/two\n", "    k.go:5:     b_test.go:8: fine\n",
+		"    k.go:5: --- PASS: TestInB (0.00s)\n", "    k.go:5:     --- SKIP: TestInB/one (0.00s)\n",
+		"    k.go:5:     --- PASS: TestInB/two (0.00s)\n", "--- PASS: TestBootsAlso (1s)\n")
 	say("fail", "", "FAIL\n", "FAIL\tweir/x\t0.1s\n")
 	const want = `go: what is no event
     a_test.go:2: loud
@@ -64,6 +69,8 @@ Skipped, and not passed:
     weir/x TestTDC
   skipped, not passed: no chromium (make deps)
     weir/x TestSkip (2)
+  skipped, not passed: this kernel has no gred
+    weir/x TestBootsAlso, in its guest: TestInB
   this kernel has no cake
     weir/x TestBoots, in its guest: TestInA
 `

@@ -48,3 +48,14 @@ func OneLine(s string) string {
 		return '?'
 	}, s)
 }
+
+// Shell is a word as it is typed into a shell: in quotes, where it would mean something else without.
+func Shell(word string) string {
+	switch {
+	case strings.ContainsAny(word, "\"$`\\!'"):
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	case word == "" || strings.ContainsAny(word, " \t\n|&;<>()*?[]#~{}"):
+		return `"` + word + `"`
+	}
+	return word
+}

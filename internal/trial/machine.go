@@ -133,7 +133,7 @@ func (m *Machine) Copy(ctx context.Context, program []byte) error {
 // Allowed runs nothing as root: it fails where the password is wrong.
 func (m *Machine) Allowed(ctx context.Context) error {
 	const patience = 30 * time.Second // it may ask something else, which nobody here answers
-	inTime, stop := context.WithTimeout(ctx, patience)
+	inTime, stop := context.WithTimeout(ctx, m.Patience()+patience)
 	defer stop()
 	_, err := m.asRoot(inTime, "sh", "-c", ":")
 	var said *far.Failed
