@@ -97,6 +97,7 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		long  = 1.0    // s
 		least = 1000.0 // packets
 		noisy = 0.002  // s of jitter, in which packets do not come as they were sent
+		few   = 50     // packets that arrive: fewer tell no rate, and where UDP does not pass there are none
 	)
 	bytes := float64(size)
 	for range tries {
@@ -119,7 +120,10 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		if err != nil {
 			return p, false, err
 		}
-		if p = arriving(r.samples(), r.probes(), a, b); p.lost > 0.01 {
+		if p = arriving(r.samples(), r.probes(), a, b); p.own.packets*(b-a) < few {
+			return p, false, nil
+		}
+		if p.lost > 0.01 {
 			_, rtt := answers(r.probes(), a, b)
 			p.waits = median(rtt) - r.idle.base
 			return p, true, nil

@@ -223,7 +223,7 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 	if mid > 0.002 {
 		u.lost = (mid + whole.lost()) / 2
 	}
-	n := math.Max(1, u.packets)
+	n := math.Max(tells, u.packets)
 	u.off = 2 * math.Sqrt(u.lost*(1-u.lost)/n)
 	if u.lost == 0 {
 		u.off = 1 / n
@@ -232,7 +232,7 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 	u.sent = late.grown(func(s Sample) float64 { return s.Segments })
 	u.again = late.lost() * u.sent
 	// Of three that are expected, none is seen in one time of twenty.
-	u.most = math.Max(u.lost+u.off, (u.again+2*math.Sqrt(u.again)+3)/math.Max(1, u.sent))
+	u.most = math.Max(u.lost+u.off, (u.again+2*math.Sqrt(u.again)+3)/math.Max(tells, u.sent))
 	u.base = i.base
 	if _, rtt := answers(probes, a, b-i.base); len(rtt) > 0 {
 		u.base = median(rtt)
@@ -241,9 +241,12 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 	return u
 }
 
+// tells is how many packets tell at least what a path loses. Of fewer, a verification could lose them all.
+const tells = 50
+
 // allowed is the share that may be lost of what is sent in a time, if it is the path that loses it.
 func (u below) allowed(part series) float64 {
-	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
+	n := math.Max(tells, part.grown(func(s Sample) float64 { return s.Segments }))
 	return u.most + 3*math.Sqrt(u.most/n)
 }
 

@@ -117,3 +117,10 @@ func TestFalls(t *testing.T) {
 		}
 	}
 }
+
+// Of a path over which next to nothing was sent, little is taken to be lost.
+func TestUnderNothing(t *testing.T) {
+	if most := under(nil, nil, idle{}, 0, 1).allowed(nil); most > 0.2 {
+		t.Errorf("%.0f %% may be lost", 100*most)
+	}
+}

@@ -557,8 +557,8 @@ func (r *run) queue(res *Result, rate float64, drops bool) {
 	}
 }
 
-// whole is the share of the result from which on the link has been tried.
-const whole = 0.97
+// Of the result's share that is to be sent, whole at least tries the link. As much above it is no try of that result.
+const whole, most = 0.97, 1.03
 
 // verify sends 99.75 % of the result for 2 s. The link must stay as if it were idle.
 func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error {
@@ -598,12 +598,12 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
 	allowed := u.allowed(part)
-	c.Calm = c.Sent >= whole && !silent && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise) &&
-		c.Loss <= allowed && r.differ == ""
+	c.Calm = c.Sent >= whole && c.Sent <= most && !silent && u.sent >= tells && c.Loss <= allowed &&
+		r.differ == "" && c.Added <= math.Max(math.Max(0.001, packets), r.idle.noise)
 	if c.Calm && res.Kind == FIFO {
 		r.learn(res, u, c.Loss*n, n)
 	}
-	r.judge(res, allowed, silent)
+	r.judge(res, u, allowed, silent)
 	return nil
 }
 
@@ -632,7 +632,7 @@ func (r *run) learn(res *Result, u below, lost, sent float64) {
 }
 
 // judge says what the verification means for the rate.
-func (r *run) judge(res *Result, allowed float64, silent bool) {
+func (r *run) judge(res *Result, u below, allowed float64, silent bool) {
 	c := res.Verified
 	if c.Calm {
 		return
@@ -641,8 +641,12 @@ func (r *run) judge(res *Result, allowed float64, silent bool) {
 	switch {
 	case c.Sent < whole:
 		why = fmt.Sprintf("this host could send only %.1f %% of it", 100*c.Sent)
+	case c.Sent > most:
+		why = fmt.Sprintf("this host sent %.1f %% of it", 100*c.Sent)
 	case silent:
 		why = "no probe was answered"
+	case u.sent < tells:
+		why = "the path's own loss is not known: so slow a link carries too few packets"
 	case r.differ != "":
 		why = "TCP and UDP were carried at different rates"
 	case c.Loss > allowed:

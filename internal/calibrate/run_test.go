@@ -191,6 +191,15 @@ func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
+	t.Run("too few packets to tell what the path loses", func(t *testing.T) {
+		for rate, calm := range map[float64]bool{300e3: false, 500e3: true} {
+			r, err := run(provider{rate: rate, rtt: 0.05, kind: FIFO, buffer: 0.5, overhead: 14})
+			said := strings.Contains(strings.Join(r.Notes, " "), "so slow a link carries too few packets")
+			if err != nil || r.Verified.Calm != calm || said == calm {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+	})
 	t.Run("what others' UDP loses", func(t *testing.T) {
 		p := provider{rate: 33e6, rtt: 0.03, kind: Policer, burst: 64 << 10, own: 11e6, ownUDP: true}
 		r, err := run(p)
@@ -204,6 +213,20 @@ func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
+}
+
+// Where hardly a datagram passes, TCP's answer stands.
+func TestRunWithoutDatagrams(t *testing.T) {
+	for _, rate := range []float64{20e6, 50e6, 100e6} {
+		for _, kind := range []Kind{FIFO, Policer} {
+			p := provider{rate: rate, rtt: 0.02, kind: kind, buffer: 0.1, burst: 64 << 10, overhead: 14, udp: true,
+				policed: 3e3}
+			r, err := Run(t.Context(), simulate(p, 1), Options{})
+			if err != nil || math.Abs(r.Rate.Value/rate-1) > 0.002 || !r.Verified.Calm {
+				t.Errorf("%s of %.0f Mbit/s: %+v, %+v, %v", kind, rate/1e6, r.Rate, r.Verified, err)
+			}
+		}
+	}
 }
 
 // Where it is not known what is counted, neither is the rate.
