@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/meter/irtt"
 )
 
 // A name that DNS does not know is wrong; one that it was not asked for may be right.
@@ -51,6 +53,32 @@ func TestHangs(t *testing.T) {
 	defer cancel()
 	_, err = Target{Addr: hangs.Addr().String()}.connect(ctx, "")
 	if err == nil || !strings.Contains(err.Error(), "takes connections, and says nothing for 10 s") {
+		t.Error(err)
+	}
+}
+
+// A server that wants an hour between two probes would have the measurement last as long.
+func TestSeldom(t *testing.T) {
+	there, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	grant := irtt.Responder{Key: []byte("k"), Now: time.Now, Most: 4, MinInterval: time.Hour, MaxDuration: time.Hour,
+		Token: func() uint64 { return 7 }}
+	go func() {
+		b := make([]byte, 9000)
+		for {
+			n, from, err := there.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return
+			}
+			there.WriteToUDPAddrPort(grant.Handle(from, 0, b[:n]).Bytes, from)
+		}
+	}()
+	_, err = openUDP(t.Context(), there.LocalAddr().String(), []byte("k"), &probe{}, irtt.Params{
+		Duration: int64(time.Minute), Interval: int64(Interval)})
+	if err == nil || !strings.Contains(err.Error(), "1h0m0s between two probes") {
 		t.Error(err)
 	}
 }

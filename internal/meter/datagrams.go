@@ -44,7 +44,10 @@ func (f *flood) begin(size int, rate float64) {
 
 // send sends so many packets a second. What the host was too late for is left out, but for a few.
 func (f *flood) send(ctx context.Context, packet []byte, each float64) {
-	const most = 32        // at once
+	const (
+		most = 32    // at once
+		long = 10e-3 // s: whoever ends it does not wait for longer
+	)
 	runtime.LockOSThread() // for sleep
 	defer runtime.UnlockOSThread()
 	owed, last := 1.0, time.Now()
@@ -56,7 +59,7 @@ func (f *flood) send(ctx context.Context, packet []byte, each float64) {
 			f.conn.Write(packet) // what this host's queue drops was sent as far as the link is concerned
 			f.sent.Add(1)
 		}
-		sleep(max(tick, time.Duration((1-owed)/each*float64(time.Second))))
+		sleep(max(tick, time.Duration(min((1-owed)/each, long)*float64(time.Second))))
 	}
 }
 

@@ -28,9 +28,9 @@ const leastFile = 1 << 20
 // FindFile looks at what an address has. It follows redirects, to https alone. No file and no error: it is the
 // configuration of a responsiveness server.
 func FindFile(ctx context.Context, at, pin string) (*File, error) {
-	u, err := url.Parse(at)
-	if err != nil || u.Host == "" {
-		return nil, &Problem{fmt.Sprintf("%q is no URL", at), "https://HOST/FILE"}
+	u, err := parseURL(at, "https://HOST/FILE")
+	if err != nil {
+		return nil, err
 	}
 	const most = 5
 	for range most {
@@ -57,9 +57,24 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 			return nil, &Problem{fmt.Sprintf("%s has %d bytes only", at, answer.ContentLength),
 				"a file of 100 MB or more"}
 		}
+		if t, _, err = t.settled(ctx); err != nil {
+			return nil, err
+		}
 		return &File{t, u.RequestURI(), answer.ContentLength}, nil
 	}
 	return nil, &Problem{fmt.Sprintf("%s leads on and on", at), "the file's own address"}
+}
+
+// parseURL reads a URL. One with a password is refused, for it would stand in results.
+func parseURL(at, try string) (*url.URL, error) {
+	u, err := url.Parse(at)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return nil, &Problem{fmt.Sprintf("%q is no URL", at), try}
+	case u.User != nil:
+		return nil, &Problem{fmt.Sprintf("%s has a user, and nobody logs in for a measurement", u.Redacted()), try}
+	}
+	return u, nil
 }
 
 func noFile(u *url.URL, answer *http.Response) error {
@@ -128,12 +143,11 @@ type fetching struct {
 func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
 	const every = 50 * time.Millisecond
 	o.Down, o.Both = true, false
-	p := &connectProbe{&probe{began: time.Now()}, f.target.Addr, every}
+	p := &connectProbe{&probe{began: time.Now()}, f.target.at(""), every}
 	rec := &Recording{Target: "https://" + f.target.Addr + f.uri,
 		Probe: "tcp", Interval: float64(every) / float64(time.Millisecond),
 		Remote: Hello{Version: 1, Name: f.target.Addr}}
-	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec,
-		to: f.target.Addr}
+	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec, to: p.addr}
 	return rec, m.run(ctx, p.run)
 }
 
@@ -144,11 +158,13 @@ func (f *fetching) open(ctx context.Context, phase string) ([]*bulk, error) {
 // start fetches the file over a connection, from its beginning whenever it has ended.
 func (f *fetching) start(ctx context.Context, direction string) (*bulk, error) {
 	b := &bulk{direction: direction, rec: Record(nil, direction, false), done: make(chan error, 1)}
-	ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b.cancel = cancel
+	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
 	transport := f.target.transport("", nil)
 	c := &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	body, err := f.get(ctx, c)
+	body, err := f.get(going, c)
 	if err != nil {
 		b.end()
 		return nil, err
@@ -160,7 +176,7 @@ func (f *fetching) start(ctx context.Context, direction string) (*bulk, error) {
 			if err = drain(body, b.rec); err != io.EOF {
 				break
 			}
-			body, err = f.get(ctx, c)
+			body, err = f.get(going, c)
 		}
 		b.done <- err
 	}()
@@ -186,7 +202,7 @@ func (f *fetching) get(ctx context.Context, c *http.Client) (io.ReadCloser, erro
 }
 
 // close ends the flows. The server tells nothing.
-func (f *fetching) close(_ string, flows []*bulk) (local, far []Flow, note string) {
+func (f *fetching) close(_ context.Context, _ string, flows []*bulk) (local, far []Flow, note string) {
 	for _, b := range flows {
 		local = append(local, b.end())
 	}

@@ -3,6 +3,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -45,6 +46,7 @@ const (
 type iperf struct {
 	Options
 	addr    string
+	at      string   // the address that its name led to, where all connections go
 	control net.Conn // of the next phase, or of the one that runs
 	cookie  []byte
 	phases  int   // still to come
@@ -63,10 +65,10 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 		return nil, err
 	}
 	defer func() { s.control.Close() }()
-	p := &connectProbe{&probe{began: time.Now()}, addr, iperfEvery}
+	p := &connectProbe{&probe{began: time.Now()}, s.at, iperfEvery}
 	rec := &Recording{Target: "iperf3://" + addr, Probe: "tcp",
 		Interval: float64(iperfEvery) / float64(time.Millisecond), Remote: Hello{Version: 1, Name: addr}}
-	m := &meter{Options: o, peer: s, probe: p.probe, rec: rec, to: addr}
+	m := &meter{Options: o, peer: s, probe: p.probe, rec: rec, to: s.at}
 	err := m.run(ctx, p.run)
 	rec.Notes = append(rec.Notes, "An iperf3 server does not say when data arrives, so uploads are counted as they "+
 		"leave.")
@@ -74,7 +76,8 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 }
 
 func (s *iperf) dial(ctx context.Context, packet int) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: iperfPatience, Control: smaller(packet)}).DialContext(ctx, "tcp", s.addr)
+	d := &net.Dialer{Timeout: iperfPatience, Control: smaller(packet)}
+	c, err := d.DialContext(ctx, "tcp", cmp.Or(s.at, s.addr))
 	if err != nil {
 		return nil, unanswered(s.addr, err, "iperf3 -s on that host, and a firewall that lets its port through")
 	}
@@ -106,6 +109,7 @@ func (s *iperf) begin(ctx context.Context, again bool) error {
 			err = s.expect(iperfParams)
 		}
 		if err == nil {
+			s.at = c.RemoteAddr().String()
 			return nil
 		}
 		s.control.Close()
@@ -321,7 +325,7 @@ func (t iperfTheirs) bytes() (sum float64) {
 }
 
 // close ends a test, and makes the server ready for the next.
-func (s *iperf) close(phase string, flows []*bulk) (local, far []Flow, note string) {
+func (s *iperf) close(ctx context.Context, phase string, flows []*bulk) (local, far []Flow, note string) {
 	sent := 0.0
 	var mine iperfMine
 	for i, b := range flows {
@@ -357,7 +361,7 @@ func (s *iperf) close(phase string, flows []*bulk) (local, far []Flow, note stri
 		note = fmt.Sprintf("upload: %s MB have left, and %s MB have arrived.", Figure(sent/1e6), Figure(arrived/1e6))
 	}
 	if s.phases--; s.phases > 0 {
-		s.next = s.begin(context.Background(), true)
+		s.next = s.begin(ctx, true)
 	}
 	return local, far, note
 }

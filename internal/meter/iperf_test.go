@@ -95,13 +95,26 @@ func TestIperfBetween(t *testing.T) {
 			c.Write([]byte{iperfParams})
 		}
 	}()
-	s := &iperf{addr: l.Addr().String()}
+	at := l.Addr().String()
+	_, port, _ := net.SplitHostPort(at)
+	s := &iperf{addr: "localhost:" + port}
 	var p *Problem
 	if err := s.begin(t.Context(), false); !errors.As(err, &p) {
 		t.Errorf("at first: %v", err)
 	}
 	if err := s.begin(t.Context(), true); err != nil {
 		t.Errorf("between two tests: %v", err)
+	}
+	if s.at != at {
+		t.Errorf("%q is where it went", s.at)
+	}
+	// Nobody begins a test for who has ended the measurement.
+	ended, end := context.WithCancel(t.Context())
+	end()
+	s.phases = 2
+	s.control.Close()
+	if s.close(ended, Upload, nil); !errors.Is(s.next, context.Canceled) {
+		t.Error(s.next)
 	}
 }
 
@@ -287,7 +300,7 @@ func FuzzIperf(f *testing.F) {
 		b := &bulk{direction: Upload, conn: near, rec: Record(nil, Upload, false), cancel: func() {},
 			done: make(chan error, 1)}
 		b.rec.Add(1000)
-		local, told, note := s.close(Upload, []*bulk{b})
+		local, told, note := s.close(context.Background(), Upload, []*bulk{b})
 		rec := &Recording{Spans: []Span{{Name: Upload, To: 10, Local: local, Far: told}}, Notes: []string{note}}
 		if _, err := json.Marshal(Summarize(rec)); err != nil {
 			t.Error(err)

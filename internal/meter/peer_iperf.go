@@ -38,7 +38,7 @@ func OpenIperf(ctx context.Context, addr, cc string, sizes []int) (*Peer, error)
 		Note: "An iperf3 server answers no probe, so the round trips are those of TCP handshakes with it.",
 		Fill: func(_ context.Context, _ string, packet int) (*Filling, error) { return streams.take(packet) },
 		Ask: func(context.Context) (*Asker, error) {
-			p := &connectProbe{&probe{began: time.Now()}, addr, iperfEvery}
+			p := &connectProbe{&probe{began: time.Now()}, s.at, iperfEvery}
 			return &Asker{By: "tcp", Began: p.began, Run: p.run, Seen: p.seen}, nil
 		},
 		Close: func() {

@@ -5,6 +5,7 @@ package meter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -92,6 +93,11 @@ func openUDP(ctx context.Context, addr string, key []byte, p *probe, want irtt.P
 	if err != nil {
 		conn.Close()
 		return nil, err
+	}
+	const seldom = time.Second // a load would be over before much is known, and the end is as late
+	if given := time.Duration(u.params.Interval); given > seldom {
+		conn.Close()
+		return nil, fmt.Errorf("%s wants %v between two probes", addr, given)
 	}
 	u.layout = irtt.NewLayout(u.params, len(key) > 0)
 	return u, nil

@@ -3,8 +3,11 @@
 package meter
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -58,7 +61,47 @@ const (
 
 // Flows is what the server saw of a session's flows, in the order in which they began.
 type Flows struct {
-	Flows []Flow `json:"flows"`
+	Flows flowList `json:"flows"`
+}
+
+// flowList has few flows, and each is checked.
+type flowList []Flow
+
+func (l *flowList) UnmarshalJSON(b []byte) (err error) {
+	if *l, err = few[Flow](b, mostFlows, "flows"); err != nil {
+		return err
+	}
+	for _, f := range *l {
+		if err := f.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// few reads a list of JSON one by one, so many at most. An element's text may be two bytes, and a hundred times that of
+// memory.
+func few[T any](b []byte, most int, what string) (all []T, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	switch begin, err := d.Token(); {
+	case err != nil:
+		return nil, err
+	case begin == nil: // null
+		return nil, nil
+	case begin != json.Delim('['):
+		return nil, errors.New(what + " are a list")
+	}
+	for d.More() {
+		if len(all) == most {
+			return nil, fmt.Errorf("%d %s at most", most, what)
+		}
+		var x T
+		if err := d.Decode(&x); err != nil {
+			return nil, err
+		}
+		all = append(all, x)
+	}
+	return all, nil
 }
 
 // Fingerprint is a certificate's, as it is shown and pinned.

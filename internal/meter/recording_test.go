@@ -4,6 +4,8 @@ package meter
 
 import (
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -35,15 +37,37 @@ func TestReadRecording(t *testing.T) {
 		`{"interval": 50, "spans": [` + span + `, "bins": [-1]}]}]}`:                                         "bins",
 		`{"interval": 50, "spans": [` + span + `, "bins": [` + strings.Repeat("0,", mostSteps) + `0]}]}]}`:   "steps",
 		`{"interval": 50, "spans": [` + span + `, "rtt": [600000001]}]}]}`:                                   "times",
+		`{"interval": 50, "spans": [` + span + `, "min_rtt": -1}]}]}`:                                        "times",
 		`{"interval": 50, "spans": [` + span + `, "busy": -1}]}]}`:                                           "times",
 		`{"interval": 50, "spans": [` + span + `, "sent": -1}]}]}`:                                           "counters",
-		`{"interval": 50, "samples": [` + strings.Repeat("{},", mostSamples) + `{}]}`:                        "samples:",
+		`{"interval": 50, "samples": [` + strings.Repeat("{},", mostSamples) + `{}]}`:                        "samples at most",
 		`{"interval": 50, "spans": [{"name": "idle", "far": [` + strings.Repeat("{},", mostFlows) + `{}]}]}`: "flows at most",
+		`{"interval": 50, "spans": [` + strings.Repeat("{},", mostSpans) + `{}]}`:                            "spans at most",
 		strings.Repeat(" ", MostRecording+1):                                                                 "too long",
 	} {
 		_, err := ReadRecording([]byte(text))
 		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%.100s: %v, and not %q", text, err, wrong)
+		}
+	}
+}
+
+// No text of the longest length takes much memory. Most of it is what growing lists leave behind, which is free again.
+func TestReadRecordingMemory(t *testing.T) {
+	const most = 128 << 20
+	for _, part := range []string{`"samples": [%s]`, `"spans": [%s]`, `"paths": [%s]`, `"hop": {"pings": [%s]}`,
+		`"notes": [%s]`, `"spans": [{"name": "idle", "local": [%s]}]`, `"spans": [{"name": "idle", "far": [%s]}]`,
+		`"spans": [{"name": "idle", "far": [{"direction": "upload", "bins": [%s]}]}]`} {
+		for _, element := range []string{"0", "{}", "null"} {
+			n := (MostRecording - 200) / (len(element) + 1)
+			text := []byte(fmt.Sprintf(`{"interval": 50, `+part+`}`, strings.Repeat(element+",", n)+element))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			ReadRecording(text)
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > most {
+				t.Errorf("%.60s: %d MiB", text, took>>20)
+			}
 		}
 	}
 }

@@ -140,6 +140,16 @@ func (p *Phase) loaded() bool {
 	return false
 }
 
+// Silent is the first load of which no data arrived; "" if there is none.
+func (r Result) Silent() string {
+	for _, p := range r.Phases {
+		if p.Name != Idle && !p.loaded() {
+			return p.Name
+		}
+	}
+	return ""
+}
+
 // window is the samples of a phase.
 type window struct {
 	rtt, upward, downward []float64
@@ -499,7 +509,8 @@ func (r *Result) warn(rec *Recording) {
 		note := func(format string, args ...any) {
 			r.Notes = append(r.Notes, p.Name+": "+fmt.Sprintf(format, args...))
 		}
-		if due := p.Seconds * 1000 / max(rec.Interval, 1); due >= enough && float64(p.Sent) < 0.8*due {
+		dead := p.Name != Idle && !p.loaded() // then this host's part in it cannot be told
+		if due := p.Seconds * 1000 / max(rec.Interval, 1); !dead && due >= enough && float64(p.Sent) < 0.8*due {
 			note("only %d of %.0f probes were sent. This host is busy, and its waits are in the figures.", p.Sent, due)
 		}
 		for _, s := range p.Senders {
@@ -519,7 +530,7 @@ func (r *Result) warn(rec *Recording) {
 				continue
 			}
 			for i, more := range s.others() {
-				if more > 0 {
+				if more > 0 && !dead {
 					note("at least %s Mbit/s of other traffic %s by %s. It is part of every delay.", Figure(more),
 						[]string{"came in", "went out"}[i], s.Passed.Device)
 				}

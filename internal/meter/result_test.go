@@ -254,8 +254,15 @@ func TestSays(t *testing.T) {
 	}
 	still := recorded()
 	still.Spans[1].Local = nil
-	if got := Summarize(still); got.Find(Download).Added != nil || !strings.Contains(got.Notes[0], "no data arrived") {
+	still.Samples = slices.DeleteFunc(still.Samples, func(s Sample) bool {
+		return s.At >= still.Spans[1].From && s.At < still.Spans[1].To
+	})
+	if got := Summarize(still); got.Find(Download).Added != nil || !strings.Contains(got.Notes[0], "no data arrived") ||
+		got.Silent() != Download || strings.Contains(strings.Join(got.Notes, " "), "This host is busy") {
 		t.Errorf("%+v", got)
+	}
+	if silent := Summarize(recorded()).Silent(); silent != "" {
+		t.Errorf("%s is said to be silent", silent)
 	}
 	for _, s := range Summarize(still).Find(Download).Senders {
 		if s.Full {

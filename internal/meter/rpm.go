@@ -113,6 +113,16 @@ type RPMResult struct {
 	Directions []RPMDirection `json:"directions"`
 }
 
+// Silent is the first direction in which no data moved, or no probe was answered; "" if there is none.
+func (r *RPMResult) Silent() string {
+	for _, d := range r.Directions {
+		if d.Goodput == 0 || d.Probes == 0 {
+			return d.Direction
+		}
+	}
+	return ""
+}
+
 // RPMDirection is a direction's. The responsiveness is that of the last four intervals.
 type RPMDirection struct {
 	Direction  string     `json:"direction"`

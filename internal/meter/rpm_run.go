@@ -65,9 +65,9 @@ type rpmTest struct {
 
 // responsive asks the server of an https URL for its configuration, and gives where it tests.
 func responsive(ctx context.Context, at, pin string) (t Target, small, large, upload string, err error) {
-	u, err := url.Parse(at)
-	if err != nil || u.Host == "" {
-		return t, "", "", "", &Problem{fmt.Sprintf("%q is no URL", at), "https://HOST/.well-known/nq"}
+	u, err := parseURL(at, "https://HOST/.well-known/nq")
+	if err != nil {
+		return t, "", "", "", err
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/.well-known/nq"
@@ -89,7 +89,8 @@ func responsive(ctx context.Context, at, pin string) (t Target, small, large, up
 	if t.Addr = to.Host; to.Port() == "" {
 		t.Addr = net.JoinHostPort(to.Hostname(), "443")
 	}
-	return t, small, large, upload, nil
+	t, _, err = t.settled(ctx)
+	return t, small, large, upload, err
 }
 
 // MeasureRPM tests the responsiveness of the way to an https URL's server, downloads first, then uploads, each for half
@@ -115,7 +116,12 @@ func MeasureRPM(ctx context.Context, at, pin string, o Options) (*RPMResult, err
 func (r *RPMResult) says() string {
 	var words []string
 	for _, d := range r.Directions {
-		if d.Probes > 0 {
+		switch {
+		case d.Probes == 0:
+			words = append(words, fmt.Sprintf("no probe was answered during %ss", d.Direction))
+		case d.Goodput == 0:
+			words = append(words, fmt.Sprintf("no data moved during %ss", d.Direction))
+		default:
 			words = append(words, fmt.Sprintf("%.0f round trips a minute during %ss (%s, confidence %s)", d.RPM,
 				d.Direction, class(d.RPM), d.Confidence))
 		}

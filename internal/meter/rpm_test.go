@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -81,4 +82,26 @@ func FuzzNQ(f *testing.F) {
 			host = u.Host
 		}
 	})
+}
+
+// A direction without data, or without an answer, is none that anything is known of.
+func TestRPMSilent(t *testing.T) {
+	full := RPMDirection{Direction: Download, Goodput: 50, Confidence: High,
+		Responsiveness: Responsiveness{RPM: 1200, Probes: 99}}
+	still, deaf := full, full
+	still.Direction, still.Goodput = Upload, 0
+	deaf.Direction, deaf.Responsiveness = Upload, Responsiveness{}
+	for _, c := range []struct {
+		second       RPMDirection
+		says, silent string
+	}{
+		{still, "no data moved during uploads", Upload},
+		{deaf, "no probe was answered during uploads", Upload},
+		{full, "1200 round trips a minute during downloads", ""},
+	} {
+		r := &RPMResult{Directions: []RPMDirection{full, c.second}}
+		if says := r.says(); !strings.Contains(says, c.says) || r.Silent() != c.silent {
+			t.Errorf("%s; %q is silent", says, r.Silent())
+		}
+	}
 }

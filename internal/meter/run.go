@@ -47,11 +47,11 @@ type Recording struct {
 
 // Span is a phase: when it was, in seconds since the beginning, and its flows as both ends saw them.
 type Span struct {
-	Name  string  `json:"name"`
-	From  float64 `json:"from"`
-	To    float64 `json:"to"`
-	Local []Flow  `json:"local,omitempty"`
-	Far   []Flow  `json:"far,omitempty"`
+	Name  string   `json:"name"`
+	From  float64  `json:"from"`
+	To    float64  `json:"to"`
+	Local flowList `json:"local,omitempty"`
+	Far   flowList `json:"far,omitempty"`
 	// meanwhile, by the device to the other end; nil: not known
 	Passed *Passed `json:"passed,omitempty"`
 }
@@ -79,7 +79,7 @@ type peer interface {
 	open(ctx context.Context, phase string) ([]*bulk, error)
 	// close ends a phase's flows. It gives what this end and the other one saw of them, and a note where the other
 	// does not tell.
-	close(phase string, flows []*bulk) (local, far []Flow, note string)
+	close(ctx context.Context, phase string, flows []*bulk) (local, far []Flow, note string)
 }
 
 // meter is a measurement that runs.
@@ -123,13 +123,16 @@ func (m *meter) all(ctx context.Context) error {
 			break
 		}
 		flows, err := m.peer.open(ctx, name)
+		if err != nil && ctx.Err() != nil {
+			break // it failed because somebody ended it
+		}
 		if err != nil {
 			return err
 		}
 		m.span(ctx, name, load, flows)
 		s := &m.rec.Spans[len(m.rec.Spans)-1]
 		var note string
-		if s.Local, s.Far, note = m.peer.close(name, flows); note != "" {
+		if s.Local, s.Far, note = m.peer.close(ctx, name, flows); note != "" {
 			m.rec.Notes = append(m.rec.Notes, note)
 		}
 		s.align(flows, m.probe.began, m.probe.least())

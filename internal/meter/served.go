@@ -151,20 +151,23 @@ func (s *served) start(ctx context.Context, direction string) (*bulk, error) {
 	b.conn = conn
 	SetUnsent(conn, 128<<10)
 	b.rec = Record(conn, direction, direction == Upload)
-	ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b.cancel = cancel
+	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
 	transport := s.target.transport("", nil)
 	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	c := &http.Client{Transport: transport}
 	if direction == Upload {
 		// Over TLS nothing can be compressed on the way, so the block's content does not matter.
-		r, err := s.target.request(ctx, http.MethodPost, PathUp, s.query, &endless{ctx, b.rec, make([]byte, 64<<10)})
+		body := &endless{going, b.rec, make([]byte, 64<<10)}
+		r, err := s.target.request(going, http.MethodPost, PathUp, s.query, body)
 		if err != nil {
 			return nil, err
 		}
 		go func() { b.done <- transfer(c, r, nil) }()
 		return b, nil
 	}
-	r, err := s.target.request(ctx, http.MethodGet, PathDown, s.query, nil)
+	r, err := s.target.request(going, http.MethodGet, PathDown, s.query, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +261,7 @@ func drain(body io.ReadCloser, rec *Recorder) error {
 }
 
 // close ends the flows, and asks the server what it saw of them.
-func (s *served) close(phase string, flows []*bulk) (local, far []Flow, note string) {
+func (s *served) close(_ context.Context, phase string, flows []*bulk) (local, far []Flow, note string) {
 	for _, b := range flows {
 		local = append(local, b.end())
 	}

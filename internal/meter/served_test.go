@@ -6,9 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,5 +35,52 @@ func TestNoCCThere(t *testing.T) {
 	}
 	if strings.Join(asked, " ") != PathSession+"?cc=reno" {
 		t.Errorf("asked: %q", asked)
+	}
+}
+
+// What the other end says of its flows is bounded: many empty ones would take seventy times as much memory.
+func TestFarFlows(t *testing.T) {
+	longest := Flow{Direction: Download, CC: "cubic",
+		Bins: slices.Repeat([]int64{5_000_000_000}, mostSteps), // 400 Gbit/s
+		RTT:  slices.Repeat([]int64{9_999_999}, mostSteps), MinRTT: math.MaxUint32, Error: strings.Repeat("x", 100)}
+	for i, f := range []*int64{&longest.RTTVar, &longest.Sent, &longest.Again, &longest.Delivered, &longest.CE,
+		&longest.Elapsed, &longest.Busy, &longest.Receiver, &longest.Buffer} {
+		*f = 300_000_000 + int64(i)
+	}
+	received := longest
+	received.Direction, received.RTT = Upload, nil // only a sender's kernel knows them
+	all := append(slices.Repeat([]Flow{longest}, mostFlows/2), slices.Repeat([]Flow{received}, mostFlows/2)...)
+	honest, err := json.Marshal(Flows{Flows: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const one = `{"direction": "upload"}`
+	tooMany := strings.Repeat(one+",", mostFlows) + one
+	for text, want := range map[string]struct {
+		flows int
+		wrong string
+	}{
+		string(honest):                           {mostFlows, ""},
+		`{}`:                                     {0, ""},
+		`{"flows":null}`:                         {0, ""},
+		`{"flows":[]}`:                           {0, ""},
+		`{"flows":{}}`:                           {0, "list"},
+		`{"flows":[` + one + `]}`:                {1, ""},
+		`{"flows":[` + tooMany + `]}`:            {0, "64 flows at most"},
+		`{"flows":[` + tooMany + `],"flows":[]}`: {0, "64 flows at most"},
+		`{"flows":[` + strings.Repeat("{},", 1<<18) + `{}]}`:    {0, "64 flows at most"},
+		`{"flows":[{"direction":"upload","bins":[-1]}]}`:        {0, "bins"},
+		`{"flows":[],"x":"` + strings.Repeat("x", 3<<20) + `"}`: {0, "makes no sense"},
+	} {
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, text)
+		}))
+		at, _ := url.Parse(s.URL)
+		of := &served{target: Target{Addr: at.Host}, ask: s.Client()}
+		_, far, note := of.close(t.Context(), Download, nil)
+		if len(far) != want.flows || (note == "") != (want.wrong == "") || !strings.Contains(note, want.wrong) {
+			t.Errorf("%.60s: %d flows, %q, want %d, %q", text, len(far), note, want.flows, want.wrong)
+		}
+		s.Close()
 	}
 }

@@ -107,8 +107,8 @@ func (t *tail) line() string {
 const ready = "weir-measure-ready"
 
 // start runs a command there, and waits until it is ready.
-func (h Host) start(ctx context.Context, command string) (*session, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+func (h Host) start(asked context.Context, command string) (*session, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	command = "echo " + ready + " $SSH_CONNECTION; exec " + command
 	s := &session{cmd: exec.CommandContext(ctx, h.program(), h.args(command)...), stderr: &tail{}, cancel: cancel}
 	s.cmd.Stderr = s.stderr
@@ -129,16 +129,15 @@ func (h Host) start(ctx context.Context, command string) (*session, error) {
 	}
 	said := make(chan bool, 1)
 	go func() { said <- s.awaitReady() }()
-	patience := 20 * time.Second
-	if h.Interactive {
-		patience = 2 * time.Minute // somebody types a password
-	}
 	select {
 	case ok := <-said:
 		if ok {
 			return s, nil
 		}
-	case <-time.After(patience):
+	case <-time.After(h.Patience()):
+	case <-asked.Done():
+		s.end()
+		return nil, asked.Err()
 	}
 	s.end()
 	why := s.stderr.line()
@@ -147,6 +146,14 @@ func (h Host) start(ctx context.Context, command string) (*session, error) {
 	}
 	return nil, &meter.Problem{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, why),
 		Try: "ssh " + h.Name + " true"}
+}
+
+// Patience is how long an ssh may take to begin.
+func (h Host) Patience() time.Duration {
+	if h.Interactive {
+		return 2 * time.Minute // somebody types a password
+	}
+	return 20 * time.Second
 }
 
 func noSSH() error {
@@ -250,7 +257,10 @@ func (r *run) phases(ctx context.Context) error {
 			length = idle
 		} else {
 			var err error
-			if flows, err = r.open(ctx, name); err != nil {
+			if flows, err = r.open(ctx, name); err != nil && ctx.Err() != nil {
+				break // it failed because somebody ended it
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -340,13 +350,16 @@ const block = 64 << 10
 func (r *run) open(ctx context.Context, phase string) (all []*bulk, err error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
+	room := make(chan struct{}, mostAtOnce)
 	for _, direction := range []string{meter.Download, meter.Upload} {
 		if phase != direction && phase != meter.Both {
 			continue
 		}
 		for range r.o.Conns {
 			group.Go(func() {
+				room <- struct{}{}
 				b, e := r.load(ctx, direction)
+				<-room
 				mu.Lock()
 				defer mu.Unlock()
 				if e != nil {

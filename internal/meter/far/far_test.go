@@ -5,6 +5,7 @@ package far
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,5 +132,44 @@ func TestCheck(t *testing.T) {
 		if err := Check(name); (err == nil) != fine {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// Who ends it need not wait for an ssh that does not answer.
+func TestStartEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := fake(t, "echo begun >&2; exec sleep 60")
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := h.start(ctx, "cat"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// An sshd refuses some of many that log in at once.
+func TestLoginsAtOnce(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	h := fake(t, "echo in >>"+log+"; sleep 0.1; echo out >>"+log)
+	r := &run{Host: h, o: meter.Options{Conns: 8}}
+	flows, err := r.open(t.Context(), meter.Both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range flows {
+		b.rec.Stop("")
+		b.stop()
+	}
+	said, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, most := 0, 0
+	for _, w := range strings.Fields(string(said)) {
+		if now--; w == "in" {
+			now += 2
+		}
+		most = max(most, now)
+	}
+	if most > mostAtOnce || strings.Count(string(said), "in") != 16 {
+		t.Errorf("%d of 16 at once", most)
 	}
 }

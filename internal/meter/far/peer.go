@@ -31,7 +31,11 @@ func Open(ctx context.Context, h Host) (*meter.Peer, error) {
 	return &meter.Peer{Name: h.Name, Addr: to.addr,
 		Note: "The load went through ssh. Where its cipher or a CPU is slower than the link, the rate is that.",
 		Fill: func(ctx context.Context, cc string, packet int) (*meter.Filling, error) {
-			room <- struct{}{}
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 			defer func() { <-room }()
 			return h.fill(ctx, to, cc, packet)
 		},

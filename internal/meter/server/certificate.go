@@ -37,30 +37,64 @@ const (
 	tokenFile       = "token"
 )
 
-// Keep reads what is kept, and makes what is not there yet.
+// Keep reads what is kept, and makes what is not there yet. An empty token or key is as none: no token lets in
+// everybody.
 func Keep(dir string) (k Kept, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return k, err
 	}
 	cert, key := filepath.Join(dir, certificateFile), filepath.Join(dir, keyFile)
-	if _, err := os.Stat(key); errors.Is(err, fs.ErrNotExist) {
+	if secret, err := readSecret(key); err == nil && secret == "" {
 		if err := makeCertificate(cert, key); err != nil {
 			return k, err
 		}
 	}
-	if k, err = Load(cert, key); err != nil {
+	if k, err = Load(cert, key); errors.Is(err, fs.ErrPermission) {
 		return k, err
+	} else if err != nil {
+		return k, &meter.Problem{What: err.Error(),
+			Try: "rm " + key + ", and start again: a new certificate is made, which has another fingerprint"}
 	}
 	path := filepath.Join(dir, tokenFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if k.Token, err = readSecret(path); err == nil && k.Token == "" {
 		b := make([]byte, 12)
 		rand.Read(b)
-		text = []byte(hex.EncodeToString(b) + "\n")
-		err = os.WriteFile(path, text, 0o600)
+		k.Token = hex.EncodeToString(b)
+		err = writeWhole(path, []byte(k.Token+"\n"), 0o600)
 	}
-	k.Token = strings.TrimSpace(string(text))
 	return k, err
+}
+
+// readSecret gives what a file has, without spaces around it; "" if it is not there.
+func readSecret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return strings.TrimSpace(string(text)), err
+}
+
+// writeWhole makes a file so that a full disk or a power cut leaves what was there before or this, whole. Until it is
+// on disk it has another name.
+func writeWhole(path string, text []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".new-*") // its owner's alone
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	if d, err := os.Open(dir); err == nil { // some file systems cannot sync one, and need not
+		d.Sync()
+		d.Close()
+	}
+	return nil
 }
 
 // Load reads a certificate and its key.
@@ -101,8 +135,8 @@ func makeCertificate(cert, key string) error {
 	}
 	block := func(kind string, b []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}) }
 	// The key comes last: it tells that the certificate is whole.
-	if err := os.WriteFile(cert, block("CERTIFICATE", der), 0o644); err != nil {
+	if err := writeWhole(cert, block("CERTIFICATE", der), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(key, block("PRIVATE KEY", secret), 0o600)
+	return writeWhole(key, block("PRIVATE KEY", secret), 0o600)
 }

@@ -135,7 +135,6 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 	defer h.leave()
 	noStore(w)
 	from := http.NewResponseController(w)
-	defer from.SetReadDeadline(time.Time{})
 	b := make([]byte, chunk)
 	for {
 		if from.SetReadDeadline(time.Now().Add(stall)) != nil {
@@ -149,7 +148,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil || !more {
+		if err != nil || !more { // net/http waits for the rest
+			from.SetReadDeadline(time.Now().Add(s.patience))
 			w.Header().Set("Connection", "close")
 			http.Error(w, "the limits of this server are reached", http.StatusRequestEntityTooLarge)
 			return

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"time"
 
 	"weir/internal/meter"
 )
@@ -69,6 +70,8 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this session has had its summary", http.StatusConflict)
 		return
 	}
+	const patience = time.Minute // a recording's, on a slow link
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience))
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, meter.MostRecording))
 	if err != nil {
 		http.Error(w, "the recording is too long, or broke off", http.StatusRequestEntityTooLarge)

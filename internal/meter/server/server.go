@@ -53,6 +53,7 @@ type Config struct {
 	Kernel      string            // that it runs on
 	Event       func(says string) // a line for each test; may be nil
 	now         func() time.Time  // for tests
+	patience    time.Duration     // for tests: how long a request's body may take, but for an upload's
 }
 
 // Server is a running server.
@@ -73,6 +74,9 @@ const chunk = 64 << 10
 func New(c Config) *Server {
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.patience == 0 {
+		c.patience = stall
 	}
 	if c.Event == nil {
 		c.Event = func(string) {}
@@ -103,6 +107,8 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 		ConnContext:       withConn,
 		ConnState:         limited.state,
 		ErrorLog:          log.New(discard{}, "", 0),
+		// Its own answer to "OPTIONS *" waits for a body without end.
+		DisableGeneralOptionsHandler: true,
 		// By default a connection may have 1 MiB under way, which at 50 ms is 168 Mbit/s.
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 4 << 20, MaxReceiveBufferPerStream: 4 << 20,
 			MaxConcurrentStreams: 32, SendPingTimeout: stall, WriteByteTimeout: stall},
@@ -198,6 +204,11 @@ const tokenPath = "/t/"
 // authorized lets nobody in without the token: as the beginning of the path, in the query, or as a bearer's.
 func (s *Server) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// After any answer net/http waits for the body. Where there is none it waits for the client to go, as long as
+		// the answer takes.
+		if r.ContentLength != 0 {
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.patience))
+		}
 		said := r.URL.Query().Get("token")
 		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 			said = bearer

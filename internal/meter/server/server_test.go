@@ -8,13 +8,16 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -272,6 +275,58 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// Who measures again and again is let in each time, however long a test may take.
+func TestManySessions(t *testing.T) {
+	began, passed := time.Now(), atomic.Int64{}
+	r := start(t, func(c *Config) {
+		c.now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+		c.Duration = 10 * time.Minute
+	})
+	for n := range 2 * mostSessions {
+		if answer, text := r.do(t, r.h1, "POST", meter.PathSession, nil, 1e4); answer.StatusCode != 200 {
+			t.Fatalf("measurement %d: %s %s", n, answer.Status, text)
+		}
+		passed.Add(int64(time.Minute))
+	}
+}
+
+// A new session takes the place of its client's oldest, or else of the oldest of those who do not test.
+func TestSessionsAreFull(t *testing.T) {
+	began := time.Unix(1000, 0)
+	all := func(string) bool { return true }
+	full := func() *sessions {
+		a := &sessions{}
+		for i := range mostSessions { // c0 has the oldest and the newest but one
+			name := fmt.Sprintf("c%d", i%(mostSessions-2))
+			if !a.add(fmt.Sprint(i), &session{client: name, began: began.Add(time.Duration(i))}, began, all) {
+				t.Fatalf("session %d of %d has no place", i, mostSessions)
+			}
+		}
+		return a
+	}
+	for _, c := range []struct {
+		client string
+		tests  func(string) bool
+		goes   string // "": it is refused
+	}{
+		{"c0", all, "0"},
+		{"c2", all, "2"},
+		{"c2", func(string) bool { return false }, "2"},
+		{"new", func(client string) bool { return client == "c0" || client == "c1" }, "2"},
+		{"new", func(client string) bool { return client != "c5" }, "5"},
+		{"new", all, ""},
+	} {
+		a := full()
+		x := &session{client: c.client, began: began.Add(time.Minute)}
+		if ok := a.add("x", x, began, c.tests); ok != (c.goes != "") || ok && a.all["x"] != x {
+			t.Errorf("%s is let in: %v", c.client, ok)
+		}
+		if _, there := a.all[c.goes]; there || len(a.all) != mostSessions {
+			t.Errorf("%s: %d sessions, and that which should have gone is there: %v", c.client, len(a.all), there)
+		}
+	}
+}
+
 func TestBusy(t *testing.T) {
 	r := start(t, func(c *Config) { c.Tests = 0 })
 	for _, path := range []string{"/.well-known/nq", "/large", "/__down?bytes=9", "/backend/garbage.php",
@@ -402,6 +457,83 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// Whoever promises a body and does not send it is waited for so long, with a token and without, and then sent away.
+func TestBodyThatDoesNotCome(t *testing.T) {
+	r := start(t, func(c *Config) { c.Token, c.Bytes, c.patience = "secret", 1000, 100*time.Millisecond })
+	for _, request := range []string{"POST /x", "POST /t/secret", "GET /?x", "OPTIONS *", "POST /t/secret/x",
+		"OPTIONS /t/secret/x", "GET /t/secret/large", "POST /t/secret/slurp"} {
+		c, err := tls.Dial("tcp", r.addr, &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(8 * time.Second)) // less than a transfer may stand still
+		io.WriteString(c, request+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 2000))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s holds its connection", request)
+		}
+		c.Close()
+	}
+}
+
+// A body that comes is waited for as long as it comes, and what is asked next on its connection is answered.
+func TestBodyThatTakesLong(t *testing.T) {
+	const patience = 50 * time.Millisecond
+	r := start(t, func(c *Config) { c.patience, c.Rate = patience, 50e6 })
+	for version, c := range map[string]*http.Client{"HTTP/1.1": r.h1, "HTTP/2.0": r.h2} {
+		c.Transport.(*http.Transport).MaxConnsPerHost = 1
+		var conns []string
+		traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(i httptrace.GotConnInfo) { conns = append(conns, i.Conn.LocalAddr().String()) }})
+		for _, ask := range []struct {
+			method, path string
+			body         io.Reader
+		}{
+			{"POST", "/slurp", &slow{left: 5, each: patience}},
+			{"GET", "/small", nil},
+			{"GET", "/__down?bytes=1000000", nil},
+			{"GET", "/__down?bytes=1000000", strings.NewReader("x")}, // a body that nobody wants
+			{"POST", "/slurp", &slow{left: 5, each: patience}},
+			{"GET", "/small", nil},
+		} {
+			request, _ := http.NewRequestWithContext(traced, ask.method, "https://"+r.addr+ask.path, ask.body)
+			answer, err := c.Do(request)
+			if err != nil {
+				t.Fatalf("%s %s: %v", version, ask.path, err)
+			}
+			n, err := io.Copy(io.Discard, answer.Body)
+			if answer.Body.Close(); err != nil || answer.StatusCode != 200 || answer.Proto != version {
+				t.Errorf("%s %s: %s, %d bytes, %v", answer.Proto, ask.path, answer.Status, n, err)
+			}
+			time.Sleep(2 * patience) // the connection waits for longer, too
+		}
+		if len(slices.Compact(conns)) != 1 {
+			t.Errorf("%s: connections from %q", version, conns)
+		}
+		var hello meter.Hello
+		if _, text := r.do(t, c, "POST", meter.PathSession, nil, 1e4); json.Unmarshal(text, &hello) != nil {
+			t.Fatalf("%s", text)
+		}
+		if answer, text := r.do(t, c, "POST", meter.PathSummary+"?session="+hello.Session,
+			&slow{left: 5, each: patience}, 1e4); answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("a recording that comes slowly, and is none: %s %s", answer.Status, text)
+		}
+	}
+}
+
+// slow gives a byte each so often.
+type slow struct {
+	left int
+	each time.Duration
+}
+
+func (s *slow) Read(b []byte) (int, error) {
+	if s.left--; s.left < 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(s.each)
+	return copy(b, "x"), nil
+}
+
 // ndt7 as a client sees it: binary messages one way, and what the kernel knows.
 func TestNDT7(t *testing.T) {
 	r := start(t, func(c *Config) { c.Token = "secret" })
@@ -470,11 +602,70 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, certificateFile), nil, 0o600); err != nil {
+	cert, key := filepath.Join(dir, certificateFile), filepath.Join(dir, keyFile)
+	for _, spoilt := range []func() error{
+		func() error { return os.WriteFile(cert, nil, 0o600) },
+		func() error { return os.WriteFile(key, []byte("nonsense"), 0o600) },
+		func() error { return os.Remove(cert) },
+	} {
+		if err := spoilt(); err != nil {
+			t.Fatal(err)
+		}
+		var problem *meter.Problem
+		if _, err := Keep(dir); !errors.As(err, &problem) || !strings.Contains(problem.Try, "rm "+key) {
+			t.Errorf("a damaged certificate or key: %v", err)
+		}
+		os.Remove(key) // as it says
+		if _, err := Keep(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What a full disk or a power cut has left empty is as good as not there: no token would let in everybody.
+func TestKeepEmpty(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{tokenFile, keyFile} {
+		for _, left := range []string{"", "\n"} {
+			a, err := Keep(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(left), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b, err := Keep(dir)
+			if err != nil || len(b.Token) != 24 || (a.Token == b.Token) != (name == keyFile) ||
+				(a.Fingerprint == b.Fingerprint) != (name == tokenFile) {
+				t.Errorf("%s of %q: the token %q, %v", name, left, b.Token, err)
+			}
+			if c, err := Keep(dir); err != nil || c.Token != b.Token || c.Fingerprint != b.Fingerprint {
+				t.Errorf("%s of %q is made, and not kept: %v", name, left, err)
+			}
+		}
+	}
+}
+
+// A file that cannot be made whole leaves what was there, and no part of itself.
+func TestWriteWhole(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, text := range []string{"a", "b"} {
+		if err := writeWhole(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Keep(dir); err == nil {
-		t.Error("an empty certificate is taken")
+	if writeWhole(filepath.Join(dir, "folder"), []byte("a"), 0o600) == nil {
+		t.Error("a folder is written over")
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
+		t.Errorf("%v is left, %v", all, err)
 	}
 }
 

@@ -59,7 +59,8 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	id := make([]byte, 16)
 	rand.Read(id)
 	name := hex.EncodeToString(id)
-	if !s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration)) {
+	if !s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration),
+		s.gate.inside) {
 		busy(w, linger)
 		return
 	}
@@ -72,7 +73,9 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, hello)
 }
 
-func (a *sessions) add(name string, x *session, oldest time.Time) bool {
+// add forgets those that began before the oldest. Where there is no place then, one goes of which nothing more is
+// likely to be asked: the client's own oldest, or else the oldest of whoever does not test.
+func (a *sessions) add(name string, x *session, oldest time.Time, tests func(client string) bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all == nil {
@@ -84,10 +87,27 @@ func (a *sessions) add(name string, x *session, oldest time.Time) bool {
 		}
 	}
 	if len(a.all) >= mostSessions {
-		return false
+		goes, found := a.oldest(func(o *session) bool { return o.client == x.client })
+		if !found {
+			goes, found = a.oldest(func(o *session) bool { return !tests(o.client) })
+		}
+		if !found {
+			return false
+		}
+		delete(a.all, goes)
 	}
 	a.all[name] = x
 	return true
+}
+
+// oldest finds the oldest session of a kind.
+func (a *sessions) oldest(is func(*session) bool) (name string, found bool) {
+	for n, x := range a.all {
+		if is(x) && (!found || x.began.Before(a.all[name].began)) {
+			name, found = n, true
+		}
+	}
+	return name, found
 }
 
 // of finds a request's session; it is its client's alone.
