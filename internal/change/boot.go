@@ -178,9 +178,12 @@ func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
 	for _, was := range j.Promised {
 		e := j.entry(was.Target)
 		if e == nil {
-			notes = append(notes,
-				plan.Note{Subject: was.Target.String(),
-					Text: fmt.Sprintf("was %s when it was confirmed, which is no longer available", was.Value)})
+			reached := func(c plan.Change) bool { return c.Target == was.Target && c.New.Meets(was.Value) }
+			if !slices.ContainsFunc(p.Changes, reached) { // else it is still to be set, as before a boot has
+				notes = append(notes,
+					plan.Note{Subject: was.Target.String(),
+						Text: fmt.Sprintf("was %s when it was confirmed, which is no longer available", was.Value)})
+			}
 			continue
 		}
 		if e.last().Meets(was.Value) {

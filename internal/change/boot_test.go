@@ -5,12 +5,17 @@ package change
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -117,6 +122,21 @@ func TestAnotherKernel(t *testing.T) {
 	must[Outcome](t)(s.Down(false))
 	if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 		t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
+	}
+}
+
+// Until a boot has brought the goal up, status says what is to be done, and not that it can no longer be.
+func TestStatusBeforeBoot(t *testing.T) {
+	s, m := keeping(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
+	m.boot()
+	if status := must[Status](t)(s.Status()); status.InForce || len(status.Drift) == 0 || len(status.Notes) != 0 {
+		t.Errorf("%+v", status)
+	}
+	m.f.Qdiscs["cake"] = host.No
+	notes := must[Status](t)(s.Status()).Notes
+	if len(notes) != 1 || !strings.Contains(notes[0].Text, "no longer available") {
+		t.Errorf("on another kernel: %+v", notes)
 	}
 }
 
@@ -291,6 +311,74 @@ func TestGoalFileEdited(t *testing.T) {
 	edit("rate = \"1mbit\"\n")
 	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != goalFile {
 		t.Errorf("not confirmed: %+v", out)
+	}
+}
+
+// Another goal than the file's is in the file once it is confirmed, whoever wrote that before; down puts back a file
+// that was there before weir.
+func TestGoalFileIsOfAnother(t *testing.T) {
+	theirs := host.File{Kind: host.Regular, Mode: 0o600, UID: 1000, Text: "# mine\nrate = \"20mbit\"\n"}
+	for name, first := range map[string]bool{"there before": false, "written over": true} {
+		t.Run(name, func(t *testing.T) {
+			s, m := keeping(t)
+			if first {
+				must[Outcome](t)(s.Up(plan.Goal{Rate: 30e6}, 0))
+			}
+			m.f.Files[host.GoalFile] = theirs
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+			status, confirmed, err := s.Confirm()
+			if !confirmed || err != nil || !status.Kept {
+				t.Fatal(status, confirmed, err)
+			}
+			if text := m.f.Files[host.GoalFile].Text; !strings.Contains(text, "50mbit") {
+				t.Errorf("kept is\n%s", text)
+			}
+			if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 {
+				t.Errorf("%+v", status)
+			}
+			must[Outcome](t)(s.Down(false))
+			if file := m.f.Files[host.GoalFile]; !first && file != theirs || first && file.Kind != host.NoFile {
+				t.Errorf("after down: %+v", file)
+			}
+		})
+	}
+}
+
+// Whatever was there before, what is confirmed is kept as --yes keeps it.
+func TestConfirmedAsYes(t *testing.T) {
+	first := plan.Goal{Rate: 50e6}
+	begins := map[string]func(Store, *fake){
+		"nothing":       func(Store, *fake) {},
+		"kept":          func(s Store, _ *fake) { s.Up(first, 0) },
+		"not kept":      func(s Store, _ *fake) { g := first; g.Runtime = true; s.Up(g, 0) },
+		"not confirmed": func(s Store, _ *fake) { s.Up(first, minute) },
+		"down":          func(s Store, _ *fake) { s.Up(first, 0); s.Down(false) },
+		"a reboot":      func(s Store, m *fake) { s.Up(first, 0); m.boot() },
+	}
+	files := []host.File{{Kind: host.Regular, Mode: 0o600, UID: 1000, Text: "# mine\n"}, {Kind: host.NoFile}}
+	for begin, begun := range begins {
+		for _, name := range []string{host.GoalFile, host.SysctlFile, host.UnitFile, host.UnitLink, host.UdevFile} {
+			for _, file := range files {
+				for _, goal := range []plan.Goal{{}, first, {Rate: 20e6, Loss: 0.1}, {Rate: 20e6, Runtime: true}} {
+					end := func(within time.Duration) (map[string]host.File, error) {
+						s, m := keeping(t)
+						begun(s, m)
+						m.f.Files[name] = file
+						_, err := s.Up(goal, within)
+						if err == nil {
+							_, _, err = s.Confirm()
+						}
+						return m.f.Files, err
+					}
+					yes, errYes := end(0)
+					confirmed, err := end(minute)
+					if (err == nil) != (errYes == nil) || !maps.Equal(confirmed, yes) {
+						t.Errorf("%s, %s %q, then %s: %v, %v\n%q\nwith --yes\n%q", begin, name, file.Text, goal.Flags(),
+							err, errYes, confirmed, yes)
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -473,7 +561,8 @@ func TestJournalLost(t *testing.T) {
 
 // What is said of a reboot is so.
 func TestKeptIsSo(t *testing.T) {
-	s, _ := keeping(t)
+	s, m := keeping(t)
+	m.f.Files[host.SysctlFile] = host.File{Kind: host.Regular, Mode: 0o644, Text: "# a person's\n"} // to be put back
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6, Runtime: true}, minute))
 	status, confirmed, err := s.Confirm()
@@ -626,6 +715,7 @@ func TestBootLeavesWhatIsNotConfirmed(t *testing.T) {
 
 // What is done is in the log. A log may hang, so nobody holds the lock meanwhile.
 func TestLog(t *testing.T) {
+	t.Setenv("JOURNAL_STREAM", "") // of a service that runs this test
 	s, m := keeping(t)
 	var lines []string
 	s.log = func(said []string) {
@@ -650,6 +740,74 @@ func TestLog(t *testing.T) {
 		}
 	}
 	_ = m
+}
+
+// asService makes this process one that systemd has started, whose output the journal has.
+func asService(t *testing.T) {
+	t.Helper()
+	var stderr unix.Stat_t
+	if err := unix.Fstat(int(os.Stderr.Fd()), &stderr); err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	t.Cleanup(func() { os.Stdout = stdout })
+	os.Stdout = os.Stderr
+	t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", stderr.Dev, stderr.Ino))
+	t.Setenv("SYSTEMD_EXEC_PID", strconv.Itoa(os.Getpid()))
+}
+
+// What the journal does not have as weir's is in the log: what a script of a service's prints, or somebody else reads.
+func TestLogOfService(t *testing.T) {
+	for name, c := range map[string]struct {
+		becomes func(t *testing.T)
+		logs    bool
+	}{
+		"a service": {func(*testing.T) {}, false},
+		"a script":  {func(t *testing.T) { t.Setenv("SYSTEMD_EXEC_PID", strconv.Itoa(os.Getppid())) }, true},
+		"a file": {func(t *testing.T) {
+			f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { f.Close() })
+			os.Stdout = f
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asService(t)
+			c.becomes(t)
+			s, _ := keeping(t)
+			var lines []string
+			s.log = func(said []string) { lines = append(lines, said...) }
+			if _, err := s.Up(plan.Goal{Rate: 50e6}, 0); err != nil || (len(lines) > 0) != c.logs {
+				t.Errorf("it logs %q, %v", lines, err)
+			}
+		})
+	}
+}
+
+// The timer prints at its end what it did last. What it did before is in the log, and why it is still at work.
+func TestLogOfTimer(t *testing.T) {
+	asService(t)
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	var lines []string
+	s.log = func(said []string) { lines = append(lines, said...) }
+	const lowat = "net.ipv4.tcp_notsent_lowat"
+	m.refuse[lowat] = errors.New("busy")
+	m.slept = func() {
+		if m.clock > time.Hour {
+			delete(m.refuse, lowat)
+		}
+	}
+	must[Outcome](t)(s.Expire(nil))
+	all := strings.Join(lines, "\n")
+	for _, want := range []string{"recover: eth0  root qdisc: pfifo_fast, was cake",
+		"recover: " + lowat + ": not in force: busy", "recover: " + lowat + ": 4294967295, was 131072"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is missing in\n%s", want, all)
+		}
+	}
 }
 
 // A log that hangs is not waited for.

@@ -29,6 +29,8 @@ type Store struct {
 	held  string         // the directory that says which device is which journal's; "" for none
 	run   *run           // while it has the lock
 
+	unprinted bool // nobody prints what a run did, so the log has to have it
+
 	expires bool           // it is what puts back a run that nobody confirms
 	done    *time.Duration // the deadline of the run that it has put back, where the journal could not be told
 }

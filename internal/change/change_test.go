@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -845,13 +847,15 @@ func TestRefused(t *testing.T) {
 	}{
 		{"damaged", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("{"), 0o644) }, "is damaged"},
 		{"empty", func(s Store, m *fake) { os.WriteFile(s.path(), nil, 0o644) }, "is empty"},
-		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("[]"), 0o644) }, "is damaged"},
+		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.path(), []byte("[]"), 0o644) },
+			"is damaged: no weir writes the array that ends at its byte"},
 		{"a later version", func(s Store, m *fake) { os.WriteFile(s.path(), []byte(`{"version":9}`), 0o644) },
 			"is of a newer weir: version 9"},
 		{"a name that leads elsewhere", func(s Store, m *fake) {
 			os.WriteFile(s.path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
 		}, "unknown setting"},
 		{"a directory", func(s Store, m *fake) { os.Remove(s.path()); os.Mkdir(s.path(), 0o755) }, "is a directory"},
+		{"huge", func(s Store, m *fake) { os.Truncate(s.path(), 17<<20) }, "is damaged: it is longer than"},
 		{"no permission", func(s Store, m *fake) { m.f.Admin = false }, "needs root"},
 		{"locked", func(s Store, m *fake) {
 			unlock, err := s.lock()
@@ -877,6 +881,22 @@ func TestRefused(t *testing.T) {
 				t.Errorf("refused, and wrote %v", m.written)
 			}
 		})
+	}
+}
+
+// What can be read without end, or never, holds up nobody who asks; and takes no memory.
+func TestJournalThatIsNoFile(t *testing.T) {
+	for name, put := range map[string]func(at string) error{
+		"a device": func(at string) error { return os.Symlink(os.DevNull, at) },
+		"a pipe":   func(at string) error { return unix.Mkfifo(at, 0o600) },
+	} {
+		s, _ := newFake(t)
+		if err := put(s.path()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Status(); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -73,6 +73,35 @@ func TestSetFile(t *testing.T) {
 	}
 }
 
+// What is as it is to be takes no disk that can be written: taking back what a read-only one has refused.
+func TestSetFileReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	name, at := filepath.Join(dir, "file"), time.Unix(1e9, 0)
+	onReadOnly(t, dir, func(readOnly func(bool)) {
+		if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
+			t.Error(err)
+		}
+		if err := os.Chtimes(name, at, at); err != nil {
+			t.Error(err)
+		}
+		readOnly(true)
+		old, none := host.ReadFile(name), host.File{Kind: host.NoFile}
+		for _, c := range []struct {
+			name string
+			want host.File
+			at   time.Time
+			fine bool
+		}{
+			{name, old, at, true}, {name, old, time.Time{}, true}, {name, old, at.Add(1), false},
+			{name, none, time.Time{}, false}, {name + "2", none, time.Time{}, true}, {name + "2", old, at, false},
+		} {
+			if err := (live{}).setFile(c.name, c.want, c.at); (err == nil) != c.fine {
+				t.Errorf("%s, %q: %v", filepath.Base(c.name), c.want.Text, err)
+			}
+		}
+	})
+}
+
 // What cannot be put there is an error, and leaves what was there.
 func TestSetFileRefused(t *testing.T) {
 	dir := t.TempDir()

@@ -84,6 +84,7 @@ func (at situation) unknown() (all []Unmeasured) {
 // goal waits to be confirmed.
 func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 	const within, looks = time.Minute, 10 * time.Second
+	s.unprinted = true
 	unit, err := s.learn(goal, rate, within)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@
 package change
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,31 @@ func TestLearn(t *testing.T) {
 	}
 	if st, err := s.Status(); err != nil || !st.InForce || st.Goal.Rate != 48e6 {
 		t.Errorf("after a boot: %+v, %v", st, err)
+	}
+}
+
+// What it changes is in the log, also where the journal has what this process prints: nobody prints that.
+func TestLearnIsLogged(t *testing.T) {
+	asService(t)
+	for _, stream := range []string{"", os.Getenv("JOURNAL_STREAM")} {
+		t.Setenv("JOURNAL_STREAM", stream)
+		for _, moves := range []bool{true, false} {
+			s, _, goal := upUnknown(t)
+			var lines []string
+			s.log = func(said []string) { lines = append(lines, said...) }
+			if err := s.Learn(goal, 48e6, func() bool { return moves }); (err == nil) != moves {
+				t.Fatal(err)
+			}
+			all := "\n" + strings.Join(lines, "\n")
+			if !strings.Contains(all, "\nfollow: eth0  root qdisc: cake bandwidth 47.88mbit") ||
+				strings.Contains(all, "\nrecover: eth0  root qdisc: ") == moves {
+				t.Errorf("JOURNAL_STREAM=%q, moves %v: it logs\n%s", stream, moves, all)
+			}
+			lines = nil
+			if _, err := s.Up(plan.Goal{Rate: 20e6, RTT: 50e6}, 0); err != nil || (len(lines) > 0) != (stream == "") {
+				t.Errorf("JOURNAL_STREAM=%q: of what is printed it logs %q, %v", stream, lines, err)
+			}
+		}
 	}
 }
 

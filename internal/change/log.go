@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/syslog"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,11 +17,13 @@ import (
 )
 
 // report tells the system's log what a run did, so that it can be read later: journalctl -t weir. It takes no answer,
-// and does not keep others waiting: a log may hang.
+// and does not keep others waiting: a log may hang. Where systemd has started it the log has what is printed already.
 func (s Store) report(command string, out Outcome, err error) {
-	if lines := reported(command, out, err); s.log != nil && len(lines) > 0 {
-		s.later(func() { s.log(lines) })
+	lines := reported(command, out, err)
+	if s.log == nil || len(lines) == 0 || !s.unprinted && toJournal() {
+		return
 	}
+	s.later(func() { s.log(lines) })
 }
 
 func reported(command string, out Outcome, err error) (lines []string) {
@@ -55,24 +58,24 @@ func reported(command string, out Outcome, err error) (lines []string) {
 	return lines
 }
 
-// toJournal tells whether what this process prints goes to the journal (systemd.exec(5), of JOURNAL_STREAM, which
-// others inherit).
+// toJournal tells whether what this process prints goes to the journal, and by its own name: a script of a service's
+// has it under the script's (systemd.exec(5), of JOURNAL_STREAM and SYSTEMD_EXEC_PID, which others inherit).
 func toJournal() bool {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(os.Stderr.Fd()), &stat); err != nil {
-		return false
+	for _, f := range []*os.File{os.Stdout, os.Stderr} {
+		var stat unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &stat); err != nil ||
+			os.Getenv("JOURNAL_STREAM") != fmt.Sprintf("%d:%d", stat.Dev, stat.Ino) {
+			return false
+		}
 	}
-	return os.Getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+	return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
 }
 
 // logPatience is how long a log is waited for.
 const logPatience = 2 * time.Second
 
-// syslogged writes to syslog as weir. Of a service of systemd's the log has the output already.
+// syslogged writes to syslog as weir.
 func syslogged(lines []string) {
-	if toJournal() {
-		return
-	}
 	within(logPatience, func() {
 		w, err := syslog.New(syslog.LOG_NOTICE|syslog.LOG_DAEMON, "weir")
 		if err != nil {

@@ -27,6 +27,7 @@ func (s Store) Expire(waits func()) (Outcome, error) {
 		longest = time.Minute // between two attempts
 	)
 	s.expires = true
+	s.unprinted = true // but for the last attempt, at the end
 	var last Outcome
 	for again := pause; ; {
 		out, left, err := s.recover(true, "")

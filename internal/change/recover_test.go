@@ -401,6 +401,19 @@ func TestConfirmTooLateOrNotInForce(t *testing.T) {
 	}
 }
 
+// The time is over, and nobody has put it back: whoever confirms it can still get at the host.
+func TestConfirmLate(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	m.clock += 2 * minute
+	if status, confirmed, err := s.Confirm(); !confirmed || err != nil || !status.InForce {
+		t.Errorf("%+v, %v, %v", status, confirmed, err)
+	}
+	if out := must[Outcome](t)(later(s, m).Expire(nil)); len(out.Done) != 0 {
+		t.Errorf("put back after that: %+v", out)
+	}
+}
+
 // A host that is locked out must not stay so because somebody else changed something, but is told.
 func TestRevertOverwrites(t *testing.T) {
 	s, m := newFake(t)

@@ -118,6 +118,11 @@ func (j *journal) readable(facts host.Facts) error {
 
 func (s Store) status(at situation) Status {
 	status := Status{Drift: []plan.Change{}, broken: map[string]string{}}
+	if at.journal != nil { // a look leaves the goal's file to who changed it; a confirm looks first, and then writes it
+		looked := *at.journal
+		looked.keepGoalFile = true
+		at.journal = &looked
+	}
 	goals, done := s.goalsFor(&status, at)
 	if done {
 		return status
@@ -151,8 +156,6 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 	known := j
 	if j == nil {
 		known = last
-	} else {
-		j.keepGoalFile = true
 	}
 	goals, err := s.wanted(at)
 	switch {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"weir/internal/bpf"
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/units"
 )
 
 // unreached is why a journal could not be read or written: a refusal, of which the cause can still be asked.
@@ -67,12 +69,35 @@ func (s Store) Changed() func() bool {
 	}
 }
 
+// maxJournal is many times what thousands of devices take.
+const maxJournal = 16 << 20
+
+// text is what the journal's file has, up to a byte more than it may. A pipe would be waited for, a device may not end.
+func (s Store) text() ([]byte, error) {
+	f, err := os.OpenFile(s.path(), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, notRegular(s.path())
+	}
+	return io.ReadAll(io.LimitReader(f, maxJournal+1))
+}
+
+func notRegular(path string) error {
+	return &plan.Refusal{What: path + " is not a regular file", Try: "--state DIR, another one"}
+}
+
 // load reads the journal; nil if there is none.
 func (s Store) load() (*journal, error) {
-	text, err := os.ReadFile(s.path())
+	text, err := s.text()
+	var refusal *plan.Refusal
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case errors.As(err, &refusal):
+		return nil, err
 	case err != nil:
 		return nil, unreachable(err)
 	}
@@ -86,8 +111,15 @@ func (s Store) load() (*journal, error) {
 			Try:  "see what it says of the host as it was, set that by hand, then remove the file",
 		}
 	}
+	if len(text) > maxJournal {
+		return nil, damaged(fmt.Sprintf("it is longer than %s", units.Size(maxJournal)))
+	}
 	var j journal
-	if err := json.Unmarshal(text, &j); err != nil {
+	switch err, mistyped := json.Unmarshal(text, &j), (*json.UnmarshalTypeError)(nil); {
+	case errors.As(err, &mistyped): // which it says in Go's words
+		return nil, damaged(fmt.Sprintf("no weir writes the %s that ends at its byte %d", mistyped.Value,
+			mistyped.Offset))
+	case err != nil:
 		return nil, damaged(err)
 	}
 	if j.Version > journalVersion {
@@ -275,14 +307,18 @@ func (s Store) trusted() error {
 		case err != nil:
 			return unreachable(err)
 		case !info.IsDir() && !info.Mode().IsRegular():
-			return &plan.Refusal{What: path + " is not a regular file", Try: "--state DIR, another one"}
+			return notRegular(path)
 		}
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		mine := ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid() || mapped && stat.Uid == nobody && info.IsDir())
 		shared := info.Mode().Perm()&0o002 != 0 || info.Mode().Perm()&0o020 != 0 && stat.Gid != 0
 		if !mine || shared && info.Mode()&fs.ModeSticky == 0 {
+			mend := "chmod go-w "
+			if !mine {
+				mend = "chown root "
+			}
 			return &plan.Refusal{What: "others than root can write to " + path,
-				Try: "--state DIR, where root alone can write"}
+				Try: "--state DIR, where root alone can write; or, if nobody has written there:  " + mend + path}
 		}
 		if path == filepath.Dir(path) {
 			return nil

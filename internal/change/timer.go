@@ -104,7 +104,8 @@ func (outside) arm(unit, dir string) error {
 	case how == bySession:
 		return detach(self, recover)
 	}
-	properties := []string{"OOMScoreAdjust=-900", "IgnoreOnIsolate=yes"}
+	properties := []string{"OOMScoreAdjust=-900", "IgnoreOnIsolate=yes",
+		"SyslogIdentifier=weir"} // whatever its file is called
 	namespace, stays := p.network()
 	if namespace != "" {
 		properties = append(properties, "NetworkNamespacePath="+namespace)

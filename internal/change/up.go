@@ -59,7 +59,8 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 		within = 0 // files lock nobody out
 	case within > 0:
 		p.Changes = now
-		out.Kept = slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
+		// Of a goal that no file keeps they only go, or are put back as they were.
+		out.Kept = !p.Goal.Runtime && slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
 	}
 	if err := s.claim(p.All(), facts); err != nil {
 		return Outcome{}, err

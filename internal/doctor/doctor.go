@@ -91,17 +91,7 @@ func Diagnose(facts host.Facts) (found []Finding) {
 
 // nothing is what to say where nothing is wrong.
 func (p *patient) nothing() Finding {
-	switch {
-	case p.link.Name == "":
-		return Finding{
-			Code: "no-default-route", Severity: Notable,
-			Plain: "This server has no way out that is known, so its queue was not looked at.",
-			Title: "There is no default route.",
-			Seen:  "No route leads everywhere.",
-			Why:   "So the uplink is not known, and its queue was not looked at.",
-			Try:   "weir doctor --dev NAME",
-		}
-	case !p.deep.Sockets.Read:
+	if !p.deep.Sockets.Read {
 		return Finding{
 			Code: "nothing-seen", Severity: Fine,
 			Title: "Nothing wrong is to be seen.",

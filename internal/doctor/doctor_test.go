@@ -97,6 +97,8 @@ func servers(t *testing.T) []diagnosed {
 		{"stock", facts(), []string{"✓ Nothing to do.", "✓ cubic: 9 connections."}},
 		{"not looked deeper", with(t), []string{"✓ Nothing wrong is to be seen."}},
 		{"nothing known", host.Facts{}, []string{"! There is no default route."}},
+		{"no default route, and a busy CPU", facts(func(f *host.Facts) { f.Uplink, f.Deep.CPU = "", 0.9 }),
+			[]string{"! There is no default route.", "! The CPU is short."}},
 		{"stock, mq", facts(uplink(t, "mq | fq_codel", 4)), []string{"✓ Nothing to do."}},
 		{"stock, a kernel whose default is bbr", facts(bbr), []string{"✓ Nothing to do."}},
 		{"bbr set by hand", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} }),

@@ -9,7 +9,7 @@ import (
 	"weir/internal/plan"
 )
 
-// uplinkDevice is about a default route by a device that not all passes.
+// uplinkDevice is about a default route by a device that not all passes, and about none at all.
 func uplinkDevice(p *patient) []Finding {
 	dev, why, err := plan.Uplink(p.Facts)
 	if err != nil {
@@ -19,6 +19,16 @@ func uplinkDevice(p *patient) []Finding {
 			Title: "Which device is the uplink cannot be told.",
 			Seen:  err.Error() + ".",
 			Why:   "A queue is looked at where all that leaves passes it.",
+			Try:   "weir doctor --dev NAME",
+		}}
+	}
+	if p.link.Name == "" {
+		return []Finding{{
+			Code: "no-default-route", Severity: Notable,
+			Plain: "This server has no way out that is known, so its queue was not looked at.",
+			Title: "There is no default route.",
+			Seen:  "No route leads everywhere.",
+			Why:   "So the uplink is not known, and its queue was not looked at.",
 			Try:   "weir doctor --dev NAME",
 		}}
 	}

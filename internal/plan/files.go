@@ -83,6 +83,11 @@ func (k *keeper) starts(s host.Starter) (program string) {
 	file := s.File
 	if k.facts.Init == host.Systemd && k.facts.Files[host.PackageUnit].Kind == host.Regular {
 		file, program = host.PackageUnit, packageProgram
+		own := k.facts.Files[host.UnitFile]
+		if own == (host.File{Kind: host.Symlink, Text: "/dev/null"}) || own.Kind == host.Regular && own.Text == "" {
+			k.Unkept = &Refusal{What: "weir.service is masked, so no boot would bring the goal up",
+				Try: "systemctl unmask weir.service; or --runtime: what is set ends with a reboot"}
+		}
 	} else {
 		program = k.facts.UnitProgram // whichever copy of this one that is
 		if program == "" {
@@ -146,8 +151,8 @@ var (
 func (k *keeper) file(name string, want host.File, reason string) {
 	now := k.facts.Files[name]
 	if now.Kind == host.Other {
-		k.note(name, "is there and is no file that could be put back: not written, and the goal may not outlast a "+
-			"reboot")
+		k.Unkept = &Refusal{What: name + " is no file that could be put back, so the goal would not outlast a reboot",
+			Try: "move it away; or --runtime: what is set ends with a reboot"}
 		return
 	}
 	if now != want {

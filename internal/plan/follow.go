@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 
 	"weir/internal/host"
@@ -27,7 +28,10 @@ func parseSpan(s string) (Span, error) {
 	if Span(s) == Auto {
 		return Auto, nil
 	}
-	low, high, _ := strings.Cut(s, to)
+	low, high, ok := strings.Cut(s, to)
+	if !ok || low == "" || high == "" || high[0] == '.' { // a third point is a slip, and no tenth of a rate
+		return "", fmt.Errorf("%q is not a span: write it like 20mbit..100mbit, or auto", s)
+	}
 	from, err := units.ParseRate(low)
 	if err != nil {
 		return "", err
@@ -50,18 +54,31 @@ func (s *Span) UnmarshalText(text []byte) (err error) {
 // setRate reads a rate, a span, or Auto. Of a span the rate is the lower end, where nothing waits whatever the link
 // carries, until a follower has found more.
 func setRate(g *Goal, text string) (err error) {
-	switch {
-	case Span(text) == Auto:
-		g.Rate, g.Follow = 0, Auto
-		return nil
-	case !strings.Contains(text, to):
+	if Span(text) != Auto && !strings.Contains(text, to) {
 		g.Rate, err = units.ParseRate(text)
 		return err
 	}
-	if g.Follow, err = parseSpan(text); err == nil {
+	if err = setFollow(g, text); err != nil {
+		return err
+	}
+	g.Rate = 0
+	if g.Follow != Auto {
 		g.Rate, _ = g.Bounds()
 	}
-	return err
+	return nil
+}
+
+// setFollow reads a span. Both --rate and --follow can say one, and neither is dropped in silence for the other.
+func setFollow(g *Goal, text string) error {
+	span, err := parseSpan(text)
+	switch {
+	case err != nil:
+		return err
+	case g.Follow != "" && g.Follow != span:
+		return fmt.Errorf("%s and %s contradict each other", g.Follow, span)
+	}
+	g.Follow = span
+	return nil
 }
 
 // FindTakes is for how many seconds a link has to be full until its rate is known (follow.Finder).

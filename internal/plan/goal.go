@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -103,16 +104,13 @@ func fieldOf[T comparable](f Field, at func(*Goal) *T, parse func(string) (T, er
 
 // Fields is the table of all that a goal can say. Options, files, completions and their documents follow it.
 func Fields() []Field {
-	plainly := func(s string) (string, error) { return s, nil }
+	word := named("no value is given")
 	return []Field{
 		fieldOf(Field{Name: "dev", Type: "device", Help: "`device` of the uplink (default: the default route's)",
 			Suggests: DeviceNames},
 			func(g *Goal) *string { return &g.Dev }, named("no device is named")),
 		rateField(),
-		fieldOf(Field{Name: "follow", Type: "span", Quantity: true,
-			Help: "let weir follow find the rate between these: `20mbit..100mbit`, or auto (a quarter to four times " +
-				"the rate)", Suggests: func(host.Facts) []string { return []string{string(Auto)} }},
-			func(g *Goal) *Span { return &g.Follow }, parseSpan).unless(Goal.Unknown),
+		followField(),
 		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
 			Help: "what the provider sold for incoming traffic, which is then shaped, too " +
 				"(default: it is left alone; for a relay, the rate)"},
@@ -133,29 +131,32 @@ func Fields() []Field {
 			func(g *Goal) *units.Share { return &g.Loss }, units.ParseShare),
 		fieldOf(Field{Name: "role", Type: "string", Values: Roles,
 			Help: "`what` the host is: server, or relay: it carries for others (default: as its traffic shows)"},
-			func(g *Goal) *string { return &g.Role }, plainly),
+			func(g *Goal) *string { return &g.Role }, word),
 		fieldOf(Field{Name: "serves", Type: "string", Values: Services,
 			Help: "`what` a server sends by: tcp, or udp, as QUIC (HTTP/3) does (default: as its counters show)"},
-			func(g *Goal) *string { return &g.Serves }, plainly),
+			func(g *Goal) *string { return &g.Serves }, word),
 		fieldOf(Field{Name: "carries", Type: "string", Values: KnownKinds(),
 			Help: "`how` a relay does that: " + strings.Join(KnownKinds(), ", ") +
 				"; several with commas between (default: as it is seen to)"},
-			func(g *Goal) *Kinds { return &g.Carries }, func(s string) (Kinds, error) { return Kinds(s), nil }),
+			func(g *Goal) *Kinds { return &g.Carries }, func(s string) (Kinds, error) {
+				s, err := word(s)
+				return Kinds(s), err
+			}),
 		fieldOf(Field{Name: "fair-to", Type: "string", Values: Sides,
 			Help: "hosts on this `side` share evenly: dst (default), the receivers, or src"},
-			func(g *Goal) *string { return &g.FairTo }, plainly),
+			func(g *Goal) *string { return &g.FairTo }, word),
 		fieldOf(Field{Name: "prefer", Type: "string", Values: Preferences,
 			Help: "`what` to prefer: latency (default), or l4s"},
-			func(g *Goal) *string { return &g.Prefer }, plainly),
+			func(g *Goal) *string { return &g.Prefer }, word),
 		fieldOf(Field{Name: "cc", Type: "string", Suggests: congestionControls,
 			Help: "congestion control: auto (default), keep, or a `name`"},
-			func(g *Goal) *string { return &g.CC }, plainly),
+			func(g *Goal) *string { return &g.CC }, word),
 		fieldOf(Field{Name: "qdisc", Type: "queue",
 			Help: "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\""},
 			func(g *Goal) *string { return &g.Qdisc }, named("no queue is named")),
 		fieldOf(Field{Name: "recipe", Type: "string", Values: RecipeNames(),
 			Help: "a published recipe by `name`: " + strings.Join(RecipeNames(), ", ")},
-			func(g *Goal) *string { return &g.Recipe }, plainly),
+			func(g *Goal) *string { return &g.Recipe }, word),
 		fieldOf(Field{Name: "nat", Type: "bool", Help: "the relay translates addresses on the device"},
 			func(g *Goal) *bool { return &g.NAT }, strconv.ParseBool),
 		fieldOf(Field{Name: "runtime", Type: "bool", Help: "keep nothing over a reboot, and write no file"},
@@ -190,6 +191,15 @@ func rateField() Field {
 		return get(g)
 	}
 	return f
+}
+
+func followField() Field {
+	f := fieldOf(Field{Name: "follow", Type: "span", Quantity: true,
+		Help: "let weir follow find the rate between these: `20mbit..100mbit`, or auto (a quarter to four times " +
+			"the rate)", Suggests: func(host.Facts) []string { return []string{string(Auto)} }},
+		func(g *Goal) *Span { return &g.Follow }, parseSpan)
+	f.set = setFollow
+	return f.unless(Goal.Unknown)
 }
 
 // named reads a text that has to say something: an empty one is a variable that nobody has set.
@@ -238,13 +248,11 @@ func (g Goal) Args() (args []string) {
 	return args
 }
 
-// Flags writes a goal as it would be typed.
+// Flags writes a goal as it would be typed into a shell.
 func (g Goal) Flags() string {
 	args := g.Args()
 	for i, arg := range args {
-		if strings.Contains(arg, " ") {
-			args[i] = strconv.Quote(arg)
-		}
+		args[i] = text.Shell(arg)
 	}
 	return strings.Join(args, " ")
 }

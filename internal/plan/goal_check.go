@@ -134,11 +134,13 @@ func (g Goal) checkFollow(bad func(try, what string, args ...any) error) error {
 	case g.Unknown():
 		return nil
 	case g.Rate == 0:
-		return bad("--rate auto, or --rate 20mbit..100mbit", "--follow begins with a rate, and none is given")
+		return bad("--rate "+string(g.Follow), "--follow begins with a rate, and none is given")
 	case low < minRate:
-		return bad("--follow 20mbit..100mbit", "%s would leave too little to reach this host", low)
-	case high <= low:
-		return bad("--follow 20mbit..100mbit, the lower rate first", "--follow %s leaves no choice", g.Follow)
+		return bad("--rate 20mbit..100mbit", "%s would leave too little to reach this host", low)
+	case high < low:
+		return bad("--rate "+string(spanOf(high, low))+", the lower rate first", "%s leaves no choice", g.Follow)
+	case high == low:
+		return bad("--rate 20mbit..100mbit, the lower rate first", "%s leaves no choice", g.Follow)
 	case g.Rate < low || g.Rate > high:
 		return bad(fmt.Sprintf("--rate %s --follow %s", low, g.Follow),
 			"the rate %s is not between those of --follow %s", g.Rate, g.Follow)

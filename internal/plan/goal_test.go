@@ -4,6 +4,7 @@ package plan
 
 import (
 	"math/rand/v2"
+	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
@@ -84,6 +85,17 @@ func TestArgsReadBack(t *testing.T) {
 		}
 		if back != goal {
 			t.Fatalf("%v\nreads as %+v\nand was  %+v", args, back, goal)
+		}
+	}
+}
+
+// What is printed to be typed means the same to a shell, whatever a device is called.
+func TestFlagsAreAShells(t *testing.T) {
+	for _, dev := range []string{"eth0", "é$(x);\\", `a"b`, "it's", "a`b`", "a&b|c", "*", "a#~!"} {
+		goal := Goal{Dev: dev, Qdisc: "htb rate 49mbit | fq_codel"}
+		typed, err := exec.Command("sh", "-c", `printf '%s\n' `+goal.Flags()).Output()
+		if want := strings.Join(goal.Args(), "\n") + "\n"; err != nil || string(typed) != want {
+			t.Errorf("%s: %q, %v", goal.Flags(), typed, err)
 		}
 	}
 }

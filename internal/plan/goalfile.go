@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,64 +52,88 @@ func ParseGoals(text string) (goals []Goal, err error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	for name, of := range raw {
-		table, is := of.(map[string]any)
-		if !is {
-			name, table = "", raw
-		}
-		if n, is := table["overhead"].(int64); is { // of all that can be a bare number the one that needs no unit
-			return nil, badGoals(lineOf(text, name, "overhead"), fmt.Sprintf("overhead = %d: write it in quotes", n))
-		}
-		if table["rate"] == string(Auto) {
-			return nil, badGoals(lineOf(text, name, "rate"), `rate = "auto": write follow = "auto" instead`)
-		}
-	}
-	written, tables, err := goalTables(text, raw)
+	tables, err := goalTables(text, raw)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		g := tables[name]
-		// A bare number is one to TOML, whatever its unit would have been.
-		for _, f := range Fields() {
-			key := f.Key()
-			if v, there := written[name][key]; f.Quantity && there && reflect.TypeOf(v).Kind() != reflect.String {
-				return nil, badGoals(lineOf(text, name, key), fmt.Sprintf(
-					"%s = %v has no unit: write it with one, in quotes", key, v))
-			}
-		}
 		if name != "" && g.Dev != "" && g.Dev != name {
 			return nil, badGoals(lineOf(text, name, "dev"), fmt.Sprintf("the table of %s is about %s", name, g.Dev))
 		}
 		g.Dev = cmp.Or(g.Dev, name)
 		var refusal *Refusal
 		if err := g.Check(); errors.As(err, &refusal) {
-			return nil, &Refusal{What: host.GoalFile + ": " + refusal.What, Try: refusal.Try, Usage: true}
+			of := ""
+			if name != "" {
+				of = name + ": "
+			}
+			return nil, &Refusal{What: host.GoalFile + ": " + of + refusal.What, Try: refusal.Try, Usage: true}
 		}
 		goals = append(goals, g)
 	}
 	return goals, nil
 }
 
-// goalTables reads a table for each device, or all as the one goal without a name: as it is written, and as goals.
-func goalTables(text string, raw map[string]any) (written map[string]map[string]any, tables map[string]Goal,
-	err error) {
+// goalTables reads a table for each device, or all as the one goal without a name.
+func goalTables(text string, raw map[string]any) (tables map[string]Goal, err error) {
 	isTable := func(name string) bool { _, is := raw[name].(map[string]any); return is }
 	names := slices.Sorted(maps.Keys(raw))
 	if !slices.ContainsFunc(names, isTable) {
+		if err := checkWords(text, "", raw); err != nil {
+			return nil, err
+		}
 		var one Goal
 		err := decodeGoals(text, &one)
-		return map[string]map[string]any{"": raw}, map[string]Goal{"": one}, err
+		return map[string]Goal{"": one}, err
 	}
-	written = map[string]map[string]any{}
 	for _, name := range names {
 		table, is := raw[name].(map[string]any)
 		if !is {
-			return nil, nil, badGoals(lineOf(text, "", name), name+" stands outside of the devices' tables")
+			return nil, badGoals(lineOf(text, "", name), name+" stands outside of the devices' tables")
 		}
-		written[name] = table
+		if err := checkWords(text, name, table); err != nil {
+			return nil, err
+		}
 	}
-	return written, tables, decodeGoals(text, &tables)
+	return tables, decodeGoals(text, &tables)
+}
+
+// checkWords finds values that a person writes as on the command line, and that are something else in TOML.
+func checkWords(text, name string, table map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		// TOML's reader takes keys in either case.
+		i := slices.IndexFunc(Fields(), func(f Field) bool { return strings.EqualFold(f.Key(), key) })
+		if i < 0 {
+			continue
+		}
+		field, value := Fields()[i], table[key]
+		word, isText := value.(string)
+		_, isBool := value.(bool)
+		low, _, isSpan := strings.Cut(word, to)
+		wrong := ""
+		switch {
+		case field.Type == "bool" && !isBool:
+			wrong = fmt.Sprintf("%s = %v: write true or false, without quotes", key, value)
+		case field.Type == "bool":
+		case field.Quantity && !isText:
+			wrong = fmt.Sprintf("%s = %v has no unit: write it with one, in quotes", key, value)
+		case !isText:
+			wrong = fmt.Sprintf("%s = %v: write it in quotes", key, value)
+		case field.Name == "rate" && word == string(Auto):
+			wrong = `rate = "auto": write follow = "auto" instead`
+		case field.Name == "rate" && isSpan:
+			wrong = fmt.Sprintf("rate = %q: write rate = %q and follow = %[1]q instead", word, low)
+		case field.Name == "follow": // a string to TOML's reader, which takes it unread
+			if _, err := parseSpan(word); err != nil {
+				wrong = "follow: " + err.Error()
+			}
+		}
+		if wrong != "" {
+			return badGoals(lineOf(text, name, key), wrong)
+		}
+	}
+	return nil
 }
 
 // decodeGoals reads TOML, and says what is wrong with it.
@@ -122,7 +145,14 @@ func decodeGoals(text string, to any) error {
 	switch err := d.Decode(to); {
 	case errors.As(err, &strict):
 		line, _ := strict.Errors[0].Position()
-		return badGoals(line, fmt.Sprintf("unknown key %q", strings.Join(strict.Errors[0].Key(), ".")))
+		path := strict.Errors[0].Key()
+		what := fmt.Sprintf("unknown key %q", strings.Join(path, "."))
+		for _, f := range Fields() {
+			if f.Name == path[len(path)-1] && f.Name != f.Key() {
+				what += ": here it is " + f.Key()
+			}
+		}
+		return badGoals(line, what)
 	case errors.As(err, &decode):
 		line, _ := decode.Position()
 		return badGoals(line, strings.TrimPrefix(decode.Error(), "toml: "))

@@ -40,7 +40,7 @@ func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
 // Concerns tells whether a person has to know a note before this plan is carried out: what the host is taken for, and
 // what does not come with it. Other notes are thoughts that led to nothing.
 func (p Plan) Concerns(n Note) bool {
-	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt"}, n.Subject) ||
+	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt", "L4S"}, n.Subject) ||
 		strings.HasPrefix(n.Subject, "/") ||
 		slices.ContainsFunc(p.All(), func(g Goal) bool { return n.Subject == g.Dev }) ||
 		strings.HasPrefix(n.Text, "has a default route, too")

@@ -246,6 +246,11 @@ func ruled(t *testing.T) []planned {
 			want:  own50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
 		},
 		{
+			name: "L4S, by whom the kernel does not tell", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
+			facts: with(t, func(f *host.Facts) { f.Admin, f.Qdiscs[qdisc.BPF] = false, host.Unknown }),
+			want:  own50 + "\n" + lowat, notes: "only root can tell: sudo weir plan",
+		},
+		{
 			name: "L4S in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
 			facts: with(t, kernel("cake", "htb"), bpfDualPI2),
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "marks when packets come",
@@ -598,6 +603,11 @@ func unreadable(f *host.Facts) {
 }
 
 func TestRefusals(t *testing.T) {
+	ethernet := func(f *host.Facts) {
+		for i := range f.Links {
+			f.Links[i].MAC = "52:54:00:12:34:56"
+		}
+	}
 	for _, c := range []struct {
 		name  string
 		goal  Goal
@@ -631,6 +641,11 @@ func TestRefusals(t *testing.T) {
 		{"qdisc unknown", Goal{Qdisc: "cark"}, server(t), "cark", "--qdisc", true},
 		{"qdisc option unknown", Goal{Qdisc: "cake bandwith 1mbit"}, server(t), "bandwith", "--qdisc", true},
 		{"qdisc that the kernel lacks", Goal{Qdisc: "dualpi2"}, server(t), "has no dualpi2", "--qdisc", false},
+		{"a bucket that holds no packet", Goal{Qdisc: "tbf rate 49mbit burst 1500b latency 50ms"}, with(t, ethernet),
+			"eth0: tbf with burst 1500b drops what is longer, and a packet has up to 1514b", "burst 1514b or more",
+			false},
+		{"a bucket at the peak", Goal{Qdisc: "tbf rate 4mbit burst 9kb limit 9kb peakrate 5mbit mtu 1kb"},
+			with(t, ethernet), "eth0: tbf with mtu 1kb drops what is longer", "mtu 1514b or more", false},
 		{"DualPI2 in BPF that the kernel does not take", Goal{Qdisc: "bpf_dualpi2"},
 			with(t, func(f *host.Facts) { f.Qdiscs["bpf_dualpi2"], f.BPFDualPI2 = host.No, "requires Linux 6.16" }),
 			"has no bpf_dualpi2: requires Linux 6.16", "--qdisc", false},

@@ -64,6 +64,9 @@ func ownTheQueue(d *draft) error {
 		if err != nil {
 			return &Refusal{What: err.Error(), Usage: true}
 		}
+		if err := d.passes(asked); err != nil {
+			return err
+		}
 		err = d.root(asked, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err
@@ -81,6 +84,26 @@ func ownTheQueue(d *draft) error {
 		return d.shaper()
 	}
 	return d.unshaped()
+}
+
+// passes refuses a token bucket that holds no full packet: it drops each of them, and the kernel takes it all the same.
+func (d *draft) passes(asked qdisc.Stack) error {
+	packet := units.Size(d.link.MTU)
+	if d.link.MAC != "" {
+		packet += frameHeader
+	}
+	for _, spec := range asked {
+		tbf, is := spec.(qdisc.TBF)
+		option, holds := "burst", tbf.Burst
+		if tbf.PeakRate != 0 && tbf.MTU < holds {
+			option, holds = "mtu", tbf.MTU
+		}
+		if is && holds < packet {
+			return &Refusal{What: fmt.Sprintf("%s: tbf with %s %s drops what is longer, and a packet has up to %s",
+				d.link.Name, option, holds, packet), Try: fmt.Sprintf("%s %s or more, in --qdisc", option, packet)}
+		}
+	}
+	return nil
 }
 
 // shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody
@@ -300,6 +323,11 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 			"; two queues, L4S marking, by weir's DualPI2 in BPF",
 			"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where "+
 				"CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
+	}
+	if !d.facts.Admin && d.facts.Qdiscs[qdisc.BPF] == host.Unknown {
+		d.note("L4S", "kernel %s has no dualpi2. Whether it takes weir's own, which weir up would use, only root can "+
+			"tell: sudo weir plan", d.facts.Kernel)
+		return false, nil
 	}
 	d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
 		"latency is as with --prefer latency",
