@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -195,6 +196,55 @@ func TestUnread(t *testing.T) {
 		if n, err := testutil.GatherAndCount(r, name); err != nil || n != want {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
+	}
+}
+
+// Why a part cannot be read is said once for each reason, and once when it can be read again.
+func TestSaysWhyUnread(t *testing.T) {
+	dir := t.TempDir()
+	var goal []string
+	r, err := Open(change.Open(dir), func(line string) {
+		if strings.HasPrefix(line, "goal") {
+			goal = append(goal, line)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.readAll()
+	if len(goal) != 0 {
+		t.Errorf("of a host without a goal it says %q", goal)
+	}
+	if err := os.WriteFile(dir+"/journal.json", []byte("no\njournal"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.readAll()
+	r.readAll()
+	if r.last.Read["goal"] || len(goal) != 1 || !strings.HasPrefix(goal[0], "goal: cannot be read: ") ||
+		!strings.Contains(goal[0], "journal.json") || strings.Contains(goal[0], "\n") {
+		t.Errorf("of a journal that is none it says %q", goal)
+	}
+	if err := os.Remove(dir + "/journal.json"); err != nil {
+		t.Fatal(err)
+	}
+	r.readAll()
+	r.readAll()
+	if !r.last.Read["goal"] || len(goal) != 2 || goal[1] != "goal: can be read again" {
+		t.Errorf("in the end it has said %q", goal)
+	}
+}
+
+// Connections that are not asked for are missing for a reason, too.
+func TestSaysWhyNotAsked(t *testing.T) {
+	var said []string
+	r := &Reader{say: func(line string) { said = append(said, line) }, why: map[string]string{},
+		unread: errors.New("tcp_diag is not loaded"), last: Look{Read: map[string]bool{}}}
+	r.readConnections()
+	r.readConnections()
+	if len(said) != 1 || said[0] != "connections: cannot be read: tcp_diag is not loaded" ||
+		r.last.Read["connections"] {
+		t.Errorf("it says %q", said)
 	}
 }
 

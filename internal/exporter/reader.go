@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/netip"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"weir/internal/doctor"
 	"weir/internal/host"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 )
 
 // How old things may be, so that no scrape waits for what costs much: connections, of which there may be many, and
@@ -30,17 +32,20 @@ type Reader struct {
 	devices     map[netip.Addr]string
 	requests    chan chan Look
 	names       map[int]string
-	last        Look // of what is read seldom
-	unread      bool // connections must not be asked for, which would load a module
+	last        Look  // of what is read seldom
+	unread      error // why connections are not asked for, which could load a module
+	say         func(line string)
+	why         map[string]string // a part cannot be read, as it was said last
 }
 
-// Open prepares the looks.
-func Open(store change.Store) (*Reader, error) {
+// Open prepares the looks. What is said is why a part cannot be read, in a line, once for each reason.
+func Open(store change.Store, say func(line string)) (*Reader, error) {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{store: store, conn: conn, tally: NewTally(), requests: make(chan chan Look)}, nil
+	return &Reader{store: store, conn: conn, tally: NewTally(), requests: make(chan chan Look), say: say,
+		why: map[string]string{}, unread: errors.New("the host has not been read")}, nil
 }
 
 // Close ends the looks.
@@ -78,39 +83,76 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
+// wasRead tells whether a part could be read. It says so when that, or the reason, is not what it was.
+func (r *Reader) wasRead(part string, err error) bool {
+	why := ""
+	if err != nil {
+		why = text.OneLine(err.Error())
+	}
+	switch {
+	case why == r.why[part]:
+	case why == "":
+		r.say(part + ": can be read again")
+	default:
+		r.say(part + ": cannot be read: " + why)
+	}
+	r.why[part] = why
+	return err == nil
+}
+
 // readAll reads what costs most.
 func (r *Reader) readAll() {
 	l := Look{Read: map[string]bool{"findings": false, "goal": false}}
-	if facts, err := host.ReadDeep(); err == nil {
+	facts, err := host.ReadDeep()
+	if r.wasRead("findings", err) {
 		l.Findings, l.Read["findings"] = doctor.Diagnose(facts), true
-		r.unread, r.names = !facts.Deep.Sockets.Read, map[int]string{}
+		r.unread, r.names = notAsked(facts), map[int]string{}
 		r.devices = map[netip.Addr]string{}
 		for _, link := range facts.Links {
 			r.names[link.Index] = link.Name
-			for _, text := range link.Addrs {
-				if prefix, err := netip.ParsePrefix(text); err == nil {
+			for _, address := range link.Addrs {
+				if prefix, err := netip.ParsePrefix(address); err == nil {
 					r.devices[prefix.Addr()] = link.Name
 				}
 			}
 		}
 	}
-	if connections, err := host.OpenConnections(false); err == nil { // addresses may have changed
+	connections, err := host.OpenConnections(false) // addresses may have changed
+	if r.wasRead("addresses", err) {
 		r.connections = connections
 	}
-	if status, err := r.store.Status(); err == nil {
+	status, err := r.store.Status()
+	if r.wasRead("goal", err) {
 		l.Goal, l.Read["goal"] = &status, true
 	}
 	r.last = l
 }
 
+// notAsked is why a host's connections are not to be asked for: nothing else has done so.
+func notAsked(facts host.Facts) error {
+	if facts.Deep.Sockets.Read {
+		return nil
+	}
+	for _, unread := range facts.Deep.Unknown {
+		if unread.What == "live connections" {
+			return errors.New(unread.Why)
+		}
+	}
+	return errors.New("they have not been read")
+}
+
 // readConnections lists them. To ask where the module for it is not loaded would load it.
 func (r *Reader) readConnections() {
-	r.last.Connections, r.last.Read["connections"] = nil, false
-	if r.unread || r.connections == nil {
-		return
+	var all *Connections
+	err := r.unread
+	switch {
+	case err != nil:
+	case r.connections == nil:
+		err = errors.New("addresses cannot be read")
+	default:
+		all, err = r.tally.Add(r.connections.Each, time.Now(), r.devices)
 	}
-	all, err := r.tally.Add(r.connections.Each, time.Now(), r.devices)
-	r.last.Connections, r.last.Read["connections"] = all, err == nil
+	r.last.Connections, r.last.Read["connections"] = all, r.wasRead("connections", err)
 }
 
 // queues is a look, at the queues as they are now and at the rest as it was.
@@ -123,6 +165,6 @@ func (r *Reader) queues() Look {
 			l.Trees[name] = tree
 		}
 	}
-	l.Read["queues"] = err == nil
+	l.Read["queues"] = r.wasRead("queues", err)
 	return l
 }

@@ -65,6 +65,9 @@ func (v View) Lines(s State) []string {
 	}
 	top, middle := slices.Concat(v.head(s), v.followed(s), v.verdict(s)), slices.Concat(v.parts(s), v.incoming(s))
 	bottom := slices.Concat(v.goal(s), v.findings(s, most))
+	if v.Height == 0 { // there is room to read each to its end
+		bottom = v.wrapped(bottom)
+	}
 	rows, left := many, len(s.Clients.Networks)+2
 	if v.Height > 0 {
 		const title, heads, foot = 1, 2, 1
@@ -80,6 +83,14 @@ func (v View) Lines(s State) []string {
 	}
 	for i := range all {
 		all[i] = v.fit(all[i])
+	}
+	return all
+}
+
+// wrapped are lines with what does not fit below them.
+func (v View) wrapped(lines []string) (all []string) {
+	for _, line := range lines {
+		all = append(all, text.Wrap("", "  ", line, v.Width)...)
 	}
 	return all
 }
@@ -129,9 +140,7 @@ func (v View) followed(s State) (lines []string) {
 			if f.Tries != "" { // for a moment, in which nothing is to move
 				lines, says = append(lines, says[0]), says[1:]
 			}
-			for _, line := range says {
-				lines = append(lines, text.Wrap("", "  ", line, v.Width)...)
-			}
+			lines = append(lines, v.wrapped(says)...)
 		}
 	}
 	return lines
@@ -325,7 +334,7 @@ func (v View) goal(s State) []string {
 	if passed := units.Duration(s.Now.Sub(s.Goal.At)); passed > 0 {
 		status.RevertsIn = max(status.RevertsIn-passed, 0)
 	}
-	return []string{"Goal: " + v.Words(status, s.Goal.Err)}
+	return text.Wrap("Goal: ", "  ", v.Words(status, s.Goal.Err), v.Width)
 }
 
 // findings are those that are there and those that went, so many at most.

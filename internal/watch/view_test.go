@@ -174,6 +174,23 @@ func TestAnySize(t *testing.T) {
 	}
 }
 
+// However narrow the terminal, the timer can be read, and what is printed once can be read to its end.
+func TestNarrow(t *testing.T) {
+	s := busy()
+	s.Findings[0].Plain = "This server's processor is too busy: in 88 % of the last 10 s something waited for it."
+	s.Doctor.Unknown[0].Why = "needs CAP_SYS_PTRACE, which root does not have here"
+	timer := "Goal: in force, and reverts in 43s."
+	for height, want := range map[int][]string{24: {timer}, 0: {timer, s.Findings[0].Plain, s.unseen()}} {
+		lines := View{Width: 30, Height: height, Words: words}.Lines(s)
+		shown := strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+		for _, sentence := range want {
+			if !strings.Contains(shown, sentence) {
+				t.Errorf("30x%d does not say %q:\n%s", height, sentence, strings.Join(lines, "\n"))
+			}
+		}
+	}
+}
+
 func TestOrders(t *testing.T) {
 	for i, want := range []string{"203.0.113.0/24", "203.0.113.0/24", "2001:db8:1234::/48", "203.0.113.0/24",
 		"198.51.100.0/24"} {

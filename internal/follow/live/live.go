@@ -39,7 +39,7 @@ type Event struct {
 const (
 	// Looks while the link is loaded and while it is not. A look may take no more of a core than share.
 	soonest, latest, idle = 20 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond
-	share                 = 0.002
+	share                 = 0.0015
 	// All connections are looked at this often, or as often as a tenth of a percent of a core allows. A few of those
 	// that carry most are then looked at each time.
 	every      = 2 * time.Second

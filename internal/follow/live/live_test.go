@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -410,6 +411,8 @@ func loopback(must func(error), connections int) (all []int) {
 // as often as it allows itself, and a few looked at fifty times a second.
 func BenchmarkFollow10000(b *testing.B) {
 	const ends = 10_000
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as weir follow does
+	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: ends + 1000, Max: ends + 1000}); err != nil {
 		b.Skipf("skipped, not passed: %v", err)
 	}
@@ -421,6 +424,7 @@ func BenchmarkFollow10000(b *testing.B) {
 	for _, fd := range loopback(must, ends/2) {
 		defer unix.Close(fd)
 	}
+	debug.FreeOSMemory() // what it took to connect them is not weir's
 	connections, err := host.OpenConnections(true)
 	must(err)
 	defer connections.Close()
