@@ -614,16 +614,15 @@ func (s *Scenario) checkChanges(c Candidate) *problem {
 	return nil
 }
 
-// unitless finds a bare number where a quantity has a unit: TOML takes one for the other.
+// unitless finds a bare number or truth where a quantity has a unit: TOML takes one for the other.
 func unitless(v any, t reflect.Type, where ...string) *problem {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch v := v.(type) {
-	case int64, float64:
+	case int64, float64, bool:
 		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-			return wrong("a quantity is a string with its unit, as in \"50mbit\" and \"10ms\"", where,
-				"%s = %v has no unit", where[len(where)-1], v)
+			return wrong(quantities, where, "%s = %v has no unit", where[len(where)-1], v)
 		}
 	case []any:
 		for _, entry := range v {
@@ -668,6 +667,10 @@ func checkSysctls(m map[string]string, where []string) *problem {
 		}
 		if value == "" || strings.ContainsAny(value, "\n\x00") {
 			return wrong("", where, "sysctl %s has no value", key)
+		}
+		if key == "net.ipv4.tcp_congestion_control" && !slices.Contains(CongestionControls(), value) {
+			return wrong("known: "+strings.Join(CongestionControls(), " "), where, "unknown congestion control %q",
+				value)
 		}
 	}
 	return nil

@@ -77,21 +77,13 @@ type sources []source
 func readChain(path string) (sources, error) {
 	var chain sources
 	for depth := 0; ; depth++ {
-		info, err := os.Stat(path)
-		if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
-			return nil, &FileError{path, 0, "is not a scenario file", "a scenario is a TOML file; see scenarios/"}
+		text, bad := readFile(path)
+		if bad != nil && len(chain) > 0 { // the mistake is in the file that names this one
+			try := cmp.Or(bad.Try, "the path of a scenario, from the folder of this one")
+			return nil, chain[:1].locate(wrong(try, []string{"inherit"}, "inherits %s: %s", path, bad.What))
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			reason := err
-			if inner := errors.Unwrap(err); inner != nil {
-				reason = inner
-			}
-			return nil, &FileError{path, 0, reason.Error(), ""}
-		}
-		if strings.HasPrefix(string(text), "\ufeff") {
-			return nil, &FileError{path, 1, "begins with a byte order mark",
-				"the file as UTF-8 without one (without BOM)"}
+		if bad != nil {
+			return nil, bad
 		}
 		chain = append(sources{{path, text}}, chain...)
 		var head struct {
@@ -112,6 +104,26 @@ func readChain(path string) (sources, error) {
 		}
 		path = head.Inherit
 	}
+}
+
+// readFile gives the text of one file.
+func readFile(path string) ([]byte, *FileError) {
+	info, err := os.Stat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
+		return nil, &FileError{path, 0, "is not a scenario file", "a scenario is a TOML file; see scenarios/"}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		reason := err
+		if inner := errors.Unwrap(err); inner != nil {
+			reason = inner
+		}
+		return nil, &FileError{path, 0, reason.Error(), ""}
+	}
+	if strings.HasPrefix(string(text), "\ufeff") {
+		return nil, &FileError{path, 1, "begins with a byte order mark", "the file as UTF-8 without one (without BOM)"}
+	}
+	return text, nil
 }
 
 // overlay puts a file on top of what it inherits: tables key by key; clients, flows, probes, programs and candidates
@@ -178,13 +190,46 @@ func positioned(path string, err error) error {
 	if errors.As(err, &bad) {
 		line, _ := bad.Position()
 		what := strings.TrimPrefix(bad.Error(), "toml: ")
+		try := ""
+		if m := mistyped.FindStringSubmatch(what); m != nil {
+			var wanted string
+			wanted, try = meant(m[2])
+			what = fmt.Sprintf("the value is of type %s, and has to be %s", m[1], wanted)
+		}
 		if key := strings.Join(bad.Key(), "."); key != "" && !strings.Contains(what, key) {
 			what = key + ": " + what
 		}
-		return &FileError{path, line, oneLine(what), ""}
+		return &FileError{path, line, oneLine(what), try}
 	}
 	return &FileError{path, 0, oneLine(strings.TrimPrefix(err.Error(), "toml: ")), ""}
 }
+
+// mistyped is how the TOML library says that a value is of another type than its key, which it names in Go's words.
+var mistyped = regexp.MustCompile(`cannot decode TOML (.+) into .* type (.+)$`)
+
+// meant is what a file has for a Go type, and how that is written.
+func meant(goType string) (what, try string) {
+	switch {
+	case goType == "int":
+		return "a whole number", "digits alone, without quotes: 4"
+	case goType == "float64":
+		return "a number", "digits, without quotes: 1.5"
+	case goType == "bool":
+		return "true or false", "true or false, without quotes"
+	case goType == "[]string" || goType == "[]interface {}":
+		return "a list", `brackets around it: ["1"]`
+	case strings.HasPrefix(goType, "[]"):
+		return "tables", "a table for each, with [[ ]] around its name"
+	case strings.HasPrefix(goType, "units.") || goType == "scenario.Buffer":
+		return "a quantity", quantities
+	case strings.HasPrefix(goType, "map[") || strings.HasPrefix(goType, "scenario.") && goType != "scenario.ECN":
+		return "a table", `{ key = "value" }, or a table of its own`
+	}
+	return "a string", `quotes around it: "1"`
+}
+
+// quantities is how they are written.
+const quantities = `a quantity is a string with its unit, as in "50mbit" and "10ms"`
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
@@ -209,6 +254,9 @@ func (chain sources) locate(p *problem) error {
 			line = n + 1
 			if m := header.FindStringSubmatch(text); m != nil {
 				current = strings.Trim(m[1], `"`)
+				if len(rest) == 1 && current == section+"."+rest[0] && best == 0 { // of a section without names
+					best = line
+				}
 				if named && len(rest) > 1 && current == section+"."+rest[1] { // the key is a table
 					best = line
 				}

@@ -85,6 +85,25 @@ func TestBroken(t *testing.T) {
 		{"unknown key in a table", minimal + "[path]\nrttt = \"48ms\"\n", `:9: unknown key "path.rttt"`},
 		{"unknown key in a weir goal", minimal + "weir = { speed = \"50mbit\" }\n",
 			`:8: unknown key "candidate.speed"`},
+		{"a sysctl that is no string", minimal + "sysctl = { \"net.ipv4.tcp_ecn\" = 1 }\n",
+			":8: candidate.sysctl: the value is of type integer, and has to be a string"},
+		{"a number in quotes", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\ncount = \"4\"", 1),
+			":6: flow.count: the value is of type string, and has to be a whole number"},
+		{"a list without brackets", "columns = \"goodput\"\n" + minimal,
+			":1: columns: the value is of type string, and has to be a list"},
+		{"a word for true", minimal + "weir = { nat = \"yes\" }\n", "and has to be true or false"},
+		{"a date for a time", "duration = 2026-01-01\n" + minimal, "and has to be a quantity"},
+		{"a word for a table", "path = \"20ms\"\n" + minimal, "and has to be a table"},
+		{"a word for tables", "probe = \"udp\"\n" + minimal, "and has to be tables"},
+		{"a truth for a rate", minimal + "weir = { follow = true }\n", ":8: follow = true has no unit"},
+		{"a sysctl of a congestion control that is none",
+			minimal + "sysctl = { \"net.ipv4.tcp_congestion_control\" = \"bbrr\" }\n",
+			`:8: unknown congestion control "bbrr"`},
+		{"the same of the server's",
+			minimal + "[server.sysctl]\n\"net.ipv4.tcp_congestion_control\" = \"bbrr\"\n",
+			`:8: unknown congestion control "bbrr"`},
+		{"a swept number in quotes", minimal + "[[sweep]]\nkey = \"flow.f.count\"\nvalues = [\"4\"]\n",
+			":8: sweep of flow.f.count = 4: count: the value is of type string, and has to be a whole number"},
 		{"a framing of a policer", strings.Replace(minimal, "rate = \"50mbit\"",
 			"rate = \"50mbit\"\nqueue = \"policer\"\n"+
 				"overhead = 4", 1), "a policer here counts IP packets"},
@@ -92,7 +111,7 @@ func TestBroken(t *testing.T) {
 			1),
 			"overhead = -15 bytes is out of range"},
 		{"a change of no rate", strings.Replace(minimal, "[[flow]]", "[[provider.change]]\nat = \"1s\"\n[[flow]]", 1),
-			"the rate 0bit at 1s is out of range"},
+			":4: the rate 0bit at 1s is out of range"},
 		{"a segment that is too small", strings.Replace(minimal, "name = \"f\"", "name = \"f\"\nmss = \"20b\"", 1),
 			"mss 20b is out of range"},
 		{"rate without unit", strings.Replace(minimal, "50mbit", "50", 1), `:3: provider.rate: rate "50" has no unit`},
@@ -281,6 +300,9 @@ func TestBroken(t *testing.T) {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
 			}
+			if strings.Contains(err.Error(), "scenario.") {
+				t.Errorf("a name of Go's: %q", err)
+			}
 		})
 	}
 	dir := t.TempDir()
@@ -306,6 +328,14 @@ func TestInherit(t *testing.T) {
 	if s.Title != "u" || s.Path.RTT.String() != "20ms" || s.Path.Loss.String() != "1%" || len(s.Candidate) != 3 ||
 		s.Candidate[1].Qdisc != "sfq" || len(s.Flow) != 1 {
 		t.Errorf("got %+v", s)
+	}
+	// Who inherits what is no scenario has the mistake.
+	orphan := filepath.Join(dir, "orphan.toml")
+	for _, nothing := range []string{"gone.toml", "."} {
+		os.WriteFile(orphan, []byte("title = \"u\"\ninherit = \""+nothing+"\"\n"), 0o600)
+		if _, err := Load(orphan); err == nil || !strings.HasPrefix(err.Error(), orphan+":2: inherits ") {
+			t.Errorf("it inherits %s: %v", nothing, err)
+		}
 	}
 	os.WriteFile(parent, []byte("inherit = \"child.toml\"\n"), 0o600)
 	if _, err := Load(child); err == nil || !strings.Contains(err.Error(), "inherits itself") {
@@ -345,6 +375,17 @@ values = [1, 4, 16]
 	}
 	if s.Flow[0].Count != 0 || points[0].Scenario.Flow[0].Count != 1 {
 		t.Error("points share their flows")
+	}
+}
+
+// A key that says nothing of a run would be swept without any effect.
+func TestSweptInVain(t *testing.T) {
+	for _, axis := range []string{`key = "inherit"` + "\nvalues = [\"x.toml\"]", `key = "sweep"` + "\nvalues = [[]]",
+		`key = "claim"` + "\nvalues = [[]]"} {
+		_, err := Load(write(t, "s.toml", minimal+"[[sweep]]\n"+axis+"\n"))
+		if err == nil || !strings.Contains(err.Error(), "is of the file, and of no run") {
+			t.Errorf("%s: %v", axis, err)
+		}
 	}
 }
 

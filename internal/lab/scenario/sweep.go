@@ -122,6 +122,9 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 // same.
 func (s *Scenario) set(key string, value any) *problem {
 	parts := strings.Split(key, ".")
+	if slices.Contains([]string{"inherit", "sweep", "claim"}, parts[0]) { // the decoder would take it, without effect
+		return wrong("provider.rate, path.rtt, flow.NAME.count, …", nil, "sweep: %q is of the file, and of no run", key)
+	}
 	var target any = s
 	named := len(parts) >= 3
 	if named { // flow.NAME.count, candidate.NAME.weir.rtt: decode onto that entry
@@ -160,7 +163,8 @@ func (s *Scenario) set(key string, value any) *problem {
 	d := toml.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(target); err != nil {
-		return wrong("", nil, "sweep of %s = %s: %s", key, quantity(value), positioned("", err).(*FileError).What)
+		bad := positioned("", err).(*FileError)
+		return wrong(bad.Try, nil, "sweep of %s = %s: %s", key, quantity(value), bad.What)
 	}
 	bare := unitless(document, reflect.TypeOf(target).Elem())
 	if named {

@@ -62,6 +62,21 @@ func TestPressed(t *testing.T) {
 	}
 }
 
+// What follows is a sentence of its own.
+func TestFailedProgram(t *testing.T) {
+	for _, c := range []struct {
+		output []string
+		want   string
+	}{{nil, "Program p ended with status 3. Beware"}, {[]string{"a", "no route."}, "status 3: no route. Beware"},
+		{[]string{"no route"}, "status 3: no route. Beware"}} {
+		run := measure.Run{Programs: []measure.Program{{Program: "p", Exit: 3, Output: c.output}}, TCPPressed: true}
+		p := Point{Cells: []Cell{{Runs: []measure.Run{run}}}}
+		if Describe(&p); !strings.Contains(p.Cells[0].Words, c.want) {
+			t.Errorf("%q does not say %q", p.Cells[0].Words, c.want)
+		}
+	}
+}
+
 func TestWhere(t *testing.T) {
 	var all [][]string
 	for _, q := range []string{"FIFO", "policer"} {

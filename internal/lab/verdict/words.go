@@ -58,9 +58,9 @@ func words(p *Point, c *Cell) string {
 		if x.Exit > 0 {
 			last := ""
 			if n := len(x.Output); n > 0 {
-				last = ": " + x.Output[n-1]
+				last = ": " + strings.TrimSuffix(x.Output[n-1], ".")
 			}
-			s = append(s, fmt.Sprintf("Program %s ended with status %d%s", x.Program, x.Exit, last))
+			s = append(s, fmt.Sprintf("Program %s ended with status %d%s.", x.Program, x.Exit, last))
 		}
 	}
 	limited := median(c.Runs, func(r *measure.Run) float64 {
