@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -182,6 +183,59 @@ func TestAnsibleRollout(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The timer of each batch is longer than it takes to measure its hosts, one after the other.
+func TestAnsibleBatches(t *testing.T) {
+	needsAnsible(t, "ansible-playbook")
+	playbook, err := os.ReadFile("../ansible/playbooks/rollout.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, play, _ := strings.Cut(string(playbook), "- name: Bring each batch")
+	play, _, found := strings.Cut(play, "  module_defaults:\n")
+	if !found {
+		t.Fatal("rollout.yml is made in another way")
+	}
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	play = "- name: Bring each batch" + play + `  tasks:
+    - ansible.builtin.debug:
+        msg: "a batch of {{ ansible_play_batch | length }} has {{ weir_timer }} s"
+      run_once: true
+`
+	inventory := "[few]\nweb[1:20]\n[many]\nweb[21:300]\n"
+	for name, text := range map[string]string{"play.yml": play, "inventory": inventory} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		time    int // s, that a measurement takes
+		batches string
+		args    []string
+	}{
+		{25, "1 30 77 77 77 38", nil},
+		{60, "1 30 43 43 43 43 43 43 11", []string{"-e", "weir_time=60"}},
+		{4000, strings.TrimSpace(times("1 ", 20)), []string{"-e", "weir_time=4000", "-e", "weir_hosts=few"}},
+		{25, "1 2 10 7", []string{"-e", "weir_hosts=few"}},
+		{25, "1 2 10 7", []string{"--limit", "few"}},
+	} {
+		args := append([]string{"-i", dir + "/inventory", dir + "/play.yml"}, c.args...)
+		out := output(t, "ansible-playbook", args...)
+		var batches []string
+		for _, m := range regexp.MustCompile(`a batch of (\d+) has (\d+) s`).FindAllStringSubmatch(out, -1) {
+			hosts, _ := strconv.Atoi(m[1])
+			timer, _ := strconv.Atoi(m[2])
+			if takes := 120 + hosts*(c.time+20); timer < takes && hosts > 1 {
+				t.Errorf("%v: %d hosts take %d s, and their timer %d s", c.args, hosts, takes, timer)
+			}
+			batches = append(batches, m[1])
+		}
+		if got := strings.Join(batches, " "); got != c.batches {
+			t.Errorf("%v: batches of %s, want %s", c.args, got, c.batches)
+		}
 	}
 }
 

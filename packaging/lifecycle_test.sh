@@ -118,13 +118,32 @@ if [[ $1 == *.rpm ]]; then # in the copy, since it unpacks nfpm's absolute names
 fi
 [[ $1 == *.deb ]] || { echo "== done"; exit; }
 echo "== purge"
-mkdir -p "$root/etc/udev/rules.d" "$root/etc/sysctl.d"
-echo '# Written by weir, which keeps the goal.' >"$root/etc/sysctl.d/99-weir.conf"
+units=etc/systemd/system
+links=$units/multi-user.target.wants
+mkdir -p "$root/etc/udev/rules.d" "$root/etc/sysctl.d" "$root/$links"
+ours=(var/lib/weir etc/sysctl.d/99-weir.conf "$units/weir-follow.service" "$links/weir-follow.service")
+for file in "${ours[@]:1:2}"; do
+	echo '# Written by weir, which keeps the goal.' >"$root/$file"
+done
+ln -sf /etc/systemd/system/weir-follow.service "$root/${ours[3]}"
+for name in weir-serve weir-serve-domain; do # systemd.exec(5): with DynamicUser= a state directory is below private
+	mkdir -p "$root/var/lib/private/$name"
+	echo secret >"$root/var/lib/private/$name/token"
+	ln -s "private/$name" "$root/var/lib/$name"
+	ours+=("var/lib/private/$name" "var/lib/$name")
+done
 echo '# By hand.' >"$root/etc/udev/rules.d/90-weir.rules"
 echo 'rate = "50mbit"' >"$root/etc/weir.toml"
+for file in "${ours[@]}"; do
+	[ -e "$root/$file" ] || [ -L "$root/$file" ] || { echo "not there before the purge: $file"; false; }
+done
+rm -f "$root/tmp/asked"
+mkdir -p "$root/run/systemd/system"
 in_root dpkg -P weir
-for file in var/lib/weir etc/sysctl.d/99-weir.conf; do
-	[ ! -e "$root/$file" ] || { echo "left: $file"; false; }
+rm -r "$root/run/systemd"
+grep -qx '.*stop.* weir-follow.service' "$root/tmp/asked"
+for file in "${ours[@]}"; do
+	[ ! -e "$root/$file" ] && [ ! -L "$root/$file" ] || { echo "left: $file"; false; }
 done
 for file in etc/udev/rules.d/90-weir.rules etc/weir.toml; do # by hand
 	[ -e "$root/$file" ] || { echo "gone: somebody else's $file"; false; }

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"weir/internal/host"
 	"weir/internal/plan"
 )
 
@@ -213,6 +215,88 @@ func TestScripts(t *testing.T) {
 		output(t, "sh", "-n", "deb/"+name)
 		if info, err := os.Stat("deb/" + name); err != nil || info.Mode()&0o111 == 0 {
 			t.Errorf("%s cannot be executed: %v", name, err)
+		}
+	}
+}
+
+// A purge removes each file that Weir may have written, and none that a person wrote under such a name.
+func TestPurge(t *testing.T) {
+	script, err := os.ReadFile("deb/postrm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	units, err := filepath.Glob("*.service")
+	if err != nil || len(units) == 0 {
+		t.Fatal(units, err)
+	}
+	for _, theirs := range []bool{false, true} {
+		root := t.TempDir()
+		write := func(name, text string) {
+			t.Helper()
+			err := os.MkdirAll(filepath.Dir(root+name), 0o755)
+			if err == nil {
+				err = os.WriteFile(root+name, []byte(text), 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		link := func(to, name string) {
+			t.Helper()
+			err := os.MkdirAll(filepath.Dir(root+name), 0o755)
+			if err = errors.Join(err, os.Symlink(to, root+name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var state []string
+		for _, unit := range units {
+			text, _ := os.ReadFile(unit)
+			for _, m := range regexp.MustCompile(`(?m)^StateDirectory=(.+)$`).FindAllStringSubmatch(string(text), -1) {
+				state = append(state, "/var/lib/"+m[1])
+				if strings.Contains(string(text), "\nDynamicUser=yes\n") {
+					state = append(state, "/var/lib/private/"+m[1])
+					link("private/"+m[1], "/var/lib/"+m[1])
+				}
+				write(state[len(state)-1]+"/secret", "")
+			}
+		}
+		for _, name := range host.Kept() {
+			switch {
+			case strings.Contains(name, ".wants/") || strings.HasPrefix(name, "/etc/runlevels/"):
+				to := "/etc/systemd/system/"
+				if !strings.HasSuffix(name, ".service") {
+					to = "/etc/init.d/"
+				}
+				link(root+to+filepath.Base(name), name)
+			case theirs:
+				write(name, "# By hand.\n"+host.FirstLine)
+			case name == host.GoalFile:
+				write(name, "# The goal of weir. To change it edit it and run:  weir up\n")
+			case strings.HasPrefix(name, "/etc/init.d/"):
+				write(name, host.ScriptLine+host.FirstLine)
+			default:
+				write(name, host.FirstLine)
+			}
+		}
+		write("/run/systemd/system/x", "")
+		for _, tool := range []string{"systemctl", "deb-systemd-invoke"} {
+			write("/bin/"+tool, "#!/bin/sh\necho \"${0##*/} $*\" >>"+root+"/asked\n")
+		}
+		below := regexp.MustCompile(`(\W)/(etc|var|run)/`).ReplaceAllString(string(script), "$1"+root+"/$2/")
+		cmd := exec.Command("sh", "-c", below, "postrm", "purge")
+		cmd.Env = append(os.Environ(), "PATH="+root+"/bin:"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, name := range append(state, host.Kept()...) {
+			_, err := os.Lstat(root + name)
+			if stays := theirs && !slices.Contains(state, name); (err == nil) != stays {
+				t.Errorf("theirs %v, %s: %v", theirs, name, err)
+			}
+		}
+		asked, _ := os.ReadFile(root + "/asked")
+		if strings.Contains(string(asked), "stop weir-follow.service\n") == theirs {
+			t.Errorf("theirs %v, asked:\n%s", theirs, asked)
 		}
 	}
 }

@@ -42,7 +42,8 @@ func faults() []fault {
 		{name: "a rate that nobody knows is looked for, and found", on: one, quick: true, run: learnt},
 		{name: "tried over ssh by who knows no rate, and kept", on: one, run: triedAndKept},
 		{name: "tried over ssh, and not kept", on: one, run: triedAndPutBack},
-		{name: "tried over ssh by one whom sudo asks for a password", on: one, run: triedBySudo},
+		{name: "tried over ssh by one whom sudo asks for a password", on: one, run: triedBy("sudo")},
+		{name: "tried over ssh by one whom doas asks for a password", on: one, run: triedBy("doas")},
 		{name: "a reboot while not confirmed", on: one, run: rebootsUnconfirmed},
 		{name: "a power cut at a step", on: one, suites: released, run: powerCuts},
 		{name: "the card comes after the boot, goes and comes again", on: all, run: hotplug},
@@ -134,7 +135,19 @@ func (s *subject) within(seconds int) string {
 	return "--timeout " + after.Truncate(time.Millisecond).String() + " "
 }
 
+// onlyLooks runs what changes nothing, as root and as somebody else: no module is loaded for it.
+func (s *subject) onlyLooks() {
+	s.sh(`modules() { cut -d' ' -f1 /proc/modules | sort; }
+		rmmod tcp_diag 2>/dev/null; ! grep '^tcp_diag ' /proc/modules && modules >/run/modules || exit 1
+		for c in doctor plan 'plan --rate auto' status 'watch --once'; do
+			weir $c >/run/said 2>&1; setpriv --reuid=nobody --regid=nogroup --clear-groups weir $c >/dev/null 2>&1
+			modules | diff /run/modules - || { echo "by $c"; exit 1; }
+		done
+		weir plan --rate auto | tr '\n' ' ' | grep 'module *tcp_diag'`)
+}
+
 func nobodyConfirms(s *subject) {
+	s.onlyLooks()
 	before := s.look()
 	s.sh("weir up " + s.within(whileLooking) + goal + "; " + inForce(goalRate) +
 		" && systemctl list-units --no-legend 'weir-revert*' | grep running")
@@ -383,17 +396,24 @@ func triedAndPutBack(s *subject) {
 	s.same(asBefore, s.look(), before, "tried, and not kept")
 }
 
-func triedBySudo(s *subject) {
-	try := s.afar("someone")
-	s.someone()
-	before := s.look()
-	s.sh(try(`wrong\n`, "") + `[ $said = 1 ] && grep 'sudo on .* lets nobody in with that password' /run/said`)
-	s.same(asBefore, s.look(), before, "the password was wrong")
-	s.sh(try(`secret\ny\nn\n`, "") + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said`)
-	s.same(asBefore, s.look(), before, "tried, and not kept")
-	s.sh(try(`secret\ny\ny\n`, "") + `[ $said = 0 ] && grep 'Kept, also over a reboot' /run/said`)
-	s.holds(asPlanned, "tried, and kept", "weir status && tc qdisc show dev far0 | grep 'cake .*bandwidth ' && "+
-		"! ls -d /tmp/weir-try.*")
+// triedBy is a user who becomes root by sudo, or by doas where sudo is not.
+func triedBy(program string) func(*subject) {
+	return func(s *subject) {
+		try := s.afar("someone")
+		s.someone()
+		if program == "doas" {
+			s.sh("mv /usr/bin/sudo /usr/bin/sudo.away; echo permit someone >/etc/doas.conf; chmod 600 /etc/doas.conf")
+		}
+		before := s.look()
+		s.sh(try(`wrong\n`, "") + `[ $said = 1 ] && grep '` + program +
+			` on .* lets nobody in with that password' /run/said`)
+		s.same(asBefore, s.look(), before, "the password was wrong")
+		s.sh(try(`secret\ny\nn\n`, "") + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said`)
+		s.same(asBefore, s.look(), before, "tried, and not kept")
+		s.sh(try(`secret\ny\ny\n`, "") + `[ $said = 0 ] && grep 'Kept, also over a reboot' /run/said`)
+		s.holds(asPlanned, "tried, and kept", "weir status && tc qdisc show dev far0 | grep 'cake .*bandwidth ' && "+
+			"! ls -d /tmp/weir-try.*")
+	}
 }
 
 func rebootsUnconfirmed(s *subject) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -182,8 +183,8 @@ func difference(want, now string) string {
 // everything tells whether make test-machines asks, for all faults on all systems; otherwise a few run on one.
 func everything() bool { return os.Getenv("WEIR_TEST_MACHINES") != "" }
 
-// TestMachines tries every fault on every system that it matters on. make test-machines runs all and writes
-// docs/reliability.md.
+// TestMachines tries every fault on every system that it matters on, as many systems at a time as there are CPUs.
+// make test-machines runs all and writes docs/reliability.md.
 func TestMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped here: whole machines take more than -short allows")
@@ -192,7 +193,7 @@ func TestMachines(t *testing.T) {
 	if deadline, ok := t.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-10*time.Second)) // to end what was started
-		defer cancel()
+		t.Cleanup(cancel)
 	}
 	dir := t.TempDir()
 	files := map[string]string{"/usr/bin/weir": program(t, dir, "weir/cmd/weir"),
@@ -213,8 +214,10 @@ func TestMachines(t *testing.T) {
 	if !everything() {
 		suites, managers = []string{"trixie"}, []Manager{Networkd}
 	}
+	t.Cleanup(func() { results.document(t) })
 	for _, suite := range suites {
 		t.Run(suite, func(t *testing.T) {
+			t.Parallel()
 			image, err := Build(ctx, suite, Plain)
 			if errors.Is(err, ErrNoTools) || err != nil && everything() && suite == "sid" {
 				t.Skipf("skipped, not passed: %v", err)
@@ -224,8 +227,8 @@ func TestMachines(t *testing.T) {
 			}
 			for _, manager := range managers {
 				t.Run(string(manager), func(t *testing.T) {
-					testSystem(ctx, t, image,
-						Options{Manager: manager, Files: files}, results)
+					t.Parallel()
+					testSystem(ctx, t, image, Options{Manager: manager, Files: files}, results)
 				})
 			}
 		})
@@ -234,6 +237,7 @@ func TestMachines(t *testing.T) {
 		if !everything() {
 			t.Skipf("skipped here: %s runs in make test-machines", t.Name())
 		}
+		t.Parallel()
 		image, err := Build(ctx, "bookworm", OpenRC)
 		if errors.Is(err, ErrNoTools) {
 			t.Skipf("skipped, not passed: %v", err)
@@ -241,28 +245,35 @@ func TestMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		files := maps.Clone(files)
 		for _, name := range []string{"weir", "weir-follow"} {
 			files["/etc/init.d/"+name] = "../../../packaging/openrc/" + name // as the .apk does
 		}
 		testSystem(ctx, t, image, Options{Manager: Ifupdown, Files: files}, results)
 	})
-	if path := os.Getenv("WEIR_RELIABILITY"); path != "" && !t.Failed() {
-		all, err := results.add("", "", tally{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		version, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := all.markdown(strings.TrimSpace(string(version)), parseRows(string(before)))
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Error(err)
-		}
+}
+
+// document writes docs/reliability.md, unless something failed.
+func (r results) document(t *testing.T) {
+	path := os.Getenv("WEIR_RELIABILITY")
+	if path == "" || t.Failed() {
+		return
+	}
+	all, err := r.add("", "", tally{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := all.markdown(strings.TrimSpace(string(version)), parseRows(string(before)))
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Error(err)
 	}
 }
 
