@@ -19,6 +19,7 @@ import (
 	"weir/internal/change"
 	"weir/internal/follow"
 	"weir/internal/follow/live"
+	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -33,9 +34,9 @@ const (
 )
 
 // heard is a goal with the rate that this host's own traffic tells, where the goal leaves that open and it does; and
-// what was heard, nil where nobody listened.
-func heard(cmd *cobra.Command, o common, goal plan.Goal, patience time.Duration, quiet bool) (plan.Goal, *hearing,
-	error) {
+// what was heard, nil where nobody listened. Only who changes the host, or was told to listen, loads a module for it.
+func heard(cmd *cobra.Command, o common, goal plan.Goal, patience time.Duration, quiet, loads bool) (plan.Goal,
+	*hearing, error) {
 	if !goal.Unknown() || goal.Check() != nil {
 		return goal, nil, nil // what is wrong with it is said with all the rest
 	}
@@ -53,7 +54,12 @@ func heard(cmd *cobra.Command, o common, goal plan.Goal, patience time.Duration,
 	}
 	interrupted, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	h, err := hear(interrupted, u, patience, newProgress(cmd.ErrOrStderr()))
+	var h hearing
+	if why := host.Unasked(); why != "" && !loads {
+		err = errors.New(why)
+	} else {
+		h, err = hear(interrupted, u, patience, newProgress(cmd.ErrOrStderr()))
+	}
 	switch {
 	case interrupted.Err() != nil:
 		return goal, nil, errors.New("ended before anything was changed")

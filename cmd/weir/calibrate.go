@@ -222,6 +222,11 @@ func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Pee
 		return nil, usage("one --token and one --pin for each weir serve, in the same order",
 			"there are more of --token or --pin than peers that want one")
 	}
+	for _, token := range o.tokens {
+		if err := checkToken(token); err != nil {
+			return nil, err
+		}
+	}
 	served = 0
 	for _, name := range o.peers {
 		token, pin := "", ""
@@ -253,7 +258,7 @@ func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, er
 		}
 	}
 	if at, ok := strings.CutPrefix(name, iperfScheme); ok {
-		at, err := address(at, meter.IperfPort, "an iperf3 server")
+		at, err := address(at, iperfScheme, meter.IperfPort)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +273,7 @@ func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, er
 		}
 		return far.Open(ctx, far.Host{Name: host, Interactive: term.IsTerminal(int(os.Stdin.Fd()))})
 	}
-	at, err := address(name, meter.DefaultPort, "a weir serve")
+	at, err := address(name, "", meter.DefaultPort)
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,10 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/text"
 )
 
 // common are the options of every command here.
@@ -17,9 +16,8 @@ type common struct {
 }
 
 func (c *common) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.state, "state", change.Dir, "`directory` of the journal")
+	stateDir(cmd, &c.state, change.Dir, "`directory` of the journal")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
-	cmd.MarkFlagDirname("state")
 }
 
 func (c *common) store() change.Store { return change.Open(c.state) }
@@ -29,8 +27,5 @@ func (c *common) same(command string) string {
 	if c.state == change.Dir {
 		return command
 	}
-	if strings.Trim(c.state, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,") == "" {
-		return command + " --state " + c.state
-	}
-	return command + " --state '" + strings.ReplaceAll(c.state, "'", `'\''`) + "'"
+	return command + " --state " + text.Shell(c.state)
 }

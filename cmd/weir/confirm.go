@@ -18,8 +18,8 @@ func newConfirmCommand() *cobra.Command {
 		Long: `Keeps what the last weir up has changed, if all of it is still in force. It also
 writes the files that bring it back after a reboot: weir up --help lists them.
 
-If there is nothing to confirm, it says so and succeeds. If the time has run
-out, it fails.`,
+If there is nothing to confirm, it says so and succeeds. If it has been put
+back, or the machine was started again, it fails.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, confirmed, err := options.store().Confirm()

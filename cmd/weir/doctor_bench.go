@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,11 @@ func runBench(cmd *cobra.Command, asJSON bool) error {
 	switch {
 	case errors.Is(err, bench.ErrLacks):
 		return &hinted{err, "sudo weir doctor --bench"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &hinted{errors.New("it was not over within a minute: this host has too much else to do"),
+			"again, when it has less"}
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
 	case err != nil:
 		return err
 	case asJSON:

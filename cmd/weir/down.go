@@ -46,7 +46,7 @@ ask for.`,
 				for _, goal := range status.Goals() {
 					devices = append(devices, goal.Dev)
 				}
-				return usage(options.same("weir down --dev "+devices[0])+", or "+options.same("weir down --all"),
+				return usage("weir down --dev "+devices[0]+", or weir down --all",
 					"weir is up on %s", strings.Join(devices, ", "))
 			}
 			out, err := down(force)
@@ -54,7 +54,7 @@ ask for.`,
 				return err
 			}
 			tidy(store)
-			end := notDown(out, dev, options.same)
+			end := notDown(out, dev)
 			w := cmd.OutOrStdout()
 			if options.json {
 				if err := printJSON(w, out); err != nil {
@@ -84,19 +84,19 @@ ask for.`,
 }
 
 // notDown is the error of a down, of one device alone if it is named, after which not all is as it was.
-func notDown(out change.Outcome, dev string, same func(string) string) error {
+func notDown(out change.Outcome, dev string) error {
 	if len(out.Failed) > 0 || len(out.Left) == 0 {
 		if dev != "" {
-			return failed(out, same("weir recover"))
+			return failed(out, "weir recover")
 		}
-		return failed(out, same("weir down")+", again")
+		return failed(out, "weir down, again")
 	}
-	try := same("weir down --force") + ", which puts back what was there before weir"
+	try := "weir down --force, which puts back what was there before weir"
 	if dev != "" {
 		// Without the device it would take down what stays.
-		try = same("weir down --dev "+dev+" --force") + ", which puts back what was there before weir"
+		try = "weir down --dev " + dev + " --force, which puts back what was there before weir"
 		if slices.ContainsFunc(out.Left, func(l change.Failure) bool { return l.Dev() == "" }) {
-			try = same("weir status") + ", which says what of the host is not as the other goals want it"
+			try = "weir status, which says what of the host is not as the other goals want it"
 		}
 	}
 	if len(out.Left) == 1 {

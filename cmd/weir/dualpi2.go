@@ -70,9 +70,8 @@ type dualpi2Options struct {
 
 func (o *dualpi2Options) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.dev, "dev", "", "the `device`; or as tc writes it: dev NAME")
-	cmd.Flags().StringVar(&o.state, "state", dualpi2Dir, "`directory` of the journals")
+	stateDir(cmd, &o.state, dualpi2Dir, "`directory` of the journals")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
-	cmd.MarkFlagDirname("state")
 	complete(cmd, "dev", plan.DeviceNames)
 }
 

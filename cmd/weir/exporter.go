@@ -74,7 +74,9 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
-			reader, err := exporter.Open(change.Open(state))
+			reader, err := exporter.Open(change.Open(state), func(line string) {
+				fmt.Fprintln(cmd.ErrOrStderr(), line)
+			})
 			if err != nil {
 				return err
 			}
@@ -87,9 +89,12 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			} else {
 				listener, err := metricsListener(listen)
 				if err != nil {
-					try := "--listen ADDRESS:PORT, one that is free"
-					if errors.Is(err, unix.EADDRNOTAVAIL) {
-						try = "--listen ADDRESS:PORT, with an address of this host: ip address lists them"
+					try := "--listen ADDRESS:PORT, with an address of this host: ip address lists them"
+					switch {
+					case errors.Is(err, unix.EADDRINUSE):
+						try = "--listen ADDRESS:PORT, one that is free"
+					case errors.Is(err, unix.EACCES):
+						try = "--listen ADDRESS:PORT, with a port above 1023, or run it as root"
 					}
 					return &hinted{err, try}
 				}
@@ -105,12 +110,11 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", change.Dir, "`directory` of the journal")
+	stateDir(cmd, &state, change.Dir, "`directory` of the journal")
 	f.StringVar(&listen, "listen", "127.0.0.1:4749", "`address` and port to answer at")
 	f.StringVar(&textfile, "textfile", "", "write this `file` every 15 s instead: name.prom")
 	f.StringVar(&web, "web-config", "", "`file` for TLS and passwords, as in other exporters: web.yml")
 	cmd.MarkFlagFilename("web-config", "yml", "yaml")
-	cmd.MarkFlagDirname("state")
 	cmd.MarkFlagFilename("textfile", "prom")
 	cmd.RegisterFlagCompletionFunc("listen", cobra.NoFileCompletions)
 	return cmd

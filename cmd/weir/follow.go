@@ -11,6 +11,8 @@ import (
 	"io"
 	"math"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -77,6 +79,8 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
   weir status`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			runtime.GOMAXPROCS(1) // it looks at one thing at a time, and more threads only wake each other
+			debug.SetGCPercent(50)
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
 			return runFollow(ctx, options.store(), &followLog{out: cmd.OutOrStdout(), json: options.json})

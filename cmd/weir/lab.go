@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -100,6 +101,9 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds (default: the scenario's)")
 	f.StringVar(&o.shard, "shard", "", "run only a part, `2/8` the second of eight, and print it for weir lab merge")
 	f.IntVar(&o.parallel, "parallel", 0, "boot `n` kernels at a time (default: one a core)")
+	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(scenario.EngineNames(),
+		cobra.ShellCompDirectiveNoFileComp))
+	takesFile(cmd, "html")
 	return cmd
 }
 
@@ -212,6 +216,10 @@ func (o labOptions) check() error {
 	}
 	if o.json && o.markdown {
 		return usage("--json or --markdown", "--json and --markdown exclude each other")
+	}
+	// A name left out makes the next word of the command line the report, which would be written over.
+	if ext := filepath.Ext(o.html); ext == ".toml" || ext == ".json" {
+		return usage("--html report.html", "--html %s: a report is neither a scenario nor a part of a run", o.html)
 	}
 	if o.shard != "" && (o.json || o.markdown || o.html != "") {
 		return usage("--shard alone, and then weir lab merge --json",

@@ -48,6 +48,7 @@ Exit status: as of weir lab run.`,
 	f.BoolVar(&o.json, "json", false, "print the results as JSON instead of tables")
 	f.BoolVar(&o.markdown, "markdown", false, "print Markdown instead of terminal tables")
 	f.StringVar(&o.html, "html", "", "also write a report with pictures to this `file`")
+	takesFile(cmd, "html")
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		unquote(root)
 	}
-	err := root.Execute()
+	ran, err := root.ExecuteC()
 	if lost := out.Close(); lost != nil && (err == nil || errors.Is(err, errNotSo) || errors.Is(err, lost)) {
 		if path := (*fs.PathError)(nil); errors.As(lost, &path) {
 			lost = path.Err
@@ -63,12 +64,30 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fmt.Fprintf(errs, "weir: %s\n", strings.Join(strings.Fields(err.Error()), " "))
 	var hint interface{ Hint() string }
 	if errors.As(err, &hint) && hint.Hint() != "" {
-		fmt.Fprintf(errs, "  try: %s\n", hint.Hint())
+		fmt.Fprintf(errs, "  try: %s\n", sameState(ran, hint.Hint()))
 	}
 	if isUsage(err) {
 		return exitUsage
 	}
 	return exitNotSo
+}
+
+// sameState gives the commands of a hint the --state that this one had, where theirs is of the same kind.
+func sameState(ran *cobra.Command, hint string) string {
+	state := func(c *cobra.Command) *pflag.Flag { return c.Flags().Lookup("state") }
+	given := state(ran)
+	if given == nil || !given.Changed || strings.Contains(hint, "--state") {
+		return hint
+	}
+	command := regexp.MustCompile(`\bweir( [a-z0-9]+){1,2}`)
+	return command.ReplaceAllStringFunc(hint, func(words string) string {
+		other, rest, err := ran.Root().Find(strings.Fields(words)[1:])
+		if err != nil || state(other) == nil || state(other).DefValue != given.DefValue {
+			return words
+		}
+		same := []string{other.CommandPath(), "--state", text.Shell(given.Value.String())}
+		return strings.Join(append(same, rest...), " ")
+	})
 }
 
 // unquote takes from each option's text the quotes that only --help understands, for shells that show it beside the

@@ -65,8 +65,9 @@ do not count. Behind each figure stands how far off it may be. Both hosts'
 kernels say whether the link was full. Before all that, it looks for 1.5 s at
 what the path does to packets: ECN, DSCP, and which length passes.
 
-On Linux it asks the first router on the way for an echo, five times a second.
-So it can tell whether packets wait on the first hop, such as Wi-Fi, or beyond.
+On Linux it asks the first router on the way for an echo, five times a second,
+where net.ipv4.ping_group_range lets it. So it can tell whether packets wait on
+the first hop, such as Wi-Fi, or beyond.
 
 By ssh, the probe is a key and its echo. The load goes through ssh, whose cipher
 and windows can be what limits it. The other host needs cat; with ss,
@@ -86,7 +87,7 @@ five minutes. A queue that has stood for longer is part of the floor.
 
 Ctrl-C ends it early and prints what there is. It needs no root.
 
-Exit status: 0 measured, 1 not, 2 wrong usage.`,
+Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
@@ -127,9 +128,7 @@ Exit status: 0 measured, 1 not, 2 wrong usage.`,
 	f.StringVar(&o.flent, "flent", "", "also write this `file` for flent: name.flent.gz")
 	f.StringVar(&o.html, "html", "", "also write a page with pictures to this `file`")
 	f.BoolVar(&o.json, "json", false, "print JSON (docs/measure.md explains it)")
-	for _, name := range []string{"compare", "csv", "flent", "html"} {
-		cmd.MarkFlagFilename(name)
-	}
+	takesFile(cmd, "compare", "csv", "flent", "html")
 	return cmd
 }
 
@@ -201,6 +200,9 @@ func (o measureOptions) check() error {
 	case o.json && o.compare != "":
 		return usage("--json or --compare", "--json and --compare exclude each other: JSON is of one measurement")
 	}
+	if err := checkToken(o.token); err != nil {
+		return err
+	}
 	if o.pin != "" {
 		if _, err := meter.ParseFingerprint(o.pin); err != nil {
 			return usage("the line that weir serve prints", "--pin %v", err)
@@ -263,7 +265,15 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if failed := o.write(result, before); err == nil {
 		err = failed
 	}
-	return err
+	return cmp.Or(err, unreached(ctx, result.Silent()))
+}
+
+// unreached is an error where a load carried nothing, or no probe was answered, unless somebody ended it early.
+func unreached(ctx context.Context, load string) error {
+	if load == "" || ctx.Err() != nil {
+		return nil
+	}
+	return &hinted{fmt.Errorf("the %s could not be measured", load), "again, once the other side answers"}
 }
 
 // file looks for a large file at an address; nil: a responsiveness server is there.
@@ -294,7 +304,7 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 		return meter.MeasureFile(ctx, file, options)
 	}
 	if name, ok := strings.CutPrefix(target, iperfScheme); ok {
-		at, err := address(name, meter.IperfPort, "an iperf3 server")
+		at, err := address(name, iperfScheme, meter.IperfPort)
 		if err != nil {
 			return nil, err
 		}
@@ -306,7 +316,7 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 		}
 		return far.Measure(ctx, far.Host{Name: name, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}, options)
 	}
-	at, err := address(target, meter.DefaultPort, "a weir serve")
+	at, err := address(target, "", meter.DefaultPort)
 	if err != nil {
 		return nil, err
 	}
@@ -326,10 +336,15 @@ func sshName(target string) (string, bool) {
 	return target, strings.Contains(target, "@")
 }
 
-// address completes that of a server: 192.0.2.1, [2001:db8::1], host:4748.
-func address(target, port, of string) (string, error) {
+// address completes that of a server: 192.0.2.1, [2001:db8::1], host:4748. A scheme is what stood before it.
+func address(target, scheme, port string) (string, error) {
+	of := "a weir serve"
+	if scheme == iperfScheme {
+		of = "an iperf3 server"
+	}
+	none := usage(scheme+"HOST:PORT", "%q is no address of %s", target, of)
 	if target == "" || strings.ContainsAny(target, "/@ \t\r\n") {
-		return "", usage("weir measure HOST:PORT", "%q is no address of %s", target, of)
+		return "", none
 	}
 	if strings.Count(target, ":") > 1 && !strings.HasPrefix(target, "[") {
 		target = "[" + target + "]"
@@ -337,11 +352,14 @@ func address(target, port, of string) (string, error) {
 	host, own, err := net.SplitHostPort(target)
 	if err != nil {
 		if host, own, err = net.SplitHostPort(target + ":" + port); err != nil {
-			return "", usage("weir measure HOST:PORT", "%q is no address of %s", target, of)
+			return "", none
 		}
 	}
+	if host == "" { // to a dialer it is this one
+		return "", none
+	}
 	if n, err := strconv.ParseUint(own, 10, 16); err != nil || n == 0 {
-		return "", usage("weir measure HOST:"+port, "port %q is out of range (1 to 65535)", own)
+		return "", usage(scheme+"HOST:"+port, "port %q is out of range (1 to 65535)", own)
 	}
 	return net.JoinHostPort(host, own), nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -31,8 +32,14 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 	if err != nil {
 		return err
 	}
-	w := cmd.OutOrStdout()
-	if o.json {
+	if err := showRPM(cmd.OutOrStdout(), r, o.json); err != nil {
+		return err
+	}
+	return unreached(ctx, r.Silent())
+}
+
+func showRPM(w io.Writer, r *meter.RPMResult, json bool) error {
+	if json {
 		return printJSON(w, r)
 	}
 	printWrapped(w, "", r.Says)

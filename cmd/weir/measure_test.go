@@ -63,7 +63,7 @@ func TestAddress(t *testing.T) {
 		"[2001:db8::1]:1": "[2001:db8::1]:1",
 		"fe80::1%eth0":    "[fe80::1%eth0]:4747", "": "", "a/b": "", "a b": "", "a:0": "", "a:65536": "", "a:-1": "",
 		"a:https": "", "a:": "", "[2001:db8::1": "", "2001:db8::1]": "", "[::1]:x": "", "[::1]]": ""} {
-		got, err := address(target, "4747", "a weir serve")
+		got, err := address(target, "", "4747")
 		if got != want || (err != nil) != (want == "") || err != nil && !isUsage(err) {
 			t.Errorf("%q: %q, %v; want %q", target, got, err, want)
 		}

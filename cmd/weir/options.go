@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"strconv"
@@ -45,9 +46,28 @@ func dashed(name, short string) string {
 	return "--" + name
 }
 
-// timeIn is a time that an option's help or its default has: what is a second there is hardly meant in ms.
-func timeIn(f *pflag.Flag) string {
-	return regexp.MustCompile(`\b[0-9.]+(ms|s|m|h)\b`).FindString(f.Usage + " " + f.DefValue)
+// like is a quantity of a kind that an option's help or its default has, or another one: what is a second there is
+// hardly meant in ms.
+func like(f *pflag.Flag, kind, otherwise string) string {
+	if unit := map[string]string{"time": "(ms|s|m|h)", "rate": "[kmg]bit"}[kind]; unit != "" {
+		own := regexp.MustCompile(`\b[0-9.]+` + unit + `\b`).FindString(f.Usage + " " + f.DefValue)
+		return cmp.Or(own, otherwise)
+	}
+	return otherwise
+}
+
+// withUnit is a value, or a span of two, with the unit of an example where it has none. Nothing is like the example.
+func withUnit(text, example string) string {
+	words := strings.Split(text, "..")
+	for i, word := range words {
+		switch v, err := strconv.ParseFloat(word, 64); {
+		case err == nil && v == 0:
+			words[i] = example
+		case err == nil:
+			words[i] += strings.TrimLeft(example, "0123456789.")
+		}
+	}
+	return strings.Join(words, "..")
 }
 
 // wrongValue is about an option's value. What is a number alone most likely wants a unit.
@@ -69,10 +89,8 @@ func wrongValue(help string, err *pflag.InvalidValueError) error {
 	case kind == "bool":
 		return usage(name+", or leave it out", "%s: %q is neither true nor false", name, text)
 	case errors.As(err, &noUnit):
-		if like := timeIn(err.GetFlag()); noUnit.What == "time" && like != "" {
-			noUnit.Example = like
-		}
-		return usage(name+" "+text+strings.TrimLeft(noUnit.Example, "0123456789."), "%s: %v", name, noUnit)
+		noUnit.Example = like(err.GetFlag(), noUnit.What, noUnit.Example)
+		return usage(name+" "+withUnit(text, noUnit.Example), "%s: %v", name, noUnit)
 	}
 	said := err.Unwrap().Error()
 	if !strings.HasPrefix(said, "--") {

@@ -106,6 +106,25 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
+// width is how many columns a terminal has; elsewhere it is what text is written for.
+func width(w io.Writer) int {
+	if f, ok := beneath(w).(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return columns
+}
+
+// oneRow is a line, cut to one row of a terminal: what rewrites itself could not take back the next row.
+func oneRow(w io.Writer, line string) string {
+	shown := []rune(line)
+	if most := width(w); len(shown) > most {
+		shown = append(shown[:most-1], '…')
+	}
+	return string(shown)
+}
+
 // beneath is where a text.Writer writes to: for a terminal's own commands.
 func beneath(w io.Writer) io.Writer {
 	if plain, ok := w.(*text.Writer); ok {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/meter/server"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -61,7 +63,7 @@ func TestHostileArguments(t *testing.T) {
 		// No command takes this argument, so none does anything; but lab run takes it for a file.
 		check(append(path, hostile, hostile, "--help="+hostile)...)
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Value.Type() != "string" && f.Value.Type() != "stringArray" {
+			if !slices.Contains([]string{"string", "stringArray", "directory"}, f.Value.Type()) {
 				check(append(path, "--"+f.Name+"="+hostile)...)
 			}
 		})
@@ -69,6 +71,36 @@ func TestHostileArguments(t *testing.T) {
 	check("help", hostile)
 	check("completion", hostile)
 	check("lab", "run", hostile)
+}
+
+// A hint can be typed as it is, for the journal that the command had.
+func TestSameState(t *testing.T) {
+	const usual = "/var/lib/weir"
+	for _, c := range []struct{ command, state, hint, want string }{
+		{"up", "", "weir confirm", "weir confirm"},
+		{"up", "/a", "weir confirm, or weir recover, and then again",
+			"weir confirm --state /a, or weir recover --state /a, and then again"},
+		{"up", "/a b's", "weir up with a goal", `weir up --state '/a b'\''s' with a goal`},
+		{"down", "/a", "weir down --all, which takes none", "weir down --state /a --all, which takes none"},
+		{"up", "/a", "weir doctor, for what this kernel can do", "weir doctor, for what this kernel can do"},
+		{"up", "/a", "weir dualpi2 del --dev up0, or weir status",
+			"weir dualpi2 del --dev up0, or weir status --state /a"},
+		{"dualpi2 del", "/a", "weir dualpi2 show, or weir down --dev up0",
+			"weir dualpi2 show --state /a, or weir down --dev up0"},
+		{"dualpi2 del", "/a", "weir dualpi2 del --force", "weir dualpi2 del --state /a --force"},
+		{"up", usual, "weir down --dev up0 --state /b, and then again",
+			"weir down --dev up0 --state /b, and then again"},
+		{"serve", "/a", "weir up", "weir up"},
+		{"plan", "/a", "the last weir up is not confirmed", "the last weir up --state /a is not confirmed"},
+	} {
+		ran, _, err := newRootCommand().Find(strings.Fields(c.command))
+		if err == nil && c.state != "" {
+			err = ran.Flags().Set("state", c.state)
+		}
+		if got := sameState(ran, c.hint); err != nil || got != c.want {
+			t.Errorf("weir %s --state %s: %q, %v, want %q", c.command, c.state, got, err, c.want)
+		}
+	}
 }
 
 // A text that could not be written is an error, whoever wrote it.
@@ -166,20 +198,21 @@ func TestWriteFile(t *testing.T) {
 // the cursor.
 func TestServeLog(t *testing.T) {
 	var out strings.Builder
-	l := &serveLog{w: &out, terminal: true}
+	l := newServeLog(&text.Writer{To: &out}) // as run makes it
+	l.terminal = true
 	l.show(nil, 1)
 	if out.Len() > 0 {
 		t.Errorf("no test, and yet %q", out.String())
 	}
 	l.show([]server.Test{{Client: "192.0.2.1", Seconds: 1, Bytes: 1_000_000}}, 1)
 	l.show([]server.Test{{Client: "192.0.2.1", Seconds: 2, Bytes: 3_500_000}, {Client: "a\x1b[2J"}}, 1)
-	l.event("192.0.2.1: done")
+	l.event("192.0.2.1: done\x1b[2J")
 	l.show(nil, 1)
 	const clear = "\r\x1b[K"
 	want := clear + "192.0.2.1  1 s · 8.00 Mbit/s" +
 		clear + "192.0.2.1  2 s · 20.0 Mbit/s   a?[2J  0 s · 0.00 Mbit/s" + clear
 	said := out.String()
-	if !strings.HasPrefix(said, want) || !strings.HasSuffix(said, "192.0.2.1: done\n"+clear) {
+	if !strings.HasPrefix(said, want) || !strings.HasSuffix(said, "192.0.2.1: done?[2J\n"+clear) {
 		t.Errorf("%q, and not %q", said, want)
 	}
 }

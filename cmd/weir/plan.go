@@ -28,13 +28,17 @@ With -v it also prints what was measured, who set the old value, and what was
 considered and left. The files in the list are written by weir confirm.
 
 With --rate auto it first listens to this host's traffic, for 8 s or more, or
-as long as --listen says.
+as long as --listen says. Where the module tcp_diag is not loaded, it listens
+only with --listen, and that loads it.
+
+Only root can tell whether the kernel takes weir's own DualPI2, where tunnels
+lead to, and what a router forwards.
 
 Without options the goal is the one in /etc/weir.toml. Without that file it is
 the one that was brought up last.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			goal, h, err := heard(cmd, options, goal, patience, options.json)
+			goal, h, err := heard(cmd, options, goal, patience, options.json, cmd.Flags().Changed("listen"))
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ func (p *progress) say(elapsed time.Duration, line func() string) {
 	}
 	p.last, p.shown = elapsed, true
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", line())
+		fmt.Fprintf(p.w, "\r\x1b[K%s", oneRow(p.w, line()))
 		return
 	}
 	fmt.Fprintln(p.w, line())

@@ -42,7 +42,7 @@ nothing to put back, it says so and succeeds.`,
 				if err := printJSON(w, out); err != nil {
 					return err
 				}
-				return failed(out, options.same("weir recover")+", again")
+				return failed(out, "weir recover, again")
 			}
 			for _, c := range out.Done {
 				printChange(w, c)
@@ -54,7 +54,7 @@ nothing to put back, it says so and succeeds.`,
 			case len(out.Failed) == 0:
 				fmt.Fprintln(w, "Nothing to put back.")
 			}
-			return failed(out, options.same("weir recover")+", again")
+			return failed(out, "weir recover, again")
 		},
 	}
 	options.add(cmd)

@@ -49,6 +49,7 @@ Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
 	root.SuggestionsMinimumDistance = 2
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(wrongOption)
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.AddCommand(commands()...)
 	root.AddCommand(buildOnly()...)
 	return root
@@ -64,7 +65,8 @@ func addCobras(root *cobra.Command) {
 		case "help":
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if named, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return usage("weir --help", "%s has no command %q", named.CommandPath(), strings.Join(rest, " "))
+					return usage(named.CommandPath()+" --help", "%s has no command %q", named.CommandPath(),
+						strings.Join(rest, " "))
 				}
 				return nil
 			}
@@ -130,22 +132,44 @@ func (o *goalOption) IsBoolFlag() bool { return o.field.Type == "bool" }
 
 // device adds an option that names one.
 func device(cmd *cobra.Command, to *string, help string) {
-	cmd.Flags().Var((*deviceOption)(to), "dev", help)
+	cmd.Flags().Var(&nameOption{to, "device"}, "dev", help)
 	complete(cmd, "dev", plan.DeviceNames)
 }
 
-// deviceOption is an option that names a device. An empty name is a variable that nobody has set.
-type deviceOption string
+// stateDir adds the option that names where a command keeps what it has to know again.
+func stateDir(cmd *cobra.Command, to *string, usually, help string) {
+	*to = usually
+	cmd.Flags().Var(&nameOption{to, "directory"}, "state", help)
+	cmd.MarkFlagDirname("state")
+}
 
-func (o *deviceOption) Set(name string) error {
+// nameOption is an option that names something. An empty name is a variable that nobody has set.
+type nameOption struct {
+	name *string
+	kind string
+}
+
+func (o *nameOption) Set(name string) error {
 	if name == "" {
-		return errors.New("no device is named")
+		return fmt.Errorf("no %s is named", o.kind)
 	}
-	*o = deviceOption(name)
+	*o.name = name
 	return nil
 }
-func (o *deviceOption) String() string { return string(*o) }
-func (o *deviceOption) Type() string   { return "device" }
+func (o *nameOption) String() string {
+	if o.name == nil { // the zero value, which pflag compares with
+		return ""
+	}
+	return *o.name
+}
+func (o *nameOption) Type() string { return o.kind }
+
+// takesFile has a shell offer files of any name for these options.
+func takesFile(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+	}
+}
 
 func complete(cmd *cobra.Command, name string, values func(host.Facts) []string) {
 	cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

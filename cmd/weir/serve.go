@@ -80,7 +80,7 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 	f.StringVar(&o.udp, "udp", "", "`address` and port of UDP (default: that of --listen); irtt's own is :2112")
 	f.StringVar(&o.token, "token", "", "`word` that clients must show (default: one that is kept)")
 	f.BoolVar(&o.noToken, "no-token", false, "let in everybody; then irtt is for this host alone")
-	f.StringVar(&o.state, "state", "", "`directory` of what is kept (default: ~/.local/state/weir)")
+	stateDir(cmd, &o.state, "", "`directory` of what is kept (default: ~/.local/state/weir)")
 	f.StringVar(&o.cert, "cert", "", "`file` of another certificate (PEM), with --key")
 	f.StringVar(&o.key, "key", "", "`file` of its key (PEM)")
 	f.StringVar(&o.domain, "domain", "", "get a certificate for this `name` of this host (ACME)")
@@ -89,7 +89,6 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 	f.Var((*timeOption)(&o.duration), "duration", "longest `time` of a test")
 	f.Var((*rateOption)(&o.rate), "rate", "highest `rate` of all tests together, each way (default: none)")
 	f.Var((*sizeOption)(&o.bytes), "bytes", "most `bytes` of a test (default: 20 GB)")
-	cmd.MarkFlagDirname("state")
 	cmd.MarkFlagFilename("cert", "pem")
 	cmd.MarkFlagFilename("key", "pem")
 	return cmd
@@ -142,13 +141,23 @@ func (o serveOptions) check() error {
 	case o.domain != "" && (!strings.Contains(o.domain, ".") || strings.ContainsAny(o.domain, ":/@ \t\r\n*") ||
 		net.ParseIP(o.domain) != nil):
 		return usage("--domain speed.example.org", "--domain %q is no name of a host", o.domain)
-	case strings.ContainsAny(o.token, "/?#&% \t\r\n"):
-		return usage("letters and digits", "the token is to stand in a URL, and cannot")
+	}
+	if err := checkToken(o.token); err != nil {
+		return err
 	}
 	if err := listens("--listen", o.listen, "tcp", ":"+meter.DefaultPort); err != nil || o.udp == "" {
 		return err
 	}
 	return listens("--udp", o.udp, "udp", ":2112")
+}
+
+// checkToken refuses what cannot stand in a URL as it is.
+func checkToken(token string) error {
+	cannot := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/?#&%", r) }
+	if strings.ContainsFunc(token, cannot) {
+		return usage("letters and digits", "--token %q cannot stand in a URL", token)
+	}
+	return nil
 }
 
 // listens refuses what is no address and port of this kind.
@@ -157,7 +166,7 @@ func listens(option, address, network, example string) error {
 	if err == nil {
 		_, err = net.LookupPort(network, port)
 	}
-	if err != nil {
+	if err != nil || port == "" { // which would be any that is free
 		return usage(option+" "+example, "%s %q is no address with a port", option, address)
 	}
 	return nil
@@ -196,7 +205,7 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 		kept.Token = ""
 	}
 	name, _ := os.Hostname()
-	log := &serveLog{w: w, terminal: isTerminal(w)}
+	log := newServeLog(w)
 	c := server.Config{Limits: limits, Token: kept.Token, Certificate: kept.Certificate, Name: name,
 		Version: version, Kernel: kernel(), Event: log.event}
 	if o.domain != "" {
@@ -208,7 +217,9 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, tcp, udp) }()
 	if c.Domain != nil { // the authority asks this server
-		fmt.Fprintf(w, "Asking for a certificate for %s. It takes five minutes at most.\n", o.domain)
+		log.say(func() {
+			fmt.Fprintf(w, "Asking for a certificate for %s. It takes five minutes at most.\n", o.domain)
+		})
 		if err := c.Domain.Obtain(ctx); err != nil {
 			cancel()
 			<-served
@@ -216,7 +227,7 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 		}
 	}
 	if ctx.Err() == nil {
-		o.announce(w, tcp.Addr(), udp.LocalAddr(), kept)
+		log.say(func() { o.announce(w, tcp.Addr(), udp.LocalAddr(), kept) })
 	}
 	if log.terminal {
 		go log.follow(ctx, s)
@@ -227,21 +238,31 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 // serveLog is a line for each test that begins or ends, and on a terminal a last line for those that run.
 type serveLog struct {
 	w        io.Writer
+	cursor   io.Writer // beneath w, which would show as text what moves a cursor
 	terminal bool
 	mu       sync.Mutex
 	before   map[string]int64 // bytes of each test at the look before
 }
 
+func newServeLog(w io.Writer) *serveLog {
+	return &serveLog{w: w, cursor: beneath(w), terminal: isTerminal(w)}
+}
+
 func (l *serveLog) event(says string) {
+	l.say(func() { fmt.Fprintf(l.w, "%s  %s\n", time.Now().Format(time.TimeOnly), text.OneLine(says)) })
+}
+
+// say writes lines in the place of the last line, while nobody else writes.
+func (l *serveLog) say(write func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clear()
-	fmt.Fprintf(l.w, "%s  %s\n", time.Now().Format(time.TimeOnly), text.OneLine(says))
+	write()
 }
 
 func (l *serveLog) clear() {
 	if l.terminal {
-		fmt.Fprint(l.w, "\r\x1b[K")
+		fmt.Fprint(l.cursor, "\r\x1b[K")
 	}
 }
 
@@ -276,9 +297,7 @@ func (l *serveLog) show(tests []server.Test, seconds float64) {
 		words = append(words, fmt.Sprintf("%s  %.0f s · %s Mbit/s", t.Client, t.Seconds, figure(rate)))
 	}
 	l.before = now
-	line := []rune(text.OneLine(strings.Join(words, "   ")))
-	const most = 79 // columns; a longer line would not be cleared
-	fmt.Fprint(l.w, string(line[:min(len(line), most)]))
+	fmt.Fprint(l.w, oneRow(l.w, text.OneLine(strings.Join(words, "   "))))
 }
 
 // directory is where things are kept.
@@ -299,6 +318,9 @@ func (o serveOptions) directory() (string, error) {
 // keep finds the certificate and the token.
 func (o serveOptions) keep(dir string) (server.Kept, error) {
 	kept, err := server.Keep(dir)
+	if problem := (*meter.Problem)(nil); errors.As(err, &problem) {
+		return kept, err
+	}
 	if err != nil {
 		if path := (*fs.PathError)(nil); errors.As(err, &path) {
 			err = fmt.Errorf("%s: %w", path.Path, path.Err)

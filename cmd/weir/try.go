@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/muesli/cancelreader"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -107,8 +108,9 @@ wrong usage.`,
 			}
 			terminal := term.IsTerminal(int(os.Stdin.Fd()))
 			trials, err := tryEach(ctx, hosts, func(ctx context.Context, name string) (tried, error) {
-				t := &attempt{tryOptions: o, goal: goal, w: says, errs: cmd.ErrOrStderr(), terminal: terminal,
-					host: far.Host{Name: name, Interactive: terminal}, tried: tried{Hostname: name, State: unchanged}}
+				t := &attempt{tryOptions: o, goal: goal, in: typed(), w: says, errs: cmd.ErrOrStderr(),
+					terminal: terminal, host: far.Host{Name: name, Interactive: terminal},
+					tried: tried{Hostname: name, State: unchanged}}
 				err := t.run(ctx)
 				return t.tried, err
 			})
@@ -125,7 +127,7 @@ wrong usage.`,
 	f.BoolVar(&o.json, "json", false, "print the table as JSON, and all else to stderr")
 	f.StringVar(&o.program, "program", "", "`file` to copy there (default: this program, or the one for that\n"+
 		"machine beside it, as weir-linux-arm64)")
-	cmd.MarkFlagFilename("program")
+	takesFile(cmd, "program")
 	return cmd
 }
 
@@ -152,6 +154,7 @@ type attempt struct {
 	tried
 	goal     plan.Goal
 	host     far.Host
+	in       io.Reader // what is typed
 	w, errs  io.Writer
 	terminal bool
 	machine  *trial.Machine
@@ -170,10 +173,10 @@ func (t *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	t.step("copying %d MB to %s", len(program)>>20, t.host.Name)
+	defer t.remove(context.WithoutCancel(ctx)) // what a copy that failed has left, too
 	if err := t.machine.Copy(ctx, program); err != nil {
 		return err
 	}
-	defer t.remove(context.WithoutCancel(ctx))
 	if err := t.free(ctx); err != nil {
 		return err
 	}
@@ -456,26 +459,47 @@ func (t *attempt) ask(ctx context.Context, question string) bool {
 		fmt.Fprintln(t.w, "Nobody can be asked, and there is no --yes: it is put back.")
 		return false
 	}
+	in, err := cancelreader.NewReader(t.in)
+	if err != nil {
+		fmt.Fprintf(t.w, "Nobody can be asked: %v.\n", err)
+		return false
+	}
+	defer in.Close()
 	fmt.Fprint(t.w, question)
 	said := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-		said <- strings.ToLower(strings.TrimSpace(line))
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		said <- line
 	}()
+	line := ""
 	select {
-	case answer := <-said:
-		return answer == "y" || answer == "yes"
+	case line = <-said:
 	case <-ctx.Done():
-		fmt.Fprintln(t.w)
-		return false
+		if in.Cancel() { // nobody reads on: what is typed next may be a password that ssh asks for
+			<-said
+		}
 	}
+	if !strings.HasSuffix(line, "\n") {
+		fmt.Fprintln(t.w)
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return ctx.Err() == nil && (answer == "y" || answer == "yes")
+}
+
+// typed is what somebody types, line by line. Of a Windows console cancelreader would take single keys, without an
+// echo, an end of line or Ctrl-C, if it knew that for a file.
+func typed() io.Reader {
+	if runtime.GOOS == "windows" {
+		return struct{ io.Reader }{os.Stdin}
+	}
+	return os.Stdin
 }
 
 // back puts back what was there.
 func (t *attempt) back(ctx context.Context, why error) error {
 	var err error
 	for range 3 {
-		late, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		late, stop := context.WithTimeout(context.WithoutCancel(ctx), t.host.Patience()+time.Minute)
 		_, err = t.machine.Weir(late, "down")
 		stop()
 		var said *far.Failed
@@ -486,7 +510,7 @@ func (t *attempt) back(ctx context.Context, why error) error {
 	}
 	if err != nil {
 		left := fmt.Errorf("%s: putting it back: %w; the timer does it by itself", t.host.Name, err)
-		return errors.Join(why, &hinted{left, t.there("status")})
+		return errors.Join(interrupted(why), &hinted{left, t.there("status")})
 	}
 	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)

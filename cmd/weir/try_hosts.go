@@ -92,12 +92,21 @@ func tryEach(ctx context.Context, hosts []string, try func(context.Context, stri
 		}
 		var row tried
 		row, err = try(ctx, name)
+		err = interrupted(err)
 		if err != nil && !errors.Is(err, errNotSo) {
 			row.Why = strings.Join(strings.Fields(err.Error()), " ")
 		}
 		all = append(all, row)
 	}
 	return all, err
+}
+
+// interrupted is an error, with a person's word for it where somebody has ended what failed.
+func interrupted(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 // showTried prints the table. Of one host there is none, unless it is asked for.

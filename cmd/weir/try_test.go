@@ -6,11 +6,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/measure"
 	"weir/internal/meter"
+	"weir/internal/meter/far"
+	"weir/internal/trial"
 )
 
 // A try is kept for what is surely better, and not for chance, nor at the price of a load.
@@ -118,4 +125,93 @@ func TestTryEachEnds(t *testing.T) {
 	if err := (tryOptions{}).showTried(&b, rows[:1]); err != nil || b.Len() > 0 {
 		t.Errorf("%v: %q", err, b.String())
 	}
+}
+
+// Whoever ends it is told where the host could not be put back, and what does that.
+func TestTryNotPutBack(t *testing.T) {
+	dir := t.TempDir()
+	for name, body := range map[string]string{"uname": "echo Linux x86_64", "id": "echo 0",
+		"ssh": "while [ \"$1\" != -- ]; do shift; done; PATH=" + dir + ":$PATH exec sh -c \"$3\""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// There is no copy there that could do it.
+	_, err := tryEach(t.Context(), []string{"me@there"}, func(ctx context.Context, name string) (row tried, err error) {
+		a := &attempt{w: io.Discard, errs: io.Discard, host: far.Host{Name: name, Program: filepath.Join(dir, "ssh")}}
+		if a.machine, err = trial.Open(ctx, a.host); err != nil {
+			t.Fatal(err)
+		}
+		return a.tried, a.back(ctx, fmt.Errorf("%s: %w", name, context.Canceled))
+	})
+	if err == nil || !strings.Contains(err.Error(), "interrupted\n") ||
+		!strings.Contains(err.Error(), "the timer does it by itself") {
+		t.Error(err)
+	}
+}
+
+// A copy that fails leaves nothing there.
+func TestTryCopyFails(t *testing.T) {
+	dir := t.TempDir()
+	for name, body := range map[string]string{"uname": "echo Linux x86_64", "id": "echo 0", "sha256sum": "exit 1",
+		"shasum": "exit 1", "ssh": "while [ \"$1\" != -- ]; do shift; done; PATH=" + dir + ":$PATH TMPDIR=" + dir +
+			" exec sh -c \"$3\""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "weir")
+	if err := os.WriteFile(program, []byte("\x7fELF"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a := &attempt{tryOptions: tryOptions{program: program}, w: io.Discard, errs: io.Discard,
+		host: far.Host{Name: "me@there", Program: filepath.Join(dir, "ssh")}}
+	if err := a.run(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be copied") {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "weir-try.*")); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// Whoever ends it at a question has said no. What is typed then is not read here, for ssh may ask for a password.
+func TestAskInterrupted(t *testing.T) {
+	in, typed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	a := &attempt{terminal: true, in: in, w: io.Discard}
+	for said, want := range map[string]bool{"y\n": true, " YES \n": true, "n\n": false, "\n": false} {
+		typed.WriteString(said)
+		if a.ask(t.Context(), "Keep it? ") != want {
+			t.Errorf("%q is taken for %v", said, !want)
+		}
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, interrupt)
+	if a.ask(ctx, "Keep it? ") {
+		t.Error("an interrupt is taken for yes")
+	}
+	typed.WriteString("secret\n")
+	typed.Close()
+	if left, err := io.ReadAll(in); err != nil || string(left) != "secret\n" {
+		t.Errorf("ssh would read %q, %v", left, err)
+	}
+}
+
+// Where a read cannot be ended, as of a Windows console, an interrupt ends the question all the same.
+func TestAskInterruptedWithoutFile(t *testing.T) {
+	in, typed := io.Pipe()
+	a := &attempt{terminal: true, in: in, w: io.Discard}
+	go io.WriteString(typed, "y\n")
+	if !a.ask(t.Context(), "Keep it? ") {
+		t.Error("a yes is not heard")
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, interrupt)
+	if a.ask(ctx, "Keep it? ") {
+		t.Error("an interrupt is taken for yes")
+	}
+	typed.Close()
 }

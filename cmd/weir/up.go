@@ -59,13 +59,14 @@ starts no timer, and the changes stay.
 
 The reboot: what you confirm is kept over it. The goal is in /etc/weir.toml, the
 settings in /etc/sysctl.d/99-weir.conf. weir.service runs weir up --boot at
-every boot and when the device appears. That plans the goal again, on the kernel
-that is there then. OpenRC starts a script in its place, at the boot only.
+every boot. That plans the goal again, on the kernel that is there then. A udev
+rule has it do so when the device appears, and weir-follow.service follows a
+rate that moves. OpenRC starts scripts in their place, at the boot only.
 Nothing is kept with --runtime, on a host with neither of the two, in another
 network namespace, or with another --state.
 
 A full link: what stands in the provider's queue would take a minute to drain.
-So weir up sends 30 % less until it has gone, for ten seconds at most.
+So weir up has CAKE send 30 % less until it has gone, for ten seconds at most.
 
 The rate: --calibrate PEER finds it first, with the framing, as weir calibrate
 does. That fills the link for some 15 s. Unless the result is verified, nothing
@@ -83,7 +84,7 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 					return err
 				}
 			}
-			goal, _, err := heard(cmd, options, goal, listen, options.json)
+			goal, _, err := heard(cmd, options, goal, listen, options.json, true)
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -113,12 +112,7 @@ func watchOnce(ctx context.Context, w io.Writer, r *watch.Reader, v watch.View) 
 	if err != nil {
 		return err
 	}
-	v.Width = columns
-	if f, ok := beneath(w).(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-			v.Width = cmp.Or(width, columns)
-		}
-	}
+	v.Width = width(w)
 	printLines(w, v.Lines(state))
 	return nil
 }
