@@ -591,9 +591,10 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	if !silent {
 		c.Added = median(rtt) - r.idle.base
 	}
-	// The connections are paced each by itself, so their packets meet: how their phases lie is chance. As the load
-	// nears 1, more than x·√N packets wait with a probability of exp(-2x²), for N sources (the N*D/D/1 queue). That is
-	// 1.22·√N in one test of twenty, and never more than one of each.
+	// The connections are paced each by itself, so their packets meet. As the load nears 1, more than x·√N packets wait
+	// with a probability of exp(-2x²), for N sources (the N*D/D/1 queue). That is 1.22·√N one time in twenty, and never
+	// more than one of each. Where TCP sends two packets at a time (tcp_tso_autosize), the median of 0.6·√N pairs is as
+	// many. It is a median of many meetings, as no two connections have one pace.
 	meet := math.Min(1.22*math.Sqrt(float64(r.load.Connections)), float64(r.load.Connections))
 	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
 	n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))

@@ -81,8 +81,8 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 	}
 	err := f.grow(ctx, l)
 	f.load = l
-	for _, c := range f.conns {
-		if e := c.pace(l); e != nil && err == nil {
+	for i, c := range f.conns {
+		if e := c.pace(l, i); e != nil && err == nil {
 			err = fmt.Errorf("SO_MAX_PACING_RATE: %w", e)
 		}
 	}
@@ -95,8 +95,12 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 // Datagrams tells whether they are counted by the peer. Of several, none alone takes what the link does.
 func (f *filler) Datagrams() bool { return f.asker.flood != nil && len(f.peers) == 1 }
 
-// payload is what one connection may send of a load, in bytes a second. Packets have headers of some bytes.
-func payload(l calibrate.Load, headers float64) float64 {
+// uneven is how much more than its part of a load the last connection may send, and the first less. Were the parts the
+// same, one's packets would meet those of another all the time or never, by chance.
+const uneven = 0.05
+
+// payload is what the ith connection may send of a load, in bytes a second. Packets have headers of some bytes.
+func payload(l calibrate.Load, i int, headers float64) float64 {
 	if l.Rate == 0 || l.Connections == 0 {
 		return 0
 	}
@@ -104,14 +108,18 @@ func payload(l calibrate.Load, headers float64) float64 {
 	if l.Segment > 0 {
 		packet = float64(l.Segment)
 	}
-	return l.Rate / 8 * (packet - headers) / packet / float64(l.Connections)
+	part := 1 / float64(l.Connections)
+	if l.Connections > 1 {
+		part *= 1 + uneven*(2*float64(i)/float64(l.Connections-1)-1)
+	}
+	return l.Rate / 8 * (packet - headers) / packet * part
 }
 
-// pace has a connection send its part of a load.
-func (c *filled) pace(l calibrate.Load) error {
+// pace has the ith connection send its part of a load.
+func (c *filled) pace(l calibrate.Load, i int) error {
 	headers, err := headersOf(c.Conn)
 	if err == nil {
-		err = pace(c.Conn, payload(l, headers))
+		err = pace(c.Conn, payload(l, i, headers))
 	}
 	return err
 }
@@ -129,7 +137,7 @@ func (f *filler) grow(ctx context.Context, l calibrate.Load) error {
 			defer mu.Unlock()
 			if err == nil {
 				f.conns = append(f.conns, &filled{c, peer})
-				err = f.conns[len(f.conns)-1].pace(l)
+				err = f.conns[len(f.conns)-1].pace(l, len(f.conns)-1)
 			}
 			if err != nil {
 				failed = err
