@@ -108,7 +108,7 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 }
 
 func labRun(cmd *cobra.Command, files []string, o labOptions) error {
-	if err := o.check(); err != nil {
+	if err := o.check(cmd); err != nil {
 		return err
 	}
 	scenarios, err := o.load(files)
@@ -210,8 +210,8 @@ func (o labOptions) show(w io.Writer, reports []verdict.Report, files []string) 
 }
 
 // check finds options that are out of range, or do not go together.
-func (o labOptions) check() error {
-	if o.seeds < 0 || o.seeds > 1000 {
+func (o labOptions) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("seeds") && o.seeds < 1 || o.seeds > 1000 {
 		return usage("--seeds 5", "--seeds %d is out of range (1 to 1000)", o.seeds)
 	}
 	if o.json && o.markdown {

@@ -79,7 +79,7 @@ func (o labOptions) runPart(ctx context.Context, cmd *cobra.Command, runner lab.
 }
 
 func labMerge(cmd *cobra.Command, paths []string, o labOptions) error {
-	if err := o.check(); err != nil {
+	if err := o.check(cmd); err != nil {
 		return err
 	}
 	var first lab.Part
@@ -133,6 +133,9 @@ func readPart(path string) (part lab.Part, err error) {
 	d.DisallowUnknownFields()
 	if err = d.Decode(&part); err == nil && (part.Of < 1 || len(part.Files) == 0) {
 		err = errors.New("it names no scenario")
+	}
+	if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("something stands behind its end")
 	}
 	if err != nil {
 		return part, usage("what weir lab run --shard printed", "%s is no part of a run: %v", path, err)

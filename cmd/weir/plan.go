@@ -38,7 +38,11 @@ Without options the goal is the one in /etc/weir.toml. Without that file it is
 the one that was brought up last.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			goal, h, err := heard(cmd, options, goal, patience, options.json, cmd.Flags().Changed("listen"))
+			listens := cmd.Flags().Changed("listen")
+			if listens && !goal.Unknown() {
+				return usage("--rate auto", "--listen is for a rate that nobody knows")
+			}
+			goal, h, err := heard(cmd, options, goal, patience, options.json, listens)
 			if err != nil {
 				return err
 			}

@@ -100,7 +100,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 // addGoal adds the options that say what is wanted.
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	for _, field := range plan.Fields() {
-		value := &goalOption{g, field}
+		value := &goalOption{goal: g, field: field}
 		flag := cmd.Flags().VarPF(value, field.Name, "", field.Help)
 		switch {
 		case field.Type == "bool":
@@ -118,9 +118,17 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 type goalOption struct {
 	goal  *plan.Goal
 	field plan.Field
+	said  string
 }
 
-func (o *goalOption) Set(text string) error { return o.field.Set(o.goal, text) }
+// Set does not drop in silence what was said before: --rate auto --rate 50mbit would be some of both.
+func (o *goalOption) Set(text string) error {
+	if o.said != "" && o.said != text {
+		return fmt.Errorf("%s and %s contradict each other", o.said, text)
+	}
+	o.said = text
+	return o.field.Set(o.goal, text)
+}
 func (o *goalOption) String() string {
 	if o.goal == nil { // the zero value, which pflag compares with
 		return ""

@@ -155,7 +155,7 @@ func (o serveOptions) check() error {
 func checkToken(token string) error {
 	cannot := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/?#&%", r) }
 	if strings.ContainsFunc(token, cannot) {
-		return usage("letters and digits", "--token %q cannot stand in a URL", token)
+		return usage("letters and digits", "--token: such a word cannot stand in a URL")
 	}
 	return nil
 }
