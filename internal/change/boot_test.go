@@ -140,6 +140,22 @@ func TestStatusBeforeBoot(t *testing.T) {
 	}
 }
 
+// What was masked since it was confirmed brings nothing up after a reboot, and status says so.
+func TestMaskedSince(t *testing.T) {
+	s, m := keeping(t)
+	m.f.Files[host.PackageUnit] = host.File{Kind: host.Regular, Text: plan.Unit("/usr/bin/weir")}
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	if status := must[Status](t)(s.Status()); !status.InForce || !status.Kept || len(status.Notes) != 0 {
+		t.Errorf("%+v", status)
+	}
+	m.f.Files[host.UnitFile] = host.File{Kind: host.Symlink, Text: "/dev/null"}
+	status := must[Status](t)(s.Status())
+	if !status.InForce || status.Kept || len(status.Notes) != 1 ||
+		!strings.HasSuffix(status.Notes[0].Text, "To keep it: systemctl unmask weir.service") {
+		t.Errorf("masked: %+v", status)
+	}
+}
+
 // Another kernel has no way to shape what arrives: what leaves is shaped all the same, and a person who asks for both
 // is told.
 func TestAnotherKernelWithoutIngress(t *testing.T) {
