@@ -103,7 +103,7 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 		d.At(d.begin+time.Duration(change.At), func() {
 			if err := t.server.configure(scenario.Uplink, scenario.Rated(change.Qdisc, s.Provider.Rate),
 				t.server.tc.Adjust); err != nil {
-				d.Fail(fmt.Errorf("candidate %q: the change at %v: %w", job.Candidate.Name, change.At, err))
+				d.Fail(fmt.Errorf("the change at %v: %w", change.At, err))
 			}
 		})
 	}

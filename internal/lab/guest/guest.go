@@ -103,7 +103,7 @@ func work(text []byte) (*measure.Run, error) {
 	}
 	said, err := apply(t, job)
 	if err != nil {
-		return nil, fmt.Errorf("candidate %q: %w", job.Candidate.Name, err)
+		return nil, err
 	}
 	run, err := drive(t, job)
 	if err != nil {
