@@ -10,12 +10,14 @@ import (
 )
 
 // Datagrams are sent a little faster than the link is, so that what arrives has its rate: TCP's bursts, its answers to
-// losses and its searches do not enter. Above mostBits a host may be too slow to send or to count them. Who loses how
-// much beside them nobody can tell, so there may be no other traffic of this host's.
+// losses and its searches do not enter. Above sureBits a host may be too slow to send or to count them: what makes no
+// sense there tells nothing. Who loses how much beside them nobody can tell, so there may be no other traffic of this
+// host's.
 const (
 	mostBeside = 0.02  // of the rate
 	mostLost   = 0.002 // by the path: it is not known well enough to be added to what arrives
-	mostBits   = 200e6
+	sureBits   = 200e6
+	mostBits   = 1.1e9
 	smallBits  = 50e6 // up to here the small ones may be as many as 26,000 a second
 	largest    = 1400 // bytes of IP, which pass where a tunnel takes some of 1500
 	faster     = 1.04
@@ -66,7 +68,11 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 		plateaus = append(plateaus, p)
 		f = frame(plateaus...)
 	}
-	if r.differ = disagreement(f, r.big, large); r.differ != "" {
+	differ := disagreement(f, r.big, large)
+	if rate > sureBits && (differ != "" || !f.known && !r.NoFraming) {
+		return f, false, nil
+	}
+	if r.differ = differ; differ != "" {
 		return f, false, nil
 	}
 	r.tcp = r.big

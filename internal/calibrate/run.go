@@ -225,10 +225,11 @@ func (r *run) more(n int) int {
 	if p.waits < r.idle.stands() && !p.holds(r.idle) && p.lost < 0.005 {
 		return min(mostConnections, 2*max(n, r.wanted(p.flow().counted(ethernet))))
 	}
-	if r.idle.base > farAway || r.countable() { // datagrams tell the rate better than more connections would
+	rate := p.flow().counted(ethernet)
+	if r.idle.base > farAway || r.countable() && rate <= sureBits { // datagrams tell it better than more of them would
 		return n
 	}
-	return max(n, r.wanted(p.flow().counted(ethernet)))
+	return max(n, r.wanted(rate))
 }
 
 // The small packets are small enough to tell one byte, and few enough for hosts to keep up with.

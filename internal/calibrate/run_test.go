@@ -229,6 +229,17 @@ func TestRunWithoutDatagrams(t *testing.T) {
 	}
 }
 
+// On a fast link, a host that is too slow for the datagrams tells nothing, and TCP's answer stands.
+func TestRunTooSlowForDatagrams(t *testing.T) {
+	for _, p := range []provider{{}, {policed: 250e6}, {counted: 20e3}, {counted: 60e3}} {
+		p.rate, p.rtt, p.kind, p.buffer, p.overhead, p.udp = 400e6, 0.02, FIFO, 0.1, 14, true
+		r, err := Run(t.Context(), simulate(p, 1), Options{})
+		if err != nil || math.Abs(r.Rate.Value/p.rate-1) > 0.002 || !r.Verified.Calm || r.Overhead.Value != 14 {
+			t.Errorf("%.0f bit/s, %.0f packets/s: %+v, %+v, %v", p.policed, p.counted, r.Rate, r.Verified, err)
+		}
+	}
+}
+
 // Where it is not known what is counted, neither is the rate.
 func TestConclude(t *testing.T) {
 	r := &run{idle: idle{base: 0.02}, big: carried(20e6, 1500, 1538)}

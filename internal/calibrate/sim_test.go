@@ -32,6 +32,7 @@ type provider struct {
 	app       float64 // bit/s that the sender can do at most; 0: any
 	udp       bool    // the peer counts datagrams
 	policed   float64 // bit/s that datagrams have at most; 0: any
+	counted   float64 // packets a second that it can count at most; 0: any
 }
 
 // sim is a link in a time of its own. Its sender is one for all connections, and like BBR: it goes by the highest rate
@@ -241,7 +242,9 @@ func (s *sim) datagram(l Load) {
 	s.counts.Headers += 28
 	s.counts.Payload += size - 28
 	s.device(size)
-	if s.policed == 0 || s.rand.Float64() < s.policed/l.Rate {
+	lost := s.policed > 0 && s.rand.Float64() > s.policed/l.Rate ||
+		s.counted > 0 && s.rand.Float64() > s.counted/(l.Rate/8/size)
+	if !lost {
 		s.enqueue(size, func(float64) { s.counts.Delivered++ }, func() {})
 	}
 	s.at(s.now+8*size/l.Rate, func() { s.datagram(l) })

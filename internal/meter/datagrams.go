@@ -29,8 +29,12 @@ type flood struct {
 	running sync.WaitGroup
 }
 
-// tick is the longest time between two bursts: a policer forgets what it could have let through while none came.
-const tick = 200 * time.Microsecond
+// tick is the longest time between two bursts, which have as many bytes at most: a policer forgets what it could have
+// let through while none came.
+const (
+	tick      = 200 * time.Microsecond
+	tickBytes = 6000
+)
 
 // begin sends packets of a size, in bytes of IP, at a rate in bit/s of these.
 func (f *flood) begin(size int, rate float64) {
@@ -39,11 +43,12 @@ func (f *flood) begin(size int, rate float64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	packet := f.shape.BulkPacket(f.token, size-f.over, f.key)
-	f.running.Go(func() { f.send(ctx, packet, rate/8/float64(size)) })
+	pause := min(tick, time.Duration(tickBytes*8/rate*float64(time.Second)))
+	f.running.Go(func() { f.send(ctx, packet, rate/8/float64(size), pause) })
 }
 
 // send sends so many packets a second. What the host was too late for is left out, but for a few.
-func (f *flood) send(ctx context.Context, packet []byte, each float64) {
+func (f *flood) send(ctx context.Context, packet []byte, each float64, pause time.Duration) {
 	const (
 		most = 32    // at once
 		long = 10e-3 // s: whoever ends it does not wait for longer
@@ -59,7 +64,7 @@ func (f *flood) send(ctx context.Context, packet []byte, each float64) {
 			f.conn.Write(packet) // what this host's queue drops was sent as far as the link is concerned
 			f.sent.Add(1)
 		}
-		sleep(max(tick, time.Duration(min((1-owed)/each, long)*float64(time.Second))))
+		sleep(max(pause, time.Duration(min((1-owed)/each, long)*float64(time.Second))))
 	}
 }
 
