@@ -69,8 +69,11 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 		f = frame(plateaus...)
 	}
 	differ := disagreement(f, r.big, large)
-	if rate > sureBits && (differ != "" || !f.known && !r.NoFraming) {
-		return f, false, nil
+	if rate > sureBits {
+		if f = f.plausible(); !f.known && !r.NoFraming || differ != "" && f.counted(large) < f.counted(r.big) {
+			return f, false, nil
+		}
+		differ = "" // TCP has not filled it: the verification tells if it can
 	}
 	if r.differ = differ; differ != "" {
 		return f, false, nil
@@ -137,6 +140,31 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		packets *= 1.3
 	}
 	return p, false, nil
+}
+
+// smooth sends datagrams below the rate, where TCP has lost much there: on a fast link a policer may be too short for
+// its bursts. True if hardly one of them is lost: then the path loses that much, and not what was seen of TCP.
+func (r *run) smooth(ctx context.Context, seen below) (u below, ok bool, err error) {
+	const long = 1.0 // s
+	connections := r.load.Connections
+	if err = r.send(ctx, Load{Connections: 1, Segment: largest, Rate: lower * 8 * r.big.own.bytes,
+		Datagrams: true}); err != nil {
+		return seen, false, err
+	}
+	if _, _, err = r.watch(ctx, r.queued()+r.idle.base+0.15); err != nil {
+		return seen, false, err
+	}
+	a, b, err := r.watch(ctx, math.Max(long, 2*(r.idle.base+r.queued())))
+	p := arriving(r.samples(), r.probes(), a, b)
+	err = errors.Join(err, r.send(ctx, Load{}))
+	r.load = Load{Connections: connections}
+	if err != nil || p.lost > mostLost {
+		return seen, false, err
+	}
+	u.packets = math.Max(tells, r.samples().between(a, b).grown(func(s Sample) float64 { return s.Segments }))
+	u.sent, u.again, u.off, u.base = u.packets, p.lost*u.packets, 1/u.packets, r.idle.base
+	u.most = (u.again + 2*math.Sqrt(u.again) + 3) / u.sent
+	return u, true, nil
 }
 
 // queued is how long a packet waits that is sent now: as the last ones that were answered have, and half as much again.

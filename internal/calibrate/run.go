@@ -79,8 +79,14 @@ func (r *run) all(ctx context.Context) (*Result, error) {
 	}
 	below, err := r.below(ctx)
 	if err == nil && r.big.counted && below.lost > mostLost {
-		r.big = r.tcp
-		framing, err = r.frame(ctx)
+		smooth := false
+		if r.big.flow().counted(ethernet) > sureBits {
+			below, smooth, err = r.smooth(ctx, below)
+		}
+		if err == nil && !smooth {
+			r.big = r.tcp
+			framing, err = r.frame(ctx)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -416,6 +422,9 @@ func (r *run) calm(ctx context.Context) error {
 	return err
 }
 
+// lower is the share of the rate below which the path alone loses.
+const lower = 0.85
+
 // below sends less than the rate, and counts what is lost then: that is the path's own.
 func (r *run) below(ctx context.Context) (below, error) {
 	r.begin(Below)
@@ -425,7 +434,6 @@ func (r *run) below(ctx context.Context) (below, error) {
 	}
 	r.enlarge()
 	const (
-		share   = 0.85
 		crowded = 0.95 // share from which on a policer may drop
 		patient = 3    // times that it is looked again
 	)
@@ -434,15 +442,15 @@ func (r *run) below(ctx context.Context) (below, error) {
 	if rate < 10e6 || r.big.lost > 0.003 && r.big.waits < r.idle.stands() {
 		long = 2.2
 	}
-	if _, _, err := r.hold(ctx, share*rate, skip); err != nil {
+	if _, _, err := r.hold(ctx, lower*rate, skip); err != nil {
 		return below{}, err
 	}
-	a, b, err := r.hold(ctx, share*rate, long)
+	a, b, err := r.hold(ctx, lower*rate, long)
 	for k := 0; err == nil && k < patient; k++ {
 		if r.left(a, b) < crowded*rate && !falls(r.samples(), a, b) {
 			break
 		}
-		a, b, err = r.hold(ctx, share*rate, long)
+		a, b, err = r.hold(ctx, lower*rate, long)
 	}
 	if err != nil {
 		return below{}, err

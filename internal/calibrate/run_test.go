@@ -240,6 +240,20 @@ func TestRunTooSlowForDatagrams(t *testing.T) {
 	}
 }
 
+// What a policer drops of TCP's bursts below the rate is not the path's, for it passes datagrams. No TCP verifies that.
+func TestRunShortPolicer(t *testing.T) {
+	p := provider{rate: 400e6, rtt: 0.02, kind: Policer, burst: 64 << 10, udp: true, loss: 0.03, bursts: true}
+	r, err := Run(t.Context(), simulate(p, 1), Options{})
+	if err != nil || math.Abs(r.Rate.Value/p.rate-1) > 0.001 || r.Kind != Policer || r.Overhead.Value != 0 ||
+		r.Loss.Value > 0.001 || r.Verified.Calm {
+		t.Errorf("%+v, %v", r, err)
+	}
+	p.bursts = false
+	if r, err = Run(t.Context(), simulate(p, 1), Options{}); err != nil || math.Abs(r.Loss.Value-p.loss) > 0.01 {
+		t.Errorf("the path loses: %+v, %v", r, err)
+	}
+}
+
 // Where it is not known what is counted, neither is the rate.
 func TestConclude(t *testing.T) {
 	r := &run{idle: idle{base: 0.02}, big: carried(20e6, 1500, 1538)}

@@ -21,6 +21,7 @@ type provider struct {
 	credit    float64 // s at twice the rate
 	rtt       float64 // s
 	loss      float64 // beyond it
+	bursts    bool    // only TCP has that loss, where it does not fill the link
 	jitter    float64 // s, either way
 	own       float64 // bit/s of IP that this host sends beside the test, in packets of 1000 bytes
 	ownUDP    bool    // these are no TCP's
@@ -168,7 +169,7 @@ func (s *sim) enqueue(size float64, arrived func(at float64), dropped func()) {
 	if s.jitter > 0 {
 		back += (2*s.rand.Float64() - 1) * s.jitter
 	}
-	if s.rand.Float64() < s.loss {
+	if s.rand.Float64() < s.loss && !(s.bursts && (s.load.Datagrams || s.load.Rate == 0)) {
 		s.at(back, dropped)
 		return
 	}
