@@ -68,7 +68,8 @@ func TestCost(t *testing.T) {
 		{"TCP: bpf_dualpi2", "TCP: cake bandwidth 10gbit besteffort", apartCosts},
 		{"TCP: cake bandwidth 10gbit besteffort no-split-gso", "TCP: cake bandwidth 10gbit besteffort",
 			1.0 / wholeCarries},
-		{"UDP: bpf_dualpi2 rate 10gbit", "UDP: cake bandwidth 10gbit besteffort", 1},
+		{"UDP: bpf_dualpi2 rate 10gbit", "UDP: cake bandwidth 10gbit besteffort", 0.87},
+		{"UDP: bpf_dualpi2 rate 10gbit", "UDP: fq_codel", 1.16},
 		{"UDP: bpf_dualpi2 rate 10gbit", "UDP: htb rate 10gbit | dualpi2", 1},
 	} {
 		one, other := cost[c.one], cost[c.other]
