@@ -13,6 +13,8 @@ import (
 // What no test can have seen is refused, by the name of what is wrong.
 func TestReadRecording(t *testing.T) {
 	const span = `{"name": "download", "from": 1, "to": 2, "far": [{"direction": "download"`
+	// more is one element more than may be.
+	more := func(element string, most int) string { return strings.Repeat(element+",", most) + element }
 	for text, wrong := range map[string]string{
 		`{"interval": 50}`: "",
 		`{"interval": 50, "samples": [{"at": 600, "rtt": -1}]}`:                 "",
@@ -21,29 +23,30 @@ func TestReadRecording(t *testing.T) {
 		`{}`:                  "interval",
 		`{"interval": 0.9}`:   "interval",
 		`{"interval": 10001}`: "interval",
-		`{"interval": 50, "samples": [{"at": -1}]}`:                                                          "samples[0]",
-		`{"interval": 50, "samples": [{"at": 1}, {"at": 601}]}`:                                              "samples[1]",
-		`{"interval": 50, "samples": [{"rtt": 6e5}, {"rtt": 1e6}]}`:                                          "samples[1]",
-		`{"interval": 50, "samples": [{"rtt": -2}]}`:                                                         "samples[0]",
-		`{"interval": 50, "samples": [{"up": -1e9}]}`:                                                        "samples[0]",
-		`{"interval": 50, "samples": [{"down": 1e9}]}`:                                                       "samples[0]",
-		`{"interval": 50, "spans": [{"name": "idle"}, {"name": "idle"}]}`:                                    "spans[1]",
-		`{"interval": 50, "spans": [{"name": "idle", "passed": {"device": "x"}}]}`:                           "passed",
-		`{"interval": 50, "hop": {"address": "192.0.2.1"}}`:                                                  "hop",
-		`{"interval": 50, "spans": [{"name": "lunch"}]}`:                                                     "spans[0]",
-		`{"interval": 50, "spans": [{"name": "idle", "from": -1}]}`:                                          "spans[0]",
-		`{"interval": 50, "spans": [{"name": "idle", "to": 601}]}`:                                           "spans[0]",
-		`{"interval": 50, "spans": [{"name": "idle", "local": [{"direction": "sideways"}]}]}`:                "direction",
-		`{"interval": 50, "spans": [` + span + `, "bins": [-1]}]}]}`:                                         "bins",
-		`{"interval": 50, "spans": [` + span + `, "bins": [` + strings.Repeat("0,", mostSteps) + `0]}]}]}`:   "steps",
-		`{"interval": 50, "spans": [` + span + `, "rtt": [600000001]}]}]}`:                                   "times",
-		`{"interval": 50, "spans": [` + span + `, "min_rtt": -1}]}]}`:                                        "times",
-		`{"interval": 50, "spans": [` + span + `, "busy": -1}]}]}`:                                           "times",
-		`{"interval": 50, "spans": [` + span + `, "sent": -1}]}]}`:                                           "counters",
-		`{"interval": 50, "samples": [` + strings.Repeat("{},", mostSamples) + `{}]}`:                        "samples at most",
-		`{"interval": 50, "spans": [{"name": "idle", "far": [` + strings.Repeat("{},", mostFlows) + `{}]}]}`: "flows at most",
-		`{"interval": 50, "spans": [` + strings.Repeat("{},", mostSpans) + `{}]}`:                            "spans at most",
-		strings.Repeat(" ", MostRecording+1):                                                                 "too long",
+		`{"interval": 50, "samples": [{"at": -1}]}`:                                           "samples[0]",
+		`{"interval": 50, "samples": [{"at": 1}, {"at": 601}]}`:                               "samples[1]",
+		`{"interval": 50, "samples": [{"rtt": 6e5}, {"rtt": 1e6}]}`:                           "samples[1]",
+		`{"interval": 50, "samples": [{"rtt": -2}]}`:                                          "samples[0]",
+		`{"interval": 50, "samples": [{"up": -1e9}]}`:                                         "samples[0]",
+		`{"interval": 50, "samples": [{"down": 1e9}]}`:                                        "samples[0]",
+		`{"interval": 50, "spans": [{"name": "idle"}, {"name": "idle"}]}`:                     "spans[1]",
+		`{"interval": 50, "spans": [{"name": "idle", "passed": {"device": "x"}}]}`:            "passed",
+		`{"interval": 50, "hop": {"address": "192.0.2.1"}}`:                                   "hop",
+		`{"interval": 50, "spans": [{"name": "lunch"}]}`:                                      "spans[0]",
+		`{"interval": 50, "spans": [{"name": "idle", "from": -1}]}`:                           "spans[0]",
+		`{"interval": 50, "spans": [{"name": "idle", "to": 601}]}`:                            "spans[0]",
+		`{"interval": 50, "spans": [{"name": "idle", "local": [{"direction": "sideways"}]}]}`: "direction",
+		`{"interval": 50, "spans": [` + span + `, "bins": [-1]}]}]}`:                          "bins",
+		`{"interval": 50, "spans": [` + span + `, "rtt": [600000001]}]}]}`:                    "times",
+		`{"interval": 50, "spans": [` + span + `, "min_rtt": -1}]}]}`:                         "times",
+		`{"interval": 50, "spans": [` + span + `, "busy": -1}]}]}`:                            "times",
+		`{"interval": 50, "spans": [` + span + `, "sent": -1}]}]}`:                            "counters",
+		// Too much of something:
+		`{"interval": 50, "spans": [` + span + `, "bins": [` + more("0", mostSteps) + `]}]}]}`:  "steps",
+		`{"interval": 50, "samples": [` + more("{}", mostSamples) + `]}`:                        "samples at most",
+		`{"interval": 50, "spans": [{"name": "idle", "far": [` + more("{}", mostFlows) + `]}]}`: "flows at most",
+		`{"interval": 50, "spans": [` + more("{}", mostSpans) + `]}`:                            "spans at most",
+		strings.Repeat(" ", MostRecording+1):                                                    "too long",
 	} {
 		_, err := ReadRecording([]byte(text))
 		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
