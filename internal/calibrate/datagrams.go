@@ -68,14 +68,7 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 		plateaus = append(plateaus, p)
 		f = frame(plateaus...)
 	}
-	differ := disagreement(f, r.big, large)
-	if rate > sureBits {
-		if f = f.plausible(); !f.known && !r.NoFraming || differ != "" && f.counted(large) < f.counted(r.big) {
-			return f, false, nil
-		}
-		differ = "" // TCP has not filled it: the verification tells if it can
-	}
-	if r.differ = differ; differ != "" {
+	if !r.believes(f, large) {
 		return f, false, nil
 	}
 	r.tcp = r.big
@@ -83,6 +76,23 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 	r.big.beside, r.big.off = large.beside, large.off
 	r.big.counted, r.big.flooded = true, large.waits
 	return f, f.known || r.NoFraming, nil
+}
+
+// believes tells whether datagrams tell the rate, and keeps what TCP and they disagree about. On a fast link, this host
+// or the peer may be too slow for them; and where no queue stood, TCP has not filled it: the verification tells if it
+// can.
+func (r *run) believes(f framing, udp plateau) bool {
+	differ := disagreement(f, r.big, udp)
+	if udp.flow().counted(ethernet) > sureBits {
+		if f = f.plausible(); !f.known && !r.NoFraming || differ != "" && f.counted(udp) < f.counted(r.big) {
+			return false
+		}
+		if r.big.waits <= r.idle.stands() {
+			return true
+		}
+	}
+	r.differ = differ
+	return differ == ""
 }
 
 // disagreement tells by how much TCP and datagrams differ, if that is more than they may be wrong.

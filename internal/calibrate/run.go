@@ -572,9 +572,8 @@ const whole, most = 0.97, 1.03
 // verify sends 99.75 % of the result for 2 s. The link must stay as if it were idle.
 func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error {
 	const (
-		long  = 2.0  // s
-		tries = 3    // where this host has traffic of its own
-		much  = 0.05 // share of the rate from which on that can be too much
+		long = 2.0  // s
+		much = 0.05 // share of the rate from which on this host's own traffic can be too much
 	)
 	r.begin(Verifying)
 	// The pacing counts as a qdisc does, with large packets.

@@ -229,6 +229,37 @@ func TestRunWithoutDatagrams(t *testing.T) {
 	}
 }
 
+// Where TCP and datagrams disagree, neither is believed; on a fast link one that cannot be right is left out.
+func TestBelieves(t *testing.T) {
+	const standing = 0.1
+	known, nonsense := framing{overhead: 14, off: 0.1, known: true}, framing{overhead: 600, off: 0.1, known: true}
+	for _, c := range []struct {
+		name            string
+		framing         framing
+		tcp, udp, waits float64 // bit/s, s
+		believed, said  bool
+	}{
+		{"they agree", known, 50e6, 50e6, standing, true, false},
+		{"they disagree", known, 50e6, 40e6, standing, false, true},
+		{"TCP is held by a policer", known, 40e6, 50e6, 0, false, true},
+		{"fast, and they agree", known, 500e6, 500e6, standing, true, false},
+		{"fast, and a slow host", known, 500e6, 400e6, standing, false, false},
+		{"fast, and sizes that make no sense together", nonsense, 500e6, 500e6, standing, false, false},
+		{"fast, and no framing", framing{}, 500e6, 500e6, standing, false, false},
+		{"fast, and TCP did not fill it", known, 400e6, 500e6, 0, true, false},
+		{"fast, and TCP did fill it", known, 400e6, 500e6, standing, false, true},
+	} {
+		at := func(rate, waits float64) plateau {
+			packets := rate / 8 / (largest + 14)
+			return plateau{own: flow{packets, packets * largest}, off: 0.001, waits: waits}
+		}
+		r := &run{big: at(c.tcp, c.waits)}
+		if got := r.believes(c.framing, at(c.udp, standing)); got != c.believed || (r.differ != "") != c.said {
+			t.Errorf("%s: %v, %q", c.name, got, r.differ)
+		}
+	}
+}
+
 // On a fast link, a host that is too slow for the datagrams tells nothing, and TCP's answer stands.
 func TestRunTooSlowForDatagrams(t *testing.T) {
 	for _, p := range []provider{{}, {policed: 250e6}, {counted: 20e3}, {counted: 60e3}} {

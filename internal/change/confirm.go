@@ -78,8 +78,8 @@ func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error)
 	if err != nil {
 		return nil, err
 	}
-	if p.Unkept != nil {
-		return nil, p.Unkept
+	if err := p.Keepable(); err != nil {
+		return nil, err
 	}
 	now, files := lasting(p.Changes)
 	if len(now) == 0 {

@@ -233,7 +233,7 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 	if p.Unkept != nil && status.Kept {
 		status.Kept = false
 		status.Notes = append(status.Notes, plan.Note{Subject: "after a reboot",
-			Text: p.Unkept.What + ". To keep it: " + strings.Split(p.Unkept.Try, ";")[0]})
+			Text: p.Unkept.What + ". To keep it: " + p.Unkept.Try})
 	}
 	if whole, err := plan.MakeAll(p.All(), j.before(facts)); err == nil {
 		status.Notes = append(append(status.Notes, j.broken(whole)...), plan.Overruled(whole, facts)...)

@@ -106,7 +106,7 @@ func (j *journal) planUp(goals []plan.Goal, facts host.Facts, boot bool) (plan.P
 	case p.Lacks != nil:
 		return p, nil, p.Lacks
 	case p.Unkept != nil:
-		return p, nil, p.Unkept
+		return p, nil, p.Keepable()
 	}
 	return p, notes, nil
 }

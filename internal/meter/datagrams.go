@@ -29,11 +29,10 @@ type flood struct {
 	running sync.WaitGroup
 }
 
-// tick is the longest time between two bursts, which have as many bytes at most: a policer forgets what it could have
-// let through while none came.
+// Between two bursts are tick and tickBytes at most: a policer forgets what it could have let through while none came.
 const (
 	tick      = 200 * time.Microsecond
-	tickBytes = 6000
+	tickBytes = 6000 // of the rate
 )
 
 // begin sends packets of a size, in bytes of IP, at a rate in bit/s of these.

@@ -86,7 +86,7 @@ func (k *keeper) starts(s host.Starter) (program string) {
 		own := k.facts.Files[host.UnitFile]
 		if own == (host.File{Kind: host.Symlink, Text: "/dev/null"}) || own.Kind == host.Regular && own.Text == "" {
 			k.Unkept = &Refusal{What: "weir.service is masked, so no boot would bring the goal up",
-				Try: "systemctl unmask weir.service; or --runtime: what is set ends with a reboot"}
+				Try: "systemctl unmask weir.service"}
 		}
 	} else {
 		program = k.facts.UnitProgram // whichever copy of this one that is
@@ -115,7 +115,7 @@ func (k *keeper) rules(drafts []*draft) {
 	for _, d := range drafts {
 		if !plainName.MatchString(d.link.Name) {
 			k.Unkept = &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name),
-				Try: "rename the device; or --runtime: what is set ends with a reboot"}
+				Try: "rename the device"}
 			return
 		}
 	}
@@ -124,7 +124,7 @@ func (k *keeper) rules(drafts []*draft) {
 
 // cannotStart is why a unit cannot start a program: nil if it can.
 func cannotStart(p host.Program) *Refusal {
-	const try = "copy it to /usr/local/bin and run it from there; or --runtime: what is set ends with a reboot"
+	const try = "copy it to /usr/local/bin and run it from there"
 	ephemeral := func(dir string) bool { return strings.HasPrefix(p.Path, dir+"/") }
 	switch {
 	case slices.ContainsFunc([]string{"/tmp", "/run", "/dev", "/proc"}, ephemeral):
@@ -152,7 +152,7 @@ func (k *keeper) file(name string, want host.File, reason string) {
 	now := k.facts.Files[name]
 	if now.Kind == host.Other {
 		k.Unkept = &Refusal{What: name + " is no file that could be put back, so the goal would not outlast a reboot",
-			Try: "move it away; or --runtime: what is set ends with a reboot"}
+			Try: "move it away"}
 		return
 	}
 	if now != want {

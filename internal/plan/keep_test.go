@@ -267,7 +267,7 @@ func TestUnkept(t *testing.T) {
 		f := keeping(t)
 		edit(&f)
 		p, err := Make(Goal{Rate: 50e6}, f) // a plan can be looked at from everywhere
-		if err != nil || p.Unkept == nil || !strings.Contains(p.Unkept.Try, "--runtime") {
+		if err != nil || p.Unkept == nil || !strings.Contains(p.Keepable().(*Refusal).Try, "; or --runtime") {
 			t.Errorf("%s: %+v, %v", name, p.Unkept, err)
 		}
 		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.Unkept != nil {

@@ -34,6 +34,14 @@ type Plan struct {
 	Unkept *Refusal `json:"-"`
 }
 
+// Keepable is Unkept for who is to carry the plan out, with another way; nil if the plan can be kept.
+func (p Plan) Keepable() error {
+	if p.Unkept == nil {
+		return nil
+	}
+	return &Refusal{What: p.Unkept.What, Try: p.Unkept.Try + "; or --runtime: what is set ends with a reboot"}
+}
+
 // All are the goals that are planned, with their devices filled in.
 func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
 
