@@ -264,7 +264,10 @@ func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, er
 		}
 		return meter.OpenIperf(ctx, at, cc, calibrate.Sizes())
 	}
-	if strings.HasPrefix(name, "https://") {
+	if strings.HasPrefix(name, webScheme) {
+		if err := meter.CheckURL(name); err != nil {
+			return nil, usage("weir calibrate https://HOST", "%v", err)
+		}
 		return meter.OpenResponsive(ctx, name, pin)
 	}
 	if host, ok := sshName(name); ok {

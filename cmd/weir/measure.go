@@ -139,7 +139,7 @@ var errEarly = errors.New("interrupted before anything was measured")
 // yet if there is a file: what a responsiveness server does not know is refused later.
 func knownOf(target string) (of string, known []string) {
 	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "html", "json"}
-	if strings.HasPrefix(target, "https://") {
+	if strings.HasPrefix(target, webScheme) {
 		return "an https target", append(known, "pin", "both", "cc", "token")
 	}
 	known = append(known, "both")
@@ -236,7 +236,10 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both, Plain: o.plain,
 		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
 	var file *meter.File
-	if strings.HasPrefix(target, "https://") {
+	if strings.HasPrefix(target, webScheme) {
+		if err := meter.CheckURL(target); err != nil {
+			return usage("weir measure https://HOST", "%v", err)
+		}
 		if file, err = o.file(ctx, target); err != nil && ctx.Err() != nil {
 			return errEarly
 		} else if err != nil {
@@ -323,7 +326,10 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 	return meter.Measure(ctx, meter.Target{Addr: at, Token: o.token, Pin: o.fingerprint()}, options)
 }
 
-const iperfScheme = "iperf3://"
+const (
+	iperfScheme = "iperf3://"
+	webScheme   = "https://"
+)
 
 // sshName is the name that ssh is to be given: of user@host, or of ssh://alias. What has a port, ssh knows as a URI.
 func sshName(target string) (string, bool) {

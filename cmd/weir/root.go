@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,10 +108,25 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 			flag.NoOptDefVal = "true"
 		case field.Suggests != nil:
 			complete(cmd, field.Name, field.Suggests)
+		case field.Several:
+			cmd.RegisterFlagCompletionFunc(field.Name, completeSeveral(field.Values))
 		default: // of an open value there are none
 			cmd.RegisterFlagCompletionFunc(field.Name, cobra.FixedCompletions(field.Values,
 				cobra.ShellCompDirectiveNoFileComp))
 		}
+	}
+}
+
+// completeSeveral offers, behind each comma, what is not said yet.
+func completeSeveral(values []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) (offers []string, _ cobra.ShellCompDirective) {
+		said := typed[:strings.LastIndex(typed, ",")+1]
+		for _, value := range values {
+			if !slices.Contains(strings.Split(said, ","), value) {
+				offers = append(offers, said+value)
+			}
+		}
+		return offers, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

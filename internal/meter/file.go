@@ -65,6 +65,12 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 	return nil, &Problem{fmt.Sprintf("%s leads on and on", at), "the file's own address"}
 }
 
+// CheckURL finds what no URL of a server can be, and opens nothing.
+func CheckURL(at string) error {
+	_, err := parseURL(at, "")
+	return err
+}
+
 // parseURL reads a URL. One with a password is refused, for it would stand in results.
 func parseURL(at, try string) (*url.URL, error) {
 	u, err := url.Parse(at)

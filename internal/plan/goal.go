@@ -71,6 +71,7 @@ type Field struct {
 	Quantity bool   // its text has a unit
 
 	Values   []string                  // all that it can be; nil where that is open
+	Several  bool                      // of Values, with commas between
 	Suggests func(host.Facts) []string // what a shell may offer on a host; nil for Values
 
 	set func(*Goal, string) error
@@ -135,7 +136,7 @@ func Fields() []Field {
 		fieldOf(Field{Name: "serves", Type: "string", Values: Services,
 			Help: "`what` a server sends by: tcp, or udp, as QUIC (HTTP/3) does (default: as its counters show)"},
 			func(g *Goal) *string { return &g.Serves }, word),
-		fieldOf(Field{Name: "carries", Type: "string", Values: KnownKinds(),
+		fieldOf(Field{Name: "carries", Type: "string", Values: KnownKinds(), Several: true,
 			Help: "`how` a relay does that: " + strings.Join(KnownKinds(), ", ") +
 				"; several with commas between (default: as it is seen to)"},
 			func(g *Goal) *Kinds { return &g.Carries }, func(s string) (Kinds, error) {
@@ -152,7 +153,8 @@ func Fields() []Field {
 			Help: "congestion control: auto (default), keep, or a `name`"},
 			func(g *Goal) *string { return &g.CC }, word),
 		fieldOf(Field{Name: "qdisc", Type: "queue",
-			Help: "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\""},
+			Help:     "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"",
+			Suggests: func(host.Facts) []string { return qdisc.Kinds() }},
 			func(g *Goal) *string { return &g.Qdisc }, named("no queue is named")),
 		fieldOf(Field{Name: "recipe", Type: "string", Values: RecipeNames(),
 			Help: "a published recipe by `name`: " + strings.Join(RecipeNames(), ", ")},
