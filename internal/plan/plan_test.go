@@ -662,7 +662,7 @@ func TestRefusals(t *testing.T) {
 		{"a queue that no test has put back", Goal{Qdisc: "fq"}, with(t, func(f *host.Facts) {
 			f.Admin = false
 			f.Links[1].Tree.Qdiscs = []qdisc.Qdisc{{Kind: "red", Handle: 0x10000, Parent: qdisc.Root}}
-		}), "qdisc red 1:: no test has shown", "tc qdisc del dev eth0 root", false},
+		}), "qdisc red 1: no test has shown", "tc qdisc del dev eth0 root", false},
 		{"a queue that nobody can read", Goal{Qdisc: "fq"},
 			with(t, unreadable, func(f *host.Facts) { f.Admin = false }), "could not be read", "as root", false},
 		{"only, and more", Goal{Qdisc: "fq", Only: true, CC: "bbr"}, server(t), "nothing else", "no other choice",

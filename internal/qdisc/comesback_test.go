@@ -147,7 +147,7 @@ func somebodysTrees() []somebodys {
 			"protocol ip prio 6 handle 9 fw indev far classid 1:2",
 			"protocol ip prio 7 handle 9 fw police rate 1mbit burst 10k drop classid 1:2")},
 		{name: "fw without a mark", lines: filters("protocol ip prio 3 fw"),
-			lost: "filters at 1:: the kernel cannot list them", try: "tc filter del dev DEV parent 1:"},
+			lost: "filters at 1: the kernel cannot list them", try: "tc filter del dev DEV parent 1:"},
 		{name: "classic bpf", lines: filters("protocol ip prio 3 bpf bytecode '1,6 0 0 4294967295,' flowid 1:2",
 			"protocol ip prio 3 bpf bytecode '4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0,' action drop",
 			"protocol ip prio 4 bpf bytecode '1,6 0 0 65538,' direct-action skip_hw")},
@@ -190,7 +190,7 @@ func somebodysTrees() []somebodys {
 		{name: "gred", lines: root("gred setup DPs 3 default 1"), lost: unproven("qdisc gred 1:"),
 			try: "tc qdisc del dev DEV root"},
 		{name: "a qdisc with an estimator", lines: []string{"qdisc add dev DEV root handle 1: estimator 1sec 8sec " +
-			"fq_codel"}, lost: "qdisc fq_codel 1:: has a rate estimator", try: "tc qdisc del dev DEV root"},
+			"fq_codel"}, lost: "qdisc fq_codel 1: has a rate estimator", try: "tc qdisc del dev DEV root"},
 		{name: "a class with an estimator", lines: append(root("htb default 1"), "class add dev DEV parent 1: "+
 			"classid 1:1 estimator 1sec 8sec htb rate 50mbit"),
 			lost: "class htb 1:1: has a rate estimator", try: "tc qdisc del dev DEV root"},
@@ -200,19 +200,19 @@ func somebodysTrees() []somebodys {
 			try:  "tc filter del dev DEV parent 1: prio 3 protocol ip matchall"},
 		{name: "a chain's template", lines: append(root("prio"), "chain add dev DEV parent 1: protocol ip chain 5 "+
 			"flower dst_mac 00:00:00:00:00:00/FF:FF:FF:FF:FF:FF"),
-			lost: "chain 5 at 1:: its template", try: "tc chain del dev DEV parent 1: chain 5"},
+			lost: "chain 5 at 1: its template", try: "tc chain del dev DEV parent 1: chain 5"},
 		{name: "a chain without a template", lines: append(root("prio"), "filter add dev DEV parent 1: protocol ip "+
 			"prio 3 chain 5 matchall classid 1:2")},
 		{name: "netem without a distribution", lines: root("netem delay 20ms loss 1% rate 5mbit")},
 		{name: "netem's states and slots", lines: root("netem loss state 1% 30% slot 10us 20us packets 5 bytes 9000")},
 		{name: "netem with a distribution", lines: root("netem delay 20ms 3ms distribution pareto"),
-			lost: "qdisc netem 1:: its delay varies", try: "tc qdisc del dev DEV root"},
+			lost: "qdisc netem 1: its delay varies", try: "tc qdisc del dev DEV root"},
 		{name: "netem with slots that have one", lines: root("netem slot distribution normal 800us 100us"),
-			lost: "qdisc netem 1:: its delay varies", try: "tc qdisc del dev DEV root"},
+			lost: "qdisc netem 1: its delay varies", try: "tc qdisc del dev DEV root"},
 		{name: "a size table without entries", lines: []string{"qdisc add dev DEV root handle 1: stab overhead 24 " +
 			"linklayer ethernet htb default 1", "class add dev DEV parent 1: classid 1:1 htb rate 50mbit"}},
 		{name: "a size table", lines: root("stab overhead 24 mpu 84 linklayer ethernet fq_codel"),
-			lost: "qdisc fq_codel 1:: has a size table, whose entries the kernel does not report",
+			lost: "qdisc fq_codel 1: has a size table, whose entries the kernel does not report",
 			try:  "tc qdisc del dev DEV root"},
 		{name: "sfq with red", lines: root("sfq redflowlimit 100000 min 8000 max 60000 probability 0.20 ecn headdrop")},
 		{name: "codel's shortest times", lines: root("fq_codel target 1us interval 1us")},

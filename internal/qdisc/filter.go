@@ -420,7 +420,7 @@ func tables(ifindex int, filters []Filter) (requests, after []request, err error
 func (t Tree) filtersRestorable() error {
 	for i, f := range t.Filters {
 		if _, err := f.configuration(); err != nil {
-			return &Lost{What: fmt.Sprintf("%v: %v", f, err), object: f.object(), remove: f.remove()}
+			return &Lost{What: because(f.String(), err), object: f.object(), remove: f.remove()}
 		}
 		// Each of these lists the tables of all, and so nothing tells whose they are.
 		if j := slices.IndexFunc(t.Filters[:i], func(other Filter) bool {

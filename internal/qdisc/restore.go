@@ -102,7 +102,7 @@ func (t Tree) Restorable() error {
 		for _, class := range t.Classes {
 			if class.Stats.Estimated && class.Handle.Major() == q.Handle.Major() {
 				lost := q.lost(nil)
-				lost.What = fmt.Sprintf("class %s %s: %v", class.Kind, class.Handle, errEstimated)
+				lost.What = because("class "+class.Kind+" "+class.Handle.String(), errEstimated)
 				return lost
 			}
 		}
@@ -135,7 +135,12 @@ func (q Qdisc) lost(why error) *Lost {
 	if q.Parent != Root {
 		remove = "parent " + q.Parent.String()
 	}
-	return &Lost{What: fmt.Sprintf("qdisc %s %s: %v", q.Kind, q.Handle, why), object: "qdisc", remove: remove}
+	return &Lost{What: because("qdisc "+q.Kind+" "+q.Handle.String(), why), object: "qdisc", remove: remove}
+}
+
+// because says why something is lost. The name of what has a handle ends with a colon already.
+func because(what string, why error) string {
+	return fmt.Sprintf("%s: %v", strings.TrimSuffix(what, ":"), why)
 }
 
 // reuses reports whether any handle of t is in use in the other tree.
