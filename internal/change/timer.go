@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -221,9 +220,10 @@ func (p process) keeper(program, dir string) (keeper, error) {
 	case pids == firstPIDNamespace, pids == "": // or a kernel without
 		return bySession, nil
 	}
-	// A container's processes end with its first one, and that with what it was started for, unless it is an init.
+	// A container's processes end with its first one, and that with what it was started for, unless it is an init. So
+	// does what docker exec starts, and the host's network would stay as it was made.
 	inits := []string{"init", "openrc-init", "runit", "s6-svscan", "dinit"}
-	if slices.Contains(inits, init) || !p.descends() {
+	if slices.Contains(inits, init) {
 		return bySession, nil
 	}
 	return 0, errors.New("this container ends with the program that it was started for, and all of its processes " +
@@ -261,27 +261,6 @@ func (p process) seen(paths ...string) error {
 		}
 	}
 	return nil
-}
-
-// descends tells whether process 1 has started this one, and not somebody outside (docker exec does).
-func (p process) descends() bool {
-	for pid := p.pid; pid > 1; {
-		status, err := fs.ReadFile(p.proc, strconv.Itoa(pid)+"/status")
-		if err != nil {
-			return true
-		}
-		parent := 0
-		for line := range strings.Lines(string(status)) {
-			if text, ok := strings.CutPrefix(line, "PPid:"); ok {
-				parent, _ = strconv.Atoi(strings.TrimSpace(text))
-			}
-		}
-		if parent == 0 {
-			return false
-		}
-		pid = parent
-	}
-	return true
 }
 
 // DetachedReady is the file descriptor on which a process in a session of its own says that it waits.
