@@ -180,14 +180,14 @@ func somebodysTrees() []somebodys {
 		{name: "hhf", lines: root("hhf limit 777 quantum 300 hh_limit 100 reset_timeout 30ms admit_bytes 100000 " +
 			"evict_timeout 500ms non_hh_weight 3")},
 		{name: "skbprio", lines: root("skbprio limit 77")},
-		{name: "red", lines: root("red limit 1M avpkt 1500 min 100K max 300K"), lost: unproven("qdisc red 1:"),
+		{name: "red", lines: root("red limit 1M avpkt 1500 min 100K max 300K"), lost: unproven("qdisc red 1"),
 			try: "tc qdisc del dev DEV root"},
 		{name: "red below htb", lines: append(filters(),
 			"qdisc add dev DEV parent 1:1 handle 10: red limit 1M avpkt 1500 min 100K max 300K ecn"),
-			lost: unproven("qdisc red 10:"), try: "tc qdisc del dev DEV parent 1:1"},
-		{name: "choke", lines: root("choke limit 1000 bandwidth 10mbit"), lost: unproven("qdisc choke 1:"),
+			lost: unproven("qdisc red 10"), try: "tc qdisc del dev DEV parent 1:1"},
+		{name: "choke", lines: root("choke limit 1000 bandwidth 10mbit"), lost: unproven("qdisc choke 1"),
 			try: "tc qdisc del dev DEV root"},
-		{name: "gred", lines: root("gred setup DPs 3 default 1"), lost: unproven("qdisc gred 1:"),
+		{name: "gred", lines: root("gred setup DPs 3 default 1"), lost: unproven("qdisc gred 1"),
 			try: "tc qdisc del dev DEV root"},
 		{name: "a qdisc with an estimator", lines: []string{"qdisc add dev DEV root handle 1: estimator 1sec 8sec " +
 			"fq_codel"}, lost: "qdisc fq_codel 1: has a rate estimator", try: "tc qdisc del dev DEV root"},
