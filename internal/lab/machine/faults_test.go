@@ -433,8 +433,9 @@ func rebootsUnconfirmed(s *subject) {
 // acrossBoots leaves out what the kernel computes from the memory that it finds free when it boots, the numbers of
 // devices, which follow from who was found first, and what hwclock(8) writes when a host without systemd goes down.
 func acrossBoots(look string) string {
-	look = regexp.MustCompile(`(?m)^/proc/sys/net/ipv4/(tcp_mem|udp_mem|tcp_rmem|tcp_wmem):.*\n`).ReplaceAllString(look,
-		"")
+	fromMemory := regexp.MustCompile(
+		`(?m)^/proc/sys/net/ipv4/(tcp_mem|udp_mem|tcp_rmem|tcp_wmem|inet_peer_threshold):.*\n`)
+	look = fromMemory.ReplaceAllString(look, "")
 	look = regexp.MustCompile(`(?m)^[0-9a-f]+  /etc/adjtime\n`).ReplaceAllString(look, "")
 	number := regexp.MustCompile(`^\d+: `)
 	var devices, rest []string
