@@ -43,6 +43,7 @@ const prelude = `
 killat=/usr/lib/weir-test/killat
 dev=` + Uplink + `
 look() {
+	for i in {1..10}; do ip -o addr | grep -q tentative || break; sleep 0.5; done # of a device that has just come
 	for d in /sys/class/net/*; do
 		d=${d##*/}
 		tc qdisc show dev $d | sed -E 's/^(qdisc cake) [1-9a-f][0-9a-f]*:/\1 N:/; s/direct_packets_stat [0-9]+ //'
