@@ -83,11 +83,6 @@ func (k *keeper) starts(s host.Starter) (program string) {
 	file := s.File
 	if k.facts.Init == host.Systemd && k.facts.Files[host.PackageUnit].Kind == host.Regular {
 		file, program = host.PackageUnit, packageProgram
-		own := k.facts.Files[host.UnitFile]
-		if own == (host.File{Kind: host.Symlink, Text: "/dev/null"}) || own.Kind == host.Regular && own.Text == "" {
-			k.Unkept = &Refusal{What: "weir.service is masked, so no boot would bring the goal up",
-				Try: "systemctl unmask weir.service"}
-		}
 	} else {
 		program = k.facts.UnitProgram // whichever copy of this one that is
 		if program == "" {
@@ -100,6 +95,12 @@ func (k *keeper) starts(s host.Starter) (program string) {
 		k.file(file, unit, "brings the goal up after a boot: weir up --boot")
 	}
 	k.file(s.Link, host.File{Kind: host.Symlink, Text: file}, "starts that at every boot")
+	own := k.facts.Files[host.UnitFile]
+	if k.facts.Init == host.Systemd &&
+		(own == host.File{Kind: host.Symlink, Text: "/dev/null"} || own.Kind == host.Regular && own.Text == "") {
+		k.Unkept = &Refusal{What: "weir.service is masked, so no boot would bring the goal up",
+			Try: "systemctl unmask weir.service"}
+	}
 	return program
 }
 

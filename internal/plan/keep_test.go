@@ -282,23 +282,25 @@ func TestUnkept(t *testing.T) {
 	}
 }
 
-// Whoever has masked the package's unit, which an empty file does, too, is not told that a boot starts it.
+// Whoever has masked the unit, which an empty file does, too, is not told that a boot starts it.
 func TestMasked(t *testing.T) {
-	f := keeping(t)
-	f.Files[host.PackageUnit] = regular(Unit("/usr/bin/weir"))
-	for _, mask := range []host.File{{Kind: host.Symlink, Text: "/dev/null"}, regular("")} {
-		f.Files[host.UnitFile] = mask
-		if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.Unkept == nil ||
-			!strings.Contains(p.Unkept.Try, "systemctl unmask weir.service") {
-			t.Errorf("%+v, %v", p.Unkept, err)
+	for _, unit := range []host.File{regular(Unit("/usr/bin/weir")), {Kind: host.NoFile}} { // the package's
+		f := keeping(t)
+		f.Files[host.PackageUnit] = unit
+		for _, mask := range []host.File{{Kind: host.Symlink, Text: "/dev/null"}, regular("")} {
+			f.Files[host.UnitFile] = mask
+			if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.Unkept == nil ||
+				!strings.Contains(p.Unkept.Try, "systemctl unmask weir.service") {
+				t.Errorf("%s, %s: %+v, %v", unit.Kind, mask.Kind, p.Unkept, err)
+			}
+			if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.Unkept != nil {
+				t.Errorf("%s, %s, with --runtime: %+v, %v", unit.Kind, mask.Kind, p.Unkept, err)
+			}
 		}
-		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.Unkept != nil {
-			t.Errorf("with --runtime: %+v, %v", p.Unkept, err)
+		f.Files[host.UnitFile] = host.File{Kind: host.NoFile}
+		if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.Unkept != nil {
+			t.Errorf("%s, not masked: %+v, %v", unit.Kind, p.Unkept, err)
 		}
-	}
-	f.Files[host.UnitFile] = host.File{Kind: host.NoFile}
-	if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.Unkept != nil {
-		t.Errorf("not masked: %+v, %v", p.Unkept, err)
 	}
 }
 
