@@ -769,6 +769,12 @@ func TestKeeper(t *testing.T) {
 		{"docker run --init weir", process{proc("docker-init", otherPID, firstUserNamespace), 10, false}, 0,
 			"this container ends"},
 		{"docker exec weir", process{proc("nginx", otherPID, firstUserNamespace), 10, false}, 0, "this container ends"},
+		{"docker exec weir, beside s6-overlay", process{proc("s6-svscan", otherPID, firstUserNamespace), 10, false}, 0,
+			"this container ends"},
+		{"docker run --pid=host weir", process{apart(proc("init", firstPIDNamespace, firstUserNamespace)), 10, false}, 0,
+			"this container ends"},
+		{"root who may not look, without systemd", process{unseen(proc("init", firstPIDNamespace, firstUserNamespace)),
+			10, false}, bySession, ""},
 		{"Alpine in LXC", process{proc("init", otherPID, otherUser), 10, false}, bySession, ""},
 	} {
 		got, err := c.p.keeper("/", "/")
@@ -781,6 +787,13 @@ func TestKeeper(t *testing.T) {
 
 // unseen is a /proc that does not show what process 1 sees.
 func unseen(proc fs.FS) fs.FS { return proc.(rooted).MapFS }
+
+// apart is a /proc whose process 1 has another root than we.
+func apart(proc fs.FS) fs.FS {
+	all := unseen(proc).(fstest.MapFS)
+	all["1/root"] = &fstest.MapFile{Mode: fs.ModeDir}
+	return all
+}
 
 // rooted is a /proc whose process 1 has our root.
 type rooted struct{ fstest.MapFS }

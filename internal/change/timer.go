@@ -217,17 +217,22 @@ func (p process) keeper(program, dir string) (keeper, error) {
 	switch {
 	case p.booted && (p.link("self", "user") == firstUserNamespace || init == "systemd"):
 		return bySystemd, p.seen(program, dir)
-	case pids == firstPIDNamespace, pids == "": // or a kernel without
+	case (pids == firstPIDNamespace || pids == "") && !p.elsewhere(): // or a kernel without
 		return bySession, nil
-	}
-	// A container's processes end with its first one, and that with what it was started for, unless it is an init. So
-	// does what docker exec starts, and the host's network would stay as it was made.
-	inits := []string{"init", "openrc-init", "runit", "s6-svscan", "dinit"}
-	if slices.Contains(inits, init) {
+	// A container's processes end with its first one, and that with what it was started for, unless it is an init of a
+	// whole system. So does what docker exec starts, and the host's network would stay as it was made.
+	case pids != firstPIDNamespace && slices.Contains([]string{"init", "openrc-init", "runit", "dinit"}, init):
 		return bySession, nil
 	}
 	return 0, errors.New("this container ends with the program that it was started for, and all of its processes " +
 		"with it")
+}
+
+// elsewhere tells whether process 1 has another root, as it has where a container sees the processes of its host.
+func (p process) elsewhere() bool {
+	theirs, err := fs.Stat(p.proc, "1/root")
+	ours, errOurs := os.Stat("/")
+	return err == nil && errOurs == nil && !os.SameFile(theirs, ours)
 }
 
 // network is where systemd finds the network namespace of this process; "" is that of systemd. One without a name is
