@@ -123,6 +123,8 @@ func keptGoals(at situation, out *Outcome) ([]plan.Goal, error) {
 		known = last
 	}
 	if !there && !j.kept() {
+		out.Notes = append(out.Notes, plan.Note{Subject: "nothing to do", Text: "no goal is kept: there is no " +
+			host.GoalFile})
 		return nil, nil
 	}
 	if err := known.strange(""); err != nil {

@@ -140,6 +140,15 @@ func TestStatusBeforeBoot(t *testing.T) {
 	}
 }
 
+// Nobody is told that a goal is in force where there is none.
+func TestBootWithoutAGoal(t *testing.T) {
+	s, _ := keeping(t)
+	if out := must[Outcome](t)(s.Boot()); len(out.Done) != 0 || len(out.Notes) != 1 ||
+		!strings.Contains(out.Notes[0].Text, "there is no /etc/weir.toml") {
+		t.Errorf("%+v", out)
+	}
+}
+
 // What was masked since it was confirmed brings nothing up after a reboot, and status says so.
 func TestMaskedSince(t *testing.T) {
 	s, m := keeping(t)
