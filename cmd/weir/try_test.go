@@ -17,6 +17,7 @@ import (
 	"weir/internal/measure"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
+	"weir/internal/plan"
 	"weir/internal/trial"
 )
 
@@ -147,6 +148,35 @@ func TestTryNotPutBack(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "interrupted\n") ||
 		!strings.Contains(err.Error(), "the timer does it by itself") {
 		t.Error(err)
+	}
+}
+
+// What is tried there is under a timer, which nobody has to reach the host for.
+func TestTryUnderTimer(t *testing.T) {
+	dir := t.TempDir()
+	for name, body := range map[string]string{"uname": "echo Linux x86_64", "id": "echo 0",
+		"ssh": "while [ \"$1\" != -- ]; do shift; done; PATH=" + dir + ":$PATH TMPDIR=" + dir + " exec sh -c \"$3\""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	a := &attempt{w: io.Discard, errs: io.Discard, goal: plan.Goal{Rate: 50e6},
+		host: far.Host{Name: "me@there", Program: filepath.Join(dir, "ssh")}}
+	if a.machine, err = trial.Open(t.Context(), a.host); err != nil {
+		t.Fatal(err)
+	}
+	asked := filepath.Join(dir, "asked")
+	weir := "#!/bin/sh\necho \"$@\" >>" + asked + "; [ $1 != up ]\n"
+	if err := a.machine.Copy(t.Context(), []byte(weir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.change(t.Context(), meter.Result{}); err == nil {
+		t.Error("what failed there is no error")
+	}
+	const want = "up --runtime --timeout 1m0s --rate 50mbit\ndown\n"
+	if got, err := os.ReadFile(asked); err != nil || string(got) != want {
+		t.Errorf("%q, want %q; %v", got, want, err)
 	}
 }
 

@@ -19,6 +19,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 	}
 	for meanwhile, want := range map[string][]string{
 		"kill -TERM $!": {"bandwidth 49875Kbit", "In force", "qdisc fq_codel"},
+		"kill -HUP $!":  {"bandwidth 49875Kbit", "In force", "qdisc fq_codel"}, // as the end of an ssh session
 		"kill -KILL $!": {"bandwidth 34912Kbit", "Not in force", "qdisc fq_codel"},
 		"/init up --dev eth0 --rate 20mbit --yes": {"bandwidth 19950Kbit", "In force:  --dev eth0 --rate 20mbit",
 			"qdisc fq_codel"},
