@@ -29,7 +29,7 @@ type fake struct {
 	dir     string
 	f       host.Facts
 	refuse  map[string]error // by device or sysctl
-	reverts map[string]bool  // sysctls that somebody sets back at once
+	reverts map[string]bool  // sysctls that somebody sets back at once, and "restore eth0", of which another queue comes
 	remade  bool             // what the kernel made by itself comes back with a handle
 	written []string
 	clock   time.Duration
@@ -235,6 +235,9 @@ func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 	if m.remade {
 		tree.Qdiscs = slices.Clone(tree.Qdiscs)
 		tree.Qdiscs[0].Handle = 0x10000
+	}
+	if m.reverts["restore "+l.Name] {
+		tree = single(m.t, "pfifo")
 	}
 	m.replace(l, tree)
 	return m.write("restore "+l.Name, plan.QueueOf(tree).String())
@@ -626,6 +629,41 @@ func TestSettingFails(t *testing.T) {
 	before := must[Outcome](t)(s.Down(false))
 	if len(before.Failed) != 0 {
 		t.Errorf("down: %+v", before)
+	}
+}
+
+// A queue that is not what was restored is seen, and the journal stays for another try.
+func TestNotRestored(t *testing.T) {
+	for name, back := range map[string]func(Store) (Outcome, error){
+		"down":     func(s Store) (Outcome, error) { return s.Down(false) },
+		"down one": func(s Store) (Outcome, error) { return s.DownOne("eth0", false) },
+		"recover":  Store.Recover,
+	} {
+		s, m := newFake(t)
+		before, _ := m.facts()
+		within := time.Duration(0)
+		if name == "recover" {
+			within = time.Hour
+		}
+		must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, within))
+		m.reverts["restore eth0"] = true
+		out, err := back(s)
+		if err != nil || len(out.Failed) != 1 || !strings.Contains(out.Failed[0].Error, "is pfifo") {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+		if j, err := s.load(); err != nil || j == nil {
+			t.Errorf("%s: the journal is gone, %v", name, err)
+		}
+		m.reverts = map[string]bool{}
+		if out, err := s.Recover(); err != nil || len(out.Failed) != 0 {
+			t.Errorf("%s, and recover: %+v, %v", name, out, err)
+		}
+		if out, err := s.Down(true); err != nil || len(out.Failed) != 0 {
+			t.Errorf("%s, and down: %+v, %v", name, out, err)
+		}
+		if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+			t.Errorf("%s: after\n%+v\nbefore\n%+v", name, after, before)
+		}
 	}
 }
 
