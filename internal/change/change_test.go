@@ -29,7 +29,7 @@ type fake struct {
 	dir     string
 	f       host.Facts
 	refuse  map[string]error // by device or sysctl
-	reverts map[string]bool  // sysctls that somebody sets back at once, and "restore eth0", of which another queue comes
+	reverts map[string]bool  // sysctls that are set back at once, and "restore eth0", of which another queue comes
 	remade  bool             // what the kernel made by itself comes back with a handle
 	written []string
 	clock   time.Duration
