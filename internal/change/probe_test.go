@@ -20,6 +20,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/lab/uml/umltest"
 	"weir/internal/plan"
+	"weir/internal/units"
 )
 
 func TestMain(m *testing.M) { umltest.Main(m) }
@@ -78,18 +79,27 @@ func probeWhileChanging(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	const rounds = 5
-	for _, c := range []struct {
+	type changing struct {
 		name   string
 		load   bool
 		change func()
 		lose   bool
-	}{
+	}
+	cases := []changing{
 		{"another rate", false, func() { up(queue("50mbit"), queue("40mbit"), queue("60mbit")) }, false},
 		{"up and down", false, func() { down(); up(queue("50mbit")) }, !umltest.Inside()},
 		{"another rate, beside a standing queue", true,
 			func() { up(queue("50mbit"), queue("40mbit"), queue("60mbit")) }, false},
 		{"down and up, beside a standing queue", true, func() { down(); up(queue("50mbit")) }, true},
-	} {
+	}
+	if facts.Qdiscs["cake"] == host.Yes {
+		planned := func(rate units.Rate) plan.Goal {
+			return plan.Goal{Dev: "up0", Rate: rate, RTT: units.Duration(48 * time.Millisecond), CC: "keep"}
+		}
+		cases = append(cases, changing{"another rate, as planned, beside a standing queue", true,
+			func() { up(planned(50e6), planned(8e6), planned(60e6)) }, false})
+	}
+	for _, c := range cases {
 		up(queue("50mbit"))
 		sent, arrived, err := probe(c.load, func() {
 			for range rounds {
