@@ -713,20 +713,26 @@ func TestSomebodyElse(t *testing.T) {
 	}
 }
 
-// What down has left to somebody else is known to be as it was before the first up, also after another.
+// What down has left to somebody else is theirs: another up goes back to that, whoever puts it back.
 func TestUpAfterSomethingWasLeft(t *testing.T) {
-	s, m := newFake(t)
-	before, _ := m.facts()
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	m.f.Links[0].Tree = single(t, "fq")
-	must[Outcome](t)(s.Down(false))
-	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
-	if status := must[Status](t)(s.Status()); !status.InForce {
-		t.Errorf("status: %+v", status)
-	}
-	must[Outcome](t)(s.Down(false))
-	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
-		t.Errorf("after down\n%+v\nbefore the first up\n%+v", after, before)
+	for name, back := range map[string]func(Store) (Outcome, error){
+		"down":    func(s Store) (Outcome, error) { return s.Down(false) },
+		"recover": Store.Recover,
+	} {
+		s, m := newFake(t)
+		must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+		m.f.Links[0].Tree = single(t, "htb rate 9mbit | fq")
+		m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"}
+		must[Outcome](t)(s.Down(false))
+		theirs, _ := m.facts()
+		must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, time.Minute))
+		if status := must[Status](t)(s.Status()); !status.InForce {
+			t.Errorf("%s: status: %+v", name, status)
+		}
+		out := must[Outcome](t)(back(s))
+		if after, _ := m.facts(); !reflect.DeepEqual(after, theirs) || len(out.Left)+len(out.Failed) != 0 {
+			t.Errorf("after %s\n%+v\nbefore the second up\n%+v\n%+v", name, after, theirs, out)
+		}
 	}
 }
 

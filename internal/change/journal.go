@@ -206,7 +206,7 @@ func (j *journal) next(p plan.Plan, f host.Facts) *journal {
 		}
 	}
 	next.takeUplinks(j, p, f)
-	next.takeEntries(j)
+	next.takeEntries(j, p)
 	for _, c := range p.Changes {
 		next.enter(c, f)
 	}
@@ -230,21 +230,29 @@ func (j *journal) takeUplinks(before *journal, p plan.Plan, f host.Facts) {
 			j.Uplinks = append(j.Uplinks, uplink{Goal: goal})
 			u = &j.Uplinks[len(j.Uplinks)-1]
 		}
-		if u.Link != link.Index || before.entry(rootOf(goal.Dev)) == nil {
-			// Another of that name, or one whose queue is as it was.
+		if was := before.entry(rootOf(goal.Dev)); u.Link != link.Index || was == nil || was.begins(p) {
+			// Another of that name, or one whose queue is as it was, or somebody else's.
 			u.Link, u.MAC, u.Tree, u.GSOSegs = link.Index, address(link), uncounted(link.Tree), link.GSOSegs
 		}
 	}
 }
 
-// takeEntries takes over what was set before.
-func (j *journal) takeEntries(before *journal) {
+// begins tells whether a plan sets what was left to whoever had changed it. Theirs is what there was before, then.
+func (e *entry) begins(p plan.Plan) bool {
+	return e.Theirs && slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == e.Target })
+}
+
+// takeEntries takes over what was set before, but for what begins anew.
+func (j *journal) takeEntries(before *journal, p plan.Plan) {
 	if before == nil {
 		return
 	}
 	for _, e := range before.Entries {
 		if e.Kind == plan.Root && before.index(e.Name) != j.index(e.Name) {
 			continue // a device of the same name, and not the one that we changed: that is gone
+		}
+		if e.begins(p) {
+			continue
 		}
 		if before.Pending != nil && before.Pending.Down && !e.Theirs {
 			e.Back = e.Was // a down that was cut short
