@@ -147,7 +147,14 @@ func (m *fake) setFile(name string, want host.File, at time.Time) error {
 
 func (m *fake) sweep(string) {}
 
-func (m *fake) cleanQueue(_, segs int) error { m.cleaned++; m.segs = segs; return m.refuse["clean"] }
+func (m *fake) cleanQueue(index, segs int) error {
+	if !slices.ContainsFunc(m.f.Links, func(l host.Link) bool { return l.Index == index }) {
+		return unix.ENODEV
+	}
+	m.cleaned++
+	m.segs = segs
+	return m.refuse["clean"]
+}
 
 func (m *fake) reload([]plan.Change) { m.reloads++ }
 
@@ -879,6 +886,27 @@ func TestDeviceComesBack(t *testing.T) {
 	out := must[Outcome](t)(s.Down(false))
 	if len(out.Notes) != 1 || len(out.Failed) != 0 {
 		t.Errorf("down without the device: %+v", out)
+	}
+}
+
+// A device that comes back under its name has nothing of a BPF queue on it to take away.
+func TestDeviceOfABPFQueueComesBack(t *testing.T) {
+	for name, back := range map[string]func(Store) (Outcome, error){
+		"down":    func(s Store) (Outcome, error) { return s.Down(false) },
+		"recover": Store.Recover,
+	} {
+		s, m := newFake(t)
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 50mbit", CC: "keep"}, time.Hour))
+		m.f.Links[0].Index, m.f.Links[0].Tree = 9, single(t, "fq")
+		if out, err := back(s); err != nil || len(out.Failed) != 0 {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+		if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 && name == "down" {
+			t.Errorf("down leaves %v", left)
+		}
+		if j, err := s.load(); err != nil || j != nil && j.Pending != nil {
+			t.Errorf("%s: the run still waits: %v", name, err)
+		}
 	}
 }
 

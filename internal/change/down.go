@@ -4,6 +4,7 @@ package change
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"weir/internal/host"
@@ -168,11 +169,13 @@ func (j *journal) leavesHost(facts host.Facts, c plan.Change, force bool, out *O
 // cleanQueues takes away what a BPF queue has left on devices that somebody else has taken it from; "" for all.
 func (s Store) cleanQueues(j *journal, facts host.Facts, dev string, out *Outcome) {
 	for _, e := range j.Entries {
-		_, there := facts.Link(e.Dev())
-		if e.Kind != plan.Root || !there || !slices.ContainsFunc(e.Set, ownQueue) || dev != "" && e.Name != dev {
+		u := j.uplink(e.Name)
+		if e.Kind != plan.Root || !slices.ContainsFunc(e.Set, ownQueue) || dev != "" && e.Name != dev {
 			continue
 		}
-		u := j.uplink(e.Name)
+		if !slices.ContainsFunc(facts.Links, func(l host.Link) bool { return l.Index == u.Link }) {
+			continue // gone, with all that was on it; perhaps another has its name
+		}
 		if err := s.host.cleanQueue(u.Link, u.GSOSegs); err != nil {
 			out.Failed = append(out.Failed, Failure{plan.Change{Target: e.Target, New: e.Was}, err.Error()})
 		}
@@ -202,9 +205,15 @@ func (s Store) Forget() error {
 		return err
 	}
 	s.disarm(last.unit())
+	facts, err := s.facts()
+	if err != nil || last == nil || !last.isAbout(facts) || last.Boot != facts.Boot {
+		return err // of other devices
+	}
+	var out Outcome
+	s.cleanQueues(last, facts, "", &out)
 	var failed []error
-	for _, u := range last.uplinks() {
-		failed = append(failed, s.host.cleanQueue(u.Link, u.GSOSegs))
+	for _, f := range out.Failed {
+		failed = append(failed, fmt.Errorf("%s: %s", f.Target, f.Error))
 	}
 	return errors.Join(failed...)
 }
