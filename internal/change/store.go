@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -163,6 +164,10 @@ func (s Store) save(j *journal) error {
 	text, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
+	}
+	if len(text) >= maxJournal {
+		return &plan.Refusal{Try: "take it down by whatever made it, and then again",
+			What: fmt.Sprintf("what is there now is more than a journal holds: %s", units.Size(maxJournal))}
 	}
 	half := s.path() + ".new"
 	err = writeWhole(s.path(), half, func() error {
@@ -343,9 +348,11 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", f.Cookie, link.Index))
 		if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
 			other, err := Store{Dir: string(text), keeps: true}.load()
-			if u := other.uplink(goal.Dev); err == nil && u != nil && u.Link == link.Index && other.Boot == f.Boot {
+			theirs := other.uplinks() // perhaps under an earlier name
+			i := slices.IndexFunc(theirs, func(u uplink) bool { return u.Link == link.Index })
+			if err == nil && i >= 0 && other.Boot == f.Boot {
 				down := "weir down --dev " + goal.Dev + " --state " + string(text)
-				if u.Goal.Only {
+				if theirs[i].Goal.Only {
 					down = "weir dualpi2 del --dev " + goal.Dev
 				}
 				return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev,

@@ -568,12 +568,34 @@ func TestDeviceOfAnotherStore(t *testing.T) {
 		!strings.Contains(refusal.Try, "--state "+one.Dir) || m.written != nil {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
+	m.named("eth0").Name, m.f.Uplink = "wan0", "wan0"
+	if _, err := other.Up(plan.Goal{Dev: "wan0", Rate: 30e6}, 0); err == nil ||
+		!strings.Contains(err.Error(), "is in the journal in "+one.Dir) {
+		t.Errorf("under another name: %v", err)
+	}
+	m.named("wan0").Name, m.f.Uplink = "eth0", "eth0"
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
 	must[Outcome](t)(other.Down(false))
 	m.dir = one.Dir
 	must[Outcome](t)(one.Down(false))
 	m.dir = other.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Rate: 30e6}, 0))
+}
+
+// What no journal could be read of again is not replaced.
+func TestTooMuchForAJournal(t *testing.T) {
+	s, m := newFake(t)
+	m.f.Links[0].Tree.Qdiscs[0].Options = make([]byte, maxJournal)
+	m.written = nil
+	for _, within := range []time.Duration{0, time.Minute} {
+		if _, err := s.Up(plan.Goal{Rate: 50e6}, within); err == nil || m.written != nil ||
+			!strings.Contains(err.Error(), "more than a journal holds") {
+			t.Errorf("%v, wrote %v", err, m.written)
+		}
+	}
+	if j, err := s.load(); j != nil || err != nil {
+		t.Errorf("%+v, %v", j, err)
+	}
 }
 
 // What is put back of a file is also when it was written, and nobody can read in the journal what he cannot read there.
