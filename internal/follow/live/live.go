@@ -604,7 +604,7 @@ func (e *eye) choose(all []host.Connection) {
 	}
 }
 
-// moves tells whether any connection has carried something since it was asked last.
+// moves tells whether any connection by the device has carried something since it was asked last.
 func (e *eye) moves() bool {
 	connections, err := host.OpenConnections(false)
 	if err != nil {
@@ -616,14 +616,18 @@ func (e *eye) moves() bool {
 		return false
 	}
 	passed := e.forwarded != nil && e.forwarded.moves()
+	return e.carryOn(all) || passed
+}
+
+// carryOn tells whether one of these that may pass the device has carried something since the last look.
+func (e *eye) carryOn(all []host.Connection) (moved bool) {
 	before := e.carried
 	e.carried = make(map[uint64]uint32, len(all))
-	moved := false
 	for _, c := range all {
 		e.carried[c.Cookie] = c.Info.Delivered
-		moved = moved || c.Info.Delivered != before[c.Cookie]
+		moved = moved || c.Info.Delivered != before[c.Cookie] && (e.ways == nil || e.ways.pass(c))
 	}
-	return moved || passed
+	return moved
 }
 
 // network is that of a client's provider: who shares one may share a line.

@@ -51,6 +51,24 @@ func TestChooseOfDevice(t *testing.T) {
 	}
 }
 
+// What goes on by another device does not say that this one still carries anything.
+func TestCarryOn(t *testing.T) {
+	links := []host.Link{{Index: 1, Name: "eth0"}, {Index: 3, Name: "docker0", Kind: "bridge"}, {Index: 4, Name: "eth1"}}
+	e := eye{ways: &ways{dev: "eth0", routes: &routed{links: links}}}
+	all := func(uplink, others uint32) []host.Connection {
+		return []host.Connection{connection(1, "192.0.2.1:443", uplink, 40_000),
+			connection(3, "172.17.0.2:80", others, 100), connection(4, "192.0.2.9:443", others, 40_000)}
+	}
+	for i, c := range []struct {
+		uplink, others uint32
+		want           bool
+	}{{10, 10, true}, {10, 20, false}, {10, 30, false}, {11, 30, true}, {11, 31, false}} {
+		if got := e.carryOn(all(c.uplink, c.others)); got != c.want {
+			t.Errorf("look %d: %v", i, got)
+		}
+	}
+}
+
 // A device that has come since is looked for, but not each time. What is not known counts.
 func TestWays(t *testing.T) {
 	by := func(device uint64) host.Connection { return host.Connection{Cookie: device} }
