@@ -53,7 +53,8 @@ func TestChooseOfDevice(t *testing.T) {
 
 // What goes on by another device does not say that this one still carries anything.
 func TestCarryOn(t *testing.T) {
-	links := []host.Link{{Index: 1, Name: "eth0"}, {Index: 3, Name: "docker0", Kind: "bridge"}, {Index: 4, Name: "eth1"}}
+	links := []host.Link{{Index: 1, Name: "eth0"}, {Index: 3, Name: "docker0", Kind: "bridge"},
+		{Index: 4, Name: "eth1"}}
 	e := eye{ways: &ways{dev: "eth0", routes: &routed{links: links}}}
 	all := func(uplink, others uint32) []host.Connection {
 		return []host.Connection{connection(1, "192.0.2.1:443", uplink, 40_000),
