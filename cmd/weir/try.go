@@ -358,18 +358,27 @@ func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, erro
 
 // free refuses a host that weir has in hand already.
 func (t *attempt) free(ctx context.Context) error {
-	out, err := t.machine.Weir(ctx, "status", "--json")
-	var status struct {
-		Up bool `json:"up"`
+	up, err := t.up(ctx, "status")
+	if err != nil {
+		return fmt.Errorf("weir does not run on %s: %w", t.host.Name, err)
 	}
-	if bad := json.Unmarshal([]byte(out), &status); bad != nil {
-		return fmt.Errorf("weir does not run on %s: %w", t.host.Name, cmp.Or(err, bad))
-	}
-	if status.Up {
+	if up {
 		return &hinted{fmt.Errorf("weir has %s in hand already", t.host.Name),
 			t.there("up " + t.goal.Flags())}
 	}
 	return nil
+}
+
+// up tells whether a goal is up there, as a command says that reports it. One that says so has not failed.
+func (t *attempt) up(ctx context.Context, command string) (bool, error) {
+	out, err := t.machine.Weir(ctx, command, "--json")
+	var status struct {
+		Up bool `json:"up"`
+	}
+	if bad := json.Unmarshal([]byte(out), &status); bad != nil {
+		return false, cmp.Or(err, bad)
+	}
+	return status.Up, nil
 }
 
 // plan shows what would change there.
@@ -416,10 +425,20 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	if !keep {
 		return t.back(ctx, nil)
 	}
-	if _, err := t.machine.Weir(ctx, "confirm"); err != nil {
+	return t.keep(ctx)
+}
+
+// keep confirms what is in force, and has it last over reboots.
+func (t *attempt) keep(ctx context.Context) error {
+	t.State = untilReboot // or, where no answer comes, perhaps
+	switch up, err := t.up(ctx, "confirm"); {
+	case err != nil:
 		return t.back(ctx, err)
+	case !up:
+		t.State = putBack
+		return &hinted{fmt.Errorf("somebody on %s has taken it down meanwhile, so it is not kept", t.host.Name),
+			t.there("status")}
 	}
-	t.State = untilReboot
 	if err := t.machine.Install(ctx, t.goal.Args()); err != nil {
 		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
 	}
@@ -509,7 +528,11 @@ func (t *attempt) back(ctx context.Context, why error) error {
 		time.Sleep(5 * time.Second)
 	}
 	if err != nil {
-		left := fmt.Errorf("%s: putting it back: %w; the timer does it by itself", t.host.Name, err)
+		otherwise := "the timer does it by itself"
+		if t.State != leftToTimer {
+			otherwise = "it may have been confirmed, and stays until a reboot then"
+		}
+		left := fmt.Errorf("%s: putting it back: %w; %s", t.host.Name, err, otherwise)
 		return errors.Join(interrupted(why), &hinted{left, t.there("status")})
 	}
 	t.State = putBack

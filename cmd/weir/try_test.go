@@ -128,31 +128,9 @@ func TestTryEachEnds(t *testing.T) {
 	}
 }
 
-// Whoever ends it is told where the host could not be put back, and what does that.
-func TestTryNotPutBack(t *testing.T) {
-	dir := t.TempDir()
-	for name, body := range map[string]string{"uname": "echo Linux x86_64", "id": "echo 0",
-		"ssh": "while [ \"$1\" != -- ]; do shift; done; PATH=" + dir + ":$PATH exec sh -c \"$3\""} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// There is no copy there that could do it.
-	_, err := tryEach(t.Context(), []string{"me@there"}, func(ctx context.Context, name string) (row tried, err error) {
-		a := &attempt{w: io.Discard, errs: io.Discard, host: far.Host{Name: name, Program: filepath.Join(dir, "ssh")}}
-		if a.machine, err = trial.Open(ctx, a.host); err != nil {
-			t.Fatal(err)
-		}
-		return a.tried, a.back(ctx, fmt.Errorf("%s: %w", name, context.Canceled))
-	})
-	if err == nil || !strings.Contains(err.Error(), "interrupted\n") ||
-		!strings.Contains(err.Error(), "the timer does it by itself") {
-		t.Error(err)
-	}
-}
-
-// What is tried there is under a timer, which nobody has to reach the host for.
-func TestTryUnderTimer(t *testing.T) {
+// there is a try of this very machine, by an ssh that is none, with a script that stands for the copy of weir.
+func there(t *testing.T, weir string) *attempt {
+	t.Helper()
 	dir := t.TempDir()
 	for name, body := range map[string]string{"uname": "echo Linux x86_64", "id": "echo 0",
 		"ssh": "while [ \"$1\" != -- ]; do shift; done; PATH=" + dir + ":$PATH TMPDIR=" + dir + " exec sh -c \"$3\""} {
@@ -160,23 +138,56 @@ func TestTryUnderTimer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var err error
 	a := &attempt{w: io.Discard, errs: io.Discard, goal: plan.Goal{Rate: 50e6},
 		host: far.Host{Name: "me@there", Program: filepath.Join(dir, "ssh")}}
+	var err error
 	if a.machine, err = trial.Open(t.Context(), a.host); err != nil {
 		t.Fatal(err)
 	}
-	asked := filepath.Join(dir, "asked")
-	weir := "#!/bin/sh\necho \"$@\" >>" + asked + "; [ $1 != up ]\n"
-	if err := a.machine.Copy(t.Context(), []byte(weir)); err != nil {
+	if weir == "" {
+		return a
+	}
+	if err := a.machine.Copy(t.Context(), []byte("#!/bin/sh\n"+weir+"\n")); err != nil {
 		t.Fatal(err)
 	}
+	return a
+}
+
+// Whoever ends it is told where the host could not be put back, and what does that.
+func TestTryNotPutBack(t *testing.T) {
+	for state, want := range map[string]string{leftToTimer: "the timer does it by itself",
+		untilReboot: "stays until a reboot"} {
+		// There is no copy there that could do it.
+		_, err := tryEach(t.Context(), []string{"me@there"}, func(ctx context.Context, name string) (tried, error) {
+			a := there(t, "")
+			a.State = state
+			return a.tried, a.back(ctx, fmt.Errorf("%s: %w", name, context.Canceled))
+		})
+		if err == nil || !strings.Contains(err.Error(), "interrupted\n") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", state, err)
+		}
+	}
+}
+
+// What is tried there is under a timer, which nobody has to reach the host for.
+func TestTryUnderTimer(t *testing.T) {
+	asked := filepath.Join(t.TempDir(), "asked")
+	a := there(t, "echo \"$@\" >>"+asked+"; [ $1 != up ]")
 	if err := a.change(t.Context(), meter.Result{}); err == nil {
 		t.Error("what failed there is no error")
 	}
 	const want = "up --runtime --timeout 1m0s --rate 50mbit\ndown\n"
 	if got, err := os.ReadFile(asked); err != nil || string(got) != want {
 		t.Errorf("%q, want %q; %v", got, want, err)
+	}
+}
+
+// What somebody there has taken down is not brought up again without a timer.
+func TestTryTakenDown(t *testing.T) {
+	a := there(t, `echo '{"up": false}'`)
+	if err := a.keep(t.Context()); err == nil || !strings.Contains(err.Error(), "has taken it down") ||
+		a.State != putBack {
+		t.Errorf("%v, %s", err, a.State)
 	}
 }
 
