@@ -306,11 +306,11 @@ func called(ts *testscript.TestScript, _ bool, args []string) {
 func noteCall() {
 	f, err := os.OpenFile(os.Getenv("WEIR_SYSTEMD"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	check(err)
+	_, err = fmt.Fprintln(f, strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " "))
+	check(err)
 	if os.Getenv("WEIR_SYSTEMD_FAILS") != "" {
 		fatal("Failed to start transient timer unit")
 	}
-	_, err = fmt.Fprintln(f, strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " "))
-	check(err)
 }
 
 // underSystemd goes on as process 1 of a PID namespace, in which systemd's directory is there and process 1 in this

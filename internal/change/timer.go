@@ -127,7 +127,8 @@ func (outside) arm(unit, dir string) error {
 		return err
 	}
 	// An older systemd may not know all of the sandbox, or a container not let it make one: going back does not need
-	// it.
+	// it. The unit that failed would still be started again by then, and has the name.
+	_ = ofInit().run("systemctl", "stop", unit+".service")
 	return run(properties)
 }
 
