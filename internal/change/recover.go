@@ -159,9 +159,16 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	case s.expires:
 		return &unsaved{plan.Refusal{What: err.Error()}, j.Pending.Until}
 	default:
+		again := "weir recover"
+		if said, err := s.load(); j.Pending.Down && err == nil && said != nil && said.Pending != nil &&
+			len(said.Pending.Back) > 0 {
+			// Its timer would bring up again what was confirmed earlier.
+			s.disarm(unit)
+			again = "weir down"
+		}
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: err.Error() +
-			". All is put back, and it does not say so. When it can be written:  weir recover"})
-		return nil // and the timer stays: it waits for that
+			". All is put back, and it does not say so. When it can be written:  " + again})
+		return nil // and another timer stays: it waits for that
 	}
 	s.disarm(unit)
 	return nil

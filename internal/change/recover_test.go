@@ -670,6 +670,24 @@ func TestStateIsReadOnly(t *testing.T) {
 			})
 		})
 	}
+	t.Run("down, with an earlier goal", func(t *testing.T) {
+		s, m := newFake(t)
+		before, _ := m.facts()
+		onReadOnly(t, s.Dir, func(readOnly func(bool)) {
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 30e6}, 0))
+			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+			readOnly(true)
+			out := must[Outcome](t)(s.Down(false))
+			if len(m.armed) != 0 || !noted(out.Notes, "the journal", "can be written:  weir down") {
+				t.Errorf("%v, %+v", m.armed, out)
+			}
+			readOnly(false)
+			must[Outcome](t)(s.Down(false))
+			if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
+				t.Errorf("after\n%+v\nbefore\n%+v", after, before)
+			}
+		})
+	})
 	t.Run("the timer", func(t *testing.T) {
 		s, m := newFake(t)
 		before, _ := m.facts()
