@@ -54,6 +54,8 @@ import (
 //	shown REGEXP ARGS
 //	                 runs weir ARGS again and again, until what it prints matches
 //	settled DIR      waits until DIR's journal says that nothing is pending
+//	detached DIR     the process that waits to put back what DIR's journal says leads a session, and a hangup or a
+//	                 request to end does not end it
 //	gone FILE        makes the journal FILE one of another network namespace
 //	kills FILE ARGS  runs weir ARGS again and again, and kills it each time a little later; after weir recover
 //	                 facts must print what is in FILE
@@ -165,7 +167,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "locked": locked, "eventually": eventually, "settled": settled, "gone": gone, "shown": shown,
-			"kills": kills, "called": called,
+			"detached": detached, "kills": kills, "called": called,
 		},
 		Condition: func(condition string) (bool, error) {
 			if condition == "root" {
@@ -261,6 +263,33 @@ func gone(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := os.ReadFile(path)
 	ts.Check(err)
 	ts.Check(os.WriteFile(path, regexp.MustCompile(`net:\[[0-9]+\]`).ReplaceAll(text, []byte("net:[1]")), 0o644))
+}
+
+func detached(ts *testscript.TestScript, _ bool, args []string) {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	ts.Check(err)
+	for _, line := range lines {
+		text, _ := os.ReadFile(line)
+		if !strings.Contains(string(text), "\x00--unconfirmed\x00--state\x00"+args[0]+"\x00--detached\x00") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(line)))
+		ts.Check(err)
+		session, err := unix.Getsid(pid)
+		ts.Check(err)
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		ts.Check(err)
+		_, ignored, _ := strings.Cut(string(status), "\nSigIgn:\t")
+		mask, err := strconv.ParseUint(strings.Fields(ignored)[0], 16, 64)
+		ts.Check(err)
+		for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT} {
+			if session != pid || mask&(1<<(signal-1)) == 0 {
+				ts.Fatalf("process %d is of session %d, and %v may end it (SigIgn %x)", pid, session, signal, mask)
+			}
+		}
+		return
+	}
+	ts.Fatalf("no process waits to put back what is in %s", args[0])
 }
 
 func kills(ts *testscript.TestScript, _ bool, args []string) {

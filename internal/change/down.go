@@ -71,6 +71,9 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		return &plan.Refusal{What: err.Error(), Try: "weir down --all, which takes none"}
 	}
 	p, theirs := j.planDown(facts, dev, force, out)
+	for i := range j.Entries {
+		j.Entries[i].Theirs = false // what was left before and goes back now begins nothing
+	}
 	next := j.next(p, facts)
 	next.Pending.Until = s.timer.now()
 	next.uplink(dev).Down = true
