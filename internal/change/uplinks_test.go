@@ -225,6 +225,8 @@ func TestGoalsThatDisagree(t *testing.T) {
 // overwrite.
 func TestUplinksAreApart(t *testing.T) {
 	s, m := twoCards(t)
+	m.named("eth0").Tree.Qdiscs[0].Handle = 0x80010000 // which only what was read has
+	m.found, _ = m.facts()
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
 	m.replace(m.named("eth0"), single(t, "fq"))
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
