@@ -132,7 +132,7 @@ func TestTryEachEnds(t *testing.T) {
 func there(t *testing.T, weir string) *attempt {
 	t.Helper()
 	dir := t.TempDir()
-	for name, body := range map[string]string{"uname": "echo Linux x86_64", "id": "echo 0",
+	for name, body := range map[string]string{"uname": "echo Linux x86_64", "id": "echo 0", "install": "exit 1",
 		"ssh": "while [ \"$1\" != -- ]; do shift; done; PATH=" + dir + ":$PATH TMPDIR=" + dir + " exec sh -c \"$3\""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
 			t.Fatal(err)

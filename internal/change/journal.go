@@ -191,7 +191,7 @@ func (j *journal) entry(t plan.Target) *entry {
 }
 
 // next is the journal to write before p is carried out on a host as in facts. What is in j stays: down goes back to
-// the very first, and a run that is not confirmed to the last that was.
+// the very first, and a run that is not confirmed to the last that was. What was left to somebody else begins anew.
 func (j *journal) next(p plan.Plan, f host.Facts) *journal {
 	next := &journal{Version: journalVersion, Boot: f.Boot, Namespace: f.Namespace, Cookie: f.Cookie,
 		Pending: &pending{Back: j.confirmed()}}
