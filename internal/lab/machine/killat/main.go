@@ -10,8 +10,12 @@
 // A step is a system call that changes a file, sends something, loads something into the kernel, or starts a process.
 // All threads of the process count in one order, and processes that it starts do not: a SIGKILL would not end those
 // either. Killed, the status is 137; with fewer than N steps it is the command's own, and the last line on standard
-// error says how many steps there were. With -hang the command is not killed but stays where it is, for ever: for a
-// machine that is then switched off.
+// error says how many steps there were. With -hang the command is not killed but takes no step any more, for ever: for
+// a machine that is then switched off.
+//
+// A filter of seccomp(2) stops the command where a step may be, and nowhere else: stopped at every system call, an
+// emulated machine takes eight times as long. Processes that the command starts have the filter too, which they cannot
+// do without a tracer. So killat ends once all of them have ended.
 package main
 
 import (
@@ -25,6 +29,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,6 +37,10 @@ import (
 const statusKilled = 128 + int(unix.SIGKILL)
 
 func main() {
+	if os.Args[0] == tracee {
+		fmt.Fprintln(os.Stderr, "killat:", become(os.Args[1], os.Args[2:]))
+		os.Exit(125)
+	}
 	at := flag.Int("at", 0, "kill it before the `N`-th step")
 	hang := flag.Int("hang", 0, "leave it standing before the `N`-th step")
 	list := flag.Bool("list", false, "print every step")
@@ -54,12 +63,57 @@ type tracer struct {
 	hang, list bool
 	steps      int
 	pid        int
+	begun      bool         // the command, by the process that was started to become it
+	held       bool         // takes no step any more
 	threads    map[int]bool // that have been seen to stop
 }
 
-func (t *tracer) run(args []string) (int, error) {
+// tracee is how this program is called to become the command that it watches.
+const tracee = "killat-tracee"
+
+// become puts the filter on this thread, and the command in this process's place. It does not return but with an error.
+func become(path string, args []string) error {
+	runtime.LockOSThread() // a filter is a thread's
+	filter, err := filter()
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 { // who has no right to filter a set-user-ID program may not start one
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("no new privileges: %w", err)
+		}
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0,
+		0); err != nil {
+		return fmt.Errorf("seccomp: %w", err)
+	}
+	return fmt.Errorf("%s: %w", path, unix.Exec(path, args, os.Environ()))
+}
+
+// filter stops at what may be a step. The number is the first word of struct seccomp_data of linux/seccomp.h.
+func filter() ([]unix.SockFilter, error) {
+	program := []bpf.Instruction{bpf.LoadAbsolute{Off: 0, Size: 4}}
+	for nr := range calls {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: 1},
+			bpf.RetConstant{Val: unix.SECCOMP_RET_TRACE})
+	}
+	raw, err := bpf.Assemble(append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}))
+	filter := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	return filter, err
+}
+
+func (t *tracer) run(args []string) (status int, err error) {
 	runtime.LockOSThread() // a tracer is a thread
-	cmd := exec.Command(args[0], args[1:]...)
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return 0, err
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = append([]string{tracee, path}, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
 	if err := cmd.Start(); err != nil {
@@ -71,79 +125,82 @@ func (t *tracer) run(args []string) (int, error) {
 		return 0, err
 	}
 	t.threads[t.pid] = true
-	// Not TRACEFORK and not TRACEVFORK: what it starts is not it.
+	const follow = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK
 	if err := unix.PtraceSetOptions(t.pid,
-		unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+		follow|unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_TRACESECCOMP|unix.PTRACE_O_EXITKILL); err != nil {
 		return 0, err
 	}
-	thread, signal := t.pid, 0
-	for {
+	for thread, signal, on := t.pid, 0, true; ; {
 		// A thread that is gone meanwhile has nothing to go on with.
-		if err := unix.PtraceSyscall(thread, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+		if on {
+			if err := unix.PtraceCont(thread, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+				return 0, err
+			}
+		}
+		if thread, err = unix.Wait4(-1, &ws, unix.WALL, nil); errors.Is(err, unix.ECHILD) {
+			if status != statusKilled {
+				fmt.Fprintf(os.Stderr, "killat: %d steps\n", t.steps)
+			}
+			return status, nil
+		} else if err != nil {
 			return 0, err
 		}
-		for {
-			var err error
-			if thread, err = unix.Wait4(-1, &ws, unix.WALL, nil); err != nil {
-				return 0, err
-			}
-			if ws.Stopped() {
-				break
-			}
-			if thread != t.pid {
-				continue
-			}
-			if ws.Signaled() {
-				return 128 + int(ws.Signal()), nil
-			}
-			fmt.Fprintf(os.Stderr, "killat: %d steps\n", t.steps)
-			return ws.ExitStatus(), nil
-		}
-		signal = 0
-		switch first := !t.threads[thread]; {
-		case ws.StopSignal() == unix.SIGTRAP|0x80: // PTRACE_O_TRACESYSGOOD
-			what, err := t.entered(thread)
-			if err != nil || what == "" {
-				break // an exit, or no step
-			}
-			if t.steps++; t.list {
-				fmt.Fprintf(os.Stderr, "killat: %d: %s\n", t.steps, what)
-			}
-			if t.steps != t.at {
-				break
-			}
-			if t.hang {
-				fmt.Fprintf(os.Stderr, "killat: hangs before step %d: %s\n", t.steps, what)
-				for {
-					unix.Pause()
+		signal, on = 0, true
+		if !ws.Stopped() {
+			delete(t.threads, thread)
+			if thread == t.pid {
+				if status = ws.ExitStatus(); ws.Signaled() {
+					status = 128 + int(ws.Signal())
 				}
 			}
-			fmt.Fprintf(os.Stderr, "killat: killed before step %d: %s\n", t.steps, what)
-			if err := unix.Kill(t.pid, unix.SIGKILL); err != nil {
+			on = false
+			continue
+		}
+		switch ws.TrapCause() {
+		case unix.PTRACE_EVENT_SECCOMP:
+			if on, err = t.goesOn(thread); err != nil {
 				return 0, err
 			}
-			return statusKilled, t.reap()
-		case ws.StopSignal() == unix.SIGTRAP: // an event of ptrace's
-		case ws.StopSignal() == unix.SIGSTOP && first: // how a new thread begins
+		case unix.PTRACE_EVENT_EXEC:
+			t.begun = true
+		case unix.PTRACE_EVENT_CLONE, unix.PTRACE_EVENT_FORK, unix.PTRACE_EVENT_VFORK:
 		default:
-			signal = int(ws.StopSignal())
+			if first := !t.threads[thread]; ws.StopSignal() != unix.SIGSTOP || !first { // a new thread begins with one
+				signal = int(ws.StopSignal())
+			}
 		}
 		t.threads[thread] = true
 	}
 }
 
-// reap waits until the process is gone: what comes next must not meet its remains.
-func (t *tracer) reap() error {
-	for {
-		var ws unix.WaitStatus
-		thread, err := unix.Wait4(-1, &ws, unix.WALL, nil)
-		if errors.Is(err, unix.ECHILD) || err == nil && thread == t.pid && !ws.Stopped() {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// goesOn counts a step, if it is one that a thread stands before, and tells whether the thread is to take it.
+func (t *tracer) goesOn(thread int) (bool, error) {
+	if !t.begun || unix.Tgkill(t.pid, thread, 0) != nil { // what it starts is not it
+		return true, nil
 	}
+	what, err := t.entered(thread)
+	if err != nil || what == "" {
+		if errors.Is(err, unix.ESRCH) {
+			err = nil // gone meanwhile
+		}
+		return true, err
+	}
+	if t.held {
+		return false, nil
+	}
+	if t.steps++; t.list {
+		fmt.Fprintf(os.Stderr, "killat: %d: %s\n", t.steps, what)
+	}
+	if t.steps != t.at {
+		return true, nil
+	}
+	t.held = true
+	if t.hang {
+		fmt.Fprintf(os.Stderr, "killat: hangs before step %d: %s\n", t.steps, what)
+		return false, nil
+	}
+	fmt.Fprintf(os.Stderr, "killat: killed before step %d: %s\n", t.steps, what)
+	return false, unix.Kill(t.pid, unix.SIGKILL)
 }
 
 // syscallInfo is struct ptrace_syscall_info of linux/ptrace.h, of an entry.
@@ -159,7 +216,7 @@ type syscallInfo struct {
 
 const (
 	ptraceGetSyscallInfo = 0x420e
-	syscallInfoEntry     = 1
+	syscallInfoSeccomp   = 3
 )
 
 // entered says what step a thread is about to take; "" for none.
@@ -169,88 +226,81 @@ func (t *tracer) entered(thread int) (string, error) {
 		uintptr(unsafe.Pointer(&info)), 0, 0); errno != 0 {
 		return "", errno
 	}
-	if info.Op != syscallInfoEntry {
-		return "", nil
+	says := calls[uint32(info.Nr)]
+	if info.Op != syscallInfoSeccomp || says == nil {
+		return "", fmt.Errorf("stopped at system call %d, operation %d", info.Nr, info.Op)
 	}
-	a := info.Args
-	path := func(name string, arg int) string { return name + " " + t.text(thread, a[arg]) }
-	switch info.Nr {
-	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_PWRITEV2:
-		return t.file("write", a[0]), nil
-	case unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE:
-		return t.file("truncate", a[0]), nil
-	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
-		return t.file("fsync", a[0]), nil
-	case unix.SYS_FCHMOD, unix.SYS_FCHOWN:
-		return t.file("fchmod", a[0]), nil
-	case unix.SYS_COPY_FILE_RANGE:
-		return t.file("copy", a[2]), nil
-	case unix.SYS_SENDFILE:
-		return t.file("copy", a[0]), nil
-	case unix.SYS_FLOCK:
-		return t.file("flock", a[0]), nil
-	case unix.SYS_SENDTO:
-		return t.message(thread, a[1]), nil
-	case unix.SYS_SENDMSG:
-		// struct msghdr: name, its length, iov; struct iovec: base, length.
-		iov := t.word(thread, a[1]+16)
-		return t.message(thread, t.word(thread, iov)), nil
-	case unix.SYS_OPEN, unix.SYS_CREAT:
-		if info.Nr == unix.SYS_CREAT || a[1]&(unix.O_CREAT|unix.O_TRUNC) != 0 {
-			return path("create", 0), nil
-		}
-	case unix.SYS_OPENAT:
-		if a[2]&(unix.O_CREAT|unix.O_TRUNC) != 0 {
-			return path("create", 1), nil
-		}
-	case unix.SYS_OPENAT2:
-		if t.word(thread, a[2])&(unix.O_CREAT|unix.O_TRUNC) != 0 { // struct open_how: flags
-			return path("create", 1), nil
-		}
-	case unix.SYS_RENAME:
-		return path("rename", 1), nil
-	case unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2:
-		return path("rename", 3), nil
-	case unix.SYS_LINK, unix.SYS_SYMLINK:
-		return path("link", 1), nil
-	case unix.SYS_LINKAT:
-		return path("link", 3), nil
-	case unix.SYS_SYMLINKAT:
-		return path("link", 2), nil
-	case unix.SYS_UNLINK, unix.SYS_RMDIR:
-		return path("unlink", 0), nil
-	case unix.SYS_UNLINKAT:
-		return path("unlink", 1), nil
-	case unix.SYS_MKDIR:
-		return path("mkdir", 0), nil
-	case unix.SYS_MKDIRAT:
-		return path("mkdir", 1), nil
-	case unix.SYS_TRUNCATE, unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN:
-		return path("chmod", 0), nil
-	case unix.SYS_FCHMODAT, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT:
-		return path("chmod", 1), nil
-	case unix.SYS_FINIT_MODULE, unix.SYS_INIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_MOUNT, unix.SYS_UMOUNT2:
-		return fmt.Sprintf("system call %d", info.Nr), nil
-	case unix.SYS_BPF:
-		return bpf(a[0]), nil
-	case unix.SYS_CLONE:
-		if a[0]&unix.CLONE_THREAD == 0 {
-			return "start a process", nil
-		}
-	case unix.SYS_CLONE3:
-		if t.word(thread, a[0])&unix.CLONE_THREAD == 0 { // struct clone_args: flags
-			return "start a process", nil
-		}
-	case unix.SYS_FORK, unix.SYS_VFORK:
-		return "start a process", nil
-	case unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL:
-		return "signal a process", nil
-	}
-	return "", nil
+	return says(call{t, thread, info.Nr, info.Args}), nil
 }
 
-// bpf says what a command of bpf(2) does; "" for one that only asks.
-func bpf(command uint64) string {
+// call is a system call that a thread is about to make.
+type call struct {
+	*tracer
+	thread int
+	nr     uint64
+	args   [6]uint64
+}
+
+// calls are the system calls that may be a step, and what says which: "" for none.
+var calls = map[uint32]func(call) string{
+	unix.SYS_WRITE: file("write", 0), unix.SYS_PWRITE64: file("write", 0), unix.SYS_WRITEV: file("write", 0),
+	unix.SYS_PWRITEV: file("write", 0), unix.SYS_PWRITEV2: file("write", 0),
+	unix.SYS_FTRUNCATE: file("truncate", 0), unix.SYS_FALLOCATE: file("truncate", 0),
+	unix.SYS_FSYNC: file("fsync", 0), unix.SYS_FDATASYNC: file("fsync", 0),
+	unix.SYS_FCHMOD: file("fchmod", 0), unix.SYS_FCHOWN: file("fchmod", 0),
+	unix.SYS_COPY_FILE_RANGE: file("copy", 2), unix.SYS_SENDFILE: file("copy", 0),
+	unix.SYS_FLOCK:  file("flock", 0),
+	unix.SYS_SENDTO: func(c call) string { return c.message(c.args[1]) },
+	// struct msghdr: name, its length, iov; struct iovec: base, length.
+	unix.SYS_SENDMSG: func(c call) string { return c.message(c.word(c.word(c.args[1] + 16))) },
+	unix.SYS_CREAT:   path("create", 0),
+	unix.SYS_OPEN:    func(c call) string { return c.create(0, c.args[1]) },
+	unix.SYS_OPENAT:  func(c call) string { return c.create(1, c.args[2]) },
+	// struct open_how: flags.
+	unix.SYS_OPENAT2: func(c call) string { return c.create(1, c.word(c.args[2])) },
+	unix.SYS_RENAME:  path("rename", 1), unix.SYS_RENAMEAT: path("rename", 3), unix.SYS_RENAMEAT2: path("rename", 3),
+	unix.SYS_LINK: path("link", 1), unix.SYS_LINKAT: path("link", 3),
+	unix.SYS_SYMLINK: path("link", 1), unix.SYS_SYMLINKAT: path("link", 2),
+	unix.SYS_UNLINK: path("unlink", 0), unix.SYS_RMDIR: path("unlink", 0), unix.SYS_UNLINKAT: path("unlink", 1),
+	unix.SYS_MKDIR: path("mkdir", 0), unix.SYS_MKDIRAT: path("mkdir", 1),
+	unix.SYS_TRUNCATE: path("chmod", 0), unix.SYS_CHMOD: path("chmod", 0), unix.SYS_CHOWN: path("chmod", 0),
+	unix.SYS_LCHOWN: path("chmod", 0), unix.SYS_FCHMODAT: path("chmod", 1), unix.SYS_FCHOWNAT: path("chmod", 1),
+	unix.SYS_UTIMENSAT:    path("chmod", 1),
+	unix.SYS_FINIT_MODULE: numbered, unix.SYS_INIT_MODULE: numbered, unix.SYS_DELETE_MODULE: numbered,
+	unix.SYS_MOUNT: numbered, unix.SYS_UMOUNT2: numbered,
+	unix.SYS_BPF:   func(c call) string { return command(c.args[0]) },
+	unix.SYS_CLONE: func(c call) string { return process(c.args[0]) },
+	// struct clone_args: flags.
+	unix.SYS_CLONE3: func(c call) string { return process(c.word(c.args[0])) },
+	unix.SYS_FORK:   func(call) string { return process(0) }, unix.SYS_VFORK: func(call) string { return process(0) },
+	unix.SYS_KILL: signals, unix.SYS_PIDFD_SEND_SIGNAL: signals,
+}
+
+func path(what string, arg int) func(call) string {
+	return func(c call) string { return what + " " + c.text(c.args[arg]) }
+}
+
+func (c call) create(arg int, flags uint64) string {
+	if flags&(unix.O_CREAT|unix.O_TRUNC) == 0 {
+		return ""
+	}
+	return path("create", arg)(c)
+}
+
+func numbered(c call) string { return fmt.Sprintf("system call %d", c.nr) }
+
+func signals(call) string { return "signal a process" }
+
+// process says what clone(2) with flags starts; "" for a thread.
+func process(flags uint64) string {
+	if flags&unix.CLONE_THREAD != 0 {
+		return ""
+	}
+	return "start a process"
+}
+
+// command says what a command of bpf(2) does; "" for one that only asks.
+func command(command uint64) string {
 	switch command {
 	case unix.BPF_MAP_LOOKUP_ELEM, unix.BPF_MAP_GET_NEXT_KEY, unix.BPF_PROG_GET_NEXT_ID, unix.BPF_MAP_GET_NEXT_ID,
 		unix.BPF_PROG_GET_FD_BY_ID, unix.BPF_MAP_GET_FD_BY_ID,
@@ -263,19 +313,23 @@ func bpf(command uint64) string {
 
 // file says what is done to an open file; "" where that is no part of the world outside: output, and what a process
 // tells itself.
-func (t *tracer) file(what string, fd uint64) string {
-	const standardError = 2
-	name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, int32(fd)))
-	if err != nil || fd <= standardError || strings.HasPrefix(name, "anon_inode:") || strings.HasPrefix(name, "pipe:") {
-		return ""
+func file(what string, arg int) func(call) string {
+	return func(c call) string {
+		const standardError = 2
+		fd := int32(c.args[arg])
+		name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.pid, fd))
+		if err != nil || fd <= standardError || strings.HasPrefix(name, "anon_inode:") ||
+			strings.HasPrefix(name, "pipe:") {
+			return ""
+		}
+		return what + " " + name
 	}
-	return what + " " + name
 }
 
 // message says that something is sent; "" for a message to rtnetlink that only asks.
-func (t *tracer) message(thread int, at uint64) string {
+func (c call) message(at uint64) string {
 	header := make([]byte, unix.SizeofNlMsghdr)
-	if n, err := unix.PtracePeekData(thread, uintptr(at), header); err != nil || n < len(header) {
+	if n, err := unix.PtracePeekData(c.thread, uintptr(at), header); err != nil || n < len(header) {
 		return "send"
 	}
 	kind := binary.NativeEndian.Uint16(header[4:])
@@ -287,16 +341,16 @@ func (t *tracer) message(thread int, at uint64) string {
 	return fmt.Sprintf("send (netlink type %d)", kind)
 }
 
-func (t *tracer) word(thread int, at uint64) uint64 {
+func (c call) word(at uint64) uint64 {
 	var b [8]byte
-	_, _ = unix.PtracePeekData(thread, uintptr(at), b[:])
+	_, _ = unix.PtracePeekData(c.thread, uintptr(at), b[:])
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-func (t *tracer) text(thread int, at uint64) string {
+func (c call) text(at uint64) string {
 	var text []byte
 	for b := make([]byte, 1); at != 0 && len(text) < unix.PathMax; at++ {
-		if _, err := unix.PtracePeekData(thread, uintptr(at), b); err != nil || b[0] == 0 {
+		if _, err := unix.PtracePeekData(c.thread, uintptr(at), b); err != nil || b[0] == 0 {
 			break
 		}
 		text = append(text, b[0])
