@@ -352,9 +352,8 @@ func learnt(s *subject) {
 }
 
 // afar prepares weir try from a host behind a link of 10 Mbit/s each way, and gives the script that runs it there at a
-// terminal, as a user here, with answers, by who knows no rate. Both hosts are in the machine, in namespaces of their
-// own. Its emulated processor does not always fill the link, so which rate is found is not looked at: internal/follow's
-// TestLone does.
+// terminal, as a user here, with answers. Both hosts are in the machine, in namespaces of their own. Its emulated
+// processor does not always fill the link, so which rate is found is not looked at: internal/follow's TestLone does.
 func (s *subject) afar(user string) func(answers, options string) string {
 	s.sh(`mkdir -p /root/.ssh && chmod 700 /root/.ssh && ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
 		cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
@@ -374,13 +373,16 @@ func (s *subject) afar(user string) func(answers, options string) string {
 		tc -n home qdisc add dev home0 root netem delay 20ms limit 1000`)
 	return func(answers, options string) string {
 		return fmt.Sprintf(`printf '%s' | ip netns exec home script -qec "weir try %s@10.77.1.1 --dev far0 `+
-			`--rate auto %s" /dev/null >/run/said 2>&1; said=$?; cat /run/said; `, answers, user, options)
+			`%s" /dev/null >/run/said 2>&1; said=$?; cat /run/said; `, answers, user, options)
 	}
 }
 
+// unknown are the options of who knows no rate: the link is measured, which takes minutes here.
+const unknown = "--rate auto"
+
 func triedAndKept(s *subject) {
-	s.sh(s.afar("root")(`y\ny\n`, "") + `[ $said = 0 ] && grep -E 'The way from .* carries [0-9.]+mbit' /run/said && ` +
-		`grep 'Kept, also over a reboot' /run/said`)
+	s.sh(s.afar("root")(`y\ny\n`, unknown) + `[ $said = 0 ] && ` +
+		`grep -E 'The way from .* carries [0-9.]+mbit' /run/said && grep 'Kept, also over a reboot' /run/said`)
 	s.holds(asPlanned, "tried, and kept", "weir status && tc qdisc show dev far0 | grep 'cake .*bandwidth ' && "+
 		"! ls -d /tmp/weir-try.*")
 }
@@ -388,11 +390,11 @@ func triedAndKept(s *subject) {
 func triedAndPutBack(s *subject) {
 	try := s.afar("root")
 	before := s.look()
-	s.sh(try(`n\n`, "") + `[ $said = 1 ] && grep 'the rate of its link is not known' /run/said`)
+	s.sh(try(`n\n`, unknown) + `[ $said = 1 ] && grep 'the rate of its link is not known' /run/said`)
 	s.same(asBefore, s.look(), before, "the line is not said to be faster")
-	s.sh(try("", "--yes") + `[ $said = 1 ] && grep -E 'try: --rate [0-9.]+mbit, if it is' /run/said`)
+	s.sh(try("", unknown+" --yes") + `[ $said = 1 ] && grep -E 'try: --rate [0-9.]+mbit, if it is' /run/said`)
 	s.same(asBefore, s.look(), before, "nobody could be asked")
-	s.sh(try(`y\nn\n`, "") + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said`)
+	s.sh(try(`y\nn\n`, unknown) + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said`)
 	s.same(asBefore, s.look(), before, "tried, and not kept")
 }
 
@@ -405,12 +407,12 @@ func triedBy(program string) func(*subject) {
 			s.sh("mv /usr/bin/sudo /usr/bin/sudo.away; echo permit someone >/etc/doas.conf; chmod 600 /etc/doas.conf")
 		}
 		before := s.look()
-		s.sh(try(`wrong\n`, "") + `[ $said = 1 ] && grep '` + program +
+		s.sh(try(`wrong\n`, unknown) + `[ $said = 1 ] && grep '` + program +
 			` on .* lets nobody in with that password' /run/said`)
 		s.same(asBefore, s.look(), before, "the password was wrong")
-		s.sh(try(`secret\ny\nn\n`, "") + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said`)
+		s.sh(try(`secret\nn\n`, "--rate 9mbit") + `[ $said = 1 ] && grep 'Put back: .* as it was' /run/said`)
 		s.same(asBefore, s.look(), before, "tried, and not kept")
-		s.sh(try(`secret\ny\ny\n`, "") + `[ $said = 0 ] && grep 'Kept, also over a reboot' /run/said`)
+		s.sh(try(`secret\ny\ny\n`, unknown) + `[ $said = 0 ] && grep 'Kept, also over a reboot' /run/said`)
 		s.holds(asPlanned, "tried, and kept", "weir status && tc qdisc show dev far0 | grep 'cake .*bandwidth ' && "+
 			"! ls -d /tmp/weir-try.*")
 	}

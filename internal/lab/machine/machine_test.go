@@ -44,13 +44,10 @@ killat=/usr/lib/weir-test/killat
 dev=` + Uplink + `
 look() {
 	for i in {1..10}; do ip -o addr | grep -q tentative || break; sleep 0.5; done # of a device that has just come
-	for d in /sys/class/net/*; do
-		d=${d##*/}
-		tc qdisc show dev $d | sed -E 's/^(qdisc cake) [1-9a-f][0-9a-f]*:/\1 N:/; s/direct_packets_stat [0-9]+ //'
-		tc class show dev $d | grep -v -E '^class (cake|fq_codel) '
-		tc -d filter show dev $d | sed -E 's/index [0-9]+ ref/index N ref/'
-	done
-	ip -o link | sed -E 's/ state [A-Z]+ / /'; ip -o addr; ip route; ip rule
+	for d in /sys/class/net/*; do printf '%s show dev '${d##*/}'\n' qdisc class filter; done | tc -d -force -batch - |
+		sed -E 's/^(qdisc cake) [1-9a-f][0-9a-f]*:/\1 N:/; s/direct_packets_stat [0-9]+ //; /^class (cake|fq_codel) /d
+			s/index [0-9]+ ref/index N ref/'
+	printf '%s\n' link address route rule | ip -o -batch - | sed -E 's/ state [A-Z]+ / /'
 	grep -r . /proc/sys/net 2>/dev/null | grep -v -E 'fastopen_key|available_congestion_control|allowed_congestion_control|stat_refresh|nf_conntrack_count|/flush:|ns_last_pid' | sort
 	find /etc /usr/local -xdev -printf '%y %m %u:%g %p %l\n' | sort -k4
 	find /etc /usr/local -xdev -type f -print0 | sort -z | xargs -0 sha256sum
