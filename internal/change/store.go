@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -334,35 +335,71 @@ func (s Store) trusted() error {
 // nobody owns what no user of a user namespace does (/proc/sys/kernel/overflowuid).
 const nobody = 65534
 
-// claim says that devices are this journal's, and is an error if one is another's: each would put back what the other
-// set.
-func (s Store) claim(goals []plan.Goal, f host.Facts) error {
-	if s.held == "" {
-		return nil
-	}
-	for _, goal := range goals {
+// claim says that a plan's devices and settings are this journal's, and is an error if one is another's: each would put
+// back what the other set.
+func (s Store) claim(p plan.Plan, f host.Facts) error {
+	for _, goal := range p.All() {
 		link, there := f.Link(goal.Dev)
 		if !there {
 			continue
 		}
-		name := filepath.Join(s.held, fmt.Sprintf("%x-%d", f.Cookie, link.Index))
-		if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
-			other, err := Store{Dir: string(text), keeps: true}.load()
-			theirs := other.uplinks() // perhaps under an earlier name
-			i := slices.IndexFunc(theirs, func(u uplink) bool { return u.Link == link.Index })
-			if err == nil && i >= 0 && other.Boot == f.Boot {
-				down := "weir down --dev " + goal.Dev + " --state " + string(text)
-				if theirs[i].Goal.Only {
-					down = "weir dualpi2 del --dev " + goal.Dev
-				}
-				return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev,
-					string(text)), Try: down + ", and then again"}
+		// The other may know it under an earlier name.
+		same := func(u uplink) bool { return u.Link == link.Index }
+		err := s.claimOne(strconv.Itoa(link.Index), f, func(other *journal, dir string) error {
+			i := slices.IndexFunc(other.uplinks(), same)
+			if i < 0 {
+				return nil
+			}
+			down := "weir down --dev " + goal.Dev + " --state " + dir
+			if other.Uplinks[i].Goal.Only {
+				down = "weir dualpi2 del --dev " + goal.Dev
+			}
+			return ofAnother("on "+goal.Dev, dir, down)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range p.Changes {
+		if c.Kind != plan.Sysctl {
+			continue
+		}
+		err := s.claimOne(strings.ReplaceAll(c.Name, "/", "."), f, func(other *journal, dir string) error {
+			if e := other.entry(c.Target); e == nil || e.Theirs {
+				return nil
+			}
+			return ofAnother("in "+c.Name, dir, "weir down --state "+dir)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ofAnother(where, dir, down string) error {
+	return &plan.Refusal{What: fmt.Sprintf("what was %s before is in the journal in %s", where, dir),
+		Try: down + ", and then again"}
+}
+
+// claimOne says that what has a name in this namespace is this journal's, unless another's journal, which is of this
+// boot, has it.
+func (s Store) claimOne(name string, f host.Facts, has func(other *journal, dir string) error) error {
+	if s.held == "" {
+		return nil
+	}
+	name = filepath.Join(s.held, fmt.Sprintf("%x-%s", f.Cookie, name))
+	if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
+		other, err := Store{Dir: string(text), keeps: true}.load()
+		if err == nil && other != nil && other.Boot == f.Boot {
+			if err := has(other, string(text)); err != nil {
+				return err
 			}
 		}
-		// Without it nothing is lost but the warning.
-		if os.MkdirAll(s.held, 0o755) == nil {
-			_ = os.WriteFile(name, []byte(s.Dir), 0o644)
-		}
+	}
+	// Without it nothing is lost but the warning.
+	if os.MkdirAll(s.held, 0o755) == nil {
+		_ = os.WriteFile(name, []byte(s.Dir), 0o644)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 		// Of a goal that no file keeps they only go, or are put back as they were.
 		out.Kept = !p.Goal.Runtime && slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
 	}
-	if err := s.claim(p.All(), facts); err != nil {
+	if err := s.claim(p, facts); err != nil {
 		return Outcome{}, err
 	}
 	next, err := s.start(j, p, facts, within)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -582,6 +583,32 @@ func TestDeviceOfAnotherStore(t *testing.T) {
 	must[Outcome](t)(one.Down(false))
 	m.dir = other.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Rate: 30e6}, 0))
+}
+
+// Nor does another directory have a setting that a journal has.
+func TestSettingOfAnotherStore(t *testing.T) {
+	one, m := newFake(t)
+	one.held = t.TempDir()
+	other := one
+	other.Dir = t.TempDir()
+	before := maps.Clone(m.f.Sysctls)
+	must[Outcome](t)(one.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 100 * ms}, 0))
+	m.written, m.dir = nil, other.Dir
+	far := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 200 * ms}
+	_, err := other.Up(far, 0)
+	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) || m.written != nil ||
+		!strings.HasPrefix(refusal.What, "what was in net.ipv4.tcp_") ||
+		!strings.Contains(refusal.Try, "--state "+one.Dir) {
+		t.Errorf("%v, wrote %v", err, m.written)
+	}
+	m.dir = one.Dir
+	must[Outcome](t)(one.Down(false))
+	m.dir = other.Dir
+	must[Outcome](t)(other.Up(far, 0))
+	must[Outcome](t)(other.Down(false))
+	if !maps.Equal(m.f.Sysctls, before) {
+		t.Errorf("%v", m.f.Sysctls)
+	}
 }
 
 // What no journal could be read of again is not replaced.
