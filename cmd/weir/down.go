@@ -5,10 +5,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,17 +39,16 @@ ask for.`,
 			}
 			store := options.store()
 			down := store.Down
-			if dev != "" {
+			switch {
+			case all:
+				down = store.DownAll
+			case dev != "":
 				down = func(force bool) (change.Outcome, error) { return store.DownOne(dev, force) }
-			} else if status, err := store.Status(); err == nil && status.Up && !all && len(status.Others) > 0 {
-				var devices []string
-				for _, goal := range status.Goals() {
-					devices = append(devices, goal.Dev)
-				}
-				return usage("weir down --dev "+devices[0]+", or weir down --all",
-					"weir is up on %s", strings.Join(devices, ", "))
 			}
 			out, err := down(force)
+			if several := (*change.Several)(nil); errors.As(err, &several) {
+				return usage("weir down --dev "+several.Devices[0]+", or weir down --all", "%v", several)
+			}
 			if err != nil {
 				return err
 			}

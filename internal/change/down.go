@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"weir/internal/host"
 	"weir/internal/plan"
@@ -13,13 +14,21 @@ import (
 )
 
 // Down puts back what was there before the first Up. What somebody else has set since is left and stays in the
-// journal, unless forced.
-func (s Store) Down(force bool) (Outcome, error) { return s.down("", force) }
+// journal, unless forced. With goals for several devices it changes nothing, and the error is a *Several.
+func (s Store) Down(force bool) (Outcome, error) { return s.down("", false, force) }
+
+// DownAll is Down for all devices.
+func (s Store) DownAll(force bool) (Outcome, error) { return s.down("", true, force) }
 
 // DownOne is Down for one device: what is the host's becomes what the goals of the others want of it.
-func (s Store) DownOne(dev string, force bool) (Outcome, error) { return s.down(dev, force) }
+func (s Store) DownOne(dev string, force bool) (Outcome, error) { return s.down(dev, false, force) }
 
-func (s Store) down(dev string, force bool) (Outcome, error) {
+// Several is why nothing is taken down: which goal, nobody has said.
+type Several struct{ Devices []string }
+
+func (s *Several) Error() string { return "weir is up on " + strings.Join(s.Devices, ", ") }
+
+func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
 	s, at, err := s.begin("down")
 	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
@@ -37,10 +46,18 @@ func (s Store) down(dev string, force bool) (Outcome, error) {
 		return out, s.remove()
 	}
 	out.Notes = j.notes()
+	goals := j.goals()
+	cutShort := j.Pending != nil && j.Pending.Down
 	switch goal := j.uplink(dev); {
+	case dev == "" && !all && len(goals) > 1 && !cutShort:
+		several := &Several{}
+		for _, g := range goals {
+			several.Devices = append(several.Devices, g.Dev)
+		}
+		return Outcome{}, several
 	case goal == nil && dev != "":
 		return out, &plan.Refusal{What: "weir is not up on " + dev, Try: "weir status, which names what it is up on"}
-	case dev != "" && slices.ContainsFunc(j.goals(), func(g plan.Goal) bool { return g.Dev != dev }):
+	case dev != "" && slices.ContainsFunc(goals, func(g plan.Goal) bool { return g.Dev != dev }):
 		out.Goal = goal.Goal
 		err := s.downOne(j, facts, dev, force, &out)
 		s.report("down", out, err)

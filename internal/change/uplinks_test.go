@@ -314,7 +314,7 @@ func TestTwoUplinksKilled(t *testing.T) {
 				if now := comparable(m.f); !reflect.DeepEqual(now, before) && name == "up" {
 					t.Fatalf("step %d: after\n%+v\nbefore\n%+v", step, now, before)
 				}
-				must[Outcome](t)(s.Down(false))
+				must[Outcome](t)(s.DownAll(false))
 				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
 					!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 					t.Fatalf("step %d: taken down:\n%+v", step, after)
@@ -402,7 +402,7 @@ func TestTwoUplinksIngressKilled(t *testing.T) {
 				if now := incoming(m, stays); !strings.HasPrefix(now, "cake") {
 					t.Fatalf("step %d: what arrives at %s passes %s", step, stays, now)
 				}
-				must[Outcome](t)(s.Down(false))
+				must[Outcome](t)(s.DownAll(false))
 				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
 					t.Fatalf("step %d: taken down:\n%+v", step, after)
 				}
@@ -611,6 +611,27 @@ func TestSettingOfAnotherStore(t *testing.T) {
 	}
 }
 
+// With goals for several devices a person says which, or that it is all of them.
+func TestDownOfSeveral(t *testing.T) {
+	for _, within := range []time.Duration{0, time.Minute} {
+		s, m := twoCards(t)
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, within))
+		m.written = nil
+		for _, force := range []bool{false, true} {
+			_, err := s.Down(force)
+			if several := (*Several)(nil); !errors.As(err, &several) || m.written != nil ||
+				!slices.Equal(several.Devices, []string{"eth0", "eth1"}) {
+				t.Errorf("within %s: %v, wrote %v", within, err, m.written)
+			}
+		}
+		must[Outcome](t)(s.DownAll(false))
+		if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
+			t.Errorf("within %s: %+v", within, after.Links)
+		}
+	}
+}
+
 // What no journal could be read of again is not replaced.
 func TestTooMuchForAJournal(t *testing.T) {
 	s, m := newFake(t)
@@ -694,7 +715,7 @@ func TestNameOfTheOther(t *testing.T) {
 				!strings.HasPrefix(root(m, "eth1"), "cake") {
 				t.Errorf("eth1 has %s: %+v", root(m, "eth1"), status)
 			}
-			if out := must[Outcome](t)(s.Down(true)); len(out.Failed) != 0 {
+			if out := must[Outcome](t)(s.DownAll(true)); len(out.Failed) != 0 {
 				t.Errorf("%+v", out)
 			}
 			if got := root(m, "eth1"); got != plan.QueueOf(m.found.Links[0].Tree).String() {
