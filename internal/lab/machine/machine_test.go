@@ -13,8 +13,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -208,47 +210,69 @@ func TestMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	suites, managers := Suites(), Managers()
-	if !everything() {
-		suites, managers = []string{"trixie"}, []Manager{Networkd}
-	}
 	t.Cleanup(func() { results.document(t) })
-	for _, suite := range suites {
-		t.Run(suite, func(t *testing.T) {
-			t.Parallel()
-			image, err := Build(ctx, suite, Plain)
-			if errors.Is(err, ErrNoTools) || err != nil && everything() && suite == "sid" {
-				t.Skipf("skipped, not passed: %v", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, manager := range managers {
-				t.Run(string(manager), func(t *testing.T) {
-					t.Parallel()
-					testSystem(ctx, t, image, Options{Manager: manager, Files: files}, results)
-				})
+	queue := make(chan system)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for sys := range queue {
+				t.Run(sys.String(), func(t *testing.T) { sys.test(ctx, t, files, results) })
 			}
 		})
 	}
-	t.Run("OpenRC", func(t *testing.T) {
-		if !everything() {
-			t.Skipf("skipped here: %s runs in make test-machines", t.Name())
+	all := systems()
+	if !everything() {
+		t.Run("others", func(t *testing.T) {
+			t.Skipf("skipped here: %d other systems run in make test-machines", len(all)-1)
+		})
+		all = all[:1]
+	}
+	for _, sys := range all {
+		queue <- sys
+	}
+	close(queue)
+	workers.Wait()
+}
+
+// system is what faults are tried on.
+type system struct {
+	suite   string
+	kind    Kind
+	manager Manager
+}
+
+func (s system) String() string {
+	if s.kind == OpenRC {
+		return "OpenRC"
+	}
+	return s.suite + "/" + string(s.manager)
+}
+
+// systems are all of them, those first that take longest: with networkd all faults are tried, and on trixie most.
+func systems() (all []system) {
+	for _, manager := range Managers() {
+		for _, suite := range []string{"trixie", "bookworm", "sid"} {
+			all = append(all, system{suite, Plain, manager})
 		}
-		t.Parallel()
-		image, err := Build(ctx, "bookworm", OpenRC)
-		if errors.Is(err, ErrNoTools) {
-			t.Skipf("skipped, not passed: %v", err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		files := maps.Clone(files)
+	}
+	return append(all, system{"bookworm", OpenRC, Ifupdown})
+}
+
+func (s system) test(ctx context.Context, t *testing.T, files map[string]string, results results) {
+	image, err := Build(ctx, s.suite, s.kind)
+	if errors.Is(err, ErrNoTools) || err != nil && everything() && s.suite == "sid" {
+		t.Skipf("skipped, not passed: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.kind == OpenRC {
+		files = maps.Clone(files)
 		for _, name := range []string{"weir", "weir-follow"} {
 			files["/etc/init.d/"+name] = "../../../packaging/openrc/" + name // as the .apk does
 		}
-		testSystem(ctx, t, image, Options{Manager: Ifupdown, Files: files}, results)
-	})
+	}
+	testSystem(ctx, t, image, Options{Manager: s.manager, Files: files}, results)
 }
 
 // document writes docs/reliability.md, unless something failed.
