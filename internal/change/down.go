@@ -14,7 +14,7 @@ import (
 )
 
 // Down puts back what was there before the first Up. What somebody else has set since is left and stays in the
-// journal, unless forced. With goals for several devices it changes nothing, and the error is a *Several.
+// journal, unless forced. While several devices have goals it changes nothing, and the error is a *Several.
 func (s Store) Down(force bool) (Outcome, error) { return s.down("", false, force) }
 
 // DownAll is Down for all devices.
@@ -23,7 +23,7 @@ func (s Store) DownAll(force bool) (Outcome, error) { return s.down("", true, fo
 // DownOne is Down for one device: what is the host's becomes what the goals of the others want of it.
 func (s Store) DownOne(dev string, force bool) (Outcome, error) { return s.down(dev, false, force) }
 
-// Several is why nothing is taken down: which goal, nobody has said.
+// Several is the error of a Down that does not say which of several goals it is about.
 type Several struct{ Devices []string }
 
 func (s *Several) Error() string { return "weir is up on " + strings.Join(s.Devices, ", ") }
@@ -47,9 +47,11 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	}
 	out.Notes = j.notes()
 	goals := j.goals()
-	cutShort := j.Pending != nil && j.Pending.Down
+	if j.onlyTheirs() || j.Pending != nil && j.Pending.Down {
+		goals = nil // all are taken down, but for what was left, or not yet done
+	}
 	switch goal := j.uplink(dev); {
-	case dev == "" && !all && len(goals) > 1 && !cutShort:
+	case dev == "" && !all && len(goals) > 1:
 		several := &Several{}
 		for _, g := range goals {
 			several.Devices = append(several.Devices, g.Dev)

@@ -335,10 +335,10 @@ func (s Store) trusted() error {
 // nobody owns what no user of a user namespace does (/proc/sys/kernel/overflowuid).
 const nobody = 65534
 
-// claim says that a plan's devices and settings are this journal's, and is an error if one is another's: each would put
-// back what the other set.
-func (s Store) claim(p plan.Plan, f host.Facts) error {
-	for _, goal := range p.All() {
+// claim says that devices are this journal's, and is an error if one is another's: each would put back what the other
+// set.
+func (s Store) claim(goals []plan.Goal, f host.Facts) error {
+	for _, goal := range goals {
 		link, there := f.Link(goal.Dev)
 		if !there {
 			continue
@@ -354,21 +354,8 @@ func (s Store) claim(p plan.Plan, f host.Facts) error {
 			if other.Uplinks[i].Goal.Only {
 				down = "weir dualpi2 del --dev " + goal.Dev
 			}
-			return ofAnother("on "+goal.Dev, dir, down)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, c := range p.Changes {
-		if c.Kind != plan.Sysctl {
-			continue
-		}
-		err := s.claimOne(strings.ReplaceAll(c.Name, "/", "."), f, func(other *journal, dir string) error {
-			if e := other.entry(c.Target); e == nil || e.Theirs {
-				return nil
-			}
-			return ofAnother("in "+c.Name, dir, "weir down --state "+dir)
+			return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev, dir),
+				Try: down + ", and then again"}
 		})
 		if err != nil {
 			return err
@@ -377,21 +364,36 @@ func (s Store) claim(p plan.Plan, f host.Facts) error {
 	return nil
 }
 
-func ofAnother(where, dir, down string) error {
-	return &plan.Refusal{What: fmt.Sprintf("what was %s before is in the journal in %s", where, dir),
-		Try: down + ", and then again"}
+// claimSetting is claim for a setting that is to be changed. One that has the value which is wanted is nobody's.
+func (s Store) claimSetting(c plan.Change, f host.Facts) error {
+	return s.claimOne(strings.ReplaceAll(c.Name, "/", "."), f, func(other *journal, dir string) error {
+		e := other.entry(c.Target)
+		if e == nil || !e.changed() && e.Back == nil {
+			return nil // or it is as it was before the other
+		}
+		down := "weir down --all"
+		if e.Theirs {
+			down += " --force"
+		}
+		return &plan.Refusal{What: fmt.Sprintf("what %s was before is in the journal in %s", c.Name, dir),
+			Try: down + " --state " + dir + ", and then again"}
+	})
 }
 
-// claimOne says that what has a name in this namespace is this journal's, unless another's journal, which is of this
-// boot, has it.
+// claimOne writes down that a device or a setting is this journal's. It is an error if another journal has it: one of
+// this boot and namespace that can be read from here.
 func (s Store) claimOne(name string, f host.Facts, has func(other *journal, dir string) error) error {
 	if s.held == "" {
 		return nil
 	}
-	name = filepath.Join(s.held, fmt.Sprintf("%x-%s", f.Cookie, name))
+	space := strconv.FormatUint(f.Cookie, 16)
+	if f.Cookie == 0 {
+		space = f.Namespace
+	}
+	name = filepath.Join(s.held, space+"-"+name)
 	if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
 		other, err := Store{Dir: string(text), keeps: true}.load()
-		if err == nil && other != nil && other.Boot == f.Boot {
+		if err == nil && other != nil && other.Boot == f.Boot && other.isAbout(f) {
 			if err := has(other, string(text)); err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 		// Of a goal that no file keeps they only go, or are put back as they were.
 		out.Kept = !p.Goal.Runtime && slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
 	}
-	if err := s.claim(p, facts); err != nil {
+	if err := s.claimAll(&p, facts, boot, &out); err != nil {
 		return Outcome{}, err
 	}
 	next, err := s.start(j, p, facts, within)
@@ -86,6 +86,24 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 	}
 	s.disarm(j.unit()) // not before another is armed, or nothing is left to put back
 	return out, err
+}
+
+// claimAll claims what a plan changes. A boot goes on without the settings that are another journal's.
+func (s Store) claimAll(p *plan.Plan, f host.Facts, boot bool, out *Outcome) error {
+	refused := s.claim(p.All(), f)
+	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c plan.Change) bool {
+		if refused != nil || c.Kind != plan.Sysctl {
+			return false
+		}
+		err := s.claimSetting(c, f)
+		if err != nil && boot {
+			out.Failed = append(out.Failed, Failure{c, err.Error()})
+			return true
+		}
+		refused = err
+		return false
+	})
+	return refused
 }
 
 // planUp is the plan, and what there is to say of it, unless it is refused.

@@ -597,12 +597,47 @@ func TestSettingOfAnotherStore(t *testing.T) {
 	far := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 200 * ms}
 	_, err := other.Up(far, 0)
 	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) || m.written != nil ||
-		!strings.HasPrefix(refusal.What, "what was in net.ipv4.tcp_") ||
-		!strings.Contains(refusal.Try, "--state "+one.Dir) {
+		!strings.HasPrefix(refusal.What, "what net.ipv4.tcp_") ||
+		!strings.Contains(refusal.Try, "weir down --all --state "+one.Dir) {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
+	m.f.Namespace = "net:[2]" // where it is another setting, even if the kernel gives no cookie
+	must[Outcome](t)(other.Up(far, 0))
+	must[Outcome](t)(other.Down(false))
+	m.f.Namespace = "net:[1]"
+	boot, err := other.up(nil, []plan.Goal{far}, must[host.Facts](t)(m.facts()), 0, true)
+	if err != nil || len(boot.Failed) != 2 || !strings.HasPrefix(root(m, "eth1"), "cake") {
+		t.Errorf("a boot goes on without it: %+v, %v", boot, err)
+	}
+	must[Outcome](t)(other.Down(false))
+
+	// Another goal of the first one's puts it back; it is to come again, if nobody confirms.
 	m.dir = one.Dir
-	must[Outcome](t)(one.Down(false))
+	low := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: ms}
+	must[Outcome](t)(one.Up(low, minute))
+	m.dir = other.Dir
+	if _, err := other.Up(far, 0); err == nil {
+		t.Error("what an unconfirmed run has put back was nobody's")
+	}
+	m.dir = one.Dir
+	must[Outcome](t)(one.Up(low, 0))
+	m.dir = other.Dir
+	must[Outcome](t)(other.Up(far, 0))
+	must[Outcome](t)(other.Down(false))
+
+	// What a down has left is its journal's still: a down with force would set it.
+	m.dir = one.Dir
+	must[Outcome](t)(one.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 100 * ms}, 0))
+	m.f.Sysctls[wmem] = host.Sysctl{Value: "4096 16384 5000000"}
+	must[Outcome](t)(one.DownAll(false))
+	m.dir = other.Dir
+	_, err = other.Up(far, 0)
+	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) ||
+		!strings.Contains(refusal.Try, "weir down --all --force --state "+one.Dir) {
+		t.Errorf("%v", err)
+	}
+	m.dir = one.Dir
+	must[Outcome](t)(one.DownAll(true))
 	m.dir = other.Dir
 	must[Outcome](t)(other.Up(far, 0))
 	must[Outcome](t)(other.Down(false))
@@ -625,7 +660,18 @@ func TestDownOfSeveral(t *testing.T) {
 				t.Errorf("within %s: %v, wrote %v", within, err, m.written)
 			}
 		}
-		must[Outcome](t)(s.DownAll(false))
+		for _, dev := range []string{"eth0", "eth1"} {
+			m.named(dev).Tree = single(t, "htb rate 9mbit | fq")
+		}
+		if out := must[Outcome](t)(s.DownAll(false)); len(out.Left) != 2 {
+			t.Errorf("within %s, left are %v", within, out.Left)
+		}
+		must[Outcome](t)(s.Down(false)) // there is none any more
+		must[Outcome](t)(s.DownOne("eth0", true))
+		if now := root(m, "eth1"); !strings.HasPrefix(now, "htb") || len(m.f.Files) != len(m.found.Files) {
+			t.Errorf("within %s, eth1 has %s; files: %v", within, now, m.f.Files)
+		}
+		must[Outcome](t)(s.Down(true))
 		if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
 			t.Errorf("within %s: %+v", within, after.Links)
 		}
