@@ -183,7 +183,7 @@ func difference(want, now string) string {
 // everything tells whether make test-machines asks, for all faults on all systems; otherwise a few run on one.
 func everything() bool { return os.Getenv("WEIR_TEST_MACHINES") != "" }
 
-// TestMachines tries every fault on every system that it matters on, as many systems at a time as there are CPUs.
+// TestMachines tries every fault on every system that it matters on, as many systems at a time as GOMAXPROCS.
 // make test-machines runs all and writes docs/reliability.md.
 func TestMachines(t *testing.T) {
 	if testing.Short() {
@@ -250,8 +250,10 @@ func (s system) String() string {
 
 // systems are all of them, those first that take longest: with networkd all faults are tried, and on trixie most.
 func systems() (all []system) {
+	const first = "trixie"
+	others := slices.DeleteFunc(Suites(), func(suite string) bool { return suite == first })
 	for _, manager := range Managers() {
-		for _, suite := range []string{"trixie", "bookworm", "sid"} {
+		for _, suite := range append([]string{first}, others...) {
 			all = append(all, system{suite, Plain, manager})
 		}
 	}

@@ -10,12 +10,12 @@
 // A step is a system call that changes a file, sends something, loads something into the kernel, or starts a process.
 // All threads of the process count in one order, and processes that it starts do not: a SIGKILL would not end those
 // either. Killed, the status is 137; with fewer than N steps it is the command's own, and the last line on standard
-// error says how many steps there were. With -hang the command is not killed but takes no step any more, for ever: for
-// a machine that is then switched off.
+// error says how many steps there were. With -hang the command is not killed but stays where it is, for ever: for a
+// machine that is then switched off.
 //
-// A filter of seccomp(2) stops the command where a step may be, and nowhere else: stopped at every system call, an
-// emulated machine takes eight times as long. Processes that the command starts have the filter too, which they cannot
-// do without a tracer. So killat ends once all of them have ended.
+// A filter of seccomp(2) stops the command where a step may be, and nowhere else. Stopped at every system call, an
+// emulated machine takes seven times as long. Processes that the command starts inherit the filter. Without a tracer
+// their calls would fail, so killat ends once all of them have ended. It is not for a command that leaves one behind.
 package main
 
 import (
@@ -64,7 +64,7 @@ type tracer struct {
 	steps      int
 	pid        int
 	begun      bool         // the command, by the process that was started to become it
-	held       bool         // takes no step any more
+	held       bool         // before its last step
 	threads    map[int]bool // that have been seen to stop
 }
 
@@ -78,14 +78,17 @@ func become(path string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 { // who has no right to filter a set-user-ID program may not start one
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("no new privileges: %w", err)
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	install := func() error {
+		return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+	}
+	err = install()
+	if errors.Is(err, unix.EACCES) { // who has no right to filter a set-user-ID program may not start one
+		if err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
+			err = install()
 		}
 	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0,
-		0); err != nil {
+	if err != nil {
 		return fmt.Errorf("seccomp: %w", err)
 	}
 	return fmt.Errorf("%s: %w", path, unix.Exec(path, args, os.Environ()))
@@ -138,7 +141,7 @@ func (t *tracer) run(args []string) (status int, err error) {
 			}
 		}
 		if thread, err = unix.Wait4(-1, &ws, unix.WALL, nil); errors.Is(err, unix.ECHILD) {
-			if status != statusKilled {
+			if !t.held {
 				fmt.Fprintf(os.Stderr, "killat: %d steps\n", t.steps)
 			}
 			return status, nil
@@ -170,12 +173,18 @@ func (t *tracer) run(args []string) (status int, err error) {
 			}
 		}
 		t.threads[thread] = true
+		if t.held && t.hang && t.owns(thread) {
+			on = false
+		}
 	}
 }
 
+// owns tells a thread of the command from one of what it has started.
+func (t *tracer) owns(thread int) bool { return unix.Tgkill(t.pid, thread, 0) == nil }
+
 // goesOn counts a step, if it is one that a thread stands before, and tells whether the thread is to take it.
 func (t *tracer) goesOn(thread int) (bool, error) {
-	if !t.begun || unix.Tgkill(t.pid, thread, 0) != nil { // what it starts is not it
+	if !t.begun || !t.owns(thread) {
 		return true, nil
 	}
 	what, err := t.entered(thread)
@@ -197,6 +206,9 @@ func (t *tracer) goesOn(thread int) (bool, error) {
 	t.held = true
 	if t.hang {
 		fmt.Fprintf(os.Stderr, "killat: hangs before step %d: %s\n", t.steps, what)
+		for other := range t.threads {
+			_ = unix.Tgkill(t.pid, other, unix.SIGSTOP) // which each is held at; what it has started is no thread of it
+		}
 		return false, nil
 	}
 	fmt.Fprintf(os.Stderr, "killat: killed before step %d: %s\n", t.steps, what)

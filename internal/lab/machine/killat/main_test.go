@@ -5,18 +5,80 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == tracee {
-		panic(become(os.Args[1], os.Args[2:]))
+	switch os.Args[0] {
+	case tracee, "killat":
+		main()
+	case "busy": // a command with threads that wait, and one that makes a directory
+		go func() {
+			for {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		fmt.Println(os.Mkdir(os.Args[1], 0o755))
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// TestHang: before the step all of the command stands still, and nothing ends it.
+func TestHang(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := filepath.Join(dir, "busy")
+	if err := os.Symlink(self, busy); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	t.Setenv("PATH", dir)
+	killat := exec.CommandContext(t.Context(), self)
+	killat.Args = []string{"killat", "-hang", "1", "busy", filepath.Join(dir, "a")}
+	if err := killat.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = killat.Process.Kill(); _ = killat.Wait() }()
+	still := func() bool {
+		threads, _ := filepath.Glob("/proc/[0-9]*/task/*/stat")
+		stopped := 0
+		for _, thread := range threads {
+			stat, _ := os.ReadFile(thread)
+			ppid, state := 0, ""
+			_, after, _ := strings.Cut(string(stat), ") ")
+			_, _ = fmt.Sscan(after, &state, &ppid)
+			switch {
+			case ppid != killat.Process.Pid:
+			case state != "t" || !strings.Contains(string(stat), "(busy)"):
+				return false
+			default:
+				stopped++
+			}
+		}
+		return stopped > 2
+	}
+	for range 1000 {
+		if still() {
+			if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
+				t.Error("it took the step")
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("it does not stand still")
 }
 
 // TestKilledBeforeTheStep: what step N would have done has not been done, and what came before it has.
