@@ -369,7 +369,7 @@ func (s Store) claimSetting(c plan.Change, f host.Facts) error {
 	return s.claimOne(strings.ReplaceAll(c.Name, "/", "."), f, func(other *journal, dir string) error {
 		e := other.entry(c.Target)
 		if e == nil || !e.changed() && e.Back == nil {
-			return nil // or it is as it was before the other
+			return nil // the other has never changed it, or has put it back
 		}
 		down := "weir down --all"
 		if e.Theirs {
