@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -127,6 +128,11 @@ const (
 // tally counts the outcomes of a fault on one system.
 type tally [outcomes]int
 
+func (c tally) String() string {
+	return fmt.Sprintf("as before %d, as planned %d, by weir recover %d, bad %d", c[asBefore], c[asPlanned], c[recovered],
+		c[bad])
+}
+
 // ended counts one.
 func (s *subject) ended(o outcome) { s.counts[o]++ }
 
@@ -182,6 +188,9 @@ func difference(want, now string) string {
 
 // everything tells whether make test-machines asks, for all faults on all systems; otherwise a few run on one.
 func everything() bool { return os.Getenv("WEIR_TEST_MACHINES") != "" }
+
+// resumes tells whether what went well in an earlier run is not tried again: all of it takes hours.
+func resumes() bool { return everything() && os.Getenv("AGAIN") == "" }
 
 // TestMachines tries every fault on every system that it matters on, as many systems at a time as GOMAXPROCS.
 // make test-machines runs all and writes docs/reliability.md.
@@ -309,6 +318,13 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, resul
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
+			on := image.Suite + "/" + string(o.Manager)
+			if counts, well, err := results.wentWell(f.name, on); err != nil {
+				t.Fatal(err)
+			} else if well && resumes() {
+				t.Logf("tried in an earlier run, with this program and these tests: %v", counts)
+				return
+			}
 			if m == nil {
 				var err error
 				if m, err = image.Start(ctx, o); err != nil {
@@ -322,11 +338,10 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, resul
 			s.must(m.Reset(ctx, Booted))
 			s.settled()
 			f.run(s)
-			if _, err := results.add(f.name, image.Suite+"/"+string(o.Manager), *s.counts); err != nil {
+			if _, err := results.add(f.name, on, *s.counts); err != nil {
 				t.Error(err)
 			}
-			t.Logf("as before %d, as planned %d, by weir recover %d, bad %d", s.counts[asBefore], s.counts[asPlanned],
-				s.counts[recovered], s.counts[bad])
+			t.Log(s.counts)
 		})
 	}
 	if m != nil {
@@ -384,24 +399,34 @@ func program(t *testing.T, dir, path string) string {
 	return out
 }
 
-// results is the file, in the user's cache, of what came of each fault with one and the same program: all of them
-// take hours, and may be tried in several runs.
+// results is the file, in the user's cache, of what came of each fault with one and the same program and tests: all of
+// them take hours, and may be tried in several runs.
 type results struct{ path string }
 
 // report is what came of each fault, by fault and system.
 type report map[string]map[string]tally
 
 func open(weir string) (results, error) {
-	program, err := os.ReadFile(weir)
-	if err != nil {
-		return results{}, err
+	sum := sha256.New()
+	for _, root := range []string{weir, ".", "../../../packaging/openrc"} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			fmt.Fprintf(sum, "%d %s", len(text), text)
+			return err
+		})
+		if err != nil {
+			return results{}, err
+		}
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return results{}, err
 	}
 	dir := filepath.Join(cache, "weir", "machine")
-	return results{filepath.Join(dir, fmt.Sprintf("results-%x.json", sha256.Sum256(program)))}, os.MkdirAll(dir, 0o755)
+	return results{filepath.Join(dir, fmt.Sprintf("results-%x.json", sum.Sum(nil)))}, os.MkdirAll(dir, 0o755)
 }
 
 // add replaces what is known of a fault on a system, and gives all that is known. No counts change nothing.
@@ -434,6 +459,13 @@ func (r results) add(fault, system string, counts tally) (report, error) {
 	}
 	_, err = f.WriteAt(text, 0)
 	return known, err
+}
+
+// wentWell are the outcomes of a fault on a system in an earlier run, if none was bad.
+func (r results) wentWell(fault, system string) (counts tally, there bool, err error) {
+	known, err := r.add("", "", tally{})
+	counts, there = known[fault][system]
+	return counts, there && counts[bad] == 0, err
 }
 
 const reportHead = `# What can go wrong, and how the host is afterwards
