@@ -496,10 +496,14 @@ func (k kill) run(s *subject) {
 	if s.also != "" { // the journal of the other stays
 		clean = "{ " + s.down + " 2>/run/down || grep -q 'weir is not up on' /run/down; } && " + s.also
 	}
+	asFound := false // and needs no snapshot, after which the emulator translates all code anew
 	for n := 1; n <= steps; n += s.every {
-		s.must(s.m.Reset(s.ctx, prepared))
-		// a snapshot's card comes back with its link down for a moment, and systemd 252 then configures it again
-		s.settled()
+		if !asFound || k.setup != "" {
+			s.must(s.m.Reset(s.ctx, prepared))
+			// a snapshot's card comes back with its link down for a moment, and systemd 252 then configures it again
+			s.settled()
+		}
+		asFound = false
 		r := s.try(fmt.Sprintf("$killat -at %d %s 2>&1", n, k.command))
 		if r.Status == 0 && n > 1 {
 			s.Logf("%d steps this time, and %d before", n-1, steps)
@@ -537,6 +541,7 @@ func (k kill) run(s *subject) {
 			continue
 		}
 		s.ended(o)
+		asFound = true
 	}
 }
 
