@@ -47,6 +47,31 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// A row becomes that of a newer program once that was tried on as many systems.
+func TestRows(t *testing.T) {
+	const fault = "nobody confirms"
+	const old = "| " + fault + " | bookworm (networkd, ifupdown); sid (networkd) | old | 6 | 6 | 0 | 0 | 0 |\n"
+	two := map[string]tally{"bookworm/networkd": {asBefore: 2}, "trixie/networkd": {asBefore: 2}}
+	three := map[string]tally{"bookworm/networkd": {asBefore: 2}, "trixie/networkd": {asPlanned: 3},
+		"sid/networkd": {asBefore: 2}}
+	for _, c := range []struct {
+		before, want string
+		tried        map[string]tally
+	}{
+		{old, old, nil},
+		{old, old, two},
+		{old, "| " + fault + " | bookworm (networkd); trixie (networkd); sid (networkd) | new | 7 | 4 | 3 | 0 | 0 |\n",
+			three},
+		{"", "| " + fault + " | bookworm (networkd); trixie (networkd) | new | 4 | 4 | 0 | 0 | 0 |\n", two},
+		{"", "| " + fault + " |  |  | 0 | 0 | 0 | 0 | 0 |\n", nil},
+	} {
+		got := report{fault: c.tried}.markdown("new", parseRows(c.before))
+		if row := parseRows(got)[fault]; row != c.want {
+			t.Errorf("from %q with %v:\n%q, want\n%q", c.before, c.tried, row, c.want)
+		}
+	}
+}
+
 // TestRelayDocument: docs/relay-machines.md has a row for each relay that is tried, in that order, and no other. Its
 // figures are those of the last make test-machines in which all of them kept the bounds.
 func TestRelayDocument(t *testing.T) {

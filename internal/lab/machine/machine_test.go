@@ -129,8 +129,8 @@ const (
 type tally [outcomes]int
 
 func (c tally) String() string {
-	return fmt.Sprintf("as before %d, as planned %d, by weir recover %d, bad %d", c[asBefore], c[asPlanned], c[recovered],
-		c[bad])
+	return fmt.Sprintf("as before %d, as planned %d, by weir recover %d, bad %d", c[asBefore], c[asPlanned],
+		c[recovered], c[bad])
 }
 
 // ended counts one.
@@ -495,7 +495,16 @@ func parseRows(text string) map[string]string {
 	return rows
 }
 
-// markdown is the document. What this program was not tried with keeps the row of the program that was.
+// systemsOf counts those of a row, as in "bookworm (networkd, ifupdown); sid (networkd)".
+func systemsOf(row string) int {
+	cells := strings.Split(row, "|")
+	if len(cells) < 3 || strings.TrimSpace(cells[2]) == "" {
+		return 0
+	}
+	return 1 + strings.Count(cells[2], ",") + strings.Count(cells[2], ";")
+}
+
+// markdown is the document. A fault keeps its row while this program was not tried with it on as many systems.
 func (r report) markdown(version string, before map[string]string) string {
 	var b strings.Builder
 	b.WriteString(reportHead)
@@ -503,6 +512,7 @@ func (r report) markdown(version string, before map[string]string) string {
 		var sum tally
 		tried := 0
 		var systems []string
+		on := 0
 		for _, suite := range Suites() {
 			var managers []string
 			for _, manager := range Managers() {
@@ -516,11 +526,13 @@ func (r report) markdown(version string, before map[string]string) string {
 					tried += n
 				}
 			}
+			on += len(managers)
 			if len(managers) > 0 {
 				systems = append(systems, suite+" ("+strings.Join(managers, ", ")+")")
 			}
 		}
-		if row, there := before[f.name]; tried == 0 {
+		row, there := before[f.name]
+		if tried == 0 || on < systemsOf(row) {
 			if !there {
 				row = fmt.Sprintf("| %s |  |  | 0 | 0 | 0 | 0 | 0 |\n", f.name)
 			}
