@@ -4,6 +4,7 @@ package machine
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,27 @@ func TestRows(t *testing.T) {
 		got := report{fault: c.tried}.markdown("new", parseRows(c.before))
 		if row := parseRows(got)[fault]; row != c.want {
 			t.Errorf("from %q with %v:\n%q, want\n%q", c.before, c.tried, row, c.want)
+		}
+	}
+}
+
+// What is being tried anew is not known to have gone well before, also if that never ends; nor is what ended badly.
+func TestResults(t *testing.T) {
+	r := results{filepath.Join(t.TempDir(), "results.json")}
+	const fault, on = "nobody confirms", "trixie/networkd"
+	for _, c := range []struct {
+		counts tally
+		well   bool
+	}{{tally{asBefore: 2}, true}, {tally{}, false}, {tally{asBefore: 1, bad: 1}, false}, {tally{asPlanned: 10}, true}} {
+		if err := r.set(fault, on, c.counts); err != nil {
+			t.Fatal(err)
+		}
+		counts, well, err := r.wentWell(fault, on)
+		if err != nil || well != c.well || counts != c.counts {
+			t.Errorf("%v: %v, %v, %v", c.counts, counts, well, err)
+		}
+		if _, well, _ := r.wentWell(fault, "sid/networkd"); well {
+			t.Error("another system's is taken for this one's")
 		}
 	}
 }

@@ -292,7 +292,7 @@ func (r results) document(t *testing.T) {
 	if path == "" || t.Failed() {
 		return
 	}
-	all, err := r.add("", "", tally{})
+	all, err := r.known()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,8 +337,9 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, resul
 				down: "weir down", from: Booted, every: 1}
 			s.must(m.Reset(ctx, Booted))
 			s.settled()
+			s.must(results.set(f.name, on, tally{}))
 			f.run(s)
-			if _, err := results.add(f.name, on, *s.counts); err != nil {
+			if err := results.set(f.name, on, *s.counts); err != nil {
 				t.Error(err)
 			}
 			t.Log(s.counts)
@@ -385,7 +386,8 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// longestFault is a hard limit on a fault's tries on one system. Some are ninety kills, of 13 s each on two cores.
+// longestFault is a hard limit on a fault's tries on one system. A hundred kills took more than 20 minutes on two
+// cores.
 const longestFault = time.Hour
 
 func program(t *testing.T, dir, path string) string {
@@ -429,8 +431,23 @@ func open(weir string) (results, error) {
 	return results{filepath.Join(dir, fmt.Sprintf("results-%x.json", sum.Sum(nil)))}, os.MkdirAll(dir, 0o755)
 }
 
-// add replaces what is known of a fault on a system, and gives all that is known. No counts change nothing.
-func (r results) add(fault, system string, counts tally) (report, error) {
+// known is all that came of earlier runs, and of this one so far.
+func (r results) known() (report, error) { return r.update(nil) }
+
+// set replaces what is known of a fault on a system. No counts are that nothing is: it is tried anew, and may not end.
+func (r results) set(fault, system string, counts tally) error {
+	_, err := r.update(func(known report) {
+		if known[fault] == nil {
+			known[fault] = map[string]tally{}
+		}
+		if known[fault][system] = counts; counts == (tally{}) {
+			delete(known[fault], system)
+		}
+	})
+	return err
+}
+
+func (r results) update(change func(report)) (report, error) {
 	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
@@ -443,13 +460,10 @@ func (r results) add(fault, system string, counts tally) (report, error) {
 	if err := json.NewDecoder(f).Decode(&known); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if counts == (tally{}) {
+	if change == nil {
 		return known, nil
 	}
-	if known[fault] == nil {
-		known[fault] = map[string]tally{}
-	}
-	known[fault][system] = counts
+	change(known)
 	text, err := json.Marshal(known)
 	if err != nil {
 		return nil, err
@@ -463,7 +477,7 @@ func (r results) add(fault, system string, counts tally) (report, error) {
 
 // wentWell are the outcomes of a fault on a system in an earlier run, if none was bad.
 func (r results) wentWell(fault, system string) (counts tally, there bool, err error) {
-	known, err := r.add("", "", tally{})
+	known, err := r.known()
 	counts, there = known[fault][system]
 	return counts, there && counts[bad] == 0, err
 }
