@@ -209,10 +209,13 @@ func TestFollowStarter(t *testing.T) {
 		if f := must[Status](t)(s.Status()).Followed[0]; f.Start != c.start || f.Ask != c.ask {
 			t.Errorf("%s, kept %v: %q and %q", c.init, c.kept, f.Start, f.Ask)
 		}
-		must[*Following](t)(s.Follow())
+		first := must[*Following](t)(s.Follow())
 		_, err := s.Follow()
 		if second := (*busy)(nil); !errors.As(err, &second) || second.Try != cmp.Or(c.ask, "weir status") {
 			t.Errorf("%s: a second is told %v", c.init, err)
+		}
+		if err := first.Close(); err != nil { // and not before, by the garbage collector
+			t.Error(err)
 		}
 	}
 }
