@@ -148,6 +148,19 @@ func (o tryOptions) check(goal plan.Goal) error {
 	return nil
 }
 
+// brought is what weir up says of its run.
+type brought struct {
+	Goal      plan.Goal      `json:"goal"`
+	RevertsIn units.Duration `json:"reverts_in"`
+}
+
+// standing is what a host says of its goal.
+type standing struct {
+	Up          bool      `json:"up"`
+	Unconfirmed bool      `json:"unconfirmed"`
+	Goal        plan.Goal `json:"goal"`
+}
+
 // attempt is a try under way.
 type attempt struct {
 	tryOptions
@@ -158,6 +171,7 @@ type attempt struct {
 	w, errs  io.Writer
 	terminal bool
 	machine  *trial.Machine
+	up       brought       // there
 	took     time.Duration // for a measurement, its connections included
 }
 
@@ -358,27 +372,34 @@ func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, erro
 
 // free refuses a host that weir has in hand already.
 func (t *attempt) free(ctx context.Context) error {
-	up, err := t.up(ctx, "status")
+	s, err := t.standing(ctx, "status")
 	if err != nil {
 		return fmt.Errorf("weir does not run on %s: %w", t.host.Name, err)
 	}
-	if up {
+	if s.Up {
 		return &hinted{fmt.Errorf("weir has %s in hand already", t.host.Name),
 			t.there("up " + t.goal.Flags())}
 	}
 	return nil
 }
 
-// up tells whether a goal is up there, as a command says that reports it. One that says so has not failed.
-func (t *attempt) up(ctx context.Context, command string) (bool, error) {
+// standing is how the host stands after a command that reports it. One that says so has not failed.
+func (t *attempt) standing(ctx context.Context, command string) (s standing, err error) {
 	out, err := t.machine.Weir(ctx, command, "--json")
-	var status struct {
-		Up bool `json:"up"`
+	if bad := json.Unmarshal([]byte(out), &s); bad != nil {
+		return s, cmp.Or(err, bad)
 	}
-	if bad := json.Unmarshal([]byte(out), &status); bad != nil {
-		return false, cmp.Or(err, bad)
+	return s, nil
+}
+
+// owns tells whether a goal that is up there is this try's. Where the answer of weir up was lost, that is one which
+// nobody has confirmed, with the rate that was asked for.
+func (t *attempt) owns(s standing) bool {
+	if t.up.Goal == (plan.Goal{}) {
+		return s.Unconfirmed && s.Goal.Rate == t.goal.Rate && s.Goal.Follow == t.goal.Follow
 	}
-	return status.Up, nil
+	confirmed := t.up.RevertsIn == 0 || t.State == untilReboot // by this try
+	return s.Goal == t.up.Goal && (s.Unconfirmed || confirmed)
 }
 
 // plan shows what would change there.
@@ -398,10 +419,14 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 		timeout = min(timeout+5*time.Minute, mostTimeout) // somebody reads and decides
 	}
 	t.step("changing it; put back by itself after %v", timeout)
+	if err := t.free(ctx); err != nil { // minutes have gone by
+		return err
+	}
 	t.State = leftToTimer
-	args := append([]string{"up", "--runtime", "--timeout", timeout.String()}, t.goal.Args()...)
-	if _, err := t.machine.Weir(ctx, args...); err != nil {
-		return t.back(ctx, fmt.Errorf("%s: %w", t.host.Name, err))
+	args := append([]string{"up", "--json", "--runtime", "--timeout", timeout.String()}, t.goal.Args()...)
+	out, err := t.machine.Weir(ctx, args...)
+	if bad := json.Unmarshal([]byte(out), &t.up); err != nil || bad != nil {
+		return t.back(ctx, fmt.Errorf("%s: %w", t.host.Name, cmp.Or(err, bad)))
 	}
 	after, err := t.measure(ctx, "after")
 	if err != nil {
@@ -430,14 +455,19 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 
 // keep confirms what is in force, and has it last over reboots.
 func (t *attempt) keep(ctx context.Context) error {
-	t.State = untilReboot // or, where no answer comes, perhaps
-	switch up, err := t.up(ctx, "confirm"); {
+	switch s, err := t.standing(ctx, "status"); {
 	case err != nil:
 		return t.back(ctx, err)
-	case !up:
+	case !s.Up:
 		t.State = putBack
 		return &hinted{fmt.Errorf("somebody on %s has taken it down meanwhile, so it is not kept", t.host.Name),
 			t.there("status")}
+	case s.Goal != t.up.Goal:
+		return t.back(ctx, nil)
+	}
+	t.State = untilReboot // or, where no answer comes, perhaps
+	if s, err := t.standing(ctx, "confirm"); err != nil || !s.Up {
+		return t.back(ctx, cmp.Or(err, errNotSo))
 	}
 	if err := t.machine.Install(ctx, t.goal.Args()); err != nil {
 		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
@@ -519,7 +549,7 @@ func (t *attempt) back(ctx context.Context, why error) error {
 	var err error
 	for range 3 {
 		late, stop := context.WithTimeout(context.WithoutCancel(ctx), t.host.Patience()+time.Minute)
-		_, err = t.machine.Weir(late, "down")
+		err = t.undo(late)
 		stop()
 		var said *far.Failed
 		if err == nil || errors.As(err, &said) && said.Status != far.SSHFailed {
@@ -535,9 +565,27 @@ func (t *attempt) back(ctx context.Context, why error) error {
 		left := fmt.Errorf("%s: putting it back: %w; %s", t.host.Name, err, otherwise)
 		return errors.Join(interrupted(why), &hinted{left, t.there("status")})
 	}
+	if t.State == overtaken {
+		left := fmt.Errorf("somebody else has changed %s meanwhile, so it is left as it is", t.host.Name)
+		return errors.Join(interrupted(why), &hinted{left, t.there("status")})
+	}
 	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)
 	return cmp.Or(why, errNotSo)
+}
+
+// undo takes down what this try has brought up, and nothing of anybody else's.
+func (t *attempt) undo(ctx context.Context) error {
+	s, err := t.standing(ctx, "status")
+	switch {
+	case err != nil:
+		return err
+	case s.Up && !t.owns(s):
+		t.State = overtaken
+		return nil
+	}
+	_, err = t.machine.Weir(ctx, "down")
+	return err
 }
 
 // hearing is what this host's own traffic tells of a rate that nobody knows.

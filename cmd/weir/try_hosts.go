@@ -24,6 +24,7 @@ const (
 	unchanged   = "failed, unchanged"
 	leftToTimer = "failed, left to the timer"
 	untilReboot = "failed, kept until a reboot"
+	overtaken   = "failed, changed by somebody else"
 	untouched   = "untouched"
 )
 

@@ -19,6 +19,7 @@ import (
 	"weir/internal/meter/far"
 	"weir/internal/plan"
 	"weir/internal/trial"
+	"weir/internal/units"
 )
 
 // A try is kept for what is surely better, and not for chance, nor at the price of a load.
@@ -169,25 +170,68 @@ func TestTryNotPutBack(t *testing.T) {
 	}
 }
 
-// What is tried there is under a timer, which nobody has to reach the host for.
+// standsAs is a weir there that says how it stands, and writes down what it was asked.
+func standsAs(asked, first, then, up string) string {
+	return `echo "$@" >>` + asked + `; case $1 in status) [ $(grep -c status ` + asked + `) = 1 ] && echo '` + first +
+		`' || echo '` + then + `';; up) ` + up + `;; confirm) echo '` + then + `';; esac`
+}
+
+// What is tried there is under a timer, which nobody has to reach the host for. It is taken down if it is the try's
+// own.
 func TestTryUnderTimer(t *testing.T) {
-	asked := filepath.Join(t.TempDir(), "asked")
-	a := there(t, "echo \"$@\" >>"+asked+"; [ $1 != up ]")
-	if err := a.change(t.Context(), meter.Result{}); err == nil {
-		t.Error("what failed there is no error")
-	}
-	const want = "up --runtime --timeout 1m0s --rate 50mbit\ndown\n"
-	if got, err := os.ReadFile(asked); err != nil || string(got) != want {
-		t.Errorf("%q, want %q; %v", got, want, err)
+	const ups = "status --json\nup --json --runtime --timeout 1m0s --rate 50mbit\nstatus --json\n"
+	for then, want := range map[string]string{
+		`{"up": true, "unconfirmed": true, "goal": {"dev": "eth0", "rate": "50mbit"}}`: ups + "down\n",
+		`{"up": false, "goal": {}}`: ups + "down\n",
+		`{"up": true, "unconfirmed": true, "goal": {"dev": "eth0", "rate": "20mbit"}}`: ups,
+		`{"up": true, "goal": {"dev": "eth0", "rate": "50mbit"}}`:                      ups,
+	} {
+		asked := filepath.Join(t.TempDir(), "asked")
+		a := there(t, standsAs(asked, `{"up": false}`, then, "exit 1"))
+		if err := a.change(t.Context(), meter.Result{}); err == nil {
+			t.Errorf("%s: what failed there is no error", then)
+		}
+		if got, err := os.ReadFile(asked); err != nil || string(got) != want {
+			t.Errorf("%s: %q, want %q; %v", then, got, want, err)
+		}
+		if left := want == ups; (a.State == overtaken) != left || (a.State == putBack) == left {
+			t.Errorf("%s: %s", then, a.State)
+		}
 	}
 }
 
-// What somebody there has taken down is not brought up again without a timer.
-func TestTryTakenDown(t *testing.T) {
-	a := there(t, `echo '{"up": false}'`)
-	if err := a.keep(t.Context()); err == nil || !strings.Contains(err.Error(), "has taken it down") ||
-		a.State != putBack {
-		t.Errorf("%v, %s", err, a.State)
+// Minutes go by before the change: what somebody has brought up there meanwhile is not replaced.
+func TestTryNotFree(t *testing.T) {
+	asked := filepath.Join(t.TempDir(), "asked")
+	a := there(t, standsAs(asked, `{"up": true, "goal": {"rate": "20mbit"}}`, "", ""))
+	if err := a.change(t.Context(), meter.Result{}); err == nil || !strings.Contains(err.Error(), "in hand already") {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(asked); err != nil || string(got) != "status --json\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// What somebody there has taken down is not brought up again without a timer, and what somebody else has brought up is
+// not confirmed.
+func TestTryKept(t *testing.T) {
+	const own = `{"up": true, "unconfirmed": true, "goal": {"dev": "eth0", "rate": "50mbit", "runtime": true}}`
+	for _, c := range []struct{ stands, asked, state, err string }{
+		{own, "status --json\nconfirm --json\n", untilReboot, "not yet over a reboot"}, // install fails
+		{`{"up": false, "goal": {}}`, "status --json\n", putBack, "has taken it down"},
+		{`{"up": true, "unconfirmed": true, "goal": {"dev": "eth0", "rate": "20mbit"}}`,
+			"status --json\nstatus --json\n", overtaken, "somebody else has changed me@there"},
+	} {
+		asked := filepath.Join(t.TempDir(), "asked")
+		a := there(t, standsAs(asked, c.stands, c.stands, ""))
+		a.State = leftToTimer
+		a.up = brought{Goal: plan.Goal{Dev: "eth0", Rate: 50e6, Runtime: true}, RevertsIn: units.Duration(time.Minute)}
+		if err := a.keep(t.Context()); err == nil || !strings.Contains(err.Error(), c.err) || a.State != c.state {
+			t.Errorf("%s: %v, %s", c.stands, err, a.State)
+		}
+		if got, err := os.ReadFile(asked); err != nil || string(got) != c.asked {
+			t.Errorf("%s: %q, %v", c.stands, got, err)
+		}
 	}
 }
 
