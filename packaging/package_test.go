@@ -278,6 +278,14 @@ func TestPurge(t *testing.T) {
 				write(name, host.FirstLine)
 			}
 		}
+		var enabled []string
+		for _, unit := range append(units, "weir-serve.socket", "weir-serve-domain@an.example.service") {
+			at := "/etc/systemd/system/sockets.target.wants/" + unit
+			link(root+"/usr/lib/systemd/system/"+unit, at)
+			enabled = append(enabled, at)
+		}
+		const another = "/etc/systemd/system/sockets.target.wants/another.socket"
+		link(root+"/nowhere", another)
 		write("/run/systemd/system/x", "")
 		for _, tool := range []string{"systemctl", "deb-systemd-invoke"} {
 			write("/bin/"+tool, "#!/bin/sh\necho \"${0##*/} $*\" >>"+root+"/asked\n")
@@ -293,6 +301,14 @@ func TestPurge(t *testing.T) {
 			if stays := theirs && !slices.Contains(state, name); (err == nil) != stays {
 				t.Errorf("theirs %v, %s: %v", theirs, name, err)
 			}
+		}
+		for _, name := range enabled {
+			if _, err := os.Lstat(root + name); err == nil {
+				t.Errorf("%s leads nowhere", name)
+			}
+		}
+		if _, err := os.Lstat(root + another); err != nil {
+			t.Error(err)
 		}
 		asked, _ := os.ReadFile(root + "/asked")
 		if strings.Contains(string(asked), "stop weir-follow.service\n") == theirs {
