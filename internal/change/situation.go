@@ -122,8 +122,8 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 		return nil, &plan.Refusal{What: host.GoalFile + " is a link, and links are not followed",
 			Try: "the file itself in its place, or none"}
 	case file.Kind != "" && file.Kind != host.NoFile:
-		return nil, &plan.Refusal{What: host.GoalFile + " is not a file that can be read",
-			Try: "a regular file in its place, or none"}
+		return nil, &plan.Refusal{Try: "a regular file in its place, or none",
+			What: host.GoalFile + " is not read: it is no regular file, is over 64 KiB, or has hard links"}
 	}
 	return all, nil
 }

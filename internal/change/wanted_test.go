@@ -60,7 +60,9 @@ func TestWanted(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	for kind, want := range map[host.FileKind]string{host.Symlink: "links are not followed", host.Other: "can be read"} {
+	for kind, want := range map[host.FileKind]string{
+		host.Symlink: "links are not followed", host.Other: "is over 64 KiB",
+	} {
 		facts := host.Facts{Files: map[string]host.File{host.GoalFile: {Kind: kind}}}
 		if _, err := (Store{}).wanted(situation{facts: facts}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", kind, err)
