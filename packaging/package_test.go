@@ -284,7 +284,7 @@ func TestPurge(t *testing.T) {
 			link(root+"/usr/lib/systemd/system/"+unit, at)
 			enabled = append(enabled, at)
 		}
-		const another = "/etc/systemd/system/sockets.target.wants/another.socket"
+		const another = "/etc/systemd/system/sockets.target.wants/weird.socket"
 		link(root+"/nowhere", another)
 		write("/run/systemd/system/x", "")
 		for _, tool := range []string{"systemctl", "deb-systemd-invoke"} {
