@@ -23,10 +23,8 @@ import (
 // No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is
 // asked for. A list may name a module that the next kernel does not have, and that boot is a failed one.
 func keep(p *Plan, drafts []*draft) {
-	lasting := slices.DeleteFunc(slices.Clone(drafts), func(d *draft) bool {
-		return len(d.Changes) == 0 || d.Goal.Runtime || d.Goal.Only
-	})
-	if len(lasting) == 0 {
+	lasting := slices.DeleteFunc(slices.Clone(drafts), func(d *draft) bool { return d.Goal.Runtime || d.Goal.Only })
+	if !slices.ContainsFunc(lasting, func(d *draft) bool { return len(d.Changes) > 0 }) {
 		return
 	}
 	// Which goal was asked for last makes no other file.

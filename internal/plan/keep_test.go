@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -160,6 +161,17 @@ func TestTwoGoals(t *testing.T) {
 	}
 	got := files(p)
 	if goals, err := ParseGoals(got[host.GoalFile].Text); err != nil || !slices.Equal(goals, []Goal{near, far}) {
+		t.Errorf("%v, %v", goals, err)
+	}
+	asIs := f // one that finds all as it wants it is kept like the other
+	asIs.Sysctls = maps.Clone(f.Sysctls)
+	asIs.Sysctls[notsentLowat] = host.Sysctl{Value: "131072"}
+	idle := Goal{Dev: "eth9", Qdisc: "fq_codel"}
+	p, err = MakeAll([]Goal{near, idle}, asIs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if goals, err := ParseGoals(files(p)[host.GoalFile].Text); err != nil || !slices.Equal(goals, []Goal{near, idle}) {
 		t.Errorf("%v, %v", goals, err)
 	}
 	for _, line := range []string{`KERNEL=="eth0"`, `KERNEL=="eth9"`, eth9.MAC} {
