@@ -52,6 +52,7 @@ func TestHome(t *testing.T) {
 			"sudo weir follow"},
 		{change.Status{Up: true, Drift: []plan.Change{{}, {}}}, nil, "weir status"},
 		{change.Status{Up: true, Why: "no such device"}, nil, "weir status"},
+		{change.Status{Why: "weir down was cut short; to end it: weir recover"}, nil, "weir status"},
 		{change.Status{Up: true, InForce: true, Unconfirmed: true, RevertsIn: units.Duration(time.Second)}, nil,
 			"sudo weir confirm"},
 		{change.Status{Up: true, InForce: true, Unconfirmed: true}, nil, "sudo weir recover"},
