@@ -22,7 +22,8 @@ func newPlanCommand() *cobra.Command {
 		Use:   "plan [--dev NAME] [--rate RATE] …",
 		Short: "Every change that up would make, and why",
 		Long: `Prints every change that weir up would make with the same options: the old
-value, the new value and the reason. Plan changes nothing, and needs no root.
+value, the new value and the reason. Plan changes nothing. It needs no root,
+except for a BPF queue.
 
 With -v it also prints what was measured, who set the old value, and what was
 considered and left. The files in the list are written by weir confirm.

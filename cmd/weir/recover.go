@@ -23,7 +23,7 @@ func newRecoverCommand() *cobra.Command {
 		Short: "Put back at once what is not confirmed",
 		Long: `Puts back the last weir up if it is not confirmed: to the last confirmed goal,
 or else to what was there before weir. It also ends a weir down that was cut
-short.
+short; one with --dev it undoes.
 
 It overwrites what others have changed meanwhile, and says what. If there is
 nothing to put back, it says so and succeeds.`,
