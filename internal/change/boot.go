@@ -92,7 +92,12 @@ func (s Store) boot() (Outcome, error) {
 				continue
 			}
 			there = true
-			ready = ready && (goal.Dev == "" || link.Up && (waited >= moment || plan.Settled(goal, facts)))
+			if goal.Dev == "" {
+				dev, _, err := plan.Uplink(facts)
+				ready = ready && dev != "" && err == nil // its default route may be yet to come
+				continue
+			}
+			ready = ready && link.Up && (waited >= moment || plan.Settled(goal, facts))
 		}
 		if !there {
 			return out, nil

@@ -640,6 +640,18 @@ func TestBootWaitsForTheLink(t *testing.T) {
 	}
 }
 
+// A default route that comes late is waited for, where only that tells the device.
+func TestBootWaitsForTheRoute(t *testing.T) {
+	s, m := keeping(t)
+	m.f.Files[host.GoalFile] = host.File{Kind: host.Regular, Text: "rate = \"50mbit\"\n"}
+	m.f.Uplink = ""
+	s.timer = sleeper{m, func() { m.f.Uplink = "eth0" }}
+	must[Outcome](t)(s.Boot())
+	if !strings.HasPrefix(root(m, "eth0"), "cake") {
+		t.Errorf("eth0 has %s", root(m, "eth0"))
+	}
+}
+
 // A store that keeps nothing believes no journal that names files.
 func TestFilesOfAnotherStore(t *testing.T) {
 	s, _ := keeping(t)
