@@ -135,7 +135,8 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	}
 	// The next boot may well give a device back the name that it had.
 	renamed := j != nil && slices.ContainsFunc(j.Uplinks, func(u uplink) bool { return u.FileDev != "" })
-	asKept := len(there) < len(goals) || j.kept() && renamed && !j.carried && j.Pending == nil &&
+	partly := len(there) < len(goals)
+	asKept := partly || j.kept() && renamed && !j.carried && j.Pending == nil &&
 		alike(j.goals(), p.All())
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
@@ -143,7 +144,7 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	others := func(t plan.Target) bool { return j != nil && j.only != "" && t.Dev() != "" && t.Dev() != j.only }
 	for _, c := range wanted {
 		if asKept && c.Kind == plan.File || j.leavesFile(facts, c.Target) || blind && j.untouched(facts, c.Target) ||
-			others(c.Target) {
+			others(c.Target) || partly && c.Kind == plan.Sysctl && j.holds(facts, c.Target) {
 			continue
 		}
 		if c.Target == goalFile && j.saysAlready(facts, p, there) {
@@ -161,7 +162,7 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 			func(e entry) bool { return e.Kind != plan.File })
 		absent := func(e entry) bool {
 			if e.Dev() == "" {
-				return len(there) < len(goals)
+				return partly
 			}
 			_, asked := about(goals, e.Dev())
 			_, planned := about(p.All(), e.Dev())
@@ -198,10 +199,16 @@ func (j *journal) saysAlready(facts host.Facts, p plan.Plan, goals []plan.Goal) 
 
 // owner is plan.Owner, where it is not weir.
 func (j *journal) owner(f host.Facts, t plan.Target) string {
-	if e := j.entry(t); e != nil && j.state(f, *e) == ours {
+	if j.holds(f, t) {
 		return "weir"
 	}
 	return plan.Owner(f, t)
+}
+
+// holds tells whether a setting is as weir has set it.
+func (j *journal) holds(f host.Facts, t plan.Target) bool {
+	e := j.entry(t)
+	return e != nil && j.state(f, *e) == ours
 }
 
 // keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace

@@ -288,6 +288,22 @@ func TestOneOfTwoIsGone(t *testing.T) {
 	}
 }
 
+// While one card is away, the host's settings are still those that both goals need: nobody has changed them.
+func TestOneOfTwoGoes(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 50 * ms}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}, 0))
+	before := m.f.Sysctls[wmem]
+	m.gone("eth1")
+	if status := must[Status](t)(s.Status()); !status.Holds(status.Goals()[0]) || len(status.Drift) != 0 {
+		t.Errorf("%+v", status)
+	}
+	must[Outcome](t)(s.Boot())
+	if m.f.Sysctls[wmem] != before {
+		t.Errorf("%s is %v", wmem, m.f.Sysctls[wmem])
+	}
+}
+
 // Killed at each step, a host with two uplinks is as it was, as it should be, or put right by weir recover.
 func TestTwoUplinksKilled(t *testing.T) {
 	second := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}
