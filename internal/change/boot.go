@@ -61,10 +61,7 @@ func (s Store) boot() (Outcome, error) {
 				": left as it is"})
 			return out, nil
 		}
-		if err := s.putBack(j, facts, &out); err != nil || len(out.Failed) > 0 {
-			return out, err
-		}
-		if at, err = s.read(); err != nil {
+		if at, err = s.putBackFirst(at, &out); err != nil || len(out.Failed) > 0 {
 			return out, err
 		}
 		j, facts = at.journal, at.facts

@@ -47,8 +47,8 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	}
 	out.Notes = j.notes()
 	goals := j.goals()
-	if j.onlyTheirs() || j.Pending != nil && j.Pending.Down {
-		goals = nil // all are taken down, but for what was left, or not yet done
+	if j.isDown() {
+		goals = nil
 	}
 	switch goal := j.uplink(dev); {
 	case dev == "" && !all && len(goals) > 1:
@@ -90,8 +90,9 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		return &plan.Refusal{What: err.Error(), Try: "weir down --all, which takes none"}
 	}
 	p, theirs := j.planDown(facts, dev, force, out)
-	for i := range j.Entries {
-		j.Entries[i].Theirs = false // what was left before and goes back now begins nothing
+	others := func(e entry) bool { return e.Dev() != "" && e.Dev() != dev }
+	for i, e := range j.Entries {
+		j.Entries[i].Theirs = e.Theirs && others(e) // what was left before and goes back now begins nothing
 	}
 	next := j.next(p, facts)
 	next.Pending.Until = s.timer.now()
@@ -122,7 +123,7 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		return nil // and weir recover goes back to where this began
 	}
 	for i, e := range next.Entries {
-		next.Entries[i].Theirs = theirs[e.Target]
+		next.Entries[i].Theirs = theirs[e.Target] || e.Theirs && others(e)
 	}
 	next.confirm()
 	next.promise()

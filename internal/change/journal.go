@@ -197,7 +197,8 @@ func (j *journal) next(p plan.Plan, f host.Facts) *journal {
 		Pending: &pending{Back: j.confirmed()}}
 	if j != nil {
 		next.Promised, next.keepGoalFile, next.keepRemoved = j.Promised, j.keepGoalFile, j.keepRemoved
-		next.unknown, next.only, next.Pending.Dev = j.unknown, j.only, j.only
+		next.unknown, next.without = j.unknown, j.without
+		next.only, next.Pending.Dev = j.only, j.only
 		if p := j.Pending; p != nil && p.Dev != j.only {
 			next.Pending.Dev = "" // of two runs, neither of which was confirmed
 		}
@@ -213,12 +214,16 @@ func (j *journal) next(p plan.Plan, f host.Facts) *journal {
 	return next
 }
 
-// takeUplinks takes over the devices that are known, with their new goals, and adds those that are not.
+// takeUplinks takes over the devices that are known, with their new goals, and adds those that are not. One that there
+// is no plan for, for now, or that is not there, keeps the goal that it has.
 func (j *journal) takeUplinks(before *journal, p plan.Plan, f host.Facts) {
 	for _, u := range before.uplinks() {
 		if goal, asked := about(p.All(), u.Goal.Dev); asked {
 			u.Goal, u.Down, u.strange = goal, false, nil
-		} else if _, there := f.Link(u.Goal.Dev); there || len(p.All()) == 0 {
+		} else if !before.isDown() {
+			_, there := f.Link(u.Goal.Dev)
+			u.Down = u.Down || there && !slices.Contains(before.without, u.Goal.Dev)
+		} else {
 			u.Down = true
 		}
 		j.Uplinks = append(j.Uplinks, u)
@@ -242,7 +247,8 @@ func (e *entry) begins(p plan.Plan) bool {
 	return e.Theirs && slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == e.Target })
 }
 
-// takeEntries takes over what was set before, but for what begins anew.
+// takeEntries takes over what was set before, but for what begins anew. What was left on a device that is taken down
+// stays somebody else's.
 func (j *journal) takeEntries(before *journal, p plan.Plan) {
 	if before == nil {
 		return
@@ -257,7 +263,8 @@ func (j *journal) takeEntries(before *journal, p plan.Plan) {
 		if before.Pending != nil && before.Pending.Down && !e.Theirs {
 			e.Back = e.Was // a down that was cut short
 		}
-		e.Set, e.Theirs = slices.Clone(e.Set), false
+		u := j.uplink(e.Dev())
+		e.Set, e.Theirs = slices.Clone(e.Set), e.Theirs && u != nil && u.Down
 		j.Entries = append(j.Entries, e)
 	}
 }
@@ -446,10 +453,24 @@ func renamed(t plan.Target, names map[string]string) plan.Target {
 	return t
 }
 
-// onlyTheirs tells whether nothing is in the journal any more but what down has left to somebody else.
+// onlyTheirs tells whether nothing is in the journal any more but what down has left to somebody else. A goal that
+// nothing had to be changed for may be up beside that.
 func (j *journal) onlyTheirs() bool {
-	return j != nil && j.Pending == nil && len(j.Entries) > 0 &&
-		!slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs })
+	if j == nil || j.Pending != nil || len(j.Entries) == 0 ||
+		slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs }) {
+		return false
+	}
+	set := func(u uplink) bool {
+		return slices.ContainsFunc(j.Entries, func(e entry) bool { return e.Dev() == u.Goal.Dev })
+	}
+	left := func(u uplink) bool { return u.Down && set(u) }
+	asIs := func(u uplink) bool { return !u.Down && !set(u) }
+	return !slices.ContainsFunc(j.Uplinks, left) || !slices.ContainsFunc(j.Uplinks, asIs)
+}
+
+// isDown tells whether all goals are taken down, but for what was left to somebody else, or is not yet done.
+func (j *journal) isDown() bool {
+	return j.onlyTheirs() || j != nil && j.Pending != nil && j.Pending.Down
 }
 
 // notes are what a person should know of the journal before anything else.

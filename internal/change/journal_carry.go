@@ -67,6 +67,7 @@ func (j *journal) rename(names map[string]string) {
 		}
 	}
 	if j.Pending != nil {
+		j.Pending.Dev = cmp.Or(names[j.Pending.Dev], j.Pending.Dev)
 		for i, g := range j.Pending.Back {
 			j.Pending.Back[i].Dev = cmp.Or(names[g.Dev], g.Dev)
 		}

@@ -58,10 +58,13 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 		if err := cmp.Or(j.strange(dev), j.awaits(dev)); err != nil {
 			return nil, nil, err
 		}
-		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)
-		if j != nil {
+		switch {
+		case j.isDown():
+			before = nil
+		case j != nil:
 			j.only = dev
 		}
+		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)
 	}
 	for i, g := range before {
 		_, there := facts.Link(g.Dev)
@@ -91,7 +94,10 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 // when it was brought up; but before there were kinds of relays nothing was found.
 func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
 	uplink, _, _ := plan.Uplink(facts)
-	before, _ := about(j.goals(), cmp.Or(goal.Dev, uplink))
+	var before plan.Goal
+	if !j.isDown() {
+		before, _ = about(j.goals(), cmp.Or(goal.Dev, uplink))
+	}
 	goal = goal.AsFound(before)
 	inForce := before != plan.Goal{} && goal == before
 	if inForce && (goal.Role != "relay" || goal.Carries != "") {

@@ -174,6 +174,14 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	return nil
 }
 
+// putBackFirst puts a pending run back before another begins, from the situation that it gives.
+func (s Store) putBackFirst(at situation, out *Outcome) (situation, error) {
+	if err := s.putBack(at.journal, at.facts, out); err != nil || len(out.Failed) > 0 {
+		return at, err
+	}
+	return s.read()
+}
+
 // toPutBack is what to change for a pending run to be back, files last; with notes on what somebody else has set.
 func (j *journal) toPutBack(facts host.Facts, out *Outcome) (back []plan.Change, overwritten []plan.Note) {
 	var files []plan.Change
@@ -269,7 +277,8 @@ func (j *journal) afterwards(overwritten []plan.Note) *journal {
 		if put {
 			e.set(back)
 		}
-		e.Back, e.Theirs = nil, !toGoal // what was not put back then had been left to somebody else before
+		// What was not put back to as found had been left to somebody else before.
+		e.Back, e.Theirs = nil, !toGoal || e.Theirs
 		if toGoal || !put {
 			next.Entries = append(next.Entries, e)
 		}

@@ -28,6 +28,12 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer s.end()
+	if j := at.journal; goal != (plan.Goal{}) && j != nil && j.Pending != nil && j.Pending.Down {
+		var half Outcome // a down that was cut short: no other goal is to come back with this one
+		if at, err = s.putBackFirst(at, &half); err != nil || len(half.Failed) > 0 {
+			return half, err
+		}
+	}
 	goals, measured, err := s.asked(goal, at)
 	if err != nil {
 		return Outcome{}, err

@@ -246,6 +246,9 @@ func TestUplinksAreApart(t *testing.T) {
 	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 1 {
 		t.Errorf("%+v", status)
 	}
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0)) // what was left stays so
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 40e6}, minute))
+	must[Outcome](t)(s.Recover())
 	must[Outcome](t)(s.DownOne("eth0", true))
 	if root(m, "eth0") != plan.QueueOf(m.found.Links[0].Tree).String() {
 		t.Errorf("eth0 has %s", root(m, "eth0"))
@@ -798,7 +801,122 @@ func TestOneOfTwoIsRefused(t *testing.T) {
 		!strings.HasPrefix(root(m, "eth0"), "cake") {
 		t.Errorf("eth0 has %s: %+v", root(m, "eth0"), out)
 	}
-	must[Outcome](t)(s.Down(false))
+	if _, err := s.Down(false); !errors.As(err, new(*Several)) {
+		t.Errorf("eth1 is forgotten: %v", err)
+	}
+	files := maps.Clone(m.f.Files)
+	m.boot()
+	m.named("eth1").Speed = 1e9
+	must[Outcome](t)(s.Boot())
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 2 ||
+		!strings.HasPrefix(root(m, "eth1"), "cake") || !reflect.DeepEqual(m.f.Files, files) {
+		t.Errorf("eth1 has %s: %+v, files %v", root(m, "eth1"), status, m.f.Files)
+	}
+	must[Outcome](t)(s.DownAll(false))
+}
+
+// What weir down has left to somebody else keeps no goal up, whatever is brought up on another device.
+func TestUpAfterDown(t *testing.T) {
+	first, second := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}, plan.Goal{Dev: "eth1", Rate: 20e6}
+	queue := func(m *fake) { m.replace(m.named("eth0"), single(t, "fq")) }
+	const lowat = "net.ipv4.tcp_notsent_lowat"
+	setting := func(m *fake) { m.f.Sysctls[lowat] = host.Sysctl{Value: "65536"} }
+	for name, c := range map[string]struct {
+		theirs func(*fake)
+		then   func(Store, *fake)
+		want   string // at eth0
+	}{
+		"a setting":                {theirs: setting, want: "pfifo_fast"},
+		"the queue":                {theirs: queue, want: "fq"},
+		"both":                     {theirs: func(m *fake) { setting(m); queue(m) }, want: "fq"},
+		"the card gone since":      {theirs: setting, then: func(_ Store, m *fake) { m.gone("eth0") }},
+		"the queue, put back once": {queue, func(s Store, _ *fake) { s.Up(second, minute); s.Recover() }, "fq"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := twoCards(t)
+			must[Outcome](t)(s.Up(first, 0))
+			c.theirs(m)
+			theirs := m.f.Sysctls[lowat].Value
+			if out := must[Outcome](t)(s.Down(false)); len(out.Left) == 0 {
+				t.Fatalf("nothing is left: %+v", out)
+			}
+			if c.then != nil {
+				c.then(s, m)
+			}
+			must[Outcome](t)(s.Up(second, minute))
+			if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
+				t.Errorf("confirmed %v: %v", confirmed, err)
+			}
+			must[Outcome](t)(s.Boot())
+			status := must[Status](t)(s.Status())
+			if !status.InForce || len(status.Goals()) != 1 || status.Goal.Dev != "eth1" ||
+				strings.Contains(m.f.Files[host.GoalFile].Text, "eth0") {
+				t.Errorf("%+v, file %q", status, m.f.Files[host.GoalFile].Text)
+			}
+			if c.want == "" {
+				return
+			}
+			if root(m, "eth0") != c.want {
+				t.Errorf("eth0 has %s", root(m, "eth0"))
+			}
+			must[Outcome](t)(s.DownAll(true))
+			after, _ := m.facts()
+			now := after.Sysctls[lowat].Value // what was there before the second goal, or before both
+			if !reflect.DeepEqual(after.Links, m.found.Links) || now != theirs && now != m.found.Sysctls[lowat].Value {
+				t.Errorf("after\n%+v\nbefore\n%+v", after, m.found)
+			}
+		})
+	}
+}
+
+// A run for another device ends a weir down that was cut short, wherever that was.
+func TestUpAfterHalfADown(t *testing.T) {
+	for step := 1; ; step++ {
+		s, m := twoCards(t)
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}, 0))
+		if survives(m, step, func() { _, _ = s.Down(false) }) {
+			return
+		}
+		down := must[*journal](t)(s.load())
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+		if down != nil && down.Pending == nil {
+			continue // it had not begun
+		}
+		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 1 ||
+			root(m, "eth0") != "pfifo_fast" {
+			t.Errorf("step %d: eth0 has %s, %+v", step, root(m, "eth0"), status)
+		}
+		must[Outcome](t)(s.Down(false))
+		if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
+			!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
+			t.Errorf("step %d: after\n%+v\nbefore\n%+v", step, after, m.found)
+		}
+	}
+}
+
+// A goal that nothing has to be changed for is up, whatever was left of another.
+func TestNothingToChangeBesideWhatIsLeft(t *testing.T) {
+	s, m := newFake(t)
+	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "131072"}
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Qdisc: "cake bandwidth 50mbit"}, 0))
+	m.replace(m.named("eth0"), single(t, "fq"))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Qdisc: "fq_codel"}, 0))
+	must[Outcome](t)(s.DownOne("eth0", false))
+	if status := must[Status](t)(s.Status()); !status.Up || status.Goal.Dev != "eth1" || len(status.Goals()) != 1 {
+		t.Errorf("%+v", status)
+	}
+}
+
+// A run keeps its device, when that gets another name before it is confirmed.
+func TestRenamedBeforeConfirm(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, minute))
+	m.named("eth0").Name = "wan0"
+	m.replace(m.named("wan0"), single(t, "fq"))
+	if _, confirmed, err := s.Confirm(); confirmed || err == nil || !strings.Contains(err.Error(), "not in force") {
+		t.Errorf("confirmed %v: %v", confirmed, err)
+	}
 }
 
 // One down after the other, when somebody has changed what is left of the first.
