@@ -195,8 +195,8 @@ func (p *pacer) take(now time.Time, n int) time.Duration {
 }
 
 // limited is a listener that has so many connections open at once. For one that comes beyond, one that waits for its
-// next request is closed, or else the new one. Whoever tests may have all of a host's, so that others who take the rest
-// do not end the test.
+// next request is closed, or one that is old, or else the new one. Whoever tests may have all of a host's, so that
+// others who take the rest do not end the test.
 type limited struct {
 	net.Listener
 	gate *gate
@@ -212,12 +212,16 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if held := (&counted{Conn: c, of: l, who: client(c.RemoteAddr().String())}); l.admit(held) {
+		held := &counted{Conn: c, of: l, who: client(c.RemoteAddr().String()), since: l.gate.now()}
+		if l.admit(held) {
 			return held, nil
 		}
 		c.Close()
 	}
 }
+
+// aged is how old a connection is of which no test has come, though one request follows the other.
+const aged = 30 * time.Second
 
 // admit tells whether there is room for one more, or for one instead of another.
 func (l *limited) admit(c *counted) bool {
@@ -230,10 +234,12 @@ func (l *limited) admit(c *counted) bool {
 			own++
 		}
 	}
+	old := c.since.Add(-aged)
 	full := own >= l.gate.limits.PerHost
 	if full || len(l.open) >= l.gate.limits.Conns && !tests {
 		i := slices.IndexFunc(l.open, func(o *counted) bool {
-			return o.idle && (o.who == c.who || !full && !l.gate.inside(o.who))
+			mayGo := o.idle || o.since.Before(old) && !l.gate.inside(o.who)
+			return mayGo && (o.who == c.who || !full && !l.gate.inside(o.who))
 		})
 		if i < 0 {
 			return false
@@ -265,9 +271,10 @@ func (l *limited) state(c net.Conn, state http.ConnState) {
 // counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
-	of   *limited
-	who  string
-	idle bool
+	of    *limited
+	who   string
+	since time.Time
+	idle  bool
 }
 
 func (c *counted) Close() error {

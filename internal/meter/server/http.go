@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -88,13 +89,10 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request, n int64, rec *
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 	to := http.NewResponseController(w)
-	defer to.SetWriteDeadline(time.Time{})
 	for n > 0 && r.Context().Err() == nil {
 		b := s.noise[:min(n, chunk)]
-		if !pause(r.Context().Done(), s.down.take(s.now(), len(b)), h) {
-			break
-		}
-		if to.SetWriteDeadline(time.Now().Add(stall)) != nil {
+		wait := s.down.take(s.now(), len(b))
+		if to.SetWriteDeadline(time.Now().Add(wait+stall)) != nil || !pause(r.Context().Done(), wait, h) {
 			break
 		}
 		sent, err := w.Write(b)
@@ -137,19 +135,23 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 	from := http.NewResponseController(w)
 	b := make([]byte, chunk)
 	for {
-		if from.SetReadDeadline(time.Now().Add(stall)) != nil {
+		if extend(from, stall) != nil {
 			return
 		}
 		n, err := r.Body.Read(b)
 		if rec != nil {
 			rec.Add(n)
 		}
-		more := h.add(n) && pause(r.Context().Done(), s.up.take(s.now(), n), h)
+		wait := s.up.take(s.now(), n)
+		if extend(from, wait+stall) != nil {
+			return
+		}
+		more := h.add(n) && pause(r.Context().Done(), wait, h)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil || !more { // net/http waits for the rest
-			from.SetReadDeadline(time.Now().Add(s.patience))
+			extend(from, s.patience)
 			w.Header().Set("Connection", "close")
 			http.Error(w, "the limits of this server are reached", http.StatusRequestEntityTooLarge)
 			return
@@ -157,6 +159,12 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 	}
 	w.Header().Set("Server-Timing", timing)
 	w.Header().Set("Content-Length", "0")
+}
+
+// extend gives an upload more time, and its answer: a stream of HTTP/2 ends by either.
+func extend(c *http.ResponseController, by time.Duration) error {
+	until := time.Now().Add(by)
+	return cmp.Or(c.SetReadDeadline(until), c.SetWriteDeadline(until))
 }
 
 // free tells whether a client could test now.

@@ -71,7 +71,8 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	const patience = time.Minute // a recording's, on a slow link
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience))
+	c := http.NewResponseController(w)
+	extend(c, patience)
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, meter.MostRecording))
 	if err != nil {
 		http.Error(w, "the recording is too long, or broke off", http.StatusRequestEntityTooLarge)
@@ -82,6 +83,8 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no recording: "+err.Error(), http.StatusBadRequest)
 		return
 	}
+	result := meter.Summarize(rec)
+	extend(c, s.patience)
 	noStore(w)
-	writeJSON(w, meter.Summarize(rec))
+	writeJSON(w, result)
 }

@@ -53,7 +53,7 @@ type Config struct {
 	Kernel      string            // that it runs on
 	Event       func(says string) // a line for each test; may be nil
 	now         func() time.Time  // for tests
-	patience    time.Duration     // for tests: how long a request's body may take, but for an upload's
+	patience    time.Duration     // for tests: how long a request's body and its answer may take, but for bulk data
 }
 
 // Server is a running server.
@@ -206,8 +206,18 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// After any answer net/http waits for the body. Where there is none it waits for the client to go, as long as
 		// the answer takes.
+		to := http.NewResponseController(w)
 		if r.ContentLength != 0 {
-			http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.patience))
+			to.SetReadDeadline(time.Now().Add(s.patience))
+		}
+		// Who does not read an answer would have its connection for ever; of HTTP/2 also what it has sent meanwhile.
+		to.SetWriteDeadline(time.Now().Add(s.patience))
+		switch {
+		case r.ProtoMajor < 2: // that does not keep what nobody reads
+		case r.Method == http.MethodPost:
+			defer r.Body.Close()
+		default:
+			r.Body.Close()
 		}
 		said := r.URL.Query().Get("token")
 		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
