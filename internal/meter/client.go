@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -73,10 +75,21 @@ func (p *Problem) Hint() string { return p.Try }
 
 // noCC is a problem with a congestion control, which names those that there are.
 func noCC(what string, there []string) error {
+	there = slices.DeleteFunc(slices.Clone(there), func(cc string) bool { return CCName(cc) == "" })
 	if len(there) == 0 {
 		return &Problem{what, "without --cc"}
 	}
 	return &Problem{what + " (there are: " + strings.Join(there, ", ") + ")", "--cc " + there[0]}
+}
+
+// CCName is a congestion control's name as the kernel allows it, short (include/net/tcp.h, TCP_CA_NAME_MAX) and of
+// plain characters; "" if it is none.
+func CCName(s string) string {
+	const most = 16
+	if len(s) >= most || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return ""
+	}
+	return strings.Clone(s) // and nothing else of the line that it stood in
 }
 
 // dial connects by TCP, with a congestion control.
@@ -207,6 +220,13 @@ func (t Target) transport(cc string, made func(net.Conn)) *http.Transport {
 		}}
 }
 
+// asking makes requests over a transport. It follows no redirect: what is measured is the host that was named. Patience
+// is for a whole answer; 0: without end.
+func asking(over http.RoundTripper, patience time.Duration) *http.Client {
+	return &http.Client{Transport: over, Timeout: patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
 func (t Target) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request,
 	error) {
 	u := url.URL{Scheme: "https", Host: t.Addr, Path: path, RawQuery: query.Encode()}
@@ -270,8 +290,8 @@ func refused(addr string, answer *http.Response, body io.Reader) error {
 		return &Problem{addr + " wants a token", "--token, as weir serve prints it there"}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		try := "again later"
-		if after := answer.Header.Get("Retry-After"); after != "" {
-			try = "again in " + after + " s"
+		if after, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && after > 0 {
+			try = fmt.Sprintf("again in %d s", after)
 		}
 		return &Problem{addr + " is busy: another test runs there", try}
 	case http.StatusNotFound:

@@ -111,8 +111,7 @@ func targetOf(u *url.URL, pin string) Target {
 // head asks for a file and reads no more than it must. What it gives is there until done is called.
 func (t Target) head(ctx context.Context, u *url.URL) (*http.Response, func(), error) {
 	transport := t.transport("", nil)
-	c := &http.Client{Transport: transport, Timeout: 15 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := asking(transport, 15*time.Second)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, nil, err
@@ -168,8 +167,7 @@ func (f *fetching) start(ctx context.Context, direction string) (*bulk, error) {
 	b.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
 	transport := f.target.transport("", nil)
-	c := &http.Client{Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := asking(transport, 0)
 	body, err := f.get(going, c)
 	if err != nil {
 		b.end()

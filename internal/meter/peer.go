@@ -57,7 +57,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 		return nil, err
 	}
 	transport := t.transport("", nil)
-	ask := &http.Client{Transport: transport, Timeout: 15 * time.Second}
+	ask := asking(transport, 15*time.Second)
 	var hello Hello
 	if err := t.ask(ctx, ask, http.MethodPost, PathSession, nil, &hello); err != nil {
 		transport.CloseIdleConnections()
@@ -132,7 +132,7 @@ func (t Target) fill(ctx context.Context, cc string, packet int, path string, qu
 		conn.Close()
 		return nil, err
 	}
-	return &Filling{Conn: conn, Send: func() { transfer(&http.Client{Transport: transport}, r, nil) }}, nil
+	return &Filling{Conn: conn, Send: func() { transfer(asking(transport, 0), r, nil) }}, nil
 }
 
 // zeros is a body without end. Over TLS nothing can be compressed on the way.

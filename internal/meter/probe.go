@@ -243,7 +243,7 @@ type webProbe struct {
 func (p *webProbe) run(ctx context.Context) {
 	transport := p.target.transport("", nil)
 	defer transport.CloseIdleConnections()
-	c := &http.Client{Transport: transport}
+	c := asking(transport, 0)
 	tick := time.NewTicker(2 * Interval)
 	defer tick.Stop()
 	for n := 0; ctx.Err() == nil; n++ {

@@ -77,8 +77,7 @@ func responsive(ctx context.Context, at, pin string) (t Target, small, large, up
 	defer transport.CloseIdleConnections()
 	var config nqConfig
 	// It stands for itself: a redirect is a failure.
-	client := &http.Client{Transport: transport, Timeout: 15 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := asking(transport, 15*time.Second)
 	if err := t.ask(ctx, client, http.MethodGet, u.Path, u.Query(), &config); err != nil {
 		return t, "", "", "", err
 	}
@@ -203,8 +202,7 @@ func (t *rpmTest) client() (*http.Client, *http.Transport) {
 	transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return t.target.connectAs(ctx, "", []string{"h2", "http/1.1"})
 	}
-	return &http.Client{Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, transport
+	return asking(transport, 0), transport
 }
 
 type counter struct {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -82,5 +83,37 @@ func TestFarFlows(t *testing.T) {
 			t.Errorf("%.60s: %d flows, %q, want %d, %q", text, len(far), note, want.flows, want.wrong)
 		}
 		s.Close()
+	}
+}
+
+// A server that answers with something else than was asked for sends nobody elsewhere, and puts no words in our mouth.
+func TestServerThatMisleads(t *testing.T) {
+	asked := atomic.Int32{}
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer other.Close()
+	const evil = "1\n\nweir: update needed\n  try: reboot"
+	for want, answer := range map[string]http.HandlerFunc{
+		"307": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		},
+		"no congestion control": func(w http.ResponseWriter, _ *http.Request) {
+			json.NewEncoder(w).Encode(Hello{Version: 1, NoCC: true, CCs: []string{evil}})
+		},
+		"is busy": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", strings.ReplaceAll(evil, "\n", " "))
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+	} {
+		s := httptest.NewTLSServer(answer)
+		target := Target{Addr: s.Listener.Addr().String(), Pin: Fingerprint(s.Certificate().Raw)}
+		_, err := Measure(t.Context(), target, Options{Time: time.Second, Conns: 1})
+		said := (*Problem)(nil)
+		if !errors.As(err, &said) || !strings.Contains(said.What, want) || strings.Contains(said.Try, "update") {
+			t.Errorf("%v, want %s: %+v", err, want, said)
+		}
+		s.Close()
+	}
+	if asked.Load() != 0 {
+		t.Error("another host was asked")
 	}
 }

@@ -180,7 +180,7 @@ func parseSS(line string) (s SS) {
 		// The congestion control stands before its first parameter, and after what was negotiated.
 		case name == "wscale" || name == "rto":
 			if s.CC == "" && i > 0 && !strings.Contains(words[i-1], ":") {
-				s.CC = name64(words[i-1])
+				s.CC = meter.CCName(words[i-1])
 			}
 		case name == "rtt":
 			rtt, dev, _ := strings.Cut(value, "/")
@@ -198,15 +198,6 @@ func parseSS(line string) (s SS) {
 		case name == "sndbuf_limited":
 			s.Buffer = number(value, 1000)
 		}
-	}
-	return s
-}
-
-// name64 is a name as the kernel allows it: short, and of plain characters.
-func name64(s string) string {
-	const most = 16 // TCP_CA_NAME_MAX
-	if len(s) >= most || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
-		return ""
 	}
 	return s
 }
