@@ -178,10 +178,11 @@ type pacer struct {
 	next time.Time
 }
 
-// take books n bytes, and tells how long to wait before they may go.
-func (p *pacer) take(now time.Time, n int) time.Duration {
+// take books n bytes, and tells how long to wait before they may go. What could not go before the end is not booked:
+// that would be others' time.
+func (p *pacer) take(now, end time.Time, n int) (wait time.Duration, ok bool) {
 	if p.rate == 0 {
-		return 0
+		return 0, true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,9 +190,11 @@ func (p *pacer) take(now time.Time, n int) time.Duration {
 	if least := now.Add(-slack); p.next.Before(least) {
 		p.next = least
 	}
-	wait := max(p.next.Sub(now), 0)
+	if wait = max(p.next.Sub(now), 0); now.Add(wait).After(end) {
+		return 0, false
+	}
 	p.next = p.next.Add(time.Duration(float64(n) * 8 / float64(p.rate) * float64(time.Second)))
-	return wait
+	return wait, true
 }
 
 // limited is a listener that has so many connections open at once. For one that comes beyond, one that waits for its

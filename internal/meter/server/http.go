@@ -90,9 +90,9 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request, n int64, rec *
 	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 	to := http.NewResponseController(w)
 	for n > 0 && r.Context().Err() == nil {
-		b := s.noise[:min(n, chunk)]
-		wait := s.down.take(s.now(), len(b))
-		if to.SetWriteDeadline(time.Now().Add(wait+stall)) != nil || !pause(r.Context().Done(), wait, h) {
+		b := s.noise[:min(n, int64(s.atOnce(chunk)))]
+		wait, ok := s.down.take(s.now(), h.End, len(b))
+		if !ok || to.SetWriteDeadline(time.Now().Add(wait+stall)) != nil || !pause(r.Context().Done(), wait) {
 			break
 		}
 		sent, err := w.Write(b)
@@ -108,13 +108,10 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request, n int64, rec *
 	}
 }
 
-// pause waits, unless the client goes or its time ends meanwhile.
-func pause(gone <-chan struct{}, wait time.Duration, h *hold) bool {
+// pause waits, unless the client goes meanwhile.
+func pause(gone <-chan struct{}, wait time.Duration) bool {
 	if wait < time.Millisecond {
 		return true
-	}
-	if time.Now().Add(wait).After(h.End) {
-		return false
 	}
 	select {
 	case <-time.After(wait):
@@ -133,7 +130,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 	defer h.leave()
 	noStore(w)
 	from := http.NewResponseController(w)
-	b := make([]byte, chunk)
+	b := make([]byte, s.atOnce(chunk))
 	for {
 		if extend(from, stall) != nil {
 			return
@@ -142,11 +139,11 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 		if rec != nil {
 			rec.Add(n)
 		}
-		wait := s.up.take(s.now(), n)
+		wait, ok := s.up.take(s.now(), h.End, n)
 		if extend(from, wait+stall) != nil {
 			return
 		}
-		more := h.add(n) && pause(r.Context().Done(), wait, h)
+		more := h.add(n) && ok && pause(r.Context().Done(), wait)
 		if errors.Is(err, io.EOF) {
 			break
 		}

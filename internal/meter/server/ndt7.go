@@ -126,7 +126,8 @@ func (s *Server) ndt7Download(w http.ResponseWriter, r *http.Request) {
 			return
 		default:
 		}
-		if !pause(r.Context().Done(), s.down.take(s.now(), size), n.hold) ||
+		wait, ok := s.down.take(s.now(), n.hold.End, size)
+		if !ok || !pause(r.Context().Done(), wait) ||
 			n.Write(ctx, websocket.MessageBinary, message[:size]) != nil {
 			return
 		}
@@ -135,7 +136,7 @@ func (s *Server) ndt7Download(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		const part = 16 // of what was sent: a message is to be small beside that
-		if int64(size) < n.says.AppInfo.NumBytes/part && size < ndt7Most {
+		if int64(size) < n.says.AppInfo.NumBytes/part && 2*size <= s.atOnce(ndt7Most) {
 			size *= 2
 		}
 	}
@@ -167,8 +168,8 @@ func (s *Server) ndt7Upload(w http.ResponseWriter, r *http.Request) {
 			if kind == websocket.MessageBinary {
 				n.says.AppInfo.NumBytes += int64(got)
 			}
-			if !n.hold.add(got) || !pause(r.Context().Done(), s.up.take(s.now(), got), n.hold) ||
-				n.measure(ctx, false) != nil {
+			wait, ok := s.up.take(s.now(), n.hold.End, got)
+			if !n.hold.add(got) || !ok || !pause(r.Context().Done(), wait) || n.measure(ctx, false) != nil {
 				return
 			}
 		}

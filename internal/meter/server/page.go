@@ -62,6 +62,15 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	if x == nil {
 		return
 	}
+	select {
+	case s.summing <- struct{}{}:
+		defer func() { <-s.summing }()
+	case <-r.Context().Done():
+		return
+	case <-time.After(s.patience / 2):
+		busy(w, s.patience)
+		return
+	}
 	x.mu.Lock()
 	again := x.summed
 	x.summed = true

@@ -153,8 +153,12 @@ func (s *Server) plain(c net.Conn, first []byte) {
 
 // pour sends until the client goes, or the limits are reached.
 func (s *Server) pour(c net.Conn, h *hold, rec *meter.Recorder) {
-	b := s.noise[:s.atOnce()]
-	for pause(nil, s.down.take(s.now(), len(b)), h) {
+	b := s.noise[:s.atOnce(meter.PlainChunk)]
+	for {
+		wait, ok := s.down.take(s.now(), h.End, len(b))
+		if !ok || !pause(nil, wait) {
+			return
+		}
 		c.SetWriteDeadline(time.Now().Add(stall))
 		n, err := c.Write(b)
 		rec.Add(n)
@@ -164,22 +168,25 @@ func (s *Server) pour(c net.Conn, h *hold, rec *meter.Recorder) {
 	}
 }
 
-// atOnce is how many bytes are written or read at once: few where they are paced.
-func (s *Server) atOnce() int {
-	if s.Rate > 0 {
-		return chunk
+// atOnce is how many bytes are written or read at once, of those that may be: few where they are paced. What a client
+// that goes has booked is lost to the others.
+func (s *Server) atOnce(most int) int {
+	const least, perSecond = 1 << 10, 50
+	if s.Rate == 0 {
+		return most
 	}
-	return meter.PlainChunk
+	return min(most, chunk, max(least, int(s.Rate/8/perSecond)))
 }
 
 // drain takes what comes, likewise.
 func (s *Server) drain(c net.Conn, h *hold, rec *meter.Recorder) {
-	b := make([]byte, s.atOnce())
+	b := make([]byte, s.atOnce(meter.PlainChunk))
 	for {
 		c.SetReadDeadline(time.Now().Add(stall))
 		n, err := meter.Discard(c, b)
 		rec.Add(n)
-		if !h.add(n) || err != nil || !pause(nil, s.up.take(s.now(), n), h) {
+		wait, ok := s.up.take(s.now(), h.End, n)
+		if !h.add(n) || err != nil || !ok || !pause(nil, wait) {
 			return
 		}
 	}

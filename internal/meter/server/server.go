@@ -62,7 +62,8 @@ type Server struct {
 	gate     *gate
 	down, up pacer
 	sessions sessions
-	noise    []byte // what downloads are made of: nothing that could be compressed
+	summing  chan struct{} // one for each summary that is made now
+	noise    []byte        // what downloads are made of: nothing that could be compressed
 	udp      int
 	path     bool // this host's kernel tells what the path did to a packet
 }
@@ -81,7 +82,8 @@ func New(c Config) *Server {
 	if c.Event == nil {
 		c.Event = func(string) {}
 	}
-	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk)}
+	const summaries = 2 // at once: a recording takes memory
+	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk), summing: make(chan struct{}, summaries)}
 	rand.Read(s.noise)
 	s.gate = newGate(c.Limits, c.now, c.Event)
 	s.down.rate, s.up.rate = c.Rate, c.Rate

@@ -360,16 +360,25 @@ func TestBytes(t *testing.T) {
 func TestPacer(t *testing.T) {
 	p := pacer{rate: 8e6}
 	now := time.Unix(1000, 0)
+	end := now.Add(time.Minute)
 	for i, want := range []time.Duration{0, 44, 108} {
-		if got := p.take(now, 64000); got != want*time.Millisecond {
+		if got, ok := p.take(now, end, 64000); got != want*time.Millisecond || !ok {
 			t.Errorf("%d: %v", i, got)
 		}
 	}
-	if got := p.take(now.Add(time.Second), 64000); got != 0 {
+	if got, ok := p.take(now.Add(time.Second), end, 64000); got != 0 || !ok {
 		t.Errorf("after a pause: %v", got)
 	}
-	if got := (&pacer{}).take(now, 1e9); got != 0 {
+	if got, ok := (&pacer{}).take(now, end, 1e9); got != 0 || !ok {
 		t.Errorf("without a rate: %v", got)
+	}
+	// Who asks for more than there is time for takes none of it from others.
+	now = now.Add(time.Second)
+	for range 100 {
+		p.take(now, now.Add(time.Second), 500_000)
+	}
+	if got, ok := p.take(now, end, 1); got > 2*time.Second || !ok {
+		t.Errorf("after who asks for too much: %v", got)
 	}
 }
 
