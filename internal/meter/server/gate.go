@@ -29,10 +29,23 @@ type gate struct {
 // linger is how long a client keeps its place between two transfers.
 const linger = 10 * time.Second
 
+// idleShare is which part of a test may pass before its first transfer, as 1 in so many. Weir's own takes a fifth.
+const idleShare = 4
+
 type tester struct {
 	running     int
 	began, last time.Time
 	bytes       int64
+	silent      bool // there has been no transfer yet
+}
+
+// kept tells for how long a client without a transfer keeps its place yet.
+func (g *gate) kept(t *tester, now time.Time) time.Duration {
+	until := t.last.Add(linger)
+	if t.silent {
+		until = until.Add(g.limits.Duration / idleShare)
+	}
+	return max(until.Sub(now), 0)
 }
 
 func newGate(l Limits, now func() time.Time, event func(string)) *gate {
@@ -68,7 +81,7 @@ func (g *gate) begin(client string) (left, wait time.Duration, ok bool) {
 	defer g.mu.Unlock()
 	now := g.now()
 	if t := g.clients[client]; t != nil && t.running == 0 {
-		if rest := t.last.Add(linger).Sub(now); rest > 0 && g.turned.After(t.began) {
+		if rest := g.kept(t, now); rest > 0 && g.turned.After(t.began) {
 			return 0, rest, false
 		}
 		g.end(client, t)
@@ -78,6 +91,7 @@ func (g *gate) begin(client string) (left, wait time.Duration, ok bool) {
 		return 0, wait, false
 	}
 	h.tester.running--
+	h.tester.silent = h.tester.running == 0
 	return h.End.Sub(now), 0, true
 }
 
@@ -92,7 +106,7 @@ func (g *gate) take(client string) (*hold, time.Duration) {
 	now := g.now()
 	wait := g.limits.Duration
 	for name, t := range g.clients {
-		left := max(t.last.Add(linger).Sub(now), 0)
+		left := g.kept(t, now)
 		if t.running > 0 {
 			left = max(t.began.Add(g.limits.Duration).Sub(now), 0) + linger
 		} else if left == 0 {
@@ -115,7 +129,7 @@ func (g *gate) take(client string) (*hold, time.Duration) {
 		return nil, linger
 	}
 	t.running++
-	t.last = now
+	t.last, t.silent = now, false
 	return &hold{gate: g, client: client, tester: t, End: t.began.Add(g.limits.Duration)}, 0
 }
 

@@ -275,6 +275,33 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+// Who has begun keeps the place through the idle phase, however long the test, and not for ever.
+func TestIdlePhase(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l := Limits{Tests: 1, Duration: 10 * time.Minute, Bytes: 1e9}
+	g := newGate(l, func() time.Time { return now }, func(string) {})
+	for _, c := range []struct {
+		after time.Duration
+		moves bool // anything, before that
+		in    bool // may another begin
+	}{
+		{l.Duration / 5, false, false},
+		{l.Duration/4 + linger, false, true},
+		{linger, true, true},
+	} {
+		g.begin("a")
+		if c.moves {
+			h, _ := g.enter("a")
+			h.leave()
+		}
+		now = now.Add(c.after)
+		if _, _, ok := g.begin("b"); ok != c.in {
+			t.Errorf("%+v", c)
+		}
+		now = now.Add(time.Hour)
+	}
+}
+
 // Who measures again and again is let in each time, however long a test may take.
 func TestManySessions(t *testing.T) {
 	began, passed := time.Now(), atomic.Int64{}
