@@ -60,8 +60,8 @@ LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
 as its HMAC key. docs/measure.md has a command for each.
 
 One client tests at a time; others are told when to come back. Nothing that is
-sent by UDP is longer than what it answers, but for 8 bytes to who has the
-token.
+sent by UDP is longer than what it answers, but for 17 bytes at most to who has
+the token.
 
 Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 		Args: noArguments,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -64,8 +65,8 @@ func TestSeldom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer there.Close()
-	grant := irtt.Responder{Key: []byte("k"), Now: time.Now, Most: 4, MinInterval: time.Hour, MaxDuration: time.Hour,
-		Token: func() uint64 { return 7 }}
+	grant := irtt.Responder{Key: []byte("k"), Client: netip.Addr.String, Now: time.Now, Most: 4, MinInterval: time.Hour,
+		MaxDuration: time.Hour, Token: func() uint64 { return 7 }}
 	go func() {
 		b := make([]byte, 9000)
 		for {

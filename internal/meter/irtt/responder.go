@@ -10,17 +10,19 @@ import (
 
 // Responder answers packets. It is no amplifier and no reflector. It answers an open only to who has the key or may do
 // without, and a connection only at the address that opened it. It never answers with more bytes than it was sent. The
-// one answer that is longer, by 8 bytes, is that to an open; see [Responder.Open].
+// one answer that is longer is that to an open: by a token of 8 bytes, and by parameters that were not asked for, of at
+// most 9 bytes where the interval is one below 134 ms; see [Responder.Open].
 type Responder struct {
 	Key []byte // of the HMAC; without one, only those are answered whom Open names
 	// may this address open a connection without a key? Its answer is longer than its request, so a forged address
 	// would be sent more than was spent on it. The zero Responder answers nobody.
 	Open        func(netip.Addr) bool
-	Now         func() time.Time // with a monotonic reading
-	Token       func() uint64    // cannot be guessed
-	MinInterval time.Duration    // of a connection's packets, on average
-	MaxDuration time.Duration    // of a connection
-	Most        int              // connections at once
+	Client      func(netip.Addr) string // who is counted as one
+	Now         func() time.Time        // with a monotonic reading
+	Token       func() uint64           // cannot be guessed
+	MinInterval time.Duration           // of a connection's packets, on average
+	MaxDuration time.Duration           // of a connection
+	Most        int                     // connections at once, and PerClient of one client
 
 	began  time.Time
 	conns  map[uint64]*conn
@@ -42,10 +44,12 @@ type conn struct {
 	budget time.Duration // packets that may come at once, each an interval
 }
 
+// PerClient is how many connections a client may have at once.
+const PerClient = 4
+
 const (
 	burst   = 2 * time.Second  // of packets that may come at once: a link or a host may have stood still
 	silence = 30 * time.Second // after which a connection is forgotten
-	perHost = 4                // connections at once
 	mostTOS = 48 << 2          // from here on it is network control (RFC 2474, section 4.2.2), which no client needs
 )
 
@@ -116,7 +120,7 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 		p.Version = Protocol
 		answer[flagsAt] |= FlagClose
 	case flags&FlagClose != 0: // only asking whether somebody is here
-	case !r.room(now, from.Addr()):
+	case !r.room(now, from):
 		answer[flagsAt] |= FlagClose
 	default:
 		token = r.Token()
@@ -128,17 +132,17 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 }
 
 // room forgets who has been silent, and tells whether there is place for one more.
-func (r *Responder) room(now time.Time, from netip.Addr) bool {
-	same := 0
+func (r *Responder) room(now time.Time, from netip.AddrPort) bool {
+	same, client := 0, r.Client(from.Addr())
 	for token, c := range r.conns {
 		switch {
 		case now.Sub(c.heard) > silence:
 			delete(r.conns, token)
-		case c.from.Addr() == from:
+		case r.Client(c.from.Addr()) == client:
 			same++
 		}
 	}
-	return len(r.conns) < r.Most && same < perHost
+	return len(r.conns) < r.Most && same < PerClient
 }
 
 // echo answers in the packet's own bytes, so an answer is never longer.

@@ -171,13 +171,18 @@ func (h *hold) leave() {
 	h.tester.last = h.gate.now()
 }
 
-// client is who is counted as one: an address of IPv4, a /64 of IPv6.
+// client is who is counted as one, of a connection's other end.
 func client(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return "unknown"
 	}
-	a := at.Addr().Unmap().WithZone("")
+	return clientAt(at.Addr())
+}
+
+// clientAt is who is counted as one: an address of IPv4, a /64 of IPv6.
+func clientAt(a netip.Addr) string {
+	a = a.Unmap().WithZone("")
 	if a.Is4() || a.IsLoopback() {
 		return a.String()
 	}

@@ -3,8 +3,8 @@
 // Package server is the other end of a measurement: one TLS port and one UDP port that speak Weir's own protocol,
 // responsiveness (RPM), ndt7, LibreSpeed, Cloudflare's two paths, and irtt.
 //
-// It needs no privileges, and keeps nothing but what its limits allow. It never sends to an address that has not asked,
-// and by UDP never more than it was sent.
+// It needs no privileges, and keeps nothing but what its limits allow. It never sends to an address that has not asked.
+// By UDP it never sends more than it was sent, but for a few bytes to who has the token.
 package server
 
 import (
@@ -154,15 +154,31 @@ func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
 	return marked, err
 }
 
-// answerUDP is irtt. Without a token only this host may ask, since the answer to its first packet is a little longer.
-func (s *Server) answerUDP(udp *meter.Marked) error {
-	r := &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Now: time.Now, Most: 64,
-		MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
+// responder is irtt. Without a token only this host may ask, since the answer to its first packet is a little longer.
+func (s *Server) responder() *irtt.Responder {
+	const most = 64 // connections, or as many as a client's for each that may test at once
+	return &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt, Now: time.Now,
+		Most: max(most, irtt.PerClient*s.Tests), MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
 		Token: func() uint64 {
 			var b [8]byte
 			rand.Read(b[:])
 			return binary.LittleEndian.Uint64(b[:])
 		}}
+}
+
+// answer is what a datagram is answered. An answer waits for nothing, but no more of the rate is booked than ahead.
+func (s *Server) answer(r *irtt.Responder, from netip.AddrPort, tos byte, b []byte) irtt.Answer {
+	const ahead = 2 * time.Second
+	a, now := r.Handle(from, tos, b), s.now()
+	if _, ok := s.down.take(now, now.Add(ahead), len(a.Bytes)); !ok {
+		return irtt.Answer{}
+	}
+	return a
+}
+
+// answerUDP answers what comes.
+func (s *Server) answerUDP(udp *meter.Marked) error {
+	r := s.responder()
 	b := make([]byte, irtt.MaxPath+1)
 	missed := uint32(0)
 	for {
@@ -175,7 +191,7 @@ func (s *Server) answerUDP(udp *meter.Marked) error {
 		}
 		r.Missed(udp.Missed() - missed)
 		missed = udp.Missed()
-		answer := r.Handle(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), tos, b[:n])
+		answer := s.answer(r, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), tos, b[:n])
 		if answer.Bytes == nil {
 			continue
 		}

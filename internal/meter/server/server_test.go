@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"path/filepath"
@@ -325,7 +326,8 @@ func TestSessionsAreFull(t *testing.T) {
 		a := &sessions{}
 		for i := range mostSessions { // c0 has the oldest and the newest but one
 			name := fmt.Sprintf("c%d", i%(mostSessions-2))
-			if !a.add(fmt.Sprint(i), &session{client: name, began: began.Add(time.Duration(i))}, began, all) {
+			if !a.add(fmt.Sprint(i), &session{client: name, began: began.Add(time.Duration(i))}, began, all,
+				mostSessions) {
 				t.Fatalf("session %d of %d has no place", i, mostSessions)
 			}
 		}
@@ -345,11 +347,23 @@ func TestSessionsAreFull(t *testing.T) {
 	} {
 		a := full()
 		x := &session{client: c.client, began: began.Add(time.Minute)}
-		if ok := a.add("x", x, began, c.tests); ok != (c.goes != "") || ok && a.all["x"] != x {
+		if ok := a.add("x", x, began, c.tests, mostSessions); ok != (c.goes != "") || ok && a.all["x"] != x {
 			t.Errorf("%s is let in: %v", c.client, ok)
 		}
 		if _, there := a.all[c.goes]; there || len(a.all) != mostSessions {
 			t.Errorf("%s: %d sessions, and that which should have gone is there: %v", c.client, len(a.all), there)
+		}
+	}
+}
+
+// Where many may test at once, each has a session.
+func TestSessionsOfMany(t *testing.T) {
+	s := New(Config{Limits: Limits{Tests: 2 * mostSessions, Duration: time.Minute, Bytes: 1e9}})
+	for i := range s.Tests {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", meter.PathSession, nil)
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:5", i)
+		if s.routes().ServeHTTP(w, r); w.Code != http.StatusOK {
+			t.Errorf("client %d: %d %s", i, w.Code, w.Body)
 		}
 	}
 }

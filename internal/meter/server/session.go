@@ -28,7 +28,7 @@ type session struct {
 }
 
 const (
-	mostSessions = 16
+	mostSessions = 16 // or as many as two for each that may test at once
 	mostFlows    = 64 // of a session
 )
 
@@ -60,7 +60,7 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	rand.Read(id)
 	name := hex.EncodeToString(id)
 	if !s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration),
-		s.gate.inside) {
+		s.gate.inside, max(mostSessions, 2*s.Tests)) {
 		busy(w, linger)
 		return
 	}
@@ -73,9 +73,9 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, hello)
 }
 
-// add forgets those that began before the oldest. Where there is no place then, one goes of which nothing more is
-// likely to be asked: the client's own oldest, or else the oldest of whoever does not test.
-func (a *sessions) add(name string, x *session, oldest time.Time, tests func(client string) bool) bool {
+// add forgets those that began before the oldest. Where there are the most that may be then, one goes of which nothing
+// more is likely to be asked: the client's own oldest, or else the oldest of whoever does not test.
+func (a *sessions) add(name string, x *session, oldest time.Time, tests func(client string) bool, most int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all == nil {
@@ -86,7 +86,7 @@ func (a *sessions) add(name string, x *session, oldest time.Time, tests func(cli
 			delete(a.all, name)
 		}
 	}
-	if len(a.all) >= mostSessions {
+	if len(a.all) >= most {
 		goes, found := a.oldest(func(o *session) bool { return o.client == x.client })
 		if !found {
 			goes, found = a.oldest(func(o *session) bool { return !tests(o.client) })
