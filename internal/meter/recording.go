@@ -19,6 +19,7 @@ const (
 	mostFlows     = 64                 // of a span and an end
 	mostBytes     = 1e12               // of a flow's Step
 	mostRTT       = 1000 * mostSeconds // ms
+	leastRTT      = 1e-6               // ms, but for 0
 )
 
 // ReadRecording reads a Recording that somebody else has made, such as a page in a browser. What no test can have seen
@@ -67,7 +68,8 @@ func (rec *Recording) check() error {
 		return errors.New("interval: 1 to 10000 ms")
 	}
 	for i, s := range rec.Samples {
-		if !within(s.At, 0, mostSeconds) || !within(s.RTT, -1, mostRTT) || !within(s.Up, -mostRTT, mostRTT) ||
+		if !within(s.At, 0, mostSeconds) || !within(s.RTT, -1, mostRTT) || s.RTT > 0 && s.RTT < leastRTT ||
+			!within(s.Up, -mostRTT, mostRTT) ||
 			!within(s.Down, -mostRTT, mostRTT) {
 			return fmt.Errorf("samples[%d]: out of range", i)
 		}

@@ -27,6 +27,7 @@ func TestReadRecording(t *testing.T) {
 		`{"interval": 50, "samples": [{"at": 1}, {"at": 601}]}`:                               "samples[1]",
 		`{"interval": 50, "samples": [{"rtt": 6e5}, {"rtt": 1e6}]}`:                           "samples[1]",
 		`{"interval": 50, "samples": [{"rtt": -2}]}`:                                          "samples[0]",
+		`{"interval": 50, "samples": [{"rtt": 1e-310}]}`:                                      "samples[0]",
 		`{"interval": 50, "samples": [{"up": -1e9}]}`:                                         "samples[0]",
 		`{"interval": 50, "samples": [{"down": 1e9}]}`:                                        "samples[0]",
 		`{"interval": 50, "spans": [{"name": "idle"}, {"name": "idle"}]}`:                     "spans[1]",
@@ -82,6 +83,10 @@ func FuzzReadRecording(f *testing.F) {
 	text, _ := json.Marshal(rec)
 	f.Add(text)
 	f.Add([]byte(`{"interval": 50, "samples": [{"rtt": -1}], "spans": [{"name": "download", "from": 3, "to": 1}]}`))
+	for _, rtt := range []string{"1e-310", "1e-6"} {
+		f.Add([]byte(`{"interval": 50, "samples": [{"at": 1, "rtt": ` + rtt + `}, {"at": 2}],
+			"spans": [{"name": "idle", "to": 4}]}`))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		rec, err := ReadRecording(text)
 		if err != nil {
