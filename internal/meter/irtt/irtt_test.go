@@ -22,7 +22,8 @@ func responder(key string) (*Responder, *time.Time) {
 	now := time.Unix(1000, 0)
 	token := uint64(0x0102030405060708)
 	return &Responder{Key: []byte(key), Open: func(netip.Addr) bool { return true },
-		Client: netip.Addr.String, Most: 8, Now: func() time.Time { return now }, Token: func() uint64 { token++; return token },
+		Client: netip.Addr.String, Most: 8, Now: func() time.Time { return now },
+		Token:       func() uint64 { token++; return token },
 		MinInterval: 10 * time.Millisecond, MaxDuration: time.Minute}, &now
 }
 

@@ -32,14 +32,14 @@ func openedAt(t *testing.T, s *Server, r *irtt.Responder, from string, length in
 
 // Echoes are part of the rate: who asks for more gets no more, and later as much again.
 func TestEchoesKeepTheRate(t *testing.T) {
-	const rate, size, many = 80_000, 1400, 150
+	const home, rate, size, many = "192.0.2.1:5", 80_000, 1400, 150
 	for _, c := range []struct {
 		rate units.Rate
 		want int // 2.02 s of the rate, and the last is whole
 	}{{rate, 15}, {0, many}} {
 		s, now := udpServer(func(config *Config) { config.Rate = c.rate })
 		r := s.responder()
-		token, p, err := openedAt(t, s, r, "192.0.2.1:5", size)
+		token, p, err := openedAt(t, s, r, home, size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestEchoesKeepTheRate(t *testing.T) {
 			*now = now.Add(time.Minute)
 			answered := 0
 			for seq := range uint32(many) {
-				if s.answer(r, netip.MustParseAddrPort("192.0.2.1:5"), 0, l.Request(p, token, seq, testKey)).Bytes != nil {
+				if s.answer(r, netip.MustParseAddrPort(home), 0, l.Request(p, token, seq, testKey)).Bytes != nil {
 					answered++
 				}
 			}
