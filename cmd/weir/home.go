@@ -45,6 +45,9 @@ func home(s change.Status, err error) (string, []nextStep) {
 	case s.Unconfirmed:
 		return "Changes were neither confirmed nor put back.",
 			[]nextStep{{"sudo weir recover", "put them back"}}
+	case s.CutDown:
+		return "A weir down was cut short.",
+			[]nextStep{{"sudo weir recover", "end it"}, {"weir status", "how this server stands"}}
 	case !s.Up && s.Why != "":
 		return "Weir is not in force: " + s.Why + ".",
 			[]nextStep{{"weir status", "how this server stands"}, {"weir doctor", "what holds this server back"}}

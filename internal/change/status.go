@@ -17,10 +17,11 @@ import (
 
 // Status is how a host stands to the goal that was last brought up.
 type Status struct {
-	Up      bool   `json:"up"`            // there is a goal
-	Kept    bool   `json:"kept"`          // over a reboot
-	InForce bool   `json:"in_force"`      // and the plan for it is empty
-	Why     string `json:"why,omitempty"` // it is not in force, where that is not the drift
+	Up      bool   `json:"up"`                 // there is a goal
+	Kept    bool   `json:"kept"`               // over a reboot
+	InForce bool   `json:"in_force"`           // and the plan for it is empty
+	Why     string `json:"why,omitempty"`      // it is not in force, where that is not the drift
+	CutDown bool   `json:"cut_down,omitempty"` // a weir down was cut short
 	// of a relay's goal in force: which queues are here now, and what that costs
 	Owns      string        `json:"owns,omitempty"`
 	Elsewhere string        `json:"elsewhere,omitempty"` // in force, and the queue that connections wait in is another
@@ -179,7 +180,7 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 	status.about(goals)
 	switch {
 	case j != nil && j.Pending != nil && j.Pending.Down:
-		status.Why = "weir down was cut short; to end it: weir recover"
+		status.CutDown, status.Why = true, "weir down was cut short; to end it: weir recover"
 	case j.onlyTheirs():
 		status.Why = "it was taken down, but for what somebody else had changed"
 	case err != nil:

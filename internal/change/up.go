@@ -29,7 +29,11 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	}
 	defer s.end()
 	if j := at.journal; goal != (plan.Goal{}) && j != nil && j.Pending != nil && j.Pending.Down {
-		var half Outcome // a down that was cut short: no other goal is to come back with this one
+		// A down that was cut short ends first, or other goals would come back with this one; if this is not refused.
+		if err = s.refused(goal, at); err != nil {
+			return Outcome{}, err
+		}
+		var half Outcome
 		if at, err = s.putBackFirst(at, &half); err != nil || len(half.Failed) > 0 {
 			return half, err
 		}
@@ -42,6 +46,15 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	out.Notes = append(measured, out.Notes...)
 	s.report("up", out, err)
 	return out, err
+}
+
+// refused is why a goal cannot be, as far as can be told before anything is put back.
+func (s Store) refused(goal plan.Goal, at situation) error {
+	goals, _, err := s.asked(goal, at)
+	if err == nil {
+		_, _, err = at.journal.planUp(goals[:1], at.facts, false)
+	}
+	return err
 }
 
 // up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises
@@ -75,10 +88,11 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 	if err != nil {
 		return Outcome{}, err
 	}
-	out.RevertsIn = units.Duration(within)
-
 	if err := s.carryOut(next, j, p, facts, boot, &out); err != nil {
 		return Outcome{}, err
+	}
+	if within > 0 { // of which some has passed since the timer was armed
+		out.RevertsIn = units.Duration(max(time.Second, (next.Pending.Until - s.timer.now()).Round(time.Second)))
 	}
 	s.later(func() { s.host.reload(out.Done) })
 	if err := s.verify(next, within > 0, &out); err != nil {

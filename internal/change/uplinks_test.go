@@ -881,6 +881,18 @@ func TestUpAfterHalfADown(t *testing.T) {
 			return
 		}
 		down := must[*journal](t)(s.load())
+		if status := must[Status](t)(s.Status()); status.CutDown != (down != nil && down.Pending != nil) {
+			t.Errorf("step %d: %+v", step, status)
+		}
+		before := must[host.Facts](t)(m.facts())
+		for _, bad := range []plan.Goal{{Dev: "nosuch"}, {Dev: "eth1", Qdisc: "nosuch"}} {
+			if _, err := s.Up(bad, 0); err == nil {
+				t.Errorf("step %d: %+v is up", step, bad)
+			}
+		}
+		if after := must[host.Facts](t)(m.facts()); !reflect.DeepEqual(after, before) {
+			t.Errorf("step %d: what is refused has changed something", step)
+		}
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
 		if down != nil && down.Pending == nil {
 			continue // it had not begun

@@ -9,9 +9,9 @@ import (
 )
 
 // Responder answers packets. It is no amplifier and no reflector. It answers an open only to who has the key or may do
-// without, and a connection only at the address that opened it. It never answers with more bytes than it was sent. The
-// one answer that is longer is that to an open: by a token of 8 bytes, and by parameters that were not asked for, of at
-// most 9 bytes where the interval is one below 134 ms; see [Responder.Open].
+// without, and a connection only at the address that opened it. It never answers with more bytes than it was sent, but
+// to an open. That answer adds a token of 8 bytes, and parameters that were not asked for. These are of 9 bytes at
+// most, where the interval is below 134 ms; see [Responder.Open].
 type Responder struct {
 	Key []byte // of the HMAC; without one, only those are answered whom Open names
 	// may this address open a connection without a key? Its answer is longer than its request, so a forged address
