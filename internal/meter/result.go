@@ -502,6 +502,11 @@ func Ranged(e measure.Estimate) string {
 	return fmt.Sprintf("%s (%s–%s)", Figure(e.Value), Figure(e.Low), Figure(e.High))
 }
 
+// paced tells whether a direction had all of the rate that the server allows.
+func (p Phase) paced(direction string, rec *Recording) bool {
+	return rec.Remote.Rate > 0 && p.Goodput[direction].Value > 0.9*float64(rec.Remote.Rate)/1e6
+}
+
 // warn adds what makes a figure less than it seems.
 func (r *Result) warn(rec *Recording) {
 	const enough = 50 // probes: fewer, which go out at random times, can well be a fifth less
@@ -521,6 +526,7 @@ func (r *Result) warn(rec *Recording) {
 			switch {
 			case !s.Kernel:
 				note("the kernel of %s does not say whether the link was full.", who)
+			case p.paced(s.Direction, rec): // which is said below
 			case !s.Full && s.Limit != measure.NoLimit && p.Goodput[s.Direction].Value > 0:
 				note("the link was not full: %s limited %s.%s", limitWords(s.Limit), who, rec.cipher(s.Limit))
 			}
@@ -549,11 +555,9 @@ func (r *Result) warn(rec *Recording) {
 				}
 			}
 		}
-		if rate := float64(rec.Remote.Rate) / 1e6; rate > 0 {
-			for _, g := range p.Goodput {
-				if g.Value > 0.9*rate {
-					note("the server's own limit of %s Mbit/s was reached.", Figure(rate))
-				}
+		for direction := range p.Goodput {
+			if p.paced(direction, rec) {
+				note("the server's own limit of %s Mbit/s was reached.", Figure(float64(rec.Remote.Rate)/1e6))
 			}
 		}
 	}
