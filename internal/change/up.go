@@ -48,11 +48,13 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	return out, err
 }
 
-// refused is why a goal cannot be, as far as can be told before anything is put back.
+// refused is why a goal cannot be when all is as it was before the one that a journal is about.
 func (s Store) refused(goal plan.Goal, at situation) error {
+	var none *journal
+	at.facts, at.journal = at.journal.before(at.facts), none
 	goals, _, err := s.asked(goal, at)
 	if err == nil {
-		_, _, err = at.journal.planUp(goals[:1], at.facts, false)
+		_, _, err = none.planUp(goals, at.facts, false)
 	}
 	return err
 }

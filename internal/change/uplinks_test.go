@@ -885,12 +885,14 @@ func TestUpAfterHalfADown(t *testing.T) {
 			t.Errorf("step %d: %+v", step, status)
 		}
 		before := must[host.Facts](t)(m.facts())
-		for _, bad := range []plan.Goal{{Dev: "nosuch"}, {Dev: "eth1", Qdisc: "nosuch"}} {
+		journal, _ := os.ReadFile(s.path())
+		for _, bad := range []plan.Goal{{Dev: "nosuch"}, {Dev: "eth1", CC: "nosuch"}} {
 			if _, err := s.Up(bad, 0); err == nil {
 				t.Errorf("step %d: %+v is up", step, bad)
 			}
 		}
-		if after := must[host.Facts](t)(m.facts()); !reflect.DeepEqual(after, before) {
+		if after := must[host.Facts](t)(m.facts()); !reflect.DeepEqual(after, before) ||
+			!slices.Equal(must[[]byte](t)(os.ReadFile(s.path())), journal) {
 			t.Errorf("step %d: what is refused has changed something", step)
 		}
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
@@ -905,6 +907,24 @@ func TestUpAfterHalfADown(t *testing.T) {
 		if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
 			!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 			t.Errorf("step %d: after\n%+v\nbefore\n%+v", step, after, m.found)
+		}
+	}
+}
+
+// A down that was cut short is no reason to refuse its device another goal.
+func TestUpAfterHalfADownOfTheSame(t *testing.T) {
+	for step := 1; ; step++ {
+		s, m := twoCards(t)
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 500e6}, 0))
+		if survives(m, step, func() { _, _ = s.Down(false) }) {
+			return
+		}
+		if down := must[*journal](t)(s.load()); down != nil && down.Pending == nil {
+			continue // it had not begun
+		}
+		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", RTT: 20 * ms}, 0))
+		if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Rate != 0 {
+			t.Errorf("step %d: %+v", step, status)
 		}
 	}
 }
