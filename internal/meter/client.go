@@ -284,7 +284,7 @@ func plainly(err error) error {
 func refused(addr string, answer *http.Response, body io.Reader) error {
 	const line = 200
 	said, _ := io.ReadAll(io.LimitReader(body, line))
-	text := strings.TrimSpace(string(said))
+	text := strings.Join(strings.Fields(answer.Status+": "+string(said)), " ")
 	switch answer.StatusCode {
 	case http.StatusForbidden:
 		return &Problem{addr + " wants a token", "--token, as weir serve prints it there"}
@@ -297,5 +297,5 @@ func refused(addr string, answer *http.Response, body io.Reader) error {
 	case http.StatusNotFound:
 		return &Problem{addr + " is a web server, and no weir serve", "the port that weir serve prints there"}
 	}
-	return &Problem{fmt.Sprintf("%s answers %s: %s", addr, answer.Status, text), ""}
+	return &Problem{addr + " answers " + text, ""}
 }

@@ -108,7 +108,8 @@ func TestServerThatMisleads(t *testing.T) {
 		target := Target{Addr: s.Listener.Addr().String(), Pin: Fingerprint(s.Certificate().Raw)}
 		_, err := Measure(t.Context(), target, Options{Time: time.Second, Conns: 1})
 		said := (*Problem)(nil)
-		if !errors.As(err, &said) || !strings.Contains(said.What, want) || strings.Contains(said.Try, "update") {
+		if !errors.As(err, &said) || !strings.Contains(said.What, want) ||
+			strings.Contains(said.What+said.Try, "update") {
 			t.Errorf("%v, want %s: %+v", err, want, said)
 		}
 		s.Close()

@@ -29,23 +29,20 @@ type gate struct {
 // linger is how long a client keeps its place between two transfers.
 const linger = 10 * time.Second
 
-// idleShare is which part of a test may pass before its first transfer, as 1 in so many. Weir's own takes a fifth.
-const idleShare = 4
-
 type tester struct {
 	running     int
 	began, last time.Time
 	bytes       int64
-	silent      bool // there has been no transfer yet
+	idle        bool // there has been no transfer yet
 }
 
-// kept tells for how long a client without a transfer keeps its place yet.
-func (g *gate) kept(t *tester, now time.Time) time.Duration {
-	until := t.last.Add(linger)
-	if t.silent {
-		until = until.Add(g.limits.Duration / idleShare)
+// heard notes a probe of a client's. In an idle phase it keeps the place by these, for as long as a test may take.
+func (g *gate) heard(client string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t, now := g.clients[client], g.now(); t != nil && t.idle && now.Sub(t.began) < g.limits.Duration {
+		t.last = now
 	}
-	return max(until.Sub(now), 0)
 }
 
 func newGate(l Limits, now func() time.Time, event func(string)) *gate {
@@ -81,7 +78,7 @@ func (g *gate) begin(client string) (left, wait time.Duration, ok bool) {
 	defer g.mu.Unlock()
 	now := g.now()
 	if t := g.clients[client]; t != nil && t.running == 0 {
-		if rest := g.kept(t, now); rest > 0 && g.turned.After(t.began) {
+		if rest := t.last.Add(linger).Sub(now); rest > 0 && g.turned.After(t.began) {
 			return 0, rest, false
 		}
 		g.end(client, t)
@@ -91,7 +88,7 @@ func (g *gate) begin(client string) (left, wait time.Duration, ok bool) {
 		return 0, wait, false
 	}
 	h.tester.running--
-	h.tester.silent = h.tester.running == 0
+	h.tester.idle = h.tester.running == 0
 	return h.End.Sub(now), 0, true
 }
 
@@ -106,7 +103,7 @@ func (g *gate) take(client string) (*hold, time.Duration) {
 	now := g.now()
 	wait := g.limits.Duration
 	for name, t := range g.clients {
-		left := g.kept(t, now)
+		left := max(t.last.Add(linger).Sub(now), 0)
 		if t.running > 0 {
 			left = max(t.began.Add(g.limits.Duration).Sub(now), 0) + linger
 		} else if left == 0 {
@@ -129,7 +126,7 @@ func (g *gate) take(client string) (*hold, time.Duration) {
 		return nil, linger
 	}
 	t.running++
-	t.last, t.silent = now, false
+	t.last, t.idle = now, false
 	return &hold{gate: g, client: client, tester: t, End: t.began.Add(g.limits.Duration)}, 0
 }
 
@@ -259,10 +256,13 @@ func (l *limited) admit(c *counted) bool {
 	old := c.since.Add(-aged)
 	full := own >= l.gate.limits.PerHost
 	if full || len(l.open) >= l.gate.limits.Conns && !tests {
-		i := slices.IndexFunc(l.open, func(o *counted) bool {
-			mayGo := o.idle || o.since.Before(old) && !l.gate.inside(o.who)
-			return mayGo && (o.who == c.who || !full && !l.gate.inside(o.who))
-		})
+		mayGo := func(o *counted) bool { return o.who == c.who || !full && !l.gate.inside(o.who) }
+		i := slices.IndexFunc(l.open, func(o *counted) bool { return o.idle && mayGo(o) })
+		if i < 0 {
+			i = slices.IndexFunc(l.open, func(o *counted) bool {
+				return o.since.Before(old) && mayGo(o) && !l.gate.inside(o.who)
+			})
+		}
 		if i < 0 {
 			return false
 		}

@@ -29,13 +29,13 @@ func writeJSON(w http.ResponseWriter, v any) {
 // nq is the configuration of a responsiveness test (draft-ietf-ippm-responsiveness-09, section 6). The draft has the
 // first three names; the clients that there are want the other three.
 func (s *Server) nq(w http.ResponseWriter, r *http.Request) {
-	if _, wait, ok := s.gate.begin(client(r.RemoteAddr)); !ok {
-		busy(w, wait)
-		return
-	}
 	base, err := s.base(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if _, wait, ok := s.gate.begin(client(r.RemoteAddr)); !ok {
+		busy(w, wait)
 		return
 	}
 	small, large, slurp := base+"/small", base+"/large", base+"/slurp"
@@ -45,7 +45,8 @@ func (s *Server) nq(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-func (s *Server) small(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) small(w http.ResponseWriter, r *http.Request) {
+	s.gate.heard(client(r.RemoteAddr))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", "1")
 	w.Write(s.noise[:1])
@@ -131,10 +132,10 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 	noStore(w)
 	from := http.NewResponseController(w)
 	b := make([]byte, s.atOnce(chunk))
+	if extend(from, stall) != nil {
+		return
+	}
 	for {
-		if extend(from, stall) != nil {
-			return
-		}
 		n, err := r.Body.Read(b)
 		if rec != nil {
 			rec.Add(n)
@@ -158,10 +159,10 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, rec *meter.Recor
 	w.Header().Set("Content-Length", "0")
 }
 
-// extend gives an upload more time, and its answer: a stream of HTTP/2 ends by either.
+// extend gives an upload more time, and its answer a little more: a stream of HTTP/2 ends by either.
 func extend(c *http.ResponseController, by time.Duration) error {
 	until := time.Now().Add(by)
-	return cmp.Or(c.SetReadDeadline(until), c.SetWriteDeadline(until))
+	return cmp.Or(c.SetReadDeadline(until), c.SetWriteDeadline(until.Add(time.Second)))
 }
 
 // free tells whether a client could test now.

@@ -63,12 +63,10 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	select {
-	case s.summing <- struct{}{}:
-		defer func() { <-s.summing }()
-	case <-r.Context().Done():
-		return
-	case <-time.After(s.patience / 2):
-		busy(w, s.patience)
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+	default:
+		busy(w, time.Second)
 		return
 	}
 	x.mu.Lock()
@@ -87,13 +85,23 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the recording is too long, or broke off", http.StatusRequestEntityTooLarge)
 		return
 	}
-	rec, err := meter.ReadRecording(text)
+	result, err := s.summarize(text)
+	extend(c, s.patience)
 	if err != nil {
 		http.Error(w, "no recording: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	result := meter.Summarize(rec)
-	extend(c, s.patience)
 	noStore(w)
 	writeJSON(w, result)
+}
+
+// summarize makes a result, one at a time.
+func (s *Server) summarize(text []byte) (meter.Result, error) {
+	s.summing.Lock()
+	defer s.summing.Unlock()
+	rec, err := meter.ReadRecording(text)
+	if err != nil {
+		return meter.Result{}, err
+	}
+	return meter.Summarize(rec), nil
 }

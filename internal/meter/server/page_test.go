@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/internal/meter"
 	"weir/internal/units"
@@ -109,7 +108,7 @@ func TestPageMeasures(t *testing.T) {
 
 // What a page sends is summed up once, and nothing but a recording is.
 func TestSummary(t *testing.T) {
-	r := start(t, func(c *Config) { c.patience = time.Second })
+	r := start(t, nil)
 	var hello meter.Hello
 	session := func() string {
 		_, text := r.do(t, r.h2, "POST", meter.PathSession, nil, 1e4)
@@ -138,15 +137,15 @@ func TestSummary(t *testing.T) {
 			t.Errorf("%.40s: %s, and not %d: %s", c.body, answer.Status, c.status, text)
 		}
 	}
-	// While as many are made as may be, another waits, and may come again if that takes too long.
-	for range cap(r.server.summing) {
-		r.server.summing <- struct{}{}
+	// While as many come as may be, another is to come again, and may.
+	for range cap(r.server.reading) {
+		r.server.reading <- struct{}{}
 	}
 	at = session()
 	if answer, _ := r.do(t, r.h2, "POST", at, strings.NewReader(good), 1e5); answer.StatusCode != 429 {
 		t.Errorf("too many at once: %s", answer.Status)
 	}
-	<-r.server.summing
+	<-r.server.reading
 	if answer, text := r.do(t, r.h2, "POST", at, strings.NewReader(good), 1e5); answer.StatusCode != 200 {
 		t.Errorf("again: %s %s", answer.Status, text)
 	}

@@ -4,7 +4,7 @@
 // responsiveness (RPM), ndt7, LibreSpeed, Cloudflare's two paths, and irtt.
 //
 // It needs no privileges, and keeps nothing but what its limits allow. It never sends to an address that has not asked.
-// By UDP it never sends more than it was sent, but for a few bytes to who has the token.
+// By UDP it never sends more than it was sent, but for a few bytes to who has the token, or is this host.
 package server
 
 import (
@@ -20,6 +20,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/internal/meter"
@@ -32,7 +33,7 @@ type Limits struct {
 	Tests    int           // clients that test at once; others get 429
 	Duration time.Duration // of a client's test
 	Bytes    int64         // of a client's test, both directions
-	Rate     units.Rate    // of all together, each direction; 0: none
+	Rate     units.Rate    // of all loads together, each direction; 0: none
 	Conns    int           // connections at once
 	PerHost  int           // of those, of one client
 }
@@ -60,9 +61,11 @@ type Config struct {
 type Server struct {
 	Config
 	gate     *gate
-	down, up pacer
+	down, up pacer // of loads
+	echoes   pacer // of UDP, beside them: neither makes the other wait
 	sessions sessions
-	summing  chan struct{} // one for each summary that is made now
+	reading  chan struct{} // one for each recording that is on its way here
+	summing  sync.Mutex    // a summary takes memory
 	noise    []byte        // what downloads are made of: nothing that could be compressed
 	udp      int
 	path     bool // this host's kernel tells what the path did to a packet
@@ -82,11 +85,15 @@ func New(c Config) *Server {
 	if c.Event == nil {
 		c.Event = func(string) {}
 	}
-	const summaries = 2 // at once: a recording takes memory
-	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk), summing: make(chan struct{}, summaries)}
+	recordings, _ := c.mostSessions()
+	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk), reading: make(chan struct{}, recordings)}
 	rand.Read(s.noise)
 	s.gate = newGate(c.Limits, c.now, c.Event)
 	s.down.rate, s.up.rate = c.Rate, c.Rate
+	if c.Rate > 0 {
+		const share, least = 8, 256_000 // bit/s of a test: a probe of 100 bytes each 10 ms takes a third of that
+		s.echoes.rate = max(c.Rate/share, least*units.Rate(max(c.Tests, 1)))
+	}
 	return s
 }
 
@@ -157,7 +164,7 @@ func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
 // responder is irtt. Without a token only this host may ask, since the answer to its first packet is a little longer.
 func (s *Server) responder() *irtt.Responder {
 	const most = 64 // connections, or as many as a client's for each that may test at once
-	return &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt, Now: time.Now,
+	return &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt, Now: s.now,
 		Most: max(most, irtt.PerClient*s.Tests), MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
 		Token: func() uint64 {
 			var b [8]byte
@@ -166,11 +173,15 @@ func (s *Server) responder() *irtt.Responder {
 		}}
 }
 
-// answer is what a datagram is answered. An answer waits for nothing, but no more of the rate is booked than ahead.
+// answer is what a datagram is answered. An answer waits for nothing; who asks for more than ahead gets none.
 func (s *Server) answer(r *irtt.Responder, from netip.AddrPort, tos byte, b []byte) irtt.Answer {
 	const ahead = 2 * time.Second
 	a, now := r.Handle(from, tos, b), s.now()
-	if _, ok := s.down.take(now, now.Add(ahead), len(a.Bytes)); !ok {
+	if a.Bytes == nil {
+		return a
+	}
+	s.gate.heard(clientAt(from.Addr()))
+	if _, ok := s.echoes.take(now, now.Add(ahead), len(a.Bytes)); !ok {
 		return irtt.Answer{}
 	}
 	return a

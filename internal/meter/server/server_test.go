@@ -276,31 +276,38 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// Who has begun keeps the place through the idle phase, however long the test, and not for ever.
+// In an idle phase probes keep the place, however long the test, and not for longer than a test.
 func TestIdlePhase(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	l := Limits{Tests: 1, Duration: 10 * time.Minute, Bytes: 1e9}
 	g := newGate(l, func() time.Time { return now }, func(string) {})
-	for _, c := range []struct {
-		after time.Duration
-		moves bool // anything, before that
-		in    bool // may another begin
-	}{
-		{l.Duration / 5, false, false},
-		{l.Duration/4 + linger, false, true},
-		{linger, true, true},
-	} {
-		g.begin("a")
-		if c.moves {
-			h, _ := g.enter("a")
-			h.leave()
+	probe := func(long time.Duration) {
+		for end := now.Add(long); now.Before(end); now = now.Add(time.Second) {
+			g.heard("a")
+			g.heard("nobody")
 		}
-		now = now.Add(c.after)
-		if _, _, ok := g.begin("b"); ok != c.in {
-			t.Errorf("%+v", c)
-		}
-		now = now.Add(time.Hour)
 	}
+	begins := func(client string, want bool) {
+		t.Helper()
+		if _, _, ok := g.begin(client); ok != want {
+			t.Errorf("%s begins: %v", client, ok)
+		}
+	}
+	begins("a", true)
+	probe(l.Duration / 5)
+	begins("b", false)
+	now = now.Add(linger) // it has gone
+	begins("b", true)
+	now = now.Add(linger)
+	begins("a", true)
+	probe(l.Duration + linger)
+	begins("b", true)
+	now = now.Add(linger)
+	begins("a", true)
+	h, _ := g.enter("a")
+	h.leave()
+	probe(linger) // which is not of an idle phase any more
+	begins("b", true)
 }
 
 // Who measures again and again is let in each time, however long a test may take.
@@ -310,7 +317,8 @@ func TestManySessions(t *testing.T) {
 		c.now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
 		c.Duration = 10 * time.Minute
 	})
-	for n := range 2 * mostSessions {
+	most, _ := DefaultLimits().mostSessions()
+	for n := range 2 * most {
 		if answer, text := r.do(t, r.h1, "POST", meter.PathSession, nil, 1e4); answer.StatusCode != 200 {
 			t.Fatalf("measurement %d: %s %s", n, answer.Status, text)
 		}
@@ -321,13 +329,14 @@ func TestManySessions(t *testing.T) {
 // A new session takes the place of its client's oldest, or else of the oldest of those who do not test.
 func TestSessionsAreFull(t *testing.T) {
 	began := time.Unix(1000, 0)
+	mostSessions, each := Limits{Tests: 2}.mostSessions()
 	all := func(string) bool { return true }
 	full := func() *sessions {
 		a := &sessions{}
 		for i := range mostSessions { // c0 has the oldest and the newest but one
 			name := fmt.Sprintf("c%d", i%(mostSessions-2))
 			if !a.add(fmt.Sprint(i), &session{client: name, began: began.Add(time.Duration(i))}, began, all,
-				mostSessions) {
+				mostSessions, each) {
 				t.Fatalf("session %d of %d has no place", i, mostSessions)
 			}
 		}
@@ -347,7 +356,7 @@ func TestSessionsAreFull(t *testing.T) {
 	} {
 		a := full()
 		x := &session{client: c.client, began: began.Add(time.Minute)}
-		if ok := a.add("x", x, began, c.tests, mostSessions); ok != (c.goes != "") || ok && a.all["x"] != x {
+		if ok := a.add("x", x, began, c.tests, mostSessions, each); ok != (c.goes != "") || ok && a.all["x"] != x {
 			t.Errorf("%s is let in: %v", c.client, ok)
 		}
 		if _, there := a.all[c.goes]; there || len(a.all) != mostSessions {
@@ -356,9 +365,23 @@ func TestSessionsAreFull(t *testing.T) {
 	}
 }
 
+// Who begins again and again keeps nobody else's session away.
+func TestSessionsOfOne(t *testing.T) {
+	s := New(Config{Limits: Limits{Tests: 2, Duration: time.Minute, Bytes: 1e9}})
+	for i := range 40 {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", meter.PathSession, nil)
+		if r.RemoteAddr = "192.0.2.1:5"; i == 39 {
+			r.RemoteAddr = "192.0.2.2:5"
+		}
+		if s.routes().ServeHTTP(w, r); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", r.RemoteAddr, w.Code, w.Body)
+		}
+	}
+}
+
 // Where many may test at once, each has a session.
 func TestSessionsOfMany(t *testing.T) {
-	s := New(Config{Limits: Limits{Tests: 2 * mostSessions, Duration: time.Minute, Bytes: 1e9}})
+	s := New(Config{Limits: Limits{Tests: 32, Duration: time.Minute, Bytes: 1e9}})
 	for i := range s.Tests {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", meter.PathSession, nil)
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:5", i)

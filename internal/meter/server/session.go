@@ -27,10 +27,15 @@ type session struct {
 	summed bool // what its page recorded
 }
 
-const (
-	mostSessions = 16 // or as many as two for each that may test at once
-	mostFlows    = 64 // of a session
-)
+const mostFlows = 64 // of a session
+
+// mostSessions is how many are kept, and of those of one client.
+func (l Limits) mostSessions() (all, each int) {
+	const least, leastEach = 16, 2
+	tests := max(l.Tests, 1)
+	all = max(least, leastEach*tests)
+	return all, all / tests
+}
 
 func (s *Server) own(m *http.ServeMux) {
 	m.HandleFunc("POST "+meter.PathSession, s.hello)
@@ -59,8 +64,9 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	id := make([]byte, 16)
 	rand.Read(id)
 	name := hex.EncodeToString(id)
-	if !s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration),
-		s.gate.inside, max(mostSessions, 2*s.Tests)) {
+	all, each := s.mostSessions()
+	if !s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration), s.gate.inside, all,
+		each) {
 		busy(w, linger)
 		return
 	}
@@ -73,20 +79,24 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, hello)
 }
 
-// add forgets those that began before the oldest. Where there are the most that may be then, one goes of which nothing
-// more is likely to be asked: the client's own oldest, or else the oldest of whoever does not test.
-func (a *sessions) add(name string, x *session, oldest time.Time, tests func(client string) bool, most int) bool {
+// add forgets those that began before the oldest. Where there are all that may be then, or the client's share, one goes
+// of which nothing more is likely to be asked: the client's own oldest, or else the oldest of whoever does not test.
+func (a *sessions) add(name string, x *session, oldest time.Time, tests func(client string) bool, all, each int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all == nil {
 		a.all = map[string]*session{}
 	}
-	for name, x := range a.all {
-		if x.began.Before(oldest) {
+	own := 0
+	for name, o := range a.all {
+		switch {
+		case o.began.Before(oldest):
 			delete(a.all, name)
+		case o.client == x.client:
+			own++
 		}
 	}
-	if len(a.all) >= most {
+	if len(a.all) >= all || own >= each {
 		goes, found := a.oldest(func(o *session) bool { return o.client == x.client })
 		if !found {
 			goes, found = a.oldest(func(o *session) bool { return !tests(o.client) })

@@ -30,13 +30,14 @@ func openedAt(t *testing.T, s *Server, r *irtt.Responder, from string, length in
 	return irtt.ParseOpened(a.Bytes, testKey)
 }
 
-// Echoes are part of the rate: who asks for more gets no more, and later as much again.
+// Echoes have an eighth of the rate, and some in any case, whatever the loads have booked: who asks for more gets no
+// more, and later as much again.
 func TestEchoesKeepTheRate(t *testing.T) {
-	const home, rate, size, many = "192.0.2.1:5", 80_000, 1400, 150
+	const home, size, many = "192.0.2.1:5", 1400, 150
 	for _, c := range []struct {
 		rate units.Rate
-		want int // 2.02 s of the rate, and the last is whole
-	}{{rate, 15}, {0, many}} {
+		want int // 2.02 s, and the last is whole
+	}{{80_000, 47}, {4_800_000, 109}, {80_000_000, many}, {0, many}} {
 		s, now := udpServer(func(config *Config) { config.Rate = c.rate })
 		r := s.responder()
 		token, p, err := openedAt(t, s, r, home, size)
@@ -45,7 +46,8 @@ func TestEchoesKeepTheRate(t *testing.T) {
 		}
 		l := irtt.NewLayout(p, true)
 		for range 2 {
-			*now = now.Add(time.Minute)
+			*now = now.Add(10 * time.Second)
+			s.down.take(*now, now.Add(time.Hour), 1e9)
 			answered := 0
 			for seq := range uint32(many) {
 				if s.answer(r, netip.MustParseAddrPort(home), 0, l.Request(p, token, seq, testKey)).Bytes != nil {
@@ -55,6 +57,22 @@ func TestEchoesKeepTheRate(t *testing.T) {
 			if answered != c.want {
 				t.Errorf("at %v %d of %d are answered, and not %d", c.rate, answered, many, c.want)
 			}
+		}
+	}
+}
+
+// What a client of UDP asks keeps its place in an idle phase.
+func TestEchoesKeepThePlace(t *testing.T) {
+	s, now := udpServer(func(*Config) {})
+	r := s.responder()
+	s.gate.begin("192.0.2.1")
+	for range 3 {
+		*now = now.Add(linger - time.Second)
+		if _, _, err := openedAt(t, s, r, "192.0.2.1:5", 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, ok := s.gate.begin("192.0.2.2"); ok {
+			t.Error("another has the place")
 		}
 	}
 }

@@ -113,9 +113,9 @@ func TestBodyOfARefusal(t *testing.T) {
 	for _, c := range []struct {
 		method byte
 		path   string
-	}{{get, "/"}, {post, "/"}, {post, "/weir/1/session"}, {post, "/slurp"}} {
+	}{{get, "/"}, {post, "/"}, {post, "/slurp"}, {post, "/t/secret/slurp"}, {post, "/t/secret/weir/1/session"}} {
 		t.Run(fmt.Sprintf("%#x %s", c.method, c.path), func(t *testing.T) {
-			r := start(t, func(c *Config) { c.Token, c.patience = "secret", time.Hour })
+			r := start(t, func(c *Config) { c.Token, c.Tests, c.patience = "secret", 0, time.Hour })
 			before := heap()
 			for range conns {
 				conn := deaf(t, r.addr)
