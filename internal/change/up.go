@@ -28,12 +28,12 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer s.end()
+	var half Outcome
 	if j := at.journal; goal != (plan.Goal{}) && j != nil && j.Pending != nil && j.Pending.Down {
 		// A down that was cut short ends first, or other goals would come back with this one; if this is not refused.
 		if err = s.refused(goal, at); err != nil {
 			return Outcome{}, err
 		}
-		var half Outcome
 		if at, err = s.putBackFirst(at, &half); err != nil || len(half.Failed) > 0 {
 			return half, err
 		}
@@ -44,6 +44,9 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	}
 	out, err := s.up(at.journal, goals, at.facts, within, false)
 	out.Notes = append(measured, out.Notes...)
+	if refusal := (*plan.Refusal)(nil); len(half.Done) > 0 && errors.As(err, &refusal) {
+		err = &plan.Refusal{What: "the weir down that was cut short has ended; then: " + refusal.What, Try: refusal.Try}
+	}
 	s.report("up", out, err)
 	return out, err
 }
@@ -53,10 +56,15 @@ func (s Store) refused(goal plan.Goal, at situation) error {
 	var none *journal
 	at.facts, at.journal = at.journal.before(at.facts), none
 	goals, _, err := s.asked(goal, at)
-	if err == nil {
-		_, _, err = none.planUp(goals, at.facts, false)
+	if err != nil {
+		return err
 	}
-	return err
+	p, _, err := none.planUp(goals, at.facts, false)
+	if err != nil {
+		return err
+	}
+	_, files := lasting(p.Changes)
+	return s.writable(files)
 }
 
 // up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -891,6 +893,11 @@ func TestUpAfterHalfADown(t *testing.T) {
 				t.Errorf("step %d: %+v is up", step, bad)
 			}
 		}
+		m.refuse = map[string]error{"writable " + host.GoalFile: unix.ENOSPC}
+		if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0); err == nil {
+			t.Errorf("step %d: a goal is up that cannot be kept", step)
+		}
+		m.refuse = nil
 		if after := must[host.Facts](t)(m.facts()); !reflect.DeepEqual(after, before) ||
 			!slices.Equal(must[[]byte](t)(os.ReadFile(s.path())), journal) {
 			t.Errorf("step %d: what is refused has changed something", step)
