@@ -87,7 +87,7 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 	f.StringVar(&o.acme, "acme", "", "`URL` of another authority's directory, with --domain")
 	f.IntVar(&o.tests, "tests", limits.Tests, "`number` of clients that test at once")
 	f.Var((*timeOption)(&o.duration), "duration", "longest `time` of a test")
-	f.Var((*rateOption)(&o.rate), "rate", "highest `rate` of all tests together, each way (default: none)")
+	f.Var((*rateOption)(&o.rate), "rate", "highest `rate` of all loads together, each way (default: none)")
 	f.Var((*sizeOption)(&o.bytes), "bytes", "most `bytes` of a test (default: 20 GB)")
 	cmd.MarkFlagFilename("cert", "pem")
 	cmd.MarkFlagFilename("key", "pem")

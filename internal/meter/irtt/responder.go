@@ -18,6 +18,7 @@ type Responder struct {
 	// would be sent more than was spent on it. The zero Responder answers nobody.
 	Open        func(netip.Addr) bool
 	Client      func(netip.Addr) string // who is counted as one
+	Heard       func(netip.Addr)        // of who opens a connection, or is answered on one; may be nil
 	Now         func() time.Time        // with a monotonic reading
 	Token       func() uint64           // cannot be guessed
 	MinInterval time.Duration           // of a connection's packets, on average
@@ -123,12 +124,19 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 	case !r.room(now, from):
 		answer[flagsAt] |= FlagClose
 	default:
+		r.heard(from)
 		token = r.Token()
 		r.conns[token] = &conn{from: from, params: p, layout: NewLayout(p, len(r.Key) > 0), opened: now, heard: now,
 			budget: burst}
 	}
 	answer = binary.LittleEndian.AppendUint64(answer, token)
 	return sign(p.Append(answer), r.Key)
+}
+
+func (r *Responder) heard(from netip.AddrPort) {
+	if r.Heard != nil {
+		r.Heard(from.Addr())
+	}
 }
 
 // room forgets who has been silent, and tells whether there is place for one more.
@@ -168,6 +176,7 @@ func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
 		return Answer{}
 	}
 	c.budget -= r.MinInterval
+	r.heard(c.from)
 
 	b[flagsAt] |= FlagReply
 	le := binary.LittleEndian

@@ -29,6 +29,9 @@ type gate struct {
 // linger is how long a client keeps its place between two transfers.
 const linger = 10 * time.Second
 
+// first is how much sooner others may come then, who were told when.
+const first = 2 * time.Second
+
 type tester struct {
 	running     int
 	began, last time.Time
@@ -78,7 +81,7 @@ func (g *gate) begin(client string) (left, wait time.Duration, ok bool) {
 	defer g.mu.Unlock()
 	now := g.now()
 	if t := g.clients[client]; t != nil && t.running == 0 {
-		if rest := t.last.Add(linger).Sub(now); rest > 0 && g.turned.After(t.began) {
+		if rest := t.last.Add(linger + first).Sub(now); rest > 0 && g.turned.After(t.began) {
 			return 0, rest, false
 		}
 		g.end(client, t)

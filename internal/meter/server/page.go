@@ -62,13 +62,11 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	if x == nil {
 		return
 	}
-	select {
-	case s.reading <- struct{}{}:
-		defer func() { <-s.reading }()
-	default:
+	if !s.sessions.read(x.client, max(2, mostRecordings/max(s.Tests, 1))) {
 		busy(w, time.Second)
 		return
 	}
+	defer s.sessions.hasRead(x.client)
 	x.mu.Lock()
 	again := x.summed
 	x.summed = true
@@ -85,6 +83,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the recording is too long, or broke off", http.StatusRequestEntityTooLarge)
 		return
 	}
+	extend(c, patience) // others' summaries may come first
 	result, err := s.summarize(text)
 	extend(c, s.patience)
 	if err != nil {

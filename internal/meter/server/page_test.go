@@ -52,12 +52,19 @@ func TestPageMeasures(t *testing.T) {
 			b.script(`document.getElementById("token").value = "secret"`)
 			b.script(`document.querySelector("#ask button").click()`)
 			b.await(`location.pathname === "/t/secret/" && document.readyState === "complete"`)
+			// Its recording finds no room at first.
+			b.script(`(window.real = window.fetch, window.refused = 0, window.fetch = (to, how) =>
+				window.refused > 0 || !String(to).includes("summary") ? window.real(to, how) : (window.refused++,
+					Promise.resolve(new Response("", { status: 429, headers: { "Retry-After": "1" } }))))`)
 			b.script(`document.getElementById("start").click()`)
 			b.await(`document.body.dataset.state !== undefined`)
 			b.screenshot("done", 800)
 			b.screenshot("done", 400)
 			if problem := b.script(`document.getElementById("problem").innerText`); problem != "" {
 				t.Fatal(problem)
+			}
+			if refused := b.script(`window.refused`); refused != "1" {
+				t.Errorf("its recording was refused %s times", refused)
 			}
 			shown := b.script(`document.getElementById("result").innerText`)
 			// What is saved is caught on its way to the disk.
@@ -138,14 +145,14 @@ func TestSummary(t *testing.T) {
 		}
 	}
 	// While as many come as may be, another is to come again, and may.
-	for range cap(r.server.reading) {
-		r.server.reading <- struct{}{}
+	for range mostRecordings {
+		r.server.sessions.read("127.0.0.1", mostRecordings)
 	}
 	at = session()
 	if answer, _ := r.do(t, r.h2, "POST", at, strings.NewReader(good), 1e5); answer.StatusCode != 429 {
 		t.Errorf("too many at once: %s", answer.Status)
 	}
-	<-r.server.reading
+	r.server.sessions.hasRead("127.0.0.1")
 	if answer, text := r.do(t, r.h2, "POST", at, strings.NewReader(good), 1e5); answer.StatusCode != 200 {
 		t.Errorf("again: %s %s", answer.Status, text)
 	}

@@ -61,12 +61,11 @@ type Config struct {
 type Server struct {
 	Config
 	gate     *gate
-	down, up pacer // of loads
-	echoes   pacer // of UDP, beside them: neither makes the other wait
+	down, up pacer                           // of loads
+	echoes   struct{ inside, outside pacer } // of UDP beside them, of who has a place, and of others
 	sessions sessions
-	reading  chan struct{} // one for each recording that is on its way here
-	summing  sync.Mutex    // a summary takes memory
-	noise    []byte        // what downloads are made of: nothing that could be compressed
+	summing  sync.Mutex // a summary takes memory
+	noise    []byte     // what downloads are made of: nothing that could be compressed
 	udp      int
 	path     bool // this host's kernel tells what the path did to a packet
 }
@@ -85,14 +84,14 @@ func New(c Config) *Server {
 	if c.Event == nil {
 		c.Event = func(string) {}
 	}
-	recordings, _ := c.mostSessions()
-	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk), reading: make(chan struct{}, recordings)}
+	s := &Server{Config: c, noise: make([]byte, meter.PlainChunk)}
 	rand.Read(s.noise)
 	s.gate = newGate(c.Limits, c.now, c.Event)
 	s.down.rate, s.up.rate = c.Rate, c.Rate
 	if c.Rate > 0 {
 		const share, least = 8, 256_000 // bit/s of a test: a probe of 100 bytes each 10 ms takes a third of that
-		s.echoes.rate = max(c.Rate/share, least*units.Rate(max(c.Tests, 1)))
+		s.echoes.inside.rate = min(c.Rate, max(c.Rate/share, least*units.Rate(max(c.Tests, 1))))
+		s.echoes.outside.rate = s.echoes.inside.rate
 	}
 	return s
 }
@@ -164,7 +163,8 @@ func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
 // responder is irtt. Without a token only this host may ask, since the answer to its first packet is a little longer.
 func (s *Server) responder() *irtt.Responder {
 	const most = 64 // connections, or as many as a client's for each that may test at once
-	return &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt, Now: s.now,
+	return &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt,
+		Heard: func(a netip.Addr) { s.gate.heard(clientAt(a)) }, Now: s.now,
 		Most: max(most, irtt.PerClient*s.Tests), MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
 		Token: func() uint64 {
 			var b [8]byte
@@ -176,12 +176,12 @@ func (s *Server) responder() *irtt.Responder {
 // answer is what a datagram is answered. An answer waits for nothing; who asks for more than ahead gets none.
 func (s *Server) answer(r *irtt.Responder, from netip.AddrPort, tos byte, b []byte) irtt.Answer {
 	const ahead = 2 * time.Second
-	a, now := r.Handle(from, tos, b), s.now()
-	if a.Bytes == nil {
-		return a
+	of := &s.echoes.outside
+	if s.Rate > 0 && s.gate.inside(clientAt(from.Addr())) { // before the answer has its time stamp
+		of = &s.echoes.inside
 	}
-	s.gate.heard(clientAt(from.Addr()))
-	if _, ok := s.echoes.take(now, now.Add(ahead), len(a.Bytes)); !ok {
+	a, now := r.Handle(from, tos, b), s.now()
+	if _, ok := of.take(now, now.Add(ahead), len(a.Bytes)); !ok {
 		return irtt.Answer{}
 	}
 	return a

@@ -17,6 +17,7 @@ type sessions struct {
 	mu      sync.Mutex
 	all     map[string]*session
 	tickets map[string]ticket
+	reading map[string]int // recordings that are on their way here, by client
 }
 
 type session struct {
@@ -27,15 +28,11 @@ type session struct {
 	summed bool // what its page recorded
 }
 
-const mostFlows = 64 // of a session
-
-// mostSessions is how many are kept, and of those of one client.
-func (l Limits) mostSessions() (all, each int) {
-	const least, leastEach = 16, 2
-	tests := max(l.Tests, 1)
-	all = max(least, leastEach*tests)
-	return all, all / tests
-}
+const (
+	mostSessions   = 16 // or as many as two for each that may test at once
+	mostFlows      = 64 // of a session
+	mostRecordings = 16 // that are on their way here
+)
 
 func (s *Server) own(m *http.ServeMux) {
 	m.HandleFunc("POST "+meter.PathSession, s.hello)
@@ -64,12 +61,8 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	id := make([]byte, 16)
 	rand.Read(id)
 	name := hex.EncodeToString(id)
-	all, each := s.mostSessions()
-	if !s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration), s.gate.inside, all,
-		each) {
-		busy(w, linger)
-		return
-	}
+	s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration), s.gate.inside,
+		max(mostSessions, 2*s.Tests))
 	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: left.Seconds(), Name: s.Name,
 		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate), Path: s.path,
 		Plain: true, Bulk: true}
@@ -79,35 +72,37 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, hello)
 }
 
-// add forgets those that began before the oldest. Where there are all that may be then, or the client's share, one goes
-// of which nothing more is likely to be asked: the client's own oldest, or else the oldest of whoever does not test.
-func (a *sessions) add(name string, x *session, oldest time.Time, tests func(client string) bool, all, each int) bool {
+// add forgets those that began before the oldest. Where there are the most that may be then, one goes of which nothing
+// more is likely to be asked: the client's own oldest, or else the oldest of whoever does not test, or else of whoever
+// has the most.
+func (a *sessions) add(name string, x *session, oldest time.Time, tests func(client string) bool, most int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all == nil {
 		a.all = map[string]*session{}
 	}
-	own := 0
+	has, largest := map[string]int{}, 0
 	for name, o := range a.all {
-		switch {
-		case o.began.Before(oldest):
+		if o.began.Before(oldest) {
 			delete(a.all, name)
-		case o.client == x.client:
-			own++
+			continue
 		}
+		has[o.client]++
+		largest = max(largest, has[o.client])
 	}
-	if len(a.all) >= all || own >= each {
-		goes, found := a.oldest(func(o *session) bool { return o.client == x.client })
-		if !found {
-			goes, found = a.oldest(func(o *session) bool { return !tests(o.client) })
+	for _, is := range []func(*session) bool{
+		func(o *session) bool { return o.client == x.client },
+		func(o *session) bool { return !tests(o.client) },
+		func(o *session) bool { return has[o.client] == largest },
+	} {
+		if len(a.all) < most {
+			break
 		}
-		if !found {
-			return false
+		if goes, found := a.oldest(is); found {
+			delete(a.all, goes)
 		}
-		delete(a.all, goes)
 	}
 	a.all[name] = x
-	return true
 }
 
 // oldest finds the oldest session of a kind.
@@ -130,6 +125,33 @@ func (a *sessions) of(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	return x
+}
+
+// read notes that a client sends a recording, where there is room for one more of its.
+func (a *sessions) read(client string, each int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := 0
+	for _, n := range a.reading {
+		all += n
+	}
+	if all >= mostRecordings || a.reading[client] >= each {
+		return false
+	}
+	if a.reading == nil {
+		a.reading = map[string]int{}
+	}
+	a.reading[client]++
+	return true
+}
+
+// hasRead notes the end of that.
+func (a *sessions) hasRead(client string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reading[client]--; a.reading[client] == 0 {
+		delete(a.reading, client)
+	}
 }
 
 // bulk is a flow of a session's.

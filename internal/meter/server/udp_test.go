@@ -37,7 +37,7 @@ func TestEchoesKeepTheRate(t *testing.T) {
 	for _, c := range []struct {
 		rate units.Rate
 		want int // 2.02 s, and the last is whole
-	}{{80_000, 47}, {4_800_000, 109}, {80_000_000, many}, {0, many}} {
+	}{{80_000, 15}, {400_000, 47}, {4_800_000, 109}, {80_000_000, many}, {0, many}} {
 		s, now := udpServer(func(config *Config) { config.Rate = c.rate })
 		r := s.responder()
 		token, p, err := openedAt(t, s, r, home, size)
@@ -61,16 +61,43 @@ func TestEchoesKeepTheRate(t *testing.T) {
 	}
 }
 
+// Who has no place takes no echo of whoever tests.
+func TestEchoesOfStrangers(t *testing.T) {
+	const home, other, size = "192.0.2.1:5", "192.0.2.2:5", 1400
+	s, _ := udpServer(func(c *Config) { c.Rate = 80_000 })
+	r := s.responder()
+	s.gate.begin("192.0.2.1")
+	answered := map[string]int{}
+	for _, from := range []string{other, home} {
+		token, p, err := openedAt(t, s, r, from, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := range uint32(100) {
+			request := irtt.NewLayout(p, true).Request(p, token, seq, testKey)
+			if s.answer(r, netip.MustParseAddrPort(from), 0, request).Bytes != nil {
+				answered[from]++
+			}
+		}
+	}
+	if answered[other] == 0 || answered[home] != answered[other] {
+		t.Errorf("%v", answered)
+	}
+}
+
 // What a client of UDP asks keeps its place in an idle phase.
 func TestEchoesKeepThePlace(t *testing.T) {
 	s, now := udpServer(func(*Config) {})
 	r := s.responder()
 	s.gate.begin("192.0.2.1")
-	for range 3 {
+	token, p, err := openedAt(t, s, r, "192.0.2.1:5", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range uint32(3) {
 		*now = now.Add(linger - time.Second)
-		if _, _, err := openedAt(t, s, r, "192.0.2.1:5", 0); err != nil {
-			t.Fatal(err)
-		}
+		request := irtt.NewLayout(p, true).Request(p, token, seq, testKey)
+		s.answer(r, netip.MustParseAddrPort("192.0.2.1:5"), 0, request)
 		if _, _, ok := s.gate.begin("192.0.2.2"); ok {
 			t.Error("another has the place")
 		}

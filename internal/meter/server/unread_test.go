@@ -160,6 +160,10 @@ func TestConnectionsThatAreOld(t *testing.T) {
 	if now = now.Add(aged + time.Second); !come(3) || !come(4) || come(5) {
 		t.Error("the old do not give way, or the new do")
 	}
+	l.open[1].idle = true
+	if now = now.Add(aged + time.Second); !come(4) || l.open[0].who != "3" {
+		t.Error("the old has given way before the idle")
+	}
 	g.enter("3")
 	if now = now.Add(aged + time.Second); !come(5) || l.open[0].who != "3" {
 		t.Error("who tests has given way")

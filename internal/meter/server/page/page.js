@@ -175,7 +175,7 @@ async function ask(path, options, again = 0) {
 			await wait(seconds * 1000);
 			return ask(path, options, again - 1);
 		}
-		throw new Problem(`Another test runs. Try again in ${seconds} seconds.`);
+		throw new Problem(`The server is busy. Try again in ${seconds} seconds.`);
 	}
 	if (!answer.ok) throw new Problem("The server says: " + (await answer.text()).slice(0, 200));
 	return answer.json();
@@ -200,7 +200,7 @@ async function measure() {
 	for (let i = 0; recorder.out > 0 && i < patience / 100; i++) await wait(100);
 	recorder.rec.samples.sort((a, b) => a.at - b.at);
 	draw(recorder);
-	const result = await ask("weir/1/summary?session=" + hello.session, { body: JSON.stringify(recorder.rec) }, 30);
+	const result = await ask("weir/1/summary?session=" + hello.session, { body: JSON.stringify(recorder.rec) }, 70);
 	return { result, shown: brief(result, recorder) };
 }
 
