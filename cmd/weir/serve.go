@@ -60,8 +60,8 @@ LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
 as its HMAC key. docs/measure.md has a command for each.
 
 One client tests at a time; others are told when to come back. Nothing that is
-sent by UDP is longer than what it answers, but for 17 bytes at most to who has
-the token, or is this host.
+sent by UDP is longer than what it answers, but for 17 bytes at most. These are
+sent only to who has the token, or is this host.
 
 Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 		Args: noArguments,
