@@ -59,9 +59,9 @@ One TLS port speaks to weir measure, networkQuality and other RPM clients, ndt7,
 LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
 as its HMAC key. docs/measure.md has a command for each.
 
-One client tests at a time; others are told when to come back. Nothing that is
-sent by UDP is longer than what it answers, but for 17 bytes at most. These are
-sent only to who has the token, or is this host.
+One client tests at a time; others are told when to come back. By UDP an answer
+is as long as what it answers. Only the first may be 17 bytes longer, for who
+has the token or is this host.
 
 Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 		Args: noArguments,

@@ -929,6 +929,13 @@ func TestUpAfterHalfADownOfTheSame(t *testing.T) {
 		if down := must[*journal](t)(s.load()); down != nil && down.Pending == nil {
 			continue // it had not begun
 		}
+		shaped := root(m, "eth0") != "pfifo_fast"
+		m.refuse = map[string]error{"arm": errors.New("no timer")}
+		_, err := s.Up(plan.Goal{Dev: "eth0", RTT: 20 * ms}, minute)
+		if err == nil || shaped && !strings.Contains(err.Error(), "cut short has ended; then: the timer") {
+			t.Errorf("step %d: %v", step, err)
+		}
+		m.refuse = nil
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", RTT: 20 * ms}, 0))
 		if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Rate != 0 {
 			t.Errorf("step %d: %+v", step, status)
