@@ -362,6 +362,7 @@ func (r *Runner) boot(ctx context.Context, dir string, cpu int, t *task, board *
 	if reply.Result == nil {
 		return errors.New("the guest's result is empty")
 	}
+	reply.Result.Kernel = booter.Named(reply.Result.Kernel)
 	t.reply = reply.Result
 	return nil
 }

@@ -17,6 +17,9 @@ import (
 type Engine interface {
 	// Boot boots a guest, waits until it powers off, and gives its reply.
 	Boot(context.Context, Guest) ([]byte, error)
+
+	// Named is a kernel's release as reports give it, with what else tells its figures from another's.
+	Named(release string) string
 }
 
 // Guest is one boot, in virtual time: the same guest gives the same reply, bit for bit.

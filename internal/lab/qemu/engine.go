@@ -11,6 +11,9 @@ import (
 // Engine boots a stock kernel in virtual time.
 type Engine struct{ Kernel Kernel }
 
+// Named is the release, which Debian gives to one kernel.
+func (e Engine) Named(release string) string { return release }
+
 // Boot hands job and reply over by the emulated machine's serial port.
 func (e Engine) Boot(ctx context.Context, g engine.Guest) ([]byte, error) {
 	reply, _, err := Boot{

@@ -4,6 +4,7 @@ package uml
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -12,6 +13,11 @@ import (
 
 // Engine boots the lab kernel. Host and guest share a folder.
 type Engine struct{ Kernel Kernel }
+
+// Named adds the recipe: another configuration of the same source is another kernel.
+func (e Engine) Named(release string) string {
+	return fmt.Sprintf("%s (lab kernel %s)", release, e.Kernel.Recipe)
+}
 
 // In that folder are the job, from the host, and the reply.
 const (

@@ -27,6 +27,7 @@ import (
 type Kernel struct {
 	Path    string
 	Version string // of the source package
+	Recipe  string // a hash of the configuration and of the changes to the source
 }
 
 // ErrNoKernel means that none has been built.
@@ -43,7 +44,11 @@ func Find() (Kernel, error) {
 	if err != nil {
 		return Kernel{}, ErrNoKernel
 	}
-	return Kernel{filepath.Join(dir, "linux"), strings.TrimSpace(string(version))}, nil
+	recipe, err := os.ReadFile(filepath.Join(dir, "recipe"))
+	if err != nil {
+		return Kernel{}, ErrNoKernel
+	}
+	return Kernel{filepath.Join(dir, "linux"), strings.TrimSpace(string(version)), strings.TrimSpace(string(recipe))}, nil
 }
 
 // Boot is one run of the kernel.

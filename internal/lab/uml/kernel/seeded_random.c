@@ -3,6 +3,9 @@
  * The lab's only source of randomness. User-mode Linux is an ordinary program that asks its host for entropy with getrandom(2); linked
  * with --wrap=getrandom it gets this stream instead, so that two runs with one seed are the same run and another seed is another sample.
  *
+ * The kernel also stirs in where in a program each interrupt came (drivers/char/random.c), which differs from build to build of the program:
+ * here it does not.
+ *
  * WEIR_LAB_SEED: a decimal number in the environment, 0 when absent. Generator: SplitMix64 (Steele, Lea, Flood 2014).
  */
 #include <stdint.h>
@@ -35,4 +38,9 @@ ssize_t __wrap_getrandom(void *buf, size_t len, unsigned int flags)
 		out[i] = (uint8_t)(word >> (8 * (i % 8)));
 	}
 	return (ssize_t)len;
+}
+
+void __wrap_add_interrupt_randomness(int irq)
+{
+	(void)irq;
 }
