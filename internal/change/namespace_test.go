@@ -3,19 +3,29 @@
 package change
 
 import (
-	"os"
 	"runtime"
 	"testing"
+
+	"weir/internal/lab/uml/umltest"
 
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace runs a test, or a part of it, on a thread with a network namespace of its own.
+// TestLabKernel runs the tests that change a real kernel in one that has every queue.
+func TestLabKernel(t *testing.T) { umltest.Run(t, "^(TestLive.*|TestProbeWhileChanging)$") }
+
+// inNamespace runs a test, or a part of it, in the lab's kernel, on a thread with a network namespace of its own.
 func inNamespace(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped, not passed: a network namespace needs root")
+	if !umltest.Inside() {
+		t.Skip("skipped here: TestLabKernel runs it in the lab's kernel")
 	}
+	unshared(t, run)
+}
+
+// unshared is inNamespace in any kernel.
+func unshared(t *testing.T, run func(t *testing.T)) {
+	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

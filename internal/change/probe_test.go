@@ -25,22 +25,11 @@ import (
 
 func TestMain(m *testing.M) { umltest.Main(m) }
 
-// The same in the lab's kernel, which has every queue.
-func TestProbeInLabKernel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped here: it changes queues for longer than -short allows")
-	}
-	umltest.Run(t, "^TestProbeWhileChanging$")
-}
-
 // While a rate is changed a probe that is running loses no packet, not even beside a queue that stands. In the lab,
 // where a change takes no time, it loses none either while a queue takes another's place on an idle link. Elsewhere
 // the kernel stops the device for that, for as long as its readers of the old one take (dev_deactivate,
 // net/sched/sch_generic.c), and what stands in the old one is gone: counted, and told.
 func TestProbeWhileChanging(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped here: it changes real queues for longer than -short allows")
-	}
 	inNamespace(t, probeWhileChanging)
 }
 

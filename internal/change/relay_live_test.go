@@ -15,13 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
-	"weir/internal/lab/uml/umltest"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
-
-// The same in the lab's kernel, which has all that it takes.
-func TestLiveRelayInLabKernel(t *testing.T) { umltest.Run(t, "^TestLiveRelay$") }
 
 // A relay's goal on a real kernel, with this program as the one that makes the tunnel.
 func TestLiveRelay(t *testing.T) {

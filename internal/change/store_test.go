@@ -13,7 +13,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/internal/lab/uml/umltest"
 	"weir/internal/plan"
 )
 
@@ -69,9 +68,6 @@ func TestUnwritable(t *testing.T) {
 		t.Error("no error is one")
 	}
 }
-
-// The same in the lab's kernel.
-func TestLiveCleanQueueInLabKernel(t *testing.T) { umltest.Run(t, "^TestLiveCleanQueue$") }
 
 // What a BPF queue has asked of its device is undone with it, unless somebody has set another number since.
 func TestLiveCleanQueue(t *testing.T) {

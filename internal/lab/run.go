@@ -35,7 +35,7 @@ type Runner struct {
 	Engines  map[string]engine.Engine // by the names that scenarios have for them
 	Program  string                   // the weir binary that becomes the guest's process 1
 	Parallel int                      // boots at a time; 0: one a core
-	Limit    time.Duration            // of real time, for one boot; 0: twenty minutes
+	Limit    time.Duration            // of real time, for one boot; 0: an hour
 	Only     []string                 // candidates to run; empty: all
 	Progress func(Progress)           // called often, from one goroutine at a time; may be nil
 }
@@ -331,7 +331,7 @@ func (r *Runner) boot(ctx context.Context, dir string, cpu int, t *task, board *
 	}
 	limit := r.Limit
 	if limit == 0 {
-		limit = 20 * time.Minute
+		limit = time.Hour
 	}
 	onLine := func(line string) {
 		if seconds, ok := strings.CutPrefix(line, engine.Heartbeat); ok {

@@ -29,21 +29,8 @@ func TestMain(m *testing.M) {
 	umltest.Main(m)
 }
 
-// The live tests again, on a kernel that has every queueing discipline.
+// The live tests, on a kernel that has every queueing discipline.
 func TestLabKernel(t *testing.T) { umltest.Run(t, "^TestLive", tcFiles(t)...) }
-
-// What comes back does so on the stock kernels that users have.
-func TestStockKernels(t *testing.T) {
-	series := kerneltest.Series()
-	if kerneltest.Everything() {
-		series = append([]string{"6.1", "6.12"}, series...)
-	}
-	files := map[string]string{}
-	for _, f := range tcPaths(t) {
-		files[tcPlace(f)] = filepath.Join(tcCache(), f)
-	}
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestLiveComesBack$", Series: series, Files: files, CPUs: 2})
-}
 
 // tcInside is where a guest has the newest tc (scripts/tc), with its libraries.
 const tcInside = "/tc/"

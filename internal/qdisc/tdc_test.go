@@ -31,9 +31,6 @@ const tdcInside = "/tdc"
 // What tdc makes, Weir makes with the same bytes where it has the words, and puts back exactly or refuses: every case
 // of its suites of qdiscs and filters, in the lab's kernel.
 func TestTDC(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped here: hundreds of cases take more than -short allows")
-	}
 	kernel, err := uml.Find()
 	if err != nil {
 		t.Skip("skipped, not passed: it needs the lab kernel (make lab-kernel)")

@@ -66,8 +66,8 @@ var ErrNoTools = errors.New("a program is missing (scripts/need machines)")
 
 // longestBuild and longestBoot are hard limits, for hosts that are slow and busy.
 const (
-	longestBuild = 10 * time.Minute
-	longestBoot  = 6 * time.Minute
+	longestBuild = time.Hour
+	longestBoot  = time.Hour
 )
 
 // Build gives the image of a suite and kind, from the user's cache if it is there.

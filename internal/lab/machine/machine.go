@@ -221,7 +221,7 @@ type Result struct {
 }
 
 // longestRun is the limit of a script that has no other.
-const longestRun = 10 * time.Minute
+const longestRun = time.Hour
 
 // Run runs a bash script as root, over a line that is no network. The error is for a machine that does not answer.
 func (m *Machine) Run(ctx context.Context, script string) (Result, error) {

@@ -23,7 +23,7 @@ type reply struct {
 }
 
 // patience is how long QEMU may take for anything that it is told.
-const patience = time.Minute
+const patience = time.Hour
 
 func newMonitor(conn net.Conn) (*monitor, error) {
 	m := &monitor{conn: conn, decoder: json.NewDecoder(conn)}

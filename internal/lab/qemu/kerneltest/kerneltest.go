@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,15 +24,13 @@ import (
 
 	"weir/internal/lab/boot"
 	"weir/internal/lab/qemu"
+	"weir/internal/testkind"
 )
 
-// Everything tells whether all kernels are asked for (make test-kernels), and not only what make test has the time for.
-func Everything() bool { return os.Getenv("WEIR_TEST_KERNELS") != "" }
-
-// Series are the kernels to test on: the newest, or all that users have. One that the archive no longer has is skipped
-// by name.
+// Series are the kernels to test on: the newest, or with Everything all that users have. One that the archive no longer
+// has is skipped by name.
 func Series() []string {
-	if !Everything() {
+	if !Everything {
 		return []string{qemu.Newest}
 	}
 	return []string{"6.17", "6.18", "7.2", "7.3"}
@@ -42,6 +41,10 @@ const pattern = "WEIR_TESTS"
 
 // Main is a package's TestMain.
 func Main(m *testing.M) {
+	if os.Getenv(beside) != "" {
+		os.Args = append(os.Args[:1], "-test.v", "-test.run="+os.Getenv(beside))
+		os.Exit(m.Run())
+	}
 	if !qemu.Inside() {
 		os.Exit(m.Run())
 	}
@@ -52,6 +55,20 @@ func Main(m *testing.M) {
 	_ = os.Chmod(Killat, 0o755) // if it is there
 	os.Args = append(os.Args[:1], "-test.v", "-test.run="+os.Getenv(pattern))
 	status := m.Run()
+	others, _ := filepath.Glob(besideFolder + "*")
+	for _, program := range others {
+		tests, _ := os.ReadFile(program + besideTests)
+		if len(tests) == 0 {
+			continue // it is such a list itself
+		}
+		other := exec.Command(program)
+		other.Env = append(os.Environ(), beside+"="+string(tests))
+		other.Stdout, other.Stderr = os.Stdout, os.Stderr
+		if err := other.Run(); err != nil {
+			fmt.Println(program, err)
+			status = 1
+		}
+	}
 	if said := complaints(); said != "" {
 		fmt.Println("the kernel complains:\n" + said)
 		status = 1
@@ -62,10 +79,18 @@ func Main(m *testing.M) {
 // Killat is where a program that kills another one at a step is to be, for tests that want it (Options.Files).
 const Killat = "/killat"
 
+// Test binaries of other packages that run in the same boot are in a folder, each beside its pattern of tests, which is
+// in their environment, too.
+const (
+	beside       = "WEIR_BESIDE"
+	besideFolder = "/beside/"
+	besideTests  = ".tests"
+)
+
 // In skips a test outside of a guest: Run starts it there.
 func In(t *testing.T) {
 	t.Helper()
-	if !qemu.Inside() {
+	if !qemu.Inside() && os.Getenv(beside) == "" {
 		t.Skip("skipped here: it runs inside a kernel, which another test of this package boots")
 	}
 }
@@ -100,20 +125,31 @@ type Options struct {
 	OnLine    func(string)      // is given what the guest says, if it is not nil
 	Reference bool              // the kernel has its own sch_dualpi2, if that has been built (make reference)
 	Files     map[string]string // that the tests are to find: from, by where
+	Beside    map[string]string // packages whose tests run after these, in the same boot: patterns, by the import path
 }
 
 // Run runs the guest's tests of this package on each kernel of o.Series, as subtests by the kernel's name.
 func Run(t *testing.T, o Options) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped here: a kernel takes more than -short allows")
-	}
+	testkind.Stock(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.Series == nil {
 		o.Series = Series()
+	}
+	files := maps.Clone(o.Files)
+	if files == nil {
+		files = map[string]string{}
+	}
+	for path, tests := range o.Beside {
+		there := besideFolder + strings.ReplaceAll(path, "/", "-")
+		files[there] = build(t, "test", "-c", path)
+		files[there+besideTests] = filepath.Join(t.TempDir(), "tests")
+		if err := os.WriteFile(files[there+besideTests], []byte(tests), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, series := range o.Series {
 		t.Run(series, func(t *testing.T) {
@@ -133,9 +169,9 @@ func Run(t *testing.T, o Options) {
 					}
 				}}
 			if b.Limit == 0 {
-				b.Limit = 40 * time.Minute // for a guest that hangs: this machine may be slow
+				b.Limit = time.Hour // for a guest that hangs: this machine may be slow
 			}
-			for there, here := range o.Files {
+			for there, here := range files {
 				body, err := os.ReadFile(here)
 				if err != nil {
 					t.Fatal(err)
@@ -156,10 +192,14 @@ func Run(t *testing.T, o Options) {
 }
 
 // Build makes a program of this module for the guest, and gives where it is.
-func Build(t *testing.T, path string) string {
+func Build(t *testing.T, path string) string { return build(t, "build", path) }
+
+func build(t *testing.T, words ...string) string {
 	t.Helper()
+	path := words[len(words)-1]
 	out := filepath.Join(t.TempDir(), filepath.Base(path))
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, path)
+	args := append(words[:len(words)-1:len(words)-1], "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, path)
+	build := exec.Command("go", args...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, said)

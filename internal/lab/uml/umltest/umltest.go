@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/lab/boot"
 	"weir/internal/lab/uml"
+	"weir/internal/testkind"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 	outFile = "out.txt"
 	okFile  = "ok"
 
-	hangs = 20 * time.Minute // is how long a guest takes that hangs: this machine may have much else to do
+	hangs = time.Hour // is how long a guest takes that hangs: this machine may have much else to do
 )
 
 // Inside tells whether this is the lab kernel.
@@ -63,6 +64,7 @@ func Main(m *testing.M) {
 // there, and takes over their verdict. Without a lab kernel it skips, by name.
 func Run(t *testing.T, pattern string, files ...boot.File) {
 	t.Helper()
+	testkind.Lab(t)
 	if Inside() {
 		t.Skip("skipped here: it boots the kernel that it would run in")
 	}

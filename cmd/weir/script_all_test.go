@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build all
+
+package main
+
+// In make test-all: it boots a stock kernel.
+
+import (
+	"testing"
+
+	"weir/internal/lab/qemu/kerneltest"
+)
+
+// The whole life of a BPF DualPI2, on stock kernels, which have what it takes.
+func TestStockKernel(t *testing.T) {
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^dualpi2$"})
+}

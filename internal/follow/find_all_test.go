@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build all
+
+package follow
+
+// In make test-all: hundreds of links take half a minute of CPU time.
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Downloads that share a link tell its rate, whatever the link, its buffer and their paths are.
+func TestFinds(t *testing.T) { finds(t, 100, false, 15) }
+
+// What is not the link's rate is not taken for it: clients' own lines, applications, loss and jitter.
+func TestFindsNothing(t *testing.T) {
+	const cases, length = 240, 60
+	c := chance{rand.New(rand.NewPCG(31, 32))}
+	for i := range cases {
+		w := world{rate: steps(1000 * mbit), buffer: .2, rng: rand.New(rand.NewPCG(uint64(i), 6)), unknown: i%2 > 0}
+		what := []string{"own lines", "own lines", "own lines", "applications", "loss", "a policer", "one client"}[i%7]
+		switch what {
+		case "own lines":
+			c.downloads(&w, 1+c.IntN(6), 5)
+			w.accessed = c.of(.01, .03, .1, .3, 1)
+			for range w.bases {
+				w.access = append(w.access, mbit*c.of(5, 10, 10, 20, 50, 100))
+			}
+			if c.IntN(3) == 0 {
+				w.loss = c.of(.0001, .001, .01)
+			}
+		case "applications":
+			c.downloads(&w, 2+c.IntN(6), 5)
+			w.rate = steps(mbit * c.of(5, 20, 100))
+			w.offered = steps(w.rate(0) * c.of(.5, .6, .7, .8, .9, .95))
+		case "loss":
+			c.downloads(&w, 2+c.IntN(6), 5)
+			w.loss = c.of(.001, .003, .01, .03)
+		case "a policer":
+			c.downloads(&w, 2+c.IntN(6), 5)
+			w.rate, w.policed = steps(mbit*c.of(5, 20, 100)), c.of(.005, .02, .1)
+		case "one client":
+			c.downloads(&w, 1+c.IntN(6), 5)
+			w.rate, w.clients = steps(mbit*c.of(5, 20, 100)), 1
+		}
+		if c.IntN(3) == 0 {
+			w.jitter = c.of(.001, .005, .01)
+		}
+		rate, _ := found(w, length)
+		right := what != "own lines" && math.Abs(rate/w.rate(0)-1) < .01
+		if rate != 0 && !right {
+			t.Errorf("%d, %s: %g Mbit/s was found, of %+v", i, what, rate/mbit, w)
+		}
+	}
+}

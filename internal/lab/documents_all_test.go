@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build all
+
+package lab_test
+
+// In make test-all: hundreds of scenarios take minutes.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"weir/internal/lab/scenario"
+	"weir/internal/lab/uml"
+	"weir/internal/lab/verdict"
+	"weir/internal/report"
+)
+
+// The documents are what a run says, to the byte: a table that differs means that packets have met something else, or
+// that the kernel was made by another recipe, and then make docs makes them all anew.
+func TestDocuments(t *testing.T) {
+	r := runner(t)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	again := func(t *testing.T, pattern string) (reports []verdict.Report, files []string) {
+		t.Helper()
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no such scenario, %v", pattern, err)
+		}
+		var scenarios []scenario.Scenario
+		for _, f := range files {
+			s, err := scenario.Load(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scenarios = append(scenarios, s)
+		}
+		if reports, err = r.Run(context.Background(), files, scenarios); err != nil {
+			t.Fatal(err)
+		}
+		return reports, files
+	}
+	compare := func(t *testing.T, file string, got []byte) {
+		t.Helper()
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what a run says now (make docs):\n%s", file, firstDifference(want, got))
+		}
+	}
+	for file, pattern := range map[string]string{"docs/seeds.md": "scenarios/seeds/*.toml",
+		"docs/evidence.md": "scenarios/*.toml"} {
+		t.Run(file, func(t *testing.T) {
+			reports, files := again(t, pattern)
+			var got bytes.Buffer
+			if err := report.Markdown(&got, reports, "weir lab run "+strings.Join(files, " ")); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, file, got.Bytes())
+		})
+	}
+	t.Run("README.md", func(t *testing.T) {
+		text, err := os.ReadFile("README.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, scenario := range []string{"scenarios/narrow-link.toml", "scenarios/relay.toml"} {
+			reports, _ := again(t, scenario)
+			var got bytes.Buffer
+			if err := report.Terminal(&got, reports, false); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(text, got.Bytes()) {
+				t.Errorf("README.md does not have what a run prints now (make docs):\n%s", got.Bytes())
+			}
+			if scenario == "scenarios/narrow-link.toml" {
+				compare(t, "docs/narrow-link.svg", picture(t, "docs/narrow-link.svg", reports[0]))
+			}
+		}
+	})
+}
+
+// picture draws a picture anew, of the same candidates and with the same title.
+func picture(t *testing.T, file string, r verdict.Report) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	title := regexp.MustCompile(`<title[^>]*>(.*)</title>`).FindSubmatch(text)
+	if title == nil {
+		t.Fatalf("%s has no title", file)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`data-name="([^"]*)"`).FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	var got bytes.Buffer
+	if err := report.RoundTrips(&got, string(title[1]), &r.Points[0], names...); err != nil {
+		t.Fatal(err)
+	}
+	return got.Bytes()
+}
+
+// A build with other data, one more goroutine and timer, and another patch release of Go: what packets meet is the
+// same, and so is every byte of the report.
+func TestOtherBuild(t *testing.T) {
+	r := runner(t)
+	s := load(t, strings.NewReplacer(`duration = "10s"`, `duration = "4s"`,
+		"[provider]", "loss = \"1%\"\n[provider]").Replace(calm)+"[[candidate]]\nname = \"bbr\"\nqdisc = \"fq\"\ncc = \"bbr\"\n")
+	text := func(program string) []byte {
+		other := *r
+		other.Program = program
+		text, err := json.Marshal(run(t, &other, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	want := text(r.Program)
+	dir := t.TempDir()
+	source, overlay, module := filepath.Join(dir, "more.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "go.mod")
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const more = `package main
+
+import (
+	"os"
+	"time"
+)
+
+var moreData [100 << 10]byte
+var moreMap = map[string]int{"a": 1, "b": 2}
+
+func init() {
+	for i := range moreData {
+		moreData[i] = byte(i*7 + len(os.Args))
+	}
+	go func() {
+		for range time.Tick(time.Hour) {
+			moreMap["c"]++
+		}
+	}()
+}
+`
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {
+		filepath.Join(root, "cmd/weir/more.go"): source}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goMod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	goSum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before = "go1.26.7"
+	goMod = regexp.MustCompile(`(?m)^toolchain .*$`).ReplaceAll(goMod, []byte("toolchain "+before))
+	for name, text := range map[string][]byte{source: []byte(more), overlay: list, module: goMod,
+		filepath.Join(dir, "go.sum"): goSum} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct{ toolchain, flag string }{
+		"data and a goroutine": {"", "-overlay=" + overlay},
+		before:                 {before, "-modfile=" + module},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "weir")
+			build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", c.flag, "-o", program, "./cmd/weir")
+			build.Dir = root
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if c.toolchain != "" {
+				build.Env = append(build.Env, "GOTOOLCHAIN="+c.toolchain)
+			}
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("build: %v\n%s", err, out)
+			}
+			if got := text(program); !bytes.Equal(got, want) {
+				t.Errorf("another build gives another report:\n%s", firstDifference(want, got))
+			}
+		})
+	}
+}
+
+// docs/dualpi2.md takes half an hour of emulated stock kernels, and the others minutes each, so their runs are not
+// repeated here: this looks that their tables have the scenarios' points, candidates and claims, and are of the lab's
+// kernel as it is, where they are of that.
+func TestDocumentsOfSections(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	for doc, c := range map[string]struct {
+		folder string
+		none   []string // no tables are of these
+	}{
+		"docs/dualpi2.md": {"scenarios/dualpi2", []string{"base.toml", "matrix.toml"}},
+		"docs/relay.md":   {"scenarios/relay", []string{"base.toml"}},
+		"docs/rules.md":   {"scenarios/rules", []string{"promise.toml"}}, // TestPromise
+		"docs/peers.md":   {"scenarios/peers", []string{"base.toml"}},
+
+		"docs/programs.md": {"scenarios/programs", []string{"watch.toml", "watch-follow.toml"}}, // TestWatch
+		"docs/traffic.md":  {"scenarios/traffic", []string{"base.toml"}},
+		"docs/follow.md":   {"scenarios/follow", []string{"base.toml"}},
+	} {
+		t.Run(doc, func(t *testing.T) { hasSections(t, doc, c.folder, c.none) })
+	}
+}
+
+var labKernels = regexp.MustCompile(`lab kernel ([0-9a-f]+)`)
+
+func hasSections(t *testing.T, doc, folder string, none []string) {
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, name := range none {
+		named[filepath.Join(folder, name)] = true
+	}
+	for _, m := range labKernels.FindAllStringSubmatch(string(text), -1) {
+		if kernel, err := uml.Find(); err == nil && m[1] != kernel.Recipe {
+			t.Errorf("a table of %s is of the lab's kernel of recipe %s, and it is %s now (make docs)", doc, m[1],
+				kernel.Recipe)
+			break
+		}
+	}
+	for _, section := range regexp.MustCompile(`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(string(text), -1) {
+		file, tables := section[2], section[3]
+		named[file] = true
+		s, err := scenario.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"### " + s.Title}
+		points, _ := s.Points()
+		for _, p := range points {
+			if len(p.Labels) > 0 {
+				want = append(want, "\n**"+strings.Join(p.Labels, ", ")+"**\n")
+			}
+		}
+		if !strings.Contains(section[1], "--only") {
+			for _, c := range s.Candidate {
+				want = append(want, "\n| "+c.Name+" | ")
+			}
+			for _, c := range s.Claim {
+				want = append(want, "“"+c.Says+"”")
+			}
+		}
+		for _, w := range want {
+			if !strings.Contains(tables, w) {
+				t.Errorf("the tables of %s lack %q (DOC=%s scripts/docs-tables %s)", file, w, doc, filepath.Base(file))
+			}
+		}
+	}
+	files, err := filepath.Glob(folder + "/*.toml")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		if !named[f] {
+			t.Errorf("%s has no tables of %s", doc, f)
+		}
+	}
+}
