@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help need-run need-test run quic autorate test test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check reproducible fuzz mutate docs docs-rules docs-dualpi2 dualpi2-matrix clean
+.PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate docs docs-rules docs-dualpi2 dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,9 +25,15 @@ autorate: ## build weir-autorate beside it, which a few scenarios of weir follow
 	@scripts/need go
 	$(GO) build -trimpath -ldflags '-s -w' -o weir-autorate ./internal/lab/autorate
 
-lab-kernel: ## build the lab's kernel into the user's cache, unless it is there
+lab-kernel: ## build the lab's kernel into the user's cache, unless it is there; LINUX=PATH: of that tree or tarball
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build
+
+newest: ## what the documents would be with the newest linux-source there is: they differ from what is committed by that alone
+	@scripts/need lab-kernel
+	@internal/lab/uml/kernel/build --newest
+	@$(MAKE) --no-print-directory remake-docs
+	@git diff --stat -- docs README.md
 
 kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: the newest, and the oldest that is tested)
 	@scripts/need kernels
@@ -42,55 +48,67 @@ reference: kernels ## build the kernel's own sch_dualpi2 for the newest stock ke
 	@scripts/need reference
 	@internal/lab/qemu/reference
 
-run: need-run lab-kernel weir ## the main job: a narrow link and a VPN relay made calm, their tables, and report.html
+run: need-run ## the main job: a narrow link and a VPN relay made calm, their tables, and report.html
+	@$(MAKE) --no-print-directory -j2 lab-kernel weir
 	$(LAB) --html report.html scenarios/narrow-link.toml scenarios/relay.toml
 	@echo "report.html has the pictures."
 
-test: need-test lab-kernel kernels tc weir check ## everything that CI runs
+test: need-test ## what no load, clock, network or browser can change: minutes
+	@$(MAKE) --no-print-directory -j2 lab-kernel weir
+	@$(MAKE) --no-print-directory kernels KERNELS=newest
+	@$(MAKE) --no-print-directory tc check
+	$(GO) run ./internal/testrun -timeout 3h ./...
+
+test-all: need-all ## that and all the rest, before an issue is resolved or a release is made: stock kernels, machines, packages, fleet, browsers, documents
+	@$(MAKE) --no-print-directory -j2 lab-kernel weir
+	@$(MAKE) --no-print-directory kernels tc check cross
 	@scripts/promtool >/dev/null
-	$(GO) run ./internal/testrun -timeout 50m ./...
+	$(GO) run ./internal/testrun -tags all -timeout 6h ./...
 
 test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes docs/reliability.md and docs/relay-machines.md
 	@scripts/need go machines
-	WEIR_TEST_MACHINES=1 WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md WEIR_RELAYS=$(CURDIR)/docs/relay-machines.md $(GO) test -count=1 -v -timeout 6h -run 'TestMachines|TestWire|TestRelays|TestFleet' ./internal/lab/machine
+	WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md WEIR_RELAYS=$(CURDIR)/docs/relay-machines.md $(GO) test -tags all,machines -count=1 -v -timeout 24h -run 'TestMachines|TestWire|TestRelays|TestFleet' ./internal/lab/machine
 
 test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
 	@$(MAKE) --no-print-directory reference
 	@scripts/need generate
-	WEIR_TEST_KERNELS=1 $(GO) run ./internal/testrun -count=1 -timeout 2h -run 'TestKernels|TestCost|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/rtt ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
+	$(GO) run ./internal/testrun -tags all,kernels -count=1 -timeout 6h -run 'TestKernels|TestCost|TestBenchCounted|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/rtt ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
 	$(GO) generate ./internal/dualpi2 ./internal/rtt
 
-check: weir ## is it formatted, vetted, tidy, and in plain words?
+check: weir ## is it formatted, vetted, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
-	$(GO) vet ./...
+	$(GO) vet -tags all,kernels,machines ./...
+	@scripts/words
+
+cross: ## does it build for the other systems, and is go.mod tidy?
 	$(GO) vet -tags man ./cmd/weir
 	@for os in darwin windows; do GOOS=$$os $(GO) build ./cmd/weir ./internal/text || exit 1; done
 	$(GO) mod tidy -diff
-	@scripts/words
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz $(or $(FUZZTIME),30s)
 
-mutate: ## N (default 200) small mistakes in the packages that decide and change, chosen by SEED: do their short tests see them?
+mutate: ## N (default 200) small mistakes in the packages that decide and change, chosen by SEED: do their tests see them?
 	@scripts/need go
 	$(GO) run ./internal/mutate -n $(or $(N),200) -seed $(or $(SEED),1) internal/qdisc internal/plan internal/change internal/units internal/doctor
 
 bench: lab-kernel weir ## how fast the lab is; what the commands cost that only look; and, after make reference, what a packet costs
 	@scripts/bench
 
-docs: lab-kernel weir quic autorate ## the generated tables of most documents, and the README's (a test runs seeds.md, evidence.md and the README again)
+docs: ## the generated tables of most documents, and the README's, with the newest linux-source there is (a test runs seeds.md, evidence.md and the README again)
+	@scripts/need lab-kernel
+	@internal/lab/uml/kernel/build --pin
+	@$(MAKE) --no-print-directory remake-docs
+
+.PHONY: remake-docs
+remake-docs: weir quic autorate
 	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
 	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
-	DOC=docs/relay.md scripts/docs-tables
-	DOC=docs/peers.md scripts/docs-tables
-	DOC=docs/programs.md scripts/docs-tables
-	DOC=docs/traffic.md scripts/docs-tables
-	DOC=docs/follow.md scripts/docs-tables
-	DOC=docs/watch.md scripts/docs-tables
+	@for doc in relay peers programs traffic follow watch; do DOC=docs/$$doc.md scripts/docs-tables || exit 1; done
 	@scripts/readme-table
 
 docs-rules: lab-kernel reference weir ## the tables of docs/rules.md, or those of SECTION (a word of their command): its costs of a packet are a stock kernel's
@@ -116,6 +134,9 @@ need-run:
 	@scripts/need go lab-kernel
 
 need-test:
+	@scripts/need go lab-kernel kernels
+
+need-all:
 	@scripts/need go lab-kernel kernels test dist machines generate
 
 deps: ## install the Debian packages that the other targets need

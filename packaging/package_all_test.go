@@ -168,3 +168,38 @@ func onCopy(t *testing.T, script, file, other string, tools ...string) {
 		t.Error(err)
 	}
 }
+
+// build makes the package for amd64 as make dist does, and gives its path and what was printed.
+func build(t *testing.T, environment ...string) (deb, said string) {
+	t.Helper()
+	needs(t, "git", "gzip", "dpkg-deb")
+	if out, err := exec.Command("../scripts/go", "tool", "-modfile=tools/go.mod", "nfpm",
+		"--version").CombinedOutput(); err != nil {
+		t.Logf("%s", out)
+		t.Skipf("skipped, not passed: nfpm cannot be had: %v (make dist)", err)
+	}
+	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
+		t.Skip("skipped, not passed: no commit to make a package of")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("sh", "-c", `umask "${UMASK:-022}"; exec ../scripts/dist "$0" amd64 darwin/arm64`, dir)
+	cmd.Env = append(os.Environ(), environment...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("scripts/dist: %v\n%s", err, out)
+	}
+	debs, _ := filepath.Glob(dir + "/*_amd64.deb")
+	if len(debs) != 1 {
+		t.Fatalf("packages: %v\n%s", debs, out)
+	}
+	return debs[0], string(out)
+}
+
+func needs(t *testing.T, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("skipped, not passed: %v (scripts/need dist)", err)
+		}
+	}
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Mutate tells whether tests can fail: it makes small mistakes in packages, one at a time, and runs their own short
-// tests (go test -short) on each. A mistake that they miss has survived. Its arguments are folders.
+// Mutate tells whether tests can fail: it makes small mistakes in packages, one at a time, and runs their own tests
+// of make test on each. A mistake that they miss has survived. Its arguments are folders.
 //
 // It changes no file: the mistake is laid over the source (go build -overlay). The same seed gives the same mistakes.
 package main
@@ -28,7 +28,7 @@ const memory = 4 << 30
 func main() {
 	n := flag.Int("n", 200, "how many mistakes")
 	seed := flag.Uint64("seed", 1, "chooses them")
-	timeout := flag.Duration("timeout", 2*time.Minute, "of one run of a package's tests")
+	timeout := flag.Duration("timeout", 10*time.Minute, "of one run of a package's tests")
 	only := flag.String("only", "", "a pattern of file:line, to try the mistakes there alone")
 	flag.Parse()
 	if err := run(*n, *seed, *timeout, *only, flag.Args()); err != nil {
@@ -105,9 +105,9 @@ func (r result) String() string {
 	return [...]string{"killed", "survived", "refused"}[r]
 }
 
-// try runs a package's short tests with a mistake in it, or without.
+// try runs a package's tests with a mistake in it, or without.
 func try(folder string, m *mistake, timeout time.Duration) (result, string) {
-	args := []string{"test", "-short", "-failfast", "-count=1", "-vet=off", "-ldflags=-s -w",
+	args := []string{"test", "-failfast", "-count=1", "-vet=off", "-ldflags=-s -w",
 		"-timeout", timeout.String()}
 	if m != nil {
 		overlay, err := m.overlay()

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Testrun is go test, and a list of what was skipped and why at its end: what is skipped has not passed. Its
-// arguments are go test's, and so is its exit status.
+// Testrun is go test, and at its end the slowest tests, the sum by kind (package testkind), and a list of what was
+// skipped and why: what is skipped has not passed. Its arguments are go test's, and so is its exit status.
+//
+// What has passed with the same test binary, kernels and programs need not run again: go test's own cache, which knows
+// the files of this module, is told of the rest by a hash (testkind.Outside). With AGAIN=1 or CI=true all of it runs.
 //
 // A skip begins with one of two forms. "skipped here:" is by design: another place or make target runs it. "skipped,
 // not passed:" is for want of something; if the project's own scripts can install that it names them, as in (make
@@ -12,20 +15,31 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"weir/internal/testkind"
 )
 
 func main() {
-	command := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
+	args := append([]string{"test", "-json"}, os.Args[1:]...)
+	if os.Getenv("AGAIN") != "" || os.Getenv("CI") == "true" {
+		args = slices.Insert(args, 2, "-count=1")
+	}
+	command := exec.Command("go", args...)
 	command.Stderr = os.Stderr
+	command.Env = append(os.Environ(), testkind.Outside+"="+outside())
 	events, err := command.StdoutPipe()
 	if err == nil {
 		err = command.Start()
@@ -50,15 +64,69 @@ func main() {
 }
 
 // event is what go test -json says, one a line (go doc test2json).
-type event struct{ Action, Package, Test, Output, ImportPath string }
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+	Key, Value                                string // of an attribute
+	Elapsed                                   float64
+}
+
+// outside is a hash of what is outside of this module and decides how tests go: kernels, by the names and times of
+// their files, the machine's packages, and the program as it is built now.
+func outside() string {
+	sum := sha256.New()
+	cache, _ := os.UserCacheDir()
+	for _, pattern := range []string{cache + "/weir/*/*/*", cache + "/weir/*/*", "/var/lib/dpkg/status", "weir", "dist/*"} {
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				fmt.Fprintln(sum, path, info.Size(), info.ModTime())
+			}
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// timed is how long a test took, in seconds, and on what it ran. Tests at the same time each have all of it.
+type timed struct {
+	pkg, test, kind string
+	seconds         float64
+}
+
+// slowest prints the ten tests that took longest, and the sum by kind.
+func slowest(w io.Writer, all []timed) {
+	if len(all) == 0 {
+		return
+	}
+	kinds := map[string]timed{}
+	for _, t := range all {
+		sum := kinds[t.kind]
+		sum.kind, sum.seconds = t.kind, sum.seconds+t.seconds
+		kinds[t.kind] = sum
+	}
+	bySeconds := func(a, b timed) int {
+		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.test, b.test),
+			cmp.Compare(a.kind, b.kind))
+	}
+	slices.SortFunc(all, bySeconds)
+	fmt.Fprintln(w, "\nSlowest:")
+	for _, t := range all[:min(10, len(all))] {
+		fmt.Fprintf(w, "%8.1f s  %-14s  %s %s\n", t.seconds, t.kind, t.pkg, t.test)
+	}
+	fmt.Fprintln(w, "By kind:")
+	for _, sum := range slices.SortedFunc(maps.Values(kinds), bySeconds) {
+		fmt.Fprintf(w, "%8.1f s  %s\n", sum.seconds, sum.kind)
+	}
+}
 
 type skip struct{ pkg, test, why string }
 
-// show prints the tests that fail, with all that they say, a line for each package, and the skips. It gives how many
-// of those were for want of what can be installed.
+// show prints the tests that fail, with all that they say, a line for each package, the slowest, and the skips. It
+// gives how many of those were for want of what can be installed.
 func show(w io.Writer, events io.Reader) (missing int) {
 	said := map[[2]string][]string{}
 	var skips []skip
+	var times []timed
+	kinds := map[[2]string]string{}
 	lines := bufio.NewReader(events)
 	for {
 		line, err := lines.ReadString('\n')
@@ -72,6 +140,14 @@ func show(w io.Writer, events io.Reader) (missing int) {
 			fmt.Fprint(w, e.Output)
 		case "output":
 			said[key] = append(said[key], e.Output)
+		case "attr":
+			if e.Key == testkind.Key {
+				kinds[key] = e.Value
+			}
+		case "pass", "fail":
+			if e.Test != "" && !strings.Contains(e.Test, "/") {
+				times = append(times, timed{e.Package, e.Test, cmp.Or(kinds[key], "unit"), e.Elapsed})
+			}
 		case "skip":
 			if e.Test != "" {
 				skips = append(skips, skip{e.Package, e.Test, reason(said[key])})
@@ -94,6 +170,7 @@ func show(w io.Writer, events io.Reader) (missing int) {
 			break
 		}
 	}
+	slowest(w, times)
 	if len(skips) > 0 {
 		fmt.Fprintln(w, "\nSkipped, and not passed:")
 	}
@@ -131,7 +208,7 @@ const byDesign = "skipped here:"
 
 var (
 	place  = regexp.MustCompile(`^\s*[a-z0-9_]+\.go:\d+: `)
-	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|tc|reference|deps|dist)|scripts/need [a-z -]+|` +
+	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|tc|reference|deps|dist|docs)|scripts/need [a-z -]+|` +
 		`scripts/npm-clients)\)`)
 	inside = regexp.MustCompile(`--- SKIP: (\S+)`)
 	begun  = regexp.MustCompile(`=== (?:RUN|CONT|NAME) +(\S+)`)

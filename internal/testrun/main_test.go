@@ -50,6 +50,10 @@ func TestShow(t *testing.T) {
 		"    k.go:5: === RUN   TestInB/two\n", "    k.go:5:     b_test.go:8: fine\n",
 		"    k.go:5: --- PASS: TestInB (0.00s)\n", "    k.go:5:     --- SKIP: TestInB/one (0.00s)\n",
 		"    k.go:5:     --- PASS: TestInB/two (0.00s)\n", "--- PASS: TestBootsAlso (1s)\n")
+	_ = json.NewEncoder(&events).Encode(event{Action: "attr", Package: "weir/x", Test: "TestLong", Key: "kind",
+		Value: "lab kernel"})
+	_ = json.NewEncoder(&events).Encode(event{Action: "pass", Package: "weir/x", Test: "TestLong", Elapsed: 61.24})
+	_ = json.NewEncoder(&events).Encode(event{Action: "pass", Package: "weir/x", Test: "TestLong/part", Elapsed: 60})
 	say("fail", "", "FAIL\n", "FAIL\tweir/x\t0.1s\n")
 	const want = `go: what is no event
     a_test.go:2: loud
@@ -57,6 +61,16 @@ func TestShow(t *testing.T) {
 --- FAIL: TestBad (0.00s)
 FAIL
 FAIL	weir/x	0.1s
+
+Slowest:
+    61.2 s  lab kernel      weir/x TestLong
+     0.0 s  unit            weir/x TestBad
+     0.0 s  unit            weir/x TestBoots
+     0.0 s  unit            weir/x TestBootsAlso
+     0.0 s  unit            weir/x TestFine
+By kind:
+    61.2 s  lab kernel
+     0.0 s  unit
 
 Skipped, and not passed:
   no reason is given
@@ -81,10 +95,10 @@ Skipped, and not passed:
 }
 
 // Every skip of the repository has one of the two forms, so that none is overlooked; and what a test says to be had by
-// one of the project's commands counts, unless that command only makes documents. A fuzz target skips without a word.
+// one of the project's commands counts. A fuzz target skips without a word.
 func TestForms(t *testing.T) {
 	command := regexp.MustCompile(`\((make|scripts/)[^)]*\)`)
-	const wanting, documents = "skipped, not passed:", "(make docs)"
+	const wanting = "skipped, not passed:"
 	found, counted := 0, map[string]bool{}
 	root := os.DirFS("../..")
 	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
@@ -109,7 +123,7 @@ func TestForms(t *testing.T) {
 			if !strings.HasPrefix(said, byDesign) && !strings.HasPrefix(said, wanting) {
 				t.Errorf("%s: %q begins with neither %q nor %q", files.Position(call.Pos()), said, byDesign, wanting)
 			}
-			if has := command.FindString(said); has != "" && has != documents && !remedy.MatchString(said) {
+			if has := command.FindString(said); has != "" && !remedy.MatchString(said) {
 				t.Errorf("%s: %q names a command, and is no failure in CI", files.Position(call.Pos()), said)
 			} else {
 				counted[has] = true
@@ -133,4 +147,38 @@ func begin(e ast.Expr) string {
 		return begin(e.X) + begin(e.Y)
 	}
 	return ""
+}
+
+// Which tier a file's tests are in is seen from its name, and its build tag says the same.
+func TestTiers(t *testing.T) {
+	constraint := regexp.MustCompile(`(?m)^//go:build (.*)$`)
+	root := os.DirFS("../..")
+	found := map[string]int{}
+	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := fs.ReadFile(root, path)
+		if err != nil {
+			return err
+		}
+		tags := ""
+		if m := constraint.FindSubmatch(text); m != nil {
+			tags = string(m[1])
+		}
+		for _, tier := range []string{"all", "kernels", "machines"} {
+			named := strings.HasSuffix(path, "_"+tier+"_test.go")
+			tagged := regexp.MustCompile(`(^|[^!])\b` + tier + `\b`).MatchString(tags)
+			if named != tagged {
+				t.Errorf("%s is for %q by its name: %v, and by its tag: %v", path, tier, named, tagged)
+			}
+			if named {
+				found[tier]++
+			}
+		}
+		return nil
+	})
+	if err != nil || found["all"] < 30 || found["kernels"] == 0 || found["machines"] == 0 {
+		t.Errorf("%v, %v", found, err)
+	}
 }

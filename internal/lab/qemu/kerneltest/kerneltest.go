@@ -61,6 +61,7 @@ func Main(m *testing.M) {
 		if len(tests) == 0 {
 			continue // it is such a list itself
 		}
+		_ = os.Chmod(program, 0o755)
 		other := exec.Command(program)
 		other.Env = append(os.Environ(), beside+"="+string(tests))
 		other.Stdout, other.Stderr = os.Stdout, os.Stderr

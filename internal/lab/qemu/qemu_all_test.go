@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build all
+
 package qemu
+
+// In make test-all: it boots stock kernels, again and again.
+
 
 import (
 	"bytes"
