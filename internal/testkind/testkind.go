@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkind says of a test what it runs on, for the sum by kind at the end of make test (package testrun), and
-// has it run again when that has changed: go test's cache knows the files of this module, and no kernel. It is for
-// tests alone, and does nothing to them.
+// Package testkind says what a test runs on, for the sum by kind at the end of make test (package testrun). It also has
+// the test run again when that has changed: go test's cache knows the files of this module, and no kernel.
+//
+// It is for tests alone, and may do nothing else to them.
 package testkind
 
 import (

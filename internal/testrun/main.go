@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Testrun is go test, and at its end the slowest tests, the sum by kind (package testkind), and a list of what was
-// skipped and why: what is skipped has not passed. Its arguments are go test's, and so is its exit status.
+// Testrun is go test, and at its end the slowest tests, the sum by kind (package testkind), and what was skipped and
+// why: what is skipped has not passed. Its arguments are go test's, and so is its exit status.
 //
 // What has passed with the same test binary, kernels and programs need not run again: go test's own cache, which knows
 // the files of this module, is told of the rest by a hash (testkind.Outside). With AGAIN=1 or CI=true all of it runs.
@@ -75,7 +75,8 @@ type event struct {
 func outside() string {
 	sum := sha256.New()
 	cache, _ := os.UserCacheDir()
-	for _, pattern := range []string{cache + "/weir/*/*/*", cache + "/weir/*/*", "/var/lib/dpkg/status", "weir", "dist/*"} {
+	for _, pattern := range []string{cache + "/weir/*/*/*", cache + "/weir/*/*", "/var/lib/dpkg/status", "weir",
+		"dist/*"} {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
 			if info, err := os.Stat(path); err == nil && !info.IsDir() {

@@ -48,7 +48,8 @@ func Find() (Kernel, error) {
 	if err != nil {
 		return Kernel{}, ErrNoKernel
 	}
-	return Kernel{filepath.Join(dir, "linux"), strings.TrimSpace(string(version)), strings.TrimSpace(string(recipe))}, nil
+	return Kernel{Path: filepath.Join(dir, "linux"), Version: strings.TrimSpace(string(version)),
+		Recipe: strings.TrimSpace(string(recipe))}, nil
 }
 
 // Boot is one run of the kernel.

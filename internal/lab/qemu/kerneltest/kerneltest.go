@@ -199,7 +199,8 @@ func build(t *testing.T, words ...string) string {
 	t.Helper()
 	path := words[len(words)-1]
 	out := filepath.Join(t.TempDir(), filepath.Base(path))
-	args := append(words[:len(words)-1:len(words)-1], "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, path)
+	args := append(words[:len(words)-1:len(words)-1], "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out,
+		path)
 	build := exec.Command("go", args...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
