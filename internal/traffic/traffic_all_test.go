@@ -6,7 +6,6 @@ package traffic
 
 // In make test-all: loads run over this machine's loopback for real time.
 
-
 import (
 	"net/netip"
 	"runtime"

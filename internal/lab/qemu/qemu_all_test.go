@@ -6,7 +6,6 @@ package qemu
 
 // In make test-all: it boots stock kernels, again and again.
 
-
 import (
 	"bytes"
 	"context"

@@ -80,8 +80,8 @@ func Main(m *testing.M) {
 // Killat is where a program that kills another one at a step is to be, for tests that want it (Options.Files).
 const Killat = "/killat"
 
-// Test binaries of other packages that run in the same boot are in a folder, each beside its pattern of tests, which is
-// in their environment, too.
+// Test binaries of other packages that run in the same boot are in a folder. Each is beside its pattern of tests, which
+// is in its environment, too.
 const (
 	beside       = "WEIR_BESIDE"
 	besideFolder = "/beside/"
