@@ -13,6 +13,12 @@ import (
 	"weir/internal/lab/qemu/kerneltest"
 )
 
+// TestKernelsAtLength: what takes longer, in a time that is exact.
+func TestKernelsAtLength(t *testing.T) {
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Change|Queues|Segments|Tunnel|Shaper|Limits|Note|Segmented|" +
+		"UDPSegments)$"})
+}
+
 // TestKernelsAtWork: the same under load on two CPUs, and with loaders that are killed.
 func TestKernelsAtWork(t *testing.T) {
 	o := kerneltest.Options{Tests: "^TestInStorm$", CPUs: 2, Limit: time.Hour}

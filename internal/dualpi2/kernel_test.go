@@ -13,8 +13,8 @@ func TestMain(m *testing.M) { kerneltest.Main(m) }
 // TestKernels: what an instance does, on stock kernels, in a time that is exact. The same boot has the programs of
 // package rtt: of make test it is the only one.
 func TestKernels(t *testing.T) {
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Change|Queues|Gone|Segments|Version|Tunnel|" +
-		"Shaper|Stall|Limits|Note|Segmented|UDPSegments|Refused|Controller|CatchUp|Lockdown)$",
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Gone|Version|Stall|Refused|Controller|" +
+		"CatchUp|Lockdown)$",
 		Beside: map[string]string{"weir/internal/rtt": "^TestIn(RTT|Tunnel|Own|Gone)$"}})
 }
 

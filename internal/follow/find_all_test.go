@@ -56,3 +56,6 @@ func TestFindsNothing(t *testing.T) {
 		}
 	}
 }
+
+// So they do if others send them, or it is not known.
+func TestFindsForwarded(t *testing.T) { finds(t, 60, true, 2) }

@@ -42,9 +42,6 @@ func (c chance) downloads(w *world, n int, within float64) {
 	}
 }
 
-// So they do if others send them, or it is not known.
-func TestFindsForwarded(t *testing.T) { finds(t, 60, true, 2) }
-
 // finds draws links, and fails if more than one in so many is not found.
 func finds(t *testing.T, cases int, unknown bool, oneIn int) {
 	const length = 90

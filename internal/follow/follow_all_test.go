@@ -47,3 +47,17 @@ func TestTheRateStands(t *testing.T) {
 		})
 	}
 }
+
+// Clients that send, too, give no samples by that.
+func TestClientsThatSend(t *testing.T) {
+	for _, extra := range []float64{0, 5, 20, 100} {
+		w := world{rate: steps(100*mbit, 10, 60*mbit, 25, 90*mbit), buffer: .2, bases: same(50, .048), look: .02,
+			sends: extra, set: follower(99.75*mbit, 20*mbit, 400*mbit)}
+		s := w.run(40)
+		calm, used := s.calm(10, 25), s.used(12, 25, 60*mbit)
+		if calm > 1 || used < .97 {
+			t.Errorf("%g packets with each acknowledgement: calm after %.2f s, at most 1; %.3f is used, at least 0.97",
+				extra, calm, used)
+		}
+	}
+}

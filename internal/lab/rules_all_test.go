@@ -60,3 +60,47 @@ func TestForwardedOnNarrowLinks(t *testing.T) {
 		})
 	}
 }
+
+// Whatever the provider counts of a packet, and however large packets are: told of it, Weir keeps the queue here.
+func TestFraming(t *testing.T) {
+	for _, provider := range []struct {
+		name, counts, told string
+	}{
+		{"IP alone", "overhead = -14", "0"},
+		{"FCS", "overhead = 4", "18"},
+		{"a VLAN tag and FCS", "overhead = 8", "18 ether-vlan"},
+		{"a wire", "overhead = 24", "ethernet"},
+		{"cells", "atm = true\noverhead = 18", "pppoe-vcmux"},
+	} {
+		for _, mss := range []int{1448, 188} {
+			t.Run(fmt.Sprint(provider.name, " ", mss), func(t *testing.T) {
+				kept(t, strings.NewReplacer("[provider]", "[provider]\n"+provider.counts,
+					`name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = 4\nmss = \"%db\"", mss),
+					"weir = {}", fmt.Sprintf("weir = { overhead = %q }", provider.told)).Replace(calm), 50)
+			})
+		}
+	}
+}
+
+// The provider's rate can change while a run goes on. What it enforces is what is carried.
+func TestProviderChanges(t *testing.T) {
+	// Above 50mbit the shaper is the limit, besides what stood in the provider's buffer: 200 ms of 10 s at the most.
+	for _, queue := range []string{`queue = "fifo"`, `queue = "fifo"` + "\noverhead = 24", `queue = "bucket"`,
+		`queue = "tbf rate {100%} burst 3200b limit 1250000b"`} {
+		for _, change := range []struct{ mbit, least, most float64 }{{30, 75, 81}, {70, 98, 102}} {
+			t.Run(fmt.Sprint(queue, " ", change.mbit), func(t *testing.T) {
+				report := run(t, runner(t), load(t, strings.NewReplacer("[provider]", "[provider]\n"+queue,
+					"[[flow]]", fmt.Sprintf("[[provider.change]]\nat = \"10s\"\nrate = \"%vmbit\"\n[[flow]]",
+						change.mbit),
+					`name = "downloads"`, "name = \"downloads\"\ncount = 4").Replace(calm)))
+				p := &report.Points[0]
+				used := metric(t, p, &p.Cells[0], "utilisation")
+				if used < change.least || used > change.most {
+					t.Errorf("%.2f %% of 50mbit were carried, %v for half of the time; want %v to %v", used,
+						change.mbit,
+						change.least, change.most)
+				}
+			})
+		}
+	}
+}
