@@ -143,7 +143,8 @@ func show(w io.Writer, events io.Reader) (missing int) {
 			said[key] = append(said[key], e.Output)
 		case "attr":
 			if e.Key == testkind.Key {
-				kinds[key] = e.Value
+				top, _, _ := strings.Cut(e.Test, "/")
+				kinds[[2]string{e.Package, top}] = e.Value
 			}
 		case "pass", "fail":
 			if e.Test != "" && !strings.Contains(e.Test, "/") {

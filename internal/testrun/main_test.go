@@ -50,7 +50,7 @@ func TestShow(t *testing.T) {
 		"    k.go:5: === RUN   TestInB/two\n", "    k.go:5:     b_test.go:8: fine\n",
 		"    k.go:5: --- PASS: TestInB (0.00s)\n", "    k.go:5:     --- SKIP: TestInB/one (0.00s)\n",
 		"    k.go:5:     --- PASS: TestInB/two (0.00s)\n", "--- PASS: TestBootsAlso (1s)\n")
-	_ = json.NewEncoder(&events).Encode(event{Action: "attr", Package: "weir/x", Test: "TestLong", Key: "kind",
+	_ = json.NewEncoder(&events).Encode(event{Action: "attr", Package: "weir/x", Test: "TestLong/part", Key: "kind",
 		Value: "lab kernel"})
 	_ = json.NewEncoder(&events).Encode(event{Action: "pass", Package: "weir/x", Test: "TestLong", Elapsed: 61.24})
 	_ = json.NewEncoder(&events).Encode(event{Action: "pass", Package: "weir/x", Test: "TestLong/part", Elapsed: 60})
