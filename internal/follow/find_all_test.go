@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // Downloads that share a link tell its rate, whatever the link, its buffer and their paths are.
@@ -59,3 +60,49 @@ func TestFindsNothing(t *testing.T) {
 
 // So they do if others send them, or it is not known.
 func TestFindsForwarded(t *testing.T) { finds(t, 60, true, 2) }
+
+// What others send through a limit before this host is the same all the time, too. Its clients' RTTs vary by
+// themselves, as those of radio do: that is no queue.
+func TestFindsNoUpstream(t *testing.T) {
+	said := map[string]int{}
+	for i := range 100 {
+		rng := rand.New(rand.NewPCG(uint64(i), 8))
+		n := 2 + rng.IntN(8)
+		f := NewFinder()
+		level, spread := .004+.02*rng.Float64(), .001+.01*rng.Float64()
+		slow := []float64{.02, .05, .1, .2, .4}[i%5] // of what is off, that comes back in a tenth of a second
+		q, share := make([]float64, n), make([]float64, n)
+		for j := range q {
+			q[j], share[j] = level, rng.Float64()
+		}
+		sent := 0.
+		for at := 0; at < 600; at++ {
+			l := Look{At: time.Duration(at) * 100 * time.Millisecond, Sent: sent}
+			all := 0.
+			for j := range q {
+				q[j] += slow*(level-q[j]) + math.Sqrt(2*slow)*spread*rng.NormFloat64()
+				share[j] = math.Max(.05, share[j]+.1*rng.NormFloat64())
+				all += share[j]
+			}
+			for j := range q {
+				base := 10 * time.Millisecond * time.Duration(j+1)
+				rtt := base + time.Duration(1e9*math.Max(0, q[j]))
+				l.Connections = append(l.Connections, Connection{RTT: rtt, Base: base, Rate: 1000, Size: 1514,
+					To: (&world{}).to(j), Delivered: 300 * share[j] / all, Forwarded: true})
+			}
+			sent += 300 * 1514
+			f.Look(l)
+			if r, ok := f.Found(); ok {
+				t.Errorf("%d: slow %g, %d clients, level %g, spread %g, at %d: found %s",
+					i, slow, n, level, spread, at, r)
+				break
+			}
+		}
+		if why := f.Why(); why != string(Scattered) {
+			said[why]++
+		}
+	}
+	if len(said) > 0 {
+		t.Logf("not for that reason: %v", said)
+	}
+}

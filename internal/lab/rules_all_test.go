@@ -104,3 +104,43 @@ func TestProviderChanges(t *testing.T) {
 		}
 	}
 }
+
+// kept tells where an echo of 106 bytes waits longer than is promised, and where the provider has a queue.
+func kept(t *testing.T, text string, mbit float64) (used float64) {
+	t.Helper()
+	report := run(t, runner(t), load(t, text))
+	p := &report.Points[0]
+	c := &p.Cells[0]
+	packet := 1514 * 8 / (mbit * 1e3) // ms
+	for _, bound := range []struct {
+		name string
+		most float64
+	}{{"added.p50", max(0.25, otherP50*packet)}, {"added.p99", max(0.5, otherP99*packet)}} {
+		if v := metric(t, p, c, bound.name); v > bound.most {
+			t.Errorf("%s is %.3f ms; want ≤ %.3f", bound.name, v, bound.most)
+		}
+	}
+	for _, r := range c.Runs {
+		if q := r.Provider; q.Drops+q.DropsBefore != 0 {
+			t.Errorf("seed %d: the provider dropped %d, and %d in the warm-up", r.Seed, q.Drops, q.DropsBefore)
+		}
+	}
+	return metric(t, p, c, "utilisation")
+}
+
+// Many connections of one client leave room for its echo.
+func TestManyConnections(t *testing.T) {
+	for _, link := range []struct {
+		mbit, ms float64
+		flows    int
+	}{{12, 71, 16}, {23, 31, 33}, {50, 20, 64}, {87, 133, 128}} {
+		t.Run(fmt.Sprintf("%vmbit %vms %d", link.mbit, link.ms, link.flows), func(t *testing.T) {
+			used := kept(t, strings.NewReplacer("50mbit", fmt.Sprintf("%vmbit", link.mbit), "48.3ms",
+				fmt.Sprintf("%vms", link.ms), `name = "downloads"`, fmt.Sprintf("name = \"downloads\"\ncount = %d",
+					link.flows)).Replace(calm), link.mbit)
+			if least := 99 - 100*echoMbit/link.mbit; used < least {
+				t.Errorf("goodput is %.2f %% of what the link can carry; want ≥ %.2f", used, least)
+			}
+		})
+	}
+}
