@@ -17,10 +17,12 @@ import (
 	"testing"
 
 	"weir/internal/lab/uml"
+	"weir/internal/testkind"
 )
 
 func needsAnsible(t *testing.T, tools ...string) {
 	t.Helper()
+	testkind.Program(t)
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("skipped, not passed: %v (scripts/need test)", err)

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testkind"
 )
 
 func TestPackage(t *testing.T) {
@@ -197,6 +199,7 @@ func build(t *testing.T, environment ...string) (deb, said string) {
 
 func needs(t *testing.T, tools ...string) {
 	t.Helper()
+	testkind.Program(t)
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("skipped, not passed: %v (scripts/need dist)", err)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"weir/internal/calibrate"
+	"weir/internal/testkind"
 )
 
 // patiently has something measured, and again for longer if that went wrong: on a busy machine little happens in a
@@ -40,6 +41,7 @@ func patiently(t *testing.T, measure func(factor time.Duration) (wrong []string)
 // iperfServer starts an iperf3 server, and gives its address.
 func iperfServer(t *testing.T, args ...string) string {
 	t.Helper()
+	testkind.Program(t)
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("skipped, not passed: this needs iperf3 (scripts/need test)")
 	}

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/testkind"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -72,6 +74,7 @@ func TestMain(m *testing.M) {
 
 func booted(t *testing.T) Boot {
 	t.Helper()
+	testkind.Stock(t)
 	kernel, err := Find("newest")
 	if err != nil {
 		t.Skip("skipped, not passed: this needs a stock kernel (make kernels)")

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/boot"
+	"weir/internal/testkind"
 )
 
 // In the guest this test binary is process 1, and does what WEIR_DO says.
@@ -48,6 +49,7 @@ func TestMain(m *testing.M) {
 
 // Whatever happens inside ends in one error that says so, and leaves nothing behind.
 func TestDisasters(t *testing.T) {
+	testkind.Lab(t)
 	kernel, err := Find()
 	if err != nil {
 		t.Skip("skipped, not passed: this needs the lab kernel (make lab-kernel)")

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/testkind"
 	"weir/internal/units"
 )
 
@@ -25,6 +26,7 @@ import (
 
 func tool(t *testing.T, name string) {
 	t.Helper()
+	testkind.Program(t)
 	if _, err := exec.LookPath(name); err != nil {
 		t.Skipf("skipped, not passed: %v (scripts/need test)", err)
 	}
