@@ -120,7 +120,8 @@ func picture(t *testing.T, file string, r verdict.Report) []byte {
 func TestOtherBuild(t *testing.T) {
 	r := runner(t)
 	s := load(t, strings.NewReplacer(`duration = "10s"`, `duration = "4s"`,
-		"[provider]", "loss = \"1%\"\n[provider]").Replace(calm)+"[[candidate]]\nname = \"bbr\"\nqdisc = \"fq\"\ncc = \"bbr\"\n")
+		"[provider]", "loss = \"1%\"\n[provider]").Replace(calm)+"[[candidate]]\nname = \"bbr\"\nqdisc = \"fq\"\n"+
+		"[candidate.sysctl]\n\"net.ipv4.tcp_congestion_control\" = \"bbr\"\n")
 	text := func(program string) []byte {
 		other := *r
 		other.Program = program
