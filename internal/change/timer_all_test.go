@@ -30,11 +30,11 @@ func ofTest(t *testing.T, scripts map[string]string) programs {
 
 // A program of the host's init may fail, hang, or leave behind what holds its output. None of it takes long.
 func TestProgramsOfInit(t *testing.T) {
-	const long = "exec sleep 30"
+	const hangs = "exec sleep 30"
 	for _, c := range []struct{ name, script, says string }{
 		{"well", "echo fine", ""},
 		{"failed", "echo no; exit 1", "failed: exit status 1: no"},
-		{"hangs", long, "hangs does not answer"},
+		{"hangs", hangs, "hangs does not answer"},
 		{"child", "sleep 30 & wait", "child does not answer"}, // which outlives it
 		{"daemon", "sleep 30 & exit 0", ""},
 		{"reads", "cat; echo $# $1 $2 >&2; exit 1", "reads: exit status 1: 2 a b c"},

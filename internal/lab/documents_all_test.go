@@ -32,7 +32,7 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	again := func(t *testing.T, pattern string) (reports []verdict.Report, files []string) {
+	rerun := func(t *testing.T, pattern string) (reports []verdict.Report, files []string) {
 		t.Helper()
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -64,7 +64,7 @@ func TestDocuments(t *testing.T) {
 	for file, pattern := range map[string]string{"docs/seeds.md": "scenarios/seeds/*.toml",
 		"docs/evidence.md": "scenarios/*.toml"} {
 		t.Run(file, func(t *testing.T) {
-			reports, files := again(t, pattern)
+			reports, files := rerun(t, pattern)
 			var got bytes.Buffer
 			if err := report.Markdown(&got, reports, "weir lab run "+strings.Join(files, " ")); err != nil {
 				t.Fatal(err)
@@ -78,7 +78,7 @@ func TestDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, scenario := range []string{"scenarios/narrow-link.toml", "scenarios/relay.toml"} {
-			reports, _ := again(t, scenario)
+			reports, _ := rerun(t, scenario)
 			var got bytes.Buffer
 			if err := report.Terminal(&got, reports, false); err != nil {
 				t.Fatal(err)
@@ -133,7 +133,8 @@ func TestOtherBuild(t *testing.T) {
 	}
 	want := text(r.Program)
 	dir := t.TempDir()
-	source, overlay, module := filepath.Join(dir, "more.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "go.mod")
+	source, overlay := filepath.Join(dir, "more.go"), filepath.Join(dir, "overlay.json")
+	module := filepath.Join(dir, "go.mod")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -228,6 +229,10 @@ func TestDocumentsOfSections(t *testing.T) {
 	}
 }
 
+// labSections are what docs-tables fills in from the lab: flags, a scenario, and its tables.
+var labSections = regexp.MustCompile(
+	`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`)
+
 var labKernels = regexp.MustCompile(`lab kernel ([0-9a-f]+)`)
 
 func hasSections(t *testing.T, doc, folder string, none []string) {
@@ -246,7 +251,7 @@ func hasSections(t *testing.T, doc, folder string, none []string) {
 			break
 		}
 	}
-	for _, section := range regexp.MustCompile(`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`).FindAllStringSubmatch(string(text), -1) {
+	for _, section := range labSections.FindAllStringSubmatch(string(text), -1) {
 		file, tables := section[2], section[3]
 		named[file] = true
 		s, err := scenario.Load(file)

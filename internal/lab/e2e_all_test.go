@@ -125,11 +125,11 @@ func TestFailures(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	long := filepath.Join(t.TempDir(), "long.toml")
-	os.WriteFile(long, []byte(strings.Replace(calm, `"10s"`, `"600s"`, 1)), 0o600)
+	endless := filepath.Join(t.TempDir(), "long.toml")
+	os.WriteFile(endless, []byte(strings.Replace(calm, `"10s"`, `"600s"`, 1)), 0o600)
 	program := func(t *testing.T, signal os.Signal) (string, *os.ProcessState) {
 		t.Helper()
-		command := exec.Command(r.Program, "lab", "run", long)
+		command := exec.Command(r.Program, "lab", "run", endless)
 		var said bytes.Buffer
 		command.Stderr = &said
 		if err := command.Start(); err != nil {
@@ -150,16 +150,16 @@ func TestFailures(t *testing.T) {
 	}
 	t.Run("interrupted after a point", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		half := *r
-		half.Parallel = 1
-		half.Progress = func(p lab.Progress) {
+		single := *r
+		single.Parallel = 1
+		single.Progress = func(p lab.Progress) {
 			if p.Done == 1 {
 				cancel()
 			}
 		}
 		s := load(t, strings.NewReplacer(`"5s"`, `"0s"`, `"10s"`, `"100ms"`).Replace(calm)+
 			"[[sweep]]\nkey = \"duration\"\nvalues = [\"100ms\", \"600s\"]\n")
-		reports, err := half.Run(ctx, []string{"test"}, []scenario.Scenario{s})
+		reports, err := single.Run(ctx, []string{"test"}, []scenario.Scenario{s})
 		if err != context.Canceled || len(reports) != 1 || len(reports[0].Points) != 1 ||
 			reports[0].Points[0].Values[0] != "100ms" || reports[0].Points[0].Cells[0].Words == "" {
 			t.Errorf("%v: %+v", err, reports)
@@ -241,13 +241,13 @@ values = ["uml", "qemu"]
 		}
 	}
 	// Each gives the same to the byte every time, whatever else the host does.
-	again := run(t, r, s)
+	repeated := run(t, r, s)
 	for i, engine := range []string{"uml", "qemu"} {
 		first, err := json.Marshal(report.Points[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := json.Marshal(again.Points[i])
+		second, err := json.Marshal(repeated.Points[i])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Mutate tells whether tests can fail: it makes small mistakes in packages, one at a time, and runs their own tests
+// Mutate reports whether tests can fail: it makes small mistakes in packages, one at a time, and runs their own tests
 // of make test on each. A mistake that they miss has survived. Its arguments are folders.
 //
 // It changes no file: the mistake is laid over the source (go build -overlay). The same seed gives the same mistakes.

@@ -3,6 +3,7 @@
 package uml
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,11 +38,12 @@ func TestBuildRefusals(t *testing.T) {
 		write(filepath.Join(bin, tool), "#!"+bin+"/true\n", 0o755)
 	}
 	old, empty := t.TempDir(), t.TempDir()
+	text := write(filepath.Join(t.TempDir(), "text"), "text", 0o644)
 	write(filepath.Join(old, "Makefile"), "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 5\n", 0o644)
 	const given = "  try: LINUX=/path/to/linux-6.17.tar.xz make lab-kernel"
 	for _, c := range []struct{ linux, origin, has, says, try string }{
 		{linux: "/nonexistent", says: "LINUX=/nonexistent: no such file or folder", try: given},
-		{linux: write(filepath.Join(t.TempDir(), "text"), "text", 0o644), says: "is no tarball of a kernel", try: given},
+		{linux: text, says: "is no tarball of a kernel", try: given},
 		{linux: empty, says: "is no kernel's source", try: given},
 		{linux: old, says: "is of 6.1.5, and the lab takes 6.17 or later", try: given},
 		{origin: "Fedora", says: "this machine's apt names no mirror of Debian or Ubuntu", try: given},
@@ -49,10 +51,10 @@ func TestBuildRefusals(t *testing.T) {
 			try: given},
 		{origin: "Ubuntu", has: "linux-source-6.17.0 - x", says: "download failed"},
 	} {
-		write(filepath.Join(bin, "apt-get"), "#!"+bin+"/bash\n[ \"$1\" != indextargets ] && exit 1; echo 'http://x noble "+
-			c.origin+"'\n", 0o755)
-		write(filepath.Join(bin, "apt-cache"), "#!"+bin+"/bash\ncase \"$*\" in *show*) echo 'Version: 6.17.0-9.9' ;; *) "+
-			"echo '"+c.has+"' ;; esac\n", 0o755)
+		write(filepath.Join(bin, "apt-get"), fmt.Sprintf("#!%s/bash\n"+
+			"[ \"$1\" != indextargets ] && exit 1; echo 'http://x noble %s'\n", bin, c.origin), 0o755)
+		write(filepath.Join(bin, "apt-cache"), fmt.Sprintf("#!%s/bash\n"+
+			"case \"$*\" in *show*) echo 'Version: 6.17.0-9.9' ;; *) echo '%s' ;; esac\n", bin, c.has), 0o755)
 		command := exec.Command(filepath.Join(bin, "bash"), "kernel/build")
 		command.Env = []string{"PATH=" + bin, "XDG_CACHE_HOME=" + t.TempDir(), "LINUX=" + c.linux}
 		out, err := command.CombinedOutput()

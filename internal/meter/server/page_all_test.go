@@ -77,12 +77,13 @@ func TestPageMeasures(t *testing.T) {
 			b.await(`document.getElementById("kept").textContent !== "saved"`)
 			hash := b.script(`location.hash`)
 			b.goTo("https://" + r.addr + "/?" + hash)
-			if again := b.script(`document.getElementById("result").innerText`); !strings.Contains(again, result.Says) ||
-				!strings.Contains(again, "From a link") {
-				t.Errorf("the link shows %s", again)
+			linked := b.script(`document.getElementById("result").innerText`)
+			if !strings.Contains(linked, result.Says) || !strings.Contains(linked, "From a link") {
+				t.Errorf("the link shows %s", linked)
 			}
 			b.goTo("https://" + r.addr + "/??#r=bm8gcmVzdWx0")
-			if says := b.script(`document.getElementById("problem").innerText`); !strings.Contains(says, "copied whole") {
+			says := b.script(`document.getElementById("problem").innerText`)
+			if !strings.Contains(says, "copied whole") {
 				t.Errorf("a broken link: %q", says)
 			}
 		})

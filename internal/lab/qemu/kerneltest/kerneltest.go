@@ -145,10 +145,10 @@ func Run(t *testing.T, o Options) {
 		files = map[string]string{}
 	}
 	for path, tests := range o.Beside {
-		there := besideFolder + strings.ReplaceAll(path, "/", "-")
-		files[there] = build(t, "test", "-c", path)
-		files[there+besideTests] = filepath.Join(t.TempDir(), "tests")
-		if err := os.WriteFile(files[there+besideTests], []byte(tests), 0o600); err != nil {
+		name := besideFolder + strings.ReplaceAll(path, "/", "-")
+		files[name] = build(t, "test", "-c", path)
+		files[name+besideTests] = filepath.Join(t.TempDir(), "tests")
+		if err := os.WriteFile(files[name+besideTests], []byte(tests), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,12 +172,12 @@ func Run(t *testing.T, o Options) {
 			if b.Limit == 0 {
 				b.Limit = time.Hour // for a guest that hangs: this machine may be slow
 			}
-			for there, here := range files {
-				body, err := os.ReadFile(here)
+			for name, path := range files {
+				body, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)
 				}
-				b.Files = append(b.Files, boot.File{Name: there, Body: body})
+				b.Files = append(b.Files, boot.File{Name: name, Body: body})
 			}
 			reply, _, err := b.Run(context.WithoutCancel(t.Context()))
 			switch {
