@@ -102,8 +102,9 @@ func TestFailures(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		time.AfterFunc(300*time.Millisecond, cancel)
-		_, err := r.Run(ctx, []string{"test"}, []scenario.Scenario{load(t,
+		begun := *r
+		begun.Progress = func(lab.Progress) { cancel() } // the first boot has been started
+		_, err := begun.Run(ctx, []string{"test"}, []scenario.Scenario{load(t,
 			strings.Replace(calm, `"10s"`, `"600s"`, 1))})
 		if err != context.Canceled {
 			t.Errorf("got %v", err)
