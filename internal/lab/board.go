@@ -5,8 +5,6 @@ package lab
 import (
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // board adds up the progress of boots that run at the same time.
@@ -51,19 +49,4 @@ func (b *board) update(f func()) {
 	if b.report != nil {
 		b.report(b.p)
 	}
-}
-
-// allowedCPUs lists the cores that this process may use.
-func allowedCPUs() []int {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return []int{-1}
-	}
-	var list []int
-	for i := 0; i < len(set)*64; i++ {
-		if set.IsSet(i) {
-			list = append(list, i)
-		}
-	}
-	return list
 }

@@ -277,7 +277,7 @@ func (r *Runner) writeInitrds(dir string, tasks []*task) error {
 func (r *Runner) runAll(ctx context.Context, dir string, tasks []*task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cpus := allowedCPUs()
+	cpus := boot.AllowedCPUs()
 	if r.Parallel > 0 && r.Parallel < len(cpus) {
 		cpus = cpus[:r.Parallel]
 	}

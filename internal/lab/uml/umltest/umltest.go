@@ -91,7 +91,9 @@ func Run(t *testing.T, pattern string, files ...boot.File) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	lab := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Reply: outFile, Seed: 1, CPU: -1,
+	cpu, release := boot.ReserveCPU()
+	defer release()
+	lab := uml.Boot{Kernel: kernel, Initrd: initrd.Name(), Folder: folder, Reply: outFile, Seed: 1, CPU: cpu,
 		MemoryMiB: 1024, Env: []string{marker + "=" + pattern}, Limit: hangs}
 	err = lab.Run(context.Background())
 	text, _ := os.ReadFile(filepath.Join(folder, outFile))
