@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"os/signal"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,20 +85,18 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 	defer line.clear()
 	began := time.Now()
 	impatient := time.AfterFunc(patience, end)
-	rate, err := live.Find(ctx, u, func(why string, lone units.Rate) {
-		line.say(time.Since(began), func() string { return "looking for the rate: " + why })
+	rate, err := live.Find(ctx, u, func(w live.Wait) {
+		line.say(time.Since(began), func() string { return "looking for the rate: " + w.Text })
 		switch {
-		case lone != 0:
+		case w.Lone != 0:
 			if !h.Alone {
 				impatient.Reset(max(steady, min(patience, listen)-time.Since(began)))
 			}
-			h = hearing{Rate: below(lone), Alone: true, Says: why}
+			h = hearing{Rate: below(w.Lone), Alone: true, Says: w.Text}
 			return
-		case strings.HasPrefix(why, string(follow.Measured)), strings.HasPrefix(why, string(follow.Scattered)),
-			strings.HasPrefix(why, string(follow.Alone)) && !h.Alone:
+		case w.Reason == follow.Measured, w.Reason == follow.Scattered, w.Reason == follow.Alone && !h.Alone:
 			impatient.Stop()
-		case !h.Alone && (strings.HasPrefix(why, string(follow.Apart)) ||
-			strings.HasPrefix(why, string(follow.Ragged))):
+		case !h.Alone && (w.Reason == follow.Apart || w.Reason == follow.Ragged):
 			impatient.Reset(max(chance, patience-time.Since(began)))
 		case h.Alone:
 			impatient.Reset(max(pause, min(patience, listen)-time.Since(began)))
@@ -107,7 +104,7 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 			impatient.Reset(max(pause, patience-time.Since(began)))
 		}
 		if !h.Alone { // else that is what there is, until another client has come for long enough
-			h.Says = why
+			h.Says = w.Text
 		}
 	})
 	switch {

@@ -73,7 +73,7 @@ the one that was brought up last.`,
 			}
 			more := 0
 			for _, n := range p.Considered {
-				if verbose || p.Concerns(n) {
+				if verbose || n.Kind != plan.Aside {
 					printNotes(w, []plan.Note{n})
 				} else {
 					more++

@@ -490,12 +490,14 @@ func (t *attempt) there(args string) string {
 // tenths. What shaping costs of goodput, a few percent, is no reason against it.
 func judged(rows []meter.Row) (better, worse bool) {
 	for _, r := range rows {
-		switch {
-		case !r.Sure:
-		case strings.Contains(r.Figure, "added"):
+		if !r.Sure {
+			continue
+		}
+		switch r.Kind {
+		case meter.RowDelay:
 			better = better || r.After.Value < r.Before.Value
 			worse = worse || r.After.Value > r.Before.Value
-		case strings.Contains(r.Figure, "Mbit/s"):
+		case meter.RowGoodput:
 			worse = worse || r.After.Value < 0.9*r.Before.Value
 		}
 	}

@@ -24,11 +24,11 @@ import (
 
 // A try is kept for what is surely better, and not for chance, nor at the price of a load.
 func TestJudged(t *testing.T) {
-	row := func(figure string, before, after float64, sure bool) meter.Row {
-		return meter.Row{Figure: figure, Before: measure.Estimate{Value: before}, After: measure.Estimate{Value: after},
+	row := func(kind meter.RowKind, before, after float64, sure bool) meter.Row {
+		return meter.Row{Kind: kind, Before: measure.Estimate{Value: before}, After: measure.Estimate{Value: after},
 			Sure: sure}
 	}
-	const added, goodput = "download: added p90, ms", "download: download, Mbit/s"
+	const added, goodput = meter.RowDelay, meter.RowGoodput
 	for _, c := range []struct {
 		name          string
 		rows          []meter.Row
@@ -41,7 +41,7 @@ func TestJudged(t *testing.T) {
 		{"shorter for what shaping costs", []meter.Row{row(added, 160, 1, true), row(goodput, 50, 47, true)}, true,
 			false},
 		{"shorter for half of the link", []meter.Row{row(added, 160, 1, true), row(goodput, 50, 25, true)}, true, true},
-		{"less jitter alone", []meter.Row{row("download: jitter, ms", 9, 1, true)}, false, false},
+		{"less jitter alone", []meter.Row{row(meter.RowOther, 9, 1, true)}, false, false},
 	} {
 		if better, worse := judged(c.rows); better != c.better || worse != c.worse {
 			t.Errorf("%s: better %v, worse %v", c.name, better, worse)

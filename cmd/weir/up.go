@@ -211,7 +211,7 @@ func (d drained) print(w io.Writer) {
 // printUp says what was done, and what becomes of it; same is a command for the same journal.
 func printUp(w io.Writer, out change.Outcome, boot bool, same func(string) string) {
 	for _, n := range out.Notes {
-		if n.Subject == plan.RoleNote { // whatever else was thought about, weir plan tells
+		if n.Kind == plan.Role { // whatever else was thought about, weir plan tells
 			printText(w, n.Subject, n.Text)
 		}
 	}

@@ -753,7 +753,7 @@ func TestDeviceIsRenamed(t *testing.T) {
 			if name == "another has its name" {
 				m.f.Links[1].Name = "eth0"
 			}
-			was := plan.Note{Subject: "wan0", Text: "was called eth0 when weir set it up"}
+			was := plan.Note{Kind: plan.Consequence, Subject: "wan0", Text: "was called eth0 when weir set it up"}
 			switch name {
 			case "status":
 				if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" ||

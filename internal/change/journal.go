@@ -480,7 +480,7 @@ func (j *journal) notes() (notes []plan.Note) {
 	}
 	for _, u := range j.Uplinks {
 		if u.FileDev != "" {
-			notes = append(notes, plan.Note{Subject: u.Goal.Dev, Text: "was called " + u.FileDev +
+			notes = append(notes, plan.Note{Kind: plan.Consequence, Subject: u.Goal.Dev, Text: "was called " + u.FileDev +
 				" when weir set it up"})
 		}
 	}

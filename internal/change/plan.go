@@ -115,7 +115,7 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 	goal, seen, err := goal.AsSeen(facts)
 	if before.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
 		was := plan.Goal{Role: before.Role, Carries: before.Carries}
-		seen = append(seen, plan.Note{Subject: plan.RoleNote,
+		seen = append(seen, plan.Note{Kind: plan.Role, Subject: "role",
 			Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
 	}
 	if err != nil || inForce {

@@ -95,7 +95,7 @@ func TestRelay(t *testing.T) {
 	s, m := relaying(t)
 	before, _ := m.facts()
 	out := must[Outcome](t)(s.Up(relay, minute))
-	if len(out.Failed) != 0 || out.Goal.Carries != "tunnel" || !noted(out.Notes, plan.RoleNote, "carrying tunnel") {
+	if len(out.Failed) != 0 || out.Goal.Carries != "tunnel" || !noted(out.Notes, "role", "carrying tunnel") {
 		t.Errorf("up: %+v", out)
 	}
 	if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
@@ -454,7 +454,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 			switch end {
 			case "up":
 				out := must[Outcome](t)(s.Up(plan.Goal{}, 0))
-				if !noted(out.Notes, plan.RoleNote, "relay, carrying tunnel, as the host is set up") ||
+				if !noted(out.Notes, "role", "relay, carrying tunnel, as the host is set up") ||
 					plan.IncomingAt(m.f, "eth0").String() != unpacked {
 					t.Errorf("up: %+v", out)
 				}
@@ -518,11 +518,11 @@ func TestRoleAsSeen(t *testing.T) {
 	m.carried()
 	p := must[plan.Plan](t)(s.Plan(rate))
 	if p.Goal.Role != "relay" || p.Goal.Carries != "tunnel" ||
-		!noted(p.Considered, plan.RoleNote, "taken for a relay on one card") {
+		!noted(p.Considered, "role", "taken for a relay on one card") {
 		t.Errorf("plan: %+v", p)
 	}
 	out := must[Outcome](t)(s.Up(rate, 0))
-	if out.Goal != p.Goal || !noted(out.Notes, plan.RoleNote, "taken for a relay on one card") ||
+	if out.Goal != p.Goal || !noted(out.Notes, "role", "taken for a relay on one card") ||
 		plan.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("up: %+v", out)
 	}
@@ -533,7 +533,7 @@ func TestRoleAsSeen(t *testing.T) {
 			t.Errorf("%s: %+v", how, status)
 		}
 		if again := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(again.Done)+len(again.Failed) != 0 ||
-			again.Goal != out.Goal || noted(again.Notes, plan.RoleNote, "") {
+			again.Goal != out.Goal || noted(again.Notes, "role", "") {
 			t.Errorf("%s: up again: %+v", how, again)
 		}
 	}
@@ -594,11 +594,11 @@ func TestRelayIsNotGivenUpByMistake(t *testing.T) {
 				if errPlan != nil || errUp != nil {
 					t.Fatalf("%v, %v", errPlan, errUp)
 				}
-				if c.note == "" && (noted(p.Considered, plan.RoleNote, "To stay") || noted(out.Notes, plan.RoleNote,
+				if c.note == "" && (noted(p.Considered, "role", "To stay") || noted(out.Notes, "role",
 					"To stay")) {
 					t.Errorf("notes: %+v", out.Notes)
 				}
-				if !noted(p.Considered, plan.RoleNote, c.note) && c.note != "" || !noted(out.Notes, plan.RoleNote,
+				if !noted(p.Considered, "role", c.note) && c.note != "" || !noted(out.Notes, "role",
 					c.note) && c.note != "" {
 					t.Errorf("notes: %+v", out.Notes)
 				}

@@ -29,20 +29,38 @@ type Finder struct {
 }
 
 // Reason is why a rate is not known yet.
-type Reason string
+type Reason int
 
 // The reasons, in the order in which they are looked for.
 const (
-	Quiet     Reason = "little is sent"
-	Asleep    Reason = "what is sent waits for its applications, and not for the link"
-	Lossy     Reason = "packets are lost and none waits: a policer may limit this host"
-	Empty     Reason = "nothing waits beyond this host: the link is not full"
-	Alone     Reason = "one client alone waits, and that may be for its own line"
-	Measured  Reason = "the link is full, and its rate is being measured"
-	Apart     Reason = "each client gets the same all the time: they may wait for lines of their own"
-	Ragged    Reason = "what is delivered changes from second to second"
-	Scattered Reason = "clients wait at different times, and so not in one queue"
+	Known       Reason = iota // it is known
+	Quiet                     // little is sent
+	Asleep                    // applications send less than the link would take
+	Lossy                     // packets are lost, and none waits
+	Empty                     // nothing waits beyond this host
+	Alone                     // one client alone waits
+	Measured                  // the link is full, for too short a time yet
+	Apart                     // each client gets the same all the time
+	Ragged                    // the rate changes from second to second
+	Scattered                 // clients wait at different times
+	DeviceLimit               // the link is full at this device's own speed: nothing is to be shaped
 )
+
+// String says it to a person; "" of Known.
+func (r Reason) String() string {
+	return map[Reason]string{
+		Quiet:       "little is sent",
+		Asleep:      "what is sent waits for its applications, and not for the link",
+		Lossy:       "packets are lost and none waits: a policer may limit this host",
+		Empty:       "nothing waits beyond this host: the link is not full",
+		Alone:       "one client alone waits, and that may be for its own line",
+		Measured:    "the link is full, and its rate is being measured",
+		Apart:       "each client gets the same all the time: they may wait for lines of their own",
+		Ragged:      "what is delivered changes from second to second",
+		Scattered:   "clients wait at different times, and so not in one queue",
+		DeviceLimit: "the device itself is the limit",
+	}[r]
+}
 
 // glance is a look, as it is needed later. Times are in seconds, sizes in bits.
 type glance struct {
@@ -133,7 +151,7 @@ func (f *Finder) Look(l Look) {
 
 // Found is the rate of the link, in bit/s; false where it is not known yet.
 func (f *Finder) Found() (units.Rate, bool) {
-	if f.why != "" {
+	if f.why != Known {
 		return 0, false
 	}
 	return units.Rate(math.Round(mean(rates(middle(f.seconds))))), true
@@ -171,8 +189,11 @@ func (f *Finder) Why() string {
 	if f.why == Measured {
 		return fmt.Sprintf("%s: %d of %d s", f.why, min(len(f.seconds), enough-1), enough)
 	}
-	return string(f.why)
+	return f.why.String()
 }
+
+// Reason is what is waited for, for who decides by it.
+func (f *Finder) Reason() Reason { return f.why }
 
 // sum sums a look up.
 func sum(l Look) glance {
@@ -316,7 +337,7 @@ func rates(seconds []second) (all []float64) {
 	return all
 }
 
-// reason is why a rate is not known; "" where it is.
+// reason is why a rate is not known; Known where it is.
 func (f *Finder) reason() Reason {
 	if len(f.seconds) < enough {
 		return f.missing()
@@ -333,7 +354,7 @@ func (f *Finder) reason() Reason {
 	case !inOne(f.seconds):
 		return Scattered
 	}
-	return ""
+	return Known
 }
 
 // missing is why there are not enough seconds with a full link.

@@ -98,7 +98,7 @@ func TestFindsNoUpstream(t *testing.T) {
 				break
 			}
 		}
-		if why := f.Why(); why != string(Scattered) {
+		if why := f.Why(); why != Scattered.String() {
 			said[why]++
 		}
 	}

@@ -77,24 +77,24 @@ func finds(t *testing.T, cases int, unknown bool, oneIn int) {
 // Where no rate is found it is said what is missing.
 func TestFindsReasons(t *testing.T) {
 	four := same(4, .048)
-	const alone = Alone + ". It gets 50 Mbit/s"
-	for want, w := range map[Reason]world{
-		Quiet:  {bases: same(2, .048), offered: steps(.1 * mbit)},
-		Asleep: {bases: four, offered: steps(20 * mbit)},
-		Empty:  {rate: steps(500 * mbit), bases: four, loss: .003},
-		Lossy:  {bases: four, policed: .02},
-		alone:  {bases: four, clients: 1},
-		Apart:  {bases: four, access: []float64{5e6, 5e6, 10e6, 10e6}, accessed: .2},
+	alone := Alone.String() + ". It gets 50 Mbit/s"
+	for want, w := range map[string]world{
+		Quiet.String():  {bases: same(2, .048), offered: steps(.1 * mbit)},
+		Asleep.String(): {bases: four, offered: steps(20 * mbit)},
+		Empty.String():  {rate: steps(500 * mbit), bases: four, loss: .003},
+		Lossy.String():  {bases: four, policed: .02},
+		alone:           {bases: four, clients: 1},
+		Apart.String():  {bases: four, access: []float64{5e6, 5e6, 10e6, 10e6}, accessed: .2},
 	} {
 		if w.buffer = .2; w.rate == nil {
 			w.rate = steps(50 * mbit)
 		}
-		if rate, why := found(w, 40); rate != 0 || why != string(want) {
+		if rate, why := found(w, 40); rate != 0 || why != want {
 			t.Errorf("%s: found %g, said %q", want, rate, why)
 		}
 	}
 	home := world{rate: steps(50 * mbit), buffer: .2, bases: four, begin: []float64{1, 2, 3, 4}, clients: 2, dual: true}
-	if rate, why := found(home, 40); rate != 0 || why != string(alone) {
+	if rate, why := found(home, 40); rate != 0 || why != alone {
 		t.Errorf("one client, by IPv4 and IPv6: found %g, said %q", rate, why)
 	}
 	rate, why := found(world{rate: steps(50 * mbit), buffer: .2, bases: four, begin: []float64{1, 2, 3, 4}}, 8)

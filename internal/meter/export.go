@@ -142,9 +142,19 @@ func goodputOver(rec *Recording, direction string, n int, step float64) []*float
 	return values
 }
 
+// RowKind is what a row of a comparison compares, for who has to decide by it.
+type RowKind int
+
+const (
+	RowOther   RowKind = iota // jitter or loss
+	RowDelay                  // ms that load adds: less is better
+	RowGoodput                // Mbit/s: more is better
+)
+
 // Row is a figure before and after.
 type Row struct {
-	Figure        string
+	Figure        string // for people: phase, what was measured, unit
+	Kind          RowKind
 	Before, After measure.Estimate
 	Sure          bool // the two differ by more than what is not known of them
 }
@@ -156,26 +166,26 @@ func Compare(before, after Result) (rows []Row) {
 		if b == nil {
 			continue
 		}
-		add := func(figure string, x, y *measure.Estimate) {
+		add := func(kind RowKind, figure string, x, y *measure.Estimate) {
 			if x != nil && y != nil {
-				rows = append(rows, Row{a.Name + ": " + figure, *x, *y, x.Apart(*y)})
+				rows = append(rows, Row{a.Name + ": " + figure, kind, *x, *y, x.Apart(*y)})
 			}
 		}
 		for _, direction := range []string{Download, Upload} {
 			x, there := b.Goodput[direction]
 			y, also := a.Goodput[direction]
 			if there && also {
-				add(direction+", Mbit/s", &x, &y)
+				add(RowGoodput, direction+", Mbit/s", &x, &y)
 			}
 		}
 		if a.Added != nil && b.Added != nil {
-			add("added p50, ms", &b.Added.P50, &a.Added.P50)
-			add("added p90, ms", &b.Added.P90, &a.Added.P90)
-			add("added p99, ms", &b.Added.P99, &a.Added.P99)
+			add(RowDelay, "added p50, ms", &b.Added.P50, &a.Added.P50)
+			add(RowDelay, "added p90, ms", &b.Added.P90, &a.Added.P90)
+			add(RowDelay, "added p99, ms", &b.Added.P99, &a.Added.P99)
 		}
-		add("jitter, ms", b.Jitter, a.Jitter)
+		add(RowOther, "jitter, ms", b.Jitter, a.Jitter)
 		x, y := percent(b.Loss), percent(a.Loss)
-		add("lost, %", &x, &y)
+		add(RowOther, "lost, %", &x, &y)
 	}
 	return rows
 }

@@ -32,17 +32,17 @@ func keep(p *Plan, drafts []*draft) {
 	k := &keeper{Plan: p, facts: lasting[0].facts}
 	switch {
 	case k.facts.Files == nil && k.facts.Hidden:
-		k.note("reboot", "what is set ends with it: which network namespace process 1 is in cannot be read "+
+		k.warn("reboot", "what is set ends with it: which network namespace process 1 is in cannot be read "+
 			"(/proc/1/ns/net)")
 		return
 	case k.facts.Files == nil:
-		k.note("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere "+
+		k.warn("reboot", "what is set ends with it: this is a network namespace of its own, or a journal elsewhere "+
 			"than in /var/lib/weir")
 		return
 	}
 	starter, known := host.StarterOf(k.facts.Init)
 	if !known {
-		k.note("reboot", "what is set ends with it: this host has neither systemd nor OpenRC. Let its start run:  "+
+		k.warn("reboot", "what is set ends with it: this host has neither systemd nor OpenRC. Let its start run:  "+
 			"weir up --boot, with the goal in %s", host.GoalFile)
 		return
 	}
@@ -102,13 +102,14 @@ func (k *keeper) starts(s host.Starter) (program string) {
 	return program
 }
 
-func (k *keeper) note(subject, text string, args ...any) {
-	k.Considered = append(k.Considered, Note{Subject: subject, Text: fmt.Sprintf(text, args...)})
+// warn adds what a person has to know before.
+func (k *keeper) warn(subject, text string, args ...any) {
+	k.Considered = append(k.Considered, warning(subject, text, args...))
 }
 
 func (k *keeper) rules(drafts []*draft) {
 	if !k.facts.Udev || k.facts.Init != host.Systemd { // udev would wait for a service of OpenRC's
-		k.note(host.UdevFile, "not written: it needs udev and systemd, so a device that comes later is not noticed")
+		k.warn(host.UdevFile, "not written: it needs udev and systemd, so a device that comes later is not noticed")
 		return
 	}
 	for _, d := range drafts {
@@ -384,7 +385,7 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 		}
 		s, later := f.Deep.AtBoot(c.Name)
 		if later && !s.Sets(string(want)) && s.Name > path.Base(host.SysctlFile) {
-			notes = append(notes, Note{c.Name, fmt.Sprintf(
+			notes = append(notes, Note{Subject: c.Name, Text: fmt.Sprintf(
 				"%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value,
 				want)})
 		}

@@ -164,9 +164,9 @@ func (g Goal) Measured(s host.Sockets) (Goal, []Note) {
 	for step := 0; g.RTT < min(s.RTT, most); step++ {
 		g.RTT = least * units.Duration([]int{1, 2, 5, 10, 20}[step])
 	}
-	return g, []Note{{"path",
-		fmt.Sprintf("nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
-			s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}}
+	return g, []Note{warning("path",
+		"nine in ten of %d live connections have an RTT below %s at its least: taken for --rtt %s",
+		s.Total, s.RTT.Round(units.Duration(100*time.Microsecond)), g.RTT)}
 }
 
 // Serving fills in by what a server sends, where the goal does not say it and its counters show much UDP.
@@ -182,8 +182,8 @@ func (g Goal) Serving(f host.Facts) (Goal, []Note) {
 		return g, nil
 	}
 	g.Serves = servesUDP
-	return g, []Note{{"path", fmt.Sprintf("programs here have sent %d datagrams, beside %d segments of TCP: taken for "+
-		"--serves udp", sent.UDPOut, sent.TCPOut)}}
+	return g, []Note{warning("path", "programs here have sent %d datagrams, beside %d segments of TCP: taken for "+
+		"--serves udp", sent.UDPOut, sent.TCPOut)}
 }
 
 // device finds the link that a goal is about.

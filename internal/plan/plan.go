@@ -45,15 +45,6 @@ func (p Plan) Keepable() error {
 // All are the goals that are planned, with their devices filled in.
 func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
 
-// Concerns tells whether a person has to know a note before this plan is carried out: what the host is taken for, and
-// what does not come with it. Other notes are thoughts that led to nothing.
-func (p Plan) Concerns(n Note) bool {
-	return slices.Contains([]string{RoleNote, "path", "reboot", "rtt", "L4S"}, n.Subject) ||
-		strings.HasPrefix(n.Subject, "/") ||
-		slices.ContainsFunc(p.All(), func(g Goal) bool { return n.Subject == g.Dev }) ||
-		strings.HasPrefix(n.Text, "has a default route, too")
-}
-
 // Lasting are those of them that files are to keep.
 func (p Plan) Lasting() []Goal {
 	return slices.DeleteFunc(p.All(), func(g Goal) bool { return g.Runtime || g.Only })
@@ -117,9 +108,19 @@ func stackOf(v Value) qdisc.Stack {
 
 // Note is something that was thought about and left as it is, and why.
 type Note struct {
-	Subject string `json:"subject"`
-	Text    string `json:"text"`
+	Subject string   `json:"subject"`
+	Text    string   `json:"text"`
+	Kind    NoteKind `json:"kind,omitempty"`
 }
+
+// NoteKind says who has to read a note.
+type NoteKind string
+
+const (
+	Aside       NoteKind = ""            // a thought that led to nothing: for who asks for all
+	Consequence NoteKind = "consequence" // what does not come with the plan, or was assumed: to be known before
+	Role        NoteKind = "role"        // what the host is taken for: to be known before and after
+)
 
 // Empty tells whether nothing is left to change: the goal is in force.
 func (p Plan) Empty() bool { return len(p.Changes) == 0 }
@@ -180,15 +181,15 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	d.stack, _ = link.Tree.Stack()
 	d.cc = facts.Sysctls[congestionControl].Value
 	if _, why, err := Uplink(facts); err == nil && why != "" && !said {
-		d.note(link.Name, "%s", why)
+		d.warn(link.Name, "%s", why)
 	}
 	if kind := tunnelKind(link, false); kind != "" && goal.Rate != 0 {
-		d.note(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each",
+		d.warn(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each",
 			goal.Rate, overhead(kind))
 	}
 	if !link.Up {
 		// No reason to wait, least of all at boot: what is set holds when the link comes up.
-		d.note(link.Name, "the link is down: nothing leaves by it now")
+		d.warn(link.Name, "the link is down: nothing leaves by it now")
 	}
 	steps := rules
 	switch {
@@ -306,8 +307,22 @@ type draft struct {
 // A rule adds to a draft what it has to say. It is an error only if the goal cannot be reached without it.
 type rule func(*draft) error
 
+func warning(subject, text string, args ...any) Note {
+	return Note{subject, fmt.Sprintf(text, args...), Consequence}
+}
+
+// note adds what led to nothing.
 func (d *draft) note(subject, text string, args ...any) {
-	if n := (Note{Subject: subject, Text: fmt.Sprintf(text, args...)}); !slices.Contains(d.Considered, n) {
+	d.add(Note{subject, fmt.Sprintf(text, args...), Aside})
+}
+
+// warn adds what a person has to know before.
+func (d *draft) warn(subject, text string, args ...any) {
+	d.add(warning(subject, text, args...))
+}
+
+func (d *draft) add(n Note) {
+	if !slices.Contains(d.Considered, n) {
 		d.Considered = append(d.Considered, n)
 	}
 }

@@ -126,14 +126,11 @@ func otherCard(f host.Facts) bool {
 	})
 }
 
-// RoleNote is the subject of notes on what a host is taken for.
-const RoleNote = "role"
-
 // AsSeen fills in the role that a host is seen to have, where the goal does not say one. A relay that takes a
 // server's plan has its queue at the provider afterwards as before. It is an error if the signs are such that nobody
 // but a person can tell.
 func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
-	const subject = RoleNote
+	role := func(text string, args ...any) []Note { return []Note{{"role", fmt.Sprintf(text, args...), Role}} }
 	if g.Recipe != "" || g.Only || g.Qdisc != "" || g.Dev != "" && g.Dev != f.Uplink {
 		return g, nil, nil
 	}
@@ -141,19 +138,16 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 	seen := strings.Join(carried.Seen, " ")
 	switch {
 	case g.Role == "server" && (carried.Relay() || carried.Has(Forwards)):
-		return g, []Note{{subject, "server, as asked. This host carries for others, though: " + seen +
-			" Their queue stands in the provider's box on the way in. " +
-			"weir plan --role relay owns that, too"}}, nil
+		return g, role("server, as asked. This host carries for others, though: %s Their queue stands in the "+
+			"provider's box on the way in. weir plan --role relay owns that, too", seen), nil
 	case g.Role == "relay" && g.Carries == "":
 		g.Carries = SetUp(f)
-		return g, []Note{{subject, fmt.Sprintf("relay, carrying %s, as the host is set up. To say otherwise: "+
-			"--carries", g.Carries)}}, nil
+		return g, role("relay, carrying %s, as the host is set up. To say otherwise: --carries", g.Carries), nil
 	case g.Role != "" || g.Rate == 0:
 		return g, nil, nil
 	case carried.Relay():
 		g.Role, g.Carries = "relay", SetUp(f)
-		return g, []Note{{subject, "taken for a relay on one card: " + seen + " To have a server's plan: --role " +
-			"server"}}, nil
+		return g, role("taken for a relay on one card: %s To have a server's plan: --role server", seen), nil
 	case f.Forwards():
 		if kinds := SetUp(f); len(tunnelsOf(kinds)) > 0 {
 			return g, nil, &Refusal{

@@ -76,7 +76,7 @@ func ownTheQueue(d *draft) error {
 		d.needCAKE()
 		return d.unshaped()
 	case g.Rate != 0 && g.Rate == d.link.Speed && g.Follow == "":
-		d.note(d.link.Name, "%s is the speed of the link: the device is the limit, and shaping would only cost", g.Rate)
+		d.warn(d.link.Name, "%s is the speed of the link: the device is the limit, and shaping would only cost", g.Rate)
 		return d.unshaped()
 	case g.Rate != 0 && g.Carries.oneCard():
 		return d.relayed()
@@ -151,11 +151,11 @@ func (g Goal) Crowded(s host.Sockets) []Note {
 	if turn <= short {
 		return nil
 	}
-	return []Note{{"path", fmt.Sprintf("one client has %d busy connections. At %s a turn of theirs takes %s, and what "+
+	return []Note{warning("path", "one client has %d busy connections. At %s a turn of theirs takes %s, and what "+
 		"else that client does waits for its turn. No other client waits. Fewer connections end that; so does CAKE's "+
 		"flows, with which clients do not share evenly any more (lab, 12mbit: an echo of a client with 33 downloads "+
 		"waits 8.33 ms at p99, with 128 71.51, and with flows 1.01; scenarios/rules/many.toml)",
-		s.Most, g.Rate, turn.Round(time.Millisecond))}}
+		s.Most, g.Rate, turn.Round(time.Millisecond))}
 }
 
 // overloads says what DualPI2 drops where many connections are seen.
@@ -170,9 +170,9 @@ func (g Goal) overloads(s host.Sockets) []Note {
 	if each >= few {
 		return nil
 	}
-	return []Note{{"L4S", fmt.Sprintf("%d connections are busy. At %s each has less than four packets in flight. "+
+	return []Note{warning("L4S", "%d connections are busy. At %s each has less than four packets in flight. "+
 		"DualPI2 then drops many, also of what is no download (lab, 12mbit, 40ms, 16 downloads: a classic echo "+
-		"loses 5.87 %% of its packets, and with CAKE 0; scenarios/rules/l4s.toml)", s.Busy, g.Rate)}}
+		"loses 5.87 %% of its packets, and with CAKE 0; scenarios/rules/l4s.toml)", s.Busy, g.Rate)}
 }
 
 // ownInterval is the interval for what this host sends itself.
@@ -246,7 +246,7 @@ func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
 	htb := d.htb(shaped(g.Rate))
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() {
-		d.note(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device. Where %s is "+
+		d.warn(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device. Where %s is "+
 			"enforced beyond it, the queue is there. "+
 			"(lab, a host with the published recipe dualpi2-bbr: its queue held 0 packets, and an echo took 62 ms "+
 			"longer beside four downloads; scenarios/seed-host.toml)",
@@ -290,7 +290,7 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 	const narrow = units.Rate(10e6) // below, the least windows of a dozen connections are more than it carries
 	g := d.Goal
 	if g.Rate < narrow {
-		d.note("L4S", "on a link as narrow as %s many connections at once overload DualPI2, and it drops in both "+
+		d.warn("L4S", "on a link as narrow as %s many connections at once overload DualPI2, and it drops in both "+
 			"queues "+
 			"(lab, 3mbit, 16 downloads: a classic echo loses 27.4 %% of its packets, one in the L queue 25.7, "+
 			"and with CAKE 0 and 0; scenarios/rules/l4s.toml)", g.Rate)
@@ -302,11 +302,11 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 				"fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
 	}
 	if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
-		d.note("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
+		d.warn("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
 			"the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
 			d.facts.Kernel)
 		if d.link.TxQueues > 1 {
-			d.note(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
+			d.warn(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
 		}
 		if d.facts.Forwards() {
 			d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a "+
@@ -325,11 +325,11 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 				"CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
 	}
 	if !d.facts.Admin && d.facts.Qdiscs[qdisc.BPF] == host.Unknown {
-		d.note("L4S", "kernel %s has no dualpi2. Whether it takes weir's own, which weir up would use, only root can "+
+		d.warn("L4S", "kernel %s has no dualpi2. Whether it takes weir's own, which weir up would use, only root can "+
 			"tell: sudo weir plan", d.facts.Kernel)
 		return false, nil
 	}
-	d.note("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
+	d.warn("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
 		"latency is as with --prefer latency",
 		d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
 	return false, nil
@@ -352,10 +352,10 @@ func (d *draft) cake(reason string) error {
 	switch {
 	case d.sendsOwnTCP():
 		why, q.MemLimit = ownEvidence, ownMemory(g.highest())
-		d.note("rtt", "%s: how long a connection's own queue may stand before CAKE acts on it. The kernel keeps the "+
+		d.warn("rtt", "%s: how long a connection's own queue may stand before CAKE acts on it. The kernel keeps the "+
 			"queues of this host's TCP short by itself; --serves udp for a host that sends QUIC", q.RTT)
 	case g.RTT == 0:
-		d.note("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it",
+		d.warn("rtt", "%s, ten times 50ms, as --rtt is not said: how long a queue may stand before CAKE acts on it",
 			q.RTT)
 	}
 	if g.FairTo == "src" {
@@ -493,7 +493,7 @@ func (d *draft) unshaped() error {
 			}
 		}
 		if !d.has(kind) {
-			d.note(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
+			d.warn(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
 		} else if err := d.root(append(above, plain(kind)...), reason,
 			"lab, 1gbit at the device: an echo takes 0.37 ms with fq_codel, 2.55 with one FIFO "+
 				"(scenarios/seeds/gso.toml)"); err != nil {
@@ -516,7 +516,7 @@ func (d *draft) warnIfIdle() {
 	if d.stack.Has("noqueue") {
 		what = "there is no queue at this device"
 	}
-	d.note(d.link.Name, "%s. If the provider enforces a lower rate the queue is there; tell it with --rate "+
+	d.warn(d.link.Name, "%s. If the provider enforces a lower rate the queue is there; tell it with --rate "+
 		"(lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing; scenarios/seeds/narrow-link.toml)",
 		what)
 }

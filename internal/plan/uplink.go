@@ -140,9 +140,8 @@ func OtherUplinks(f host.Facts, planned ...string) (notes []Note) {
 			slices.ContainsFunc(notes, func(n Note) bool { return n.Subject == r.Dev }) {
 			continue
 		}
-		notes = append(notes, Note{Subject: r.Dev, Text: fmt.Sprintf(
-			"has a default route, too (%s): what leaves by it is left as it is; "+
-				"for that one, too:  weir up --dev %s --rate …", r, dev)})
+		notes = append(notes, warning(r.Dev, "has a default route, too (%s): what leaves by it is left as it is; "+
+			"for that one, too:  weir up --dev %s --rate …", r, dev))
 	}
 	return notes
 }

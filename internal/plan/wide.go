@@ -40,10 +40,10 @@ func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
 	if d.facts.Qdiscs["cake_mq"] == host.Yes {
 		queues = d.multiQueue(q)
 	} else {
-		d.note(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock", d.facts.Kernel,
+		d.warn(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock", d.facts.Kernel,
 			d.link.TxQueues)
 	}
-	d.note(d.link.Name, "one CAKE is taken to carry %s (LibreQoS#127). weir doctor --bench measures it here, and "+
+	d.warn(d.link.Name, "one CAKE is taken to carry %s (LibreQoS#127). weir doctor --bench measures it here, and "+
 		"--one-cake tells it", assumedCAKE)
 	return queues
 }
@@ -64,7 +64,7 @@ func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
 	switch {
 	case d.sendsOwnTCP() && d.Goal.Rate <= wholeCarries*d.carried():
 		q.SplitGSO = false
-		d.note(d.link.Name, "one CAKE carries %s here if it takes superpackets apart, and at least %d times that if "+
+		d.warn(d.link.Name, "one CAKE carries %s here if it takes superpackets apart, and at least %d times that if "+
 			"it leaves them whole. An echo may wait for one: up to 64 KiB", d.Goal.OneCAKE, wholeCarries)
 		return ", superpackets left whole", true
 	case queue > 1 && d.facts.Qdiscs["cake_mq"] == host.Yes && d.Goal.Rate <= queue*d.carried():
@@ -88,7 +88,7 @@ func (d *draft) perQueue() error {
 			"%s; one CAKE carries %s here, so each of the %d queues has its part", hereReason(g.Rate), g.OneCAKE,
 			d.link.TxQueues), perQueueEvidence)
 	}
-	d.note(d.link.Name, "no shaper: one CAKE carries %s here, and %s needs more. The queue stays at the provider. A "+
+	d.warn(d.link.Name, "no shaper: one CAKE carries %s here, and %s needs more. The queue stays at the provider. A "+
 		"shaper that the CPU holds back would be slower, and have a queue of its own", g.OneCAKE, g.Rate)
 	return d.unshaped()
 }

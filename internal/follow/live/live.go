@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"net/netip"
@@ -238,7 +239,7 @@ func (s listener) search(
 	defer s.close()
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	say("its rate is looked for")
-	waits := func(why string, _ units.Rate) { tell(change.Doing{Waits: why}) }
+	waits := func(w Wait) { tell(change.Doing{Waits: w.Text}) }
 	rate, err := s.find(ctx, waits, func() bool { return !store.Sought(s.Unmeasured) })
 	if err != nil {
 		return 0, err
@@ -259,9 +260,7 @@ func (s listener) search(
 
 // Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as
 // often as it changes.
-//
-// Of one client alone it also tells what that gets (follow.Finder.Lone); 0 where that is not known.
-func Find(ctx context.Context, u change.Unmeasured, waits func(why string, lone units.Rate)) (units.Rate, error) {
+func Find(ctx context.Context, u change.Unmeasured, waits func(Wait)) (units.Rate, error) {
 	s, err := prepare(u, shareAwaited)
 	if err != nil {
 		return 0, err
@@ -270,8 +269,15 @@ func Find(ctx context.Context, u change.Unmeasured, waits func(why string, lone 
 	return s.find(ctx, waits, func() bool { return false })
 }
 
+// Wait is why a rate is not known yet.
+type Wait struct {
+	Reason follow.Reason
+	Text   string     // the reason for a person, with its figures
+	Lone   units.Rate // what one client alone gets (follow.Finder.Lone); 0: not known
+}
+
 // find looks until the rate is known, or nobody wants to know it any more, which it asks from time to time.
-func (s listener) find(ctx context.Context, waits func(string, units.Rate), enough func() bool) (units.Rate, error) {
+func (s listener) find(ctx context.Context, waits func(Wait), enough func() bool) (units.Rate, error) {
 	f, said, asked := follow.NewFinder(), "", time.Now()
 	for {
 		stats, there, err := s.conn.RootStats(s.Link)
@@ -287,9 +293,10 @@ func (s listener) find(ctx context.Context, waits func(string, units.Rate), enou
 		}
 		f.Look(look)
 		rate, found := f.Found()
-		why := f.Why()
+		reason, why := f.Reason(), f.Why()
 		if found && s.Speed != 0 && float64(rate) > device*float64(s.Speed) {
-			found, why = false, "the device itself is the limit, "+s.Speed.String()+": nothing is to be shaped"
+			found, reason = false, follow.DeviceLimit
+			why = fmt.Sprintf("%v, %s: nothing is to be shaped", reason, s.Speed)
 		}
 		if why != said {
 			lone, _ := f.Lone()
@@ -297,7 +304,7 @@ func (s listener) find(ctx context.Context, waits func(string, units.Rate), enou
 			if s.blind != "" && !found {
 				why += "; " + s.blind
 			}
-			waits(why, lone)
+			waits(Wait{reason, why, lone})
 		}
 		if found {
 			return rate, nil
