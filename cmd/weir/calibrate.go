@@ -25,6 +25,7 @@ import (
 	"golang.org/x/term"
 
 	"weir/internal/calibrate"
+	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
 	"weir/internal/plan"
@@ -137,8 +138,8 @@ func (o calibrateOptions) verified(found *meter.Calibrated) error {
 	if found.Verified.Calm {
 		return nil
 	}
-	return &hinted{errors.New("the result is not verified, and nothing was changed"),
-		"weir calibrate " + strings.Join(o.peers, " ") + " when the link is idle"}
+	return hint.Wrap(errors.New("the result is not verified, and nothing was changed"),
+		"weir calibrate "+strings.Join(o.peers, " ")+" when the link is idle")
 }
 
 // run calibrates the way to the peers.
@@ -170,16 +171,16 @@ func (o calibrateOptions) run(stderr io.Writer) (*meter.Calibrated, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, &hinted{errors.New("ended before anything was found"), "weir calibrate " +
-			strings.Join(o.peers, " ")}
+		return nil, hint.Wrap(errors.New("ended before anything was found"), "weir calibrate "+
+			strings.Join(o.peers, " "))
 	}
 	switch {
 	case errors.Is(err, calibrate.ErrSilent):
-		return nil, &hinted{err, "another peer: a firewall may keep the probes out"}
+		return nil, hint.Wrap(err, "another peer: a firewall may keep the probes out")
 	case errors.Is(err, calibrate.ErrBusy):
-		return nil, &hinted{err, "weir calibrate " + strings.Join(o.peers, " ") + " when this host has less to do"}
+		return nil, hint.Wrap(err, "weir calibrate "+strings.Join(o.peers, " ")+" when this host has less to do")
 	case errors.Is(err, calibrate.ErrStalled):
-		return nil, &hinted{err, "another peer, or this one when its host has less to do"}
+		return nil, hint.Wrap(err, "another peer, or this one when its host has less to do")
 	}
 	if err != nil {
 		return nil, err
@@ -299,8 +300,8 @@ func deviceTo(peers []*meter.Peer) (read func() (meter.Counters, bool), done fun
 			return nil, none, nil
 		}
 		if index != 0 && index != routes[0].LinkIndex {
-			return nil, none, &hinted{fmt.Errorf("%s is reached by another device than %s", p.Name, peers[0].Name),
-				"peers behind one device: its link is what is calibrated"}
+			return nil, none, hint.Wrap(fmt.Errorf("%s is reached by another device than %s", p.Name, peers[0].Name),
+				"peers behind one device: its link is what is calibrated")
 		}
 		index = routes[0].LinkIndex
 	}
@@ -327,8 +328,8 @@ func shaped(conn *qdisc.Conn, index int) error {
 	if err != nil || errLink != nil || !ok || !stack.Shapes() {
 		return nil
 	}
-	return &hinted{fmt.Errorf("%s enforces a rate itself (%s), so that rate would be found",
-		text.OneLine(link.Attrs().Name), stack), "weir down, and weir calibrate then"}
+	return hint.Wrap(fmt.Errorf("%s enforces a rate itself (%s), so that rate would be found",
+		text.OneLine(link.Attrs().Name), stack), "weir down, and weir calibrate then")
 }
 
 // printCalibrated prints what was found.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/doctor"
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -109,7 +110,7 @@ func lookAt(facts *host.Facts, dev string) error {
 		return nil
 	}
 	if _, there := facts.Link(dev); !there {
-		return &plan.Refusal{What: dev + ": no such device",
+		return &hint.Error{What: dev + ": no such device",
 			Try: "one of: " + strings.Join(plan.DeviceNames(*facts), ", ")}
 	}
 	facts.Uplink = dev

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/bench"
+	"weir/internal/hint"
 	"weir/internal/host"
-	"weir/internal/plan"
 	"weir/internal/text"
 )
 
@@ -28,7 +28,7 @@ func runBench(cmd *cobra.Command, asJSON bool) error {
 		return err
 	}
 	if facts.Qdiscs["cake"] == host.No {
-		return &plan.Refusal{What: "kernel " + facts.Kernel + " has no CAKE to measure",
+		return &hint.Error{What: "kernel " + facts.Kernel + " has no CAKE to measure",
 			Try: host.AllModules(facts.Kernel)}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
@@ -40,10 +40,10 @@ func runBench(cmd *cobra.Command, asJSON bool) error {
 	shown.clear()
 	switch {
 	case errors.Is(err, bench.ErrLacks):
-		return &hinted{err, "sudo weir doctor --bench"}
+		return hint.Wrap(err, "sudo weir doctor --bench")
 	case errors.Is(err, context.DeadlineExceeded):
-		return &hinted{errors.New("it was not over within a minute: this host has too much else to do"),
-			"again, when it has less"}
+		return hint.Wrap(errors.New("it was not over within a minute: this host has too much else to do"),
+			"again, when it has less")
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case err != nil:
@@ -68,7 +68,7 @@ func printBench(w io.Writer, r bench.Report) error {
 	}
 	fmt.Fprintln(w)
 	if r.OneCake == 0 {
-		return &plan.Refusal{What: "CAKE was not measured", Try: "weir doctor --bench again, as root"}
+		return &hint.Error{What: "CAKE was not measured", Try: "weir doctor --bench again, as root"}
 	}
 	printWrapped(w, "", fmt.Sprintf("One CAKE carries %s here. A network card's own work is not in that, so a plan "+
 		"uses four fifths of it.", r.OneCake))

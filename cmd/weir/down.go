@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
-	"weir/internal/plan"
+	"weir/internal/hint"
 	"weir/internal/text"
 )
 
@@ -100,10 +100,10 @@ func notDown(out change.Outcome, dev string) error {
 	}
 	if len(out.Left) == 1 {
 		l := out.Left[0]
-		return &plan.Refusal{What: "left, since somebody else has changed it: " + text.Short(l.Target.String()) + " " +
+		return &hint.Error{What: "left, since somebody else has changed it: " + text.Short(l.Target.String()) + " " +
 			l.Error, Try: try}
 	}
-	return &plan.Refusal{What: fmt.Sprintf("%s left, since somebody else has changed them",
+	return &hint.Error{What: fmt.Sprintf("%s left, since somebody else has changed them",
 		text.Counted(len(out.Left), "thing")), Try: try}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/dualpi2"
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -104,8 +105,13 @@ func (o *dualpi2Options) noOptions(cmd *cobra.Command, args []string) error {
 
 // wrong is what is wrong with a discipline's options, on any host.
 func wrong(cmd *cobra.Command, err error) error {
-	// --help has them, in a better order
-	what, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), dualpi2Kind+": "), "; known: ")
+	if options := (*qdisc.OptionError)(nil); errors.As(err, &options) {
+		err = options.Err // the command has named the discipline
+	}
+	what := err.Error()
+	if word, is := err.(*qdisc.UnknownWord); is {
+		what = word.Short // --help has those that are known, in a better order
+	}
 	return usage(cmd.CommandPath()+" --help, and man tc-dualpi2 for what each option does", "%s", what)
 }
 
@@ -120,7 +126,7 @@ func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, erro
 	}
 	link, ok := facts.Link(o.dev)
 	if !ok {
-		return facts, link, &plan.Refusal{What: o.dev + ": no such device", Try: "one of: " +
+		return facts, link, &hint.Error{What: o.dev + ": no such device", Try: "one of: " +
 			strings.Join(plan.DeviceNames(facts), ", ")}
 	}
 	return facts, link, nil
@@ -134,12 +140,12 @@ func (o *dualpi2Options) change(cmd *cobra.Command) (host.Facts, host.Link, erro
 		return facts, link, err
 	}
 	if !facts.Admin {
-		return facts, link, &plan.Refusal{What: cmd.Name() + " changes the network, which needs root (CAP_NET_ADMIN)",
+		return facts, link, &hint.Error{What: cmd.Name() + " changes the network, which needs root (CAP_NET_ADMIN)",
 			Try: "sudo " + cmd.CommandPath() + " …"}
 	}
 	// A journal that cannot be read is another namespace's, or damaged: weir up says so when it is asked.
 	if status, err := change.Open(change.Dir).Status(); err == nil && status.Up && status.Goal.Dev == link.Name {
-		return facts, link, &plan.Refusal{
+		return facts, link, &hint.Error{
 			What: fmt.Sprintf("weir up is in force on %s, and what it has set is not changed behind its back",
 				link.Name),
 			Try: "weir up --qdisc '" + dualpi2Kind + " …', or weir down first",
@@ -212,7 +218,7 @@ func instance(f host.Facts, l host.Link) (qdisc.Qdisc, bool, error) {
 		if !f.Admin {
 			try = "the same with sudo"
 		}
-		return root, false, &plan.Refusal{What: fmt.Sprintf("%s: %s cannot be read, which needs root (CAP_SYS_ADMIN) "+
+		return root, false, &hint.Error{What: fmt.Sprintf("%s: %s cannot be read, which needs root (CAP_SYS_ADMIN) "+
 			"and the version of weir that made it", l.Name, root.Kind), Try: try}
 	}
 	return root, root.Kind == dualpi2Kind, nil
@@ -249,7 +255,7 @@ The others are those of tc-dualpi2(8), of which these come first:
 				return err
 			}
 			if facts.Qdiscs[dualpi2Kind] == host.No {
-				return &plan.Refusal{
+				return &hint.Error{
 					What: fmt.Sprintf("kernel %s does not take the BPF DualPI2: %s", facts.Kernel, facts.BPFDualPI2),
 					Try:  "weir up --rate RATE, for the best that works here",
 				}
@@ -264,7 +270,7 @@ The others are those of tc-dualpi2(8), of which these come first:
 			case err != nil:
 				return err
 			case there && !status.Unconfirmed:
-				return &plan.Refusal{What: fmt.Sprintf("%s has one already: %s", link.Name, now.Spec),
+				return &hint.Error{What: fmt.Sprintf("%s has one already: %s", link.Name, now.Spec),
 					Try: "weir dualpi2 change dev " + link.Name + " …"}
 			case status.Up && !status.Unconfirmed && !there:
 				// Somebody has taken that one away, for good by the looks of it: what is there now is what to go back
@@ -352,7 +358,7 @@ as they are. Only a limit beyond the one it was made for makes it anew.`,
 }
 
 func notThere(l host.Link) error {
-	return &plan.Refusal{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name,
+	return &hint.Error{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name,
 		plan.QueueOf(l.Tree).String()), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
 }
 
@@ -385,7 +391,7 @@ that, too.`,
 			case err != nil:
 				return err
 			case status.Goal.Dev == "" && status.Why == "" && there:
-				return &plan.Refusal{
+				return &hint.Error{
 					What: fmt.Sprintf("%s has one, and no journal in %s knows what was there before", link.Name,
 						o.state),
 					Try: "tc qdisc del dev " + link.Name + " root, after which the kernel puts its default there",
@@ -426,7 +432,7 @@ func notDeleted(dev string, out change.Outcome) error {
 	if len(out.Failed) > 0 || len(out.Left) == 0 {
 		return failed(out, try+", again")
 	}
-	return &plan.Refusal{What: "left, since somebody else has changed it: " + dev + " " + out.Left[0].Error, Try: try +
+	return &hint.Error{What: "left, since somebody else has changed it: " + dev + " " + out.Left[0].Error, Try: try +
 		" --force, which puts back what was there before"}
 }
 
@@ -502,7 +508,7 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 		}
 		for _, l := range links {
 			if l.Name == status.Goal.Dev {
-				return &plan.Refusal{
+				return &hint.Error{
 					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name,
 						status.Goal.Qdisc, plan.QueueOf(l.Tree).String()),
 					Try: fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s",

@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"weir/internal/dualpi2"
+	"weir/internal/hint"
 	"weir/internal/host"
-	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
 
@@ -217,7 +217,7 @@ func TestShowWhatIsGone(t *testing.T) {
 	o := dualpi2Options{state: t.TempDir()}
 	var out bytes.Buffer
 	err := o.show(&out, facts, facts.Links, false)
-	if refusal, ok := err.(*plan.Refusal); !ok ||
+	if refusal, ok := err.(*hint.Error); !ok ||
 		!strings.Contains(refusal.What, "eth0: dualpi2.0a1b2c cannot be read") || refusal.Try != "the same with sudo" {
 		t.Errorf("%v", err)
 	}

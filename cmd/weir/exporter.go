@@ -25,6 +25,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/exporter"
+	"weir/internal/hint"
 )
 
 func newExporterCommand() *cobra.Command {
@@ -59,7 +60,7 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 				return usage("weir exporter --textfile FILE", "--listen and --web-config exclude --textfile")
 			}
 			if err := toolkit.Validate(web); err != nil {
-				return &hinted{fmt.Errorf("%s: %w", web, err), "docs/exporter.md, which has an example"}
+				return hint.Wrap(fmt.Errorf("%s: %w", web, err), "docs/exporter.md, which has an example")
 			}
 			if err := listens("--listen", listen, "tcp", "127.0.0.1:4749"); err != nil {
 				return err
@@ -69,7 +70,7 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 					return usage("--textfile name.prom", "--textfile %s: node_exporter reads *.prom alone", textfile)
 				}
 				if err := writable(textfile); err != nil {
-					return &hinted{err, "a file in a folder that is there and can be written"}
+					return hint.Wrap(err, "a file in a folder that is there and can be written")
 				}
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
@@ -96,7 +97,7 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 					case errors.Is(err, unix.EACCES):
 						try = "--listen ADDRESS:PORT, with a port above 1023, or run it as root"
 					}
-					return &hinted{err, try}
+					return hint.Wrap(err, try)
 				}
 				scheme := "http"
 				if web != "" {
@@ -158,8 +159,8 @@ func writeMetrics(ctx context.Context, file string, registry *prometheus.Registr
 	defer tick.Stop()
 	for {
 		if err := prometheus.WriteToTextfile(file, registry); err != nil {
-			return &hinted{fmt.Errorf("%s cannot be written: %w", file, err),
-				"a file in a folder that is there and can be written"}
+			return hint.Wrap(fmt.Errorf("%s cannot be written: %w", file, err),
+				"a file in a folder that is there and can be written")
 		}
 		select {
 		case <-ctx.Done():

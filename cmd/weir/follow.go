@@ -21,7 +21,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/follow/live"
-	"weir/internal/plan"
+	"weir/internal/hint"
 	"weir/internal/units"
 )
 
@@ -98,7 +98,7 @@ func runFollow(ctx context.Context, store change.Store, log *followLog) error {
 		return err
 	}
 	if len(status.Followed) == 0 {
-		return &plan.Refusal{What: "no goal in force says between which rates to follow",
+		return &hint.Error{What: "no goal in force says between which rates to follow",
 			Try: "weir up --rate 20mbit..100mbit, or --rate auto"}
 	}
 	following, err := store.Follow()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/hint"
 	"weir/internal/lab"
 	"weir/internal/lab/boot"
 	"weir/internal/lab/engine"
@@ -133,7 +134,7 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 
 	if o.html != "" { // now: who has waited for a result should not lose it to a misspelt folder
 		if err := writable(o.html); err != nil {
-			return &hinted{err, "--html report.html, in a folder that is there and can be written"}
+			return hint.Wrap(err, "--html report.html, in a folder that is there and can be written")
 		}
 	}
 	line := newProgress(cmd.ErrOrStderr())
@@ -172,16 +173,16 @@ func (o labOptions) failed(cmd *cobra.Command, reports []verdict.Report, err err
 		release, _ := os.ReadFile("/etc/os-release")
 		emulator := text.Package{Debian: "qemu-system-x86", Fedora: "qemu-system-x86-core", SUSE: "qemu-x86",
 			Alpine: "qemu-system-x86_64", Arch: "qemu-system-x86"}
-		return &hinted{err, emulator.Install(string(release))}
+		return hint.Wrap(err, emulator.Install(string(release)))
 	case errors.Is(err, qemu.ErrNoClock):
-		return &hinted{err, "make kernels"}
+		return hint.Wrap(err, "make kernels")
 	}
 	var failure *boot.Failure
 	if errors.As(err, &failure) {
 		for _, line := range failure.Console {
 			fmt.Fprintf(cmd.ErrOrStderr(), "  console: %s\n", line)
 		}
-		return &hinted{errors.New(strings.TrimSuffix(err.Error(), failure.Error()) + failure.What), ""}
+		return hint.Wrap(errors.New(strings.TrimSuffix(err.Error(), failure.Error())+failure.What), "")
 	}
 	return err
 }
@@ -298,7 +299,7 @@ func labRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
 			booter := booters()[name]
 			found, err := booter.find()
 			if err != nil {
-				return r, &hinted{err, booter.try}
+				return r, hint.Wrap(err, booter.try)
 			}
 			r.Engines[name] = found
 		}

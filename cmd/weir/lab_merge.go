@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/hint"
 	"weir/internal/lab"
 	"weir/internal/lab/scenario"
 )
@@ -111,7 +112,7 @@ func labMerge(cmd *cobra.Command, paths []string, o labOptions) error {
 	runner := lab.Runner{Only: o.only}
 	reports, err := runner.Merge(first.Files, scenarios, runs)
 	if err != nil {
-		return &hinted{err, fmt.Sprintf("all of the run's %d parts, each once", first.Of)}
+		return hint.Wrap(err, fmt.Sprintf("all of the run's %d parts, each once", first.Of))
 	}
 	if err := o.show(cmd.OutOrStdout(), reports, first.Files); err != nil {
 		return err

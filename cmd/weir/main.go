@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/hint"
 	"weir/internal/text"
 )
 
@@ -52,7 +53,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if path := (*fs.PathError)(nil); errors.As(lost, &path) {
 			lost = path.Err
 		}
-		err = &hinted{fmt.Errorf("standard output cannot be written: %w", lost), "again, to where there is room"}
+		err = hint.Wrap(fmt.Errorf("standard output cannot be written: %w", lost), "again, to where there is room")
 	}
 	if err == nil {
 		return exitTrue
@@ -62,11 +63,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	// One line says what is wrong and one what to try, whatever was wrong.
 	fmt.Fprintf(errs, "weir: %s\n", strings.Join(strings.Fields(err.Error()), " "))
-	var hint interface{ Hint() string }
-	if errors.As(err, &hint) && hint.Hint() != "" {
-		fmt.Fprintf(errs, "  try: %s\n", sameState(ran, hint.Hint()))
+	try, usage := hint.Of(err)
+	if try != "" {
+		fmt.Fprintf(errs, "  try: %s\n", sameState(ran, try))
 	}
-	if isUsage(err) {
+	if usage {
 		return exitUsage
 	}
 	return exitNotSo

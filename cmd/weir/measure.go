@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
 	"weir/internal/report"
@@ -213,7 +214,7 @@ func (o measureOptions) check() error {
 			continue
 		}
 		if err := writable(path); err != nil { // now: who has waited for a result should not lose it
-			return &hinted{err, "a file in a folder that is there and can be written"}
+			return hint.Wrap(err, "a file in a folder that is there and can be written")
 		}
 	}
 	return nil
@@ -276,7 +277,7 @@ func unreached(ctx context.Context, load string) error {
 	if load == "" || ctx.Err() != nil {
 		return nil
 	}
-	return &hinted{fmt.Errorf("the %s could not be measured", load), "again, once the other side answers"}
+	return hint.Wrap(fmt.Errorf("the %s could not be measured", load), "again, once the other side answers")
 }
 
 // file looks for a large file at an address; nil: a responsiveness server is there.
@@ -386,11 +387,11 @@ func (o measureOptions) before() (*meter.Result, error) {
 	}
 	b, err := os.ReadFile(o.compare)
 	if err != nil {
-		return nil, &hinted{fmt.Errorf("%s: %w", o.compare, errors.Unwrap(err)), "a file of weir measure --json"}
+		return nil, hint.Wrap(fmt.Errorf("%s: %w", o.compare, errors.Unwrap(err)), "a file of weir measure --json")
 	}
 	r, err := meter.ReadResult(b)
 	if err != nil {
-		return nil, &hinted{fmt.Errorf("%s is no result: %w", o.compare, err), "a file of weir measure --json"}
+		return nil, hint.Wrap(fmt.Errorf("%s is no result: %w", o.compare, err), "a file of weir measure --json")
 	}
 	return &r, nil
 }

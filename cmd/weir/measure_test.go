@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 )
 
@@ -64,7 +65,7 @@ func TestAddress(t *testing.T) {
 		"fe80::1%eth0":    "[fe80::1%eth0]:4747", "": "", "a/b": "", "a b": "", "a:0": "", "a:65536": "", "a:-1": "",
 		"a:https": "", "a:": "", "[2001:db8::1": "", "2001:db8::1]": "", "[::1]:x": "", "[::1]]": ""} {
 		got, err := address(target, "", "4747")
-		if got != want || (err != nil) != (want == "") || err != nil && !isUsage(err) {
+		if _, isUsage := hint.Of(err); got != want || (err != nil) != (want == "") || err != nil && !isUsage {
 			t.Errorf("%q: %q, %v; want %q", target, got, err, want)
 		}
 	}

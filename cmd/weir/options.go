@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/hint"
 	"weir/internal/units"
 )
 
@@ -92,9 +93,8 @@ func wrongValue(help string, err *pflag.InvalidValueError) error {
 		noUnit.Example = like(err.GetFlag(), noUnit.What, noUnit.Example)
 		return usage(name+" "+withUnit(text, noUnit.Example), "%s: %v", name, noUnit)
 	}
-	said := err.Unwrap().Error()
-	if !strings.HasPrefix(said, "--") {
-		said = name + ": " + said
+	if wrong := (*hint.Error)(nil); errors.As(err, &wrong) {
+		return usage(help, "%s", wrong.What) // it names the option
 	}
-	return usage(help, "%s", said)
+	return usage(help, "%s: %v", name, err.Unwrap())
 }

@@ -92,14 +92,6 @@ func seconds(d units.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(time.Duration(d).Seconds()))
 }
 
-// hinted gives an error of another package the fix that only a command knows.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h *hinted) Hint() string { return h.hint }
-
 // isTerminal looks beneath what keeps text plain. One that can move no cursor (TERM=dumb, as within an editor) is none.
 func isTerminal(w io.Writer) bool {
 	f, ok := beneath(w).(*os.File)

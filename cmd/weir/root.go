@@ -3,13 +3,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -79,12 +79,7 @@ func addCobras(root *cobra.Command) {
 
 // usage is an error that no machine could have helped.
 func usage(try, format string, args ...any) error {
-	return &plan.Refusal{What: fmt.Sprintf(format, args...), Try: try, Usage: true}
-}
-
-func isUsage(err error) bool {
-	var refusal *plan.Refusal
-	return errors.As(err, &refusal) && refusal.Usage
+	return &hint.Error{What: fmt.Sprintf(format, args...), Try: try, Usage: true}
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/server"
 	"weir/internal/text"
@@ -310,7 +311,7 @@ func (o serveOptions) directory() (string, error) {
 		dir = filepath.Join(cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(home, ".local/state")), "weir")
 	}
 	if dir == "" {
-		return "", &hinted{errors.New("no directory to keep a certificate in"), "--state DIRECTORY"}
+		return "", hint.Wrap(errors.New("no directory to keep a certificate in"), "--state DIRECTORY")
 	}
 	return dir, nil
 }
@@ -318,20 +319,20 @@ func (o serveOptions) directory() (string, error) {
 // keep finds the certificate and the token.
 func (o serveOptions) keep(dir string) (server.Kept, error) {
 	kept, err := server.Keep(dir)
-	if problem := (*meter.Problem)(nil); errors.As(err, &problem) {
+	if problem := (*hint.Error)(nil); errors.As(err, &problem) {
 		return kept, err
 	}
 	if err != nil {
 		if path := (*fs.PathError)(nil); errors.As(err, &path) {
 			err = fmt.Errorf("%s: %w", path.Path, path.Err)
 		}
-		return kept, &hinted{err, "weir serve --state DIRECTORY, of one that can be written"}
+		return kept, hint.Wrap(err, "weir serve --state DIRECTORY, of one that can be written")
 	}
 	if o.cert != "" {
 		given, err := server.Load(o.cert, o.key)
 		given.Token = kept.Token
 		if err != nil {
-			err = &hinted{err, "--cert FILE --key FILE, both in PEM"}
+			err = hint.Wrap(err, "--cert FILE --key FILE, both in PEM")
 		}
 		return given, err
 	}
@@ -361,7 +362,7 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 		if o.domain != "" {
 			try = "as root, or where no web server has port 443"
 		}
-		return nil, nil, &hinted{err, try}
+		return nil, nil, hint.Wrap(err, try)
 	}
 	at := o.udp
 	if at == "" { // the same, whichever port that became
@@ -377,7 +378,7 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 		if other := o.another("--udp", o.udp, err); other != nil {
 			return nil, nil, other
 		}
-		return nil, nil, &hinted{err, "weir serve --udp :4748"}
+		return nil, nil, hint.Wrap(err, "weir serve --udp :4748")
 	}
 	return tcp, udp, nil
 }
@@ -388,8 +389,8 @@ func (o serveOptions) another(option, at string, err error) error {
 		return nil
 	}
 	host, port, _ := net.SplitHostPort(at)
-	return &hinted{fmt.Errorf("%s %s: %s is no address of this host", option, at, host),
-		elsewhere(option, port, addresses())}
+	return hint.Wrap(fmt.Errorf("%s %s: %s is no address of this host", option, at, host),
+		elsewhere(option, port, addresses()))
 }
 
 // elsewhere is where to listen instead, of the addresses that there are.

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
 	"weir/internal/plan"
@@ -141,7 +142,7 @@ func (o tryOptions) check(goal plan.Goal) error {
 	if goal.Runtime {
 		return usage("weir try without --runtime", "what is tried and kept is kept over a reboot")
 	}
-	var refusal *plan.Refusal
+	var refusal *hint.Error
 	if err := goal.Check(); errors.As(err, &refusal) {
 		return refusal
 	}
@@ -256,8 +257,8 @@ func (t *attempt) listen(ctx context.Context) hearing {
 // settle makes a goal of what was heard. Of one client alone a person has to say that the rate is the server's.
 func (t *attempt) settle(ctx context.Context, h hearing) error {
 	if h.Rate == 0 {
-		return &hinted{fmt.Errorf("%s does not find the rate of its link: %s", t.host.Name, text.OneLine(h.Says)),
-			"--rate 50mbit, what its provider sold, or --time 60s"}
+		return hint.Wrap(fmt.Errorf("%s does not find the rate of its link: %s", t.host.Name, text.OneLine(h.Says)),
+			"--rate 50mbit, what its provider sold, or --time 60s")
 	}
 	found := h.Rate.String()
 	if h.Alone {
@@ -265,12 +266,12 @@ func (t *attempt) settle(ctx context.Context, h hearing) error {
 		printWrapped(t.w, "", fmt.Sprintf("The way from %s to here carries %s. If your own line has more, that is the "+
 			"server's link. If not, others who reach it faster would be held to that.", t.host.Name, found))
 		if !t.terminal || t.yes {
-			return &hinted{errors.New("whether that is the server's link, nobody here can say"),
-				"--rate " + found + ", if it is"}
+			return hint.Wrap(errors.New("whether that is the server's link, nobody here can say"),
+				"--rate "+found+", if it is")
 		}
 		if !t.ask(ctx, "Has your own line more than "+found+"? [y/N] ") {
-			return &hinted{fmt.Errorf("%s is unchanged: the rate of its link is not known", t.host.Name),
-				"--rate 50mbit, what its provider sold"}
+			return hint.Wrap(fmt.Errorf("%s is unchanged: the rate of its link is not known", t.host.Name),
+				"--rate 50mbit, what its provider sold")
 		}
 	} else {
 		fmt.Fprintf(t.w, "The link of %s carries %s, as its own traffic tells.\n", t.host.Name, found)
@@ -314,7 +315,7 @@ func (t *attempt) find(arch string) ([]byte, error) {
 	}
 	if err != nil {
 		err = fmt.Errorf("%s is %s, and %s: %w", t.host.Name, arch, path, cmp.Or(errors.Unwrap(err), err))
-		return nil, &hinted{err, "--program weir-linux-" + arch + ", of the same release"}
+		return nil, hint.Wrap(err, "--program weir-linux-"+arch+", of the same release")
 	}
 	return b, nil
 }
@@ -325,8 +326,8 @@ func (t *attempt) askPassword(ctx context.Context) error {
 		return nil
 	}
 	if !t.terminal {
-		return &hinted{fmt.Errorf("%s on %s wants a password", t.machine.By(), t.host.Name),
-			"weir try at a terminal, or as root@"}
+		return hint.Wrap(fmt.Errorf("%s on %s wants a password", t.machine.By(), t.host.Name),
+			"weir try at a terminal, or as root@")
 	}
 	terminal := int(os.Stdin.Fd())
 	before, err := term.GetState(terminal)
@@ -377,8 +378,8 @@ func (t *attempt) free(ctx context.Context) error {
 		return fmt.Errorf("weir does not run on %s: %w", t.host.Name, err)
 	}
 	if s.Up {
-		return &hinted{fmt.Errorf("weir has %s in hand already", t.host.Name),
-			t.there("up " + t.goal.Flags())}
+		return hint.Wrap(fmt.Errorf("weir has %s in hand already", t.host.Name),
+			t.there("up "+t.goal.Flags()))
 	}
 	return nil
 }
@@ -460,8 +461,8 @@ func (t *attempt) keep(ctx context.Context) error {
 		return t.back(ctx, err)
 	case !s.Up:
 		t.State = putBack
-		return &hinted{fmt.Errorf("somebody on %s has taken it down meanwhile, so it is not kept", t.host.Name),
-			t.there("status")}
+		return hint.Wrap(fmt.Errorf("somebody on %s has taken it down meanwhile, so it is not kept", t.host.Name),
+			t.there("status"))
 	case s.Goal != t.up.Goal:
 		return t.back(ctx, nil)
 	}
@@ -565,11 +566,11 @@ func (t *attempt) back(ctx context.Context, why error) error {
 			otherwise = "it may have been confirmed, and stays until a reboot then"
 		}
 		left := fmt.Errorf("%s: putting it back: %w; %s", t.host.Name, err, otherwise)
-		return errors.Join(interrupted(why), &hinted{left, t.there("status")})
+		return errors.Join(interrupted(why), hint.Wrap(left, t.there("status")))
 	}
 	if t.State == overtaken {
 		left := fmt.Errorf("somebody else has changed %s meanwhile, so it is left as it is", t.host.Name)
-		return errors.Join(interrupted(why), &hinted{left, t.there("status")})
+		return errors.Join(interrupted(why), hint.Wrap(left, t.there("status")))
 	}
 	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)

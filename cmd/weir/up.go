@@ -20,6 +20,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/follow/live"
+	"weir/internal/hint"
 	"weir/internal/plan"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -176,7 +177,7 @@ func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Ou
 		})
 		switch {
 		case errors.Is(errOne, live.ErrSlow):
-			err = &plan.Refusal{What: c.Name + ": " + errOne.Error(), Try: "weir up, again"}
+			err = &hint.Error{What: c.Name + ": " + errOne.Error(), Try: "weir up, again"}
 		case errOne != nil:
 			d.Error = errOne.Error()
 			all[c.Name] = d
@@ -257,6 +258,6 @@ func failed(out change.Outcome, try string) error {
 		}
 		which = append(which, name+": "+f.Error)
 	}
-	return &plan.Refusal{What: fmt.Sprintf("%s not in force: %s", text.Counted(len(which), "change"),
+	return &hint.Error{What: fmt.Sprintf("%s not in force: %s", text.Counted(len(which), "change"),
 		strings.Join(which, "; ")), Try: try}
 }

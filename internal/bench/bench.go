@@ -10,7 +10,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -38,6 +37,8 @@ type Result struct {
 	Packets float64    `json:"packets_per_second,omitempty"` // of 1514 bytes
 	Rate    units.Rate `json:"rate,omitempty"`               // bit/s
 	Lacks   string     `json:"lacks,omitempty"`              // why it was not measured
+
+	multiqueue bool // it wants a device with several queues
 }
 
 // oneCake is the name of the candidate that a plan goes by.
@@ -51,9 +52,9 @@ func candidates(queues int) []Result {
 		{Name: oneCake, Queue: "cake bandwidth " + unreached + " besteffort dual-dsthost"},
 		{Name: "one CAKE, superpackets whole", Queue: "cake bandwidth " + unreached +
 			" besteffort dual-dsthost no-split-gso"},
-		{Name: "cake_mq", Queue: "cake_mq bandwidth " + unreached + " besteffort dual-dsthost"},
+		{Name: "cake_mq", Queue: "cake_mq bandwidth " + unreached + " besteffort dual-dsthost", multiqueue: true},
 		{Name: "htb + fq_codel", Queue: "htb rate " + unreached + " | fq_codel"},
-		{Name: "htb + fq for each queue", Queue: "mq | htb rate " + share + " | fq"},
+		{Name: "htb + fq for each queue", Queue: "mq | htb rate " + share + " | fq", multiqueue: true},
 	}
 }
 
@@ -62,11 +63,6 @@ func (r Result) counted(bytes int64, seconds float64) Result {
 	r.Packets = float64(bytes) / payload / seconds
 	r.Rate = units.Rate(r.Packets * frame * 8)
 	return r
-}
-
-// several tells whether a candidate wants a device with several queues.
-func (r Result) several() bool {
-	return strings.HasPrefix(r.Queue, "cake_mq") || strings.HasPrefix(r.Queue, "mq")
 }
 
 // stack reads what tc would.

@@ -55,7 +55,7 @@ func Inside(w io.Writer) error {
 	e := json.NewEncoder(w)
 	for _, c := range all {
 		q := queues
-		if !c.several() {
+		if !c.multiqueue {
 			q = 1
 		}
 		result, err := measure(c, q, each*min(cpus, 32))

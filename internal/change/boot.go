@@ -22,7 +22,7 @@ func (s Store) Boot() (Outcome, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		out, err := s.boot()
-		if other := (*busy)(nil); errors.As(err, &other) && attempt < attempts {
+		if errors.Is(err, ErrBusy) && attempt < attempts {
 			s.timer.sleep(time.Second)
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -272,7 +273,7 @@ func TestGoalFile(t *testing.T) {
 		!noted(status.Notes, "/etc/weir.toml", "/etc/weir.toml:") {
 		t.Errorf("broken: %+v", status)
 	}
-	var refusal *plan.Refusal
+	var refusal *hint.Error
 	if _, err := s.Up(plan.Goal{}, 0); !errors.As(err, &refusal) || !refusal.Usage {
 		t.Errorf("broken: %v", err)
 	}
@@ -706,7 +707,7 @@ func TestFilesCannotBeWritten(t *testing.T) {
 	m.refuse["writable "+host.SysctlFile] = errors.New("read-only file system")
 	for _, within := range []time.Duration{0, minute} {
 		_, err := s.Up(plan.Goal{Rate: 50e6}, within)
-		var refusal *plan.Refusal
+		var refusal *hint.Error
 		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), "read-only file system; nothing was changed") ||
 			!strings.Contains(refusal.Try, "--runtime") {
 			t.Errorf("%v", err)

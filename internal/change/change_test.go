@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -536,7 +537,7 @@ func TestShaperIsNotTakenAwayByMistake(t *testing.T) {
 			continue
 		}
 		for _, err := range []error{errPlan, errUp} {
-			var refusal *plan.Refusal
+			var refusal *hint.Error
 			if !errors.As(err, &refusal) || !strings.Contains(refusal.What, c.what) || refusal.Try != c.try {
 				t.Errorf("%+v after %+v: %+v", c.second, c.first, err)
 			}
@@ -813,9 +814,8 @@ func TestNamespaceIsGone(t *testing.T) {
 	_, errStatus := s.Status()
 	_, errDown := s.Down(false)
 	for _, err := range []error{errUp, errPlan, errStatus, errDown} {
-		var hinted interface{ Hint() string }
-		if !errors.As(err, &hinted) || !strings.Contains(err.Error(), "another network namespace") ||
-			!strings.Contains(hinted.Hint(), "weir down --force") {
+		if try, _ := hint.Of(err); !strings.Contains(err.Error(), "another network namespace") ||
+			!strings.Contains(try, "weir down --force") {
 			t.Errorf("%v", err)
 		}
 	}

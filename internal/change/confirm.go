@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
@@ -27,15 +28,15 @@ func (s Store) confirm(unit string) (Status, bool, error) {
 	status := s.status(at)
 	switch {
 	case status.Reverted != nil && !status.Unconfirmed:
-		return status, false, &plan.Refusal{What: "too late: " + status.Reverted.Goal.Flags() + " was put back",
+		return status, false, &hint.Error{What: "too late: " + status.Reverted.Goal.Flags() + " was put back",
 			Try: "weir up again, with --timeout for more time"}
 	case status.Reboot:
-		return status, false, &plan.Refusal{What: "the machine was started again since weir up, and its changes " +
+		return status, false, &hint.Error{What: "the machine was started again since weir up, and its changes " +
 			"ended with that", Try: "weir up"}
 	case j == nil || j.Pending == nil, unit != "" && j.unit() != unit:
 		return status, false, nil
 	case j.Pending.Down:
-		return status, false, &plan.Refusal{What: "the last run was weir down, and it was cut short",
+		return status, false, &hint.Error{What: "the last run was weir down, and it was cut short",
 			Try: "weir recover"}
 	}
 	files, err := j.confirmable(facts)
@@ -64,7 +65,7 @@ func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error)
 	j.only = j.Pending.Dev
 	for _, goal := range j.goals() {
 		if _, there := facts.Link(goal.Dev); !there && len(j.goals()) > 1 {
-			return nil, &plan.Refusal{What: goal.Dev + ", which has a goal, too, is not there",
+			return nil, &hint.Error{What: goal.Dev + ", which has a goal, too, is not there",
 				Try: "weir confirm when it is; or weir down --dev " + goal.Dev}
 		}
 		if err := isUp(goal, facts); err != nil && (j.only == "" || j.only == goal.Dev) {
@@ -93,7 +94,7 @@ func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error)
 		}
 		which = append(which, fmt.Sprintf("%s is %s, not %s", c.Target, c.Old, c.New))
 	}
-	return nil, &plan.Refusal{
+	return nil, &hint.Error{
 		What: "not confirmed, since it is not in force: " + strings.Join(which, "; "),
 		Try:  try,
 	}
@@ -121,10 +122,10 @@ func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal
 		}
 		what := fmt.Sprintf("not confirmed: %s: %v", c.Name, err)
 		if undone := errors.Join(append(failed, s.saveOrRemove(j))...); undone != nil {
-			return nil, &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
+			return nil, &hint.Error{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
 				Try: "weir recover"}
 		}
-		return nil, &plan.Refusal{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, " +
+		return nil, &hint.Error{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, " +
 			"which ends with a reboot and takes no files"}
 	}
 	s.later(func() { s.host.reload(files) })

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -31,7 +32,7 @@ func (s *Several) Error() string { return "weir is up on " + strings.Join(s.Devi
 func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
 	s, at, err := s.begin("down")
-	if other := (*elsewhere)(nil); force && errors.As(err, &other) && !other.kept {
+	if force && errors.Is(err, errOtherNamespace) {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal",
 			Text: "was about another network namespace, and is removed; nothing was put back there"})
 		return out, s.Forget()
@@ -58,7 +59,7 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 		}
 		return Outcome{}, several
 	case goal == nil && dev != "":
-		return out, &plan.Refusal{What: "weir is not up on " + dev, Try: "weir status, which names what it is up on"}
+		return out, &hint.Error{What: "weir is not up on " + dev, Try: "weir status, which names what it is up on"}
 	case dev != "" && slices.ContainsFunc(goals, func(g plan.Goal) bool { return g.Dev != dev }):
 		out.Goal = goal.Goal
 		err := s.downOne(j, facts, dev, force, &out)
@@ -83,11 +84,11 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 // downOne takes one device's goal down, of several.
 func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out *Outcome) error {
 	if j.Pending != nil {
-		return &plan.Refusal{What: "the last run is not confirmed, or was cut short",
+		return &hint.Error{What: "the last run is not confirmed, or was cut short",
 			Try: "weir confirm, or weir recover, and then again"}
 	}
 	if err := j.strange(dev); err != nil {
-		return &plan.Refusal{What: err.Error(), Try: "weir down --all, which takes none"}
+		return &hint.Error{What: err.Error(), Try: "weir down --all, which takes none"}
 	}
 	p, theirs := j.planDown(facts, dev, force, out)
 	others := func(e entry) bool { return e.Dev() != "" && e.Dev() != dev }

@@ -59,7 +59,7 @@ func (s Store) Restore(shaper *Shaper) (still bool, err error) {
 			defer unlock()
 			break
 		}
-		if other := (*busy)(nil); !errors.As(err, &other) {
+		if !errors.Is(err, ErrBusy) {
 			break // of a journal that cannot be reached
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -54,7 +55,7 @@ func TestDualPI2InBPF(t *testing.T) {
 	// To nobody but root it is a kind of which nothing is known, and that is no drift.
 	m.f.Admin, m.link(2).Tree = false, qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "dualpi2.0a1b2c", Handle: 0x10000,
 		Parent: qdisc.Root}}}
-	var refusal *plan.Refusal
+	var refusal *hint.Error
 	if status, err := s.Status(); !errors.As(err, &refusal) || !strings.Contains(refusal.What, "needs root") {
 		t.Errorf("status for anybody: %+v, %v", status, err)
 	}
@@ -147,7 +148,7 @@ func TestQueueOnly(t *testing.T) {
 	}
 	m.link(2).Tree = single(t, "fq")
 	m.refuse["eth0"] = errors.New("not supported: no BPF qdiscs")
-	var refusal *plan.Refusal
+	var refusal *hint.Error
 	if _, err := s.Up(own(""), 0); !errors.As(err, &refusal) ||
 		!strings.Contains(refusal.What, "nothing was changed") || strings.Contains(refusal.Try, "--qdisc") {
 		t.Errorf("one that fails: %+v", err)

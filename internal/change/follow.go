@@ -204,7 +204,7 @@ func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err 
 		return false, err
 	}
 	unlock, err := s.store.lockWithin(patience)
-	if other := (*busy)(nil); errors.As(err, &other) {
+	if errors.Is(err, ErrBusy) {
 		return false, nil
 	}
 	if err != nil {
@@ -290,9 +290,8 @@ func (s Store) Follow() (*Following, error) {
 		_ = os.Chmod(s.held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
 	}
 	alone, err := s.flock(name+".held", patience)
-	if second := (*busy)(nil); errors.As(err, &second) {
-		return nil, &busy{plan.Refusal{What: "another weir follow is at work here",
-			Try: cmp.Or(s.askFollow(), "weir status")}}
+	if errors.Is(err, ErrBusy) {
+		return nil, busy("another weir follow is at work here", cmp.Or(s.askFollow(), "weir status"))
 	}
 	if err != nil {
 		return nil, err

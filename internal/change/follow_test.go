@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -211,7 +212,7 @@ func TestFollowStarter(t *testing.T) {
 		}
 		first := must[*Following](t)(s.Follow())
 		_, err := s.Follow()
-		if second := (*busy)(nil); !errors.As(err, &second) || second.Try != cmp.Or(c.ask, "weir status") {
+		if try, _ := hint.Of(err); !errors.Is(err, ErrBusy) || try != cmp.Or(c.ask, "weir status") {
 			t.Errorf("%s: a second is told %v", c.init, err)
 		}
 		if err := first.Close(); err != nil { // and not before, by the garbage collector

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -116,7 +117,7 @@ func TestIngressFails(t *testing.T) {
 	before, _ := m.facts()
 	m.refuse["ingress "+arriving] = errors.New("no such module")
 	_, err := s.Up(bothWays, minute)
-	var refusal *plan.Refusal
+	var refusal *hint.Error
 	if !errors.As(err, &refusal) || refusal.What != "eth0: ingress: "+arriving+
 		": no such module; nothing was changed" || !strings.Contains(refusal.Try, "without --ingress") {
 		t.Errorf("up: %+v", err)

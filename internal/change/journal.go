@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -125,7 +126,7 @@ func (j *journal) strange(but string) error {
 }
 
 func notUnderstood(dev string, why error) error {
-	return &plan.Refusal{What: fmt.Sprintf("the goal of %s is not understood: %v", dev, why),
+	return &hint.Error{What: fmt.Sprintf("the goal of %s is not understood: %v", dev, why),
 		Try: "weir up with a goal; or weir down, which takes none"}
 }
 
@@ -322,7 +323,7 @@ func (j *journal) awaits(dev string) error {
 	}
 	for _, g := range j.goals() {
 		if g.Dev != dev && !slices.ContainsFunc(j.Pending.Back, func(w written) bool { return w.Goal == g }) {
-			return &plan.Refusal{What: "the goal of " + g.Dev + " is not confirmed yet",
+			return &hint.Error{What: "the goal of " + g.Dev + " is not confirmed yet",
 				Try: "weir confirm, or weir recover, and then the same again"}
 		}
 	}
@@ -480,8 +481,8 @@ func (j *journal) notes() (notes []plan.Note) {
 	}
 	for _, u := range j.Uplinks {
 		if u.FileDev != "" {
-			notes = append(notes, plan.Note{Kind: plan.Consequence, Subject: u.Goal.Dev, Text: "was called " + u.FileDev +
-				" when weir set it up"})
+			notes = append(notes, plan.Note{Subject: u.Goal.Dev, Kind: plan.Consequence,
+				Text: "was called " + u.FileDev + " when weir set it up"})
 		}
 	}
 	return notes

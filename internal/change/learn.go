@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -89,8 +90,7 @@ func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 	if err != nil {
 		return err
 	}
-	overtaken := &busy{plan.Refusal{What: "another run has begun before " + rate.String() + " was confirmed",
-		Try: "weir status"}}
+	overtaken := busy("another run has begun before "+rate.String()+" was confirmed", "weir status")
 	moves() // since then
 	s.timer.sleep(looks)
 	if !moves() {
@@ -101,7 +101,7 @@ func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 		case len(out.Done)+len(out.Left) == 0:
 			return overtaken
 		}
-		return &plan.Refusal{What: "since it was shaped to " + rate.String() + " nothing has moved: put back",
+		return &hint.Error{What: "since it was shaped to " + rate.String() + " nothing has moved: put back",
 			Try: "weir calibrate PEER"}
 	}
 	_, done, err := s.confirm(unit)
@@ -118,10 +118,10 @@ func (s Store) learn(goal plan.Goal, rate units.Rate, within time.Duration) (uni
 	}
 	defer s.end()
 	if was, _ := about(at.journal.goals(), goal.Dev); was != goal {
-		return "", &plan.Refusal{What: "the goal of " + goal.Dev + " is another by now", Try: "weir status"}
+		return "", &hint.Error{What: "the goal of " + goal.Dev + " is another by now", Try: "weir status"}
 	}
 	if at.journal.Pending != nil {
-		return "", &busy{plan.Refusal{What: "another goal waits to be confirmed", Try: "weir confirm"}}
+		return "", busy("another goal waits to be confirmed", "weir confirm")
 	}
 	goal.Rate = rate
 	goals, _, err := s.asked(goal, at)

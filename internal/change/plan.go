@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
@@ -71,7 +72,7 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 		switch {
 		case there || g.Dev == "":
 		case i > 0 || goal == (plan.Goal{}) && len(before) > 1:
-			return nil, nil, &plan.Refusal{What: g.Dev + ", which has a goal, too, is not there",
+			return nil, nil, &hint.Error{What: g.Dev + ", which has a goal, too, is not there",
 				Try: "weir down --dev " + g.Dev + ", if it does not come again"}
 		default:
 			return []plan.Goal{g}, nil, nil // to be told so: beside others it would be passed over
@@ -265,7 +266,7 @@ func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	if both.Check() == nil {
 		try = "weir up " + both.Flags() + ", or " + try
 	}
-	return &plan.Refusal{
+	return &hint.Error{
 		What: fmt.Sprintf("this goal would take the shaper away: it does not say %s, which the one in force does",
 			gave.Flags()),
 		Try: try,

@@ -34,11 +34,11 @@ func (s Store) Expire(waits func()) (Outcome, error) {
 		if len(out.Done) > 0 {
 			last = out
 		}
-		unsaved := (*unsaved)(nil)
+		var unsaved unsavedRun
 		switch {
 		case errors.As(err, &unsaved):
 			// All is put back. What is set by hand from now on is not to be overwritten.
-			s.done = &unsaved.run
+			s.done = &unsaved.until
 			left, again = again, min(2*again, longest)
 		case err != nil || len(out.Failed) > 0:
 			left, again = again, min(2*again, longest)
@@ -55,10 +55,10 @@ func (s Store) Expire(waits func()) (Outcome, error) {
 	}
 }
 
-// unsaved is that a run was put back, and the journal cannot be told.
-type unsaved struct {
-	plan.Refusal
-	run time.Duration // by its deadline
+// unsavedRun is that a run was put back, and the journal cannot be told.
+type unsavedRun struct {
+	error
+	until time.Duration // the run's deadline, by which it is known
 }
 
 // recover puts a pending run back, or says how long that has to wait. It is of one run alone if its timer is named.
@@ -157,7 +157,7 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 	switch err := s.saveOrRemove(j.afterwards(overwritten)); {
 	case err == nil:
 	case s.expires:
-		return &unsaved{plan.Refusal{What: err.Error()}, j.Pending.Until}
+		return unsavedRun{err, j.Pending.Until}
 	default:
 		again := "weir recover"
 		if said, err := s.load(); j.Pending.Down && err == nil && said != nil && said.Pending != nil &&
@@ -255,7 +255,7 @@ func (s Store) ended(j *journal) error {
 		return err // another run was faster
 	}
 	if err := s.saveOrRemove(j.afterwards(nil)); err != nil {
-		return &unsaved{plan.Refusal{What: err.Error()}, *s.done}
+		return unsavedRun{err, *s.done}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -507,7 +508,7 @@ func TestRoleAsSeen(t *testing.T) {
 	s, m := relaying(t)
 	before, _ := m.facts()
 	for _, err := range []error{second(s.Up(rate, 0)), second(s.Plan(rate))} {
-		var refusal *plan.Refusal
+		var refusal *hint.Error
 		if !errors.As(err, &refusal) || !strings.Contains(refusal.What, "has a tunnel (tunnel)") ||
 			!strings.Contains(refusal.Try, "--role relay") {
 			t.Errorf("a tunnel without traffic: %+v", err)
@@ -608,7 +609,7 @@ func TestRelayIsNotGivenUpByMistake(t *testing.T) {
 				return
 			}
 			for _, err := range []error{errPlan, errUp} {
-				var refusal *plan.Refusal
+				var refusal *hint.Error
 				if !errors.As(err, &refusal) || !strings.HasSuffix(refusal.What,
 					c.what+", which the one in force does") || refusal.Try != c.try {
 					t.Errorf("%+v", err)
@@ -665,7 +666,7 @@ func TestRelayIngressFails(t *testing.T) {
 	before, _ := m.facts()
 	m.refuse["ingress "+alone] = errors.New("no such module")
 	_, err := s.Up(relay, minute)
-	var refusal *plan.Refusal
+	var refusal *hint.Error
 	if !errors.As(err, &refusal) || !strings.Contains(refusal.Try, "--role relay --carries forward") ||
 		strings.Contains(refusal.Try, "--ingress") {
 		t.Errorf("up: %+v", err)

@@ -3,19 +3,21 @@
 package change
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
 
-// elsewhere is why a journal is of no use here: it is about another network namespace.
-type elsewhere struct {
-	plan.Refusal
-	kept bool // what it knows of outlasts reboots, and is not gone with a namespace
-}
+// The causes where a journal is of no use here: it is about another network namespace.
+var (
+	errOtherNamespace = errors.New("about another network namespace")
+	errHostNamespace  = errors.New("about the host's own network namespace") // what it knows of outlasts reboots
+)
 
 // situation is what a run starts from.
 type situation struct {
@@ -42,17 +44,17 @@ func (s Store) read() (at situation, err error) {
 		if facts.Hidden {
 			what += ", and whether this is it cannot be read (/proc/1/ns/net)"
 		}
-		return at, &elsewhere{kept: true, Refusal: plan.Refusal{What: what,
-			Try: "the same there, or --state DIR for this one"}}
+		return at, &hint.Error{What: what, Try: "the same there, or --state DIR for this one",
+			Cause: errHostNamespace}
 	case last.Boot == facts.Boot && last.isAbout(facts):
 		last.follow(facts)
 		j = last
 	case last.Boot == facts.Boot && !last.files():
-		return at, &elsewhere{Refusal: plan.Refusal{
+		return at, &hint.Error{Cause: errOtherNamespace,
 			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
 			Try: "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which " +
 				"removes the journal",
-		}}
+		}
 	default: // a container that was started again may have no boot of its own
 		j = last.carry(facts)
 	}
@@ -95,7 +97,7 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 		case err != nil:
 			return nil, err
 		case len(written) == 0 && len(all) > 0:
-			return nil, &plan.Refusal{What: host.GoalFile + " has no goal",
+			return nil, &hint.Error{What: host.GoalFile + " has no goal",
 				Try: "weir down, to have none; or weir up with one"}
 		}
 		if plan.Says(file, all...) {
@@ -119,10 +121,10 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 		}
 		return append(written, unkept...), nil
 	case file.Kind == host.Symlink:
-		return nil, &plan.Refusal{What: host.GoalFile + " is a link, and links are not followed",
+		return nil, &hint.Error{What: host.GoalFile + " is a link, and links are not followed",
 			Try: "the file itself in its place, or none"}
 	case file.Kind != "" && file.Kind != host.NoFile:
-		return nil, &plan.Refusal{Try: "a regular file in its place, or none",
+		return nil, &hint.Error{Try: "a regular file in its place, or none",
 			What: host.GoalFile + " is not read: it is no regular file, is over 64 KiB, or has hard links"}
 	}
 	return all, nil
@@ -135,7 +137,7 @@ func (s Store) begin(command string) (_ Store, at situation, err error) {
 		return s, at, err
 	}
 	if !facts.Admin {
-		return s, at, &plan.Refusal{
+		return s, at, &hint.Error{
 			What: command + " changes the network, which needs root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
@@ -164,10 +166,10 @@ func isUp(goal plan.Goal, facts host.Facts) error {
 	link, ok := facts.Link(goal.Dev)
 	switch {
 	case ok && !link.Up && link.Kind == "bridge":
-		return &plan.Refusal{What: link.Name + ": the bridge is down: none of its ports is up",
+		return &hint.Error{What: link.Name + ": the bridge is down: none of its ports is up",
 			Try: "another device: weir plan without --dev takes the default route's"}
 	case ok && !link.Up:
-		return &plan.Refusal{What: link.Name + ": the link is down", Try: "ip link set " + link.Name +
+		return &hint.Error{What: link.Name + ": the link is down", Try: "ip link set " + link.Name +
 			" up, and see that its other end is up too"}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -110,7 +111,7 @@ func (j *journal) readable(facts host.Facts) error {
 	for _, goal := range j.goals() {
 		link, _ := facts.Link(goal.Dev)
 		if root, _ := link.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
-			return &plan.Refusal{What: link.Name + " has a BPF queue, and looking into it needs root (CAP_SYS_ADMIN)",
+			return &hint.Error{What: link.Name + " has a BPF queue, and looking into it needs root (CAP_SYS_ADMIN)",
 				Try: "the same with sudo"}
 		}
 	}

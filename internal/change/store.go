@@ -19,19 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/bpf"
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
 
-// unreached is why a journal could not be read or written: a refusal, of which the cause can still be asked.
-type unreached struct {
-	plan.Refusal
-	cause error
-}
-
-func (u *unreached) Unwrap() []error { return []error{&u.Refusal, u.cause} }
-
+// unreachable says why a journal could not be read or written. It wraps err.
 func unreachable(err error) error {
 	try := "--state DIR, one that can be read and, to change something, written"
 	switch {
@@ -42,7 +36,7 @@ func unreachable(err error) error {
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 		try = "the same with sudo"
 	}
-	return &unreached{plan.Refusal{What: "journal: " + err.Error(), Try: try}, err}
+	return hint.Wrap(fmt.Errorf("journal: %w", err), try)
 }
 
 func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
@@ -88,13 +82,13 @@ func (s Store) text() ([]byte, error) {
 }
 
 func notRegular(path string) error {
-	return &plan.Refusal{What: path + " is not a regular file", Try: "--state DIR, another one"}
+	return &hint.Error{What: path + " is not a regular file", Try: "--state DIR, another one"}
 }
 
 // load reads the journal; nil if there is none.
 func (s Store) load() (*journal, error) {
 	text, err := s.text()
-	var refusal *plan.Refusal
+	var refusal *hint.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -104,11 +98,11 @@ func (s Store) load() (*journal, error) {
 		return nil, unreachable(err)
 	}
 	if len(strings.TrimSpace(string(text))) == 0 {
-		return nil, &plan.Refusal{What: s.path() + " is empty",
+		return nil, &hint.Error{What: s.path() + " is empty",
 			Try: "remove it, if nothing of weir's is in force: weir doctor tells what is"}
 	}
 	damaged := func(why any) error {
-		return &plan.Refusal{
+		return &hint.Error{
 			What: fmt.Sprintf("%s is damaged: %v", s.path(), why),
 			Try:  "see what it says of the host as it was, set that by hand, then remove the file",
 		}
@@ -125,7 +119,7 @@ func (s Store) load() (*journal, error) {
 		return nil, damaged(err)
 	}
 	if j.Version > journalVersion {
-		return nil, &plan.Refusal{
+		return nil, &hint.Error{
 			What: fmt.Sprintf("%s is of a newer weir: version %d, and this program knows %d", s.path(), j.Version,
 				journalVersion),
 			Try: "weir down by the program that wrote it, which the package of that version has",
@@ -167,7 +161,7 @@ func (s Store) save(j *journal) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	if len(text) >= maxJournal {
-		return &plan.Refusal{Try: "take it down by whatever made it, and then again",
+		return &hint.Error{Try: "take it down by whatever made it, and then again",
 			What: fmt.Sprintf("what is there now is more than a journal holds: %s", units.Size(maxJournal))}
 	}
 	half := s.path() + ".new"
@@ -211,11 +205,10 @@ func (s Store) saveOrRemove(j *journal) error {
 	return s.save(j)
 }
 
-// busy is why a run did not start: another one has not ended.
-type busy struct{ plan.Refusal }
+// ErrBusy is the cause where another run has not ended: the same again may succeed.
+var ErrBusy = errors.New("another run has not ended")
 
-// Busy tells whether an error is that another run has not ended: the same again may succeed.
-func Busy(err error) bool { return errors.As(err, new(*busy)) }
+func busy(what, try string) error { return &hint.Error{What: what, Try: try, Cause: ErrBusy} }
 
 // patience is how long a run waits for another one's end.
 const patience = time.Second
@@ -282,8 +275,7 @@ func (s Store) flock(name string, patience time.Duration) (unlock func(), err er
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		case waited >= patience:
 			f.Close()
-			return nil, &busy{plan.Refusal{What: "another weir is changing this host",
-				Try: "the same again when it is done"}}
+			return nil, busy("another weir is changing this host", "the same again when it is done")
 		}
 		f.Close()
 		s.timer.sleep(pause)
@@ -323,7 +315,7 @@ func (s Store) trusted() error {
 			if !mine {
 				mend = "chown root "
 			}
-			return &plan.Refusal{What: "others than root can write to " + path,
+			return &hint.Error{What: "others than root can write to " + path,
 				Try: "--state DIR, where root alone can write; or, if nobody has written there:  " + mend + path}
 		}
 		if path == filepath.Dir(path) {
@@ -354,7 +346,7 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 			if other.Uplinks[i].Goal.Only {
 				down = "weir dualpi2 del --dev " + goal.Dev
 			}
-			return &plan.Refusal{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev, dir),
+			return &hint.Error{What: fmt.Sprintf("what was on %s before is in the journal in %s", goal.Dev, dir),
 				Try: down + ", and then again"}
 		})
 		if err != nil {
@@ -375,7 +367,7 @@ func (s Store) claimSetting(c plan.Change, f host.Facts) error {
 		if e.Theirs {
 			down += " --force"
 		}
-		return &plan.Refusal{What: fmt.Sprintf("what %s was before is in the journal in %s", c.Name, dir),
+		return &hint.Error{What: fmt.Sprintf("what %s was before is in the journal in %s", c.Name, dir),
 			Try: down + " --state " + dir + ", and then again"}
 	})
 }

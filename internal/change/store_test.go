@@ -9,11 +9,10 @@ import (
 	"os"
 	"testing"
 	"time"
+	"weir/internal/hint"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"weir/internal/plan"
 )
 
 // Who waits for the lock does so for a second, then says so, and leaves no file open.
@@ -31,7 +30,7 @@ func TestLockIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, began := open(), m.clock
-	if _, err := s.lock(); !errors.As(err, new(*busy)) {
+	if _, err := s.lock(); !errors.Is(err, ErrBusy) {
 		t.Errorf("beside another run: %v", err)
 	}
 	if waited := m.clock - began; waited != time.Second {
@@ -106,7 +105,7 @@ func TestLiveCleanQueue(t *testing.T) {
 // Of a journal that cannot be reached the refusal and its cause can both be asked.
 func TestUnreachable(t *testing.T) {
 	err := unreachable(&os.PathError{Op: "open", Path: "journal.json", Err: unix.EACCES})
-	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) || refusal.Try == "" ||
+	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) || refusal.Try == "" ||
 		!errors.Is(err, fs.ErrPermission) || err.Error() != "journal: open journal.json: permission denied" {
 		t.Errorf("%v", err)
 	}

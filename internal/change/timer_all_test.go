@@ -7,6 +7,7 @@ package change
 // In make test-all: programs of the host hang for real time.
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -88,7 +89,7 @@ func (h *hung) ask(name string) error {
 	other := *h.store
 	other.timer = h.fake
 	unlock, err := other.lockWithin(0)
-	for Busy(err) { // our own child, until it is a program
+	for errors.Is(err, ErrBusy) { // our own child, until it is a program
 		time.Sleep(time.Millisecond)
 		unlock, err = other.lockWithin(0)
 	}

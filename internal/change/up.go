@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -44,8 +45,8 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	}
 	out, err := s.up(at.journal, goals, at.facts, within, false)
 	out.Notes = append(measured, out.Notes...)
-	if refusal := (*plan.Refusal)(nil); len(half.Done) > 0 && errors.As(err, &refusal) {
-		err = &plan.Refusal{What: "the weir down that was cut short has ended; then: " + refusal.What, Try: refusal.Try}
+	if refusal := (*hint.Error)(nil); len(half.Done) > 0 && errors.As(err, &refusal) {
+		err = &hint.Error{What: "the weir down that was cut short has ended; then: " + refusal.What, Try: refusal.Try}
 	}
 	s.report("up", out, err)
 	return out, err
@@ -110,7 +111,7 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 	}
 	if within == 0 {
 		if err = s.conclude(next, facts, boot); err != nil {
-			err = &plan.Refusal{What: "all is set, and the journal does not say that it stays: " + err.Error(),
+			err = &hint.Error{What: "all is set, and the journal does not say that it stays: " + err.Error(),
 				Try: "weir confirm, when that can be written"}
 		}
 	}
@@ -227,7 +228,7 @@ func (s Store) conclude(next *journal, facts host.Facts, boot bool) error {
 func (s Store) writable(files []plan.Change) error {
 	for _, c := range files {
 		if err := s.host.writable(c.Name); err != nil {
-			return &plan.Refusal{
+			return &hint.Error{
 				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was "+
 					"changed", c.Name, err),
 				Try: "--runtime: what is set then ends with a reboot",
@@ -257,18 +258,17 @@ func (s Store) arm(next, before *journal) error {
 	case now.unit() != next.Pending.Unit:
 		s.disarm(next.Pending.Unit)
 		if s.timer.now() >= next.Pending.Until {
-			return &plan.Refusal{What: "the time was over before its timer was armed: this host is slow now; " +
+			return &hint.Error{What: "the time was over before its timer was armed: this host is slow now; " +
 				"nothing was changed", Try: "a longer --timeout"}
 		}
-		return &busy{plan.Refusal{What: "another weir has changed this host meanwhile; nothing was changed",
-			Try: "weir status"}}
+		return busy("another weir has changed this host meanwhile; nothing was changed", "weir status")
 	case err == nil:
 		return nil
 	}
 	if undone := s.saveOrRemove(before); undone != nil {
 		return undone
 	}
-	return &plan.Refusal{
+	return &hint.Error{
 		What: fmt.Sprintf("the timer that would put it back cannot be armed: %v; nothing was changed", err),
 		Try:  "weir up --yes, which does without, if you can get at this host in another way",
 	}
@@ -308,10 +308,10 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 			goal.WithoutIngress()+"; or weir plan for the reasons"
 	}
 	if undone != nil {
-		return &plan.Refusal{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
+		return &hint.Error{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
 			Try: "weir recover"}
 	}
-	return &plan.Refusal{What: what + "; nothing was changed", Try: try}
+	return &hint.Error{What: what + "; nothing was changed", Try: try}
 }
 
 // verify adds to the outcome what a plan from new facts would still change.

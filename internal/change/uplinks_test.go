@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -588,7 +589,7 @@ func TestDeviceOfAnotherStore(t *testing.T) {
 	must[Outcome](t)(one.Up(plan.Goal{Rate: 50e6}, 0))
 	m.written, m.dir = nil, other.Dir
 	_, err := other.Up(plan.Goal{Rate: 30e6}, 0)
-	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) ||
+	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) ||
 		!strings.Contains(refusal.Try, "--state "+one.Dir) || m.written != nil {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
@@ -617,7 +618,7 @@ func TestSettingOfAnotherStore(t *testing.T) {
 	m.written, m.dir = nil, other.Dir
 	far := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 200 * ms}
 	_, err := other.Up(far, 0)
-	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) || m.written != nil ||
+	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) || m.written != nil ||
 		!strings.HasPrefix(refusal.What, "what net.ipv4.tcp_") ||
 		!strings.Contains(refusal.Try, "weir down --all --state "+one.Dir) {
 		t.Errorf("%v, wrote %v", err, m.written)
@@ -653,7 +654,7 @@ func TestSettingOfAnotherStore(t *testing.T) {
 	must[Outcome](t)(one.DownAll(false))
 	m.dir = other.Dir
 	_, err = other.Up(far, 0)
-	if refusal := (*plan.Refusal)(nil); !errors.As(err, &refusal) ||
+	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) ||
 		!strings.Contains(refusal.Try, "weir down --all --force --state "+one.Dir) {
 		t.Errorf("%v", err)
 	}
@@ -754,7 +755,7 @@ func TestOneLockForAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0); !errors.As(err, new(*busy)) {
+	if _, err := other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0); !errors.Is(err, ErrBusy) {
 		t.Errorf("beside another run: %v", err)
 	}
 	unlock()

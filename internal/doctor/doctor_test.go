@@ -331,7 +331,7 @@ func servers(t *testing.T) []diagnosed {
 		})), []string{"✓ 5 of 9 connections use cubic."}},
 		{"a file that only root can read", facts(bbr, func(f *host.Facts) {
 			f.Deep.Loaded = []string{"tcp_bbr"}
-			f.Deep.Unknown = []host.Unread{{What: "/etc/sysctl.d/a.conf", Why: "needs root"}}
+			f.Deep.Unknown = []host.Unread{{Why: "needs root", File: "/etc/sysctl.d/a.conf"}}
 		}), []string{"✓ Nothing to do."}},
 		{"a start that is no whole part", facts(sysctl("ipv4.tcp_rmem", "4096 100000 6291456")),
 			[]string{"! tcp_rmem default is 100000 (kernel: 131072)."}},

@@ -64,7 +64,7 @@ func sameFields(a, b string) bool {
 func changedSince(p *patient) (found []Finding) {
 	// A file that could not be read may say what no other does.
 	hidden := slices.ContainsFunc(p.deep.Unknown, func(u host.Unread) bool {
-		return strings.Contains(u.What, "/sysctl")
+		return strings.Contains(u.File, "/sysctl")
 	})
 	ours := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool { return w.By == "weir" })
 	if !p.initial() || p.deep.Loader == "" || ours || hidden {

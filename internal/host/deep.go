@@ -66,6 +66,7 @@ type Namespace struct {
 type Unread struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
+	File string `json:"-"` // its path, if it is a file or a folder
 }
 
 // ReadFiles is what the files below root say of a host that runs a kernel: all but what only its kernel could tell,
@@ -241,7 +242,13 @@ type tree struct {
 	deep *Deep
 }
 
-func (t *tree) unknown(what, why string) { t.deep.Unknown = append(t.deep.Unknown, Unread{what, why}) }
+func (t *tree) unknown(what, why string) {
+	t.deep.Unknown = append(t.deep.Unknown, Unread{What: what, Why: why})
+}
+
+func (t *tree) unread(name, why string) {
+	t.deep.Unknown = append(t.deep.Unknown, Unread{What: "/" + name, Why: why, File: "/" + name})
+}
 
 // resolve follows a file's symbolic links within the root; false if that leads nowhere, or to /dev/null.
 func (t *tree) resolve(name string) (string, bool) {
@@ -279,7 +286,7 @@ func (t *tree) read(name string) []byte {
 	file, err := t.root.Open(name)
 	if err != nil {
 		if os.IsPermission(err) {
-			t.unknown("/"+name, "needs root")
+			t.unread(name, "needs root")
 		}
 		return nil
 	}
@@ -287,11 +294,11 @@ func (t *tree) read(name string) []byte {
 	most := min(longest, t.left)
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
-		t.unknown("/"+name, "cannot be read")
+		t.unread(name, "cannot be read")
 		return nil
 	}
 	if int64(len(text)) > most {
-		t.unknown("/"+name, fmt.Sprintf("read no further than %d bytes", most))
+		t.unread(name, fmt.Sprintf("read no further than %d bytes", most))
 		text = text[:most]
 	}
 	t.left -= int64(len(text))
@@ -329,7 +336,7 @@ func (t *tree) list(dir, suffix string) []string {
 	const most = 4096
 	entries, err := fs.ReadDir(t.root, dir)
 	if os.IsPermission(err) {
-		t.unknown("/"+dir, "needs root")
+		t.unread(dir, "needs root")
 	}
 	var names []string
 	for _, e := range entries {
@@ -338,7 +345,7 @@ func (t *tree) list(dir, suffix string) []string {
 		}
 	}
 	if len(names) > most {
-		t.unknown("/"+dir, fmt.Sprintf("%d files, of which %d were read", len(names), most))
+		t.unread(dir, fmt.Sprintf("%d files, of which %d were read", len(names), most))
 		names = names[:most]
 	}
 	return names

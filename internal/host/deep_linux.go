@@ -19,9 +19,9 @@ func ReadDeep() (Facts, error) {
 	root := os.DirFS("/")
 	d := readDeep(root, &f, p)
 	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
-		d.Unknown = append(d.Unknown, Unread{"live connections", why})
+		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: why})
 	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
-		d.Unknown = append(d.Unknown, Unread{"live connections", err.Error()})
+		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: err.Error()})
 	}
 	if tool, err := openEthtool(); err == nil {
 		defer tool.close()

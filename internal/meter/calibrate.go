@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/calibrate"
+	"weir/internal/hint"
 )
 
 // Counters are those of the queue of the device by which packets leave.
@@ -187,7 +188,7 @@ func (f *filler) look() error {
 	for _, c := range f.conns {
 		rtt, err := readSending(c.Conn, &s)
 		if err != nil {
-			return &Problem{"the peer ended a connection of the test", "its log: a limit of its own may be reached"}
+			return hint.New("the peer ended a connection of the test", "its log: a limit of its own may be reached")
 		}
 		if c.peer == 0 { // the probes' way: other peers are nearer or farther
 			rtts = append(rtts, rtt)

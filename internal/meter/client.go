@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"weir/internal/hint"
 )
 
 // Target is a weir serve.
@@ -65,21 +66,13 @@ func (t Target) at(port string) string {
 	return net.JoinHostPort(host, cmp.Or(port, own))
 }
 
-// Problem is an error with what to try.
-type Problem struct{ What, Try string }
-
-func (p *Problem) Error() string { return p.What }
-
-// Hint is what to try.
-func (p *Problem) Hint() string { return p.Try }
-
 // noCC is a problem with a congestion control, which names those that there are.
 func noCC(what string, there []string) error {
 	there = slices.DeleteFunc(slices.Clone(there), func(cc string) bool { return CCName(cc) == "" })
 	if len(there) == 0 {
-		return &Problem{what, "without --cc"}
+		return hint.New(what, "without --cc")
 	}
-	return &Problem{what + " (there are: " + strings.Join(there, ", ") + ")", "--cc " + there[0]}
+	return hint.New(what+" (there are: "+strings.Join(there, ", ")+")", "--cc "+there[0])
 }
 
 // CCName is a congestion control's name as the kernel allows it, short (include/net/tcp.h, TCP_CA_NAME_MAX) and of
@@ -115,13 +108,13 @@ func unanswered(addr string, err error, try string) error {
 	if errors.As(err, &name) {
 		host, _, _ := net.SplitHostPort(addr)
 		if !name.IsNotFound { // the name may be right
-			return &Problem{fmt.Sprintf("the address of %s cannot be looked up: DNS does not answer (%s)", host,
-				name.Err), "its address in place of its name, or again once DNS answers"}
+			return hint.New(fmt.Sprintf("the address of %s cannot be looked up: DNS does not answer (%s)", host,
+				name.Err), "its address in place of its name, or again once DNS answers")
 		}
-		return &Problem{fmt.Sprintf("%s has no address that is known here: %s", host, name.Err),
-			"its name as others write it, or its address"}
+		return hint.New(fmt.Sprintf("%s has no address that is known here: %s", host, name.Err),
+			"its name as others write it, or its address")
 	}
-	return &Problem{fmt.Sprintf("nobody answers at %s by TCP: %v", addr, cause(err)), try}
+	return hint.New(fmt.Sprintf("nobody answers at %s by TCP: %v", addr, cause(err)), try)
 }
 
 // Dial connects by TCP, with a congestion control ("": the host's own) and packets of at most so many bytes of IP (0:
@@ -155,8 +148,8 @@ func (t Target) tls() *tls.Config {
 		c.InsecureSkipVerify = true
 		c.VerifyConnection = func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 || Fingerprint(s.PeerCertificates[0].Raw) != t.Pin {
-				return &Problem{"the certificate of " + t.Addr + " has another fingerprint",
-					"the --pin that weir serve prints there; if it is that, somebody is in between"}
+				return hint.New("the certificate of "+t.Addr+" has another fingerprint",
+					"the --pin that weir serve prints there; if it is that, somebody is in between")
 			}
 			return nil
 		}
@@ -187,22 +180,22 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (n
 	defer cancel()
 	if err := c.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		var problem *Problem
+		var problem *hint.Error
 		var unknown x509.UnknownAuthorityError
 		var name x509.HostnameError
 		switch {
 		case errors.As(err, &problem):
 			return nil, problem
 		case errors.As(err, &unknown), errors.As(err, &name):
-			return nil, &Problem{"the certificate of " + t.Addr + " is nobody's that this host trusts",
-				"the line that weir serve prints there: it has a --pin"}
+			return nil, hint.New("the certificate of "+t.Addr+" is nobody's that this host trusts",
+				"the line that weir serve prints there: it has a --pin")
 		}
 		if errors.Is(err, context.DeadlineExceeded) { // such as a server that hangs, in the midst of a measurement too
-			return nil, &Problem{fmt.Sprintf("%s takes connections, and says nothing for %.0f s", t.Addr,
-				patience.Seconds()), cmp.Or(t.Try, "weir serve there: it hangs, or its port is another")}
+			return nil, hint.New(fmt.Sprintf("%s takes connections, and says nothing for %.0f s", t.Addr,
+				patience.Seconds()), cmp.Or(t.Try, "weir serve there: it hangs, or its port is another"))
 		}
-		return nil, &Problem{fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)),
-			cmp.Or(t.Try, "the port that weir serve prints there")}
+		return nil, hint.New(fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)),
+			cmp.Or(t.Try, "the port that weir serve prints there"))
 	}
 	return c, nil
 }
@@ -257,8 +250,8 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 		return refused(t.Addr, answer, body)
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
-		return &Problem{fmt.Sprintf("the answer of %s to %s makes no sense: %v", t.Addr, path, err),
-			"the same version there and here"}
+		return hint.New(fmt.Sprintf("the answer of %s to %s makes no sense: %v", t.Addr, path, err),
+			"the same version there and here")
 	}
 	return nil
 }
@@ -267,7 +260,7 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 func (t Target) plainly(err error) error {
 	var late net.Error
 	if err = plainly(err); errors.As(err, &late) && late.Timeout() {
-		return &Problem{t.Addr + " does not answer in time", cmp.Or(t.Try, "again")}
+		return hint.New(t.Addr+" does not answer in time", cmp.Or(t.Try, "again"))
 	}
 	return err
 }
@@ -287,15 +280,15 @@ func refused(addr string, answer *http.Response, body io.Reader) error {
 	text := strings.Join(strings.Fields(answer.Status+": "+string(said)), " ")
 	switch answer.StatusCode {
 	case http.StatusForbidden:
-		return &Problem{addr + " wants a token", "--token, as weir serve prints it there"}
+		return hint.New(addr+" wants a token", "--token, as weir serve prints it there")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		try := "again later"
 		if after, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && after > 0 {
 			try = fmt.Sprintf("again in %d s", after)
 		}
-		return &Problem{addr + " is busy: another test runs there", try}
+		return hint.New(addr+" is busy: another test runs there", try)
 	case http.StatusNotFound:
-		return &Problem{addr + " is a web server, and no weir serve", "the port that weir serve prints there"}
+		return hint.New(addr+" is a web server, and no weir serve", "the port that weir serve prints there")
 	}
-	return &Problem{addr + " answers " + text, ""}
+	return hint.New(addr+" answers "+text, "")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/meter/irtt"
 )
 
@@ -35,7 +36,7 @@ func TestUnanswered(t *testing.T) {
 			"weir serve"},
 	} {
 		err := unanswered("far.example:4747", of(c.err), "weir serve")
-		var p *Problem
+		var p *hint.Error
 		if !errors.As(err, &p) || p.What != c.says || !strings.HasPrefix(p.Try, c.try) {
 			t.Errorf("%v: %v, want %s", c.err, err, c.says)
 		}

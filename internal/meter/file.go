@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"weir/internal/hint"
 )
 
 // File is a large file on somebody's HTTPS server.
@@ -42,8 +43,8 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 		defer done()
 		if to, err := answer.Location(); err == nil && answer.StatusCode/100 == 3 {
 			if to.Scheme != "https" {
-				return nil, &Problem{fmt.Sprintf("%s leads to %s, which is not https", at, to.Redacted()),
-					"a file that is served by https"}
+				return nil, hint.New(fmt.Sprintf("%s leads to %s, which is not https", at, to.Redacted()),
+					"a file that is served by https")
 			}
 			u = to
 			continue
@@ -54,15 +55,15 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 		case isNQ(answer):
 			return nil, nil
 		case answer.ContentLength >= 0 && answer.ContentLength < leastFile:
-			return nil, &Problem{fmt.Sprintf("%s has %d bytes only", at, answer.ContentLength),
-				"a file of 100 MB or more"}
+			return nil, hint.New(fmt.Sprintf("%s has %d bytes only", at, answer.ContentLength),
+				"a file of 100 MB or more")
 		}
 		if t, _, err = t.settled(ctx); err != nil {
 			return nil, err
 		}
 		return &File{t, u.RequestURI(), answer.ContentLength}, nil
 	}
-	return nil, &Problem{fmt.Sprintf("%s leads on and on", at), "the file's own address"}
+	return nil, hint.New(fmt.Sprintf("%s leads on and on", at), "the file's own address")
 }
 
 // CheckURL finds what no URL of a server can be, and opens nothing.
@@ -76,16 +77,16 @@ func parseURL(at, try string) (*url.URL, error) {
 	u, err := url.Parse(at)
 	switch {
 	case err != nil || u.Hostname() == "":
-		return nil, &Problem{fmt.Sprintf("%q is no URL", at), try}
+		return nil, hint.New(fmt.Sprintf("%q is no URL", at), try)
 	case u.User != nil:
-		return nil, &Problem{fmt.Sprintf("%s has a user, and nobody logs in for a measurement", u.Redacted()), try}
+		return nil, hint.New(fmt.Sprintf("%s has a user, and nobody logs in for a measurement", u.Redacted()), try)
 	}
 	return u, nil
 }
 
 func noFile(u *url.URL, answer *http.Response) error {
-	return &Problem{fmt.Sprintf("%s cannot be fetched: the server says %d %s", u.Redacted(), answer.StatusCode,
-		http.StatusText(answer.StatusCode)), curl(u)}
+	return hint.New(fmt.Sprintf("%s cannot be fetched: the server says %d %s", u.Redacted(), answer.StatusCode,
+		http.StatusText(answer.StatusCode)), curl(u))
 }
 
 // curl is a command to try. A redirect may have led to the URL, so a shell must take all of it for a word.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/internal/hint"
 )
 
 // A file is found over redirects and fetched again and again; what is no file is named.
@@ -52,7 +53,7 @@ func TestFile(t *testing.T) {
 		}
 	}
 	// Where a server has led to is nothing that a shell would run.
-	var problem *Problem
+	var problem *hint.Error
 	_, err := FindFile(ctx, server.URL+"/shell", pin)
 	if want := `curl -I '` + server.URL + `/none'\'';$(reboot)'`; !errors.As(err, &problem) || problem.Try != want {
 		t.Errorf("%v, and to try %q; want %q", err, problem.Try, want)

@@ -14,6 +14,7 @@ import (
 	"math"
 	"net"
 	"time"
+	"weir/internal/hint"
 )
 
 // IperfPort is iperf3's.
@@ -121,7 +122,7 @@ func (s *iperf) begin(ctx context.Context, again bool) error {
 	case err == nil:
 		return ctx.Err()
 	case errors.Is(err, errIperfBusy):
-		return &Problem{s.addr + " is busy: another test runs there", "again later"}
+		return hint.New(s.addr+" is busy: another test runs there", "again later")
 	}
 	return err
 }
@@ -142,7 +143,7 @@ func (s *iperf) await(want int8) error {
 	s.control.SetReadDeadline(time.Now().Add(iperfPatience))
 	var b [1]byte
 	if _, err := io.ReadFull(s.control, b[:]); err != nil {
-		return &Problem{fmt.Sprintf("%s speaks no iperf3: %v", s.addr, cause(err)), "iperf3 -s on that host"}
+		return hint.New(fmt.Sprintf("%s speaks no iperf3: %v", s.addr, cause(err)), "iperf3 -s on that host")
 	}
 	switch state := int8(b[0]); state {
 	case want:
@@ -152,20 +153,20 @@ func (s *iperf) await(want int8) error {
 	case iperfError:
 		var numbers [8]byte // iperf3's own error, and the system's
 		io.ReadFull(s.control, numbers[:])
-		return &Problem{fmt.Sprintf("%s refuses the test (iperf3's error %d)", s.addr,
-			int32(binary.BigEndian.Uint32(numbers[:]))), "iperf3 -c there, which says it in words"}
+		return hint.New(fmt.Sprintf("%s refuses the test (iperf3's error %d)", s.addr,
+			int32(binary.BigEndian.Uint32(numbers[:]))), "iperf3 -c there, which says it in words")
 	case iperfTerminate:
-		return &Problem{s.addr + " was ended", "iperf3 -s on that host"}
+		return hint.New(s.addr+" was ended", "iperf3 -s on that host")
 	default:
-		return &Problem{fmt.Sprintf("%s speaks no iperf3: state %d came, and not %d", s.addr, state, want),
-			"iperf3 -s on that host"}
+		return hint.New(fmt.Sprintf("%s speaks no iperf3: state %d came, and not %d", s.addr, state, want),
+			"iperf3 -s on that host")
 	}
 }
 
 // write writes to the server, or says that it has gone.
 func (s *iperf) write(c net.Conn, b []byte) error {
 	if _, err := c.Write(b); err != nil {
-		return &Problem{fmt.Sprintf("%s ended the connection: %v", s.addr, cause(err)), "iperf3 -s on that host"}
+		return hint.New(fmt.Sprintf("%s ended the connection: %v", s.addr, cause(err)), "iperf3 -s on that host")
 	}
 	return nil
 }

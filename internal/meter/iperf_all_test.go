@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"weir/internal/calibrate"
+	"weir/internal/hint"
 	"weir/internal/testkind"
 )
 
@@ -104,7 +105,7 @@ func TestIperfBetween(t *testing.T) {
 	at := l.Addr().String()
 	_, port, _ := net.SplitHostPort(at)
 	s := &iperf{addr: "localhost:" + port}
-	var p *Problem
+	var p *hint.Error
 	if err := s.begin(t.Context(), false); !errors.As(err, &p) {
 		t.Errorf("at first: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/calibrate"
+	"weir/internal/hint"
 )
 
 func readKernel(net.Conn) (kernelTCP, bool) { return kernelTCP{}, false }
@@ -25,7 +26,7 @@ func TryCC(cc string) error {
 	if cc == "" {
 		return nil
 	}
-	return &Problem{fmt.Sprintf("congestion control %q: it cannot be chosen on %s", cc, runtime.GOOS), "without --cc"}
+	return hint.New(fmt.Sprintf("congestion control %q: it cannot be chosen on %s", cc, runtime.GOOS), "without --cc")
 }
 
 // CCs are the congestion controls that anybody may choose here.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/meter/irtt"
 )
 
@@ -66,7 +67,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 	p := &Peer{Name: t.Addr, Addr: t.at(""), Close: transport.CloseIdleConnections}
 	if hello.Rate > 0 {
 		p.Close()
-		return nil, &Problem{t.Addr + " takes no more than a rate of its own", "weir serve without --rate there"}
+		return nil, hint.New(t.Addr+" takes no more than a rate of its own", "weir serve without --rate there")
 	}
 	query := url.Values{"session": {hello.Session}}
 	p.Fill = func(ctx context.Context, cc string, packet int) (*Filling, error) {

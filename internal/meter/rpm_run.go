@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weir/internal/hint"
 )
 
 // nqConfig is a responsiveness server's configuration.
@@ -41,8 +42,8 @@ func (c nqConfig) urls() (small, large, upload string, err error) {
 	for _, s := range []string{small, large, upload} {
 		u, e := url.Parse(s)
 		if e != nil || u.Scheme != "https" || host != "" && u.Host != host || c.Version != 1 {
-			return "", "", "", &Problem{"the configuration there is none of a responsiveness test, version 1",
-				"the URL of one"}
+			return "", "", "", hint.New("the configuration there is none of a responsiveness test, version 1",
+				"the URL of one")
 		}
 		host = u.Host
 	}

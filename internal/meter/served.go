@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/meter/irtt"
 )
 
@@ -53,15 +54,15 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	}
 	rec.Remote, rec.Plain = s.hello, o.Plain
 	if s.hello.Version != 1 {
-		return nil, &Problem{fmt.Sprintf("%s speaks version %d, and this is 1", t.Addr, s.hello.Version),
-			"the same version of weir there and here"}
+		return nil, hint.New(fmt.Sprintf("%s speaks version %d, and this is 1", t.Addr, s.hello.Version),
+			"the same version of weir there and here")
 	}
 	if o.Time.Seconds() > s.hello.Seconds {
-		return nil, &Problem{fmt.Sprintf("%s lets a test take %.0f s", t.Addr, s.hello.Seconds),
-			fmt.Sprintf("--time %.0fs", s.hello.Seconds)}
+		return nil, hint.New(fmt.Sprintf("%s lets a test take %.0f s", t.Addr, s.hello.Seconds),
+			fmt.Sprintf("--time %.0fs", s.hello.Seconds))
 	}
 	if o.Plain && !s.hello.Plain {
-		return nil, &Problem{t.Addr + " knows no loads without TLS", "the same version of weir there, or no --plain"}
+		return nil, hint.New(t.Addr+" knows no loads without TLS", "the same version of weir there, or no --plain")
 	}
 	s.query = wants
 	s.query.Set("session", s.hello.Session)
@@ -108,8 +109,8 @@ func (s *served) open(ctx context.Context, phase string) ([]*bulk, error) {
 			return nil, err
 		}
 		if len(given.Tickets) != s.Conns {
-			return nil, &Problem{fmt.Sprintf("%s gives %d tickets of %d", s.target.Addr, len(given.Tickets), s.Conns),
-				"without --plain"}
+			return nil, hint.New(fmt.Sprintf("%s gives %d tickets of %d", s.target.Addr, len(given.Tickets), s.Conns),
+				"without --plain")
 		}
 		tickets[direction] = make(chan string, s.Conns)
 		for _, t := range given.Tickets {

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weir/internal/hint"
 )
 
 // What the other end lacks is said at once: it is asked for with the session, and nothing follows.
@@ -33,7 +34,7 @@ func TestNoCCThere(t *testing.T) {
 	at, _ := url.Parse(s.URL)
 	_, err := Measure(context.Background(), Target{Addr: at.Host, Pin: Fingerprint(s.Certificate().Raw)},
 		Options{Time: 5 * time.Second, Conns: 1, CC: "reno"})
-	var problem *Problem
+	var problem *hint.Error
 	if want := at.Host + ` has no congestion control "reno" for weir serve (there are: cubic, bbr)`; !errors.As(err,
 		&problem) || err.Error() != want || problem.Try != "--cc cubic" {
 		t.Errorf("%v, want %s", err, want)
@@ -111,7 +112,7 @@ func TestServerThatMisleads(t *testing.T) {
 		s := httptest.NewTLSServer(answer)
 		target := Target{Addr: s.Listener.Addr().String(), Pin: Fingerprint(s.Certificate().Raw)}
 		_, err := Measure(t.Context(), target, Options{Time: time.Second, Conns: 1})
-		said := (*Problem)(nil)
+		said := (*hint.Error)(nil)
 		if !errors.As(err, &said) || !strings.Contains(said.What, want) ||
 			strings.Contains(said.What+said.Try, "update") {
 			t.Errorf("%v, want %s: %+v", err, want, said)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 )
 
@@ -96,7 +97,7 @@ func (k *keeper) starts(s host.Starter) (program string) {
 	own := k.facts.Files[host.UnitFile]
 	if k.facts.Init == host.Systemd &&
 		(own == host.File{Kind: host.Symlink, Text: "/dev/null"} || own.Kind == host.Regular && own.Text == "") {
-		k.Unkept = &Refusal{What: "weir.service is masked, so no boot would bring the goal up",
+		k.Unkept = &hint.Error{What: "weir.service is masked, so no boot would bring the goal up",
 			Try: "systemctl unmask weir.service"}
 	}
 	return program
@@ -114,7 +115,7 @@ func (k *keeper) rules(drafts []*draft) {
 	}
 	for _, d := range drafts {
 		if !plainName.MatchString(d.link.Name) {
-			k.Unkept = &Refusal{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name),
+			k.Unkept = &hint.Error{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name),
 				Try: "rename the device"}
 			return
 		}
@@ -123,19 +124,19 @@ func (k *keeper) rules(drafts []*draft) {
 }
 
 // cannotStart is why a unit cannot start a program: nil if it can.
-func cannotStart(p host.Program) *Refusal {
+func cannotStart(p host.Program) *hint.Error {
 	const try = "copy it to /usr/local/bin and run it from there"
 	ephemeral := func(dir string) bool { return strings.HasPrefix(p.Path, dir+"/") }
 	switch {
 	case slices.ContainsFunc([]string{"/tmp", "/run", "/dev", "/proc"}, ephemeral):
-		return &Refusal{What: fmt.Sprintf(
+		return &hint.Error{What: fmt.Sprintf(
 			"this program is %s, which no reboot leaves there, and it has to bring the goal up after one", p.Path),
 			Try: try}
 	case !plainPath.MatchString(p.Path):
-		return &Refusal{What: fmt.Sprintf("the path of this program, %q, cannot be written in a unit", p.Path),
+		return &hint.Error{What: fmt.Sprintf("the path of this program, %q, cannot be written in a unit", p.Path),
 			Try: try}
 	case !p.RootOnly:
-		return &Refusal{What: fmt.Sprintf(
+		return &hint.Error{What: fmt.Sprintf(
 			"root would run %s at every boot, and others than root can put another program there", p.Path), Try: try}
 	}
 	return nil
@@ -151,8 +152,9 @@ var (
 func (k *keeper) file(name string, want host.File, reason string) {
 	now := k.facts.Files[name]
 	if now.Kind == host.Other {
-		k.Unkept = &Refusal{What: name + " is no file that could be put back, so the goal would not outlast a reboot",
-			Try: "move it away"}
+		k.Unkept = &hint.Error{
+			What: name + " is no file that could be put back, so the goal would not outlast a reboot",
+			Try:  "move it away"}
 		return
 	}
 	if now != want {
@@ -175,7 +177,10 @@ const (
 
 // Sandbox is what Weir's services may do, as lines of a unit (systemd.exec(5)): see all, and change the network, its
 // settings, and the files that keep them; state is the directory of the journal. The kernel loads modules by itself.
-func Sandbox(program, state string) []string {
+func Sandbox(program, state string) []string { return sandbox(program, state, "", "") }
+
+// sandbox adds capabilities and address families to what each service has.
+func sandbox(program, state, capabilities, families string) []string {
 	home, tmp := "yes", "yes"
 	for _, path := range []string{program, state} {
 		switch top := strings.SplitN(path+"//", "/", 3)[1]; {
@@ -188,7 +193,7 @@ func Sandbox(program, state string) []string {
 	return []string{
 		// Besides the network's: BPF queues, files of whatever owner, and a look at the namespaces of process 1.
 		"CapabilityBoundingSet=CAP_NET_ADMIN CAP_SYS_ADMIN CAP_BPF CAP_SYS_PTRACE CAP_DAC_OVERRIDE CAP_CHOWN " +
-			"CAP_FOWNER",
+			"CAP_FOWNER" + capabilities,
 		"NoNewPrivileges=yes",
 		"ProtectSystem=strict",
 		"ReadWritePaths=-/etc -" + state,
@@ -205,7 +210,7 @@ func Sandbox(program, state string) []string {
 		"ProtectKernelLogs=yes",
 		"LockPersonality=yes",
 		"MemoryDenyWriteExecute=yes",
-		"RestrictAddressFamilies=AF_UNIX AF_NETLINK",
+		"RestrictAddressFamilies=AF_UNIX AF_NETLINK" + families,
 		"RestrictNamespaces=net",
 		"RestrictRealtime=yes",
 		"RestrictSUIDSGID=yes",
@@ -252,14 +257,9 @@ WantedBy=multi-user.target
 // FollowUnit is the service that follows rates which move. On a host that forwards it may see packets, too: nothing
 // else tells RTTs of connections that pass.
 func FollowUnit(program string, forwards bool) string {
-	sandbox := Sandbox(program, stateDir)
-	for i, line := range sandbox {
-		switch {
-		case forwards && strings.HasPrefix(line, "CapabilityBoundingSet="):
-			sandbox[i] += " CAP_NET_RAW"
-		case forwards && strings.HasPrefix(line, "RestrictAddressFamilies="):
-			sandbox[i] += " AF_PACKET"
-		}
+	lines := sandbox(program, stateDir, "", "")
+	if forwards {
+		lines = sandbox(program, stateDir, " CAP_NET_RAW", " AF_PACKET")
 	}
 	return header + `
 [Unit]
@@ -274,7 +274,7 @@ SyslogIdentifier=weir-follow
 Restart=always
 RestartSec=10
 StateDirectory=weir
-` + strings.Join(sandbox, "\n") + `
+` + strings.Join(lines, "\n") + `
 
 [Install]
 WantedBy=multi-user.target

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -28,7 +29,7 @@ const (
 // Check finds what no host could make right. Empty fields are fine.
 func (g Goal) Check() error {
 	bad := func(try, what string, args ...any) error {
-		return &Refusal{What: fmt.Sprintf(what, args...), Try: try, Usage: true}
+		return &hint.Error{What: fmt.Sprintf(what, args...), Try: try, Usage: true}
 	}
 	oneOf := func(name, value string, known []string) error {
 		if value == "" || slices.Contains(known, value) {
@@ -198,17 +199,17 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 	link, ok := f.Link(name)
 	switch at, _, err := below(f, name); {
 	case ok && link.Kind == "bridge" && g.Rate != 0 && err == nil && at != name:
-		return link, &Refusal{What: name + " is a bridge: what goes from port to port does not pass its queue",
+		return link, &hint.Error{What: name + " is a bridge: what goes from port to port does not pass its queue",
 			Try: "--dev " + at + ", by which all of it leaves"}
 	case ok && link.Kind == "bridge" && g.Rate != 0 && err != nil:
 		return link, err
 	case name == "":
-		return link, &Refusal{What: "there is no default route to tell the uplink by", Try: "--dev NAME" +
+		return link, &hint.Error{What: "there is no default route to tell the uplink by", Try: "--dev NAME" +
 			listDevices(f)}
 	case !ok:
-		return link, &Refusal{What: fmt.Sprintf("%s: no such device", name), Try: "--dev NAME" + listDevices(f)}
+		return link, &hint.Error{What: fmt.Sprintf("%s: no such device", name), Try: "--dev NAME" + listDevices(f)}
 	case link.Loopback:
-		return link, &Refusal{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" +
+		return link, &hint.Error{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" +
 			listDevices(f)}
 	case link.Speed != 0 && g.Rate > link.Speed:
 		return link, tooFast(link, "rate", g.Rate)
@@ -219,7 +220,7 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 }
 
 func tooFast(l host.Link, flag string, r units.Rate) error {
-	return &Refusal{
+	return &hint.Error{
 		What: fmt.Sprintf("%s %s is above the speed of %s, %s", flag, r, l.Name, l.Speed),
 		Try:  fmt.Sprintf("--%s %s or less, or no --%s where the device itself is the limit", flag, l.Speed, flag),
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 )
 
@@ -62,13 +63,13 @@ func ParseGoals(text string) (goals []Goal, err error) {
 			return nil, badGoals(lineOf(text, name, "dev"), fmt.Sprintf("the table of %s is about %s", name, g.Dev))
 		}
 		g.Dev = cmp.Or(g.Dev, name)
-		var refusal *Refusal
+		var refusal *hint.Error
 		if err := g.Check(); errors.As(err, &refusal) {
 			of := ""
 			if name != "" {
 				of = name + ": "
 			}
-			return nil, &Refusal{What: host.GoalFile + ": " + of + refusal.What, Try: refusal.Try, Usage: true}
+			return nil, &hint.Error{What: host.GoalFile + ": " + of + refusal.What, Try: refusal.Try, Usage: true}
 		}
 		goals = append(goals, g)
 	}
@@ -163,7 +164,7 @@ func decodeGoals(text string, to any) error {
 }
 
 func badGoals(line int, what string) error {
-	return &Refusal{What: fmt.Sprintf("%s:%d: %s", host.GoalFile, line, what), Usage: true,
+	return &hint.Error{What: fmt.Sprintf("%s:%d: %s", host.GoalFile, line, what), Usage: true,
 		Try: `as in: dev = "eth0" and rate = "50mbit", each on a line, or below [eth0] for each device; ` +
 			`weir up --help has all the names`}
 }

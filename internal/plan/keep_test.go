@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 )
@@ -279,7 +280,7 @@ func TestUnkept(t *testing.T) {
 		f := keeping(t)
 		edit(&f)
 		p, err := Make(Goal{Rate: 50e6}, f) // a plan can be looked at from everywhere
-		if err != nil || p.Unkept == nil || !strings.Contains(p.Keepable().(*Refusal).Try, "; or --runtime") {
+		if err != nil || p.Unkept == nil || !strings.Contains(p.Keepable().(*hint.Error).Try, "; or --runtime") {
 			t.Errorf("%s: %+v, %v", name, p.Unkept, err)
 		}
 		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.Unkept != nil {

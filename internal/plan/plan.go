@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 )
@@ -28,10 +29,10 @@ type Plan struct {
 
 	// Lacks is what was asked for and is not to be had, where the rest of the goal does without it: a person is told,
 	// and a boot goes on.
-	Lacks *Refusal `json:"-"`
+	Lacks *hint.Error `json:"-"`
 	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to
 	// carry one out.
-	Unkept *Refusal `json:"-"`
+	Unkept *hint.Error `json:"-"`
 }
 
 // Keepable is Unkept for who is to carry the plan out, with another way; nil if the plan can be kept.
@@ -39,7 +40,7 @@ func (p Plan) Keepable() error {
 	if p.Unkept == nil {
 		return nil
 	}
-	return &Refusal{What: p.Unkept.What, Try: p.Unkept.Try + "; or --runtime: what is set ends with a reboot"}
+	return &hint.Error{What: p.Unkept.What, Try: p.Unkept.Try + "; or --runtime: what is set ends with a reboot"}
 }
 
 // All are the goals that are planned, with their devices filled in.
@@ -125,7 +126,7 @@ const (
 // Empty tells whether nothing is left to change: the goal is in force.
 func (p Plan) Empty() bool { return len(p.Changes) == 0 }
 
-// Make plans. The error, when there is one, is a *Refusal.
+// Make plans. The error, when there is one, is a *hint.Error.
 func Make(goal Goal, facts host.Facts) (Plan, error) { return MakeAll([]Goal{goal}, facts) }
 
 // MakeAll plans for several devices, with one goal for each: what is the host's, and no device's, is planned from all.
@@ -138,7 +139,7 @@ func MakeAll(goals []Goal, facts host.Facts) (Plan, error) {
 		}
 		for _, other := range drafts {
 			if other.Goal.Dev == d.Goal.Dev {
-				return Plan{}, &Refusal{What: "there are two goals for " + d.Goal.Dev, Try: "one goal for each device"}
+				return Plan{}, hint.New("there are two goals for "+d.Goal.Dev, "one goal for each device")
 			}
 		}
 		drafts = append(drafts, d)
@@ -229,7 +230,7 @@ func together(drafts []*draft) (p Plan, err error) {
 			before, there := wants[name]
 			both, ok := larger(name, before, want)
 			if there && !ok {
-				return Plan{}, &Refusal{
+				return Plan{}, &hint.Error{
 					What: fmt.Sprintf("%s: %s is to be %s, and %s wants %s: it is one setting for the whole host",
 						d.Goal.Dev,
 						name, want, whose[name].Dev, before),
@@ -269,7 +270,7 @@ func unpackedOnce(before []Change, c Change) error {
 		at, _ := other.New.(Incoming)
 		for _, tunnel := range want.Tunnels {
 			if slices.Contains(at.Tunnels, tunnel) {
-				return &Refusal{
+				return &hint.Error{
 					What: fmt.Sprintf("what comes out of %s can pass one queue only, and is to pass that of %s and "+
 						"that of %s", tunnel, other.Name, c.Name),
 					Try: "for the one by which no tunnel comes in: --carries forward",
@@ -334,7 +335,7 @@ func (d *draft) has(kind string) bool { return d.facts.Qdiscs[kind] != host.No }
 func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 	want, err := want.Check()
 	if err != nil {
-		return &Refusal{What: err.Error(), Usage: true}
+		return &hint.Error{What: err.Error(), Usage: true}
 	}
 	for _, spec := range want {
 		if d.has(spec.Kind()) {
@@ -344,7 +345,7 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 		if spec.Kind() == qdisc.BPF && d.facts.BPFDualPI2 != "" {
 			why = ": " + d.facts.BPFDualPI2
 		}
-		return &Refusal{
+		return &hint.Error{
 			What: fmt.Sprintf("%s: kernel %s has no %s%s", d.link.Name, d.facts.Kernel, spec.Kind(), why),
 			Try:  host.AllModules(d.facts.Kernel) + ", or choose with --qdisc (this kernel has: " + d.kinds() + ")",
 		}
@@ -359,7 +360,7 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 			case !d.facts.Admin:
 				try = "the same as root, who may read more"
 			}
-			return &Refusal{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err),
+			return &hint.Error{What: fmt.Sprintf("%s: what is there now could not be put back: %v", d.link.Name, err),
 				Try: try}
 		}
 		d.Changes = append(d.Changes, Change{
@@ -399,7 +400,7 @@ func outer(texts []string) (all []qdisc.Outer) {
 func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error {
 	stack, err := arriving.Stack.Check()
 	if err != nil {
-		return &Refusal{What: err.Error(), Usage: true}
+		return &hint.Error{What: err.Error(), Usage: true}
 	}
 	arriving.Stack = stack
 	want := Incoming{Arriving: arriving}
@@ -409,7 +410,7 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 	ifbs := IFBs(d.facts, d.link.Name)
 	for _, q := range d.link.Tree.Qdiscs {
 		if q.Parent == qdisc.Ingress && len(ifbs) == 0 {
-			return &Refusal{
+			return &hint.Error{
 				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not "+
 					"weir's to touch", d.link.Name, q.Kind),
 				Try: fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(),
@@ -425,12 +426,12 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 				try += fmt.Sprintf("tc qdisc del dev %s ingress; ", l.Name)
 			}
 		}
-		return &Refusal{
+		return &hint.Error{
 			What: fmt.Sprintf("there is a device %s already, and the journal knows nothing of it", ifbs[0]),
 			Try:  try + "ip link del " + ifbs[0],
 		}
 	case d.facts.Ingress == host.No:
-		return &Refusal{
+		return &hint.Error{
 			What: fmt.Sprintf("%s: kernel %s cannot shape incoming traffic: it has not all of %s", d.link.Name,
 				d.facts.Kernel, strings.Join(host.IngressModules(), ", ")),
 			Try: host.AllModules(d.facts.Kernel) + "; or " + d.Goal.WithoutIngress(),

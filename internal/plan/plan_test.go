@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -587,7 +588,7 @@ func FuzzPlan(f *testing.F) {
 		}
 		p, err := Make(goal, facts)
 		if err != nil {
-			var refusal *Refusal
+			var refusal *hint.Error
 			if !errors.As(err, &refusal) || refusal.What == "" || refusal.Try == "" ||
 				strings.Contains(refusal.What+refusal.Try, "\n") {
 				t.Errorf("not a refusal of one line, with a hint: %#v", err)
@@ -695,7 +696,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Make(c.goal, c.facts)
-			var refusal *Refusal
+			var refusal *hint.Error
 			if !errors.As(err, &refusal) {
 				t.Fatalf("%v, %v; want a refusal", p, err)
 			}

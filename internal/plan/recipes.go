@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 )
@@ -84,7 +85,7 @@ func lossyBBR(d *draft) error {
 		return err
 	}
 	if d.facts.Qdiscs["fq"] == host.No {
-		return &Refusal{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel),
+		return &hint.Error{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel),
 			Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
 	d.sysctl("net.core.default_qdisc", "fq", `the recipe: "required" by BBR`,
@@ -98,7 +99,7 @@ func (d *draft) kernelHas(cc string) error {
 	if d.facts.Congestion.Has(cc) {
 		return nil
 	}
-	return &Refusal{
+	return &hint.Error{
 		What: fmt.Sprintf("kernel %s has no congestion control %s", d.facts.Kernel, cc),
 		Try: "--cc keep, or one of: " + strings.Join(
 			slices.Concat(d.facts.Congestion.Available, d.facts.Congestion.Loadable), ", "),

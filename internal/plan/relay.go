@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -64,8 +65,9 @@ func (k Kinds) check() error {
 	seen := map[Kind]bool{}
 	for _, kind := range k.list() {
 		if !slices.Contains(KnownKinds(), string(kind)) || seen[kind] {
-			return &Refusal{What: fmt.Sprintf("--carries %q: %q is not known, or said twice", string(k), string(kind)),
-				Try: "one or more, with commas between, of " + strings.Join(KnownKinds(), ", "), Usage: true}
+			return &hint.Error{
+				What: fmt.Sprintf("--carries %q: %q is not known, or said twice", string(k), string(kind)),
+				Try:  "one or more, with commas between, of " + strings.Join(KnownKinds(), ", "), Usage: true}
 		}
 		seen[kind] = true
 	}
@@ -150,7 +152,7 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 		return g, role("taken for a relay on one card: %s To have a server's plan: --role server", seen), nil
 	case f.Forwards():
 		if kinds := SetUp(f); len(tunnelsOf(kinds)) > 0 {
-			return g, nil, &Refusal{
+			return g, nil, &hint.Error{
 				What: fmt.Sprintf("this host forwards and has a tunnel (%s): it may be a relay, whose queue a "+
 					"server's plan does not own", kinds),
 				Try: "--role relay, or --role server if the tunnel carries little",
@@ -266,7 +268,7 @@ func part(share float64, r units.Rate) units.Rate { return units.Rate(share*floa
 func (d *draft) relayed() error {
 	g := d.Goal
 	if g.Follow != "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel)) {
-		return &Refusal{What: fmt.Sprintf("--follow was measured for NAT and the kernel's tunnels, not for proxies "+
+		return &hint.Error{What: fmt.Sprintf("--follow was measured for NAT and the kernel's tunnels, not for proxies "+
 			"and programs' tunnels, and this relay carries: %s", strings.ReplaceAll(string(g.Carries), ",", ", ")),
 			Try: "the same without --follow"}
 	}

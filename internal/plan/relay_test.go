@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 )
@@ -58,7 +59,7 @@ func TestAsSeen(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, notes, err := c.goal.AsSeen(c.facts)
-			var refusal *Refusal
+			var refusal *hint.Error
 			switch {
 			case errors.As(err, &refusal) != c.refused:
 				t.Fatalf("error %v", err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -62,7 +63,7 @@ func ownTheQueue(d *draft) error {
 		}
 		asked, err := qdisc.ParseStack(g.Qdisc)
 		if err != nil {
-			return &Refusal{What: err.Error(), Usage: true}
+			return &hint.Error{What: err.Error(), Usage: true}
 		}
 		if err := d.passes(asked); err != nil {
 			return err
@@ -99,7 +100,7 @@ func (d *draft) passes(asked qdisc.Stack) error {
 			option, holds = "mtu", tbf.MTU
 		}
 		if is && holds < packet {
-			return &Refusal{What: fmt.Sprintf("%s: tbf with %s %s drops what is longer, and a packet has up to %s",
+			return &hint.Error{What: fmt.Sprintf("%s: tbf with %s %s drops what is longer, and a packet has up to %s",
 				d.link.Name, option, holds, packet), Try: fmt.Sprintf("%s %s or more, in --qdisc", option, packet)}
 		}
 	}
@@ -280,7 +281,7 @@ func (d *draft) withoutCAKE(reason string) string {
 // needCAKE says that a goal which is to be followed cannot be.
 func (d *draft) needCAKE() {
 	if d.Goal.Follow != "" && !d.has("cake") {
-		d.Lacks = &Refusal{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed", d.link.Name,
+		d.Lacks = &hint.Error{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed", d.link.Name,
 			d.facts.Kernel), Try: host.AllModules(d.facts.Kernel) + ", or leave --follow out"}
 	}
 }
@@ -379,7 +380,7 @@ func (d *draft) cake(reason string) error {
 }
 
 func (d *draft) noShaper(or string) error {
-	return &Refusal{
+	return &hint.Error{
 		What: fmt.Sprintf("%s: kernel %s has neither cake nor htb with fq_codel to shape with", d.link.Name,
 			d.facts.Kernel),
 		Try: host.AllModules(d.facts.Kernel) + ", or " + or,
@@ -447,7 +448,7 @@ func shapeWhatArrives(d *draft) error {
 		return nil
 	}
 	err := shape()
-	var refusal *Refusal
+	var refusal *hint.Error
 	if d.Goal.Rate != 0 && errors.As(err, &refusal) {
 		d.Lacks = refusal
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 )
 
@@ -33,7 +34,7 @@ func Uplink(f host.Facts) (dev, why string, err error) {
 func below(f host.Facts, name string) (dev, why string, err error) {
 	link, there := f.Link(name)
 	choose := func(what string, names []string) error {
-		return &Refusal{What: what, Try: "--dev, one of: " + strings.Join(names, ", ")}
+		return &hint.Error{What: what, Try: "--dev, one of: " + strings.Join(names, ", ")}
 	}
 	switch cards := outward(f); {
 	case !there:

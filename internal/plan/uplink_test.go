@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/hint"
 	"weir/internal/host"
 )
 
@@ -65,7 +66,7 @@ func TestUplink(t *testing.T) {
 		f := linked(t, c.links...)
 		got, why, err := Uplink(f)
 		if c.refuse != "" {
-			refusal, is := err.(*Refusal)
+			refusal, is := err.(*hint.Error)
 			if !is || !strings.Contains(refusal.What+refusal.Try, c.refuse) || !strings.Contains(refusal.Try, "--dev") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -92,7 +93,7 @@ func TestUplink(t *testing.T) {
 func TestBridgeIsNoUplink(t *testing.T) {
 	f := linked(t, host.Link{Name: "vmbr0", Kind: "bridge"}, host.Link{Name: "eth0", Master: "vmbr0"})
 	_, err := Make(Goal{Dev: "vmbr0", Rate: 50e6}, f)
-	if refusal, is := err.(*Refusal); !is || !strings.Contains(refusal.Try, "--dev eth0") {
+	if refusal, is := err.(*hint.Error); !is || !strings.Contains(refusal.Try, "--dev eth0") {
 		t.Errorf("%v", err)
 	}
 }

@@ -89,7 +89,7 @@ func Edit(s Spec, words []string) (Spec, error) {
 func edit(name string, e editor, words []string) (Spec, error) {
 	spec, err := finish(e, words)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, &OptionError{name, err}
 	}
 	return spec, nil
 }
@@ -141,13 +141,30 @@ func sayable(e editor) (Spec, error) {
 func check(s Spec) (Spec, error) {
 	spec, err := sayable(s.edit())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Kind(), err)
+		return nil, &OptionError{s.Kind(), err}
 	}
 	return spec, nil
 }
 
-// unknown is the error for a word that is not in the list: it names the word, suggests the likely one, and lists the
-// others.
+// OptionError is what is wrong with the options of a discipline.
+type OptionError struct {
+	Kind string
+	Err  error
+}
+
+func (e *OptionError) Error() string { return e.Kind + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong without the discipline's name.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// UnknownWord is the error for a word that is not in a list.
+type UnknownWord struct {
+	Short string // names the word, and suggests the likely one
+	list  string // those that are known
+}
+
+func (e *UnknownWord) Error() string { return e.Short + "; " + e.list }
+
 func unknown(what, word string, known []string) error {
 	best, distance := "", 3
 	for _, k := range known {
@@ -173,7 +190,7 @@ func unknown(what, word string, known []string) error {
 	if len(known) > 0 {
 		list = "known: " + strings.Join(known, ", ")
 	}
-	return fmt.Errorf("unknown %s %q%s; %s", what, word, hint, list)
+	return &UnknownWord{fmt.Sprintf("unknown %s %q%s", what, word, hint), list}
 }
 
 // edits is the Levenshtein distance: how many letters one would have to change.

@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/internal/meter"
+	"weir/internal/hint"
 	"weir/internal/meter/far"
 )
 
@@ -51,12 +51,12 @@ func Open(ctx context.Context, h far.Host) (*Machine, error) {
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) < 2 {
-		return nil, &meter.Problem{What: h.Name + " does not say what it is", Try: "ssh " + h.Name + " uname -sm"}
+		return nil, &hint.Error{What: h.Name + " does not say what it is", Try: "ssh " + h.Name + " uname -sm"}
 	}
 	m := &Machine{Host: h}
 	system, machine, _ := strings.Cut(lines[0], " ")
 	if m.Arch = architectures()[machine]; system != "Linux" || m.Arch == "" {
-		return nil, &meter.Problem{What: fmt.Sprintf("%s is %.40q: weir runs on Linux, on x86_64 and aarch64", h.Name,
+		return nil, &hint.Error{What: fmt.Sprintf("%s is %.40q: weir runs on Linux, on x86_64 and aarch64", h.Name,
 			lines[0]), Try: "another host"}
 	}
 	switch rest := lines[2:]; {
@@ -70,10 +70,10 @@ func Open(ctx context.Context, h far.Host) (*Machine, error) {
 	case slices.Contains(rest, "doas no"):
 		m.root = []string{"doas"}
 	case slices.Contains(rest, "doas never"):
-		return nil, &meter.Problem{What: h.Name + ": the user is not root, and doas permits it nothing",
+		return nil, &hint.Error{What: h.Name + ": the user is not root, and doas permits it nothing",
 			Try: "permit it in /etc/doas.conf there, or weir try " + asRoot(h.Name)}
 	default:
-		return nil, &meter.Problem{What: h.Name + ": the user is not root, and has neither sudo nor doas",
+		return nil, &hint.Error{What: h.Name + ": the user is not root, and has neither sudo nor doas",
 			Try: "weir try " + asRoot(h.Name)}
 	}
 	return m, nil
@@ -139,10 +139,10 @@ func (m *Machine) Allowed(ctx context.Context) error {
 	var said *far.Failed
 	switch {
 	case errors.As(err, &said) && m.WantsPassword():
-		return &meter.Problem{What: fmt.Sprintf("%s on %s lets nobody in with that password: %v", m.By(), m.Name, said),
+		return &hint.Error{What: fmt.Sprintf("%s on %s lets nobody in with that password: %v", m.By(), m.Name, said),
 			Try: "again, or weir try " + asRoot(m.Name)}
 	case inTime.Err() != nil && ctx.Err() == nil:
-		return &meter.Problem{What: fmt.Sprintf("%s on %s does not end: it may ask for more than a password", m.By(),
+		return &hint.Error{What: fmt.Sprintf("%s on %s does not end: it may ask for more than a password", m.By(),
 			m.Name), Try: "weir try " + asRoot(m.Name)}
 	}
 	return err

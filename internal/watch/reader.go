@@ -14,6 +14,7 @@ import (
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/meter/live"
 	"weir/internal/plan"
@@ -143,7 +144,7 @@ func (r *Reader) diagnose() (*Diagnosis, error) {
 	}
 	if r.dev != "" {
 		if _, there := facts.Link(r.dev); !there && r.out.link.Name == "" {
-			return nil, &plan.Refusal{What: r.dev + ": no such device",
+			return nil, &hint.Error{What: r.dev + ": no such device",
 				Try: "one of: " + strings.Join(plan.DeviceNames(facts), ", ")}
 		}
 		facts.Uplink = r.dev

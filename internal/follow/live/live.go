@@ -247,7 +247,7 @@ func (s listener) search(
 	say("the link carries " + rate.String() + ": it is brought up with that")
 	for {
 		err = store.Learn(s.Goal, rate, s.moves)
-		if !change.Busy(err) || !store.Sought(s.Unmeasured) {
+		if !errors.Is(err, change.ErrBusy) || !store.Sought(s.Unmeasured) {
 			return rate, err
 		}
 		select {

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/measure"
-	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -557,7 +557,7 @@ func (s *Scenario) checkCandidates() *problem {
 				return wrong("leave dev out", at("weir"), "candidate %q: weir: the device is the server's uplink",
 					c.Name)
 			}
-			var refused *plan.Refusal
+			var refused *hint.Error
 			if err := c.Weir.goal(s.Provider).Check(); errors.As(err, &refused) {
 				return wrong(refused.Try, at("weir"), "candidate %q: weir: %s", c.Name, refused.What)
 			}

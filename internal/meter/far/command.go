@@ -11,8 +11,7 @@ import (
 	"io"
 	"os/exec"
 	"strings"
-
-	"weir/internal/meter"
+	"weir/internal/hint"
 )
 
 // Failed is a command that ended badly there.
@@ -78,7 +77,7 @@ func (h Host) Run(ctx context.Context, command string, in io.Reader) (string, er
 
 // endless is of a host that prints more than any answer takes. Nobody waits for it.
 func (h Host) endless() error {
-	return &meter.Problem{What: h.Name + " prints without end", Try: "ssh " + h.Name}
+	return &hint.Error{What: h.Name + " prints without end", Try: "ssh " + h.Name}
 }
 
 // SSHFailed is ssh's exit status where it is not the command's (ssh(1)).

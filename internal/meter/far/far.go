@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/text"
 )
@@ -144,7 +145,7 @@ func (h Host) start(asked context.Context, command string) (*session, error) {
 	if why == "" {
 		why = "it does not answer, or its shell runs no command"
 	}
-	return nil, &meter.Problem{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, why),
+	return nil, &hint.Error{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, why),
 		Try: "ssh " + h.Name + " true"}
 }
 
@@ -160,7 +161,7 @@ func noSSH() error {
 	release, _ := os.ReadFile("/etc/os-release")
 	client := text.Package{Debian: "openssh-client", Fedora: "openssh-clients", SUSE: "openssh-clients",
 		Alpine: "openssh-client", Arch: "openssh"}
-	return &meter.Problem{What: "there is no ssh here", Try: client.Install(string(release))}
+	return &hint.Error{What: "there is no ssh here", Try: client.Install(string(release))}
 }
 
 // awaitReady skips a banner, of some length at most.
@@ -222,7 +223,7 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	}
 	err = r.phases(going)
 	if going.Err() != nil && ctx.Err() == nil { // the rest would say that this host is slow
-		err = &meter.Problem{What: fmt.Sprintf("the connection to %s ended in the middle: %s", h.Name,
+		err = &hint.Error{What: fmt.Sprintf("the connection to %s ended in the middle: %s", h.Name,
 			cmp.Or(e.stderr.line(), "ssh does not say why")), Try: "again"}
 	}
 	stop()

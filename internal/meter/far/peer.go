@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 )
 
@@ -70,7 +71,7 @@ func (h Host) resolve(ctx context.Context) (endpoint, error) {
 		return endpoint{}, noSSH()
 	}
 	if err != nil {
-		return endpoint{}, &meter.Problem{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, said.line()),
+		return endpoint{}, &hint.Error{What: fmt.Sprintf("%s cannot be reached by ssh: %s", h.Name, said.line()),
 			Try: "ssh " + h.Name + " true"}
 	}
 	return parseConfig(h.Name, string(out))
@@ -86,13 +87,13 @@ func parseConfig(name, text string) (endpoint, error) {
 	}
 	for _, around := range []string{"proxyjump", "proxycommand"} {
 		if v := said[around]; v != "" && v != "none" {
-			return endpoint{}, &meter.Problem{What: fmt.Sprintf("ssh reaches %s through another host (%s), so the "+
+			return endpoint{}, &hint.Error{What: fmt.Sprintf("ssh reaches %s through another host (%s), so the "+
 				"way to it cannot be filled from here", name, around), Try: "a host that is reached straight"}
 		}
 	}
 	host, port := said["hostname"], said["port"]
 	if host == "" || port == "" {
-		return endpoint{}, &meter.Problem{What: "ssh -G does not say where " + name + " is", Try: "ssh -G " + name}
+		return endpoint{}, &hint.Error{What: "ssh -G does not say where " + name + " is", Try: "ssh -G " + name}
 	}
 	e := endpoint{addr: net.JoinHostPort(host, port), key: said["hostkeyalias"]}
 	if e.key == "" || e.key == "none" {
@@ -112,7 +113,7 @@ func (h Host) fill(ctx context.Context, to endpoint, cc string, packet int) (*me
 	out, err := meter.Dial(ctx, to.addr, cc, packet)
 	if err != nil {
 		inner.Close()
-		return nil, &meter.Problem{What: fmt.Sprintf("nobody answers at %s by TCP: %v", to.addr, err),
+		return nil, &hint.Error{What: fmt.Sprintf("nobody answers at %s by TCP: %v", to.addr, err),
 			Try: "ssh " + h.Name + " true"}
 	}
 	meter.SetUnsent(out, 128<<10)

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 )
 
@@ -52,7 +53,7 @@ func Keep(dir string) (k Kept, err error) {
 	if k, err = Load(cert, key); errors.Is(err, fs.ErrPermission) {
 		return k, err
 	} else if err != nil {
-		return k, &meter.Problem{What: err.Error(),
+		return k, &hint.Error{What: err.Error(),
 			Try: "rm " + key + ", and start again: a new certificate is made, which has another fingerprint"}
 	}
 	path := filepath.Join(dir, tokenFile)

@@ -11,11 +11,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"weir/internal/hint"
 
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
-
-	"weir/internal/meter"
 )
 
 // Domain is a name for which an authority vouches (ACME, RFC 8555). It asks this host's port 443 for proof, in TLS
@@ -62,17 +61,17 @@ func (d *Domain) explain(err error) error {
 	var network *net.OpError
 	switch {
 	case errors.As(err, &said) && said.StatusCode == 429:
-		return &meter.Problem{What: what + "the authority has been asked too often", Try: "again tomorrow"}
+		return &hint.Error{What: what + "the authority has been asked too often", Try: "again tomorrow"}
 	case errors.As(err, &said):
-		return &meter.Problem{What: what + said.Detail, Try: "a name that leads to this host"}
+		return &hint.Error{What: what + said.Detail, Try: "a name that leads to this host"}
 	case errors.As(err, &unreachable), errors.As(err, &network):
-		return &meter.Problem{What: fmt.Sprintf("%sthe authority does not answer: %v", what, cause(err)),
+		return &hint.Error{What: fmt.Sprintf("%sthe authority does not answer: %v", what, cause(err)),
 			Try: "again, with https open to the Internet"}
 	case strings.Contains(err.Error(), "no viable challenge"): // the library keeps the reason to itself
-		return &meter.Problem{What: what + "the authority did not reach this program at port 443 of that name",
+		return &hint.Error{What: what + "the authority did not reach this program at port 443 of that name",
 			Try: "a name that leads to this host, and port 443 open"}
 	}
-	return &meter.Problem{What: what + err.Error(), Try: "--cert and --key, of a certificate from elsewhere"}
+	return &hint.Error{What: what + err.Error(), Try: "--cert and --key, of a certificate from elsewhere"}
 }
 
 func cause(err error) error {

@@ -25,10 +25,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"weir/internal/hint"
 
 	"golang.org/x/crypto/acme"
-
-	"weir/internal/meter"
 )
 
 // authority is a small one that speaks ACME. It proves a name by tls-alpn-01, as a real one does, but at an address
@@ -224,7 +223,7 @@ func TestDomainRefusals(t *testing.T) {
 	} {
 		a := newAuthority(t)
 		err := NewDomain("speed.example.org", t.TempDir(), change(a)).Obtain(context.Background())
-		problem, ok := err.(*meter.Problem)
+		problem, ok := err.(*hint.Error)
 		if !ok || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(),
 			"no certificate for speed.example.org: ") || problem.Try == "" || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %s", err, want)

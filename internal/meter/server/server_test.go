@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/meter"
 )
 
@@ -559,7 +560,7 @@ func TestKeep(t *testing.T) {
 		if err := spoilt(); err != nil {
 			t.Fatal(err)
 		}
-		var problem *meter.Problem
+		var problem *hint.Error
 		if _, err := Keep(dir); !errors.As(err, &problem) || !strings.Contains(problem.Try, "rm "+key) {
 			t.Errorf("a damaged certificate or key: %v", err)
 		}
