@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
-	"weir/internal/measure"
 	"weir/internal/meter"
+	"weir/internal/stats"
 	"weir/internal/text"
 )
 
@@ -80,7 +80,7 @@ func lost(p meter.Phase) string {
 }
 
 // interval writes a figure with what is not known of it.
-func interval(e measure.Estimate) string { return meter.Ranged(e) }
+func interval(e stats.Estimate) string { return meter.Ranged(e) }
 
 // sender says in a line what the senders' kernel knew.
 func sender(s meter.Sender) string {

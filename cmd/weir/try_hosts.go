@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"weir/internal/measure"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
+	"weir/internal/stats"
 	"weir/internal/text"
 )
 
@@ -33,11 +33,11 @@ type tried struct {
 	Hostname string `json:"hostname"`
 	// 90th percentile of the delay that a load adds, in ms, of the load under which it was longest before; nil where
 	// it was not measured
-	Before *measure.Estimate `json:"before"`
-	After  *measure.Estimate `json:"after"`
-	Factor *float64          `json:"factor"` // after by before; nil where they differ by no more than chance
-	State  string            `json:"state"`
-	Why    string            `json:"why,omitempty"` // it failed
+	Before *stats.Estimate `json:"before"`
+	After  *stats.Estimate `json:"after"`
+	Factor *float64        `json:"factor"` // after by before; nil where they differ by no more than chance
+	State  string          `json:"state"`
+	Why    string          `json:"why,omitempty"` // it failed
 
 	phase string // the load that Before is of
 }
@@ -145,7 +145,7 @@ func (o tryOptions) showTried(w io.Writer, all []tried) error {
 
 // cells are a row as a person reads it.
 func (t tried) cells() []string {
-	ms := func(e *measure.Estimate) string {
+	ms := func(e *stats.Estimate) string {
 		if e == nil {
 			return "–"
 		}

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/measure"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
 	"weir/internal/plan"
+	"weir/internal/stats"
 	"weir/internal/trial"
 	"weir/internal/units"
 )
@@ -25,7 +25,7 @@ import (
 // A try is kept for what is surely better, and not for chance, nor at the price of a load.
 func TestJudged(t *testing.T) {
 	row := func(kind meter.RowKind, before, after float64, sure bool) meter.Row {
-		return meter.Row{Kind: kind, Before: measure.Estimate{Value: before}, After: measure.Estimate{Value: after},
+		return meter.Row{Kind: kind, Before: stats.Estimate{Value: before}, After: stats.Estimate{Value: after},
 			Sure: sure}
 	}
 	const added, goodput = meter.RowDelay, meter.RowGoodput
@@ -52,7 +52,7 @@ func TestJudged(t *testing.T) {
 // Hosts are tried in order, and the first that fails ends it. What was seen until then is told.
 func TestTryEach(t *testing.T) {
 	phase := func(name string, p90 float64) meter.Phase {
-		return meter.Phase{Name: name, Added: &meter.Added{P90: measure.Estimate{Value: p90, Low: p90 * 0.9,
+		return meter.Phase{Name: name, Added: &meter.Added{P90: stats.Estimate{Value: p90, Low: p90 * 0.9,
 			High: p90 * 1.1}}}
 	}
 	hosts := []string{"a", "b|c", "d", "e"}
@@ -110,8 +110,8 @@ func TestTryEachEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	rows, err := tryEach(ctx, []string{"a", "b"}, func(_ context.Context, name string) (tried, error) {
 		stop()
-		return tried{Hostname: name, State: planned, Before: &measure.Estimate{Value: 1, High: 2},
-			After: &measure.Estimate{Value: 1, High: 2}}, nil
+		return tried{Hostname: name, State: planned, Before: &stats.Estimate{Value: 1, High: 2},
+			After: &stats.Estimate{Value: 1, High: 2}}, nil
 	})
 	var b bytes.Buffer
 	if shown := (tryOptions{}).showTried(&b, rows); err == nil || shown != nil {

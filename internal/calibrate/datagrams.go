@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"weir/internal/stats"
 )
 
 // Datagrams are sent a little faster than the link is, so that what arrives has its rate: TCP's bursts, its answers to
@@ -144,7 +145,7 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		}
 		if p.lost > 0.01 {
 			_, rtt := answers(r.probes(), a, b)
-			p.waits = median(rtt) - r.idle.base
+			p.waits = stats.QuantileAbove(rtt, 0.5) - r.idle.base
 			return p, true, nil
 		}
 		packets *= 1.3
@@ -197,7 +198,7 @@ func arriving(all series, probes []Probe, a, b float64) plateau {
 			there, arrived = append(there, seconds(x.There)), append(arrived, x.Arrived)
 		}
 	}
-	p.own.packets = slope(there, arrived)
+	p.own.packets = stats.Fit(there, arrived).Slope
 	p.own.bytes = p.own.packets * part.size()
 	p.other = part.other()
 	p.beside = p.other

@@ -5,6 +5,7 @@ package calibrate
 import (
 	"math"
 	"slices"
+	"weir/internal/stats"
 )
 
 // idle is a link on which nothing of ours is under way, in seconds.
@@ -15,7 +16,7 @@ type idle struct {
 
 func quiet(probes []Probe, a, b float64) idle {
 	_, rtt := answers(probes, a, b)
-	return idle{median(rtt), quantile(rtt, 0.95) - quantile(rtt, 0.05)}
+	return idle{stats.QuantileAbove(rtt, 0.5), stats.QuantileAbove(rtt, 0.95) - stats.QuantileAbove(rtt, 0.05)}
 }
 
 // stands is how long a sparse packet has to wait until a queue is said to stand.
@@ -69,7 +70,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 	if p.windows = len(rates); p.windows == 0 {
 		return p
 	}
-	last := median(rates[max(0, len(rates)-16):])
+	last := stats.QuantileAbove(rates[max(0, len(rates)-16):], 0.5)
 	begin := a
 	for k := len(rates) - 1; k >= 4; k-- {
 		if rates[k] > above*last && rates[k-4] > above*last {
@@ -78,7 +79,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 		}
 	}
 	p.stable = b-begin >= leastStand
-	p.peak = quantile(rates, 0.9)
+	p.peak = stats.QuantileAbove(rates, 0.9)
 	p.from = math.Max(begin+window, b-(b-a)/2)
 	part := all.between(p.from, b)
 	p.own, p.other, p.lost = part.delivered(), part.other(), part.lost()
@@ -95,16 +96,16 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 		}
 	}
 	_, rtt := answers(probes, p.from, b-i.base)
-	p.waits, p.least = median(rtt)-i.base, quantile(rtt, 0.1)-i.base
+	p.waits, p.least = stats.QuantileAbove(rtt, 0.5)-i.base, stats.QuantileAbove(rtt, 0.1)-i.base
 	_, rtt = answers(probes, a, b-i.base)
-	p.depth = quantile(rtt, 0.98) - i.base
+	p.depth = stats.QuantileAbove(rtt, 0.98) - i.base
 	var bulk []float64
 	for _, s := range part {
 		if s.RTT > 0 {
 			bulk = append(bulk, seconds(s.RTT))
 		}
 	}
-	p.bulk = median(bulk) - i.base
+	p.bulk = stats.QuantileAbove(bulk, 0.5) - i.base
 	p.gap = float64(connections) / math.Max(1, p.own.packets)
 	if p.idles(i) { // it carries as much as in its best windows, at least
 		p.off = math.Max(p.off, p.top-1)
@@ -125,7 +126,7 @@ func (p plateau) idles(i idle) bool { return p.off > ragged && p.least <= i.stan
 func (p *plateau) forget(all series, probes []Probe) {
 	asked := flow{}
 	if _, rtt := answers(probes, p.from, p.to); len(rtt) > 0 {
-		end := p.to - quantile(rtt, 0.98)
+		end := p.to - stats.QuantileAbove(rtt, 0.98)
 		sent, lost := 0.0, 0.0
 		for _, x := range probes {
 			if t := seconds(x.At); t >= p.from && t < end {
@@ -160,7 +161,7 @@ func (p *plateau) forget(all series, probes []Probe) {
 // grow leaves of what others have sent what the queue has let go: as much of a growing one is still to come.
 func (p *plateau) grow(probes []Probe) {
 	at, rtt := answers(probes, p.from, p.to)
-	by := 1 + math.Max(-0.5, slope(at, rtt))
+	by := 1 + math.Max(-0.5, stats.Fit(at, rtt).Slope)
 	p.other.packets /= by
 	p.other.bytes /= by
 }
@@ -187,14 +188,14 @@ func (p *plateau) settle(all series, i idle) {
 		p.off = 0.01
 		return
 	}
-	m, whole := median(rates), all.between(p.from, p.to).carried().counted(ethernet)
+	m, whole := stats.QuantileAbove(rates, 0.5), all.between(p.from, p.to).carried().counted(ethernet)
 	if whole > 0 && math.Abs(whole/m-1) > disagree {
 		p.own.packets *= m / whole
 		p.own.bytes *= m / whole
 	}
-	p.top = quantile(rates, 0.95) / m
+	p.top = stats.QuantileAbove(rates, 0.95) / m
 	// Windows overlap by three quarters, so a quarter of them are independent.
-	spread := (quantile(rates, 0.84) - quantile(rates, 0.16)) / 2 / m
+	spread := (stats.QuantileAbove(rates, 0.84) - stats.QuantileAbove(rates, 0.16)) / 2 / m
 	p.off = math.Max(leastOff, 2*spread/math.Sqrt(math.Max(1, float64(len(rates))/4)))
 }
 
@@ -218,7 +219,7 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 		quarters = append(quarters, all.between(a+float64(k)*step, a+float64(k+1)*step).lost())
 	}
 	whole := all.between(a, b)
-	mid := (quantile(quarters, 0.25) + quantile(quarters, 0.5)) / 2
+	mid := (stats.QuantileAbove(quarters, 0.25) + stats.QuantileAbove(quarters, 0.5)) / 2
 	u := below{lost: mid, packets: whole.grown(func(s Sample) float64 { return s.Segments })}
 	if mid > 0.002 {
 		u.lost = (mid + whole.lost()) / 2
@@ -235,7 +236,7 @@ func under(all series, probes []Probe, i idle, a, b float64) below {
 	u.most = math.Max(u.lost+u.off, (u.again+2*math.Sqrt(u.again)+3)/math.Max(tells, u.sent))
 	u.base = i.base
 	if _, rtt := answers(probes, a, b-i.base); len(rtt) > 0 {
-		u.base = median(rtt)
+		u.base = stats.QuantileAbove(rtt, 0.5)
 	}
 	u.waits = u.base - i.base
 	return u

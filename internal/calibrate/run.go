@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"weir/internal/stats"
 )
 
 // Options say how to calibrate. The zero Options do all.
@@ -414,7 +415,7 @@ func (r *run) calm(ctx context.Context) error {
 	for end += patience; err == nil && r.now() < end; {
 		now := r.now()
 		_, rtt := answers(r.probes(), now-r.idle.base-0.2, now-r.idle.base)
-		if len(rtt) > 0 && median(rtt) <= r.idle.base+r.idle.stands() {
+		if len(rtt) > 0 && stats.QuantileAbove(rtt, 0.5) <= r.idle.base+r.idle.stands() {
 			return nil
 		}
 		_, _, err = r.watch(ctx, look)
@@ -540,7 +541,7 @@ func (r *run) sent(f framing, p plateau) float64 {
 		part.slope(func(s Sample) float64 { return s.Payload + s.Headers })}
 	at, rtt := answers(r.probes(), p.from, p.to-r.idle.base)
 	p.own = left
-	return f.counted(p) / (1 + slope(at, rtt))
+	return f.counted(p) / (1 + stats.Fit(at, rtt).Slope)
 }
 
 // queue says how long the provider's queue is, and how much credit there was.
@@ -613,7 +614,7 @@ func (r *run) calmly(res *Result, u below, rate, a, b float64) (why string) {
 	c := &res.Verified
 	*c = Check{Sent: r.left(a, b) / (Share * rate), Loss: part.lost()}
 	if len(rtt) > 0 {
-		c.Added = median(rtt) - r.idle.base
+		c.Added = stats.QuantileAbove(rtt, 0.5) - r.idle.base
 	}
 	// The connections are paced each by itself, so their packets meet. As the load nears 1, more than x·√N packets wait
 	// with a probability of exp(-2x²), for N sources (the N*D/D/1 queue). That is 1.22·√N one time in twenty, and never

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"time"
+	"weir/internal/stats"
 )
 
 // series is samples in the order of time.
@@ -30,7 +31,7 @@ func (s series) slope(f func(Sample) float64) float64 {
 	for i, p := range s {
 		x[i], y[i] = seconds(p.At), f(p)
 	}
-	return slope(x, y)
+	return stats.Fit(x, y).Slope
 }
 
 // grown is how much f has grown.
@@ -155,49 +156,11 @@ func answers(probes []Probe, a, b float64) (at, rtt []float64) {
 	return at, rtt
 }
 
-func slope(x, y []float64) float64 {
-	n := float64(len(x))
-	var mx, my, a, b float64
-	for i := range x {
-		mx += x[i] / n
-		my += y[i] / n
-	}
-	for i := range x {
-		a += (x[i] - mx) * (y[i] - my)
-		b += (x[i] - mx) * (x[i] - mx)
-	}
-	if b == 0 {
-		return 0
-	}
-	return a / b
-}
-
-// doubt is the standard error of a slope, as a share of it.
+// doubt is the standard error of a slope, as a share of it; 1 of too few points, or of one that does not rise.
 func doubt(x, y []float64) float64 {
-	rate, n := slope(x, y), float64(len(x))
-	if n < 3 || rate <= 0 {
+	line := stats.Fit(x, y)
+	if len(x) < 3 || line.Slope <= 0 {
 		return 1
 	}
-	var mx, my, spread, off float64
-	for i := range x {
-		mx += x[i] / n
-		my += y[i] / n
-	}
-	for i := range x {
-		e := y[i] - my - rate*(x[i]-mx)
-		spread += (x[i] - mx) * (x[i] - mx)
-		off += e * e
-	}
-	return math.Sqrt(off/(n-2)/spread) / rate
-}
-
-func median(x []float64) float64 { return quantile(x, 0.5) }
-
-// quantile of nothing is 0.
-func quantile(x []float64, q float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	x = slices.Sorted(slices.Values(x))
-	return x[min(len(x)-1, int(q*float64(len(x))))]
+	return line.SlopeErr / line.Slope
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -379,12 +380,12 @@ func TestInwardSlow(t *testing.T) {
 					w.wrote = func(at float64, r units.Rate, why string) { t.Logf("%5.2f s: %s, %s", at, r, why) }
 					m := w.run(rests)
 					q, used := m.between(m.queue, found, rests), m.used(found, rests)/rate
-					most := quantile(m.between(m.rate, found, rests), 1) / rate
+					most := stats.QuantileAbove(m.between(m.rate, found, rests), 1) / rate
 					if used < .94 || most > 1.025 {
 						t.Errorf("%.3f of the link used, and at most %.3f set", used, most)
 					}
 					// A packet takes 12 ms at 1 Mbit/s.
-					if p50, p90 := ms(quantile(q, .5)), ms(quantile(q, .9)); p50 > 6 || p90 > 80 {
+					if p50, p90 := ms(stats.QuantileAbove(q, .5)), ms(stats.QuantileAbove(q, .9)); p50 > 6 || p90 > 80 {
 						t.Errorf("packets wait %.1f ms at p50, and %.1f at p90", p50, p90)
 					}
 				})
@@ -482,7 +483,7 @@ func TestInwardBelow(t *testing.T) {
 				}
 			}
 			m := w.run(85)
-			most := quantile(m.between(m.rate, 26, 45), 1)
+			most := stats.QuantileAbove(m.between(m.rate, 26, 45), 1)
 			says := strings.Count(said, "less than the lowest rate that may be set")
 			if lowest := .94 * 12.5 * mbit; (most == lowest) == c.stays || (says == 1) == c.stays {
 				t.Errorf("%.2f Mbit/s are set, of at least %.2f, and it says %q", most/mbit, lowest/mbit, said)
@@ -490,7 +491,7 @@ func TestInwardBelow(t *testing.T) {
 			if used := m.used(55, 85) / mbit; used < c.use {
 				t.Errorf("%.1f Mbit/s from 55 s on, at least %g", used, c.use)
 			}
-			if p50 := ms(quantile(m.between(m.queue, 52, 85), .5)); p50 > 1 {
+			if p50 := ms(stats.QuantileAbove(m.between(m.queue, 52, 85), .5)); p50 > 1 {
 				t.Errorf("packets wait %.1f ms at p50 from 52 s on", p50)
 			}
 		})
@@ -536,7 +537,7 @@ func TestInwardUneven(t *testing.T) {
 					}
 				}
 				q := m.between(m.queue, 30, 120)
-				if p50, p90 := ms(quantile(q, .5)), ms(quantile(q, .9)); p50 > 2 || p90 > 40 {
+				if p50, p90 := ms(stats.QuantileAbove(q, .5)), ms(stats.QuantileAbove(q, .9)); p50 > 2 || p90 > 40 {
 					t.Errorf("packets wait %.1f ms at p50, and %.1f at p90, from 5 s after the fall on", p50, p90)
 				}
 			})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/follow/autorate"
+	"weir/internal/stats"
 )
 
 // reflected is cake-autorate's rule with a reflector that answers at once and never lies: a look every 50 ms, and half
@@ -45,8 +46,8 @@ func TestBesideAutorate(t *testing.T) {
 			ours := w
 			ours.look, ours.set = .02, follower(99.75*mbit, 10*mbit, 400*mbit)
 			them, us := theirs.run(40), ours.run(40)
-			worst := func(s seen) float64 { return ms(quantile(s.between(s.added, 10, 25), 1)) }
-			p99 := func(s seen) float64 { return ms(quantile(s.between(s.added, 5, 40), .99)) }
+			worst := func(s seen) float64 { return ms(stats.QuantileAbove(s.between(s.added, 10, 25), 1)) }
+			p99 := func(s seen) float64 { return ms(stats.QuantileAbove(s.between(s.added, 5, 40), .99)) }
 			used := func(s seen) float64 { return s.used(5, 40, 100*mbit) }
 			for who, s := range map[string]seen{"weir follow": us, "cake-autorate": them} {
 				row := fmt.Sprintf("| %s | %s | %.0f | %.0f | %.1f | %.0f |\n", name, who, worst(s), p99(s),

@@ -5,6 +5,7 @@ package follow
 import (
 	"fmt"
 	"slices"
+	"weir/internal/stats"
 )
 
 // cut lowers the rate because a queue stands in front of the provider.
@@ -167,7 +168,7 @@ func (f *Follower) estimate(from float64) (rate float64, n int) {
 			t, x = append(t, o.when), append(x, o.came)
 		}
 	}
-	rate, _ = slope(t, x)
+	rate = stats.Fit(t, x).Slope
 	return rate, len(t)
 }
 
@@ -214,11 +215,11 @@ func (f *Follower) elsewhere(p point) bool {
 	if len(t) < 8 || t[0]-t[len(t)-1] < max(0.3, 2*p.rtt) {
 		return false
 	}
-	rate, off := slope(t, came)
-	if rate <= 0 || rate > 0.97*f.before {
+	line := stats.Fit(t, came)
+	if line.Slope <= 0 || line.Slope > 0.97*f.before {
 		return false
 	}
-	return deviation(q) < off/rate
+	return stats.Deviation(q) < line.Off/line.Slope
 }
 
 // byItself tells whether a queue is gone of which what was sent less explains not even half. On a link that carries

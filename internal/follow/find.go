@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -154,7 +155,7 @@ func (f *Finder) Found() (units.Rate, bool) {
 	if f.why != Known {
 		return 0, false
 	}
-	return units.Rate(math.Round(mean(rates(middle(f.seconds))))), true
+	return units.Rate(math.Round(stats.Mean(rates(middle(f.seconds))))), true
 }
 
 // share is what was acknowledged from one look to the next.
@@ -302,7 +303,7 @@ func (f *Finder) left(looks []glance, to netip.Addr) (rate float64, ok bool) {
 			when, came = append(when, g.at), append(came, sent)
 		}
 	}
-	rate, _ = slope(when, came)
+	rate = stats.Fit(when, came).Slope
 	return rate, len(when) >= 6 && rate > 0
 }
 
@@ -345,7 +346,7 @@ func (f *Finder) reason() Reason {
 	m := middle(f.seconds)
 	parts, all := varies(m)
 	switch {
-	case parts < varied*mean(rates(m))/full:
+	case parts < varied*stats.Mean(rates(m))/full:
 		return Apart
 	case !steady(m[0].rate, m[len(m)/2].rate, m[len(m)-1].rate):
 		return Ragged
@@ -397,9 +398,9 @@ func varies(seconds []second) (parts, all float64) {
 		}
 	}
 	for _, x := range each {
-		parts += math.Pow(deviation(x), 2)
+		parts += math.Pow(stats.Deviation(x), 2)
 	}
-	return math.Sqrt(parts), deviation(rates(seconds)) / full
+	return math.Sqrt(parts), stats.Deviation(rates(seconds)) / full
 }
 
 // aligned is what each client waited, look by look: of that each is told late, and not equally.
@@ -467,7 +468,7 @@ func inOne(seconds []second) bool {
 				}
 			}
 			if looks := 10; 2*len(x) >= looks*len(seconds) {
-				sum, pairs = sum+correlation(x, y), pairs+1
+				sum, pairs = sum+stats.Correlation(x, y), pairs+1
 			}
 		}
 	}

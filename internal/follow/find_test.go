@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -66,7 +67,7 @@ func finds(t *testing.T, cases int, unknown bool, oneIn int) {
 		}
 		off = append(off, wrong)
 	}
-	if p95 := quantile(off, .95); p95 > .005 {
+	if p95 := stats.QuantileAbove(off, .95); p95 > .005 {
 		t.Errorf("nineteen in twenty rates are found within %.2f %%, at most 0.5", 100*p95)
 	}
 	if none > cases/oneIn {
@@ -150,8 +151,8 @@ func TestLone(t *testing.T) {
 			off = append(off, math.Abs(rate/w.rate(0)-1))
 		}
 	}
-	t.Logf("%d of %d, p95 of the error %.2f %%", len(off), len(off)+none, 100*quantile(off, .95))
-	if p95 := quantile(off, .95); p95 > .005 || none > 4 {
+	t.Logf("%d of %d, p95 of the error %.2f %%", len(off), len(off)+none, 100*stats.QuantileAbove(off, .95))
+	if p95 := stats.QuantileAbove(off, .95); p95 > .005 || none > 4 {
 		t.Errorf("nineteen in twenty are within %.2f %%, at most 0.5; %d are not known, at most 4", 100*p95, none)
 	}
 }

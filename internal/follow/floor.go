@@ -2,7 +2,10 @@
 
 package follow
 
-import "slices"
+import (
+	"slices"
+	"weir/internal/stats"
+)
 
 // floor is what is seen while no queue stands: jitter, what clients take to answer, and what this host's own queue
 // holds more than it says. It may not follow a queue that grows slowly, so it is a calm second of the last minute: in a
@@ -26,7 +29,7 @@ func (f *floor) add(at, q float64) {
 		return
 	}
 	if at-f.from >= 1 && len(f.now) >= 5 {
-		f.medians, f.spreads = append(f.medians, quantile(f.now, 0.5)), append(f.spreads, aside(f.now))
+		f.medians, f.spreads = append(f.medians, stats.QuantileAbove(f.now, 0.5)), append(f.spreads, aside(f.now))
 		if len(f.medians) > minute {
 			f.medians, f.spreads = slices.Delete(f.medians, 0, 1), slices.Delete(f.spreads, 0, 1)
 		}
@@ -65,9 +68,9 @@ func (f *floor) counting(x []float64) []float64 {
 func (f *floor) level() float64 {
 	switch {
 	case len(f.medians) > 0:
-		return quantile(f.counting(f.medians), 0.1)
+		return stats.QuantileAbove(f.counting(f.medians), 0.1)
 	case len(f.now) > 0:
-		return quantile(f.now, 0.5)
+		return stats.QuantileAbove(f.now, 0.5)
 	}
 	return 0
 }
@@ -77,5 +80,5 @@ func (f *floor) spread() float64 {
 	if len(f.spreads) == 0 {
 		return 0
 	}
-	return quantile(f.counting(f.spreads), 0.5)
+	return stats.QuantileAbove(f.counting(f.spreads), 0.5)
 }

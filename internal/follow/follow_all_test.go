@@ -8,6 +8,7 @@ package follow
 
 import (
 	"testing"
+	"weir/internal/stats"
 )
 
 // A rate that does not move is left in peace: for ten minutes nothing spirals, and packets hardly wait.
@@ -34,14 +35,14 @@ func TestTheRateStands(t *testing.T) {
 			w := world{rate: steps(100 * mbit), buffer: .2, bases: c.bases, look: .02, jitter: c.jitter,
 				forwarded: c.forwarded, set: follower(99.75*mbit, 20*mbit, 400*mbit)}
 			s := w.run(600)
-			p99, used := ms(quantile(s.between(s.added, 5, 600), .99)), s.used(5, 600, 100*mbit)
+			p99, used := ms(stats.QuantileAbove(s.between(s.added, 5, 600), .99)), s.used(5, 600, 100*mbit)
 			if t.Logf("packets wait %.1f ms at p99, and %.3f is used", p99, used); p99 > c.p99 {
 				t.Errorf("packets wait %.1f ms at p99, at most %g", p99, c.p99)
 			}
 			if used < c.used {
 				t.Errorf("%.3f is used, at least %g", used, c.used)
 			}
-			if least := quantile(s.between(s.set, 5, 600), 0); least < c.least*100*mbit {
+			if least := stats.QuantileAbove(s.between(s.set, 5, 600), 0); least < c.least*100*mbit {
 				t.Errorf("down to %.1f Mbit/s, at least %g", least/mbit, 100*c.least)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -71,13 +72,13 @@ func TestTheRateMoves(t *testing.T) {
 				set: follower(99.75*mbit, 20*mbit, 400*mbit)}
 			s := w.run(40)
 			// It has looked for a queue that was there before, and learnt anew.
-			if p99 := ms(quantile(s.between(s.added, 5, 10), .99)); p99 > c.p99Calm {
+			if p99 := ms(stats.QuantileAbove(s.between(s.added, 5, 10), .99)); p99 > c.p99Calm {
 				t.Errorf("before the change, packets wait %.1f ms at p99, at most %g", p99, c.p99Calm)
 			}
 			if cut := ms(s.first(10, func(rate float64) bool { return rate < 90*mbit })); cut > c.cut {
 				t.Errorf("cut after %.0f ms, at most %g", cut, c.cut)
 			}
-			if worst := ms(quantile(s.between(s.added, 10, 25), 1)); worst > c.worst {
+			if worst := ms(stats.QuantileAbove(s.between(s.added, 10, 25), 1)); worst > c.worst {
 				t.Errorf("packets wait for up to %.0f ms, at most %g", worst, c.worst)
 			}
 			if calm := s.calm(10, 25); calm > c.calm {
@@ -122,10 +123,10 @@ func TestOtherChanges(t *testing.T) {
 			c.w.look, c.w.set = .02, follower(c.begin*mbit, c.begin/10*mbit, 4*c.begin*mbit)
 			const from, to = 10., 70.
 			s := c.w.run(to)
-			if worst := ms(quantile(s.between(s.added, from, to), 1)); worst > c.worst {
+			if worst := ms(stats.QuantileAbove(s.between(s.added, from, to), 1)); worst > c.worst {
 				t.Errorf("packets wait for up to %.0f ms, at most %g", worst, c.worst)
 			}
-			if p95 := ms(quantile(s.between(s.added, from, to), .95)); p95 > c.p95 {
+			if p95 := ms(stats.QuantileAbove(s.between(s.added, from, to), .95)); p95 > c.p95 {
 				t.Errorf("packets wait %.1f ms at p95, at most %g", p95, c.p95)
 			}
 			if calm := s.calm(from, to); calm > c.calm {
@@ -161,9 +162,9 @@ func TestTheRateFallsFar(t *testing.T) {
 					set:       follower(99.75*mbit, 9.975*mbit, 400*mbit)}
 				calm = append(calm, w.run(at+15).calm(at, at+15))
 			}
-			if worst := quantile(calm, 1); mean(calm) > c.onAverage || worst > c.worst {
+			if worst := stats.QuantileAbove(calm, 1); stats.Mean(calm) > c.onAverage || worst > c.worst {
 				t.Errorf("calm after %.2f s on average, at most %g; in the worst of %d cases after %.2f, at most %g",
-					mean(calm), c.onAverage, len(calm), worst, c.worst)
+					stats.Mean(calm), c.onAverage, len(calm), worst, c.worst)
 			}
 		})
 	}
@@ -186,7 +187,7 @@ func TestSlowLinks(t *testing.T) {
 			w := world{rate: steps(c.rate * mbit), buffer: .5, bases: same(c.connections, .048), look: .02,
 				set: follower(.9975*c.rate*mbit, .2*c.rate*mbit, 4*c.rate*mbit)}
 			s := w.run(120)
-			if p99 := ms(quantile(s.between(s.added, 10, 120), .99)); p99 > c.p99 {
+			if p99 := ms(stats.QuantileAbove(s.between(s.added, 10, 120), .99)); p99 > c.p99 {
 				t.Errorf("packets wait %.1f ms at p99, at most %g", p99, c.p99)
 			}
 			if used := s.used(10, 120, c.rate*mbit); used < c.used {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -301,7 +302,7 @@ func (f *Inward) learn(at float64) {
 		waiting, looks, packet = waiting+s.waiting, looks+s.looks, max(packet, slack*full/s.took)
 		here += s.here / s.took / flat
 	}
-	m := mean(all)
+	m := stats.Mean(all)
 	more, empty := here > surplus*f.rate, 2*waiting < looks && here > about*f.rate
 	beside := slices.ContainsFunc(f.seen[n-flat:], f.beside)
 	if slices.Max(all)-slices.Min(all) <= near*m+packet && (more || empty) && !beside {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -98,10 +99,10 @@ func TestInward(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.w.run(42.5*mbit, 49.875*mbit, 600)
 			end := s.rate[len(s.rate)*9/10:]
-			if low, high := quantile(end, .03)/mbit, quantile(end, .97)/mbit; low < c.least || high > c.most {
+			if low, high := stats.QuantileAbove(end, .03)/mbit, stats.QuantileAbove(end, .97)/mbit; low < c.least || high > c.most {
 				t.Errorf("from %.2f to %.2f Mbit/s at the end, not %g to %g", low, high, c.least, c.most)
 			}
-			if p99 := ms(quantile(s.queue[len(s.queue)/2:], .99)); p99 > c.p99 {
+			if p99 := ms(stats.QuantileAbove(s.queue[len(s.queue)/2:], .99)); p99 > c.p99 {
 				t.Errorf("packets wait %.1f ms at p99, at most %g", p99, c.p99)
 			}
 		})
@@ -112,23 +113,23 @@ func TestInward(t *testing.T) {
 func TestCopiedFromBeside(t *testing.T) {
 	copied := steps(0, 60, 900*mbit, 90, 0, 150, 900*mbit, 150.5, 0, 200, 20*mbit, 230, 0, 300, 3*mbit, 330, 0)
 	hidden := front{link: steps(50 * mbit), surplus: .01, told: 50 * mbit, size: 1 / 1.04, beside: steps(900 * mbit)}
-	if most := quantile(hidden.run(42.5*mbit, 49.875*mbit, 60).rate, 1); most != 42.5*mbit {
+	if most := stats.QuantileAbove(hidden.run(42.5*mbit, 49.875*mbit, 60).rate, 1); most != 42.5*mbit {
 		t.Errorf("up to %.2f Mbit/s, though nothing can be seen", most/mbit)
 	}
 	hidden.seldom, hidden.beside = true, nil
-	if most := quantile(hidden.run(42.5*mbit, 49.875*mbit, 60).rate, 1); most != 42.5*mbit {
+	if most := stats.QuantileAbove(hidden.run(42.5*mbit, 49.875*mbit, 60).rate, 1); most != 42.5*mbit {
 		t.Errorf("up to %.2f Mbit/s by a card that counts seldom", most/mbit)
 	}
 	for name, size := range map[string]float64{"downloads": 1 / 1.04, "uploads": 1.04} {
 		w := front{link: steps(47 * mbit), surplus: .01, told: 50 * mbit, size: size, starts: 4, beside: copied}
 		s := w.run(42.5*mbit, 49.875*mbit, 600)
-		if most, may := quantile(s.rate, .98)/mbit, .951*50/size; most > may { // a probe a minute or two may be more
+		if most, may := stats.QuantileAbove(s.rate, .98)/mbit, .951*50/size; most > may { // a probe a minute or two may be more
 			t.Errorf("%s: up to %.2f Mbit/s, of %.2f", name, most, may)
 		}
 		if end := s.rate[len(s.rate)-1] / mbit; end < .94*47/size {
 			t.Errorf("%s: %.2f Mbit/s at the end", name, end)
 		}
-		if p98 := ms(quantile(s.queue[len(s.queue)/20:], .98)); p98 > 1 {
+		if p98 := ms(stats.QuantileAbove(s.queue[len(s.queue)/20:], .98)); p98 > 1 {
 			t.Errorf("%s: packets wait %.1f ms at p98", name, p98)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -27,7 +28,7 @@ func TestLittleToSend(t *testing.T) {
 						set: follower(49.875*mbit, 12.5*mbit, 200*mbit)}
 					s := w.run(60)
 					set := s.between(s.set, 20, 60) // before, it may look for a queue that has stood from the start
-					if least, low := quantile(set, 0), lower(set, 45*mbit); low > .02 || set[len(set)-1] < 49*mbit {
+					if least, low := stats.QuantileAbove(set, 0), lower(set, 45*mbit); low > .02 || set[len(set)-1] < 49*mbit {
 						t.Errorf("%.1f %% of the time the rate is low, %.1f Mbit/s at least, and %.1f at the end",
 							100*low, least/mbit, set[len(set)-1]/mbit)
 					}
@@ -83,7 +84,7 @@ func TestLateForAMoment(t *testing.T) {
 			}, set: follower(99.75*mbit, 10*mbit, 400*mbit)}
 		s := w.run(100)
 		set := s.between(s.set, 10, 100)
-		if m := mean(set) / (99.75 * mbit); m < c.least || s.used(10, 100, c.offered*wire*mbit) < .97 {
+		if m := stats.Mean(set) / (99.75 * mbit); m < c.least || s.used(10, 100, c.offered*wire*mbit) < .97 {
 			t.Errorf("%g Mbit/s, %g ms for %g s: the rate is %.1f %% on average and %.1f Mbit/s at the end, and "+
 				"%.1f %% is carried", c.offered, ms(c.late), c.length, 100*m, set[len(set)-1]/mbit,
 				100*s.used(10, 100, c.offered*wire*mbit))
@@ -99,7 +100,7 @@ func TestFallsBelowLittle(t *testing.T) {
 		s := w.run(40)
 		cut := s.first(10, func(rate float64) bool { return rate < c.link*mbit })
 		late, used := s.between(s.added, 15, 40), s.used(15, 40, c.link*mbit)
-		if p99 := ms(quantile(late, .99)); cut > 1.2 || p99 > 25 || used < .96 {
+		if p99 := ms(stats.QuantileAbove(late, .99)); cut > 1.2 || p99 > 25 || used < .96 {
 			t.Errorf("%g to %g Mbit/s: cut after %.2f s; from 5 s on packets wait %.1f ms at p99, and %.1f %% is used",
 				c.offered, c.link, cut, p99, 100*used)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"weir/internal/stats"
 )
 
 // move is what is known of a link that moves.
@@ -93,7 +94,7 @@ func (f *Inward) level(n int, swing float64) (line float64, is, empty bool) {
 	for _, s := range last {
 		all, packet = append(all, s.rate()), max(packet, s.packets())
 	}
-	m, s := mean(all), together(last...)
+	m, s := stats.Mean(all), together(last...)
 	is = slices.Max(all)-slices.Min(all) <= (near+2*swing)*m+packet
 	return m, is && !slices.ContainsFunc(last, f.beside), 2*s.waiting < s.looks
 }

@@ -24,6 +24,7 @@ import (
 	"weir/internal/measure"
 	"weir/internal/meter"
 	"weir/internal/meter/server"
+	"weir/internal/stats"
 )
 
 // measured is what weir measure says of a link, beside what the lab's own probe saw on the same link at the same time.
@@ -32,10 +33,10 @@ type measured struct {
 	err          error
 
 	full         bool // the sender's kernel said so
-	rate         measure.Estimate
+	rate         stats.Estimate
 	arrived      float64 // Mbit/s of data that the receiver's kernel counted meanwhile
 	payload      float64 // Mbit/s that the provider's rate leaves for data; 0: not to be known
-	p50, p99     measure.Estimate
+	p50, p99     stats.Estimate
 	is50, is99   float64 // what the lab's probe saw, ms above its own idle median
 	sent, lost   int     // of weir's probes
 	isSent, gone int     // of the lab's
@@ -258,12 +259,12 @@ func compared(title string, mbit float64, run measure.Run) (all []measured) {
 			return append(all, measured{title: title, err: fmt.Errorf("%s is missing", s.Name)})
 		}
 		if s.Name == meter.Idle {
-			idle = measure.Quantile(waits, 0.5)
+			idle = stats.Quantile(waits, 0.5)
 			continue
 		}
 		m := measured{title: title, phase: s.Name, rate: p.Goodput[s.Name],
-			arrived: receivers[s.Name].rate(began+s.From+ramp, began+s.To), is50: measure.Quantile(waits, 0.5) - idle,
-			is99: measure.Quantile(waits, 0.99) - idle, sent: p.Sent, lost: p.Lost, isSent: len(waits) + lost,
+			arrived: receivers[s.Name].rate(began+s.From+ramp, began+s.To), is50: stats.Quantile(waits, 0.5) - idle,
+			is99: stats.Quantile(waits, 0.99) - idle, sent: p.Sent, lost: p.Lost, isSent: len(waits) + lost,
 			gone: lost}
 		if m.full = len(p.Senders) == 1 && p.Senders[0].Full; m.full && mbit > 0 {
 			m.payload = payloads(mbit, strings.Contains(title, "IPv6"))
@@ -299,12 +300,12 @@ func aligned(probe measure.Probe, samples []meter.Sample) (best float64) {
 }
 
 // near is whether a delay is within 0.2 ms or 3 % of what it is.
-func (m measured) near(e measure.Estimate, is float64) bool {
+func (m measured) near(e stats.Estimate, is float64) bool {
 	return math.Abs(e.Value-is) <= max(0.2, 0.03*is)
 }
 
 // covers is whether an interval has what it is meant to have, give or take what the other sample is off: 0.2 ms.
-func covers(e measure.Estimate, is float64) bool { return e.Low-0.2 <= is && is <= e.High+0.2 }
+func covers(e stats.Estimate, is float64) bool { return e.Low-0.2 <= is && is <= e.High+0.2 }
 
 // A few of the links of docs/measure.md, with what is promised of them. An AQM that drops at random gives two samples
 // medians of their own, so two runs of three decide of the delay.

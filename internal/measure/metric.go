@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/dualpi2"
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -54,7 +55,7 @@ type Setup struct {
 func (s Setup) fetches(flow string) bool { return slices.Contains(s.Fetching, flow) }
 
 // Of gives the metric over several runs; false when they have no such thing.
-func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
+func (m Metric) Of(s Setup, runs []Run) (stats.Spread, bool) {
 	var values []float64
 	for i := range runs {
 		if v, ok := m.m.read(s, &runs[i]); ok {
@@ -65,7 +66,7 @@ func (m Metric) Of(s Setup, runs []Run) (Spread, bool) {
 	if m.m.awaited != nil && m.m.awaited(s) {
 		missing = len(runs) - len(values)
 	}
-	return NewSpread(values, missing)
+	return stats.NewSpread(values, missing)
 }
 
 // ProbeKind is the kind of probe that the metric is about; "" for anything else.
@@ -92,7 +93,7 @@ func metrics() []metric {
 					values = append(values, v)
 				}
 			}
-			return Median(values), len(values) > 0
+			return stats.Median(values), len(values) > 0
 		}
 	}
 	probe := func(kind, name, unit, short string, read func(*Probe) float64) metric {
@@ -124,14 +125,14 @@ func metrics() []metric {
 			for _, f := range r.Flows {
 				shares = append(shares, f.Goodput)
 			}
-			return Jain(shares), len(shares) > 1
+			return stats.Jain(shares), len(shares) > 1
 		}),
 		m("jain.clients", "", "Jain clients", func(_ Setup, r *Run) (float64, bool) {
 			var shares []float64
 			for _, c := range r.Clients {
 				shares = append(shares, c.Goodput)
 			}
-			return Jain(shares), len(shares) > 1
+			return stats.Jain(shares), len(shares) > 1
 		}),
 		{name: "fetch", unit: "s", Short: "fetch", awaited: fetching, read: func(s Setup, r *Run) (float64, bool) {
 			var values []float64
@@ -144,7 +145,7 @@ func metrics() []metric {
 					unfinished++
 				}
 			}
-			spread, ok := NewSpread(values, unfinished)
+			spread, ok := stats.NewSpread(values, unfinished)
 			return spread.Median, ok
 		}},
 		m("unfinished", "", "unfinished", func(s Setup, r *Run) (float64, bool) {
@@ -393,8 +394,7 @@ func parseFetch(name string) (metric, bool, error) {
 		if len(times) == 0 {
 			return 0, false
 		}
-		slices.Sort(times)
-		v := rank(times, p)
+		v := stats.Quantile(times, p)
 		return v, !math.IsInf(v, 1)
 	}
 	awaited := func(s Setup) bool { return s.fetches(flow) }

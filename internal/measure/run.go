@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package measure is what a measurement is: runs with their flows, probes and queues, the metrics that are read from
+// them, and who limited a sender.
+//
+// It is pure: no sockets, no clock, no rounding for show. It does not know who measured, the lab or a real link.
 package measure
 
 import (
 	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
+	"weir/internal/stats"
 )
 
 // Run is what one run measured, in the lab or on a real link. Times are in milliseconds, speeds in Mbit/s of payload,
@@ -53,17 +58,17 @@ type Flow struct {
 	Arrived float64 `json:"arrived"`
 	Bytes   int64   `json:"bytes"` // received since the start, the warm-up included
 	// seconds from connecting to the last byte, for flows with bytes; 0 when it was not reached
-	Fetch         float64 `json:"fetch,omitempty"`
-	SRTT          Dist    `json:"srtt"`
-	Cwnd          Dist    `json:"cwnd"`            // packets
-	Unsent        Dist    `json:"unsent"`          // KiB in the socket and not yet sent
-	Retransmits   uint64  `json:"retransmits"`     // packets
-	Delivered     uint64  `json:"delivered"`       // packets
-	CE            uint64  `json:"ce"`              // delivered with congestion experienced, as the receiver told
-	RwndLimited   float64 `json:"rwnd_limited"`    // share of the busy time, 0 to 1
-	SndbufLimited float64 `json:"sndbuf_limited"`  // likewise: above a few percent a socket buffer is the bottleneck
-	Wakeups       uint64  `json:"wakeups"`         // of the sender
-	Error         string  `json:"error,omitempty"` // what ended it early
+	Fetch         float64    `json:"fetch,omitempty"`
+	SRTT          stats.Dist `json:"srtt"`
+	Cwnd          stats.Dist `json:"cwnd"`            // packets
+	Unsent        stats.Dist `json:"unsent"`          // KiB in the socket and not yet sent
+	Retransmits   uint64     `json:"retransmits"`     // packets
+	Delivered     uint64     `json:"delivered"`       // packets
+	CE            uint64     `json:"ce"`              // delivered with congestion experienced, as the receiver told
+	RwndLimited   float64    `json:"rwnd_limited"`    // share of the busy time, 0 to 1
+	SndbufLimited float64    `json:"sndbuf_limited"`  // likewise: above a few percent a socket buffer is the bottleneck
+	Wakeups       uint64     `json:"wakeups"`         // of the sender
+	Error         string     `json:"error,omitempty"` // what ended it early
 }
 
 // Share is what one client got.
@@ -74,27 +79,27 @@ type Share struct {
 
 // Probe is a probe, a session or a stream. Delay is a round trip; of a stream, one way.
 type Probe struct {
-	Probe  string    `json:"probe"`
-	Kind   string    `json:"kind"`
-	Client string    `json:"client"`
-	Base   float64   `json:"base"` // base RTT: what Delay is without any queue; of a stream, 0
-	Sent   int       `json:"sent"`
-	Lost   int       `json:"lost"` // without an answer, although there was time for one
-	Delay  Dist      `json:"delay"`
-	Error  string    `json:"error,omitempty"`
-	At     []float64 `json:"at"`     // seconds since the measurement began, one a sample
-	Series []float64 `json:"series"` // the delays, one a sample; -1 when lost
+	Probe  string     `json:"probe"`
+	Kind   string     `json:"kind"`
+	Client string     `json:"client"`
+	Base   float64    `json:"base"` // base RTT: what Delay is without any queue; of a stream, 0
+	Sent   int        `json:"sent"`
+	Lost   int        `json:"lost"` // without an answer, although there was time for one
+	Delay  stats.Dist `json:"delay"`
+	Error  string     `json:"error,omitempty"`
+	At     []float64  `json:"at"`     // seconds since the measurement began, one a sample
+	Series []float64  `json:"series"` // the delays, one a sample; -1 when lost
 }
 
 // Queue is a place where packets wait.
 type Queue struct {
-	Device      string  `json:"device"`
-	Stack       string  `json:"stack"`        // its qdiscs in tc's words, "policer" or "none"
-	Qdiscs      []Qdisc `json:"qdiscs"`       // as the kernel listed them at the end
-	Backlog     Dist    `json:"backlog"`      // KiB waiting, at each sample
-	Drops       uint64  `json:"drops"`        // packets
-	Marks       uint64  `json:"marks"`        // packets
-	DropsBefore uint64  `json:"drops_before"` // packets, in the warm-up
+	Device      string     `json:"device"`
+	Stack       string     `json:"stack"`        // its qdiscs in tc's words, "policer" or "none"
+	Qdiscs      []Qdisc    `json:"qdiscs"`       // as the kernel listed them at the end
+	Backlog     stats.Dist `json:"backlog"`      // KiB waiting, at each sample
+	Drops       uint64     `json:"drops"`        // packets
+	Marks       uint64     `json:"marks"`        // packets
+	DropsBefore uint64     `json:"drops_before"` // packets, in the warm-up
 
 	DualPI2 *dualpi2.Stats `json:"dualpi2,omitempty"` // of a bpf_dualpi2: what it counted since the warm-up
 }

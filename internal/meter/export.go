@@ -10,8 +10,7 @@ import (
 	"math"
 	"strings"
 	"time"
-
-	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // CSV writes all samples: when each was sent, in which phase, and what became of it.
@@ -84,7 +83,7 @@ func Flent(w io.Writer, rec *Recording) error {
 	pings := make([]*float64, n)
 	for i, d := range delays {
 		if len(d) > 0 {
-			v := measure.NewDist(d).Mean
+			v := stats.NewDist(d).Mean
 			pings[i] = &v
 		}
 	}
@@ -155,7 +154,7 @@ const (
 type Row struct {
 	Figure        string // for people: phase, what was measured, unit
 	Kind          RowKind
-	Before, After measure.Estimate
+	Before, After stats.Estimate
 	Sure          bool // the two differ by more than what is not known of them
 }
 
@@ -166,7 +165,7 @@ func Compare(before, after Result) (rows []Row) {
 		if b == nil {
 			continue
 		}
-		add := func(kind RowKind, figure string, x, y *measure.Estimate) {
+		add := func(kind RowKind, figure string, x, y *stats.Estimate) {
 			if x != nil && y != nil {
 				rows = append(rows, Row{a.Name + ": " + figure, kind, *x, *y, x.Apart(*y)})
 			}
@@ -190,8 +189,8 @@ func Compare(before, after Result) (rows []Row) {
 	return rows
 }
 
-func percent(e measure.Estimate) measure.Estimate {
-	return measure.Estimate{Value: 100 * e.Value, Low: 100 * e.Low, High: 100 * e.High}
+func percent(e stats.Estimate) stats.Estimate {
+	return stats.Estimate{Value: 100 * e.Value, Low: 100 * e.Low, High: 100 * e.High}
 }
 
 // Factor is after by before, in words; "" where that says nothing.

@@ -6,8 +6,7 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // Hop is the first router on the way to the other end.
@@ -30,10 +29,10 @@ type Ping struct {
 
 // HopPhase is what is known of the first hop in one phase.
 type HopPhase struct {
-	Sent  int          `json:"sent"`
-	RTT   measure.Dist `json:"rtt"`
-	Added float64      `json:"added"` // median above the idle phase's
-	Queue Queue        `json:"queue,omitempty"`
+	Sent  int        `json:"sent"`
+	RTT   stats.Dist `json:"rtt"`
+	Added float64    `json:"added"` // median above the idle phase's
+	Queue Queue      `json:"queue,omitempty"`
 }
 
 // Queue is where most of a wait is.
@@ -73,7 +72,7 @@ func (h *HopSeen) look(from, to float64) *HopPhase {
 	if len(rtt) < enough || 2*len(rtt) < p.Sent {
 		return nil
 	}
-	p.RTT = measure.NewDist(rtt)
+	p.RTT = stats.NewDist(rtt)
 	return p
 }
 

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // PathPacket is a packet that was sent to see what becomes of it, and its answer. That is as long, and has the same
@@ -222,7 +221,7 @@ func (s PathSeen) judge() Path {
 		}
 	}
 	if len(rtts) > 0 {
-		p.RTT = measure.Quantile(rtts, 0.5)
+		p.RTT = stats.Quantile(rtts, 0.5)
 	}
 	for back, way := range map[bool]*Way{false: &p.There, true: &p.Back} {
 		way.ECN, way.DSCP = fate(s.Packets, back, ecnMask), fate(s.Packets, back, dscpMask)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // ResultVersion is that of a Result's JSON. It changes when a field changes its meaning or goes.
@@ -39,27 +40,27 @@ type Phase struct {
 	// above the idle phase's median; nil where there is too little to tell how sure it is
 	Added *Added `json:"added,omitempty"`
 	// payload that arrived, by direction
-	Goodput map[string]measure.Estimate `json:"goodput,omitempty"`
-	RTT     measure.Dist                `json:"rtt"`
-	RPM     float64                     `json:"rpm,omitempty"`    // round trips a minute: how many such RTTs fit
-	Jitter  *measure.Estimate           `json:"jitter,omitempty"` // mean deviation of the RTTs from their mean
+	Goodput map[string]stats.Estimate `json:"goodput,omitempty"`
+	RTT     stats.Dist                `json:"rtt"`
+	RPM     float64                   `json:"rpm,omitempty"`    // round trips a minute: how many such RTTs fit
+	Jitter  *stats.Estimate           `json:"jitter,omitempty"` // mean deviation of the RTTs from their mean
 	// one way, above the idle phase's median; only as true as the two clocks run alike
-	Up       *measure.Dist    `json:"up,omitempty"`
-	Down     *measure.Dist    `json:"down,omitempty"`
-	Sent     int              `json:"sent"`
-	Lost     int              `json:"lost"`
-	LostUp   int              `json:"lost_up"`
-	LostDown int              `json:"lost_down"`
-	Loss     measure.Estimate `json:"loss"`
-	Senders  []Sender         `json:"senders,omitempty"`
-	Hop      *HopPhase        `json:"hop,omitempty"` // nil: too little is known of the first hop
+	Up       *stats.Dist    `json:"up,omitempty"`
+	Down     *stats.Dist    `json:"down,omitempty"`
+	Sent     int            `json:"sent"`
+	Lost     int            `json:"lost"`
+	LostUp   int            `json:"lost_up"`
+	LostDown int            `json:"lost_down"`
+	Loss     stats.Estimate `json:"loss"`
+	Senders  []Sender       `json:"senders,omitempty"`
+	Hop      *HopPhase      `json:"hop,omitempty"` // nil: too little is known of the first hop
 }
 
 // Added is a delay above that of the idle link.
 type Added struct {
-	P50 measure.Estimate `json:"p50"`
-	P90 measure.Estimate `json:"p90"`
-	P99 measure.Estimate `json:"p99"`
+	P50 stats.Estimate `json:"p50"`
+	P90 stats.Estimate `json:"p90"`
+	P99 stats.Estimate `json:"p99"`
 }
 
 // Sender is what the senders of a direction know together.
@@ -71,7 +72,7 @@ type Sender struct {
 	CC            []string      `json:"cc,omitempty"`
 	ECN           bool          `json:"ecn"`    // negotiated by all
 	Marked        float64       `json:"marked"` // of the packets delivered
-	RTT           measure.Dist  `json:"rtt"`    // smoothed, by the sender's kernel
+	RTT           stats.Dist    `json:"rtt"`    // smoothed, by the sender's kernel
 	MinRTT        float64       `json:"min_rtt"`
 	RTTVar        float64       `json:"rttvar"`
 	Retransmitted float64       `json:"retransmitted"` // of the bytes
@@ -108,8 +109,8 @@ func Summarize(rec *Recording) Result {
 		if s.Name == Idle {
 			idle, idleHop = w, hop
 		}
-		p := Phase{Name: s.Name, Seconds: s.To - s.From - ramp, RTT: measure.NewDist(w.rtt), Sent: w.sent, Lost: w.lost,
-			LostUp: w.up, LostDown: w.down, Loss: measure.Ratio(w.lost, w.sent), Hop: hop}
+		p := Phase{Name: s.Name, Seconds: s.To - s.From - ramp, RTT: stats.NewDist(w.rtt), Sent: w.sent, Lost: w.lost,
+			LostUp: w.up, LostDown: w.down, Loss: stats.Ratio(w.lost, w.sent), Hop: hop}
 		if p.RTT.Mean > 0 {
 			p.RPM = math.Round(float64(time.Minute/time.Millisecond) / p.RTT.Mean)
 		}
@@ -186,32 +187,33 @@ func (p *Phase) delays(w, idle window, interval float64) {
 	}
 	length := min(int(block*1000/interval), len(w.rtt)/4, len(idle.rtt)/4)
 	if p.Name != Idle {
-		figures := measure.Bootstrap([][]float64{w.rtt, idle.rtt}, length, func(s [][]float64) []float64 {
-			loaded, base := slices.Clone(s[0]), measure.Quantile(s[1], 0.5)
+		figures := stats.Bootstrap([][]float64{w.rtt, idle.rtt}, length, func(s [][]float64) []float64 {
+			loaded, base := slices.Clone(s[0]), stats.Quantile(s[1], 0.5)
 			slices.Sort(loaded)
-			return []float64{at(loaded, 0.5) - base, at(loaded, 0.9) - base, at(loaded, 0.99) - base}
+			return []float64{stats.Rank(loaded, 0.5) - base, stats.Rank(loaded, 0.9) - base,
+				stats.Rank(loaded, 0.99) - base}
 		})
 		if figures != nil {
-			base := measure.Quantile(idle.rtt, 0.5)
+			base := stats.Quantile(idle.rtt, 0.5)
 			for i := range figures { // no round trip takes less than nothing
 				figures[i].Low = max(figures[i].Low, -base)
 			}
 			p.Added = &Added{figures[0], figures[1], figures[2]}
 		}
 	}
-	if e := measure.Bootstrap([][]float64{w.rtt}, length, func(s [][]float64) []float64 {
-		return []float64{deviation(s[0])}
+	if e := stats.Bootstrap([][]float64{w.rtt}, length, func(s [][]float64) []float64 {
+		return []float64{stats.MeanDeviation(s[0])}
 	}); e != nil {
 		e[0].Low = max(e[0].Low, 0)
 		p.Jitter = &e[0]
 	}
-	above := func(s, idle []float64) *measure.Dist {
-		base := measure.Quantile(idle, 0.5)
+	above := func(s, idle []float64) *stats.Dist {
+		base := stats.Quantile(idle, 0.5)
 		more := make([]float64, len(s))
 		for i := range s {
 			more[i] = s[i] - base
 		}
-		d := measure.NewDist(more)
+		d := stats.NewDist(more)
 		return &d
 	}
 	if slices.ContainsFunc(idle.upward, func(v float64) bool { return v != 0 }) && len(w.upward) > 0 {
@@ -257,23 +259,6 @@ func (p *Phase) ways() string {
 		Figure(there), Figure(back))
 }
 
-// at is the nearest-rank quantile of what is sorted.
-func at(sorted []float64, q float64) float64 {
-	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
-}
-
-// deviation is the mean deviation from the mean.
-func deviation(s []float64) float64 {
-	mean, dev := 0.0, 0.0
-	for _, v := range s {
-		mean += v / float64(len(s))
-	}
-	for _, v := range s {
-		dev += math.Abs(v-mean) / float64(len(s))
-	}
-	return dev
-}
-
 // flows sums up what the two ends saw: the receivers know what arrived, the senders why it was not more.
 func (p *Phase) flows(s Span, ramp float64) {
 	for _, direction := range []string{Download, Upload} {
@@ -284,7 +269,7 @@ func (p *Phase) flows(s Span, ramp float64) {
 		receivers, senders = only(receivers, direction), only(senders, direction)
 		if bins := binsOf(receivers, int(ramp/Step.Seconds()), whole(receivers, s)); len(bins) > 0 {
 			if p.Goodput == nil {
-				p.Goodput = map[string]measure.Estimate{}
+				p.Goodput = map[string]stats.Estimate{}
 			}
 			p.Goodput[direction] = goodput(bins)
 		}
@@ -332,7 +317,7 @@ func fell(bins []float64) (before, after, at float64, ok bool) {
 	for k := ramp + least; k+least <= len(seconds); k++ {
 		early, late := seconds[ramp:k], seconds[k:]
 		if slices.Min(early) > apart*slices.Max(late) {
-			before, after = measure.Quantile(early, 0.5), measure.Quantile(late, 0.5)
+			before, after = stats.Quantile(early, 0.5), stats.Quantile(late, 0.5)
 			return before, after, float64(k), before > less*after
 		}
 	}
@@ -376,7 +361,7 @@ func binsOf(flows []Flow, from, to int) (sums []float64) {
 }
 
 // goodput is the mean of bins, in Mbit/s. Of less than 2 s nobody can say how sure it is: the interval has no end.
-func goodput(bins []float64) measure.Estimate {
+func goodput(bins []float64) stats.Estimate {
 	mean := func(s [][]float64) []float64 {
 		sum := 0.0
 		for _, v := range s[0] {
@@ -385,12 +370,12 @@ func goodput(bins []float64) measure.Estimate {
 		return []float64{sum * 8 / 1e6 / (float64(len(s[0])) * Step.Seconds())}
 	}
 	if float64(len(bins))*Step.Seconds() >= 2 {
-		e := measure.Bootstrap([][]float64{bins}, min(int(block/Step.Seconds()), len(bins)/4), mean)[0]
+		e := stats.Bootstrap([][]float64{bins}, min(int(block/Step.Seconds()), len(bins)/4), mean)[0]
 		e.Low = max(e.Low, 0) // a bootstrap does not know that less than nothing cannot arrive
 		return e
 	}
 	v := mean([][]float64{bins})[0]
-	return measure.Estimate{Value: v, Low: 0, High: math.MaxFloat32}
+	return stats.Estimate{Value: v, Low: 0, High: math.MaxFloat32}
 }
 
 // sum is what senders know together.
@@ -419,7 +404,7 @@ func sum(direction string, flows []Flow) Sender {
 		all.Elapsed, all.Busy = all.Elapsed+f.Elapsed, all.Busy+f.Busy
 		all.Receiver, all.Buffer = all.Receiver+f.Receiver, all.Buffer+f.Buffer
 	}
-	s.RTT = measure.NewDist(rtts)
+	s.RTT = stats.NewDist(rtts)
 	s.Retransmitted = share(all.Again, all.Sent)
 	s.Marked = share(all.CE, all.Delivered)
 	if s.Kernel {
@@ -495,7 +480,7 @@ func Figure(v float64) string {
 }
 
 // Ranged writes a figure with what is not known of it.
-func Ranged(e measure.Estimate) string {
+func Ranged(e stats.Estimate) string {
 	if e.High > 1e30 {
 		return Figure(e.Value)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // recorded is a link of 50 Mbit/s and 48 ms, on which downloads add 162 ms and uploads nothing; every 50th probe of the
@@ -90,7 +91,7 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("%s %d %q", r.Says, len(r.Phases), r.Notes)
 	}
 	d := r.Find(Download)
-	near := func(e measure.Estimate, want float64) bool {
+	near := func(e stats.Estimate, want float64) bool {
 		return math.Abs(e.Value-want) < 0.1 && e.Low <= e.Value && e.Value <= e.High && e.High-e.Low < 0.5
 	}
 	if d.Seconds != 8 || !near(d.Added.P50, 162) || !near(d.Added.P99, 162) || !near(d.Goodput[Download], 48) {

@@ -16,6 +16,7 @@ import (
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
 	"weir/internal/measure"
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -33,7 +34,7 @@ func sample() []verdict.Report {
 			probe.Series = append(probe.Series, d)
 		}
 		probe.At, probe.Series = append(probe.At, 20), append(probe.Series, -1)
-		probe.Delay = measure.NewDist(delays)
+		probe.Delay = stats.NewDist(delays)
 		r.Probes = []measure.Probe{probe}
 		group := measure.FlowSeries{Flow: "downloads"}
 		for i := range 4 {
@@ -72,7 +73,7 @@ func sample() []verdict.Report {
 		Claims: []verdict.Verdict{
 			{Claim: claim, Verdict: verdict.Reproduced, Unit: "ms",
 				At: []verdict.Measured{{Labels: []string{"FIFO"},
-					Value: measure.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
+					Value: stats.Spread{Median: 0.12, Min: 0.1, Max: 0.2}, Holds: true}}},
 			{Claim: claim, Verdict: verdict.NotReproduced, Unit: "ms"},
 			{Claim: claim, Verdict: verdict.OnlyWhen, Holds: "FIFO", Unit: "ms"},
 		},

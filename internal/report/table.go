@@ -17,6 +17,7 @@ import (
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
 	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // table is one point of a scenario, ready to be drawn.
@@ -88,7 +89,7 @@ func columns(p *verdict.Point) []string {
 }
 
 // spread shows the median, and with several seeds the range beside it.
-func spread(v measure.Spread, unit string, runs int) string {
+func spread(v stats.Spread, unit string, runs int) string {
 	if runs < 2 || v.Min == v.Max && v.Missing == 0 {
 		return number(v.Median, unit)
 	}

@@ -16,8 +16,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"weir/internal/measure"
 	"weir/internal/meter/live"
+	"weir/internal/stats"
 )
 
 // A slow line takes it: 2 kB a second, on a screen of 200 by 60 on which every figure changes each second.
@@ -39,7 +39,7 @@ func TestOutput(t *testing.T) {
 			r.Networks = nil
 			for n := range 30 {
 				r.Networks = append(r.Networks, live.Network{Network: fmt.Sprintf("192.0.%d.0/24", n),
-					Out: 50 * random.Float64(), Added: measure.Dist{P50: 90 * random.Float64()}})
+					Out: 50 * random.Float64(), Added: stats.Dist{P50: 90 * random.Float64()}})
 			}
 			e := Event{Out: &Ended{q, x}}
 			if i%2 == 0 { // as often as two seconds of connections come

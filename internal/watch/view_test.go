@@ -20,6 +20,7 @@ import (
 	"weir/internal/measure"
 	"weir/internal/meter/live"
 	"weir/internal/qdisc"
+	"weir/internal/stats"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -41,8 +42,8 @@ func busy() State {
 		s.Add(Event{Out: &Ended{q, x}, In: &Ended{Queue{Dev: qdisc.IFB, Kind: "cake", Rate: 100e6}, in}})
 	}
 	network := func(name string, conns int, floor, added, out, in, again float64, l measure.Limit) live.Network {
-		return live.Network{Network: name, Connections: conns, RTT: measure.Dist{N: 9}, Floor: floor,
-			Added: measure.Dist{N: 9, P50: added}, Out: out, In: in, Retransmitted: again,
+		return live.Network{Network: name, Connections: conns, RTT: stats.Dist{N: 9}, Floor: floor,
+			Added: stats.Dist{N: 9, P50: added}, Out: out, In: in, Retransmitted: again,
 			CC: map[string]int{"bbr": 1}, Limits: map[measure.Limit]int{l: 1}}
 	}
 	s.Add(Event{Clients: &live.Result{Seconds: 2, All: live.Network{Connections: 17}, Networks: []live.Network{

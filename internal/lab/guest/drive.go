@@ -18,6 +18,7 @@ import (
 	"weir/internal/lab/scenario"
 	"weir/internal/measure"
 	"weir/internal/qdisc"
+	"weir/internal/stats"
 	"weir/internal/traffic"
 	"weir/internal/units"
 )
@@ -572,8 +573,8 @@ func mbit(bytes int64, span time.Duration) float64 {
 	return round(float64(bytes) * 8 / 1e6 / span.Seconds())
 }
 
-func dist(samples []float64) measure.Dist {
-	d := measure.NewDist(samples)
+func dist(samples []float64) stats.Dist {
+	d := stats.NewDist(samples)
 	for _, v := range []*float64{&d.Min, &d.P50, &d.P90, &d.P99, &d.Max, &d.Mean, &d.MAD} {
 		*v = round(*v)
 	}

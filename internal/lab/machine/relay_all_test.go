@@ -14,8 +14,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // A relay is programs from Debian that make a host one, as an administrator would set them up.
@@ -254,10 +253,10 @@ measure() {
 
 // relayed is what was measured at once: keystrokes of two ssh sessions, in milliseconds, and what four downloads got.
 type relayed struct {
-	Through measure.Dist `json:"through"` // to the origin
-	To      measure.Dist `json:"to"`      // to the relay itself
-	Mbit    float64      `json:"mbit"`
-	Idle    float64      `json:"idle"` // of the CPU, as a share
+	Through stats.Dist `json:"through"` // to the origin
+	To      stats.Dist `json:"to"`      // to the relay itself
+	Mbit    float64    `json:"mbit"`
+	Idle    float64    `json:"idle"` // of the CPU, as a share
 }
 
 func (s *subject) relayed(script string) relayed {
@@ -342,7 +341,7 @@ func (r relayReport) check(t *testing.T) {
 	}
 	for _, way := range []struct {
 		name              string
-		none, found, weir measure.Dist
+		none, found, weir stats.Dist
 	}{
 		{"through the relay", r.none.Through, r.found.Through, r.weir.Through},
 		{"to the relay", r.none.To, r.found.To, r.weir.To},
@@ -428,7 +427,7 @@ that users have: what a relay costs it is not shown here.
 `
 
 func (r relayReport) row() string {
-	ms := func(d measure.Dist) string { return fmt.Sprintf("%.1f/%.1f", d.P50, d.P90) }
+	ms := func(d stats.Dist) string { return fmt.Sprintf("%.1f/%.1f", d.P50, d.P90) }
 	return fmt.Sprintf("| %s | %s | %.2f | %.2f | %.1f | %s | %s | %.1f | %s | %s |\n",
 		r.name, r.with, r.found.Mbit, r.weir.Mbit,
 		r.none.Through.P50, ms(r.found.Through), ms(r.weir.Through), r.none.To.P50, ms(r.found.To), ms(r.weir.To))

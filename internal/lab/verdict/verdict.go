@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/lab/scenario"
 	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // Cell is one candidate at one point of the sweep: as many runs as the scenario has seeds.
@@ -40,7 +41,7 @@ type Report struct {
 }
 
 // Of gives a metric over a cell's runs; false when they have no such thing.
-func (p *Point) Of(m measure.Metric, c *Cell) (measure.Spread, bool) {
+func (p *Point) Of(m measure.Metric, c *Cell) (stats.Spread, bool) {
 	return m.Of(p.Scenario.Setup(), c.Runs)
 }
 
@@ -63,8 +64,8 @@ type Verdict struct {
 
 // Measured is a claim's value at one point of the sweep, over the seeds.
 type Measured struct {
-	Labels []string       `json:"labels,omitempty"`
-	Value  measure.Spread `json:"value"`
+	Labels []string     `json:"labels,omitempty"`
+	Value  stats.Spread `json:"value"`
 	// there is no value: what was to be measured did not happen. It does not hold.
 	None  bool `json:"none,omitempty"`
 	Holds bool `json:"holds"`
@@ -178,11 +179,11 @@ func about(c scenario.Claim, axes []scenario.Axis, p *Point) bool {
 	return true
 }
 
-func value(c scenario.Claim, m measure.Metric, p *Point) (measure.Spread, bool) {
-	of := func(name string) (measure.Spread, bool) {
+func value(c scenario.Claim, m measure.Metric, p *Point) (stats.Spread, bool) {
+	of := func(name string) (stats.Spread, bool) {
 		i := slices.IndexFunc(p.Cells, func(k Cell) bool { return k.Candidate == name })
 		if i < 0 {
-			return measure.Spread{}, false
+			return stats.Spread{}, false
 		}
 		return p.Of(m, &p.Cells[i])
 	}
@@ -192,14 +193,14 @@ func value(c scenario.Claim, m measure.Metric, p *Point) (measure.Spread, bool) 
 	}
 	if c.Minus != "" {
 		other, ok := of(c.Minus)
-		return measure.Spread{Median: mine.Median - other.Median, Min: mine.Min - other.Max, Max: mine.Max - other.Min},
+		return stats.Spread{Median: mine.Median - other.Median, Min: mine.Min - other.Max, Max: mine.Max - other.Min},
 			ok
 	}
 	other, ok := of(c.Over)
 	if !ok || other.Median == 0 {
-		return measure.Spread{}, false
+		return stats.Spread{}, false
 	}
 	// A ratio's range: the least of mine over the most of the other's, and the reverse.
-	return measure.Spread{Median: mine.Median / other.Median, Min: mine.Min / max(other.Max, 1e-12),
+	return stats.Spread{Median: mine.Median / other.Median, Min: mine.Min / max(other.Max, 1e-12),
 		Max: mine.Max / max(other.Min, 1e-12)}, true
 }

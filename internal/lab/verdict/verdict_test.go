@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/lab/scenario"
 	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // A verdict follows from the measured values and the axes a claim speaks of.
@@ -27,7 +28,7 @@ func TestVerdict(t *testing.T) {
 	}
 	claim.When = map[string]string{"path.loss": "10%"}
 	if v := Judge(claim, axes, points); v.Verdict != Reproduced ||
-		v.At[0].Value != (measure.Spread{Median: 20, Min: 20, Max: 20}) {
+		v.At[0].Value != (stats.Spread{Median: 20, Min: 20, Max: 20}) {
 		t.Errorf("got %+v", v)
 	}
 	claim.When = map[string]string{"path.loss": "1%"}

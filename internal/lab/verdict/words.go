@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/lab/scenario"
 	"weir/internal/measure"
+	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -84,7 +85,7 @@ func median(runs []measure.Run, read func(*measure.Run) float64) float64 {
 	for i := range runs {
 		v = append(v, read(&runs[i]))
 	}
-	return measure.Median(v)
+	return stats.Median(v)
 }
 
 func middle(runs []measure.Run) queues {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"weir/internal/measure"
 	"weir/internal/meter"
+	"weir/internal/stats"
 	"weir/internal/text"
 )
 
@@ -93,5 +93,5 @@ func idleOf(samples []meter.Sample, spans []meter.Span) time.Duration {
 	if len(rtts) == 0 {
 		return 0
 	}
-	return time.Duration(measure.Quantile(rtts, 0.5) * float64(time.Millisecond))
+	return time.Duration(stats.Quantile(rtts, 0.5) * float64(time.Millisecond))
 }

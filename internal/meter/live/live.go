@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 // Version is that of a Result's JSON.
@@ -36,12 +37,12 @@ type Network struct {
 	Connections int    `json:"connections"`       // seen in the time, for however long
 	Accepted    int    `json:"accepted"`          // of those, opened by the other end
 	// the kernel's smoothed RTT, whenever an answer had changed it since the last look
-	RTT    measure.Dist `json:"rtt"`
-	Floor  float64      `json:"floor"`  // the least minimum RTT of the connections that RTT is of
-	Added  measure.Dist `json:"added"`  // each RTT above its own connection's minimum
-	Jitter float64      `json:"jitter"` // the kernel's mean deviation of the RTT (rttvar), averaged
-	Out    float64      `json:"out"`    // acknowledged
-	In     float64      `json:"in"`     // received
+	RTT    stats.Dist `json:"rtt"`
+	Floor  float64    `json:"floor"`  // the least minimum RTT of the connections that RTT is of
+	Added  stats.Dist `json:"added"`  // each RTT above its own connection's minimum
+	Jitter float64    `json:"jitter"` // the kernel's mean deviation of the RTT (rttvar), averaged
+	Out    float64    `json:"out"`    // acknowledged
+	In     float64    `json:"in"`     // received
 	// of the bytes sent, those sent again
 	Retransmitted float64               `json:"retransmitted"`
 	CC            map[string]int        `json:"cc,omitempty"`
@@ -194,7 +195,7 @@ func since(now, from uint64) float64 {
 }
 
 func (n *Network) close(seconds float64) {
-	n.RTT, n.Added = measure.NewDist(n.rtt), measure.NewDist(n.added)
+	n.RTT, n.Added = stats.NewDist(n.rtt), stats.NewDist(n.added)
 	if n.RTT.N > 0 {
 		n.Jitter = n.jitter / float64(n.RTT.N)
 	}

@@ -17,8 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"weir/internal/measure"
+	"weir/internal/stats"
 )
 
 func main() {
@@ -38,8 +37,8 @@ func main() {
 }
 
 // run writes whether or not what it wrote before has come back, as a person does.
-func run(command []string, length, every time.Duration) (measure.Dist, error) {
-	var none measure.Dist
+func run(command []string, length, every time.Duration) (stats.Dist, error) {
+	var none stats.Dist
 	c := exec.Command(command[0], command[1:]...)
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
@@ -80,5 +79,5 @@ func run(command []string, length, every time.Duration) (measure.Dist, error) {
 	// Not by the end of its input: a terminal in between may keep that to itself.
 	_ = c.Process.Kill()
 	_ = c.Wait()
-	return measure.NewDist(took), nil
+	return stats.NewDist(took), nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+package stats
 
 import (
 	"math"
@@ -56,7 +56,7 @@ func Bootstrap(series [][]float64, block int, f func([][]float64) []float64) []E
 	all := make([]Estimate, len(values))
 	for i, s := range spread {
 		slices.Sort(s)
-		low, high := values[i]-rank(s, 0.025), rank(s, 0.975)-values[i]
+		low, high := values[i]-Rank(s, 0.025), Rank(s, 0.975)-values[i]
 		all[i] = Estimate{values[i], values[i] - wider*max(low, 0), values[i] + wider*max(high, 0)}
 	}
 	return all
@@ -73,16 +73,6 @@ func Ratio(k, n int) Estimate {
 	middle := (p + z*z/(2*m)) / (1 + z*z/m)
 	half := z / (1 + z*z/m) * math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
 	return Estimate{p, max(min(middle-half, p), 0), min(max(middle+half, p), 1)}
-}
-
-// Quantile is the nearest-rank quantile of samples; 0 without any.
-func Quantile(samples []float64, q float64) float64 {
-	if len(samples) == 0 {
-		return 0
-	}
-	s := slices.Clone(samples)
-	slices.Sort(s)
-	return rank(s, q)
 }
 
 // Apart tells whether two estimates differ by more than what is not known of them.

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure is what a measurement is: runs with their flows, probes and queues, the metrics that are read from
-// them, and the figures that samples become: distributions, fairness, the median and range over repeats.
-//
-// It is pure: no sockets, no clock, no rounding for show. It does not know who measured, the lab or a real link.
-package measure
+package stats
 
 import (
 	"cmp"
@@ -40,12 +36,12 @@ func NewDist(samples []float64) Dist {
 	for _, v := range s {
 		dev += math.Abs(v - mean)
 	}
-	return Dist{N: n, Min: s[0], P50: rank(s, 0.5), P90: rank(s, 0.9), P99: rank(s, 0.99), Max: s[n-1], Mean: mean,
+	return Dist{N: n, Min: s[0], P50: Rank(s, 0.5), P90: Rank(s, 0.9), P99: Rank(s, 0.99), Max: s[n-1], Mean: mean,
 		MAD: dev / float64(n)}
 }
 
-// rank gives the nearest-rank percentile of a sorted, non-empty slice.
-func rank(sorted []float64, p float64) float64 {
+// Rank is the nearest-rank quantile of what is sorted and not empty.
+func Rank(sorted []float64, p float64) float64 {
 	i := int(math.Ceil(p*float64(len(sorted)))) - 1
 	return sorted[max(0, i)]
 }
