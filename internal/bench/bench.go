@@ -13,10 +13,10 @@ import (
 
 	"weir/internal/qdisc"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 const (
-	frame   = 1514 // bytes of a full packet with its Ethernet header
 	payload = 1448 // bytes of it that TCP carries
 	// far above what any CPU does, so that the shaper never waits
 	unreached = "400gbit"
@@ -61,7 +61,7 @@ func candidates(queues int) []Result {
 // counted is a candidate with what it carried: bytes that were received in a time.
 func (r Result) counted(bytes int64, seconds float64) Result {
 	r.Packets = float64(bytes) / payload / seconds
-	r.Rate = units.Rate(r.Packets * frame * 8)
+	r.Rate = units.Rate(r.Packets * wire.Frame * 8)
 	return r
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/qdisc"
+	"weir/internal/wire"
 )
 
 const (
@@ -158,7 +159,7 @@ func (f *far) close() {
 // device is one end of a veth, whose other end is far.
 func device(queues int, to *far) (ifindex int, err error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.NumTxQueues, attrs.NumRxQueues = "out", frame-14, queues, queues
+	attrs.Name, attrs.MTU, attrs.NumTxQueues, attrs.NumRxQueues = "out", wire.EthernetMTU, queues, queues
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "in", PeerNamespace: netlink.NsFd(to.ns),
 		PeerNumTxQueues: uint32(queues), PeerNumRxQueues: uint32(queues)}); err != nil {
 		return 0, fmt.Errorf("a virtual device (veth): %w", err)

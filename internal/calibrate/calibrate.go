@@ -126,12 +126,6 @@ type Check struct {
 	Loss  float64 `json:"loss"`  // share of packets
 }
 
-// ethernet is what a qdisc counts of a packet before the IP header: tc-cake's raw.
-const ethernet = 14
-
-// IPPacket is what fits into an Ethernet frame, in bytes.
-const IPPacket = 1500
-
 func clamp(x, low, high float64) float64 { return math.Max(low, math.Min(high, x)) }
 
 func seconds(d time.Duration) float64 { return d.Seconds() }

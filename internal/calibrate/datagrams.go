@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"weir/internal/stats"
+	"weir/internal/wire"
 )
 
 // Datagrams are sent a little faster than the link is, so that what arrives has its rate: TCP's bursts, its answers to
@@ -27,7 +28,7 @@ const (
 
 // countable tells whether datagrams tell more than TCP does.
 func (r *run) countable() bool {
-	rate := r.big.flow().counted(ethernet)
+	rate := r.big.flow().counted(wire.EthernetHeader)
 	return r.link.Datagrams() && r.filled(r.big) && rate <= mostBits && r.beside <= mostBeside*rate
 }
 
@@ -42,13 +43,13 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 			r.load = Load{Connections: int(clamp(float64(connections), 2, 4))}
 		}
 	}()
-	large, ok, err := r.flood(ctx, largest, r.big.flow().counted(ethernet)/8/(largest+ethernet))
+	large, ok, err := r.flood(ctx, largest, r.big.flow().counted(wire.EthernetHeader)/8/(largest+wire.EthernetHeader))
 	if err != nil || !ok {
 		return f, false, err
 	}
 	plateaus := []plateau{large}
 	sizes := []int{small, third}
-	rate := large.flow().counted(ethernet)
+	rate := large.flow().counted(wire.EthernetHeader)
 	if rate > smallBits {
 		sizes = []int{middle}
 	}
@@ -84,7 +85,7 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 // can.
 func (r *run) believes(f framing, udp plateau) bool {
 	differ := disagreement(f, r.big, udp)
-	if udp.flow().counted(ethernet) > sureBits {
+	if udp.flow().counted(wire.EthernetHeader) > sureBits {
 		if f = f.plausible(); !f.known && !r.NoFraming || differ != "" && f.counted(udp) < f.counted(r.big) {
 			return false
 		}
@@ -100,7 +101,7 @@ func (r *run) believes(f framing, udp plateau) bool {
 func disagreement(f framing, tcp, udp plateau) string {
 	const further = 0.002
 	if !f.known {
-		f.overhead = ethernet
+		f.overhead = wire.EthernetHeader
 	}
 	a, b := f.counted(tcp), f.counted(udp)
 	if math.Abs(a/b-1) <= 2*(tcp.off+udp.off)+further {

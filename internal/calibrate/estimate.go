@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"weir/internal/stats"
+	"weir/internal/wire"
 )
 
 // idle is a link on which nothing of ours is under way, in seconds.
@@ -86,7 +87,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 	p.beside = sent.between(p.from, b).other()
 	p.settle(all, i)
 	p.forget(all, probes)
-	rate := p.flow().counted(ethernet)
+	rate := p.flow().counted(wire.EthernetHeader)
 	for k, r := range rates {
 		if from[k] < p.from {
 			p.credit += math.Max(0, r-rate) * window / 4 / 8
@@ -153,7 +154,7 @@ func (p *plateau) forget(all series, probes []Probe) {
 		lost = clamp(again/rest.packets, 0, tcp)
 	}
 	lost += (1 - tcp) * p.lost
-	p.off += (1 - tcp) * p.lost * rest.counted(ethernet) / p.flow().counted(ethernet)
+	p.off += (1 - tcp) * p.lost * rest.counted(wire.EthernetHeader) / p.flow().counted(wire.EthernetHeader)
 	p.other.packets -= lost * rest.packets
 	p.other.bytes -= lost * rest.bytes
 }
@@ -175,7 +176,7 @@ func (p *plateau) drop(probes float64) {
 func ratesOf(all series, a, b, length float64) (rates, from []float64) {
 	ws, from := all.windows(a, b, length)
 	for _, w := range ws {
-		rates = append(rates, w.carried().counted(ethernet))
+		rates = append(rates, w.carried().counted(wire.EthernetHeader))
 	}
 	return rates, from
 }
@@ -188,7 +189,7 @@ func (p *plateau) settle(all series, i idle) {
 		p.off = 0.01
 		return
 	}
-	m, whole := stats.QuantileAbove(rates, 0.5), all.between(p.from, p.to).carried().counted(ethernet)
+	m, whole := stats.QuantileAbove(rates, 0.5), all.between(p.from, p.to).carried().counted(wire.EthernetHeader)
 	if whole > 0 && math.Abs(whole/m-1) > disagree {
 		p.own.packets *= m / whole
 		p.own.bytes *= m / whole
@@ -289,7 +290,7 @@ type framing struct {
 }
 
 // cells is the size of so many bytes in ATM, as tc-cake counts it.
-func cells(bytes float64) float64 { return 53 * math.Ceil(bytes/48-1e-9) }
+func cells(bytes float64) float64 { return wire.Cell * math.Ceil(bytes/wire.CellPayload-1e-9) }
 
 // counted is bit/s of a plateau, as framing has it.
 func (f framing) counted(p plateau) float64 {
@@ -313,12 +314,12 @@ func (f framing) counted(p plateau) float64 {
 // frame compares plateaus of different packet sizes, the largest first: with the right overhead all have one rate.
 func frame(ps ...plateau) framing {
 	if len(ps) < 2 {
-		return framing{overhead: ethernet, off: math.NaN()}
+		return framing{overhead: wire.EthernetHeader, off: math.NaN()}
 	}
 	a, b := ps[0].flow(), ps[1].flow()
 	more := b.packets - a.packets
 	if more < 0.2*a.packets {
-		return framing{overhead: ethernet, off: math.NaN()}
+		return framing{overhead: wire.EthernetHeader, off: math.NaN()}
 	}
 	f := framing{overhead: (a.bytes - b.bytes) / more, known: true}
 	f.off = a.counted(f.overhead) / 8 * (ps[0].off + ps[1].off) / more

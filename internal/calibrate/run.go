@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"weir/internal/stats"
+	"weir/internal/wire"
 )
 
 // Options say how to calibrate. The zero Options do all.
@@ -81,7 +82,7 @@ func (r *run) all(ctx context.Context) (*Result, error) {
 	below, err := r.below(ctx)
 	if err == nil && r.big.counted && below.lost > mostLost {
 		smooth := false
-		if r.big.flow().counted(ethernet) > sureBits {
+		if r.big.flow().counted(wire.EthernetHeader) > sureBits {
 			below, smooth, err = r.smooth(ctx, below)
 		}
 		if err == nil && !smooth {
@@ -161,7 +162,7 @@ func (r *run) listen(ctx context.Context) error {
 	if r.idle.base == 0 {
 		return ErrSilent
 	}
-	r.beside = r.samples().other().counted(ethernet)
+	r.beside = r.samples().other().counted(wire.EthernetHeader)
 	return nil
 }
 
@@ -172,7 +173,7 @@ const (
 
 // wanted is how many connections a rate needs: each is to have eight packets under way, or it retransmits by timeout.
 func (r *run) wanted(rate float64) int {
-	return int(clamp(rate*(r.idle.base+0.03)/8/IPPacket/8, 2, 8))
+	return int(clamp(rate*(r.idle.base+0.03)/8/wire.EthernetMTU/8, 2, 8))
 }
 
 // saturate fills the link until the rate has stood for a while.
@@ -190,7 +191,7 @@ func (r *run) saturate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first := r.samples().between(a+(b-a)/3, b).delivered().counted(ethernet)
+	first := r.samples().between(a+(b-a)/3, b).delivered().counted(wire.EthernetHeader)
 	if more := r.wanted(first); more > n {
 		n, err = more, r.grow(ctx, more, first)
 	}
@@ -211,7 +212,7 @@ func (r *run) saturate(ctx context.Context) error {
 		}
 		n = more
 		length = clamp(30*base, 3, 5)
-		err = r.grow(ctx, n, r.big.flow().counted(ethernet))
+		err = r.grow(ctx, n, r.big.flow().counted(wire.EthernetHeader))
 		start = r.now()
 	}
 	return err
@@ -230,9 +231,9 @@ func (r *run) grow(ctx context.Context, n int, rate float64) error {
 func (r *run) more(n int) int {
 	p := r.big
 	if p.waits < r.idle.stands() && !p.holds(r.idle) && p.lost < 0.005 {
-		return min(mostConnections, 2*max(n, r.wanted(p.flow().counted(ethernet))))
+		return min(mostConnections, 2*max(n, r.wanted(p.flow().counted(wire.EthernetHeader))))
 	}
-	rate := p.flow().counted(ethernet)
+	rate := p.flow().counted(wire.EthernetHeader)
 	if r.idle.base > farAway || r.countable() && rate <= sureBits { // datagrams tell it better than more of them would
 		return n
 	}
@@ -270,7 +271,7 @@ func (f framing) celled(rate float64) bool {
 
 // frame fills the link with small packets, and compares.
 func (r *run) frame(ctx context.Context) (framing, error) {
-	rate := r.big.flow().counted(ethernet)
+	rate := r.big.flow().counted(wire.EthernetHeader)
 	if r.NoFraming || !r.filled(r.big) {
 		return frame(r.big), nil
 	}
@@ -304,7 +305,7 @@ func (r *run) filled(p plateau) bool {
 
 func (r *run) fill(ctx context.Context, size int, length float64) (plateau, error) {
 	l := Load{Connections: max(2, r.load.Connections), Segment: size}
-	err := r.drain(ctx, r.big.flow().counted(ethernet))
+	err := r.drain(ctx, r.big.flow().counted(wire.EthernetHeader))
 	if err == nil {
 		err = r.send(ctx, l)
 	}
@@ -339,13 +340,13 @@ func (r *run) stood(p plateau) bool {
 // pace lets the connections that there are send so much that all that this host sends has a rate, counted as a qdisc
 // does.
 func (r *run) pace(ctx context.Context, rate float64) error {
-	size := float64(IPPacket)
+	size := float64(wire.EthernetMTU)
 	if r.load.Segment > 0 {
 		size = float64(r.load.Segment)
 	}
 	ours := math.Max(0.3*rate, rate-r.beside)
 	return r.send(ctx, Load{Connections: r.load.Connections, Segment: r.load.Segment,
-		Rate: ours * size / (size + ethernet)})
+		Rate: ours * size / (size + wire.EthernetHeader)})
 }
 
 // heed is how often this host's other traffic is looked at while a rate is held, in seconds.
@@ -357,7 +358,7 @@ func (r *run) hold(ctx context.Context, rate, d float64) (a, b float64, err erro
 	for b = a; err == nil && b < a+d-heed/2; {
 		if err = r.pace(ctx, rate); err == nil {
 			if _, b, err = r.watch(ctx, math.Min(heed, a+d-b)); err == nil {
-				r.beside = r.samples().between(b-2*heed, b).other().counted(ethernet)
+				r.beside = r.samples().between(b-2*heed, b).other().counted(wire.EthernetHeader)
 			}
 		}
 	}
@@ -370,7 +371,7 @@ func (r *run) left(a, b float64) float64 {
 	if device := part.slope(func(s Sample) float64 { return s.DeviceBytes }) * 8; device != 0 {
 		return device
 	}
-	return part.slope(func(s Sample) float64 { return s.Payload + s.Headers + ethernet*s.Segments }) * 8
+	return part.slope(func(s Sample) float64 { return s.Payload + s.Headers + wire.EthernetHeader*s.Segments }) * 8
 }
 
 // begun holds a rate until all of it leaves, and no more of it is lost than the path may lose. New connections take
@@ -429,7 +430,7 @@ const lower = 0.85
 // below sends less than the rate, and counts what is lost then: that is the path's own.
 func (r *run) below(ctx context.Context) (below, error) {
 	r.begin(Below)
-	rate := r.big.flow().counted(ethernet)
+	rate := r.big.flow().counted(wire.EthernetHeader)
 	if err := r.drain(ctx, rate); err != nil {
 		return below{}, err
 	}
@@ -486,13 +487,13 @@ func (r *run) conclude(f *framing, u below) *Result {
 	drops := p.lost > u.lost+0.004
 	res := &Result{Kind: kindOf(p, r.idle, u.lost), Loss: about(u.lost, u.off, Is), ATM: f.atm,
 		Base:     about(r.idle.base, r.idle.noise/2, Is),
-		Others:   about(p.beside.counted(ethernet), 0, Is),
+		Others:   about(p.beside.counted(wire.EthernetHeader), 0, Is),
 		Overhead: about(f.overhead, f.off, Is)}
 	res.Loss.Low = math.Max(0, res.Loss.Low)
 	whole := *f
 	if !f.known {
-		res.Overhead = Value{Value: ethernet, Low: 0, High: mostOverhead, Sort: Unknown}
-		whole.overhead = ethernet
+		res.Overhead = Value{Value: wire.EthernetHeader, Low: 0, High: mostOverhead, Sort: Unknown}
+		whole.overhead = wire.EthernetHeader
 	} else if f.atm {
 		whole.overhead = f.likely
 	} else {
@@ -584,7 +585,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	if f.atm {
 		counted = cells(size + f.overhead)
 	}
-	rate *= (size + ethernet) / counted
+	rate *= (size + wire.EthernetHeader) / counted
 	if err := r.drain(ctx, rate); err != nil {
 		return err
 	}
@@ -621,7 +622,7 @@ func (r *run) calmly(res *Result, u below, rate, a, b float64) (why string) {
 	// more than one of each. Where TCP sends two packets at a time (tcp_tso_autosize), the median of 0.6·√N pairs is as
 	// many. It is a median of many meetings, as no two connections have one pace.
 	meet := math.Min(1.22*math.Sqrt(float64(r.load.Connections)), float64(r.load.Connections))
-	packets := 8 * (IPPacket + ethernet) / rate * math.Max(1, meet)
+	packets := 8 * wire.Frame / rate * math.Max(1, meet)
 	switch {
 	case c.Sent < whole:
 		return fmt.Sprintf("this host could send only %.1f %% of it", 100*c.Sent)

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"time"
 	"weir/internal/stats"
+	"weir/internal/wire"
 )
 
 // series is samples in the order of time.
@@ -46,7 +47,7 @@ func (s series) grown(f func(Sample) float64) float64 {
 func (s series) size() float64 {
 	n := s.grown(func(p Sample) float64 { return p.Segments })
 	if n <= 0 {
-		return IPPacket
+		return wire.EthernetMTU
 	}
 	return s.grown(func(p Sample) float64 { return p.Payload + p.Headers }) / n
 }
@@ -72,7 +73,7 @@ func (s series) other() flow {
 	}
 	packets := s.slope(func(p Sample) float64 { return p.DevicePackets - p.Segments })
 	bytes := s.slope(func(p Sample) float64 {
-		return p.DeviceBytes - ethernet*p.DevicePackets - p.Payload - p.Headers
+		return p.DeviceBytes - wire.EthernetHeader*p.DevicePackets - p.Payload - p.Headers
 	})
 	return flow{math.Max(0, packets), math.Max(0, bytes)}
 }
@@ -104,10 +105,12 @@ func (s series) passed(probes []Probe) series {
 		share := seconds(left-s[j-1].At) / seconds(s[j].At-s[j-1].At)
 		of := func(f func(Sample) float64) float64 { return f(s[j-1]) + share*(f(s[j])-f(s[j-1])) }
 		packets := of(func(p Sample) float64 { return p.DevicePackets - p.Segments })
-		bytes := of(func(p Sample) float64 { return p.DeviceBytes - ethernet*p.DevicePackets - p.Payload - p.Headers })
+		bytes := of(func(p Sample) float64 {
+			return p.DeviceBytes - wire.EthernetHeader*p.DevicePackets - p.Payload - p.Headers
+		})
 		if now.DevicePackets > 0 {
 			all[i].DevicePackets = now.Segments + packets
-			all[i].DeviceBytes = now.Payload + now.Headers + bytes + ethernet*all[i].DevicePackets
+			all[i].DeviceBytes = now.Payload + now.Headers + bytes + wire.EthernetHeader*all[i].DevicePackets
 		}
 	}
 	return all

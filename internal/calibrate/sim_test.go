@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+	"weir/internal/wire"
 )
 
 // provider is a limiter behind which the peer is.
@@ -133,7 +134,7 @@ func (s *sim) sample() {
 
 func (s *sim) device(size float64) {
 	s.counts.DevicePackets++
-	s.counts.DeviceBytes += size + ethernet
+	s.counts.DeviceBytes += size + wire.EthernetHeader
 }
 
 func (s *sim) probe() {
@@ -210,7 +211,7 @@ func (s *sim) size() float64 {
 	if s.load.Segment > 0 {
 		return float64(s.load.Segment)
 	}
-	return IPPacket
+	return wire.EthernetMTU
 }
 
 func (s *sim) Send(_ context.Context, l Load) error {

@@ -24,6 +24,7 @@ import (
 	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // Shaper is a queue of a goal's whose rate is followed. It can do one thing only: give that very queue, by its handle,
@@ -150,10 +151,9 @@ func (s *Shaper) Stats() (qdisc.Stats, error) {
 
 // Received is what has come in by the device that has the queue, with the header of Ethernet where there is one.
 func (s *Shaper) Received() (qdisc.Received, error) {
-	const ethernet = 14
 	r, err := s.conn.Received(s.Link)
 	if s.taken {
-		r.Bytes += r.Packets * ethernet
+		r.Bytes += r.Packets * wire.EthernetHeader
 	}
 	return r, err
 }

@@ -34,7 +34,7 @@ func TestProbeWhileChanging(t *testing.T) {
 }
 
 func probeWhileChanging(t *testing.T) {
-	if err := wire(); err != nil {
+	if err := crossLink(); err != nil {
 		t.Error(err)
 		return
 	}
@@ -108,8 +108,8 @@ func probeWhileChanging(t *testing.T) {
 	}
 }
 
-// wire makes the device up0, by which 192.0.2.1 is reached, and whose other end is far0.
-func wire() error {
+// crossLink makes the device up0, by which 192.0.2.1 is reached, and whose other end is far0.
+func crossLink() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.NumTxQueues, attrs.NumRxQueues = "up0", 1, 1
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "far0"}); err != nil {

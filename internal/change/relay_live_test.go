@@ -47,7 +47,7 @@ func openTunnel() (fd int, err error) {
 }
 
 func liveRelay(t *testing.T) {
-	if err := wire(); err != nil {
+	if err := crossLink(); err != nil {
 		t.Error(err)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/stats"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // Finder finds out which rate a link has, of a host that enforces none. It takes looks 100 ms apart.
@@ -108,7 +109,7 @@ const (
 	// some is the share of packets from which on a client counts.
 	some = 0.02
 	// full is what a packet takes, in bits: those that were lost have not crossed the link.
-	full = 8 * 1514
+	full = 8 * wire.Frame
 	// little is what does not fill any link, in bit/s.
 	little = 200e3
 )

@@ -84,10 +84,10 @@ func TestLateForAMoment(t *testing.T) {
 			}, set: follower(99.75*mbit, 10*mbit, 400*mbit)}
 		s := w.run(100)
 		set := s.between(s.set, 10, 100)
-		if m := stats.Mean(set) / (99.75 * mbit); m < c.least || s.used(10, 100, c.offered*wire*mbit) < .97 {
+		if m := stats.Mean(set) / (99.75 * mbit); m < c.least || s.used(10, 100, c.offered*framed*mbit) < .97 {
 			t.Errorf("%g Mbit/s, %g ms for %g s: the rate is %.1f %% on average and %.1f Mbit/s at the end, and "+
 				"%.1f %% is carried", c.offered, ms(c.late), c.length, 100*m, set[len(set)-1]/mbit,
-				100*s.used(10, 100, c.offered*wire*mbit))
+				100*s.used(10, 100, c.offered*framed*mbit))
 		}
 	}
 }

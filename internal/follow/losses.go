@@ -2,7 +2,10 @@
 
 package follow
 
-import "math"
+import (
+	"math"
+	"weir/internal/wire"
+)
 
 // A policer drops what exceeds its rate, and nothing waits. What it tells is loss that comes without delay, that this
 // host's own queue has not made, and that goes when less is sent. While it drops, it lets through its own rate.
@@ -66,7 +69,7 @@ func (f *Follower) dried(p point) bool {
 }
 
 // packet is the size of a full one, in bits.
-const packet = 8 * 1514
+const packet = 8 * wire.Frame
 
 // around is the last look before a time, or the first that is remembered.
 func (f *Follower) around(t float64) point {

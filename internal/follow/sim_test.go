@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // world is a server's shaper, a provider's queue behind it, and TCP connections that cross both, in steps of a
@@ -75,9 +76,9 @@ type seen struct {
 }
 
 const (
-	mss  = 1448.
-	wire = 1514. / mss
-	tick = 1e-3
+	mss    = 1448.
+	framed = float64(wire.Frame) / mss
+	tick   = 1e-3
 )
 
 func (w *world) run(length float64) (s seen) {
@@ -229,7 +230,7 @@ func (w *world) run(length float64) (s seen) {
 					c := Connection{ID: uint64(i + 1),
 						RTT: time.Duration(f.srtt * 1e9), Acks: uint32((1 + w.sends) * float64(f.acks)),
 						Base: time.Duration(f.least * 1e9),
-						Rate: f.pace, To: w.to(i), Delivered: f.delivered, Size: mss * wire, Lost: f.resent,
+						Rate: f.pace, To: w.to(i), Delivered: f.delivered, Size: mss * framed, Lost: f.resent,
 						Forwarded: w.unknown, Waits: !w.unknown && (w.offered == nil || f.credit >= mss)}
 					if w.passes(i) {
 						c.Past, c.Samples = true, f.acks
@@ -280,7 +281,7 @@ func (f *flow) send(i int, t float64, w *world) {
 	room := f.window - f.flying
 	if !w.passes(i) { // about a millisecond at the pacing rate, and two packets at least
 		rtt := math.Max(f.srtt, f.base)
-		room = math.Min(room, math.Max(2*mss, 1.2*f.window/rtt*tick)-f.queued/wire)
+		room = math.Min(room, math.Max(2*mss, 1.2*f.window/rtt*tick)-f.queued/framed)
 	}
 	if w.offered != nil {
 		f.credit = math.Min(f.credit+w.offered(t)/8*tick/float64(len(w.bases)), 64*mss)
@@ -292,7 +293,7 @@ func (f *flow) send(i int, t float64, w *world) {
 	f.credit -= room
 	f.flying += room
 	f.bursts = w.passes(i) && f.window-f.flying < mss
-	f.queue, f.queued = append(f.queue, chunk{flow: i, bytes: room * wire, born: t}), f.queued+room*wire
+	f.queue, f.queued = append(f.queue, chunk{flow: i, bytes: room * framed, born: t}), f.queued+room*framed
 }
 
 // serve takes bytes out of the shaper's queue. It marks as CoDel does.
@@ -326,7 +327,7 @@ func (f *flow) back(t float64) {
 }
 
 func (f *flow) lost(t, bytes float64, stubborn bool) {
-	f.flying -= bytes / wire
+	f.flying -= bytes / framed
 	f.resent += bytes / 1514
 	if !stubborn {
 		f.back(t)
@@ -334,7 +335,7 @@ func (f *flow) lost(t, bytes float64, stubborn bool) {
 }
 
 func (f *flow) acked(t float64, a chunk) {
-	b := a.bytes / wire
+	b := a.bytes / framed
 	f.flying = math.Max(0, f.flying-b)
 	f.count += b / mss
 	f.delivered += b / mss

@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/calibrate"
 	"weir/internal/hint"
+	"weir/internal/wire"
 )
 
 // Counters are those of the queue of the device by which packets leave.
@@ -105,7 +106,7 @@ func payload(l calibrate.Load, i int, headers float64) float64 {
 	if l.Rate == 0 || l.Connections == 0 {
 		return 0
 	}
-	packet := float64(calibrate.IPPacket)
+	packet := float64(wire.EthernetMTU)
 	if l.Segment > 0 {
 		packet = float64(l.Segment)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/internal/calibrate"
+	"weir/internal/wire"
 )
 
 // The connections of a load send all of it, and no two at one pace: the packets of two that have one meet all the time
@@ -24,7 +25,7 @@ func TestPayload(t *testing.T) {
 			seen[p] = true
 			sum += p
 		}
-		want := l.Rate / 8 * (calibrate.IPPacket - headers) / calibrate.IPPacket
+		want := l.Rate / 8 * (wire.EthernetMTU - headers) / wire.EthernetMTU
 		if n > 0 && math.Abs(sum/want-1) > 1e-9 {
 			t.Errorf("%d connections: %.0f bytes/s of payload, want %.0f", n, sum, want)
 		}

@@ -10,11 +10,10 @@ import (
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 const (
-	frameHeader = 14 // bytes, of Ethernet
-	vlanTag     = 4  // bytes, of IEEE 802.1Q
 	// bytes: PPP over Ethernet with a VLAN tag on VDSL, the most that tc-cake(8) has without ATM
 	pppFrames = 30 + 14
 
@@ -55,9 +54,9 @@ func suggestedFraming(l host.Link, f host.Facts) (qdisc.Framing, string) {
 		below, _ := f.Link(l.Parent)
 		suggested, why := suggestedFraming(below, f)
 		if suggested.Raw {
-			suggested = qdisc.Framing{Overhead: frameHeader, ATM: "noatm"}
+			suggested = qdisc.Framing{Overhead: wire.EthernetHeader, ATM: "noatm"}
 		}
-		suggested.Overhead += vlanTag
+		suggested.Overhead += wire.VLANTag
 		if why == "" {
 			why = "the tag of the VLAN is added below " + l.Name
 		}
@@ -92,7 +91,7 @@ func described(f qdisc.Framing) string {
 // around is a framing around a tunnel's packets, whose own headers are bytes besides.
 func around(f qdisc.Framing, bytes int) qdisc.Framing {
 	if f.Raw { // what is handed to the device below has an Ethernet header
-		f.Raw, f.Overhead = false, f.Overhead+frameHeader
+		f.Raw, f.Overhead = false, f.Overhead+wire.EthernetHeader
 	}
 	f.Overhead += int32(bytes)
 	return f
@@ -103,15 +102,15 @@ func around(f qdisc.Framing, bytes int) qdisc.Framing {
 // what full packets need.
 func (d *draft) htb(rate units.Rate) qdisc.Stack {
 	f, q := d.framing(), qdisc.NewHTB()
-	counted := float64(d.link.MTU + frameHeader)
+	counted := float64(d.link.MTU + wire.EthernetHeader)
 	q.Overhead, q.MPU, q.ATM = uint16(max(f.More(), 0)), uint16(f.MPU), f.ATM == "atm"
 	if q.ATM {
-		counted *= qdisc.CellRatio
+		counted *= wire.CellRatio
 	}
 	if wire := f.Wire(d.link.MTU); wire > counted {
 		rate = part(counted/wire, rate)
 	}
-	packet := d.link.MTU + frameHeader
+	packet := d.link.MTU + wire.EthernetHeader
 	q.Rate, q.Ceil = rate, rate
 	q.Burst, q.CBurst, q.Quantum = units.Size(2*packet), units.Size(2*packet), uint32(packet)
 	return qdisc.Stack{q}

@@ -11,6 +11,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // Kinds are what a relay carries, as names with commas between: "wireguard,proxy". A string, so that goals can be
@@ -246,8 +247,7 @@ func (d *draft) ratio() float64 {
 				inner = min(inner, l.MTU)
 			}
 		}
-		const ethernet = 14
-		ratio = max(ratio, float64(inner+ethernet+bytes)/float64(inner+ethernet))
+		ratio = max(ratio, float64(inner+wire.EthernetHeader+bytes)/float64(inner+wire.EthernetHeader))
 	}
 	return ratio
 }

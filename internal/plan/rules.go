@@ -15,6 +15,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // rules are all that Weir knows, in the order in which it is applied: the queue first, since what else helps depends on
@@ -91,7 +92,7 @@ func ownTheQueue(d *draft) error {
 func (d *draft) passes(asked qdisc.Stack) error {
 	packet := units.Size(d.link.MTU)
 	if d.link.MAC != "" {
-		packet += frameHeader
+		packet += wire.EthernetHeader
 	}
 	for _, spec := range asked {
 		tbf, is := spec.(qdisc.TBF)
@@ -141,7 +142,7 @@ func interval(rtt units.Duration) units.Duration {
 // CAKE gives clients equal shares, and each client's connections take turns within it. An echo of such a client waits
 // for its turn, too. In the lab that begins with a turn between 18 and 33 ms (docs/rules.md, "Many connections").
 func (g Goal) Crowded(s host.Sockets) []Note {
-	const packet, short = 1514 * 8, 20 * time.Millisecond
+	const packet, short = wire.Frame * 8, 20 * time.Millisecond
 	switch {
 	case g.Rate == 0 || g.Recipe+g.Qdisc != "" || g.Carries.oneCard():
 		return nil
@@ -165,7 +166,7 @@ func (g Goal) Crowded(s host.Sockets) []Note {
 // down, and an echo's packets are dropped as often. In the lab that number alone tells how many: of 6.5 packets 1.7 %,
 // of 3.3 6 %, and of 1.7 14 to 17 %, from 6 to 23 Mbit/s (docs/rules.md, "L4S on narrow links").
 func (g Goal) overloads(s host.Sockets) []Note {
-	const packet, few, target, usual = 1514 * 8, 4, 15 * time.Millisecond, 40 * time.Millisecond
+	const packet, few, target, usual = wire.Frame * 8, 4, 15 * time.Millisecond, 40 * time.Millisecond
 	rtt := time.Duration(cmp.Or(g.RTT, s.RTT, units.Duration(usual))) + target
 	each := float64(g.Rate) * rtt.Seconds() / packet / float64(max(1, s.Busy))
 	if each >= few {
@@ -212,7 +213,7 @@ func (d *draft) ownInterval() units.Duration {
 // that is alone has as long a queue then. It is its own: nobody else waits in it (docs/rules.md).
 func (d *draft) forwardedInterval() units.Duration {
 	const (
-		bytes     = 16 * 3 * 1514
+		bytes     = 16 * 3 * wire.Frame
 		perTarget = 20
 		most      = 2 * time.Second
 	)
@@ -585,7 +586,7 @@ func (d *draft) outrunByLoss() bool {
 		return p >= surely
 	}
 	rtt := time.Duration(cmp.Or(d.Goal.RTT, usualRTT)).Seconds()
-	bdp := float64(d.Goal.Rate) * rtt / 8 / float64(d.link.MTU+frameHeader)
+	bdp := float64(d.Goal.Rate) * rtt / 8 / float64(d.link.MTU+wire.EthernetHeader)
 	window := max(1.054*math.Pow(rtt/p, 0.75), math.Sqrt(1.5/p))
 	return window < enough*bdp
 }

@@ -71,7 +71,8 @@ func (q *BPFDualPI2) options() []option {
 			list[i].decode = hertz("beta", dualpi2Beta, &q.Beta).decode
 		}
 	}
-	framing, overhead, raw, _ := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(bpfFraming, bpfOverhead, bpfRaw, 0)
+	framing, overhead, raw, _ := overheads{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(bpfFraming, bpfOverhead,
+		bpfRaw, 0)
 	list = append(list, orUnlimited(rate("rate", bpfRate, 8, &q.Rate), &q.Rate), framing, overhead, raw)
 	for _, n := range dualpi2.Numbers() {
 		list = append(list, count(n.Word, n.Attr, 4, n.Value((*dualpi2.Config)(q)), uint64(n.Low), uint64(n.High)))
@@ -121,7 +122,7 @@ func (q *BPFDualPI2) decode(b []byte, _ device) error { return decodeAttributes(
 func (q *BPFDualPI2) finish() (Spec, error) {
 	spec, err := (*DualPI2)(&q.Options).finish()
 	if err == nil {
-		err = wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check()
+		err = overheads{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check()
 	}
 	if err == nil {
 		err = dualpi2.Config(*q).CheckNumbers()

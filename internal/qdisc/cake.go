@@ -100,8 +100,8 @@ func (q *Cake) options() []option {
 	}
 	autorate := toggle("autorate-ingress", "", cakeAutorate, 4, &q.Autorate)
 	autorate.words = autorate.words[:1]
-	framing, overhead, raw, mpu := wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(cakeATM, cakeOverhead, cakeRaw,
-		cakeMPU)
+	framing, overhead, raw, mpu := overheads{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(cakeATM, cakeOverhead,
+		cakeRaw, cakeMPU)
 	rtt, target := q.rtt()
 	return []option{
 		orUnlimited(rate("bandwidth", cakeBandwidth, 8, &q.Bandwidth), &q.Bandwidth),
@@ -165,7 +165,7 @@ func (q *Cake) decode(b []byte, _ device) error { return decodeAttributes(q.opti
 
 func (q *Cake) finish() (Spec, error) {
 	err := errors.Join(oneOf("diffserv mode", q.Diffserv, cakeDiffservs()...),
-		wire{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check(),
+		overheads{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check(),
 		oneOf("flow mode", q.FlowMode, cakeFlowModes()...), oneOf("ACK filter", q.ACKFilter, cakeACKFilters()...))
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"weir/internal/wire"
 
 	"github.com/mdlayher/netlink"
 )
@@ -163,7 +164,7 @@ func (c *Conn) devices(ifindex int) (map[int]device, error) {
 		}
 		d := device{present: true}
 		if kind := binary.NativeEndian.Uint16(m.Data[2:]); kind == ether || kind == loopback {
-			d.header, d.known = 14, true
+			d.header, d.known = wire.EthernetHeader, true
 		}
 		for _, a := range attributes {
 			f := &fields{a.Data}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"weir/internal/wire"
 )
 
 // Framing is what the limiter of a link counts of a packet besides its IP part, in the words of tc-cake(8). The zero
@@ -46,11 +47,11 @@ func Framings() (names []string) {
 }
 
 func (f *Framing) options() []option {
-	framing, overhead, raw, mpu := f.wire().options(0, 0, 0, 0)
+	framing, overhead, raw, mpu := f.overheads().options(0, 0, 0, 0)
 	return []option{framing, overhead, raw, mpu}
 }
 
-func (f *Framing) wire() wire { return wire{&f.ATM, &f.Overhead, &f.Raw, &f.MPU} }
+func (f *Framing) overheads() overheads { return overheads{&f.ATM, &f.Overhead, &f.Raw, &f.MPU} }
 
 // String gives words that ParseFraming reads as the same.
 func (f Framing) String() string {
@@ -83,10 +84,7 @@ func (f *Framing) UnmarshalText(text []byte) (err error) {
 }
 
 // Check finds what no link adds.
-func (f Framing) Check() error { return f.wire().check() }
-
-// ethernet is the header of a frame that a device is handed, in bytes.
-const ethernet = 14
+func (f Framing) Check() error { return f.overheads().check() }
 
 // More is what it counts of each packet beyond what an Ethernet device is handed, in bytes: negative where it counts
 // less.
@@ -94,26 +92,17 @@ func (f Framing) More() int {
 	if f.Raw || f == (Framing{}) {
 		return int(f.Overhead)
 	}
-	return int(f.Overhead) - ethernet
+	return int(f.Overhead) - wire.EthernetHeader
 }
-
-// The cells of ATM and the code words of PTM (tc-cake(8)): so many bytes on the wire carry so many.
-const (
-	cellBytes, cellPayload = 53, 48
-	wordBytes, wordPayload = 65, 64
-
-	// CellRatio is what cells take of a link, of what they carry.
-	CellRatio = float64(cellBytes) / cellPayload
-)
 
 // Wire is what a limiter counts for an IP packet of so many bytes (net/sched/sch_cake.c, cake_calc_overhead).
 func (f Framing) Wire(packet int) float64 {
-	n := max(packet+ethernet+f.More(), int(f.MPU))
+	n := max(packet+wire.EthernetHeader+f.More(), int(f.MPU))
 	switch f.ATM {
 	case "atm":
-		return float64((n + cellPayload - 1) / cellPayload * cellBytes)
+		return float64(wire.Cells(n))
 	case "ptm":
-		return float64(n + (n+wordPayload-1)/wordPayload*(wordBytes-wordPayload))
+		return float64(wire.Words(n))
 	}
 	return float64(n)
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"weir/internal/units"
+	"weir/internal/wire"
 
 	"github.com/mdlayher/netlink"
 )
@@ -49,7 +50,7 @@ type HTB struct {
 // Two packets, and one, of an Ethernet with an MTU of 1500.
 const (
 	htbBurst   = 3028
-	htbQuantum = 1514
+	htbQuantum = wire.Frame
 )
 
 // NewHTB has no rate, and is not complete before it has one.

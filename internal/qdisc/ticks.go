@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // ticksPerMicrosecond is the packet scheduler's clock, 64 ns a tick since Linux 2.6.31 (PSCHED_SHIFT,
@@ -50,7 +51,7 @@ func (r ratespec) kernelTime(bytes uint64) uint64 {
 func inTicks(ticks uint64, time func(uint64) uint64) units.Size {
 	low := max(uint64(sort.Search(math.MaxUint32, func(n int) bool { return time(uint64(n)) >= ticks })), 1)
 	high := max(uint64(sort.Search(math.MaxUint32, func(n int) bool { return time(uint64(n)) > ticks })), 1) - 1
-	for _, step := range []uint64{2 * 1514, 1514, 1024, 1000, 100, 10} {
+	for _, step := range []uint64{2 * wire.Frame, wire.Frame, 1024, 1000, 100, 10} {
 		if n := (low + step - 1) / step * step; n <= high {
 			return units.Size(n)
 		}

@@ -25,6 +25,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // Event is that another rate was set, or why none can be.
@@ -65,7 +66,7 @@ const (
 	// again is how long to wait for a queue that is gone, and glance how often the journal's file is looked at.
 	again, glance = 5 * time.Second, time.Second
 	// largest is what a packet takes that was dropped, in bytes.
-	largest = 1514
+	largest = wire.Frame
 	// known is how many addresses' base RTTs are kept.
 	known = 4096
 )
@@ -521,7 +522,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 			return l, nil
 		}
 		r, err := e.received()
-		l.Came = counted(e.cake, float64(r.Bytes), float64(r.Packets), min(ethernet, e.header(stats)))
+		l.Came = counted(e.cake, float64(r.Bytes), float64(r.Packets), min(wire.EthernetHeader, e.header(stats)))
 		return l, err
 	}
 	if now := time.Now(); !now.Before(e.due) {
@@ -671,9 +672,6 @@ func (e *eye) base(to netip.Addr, own time.Duration) time.Duration {
 	return least
 }
 
-// ethernet is its header in bytes (IEEE 802.3), without tags, of which a device that takes a packet in counts none.
-const ethernet = 14
-
 // sent is how many bytes a CAKE has sent, as its shaper counts them.
 func (e *eye) sent(s qdisc.Stats) float64 {
 	return counted(e.cake, float64(s.Bytes), float64(s.Packets), e.header(s))
@@ -686,7 +684,7 @@ func (e *eye) header(s qdisc.Stats) float64 {
 	if e.bare {
 		return float64(x.AvgOverhead)
 	}
-	return max(ethernet, float64(x.AvgOverhead))
+	return max(wire.EthernetHeader, float64(x.AvgOverhead))
 }
 
 // counted is what a CAKE's shaper counts of bytes in packets that a device counts with that header.
@@ -696,8 +694,8 @@ func counted(q qdisc.Cake, bytes, packets, header float64) float64 {
 	}
 	bytes += packets * (float64(q.Overhead) - header)
 	if q.ATM == "atm" {
-		const cell, payload = 53, 48
-		bytes = (bytes + packets*payload/2) * cell / payload // each packet fills its last cell by half
+		// each packet fills its last cell by half
+		bytes = (bytes + packets*wire.CellPayload/2) * wire.Cell / wire.CellPayload
 	}
 	return bytes
 }
@@ -716,15 +714,14 @@ func (e *eye) size(to netip.Addr, mss uint32, times bool) float64 {
 		packet += stamps
 	}
 	if q.Raw && !e.bare {
-		packet += ethernet
+		packet += wire.EthernetHeader
 	}
 	if q.Raw {
 		return float64(packet)
 	}
 	packet = max(packet+int64(q.Overhead), int64(q.MPU))
 	if q.ATM == "atm" {
-		const cell, payload = 53, 48
-		packet = (packet + payload - 1) / payload * cell
+		packet = int64(wire.Cells(int(packet)))
 	}
 	return float64(packet)
 }

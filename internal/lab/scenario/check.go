@@ -20,6 +20,7 @@ import (
 	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // Uplink is the name of the server's interface in the guest.
@@ -300,7 +301,7 @@ func (s *Scenario) checkPath() *problem {
 	case p.ATM && p.Queue != "fifo" && p.Queue != "bucket":
 		return wrong(`queue = "fifo", or linklayer atm in tc's words`, at("atm"), "atm is of fifo and bucket")
 	}
-	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < 1514 || p.Burst > 1<<31) {
+	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < wire.Frame || p.Burst > 1<<31) {
 		return wrong("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"weir/internal/measure"
 	"weir/internal/plan"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // Scenario is one scenario file, its inherited parts included.
@@ -81,7 +82,7 @@ type Path struct {
 }
 
 // mtu of every link, in bytes.
-const mtu = 1500
+const mtu = wire.EthernetMTU
 
 // room is what a packet has for TCP or UDP, headers included, in bytes.
 func (p Path) room() int {
@@ -302,8 +303,8 @@ func (s Scenario) clone() Scenario {
 // payloadShare is TCP's part of an Ethernet frame of 1514 bytes: with timestamps 1448 over IPv4, 1428 over IPv6. It
 // is what a shaper that counts whole frames, as every one here does, can carry.
 func (p Path) payloadShare() float64 {
-	const tcp, ethernet = 32, 14 // headers
-	return float64(p.room()-tcp) / (mtu + ethernet)
+	const tcp = 32 // header
+	return float64(p.room()-tcp) / (mtu + wire.EthernetHeader)
 }
 
 // Setup is what metrics of its runs take.

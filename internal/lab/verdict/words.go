@@ -11,6 +11,7 @@ import (
 	"weir/internal/measure"
 	"weir/internal/stats"
 	"weir/internal/units"
+	"weir/internal/wire"
 )
 
 // Describe puts into words, for each candidate, where the queue stood and what that did: from counters, never from
@@ -102,7 +103,7 @@ func middle(runs []measure.Run) queues {
 
 // where says where the queue stands, in front of a provider and in a qdisc here, whose rate may be changed.
 func (q queues) where(provider scenario.Provider, kind string, changes bool, samples int) string {
-	const packet = float64(standing) * 1514 / 1024
+	const packet = float64(standing) * wire.Frame / 1024
 	wait := func(kib float64) string {
 		if changes { // the queue's rate is not one
 			return waitAt(kib, 0)

@@ -11,8 +11,8 @@ import (
 	"weir/internal/units"
 )
 
-// wire is what a link makes of a packet, in the words of tc-cake(8): the fields of a discipline that shapes by it.
-type wire struct {
+// overheads is what a link makes of a packet, in the words of tc-cake(8): the fields of a discipline that shapes by it.
+type overheads struct {
 	atm      *string
 	overhead *int32
 	raw      *bool
@@ -22,7 +22,7 @@ type wire struct {
 // The kernel's numbering (CAKE_ATM_*), and internal/dualpi2's.
 func framings() []string { return []string{"noatm", "atm", "ptm"} }
 
-func (w wire) options(framingAttr, overheadAttr, rawAttr, mpuAttr uint16) (framing, overhead, raw, mpu option) {
+func (w overheads) options(framingAttr, overheadAttr, rawAttr, mpuAttr uint16) (framing, overhead, raw, mpu option) {
 	framing = choice(framingAttr, 4, 0, w.atm, framings()...)
 	writeFraming := framing.write
 	framing.write = func() string {
@@ -31,11 +31,11 @@ func (w wire) options(framingAttr, overheadAttr, rawAttr, mpuAttr uint16) (frami
 		}
 		return writeFraming()
 	}
-	overhead, raw = w.overheads(overheadAttr, rawAttr)
+	overhead, raw = w.sizes(overheadAttr, rawAttr)
 	return framing, overhead, raw, count("mpu", mpuAttr, 4, w.mpu, 0, 256)
 }
 
-func (w wire) check() error {
+func (w overheads) check() error {
 	switch {
 	case *w.overhead < -64 || *w.overhead > 256:
 		return fmt.Errorf("overhead %d is out of range (-64 to 256)", *w.overhead)
@@ -67,7 +67,7 @@ func knownLinks() []knownLink {
 // overheads reads tc's many names for what a link adds to a packet. Each adds its bytes; some also set the framing and
 // the smallest packet. On the wire the number switches the correction for the device's header on, and a second
 // attribute switches it off again.
-func (w wire) overheads(overheadAttr, rawAttr uint16) (overhead, raw option) {
+func (w overheads) sizes(overheadAttr, rawAttr uint16) (overhead, raw option) {
 	links := knownLinks()
 	words := []string{"overhead", "raw", "conservative", "via-ethernet"}
 	for _, l := range links {
