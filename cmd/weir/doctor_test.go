@@ -63,7 +63,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// fits tells whether no line is wider.
+// fits reports whether no line is wider.
 func fits(t *testing.T, s string, columns int) {
 	t.Helper()
 	for l := range strings.Lines(s) {

@@ -307,7 +307,7 @@ func labRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
 	return r, nil
 }
 
-// unmeasured tells whether a claim could not be judged: then the run did not do what it was for.
+// unmeasured reports whether a claim could not be judged: then the run did not do what it was for.
 func unmeasured(r verdict.Report) bool {
 	return slices.ContainsFunc(r.Claims, func(v verdict.Verdict) bool { return v.Verdict == verdict.NotMeasured })
 }

@@ -393,7 +393,7 @@ func (t *attempt) standing(ctx context.Context, command string) (s standing, err
 	return s, nil
 }
 
-// owns tells whether a goal that is up there is this try's. Where the answer of weir up was lost, that is one which
+// owns reports whether a goal that is up there is this try's. Where the answer of weir up was lost, that is one which
 // nobody has confirmed, with the rate that was asked for.
 func (t *attempt) owns(s standing) bool {
 	if t.up.Goal == (plan.Goal{}) {
@@ -487,7 +487,7 @@ func (t *attempt) there(args string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// judged tells whether some delay is surely shorter, and whether one is surely longer or a load surely less than nine
+// judged reports whether some delay is surely shorter, and whether one is surely longer or a load surely less than nine
 // tenths. What shaping costs of goodput, a few percent, is no reason against it.
 func judged(rows []meter.Row) (better, worse bool) {
 	for _, r := range rows {

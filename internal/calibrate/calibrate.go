@@ -59,7 +59,7 @@ type Link interface {
 	// Send brings a load into force. Connections stay where only their rate changes. What is new begins before what
 	// is old ends.
 	Send(ctx context.Context, l Load) error
-	// Datagrams tells whether the peer counts those that arrive, in answers to probes. Samples have what is sent of
+	// Datagrams reports whether the peer counts those that arrive, in answers to probes. Samples have what is sent of
 	// them as they have TCP's packets.
 	Datagrams() bool
 	// Watch lets a time pass, and adds what was seen meanwhile.

@@ -26,7 +26,7 @@ const (
 	tries      = 3
 )
 
-// countable tells whether datagrams tell more than TCP does.
+// countable reports whether datagrams tell more than TCP does.
 func (r *run) countable() bool {
 	rate := r.big.flow().counted(wire.EthernetHeader)
 	return r.link.Datagrams() && r.filled(r.big) && rate <= mostBits && r.beside <= mostBeside*rate
@@ -80,9 +80,9 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 	return f, f.known || r.NoFraming, nil
 }
 
-// believes tells whether datagrams tell the rate, and keeps what TCP and they disagree about. On a fast link, this host
-// or the peer may be too slow for them; and where no queue stood, TCP has not filled it: the verification tells if it
-// can.
+// believes reports whether datagrams tell the rate, and keeps what TCP and they disagree about. On a fast link, this
+// host or the peer may be too slow for them; and where no queue stood, TCP has not filled it: the verification tells if
+// it can.
 func (r *run) believes(f framing, udp plateau) bool {
 	differ := disagreement(f, r.big, udp)
 	if udp.flow().counted(wire.EthernetHeader) > sureBits {

@@ -48,7 +48,7 @@ type plateau struct {
 
 func (p plateau) flow() flow { return p.own.plus(p.other) }
 
-// holds tells whether the connections' own packets stand in a queue. A delayed ACK is none.
+// holds reports whether the connections' own packets stand in a queue. A delayed ACK is none.
 func (p plateau) holds(i idle) bool { return p.bulk > 2*i.stands()+p.gap }
 
 // The rate is that of windows. One is above the plateau where it is a part above the median of the last four: a credit
@@ -117,7 +117,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 // probeSize is about what a probe has of IP, in bytes.
 const probeSize = 92
 
-// idles tells whether a link was full at times only: what it carried went up and down, and no queue stood in between.
+// idles reports whether a link was full at times only: what it carried went up and down, and no queue stood in between.
 func (p plateau) idles(i idle) bool { return p.off > ragged && p.least <= i.stands() && !p.counted }
 
 // forget takes off what has left beside the test and was not carried. Of the probes it is known which were dropped, but
@@ -252,7 +252,7 @@ func (u below) allowed(part series) float64 {
 	return u.most + 3*math.Sqrt(u.most/n)
 }
 
-// falls tells whether much less is lost in the second half of a time than in the first: an AQM forgets slowly.
+// falls reports whether much less is lost in the second half of a time than in the first: an AQM forgets slowly.
 func falls(all series, a, b float64) bool {
 	first, second := all.between(a, (a+b)/2), all.between((a+b)/2, b)
 	p, n := first.lost(), math.Max(1, first.grown(func(s Sample) float64 { return s.Segments }))

@@ -264,7 +264,7 @@ func (r *run) framed(ctx context.Context) (framing, error) {
 	return r.frame(ctx)
 }
 
-// celled tells whether plain bytes may be cells on a link of a rate.
+// celled reports whether plain bytes may be cells on a link of a rate.
 func (f framing) celled(rate float64) bool {
 	return f.known && rate <= atmBits && (f.overhead >= atmsuspect || f.overhead < -3)
 }
@@ -332,7 +332,7 @@ func (r *run) fill(ctx context.Context, size int, length float64) (plateau, erro
 	return p, nil
 }
 
-// stood tells whether a plateau has a queue, where large packets had one. Else what it lost may be the path's.
+// stood reports whether a plateau has a queue, where large packets had one. Else what it lost may be the path's.
 func (r *run) stood(p plateau) bool {
 	return r.big.waits <= r.idle.stands() || p.waits > r.idle.stands() || p.holds(r.idle)
 }

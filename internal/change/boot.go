@@ -31,7 +31,7 @@ func (s Store) Boot() (Outcome, error) {
 	}
 }
 
-// stands tells whether all that is kept is in force. It takes no lock, which who has just confirmed it may want.
+// stands reports whether all that is kept is in force. It takes no lock, which who has just confirmed it may want.
 func (s Store) stands() bool {
 	at, err := s.read()
 	j, facts := at.journal, at.facts

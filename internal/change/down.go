@@ -173,7 +173,7 @@ func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcom
 	return p, theirs
 }
 
-// leavesHost tells whether a change of the host's own settings and files, which the going of one device's goal would
+// leavesHost reports whether a change of the host's own settings and files, which the going of one device's goal would
 // bring, is left alone: somebody else has set another value since. It is named if that goal had a part in it.
 func (j *journal) leavesHost(facts host.Facts, c plan.Change, force bool, out *Outcome) bool {
 	e := j.entry(c.Target)
@@ -206,7 +206,7 @@ func (s Store) cleanQueues(j *journal, facts host.Facts, dev string, out *Outcom
 	}
 }
 
-// ownQueue tells whether a queue is one that leaves something on its device when somebody takes it away.
+// ownQueue reports whether a queue is one that leaves something on its device when somebody takes it away.
 func ownQueue(v plan.Value) bool {
 	q, ok := v.(plan.Queue)
 	return ok && q.Stack.Has(qdisc.BPF)

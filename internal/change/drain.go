@@ -84,7 +84,7 @@ func (e *entry) passing(value plan.Value) {
 	e.set(last)
 }
 
-// isFull tells whether packets wait in a queue, at one of a few looks.
+// isFull reports whether packets wait in a queue, at one of a few looks.
 func (s Store) isFull(shaper *Shaper) (bool, error) {
 	const looks, pause = 4, 5 * time.Millisecond
 	for range looks {

@@ -47,7 +47,7 @@ func (live) setFile(name string, want host.File, at time.Time) error {
 	return nil
 }
 
-// isFile tells whether a file is as it is to be, and was written when that was, if that matters.
+// isFile reports whether a file is as it is to be, and was written when that was, if that matters.
 func isFile(name string, want host.File, at time.Time) bool {
 	info, err := os.Lstat(name)
 	written := at.IsZero() || want.Kind != host.Regular || err == nil && info.ModTime().Equal(at)

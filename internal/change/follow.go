@@ -423,7 +423,7 @@ func ago(d time.Duration) string {
 	return fmt.Sprintf("%.0f h ago", d.Hours())
 }
 
-// Ask tells whether a follower is at work on queues, and what it does there.
+// Ask reports whether a follower is at work on queues, and what it does there.
 func (s Store) Ask(all []Followed) []Followed {
 	if len(all) == 0 {
 		return nil
@@ -443,7 +443,7 @@ func (s Store) Ask(all []Followed) []Followed {
 	return all
 }
 
-// followed tells whether a follower is at work and what it does, by devices, or why that cannot be told.
+// followed reports whether a follower is at work and what it does, by devices, or why that cannot be told.
 func (s Store) followed() (running bool, doing map[string]Doing, hidden string) {
 	name, err := s.followFile()
 	if err != nil {

@@ -76,7 +76,7 @@ func (j *journal) index(dev string) int {
 	return 0
 }
 
-// isAbout tells whether the journal is about the network namespace of these facts.
+// isAbout reports whether the journal is about the network namespace of these facts.
 func (j *journal) isAbout(f host.Facts) bool {
 	return j.Namespace == f.Namespace && (j.Cookie == 0 || f.Cookie == 0 || j.Cookie == f.Cookie)
 }
@@ -243,7 +243,7 @@ func (j *journal) takeUplinks(before *journal, p plan.Plan, f host.Facts) {
 	}
 }
 
-// begins tells whether a plan sets what was left to whoever had changed it. Theirs is what there was before, then.
+// begins reports whether a plan sets what was left to whoever had changed it. Theirs is what there was before, then.
 func (e *entry) begins(p plan.Plan) bool {
 	return e.Theirs && slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == e.Target })
 }
@@ -379,19 +379,19 @@ func (j *journal) promise() {
 	}
 }
 
-// files tells whether the journal knows of any file.
+// files reports whether the journal knows of any file.
 func (j *journal) files() bool {
 	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool { return e.Kind == plan.File })
 }
 
-// kept tells whether files keep its goal over a reboot.
+// kept reports whether files keep its goal over a reboot.
 func (j *journal) kept() bool {
 	return j != nil && slices.ContainsFunc(j.Entries, func(e entry) bool {
 		return e.Kind == plan.File && !e.Theirs && e.changed()
 	})
 }
 
-// leavesFile tells whether a file is not to be written for now, though another was planned: the goal's, which
+// leavesFile reports whether a file is not to be written for now, though another was planned: the goal's, which
 // somebody has changed; or one that somebody has removed (systemctl disable does), if it is a boot that asks.
 func (j *journal) leavesFile(f host.Facts, t plan.Target) bool {
 	e := j.entry(t)
@@ -429,10 +429,10 @@ func (e entry) differs(now plan.Value) string {
 	return fmt.Sprintf("is %s, and weir set %s", now, e.last())
 }
 
-// changed tells whether it is another than as found.
+// changed reports whether it is another than as found.
 func (e entry) changed() bool { return !equal(e.last(), e.Was) }
 
-// equal tells whether two values are the same in each respect.
+// equal reports whether two values are the same in each respect.
 func equal(a, b plan.Value) bool { return a.Meets(b) && b.Meets(a) }
 
 var (
@@ -454,7 +454,7 @@ func renamed(t plan.Target, names map[string]string) plan.Target {
 	return t
 }
 
-// onlyTheirs tells whether nothing is in the journal any more but what down has left to somebody else. A goal that
+// onlyTheirs reports whether nothing is in the journal any more but what down has left to somebody else. A goal that
 // nothing had to be changed for may be up beside that.
 func (j *journal) onlyTheirs() bool {
 	if j == nil || j.Pending != nil || len(j.Entries) == 0 ||
@@ -469,7 +469,7 @@ func (j *journal) onlyTheirs() bool {
 	return !slices.ContainsFunc(j.Uplinks, left) || !slices.ContainsFunc(j.Uplinks, asIs)
 }
 
-// isDown tells whether all goals are taken down, but for what was left to somebody else, or is not yet done.
+// isDown reports whether all goals are taken down, but for what was left to somebody else, or is not yet done.
 func (j *journal) isDown() bool {
 	return j.onlyTheirs() || j != nil && j.Pending != nil && j.Pending.Down
 }
@@ -488,7 +488,7 @@ func (j *journal) notes() (notes []plan.Note) {
 	return notes
 }
 
-// alike tells whether two lists have the same goals.
+// alike reports whether two lists have the same goals.
 func alike(a, b []plan.Goal) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(g plan.Goal) bool { return !slices.Contains(b, g) })
 }

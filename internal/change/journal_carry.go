@@ -163,7 +163,7 @@ func address(l host.Link) string {
 	return l.MAC
 }
 
-// isCard tells whether a link is the card that an uplink was, and not one that shares its address.
+// isCard reports whether a link is the card that an uplink was, and not one that shares its address.
 func isCard(u uplink, f host.Facts, l host.Link) bool {
 	card, ok := u.card(f)
 	return ok && card.Index == l.Index

@@ -11,7 +11,7 @@ import (
 	"weir/internal/qdisc"
 )
 
-// asFound tells whether a tree is the one as found. A root that the kernel had made by itself may be there in another
+// asFound reports whether a tree is the one as found. A root that the kernel had made by itself may be there in another
 // guise: none while the link is down, and the kernel makes it again when that comes up; or made for it, where the
 // kernel would make another kind now.
 func (u *uplink) asFound(now qdisc.Tree) bool {
@@ -97,7 +97,7 @@ func (j *journal) state(f host.Facts, e entry) state {
 	return foreign
 }
 
-// stacked tells whether incoming traffic passes a stack of ours, whatever tunnels are led there by now: they come and
+// stacked reports whether incoming traffic passes a stack of ours, whatever tunnels are led there by now: they come and
 // go.
 func (e entry) stacked(now plan.Incoming) bool {
 	return now.Stack != nil && slices.ContainsFunc(e.Set, func(set plan.Value) bool {
@@ -133,7 +133,7 @@ func present(f host.Facts, value plan.Value) plan.Value {
 	return plan.Incoming{Arriving: qdisc.NewArriving(incoming.Stack, there, outer)}
 }
 
-// blind tells whether only root can say what a plan for the goal in force comes to: he found that a tunnel could
+// blind reports whether only root can say what a plan for the goal in force comes to: he found that a tunnel could
 // not be unpacked, or was a virtual machine's, and who is not root cannot tell.
 func (j *journal) blind(wanted []plan.Change, p plan.Plan, f host.Facts) bool {
 	if j == nil || f.Admin || !alike(p.All(), j.goals()) {
@@ -156,7 +156,7 @@ func (j *journal) blind(wanted []plan.Change, p plan.Plan, f host.Facts) bool {
 	})
 }
 
-// untouched tells whether a queue is as it was set last, or found.
+// untouched reports whether a queue is as it was set last, or found.
 func (j *journal) untouched(f host.Facts, t plan.Target) bool {
 	if t.Dev() == "" {
 		return false

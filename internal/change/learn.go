@@ -55,7 +55,7 @@ func (s Store) Unknown() ([]Unmeasured, error) {
 	return at.unknown(), nil
 }
 
-// Sought tells whether a rate is still to be found, by what this host forwards now. What is not confirmed of another
+// Sought reports whether a rate is still to be found, by what this host forwards now. What is not confirmed of another
 // goal changes nothing about that, nor does a journal that cannot be read.
 func (s Store) Sought(u Unmeasured) bool {
 	at, err := s.read()
@@ -81,7 +81,7 @@ func (at situation) unknown() (all []Unmeasured) {
 
 // Learn gives a goal in force the rate that was found for it, as a person would: it brings that up, looks after some
 // seconds whether anything still moves, and confirms it. If not it is put back; and if this process dies before, the
-// timer does that. What is asked tells whether anything has moved since it was asked last. It is Busy while another
+// timer does that. What is asked reports whether anything has moved since it was asked last. It is Busy while another
 // goal waits to be confirmed.
 func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 	const within, looks = time.Minute, 10 * time.Second

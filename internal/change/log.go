@@ -58,7 +58,7 @@ func reported(command string, out Outcome, err error) (lines []string) {
 	return lines
 }
 
-// toJournal tells whether what this process prints goes to the journal, and by its own name: a script of a service's
+// toJournal reports whether what this process prints goes to the journal, and by its own name: a script of a service's
 // has it under the script's (systemd.exec(5), of JOURNAL_STREAM and SYSTEMD_EXEC_PID, which others inherit).
 func toJournal() bool {
 	for _, f := range []*os.File{os.Stdout, os.Stderr} {

@@ -189,7 +189,7 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 	return p, j.keepsShaper(goals[0], p)
 }
 
-// saysAlready tells whether the goals' file need not be written for a plan of these goals. It leaves open what was
+// saysAlready reports whether the goals' file need not be written for a plan of these goals. It leaves open what was
 // found, as they did; or it is as it was when just those were confirmed, in a person's own words perhaps.
 func (j *journal) saysAlready(facts host.Facts, p plan.Plan, goals []plan.Goal) bool {
 	file := facts.Files[host.GoalFile]
@@ -212,7 +212,7 @@ func (j *journal) owner(f host.Facts, t plan.Target) string {
 	return plan.Owner(f, t)
 }
 
-// holds tells whether a setting is as weir has set it.
+// holds reports whether a setting is as weir has set it.
 func (j *journal) holds(f host.Facts, t plan.Target) bool {
 	e := j.entry(t)
 	return e != nil && j.state(f, *e) == ours

@@ -114,7 +114,7 @@ func (j *journal) backTo(e entry) (plan.Value, bool) {
 	return e.Back, e.Back != nil
 }
 
-// reached tells whether an entry is what it is to be, or can no longer be that.
+// reached reports whether an entry is what it is to be, or can no longer be that.
 func (j *journal) reached(f host.Facts, e entry, want plan.Value) bool {
 	now, ok := j.value(f, e.Target)
 	if !ok {

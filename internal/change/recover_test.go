@@ -40,7 +40,7 @@ func comparable(f host.Facts) host.Facts {
 	return f
 }
 
-// survives tells whether run got to its end before the process was killed at a step.
+// survives reports whether run got to its end before the process was killed at a step.
 func survives(m *fake, step int, run func()) (survived bool) {
 	m.steps, m.crashAt = 0, step
 	defer func() {

@@ -256,10 +256,10 @@ func (j *journal) followed(goal plan.Goal, facts host.Facts) (all []Followed) {
 	return all
 }
 
-// unkept tells whether no goal is to be in a file.
+// unkept reports whether no goal is to be in a file.
 func (j *journal) unkept() bool { return len(j.goals()) > 0 && len(j.lasting()) == 0 }
 
-// Holds tells whether a goal is in force, of those that are up.
+// Holds reports whether a goal is in force, of those that are up.
 func (s Status) Holds(goal plan.Goal) bool {
 	if !s.Up || s.Why != "" || s.broken[goal.Dev] != "" {
 		return false

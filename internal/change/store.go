@@ -55,7 +55,7 @@ func (s Store) edition() edition {
 	return edition{int64(st.Ino), st.Size, st.Mtim}
 }
 
-// Changed gives a function that tells whether the journal has been written, or removed, since it was called last.
+// Changed gives a function that reports whether the journal has been written, or removed, since it was called last.
 func (s Store) Changed() func() bool {
 	before := s.edition()
 	return func() bool {
@@ -282,7 +282,7 @@ func (s Store) flock(name string, patience time.Duration) (unlock func(), err er
 	}
 }
 
-// unwritable tells whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
+// unwritable reports whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
 func unwritable(err error) bool {
 	return errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
@@ -398,7 +398,7 @@ func (s Store) claimOne(name string, f host.Facts, has func(other *journal, dir 
 	return nil
 }
 
-// isAt tells whether an open file is the one that has the name.
+// isAt reports whether an open file is the one that has the name.
 func isAt(f *os.File, name string) bool {
 	ours, errOurs := f.Stat()
 	there, err := os.Lstat(name)

@@ -176,7 +176,7 @@ func (p programs) run(name string, args ...string) error {
 	return fmt.Errorf("there is no %s", name)
 }
 
-// booted tells whether systemd is there (sd_booted(3)).
+// booted reports whether systemd is there (sd_booted(3)).
 func booted() bool {
 	info, err := os.Stat("/run/systemd/system")
 	return err == nil && info.IsDir()
@@ -229,7 +229,7 @@ func (p process) keeper(program, dir string) (keeper, error) {
 		"with it")
 }
 
-// elsewhere tells whether process 1 has another root, as it has where a container sees the processes of its host.
+// elsewhere reports whether process 1 has another root, as it has where a container sees the processes of its host.
 func (p process) elsewhere() bool {
 	theirs, err := fs.Stat(p.proc, "1/root")
 	ours, errOurs := os.Stat("/")

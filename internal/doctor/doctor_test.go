@@ -397,7 +397,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// whole tells whether findings have all that a person and a program need, and agree with the verdict and the summary.
+// whole reports whether findings have all that a person and a program need, and agree with the verdict and the summary.
 func whole(t *testing.T, facts host.Facts, findings []Finding) {
 	t.Helper()
 	agrees(t, Binds(facts), findings)

@@ -142,29 +142,29 @@ func Elsewhere(g plan.Goal, f host.Facts) string {
 		text.Counted(int(root.Stats.Qlen), "packet"), why, try)
 }
 
-// many tells whether so many of the busy connections are no accident: one in four.
+// many reports whether so many of the busy connections are no accident: one in four.
 func (p *patient) many(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy }
 
-// queueing tells whether connections wait in a queue, wherever it is.
+// queueing reports whether connections wait in a queue, wherever it is.
 func (p *patient) queueing() bool { return p.many(p.deep.Sockets.Queueing) }
 
-// known tells whether the uplink's queue is known.
+// known reports whether the uplink's queue is known.
 func (p *patient) known() bool {
 	_, ok := p.link.Tree.Root()
 	return ok && p.link.Name != ""
 }
 
-// unseen tells whether there can be connections that were not looked at.
+// unseen reports whether there can be connections that were not looked at.
 func (p *patient) unseen() bool { return !p.deep.Sockets.Read || p.Forwards() }
 
-// holds tells whether packets wait at the uplink.
+// holds reports whether packets wait at the uplink.
 func (p *patient) holds() bool {
 	root, _ := p.link.Tree.Root()
 	return root.Stats.Backlog > 0
 }
 
-// elsewhere tells whether what waits at the uplink explains less than half of the delay: in time, at the rate at which
-// the busy connections are served.
+// elsewhere reports whether what waits at the uplink explains less than half of the delay: in time, at the rate at
+// which the busy connections are served.
 func (p *patient) elsewhere() bool {
 	root, _ := p.link.Tree.Root()
 	s, here := p.deep.Sockets, units.Duration(0)
@@ -174,7 +174,7 @@ func (p *patient) elsewhere() bool {
 	return p.known() && here < (s.QueueRTT-s.QueueMin)/2
 }
 
-// lossy tells whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been
+// lossy reports whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been
 // dropped here, on purpose.
 func (p *patient) lossy() bool { return p.many(p.deep.Sockets.Lossy) && p.enforced() == 0 }
 
@@ -187,7 +187,7 @@ func (p *patient) cpuShort() bool {
 	return p.deep.CPU >= much
 }
 
-// deviceFull tells whether the busy connections alone fill the uplink.
+// deviceFull reports whether the busy connections alone fill the uplink.
 func (p *patient) deviceFull() bool {
 	speed := p.link.Speed
 	return speed != 0 && p.deep.Sockets.Rate >= speed/10*9 && p.enforced() == 0

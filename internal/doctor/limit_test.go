@@ -80,7 +80,7 @@ func TestBinds(t *testing.T) {
 	}
 }
 
-// agrees tells whether findings say of the limit what the verdict says.
+// agrees reports whether findings say of the limit what the verdict says.
 func agrees(t *testing.T, b Binding, findings []Finding) {
 	t.Helper()
 	says := func(codes ...Code) bool {

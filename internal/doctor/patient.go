@@ -46,7 +46,7 @@ func examine(facts host.Facts) *patient {
 	return p
 }
 
-// initial tells whether this is the first network namespace: only there is net.core.default_qdisc. Boot files are for
+// initial reports whether this is the first network namespace: only there is net.core.default_qdisc. Boot files are for
 // no other.
 func (p *patient) initial() bool { _, ok := p.Sysctls["net.core.default_qdisc"]; return ok }
 
@@ -55,7 +55,7 @@ func (p *patient) source(sysctl string) string {
 	return cmp.Or(plan.SysctlOwner(p.Facts, sysctl), "read from "+host.SysctlPath(sysctl))
 }
 
-// foreign tells whether no kernel has this value by itself.
+// foreign reports whether no kernel has this value by itself.
 func (p *patient) foreign(sysctl, now string) bool {
 	switch sysctl {
 	case notsentLowat:

@@ -106,7 +106,7 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 	return f
 }
 
-// unshapedIngress tells whether bulk data comes in and waits in nobody's queue but the provider's.
+// unshapedIngress reports whether bulk data comes in and waits in nobody's queue but the provider's.
 func (p *patient) unshapedIngress() bool {
 	return p.deep.Sockets.Receiving > 0 && p.link.Redirect == "" && !p.carried.OneCard
 }

@@ -38,8 +38,8 @@ func rateless(p *patient) []Finding {
 	return []Finding{f}
 }
 
-// chosenAQM tells whether somebody has put an active queue management without a rate there: no kernel comes with one of
-// these for a default.
+// chosenAQM reports whether somebody has put an active queue management without a rate there: no kernel comes with one
+// of these for a default.
 func (p *patient) chosenAQM(root qdisc.Qdisc) bool {
 	traits := p.traits()
 	return root.Handle != 0 && traits.AQM && !traits.Default

@@ -89,7 +89,7 @@ func whyArriving(c plan.Carried, rate, arriving units.Rate) string {
 	return why + " Shaping outgoing traffic at 99.75 % does not reach it."
 }
 
-// endsHere tells whether some of what is carried ends on this host.
+// endsHere reports whether some of what is carried ends on this host.
 func endsHere(c plan.Carried) bool { return c.Has(plan.Tunnel) || c.Has(plan.Proxy) }
 
 // share is how much of the provisioned rate may leave, for the queue of what comes in to run empty.
@@ -100,7 +100,7 @@ func share(c plan.Carried) string {
 	return "93 %"
 }
 
-// soldAlmost tells whether a rate is known to be nearly all that the provider sold, which the goal that is kept says.
+// soldAlmost reports whether a rate is known to be nearly all that the provider sold, which the goal that is kept says.
 func (p *patient) soldAlmost(rate units.Rate) bool {
 	const nearly = 0.98
 	goals, err := plan.ParseGoals(p.Files[host.GoalFile].Text)

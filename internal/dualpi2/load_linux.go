@@ -438,7 +438,7 @@ func open(id ebpf.ProgramID) (*marker, error) {
 	return m, nil
 }
 
-// read tells whether it is a marker, and reads its maps.
+// read reports whether it is a marker, and reads its maps.
 func (m *marker) read() (is bool, err error) {
 	take := func(name string, v any) (taken bool) {
 		if err == nil {

@@ -83,7 +83,7 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
-// wasRead tells whether a part could be read. It says so when that, or the reason, is not what it was.
+// wasRead reports whether a part could be read. It says so when that, or the reason, is not what it was.
 func (r *Reader) wasRead(part string, err error) bool {
 	why := ""
 	if err != nil {

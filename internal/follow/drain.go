@@ -192,7 +192,7 @@ func (f *Follower) afterFall() (at float64) {
 	return at
 }
 
-// idle tells whether mostly nothing has waited here when that left which an estimate would be from.
+// idle reports whether mostly nothing has waited here when that left which an estimate would be from.
 func (f *Follower) idle(p point) bool {
 	empty, all := 0, 0
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.when-p.q-max(0.2, p.rtt); i-- {
@@ -203,7 +203,7 @@ func (f *Follower) idle(p point) bool {
 	return 2*empty > all
 }
 
-// elsewhere tells whether what waits does so whatever is sent: then a queue that stands still explains more than a
+// elsewhere reports whether what waits does so whatever is sent: then a queue that stands still explains more than a
 // link that delivers at one rate does.
 func (f *Follower) elsewhere(p point) bool {
 	t, q, came := []float64{}, []float64{}, []float64{}
@@ -222,7 +222,7 @@ func (f *Follower) elsewhere(p point) bool {
 	return stats.Deviation(q) < line.Off/line.Slope
 }
 
-// byItself tells whether a queue is gone of which what was sent less explains not even half. On a link that carries
+// byItself reports whether a queue is gone of which what was sent less explains not even half. On a link that carries
 // what was found, a queue gets shorter by the share of that which is not sent.
 func (f *Follower) byItself(p point) bool {
 	until := p.when - p.q // when that left here which is acknowledged now
@@ -230,7 +230,7 @@ func (f *Follower) byItself(p point) bool {
 	return f.isGone(p) && less < (f.peak-p.q)/2
 }
 
-// isGone tells whether no more waits than does in calm.
+// isGone reports whether no more waits than does in calm.
 func (f *Follower) isGone(p point) bool {
 	return p.q <= f.floor.level()+max(f.gone(), 3*f.floor.spread())
 }

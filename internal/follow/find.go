@@ -277,7 +277,7 @@ func (f *Finder) count(until float64) {
 	f.seconds = f.seconds[max(0, len(f.seconds)-kept):]
 }
 
-// several tells whether more than one client got some. Who has an address of IPv4 and one of IPv6 is one client.
+// several reports whether more than one client got some. Who has an address of IPv4 and one of IPv6 is one client.
 func several(got map[netip.Addr]float64, all float64) bool {
 	clients := map[bool]int{}
 	for to, n := range got {
@@ -329,7 +329,7 @@ func middle(seconds []second) []second {
 	return s[len(s)/8 : len(s)-len(s)/8]
 }
 
-// steady tells whether rates from low to high agree.
+// steady reports whether rates from low to high agree.
 func steady(low, middle, high float64) bool { return high-low <= agree*middle+few*full }
 
 func rates(seconds []second) (all []float64) {
@@ -441,7 +441,7 @@ func latestOf(g glance) (late float64) {
 	return late
 }
 
-// inOne tells whether clients waited in one queue: their waits rise and fall together. Where it is known that they
+// inOne reports whether clients waited in one queue: their waits rise and fall together. Where it is known that they
 // waited for the network it need not be asked.
 func inOne(seconds []second) bool {
 	told := 0

@@ -38,7 +38,7 @@ func (f *floor) add(at, q float64) {
 	f.now = append(f.now, q)
 }
 
-// ready tells whether enough was seen to judge by.
+// ready reports whether enough was seen to judge by.
 func (f *floor) ready(at float64) bool {
 	return f.begin > 0 && at-f.begin >= learn && len(f.medians) > 0
 }

@@ -165,7 +165,7 @@ func (f *Follower) Settled() units.Rate {
 	return units.Rate(math.Round(f.settled()))
 }
 
-// Calm tells whether nothing is under way: neither a queue that drains nor a probe.
+// Calm reports whether nothing is under way: neither a queue that drains nor a probe.
 func (f *Follower) Calm() bool { return f.phase == calm }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.

@@ -140,7 +140,7 @@ func (f *Inward) settled() float64 {
 	return max(f.least(), min(f.most(), r))
 }
 
-// Calm tells whether nothing is under way: no queue drains, and no more is let go than is thought to come. Nor is the
+// Calm reports whether nothing is under way: no queue drains, and no more is let go than is thought to come. Nor is the
 // link thought to deliver less than may be set.
 func (f *Inward) Calm() bool { return !f.draining && !f.probing && f.fell == 0 }
 
@@ -241,7 +241,7 @@ func (f *Inward) judge(at float64) string {
 	return ""
 }
 
-// drained tells whether less comes than the link delivers. Of an uneven link, that is nearer to what is let go.
+// drained reports whether less comes than the link delivers. Of an uneven link, that is nearer to what is let go.
 func (f *Inward) drained() bool {
 	n := len(f.seen)
 	if f.swing > 0 {
@@ -270,12 +270,12 @@ func (f *Inward) most() float64 {
 	return f.high
 }
 
-// fills tells whether as much came as the link delivers.
+// fills reports whether as much came as the link delivers.
 func (f *Inward) fills(s stretch) bool {
 	return s.rate() >= f.ceiling*(1-near)-s.packets() && !f.beside(s)
 }
 
-// beside tells whether more came in by the card than a provider delivers: with tunnels that hides what the link does.
+// beside reports whether more came in by the card than a provider delivers: with tunnels that hides what the link does.
 // Of a card that counts seldom it is the stretch in which it counts.
 func (f *Inward) beside(s stretch) bool {
 	return f.tunnels && s.rate() > f.top*(1+near)+s.packets()

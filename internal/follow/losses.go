@@ -62,7 +62,7 @@ func (f *Follower) missing(from, to float64) (beyond, usual, all float64) {
 	return beyond, all * (f.loss.usual + 1) / (f.loss.of + 1000), all
 }
 
-// dried tells whether the shaper is empty since connections have lost packets, not for want of something to send.
+// dried reports whether the shaper is empty since connections have lost packets, not for want of something to send.
 func (f *Follower) dried(p point) bool {
 	beyond, usual, _ := f.missing(p.at-max(0.3, 3*p.rtt), p.at)
 	return beyond >= 1 && beyond-usual > 3*math.Sqrt(usual)
@@ -108,7 +108,7 @@ func (f *Follower) carried(from, to float64) float64 {
 	return (b.delivered - a.delivered) * f.loss.bits / (b.at - a.at)
 }
 
-// drops tells whether something beyond this host drops more than usual, for long enough to know what it lets through.
+// drops reports whether something beyond this host drops more than usual, for long enough to know what it lets through.
 // It says how much that is, and the share that is lost.
 func (f *Follower) drops(p point) (rate, share float64, yes bool) {
 	window := max(0.04, 1.5*p.rtt)
@@ -145,17 +145,17 @@ func (f *Follower) back(p point, rate float64) string {
 	return "sending less has not helped: packets are lost elsewhere"
 }
 
-// lately tells whether a policer's rate was taken for found in calm a moment ago. Bursts of loss look like a policer.
+// lately reports whether a policer's rate was taken for found in calm a moment ago. Bursts of loss look like a policer.
 // But they come again whatever is sent, or let through more than what was found.
 func (f *Follower) lately(p point) bool {
 	const moment = 15 // seconds
 	return f.loss.yielded > 0 && p.at < f.loss.yielded+moment
 }
 
-// beyond tells whether more is sent than a policer that was found would let through for long.
+// beyond reports whether more is sent than a policer that was found would let through for long.
 func (f *Follower) beyond() bool { return f.rate > 1.05*f.loss.found }
 
-// still tells whether about as much was sent as before when what was acknowledged since a time left. If not, what is
+// still reports whether about as much was sent as before when what was acknowledged since a time left. If not, what is
 // delivered is what TCP sends after a loss, and not what a policer lets through.
 func (f *Follower) still(p point, since float64) bool {
 	const much = 0.7
@@ -225,7 +225,7 @@ func (f *Follower) hit(p point, found float64) string {
 	return "more is lost, and none waits: no more is carried"
 }
 
-// dearly tells whether the last probe cost so much that the next has to wait.
+// dearly reports whether the last probe cost so much that the next has to wait.
 func (f *Follower) dearly(p point) bool {
 	return f.loss.policed && p.at < f.loss.hit+min(slowest, dear*f.loss.unused)
 }

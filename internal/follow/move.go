@@ -82,8 +82,8 @@ func (f *Inward) notes(at float64) {
 	}
 }
 
-// level tells whether the last n stretches are the same, their mean in bit/s, and whether nothing waits in the shaper.
-// Each may be higher or lower than the mean by a share.
+// level reports whether the last n stretches are the same, their mean in bit/s, and whether nothing waits in the
+// shaper. Each may be higher or lower than the mean by a share.
 func (f *Inward) level(n int, swing float64) (line float64, is, empty bool) {
 	if len(f.seen) < n {
 		return 0, false, false
@@ -118,10 +118,10 @@ func slower(line float64) string {
 	return fmt.Sprintf("the link has become slower: %.4g Mbit/s come all the time", line/1e6)
 }
 
-// just tells whether the shaper was full just before the last n stretches.
+// just reports whether the shaper was full just before the last n stretches.
 func (f *Inward) just(n int, at float64) bool { return at-f.full < justBefore+float64(n)*brief }
 
-// falls tells whether the link looks slower than it was thought to be. It delivers a line then, in bit/s, which is
+// falls reports whether the link looks slower than it was thought to be. It delivers a line then, in bit/s, which is
 // uneven by a share.
 func (f *Inward) falls(at float64) (line, swing float64, is bool) {
 	n := lengthy
@@ -147,7 +147,7 @@ func (f *Inward) falls(at float64) (line, swing float64, is bool) {
 	return line, swing, line < clearly*below
 }
 
-// below tells whether the queue of a link that delivers so much, in bit/s, does not drain with what may be set.
+// below reports whether the queue of a link that delivers so much, in bit/s, does not drain with what may be set.
 func (f *Inward) below(line float64) bool { return careful*line/f.size < f.low }
 
 // lowest sets the lowest rate, as the link seems to deliver hardly more or less, in bit/s. No lower rate can test that.
@@ -231,7 +231,7 @@ func (f *Inward) rises(to, at float64) {
 	}
 }
 
-// due tells whether it is time to let go more.
+// due reports whether it is time to let go more.
 func (f *Inward) due(at float64) bool {
 	n := len(f.seen)
 	if n < bounds || at < f.next || f.ceiling >= f.top*(1-near) || f.rate >= f.high*(1-near) {

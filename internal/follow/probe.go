@@ -61,7 +61,7 @@ func (f *Follower) clear(p point) string {
 	return "there is none now"
 }
 
-// fullOfLate tells whether packets have waited here throughout the last round trips.
+// fullOfLate reports whether packets have waited here throughout the last round trips.
 func (f *Follower) fullOfLate(p point) bool {
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.1, 2*p.rtt); i-- {
 		if !f.seen[i].full {
@@ -95,7 +95,7 @@ func (f *Follower) step(p point) string {
 	return why
 }
 
-// fellOfLate tells whether the rate is far below what it was some seconds ago.
+// fellOfLate reports whether the rate is far below what it was some seconds ago.
 func (f *Follower) fellOfLate(p point) bool { return p.at-f.fall < late && f.rate < far*f.from }
 
 // probe is a look while more is tried.

@@ -250,10 +250,10 @@ func (w *world) run(length float64) (s seen) {
 	return s
 }
 
-// passes tells whether a connection is another host's.
+// passes reports whether a connection is another host's.
 func (w *world) passes(i int) bool { return w.forwarded && i >= w.own }
 
-// loses tells whether packets are lost now.
+// loses reports whether packets are lost now.
 func (w *world) loses(t float64) bool {
 	into := t - w.since
 	if w.every > 0 && into > 0 {

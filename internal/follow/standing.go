@@ -59,7 +59,7 @@ func (s *Standing) Look(l Look) (on bool) {
 	return p.at-s.fell < 0.3+1.5*rtt+lag
 }
 
-// full tells whether packets waited at most looks.
+// full reports whether packets waited at most looks.
 func (s *Standing) full() bool {
 	n := 0
 	for _, p := range s.looks {

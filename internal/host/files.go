@@ -54,7 +54,7 @@ func Kept() []string {
 	return names
 }
 
-// Keeps tells whether a path is one that a plan may write.
+// Keeps reports whether a path is one that a plan may write.
 func Keeps(name string) bool { return slices.Contains(Kept(), name) }
 
 // FirstLine begins each file of Weir's, by which it is known.
@@ -164,7 +164,7 @@ func ParseFile(s string) (File, error) {
 	return f, nil
 }
 
-// rootOnly tells whether nobody but root can write a file. Debian's group staff may write below /usr/local on systems
+// rootOnly reports whether nobody but root can write a file. Debian's group staff may write below /usr/local on systems
 // that began before Debian 12, and counts as root there (Debian Policy 9.1.2).
 func rootOnly(mode fs.FileMode, uid, gid uint32) bool {
 	const root, staff = 0, 50 // base-passwd

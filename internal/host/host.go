@@ -78,7 +78,7 @@ type Congestion struct {
 	Loadable []string `json:"loadable,omitempty"`
 }
 
-// Has tells whether a congestion control can be chosen.
+// Has reports whether a congestion control can be chosen.
 func (c Congestion) Has(name string) bool {
 	return slices.Contains(c.Available, name) || slices.Contains(c.Loadable, name)
 }
@@ -111,7 +111,7 @@ var sysctls = []string{
 	"net.mptcp.enabled",
 }
 
-// Forwards tells whether the host passes on packets of others, as far as its switches for all interfaces say.
+// Forwards reports whether the host passes on packets of others, as far as its switches for all interfaces say.
 func (f Facts) Forwards() bool {
 	return f.Sysctls["net.ipv4.ip_forward"].Value == "1" || f.Sysctls["net.ipv6.conf.all.forwarding"].Value == "1"
 }

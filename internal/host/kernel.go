@@ -66,7 +66,7 @@ func ownQdisc(admin bool, probe func() error) (Support, string) {
 	}
 }
 
-// loads tells whether the kernel could load a module when it is asked for what it lacks.
+// loads reports whether the kernel could load a module when it is asked for what it lacks.
 func loads(root fs.FS) bool {
 	if _, err := fs.Stat(root, "proc/modules"); err != nil {
 		return false // built without modules
@@ -105,7 +105,7 @@ func modules(root fs.FS, release string) index {
 
 func (x index) known() bool { return len(x.files) > 0 }
 
-// qdisc tells whether a kind is there. Those that every kernel with traffic control has are in no module.
+// qdisc reports whether a kind is there. Those that every kernel with traffic control has are in no module.
 func (x index) qdisc(kind string) bool {
 	switch kind {
 	case "bfifo", "mq", "noqueue", "pfifo", "pfifo_fast":
@@ -124,7 +124,7 @@ func UnpackModules() []string { return []string{"cls_flower", "cls_u32"} }
 
 func (x index) ingress() Support { return x.all(IngressModules()...) }
 
-// all tells whether all of some modules are there.
+// all reports whether all of some modules are there.
 func (x index) all(names ...string) Support {
 	if !x.known() {
 		return Unknown

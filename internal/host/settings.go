@@ -64,7 +64,7 @@ func (d *Deep) AtBoot(name string) (Setting, bool) {
 	return d.Settings[i], true
 }
 
-// Sets tells whether writing the value would leave the setting as it is now. Of numbers a line may give fewer than
+// Sets reports whether writing the value would leave the setting as it is now. Of numbers a line may give fewer than
 // there are: the kernel takes these and leaves the rest. It also stops at the last that it wanted, so that what
 // somebody meant for a comment is in nobody's way; a word with a comment after it the kernel refuses.
 func (s Setting) Sets(now string) bool {

@@ -228,7 +228,7 @@ func (a *aggregate) attributes(b []byte) (info tcpInfo, cc string) {
 	return info, cc
 }
 
-// bringsIn tells whether a connection carries bulk data to this host now: more than it carries away, and more than
+// bringsIn reports whether a connection carries bulk data to this host now: more than it carries away, and more than
 // requests are.
 func bringsIn(info *tcpInfo) bool {
 	const recently, bulk = 1000, 1 << 20 // ms; bytes

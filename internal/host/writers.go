@@ -30,13 +30,13 @@ type Writer struct {
 // Where says where it is, as compilers do: "FILE:LINE".
 func (w Writer) Where() string { return where(w.File, w.Line) }
 
-// Means tells whether the queue that it sets could be this device's.
+// Means reports whether the queue that it sets could be this device's.
 func (w Writer) Means(dev string) bool { return means(w.Dev, dev) }
 
-// Awaits tells whether it waits for a name that could be this device's.
+// Awaits reports whether it waits for a name that could be this device's.
 func (w Writer) Awaits(dev string) bool { return w.Name != "" && means(w.Name, dev) }
 
-// means tells whether what a file has for a name could mean a device: patterns, or what a script or udev fills in.
+// means reports whether what a file has for a name could mean a device: patterns, or what a script or udev fills in.
 func means(written, dev string) bool {
 	return written == "" || strings.ContainsAny(written, "$%{") ||
 		slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {
@@ -98,7 +98,7 @@ func (t *tree) writers() []Writer {
 	return found
 }
 
-// inForce tells whether a journal of Weir's says that it is up. It needs a goal of this boot and this network
+// inForce reports whether a journal of Weir's says that it is up. It needs a goal of this boot and this network
 // namespace, of which something is neither put back nor left to somebody else.
 func inForce(journal []byte, f *Facts) bool {
 	var j struct {

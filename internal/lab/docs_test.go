@@ -80,7 +80,7 @@ func firstColumn(text string) map[string]bool {
 	return found
 }
 
-// counters tells whether a package's structs are the kernel's counters, or those of a qdisc of ours.
+// counters reports whether a package's structs are the kernel's counters, or those of a qdisc of ours.
 func counters(path string) bool {
 	return strings.HasSuffix(path, "/qdisc") || strings.HasSuffix(path, "/dualpi2")
 }

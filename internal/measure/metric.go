@@ -72,7 +72,7 @@ func (m Metric) Of(s Setup, runs []Run) (stats.Spread, bool) {
 // ProbeKind is the kind of probe that the metric is about; "" for anything else.
 func (m Metric) ProbeKind() string { return m.m.kind }
 
-// Fetches tells whether the metric is about flows that have an end.
+// Fetches reports whether the metric is about flows that have an end.
 func (m Metric) Fetches() bool { return m.m.name == "fetch" || strings.HasPrefix(m.m.name, fetchOf) }
 
 func metrics() []metric {

@@ -149,7 +149,7 @@ func (s Setup) capacityAt(at float64) float64 {
 // Window is the time that the metric is about, since the beginning of the run; 0 and 0 for what is measured as a whole.
 func (m Metric) Window() (from, to time.Duration) { return m.m.from, m.m.to }
 
-// AfterChange tells whether the metric is about the time after the provider's last change.
+// AfterChange reports whether the metric is about the time after the provider's last change.
 func (m Metric) AfterChange() bool { return strings.HasPrefix(m.m.name, calmAfterChange) }
 
 // AfterFlow is the flow after whose start the metric's time begins; "" for any other metric.

@@ -94,7 +94,7 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 	return err
 }
 
-// Datagrams tells whether they are counted by the peer. Of several, none alone takes what the link does.
+// Datagrams reports whether they are counted by the peer. Of several, none alone takes what the link does.
 func (f *filler) Datagrams() bool { return f.asker.flood != nil && len(f.peers) == 1 }
 
 // uneven is how much more than its part of a load the last connection may send, and the first less. Were the parts the

@@ -124,7 +124,7 @@ func (t Target) head(ctx context.Context, u *url.URL) (*http.Response, func(), e
 	return answer, func() { answer.Body.Close(); transport.CloseIdleConnections() }, nil
 }
 
-// isNQ tells whether an answer is a responsiveness server's configuration.
+// isNQ reports whether an answer is a responsiveness server's configuration.
 func isNQ(answer *http.Response) bool {
 	const most = 64 << 10
 	if answer.ContentLength > most {

@@ -93,7 +93,7 @@ func tcpInfo(fd int) (*unix.TCPInfo, error) {
 	return unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 }
 
-// sentAgain tells whether anything of a connection was sent twice.
+// sentAgain reports whether anything of a connection was sent twice.
 func sentAgain(c net.Conn) (again bool) {
 	control(c, func(fd int) error {
 		info, err := tcpInfo(fd)
@@ -206,7 +206,7 @@ func setCC(fd int, cc string) error {
 	return fmt.Errorf("congestion control %q: %w", cc, err)
 }
 
-// TryCC tells whether a congestion control can be chosen here. The kernel loads its module where that is allowed.
+// TryCC reports whether a congestion control can be chosen here. The kernel loads its module where that is allowed.
 func TryCC(cc string) error {
 	if cc == "" {
 		return nil

@@ -21,7 +21,7 @@ func readKernel(net.Conn) (kernelTCP, bool) { return kernelTCP{}, false }
 // SetCC chooses a connection's congestion control; "" leaves the host's own.
 func SetCC(_ net.Conn, cc string) error { return TryCC(cc) }
 
-// TryCC tells whether a congestion control can be chosen here.
+// TryCC reports whether a congestion control can be chosen here.
 func TryCC(cc string) error {
 	if cc == "" {
 		return nil

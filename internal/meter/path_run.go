@@ -168,7 +168,7 @@ func (p *pathProbe) send(ctx context.Context, all []PathPacket) {
 }
 
 // settle waits for the last answers: twice the longest round trip so far, or until one of the last three is there. It
-// tells whether that was so before the time was over.
+// reports whether that was so before the time was over.
 func (p *pathProbe) settle(ctx context.Context) bool {
 	const last, least, step = 3, 100 * time.Millisecond, 5 * time.Millisecond
 	for began := time.Now(); ctx.Err() == nil; wait(ctx, step) {

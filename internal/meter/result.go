@@ -131,7 +131,7 @@ func Summarize(rec *Recording) Result {
 	return r
 }
 
-// loaded tells whether data arrived.
+// loaded reports whether data arrived.
 func (p *Phase) loaded() bool {
 	for _, g := range p.Goodput {
 		if g.Value > 0 {
@@ -487,7 +487,7 @@ func Ranged(e stats.Estimate) string {
 	return fmt.Sprintf("%s (%s–%s)", Figure(e.Value), Figure(e.Low), Figure(e.High))
 }
 
-// paced tells whether a direction had all of the rate that the server allows.
+// paced reports whether a direction had all of the rate that the server allows.
 func (p Phase) paced(direction string, rec *Recording) bool {
 	return rec.Remote.Rate > 0 && p.Goodput[direction].Value > 0.9*float64(rec.Remote.Rate)/1e6
 }

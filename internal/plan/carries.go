@@ -44,10 +44,10 @@ type Carried struct {
 	Sure    bool     `json:"sure"`           // enough to choose a role by; else one sign alone says so
 }
 
-// Has tells whether a kind is among them.
+// Has reports whether a kind is among them.
 func (c Carried) Has(k Kind) bool { return slices.Contains(c.Kinds, k) }
 
-// Relay tells whether the host is surely one whose two legs share a network card.
+// Relay reports whether the host is surely one whose two legs share a network card.
 func (c Carried) Relay() bool { return len(c.Kinds) > 0 && c.OneCard && c.Sure }
 
 // Carries tells what a host is seen to carry for others, from counters since the boot. What a host is only set up for

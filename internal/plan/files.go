@@ -320,7 +320,7 @@ depend() {
 `
 }
 
-// Packaged tells whether a file may be a package's: its program starts it, where packages have their scripts, too.
+// Packaged reports whether a file may be a package's: its program starts it, where packages have their scripts, too.
 func Packaged(f host.File) bool {
 	return f.Text == Script(packageProgram) || f.Text == FollowScript(packageProgram)
 }
@@ -352,7 +352,7 @@ func udevRules(drafts []*draft) string {
 		"\nLABEL=\"weir_end\"\n"
 }
 
-// IsOurs tells whether a file is one of Weir's by what it says of itself.
+// IsOurs reports whether a file is one of Weir's by what it says of itself.
 func IsOurs(f host.File) bool {
 	return f.Kind == host.Regular && (strings.HasPrefix(strings.TrimPrefix(f.Text, host.ScriptLine), host.FirstLine) ||
 		strings.HasPrefix(f.Text, goalLine))

@@ -84,7 +84,7 @@ func setFollow(g *Goal, text string) error {
 // FindTakes is for how many seconds a link has to be full until its rate is known (follow.Finder).
 const FindTakes = 10
 
-// Unknown tells whether the rate is to be found first: until then the plan is that of a rate which nobody knows.
+// Unknown reports whether the rate is to be found first: until then the plan is that of a rate which nobody knows.
 func (g Goal) Unknown() bool { return g.Follow == Auto && g.Rate == 0 }
 
 // AsFound is a goal with the rate that was found for another, of the same device, where it leaves that open.
@@ -136,7 +136,7 @@ func (g Goal) Room(incoming bool, planned units.Rate) (low, high units.Rate, beh
 	return min(planned, part(float64(planned)/float64(in), low)), max(planned, shaped(high)), true
 }
 
-// Follows tells whether a queue is one that a follower of this goal has made of another: another rate, between the
+// Follows reports whether a queue is one that a follower of this goal has made of another: another rate, between the
 // bounds, and nothing else.
 func (g Goal) Follows(now, of Value) bool {
 	is, of, incoming := now, of, false

@@ -186,7 +186,7 @@ func lineOf(text, table, key string) int {
 	return 1 + strings.Count(text[:start+at[1]], "\n")
 }
 
-// Says tells whether a file has just these goals already, in whatever words. What it leaves to be found out is as it
+// Says reports whether a file has just these goals already, in whatever words. What it leaves to be found out is as it
 // was found.
 func Says(f host.File, goals ...Goal) bool {
 	if f.Kind != host.Regular {
@@ -204,13 +204,13 @@ func Says(f host.File, goals ...Goal) bool {
 	return true
 }
 
-// LeavesRate tells whether a goal in a file has no rate, so that it is to be found.
+// LeavesRate reports whether a goal in a file has no rate, so that it is to be found.
 func LeavesRate(f host.File) bool {
 	written, err := ParseGoals(f.Text)
 	return f.Kind == host.Regular && err == nil && slices.ContainsFunc(written, Goal.Unknown)
 }
 
-// Means tells whether a goal as it was written is another that was brought up.
+// Means reports whether a goal as it was written is another that was brought up.
 func (g Goal) Means(up Goal) bool {
 	if g == (Goal{}) {
 		return false

@@ -93,7 +93,7 @@ func (c Change) Verb() string {
 	return "written anew"
 }
 
-// Unshapes tells whether a rate is enforced before the change and not after it.
+// Unshapes reports whether a rate is enforced before the change and not after it.
 func (c Change) Unshapes() bool { return stackOf(c.Old).Shapes() && !stackOf(c.New).Shapes() }
 
 // stackOf is what a value is, of queueing disciplines.
@@ -123,7 +123,7 @@ const (
 	Role        NoteKind = "role"        // what the host is taken for: to be known before and after
 )
 
-// Empty tells whether nothing is left to change: the goal is in force.
+// Empty reports whether nothing is left to change: the goal is in force.
 func (p Plan) Empty() bool { return len(p.Changes) == 0 }
 
 // Make plans. The error, when there is one, is a *hint.Error.
@@ -328,7 +328,7 @@ func (d *draft) add(n Note) {
 	}
 }
 
-// has tells whether the kernel has a kind of qdisc, or might: where nobody could tell, trying will.
+// has reports whether the kernel has a kind of qdisc, or might: where nobody could tell, trying will.
 func (d *draft) has(kind string) bool { return d.facts.Qdiscs[kind] != host.No }
 
 // root plans the queueing disciplines of the device.

@@ -51,13 +51,13 @@ func (k Kinds) list() (all []Kind) {
 	return all
 }
 
-// Has tells whether a kind is among them.
+// Has reports whether a kind is among them.
 func (k Kinds) Has(kind Kind) bool { return slices.Contains(k.list(), kind) }
 
-// oneCard tells whether what leaves by the uplink has come in by it.
+// oneCard reports whether what leaves by the uplink has come in by it.
 func (k Kinds) oneCard() bool { return k != "" && k != Kinds(Routes) }
 
-// forwards tells whether the kernel sends on what comes, whatever it packs it in. What a proxy sends is its own.
+// forwards reports whether the kernel sends on what comes, whatever it packs it in. What a proxy sends is its own.
 func (k Kinds) forwards() bool {
 	return slices.ContainsFunc(k.list(), func(x Kind) bool { return x != Proxy })
 }
@@ -121,7 +121,7 @@ func SetUp(f host.Facts) Kinds {
 	return kindsOf(kinds)
 }
 
-// otherCard tells whether there is another link like the uplink, with an address.
+// otherCard reports whether there is another link like the uplink, with an address.
 func otherCard(f host.Facts) bool {
 	up, ok := f.Link(f.Uplink)
 	return ok && slices.ContainsFunc(f.Links, func(l host.Link) bool {
@@ -163,7 +163,7 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 	return g, nil, nil
 }
 
-// Tunnels tells whether there is a tunnel among them, the kernel's or a program's.
+// Tunnels reports whether there is a tunnel among them, the kernel's or a program's.
 func (k Kinds) Tunnels() bool { return len(tunnelsOf(k)) > 0 }
 
 func tunnelsOf(k Kinds) []Kind {
@@ -394,13 +394,14 @@ func (d *draft) arriving() inbound {
 	return a
 }
 
-// unpacks tells whether a link is one of the tunnels that are unpacked. What is a bridge's port is a virtual machine's.
+// unpacks reports whether a link is one of the tunnels that are unpacked. What is a bridge's port is a virtual
+// machine's.
 func (d *draft) unpacks(l host.Link) bool {
 	kind := tunnelKind(l, true)
 	return kind != "" && d.Goal.Carries.Has(kind) && l.Name != d.link.Name && l.Master == ""
 }
 
-// foreignIngress tells whether somebody else has a say in what comes out of a device before us. Plain filters come
+// foreignIngress reports whether somebody else has a say in what comes out of a device before us. Plain filters come
 // first there, and stay; to those that are shared with other devices the kernel adds none of one alone.
 func foreignIngress(l host.Link) bool {
 	return l.Redirect != "" && l.Redirect != host.Gone && !qdisc.IsIFB(l.Redirect) ||
@@ -409,12 +410,12 @@ func foreignIngress(l host.Link) bool {
 		})
 }
 
-// ShapesArriving tells whether a goal has a queue for what arrives without being told how fast that is.
+// ShapesArriving reports whether a goal has a queue for what arrives without being told how fast that is.
 func (g Goal) ShapesArriving() bool {
 	return g.Rate != 0 && g.Qdisc == "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel))
 }
 
-// Settled tells whether the tunnels that a goal unpacks are up and say in what they come. One that was made a moment
+// Settled reports whether the tunnels that a goal unpacks are up and say in what they come. One that was made a moment
 // ago is and does neither.
 func Settled(g Goal, f host.Facts) bool {
 	link, _ := f.Link(g.Dev)

@@ -221,7 +221,7 @@ func (d *draft) forwardedInterval() units.Duration {
 	return max(interval(d.Goal.RTT), units.Duration(min(room, most)).Round(units.Duration(time.Millisecond)))
 }
 
-// sendsOwnTCP tells whether what leaves is this host's own TCP, as far as is known.
+// sendsOwnTCP reports whether what leaves is this host's own TCP, as far as is known.
 func (d *draft) sendsOwnTCP() bool {
 	return d.Goal.Role != "relay" && d.Goal.Serves != servesUDP && !d.facts.Forwards()
 }
@@ -570,7 +570,7 @@ func chooseCongestionControl(d *draft) error {
 	return nil
 }
 
-// outrunByLoss tells whether one connection of cubic would not fill the path, for what it loses.
+// outrunByLoss reports whether one connection of cubic would not fill the path, for what it loses.
 //
 // Cubic's window comes to what RFC 9438 gives for random loss p: 1.054 × (RTT/p)^¾ packets (section 5.1), or the window
 // of Reno where that is larger, √(1.5/p) (section 4.3). Below 1.25 BDPs it does not fill the link: the lab agrees on

@@ -51,7 +51,7 @@ func (t Target) Dev() string {
 type Value interface {
 	// String writes it as tc, sysctl or host.File does.
 	String() string
-	// Meets tells whether it is what is wanted.
+	// Meets reports whether it is what is wanted.
 	Meets(want Value) bool
 }
 

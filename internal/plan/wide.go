@@ -27,7 +27,7 @@ const (
 // carried is which rate one CAKE is taken to carry, with a fifth left for what a card's driver does.
 func (d *draft) carried() units.Rate { return cmp.Or(d.Goal.OneCAKE, assumedCAKE) * 4 / 5 }
 
-// wide tells whether a rate is above what one CAKE carries.
+// wide reports whether a rate is above what one CAKE carries.
 func (d *draft) wide() bool {
 	return d.Goal.Rate > d.carried() && d.Goal.Follow == "" // of one CAKE alone the rate can be followed
 }

@@ -53,7 +53,7 @@ const (
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]*$`)
 
-// PlainName tells whether a device's name can be written among others.
+// PlainName reports whether a device's name can be written among others.
 func PlainName(device string) bool { return plainName.MatchString(device) && device != from }
 
 // NewArriving puts the parts in order.
@@ -106,7 +106,7 @@ func ParseArriving(text string) (Arriving, error) {
 	return NewArriving(s, words[:at], outer), nil
 }
 
-// Meets tells whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is
+// Meets reports whether a is what is wanted. Who is not root does not know in what tunnels come: where nothing is
 // wanted to go past, anything may.
 func (a Arriving) Meets(want Arriving) bool {
 	unknown := len(want.Tunnels) > 0 && len(want.Outer) == 0
@@ -145,7 +145,7 @@ const (
 	keyLen    = 16
 )
 
-// small tells whether a filter is one of those, by all that it says: tc gives others the same priority, to the third
+// small reports whether a filter is one of those, by all that it says: tc gives others the same priority, to the third
 // that is added with none.
 func (f Filter) small() bool {
 	key, known := smallKeys[f.Protocol]
@@ -162,7 +162,7 @@ func (f Filter) small() bool {
 			inner(f.Options, u32ClassID)) == 0
 }
 
-// table tells whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away
+// table reports whether this is none, but one of u32's tables, which the kernel lists among its filters and takes away
 // with the last.
 func (f Filter) table() bool { return f.Kind == "u32" && inner(f.Options, u32Sel) == nil }
 

@@ -330,7 +330,7 @@ func readQdisc(at tcmsg, attributes []netlink.Attribute, d device) (Qdisc, error
 	return q, nil
 }
 
-// classful tells whether somebody makes the classes of a kind.
+// classful reports whether somebody makes the classes of a kind.
 func classful(kind string) bool { k, _ := row(kind); return k.classes }
 
 // complete adds the classes, the filters, and what can only be said with them.

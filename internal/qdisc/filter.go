@@ -327,7 +327,7 @@ func tell(filters []Filter) []Filter {
 	return filters
 }
 
-// asksInOrder tells whether filters of one place are asked in the order in which they came, the newest first, and not
+// asksInOrder reports whether filters of one place are asked in the order in which they came, the newest first, and not
 // by number.
 func (f Filter) asksInOrder() bool { return f.Kind == "basic" || f.Kind == "bpf" }
 

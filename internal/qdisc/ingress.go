@@ -17,7 +17,7 @@ import (
 // those after the first have a number behind the name, from 2.
 const IFB = "ifb-weir"
 
-// IsIFB tells whether a device's name is one that SetIngress gives.
+// IsIFB reports whether a device's name is one that SetIngress gives.
 func IsIFB(name string) bool {
 	number, is := strings.CutPrefix(name, IFB)
 	n, err := strconv.ParseUint(number, 10, 16)
@@ -109,7 +109,7 @@ func redirectInfo(priority uint16) uint32 {
 	return uint32(priority)<<16 | uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, ethAll)))
 }
 
-// leadsTo tells whether a filter redirects to a device, or to one that is gone.
+// leadsTo reports whether a filter redirects to a device, or to one that is gone.
 func leadsTo(to int) func(Filter) bool {
 	return func(f Filter) bool {
 		dev, ok := f.redirects()
@@ -184,7 +184,7 @@ func (c *Conn) Redirect(ifindex int) (to int, ok bool, err error) {
 	return 0, false, nil
 }
 
-// redirects tells whether a filter redirects all packets, and whereto.
+// redirects reports whether a filter redirects all packets, and whereto.
 func (f Filter) redirects() (to int, ok bool) {
 	if f.Kind != "matchall" || f.Protocol != ethAll || f.Chain != 0 {
 		return 0, false

@@ -128,7 +128,7 @@ func (c *Conn) lead(tunnels, before []string, uplink, to int) error {
 	return nil
 }
 
-// leadsToOthers tells whether what arrives at an interface passes another uplink's device.
+// leadsToOthers reports whether what arrives at an interface passes another uplink's device.
 func (c *Conn) leadsToOthers(ifindex, to int, all []links.Link, trees map[int]Tree) (bool, error) {
 	if !slices.ContainsFunc(trees[ifindex].Qdiscs, atTheIngress) {
 		return false, nil

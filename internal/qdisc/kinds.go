@@ -160,17 +160,17 @@ func (t Tree) Rate() units.Rate {
 	return rate
 }
 
-// Shapes tells whether a stack enforces a rate.
+// Shapes reports whether a stack enforces a rate.
 func (s Stack) Shapes() bool {
 	return slices.ContainsFunc(s, func(s Spec) bool { return Rate(s) != 0 })
 }
 
-// Has tells whether a kind is one of its levels.
+// Has reports whether a kind is one of its levels.
 func (s Stack) Has(kind string) bool {
 	return slices.ContainsFunc(s, func(s Spec) bool { return s.Kind() == kind })
 }
 
-// Any tells whether one of its levels has a trait.
+// Any reports whether one of its levels has a trait.
 func (s Stack) Any(is func(Traits) bool) bool {
 	return slices.ContainsFunc(s, func(s Spec) bool { return is(TraitsOf(s.Kind())) })
 }

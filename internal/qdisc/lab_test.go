@@ -79,7 +79,7 @@ func tcFiles(t *testing.T) (files []boot.File) {
 	return files
 }
 
-// guest tells whether the kernel is one of the tests' own.
+// guest reports whether the kernel is one of the tests' own.
 func guest() bool { return umltest.Inside() || qemu.Inside() }
 
 // namespace gives what brings a subtest, which is another thread, to this thread's network namespace.

@@ -121,7 +121,7 @@ func (q Qdisc) restorable() error {
 	return nil
 }
 
-// comesBack tells whether live tests have shown that a kind comes back as it was, with its classes.
+// comesBack reports whether live tests have shown that a kind comes back as it was, with its classes.
 func comesBack(kind string) bool {
 	k, known := row(kind)
 	return known && !k.neverBack

@@ -61,7 +61,7 @@ func tables(r *verdict.Report) []table {
 	return all
 }
 
-// anyHas tells whether a column has anything to show: a value, or that what was waited for never came.
+// anyHas reports whether a column has anything to show: a value, or that what was waited for never came.
 func anyHas(m measure.Metric, p *verdict.Point) bool {
 	for k := range p.Cells {
 		if v, ok := p.Of(m, &p.Cells[k]); ok || v.Missing > 0 {

@@ -75,5 +75,5 @@ func Ratio(k, n int) Estimate {
 	return Estimate{p, max(min(middle-half, p), 0), min(max(middle+half, p), 1)}
 }
 
-// Apart tells whether two estimates differ by more than what is not known of them.
+// Apart reports whether two estimates differ by more than what is not known of them.
 func (e Estimate) Apart(other Estimate) bool { return e.High < other.Low || other.High < e.Low }

@@ -89,7 +89,7 @@ func asRoot(name string) string {
 	return root
 }
 
-// WantsPassword tells whether what makes the user root there asks for one.
+// WantsPassword reports whether what makes the user root there asks for one.
 func (m *Machine) WantsPassword() bool { return m.By() != "" && !slices.Contains(m.root, "-n") }
 
 // By is what makes the user root there: sudo, doas, or "" where it is root.

@@ -75,7 +75,7 @@ func TestAsRoot(t *testing.T) {
 	}
 }
 
-// What doas says without a password tells whether one is of use.
+// What doas says without a password reports whether one is of use.
 func TestDoas(t *testing.T) {
 	bin := t.TempDir() // without sudo
 	if err := os.Symlink("/bin/sh", filepath.Join(bin, "sh")); err != nil {

@@ -147,7 +147,7 @@ func ParseShare(s string) (Share, error) {
 	return Share(v), nil
 }
 
-// readsAs tells whether a percentage, read again, is exactly v.
+// readsAs reports whether a percentage, read again, is exactly v.
 func readsAs(percentage string, v float64) bool {
 	number, err := strconv.ParseFloat(strings.TrimSuffix(percentage, "%"), 64)
 	return err == nil && number*percent == v

@@ -53,7 +53,7 @@ func (c *Controller) PCL() float64 { return c.K * c.P }
 // PC is the Classic probability.
 func (c *Controller) PC() float64 { return c.P * c.P }
 
-// Overloaded tells whether packets of both queues are dropped, rather than marked (figure 4 and section 2.5.1.1).
+// Overloaded reports whether packets of both queues are dropped, rather than marked (figure 4 and section 2.5.1.1).
 func (c *Controller) Overloaded() bool { return c.PC() > c.PCMax }
 
 // Signal is how likely a packet is marked, and how likely dropped.

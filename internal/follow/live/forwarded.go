@@ -65,7 +65,7 @@ func (f *forwarded) take(all []rtt.Flow, few int, now time.Time) {
 	}
 }
 
-// moves tells whether any has carried something since all were looked at last.
+// moves reports whether any has carried something since all were looked at last.
 func (f *forwarded) moves() (moved bool) {
 	before := f.carried
 	if f.choose(0) != nil {

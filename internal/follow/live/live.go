@@ -121,8 +121,8 @@ type work struct {
 	said  map[string]string // why a device is not followed, that was told last
 }
 
-// begin looks for what is to be done, and starts what is not done yet. It tells whether all of it is done then: if not,
-// it is to be looked again.
+// begin looks for what is to be done, and starts what is not done yet. It reports whether all of it is done then: if
+// not, it is to be looked again.
 func (w work) begin(ctx context.Context, store change.Store) (all bool, err error) {
 	unknown, err := store.Unknown()
 	if err != nil {
@@ -423,7 +423,8 @@ type steps struct {
 	does change.Doing
 }
 
-// add takes a rate, why it is set if that is new, and whether it stays. It tells whether there is anything new to tell.
+// add takes a rate, why it is set if that is new, and whether it stays. It reports whether there is anything new to
+// tell.
 func (s *steps) add(at time.Time, rate units.Rate, why string, calm bool) bool {
 	const least = 0.03 // of the rate: what is tried every few seconds is not to hide why that is what it is
 	before := s.does
@@ -573,7 +574,7 @@ func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 	return all
 }
 
-// loaded tells whether the link may be full.
+// loaded reports whether the link may be full.
 func (e *eye) loaded(l follow.Look, rate units.Rate) bool {
 	took := (l.At - e.before.At).Seconds()
 	sent := 8 * (l.Sent - e.before.Sent)
@@ -612,7 +613,7 @@ func (e *eye) choose(all []host.Connection) {
 	}
 }
 
-// moves tells whether any connection by the device has carried something since it was asked last.
+// moves reports whether any connection by the device has carried something since it was asked last.
 func (e *eye) moves() bool {
 	connections, err := host.OpenConnections(false)
 	if err != nil {
@@ -627,7 +628,7 @@ func (e *eye) moves() bool {
 	return e.carryOn(all) || passed
 }
 
-// carryOn tells whether one of these that may pass the device has carried something since the last look.
+// carryOn reports whether one of these that may pass the device has carried something since the last look.
 func (e *eye) carryOn(all []host.Connection) (moved bool) {
 	before := e.carried
 	e.carried = make(map[uint64]uint32, len(all))

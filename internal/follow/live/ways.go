@@ -31,7 +31,7 @@ func openWays(dev string) (*ways, error) {
 
 func (w *ways) close() { w.routes.Close() }
 
-// pass tells whether a connection may pass the device. Where that is not known it may.
+// pass reports whether a connection may pass the device. Where that is not known it may.
 func (w *ways) pass(c host.Connection) bool {
 	device := w.routes.Device(c)
 	may, known := w.may[device]

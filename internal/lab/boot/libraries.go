@@ -125,7 +125,7 @@ func searched(object *elf.File, name string) ([]string, error) {
 	return all, nil
 }
 
-// ofKind tells whether a library is for a machine.
+// ofKind reports whether a library is for a machine.
 func ofKind(path string, machine elf.Machine) bool {
 	object, err := elf.Open(path)
 	if err != nil {

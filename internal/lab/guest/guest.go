@@ -29,7 +29,7 @@ const (
 	reserveMiB = 256   // of guest memory that Go may use before it collects garbage
 )
 
-// Wanted tells whether this process is a lab's process 1, or one of the programs of a lab's relay.
+// Wanted reports whether this process is a lab's process 1, or one of the programs of a lab's relay.
 func Wanted() bool {
 	return os.Getenv(engine.Marker) != "" && (os.Getpid() == 1 ||
 		slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))

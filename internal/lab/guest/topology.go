@@ -549,7 +549,7 @@ func (t *topology) layProvider(job scenario.Job) error {
 	return nil
 }
 
-// limitsInward tells whether a rate is enforced towards the server, too, as it is when anybody sends that way: with
+// limitsInward reports whether a rate is enforced towards the server, too, as it is when anybody sends that way: with
 // both legs of a relay on one link, everybody does, and a program may.
 func limitsInward(s scenario.Scenario) bool {
 	return s.OneCard() || len(s.Program) > 0 ||

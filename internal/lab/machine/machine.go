@@ -348,7 +348,7 @@ func (m *Machine) Reset(ctx context.Context, name string) error {
 	return err
 }
 
-// over tells whether QEMU has ended by itself.
+// over reports whether QEMU has ended by itself.
 func (m *Machine) over() bool {
 	select {
 	case <-m.ended:

@@ -192,7 +192,7 @@ func difference(want, now string) string {
 	return d.String()
 }
 
-// resumes tells whether what went well in an earlier run is not tried again: all of it takes hours.
+// resumes reports whether what went well in an earlier run is not tried again: all of it takes hours.
 func resumes() bool { return everything && os.Getenv("AGAIN") == "" }
 
 // TestMachines tries every fault on every system that it matters on, as many systems at a time as GOMAXPROCS.

@@ -23,7 +23,7 @@ const (
 	begunLine    = "weir-qemu: process 1 has begun" // on the console
 )
 
-// Inside tells whether this process is process 1 of a Boot.
+// Inside reports whether this process is process 1 of a Boot.
 func Inside() bool { return os.Getpid() == 1 && os.Getenv(marker) != "" }
 
 // Begin is the first thing that process 1 does: it loads the kernel's modules, mounts what every program expects, and

@@ -77,7 +77,7 @@ func (c Claim) Unit() string {
 	return m.Unit()
 }
 
-// Holds tells whether a value is as the claim says.
+// Holds reports whether a value is as the claim says.
 func (c Claim) Holds(value float64) bool {
 	want, err := parseExpectation(c.Expect, c.Unit())
 	return err == nil && want.holds(value)

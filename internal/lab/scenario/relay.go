@@ -47,7 +47,7 @@ const (
 // Legs are all of those.
 func Legs() []string { return []string{Through, ClientLeg, OriginLeg} }
 
-// Tunnelled tells whether what is sent that way has other addresses inside than outside.
+// Tunnelled reports whether what is sent that way has other addresses inside than outside.
 func Tunnelled(via string) bool { return via == WireGuard || via == Tunnel }
 
 // Via is how a client reaches the origin.
@@ -60,12 +60,12 @@ func (s *Scenario) Via(client string) string {
 	return s.Relay.Kind
 }
 
-// Carries tells whether any client reaches the origin that way.
+// Carries reports whether any client reaches the origin that way.
 func (s *Scenario) Carries(via string) bool {
 	return slices.ContainsFunc(s.Client, func(c Client) bool { return s.Via(c.Name) == via })
 }
 
-// OneCard tells whether the server is a relay with both legs on one link.
+// OneCard reports whether the server is a relay with both legs on one link.
 func (s *Scenario) OneCard() bool { return s.Server.Relay && s.Relay.Cards == 1 }
 
 // Base is the RTT of an idle exchange.
@@ -79,7 +79,7 @@ func (s *Scenario) Base(client, leg string) units.Duration {
 	return s.RTT(client) + s.Relay.RTT
 }
 
-// EndsAt tells whether a flow's connections end at the relay, by a proxy or for itself.
+// EndsAt reports whether a flow's connections end at the relay, by a proxy or for itself.
 func (s *Scenario) EndsAt(flow string) bool {
 	return slices.ContainsFunc(s.Flow, func(f Flow) bool {
 		return f.Name == flow && (f.Leg != Through || s.Server.Relay && s.Via(f.Client) == Proxy)

@@ -140,7 +140,7 @@ type Client struct {
 // Neighbour is another host of the provider's, behind the same limiter.
 const Neighbour = "neighbour"
 
-// HasNeighbour tells whether anything comes from there.
+// HasNeighbour reports whether anything comes from there.
 func (s *Scenario) HasNeighbour() bool {
 	return slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Host == Neighbour })
 }

@@ -57,7 +57,7 @@ func (h Host) program() string {
 	return h.Program
 }
 
-// Check tells whether a name can be given to ssh.
+// Check reports whether a name can be given to ssh.
 func Check(name string) error {
 	rest, uri := strings.CutPrefix(name, "ssh://")
 	user, host, both := strings.Cut(rest, "@")

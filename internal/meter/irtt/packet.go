@@ -180,7 +180,7 @@ func sign(b, key []byte) []byte {
 	return b
 }
 
-// check tells whether b is a packet, and signed with the key if there is one. It clears the signature.
+// check reports whether b is a packet, and signed with the key if there is one. It clears the signature.
 func check(b, key []byte) (flags byte, ok bool) {
 	if len(b) < hmacAt || [magicLen]byte(b) != magic || b[flagsAt] > FlagOpen|FlagReply|FlagClose|FlagHMAC {
 		return 0, false

@@ -139,7 +139,7 @@ func (r *Responder) heard(from netip.AddrPort) {
 	}
 }
 
-// room forgets who has been silent, and tells whether there is place for one more.
+// room forgets who has been silent, and reports whether there is place for one more.
 func (r *Responder) room(now time.Time, from netip.AddrPort) bool {
 	same, client := 0, r.Client(from.Addr())
 	for token, c := range r.conns {

@@ -210,7 +210,7 @@ func (n *Network) close(seconds float64) {
 	}
 }
 
-// Waits tells whether packets to a network wait: for half of its samples by half its floor, and by 10 ms, which no
+// Waits reports whether packets to a network wait: for half of its samples by half its floor, and by 10 ms, which no
 // wireless hop's jitter explains.
 func (n Network) Waits() bool { return n.RTT.N > 0 && n.Added.P50 >= max(n.Floor/2, 10) }
 

@@ -52,7 +52,7 @@ func newGate(l Limits, now func() time.Time, event func(string)) *gate {
 	return &gate{limits: l, now: now, event: event, clients: map[string]*tester{}}
 }
 
-// inside tells whether a client has a place.
+// inside reports whether a client has a place.
 func (g *gate) inside(client string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,7 +156,7 @@ func (g *gate) running() (tests []Test) {
 	return tests
 }
 
-// add counts bytes, and tells whether more may follow.
+// add counts bytes, and reports whether more may follow.
 func (h *hold) add(n int) bool {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
@@ -245,7 +245,7 @@ func (l *limited) Accept() (net.Conn, error) {
 // aged is how old a connection is of which no test has come, though one request follows the other.
 const aged = 30 * time.Second
 
-// admit tells whether there is room for one more, or for one instead of another.
+// admit reports whether there is room for one more, or for one instead of another.
 func (l *limited) admit(c *counted) bool {
 	tests := l.gate.inside(c.who)
 	l.mu.Lock()

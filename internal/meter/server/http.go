@@ -165,7 +165,7 @@ func extend(c *http.ResponseController, by time.Duration) error {
 	return cmp.Or(c.SetReadDeadline(until), c.SetWriteDeadline(until.Add(time.Second)))
 }
 
-// free tells whether a client could test now.
+// free reports whether a client could test now.
 func (g *gate) free(client string) (time.Duration, bool) {
 	h, wait := g.enter(client)
 	if h == nil {

@@ -157,7 +157,7 @@ func TestBrowserClients(t *testing.T) {
 	}
 }
 
-// ndt7Good tells whether M-Lab's client has measured both ways, and has heard from the server's kernel.
+// ndt7Good reports whether M-Lab's client has measured both ways, and has heard from the server's kernel.
 func ndt7Good(result string) bool {
 	type seen struct {
 		LastClientMeasurement struct{ MeanClientMbps float64 }
@@ -174,7 +174,7 @@ func ndt7Good(result string) bool {
 	return json.Unmarshal([]byte(result), &all) == nil && all.Code == 0 && good(all.Down) && good(all.Up)
 }
 
-// cloudflareGood tells whether Cloudflare's client has measured both ways, and round trips.
+// cloudflareGood reports whether Cloudflare's client has measured both ways, and round trips.
 func cloudflareGood(result string) bool {
 	var all struct{ Download, Upload, Latency float64 }
 	return json.Unmarshal([]byte(result), &all) == nil && all.Download > 1e6 && all.Upload > 1e6 && all.Latency > 0

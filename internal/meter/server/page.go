@@ -29,7 +29,7 @@ func (s *Server) page(m *http.ServeMux) {
 	m.HandleFunc("POST "+meter.PathSummary, s.summary)
 }
 
-// open tells whether a path is the page's, and gives it the headers under which it can do nothing but its work.
+// open reports whether a path is the page's, and gives it the headers under which it can do nothing but its work.
 func (s *Server) open(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

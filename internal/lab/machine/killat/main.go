@@ -182,7 +182,7 @@ func (t *tracer) run(args []string) (status int, err error) {
 // owns tells a thread of the command from one of what it has started.
 func (t *tracer) owns(thread int) bool { return unix.Tgkill(t.pid, thread, 0) == nil }
 
-// goesOn counts a step, if it is one that a thread stands before, and tells whether the thread is to take it.
+// goesOn counts a step, if it is one that a thread stands before, and reports whether the thread is to take it.
 func (t *tracer) goesOn(thread int) (bool, error) {
 	if !t.begun || !t.owns(thread) {
 		return true, nil

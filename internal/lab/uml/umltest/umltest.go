@@ -31,7 +31,7 @@ const (
 	hangs = time.Hour // is how long a guest takes that hangs: this machine may have much else to do
 )
 
-// Inside tells whether this is the lab kernel.
+// Inside reports whether this is the lab kernel.
 func Inside() bool { return os.Getpid() == 1 && os.Getenv(marker) != "" }
 
 // Main runs the package's tests; inside the lab kernel, those that Run has asked for, and then powers off.
