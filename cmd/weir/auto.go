@@ -32,10 +32,10 @@ const (
 	chance     = 15 * time.Second // that what clients get may look alike, or ragged, by chance
 )
 
-// heard is a goal with the rate that this host's own traffic tells, where the goal leaves that open and it does; and
-// what was heard, nil where nobody listened. Only who changes the host, or was told to listen, loads a module for it.
-func heard(cmd *cobra.Command, o common, goal plan.Goal, patience time.Duration, quiet, loads bool) (plan.Goal,
-	*hearing, error) {
+// withMeasuredRate fills in the rate that is found from live traffic, where the goal leaves it open. The hearing is nil
+// if nobody listened. With loads it may load kernel modules to listen; quiet prints nothing.
+func withMeasuredRate(cmd *cobra.Command, o common, goal plan.Goal, patience time.Duration,
+	quiet, loads bool) (plan.Goal, *hearing, error) {
 	if !goal.Unknown() || goal.Check() != nil {
 		return goal, nil, nil // what is wrong with it is said with all the rest
 	}

@@ -43,7 +43,7 @@ the one that was brought up last.`,
 			if listens && !goal.Unknown() {
 				return usage("--rate auto", "--listen is for a rate that nobody knows")
 			}
-			goal, h, err := heard(cmd, options, goal, patience, options.json, listens)
+			goal, h, err := withMeasuredRate(cmd, options, goal, patience, options.json, listens)
 			if err != nil {
 				return err
 			}
@@ -89,10 +89,10 @@ the one that was brought up last.`,
 			case p.Empty():
 				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
 			case files == 0:
-				fmt.Fprintf(w, "%s. To make %s:  %s\n", changes, them(len(p.Changes)), up)
+				fmt.Fprintf(w, "%s. To make %s:  %s\n", changes, pronoun(len(p.Changes)), up)
 			case files == len(p.Changes):
 				fmt.Fprintf(w, "%s, to keep the goal over a reboot. To write %s:  %s\n", text.Counted(files, "file"),
-					them(files), up)
+					pronoun(files), up)
 			default:
 				fmt.Fprintf(w, "%s, and %s once they are confirmed. To make them:  %s\n", changes,
 					text.Counted(files, "file"), up)
@@ -110,8 +110,8 @@ the one that was brought up last.`,
 	return cmd
 }
 
-// them is what so many things are called, once they are named.
-func them(n int) string {
+// pronoun returns "it" or "them".
+func pronoun(n int) string {
 	if n == 1 {
 		return "it"
 	}

@@ -85,7 +85,7 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 					return err
 				}
 			}
-			goal, _, err := heard(cmd, options, goal, listen, options.json, true)
+			goal, _, err := withMeasuredRate(cmd, options, goal, listen, options.json, true)
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 // device that is not there.
 func (s Store) Boot() (Outcome, error) {
 	const attempts = 30 // a second each: another device may have appeared at the same time
-	if s.stands() {
+	if s.allInForce() {
 		return Outcome{Done: []plan.Change{}}, nil
 	}
 	for attempt := 1; ; attempt++ {
@@ -31,11 +31,12 @@ func (s Store) Boot() (Outcome, error) {
 	}
 }
 
-// stands reports whether all that is kept is in force. It takes no lock, which who has just confirmed it may want.
-func (s Store) stands() bool {
+// allInForce reports whether all that is kept is in force. It takes no lock, so a confirm at the same time is not
+// delayed.
+func (s Store) allInForce() bool {
 	at, err := s.read()
 	j, facts := at.journal, at.facts
-	if err != nil || !facts.Admin || j == nil || j.Pending != nil || j.carried || j.adopted || j.onlyTheirs() {
+	if err != nil || !facts.Admin || j == nil || j.Pending != nil || j.carried || j.adopted || j.onlyForeign() {
 		return false
 	}
 	j.keepGoalFile, j.keepRemoved = true, true
@@ -44,7 +45,7 @@ func (s Store) stands() bool {
 		return false
 	}
 	p, err := j.plan(goals, facts)
-	return err == nil && p.Empty() && p.Lacks == nil && alike(j.goals(), goals)
+	return err == nil && p.Empty() && p.Unavailable == nil && alike(j.goals(), goals)
 }
 
 func (s Store) boot() (Outcome, error) {
@@ -129,7 +130,7 @@ func keptGoals(at situation, out *Outcome) ([]plan.Goal, error) {
 			host.GoalFile})
 		return nil, nil
 	}
-	if err := known.strange(""); err != nil {
+	if err := known.unreadableGoal(""); err != nil {
 		return nil, err
 	}
 	if err := known.confirmed().check(); err != nil {

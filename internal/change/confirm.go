@@ -72,14 +72,14 @@ func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error)
 			return nil, err // what nothing can leave by nobody has seen at work
 		}
 	}
-	if err := j.strange(""); err != nil {
+	if err := j.unreadableGoal(""); err != nil {
 		return nil, err
 	}
 	p, err := j.plan(j.goals(), facts)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Keepable(); err != nil {
+	if err := p.CheckPersistent(); err != nil {
 		return nil, err
 	}
 	now, files := lasting(p.Changes)

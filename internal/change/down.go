@@ -87,7 +87,7 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		return &hint.Error{What: "the last run is not confirmed, or was cut short",
 			Try: "weir confirm, or weir recover, and then again"}
 	}
-	if err := j.strange(dev); err != nil {
+	if err := j.unreadableGoal(dev); err != nil {
 		return &hint.Error{What: err.Error(), Try: "weir down --all, which takes none"}
 	}
 	p, theirs := j.planDown(facts, dev, force, out)

@@ -31,12 +31,12 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	if shaper.conn, err = qdisc.Dial(0); err != nil {
 		return nil, err
 	}
-	shaper.High, shaper.Behind = shaper.Rate(), false
+	shaper.High, shaper.AfterProvider = shaper.Rate(), false
 	shaper.Low = units.Rate(share * float64(shaper.High))
 	full, err := s.isFull(shaper)
 	if err == nil && full {
 		slower := plan.AtRate(qdisc.Stack{shaper.root.Spec}, shaper.Low)
-		at.journal.entry(rootOf(dev)).passing(plan.Queue{Stack: slower})
+		at.journal.entry(rootOf(dev)).recordTemporary(plan.Queue{Stack: slower})
 		if err = s.save(at.journal); err == nil {
 			err = shaper.Set(shaper.Low)
 		}
@@ -77,8 +77,8 @@ func (s Store) Restore(shaper *Shaper) (still bool, err error) {
 	return false, nil
 }
 
-// passing writes down a value that is set for a moment, and not to stay.
-func (e *entry) passing(value plan.Value) {
+// recordTemporary notes a value that is set only briefly, so that it is put back if the run is killed.
+func (e *entry) recordTemporary(value plan.Value) {
 	last := e.last()
 	e.set(value)
 	e.set(last)

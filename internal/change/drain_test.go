@@ -23,7 +23,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		slower := plan.Queue{Stack: plan.AtRate(set.Stack, 70e6)}
-		j.entry(rootOf("eth0")).passing(slower)
+		j.entry(rootOf("eth0")).recordTemporary(slower)
 		if err := s.save(j); err != nil {
 			t.Fatal(err)
 		}

@@ -30,15 +30,15 @@ import (
 // Shaper is a queue of a goal's whose rate is followed. It can do one thing only: give that very queue, by its handle,
 // another rate between the goal's bounds. Where another queue is in its place the kernel refuses.
 type Shaper struct {
-	Goal      plan.Goal
-	Dev       string     // that has the queue: the goal's, or the one through which its incoming traffic goes
-	Link      int        // of that
-	Low, High units.Rate // bit/s, bounds of what may be set
-	Usual     units.Rate // bit/s, what the goal's own rate comes to
-	Behind    bool       // the provider's queue
-	Forwards  []int      // indexes of devices, behind whose queue connections are seen that this host forwards
-	Bare      bool       // the device's packets have no header, as those of PPP and of tunnels
-	Tunnels   bool       // of the kernel's end between that and this queue
+	Goal          plan.Goal
+	Dev           string     // that has the queue: the goal's, or the one through which its incoming traffic goes
+	Link          int        // of that
+	Low, High     units.Rate // bit/s, bounds of what may be set
+	Usual         units.Rate // bit/s, what the goal's own rate comes to
+	AfterProvider bool       // the provider's queue
+	Forwards      []int      // indexes of devices, behind whose queue connections are seen that this host forwards
+	NoLinkHeader  bool       // the device's packets have no header, as those of PPP and of tunnels
+	Tunnels       bool       // of the kernel's end between that and this queue
 
 	conn   *qdisc.Conn
 	root   qdisc.Qdisc
@@ -52,7 +52,7 @@ type Shaper struct {
 func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
 	before := s.edition()
 	at, err := s.read()
-	if err != nil || at.journal == nil || at.journal.onlyTheirs() {
+	if err != nil || at.journal == nil || at.journal.onlyForeign() {
 		return nil, nil, err
 	}
 	for _, goal := range at.journal.goals() {
@@ -104,10 +104,11 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 	if behind && low == high {
 		return nil, ""
 	}
-	s = &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, Behind: behind,
-		Tunnels: behind && !incoming && goal.Carries.Tunnels(), taken: takes(link), root: root, target: target}
+	s = &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, AfterProvider: behind,
+		Tunnels: behind && !incoming && goal.Carries.Tunnels(), taken: countsWithoutHeader(link), root: root,
+		target: target}
 	if own, there := at.facts.Link(goal.Dev); there {
-		s.Bare = own.MAC == ""
+		s.NoLinkHeader = own.MAC == ""
 	}
 	if at.facts.Forwards() && !behind {
 		s.Forwards = []int{link.Index}
@@ -158,12 +159,11 @@ func (s *Shaper) Received() (qdisc.Received, error) {
 	return r, err
 }
 
-// takes tells of which devices the kernel counts what is left once they have taken the header of Ethernet off.
-func takes(l host.Link) bool { return l.Kind == "bridge" || l.Kind == "vlan" }
+// countsWithoutHeader reports whether the byte counter of incoming traffic of l excludes the Ethernet header.
+func countsWithoutHeader(l host.Link) bool { return l.Kind == "bridge" || l.Kind == "vlan" }
 
-// Wanted is an error where another goal is in force by now, or a run has set the queue anew. It costs a look at the
-// journal's file.
-func (s *Shaper) Wanted() error {
+// CheckCurrent returns an error if another goal or run has replaced this one. It costs a look at the journal's file.
+func (s *Shaper) CheckCurrent() error {
 	now := s.store.edition()
 	if now == s.before {
 		return nil
@@ -200,7 +200,7 @@ func (s *Shaper) asItWas() error {
 func (s *Shaper) Steer(rate units.Rate) (done bool, err error) { return s.steer(rate, 0) }
 
 func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err error) {
-	if err := s.Wanted(); err != nil {
+	if err := s.CheckCurrent(); err != nil {
 		return false, err
 	}
 	unlock, err := s.store.lockWithin(patience)
@@ -211,7 +211,7 @@ func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err 
 		return false, err
 	}
 	defer unlock()
-	if err = s.Wanted(); err == nil {
+	if err = s.CheckCurrent(); err == nil {
 		err = s.asItWas()
 	}
 	if err != nil {
@@ -233,9 +233,9 @@ func (s *Shaper) Set(rate units.Rate) error {
 	return nil
 }
 
-// Leave is for the follower's end: what it says is to stay is set, in bit/s, or the goal's own rate where that is more
-// than twice as much. Behind the provider's queue that is for what was learnt of the link, and other traffic may need
-// the planned share of it: so the rate becomes that, where it is more than the goal's own.
+// Leave sets the rate that remains when the follower stops, in bit/s: settled, or the goal's own if settled is below
+// half of it. After the provider's queue the goal's own rate is the least: other traffic may need the share of
+// the link that was planned for it.
 func (s *Shaper) Leave(settled units.Rate) error {
 	rate := s.left(settled)
 	if rate == s.Rate() {
@@ -250,7 +250,7 @@ func (s *Shaper) left(rate units.Rate) units.Rate {
 	switch {
 	case rate < s.Usual/2:
 		return s.Usual
-	case s.Behind && rate > s.Usual:
+	case s.AfterProvider && rate > s.Usual:
 		return max(s.Usual, units.Rate(float64(rate)*float64(s.Usual)/float64(s.Goal.Inward())))
 	default:
 		return rate
@@ -386,7 +386,7 @@ func (f Followed) Says(now time.Time) []string {
 			"Why:  " + f.Idle()}
 	}
 	what := "Followed:  " + rate + " now,"
-	if f.Behind {
+	if f.AfterProvider {
 		what = "Learnt:    " + rate + " now on " + f.Dev + ","
 	}
 	says := []string{fmt.Sprintf("%s of %s to %s", what, f.Low, f.High)}

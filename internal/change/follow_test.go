@@ -264,7 +264,7 @@ func TestFollowedSays(t *testing.T) {
 			"Followed:  60mbit now, of 10mbit to 400mbit / Found 30 h ago: it was heard"},
 		{at(60e6, Doing{Last: step(-time.Hour, 0, 60e6, "the clock was set back")}),
 			"Followed:  60mbit now, of 10mbit to 400mbit / Found 0 s ago: the clock was set back"},
-		{Followed{Dev: "ifb4eth0", Behind: true, Running: true, Rate: 85e6, Low: 85e6, High: 99.75e6},
+		{Followed{Dev: "ifb4eth0", AfterProvider: true, Running: true, Rate: 85e6, Low: 85e6, High: 99.75e6},
 			"Learnt:    85mbit now on ifb4eth0, of 85mbit to 99.75mbit"},
 		{at(60e6, Doing{Waits: "no permission", Last: step(time.Hour, 50e6, 60e6, "it was free")}),
 			"The follower runs, and cannot follow eth0: the rate stays 60mbit. / Why:  no permission"},
@@ -296,7 +296,7 @@ func TestFollowedIncoming(t *testing.T) {
 		"99.9mbit": false} {
 		set(strings.Replace(arriving, "85mbit", rate, 1))
 		st := must[Status](t)(s.Status())
-		if st.InForce != in || in && (len(st.Followed) != 2 || !st.Followed[1].Behind || st.Followed[0].Behind ||
+		if st.InForce != in || in && (len(st.Followed) != 2 || !st.Followed[1].AfterProvider || st.Followed[0].AfterProvider ||
 			st.Followed[1].Rate.String() != rate || st.Followed[1].Low != 21.25e6 || st.Followed[1].High != 99.75e6) {
 			t.Errorf("%s: %+v", rate, st)
 		}
@@ -390,7 +390,7 @@ func TestFollowerIsWanted(t *testing.T) {
 			if err := c.then(s); err != nil {
 				t.Fatal(err)
 			}
-			if err := all[0].Wanted(); (err == nil) != c.want {
+			if err := all[0].CheckCurrent(); (err == nil) != c.want {
 				t.Errorf("%v", err)
 			}
 			if _, err := all[0].Steer(60e6); !c.want && err == nil {
@@ -410,7 +410,7 @@ func TestLeft(t *testing.T) {
 		{true, 100e6, 99.75e6, 94e6}, {true, 100e6, 94e6, 94e6}, {true, 100e6, 60e6, 60e6}, {true, 100e6, 40e6, 94e6},
 		{true, 50e6, 80e6, 75.2e6}, // of a span of which 50 Mbit/s is the lower end
 	} {
-		s := Shaper{Goal: plan.Goal{Rate: c.told}, Usual: c.told * 94 / 100, Behind: c.behind,
+		s := Shaper{Goal: plan.Goal{Rate: c.told}, Usual: c.told * 94 / 100, AfterProvider: c.behind,
 			root: qdisc.Qdisc{Spec: qdisc.Cake{Bandwidth: c.told / 3}}} // for a moment
 		if got := s.left(c.rate); got != c.was {
 			t.Errorf("%+v: %s is left", c, got)

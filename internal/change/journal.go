@@ -111,9 +111,9 @@ func about(goals []plan.Goal, dev string) (plan.Goal, bool) {
 	return goals[i], true
 }
 
-// strange is why a goal that was brought up, of another device than one, is not understood here. Going back does not
-// take it.
-func (j *journal) strange(but string) error {
+// unreadableGoal returns why this version cannot parse a stored goal of another device than one, or nil. Going back
+// does not need the goal.
+func (j *journal) unreadableGoal(but string) error {
 	if j == nil {
 		return nil
 	}
@@ -236,15 +236,16 @@ func (j *journal) takeUplinks(before *journal, p plan.Plan, f host.Facts) {
 			j.Uplinks = append(j.Uplinks, uplink{Goal: goal})
 			u = &j.Uplinks[len(j.Uplinks)-1]
 		}
-		if was := before.entry(rootOf(goal.Dev)); u.Link != link.Index || was == nil || was.begins(p) {
+		if was := before.entry(rootOf(goal.Dev)); u.Link != link.Index || was == nil || was.startsOver(p) {
 			// Another of that name, or one whose queue is as it was, or somebody else's.
 			u.Link, u.MAC, u.Tree, u.GSOSegs = link.Index, address(link), uncounted(link.Tree), link.GSOSegs
 		}
 	}
 }
 
-// begins reports whether a plan sets what was left to whoever had changed it. Theirs is what there was before, then.
-func (e *entry) begins(p plan.Plan) bool {
+// startsOver reports whether p sets a value that down left to another program. What that program set is then the value
+// to put back.
+func (e *entry) startsOver(p plan.Plan) bool {
 	return e.Theirs && slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == e.Target })
 }
 
@@ -258,7 +259,7 @@ func (j *journal) takeEntries(before *journal, p plan.Plan) {
 		if e.Kind == plan.Root && before.index(e.Name) != j.index(e.Name) {
 			continue // a device of the same name, and not the one that we changed: that is gone
 		}
-		if e.begins(p) {
+		if e.startsOver(p) {
 			continue
 		}
 		if before.Pending != nil && before.Pending.Down && !e.Theirs {
@@ -301,7 +302,7 @@ func (j *journal) enter(c plan.Change, f host.Facts) {
 // confirmed are the goals that were confirmed last, and are not taken down.
 func (j *journal) confirmed() goals {
 	switch {
-	case j == nil, j.onlyTheirs():
+	case j == nil, j.onlyForeign():
 		return nil
 	case j.Pending != nil:
 		return j.Pending.Back
@@ -454,9 +455,9 @@ func renamed(t plan.Target, names map[string]string) plan.Target {
 	return t
 }
 
-// onlyTheirs reports whether nothing is in the journal any more but what down has left to somebody else. A goal that
-// nothing had to be changed for may be up beside that.
-func (j *journal) onlyTheirs() bool {
+// onlyForeign reports whether only values that down left to other programs remain in the journal. A goal for which
+// nothing had to be changed may be up beside them.
+func (j *journal) onlyForeign() bool {
 	if j == nil || j.Pending != nil || len(j.Entries) == 0 ||
 		slices.ContainsFunc(j.Entries, func(e entry) bool { return !e.Theirs }) {
 		return false
@@ -471,7 +472,7 @@ func (j *journal) onlyTheirs() bool {
 
 // isDown reports whether all goals are taken down, but for what was left to somebody else, or is not yet done.
 func (j *journal) isDown() bool {
-	return j.onlyTheirs() || j != nil && j.Pending != nil && j.Pending.Down
+	return j.onlyForeign() || j != nil && j.Pending != nil && j.Pending.Down
 }
 
 // notes are what a person should know of the journal before anything else.

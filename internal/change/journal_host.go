@@ -133,9 +133,9 @@ func present(f host.Facts, value plan.Value) plan.Value {
 	return plan.Incoming{Arriving: qdisc.NewArriving(incoming.Stack, there, outer)}
 }
 
-// blind reports whether only root can say what a plan for the goal in force comes to: he found that a tunnel could
-// not be unpacked, or was a virtual machine's, and who is not root cannot tell.
-func (j *journal) blind(wanted []plan.Change, p plan.Plan, f host.Facts) bool {
+// needsRoot reports whether only root can compute this plan: an earlier run as root found a tunnel that cannot be
+// unpacked, or that is a virtual machine's, and nobody else can see that.
+func (j *journal) needsRoot(wanted []plan.Change, p plan.Plan, f host.Facts) bool {
 	if j == nil || f.Admin || !alike(p.All(), j.goals()) {
 		return false
 	}

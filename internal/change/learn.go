@@ -14,11 +14,11 @@ import (
 
 // Unmeasured is a goal whose rate is to be found.
 type Unmeasured struct {
-	Goal  plan.Goal
-	Link  int        // of the device
-	Speed units.Rate // bit/s, of the device; 0: not known
-	Cake  qdisc.Cake // as it counts packets, the rate is to be found
-	Bare  bool       // the device's packets have no header
+	Goal         plan.Goal
+	Link         int        // of the device
+	Speed        units.Rate // bit/s, of the device; 0: not known
+	Cake         qdisc.Cake // as it counts packets, the rate is to be found
+	NoLinkHeader bool       // the device's packets have no header
 
 	Forwarding []int // indexes of the devices by which forwarded packets leave for it
 }
@@ -41,7 +41,7 @@ func unmeasured(goal plan.Goal, at situation) (u Unmeasured, ok bool, err error)
 	link, there := at.facts.Link(goal.Dev)
 	stack, known := link.Tree.Stack()
 	cake, can := plan.CAKEFor(goal, at.journal.before(at.facts))
-	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake, Bare: link.MAC == "",
+	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake, NoLinkHeader: link.MAC == "",
 		Forwarding: plan.Forwarding(at.facts, goal.Dev)}
 	return u, there && can && !(known && stack.Shapes()), nil
 }
@@ -65,7 +65,7 @@ func (s Store) Sought(u Unmeasured) bool {
 }
 
 func (at situation) unknown() (all []Unmeasured) {
-	if at.journal == nil || at.journal.onlyTheirs() {
+	if at.journal == nil || at.journal.onlyForeign() {
 		return nil
 	}
 	for _, goal := range at.journal.goals() {
@@ -124,7 +124,7 @@ func (s Store) learn(goal plan.Goal, rate units.Rate, within time.Duration) (uni
 		return "", busy("another goal waits to be confirmed", "weir confirm")
 	}
 	goal.Rate = rate
-	goals, _, err := s.asked(goal, at)
+	goals, _, err := s.resolveGoals(goal, at)
 	if err != nil {
 		return "", err
 	}

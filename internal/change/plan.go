@@ -25,22 +25,22 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	goals, measured, err := s.asked(goal, at)
+	goals, measured, err := s.resolveGoals(goal, at)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	j := at.journal
 	p, err := j.plan(goals, at.facts)
-	if err == nil && p.Lacks != nil {
-		err = p.Lacks
+	if err == nil && p.Unavailable != nil {
+		err = p.Unavailable
 	}
 	p.Considered = slices.Concat(j.notes(), measured, p.Considered)
 	return p, err
 }
 
-// asked are all the goals that a host is to have when a person asks for one, that one first; or for none: those in
-// /etc/weir.toml, or else those that were last brought up.
-func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []plan.Note, err error) {
+// resolveGoals returns all goals that the host should have, goal first. For the zero goal these are the ones in
+// /etc/weir.toml, or else the last that were applied.
+func (s Store) resolveGoals(goal plan.Goal, at situation) (all []plan.Goal, notes []plan.Note, err error) {
 	j, facts := at.journal, at.facts
 	before := j.goals()
 	if goal == (plan.Goal{}) {
@@ -56,7 +56,7 @@ func (s Store) asked(goal plan.Goal, at situation) (all []plan.Goal, notes []pla
 			return nil, nil, err
 		}
 		dev := cmp.Or(goal.Dev, uplink)
-		if err := cmp.Or(j.strange(dev), j.awaits(dev)); err != nil {
+		if err := cmp.Or(j.unreadableGoal(dev), j.awaits(dev)); err != nil {
 			return nil, nil, err
 		}
 		switch {
@@ -147,7 +147,7 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 		alike(j.goals(), p.All())
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
-	blind := j.blind(wanted, p, facts)
+	blind := j.needsRoot(wanted, p, facts)
 	others := func(t plan.Target) bool { return j != nil && j.only != "" && t.Dev() != "" && t.Dev() != j.only }
 	for _, c := range wanted {
 		if asKept && c.Kind == plan.File || j.leavesFile(facts, c.Target) || blind && j.untouched(facts, c.Target) ||

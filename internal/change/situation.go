@@ -77,7 +77,7 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 	last, j, facts := at.written, at.journal, at.facts
 	switch {
 	case j != nil:
-		if err := j.strange(""); err != nil {
+		if err := j.unreadableGoal(""); err != nil {
 			return nil, err
 		}
 		all = j.goals()

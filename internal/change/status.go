@@ -43,16 +43,16 @@ type Status struct {
 
 // Followed is a queue of a goal in force whose rate a follower may choose.
 type Followed struct {
-	Dev     string     `json:"dev"`
-	Behind  bool       `json:"behind,omitempty"` // the provider's queue: of incoming traffic, or of a relay
-	Rate    units.Rate `json:"rate"`             // bit/s, of the shaper now; 0: it is to be found
-	Low     units.Rate `json:"low"`              // and between which it may be
-	High    units.Rate `json:"high"`
-	Running bool       `json:"running"`          // weir follow is at work
-	Hidden  string     `json:"hidden,omitempty"` // why that cannot be told
-	Doing              // what it tells of itself
-	Start   string     `json:"start"`         // the command that starts it
-	Ask     string     `json:"ask,omitempty"` // and the one that tells why it is not at work, where a service should be
+	Dev           string     `json:"dev"`
+	AfterProvider bool       `json:"behind,omitempty"` // the provider's queue: of incoming traffic, or of a relay
+	Rate          units.Rate `json:"rate"`             // bit/s, of the shaper now; 0: it is to be found
+	Low           units.Rate `json:"low"`              // and between which it may be
+	High          units.Rate `json:"high"`
+	Running       bool       `json:"running"`          // weir follow is at work
+	Hidden        string     `json:"hidden,omitempty"` // why that cannot be told
+	Doing                    // what it tells of itself
+	Start         string     `json:"start"`         // the command that starts it
+	Ask           string     `json:"ask,omitempty"` // the one that tells why a service is not at work
 }
 
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
@@ -169,7 +169,7 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 		return nil, true
 	case known == nil:
 		return nil, true
-	case err != nil && j.strange("") == nil:
+	case err != nil && j.unreadableGoal("") == nil:
 		// What is in force does not depend on a file.
 		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "is for the next weir up: " +
 			err.Error()})
@@ -182,7 +182,7 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 	switch {
 	case j != nil && j.Pending != nil && j.Pending.Down:
 		status.CutDown, status.Why = true, "weir down was cut short; to end it: weir recover"
-	case j.onlyTheirs():
+	case j.onlyForeign():
 		status.Why = "it was taken down, but for what somebody else had changed"
 	case err != nil:
 		status.Up, status.Why = true, err.Error()
@@ -229,13 +229,13 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 			status.Owns = strings.TrimSpace(status.Owns + " " + plan.Owns(goal, facts))
 		}
 	}
-	if p.Lacks != nil {
-		status.InForce, status.Why = false, p.Lacks.What
+	if p.Unavailable != nil {
+		status.InForce, status.Why = false, p.Unavailable.What
 	}
-	if p.Unkept != nil && status.Kept {
+	if p.NotPersistent != nil && status.Kept {
 		status.Kept = false
 		status.Notes = append(status.Notes, plan.Note{Subject: "after a reboot",
-			Text: p.Unkept.What + ". To keep it: " + p.Unkept.Try})
+			Text: p.NotPersistent.What + ". To keep it: " + p.NotPersistent.Try})
 	}
 	if whole, err := plan.MakeAll(p.All(), j.before(facts)); err == nil {
 		status.Notes = append(append(status.Notes, j.broken(whole)...), plan.Overruled(whole, facts)...)
@@ -250,7 +250,8 @@ func (j *journal) followed(goal plan.Goal, facts host.Facts) (all []Followed) {
 	at := situation{journal: j, facts: facts}
 	for _, target := range []plan.Target{rootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
 		if s, _ := at.shaper(goal, target); s != nil {
-			all = append(all, Followed{Dev: s.Dev, Behind: s.Behind, Rate: s.Rate(), Low: s.Low, High: s.High})
+			all = append(all, Followed{Dev: s.Dev, AfterProvider: s.AfterProvider, Rate: s.Rate(), Low: s.Low,
+				High: s.High})
 		}
 	}
 	return all

@@ -39,7 +39,7 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 			return half, err
 		}
 	}
-	goals, measured, err := s.asked(goal, at)
+	goals, measured, err := s.resolveGoals(goal, at)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -56,7 +56,7 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 func (s Store) refused(goal plan.Goal, at situation) error {
 	var none *journal
 	at.facts, at.journal = at.journal.before(at.facts), none
-	goals, _, err := s.asked(goal, at)
+	goals, _, err := s.resolveGoals(goal, at)
 	if err != nil {
 		return err
 	}
@@ -149,20 +149,20 @@ func (j *journal) planUp(goals []plan.Goal, facts host.Facts, boot bool) (plan.P
 		return p, nil, err
 	case boot:
 		p = p.Carrying(goals) // what a host carries a boot cannot see: its tunnels come later
-		if p.Lacks != nil {
-			notes = append(notes, plan.Note{Subject: p.Goal.Dev, Text: p.Lacks.What})
+		if p.Unavailable != nil {
+			notes = append(notes, plan.Note{Subject: p.Goal.Dev, Text: p.Unavailable.What})
 		}
-	case p.Lacks != nil:
-		return p, nil, p.Lacks
-	case p.Unkept != nil:
-		return p, nil, p.Keepable()
+	case p.Unavailable != nil:
+		return p, nil, p.Unavailable
+	case p.NotPersistent != nil:
+		return p, nil, p.CheckPersistent()
 	}
 	return p, notes, nil
 }
 
 // keepAsIs lets the journal say that a goal is in force for which nothing is to be changed.
 func (s Store) keepAsIs(j *journal, p plan.Plan, facts host.Facts, boot bool) error {
-	if j != nil && alike(j.goals(), p.All()) && j.Reverted == nil && !j.onlyTheirs() && !j.carried && !j.adopted {
+	if j != nil && alike(j.goals(), p.All()) && j.Reverted == nil && !j.onlyForeign() && !j.carried && !j.adopted {
 		return nil
 	}
 	next := j.next(p, facts)

@@ -96,7 +96,7 @@ func (f *Follower) drain(p point) string {
 	since, idle := f.since+p.rtt, f.idle(p) // what was sent since the cut is acknowledged from then on
 	little := p.at-f.stood > 0.3+2*p.rtt    // has stood for long, and does not go
 	switch {
-	case idle && f.steps == nil && f.byItself(p):
+	case idle && f.steps == nil && f.drainedByItself(p):
 		f.found = 0
 		f.set(f.before, p)
 		f.settle(p, f.pauseFor(p))
@@ -222,9 +222,9 @@ func (f *Follower) elsewhere(p point) bool {
 	return stats.Deviation(q) < line.Off/line.Slope
 }
 
-// byItself reports whether a queue is gone of which what was sent less explains not even half. On a link that carries
-// what was found, a queue gets shorter by the share of that which is not sent.
-func (f *Follower) byItself(p point) bool {
+// drainedByItself reports whether our own cut explains less than half of the drop of the queue. On a link of the rate
+// that was found, a queue gets shorter by the share of that rate which is not sent.
+func (f *Follower) drainedByItself(p point) bool {
 	until := p.when - p.q // when that left here which is acknowledged now
 	less := max(0, until-f.since) * (1 - f.out(f.since, until)/f.found)
 	return f.isGone(p) && less < (f.peak-p.q)/2

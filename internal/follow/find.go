@@ -119,7 +119,7 @@ func NewFinder() *Finder { return &Finder{why: Quiet} }
 
 // Look takes what was seen.
 func (f *Finder) Look(l Look) {
-	g := sum(l)
+	g := summarize(l)
 	if n := len(f.seen); n > 0 {
 		switch before := f.seen[n-1]; {
 		case g.at <= before.at:
@@ -197,8 +197,8 @@ func (f *Finder) Why() string {
 // Reason is what is waited for, for who decides by it.
 func (f *Finder) Reason() Reason { return f.why }
 
-// sum sums a look up.
-func sum(l Look) glance {
+// summarize reduces a Look to what Finder needs.
+func summarize(l Look) glance {
 	g := glance{at: l.At.Seconds(), sent: 8 * l.Sent, clients: map[netip.Addr]view{}, q: math.Inf(1)}
 	for _, c := range l.Connections {
 		g.delivered, g.lost = g.delivered+c.Delivered, g.lost+c.Lost

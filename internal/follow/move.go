@@ -75,7 +75,7 @@ func (f *Inward) moment() float64 {
 	return follow
 }
 
-// notes notes when the shaper was full.
+// notes records when the shaper was last full.
 func (f *Inward) notes(at float64) {
 	if s := f.now; 2*s.waiting > s.looks && s.here/s.took > about*f.rate {
 		f.full, f.came = at, max(f.came, s.rate())
@@ -169,7 +169,7 @@ func (f *Inward) doubts(at float64) string {
 	s := f.seen[len(f.seen)-1]
 	switch {
 	case about*s.here/s.took > (1+f.swing)*f.ceiling/f.size:
-		f.wrongs(at)
+		f.rejectLine(at)
 		f.ceiling, f.fell, f.full = f.fell, 0, at
 		f.set(f.kept, at)
 		return "more comes than the link seemed to deliver"
@@ -200,13 +200,13 @@ func (f *Inward) fall(line, swing, at float64) {
 
 // unfall is where less has not helped: it was an application.
 func (f *Inward) unfall(at float64) {
-	f.wrongs(at)
+	f.rejectLine(at)
 	f.kept *= f.fell / f.ceiling
 	f.ceiling, f.swing, f.tests = f.fell, 0, min(drainMost, 2*f.tests)
 }
 
-// wrongs remembers that a line was none of the link's.
-func (f *Inward) wrongs(at float64) {
+// rejectLine records that a flat rate was an application's and not the link's.
+func (f *Inward) rejectLine(at float64) {
 	f.wrong, f.doubt, f.line = f.line, at+f.waits, 0
 	f.waits = min(seldomAgain, 2*f.waits)
 }
@@ -306,7 +306,7 @@ func (f *Inward) probed(at float64) string {
 func (f *Inward) more(came, packets, at float64) string {
 	if came > f.ceiling*(1+near+f.swing)+packets {
 		if f.line > 0 {
-			f.wrongs(at)
+			f.rejectLine(at)
 		}
 		f.ceiling, f.at, f.until, f.downs, f.climbs = came, at, 0, 0, true
 	}

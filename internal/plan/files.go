@@ -85,7 +85,7 @@ func (k *keeper) starts(s host.Starter) (program string) {
 	} else {
 		program = k.facts.UnitProgram // whichever copy of this one that is
 		if program == "" {
-			program, k.Unkept = k.facts.Program.Path, cannotStart(k.facts.Program)
+			program, k.NotPersistent = k.facts.Program.Path, cannotStart(k.facts.Program)
 		}
 		unit := regular(Unit(program))
 		if k.facts.Init == host.OpenRC {
@@ -97,7 +97,7 @@ func (k *keeper) starts(s host.Starter) (program string) {
 	own := k.facts.Files[host.UnitFile]
 	if k.facts.Init == host.Systemd &&
 		(own == host.File{Kind: host.Symlink, Text: "/dev/null"} || own.Kind == host.Regular && own.Text == "") {
-		k.Unkept = &hint.Error{What: "weir.service is masked, so no boot would bring the goal up",
+		k.NotPersistent = &hint.Error{What: "weir.service is masked, so no boot would bring the goal up",
 			Try: "systemctl unmask weir.service"}
 	}
 	return program
@@ -115,7 +115,7 @@ func (k *keeper) rules(drafts []*draft) {
 	}
 	for _, d := range drafts {
 		if !plainName.MatchString(d.link.Name) {
-			k.Unkept = &hint.Error{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name),
+			k.NotPersistent = &hint.Error{What: fmt.Sprintf("%q cannot be written in a udev rule", d.link.Name),
 				Try: "rename the device"}
 			return
 		}
@@ -152,7 +152,7 @@ var (
 func (k *keeper) file(name string, want host.File, reason string) {
 	now := k.facts.Files[name]
 	if now.Kind == host.Other {
-		k.Unkept = &hint.Error{
+		k.NotPersistent = &hint.Error{
 			What: name + " is no file that could be put back, so the goal would not outlast a reboot",
 			Try:  "move it away"}
 		return

@@ -221,8 +221,8 @@ func TestFollowTakesCAKE(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Kind == Root })
-		if i < 0 || (p.Lacks != nil) != c.lacks || p.Changes[i].New.(Queue).Stack[0].Kind() != c.kind {
-			t.Errorf("%s: %v, %v", name, p.Changes, p.Lacks)
+		if i < 0 || (p.Unavailable != nil) != c.lacks || p.Changes[i].New.(Queue).Stack[0].Kind() != c.kind {
+			t.Errorf("%s: %v, %v", name, p.Changes, p.Unavailable)
 		}
 	}
 }

@@ -280,17 +280,17 @@ func TestUnkept(t *testing.T) {
 		f := keeping(t)
 		edit(&f)
 		p, err := Make(Goal{Rate: 50e6}, f) // a plan can be looked at from everywhere
-		if err != nil || p.Unkept == nil || !strings.Contains(p.Keepable().(*hint.Error).Try, "; or --runtime") {
-			t.Errorf("%s: %+v, %v", name, p.Unkept, err)
+		if err != nil || p.NotPersistent == nil || !strings.Contains(p.CheckPersistent().(*hint.Error).Try, "; or --runtime") {
+			t.Errorf("%s: %+v, %v", name, p.NotPersistent, err)
 		}
-		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.Unkept != nil {
-			t.Errorf("%s with --runtime: %v, %v", name, p.Unkept, err)
+		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.NotPersistent != nil {
+			t.Errorf("%s with --runtime: %v, %v", name, p.NotPersistent, err)
 		}
 		// A unit that is there and starts a weir is good enough, whichever weir looks.
 		f.Files[host.UnitFile], f.UnitProgram = regular(Unit("/usr/local/bin/weir")), "/usr/local/bin/weir"
 		aboutProgram := f.Program != keeping(t).Program
-		if p, _ := Make(Goal{Rate: 50e6}, f); aboutProgram && p.Unkept != nil {
-			t.Errorf("%s, and a unit: %v", name, p.Unkept)
+		if p, _ := Make(Goal{Rate: 50e6}, f); aboutProgram && p.NotPersistent != nil {
+			t.Errorf("%s, and a unit: %v", name, p.NotPersistent)
 		}
 	}
 }
@@ -302,17 +302,17 @@ func TestMasked(t *testing.T) {
 		f.Files[host.PackageUnit] = unit
 		for _, mask := range []host.File{{Kind: host.Symlink, Text: "/dev/null"}, regular("")} {
 			f.Files[host.UnitFile] = mask
-			if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.Unkept == nil ||
-				!strings.Contains(p.Unkept.Try, "systemctl unmask weir.service") {
-				t.Errorf("%s, %s: %+v, %v", unit.Kind, mask.Kind, p.Unkept, err)
+			if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.NotPersistent == nil ||
+				!strings.Contains(p.NotPersistent.Try, "systemctl unmask weir.service") {
+				t.Errorf("%s, %s: %+v, %v", unit.Kind, mask.Kind, p.NotPersistent, err)
 			}
-			if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.Unkept != nil {
-				t.Errorf("%s, %s, with --runtime: %+v, %v", unit.Kind, mask.Kind, p.Unkept, err)
+			if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.NotPersistent != nil {
+				t.Errorf("%s, %s, with --runtime: %+v, %v", unit.Kind, mask.Kind, p.NotPersistent, err)
 			}
 		}
 		f.Files[host.UnitFile] = host.File{Kind: host.NoFile}
-		if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.Unkept != nil {
-			t.Errorf("%s, not masked: %+v, %v", unit.Kind, p.Unkept, err)
+		if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.NotPersistent != nil {
+			t.Errorf("%s, not masked: %+v, %v", unit.Kind, p.NotPersistent, err)
 		}
 	}
 }

@@ -27,20 +27,20 @@ type Plan struct {
 	Changes    []Change `json:"changes"`
 	Considered []Note   `json:"considered,omitempty"`
 
-	// Lacks is what was asked for and is not to be had, where the rest of the goal does without it: a person is told,
-	// and a boot goes on.
-	Lacks *hint.Error `json:"-"`
-	// Unkept is why the plan could not be kept over a reboot, though it is to be: nothing to look at a plan for, but to
-	// carry one out.
-	Unkept *hint.Error `json:"-"`
+	// Unavailable is an option that was asked for and that this host cannot have, where the rest of the goal does
+	// without it. A person is told, and a boot goes on.
+	Unavailable *hint.Error `json:"-"`
+	// NotPersistent is why the plan cannot be kept over a reboot although it should be. It stops who carries the plan
+	// out, and not who only looks at it.
+	NotPersistent *hint.Error `json:"-"`
 }
 
-// Keepable is Unkept for who is to carry the plan out, with another way; nil if the plan can be kept.
-func (p Plan) Keepable() error {
-	if p.Unkept == nil {
+// CheckPersistent returns NotPersistent with one more thing to try, or nil if the plan can be kept.
+func (p Plan) CheckPersistent() error {
+	if p.NotPersistent == nil {
 		return nil
 	}
-	return &hint.Error{What: p.Unkept.What, Try: p.Unkept.Try + "; or --runtime: what is set ends with a reboot"}
+	return hint.New(p.NotPersistent.What, p.NotPersistent.Try+"; or --runtime: what is set ends with a reboot")
 }
 
 // All are the goals that are planned, with their devices filled in.
@@ -220,7 +220,7 @@ func together(drafts []*draft) (p Plan, err error) {
 		} else {
 			p.Others = append(p.Others, d.Goal)
 		}
-		p.Lacks = cmp.Or(p.Lacks, d.Lacks)
+		p.Unavailable = cmp.Or(p.Unavailable, d.Unavailable)
 		for _, n := range d.Considered {
 			if !slices.Contains(p.Considered, n) {
 				p.Considered = append(p.Considered, n)

@@ -302,9 +302,9 @@ func TestRelayRefused(t *testing.T) {
 		}, "tc qdisc del dev eth0 ingress; tc qdisc del dev tun0 ingress; ip link del ifb-weir"},
 	} {
 		p, err := Make(proxy, with(t, c.edit))
-		if err != nil || p.Lacks == nil || !strings.Contains(p.Lacks.Try, c.try) ||
-			strings.Contains(p.Lacks.Try, "--ingress") {
-			t.Errorf("%s: %+v, %v", name, p.Lacks, err)
+		if err != nil || p.Unavailable == nil || !strings.Contains(p.Unavailable.Try, c.try) ||
+			strings.Contains(p.Unavailable.Try, "--ingress") {
+			t.Errorf("%s: %+v, %v", name, p.Unavailable, err)
 		}
 	}
 }

@@ -282,8 +282,8 @@ func (d *draft) withoutCAKE(reason string) string {
 // needCAKE says that a goal which is to be followed cannot be.
 func (d *draft) needCAKE() {
 	if d.Goal.Follow != "" && !d.has("cake") {
-		d.Lacks = &hint.Error{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed", d.link.Name,
-			d.facts.Kernel), Try: host.AllModules(d.facts.Kernel) + ", or leave --follow out"}
+		d.Unavailable = &hint.Error{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed",
+			d.link.Name, d.facts.Kernel), Try: host.AllModules(d.facts.Kernel) + ", or leave --follow out"}
 	}
 }
 
@@ -451,7 +451,7 @@ func shapeWhatArrives(d *draft) error {
 	err := shape()
 	var refusal *hint.Error
 	if d.Goal.Rate != 0 && errors.As(err, &refusal) {
-		d.Lacks = refusal
+		d.Unavailable = refusal
 		return nil
 	}
 	return err

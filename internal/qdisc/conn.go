@@ -379,7 +379,7 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 		if err != nil {
 			return err
 		}
-		t.Filters = append(append(t.Filters, tell(filters)...), templates...)
+		t.Filters = append(append(t.Filters, markRoots(filters)...), templates...)
 	}
 	for _, class := range t.Classes {
 		if class.Handle.Minor() == 0 { // hfsc's root, whose filters are the qdisc's
@@ -389,7 +389,7 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 		if err != nil {
 			return err
 		}
-		t.Filters = append(t.Filters, tell(filters)...)
+		t.Filters = append(t.Filters, markRoots(filters)...)
 	}
 	*t = t.sorted()
 	return nil

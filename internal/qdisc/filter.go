@@ -312,10 +312,10 @@ type place struct {
 
 func (f Filter) place() place { return place{f.Parent, f.Chain, f.Priority, f.Protocol} }
 
-// tell adds to filters as a place lists them, newest first, what only that order says: which of u32's tables the kernel
-// has made by itself, the oldest of its place; and the order in which basic and bpf ask, which tree keeps, is the one
-// in which they are made anew.
-func tell(filters []Filter) []Filter {
+// markRoots adds what only the order of the listing, newest first, reveals. Of u32's hash tables the oldest of its
+// place is the root, which the kernel made by itself. Filters basic and bpf are made anew in the order in which they
+// are asked.
+func markRoots(filters []Filter) []Filter {
 	filters = slices.Clone(filters)
 	slices.Reverse(filters)
 	rooted := map[place]bool{}

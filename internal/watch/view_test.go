@@ -72,7 +72,7 @@ func words(s change.Status, err error) string {
 func followed(running bool, does change.Doing) State {
 	s := busy()
 	s.Add(Event{Followed: []change.Followed{{Dev: "ens3", Rate: 99.75e6, Low: 9.975e6, High: 199.5e6, Running: running,
-		Doing: does, Start: "systemctl start weir-follow"}, {Dev: qdisc.IFB, Behind: true, Rate: 85e6, Low: 85e6,
+		Doing: does, Start: "systemctl start weir-follow"}, {Dev: qdisc.IFB, AfterProvider: true, Rate: 85e6, Low: 85e6,
 		High: 99.75e6, Running: running, Start: "systemctl start weir-follow"}, {Dev: "ens9", Rate: 1e6}}})
 	return s
 }

@@ -194,7 +194,7 @@ func prepare(u change.Unmeasured, share float64) (s listener, err error) {
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
 	}
-	if s.eye, err = open(u.Goal.Dev, u.Cake, u.Bare, many, u.Forwarding); err != nil {
+	if s.eye, err = open(u.Goal.Dev, u.Cake, u.NoLinkHeader, many, u.Forwarding); err != nil {
 		s.conn.Close()
 		return s, err
 	}
@@ -339,12 +339,12 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 	told := follow.Told{Link: s.Goal.Inward(), Usual: s.Usual, Low: s.Low, High: s.High}
 	if s.Tunnels {
 		return follow.NewTunnels(s.Rate(), told),
-			&eye{begin: sinceBoot(), cake: s.Cake(), bare: s.Bare, received: s.Received}, nil
+			&eye{begin: sinceBoot(), cake: s.Cake(), bare: s.NoLinkHeader, received: s.Received}, nil
 	}
-	if s.Behind {
-		return follow.NewInward(s.Rate(), told), &eye{begin: sinceBoot(), cake: s.Cake(), bare: s.Bare}, nil
+	if s.AfterProvider {
+		return follow.NewInward(s.Rate(), told), &eye{begin: sinceBoot(), cake: s.Cake(), bare: s.NoLinkHeader}, nil
 	}
-	e, err := open(s.Goal.Dev, s.Cake(), s.Bare, few, s.Forwards)
+	e, err := open(s.Goal.Dev, s.Cake(), s.NoLinkHeader, few, s.Forwards)
 	return follow.New(s.Rate(), s.Low, s.High), e, err
 }
 
@@ -382,7 +382,7 @@ func steer(
 		if err != nil {
 			return err
 		}
-		if err := s.Wanted(); err != nil {
+		if err := s.CheckCurrent(); err != nil {
 			return err
 		}
 		look, err := e.look(stats)

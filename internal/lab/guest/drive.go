@@ -33,9 +33,9 @@ const (
 	patience   = 500 * time.Millisecond // after the end, for the last answers, beside the RTT and the provider's buffer
 	firstPort  = 5201
 
-	// aside is where between two ticks of the driver probes start, where the driver's own work takes time. It is such
-	// that with none of the common RTTs an answer comes at a tick, either.
-	aside = 2500 * time.Microsecond
+	// probeOffset shifts the start of probes off the driver's tick, where the driver's own work takes time. With none
+	// of the usual RTTs an answer comes at a tick, either.
+	probeOffset = 2500 * time.Microsecond
 )
 
 // group is a scenario's flow with its connections.
@@ -214,7 +214,7 @@ func (d *driver) start() error {
 		// Out of step with each other, so that probes do not meet at every tick.
 		start := d.begin + time.Duration(i)*time.Millisecond
 		if e, _ := scenario.EngineNamed(s.Engine); e.Slow {
-			start += aside
+			start += probeOffset
 		}
 		var samples *traffic.Samples
 		var err error

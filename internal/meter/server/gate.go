@@ -59,8 +59,8 @@ func (g *gate) inside(client string) bool {
 	return g.clients[client] != nil
 }
 
-// hold is a transfer of a client's.
-type hold struct {
+// admission is one transfer that the gate has let in.
+type admission struct {
 	gate   *gate
 	client string
 	tester *tester
@@ -68,7 +68,7 @@ type hold struct {
 }
 
 // enter begins a transfer; without a place it gives none, and how long to wait.
-func (g *gate) enter(client string) (*hold, time.Duration) {
+func (g *gate) enter(client string) (*admission, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.take(client)
@@ -102,7 +102,7 @@ func (g *gate) end(client string, t *tester) {
 }
 
 // take is enter, for who has the lock.
-func (g *gate) take(client string) (*hold, time.Duration) {
+func (g *gate) take(client string) (*admission, time.Duration) {
 	now := g.now()
 	wait := g.limits.Duration
 	for name, t := range g.clients {
@@ -130,7 +130,7 @@ func (g *gate) take(client string) (*hold, time.Duration) {
 	}
 	t.running++
 	t.last, t.idle = now, false
-	return &hold{gate: g, client: client, tester: t, End: t.began.Add(g.limits.Duration)}, 0
+	return &admission{gate: g, client: client, tester: t, End: t.began.Add(g.limits.Duration)}, 0
 }
 
 // Test is one that runs.
@@ -157,14 +157,14 @@ func (g *gate) running() (tests []Test) {
 }
 
 // add counts bytes, and reports whether more may follow.
-func (h *hold) add(n int) bool {
+func (h *admission) add(n int) bool {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.tester.bytes += int64(n)
 	return h.tester.bytes < h.gate.limits.Bytes && h.gate.now().Before(h.End)
 }
 
-func (h *hold) leave() {
+func (h *admission) leave() {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.tester.running--

@@ -46,7 +46,7 @@ type ndt7Conn struct{ Client, Server, UUID string }
 // ndt7 is a test that runs.
 type ndt7 struct {
 	*websocket.Conn
-	hold  *hold
+	hold  *admission
 	under net.Conn
 	began time.Time
 	last  time.Time

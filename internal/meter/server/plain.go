@@ -152,7 +152,7 @@ func (s *Server) plain(c net.Conn, first []byte) {
 }
 
 // pour sends until the client goes, or the limits are reached.
-func (s *Server) pour(c net.Conn, h *hold, rec *meter.Recorder) {
+func (s *Server) pour(c net.Conn, h *admission, rec *meter.Recorder) {
 	b := s.noise[:s.atOnce(meter.PlainChunk)]
 	for {
 		wait, ok := s.down.take(s.now(), h.End, len(b))
@@ -179,7 +179,7 @@ func (s *Server) atOnce(most int) int {
 }
 
 // drain takes what comes, likewise.
-func (s *Server) drain(c net.Conn, h *hold, rec *meter.Recorder) {
+func (s *Server) drain(c net.Conn, h *admission, rec *meter.Recorder) {
 	b := make([]byte, s.atOnce(meter.PlainChunk))
 	for {
 		c.SetReadDeadline(time.Now().Add(stall))

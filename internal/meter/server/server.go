@@ -173,7 +173,8 @@ func (s *Server) responder() *irtt.Responder {
 		}}
 }
 
-// answer is what a datagram is answered. An answer waits for nothing; who asks for more than ahead gets none.
+// answer returns the reply to a datagram, or none if the client is more than two seconds ahead of its rate. It never
+// blocks.
 func (s *Server) answer(r *irtt.Responder, from netip.AddrPort, tos byte, b []byte) irtt.Answer {
 	const ahead = 2 * time.Second
 	of := &s.echoes.outside
@@ -319,7 +320,7 @@ func (s *Server) routes() http.Handler {
 }
 
 // enter takes a place among those who test, or answers that there is none.
-func (s *Server) enter(w http.ResponseWriter, r *http.Request) *hold {
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) *admission {
 	h, wait := s.gate.enter(client(r.RemoteAddr))
 	if h == nil {
 		busy(w, wait)

@@ -237,7 +237,7 @@ func TestBegin(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	l := DefaultLimits()
 	g := newGate(l, func() time.Time { return now }, func(string) {})
-	test := func(left time.Duration) *hold {
+	test := func(left time.Duration) *admission {
 		t.Helper()
 		got, wait, ok := g.begin("a")
 		if !ok || wait != 0 || got != left {
