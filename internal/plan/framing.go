@@ -18,7 +18,7 @@ const (
 	pppFrames = 30 + 14
 
 	framingEvidence = "lab, 50mbit, 4 downloads: behind a provider that counts all that is on a wire an echo waits " +
-		"199.7 ms at p99; if Weir is told, it waits 0.24; the goodput is 46.84 Mbit/s where it was told too " +
+		"199.8 ms at p99; if Weir is told, it waits 0.24; the goodput is 46.84 Mbit/s where it was told too " +
 		"much, and 47.60 where not; scenarios/rules/framing.toml"
 )
 

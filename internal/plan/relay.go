@@ -497,20 +497,20 @@ func (d *draft) kindNotes() {
 func (k Kinds) evidence() string {
 	switch {
 	case k.Has(Proxy) && k.Tunnels():
-		return "lab, 50mbit, WireGuard and a proxy, 4 connections each: ssh through the tunnel waits 1.46 ms at p99 " +
-			"while both upload, 379.3 with 93 % of what leaves, and 36.35 with a queue for what arrives that holds " +
+		return "lab, 50mbit, WireGuard and a proxy, 4 connections each: ssh through the tunnel waits 2.14 ms at p99 " +
+			"while both upload, 376.9 with 93 % of what leaves, and 35.36 with a queue for what arrives that holds " +
 			"the tunnel packed (scenarios/relay/mixed.toml)"
 	case k.Has(Proxy):
-		return "lab, 50mbit, 4 downloads through a proxy: ssh through it waits 0.92 ms at p99 instead of 638.9, " +
-			"372.4 with a server's plan; the goodput is 42.03 Mbit/s instead of 46.29 (scenarios/relay/proxy.toml)"
+		return "lab, 50mbit, 4 downloads through a proxy: ssh through it waits 1.14 ms at p99 instead of 452.5, " +
+			"350.7 with a server's plan; the goodput is 42.03 Mbit/s instead of 45.58 (scenarios/relay/proxy.toml)"
 	case k.Has(Tunnel):
-		return "lab, 50mbit, 4 downloads through a tunnel in user space: ssh in it waits 0.99 ms at p99 instead of " +
-			"1064, 151.5 with 93 % of what leaves; the goodput is 42.87 Mbit/s instead of 44.53 " +
+		return "lab, 50mbit, 4 downloads through a tunnel in user space: ssh in it waits 1.05 ms at p99 instead of " +
+			"1021, 151.0 with 93 % of what leaves; the goodput is 42.87 Mbit/s instead of 44.58 " +
 			"(scenarios/relay/tunnel.toml)"
 	case k.Tunnels():
-		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.78 ms at p99, 197.9 with a server's " +
+		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.79 ms at p99, 198.5 with a server's " +
 			"plan; 4 downloads carry 41.59 Mbit/s (scenarios/relay/wireguard.toml)"
 	}
-	return "lab, 50mbit, 4 downloads through NAT: ssh through the relay waits 2.03 ms at p99 instead of 773.9, 351.6 " +
-		"with a server's plan; the goodput is 43.88 Mbit/s instead of 46.51 (scenarios/relay/nat.toml)"
+	return "lab, 50mbit, 4 downloads through NAT: ssh through the relay waits 1.97 ms at p99 instead of 386.8, 342.0 " +
+		"with a server's plan; the goodput is 43.88 Mbit/s instead of 46.55 (scenarios/relay/nat.toml)"
 }

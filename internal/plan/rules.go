@@ -40,7 +40,7 @@ const (
 		"is 47.6 Mbit/s instead of 47.7, and the provider drops nothing (scenarios/narrow-link.toml)"
 	intervalEvidence = "with CAKE's own interval of 100ms an echo beside 16 flows waits 0.68 ms at p99 instead of " +
 		"0.24, and one forwarded flow fills 91 % of the link instead of 99.6 (48ms; scenarios/aqm-interval.toml)"
-	ownEvidence = "12mbit, 71ms: connections that start and stop fill 99.0 % of the link, and 86.2 with ten RTTs of " +
+	ownEvidence = "12mbit, 71ms: connections that start and stop fill 99.0 % of the link, and 86.1 with ten RTTs of " +
 		"interval (scenarios/rules/startstop.toml)"
 	fairEvidence = "1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, and 8.7 with CAKE's default " +
 		"(scenarios/seeds/shaping.toml)"
@@ -156,15 +156,15 @@ func (g Goal) Crowded(s host.Sockets) []Note {
 	return []Note{warning("path", "one client has %d busy connections. At %s a turn of theirs takes %s, and what "+
 		"else that client does waits for its turn. No other client waits. Fewer connections end that; so does CAKE's "+
 		"flows, with which clients do not share evenly any more (lab, 12mbit: an echo of a client with 33 downloads "+
-		"waits 8.33 ms at p99, with 128 71.51, and with flows 1.01; scenarios/rules/many.toml)",
+		"waits 5.63 ms at p99, with 128 73.63, and with flows 1.01; scenarios/rules/many.toml)",
 		s.Most, g.Rate, turn.Round(time.Millisecond))}
 }
 
 // overloads says what DualPI2 drops where many connections are seen.
 //
 // Its classic queue holds one target. Where a connection has few packets in flight, it takes many losses to slow it
-// down, and an echo's packets are dropped as often. In the lab that number alone tells how many: of 6.5 packets 1.7 %,
-// of 3.3 6 %, and of 1.7 14 to 17 %, from 6 to 23 Mbit/s (docs/rules.md, "L4S on narrow links").
+// down, and an echo's packets are dropped as often. In the lab that number alone tells how many: of 6.5 packets 2 %,
+// of 3.3 5 to 6 %, and of 1.7 15 to 18 %, from 6 to 23 Mbit/s (docs/rules.md, "L4S on narrow links").
 func (g Goal) overloads(s host.Sockets) []Note {
 	const packet, few, target, usual = wire.Frame * 8, 4, 15 * time.Millisecond, 40 * time.Millisecond
 	rtt := time.Duration(cmp.Or(g.RTT, s.RTT, units.Duration(usual))) + target
@@ -174,7 +174,7 @@ func (g Goal) overloads(s host.Sockets) []Note {
 	}
 	return []Note{warning("L4S", "%d connections are busy. At %s each has less than four packets in flight. "+
 		"DualPI2 then drops many, also of what is no download (lab, 12mbit, 40ms, 16 downloads: a classic echo "+
-		"loses 5.87 %% of its packets, and with CAKE 0; scenarios/rules/l4s.toml)", s.Busy, g.Rate)}
+		"loses 4.73 %% of its packets, and with CAKE 0; scenarios/rules/l4s.toml)", s.Busy, g.Rate)}
 }
 
 // ownInterval is the interval for what this host sends itself.
@@ -294,7 +294,7 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 	if g.Rate < narrow {
 		d.warn("L4S", "on a link as narrow as %s many connections at once overload DualPI2, and it drops in both "+
 			"queues "+
-			"(lab, 3mbit, 16 downloads: a classic echo loses 27.4 %% of its packets, one in the L queue 25.7, "+
+			"(lab, 3mbit, 16 downloads: a classic echo loses 29.3 %% of its packets, one in the L queue 24.8, "+
 			"and with CAKE 0 and 0; scenarios/rules/l4s.toml)", g.Rate)
 	}
 	if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
@@ -443,7 +443,7 @@ func shapeWhatArrives(d *draft) error {
 		if g.Carries == Kinds(Routes) && g.Rate != 0 {
 			d.note("incoming traffic", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% "+
 				"of its rate. "+
-				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.77 ms at p99, and 199.0 without; "+
+				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.79 ms at p99, and 199.0 without; "+
 				"scenarios/relay/router.toml)")
 		}
 		return nil

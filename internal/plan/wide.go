@@ -18,9 +18,9 @@ const (
 	// internal/dualpi2 counts them and holds this to it, and weir doctor --bench measures both (docs/rules.md).
 	wholeCarries = 3
 
-	wideEvidence = "1 against 10 connections at 2.5gbit: with superpackets left whole 1193 and 1192 Mbit/s and an " +
+	wideEvidence = "1 against 10 connections at 2.5gbit: with superpackets left whole 1192 and 1193 Mbit/s and an " +
 		"echo of 0.21 ms at p99; with cake_mq 298 and 2087 (scenarios/rules/wide.toml)"
-	perQueueEvidence = "lab, 2.5gbit, 4 queues: an echo waits 0.89 ms at p99, and without a shaper 102; 1 against 10 " +
+	perQueueEvidence = "lab, 2.5gbit, 4 queues: an echo waits 1.08 ms at p99, and without a shaper 100; 1 against 10 " +
 		"connections share 119 : 2266, and with CAKE 1193 : 1193 (scenarios/rules/wide.toml)"
 )
 
@@ -52,7 +52,7 @@ func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
 func (d *draft) multiQueue(q *qdisc.Cake) (queues string) {
 	q.MultiQueue = true
 	d.note("fairness", "each of the %d queues is fair by itself: clients share evenly where their connections "+
-		"fall on the same. (lab, 100mbit, 1 against 10 connections: 11.89 and 83.44 Mbit/s, 47.66 with one CAKE; "+
+		"fall on the same. (lab, 100mbit, 1 against 10 connections: 11.93 and 83.40 Mbit/s, 47.66 with one CAKE; "+
 		"scenarios/rules/several-queues.toml)", d.link.TxQueues)
 	return fmt.Sprintf(", on %d queues", d.link.TxQueues)
 }
