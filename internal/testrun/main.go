@@ -70,8 +70,8 @@ type event struct {
 	Elapsed                                   float64
 }
 
-// outside is a hash of what is outside of this module and decides how tests go. Kernels and the machine's packages count
-// by the names and times of their files. The program counts by its content, since make touches it each time.
+// outside is a hash of what is outside of this module and decides how tests go. Kernels and the machine's packages
+// count by the names and times of their files. The program counts by its content, since make touches it each time.
 func outside() string {
 	sum := sha256.New()
 	cache, _ := os.UserCacheDir()
