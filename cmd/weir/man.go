@@ -121,7 +121,7 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 		writeText(w, cmd.Example)
 	}
 	heading(`"EXIT STATUS"`)
-	writeText(w, cmp.Or(status, "0 success, 1 no or failed, 2 wrong usage."))
+	writeText(w, cmp.Or(status, "0 success, 1 the answer is no or the command failed, 2 wrong usage."))
 	if section == "8" {
 		heading("FILES")
 		for _, f := range [][2]string{

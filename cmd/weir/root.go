@@ -24,7 +24,8 @@ func newRootCommand() *cobra.Command {
 ` + firstCommands + `
 
 Rates, times and shares are written as tc writes them: 50mbit, 48.3ms, 10%.
-Exit status: 0 success, 1 no or failed, 2 wrong usage.`,
+Exit status: 0 success, 1 the answer is no or the command failed,
+2 wrong usage.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

@@ -44,7 +44,7 @@ func newServeCommand() *cobra.Command {
 	o := serveOptions{duration: limits.Duration}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Be the other end of weir measure, and of other programs",
+		Short: "Run the server that weir measure and other programs connect to",
 		Long: `Answers those who measure the way to this host. It needs no root.
 
 It prints the line to run on the other side, and the address of a page that
@@ -60,9 +60,9 @@ One TLS port speaks to weir measure, networkQuality and other RPM clients, ndt7,
 LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
 as its HMAC key. docs/measure.md has a command for each.
 
-One client tests at a time; others are told when to come back. By UDP an answer
-is as long as what it answers. Only the first may be 17 bytes longer, for who
-has the token or is this host.
+One client tests at a time; others are told when to come back. UDP replies never
+exceed the request, except the first to a client that has the token or is local
+(17 bytes).
 
 Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 		Args: noArguments,

@@ -508,12 +508,12 @@ func judged(rows []meter.Row) (better, worse bool) {
 // ask asks; whoever is not there has said no.
 func (t *attempt) ask(ctx context.Context, question string) bool {
 	if !t.terminal {
-		fmt.Fprintln(t.w, "Nobody can be asked, and there is no --yes: it is put back.")
+		fmt.Fprintln(t.w, "No terminal and no --yes: it is put back.")
 		return false
 	}
 	in, err := cancelreader.NewReader(t.in)
 	if err != nil {
-		fmt.Fprintf(t.w, "Nobody can be asked: %v.\n", err)
+		fmt.Fprintf(t.w, "The terminal cannot be read: %v.\n", err)
 		return false
 	}
 	defer in.Close()

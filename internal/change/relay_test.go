@@ -519,11 +519,11 @@ func TestRoleAsSeen(t *testing.T) {
 	m.carried()
 	p := must[plan.Plan](t)(s.Plan(rate))
 	if p.Goal.Role != "relay" || p.Goal.Carries != "tunnel" ||
-		!noted(p.Considered, "role", "taken for a relay on one card") {
+		!noted(p.Considered, "role", "looks like a one-card relay") {
 		t.Errorf("plan: %+v", p)
 	}
 	out := must[Outcome](t)(s.Up(rate, 0))
-	if out.Goal != p.Goal || !noted(out.Notes, "role", "taken for a relay on one card") ||
+	if out.Goal != p.Goal || !noted(out.Notes, "role", "looks like a one-card relay") ||
 		plan.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("up: %+v", out)
 	}
@@ -564,7 +564,7 @@ func TestRelayIsNotGivenUpByMistake(t *testing.T) {
 		{"and it is told what comes in", faster, plan.Goal{Rate: 40e6}, false,
 			"it does not say --role relay --carries tunnel",
 			"weir up --rate 40mbit --role relay --carries tunnel --nat, or weir down first", ""},
-		{"a rate alone, and traffic", tunnel, plan.Goal{Rate: 40e6}, true, "", "", "taken for a relay"},
+		{"a rate alone, and traffic", tunnel, plan.Goal{Rate: 40e6}, true, "", "", "looks like a one-card relay"},
 		{"no rate", tunnel, plan.Goal{RTT: 4e7}, false, "it does not say --rate 50mbit --role relay --carries tunnel",
 			"weir up --rate 50mbit --rtt 40ms --role relay --carries tunnel, or weir down first", ""},
 		{"the role alone, while the tunnel is not there", tunnel, plan.Goal{Rate: 40e6, Role: "relay"}, false,

@@ -187,7 +187,7 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (n
 		case errors.As(err, &problem):
 			return nil, problem
 		case errors.As(err, &unknown), errors.As(err, &name):
-			return nil, hint.New("the certificate of "+t.Addr+" is nobody's that this host trusts",
+			return nil, hint.New("the certificate of "+t.Addr+" is not signed by a trusted authority",
 				"the line that weir serve prints there: it has a --pin")
 		}
 		if errors.Is(err, context.DeadlineExceeded) { // such as a server that hangs, in the midst of a measurement too

@@ -217,7 +217,7 @@ func named(otherwise string) func(string) (string, error) {
 func parseRTT(s string) (units.Duration, error) {
 	d, err := units.ParseDuration(s)
 	if err == nil && d == 0 {
-		err = errors.New("no path takes no time")
+		err = errors.New("RTT must be above 0")
 	}
 	return units.Duration(d), err
 }

@@ -150,7 +150,7 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 		return g, nil, nil
 	case carried.Relay():
 		g.Role, g.Carries = "relay", SetUp(f)
-		return g, role("taken for a relay on one card: %s To have a server's plan: --role server", seen), nil
+		return g, role("looks like a one-card relay: %s Use --role server to override", seen), nil
 	case f.Forwards():
 		if kinds := SetUp(f); len(tunnelsOf(kinds)) > 0 {
 			return g, nil, &hint.Error{

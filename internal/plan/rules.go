@@ -73,8 +73,8 @@ func ownTheQueue(d *draft) error {
 		d.warnIfIdle()
 		return err
 	case g.Unknown():
-		d.note("rate", "not known yet, so the queue is that of a host whose rate nobody knows; weir follow looks on, "+
-			"and gives %s a shaper once others have filled the link for %d s", d.link.Name, FindTakes)
+		d.note("rate", "unknown: no limit yet; weir follow adds one to %s after %d s of a full link", d.link.Name,
+			FindTakes)
 		d.needCAKE()
 		return d.unshaped()
 	case g.Rate != 0 && g.Rate == d.link.Speed && g.Follow == "":

@@ -147,15 +147,15 @@ func TestRefusals(t *testing.T) {
 		target meter.Target
 		cc     string
 	}{
-		"nobody answers at":                 {meter.Target{Addr: nobody}, ""},
-		"nosuch.invalid has no address":     {meter.Target{Addr: "nosuch.invalid:1"}, ""},
-		"speaks no TLS":                     {meter.Target{Addr: mute.Addr().String()}, ""},
-		"has another fingerprint":           {other, ""},
-		"is nobody's that this host trusts": {unpinned, ""},
-		"wants a token":                     {without, ""},
-		"another test runs there":           {full, ""},
-		"lets a test take 1 s":              {short, ""},
-		`congestion control "nosuch"`:       {good, "nosuch"},
+		"nobody answers at":                    {meter.Target{Addr: nobody}, ""},
+		"nosuch.invalid has no address":        {meter.Target{Addr: "nosuch.invalid:1"}, ""},
+		"speaks no TLS":                        {meter.Target{Addr: mute.Addr().String()}, ""},
+		"has another fingerprint":              {other, ""},
+		"is not signed by a trusted authority": {unpinned, ""},
+		"wants a token":                        {without, ""},
+		"another test runs there":              {full, ""},
+		"lets a test take 1 s":                 {short, ""},
+		`congestion control "nosuch"`:          {good, "nosuch"},
 	} {
 		_, err := meter.Measure(context.Background(), c.target,
 			meter.Options{Time: 2 * time.Second, Conns: 1, CC: c.cc})
