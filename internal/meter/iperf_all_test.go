@@ -11,7 +11,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os/exec"
@@ -25,19 +24,9 @@ import (
 	"weir/internal/testkind"
 )
 
-// patiently has something measured, and again for longer if that went wrong: on a busy machine little happens in a
+// unhurried is how many times as long as the least a measurement takes here: on a busy machine little happens in a
 // short phase.
-func patiently(t *testing.T, measure func(factor time.Duration) (wrong []string)) {
-	t.Helper()
-	var wrong []string
-	for _, factor := range []time.Duration{1, 3, 10} {
-		if wrong = measure(factor); len(wrong) == 0 {
-			return
-		}
-		t.Logf("measured for longer: %s", strings.Join(wrong, "; "))
-	}
-	t.Error(strings.Join(wrong, "; "))
-}
+const unhurried = 3
 
 // iperfServer starts an iperf3 server, and gives its address.
 func iperfServer(t *testing.T, args ...string) string {
@@ -128,47 +117,44 @@ func TestIperfBetween(t *testing.T) {
 // The real iperf3 takes each phase for a test, and both ends count the same bytes.
 func TestIperf(t *testing.T) {
 	addr := iperfServer(t)
-	patiently(t, func(factor time.Duration) (wrong []string) {
-		var err error
-		var rec *Recording
-		for range 50 { // until it listens
-			options := Options{Time: 6 * time.Second * factor, Conns: 3, Both: true}
-			if rec, err = MeasureIperf(context.Background(), addr, options); err == nil {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
+	var err error
+	var rec *Recording
+	for range 50 { // until it listens
+		options := Options{Time: unhurried * 6 * time.Second, Conns: 3, Both: true}
+		if rec, err = MeasureIperf(context.Background(), addr, options); err == nil {
+			break
 		}
-		if err != nil {
-			t.Fatal(err)
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Summarize(rec)
+	for _, name := range []string{Download, Upload, Both} {
+		p := r.Find(name)
+		if p == nil {
+			t.Fatalf("no phase %s: %v", name, r.Notes)
 		}
-		r := Summarize(rec)
-		for _, name := range []string{Download, Upload, Both} {
-			p := r.Find(name)
-			if p == nil {
-				t.Fatalf("no phase %s: %v", name, r.Notes)
-			}
-			for _, direction := range []string{Download, Upload} {
-				if got, want := p.Goodput[direction].Value > 1, name == direction || name == Both; got != want {
-					wrong = append(wrong, fmt.Sprintf("%s: %s of %v Mbit/s", name, direction,
-						p.Goodput[direction].Value))
-				}
-			}
-			for _, s := range p.Senders {
-				if s.Flows != 3 || len(s.Ended) > 0 {
-					t.Errorf("%s: %d flows, ended: %v", name, s.Flows, s.Ended)
-				}
+		for _, direction := range []string{Download, Upload} {
+			if got, want := p.Goodput[direction].Value > 1, name == direction || name == Both; got != want {
+				t.Errorf("%s: %s of %v Mbit/s", name, direction,
+					p.Goodput[direction].Value)
 			}
 		}
-		for _, note := range r.Notes {
-			if strings.Contains(note, "did not say") || strings.Contains(note, "have arrived") {
-				wrong = append(wrong, note)
+		for _, s := range p.Senders {
+			if s.Flows != 3 || len(s.Ended) > 0 {
+				t.Errorf("%s: %d flows, ended: %v", name, s.Flows, s.Ended)
 			}
 		}
-		if len(rec.Samples) < 40 {
-			wrong = append(wrong, fmt.Sprintf("%d probes", len(rec.Samples)))
+	}
+	for _, note := range r.Notes {
+		if strings.Contains(note, "did not say") || strings.Contains(note, "have arrived") {
+			t.Error(note)
 		}
-		return wrong
-	})
+	}
+	if len(rec.Samples) < 40 {
+		t.Errorf("%d probes", len(rec.Samples))
+	}
 }
 
 // The streams of a calibration send when they are taken, one that ends does not end the test, and another test can
