@@ -296,7 +296,8 @@ func TestFollowedIncoming(t *testing.T) {
 		"99.9mbit": false} {
 		set(strings.Replace(arriving, "85mbit", rate, 1))
 		st := must[Status](t)(s.Status())
-		if st.InForce != in || in && (len(st.Followed) != 2 || !st.Followed[1].AfterProvider || st.Followed[0].AfterProvider ||
+		if st.InForce != in || in && (len(st.Followed) != 2 || !st.Followed[1].AfterProvider ||
+			st.Followed[0].AfterProvider ||
 			st.Followed[1].Rate.String() != rate || st.Followed[1].Low != 21.25e6 || st.Followed[1].High != 99.75e6) {
 			t.Errorf("%s: %+v", rate, st)
 		}

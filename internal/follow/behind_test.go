@@ -380,9 +380,9 @@ func TestInwardSlow(t *testing.T) {
 					w.wrote = func(at float64, r units.Rate, why string) { t.Logf("%5.2f s: %s, %s", at, r, why) }
 					m := w.run(rests)
 					q, used := m.between(m.queue, found, rests), m.used(found, rests)/rate
-					most := stats.QuantileAbove(m.between(m.rate, found, rests), 1) / rate
-					if used < .94 || most > 1.025 {
-						t.Errorf("%.3f of the link used, and at most %.3f set", used, most)
+					highest := stats.QuantileAbove(m.between(m.rate, found, rests), 1) / rate
+					if used < .94 || highest > 1.025 {
+						t.Errorf("%.3f of the link used, and at most %.3f set", used, highest)
 					}
 					// A packet takes 12 ms at 1 Mbit/s.
 					if p50, p90 := ms(stats.QuantileAbove(q, .5)), ms(stats.QuantileAbove(q, .9)); p50 > 6 || p90 > 80 {
@@ -483,10 +483,10 @@ func TestInwardBelow(t *testing.T) {
 				}
 			}
 			m := w.run(85)
-			most := stats.QuantileAbove(m.between(m.rate, 26, 45), 1)
+			highest := stats.QuantileAbove(m.between(m.rate, 26, 45), 1)
 			says := strings.Count(said, "less than the lowest rate that may be set")
-			if lowest := .94 * 12.5 * mbit; (most == lowest) == c.stays || (says == 1) == c.stays {
-				t.Errorf("%.2f Mbit/s are set, of at least %.2f, and it says %q", most/mbit, lowest/mbit, said)
+			if lowest := .94 * 12.5 * mbit; (highest == lowest) == c.stays || (says == 1) == c.stays {
+				t.Errorf("%.2f Mbit/s are set, of at least %.2f, and it says %q", highest/mbit, lowest/mbit, said)
 			}
 			if used := m.used(55, 85) / mbit; used < c.use {
 				t.Errorf("%.1f Mbit/s from 55 s on, at least %g", used, c.use)

@@ -99,7 +99,8 @@ func TestInward(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.w.run(42.5*mbit, 49.875*mbit, 600)
 			end := s.rate[len(s.rate)*9/10:]
-			if low, high := stats.QuantileAbove(end, .03)/mbit, stats.QuantileAbove(end, .97)/mbit; low < c.least || high > c.most {
+			low, high := stats.QuantileAbove(end, .03)/mbit, stats.QuantileAbove(end, .97)/mbit
+			if low < c.least || high > c.most {
 				t.Errorf("from %.2f to %.2f Mbit/s at the end, not %g to %g", low, high, c.least, c.most)
 			}
 			if p99 := ms(stats.QuantileAbove(s.queue[len(s.queue)/2:], .99)); p99 > c.p99 {
@@ -123,7 +124,8 @@ func TestCopiedFromBeside(t *testing.T) {
 	for name, size := range map[string]float64{"downloads": 1 / 1.04, "uploads": 1.04} {
 		w := front{link: steps(47 * mbit), surplus: .01, told: 50 * mbit, size: size, starts: 4, beside: copied}
 		s := w.run(42.5*mbit, 49.875*mbit, 600)
-		if most, may := stats.QuantileAbove(s.rate, .98)/mbit, .951*50/size; most > may { // a probe a minute or two may be more
+		// a probe a minute or two may be more
+		if most, may := stats.QuantileAbove(s.rate, .98)/mbit, .951*50/size; most > may {
 			t.Errorf("%s: up to %.2f Mbit/s, of %.2f", name, most, may)
 		}
 		if end := s.rate[len(s.rate)-1] / mbit; end < .94*47/size {

@@ -28,7 +28,8 @@ func TestLittleToSend(t *testing.T) {
 						set: follower(49.875*mbit, 12.5*mbit, 200*mbit)}
 					s := w.run(60)
 					set := s.between(s.set, 20, 60) // before, it may look for a queue that has stood from the start
-					if least, low := stats.QuantileAbove(set, 0), lower(set, 45*mbit); low > .02 || set[len(set)-1] < 49*mbit {
+					least, low := stats.QuantileAbove(set, 0), lower(set, 45*mbit)
+					if low > .02 || set[len(set)-1] < 49*mbit {
 						t.Errorf("%.1f %% of the time the rate is low, %.1f Mbit/s at least, and %.1f at the end",
 							100*low, least/mbit, set[len(set)-1]/mbit)
 					}

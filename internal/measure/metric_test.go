@@ -20,7 +20,8 @@ func TestNamedMetrics(t *testing.T) {
 	run := Run{
 		Flows: []Flow{{Flow: "cubic", Goodput: 10}, {Flow: "cubic", Goodput: 20}, {Flow: "dctcp", Goodput: 30}},
 		Probes: []Probe{
-			{Probe: "L", Kind: "udp", Base: 10, Sent: 4, Delay: stats.Dist{N: 4, P50: 10.5, P99: 11, Max: 12, Mean: 10.25}},
+			{Probe: "L", Kind: "udp", Base: 10, Sent: 4,
+				Delay: stats.Dist{N: 4, P50: 10.5, P99: 11, Max: 12, Mean: 10.25}},
 			{Probe: "C", Kind: "udp", Base: 10, Sent: 4, Lost: 4},
 		},
 		Uplink: Queue{DualPI2: &counted},

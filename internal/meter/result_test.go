@@ -91,10 +91,11 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("%s %d %q", r.Says, len(r.Phases), r.Notes)
 	}
 	d := r.Find(Download)
-	near := func(e stats.Estimate, want float64) bool {
+	closeTo := func(e stats.Estimate, want float64) bool {
 		return math.Abs(e.Value-want) < 0.1 && e.Low <= e.Value && e.Value <= e.High && e.High-e.Low < 0.5
 	}
-	if d.Seconds != 8 || !near(d.Added.P50, 162) || !near(d.Added.P99, 162) || !near(d.Goodput[Download], 48) {
+	if d.Seconds != 8 || !closeTo(d.Added.P50, 162) || !closeTo(d.Added.P99, 162) ||
+		!closeTo(d.Goodput[Download], 48) {
 		t.Errorf("%+v %+v", d, d.Added)
 	}
 	if d.Sent != 800 || d.Lost != 16 || d.LostDown != 16 || d.Loss.Value != 0.02 || d.Down.P50 != 162 || d.Up.P50 != 0 {
@@ -106,7 +107,7 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	u := r.Find(Upload)
-	if !near(u.Added.P50, 0) || !near(u.Goodput[Upload], 32) || u.Lost != 0 || u.Loss.High > 0.01 {
+	if !closeTo(u.Added.P50, 0) || !closeTo(u.Goodput[Upload], 32) || u.Lost != 0 || u.Loss.High > 0.01 {
 		t.Errorf("%+v", u)
 	}
 }

@@ -280,7 +280,8 @@ func TestUnkept(t *testing.T) {
 		f := keeping(t)
 		edit(&f)
 		p, err := Make(Goal{Rate: 50e6}, f) // a plan can be looked at from everywhere
-		if err != nil || p.NotPersistent == nil || !strings.Contains(p.CheckPersistent().(*hint.Error).Try, "; or --runtime") {
+		if err != nil || p.NotPersistent == nil ||
+			!strings.Contains(p.CheckPersistent().(*hint.Error).Try, "; or --runtime") {
 			t.Errorf("%s: %+v, %v", name, p.NotPersistent, err)
 		}
 		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.NotPersistent != nil {

@@ -40,7 +40,8 @@ func TestAsSeen(t *testing.T) {
 	}{
 		{"a server", Goal{Rate: 50e6}, with(t, served), "", "", "", false},
 		{"a server that forwards for its containers", Goal{Rate: 50e6}, with(t, served, forwards), "", "", "", false},
-		{"a relay by its traffic", Goal{Rate: 50e6}, with(t, passed, forwards), "relay", "forward", "looks like a one-card relay",
+		{"a relay by its traffic", Goal{Rate: 50e6}, with(t, passed, forwards), "relay", "forward",
+			"looks like a one-card relay",
 			false},
 		{"a relay that shall have a server's plan", Goal{Rate: 50e6, Role: "server"}, with(t, passed, forwards),
 			"server", "", "carries for others", false},

@@ -17,8 +17,8 @@ import (
 // comes from a field or a method for people is found here, and so is one of an error's own words.
 func TestNoSentenceDecides(t *testing.T) {
 	searches := []string{"Contains", "HasPrefix", "HasSuffix", "Cut", "CutPrefix", "CutSuffix", "Index"}
-	forPeople := []string{"Error", "Why", "What", "Figure", "Says", "Reason", "Evidence", "Try", "Hint", "Text", "Short",
-		"Lacks", "Subject"}
+	forPeople := []string{"Error", "Why", "What", "Figure", "Says", "Reason", "Evidence", "Try", "Hint", "Text",
+		"Short", "Lacks", "Subject"}
 	// A file's text, and words of libraries that have no type for them.
 	allowed := map[string]string{
 		"internal/host/files.go":          "the mark of a file that weir wrote",

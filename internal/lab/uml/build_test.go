@@ -40,15 +40,15 @@ func TestBuildRefusals(t *testing.T) {
 	old, empty := t.TempDir(), t.TempDir()
 	text := write(filepath.Join(t.TempDir(), "text"), "text", 0o644)
 	write(filepath.Join(old, "Makefile"), "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 5\n", 0o644)
-	const given = "  try: LINUX=/path/to/linux-6.17.tar.xz make lab-kernel"
+	const sourceHint = "  try: LINUX=/path/to/linux-6.17.tar.xz make lab-kernel"
 	for _, c := range []struct{ linux, origin, has, says, try string }{
-		{linux: "/nonexistent", says: "LINUX=/nonexistent: no such file or folder", try: given},
-		{linux: text, says: "is no tarball of a kernel", try: given},
-		{linux: empty, says: "is no kernel's source", try: given},
-		{linux: old, says: "is of 6.1.5, and the lab takes 6.17 or later", try: given},
-		{origin: "Fedora", says: "this machine's apt names no mirror of Debian or Ubuntu", try: given},
+		{linux: "/nonexistent", says: "LINUX=/nonexistent: no such file or folder", try: sourceHint},
+		{linux: text, says: "is no tarball of a kernel", try: sourceHint},
+		{linux: empty, says: "is no kernel's source", try: sourceHint},
+		{linux: old, says: "is of 6.1.5, and the lab takes 6.17 or later", try: sourceHint},
+		{origin: "Fedora", says: "this machine's apt names no mirror of Debian or Ubuntu", try: sourceHint},
 		{origin: "Ubuntu", has: "linux-source-6.8.0 - x", says: "this Ubuntu has no linux-source of 6.17 or later",
-			try: given},
+			try: sourceHint},
 		{origin: "Ubuntu", has: "linux-source-6.17.0 - x", says: "download failed"},
 	} {
 		write(filepath.Join(bin, "apt-get"), fmt.Sprintf("#!%s/bash\n"+

@@ -180,23 +180,23 @@ func about(c scenario.Claim, axes []scenario.Axis, p *Point) bool {
 }
 
 func value(c scenario.Claim, m measure.Metric, p *Point) (stats.Spread, bool) {
-	of := func(name string) (stats.Spread, bool) {
+	spreadOf := func(name string) (stats.Spread, bool) {
 		i := slices.IndexFunc(p.Cells, func(k Cell) bool { return k.Candidate == name })
 		if i < 0 {
 			return stats.Spread{}, false
 		}
 		return p.Of(m, &p.Cells[i])
 	}
-	mine, ok := of(c.Candidate)
+	mine, ok := spreadOf(c.Candidate)
 	if !ok || c.Over == "" && c.Minus == "" {
 		return mine, ok
 	}
 	if c.Minus != "" {
-		other, ok := of(c.Minus)
+		other, ok := spreadOf(c.Minus)
 		return stats.Spread{Median: mine.Median - other.Median, Min: mine.Min - other.Max, Max: mine.Max - other.Min},
 			ok
 	}
-	other, ok := of(c.Over)
+	other, ok := spreadOf(c.Over)
 	if !ok || other.Median == 0 {
 		return stats.Spread{}, false
 	}
