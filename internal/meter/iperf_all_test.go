@@ -7,6 +7,7 @@ package meter
 // In make test-all: iperf3 measures for as long as it is told.
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -28,8 +29,8 @@ import (
 // short phase.
 const unhurried = 3
 
-// iperfServer starts an iperf3 server, and gives its address.
-func iperfServer(t *testing.T, args ...string) string {
+// iperfServer starts an iperf3 server. It gives its address, and what waits until it listens for its next test.
+func iperfServer(t *testing.T, args ...string) (addr string, listens func()) {
 	t.Helper()
 	testkind.Program(t)
 	if _, err := exec.LookPath("iperf3"); err != nil {
@@ -41,26 +42,33 @@ func iperfServer(t *testing.T, args ...string) string {
 	}
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	l.Close()
-	server := exec.Command("iperf3", append([]string{"-s", "-B", "127.0.0.1", "-p", port}, args...)...)
-	if err := server.Start(); err != nil {
+	server := exec.Command("iperf3", append([]string{"-s", "--forceflush", "-B", "127.0.0.1", "-p", port},
+		args...)...)
+	out, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
-	return net.JoinHostPort("127.0.0.1", port)
+	lines := bufio.NewScanner(out)
+	return net.JoinHostPort("127.0.0.1", port), func() {
+		t.Helper()
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "Server listening") {
+				return
+			}
+		}
+		t.Fatal("iperf3 has ended")
+	}
 }
 
 // A server that ends after the first phase is said in one line, and what was measured until then is kept.
 func TestIperfEnds(t *testing.T) {
-	addr := iperfServer(t, "--one-off")
-	var rec *Recording
-	var err error
-	for range 50 { // until it listens
-		rec, err = MeasureIperf(t.Context(), addr, Options{Time: 4 * time.Second, Conns: 2})
-		if err == nil || rec != nil && len(rec.Spans) > 0 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	addr, listens := iperfServer(t, "--one-off")
+	listens()
+	rec, err := MeasureIperf(t.Context(), addr, Options{Time: 4 * time.Second, Conns: 2})
 	if err == nil || !strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("error: %v", err)
 	}
@@ -116,16 +124,10 @@ func TestIperfBetween(t *testing.T) {
 
 // The real iperf3 takes each phase for a test, and both ends count the same bytes.
 func TestIperf(t *testing.T) {
-	addr := iperfServer(t)
-	var err error
-	var rec *Recording
-	for range 50 { // until it listens
-		options := Options{Time: unhurried * 6 * time.Second, Conns: 3, Both: true}
-		if rec, err = MeasureIperf(context.Background(), addr, options); err == nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	addr, listens := iperfServer(t)
+	listens()
+	options := Options{Time: unhurried * 6 * time.Second, Conns: 3, Both: true}
+	rec, err := MeasureIperf(context.Background(), addr, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,16 +162,10 @@ func TestIperf(t *testing.T) {
 // The streams of a calibration send when they are taken, one that ends does not end the test, and another test can
 // follow.
 func TestIperfPeer(t *testing.T) {
-	addr := iperfServer(t)
+	addr, listens := iperfServer(t)
 	for round := range 2 {
-		var p *Peer
-		var err error
-		for range 50 { // until it listens
-			if p, err = OpenIperf(t.Context(), addr, "", []int{0, 600}); err == nil {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+		listens()
+		p, err := OpenIperf(t.Context(), addr, "", []int{0, 600})
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
