@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir lab run
 
-.PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate docs docs-rules docs-dualpi2 dualpi2-matrix clean
+.PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate results results-rules results-dualpi2 results-dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,11 +29,11 @@ lab-kernel: ## build the lab's kernel into the user's cache, unless it is there;
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build
 
-newest: ## what the documents would be with the newest linux-source there is: they differ from what is committed by that alone
+newest: ## what the results would be with the newest linux-source there is: they differ from what is committed by that alone
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build --newest
-	@$(MAKE) --no-print-directory remake-docs
-	@git diff --stat -- docs README.md
+	@$(MAKE) --no-print-directory remake-results
+	@git diff --stat -- results README.md
 
 kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: the newest, and the oldest that is tested)
 	@scripts/need kernels
@@ -65,9 +65,9 @@ test-all: need-all ## that and all the rest, before an issue is resolved or a re
 	@scripts/promtool >/dev/null
 	$(GO) run ./internal/testrun -tags all -timeout 6h ./...
 
-test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes docs/reliability.md and docs/relay-machines.md
+test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes results/reliability.md and results/relay-machines.md
 	@scripts/need go machines
-	WEIR_RELIABILITY=$(CURDIR)/docs/reliability.md WEIR_RELAYS=$(CURDIR)/docs/relay-machines.md $(GO) test -tags all,machines -count=1 -v -timeout 24h -run 'TestMachines|TestWire|TestRelays|TestFleet' ./internal/lab/machine
+	WEIR_RELIABILITY=$(CURDIR)/results/reliability.md WEIR_RELAYS=$(CURDIR)/results/relay-machines.md $(GO) test -tags all,machines -count=1 -v -timeout 24h -run 'TestMachines|TestWire|TestRelays|TestFleet' ./internal/lab/machine
 
 test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
@@ -99,26 +99,27 @@ mutate: ## N (default 200) small mistakes in the packages that decide and change
 bench: lab-kernel weir ## how fast the lab is; what the commands cost that only look; and, after make reference, what a packet costs
 	@scripts/bench
 
-docs: ## the generated tables of most documents, and the README's, with the newest linux-source there is (a test runs seeds.md, evidence.md and the README again)
+# The pages that the lab's kernel makes. Each is written whole or not at all.
+PAGES ?= seeds evidence relay peers programs traffic follow watch
+
+results: ## what the lab's kernel makes of results/, and the README's tables, with the newest linux-source there is; or some PAGES: measure and calibrate are two more (a test runs seeds, evidence and the README again)
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build --pin
-	@$(MAKE) --no-print-directory remake-docs
+	@$(MAKE) --no-print-directory remake-results
 
-.PHONY: remake-docs
-remake-docs: weir quic autorate
-	$(LAB) --markdown scenarios/seeds/*.toml > docs/seeds.md.part && mv docs/seeds.md.part docs/seeds.md
-	$(LAB) --markdown scenarios/*.toml > docs/evidence.md.part && mv docs/evidence.md.part docs/evidence.md
-	@for doc in relay peers programs traffic follow watch; do DOC=docs/$$doc.md scripts/docs-tables || exit 1; done
+.PHONY: remake-results
+remake-results: weir quic autorate
+	@scripts/results $(PAGES)
 	@scripts/readme-table
 
-docs-rules: lab-kernel reference weir ## the tables of docs/rules.md, or those of SECTION (a word of their command): its costs of a packet are a stock kernel's
-	@DOC=docs/rules.md scripts/docs-tables $(SECTION)
+results-rules: lab-kernel reference weir ## results/rules.md, or what SECTION (a word of a command) makes of it: its costs of a packet are a stock kernel's
+	@scripts/results rules -- $(SECTION)
 
-docs-dualpi2: lab-kernel reference weir ## the tables of docs/dualpi2.md, or those of SECTION (a word of their command): 180 boots of a stock kernel, an hour
-	@scripts/docs-tables $(SECTION)
+results-dualpi2: lab-kernel reference weir ## results/dualpi2.md, or what SECTION (a word of a command) makes of it: 180 boots of a stock kernel, an hour
+	@scripts/results dualpi2 -- $(SECTION)
 
-dualpi2-matrix: reference weir ## docs/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
-	@DOC=docs/dualpi2-matrix.md scripts/docs-tables
+results-dualpi2-matrix: reference weir ## results/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
+	@scripts/results dualpi2-matrix
 
 dist: ## static binaries and packages (.deb, .rpm, .apk, .pkg.tar.zst) for amd64 and arm64; and programs to measure from macOS and Windows
 	@scripts/need go dist

@@ -71,7 +71,7 @@ own rate, that one is set instead. Of incoming traffic and on a relay no more
 than the share that weir up gives is left. Killed at any instant, it leaves what
 it set last, and that is between the goal's rates.
 
-It takes less than 1 % of a core. docs/follow.md says what was measured.
+It takes less than 1 % of a core. results/follow.md has what was measured.
 
 Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 		Example: `  weir follow

@@ -86,8 +86,8 @@ func TestCost(t *testing.T) {
 }
 
 // How many times the instructions a packet costs that superpackets cost when they are left whole, and those that CAKE
-// takes apart, as "weir dualpi2 --help" and docs/dualpi2.md say; and how many times the rate CAKE carries that leaves
-// them whole, as the plan has it.
+// takes apart, as "weir dualpi2 --help" and results/dualpi2.md say; and how many times the rate CAKE carries that
+// leaves them whole, as the plan has it.
 const (
 	wholeCosts   = 8
 	apartCosts   = 1.7

@@ -1106,7 +1106,7 @@ func TestInCost(t *testing.T) {
 			t.Errorf("%s was not measured", text)
 		}
 	}
-	// TestCost holds the mean to what docs/dualpi2.md says. Of one boot, no more is certain than the order.
+	// TestCost holds the mean to what results/dualpi2.md says. Of one boot, no more is certain than the order.
 	atMost(t, "UDP", cost, "bpf_dualpi2 rate 10gbit", "cake bandwidth 10gbit besteffort", 1)
 	atMost(t, "UDP", cost, "fq_codel", "bpf_dualpi2 rate 10gbit", 1)
 	atMost(t, "UDP", cost, "bpf_dualpi2", "bpf_dualpi2 rate 10gbit", 1) // a shaper is not for nothing
@@ -1134,14 +1134,14 @@ func countedTCP() []string {
 
 // TestCostTable: the table of costs has a row for each of them.
 func TestCostTable(t *testing.T) {
-	text, err := os.ReadFile("../../docs/rules.md")
+	text, err := os.ReadFile("../../results/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range slices.Concat(countedUDP(), countedTCP()) {
 		row := "\n| " + strings.ReplaceAll(kind, "|", `\|`) + " | "
 		if kind != between && !strings.Contains(string(text), row) {
-			t.Errorf("docs/rules.md lacks %q (DOC=docs/rules.md scripts/docs-tables packet-costs)", row)
+			t.Errorf("results/rules.md lacks %q (make results-rules SECTION=packet-costs)", row)
 		}
 	}
 }
@@ -1182,10 +1182,10 @@ func (n *network) drain(name string, queues int) (d drain) {
 	return d
 }
 
-// bootsDiffer is how far a boot's ratio of two costs may be above the mean: two percent for each (docs/dualpi2.md).
+// bootsDiffer is how far a boot's ratio of two costs may be above the mean: two percent for each (results/dualpi2.md).
 const bootsDiffer = 0.04
 
-// atMost asserts what docs/dualpi2.md says of costs: one is at most so many times another's.
+// atMost asserts what results/dualpi2.md says of costs: one is at most so many times another's.
 func atMost(t *testing.T, what string, cost map[string]float64, one, other string, times float64) {
 	t.Helper()
 	if cost[one] == 0 || cost[other] == 0 {

@@ -29,7 +29,7 @@ func reflected(w *world, low, base, high float64) func(Look) float64 {
 // Beside the rule of cake-autorate packets wait less, and are calm sooner, while more of the link is used. A
 // neighbour's traffic costs no more.
 func TestBesideAutorate(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/follow.md")
+	doc, err := os.ReadFile("../../results/follow.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestBesideAutorate(t *testing.T) {
 				row := fmt.Sprintf("| %s | %s | %.0f | %.0f | %.1f | %.0f |\n", name, who, worst(s), p99(s),
 					s.calm(10, 25), 100*used(s))
 				if t.Log(row); !strings.Contains(string(doc), row) {
-					t.Errorf("docs/follow.md does not have this row:\n%s", row)
+					t.Errorf("results/follow.md does not have this row:\n%s", row)
 				}
 			}
 			if worst(us) > worst(them) || p99(us) > p99(them) || us.calm(10, 25) > them.calm(10, 25) {

@@ -37,7 +37,7 @@ func same(n int, base float64) []float64 {
 
 func ms(x float64) float64 { return 1e3 * x }
 
-// From 100 to 60 to 90 Mbit/s, by paths. The bounds of the first row are those that docs/follow.md promises.
+// From 100 to 60 to 90 Mbit/s, by paths. The bounds of the first row are those that results/follow.md promises.
 func TestTheRateMoves(t *testing.T) {
 	for _, c := range []struct {
 		name                       string

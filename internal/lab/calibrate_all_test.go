@@ -201,7 +201,7 @@ qdisc = "fq_codel"
 	return tried, results, errs
 }
 
-// A dozen of the cells of docs/calibrate.md, with what is promised of them.
+// A dozen of the cells of results/calibrate.md, with what is promised of them.
 func TestCalibrate(t *testing.T) {
 	links := append(append(queues(50e6, "48ms", ""), framings()[5:]...), drawn()...)
 	tried, results, errs := calibrated(t, served(t, 1, "{client}"), links)
@@ -275,11 +275,11 @@ rate = "35mbit"
 }
 
 var (
-	calibrateTable = flag.String("calibrate", "", "write the table of docs/calibrate.md to this file")
+	calibrateTable = flag.String("calibrate", "", "write the table of results/calibrate.md to this file")
 	calibrateOnly  = flag.String("cells", "", "only cells whose title has this in it")
 )
 
-// It writes the table of docs/calibrate.md: scripts/calibrate-table.
+// It writes the table of results/calibrate.md: scripts/calibrate-table.
 func TestCalibrateTable(t *testing.T) {
 	if *calibrateTable == "" {
 		t.Skip("skipped, not passed: -calibrate FILE is not given")

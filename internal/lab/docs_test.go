@@ -3,7 +3,9 @@
 package lab_test
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -103,4 +105,76 @@ func tags(of reflect.Type, tag string, names map[string]bool, seen map[reflect.T
 		}
 		tags(of.Field(i).Type, tag, names, seen)
 	}
+}
+
+// A link between the documents leads to a file that is there, and to a heading of it. So does what other files say
+// stands in docs or results.
+func TestLinks(t *testing.T) {
+	t.Chdir("../..")
+	link := regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	mention := regexp.MustCompile(`(?:^|[^/\w.-])((?:\.\./)*(?:docs|results)/[-a-z0-9/]+\.(?:md|json|svg))\b`)
+	links, mentions := 0, 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if name := d.Name(); err == nil && (name == "dist" || name != "." && strings.HasPrefix(name, ".")) {
+				return fs.SkipDir
+			}
+			return err
+		}
+		switch ext := filepath.Ext(path); ext {
+		case ".md", ".go", ".sh", ".py", ".yml", ".toml", ".txt", ".txtar", ".service", ".c", ".h", "":
+		default:
+			return nil
+		}
+		if size, err := d.Info(); err != nil || size.Size() > 4<<20 { // a program
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range mention.FindAllStringSubmatch(string(text), -1) {
+			mentions++
+			if _, err := os.Stat(strings.TrimLeft(m[1], "./")); err != nil {
+				t.Errorf("%s speaks of %s, which is not there", path, m[1])
+			}
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], ":") {
+				continue
+			}
+			links++
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			page, err := os.ReadFile(target)
+			if info, dir := os.Stat(target); dir == nil && info.IsDir() {
+				continue
+			}
+			if err != nil || anchor != "" && !headings(string(page))[anchor] {
+				t.Errorf("%s has a link to %s, which leads nowhere", path, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || links < 50 || mentions < 50 {
+		t.Errorf("%d links and %d mentions were looked at: %v", links, mentions, err)
+	}
+}
+
+// headings are the anchors of a page's headings, as sites that show Markdown make them.
+func headings(page string) map[string]bool {
+	anchors := map[string]bool{}
+	for line := range strings.Lines(page) {
+		if title := strings.TrimLeft(line, "#"); title != line {
+			title = strings.ToLower(strings.TrimSpace(title))
+			anchors[regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ReplaceAll(title, " ", "-"), "")] = true
+		}
+	}
+	return anchors
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // The documents are what a run says, to the byte: a table that differs means that packets have met something else, or
-// that the kernel was made by another recipe, and then make docs makes them all anew.
+// that the kernel was made by another recipe, and then make results makes them all anew.
 func TestDocuments(t *testing.T) {
 	r := runner(t)
 	root, err := filepath.Abs("../..")
@@ -58,11 +58,11 @@ func TestDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what a run says now (make docs):\n%s", file, firstDifference(want, got))
+			t.Errorf("%s is not what a run says now (make results):\n%s", file, firstDifference(want, got))
 		}
 	}
-	for file, pattern := range map[string]string{"docs/seeds.md": "scenarios/seeds/*.toml",
-		"docs/evidence.md": "scenarios/*.toml"} {
+	for file, pattern := range map[string]string{"results/seeds.md": "scenarios/seeds/*.toml",
+		"results/evidence.md": "scenarios/*.toml"} {
 		t.Run(file, func(t *testing.T) {
 			reports, files := rerun(t, pattern)
 			var got bytes.Buffer
@@ -84,10 +84,10 @@ func TestDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Contains(text, got.Bytes()) {
-				t.Errorf("README.md does not have what a run prints now (make docs):\n%s", got.Bytes())
+				t.Errorf("README.md does not have what a run prints now (make results):\n%s", got.Bytes())
 			}
 			if scenario == "scenarios/narrow-link.toml" {
-				compare(t, "docs/narrow-link.svg", picture(t, "docs/narrow-link.svg", reports[0]))
+				compare(t, "results/narrow-link.svg", picture(t, "results/narrow-link.svg", reports[0]))
 			}
 		}
 	})
@@ -203,7 +203,7 @@ func init() {
 	}
 }
 
-// docs/dualpi2.md takes half an hour of emulated stock kernels, and the others minutes each, so their runs are not
+// results/dualpi2.md takes half an hour of emulated stock kernels, and the others minutes each, so their runs are not
 // repeated here: this looks that their tables have the scenarios' points, candidates and claims, and are of the lab's
 // kernel as it is, where they are of that.
 func TestDocumentsOfSections(t *testing.T) {
@@ -216,20 +216,20 @@ func TestDocumentsOfSections(t *testing.T) {
 		folder string
 		none   []string // no tables are of these
 	}{
-		"docs/dualpi2.md": {"scenarios/dualpi2", []string{"base.toml", "matrix.toml"}},
-		"docs/relay.md":   {"scenarios/relay", []string{"base.toml"}},
-		"docs/rules.md":   {"scenarios/rules", []string{"promise.toml"}}, // TestPromise
-		"docs/peers.md":   {"scenarios/peers", []string{"base.toml"}},
+		"results/dualpi2.md": {"scenarios/dualpi2", []string{"base.toml", "matrix.toml"}},
+		"results/relay.md":   {"scenarios/relay", []string{"base.toml"}},
+		"results/rules.md":   {"scenarios/rules", []string{"promise.toml"}}, // TestPromise
+		"results/peers.md":   {"scenarios/peers", []string{"base.toml"}},
 
-		"docs/programs.md": {"scenarios/programs", []string{"watch.toml", "watch-follow.toml"}}, // TestWatch
-		"docs/traffic.md":  {"scenarios/traffic", []string{"base.toml"}},
-		"docs/follow.md":   {"scenarios/follow", []string{"base.toml"}},
+		"results/programs.md": {"scenarios/programs", []string{"watch.toml", "watch-follow.toml"}}, // TestWatch
+		"results/traffic.md":  {"scenarios/traffic", []string{"base.toml"}},
+		"results/follow.md":   {"scenarios/follow", []string{"base.toml"}},
 	} {
 		t.Run(doc, func(t *testing.T) { hasSections(t, doc, c.folder, c.none) })
 	}
 }
 
-// labSections are what docs-tables fills in from the lab: flags, a scenario, and its tables.
+// labSections are what scripts/results fills in from the lab: flags, a scenario, and its tables.
 var labSections = regexp.MustCompile(
 	`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`)
 
@@ -246,7 +246,7 @@ func hasSections(t *testing.T, doc, folder string, none []string) {
 	}
 	for _, m := range labKernels.FindAllStringSubmatch(string(text), -1) {
 		if kernel, err := uml.Find(); err == nil && m[1] != kernel.Recipe {
-			t.Errorf("a table of %s is of the lab's kernel of recipe %s, and it is %s now (make docs)", doc, m[1],
+			t.Errorf("a table of %s is of the lab's kernel of recipe %s, and it is %s now (make results)", doc, m[1],
 				kernel.Recipe)
 			break
 		}
@@ -275,7 +275,8 @@ func hasSections(t *testing.T, doc, folder string, none []string) {
 		}
 		for _, w := range want {
 			if !strings.Contains(tables, w) {
-				t.Errorf("the tables of %s lack %q (DOC=%s scripts/docs-tables %s)", file, w, doc, filepath.Base(file))
+				t.Errorf("the tables of %s lack %q (scripts/results %s -- %s)", file, w,
+					strings.TrimSuffix(filepath.Base(doc), ".md"), filepath.Base(file))
 			}
 		}
 	}

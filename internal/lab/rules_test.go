@@ -59,7 +59,7 @@ func TestArrived(t *testing.T) {
 
 // The table of promises has a row for each point of its scenario.
 func TestPromise(t *testing.T) {
-	text, err := os.ReadFile("../../docs/rules.md")
+	text, err := os.ReadFile("../../results/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestPromise(t *testing.T) {
 		value := func(i int) string { return p.Labels[i][strings.LastIndex(p.Labels[i], " ")+1:] }
 		row := fmt.Sprintf("\n| %s, %s | %s | ", value(0), value(1), value(2))
 		if !strings.Contains(string(text), row) {
-			t.Errorf("docs/rules.md lacks %q (DOC=docs/rules.md scripts/docs-tables promise)", row)
+			t.Errorf("results/rules.md lacks %q (make results-rules SECTION=promise)", row)
 		}
 	}
 }

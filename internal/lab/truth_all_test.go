@@ -307,8 +307,8 @@ func (m measured) near(e stats.Estimate, is float64) bool {
 // covers is whether an interval has what it is meant to have, give or take what the other sample is off: 0.2 ms.
 func covers(e stats.Estimate, is float64) bool { return e.Low-0.2 <= is && is <= e.High+0.2 }
 
-// A few of the links of docs/measure.md, with what is promised of them. An AQM that drops at random gives two samples
-// medians of their own, so two runs of three decide of the delay.
+// A few of the links of results/measure.md, with what is promised of them. An AQM that drops at random gives two
+// samples medians of their own, so two runs of three decide of the delay.
 func TestTruth(t *testing.T) {
 	const seeds = 3
 	far := map[string][]string{} // runs in which the delay is another, by link and load
@@ -331,9 +331,9 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-var truthTable = flag.String("truth", "", "write the table of docs/measure.md to this file")
+var truthTable = flag.String("truth", "", "write the table of results/measure.md to this file")
 
-// It writes the table of docs/measure.md: scripts/measure-table.
+// It writes the table of results/measure.md: scripts/measure-table.
 func TestTruthTable(t *testing.T) {
 	if *truthTable == "" {
 		t.Skip("skipped, not passed: -truth FILE is not given")

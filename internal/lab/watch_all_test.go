@@ -22,7 +22,7 @@ import (
 	"weir/internal/units"
 )
 
-var watchSession = flag.String("watch", "", "write the session of docs/watch.md to this file")
+var watchSession = flag.String("watch", "", "write the session of results/watch.md to this file")
 
 // moment is a look with weir watch --once, and what that has to say.
 type moment struct {
@@ -77,7 +77,7 @@ func watched(t *testing.T, w *bytes.Buffer, name string, table func(*testing.T, 
 	for _, p := range run(t, r, s).Points[0].Cells[0].Runs[0].Programs {
 		programs[p.Program] = p.Output
 	}
-	document, err := os.ReadFile("../../docs/watch.md")
+	document, err := os.ReadFile("../../results/watch.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func watched(t *testing.T, w *bytes.Buffer, name string, table func(*testing.T, 
 				t.Errorf("%s: no %q in\n%s", m.title, want, screen)
 			}
 			if !bytes.Contains(document, []byte(want)) {
-				t.Errorf("docs/watch.md has no %q (scripts/watch-session)", want)
+				t.Errorf("results/watch.md has no %q (scripts/watch-session)", want)
 			}
 		}
 		fmt.Fprintf(w, "### %s\n\n```text\n%s```\n\n", m.title, screen)

@@ -31,8 +31,8 @@ var (
 type fact struct{ figure, scenario, point, candidate, metric string }
 
 // Every figure in the evidence of a change is where testdata/evidence.txt says: in one cell of the tables that the
-// cited scenario gave, rounded as it is printed. The tables of docs/evidence.md and docs/seeds.md are compared with new
-// runs by a test of their own.
+// cited scenario gave, rounded as it is printed. The tables of results/evidence.md and results/seeds.md are compared
+// with new runs by a test of their own.
 func TestEvidenceIsWhatWasMeasured(t *testing.T) {
 	known, measured := readFacts(t), readTables(t)
 	constants := map[string]ast.Expr{}
@@ -149,7 +149,7 @@ func readTables(t *testing.T) map[fact]string {
 	scenarios := titles(t)
 	cells := map[fact]string{}
 	for _, name := range []string{"seeds", "evidence", "dualpi2", "relay", "rules", "traffic"} {
-		text, err := os.ReadFile("../../docs/" + name + ".md")
+		text, err := os.ReadFile("../../results/" + name + ".md")
 		if err != nil {
 			t.Fatal(err)
 		}

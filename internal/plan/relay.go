@@ -175,7 +175,7 @@ What leaves a relay with one card has just come in by it. So the provider's queu
 fills, and a shaper of what leaves the second: it owns both queues only if it is slower than what comes in by enough
 that its queue, and not the provider's, takes up what senders add from one RTT to the next. 3 % less keeps four
 cubic flows of one client here; 6 % halves what is left with a dozen flows of three clients or with uploads
-(docs/relay.md).
+(results/relay.md).
 
 A tunnel makes packets larger on one side. What arrives in it leaves smaller, so the way in is tighter by the ratio
 of the two sizes. A share of that costs the same part of what the link can carry whichever way it goes.

@@ -140,7 +140,7 @@ func interval(rtt units.Duration) units.Duration {
 // Crowded says what CAKE's fairness costs a client that has many connections, where one is seen to.
 //
 // CAKE gives clients equal shares, and each client's connections take turns within it. An echo of such a client waits
-// for its turn, too. In the lab that begins with a turn between 18 and 33 ms (docs/rules.md, "Many connections").
+// for its turn, too. In the lab that begins with a turn between 18 and 33 ms (results/rules.md, "Many connections").
 func (g Goal) Crowded(s host.Sockets) []Note {
 	const packet, short = wire.Frame * 8, 20 * time.Millisecond
 	switch {
@@ -164,7 +164,7 @@ func (g Goal) Crowded(s host.Sockets) []Note {
 //
 // Its classic queue holds one target. Where a connection has few packets in flight, it takes many losses to slow it
 // down, and an echo's packets are dropped as often. In the lab that number alone tells how many: of 6.5 packets 2 %,
-// of 3.3 5 to 6 %, and of 1.7 15 to 18 %, from 6 to 23 Mbit/s (docs/rules.md, "L4S on narrow links").
+// of 3.3 5 to 6 %, and of 1.7 15 to 18 %, from 6 to 23 Mbit/s (results/rules.md, "L4S on narrow links").
 func (g Goal) overloads(s host.Sockets) []Note {
 	const packet, few, target, usual = wire.Frame * 8, 4, 15 * time.Millisecond, 40 * time.Millisecond
 	rtt := time.Duration(cmp.Or(g.RTT, s.RTT, units.Duration(usual))) + target
@@ -181,8 +181,8 @@ func (g Goal) overloads(s host.Sockets) []Note {
 //
 // Its own TCP needs nobody to bound its queue: TCP Small Queues lets each connection have two packets of its own here,
 // and no more than the pacing rate needs (net/ipv4/tcp_output.c, tcp_small_queue_check). The rest waits in the socket,
-// where it is in nobody's way. That is some 6.6 KB a connection (docs/rules.md). A target below the sum of them drops
-// packets that are in no queue to speak of. Connections that start and stop then leave the link idle. What is
+// where it is in nobody's way. That is some 6.6 KB a connection (results/rules.md). A target below the sum of them
+// drops packets that are in no queue to speak of. Connections that start and stop then leave the link idle. What is
 // forwarded, and what programs send by UDP, has no such bound.
 func (d *draft) ownInterval() units.Duration {
 	const (
@@ -210,7 +210,7 @@ func (d *draft) ownInterval() units.Duration {
 // Nothing but CAKE bounds what waits here of it, so ten RTTs are right on a wide link. On a narrow one a target of half
 // an RTT is less than a packet of each connection. Then their queues run dry all the time, and each next packet goes
 // ahead of what is really sparse. So the target has room for three packets of each of 16 connections. One connection
-// that is alone has as long a queue then. It is its own: nobody else waits in it (docs/rules.md).
+// that is alone has as long a queue then. It is its own: nobody else waits in it (results/rules.md).
 func (d *draft) forwardedInterval() units.Duration {
 	const (
 		bytes     = 16 * 3 * wire.Frame
@@ -305,7 +305,7 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 	}
 	if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
 		d.warn("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
-			"the delay that it predicts, and not when they go; what that changes is in docs/dualpi2.md",
+			"the delay that it predicts, and not when they go; what that changes is in results/dualpi2.md",
 			d.facts.Kernel)
 		if d.link.TxQueues > 1 {
 			d.warn(d.link.Name, "all %d queues go through the one lock of bpf_dualpi2", d.link.TxQueues)
@@ -574,7 +574,7 @@ func chooseCongestionControl(d *draft) error {
 //
 // Cubic's window comes to what RFC 9438 gives for random loss p: 1.054 × (RTT/p)^¾ packets (section 5.1), or the window
 // of Reno where that is larger, √(1.5/p) (section 4.3). Below 1.25 BDPs it does not fill the link: the lab agrees on
-// the paths of docs/rules.md. Several connections that share one may fill it. There BBR costs up to 5 % of goodput.
+// the paths of results/rules.md. Several connections that share one may fill it. There BBR costs up to 5 % of goodput.
 func (d *draft) outrunByLoss() bool {
 	const (
 		surely   = 0.01 // of packets: with a rate unknown, from here on

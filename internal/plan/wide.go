@@ -15,7 +15,7 @@ const (
 	// What one CAKE carries where nobody has measured it: 2.5 to 3 Gbit/s were seen (LibreQoS#127).
 	assumedCAKE = units.Rate(2.5e9)
 	// A packet of TCP takes more than three times the instructions where CAKE takes superpackets apart: TestCost of
-	// internal/dualpi2 counts them and holds this to it, and weir doctor --bench measures both (docs/rules.md).
+	// internal/dualpi2 counts them and holds this to it, and weir doctor --bench measures both (results/rules.md).
 	wholeCarries = 3
 
 	wideEvidence = "1 against 10 connections at 2.5gbit: with superpackets left whole 1192 and 1193 Mbit/s and an " +

@@ -213,7 +213,7 @@ const byDesign = "skipped here:"
 
 var (
 	place  = regexp.MustCompile(`^\s*[a-z0-9_]+\.go:\d+: `)
-	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|tc|reference|deps|dist|docs)|scripts/need [a-z -]+|` +
+	remedy = regexp.MustCompile(`\((make (lab-kernel|kernels|tc|reference|deps|dist|results)|scripts/need [a-z -]+|` +
 		`scripts/npm-clients)\)`)
 	inside = regexp.MustCompile(`--- SKIP: (\S+)`)
 	begun  = regexp.MustCompile(`=== (?:RUN|CONT|NAME) +(\S+)`)

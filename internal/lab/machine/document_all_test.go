@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// TestDocument: docs/reliability.md has a row for each fault that is tried, and no other, and none ended badly. Its
+// TestDocument: results/reliability.md has a row for each fault that is tried, and no other, and none ended badly. Its
 // figures are those of the last make test-machines with each.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/reliability.md")
+	text, err := os.ReadFile("../../../results/reliability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +98,10 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestRelayDocument: docs/relay-machines.md has a row for each relay that is tried, in that order, and no other. Its
+// TestRelayDocument: results/relay-machines.md has a row for each relay that is tried, in that order, and no other. Its
 // figures are those of the last make test-machines in which all of them kept the bounds.
 func TestRelayDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/relay-machines.md")
+	text, err := os.ReadFile("../../../results/relay-machines.md")
 	if err != nil {
 		t.Fatal(err)
 	}

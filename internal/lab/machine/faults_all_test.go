@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// fault is something that goes wrong, or that a host's life brings: a row of docs/reliability.md.
+// fault is something that goes wrong, or that a host's life brings: a row of results/reliability.md.
 type fault struct {
 	name   string
 	on     []Manager // of the uplink, where it matters

@@ -196,7 +196,7 @@ func difference(want, now string) string {
 func resumes() bool { return everything && os.Getenv("AGAIN") == "" }
 
 // TestMachines tries every fault on every system that it matters on, as many systems at a time as GOMAXPROCS.
-// make test-machines runs all and writes docs/reliability.md.
+// make test-machines runs all and writes results/reliability.md.
 func TestMachines(t *testing.T) {
 	testkind.Machine(t)
 	ctx := t.Context()
@@ -287,7 +287,7 @@ func (s system) test(ctx context.Context, t *testing.T, files map[string]string,
 	testSystem(ctx, t, image, Options{Manager: s.manager, Files: files}, results)
 }
 
-// document writes docs/reliability.md, unless something failed.
+// document writes results/reliability.md, unless something failed.
 func (r results) document(t *testing.T) {
 	path := os.Getenv("WEIR_RELIABILITY")
 	if path == "" || t.Failed() {

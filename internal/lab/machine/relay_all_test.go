@@ -311,7 +311,7 @@ func (r relay) run(s *subject) relayReport {
 	return report
 }
 
-// The bounds are of the effect's direction. What the lab measures on an exact link is in docs/evidence.md.
+// The bounds are of the effect's direction. What the lab measures on an exact link is in results/evidence.md.
 const (
 	// As found the provider's FIFO holds up to 200 ms, and four downloads keep it more than half full.
 	leastQueue = 60.0
