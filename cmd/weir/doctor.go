@@ -17,6 +17,7 @@ import (
 	"weir/internal/doctor"
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -69,7 +70,7 @@ failed, 2 wrong usage.`,
 			case bench:
 				return runBench(cmd, asJSON)
 			}
-			facts, err := host.ReadDeep()
+			facts, err := journal.ReadHost()
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/doctor"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/lab/uml/umltest"
 	"weir/internal/traffic"
 )
@@ -102,7 +103,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 			if err := loop.Run(start + 12*time.Second); err != nil {
 				t.Fatal(err)
 			}
-			facts, err := host.ReadDeep()
+			facts, err := journal.ReadHost()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/doctor"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/text"
 )
 
@@ -135,6 +136,7 @@ func preparedHost(t *testing.T, archive *txtar.Archive) (host.Facts, *txtar.File
 	root["lib/modules/"+kernel+"/modules.dep"] = diagnosis(dep.String())
 
 	facts := host.ReadFiles(root, kernel)
+	journal.AddWriter(&facts)
 	facts.Links, facts.Uplink = given.Links, given.Uplink
 	if given.Deep != nil {
 		facts.Deep.Sockets = given.Deep.Sockets

@@ -203,10 +203,10 @@ func (o *dualpi2Options) stores(f host.Facts) (stores []change.Store) {
 	return stores
 }
 
-// tidy removes the directory of a journal that is gone.
+// tidy removes the directory of a journal that is gone. One that is there keeps its directory.
 func tidy(s change.Store) {
-	if os.Remove(s.Dir) == nil && filepath.Dir(filepath.Dir(s.Dir)) == "/run/weir" {
-		_ = os.Remove(filepath.Dir(s.Dir)) // the last of all devices
+	if os.Remove(s.Dir()) == nil && filepath.Dir(filepath.Dir(s.Dir())) == "/run/weir" {
+		_ = os.Remove(filepath.Dir(s.Dir())) // the last of all devices
 	}
 }
 
@@ -290,9 +290,7 @@ The others are those of tc-dualpi2(8), of which these come first:
 func (o *dualpi2Options) bringUp(cmd *cobra.Command, store change.Store, dev string, spec qdisc.Spec) error {
 	out, err := store.Up(plan.Goal{Dev: dev, Qdisc: spec.String(), Only: true}, 0)
 	if err != nil {
-		if _, err := os.Stat(filepath.Join(store.Dir, "journal.json")); errors.Is(err, os.ErrNotExist) {
-			tidy(store)
-		}
+		tidy(store)
 		return err
 	}
 	w := cmd.OutOrStdout()

@@ -246,7 +246,7 @@ func TestShowWhatIsGone(t *testing.T) {
 		}
 	}
 	if stores := o.stores(facts); entry(facts, "eth0") != "eth0" || len(stores) != 1 ||
-		filepath.Base(stores[0].Dir) != "eth0" {
+		filepath.Base(stores[0].Dir()) != "eth0" {
 		t.Errorf("stores are %v", stores)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
@@ -22,7 +23,7 @@ func (s Store) Boot() (Outcome, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		out, err := s.boot()
-		if errors.Is(err, ErrBusy) && attempt < attempts {
+		if errors.Is(err, journal.ErrBusy) && attempt < attempts {
 			s.timer.sleep(time.Second)
 			continue
 		}
@@ -35,17 +36,17 @@ func (s Store) Boot() (Outcome, error) {
 // delayed.
 func (s Store) allInForce() bool {
 	at, err := s.read()
-	j, facts := at.journal, at.facts
-	if err != nil || !facts.Admin || j == nil || j.Pending != nil || j.carried || j.adopted || j.onlyForeign() {
+	j := at.journal
+	if err != nil || !at.facts.Admin || j == nil || j.Pending != nil || at.carried || at.adopted || j.OnlyForeign() {
 		return false
 	}
-	j.keepGoalFile, j.keepRemoved = true, true
+	at.keepGoalFile, at.keepRemoved = true, true
 	goals, err := keptGoals(at, &Outcome{})
 	if err != nil || len(goals) == 0 {
 		return false
 	}
-	p, err := j.plan(goals, facts)
-	return err == nil && p.Empty() && p.Unavailable == nil && alike(j.goals(), goals)
+	p, err := at.plan(goals)
+	return err == nil && p.Empty() && p.Unavailable == nil && alike(j.Goals(), goals)
 }
 
 func (s Store) boot() (Outcome, error) {
@@ -57,15 +58,15 @@ func (s Store) boot() (Outcome, error) {
 	defer s.end()
 	j, facts := at.journal, at.facts
 	if j != nil && j.Pending != nil {
-		if !j.carried && j.Pending.Unit != "" {
-			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.undone().Flags() +
+		if !at.carried && j.Pending.Unit != "" {
+			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.Undone().Flags() +
 				": left as it is"})
 			return out, nil
 		}
 		if at, err = s.putBackFirst(at, &out); err != nil || len(out.Failed) > 0 {
 			return out, err
 		}
-		j, facts = at.journal, at.facts
+		facts = at.facts
 	}
 	const (
 		patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
@@ -73,9 +74,6 @@ func (s Store) boot() (Outcome, error) {
 	)
 	var goals []plan.Goal
 	for waited := 0; ; waited++ {
-		if j != nil {
-			j.keepGoalFile, j.keepRemoved = true, true
-		}
 		out.Notes = out.Notes[:0:0]
 		// By other names, perhaps, after each wait.
 		if goals, err = keptGoals(at, &out); err != nil || len(goals) == 0 {
@@ -107,9 +105,10 @@ func (s Store) boot() (Outcome, error) {
 		if at, err = s.read(); err != nil {
 			return out, err
 		}
-		j, facts = at.journal, at.facts
+		facts = at.facts
 	}
-	done, err := s.up(j, goals, facts, 0, true)
+	at.keepGoalFile, at.keepRemoved = true, true
+	done, err := s.up(at, goals, 0, true)
 	done.Notes = append(out.Notes, done.Notes...)
 	return done, err
 }
@@ -125,20 +124,20 @@ func keptGoals(at situation, out *Outcome) ([]plan.Goal, error) {
 	if j == nil {
 		known = last
 	}
-	if !there && !j.kept() {
+	if !there && !j.Kept() {
 		out.Notes = append(out.Notes, plan.Note{Subject: "nothing to do", Text: "no goal is kept: there is no " +
 			host.GoalFile})
 		return nil, nil
 	}
-	if err := known.unreadableGoal(""); err != nil {
+	if err := known.Readable(""); err != nil {
 		return nil, err
 	}
-	if err := known.confirmed().check(); err != nil {
+	if err := known.Confirmed().Readable(); err != nil {
 		return nil, err
 	}
-	confirmed := slices.DeleteFunc(known.confirmed().plain(),
+	confirmed := slices.DeleteFunc(known.Confirmed().Plain(),
 		func(g plan.Goal) bool { return g.Runtime || g.Only })
-	renamed := slices.ContainsFunc(j.uplinks(), func(u uplink) bool { return u.FileDev != "" })
+	renamed := j.Renamed()
 	switch {
 	case len(confirmed) > 0:
 		if there && !plan.Says(file, confirmed...) && !renamed {
@@ -155,7 +154,8 @@ func keptGoals(at situation, out *Outcome) ([]plan.Goal, error) {
 }
 
 // leaveOut finds the goals that there is no plan for, beside those before them: they keep no other device from its own.
-func (j *journal) leaveOut(goals []plan.Goal, f host.Facts) (notes []plan.Note) {
+func (at *situation) leaveOut(goals []plan.Goal) (notes []plan.Note) {
+	j, f := at.journal, at.facts
 	if j == nil || len(goals) < 2 {
 		return nil
 	}
@@ -164,8 +164,8 @@ func (j *journal) leaveOut(goals []plan.Goal, f host.Facts) (notes []plan.Note) 
 		if _, there := f.Link(g.Dev); !there {
 			continue
 		}
-		if _, err := plan.MakeAll(append(slices.Clone(good), g), j.before(f)); err != nil {
-			j.without = append(j.without, g.Dev)
+		if _, err := plan.MakeAll(append(slices.Clone(good), g), j.Before(f)); err != nil {
+			at.without = append(at.without, g.Dev)
 			notes = append(notes, plan.Note{Subject: g.Dev, Text: "is left as it is: " + err.Error()})
 			continue
 		}
@@ -176,12 +176,12 @@ func (j *journal) leaveOut(goals []plan.Goal, f host.Facts) (notes []plan.Note) 
 
 // broken lists what is not as it was when a person confirmed it, though the goal is the same: another kernel may have
 // less to reach it with.
-func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
+func broken(j *journal.Journal, p plan.Plan) (notes []plan.Note) {
 	if j == nil {
 		return nil
 	}
 	for _, was := range j.Promised {
-		e := j.entry(was.Target)
+		e := j.Entry(was.Target)
 		if e == nil {
 			reached := func(c plan.Change) bool { return c.Target == was.Target && c.New.Meets(was.Value) }
 			if !slices.ContainsFunc(p.Changes, reached) { // else it is still to be set, as before a boot has
@@ -191,10 +191,10 @@ func (j *journal) broken(p plan.Plan) (notes []plan.Note) {
 			}
 			continue
 		}
-		if e.last().Meets(was.Value) {
+		if e.Last().Meets(was.Value) {
 			continue
 		}
-		text := fmt.Sprintf("was %s when it was confirmed, and is %s", was.Value, e.last())
+		text := fmt.Sprintf("was %s when it was confirmed, and is %s", was.Value, e.Last())
 		for _, c := range p.Changes {
 			if c.Target == was.Target {
 				text += ": " + c.Reason

@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -335,7 +336,7 @@ func TestGoalFileEdited(t *testing.T) {
 	must[Outcome](t)(s.Down(false))
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	edit("rate = \"1mbit\"\n")
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != goalFile {
+	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != journal.GoalFile {
 		t.Errorf("not confirmed: %+v", out)
 	}
 }
@@ -425,11 +426,11 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 			for range 2 {
 				m.boot()
 				out := must[Outcome](t)(s.Boot())
-				j := must[*journal](t)(s.load())
-				if goal, _ := about(j.goals(), "eth0"); goal.Rate != 50e6 ||
+				j := must[*journal.Journal](t)(s.journal.Load())
+				if goal, _ := plan.GoalOf(j.Goals(), "eth0"); goal.Rate != 50e6 ||
 					plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost "+
 						"rtt 2s memlimit 4mb" {
-					t.Fatalf("%+v, %s", j.goals(), plan.QueueOf(m.f.Links[0].Tree).String())
+					t.Fatalf("%+v, %s", j.Goals(), plan.QueueOf(m.f.Links[0].Tree).String())
 				}
 				if m.f.Files[host.GoalFile] != edited || len(out.Failed) != 0 {
 					t.Errorf("%+v, %v", out, m.f.Files[host.GoalFile])
@@ -567,7 +568,7 @@ func TestJournalLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := keeping(t)
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-			if err := os.Remove(s.path()); err != nil {
+			if err := os.Remove(s.journal.Path()); err != nil {
 				t.Fatal(err)
 			}
 			if boots {
@@ -657,7 +658,7 @@ func TestBootWaitsForTheRoute(t *testing.T) {
 func TestFilesOfAnotherStore(t *testing.T) {
 	s, _ := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	s.keeps = false
+	s.journal.Files = false
 	if _, err := s.Down(false); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("%v", err)
 	}
@@ -694,7 +695,7 @@ func TestNamespaceIsHidden(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if j, err := s.load(); m.written != nil || err != nil || j == nil {
+	if j, err := s.journal.Load(); m.written != nil || err != nil || j == nil {
 		t.Errorf("wrote %v; the journal: %+v, %v", m.written, j, err)
 	}
 }
@@ -758,7 +759,7 @@ func TestLog(t *testing.T) {
 	var lines []string
 	s.log = func(said []string) {
 		lines = append(lines, said...)
-		unlock, err := s.lockWithin(0)
+		unlock, err := s.journal.Lock(0)
 		if err != nil {
 			t.Errorf("%q is logged: %v", said, err)
 			return
@@ -883,7 +884,7 @@ func TestBootOfWhatWasTried(t *testing.T) {
 func TestJournalAndGoalLost(t *testing.T) {
 	s, m := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	if err := os.Remove(s.path()); err != nil {
+	if err := os.Remove(s.journal.Path()); err != nil {
 		t.Fatal(err)
 	}
 	m.f.Files[host.GoalFile] = host.File{Kind: host.NoFile}
@@ -951,7 +952,7 @@ func TestBootWithoutIngress(t *testing.T) {
 func TestBootOfWhatStands(t *testing.T) {
 	s, _ := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	unlock, err := s.lock()
+	unlock, err := s.journal.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -21,13 +22,11 @@ const Dir = "/var/lib/weir"
 
 // Store is where the journal is kept, the host that it is about, and what puts that back when nobody confirms.
 type Store struct {
-	Dir   string
-	keeps bool // goals over a reboot, in files: as the one store in Dir does
-	host  machine
-	timer timer
-	log   func([]string) // lines of what was done, for whoever looks later
-	held  string         // the directory that says which device is which journal's; "" for none
-	run   *run           // while it has the lock
+	journal journal.Store
+	host    machine
+	timer   timer
+	log     func([]string) // lines of what was done, for whoever looks later
+	run     *run           // while it has the lock
 
 	unprinted bool // nobody prints what a run did, so the log has to have it
 
@@ -62,7 +61,21 @@ func Open(dir string) Store {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute
 	}
-	return Store{Dir: dir, keeps: dir == Dir, host: live{}, timer: outside{}, log: syslogged, held: "/run/weir/held"}
+	return Store{host: live{}, timer: outside{}, log: syslogged,
+		journal: journal.Store{Dir: dir, Files: dir == Dir, Held: "/run/weir/held", Sleep: time.Sleep}}
+}
+
+// Dir is the directory of the journal.
+func (s Store) Dir() string { return s.journal.Dir }
+
+// Changed gives a function that reports whether the journal has been written, or removed, since it was called last.
+func (s Store) Changed() func() bool {
+	before := s.journal.Edition()
+	return func() bool {
+		was := before
+		before = s.journal.Edition()
+		return before != was
+	}
 }
 
 // Outcome is what a run did.

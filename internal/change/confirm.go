@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"weir/internal/hint"
-	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
@@ -33,49 +33,50 @@ func (s Store) confirm(unit string) (Status, bool, error) {
 	case status.Reboot:
 		return status, false, &hint.Error{What: "the machine was started again since weir up, and its changes " +
 			"ended with that", Try: "weir up"}
-	case j == nil || j.Pending == nil, unit != "" && j.unit() != unit:
+	case j == nil || j.Pending == nil, unit != "" && j.Unit() != unit:
 		return status, false, nil
 	case j.Pending.Down:
 		return status, false, &hint.Error{What: "the last run was weir down, and it was cut short",
 			Try: "weir recover"}
 	}
-	files, err := j.confirmable(facts)
+	files, err := at.confirmable()
 	if err != nil {
 		return status, false, err
 	}
-	unit = j.unit()
-	if j, err = s.keep(j, files, facts); err != nil {
+	unit = j.Unit()
+	if j, err = s.keep(at, files); err != nil {
 		return status, false, err
 	}
-	j.confirm()
-	j.promise()
-	j.ownGoalFile(facts)
-	if err := s.save(j); err != nil {
+	j.Confirm()
+	j.Promise()
+	j.OwnGoalFile(facts)
+	if err := s.journal.Save(j); err != nil {
 		return status, false, err
 	}
 	s.disarm(unit)
-	s.report("confirm", Outcome{Goal: j.goals()[0], Done: files}, nil)
-	status.Unconfirmed, status.RevertsIn, status.Kept = false, 0, j.kept()
-	status.Goal, status.Others = j.goals()[0], j.goals()[1:]
+	s.report("confirm", Outcome{Goal: j.Goals()[0], Done: files}, nil)
+	status.Unconfirmed, status.RevertsIn, status.Kept = false, 0, j.Kept()
+	status.Goal, status.Others = j.Goals()[0], j.Goals()[1:]
 	return status, true, nil
 }
 
 // confirmable gives the files that confirming writes, or says why a run cannot be confirmed.
-func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error) {
-	j.only = j.Pending.Dev
-	for _, goal := range j.goals() {
-		if _, there := facts.Link(goal.Dev); !there && len(j.goals()) > 1 {
+func (at *situation) confirmable() (files []plan.Change, err error) {
+	j, facts := at.journal, at.facts
+	at.only = j.Pending.Dev
+	for _, goal := range j.Goals() {
+		if _, there := facts.Link(goal.Dev); !there && len(j.Goals()) > 1 {
 			return nil, &hint.Error{What: goal.Dev + ", which has a goal, too, is not there",
 				Try: "weir confirm when it is; or weir down --dev " + goal.Dev}
 		}
-		if err := isUp(goal, facts); err != nil && (j.only == "" || j.only == goal.Dev) {
+		if err := isUp(goal, facts); err != nil && (at.only == "" || at.only == goal.Dev) {
 			return nil, err // what nothing can leave by nobody has seen at work
 		}
 	}
-	if err := j.unreadableGoal(""); err != nil {
+	if err := j.Readable(""); err != nil {
 		return nil, err
 	}
-	p, err := j.plan(j.goals(), facts)
+	p, err := at.plan(j.Goals())
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error)
 	var which []string
 	try := "weir up, then weir confirm; or weir up --yes, which keeps what can be set"
 	for _, c := range now {
-		if e := j.entry(c.Target); e != nil && c.Kind == plan.Root && slices.ContainsFunc(e.Set, c.Old.Meets) {
+		if e := j.Entry(c.Target); e != nil && c.Kind == plan.Root && slices.ContainsFunc(e.Set, c.Old.Meets) {
 			try = "the same again in some seconds, if weir up is still at work; else weir up first"
 		}
 		which = append(which, fmt.Sprintf("%s is %s, not %s", c.Target, c.Old, c.New))
@@ -101,13 +102,14 @@ func (j *journal) confirmable(facts host.Facts) (files []plan.Change, err error)
 }
 
 // keep writes files for the run that is pending, and gives the journal that knows of them. All are written, or none.
-func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal, error) {
+func (s Store) keep(at situation, files []plan.Change) (*journal.Journal, error) {
+	j := at.journal
 	if len(files) == 0 {
 		return j, nil
 	}
-	next := j.next(plan.Plan{Goal: j.goals()[0], Others: j.goals()[1:], Changes: files}, facts)
+	next := at.next(plan.Plan{Goal: j.Goals()[0], Others: j.Goals()[1:], Changes: files})
 	next.Pending.Until, next.Pending.Unit = j.Pending.Until, j.Pending.Unit
-	if err := s.save(next); err != nil {
+	if err := s.journal.Save(next); err != nil {
 		return nil, err
 	}
 	for i, c := range files {
@@ -121,7 +123,7 @@ func (s Store) keep(j *journal, files []plan.Change, facts host.Facts) (*journal
 			failed = append(failed, s.set(next, done))
 		}
 		what := fmt.Sprintf("not confirmed: %s: %v", c.Name, err)
-		if undone := errors.Join(append(failed, s.saveOrRemove(j))...); undone != nil {
+		if undone := errors.Join(append(failed, s.journal.SaveOrRemove(j))...); undone != nil {
 			return nil, &hint.Error{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
 				Try: "weir recover"}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -32,7 +33,7 @@ func (s *Several) Error() string { return "weir is up on " + strings.Join(s.Devi
 func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
 	s, at, err := s.begin("down")
-	if force && errors.Is(err, errOtherNamespace) {
+	if force && errors.Is(err, journal.ErrOtherNamespace) {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal",
 			Text: "was about another network namespace, and is removed; nothing was put back there"})
 		return out, s.Forget()
@@ -44,14 +45,14 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	j, facts := at.journal, at.facts
 	if j == nil {
 		// Perhaps there is one of an earlier boot, whose settings ended with it.
-		return out, s.remove()
+		return out, s.journal.Remove()
 	}
-	out.Notes = j.notes()
-	goals := j.goals()
-	if j.isDown() {
+	out.Notes = j.Notes()
+	goals := j.Goals()
+	if j.IsDown() {
 		goals = nil
 	}
-	switch goal := j.uplink(dev); {
+	switch goal := j.Uplink(dev); {
 	case dev == "" && !all && len(goals) > 1:
 		several := &Several{}
 		for _, g := range goals {
@@ -62,7 +63,7 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 		return out, &hint.Error{What: "weir is not up on " + dev, Try: "weir status, which names what it is up on"}
 	case dev != "" && slices.ContainsFunc(goals, func(g plan.Goal) bool { return g.Dev != dev }):
 		out.Goal = goal.Goal
-		err := s.downOne(j, facts, dev, force, &out)
+		err := s.downOne(at, dev, force, &out)
 		s.report("down", out, err)
 		return out, err
 	case len(j.Uplinks) > 0:
@@ -70,35 +71,36 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	}
 	for i, e := range j.Entries {
 		others := dev != "" && e.Dev() != "" && e.Dev() != dev // left before, and not asked for
-		j.Entries[i].Theirs = j.state(facts, e) == foreign && (!force || others)
+		j.Entries[i].Theirs = j.State(facts, e) == journal.Foreign && (!force || others)
 	}
 	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be
 	// written, for want of space perhaps, it is no reason to stay: down can be run again.
-	j.Pending = &pending{Until: s.timer.now(), Unit: j.unit(), Down: true}
-	_ = s.save(j)
-	err = s.putBack(j, facts, &out)
+	j.Pending = &journal.Pending{Until: s.timer.now(), Unit: j.Unit(), Down: true}
+	_ = s.journal.Save(j)
+	err = s.putBack(at, &out)
 	s.report("down", out, err)
 	return out, err
 }
 
 // downOne takes one device's goal down, of several.
-func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out *Outcome) error {
+func (s Store) downOne(at situation, dev string, force bool, out *Outcome) error {
+	j := at.journal
 	if j.Pending != nil {
 		return &hint.Error{What: "the last run is not confirmed, or was cut short",
 			Try: "weir confirm, or weir recover, and then again"}
 	}
-	if err := j.unreadableGoal(dev); err != nil {
+	if err := j.Readable(dev); err != nil {
 		return &hint.Error{What: err.Error(), Try: "weir down --all, which takes none"}
 	}
-	p, theirs := j.planDown(facts, dev, force, out)
-	others := func(e entry) bool { return e.Dev() != "" && e.Dev() != dev }
+	p, theirs := at.planDown(dev, force, out)
+	others := func(e journal.Entry) bool { return e.Dev() != "" && e.Dev() != dev }
 	for i, e := range j.Entries {
 		j.Entries[i].Theirs = e.Theirs && others(e) // what was left before and goes back now begins nothing
 	}
-	next := j.next(p, facts)
+	next := at.next(p)
 	next.Pending.Until = s.timer.now()
-	next.uplink(dev).Down = true
-	if err := s.save(next); err != nil {
+	next.Uplink(dev).Down = true
+	if err := s.journal.Save(next); err != nil {
 		return err
 	}
 	for _, c := range inOrder(p.Changes) {
@@ -108,15 +110,15 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 		}
 		out.Done = append(out.Done, c)
 	}
-	s.cleanQueues(next, facts, dev, out)
+	s.cleanQueues(next, at.facts, dev, out)
 	s.later(func() { s.host.reload(out.Done) })
 	facts, err := s.facts()
 	if err != nil {
 		return err
 	}
 	for _, c := range slices.Clone(out.Done) {
-		if now, _ := next.value(facts, c.Target); !now.Meets(c.New) &&
-			!next.reached(facts, *next.entry(c.Target), c.New) {
+		if now, _ := next.Value(facts, c.Target); !now.Meets(c.New) &&
+			!next.Reached(facts, *next.Entry(c.Target), c.New) {
 			out.fail(c, "was put back, and is another")
 		}
 	}
@@ -126,45 +128,46 @@ func (s Store) downOne(j *journal, facts host.Facts, dev string, force bool, out
 	for i, e := range next.Entries {
 		next.Entries[i].Theirs = theirs[e.Target] || e.Theirs && others(e)
 	}
-	next.confirm()
-	next.promise()
-	next.ownGoalFile(facts)
-	return s.save(next)
+	next.Confirm()
+	next.Promise()
+	next.OwnGoalFile(facts)
+	return s.journal.Save(next)
 }
 
 // planDown is the plan for a host without one device's goal, and what of that device is left to somebody else.
-func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcome) (p plan.Plan,
-	theirs map[plan.Target]bool) {
-	others := slices.DeleteFunc(j.goals(), func(g plan.Goal) bool { return g.Dev == dev })
-	j.only = dev
-	p, err := j.plan(others, facts)
+func (at *situation) planDown(dev string, force bool, out *Outcome) (p plan.Plan, theirs map[plan.Target]bool) {
+	j, facts := at.journal, at.facts
+	others := slices.DeleteFunc(j.Goals(), func(g plan.Goal) bool { return g.Dev == dev })
+	at.only = dev
+	p, err := at.plan(others)
 	if err != nil { // it must not keep this one from going
 		out.Notes = append(out.Notes, plan.Note{Subject: "the host's settings", Text: "stay: " + err.Error()})
 		p = plan.Plan{Goal: others[0], Others: others[1:]}
 	}
-	lasting := slices.DeleteFunc(slices.Clone(others), func(g plan.Goal) bool { return g.Runtime || g.Only })
+	lasting := plan.Lasting(others)
 	said := plan.Says(facts.Files[host.GoalFile], lasting...) // perhaps in a person's own words
 	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool {
-		return c.Dev() != "" || c.Target == goalFile && said || j.leavesHost(facts, c, force, out)
+		return c.Dev() != "" || c.Target == journal.GoalFile && said || at.leavesHost(c, force, out)
 	})
 	kept := plan.GoalFile(lasting)
-	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == goalFile })
-	if e := j.entry(goalFile); e != nil && !asks && j.state(facts, *e) == ours {
+	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == journal.GoalFile })
+	if e := j.Entry(journal.GoalFile); e != nil && !asks && j.State(facts, *e) == journal.Ours {
 		// Also while a device is not there, and its part of other files stays.
-		p.Changes = append(p.Changes, plan.Change{Target: goalFile, Old: plan.Content{File: facts.Files[host.GoalFile]},
-			New: plan.Content{File: kept}, Reason: "the goals that stay"})
+		p.Changes = append(p.Changes, plan.Change{Target: journal.GoalFile,
+			Old: plan.Content{File: facts.Files[host.GoalFile]}, New: plan.Content{File: kept},
+			Reason: "the goals that stay"})
 	}
 	theirs = map[plan.Target]bool{}
 	for _, e := range j.Entries {
-		now, there := j.value(facts, e.Target)
-		switch state := j.state(facts, e); {
-		case e.Dev() != dev || state == asFound:
+		now, there := j.Value(facts, e.Target)
+		switch state := j.State(facts, e); {
+		case e.Dev() != dev || state == journal.AsFound:
 		case !there:
 			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(),
 				Text: "is gone, and what was set with it"})
-		case state == foreign && !force:
+		case state == journal.Foreign && !force:
 			theirs[e.Target] = true
-			out.Left = append(out.Left, Failure{plan.Change{Target: e.Target, Old: now, New: e.Was}, e.differs(now)})
+			out.Left = append(out.Left, Failure{plan.Change{Target: e.Target, Old: now, New: e.Was}, e.Differs(now)})
 		default:
 			p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Reason: "as it was",
 				Evidence: "the journal"})
@@ -175,25 +178,25 @@ func (j *journal) planDown(facts host.Facts, dev string, force bool, out *Outcom
 
 // leavesHost reports whether a change of the host's own settings and files, which the going of one device's goal would
 // bring, is left alone: somebody else has set another value since. It is named if that goal had a part in it.
-func (j *journal) leavesHost(facts host.Facts, c plan.Change, force bool, out *Outcome) bool {
-	e := j.entry(c.Target)
-	if e == nil || j.state(facts, *e) != foreign {
+func (at situation) leavesHost(c plan.Change, force bool, out *Outcome) bool {
+	e := at.journal.Entry(c.Target)
+	if e == nil || at.journal.State(at.facts, *e) != journal.Foreign {
 		return false
 	}
 	switch {
 	case force:
 		out.Notes = append(out.Notes, overwrites(c))
 		return false
-	case !e.last().Meets(c.New):
-		out.Left = append(out.Left, Failure{c, e.differs(c.Old)})
+	case !e.Last().Meets(c.New):
+		out.Left = append(out.Left, Failure{c, e.Differs(c.Old)})
 	}
 	return true
 }
 
 // cleanQueues takes away what a BPF queue has left on devices that somebody else has taken it from; "" for all.
-func (s Store) cleanQueues(j *journal, facts host.Facts, dev string, out *Outcome) {
+func (s Store) cleanQueues(j *journal.Journal, facts host.Facts, dev string, out *Outcome) {
 	for _, e := range j.Entries {
-		u := j.uplink(e.Name)
+		u := j.Uplink(e.Name)
 		if e.Kind != plan.Root || !slices.ContainsFunc(e.Set, ownQueue) || dev != "" && e.Name != dev {
 			continue
 		}
@@ -215,22 +218,22 @@ func ownQueue(v plan.Value) bool {
 // Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is
 // gone.
 func (s Store) Forget() error {
-	unlock, err := s.lock()
+	unlock, err := s.journal.Lock(journal.Patience)
 	if err != nil {
 		return err
 	}
 	s.run = &run{unlock: unlock}
 	defer s.end()
-	last, err := s.load()
+	last, err := s.journal.Load()
 	if err != nil {
 		return err
 	}
-	if err := s.remove(); err != nil {
+	if err := s.journal.Remove(); err != nil {
 		return err
 	}
-	s.disarm(last.unit())
+	s.disarm(last.Unit())
 	facts, err := s.facts()
-	if err != nil || last == nil || !last.isAbout(facts) || last.Boot != facts.Boot {
+	if err != nil || !last.IsCurrent(facts) {
 		return err // of other devices
 	}
 	var out Outcome

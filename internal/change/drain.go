@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -20,11 +21,11 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 		return nil, err
 	}
 	defer s.end()
-	goal, there := about(at.journal.goals(), dev)
+	goal, there := plan.GoalOf(at.journal.Goals(), dev)
 	if follows, _, _ := s.followed(); !there || follows && goal.Follow != "" { // which drains it by itself
 		return nil, nil
 	}
-	shaper, _ := at.shaper(goal, rootOf(dev))
+	shaper, _ := at.shaper(goal, journal.RootOf(dev))
 	if shaper == nil {
 		return nil, nil
 	}
@@ -36,8 +37,8 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	full, err := s.isFull(shaper)
 	if err == nil && full {
 		slower := plan.AtRate(qdisc.Stack{shaper.root.Spec}, shaper.Low)
-		at.journal.entry(rootOf(dev)).recordTemporary(plan.Queue{Stack: slower})
-		if err = s.save(at.journal); err == nil {
+		at.journal.Entry(journal.RootOf(dev)).AddTemporary(plan.Queue{Stack: slower})
+		if err = s.journal.Save(at.journal); err == nil {
 			err = shaper.Set(shaper.Low)
 		}
 	}
@@ -54,12 +55,12 @@ func (s Store) Restore(shaper *Shaper) (still bool, err error) {
 	defer shaper.Close()
 	const patience = 5 * time.Second // while another weir is at work; then without its lock
 	for begun := time.Now(); time.Since(begun) < patience; {
-		unlock, err := s.lock()
+		unlock, err := s.journal.Lock(journal.Patience)
 		if err == nil {
 			defer unlock()
 			break
 		}
-		if !errors.Is(err, ErrBusy) {
+		if !errors.Is(err, journal.ErrBusy) {
 			break // of a journal that cannot be reached
 		}
 	}
@@ -75,13 +76,6 @@ func (s Store) Restore(shaper *Shaper) (still bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-// recordTemporary notes a value that is set only briefly, so that it is put back if the run is killed.
-func (e *entry) recordTemporary(value plan.Value) {
-	last := e.last()
-	e.set(value)
-	e.set(last)
 }
 
 // isFull reports whether packets wait in a queue, at one of a few looks.

@@ -5,6 +5,7 @@ package change
 import (
 	"testing"
 
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
@@ -18,13 +19,13 @@ func TestKilledWhileItDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		set := plan.QueueOf(m.f.Links[0].Tree)
-		j, err := s.load()
+		j, err := s.journal.Load()
 		if err != nil {
 			t.Fatal(err)
 		}
 		slower := plan.Queue{Stack: plan.AtRate(set.Stack, 70e6)}
-		j.entry(rootOf("eth0")).recordTemporary(slower)
-		if err := s.save(j); err != nil {
+		j.Entry(journal.RootOf("eth0")).AddTemporary(slower)
+		if err := s.journal.Save(j); err != nil {
 			t.Fatal(err)
 		}
 		if st, err := s.Status(); err != nil || !st.InForce {

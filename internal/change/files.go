@@ -5,7 +5,6 @@ package change
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/durable"
 	"weir/internal/host"
 	"weir/internal/plan"
 )
@@ -58,101 +58,23 @@ func (live) sweep(name string) { os.Remove(name + halfWritten) }
 
 func setFile(name string, want host.File) error {
 	if dir := path.Dir(name); want.Kind != host.NoFile && errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
-		if err := makeDir(dir); err != nil {
+		if err := durable.MakeDir(dir); err != nil {
 			return err
 		}
 	}
 	half := name + halfWritten
 	switch want.Kind {
 	case host.NoFile:
-		return removeFile(name, half)
+		return durable.Remove(name, half)
 	case host.Symlink:
-		return writeWhole(name, half, func() error { return os.Symlink(want.Text, half) })
+		return durable.Replace(name, half, func() error { return os.Symlink(want.Text, half) })
 	case host.Regular:
-		return writeWhole(name, half, func() error { return write(half, want) })
+		return durable.Replace(name, half, func() error {
+			return durable.Write(half, durable.File{Text: want.Text, Mode: want.Mode, UID: int(want.UID),
+				GID: int(want.GID)})
+		})
 	}
 	return fmt.Errorf("%s cannot be put there", want.Kind)
-}
-
-// writeWhole puts something there so that a crash leaves what was there before or this, whole. It is on disk when this
-// returns. Until it is whole it has another name, by which fill makes it.
-func writeWhole(name, half string, fill func() error) error {
-	if err := removeHalf(half); err != nil {
-		return err
-	}
-	err := fill()
-	if err == nil {
-		err = os.Rename(half, name)
-	}
-	if err != nil {
-		os.Remove(half)
-		return err
-	}
-	return syncDir(path.Dir(name))
-}
-
-func removeFile(name, half string) error {
-	if err := removeHalf(half); err != nil {
-		return err
-	}
-	err := os.Remove(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return nil
-	case err != nil:
-		return err
-	}
-	return syncDir(path.Dir(name))
-}
-
-// removeHalf takes away what a run that was killed has left.
-func removeHalf(half string) error {
-	err := os.Remove(half)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
-	return err
-}
-
-func write(name string, want host.File) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(want.Text)
-	// The owner first: another one takes bits of the mode away.
-	return errors.Join(err, f.Chown(int(want.UID), int(want.GID)), unix.Fchmod(int(f.Fd()), uint32(want.Mode)),
-		f.Sync(), f.Close())
-}
-
-// makeDir makes a directory, and those above it that are not there. Each is on disk when this returns: else a power cut
-// takes it away, and what is in it.
-func makeDir(dir string) error {
-	above := path.Dir(dir)
-	if _, err := os.Lstat(above); errors.Is(err, fs.ErrNotExist) {
-		if err := makeDir(above); err != nil {
-			return err
-		}
-	}
-	switch err := os.Mkdir(dir, 0o755); {
-	case errors.Is(err, fs.ErrExist): // another run was faster
-		return nil
-	case err != nil:
-		return err
-	}
-	return syncDir(above)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some file systems cannot, and need not
-		return err
-	}
-	return nil
 }
 
 // endUnscripted stops a service of OpenRC's whose script is gone, as Weir's own is by then: rc-service knows it no

@@ -3,7 +3,6 @@
 package change
 
 import (
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
@@ -153,21 +153,6 @@ func TestSetFileRefused(t *testing.T) {
 	}
 }
 
-// An object's members that this version does not know are kept, those of embedded structs are known.
-func TestUnknown(t *testing.T) {
-	type inner struct {
-		Deep int `json:"deep"`
-	}
-	known := struct {
-		inner
-		Flat int `json:"flat,omitempty"`
-	}{}
-	got := unknown([]byte(`{"deep":1,"flat":2,"newer":{"x":3},"inner":4}`), known)
-	if len(got) != 2 || string(got["newer"]) != `{"x":3}` || string(got["inner"]) != "4" {
-		t.Errorf("unknown are %s", got)
-	}
-}
-
 // TestOnDisk: what is written, made or taken away is on disk before anybody goes on, and so is each directory that has
 // it. What the kernel was asked for is seen by a tracer.
 func TestOnDisk(t *testing.T) {
@@ -195,7 +180,7 @@ func TestOnDisk(t *testing.T) {
 	for line := range strings.Lines(string(said)) {
 		words := strings.Fields(line)
 		if len(words) == 4 && words[0] == "killat:" && strings.HasPrefix(words[3], dir) &&
-			filepath.Base(words[3]) != lockName { // which is of no use after a crash
+			filepath.Base(words[3]) != "lock" { // which is of no use after a crash
 			steps = append(steps, step{words[2], words[3]})
 		}
 	}
@@ -232,62 +217,6 @@ func TestOnDisk(t *testing.T) {
 	}
 }
 
-// The journal is for all to read, unless it holds a file that is not.
-func TestJournalHidesWhatIsHidden(t *testing.T) {
-	of := func(kind host.FileKind, mode fs.FileMode) entry {
-		return entry{Was: plan.Content{File: host.File{Kind: kind, Mode: mode}}}
-	}
-	open := of(host.Regular, 0o644)
-	for name, c := range map[string]struct {
-		entries []entry
-		want    fs.FileMode
-	}{
-		"nothing":                {nil, 0o644},
-		"no file":                {[]entry{{Was: plan.Setting("1")}, of(host.NoFile, 0)}, 0o644},
-		"a file for all":         {[]entry{open}, 0o644},
-		"one for its owner":      {[]entry{open, of(host.Regular, 0o600), open}, 0o600},
-		"one for a group":        {[]entry{of(host.Regular, 0o640)}, 0o600},
-		"one to write, not read": {[]entry{of(host.Regular, 0o602)}, 0o600},
-	} {
-		if got := (&journal{Entries: c.entries}).mode(); got != c.want {
-			t.Errorf("%s: %o, want %o", name, got, c.want)
-		}
-	}
-}
-
-// What a journal names becomes a path or a device: only what a run writes down is taken.
-func TestEntryIsOurs(t *testing.T) {
-	j := &journal{Uplinks: []uplink{{Goal: plan.Goal{Dev: "eth0"}}}}
-	for _, c := range []struct {
-		kind plan.TargetKind
-		name string
-		was  plan.Value
-		want bool
-	}{
-		{plan.Root, "eth0", plan.Queue{Other: "noqueue"}, true},
-		{plan.Root, "eth1", plan.Queue{Other: "noqueue"}, false},
-		{plan.Ingress, "eth0", noIncoming, true},
-		{plan.Ingress, "eth1", noIncoming, false},
-		{plan.Ingress, "eth0", plan.Incoming{Other: "somebody's"}, false},
-		{plan.Sysctl, "net.core.default_qdisc", plan.Setting("fq"), true},
-		{plan.Sysctl, "kernel.core_pattern", plan.Setting(""), false},
-		{plan.Sysctl, "net.core/../../x", plan.Setting(""), false},
-		{plan.Sysctl, "net.core\x00x", plan.Setting(""), false},
-		{plan.File, host.UnitFile, plan.Content{}, true},
-		{plan.File, host.PackageUnit, plan.Content{}, false},
-		{plan.File, "/etc/passwd", plan.Content{}, false},
-		{plan.TargetKind("of a later version"), "eth0", plan.Setting(""), false},
-	} {
-		e := entry{Target: plan.Target{Kind: c.kind, Name: c.name}, Was: c.was, Set: []plan.Value{plan.Setting("x")}}
-		if e.valid(j) != c.want {
-			t.Errorf("%s %q: %v", c.kind, c.name, !c.want)
-		}
-		if e.Set = nil; e.valid(j) {
-			t.Errorf("%s %q, never set: is taken", c.kind, c.name)
-		}
-	}
-}
-
 // keepOnDisk writes, and takes away, what a run does: directories, a journal, a file, another in its place, and a link.
 func keepOnDisk(t *testing.T, dir string) {
 	do := func(err error) {
@@ -296,11 +225,11 @@ func keepOnDisk(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	s := Store{Dir: filepath.Join(dir, "var/state"), host: live{}, timer: outside{}}
-	unlock, err := s.lock()
+	s := Store{journal: journal.Store{Dir: filepath.Join(dir, "var/state"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
+	unlock, err := s.journal.Lock(journal.Patience)
 	do(err)
-	do(s.save(&journal{Version: journalVersion}))
-	do(s.remove())
+	do(s.journal.Save(&journal.Journal{Version: 1}))
+	do(s.journal.Remove())
 	unlock()
 	own := host.File{Kind: host.Regular, Mode: 0o644, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	name := filepath.Join(dir, "etc/udev/rules.d/x.rules")

@@ -20,6 +20,7 @@ import (
 
 	"weir/internal/bpf"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -45,21 +46,21 @@ type Shaper struct {
 	taken  bool // the device counts what comes in without the header of Ethernet
 	store  Store
 	target plan.Target
-	before edition // of the journal, in which the goal was as it is here
+	before journal.Edition // of the journal, in which the goal was as it is here
 }
 
 // Shapers are the queues of those goals in force that say follow, and why one of them has none. To be closed.
 func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
-	before := s.edition()
+	before := s.journal.Edition()
 	at, err := s.read()
-	if err != nil || at.journal == nil || at.journal.onlyForeign() {
+	if err != nil || at.journal == nil || at.journal.OnlyForeign() {
 		return nil, nil, err
 	}
-	for _, goal := range at.journal.goals() {
+	for _, goal := range at.journal.Goals() {
 		if goal.Follow == "" || goal.Unknown() {
 			continue
 		}
-		for _, target := range []plan.Target{rootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
+		for _, target := range []plan.Target{journal.RootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
 			shaper, not := at.shaper(goal, target)
 			if not != "" {
 				why = append(why, plan.Note{Subject: goal.Dev, Text: not})
@@ -79,7 +80,7 @@ func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
 
 // shaper is one of a goal's queues, or why that cannot be followed. It is neither where there is nothing to follow.
 func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why string) {
-	entry, dev := at.journal.entry(target), goal.Dev
+	entry, dev := at.journal.Entry(target), goal.Dev
 	incoming := target.Kind == plan.Ingress
 	if incoming {
 		names := plan.IFBs(at.facts, goal.Dev)
@@ -94,17 +95,17 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 	switch {
 	case !there:
 		return nil, "is not there"
-	case entry == nil || at.journal.state(at.facts, *entry) != ours:
+	case entry == nil || at.journal.State(at.facts, *entry) != journal.Ours:
 		return nil, "its queue is not weir's: weir status"
 	case !followed:
 		return nil, fmt.Sprintf("its queue is %s, and only the rate of a CAKE can be followed", plan.QueueOf(link.Tree))
 	}
-	planned := entry.planned()
-	low, high, behind := goal.Room(incoming, planned)
+	usual := planned(*entry)
+	low, high, behind := goal.Room(incoming, usual)
 	if behind && low == high {
 		return nil, ""
 	}
-	s = &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: planned, AfterProvider: behind,
+	s = &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: usual, AfterProvider: behind,
 		Tunnels: behind && !incoming && goal.Carries.Tunnels(), taken: countsWithoutHeader(link), root: root,
 		target: target}
 	if own, there := at.facts.Link(goal.Dev); there {
@@ -117,9 +118,9 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 }
 
 // planned is the rate of the CAKE that was set last, in bit/s.
-func (e entry) planned() units.Rate {
+func planned(e journal.Entry) units.Rate {
 	var stack qdisc.Stack
-	switch last := e.last().(type) {
+	switch last := e.Last().(type) {
 	case plan.Queue:
 		stack = last.Stack
 	case plan.Incoming:
@@ -164,15 +165,15 @@ func countsWithoutHeader(l host.Link) bool { return l.Kind == "bridge" || l.Kind
 
 // CheckCurrent returns an error if another goal or run has replaced this one. It costs a look at the journal's file.
 func (s *Shaper) CheckCurrent() error {
-	now := s.store.edition()
+	now := s.store.journal.Edition()
 	if now == s.before {
 		return nil
 	}
-	j, err := s.store.load()
+	j, err := s.store.journal.Load()
 	if err != nil {
 		return err
 	}
-	if e := j.entry(s.target); e == nil || e.planned() != s.Usual || !slices.Contains(j.goals(), s.Goal) {
+	if e := j.Entry(s.target); e == nil || planned(*e) != s.Usual || !slices.Contains(j.Goals(), s.Goal) {
 		return errors.New("another goal is in force by now")
 	}
 	if err := s.asItWas(); err != nil {
@@ -203,8 +204,8 @@ func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err 
 	if err := s.CheckCurrent(); err != nil {
 		return false, err
 	}
-	unlock, err := s.store.lockWithin(patience)
-	if errors.Is(err, ErrBusy) {
+	unlock, err := s.store.journal.Lock(patience)
+	if errors.Is(err, journal.ErrBusy) {
 		return false, nil
 	}
 	if err != nil {
@@ -241,7 +242,7 @@ func (s *Shaper) Leave(settled units.Rate) error {
 	if rate == s.Rate() {
 		return nil
 	}
-	_, err := s.steer(rate, patience)
+	_, err := s.steer(rate, journal.Patience)
 	return err
 }
 
@@ -286,12 +287,12 @@ func (s Store) Follow() (*Following, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.held != "" {
-		_ = os.Chmod(s.held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
+	if s.journal.Held != "" {
+		_ = os.Chmod(s.journal.Held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
 	}
-	alone, err := s.flock(name+".held", patience)
-	if errors.Is(err, ErrBusy) {
-		return nil, busy("another weir follow is at work here", cmp.Or(s.askFollow(), "weir status"))
+	alone, err := s.journal.Flock(name+".held", journal.Patience)
+	if errors.Is(err, journal.ErrBusy) {
+		return nil, journal.Busy("another weir follow is at work here", cmp.Or(s.askFollow(), "weir status"))
 	}
 	if err != nil {
 		return nil, err
@@ -299,7 +300,7 @@ func (s Store) Follow() (*Following, error) {
 	f, err := announce(name)
 	if err != nil {
 		alone()
-		return nil, unreachable(err)
+		return nil, journal.Unreachable(err)
 	}
 	return &Following{f: f, alone: alone, all: map[string]Doing{}}, nil
 }
@@ -499,11 +500,12 @@ func (s Store) askFollow() string {
 // root's alone.
 func (s Store) followFile() (string, error) {
 	cookie, err := bpf.NetnsCookie()
-	if err != nil || s.held == "" {
-		return filepath.Join(s.Dir, "follow"), nil
+	if err != nil || s.journal.Held == "" {
+		return filepath.Join(s.journal.Dir, "follow"), nil
 	}
-	if err := os.MkdirAll(s.held, 0o755); err != nil && !unwritable(err) && !errors.Is(err, fs.ErrPermission) {
-		return "", unreachable(err)
+	err = os.MkdirAll(s.journal.Held, 0o755)
+	if err != nil && !journal.Unwritable(err) && !errors.Is(err, fs.ErrPermission) {
+		return "", journal.Unreachable(err)
 	}
-	return filepath.Join(s.held, fmt.Sprintf("%x.follow", cookie)), nil
+	return filepath.Join(s.journal.Held, fmt.Sprintf("%x.follow", cookie)), nil
 }

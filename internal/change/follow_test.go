@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -132,7 +133,7 @@ func TestFollowedByNobodyElse(t *testing.T) {
 	s, _ := newFake(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}, 0))
 	defer unix.Umask(unix.Umask(0o077)) // a service's
-	s.held = filepath.Join(t.TempDir(), "held")
+	s.journal.Held = filepath.Join(t.TempDir(), "held")
 	name := must[string](t)(s.followFile())
 	hold := func() {
 		t.Helper()
@@ -179,7 +180,7 @@ func TestFollowedByNobodyElse(t *testing.T) {
 		}
 	}
 	dir := filepath.Dir(name)
-	if info := must[os.FileInfo](t)(os.Stat(dir)); dir == s.held && info.Mode().Perm() != 0o755 {
+	if info := must[os.FileInfo](t)(os.Stat(dir)); dir == s.journal.Held && info.Mode().Perm() != 0o755 {
 		t.Errorf("not everybody may look for it: %s", info.Mode())
 	}
 	if info := must[os.FileInfo](t)(os.Stat(name + ".held")); info.Mode() != 0o600 {
@@ -212,7 +213,7 @@ func TestFollowStarter(t *testing.T) {
 		}
 		first := must[*Following](t)(s.Follow())
 		_, err := s.Follow()
-		if try, _ := hint.Of(err); !errors.Is(err, ErrBusy) || try != cmp.Or(c.ask, "weir status") {
+		if try, _ := hint.Of(err); !errors.Is(err, journal.ErrBusy) || try != cmp.Or(c.ask, "weir status") {
 			t.Errorf("%s: a second is told %v", c.init, err)
 		}
 		if err := first.Close(); err != nil { // and not before, by the garbage collector
@@ -375,7 +376,7 @@ func TestFollowerIsWanted(t *testing.T) {
 		}, false},
 		"down": {func(s Store) error { _, err := s.Down(false); return err }, false},
 		"a journal that cannot be read": {func(s Store) error {
-			return os.WriteFile(s.path(), []byte("{"), 0o600)
+			return os.WriteFile(s.journal.Path(), []byte("{"), 0o600)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -428,7 +429,7 @@ func TestSteerWhileBusy(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	defer all[0].Close()
-	unlock, err := s.lock()
+	unlock, err := s.journal.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/hint"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -40,7 +41,7 @@ func unmeasured(goal plan.Goal, at situation) (u Unmeasured, ok bool, err error)
 	}
 	link, there := at.facts.Link(goal.Dev)
 	stack, known := link.Tree.Stack()
-	cake, can := plan.CAKEFor(goal, at.journal.before(at.facts))
+	cake, can := plan.CAKEFor(goal, at.journal.Before(at.facts))
 	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake, NoLinkHeader: link.MAC == "",
 		Forwarding: plan.Forwarding(at.facts, goal.Dev)}
 	return u, there && can && !(known && stack.Shapes()), nil
@@ -65,10 +66,10 @@ func (s Store) Sought(u Unmeasured) bool {
 }
 
 func (at situation) unknown() (all []Unmeasured) {
-	if at.journal == nil || at.journal.onlyForeign() {
+	if at.journal == nil || at.journal.OnlyForeign() {
 		return nil
 	}
-	for _, goal := range at.journal.goals() {
+	for _, goal := range at.journal.Goals() {
 		if !goal.Unknown() {
 			continue
 		}
@@ -90,7 +91,7 @@ func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 	if err != nil {
 		return err
 	}
-	overtaken := busy("another run has begun before "+rate.String()+" was confirmed", "weir status")
+	overtaken := journal.Busy("another run has begun before "+rate.String()+" was confirmed", "weir status")
 	moves() // since then
 	s.timer.sleep(looks)
 	if !moves() {
@@ -117,22 +118,22 @@ func (s Store) learn(goal plan.Goal, rate units.Rate, within time.Duration) (uni
 		return "", err
 	}
 	defer s.end()
-	if was, _ := about(at.journal.goals(), goal.Dev); was != goal {
+	if was, _ := plan.GoalOf(at.journal.Goals(), goal.Dev); was != goal {
 		return "", &hint.Error{What: "the goal of " + goal.Dev + " is another by now", Try: "weir status"}
 	}
 	if at.journal.Pending != nil {
-		return "", busy("another goal waits to be confirmed", "weir confirm")
+		return "", journal.Busy("another goal waits to be confirmed", "weir confirm")
 	}
 	goal.Rate = rate
-	goals, _, err := s.resolveGoals(goal, at)
+	goals, _, err := s.resolveGoals(goal, &at)
 	if err != nil {
 		return "", err
 	}
-	out, err := s.up(at.journal, goals, at.facts, within, false)
+	out, err := s.up(at, goals, within, false)
 	s.report("follow", out, err)
 	if err != nil {
 		return "", err
 	}
-	j, err := s.load()
-	return j.unit(), err
+	j, err := s.journal.Load()
+	return j.Unit(), err
 }

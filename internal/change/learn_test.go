@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
@@ -122,7 +123,7 @@ func TestLearnsWhileOthers(t *testing.T) {
 		}
 		return false
 	})
-	if !errors.Is(err, ErrBusy) {
+	if !errors.Is(err, journal.ErrBusy) {
 		t.Errorf("it says %v", err)
 	}
 	if st := must[Status](t)(s.Status()); !st.Unconfirmed || st.Goal.Rate != 20e6 || len(m.armed) != 1 {
@@ -138,7 +139,7 @@ func TestLearnKeepsOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.Learn(goal, 48e6, always)
-	if err == nil || errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "is another by now") {
+	if err == nil || errors.Is(err, journal.ErrBusy) || !strings.Contains(err.Error(), "is another by now") {
 		t.Errorf("over a goal that waits for a person: %v", err)
 	}
 	if all, err := s.Unknown(); err != nil || len(all) != 0 {
@@ -214,7 +215,7 @@ func TestSought(t *testing.T) {
 		if found := must[[]Unmeasured](t)(s.Unknown()); len(found) != 0 {
 			t.Errorf("begun meanwhile: %+v", found)
 		}
-		if err := s.Learn(all[1].Goal, 30e6, always); !errors.Is(err, ErrBusy) {
+		if err := s.Learn(all[1].Goal, 30e6, always); !errors.Is(err, journal.ErrBusy) {
 			t.Errorf("the other one's rate meanwhile: %v", err)
 		}
 		asked = true

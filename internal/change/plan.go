@@ -6,9 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
@@ -25,26 +27,25 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	goals, measured, err := s.resolveGoals(goal, at)
+	goals, measured, err := s.resolveGoals(goal, &at)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	j := at.journal
-	p, err := j.plan(goals, at.facts)
+	p, err := at.plan(goals)
 	if err == nil && p.Unavailable != nil {
 		err = p.Unavailable
 	}
-	p.Considered = slices.Concat(j.notes(), measured, p.Considered)
+	p.Considered = slices.Concat(at.journal.Notes(), measured, p.Considered)
 	return p, err
 }
 
 // resolveGoals returns all goals that the host should have, goal first. For the zero goal these are the ones in
 // /etc/weir.toml, or else the last that were applied.
-func (s Store) resolveGoals(goal plan.Goal, at situation) (all []plan.Goal, notes []plan.Note, err error) {
+func (s Store) resolveGoals(goal plan.Goal, at *situation) (all []plan.Goal, notes []plan.Note, err error) {
 	j, facts := at.journal, at.facts
-	before := j.goals()
+	before := j.Goals()
 	if goal == (plan.Goal{}) {
-		if before, err = s.wanted(at); err != nil {
+		if before, err = s.wanted(*at); err != nil {
 			return nil, nil, err
 		}
 		if len(before) == 0 {
@@ -56,14 +57,14 @@ func (s Store) resolveGoals(goal plan.Goal, at situation) (all []plan.Goal, note
 			return nil, nil, err
 		}
 		dev := cmp.Or(goal.Dev, uplink)
-		if err := cmp.Or(j.unreadableGoal(dev), j.awaits(dev)); err != nil {
+		if err := cmp.Or(j.Readable(dev), j.Awaits(dev)); err != nil {
 			return nil, nil, err
 		}
 		switch {
-		case j.isDown():
+		case j.IsDown():
 			before = nil
 		case j != nil:
-			j.only = dev
+			at.only = dev
 		}
 		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)
 	}
@@ -82,7 +83,7 @@ func (s Store) resolveGoals(goal plan.Goal, at situation) (all []plan.Goal, note
 		}
 		seen := []plan.Note(nil)
 		if i == 0 || goal == (plan.Goal{}) {
-			if g, seen, err = s.measured(g, j, facts); err != nil {
+			if g, seen, err = s.measured(g, at); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -93,11 +94,12 @@ func (s Store) resolveGoals(goal plan.Goal, at situation) (all []plan.Goal, note
 
 // measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found
 // when it was brought up; but before there were kinds of relays nothing was found.
-func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal, []plan.Note, error) {
+func (s Store) measured(goal plan.Goal, at *situation) (plan.Goal, []plan.Note, error) {
+	j, facts := at.journal, at.facts
 	uplink, _, _ := plan.Uplink(facts)
 	var before plan.Goal
-	if !j.isDown() {
-		before, _ = about(j.goals(), cmp.Or(goal.Dev, uplink))
+	if !j.IsDown() {
+		before, _ = plan.GoalOf(j.Goals(), cmp.Or(goal.Dev, uplink))
 	}
 	goal = goal.AsFound(before)
 	inForce := before != plan.Goal{} && goal == before
@@ -105,7 +107,7 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 		return goal, nil, nil
 	}
 	if j != nil {
-		j.saidCarries = goal.Carries != "" || goal.Role == "server"
+		at.saidCarries = goal.Carries != "" || goal.Role == "server"
 	}
 	deep := host.Deep{}
 	if facts.Deep != nil {
@@ -128,51 +130,51 @@ func (s Store) measured(goal plan.Goal, j *journal, facts host.Facts) (plan.Goal
 }
 
 // plan is for all the goals that a host is to have. What a device that is not there would have is left as it is.
-func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
+func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
+	j, facts := at.journal, at.facts
 	there := slices.DeleteFunc(slices.Clone(goals), func(g plan.Goal) bool {
 		_, there := facts.Link(g.Dev)
-		return g.Dev != "" && !there || j != nil && slices.Contains(j.without, g.Dev)
+		return g.Dev != "" && !there || slices.Contains(at.without, g.Dev)
 	})
 	if len(there) == 0 {
 		there = goals[:1] // and why not
 	}
-	p, err := plan.MakeAll(there, j.before(facts))
+	p, err := plan.MakeAll(there, j.Before(facts))
 	if err != nil {
 		return p, err
 	}
 	// The next boot may well give a device back the name that it had.
-	renamed := j != nil && slices.ContainsFunc(j.Uplinks, func(u uplink) bool { return u.FileDev != "" })
 	partly := len(there) < len(goals)
-	asKept := partly || j.kept() && renamed && !j.carried && j.Pending == nil &&
-		alike(j.goals(), p.All())
+	asKept := partly || j.Kept() && j.Renamed() && !at.carried && j.Pending == nil &&
+		alike(j.Goals(), p.All())
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
-	blind := j.needsRoot(wanted, p, facts)
-	others := func(t plan.Target) bool { return j != nil && j.only != "" && t.Dev() != "" && t.Dev() != j.only }
+	blind := at.needsRoot(wanted, p)
+	others := func(t plan.Target) bool { return at.only != "" && t.Dev() != "" && t.Dev() != at.only }
 	for _, c := range wanted {
-		if asKept && c.Kind == plan.File || j.leavesFile(facts, c.Target) || blind && j.untouched(facts, c.Target) ||
-			others(c.Target) || partly && c.Kind == plan.Sysctl && j.holds(facts, c.Target) {
+		if asKept && c.Kind == plan.File || at.leavesFile(c.Target) || blind && j.Untouched(facts, c.Target) ||
+			others(c.Target) || partly && c.Kind == plan.Sysctl && j.Holds(facts, c.Target) {
 			continue
 		}
-		if c.Target == goalFile && j.saysAlready(facts, p, there) {
+		if c.Target == journal.GoalFile && at.saysAlready(p, there) {
 			continue
 		}
-		goal, _ := about(p.All(), c.Dev())
-		if c.Old, _ = j.value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
-			c.Owner = j.owner(facts, c.Target)
+		goal, _ := plan.GoalOf(p.All(), c.Dev())
+		if c.Old, _ = j.Value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
+			c.Owner = j.Owner(facts, c.Target)
 			p.Changes = append(p.Changes, c)
 		}
 	}
 	if j != nil {
 		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
 		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries,
-			func(e entry) bool { return e.Kind != plan.File })
-		absent := func(e entry) bool {
+			func(e journal.Entry) bool { return e.Kind != plan.File })
+		absent := func(e journal.Entry) bool {
 			if e.Dev() == "" {
 				return partly
 			}
-			_, asked := about(goals, e.Dev())
-			_, planned := about(p.All(), e.Dev())
+			_, asked := plan.GoalOf(goals, e.Dev())
+			_, planned := plan.GoalOf(p.All(), e.Dev())
 			return asked && !planned
 		}
 		for _, e := range j.Entries {
@@ -180,57 +182,40 @@ func (j *journal) plan(goals []plan.Goal, facts host.Facts) (plan.Plan, error) {
 				continue
 			}
 			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
-			if now, _ := j.value(facts, e.Target); !asked && j.state(facts, e) == ours {
+			if now, _ := j.Value(facts, e.Target); !asked && j.State(facts, e) == journal.Ours {
 				p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Owner: "weir",
 					Reason: "back to what it was: this goal does not ask for it", Evidence: "the journal"})
 			}
 		}
 	}
-	return p, j.keepsShaper(goals[0], p)
+	return p, at.keepsShaper(goals[0], p)
 }
 
 // saysAlready reports whether the goals' file need not be written for a plan of these goals. It leaves open what was
 // found, as they did; or it is as it was when just those were confirmed, in a person's own words perhaps.
-func (j *journal) saysAlready(facts host.Facts, p plan.Plan, goals []plan.Goal) bool {
-	file := facts.Files[host.GoalFile]
-	if !plan.Says(file, p.Lasting()...) {
+func (at situation) saysAlready(p plan.Plan, goals []plan.Goal) bool {
+	file := at.facts.Files[host.GoalFile]
+	if !plan.Says(file, plan.Lasting(p.All())...) {
 		return false
 	}
 	found := !slices.EqualFunc(goals, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
 	if found || plan.LeavesRate(file) {
 		return true
 	}
-	e := j.entry(goalFile)
-	return e != nil && equal(e.last(), plan.Content{File: file}) && alike(p.All(), j.confirmed().plain())
-}
-
-// owner is plan.Owner, where it is not weir.
-func (j *journal) owner(f host.Facts, t plan.Target) string {
-	if j.holds(f, t) {
-		return "weir"
-	}
-	return plan.Owner(f, t)
-}
-
-// holds reports whether a setting is as weir has set it.
-func (j *journal) holds(f host.Facts, t plan.Target) bool {
-	e := j.entry(t)
-	return e != nil && j.state(f, *e) == ours
+	e := at.journal.Entry(journal.GoalFile)
+	return e != nil && e.Last().Meets(plan.Content{File: file}) && alike(p.All(), at.journal.Confirmed().Plain())
 }
 
 // keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace
 // it and take its shaper away.
-func (j *journal) keepsShaper(goal plan.Goal, p plan.Plan) error {
-	if j == nil {
-		return nil
-	}
+func (at situation) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	// What gave the goal in force the shaper that goes, and what it takes to have that and what is asked for now.
 	gave, both := plan.Goal{}, goal
-	was, _ := about(j.goals(), p.Goal.Dev)
+	was, _ := plan.GoalOf(at.journal.Goals(), p.Goal.Dev)
 	if was == (plan.Goal{}) {
 		return nil
 	}
-	relay := was.Role == "relay" && goal.Role != "server" && !j.saidCarries
+	relay := was.Role == "relay" && goal.Role != "server" && !at.saidCarries
 	for _, c := range p.Changes {
 		switch {
 		case !c.Unshapes(), c.Dev() != p.Goal.Dev:
@@ -283,4 +268,62 @@ func lasting(changes []plan.Change) (now, files []plan.Change) {
 		}
 	}
 	return now, files
+}
+
+// needsRoot reports whether only root can compute this plan: an earlier run as root found a tunnel that cannot be
+// unpacked, or that is a virtual machine's, and nobody else can see that.
+func (at situation) needsRoot(wanted []plan.Change, p plan.Plan) bool {
+	j, f := at.journal, at.facts
+	if j == nil || f.Admin || !alike(p.All(), j.Goals()) {
+		return false
+	}
+	return slices.ContainsFunc(wanted, func(c plan.Change) bool {
+		incoming, ok := c.New.(plan.Incoming)
+		if !ok {
+			return false
+		}
+		var last []string
+		if e := j.Entry(c.Target); e != nil {
+			set, _ := e.Last().(plan.Incoming)
+			last = set.Tunnels
+		}
+		known := func(name string) bool { return slices.Contains(last, name) }
+		more := slices.DeleteFunc(slices.Clone(incoming.Tunnels), known)
+		plain := func(name string) bool { l, _ := f.Link(name); return l.MAC == "" } // and no virtual machine's
+		return len(more) > 0 && (len(last) == 0 || !slices.ContainsFunc(more, plain))
+	})
+}
+
+// leavesFile reports whether a file is not to be written for now, though another was planned: the goal's, which
+// somebody has changed; or one that somebody has removed (systemctl disable does), if it is a boot that asks.
+func (at situation) leavesFile(t plan.Target) bool {
+	j, f := at.journal, at.facts
+	e := j.Entry(t)
+	switch {
+	case j == nil || t.Kind != plan.File:
+		return false
+	case e == nil:
+		return at.keepGoalFile && t == journal.GoalFile && f.Files[t.Name].Kind == host.Regular
+	}
+	removed := f.Files[t.Name].Kind == host.NoFile && !isNoFile(e.Last())
+	return at.keepGoalFile && t == journal.GoalFile && j.State(f, *e) == journal.Foreign || at.keepRemoved && removed
+}
+
+func isNoFile(v plan.Value) bool {
+	content, ok := v.(plan.Content)
+	return ok && content.Kind == host.NoFile
+}
+
+// alike reports whether two lists have the same goals.
+func alike(a, b []plan.Goal) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(g plan.Goal) bool { return !slices.Contains(b, g) })
+}
+
+// flags writes goals as they would be typed.
+func flags(goals []plan.Goal) string {
+	var all []string
+	for _, g := range goals {
+		all = append(all, g.Flags())
+	}
+	return strings.Join(all, "; ")
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 )
 
 // Recover puts back a run that is not confirmed, or was cut short, whatever has been changed since.
@@ -66,7 +68,7 @@ func (s Store) recover(due bool, unit string) (out Outcome, wait time.Duration, 
 	out = Outcome{Done: []plan.Change{}}
 	if due {
 		// Without the lock, which others may want meanwhile, and without a look at the host.
-		j, err := s.load()
+		j, err := s.journal.Load()
 		if err != nil || j == nil || j.Pending == nil {
 			return out, 0, err
 		}
@@ -83,53 +85,23 @@ func (s Store) recover(due bool, unit string) (out Outcome, wait time.Duration, 
 	}
 	defer s.end()
 	j := at.journal
-	if j == nil || j.Pending == nil || unit != "" && j.unit() != unit {
+	if j == nil || j.Pending == nil || unit != "" && j.Unit() != unit {
 		return out, 0, nil
 	}
 	if wait := j.Pending.Until - s.timer.now(); due && wait > 0 {
 		return out, wait, nil // another up was faster
 	}
-	out.Goal, out.Notes = j.undone(), j.notes()
-	err = s.putBack(j, at.facts, &out)
+	out.Goal, out.Notes = j.Undone(), j.Notes()
+	err = s.putBack(at, &out)
 	s.report("recover", out, err)
 	return out, 0, err
 }
 
-// undone is the goal that a pending run was about, or the first of them.
-func (j *journal) undone() plan.Goal {
-	if goal, there := about(j.goals(), j.Pending.Dev); there {
-		return goal
-	}
-	for _, goal := range j.goals() {
-		return goal
-	}
-	return plan.Goal{}
-}
-
-// backTo is what a pending run's entry is to be again, if anything.
-func (j *journal) backTo(e entry) (plan.Value, bool) {
-	if j.Pending.Down {
-		return e.Was, !e.Theirs
-	}
-	return e.Back, e.Back != nil
-}
-
-// reached reports whether an entry is what it is to be, or can no longer be that.
-func (j *journal) reached(f host.Facts, e entry, want plan.Value) bool {
-	now, ok := j.value(f, e.Target)
-	if !ok {
-		return true
-	}
-	if equal(want, e.Was) {
-		return j.state(f, e) == asFound
-	}
-	return now.Meets(want)
-}
-
 // putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done
 // again.
-func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
-	back, overwritten := j.toPutBack(facts, out)
+func (s Store) putBack(at situation, out *Outcome) error {
+	j := at.journal
+	back, overwritten := at.toPutBack(out)
 	out.Notes = append(out.Notes, overwritten...)
 	for _, c := range inOrder(back) {
 		if err := s.set(j, c); err != nil {
@@ -138,13 +110,13 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			out.Done = append(out.Done, c)
 		}
 	}
-	s.cleanQueues(j, facts, "", out)
+	s.cleanQueues(j, at.facts, "", out)
 	s.later(func() { s.host.reload(out.Done) })
 	facts, err := s.facts()
 	if err != nil {
 		return err
 	}
-	j.lookAgain(facts, out)
+	lookAgain(j, facts, out)
 	if len(out.Failed) > 0 {
 		return nil // and the journal stays, so that it can be tried again
 	}
@@ -153,14 +125,14 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 			s.host.sweep(e.Name)
 		}
 	}
-	unit := j.unit()
-	switch err := s.saveOrRemove(j.afterwards(overwritten)); {
+	unit := j.Unit()
+	switch err := s.journal.SaveOrRemove(j.Afterwards(overwritten)); {
 	case err == nil:
 	case s.expires:
 		return unsavedRun{err, j.Pending.Until}
 	default:
 		again := "weir recover"
-		if said, err := s.load(); j.Pending.Down && err == nil && said != nil && said.Pending != nil &&
+		if said, err := s.journal.Load(); j.Pending.Down && err == nil && said != nil && said.Pending != nil &&
 			len(said.Pending.Back) > 0 {
 			// Its timer would bring up again what was confirmed earlier.
 			s.disarm(unit)
@@ -176,28 +148,29 @@ func (s Store) putBack(j *journal, facts host.Facts, out *Outcome) error {
 
 // putBackFirst puts a pending run back before another begins, from the situation that it gives.
 func (s Store) putBackFirst(at situation, out *Outcome) (situation, error) {
-	if err := s.putBack(at.journal, at.facts, out); err != nil || len(out.Failed) > 0 {
+	if err := s.putBack(at, out); err != nil || len(out.Failed) > 0 {
 		return at, err
 	}
 	return s.read()
 }
 
 // toPutBack is what to change for a pending run to be back, files last; with notes on what somebody else has set.
-func (j *journal) toPutBack(facts host.Facts, out *Outcome) (back []plan.Change, overwritten []plan.Note) {
+func (at situation) toPutBack(out *Outcome) (back []plan.Change, overwritten []plan.Note) {
+	j, facts := at.journal, at.facts
 	var files []plan.Change
 	reason := "as it was"
 	if !j.Pending.Down && len(j.Pending.Back) > 0 {
 		reason = "as it was confirmed"
 	}
 	for _, e := range j.Entries {
-		now, ok := j.value(facts, e.Target)
-		want, ours := j.backTo(e)
+		now, ok := j.Value(facts, e.Target)
+		want, ours := j.BackTo(e)
 		want = present(facts, want)
 		change := plan.Change{Target: e.Target, Old: now, New: want, Reason: reason, Evidence: "the journal"}
 		switch {
 		case !ours && e.Theirs && j.Pending.Down:
 			change.New = e.Was
-			why := e.differs(now)
+			why := e.Differs(now)
 			if owner := plan.Owner(facts, e.Target); e.Kind != plan.File && owner != "" {
 				why += "; " + owner
 			}
@@ -206,8 +179,8 @@ func (j *journal) toPutBack(facts host.Facts, out *Outcome) (back []plan.Change,
 		case !ok:
 			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(),
 				Text: "is gone, and what was set with it"})
-		case !j.reached(facts, e, want):
-			if j.state(facts, e) == foreign {
+		case !j.Reached(facts, e, want):
+			if j.State(facts, e) == journal.Foreign {
 				overwritten = append(overwritten, overwrites(change))
 			}
 			if e.Kind == plan.File {
@@ -228,15 +201,14 @@ func overwrites(c plan.Change) plan.Note {
 }
 
 // lookAgain moves what is not back to what has failed.
-func (j *journal) lookAgain(facts host.Facts, out *Outcome) {
+func lookAgain(j *journal.Journal, facts host.Facts, out *Outcome) {
 	for _, c := range slices.Clone(out.Done) {
-		if !j.reached(facts, *j.entry(c.Target), c.New) {
-			now, _ := j.value(facts, c.Target)
+		if !j.Reached(facts, *j.Entry(c.Target), c.New) {
+			now, _ := j.Value(facts, c.Target)
 			out.fail(c, "was put back, and is "+brief(now))
 			continue
 		}
-		link, ok := facts.Link(c.Dev())
-		if ok && c.Kind == plan.Root && equal(c.New, j.entry(c.Target).Was) && j.uplink(c.Name).remade(link.Tree) {
+		if j.Remade(facts, c) {
 			out.Notes = append(out.Notes, plan.Note{Subject: c.Target.String(),
 				Text: c.New.String() + " is set by weir now: it was the kernel's own choice, which " +
 					"net.core.default_qdisc has changed since"})
@@ -245,16 +217,16 @@ func (j *journal) lookAgain(facts host.Facts, out *Outcome) {
 }
 
 // ended lets the journal say that a run was put back, some time after that.
-func (s Store) ended(j *journal) error {
-	unlock, err := s.lock()
+func (s Store) ended(j *journal.Journal) error {
+	unlock, err := s.journal.Lock(journal.Patience)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if now, err := s.load(); err != nil || now == nil || now.Pending == nil || now.Pending.Until != *s.done {
+	if now, err := s.journal.Load(); err != nil || now == nil || now.Pending == nil || now.Pending.Until != *s.done {
 		return err // another run was faster
 	}
-	if err := s.saveOrRemove(j.afterwards(nil)); err != nil {
+	if err := s.journal.SaveOrRemove(j.Afterwards(nil)); err != nil {
 		return unsavedRun{err, *s.done}
 	}
 	return nil
@@ -268,51 +240,16 @@ func brief(v plan.Value) string {
 	return v.String()
 }
 
-// afterwards is the journal when a pending run has been put back; nil if there is nothing left to tell.
-func (j *journal) afterwards(overwritten []plan.Note) *journal {
-	next, toGoal := *j, !j.Pending.Down && len(j.Pending.Back) > 0
-	next.Uplinks, next.Entries, next.Pending, next.Reverted = slices.Clone(j.Uplinks), nil, nil, nil
-	for _, e := range j.Entries {
-		back, put := j.backTo(e)
-		if put {
-			e.set(back)
-		}
-		// What was not put back to as found had been left to somebody else before.
-		e.Back, e.Theirs = nil, !toGoal || e.Theirs
-		if toGoal || !put {
-			next.Entries = append(next.Entries, e)
-		}
+// present is what can be set of a value: no tunnel can be unpacked that is not there.
+func present(f host.Facts, value plan.Value) plan.Value {
+	incoming, ok := value.(plan.Incoming)
+	if !ok || incoming.Stack == nil {
+		return value
 	}
-	switch {
-	case toGoal:
-		for i := range next.Uplinks {
-			u := &next.Uplinks[i]
-			at := slices.IndexFunc(j.Pending.Back, func(w written) bool { return w.Dev == u.Goal.Dev })
-			if u.Down = at < 0; !u.Down {
-				to := j.Pending.Back[at]
-				u.Goal, u.strange, u.text = to.Goal, to.strange, to.text
-			}
-		}
-		next.forget()
-	case !j.Pending.Down:
-		next.Uplinks = slices.DeleteFunc(next.Uplinks, func(u uplink) bool {
-			return !slices.ContainsFunc(next.Entries, func(e entry) bool { return e.Dev() == u.Goal.Dev })
-		})
-		for i := range next.Uplinks {
-			next.Uplinks[i].Down = true
-		}
-	case len(next.Entries) == 0:
-		return nil
-	default:
-		of := func(u uplink) func(entry) bool { return func(e entry) bool { return e.Dev() == u.Goal.Dev } }
-		left := slices.DeleteFunc(slices.Clone(next.Uplinks),
-			func(u uplink) bool { return !slices.ContainsFunc(next.Entries, of(u)) })
-		if len(left) > 0 { // else it is the host's settings, and which goals asked for them is still to be known
-			next.Uplinks = left
-		}
+	gone := func(name string) bool { _, ok := f.Link(name); return !ok }
+	there, outer := slices.DeleteFunc(slices.Clone(incoming.Tunnels), gone), incoming.Outer
+	if len(there) == 0 {
+		outer = nil
 	}
-	if !j.Pending.Down {
-		next.Reverted = &Reverted{j.undone(), overwritten}
-	}
-	return &next
+	return plan.Incoming{Arriving: qdisc.NewArriving(incoming.Stack, there, outer)}
 }

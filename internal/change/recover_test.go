@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -30,7 +31,7 @@ const minute = time.Minute
 func later(s Store, m *fake) Store {
 	m.crashAt = 0
 	m.clock += 2 * time.Hour
-	return Store{Dir: s.Dir, keeps: s.keeps, host: m, timer: m}
+	return Store{journal: s.journal, host: m, timer: m}
 }
 
 // comparable is a machine's facts without what a boot changes for nobody's sake.
@@ -226,9 +227,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 			}
 			check := func(t *testing.T, s Store, m *fake, how string) {
 				t.Helper()
-				j := must[*journal](t)(s.load())
+				j := must[*journal.Journal](t)(s.journal.Load())
 				end := plan.Goal{}
-				for _, goal := range j.goals() {
+				for _, goal := range j.Goals() {
 					end = goal
 				}
 				if is, ok := want[end]; !ok || !reflect.DeepEqual(comparable(m.f), is) {
@@ -248,7 +249,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 					}
 				}
 				must[Outcome](t)(s.Down(false))
-				if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+				if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
 					t.Fatalf("%s: down leaves %v", how, left)
 				}
 				if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
@@ -309,7 +310,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 						if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
 							t.Fatalf("power cut after step %d: after down\n%+v\nas found\n%+v", step, m.f, found.f)
 						}
-						if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+						if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
 							t.Fatalf("power cut after step %d: down leaves %v", step, left)
 						}
 					}
@@ -346,7 +347,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("nothing to confirm: %v, %v", confirmed, err)
 	}
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
-	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute, "")}) {
+	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.journal.Dir, minute, "")}) {
 		t.Errorf("up: %+v, armed %v", out, m.armed)
 	}
 	up, _ := m.facts()
@@ -357,7 +358,7 @@ func TestConfirm(t *testing.T) {
 	}
 	// The timer of the first is not stopped before that of the second is armed.
 	must[Outcome](t)(s.Up(plan.Goal{}, minute))
-	if !reflect.DeepEqual(m.armed, []string{timerName(s.Dir, minute+19*time.Second, "")}) {
+	if !reflect.DeepEqual(m.armed, []string{timerName(s.journal.Dir, minute+19*time.Second, "")}) {
 		t.Errorf("armed again: %v", m.armed)
 	}
 	status, confirmed, err := s.Confirm()
@@ -462,10 +463,10 @@ func TestRevertLeavesWhatWasLeft(t *testing.T) {
 // A full disk keeps up from changing anything, and nobody from going back.
 func TestJournalCannotBeWritten(t *testing.T) {
 	full := func(s Store) func() {
-		if err := os.MkdirAll(s.path()+".new/full", 0o755); err != nil {
+		if err := os.MkdirAll(s.journal.Path()+".new/full", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		return func() { os.RemoveAll(s.path() + ".new") }
+		return func() { os.RemoveAll(s.journal.Path() + ".new") }
 	}
 	s, m := newFake(t)
 	before, _ := m.facts()
@@ -497,7 +498,7 @@ func TestNotArmed(t *testing.T) {
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) || m.written != nil {
 		t.Errorf("wrote %v", m.written)
 	}
-	if left := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(left) != 0 {
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
 		t.Errorf("it leaves %v", left)
 	}
 }
@@ -520,7 +521,7 @@ func TestExpireWaits(t *testing.T) {
 	}
 
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
-	unlock, err := s.lock()
+	unlock, err := s.journal.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,7 +532,7 @@ func TestExpireWaits(t *testing.T) {
 			unlock()
 		}
 	}}
-	if out, err := (Store{Dir: s.Dir, keeps: s.keeps, host: m, timer: busy}).Expire(nil); err != nil ||
+	if out, err := (Store{journal: s.journal, host: m, timer: busy}).Expire(nil); err != nil ||
 		len(out.Done) == 0 {
 		t.Errorf("after another run: %+v, %v", out, err)
 	}
@@ -548,10 +549,10 @@ func (s sleeper) sleep(d time.Duration) { s.fake.sleep(d); s.slept() }
 func TestTimersOfTwoStores(t *testing.T) {
 	one, m := newFake(t)
 	other := one
-	other.Dir = t.TempDir()
+	other.journal.Dir = t.TempDir()
 	must[Outcome](t)(one.Up(plan.Goal{Rate: 50e6}, minute))
 	first := m.armed[0]
-	m.dir = other.Dir
+	m.dir = other.journal.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
 	must[Outcome](t)(other.Down(false))
 	if !reflect.DeepEqual(m.armed, []string{first}) {
@@ -652,7 +653,7 @@ func TestStateIsReadOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newFake(t)
 			before, _ := m.facts()
-			onReadOnly(t, s.Dir, func(readOnly func(bool)) {
+			onReadOnly(t, s.journal.Dir, func(readOnly func(bool)) {
 				must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 				readOnly(true)
 				if out := must[Outcome](t)(back(s)); len(out.Done) == 0 ||
@@ -673,7 +674,7 @@ func TestStateIsReadOnly(t *testing.T) {
 	t.Run("down, with an earlier goal", func(t *testing.T) {
 		s, m := newFake(t)
 		before, _ := m.facts()
-		onReadOnly(t, s.Dir, func(readOnly func(bool)) {
+		onReadOnly(t, s.journal.Dir, func(readOnly func(bool)) {
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 30e6}, 0))
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 			readOnly(true)
@@ -691,7 +692,7 @@ func TestStateIsReadOnly(t *testing.T) {
 	t.Run("the timer", func(t *testing.T) {
 		s, m := newFake(t)
 		before, _ := m.facts()
-		onReadOnly(t, s.Dir, func(readOnly func(bool)) {
+		onReadOnly(t, s.journal.Dir, func(readOnly func(bool)) {
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 			readOnly(true)
 			m.slept = func() {
@@ -708,7 +709,7 @@ func TestStateIsReadOnly(t *testing.T) {
 				}
 			}
 			must[Outcome](t)(s.Expire(nil))
-			if j, err := s.load(); j != nil && j.Pending != nil || err != nil ||
+			if j, err := s.journal.Load(); j != nil && j.Pending != nil || err != nil ||
 				m.f.Sysctls["net.ipv4.tcp_notsent_lowat"].Value != "777" {
 				t.Errorf("%+v, %v", j, err)
 			}
@@ -775,24 +776,24 @@ func TestKeeper(t *testing.T) {
 		want   keeper
 		refuse string
 	}{
-		{"a host without systemd", process{proc("init", firstPIDNamespace, firstUserNamespace), 10, false},
+		{"a host without systemd", process{proc("init", firstPIDNamespace, host.FirstUserNamespace), 10, false},
 			bySession, ""},
-		{"a host with it", process{proc("systemd", firstPIDNamespace, firstUserNamespace), 10, true}, bySystemd, ""},
-		{"root who may not look at process 1", process{unseen(proc("systemd", firstPIDNamespace, firstUserNamespace)),
+		{"a host with it", process{proc("systemd", firstPIDNamespace, host.FirstUserNamespace), 10, true}, bySystemd, ""},
+		{"root who may not look at process 1", process{unseen(proc("systemd", firstPIDNamespace, host.FirstUserNamespace)),
 			10, true}, bySystemd, "is in a mount namespace that systemd does not see"},
 		{"nspawn, with user namespaces", process{proc("systemd", otherPID, otherUser), 10, true}, bySystemd, ""},
 		{"a user's own namespaces", process{proc("systemd-x", firstPIDNamespace, otherUser), 10, true}, bySession, ""},
-		{"docker run weir", process{proc("weir", otherPID, firstUserNamespace), 1, false}, 0, "this container ends"},
-		{"docker run sh -c weir", process{proc("sh", otherPID, firstUserNamespace), 10, false}, 0,
+		{"docker run weir", process{proc("weir", otherPID, host.FirstUserNamespace), 1, false}, 0, "this container ends"},
+		{"docker run sh -c weir", process{proc("sh", otherPID, host.FirstUserNamespace), 10, false}, 0,
 			"this container ends"},
-		{"docker run --init weir", process{proc("docker-init", otherPID, firstUserNamespace), 10, false}, 0,
+		{"docker run --init weir", process{proc("docker-init", otherPID, host.FirstUserNamespace), 10, false}, 0,
 			"this container ends"},
-		{"docker exec weir", process{proc("nginx", otherPID, firstUserNamespace), 10, false}, 0, "this container ends"},
-		{"docker exec weir, beside s6-overlay", process{proc("s6-svscan", otherPID, firstUserNamespace), 10, false}, 0,
+		{"docker exec weir", process{proc("nginx", otherPID, host.FirstUserNamespace), 10, false}, 0, "this container ends"},
+		{"docker exec weir, beside s6-overlay", process{proc("s6-svscan", otherPID, host.FirstUserNamespace), 10, false}, 0,
 			"this container ends"},
-		{"docker run --pid=host weir", process{apart(proc("init", firstPIDNamespace, firstUserNamespace)), 10, false},
+		{"docker run --pid=host weir", process{apart(proc("init", firstPIDNamespace, host.FirstUserNamespace)), 10, false},
 			0, "this container ends"},
-		{"root who may not look, without systemd", process{unseen(proc("init", firstPIDNamespace, firstUserNamespace)),
+		{"root who may not look, without systemd", process{unseen(proc("init", firstPIDNamespace, host.FirstUserNamespace)),
 			10, false}, bySession, ""},
 		{"Alpine in LXC", process{proc("init", otherPID, otherUser), 10, false}, bySession, ""},
 	} {

@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -87,7 +88,7 @@ func left(t *testing.T, s Store, now, before host.Facts) {
 	if !reflect.DeepEqual(now, before) {
 		t.Errorf("after down\n%+v\nbefore up\n%+v", now, before)
 	}
-	if files := must[[]os.DirEntry](t)(os.ReadDir(s.Dir)); len(files) != 0 {
+	if files := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(files) != 0 {
 		t.Errorf("down leaves %v", files)
 	}
 }
@@ -106,8 +107,8 @@ func TestRelay(t *testing.T) {
 	if !status.InForce || !status.Unconfirmed || !strings.Contains(status.Owns, "also of what comes by a tunnel") {
 		t.Errorf("status: %+v", status)
 	}
-	j := must[*journal](t)(s.load())
-	if e := j.entry(incomingAt("eth0")); e == nil || !e.Was.Meets(noIncoming) || e.last().String() != unpacked {
+	j := must[*journal.Journal](t)(s.journal.Load())
+	if e := j.Entry(incomingAt("eth0")); e == nil || !e.Was.Meets(journal.NoIncoming) || e.Last().String() != unpacked {
 		t.Errorf("the journal says %+v", e)
 	}
 	if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
@@ -372,7 +373,7 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 			m.f.Links = slices.Clone(m.f.Links)
 			c.since(m)
 			m.nobody()
-			journal := must[[]byte](t)(os.ReadFile(s.path()))
+			journal := must[[]byte](t)(os.ReadFile(s.journal.Path()))
 			m.written = nil
 			status := must[Status](t)(s.Status())
 			if status.InForce == c.drifts || status.Why != "" || !c.drifts && status.Owns != asRoot.Owns {
@@ -386,7 +387,7 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			if now := must[[]byte](t)(os.ReadFile(s.path())); m.written != nil || string(now) != string(journal) {
+			if now := must[[]byte](t)(os.ReadFile(s.journal.Path())); m.written != nil || string(now) != string(journal) {
 				t.Errorf("wrote %v, and the journal is %s", m.written, now)
 			}
 		})
@@ -398,13 +399,13 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 func older(t *testing.T, s Store, m *fake) {
 	t.Helper()
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Role: "relay", Carries: "route"}, 0))
-	j := must[*journal](t)(s.load())
+	j := must[*journal.Journal](t)(s.journal.Load())
 	j.Uplinks[0].Goal.Carries = ""
 	f := m.f.Files[host.GoalFile]
 	f.Text = strings.ReplaceAll(f.Text, "carries = 'route'\n", "")
 	m.f.Files[host.GoalFile] = f
-	j.entry(goalFile).Set = []plan.Value{plan.Content{File: f}}
-	if err := s.save(j); err != nil || strings.Contains(f.Text, "carries") {
+	j.Entry(journal.GoalFile).Set = []plan.Value{plan.Content{File: f}}
+	if err := s.journal.Save(j); err != nil || strings.Contains(f.Text, "carries") {
 		t.Fatalf("%v; the file is\n%s", err, f.Text)
 	}
 }
@@ -445,11 +446,11 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 			check := func(kept plan.Kinds) {
 				t.Helper()
 				status := must[Status](t)(s.Status())
-				j := must[*journal](t)(s.load())
+				j := must[*journal.Journal](t)(s.journal.Load())
 				text := m.f.Files[host.GoalFile].Text
-				if !status.InForce || j.goals()[0].Carries != kept ||
+				if !status.InForce || j.Goals()[0].Carries != kept ||
 					strings.Contains(text, "carries") != (kept != "") {
-					t.Errorf("%+v; the journal says %q and the file\n%s", status, flags(j.goals()), text)
+					t.Errorf("%+v; the journal says %q and the file\n%s", status, flags(j.Goals()), text)
 				}
 			}
 			switch end {
@@ -481,7 +482,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				}
 			case "a lost journal":
 				m.boot()
-				if err := os.Remove(s.path()); err != nil {
+				if err := os.Remove(s.journal.Path()); err != nil {
 					t.Fatal(err)
 				}
 				must[Outcome](t)(s.Boot())

@@ -7,14 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
 
 // set carries out one change. What the queueing disciplines were before is put back as it was read, which may be more
 // than a plan can write.
-func (s Store) set(j *journal, c plan.Change) error {
-	e := j.entry(c.Target)
+func (s Store) set(j *journal.Journal, c plan.Change) error {
+	e := j.Entry(c.Target)
 	switch want := c.New.(type) {
 	case plan.Setting:
 		return s.host.setSysctl(c.Name, string(want))
@@ -27,7 +28,7 @@ func (s Store) set(j *journal, c plan.Change) error {
 	case plan.Incoming:
 		return s.setIngress(j, c.Name, want)
 	case plan.Queue:
-		u := j.uplink(c.Name)
+		u := j.Uplink(c.Name)
 		switch {
 		case want.Meets(e.Was):
 			return s.host.restoreTree(u.Link, u.Tree)
@@ -40,12 +41,12 @@ func (s Store) set(j *journal, c plan.Change) error {
 }
 
 // setIngress sets what plan.IncomingAt gave. Of half of it nothing is to stay, at no tunnel that was ever unpacked.
-func (s Store) setIngress(j *journal, dev string, want plan.Incoming) error {
+func (s Store) setIngress(j *journal.Journal, dev string, want plan.Incoming) error {
 	switch {
 	case want.Stack != nil:
-		return s.host.setIngress(j.index(dev), want.Arriving)
+		return s.host.setIngress(j.Index(dev), want.Arriving)
 	case want.Other == plan.NoIngress, want.Other == plan.HalfIngress:
-		return s.host.setIngress(j.index(dev), qdisc.Arriving{Tunnels: j.tunnels(dev)})
+		return s.host.setIngress(j.Index(dev), qdisc.Arriving{Tunnels: j.Tunnels(dev)})
 	}
 	return fmt.Errorf("%q is no queue that can be set", want)
 }

@@ -3,32 +3,50 @@
 package change
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"slices"
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
-// The causes where a journal is of no use here: it is about another network namespace.
-var (
-	errOtherNamespace = errors.New("about another network namespace")
-	errHostNamespace  = errors.New("about the host's own network namespace") // what it knows of outlasts reboots
-)
-
-// situation is what a run starts from.
+// situation is what a run starts from, and what it is about.
 type situation struct {
-	written *journal // the last that was written, of whatever boot; nil if there is none
-	journal *journal // as it is in this boot; nil if nothing is in force
+	written *journal.Journal // the last that was written, of whatever boot; nil if there is none
+	journal *journal.Journal // as it is in this boot; nil if nothing is in force
 	facts   host.Facts
+
+	carried bool // the journal is of an earlier boot
+	adopted bool // it was found by its files alone
+
+	only         string   // the device that a run is about; "" for all
+	without      []string // devices whose goals cannot be planned, and keep nobody from the others
+	keepGoalFile bool     // the goal's file stays as somebody has made it
+	keepRemoved  bool     // and files that somebody has removed stay away
+	saidCarries  bool     // a person has said what the goal carries, or that it carries nothing
+}
+
+// after is the situation of the same run when another journal is written, on a host with these facts.
+func (at situation) after(next *journal.Journal, facts host.Facts) situation {
+	at.written, at.journal, at.facts, at.carried, at.adopted = next, next, facts, false, false
+	return at
+}
+
+// before is the situation in which nothing had been set.
+func (at situation) before() situation {
+	return situation{facts: at.journal.Before(at.facts)}
+}
+
+// next is the journal to write before p is carried out.
+func (at situation) next(p plan.Plan) *journal.Journal {
+	return at.journal.Next(journal.Run{Plan: p, Facts: at.facts, Only: at.only, Without: at.without,
+		Adopted: at.adopted})
 }
 
 // read looks at the host and at the journal.
 func (s Store) read() (at situation, err error) {
-	last, err := s.load()
+	last, err := s.journal.Load()
 	if err != nil {
 		return at, err
 	}
@@ -36,35 +54,15 @@ func (s Store) read() (at situation, err error) {
 	if err != nil {
 		return at, err
 	}
-	var j *journal
-	switch {
-	case last == nil:
-	case last.files() && facts.Files == nil:
-		what := s.path() + " is about the host's own network namespace"
-		if facts.Hidden {
-			what += ", and whether this is it cannot be read (/proc/1/ns/net)"
-		}
-		return at, &hint.Error{What: what, Try: "the same there, or --state DIR for this one",
-			Cause: errHostNamespace}
-	case last.Boot == facts.Boot && last.isAbout(facts):
-		last.follow(facts)
-		j = last
-	case last.Boot == facts.Boot && !last.files():
-		return at, &hint.Error{Cause: errOtherNamespace,
-			What: fmt.Sprintf("%s is about another network namespace, %s", s.path(), last.Namespace),
-			Try: "--state DIR, one for each namespace; or, if that namespace is gone, weir down --force, which " +
-				"removes the journal",
-		}
-	default: // a container that was started again may have no boot of its own
-		j = last.carry(facts)
-	}
-	return situation{last, j.adopt(facts), facts}, nil
+	now, err := s.journal.Current(last, facts)
+	return situation{written: last, journal: now.Journal, facts: facts, carried: now.Carried,
+		adopted: now.Adopted}, err
 }
 
 // facts are the host's. Of a store that keeps no goals the files are nobody's business.
 func (s Store) facts() (host.Facts, error) {
 	f, err := s.host.facts()
-	if !s.keeps {
+	if !s.journal.Files {
 		f.Files = nil
 	}
 	return f, err
@@ -77,18 +75,18 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 	last, j, facts := at.written, at.journal, at.facts
 	switch {
 	case j != nil:
-		if err := j.unreadableGoal(""); err != nil {
+		if err := j.Readable(""); err != nil {
 			return nil, err
 		}
-		all = j.goals()
+		all = j.Goals()
 	case last == nil:
 	case last.Pending == nil:
-		all = last.goals()
+		all = last.Goals()
 	default:
-		if err := last.Pending.Back.check(); err != nil {
+		if err := last.Pending.Back.Readable(); err != nil {
 			return nil, err
 		}
-		all = last.Pending.Back.plain()
+		all = last.Pending.Back.Plain()
 	}
 	switch file := facts.Files[host.GoalFile]; {
 	case file.Kind == host.Regular:
@@ -105,15 +103,11 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 		}
 		unkept := slices.DeleteFunc(slices.Clone(all), func(g plan.Goal) bool { return !g.Runtime && !g.Only })
 		for i, g := range written {
-			for _, u := range j.uplinks() {
-				if u.FileDev != "" && g.Dev == u.FileDev {
-					g.Dev = u.Goal.Dev
-				}
-			}
+			g.Dev = j.NamedNow(g.Dev)
 			if g.Dev == "" && len(all) > 0 {
 				g.Dev = all[0].Dev
 			}
-			if was, there := about(all, g.Dev); there && g.Means(was) {
+			if was, there := plan.GoalOf(all, g.Dev); there && g.Means(was) {
 				g = was
 			}
 			unkept = slices.DeleteFunc(unkept, func(other plan.Goal) bool { return other.Dev == g.Dev })
@@ -142,7 +136,7 @@ func (s Store) begin(command string) (_ Store, at situation, err error) {
 			Try:  "sudo weir " + command + " …",
 		}
 	}
-	unlock, err := s.lock()
+	unlock, err := s.journal.Lock(journal.Patience)
 	if err != nil {
 		return s, at, err
 	}
@@ -153,7 +147,7 @@ func (s Store) begin(command string) (_ Store, at situation, err error) {
 			unlock()
 		}
 	}()
-	_ = os.Remove(s.path() + ".new") // half of one, of a run that was killed
+	s.journal.Sweep()
 	// What was read before the lock may have been another run's half of a change.
 	at, err = s.read()
 	begun = err == nil

@@ -12,6 +12,7 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -34,9 +35,9 @@ type Status struct {
 
 	Followed []Followed `json:"followed,omitempty"` // those whose rate may move
 
-	Unconfirmed bool           `json:"unconfirmed,omitempty"`
-	RevertsIn   units.Duration `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
-	Reverted    *Reverted      `json:"reverted,omitempty"`   // the last run, when it was put back
+	Unconfirmed bool              `json:"unconfirmed,omitempty"`
+	RevertsIn   units.Duration    `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
+	Reverted    *journal.Reverted `json:"reverted,omitempty"`   // the last run, when it was put back
 
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
 }
@@ -59,7 +60,7 @@ type Followed struct {
 func (s Store) Status() (Status, error) {
 	at, err := s.read()
 	if err == nil {
-		err = at.journal.readable(at.facts)
+		err = readable(at.journal, at.facts)
 	}
 	if err != nil {
 		return Status{Drift: []plan.Change{}}, err
@@ -104,11 +105,11 @@ func (s Store) elsewhere(goals []plan.Goal, facts host.Facts) string {
 }
 
 // readable is why it cannot be told what the journal's device has: a BPF queue shows what it is to root alone.
-func (j *journal) readable(facts host.Facts) error {
+func readable(j *journal.Journal, facts host.Facts) error {
 	if facts.Admin {
 		return nil
 	}
-	for _, goal := range j.goals() {
+	for _, goal := range j.Goals() {
 		link, _ := facts.Link(goal.Dev)
 		if root, _ := link.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
 			return &hint.Error{What: link.Name + " has a BPF queue, and looking into it needs root (CAP_SYS_ADMIN)",
@@ -120,27 +121,23 @@ func (j *journal) readable(facts host.Facts) error {
 
 func (s Store) status(at situation) Status {
 	status := Status{Drift: []plan.Change{}, broken: map[string]string{}}
-	if at.journal != nil { // a look leaves the goal's file to who changed it; a confirm looks first, and then writes it
-		looked := *at.journal
-		looked.keepGoalFile = true
-		at.journal = &looked
-	}
+	at.keepGoalFile = true // a look leaves the goal's file to who changed it
 	goals, done := s.goalsFor(&status, at)
 	if done {
 		return status
 	}
 	last, j, facts := at.written, at.journal, at.facts
-	status.Up, status.Reboot, status.Kept = true, last != nil && last.Boot != facts.Boot, j.kept()
+	status.Up, status.Reboot, status.Kept = true, last != nil && last.Boot != facts.Boot, j.Kept()
 	if j != nil && j.Pending != nil {
 		status.Unconfirmed = true
 		status.RevertsIn = units.Duration(max(j.Pending.Until-s.timer.now(), 0))
-		goals = j.goals()
+		goals = j.Goals()
 		status.about(goals)
-	} else if up := j.goals(); len(up) > 0 && !alike(goals, up) {
+	} else if up := j.Goals(); len(up) > 0 && !alike(goals, up) {
 		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile,
 			Text: "asks for another goal now; brought up was " + flags(up)})
 	}
-	status.compare(j, goals, facts)
+	status.compare(at, goals)
 	return status
 }
 
@@ -169,26 +166,26 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 		return nil, true
 	case known == nil:
 		return nil, true
-	case err != nil && j.unreadableGoal("") == nil:
+	case err != nil && j.Readable("") == nil:
 		// What is in force does not depend on a file.
 		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile, Text: "is for the next weir up: " +
 			err.Error()})
-		goals, err = known.goals(), nil
-	case err == nil && j.unkept():
-		goals = j.goals() // which no file says
+		goals, err = known.Goals(), nil
+	case err == nil && len(j.Goals()) > 0 && len(plan.Lasting(j.Goals())) == 0:
+		goals = j.Goals() // which no file says
 	}
-	status.Reverted, status.Notes = known.Reverted, append(j.notes(), status.Notes...)
+	status.Reverted, status.Notes = known.Reverted, append(j.Notes(), status.Notes...)
 	status.about(goals)
 	switch {
 	case j != nil && j.Pending != nil && j.Pending.Down:
 		status.CutDown, status.Why = true, "weir down was cut short; to end it: weir recover"
-	case j.onlyForeign():
+	case j.OnlyForeign():
 		status.Why = "it was taken down, but for what somebody else had changed"
 	case err != nil:
 		status.Up, status.Why = true, err.Error()
-		status.about(known.goals())
-	case len(goals) == 0 && j == nil && len(last.goals()) > 0: // of an earlier boot, and not confirmed
-		status.about(last.goals())
+		status.about(known.Goals())
+	case len(goals) == 0 && j == nil && len(last.Goals()) > 0: // of an earlier boot, and not confirmed
+		status.about(last.Goals())
 		status.Reboot = true
 		status.Why = "the machine was started again since, before it was confirmed"
 	case len(goals) > 0:
@@ -198,8 +195,9 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 }
 
 // compare says how the host stands to the goals.
-func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
-	p, err := j.plan(goals, facts)
+func (status *Status) compare(at situation, goals []plan.Goal) {
+	j, facts := at.journal, at.facts
+	p, err := at.plan(goals)
 	if err != nil {
 		status.Why = err.Error()
 		return
@@ -224,7 +222,7 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 			if goal.Unknown() {
 				status.Followed = append(status.Followed, Followed{Dev: goal.Dev})
 			} else if goal.Follow != "" {
-				status.Followed = append(status.Followed, j.followed(goal, facts)...)
+				status.Followed = append(status.Followed, at.followed(goal)...)
 			}
 			status.Owns = strings.TrimSpace(status.Owns + " " + plan.Owns(goal, facts))
 		}
@@ -237,18 +235,14 @@ func (status *Status) compare(j *journal, goals []plan.Goal, facts host.Facts) {
 		status.Notes = append(status.Notes, plan.Note{Subject: "after a reboot",
 			Text: p.NotPersistent.What + ". To keep it: " + p.NotPersistent.Try})
 	}
-	if whole, err := plan.MakeAll(p.All(), j.before(facts)); err == nil {
-		status.Notes = append(append(status.Notes, j.broken(whole)...), plan.Overruled(whole, facts)...)
+	if whole, err := plan.MakeAll(p.All(), j.Before(facts)); err == nil {
+		status.Notes = append(append(status.Notes, broken(j, whole)...), plan.Overruled(whole, facts)...)
 	}
 }
 
 // followed are the queues of a goal whose rate a follower may choose.
-func (j *journal) followed(goal plan.Goal, facts host.Facts) (all []Followed) {
-	if j == nil {
-		return nil
-	}
-	at := situation{journal: j, facts: facts}
-	for _, target := range []plan.Target{rootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
+func (at situation) followed(goal plan.Goal) (all []Followed) {
+	for _, target := range []plan.Target{journal.RootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
 		if s, _ := at.shaper(goal, target); s != nil {
 			all = append(all, Followed{Dev: s.Dev, AfterProvider: s.AfterProvider, Rate: s.Rate(), Low: s.Low,
 				High: s.High})
@@ -256,9 +250,6 @@ func (j *journal) followed(goal plan.Goal, facts host.Facts) (all []Followed) {
 	}
 	return all
 }
-
-// unkept reports whether no goal is to be in a file.
-func (j *journal) unkept() bool { return len(j.goals()) > 0 && len(j.lasting()) == 0 }
 
 // Holds reports whether a goal is in force, of those that are up.
 func (s Status) Holds(goal plan.Goal) bool {

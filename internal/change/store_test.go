@@ -4,15 +4,13 @@ package change
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"testing"
 	"time"
-	"weir/internal/hint"
+
+	"weir/internal/journal"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Who waits for the lock does so for a second, then says so, and leaves no file open.
@@ -25,12 +23,12 @@ func TestLockIsWaitedFor(t *testing.T) {
 		return len(list)
 	}
 	s, m := newFake(t)
-	unlock, err := s.lock()
+	unlock, err := s.journal.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, began := open(), m.clock
-	if _, err := s.lock(); !errors.Is(err, ErrBusy) {
+	if _, err := s.journal.Lock(journal.Patience); !errors.Is(err, journal.ErrBusy) {
 		t.Errorf("beside another run: %v", err)
 	}
 	if waited := m.clock - began; waited != time.Second {
@@ -45,26 +43,13 @@ func TestLockIsWaitedFor(t *testing.T) {
 			unlock = nil
 		}
 	}
-	if unlock, err := s.lock(); err != nil {
+	if unlock, err := s.journal.Lock(journal.Patience); err != nil {
 		t.Errorf("after the other run: %v", err)
 	} else {
 		unlock()
 	}
 	if unlock != nil || m.clock-began > 1300*time.Millisecond {
 		t.Errorf("the lock was had after %v", m.clock-began)
-	}
-}
-
-// Only a file system that takes nothing more is one that Weir goes on without.
-func TestUnwritable(t *testing.T) {
-	for err, want := range map[error]bool{unix.EROFS: true, unix.ENOSPC: true, unix.EDQUOT: true, unix.EIO: false,
-		unix.EACCES: false, fmt.Errorf("write: %w", unix.EDQUOT): true} {
-		if unwritable(err) != want {
-			t.Errorf("%v: %v", err, !want)
-		}
-	}
-	if unwritable(nil) {
-		t.Error("no error is one")
 	}
 }
 
@@ -100,13 +85,4 @@ func TestLiveCleanQueue(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Of a journal that cannot be reached the refusal and its cause can both be asked.
-func TestUnreachable(t *testing.T) {
-	err := unreachable(&os.PathError{Op: "open", Path: "journal.json", Err: unix.EACCES})
-	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) || refusal.Try == "" ||
-		!errors.Is(err, fs.ErrPermission) || err.Error() != "journal: open journal.json: permission denied" {
-		t.Errorf("%v", err)
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/host"
 	"weir/internal/plan"
 )
 
@@ -203,11 +204,8 @@ func (p process) link(pid, namespace string) string {
 	return text
 }
 
-// The first namespaces of a boot have fixed numbers (include/linux/proc_ns.h).
-const (
-	firstUserNamespace = "user:[4026531837]"
-	firstPIDNamespace  = "pid:[4026531836]"
-)
+// firstPIDNamespace is that of a boot (include/linux/proc_ns.h).
+const firstPIDNamespace = "pid:[4026531836]"
 
 // keeper tells who can keep the process, or why nobody can: for all that is known it would end with whoever started
 // this one, and leave the host as it is.
@@ -216,7 +214,7 @@ func (p process) keeper(program, dir string) (keeper, error) {
 	init := strings.TrimSpace(string(text))
 	pids := p.link("self", "pid")
 	switch {
-	case p.booted && (p.link("self", "user") == firstUserNamespace || init == "systemd"):
+	case p.booted && (p.link("self", "user") == host.FirstUserNamespace || init == "systemd"):
 		return bySystemd, p.seen(program, dir)
 	case (pids == firstPIDNamespace || pids == "") && !p.elsewhere(): // or a kernel without
 		return bySession, nil

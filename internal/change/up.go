@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -39,11 +40,11 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 			return half, err
 		}
 	}
-	goals, measured, err := s.resolveGoals(goal, at)
+	goals, measured, err := s.resolveGoals(goal, &at)
 	if err != nil {
 		return Outcome{}, err
 	}
-	out, err := s.up(at.journal, goals, at.facts, within, false)
+	out, err := s.up(at, goals, within, false)
 	out.Notes = append(measured, out.Notes...)
 	if refusal := (*hint.Error)(nil); len(half.Done) > 0 && errors.As(err, &refusal) {
 		err = &hint.Error{What: "the weir down that was cut short has ended; then: " + refusal.What, Try: refusal.Try}
@@ -54,13 +55,12 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 
 // refused is why a goal cannot be when all is as it was before the one that a journal is about.
 func (s Store) refused(goal plan.Goal, at situation) error {
-	var none *journal
-	at.facts, at.journal = at.journal.before(at.facts), none
-	goals, _, err := s.resolveGoals(goal, at)
+	at = at.before()
+	goals, _, err := s.resolveGoals(goal, &at)
 	if err != nil {
 		return err
 	}
-	p, _, err := none.planUp(goals, at.facts, false)
+	p, _, err := at.planUp(goals, false)
 	if err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (s Store) refused(goal plan.Goal, at situation) error {
 
 // up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises
 // nothing new.
-func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.Duration, boot bool) (Outcome, error) {
-	p, notes, err := j.planUp(goals, facts, boot)
+func (s Store) up(at situation, goals []plan.Goal, within time.Duration, boot bool) (Outcome, error) {
+	p, notes, err := at.planUp(goals, boot)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -81,10 +81,11 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 		return Outcome{}, err
 	}
 
+	j, facts := at.journal, at.facts
 	idle := j == nil || j.Pending == nil
 	switch {
 	case p.Empty() && idle:
-		return out, s.keepAsIs(j, p, facts, boot)
+		return out, s.keepAsIs(at, p, boot)
 	case len(now) == 0 && idle:
 		within = 0 // files lock nobody out
 	case within > 0:
@@ -95,18 +96,18 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 	if err := s.claimAll(&p, facts, boot, &out); err != nil {
 		return Outcome{}, err
 	}
-	next, err := s.start(j, p, facts, within)
+	next, err := s.start(at, p, within)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := s.carryOut(next, j, p, facts, boot, &out); err != nil {
+	if err := s.carryOut(next, at, p, boot, &out); err != nil {
 		return Outcome{}, err
 	}
 	if within > 0 { // of which some has passed since the timer was armed
 		out.RevertsIn = units.Duration(max(time.Second, (next.Pending.Until - s.timer.now()).Round(time.Second)))
 	}
 	s.later(func() { s.host.reload(out.Done) })
-	if err := s.verify(next, within > 0, &out); err != nil {
+	if err := s.verify(at, next, within > 0, &out); err != nil {
 		return out, err
 	}
 	if within == 0 {
@@ -115,18 +116,18 @@ func (s Store) up(j *journal, goals []plan.Goal, facts host.Facts, within time.D
 				Try: "weir confirm, when that can be written"}
 		}
 	}
-	s.disarm(j.unit()) // not before another is armed, or nothing is left to put back
+	s.disarm(j.Unit()) // not before another is armed, or nothing is left to put back
 	return out, err
 }
 
 // claimAll claims what a plan changes. A boot goes on without the settings that are another journal's.
 func (s Store) claimAll(p *plan.Plan, f host.Facts, boot bool, out *Outcome) error {
-	refused := s.claim(p.All(), f)
+	refused := s.journal.Claim(p.All(), f)
 	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c plan.Change) bool {
 		if refused != nil || c.Kind != plan.Sysctl {
 			return false
 		}
-		err := s.claimSetting(c, f)
+		err := s.journal.ClaimSetting(c, f)
 		if err != nil && boot {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 			return true
@@ -138,12 +139,12 @@ func (s Store) claimAll(p *plan.Plan, f host.Facts, boot bool, out *Outcome) err
 }
 
 // planUp is the plan, and what there is to say of it, unless it is refused.
-func (j *journal) planUp(goals []plan.Goal, facts host.Facts, boot bool) (plan.Plan, []plan.Note, error) {
-	notes := j.notes()
+func (at *situation) planUp(goals []plan.Goal, boot bool) (plan.Plan, []plan.Note, error) {
+	notes := at.journal.Notes()
 	if boot {
-		notes = append(notes, j.leaveOut(goals, facts)...)
+		notes = append(notes, at.leaveOut(goals)...)
 	}
-	p, err := j.plan(goals, facts)
+	p, err := at.plan(goals)
 	switch {
 	case err != nil:
 		return p, nil, err
@@ -161,26 +162,27 @@ func (j *journal) planUp(goals []plan.Goal, facts host.Facts, boot bool) (plan.P
 }
 
 // keepAsIs lets the journal say that a goal is in force for which nothing is to be changed.
-func (s Store) keepAsIs(j *journal, p plan.Plan, facts host.Facts, boot bool) error {
-	if j != nil && alike(j.goals(), p.All()) && j.Reverted == nil && !j.onlyForeign() && !j.carried && !j.adopted {
+func (s Store) keepAsIs(at situation, p plan.Plan, boot bool) error {
+	j := at.journal
+	if j != nil && alike(j.Goals(), p.All()) && j.Reverted == nil && !j.OnlyForeign() && !at.carried && !at.adopted {
 		return nil
 	}
-	next := j.next(p, facts)
-	next.confirm()
+	next := at.next(p)
+	next.Confirm()
 	if !boot {
-		next.promise()
+		next.Promise()
 	}
-	return s.save(next)
+	return s.journal.Save(next)
 }
 
 // start writes the journal and arms the timer: what has to be there before the first change.
-func (s Store) start(j *journal, p plan.Plan, facts host.Facts, within time.Duration) (*journal, error) {
-	next := j.next(p, facts)
+func (s Store) start(at situation, p plan.Plan, within time.Duration) (*journal.Journal, error) {
+	j, next := at.journal, at.next(p)
 	next.Pending.Until = s.timer.now() + within
 	if within > 0 {
-		next.Pending.Unit = timerName(s.Dir, next.Pending.Until, j.unit())
+		next.Pending.Unit = timerName(s.journal.Dir, next.Pending.Until, j.Unit())
 	}
-	if err := s.save(next); err != nil {
+	if err := s.journal.Save(next); err != nil {
 		return nil, err
 	}
 	if within > 0 {
@@ -192,20 +194,20 @@ func (s Store) start(j *journal, p plan.Plan, facts host.Facts, within time.Dura
 }
 
 // carryOut makes the changes. An error is a queue that could not be set: then all is as it was.
-func (s Store) carryOut(next, j *journal, p plan.Plan, facts host.Facts, boot bool, out *Outcome) error {
+func (s Store) carryOut(next *journal.Journal, at situation, p plan.Plan, boot bool, out *Outcome) error {
 	for _, c := range inOrder(p.Changes) {
 		switch err := s.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
 		case boot && c.Kind == plan.Ingress:
-			err = errors.Join(err, s.setIngress(next, c.Name, noIncoming)) // what leaves is shaped all the same
+			err = errors.Join(err, s.setIngress(next, c.Name, journal.NoIncoming)) // what leaves is shaped all the same
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		case c.Dev() != "":
-			undone := s.takeBack(next, j, facts, append(out.Done, c))
+			undone := s.takeBack(next, at, append(out.Done, c))
 			if undone == nil {
 				s.disarm(next.Pending.Unit)
 			}
-			goal, _ := about(p.All(), c.Dev())
+			goal, _ := plan.GoalOf(p.All(), c.Dev())
 			return notSet(goal, c, err, undone)
 		default:
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
@@ -215,13 +217,13 @@ func (s Store) carryOut(next, j *journal, p plan.Plan, facts host.Facts, boot bo
 }
 
 // conclude makes a run the one to go back to, without anybody's word.
-func (s Store) conclude(next *journal, facts host.Facts, boot bool) error {
-	next.confirm()
+func (s Store) conclude(next *journal.Journal, facts host.Facts, boot bool) error {
+	next.Confirm()
 	if !boot {
-		next.promise()
-		next.ownGoalFile(facts)
+		next.Promise()
+		next.OwnGoalFile(facts)
 	}
-	return s.save(next)
+	return s.journal.Save(next)
 }
 
 // writable finds out before anything is changed whether the files could be written.
@@ -240,32 +242,32 @@ func (s Store) writable(files []plan.Change) error {
 
 // arm starts what puts the run of a journal back. Others are not kept out meanwhile: when it does not answer, they may
 // have to put back what was there before.
-func (s Store) arm(next, before *journal) error {
+func (s Store) arm(next, before *journal.Journal) error {
 	s.run.unlock()
 	s.run.unlock = func() {}
-	err := s.timer.arm(next.Pending.Unit, s.Dir)
+	err := s.timer.arm(next.Pending.Unit, s.journal.Dir)
 	if err != nil {
 		s.disarm(next.Pending.Unit) // for all that is known it may be armed
 	}
-	unlock, errLock := s.lock()
+	unlock, errLock := s.journal.Lock(journal.Patience)
 	if errLock != nil {
 		return errLock // and they go on from a run that has changed nothing
 	}
 	s.run.unlock = unlock
-	switch now, errLoad := s.load(); {
+	switch now, errLoad := s.journal.Load(); {
 	case errLoad != nil:
 		return errLoad
-	case now.unit() != next.Pending.Unit:
+	case now.Unit() != next.Pending.Unit:
 		s.disarm(next.Pending.Unit)
 		if s.timer.now() >= next.Pending.Until {
 			return &hint.Error{What: "the time was over before its timer was armed: this host is slow now; " +
 				"nothing was changed", Try: "a longer --timeout"}
 		}
-		return busy("another weir has changed this host meanwhile; nothing was changed", "weir status")
+		return journal.Busy("another weir has changed this host meanwhile; nothing was changed", "weir status")
 	case err == nil:
 		return nil
 	}
-	if undone := s.saveOrRemove(before); undone != nil {
+	if undone := s.journal.SaveOrRemove(before); undone != nil {
 		return undone
 	}
 	return &hint.Error{
@@ -276,7 +278,7 @@ func (s Store) arm(next, before *journal) error {
 
 // takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it
 // has tried; next is its journal.
-func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change) error {
+func (s Store) takeBack(next *journal.Journal, at situation, tried []plan.Change) error {
 	var failed []error
 	for _, c := range slices.Backward(tried) {
 		switch before := c.Old.(type) {
@@ -287,14 +289,14 @@ func (s Store) takeBack(next, j *journal, facts host.Facts, tried []plan.Change)
 		}
 	}
 	for _, c := range slices.Backward(tried) { // what the kernel makes by itself it makes by the settings
-		if link, there := facts.Link(c.Name); there && c.Kind == plan.Root {
+		if link, there := at.facts.Link(c.Name); there && c.Kind == plan.Root {
 			failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
 		return err // and the journal stays, so that recover can try again
 	}
-	return s.saveOrRemove(j)
+	return s.journal.SaveOrRemove(at.journal)
 }
 
 func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
@@ -315,12 +317,12 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 }
 
 // verify adds to the outcome what a plan from new facts would still change.
-func (s Store) verify(j *journal, unconfirmed bool, out *Outcome) error {
+func (s Store) verify(at situation, next *journal.Journal, unconfirmed bool, out *Outcome) error {
 	facts, err := s.facts()
 	if err != nil {
 		return err
 	}
-	left, err := j.plan(j.goals(), facts)
+	left, err := at.after(next, facts).plan(next.Goals())
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/plan"
 )
 
@@ -16,10 +17,10 @@ func TestWanted(t *testing.T) {
 	eth0 := plan.Goal{Dev: "eth0", Rate: 50e6, RTT: 50e6} // whose RTT was measured
 	eth1 := plan.Goal{Dev: "eth1", Rate: 20e6, RTT: 50e6}
 	runtime := plan.Goal{Dev: "eth2", Rate: 10e6, Runtime: true}
-	of := func(goals ...plan.Goal) *journal {
-		j := &journal{}
+	of := func(goals ...plan.Goal) *journal.Journal {
+		j := &journal.Journal{}
 		for _, g := range goals {
-			j.Uplinks = append(j.Uplinks, uplink{Goal: g})
+			j.Uplinks = append(j.Uplinks, journal.Uplink{Goal: g})
 		}
 		return j
 	}
@@ -27,7 +28,7 @@ func TestWanted(t *testing.T) {
 	renamed.Uplinks[0].FileDev = "ens3"
 	faster := plan.Goal{Dev: "eth0", Rate: 90e6}
 	for name, c := range map[string]struct {
-		journal *journal
+		journal *journal.Journal
 		file    string // "" for none
 		want    []plan.Goal
 		refused string

@@ -12,6 +12,7 @@ import (
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/qdisc"
 	"weir/internal/text"
 )
@@ -103,7 +104,7 @@ func (r *Reader) wasRead(part string, err error) bool {
 // readAll reads what costs most.
 func (r *Reader) readAll() {
 	l := Look{Read: map[string]bool{"findings": false, "goal": false}}
-	facts, err := host.ReadDeep()
+	facts, err := journal.ReadHost()
 	if r.wasRead("findings", err) {
 		l.Findings, l.Read["findings"] = doctor.Diagnose(facts), true
 		r.unread, r.names = notAsked(facts), map[int]string{}

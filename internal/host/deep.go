@@ -38,6 +38,7 @@ type Deep struct {
 	CPU      units.Share         `json:"cpu_pressure"`       // of the last 10 s in which something waited for a CPU
 	Offloads map[string][]string `json:"offloads,omitempty"` // by device: gro, gso, tso
 	Unknown  []Unread            `json:"unknown,omitempty"`  // what could not be read
+	Journal  []byte              `json:"-"`                  // the text of that file; nil if there is none
 }
 
 // SYN counts, since the boot, how connections came about (TcpExt and Tcp in /proc/net).
@@ -83,9 +84,7 @@ func ReadFiles(root fs.FS, kernel string) Facts {
 func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 	d, t := readOwners(root)
 	f.Deep = d
-	if journal := "var/lib/weir/journal.json"; inForce(t.read(journal), f) {
-		d.Writers = append(d.Writers, Writer{By: "weir", File: "/" + journal})
-	}
+	d.Journal = t.read(Journal[1:])
 	for _, dir := range []string{"proc/thread-self/net", "proc/net"} {
 		if text := t.read(dir + "/netstat"); text != nil {
 			netstat := counters(string(text))

@@ -193,8 +193,7 @@ func TestWriters(t *testing.T) {
 			"[main]\ninclude=mine, base\n[sysctl]\nnet.ipv4.tcp_rmem=\"1 2 3\"\nvm.x=1\n[other]\nnet.ipv4.tcp_ecn=1\n"),
 		"usr/lib/tuned/base/tuned.conf":                              file("[sysctl]\nnet/ipv4/tcp_wmem=>4 5 6\n"),
 		"etc/systemd/system/multi-user.target.wants/bpftune.service": link("/lib/systemd/system/bpftune.service"),
-		"var/lib/weir/journal.json": file(
-			`{"goal":{"rate":"50mbit"},"entries":[{"sysctl":"net.ipv4.tcp_ecn","theirs":true},{"dev":"eth0"}]}`),
+		"var/lib/weir/journal.json":                                  file("who reads it knows"),
 	})
 	var got []string
 	for _, w := range d.Writers {
@@ -216,7 +215,9 @@ func TestWriters(t *testing.T) {
 		"tuned /etc/tuned/mine/tuned.conf:4 net.ipv4.tcp_rmem 1 2 3",
 		"tuned /usr/lib/tuned/base/tuned.conf:2 net.ipv4.tcp_wmem 4 5 6",
 		"udev /etc/udev/rules.d/99-a.rules:2   dualpi2 ens3 ens3",
-		"weir /var/lib/weir/journal.json:0",
+	}
+	if string(d.Journal) != "who reads it knows" {
+		t.Errorf("the journal is %q", d.Journal)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("writers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -238,32 +239,6 @@ func TestUdevNames(t *testing.T) {
 	} {
 		if w := scan("udev", "a.rules", []byte(rule+run)); len(w) != 1 || w[0].Name != want {
 			t.Errorf("%s: %+v, want %q", rule, w, want)
-		}
-	}
-}
-
-// Of a journal only one that is in force here and now counts.
-func TestInForce(t *testing.T) {
-	for name, test := range map[string]struct {
-		journal string
-		want    bool
-	}{
-		"up":                    {`{"version":1,"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"},{"sysctl":"net.x","theirs":true}]}`, true},
-		"up, nothing to change": {`{"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":null}`, true},
-		"not confirmed":         {`{"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"theirs":true}],"pending":{"until_ns":1}}`, true},
-		"no goal":               {`{"boot":"b","namespace":"net:[1]","goal":{},"entries":[{"dev":"eth0"}]}`, false},
-		"put back":              {`{"boot":"b","namespace":"net:[1]","goal":{},"entries":null,"reverted":{"goal":{"dev":"eth0"}}}`, false},
-		"left to others":        {`{"boot":"b","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0","theirs":true}]}`, false},
-		"an earlier boot's": {`{"boot":"a","namespace":"net:[1]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`,
-			false},
-		"another namespace's": {`{"boot":"b","namespace":"net:[2]","goal":{"dev":"eth0"},"entries":[{"dev":"eth0"}]}`,
-			false},
-		"nothing":       {``, false},
-		"damaged":       {`{"goal":`, false},
-		"another shape": {`{"goal":7}`, false},
-	} {
-		if got := inForce([]byte(test.journal), &Facts{Boot: "b", Namespace: "net:[1]"}); got != test.want {
-			t.Errorf("%s: up is %v", name, got)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 // udev(7).
 const (
 	GoalFile    = "/etc/weir.toml"
+	Journal     = "/var/lib/weir/journal.json" // of the goals that last over a reboot
 	SysctlFile  = "/etc/sysctl.d/99-weir.conf"
 	UnitFile    = "/etc/systemd/system/weir.service"
 	PackageUnit = "/usr/lib/systemd/system/weir.service" // where a package has put it

@@ -176,6 +176,9 @@ func (r DefaultRoute) String() string {
 	return text
 }
 
+// FirstUserNamespace is that of each boot (include/linux/proc_ns.h), as /proc/PID/ns/user says it.
+const FirstUserNamespace = "user:[4026531837]"
+
 // Gone stands for a device that is not there any more. It is no name that a device can have.
 const Gone = "a device that is gone"
 

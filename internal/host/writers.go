@@ -4,7 +4,6 @@ package host
 
 import (
 	"bytes"
-	"encoding/json"
 	"path"
 	"regexp"
 	"slices"
@@ -96,30 +95,6 @@ func (t *tree) writers() []Writer {
 		}
 	}
 	return found
-}
-
-// inForce reports whether a journal of Weir's says that it is up. It needs a goal of this boot and this network
-// namespace, of which something is neither put back nor left to somebody else.
-func inForce(journal []byte, f *Facts) bool {
-	var j struct {
-		Boot      string
-		Namespace string
-		Goal      map[string]any
-		Entries   []struct{ Theirs bool }
-		Pending   *struct{}
-	}
-	if json.Unmarshal(journal, &j) != nil || len(j.Goal) == 0 || j.Boot != f.Boot || j.Namespace != f.Namespace {
-		return false
-	}
-	if j.Pending != nil || len(j.Entries) == 0 {
-		return true
-	}
-	for _, e := range j.Entries {
-		if !e.Theirs {
-			return true
-		}
-	}
-	return false
 }
 
 func (t *tree) dropIns(dir string) (dirs []string) {

@@ -492,7 +492,7 @@ func TestLasting(t *testing.T) {
 		{Dev: "eth0", Only: true}:                false,
 		{Dev: "eth0", Runtime: true, Only: true}: false,
 	} {
-		if got := len((Plan{Goal: goal}).Lasting()) == 1; got != lasts {
+		if got := len(Lasting([]Goal{goal})) == 1; got != lasts {
 			t.Errorf("%+v: %v", goal, got)
 		}
 	}

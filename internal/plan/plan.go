@@ -46,9 +46,18 @@ func (p Plan) CheckPersistent() error {
 // All are the goals that are planned, with their devices filled in.
 func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
 
-// Lasting are those of them that files are to keep.
-func (p Plan) Lasting() []Goal {
-	return slices.DeleteFunc(p.All(), func(g Goal) bool { return g.Runtime || g.Only })
+// Lasting are those of some goals that files are to keep.
+func Lasting(goals []Goal) []Goal {
+	return slices.DeleteFunc(slices.Clone(goals), func(g Goal) bool { return g.Runtime || g.Only })
+}
+
+// GoalOf is the goal for a device, if there is one.
+func GoalOf(goals []Goal, dev string) (Goal, bool) {
+	i := slices.IndexFunc(goals, func(g Goal) bool { return g.Dev == dev })
+	if i < 0 {
+		return Goal{}, false
+	}
+	return goals[i], true
 }
 
 // Carrying is the plan with what these goals say that their devices carry, and not what was seen.

@@ -16,6 +16,7 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/meter/live"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -138,7 +139,7 @@ func (r *Reader) second() (e Event, err error) {
 
 // diagnose reads the whole host, and finds which devices to look at.
 func (r *Reader) diagnose() (*Diagnosis, error) {
-	facts, err := host.ReadDeep()
+	facts, err := journal.ReadHost()
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"weir/internal/change"
 	"weir/internal/follow"
 	"weir/internal/host"
+	"weir/internal/journal"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 	"weir/internal/wire"
@@ -248,7 +249,7 @@ func (s listener) search(
 	say("the link carries " + rate.String() + ": it is brought up with that")
 	for {
 		err = store.Learn(s.Goal, rate, s.moves)
-		if !errors.Is(err, change.ErrBusy) || !store.Sought(s.Unmeasured) {
+		if !errors.Is(err, journal.ErrBusy) || !store.Sought(s.Unmeasured) {
 			return rate, err
 		}
 		select {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package change
+package journal
 
 import (
 	"encoding/json"
@@ -19,14 +19,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/bpf"
+	"weir/internal/durable"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
 
-// unreachable says why a journal could not be read or written. It wraps err.
-func unreachable(err error) error {
+// Store is where a journal is kept.
+type Store struct {
+	Dir   string
+	Files bool   // it may say what was in files, as the one store of the host does
+	Held  string // the directory that says which device is which journal's; "" for none
+	Sleep func(time.Duration)
+}
+
+// Unreachable says why a journal could not be read or written. It wraps err.
+func Unreachable(err error) error {
 	try := "--state DIR, one that can be read and, to change something, written"
 	switch {
 	case errors.Is(err, unix.EROFS):
@@ -39,30 +48,27 @@ func unreachable(err error) error {
 	return hint.Wrap(fmt.Errorf("journal: %w", err), try)
 }
 
-func (s Store) path() string { return filepath.Join(s.Dir, journalName) }
+const (
+	fileName = "journal.json"
+	lockName = "lock"
+)
 
-// edition tells one writing of the journal from another.
-type edition struct {
+// Path is the journal's file.
+func (s Store) Path() string { return filepath.Join(s.Dir, fileName) }
+
+// Edition tells one writing of the journal from another.
+type Edition struct {
 	file, size int64
 	at         unix.Timespec
 }
 
-func (s Store) edition() edition {
+// Edition is that of the journal which is there now.
+func (s Store) Edition() Edition {
 	var st unix.Stat_t
-	if unix.Stat(s.path(), &st) != nil {
-		return edition{} // there is none
+	if unix.Stat(s.Path(), &st) != nil {
+		return Edition{} // there is none
 	}
-	return edition{int64(st.Ino), st.Size, st.Mtim}
-}
-
-// Changed gives a function that reports whether the journal has been written, or removed, since it was called last.
-func (s Store) Changed() func() bool {
-	before := s.edition()
-	return func() bool {
-		was := before
-		before = s.edition()
-		return before != was
-	}
+	return Edition{int64(st.Ino), st.Size, st.Mtim}
 }
 
 // maxJournal is many times what thousands of devices take.
@@ -70,13 +76,13 @@ const maxJournal = 16 << 20
 
 // text is what the journal's file has, up to a byte more than it may. A pipe would be waited for, a device may not end.
 func (s Store) text() ([]byte, error) {
-	f, err := os.OpenFile(s.path(), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(s.Path(), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		return nil, notRegular(s.path())
+		return nil, notRegular(s.Path())
 	}
 	return io.ReadAll(io.LimitReader(f, maxJournal+1))
 }
@@ -85,8 +91,8 @@ func notRegular(path string) error {
 	return &hint.Error{What: path + " is not a regular file", Try: "--state DIR, another one"}
 }
 
-// load reads the journal; nil if there is none.
-func (s Store) load() (*journal, error) {
+// Load reads the journal; nil if there is none.
+func (s Store) Load() (*Journal, error) {
 	text, err := s.text()
 	var refusal *hint.Error
 	switch {
@@ -95,22 +101,22 @@ func (s Store) load() (*journal, error) {
 	case errors.As(err, &refusal):
 		return nil, err
 	case err != nil:
-		return nil, unreachable(err)
+		return nil, Unreachable(err)
 	}
 	if len(strings.TrimSpace(string(text))) == 0 {
-		return nil, &hint.Error{What: s.path() + " is empty",
+		return nil, &hint.Error{What: s.Path() + " is empty",
 			Try: "remove it, if nothing of weir's is in force: weir doctor tells what is"}
 	}
 	damaged := func(why any) error {
 		return &hint.Error{
-			What: fmt.Sprintf("%s is damaged: %v", s.path(), why),
+			What: fmt.Sprintf("%s is damaged: %v", s.Path(), why),
 			Try:  "see what it says of the host as it was, set that by hand, then remove the file",
 		}
 	}
 	if len(text) > maxJournal {
 		return nil, damaged(fmt.Sprintf("it is longer than %s", units.Size(maxJournal)))
 	}
-	var j journal
+	var j Journal
 	switch err, mistyped := json.Unmarshal(text, &j), (*json.UnmarshalTypeError)(nil); {
 	case errors.As(err, &mistyped): // which it says in Go's words
 		return nil, damaged(fmt.Sprintf("no weir writes the %s that ends at its byte %d", mistyped.Value,
@@ -118,34 +124,34 @@ func (s Store) load() (*journal, error) {
 	case err != nil:
 		return nil, damaged(err)
 	}
-	if j.Version > journalVersion {
+	if j.Version > version {
 		return nil, &hint.Error{
-			What: fmt.Sprintf("%s is of a newer weir: version %d, and this program knows %d", s.path(), j.Version,
-				journalVersion),
+			What: fmt.Sprintf("%s is of a newer weir: version %d, and this program knows %d", s.Path(), j.Version,
+				version),
 			Try: "weir down by the program that wrote it, which the package of that version has",
 		}
 	}
-	if j.Version != journalVersion {
-		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, journalVersion))
+	if j.Version != version {
+		return nil, damaged(fmt.Sprintf("version %d, and this program knows %d", j.Version, version))
 	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		if !e.valid(&j) || e.Kind == plan.File && !s.keeps {
+		if !e.valid(&j) || e.Kind == plan.File && !s.Files {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
 	return &j, nil
 }
 
-func (e entry) valid(j *journal) bool {
+func (e Entry) valid(j *Journal) bool {
 	if len(e.Set) == 0 {
 		return false
 	}
 	switch e.Kind {
 	case plan.Root:
-		return j.uplink(e.Name) != nil
+		return j.Uplink(e.Name) != nil
 	case plan.Ingress:
-		return j.uplink(e.Name) != nil && e.Was.Meets(noIncoming)
+		return j.Uplink(e.Name) != nil && e.Was.Meets(NoIncoming)
 	case plan.Sysctl:
 		return strings.HasPrefix(e.Name, "net.") && !strings.ContainsAny(e.Name, "/\x00")
 	case plan.File:
@@ -154,8 +160,8 @@ func (e entry) valid(j *journal) bool {
 	return false
 }
 
-// save replaces the journal so that a crash leaves the old or the new, whole. It is on disk when this returns.
-func (s Store) save(j *journal) error {
+// Save replaces the journal so that a crash leaves the old or the new, whole. It is on disk when this returns.
+func (s Store) Save(j *Journal) error {
 	text, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
@@ -164,19 +170,19 @@ func (s Store) save(j *journal) error {
 		return &hint.Error{Try: "take it down by whatever made it, and then again",
 			What: fmt.Sprintf("what is there now is more than a journal holds: %s", units.Size(maxJournal))}
 	}
-	half := s.path() + ".new"
-	err = writeWhole(s.path(), half, func() error {
-		return write(half, host.File{Kind: host.Regular, Mode: j.mode(), UID: uint32(os.Geteuid()),
-			GID: uint32(os.Getegid()), Text: string(text) + "\n"})
+	half := s.half()
+	err = durable.Replace(s.Path(), half, func() error {
+		return durable.Write(half, durable.File{Text: string(text) + "\n", Mode: j.mode(), UID: os.Geteuid(),
+			GID: os.Getegid()})
 	})
 	if err != nil {
-		return unreachable(err)
+		return Unreachable(err)
 	}
 	return nil
 }
 
 // mode is that of the journal's file: whoever may not read a file may not read here what was in it.
-func (j *journal) mode() fs.FileMode {
+func (j *Journal) mode() fs.FileMode {
 	for _, e := range j.Entries {
 		if was, ok := e.Was.(plan.Content); ok && was.Kind == host.Regular && was.Mode&0o004 == 0 {
 			return 0o600
@@ -185,61 +191,66 @@ func (j *journal) mode() fs.FileMode {
 	return 0o644
 }
 
-func (s Store) remove() error {
-	// A run that was killed may have left half of a new one.
-	_ = os.Remove(s.path() + ".new")
-	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unreachable(err)
+// Sweep takes away what a run that was killed has left of a new one.
+func (s Store) Sweep() { _ = os.Remove(s.half()) }
+
+// half is what a journal is called until it is whole.
+func (s Store) half() string { return s.Path() + ".new" }
+
+// Remove takes the journal away, and half of another.
+func (s Store) Remove() error {
+	s.Sweep()
+	if err := os.Remove(s.Path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Unreachable(err)
 	}
-	if err := syncDir(s.Dir); err != nil {
-		return unreachable(err)
+	if err := durable.SyncDir(s.Dir); err != nil {
+		return Unreachable(err)
 	}
 	return nil
 }
 
-// saveOrRemove makes the journal what it was: removed if it was not there.
-func (s Store) saveOrRemove(j *journal) error {
+// SaveOrRemove makes the journal what it was: removed if j is nil.
+func (s Store) SaveOrRemove(j *Journal) error {
 	if j == nil {
-		return s.remove()
+		return s.Remove()
 	}
-	return s.save(j)
+	return s.Save(j)
 }
 
 // ErrBusy is the cause where another run has not ended: the same again may succeed.
 var ErrBusy = errors.New("another run has not ended")
 
-func busy(what, try string) error { return &hint.Error{What: what, Try: try, Cause: ErrBusy} }
+// Busy is an error that wraps ErrBusy.
+func Busy(what, try string) error { return &hint.Error{What: what, Try: try, Cause: ErrBusy} }
 
-// patience is how long a run waits for another one's end.
-const patience = time.Second
+// Patience is how long a run waits for another one's end.
+const Patience = time.Second
 
-// lock keeps a second run out of this network namespace, whatever its directory, and of this directory. The kernel
-// drops it with the process.
-func (s Store) lock() (unlock func(), err error) { return s.lockWithin(patience) }
-
-func (s Store) lockWithin(patience time.Duration) (unlock func(), err error) {
+// Lock keeps a second run out of this network namespace, whatever its directory, and of this directory. It
+// waits for whoever has it, and then returns an error wrapping ErrBusy. The kernel drops it with the process.
+func (s Store) Lock(patience time.Duration) (unlock func(), err error) {
 	if _, err := os.Lstat(s.Dir); errors.Is(err, fs.ErrNotExist) {
-		if err := makeDir(s.Dir); err != nil && !unwritable(err) {
-			return nil, unreachable(err)
+		if err := durable.MakeDir(s.Dir); err != nil && !Unwritable(err) {
+			return nil, Unreachable(err)
 		}
 	}
 	if err := s.trusted(); err != nil {
 		return nil, err
 	}
 	others := func() {}
-	if cookie, err := bpf.NetnsCookie(); err == nil && s.held != "" && os.MkdirAll(s.held, 0o755) == nil {
-		if others, err = s.flock(filepath.Join(s.held, fmt.Sprintf("%x.lock", cookie)), patience); err != nil {
+	if cookie, err := bpf.NetnsCookie(); err == nil && s.Held != "" && os.MkdirAll(s.Held, 0o755) == nil {
+		if others, err = s.Flock(filepath.Join(s.Held, fmt.Sprintf("%x.lock", cookie)), patience); err != nil {
 			return nil, err
 		}
 	}
 	name := filepath.Join(s.Dir, lockName)
-	own, err := s.flock(name, patience)
+	own, err := s.Flock(name, patience)
 	if err != nil {
 		others()
 		return nil, err
 	}
 	return func() {
-		if _, err := os.Lstat(s.path()); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(s.Path()); errors.Is(err, fs.ErrNotExist) {
 			os.Remove(name)
 		}
 		own()
@@ -247,20 +258,20 @@ func (s Store) lockWithin(patience time.Duration) (unlock func(), err error) {
 	}, nil
 }
 
-// flock waits for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can
+// Flock waits for whoever has the lock, and then says so. Its file is root's alone, so that nobody else can
 // hold it.
-func (s Store) flock(name string, patience time.Duration) (unlock func(), err error) {
+func (s Store) Flock(name string, patience time.Duration) (unlock func(), err error) {
 	const pause = 10 * time.Millisecond
 	for waited := time.Duration(0); ; waited += pause {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-		if unwritable(err) {
+		if Unwritable(err) {
 			// It takes no space to lock what is there; and where nothing is, there is nothing to put back.
 			if f, err = os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0); errors.Is(err, fs.ErrNotExist) {
 				return func() {}, nil
 			}
 		}
 		if err != nil {
-			return nil, unreachable(err)
+			return nil, Unreachable(err)
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		// The one who had it before may have removed it.
@@ -275,15 +286,15 @@ func (s Store) flock(name string, patience time.Duration) (unlock func(), err er
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		case waited >= patience:
 			f.Close()
-			return nil, busy("another weir is changing this host", "the same again when it is done")
+			return nil, Busy("another weir is changing this host", "the same again when it is done")
 		}
 		f.Close()
-		s.timer.sleep(pause)
+		s.Sleep(pause)
 	}
 }
 
-// unwritable reports whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
-func unwritable(err error) bool {
+// Unwritable reports whether a file system takes nothing more: it is read-only, as after an error of its disk, or full.
+func Unwritable(err error) bool {
 	return errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
@@ -292,18 +303,18 @@ func unwritable(err error) bool {
 func (s Store) trusted() error {
 	dir, err := filepath.EvalSymlinks(s.Dir)
 	if err != nil {
-		return unreachable(err)
+		return Unreachable(err)
 	}
 	// What is around a user namespace is owned by nobody in it (user_namespaces(7)).
 	space, _ := os.Readlink("/proc/self/ns/user")
-	mapped := space != "" && space != firstUserNamespace
-	for path := filepath.Join(dir, journalName); ; path = filepath.Dir(path) {
+	mapped := space != "" && space != host.FirstUserNamespace
+	for path := filepath.Join(dir, fileName); ; path = filepath.Dir(path) {
 		info, err := os.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
-			return unreachable(err)
+			return Unreachable(err)
 		case !info.IsDir() && !info.Mode().IsRegular():
 			return notRegular(path)
 		}
@@ -327,17 +338,17 @@ func (s Store) trusted() error {
 // nobody owns what no user of a user namespace does (/proc/sys/kernel/overflowuid).
 const nobody = 65534
 
-// claim says that devices are this journal's, and is an error if one is another's: each would put back what the other
+// Claim says that devices are this journal's, and is an error if one is another's: each would put back what the other
 // set.
-func (s Store) claim(goals []plan.Goal, f host.Facts) error {
+func (s Store) Claim(goals []plan.Goal, f host.Facts) error {
 	for _, goal := range goals {
 		link, there := f.Link(goal.Dev)
 		if !there {
 			continue
 		}
 		// The other may know it under an earlier name.
-		same := func(u uplink) bool { return u.Link == link.Index }
-		err := s.claimOne(strconv.Itoa(link.Index), f, func(other *journal, dir string) error {
+		same := func(u Uplink) bool { return u.Link == link.Index }
+		err := s.claimOne(strconv.Itoa(link.Index), f, func(other *Journal, dir string) error {
 			i := slices.IndexFunc(other.uplinks(), same)
 			if i < 0 {
 				return nil
@@ -356,11 +367,11 @@ func (s Store) claim(goals []plan.Goal, f host.Facts) error {
 	return nil
 }
 
-// claimSetting is claim for a setting that is to be changed. One that has the value which is wanted is nobody's.
-func (s Store) claimSetting(c plan.Change, f host.Facts) error {
-	return s.claimOne(strings.ReplaceAll(c.Name, "/", "."), f, func(other *journal, dir string) error {
-		e := other.entry(c.Target)
-		if e == nil || !e.changed() && e.Back == nil {
+// ClaimSetting is Claim for a setting that is to be changed. One that has the value which is wanted is nobody's.
+func (s Store) ClaimSetting(c plan.Change, f host.Facts) error {
+	return s.claimOne(strings.ReplaceAll(c.Name, "/", "."), f, func(other *Journal, dir string) error {
+		e := other.Entry(c.Target)
+		if e == nil || !e.Changed() && e.Back == nil {
 			return nil // the other has never changed it, or has put it back
 		}
 		down := "weir down --all"
@@ -374,25 +385,25 @@ func (s Store) claimSetting(c plan.Change, f host.Facts) error {
 
 // claimOne writes down that a device or a setting is this journal's. It is an error if another journal has it: one of
 // this boot and namespace that can be read from here.
-func (s Store) claimOne(name string, f host.Facts, has func(other *journal, dir string) error) error {
-	if s.held == "" {
+func (s Store) claimOne(name string, f host.Facts, has func(other *Journal, dir string) error) error {
+	if s.Held == "" {
 		return nil
 	}
 	space := strconv.FormatUint(f.Cookie, 16)
 	if f.Cookie == 0 {
 		space = f.Namespace
 	}
-	name = filepath.Join(s.held, space+"-"+name)
+	name = filepath.Join(s.Held, space+"-"+name)
 	if text, err := os.ReadFile(name); err == nil && string(text) != s.Dir {
-		other, err := Store{Dir: string(text), keeps: true}.load()
-		if err == nil && other != nil && other.Boot == f.Boot && other.isAbout(f) {
+		other, err := Store{Dir: string(text), Files: true}.Load()
+		if err == nil && other.IsCurrent(f) {
 			if err := has(other, string(text)); err != nil {
 				return err
 			}
 		}
 	}
 	// Without it nothing is lost but the warning.
-	if os.MkdirAll(s.held, 0o755) == nil {
+	if os.MkdirAll(s.Held, 0o755) == nil {
 		_ = os.WriteFile(name, []byte(s.Dir), 0o644)
 	}
 	return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package change
+package journal
 
 import (
 	"maps"
@@ -14,7 +14,7 @@ import (
 // asFound reports whether a tree is the one as found. A root that the kernel had made by itself may be there in another
 // guise: none while the link is down, and the kernel makes it again when that comes up; or made for it, where the
 // kernel would make another kind now.
-func (u *uplink) asFound(now qdisc.Tree) bool {
+func (u *Uplink) asFound(now qdisc.Tree) bool {
 	was, okWas := u.Tree.Root()
 	is, okIs := now.Root()
 	if byKernel := (!okWas || was.Handle == 0) && (!okIs || is.Handle == 0); byKernel && okWas != okIs {
@@ -23,7 +23,7 @@ func (u *uplink) asFound(now qdisc.Tree) bool {
 	return now.Same(u.Tree) || u.remade(now)
 }
 
-func (u *uplink) remade(now qdisc.Tree) bool {
+func (u *Uplink) remade(now qdisc.Tree) bool {
 	root, ok := u.Tree.Root()
 	if !ok || root.Handle != 0 || now.Same(u.Tree) {
 		return false
@@ -45,9 +45,9 @@ func uncounted(t qdisc.Tree) qdisc.Tree {
 	return t
 }
 
-// value is what a target has now; false if it is not there, or is no longer the one that j is about.
-func (j *journal) value(f host.Facts, t plan.Target) (plan.Value, bool) {
-	u := j.uplink(t.Dev())
+// Value is what a target has now; false if it is not there, or is no longer the one that j is about.
+func (j *Journal) Value(f host.Facts, t plan.Target) (plan.Value, bool) {
+	u := j.Uplink(t.Dev())
 	link, ok := f.Link(t.Dev())
 	there := ok && (u == nil || link.Index == u.Link)
 	switch t.Kind {
@@ -64,51 +64,52 @@ func (j *journal) value(f host.Facts, t plan.Target) (plan.Value, bool) {
 	return plan.Setting(s.Value), ok
 }
 
-// state is how a setting stands to the journal.
-type state int
+// State is how a setting stands to the journal.
+type State int
 
 const (
-	gone    state = iota // with its device
-	asFound              // as before the first change
-	ours                 // as we set it
-	foreign              // as somebody else set it since
+	Gone    State = iota // with its device
+	AsFound              // as before the first change
+	Ours                 // as we set it
+	Foreign              // as somebody else set it since
 )
 
-func (j *journal) state(f host.Facts, e entry) state {
-	now, ok := j.value(f, e.Target)
+// State compares what an entry is about with what it is now.
+func (j *Journal) State(f host.Facts, e Entry) State {
+	now, ok := j.Value(f, e.Target)
 	if !ok {
-		return gone
+		return Gone
 	}
-	if u := j.uplink(e.Name); e.Kind == plan.Root && u != nil {
+	if u := j.Uplink(e.Name); e.Kind == plan.Root && u != nil {
 		if link, _ := f.Link(e.Name); u.asFound(link.Tree) {
-			return asFound
+			return AsFound
 		}
 	} else if equal(now, e.Was) {
-		return asFound
+		return AsFound
 	}
 	if is, ok := now.(plan.Incoming); ok && (is.Other == plan.HalfIngress || e.stacked(is)) {
-		return ours
+		return Ours
 	}
-	u := j.uplink(e.Dev())
+	u := j.Uplink(e.Dev())
 	asSet := func(set plan.Value) bool { return now.Meets(set) || u != nil && u.Goal.Follows(now, set) }
 	if slices.ContainsFunc(e.Set, asSet) {
-		return ours
+		return Ours
 	}
-	return foreign
+	return Foreign
 }
 
 // stacked reports whether incoming traffic passes a stack of ours, whatever tunnels are led there by now: they come and
 // go.
-func (e entry) stacked(now plan.Incoming) bool {
+func (e Entry) stacked(now plan.Incoming) bool {
 	return now.Stack != nil && slices.ContainsFunc(e.Set, func(set plan.Value) bool {
 		was, ok := set.(plan.Incoming)
 		return ok && was.Stack.Equal(now.Stack)
 	})
 }
 
-// tunnels are those that were ever unpacked for a device.
-func (j *journal) tunnels(dev string) (all []string) {
-	if e := j.entry(plan.Target{Kind: plan.Ingress, Name: dev}); e != nil {
+// Tunnels are those that were ever unpacked for a device.
+func (j *Journal) Tunnels(dev string) (all []string) {
+	if e := j.Entry(plan.Target{Kind: plan.Ingress, Name: dev}); e != nil {
 		for _, set := range e.Set {
 			if incoming, ok := set.(plan.Incoming); ok {
 				all = append(all, incoming.Tunnels...)
@@ -119,62 +120,25 @@ func (j *journal) tunnels(dev string) (all []string) {
 	return slices.Compact(all)
 }
 
-// present is what can be set of a value: no tunnel can be unpacked that is not there.
-func present(f host.Facts, value plan.Value) plan.Value {
-	incoming, ok := value.(plan.Incoming)
-	if !ok || incoming.Stack == nil {
-		return value
-	}
-	gone := func(name string) bool { _, ok := f.Link(name); return !ok }
-	there, outer := slices.DeleteFunc(slices.Clone(incoming.Tunnels), gone), incoming.Outer
-	if len(there) == 0 {
-		outer = nil
-	}
-	return plan.Incoming{Arriving: qdisc.NewArriving(incoming.Stack, there, outer)}
-}
-
-// needsRoot reports whether only root can compute this plan: an earlier run as root found a tunnel that cannot be
-// unpacked, or that is a virtual machine's, and nobody else can see that.
-func (j *journal) needsRoot(wanted []plan.Change, p plan.Plan, f host.Facts) bool {
-	if j == nil || f.Admin || !alike(p.All(), j.goals()) {
-		return false
-	}
-	return slices.ContainsFunc(wanted, func(c plan.Change) bool {
-		incoming, ok := c.New.(plan.Incoming)
-		if !ok {
-			return false
-		}
-		var last []string
-		if e := j.entry(c.Target); e != nil {
-			set, _ := e.last().(plan.Incoming)
-			last = set.Tunnels
-		}
-		known := func(name string) bool { return slices.Contains(last, name) }
-		more := slices.DeleteFunc(slices.Clone(incoming.Tunnels), known)
-		plain := func(name string) bool { l, _ := f.Link(name); return l.MAC == "" } // and no virtual machine's
-		return len(more) > 0 && (len(last) == 0 || !slices.ContainsFunc(more, plain))
-	})
-}
-
-// untouched reports whether a queue is as it was set last, or found.
-func (j *journal) untouched(f host.Facts, t plan.Target) bool {
+// Untouched reports whether a queue is as it was set last, or found.
+func (j *Journal) Untouched(f host.Facts, t plan.Target) bool {
 	if t.Dev() == "" {
 		return false
 	}
-	now, ok := j.value(f, t)
-	e := j.entry(t)
-	goal, _ := about(j.goals(), t.Dev())
-	return ok && (e == nil && now.Meets(noIncoming) || e != nil && (now.Meets(e.last()) || goal.Follows(now, e.last())))
+	now, ok := j.Value(f, t)
+	e := j.Entry(t)
+	goal, _ := plan.GoalOf(j.Goals(), t.Dev())
+	return ok && (e == nil && now.Meets(NoIncoming) || e != nil && (now.Meets(e.Last()) || goal.Follows(now, e.Last())))
 }
 
-// before takes out of the facts what we put in.
-func (j *journal) before(f host.Facts) host.Facts {
+// Before takes out of the facts what we put in.
+func (j *Journal) Before(f host.Facts) host.Facts {
 	if j == nil {
 		return f
 	}
 	f.Sysctls, f.Links, f.Files = maps.Clone(f.Sysctls), slices.Clone(f.Links), maps.Clone(f.Files)
 	for _, e := range j.Entries {
-		if s := j.state(f, e); s != ours && (e.Kind != plan.Ingress || s != foreign) {
+		if s := j.State(f, e); s != Ours && (e.Kind != plan.Ingress || s != Foreign) {
 			continue
 		}
 		switch was := e.Was.(type) {
@@ -182,7 +146,7 @@ func (j *journal) before(f host.Facts) host.Facts {
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == e.Name })
 			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs),
 				func(q qdisc.Qdisc) bool { return !atIngress(q) })
-			f.Links[i].Tree = j.uplink(e.Name).Tree
+			f.Links[i].Tree = j.Uplink(e.Name).Tree
 			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs), atIngress),
 				ingress...)
 		case plan.Incoming:
@@ -213,3 +177,35 @@ func withoutIncoming(f *host.Facts, dev string) {
 }
 
 func atIngress(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }
+
+// Holds reports whether a setting is as weir has set it.
+func (j *Journal) Holds(f host.Facts, t plan.Target) bool {
+	e := j.Entry(t)
+	return e != nil && j.State(f, *e) == Ours
+}
+
+// Owner is plan.Owner, where it is not weir.
+func (j *Journal) Owner(f host.Facts, t plan.Target) string {
+	if j.Holds(f, t) {
+		return "weir"
+	}
+	return plan.Owner(f, t)
+}
+
+// Reached reports whether an entry is what it is to be, or can no longer be that.
+func (j *Journal) Reached(f host.Facts, e Entry, want plan.Value) bool {
+	now, ok := j.Value(f, e.Target)
+	if !ok {
+		return true
+	}
+	if equal(want, e.Was) {
+		return j.State(f, e) == AsFound
+	}
+	return now.Meets(want)
+}
+
+// Remade reports whether a root qdisc that weir has put back is another than the kernel had made by itself.
+func (j *Journal) Remade(f host.Facts, c plan.Change) bool {
+	link, there := f.Link(c.Dev())
+	return there && c.Kind == plan.Root && equal(c.New, j.Entry(c.Target).Was) && j.Uplink(c.Name).remade(link.Tree)
+}

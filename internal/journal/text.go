@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package change
+package journal
 
 import (
 	"encoding/json"
@@ -28,7 +28,7 @@ type record struct {
 	uplinkRecord
 	More     []uplinkRecord  `json:"more,omitempty"`
 	Entries  []entryRecord   `json:"entries"`
-	Pending  *pending        `json:"pending,omitempty"`
+	Pending  *Pending        `json:"pending,omitempty"`
 	Reverted *reverted       `json:"reverted,omitempty"`
 	Promised []promiseRecord `json:"promised,omitempty"`
 }
@@ -43,8 +43,8 @@ type entryRecord struct {
 	Theirs  bool      `json:"theirs,omitempty"`
 }
 
-func (r entryRecord) entry() (e entry, err error) {
-	e = entry{Target: r.Target(), WasTime: r.WasTime, Theirs: r.Theirs}
+func (r entryRecord) entry() (e Entry, err error) {
+	e = Entry{Target: r.Target(), WasTime: r.WasTime, Theirs: r.Theirs}
 	parse := func(text string) plan.Value {
 		value, bad := e.Kind.Parse(text)
 		err = errors.Join(err, bad)
@@ -60,7 +60,7 @@ func (r entryRecord) entry() (e entry, err error) {
 	return e, err
 }
 
-func (e entry) record() entryRecord {
+func (e Entry) record() entryRecord {
 	r := entryRecord{TargetText: e.Target.Text(), Was: e.Was.String(), Set: []string{}, WasTime: e.WasTime,
 		Theirs: e.Theirs}
 	for _, set := range e.Set {
@@ -80,23 +80,23 @@ type promiseRecord struct {
 
 // reverted is a Reverted, whose goal nobody needs to go back.
 type reverted struct {
-	Goal  written     `json:"goal"`
+	Goal  StoredGoal  `json:"goal"`
 	Notes []plan.Note `json:"notes,omitempty"`
 }
 
 type uplinkRecord struct {
-	Goal written `json:"goal"`
-	uplink
+	Goal StoredGoal `json:"goal"`
+	Uplink
 }
 
-// written is a goal as it is in a file, of whatever version.
-type written struct {
+// StoredGoal is a goal as it is in a file, of whatever version.
+type StoredGoal struct {
 	plan.Goal
-	strange error           // why this version does not understand it
-	text    json.RawMessage // as another has written it
+	unreadable error           // why this version does not understand it
+	text       json.RawMessage // as another has written it
 }
 
-func (w *written) UnmarshalJSON(text []byte) error {
+func (w *StoredGoal) UnmarshalJSON(text []byte) error {
 	var of struct {
 		Dev string `json:"dev"`
 	}
@@ -111,49 +111,49 @@ func (w *written) UnmarshalJSON(text []byte) error {
 		err = fmt.Errorf("it says %s, of a newer version", strings.Join(slices.Sorted(maps.Keys(more)), ", "))
 	}
 	if err != nil {
-		w.Goal, w.strange, w.text = plan.Goal{Dev: of.Dev}, err, slices.Clone(text)
+		w.Goal, w.unreadable, w.text = plan.Goal{Dev: of.Dev}, err, slices.Clone(text)
 	}
 	return nil
 }
 
-func (w written) MarshalJSON() ([]byte, error) {
+func (w StoredGoal) MarshalJSON() ([]byte, error) {
 	if w.text != nil {
 		return w.text, nil
 	}
 	return json.Marshal(w.Goal)
 }
 
-// goals are those to go back to. One is written without a list, as it was when there were no others.
-type goals []written
+// StoredGoals are those to go back to. One is written without a list, as it was when there were no others.
+type StoredGoals []StoredGoal
 
-func (g *goals) UnmarshalJSON(text []byte) error {
+func (g *StoredGoals) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] == '[' {
-		return json.Unmarshal(text, (*[]written)(g))
+		return json.Unmarshal(text, (*[]StoredGoal)(g))
 	}
-	*g = make(goals, 1)
+	*g = make(StoredGoals, 1)
 	return json.Unmarshal(text, &(*g)[0])
 }
 
-func (g goals) MarshalJSON() ([]byte, error) {
+func (g StoredGoals) MarshalJSON() ([]byte, error) {
 	if len(g) == 1 {
 		return json.Marshal(g[0])
 	}
-	return json.Marshal([]written(g))
+	return json.Marshal([]StoredGoal(g))
 }
 
-// plain are the goals as far as this version understands them.
-func (g goals) plain() (all []plan.Goal) {
+// Plain are the goals as far as this version understands them.
+func (g StoredGoals) Plain() (all []plan.Goal) {
 	for _, w := range g {
 		all = append(all, w.Goal)
 	}
 	return all
 }
 
-// check is the error of the first that this version does not understand.
-func (g goals) check() error {
+// Readable is an error if this version does not understand one of them.
+func (g StoredGoals) Readable() error {
 	for _, w := range g {
-		if w.strange != nil {
-			return notUnderstood(w.Dev, w.strange)
+		if w.unreadable != nil {
+			return notUnderstood(w.Dev, w.unreadable)
 		}
 	}
 	return nil
@@ -179,12 +179,12 @@ func unknown(text []byte, known any) map[string]json.RawMessage {
 	return all
 }
 
-func (j *journal) UnmarshalJSON(text []byte) error {
+func (j *Journal) UnmarshalJSON(text []byte) error {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
-	*j = journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Pending: r.Pending,
+	*j = Journal{Version: r.Version, Boot: r.Boot, Namespace: r.Namespace, Cookie: r.Cookie, Pending: r.Pending,
 		unknown: unknown(text, r)}
 	for _, as := range r.Entries {
 		e, err := as.entry()
@@ -198,22 +198,22 @@ func (j *journal) UnmarshalJSON(text []byte) error {
 		if err != nil {
 			return err
 		}
-		j.Promised = append(j.Promised, promise{p.Target(), value})
+		j.Promised = append(j.Promised, Promise{p.Target(), value})
 	}
 	if r.Reverted != nil {
 		j.Reverted = &Reverted{r.Reverted.Goal.Goal, r.Reverted.Notes}
 	}
 	for i, u := range append([]uplinkRecord{r.uplinkRecord}, r.More...) {
-		if i == 0 && u.Goal.Goal == (plan.Goal{}) && u.Goal.strange == nil {
+		if i == 0 && u.Goal.Goal == (plan.Goal{}) && u.Goal.unreadable == nil {
 			continue // that there is none
 		}
-		u.uplink.Goal, u.uplink.strange, u.uplink.text = u.Goal.Goal, u.Goal.strange, u.Goal.text
-		j.Uplinks = append(j.Uplinks, u.uplink)
+		u.Uplink.Goal, u.Uplink.unreadable, u.Uplink.text = u.Goal.Goal, u.Goal.unreadable, u.Goal.text
+		j.Uplinks = append(j.Uplinks, u.Uplink)
 	}
 	return nil
 }
 
-func (j *journal) MarshalJSON() ([]byte, error) {
+func (j *Journal) MarshalJSON() ([]byte, error) {
 	r := record{Version: j.Version, Boot: j.Boot, Namespace: j.Namespace, Cookie: j.Cookie, Pending: j.Pending}
 	for _, e := range j.Entries {
 		r.Entries = append(r.Entries, e.record())
@@ -222,11 +222,11 @@ func (j *journal) MarshalJSON() ([]byte, error) {
 		r.Promised = append(r.Promised, promiseRecord{p.Target.Text(), p.Value.String()})
 	}
 	if j.Reverted != nil {
-		r.Reverted = &reverted{written{Goal: j.Reverted.Goal}, j.Reverted.Notes}
+		r.Reverted = &reverted{StoredGoal{Goal: j.Reverted.Goal}, j.Reverted.Notes}
 	}
 	for i, u := range j.Uplinks {
-		as := uplinkRecord{uplink: u, Goal: written{Goal: u.Goal}}
-		if u.strange != nil {
+		as := uplinkRecord{Uplink: u, Goal: StoredGoal{Goal: u.Goal}}
+		if u.unreadable != nil {
 			as.Goal.text = u.text
 		}
 		if i == 0 {
