@@ -51,22 +51,20 @@ func (s Store) allInForce() bool {
 
 func (s Store) boot() (Outcome, error) {
 	out := Outcome{Done: []plan.Change{}}
-	s, at, err := s.begin("up")
+	t, err := s.begin("up")
 	if err != nil {
 		return out, err
 	}
-	defer s.end()
-	j, facts := at.journal, at.facts
-	if j != nil && j.Pending != nil {
-		if !at.carried && j.Pending.Unit != "" {
+	defer t.end()
+	if j := t.journal; j != nil && j.Pending != nil {
+		if !t.carried && j.Pending.Unit != "" {
 			out.Notes = append(out.Notes, plan.Note{Subject: "not confirmed", Text: j.Undone().Flags() +
 				": left as it is"})
 			return out, nil
 		}
-		if at, err = s.putBackFirst(at, &out); err != nil || len(out.Failed) > 0 {
+		if err = t.putBackFirst(&out); err != nil || len(out.Failed) > 0 {
 			return out, err
 		}
-		facts = at.facts
 	}
 	const (
 		patience = 30 // s for a link to come up, of which speed, MTU and queue may be known only then
@@ -76,12 +74,12 @@ func (s Store) boot() (Outcome, error) {
 	for waited := 0; ; waited++ {
 		out.Notes = out.Notes[:0:0]
 		// By other names, perhaps, after each wait.
-		if goals, err = keptGoals(at, &out); err != nil || len(goals) == 0 {
+		if goals, err = keptGoals(t.situation, &out); err != nil || len(goals) == 0 {
 			return out, err
 		}
 		there, ready := false, true
 		for _, goal := range goals {
-			link, is := facts.Link(goal.Dev)
+			link, is := t.facts.Link(goal.Dev)
 			if goal.Dev != "" && !is {
 				out.Notes = append(out.Notes, plan.Note{Subject: goal.Dev,
 					Text: "is not there: nothing to do until it is"})
@@ -89,11 +87,11 @@ func (s Store) boot() (Outcome, error) {
 			}
 			there = true
 			if goal.Dev == "" {
-				dev, _, err := plan.Uplink(facts)
+				dev, _, err := plan.Uplink(t.facts)
 				ready = ready && dev != "" && err == nil // its default route may be yet to come
 				continue
 			}
-			ready = ready && link.Up && (waited >= moment || plan.Settled(goal, facts))
+			ready = ready && link.Up && (waited >= moment || plan.Settled(goal, t.facts))
 		}
 		if !there {
 			return out, nil
@@ -101,14 +99,13 @@ func (s Store) boot() (Outcome, error) {
 		if ready || waited >= patience {
 			break
 		}
-		s.timer.sleep(time.Second)
-		if at, err = s.read(); err != nil {
+		t.timer.sleep(time.Second)
+		if t.situation, err = t.read(); err != nil {
 			return out, err
 		}
-		facts = at.facts
 	}
-	at.keepGoalFile, at.keepRemoved = true, true
-	done, err := s.up(at, goals, 0, true)
+	t.atBoot, t.keepGoalFile, t.keepRemoved = true, true, true
+	done, err := t.up(goals, 0)
 	done.Notes = append(out.Notes, done.Notes...)
 	return done, err
 }

@@ -426,7 +426,7 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 			for range 2 {
 				m.boot()
 				out := must[Outcome](t)(s.Boot())
-				j := must[*journal.Journal](t)(s.journal.Load())
+				j := must[*journal.Journal](t)(s.disk.Load())
 				if goal, _ := plan.GoalOf(j.Goals(), "eth0"); goal.Rate != 50e6 ||
 					plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost "+
 						"rtt 2s memlimit 4mb" {
@@ -568,7 +568,7 @@ func TestJournalLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := keeping(t)
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-			if err := os.Remove(s.journal.Path()); err != nil {
+			if err := os.Remove(s.disk.Path()); err != nil {
 				t.Fatal(err)
 			}
 			if boots {
@@ -658,7 +658,7 @@ func TestBootWaitsForTheRoute(t *testing.T) {
 func TestFilesOfAnotherStore(t *testing.T) {
 	s, _ := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	s.journal.Files = false
+	s.disk.Files = false
 	if _, err := s.Down(false); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("%v", err)
 	}
@@ -695,7 +695,7 @@ func TestNamespaceIsHidden(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if j, err := s.journal.Load(); m.written != nil || err != nil || j == nil {
+	if j, err := s.disk.Load(); m.written != nil || err != nil || j == nil {
 		t.Errorf("wrote %v; the journal: %+v, %v", m.written, j, err)
 	}
 }
@@ -759,7 +759,7 @@ func TestLog(t *testing.T) {
 	var lines []string
 	s.log = func(said []string) {
 		lines = append(lines, said...)
-		unlock, err := s.journal.Lock(0)
+		unlock, err := s.disk.Lock(0)
 		if err != nil {
 			t.Errorf("%q is logged: %v", said, err)
 			return
@@ -884,7 +884,7 @@ func TestBootOfWhatWasTried(t *testing.T) {
 func TestJournalAndGoalLost(t *testing.T) {
 	s, m := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	if err := os.Remove(s.journal.Path()); err != nil {
+	if err := os.Remove(s.disk.Path()); err != nil {
 		t.Fatal(err)
 	}
 	m.f.Files[host.GoalFile] = host.File{Kind: host.NoFile}
@@ -952,7 +952,7 @@ func TestBootWithoutIngress(t *testing.T) {
 func TestBootOfWhatStands(t *testing.T) {
 	s, _ := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

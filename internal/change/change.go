@@ -22,11 +22,11 @@ const Dir = "/var/lib/weir"
 
 // Store is where the journal is kept, the host that it is about, and what puts that back when nobody confirms.
 type Store struct {
-	journal journal.Store
-	host    machine
-	timer   timer
-	log     func([]string) // lines of what was done, for whoever looks later
-	run     *run           // while it has the lock
+	disk  journal.Store
+	host  machine
+	timer timer
+	log   func([]string) // lines of what was done, for whoever looks later
+	held  *lock          // while it has that
 
 	unprinted bool // nobody prints what a run did, so the log has to have it
 
@@ -34,24 +34,25 @@ type Store struct {
 	done    *time.Duration // the deadline of the run that it has put back, where the journal could not be told
 }
 
-// run is the lock, and what waits until it is given back: programs of others', which may take their time.
-type run struct {
+// lock is held by one run at a time, with what waits until it is given back: programs of others', which may take their
+// time.
+type lock struct {
 	unlock func()
 	after  []func()
 }
 
 func (s Store) later(do func()) {
-	if s.run == nil {
+	if s.held == nil {
 		do()
 		return
 	}
-	s.run.after = append(s.run.after, do)
+	s.held.after = append(s.held.after, do)
 }
 
 // end gives the lock back.
 func (s Store) end() {
-	s.run.unlock()
-	for _, do := range s.run.after {
+	s.held.unlock()
+	for _, do := range s.held.after {
 		do()
 	}
 }
@@ -62,18 +63,18 @@ func Open(dir string) Store {
 		dir = absolute
 	}
 	return Store{host: live{}, timer: outside{}, log: syslogged,
-		journal: journal.Store{Dir: dir, Files: dir == Dir, Held: "/run/weir/held", Sleep: time.Sleep}}
+		disk: journal.Store{Dir: dir, Files: dir == Dir, Held: "/run/weir/held", Sleep: time.Sleep}}
 }
 
 // Dir is the directory of the journal.
-func (s Store) Dir() string { return s.journal.Dir }
+func (s Store) Dir() string { return s.disk.Dir }
 
 // Changed gives a function that reports whether the journal has been written, or removed, since it was called last.
 func (s Store) Changed() func() bool {
-	before := s.journal.Edition()
+	before := s.disk.Edition()
 	return func() bool {
 		was := before
-		before = s.journal.Edition()
+		before = s.disk.Edition()
 		return before != was
 	}
 }

@@ -81,7 +81,7 @@ func newFake(t *testing.T) (Store, *fake) {
 		Qdiscs: map[string]host.Support{"bpf_dualpi2": host.Yes, "cake": host.Yes, "fq_codel": host.Yes,
 			"fq": host.Yes},
 	}}
-	return Store{journal: journal.Store{Dir: dir, Files: true, Sleep: m.sleep}, host: m, timer: m}, m
+	return Store{disk: journal.Store{Dir: dir, Files: true, Sleep: m.sleep}, host: m, timer: m}, m
 }
 
 func atIngress(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }
@@ -207,6 +207,8 @@ func single(t *testing.T, text string) (tree qdisc.Tree) {
 	}
 	return tree
 }
+
+func (m *fake) admin() bool { return m.f.Admin }
 
 func (m *fake) facts() (host.Facts, error) {
 	m.step()
@@ -420,14 +422,14 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 
-	journal := must[[]byte](t)(os.ReadFile(filepath.Join(s.journal.Dir, "journal.json")))
+	journal := must[[]byte](t)(os.ReadFile(filepath.Join(s.disk.Dir, "journal.json")))
 	m.written = nil
 	for _, again := range []plan.Goal{goal, {}} { // the same, and whatever it was
 		if out := must[Outcome](t)(s.Up(again, 0)); len(out.Done)+len(out.Failed) != 0 {
 			t.Errorf("up again: %+v", out)
 		}
 	}
-	if now := must[[]byte](t)(os.ReadFile(filepath.Join(s.journal.Dir, "journal.json"))); string(now) != string(journal) ||
+	if now := must[[]byte](t)(os.ReadFile(filepath.Join(s.disk.Dir, "journal.json"))); string(now) != string(journal) ||
 		m.written != nil {
 		t.Errorf("up again wrote %v, and the journal is\n%s", m.written, now)
 	}
@@ -441,7 +443,7 @@ func TestRoundTrip(t *testing.T) {
 	if status := must[Status](t)(s.Status()); status.Up || status.InForce {
 		t.Errorf("status after down: %+v", status)
 	}
-	if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 		t.Errorf("down leaves %v", left)
 	}
 	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 {
@@ -558,7 +560,7 @@ func TestQueueFails(t *testing.T) {
 			var journal []byte
 			if name != "at first" {
 				must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
-				journal = must[[]byte](t)(os.ReadFile(filepath.Join(s.journal.Dir, "journal.json")))
+				journal = must[[]byte](t)(os.ReadFile(filepath.Join(s.disk.Dir, "journal.json")))
 			}
 			before, _ := m.facts()
 			m.refuse["eth0"] = errors.New("no such module")
@@ -569,7 +571,7 @@ func TestQueueFails(t *testing.T) {
 			if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 				t.Errorf("left changed:\n%+v\nwas\n%+v", after, before)
 			}
-			if now, _ := os.ReadFile(filepath.Join(s.journal.Dir, "journal.json")); string(now) != string(journal) {
+			if now, _ := os.ReadFile(filepath.Join(s.disk.Dir, "journal.json")); string(now) != string(journal) {
 				t.Errorf("the journal is\n%s\nwas\n%s", now, journal)
 			}
 		})
@@ -662,7 +664,7 @@ func TestNotRestored(t *testing.T) {
 		if err != nil || len(out.Failed) != 1 || !strings.Contains(out.Failed[0].Error, "is pfifo") {
 			t.Errorf("%s: %+v, %v", name, out, err)
 		}
-		if j, err := s.journal.Load(); err != nil || j == nil {
+		if j, err := s.disk.Load(); err != nil || j == nil {
 			t.Errorf("%s: the journal is gone, %v", name, err)
 		}
 		m.reverts = map[string]bool{}
@@ -719,7 +721,7 @@ func TestSomebodyElse(t *testing.T) {
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("down --force: %+v, and\n%+v\nbefore up\n%+v", out, after, before)
 	}
-	if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 		t.Errorf("down leaves %v", left)
 	}
 }
@@ -904,10 +906,10 @@ func TestDeviceOfABPFQueueComesBack(t *testing.T) {
 		if out, err := back(s); err != nil || len(out.Failed) != 0 {
 			t.Errorf("%s: %+v, %v", name, out, err)
 		}
-		if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 && name == "down" {
+		if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 && name == "down" {
 			t.Errorf("down leaves %v", left)
 		}
-		if j, err := s.journal.Load(); err != nil || j != nil && j.Pending != nil {
+		if j, err := s.disk.Load(); err != nil || j != nil && j.Pending != nil {
 			t.Errorf("%s: the run still waits: %v", name, err)
 		}
 	}
@@ -920,20 +922,20 @@ func TestRefused(t *testing.T) {
 		spoil func(Store, *fake)
 		want  string
 	}{
-		{"damaged", func(s Store, m *fake) { os.WriteFile(s.journal.Path(), []byte("{"), 0o644) }, "is damaged"},
-		{"empty", func(s Store, m *fake) { os.WriteFile(s.journal.Path(), nil, 0o644) }, "is empty"},
-		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.journal.Path(), []byte("[]"), 0o644) },
+		{"damaged", func(s Store, m *fake) { os.WriteFile(s.disk.Path(), []byte("{"), 0o644) }, "is damaged"},
+		{"empty", func(s Store, m *fake) { os.WriteFile(s.disk.Path(), nil, 0o644) }, "is empty"},
+		{"not a journal", func(s Store, m *fake) { os.WriteFile(s.disk.Path(), []byte("[]"), 0o644) },
 			"is damaged: no weir writes the array that ends at its byte"},
-		{"a later version", func(s Store, m *fake) { os.WriteFile(s.journal.Path(), []byte(`{"version":9}`), 0o644) },
+		{"a later version", func(s Store, m *fake) { os.WriteFile(s.disk.Path(), []byte(`{"version":9}`), 0o644) },
 			"is of a newer weir: version 9"},
 		{"a name that leads elsewhere", func(s Store, m *fake) {
-			os.WriteFile(s.journal.Path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
+			os.WriteFile(s.disk.Path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
 		}, "unknown setting"},
-		{"a directory", func(s Store, m *fake) { os.Remove(s.journal.Path()); os.Mkdir(s.journal.Path(), 0o755) }, "is a directory"},
-		{"huge", func(s Store, m *fake) { os.Truncate(s.journal.Path(), 17<<20) }, "is damaged: it is longer than"},
+		{"a directory", func(s Store, m *fake) { os.Remove(s.disk.Path()); os.Mkdir(s.disk.Path(), 0o755) }, "is a directory"},
+		{"huge", func(s Store, m *fake) { os.Truncate(s.disk.Path(), 17<<20) }, "is damaged: it is longer than"},
 		{"no permission", func(s Store, m *fake) { m.f.Admin = false }, "needs root"},
 		{"locked", func(s Store, m *fake) {
-			unlock, err := s.journal.Lock(journal.Patience)
+			unlock, err := s.disk.Lock(journal.Patience)
 			if err != nil {
 				m.t.Fatal(err)
 			}
@@ -966,7 +968,7 @@ func TestJournalThatIsNoFile(t *testing.T) {
 		"a pipe":   func(at string) error { return unix.Mkfifo(at, 0o600) },
 	} {
 		s, _ := newFake(t)
-		if err := put(s.journal.Path()); err != nil {
+		if err := put(s.disk.Path()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Status(); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
@@ -978,18 +980,18 @@ func TestJournalThatIsNoFile(t *testing.T) {
 // A process that dies leaves no lock behind.
 func TestLockDiesWithItsProcess(t *testing.T) {
 	if dir := os.Getenv("WEIR_TEST_LOCK"); dir != "" {
-		if _, err := Open(dir).journal.Lock(journal.Patience); err != nil {
+		if _, err := Open(dir).disk.Lock(journal.Patience); err != nil {
 			t.Fatal(err)
 		}
 		os.Exit(0)
 	}
 	s, _ := newFake(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLockDiesWithItsProcess$")
-	cmd.Env = append(os.Environ(), "WEIR_TEST_LOCK="+s.journal.Dir)
+	cmd.Env = append(os.Environ(), "WEIR_TEST_LOCK="+s.disk.Dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ func (s Store) Confirm() (Status, bool, error) { return s.confirm("") }
 
 // confirm is Confirm, of one run alone if its timer is named.
 func (s Store) confirm(unit string) (Status, bool, error) {
-	s, at, err := s.begin("confirm")
+	t, err := s.begin("confirm")
 	if err != nil {
 		return Status{}, false, err
 	}
-	defer s.end()
-	j, facts := at.journal, at.facts
-	status := s.status(at)
+	defer t.end()
+	j := t.journal
+	status := t.status(t.situation)
 	switch {
 	case status.Reverted != nil && !status.Unconfirmed:
 		return status, false, &hint.Error{What: "too late: " + status.Reverted.Goal.Flags() + " was put back",
@@ -39,22 +39,22 @@ func (s Store) confirm(unit string) (Status, bool, error) {
 		return status, false, &hint.Error{What: "the last run was weir down, and it was cut short",
 			Try: "weir recover"}
 	}
-	files, err := at.confirmable()
+	files, err := t.confirmable()
 	if err != nil {
 		return status, false, err
 	}
 	unit = j.Unit()
-	if j, err = s.keep(at, files); err != nil {
+	if j, err = t.keep(files); err != nil {
 		return status, false, err
 	}
 	j.Confirm()
 	j.Promise()
-	j.OwnGoalFile(facts)
-	if err := s.journal.Save(j); err != nil {
+	j.OwnGoalFile(t.facts)
+	if err := t.disk.Save(j); err != nil {
 		return status, false, err
 	}
-	s.disarm(unit)
-	s.report("confirm", Outcome{Goal: j.Goals()[0], Done: files}, nil)
+	t.disarm(unit)
+	t.report("confirm", Outcome{Goal: j.Goals()[0], Done: files}, nil)
 	status.Unconfirmed, status.RevertsIn, status.Kept = false, 0, j.Kept()
 	status.Goal, status.Others = j.Goals()[0], j.Goals()[1:]
 	return status, true, nil
@@ -102,34 +102,34 @@ func (at *situation) confirmable() (files []plan.Change, err error) {
 }
 
 // keep writes files for the run that is pending, and gives the journal that knows of them. All are written, or none.
-func (s Store) keep(at situation, files []plan.Change) (*journal.Journal, error) {
-	j := at.journal
+func (t *transaction) keep(files []plan.Change) (*journal.Journal, error) {
+	j := t.journal
 	if len(files) == 0 {
 		return j, nil
 	}
-	next := at.next(plan.Plan{Goal: j.Goals()[0], Others: j.Goals()[1:], Changes: files})
+	next := t.next(plan.Plan{Goal: j.Goals()[0], Others: j.Goals()[1:], Changes: files})
 	next.Pending.Until, next.Pending.Unit = j.Pending.Until, j.Pending.Unit
-	if err := s.journal.Save(next); err != nil {
+	if err := t.disk.Save(next); err != nil {
 		return nil, err
 	}
 	for i, c := range files {
-		err := s.set(next, c)
+		err := t.set(next, c)
 		if err == nil {
 			continue
 		}
 		var failed []error
 		for _, done := range slices.Backward(files[:i+1]) {
 			done.Old, done.New = done.New, done.Old
-			failed = append(failed, s.set(next, done))
+			failed = append(failed, t.set(next, done))
 		}
 		what := fmt.Sprintf("not confirmed: %s: %v", c.Name, err)
-		if undone := errors.Join(append(failed, s.journal.SaveOrRemove(j))...); undone != nil {
+		if undone := errors.Join(append(failed, t.disk.SaveOrRemove(j))...); undone != nil {
 			return nil, &hint.Error{What: fmt.Sprintf("%s; and it could not be taken back: %v", what, undone),
 				Try: "weir recover"}
 		}
 		return nil, &hint.Error{What: what, Try: "weir confirm again when that is mended; or weir up --runtime, " +
 			"which ends with a reboot and takes no files"}
 	}
-	s.later(func() { s.host.reload(files) })
+	t.later(func() { t.host.reload(files) })
 	return next, nil
 }

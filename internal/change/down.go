@@ -17,22 +17,31 @@ import (
 
 // Down puts back what was there before the first Up. What somebody else has set since is left and stays in the
 // journal, unless forced. While several devices have goals it changes nothing, and the error is a *Several.
-func (s Store) Down(force bool) (Outcome, error) { return s.down("", false, force) }
+func (s Store) Down(force bool) (Outcome, error) { return s.down(target{}, force) }
 
 // DownAll is Down for all devices.
-func (s Store) DownAll(force bool) (Outcome, error) { return s.down("", true, force) }
+func (s Store) DownAll(force bool) (Outcome, error) { return s.down(target{all: true}, force) }
 
 // DownOne is Down for one device: what is the host's becomes what the goals of the others want of it.
-func (s Store) DownOne(dev string, force bool) (Outcome, error) { return s.down(dev, false, force) }
+func (s Store) DownOne(dev string, force bool) (Outcome, error) {
+	return s.down(target{dev: dev}, force)
+}
+
+// target is what a down is about: one device, all of them or, of neither, the only one that is up.
+type target struct {
+	dev string
+	all bool
+}
 
 // Several is the error of a Down that does not say which of several goals it is about.
 type Several struct{ Devices []string }
 
 func (s *Several) Error() string { return "weir is up on " + strings.Join(s.Devices, ", ") }
 
-func (s Store) down(dev string, all, force bool) (Outcome, error) {
+func (s Store) down(of target, force bool) (Outcome, error) {
+	dev := of.dev
 	out := Outcome{Done: []plan.Change{}}
-	s, at, err := s.begin("down")
+	t, err := s.begin("down")
 	if force && errors.Is(err, journal.ErrOtherNamespace) {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal",
 			Text: "was about another network namespace, and is removed; nothing was put back there"})
@@ -41,11 +50,12 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer s.end()
-	j, facts := at.journal, at.facts
+	defer t.end()
+	t.force = force
+	j := t.journal
 	if j == nil {
 		// Perhaps there is one of an earlier boot, whose settings ended with it.
-		return out, s.journal.Remove()
+		return out, t.disk.Remove()
 	}
 	out.Notes = j.Notes()
 	goals := j.Goals()
@@ -53,7 +63,7 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 		goals = nil
 	}
 	switch goal := j.Uplink(dev); {
-	case dev == "" && !all && len(goals) > 1:
+	case dev == "" && !of.all && len(goals) > 1:
 		several := &Several{}
 		for _, g := range goals {
 			several.Devices = append(several.Devices, g.Dev)
@@ -63,28 +73,28 @@ func (s Store) down(dev string, all, force bool) (Outcome, error) {
 		return out, &hint.Error{What: "weir is not up on " + dev, Try: "weir status, which names what it is up on"}
 	case dev != "" && slices.ContainsFunc(goals, func(g plan.Goal) bool { return g.Dev != dev }):
 		out.Goal = goal.Goal
-		err := s.downOne(at, dev, force, &out)
-		s.report("down", out, err)
+		err := t.downOne(dev, &out)
+		t.report("down", out, err)
 		return out, err
 	case len(j.Uplinks) > 0:
 		out.Goal = j.Uplinks[0].Goal
 	}
 	for i, e := range j.Entries {
 		others := dev != "" && e.Dev() != "" && e.Dev() != dev // left before, and not asked for
-		j.Entries[i].Theirs = j.State(facts, e) == journal.Foreign && (!force || others)
+		j.Entries[i].Theirs = j.State(t.facts, e) == journal.Foreign && (!force || others)
 	}
 	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be
 	// written, for want of space perhaps, it is no reason to stay: down can be run again.
-	j.Pending = &journal.Pending{Until: s.timer.now(), Unit: j.Unit(), Down: true}
-	_ = s.journal.Save(j)
-	err = s.putBack(at, &out)
-	s.report("down", out, err)
+	j.Pending = &journal.Pending{Until: t.timer.now(), Unit: j.Unit(), Down: true}
+	_ = t.disk.Save(j)
+	err = t.putBack(&out)
+	t.report("down", out, err)
 	return out, err
 }
 
 // downOne takes one device's goal down, of several.
-func (s Store) downOne(at situation, dev string, force bool, out *Outcome) error {
-	j := at.journal
+func (t *transaction) downOne(dev string, out *Outcome) error {
+	j := t.journal
 	if j.Pending != nil {
 		return &hint.Error{What: "the last run is not confirmed, or was cut short",
 			Try: "weir confirm, or weir recover, and then again"}
@@ -92,27 +102,27 @@ func (s Store) downOne(at situation, dev string, force bool, out *Outcome) error
 	if err := j.Readable(dev); err != nil {
 		return &hint.Error{What: err.Error(), Try: "weir down --all, which takes none"}
 	}
-	p, theirs := at.planDown(dev, force, out)
+	p, theirs := t.planDown(dev, out)
 	others := func(e journal.Entry) bool { return e.Dev() != "" && e.Dev() != dev }
 	for i, e := range j.Entries {
 		j.Entries[i].Theirs = e.Theirs && others(e) // what was left before and goes back now begins nothing
 	}
-	next := at.next(p)
-	next.Pending.Until = s.timer.now()
+	next := t.next(p)
+	next.Pending.Until = t.timer.now()
 	next.Uplink(dev).Down = true
-	if err := s.journal.Save(next); err != nil {
+	if err := t.disk.Save(next); err != nil {
 		return err
 	}
 	for _, c := range inOrder(p.Changes) {
-		if err := s.set(next, c); err != nil {
+		if err := t.set(next, c); err != nil {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 			continue
 		}
 		out.Done = append(out.Done, c)
 	}
-	s.cleanQueues(next, at.facts, dev, out)
-	s.later(func() { s.host.reload(out.Done) })
-	facts, err := s.facts()
+	t.cleanQueues(next, t.facts, dev, out)
+	t.later(func() { t.host.reload(out.Done) })
+	facts, err := t.readFacts()
 	if err != nil {
 		return err
 	}
@@ -131,11 +141,11 @@ func (s Store) downOne(at situation, dev string, force bool, out *Outcome) error
 	next.Confirm()
 	next.Promise()
 	next.OwnGoalFile(facts)
-	return s.journal.Save(next)
+	return t.disk.Save(next)
 }
 
 // planDown is the plan for a host without one device's goal, and what of that device is left to somebody else.
-func (at *situation) planDown(dev string, force bool, out *Outcome) (p plan.Plan, theirs map[plan.Target]bool) {
+func (at *situation) planDown(dev string, out *Outcome) (p plan.Plan, theirs map[plan.Target]bool) {
 	j, facts := at.journal, at.facts
 	others := slices.DeleteFunc(j.Goals(), func(g plan.Goal) bool { return g.Dev == dev })
 	at.only = dev
@@ -147,7 +157,7 @@ func (at *situation) planDown(dev string, force bool, out *Outcome) (p plan.Plan
 	lasting := plan.Lasting(others)
 	said := plan.Says(facts.Files[host.GoalFile], lasting...) // perhaps in a person's own words
 	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool {
-		return c.Dev() != "" || c.Target == journal.GoalFile && said || at.leavesHost(c, force, out)
+		return c.Dev() != "" || c.Target == journal.GoalFile && said || at.leavesHost(c, out)
 	})
 	kept := plan.GoalFile(lasting)
 	asks := slices.ContainsFunc(p.Changes, func(c plan.Change) bool { return c.Target == journal.GoalFile })
@@ -165,7 +175,7 @@ func (at *situation) planDown(dev string, force bool, out *Outcome) (p plan.Plan
 		case !there:
 			out.Notes = append(out.Notes, plan.Note{Subject: e.Target.String(),
 				Text: "is gone, and what was set with it"})
-		case state == journal.Foreign && !force:
+		case state == journal.Foreign && !at.force:
 			theirs[e.Target] = true
 			out.Left = append(out.Left, Failure{plan.Change{Target: e.Target, Old: now, New: e.Was}, e.Differs(now)})
 		default:
@@ -178,13 +188,13 @@ func (at *situation) planDown(dev string, force bool, out *Outcome) (p plan.Plan
 
 // leavesHost reports whether a change of the host's own settings and files, which the going of one device's goal would
 // bring, is left alone: somebody else has set another value since. It is named if that goal had a part in it.
-func (at situation) leavesHost(c plan.Change, force bool, out *Outcome) bool {
+func (at situation) leavesHost(c plan.Change, out *Outcome) bool {
 	e := at.journal.Entry(c.Target)
 	if e == nil || at.journal.State(at.facts, *e) != journal.Foreign {
 		return false
 	}
 	switch {
-	case force:
+	case at.force:
 		out.Notes = append(out.Notes, overwrites(c))
 		return false
 	case !e.Last().Meets(c.New):
@@ -218,21 +228,21 @@ func ownQueue(v plan.Value) bool {
 // Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is
 // gone.
 func (s Store) Forget() error {
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		return err
 	}
-	s.run = &run{unlock: unlock}
+	s.held = &lock{unlock: unlock}
 	defer s.end()
-	last, err := s.journal.Load()
+	last, err := s.disk.Load()
 	if err != nil {
 		return err
 	}
-	if err := s.journal.Remove(); err != nil {
+	if err := s.disk.Remove(); err != nil {
 		return err
 	}
 	s.disarm(last.Unit())
-	facts, err := s.facts()
+	facts, err := s.readFacts()
 	if err != nil || !last.IsCurrent(facts) {
 		return err // of other devices
 	}

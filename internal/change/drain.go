@@ -16,16 +16,16 @@ import (
 // before, so that whoever goes back meanwhile takes it for ours. Nil is a device without such a queue, or with none in
 // which packets wait.
 func (s Store) Slow(dev string, share float64) (*Shaper, error) {
-	s, at, err := s.begin("up")
+	t, err := s.begin("up")
 	if err != nil {
 		return nil, err
 	}
-	defer s.end()
-	goal, there := plan.GoalOf(at.journal.Goals(), dev)
-	if follows, _, _ := s.followed(); !there || follows && goal.Follow != "" { // which drains it by itself
+	defer t.end()
+	goal, there := plan.GoalOf(t.journal.Goals(), dev)
+	if follows, _, _ := t.followed(); !there || follows && goal.Follow != "" { // which drains it by itself
 		return nil, nil
 	}
-	shaper, _ := at.shaper(goal, journal.RootOf(dev))
+	shaper, _ := t.shaper(goal, journal.RootOf(dev))
 	if shaper == nil {
 		return nil, nil
 	}
@@ -34,11 +34,11 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	}
 	shaper.High, shaper.AfterProvider = shaper.Rate(), false
 	shaper.Low = units.Rate(share * float64(shaper.High))
-	full, err := s.isFull(shaper)
+	full, err := t.isFull(shaper)
 	if err == nil && full {
 		slower := plan.AtRate(qdisc.Stack{shaper.root.Spec}, shaper.Low)
-		at.journal.Entry(journal.RootOf(dev)).AddTemporary(plan.Queue{Stack: slower})
-		if err = s.journal.Save(at.journal); err == nil {
+		t.journal.Entry(journal.RootOf(dev)).AddTemporary(plan.Queue{Stack: slower})
+		if err = t.disk.Save(t.journal); err == nil {
 			err = shaper.Set(shaper.Low)
 		}
 	}
@@ -55,7 +55,7 @@ func (s Store) Restore(shaper *Shaper) (still bool, err error) {
 	defer shaper.Close()
 	const patience = 5 * time.Second // while another weir is at work; then without its lock
 	for begun := time.Now(); time.Since(begun) < patience; {
-		unlock, err := s.journal.Lock(journal.Patience)
+		unlock, err := s.disk.Lock(journal.Patience)
 		if err == nil {
 			defer unlock()
 			break
@@ -64,7 +64,7 @@ func (s Store) Restore(shaper *Shaper) (still bool, err error) {
 			break // of a journal that cannot be reached
 		}
 	}
-	facts, err := s.facts()
+	facts, err := s.readFacts()
 	if err != nil {
 		return true, errors.Join(err, shaper.Set(shaper.High))
 	}

@@ -19,13 +19,13 @@ func TestKilledWhileItDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		set := plan.QueueOf(m.f.Links[0].Tree)
-		j, err := s.journal.Load()
+		j, err := s.disk.Load()
 		if err != nil {
 			t.Fatal(err)
 		}
 		slower := plan.Queue{Stack: plan.AtRate(set.Stack, 70e6)}
 		j.Entry(journal.RootOf("eth0")).AddTemporary(slower)
-		if err := s.journal.Save(j); err != nil {
+		if err := s.disk.Save(j); err != nil {
 			t.Fatal(err)
 		}
 		if st, err := s.Status(); err != nil || !st.InForce {

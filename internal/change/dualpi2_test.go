@@ -71,7 +71,7 @@ func TestDualPI2InBPF(t *testing.T) {
 // another journal.
 func TestQueueOnly(t *testing.T) {
 	s, m := newFake(t)
-	s.journal.Files = false
+	s.disk.Files = false
 	m.kept()
 	m.link(2).Tree = single(t, "htb rate 5mbit | fq_codel")
 	before, _ := m.facts()
@@ -91,8 +91,8 @@ func TestQueueOnly(t *testing.T) {
 
 	// Another goal on top, in a journal of its own, and gone again.
 	other := s
-	other.journal.Dir = t.TempDir()
-	m.dir = other.journal.Dir
+	other.disk.Dir = t.TempDir()
+	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth0", Rate: 20e6, RTT: 1e7}, 0))
 	if status := must[Status](t)(s.Status()); status.InForce {
 		t.Errorf("status below another: %+v", status)
@@ -101,7 +101,7 @@ func TestQueueOnly(t *testing.T) {
 		t.Errorf("down below another: %+v", out)
 	}
 	must[Outcome](t)(other.Down(false))
-	m.dir = s.journal.Dir
+	m.dir = s.disk.Dir
 	if now := plan.QueueOf(m.link(2).Tree).String(); now != "bpf_dualpi2 any_ect rate 60mbit" {
 		t.Errorf("after the other's down %s", now)
 	}
@@ -110,7 +110,7 @@ func TestQueueOnly(t *testing.T) {
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
 	}
-	if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 		t.Errorf("down leaves %v", left)
 	}
 

@@ -225,11 +225,11 @@ func keepOnDisk(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	s := Store{journal: journal.Store{Dir: filepath.Join(dir, "var/state"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
-	unlock, err := s.journal.Lock(journal.Patience)
+	s := Store{disk: journal.Store{Dir: filepath.Join(dir, "var/state"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
+	unlock, err := s.disk.Lock(journal.Patience)
 	do(err)
-	do(s.journal.Save(&journal.Journal{Version: 1}))
-	do(s.journal.Remove())
+	do(s.disk.Save(&journal.Journal{Version: 1}))
+	do(s.disk.Remove())
 	unlock()
 	own := host.File{Kind: host.Regular, Mode: 0o644, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	name := filepath.Join(dir, "etc/udev/rules.d/x.rules")

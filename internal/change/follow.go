@@ -51,7 +51,7 @@ type Shaper struct {
 
 // Shapers are the queues of those goals in force that say follow, and why one of them has none. To be closed.
 func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
-	before := s.journal.Edition()
+	before := s.disk.Edition()
 	at, err := s.read()
 	if err != nil || at.journal == nil || at.journal.OnlyForeign() {
 		return nil, nil, err
@@ -165,11 +165,11 @@ func countsWithoutHeader(l host.Link) bool { return l.Kind == "bridge" || l.Kind
 
 // CheckCurrent returns an error if another goal or run has replaced this one. It costs a look at the journal's file.
 func (s *Shaper) CheckCurrent() error {
-	now := s.store.journal.Edition()
+	now := s.store.disk.Edition()
 	if now == s.before {
 		return nil
 	}
-	j, err := s.store.journal.Load()
+	j, err := s.store.disk.Load()
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err 
 	if err := s.CheckCurrent(); err != nil {
 		return false, err
 	}
-	unlock, err := s.store.journal.Lock(patience)
+	unlock, err := s.store.disk.Lock(patience)
 	if errors.Is(err, journal.ErrBusy) {
 		return false, nil
 	}
@@ -287,10 +287,10 @@ func (s Store) Follow() (*Following, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.journal.Held != "" {
-		_ = os.Chmod(s.journal.Held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
+	if s.disk.Held != "" {
+		_ = os.Chmod(s.disk.Held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
 	}
-	alone, err := s.journal.Flock(name+".held", journal.Patience)
+	alone, err := s.disk.Flock(name+".held", journal.Patience)
 	if errors.Is(err, journal.ErrBusy) {
 		return nil, journal.Busy("another weir follow is at work here", cmp.Or(s.askFollow(), "weir status"))
 	}
@@ -488,7 +488,7 @@ func followStarter(facts host.Facts) (start, ask string) {
 
 // askFollow is what a person types to ask for the service.
 func (s Store) askFollow() string {
-	facts, err := s.facts()
+	facts, err := s.readFacts()
 	if err != nil {
 		return ""
 	}
@@ -500,12 +500,12 @@ func (s Store) askFollow() string {
 // root's alone.
 func (s Store) followFile() (string, error) {
 	cookie, err := bpf.NetnsCookie()
-	if err != nil || s.journal.Held == "" {
-		return filepath.Join(s.journal.Dir, "follow"), nil
+	if err != nil || s.disk.Held == "" {
+		return filepath.Join(s.disk.Dir, "follow"), nil
 	}
-	err = os.MkdirAll(s.journal.Held, 0o755)
+	err = os.MkdirAll(s.disk.Held, 0o755)
 	if err != nil && !journal.Unwritable(err) && !errors.Is(err, fs.ErrPermission) {
 		return "", journal.Unreachable(err)
 	}
-	return filepath.Join(s.journal.Held, fmt.Sprintf("%x.follow", cookie)), nil
+	return filepath.Join(s.disk.Held, fmt.Sprintf("%x.follow", cookie)), nil
 }

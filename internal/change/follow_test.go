@@ -133,7 +133,7 @@ func TestFollowedByNobodyElse(t *testing.T) {
 	s, _ := newFake(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}, 0))
 	defer unix.Umask(unix.Umask(0o077)) // a service's
-	s.journal.Held = filepath.Join(t.TempDir(), "held")
+	s.disk.Held = filepath.Join(t.TempDir(), "held")
 	name := must[string](t)(s.followFile())
 	hold := func() {
 		t.Helper()
@@ -180,7 +180,7 @@ func TestFollowedByNobodyElse(t *testing.T) {
 		}
 	}
 	dir := filepath.Dir(name)
-	if info := must[os.FileInfo](t)(os.Stat(dir)); dir == s.journal.Held && info.Mode().Perm() != 0o755 {
+	if info := must[os.FileInfo](t)(os.Stat(dir)); dir == s.disk.Held && info.Mode().Perm() != 0o755 {
 		t.Errorf("not everybody may look for it: %s", info.Mode())
 	}
 	if info := must[os.FileInfo](t)(os.Stat(name + ".held")); info.Mode() != 0o600 {
@@ -376,7 +376,7 @@ func TestFollowerIsWanted(t *testing.T) {
 		}, false},
 		"down": {func(s Store) error { _, err := s.Down(false); return err }, false},
 		"a journal that cannot be read": {func(s Store) error {
-			return os.WriteFile(s.journal.Path(), []byte("{"), 0o600)
+			return os.WriteFile(s.disk.Path(), []byte("{"), 0o600)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -429,7 +429,7 @@ func TestSteerWhileBusy(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	defer all[0].Close()
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type Unmeasured struct {
 
 // Unmeasured is what it takes to find a goal's rate; false where a queue there enforces one already, or none can.
 func (s Store) Unmeasured(goal plan.Goal) (u Unmeasured, ok bool, err error) {
-	facts, err := s.facts()
+	facts, err := s.readFacts()
 	if err != nil {
 		return u, false, err
 	}
@@ -113,27 +113,27 @@ func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 }
 
 func (s Store) learn(goal plan.Goal, rate units.Rate, within time.Duration) (unit string, err error) {
-	s, at, err := s.begin("follow")
+	t, err := s.begin("follow")
 	if err != nil {
 		return "", err
 	}
-	defer s.end()
-	if was, _ := plan.GoalOf(at.journal.Goals(), goal.Dev); was != goal {
+	defer t.end()
+	if was, _ := plan.GoalOf(t.journal.Goals(), goal.Dev); was != goal {
 		return "", &hint.Error{What: "the goal of " + goal.Dev + " is another by now", Try: "weir status"}
 	}
-	if at.journal.Pending != nil {
+	if t.journal.Pending != nil {
 		return "", journal.Busy("another goal waits to be confirmed", "weir confirm")
 	}
 	goal.Rate = rate
-	goals, _, err := s.resolveGoals(goal, &at)
+	goals, _, err := t.resolveGoals(goal)
 	if err != nil {
 		return "", err
 	}
-	out, err := s.up(at, goals, within, false)
-	s.report("follow", out, err)
+	out, err := t.up(goals, within)
+	t.report("follow", out, err)
 	if err != nil {
 		return "", err
 	}
-	j, err := s.journal.Load()
+	j, err := t.disk.Load()
 	return j.Unit(), err
 }

@@ -20,6 +20,7 @@ import (
 
 // machine is what is changed. The tests have one that fails when told to.
 type machine interface {
+	admin() bool // this process may change networks
 	facts() (host.Facts, error)
 	tree(c *qdisc.Conn, link int) (qdisc.Tree, error) // of one device, which is little of facts
 	// the live connections, but for those that leave by a device that is said not to pass
@@ -40,6 +41,8 @@ type machine interface {
 
 // live is the host in the network namespace of the calling thread.
 type live struct{}
+
+func (live) admin() bool { return host.Admin() }
 
 func (live) facts() (host.Facts, error) { return host.Read() }
 

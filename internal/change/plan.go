@@ -27,25 +27,26 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	goals, measured, err := s.resolveGoals(goal, &at)
+	t := transaction{s, at}
+	goals, measured, err := t.resolveGoals(goal)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	p, err := at.plan(goals)
+	p, err := t.plan(goals)
 	if err == nil && p.Unavailable != nil {
 		err = p.Unavailable
 	}
-	p.Considered = slices.Concat(at.journal.Notes(), measured, p.Considered)
+	p.Considered = slices.Concat(t.journal.Notes(), measured, p.Considered)
 	return p, err
 }
 
 // resolveGoals returns all goals that the host should have, goal first. For the zero goal these are the ones in
 // /etc/weir.toml, or else the last that were applied.
-func (s Store) resolveGoals(goal plan.Goal, at *situation) (all []plan.Goal, notes []plan.Note, err error) {
-	j, facts := at.journal, at.facts
+func (t *transaction) resolveGoals(goal plan.Goal) (all []plan.Goal, notes []plan.Note, err error) {
+	j, facts := t.journal, t.facts
 	before := j.Goals()
 	if goal == (plan.Goal{}) {
-		if before, err = s.wanted(*at); err != nil {
+		if before, err = t.wanted(t.situation); err != nil {
 			return nil, nil, err
 		}
 		if len(before) == 0 {
@@ -64,7 +65,7 @@ func (s Store) resolveGoals(goal plan.Goal, at *situation) (all []plan.Goal, not
 		case j.IsDown():
 			before = nil
 		case j != nil:
-			at.only = dev
+			t.only = dev
 		}
 		before = append([]plan.Goal{goal}, slices.DeleteFunc(before, func(g plan.Goal) bool { return g.Dev == dev })...)
 	}
@@ -83,7 +84,7 @@ func (s Store) resolveGoals(goal plan.Goal, at *situation) (all []plan.Goal, not
 		}
 		seen := []plan.Note(nil)
 		if i == 0 || goal == (plan.Goal{}) {
-			if g, seen, err = s.measured(g, at); err != nil {
+			if g, seen, err = t.measured(g); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -94,8 +95,8 @@ func (s Store) resolveGoals(goal plan.Goal, at *situation) (all []plan.Goal, not
 
 // measured looks at the host's traffic for what a new goal does not say. One that is in force keeps what was found
 // when it was brought up; but before there were kinds of relays nothing was found.
-func (s Store) measured(goal plan.Goal, at *situation) (plan.Goal, []plan.Note, error) {
-	j, facts := at.journal, at.facts
+func (t *transaction) measured(goal plan.Goal) (plan.Goal, []plan.Note, error) {
+	j, facts := t.journal, t.facts
 	uplink, _, _ := plan.Uplink(facts)
 	var before plan.Goal
 	if !j.IsDown() {
@@ -107,19 +108,19 @@ func (s Store) measured(goal plan.Goal, at *situation) (plan.Goal, []plan.Note, 
 		return goal, nil, nil
 	}
 	if j != nil {
-		at.saidCarries = goal.Carries != "" || goal.Role == "server"
+		t.saidCarries = goal.Carries != "" || goal.Role == "server"
 	}
 	deep := host.Deep{}
 	if facts.Deep != nil {
 		deep = *facts.Deep
 	}
-	deep.Sockets = s.host.path(facts, nil)
+	deep.Sockets = t.host.path(facts, nil)
 	facts.Deep = &deep
 	goal, seen, err := goal.AsSeen(facts)
 	if before.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
 		was := plan.Goal{Role: before.Role, Carries: before.Carries}
 		seen = append(seen, plan.Note{Kind: plan.Role, Subject: "role",
-			Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
+			Text: "taken for a server, and the goal in force is a relay't. To stay one: " + was.Flags()})
 	}
 	if err != nil || inForce {
 		return goal, seen, err

@@ -68,7 +68,7 @@ func (s Store) recover(due bool, unit string) (out Outcome, wait time.Duration, 
 	out = Outcome{Done: []plan.Change{}}
 	if due {
 		// Without the lock, which others may want meanwhile, and without a look at the host.
-		j, err := s.journal.Load()
+		j, err := s.disk.Load()
 		if err != nil || j == nil || j.Pending == nil {
 			return out, 0, err
 		}
@@ -79,12 +79,12 @@ func (s Store) recover(due bool, unit string) (out Outcome, wait time.Duration, 
 			return out, 0, s.ended(j)
 		}
 	}
-	s, at, err := s.begin("recover")
+	t, err := s.begin("recover")
 	if err != nil {
 		return out, 0, err
 	}
-	defer s.end()
-	j := at.journal
+	defer t.end()
+	j := t.journal
 	if j == nil || j.Pending == nil || unit != "" && j.Unit() != unit {
 		return out, 0, nil
 	}
@@ -92,27 +92,27 @@ func (s Store) recover(due bool, unit string) (out Outcome, wait time.Duration, 
 		return out, wait, nil // another up was faster
 	}
 	out.Goal, out.Notes = j.Undone(), j.Notes()
-	err = s.putBack(at, &out)
-	s.report("recover", out, err)
+	err = t.putBack(&out)
+	t.report("recover", out, err)
 	return out, 0, err
 }
 
 // putBack puts a pending run back, looks whether it is, and then says so in the journal. Cut short, it can be done
 // again.
-func (s Store) putBack(at situation, out *Outcome) error {
-	j := at.journal
-	back, overwritten := at.toPutBack(out)
+func (t *transaction) putBack(out *Outcome) error {
+	j := t.journal
+	back, overwritten := t.toPutBack(out)
 	out.Notes = append(out.Notes, overwritten...)
 	for _, c := range inOrder(back) {
-		if err := s.set(j, c); err != nil {
+		if err := t.set(j, c); err != nil {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		} else {
 			out.Done = append(out.Done, c)
 		}
 	}
-	s.cleanQueues(j, at.facts, "", out)
-	s.later(func() { s.host.reload(out.Done) })
-	facts, err := s.facts()
+	t.cleanQueues(j, t.facts, "", out)
+	t.later(func() { t.host.reload(out.Done) })
+	facts, err := t.readFacts()
 	if err != nil {
 		return err
 	}
@@ -122,36 +122,37 @@ func (s Store) putBack(at situation, out *Outcome) error {
 	}
 	for _, e := range j.Entries {
 		if e.Kind == plan.File {
-			s.host.sweep(e.Name)
+			t.host.sweep(e.Name)
 		}
 	}
 	unit := j.Unit()
-	switch err := s.journal.SaveOrRemove(j.Afterwards(overwritten)); {
+	switch err := t.disk.SaveOrRemove(j.Afterwards(overwritten)); {
 	case err == nil:
-	case s.expires:
+	case t.expires:
 		return unsavedRun{err, j.Pending.Until}
 	default:
 		again := "weir recover"
-		if said, err := s.journal.Load(); j.Pending.Down && err == nil && said != nil && said.Pending != nil &&
+		if said, err := t.disk.Load(); j.Pending.Down && err == nil && said != nil && said.Pending != nil &&
 			len(said.Pending.Back) > 0 {
 			// Its timer would bring up again what was confirmed earlier.
-			s.disarm(unit)
+			t.disarm(unit)
 			again = "weir down"
 		}
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal", Text: err.Error() +
 			". All is put back, and it does not say so. When it can be written:  " + again})
 		return nil // and another timer stays: it waits for that
 	}
-	s.disarm(unit)
+	t.disarm(unit)
 	return nil
 }
 
-// putBackFirst puts a pending run back before another begins, from the situation that it gives.
-func (s Store) putBackFirst(at situation, out *Outcome) (situation, error) {
-	if err := s.putBack(at, out); err != nil || len(out.Failed) > 0 {
-		return at, err
+// putBackFirst puts a pending run back before another begins, which starts from what is there then.
+func (t *transaction) putBackFirst(out *Outcome) (err error) {
+	if err = t.putBack(out); err != nil || len(out.Failed) > 0 {
+		return err
 	}
-	return s.read()
+	t.situation, err = t.read()
+	return err
 }
 
 // toPutBack is what to change for a pending run to be back, files last; with notes on what somebody else has set.
@@ -218,15 +219,15 @@ func lookAgain(j *journal.Journal, facts host.Facts, out *Outcome) {
 
 // ended lets the journal say that a run was put back, some time after that.
 func (s Store) ended(j *journal.Journal) error {
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if now, err := s.journal.Load(); err != nil || now == nil || now.Pending == nil || now.Pending.Until != *s.done {
+	if now, err := s.disk.Load(); err != nil || now == nil || now.Pending == nil || now.Pending.Until != *s.done {
 		return err // another run was faster
 	}
-	if err := s.journal.SaveOrRemove(j.Afterwards(nil)); err != nil {
+	if err := s.disk.SaveOrRemove(j.Afterwards(nil)); err != nil {
 		return unsavedRun{err, *s.done}
 	}
 	return nil

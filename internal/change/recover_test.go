@@ -31,7 +31,7 @@ const minute = time.Minute
 func later(s Store, m *fake) Store {
 	m.crashAt = 0
 	m.clock += 2 * time.Hour
-	return Store{journal: s.journal, host: m, timer: m}
+	return Store{disk: s.disk, host: m, timer: m}
 }
 
 // comparable is a machine's facts without what a boot changes for nobody's sake.
@@ -227,7 +227,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			}
 			check := func(t *testing.T, s Store, m *fake, how string) {
 				t.Helper()
-				j := must[*journal.Journal](t)(s.journal.Load())
+				j := must[*journal.Journal](t)(s.disk.Load())
 				end := plan.Goal{}
 				for _, goal := range j.Goals() {
 					end = goal
@@ -249,7 +249,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 					}
 				}
 				must[Outcome](t)(s.Down(false))
-				if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
+				if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 					t.Fatalf("%s: down leaves %v", how, left)
 				}
 				if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
@@ -310,7 +310,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 						if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
 							t.Fatalf("power cut after step %d: after down\n%+v\nas found\n%+v", step, m.f, found.f)
 						}
-						if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
+						if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 							t.Fatalf("power cut after step %d: down leaves %v", step, left)
 						}
 					}
@@ -347,7 +347,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("nothing to confirm: %v, %v", confirmed, err)
 	}
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
-	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.journal.Dir, minute, "")}) {
+	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.disk.Dir, minute, "")}) {
 		t.Errorf("up: %+v, armed %v", out, m.armed)
 	}
 	up, _ := m.facts()
@@ -358,7 +358,7 @@ func TestConfirm(t *testing.T) {
 	}
 	// The timer of the first is not stopped before that of the second is armed.
 	must[Outcome](t)(s.Up(plan.Goal{}, minute))
-	if !reflect.DeepEqual(m.armed, []string{timerName(s.journal.Dir, minute+19*time.Second, "")}) {
+	if !reflect.DeepEqual(m.armed, []string{timerName(s.disk.Dir, minute+19*time.Second, "")}) {
 		t.Errorf("armed again: %v", m.armed)
 	}
 	status, confirmed, err := s.Confirm()
@@ -463,10 +463,10 @@ func TestRevertLeavesWhatWasLeft(t *testing.T) {
 // A full disk keeps up from changing anything, and nobody from going back.
 func TestJournalCannotBeWritten(t *testing.T) {
 	full := func(s Store) func() {
-		if err := os.MkdirAll(s.journal.Path()+".new/full", 0o755); err != nil {
+		if err := os.MkdirAll(s.disk.Path()+".new/full", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		return func() { os.RemoveAll(s.journal.Path() + ".new") }
+		return func() { os.RemoveAll(s.disk.Path() + ".new") }
 	}
 	s, m := newFake(t)
 	before, _ := m.facts()
@@ -498,7 +498,7 @@ func TestNotArmed(t *testing.T) {
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) || m.written != nil {
 		t.Errorf("wrote %v", m.written)
 	}
-	if left := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(left) != 0 {
+	if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 		t.Errorf("it leaves %v", left)
 	}
 }
@@ -521,7 +521,7 @@ func TestExpireWaits(t *testing.T) {
 	}
 
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -532,7 +532,7 @@ func TestExpireWaits(t *testing.T) {
 			unlock()
 		}
 	}}
-	if out, err := (Store{journal: s.journal, host: m, timer: busy}).Expire(nil); err != nil ||
+	if out, err := (Store{disk: s.disk, host: m, timer: busy}).Expire(nil); err != nil ||
 		len(out.Done) == 0 {
 		t.Errorf("after another run: %+v, %v", out, err)
 	}
@@ -549,10 +549,10 @@ func (s sleeper) sleep(d time.Duration) { s.fake.sleep(d); s.slept() }
 func TestTimersOfTwoStores(t *testing.T) {
 	one, m := newFake(t)
 	other := one
-	other.journal.Dir = t.TempDir()
+	other.disk.Dir = t.TempDir()
 	must[Outcome](t)(one.Up(plan.Goal{Rate: 50e6}, minute))
 	first := m.armed[0]
-	m.dir = other.journal.Dir
+	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
 	must[Outcome](t)(other.Down(false))
 	if !reflect.DeepEqual(m.armed, []string{first}) {
@@ -653,7 +653,7 @@ func TestStateIsReadOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newFake(t)
 			before, _ := m.facts()
-			onReadOnly(t, s.journal.Dir, func(readOnly func(bool)) {
+			onReadOnly(t, s.disk.Dir, func(readOnly func(bool)) {
 				must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 				readOnly(true)
 				if out := must[Outcome](t)(back(s)); len(out.Done) == 0 ||
@@ -674,7 +674,7 @@ func TestStateIsReadOnly(t *testing.T) {
 	t.Run("down, with an earlier goal", func(t *testing.T) {
 		s, m := newFake(t)
 		before, _ := m.facts()
-		onReadOnly(t, s.journal.Dir, func(readOnly func(bool)) {
+		onReadOnly(t, s.disk.Dir, func(readOnly func(bool)) {
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 30e6}, 0))
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 			readOnly(true)
@@ -692,7 +692,7 @@ func TestStateIsReadOnly(t *testing.T) {
 	t.Run("the timer", func(t *testing.T) {
 		s, m := newFake(t)
 		before, _ := m.facts()
-		onReadOnly(t, s.journal.Dir, func(readOnly func(bool)) {
+		onReadOnly(t, s.disk.Dir, func(readOnly func(bool)) {
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 			readOnly(true)
 			m.slept = func() {
@@ -709,7 +709,7 @@ func TestStateIsReadOnly(t *testing.T) {
 				}
 			}
 			must[Outcome](t)(s.Expire(nil))
-			if j, err := s.journal.Load(); j != nil && j.Pending != nil || err != nil ||
+			if j, err := s.disk.Load(); j != nil && j.Pending != nil || err != nil ||
 				m.f.Sysctls["net.ipv4.tcp_notsent_lowat"].Value != "777" {
 				t.Errorf("%+v, %v", j, err)
 			}

@@ -79,7 +79,7 @@ func liveRelay(t *testing.T) {
 	if before.Qdiscs["cake"] != host.Yes || before.Ingress == host.No || before.Unpack == host.No {
 		t.Skip("skipped, not passed: this kernel has not all that it takes")
 	}
-	s := Store{journal: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
+	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
 	status := func(how string, drifts bool) {
 		t.Helper()
 		if status, err := s.Status(); err != nil || status.InForce == drifts || status.Why != "" ||
@@ -175,7 +175,7 @@ func liveRelay(t *testing.T) {
 		if len(after.Links) != len(before.Links) || !reflect.DeepEqual(after.Sysctls, before.Sysctls) {
 			t.Errorf("%s: after down\n%+v\nbefore\n%+v", c.name, after, before)
 		}
-		if _, err := os.Stat(s.journal.Path()); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(s.disk.Path()); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: the journal: %v", c.name, err)
 		}
 	}

@@ -88,7 +88,7 @@ func left(t *testing.T, s Store, now, before host.Facts) {
 	if !reflect.DeepEqual(now, before) {
 		t.Errorf("after down\n%+v\nbefore up\n%+v", now, before)
 	}
-	if files := must[[]os.DirEntry](t)(os.ReadDir(s.journal.Dir)); len(files) != 0 {
+	if files := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(files) != 0 {
 		t.Errorf("down leaves %v", files)
 	}
 }
@@ -107,7 +107,7 @@ func TestRelay(t *testing.T) {
 	if !status.InForce || !status.Unconfirmed || !strings.Contains(status.Owns, "also of what comes by a tunnel") {
 		t.Errorf("status: %+v", status)
 	}
-	j := must[*journal.Journal](t)(s.journal.Load())
+	j := must[*journal.Journal](t)(s.disk.Load())
 	if e := j.Entry(incomingAt("eth0")); e == nil || !e.Was.Meets(journal.NoIncoming) || e.Last().String() != unpacked {
 		t.Errorf("the journal says %+v", e)
 	}
@@ -373,7 +373,7 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 			m.f.Links = slices.Clone(m.f.Links)
 			c.since(m)
 			m.nobody()
-			journal := must[[]byte](t)(os.ReadFile(s.journal.Path()))
+			journal := must[[]byte](t)(os.ReadFile(s.disk.Path()))
 			m.written = nil
 			status := must[Status](t)(s.Status())
 			if status.InForce == c.drifts || status.Why != "" || !c.drifts && status.Owns != asRoot.Owns {
@@ -387,7 +387,7 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			if now := must[[]byte](t)(os.ReadFile(s.journal.Path())); m.written != nil || string(now) != string(journal) {
+			if now := must[[]byte](t)(os.ReadFile(s.disk.Path())); m.written != nil || string(now) != string(journal) {
 				t.Errorf("wrote %v, and the journal is %s", m.written, now)
 			}
 		})
@@ -399,13 +399,13 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 func older(t *testing.T, s Store, m *fake) {
 	t.Helper()
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Role: "relay", Carries: "route"}, 0))
-	j := must[*journal.Journal](t)(s.journal.Load())
+	j := must[*journal.Journal](t)(s.disk.Load())
 	j.Uplinks[0].Goal.Carries = ""
 	f := m.f.Files[host.GoalFile]
 	f.Text = strings.ReplaceAll(f.Text, "carries = 'route'\n", "")
 	m.f.Files[host.GoalFile] = f
 	j.Entry(journal.GoalFile).Set = []plan.Value{plan.Content{File: f}}
-	if err := s.journal.Save(j); err != nil || strings.Contains(f.Text, "carries") {
+	if err := s.disk.Save(j); err != nil || strings.Contains(f.Text, "carries") {
 		t.Fatalf("%v; the file is\n%s", err, f.Text)
 	}
 }
@@ -446,7 +446,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 			check := func(kept plan.Kinds) {
 				t.Helper()
 				status := must[Status](t)(s.Status())
-				j := must[*journal.Journal](t)(s.journal.Load())
+				j := must[*journal.Journal](t)(s.disk.Load())
 				text := m.f.Files[host.GoalFile].Text
 				if !status.InForce || j.Goals()[0].Carries != kept ||
 					strings.Contains(text, "carries") != (kept != "") {
@@ -482,7 +482,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				}
 			case "a lost journal":
 				m.boot()
-				if err := os.Remove(s.journal.Path()); err != nil {
+				if err := os.Remove(s.disk.Path()); err != nil {
 					t.Fatal(err)
 				}
 				must[Outcome](t)(s.Boot())

@@ -25,6 +25,18 @@ type situation struct {
 	keepGoalFile bool     // the goal's file stays as somebody has made it
 	keepRemoved  bool     // and files that somebody has removed stay away
 	saidCarries  bool     // a person has said what the goal carries, or that it carries nothing
+
+	// Nobody is there to refuse anything to: a run goes as far as it can, and promises nothing new.
+	atBoot bool
+	// What somebody else has set since is put back, too.
+	force bool
+}
+
+// transaction is one run of a command that changes this host: alone, as root, and from what is true now. The facts are
+// read once before the first change, and once after the last.
+type transaction struct {
+	Store
+	situation
 }
 
 // after is the situation of the same run when another journal is written, on a host with these facts.
@@ -46,23 +58,23 @@ func (at situation) next(p plan.Plan) *journal.Journal {
 
 // read looks at the host and at the journal.
 func (s Store) read() (at situation, err error) {
-	last, err := s.journal.Load()
+	last, err := s.disk.Load()
 	if err != nil {
 		return at, err
 	}
-	facts, err := s.facts()
+	facts, err := s.readFacts()
 	if err != nil {
 		return at, err
 	}
-	now, err := s.journal.Current(last, facts)
+	now, err := s.disk.Current(last, facts)
 	return situation{written: last, journal: now.Journal, facts: facts, carried: now.Carried,
 		adopted: now.Adopted}, err
 }
 
 // facts are the host's. Of a store that keeps no goals the files are nobody's business.
-func (s Store) facts() (host.Facts, error) {
+func (s Store) readFacts() (host.Facts, error) {
 	f, err := s.host.facts()
-	if !s.journal.Files {
+	if !s.disk.Files {
 		f.Files = nil
 	}
 	return f, err
@@ -124,34 +136,30 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 	return all, nil
 }
 
-// begin is how every command that changes something starts: as root, alone, and from what is true now.
-func (s Store) begin(command string) (_ Store, at situation, err error) {
-	facts, err := s.facts()
-	if err != nil {
-		return s, at, err
-	}
-	if !facts.Admin {
-		return s, at, &hint.Error{
+// begin is how every command that changes something starts. The error is ErrBusy's while another is at it.
+func (s Store) begin(command string) (t *transaction, err error) {
+	if !s.host.admin() {
+		return nil, &hint.Error{
 			What: command + " changes the network, which needs root (CAP_NET_ADMIN)",
 			Try:  "sudo weir " + command + " …",
 		}
 	}
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
-		return s, at, err
+		return nil, err
 	}
-	s.run = &run{unlock: unlock}
-	begun := false
 	defer func() {
-		if !begun {
+		if t == nil {
 			unlock()
 		}
 	}()
-	s.journal.Sweep()
-	// What was read before the lock may have been another run's half of a change.
-	at, err = s.read()
-	begun = err == nil
-	return s, at, err
+	s.held = &lock{unlock: unlock}
+	s.disk.Sweep()
+	at, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	return &transaction{s, at}, nil
 }
 
 // isUp finds the likeliest mistake in naming a device: that it is one by which nothing leaves. It is no reason to give

@@ -77,7 +77,7 @@ func (s Store) Status() (Status, error) {
 			break
 		}
 		s.timer.sleep(time.Second)
-		if facts, err = s.facts(); err != nil {
+		if facts, err = s.readFacts(); err != nil {
 			return status, err
 		}
 	}
@@ -222,7 +222,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 			if goal.Unknown() {
 				status.Followed = append(status.Followed, Followed{Dev: goal.Dev})
 			} else if goal.Follow != "" {
-				status.Followed = append(status.Followed, at.followed(goal)...)
+				status.Followed = append(status.Followed, at.queuesFollowed(goal)...)
 			}
 			status.Owns = strings.TrimSpace(status.Owns + " " + plan.Owns(goal, facts))
 		}
@@ -240,8 +240,8 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 	}
 }
 
-// followed are the queues of a goal whose rate a follower may choose.
-func (at situation) followed(goal plan.Goal) (all []Followed) {
+// queuesFollowed are the queues of a goal whose rate a follower may choose.
+func (at situation) queuesFollowed(goal plan.Goal) (all []Followed) {
 	for _, target := range []plan.Target{journal.RootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
 		if s, _ := at.shaper(goal, target); s != nil {
 			all = append(all, Followed{Dev: s.Dev, AfterProvider: s.AfterProvider, Rate: s.Rate(), Low: s.Low,

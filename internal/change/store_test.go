@@ -23,12 +23,12 @@ func TestLockIsWaitedFor(t *testing.T) {
 		return len(list)
 	}
 	s, m := newFake(t)
-	unlock, err := s.journal.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, began := open(), m.clock
-	if _, err := s.journal.Lock(journal.Patience); !errors.Is(err, journal.ErrBusy) {
+	if _, err := s.disk.Lock(journal.Patience); !errors.Is(err, journal.ErrBusy) {
 		t.Errorf("beside another run: %v", err)
 	}
 	if waited := m.clock - began; waited != time.Second {
@@ -43,7 +43,7 @@ func TestLockIsWaitedFor(t *testing.T) {
 			unlock = nil
 		}
 	}
-	if unlock, err := s.journal.Lock(journal.Patience); err != nil {
+	if unlock, err := s.disk.Lock(journal.Patience); err != nil {
 		t.Errorf("after the other run: %v", err)
 	} else {
 		unlock()

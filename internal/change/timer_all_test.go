@@ -89,10 +89,10 @@ func (h *hung) ask(name string) error {
 	go func() { ended <- h.init.run(name) }()
 	other := *h.store
 	other.timer = h.fake
-	unlock, err := other.journal.Lock(0)
+	unlock, err := other.disk.Lock(0)
 	for errors.Is(err, journal.ErrBusy) { // our own child, until it is a program
 		time.Sleep(time.Millisecond)
-		unlock, err = other.journal.Lock(0)
+		unlock, err = other.disk.Lock(0)
 	}
 	if err != nil {
 		h.t.Errorf("while %s hangs: %v", name, err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"weir/internal/hint"
-	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -25,67 +24,66 @@ func (s Store) Up(goal plan.Goal, within time.Duration) (Outcome, error) {
 	if err := goal.Check(); err != nil {
 		return Outcome{}, err
 	}
-	s, at, err := s.begin("up")
+	t, err := s.begin("up")
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer s.end()
+	defer t.end()
 	var half Outcome
-	if j := at.journal; goal != (plan.Goal{}) && j != nil && j.Pending != nil && j.Pending.Down {
+	if j := t.journal; goal != (plan.Goal{}) && j != nil && j.Pending != nil && j.Pending.Down {
 		// A down that was cut short ends first, or other goals would come back with this one; if this is not refused.
-		if err = s.refused(goal, at); err != nil {
+		if err = t.refused(goal); err != nil {
 			return Outcome{}, err
 		}
-		if at, err = s.putBackFirst(at, &half); err != nil || len(half.Failed) > 0 {
+		if err = t.putBackFirst(&half); err != nil || len(half.Failed) > 0 {
 			return half, err
 		}
 	}
-	goals, measured, err := s.resolveGoals(goal, &at)
+	goals, measured, err := t.resolveGoals(goal)
 	if err != nil {
 		return Outcome{}, err
 	}
-	out, err := s.up(at, goals, within, false)
+	out, err := t.up(goals, within)
 	out.Notes = append(measured, out.Notes...)
 	if refusal := (*hint.Error)(nil); len(half.Done) > 0 && errors.As(err, &refusal) {
 		err = &hint.Error{What: "the weir down that was cut short has ended; then: " + refusal.What, Try: refusal.Try}
 	}
-	s.report("up", out, err)
+	t.report("up", out, err)
 	return out, err
 }
 
-// refused is why a goal cannot be when all is as it was before the one that a journal is about.
-func (s Store) refused(goal plan.Goal, at situation) error {
-	at = at.before()
-	goals, _, err := s.resolveGoals(goal, &at)
+// refused is why a goal cannot be when all is as it was before the one in force.
+func (t *transaction) refused(goal plan.Goal) error {
+	bare := transaction{t.Store, t.before()}
+	goals, _, err := bare.resolveGoals(goal)
 	if err != nil {
 		return err
 	}
-	p, _, err := at.planUp(goals, false)
+	p, _, err := bare.planUp(goals)
 	if err != nil {
 		return err
 	}
 	_, files := lasting(p.Changes)
-	return s.writable(files)
+	return t.writable(files)
 }
 
-// up is Up, with everything known. A boot has nobody to refuse anything to: it goes as far as it can, and promises
-// nothing new.
-func (s Store) up(at situation, goals []plan.Goal, within time.Duration, boot bool) (Outcome, error) {
-	p, notes, err := at.planUp(goals, boot)
+// up is Up, with everything known.
+func (t *transaction) up(goals []plan.Goal, within time.Duration) (Outcome, error) {
+	p, notes, err := t.planUp(goals)
 	if err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(notes, p.Considered...)}
 	now, files := lasting(p.Changes)
-	if err := s.writable(files); err != nil {
+	if err := t.writable(files); err != nil {
 		return Outcome{}, err
 	}
 
-	j, facts := at.journal, at.facts
+	j := t.journal
 	idle := j == nil || j.Pending == nil
 	switch {
 	case p.Empty() && idle:
-		return out, s.keepAsIs(at, p, boot)
+		return out, t.keepAsIs(p)
 	case len(now) == 0 && idle:
 		within = 0 // files lock nobody out
 	case within > 0:
@@ -93,42 +91,42 @@ func (s Store) up(at situation, goals []plan.Goal, within time.Duration, boot bo
 		// Of a goal that no file keeps they only go, or are put back as they were.
 		out.Kept = !p.Goal.Runtime && slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
 	}
-	if err := s.claimAll(&p, facts, boot, &out); err != nil {
+	if err := t.claimAll(&p, &out); err != nil {
 		return Outcome{}, err
 	}
-	next, err := s.start(at, p, within)
+	next, err := t.start(p, within)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := s.carryOut(next, at, p, boot, &out); err != nil {
+	if err := t.carryOut(next, p, &out); err != nil {
 		return Outcome{}, err
 	}
 	if within > 0 { // of which some has passed since the timer was armed
-		out.RevertsIn = units.Duration(max(time.Second, (next.Pending.Until - s.timer.now()).Round(time.Second)))
+		out.RevertsIn = units.Duration(max(time.Second, (next.Pending.Until - t.timer.now()).Round(time.Second)))
 	}
-	s.later(func() { s.host.reload(out.Done) })
-	if err := s.verify(at, next, within > 0, &out); err != nil {
+	t.later(func() { t.host.reload(out.Done) })
+	if err := t.verify(next, &out); err != nil {
 		return out, err
 	}
 	if within == 0 {
-		if err = s.conclude(next, facts, boot); err != nil {
+		if err = t.conclude(next); err != nil {
 			err = &hint.Error{What: "all is set, and the journal does not say that it stays: " + err.Error(),
 				Try: "weir confirm, when that can be written"}
 		}
 	}
-	s.disarm(j.Unit()) // not before another is armed, or nothing is left to put back
+	t.disarm(j.Unit()) // not before another is armed, or nothing is left to put back
 	return out, err
 }
 
 // claimAll claims what a plan changes. A boot goes on without the settings that are another journal's.
-func (s Store) claimAll(p *plan.Plan, f host.Facts, boot bool, out *Outcome) error {
-	refused := s.journal.Claim(p.All(), f)
+func (t *transaction) claimAll(p *plan.Plan, out *Outcome) error {
+	refused := t.disk.Claim(p.All(), t.facts)
 	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c plan.Change) bool {
 		if refused != nil || c.Kind != plan.Sysctl {
 			return false
 		}
-		err := s.journal.ClaimSetting(c, f)
-		if err != nil && boot {
+		err := t.disk.ClaimSetting(c, t.facts)
+		if err != nil && t.atBoot {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 			return true
 		}
@@ -139,16 +137,16 @@ func (s Store) claimAll(p *plan.Plan, f host.Facts, boot bool, out *Outcome) err
 }
 
 // planUp is the plan, and what there is to say of it, unless it is refused.
-func (at *situation) planUp(goals []plan.Goal, boot bool) (plan.Plan, []plan.Note, error) {
+func (at *situation) planUp(goals []plan.Goal) (plan.Plan, []plan.Note, error) {
 	notes := at.journal.Notes()
-	if boot {
+	if at.atBoot {
 		notes = append(notes, at.leaveOut(goals)...)
 	}
 	p, err := at.plan(goals)
 	switch {
 	case err != nil:
 		return p, nil, err
-	case boot:
+	case at.atBoot:
 		p = p.Carrying(goals) // what a host carries a boot cannot see: its tunnels come later
 		if p.Unavailable != nil {
 			notes = append(notes, plan.Note{Subject: p.Goal.Dev, Text: p.Unavailable.What})
@@ -162,31 +160,31 @@ func (at *situation) planUp(goals []plan.Goal, boot bool) (plan.Plan, []plan.Not
 }
 
 // keepAsIs lets the journal say that a goal is in force for which nothing is to be changed.
-func (s Store) keepAsIs(at situation, p plan.Plan, boot bool) error {
-	j := at.journal
-	if j != nil && alike(j.Goals(), p.All()) && j.Reverted == nil && !j.OnlyForeign() && !at.carried && !at.adopted {
+func (t *transaction) keepAsIs(p plan.Plan) error {
+	j := t.journal
+	if j != nil && alike(j.Goals(), p.All()) && j.Reverted == nil && !j.OnlyForeign() && !t.carried && !t.adopted {
 		return nil
 	}
-	next := at.next(p)
+	next := t.next(p)
 	next.Confirm()
-	if !boot {
+	if !t.atBoot {
 		next.Promise()
 	}
-	return s.journal.Save(next)
+	return t.disk.Save(next)
 }
 
 // start writes the journal and arms the timer: what has to be there before the first change.
-func (s Store) start(at situation, p plan.Plan, within time.Duration) (*journal.Journal, error) {
-	j, next := at.journal, at.next(p)
-	next.Pending.Until = s.timer.now() + within
+func (t *transaction) start(p plan.Plan, within time.Duration) (*journal.Journal, error) {
+	j, next := t.journal, t.next(p)
+	next.Pending.Until = t.timer.now() + within
 	if within > 0 {
-		next.Pending.Unit = timerName(s.journal.Dir, next.Pending.Until, j.Unit())
+		next.Pending.Unit = timerName(t.disk.Dir, next.Pending.Until, j.Unit())
 	}
-	if err := s.journal.Save(next); err != nil {
+	if err := t.disk.Save(next); err != nil {
 		return nil, err
 	}
 	if within > 0 {
-		if err := s.arm(next, j); err != nil {
+		if err := t.arm(next); err != nil {
 			return nil, err
 		}
 	}
@@ -194,18 +192,18 @@ func (s Store) start(at situation, p plan.Plan, within time.Duration) (*journal.
 }
 
 // carryOut makes the changes. An error is a queue that could not be set: then all is as it was.
-func (s Store) carryOut(next *journal.Journal, at situation, p plan.Plan, boot bool, out *Outcome) error {
+func (t *transaction) carryOut(next *journal.Journal, p plan.Plan, out *Outcome) error {
 	for _, c := range inOrder(p.Changes) {
-		switch err := s.set(next, c); {
+		switch err := t.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
-		case boot && c.Kind == plan.Ingress:
-			err = errors.Join(err, s.setIngress(next, c.Name, journal.NoIncoming)) // what leaves is shaped all the same
+		case t.atBoot && c.Kind == plan.Ingress:
+			err = errors.Join(err, t.setIngress(next, c.Name, journal.NoIncoming)) // what leaves is shaped all the same
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		case c.Dev() != "":
-			undone := s.takeBack(next, at, append(out.Done, c))
+			undone := t.takeBack(next, append(out.Done, c))
 			if undone == nil {
-				s.disarm(next.Pending.Unit)
+				t.disarm(next.Pending.Unit)
 			}
 			goal, _ := plan.GoalOf(p.All(), c.Dev())
 			return notSet(goal, c, err, undone)
@@ -217,13 +215,13 @@ func (s Store) carryOut(next *journal.Journal, at situation, p plan.Plan, boot b
 }
 
 // conclude makes a run the one to go back to, without anybody's word.
-func (s Store) conclude(next *journal.Journal, facts host.Facts, boot bool) error {
+func (t *transaction) conclude(next *journal.Journal) error {
 	next.Confirm()
-	if !boot {
+	if !t.atBoot {
 		next.Promise()
-		next.OwnGoalFile(facts)
+		next.OwnGoalFile(t.facts)
 	}
-	return s.journal.Save(next)
+	return t.disk.Save(next)
 }
 
 // writable finds out before anything is changed whether the files could be written.
@@ -242,24 +240,24 @@ func (s Store) writable(files []plan.Change) error {
 
 // arm starts what puts the run of a journal back. Others are not kept out meanwhile: when it does not answer, they may
 // have to put back what was there before.
-func (s Store) arm(next, before *journal.Journal) error {
-	s.run.unlock()
-	s.run.unlock = func() {}
-	err := s.timer.arm(next.Pending.Unit, s.journal.Dir)
+func (t *transaction) arm(next *journal.Journal) error {
+	t.held.unlock()
+	t.held.unlock = func() {}
+	err := t.timer.arm(next.Pending.Unit, t.disk.Dir)
 	if err != nil {
-		s.disarm(next.Pending.Unit) // for all that is known it may be armed
+		t.disarm(next.Pending.Unit) // for all that is known it may be armed
 	}
-	unlock, errLock := s.journal.Lock(journal.Patience)
+	unlock, errLock := t.disk.Lock(journal.Patience)
 	if errLock != nil {
 		return errLock // and they go on from a run that has changed nothing
 	}
-	s.run.unlock = unlock
-	switch now, errLoad := s.journal.Load(); {
+	t.held.unlock = unlock
+	switch now, errLoad := t.disk.Load(); {
 	case errLoad != nil:
 		return errLoad
 	case now.Unit() != next.Pending.Unit:
-		s.disarm(next.Pending.Unit)
-		if s.timer.now() >= next.Pending.Until {
+		t.disarm(next.Pending.Unit)
+		if t.timer.now() >= next.Pending.Until {
 			return &hint.Error{What: "the time was over before its timer was armed: this host is slow now; " +
 				"nothing was changed", Try: "a longer --timeout"}
 		}
@@ -267,7 +265,7 @@ func (s Store) arm(next, before *journal.Journal) error {
 	case err == nil:
 		return nil
 	}
-	if undone := s.journal.SaveOrRemove(before); undone != nil {
+	if undone := t.disk.SaveOrRemove(t.journal); undone != nil {
 		return undone
 	}
 	return &hint.Error{
@@ -278,25 +276,25 @@ func (s Store) arm(next, before *journal.Journal) error {
 
 // takeBack makes the host and the journal what they were before a run that failed at a queue, the last of what it
 // has tried; next is its journal.
-func (s Store) takeBack(next *journal.Journal, at situation, tried []plan.Change) error {
+func (t *transaction) takeBack(next *journal.Journal, tried []plan.Change) error {
 	var failed []error
 	for _, c := range slices.Backward(tried) {
 		switch before := c.Old.(type) {
 		case plan.Setting:
-			failed = append(failed, s.host.setSysctl(c.Name, string(before)))
+			failed = append(failed, t.host.setSysctl(c.Name, string(before)))
 		case plan.Incoming:
-			failed = append(failed, s.setIngress(next, c.Name, before))
+			failed = append(failed, t.setIngress(next, c.Name, before))
 		}
 	}
 	for _, c := range slices.Backward(tried) { // what the kernel makes by itself it makes by the settings
-		if link, there := at.facts.Link(c.Name); there && c.Kind == plan.Root {
-			failed = append(failed, s.host.restoreTree(link.Index, link.Tree))
+		if link, there := t.facts.Link(c.Name); there && c.Kind == plan.Root {
+			failed = append(failed, t.host.restoreTree(link.Index, link.Tree))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
 		return err // and the journal stays, so that recover can try again
 	}
-	return s.journal.SaveOrRemove(at.journal)
+	return t.disk.SaveOrRemove(t.journal)
 }
 
 func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
@@ -316,13 +314,14 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 	return &hint.Error{What: what + "; nothing was changed", Try: try}
 }
 
-// verify adds to the outcome what a plan from new facts would still change.
-func (s Store) verify(at situation, next *journal.Journal, unconfirmed bool, out *Outcome) error {
-	facts, err := s.facts()
+// verify adds to the outcome what a plan from new facts would still change. While it is not confirmed no file is to be
+// there.
+func (t *transaction) verify(next *journal.Journal, out *Outcome) error {
+	facts, err := t.readFacts()
 	if err != nil {
 		return err
 	}
-	left, err := at.after(next, facts).plan(next.Goals())
+	left, err := t.after(next, facts).plan(next.Goals())
 	if err != nil {
 		return err
 	}
@@ -330,7 +329,7 @@ func (s Store) verify(at situation, next *journal.Journal, unconfirmed bool, out
 	for _, c := range now {
 		out.fail(c, "was set, and is "+c.Old.String()+" again")
 	}
-	if !unconfirmed {
+	if next.Unit() == "" {
 		for _, c := range files {
 			// Of a device that has another name now they are kept as they are, and are not as planned.
 			if slices.ContainsFunc(out.Done, func(d plan.Change) bool { return d.Target == c.Target }) {

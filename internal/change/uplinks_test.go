@@ -462,12 +462,12 @@ func TestNewerJournal(t *testing.T) {
 					within = 0
 				}
 				must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, within))
-				text := string(must[[]byte](t)(os.ReadFile(s.journal.Path())))
+				text := string(must[[]byte](t)(os.ReadFile(s.disk.Path())))
 				edited := edit(text)
 				if edited == text {
 					t.Fatal(text)
 				}
-				if err := os.WriteFile(s.journal.Path(), []byte(edited), 0o600); err != nil {
+				if err := os.WriteFile(s.disk.Path(), []byte(edited), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				if status, err := s.Status(); err != nil || name != "of its own" &&
@@ -480,12 +480,12 @@ func TestNewerJournal(t *testing.T) {
 					}
 				}
 				// What is not understood is saved as it was.
-				j := must[*journal.Journal](t)(s.journal.Load())
-				if err := s.journal.Save(j); err != nil {
+				j := must[*journal.Journal](t)(s.disk.Load())
+				if err := s.disk.Save(j); err != nil {
 					t.Fatal(err)
 				}
 				var was, is any
-				saved := must[[]byte](t)(os.ReadFile(s.journal.Path()))
+				saved := must[[]byte](t)(os.ReadFile(s.disk.Path()))
 				if err := json.Unmarshal([]byte(edited), &was); err != nil {
 					t.Fatal(err)
 				}
@@ -510,21 +510,21 @@ func TestNewerGoalToGoBackTo(t *testing.T) {
 	before, _ := m.facts()
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 20e6}, minute))
 	const newer = `"rate": "50mbit", "tomorrow": [1, 2]`
-	text := string(must[[]byte](t)(os.ReadFile(s.journal.Path())))
+	text := string(must[[]byte](t)(os.ReadFile(s.disk.Path())))
 	edited := strings.Replace(text, `"rate": "50mbit"`, newer, 1)
 	if edited == text {
 		t.Fatal(text)
 	}
-	if err := os.WriteFile(s.journal.Path(), []byte(edited), 0o600); err != nil {
+	if err := os.WriteFile(s.disk.Path(), []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.journal.Save(must[*journal.Journal](t)(s.journal.Load())); err != nil {
+	if err := s.disk.Save(must[*journal.Journal](t)(s.disk.Load())); err != nil {
 		t.Fatal(err)
 	}
 	has := func(when string) {
 		t.Helper()
 		var saved bytes.Buffer
-		if err := json.Compact(&saved, must[[]byte](t)(os.ReadFile(s.journal.Path()))); err != nil ||
+		if err := json.Compact(&saved, must[[]byte](t)(os.ReadFile(s.disk.Path()))); err != nil ||
 			!strings.Contains(saved.String(), `"rate":"50mbit","tomorrow":[1,2]`) {
 			t.Errorf("%s the journal is\n%s", when, saved.String())
 		}
@@ -552,16 +552,16 @@ func TestStateOfOthers(t *testing.T) {
 		t.Skip("skipped, not passed: a file of somebody else's needs root")
 	}
 	for name, edit := range map[string]func(s Store) error{
-		"a directory for all": func(s Store) error { return os.Chmod(s.journal.Dir, 0o777) },
-		"nobody's directory":  func(s Store) error { return os.Chown(s.journal.Dir, 65534, 65534) },
-		"nobody's journal":    func(s Store) error { return os.Chown(s.journal.Path(), 65534, 65534) },
+		"a directory for all": func(s Store) error { return os.Chmod(s.disk.Dir, 0o777) },
+		"nobody's directory":  func(s Store) error { return os.Chown(s.disk.Dir, 65534, 65534) },
+		"nobody's journal":    func(s Store) error { return os.Chown(s.disk.Path(), 65534, 65534) },
 		"a journal for a group": func(s Store) error {
-			return errors.Join(os.Chown(s.journal.Path(), 0, 7),
-				os.Chmod(s.journal.Path(), 0o660))
+			return errors.Join(os.Chown(s.disk.Path(), 0, 7),
+				os.Chmod(s.disk.Path(), 0o660))
 		},
 		"a link to the journal": func(s Store) error {
-			return errors.Join(os.Rename(s.journal.Path(), s.journal.Dir+"/x"),
-				os.Symlink("x", s.journal.Path()))
+			return errors.Join(os.Rename(s.disk.Path(), s.disk.Dir+"/x"),
+				os.Symlink("x", s.disk.Path()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -584,84 +584,85 @@ func TestStateOfOthers(t *testing.T) {
 // A device is one journal's: two would each put back what the other has set.
 func TestDeviceOfAnotherStore(t *testing.T) {
 	one, m := newFake(t)
-	one.journal.Held = t.TempDir()
+	one.disk.Held = t.TempDir()
 	other := one
-	other.journal.Dir = t.TempDir()
+	other.disk.Dir = t.TempDir()
 	must[Outcome](t)(one.Up(plan.Goal{Rate: 50e6}, 0))
-	m.written, m.dir = nil, other.journal.Dir
+	m.written, m.dir = nil, other.disk.Dir
 	_, err := other.Up(plan.Goal{Rate: 30e6}, 0)
 	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) ||
-		!strings.Contains(refusal.Try, "--state "+one.journal.Dir) || m.written != nil {
+		!strings.Contains(refusal.Try, "--state "+one.disk.Dir) || m.written != nil {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
 	m.named("eth0").Name, m.f.Uplink = "wan0", "wan0"
 	if _, err := other.Up(plan.Goal{Dev: "wan0", Rate: 30e6}, 0); err == nil ||
-		!strings.Contains(err.Error(), "is in the journal in "+one.journal.Dir) {
+		!strings.Contains(err.Error(), "is in the journal in "+one.disk.Dir) {
 		t.Errorf("under another name: %v", err)
 	}
 	m.named("wan0").Name, m.f.Uplink = "eth0", "eth0"
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
 	must[Outcome](t)(other.Down(false))
-	m.dir = one.journal.Dir
+	m.dir = one.disk.Dir
 	must[Outcome](t)(one.Down(false))
-	m.dir = other.journal.Dir
+	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Rate: 30e6}, 0))
 }
 
 // Nor does another directory have a setting that a journal has.
 func TestSettingOfAnotherStore(t *testing.T) {
 	one, m := newFake(t)
-	one.journal.Held = t.TempDir()
+	one.disk.Held = t.TempDir()
 	other := one
-	other.journal.Dir = t.TempDir()
+	other.disk.Dir = t.TempDir()
 	before := maps.Clone(m.f.Sysctls)
 	must[Outcome](t)(one.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 100 * ms}, 0))
-	m.written, m.dir = nil, other.journal.Dir
+	m.written, m.dir = nil, other.disk.Dir
 	far := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 200 * ms}
 	_, err := other.Up(far, 0)
 	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) || m.written != nil ||
 		!strings.HasPrefix(refusal.What, "what net.ipv4.tcp_") ||
-		!strings.Contains(refusal.Try, "weir down --all --state "+one.journal.Dir) {
+		!strings.Contains(refusal.Try, "weir down --all --state "+one.disk.Dir) {
 		t.Errorf("%v, wrote %v", err, m.written)
 	}
 	m.f.Namespace = "net:[2]" // where it is another setting, even if the kernel gives no cookie
 	must[Outcome](t)(other.Up(far, 0))
 	must[Outcome](t)(other.Down(false))
 	m.f.Namespace = "net:[1]"
-	boot, err := other.up(situation{facts: must[host.Facts](t)(m.facts())}, []plan.Goal{far}, 0, true)
+	boot, err := (&transaction{other,
+		situation{facts: must[host.Facts](t)(m.facts()), atBoot: true}}).up([]plan.Goal{far}, 0)
 	if err != nil || len(boot.Failed) != 2 || !strings.HasPrefix(root(m, "eth1"), "cake") {
 		t.Errorf("a boot goes on without it: %+v, %v", boot, err)
 	}
 	must[Outcome](t)(other.Down(false))
 
 	// Another goal of the first one's puts it back; it is to come again, if nobody confirms.
-	m.dir = one.journal.Dir
+	m.dir = one.disk.Dir
 	low := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: ms}
 	must[Outcome](t)(one.Up(low, minute))
-	m.dir = other.journal.Dir
+	m.dir = other.disk.Dir
 	if _, err := other.Up(far, 0); err == nil {
 		t.Error("what an unconfirmed run has put back was nobody's")
 	}
-	m.dir = one.journal.Dir
+	m.dir = one.disk.Dir
 	must[Outcome](t)(one.Up(low, 0))
-	m.dir = other.journal.Dir
+	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(far, 0))
 	must[Outcome](t)(other.Down(false))
 
 	// What a down has left is its journal's still: a down with force would set it.
-	m.dir = one.journal.Dir
+	m.dir = one.disk.Dir
 	must[Outcome](t)(one.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 100 * ms}, 0))
 	m.f.Sysctls[wmem] = host.Sysctl{Value: "4096 16384 5000000"}
 	must[Outcome](t)(one.DownAll(false))
-	m.dir = other.journal.Dir
+	m.dir = other.disk.Dir
 	_, err = other.Up(far, 0)
 	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) ||
-		!strings.Contains(refusal.Try, "weir down --all --force --state "+one.journal.Dir) {
+		!strings.Contains(refusal.Try, "weir down --all --force --state "+one.disk.Dir) {
 		t.Errorf("%v", err)
 	}
-	m.dir = one.journal.Dir
+	m.dir = one.disk.Dir
 	must[Outcome](t)(one.DownAll(true))
-	m.dir = other.journal.Dir
+	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(far, 0))
 	must[Outcome](t)(other.Down(false))
 	if !maps.Equal(m.f.Sysctls, before) {
@@ -712,7 +713,7 @@ func TestTooMuchForAJournal(t *testing.T) {
 			t.Errorf("%v, wrote %v", err, m.written)
 		}
 	}
-	if j, err := s.journal.Load(); j != nil || err != nil {
+	if j, err := s.disk.Load(); j != nil || err != nil {
 		t.Errorf("%+v, %v", j, err)
 	}
 }
@@ -724,7 +725,7 @@ func TestFilesComeBackWhole(t *testing.T) {
 	was := host.File{Kind: host.Regular, Mode: 0o600, Text: "net.ipv4.tcp_ecn = 1\n"}
 	m.f.Files[host.SysctlFile], m.f.Modified = was, map[string]time.Time{host.SysctlFile: then}
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
-	if info := must[os.FileInfo](t)(os.Stat(s.journal.Path())); info.Mode().Perm() != 0o600 {
+	if info := must[os.FileInfo](t)(os.Stat(s.disk.Path())); info.Mode().Perm() != 0o600 {
 		t.Errorf("the journal is %v", info.Mode())
 	}
 	must[Outcome](t)(s.Down(false))
@@ -749,10 +750,10 @@ func TestSegmentsComeBack(t *testing.T) {
 // Two loaders are kept apart, whatever their journals: what one reads and writes back the other would undo.
 func TestOneLockForAll(t *testing.T) {
 	one, _ := newFake(t)
-	one.journal.Held = t.TempDir()
+	one.disk.Held = t.TempDir()
 	other := one
-	other.journal.Dir = t.TempDir()
-	unlock, err := one.journal.Lock(journal.Patience)
+	other.disk.Dir = t.TempDir()
+	unlock, err := one.disk.Lock(journal.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -760,7 +761,7 @@ func TestOneLockForAll(t *testing.T) {
 		t.Errorf("beside another run: %v", err)
 	}
 	unlock()
-	other.host.(*fake).dir = other.journal.Dir
+	other.host.(*fake).dir = other.disk.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
 }
 
@@ -884,12 +885,12 @@ func TestUpAfterHalfADown(t *testing.T) {
 		if survives(m, step, func() { _, _ = s.Down(false) }) {
 			return
 		}
-		down := must[*journal.Journal](t)(s.journal.Load())
+		down := must[*journal.Journal](t)(s.disk.Load())
 		if status := must[Status](t)(s.Status()); status.CutDown != (down != nil && down.Pending != nil) {
 			t.Errorf("step %d: %+v", step, status)
 		}
 		before := must[host.Facts](t)(m.facts())
-		journal, _ := os.ReadFile(s.journal.Path())
+		journal, _ := os.ReadFile(s.disk.Path())
 		for _, bad := range []plan.Goal{{Dev: "nosuch"}, {Dev: "eth1", CC: "nosuch"}} {
 			if _, err := s.Up(bad, 0); err == nil {
 				t.Errorf("step %d: %+v is up", step, bad)
@@ -901,7 +902,7 @@ func TestUpAfterHalfADown(t *testing.T) {
 		}
 		m.refuse = nil
 		if after := must[host.Facts](t)(m.facts()); !reflect.DeepEqual(after, before) ||
-			!slices.Equal(must[[]byte](t)(os.ReadFile(s.journal.Path())), journal) {
+			!slices.Equal(must[[]byte](t)(os.ReadFile(s.disk.Path())), journal) {
 			t.Errorf("step %d: what is refused has changed something", step)
 		}
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
@@ -928,7 +929,7 @@ func TestUpAfterHalfADownOfTheSame(t *testing.T) {
 		if survives(m, step, func() { _, _ = s.Down(false) }) {
 			return
 		}
-		if down := must[*journal.Journal](t)(s.journal.Load()); down != nil && down.Pending == nil {
+		if down := must[*journal.Journal](t)(s.disk.Load()); down != nil && down.Pending == nil {
 			continue // it had not begun
 		}
 		shaped := root(m, "eth0") != "pfifo_fast"
@@ -992,9 +993,9 @@ func TestDownOfTheLast(t *testing.T) {
 func TestNewerGoalOfTheOther(t *testing.T) {
 	s, _ := twoCards(t)
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
-	text := strings.Replace(string(must[[]byte](t)(os.ReadFile(s.journal.Path()))), `"rate": "50mbit"`,
+	text := strings.Replace(string(must[[]byte](t)(os.ReadFile(s.disk.Path()))), `"rate": "50mbit"`,
 		`"rate": "50mbit", "colour": "blue"`, 1)
-	if err := os.WriteFile(s.journal.Path(), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(s.disk.Path(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0); err == nil ||

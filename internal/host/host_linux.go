@@ -30,7 +30,7 @@ func read() (Facts, processes, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return Facts{}, processes{}, fmt.Errorf("uname: %w", err)
 	}
-	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: admin()}
+	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: Admin()}
 	f.Namespace, _ = os.Readlink("/proc/thread-self/ns/net")
 	f.Cookie, _ = bpf.NetnsCookie()
 	readFiles(root, &f)
@@ -48,7 +48,8 @@ func read() (Facts, processes, error) {
 	return f, readRelay(root, &f), nil
 }
 
-func admin() bool {
+// Admin reports whether this process may change networks (CAP_NET_ADMIN).
+func Admin() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
