@@ -5,7 +5,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,124 +25,79 @@ const (
 	maxLoss = 0.5
 )
 
-// Check finds what no host could make right. Empty fields are fine.
+// Check finds what no host could make right. Empty fields are fine. The error is a *hint.Error about usage.
 func (g Goal) Check() error {
-	bad := func(try, what string, args ...any) error {
-		return &hint.Error{What: fmt.Sprintf(what, args...), Try: try, Usage: true}
-	}
-	oneOf := func(name, value string, known []string) error {
-		if value == "" || slices.Contains(known, value) {
-			return nil
+	for _, f := range Fields() {
+		if value := f.Get(g); value != "" && len(f.Values) > 0 && !f.Several && !slices.Contains(f.Values, value) {
+			return misuse("--"+f.Name+" "+strings.Join(f.Values, "|"), "--%s %q is not known", f.Name, value)
 		}
-		return bad(name+" "+strings.Join(known, "|"), "%s %q is not known", name, value)
 	}
-	for _, err := range []error{
-		oneOf("--role", g.Role, Roles),
-		oneOf("--serves", g.Serves, Services),
-		oneOf("--fair-to", g.FairTo, Sides),
-		oneOf("--prefer", g.Prefer, Preferences),
-		oneOf("--recipe", g.Recipe, RecipeNames()),
-		g.Carries.check(),
-	} {
-		if err != nil {
-			return err
-		}
+	if err := g.Carries.check(); err != nil {
+		return err
 	}
 	if g.Qdisc != "" {
 		if _, err := qdisc.ParseStack(g.Qdisc); err != nil {
-			return bad(`as tc writes it, children after a bar: --qdisc "htb rate 49.875mbit | fq_codel"`, "--qdisc: %v",
-				err)
+			return misuse(`as tc writes it, children after a bar: --qdisc "htb rate 49.875mbit | fq_codel"`,
+				"--qdisc: %v", err)
 		}
 	}
 	if g.Overhead != (qdisc.Framing{}) {
 		if err := g.Overhead.Check(); err != nil {
-			return bad("--overhead 38", "--overhead: %v", err)
+			return misuse("--overhead 38", "--overhead: %v", err)
 		}
 	}
-	chosen := g.Prefer == "l4s" || g.FairTo != "" || g.NAT || g.Role == "relay"
+	if err := g.checkRanges(); err != nil {
+		return err
+	}
+	said := g.said()
+	for _, x := range exclusions() {
+		if x.bars(said) {
+			return misuse(said.fill(x.try), "%s", said.fill(x.what))
+		}
+	}
+	return g.checkSpan()
+}
+
+func misuse(try, what string, args ...any) error {
+	return &hint.Error{What: fmt.Sprintf(what, args...), Try: try, Usage: true}
+}
+
+// checkRanges finds figures that no host or path has.
+func (g Goal) checkRanges() error {
 	switch {
 	case g.Rate != 0 && g.Rate < minRate:
-		return bad("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host", g.Rate)
+		return misuse("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host",
+			g.Rate)
 	case g.Ingress != 0 && g.Ingress < minRate:
-		return bad("--ingress 50mbit, what the provider sold",
+		return misuse("--ingress 50mbit, what the provider sold",
 			"ingress rate %s would leave too little to reach this host", g.Ingress)
 	case g.RTT != 0 && time.Duration(g.RTT) < minRTT:
-		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is shorter than any path", g.RTT)
+		return misuse("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is shorter than any path", g.RTT)
 	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
-		return bad("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
+		return misuse("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
 	case !(g.Loss >= 0 && g.Loss <= maxLoss):
-		return bad("--loss 10%, what ping to a client loses on an idle link",
+		return misuse("--loss 10%, what ping to a client loses on an idle link",
 			"with %s of its packets lost a path carries no TCP", g.Loss)
-	case g.Follow != "":
-		if err := g.checkFollow(bad); err != nil {
-			return err
-		}
-	}
-	switch {
-	case g.NAT && g.Role != "relay":
-		return bad("--role relay --nat", "--nat is for a host that forwards for others")
-	case g.Carries != "" && g.Role != "relay":
-		return bad("--role relay --carries "+string(g.Carries), "--carries is for a host that carries for others")
-	case g.Serves != "" && g.Role == "relay":
-		return bad("--role relay without --serves", "--serves is for a host that serves; a relay has --carries")
-	case g.Prefer == "l4s" && g.Carries.oneCard():
-		return bad("--role relay without --prefer l4s",
-			"DualPI2 keeps no flows apart, and on a relay everybody waits in its classic queue: ssh through it 33 "+
-				"ms (measured)")
-	case g.Recipe != "" && (chosen || g.Ingress != 0 || g.Qdisc != "" || g.CC != ""):
-		return bad("either --recipe "+g.Recipe+", or the other choices without it",
-			"a recipe is applied to the letter, so it goes with no other choice")
-	case g.Recipe == "server-cake" && g.Rate == 0:
-		return bad("--recipe server-cake --rate 50mbit",
-			"recipe server-cake shapes at 99.75 %% of a rate, and none is given")
-	case g.Only && (g.Qdisc == "" || g.Rate+g.Ingress != 0 || g.CC != ""):
-		return bad("a queue, and no other choice", "a goal of a queue only names that, and nothing else")
-	case g.Overhead != (qdisc.Framing{}) && (g.Qdisc != "" || g.Recipe != ""):
-		return bad("write it into --qdisc: cake bandwidth 49.875mbit overhead 38",
-			"--qdisc and --recipe are used as they are written, so --overhead goes with neither")
-	case g.Overhead != (qdisc.Framing{}) && g.Rate+g.Ingress == 0:
-		return bad("--rate 50mbit --overhead "+strconv.Quote(g.Overhead.String()),
-			"--overhead is about how the provider counts its rate, and none is given")
 	case g.OneCAKE != 0 && g.OneCAKE < minRate:
-		return bad("--one-cake 4gbit, as weir doctor --bench says", "a CAKE that carries %s serves nobody", g.OneCAKE)
-	case g.OneCAKE != 0 && (g.Rate == 0 && !g.Unknown() || g.Qdisc+g.Recipe != "" || g.Role == "relay"):
-		return bad("--rate 10gbit --one-cake "+g.OneCAKE.String(),
-			"--one-cake is for the rules' choice of a server's queue for a rate")
-	case g.Qdisc != "" && chosen:
-		return bad("write the choice into --qdisc, or leave --qdisc out",
-			"--qdisc is used as it is written, so it goes with no other choice of a queue")
-	case g.Prefer == "l4s" && g.Rate == 0:
-		return bad("--prefer l4s --rate 50mbit",
-			"L4S needs the bottleneck here, and without a rate it is somewhere else")
-	case g.Prefer == "l4s" && g.CC == "bbr":
-		return bad("--cc auto, or --prefer latency",
-			"BBR under a DualPI2 bottleneck drops other people's packets (23 %% of a probe, measured)")
+		return misuse("--one-cake 4gbit, as weir doctor --bench says", "a CAKE that carries %s serves nobody", g.OneCAKE)
 	}
 	return nil
 }
 
-// checkFollow finds what no follower can do.
-func (g Goal) checkFollow(bad func(try, what string, args ...any) error) error {
+// checkSpan finds spans of rates in which no follower can move.
+func (g Goal) checkSpan() error {
 	low, high := g.Bounds()
 	switch {
-	case g.Recipe+g.Qdisc != "" || g.Prefer == "l4s":
-		return bad("--rate 50mbit --follow auto", "--follow changes the rate of a CAKE, so it goes with no "+
-			"--recipe, --qdisc or --prefer l4s")
-	case g.Role == "relay" && g.Rate == 0:
-		return bad("--role relay --rate 50mbit --follow auto", "on a relay --follow begins with a rate, and none is "+
-			"given")
-	case g.Unknown():
+	case g.Follow == "", g.Unknown():
 		return nil
-	case g.Rate == 0:
-		return bad("--rate "+string(g.Follow), "--follow begins with a rate, and none is given")
 	case low < minRate:
-		return bad("--rate 20mbit..100mbit", "%s would leave too little to reach this host", low)
+		return misuse("--rate 20mbit..100mbit", "%s would leave too little to reach this host", low)
 	case high < low:
-		return bad("--rate "+string(spanOf(high, low))+", the lower rate first", "%s leaves no choice", g.Follow)
+		return misuse("--rate "+string(spanOf(high, low))+", the lower rate first", "%s leaves no choice", g.Follow)
 	case high == low:
-		return bad("--rate 20mbit..100mbit, the lower rate first", "%s leaves no choice", g.Follow)
+		return misuse("--rate 20mbit..100mbit, the lower rate first", "%s leaves no choice", g.Follow)
 	case g.Rate < low || g.Rate > high:
-		return bad(fmt.Sprintf("--rate %s --follow %s", low, g.Follow),
+		return misuse(fmt.Sprintf("--rate %s --follow %s", low, g.Follow),
 			"the rate %s is not between those of --follow %s", g.Rate, g.Follow)
 	}
 	return nil
