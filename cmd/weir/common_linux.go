@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/doctor"
 	"weir/internal/text"
 )
 
@@ -20,7 +21,14 @@ func (c *common) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
 }
 
-func (c *common) store() change.Store { return change.Open(c.state) }
+func (c *common) store() change.Store { return openStore(c.state) }
+
+// openStore opens a store whose status says, too, where connections wait.
+func openStore(dir string) change.Store {
+	s := change.Open(dir)
+	s.Elsewhere = doctor.Elsewhere
+	return s
+}
 
 // same is a command for the same journal, as a shell reads it.
 func (c *common) same(command string) string {

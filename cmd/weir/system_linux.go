@@ -56,7 +56,7 @@ func readHost() (host.Facts, error) { return host.Read() }
 
 // alone says, to somebody who typed weir alone, how this server is.
 func alone(w io.Writer, _ func() error) error {
-	printHome(w, change.Open(change.Dir))
+	printHome(w, openStore(change.Dir))
 	return nil
 }
 

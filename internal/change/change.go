@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -27,6 +28,10 @@ type Store struct {
 	timer timer
 	log   func([]string) // lines of what was done, for whoever looks later
 	held  *lock          // while it has that
+
+	// Elsewhere is asked by Status about each goal in force: it tells that connections wait, and not in the goal's
+	// queue, or nothing. The facts have the live connections. Nil is that nobody wants to know.
+	Elsewhere func(plan.Goal, host.Facts) string
 
 	unprinted bool // nobody prints what a run did, so the log has to have it
 

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/doctor"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
@@ -81,7 +82,8 @@ func newFake(t *testing.T) (Store, *fake) {
 		Qdiscs: map[string]host.Support{"bpf_dualpi2": host.Yes, "cake": host.Yes, "fq_codel": host.Yes,
 			"fq": host.Yes},
 	}}
-	return Store{disk: journal.Store{Dir: dir, Files: true, Sleep: m.sleep}, host: m, timer: m}, m
+	return Store{disk: journal.Store{Dir: dir, Files: true, Sleep: m.sleep}, host: m, timer: m,
+		Elsewhere: doctor.Elsewhere}, m
 }
 
 func atIngress(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }

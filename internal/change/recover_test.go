@@ -31,7 +31,7 @@ const minute = time.Minute
 func later(s Store, m *fake) Store {
 	m.crashAt = 0
 	m.clock += 2 * time.Hour
-	return Store{disk: s.disk, host: m, timer: m}
+	return Store{disk: s.disk, host: m, timer: m, Elsewhere: s.Elsewhere}
 }
 
 // comparable is a machine's facts without what a boot changes for nobody's sake.

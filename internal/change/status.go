@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/doctor"
 	"weir/internal/dualpi2"
 	"weir/internal/hint"
 	"weir/internal/host"
@@ -72,7 +71,7 @@ func (s Store) Status() (Status, error) {
 	}
 	status.Followed = s.Ask(status.Followed)
 	// What has just come into force still shows in what connections remember.
-	for look := 0; status.InForce; look++ {
+	for look := 0; status.InForce && s.Elsewhere != nil; look++ {
 		if status.Elsewhere = s.elsewhere(status.Goals(), facts); status.Elsewhere == "" || look == 1 {
 			break
 		}
@@ -95,7 +94,7 @@ func (s Store) elsewhere(goals []plan.Goal, facts host.Facts) string {
 		}
 		of := facts
 		of.Deep = &host.Deep{Sockets: s.host.path(facts, pass)}
-		if text := doctor.Elsewhere(g, of); text != "" && len(goals) > 1 {
+		if text := s.Elsewhere(g, of); text != "" && len(goals) > 1 {
 			all = append(all, g.Dev+": "+text)
 		} else if text != "" {
 			all = append(all, text)
