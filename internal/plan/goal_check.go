@@ -64,6 +64,7 @@ func misuse(try, what string, args ...any) error {
 
 // checkRanges finds figures that no host or path has.
 func (g Goal) checkRanges() error {
+	const rtt = "--rtt 48.3ms, as ping to a client says on an idle link"
 	switch {
 	case g.Rate != 0 && g.Rate < minRate:
 		return misuse("--rate 50mbit, what the provider sold", "rate %s would leave too little to reach this host",
@@ -72,14 +73,15 @@ func (g Goal) checkRanges() error {
 		return misuse("--ingress 50mbit, what the provider sold",
 			"ingress rate %s would leave too little to reach this host", g.Ingress)
 	case g.RTT != 0 && time.Duration(g.RTT) < minRTT:
-		return misuse("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is shorter than any path", g.RTT)
+		return misuse(rtt, "RTT %s is shorter than any path", g.RTT)
 	case g.RTT < 0 || time.Duration(g.RTT) > maxRTT:
-		return misuse("--rtt 48.3ms, as ping to a client says on an idle link", "RTT %s is longer than any path", g.RTT)
+		return misuse(rtt, "RTT %s is longer than any path", g.RTT)
 	case !(g.Loss >= 0 && g.Loss <= maxLoss):
 		return misuse("--loss 10%, what ping to a client loses on an idle link",
 			"with %s of its packets lost a path carries no TCP", g.Loss)
 	case g.OneCAKE != 0 && g.OneCAKE < minRate:
-		return misuse("--one-cake 4gbit, as weir doctor --bench says", "a CAKE that carries %s serves nobody", g.OneCAKE)
+		return misuse("--one-cake 4gbit, as weir doctor --bench says", "a CAKE that carries %s serves nobody",
+			g.OneCAKE)
 	}
 	return nil
 }
