@@ -53,7 +53,7 @@ configurations of a server do to real TCP. It needs no privileges.`,
 
 type labOptions struct {
 	json, markdown bool
-	html           string
+	html, figures  string
 	only           []string
 	engine         string
 	seeds          int
@@ -96,6 +96,7 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 	f.BoolVar(&o.json, "json", false, "print the results as JSON instead of tables")
 	f.BoolVar(&o.markdown, "markdown", false, "print Markdown instead of terminal tables")
 	f.StringVar(&o.html, "html", "", "also write a report with pictures to this `file`")
+	f.StringVar(&o.figures, "figures", "", "also write each scenario's figures as JSON into this `folder`")
 	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name`, and judge no claim; can be repeated")
 	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: "+strings.Join(scenario.EngineNames(), " or ")+
 		" (default: the scenario's)")
@@ -207,7 +208,21 @@ func (o labOptions) show(w io.Writer, reports []verdict.Report, files []string) 
 			err = writeFile(o.html, page.Bytes())
 		}
 	}
+	for i := 0; err == nil && o.figures != "" && i < len(reports); i++ {
+		err = writeFigures(o.figures, &reports[i])
+	}
 	return err
+}
+
+// writeFigures writes FOLDER/relay/nat.json for scenarios/relay/nat.toml.
+func writeFigures(folder string, r *verdict.Report) error {
+	figures := report.NewFigures(r)
+	path := filepath.Join(folder, filepath.FromSlash(figures.Scenario)+".json")
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	return errors.Join(figures.Write(&text), writeFile(path, text.Bytes()))
 }
 
 // check finds options that are out of range, or do not go together.
@@ -222,7 +237,7 @@ func (o labOptions) check(cmd *cobra.Command) error {
 	if ext := filepath.Ext(o.html); ext == ".toml" || ext == ".json" {
 		return usage("--html report.html", "--html %s: a report is neither a scenario nor a part of a run", o.html)
 	}
-	if o.shard != "" && (o.json || o.markdown || o.html != "") {
+	if o.shard != "" && (o.json || o.markdown || o.html != "" || o.figures != "") {
 		return usage("--shard alone, and then weir lab merge --json",
 			"--shard prints a part of a result, which has no other form")
 	}

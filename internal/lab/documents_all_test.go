@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,14 @@ func TestDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 			compare(t, file, got.Bytes())
+			for i := range reports {
+				figures := report.NewFigures(&reports[i])
+				var got bytes.Buffer
+				if err := figures.Write(&got); err != nil {
+					t.Fatal(err)
+				}
+				compare(t, filepath.Join("results", figures.Scenario+".json"), got.Bytes())
+			}
 		})
 	}
 	t.Run("README.md", func(t *testing.T) {
@@ -204,8 +213,8 @@ func init() {
 }
 
 // results/dualpi2.md takes half an hour of emulated stock kernels, and the others minutes each, so their runs are not
-// repeated here: this looks that their tables have the scenarios' points, candidates and claims, and are of the lab's
-// kernel as it is, where they are of that.
+// repeated here: this looks that their tables have the scenarios' points, candidates and claims, are of the lab's
+// kernel as it is, where they are of that, and have the figures of the JSON beside them.
 func TestDocumentsOfSections(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -234,6 +243,58 @@ var labSections = regexp.MustCompile(
 	`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`)
 
 var labKernels = regexp.MustCompile(`lab kernel ([0-9a-f]+)`)
+
+// readFigures reads the JSON of a scenario's figures.
+func readFigures(t *testing.T, scenario string) (f report.Figures) {
+	t.Helper()
+	name := strings.TrimSuffix(strings.TrimPrefix(scenario, "scenarios/"), ".toml")
+	text, err := os.ReadFile(filepath.Join("results", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &f); err != nil || f.Scenario != name {
+		t.Fatalf("the figures of %s are of %q: %v", scenario, f.Scenario, err)
+	}
+	return f
+}
+
+// inTables looks that the tables of a scenario are of the same kernel as its figures, and have each row with as many
+// values as it has figures, and each figure. What waited here is in tables only where that is a column.
+func inTables(t *testing.T, tables string, f report.Figures) {
+	t.Helper()
+	if !strings.Contains(tables, "\nlinux "+f.Kernel+", ") {
+		t.Errorf("the figures of %s are of linux %s, and the tables are not", f.Scenario, f.Kernel)
+	}
+	escaped := strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;")
+	rows := 0
+	for _, row := range f.Rows {
+		table := tables
+		if row.Point != "" {
+			_, table, _ = strings.Cut(tables, "\n**"+escaped.Replace(row.Point)+"**\n")
+		}
+		_, line, _ := strings.Cut(table, "\n| "+escaped.Replace(row.Candidate)+" | ")
+		line, _, _ = strings.Cut(line, "\n")
+		cells := strings.Split(line, " | ")
+		for i := range cells {
+			cells[i], _, _ = strings.Cut(strings.TrimSuffix(cells[i], " |"), " ") // the median, without its range
+		}
+		for metric, value := range row.Values {
+			if i := slices.Index(cells, value.String()); i >= 0 {
+				cells = slices.Delete(cells, i, i+1)
+			} else if metric != "uplink.backlog" {
+				t.Errorf("%s, %s, %s: %s is %s, and the tables do not have that", f.Scenario, row.Point, row.Candidate,
+					metric, value)
+			}
+		}
+		if i := slices.IndexFunc(cells, func(c string) bool { return c != "–" }); i >= 0 {
+			t.Errorf("%s, %s, %s: the figures lack %s", f.Scenario, row.Point, row.Candidate, cells[i])
+		}
+		rows++
+	}
+	if n := strings.Count(tables, "\n- "); n > rows {
+		t.Errorf("%s: %d candidates in the tables, and %d rows of figures", f.Scenario, n, rows)
+	}
+}
 
 func hasSections(t *testing.T, doc, folder string, none []string) {
 	text, err := os.ReadFile(doc)
@@ -272,6 +333,7 @@ func hasSections(t *testing.T, doc, folder string, none []string) {
 			for _, c := range s.Claim {
 				want = append(want, "“"+c.Says+"”")
 			}
+			inTables(t, tables, readFigures(t, file))
 		}
 		for _, w := range want {
 			if !strings.Contains(tables, w) {

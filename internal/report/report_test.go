@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	_ "image/png"
 	"math"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -165,6 +166,38 @@ func TestNumber(t *testing.T) {
 		{97, "packets", "97"}} {
 		if got := number(c.v, c.unit); got != c.want {
 			t.Errorf("number(%v, %q) = %s, want %s", c.v, c.unit, got, c.want)
+		}
+	}
+}
+
+// The figures for programs are the medians of the tables, with their digits; what waited here is there besides.
+func TestFigures(t *testing.T) {
+	reports := sample()
+	reports[0].File = "somewhere/scenarios/relay/x.toml"
+	figures := NewFigures(&reports[0])
+	var b bytes.Buffer
+	if err := figures.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	var read Figures
+	if err := json.Unmarshal(b.Bytes(), &read); err != nil || !reflect.DeepEqual(read, figures) {
+		t.Fatalf("%v: %s", err, b.String())
+	}
+	if read.Scenario != "relay/x" || read.Kernel != "7.3.4" || len(read.Rows) != 6 || read.Units["added.p50"] != "ms" {
+		t.Errorf("got %+v", read)
+	}
+	row := read.Rows[0]
+	if row.Point != "FIFO" || row.Candidate != "as found | cubic" || row.Values["goodput"] != "47.74" ||
+		row.Values["uplink.backlog"] != "0.00" || row.Values["jain.flows"] != "" {
+		t.Errorf("got %+v", row)
+	}
+	var tables bytes.Buffer
+	if err := Markdown(&tables, reports, "weir lab run"); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range read.Rows {
+		if p99 := row.Values["added.p99"]; !strings.Contains(tables.String(), "| "+p99.String()+" ") {
+			t.Errorf("the tables do not have %s", p99)
 		}
 	}
 }
