@@ -16,10 +16,6 @@ import (
 const (
 	// bytes: PPP over Ethernet with a VLAN tag on VDSL, the most that tc-cake(8) has without ATM
 	pppFrames = 30 + 14
-
-	framingEvidence = "lab, 50mbit, 4 downloads: behind a provider that counts all that is on a wire an echo waits " +
-		"199.8 ms at p99; if Weir is told, it waits 0.24; the goodput is 46.84 Mbit/s where it was told too " +
-		"much, and 47.60 where not; scenarios/rules/framing.toml"
 )
 
 // framing is what the limiter counts of a packet: as it was told, or as the kind of device suggests.
@@ -39,7 +35,7 @@ func (d *draft) framing() (f qdisc.Framing) {
 	f, why := suggestedFraming(outside, d.facts)
 	if why != "" {
 		d.note("framing", "each packet counts for %s. Why: %s. If the provider counts otherwise: --overhead, as "+
-			"tc-cake(8) has it. (%s)", described(f), why, framingEvidence)
+			"tc-cake(8) has it. (%s)", described(f), why, framingEvidence.quoted())
 	}
 	return f
 }

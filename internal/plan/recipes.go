@@ -34,28 +34,22 @@ func dualpi2BBR(d *draft) error {
 		return err
 	}
 	err := d.root(plain("dualpi2"), says+`: "actively controls queuing delay"`,
-		"lab, 50mbit, 48.3ms: without a rate it held 0 packets; an echo takes 110 ms beside four BBR flows, as it "+
-			"does with fq (scenarios/narrow-link.toml)")
+		recipeQueueEvidence.String())
 	if err != nil {
 		return err
 	}
 	for _, s := range []struct{ name, value, reason, evidence string }{
 		{"net.core.default_qdisc", "dualpi2", "", "only devices that come up later get it"},
-		{congestionControl, "bbr", "", "lab, 50mbit, 48.3ms: one BBR flow by itself 50 ms whatever the qdisc, four " +
-			"111 ms; four over DualPI2 as the bottleneck cost a probe 27 % of its packets " +
-			"(scenarios/seeds/narrow-link.toml, scenarios/seeds/dualpi2.toml)"},
-		{"net.ipv4.tcp_ecn", "1", `: "essential for dualpi2"`, "lab: 1 and 2 are the same on a server that only " +
-			"accepts connections: no packet marked (scenarios/seeds/ecn.toml)"},
+		{congestionControl, "bbr", "", recipeBBREvidence.String()},
+		{"net.ipv4.tcp_ecn", "1", `: "essential for dualpi2"`, recipeECNEvidence.String()},
 		{"net.ipv4.tcp_fastopen", "3", "", untested},
 		{"net.ipv4.tcp_recovery", "1", "", untested},
-		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, "lab: with BBR 3046 KiB unsent become 34, and the " +
-			"RTT goes from 51 to 98 ms: BBR keeps another BDP in flight (scenarios/seeds/notsent-lowat.toml)"},
+		{notsentLowat, "8192", `: "lower BBR kernel buffering"`, recipeLowatEvidence.String()},
 		{"net.core.rmem_max", "4194304", "", untested},
 		{"net.core.wmem_max", "4194304", "", untested},
 		{tcpRmem, "4096 16384 4194304", `: "preventing bloat"`,
 			"the kernel's default is 131072; 4 MiB is below what 200mbit over 167ms has in flight"},
-		{tcpWmem, "4096 16384 4194304", `: "preventing bloat"`, "lab, 500mbit, 48ms: one cubic flow is held to 461 " +
-			"of 477 Mbit/s by this maximum (scenarios/long-fast-link.toml)"},
+		{tcpWmem, "4096 16384 4194304", `: "preventing bloat"`, recipeBuffersEvidence.String()},
 		{"net.core.somaxconn", "2048", "", untested},
 		{"net.ipv4.tcp_max_syn_backlog", "2048", "", untested},
 		{"net.mptcp.enabled", "1", "", untested},
@@ -70,12 +64,12 @@ func serverCake(d *draft) error {
 	q := qdisc.NewCake()
 	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
 	err := d.root(qdisc.Stack{q}, "the recipe: "+hereReason(d.Goal.Rate),
-		"lab, 100mbit, 20ms: an echo waits 0.16 ms at p99, and the provider drops nothing; one connection against "+
-			"ten gets 8.7 Mbit/s, and 47.6 with dual-dsthost (scenarios/seeds/shaping.toml)")
+		recipeCAKEEvidence.String())
 	if err != nil {
 		return err
 	}
-	d.sysctl(notsentLowat, "131072", "the recipe: quicker backpressure, no loss of throughput", lowatEvidence)
+	d.sysctl(notsentLowat, "131072", "the recipe: quicker backpressure, no loss of throughput",
+		lowatEvidence.String())
 	return nil
 }
 
@@ -89,9 +83,8 @@ func lossyBBR(d *draft) error {
 			Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
 	d.sysctl("net.core.default_qdisc", "fq", `the recipe: "required" by BBR`,
-		"lab, 10 % loss, 167ms: 2.3 MB take 3.2 s with it and 3.2 without; only devices that come up later get it "+
-			"(scenarios/seeds/lossy-path.toml)")
-	d.sysctl(congestionControl, "bbr", "the recipe: does not take loss for congestion", lossEvidence)
+		recipeFQEvidence.String())
+	d.sysctl(congestionControl, "bbr", "the recipe: does not take loss for congestion", lossEvidence.String())
 	return nil
 }
 

@@ -484,8 +484,7 @@ func (d *draft) kindNotes() {
 		}
 	}
 	if d.Goal.NAT {
-		d.note("--nat", "not set for what leaves %s: it has come in there, and by the translated addresses all "+
-			"clients would be one (scenarios/relay/fair.toml)", d.link.Name)
+		d.note("--nat", "not set for what leaves %s: %v", d.link.Name, natOptionEvidence)
 	}
 	if !k.Has(Proxy) && !k.Has(Tunnel) {
 		d.note("own traffic", "what this host itself downloads still queues at the provider; if it does that for "+
@@ -497,20 +496,13 @@ func (d *draft) kindNotes() {
 func (k Kinds) evidence() string {
 	switch {
 	case k.Has(Proxy) && k.Tunnels():
-		return "lab, 50mbit, WireGuard and a proxy, 4 connections each: ssh through the tunnel waits 2.14 ms at p99 " +
-			"while both upload, 376.9 with 93 % of what leaves, and 35.36 with a queue for what arrives that holds " +
-			"the tunnel packed (scenarios/relay/mixed.toml)"
+		return mixedEvidence.String()
 	case k.Has(Proxy):
-		return "lab, 50mbit, 4 downloads through a proxy: ssh through it waits 1.14 ms at p99 instead of 452.5, " +
-			"350.7 with a server's plan; the goodput is 42.03 Mbit/s instead of 45.58 (scenarios/relay/proxy.toml)"
+		return proxyEvidence.String()
 	case k.Has(Tunnel):
-		return "lab, 50mbit, 4 downloads through a tunnel in user space: ssh in it waits 1.05 ms at p99 instead of " +
-			"1021, 151.0 with 93 % of what leaves; the goodput is 42.87 Mbit/s instead of 44.58 " +
-			"(scenarios/relay/tunnel.toml)"
+		return tunnelEvidence.String()
 	case k.Tunnels():
-		return "lab, 50mbit, WireGuard, 4 uploads: ssh in the tunnel waits 1.79 ms at p99, 198.5 with a server's " +
-			"plan; 4 downloads carry 41.59 Mbit/s (scenarios/relay/wireguard.toml)"
+		return wireguardEvidence.String()
 	}
-	return "lab, 50mbit, 4 downloads through NAT: ssh through the relay waits 1.97 ms at p99 instead of 386.8, 342.0 " +
-		"with a server's plan; the goodput is 43.88 Mbit/s instead of 46.55 (scenarios/relay/nat.toml)"
+	return natEvidence.String()
 }

@@ -35,23 +35,6 @@ const (
 	tcpRmem           = "net.ipv4.tcp_rmem"
 	tcpWmem           = "net.ipv4.tcp_wmem"
 	tcpECN            = "net.ipv4.tcp_ecn"
-
-	shapeEvidence = "lab, 50mbit, 48.3ms, 4 downloads: an echo waits 0.24 ms at p99 instead of 199, the goodput " +
-		"is 47.6 Mbit/s instead of 47.7, and the provider drops nothing (scenarios/narrow-link.toml)"
-	intervalEvidence = "with CAKE's own interval of 100ms an echo beside 16 flows waits 0.68 ms at p99 instead of " +
-		"0.24, and one forwarded flow fills 91 % of the link instead of 99.6 (48ms; scenarios/aqm-interval.toml)"
-	ownEvidence = "12mbit, 71ms: connections that start and stop fill 99.0 % of the link, and 86.1 with ten RTTs of " +
-		"interval (scenarios/rules/startstop.toml)"
-	fairEvidence = "1 against 10 connections at 100mbit: 47.6 Mbit/s for the one, and 8.7 with CAKE's default " +
-		"(scenarios/seeds/shaping.toml)"
-	ingressEvidence = "lab, 50mbit, 48.3ms: beside 4 uploads an echo waits 0.8 ms at p99 instead of 200, for 84.8 % " +
-		"of the link instead of 99.3; 16 BBR flows bring a queue back to the provider of 6.0 ms at 90 % and of " +
-		"100 at 99.75 %, where 85 % leaves 2.5; with CAKE's own interval of 100ms one cubic flow fills 80 % of the " +
-		"link, and four of BBR 77 (scenarios/ingress.toml)"
-	lowatEvidence = "lab: 1029 to 134 KiB unsent with cubic, 3046 to 132 with BBR, goodput and RTT unchanged; at " +
-		"8192 BBR keeps 49 ms of queue at the provider (scenarios/seeds/notsent-lowat.toml)"
-	lossEvidence = "lab, 2.3 MB over 167ms take 2.1 s with BBR and 9.2 with cubic at 1 % loss, 3.2 and 98 at 10 " +
-		"% (medians of 15; scenarios/seeds/lossy-path.toml)"
 )
 
 // ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it.
@@ -155,9 +138,8 @@ func (g Goal) Crowded(s host.Sockets) []Note {
 	}
 	return []Note{warning("path", "one client has %d busy connections. At %s a turn of theirs takes %s, and what "+
 		"else that client does waits for its turn. No other client waits. Fewer connections end that; so does CAKE's "+
-		"flows, with which clients do not share evenly any more (lab, 12mbit: an echo of a client with 33 downloads "+
-		"waits 5.63 ms at p99, with 128 73.63, and with flows 1.01; scenarios/rules/many.toml)",
-		s.Most, g.Rate, turn.Round(time.Millisecond))}
+		"flows, with which clients do not share evenly any more (%s)",
+		s.Most, g.Rate, turn.Round(time.Millisecond), manyEvidence.quoted())}
 }
 
 // overloads says what DualPI2 drops where many connections are seen.
@@ -173,8 +155,7 @@ func (g Goal) overloads(s host.Sockets) []Note {
 		return nil
 	}
 	return []Note{warning("L4S", "%d connections are busy. At %s each has less than four packets in flight. "+
-		"DualPI2 then drops many, also of what is no download (lab, 12mbit, 40ms, 16 downloads: a classic echo "+
-		"loses 4.73 %% of its packets, and with CAKE 0; scenarios/rules/l4s.toml)", s.Busy, g.Rate)}
+		"DualPI2 then drops many, also of what is no download (%s)", s.Busy, g.Rate, overloadEvidence.quoted())}
 }
 
 // ownInterval is the interval for what this host sends itself.
@@ -249,10 +230,8 @@ func (d *draft) shaper() error {
 	htb := d.htb(shaped(g.Rate))
 	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() {
 		d.warn(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device. Where %s is "+
-			"enforced beyond it, the queue is there. "+
-			"(lab, a host with the published recipe dualpi2-bbr: its queue held 0 packets, and an echo took 62 ms "+
-			"longer beside four downloads; scenarios/seed-host.toml)",
-			d.stack.Leaf(), g.Rate)
+			"enforced beyond it, the queue is there. (%s)", d.stack.Leaf(), g.Rate,
+			idleHostEvidence.quoted())
 	}
 
 	if g.Prefer == "l4s" {
@@ -266,8 +245,7 @@ func (d *draft) shaper() error {
 	d.needCAKE()
 	if d.has("htb") && d.has("fq_codel") {
 		return d.root(append(htb, fqCodel(interval(g.RTT))), d.withoutCAKE(reason),
-			"lab, 50mbit, 48.3ms: an echo waits 0.24 ms at p50 and 0.48 at p99, where CAKE has 0.12 and 0.24; 1 "+
-				"against 4 connections share 9.5 : 38.1, where CAKE has 23.8 : 23.8 (scenarios/steps-down.toml)")
+			withoutCAKEEvidence.String())
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
 }
@@ -293,15 +271,12 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 	g := d.Goal
 	if g.Rate < narrow {
 		d.warn("L4S", "on a link as narrow as %s many connections at once overload DualPI2, and it drops in both "+
-			"queues "+
-			"(lab, 3mbit, 16 downloads: a classic echo loses 29.3 %% of its packets, one in the L queue 24.8, "+
-			"and with CAKE 0 and 0; scenarios/rules/l4s.toml)", g.Rate)
+			"queues (%s)", g.Rate, narrowL4SEvidence.quoted())
 	}
 	if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
 		return true, d.root(append(htb, plain("dualpi2")...), reason+
 			"; two queues, L4S marking, by the kernel's own DualPI2",
-			"lab, 50mbit, 48.3ms, 5 cubic downloads: an echo waits 6.94 ms at p50, where CAKE has 0.12; no "+
-				"fairness between clients; no drop at the provider (scenarios/steps-down.toml)")
+			kernelDualPI2Evidence.String())
 	}
 	if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
 		d.warn("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
@@ -313,18 +288,15 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 		if d.facts.Forwards() {
 			d.note("forwarding", "what this host forwards reaches bpf_dualpi2 as the receiving device or a "+
 				"container has joined it. It goes as a whole, where the kernel's dualpi2 takes it apart; "+
-				"ethtool -K DEV gro off, for a device that joins (lab, 50mbit, 10ms: p99 in the L queue 1.65 ms "+
-				"instead of 1.36; scenarios/dualpi2/superpackets.toml)")
+				"ethtool -K DEV gro off, for a device that joins (%s)", superpacketEvidence.quoted())
 		}
 		if g.Serves == servesUDP {
 			d.note("UDP GSO", "a QUIC server hands over several packets in one piece. Those go through "+
-				"bpf_dualpi2 as a whole, where CAKE takes them apart. (lab, 50mbit, 40ms: an echo waits 24.03 ms at "+
-				"p99, and 21.39 without GSO; scenarios/traffic/gso.toml)")
+				"bpf_dualpi2 as a whole, where CAKE takes them apart. (%s)", udpGSOEvidence.quoted())
 		}
 		return true, d.root(qdisc.Stack{d.bpfDualPI2(shaped(g.Rate))}, reason+
 			"; two queues, L4S marking, by weir's DualPI2 in BPF",
-			"lab, 50mbit, 10ms, flows of cubic and DCTCP: an echo that is not ECT waits 15.84 ms at p50, where "+
-				"CAKE has 0.18; no fairness between clients (scenarios/dualpi2/steps.toml)")
+			bpfDualPI2Evidence.String())
 	}
 	if !d.facts.Admin && d.facts.Qdiscs[qdisc.BPF] == host.Unknown {
 		d.warn("L4S", "kernel %s has no dualpi2. Whether it takes weir's own, which weir up would use, only root can "+
@@ -353,7 +325,7 @@ func (d *draft) cake(reason string) error {
 	side, why := "dst", intervalEvidence
 	switch {
 	case d.sendsOwnTCP():
-		why, q.MemLimit = ownEvidence, ownMemory(g.highest())
+		why, q.MemLimit = ownTCPEvidence, ownMemory(g.highest())
 		d.warn("rtt", "%s: how long a connection's own queue may stand before CAKE acts on it. The kernel keeps the "+
 			"queues of this host's TCP short by itself; --serves udp for a host that sends QUIC", q.RTT)
 	case g.RTT == 0:
@@ -375,9 +347,9 @@ func (d *draft) cake(reason string) error {
 	}
 	fair := fairEvidence
 	if !q.SplitGSO {
-		fair = wideEvidence
+		fair = wholeEvidence
 	}
-	return d.root(qdisc.Stack{q}, reason+queues, strings.Join([]string{shapeEvidence, why, fair}, "; "))
+	return d.root(qdisc.Stack{q}, reason+queues, fmt.Sprintf("%v; %v; %v", shapedEvidence, why, fair))
 }
 
 func (d *draft) noShaper(or string) error {
@@ -442,9 +414,7 @@ func shapeWhatArrives(d *draft) error {
 	case g.Ingress == 0:
 		if g.Carries == Kinds(Routes) && g.Rate != 0 {
 			d.note("incoming traffic", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% "+
-				"of its rate. "+
-				"(lab, 50mbit, 4 flows in: ssh through the router waits 0.79 ms at p99, and 199.0 without; "+
-				"scenarios/relay/router.toml)")
+				"of its rate. (%s)", routerEvidence.quoted())
 		}
 		return nil
 	}
@@ -472,11 +442,11 @@ func (d *draft) shapeIngress() error {
 			q.NAT = true
 			d.note("fairness", "incoming traffic of %s is shared evenly between %s", d.link.Name, side)
 		}
-		return d.ingress(qdisc.Arriving{Stack: qdisc.Stack{q}}, reason, ingressEvidence)
+		return d.ingress(qdisc.Arriving{Stack: qdisc.Stack{q}}, reason, ingressEvidence.String())
 	}
 	if d.has("htb") && d.has("fq_codel") {
 		return d.ingress(qdisc.Arriving{Stack: append(d.htb(rate), fqCodel(interval(g.RTT)))},
-			d.withoutCAKE(reason), ingressEvidence)
+			d.withoutCAKE(reason), ingressEvidence.String())
 	}
 	return d.noShaper("leave --ingress out")
 }
@@ -497,8 +467,7 @@ func (d *draft) unshaped() error {
 		if !d.has(kind) {
 			d.warn(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
 		} else if err := d.root(append(above, plain(kind)...), reason,
-			"lab, 1gbit at the device: an echo takes 0.37 ms with fq_codel, 2.55 with one FIFO "+
-				"(scenarios/seeds/gso.toml)"); err != nil {
+			fifoEvidence.String()); err != nil {
 			return err
 		}
 	}
@@ -518,9 +487,8 @@ func (d *draft) warnIfIdle() {
 	if d.stack.Has("noqueue") {
 		what = "there is no queue at this device"
 	}
-	d.warn(d.link.Name, "%s. If the provider enforces a lower rate the queue is there; tell it with --rate "+
-		"(lab, 50mbit: dualpi2 without a rate held 0 packets and changed nothing; scenarios/seeds/narrow-link.toml)",
-		what)
+	d.warn(d.link.Name, "%s. If the provider enforces a lower rate the queue is there; tell it with --rate (%s)", what,
+		idleEvidence.quoted())
 }
 
 func l4s(t qdisc.Traits) bool     { return t.L4S }
@@ -545,20 +513,19 @@ func chooseCongestionControl(d *draft) error {
 			return err
 		}
 		want, reason = "cubic", "BBR takes no notice of DualPI2's marks and drops"
-		evidence = "lab, 50mbit: under four BBR flows DualPI2 drops 27 % of an innocent probe " +
-			"(scenarios/seeds/dualpi2.toml)"
+		evidence = bbrDualPI2Evidence.String()
 	case l4sBottleneck:
 		d.wants[congestionControl] = d.cc // and not what another goal would rather have
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
 	case d.outrunByLoss() && d.facts.Congestion.Has("bbr"):
 		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it",
-			d.Goal.Loss), lossEvidence
+			d.Goal.Loss), lossEvidence.String()
 	case d.outrunByLoss():
 		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel,
 			d.Goal.Loss)
 	case d.stack.Shapes():
-		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and at 500mbit cubic "+
-			"carries 477 Mbit/s where BBR carries 463 (scenarios/long-fast-link.toml)", d.cc)
+		// ote("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and %v", d.cc,
+		// calmEvidence)
 	default:
 		d.note("congestion control",
 			"%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)
@@ -609,7 +576,7 @@ func limitUnsent(d *draft) error {
 	default:
 		return nil
 	}
-	d.sysctl(notsentLowat, strconv.Itoa(best), reason, lowatEvidence)
+	d.sysctl(notsentLowat, strconv.Itoa(best), reason, lowatEvidence.String())
 	return nil
 }
 
@@ -675,8 +642,7 @@ func sizeBuffers(d *draft) error {
 		if need > sizes[2] {
 			sizes[2] = need
 			reasons = append(reasons, fmt.Sprintf("maximum for %g × %s × %s (%s)", b.factor, rate, rtt, said))
-			evidence = append(evidence, "lab, 500mbit, 48ms: one cubic flow carries 461 Mbit/s with the kernel's "+
-				"maximum, held back by it for 13 % of the time, and 477 with this one (scenarios/long-fast-link.toml)")
+			evidence = append(evidence, buffersEvidence.String())
 		}
 		sizes[2] = max(sizes[2], sizes[1])
 		if len(reasons) > 0 {
@@ -712,7 +678,6 @@ func askForECN(d *draft) error {
 		return nil
 	}
 	d.sysctl(tcpECN, "1", "connections that this relay opens are marked, not dropped, by its own queue",
-		"lab: on a server that only accepts 1 and 2 are the same, so it is set where the host dials out "+
-			"(scenarios/seeds/ecn.toml)")
+		ecnEvidence.String())
 	return nil
 }

@@ -12,12 +12,14 @@ import (
 	"weir/internal/host/hosttest"
 )
 
-var update = flag.Bool("update", false, "write all that plans say into testdata/said.txt")
+var update = flag.Bool("update", false, "write what plans say into testdata/said.txt, and figures.go from results")
 
-// All that each plan says, to the word and the figure: with its reasons, what was left as it is, and the files that
-// would keep it.
+// All that plans say, to the word and the figure, each sentence once, under the first plan that says it: reasons,
+// what was left as it is, and the files that would keep it. What they change is in ruled, and their evidence in
+// evidence.go.
 func TestAllThatIsSaid(t *testing.T) {
 	var b strings.Builder
+	said := map[string]bool{}
 	for _, c := range ruled(t) {
 		f := c.facts
 		f.Init, f.Udev, f.Program = host.Systemd, true, host.Program{Path: "/usr/local/bin/weir", RootOnly: true}
@@ -27,24 +29,31 @@ func TestAllThatIsSaid(t *testing.T) {
 			f.Files[name] = host.File{Kind: host.NoFile}
 		}
 		p, err := Make(c.goal, f)
-		fmt.Fprintf(&b, "# %s: %s\n", c.name, c.goal.Flags())
+		title := fmt.Sprintf("# %s: %s\n", c.name, c.goal.Flags())
+		say := func(format string, args ...any) {
+			if line := fmt.Sprintf(format, args...); !said[line] {
+				b.WriteString(title + line + "\n")
+				title, said[line] = "", true
+			}
+		}
 		if err != nil {
-			fmt.Fprintf(&b, "%v\n\n", err)
-			continue
+			say("%v", err)
 		}
 		for _, change := range p.Changes {
 			if content, is := change.New.(Content); is {
 				if text := settings(content.Text); change.Name != host.UnitFile && change.Name != host.FollowFile {
-					fmt.Fprintf(&b, "%s %s: %s\n", change.Verb(), change.Name, text)
+					say("%s %s: %s", change.Verb(), change.Name, text)
 				}
 				continue
 			}
-			fmt.Fprintf(&b, "%s: %s → %s\n  %s\n", change.Target, change.Old, change.New, change.Reason)
+			say("%s", change.Reason)
 		}
 		for _, n := range p.Considered {
-			fmt.Fprintf(&b, "%s: %s\n", n.Subject, n.Text)
+			say("%s: %s", n.Subject, n.Text)
 		}
-		b.WriteString("\n")
+		if title == "" {
+			b.WriteString("\n")
+		}
 	}
 	hosttest.Golden(t, "testdata/said.txt", b.String(), *update)
 }

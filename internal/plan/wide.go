@@ -17,11 +17,6 @@ const (
 	// A packet of TCP takes more than three times the instructions where CAKE takes superpackets apart: TestCost of
 	// internal/dualpi2 counts them and holds this to it, and weir doctor --bench measures both (results/rules.md).
 	wholeCarries = 3
-
-	wideEvidence = "1 against 10 connections at 2.5gbit: with superpackets left whole 1192 and 1193 Mbit/s and an " +
-		"echo of 0.21 ms at p99; with cake_mq 298 and 2087 (scenarios/rules/wide.toml)"
-	perQueueEvidence = "lab, 2.5gbit, 4 queues: an echo waits 1.08 ms at p99, and without a shaper 100; 1 against 10 " +
-		"connections share 119 : 2266, and with CAKE 1193 : 1193 (scenarios/rules/wide.toml)"
 )
 
 // carried is which rate one CAKE is taken to carry, with a fifth left for what a card's driver does.
@@ -52,8 +47,7 @@ func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
 func (d *draft) multiQueue(q *qdisc.Cake) (queues string) {
 	q.MultiQueue = true
 	d.note("fairness", "each of the %d queues is fair by itself: clients share evenly where their connections "+
-		"fall on the same. (lab, 100mbit, 1 against 10 connections: 11.93 and 83.40 Mbit/s, 47.66 with one CAKE; "+
-		"scenarios/rules/several-queues.toml)", d.link.TxQueues)
+		"fall on the same. (%s)", d.link.TxQueues, separateEvidence.quoted())
 	return fmt.Sprintf(", on %d queues", d.link.TxQueues)
 }
 
@@ -86,7 +80,7 @@ func (d *draft) perQueue() error {
 			each)
 		return d.root(append(append(plain("mq"), d.htb(each)...), plain(leaf)...), fmt.Sprintf(
 			"%s; one CAKE carries %s here, so each of the %d queues has its part", hereReason(g.Rate), g.OneCAKE,
-			d.link.TxQueues), perQueueEvidence)
+			d.link.TxQueues), perQueueEvidence.String())
 	}
 	d.warn(d.link.Name, "no shaper: one CAKE carries %s here, and %s needs more. The queue stays at the provider. A "+
 		"shaper that the CPU holds back would be slower, and have a queue of its own", g.OneCAKE, g.Rate)
