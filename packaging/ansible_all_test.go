@@ -78,7 +78,8 @@ func TestAnsibleLint(t *testing.T) {
 	}
 }
 
-// Those of ansible-test's checks of what was built that download nothing. docs/fleet.md has the command for the others.
+// Those of ansible-test's checks of what was built that download nothing. results/fleet.md has the command for the
+// others.
 func TestAnsibleSanity(t *testing.T) {
 	needsAnsible(t, "ansible-test", "ansible-galaxy")
 	dir := t.TempDir()
@@ -184,8 +185,8 @@ func TestAnsibleRollout(t *testing.T) {
 			case "check":
 				checkDiff(t, dir)
 			case "fails":
-				if doc, err := os.ReadFile("../docs/fleet.md"); err != nil || !strings.Contains(string(doc), table) {
-					t.Errorf("docs/fleet.md has not the table of ansible/tests/rollout fails: %v\n%s", err, table)
+				if doc, err := os.ReadFile("../results/fleet.md"); err != nil || !strings.Contains(string(doc), table) {
+					t.Errorf("results/fleet.md has not the table of ansible/tests/rollout fails: %v\n%s", err, table)
 				}
 			}
 		})
@@ -362,9 +363,9 @@ func TestAnsibleRolloutReal(t *testing.T) {
 	rows, table := rollOut(t, "real", dir, "2\n")
 	figure := regexp.MustCompile(`\| [\d.]+ (ms|×) `) // no two runs give the same
 	masked := func(s string) string { return figure.ReplaceAllString(s, "| some $1 ") }
-	doc, err := os.ReadFile("../docs/fleet.md")
+	doc, err := os.ReadFile("../results/fleet.md")
 	if err != nil || !strings.Contains(masked(string(doc)), masked(table)) {
-		t.Errorf("docs/fleet.md has not the table of ansible/tests/rollout real: %v\n%s", err, table)
+		t.Errorf("results/fleet.md has not the table of ansible/tests/rollout real: %v\n%s", err, table)
 	}
 	read := func(host, file string) string {
 		t.Helper()

@@ -70,11 +70,11 @@ func others(t *testing.T, dir string) {
 }
 
 // needsAPK wants a static apk, which WEIR_APK names: no package but Alpine's has it, so it is built from its source
-// (docs/distributions.md).
+// (results/distributions.md).
 func needsAPK(t *testing.T) {
 	t.Helper()
 	if os.Getenv("WEIR_APK") == "" {
-		t.Skip("skipped, not passed: there is no apk (WEIR_APK, docs/distributions.md)")
+		t.Skip("skipped, not passed: there is no apk (WEIR_APK, results/distributions.md)")
 	}
 }
 

@@ -90,7 +90,7 @@ Exit status: 0 found and verified, 1 not, 2 wrong usage.`,
 	o.addPeer(f)
 	f.StringVar(&o.cc, "cc", "", "congestion control `name` that fills the link (default: bbr, where it is)")
 	f.BoolVar(&o.noFraming, "no-framing", false, "do not look for the framing; 4 s less")
-	f.BoolVar(&o.json, "json", false, "print JSON (docs/calibrate.md explains it)")
+	f.BoolVar(&o.json, "json", false, "print JSON (docs/measuring.md explains it)")
 	return cmd
 }
 

@@ -40,7 +40,7 @@ It tells each queueing discipline, each tin of CAKE, and DualPI2's L and C. It
 tells the RTT of this host's TCP connections above their minimum, by device and
 congestion control, and who limits them. Findings of weir doctor have their
 codes. Last, it says if the goal is in force, drifted or not confirmed.
-docs/exporter.md lists all metrics.
+docs/fleet.md lists all metrics.
 
 Queues are read at each scrape, connections every 15 seconds, findings and the
 goal every 30. How many series there are does not depend on the connections.
@@ -60,7 +60,7 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 				return usage("weir exporter --textfile FILE", "--listen and --web-config exclude --textfile")
 			}
 			if err := toolkit.Validate(web); err != nil {
-				return hint.Wrap(fmt.Errorf("%s: %w", web, err), "docs/exporter.md, which has an example")
+				return hint.Wrap(fmt.Errorf("%s: %w", web, err), "docs/fleet.md, which has an example")
 			}
 			if err := listens("--listen", listen, "tcp", "127.0.0.1:4749"); err != nil {
 				return err

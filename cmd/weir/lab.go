@@ -73,7 +73,7 @@ network of this machine.
 
 Needs the lab kernel: make lab-kernel. The engine qemu needs a stock Debian
 kernel, which runs under emulation: make kernels. docs/scenarios.md says how a
-scenario is written, docs/results.md what --json holds.
+scenario is written, and what --json holds.
 
 Exit status: 0 every run gave a result, 1 a run failed or a claim was not
 measured, 2 wrong usage. A claim that is not reproduced is a result.`,

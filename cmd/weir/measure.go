@@ -128,7 +128,7 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 	f.StringVar(&o.csv, "csv", "", "also write all samples to this `file`")
 	f.StringVar(&o.flent, "flent", "", "also write this `file` for flent: name.flent.gz")
 	f.StringVar(&o.html, "html", "", "also write a page with pictures to this `file`")
-	f.BoolVar(&o.json, "json", false, "print JSON (docs/measure.md explains it)")
+	f.BoolVar(&o.json, "json", false, "print JSON (docs/measuring.md explains it)")
 	takesFile(cmd, "compare", "csv", "flent", "html")
 	return cmd
 }

@@ -58,7 +58,7 @@ must be open to the Internet. It is kept and renewed.
 
 One TLS port speaks to weir measure, networkQuality and other RPM clients, ndt7,
 LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
-as its HMAC key. docs/measure.md has a command for each.
+as its HMAC key. docs/measuring.md has a command for each.
 
 One client tests at a time; others are told when to come back. UDP replies never
 exceed the request, except the first to a client that has the token or is local

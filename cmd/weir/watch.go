@@ -92,7 +92,7 @@ Exit status: 0 shown, 1 not, 2 wrong usage.`,
 	options.add(cmd)
 	device(cmd, &dev, "`device` of the uplink (default: the default route's)")
 	cmd.Flags().BoolVar(&once, "once", false, "look for three seconds, print the screen, and end")
-	cmd.Flags().Lookup("json").Usage = "print a line of JSON each second (docs/watch.md explains it)"
+	cmd.Flags().Lookup("json").Usage = "print a line of JSON each second (docs/measuring.md explains it)"
 	return cmd
 }
 

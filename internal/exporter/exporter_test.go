@@ -121,13 +121,13 @@ func TestMetrics(t *testing.T) {
 	if want, err := os.ReadFile(golden); err != nil || string(got) != string(want) {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
-	doc, err := os.ReadFile("../../docs/exporter.md")
+	doc, err := os.ReadFile("../../docs/fleet.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllSubmatch(got, -1) {
 		if !bytes.Contains(doc, []byte("`"+string(name[1])+"`")) {
-			t.Errorf("docs/exporter.md does not have %s", name[1])
+			t.Errorf("docs/fleet.md does not have %s", name[1])
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestDocumented(t *testing.T) {
 		file string
 		tag  string
 		of   any
-	}{{"../../docs/scenarios.md", "toml", scenario.Scenario{}}, {"../../docs/results.md", "json", verdict.Report{}}} {
+	}{{"../../docs/scenarios.md", "toml", scenario.Scenario{}}, {"../../docs/scenarios.md", "json", verdict.Report{}}} {
 		text, err := os.ReadFile(c.file)
 		if err != nil {
 			t.Fatal(err)

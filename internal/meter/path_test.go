@@ -76,7 +76,7 @@ func TestPathSizes(t *testing.T) {
 	}
 }
 
-// What docs/measure.md says that it costs on an Ethernet.
+// What docs/measuring.md says that it costs on an Ethernet.
 func TestPathCost(t *testing.T) {
 	const device = 1500
 	least, most, bytes := 1000, 0, 0

@@ -114,10 +114,10 @@ func TestScreen(t *testing.T) {
 		if want, err := os.ReadFile(golden); err != nil || got != string(want) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
 		}
-		doc, err := os.ReadFile("../../docs/watch.md")
+		doc, err := os.ReadFile("../../docs/measuring.md")
 		shown := "    " + strings.ReplaceAll(strings.TrimSuffix(got, "\n"), "\n", "\n    ") + "\n"
 		if err != nil || name == "80x24" && !strings.Contains(string(doc), shown) {
-			t.Errorf("docs/watch.md does not have %s: %v", golden, err)
+			t.Errorf("docs/measuring.md does not have %s: %v", golden, err)
 		}
 	}
 }

@@ -7,7 +7,7 @@ __metaclass__ = type
 
 import json
 
-# What weir's own options are called here, and their types; docs/goals.md of Weir explains each.
+# What weir's own options are called here, and their types; docs/how-it-works.md of Weir explains each.
 GOAL = dict(
     dev=dict(type="str"),
     rate=dict(type="str"),

@@ -58,9 +58,9 @@ func TestFleet(t *testing.T) {
 	masked := func(s string) string {                                      // and in whatever lines
 		return strings.Join(strings.Fields(release.ReplaceAllString(s, "$1 some $2")), " ")
 	}
-	doc, err := os.ReadFile("../../../docs/fleet.md")
+	doc, err := os.ReadFile("../../../results/fleet.md")
 	if err != nil || !strings.Contains(masked(string(doc)), masked(table)) {
-		t.Errorf("docs/fleet.md has not the table of TestFleet: %v\n%s", err, table)
+		t.Errorf("results/fleet.md has not the table of TestFleet: %v\n%s", err, table)
 	}
 	if status != 2 {
 		t.Errorf("the roll-out halted, and its status is %d\n%s", status, log)
