@@ -33,7 +33,7 @@ newest: ## what the results would be with the newest linux-source there is: they
 	@scripts/need lab-kernel
 	@internal/lab/uml/kernel/build --newest
 	@$(MAKE) --no-print-directory remake-results
-	@git diff --stat -- results README.md
+	@git diff --stat -- results README.md internal/plan
 
 kernels: ## fetch stock Debian kernels into the user's cache, unless they are there: those of KERNELS (default: the newest, and the oldest that is tested)
 	@scripts/need kernels
