@@ -5,16 +5,16 @@ SHELL := /bin/bash
 GO ?= scripts/go
 export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
-LAB := ./weir lab run
+LAB := ./weir-lab run
 
 .PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate results results-rules results-dualpi2 results-dualpi2-matrix clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-weir: ## build the static binary
+weir: ## build the two static binaries, weir and weir-lab
 	@scripts/need go
-	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o weir ./cmd/weir
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o . ./cmd/weir ./cmd/weir-lab
 
 quic: ## build weir-quic beside it, which the lab's scenarios of QUIC run
 	@scripts/need go
@@ -122,7 +122,7 @@ results-dualpi2: lab-kernel reference weir ## results/dualpi2.md, or what SECTIO
 results-dualpi2-matrix: reference weir ## results/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
 	@scripts/results dualpi2-matrix
 
-dist: ## static binaries and packages (.deb, .rpm, .apk, .pkg.tar.zst) for amd64 and arm64; and programs to measure from macOS and Windows
+dist: lab-kernel ## static binaries and packages (.deb, .rpm, .apk, .pkg.tar.zst) for amd64 and arm64; and programs to measure from macOS and Windows
 	@scripts/need go dist
 	@rm -rf dist
 	@scripts/dist dist amd64 arm64 darwin/arm64 darwin/amd64 windows/amd64 windows/arm64

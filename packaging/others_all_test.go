@@ -30,7 +30,7 @@ func others(t *testing.T, dir string) {
 	}
 	t.Run("rpm", func(t *testing.T) {
 		needs(t, "rpm")
-		file := one(t, "weir-*-1.x86_64.rpm")
+		file := one(t, "weir-[0-9]*-1.x86_64.rpm")
 		const listed = `[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILENAMES}\n]`
 		compare(t, output(t, "rpm", "-qp", "--qf", listed, file), elsewhere("usr/lib/systemd/system"))
 		if got := output(t, "rpm", "-qp", "--qf", "%{NAME} %{ARCH} %{LICENSE} %{BUILDHOST}", file); got !=
@@ -45,7 +45,7 @@ func others(t *testing.T, dir string) {
 	})
 	t.Run("pacman", func(t *testing.T) {
 		needs(t, "bsdtar")
-		file := one(t, "weir-*-1-x86_64.pkg.tar.zst")
+		file := one(t, "weir-[0-9]*-1-x86_64.pkg.tar.zst")
 		compare(t, archived(t, file), elsewhere("usr/lib/systemd/system"))
 		has(t, output(t, "bsdtar", "-xOf", file, ".PKGINFO"), "pkgname = weir", "arch = x86_64",
 			"license = Apache-2.0", `pkgver = [0-9][0-9a-z.]*-1`)
@@ -54,7 +54,7 @@ func others(t *testing.T, dir string) {
 	})
 	t.Run("apk", func(t *testing.T) {
 		needs(t, "bsdtar")
-		file := one(t, "weir-*-r1.x86_64.apk")
+		file := one(t, "weir-[0-9]*-r1.x86_64.apk")
 		compare(t, archived(t, file), elsewhere("etc/init.d"))
 		has(t, output(t, "bsdtar", "-xOf", file, ".PKGINFO"), "pkgname = weir", "arch = x86_64",
 			"license = Apache-2.0", `pkgver = [0-9]+(\.[0-9]+)*(_(rc|git)[0-9]+)*-r1`) // apk-package(5)

@@ -111,13 +111,14 @@ func TestPackage(t *testing.T) {
 			t.Errorf("weir man: %s", out)
 		}
 	})
+	t.Run("lab", func(t *testing.T) { labPackage(t, filepath.Dir(deb)) })
 	t.Run("lifecycle", func(t *testing.T) { runLifecycle(t, deb, "dpkg") })
 	t.Run("role", func(t *testing.T) { runRole(t, deb, "apt-get") })
 	t.Run("others", func(t *testing.T) { others(t, filepath.Dir(deb)) })
 	t.Run("reproducible", func(t *testing.T) {
 		again, _ := build(t, "UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
 		files, err := os.ReadDir(filepath.Dir(deb))
-		if err != nil || len(files) != 7 {
+		if err != nil || len(files) != 11 {
 			t.Errorf("%d files: %v", len(files), err)
 		}
 		for _, file := range files {
@@ -129,6 +130,35 @@ func TestPackage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// labPackage looks at weir-lab: it has the kernel, says where that is from, and needs the weir that its guests run.
+func labPackage(t *testing.T, dir string) {
+	debs, _ := filepath.Glob(dir + "/weir-lab_*_amd64.deb")
+	if len(debs) != 1 {
+		t.Fatalf("packages: %v", debs)
+	}
+	for field, want := range map[string]string{"Package": "weir-lab", "Architecture": "amd64", "Depends": "weir"} {
+		if got := strings.TrimSpace(output(t, "dpkg-deb", "-f", debs[0], field)); got != want {
+			t.Errorf("%s: %q, want %s", field, got, want)
+		}
+	}
+	root := t.TempDir()
+	output(t, "dpkg-deb", "-x", debs[0], root)
+	for _, name := range []string{"usr/share/man/man1/weir-lab-run.1.gz", "usr/share/man/man1/weir-lab-merge.1.gz",
+		"usr/share/doc/weir-lab/examples/narrow-link.toml", "usr/share/bash-completion/completions/weir-lab"} {
+		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Mode() != 0o644 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	recipe, err := os.ReadFile(root + "/usr/lib/weir-lab/recipe")
+	terms, errTerms := os.ReadFile(root + "/usr/share/doc/weir-lab/copyright")
+	if err != nil || errTerms != nil || !strings.Contains(string(terms), "recipe "+strings.TrimSpace(string(recipe))) {
+		t.Errorf("its terms do not name the kernel's recipe %s: %v %v", recipe, err, errTerms)
+	}
+	if got := output(t, root+"/usr/lib/weir-lab/linux", "--version"); !strings.HasPrefix(strings.TrimSpace(got), "7.") {
+		t.Errorf("the kernel says that it is %q", got)
+	}
 }
 
 //go:embed copy_test.sh
@@ -190,7 +220,7 @@ func build(t *testing.T, environment ...string) (deb, said string) {
 	if err != nil {
 		t.Fatalf("scripts/dist: %v\n%s", err, out)
 	}
-	debs, _ := filepath.Glob(dir + "/*_amd64.deb")
+	debs, _ := filepath.Glob(dir + "/weir_*_amd64.deb")
 	if len(debs) != 1 {
 		t.Fatalf("packages: %v\n%s", debs, out)
 	}

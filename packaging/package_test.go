@@ -49,9 +49,6 @@ func contents() map[string]string {
 		"usr/share/zsh/vendor-completions/_weir":        "-rw-r--r--",
 		"usr/share/fish/vendor_completions.d/weir.fish": "-rw-r--r--",
 		"usr/share/man/man8/weir.8.gz":                  "-rw-r--r--",
-		"usr/share/man/man1/weir-lab.1.gz":              "-rw-r--r--",
-		"usr/share/man/man1/weir-lab-merge.1.gz":        "-rw-r--r--",
-		"usr/share/man/man1/weir-lab-run.1.gz":          "-rw-r--r--",
 	}
 	files["usr/share/doc/weir/examples/weir.dashboard.json"] = "-rw-r--r--"
 	files["usr/lib/systemd/system/weir-serve-domain@.service"] = "-rw-r--r--"

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/follow"
 	"weir/internal/follow/live"
 	"weir/internal/host"
@@ -57,7 +58,7 @@ func withMeasuredRate(cmd *cobra.Command, o common, goal plan.Goal, patience tim
 	if why := host.Unasked(); why != "" && !loads {
 		err = errors.New(why)
 	} else {
-		h, err = hear(interrupted, u, patience, newProgress(cmd.ErrOrStderr()))
+		h, err = hear(interrupted, u, patience, cli.NewProgress(cmd.ErrOrStderr()))
 	}
 	switch {
 	case interrupted.Err() != nil:
@@ -78,15 +79,15 @@ func withMeasuredRate(cmd *cobra.Command, o common, goal plan.Goal, patience tim
 }
 
 // hear listens until the rate is known, or nothing more is to be expected: nothing waits for as long as patience says.
-func hear(interrupted context.Context, u change.Unmeasured, patience time.Duration, line *progress) (h hearing,
+func hear(interrupted context.Context, u change.Unmeasured, patience time.Duration, line *cli.Progress) (h hearing,
 	err error) {
 	ctx, end := context.WithTimeout(interrupted, max(listenLong, patience))
 	defer end()
-	defer line.clear()
+	defer line.Clear()
 	began := time.Now()
 	impatient := time.AfterFunc(patience, end)
 	rate, err := live.Find(ctx, u, func(w live.Wait) {
-		line.say(time.Since(began), func() string { return "looking for the rate: " + w.Text })
+		line.Say(time.Since(began), func() string { return "looking for the rate: " + w.Text })
 		switch {
 		case w.Lone != 0:
 			if !h.Alone {

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/term"
 
 	"weir/internal/calibrate"
+	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
@@ -77,7 +78,7 @@ It needs no root, and changes nothing on this host. Ctrl-C ends it.
 Exit status: 0 found and verified, 1 not, 2 wrong usage.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > mostPeers {
-				return usage("weir calibrate HOST", "1 to %d peers are needed, not %d", mostPeers, len(args))
+				return cli.Usage("weir calibrate HOST", "1 to %d peers are needed, not %d", mostPeers, len(args))
 			}
 			return nil
 		},
@@ -110,7 +111,7 @@ func calibratePeer(cmd *cobra.Command, o calibrateOptions) error {
 	}
 	w := cmd.OutOrStdout()
 	if o.json {
-		return cmp.Or(printJSON(w, found), o.verified(found))
+		return cmp.Or(cli.PrintJSON(w, found), o.verified(found))
 	}
 	printCalibrated(w, *found)
 	if found.Verified.Calm {
@@ -147,13 +148,13 @@ func (o calibrateOptions) run(stderr io.Writer) (*meter.Calibrated, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	options, note := o.measured()
-	line := newProgress(stderr)
-	defer line.clear()
+	line := cli.NewProgress(stderr)
+	defer line.Clear()
 	if err := meter.TryCC(options.CC); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	options.Phase = func(p calibrate.Phase) { line.say(time.Since(began), func() string { return string(p) }) }
+	options.Phase = func(p calibrate.Phase) { line.Say(time.Since(began), func() string { return string(p) }) }
 	peers, err := o.open(ctx, options.CC)
 	defer func() {
 		for _, p := range peers {
@@ -220,7 +221,7 @@ func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Pee
 		}
 	}
 	if len(o.tokens) > served || len(o.pins) > served {
-		return nil, usage("one --token and one --pin for each weir serve, in the same order",
+		return nil, cli.Usage("one --token and one --pin for each weir serve, in the same order",
 			"there are more of --token or --pin than peers that want one")
 	}
 	for _, token := range o.tokens {
@@ -255,7 +256,7 @@ func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, er
 	if pin != "" {
 		var err error
 		if pin, err = meter.ParseFingerprint(pin); err != nil {
-			return nil, usage("the line that weir serve prints", "--pin %v", err)
+			return nil, cli.Usage("the line that weir serve prints", "--pin %v", err)
 		}
 	}
 	if at, ok := strings.CutPrefix(name, iperfScheme); ok {
@@ -267,13 +268,13 @@ func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, er
 	}
 	if strings.HasPrefix(name, webScheme) {
 		if err := meter.CheckURL(name); err != nil {
-			return nil, usage("weir calibrate https://HOST", "%v", err)
+			return nil, cli.Usage("weir calibrate https://HOST", "%v", err)
 		}
 		return meter.OpenResponsive(ctx, name, pin)
 	}
 	if host, ok := sshName(name); ok {
 		if err := far.Check(host); err != nil {
-			return nil, usage("weir calibrate user@host", "%v", err)
+			return nil, cli.Usage("weir calibrate user@host", "%v", err)
 		}
 		return far.Open(ctx, far.Host{Name: host, Interactive: term.IsTerminal(int(os.Stdin.Fd()))})
 	}

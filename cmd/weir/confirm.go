@@ -6,6 +6,7 @@ package main
 
 import (
 	"fmt"
+	"weir/internal/cli"
 
 	"github.com/spf13/cobra"
 )
@@ -20,7 +21,7 @@ writes the files that bring it back after a reboot: weir up --help lists them.
 
 If there is nothing to confirm, it says so and succeeds. If it has been put
 back, or the machine was started again, it fails.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, confirmed, err := options.store().Confirm()
 			if err != nil {
@@ -29,7 +30,7 @@ back, or the machine was started again, it fails.`,
 			w := cmd.OutOrStdout()
 			switch {
 			case options.json:
-				return printJSON(w, status)
+				return cli.PrintJSON(w, status)
 			case confirmed:
 				until := "It ends with a reboot."
 				if status.Kept {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/cli"
 	"weir/internal/doctor"
 	"weir/internal/hint"
 	"weir/internal/host"
@@ -62,7 +63,7 @@ network namespace that ends with it. For two seconds that keeps every CPU busy.
 
 Exit status: 0 nothing is harmful or without effect, 1 something is or doctor
 failed, 2 wrong usage.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case inside:
@@ -81,7 +82,7 @@ failed, 2 wrong usage.`,
 			w := cmd.OutOrStdout()
 			switch {
 			case asJSON:
-				err = printJSON(w, diagnosed{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
+				err = cli.PrintJSON(w, diagnosed{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
 			case verbose:
 				printDiagnosis(w, facts, findings)
 				printSettings(w, facts)
@@ -120,7 +121,7 @@ func lookAt(facts *host.Facts, dev string) error {
 
 func allWell(findings []doctor.Finding) error {
 	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Harmful }) {
-		return errNotSo
+		return cli.ErrNo
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func printFinding(w io.Writer, x doctor.Finding) {
 		try = x.Try + "    " + x.Remark
 	}
 	if x.Evidence.Scenario != "" {
-		see = "see: weir lab run " + x.Evidence.Scenario
+		see = "see: weir-lab run " + x.Evidence.Scenario
 	}
 	if see != "" {
 		see = "(" + see + ")"

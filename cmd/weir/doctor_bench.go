@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/bench"
+	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/text"
@@ -33,11 +34,11 @@ func runBench(cmd *cobra.Command, asJSON bool) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 	defer stop()
-	shown, begin := newProgress(cmd.ErrOrStderr()), time.Now()
+	shown, begin := cli.NewProgress(cmd.ErrOrStderr()), time.Now()
 	report, err := bench.Run(ctx, []string{"doctor", "--bench-inside"}, func(done, of int) {
-		shown.say(time.Since(begin), func() string { return fmt.Sprintf("queue %d of %d", done, of) })
+		shown.Say(time.Since(begin), func() string { return fmt.Sprintf("queue %d of %d", done, of) })
 	})
-	shown.clear()
+	shown.Clear()
 	switch {
 	case errors.Is(err, bench.ErrLacks):
 		return hint.Wrap(err, "sudo weir doctor --bench")
@@ -49,7 +50,7 @@ func runBench(cmd *cobra.Command, asJSON bool) error {
 	case err != nil:
 		return err
 	case asJSON:
-		return printJSON(cmd.OutOrStdout(), report)
+		return cli.PrintJSON(cmd.OutOrStdout(), report)
 	}
 	return printBench(cmd.OutOrStdout(), report)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/text"
 )
@@ -31,10 +32,10 @@ overwrites it. If there is nothing to undo, it says so and succeeds.
 With goals for several devices, say which one to take down (--dev NAME), or
 --all. Settings of the host that other goals ask for stay, or become what those
 ask for.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all && dev != "" {
-				return usage("weir down --all, or weir down --dev "+dev, "--all and --dev %s contradict each other",
+				return cli.Usage("weir down --all, or weir down --dev "+dev, "--all and --dev %s contradict each other",
 					dev)
 			}
 			store := options.store()
@@ -47,7 +48,7 @@ ask for.`,
 			}
 			out, err := down(force)
 			if several := (*change.Several)(nil); errors.As(err, &several) {
-				return usage("weir down --dev "+several.Devices[0]+", or weir down --all", "%v", several)
+				return cli.Usage("weir down --dev "+several.Devices[0]+", or weir down --all", "%v", several)
 			}
 			if err != nil {
 				return err
@@ -56,7 +57,7 @@ ask for.`,
 			end := notDown(out, dev)
 			w := cmd.OutOrStdout()
 			if options.json {
-				if err := printJSON(w, out); err != nil {
+				if err := cli.PrintJSON(w, out); err != nil {
 					return err
 				}
 				return end

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/dualpi2"
 	"weir/internal/hint"
 	"weir/internal/host"
@@ -55,7 +56,7 @@ To keep the queue over a reboot, let weir up have it:
 			if len(args) == 0 {
 				return nil
 			}
-			return usage("weir dualpi2 add|change|show|del", "unknown command %q", "dualpi2 "+args[0])
+			return cli.Usage("weir dualpi2 add|change|show|del", "unknown command %q", "dualpi2 "+args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -81,9 +82,9 @@ func (o *dualpi2Options) words(cmd *cobra.Command, args []string) (words []strin
 	for i := 0; i < len(args); i++ {
 		switch {
 		case args[i] == "dev" && i+1 == len(args):
-			return nil, usage(cmd.CommandPath()+" dev eth0", "dev needs a device")
+			return nil, cli.Usage(cmd.CommandPath()+" dev eth0", "dev needs a device")
 		case args[i] == "dev" && o.dev != "":
-			return nil, usage(cmd.CommandPath()+" dev "+o.dev, "two devices are given, %s and %s", o.dev, args[i+1])
+			return nil, cli.Usage(cmd.CommandPath()+" dev "+o.dev, "two devices are given, %s and %s", o.dev, args[i+1])
 		case args[i] == "dev":
 			i++
 			o.dev = args[i]
@@ -98,7 +99,7 @@ func (o *dualpi2Options) words(cmd *cobra.Command, args []string) (words []strin
 func (o *dualpi2Options) noOptions(cmd *cobra.Command, args []string) error {
 	words, err := o.words(cmd, args)
 	if err == nil && len(words) > 0 {
-		err = usage(cmd.CommandPath()+" dev NAME", "%s takes a device, and no %q", cmd.CommandPath(), words[0])
+		err = cli.Usage(cmd.CommandPath()+" dev NAME", "%s takes a device, and no %q", cmd.CommandPath(), words[0])
 	}
 	return err
 }
@@ -112,13 +113,13 @@ func wrong(cmd *cobra.Command, err error) error {
 	if word, is := err.(*qdisc.UnknownWord); is {
 		what = word.Short // --help has those that are known, in a better order
 	}
-	return usage(cmd.CommandPath()+" --help, and man tc-dualpi2 for what each option does", "%s", what)
+	return cli.Usage(cmd.CommandPath()+" --help, and man tc-dualpi2 for what each option does", "%s", what)
 }
 
 // device finds the link that a command is about.
 func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, error) {
 	if o.dev == "" {
-		return host.Facts{}, host.Link{}, usage(cmd.CommandPath()+" dev eth0", "which device?")
+		return host.Facts{}, host.Link{}, cli.Usage(cmd.CommandPath()+" dev eth0", "which device?")
 	}
 	facts, err := host.Read()
 	if err != nil {
@@ -295,7 +296,7 @@ func (o *dualpi2Options) bringUp(cmd *cobra.Command, store change.Store, dev str
 	}
 	w := cmd.OutOrStdout()
 	if o.json {
-		if err := printJSON(w, out); err != nil {
+		if err := cli.PrintJSON(w, out); err != nil {
 			return err
 		}
 		return failed(out, "weir dualpi2 show dev "+dev)
@@ -327,7 +328,7 @@ as they are. Only a limit beyond the one it was made for makes it anew.`,
 				return err
 			}
 			if len(words) == 0 {
-				return usage("weir dualpi2 change dev NAME rate 60mbit", "nothing to change is given")
+				return cli.Usage("weir dualpi2 change dev NAME rate 60mbit", "nothing to change is given")
 			}
 			defaults, _ := qdisc.Default(dualpi2Kind)
 			if _, err := qdisc.Edit(defaults, words); err != nil {
@@ -404,7 +405,7 @@ that, too.`,
 			tidy(store)
 			w := cmd.OutOrStdout()
 			if o.json {
-				if err := printJSON(w, out); err != nil {
+				if err := cli.PrintJSON(w, out); err != nil {
 					return err
 				}
 				return notDeleted(link.Name, out)
@@ -488,7 +489,7 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 		}
 	}
 	if o.json {
-		if err := printJSON(w, shown); err != nil {
+		if err := cli.PrintJSON(w, shown); err != nil {
 			return err
 		}
 	} else {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/cli"
 	"weir/internal/dualpi2"
 	"weir/internal/hint"
 	"weir/internal/host"
@@ -153,7 +154,7 @@ func TestShowGolden(t *testing.T) {
 		for _, statistics := range []bool{false, true} {
 			shown := shownAs(t, strings.TrimSpace("bpf_dualpi2 "+text), 30280000, statistics)
 			shown.print(&b)
-			if err := printJSON(&b, []shownQdisc{shown}); err != nil {
+			if err := cli.PrintJSON(&b, []shownQdisc{shown}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/exporter"
 	"weir/internal/hint"
 )
@@ -54,10 +55,10 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 		Example: `  weir exporter
   weir exporter --listen 192.0.2.1:4749 --web-config web.yml
   weir exporter --textfile /var/lib/node_exporter/weir.prom`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if textfile != "" && (cmd.Flags().Changed("listen") || web != "") {
-				return usage("weir exporter --textfile FILE", "--listen and --web-config exclude --textfile")
+				return cli.Usage("weir exporter --textfile FILE", "--listen and --web-config exclude --textfile")
 			}
 			if err := toolkit.Validate(web); err != nil {
 				return hint.Wrap(fmt.Errorf("%s: %w", web, err), "docs/fleet.md, which has an example")
@@ -67,9 +68,9 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			}
 			if textfile != "" {
 				if !strings.HasSuffix(textfile, ".prom") {
-					return usage("--textfile name.prom", "--textfile %s: node_exporter reads *.prom alone", textfile)
+					return cli.Usage("--textfile name.prom", "--textfile %s: node_exporter reads *.prom alone", textfile)
 				}
-				if err := writable(textfile); err != nil {
+				if err := cli.Writable(textfile); err != nil {
 					return hint.Wrap(err, "a file in a folder that is there and can be written")
 				}
 			}

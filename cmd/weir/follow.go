@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/follow/live"
 	"weir/internal/hint"
 	"weir/internal/units"
@@ -77,7 +78,7 @@ Exit status: 0 ended, 1 nothing to follow or failed, 2 wrong usage.`,
 		Example: `  weir follow
   weir follow --json
   weir status`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			runtime.GOMAXPROCS(1) // it looks at one thing at a time, and more threads only wake each other
 			debug.SetGCPercent(50)

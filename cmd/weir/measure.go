@@ -23,10 +23,10 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
-	"weir/internal/report"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -92,11 +92,11 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return usage("weir measure HOST", "one target at a time, and not also %q", args[1])
+				return cli.Usage("weir measure HOST", "one target at a time, and not also %q", args[1])
 			case len(args) == 0 && o.live == 0:
-				return usage("weir measure HOST, or weir measure --live 30s", "nothing to measure is named")
+				return cli.Usage("weir measure HOST, or weir measure --live 30s", "nothing to measure is named")
 			case len(args) == 1 && o.live != 0:
-				return usage("weir measure --live 30s", "--live is of this host, and takes no target")
+				return cli.Usage("weir measure --live 30s", "--live is of this host, and takes no target")
 			}
 			return nil
 		},
@@ -129,7 +129,7 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 	f.StringVar(&o.flent, "flent", "", "also write this `file` for flent: name.flent.gz")
 	f.StringVar(&o.html, "html", "", "also write a page with pictures to this `file`")
 	f.BoolVar(&o.json, "json", false, "print JSON (docs/measuring.md explains it)")
-	takesFile(cmd, "compare", "csv", "flent", "html")
+	cli.TakesFile(cmd, "compare", "csv", "flent", "html")
 	return cmd
 }
 
@@ -170,7 +170,7 @@ func misfit(cmd *cobra.Command, of string, known ...string) error {
 	}
 	slices.Sort(known)
 	last := len(known) - 1
-	return usage(strings.Join(known[:last], ", ")+" or "+known[last], "%s does nothing for %s", names[0], of)
+	return cli.Usage(strings.Join(known[:last], ", ")+" or "+known[last], "%s does nothing for %s", names[0], of)
 }
 
 // timeOption is an option that is a time, as tc writes it.
@@ -193,27 +193,27 @@ func (o measureOptions) check() error {
 	const least, most = 5 * time.Second, 300 * time.Second
 	switch {
 	case o.time < least || o.time > most:
-		return usage("--time 25s", "--time %v is out of range (5s to 300s)", o.time)
+		return cli.Usage("--time 25s", "--time %v is out of range (5s to 300s)", o.time)
 	case o.conns < 1 || o.conns > 16:
-		return usage("--conns 4", "--conns %d is out of range (1 to 16)", o.conns)
+		return cli.Usage("--conns 4", "--conns %d is out of range (1 to 16)", o.conns)
 	case o.json && o.markdown:
-		return usage("--json or --markdown", "--json and --markdown exclude each other")
+		return cli.Usage("--json or --markdown", "--json and --markdown exclude each other")
 	case o.json && o.compare != "":
-		return usage("--json or --compare", "--json and --compare exclude each other: JSON is of one measurement")
+		return cli.Usage("--json or --compare", "--json and --compare exclude each other: JSON is of one measurement")
 	}
 	if err := checkToken(o.token); err != nil {
 		return err
 	}
 	if o.pin != "" {
 		if _, err := meter.ParseFingerprint(o.pin); err != nil {
-			return usage("the line that weir serve prints", "--pin %v", err)
+			return cli.Usage("the line that weir serve prints", "--pin %v", err)
 		}
 	}
 	for _, path := range []string{o.csv, o.flent, o.html} {
 		if path == "" {
 			continue
 		}
-		if err := writable(path); err != nil { // now: who has waited for a result should not lose it
+		if err := cli.Writable(path); err != nil { // now: who has waited for a result should not lose it
 			return hint.Wrap(err, "a file in a folder that is there and can be written")
 		}
 	}
@@ -233,13 +233,13 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if err != nil {
 		return err
 	}
-	line := newProgress(cmd.ErrOrStderr())
+	line := cli.NewProgress(cmd.ErrOrStderr())
 	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both, Plain: o.plain,
-		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
+		Progress: func(p meter.Progress) { line.Say(p.Elapsed, func() string { return progressLine(p) }) }}
 	var file *meter.File
 	if strings.HasPrefix(target, webScheme) {
 		if err := meter.CheckURL(target); err != nil {
-			return usage("weir measure https://HOST", "%v", err)
+			return cli.Usage("weir measure https://HOST", "%v", err)
 		}
 		if file, err = o.file(ctx, target); err != nil && ctx.Err() != nil {
 			return errEarly
@@ -251,7 +251,7 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 		}
 	}
 	rec, err := o.record(ctx, target, file, options)
-	line.clear()
+	line.Clear()
 	switch {
 	case rec == nil && ctx.Err() != nil:
 		return errEarly
@@ -287,7 +287,7 @@ func (o measureOptions) file(ctx context.Context, target string) (*meter.File, e
 	}
 	file, err := meter.FindFile(ctx, target, o.fingerprint())
 	if err == nil && file != nil && (o.both || o.cc != "" || o.token != "") {
-		err = usage("weir measure "+target, "a file is downloaded only: --both, --cc and --token are of a weir serve")
+		err = cli.Usage("weir measure "+target, "a file is downloaded only: --both, --cc and --token are of a weir serve")
 	}
 	return file, err
 }
@@ -316,7 +316,7 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 	}
 	if name, ok := sshName(target); ok {
 		if err := far.Check(name); err != nil {
-			return nil, usage("weir measure user@host", "%v", err)
+			return nil, cli.Usage("weir measure user@host", "%v", err)
 		}
 		return far.Measure(ctx, far.Host{Name: name, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}, options)
 	}
@@ -349,7 +349,7 @@ func address(target, scheme, port string) (string, error) {
 	if scheme == iperfScheme {
 		of = "an iperf3 server"
 	}
-	none := usage(scheme+"HOST:PORT", "%q is no address of %s", target, of)
+	none := cli.Usage(scheme+"HOST:PORT", "%q is no address of %s", target, of)
 	if target == "" || strings.ContainsAny(target, "/@ \t\r\n") {
 		return "", none
 	}
@@ -366,7 +366,7 @@ func address(target, scheme, port string) (string, error) {
 		return "", none
 	}
 	if n, err := strconv.ParseUint(own, 10, 16); err != nil || n == 0 {
-		return "", usage(scheme+"HOST:"+port, "port %q is out of range (1 to 65535)", own)
+		return "", cli.Usage(scheme+"HOST:"+port, "port %q is out of range (1 to 65535)", own)
 	}
 	return net.JoinHostPort(host, own), nil
 }
@@ -403,9 +403,9 @@ func (o measureOptions) write(r meter.Result, before *meter.Result) error {
 	}
 	page := func(w io.Writer) error {
 		if before == nil {
-			return report.MeasuredHTML(w, []report.Measured{{Name: cmp.Or(r.Remote, r.Target), Result: r}})
+			return writeMeasuredPage(w, []namedResult{{Name: cmp.Or(r.Remote, r.Target), Result: r}})
 		}
-		return report.MeasuredHTML(w, []report.Measured{{Name: "before", Result: *before}, {Name: "after", Result: r}})
+		return writeMeasuredPage(w, []namedResult{{Name: "before", Result: *before}, {Name: "after", Result: r}})
 	}
 	for path, form := range map[string]func(io.Writer) error{o.csv: rec(meter.CSV), o.flent: rec(meter.Flent),
 		o.html: page} {
@@ -416,7 +416,7 @@ func (o measureOptions) write(r meter.Result, before *meter.Result) error {
 		if err := form(&b); err != nil {
 			return err
 		}
-		if err := writeFile(path, b.Bytes()); err != nil {
+		if err := cli.WriteFile(path, b.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -427,7 +427,7 @@ func (o measureOptions) write(r meter.Result, before *meter.Result) error {
 func (o measureOptions) show(w io.Writer, r meter.Result, before *meter.Result) error {
 	switch {
 	case o.json:
-		return printJSON(w, r)
+		return cli.PrintJSON(w, r)
 	case before != nil:
 		printComparison(w, *before, r, o.markdown)
 	case o.markdown:

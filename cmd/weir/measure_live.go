@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/cli"
 	"weir/internal/host"
 	"weir/internal/meter/live"
 	"weir/internal/text"
@@ -24,20 +25,20 @@ import (
 func measureLive(ctx context.Context, cmd *cobra.Command, o measureOptions) error {
 	const least, most, step = time.Second, time.Hour, 250 * time.Millisecond
 	if o.live < least || o.live > most {
-		return usage("weir measure --live 30s", "--live %v is out of range (1s to 3600s)", o.live)
+		return cli.Usage("weir measure --live 30s", "--live %v is out of range (1s to 3600s)", o.live)
 	}
 	connections, err := host.OpenConnections(o.inside)
 	if err != nil {
 		return err
 	}
-	line := newProgress(cmd.ErrOrStderr())
+	line := cli.NewProgress(cmd.ErrOrStderr())
 	var watch live.Watch
 	tick := time.NewTicker(step)
 	defer tick.Stop()
 	for begin := time.Now(); ; {
 		seen, err := connections.Read()
 		if err != nil {
-			line.clear()
+			line.Clear()
 			return err
 		}
 		watch.Add(time.Now(), seen)
@@ -45,7 +46,7 @@ func measureLive(ctx context.Context, cmd *cobra.Command, o measureOptions) erro
 			break
 		}
 		elapsed := time.Since(begin)
-		line.say(elapsed, func() string {
+		line.Say(elapsed, func() string {
 			return fmt.Sprintf("%s · %v of %v", text.Counted(len(seen), "connection"), elapsed.Round(time.Second),
 				o.live)
 		})
@@ -54,10 +55,10 @@ func measureLive(ctx context.Context, cmd *cobra.Command, o measureOptions) erro
 		case <-ctx.Done():
 		}
 	}
-	line.clear()
+	line.Clear()
 	result := watch.Result()
 	if o.json {
-		return printJSON(cmd.OutOrStdout(), result)
+		return cli.PrintJSON(cmd.OutOrStdout(), result)
 	}
 	printLive(cmd.OutOrStdout(), result)
 	return nil

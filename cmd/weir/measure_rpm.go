@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/cli"
 	"weir/internal/meter"
 )
 
@@ -21,11 +22,11 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 	if err := o.check(); err != nil {
 		return err
 	}
-	line := newProgress(cmd.ErrOrStderr())
+	line := cli.NewProgress(cmd.ErrOrStderr())
 	options := meter.Options{Time: o.time,
-		Progress: func(p meter.Progress) { line.say(p.Elapsed, func() string { return progressLine(p) }) }}
+		Progress: func(p meter.Progress) { line.Say(p.Elapsed, func() string { return progressLine(p) }) }}
 	r, err := meter.MeasureRPM(ctx, target, o.fingerprint(), options)
-	line.clear()
+	line.Clear()
 	if ctx.Err() != nil && (err != nil || !slices.ContainsFunc(r.Directions, probed)) {
 		return errEarly
 	}
@@ -40,7 +41,7 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 
 func showRPM(w io.Writer, r *meter.RPMResult, json bool) error {
 	if json {
-		return printJSON(w, r)
+		return cli.PrintJSON(w, r)
 	}
 	printWrapped(w, "", r.Says)
 	fmt.Fprintf(w, "\n%-10s %10s %8s %8s %8s %6s %7s  %s\n", "", "goodput", "RPM", "new", "busy", "conns", "probes",

@@ -3,15 +3,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"weir/internal/plan"
 	"weir/internal/text"
@@ -80,47 +76,7 @@ func printNotes(w io.Writer, notes []plan.Note) {
 // pad fills a column; text that is wider gets two spaces to the next.
 func pad(s string, to int) string { return s + strings.Repeat(" ", max(to-text.Width(s), 2)) }
 
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
 // seconds writes a time that a person waits for.
 func seconds(d units.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(time.Duration(d).Seconds()))
-}
-
-// isTerminal looks beneath what keeps text plain. One that can move no cursor (TERM=dumb, as within an editor) is none.
-func isTerminal(w io.Writer) bool {
-	f, ok := beneath(w).(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
-}
-
-// width is how many columns a terminal has; elsewhere it is what text is written for.
-func width(w io.Writer) int {
-	if f, ok := beneath(w).(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-	}
-	return columns
-}
-
-// oneRow is a line, cut to one row of a terminal: what rewrites itself could not take back the next row.
-func oneRow(w io.Writer, line string) string {
-	shown := []rune(line)
-	if most := width(w); len(shown) > most {
-		shown = append(shown[:most-1], '…')
-	}
-	return string(shown)
-}
-
-// beneath is where a text.Writer writes to: for a terminal's own commands.
-func beneath(w io.Writer) io.Writer {
-	if plain, ok := w.(*text.Writer); ok {
-		return plain.To
-	}
-	return w
 }

@@ -3,75 +3,18 @@
 package main
 
 import (
-	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
-
+	"weir/internal/cli"
+	"weir/internal/cli/clitest"
 	"weir/internal/meter/server"
 	"weir/internal/text"
 	"weir/internal/units"
 )
 
-// everyCommand calls f with the arguments that lead to each command.
-func everyCommand(f func(path []string, cmd *cobra.Command)) {
-	var walk func(path []string, cmd *cobra.Command)
-	walk = func(path []string, cmd *cobra.Command) {
-		f(path, cmd)
-		for _, c := range cmd.Commands() {
-			walk(append(path[:len(path):len(path)], c.Name()), c)
-		}
-	}
-	root := newRootCommand()
-	addCobras(root)
-	walk(nil, root)
-}
-
 // Whatever a person or a program hands to any command comes back without what a terminal would obey.
-func TestHostileArguments(t *testing.T) {
-	const hostile = "\x1b]0;x\a\x1b[31m\u009b\u202e\x9b"
-	check := func(args ...string) {
-		t.Helper()
-		var out, errs bytes.Buffer
-		run(args, &out, &errs)
-		if out.Len()+errs.Len() == 0 {
-			t.Errorf("%q says nothing", args)
-		}
-		for _, said := range []string{out.String(), errs.String()} {
-			for _, r := range said {
-				if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) ||
-					r == unicode.ReplacementChar) {
-					t.Errorf("%q: %q", args, said)
-					break
-				}
-			}
-		}
-	}
-	everyCommand(func(path []string, cmd *cobra.Command) {
-		if len(path) > 0 && (path[0] == "completion" || path[0] == "help") {
-			return
-		}
-		check(append(path, "--"+hostile)...)
-		// No command takes this argument, so none does anything; but lab run takes it for a file.
-		check(append(path, hostile, hostile, "--help="+hostile)...)
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains([]string{"string", "stringArray", "directory"}, f.Value.Type()) {
-				check(append(path, "--"+f.Name+"="+hostile)...)
-			}
-		})
-	})
-	check("help", hostile)
-	check("completion", hostile)
-	check("lab", "run", hostile)
-}
+func TestHostileArguments(t *testing.T) { clitest.HostileArguments(t, newRootCommand) }
 
 // A hint can be typed as it is, for the journal that the command had.
 func TestSameState(t *testing.T) {
@@ -97,102 +40,14 @@ func TestSameState(t *testing.T) {
 		if err == nil && c.state != "" {
 			err = ran.Flags().Set("state", c.state)
 		}
-		if got := sameState(ran, c.hint); err != nil || got != c.want {
+		if got := cli.WithState(ran, c.hint); err != nil || got != c.want {
 			t.Errorf("weir %s --state %s: %q, %v, want %q", c.command, c.state, got, err, c.want)
 		}
 	}
 }
 
 // A text that could not be written is an error, whoever wrote it.
-func TestFullOutput(t *testing.T) {
-	full := func(args ...string) {
-		t.Helper()
-		f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		var errs bytes.Buffer
-		if status := run(args, f, &errs); status != exitNotSo ||
-			!strings.HasPrefix(errs.String(), "weir: standard output cannot be written: no space left on device\n  "+
-				"try: ") {
-			t.Errorf("%q: exit status %d, %q", args, status, errs.String())
-		}
-	}
-	everyCommand(func(path []string, cmd *cobra.Command) {
-		full(append(path, "--help")...)
-		if len(path) > 0 {
-			full(append([]string{"help"}, path...)...)
-		}
-		if len(path) == 2 && path[0] == "completion" {
-			full(path...)
-		}
-	})
-	full("--version")
-}
-
-// A file that a person names is written where it is, whatever it is, and what cannot be written leaves nothing.
-func TestWriteFile(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	put := func(name string) {
-		t.Helper()
-		if err := writable(at(name)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := writeFile(at(name), []byte("new")); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	holds := func(name, want string) {
-		t.Helper()
-		if b, err := os.ReadFile(at(name)); err != nil || string(b) != want {
-			t.Errorf("%s holds %q: %v", name, b, err)
-		}
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(os.WriteFile(at("old"), []byte("longer than before"), 0o600))
-	must(os.Link(at("old"), at("other")))
-	must(os.Symlink("old", at("link")))
-	must(os.Symlink("made", at("dangling")))
-	must(os.Symlink("/dev/full", at("full")))
-	put("fresh")
-	holds("fresh", "new")
-	put("link")
-	put("dangling")
-	for _, name := range []string{"old", "other", "made"} {
-		holds(name, "new")
-	}
-	if info, err := os.Stat(at("old")); err != nil || info.Mode() != 0o600 {
-		t.Errorf("its mode is %v now", info.Mode())
-	}
-	for _, name := range []string{"link", "dangling", "full"} {
-		if name == "full" {
-			if err := writeFile(at(name), []byte("new")); !errors.Is(err, unix.ENOSPC) ||
-				!strings.HasPrefix(err.Error(), at(name)+" cannot be written: ") {
-				t.Errorf("/dev/full: %v", err)
-			}
-		}
-		if info, err := os.Lstat(at(name)); err != nil || info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("%s is no link any more", name)
-		}
-	}
-	for _, name := range []string{"", "none/report.html", "old/report.html"} {
-		if writable(at(name)) == nil {
-			t.Errorf("%q is said to be writable", name)
-		}
-	}
-	left, err := os.ReadDir(dir)
-	must(err)
-	if len(left) != 7 {
-		t.Errorf("there are %v", left)
-	}
-}
+func TestFullOutput(t *testing.T) { clitest.FullOutput(t, newRootCommand) }
 
 // A test that runs has a line of its own on a terminal, which goes when it ends; nothing that a client is called moves
 // the cursor.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/cli"
 	"weir/internal/plan"
 	"weir/internal/text"
 )
@@ -37,11 +38,11 @@ lead to, and what a router forwards.
 
 Without options the goal is the one in /etc/weir.toml. Without that file it is
 the one that was brought up last.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			listens := cmd.Flags().Changed("listen")
 			if listens && !goal.Unknown() {
-				return usage("--rate auto", "--listen is for a rate that nobody knows")
+				return cli.Usage("--rate auto", "--listen is for a rate that nobody knows")
 			}
 			goal, h, err := withMeasuredRate(cmd, options, goal, patience, options.json, listens)
 			if err != nil {
@@ -53,7 +54,7 @@ the one that was brought up last.`,
 			}
 			w := cmd.OutOrStdout()
 			if options.json {
-				return printJSON(w, struct {
+				return cli.PrintJSON(w, struct {
 					plan.Plan
 					Heard *hearing `json:"heard,omitempty"`
 				}{p, h})

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/cli"
 	"weir/internal/meter/server"
 )
 
@@ -46,7 +47,7 @@ func pseudoTerminal(t *testing.T, columns uint16) (seen, written *os.File) {
 // A line that rewrites itself must not reach the terminal's next row, which it could not take back.
 func TestProgressFits(t *testing.T) {
 	seen, written := pseudoTerminal(t, 30)
-	newProgress(written).say(3*time.Second, func() string { return "run 27 of 200000 · 27s of 55h33m20s virtual" })
+	cli.NewProgress(written).Say(3*time.Second, func() string { return "run 27 of 200000 · 27s of 55h33m20s virtual" })
 	newServeLog(written).show([]server.Test{{Client: "2001:db8:1234:5678::/64", Seconds: 1, Bytes: 1e6}}, 1)
 	const want = "\r\x1b[Krun 27 of 200000 · 27s of 55h…" + "\r\x1b[K2001:db8:1234:5678::/64  1 s …"
 	written.Close()

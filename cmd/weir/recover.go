@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/text"
 )
 
@@ -27,7 +28,7 @@ short; one with --dev it undoes.
 
 It overwrites what others have changed meanwhile, and says what. If there is
 nothing to put back, it says so and succeeds.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, recover := options.store(), change.Store.Recover
 			if unconfirmed {
@@ -39,7 +40,7 @@ nothing to put back, it says so and succeeds.`,
 			}
 			w := cmd.OutOrStdout()
 			if options.json {
-				if err := printJSON(w, out); err != nil {
+				if err := cli.PrintJSON(w, out); err != nil {
 					return err
 				}
 				return failed(out, "weir recover, again")

@@ -9,14 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/internal/hint"
+	"weir/internal/cli"
 	"weir/internal/host"
 	"weir/internal/plan"
-	"weir/internal/units"
 )
 
 func newRootCommand() *cobra.Command {
-	root := &cobra.Command{
+	root := cli.Root(&cobra.Command{
 		Use:   "weir",
 		Short: "Low latency under load for a Linux server",
 		Long: `Weir gives a Linux server low latency under load, on the kernel that it runs.
@@ -26,72 +25,15 @@ func newRootCommand() *cobra.Command {
 Rates, times and shares are written as tc writes them: 50mbit, 48.3ms, 10%.
 Exit status: 0 success, 1 the answer is no or the command failed,
 2 wrong usage.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			try := "weir --help"
-			if args[0] == "version" {
-				try = "weir --version"
-			} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				try = "weir " + strings.Join(near, ", weir ")
-			}
-			return usage(try, "unknown command %q", args[0])
-		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if w := cmd.OutOrStdout(); isTerminal(w) {
+			if w := cmd.OutOrStdout(); cli.IsTerminal(w) {
 				return alone(w, cmd.Help)
 			}
 			return cmd.Help()
 		},
-		Version:       version,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
-	root.SuggestionsMinimumDistance = 2
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
-	root.SetFlagErrorFunc(wrongOption)
-	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	}, version)
 	root.AddCommand(commands()...)
-	root.AddCommand(buildOnly()...)
 	return root
-}
-
-// addCobras adds what cobra adds to every program, once it is known where output goes; and has it refuse a word that
-// it does not know, in this program's words.
-func addCobras(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd("")
-	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "help":
-			c.Args = func(_ *cobra.Command, args []string) error {
-				if named, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return usage(named.CommandPath()+" --help", "%s has no command %q", named.CommandPath(),
-						strings.Join(rest, " "))
-				}
-				return nil
-			}
-		case "completion":
-			sayCompletion(c)
-		}
-	}
-}
-
-// usage is an error that no machine could have helped.
-func usage(try, format string, args ...any) error {
-	return &hint.Error{What: fmt.Sprintf(format, args...), Try: try, Usage: true}
-}
-
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	try := cmd.CommandPath() + " --help"
-	if _, err := units.ParseRate(args[0]); err == nil && cmd.Flags().Lookup("rate") != nil {
-		try = cmd.CommandPath() + " --rate " + args[0]
-	}
-	return usage(try, "%s takes options only, and no %q", cmd.CommandPath(), args[0])
 }
 
 // addGoal adds the options that say what is wanted.
@@ -183,13 +125,6 @@ func (o *nameOption) String() string {
 	return *o.name
 }
 func (o *nameOption) Type() string { return o.kind }
-
-// takesFile has a shell offer files of any name for these options.
-func takesFile(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
-	}
-}
 
 func complete(cmd *cobra.Command, name string, values func(host.Facts) []string) {
 	cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -24,6 +24,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/cli/clitest"
 	"weir/internal/host"
 	"weir/internal/lab/qemu"
 	"weir/internal/lab/qemu/kerneltest"
@@ -164,7 +165,7 @@ func TestScripts(t *testing.T) {
 			return os.Chmod(state, 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"refused": refused, "locked": locked, "eventually": eventually, "settled": settled, "gone": gone, "shown": shown,
+			"refused": clitest.Refused("weir"), "locked": locked, "eventually": eventually, "settled": settled, "gone": gone, "shown": shown,
 			"detached": detached, "kills": kills, "called": called,
 		},
 		Condition: func(condition string) (bool, error) {
@@ -189,37 +190,13 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func refused(ts *testscript.TestScript, _ bool, args []string) {
-	err := ts.Exec("weir", args[2:]...)
-	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
-	status := 0
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		status = exit.ExitCode()
-	}
-	if fmt.Sprint(status) != args[0] {
-		ts.Fatalf("exit status %d, want %s", status, args[0])
-	}
-	if stdout != "" {
-		ts.Fatalf("a refusal prints nothing to stdout")
-	}
-	lines := strings.Split(stderr, "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "weir: ") || !strings.HasPrefix(lines[1], "  try: ") ||
-		lines[2] != "" {
-		ts.Fatalf("not one line that says what is wrong and one that says what to try")
-	}
-	if !regexp.MustCompile(args[1]).MatchString(lines[0]) {
-		ts.Fatalf("the error does not match %q", args[1])
-	}
-}
-
 func locked(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.MkdirAll(args[0], 0o755))
 	f, err := os.Create(filepath.Join(args[0], "lock"))
 	ts.Check(err)
 	defer f.Close()
 	ts.Check(unix.Flock(int(f.Fd()), unix.LOCK_EX))
-	refused(ts, neg, args[1:])
+	clitest.Refused("weir")(ts, neg, args[1:])
 }
 
 // wait is patient: a machine may be busy, and none of this is about how fast it is.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/server"
@@ -65,7 +66,7 @@ exceed the request, except the first to a client that has the token or is local
 (17 bytes).
 
 Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A client that hangs up is no reason to end, and Ctrl-C is no failure.
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -128,20 +129,20 @@ func (o *sizeOption) Type() string { return "size" }
 func (o serveOptions) check() error {
 	switch {
 	case o.tests < 1 || o.tests > 64:
-		return usage("--tests 1", "--tests %d is out of range (1 to 64)", o.tests)
+		return cli.Usage("--tests 1", "--tests %d is out of range (1 to 64)", o.tests)
 	case o.duration < time.Second || o.duration > time.Hour:
-		return usage("--duration 60s", "--duration %v is out of range (1s to 3600s)", o.duration)
+		return cli.Usage("--duration 60s", "--duration %v is out of range (1s to 3600s)", o.duration)
 	case o.noToken && o.token != "":
-		return usage("--token or --no-token", "--token and --no-token exclude each other")
+		return cli.Usage("--token or --no-token", "--token and --no-token exclude each other")
 	case (o.cert == "") != (o.key == ""):
-		return usage("--cert FILE --key FILE", "a certificate and its key go together")
+		return cli.Usage("--cert FILE --key FILE", "a certificate and its key go together")
 	case o.domain != "" && o.cert != "":
-		return usage("--domain or --cert", "--domain and --cert exclude each other")
+		return cli.Usage("--domain or --cert", "--domain and --cert exclude each other")
 	case o.acme != "" && o.domain == "":
-		return usage("--domain NAME --acme URL", "--acme is of --domain")
+		return cli.Usage("--domain NAME --acme URL", "--acme is of --domain")
 	case o.domain != "" && (!strings.Contains(o.domain, ".") || strings.ContainsAny(o.domain, ":/@ \t\r\n*") ||
 		net.ParseIP(o.domain) != nil):
-		return usage("--domain speed.example.org", "--domain %q is no name of a host", o.domain)
+		return cli.Usage("--domain speed.example.org", "--domain %q is no name of a host", o.domain)
 	}
 	if err := checkToken(o.token); err != nil {
 		return err
@@ -156,7 +157,7 @@ func (o serveOptions) check() error {
 func checkToken(token string) error {
 	cannot := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/?#&%", r) }
 	if strings.ContainsFunc(token, cannot) {
-		return usage("letters and digits", "--token: such a word cannot stand in a URL")
+		return cli.Usage("letters and digits", "--token: such a word cannot stand in a URL")
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func listens(option, address, network, example string) error {
 		_, err = net.LookupPort(network, port)
 	}
 	if err != nil || port == "" { // which would be any that is free
-		return usage(option+" "+example, "%s %q is no address with a port", option, address)
+		return cli.Usage(option+" "+example, "%s %q is no address with a port", option, address)
 	}
 	return nil
 }
@@ -246,7 +247,7 @@ type serveLog struct {
 }
 
 func newServeLog(w io.Writer) *serveLog {
-	return &serveLog{w: w, cursor: beneath(w), terminal: isTerminal(w)}
+	return &serveLog{w: w, cursor: cli.Beneath(w), terminal: cli.IsTerminal(w)}
 }
 
 func (l *serveLog) event(says string) {
@@ -298,7 +299,7 @@ func (l *serveLog) show(tests []server.Test, seconds float64) {
 		words = append(words, fmt.Sprintf("%s  %.0f s · %s Mbit/s", t.Client, t.Seconds, figure(rate)))
 	}
 	l.before = now
-	fmt.Fprint(l.w, oneRow(l.w, text.OneLine(strings.Join(words, "   "))))
+	fmt.Fprint(l.w, cli.OneRow(l.w, text.OneLine(strings.Join(words, "   "))))
 }
 
 // directory is where things are kept.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/text"
 )
 
@@ -32,14 +33,14 @@ Status needs no root, except for a BPF queue.
 
 Exit status: 0 the goal is in force and the queue is here, 1 it is not or status
 failed, 2 wrong usage.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()
 			if err != nil {
 				return err
 			}
 			if options.json {
-				if err := printJSON(cmd.OutOrStdout(), s); err != nil {
+				if err := cli.PrintJSON(cmd.OutOrStdout(), s); err != nil {
 					return err
 				}
 			} else {
@@ -47,7 +48,7 @@ failed, 2 wrong usage.`,
 				printPending(cmd.OutOrStdout(), s, options.same)
 			}
 			if !s.InForce || s.Elsewhere != "" {
-				return errNotSo
+				return cli.ErrNo
 			}
 			return nil
 		},

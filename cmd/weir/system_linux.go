@@ -10,7 +10,6 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/host"
-	"weir/internal/lab/guest"
 )
 
 // firstCommands are those that a newcomer meets first.
@@ -38,14 +37,7 @@ func commands() []*cobra.Command {
 		newTryCommand(),
 		newServeCommand(),
 		newDualPI2Command(),
-		newLabCommand(),
-	}
-}
-
-// asGuest does not return in the lab's guests, whose only program this is.
-func asGuest() {
-	if guest.Wanted() {
-		guest.Main()
+		newLabMovedCommand(),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/cli"
 	"weir/internal/host"
 )
 
@@ -26,8 +27,6 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{newMeasureCommand(), newTryCommand(), newServeCommand()}
 }
 
-func asGuest() {}
-
 func readable() {}
 
 // readHost has no devices to offer: those of --dev are another host's.
@@ -41,5 +40,5 @@ func kernel() string { return runtime.GOOS }
 var errNotHere = errors.New("this is for Linux: " + runtime.GOOS + " does not tell")
 
 func measureLive(context.Context, *cobra.Command, measureOptions) error {
-	return usage("weir measure --live 30s there", "--live is for Linux: %s does not tell what it takes", runtime.GOOS)
+	return cli.Usage("weir measure --live 30s there", "--live is for Linux: %s does not tell what it takes", runtime.GOOS)
 }

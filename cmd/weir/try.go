@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
@@ -85,7 +86,7 @@ wrong usage.`,
   weir try root@a root@b root@c --rate 50mbit --yes --markdown`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("weir try user@host", "no host is named")
+				return cli.Usage("weir try user@host", "no host is named")
 			}
 			return nil
 		},
@@ -128,7 +129,7 @@ wrong usage.`,
 	f.BoolVar(&o.json, "json", false, "print the table as JSON, and all else to stderr")
 	f.StringVar(&o.program, "program", "", "`file` to copy there (default: this program, or the one for that\n"+
 		"machine beside it, as weir-linux-arm64)")
-	takesFile(cmd, "program")
+	cli.TakesFile(cmd, "program")
 	return cmd
 }
 
@@ -137,10 +138,10 @@ func (o tryOptions) check(goal plan.Goal) error {
 		return err
 	}
 	if o.json && o.markdown {
-		return usage("--json or --markdown", "--json and --markdown exclude each other")
+		return cli.Usage("--json or --markdown", "--json and --markdown exclude each other")
 	}
 	if goal.Runtime {
-		return usage("weir try without --runtime", "what is tried and kept is kept over a reboot")
+		return cli.Usage("weir try without --runtime", "what is tried and kept is kept over a reboot")
 	}
 	var refusal *hint.Error
 	if err := goal.Check(); errors.As(err, &refusal) {
@@ -355,11 +356,11 @@ func (t *attempt) askPassword(ctx context.Context) error {
 }
 
 func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, error) {
-	began, line := time.Now(), newProgress(t.errs)
+	began, line := time.Now(), cli.NewProgress(t.errs)
 	rec, err := far.Measure(ctx, t.host, meter.Options{Time: t.time, Conns: 4, Progress: func(p meter.Progress) {
-		line.say(p.Elapsed, func() string { return when + " · " + progressLine(p) })
+		line.Say(p.Elapsed, func() string { return when + " · " + progressLine(p) })
 	}})
-	line.clear()
+	line.Clear()
 	t.took = time.Since(began)
 	switch {
 	case err != nil:
@@ -468,7 +469,7 @@ func (t *attempt) keep(ctx context.Context) error {
 	}
 	t.State = untilReboot // or, where no answer comes, perhaps
 	if s, err := t.standing(ctx, "confirm"); err != nil || !s.Up {
-		return t.back(ctx, cmp.Or(err, errNotSo))
+		return t.back(ctx, cmp.Or(err, cli.ErrNo))
 	}
 	if err := t.machine.Install(ctx, t.goal.Args()); err != nil {
 		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
@@ -574,7 +575,7 @@ func (t *attempt) back(ctx context.Context, why error) error {
 	}
 	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)
-	return cmp.Or(why, errNotSo)
+	return cmp.Or(why, cli.ErrNo)
 }
 
 // undo takes down what this try has brought up, and nothing of anybody else's.

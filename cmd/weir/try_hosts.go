@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/cli"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
 	"weir/internal/stats"
@@ -70,10 +71,10 @@ func hostsToTry(args []string) (names []string, err error) {
 	for _, arg := range args {
 		name, _ := sshName(arg)
 		if err := far.Check(name); err != nil {
-			return nil, usage(try, "%v", err)
+			return nil, cli.Usage(try, "%v", err)
 		}
 		if slices.Contains(names, name) {
-			return nil, usage(try, "%s is named twice", name)
+			return nil, cli.Usage(try, "%s is named twice", name)
 		}
 		names = append(names, name)
 	}
@@ -94,7 +95,7 @@ func tryEach(ctx context.Context, hosts []string, try func(context.Context, stri
 		var row tried
 		row, err = try(ctx, name)
 		err = interrupted(err)
-		if err != nil && !errors.Is(err, errNotSo) {
+		if err != nil && !errors.Is(err, cli.ErrNo) {
 			row.Why = strings.Join(strings.Fields(err.Error()), " ")
 		}
 		all = append(all, row)
@@ -115,7 +116,7 @@ func (o tryOptions) showTried(w io.Writer, all []tried) error {
 	head := []string{"hostname", "before", "after", "factor", "state"}
 	switch {
 	case o.json:
-		return printJSON(w, map[string][]tried{"hosts": all})
+		return cli.PrintJSON(w, map[string][]tried{"hosts": all})
 	case o.markdown:
 		fmt.Fprintf(w, "| %s |\n|---|---:|---:|---:|---|\n", strings.Join(head, " | "))
 		cell := strings.NewReplacer("|", `\|`)

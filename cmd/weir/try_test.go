@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/cli"
 	"weir/internal/meter"
 	"weir/internal/meter/far"
 	"weir/internal/plan"
@@ -69,7 +70,7 @@ func TestTryEach(t *testing.T) {
 | d | – | – | – | untouched |
 | e | – | – | – | untouched |
 `},
-		{"is put back", errNotSo, putBack, `| hostname | before | after | factor | state |
+		{"is put back", cli.ErrNo, putBack, `| hostname | before | after | factor | state |
 |---|---:|---:|---:|---|
 | a | 160 ms | 2.00 ms | 0.01 × | kept |
 | b\|c | 160 ms | – | – | put back |

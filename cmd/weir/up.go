@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/follow/live"
 	"weir/internal/hint"
 	"weir/internal/plan"
@@ -73,7 +74,7 @@ The rate: --calibrate PEER finds it first, with the framing, as weir calibrate
 does. That fills the link for some 15 s. Unless the result is verified, nothing
 is changed. --rate auto listens to this host's own traffic instead. While that
 does not tell, the host is set up as without a rate, and weir follow listens on.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.timed = cmd.Flags().Changed("timeout")
 			if err := o.check(goal); err != nil {
@@ -104,7 +105,7 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 			}
 			drained, slow := o.drain(cmd, options.store(), &out)
 			if options.json {
-				err = printJSON(cmd.OutOrStdout(), upOutcome{out, drained})
+				err = cli.PrintJSON(cmd.OutOrStdout(), upOutcome{out, drained})
 			} else {
 				drained.print(cmd.OutOrStdout())
 			}
@@ -128,20 +129,20 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 func (o *upOptions) check(goal plan.Goal) error {
 	switch {
 	case o.yes && o.timed:
-		return usage("weir up --yes, or weir up --timeout 30s",
+		return cli.Usage("weir up --yes, or weir up --timeout 30s",
 			"with --yes nothing is put back, so it goes with no --timeout")
 	case len(o.peer.peers) > 0 && (goal.Rate != 0 || goal.Unknown() || goal.Overhead != plan.Goal{}.Overhead ||
 		goal.Recipe != ""):
-		return usage("weir up --calibrate PEER", "--calibrate finds the rate and the framing, so it goes with no "+
+		return cli.Usage("weir up --calibrate PEER", "--calibrate finds the rate and the framing, so it goes with no "+
 			"--rate, --overhead or --recipe")
 	case len(o.peer.peers) == 0 && len(o.peer.tokens)+len(o.peer.pins) > 0:
-		return usage("weir up --calibrate PEER --token …", "--token and --pin are about the peer of --calibrate")
+		return cli.Usage("weir up --calibrate PEER --token …", "--token and --pin are about the peer of --calibrate")
 	case o.boot && (goal != plan.Goal{} || o.yes || o.timed || len(o.peer.peers) > 0):
-		return usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
+		return cli.Usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
 	case o.yes:
 		o.timeout = 0
 	case o.timeout < leastTimeout || o.timeout > mostTimeout:
-		return usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", o.timeout)
+		return cli.Usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", o.timeout)
 	}
 	return nil
 }
@@ -165,15 +166,15 @@ func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Ou
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
 		syscall.SIGQUIT, syscall.SIGPIPE)
 	defer stop()
-	p := newProgress(cmd.ErrOrStderr())
-	defer p.clear()
+	p := cli.NewProgress(cmd.ErrOrStderr())
+	defer p.Clear()
 	begin := time.Now()
 	for _, c := range out.Done {
 		if c.Kind != plan.Root || ctx.Err() != nil {
 			continue
 		}
 		d, errOne := live.Drain(ctx, store, c.Name, func(took time.Duration) {
-			p.say(took, func() string { return "sending less until the provider's queue has drained" })
+			p.Say(took, func() string { return "sending less until the provider's queue has drained" })
 		})
 		switch {
 		case errors.Is(errOne, live.ErrSlow):

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"weir/internal/change"
+	"weir/internal/cli"
 	"weir/internal/watch"
 )
 
@@ -59,10 +60,10 @@ Exit status: 0 shown, 1 not, 2 wrong usage.`,
   weir watch --dev eth1
   weir watch --once
   weir watch --json | jq .bottleneck.says`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if once && options.json {
-				return usage("weir watch --json", "--once and --json exclude each other")
+				return cli.Usage("weir watch --json", "--once and --json exclude each other")
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
@@ -79,14 +80,14 @@ Exit status: 0 shown, 1 not, 2 wrong usage.`,
 			switch {
 			case options.json:
 				return watchJSON(ctx, w, reader)
-			case once || !isTerminal(w) || !term.IsTerminal(int(os.Stdin.Fd())):
+			case once || !cli.IsTerminal(w) || !term.IsTerminal(int(os.Stdin.Fd())):
 				if !once {
 					fmt.Fprintln(cmd.ErrOrStderr(),
 						"Not a terminal, so this is one look. A line a second:  weir watch --json")
 				}
 				return watchOnce(ctx, w, reader, view)
 			}
-			return watch.Show(ctx, reader, view, os.Stdin, beneath(w))
+			return watch.Show(ctx, reader, view, os.Stdin, cli.Beneath(w))
 		},
 	}
 	options.add(cmd)
@@ -112,7 +113,7 @@ func watchOnce(ctx context.Context, w io.Writer, r *watch.Reader, v watch.View) 
 	if err != nil {
 		return err
 	}
-	v.Width = width(w)
+	v.Width = cli.Width(w)
 	printLines(w, v.Lines(state))
 	return nil
 }

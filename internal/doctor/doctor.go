@@ -57,7 +57,7 @@ type Finding struct {
 
 // Evidence is where to see that something is so: one of these, or none.
 type Evidence struct {
-	Scenario string `json:"scenario,omitempty"` // a file, which weir lab run repeats
+	Scenario string `json:"scenario,omitempty"` // a file, which weir-lab run repeats
 	Doc      string `json:"doc,omitempty"`      // who else says so
 }
 

@@ -18,10 +18,10 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/lab/report"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/uml"
 	"weir/internal/lab/verdict"
-	"weir/internal/report"
 )
 
 // The documents are what a run says, to the byte: a table that differs means that packets have met something else, or
@@ -67,7 +67,7 @@ func TestDocuments(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			reports, files := rerun(t, pattern)
 			var got bytes.Buffer
-			if err := report.Markdown(&got, reports, "weir lab run "+strings.Join(files, " ")); err != nil {
+			if err := report.Markdown(&got, reports, "weir-lab run "+strings.Join(files, " ")); err != nil {
 				t.Fatal(err)
 			}
 			compare(t, file, got.Bytes())
@@ -240,7 +240,7 @@ func TestDocumentsOfSections(t *testing.T) {
 
 // labSections are what scripts/results fills in from the lab: flags, a scenario, and its tables.
 var labSections = regexp.MustCompile(
-	`(?s)<!-- begin: weir lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`)
+	`(?s)<!-- begin: weir-lab run ([^\n]*?)(\S+\.toml) -->\n(.*?)<!-- end -->`)
 
 var labKernels = regexp.MustCompile(`lab kernel ([0-9a-f]+)`)
 

@@ -25,19 +25,18 @@ import (
 	"weir/internal/testkind"
 )
 
-// built is the product's own binary, which is built once for all tests here.
+// built is weir-lab, with weir beside it: built once for all tests here.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, "weir")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "weir/cmd/weir")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "weir/cmd/weir", "weir/cmd/weir-lab")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("build: %w\n%s", err, out)
 	}
-	return program, nil
+	return filepath.Join(dir, "weir-lab"), nil
 })
 
 func TestMain(m *testing.M) {
@@ -48,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// runner gives a Runner with the product's own binary; without a lab kernel the test is skipped, by name.
+// runner gives a Runner with the product's own programs; without a lab kernel the test is skipped, by name.
 func runner(t *testing.T) *lab.Runner {
 	t.Helper()
 	testkind.Lab(t)

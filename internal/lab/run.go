@@ -33,7 +33,7 @@ import (
 // Runner runs scenarios. Its fields are set before Run.
 type Runner struct {
 	Engines  map[string]engine.Engine // by the names that scenarios have for them
-	Program  string                   // the weir binary that becomes the guest's process 1
+	Program  string                   // weir-lab, the guest's process 1; other programs, such as weir, are beside it
 	Parallel int                      // boots at a time; 0: one a core
 	Limit    time.Duration            // of real time, for one boot; 0: an hour
 	Only     []string                 // candidates to run; empty: all

@@ -71,7 +71,7 @@ type event struct {
 }
 
 // outside is a hash of what is outside of this module and decides how tests go. Kernels and the machine's packages
-// count by the names and times of their files. The program counts by its content, since make touches it each time.
+// count by the names and times of their files. The programs count by their content, since make touches it each time.
 func outside() string {
 	sum := sha256.New()
 	cache, _ := os.UserCacheDir()
@@ -83,9 +83,11 @@ func outside() string {
 			}
 		}
 	}
-	if program, err := os.Open("weir"); err == nil {
-		_, _ = io.Copy(sum, program)
-		program.Close()
+	for _, name := range []string{"weir", "weir-lab"} {
+		if program, err := os.Open(name); err == nil {
+			_, _ = io.Copy(sum, program)
+			program.Close()
+		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }

@@ -11,8 +11,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// apply configures the server as the candidate says. Weir itself runs as it would on a real machine: as a process of
-// its own, from the same binary. It gives back what Weir said.
+// apply configures the server as the candidate says. Weir itself runs as it would on a real machine: the program that
+// is shipped, as a process of its own. apply returns what it said.
 func apply(t *topology, job scenario.Job) ([]string, error) {
 	c := job.Candidate
 	if c.Qdisc != "" {
@@ -73,7 +73,7 @@ func onlyTCP(sysctls map[string]string) map[string]string {
 
 func weir(args []string) ([]string, error) {
 	command := "weir " + strings.Join(args, " ")
-	out, err := exec.Command("/init", args...).CombinedOutput()
+	out, err := exec.Command(scenario.InGuest(scenario.WeirProgram), args...).CombinedOutput()
 	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %v: %s", command, err, strings.Join(lines, " / "))

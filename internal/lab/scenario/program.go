@@ -11,16 +11,12 @@ import (
 	"weir/internal/units"
 )
 
-// Itself is how a program that is this one is written, instead of a path. Another name without a path is a program
-// beside this one.
-const Itself = "weir"
+// WeirProgram is what servers run. It is beside the lab's own, as is each program whose name has no path.
+const WeirProgram = "weir"
 
-// InGuest is where a guest has a program.
+// InGuest returns where a guest has a program.
 func InGuest(run string) string {
-	switch {
-	case run == Itself:
-		return "/init"
-	case !strings.Contains(run, "/"):
+	if !strings.Contains(run, "/") {
 		return "/bin/" + run
 	}
 	return run
@@ -45,11 +41,11 @@ func (s *Scenario) Programs(c Candidate) []Program { return slices.Concat(s.Prog
 // HostFiles are those of the host that the guest's programs are and need, their libraries aside.
 func (j Job) HostFiles() []string {
 	var all []string
+	if j.Candidate.Weir != nil {
+		all = append(all, WeirProgram)
+	}
 	for _, p := range j.Scenario.Programs(j.Candidate) {
-		if p.Run[0] != Itself {
-			all = append(all, p.Run[0])
-		}
-		all = append(all, p.Files...)
+		all = append(append(all, p.Run[0]), p.Files...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

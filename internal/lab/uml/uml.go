@@ -33,23 +33,29 @@ type Kernel struct {
 // ErrNoKernel means that none has been built.
 var ErrNoKernel = errors.New("there is no lab kernel")
 
-// Find looks for the kernel that internal/lab/uml/kernel/build has put into the user's cache.
+// packaged is where the package weir-lab has its kernel.
+const packaged = "/usr/lib/weir-lab"
+
+// Find returns the kernel that internal/lab/uml/kernel/build has put into the user's cache, or else the one that came
+// with the package. It returns ErrNoKernel if there is neither.
 func Find() (Kernel, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return Kernel{}, fmt.Errorf("%w: %w", ErrNoKernel, err)
+	folders := []string{packaged}
+	if cache, err := os.UserCacheDir(); err == nil {
+		folders = []string{filepath.Join(cache, "weir", "lab", "current"), packaged}
 	}
-	dir := filepath.Join(cache, "weir", "lab", "current")
-	version, err := os.ReadFile(filepath.Join(dir, "version"))
-	if err != nil {
-		return Kernel{}, ErrNoKernel
+	for _, dir := range folders {
+		version, err := os.ReadFile(filepath.Join(dir, "version"))
+		if err != nil {
+			continue
+		}
+		recipe, err := os.ReadFile(filepath.Join(dir, "recipe"))
+		if err != nil {
+			continue
+		}
+		return Kernel{Path: filepath.Join(dir, "linux"), Version: strings.TrimSpace(string(version)),
+			Recipe: strings.TrimSpace(string(recipe))}, nil
 	}
-	recipe, err := os.ReadFile(filepath.Join(dir, "recipe"))
-	if err != nil {
-		return Kernel{}, ErrNoKernel
-	}
-	return Kernel{Path: filepath.Join(dir, "linux"), Version: strings.TrimSpace(string(version)),
-		Recipe: strings.TrimSpace(string(recipe))}, nil
+	return Kernel{}, ErrNoKernel
 }
 
 // Boot is one run of the kernel.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Roundtrips draws the README's picture: weir lab run --json SCENARIO | roundtrips TITLE CANDIDATE… > picture.svg
+// Roundtrips draws the README's picture: weir-lab run --json SCENARIO | roundtrips TITLE CANDIDATE… > picture.svg
 // It draws the scenario's first point, and is no part of the product.
 package main
 
@@ -11,8 +11,8 @@ import (
 	"io"
 	"os"
 
+	"weir/internal/lab/report"
 	"weir/internal/lab/verdict"
-	"weir/internal/report"
 )
 
 func main() {

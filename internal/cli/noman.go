@@ -2,7 +2,7 @@
 
 //go:build !man
 
-package main
+package cli
 
 import "github.com/spf13/cobra"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package main
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/meter"
+	"weir/internal/page"
 )
 
 // measured is of a link on which downloads add some ms; of the upload no probe came back.
@@ -38,11 +39,11 @@ func measured(added float64) meter.Result {
 }
 
 // A page of a measurement asks for nothing, has a picture of all that was seen, and the figures of each load.
-func TestMeasuredHTML(t *testing.T) {
+func TestMeasuredPage(t *testing.T) {
 	before, after := measured(160), measured(2)
-	write := func(all ...Measured) string {
+	write := func(all ...namedResult) string {
 		var b bytes.Buffer
-		if err := MeasuredHTML(&b, all); err != nil {
+		if err := writeMeasuredPage(&b, all); err != nil {
 			t.Fatal(err)
 		}
 		if refers := regexp.MustCompile(`(?i)src=|href="[^#]|url\(|@import|<script[^>]|fetch|import\(`).
@@ -54,38 +55,38 @@ func TestMeasuredHTML(t *testing.T) {
 		}
 		return b.String()
 	}
-	page := write(Measured{"before", before}, Measured{"after", after})
+	html := write(namedResult{"before", before}, namedResult{"after", after})
 	// Of the upload there are no round trips.
-	if n := strings.Count(page, "<svg"); n != 3 {
+	if n := strings.Count(html, "<svg"); n != 3 {
 		t.Errorf("%d pictures, want 3", n)
 	}
 	// The two that are over time have the same seconds.
-	times := regexp.MustCompile(`data-x="(\S+ \S+) s"`).FindAllStringSubmatch(page, -1)
+	times := regexp.MustCompile(`data-x="(\S+ \S+) s"`).FindAllStringSubmatch(html, -1)
 	if len(times) != 2 || times[0][1] != times[1][1] || times[0][1] != "0 25" {
 		t.Errorf("pictures over time: %q", times)
 	}
 	for _, want := range []string{"The way from here to &lt;b&gt;there", "Downloads add 160 ms", "Neither downloads",
 		"<td>10.0 (10.0–10.0)</td>", "<td>160 (160–160)</td>", "<td>2.00 (2.00–2.00)</td>", "<td>100.00</td>",
 		"A &lt;i&gt;note", `data-name="after, upload"`} {
-		if !strings.Contains(page, want) {
+		if !strings.Contains(html, want) {
 			t.Errorf("%s is not there", want)
 		}
 	}
 	// What one measurement says is there once, and each note by itself.
 	before.Notes = []string{"first", "second"}
-	page = write(Measured{"x", before})
-	if n := strings.Count(page, "Downloads add 160 ms"); n != 1 ||
-		!strings.Contains(page, "<li>first</li><li>second</li>") {
+	html = write(namedResult{"x", before})
+	if n := strings.Count(html, "Downloads add 160 ms"); n != 1 ||
+		!strings.Contains(html, "<li>first</li><li>second</li>") {
 		t.Errorf("it says so %d times, or its notes run together", n)
 	}
 	after.Recording = nil // as of a file that somebody has made smaller
-	if page := write(Measured{"x", after}); strings.Contains(page, "<svg") || !strings.Contains(page, "2.00 (") {
+	if html := write(namedResult{"x", after}); strings.Contains(html, "<svg") || !strings.Contains(html, "2.00 (") {
 		t.Error("a result without samples")
 	}
-	write(Measured{"x", meter.Result{}})
+	write(namedResult{"x", meter.Result{}})
 	points := arrived(before.Recording, meter.Download)
-	if first, last := points[0], points[len(points)-1]; first != (point{5, 0}) || last.y != 0 ||
-		math.Abs(last.x-15) > 1e-9 || points[1].y != 10 {
+	if first, last := points[0], points[len(points)-1]; first != (page.Point{X: 5}) || last.Y != 0 ||
+		math.Abs(last.X-15) > 1e-9 || points[1].Y != 10 {
 		t.Errorf("%v", points)
 	}
 }

@@ -1,37 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package main
 
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"strings"
 
 	"weir/internal/meter"
+	"weir/internal/page"
 )
 
-// Measured is a measurement of a real link, and what it is called beside another: before, after.
-type Measured struct {
+// namedResult is a measurement of a real link, and what it is called beside another: before, after.
+type namedResult struct {
 	Name string
 	meter.Result
 }
 
-// MeasuredHTML is HTML of measurements of one link: its pictures, of each phase and of the whole time.
-func MeasuredHTML(w io.Writer, all []Measured) error {
-	t, err := template.New("report").Parse(page)
-	if err != nil {
-		return err
-	}
+// writeMeasuredPage is HTML of measurements of one link: its pictures, of each phase and of the whole time.
+func writeMeasuredPage(w io.Writer, all []namedResult) error {
 	last := all[len(all)-1]
 	var probe, when []string
 	for _, m := range all {
 		probe = append(probe, fmt.Sprintf("%s every %s ms", m.Probe, meter.Figure(m.Interval)))
 		when = append(when, m.Time.UTC().Format("2006-01-02 15:04 UTC"))
 	}
-	h := htmlReport{Title: "The way from " + cmp.Or(last.Local, "here") + " to " + cmp.Or(last.Remote, last.Target),
+	h := page.Report{Title: "The way from " + cmp.Or(last.Local, "here") + " to " + cmp.Or(last.Remote, last.Target),
 		About: last.Says, Basis: "Measured " + strings.Join(when, " and ") + ", probe: " + probe[len(probe)-1]}
 	h.Points = append(h.Points, wholeTime(all))
 	for _, name := range []string{meter.Download, meter.Upload, meter.Both} {
@@ -39,18 +35,17 @@ func MeasuredHTML(w io.Writer, all []Measured) error {
 			h.Points = append(h.Points, p)
 		}
 	}
-	return t.Execute(w, htmlPage{Style: template.CSS(chartStyle), Script: template.JS(script),
-		Reports: []htmlReport{h}})
+	return page.Write(w, h)
 }
 
 // wholeTime has what each measurement says, and its round trips and goodput from beginning to end.
-func wholeTime(all []Measured) htmlPoint {
-	h := htmlPoint{Head: "measured", Columns: []string{"idle round trip, ms"}, Setting: "The whole time"}
-	trips := chart{name: "Round trip over time", x: axis{unit: "s"}, y: axis{unit: "ms"}}
-	goodput := chart{name: "Goodput over time: downloads (solid) and uploads (dashed)", x: axis{unit: "s"},
-		y: axis{unit: "Mbit/s"}}
+func wholeTime(all []namedResult) page.Section {
+	h := page.Section{Head: "measured", Columns: []string{"idle round trip, ms"}, Setting: "The whole time"}
+	trips := page.Chart{Name: "Round trip over time", X: page.Axis{Unit: "s"}, Y: page.Axis{Unit: "ms"}}
+	goodput := page.Chart{Name: "Goodput over time: downloads (solid) and uploads (dashed)", X: page.Axis{Unit: "s"},
+		Y: page.Axis{Unit: "Mbit/s"}}
 	for k, m := range all {
-		row := htmlRow{Color: k, Candidate: m.Name, Cells: []string{"-"}, Words: m.Says, Notes: m.Notes}
+		row := page.Row{Color: k, Candidate: m.Name, Cells: []string{"-"}, Words: m.Says, Notes: m.Notes}
 		if len(all) == 1 {
 			row.Words = "" // the page begins with it
 		}
@@ -65,30 +60,31 @@ func wholeTime(all []Measured) htmlPoint {
 		for _, s := range m.Recording.Samples {
 			at, rtt = append(at, s.At), append(rtt, s.RTT)
 		}
-		trips.lines = append(trips.lines, line{m.Name, k, false, peaks(at, rtt)})
+		trips.Lines = append(trips.Lines, page.Line{Name: m.Name, Color: k, Points: page.Peaks(at, rtt)})
 		for _, direction := range []string{meter.Download, meter.Upload} {
 			if points := arrived(m.Recording, direction); len(points) > 0 {
 				name, dash := m.Name+", "+direction, direction == meter.Upload
-				goodput.lines = append(goodput.lines, line{name, k, dash, points})
+				goodput.Lines = append(goodput.Lines, page.Line{Name: name, Color: k, Dash: dash, Points: points})
 			}
 		}
 	}
-	for _, l := range slices.Concat(trips.lines, goodput.lines) { // one above the other: with the same seconds
-		for _, p := range l.points {
-			trips.x.reaches = append(trips.x.reaches, p.x)
+	for _, l := range slices.Concat(trips.Lines, goodput.Lines) { // one above the other: with the same seconds
+		for _, p := range l.Points {
+			trips.X.Reaches = append(trips.X.Reaches, p.X)
 		}
 	}
-	goodput.x.reaches = trips.x.reaches
-	h.picture("whole", trips, goodput)
+	goodput.X.Reaches = trips.X.Reaches
+	h.Draw("chart-whole", trips, goodput)
 	return h
 }
 
 // phase is a load: how fast it was, what it added, and all round trips meanwhile.
-func phase(all []Measured, name string) htmlPoint {
-	h := htmlPoint{Label: name, Head: "measured", Setting: "Behind each figure: how far off it may be",
+func phase(all []namedResult, name string) page.Section {
+	h := page.Section{Label: name, Head: "measured", Setting: "Behind each figure: how far off it may be",
 		Columns: []string{"download Mbit/s", "upload Mbit/s", "added p50 ms", "added p90 ms", "added p99 ms",
 			"jitter ms", "lost %"}}
-	share := chart{name: "Round trip meanwhile: share of samples at or below", x: axis{unit: "ms"}, y: axis{unit: "%"}}
+	share := page.Chart{Name: "Round trip meanwhile: share of samples at or below", X: page.Axis{Unit: "ms"},
+		Y: page.Axis{Unit: "%"}}
 	for k, m := range all {
 		p := m.Find(name)
 		if p == nil {
@@ -106,27 +102,17 @@ func phase(all []Measured, name string) htmlPoint {
 		if p.Jitter != nil {
 			cells[5] = meter.Ranged(*p.Jitter)
 		}
-		h.Rows = append(h.Rows, htmlRow{Color: k, Candidate: m.Name, Cells: cells})
+		h.Rows = append(h.Rows, page.Row{Color: k, Candidate: m.Name, Cells: cells})
 		if rtt := meanwhile(m.Recording, name); len(rtt) > 0 {
-			share.lines = append(share.lines, line{m.Name, k, false, distribution(rtt)})
+			share.Lines = append(share.Lines, page.Line{Name: m.Name, Color: k, Points: page.Distribution(rtt)})
 		}
 	}
-	h.picture(name, share)
+	h.Draw("chart-"+name, share)
 	return h
 }
 
-// picture adds those charts that have something to show.
-func (h *htmlPoint) picture(id string, all ...chart) {
-	for n, c := range all {
-		if len(c.lines) > 0 {
-			svg := c.svg(fmt.Sprintf("chart-%s-%d", id, n))
-			h.Pictures = append(h.Pictures, htmlPicture{c.name, template.HTML(svg)})
-		}
-	}
-}
-
 // arrived is the goodput of a direction over time.
-func arrived(rec *meter.Recording, direction string) (points []point) {
+func arrived(rec *meter.Recording, direction string) (points []page.Point) {
 	step := meter.Step.Seconds()
 	for _, s := range rec.Spans {
 		flows := s.Local
@@ -148,11 +134,11 @@ func arrived(rec *meter.Recording, direction string) (points []point) {
 		if len(bins) == 0 {
 			continue
 		}
-		points = append(points, point{s.From, 0}) // before and after a load there is none
+		points = append(points, page.Point{X: s.From, Y: 0}) // before and after a load there is none
 		for i, v := range bins {
-			points = append(points, point{s.From + float64(i+1)*step, v})
+			points = append(points, page.Point{X: s.From + float64(i+1)*step, Y: v})
 		}
-		points = append(points, point{s.From + float64(len(bins))*step, 0})
+		points = append(points, page.Point{X: s.From + float64(len(bins))*step, Y: 0})
 	}
 	return points
 }

@@ -17,6 +17,7 @@ import (
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
 	"weir/internal/measure"
+	"weir/internal/page"
 	"weir/internal/stats"
 	"weir/internal/units"
 )
@@ -106,7 +107,7 @@ func numbers(t *testing.T, reports []verdict.Report) []string {
 					if !ok {
 						t.Fatalf("%s is missing", name)
 					}
-					all = append(all, number(v.Median, m.Unit()))
+					all = append(all, page.Number(v.Median, m.Unit()))
 				}
 			}
 		}
@@ -146,11 +147,11 @@ func TestTerminal(t *testing.T) {
 
 func TestMarkdown(t *testing.T) {
 	var b bytes.Buffer
-	if err := Markdown(&b, sample(), "weir lab run x.toml"); err != nil {
+	if err := Markdown(&b, sample(), "weir-lab run x.toml"); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range append(numbers(t, sample()), "`weir lab run x.toml`", `as found \| cubic`, "&lt;calm&gt;",
+	for _, want := range append(numbers(t, sample()), "`weir-lab run x.toml`", `as found \| cubic`, "&lt;calm&gt;",
 		"**not reproduced**") {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
@@ -164,8 +165,8 @@ func TestNumber(t *testing.T) {
 		unit, want string
 	}{{0.1216, "ms", "0.12"}, {213.45, "ms", "213.4"}, {-0.001, "ms", "0.00"}, {1234.5, "", "1234"},
 		{97, "packets", "97"}} {
-		if got := number(c.v, c.unit); got != c.want {
-			t.Errorf("number(%v, %q) = %s, want %s", c.v, c.unit, got, c.want)
+		if got := page.Number(c.v, c.unit); got != c.want {
+			t.Errorf("page.Number(%v, %q) = %s, want %s", c.v, c.unit, got, c.want)
 		}
 	}
 }
@@ -192,7 +193,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("got %+v", row)
 	}
 	var tables bytes.Buffer
-	if err := Markdown(&tables, reports, "weir lab run"); err != nil {
+	if err := Markdown(&tables, reports, "weir-lab run"); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range read.Rows {

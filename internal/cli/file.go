@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 // rename would promise less: only that nobody sees half a file.
 
 // writable tells, without touching it, why a file cannot be written.
-func writable(path string) error {
+func Writable(path string) error {
 	at, err := path, error(nil)
 	switch info, failed := os.Stat(path); {
 	case failed == nil && info.IsDir():
@@ -35,7 +35,7 @@ func writable(path string) error {
 }
 
 // writeFile takes a file away again that it has made and could not fill.
-func writeFile(path string, body []byte) error {
+func WriteFile(path string, body []byte) error {
 	made := true
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {

@@ -9,14 +9,13 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
 	"weir/internal/measure"
+	"weir/internal/page"
 	"weir/internal/stats"
 )
 
@@ -91,31 +90,13 @@ func columns(p *verdict.Point) []string {
 // spread shows the median, and with several seeds the range beside it.
 func spread(v stats.Spread, unit string, runs int) string {
 	if runs < 2 || v.Min == v.Max && v.Missing == 0 {
-		return number(v.Median, unit)
+		return page.Number(v.Median, unit)
 	}
-	most := number(v.Max, unit)
+	most := page.Number(v.Max, unit)
 	if v.Missing > 0 {
 		most = "never"
 	}
-	return fmt.Sprintf("%s [%s..%s]", number(v.Median, unit), number(v.Min, unit), most)
-}
-
-// number shows a value as precisely as its unit deserves.
-func number(v float64, unit string) string {
-	decimals := 2
-	switch {
-	case unit == "packets":
-		decimals = 0
-	case math.Abs(v) >= 1000:
-		decimals = 0
-	case math.Abs(v) >= 100:
-		decimals = 1
-	}
-	text := strconv.FormatFloat(v, 'f', decimals, 64)
-	if strings.Trim(text, "-0.") == "" {
-		text = strings.TrimPrefix(text, "-") // no -0.00
-	}
-	return text
+	return fmt.Sprintf("%s [%s..%s]", page.Number(v.Median, unit), page.Number(v.Min, unit), most)
 }
 
 // unitName is how a heading names a unit.
@@ -256,7 +237,7 @@ func measuredText(v verdict.Verdict) string {
 			if !at.None {
 				text = between(at.Value.Median, at.Value.Median, v.Unit, unit)
 			}
-			if least, most := number(at.Value.Min, v.Unit), number(at.Value.Max, v.Unit); least != most {
+			if least, most := page.Number(at.Value.Min, v.Unit), page.Number(at.Value.Max, v.Unit); least != most {
 				text += fmt.Sprintf(" [%s..%s]", least, most)
 			}
 			if len(at.Labels) > 0 {
@@ -291,8 +272,8 @@ func measuredText(v verdict.Verdict) string {
 }
 
 func between(from, to float64, unit, name string) string {
-	text := number(from, unit)
-	if last := number(to, unit); last != text {
+	text := page.Number(from, unit)
+	if last := page.Number(to, unit); last != text {
 		text += " to " + last
 	}
 	return strings.TrimSpace(text + " " + name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import (
 	"fmt"
@@ -10,17 +10,17 @@ import (
 
 // progress shows on stderr how far a run is: one line that rewrites itself on a terminal, a line every ten seconds
 // elsewhere. What takes less than two seconds shows nothing.
-type progress struct {
+type Progress struct {
 	w        io.Writer
 	terminal bool
 	last     time.Duration
 	shown    bool
 }
 
-func newProgress(w io.Writer) *progress { return &progress{w: beneath(w), terminal: isTerminal(w)} }
+func NewProgress(w io.Writer) *Progress { return &Progress{w: Beneath(w), terminal: IsTerminal(w)} }
 
 // say shows a line, which holds nothing that others have named, if it is time for one.
-func (p *progress) say(elapsed time.Duration, line func() string) {
+func (p *Progress) Say(elapsed time.Duration, line func() string) {
 	every := 10 * time.Second
 	if p.terminal {
 		every = 200 * time.Millisecond
@@ -30,13 +30,13 @@ func (p *progress) say(elapsed time.Duration, line func() string) {
 	}
 	p.last, p.shown = elapsed, true
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", oneRow(p.w, line()))
+		fmt.Fprintf(p.w, "\r\x1b[K%s", OneRow(p.w, line()))
 		return
 	}
 	fmt.Fprintln(p.w, line())
 }
 
-func (p *progress) clear() {
+func (p *Progress) Clear() {
 	if p.shown && p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}

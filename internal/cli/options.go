@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import (
 	"cmp"
@@ -28,15 +28,15 @@ func wrongOption(cmd *cobra.Command, err error) error {
 		return wrongValue(help, value)
 	case errors.As(err, &missing):
 		kind, _ := pflag.UnquoteUsage(missing.GetFlag())
-		return usage(help, "%s needs a value: a %s", dashed(missing.GetSpecifiedName(),
+		return Usage(help, "%s needs a value: a %s", dashed(missing.GetSpecifiedName(),
 			missing.GetSpecifiedShortnames()), kind)
 	case errors.As(err, &unknown):
-		return usage(help, "%s has no option %s", cmd.CommandPath(), dashed(unknown.GetSpecifiedName(),
+		return Usage(help, "%s has no option %s", cmd.CommandPath(), dashed(unknown.GetSpecifiedName(),
 			unknown.GetSpecifiedShortnames()))
 	case errors.As(err, &syntax):
-		return usage(help, "%q is no option", syntax.GetSpecifiedFlag())
+		return Usage(help, "%q is no option", syntax.GetSpecifiedFlag())
 	}
-	return usage(help, "%s", strings.TrimPrefix(err.Error(), "pflag: "))
+	return Usage(help, "%s", strings.TrimPrefix(err.Error(), "pflag: "))
 }
 
 // dashed is an option as it is typed.
@@ -71,6 +71,9 @@ func withUnit(text, example string) string {
 	return strings.Join(words, "..")
 }
 
+// fewSeconds are too few for any option that is a time: so small a number means minutes.
+const fewSeconds = 10
+
 // wrongValue is about an option's value. What is a number alone most likely wants a unit.
 func wrongValue(help string, err *pflag.InvalidValueError) error {
 	name, text := "--"+err.GetFlag().Name, err.GetValue()
@@ -79,22 +82,41 @@ func wrongValue(help string, err *pflag.InvalidValueError) error {
 	switch kind := err.GetFlag().Value.Type(); {
 	case kind == "duration" && number:
 		unit := "s"
-		if seconds, _ := strconv.ParseFloat(text, 64); seconds < leastTimeout.Seconds() {
-			unit = "m" // so few seconds are refused
+		if seconds, _ := strconv.ParseFloat(text, 64); seconds < fewSeconds {
+			unit = "m"
 		}
-		return usage(name+" "+text+unit, "%s: time %q has no unit: write it like 30s or 3m", name, text)
+		return Usage(name+" "+text+unit, "%s: time %q has no unit: write it like 30s or 3m", name, text)
 	case kind == "duration":
-		return usage(name+" 3m", "%s: %q is no time: write it like 30s or 3m", name, text)
+		return Usage(name+" 3m", "%s: %q is no time: write it like 30s or 3m", name, text)
 	case kind == "int":
-		return usage(help, "%s: %q is no whole number", name, text)
+		return Usage(help, "%s: %q is no whole number", name, text)
 	case kind == "bool":
-		return usage(name+", or leave it out", "%s: %q is neither true nor false", name, text)
+		return Usage(name+", or leave it out", "%s: %q is neither true nor false", name, text)
 	case errors.As(err, &noUnit):
 		noUnit.Example = like(err.GetFlag(), noUnit.What, noUnit.Example)
-		return usage(name+" "+withUnit(text, noUnit.Example), "%s: %v", name, noUnit)
+		return Usage(name+" "+withUnit(text, noUnit.Example), "%s: %v", name, noUnit)
 	}
 	if wrong := (*hint.Error)(nil); errors.As(err, &wrong) {
-		return usage(help, "%s", wrong.What) // it names the option
+		return Usage(help, "%s", wrong.What) // it names the option
 	}
-	return usage(help, "%s: %v", name, err.Unwrap())
+	return Usage(help, "%s: %v", name, err.Unwrap())
+}
+
+// NoArguments refuses what is no option. A rate that somebody typed alone most likely wants --rate.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	try := cmd.CommandPath() + " --help"
+	if _, err := units.ParseRate(args[0]); err == nil && cmd.Flags().Lookup("rate") != nil {
+		try = cmd.CommandPath() + " --rate " + args[0]
+	}
+	return Usage(try, "%s takes options only, and no %q", cmd.CommandPath(), args[0])
+}
+
+// TakesFile has a shell offer files of any name for these options.
+func TakesFile(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+	}
 }

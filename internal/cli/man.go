@@ -2,7 +2,7 @@
 
 //go:build man
 
-package main
+package cli
 
 import (
 	"bufio"
@@ -72,7 +72,7 @@ func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.Command
 
 // pageSection is 8, of a system's administration, for all but the lab, which is for anybody.
 func pageSection(cmd *cobra.Command) string {
-	if strings.HasPrefix(cmd.CommandPath(), "weir lab") {
+	if cmd.Root().Name() == "weir-lab" {
 		return "1"
 	}
 	return "8"
@@ -86,7 +86,7 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 	heading := func(name string) { fmt.Fprintln(w, ".SH", name) }
 	section := pageSection(cmd)
 	manual := map[string]string{"1": "User Commands", "8": "System Administration"}[section]
-	fmt.Fprintf(w, ".TH %q %s %s \"weir %s\" %q\n", strings.ToUpper(pageName(cmd)), section, date, version, manual)
+	fmt.Fprintf(w, ".TH %q %s %s \"weir %s\" %q\n", strings.ToUpper(pageName(cmd)), section, date, cmd.Root().Version, manual)
 	// No hyphens and no stretched lines: both spoil options and paths.
 	fmt.Fprintln(w, ".nh\n.ad l")
 	heading("NAME")
@@ -199,8 +199,8 @@ func writeText(w io.Writer, text string) {
 var (
 	optionWord  = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z-]*|-[a-z]\b)`)
 	commandWord = regexp.MustCompile(
-		`\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|calibrate|serve|watch|exporter|` +
-			`lab run|dualpi2 (?:add|change|show|del))\b`)
+		`\bweir-lab (?:run|merge)\b|\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|calibrate|serve|watch|exporter|` +
+			`dualpi2 (?:add|change|show|del))\b`)
 )
 
 // prose writes a line of text with its options and commands in bold.

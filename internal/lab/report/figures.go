@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/lab/verdict"
 	"weir/internal/measure"
+	"weir/internal/page"
 )
 
 // Figures are a scenario's tables for programs: the medians, as the tables have them, and the kernel that made them.
@@ -51,7 +52,7 @@ func NewFigures(r *verdict.Report) Figures {
 				if !ok {
 					continue
 				}
-				row.Values[m.Name()] = json.Number(number(v.Median, m.Unit()))
+				row.Values[m.Name()] = json.Number(page.Number(v.Median, m.Unit()))
 				if m.Unit() != "" {
 					f.Units[m.Name()] = m.Unit()
 				}

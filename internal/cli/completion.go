@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import "github.com/spf13/cobra"
 
 // completion is what a shell needs, and where its script goes.
 type completion struct{ needs, now, always string }
 
-func completions() map[string]completion {
+func completions(program string) map[string]completion {
 	return map[string]completion{
-		"bash": {"It needs the package bash-completion.", "source <(weir completion bash)",
-			"weir completion bash > /etc/bash_completion.d/weir"},
-		"fish": {"", "weir completion fish | source",
-			"weir completion fish > ~/.config/fish/completions/weir.fish"},
-		"powershell": {"", "weir completion powershell | Out-String | Invoke-Expression",
-			"weir completion powershell >> $PROFILE"},
-		"zsh": {"It needs compinit: autoload -U compinit; compinit", "source <(weir completion zsh)",
-			`weir completion zsh > "${fpath[1]}/_weir"`},
+		"bash": {"It needs the package bash-completion.", "source <(" + program + " completion bash)",
+			program + " completion bash > /etc/bash_completion.d/" + program},
+		"fish": {"", program + " completion fish | source",
+			program + " completion fish > ~/.config/fish/completions/" + program + ".fish"},
+		"powershell": {"", program + " completion powershell | Out-String | Invoke-Expression",
+			program + " completion powershell >> $PROFILE"},
+		"zsh": {"It needs compinit: autoload -U compinit; compinit", "source <(" + program + " completion zsh)",
+			program + ` completion zsh > "${fpath[1]}/_` + program + `"`},
 	}
 }
 
@@ -31,10 +31,10 @@ packages have those of bash, fish and zsh already.`
 		if len(args) == 0 {
 			return nil
 		}
-		return usage("weir completion bash, fish, powershell or zsh", "completion for %q is not there", args[0])
+		return Usage(c.CommandPath()+" bash, fish, powershell or zsh", "completion for %q is not there", args[0])
 	}
 	for _, shell := range c.Commands() {
-		words, ok := completions()[shell.Name()]
+		words, ok := completions(c.Root().Name())[shell.Name()]
 		if !ok {
 			continue
 		}
@@ -48,6 +48,6 @@ packages have those of bash, fish and zsh already.`
 		if f := shell.Flags().Lookup("no-descriptions"); f != nil {
 			f.Usage = "without what each word is for"
 		}
-		shell.Args = noArguments
+		shell.Args = NoArguments
 	}
 }

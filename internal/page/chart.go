@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package page
 
 import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// A chart is a line chart. Its SVG has classes and no colours: the page or the file around it gives those.
-type chart struct {
-	name  string
-	x, y  axis
-	lines []line
+// A Chart is a line Chart. Its SVG has classes and no colours: the page or the file around it gives those.
+type Chart struct {
+	Name  string
+	X, Y  Axis
+	Lines []Line
 }
 
-// axis is one of a chart's two scales.
-type axis struct {
-	unit  string
-	whole bool // its values are counted, so that no tick lies between two
-	// values that it reaches whatever the lines do: of pictures one above the other that share it
-	reaches []float64
+// Axis is one of a chart's two scales.
+type Axis struct {
+	Unit  string
+	Whole bool // its values are counted, so that no tick lies between two
+	// values that it Reaches whatever the lines do: of pictures one above the other that share it
+	Reaches []float64
 }
 
-// line is one candidate's curve.
-type line struct {
-	name   string
-	color  int // of the palette
-	dash   bool
-	points []point
+// Line is one candidate's curve.
+type Line struct {
+	Name   string
+	Color  int // of the palette
+	Dash   bool
+	Points []Point
 }
 
-type point struct{ x, y float64 }
+type Point struct{ X, Y float64 }
 
 // Of a chart, in the SVG's own units; a page scales it.
 const (
@@ -43,7 +44,7 @@ const (
 	marginRight = 26 // half of the last tick's label
 	marginBelow = 30
 	letter      = 7.5 // the width of a digit, at most
-	colours     = 8   // of the palette: the classes c0 to c7
+	Colours     = 8   // of the palette: the classes c0 to c7
 )
 
 // scale maps an axis's values to the picture.
@@ -85,20 +86,20 @@ func (s scale) ticks() (values []float64, labels []string) {
 }
 
 // scales fits a chart's axes to its lines. The y axis begins at zero.
-func (c chart) scales() (x, y scale) {
+func (c Chart) scales() (x, y scale) {
 	low, high, top := math.Inf(1), math.Inf(-1), 0.0
-	for _, l := range c.lines {
-		for _, p := range l.points {
-			low, high, top = min(low, p.x), max(high, p.x), max(top, p.y)
+	for _, l := range c.Lines {
+		for _, p := range l.Points {
+			low, high, top = min(low, p.X), max(high, p.X), max(top, p.Y)
 		}
 	}
-	for _, v := range c.x.reaches {
+	for _, v := range c.X.Reaches {
 		low, high = min(low, v), max(high, v)
 	}
 	if low > high {
 		low, high = 0, 1
 	}
-	x, y = newScale(low, high, 10, c.x.whole), newScale(0, top, 6, c.y.whole)
+	x, y = newScale(low, high, 10, c.X.Whole), newScale(0, top, 6, c.Y.Whole)
 	widest := 0
 	_, labels := y.ticks()
 	for _, l := range labels {
@@ -109,38 +110,38 @@ func (c chart) scales() (x, y scale) {
 	return x, y
 }
 
-// svg draws the chart for a page, in which its id is the only one.
-func (c chart) svg(id string) string {
+// SVG draws the chart for a page, in which its id is the only one.
+func (c Chart) SVG(id string) string {
 	x, y := c.scales()
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-labelledby="%s-title %s-desc" `,
 		chartWidth, chartHeight, id, id)
 	fmt.Fprintf(&b, `data-box="%s %s %s %s" data-x="%s %s %s" data-y="%s %s %s">`+"\n",
 		short(x.at), short(y.end), short(x.end), short(y.at),
-		digits(x.from), digits(x.to), c.x.unit, digits(y.from), digits(y.to), c.y.unit)
+		digits(x.from), digits(x.to), c.X.Unit, digits(y.from), digits(y.to), c.Y.Unit)
 	fmt.Fprintf(&b, "<title id=\"%s-title\">%s</title>\n<desc id=\"%s-desc\">%s</desc>\n",
-		id, html.EscapeString(c.name), id, html.EscapeString(c.describe()))
+		id, html.EscapeString(c.Name), id, html.EscapeString(c.describe()))
 	c.draw(&b, x, y)
 	b.WriteString("</svg>")
 	return b.String()
 }
 
-// file draws the chart as a file that stands alone: with its name, a legend, and the colours of style.
-func (c chart) file(style string) string {
+// File draws the chart as a file that stands alone: with its name, a legend, and its colours.
+func (c Chart) File() string {
 	const above = 56
 	x, y := c.scales()
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" `,
 		chartWidth, chartHeight+above)
 	fmt.Fprintf(&b, "aria-labelledby=\"title desc\">\n<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n",
-		html.EscapeString(c.name), html.EscapeString(c.describe()))
-	fmt.Fprintf(&b, "<style>\n%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\" rx=\"6\"/>\n", style)
-	fmt.Fprintf(&b, "<text class=\"name\" x=\"14\" y=\"24\">%s</text>\n", html.EscapeString(c.name))
+		html.EscapeString(c.Name), html.EscapeString(c.describe()))
+	fmt.Fprintf(&b, "<style>\n%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\" rx=\"6\"/>\n", chartStyle)
+	fmt.Fprintf(&b, "<text class=\"name\" x=\"14\" y=\"24\">%s</text>\n", html.EscapeString(c.Name))
 	at := 14.0
-	for _, l := range c.lines {
-		fmt.Fprintf(&b, `<path class="line c%d" d="M%s 42h16"/>`, l.color%colours, short(at))
-		fmt.Fprintf(&b, "<text x=\"%s\" y=\"46\">%s</text>\n", short(at+22), html.EscapeString(l.name))
-		at += 22 + letter*float64(len(l.name)) + 16
+	for _, l := range c.Lines {
+		fmt.Fprintf(&b, `<path class="line c%d" d="M%s 42h16"/>`, l.Color%Colours, short(at))
+		fmt.Fprintf(&b, "<text x=\"%s\" y=\"46\">%s</text>\n", short(at+22), html.EscapeString(l.Name))
+		at += 22 + letter*float64(len(l.Name)) + 16
 	}
 	fmt.Fprintf(&b, "<g transform=\"translate(0 %d)\">\n", above)
 	c.draw(&b, x, y)
@@ -149,38 +150,38 @@ func (c chart) file(style string) string {
 }
 
 // draw draws the axes, and over them the lines.
-func (c chart) draw(b *strings.Builder, x, y scale) {
+func (c Chart) draw(b *strings.Builder, x, y scale) {
 	c.axes(b, x, y)
-	for _, l := range c.lines {
+	for _, l := range c.Lines {
 		dash := ""
-		if l.dash {
+		if l.Dash {
 			dash = " dash"
 		}
-		fmt.Fprintf(b, `<polyline class="line c%d%s" data-name="%s" points="`, l.color%colours, dash,
-			html.EscapeString(l.name))
-		for i, p := range l.points {
+		fmt.Fprintf(b, `<polyline class="line c%d%s" data-name="%s" points="`, l.Color%Colours, dash,
+			html.EscapeString(l.Name))
+		for i, p := range l.Points {
 			if i > 0 {
 				b.WriteByte(' ')
 			}
-			b.WriteString(short(x.place(p.x)) + "," + short(y.place(p.y)))
+			b.WriteString(short(x.place(p.X)) + "," + short(y.place(p.Y)))
 		}
 		b.WriteString("\"/>\n")
 	}
 }
 
 // axes draws the grid, its labels, and the units: that of y above it, that of x behind the last label.
-func (c chart) axes(b *strings.Builder, x, y scale) {
+func (c Chart) axes(b *strings.Builder, x, y scale) {
 	values, labels := y.ticks()
 	for i, v := range values {
 		at := short(y.place(v))
 		fmt.Fprintf(b, `<path class="grid" d="M%s %sH%s"/>`, short(x.at), at, short(x.end))
 		fmt.Fprintf(b, `<text class="end" x="%s" y="%s" dy=".35em">%s</text>`+"\n", short(x.at-6), at, labels[i])
 	}
-	fmt.Fprintf(b, `<text x="4" y="%d" dy="-1em">%s</text>`+"\n", marginTop, c.y.unit)
+	fmt.Fprintf(b, `<text x="4" y="%d" dy="-1em">%s</text>`+"\n", marginTop, c.Y.Unit)
 	values, labels = x.ticks()
 	for i, v := range values {
 		if i == len(values)-1 {
-			labels[i] = strings.TrimSpace(labels[i] + " " + c.x.unit)
+			labels[i] = strings.TrimSpace(labels[i] + " " + c.X.Unit)
 		}
 		at := short(x.place(v))
 		fmt.Fprintf(b, `<path class="grid" d="M%s %sV%s"/>`, at, short(y.at), short(y.end))
@@ -189,17 +190,17 @@ func (c chart) axes(b *strings.Builder, x, y scale) {
 }
 
 // describe says in words between which values each line lies, for those who cannot see it.
-func (c chart) describe() string {
+func (c Chart) describe() string {
 	var parts []string
-	for _, l := range c.lines {
-		if len(l.points) == 0 {
+	for _, l := range c.Lines {
+		if len(l.Points) == 0 {
 			continue
 		}
-		least, most := l.points[0].y, l.points[0].y
-		for _, p := range l.points {
-			least, most = min(least, p.y), max(most, p.y)
+		least, most := l.Points[0].Y, l.Points[0].Y
+		for _, p := range l.Points {
+			least, most = min(least, p.Y), max(most, p.Y)
 		}
-		parts = append(parts, fmt.Sprintf("%s: %s to %s %s", l.name, number(least, ""), number(most, ""), c.y.unit))
+		parts = append(parts, fmt.Sprintf("%s: %s to %s %s", l.Name, Number(least, ""), Number(most, ""), c.Y.Unit))
 	}
 	return strings.Join(parts, "; ") + "."
 }
@@ -209,3 +210,59 @@ func short(v float64) string { return digits(math.Round(v*100) / 100) }
 
 // digits writes a number with no zeros that say nothing.
 func digits(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+const maxPoints = 700 // of a line: more cannot be seen
+
+// Peaks thins a line by keeping the highest sample of each stretch, so that no spike is lost. Lost samples are left
+// out.
+func Peaks(at, values []float64) []Point {
+	stretch := (len(values) + maxPoints - 1) / maxPoints
+	var xys []Point
+	for i := 0; i < len(values); i += max(1, stretch) {
+		best := -1
+		for k := i; k < min(i+stretch, len(values)); k++ {
+			if values[k] >= 0 && (best < 0 || values[k] > values[best]) {
+				best = k
+			}
+		}
+		if best >= 0 {
+			xys = append(xys, Point{at[best], values[best]})
+		}
+	}
+	return xys
+}
+
+// Distribution is the share of values, in percent, at or below each. Lost samples are left out.
+func Distribution(values []float64) []Point {
+	var s []float64
+	for _, v := range values {
+		if v >= 0 {
+			s = append(s, v)
+		}
+	}
+	slices.Sort(s)
+	xys := []Point{{s[0], 0}}
+	for i := range maxPoints {
+		k := i * (len(s) - 1) / (maxPoints - 1)
+		xys = append(xys, Point{s[k], 100 * float64(k+1) / float64(len(s))})
+	}
+	return xys
+}
+
+// Number writes a value as precisely as its unit deserves: packets whole, others with three digits or more.
+func Number(v float64, unit string) string {
+	decimals := 2
+	switch {
+	case unit == "packets":
+		decimals = 0
+	case math.Abs(v) >= 1000:
+		decimals = 0
+	case math.Abs(v) >= 100:
+		decimals = 1
+	}
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if strings.Trim(text, "-0.") == "" {
+		text = strings.TrimPrefix(text, "-") // no -0.00
+	}
+	return text
+}

@@ -21,37 +21,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/lab"
 	"weir/internal/lab/boot"
 	"weir/internal/lab/engine"
 	"weir/internal/lab/qemu"
+	"weir/internal/lab/report"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/uml"
 	"weir/internal/lab/verdict"
-	"weir/internal/report"
 	"weir/internal/text"
 )
 
-func newLabCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Try configurations on a real kernel, in virtual time",
-		Long: `The lab boots a real Linux kernel in virtual time, and measures what
-configurations of a server do to real TCP. It needs no privileges.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return usage("weir lab run SCENARIO.toml", "unknown command %q", "lab "+args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newLabRunCommand(), newLabMergeCommand())
-	return cmd
-}
-
-type labOptions struct {
+type options struct {
 	json, markdown bool
 	html, figures  string
 	only           []string
@@ -61,15 +44,15 @@ type labOptions struct {
 	shard          string
 }
 
-func newLabRunCommand() *cobra.Command {
-	var o labOptions
+func newRunCommand() *cobra.Command {
+	var o options
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.toml …",
 		Short: "Run scenarios and print what each candidate does",
 		Long: `Boots a Linux kernel in virtual time for every candidate of every scenario, once
 for each seed, and prints what was measured. Where a candidate is Weir, the
-guest's server runs this same binary. It needs no privileges, and touches no
-network of this machine.
+guest's server runs the weir that is beside this program. It needs no
+privileges, and touches no network of this machine.
 
 Needs the lab kernel: make lab-kernel. The engine qemu needs a stock Debian
 kernel, which runs under emulation: make kernels. docs/scenarios.md says how a
@@ -77,19 +60,19 @@ scenario is written, and what --json holds.
 
 Exit status: 0 every run gave a result, 1 a run failed or a claim was not
 measured, 2 wrong usage. A claim that is not reproduced is a result.`,
-		Example: `  weir lab run scenarios/narrow-link.toml
-  weir lab run --html report.html scenarios/seeds/*.toml`,
+		Example: `  weir-lab run scenarios/narrow-link.toml
+  weir-lab run --html report.html scenarios/seeds/*.toml`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("weir lab run scenarios/narrow-link.toml", "no scenario was named")
+				return cli.Usage("weir-lab run scenarios/narrow-link.toml", "no scenario was named")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return labRun(cmd, args, o)
+			return runScenarios(cmd, args, o)
 		},
 	}
 	f := cmd.Flags()
@@ -101,15 +84,15 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: "+strings.Join(scenario.EngineNames(), " or ")+
 		" (default: the scenario's)")
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds (default: the scenario's)")
-	f.StringVar(&o.shard, "shard", "", "run only a part, `2/8` the second of eight, and print it for weir lab merge")
+	f.StringVar(&o.shard, "shard", "", "run only a part, `2/8` the second of eight, and print it for weir-lab merge")
 	f.IntVar(&o.parallel, "parallel", 0, "boot `n` kernels at a time (default: one a core)")
 	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(scenario.EngineNames(),
 		cobra.ShellCompDirectiveNoFileComp))
-	takesFile(cmd, "html")
+	cli.TakesFile(cmd, "html")
 	return cmd
 }
 
-func labRun(cmd *cobra.Command, files []string, o labOptions) error {
+func runScenarios(cmd *cobra.Command, files []string, o options) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
@@ -121,11 +104,7 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	if err != nil {
 		return err
 	}
-	runner, err := labRunner(scenarios)
-	if err != nil {
-		return err
-	}
-	program, err := os.Executable()
+	runner, err := newRunner(scenarios)
 	if err != nil {
 		return err
 	}
@@ -134,19 +113,19 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 	defer stop()
 
 	if o.html != "" { // now: who has waited for a result should not lose it to a misspelt folder
-		if err := writable(o.html); err != nil {
+		if err := cli.Writable(o.html); err != nil {
 			return hint.Wrap(err, "--html report.html, in a folder that is there and can be written")
 		}
 	}
-	line := newProgress(cmd.ErrOrStderr())
-	runner.Program, runner.Parallel, runner.Only, runner.Progress = program, o.parallel, o.only, line.show
+	line := cli.NewProgress(cmd.ErrOrStderr())
+	runner.Parallel, runner.Only, runner.Progress = o.parallel, o.only, showRun(line)
 	if o.shard != "" {
 		err := o.runPart(ctx, cmd, runner, files, scenarios)
-		line.clear()
+		line.Clear()
 		return err
 	}
 	reports, err := runner.Run(ctx, files, scenarios)
-	line.clear()
+	line.Clear()
 	if err != nil {
 		return o.failed(cmd, reports, err)
 	}
@@ -154,16 +133,16 @@ func labRun(cmd *cobra.Command, files []string, o labOptions) error {
 		return err
 	}
 	if slices.ContainsFunc(reports, unmeasured) {
-		return errNotSo
+		return cli.ErrNo
 	}
 	return nil
 }
 
 // failed says why there is no result, and what to try.
-func (o labOptions) failed(cmd *cobra.Command, reports []verdict.Report, err error) error {
+func (o options) failed(cmd *cobra.Command, reports []verdict.Report, err error) error {
 	if errors.Is(err, context.Canceled) {
 		if o.json && len(reports) > 0 {
-			if err := printJSON(cmd.OutOrStdout(), reports); err != nil {
+			if err := cli.PrintJSON(cmd.OutOrStdout(), reports); err != nil {
 				return err
 			}
 		}
@@ -189,23 +168,23 @@ func (o labOptions) failed(cmd *cobra.Command, reports []verdict.Report, err err
 }
 
 // show prints the results, and writes them where that was asked for.
-func (o labOptions) show(w io.Writer, reports []verdict.Report, files []string) (err error) {
+func (o options) show(w io.Writer, reports []verdict.Report, files []string) (err error) {
 	switch {
 	case o.json:
-		err = printJSON(w, reports)
+		err = cli.PrintJSON(w, reports)
 	case o.markdown:
-		err = report.Markdown(w, reports, "weir lab run "+strings.Join(files, " "))
+		err = report.Markdown(w, reports, "weir-lab run "+strings.Join(files, " "))
 	default:
-		if isTerminal(w) {
-			w = &text.Writer{To: beneath(w), Colours: true} // scenario.Load has seen to what names hold
+		if cli.IsTerminal(w) {
+			w = &text.Writer{To: cli.Beneath(w), Colours: true} // scenario.Load has seen to what names hold
 		}
-		err = report.Terminal(w, reports, isTerminal(w))
+		err = report.Terminal(w, reports, cli.IsTerminal(w))
 	}
 	if err == nil && o.html != "" {
 		var page bytes.Buffer
 		plain := &text.Writer{To: &page}
 		if err = errors.Join(report.HTML(plain, reports), plain.Close()); err == nil {
-			err = writeFile(o.html, page.Bytes())
+			err = cli.WriteFile(o.html, page.Bytes())
 		}
 	}
 	for i := 0; err == nil && o.figures != "" && i < len(reports); i++ {
@@ -222,50 +201,50 @@ func writeFigures(folder string, r *verdict.Report) error {
 		return err
 	}
 	var text bytes.Buffer
-	return errors.Join(figures.Write(&text), writeFile(path, text.Bytes()))
+	return errors.Join(figures.Write(&text), cli.WriteFile(path, text.Bytes()))
 }
 
 // check finds options that are out of range, or do not go together.
-func (o labOptions) check(cmd *cobra.Command) error {
+func (o options) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("seeds") && o.seeds < 1 || o.seeds > 1000 {
-		return usage("--seeds 5", "--seeds %d is out of range (1 to 1000)", o.seeds)
+		return cli.Usage("--seeds 5", "--seeds %d is out of range (1 to 1000)", o.seeds)
 	}
 	if o.json && o.markdown {
-		return usage("--json or --markdown", "--json and --markdown exclude each other")
+		return cli.Usage("--json or --markdown", "--json and --markdown exclude each other")
 	}
 	// A name left out makes the next word of the command line the report, which would be written over.
 	if ext := filepath.Ext(o.html); ext == ".toml" || ext == ".json" {
-		return usage("--html report.html", "--html %s: a report is neither a scenario nor a part of a run", o.html)
+		return cli.Usage("--html report.html", "--html %s: a report is neither a scenario nor a part of a run", o.html)
 	}
 	if o.shard != "" && (o.json || o.markdown || o.html != "" || o.figures != "") {
-		return usage("--shard alone, and then weir lab merge --json",
+		return cli.Usage("--shard alone, and then weir-lab merge --json",
 			"--shard prints a part of a result, which has no other form")
 	}
 	if _, _, err := shardOf(o.shard); o.shard != "" && err != nil {
 		return err
 	}
 	if o.parallel < 0 {
-		return usage("--parallel 1", "--parallel %d is negative", o.parallel)
+		return cli.Usage("--parallel 1", "--parallel %d is negative", o.parallel)
 	}
 	if _, known := scenario.EngineNamed(o.engine); o.engine != "" && !known {
-		return usage("--engine "+strings.Join(scenario.EngineNames(), " or --engine "), "--engine %s is not known",
+		return cli.Usage("--engine "+strings.Join(scenario.EngineNames(), " or --engine "), "--engine %s is not known",
 			o.engine)
 	}
 	return nil
 }
 
 // load reads the scenarios, with what the options say of them.
-func (o labOptions) load(files []string) ([]scenario.Scenario, error) {
+func (o options) load(files []string) ([]scenario.Scenario, error) {
 	var scenarios []scenario.Scenario
 	for _, file := range files {
 		s, err := scenario.Load(file)
 		if err != nil {
 			var bad *scenario.FileError
 			if _, unread := os.Stat(file); errors.As(err, &bad) && unread != nil && bad.Hint() == "" {
-				return nil, usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
+				return nil, cli.Usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
 			}
 			if errors.As(err, &bad) {
-				return nil, usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s", bad.Error())
+				return nil, cli.Usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s", bad.Error())
 			}
 			return nil, err
 		}
@@ -274,7 +253,7 @@ func (o labOptions) load(files []string) ([]scenario.Scenario, error) {
 		}
 		if o.engine != "" {
 			if err := s.SetEngine(o.engine); err != nil {
-				return nil, usage("leave out --engine", "%s: %v", file, err)
+				return nil, cli.Usage("leave out --engine", "%s: %v", file, err)
 			}
 		}
 		scenarios = append(scenarios, s)
@@ -306,9 +285,13 @@ func findQEMU() (engine.Engine, error) {
 	return qemu.Engine{Kernel: kernel}, err
 }
 
-// labRunner finds the engines that the scenarios need.
-func labRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
-	r := lab.Runner{Engines: map[string]engine.Engine{}}
+// newRunner finds the engines that the scenarios need.
+func newRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return lab.Runner{}, err
+	}
+	r := lab.Runner{Program: program, Engines: map[string]engine.Engine{}}
 	for i := range scenarios {
 		for _, name := range scenarios[i].Engines() {
 			booter := booters()[name]
@@ -347,21 +330,23 @@ func choose(only, files []string, scenarios []scenario.Scenario) ([]string, []sc
 	for _, name := range only {
 		if !slices.Contains(known, fmt.Sprintf("%q", name)) {
 			slices.Sort(known)
-			return nil, nil, usage("--only with one of: "+strings.Join(slices.Compact(known), ", "),
+			return nil, nil, cli.Usage("--only with one of: "+strings.Join(slices.Compact(known), ", "),
 				"no candidate is called %q", name)
 		}
 	}
 	return chosenFiles, chosen, nil
 }
 
-// show is say for a run of the lab.
-func (p *progress) show(run lab.Progress) {
-	p.say(run.Elapsed, func() string {
-		line := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(run.Done+1, run.Runs), run.Runs,
-			run.Virtual.Round(time.Second), run.VirtualAll.Round(time.Second), run.Elapsed.Round(time.Second))
-		if left := run.Left(); left > 0 {
-			line += fmt.Sprintf(", about %v left", left.Round(time.Second))
-		}
-		return line
-	})
+// showRun returns what shows how far a run of the lab is.
+func showRun(line *cli.Progress) func(lab.Progress) {
+	return func(run lab.Progress) {
+		line.Say(run.Elapsed, func() string {
+			line := fmt.Sprintf("run %d of %d · %v of %v virtual · %v", min(run.Done+1, run.Runs), run.Runs,
+				run.Virtual.Round(time.Second), run.VirtualAll.Round(time.Second), run.Elapsed.Round(time.Second))
+			if left := run.Left(); left > 0 {
+				line += fmt.Sprintf(", about %v left", left.Round(time.Second))
+			}
+			return line
+		})
+	}
 }

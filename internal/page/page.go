@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package page writes reports as one HTML file with pictures, and line charts as SVG. A page opens without a network and
+// asks for none.
+//
+// It knows nothing of what was measured: it is given headings, cells and curves.
+package page
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+)
+
+var (
+	//go:embed report.html.tmpl
+	body string
+	//go:embed report.js
+	script string
+	//go:embed chart.css
+	chartStyle string
+)
+
+type Report struct {
+	Title, About, Basis string
+	Points              []Section
+	Claims              []Claim
+}
+
+type Section struct {
+	Label, Setting string
+	Head           string // of the first column
+	Columns        []string
+	Rows           []Row
+	Pictures       []Picture
+}
+
+type Row struct {
+	Color     int
+	Candidate string
+	Cells     []string
+	Words     string
+	Notes     []string
+	Weir      []string // what weir up said
+}
+
+type Picture struct {
+	Name string
+	SVG  template.HTML
+}
+
+type Claim struct {
+	Class, Verdict, Source, Says, Of, Expect, Measured, Note string
+}
+
+// Write writes one page with these reports.
+func Write(w io.Writer, reports ...Report) error {
+	t, err := template.New("report").Parse(body)
+	if err != nil {
+		return err
+	}
+	return t.Execute(w, struct {
+		Style   template.CSS
+		Script  template.JS
+		Reports []Report
+	}{template.CSS(chartStyle), template.JS(script), reports})
+}
+
+// Draw adds those charts that have something to show. id begins their ids, which no other picture of the page may have.
+func (s *Section) Draw(id string, all ...Chart) {
+	for n, c := range all {
+		if len(c.Lines) > 0 {
+			s.Pictures = append(s.Pictures, Picture{c.Name, template.HTML(c.SVG(fmt.Sprintf("%s-%d", id, n)))})
+		}
+	}
+}
