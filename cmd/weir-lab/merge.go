@@ -107,7 +107,8 @@ func mergeParts(cmd *cobra.Command, paths []string, o options) error {
 		return err
 	}
 	if sum, err := lab.Sum(scenarios); err != nil || sum != first.Scenarios {
-		return cmp.Or(err, cli.Usage("the scenarios of that run, by the same paths", "%s: the scenarios have changed since",
+		return cmp.Or(err, cli.Usage("the scenarios of that run, by the same paths",
+			"%s: the scenarios have changed since",
 			paths[0]))
 	}
 	runner := lab.Runner{Only: o.only}

@@ -244,7 +244,8 @@ func (o options) load(files []string) ([]scenario.Scenario, error) {
 				return nil, cli.Usage("the path of a scenario, as in scenarios/", "%s", bad.Error())
 			}
 			if errors.As(err, &bad) {
-				return nil, cli.Usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s", bad.Error())
+				return nil, cli.Usage(cmp.Or(bad.Hint(), "docs/scenarios.md, which describes every key"), "%s",
+					bad.Error())
 			}
 			return nil, err
 		}

@@ -68,7 +68,8 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			}
 			if textfile != "" {
 				if !strings.HasSuffix(textfile, ".prom") {
-					return cli.Usage("--textfile name.prom", "--textfile %s: node_exporter reads *.prom alone", textfile)
+					return cli.Usage("--textfile name.prom", "--textfile %s: node_exporter reads *.prom alone",
+						textfile)
 				}
 				if err := cli.Writable(textfile); err != nil {
 					return hint.Wrap(err, "a file in a folder that is there and can be written")

@@ -287,7 +287,8 @@ func (o measureOptions) file(ctx context.Context, target string) (*meter.File, e
 	}
 	file, err := meter.FindFile(ctx, target, o.fingerprint())
 	if err == nil && file != nil && (o.both || o.cc != "" || o.token != "") {
-		err = cli.Usage("weir measure "+target, "a file is downloaded only: --both, --cc and --token are of a weir serve")
+		err = cli.Usage("weir measure "+target,
+			"a file is downloaded only: --both, --cc and --token are of a weir serve")
 	}
 	return file, err
 }

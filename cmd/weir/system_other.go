@@ -40,5 +40,6 @@ func kernel() string { return runtime.GOOS }
 var errNotHere = errors.New("this is for Linux: " + runtime.GOOS + " does not tell")
 
 func measureLive(context.Context, *cobra.Command, measureOptions) error {
-	return cli.Usage("weir measure --live 30s there", "--live is for Linux: %s does not tell what it takes", runtime.GOOS)
+	return cli.Usage("weir measure --live 30s there", "--live is for Linux: %s does not tell what it takes",
+		runtime.GOOS)
 }

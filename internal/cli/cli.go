@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is what the command lines of weir and weir-lab have in common: exit statuses, errors in two lines, options
-// and their mistakes, files that a person names, terminals and progress, completion, and manual pages.
+// Package cli is what the command lines of weir and weir-lab have in common: exit statuses, errors in two lines,
+// options and their mistakes, files that a person names, terminals and progress, completion, and manual pages.
 //
 // It knows no command of either, and touches nothing but the files that it is asked to write.
 package cli
@@ -96,8 +96,8 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	return ExitFailure
 }
 
-// AddDefaults adds the commands that cobra adds to every program, once it is known where output goes, and has them
-// refuse an unknown word in this project's words.
+// AddDefaults adds cobra's own commands, help and completion, and has them refuse an unknown word in this project's
+// words. Where output goes must be known by then.
 func AddDefaults(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd("")

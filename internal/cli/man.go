@@ -86,7 +86,8 @@ func writePage(w io.Writer, cmd *cobra.Command, date string) {
 	heading := func(name string) { fmt.Fprintln(w, ".SH", name) }
 	section := pageSection(cmd)
 	manual := map[string]string{"1": "User Commands", "8": "System Administration"}[section]
-	fmt.Fprintf(w, ".TH %q %s %s \"weir %s\" %q\n", strings.ToUpper(pageName(cmd)), section, date, cmd.Root().Version, manual)
+	fmt.Fprintf(w, ".TH %q %s %s \"weir %s\" %q\n", strings.ToUpper(pageName(cmd)), section, date, cmd.Root().Version,
+		manual)
 	// No hyphens and no stretched lines: both spoil options and paths.
 	fmt.Fprintln(w, ".nh\n.ad l")
 	heading("NAME")
@@ -199,7 +200,8 @@ func writeText(w io.Writer, text string) {
 var (
 	optionWord  = regexp.MustCompile(`(^|[\s(])(--[a-z][a-z-]*|-[a-z]\b)`)
 	commandWord = regexp.MustCompile(
-		`\bweir-lab (?:run|merge)\b|\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|calibrate|serve|watch|exporter|` +
+		`\bweir-lab (?:run|merge)\b|` +
+			`\bweir (?:up|down|plan|confirm|recover|status|doctor|measure|calibrate|serve|watch|exporter|` +
 			`dualpi2 (?:add|change|show|del))\b`)
 )
 

@@ -135,7 +135,8 @@ func (c Chart) File() string {
 		chartWidth, chartHeight+above)
 	fmt.Fprintf(&b, "aria-labelledby=\"title desc\">\n<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n",
 		html.EscapeString(c.Name), html.EscapeString(c.describe()))
-	fmt.Fprintf(&b, "<style>\n%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\" rx=\"6\"/>\n", chartStyle)
+	fmt.Fprintf(&b, "<style>\n%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\" rx=\"6\"/>\n",
+		chartStyle)
 	fmt.Fprintf(&b, "<text class=\"name\" x=\"14\" y=\"24\">%s</text>\n", html.EscapeString(c.Name))
 	at := 14.0
 	for _, l := range c.Lines {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page writes reports as one HTML file with pictures, and line charts as SVG. A page opens without a network and
-// asks for none.
+// Package page writes reports as one HTML file with pictures, and line charts as SVG. A page opens without a network
+// and asks for none.
 //
 // It knows nothing of what was measured: it is given headings, cells and curves.
 package page

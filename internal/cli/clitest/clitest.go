@@ -84,8 +84,9 @@ func FullOutput(t *testing.T, newRoot func() *cobra.Command) {
 		defer f.Close()
 		var errs bytes.Buffer
 		if status := cli.Run(newRoot(), args, f, &errs); status != cli.ExitFailure ||
-			!strings.HasPrefix(errs.String(), newRoot().Name()+": standard output cannot be written: no space left on device\n  "+
-				"try: ") {
+			!strings.HasPrefix(errs.String(),
+				newRoot().Name()+": standard output cannot be written: no space left on device\n  "+
+					"try: ") {
 			t.Errorf("%q: exit status %d, %q", args, status, errs.String())
 		}
 	}

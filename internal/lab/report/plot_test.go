@@ -48,7 +48,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// inside, which knows how package page draws, looks at the line of sample: a sine of 3 ms around 212.34 ms or 52.42 ms, below 250 ms.
+// inside, which knows how package page draws, looks at the line of sample: a sine of 3 ms around 212.34 ms or 52.42 ms,
+// below 250 ms.
 func inside(t *testing.T, name, points string) {
 	t.Helper()
 	const chartWidth, chartHeight, marginBelow, marginTop = 640, 270, 30, 26

@@ -16,7 +16,8 @@ type Engine struct {
 	Most        units.Rate // the fastest provider that it is good for; 0: any
 }
 
-// The engines that exist: one is a row here, a package beside lab/uml, and the line in cmd/weir-lab/run.go that finds it.
+// The engines that exist: one is a row here, a package beside lab/uml, and the line in cmd/weir-lab/run.go that finds
+// it.
 const (
 	UML  = "uml"
 	QEMU = "qemu"
