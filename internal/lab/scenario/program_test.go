@@ -27,7 +27,7 @@ find = "([0-9.]+) Mbits"
 		t.Fatal(err)
 	}
 	j := Job{Scenario: s, Candidate: s.Candidate[0]}
-	if got := j.HostFiles(); !slices.Equal(got, []string{"/bin/iperf3", "/etc/services"}) {
+	if got := j.HostFiles(); !slices.Equal(got, []string{"/bin/iperf3", "/etc/services", "weir"}) {
 		t.Errorf("files of the host: %q", got)
 	}
 	var names []string
