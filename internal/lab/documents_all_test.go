@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,8 +125,8 @@ func picture(t *testing.T, file string, r verdict.Report) []byte {
 	return got.Bytes()
 }
 
-// A build with other data, one more goroutine and timer, and another patch release of Go: what packets meet is the
-// same, and so is every byte of the report.
+// A weir with other data, one more goroutine and timer, a weir-lab that links twice as much, and both by another patch
+// release of Go: what packets meet is the same, and so is every byte of the report.
 func TestOtherBuild(t *testing.T) {
 	r := runner(t)
 	s := load(t, strings.NewReplacer(`duration = "10s"`, `duration = "4s"`,
@@ -142,7 +143,8 @@ func TestOtherBuild(t *testing.T) {
 	}
 	want := text(r.Program)
 	dir := t.TempDir()
-	source, overlay := filepath.Join(dir, "more.go"), filepath.Join(dir, "overlay.json")
+	source, labSource := filepath.Join(dir, "more.go"), filepath.Join(dir, "more-lab.go")
+	overlay := filepath.Join(dir, "overlay.json")
 	module := filepath.Join(dir, "go.mod")
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -153,7 +155,7 @@ func TestOtherBuild(t *testing.T) {
 import (
 	"os"
 	"time"
-)
+%s)
 
 var moreData [100 << 10]byte
 var moreMap = map[string]int{"a": 1, "b": 2}
@@ -170,7 +172,9 @@ func init() {
 }
 `
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {
-		filepath.Join(root, "cmd/weir/more.go"): source}})
+		filepath.Join(root, "cmd/weir/more.go"):     source,
+		filepath.Join(root, "cmd/weir-lab/more.go"): labSource,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +188,11 @@ func init() {
 	}
 	const before = "go1.26.7"
 	goMod = regexp.MustCompile(`(?m)^toolchain .*$`).ReplaceAll(goMod, []byte("toolchain "+before))
-	for name, text := range map[string][]byte{source: []byte(more), overlay: list, module: goMod,
-		filepath.Join(dir, "go.sum"): goSum} {
+	for name, text := range map[string][]byte{
+		source:    fmt.Appendf(nil, more, ""),
+		labSource: fmt.Appendf(nil, more, "\n\t_ \"weir/internal/exporter\"\n\t_ \"weir/internal/meter/server\"\n"),
+		overlay:   list, module: goMod, filepath.Join(dir, "go.sum"): goSum,
+	} {
 		if err := os.WriteFile(name, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -195,8 +202,9 @@ func init() {
 		before:                 {before, "-modfile=" + module},
 	} {
 		t.Run(name, func(t *testing.T) {
-			program := filepath.Join(t.TempDir(), "weir")
-			build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", c.flag, "-o", program, "./cmd/weir")
+			programs := t.TempDir()
+			build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", c.flag, "-o", programs, "./cmd/weir",
+				"./cmd/weir-lab")
 			build.Dir = root
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if c.toolchain != "" {
@@ -205,7 +213,7 @@ func init() {
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
 			}
-			if got := text(program); !bytes.Equal(got, want) {
+			if got := text(filepath.Join(programs, "weir-lab")); !bytes.Equal(got, want) {
 				t.Errorf("another build gives another report:\n%s", firstDifference(want, got))
 			}
 		})

@@ -79,13 +79,16 @@ type driver struct {
 }
 
 func drive(t *topology, job scenario.Job) (*measure.Run, error) {
+	if err := wholeSecond(); err != nil {
+		return nil, err
+	}
 	loop, err := traffic.NewLoop()
 	if err != nil {
 		return nil, err
 	}
 	d := &driver{topology: t, Loop: loop, job: job}
 	s := job.Scenario
-	d.begin = loop.Now() + settle
+	d.begin = loop.Now().Truncate(time.Second) + settle // exact: reading the clock took a moment, by build
 	d.warm = d.begin + time.Duration(s.Warmup)
 	d.end = d.warm + time.Duration(s.Duration)
 	if err := d.find(); err != nil {

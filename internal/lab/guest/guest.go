@@ -97,6 +97,9 @@ func work(text []byte) (*measure.Run, error) {
 	if err := json.Unmarshal(text, &job); err != nil {
 		return nil, fmt.Errorf("job: %w", err)
 	}
+	if err := wholeSecond(); err != nil {
+		return nil, err
+	}
 	t, err := layOut(job)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
@@ -116,4 +119,30 @@ func work(text []byte) (*measure.Run, error) {
 func powerOff() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	panic("still here")
+}
+
+// wholeSecond waits for the next whole second of the guest's clock, and has the kernel draw a new key for its random
+// numbers. What follows then depends neither on how long a program took until here nor on what it drew.
+func wholeSecond() error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	second := unix.Timespec{Sec: now.Sec + 1}
+	err := error(unix.EINTR)
+	for err == unix.EINTR {
+		err = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &second, nil)
+	}
+	if err != nil {
+		return err
+	}
+	random, err := os.Open("/dev/urandom")
+	if err != nil {
+		return err
+	}
+	defer random.Close()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, random.Fd(), unix.RNDRESEEDCRNG, 0); errno != 0 {
+		return fmt.Errorf("RNDRESEEDCRNG: %w", errno)
+	}
+	return nil
 }

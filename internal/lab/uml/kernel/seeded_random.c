@@ -3,8 +3,8 @@
  * The lab's only source of randomness. User-mode Linux is an ordinary program that asks its host for entropy with getrandom(2); linked
  * with --wrap=getrandom it gets this stream instead, so that two runs with one seed are the same run and another seed is another sample.
  *
- * The kernel also stirs in where in a program each interrupt came (drivers/char/random.c), which differs from build to build of the program:
- * here it does not.
+ * The kernel also stirs in where in a program each interrupt came, the time, and the addresses of devices (drivers/char/random.c), which differ
+ * from build to build of the program: here it does not.
  *
  * WEIR_LAB_SEED: a decimal number in the environment, 0 when absent. Generator: SplitMix64 (Steele, Lea, Flood 2014).
  */
@@ -43,4 +43,15 @@ ssize_t __wrap_getrandom(void *buf, size_t len, unsigned int flags)
 void __wrap_add_interrupt_randomness(int irq)
 {
 	(void)irq;
+}
+
+unsigned long __wrap_random_get_entropy_fallback(void)
+{
+	return 0;
+}
+
+void __wrap_add_device_randomness(const void *buf, size_t len)
+{
+	(void)buf;
+	(void)len;
 }
