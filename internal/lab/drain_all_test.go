@@ -25,13 +25,13 @@ func TestKilledWhileItDrains(t *testing.T) {
 		"kill -TERM $!": {"bandwidth 49875Kbit", "In force", "qdisc fq_codel"},
 		"kill -HUP $!":  {"bandwidth 49875Kbit", "In force", "qdisc fq_codel"}, // as the end of an ssh session
 		"kill -KILL $!": {"bandwidth 34912Kbit", "Not in force", "qdisc fq_codel"},
-		"/init up --dev eth0 --rate 20mbit --yes": {"bandwidth 19950Kbit", "In force:  --dev eth0 --rate 20mbit",
+		"/bin/weir up --dev eth0 --rate 20mbit --yes": {"bandwidth 19950Kbit", "In force:  --dev eth0 --rate 20mbit",
 			"qdisc fq_codel"},
 	} {
 		report := run(t, r, load(t, strings.Replace(calm, "weir = {}\n", "", 1)+`
 [[candidate.program]]
 name = "up"
-run = ["/bin/sh", "-c", "/init up --dev eth0 --rate 50mbit --yes & /bin/sleep 0.4; `+meanwhile+`; wait"]
+run = ["/bin/sh", "-c", "/bin/weir up --dev eth0 --rate 50mbit --yes & /bin/sleep 0.4; `+meanwhile+`; wait"]
 files = ["/bin/sleep"]
 start = "4s"
 [[candidate.program]]
@@ -44,7 +44,7 @@ run = ["weir", "status"]
 start = "9s"
 [[candidate.program]]
 name = "down"
-run = ["/bin/sh", "-c", "/init down && /usr/sbin/tc qdisc show dev eth0"]
+run = ["/bin/sh", "-c", "/bin/weir down && /usr/sbin/tc qdisc show dev eth0"]
 start = "10s"
 `))
 		programs := report.Points[0].Cells[0].Runs[0].Programs

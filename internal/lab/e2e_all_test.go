@@ -114,7 +114,8 @@ func TestFailures(t *testing.T) {
 		broken := *r
 		broken.Program = filepath.Join(t.TempDir(), "init")
 		os.WriteFile(broken.Program, []byte("not a program"), 0o755)
-		_, err := broken.Run(context.Background(), []string{"test"}, []scenario.Scenario{load(t, calm)})
+		_, err := broken.Run(context.Background(), []string{"test"},
+			[]scenario.Scenario{load(t, strings.Replace(calm, "weir = {}", `qdisc = "cake"`, 1))})
 		if err == nil || !strings.Contains(err.Error(), "the guest's kernel panicked") {
 			t.Errorf("got %v", err)
 		}
@@ -130,7 +131,7 @@ func TestFailures(t *testing.T) {
 	os.WriteFile(endless, []byte(strings.Replace(calm, `"10s"`, `"600s"`, 1)), 0o600)
 	program := func(t *testing.T, signal os.Signal) (string, *os.ProcessState) {
 		t.Helper()
-		command := exec.Command(r.Program, "lab", "run", endless)
+		command := exec.Command(r.Program, "run", endless)
 		var said bytes.Buffer
 		command.Stderr = &said
 		if err := command.Start(); err != nil {
@@ -144,7 +145,7 @@ func TestFailures(t *testing.T) {
 	for name, signal := range map[string]os.Signal{"^C": os.Interrupt, "^\\": syscall.SIGQUIT} {
 		t.Run(name, func(t *testing.T) {
 			said, state := program(t, signal)
-			if state.ExitCode() != 1 || !strings.Contains(said, "weir: interrupted; nothing was left behind") {
+			if state.ExitCode() != 1 || !strings.Contains(said, "weir-lab: interrupted; nothing was left behind") {
 				t.Errorf("%v: %s", state, said)
 			}
 		})

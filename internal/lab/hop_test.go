@@ -31,12 +31,12 @@ buffer = "150ms"
 sysctl = { "net.ipv4.ping_group_range" = "0 2147483647" }
 [[program]]
 name = "serve"
-run = ["/bin/sh", "-c", "exec /init serve --state /tmp >/tmp/line 2>&1"]
+run = ["/bin/sh", "-c", "exec /bin/weir serve --state /tmp >/tmp/line 2>&1"]
 [[program]]
 name = "measure"
 client = "client"
 start = "1s"
-run = ["/bin/sh", "-c", "set -- $(/usr/bin/grep -o 'measure 10.*' /tmp/line); exec /init \"$@\" --json"]
+run = ["/bin/sh", "-c", "set -- $(/usr/bin/grep -o 'measure 10.*' /tmp/line); exec /bin/weir \"$@\" --json"]
 files = ["/usr/bin/grep"]
 [[candidate]]
 name = "as found"

@@ -41,10 +41,11 @@ func (s *Scenario) Programs(c Candidate) []Program { return slices.Concat(s.Prog
 // HostFiles are those of the host that the guest's programs are and need, their libraries aside.
 func (j Job) HostFiles() []string {
 	var all []string
-	if j.Candidate.Weir != nil {
+	programs := j.Scenario.Programs(j.Candidate)
+	if j.Candidate.Weir != nil || len(programs) > 0 { // a program may be a script that runs it
 		all = append(all, WeirProgram)
 	}
-	for _, p := range j.Scenario.Programs(j.Candidate) {
+	for _, p := range programs {
 		all = append(append(all, p.Run[0]), p.Files...)
 	}
 	slices.Sort(all)
