@@ -16,8 +16,8 @@ import (
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
-	"weir/internal/measure"
 	"weir/internal/qdisc"
+	"weir/internal/tcp"
 )
 
 // Bounds of what is told, whatever a host has.
@@ -176,7 +176,7 @@ func seconds(us uint32) float64 { return float64(us) / 1e6 }
 // Connections is what is told of them.
 type Connections struct {
 	count  map[key]int
-	limits map[measure.Limit]int
+	limits map[tcp.Limit]int
 	rtt    prometheus.Collector
 }
 
@@ -191,8 +191,8 @@ func (s sink) connections(c *Connections) {
 		s.gauge("weir_tcp_connections", "Established TCP connections that leave this host.", float64(n),
 			"device", k.dev, "congestion_control", k.cc)
 	}
-	for limit, name := range map[measure.Limit]string{measure.Application: "application",
-		measure.Receiver: "receiver", measure.SendBuffer: "send_buffer", measure.Network: "network"} {
+	for limit, name := range map[tcp.Limit]string{tcp.Application: "application",
+		tcp.Receiver: "receiver", tcp.SendBuffer: "send_buffer", tcp.Network: "network"} {
 		s.gauge("weir_tcp_limited_connections", "Connections that sent since the look before, by who limited them.",
 			float64(c.limits[limit]), "by", name)
 	}

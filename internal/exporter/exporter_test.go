@@ -24,9 +24,9 @@ import (
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
 	"weir/internal/host"
-	"weir/internal/measure"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/tcp"
 )
 
 // full is a host with something of everything.
@@ -164,7 +164,7 @@ func TestBrokenOff(t *testing.T) {
 	}
 	look := connected(tally, Look{}, connections, 3)
 	want := map[key]int{{"ens3", "bbr"}: 3}
-	if got := look.Connections; !maps.Equal(got.count, want) || got.limits[measure.Network] != 3 {
+	if got := look.Connections; !maps.Equal(got.count, want) || got.limits[tcp.Network] != 3 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/host"
-	"weir/internal/measure"
+	"weir/internal/tcp"
 )
 
 // Tally sums up connections when they are read, so that no scrape waits for it.
@@ -42,7 +42,7 @@ func NewTally() *Tally {
 // all can be had, none are told.
 func (t *Tally) Add(each func(func(host.Connection)) error, at time.Time, devices map[netip.Addr]string) (
 	*Connections, error) {
-	c := &Connections{map[key]int{}, map[measure.Limit]int{}, t.rtt}
+	c := &Connections{map[key]int{}, map[tcp.Limit]int{}, t.rtt}
 	now := make(map[uint64]counted, len(t.before))
 	err := each(func(x host.Connection) {
 		k := key{cmp.Or(devices[x.Local], "other"), t.control(x.CC)}
@@ -57,7 +57,7 @@ func (t *Tally) Add(each func(func(host.Connection)) error, at time.Time, device
 			t.observer(k).Observe(seconds(x.Info.Rtt - min(x.Info.Min_rtt, x.Info.Rtt)))
 		}
 		us := func(now, was uint64) time.Duration { return time.Duration(now-min(was, now)) * time.Microsecond }
-		c.limits[measure.LimitOf(at.Sub(t.at), us(is.busy, was.busy), us(is.receiver, was.receiver),
+		c.limits[tcp.LimitOf(at.Sub(t.at), us(is.busy, was.busy), us(is.receiver, was.receiver),
 			us(is.buffer, was.buffer))]++
 	})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 )
 
 // Every key of a scenario and every field of a result is in its document.

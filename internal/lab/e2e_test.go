@@ -18,10 +18,10 @@ import (
 
 	"weir/internal/lab"
 	"weir/internal/lab/engine"
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/uml"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 	"weir/internal/testkind"
 )
 

@@ -25,9 +25,9 @@ import (
 
 	"weir/internal/lab/boot"
 	"weir/internal/lab/engine"
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 )
 
 // Runner runs scenarios. Its fields are set before Run.

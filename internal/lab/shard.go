@@ -9,9 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 )
 
 // Part is what one of several machines has measured of a run that they share: a shard.

@@ -20,8 +20,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
-	"weir/internal/measure"
 	"weir/internal/meter"
 	"weir/internal/meter/server"
 	"weir/internal/stats"

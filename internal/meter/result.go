@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/measure"
 	"weir/internal/stats"
+	"weir/internal/tcp"
 )
 
 // ResultVersion is that of a Result's JSON. It changes when a field changes its meaning or goes.
@@ -65,19 +65,19 @@ type Added struct {
 
 // Sender is what the senders of a direction know together.
 type Sender struct {
-	Direction     string        `json:"direction"`
-	Flows         int           `json:"flows"`
-	Ended         []string      `json:"ended,omitempty"` // why flows ended early
-	Kernel        bool          `json:"kernel"`          // the sender's kernel told what follows
-	CC            []string      `json:"cc,omitempty"`
-	ECN           bool          `json:"ecn"`    // negotiated by all
-	Marked        float64       `json:"marked"` // of the packets delivered
-	RTT           stats.Dist    `json:"rtt"`    // smoothed, by the sender's kernel
-	MinRTT        float64       `json:"min_rtt"`
-	RTTVar        float64       `json:"rttvar"`
-	Retransmitted float64       `json:"retransmitted"` // of the bytes
-	Limit         measure.Limit `json:"limit,omitempty"`
-	Full          bool          `json:"full"` // the path was what limited them, so the link was full
+	Direction     string     `json:"direction"`
+	Flows         int        `json:"flows"`
+	Ended         []string   `json:"ended,omitempty"` // why flows ended early
+	Kernel        bool       `json:"kernel"`          // the sender's kernel told what follows
+	CC            []string   `json:"cc,omitempty"`
+	ECN           bool       `json:"ecn"`    // negotiated by all
+	Marked        float64    `json:"marked"` // of the packets delivered
+	RTT           stats.Dist `json:"rtt"`    // smoothed, by the sender's kernel
+	MinRTT        float64    `json:"min_rtt"`
+	RTTVar        float64    `json:"rttvar"`
+	Retransmitted float64    `json:"retransmitted"` // of the bytes
+	Limit         tcp.Limit  `json:"limit,omitempty"`
+	Full          bool       `json:"full"` // the path was what limited them, so the link was full
 }
 
 // rampUp is what of a loaded phase does not count, in seconds; half of a phase that is shorter than twice that.
@@ -282,8 +282,8 @@ func (p *Phase) flows(s Span, ramp float64) {
 			}
 			// Data was always under way, but there was none in store and no queue is seen: it could have been more.
 			starved := !slices.ContainsFunc(senders, func(f Flow) bool { return !f.Starved })
-			if s.Limit == measure.Network && starved && p.Added != nil && p.Added.P50.Low < negligible {
-				s.Limit, s.Full = measure.Application, false
+			if s.Limit == tcp.Network && starved && p.Added != nil && p.Added.P50.Low < negligible {
+				s.Limit, s.Full = tcp.Application, false
 			}
 			// A sender that waits for a path on which nothing passes says the same as one that fills it.
 			s.Full = s.Full && p.Goodput[direction].Value > 0
@@ -409,8 +409,8 @@ func sum(direction string, flows []Flow) Sender {
 	s.Marked = share(all.CE, all.Delivered)
 	if s.Kernel {
 		us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-		s.Limit = measure.LimitOf(us(all.Elapsed), us(all.Busy), us(all.Receiver), us(all.Buffer))
-		s.Full = s.Limit == measure.Network
+		s.Limit = tcp.LimitOf(us(all.Elapsed), us(all.Busy), us(all.Receiver), us(all.Buffer))
+		s.Full = s.Limit == tcp.Network
 	}
 	return s
 }
@@ -512,7 +512,7 @@ func (r *Result) warn(rec *Recording) {
 			case !s.Kernel:
 				note("the kernel of %s does not say whether the link was full.", who)
 			case p.paced(s.Direction, rec): // which is said below
-			case !s.Full && s.Limit != measure.NoLimit && p.Goodput[s.Direction].Value > 0:
+			case !s.Full && s.Limit != tcp.NoLimit && p.Goodput[s.Direction].Value > 0:
 				note("the link was not full: %s limited %s.%s", limitWords(s.Limit), who, rec.cipher(s.Limit))
 			}
 		}
@@ -549,14 +549,14 @@ func (r *Result) warn(rec *Recording) {
 }
 
 // cipher says what to try where a program was too slow that has to encrypt.
-func (rec *Recording) cipher(l measure.Limit) string {
-	if l != measure.Application || !rec.Remote.Plain || rec.Plain {
+func (rec *Recording) cipher(l tcp.Limit) string {
+	if l != tcp.Application || !rec.Remote.Plain || rec.Plain {
 		return ""
 	}
 	return " Most of its work is TLS, and --plain does without."
 }
 
-func limitWords(l measure.Limit) string {
-	return map[measure.Limit]string{measure.Application: "its program", measure.Receiver: "the receiver's window",
-		measure.SendBuffer: "its send buffer"}[l]
+func limitWords(l tcp.Limit) string {
+	return map[tcp.Limit]string{tcp.Application: "its program", tcp.Receiver: "the receiver's window",
+		tcp.SendBuffer: "its send buffer"}[l]
 }

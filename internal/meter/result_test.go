@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/measure"
 	"weir/internal/stats"
+	"weir/internal/tcp"
 )
 
 // recorded is a link of 50 Mbit/s and 48 ms, on which downloads add 162 ms and uploads nothing; every 50th probe of the
@@ -102,7 +102,7 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	s := d.Senders[0]
-	if !s.Kernel || !s.Full || s.Limit != measure.Network || s.CC[0] != "cubic" || s.RTT.P50 != 210 || s.MinRTT != 48 ||
+	if !s.Kernel || !s.Full || s.Limit != tcp.Network || s.CC[0] != "cubic" || s.RTT.P50 != 210 || s.MinRTT != 48 ||
 		s.Retransmitted != 0.01 || s.Flows != 4 {
 		t.Errorf("%+v", s)
 	}

@@ -17,10 +17,10 @@ import (
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/host"
-	"weir/internal/measure"
 	"weir/internal/meter/live"
 	"weir/internal/qdisc"
 	"weir/internal/stats"
+	"weir/internal/tcp"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -41,14 +41,14 @@ func busy() State {
 		in := Second{At: at(i), Span: x.Span, Looks: Counts, Empty: Counts, Bytes: 100_000}
 		s.Add(Event{Out: &Ended{q, x}, In: &Ended{Queue{Dev: qdisc.IFB, Kind: "cake", Rate: 100e6}, in}})
 	}
-	network := func(name string, conns int, floor, added, out, in, again float64, l measure.Limit) live.Network {
+	network := func(name string, conns int, floor, added, out, in, again float64, l tcp.Limit) live.Network {
 		return live.Network{Network: name, Connections: conns, RTT: stats.Dist{N: 9}, Floor: floor,
 			Added: stats.Dist{N: 9, P50: added}, Out: out, In: in, Retransmitted: again,
-			CC: map[string]int{"bbr": 1}, Limits: map[measure.Limit]int{l: 1}}
+			CC: map[string]int{"bbr": 1}, Limits: map[tcp.Limit]int{l: 1}}
 	}
 	s.Add(Event{Clients: &live.Result{Seconds: 2, All: live.Network{Connections: 17}, Networks: []live.Network{
-		network("203.0.113.0/24", 12, 48.3, 6.1, 38.2, 0.4, 0.002, measure.Network),
-		network("2001:db8:1234::/48", 4, 160, 0.3, 9.1, 0.1, 0.031, measure.Receiver),
+		network("203.0.113.0/24", 12, 48.3, 6.1, 38.2, 0.4, 0.002, tcp.Network),
+		network("2001:db8:1234::/48", 4, 160, 0.3, 9.1, 0.1, 0.031, tcp.Receiver),
 		{Network: "198.51.100.0/24", Connections: 1, CC: map[string]int{"cubic": 1}}}},
 		Goal: &Goal{At: at(170), Status: change.Status{Up: true, InForce: true, Unconfirmed: true,
 			RevertsIn: units.Duration(52 * time.Second)}}})

@@ -15,8 +15,8 @@ import (
 
 	"weir/internal/dualpi2"
 	"weir/internal/lab/engine"
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
-	"weir/internal/measure"
 	"weir/internal/qdisc"
 	"weir/internal/stats"
 	"weir/internal/traffic"

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/engine"
+	"weir/internal/lab/measure"
 	"weir/internal/lab/qemu"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/uml"
-	"weir/internal/measure"
 )
 
 const (

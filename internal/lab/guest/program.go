@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
-	"weir/internal/measure"
 	"weir/internal/text"
 )
 

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 	"weir/internal/page"
 )
 

@@ -8,8 +8,8 @@ import (
 	"io"
 	"slices"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 	"weir/internal/page"
 )
 

@@ -14,9 +14,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 	"weir/internal/page"
 	"weir/internal/stats"
 	"weir/internal/units"

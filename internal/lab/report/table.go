@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
-	"weir/internal/measure"
 	"weir/internal/page"
 	"weir/internal/stats"
 )

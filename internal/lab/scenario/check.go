@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"weir/internal/hint"
-	"weir/internal/measure"
+	"weir/internal/lab/measure"
 	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/internal/measure"
+	"weir/internal/lab/measure"
 	"weir/internal/units"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/measure"
+	"weir/internal/lab/measure"
 	"weir/internal/units"
 )
 

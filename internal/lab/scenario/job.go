@@ -2,7 +2,7 @@
 
 package scenario
 
-import "weir/internal/measure"
+import "weir/internal/lab/measure"
 
 // Job is what a guest is asked to do: one scenario without its sweep, one candidate, one seed.
 type Job struct {

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/internal/measure"
+	"weir/internal/lab/measure"
 	"weir/internal/plan"
 	"weir/internal/units"
 	"weir/internal/wire"

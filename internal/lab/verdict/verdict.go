@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
-	"weir/internal/measure"
 	"weir/internal/stats"
 )
 

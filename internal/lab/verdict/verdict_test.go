@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
-	"weir/internal/measure"
 	"weir/internal/stats"
 )
 

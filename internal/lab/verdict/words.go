@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
-	"weir/internal/measure"
 	"weir/internal/stats"
 	"weir/internal/units"
 	"weir/internal/wire"

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"weir/internal/host"
-	"weir/internal/measure"
 	"weir/internal/stats"
+	"weir/internal/tcp"
 )
 
 // Version is that of a Result's JSON.
@@ -44,17 +44,17 @@ type Network struct {
 	Out    float64    `json:"out"`    // acknowledged
 	In     float64    `json:"in"`     // received
 	// of the bytes sent, those sent again
-	Retransmitted float64               `json:"retransmitted"`
-	CC            map[string]int        `json:"cc,omitempty"`
-	Limits        map[measure.Limit]int `json:"limits,omitempty"` // connections that sent, by who limited them
+	Retransmitted float64           `json:"retransmitted"`
+	CC            map[string]int    `json:"cc,omitempty"`
+	Limits        map[tcp.Limit]int `json:"limits,omitempty"` // connections that sent, by who limited them
 	sent, again   float64
 	rtt, added    []float64
 	jitter        float64
 }
 
 // Limit is who limits most of the connections that send; "" where none does.
-func (n Network) Limit() measure.Limit {
-	who, most := measure.NoLimit, 0
+func (n Network) Limit() tcp.Limit {
+	who, most := tcp.NoLimit, 0
 	for _, l := range slices.Sorted(maps.Keys(n.Limits)) {
 		if n.Limits[l] > most {
 			who, most = l, n.Limits[l]
@@ -161,7 +161,7 @@ func (t *track) addTo(n *Network, w *Watch) {
 		n.Accepted++
 	}
 	if n.CC == nil {
-		n.CC, n.Limits = map[string]int{}, map[measure.Limit]int{}
+		n.CC, n.Limits = map[string]int{}, map[tcp.Limit]int{}
 	}
 	n.CC[t.CC]++
 	now, from := t.Info, t.from.Info
@@ -179,9 +179,9 @@ func (t *track) addTo(n *Network, w *Watch) {
 	n.sent += since(now.Bytes_sent, from.Bytes_sent)
 	n.again += since(now.Bytes_retrans, from.Bytes_retrans)
 	us := func(now, from uint64) time.Duration { return time.Duration(since(now, from)) * time.Microsecond }
-	limit := measure.LimitOf(w.last.Sub(t.since), us(now.Busy_time, from.Busy_time),
+	limit := tcp.LimitOf(w.last.Sub(t.since), us(now.Busy_time, from.Busy_time),
 		us(now.Rwnd_limited, from.Rwnd_limited), us(now.Sndbuf_limited, from.Sndbuf_limited))
-	if limit != measure.NoLimit {
+	if limit != tcp.NoLimit {
 		n.Limits[limit]++
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
-	"weir/internal/measure"
+	"weir/internal/tcp"
 )
 
 // seen is a connection that has had so many bytes acknowledged, at an RTT in µs.
@@ -49,7 +49,7 @@ func TestWatch(t *testing.T) {
 		n.Added.P50 != 162 || n.Out != 10 || math.Abs(n.Retransmitted-0.0909) > 0.001 || n.CC["cubic"] != 2 {
 		t.Errorf("%+v", n)
 	}
-	if n.Limits[measure.Network] != 1 || n.Limits[measure.Application] != 1 {
+	if n.Limits[tcp.Network] != 1 || n.Limits[tcp.Application] != 1 {
 		t.Errorf("limits: %v", n.Limits)
 	}
 	if n := r.Networks[1]; n.Network != "2001:db8:1::/48" || n.RTT.N != 1 || n.RTT.P50 != 21 || n.Limit() != "" {

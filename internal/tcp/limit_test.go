@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+package tcp
 
 import (
 	"testing"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure is what a measurement is: runs with their flows, probes and queues, the metrics that are read from
-// them, and who limited a sender.
+// Package measure is what a run of the lab measured: its flows, probes and queues, and the metrics that are read from
+// them.
 //
-// It is pure: no sockets, no clock, no rounding for show. It does not know who measured, the lab or a real link.
+// It is pure: no sockets, no clock, no rounding for show.
 package measure
 
 import (

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+// Package tcp says what the kernel's own account of a TCP connection means.
+//
+// It reads nothing: tcp_info comes from those who ask the kernel.
+package tcp
 
 import "time"
 
