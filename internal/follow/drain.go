@@ -27,7 +27,7 @@ func (f *Follower) cut(p point, before float64) string {
 	f.before, f.tried = before, was
 	if f.small() {
 		// The provider's rate is what it was, or between the last two that were tried.
-		least := before / margin
+		least := before / rateMargin
 		most := max(least, f.steps[max(0, len(f.steps)-2)])
 		if len(f.steps) == 1 {
 			most = least
@@ -54,7 +54,7 @@ func (f *Follower) believed(p point, found float64) bool {
 			break
 		}
 	}
-	return p.at-from > moment && (p.q-f.floor.level())*found > handful*packet
+	return p.at-from > moment && (p.q-f.floor.level())*found > handful*packetBits
 }
 
 // probeWait is the most that packets may wait because of a probe, in seconds: what is sent above the rate that was seen
@@ -64,7 +64,7 @@ func (f *Follower) probeWait(p point) float64 {
 	if n := len(f.steps); n > 0 {
 		above = f.steps[n-1]/f.free() - 1
 	}
-	return max(5*gentle, above*(p.rtt+f.hold(p)+p.lag))
+	return max(5*maxProbeDelay, above*(p.rtt+f.hold(p)+p.lag))
 }
 
 // rising is when the queue began to grow. Where the rate has just fallen far to drain another one, that is after it was
@@ -77,7 +77,7 @@ func (f *Follower) rising(p point) float64 {
 		if drained && o.known && o.when-o.q-o.lag < f.since {
 			break
 		}
-		if from = o.at; o.known && o.q <= f.floor.level()+probed/2 {
+		if from = o.at; o.known && o.q <= f.floor.level()+minProbedDelay/2 {
 			break
 		}
 	}
@@ -103,11 +103,11 @@ func (f *Follower) drain(p point) string {
 		return "that was elsewhere, and is gone by itself"
 	case f.isGone(p), little && idle:
 		small := f.small()
-		f.set(margin*f.found, p)
+		f.set(rateMargin*f.found, p)
 		f.settle(p, 0)
 		wait := f.pauseFor(p)
 		if small {
-			wait = min(longest, max(wait, rest*f.waited))
+			wait = min(maxProbePause, max(wait, longProbeRest*f.waited))
 		}
 		f.next = p.at + wait
 		f.floor.skip(p.at + 2*p.rtt)
@@ -116,7 +116,7 @@ func (f *Follower) drain(p point) string {
 		f.floor.raise(p.at, p.q, f.noise(p))
 		f.found = 0
 		f.set(f.before, p)
-		f.settle(p, pause)
+		f.settle(p, probePause)
 		return "sending less has not helped: it waits elsewhere"
 	case little:
 		f.steps, f.stood = nil, p.at
@@ -153,11 +153,11 @@ func (f *Follower) drainTo(p point) {
 	above := f.out(p.at-p.rtt, p.at)/f.found - 1
 	waits := max(0, p.q-f.floor.level()+above*p.rtt)
 	since := f.since
-	f.set(f.found*(0.99-min(deepest, waits/max(0.2, 2*p.rtt))), p)
+	f.set(f.found*(0.99-min(maxDrainShare, waits/max(0.2, 2*p.rtt))), p)
 	if f.began {
 		f.since = since // of the first cut
 	}
-	f.began, f.deep = true, f.deep || f.rate < far*f.tried
+	f.began, f.deep = true, f.deep || f.rate < farFallShare*f.tried
 }
 
 // estimate is what the link carries: the slope of what came, since a time. It tells how many looks it is from.

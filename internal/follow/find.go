@@ -11,7 +11,6 @@ import (
 
 	"weir/internal/stats"
 	"weir/internal/units"
-	"weir/internal/wire"
 )
 
 // Finder finds out which rate a link has, of a host that enforces none. It takes looks 100 ms apart.
@@ -88,32 +87,6 @@ type second struct {
 	waits map[netip.Addr][]float64
 }
 
-const (
-	// standing is the least that packets wait in a queue that fills a link, in seconds; start and end are left out of
-	// it, since srtt comes late.
-	standing, start, end = 4e-3, 0.2, 0.5
-	// glimpse is how long one client may seem to wait for nothing while another waits for so many times standing: who
-	// came into a standing queue has seen no RTT without it, so where that is shortest it seems to be empty.
-	glimpse, visibly = 0.5, 5
-	// enough seconds say what the rate is, if all but a quarter lie within agree and a few packets. The last kept
-	// count.
-	enough, kept, agree, few = 10, 30, 0.02, 8
-	// alone is how many seconds of one client tell what it gets; mostLone looks count.
-	alone, mostLone = 3, 300
-	// What clients get varies by this share of what all get, and this many times as much as that does.
-	varied, more = 0.02, 8
-	// alike is how much two clients' waits have to correlate where only these tell that the link is full.
-	alike = 0.5
-	// waiting is the share of packets that has to be on connections that wait for the network.
-	waiting = 0.5
-	// some is the share of packets from which on a client counts.
-	some = 0.02
-	// full is what a packet takes, in bits: those that were lost have not crossed the link.
-	full = 8 * wire.Frame
-	// little is what does not fill any link, in bit/s.
-	little = 200e3
-)
-
 // NewFinder has seen nothing yet.
 func NewFinder() *Finder { return &Finder{why: Quiet} }
 
@@ -132,21 +105,23 @@ func (f *Finder) Look(l Look) {
 	if i := slices.IndexFunc(f.seen, func(o glance) bool { return o.at > g.at-5 }); i > 64 {
 		f.seen = slices.Delete(f.seen, 0, i)
 	}
-	if g.q > standing {
+	if g.q > minStandingDelay {
 		f.waited = g.at
 	}
 	switch {
-	case len(g.clients) == 0, g.q <= standing && (g.most <= visibly*standing || g.at-f.waited > glimpse):
+	case len(g.clients) == 0,
+		g.q <= minStandingDelay && (g.most <= visibleDelays*minStandingDelay || g.at-f.waited > seemsEmptyTime):
 		f.since = 0
 	case f.since == 0:
-		f.since, f.done = g.at, g.at+start
-	case g.at-end >= f.done+1:
-		f.count(g.at - end)
+		f.since, f.done = g.at, g.at+fullStartGuard
+	case g.at-fullEndGuard >= f.done+1:
+		f.count(g.at - fullEndGuard)
 	}
-	if n := len(f.seen); n > 1 && f.since != 0 && g.at-f.since >= start && g.waiting >= waiting*g.delivered &&
+	if n := len(f.seen); n > 1 && f.since != 0 && g.at-f.since >= fullStartGuard &&
+		g.waiting >= minWaitingShare*g.delivered &&
 		!several(g.got(), g.delivered) { // all of it is bulk data, and what is acknowledged has crossed the link
 		f.lone = append(f.lone, share{g.arrived, g.at - f.seen[n-2].at})
-		f.lone = f.lone[max(0, len(f.lone)-mostLone):]
+		f.lone = f.lone[max(0, len(f.lone)-maxLoneLooks):]
 	}
 	f.why = f.reason()
 }
@@ -176,7 +151,7 @@ func (f *Finder) Lone() (units.Rate, bool) {
 		}
 		of.bits, of.took = of.bits+s.bits, of.took+s.took
 	}
-	if 2*half < alone || len(f.seconds) > 0 {
+	if 2*half < minLoneTime || len(f.seconds) > 0 {
 		return 0, false
 	}
 	a, b, both := first.bits/first.took, last.bits/last.took, (first.bits+last.bits)/(2*half)
@@ -189,7 +164,7 @@ func (f *Finder) Why() string {
 		return fmt.Sprintf("%s. It gets %.3g Mbit/s", f.why, float64(rate)/1e6)
 	}
 	if f.why == Measured {
-		return fmt.Sprintf("%s: %d of %d s", f.why, min(len(f.seconds), enough-1), enough)
+		return fmt.Sprintf("%s: %d of %d s", f.why, min(len(f.seconds), neededSeconds-1), neededSeconds)
 	}
 	return f.why.String()
 }
@@ -206,15 +181,15 @@ func summarize(l Look) glance {
 		switch {
 		case c.Waits:
 			g.waiting += c.Delivered
-		case c.Forwarded && (c.RTT-c.Base).Seconds() > standing:
+		case c.Forwarded && (c.RTT-c.Base).Seconds() > minStandingDelay:
 			g.seeming += c.Delivered
 		}
 		if c.Delivered == 0 {
 			continue
 		}
-		lag := latest
+		lag := maxSRTTLag
 		if c.Rate > 0 {
-			lag = min(latest, memory/c.Rate)
+			lag = min(maxSRTTLag, srttMemory/c.Rate)
 		}
 		this := view{max(0, (c.RTT - c.Base).Seconds()), max(1e-3, c.Base.Seconds()) + lag, c.Delivered}
 		g.q, g.most = min(g.q, this.q), max(g.most, this.q)
@@ -261,27 +236,27 @@ func (f *Finder) count(until float64) {
 			most = to
 		}
 	}
-	if waits+seems < waiting*delivered || !several(got, delivered) {
+	if waits+seems < minWaitingShare*delivered || !several(got, delivered) {
 		return
 	}
 	rate, ok := f.left(looks, most)
 	if !ok {
 		return
 	}
-	this := second{rate: rate * delivered / (delivered + lost), each: got, told: waits >= waiting*delivered}
+	this := second{rate: rate * delivered / (delivered + lost), each: got, told: waits >= minWaitingShare*delivered}
 	this.waits = f.aligned(looks, got, delivered)
 	for to := range got {
 		got[to] /= looks[len(looks)-1].at - looks[0].at
 	}
 	f.seconds = append(f.seconds, this)
-	f.seconds = f.seconds[max(0, len(f.seconds)-kept):]
+	f.seconds = f.seconds[max(0, len(f.seconds)-keptSeconds):]
 }
 
 // several reports whether more than one client got some. Who has an address of IPv4 and one of IPv6 is one client.
 func several(got map[netip.Addr]float64, all float64) bool {
 	clients := map[bool]int{}
 	for to, n := range got {
-		if n >= some*all {
+		if n >= minClientShare*all {
 			clients[to.Is4()]++
 		}
 	}
@@ -330,7 +305,9 @@ func middle(seconds []second) []second {
 }
 
 // steady reports whether rates from low to high agree.
-func steady(low, middle, high float64) bool { return high-low <= agree*middle+few*full }
+func steady(low, middle, high float64) bool {
+	return high-low <= rateTolerance*middle+tolerancePackets*packetBits
+}
 
 func rates(seconds []second) (all []float64) {
 	for _, s := range seconds {
@@ -341,17 +318,17 @@ func rates(seconds []second) (all []float64) {
 
 // reason is why a rate is not known; Known where it is.
 func (f *Finder) reason() Reason {
-	if len(f.seconds) < enough {
+	if len(f.seconds) < neededSeconds {
 		return f.missing()
 	}
 	m := middle(f.seconds)
 	parts, all := varies(m)
 	switch {
-	case parts < varied*stats.Mean(rates(m))/full:
+	case parts < minClientVariation*stats.Mean(rates(m))/packetBits:
 		return Apart
 	case !steady(m[0].rate, m[len(m)/2].rate, m[len(m)-1].rate):
 		return Ragged
-	case parts < more*all:
+	case parts < clientVariationRatio*all:
 		return Apart
 	case !inOne(f.seconds):
 		return Scattered
@@ -373,9 +350,9 @@ func (f *Finder) missing() Reason {
 	}
 	first, last := looks[0], looks[len(looks)-1]
 	switch {
-	case last.sent-first.sent <= little*(last.at-first.at) || delivered == 0:
+	case last.sent-first.sent <= idleRate*(last.at-first.at) || delivered == 0:
 		return Quiet
-	case waits+seems < waiting*delivered:
+	case waits+seems < minWaitingShare*delivered:
 		return Asleep
 	case f.since == 0 && lost > 0.01*delivered:
 		return Lossy
@@ -401,7 +378,7 @@ func varies(seconds []second) (parts, all float64) {
 	for _, x := range each {
 		parts += math.Pow(stats.Deviation(x), 2)
 	}
-	return math.Sqrt(parts), stats.Deviation(rates(seconds)) / full
+	return math.Sqrt(parts), stats.Deviation(rates(seconds)) / packetBits
 }
 
 // aligned is what each client waited, look by look: of that each is told late, and not equally.
@@ -410,7 +387,7 @@ func (f *Finder) aligned(looks []glance, got map[netip.Addr]float64, all float64
 	for to, n := range got {
 		var waits []float64
 		for _, g := range looks {
-			if v, is := g.clients[to]; is && n >= some*all {
+			if v, is := g.clients[to]; is && n >= minClientShare*all {
 				if q, known := f.waitAt(to, g.at-(latestOf(g)-v.late)); known {
 					waits = append(waits, q)
 				}
@@ -425,7 +402,7 @@ func (f *Finder) aligned(looks []glance, got map[netip.Addr]float64, all float64
 
 // waitAt is what was last seen of a client's wait at a time; false where that is long before.
 func (f *Finder) waitAt(to netip.Addr, t float64) (float64, bool) {
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > t-end; i-- {
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > t-fullEndGuard; i-- {
 		if v, is := f.seen[i].clients[to]; is && f.seen[i].at <= t {
 			return v.q, true
 		}
@@ -473,5 +450,5 @@ func inOne(seconds []second) bool {
 			}
 		}
 	}
-	return pairs > 0 && sum >= alike*(pairs+0.5) // one pair may do so by chance
+	return pairs > 0 && sum >= minWaitCorrelation*(pairs+0.5) // one pair may do so by chance
 }

@@ -99,7 +99,7 @@ func TestFindsReasons(t *testing.T) {
 		t.Errorf("one client, by IPv4 and IPv6: found %g, said %q", rate, why)
 	}
 	rate, why := found(world{rate: steps(50 * mbit), buffer: .2, bases: four, begin: []float64{1, 2, 3, 4}}, 8)
-	if want := fmt.Sprintf("%s: %d of %d s", Measured, 4, enough); rate != 0 || why != want {
+	if want := fmt.Sprintf("%s: %d of %d s", Measured, 4, neededSeconds); rate != 0 || why != want {
 		t.Errorf("after 8 s: found %g, said %q, not %q", rate, why, want)
 	}
 }

@@ -19,8 +19,6 @@ type floor struct {
 	fresh       int       // of the last seconds, those at the rate of now
 }
 
-const minute = 60
-
 func (f *floor) add(at, q float64) {
 	if f.begin == 0 {
 		f.begin, f.from = at, at
@@ -30,7 +28,7 @@ func (f *floor) add(at, q float64) {
 	}
 	if at-f.from >= 1 && len(f.now) >= 5 {
 		f.medians, f.spreads = append(f.medians, stats.QuantileAbove(f.now, 0.5)), append(f.spreads, aside(f.now))
-		if len(f.medians) > minute {
+		if len(f.medians) > floorSeconds {
 			f.medians, f.spreads = slices.Delete(f.medians, 0, 1), slices.Delete(f.spreads, 0, 1)
 		}
 		f.now, f.from, f.fresh = f.now[:0], at, min(f.fresh+1, len(f.medians))
@@ -40,7 +38,7 @@ func (f *floor) add(at, q float64) {
 
 // ready reports whether enough was seen to judge by.
 func (f *floor) ready(at float64) bool {
-	return f.begin > 0 && at-f.begin >= learn && len(f.medians) > 0
+	return f.begin > 0 && at-f.begin >= learnTime && len(f.medians) > 0
 }
 
 // skip leaves out what is seen before a time.

@@ -52,7 +52,7 @@ type Connection struct {
 
 	// For Finder alone:
 	To        netip.Addr // of a client's network
-	Size      float64    // bytes of a full packet, as the shaper counts it
+	Size      float64    // bytes of a full packetBits, as the shaper counts it
 	Waits     bool       // for the network: about as much is under way as its window allows
 	Forwarded bool       // another host sends it, and whether that waits is not known
 }
@@ -118,39 +118,10 @@ const (
 	yielding
 )
 
-const (
-	// margin is what stays free below what was found, so that a queue that forms can drain.
-	margin = 0.9925
-	// queue is the least delay that is taken for a queue in front of the provider; probed that while the rate is
-	// raised on purpose.
-	queue, probed = 3e-3, 0.7e-3
-	// learn is how long only the floor is learnt after the start, in seconds.
-	learn = 1.5
-	// pause is the time between two probes, in seconds. After a probe that made packets wait for long or more it is
-	// longer: that is to be one eightieth of the time at most.
-	pause, long, rest, longest = 2.5, 2e-3, 80, 5
-	// A rate that has moved by the share anew may move on. So the pause is shorter then: a quarter of the time since,
-	// and soon at least.
-	anew, calms, soon = 0.03, 4, 0.5
-	// gentle is what a probe may make packets wait if nothing more is found. Each step after the first raises the
-	// rate by twice as much as the one before, up to most.
-	gentle, first, most = 0.9e-3, 0.01, 0.12
-	// far is the share of the rate below which it has fallen far; late is how long that is of late, in seconds. Each
-	// step of a probe is up to half larger then.
-	far, late, half = 0.7, 10, 0.5
-	// memory is how many packets a connection has sent before its smoothed RTT believes a new one: it takes one eighth
-	// of each sample (RFC 6298), and a sample comes with every second packet.
-	memory = 8 * 2
-	// latest is the most that an RTT is taken to be late, in seconds.
-	latest = 0.5
-	// deepest is the share of the rate that draining may take away.
-	deepest = 0.6
-)
-
 // New follows a link on which a rate is set, between two others, all in bit/s.
 func New(rate, low, high units.Rate) *Follower {
 	return &Follower{rate: float64(rate), kept: float64(rate), low: float64(low), high: float64(high),
-		moved: -calms * pause, recent: recent{}}
+		moved: -movedPauseDivisor * probePause, recent: recent{}}
 }
 
 // Rate is what is to be set, in bit/s.
@@ -187,7 +158,7 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 		return f.Rate(), f.unknown(p)
 	}
 	f.over = f.count(p)
-	if n := len(f.seen); n > 1 && f.phase != calm && p.q > f.floor.level()+long {
+	if n := len(f.seen); n > 1 && f.phase != calm && p.q > f.floor.level()+longProbeDelay {
 		f.waited += p.at - f.seen[n-2].at
 	}
 	switch f.phase {
@@ -316,7 +287,7 @@ func (f *Follower) forget() {
 // settled is the rate to keep where an event or a probe does not come to its end.
 func (f *Follower) settled() float64 {
 	if f.phase == draining && f.found > 0 {
-		return f.bound(margin * f.found)
+		return f.bound(rateMargin * f.found)
 	}
 	return f.before
 }
@@ -333,7 +304,7 @@ func (f *Follower) unknown(p point) string {
 		}
 	}
 	f.set(f.settled(), p)
-	f.settle(p, pause)
+	f.settle(p, probePause)
 	return "no connection moves"
 }
 
@@ -347,7 +318,7 @@ func (f *Follower) count(p point) int {
 
 // threshold is what is taken for a queue.
 func (f *Follower) threshold() float64 {
-	least := queue
+	least := minQueueDelay
 	if f.phase == probing {
 		least = f.gone()
 	}
@@ -357,7 +328,7 @@ func (f *Follower) threshold() float64 {
 // gone is what is no queue yet while more is tried, in seconds: on a slow link, half of a packet's own time.
 func (f *Follower) gone() float64 {
 	const most, share = 2e-3, 0.5
-	return max(probed, min(most, share*packet/f.rate))
+	return max(minProbedDelay, min(most, share*packetBits/f.rate))
 }
 
 // out is what was sent from one time to another, in bit/s.
@@ -392,21 +363,23 @@ func (f *Follower) sentAt(t float64) float64 {
 // settle ends an event or a probe. The next probe may begin after a pause, in seconds.
 func (f *Follower) settle(p point, pause float64) {
 	f.phase, f.over, f.next = calm, 0, p.at+pause
-	if math.Abs(f.rate-f.kept) > anew*f.kept {
+	if math.Abs(f.rate-f.kept) > movedShare*f.kept {
 		f.moved, f.kept = p.at, f.rate
 		f.floor.moved()
 	}
 }
 
 // pauseFor is how long to pause before the next probe, in seconds.
-func (f *Follower) pauseFor(p point) float64 { return min(pause, max(soon, (p.at-f.moved)/calms)) }
+func (f *Follower) pauseFor(p point) float64 {
+	return min(probePause, max(minProbePause, (p.at-f.moved)/movedPauseDivisor))
+}
 
 func (f *Follower) bound(r float64) float64 { return max(f.low, min(f.high, r)) }
 
 func (f *Follower) set(r float64, p point) {
 	r = f.bound(r)
-	if r < far*f.rate {
-		if p.at-f.fall > late || f.from < f.rate {
+	if r < farFallShare*f.rate {
+		if p.at-f.fall > recentFallTime || f.from < f.rate {
 			f.from = f.rate
 		}
 		f.fall = p.at

@@ -279,7 +279,7 @@ func TestDroppedHere(t *testing.T) {
 	for _, behind := range []bool{false, true} {
 		f := New(100*units.Rate(mbit), 20*units.Rate(mbit), 200*units.Rate(mbit))
 		for i := range 20 {
-			f.Look(Look{At: time.Duration(i) * 20 * time.Millisecond, Sent: float64(i) * 100 * packet / 8,
+			f.Look(Look{At: time.Duration(i) * 20 * time.Millisecond, Sent: float64(i) * 100 * packetBits / 8,
 				Dropped: 3 * float64(i), Connections: []Connection{{ID: 1, RTT: 48 * time.Millisecond,
 					Base: 48 * time.Millisecond, Rate: 5000, Delivered: 97, Lost: 3, Acks: uint32(50 * i),
 					Past: behind, Samples: uint32(5 * i), Sum: 5 * time.Duration(i) * 48 * time.Millisecond}}})

@@ -59,7 +59,7 @@ type stretch struct {
 func (s stretch) rate() float64 { return s.bits / s.took }
 
 // packets is what a packet or two more or less make of its rate, in bit/s.
-func (s stretch) packets() float64 { return slack * full / s.took }
+func (s stretch) packets() float64 { return fullTolerancePackets * packetBits / s.took }
 
 // together is several in a row as one.
 func together(all ...stretch) (s stretch) {
@@ -69,30 +69,6 @@ func together(all ...stretch) (s stretch) {
 	}
 	return s
 }
-
-const (
-	// A stretch is this long at least, in seconds, and has room for so many packets.
-	brief, room = 0.1, 100
-	// It fills the link where it comes this near to what that delivers, and a packet or two.
-	near, slack = 0.003, 1.5
-	// As many stretches in a row that are the same tell what the link delivers. Either that is more than the shaper
-	// lets go, by a surplus, or nothing waits in it though about as much comes.
-	flat, surplus, about = 10, 1.02, 0.9
-	// A rate is too high if more than rarely of the last stretches fill the link. If none of a sufficient number does,
-	// more is tried.
-	lately, rarely, sufficient = 100, 1, 40
-	// Steps are shares of what the link delivers; upwards a part of what is free. Senders are given a moment to follow,
-	// in seconds.
-	stepDown, stepUp, mostUp, part, follow = 0.01, 0.005, 0.03, 0.25, 0.5
-	// With tunnels no more than this share of what the link delivers is tried. With 16 connections 97 % carried hardly
-	// more, and with 4 uploads ssh waited half as long again at p99 (scenarios/follow/tunnel.toml).
-	mostTunnels = 0.95
-	// emptying is the share of what the link delivers with which a queue in front of the shaper drains. It may take
-	// drainMost seconds.
-	emptying, drainMost = 0.93, 10
-	// again and seldomAgain are how long a rate that was too high is not tried again, in seconds.
-	again, seldomAgain = 30, 600
-)
 
 // Told is what a person says of a link behind whose queue a shaper is. All are in bit/s.
 type Told struct {
@@ -105,7 +81,7 @@ type Told struct {
 func NewInward(rate units.Rate, t Told) *Inward {
 	told := float64(t.Link)
 	f := &Inward{rate: float64(rate), low: float64(t.Low), high: float64(t.High), told: told, ceiling: told,
-		top: max(told, float64(t.High)/underTop), share: float64(t.Usual) / told, patience: again, size: 1,
+		top: max(told, float64(t.High)/topMargin), share: float64(t.Usual) / told, patience: retryPause, size: 1,
 		move: still(t.High > t.Link || rate < t.Usual)}
 	if rate < t.Usual { // a follower has left it so, of a link that had become slower
 		f.ceiling = float64(rate) / f.share
@@ -167,13 +143,13 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 	if l.Backlog > 0 {
 		f.now.waiting++
 	}
-	if f.now.took < max(brief, room*full/f.rate) {
+	if f.now.took < max(minStretchTime, minStretchPackets*packetBits/f.rate) {
 		return f.Rate(), ""
 	}
 	f.notes(l.At.Seconds())
 	if l.At.Seconds() > f.since+f.moment() {
 		f.seen = append(f.seen, f.now)
-		f.seen = f.seen[max(0, len(f.seen)-lately):]
+		f.seen = f.seen[max(0, len(f.seen)-recentStretches):]
 		why = f.judge(l.At.Seconds())
 	}
 	f.now = stretch{}
@@ -197,7 +173,7 @@ func (f *Inward) judge(at float64) string {
 		return f.probed(at)
 	}
 	f.learn(at)
-	touched, hidden, bound, most, stands := 0, 0, 0, 0., len(f.seen) >= flat
+	touched, hidden, bound, most, stands := 0, 0, 0, 0., len(f.seen) >= flatStretches
 	for i, s := range f.seen {
 		fills := f.fills(s)
 		most = max(most, s.rate())
@@ -210,7 +186,7 @@ func (f *Inward) judge(at float64) string {
 		if 2*s.waiting > s.looks {
 			bound++
 		}
-		stands = stands && (fills || i < len(f.seen)-flat)
+		stands = stands && (fills || i < len(f.seen)-flatStretches)
 	}
 	switch {
 	case f.draining && f.drained():
@@ -223,15 +199,15 @@ func (f *Inward) judge(at float64) string {
 		return ""
 	case stands:
 		f.tooMuch(at)
-		f.drain(f.rate-stepDown*f.ceiling/f.size, max(f.least(), emptying*f.ceiling/f.size), at)
+		f.drain(f.rate-stepDown*f.ceiling/f.size, max(f.least(), drainShare*f.ceiling/f.size), at)
 		return fmt.Sprintf("packets wait in front of this host: %.4g Mbit/s come all the time", f.ceiling/1e6)
-	case touched > rarely && f.rate > f.least():
+	case touched > maxRecentFull && f.rate > f.least():
 		f.tooMuch(at)
 		f.set(f.rate-float64(f.downs)*stepDown*f.ceiling/f.size, at)
 		return "more often than now and then, as much comes as the link delivers"
-	case touched+hidden == 0 && bound >= sufficient && f.rate < f.most() && at > f.until:
+	case touched+hidden == 0 && bound >= minRecentStretches && f.rate < f.most() && at > f.until:
 		f.downs = 0
-		more := max(stepUp*f.ceiling, min(mostUp*f.ceiling, part*(f.ceiling-most)))
+		more := max(stepUp*f.ceiling, min(maxStepUp*f.ceiling, stepUpShare*(f.ceiling-most)))
 		f.set(f.rate+more/f.size, at)
 		return "as much as the link delivers never comes: more is tried"
 	case f.due(at):
@@ -245,7 +221,7 @@ func (f *Inward) judge(at float64) string {
 func (f *Inward) drained() bool {
 	n := len(f.seen)
 	if f.swing > 0 {
-		return n >= handful && together(f.seen[n-handful:]...).rate() < (f.ceiling+f.rate*f.size)/2
+		return n >= testStretches && together(f.seen[n-testStretches:]...).rate() < (f.ceiling+f.rate*f.size)/2
 	}
 	return n >= 2 && !f.fills(f.seen[n-1]) && !f.fills(f.seen[n-2])
 }
@@ -265,20 +241,20 @@ func (f *Inward) sizes() {
 // most is the highest rate that is tried, in bit/s.
 func (f *Inward) most() float64 {
 	if f.tunnels {
-		return min(f.high, mostTunnels*f.ceiling/f.size)
+		return min(f.high, maxTunnelShare*f.ceiling/f.size)
 	}
 	return f.high
 }
 
 // fills reports whether as much came as the link delivers.
 func (f *Inward) fills(s stretch) bool {
-	return s.rate() >= f.ceiling*(1-near)-s.packets() && !f.beside(s)
+	return s.rate() >= f.ceiling*(1-fullTolerance)-s.packets() && !f.beside(s)
 }
 
 // beside reports whether more came in by the card than a provider delivers: with tunnels that hides what the link does.
 // Of a card that counts seldom it is the stretch in which it counts.
 func (f *Inward) beside(s stretch) bool {
-	return f.tunnels && s.rate() > f.top*(1+near)+s.packets()
+	return f.tunnels && s.rate() > f.top*(1+fullTolerance)+s.packets()
 }
 
 // learn finds what the link delivers. More than was thought comes in two stretches in a row. Less is a flat line. With
@@ -287,25 +263,25 @@ func (f *Inward) learn(at float64) {
 	n := len(f.seen)
 	if n >= 2 && !f.tunnels {
 		least, packets := min(f.seen[n-1].rate(), f.seen[n-2].rate()), f.seen[n-1].packets()
-		if least > f.ceiling*(1+near+f.swing)+packets {
+		if least > f.ceiling*(1+fullTolerance+f.swing)+packets {
 			f.rises(least, at)
 			n = len(f.seen) // none where a rate was set
 		}
 	}
-	if n < flat || f.draining || at < f.doubted {
+	if n < flatStretches || f.draining || at < f.doubted {
 		return
 	}
 	var all []float64
 	waiting, looks, packet, here := 0, 0, 0., 0.
-	for _, s := range f.seen[n-flat:] {
+	for _, s := range f.seen[n-flatStretches:] {
 		all = append(all, s.rate())
-		waiting, looks, packet = waiting+s.waiting, looks+s.looks, max(packet, slack*full/s.took)
-		here += s.here / s.took / flat
+		waiting, looks, packet = waiting+s.waiting, looks+s.looks, max(packet, fullTolerancePackets*packetBits/s.took)
+		here += s.here / s.took / flatStretches
 	}
 	m := stats.Mean(all)
-	more, empty := here > surplus*f.rate, 2*waiting < looks && here > about*f.rate
-	beside := slices.ContainsFunc(f.seen[n-flat:], f.beside)
-	if slices.Max(all)-slices.Min(all) <= near*m+packet && (more || empty) && !beside {
+	more, empty := here > flatSurplus*f.rate, 2*waiting < looks && here > aboutShare*f.rate
+	beside := slices.ContainsFunc(f.seen[n-flatStretches:], f.beside)
+	if slices.Max(all)-slices.Min(all) <= fullTolerance*m+packet && (more || empty) && !beside {
 		f.ceiling, f.swing, f.sized = m, 0, f.size
 	}
 }
@@ -316,9 +292,9 @@ func (f *Inward) tooMuch(at float64) {
 		return
 	}
 	if f.downs++; f.downs == 1 {
-		f.patience = min(seldomAgain, 2*f.patience)
+		f.patience = min(maxRetryPause, 2*f.patience)
 		if math.Abs(f.rate-f.bad) > 2*stepDown*f.ceiling {
-			f.patience = again // it is another rate than the last one that was
+			f.patience = retryPause // it is another rate than the last one that was
 		}
 		f.bad = f.rate
 	}

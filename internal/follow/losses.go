@@ -4,27 +4,10 @@ package follow
 
 import (
 	"math"
-	"weir/internal/wire"
 )
 
 // A policer drops what exceeds its rate, and nothing waits. What it tells is loss that comes without delay, that this
 // host's own queue has not made, and that goes when less is sent. While it drops, it lets through its own rate.
-
-const (
-	// least packets more than usual, and deviations of a Poisson process, are lost by more than chance.
-	least, deviations = 4, 4
-	// heavy is the share of packets from which on loss in calm is looked into: TCP's own search for more loses less.
-	heavy = 0.04
-	// patience is the time between two probes behind a policer, in seconds, since each of them loses packets. What TCP
-	// leaves unused after a loss is to be one dear'th of the time, unless that takes longer than slowest.
-	patience, dear, slowest = 5, 50, 60
-	// often is how often less is sent before loss is taken not to be a policer's.
-	often = 4
-	// deaf is for how long loss is not looked into after it has been seen not to be a policer's, in seconds.
-	deaf = 60
-	// usually is over how long the usual loss of the path is summed up, in seconds.
-	usually = 10
-)
 
 // losses is what was learnt of packets that are lost.
 type losses struct {
@@ -47,7 +30,7 @@ type losses struct {
 // whether that is more than the path loses anyway.
 func (f *Follower) lost(from, to float64) (share float64, more bool) {
 	beyond, usual, all := f.missing(from, to)
-	return beyond / max(1, all), beyond-usual > least+deviations*math.Sqrt(usual)
+	return beyond / max(1, all), beyond-usual > minExtraLosses+minLossDeviations*math.Sqrt(usual)
 }
 
 // missing counts the connections' packets from one time to another: those lost beyond this host, those that the path
@@ -58,7 +41,7 @@ func (f *Follower) missing(from, to float64) (beyond, usual, all float64) {
 	all = beyond + b.delivered - a.delivered
 	// What this host dropped is sent again a round trip later or more.
 	own := f.around(from - 2*b.rtt - b.lag - b.own)
-	beyond -= all * min(1, max(0, b.dropped-own.dropped)*packet/max(packet, b.sent-a.sent))
+	beyond -= all * min(1, max(0, b.dropped-own.dropped)*packetBits/max(packetBits, b.sent-a.sent))
 	return beyond, all * (f.loss.usual + 1) / (f.loss.of + 1000), all
 }
 
@@ -67,9 +50,6 @@ func (f *Follower) dried(p point) bool {
 	beyond, usual, _ := f.missing(p.at-max(0.3, 3*p.rtt), p.at)
 	return beyond >= 1 && beyond-usual > 3*math.Sqrt(usual)
 }
-
-// packet is the size of a full one, in bits.
-const packet = 8 * wire.Frame
 
 // around is the last look before a time, or the first that is remembered.
 func (f *Follower) around(t float64) point {
@@ -86,7 +66,7 @@ func (f *Follower) usually(p point) {
 	before := f.around(p.at - 1e-9)
 	all := p.delivered - before.delivered + p.lost - before.lost
 	if !f.loss.policed {
-		keep := math.Exp(-(p.at - before.at) / usually)
+		keep := math.Exp(-(p.at - before.at) / usualLossTime)
 		share, _ := f.lost(before.at, p.at)
 		f.loss.usual = max(0, keep*f.loss.usual+share*all)
 		f.loss.of = keep*f.loss.of + all
@@ -128,7 +108,7 @@ func (f *Follower) less(p point, rate, share float64, why string) string {
 	switch {
 	case f.loss.cuts == 0:
 		f.loss.before, f.loss.share = f.rate, share
-	case f.loss.cuts >= often || f.phase == yielding && share > f.loss.share/2:
+	case f.loss.cuts >= maxPolicerTests || f.phase == yielding && share > f.loss.share/2:
 		return f.back(p, f.loss.before)
 	}
 	f.loss.cuts++
@@ -138,10 +118,10 @@ func (f *Follower) less(p point, rate, share float64, why string) string {
 
 // back sets a rate again that was lowered for loss which was no policer's.
 func (f *Follower) back(p point, rate float64) string {
-	f.loss.policed, f.loss.again, f.loss.yielded = false, p.at+deaf, 0
+	f.loss.policed, f.loss.again, f.loss.yielded = false, p.at+lossIgnoredTime, 0
 	f.loss.cuts, f.loss.began = 0, 0
 	f.set(rate, p)
-	f.settle(p, pause)
+	f.settle(p, probePause)
 	return "sending less has not helped: packets are lost elsewhere"
 }
 
@@ -172,7 +152,7 @@ func (f *Follower) yield(p point, found, share float64) string {
 		found *= f.rate / sent
 	}
 	f.phase, f.over, f.before, f.loss.began, f.loss.cuts = yielding, 0, f.rate, 0, 0
-	return f.less(p, min(f.rate, margin*found), share, "packets are lost beyond this host, and none waits")
+	return f.less(p, min(f.rate, rateMargin*found), share, "packets are lost beyond this host, and none waits")
 }
 
 // yielded is a look after that. A policer loses nothing of what stays below its rate.
@@ -187,11 +167,11 @@ func (f *Follower) yielded(p point) string {
 		if f.still(p, from) {
 			less = f.carried(from, p.at)
 		}
-		return f.less(p, min(0.97*f.rate, margin*less), share, "packets are still lost")
+		return f.less(p, min(0.97*f.rate, rateMargin*less), share, "packets are still lost")
 	}
 	f.loss.policed, f.loss.cuts = true, 0
 	f.loss.yielded, f.loss.top, f.loss.found = p.at, f.before, f.rate
-	f.settle(p, pause) // it may have been a moment's loss: look soon
+	f.settle(p, probePause) // it may have been a moment's loss: look soon
 	return ""
 }
 
@@ -205,7 +185,7 @@ func (f *Follower) trim(p point) string {
 	if !more {
 		f.loss.cuts = 0
 	}
-	if !more || share > heavy {
+	if !more || share > heavyLossShare {
 		return ""
 	}
 	return f.less(p, 0.99*f.rate, share, "packets are still lost")
@@ -214,18 +194,18 @@ func (f *Follower) trim(p point) string {
 // hit ends a probe that a policer has stopped.
 func (f *Follower) hit(p point, found float64) string {
 	f.loss.policed, f.loss.began, f.loss.hit, f.loss.unused = true, 0, p.at, 0
-	rate := margin * min(found, f.rate)
+	rate := rateMargin * min(found, f.rate)
 	if rate < 1.03*f.before {
 		rate = f.before
 	} else {
 		f.loss.cuts = 0
 	}
 	f.set(rate, p)
-	f.settle(p, patience)
+	f.settle(p, policerPause)
 	return "more is lost, and none waits: no more is carried"
 }
 
 // dearly reports whether the last probe cost so much that the next has to wait.
 func (f *Follower) dearly(p point) bool {
-	return f.loss.policed && p.at < f.loss.hit+min(slowest, dear*f.loss.unused)
+	return f.loss.policed && p.at < f.loss.hit+min(maxPolicerPause, policerPauseRatio*f.loss.unused)
 }

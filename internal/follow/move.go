@@ -33,34 +33,9 @@ type move struct {
 	next    float64 // seconds, when that is due
 }
 
-const (
-	// underTop is the share of the highest rate that is told, which is the highest that is set (plan.Goal.Room).
-	underTop = 0.9975
-	// So many stretches in a row that are the same, clearly less than the link is thought to deliver, are a fall: few
-	// where the shaper was full just before, and many where not. Just before is a time in seconds.
-	shortly, lengthy, clearly, justBefore = 5, 10, 0.97, 3
-	// The rate of an uneven link, such as LTE, is anew all the time. There so many stretches tell what it delivers.
-	// None of them is further from their mean than mostSwing. TCP grows after a loss: its halves differ by half of
-	// the range, and those of such a link by less than a quarter. A handful tells what comes of a test: its mean is
-	// mostly within 3 %, and a test changes the rate by 20. Where BBR leaves a little free itself, packets wait in
-	// the shaper once in eight round trips. So they may in no more than one of rareWait looks.
-	uneven, mostSwing, handful, rareWait = 25, 0.1, 5, 20
-	// deep is the share of what the link delivers with which the queue of a fall drains, and careful where it may be an
-	// application. A first test may take brieflyTest seconds, each further one twice as long.
-	deep, careful, brieflyTest = 0.8, 0.93, 3
-	// More is let go by the share firstStep, and by twice as much each time that it came, up to mostStep. Senders have
-	// probeFollow seconds to follow, and probeMost to do anything.
-	firstStep, mostStep, probeFollow, probeMost = 0.02, 0.12, 0.3, 8
-	// Before the next probe there are probeRest seconds, or a probeRests'th of the time since the link has moved, up to
-	// probeRestMost. A link has moved by moves of its rate at least.
-	probeRest, probeRests, probeRestMost, moves = 3, 4, 120, 0.03
-	// The shaper has to be full in most of the last bounds stretches. After a probe, soonFlat that are the same tell.
-	bounds, soonFlat = 8, 3
-)
-
 // still is what is known at first. A link of which more was told than the first guess may move soon.
 func still(more bool) move {
-	m := move{full: -probeRestMost, at: -probeRestMost * probeRests, tests: brieflyTest, waits: again}
+	m := move{full: -maxRisePause, at: -maxRisePause * risePauseDivisor, tests: firstTestTime, waits: retryPause}
 	if more {
 		m.at = 0
 	}
@@ -70,14 +45,14 @@ func still(more bool) move {
 // moment is how long senders have to follow another rate, in seconds.
 func (f *Inward) moment() float64 {
 	if f.probing || f.draining {
-		return probeFollow
+		return riseFollowTime
 	}
-	return follow
+	return followTime
 }
 
 // notes records when the shaper was last full.
 func (f *Inward) notes(at float64) {
-	if s := f.now; 2*s.waiting > s.looks && s.here/s.took > about*f.rate {
+	if s := f.now; 2*s.waiting > s.looks && s.here/s.took > aboutShare*f.rate {
 		f.full, f.came = at, max(f.came, s.rate())
 	}
 }
@@ -95,13 +70,13 @@ func (f *Inward) level(n int, swing float64) (line float64, is, empty bool) {
 		all, packet = append(all, s.rate()), max(packet, s.packets())
 	}
 	m, s := stats.Mean(all), together(last...)
-	is = slices.Max(all)-slices.Min(all) <= (near+2*swing)*m+packet
+	is = slices.Max(all)-slices.Min(all) <= (fullTolerance+2*swing)*m+packet
 	return m, is && !slices.ContainsFunc(last, f.beside), 2*s.waiting < s.looks
 }
 
 // unevenly is the same of a link whose rate is uneven, and by which share it is.
 func (f *Inward) unevenly(n int) (line, swing float64, is bool) {
-	line, is, _ = f.level(n, mostSwing)
+	line, is, _ = f.level(n, maxSwing)
 	if !is {
 		return 0, 0, false
 	}
@@ -110,7 +85,7 @@ func (f *Inward) unevenly(n int) (line, swing float64, is bool) {
 		swing = max(swing, math.Abs(s.rate()/line-1))
 	}
 	all, a, b := together(last...), together(last[:n/2]...), together(last[n/2:]...)
-	return line, swing, all.waiting*rareWait <= all.looks && math.Abs(a.rate()-b.rate()) < line*swing/2
+	return line, swing, all.waiting*rareWaitLooks <= all.looks && math.Abs(a.rate()-b.rate()) < line*swing/2
 }
 
 // slower says what a fall is.
@@ -119,36 +94,38 @@ func slower(line float64) string {
 }
 
 // just reports whether the shaper was full just before the last n stretches.
-func (f *Inward) just(n int, at float64) bool { return at-f.full < justBefore+float64(n)*brief }
+func (f *Inward) just(n int, at float64) bool {
+	return at-f.full < recentlyFullTime+float64(n)*minStretchTime
+}
 
 // falls reports whether the link looks slower than it was thought to be. It delivers a line then, in bit/s, which is
 // uneven by a share.
 func (f *Inward) falls(at float64) (line, swing float64, is bool) {
-	n := lengthy
-	if f.just(shortly, at) {
-		n = shortly
+	n := slowFallStretches
+	if f.just(fallStretches, at) {
+		n = fallStretches
 	}
 	line, same, empty := f.level(n, 0)
 	is = same && empty
-	if !is && f.just(uneven, at) {
-		n = uneven
-		line, swing, is = f.unevenly(uneven)
+	if !is && f.just(unevenStretches, at) {
+		n = unevenStretches
+		line, swing, is = f.unevenly(unevenStretches)
 	}
-	if !is || f.draining || at < f.doubt && math.Abs(line-f.wrong) < (moves+swing)*f.wrong {
+	if !is || f.draining || at < f.doubt && math.Abs(line-f.wrong) < (minMoveShare+swing)*f.wrong {
 		return line, swing, false
 	}
-	if f.below(line) && (n == lengthy || f.now.packets() > (1-about)*line) {
+	if f.below(line) && (n == slowFallStretches || f.now.packets() > (1-aboutShare)*line) {
 		return line, swing, false // a pause, or packets now and then, tell nothing
 	}
 	below := f.ceiling
 	if f.probing { // who has been slower than that all the time is no faster at once
 		below = min(below, f.ratio*f.ceiling*f.size)
 	}
-	return line, swing, line < clearly*below
+	return line, swing, line < fallShare*below
 }
 
 // below reports whether the queue of a link that delivers so much, in bit/s, does not drain with what may be set.
-func (f *Inward) below(line float64) bool { return careful*line/f.size < f.low }
+func (f *Inward) below(line float64) bool { return testDrainShare*line/f.size < f.low }
 
 // lowest sets the lowest rate, as the link seems to deliver hardly more or less, in bit/s. No lower rate can test that.
 func (f *Inward) lowest(line, swing, at float64) string {
@@ -168,7 +145,7 @@ func (f *Inward) lowest(line, swing, at float64) string {
 func (f *Inward) doubts(at float64) string {
 	s := f.seen[len(f.seen)-1]
 	switch {
-	case about*s.here/s.took > (1+f.swing)*f.ceiling/f.size:
+	case aboutShare*s.here/s.took > (1+f.swing)*f.ceiling/f.size:
 		f.rejectLine(at)
 		f.ceiling, f.fell, f.full = f.fell, 0, at
 		f.set(f.kept, at)
@@ -181,16 +158,16 @@ func (f *Inward) doubts(at float64) string {
 
 // fall tests whether the link has become slower: to a rate in bit/s.
 func (f *Inward) fall(line, swing, at float64) {
-	to := careful
-	if f.just(shortly, at) || swing > 0 {
-		to = deep
+	to := testDrainShare
+	if f.just(fallStretches, at) || swing > 0 {
+		to = fallDrainShare
 	}
 	ratio := f.rate / f.ceiling
 	if f.probing {
 		ratio = f.ratio
 	}
 	f.fell, f.ceiling, f.line, f.swing, f.sized = f.ceiling, line, line, swing, f.size
-	if line < clearly*f.came { // else it may never have been faster
+	if line < fallShare*f.came { // else it may never have been faster
 		f.at = at
 	}
 	f.came, f.until, f.downs = line, 0, 0
@@ -202,13 +179,13 @@ func (f *Inward) fall(line, swing, at float64) {
 func (f *Inward) unfall(at float64) {
 	f.rejectLine(at)
 	f.kept *= f.fell / f.ceiling
-	f.ceiling, f.swing, f.tests = f.fell, 0, min(drainMost, 2*f.tests)
+	f.ceiling, f.swing, f.tests = f.fell, 0, min(maxDrainTime, 2*f.tests)
 }
 
 // rejectLine records that a flat rate was an application's and not the link's.
 func (f *Inward) rejectLine(at float64) {
 	f.wrong, f.doubt, f.line = f.line, at+f.waits, 0
-	f.waits = min(seldomAgain, 2*f.waits)
+	f.waits = min(maxRetryPause, 2*f.waits)
 }
 
 // longest is how long a queue may drain, in seconds.
@@ -216,12 +193,12 @@ func (f *Inward) longest() float64 {
 	if f.fell > 0 {
 		return f.tests
 	}
-	return drainMost
+	return maxDrainTime
 }
 
 // rises is where more comes than the link was thought to deliver, in bit/s.
 func (f *Inward) rises(to, at float64) {
-	if to > (1+moves)*f.ceiling {
+	if to > (1+minMoveShare)*f.ceiling {
 		f.at = at
 	}
 	f.ceiling, f.next = to, at
@@ -234,27 +211,27 @@ func (f *Inward) rises(to, at float64) {
 // due reports whether it is time to let go more.
 func (f *Inward) due(at float64) bool {
 	n := len(f.seen)
-	if n < bounds || at < f.next || f.ceiling >= f.top*(1-near) || f.rate >= f.high*(1-near) {
+	if n < fullWindow || at < f.next || f.ceiling >= f.top*(1-fullTolerance) || f.rate >= f.high*(1-fullTolerance) {
 		return false
 	}
 	bound := 0
-	for _, s := range f.seen[n-bounds:] {
+	for _, s := range f.seen[n-fullWindow:] {
 		if 2*s.waiting > s.looks {
 			bound++
 		}
 	}
-	return bound > bounds*2/3
+	return bound > fullWindow*2/3
 }
 
 // probe lets go more than the link is thought to deliver, in steps: senders have to follow.
 func (f *Inward) probe(at float64) {
 	if !f.probing {
-		f.probing, f.climbs, f.ratio, f.step = true, false, f.rate/f.ceiling, firstStep
+		f.probing, f.climbs, f.ratio, f.step = true, false, f.rate/f.ceiling, firstRise
 	}
 	f.best = 0
 	to, link := (1+f.step)*f.rate, f.ceiling/cmp.Or(f.sized, f.size)
 	if f.rate < link && to > link { // that much above it tells, and a little would look as if it had come
-		to = (1 + firstStep) * link
+		to = (1 + firstRise) * link
 	}
 	f.put(to, at)
 }
@@ -262,39 +239,39 @@ func (f *Inward) probe(at float64) {
 // probed looks what has come of it.
 func (f *Inward) probed(at float64) string {
 	n := len(f.seen)
-	some, soon := 2, soonFlat
+	some, soon := 2, riseFlatStretches
 	if f.swing > 0 {
-		some, soon = handful, handful
+		some, soon = testStretches, testStretches
 	}
 	if n >= some {
 		s := together(f.seen[n-some:]...)
-		if here := s.here / s.took; here >= f.rate*(1-near)-s.packets() {
+		if here := s.here / s.took; here >= f.rate*(1-fullTolerance)-s.packets() {
 			return f.more(min(here, f.rate)*cmp.Or(f.sized, f.size), s.packets(), at)
 		}
 	}
 	if f.climbs { // as much as that came before, too: it may be all that senders have yet
-		soon = flat
+		soon = flatStretches
 	}
 	line, is, empty := f.level(soon, f.swing)
-	if l, swing, all := f.unevenly(flat); !is && all {
+	if l, swing, all := f.unevenly(flatStretches); !is && all {
 		line, f.swing, is, empty = l, swing, true, true
 	}
-	higher := line > f.ceiling*(1+near+f.swing)+f.now.packets()
-	_, stays, _ := f.level(flat, f.swing)
-	above := !f.climbs && !higher && f.rate*cmp.Or(f.sized, f.size) > f.ceiling*(1+firstStep/2)
+	higher := line > f.ceiling*(1+fullTolerance+f.swing)+f.now.packets()
+	_, stays, _ := f.level(flatStretches, f.swing)
+	above := !f.climbs && !higher && f.rate*cmp.Or(f.sized, f.size) > f.ceiling*(1+firstRise/2)
 	switch {
 	case is && empty && !f.tunnels && higher && !stays:
 		f.best = max(f.best, line) // it comes at any rate, and senders may have more later
-	case is && (empty || above) && line > f.ceiling*(1-near-f.swing)-f.now.packets():
+	case is && (empty || above) && line > f.ceiling*(1-fullTolerance-f.swing)-f.now.packets():
 		if higher && !f.tunnels {
 			f.ceiling, f.at = line, at
 		}
-		f.line, f.waits, f.tests = 0, again, brieflyTest
+		f.line, f.waits, f.tests = 0, retryPause, firstTestTime
 		f.rests(at)
-		f.drain(f.ratio*f.ceiling, careful*f.ceiling/f.size, at)
+		f.drain(f.ratio*f.ceiling, testDrainShare*f.ceiling/f.size, at)
 		return "more was let go, and did not come"
-	case at-f.since > probeMost:
-		f.next = at + probeRest
+	case at-f.since > maxRiseTime:
+		f.next = at + minRisePause
 		f.ceiling = max(f.ceiling, f.best)
 		f.end(at)
 		return "more was let go, and nobody wanted it"
@@ -304,14 +281,14 @@ func (f *Inward) probed(at float64) string {
 
 // more is where as much came as was let go, in bit/s.
 func (f *Inward) more(came, packets, at float64) string {
-	if came > f.ceiling*(1+near+f.swing)+packets {
+	if came > f.ceiling*(1+fullTolerance+f.swing)+packets {
 		if f.line > 0 {
 			f.rejectLine(at)
 		}
 		f.ceiling, f.at, f.until, f.downs, f.climbs = came, at, 0, 0, true
 	}
-	f.step = min(mostStep, 2*f.step)
-	if f.ceiling >= f.top*(1-near) || f.rate >= f.high*(1-near) {
+	f.step = min(maxRise, 2*f.step)
+	if f.ceiling >= f.top*(1-fullTolerance) || f.rate >= f.high*(1-fullTolerance) {
 		f.ceiling = min(f.ceiling, f.top)
 		f.rests(at)
 		f.end(at)
@@ -323,5 +300,5 @@ func (f *Inward) more(came, packets, at float64) string {
 
 // rests is the pause until the next probe.
 func (f *Inward) rests(at float64) {
-	f.next = at + max(probeRest, min(probeRestMost, (at-f.at)/probeRests))
+	f.next = at + max(minRisePause, min(maxRisePause, (at-f.at)/risePauseDivisor))
 }

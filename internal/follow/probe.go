@@ -12,7 +12,7 @@ func (f *Follower) rise(p point) string {
 		if f.learnt && !f.cleared && f.fullOfLate(p) {
 			return f.dip(p)
 		}
-		if f.learnt && f.floor.level() > queue {
+		if f.learnt && f.floor.level() > minQueueDelay {
 			f.floor.raise(p.at, 0, 0) // a queue may have stood from the start: sending less will tell
 		}
 		return ""
@@ -20,7 +20,7 @@ func (f *Follower) rise(p point) string {
 	if f.over < 2 {
 		if f.over == 0 {
 			f.floor.add(p.at, p.q)
-			if rate, share, yes := f.drops(p); yes && share > heavy && !p.alone && f.still(p, f.loss.began) {
+			if rate, share, yes := f.drops(p); yes && share > heavyLossShare && !p.alone && f.still(p, f.loss.began) {
 				return f.yield(p, rate, share)
 			}
 			f.usually(p)
@@ -56,7 +56,7 @@ func (f *Follower) clear(p point) string {
 		return ""
 	}
 	f.set(f.before, p)
-	f.settle(p, pause)
+	f.settle(p, probePause)
 	f.floor, f.learnt = floor{}, false
 	return "there is none now"
 }
@@ -77,16 +77,16 @@ func (f *Follower) step(p point) string {
 	var next float64
 	if f.phase != probing {
 		// So that one round trip later, when it is seen, packets wait a gentle millisecond if there is no more.
-		next = f.rate * (1 + min(2*first, 1-margin+gentle/(p.rtt+0.1)))
+		next = f.rate * (1 + min(2*firstProbeStep, 1-rateMargin+maxProbeDelay/(p.rtt+0.1)))
 		f.phase, f.before, f.steps, f.waited, f.empty = probing, f.rate, nil, 0, 0
 		why = "more is tried"
 	} else {
-		growth, most := 2., most
+		growth, most := 2., maxProbeStep
 		if f.fellOfLate(p) {
-			growth, most = 4, half // of somebody else's burst, all of it is free again
+			growth, most = 4, farFallGrowth // of somebody else's burst, all of it is free again
 		}
 		// A long way tells late, and packets wait meanwhile. Up to 50 ms this makes no difference.
-		little := min(first, 1.7*gentle/(p.rtt+0.1))
+		little := min(firstProbeStep, 1.7*maxProbeDelay/(p.rtt+0.1))
 		next = f.rate * (1 + min(most, little*math.Pow(growth, float64(len(f.steps)-1))))
 	}
 	f.steps = append(f.steps, next)
@@ -96,7 +96,9 @@ func (f *Follower) step(p point) string {
 }
 
 // fellOfLate reports whether the rate is far below what it was some seconds ago.
-func (f *Follower) fellOfLate(p point) bool { return p.at-f.fall < late && f.rate < far*f.from }
+func (f *Follower) fellOfLate(p point) bool {
+	return p.at-f.fall < recentFallTime && f.rate < farFallShare*f.from
+}
 
 // probe is a look while more is tried.
 func (f *Follower) probe(p point) string {
@@ -105,7 +107,7 @@ func (f *Follower) probe(p point) string {
 	}
 	rate, _, drops := f.drops(p)
 	switch {
-	case f.over >= 2 && (f.loss.began == 0 || p.q > queue): // else a policer that holds a packet or two
+	case f.over >= 2 && (f.loss.began == 0 || p.q > minQueueDelay): // else a policer that holds a packet or two
 		return f.cut(p, f.before)
 	case drops || f.loss.began > 0 && f.small() || f.empty > 2 && f.dried(p):
 		return f.hit(p, rate)
@@ -122,7 +124,7 @@ func (f *Follower) probe(p point) string {
 		return f.back(p, f.loss.top)
 	case f.rate >= f.high:
 		f.found = 0
-		f.settle(p, pause)
+		f.settle(p, probePause)
 		return "the most that may be set"
 	}
 	return f.step(p)

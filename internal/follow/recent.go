@@ -27,37 +27,23 @@ type took struct {
 	firm     bool // there were enough of them
 }
 
-const (
-	// keeps is what a smoothed RTT keeps of itself at each sample (RFC 6298 §2; tcp_rtt_estimator() in
-	// net/ipv4/tcp_input.c).
-	keeps = 7. / 8
-	// A mean of a few samples follows jitter, and on a slow link the turns of this host's queue. So it is of at least
-	// span, in seconds, and of so many samples; but of no more than the time that so many packets of the link take,
-	// nor of more than longestSpan, in seconds.
-	span, samples, packets, longestSpan = 0.1, 8, 80, 1.
-	// exact is how many are enough where nothing waits in this host meanwhile.
-	exact, brisk = 4, 0.04
-	// stale is after how long without a word a connection begins anew, in seconds.
-	stale = 2
-)
-
 // rtt is what packets of a connection took of late, if that is known. The link has a rate, in bit/s.
 func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	now := smoothed{at, c.RTT.Seconds(), c.Acks, c.Delivered, c.Sum, c.Samples}
-	seen, enough := r[c.ID], float64(samples)
+	seen, enough := r[c.ID], float64(minSamples)
 	if c.Past {
-		enough = exact
+		enough = minExactSamples
 	}
-	if n := len(seen); n > 0 && (at <= seen[n-1].at || at-seen[n-1].at > stale || c.Sum < seen[n-1].sum ||
+	if n := len(seen); n > 0 && (at <= seen[n-1].at || at-seen[n-1].at > staleTime || c.Sum < seen[n-1].sum ||
 		c.Samples < seen[n-1].samples) {
 		seen = nil // nothing was heard for long, or it is another connection
 	} else if n > 0 {
 		now.delivered += seen[n-1].delivered
 	}
-	long := min(longestSpan, packets*packet/rate)
-	least := span
+	long := min(maxSpan, maxSpanPackets*packetBits/rate)
+	least := minSpan
 	if c.Past {
-		least = brisk
+		least = minExactSpan
 	}
 	for len(seen) > 1 && at-seen[1].at >= least && (now.since(seen[1], c.Past) >= enough || at-seen[1].at >= long) {
 		seen = seen[1:]
@@ -74,15 +60,15 @@ func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	case n == 0 && c.Past:
 		return took{}, false
 	case n == 0 && c.Rate > 0:
-		return took{now.srtt, min(latest, memory/c.Rate), false}, true
+		return took{now.srtt, min(maxSRTTLag, srttMemory/c.Rate), false}, true
 	case n == 0:
-		return took{now.srtt, latest, false}, true
+		return took{now.srtt, maxSRTTLag, false}, true
 	case c.Past:
-		return took{max(0, (now.sum-then.sum).Seconds()/n), min(latest, (at-then.at)/2), n >= enough}, true
+		return took{max(0, (now.sum-then.sum).Seconds()/n), min(maxSRTTLag, (at-then.at)/2), n >= enough}, true
 	}
-	old := math.Pow(keeps, n)
-	age := 0.5 + keeps/(1-keeps) - n*old/(1-old) // samples
-	return took{max(0, (now.srtt-old*then.srtt)/(1-old)), min(latest, age*(at-then.at)/n), n >= enough}, true
+	old := math.Pow(srttKeeps, n)
+	age := 0.5 + srttKeeps/(1-srttKeeps) - n*old/(1-old) // samples
+	return took{max(0, (now.srtt-old*then.srtt)/(1-old)), min(maxSRTTLag, age*(at-then.at)/n), n >= enough}, true
 }
 
 // since is how many samples came in between: one with each packet that came, but none where nothing new was
@@ -98,7 +84,7 @@ func (s smoothed) since(then smoothed, counted bool) float64 {
 // forget leaves out connections of which nothing was heard for long.
 func (r recent) forget(at float64) {
 	for id, seen := range r {
-		if at-seen[len(seen)-1].at > stale {
+		if at-seen[len(seen)-1].at > staleTime {
 			delete(r, id)
 		}
 	}

@@ -94,7 +94,7 @@ func TestRecentUnknown(t *testing.T) {
 	for name, looks := range map[string][]float64{
 		"the first look":        {5},
 		"no sample since":       {5, 5.1},
-		"after a long silence":  {5, 5 + 2*stale},
+		"after a long silence":  {5, 5 + 2*staleTime},
 		"the clock stands":      {5, 5},
 		"the clock goes back":   {5, 4},
 		"no sample, many looks": {5, 5.02, 5.04, 5.06, 5.3},
@@ -110,7 +110,7 @@ func TestRecentUnknown(t *testing.T) {
 	}
 	r := recent{}
 	r.rtt(5, 1e9, c)
-	r.forget(5 + 2*stale)
+	r.forget(5 + 2*staleTime)
 	if len(r) > 0 {
 		t.Error("a connection of which nothing is heard is kept")
 	}

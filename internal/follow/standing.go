@@ -26,33 +26,22 @@ type standingLook struct {
 	full bool
 }
 
-const (
-	// Less is the share of the rate to send meanwhile: a queue of 200 ms is gone in 0.7 s.
-	Less = 0.7
-	// blind is how long, in seconds, where no connection tells: a queue of 450 ms goes.
-	blind = 1.5
-	// most is how long at the most, in seconds: a queue of 3 s goes.
-	mostStanding = 10
-	// surely is how much shorter, in seconds, an RTT has to be for it to fall.
-	surely = 1e-3
-)
-
 // Look takes what was seen since less is sent, and says whether to go on. It ends where the link is not full.
 func (s *Standing) Look(l Look) (on bool) {
 	p := standingLook{l.At.Seconds(), l.Backlog > 0}
 	s.looks = append(s.looks, p)
 	took := p.at - s.looks[0].at
-	if took > 0.2 && !s.full() || took > mostStanding {
+	if took > 0.2 && !s.full() || took > maxStandingTime {
 		return false
 	}
 	rtt, lag, known := hindered(l)
 	if !known {
-		return took < 0.2 || s.known && p.at-s.fell < 1+1.5*s.lowest || !s.known && took < blind
+		return took < 0.2 || s.known && p.at-s.fell < 1+1.5*s.lowest || !s.known && took < blindDrainTime
 	}
 	if !s.known {
 		s.known, s.first, s.lowest, s.fell = true, rtt, rtt, p.at
 	}
-	if rtt < s.lowest-surely {
+	if rtt < s.lowest-minRTTFall {
 		s.lowest, s.fell = rtt, p.at
 		s.Fell = time.Duration((s.first - rtt) * float64(time.Second))
 	}
@@ -79,9 +68,9 @@ func hindered(l Look) (rtt, lag float64, known bool) {
 	}
 	slices.SortFunc(all, func(a, b Connection) int { return cmp.Compare(a.RTT, b.RTT) })
 	c := all[len(all)/2]
-	lag = latest
+	lag = maxSRTTLag
 	if c.Rate > 0 {
-		lag = min(latest, memory/c.Rate)
+		lag = min(maxSRTTLag, srttMemory/c.Rate)
 	}
 	return max(0, (c.RTT - l.Own).Seconds()), lag, true
 }

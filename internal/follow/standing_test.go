@@ -39,7 +39,7 @@ func TestStanding(t *testing.T) {
 		var s Standing
 		at, random := time.Duration(0), uint32(1)
 		for on := true; on && at < time.Minute; at += 50 * ms {
-			queue := max(0, c.queue-time.Duration((1-Less)*float64(at)))
+			queue := max(0, c.queue-time.Duration((1-StandingShare)*float64(at)))
 			random = random*1664525 + 1013904223
 			shaken := time.Duration(float64(c.jitter) * float64(random>>8) / (1 << 24))
 			l := Look{At: at, Own: 5 * ms, Backlog: 3000, Connections: []Connection{

@@ -29,7 +29,7 @@ var ErrSlow = errors.New("it sends less than its rate")
 // link that is not full it does nothing. However it ends, the queue has its rate again, or the error is ErrSlow.
 func Drain(ctx context.Context, store change.Store, dev string, each func(time.Duration)) (d Drained, err error) {
 	begin := time.Now()
-	shaper, err := store.Slow(dev, follow.Less)
+	shaper, err := store.Slow(dev, follow.StandingShare)
 	if err != nil || shaper == nil {
 		return d, err
 	}
@@ -40,7 +40,7 @@ func Drain(ctx context.Context, store change.Store, dev string, each func(time.D
 			err = fmt.Errorf("%w: %w", ErrSlow, errBack)
 		}
 	}()
-	e, err := open(dev, shaper.Cake(), shaper.NoLinkHeader, many, nil)
+	e, err := open(dev, shaper.Cake(), shaper.NoLinkHeader, maxSearchLooked, nil)
 	if err != nil {
 		return d, err
 	}
@@ -64,7 +64,7 @@ func Drain(ctx context.Context, store change.Store, dev string, each func(time.D
 		select {
 		case <-ctx.Done():
 			return d, nil
-		case <-time.After(latest / 2):
+		case <-time.After(maxLookInterval / 2):
 		}
 	}
 }

@@ -39,39 +39,6 @@ type Event struct {
 	Moves bool `json:"moves"`
 }
 
-const (
-	// Looks while the link is loaded and while it is not. A look may take no more of a core than share.
-	soonest, latest, idle = 20 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond
-	share                 = 0.0015
-	// All connections are looked at this often, or as often as a tenth of a percent of a core allows. A few of those
-	// that carry most are then looked at each time.
-	every      = 2 * time.Second
-	shareOfAll = 0.001
-	few        = 8
-	// ranked is of how many that carry most it is looked whether they pass the queue.
-	ranked = 256
-	// While somebody waits for it, that may be more of a core.
-	shareAwaited = 0.05
-	// While a rate is looked for, this many are looked at, this often.
-	many, searching = 16, 100 * time.Millisecond
-	// seldom is how often it is looked whether the rate is still to be found: that reads the whole host.
-	seldom = 20 * time.Second
-	// device is the share of its speed from which on a device itself is the limit.
-	device = 0.93
-	// rest is how long nothing is tried after what was found could not be kept.
-	rest = 10 * time.Minute
-	// tiny is the share of a rate below which another one is not worth a change.
-	tiny = 0.001
-	// busy is the share of the rate from which on a link is loaded.
-	busy = 0.5
-	// again is how long to wait for a queue that is gone, and glance how often the journal's file is looked at.
-	again, glance = 5 * time.Second, time.Second
-	// largest is what a packet takes that was dropped, in bytes.
-	largest = wire.Frame
-	// known is how many addresses' base RTTs are kept.
-	known = 4096
-)
-
 // Run follows every goal in force that says so, until it is told to end. While it cannot be told which those are, that
 // is an event, and it is tried again; an error is that this process may not read it. Each event is handed over, from
 // several goroutines, one at a time is for the caller to see to. What is done about a device, or waited for where its
@@ -85,7 +52,7 @@ func Run(ctx context.Context, store change.Store, each func(Event), tell func(de
 			<-at.ended
 		}
 	}()
-	tick := time.NewTicker(glance)
+	tick := time.NewTicker(journalInterval)
 	defer tick.Stop()
 	changed := store.Changed()
 	for {
@@ -107,7 +74,7 @@ func Run(ctx context.Context, store change.Store, each func(Event), tell func(de
 				delete(at.on, dev)
 				all = false
 			case <-tick.C:
-				look = changed() || !all && time.Since(begun) >= again
+				look = changed() || !all && time.Since(begun) >= retryInterval
 			}
 		}
 	}
@@ -151,7 +118,7 @@ func (w work) begin(ctx context.Context, store change.Store) (all bool, err erro
 		if w.on[u.Goal.Dev] {
 			continue
 		}
-		s, err := prepare(u, shareOfAll) // not in the goroutine, whose thread may have another network namespace
+		s, err := prepare(u, maxListCPU) // not in the goroutine, whose thread may have another network namespace
 		w.start(ctx, u.Goal.Dev, func(tell func(change.Doing)) error {
 			if err != nil {
 				return err
@@ -195,7 +162,7 @@ func prepare(u change.Unmeasured, share float64) (s listener, err error) {
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
 	}
-	if s.eye, err = open(u.Goal.Dev, u.Cake, u.NoLinkHeader, many, u.Forwarding); err != nil {
+	if s.eye, err = open(u.Goal.Dev, u.Cake, u.NoLinkHeader, maxSearchLooked, u.Forwarding); err != nil {
 		s.conn.Close()
 		return s, err
 	}
@@ -223,11 +190,11 @@ func (s listener) learn(
 	}
 	each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: err.Error()})
 	tell(change.Doing{Waits: err.Error()})
-	for begun := time.Now(); time.Since(begun) < rest && store.Sought(s.Unmeasured); {
+	for begun := time.Now(); time.Since(begun) < failurePause && store.Sought(s.Unmeasured); {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(seldom):
+		case <-time.After(hostInterval):
 		}
 	}
 	return nil
@@ -255,7 +222,7 @@ func (s listener) search(
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
-		case <-time.After(again): // another goal waits to be confirmed
+		case <-time.After(retryInterval): // another goal waits to be confirmed
 		}
 	}
 }
@@ -263,7 +230,7 @@ func (s listener) search(
 // Find looks at the host's own traffic until the rate of the link is known, in bit/s. What it waits for is told as
 // often as it changes.
 func Find(ctx context.Context, u change.Unmeasured, waits func(Wait)) (units.Rate, error) {
-	s, err := prepare(u, shareAwaited)
+	s, err := prepare(u, maxAwaitedCPU)
 	if err != nil {
 		return 0, err
 	}
@@ -296,7 +263,7 @@ func (s listener) find(ctx context.Context, waits func(Wait), enough func() bool
 		f.Look(look)
 		rate, found := f.Found()
 		reason, why := f.Reason(), f.Why()
-		if found && s.Speed != 0 && float64(rate) > device*float64(s.Speed) {
+		if found && s.Speed != 0 && float64(rate) > deviceLimitShare*float64(s.Speed) {
 			found, reason = false, follow.DeviceLimit
 			why = fmt.Sprintf("%v, %s: nothing is to be shaped", reason, s.Speed)
 		}
@@ -311,14 +278,14 @@ func (s listener) find(ctx context.Context, waits func(Wait), enough func() bool
 		if found {
 			return rate, nil
 		}
-		if time.Since(asked) > seldom {
+		if time.Since(asked) > hostInterval {
 			if asked = time.Now(); enough() {
 				return 0, errors.New("the goal, or what this host forwards, is another by now")
 			}
 		}
-		pause := searching
+		pause := searchInterval
 		if len(look.Connections) == 0 {
-			pause = idle
+			pause = idleLookInterval
 		}
 		select {
 		case <-ctx.Done():
@@ -345,7 +312,7 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 	if s.AfterProvider {
 		return follow.NewInward(s.Rate(), told), &eye{begin: sinceBoot(), cake: s.Cake(), bare: s.NoLinkHeader}, nil
 	}
-	e, err := open(s.Goal.Dev, s.Cake(), s.NoLinkHeader, few, s.Forwards)
+	e, err := open(s.Goal.Dev, s.Cake(), s.NoLinkHeader, maxLooked, s.Forwards)
 	return follow.New(s.Rate(), s.Low, s.High), e, err
 }
 
@@ -391,7 +358,7 @@ func steer(
 			return err
 		}
 		rate, why := f.Look(look)
-		if apart(rate, s.Rate()) > tiny {
+		if apart(rate, s.Rate()) > minRateChange {
 			set, err := s.Steer(rate)
 			if err != nil {
 				return err
@@ -403,9 +370,9 @@ func steer(
 		if kept.add(time.Now(), s.Rate(), why, f.Calm()) {
 			tell(kept.does)
 		}
-		pause := idle
+		pause := idleLookInterval
 		if e.loaded(look, s.Rate()) || !f.Calm() {
-			pause = max(soonest, min(latest, time.Duration(float64(time.Since(before))/share)))
+			pause = max(minLookInterval, min(maxLookInterval, time.Duration(float64(time.Since(before))/maxLookCPU)))
 		}
 		select {
 		case <-ctx.Done():
@@ -475,7 +442,7 @@ func open(dev string, cake qdisc.Cake, bare bool, few int, forwarding []int) (*e
 	if err != nil {
 		return nil, err
 	}
-	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: sinceBoot(), cake: cake,
+	e := &eye{connections: connections, few: few, ofAll: maxListCPU, begin: sinceBoot(), cake: cake,
 		bare: bare, least: map[netip.Addr]time.Duration{}}
 	if e.ways, err = openWays(dev); err != nil {
 		connections.Close()
@@ -518,7 +485,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	l := follow.Look{At: sinceBoot() - e.begin, Sent: e.sent(stats), Backlog: float64(stats.Backlog),
 		Own: ownDelay(stats), Dropped: float64(stats.Drops)}
 	if e.connections == nil {
-		l.Here = l.Sent + l.Backlog + float64(stats.Drops)*largest
+		l.Here = l.Sent + l.Backlog + float64(stats.Drops)*droppedPacketSize
 		l.Came = l.Here
 		if e.received == nil {
 			return l, nil
@@ -536,7 +503,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 		if e.forwarded != nil {
 			e.see(e.forwarded.choose(e.few))
 		}
-		e.due = now.Add(max(every, time.Duration(float64(time.Since(now))/e.ofAll)))
+		e.due = now.Add(max(minListInterval, time.Duration(float64(time.Since(now))/e.ofAll)))
 	}
 	now, err := e.connections.Again(e.chosen)
 	if err != nil {
@@ -568,7 +535,7 @@ func (e *eye) moved(now []host.Connection) (all []follow.Connection) {
 		all = append(all, follow.Connection{ID: c.Cookie, Acks: c.Info.Segs_in,
 			RTT: time.Duration(c.Info.Rtt) * time.Microsecond, Base: base, Rate: e.rates[c.Cookie],
 			To: network(c.Remote.Addr()), Delivered: float64(c.Info.Delivered - before.Delivered),
-			Size: e.size(c.Remote.Addr(), c.Info.Snd_mss, c.Info.Options&stamped != 0),
+			Size: e.size(c.Remote.Addr(), c.Info.Snd_mss, c.Info.Options&timestampsOption != 0),
 			Lost: float64(c.Info.Total_retrans - before.Total_retrans), Waits: c.Info.Notsent_bytes > 0})
 	}
 	e.chosen = now
@@ -580,7 +547,7 @@ func (e *eye) loaded(l follow.Look, rate units.Rate) bool {
 	took := (l.At - e.before.At).Seconds()
 	sent := 8 * (l.Sent - e.before.Sent)
 	e.before = l
-	return l.Backlog > 0 || took > 0 && sent/took > busy*float64(rate)
+	return l.Backlog > 0 || took > 0 && sent/took > loadedShare*float64(rate)
 }
 
 // choose takes those that have carried most since all were looked at last, of those that may pass the queue.
@@ -594,7 +561,7 @@ func (e *eye) choose(all []host.Connection) {
 	slices.SortFunc(all, func(a, b host.Connection) int { return int(int64(since(b)) - int64(since(a))) })
 	old := e.chosen
 	e.chosen = make([]host.Connection, 0, e.few)
-	for _, c := range all[:min(ranked, len(all))] {
+	for _, c := range all[:min(maxRanked, len(all))] {
 		if len(e.chosen) < e.few && (e.ways == nil || e.ways.pass(c)) {
 			e.chosen = append(e.chosen, c)
 		}
@@ -666,7 +633,7 @@ func leastOf(c host.Connection) time.Duration {
 func (e *eye) base(to netip.Addr, own time.Duration) time.Duration {
 	least, seen := e.least[to]
 	if own > 0 && (!seen || own < least) {
-		if len(e.least) >= known {
+		if len(e.least) >= maxKnownAddresses {
 			clear(e.least)
 		}
 		e.least[to], least = own, own
@@ -703,7 +670,7 @@ func counted(q qdisc.Cake, bytes, packets, header float64) float64 {
 }
 
 // stamped is a connection whose packets carry the time (TCPI_OPT_TIMESTAMPS, of include/uapi/linux/tcp.h).
-const stamped = 1
+const timestampsOption = 1
 
 // size is what a CAKE counts of a connection's full packet, in bytes.
 func (e *eye) size(to netip.Addr, mss uint32, times bool) float64 {

@@ -134,7 +134,7 @@ func connection(cookie uint64, to string, delivered, least uint32) host.Connecti
 
 // Those that carry most are looked at, and their base is the least of all to the same address.
 func TestChoose(t *testing.T) {
-	e := eye{few: few, least: map[netip.Addr]time.Duration{}}
+	e := eye{few: maxLooked, least: map[netip.Addr]time.Duration{}}
 	many := func(more uint32) (all []host.Connection) {
 		for i := range uint64(20) {
 			all = append(all, connection(i, "192.0.2.1:443", 1000+uint32(i)*more, 40_000+1000*uint32(i)))
@@ -144,7 +144,7 @@ func TestChoose(t *testing.T) {
 	e.choose(many(0))
 	e.at = e.at.Add(-time.Second)
 	e.choose(many(10))
-	if len(e.chosen) != few || e.chosen[0].Cookie != 19 || e.chosen[few-1].Cookie != 20-few {
+	if len(e.chosen) != maxLooked || e.chosen[0].Cookie != 19 || e.chosen[maxLooked-1].Cookie != 20-maxLooked {
 		t.Errorf("%d, from %d on", len(e.chosen), e.chosen[0].Cookie)
 	}
 	if rate := e.rates[19]; rate <= 0 || rate > 200 {
@@ -238,7 +238,7 @@ func TestSize(t *testing.T) {
 	} {
 		to := netip.MustParseAddrPort(c.to).Addr()
 		e := eye{cake: c.cake}
-		if got := e.size(to, mss, c.options&stamped != 0); got != c.want {
+		if got := e.size(to, mss, c.options&timestampsOption != 0); got != c.want {
 			t.Errorf("%+v to %s: %g, and not %g", c.cake, c.to, got, c.want)
 		}
 	}
@@ -285,7 +285,7 @@ func TestMoved(t *testing.T) {
 			[]host.Connection{connection(1, "192.0.2.1:443", 9, 0)}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := eye{few: few, least: map[netip.Addr]time.Duration{}, chosen: c.before}
+			e := eye{few: maxLooked, least: map[netip.Addr]time.Duration{}, chosen: c.before}
 			all := e.moved(c.now)
 			if len(all) != c.connections || len(e.chosen) != len(c.now) {
 				t.Fatalf("%+v", all)
@@ -305,7 +305,7 @@ func TestLostInBetween(t *testing.T) {
 		c.Info.Total_retrans = lost
 		return []host.Connection{c}
 	}
-	e := eye{few: few, least: map[netip.Addr]time.Duration{}, chosen: now(10, 0)}
+	e := eye{few: maxLooked, least: map[netip.Addr]time.Duration{}, chosen: now(10, 0)}
 	if all := e.moved(now(10, 2)); len(all) != 0 {
 		t.Errorf("nothing was delivered: %+v", all)
 	}
@@ -319,7 +319,7 @@ func TestCarriedWhileChosen(t *testing.T) {
 	at := func(delivered uint32) []host.Connection {
 		return []host.Connection{connection(1, "192.0.2.1:443", delivered, 40_000)}
 	}
-	e := eye{few: few, least: map[netip.Addr]time.Duration{}, chosen: at(10)}
+	e := eye{few: maxLooked, least: map[netip.Addr]time.Duration{}, chosen: at(10)}
 	e.choose(at(14))
 	if all := e.moved(at(15)); len(all) != 1 || all[0].Delivered != 5 {
 		t.Errorf("5 were delivered: %+v", all)
@@ -329,17 +329,17 @@ func TestCarriedWhileChosen(t *testing.T) {
 // With a hundred thousand connections as few are looked at as with ten, and as many addresses are kept as ever.
 func TestManyConnections(t *testing.T) {
 	const many = 100_000
-	e := eye{few: few, least: map[netip.Addr]time.Duration{}}
+	e := eye{few: maxLooked, least: map[netip.Addr]time.Duration{}}
 	all := make([]host.Connection, many)
 	for i := range all {
 		to := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 		all[i] = connection(uint64(i), netip.AddrPortFrom(to, 443).String(), uint32(i), 40_000)
 	}
 	e.choose(all)
-	if len(e.chosen) != few || e.chosen[0].Cookie != many-1 {
+	if len(e.chosen) != maxLooked || e.chosen[0].Cookie != many-1 {
 		t.Errorf("%d are looked at", len(e.chosen))
 	}
-	if len(e.least) > known || len(e.carried) != many {
+	if len(e.least) > maxKnownAddresses || len(e.carried) != many {
 		t.Errorf("%d addresses and %d counters are kept", len(e.least), len(e.carried))
 	}
 	e.choose(nil)
@@ -428,7 +428,7 @@ func BenchmarkFollow10000(b *testing.B) {
 	connections, err := host.OpenConnections(true)
 	must(err)
 	defer connections.Close()
-	e := &eye{connections: connections, few: few, ofAll: shareOfAll, begin: sinceBoot(), cake: qdisc.Cake{Raw: true},
+	e := &eye{connections: connections, few: maxLooked, ofAll: maxListCPU, begin: sinceBoot(), cake: qdisc.Cake{Raw: true},
 		least: map[netip.Addr]time.Duration{}}
 	f := follow.New(100e6, 20e6, 400e6)
 	cpu := func() time.Duration {
@@ -447,7 +447,7 @@ func BenchmarkFollow10000(b *testing.B) {
 				b.Fatal(err)
 			}
 			f.Look(l)
-			time.Sleep(max(soonest, min(latest, time.Duration(float64(time.Since(before))/share))))
+			time.Sleep(max(minLookInterval, min(maxLookInterval, time.Duration(float64(time.Since(before))/maxLookCPU))))
 		}
 		b.ReportMetric(100*(cpu()-used).Seconds()/time.Since(began).Seconds(), "%core")
 	}

@@ -35,7 +35,7 @@ func (w *ways) close() { w.routes.Close() }
 func (w *ways) pass(c host.Connection) bool {
 	device := w.routes.Device(c)
 	may, known := w.may[device]
-	if !known && time.Since(w.read) > seldom { // it may be new
+	if !known && time.Since(w.read) > hostInterval { // it may be new
 		w.read = time.Now()
 		if links, err := w.routes.Links(); err == nil {
 			w.may = plan.Passing(links, w.dev)
