@@ -27,7 +27,11 @@ func measureLive(ctx context.Context, cmd *cobra.Command, o measureOptions) erro
 	if o.live < least || o.live > most {
 		return cli.Usage("weir measure --live 30s", "--live %v is out of range (1s to 3600s)", o.live)
 	}
-	connections, err := host.OpenConnections(o.inside)
+	open := host.OpenConnections
+	if o.inside {
+		open = host.OpenAllConnections
+	}
+	connections, err := open()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // device a device, a file its owner's and its mode's; there is never a second file that could be left behind. A
 // rename would promise less: only that nobody sees half a file.
 
-// writable tells, without touching it, why a file cannot be written.
+// Writable returns why a file could not be written, without touching it.
 func Writable(path string) error {
 	at, err := path, error(nil)
 	switch info, failed := os.Stat(path); {
@@ -22,11 +22,11 @@ func Writable(path string) error {
 		return fmt.Errorf("%s is a folder", path)
 	case errors.Is(failed, fs.ErrNotExist):
 		at = filepath.Dir(path)
-		err = mayWrite(at, true)
+		err = mayMakeIn(at)
 	case failed != nil:
 		err = errors.Unwrap(failed)
 	default:
-		err = mayWrite(at, false)
+		err = mayWrite(at)
 	}
 	if err != nil {
 		return fmt.Errorf("%s cannot be written: %w", path, err)
@@ -34,7 +34,7 @@ func Writable(path string) error {
 	return nil
 }
 
-// writeFile takes a file away again that it has made and could not fill.
+// WriteFile writes a file in place. It takes one away again that it has made and could not fill.
 func WriteFile(path string, body []byte) error {
 	made := true
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)

@@ -6,11 +6,12 @@ package cli
 
 import "golang.org/x/sys/unix"
 
-// mayWrite tells why this process may not write to a file, or make one in a folder.
-func mayWrite(path string, folder bool) error {
-	mode := uint32(unix.W_OK)
-	if folder {
-		mode |= unix.X_OK
-	}
-	return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
+// mayWrite returns why this process may not write to a file.
+func mayWrite(path string) error {
+	return unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS)
+}
+
+// mayMakeIn returns why this process may not make a file in a folder.
+func mayMakeIn(folder string) error {
+	return unix.Faccessat(unix.AT_FDCWD, folder, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// progress shows on stderr how far a run is: one line that rewrites itself on a terminal, a line every ten seconds
+// Progress shows on stderr how far a run is: one line that rewrites itself on a terminal, a line every ten seconds
 // elsewhere. What takes less than two seconds shows nothing.
 type Progress struct {
 	w        io.Writer
@@ -17,9 +17,10 @@ type Progress struct {
 	shown    bool
 }
 
+// NewProgress returns a Progress that writes to w, beneath what keeps text plain.
 func NewProgress(w io.Writer) *Progress { return &Progress{w: Beneath(w), terminal: IsTerminal(w)} }
 
-// say shows a line, which holds nothing that others have named, if it is time for one.
+// Say shows a line, which holds nothing that others have named, if it is time for one.
 func (p *Progress) Say(elapsed time.Duration, line func() string) {
 	every := 10 * time.Second
 	if p.terminal {
@@ -36,6 +37,7 @@ func (p *Progress) Say(elapsed time.Duration, line func() string) {
 	fmt.Fprintln(p.w, line())
 }
 
+// Clear takes the line away from a terminal.
 func (p *Progress) Clear() {
 	if p.shown && p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")

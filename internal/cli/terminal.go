@@ -23,13 +23,14 @@ func PrintJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// IsTerminal looks beneath what keeps text plain. One that can move no cursor (TERM=dumb, as within an editor) is none.
+// IsTerminal reports whether w is a terminal, beneath what keeps text plain. One that can move no cursor (TERM=dumb, as
+// within an editor) is none.
 func IsTerminal(w io.Writer) bool {
 	f, ok := Beneath(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// width is how many columns a terminal has; elsewhere it is what text is written for.
+// Width returns how many columns a terminal has; elsewhere it is what text is written for.
 func Width(w io.Writer) int {
 	if f, ok := Beneath(w).(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
@@ -39,7 +40,7 @@ func Width(w io.Writer) int {
 	return Columns
 }
 
-// OneRow is a line, cut to one row of a terminal: what rewrites itself could not take back the next row.
+// OneRow returns a line, cut to one row of a terminal: what rewrites itself could not take back the next row.
 func OneRow(w io.Writer, line string) string {
 	shown := []rune(line)
 	if most := Width(w); len(shown) > most {
@@ -48,7 +49,7 @@ func OneRow(w io.Writer, line string) string {
 	return string(shown)
 }
 
-// beneath is where a text.Writer writes to: for a terminal's own commands.
+// Beneath returns where a text.Writer writes to: for a terminal's own commands.
 func Beneath(w io.Writer) io.Writer {
 	if plain, ok := w.(*text.Writer); ok {
 		return plain.To

@@ -118,7 +118,7 @@ func (r *Reader) readAll() {
 			}
 		}
 	}
-	connections, err := host.OpenConnections(false) // addresses may have changed
+	connections, err := host.OpenConnections() // addresses may have changed
 	if r.wasRead("addresses", err) {
 		r.connections = connections
 	}

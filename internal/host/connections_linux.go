@@ -35,10 +35,18 @@ type Connections struct {
 	exact  *netlink.Conn
 }
 
-// OpenConnections prepares the looks. Connections that never leave the host are left out, unless inside is set. It
-// needs no root.
-func OpenConnections(inside bool) (*Connections, error) {
-	c := &Connections{inside: inside, ask: sockDiag}
+// OpenAllConnections prepares reading all connections of the host. It needs no root.
+func OpenAllConnections() (*Connections, error) {
+	c, err := OpenConnections()
+	if err == nil {
+		c.inside = true
+	}
+	return c, err
+}
+
+// OpenConnections prepares reading the connections that leave the host. It needs no root.
+func OpenConnections() (*Connections, error) {
+	c := &Connections{ask: sockDiag}
 	var f Facts
 	if err := readLinks(&f); err != nil {
 		return nil, err

@@ -28,7 +28,11 @@ func TestConnections(t *testing.T) {
 	}
 	defer accepted.Close()
 	for _, inside := range []bool{true, false} {
-		c, err := OpenConnections(inside)
+		open := OpenConnections
+		if inside {
+			open = OpenAllConnections
+		}
+		c, err := open()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +79,7 @@ func TestConnectionsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer accepted.Close()
-		c, err := OpenConnections(true)
+		c, err := OpenAllConnections()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +153,7 @@ func BenchmarkConnectionsAgain(b *testing.B) {
 		}
 		defer dialled.Close()
 	}
-	c, err := OpenConnections(true)
+	c, err := OpenAllConnections()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -125,15 +125,19 @@ func view(f host.Facts) seen {
 		v.programs[r.Kind] = append(v.programs[r.Kind], r.Name)
 	}
 	up, ok := f.Link(f.Uplink)
-	if !ok || tunnelKind(up, false) != "" {
+	if !ok || tunnelKind(up) != "" {
 		return v // what a tunnel carries is for the card below it to judge
 	}
 	v.rx, v.tx = float64(up.RxBytes), float64(up.TxBytes)
 	below := beneath(f, up)
 	loopback, inner := 0.0, 0.0
+	kindOf := tunnelKind
+	if len(v.programs[host.TunnelProgram]) > 0 {
+		kindOf = possibleTunnelKind
+	}
 	for _, l := range f.Links {
 		rx, tx := float64(l.RxBytes), float64(l.TxBytes)
-		kind := tunnelKind(l, len(v.programs[host.TunnelProgram]) > 0)
+		kind := kindOf(l)
 		switch {
 		case l.Loopback:
 			loopback += float64(l.RxPkts)
@@ -169,9 +173,18 @@ func beneath(f host.Facts, up host.Link) (names []string) {
 	return names
 }
 
-// tunnelKind is the kind of tunnel that a link is; "" if it is none. A tap device is a virtual machine's unless a
-// program that makes tunnels runs; a tun device has no address of Ethernet's, and is always a tunnel's.
-func tunnelKind(l host.Link, program bool) Kind {
+// possibleTunnelKind is tunnelKind, but takes a tap device for a tunnel's, too. It is one where a program runs that
+// makes tunnels, and a virtual machine's elsewhere.
+func possibleTunnelKind(l host.Link) Kind {
+	if l.Kind == "tuntap" {
+		return Tunnel
+	}
+	return tunnelKind(l)
+}
+
+// tunnelKind is the kind of tunnel that a link is; "" if it is none, or a tap device. A tun device has no address of
+// Ethernet's, and is always a tunnel's.
+func tunnelKind(l host.Link) Kind {
 	switch l.Kind {
 	case "wireguard", "amneziawg":
 		return WireGuard
@@ -186,7 +199,7 @@ func tunnelKind(l host.Link, program bool) Kind {
 	case "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve":
 		return Kind(l.Kind)
 	case "tuntap":
-		if l.MAC == "" || program {
+		if l.MAC == "" {
 			return Tunnel
 		}
 	}

@@ -201,7 +201,7 @@ func Forwarding(f host.Facts, dev string) (devices []int) {
 		return nil
 	}
 	for _, l := range f.Links {
-		if l.Up && (l.Name == dev || dev == f.Uplink && tunnelKind(l, true) != "") {
+		if l.Up && (l.Name == dev || dev == f.Uplink && possibleTunnelKind(l) != "") {
 			devices = append(devices, l.Index)
 		}
 	}

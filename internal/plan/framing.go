@@ -25,7 +25,7 @@ const (
 // a card of a machine's own is a switch or a modem, and may count all that is on the wire.
 func (d *draft) framing() (f qdisc.Framing) {
 	outside := d.link
-	if tunnel := tunnelKind(d.link, false); tunnel != "" {
+	if tunnel := tunnelKind(d.link); tunnel != "" {
 		defer func() { f = around(f, overhead(tunnel)) }()
 		outside, _ = d.facts.Link(cmp.Or(d.link.Parent, d.facts.Uplink))
 	}

@@ -193,7 +193,7 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	if _, why, err := Uplink(facts); err == nil && why != "" && !said {
 		d.warn(link.Name, "%s", why)
 	}
-	if kind := tunnelKind(link, false); kind != "" && goal.Rate != 0 {
+	if kind := tunnelKind(link); kind != "" && goal.Rate != 0 {
 		d.warn(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each",
 			goal.Rate, overhead(kind))
 	}

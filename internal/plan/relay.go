@@ -85,14 +85,16 @@ func SetUp(f host.Facts) Kinds {
 			kinds = append(kinds, k)
 		}
 	}
-	tunnels, proxies := false, false
+	kindOf, proxies := tunnelKind, false
 	for _, r := range f.Relays {
-		tunnels = tunnels || r.Kind == host.TunnelProgram
+		if r.Kind == host.TunnelProgram {
+			kindOf = possibleTunnelKind
+		}
 		proxies = proxies || r.Kind == host.ProxyProgram
 	}
 	for _, l := range f.Links {
 		if l.Up && l.Name != f.Uplink && l.Master == "" {
-			if kind := tunnelKind(l, tunnels); kind != "" {
+			if kind := kindOf(l); kind != "" {
 				add(kind)
 			}
 		}
@@ -243,7 +245,7 @@ func (d *draft) ratio() float64 {
 			inner = min(inner, d.link.MTU-wgQuick) // also while there is none: nothing drifts with it
 		}
 		for _, l := range d.facts.Links {
-			if tunnelKind(l, true) == kind && l.MTU > 0 {
+			if possibleTunnelKind(l) == kind && l.MTU > 0 {
 				inner = min(inner, l.MTU)
 			}
 		}
@@ -397,7 +399,7 @@ func (d *draft) arriving() inbound {
 // unpacks reports whether a link is one of the tunnels that are unpacked. What is a bridge's port is a virtual
 // machine's.
 func (d *draft) unpacks(l host.Link) bool {
-	kind := tunnelKind(l, true)
+	kind := possibleTunnelKind(l)
 	return kind != "" && d.Goal.Carries.Has(kind) && l.Name != d.link.Name && l.Master == ""
 }
 

@@ -62,7 +62,7 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 		if seen && (shared || len(parent.Addrs) > 0 || parent.Master != "") {
 			return parent.Name, fmt.Sprintf("%s shares %s with others", name, parent.Name), nil
 		}
-	case tunnelKind(link, false) != "":
+	case tunnelKind(link) != "":
 		if parent, seen := f.Link(link.Parent); seen {
 			return parent.Name, fmt.Sprintf("%s is a tunnel, whose packets leave by %s", name, parent.Name), nil
 		}
@@ -91,7 +91,7 @@ func Passing(links []host.Link, dev string) map[int]bool {
 
 // mayPass leaves out links that were asked before.
 func mayPass(links []host.Link, l host.Link, dev string, before []string) bool {
-	if l.Name == dev || l.Kind == "openvswitch" || tunnelKind(l, false) != "" {
+	if l.Name == dev || l.Kind == "openvswitch" || tunnelKind(l) != "" {
 		return true
 	}
 	before = append(before, l.Name)

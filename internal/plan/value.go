@@ -139,7 +139,7 @@ func IncomingAt(f host.Facts, dev string) Incoming {
 	case there, link.Redirect == host.Gone, len(link.Passes) > 0:
 		return Incoming{Other: HalfIngress}
 	}
-	orphan := func(l host.Link) bool { return l.Redirect == host.Gone && tunnelKind(l, true) != "" }
+	orphan := func(l host.Link) bool { return l.Redirect == host.Gone && possibleTunnelKind(l) != "" }
 	if slices.ContainsFunc(f.Links, orphan) {
 		return Incoming{Other: HalfIngress}
 	}
@@ -153,7 +153,7 @@ func IFBs(f host.Facts, dev string) (names []string) {
 	for _, l := range f.Links {
 		leads := func(from host.Link) bool { return from.Redirect == l.Name }
 		others := func(from host.Link) bool {
-			return leads(from) && from.Name != dev && tunnelKind(from, true) == ""
+			return leads(from) && from.Name != dev && possibleTunnelKind(from) == ""
 		}
 		switch {
 		case !qdisc.IsIFB(l.Name):

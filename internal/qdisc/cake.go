@@ -57,12 +57,18 @@ type Cake struct {
 }
 
 // NewCake is cake as the kernel has it by default.
-func NewCake() Cake { return *newCake(false) }
+func NewCake() Cake { return *newCake() }
 
-func newCake(mq bool) *Cake {
-	return &Cake{MultiQueue: mq, Diffserv: "diffserv3", ATM: "noatm", FlowMode: "triple-isolate", Raw: true,
+func newCake() *Cake {
+	return &Cake{Diffserv: "diffserv3", ATM: "noatm", FlowMode: "triple-isolate", Raw: true,
 		RTT:      units.Duration(100 * time.Millisecond),
 		SplitGSO: true, ACKFilter: "no-ack-filter"}
+}
+
+func newCakeMQ() *Cake {
+	q := newCake()
+	q.MultiQueue = true
+	return q
 }
 
 func (q Cake) Kind() string {

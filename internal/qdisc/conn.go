@@ -321,7 +321,7 @@ func readQdisc(at tcmsg, attributes []netlink.Attribute, d device) (Qdisc, error
 		return q, errors.New("the kernel reports a queueing discipline without a kind")
 	}
 	var err error
-	if q.Stats, err = decodeStats(q.Kind, stats, false); err != nil {
+	if q.Stats, err = decodeQdiscStats(q.Kind, stats); err != nil {
 		return q, err
 	}
 	if k, _ := find(q.Kind); k.slots != classSlot { // that one has its options in its class
@@ -409,7 +409,7 @@ func readClass(at tcmsg, attributes []netlink.Attribute) (Class, error) {
 		}
 	}
 	var err error
-	if class.Stats, err = decodeStats(class.Kind, stats, true); err != nil {
+	if class.Stats, err = decodeClassStats(class.Kind, stats); err != nil {
 		return class, err
 	}
 	if class.Kind == "htb" {

@@ -57,8 +57,8 @@ func kinds() []kind {
 	return []kind{
 		{name: "bfifo", fresh: func() editor { return &FIFO{Bytes: true} }, traits: plainly, unfiltered: true},
 		{name: BPF, fresh: func() editor { return newBPFDualPI2() }, traits: l4s, rootOnly: true, unfiltered: true},
-		{name: "cake", fresh: func() editor { return newCake(false) }, traits: marking, stats: cakeStats},
-		{name: "cake_mq", fresh: func() editor { return newCake(true) }, traits: marking, rootOnly: true,
+		{name: "cake", fresh: func() editor { return newCake() }, traits: marking, stats: cakeStats},
+		{name: "cake_mq", fresh: func() editor { return newCakeMQ() }, traits: marking, rootOnly: true,
 			unfiltered: true,
 			ownQueues:  true, perDelivery: true},
 		{name: "cbq", classes: true, neverBack: true},

@@ -93,7 +93,7 @@ func (q *Netem) options() []option {
 		{
 			words: []string{"delay", "latency"},
 			read: func(_ string, a *args) error {
-				return optional(a, true, duration(&q.Delay), duration(&q.Jitter), share(&q.DelayCorrelation))
+				return values(a, duration(&q.Delay), duration(&q.Jitter), share(&q.DelayCorrelation))
 			},
 			write: func() string {
 				return said("delay", q.Delay == 0 && q.Jitter == 0, 1, q.Delay, q.Jitter, q.DelayCorrelation)
@@ -123,7 +123,7 @@ func (q *Netem) options() []option {
 			words: []string{"rate"},
 			read: func(_ string, a *args) error {
 				var cell int32
-				err := optional(a, true, func(s string) error {
+				err := values(a, func(s string) error {
 					v, err := readRate(8)(s)
 					q.Rate = units.Rate(v * 8)
 					return err
@@ -161,11 +161,11 @@ func said(word string, absent bool, least int, values ...any) string {
 	return word
 }
 
-// optional reads a value (which is needed) and as many of the others as look like numbers.
-func optional(a *args, needed bool, reads ...func(string) error) error {
+// values reads a first value, which must be there, and as many of the others as look like numbers.
+func values(a *args, reads ...func(string) error) error {
 	for i, read := range reads {
 		negative := len(a.words) > 0 && len(a.words[0]) > 1 && a.words[0][0] == '-'
-		if !(needed && i == 0) && !a.number() && !negative {
+		if i > 0 && !a.number() && !negative {
 			return nil
 		}
 		word, err := a.next()
@@ -213,14 +213,14 @@ func signed(p *int32) func(string) error {
 func (q *Netem) shares(word string, p, correlation *units.Share) option {
 	return option{
 		words: []string{word},
-		read:  func(_ string, a *args) error { return optional(a, true, share(p), share(correlation)) },
+		read:  func(_ string, a *args) error { return values(a, share(p), share(correlation)) },
 		write: func() string { return said(word, *p == 0 && *correlation == 0, 1, *p, *correlation) },
 	}
 }
 
 func (q *Netem) readLoss(_ string, a *args) error {
 	if a.number() { // tc's older form has no model's name
-		return optional(a, true, share(&q.Loss), share(&q.LossCorrelation))
+		return values(a, share(&q.Loss), share(&q.LossCorrelation))
 	}
 	model, err := a.next()
 	if err != nil {
@@ -230,10 +230,10 @@ func (q *Netem) readLoss(_ string, a *args) error {
 		return err
 	}
 	if model == "random" {
-		return optional(a, true, share(&q.Loss), share(&q.LossCorrelation))
+		return values(a, share(&q.Loss), share(&q.LossCorrelation))
 	}
 	g := Gilbert{Bad: 1, R: -1}
-	if err := optional(a, true, share(&g.P), share(&g.R), share(&g.Bad), share(&g.Good)); err != nil {
+	if err := values(a, share(&g.P), share(&g.R), share(&g.Bad), share(&g.Good)); err != nil {
 		return err
 	}
 	if g.R < 0 {

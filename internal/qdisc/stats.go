@@ -59,8 +59,20 @@ func (f *fields) u64() uint64 {
 	return v
 }
 
-// decodeStats reads TCA_STATS2. class tells an htb class from its discipline.
-func decodeStats(kind string, b []byte, class bool) (Stats, error) {
+// decodeQdiscStats reads the TCA_STATS2 of a queueing discipline.
+func decodeQdiscStats(kind string, b []byte) (Stats, error) {
+	k, _ := row(kind)
+	return decodeStats(kind, b, k.stats)
+}
+
+// decodeClassStats reads the TCA_STATS2 of a class. Of classes that are flows there is nothing to tell.
+func decodeClassStats(kind string, b []byte) (Stats, error) {
+	k, _ := row(kind)
+	return decodeStats(kind, b, k.classStats)
+}
+
+// decodeStats reads TCA_STATS2. own reads what a kind counts by itself; nil where that is nothing.
+func decodeStats(kind string, b []byte, own func(*Stats, []byte) error) (Stats, error) {
 	attributes, err := unpack(b)
 	if err != nil {
 		return Stats{}, fmt.Errorf("statistics: %w", err)
@@ -86,24 +98,14 @@ func decodeStats(kind string, b []byte, class bool) (Stats, error) {
 			s.Qlen, s.Backlog, s.Drops = uint64(f.u32()), uint64(f.u32()), uint64(f.u32())
 			s.Requeues, s.Overlimits = uint64(f.u32()), uint64(f.u32())
 		case statsApp:
-			if err := s.decodeOwn(kind, a.Data, class); err != nil {
+			if own == nil {
+				continue
+			}
+			if err := own(&s, a.Data); err != nil {
 				return Stats{}, fmt.Errorf("statistics of %s: %w", kind, err)
 			}
 		}
 	}
 	s.Packets = max(s.Packets, packets64)
 	return s, nil
-}
-
-// decodeOwn reads what a kind counts by itself. Of classes that are flows there is nothing to tell.
-func (s *Stats) decodeOwn(kind string, b []byte, class bool) error {
-	k, _ := row(kind)
-	decode := k.stats
-	if class {
-		decode = k.classStats
-	}
-	if decode == nil {
-		return nil
-	}
-	return decode(s, b)
 }

@@ -117,7 +117,11 @@ func TestOwnStatistics(t *testing.T) {
 		var kind string
 		_, _ = fmt.Sscan(name, &kind)
 		read := func(b []byte) (Stats, error) {
-			return decodeStats(kind, pack(netlink.Attribute{Type: statsApp, Data: b}), kind != name)
+			text := pack(netlink.Attribute{Type: statsApp, Data: b})
+			if kind != name {
+				return decodeClassStats(kind, text)
+			}
+			return decodeQdiscStats(kind, text)
 		}
 		got, err := read(c.bytes)
 		if want := (Stats{Marks: c.marks, X: c.own}); err != nil || !reflect.DeepEqual(got, want) {
@@ -137,12 +141,12 @@ func TestOwnStatistics(t *testing.T) {
 		}
 	}
 	older := ownStatistics()["fq"].bytes[:11*8] // up to ce_mark
-	got, err := decodeStats("fq", pack(netlink.Attribute{Type: statsApp, Data: older}), false)
+	got, err := decodeQdiscStats("fq", pack(netlink.Attribute{Type: statsApp, Data: older}))
 	if x, ok := got.X.(FQStats); err != nil || !ok || x.HorizonDrops != 0 || x.CEMarks != 13<<40 {
 		t.Errorf("an older fq: %+v, %v", got, err)
 	}
-	if got, err := decodeStats("fq_codel", pack(netlink.Attribute{Type: statsApp, Data: packed(uint32(1),
-		u32s(1, 9))}), false); err != nil || got.X != nil {
+	if got, err := decodeQdiscStats("fq_codel", pack(netlink.Attribute{Type: statsApp, Data: packed(uint32(1),
+		u32s(1, 9))})); err != nil || got.X != nil {
 		t.Errorf("a class of fq_codel, which is a flow: %+v, %v", got, err)
 	}
 }
@@ -152,14 +156,14 @@ func TestStatistics(t *testing.T) {
 	basic := netlink.Attribute{Type: statsBasic, Data: packed(uint64(1<<40), uint32(2), uint32(0))}
 	queue := netlink.Attribute{Type: statsQueue, Data: packed(u32s(3, 5))}
 	want := Stats{Bytes: 1 << 40, Packets: 2, Qlen: 3, Backlog: 4, Drops: 5, Requeues: 6, Overlimits: 7}
-	if got, err := decodeStats("pfifo", pack(basic, queue), false); err != nil || got != want {
+	if got, err := decodeQdiscStats("pfifo", pack(basic, queue)); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	// Above 2^32 packets the kernel sends them once more, in 64 bits; in whichever order.
 	many := netlink.Attribute{Type: statsPackets64, Data: packed(uint64(1<<32 + 2))}
 	want.Packets = 1<<32 + 2
 	for _, b := range [][]byte{pack(basic, many, queue), pack(many, basic, queue)} {
-		if got, err := decodeStats("pfifo", b, false); err != nil || got != want {
+		if got, err := decodeQdiscStats("pfifo", b); err != nil || got != want {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 	}
@@ -173,12 +177,12 @@ func TestStatistics(t *testing.T) {
 		"cake's broken tin": pack(netlink.Attribute{Type: statsApp, Data: pack(netlink.Attribute{Type: 10,
 			Data: pack(netlink.Attribute{Type: 1, Data: []byte{1, 2, 3, 4, 5}})})}),
 	} {
-		if got, err := decodeStats("cake", b, false); err == nil {
+		if got, err := decodeQdiscStats("cake", b); err == nil {
 			t.Errorf("%s: %+v, want an error", name, got)
 		}
 	}
 	whole := netlink.Attribute{Type: statsBasic, Data: basic.Data[:12]}
-	if got, err := decodeStats("pfifo", pack(whole, queue), false); err != nil || got.Packets != 2 {
+	if got, err := decodeQdiscStats("pfifo", pack(whole, queue)); err != nil || got.Packets != 2 {
 		t.Errorf("12 bytes of basic: %+v, %v", got, err)
 	}
 }

@@ -78,7 +78,7 @@ func Open(dev string, store change.Store) (*Reader, error) {
 		doctor:  chore{every: 5 * time.Second, share: 0.0015},
 		clients: chore{every: time.Second, share: 0.003},
 		goal:    chore{every: 5 * time.Second, share: 0.0015}}
-	if r.connections, err = host.OpenConnections(false); err != nil {
+	if r.connections, err = host.OpenConnections(); err != nil {
 		conn.Close()
 		return nil, err
 	}

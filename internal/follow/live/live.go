@@ -438,7 +438,7 @@ type eye struct {
 
 // open prepares looks at the connections that pass a device's queue, and at forwarded ones behind some devices.
 func open(dev string, cake qdisc.Cake, bare bool, few int, forwarding []int) (*eye, error) {
-	connections, err := host.OpenConnections(false)
+	connections, err := host.OpenConnections()
 	if err != nil {
 		return nil, err
 	}
@@ -583,7 +583,7 @@ func (e *eye) choose(all []host.Connection) {
 
 // moves reports whether any connection by the device has carried something since it was asked last.
 func (e *eye) moves() bool {
-	connections, err := host.OpenConnections(false)
+	connections, err := host.OpenConnections()
 	if err != nil {
 		return false
 	}

@@ -425,7 +425,7 @@ func BenchmarkFollow10000(b *testing.B) {
 		defer unix.Close(fd)
 	}
 	debug.FreeOSMemory() // what it took to connect them is not weir's
-	connections, err := host.OpenConnections(true)
+	connections, err := host.OpenAllConnections()
 	must(err)
 	defer connections.Close()
 	e := &eye{connections: connections, few: maxLooked, ofAll: maxListCPU, begin: sinceBoot(), cake: qdisc.Cake{Raw: true},
