@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -177,4 +179,73 @@ func headings(page string) map[string]bool {
 		}
 	}
 	return anchors
+}
+
+// A number that a document quotes with a link to results is there, in the section that the link names, as it is or with
+// more digits.
+func TestQuotes(t *testing.T) {
+	t.Chdir("../..")
+	quote := regexp.MustCompile(`\(\[results\]\(\.\./(results/[a-z0-9-]+\.md)#([^)]+)\)\)`)
+	number := regexp.MustCompile(`\d+(?:\.\d+)?`)
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shaped = "49.875" // 99.75 % of 50: not measured
+	quoted := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for paragraph := range strings.SplitSeq(strings.ReplaceAll(string(text), "\n- ", "\n\n- "), "\n\n") {
+			paragraph = strings.ReplaceAll(paragraph, "\n", " ")
+			from := 0
+			for _, m := range quote.FindAllStringSubmatchIndex(paragraph, -1) {
+				said := paragraph[from:m[0]]
+				from = m[1]
+				section := sectionOf(t, paragraph[m[2]:m[3]], paragraph[m[4]:m[5]])
+				measured := number.FindAllString(section, -1)
+				for _, n := range number.FindAllString(said, -1) {
+					quoted++
+					if !slices.ContainsFunc(measured, func(v string) bool { return rounded(v, n) }) && n != shaped {
+						t.Errorf("%s quotes %s, which %s does not have: %s", page, n, paragraph[m[2]:m[5]], said)
+					}
+				}
+			}
+		}
+	}
+	if quoted < 40 {
+		t.Errorf("only %d numbers are quoted", quoted)
+	}
+}
+
+// rounded reports whether a value, with the digits that another has, is that other.
+func rounded(value, as string) bool {
+	v, err := strconv.ParseFloat(value, 64)
+	_, decimals, _ := strings.Cut(as, ".")
+	return err == nil && strconv.FormatFloat(v, 'f', len(decimals), 64) == as
+}
+
+// sectionOf is what stands on a page below a heading, up to the next of its level.
+func sectionOf(t *testing.T, page, anchor string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var section strings.Builder
+	level := 0
+	for line := range strings.Lines(string(text)) {
+		title := strings.TrimLeft(line, "#")
+		switch n := len(line) - len(title); {
+		case n > 0 && headings(line)[anchor]:
+			level = n
+		case n > 0 && n <= level:
+			return section.String()
+		case level > 0:
+			section.WriteString(line)
+		}
+	}
+	return section.String()
 }
