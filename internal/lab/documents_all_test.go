@@ -34,24 +34,35 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	rerun := func(t *testing.T, pattern string) (reports []verdict.Report, files []string) {
-		t.Helper()
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: no such scenario, %v", pattern, err)
+	pages := []struct{ file, pattern string }{{"results/seeds.md", "scenarios/seeds/*.toml"},
+		{"results/evidence.md", "scenarios/*.toml"}}
+	var files []string
+	var scenarios []scenario.Scenario
+	for _, page := range pages {
+		found, err := filepath.Glob(page.pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no such scenario, %v", page.pattern, err)
 		}
-		var scenarios []scenario.Scenario
-		for _, f := range files {
-			s, err := scenario.Load(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			scenarios = append(scenarios, s)
-		}
-		if reports, err = r.Run(context.Background(), files, scenarios); err != nil {
+		files = append(files, found...)
+	}
+	for _, f := range files {
+		s, err := scenario.Load(f)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return reports, files
+		scenarios = append(scenarios, s)
+	}
+	all, err := r.Run(context.Background(), files, scenarios) // at once, so that no core waits for another
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(pattern string) (files []string, reports []verdict.Report) {
+		for _, r := range all {
+			if fits, _ := filepath.Match(pattern, r.File); fits {
+				files, reports = append(files, r.File), append(reports, r)
+			}
+		}
+		return files, reports
 	}
 	compare := func(t *testing.T, file string, got []byte) {
 		t.Helper()
@@ -63,15 +74,14 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%s is not what a run says now (make results):\n%s", file, firstDifference(want, got))
 		}
 	}
-	for file, pattern := range map[string]string{"results/seeds.md": "scenarios/seeds/*.toml",
-		"results/evidence.md": "scenarios/*.toml"} {
-		t.Run(file, func(t *testing.T) {
-			reports, files := rerun(t, pattern)
+	for _, page := range pages {
+		t.Run(page.file, func(t *testing.T) {
+			files, reports := of(page.pattern)
 			var got bytes.Buffer
 			if err := report.Markdown(&got, reports, "weir-lab run "+strings.Join(files, " ")); err != nil {
 				t.Fatal(err)
 			}
-			compare(t, file, got.Bytes())
+			compare(t, page.file, got.Bytes())
 			for i := range reports {
 				figures := report.NewFigures(&reports[i])
 				var got bytes.Buffer
@@ -88,7 +98,7 @@ func TestDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, scenario := range []string{"scenarios/narrow-link.toml", "scenarios/relay.toml"} {
-			reports, _ := rerun(t, scenario)
+			_, reports := of(scenario)
 			var got bytes.Buffer
 			if err := report.Terminal(&got, reports, false); err != nil {
 				t.Fatal(err)
