@@ -55,7 +55,7 @@ func newTryCommand() *cobra.Command {
 		Use:   "try USER@HOST… [--rate RATE] …",
 		Short: "Measure, change, measure again, and keep what is better",
 		Long: `Tries a goal on another Linux host, from here, over ssh. Nothing has to be
-installed there, but it takes root, or sudo or doas.
+installed there, but it needs root, or sudo or doas.
 
   1. copy this program into a folder of its own there
   2. measure the way there, as weir measure does, and show the plan

@@ -41,7 +41,7 @@ type Result struct {
 	multiqueue bool // it wants a device with several queues
 }
 
-// oneCake is the name of the candidate that a plan goes by.
+// oneCake is the name of the candidate that a plan takes its figures from.
 const oneCake = "one CAKE"
 
 // candidates are what a plan may take for a wide link, and first what the senders do without a queue.

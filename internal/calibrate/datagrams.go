@@ -81,8 +81,8 @@ func (r *run) datagrams(ctx context.Context) (f framing, ok bool, err error) {
 }
 
 // believes reports whether datagrams tell the rate, and keeps what TCP and they disagree about. On a fast link, this
-// host or the peer may be too slow for them; and where no queue stood, TCP has not filled it: the verification tells if
-// it can.
+// host or the peer may be too slow for them; and where no queue stood, TCP has not filled it: the verification shows
+// whether it can.
 func (r *run) believes(f framing, udp plateau) bool {
 	differ := disagreement(f, r.big, udp)
 	if udp.flow().counted(wire.EthernetHeader) > sureBits {

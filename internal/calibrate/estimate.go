@@ -259,7 +259,7 @@ func falls(all series, a, b float64) bool {
 	return second.lost() < 0.7*p-3*math.Sqrt(p/n)
 }
 
-// kindOf tells how the rate is enforced.
+// kindOf returns how the rate is enforced.
 func kindOf(p plateau, i idle, lost float64) Kind {
 	stands, drops := p.waits > i.stands(), p.lost > lost+0.005
 	switch {

@@ -37,7 +37,7 @@ type provider struct {
 	counted   float64 // packets a second that it can count at most; 0: any
 }
 
-// sim is a link in a time of its own. Its sender is one for all connections, and like BBR: it goes by the highest rate
+// sim is a link in a time of its own. Its sender is one for all connections, and like BBR: it uses the highest rate
 // that was delivered in the last ten round trips, and keeps twice of what that rate has under way.
 type sim struct {
 	provider

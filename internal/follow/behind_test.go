@@ -180,7 +180,7 @@ func (w *behind) run(length float64) (m moved) {
 	return m
 }
 
-// serves lets go of what one sender has in the shaper, as CoDel does, and tells how much that was.
+// serves lets go of what one sender has in the shaper, as CoDel does, and says how much that was.
 func (w *behind) serves(i, n int, t, most float64) (sent float64) {
 	const target, packet = 20, 1514 * 8
 	s := &w.senders[i]

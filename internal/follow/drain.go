@@ -40,7 +40,7 @@ func (f *Follower) cut(p point, before float64) string {
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
 }
 
-// believed tells of what waits, while nothing waits here, whether it may be because the link carries only what was
+// believed says of what waits, while nothing waits here, whether it may be because the link carries only what was
 // found. Where little is sent it makes a queue only of some packets, and has more often waited on the way for a moment.
 func (f *Follower) believed(p point, found float64) bool {
 	const little, handful, moment = 0.5, 4, 1 // of the rate; packets; seconds
@@ -139,7 +139,7 @@ func (f *Follower) drain(p point) string {
 	return ""
 }
 
-// drained tells of a queue that is gone.
+// drained reports a queue that is gone.
 func (f *Follower) drained() string {
 	waited := fmt.Sprintf("packets waited %.3g ms", 1e3*f.peak)
 	if f.rate > f.before {
@@ -160,7 +160,7 @@ func (f *Follower) drainTo(p point) {
 	f.began, f.deep = true, f.deep || f.rate < farFallShare*f.tried
 }
 
-// estimate is what the link carries: the slope of what came, since a time. It tells how many looks it is from.
+// estimate is what the link carries: the slope of what came, since a time. It says how many looks it is from.
 func (f *Follower) estimate(from float64) (rate float64, n int) {
 	t, x := []float64{}, []float64{}
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at >= from; i-- {

@@ -49,7 +49,7 @@ func (f *floor) raise(at, level, spread float64) {
 	f.medians, f.spreads, f.now, f.from, f.fresh = []float64{level}, []float64{spread}, f.now[:0], at, 0
 }
 
-// moved tells of another rate. What is seen at it counts alone, as soon as that is enough: what this host's own queue
+// moved reports another rate. What is seen at it counts alone, as soon as that is enough: what this host's own queue
 // holds depends on it.
 func (f *floor) moved() { f.fresh = 0 }
 

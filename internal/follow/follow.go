@@ -6,9 +6,9 @@
 // It is pure: it takes what was seen of a device and of its connections, and says a rate. It opens no socket, reads no
 // clock and changes nothing.
 //
-// What it goes by is the provider's queue: how much longer the connections' RTTs are of late than their shortest, less
+// It follows the provider's queue: how much longer the connections' RTTs are of late than their shortest, less
 // what packets wait in this host's own queue. While that queue stands, the link delivers at its own rate: what was
-// acknowledged, over time. A policer has no queue: there it goes by what is lost without delay, which lowers the rate.
+// acknowledged, over time. A policer has no queue: there it follows what is lost without delay, which lowers the rate.
 package follow
 
 import (
@@ -200,7 +200,7 @@ func (f *Follower) point(l Look) point {
 	return p
 }
 
-// queue tells of a look what connections have seen of a queue beyond this host, if they have seen anything.
+// queue says of a look what connections have seen of a queue beyond this host, if they have seen anything.
 func (f *Follower) queue(p *point, connections []Connection) {
 	type wait struct {
 		took

@@ -14,7 +14,7 @@ import (
 // Inward finds out how near a shaper's rate may come to what a provider delivers, where the provider's queue is in
 // front of the shaper: of incoming traffic, and of what a relay sends that has just come in by the same card.
 //
-// It goes by what the link delivers. While a queue stands in front of it, that is the link's rate to a packet, and
+// It follows what the link delivers. While a queue stands in front of it, that is the link's rate to a packet, and
 // else it is less. Senders slow down for the shaper a round trip late, so at times more comes than it lets go. The rate
 // is as high as it can be without that filling the link for more than moments.
 //

@@ -26,8 +26,8 @@ type losses struct {
 	found     float64 // bit/s, and after it
 }
 
-// lost is the share of the connections' packets that was lost beyond this host from one time to another. It tells
-// whether that is more than the path loses anyway.
+// lost is the share of the connections' packets that was lost beyond this host from one time to another, and more
+// reports whether the path loses less anyway.
 func (f *Follower) lost(from, to float64) (share float64, more bool) {
 	beyond, usual, all := f.missing(from, to)
 	return beyond / max(1, all), beyond-usual > minExtraLosses+minLossDeviations*math.Sqrt(usual)
@@ -45,7 +45,7 @@ func (f *Follower) missing(from, to float64) (beyond, usual, all float64) {
 	return beyond, all * (f.loss.usual + 1) / (f.loss.of + 1000), all
 }
 
-// dried reports whether the shaper is empty since connections have lost packets, not for want of something to send.
+// dried reports whether the shaper is empty since connections have lost packets, not for lack of something to send.
 func (f *Follower) dried(p point) bool {
 	beyond, usual, _ := f.missing(p.at-max(0.3, 3*p.rtt), p.at)
 	return beyond >= 1 && beyond-usual > 3*math.Sqrt(usual)

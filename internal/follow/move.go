@@ -140,7 +140,7 @@ func (f *Inward) lowest(line, swing, at float64) string {
 		"%.4g Mbit/s come all the time", line/1e6)
 }
 
-// doubts tells what becomes of that. More that comes shows that it was an application, or that the link has moved
+// doubts returns what becomes of that. More that comes shows that it was an application, or that the link has moved
 // again. Less that comes all the time is then a fall, as if the shaper was full now.
 func (f *Inward) doubts(at float64) string {
 	s := f.seen[len(f.seen)-1]

@@ -149,5 +149,5 @@ func (f *Follower) free() float64 {
 	return f.before
 }
 
-// small tells of a probe whether it found nothing: the link carries what it did, or a little more.
+// small says of a probe whether it found nothing: the link carries what it did, or a little more.
 func (f *Follower) small() bool { return len(f.steps) == 1 || len(f.steps) == 2 }

@@ -107,7 +107,7 @@ const (
 
 	// The rate of an uneven link, such as LTE, is another one all the time. There so many stretches tell what it
 	// delivers. None of them is further from their mean than maxSwing. TCP grows after a loss: its halves differ by
-	// half of the range, and those of such a link by less than a quarter. A handful tells what comes of a test: its
+	// half of the range, and those of such a link by less than a quarter. A handful says what comes of a test: its
 	// mean is mostly within 3 %, and a test changes the rate by 20. Where BBR leaves a little free itself, packets
 	// wait in the shaper once in eight round trips. So they may in no more than one of rareWaitLooks.
 	unevenStretches, maxSwing, testStretches, rareWaitLooks = 25, 0.1, 5, 20

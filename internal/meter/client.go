@@ -33,7 +33,7 @@ type Target struct {
 }
 
 // settled chooses one address of a name, as a browser does: that which answers first. All connections of a measurement
-// must go the same way. It tells which address of the other family the name has, if it has one.
+// must go the same way. It says which address of the other family the name has, if it has one.
 func (t Target) settled(ctx context.Context) (Target, netip.Addr, error) {
 	host, _, _ := net.SplitHostPort(t.Addr)
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -4,8 +4,8 @@ package meter
 
 import "time"
 
-// Lately tells how fast a load has gone in the last while. What sends takes data in lumps, as ssh does by its window,
-// and a busy host reads it so. A shorter while shows those, and many times what the link carries.
+// Lately measures how fast a load has gone in the last while. What sends takes data in lumps, as ssh does by its
+// window, and a busy host reads it so. A shorter while shows those, and many times what the link carries.
 type Lately struct {
 	at    []time.Time
 	bytes []int64

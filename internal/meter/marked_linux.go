@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marked is a UDP socket. It tells which byte of DSCP and ECN a packet arrived with, and chooses that of each packet
+// Marked is a UDP socket. It says which byte of DSCP and ECN a packet arrived with, and chooses that of each packet
 // that it sends.
 type Marked struct {
 	conn    *net.UDPConn

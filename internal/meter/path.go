@@ -208,7 +208,7 @@ const (
 	dscpMask = 0xfc
 )
 
-// judge tells what a path does. It is pure.
+// judge returns what a path does. It is pure.
 func (s PathSeen) judge() Path {
 	p := Path{Address: s.Address, Family: "IPv4", Used: s.Used}
 	if strings.Contains(s.Address, ":") {
@@ -245,7 +245,7 @@ func (r Result) PathSays() string {
 	return strings.Join(words, " ")
 }
 
-// marksSay tells what becomes of ECN and DSCP, in one sentence where it is the same.
+// marksSay returns what becomes of ECN and DSCP, in one sentence where it is the same.
 func (p Path) marksSay() string {
 	ecn, dscp := fates(p.There.ECN, p.Back.ECN), fates(p.There.DSCP, p.Back.DSCP)
 	switch {

@@ -35,7 +35,7 @@ type Sample struct {
 // Lost says on which way a probe was lost.
 type Lost string
 
-// The server tells which of the last 64 probes have arrived.
+// The server says which of the last 64 probes have arrived.
 const (
 	LostUp      Lost = "up"
 	LostDown    Lost = "down"

@@ -13,7 +13,7 @@ import (
 )
 
 // What client and server say to each other over HTTPS. A server answers Hello at PathSession; cc=NAME there asks for a
-// congestion control. Bulk data goes over PathDown and PathUp, each on a connection of its own; PathFlows tells what
+// congestion control. Bulk data goes over PathDown and PathUp, each on a connection of its own; PathFlows says what
 // the server saw of it. A page in a browser posts its Recording at PathSummary, and is answered with a Result.
 // PathTickets is for bulk data without TLS.
 const (
@@ -42,7 +42,7 @@ type Hello struct {
 	NoCC    bool     `json:"no_cc,omitempty"` // the one that was asked for is not there, and no session began
 	Rate    uint64   `json:"rate,omitempty"`
 	Plain   bool     `json:"plain,omitempty"` // flows may go without TLS
-	Path    bool     `json:"path,omitempty"`  // its UDP port tells what the path does to packets
+	Path    bool     `json:"path,omitempty"`  // its UDP port says what the path does to packets
 	Bulk    bool     `json:"bulk,omitempty"`  // its UDP port counts long packets
 }
 

@@ -163,7 +163,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// span lets a phase last, and tells how it goes.
+// span lets a phase last, and says how it goes.
 func (m *meter) span(ctx context.Context, name string, d time.Duration, flows []*bulk) {
 	s := Span{Name: name, From: m.probe.now()}
 	passed := readPassed(m.device)

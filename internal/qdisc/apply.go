@@ -381,7 +381,7 @@ func (c *Conn) Probe(kind string) (bool, error) {
 	case errors.Is(err, syscall.ENOENT):
 		return false, nil
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EOPNOTSUPP):
-		return true, nil // for want of a table, of options, of a second queue
+		return true, nil // for lack of a table, of options, of a second queue
 	case err != nil:
 		return false, err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// The attributes by which a recorded bpf_dualpi2 tells what dualpi2 has no attribute for. They are this package's own,
+// The attributes by which a recorded bpf_dualpi2 says what dualpi2 has no attribute for. They are this package's own,
 // and no kernel sees them.
 const (
 	bpfRate = iota + 0x1001

@@ -416,7 +416,7 @@ func tables(ifindex int, filters []Filter) (requests, after []request, err error
 	return requests, after, err
 }
 
-// filtersRestorable tells why filters could not be put back: nil if tests have shown that such come back.
+// filtersRestorable returns why filters could not be put back: nil if tests have shown that such come back.
 func (t Tree) filtersRestorable() error {
 	for i, f := range t.Filters {
 		if _, err := f.configuration(); err != nil {

@@ -412,7 +412,7 @@ func (q Netem) alike(other Spec) bool {
 	return ok && q == o
 }
 
-// netemRestorable tells why a netem would not come back as it was: the kernel reports that times vary, but not how
+// netemRestorable returns why a netem would not come back as it was: the kernel reports that times vary, but not how
 // they are distributed. Without a table they are so evenly; whether there is one, nothing tells.
 func netemRestorable(options []byte) error {
 	if len(options) < netemLen {

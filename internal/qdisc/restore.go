@@ -82,7 +82,7 @@ func (l *Lost) Remove(dev string) string {
 	return fmt.Sprintf("tc %s del dev %s %s", l.object, dev, l.remove)
 }
 
-// Restorable tells why a tree could not be put back once something else is in its place: nil if tests have shown that
+// Restorable returns why a tree could not be put back once something else is in its place: nil if tests have shown that
 // such trees come back, on stock kernels. Where somebody can do something about it, the error is a *Lost.
 func (t Tree) Restorable() error {
 	root, _ := t.Root()
@@ -110,7 +110,7 @@ func (t Tree) Restorable() error {
 	return t.filtersRestorable()
 }
 
-// restorable tells why one discipline would not come back as it was.
+// restorable returns why one discipline would not come back as it was.
 func (q Qdisc) restorable() error {
 	switch {
 	case !comesBack(q.Kind):

@@ -189,7 +189,7 @@ func (d *tdc) gone(ifindex int) {
 	}
 }
 
-// prepare makes a device and what the case wants to find; false if that cannot be had.
+// prepare makes a device and what the case wants to find; false if that is missing.
 func (d *tdc) prepare(k tdcCase, filters bool) (dev string, ifindex int, missing string) {
 	queues := 0
 	var lines []string

@@ -15,7 +15,7 @@ import (
 const Key = "kind"
 
 // Outside is in the environment of go test: a hash of what is outside of the module and decides how tests go, such as
-// kernels and other programs. Reading it makes it part of what go test's cache goes by.
+// kernels and other programs. Reading it makes it part of what go test's cache depends on.
 const Outside = "WEIR_OUTSIDE"
 
 // Lab is for tests in the lab's kernel, in virtual time.

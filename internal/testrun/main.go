@@ -7,7 +7,7 @@
 // the files of this module, is told of the rest by a hash (testkind.Outside). With AGAIN=1 or CI=true all of it runs.
 //
 // A skip begins with one of two forms. "skipped here:" is by design: another place or make target runs it. "skipped,
-// not passed:" is for want of something; if the project's own scripts can install that it names them, as in (make
+// not passed:" is for lack of something; if the project's own scripts can install that it names them, as in (make
 // kernels), and with CI=true such a skip is a failure. Rights cannot be installed: who is not root is told what was
 // skipped for that, and has not failed.
 package main
@@ -127,7 +127,7 @@ func slowest(w io.Writer, all []timed) {
 type skip struct{ pkg, test, why string }
 
 // show prints the tests that fail, with all that they say, a line for each package, the slowest, and the skips. It
-// gives how many of those were for want of what can be installed.
+// gives how many of those were for lack of what can be installed.
 func show(w io.Writer, events io.Reader) (missing int) {
 	said := map[[2]string][]string{}
 	var skips []skip

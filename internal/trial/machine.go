@@ -105,7 +105,7 @@ var folder = regexp.MustCompile(`^/[A-Za-z0-9._/-]+/weir-try\.[A-Za-z0-9]+$`)
 // Folder is where the copy is; "" where there is none.
 func (m *Machine) Folder() string { return m.dir }
 
-// Copy brings a program there, and sees to it that what arrived is what was sent, and can be run.
+// Copy brings a program there, and makes sure that what arrived is what was sent, and can be run.
 func (m *Machine) Copy(ctx context.Context, program []byte) error {
 	out, err := m.Run(ctx, `sh -c 'umask 077; for base in "${TMPDIR:-/tmp}" /var/tmp "$HOME"; do `+
 		`d=$(mktemp -d "$base/weir-try.XXXXXXXX" 2>/dev/null) || continue; `+

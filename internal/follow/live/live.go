@@ -39,13 +39,14 @@ type Event struct {
 	Moves bool `json:"moves"`
 }
 
-// Run follows every goal in force that says so, until it is told to end. While it cannot be told which those are, that
-// is an event, and it is tried again; an error is that this process may not read it. Each event is handed over, from
-// several goroutines, one at a time is for the caller to see to. What is done about a device, or waited for where its
-// rate is not known yet, is told as often as it changes.
-func Run(ctx context.Context, store change.Store, each func(Event), tell func(dev string, does change.Doing)) error {
+// Run follows each goal in force that asks for it, until ctx is done. It calls onEvent for every rate that it sets and
+// every reason why it cannot set one, and onChange when what it does about a device changes; both from several
+// goroutines at once: the caller serializes. If the goals cannot be read for now it reports that as an event and tries
+// again. It returns an error only if this process lacks the permission to read them.
+func Run(ctx context.Context, store change.Store, onEvent func(Event),
+	onChange func(dev string, does change.Doing)) error {
 	ctx, stop := context.WithCancel(ctx)
-	at := work{each: each, tell: tell, on: map[string]bool{}, ended: make(chan string), said: map[string]string{}}
+	at := work{each: onEvent, tell: onChange, on: map[string]bool{}, ended: make(chan string), said: map[string]string{}}
 	defer func() {
 		stop()
 		for range at.on {
@@ -129,7 +130,7 @@ func (w work) begin(ctx context.Context, store change.Store) (all bool, err erro
 	return len(why) == 0 && len(w.on) > 0, nil
 }
 
-// sayOnce tells why a device is not followed, or all are not, unless that was told last.
+// sayOnce sends an event that says why a device is not followed, or all are not, unless that was told last.
 func (w work) sayOnce(dev, why string) {
 	if w.said[dev] != why {
 		w.each(Event{At: time.Now(), Dev: dev, Why: why})

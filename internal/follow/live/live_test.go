@@ -369,7 +369,7 @@ func TestCame(t *testing.T) {
 	}
 }
 
-// A look goes by a clock that only goes forward: a step of the clock on the wall is not in it.
+// A look uses a clock that only goes forward: a step of the clock on the wall is not in it.
 func TestClock(t *testing.T) {
 	e := eye{begin: sinceBoot(), cake: qdisc.Cake{Raw: true}}
 	var boot unix.Timespec

@@ -9,7 +9,8 @@ import (
 	"weir/internal/plan"
 )
 
-// ways tells which connections may pass a device. A copy by another card, or to a container, says nothing of its link.
+// ways knows which connections may pass a device. A copy by another card, or to a container, says nothing of its
+// link.
 type ways struct {
 	dev    string
 	routes interface {

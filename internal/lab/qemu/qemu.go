@@ -123,7 +123,7 @@ func (b Boot) check() error {
 	return nil
 }
 
-// Run boots, waits for the guest to power off, and cleans up after it. It gives back the guest's reply and the
+// Run boots, waits for the guest to power off, and cleans up after it. It returns the guest's reply and the
 // console's last lines.
 //
 // The emulator has bugs of its own with several CPUs, by which a kernel panics now and then while it boots (QEMU 7.2).

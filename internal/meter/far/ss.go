@@ -202,7 +202,7 @@ func parseSS(line string) (s SS) {
 	return s
 }
 
-// number reads "12.5ms(3%)" and the like, times a scale; 0 where that is none, or absurd.
+// number reads "12.5ms(3%)" and such, times a scale; 0 where that is none, or absurd.
 func number(s string, scale float64) int64 {
 	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
 	if end >= 0 {

@@ -69,7 +69,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// A connection that looks at the path tells how a request arrived, is answered as it asks, and in the same length.
+// A connection that looks at the path says how a request arrived, is answered as it asks, and in the same length.
 func TestPath(t *testing.T) {
 	r, now := responder("secret")
 	key, asked := []byte("secret"), want

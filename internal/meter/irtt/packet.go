@@ -4,7 +4,7 @@
 // with the answering host's time stamps and how many packets it has received.
 //
 // Two parameters are Weir's own, and only a server that has said that it knows them may be asked. With Path, packets
-// may be longer, and an echo tells which byte of DSCP and ECN its request arrived with. With Bulk, packets that are
+// may be longer, and an echo says which byte of DSCP and ECN its request arrived with. With Bulk, packets that are
 // longer than they need to be are not answered: the count of an echo is theirs.
 //
 // It is pure: it sends nothing and has no clock. Responder is a server without its socket. The protocol's description

@@ -30,7 +30,7 @@ type Responder struct {
 	missed uint32 // packets that had come and could not be handled, since the last bulk packet
 }
 
-// Missed tells of packets that had come and found no room. So many can only be bulk, and count with the next of these.
+// Missed reports packets that had come and found no room. So many can only be bulk, and count with the next of these.
 func (r *Responder) Missed(packets uint32) { r.missed += packets }
 
 type conn struct {

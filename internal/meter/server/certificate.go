@@ -135,7 +135,7 @@ func makeCertificate(cert, key string) error {
 		return err
 	}
 	block := func(kind string, b []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}) }
-	// The key comes last: it tells that the certificate is whole.
+	// The key comes last: it says that the certificate is whole.
 	if err := writeWhole(cert, block("CERTIFICATE", der), 0o644); err != nil {
 		return err
 	}

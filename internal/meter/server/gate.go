@@ -197,7 +197,7 @@ type pacer struct {
 	next time.Time
 }
 
-// take books n bytes, and tells how long to wait before they may go. What could not go before the end is not booked:
+// take books n bytes, and says how long to wait before they may go. What could not go before the end is not booked:
 // that would be others' time.
 func (p *pacer) take(now, end time.Time, n int) (wait time.Duration, ok bool) {
 	if p.rate == 0 {

@@ -67,7 +67,7 @@ type Server struct {
 	summing  sync.Mutex // a summary takes memory
 	noise    []byte     // what downloads are made of: nothing that could be compressed
 	udp      int
-	path     bool // this host's kernel tells what the path did to a packet
+	path     bool // this host's kernel says what the path did to a packet
 }
 
 // chunk is what is read and written at once, in bytes.
@@ -142,7 +142,7 @@ type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// datagrams is a UDP socket that tells how packets arrive, where the kernel does.
+// datagrams is a UDP socket that says how packets arrive, where the kernel does.
 func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
 	conn, ok := udp.(*net.UDPConn)
 	if !ok {

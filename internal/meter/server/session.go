@@ -186,7 +186,7 @@ func (x *session) add(f meter.Flow) {
 	}
 }
 
-// flows tells what was seen, of flows that have ended.
+// flows returns what was seen, of flows that have ended.
 func (s *Server) flows(w http.ResponseWriter, r *http.Request) {
 	x := s.sessions.of(w, r)
 	if x == nil {
