@@ -27,7 +27,7 @@ import (
 // diagnosed is what JSON has.
 type diagnosed struct {
 	Summary  doctor.Summary   `json:"summary"`
-	Binds    doctor.Binding   `json:"binds"`
+	Bottleneck    doctor.Bottleneck   `json:"bottleneck"`
 	Findings []doctor.Finding `json:"findings"`
 	Facts    host.Facts       `json:"facts"`
 }
@@ -47,8 +47,8 @@ It looks at the uplink and its queue, and at the live TCP connections. It also
 looks at the settings that matter, at the files that set them, and at what this
 host passes on for others.
 
-"What binds" is the bottleneck: a rate limit beyond this host, its own shaper,
-the device, the path, an end of connections, or the CPU.
+The bottleneck is a rate limit beyond this host, its own shaper, the device, the
+path, an end of connections, or the CPU.
 
 Each finding says what was seen, why it matters, what would change it, and where
 that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)
@@ -82,7 +82,8 @@ failed, 2 wrong usage.`,
 			w := cmd.OutOrStdout()
 			switch {
 			case asJSON:
-				err = cli.PrintJSON(w, diagnosed{doctor.Summarize(facts), doctor.Binds(facts), findings, facts})
+				err = cli.PrintJSON(w,
+					diagnosed{doctor.Summarize(facts), doctor.FindBottleneck(facts), findings, facts})
 			case verbose:
 				printDiagnosis(w, facts, findings)
 				printSettings(w, facts)
@@ -142,7 +143,7 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []doctor.Finding) {
 	}
 	printWrapped(w, "", describeHost(f))
 	fmt.Fprintln(w)
-	printWrapped(w, "", "What binds:  "+doctor.Binds(f).Says)
+	printWrapped(w, "", "Bottleneck:  "+doctor.FindBottleneck(f).Says)
 	for _, x := range findings {
 		printFinding(w, x)
 	}

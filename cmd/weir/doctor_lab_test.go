@@ -111,7 +111,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 			findings := doctor.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)
 			t.Logf("%s\n%+v", out.String(), facts.Deep.Sockets)
-			if got := doctor.Binds(facts); got.Limit != c.binds {
+			if got := doctor.FindBottleneck(facts); got.Limit != c.binds {
 				t.Errorf("%+v, want %s", got, c.binds)
 			}
 			var all []string

@@ -84,7 +84,7 @@ func (s Store) down(of target, force bool) (Outcome, error) {
 		j.Entries[i].Theirs = j.State(t.facts, e) == journal.Foreign && (!force || others)
 	}
 	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be
-	// written, for want of space perhaps, it is no reason to stay: down can be run again.
+	// written, for lack of space perhaps, it is no reason to stay: down can be run again.
 	j.Pending = &journal.Pending{Until: t.timer.now(), Unit: j.Unit(), Down: true}
 	_ = t.disk.Save(j)
 	err = t.putBack(&out)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor tells what holds a host back: the findings, which limit binds, and the whole in two sentences.
+// Package doctor says what holds a host back: the findings, the bottleneck, and the whole in two sentences.
 //
 // All of it is a pure function of a host's facts. It reads no host, no file and no clock, and it changes nothing. What
 // would help is the business of package plan: a finding only names the command to ask.

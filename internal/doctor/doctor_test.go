@@ -400,7 +400,7 @@ func TestDiagnose(t *testing.T) {
 // whole reports whether findings have all that a person and a program need, and agree with the verdict and the summary.
 func whole(t *testing.T, facts host.Facts, findings []Finding) {
 	t.Helper()
-	agrees(t, Binds(facts), findings)
+	agrees(t, FindBottleneck(facts), findings)
 	words := func(text string) {
 		for sentence := range strings.SplitSeq(text, ". ") {
 			if n := len(strings.Fields(sentence)); n > 25 {

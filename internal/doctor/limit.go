@@ -28,12 +28,12 @@ const (
 	LimitUnknown  Limit = "unknown"
 )
 
-// Binding is the verdict on which limit binds, of one look at the host.
-type Binding struct {
+// Bottleneck is what limits the host's traffic, as one look at the host shows it.
+type Bottleneck struct {
 	Limit Limit  `json:"limit"`
 	Says  string `json:"says"` // the same to a person
 
-	// What was not seen, for want of which nothing can be told, and the command to see it with a remark on it.
+	// What was not seen, without which nothing can be said, and the command to see it with a remark on it.
 	Lacks  string `json:"lacks,omitempty"`
 	Try    string `json:"try,omitempty"`
 	Remark string `json:"remark,omitempty"`
@@ -60,17 +60,17 @@ func (l Limit) codes() []Code {
 	return nil
 }
 
-// Binds tells which limit binds now. It rests on what the findings rest on, in the order in which those weigh: what
-// stands in a queue says more than what a connection waits for besides. Counters since the boot, a device's requeues
-// among them, say nothing about now and are left out.
-func Binds(facts host.Facts) Binding { return examine(facts).binds() }
+// FindBottleneck returns what limits traffic now. It rests on what the findings rest on, in the order in which those
+// weigh: what stands in a queue says more than what a connection waits for besides. Counters since the boot, a
+// device's requeues among them, say nothing about now and are left out.
+func FindBottleneck(facts host.Facts) Bottleneck { return examine(facts).bottleneck() }
 
-func (p *patient) binds() Binding {
+func (p *patient) bottleneck() Bottleneck {
 	s, rate := p.deep.Sockets, p.enforced()
 	busy := text.Counted(s.Busy, "busy connection")
 	of := func(n int) string { return fmt.Sprintf("%d of %s", n, busy) }
-	is := func(l Limit, says string, args ...any) Binding {
-		return Binding{Limit: l, Says: fmt.Sprintf(says, args...)}
+	is := func(l Limit, says string, args ...any) Bottleneck {
+		return Bottleneck{Limit: l, Says: fmt.Sprintf(says, args...)}
 	}
 	switch {
 	case p.queueing() && p.elsewhere() && rate != 0:
@@ -103,8 +103,8 @@ func (p *patient) binds() Binding {
 }
 
 // blind is the verdict where something was not seen that it takes.
-func (p *patient) blind() Binding {
-	b := Binding{Limit: LimitUnknown, Try: "weir doctor", Remark: "again, while a download runs"}
+func (p *patient) blind() Bottleneck {
+	b := Bottleneck{Limit: LimitUnknown, Try: "weir doctor", Remark: "again, while a download runs"}
 	switch {
 	case !p.deep.Sockets.Read:
 		b.Lacks, b.Try = "the live connections are not known", "ss -t"

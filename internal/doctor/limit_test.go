@@ -71,7 +71,7 @@ func TestBinds(t *testing.T) {
 		{"some programs", facts(busy(func(s *host.Sockets) { s.App = 8 })), LimitUnknown},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Binds(test.facts)
+			got := FindBottleneck(test.facts)
 			if got.Limit != test.want || got.Says == "" {
 				t.Errorf("%+v, want %s", got, test.want)
 			}
@@ -81,7 +81,7 @@ func TestBinds(t *testing.T) {
 }
 
 // agrees reports whether findings say of the limit what the verdict says.
-func agrees(t *testing.T, b Binding, findings []Finding) {
+func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	t.Helper()
 	says := func(codes ...Code) bool {
 		return slices.ContainsFunc(findings, func(f Finding) bool { return slices.Contains(codes, f.Code) })

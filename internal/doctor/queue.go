@@ -138,7 +138,7 @@ func (p *patient) unseenQueue(on string) []Finding {
 	case s.Busy > 0:
 		seen = text.Counted(s.Busy, "busy connection") + ", none with an RTT far above its minimum."
 	case s.Read:
-		seen = "No connection is busy, so which limit binds cannot be seen either: look again under load."
+		seen = "No connection is busy, so the bottleneck cannot be seen either: look again under load."
 	default:
 		return nil
 	}

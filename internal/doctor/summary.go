@@ -19,11 +19,11 @@ type Summary struct {
 	Code   Code   `json:"code,omitempty"`   // of the finding that it is about
 }
 
-// Summarize takes of the findings the one that a person should know first. What is harmful goes before what binds now,
+// Summarize takes of the findings the one that a person should know first. What is harmful goes before the bottleneck,
 // and that before what is only worth knowing.
 func Summarize(facts host.Facts) Summary {
 	p, found := examine(facts), Diagnose(facts)
-	b := p.binds()
+	b := p.bottleneck()
 	notable := len(slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Severity == Fine }))
 	binding := slices.IndexFunc(found, func(f Finding) bool {
 		return f.Severity != Fine && slices.Contains(b.Limit.codes(), f.Code)

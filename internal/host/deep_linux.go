@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// ReadDeep is Read and everything that a diagnosis wants besides. What cannot be read, for want of root or of a module,
+// ReadDeep is Read and everything that a diagnosis wants besides. What cannot be read, for lack of root or of a module,
 // is in Unknown.
 func ReadDeep() (Facts, error) {
 	runtime.LockOSThread()

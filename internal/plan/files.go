@@ -18,8 +18,8 @@ import (
 // every plan, and of one that changes nothing there is nothing to keep.
 //
 // None is for systemd-networkd, though it has words for a queue (systemd.network(5)): on a kernel without that queue it
-// gives the link up, address and all, and of CAKE's intervals it sets one alone. It leaves a queue that it was told
-// nothing of as it is.
+// gives the link up, address and all, and of CAKE's intervals it sets one alone. It leaves a queue alone that it does
+// not know.
 //
 // No file for modules-load.d(5) is among them. The kernel loads a queueing discipline or congestion control when it is
 // asked for. A list may name a module that the next kernel does not have, and that boot is a failed one.

@@ -37,7 +37,7 @@ const (
 	tcpECN            = "net.ipv4.tcp_ecn"
 )
 
-// ownTheQueue finds which limit binds and puts a queue that Weir controls in front of it.
+// ownTheQueue finds the bottleneck and puts a queue that Weir controls in front of it.
 func ownTheQueue(d *draft) error {
 	switch g := d.Goal; {
 	case g.Qdisc != "":

@@ -163,7 +163,7 @@ func (r *Reader) diagnose() (*Diagnosis, error) {
 			r.unread = u.Why // and to ask all the same would load a module
 		}
 	}
-	return &Diagnosis{time.Now(), doctor.Binds(facts), doctor.Diagnose(facts), facts.Deep.Unknown}, nil
+	return &Diagnosis{time.Now(), doctor.FindBottleneck(facts), doctor.Diagnose(facts), facts.Deep.Unknown}, nil
 }
 
 // look sums up the connections since the look before.

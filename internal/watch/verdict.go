@@ -58,7 +58,7 @@ func (s State) Verdict() Verdict {
 		}
 		used = fmt.Sprintf(", and %.0f %% of %s are in use", 100*float64(rate)/float64(limit), name)
 	}
-	elsewhere := s.Doctor.Binds.Limit == doctor.LimitRate
+	elsewhere := s.Doctor.Bottleneck.Limit == doctor.LimitRate
 	switch {
 	case held >= always && limit > 0 && float64(rate) < full*float64(limit):
 		return Verdict{Yes, fmt.Sprintf("Yes, or right below it: packets waited here at %s%s. The device, or a class "+
@@ -67,7 +67,7 @@ func (s State) Verdict() Verdict {
 		return Verdict{Yes, fmt.Sprintf("Yes: packets waited here at %s%s. The queue never drains.", of, used)}
 	case elsewhere && (held <= seldom || s.longer(w)): // between two bursts a queue is empty when doctor looks
 		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at %s. It is %s", of,
-			s.Doctor.Binds.Says)}
+			s.Doctor.Bottleneck.Says)}
 	case held > seldom:
 		return Verdict{Partly, fmt.Sprintf("Now and then: packets waited here at %s%s, and the queue drained between. "+
 			"Bursts wait here.", of, used)}

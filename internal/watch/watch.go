@@ -235,7 +235,7 @@ type Ended struct {
 // Diagnosis is what doctor found at a moment.
 type Diagnosis struct {
 	At       time.Time
-	Binds    doctor.Binding
+	Bottleneck    doctor.Bottleneck
 	Findings []doctor.Finding
 	Unknown  []host.Unread
 }

@@ -101,10 +101,10 @@ func TestVerdict(t *testing.T) {
 	if was, is := fell.Out.Seconds[0].Wait(), fell.Out.Seconds[9].Wait(); was != 2_400_000 || is != 4_000_000 {
 		t.Errorf("15 kB waited %v at 50mbit and %v at 30mbit", time.Duration(was), time.Duration(is))
 	}
-	beyond := doctor.Binding{Limit: doctor.LimitRate, Says: "a rate enforced beyond this host."}
+	beyond := doctor.Bottleneck{Limit: doctor.LimitRate, Says: "a rate enforced beyond this host."}
 	for name, c := range map[string]struct {
 		s     State
-		binds doctor.Binding
+		binds doctor.Bottleneck
 		here  Here
 		says  string
 	}{
@@ -139,7 +139,7 @@ func TestVerdict(t *testing.T) {
 		"gone":    {s: scene(Queue{Dev: "v", Hidden: "v is gone"}, 3, 0, 0, 0), here: Unknown, says: "Cannot be told: v is"},
 		"not yet": {here: Unknown, says: "Looking …"},
 	} {
-		c.s.Doctor.Binds = c.binds
+		c.s.Doctor.Bottleneck = c.binds
 		if v := c.s.Verdict(); v.Here != c.here || !strings.HasPrefix(v.Says, c.says) {
 			t.Errorf("%s: %s: %q, want %s: %q", name, v.Here, v.Says, c.here, c.says)
 		}

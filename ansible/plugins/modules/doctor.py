@@ -54,8 +54,8 @@ summary:
   description: The finding that matters most, and what to do.
   returned: success
   type: dict
-binds:
-  description: Which limit binds.
+bottleneck:
+  description: The bottleneck, as far as one look shows it.
   returned: success
   type: dict
 """
@@ -69,7 +69,7 @@ def main():
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     said = weir.Weir(module).json("doctor")[0]
     findings = dict((f["code"], f) for f in said.get("findings") or [])
-    result = dict(changed=False, findings=findings, summary=said.get("summary", {}), binds=said.get("binds", {}))
+    result = dict(changed=False, findings=findings, summary=said.get("summary", {}), bottleneck=said.get("bottleneck", {}))
     bad = [code for code in module.params["fail_on"] if code in findings]
     if bad:
         module.fail_json(msg="; ".join("%s: %s" % (c, findings[c].get("title", "")) for c in bad), **result)

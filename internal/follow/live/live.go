@@ -46,7 +46,8 @@ type Event struct {
 func Run(ctx context.Context, store change.Store, onEvent func(Event),
 	onChange func(dev string, does change.Doing)) error {
 	ctx, stop := context.WithCancel(ctx)
-	at := work{each: onEvent, tell: onChange, on: map[string]bool{}, ended: make(chan string), said: map[string]string{}}
+	at := work{each: onEvent, tell: onChange, on: map[string]bool{}, ended: make(chan string),
+		said: map[string]string{}}
 	defer func() {
 		stop()
 		for range at.on {
