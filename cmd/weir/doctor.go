@@ -26,10 +26,10 @@ import (
 
 // diagnosed is what JSON has.
 type diagnosed struct {
-	Summary  doctor.Summary   `json:"summary"`
-	Bottleneck    doctor.Bottleneck   `json:"bottleneck"`
-	Findings []doctor.Finding `json:"findings"`
-	Facts    host.Facts       `json:"facts"`
+	Summary    doctor.Summary    `json:"summary"`
+	Bottleneck doctor.Bottleneck `json:"bottleneck"`
+	Findings   []doctor.Finding  `json:"findings"`
+	Facts      host.Facts        `json:"facts"`
 }
 
 func newDoctorCommand() *cobra.Command {

@@ -234,10 +234,10 @@ type Ended struct {
 
 // Diagnosis is what doctor found at a moment.
 type Diagnosis struct {
-	At       time.Time
-	Bottleneck    doctor.Bottleneck
-	Findings []doctor.Finding
-	Unknown  []host.Unread
+	At         time.Time
+	Bottleneck doctor.Bottleneck
+	Findings   []doctor.Finding
+	Unknown    []host.Unread
 }
 
 // Goal is how the host stood to its goal at a moment.
