@@ -120,7 +120,7 @@ func (t *transaction) measured(goal plan.Goal) (plan.Goal, []plan.Note, error) {
 	if before.Role == "relay" && goal.Role == "" && goal.Rate != 0 && goal.Recipe+goal.Qdisc == "" {
 		was := plan.Goal{Role: before.Role, Carries: before.Carries}
 		seen = append(seen, plan.Note{Kind: plan.Role, Subject: "role",
-			Text: "taken for a server, and the goal in force is a relay't. To stay one: " + was.Flags()})
+			Text: "taken for a server, and the goal in force is a relay's. To stay one: " + was.Flags()})
 	}
 	if err != nil || inForce {
 		return goal, seen, err
