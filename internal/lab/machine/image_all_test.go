@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build all
+
 // Package machine runs scripts on a whole Debian, with systemd or OpenRC, under QEMU: for what only a whole system can
 // show, such as a timer that outlives its process, a reboot, a power cut.
 //
