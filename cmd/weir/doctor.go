@@ -19,6 +19,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -219,12 +220,12 @@ func describeLink(f host.Facts, l host.Link) string {
 	if f.Deep != nil && len(f.Deep.Offloads[l.Name]) > 0 {
 		words = append(words, strings.Join(f.Deep.Offloads[l.Name], " "))
 	}
-	queue := "root qdisc " + plan.QueueOf(l.Tree).String()
+	queue := "root qdisc " + kernel.QueueOf(l.Tree).String()
 	if stack, ok := l.Tree.Stack(); ok && !stack.Shapes() {
 		queue += ", no rate"
 	}
 	words = append(words, queue)
-	if now := plan.IncomingAt(f, l.Name).String(); now != plan.NoIngress {
+	if now := kernel.IncomingAt(f, l.Name).String(); now != kernel.NoIngress {
 		words = append(words, "arriving: "+now)
 	}
 	return strings.Join(words, " · ")

@@ -20,6 +20,7 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -257,8 +258,9 @@ The others are those of tc-dualpi2(8), of which these come first:
 			}
 			if facts.Qdiscs[dualpi2Kind] == host.No {
 				return &hint.Error{
-					What: fmt.Sprintf("kernel %s does not take the BPF DualPI2: %s", facts.Kernel, facts.BPFDualPI2),
-					Try:  "weir up --rate RATE, for the best that works here",
+					What: fmt.Sprintf("kernel %s does not take the BPF DualPI2: %s", facts.Kernel,
+						facts.Lacks[qdisc.BPF]),
+					Try: "weir up --rate RATE, for the best that works here",
 				}
 			}
 			now, there, err := instance(facts, link)
@@ -358,7 +360,7 @@ as they are. Only a limit beyond the one it was made for makes it anew.`,
 
 func notThere(l host.Link) error {
 	return &hint.Error{What: fmt.Sprintf("%s has no BPF DualPI2: its root is %s", l.Name,
-		plan.QueueOf(l.Tree).String()), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
+		kernel.QueueOf(l.Tree).String()), Try: "weir dualpi2 add dev " + l.Name + " rate RATE"}
 }
 
 func newDualPI2DelCommand() *cobra.Command {
@@ -509,7 +511,7 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 			if l.Name == status.Goal.Dev {
 				return &hint.Error{
 					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name,
-						status.Goal.Qdisc, plan.QueueOf(l.Tree).String()),
+						status.Goal.Qdisc, kernel.QueueOf(l.Tree).String()),
 					Try: fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s",
 						strings.TrimPrefix(status.Goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
 				}

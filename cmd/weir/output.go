@@ -26,7 +26,7 @@ const (
 
 func printChange(w io.Writer, c plan.Change) {
 	what := fmt.Sprintf("%s → %s", c.Old, c.New)
-	if c.Kind == plan.File {
+	if c.IsFile() {
 		what = c.Verb()
 	}
 	line := pad(text.Short(c.Target.String()), subject) + what
@@ -45,7 +45,7 @@ func printChange(w io.Writer, c plan.Change) {
 
 // printOwner says to whom the present value is due.
 func printOwner(w io.Writer, c plan.Change) {
-	if c.Owner != "" && c.Kind != plan.File {
+	if c.Owner != "" && !c.IsFile() {
 		printText(w, "", "today: "+c.Owner)
 	}
 }

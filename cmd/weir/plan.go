@@ -62,7 +62,7 @@ the one that was brought up last.`,
 			files := 0
 			for _, c := range p.Changes {
 				printChange(w, c)
-				if c.Kind == plan.File {
+				if c.IsFile() {
 					files++
 				}
 				if verbose {

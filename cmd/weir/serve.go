@@ -209,7 +209,7 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 	name, _ := os.Hostname()
 	log := newServeLog(w)
 	c := server.Config{Limits: limits, Token: kept.Token, Certificate: kept.Certificate, Name: name,
-		Version: version, Kernel: kernel(), Event: log.event}
+		Version: version, Kernel: release(), Event: log.event}
 	if o.domain != "" {
 		c.Domain = server.NewDomain(o.domain, filepath.Join(dir, "acme"), o.acme)
 	}

@@ -52,8 +52,8 @@ func alone(w io.Writer, _ func() error) error {
 	return nil
 }
 
-// kernel is the release of this one.
-func kernel() string {
+// release is that of this one.
+func release() string {
 	var uts unix.Utsname
 	unix.Uname(&uts)
 	return unix.ByteSliceToString(uts.Release[:])

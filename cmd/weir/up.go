@@ -22,6 +22,7 @@ import (
 	"weir/internal/cli"
 	"weir/internal/follow/live"
 	"weir/internal/hint"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -170,7 +171,7 @@ func (o *upOptions) drain(cmd *cobra.Command, store change.Store, out *change.Ou
 	defer p.Clear()
 	begin := time.Now()
 	for _, c := range out.Done {
-		if c.Kind != plan.Root || ctx.Err() != nil {
+		if c.Kind != kernel.Root || ctx.Err() != nil {
 			continue
 		}
 		d, errOne := live.Drain(ctx, store, c.Name, func(took time.Duration) {
@@ -254,7 +255,7 @@ func failed(out change.Outcome, try string) error {
 	var which []string
 	for _, f := range out.Failed {
 		name := text.Short(f.Target.String()) + " = " + f.New.String()
-		if f.Kind == plan.File {
+		if f.IsFile() {
 			name = f.Name
 		}
 		which = append(which, name+": "+f.Error)

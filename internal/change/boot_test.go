@@ -20,6 +20,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -180,7 +181,7 @@ func TestAnotherKernelWithoutIngress(t *testing.T) {
 	out := must[Outcome](t)(s.Boot())
 	status := must[Status](t)(s.Status())
 	if len(out.Failed) != 0 || status.InForce || !strings.Contains(status.Why, "cannot shape incoming traffic") ||
-		len(status.Drift) != 0 || plan.QueueOf(m.f.Links[0].Tree).String() == "pfifo_fast" {
+		len(status.Drift) != 0 || kernel.QueueOf(m.f.Links[0].Tree).String() == "pfifo_fast" {
 		t.Errorf("%+v\n%+v", out, status)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -428,9 +429,9 @@ func TestBootBringsUpWhatWasConfirmed(t *testing.T) {
 				out := must[Outcome](t)(s.Boot())
 				j := must[*journal.Journal](t)(s.disk.Load())
 				if goal, _ := plan.GoalOf(j.Goals(), "eth0"); goal.Rate != 50e6 ||
-					plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost "+
+					kernel.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort dual-dsthost "+
 						"rtt 2s memlimit 4mb" {
-					t.Fatalf("%+v, %s", j.Goals(), plan.QueueOf(m.f.Links[0].Tree).String())
+					t.Fatalf("%+v, %s", j.Goals(), kernel.QueueOf(m.f.Links[0].Tree).String())
 				}
 				if m.f.Files[host.GoalFile] != edited || len(out.Failed) != 0 {
 					t.Errorf("%+v, %v", out, m.f.Files[host.GoalFile])
@@ -517,9 +518,9 @@ func TestSharedAddress(t *testing.T) {
 				m.boot()
 				_, _ = s.Boot()
 				for _, l := range m.f.Links {
-					shaped := strings.Contains(plan.QueueOf(l.Tree).String(), "cake")
+					shaped := strings.Contains(kernel.QueueOf(l.Tree).String(), "cake")
 					if shaped != (l.Name == c.want) {
-						t.Errorf("%s is %s, and the goal is of %q", l.Name, plan.QueueOf(l.Tree), c.want)
+						t.Errorf("%s is %s, and the goal is of %q", l.Name, kernel.QueueOf(l.Tree), c.want)
 					}
 				}
 			})
@@ -637,8 +638,8 @@ func TestBootWaitsForTheLink(t *testing.T) {
 	s.timer = up
 	must[Outcome](t)(s.Boot())
 	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 ||
-		plan.QueueOf(m.f.Links[0].Tree).String() != "fq_codel" {
-		t.Errorf("%+v, %s", status, plan.QueueOf(m.f.Links[0].Tree).String())
+		kernel.QueueOf(m.f.Links[0].Tree).String() != "fq_codel" {
+		t.Errorf("%+v, %s", status, kernel.QueueOf(m.f.Links[0].Tree).String())
 	}
 }
 
@@ -672,7 +673,7 @@ func TestNamespaceIsHidden(t *testing.T) {
 	before, _ := m.facts()
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	if !slices.ContainsFunc(out.Notes, func(n plan.Note) bool { return strings.Contains(n.Text, "/proc/1/ns/net") }) ||
-		slices.ContainsFunc(out.Done, func(c plan.Change) bool { return c.Kind == plan.File }) {
+		slices.ContainsFunc(out.Done, func(c plan.Change) bool { return c.IsFile() }) {
 		t.Errorf("%+v", out)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -942,9 +943,9 @@ func TestBootWithoutIngress(t *testing.T) {
 	m.boot()
 	m.refuse["ingress "+arriving] = errors.New("no such module")
 	out := must[Outcome](t)(s.Boot())
-	if len(out.Failed) != 1 || plan.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort "+
+	if len(out.Failed) != 1 || kernel.QueueOf(m.f.Links[0].Tree).String() != "cake bandwidth 49.875mbit besteffort "+
 		"dual-dsthost rtt 2s memlimit 4mb" {
-		t.Errorf("%+v, %s", out, plan.QueueOf(m.f.Links[0].Tree).String())
+		t.Errorf("%+v, %s", out, kernel.QueueOf(m.f.Links[0].Tree).String())
 	}
 }
 

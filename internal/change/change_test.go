@@ -21,6 +21,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -138,7 +139,7 @@ func (m *fake) path(_ host.Facts, pass map[int]bool) host.Sockets {
 
 func (m *fake) writable(name string) error { return m.refuse["writable "+name] }
 
-func (m *fake) setFile(name string, want host.File, at time.Time) error {
+func (m *fake) SetFile(name string, want host.File, at time.Time) error {
 	m.step()
 	if err := m.write(name, want.String()); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (m *fake) setFile(name string, want host.File, at time.Time) error {
 
 func (m *fake) sweep(string) {}
 
-func (m *fake) cleanQueue(index, segs int) error {
+func (m *fake) CleanQueue(index, segs int) error {
 	if !slices.ContainsFunc(m.f.Links, func(l host.Link) bool { return l.Index == index }) {
 		return unix.ENODEV
 	}
@@ -231,7 +232,7 @@ func (m *fake) link(index int) *host.Link {
 	return &m.f.Links[slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index })]
 }
 
-func (m *fake) setTree(index int, stack qdisc.Stack) error {
+func (m *fake) SetTree(index int, stack qdisc.Stack) error {
 	l := m.link(index)
 	m.step()
 	if err := m.write(l.Name, stack.String()); err != nil {
@@ -244,7 +245,7 @@ func (m *fake) setTree(index int, stack qdisc.Stack) error {
 	return nil
 }
 
-func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
+func (m *fake) RestoreTree(index int, tree qdisc.Tree) error {
 	l := m.link(index)
 	m.step()
 	if m.remade {
@@ -255,11 +256,11 @@ func (m *fake) restoreTree(index int, tree qdisc.Tree) error {
 		tree = single(m.t, "pfifo")
 	}
 	m.replace(l, tree)
-	return m.write("restore "+l.Name, plan.QueueOf(tree).String())
+	return m.write("restore "+l.Name, kernel.QueueOf(tree).String())
 }
 
 // setIngress takes the steps that qdisc.SetIngress takes.
-func (m *fake) setIngress(index int, a qdisc.Arriving) error {
+func (m *fake) SetIngress(index int, a qdisc.Arriving) error {
 	uplink := func() *host.Link {
 		if i := slices.IndexFunc(m.f.Links, func(l host.Link) bool { return l.Index == index }); i >= 0 {
 			return &m.f.Links[i]
@@ -268,9 +269,9 @@ func (m *fake) setIngress(index int, a qdisc.Arriving) error {
 	}
 	own := func() []string {
 		if l := uplink(); l != nil {
-			return plan.IFBs(m.f, l.Name)
+			return kernel.IFBs(m.f, l.Name)
 		}
-		return plan.IFBs(m.f, "")
+		return kernel.IFBs(m.f, "")
 	}
 	ifb := func() *host.Link {
 		if names := own(); len(names) > 0 {
@@ -388,7 +389,7 @@ func (m *fake) replace(l *host.Link, tree qdisc.Tree) {
 	m.step()
 }
 
-func (m *fake) setSysctl(name, value string) error {
+func (m *fake) SetSysctl(name, value string) error {
 	m.step()
 	if err := m.write(name, value); err != nil {
 		return err
@@ -775,7 +776,7 @@ func TestDeviceIsRenamed(t *testing.T) {
 				}
 			case "up for it":
 				out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, 0))
-				if len(out.Failed) != 0 || !strings.Contains(plan.QueueOf(m.f.Links[0].Tree).String(), "19.95mbit") {
+				if len(out.Failed) != 0 || !strings.Contains(kernel.QueueOf(m.f.Links[0].Tree).String(), "19.95mbit") {
 					t.Errorf("up: %+v", out)
 				}
 			case "plan":
@@ -784,11 +785,11 @@ func TestDeviceIsRenamed(t *testing.T) {
 				}
 			}
 			out := must[Outcome](t)(s.Down(false))
-			if got := plan.QueueOf(m.f.Links[0].Tree).String(); got != "pfifo_fast" || len(out.Failed)+
+			if got := kernel.QueueOf(m.f.Links[0].Tree).String(); got != "pfifo_fast" || len(out.Failed)+
 				len(out.Left) != 0 {
 				t.Errorf("after down %s: %+v", got, out)
 			}
-			if got := plan.QueueOf(m.f.Links[1].Tree).String(); got != "fq_codel" {
+			if got := kernel.QueueOf(m.f.Links[1].Tree).String(); got != "fq_codel" {
 				t.Errorf("the other device has %s", got)
 			}
 		})
@@ -880,7 +881,7 @@ func TestDeviceComesBack(t *testing.T) {
 		t.Errorf("up: %+v", out)
 	}
 	must[Outcome](t)(s.Down(false))
-	if got := plan.QueueOf(m.f.Links[0].Tree).String(); got != "fq" {
+	if got := kernel.QueueOf(m.f.Links[0].Tree).String(); got != "fq" {
 		t.Errorf("after down %s, want what the new device had: fq", got)
 	}
 

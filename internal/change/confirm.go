@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
@@ -90,7 +91,7 @@ func (at *situation) confirmable() (files []plan.Change, err error) {
 	var which []string
 	try := "weir up, then weir confirm; or weir up --yes, which keeps what can be set"
 	for _, c := range now {
-		if e := j.Entry(c.Target); e != nil && c.Kind == plan.Root && slices.ContainsFunc(e.Set, c.Old.Meets) {
+		if e := j.Entry(c.Target); e != nil && c.Kind == kernel.Root && slices.ContainsFunc(e.Set, c.Old.Meets) {
 			try = "the same again in some seconds, if weir up is still at work; else weir up first"
 		}
 		which = append(which, fmt.Sprintf("%s is %s, not %s", c.Target, c.Old, c.New))

@@ -11,8 +11,8 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
-	"weir/internal/qdisc"
 )
 
 // Down puts back what was there before the first Up. What somebody else has set since is left and stays in the
@@ -145,7 +145,7 @@ func (t *transaction) downOne(dev string, out *Outcome) error {
 }
 
 // planDown is the plan for a host without one device's goal, and what of that device is left to somebody else.
-func (at *situation) planDown(dev string, out *Outcome) (p plan.Plan, theirs map[plan.Target]bool) {
+func (at *situation) planDown(dev string, out *Outcome) (p plan.Plan, theirs map[kernel.Target]bool) {
 	j, facts := at.journal, at.facts
 	others := slices.DeleteFunc(j.Goals(), func(g plan.Goal) bool { return g.Dev == dev })
 	at.only = dev
@@ -164,10 +164,10 @@ func (at *situation) planDown(dev string, out *Outcome) (p plan.Plan, theirs map
 	if e := j.Entry(journal.GoalFile); e != nil && !asks && j.State(facts, *e) == journal.Ours {
 		// Also while a device is not there, and its part of other files stays.
 		p.Changes = append(p.Changes, plan.Change{Target: journal.GoalFile,
-			Old: plan.Content{File: facts.Files[host.GoalFile]}, New: plan.Content{File: kept},
+			Old: kernel.Content{File: facts.Files[host.GoalFile]}, New: kernel.Content{File: kept},
 			Reason: "the goals that stay"})
 	}
-	theirs = map[plan.Target]bool{}
+	theirs = map[kernel.Target]bool{}
 	for _, e := range j.Entries {
 		now, there := j.Value(facts, e.Target)
 		switch state := j.State(facts, e); {
@@ -206,23 +206,17 @@ func (at situation) leavesHost(c plan.Change, out *Outcome) bool {
 // cleanQueues takes away what a BPF queue has left on devices that somebody else has taken it from; "" for all.
 func (s Store) cleanQueues(j *journal.Journal, facts host.Facts, dev string, out *Outcome) {
 	for _, e := range j.Entries {
-		u := j.Uplink(e.Name)
-		if e.Kind != plan.Root || !slices.ContainsFunc(e.Set, ownQueue) || dev != "" && e.Name != dev {
+		o, u := e.Object(), j.Uplink(e.Dev())
+		if o.Leaves == nil || !slices.ContainsFunc(e.Set, o.Leaves) || dev != "" && e.Dev() != dev {
 			continue
 		}
 		if !slices.ContainsFunc(facts.Links, func(l host.Link) bool { return l.Index == u.Link }) {
 			continue // gone, with all that was on it; perhaps another has its name
 		}
-		if err := s.host.cleanQueue(u.Link, u.GSOSegs); err != nil {
+		if err := o.Clean(s.host, j.Place(e), u.GSOSegs); err != nil {
 			out.Failed = append(out.Failed, Failure{plan.Change{Target: e.Target, New: e.Was}, err.Error()})
 		}
 	}
-}
-
-// ownQueue reports whether a queue is one that leaves something on its device when somebody takes it away.
-func ownQueue(v plan.Value) bool {
-	q, ok := v.(plan.Queue)
-	return ok && q.Stack.Has(qdisc.BPF)
 }
 
 // Forget removes a journal that is of no use any more, and puts nothing back but what a BPF queue has left that is

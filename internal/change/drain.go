@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -37,7 +38,7 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	full, err := t.isFull(shaper)
 	if err == nil && full {
 		slower := plan.AtRate(qdisc.Stack{shaper.root.Spec}, shaper.Low)
-		t.journal.Entry(journal.RootOf(dev)).AddTemporary(plan.Queue{Stack: slower})
+		t.journal.Entry(journal.RootOf(dev)).AddTemporary(kernel.Queue{Stack: slower})
 		if err = t.disk.Save(t.journal); err == nil {
 			err = shaper.Set(shaper.Low)
 		}

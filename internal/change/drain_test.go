@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
@@ -14,16 +15,16 @@ func TestKilledWhileItDrains(t *testing.T) {
 	for _, back := range []string{"down", "recover", "up"} {
 		s, m := newFake(t)
 		goal := plan.Goal{Rate: 100e6, RTT: 50e6}
-		before := plan.QueueOf(m.f.Links[0].Tree).String()
+		before := kernel.QueueOf(m.f.Links[0].Tree).String()
 		if _, err := s.Up(goal, 0); err != nil {
 			t.Fatal(err)
 		}
-		set := plan.QueueOf(m.f.Links[0].Tree)
+		set := kernel.QueueOf(m.f.Links[0].Tree)
 		j, err := s.disk.Load()
 		if err != nil {
 			t.Fatal(err)
 		}
-		slower := plan.Queue{Stack: plan.AtRate(set.Stack, 70e6)}
+		slower := kernel.Queue{Stack: plan.AtRate(set.Stack, 70e6)}
 		j.Entry(journal.RootOf("eth0")).AddTemporary(slower)
 		if err := s.disk.Save(j); err != nil {
 			t.Fatal(err)
@@ -46,7 +47,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 			_, err = s.Up(goal, 0)
 			want = set.String()
 		}
-		if got := plan.QueueOf(m.f.Links[0].Tree).String(); err != nil || got != want {
+		if got := kernel.QueueOf(m.f.Links[0].Tree).String(); err != nil || got != want {
 			t.Errorf("%s: %s, want %s; %v", back, got, want, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -49,7 +50,7 @@ func TestDualPI2InBPF(t *testing.T) {
 		t.Errorf("up again: %+v", out)
 	}
 	if now := m.link(2).Tree; !now.Same(there) {
-		t.Errorf("up again has %s", plan.QueueOf(now).String())
+		t.Errorf("up again has %s", kernel.QueueOf(now).String())
 	}
 
 	// To nobody but root it is a kind of which nothing is known, and that is no drift.
@@ -81,7 +82,7 @@ func TestQueueOnly(t *testing.T) {
 	for _, text := range []string{"", " rate 50mbit", " any_ect rate 60mbit"} {
 		out := must[Outcome](t)(s.Up(own(text), 0))
 		if len(out.Done) != 1 || len(out.Failed) != 0 || out.Kept ||
-			plan.QueueOf(m.link(2).Tree).String() != "bpf_dualpi2"+text {
+			kernel.QueueOf(m.link(2).Tree).String() != "bpf_dualpi2"+text {
 			t.Errorf("%q: %+v", text, out)
 		}
 	}
@@ -102,7 +103,7 @@ func TestQueueOnly(t *testing.T) {
 	}
 	must[Outcome](t)(other.Down(false))
 	m.dir = s.disk.Dir
-	if now := plan.QueueOf(m.link(2).Tree).String(); now != "bpf_dualpi2 any_ect rate 60mbit" {
+	if now := kernel.QueueOf(m.link(2).Tree).String(); now != "bpf_dualpi2 any_ect rate 60mbit" {
 		t.Errorf("after the other's down %s", now)
 	}
 
@@ -125,7 +126,7 @@ func TestQueueOnly(t *testing.T) {
 	}
 	must[Outcome](t)(s.Up(own(""), 0))
 	must[Outcome](t)(s.Down(false))
-	if now := plan.QueueOf(m.link(2).Tree).String(); now != "fq" {
+	if now := kernel.QueueOf(m.link(2).Tree).String(); now != "fq" {
 		t.Errorf("goes back to %s", now)
 	}
 

@@ -29,7 +29,7 @@ func (live) writable(name string) error {
 	return short(unix.Access(dir, unix.W_OK))
 }
 
-func (live) setFile(name string, want host.File, at time.Time) error {
+func (live) SetFile(name string, want host.File, at time.Time) error {
 	if isFile(name, want, at) {
 		return nil // also on a disk that has become read-only
 	}
@@ -92,7 +92,7 @@ func endUnscripted(service string) {
 func (live) reload(done []plan.Change) {
 	openRC, _ := host.StarterOf(host.OpenRC)
 	for _, c := range done {
-		if c.Kind != plan.File || c.Name != openRC.FollowLink {
+		if !c.IsFile() || c.Name != openRC.FollowLink {
 			continue
 		}
 		err := ofInit().run("rc-service", path.Base(openRC.Follow), verb(c))
@@ -119,7 +119,7 @@ func verb(c plan.Change) string {
 // with another unit: what it may see is written there.
 func toSystemd(done []plan.Change) (all [][]string) {
 	for _, c := range done {
-		if c.Kind != plan.File || !strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/") {
+		if !c.IsFile() || !strings.HasPrefix(c.Name, path.Dir(host.UnitFile)+"/") {
 			continue
 		}
 		if all == nil {

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
@@ -31,7 +32,7 @@ func TestSetFile(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	put := func(want host.File, at time.Time) {
 		t.Helper()
-		if err := (live{}).setFile(name, want, at); err != nil {
+		if err := (live{}).SetFile(name, want, at); err != nil {
 			t.Fatal(err)
 		}
 		if got := host.ReadFile(name); got != want {
@@ -95,7 +96,7 @@ func TestSetFileReadOnly(t *testing.T) {
 			{name, old, at, true}, {name, old, time.Time{}, true}, {name, old, at.Add(1), false},
 			{name, none, time.Time{}, false}, {name + "2", none, time.Time{}, true}, {name + "2", old, at, false},
 		} {
-			if err := (live{}).setFile(c.name, c.want, c.at); (err == nil) != c.fine {
+			if err := (live{}).SetFile(c.name, c.want, c.at); (err == nil) != c.fine {
 				t.Errorf("%s, %q: %v", filepath.Base(c.name), c.want.Text, err)
 			}
 		}
@@ -127,11 +128,11 @@ func TestSetFileRefused(t *testing.T) {
 		"a name that is too long":  {filepath.Join(dir, strings.Repeat("x", 255)), whole},
 		"in no folder of names":    {filepath.Join(dir, strings.Repeat("x", 256), "file"), whole},
 	} {
-		if err := (live{}).setFile(c.at, c.want, time.Time{}); err == nil {
+		if err := (live{}).SetFile(c.at, c.want, time.Time{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := (live{}).setFile(filepath.Join(file, "below"), none, time.Time{}); err != nil {
+	if err := (live{}).SetFile(filepath.Join(file, "below"), none, time.Time{}); err != nil {
 		t.Errorf("what cannot be there is not there: %v", err)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "old" {
@@ -244,7 +245,7 @@ func keepOnDisk(t *testing.T, dir string) {
 // systemd reads its units again before it does anything about them. A follower whose unit is another begins anew.
 func TestToSystemd(t *testing.T) {
 	file := func(name string, f host.File) plan.Change {
-		return plan.Change{Target: plan.Target{Kind: plan.File, Name: name}, New: plan.Content{File: f}}
+		return plan.Change{Target: kernel.Target{Kind: kernel.File, Name: name}, New: kernel.Content{File: f}}
 	}
 	unit, link, none := host.File{Kind: host.Regular}, host.File{Kind: host.Symlink}, host.File{Kind: host.NoFile}
 	const start, again = "--no-block start weir", "--no-block try-restart weir-follow.service"

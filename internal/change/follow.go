@@ -21,6 +21,7 @@ import (
 	"weir/internal/bpf"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -45,7 +46,7 @@ type Shaper struct {
 	root   qdisc.Qdisc
 	taken  bool // the device counts what comes in without the header of Ethernet
 	store  Store
-	target plan.Target
+	target kernel.Target
 	before journal.Edition // of the journal, in which the goal was as it is here
 }
 
@@ -60,7 +61,7 @@ func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
 		if goal.Follow == "" || goal.Unknown() {
 			continue
 		}
-		for _, target := range []plan.Target{journal.RootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
+		for _, target := range []kernel.Target{journal.RootOf(goal.Dev), {Kind: kernel.Ingress, Name: goal.Dev}} {
 			shaper, not := at.shaper(goal, target)
 			if not != "" {
 				why = append(why, plan.Note{Subject: goal.Dev, Text: not})
@@ -79,11 +80,11 @@ func (s Store) Shapers() (all []*Shaper, why []plan.Note, err error) {
 }
 
 // shaper is one of a goal's queues, or why that cannot be followed. It is neither where there is nothing to follow.
-func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why string) {
+func (at situation) shaper(goal plan.Goal, target kernel.Target) (s *Shaper, why string) {
 	entry, dev := at.journal.Entry(target), goal.Dev
-	incoming := target.Kind == plan.Ingress
+	incoming := target.Kind == kernel.Ingress
 	if incoming {
-		names := plan.IFBs(at.facts, goal.Dev)
+		names := kernel.IFBs(at.facts, goal.Dev)
 		if entry == nil || len(names) == 0 {
 			return nil, ""
 		}
@@ -91,14 +92,15 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 	}
 	link, there := at.facts.Link(dev)
 	root, _ := link.Tree.Root()
-	_, followed := plan.Followed(plan.QueueOf(link.Tree).Stack)
+	_, followed := plan.Followed(kernel.QueueOf(link.Tree).Stack)
 	switch {
 	case !there:
 		return nil, "is not there"
 	case entry == nil || at.journal.State(at.facts, *entry) != journal.Ours:
 		return nil, "its queue is not weir's: weir status"
 	case !followed:
-		return nil, fmt.Sprintf("its queue is %s, and only the rate of a CAKE can be followed", plan.QueueOf(link.Tree))
+		return nil, fmt.Sprintf("its queue is %s, and only the rate of a CAKE can be followed",
+			kernel.QueueOf(link.Tree))
 	}
 	usual := planned(*entry)
 	low, high, behind := goal.Room(incoming, usual)
@@ -121,9 +123,9 @@ func (at situation) shaper(goal plan.Goal, target plan.Target) (s *Shaper, why s
 func planned(e journal.Entry) units.Rate {
 	var stack qdisc.Stack
 	switch last := e.Last().(type) {
-	case plan.Queue:
+	case kernel.Queue:
 		stack = last.Stack
-	case plan.Incoming:
+	case kernel.Incoming:
 		stack = last.Stack
 	}
 	rate, _ := plan.Followed(stack)

@@ -18,6 +18,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -33,7 +34,7 @@ func TestFollowed(t *testing.T) {
 	set := func(from, to string) {
 		t.Helper()
 		root, _ := m.f.Links[0].Tree.Root()
-		text := strings.Replace(plan.QueueOf(m.f.Links[0].Tree).String(), from, to, 1)
+		text := strings.Replace(kernel.QueueOf(m.f.Links[0].Tree).String(), from, to, 1)
 		if root.Kind != "cake" || !strings.Contains(text, to) {
 			t.Fatalf("%s", text)
 		}
@@ -78,7 +79,7 @@ func TestFollowed(t *testing.T) {
 	set("10mbit", "63mbit")
 	goal.Follow = ""
 	out, err := s.Up(goal, 0)
-	now := plan.QueueOf(m.f.Links[0].Tree).String()
+	now := kernel.QueueOf(m.f.Links[0].Tree).String()
 	if err != nil || len(out.Done) == 0 || !strings.HasPrefix(now, "cake bandwidth 99.75mbit ") {
 		t.Errorf("the rate alone makes %v, %v: %s", out.Done, err, now)
 	}
@@ -308,7 +309,7 @@ func TestFollowedIncoming(t *testing.T) {
 		t.Errorf("the same goal again makes %v", out.Done)
 	}
 	must[Outcome](t)(s.Down(false))
-	if now := plan.IncomingAt(m.f, "eth0"); now.Other != plan.NoIngress {
+	if now := kernel.IncomingAt(m.f, "eth0"); now.Other != kernel.NoIngress {
 		t.Errorf("after down there is %s", now)
 	}
 }
@@ -356,7 +357,7 @@ func TestFollowerIsWanted(t *testing.T) {
 		}, true},
 		"the same goal, after somebody else's rate": {func(s Store) error {
 			m := s.host.(*fake)
-			set := plan.QueueOf(m.f.Links[0].Tree).String()
+			set := kernel.QueueOf(m.f.Links[0].Tree).String()
 			m.f.Links[0].Tree = single(t, strings.Replace(set, "63mbit", "10mbit", 1))
 			out, err := s.Up(goal, 0)
 			if err == nil && len(out.Done) == 0 {
@@ -382,7 +383,7 @@ func TestFollowerIsWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newFake(t)
 			must[Outcome](t)(s.Up(goal, 0))
-			followed := strings.Replace(plan.QueueOf(m.f.Links[0].Tree).String(), "99.75mbit", "63mbit", 1)
+			followed := strings.Replace(kernel.QueueOf(m.f.Links[0].Tree).String(), "99.75mbit", "63mbit", 1)
 			m.f.Links[0].Tree = single(t, followed)
 			all, why, err := s.Shapers()
 			if err != nil || len(all) != 1 || len(why) != 0 {

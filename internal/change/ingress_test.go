@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -57,7 +58,7 @@ func TestIngressDrifts(t *testing.T) {
 					within = 0
 				}
 				must[Outcome](t)(s.Up(bothWays, within))
-				if now := plan.IncomingAt(m.f, "eth0").String(); now != arriving {
+				if now := kernel.IncomingAt(m.f, "eth0").String(); now != arriving {
 					t.Fatalf("what arrives passes %s", now)
 				}
 				up, _ := m.facts()
@@ -147,7 +148,7 @@ func TestIngressAndTheDevice(t *testing.T) {
 	m.f.Links[0] = before.Links[0]
 	m.f.Links[0].Index = 12
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Failed) != 0 ||
-		plan.IncomingAt(m.f, "eth0").String() != arriving {
+		kernel.IncomingAt(m.f, "eth0").String() != arriving {
 		t.Errorf("when it is back: %+v", out)
 	}
 	m.f.Links = slices.DeleteFunc(m.f.Links, func(l host.Link) bool { return l.Name == "eth0" })
@@ -171,7 +172,7 @@ func TestIngressAfterReboot(t *testing.T) {
 		}
 		must[Outcome](t)(s.Boot())
 		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 ||
-			plan.IncomingAt(m.f, "eth0").String() != arriving {
+			kernel.IncomingAt(m.f, "eth0").String() != arriving {
 			t.Errorf("%+v", status)
 		}
 	}
@@ -186,4 +187,4 @@ func TestIngressAfterReboot(t *testing.T) {
 	}
 }
 
-func incomingAt(dev string) plan.Target { return plan.Target{Kind: plan.Ingress, Name: dev} }
+func incomingAt(dev string) kernel.Target { return kernel.Target{Kind: kernel.Ingress, Name: dev} }

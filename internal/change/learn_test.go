@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
@@ -48,7 +49,7 @@ func TestLearn(t *testing.T) {
 	}
 	st, err := s.Status()
 	if err != nil || !st.InForce || st.Unconfirmed || st.Goal.Rate != 48e6 || st.Goal.Follow != plan.Auto ||
-		!strings.HasPrefix(plan.QueueOf(m.f.Links[0].Tree).String(), "cake bandwidth 47.88mbit ") {
+		!strings.HasPrefix(kernel.QueueOf(m.f.Links[0].Tree).String(), "cake bandwidth 47.88mbit ") {
 		t.Errorf("after a rate was found: %+v, %v", st, err)
 	}
 	if m.f.Files[host.GoalFile] != file {

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/internal/plan"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -34,7 +33,7 @@ func reported(command string, out Outcome, err error) (lines []string) {
 		say("%v", err)
 	}
 	for _, c := range out.Done {
-		if c.Kind == plan.File {
+		if c.IsFile() {
 			say("%s: %s", c.Name, c.Verb())
 		} else {
 			say("%s: %s, was %s: %s", c.Target, c.New, c.Old, c.Reason)

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/dualpi2"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -25,18 +25,10 @@ type machine interface {
 	tree(c *qdisc.Conn, link int) (qdisc.Tree, error) // of one device, which is little of facts
 	// the live connections, but for those that leave by a device that is said not to pass
 	path(f host.Facts, pass map[int]bool) host.Sockets
-	setTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
-	restoreTree(link int, tree qdisc.Tree) error // puts back what was read
-	// away with what a BPF queue has left that somebody else has taken away
-	cleanQueue(link, gsoSegs int) error
-	// what arrives passes it first; empty: takes that away; and reads it back
-	setIngress(link int, a qdisc.Arriving) error
-	setSysctl(name, value string) (err error) // writes, and reads it back
-	writable(path string) error               // why a file could not be written, for all that can be told before
-	// setFile puts it there whole or not at all, and on disk; as written at a time, if one is given.
-	setFile(path string, file host.File, at time.Time) error
-	sweep(path string)         // away with what a run that was killed has written of it
-	reload(done []plan.Change) // tells those who have read the files that were changed
+	kernel.Machine
+	writable(path string) error // why a file could not be written, for all that can be told before
+	sweep(path string)          // away with what a run that was killed has written of it
+	reload(done []plan.Change)  // tells those who have read the files that were changed
 }
 
 // live is the host in the network namespace of the calling thread.
@@ -51,7 +43,7 @@ func (live) tree(c *qdisc.Conn, link int) (qdisc.Tree, error) { return c.Tree(li
 
 func (live) path(f host.Facts, pass map[int]bool) host.Sockets { return host.ReadPath(f, pass) }
 
-func (live) setTree(link int, stack qdisc.Stack) error {
+func (live) SetTree(link int, stack qdisc.Stack) error {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return err
@@ -61,9 +53,9 @@ func (live) setTree(link int, stack qdisc.Stack) error {
 }
 
 // setIngress is about what arrives; an empty one takes it away.
-func (live) setIngress(link int, a qdisc.Arriving) error { return qdisc.SetIngress(link, a) }
+func (live) SetIngress(link int, a qdisc.Arriving) error { return qdisc.SetIngress(link, a) }
 
-func (live) restoreTree(link int, tree qdisc.Tree) error {
+func (live) RestoreTree(link int, tree qdisc.Tree) error {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return err
@@ -72,7 +64,7 @@ func (live) restoreTree(link int, tree qdisc.Tree) error {
 	return conn.Restore(link, tree)
 }
 
-func (live) cleanQueue(link, gsoSegs int) error {
+func (live) CleanQueue(link, gsoSegs int) error {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return err
@@ -93,7 +85,7 @@ func (live) cleanQueue(link, gsoSegs int) error {
 	return netlink.LinkSetGSOMaxSegs(l, gsoSegs)
 }
 
-func (live) setSysctl(name, value string) error {
+func (live) SetSysctl(name, value string) error {
 	path := host.SysctlPath(name)
 	// Not os.WriteFile, which would create a file where the setting does not exist.
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

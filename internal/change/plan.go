@@ -11,6 +11,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
@@ -151,10 +152,10 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
 	blind := at.needsRoot(wanted, p)
-	others := func(t plan.Target) bool { return at.only != "" && t.Dev() != "" && t.Dev() != at.only }
+	others := func(t kernel.Target) bool { return at.only != "" && t.Dev() != "" && t.Dev() != at.only }
 	for _, c := range wanted {
-		if asKept && c.Kind == plan.File || at.leavesFile(c.Target) || blind && j.Untouched(facts, c.Target) ||
-			others(c.Target) || partly && c.Kind == plan.Sysctl && j.Holds(facts, c.Target) {
+		if asKept && c.IsFile() || at.leavesFile(c.Target) || blind && j.Untouched(facts, c.Target) ||
+			others(c.Target) || partly && c.Dev() == "" && !c.IsFile() && j.Holds(facts, c.Target) {
 			continue
 		}
 		if c.Target == journal.GoalFile && at.saysAlready(p, there) {
@@ -169,7 +170,7 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 	if j != nil {
 		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
 		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries,
-			func(e journal.Entry) bool { return e.Kind != plan.File })
+			func(e journal.Entry) bool { return !e.IsFile() })
 		absent := func(e journal.Entry) bool {
 			if e.Dev() == "" {
 				return partly
@@ -179,7 +180,7 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 			return asked && !planned
 		}
 		for _, e := range j.Entries {
-			if asKept && e.Kind == plan.File || absent(e) || others(e.Target) {
+			if asKept && e.IsFile() || absent(e) || others(e.Target) {
 				continue
 			}
 			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
@@ -204,7 +205,7 @@ func (at situation) saysAlready(p plan.Plan, goals []plan.Goal) bool {
 		return true
 	}
 	e := at.journal.Entry(journal.GoalFile)
-	return e != nil && e.Last().Meets(plan.Content{File: file}) && alike(p.All(), at.journal.Confirmed().Plain())
+	return e != nil && e.Last().Meets(kernel.Content{File: file}) && alike(p.All(), at.journal.Confirmed().Plain())
 }
 
 // keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace
@@ -220,11 +221,11 @@ func (at situation) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	for _, c := range p.Changes {
 		switch {
 		case !c.Unshapes(), c.Dev() != p.Goal.Dev:
-		case c.Kind == plan.Ingress && was.ShapesArriving():
+		case c.Kind == kernel.Ingress && was.ShapesArriving():
 			if relay && goal.Carries != was.Carries {
 				gave.Role, gave.Carries = was.Role, was.Carries
 			}
-		case c.Kind == plan.Ingress:
+		case c.Kind == kernel.Ingress:
 			gave.Ingress, both.Ingress = was.Ingress, was.Ingress
 		case goal.Rate != 0 || goal.Qdisc != "" || goal.Recipe != "":
 			// It is asked for.
@@ -262,7 +263,7 @@ func (at situation) keepsShaper(goal plan.Goal, p plan.Plan) error {
 // lasting splits changes into those of the running system, which end with it, and those of files.
 func lasting(changes []plan.Change) (now, files []plan.Change) {
 	for _, c := range changes {
-		if c.Kind == plan.File {
+		if c.IsFile() {
 			files = append(files, c)
 		} else {
 			now = append(now, c)
@@ -279,13 +280,13 @@ func (at situation) needsRoot(wanted []plan.Change, p plan.Plan) bool {
 		return false
 	}
 	return slices.ContainsFunc(wanted, func(c plan.Change) bool {
-		incoming, ok := c.New.(plan.Incoming)
+		incoming, ok := c.New.(kernel.Incoming)
 		if !ok {
 			return false
 		}
 		var last []string
 		if e := j.Entry(c.Target); e != nil {
-			set, _ := e.Last().(plan.Incoming)
+			set, _ := e.Last().(kernel.Incoming)
 			last = set.Tunnels
 		}
 		known := func(name string) bool { return slices.Contains(last, name) }
@@ -297,11 +298,11 @@ func (at situation) needsRoot(wanted []plan.Change, p plan.Plan) bool {
 
 // leavesFile reports whether a file is not to be written for now, though another was planned: the goal's, which
 // somebody has changed; or one that somebody has removed (systemctl disable does), if it is a boot that asks.
-func (at situation) leavesFile(t plan.Target) bool {
+func (at situation) leavesFile(t kernel.Target) bool {
 	j, f := at.journal, at.facts
 	e := j.Entry(t)
 	switch {
-	case j == nil || t.Kind != plan.File:
+	case j == nil || !t.IsFile():
 		return false
 	case e == nil:
 		return at.keepGoalFile && t == journal.GoalFile && f.Files[t.Name].Kind == host.Regular
@@ -310,8 +311,8 @@ func (at situation) leavesFile(t plan.Target) bool {
 	return at.keepGoalFile && t == journal.GoalFile && j.State(f, *e) == journal.Foreign || at.keepRemoved && removed
 }
 
-func isNoFile(v plan.Value) bool {
-	content, ok := v.(plan.Content)
+func isNoFile(v kernel.Value) bool {
+	content, ok := v.(kernel.Content)
 	return ok && content.Kind == host.NoFile
 }
 

@@ -9,8 +9,8 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
-	"weir/internal/qdisc"
 )
 
 // Recover puts back a run that is not confirmed, or was cut short, whatever has been changed since.
@@ -121,7 +121,7 @@ func (t *transaction) putBack(out *Outcome) error {
 		return nil // and the journal stays, so that it can be tried again
 	}
 	for _, e := range j.Entries {
-		if e.Kind == plan.File {
+		if e.IsFile() {
 			t.host.sweep(e.Name)
 		}
 	}
@@ -166,13 +166,15 @@ func (at situation) toPutBack(out *Outcome) (back []plan.Change, overwritten []p
 	for _, e := range j.Entries {
 		now, ok := j.Value(facts, e.Target)
 		want, ours := j.BackTo(e)
-		want = present(facts, want)
+		if o := e.Object(); o.Possible != nil && ours {
+			want = o.Possible(facts, want)
+		}
 		change := plan.Change{Target: e.Target, Old: now, New: want, Reason: reason, Evidence: "the journal"}
 		switch {
 		case !ours && e.Theirs && j.Pending.Down:
 			change.New = e.Was
 			why := e.Differs(now)
-			if owner := plan.Owner(facts, e.Target); e.Kind != plan.File && owner != "" {
+			if owner := e.Object().Owner(facts, e.Name); !e.IsFile() && owner != "" {
 				why += "; " + owner
 			}
 			out.Left = append(out.Left, Failure{change, why})
@@ -184,7 +186,7 @@ func (at situation) toPutBack(out *Outcome) (back []plan.Change, overwritten []p
 			if j.State(facts, e) == journal.Foreign {
 				overwritten = append(overwritten, overwrites(change))
 			}
-			if e.Kind == plan.File {
+			if e.IsFile() {
 				files = append(files, change)
 			} else {
 				back = append(back, change)
@@ -234,23 +236,9 @@ func (s Store) ended(j *journal.Journal) error {
 }
 
 // brief is a value in a sentence, where a whole file has no place.
-func brief(v plan.Value) string {
-	if _, is := v.(plan.Content); is {
+func brief(v kernel.Value) string {
+	if _, is := v.(kernel.Content); is {
 		return "another"
 	}
 	return v.String()
-}
-
-// present is what can be set of a value: no tunnel can be unpacked that is not there.
-func present(f host.Facts, value plan.Value) plan.Value {
-	incoming, ok := value.(plan.Incoming)
-	if !ok || incoming.Stack == nil {
-		return value
-	}
-	gone := func(name string) bool { _, ok := f.Link(name); return !ok }
-	there, outer := slices.DeleteFunc(slices.Clone(incoming.Tunnels), gone), incoming.Outer
-	if len(there) == 0 {
-		outer = nil
-	}
-	return plan.Incoming{Arriving: qdisc.NewArriving(incoming.Stack, there, outer)}
 }

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -90,7 +91,7 @@ func liveRelay(t *testing.T) {
 	up := func(goal plan.Goal, how, want string) {
 		t.Helper()
 		out, err := s.Up(goal, 0)
-		if now := plan.IncomingAt(facts(), "up0").String(); err != nil || len(out.Failed) > 0 || now != want {
+		if now := kernel.IncomingAt(facts(), "up0").String(); err != nil || len(out.Failed) > 0 || now != want {
 			t.Errorf("%s: %+v, %v; what arrives passes %s", how, out, err, now)
 		}
 		status(how, false)
@@ -168,7 +169,7 @@ func liveRelay(t *testing.T) {
 			now, there := after.Link(l.Name)
 			atIngress := slices.ContainsFunc(now.Tree.Qdiscs, atIngress)
 			if !there || now.Redirect != "" || len(now.Passes) > 0 || atIngress ||
-				plan.QueueOf(now.Tree).String() != plan.QueueOf(l.Tree).String() {
+				kernel.QueueOf(now.Tree).String() != kernel.QueueOf(l.Tree).String() {
 				t.Errorf("%s: after down %s is %+v, was %+v", c.name, l.Name, now, l)
 			}
 		}

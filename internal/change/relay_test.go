@@ -14,6 +14,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -100,7 +101,7 @@ func TestRelay(t *testing.T) {
 	if len(out.Failed) != 0 || out.Goal.Carries != "tunnel" || !noted(out.Notes, "role", "carrying tunnel") {
 		t.Errorf("up: %+v", out)
 	}
-	if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
+	if now := kernel.IncomingAt(m.f, "eth0").String(); now != unpacked {
 		t.Fatalf("what arrives passes %s", now)
 	}
 	status := must[Status](t)(s.Status())
@@ -108,7 +109,7 @@ func TestRelay(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 	j := must[*journal.Journal](t)(s.disk.Load())
-	if e := j.Entry(incomingAt("eth0")); e == nil || !e.Was.Meets(journal.NoIncoming) || e.Last().String() != unpacked {
+	if e := j.Entry(incomingAt("eth0")); e == nil || !e.Was.Meets(kernel.NoIncoming) || e.Last().String() != unpacked {
 		t.Errorf("the journal says %+v", e)
 	}
 	if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
@@ -147,7 +148,7 @@ func TestTunnelDrifts(t *testing.T) {
 		}, want: unpacked},
 		"the tunnel comes back after up": {spoil: func(s Store, m *fake) {
 			m.gone("tun0")
-			if out, err := s.Up(plan.Goal{}, 0); err != nil || plan.IncomingAt(m.f, "eth0").String() != alone {
+			if out, err := s.Up(plan.Goal{}, 0); err != nil || kernel.IncomingAt(m.f, "eth0").String() != alone {
 				m.t.Errorf("up without the tunnel: %+v, %v", out, err)
 			}
 			m.tunnel("tun0", 4, "udp/1194")
@@ -214,7 +215,7 @@ func TestTunnelDrifts(t *testing.T) {
 					t.Fatalf("status: %+v", status)
 				}
 				drift := slices.DeleteFunc(slices.Clone(status.Drift),
-					func(c plan.Change) bool { return c.Kind == plan.File })
+					func(c plan.Change) bool { return c.IsFile() })
 				if c.want != "" && (len(status.Drift) != 1 || len(drift) != 1 || drift[0].Target != incomingAt(dev) ||
 					drift[0].New.String() != c.want || drift[0].Old.String() == c.want) {
 					t.Fatalf("drift: %+v", status.Drift)
@@ -224,7 +225,7 @@ func TestTunnelDrifts(t *testing.T) {
 				}
 				mends := func(run func() (Outcome, error)) {
 					out := must[Outcome](t)(run())
-					now := plan.IncomingAt(m.f, dev).String()
+					now := kernel.IncomingAt(m.f, dev).String()
 					if len(out.Failed) != 0 || c.want != "" && now != c.want {
 						t.Errorf("%+v, and what arrives passes %s", out, now)
 					}
@@ -262,7 +263,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 			s, m := relaying(t)
 			must[Outcome](t)(s.Up(relay, 0))
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 500e6, Role: "relay", Carries: "forward"}, minute))
-			if now := plan.IncomingAt(m.f, "eth0").String(); now != plan.NoIngress {
+			if now := kernel.IncomingAt(m.f, "eth0").String(); now != kernel.NoIngress {
 				t.Fatalf("what arrives passes %s", now)
 			}
 			var out Outcome
@@ -274,7 +275,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 				m.gone("tun0")
 				out = must[Outcome](t)(later(s, m).Expire(nil))
 			}
-			if now := plan.IncomingAt(m.f, "eth0").String(); len(out.Failed) != 0 || now != alone {
+			if now := kernel.IncomingAt(m.f, "eth0").String(); len(out.Failed) != 0 || now != alone {
 				t.Errorf("%+v, and what arrives passes %s", out, now)
 			}
 			if status := must[Status](t)(s.Status()); !status.InForce || status.Unconfirmed ||
@@ -283,7 +284,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 			}
 			m.tunnel("tun0", 24, "udp/1194")
 			must[Outcome](t)(s.Boot())
-			if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
+			if now := kernel.IncomingAt(m.f, "eth0").String(); now != unpacked {
 				t.Errorf("with the tunnel what arrives passes %s", now)
 			}
 			must[Outcome](t)(s.Down(false))
@@ -305,13 +306,13 @@ func TestBootBeforeTheTunnel(t *testing.T) {
 	if out := must[Outcome](t)(s.Boot()); len(out.Failed) != 0 || m.clock != 0 || m.f.Files[host.UdevFile] != files {
 		t.Errorf("%+v after %v; the rules are\n%s", out, m.clock, m.f.Files[host.UdevFile].Text)
 	}
-	if status := must[Status](t)(s.Status()); !status.InForce || plan.IncomingAt(m.f, "eth0").String() != alone {
+	if status := must[Status](t)(s.Status()); !status.InForce || kernel.IncomingAt(m.f, "eth0").String() != alone {
 		t.Errorf("before the tunnel: %+v", status)
 	}
 	for _, c := range []struct {
 		ready time.Duration
 		want  string
-	}{{3 * time.Second, unpacked}, {time.Hour, plan.NoIngress}} {
+	}{{3 * time.Second, unpacked}, {time.Hour, kernel.NoIngress}} {
 		m.gone("tun0")
 		m.tunnel("tun0", 30)
 		m.clock = 0
@@ -322,7 +323,7 @@ func TestBootBeforeTheTunnel(t *testing.T) {
 		}
 		must[Outcome](t)(s.Boot())
 		m.slept = nil
-		if now := plan.IncomingAt(m.f, "eth0").String(); now != c.want || m.clock > 10*time.Second {
+		if now := kernel.IncomingAt(m.f, "eth0").String(); now != c.want || m.clock > 10*time.Second {
 			t.Errorf("ready after %v: after %v what arrives passes %s", c.ready, m.clock, now)
 		}
 	}
@@ -404,7 +405,7 @@ func older(t *testing.T, s Store, m *fake) {
 	f := m.f.Files[host.GoalFile]
 	f.Text = strings.ReplaceAll(f.Text, "carries = 'route'\n", "")
 	m.f.Files[host.GoalFile] = f
-	j.Entry(journal.GoalFile).Set = []plan.Value{plan.Content{File: f}}
+	j.Entry(journal.GoalFile).Set = []kernel.Value{kernel.Content{File: f}}
 	if err := s.disk.Save(j); err != nil || strings.Contains(f.Text, "carries") {
 		t.Fatalf("%v; the file is\n%s", err, f.Text)
 	}
@@ -457,7 +458,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 			case "up":
 				out := must[Outcome](t)(s.Up(plan.Goal{}, 0))
 				if !noted(out.Notes, "role", "relay, carrying tunnel, as the host is set up") ||
-					plan.IncomingAt(m.f, "eth0").String() != unpacked {
+					kernel.IncomingAt(m.f, "eth0").String() != unpacked {
 					t.Errorf("up: %+v", out)
 				}
 				check("tunnel")
@@ -477,7 +478,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				}
 				must[Outcome](t)(s.Boot())
 				check("")
-				if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
+				if now := kernel.IncomingAt(m.f, "eth0").String(); now != unpacked {
 					t.Errorf("with the tunnel what arrives passes %s", now)
 				}
 			case "a lost journal":
@@ -486,7 +487,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 					t.Fatal(err)
 				}
 				must[Outcome](t)(s.Boot())
-				if now := plan.IncomingAt(m.f, "eth0").String(); now != unpacked {
+				if now := kernel.IncomingAt(m.f, "eth0").String(); now != unpacked {
 					t.Errorf("what arrives passes %s", now)
 				}
 				check("")
@@ -525,7 +526,7 @@ func TestRoleAsSeen(t *testing.T) {
 	}
 	out := must[Outcome](t)(s.Up(rate, 0))
 	if out.Goal != p.Goal || !noted(out.Notes, "role", "looks like a one-card relay") ||
-		plan.IncomingAt(m.f, "eth0").String() != unpacked {
+		kernel.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("up: %+v", out)
 	}
 	inForce := func(how string) {
@@ -640,7 +641,7 @@ func TestTunnelCannotBeToldAnyMore(t *testing.T) {
 	}
 	must[Outcome](t)(s.Up(plan.Goal{}, 0))
 	if status := must[Status](t)(s.Status()); !status.InForce ||
-		plan.IncomingAt(m.f, "eth0").String() != plan.NoIngress {
+		kernel.IncomingAt(m.f, "eth0").String() != kernel.NoIngress {
 		t.Errorf("status: %+v", status)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -654,7 +655,7 @@ func TestTunnelLeadsNowhere(t *testing.T) {
 	before, _ := m.facts()
 	m.named("tun0").Redirect = host.Gone
 	must[Outcome](t)(s.Up(relay, 0))
-	if status := must[Status](t)(s.Status()); !status.InForce || plan.IncomingAt(m.f, "eth0").String() != unpacked {
+	if status := must[Status](t)(s.Status()); !status.InForce || kernel.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("status: %+v", status)
 	}
 	must[Outcome](t)(s.Down(false))

@@ -12,6 +12,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -241,7 +242,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 
 // queuesFollowed are the queues of a goal whose rate a follower may choose.
 func (at situation) queuesFollowed(goal plan.Goal) (all []Followed) {
-	for _, target := range []plan.Target{journal.RootOf(goal.Dev), {Kind: plan.Ingress, Name: goal.Dev}} {
+	for _, target := range []kernel.Target{journal.RootOf(goal.Dev), {Kind: kernel.Ingress, Name: goal.Dev}} {
 		if s, _ := at.shaper(goal, target); s != nil {
 			all = append(all, Followed{Dev: s.Dev, AfterProvider: s.AfterProvider, Rate: s.Rate(), Low: s.Low,
 				High: s.High})

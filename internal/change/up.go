@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -122,7 +123,7 @@ func (t *transaction) up(goals []plan.Goal, within time.Duration) (Outcome, erro
 func (t *transaction) claimAll(p *plan.Plan, out *Outcome) error {
 	refused := t.disk.Claim(p.All(), t.facts)
 	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c plan.Change) bool {
-		if refused != nil || c.Kind != plan.Sysctl {
+		if refused != nil || c.Dev() != "" || c.IsFile() {
 			return false
 		}
 		err := t.disk.ClaimSetting(c, t.facts)
@@ -197,8 +198,9 @@ func (t *transaction) carryOut(next *journal.Journal, p plan.Plan, out *Outcome)
 		switch err := t.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)
-		case t.atBoot && c.Kind == plan.Ingress:
-			err = errors.Join(err, t.setIngress(next, c.Name, journal.NoIncoming)) // what leaves is shaped all the same
+		case t.atBoot && c.Object().Optional:
+			e := next.Entry(c.Target)
+			err = errors.Join(err, c.Object().Put(t.host, next.Place(*e), e.Was)) // what leaves is shaped all the same
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		case c.Dev() != "":
 			undone := t.takeBack(next, append(out.Done, c))
@@ -278,17 +280,17 @@ func (t *transaction) arm(next *journal.Journal) error {
 // has tried; next is its journal.
 func (t *transaction) takeBack(next *journal.Journal, tried []plan.Change) error {
 	var failed []error
-	for _, c := range slices.Backward(tried) {
-		switch before := c.Old.(type) {
-		case plan.Setting:
-			failed = append(failed, t.host.setSysctl(c.Name, string(before)))
-		case plan.Incoming:
-			failed = append(failed, t.setIngress(next, c.Name, before))
-		}
-	}
-	for _, c := range slices.Backward(tried) { // what the kernel makes by itself it makes by the settings
-		if link, there := t.facts.Link(c.Name); there && c.Kind == plan.Root {
-			failed = append(failed, t.host.restoreTree(link.Index, link.Tree))
+	for _, whole := range []bool{false, true} { // what the kernel makes by itself it makes by the settings
+		for _, c := range slices.Backward(tried) {
+			o, at := c.Object(), next.Place(*next.Entry(c.Target))
+			link, there := t.facts.Link(c.Dev())
+			if o.Whole != whole || c.IsFile() || c.Dev() != "" && whole && !there {
+				continue
+			}
+			if whole {
+				at.Link, at.Tree, at.Was = link.Index, link.Tree, c.Old
+			}
+			failed = append(failed, o.Put(t.host, at, c.Old))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -303,7 +305,7 @@ func notSet(goal plan.Goal, c plan.Change, err, undone error) error {
 	switch {
 	case goal.Only:
 		try = "weir doctor, for what this kernel can do"
-	case c.Kind == plan.Ingress:
+	case c.Kind == kernel.Ingress:
 		what, try = fmt.Sprintf("%s: ingress: %s: %v", c.Name, c.New, err),
 			goal.WithoutIngress()+"; or weir plan for the reasons"
 	}

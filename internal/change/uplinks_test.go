@@ -19,6 +19,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -37,7 +38,7 @@ func twoCards(t *testing.T) (Store, *fake) {
 	return s, m
 }
 
-func root(m *fake, dev string) string { return plan.QueueOf(m.named(dev).Tree).String() }
+func root(m *fake, dev string) string { return kernel.QueueOf(m.named(dev).Tree).String() }
 
 // A goal that nobody has confirmed keeps its timer, whatever is brought up on another device.
 func TestTwoUplinksUnconfirmed(t *testing.T) {
@@ -171,7 +172,7 @@ func TestTwoUplinks(t *testing.T) {
 			if got, want := m.f.Sysctls[wmem], alone[stays.Dev].Sysctls[wmem]; got != want {
 				t.Errorf("%s is %v, and what stays wants %v", wmem, got, want)
 			}
-			if root(m, gone.Dev) != plan.QueueOf(m.found.Links[slices.IndexFunc(m.found.Links,
+			if root(m, gone.Dev) != kernel.QueueOf(m.found.Links[slices.IndexFunc(m.found.Links,
 				func(l host.Link) bool { return l.Name == gone.Dev })].Tree).String() {
 				t.Errorf("%s has %s", gone.Dev, root(m, gone.Dev))
 			}
@@ -254,7 +255,7 @@ func TestUplinksAreApart(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 40e6}, minute))
 	must[Outcome](t)(s.Recover())
 	must[Outcome](t)(s.DownOne("eth0", true))
-	if root(m, "eth0") != plan.QueueOf(m.found.Links[0].Tree).String() {
+	if root(m, "eth0") != kernel.QueueOf(m.found.Links[0].Tree).String() {
 		t.Errorf("eth0 has %s", root(m, "eth0"))
 	}
 	if _, err := s.DownOne("eth0", false); err == nil || !strings.Contains(err.Error(), "not up on eth0") {
@@ -348,7 +349,7 @@ func TestTwoUplinksKilled(t *testing.T) {
 }
 
 // incoming is what arrives at a device passes.
-func incoming(m *fake, dev string) string { return plan.IncomingAt(m.f, dev).String() }
+func incoming(m *fake, dev string) string { return kernel.IncomingAt(m.f, dev).String() }
 
 // What arrives at each of two uplinks passes a queue of its own, and each comes and goes without the other.
 func TestTwoUplinksIngress(t *testing.T) {
@@ -383,7 +384,7 @@ func TestTwoUplinksIngress(t *testing.T) {
 		t.Errorf("mended, what arrives passes %s and %s", a, b)
 	}
 	must[Outcome](t)(s.DownOne("eth0", false))
-	if a, b := incoming(m, "eth0"), incoming(m, "eth1"); a != plan.NoIngress || b != slow {
+	if a, b := incoming(m, "eth0"), incoming(m, "eth1"); a != kernel.NoIngress || b != slow {
 		t.Errorf("one down: what arrives passes %s and %s", a, b)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -788,7 +789,7 @@ func TestNameOfTheOther(t *testing.T) {
 			if out := must[Outcome](t)(s.DownAll(true)); len(out.Failed) != 0 {
 				t.Errorf("%+v", out)
 			}
-			if got := root(m, "eth1"); got != plan.QueueOf(m.found.Links[0].Tree).String() {
+			if got := root(m, "eth1"); got != kernel.QueueOf(m.found.Links[0].Tree).String() {
 				t.Errorf("the card has %s", got)
 			}
 		})
@@ -1011,22 +1012,22 @@ func TestDownOneLeavesTheHost(t *testing.T) {
 	edited := func(m *fake) string {
 		return strings.ReplaceAll(m.f.Files[host.GoalFile].Text, "10ms", "11ms") + "# mine\n"
 	}
-	for name, theirs := range map[string]func(*fake) plan.Target{
-		"the goals' file": func(m *fake) plan.Target {
+	for name, theirs := range map[string]func(*fake) kernel.Target{
+		"the goals' file": func(m *fake) kernel.Target {
 			f := m.f.Files[host.GoalFile]
 			f.Text = edited(m)
 			m.f.Files[host.GoalFile] = f
 			return journal.GoalFile
 		},
-		"the settings' file": func(m *fake) plan.Target {
+		"the settings' file": func(m *fake) kernel.Target {
 			f := m.f.Files[conf]
 			f.Text += "net.core.somaxconn = 9999\n"
 			m.f.Files[conf] = f
-			return plan.Target{Kind: plan.File, Name: conf}
+			return kernel.Target{Kind: kernel.File, Name: conf}
 		},
-		"a setting": func(m *fake) plan.Target {
+		"a setting": func(m *fake) kernel.Target {
 			m.f.Sysctls[wmem] = host.Sysctl{Value: "4096 16384 65536"}
-			return plan.Target{Kind: plan.Sysctl, Name: wmem}
+			return kernel.Target{Kind: kernel.Sysctl, Name: wmem}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1043,7 +1044,7 @@ func TestDownOneLeavesTheHost(t *testing.T) {
 			if after.Files[at.Name] != before.Files[at.Name] || after.Sysctls[at.Name] != before.Sysctls[at.Name] {
 				t.Errorf("%s is %q, %q", at.Name, after.Files[at.Name].Text, after.Sysctls[at.Name].Value)
 			}
-			if root(m, "eth1") != plan.QueueOf(m.found.Links[1].Tree).String() {
+			if root(m, "eth1") != kernel.QueueOf(m.found.Links[1].Tree).String() {
 				t.Errorf("eth1 has %s", root(m, "eth1"))
 			}
 			// It is still somebody else's for who takes all down.

@@ -10,7 +10,7 @@ type edits = hosttest.Edits
 var (
 	tree       = hosttest.Tree
 	with       = hosttest.With
-	kernel     = hosttest.Kernel
+	kernelWith = hosttest.Kernel
 	bpfDualPI2 = hosttest.BPFDualPI2
 	sysctl     = hosttest.Sysctl
 	uplink     = hosttest.Uplink

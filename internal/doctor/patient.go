@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -52,7 +53,7 @@ func (p *patient) initial() bool { _, ok := p.Sysctls["net.core.default_qdisc"];
 
 // source says where a value comes from, as far as files tell.
 func (p *patient) source(sysctl string) string {
-	return cmp.Or(plan.SysctlOwner(p.Facts, sysctl), "read from "+host.SysctlPath(sysctl))
+	return cmp.Or(kernel.SysctlOwner(p.Facts, sysctl), "read from "+host.SysctlPath(sysctl))
 }
 
 // foreign reports whether no kernel has this value by itself.
@@ -75,7 +76,7 @@ func (p *patient) queueName() string {
 	if len(p.stack) > 0 {
 		return p.stack.Leaf()
 	}
-	return plan.QueueOf(p.link.Tree).String()
+	return kernel.QueueOf(p.link.Tree).String()
 }
 
 // traits are what that discipline can do.

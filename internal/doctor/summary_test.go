@@ -60,15 +60,15 @@ func TestSummarize(t *testing.T) {
 			"Nothing harmful was seen so far, but no connection is busy. Worth knowing: 3 things, below.",
 			"weir doctor",
 			again, ""}},
-		{"nobody there, and nothing to shape with", facts(kernel("fq_codel", "mq"), lowat), Summary{true,
+		{"nobody there, and nothing to shape with", facts(kernelWith("fq_codel", "mq"), lowat), Summary{true,
 			"This server's kernel has nothing to shape with: weir up --rate would be refused.", "",
 			"install the package with all of the kernel's modules", "kernel-cannot-shape"}},
-		{"the same, and Debian's", facts(kernel("fq_codel", "mq"), func(f *host.Facts) {
+		{"the same, and Debian's", facts(kernelWith("fq_codel", "mq"), func(f *host.Facts) {
 			f.Kernel = "6.1.0-50-cloud-amd64"
 		}), Summary{true,
 			"This server's kernel has nothing to shape with: weir up --rate would be refused.", "",
 			"apt-get install --reinstall linux-image-6.1.0-50-cloud-amd64", "kernel-cannot-shape"}},
-		{"nobody there, and what the kernel has shapes", facts(kernel("tbf", "mq"),
+		{"nobody there, and what the kernel has shapes", facts(kernelWith("tbf", "mq"),
 			uplink(t, "tbf rate 50mbit burst 32k latency 50ms", 1)), Summary{false,
 			"Nothing wrong was seen so far, but no connection is busy.", "weir doctor", again, ""}},
 		{"not looked deeper", with(t), Summary{false,

@@ -890,7 +890,7 @@ func TestInRefused(t *testing.T) {
 		refused("without CAP_SYS_ADMIN", err, bpf.ErrNotSupported)
 		facts, err := host.Read()
 		n.must(err)
-		if why := facts.BPFDualPI2; facts.Qdiscs["bpf_dualpi2"] != host.No ||
+		if why := facts.Lacks["bpf_dualpi2"]; facts.Qdiscs["bpf_dualpi2"] != host.No ||
 			!strings.Contains(why, "requires CAP_SYS_ADMIN") || strings.Contains(why, "\n") {
 			t.Errorf("without CAP_SYS_ADMIN: %s: %s", facts.Qdiscs["bpf_dualpi2"], why)
 		}

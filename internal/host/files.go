@@ -185,3 +185,12 @@ func started(text string) string {
 	}
 	return ""
 }
+
+// GoalLine begins the file of the goals. By it, and by FirstLine, files are known for Weir's.
+const GoalLine = "# The goal of weir. To change it edit it and run:  weir up\n"
+
+// IsOurs reports whether a file is one of Weir's by what it says of itself.
+func IsOurs(f File) bool {
+	return f.Kind == Regular && (strings.HasPrefix(strings.TrimPrefix(f.Text, ScriptLine), FirstLine) ||
+		strings.HasPrefix(f.Text, GoalLine))
+}

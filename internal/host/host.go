@@ -9,6 +9,7 @@
 package host
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -35,8 +36,11 @@ type Facts struct {
 	// by dotted name; a name that is missing does not exist here
 	Sysctls    map[string]Sysctl  `json:"sysctls"`
 	Congestion Congestion         `json:"congestion"`
-	Qdiscs     map[string]Support `json:"qdiscs"`                // by kind
-	BPFDualPI2 string             `json:"bpf_dualpi2,omitempty"` // why Qdiscs has no or unknown for bpf_dualpi2
+	Qdiscs     map[string]Support `json:"qdiscs"` // by kind
+	// by name: what this program brings along, in BPF
+	Objects map[string]Support `json:"objects,omitempty"`
+	// and of those that the kernel does not take, or where that is not known, why
+	Lacks map[string]string `json:"lacks,omitempty"`
 	// what it takes to let arriving packets wait in a queue: IngressModules
 	Ingress Support `json:"ingress,omitempty"`
 	// what it takes to let a tunnel's packets wait unpacked: UnpackModules
@@ -57,6 +61,15 @@ type Facts struct {
 	Hidden bool `json:"hidden,omitempty"`
 	// all of it only if ReadDeep has read it; of Read no more than who sets what at boot
 	Deep *Deep `json:"deep,omitempty"`
+}
+
+// MarshalJSON writes facts with a member that readers know from before there were several objects.
+func (f Facts) MarshalJSON() ([]byte, error) {
+	type plain Facts
+	return json.Marshal(struct {
+		plain
+		BPFDualPI2 string `json:"bpf_dualpi2,omitempty"`
+	}{plain(f), f.Lacks[qdisc.BPF]})
 }
 
 // Program is the file that this program runs from.
@@ -152,6 +165,28 @@ type Link struct {
 	Ports []string `json:"ports,omitempty"`
 	// the device to which a filter redirects all that arrives; Gone: to one that is no longer there
 	Redirect string `json:"redirect,omitempty"`
+}
+
+// Tunnel is the kind of tunnel that a link may be; "" if it is none. A tun device, which has no address of Ethernet's,
+// is always a tunnel's; a tap device may be a virtual machine's.
+func (l Link) Tunnel() string {
+	switch l.Kind {
+	case "wireguard", "amneziawg":
+		return "wireguard"
+	case "ovpn", "ovpn-dco", "ovpn-dco-v2":
+		return "ovpn"
+	case "xfrm", "vti", "vti6":
+		return "xfrm"
+	case "gretap":
+		return "gre"
+	case "ip6gretap":
+		return "ip6gre"
+	case "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve":
+		return l.Kind
+	case "tuntap":
+		return "tunnel"
+	}
+	return ""
 }
 
 // DefaultRoute is a way out.

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/bpf"
-	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
 )
 
@@ -41,7 +40,8 @@ func read() (Facts, processes, error) {
 		return Facts{}, processes{}, err
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
-	f.Qdiscs[qdisc.BPF], f.BPFDualPI2 = ownQdisc(f.Admin, dualpi2.Probe)
+	f.readObjects(objects())
+	f.Qdiscs[qdisc.BPF] = f.Objects[qdisc.BPF]
 	f.Ingress, f.Unpack = modules(root, f.Kernel).ingress(), modules(root, f.Kernel).all(UnpackModules()...)
 	readTunnels(root, &f)
 	f.readKept()

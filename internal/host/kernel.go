@@ -50,9 +50,21 @@ func support(root fs.FS, release string, try func([]string) (map[string]bool, er
 	return answers
 }
 
-// ownQdisc says whether the kernel takes the kind that this program brings along, and else why not. Who may load no
+// readObjects asks the kernel by these probes, by name, which objects it takes.
+func (f *Facts) readObjects(probes map[string]func() error) {
+	f.Objects, f.Lacks = map[string]Support{}, map[string]string{}
+	for name, probe := range probes {
+		support, why := takes(f.Admin, probe)
+		f.Objects[name] = support
+		if why != "" {
+			f.Lacks[name] = why
+		}
+	}
+}
+
+// takes says whether the kernel takes an object that this program brings along, and else why not. Who may load no
 // programs need not ask.
-func ownQdisc(admin bool, probe func() error) (Support, string) {
+func takes(admin bool, probe func() error) (Support, string) {
 	if !admin {
 		return Unknown, "whether it does is for root to find out"
 	}

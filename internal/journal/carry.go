@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
@@ -148,7 +149,7 @@ func (j *Journal) carry(f host.Facts) *Journal {
 	}
 	next.rename(names)
 	next.Entries = slices.DeleteFunc(next.Entries, func(e Entry) bool {
-		return e.Kind != plan.File && next.State(f, e) != Ours
+		return !e.IsFile() && next.State(f, e) != Ours
 	})
 	if p := next.Pending; p != nil && !p.Down {
 		open := slices.ContainsFunc(next.Entries, func(e Entry) bool {
@@ -166,15 +167,15 @@ func (j *Journal) carry(f host.Facts) *Journal {
 func (c *Current) adopt(f host.Facts) {
 	var found []Entry
 	take := func(name string, ours bool) {
-		target := plan.Target{Kind: plan.File, Name: name}
+		target := kernel.Target{Kind: kernel.File, Name: name}
 		if ours && c.Entry(target) == nil {
-			found = append(found, Entry{Target: target, Was: plan.Content{File: host.File{Kind: host.NoFile}},
-				Set: []plan.Value{plan.Content{File: f.Files[name]}}})
+			found = append(found, Entry{Target: target, Was: kernel.Content{File: host.File{Kind: host.NoFile}},
+				Set: []kernel.Value{kernel.Content{File: f.Files[name]}}})
 		}
 	}
 	starter, _ := host.StarterOf(cmp.Or(f.Init, host.Systemd))
 	for _, name := range []string{starter.File, host.UdevFile, host.GoalFile, host.SysctlFile, starter.Follow} {
-		take(name, plan.IsOurs(f.Files[name]) && !plan.Packaged(f.Files[name]))
+		take(name, host.IsOurs(f.Files[name]) && !plan.Packaged(f.Files[name]))
 	}
 	if len(found) == 0 {
 		return

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
@@ -53,8 +54,8 @@ type Uplink struct {
 
 // Promise is a setting as it was when a person confirmed it.
 type Promise struct {
-	plan.Target
-	Value plan.Value
+	kernel.Target
+	Value kernel.Value
 }
 
 // Pending says how to put back the run that is under way. It is there before the run's first change, and goes when the
@@ -77,12 +78,12 @@ type Reverted struct {
 // Entry is the history of one setting. Set holds every value that was ever written, the last one last: when a run is
 // cut short between journal and change, the value before it must still be known as ours.
 type Entry struct {
-	plan.Target
-	Was     plan.Value
-	Set     []plan.Value
+	kernel.Target
+	Was     kernel.Value
+	Set     []kernel.Value
 	WasTime time.Time // when a file was written that is to come back
 	// what it was under the goal that was confirmed last, if the pending run has changed it; else nil
-	Back   plan.Value
+	Back   kernel.Value
 	Theirs bool // down has left it to somebody else, who had changed it since
 }
 
@@ -167,7 +168,7 @@ func notUnderstood(dev string, why error) error {
 }
 
 // Entry finds the history of a setting; nil if there is none.
-func (j *Journal) Entry(t plan.Target) *Entry {
+func (j *Journal) Entry(t kernel.Target) *Entry {
 	if j == nil {
 		return nil
 	}
@@ -250,7 +251,7 @@ func (j *Journal) takeEntries(before *Journal, p plan.Plan) {
 		return
 	}
 	for _, e := range before.Entries {
-		if e.Kind == plan.Root && before.Index(e.Name) != j.Index(e.Name) {
+		if e.Dev() != "" && e.Object().Outlives == nil && before.Index(e.Name) != j.Index(e.Name) {
 			continue // a device of the same name, and not the one that we changed: that is gone
 		}
 		if e.startsOver(p) {
@@ -274,12 +275,9 @@ func (j *Journal) enter(c plan.Change, f host.Facts) {
 	}
 	e := j.Entry(c.Target)
 	if e == nil {
-		found := Entry{Target: c.Target, Was: c.Old}
-		switch c.Kind {
-		case plan.Ingress:
-			found.Was = NoIncoming // all of it is ours, or led to a device that is gone
-		case plan.File:
-			found.WasTime = f.Modified[c.Name]
+		found := Entry{Target: c.Target, Was: c.Old, WasTime: f.Modified[c.Name]}
+		if o := c.Object(); o.Before != nil {
+			found.Was = o.Before(c.Old)
 		}
 		j.Entries = append(j.Entries, found)
 		e = &j.Entries[len(j.Entries)-1]
@@ -353,7 +351,7 @@ func (j *Journal) sets(dev string) bool {
 func (j *Journal) OwnGoalFile(f host.Facts) {
 	e := j.Entry(GoalFile)
 	if now := f.Files[host.GoalFile]; e != nil && plan.Says(now, plan.Lasting(j.Goals())...) {
-		e.add(plan.Content{File: now})
+		e.add(kernel.Content{File: now})
 	}
 }
 
@@ -361,7 +359,7 @@ func (j *Journal) OwnGoalFile(f host.Facts) {
 func (j *Journal) Promise() {
 	j.Promised = nil
 	for _, e := range j.Entries {
-		if e.Kind != plan.File && !e.Theirs && e.Changed() {
+		if !e.IsFile() && !e.Theirs && e.Changed() {
 			j.Promised = append(j.Promised, Promise{e.Target, e.Last()})
 		}
 	}
@@ -369,13 +367,13 @@ func (j *Journal) Promise() {
 
 // HasFiles reports whether the journal knows of any file.
 func (j *Journal) HasFiles() bool {
-	return j != nil && slices.ContainsFunc(j.Entries, func(e Entry) bool { return e.Kind == plan.File })
+	return j != nil && slices.ContainsFunc(j.Entries, func(e Entry) bool { return e.IsFile() })
 }
 
 // Kept reports whether files keep its goal over a reboot.
 func (j *Journal) Kept() bool {
 	return j != nil && slices.ContainsFunc(j.Entries, func(e Entry) bool {
-		return e.Kind == plan.File && !e.Theirs && e.Changed()
+		return e.IsFile() && !e.Theirs && e.Changed()
 	})
 }
 
@@ -387,45 +385,39 @@ func (j *Journal) Unit() string {
 	return j.Pending.Unit
 }
 
-func (e *Entry) add(value plan.Value) {
-	again := func(set plan.Value) bool { return equal(set, value) }
+func (e *Entry) add(value kernel.Value) {
+	again := func(set kernel.Value) bool { return kernel.Equal(set, value) }
 	e.Set = append(slices.DeleteFunc(slices.Clone(e.Set), again), value)
 }
 
 // AddTemporary notes a value that is set only briefly, so that it is put back if the run is killed.
-func (e *Entry) AddTemporary(value plan.Value) {
+func (e *Entry) AddTemporary(value kernel.Value) {
 	last := e.Last()
 	e.add(value)
 	e.add(last)
 }
 
 // Last is the value that was set last.
-func (e Entry) Last() plan.Value { return e.Set[len(e.Set)-1] }
+func (e Entry) Last() kernel.Value { return e.Set[len(e.Set)-1] }
 
 // Differs says how a value is another than the one that was set.
-func (e Entry) Differs(now plan.Value) string {
-	if e.Kind == plan.File {
+func (e Entry) Differs(now kernel.Value) string {
+	if e.IsFile() {
 		return "is not as weir wrote it"
 	}
 	return fmt.Sprintf("is %s, and weir set %s", now, e.Last())
 }
 
 // Changed reports whether it is another than as found.
-func (e Entry) Changed() bool { return !equal(e.Last(), e.Was) }
-
-// equal reports whether two values are the same in each respect.
-func equal(a, b plan.Value) bool { return a.Meets(b) && b.Meets(a) }
+func (e Entry) Changed() bool { return !kernel.Equal(e.Last(), e.Was) }
 
 // GoalFile is the file that keeps the goals.
-var GoalFile = plan.Target{Kind: plan.File, Name: host.GoalFile}
-
-// NoIncoming is the value of an Ingress at which there is nothing.
-var NoIncoming = plan.Incoming{Other: plan.NoIngress}
+var GoalFile = kernel.Target{Kind: kernel.File, Name: host.GoalFile}
 
 // RootOf is the root qdisc of a device.
-func RootOf(dev string) plan.Target { return plan.Target{Kind: plan.Root, Name: dev} }
+func RootOf(dev string) kernel.Target { return kernel.Target{Kind: kernel.Root, Name: dev} }
 
-func renamed(t plan.Target, names map[string]string) plan.Target {
+func renamed(t kernel.Target, names map[string]string) kernel.Target {
 	if t.Dev() != "" {
 		t.Name = cmp.Or(names[t.Name], t.Name)
 	}
@@ -472,7 +464,7 @@ func (j *Journal) Undone() plan.Goal {
 }
 
 // BackTo is what a pending run's entry is to be again, if anything.
-func (j *Journal) BackTo(e Entry) (plan.Value, bool) {
+func (j *Journal) BackTo(e Entry) (kernel.Value, bool) {
 	if j.Pending.Down {
 		return e.Was, !e.Theirs
 	}

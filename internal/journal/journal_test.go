@@ -13,13 +13,14 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
 // The journal is for all to read, unless it holds a file that is not.
 func TestJournalHidesWhatIsHidden(t *testing.T) {
 	of := func(kind host.FileKind, mode fs.FileMode) Entry {
-		return Entry{Was: plan.Content{File: host.File{Kind: kind, Mode: mode}}}
+		return Entry{Was: kernel.Content{File: host.File{Kind: kind, Mode: mode}}}
 	}
 	open := of(host.Regular, 0o644)
 	for name, c := range map[string]struct {
@@ -27,7 +28,7 @@ func TestJournalHidesWhatIsHidden(t *testing.T) {
 		want    fs.FileMode
 	}{
 		"nothing":                {nil, 0o644},
-		"no file":                {[]Entry{{Was: plan.Setting("1")}, of(host.NoFile, 0)}, 0o644},
+		"no file":                {[]Entry{{Was: kernel.Setting("1")}, of(host.NoFile, 0)}, 0o644},
 		"a file for all":         {[]Entry{open}, 0o644},
 		"one for its owner":      {[]Entry{open, of(host.Regular, 0o600), open}, 0o600},
 		"one for a group":        {[]Entry{of(host.Regular, 0o640)}, 0o600},
@@ -43,26 +44,26 @@ func TestJournalHidesWhatIsHidden(t *testing.T) {
 func TestEntryIsOurs(t *testing.T) {
 	j := &Journal{Uplinks: []Uplink{{Goal: plan.Goal{Dev: "eth0"}}}}
 	for _, c := range []struct {
-		kind plan.TargetKind
+		kind kernel.Kind
 		name string
-		was  plan.Value
+		was  kernel.Value
 		want bool
 	}{
-		{plan.Root, "eth0", plan.Queue{Other: "noqueue"}, true},
-		{plan.Root, "eth1", plan.Queue{Other: "noqueue"}, false},
-		{plan.Ingress, "eth0", NoIncoming, true},
-		{plan.Ingress, "eth1", NoIncoming, false},
-		{plan.Ingress, "eth0", plan.Incoming{Other: "somebody's"}, false},
-		{plan.Sysctl, "net.core.default_qdisc", plan.Setting("fq"), true},
-		{plan.Sysctl, "kernel.core_pattern", plan.Setting(""), false},
-		{plan.Sysctl, "net.core/../../x", plan.Setting(""), false},
-		{plan.Sysctl, "net.core\x00x", plan.Setting(""), false},
-		{plan.File, host.UnitFile, plan.Content{}, true},
-		{plan.File, host.PackageUnit, plan.Content{}, false},
-		{plan.File, "/etc/passwd", plan.Content{}, false},
-		{plan.TargetKind("of a later version"), "eth0", plan.Setting(""), false},
+		{kernel.Root, "eth0", kernel.Queue{Other: "noqueue"}, true},
+		{kernel.Root, "eth1", kernel.Queue{Other: "noqueue"}, false},
+		{kernel.Ingress, "eth0", kernel.NoIncoming, true},
+		{kernel.Ingress, "eth1", kernel.NoIncoming, false},
+		{kernel.Ingress, "eth0", kernel.Incoming{Other: "somebody's"}, false},
+		{kernel.Sysctl, "net.core.default_qdisc", kernel.Setting("fq"), true},
+		{kernel.Sysctl, "kernel.core_pattern", kernel.Setting(""), false},
+		{kernel.Sysctl, "net.core/../../x", kernel.Setting(""), false},
+		{kernel.Sysctl, "net.core\x00x", kernel.Setting(""), false},
+		{kernel.File, host.UnitFile, kernel.Content{}, true},
+		{kernel.File, host.PackageUnit, kernel.Content{}, false},
+		{kernel.File, "/etc/passwd", kernel.Content{}, false},
+		{kernel.Kind("of a later version"), "eth0", kernel.Setting(""), false},
 	} {
-		e := Entry{Target: plan.Target{Kind: c.kind, Name: c.name}, Was: c.was, Set: []plan.Value{plan.Setting("x")}}
+		e := Entry{Target: kernel.Target{Kind: c.kind, Name: c.name}, Was: c.was, Set: []kernel.Value{kernel.Setting("x")}}
 		if e.valid(j) != c.want {
 			t.Errorf("%s %q: %v", c.kind, c.name, !c.want)
 		}

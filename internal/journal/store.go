@@ -22,6 +22,7 @@ import (
 	"weir/internal/durable"
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -136,28 +137,18 @@ func (s Store) Load() (*Journal, error) {
 	}
 	for _, e := range j.Entries {
 		// The names become paths: only what we write may be read.
-		if !e.valid(&j) || e.Kind == plan.File && !s.Files {
+		if !e.valid(&j) || e.IsFile() && !s.Files {
 			return nil, damaged(fmt.Sprintf("unknown setting %q", e.Target.String()))
 		}
 	}
 	return &j, nil
 }
 
+// valid reports whether an entry is one that a run writes down.
 func (e Entry) valid(j *Journal) bool {
-	if len(e.Set) == 0 {
-		return false
-	}
-	switch e.Kind {
-	case plan.Root:
-		return j.Uplink(e.Name) != nil
-	case plan.Ingress:
-		return j.Uplink(e.Name) != nil && e.Was.Meets(NoIncoming)
-	case plan.Sysctl:
-		return strings.HasPrefix(e.Name, "net.") && !strings.ContainsAny(e.Name, "/\x00")
-	case plan.File:
-		return host.Keeps(e.Name)
-	}
-	return false
+	o, known := e.Kind.Object()
+	onDevice := e.Dev() != ""
+	return known && len(e.Set) > 0 && (!onDevice || j.Uplink(e.Name) != nil) && o.Valid(e.Name, e.Was)
 }
 
 // Save replaces the journal so that a crash leaves the old or the new, whole. It is on disk when this returns.
@@ -184,7 +175,7 @@ func (s Store) Save(j *Journal) error {
 // mode is that of the journal's file: whoever may not read a file may not read here what was in it.
 func (j *Journal) mode() fs.FileMode {
 	for _, e := range j.Entries {
-		if was, ok := e.Was.(plan.Content); ok && was.Kind == host.Regular && was.Mode&0o004 == 0 {
+		if was, ok := e.Was.(kernel.Content); ok && was.Kind == host.Regular && was.Mode&0o004 == 0 {
 			return 0o600
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/kernel"
 	"weir/internal/plan"
 )
 
@@ -35,7 +36,7 @@ type record struct {
 
 // entryRecord is an entry, with its values as text.
 type entryRecord struct {
-	plan.TargetText
+	kernel.TargetText
 	Was     string    `json:"was"`
 	Set     []string  `json:"set"`
 	WasTime time.Time `json:"was_time,omitzero"`
@@ -45,8 +46,8 @@ type entryRecord struct {
 
 func (r entryRecord) entry() (e Entry, err error) {
 	e = Entry{Target: r.Target(), WasTime: r.WasTime, Theirs: r.Theirs}
-	parse := func(text string) plan.Value {
-		value, bad := e.Kind.Parse(text)
+	parse := func(text string) kernel.Value {
+		value, bad := e.Target.Parse(text)
 		err = errors.Join(err, bad)
 		return value
 	}
@@ -74,7 +75,7 @@ func (e Entry) record() entryRecord {
 }
 
 type promiseRecord struct {
-	plan.TargetText
+	kernel.TargetText
 	Value string `json:"value"`
 }
 
@@ -194,7 +195,7 @@ func (j *Journal) UnmarshalJSON(text []byte) error {
 		j.Entries = append(j.Entries, e)
 	}
 	for _, p := range r.Promised {
-		value, err := p.Target().Kind.Parse(p.Value)
+		value, err := p.Target().Parse(p.Value)
 		if err != nil {
 			return err
 		}

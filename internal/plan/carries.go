@@ -175,35 +175,15 @@ func beneath(f host.Facts, up host.Link) (names []string) {
 
 // possibleTunnelKind is tunnelKind, but takes a tap device for a tunnel's, too. It is one where a program runs that
 // makes tunnels, and a virtual machine's elsewhere.
-func possibleTunnelKind(l host.Link) Kind {
-	if l.Kind == "tuntap" {
-		return Tunnel
-	}
-	return tunnelKind(l)
-}
+func possibleTunnelKind(l host.Link) Kind { return Kind(l.Tunnel()) }
 
 // tunnelKind is the kind of tunnel that a link is; "" if it is none, or a tap device. A tun device has no address of
 // Ethernet's, and is always a tunnel's.
 func tunnelKind(l host.Link) Kind {
-	switch l.Kind {
-	case "wireguard", "amneziawg":
-		return WireGuard
-	case "ovpn", "ovpn-dco", "ovpn-dco-v2":
-		return OVPN
-	case "xfrm", "vti", "vti6":
-		return XFRM
-	case "gretap":
-		return "gre"
-	case "ip6gretap":
-		return "ip6gre"
-	case "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve":
-		return Kind(l.Kind)
-	case "tuntap":
-		if l.MAC == "" {
-			return Tunnel
-		}
+	if l.Kind == "tuntap" && l.MAC != "" {
+		return ""
 	}
-	return ""
+	return possibleTunnelKind(l)
 }
 
 // forwarding adds the kinds by which packets are forwarded. Each byte passes the one card twice.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -140,7 +141,7 @@ func TestWarnsIfIdle(t *testing.T) {
 		want  string
 	}{
 		"no rate": {Goal{}, server(t), "fq_codel has no rate: it acts"},
-		"no queue, and none to be had": {Goal{}, with(t, uplink(t, "noqueue", 1), kernel("cake")),
+		"no queue, and none to be had": {Goal{}, with(t, uplink(t, "noqueue", 1), kernelWith("cake")),
 			"there is no queue at this device"},
 		"the device's":     {Goal{Rate: 1e9}, server(t), ""},
 		"shapes":           {Goal{Qdisc: "cake bandwidth 1mbit"}, server(t), ""},
@@ -159,11 +160,12 @@ func TestWarnsIfIdle(t *testing.T) {
 
 // Files are written, written anew, or removed.
 func TestVerb(t *testing.T) {
-	none, one, two := Content{host.File{Kind: host.NoFile}}, Content{regular("a")}, Content{regular("b")}
+	none, one, two := kernel.Content{File: host.File{Kind: host.NoFile}},
+		kernel.Content{File: regular("a")}, kernel.Content{File: regular("b")}
 	for _, c := range []struct {
-		was, will Value
+		was, will kernel.Value
 		want      string
-	}{{none, one, "written"}, {one, two, "written anew"}, {one, none, "removed"}, {Setting("a"), Setting("b"), ""}} {
+	}{{none, one, "written"}, {one, two, "written anew"}, {one, none, "removed"}, {kernel.Setting("a"), kernel.Setting("b"), ""}} {
 		if got := (Change{Old: c.was, New: c.will}).Verb(); got != c.want {
 			t.Errorf("%v to %v: %q", c.was, c.will, got)
 		}
@@ -180,7 +182,7 @@ func TestFileOwner(t *testing.T) {
 		"theirs": {regular("rate = 1"), true}, "weir's": {regular(host.FirstLine + "x"), false},
 	} {
 		f := host.Facts{Files: map[string]host.File{"/etc/x": c.file}}
-		if got := Owner(f, Target{File, "/etc/x"}); (got != "") != c.theirs {
+		if got := (kernel.Target{Kind: kernel.File, Name: "/etc/x"}).Object().Owner(f, "/etc/x"); (got != "") != c.theirs {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

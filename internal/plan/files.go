@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 )
 
 // keep adds the files that bring what is planned back after a reboot, in the order in which they are to be written:
@@ -158,8 +159,8 @@ func (k *keeper) file(name string, want host.File, reason string) {
 		return
 	}
 	if now != want {
-		k.Changes = append(k.Changes, Change{Target: Target{File, name}, Old: Content{now}, New: Content{want},
-			Reason: reason})
+		k.Changes = append(k.Changes, Change{Target: kernel.Target{Kind: kernel.File, Name: name},
+			Old: kernel.Content{File: now}, New: kernel.Content{File: want}, Reason: reason})
 	}
 }
 
@@ -171,7 +172,6 @@ func script(text string) host.File { return host.File{Kind: host.Regular, Mode: 
 const (
 	stateDir       = "/var/lib/weir" // of the journal
 	packageProgram = "/usr/bin/weir" // of the unit that a package brings
-	goalLine       = "# The goal of weir. To change it edit it and run:  weir up\n"
 	header         = host.FirstLine + "# To see whether it is in force: weir status. To undo it all: weir down.\n"
 )
 
@@ -352,18 +352,12 @@ func udevRules(drafts []*draft) string {
 		"\nLABEL=\"weir_end\"\n"
 }
 
-// IsOurs reports whether a file is one of Weir's by what it says of itself.
-func IsOurs(f host.File) bool {
-	return f.Kind == host.Regular && (strings.HasPrefix(strings.TrimPrefix(f.Text, host.ScriptLine), host.FirstLine) ||
-		strings.HasPrefix(f.Text, goalLine))
-}
-
 // sysctlFile is for those settings that a goal asks for which is kept.
 func sysctlFile(changes []Change, kept []*draft) string {
 	text := ""
 	for _, c := range changes {
 		asks := func(d *draft) bool { _, asks := d.wants[c.Name]; return asks }
-		if c.Kind == Sysctl && slices.ContainsFunc(kept, asks) {
+		if c.Kind == kernel.Sysctl && slices.ContainsFunc(kept, asks) {
 			text += c.Name + " = " + c.New.String() + "\n"
 		}
 	}
@@ -379,7 +373,7 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 		return nil
 	}
 	for _, c := range p.Changes {
-		want, ok := c.New.(Setting)
+		want, ok := c.New.(kernel.Setting)
 		if !ok {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -138,10 +139,10 @@ func (g Goal) Room(incoming bool, planned units.Rate) (low, high units.Rate, beh
 
 // Follows reports whether a queue is one that a follower of this goal has made of another: another rate, between the
 // bounds, and nothing else.
-func (g Goal) Follows(now, of Value) bool {
+func (g Goal) Follows(now, of kernel.Value) bool {
 	is, of, incoming := now, of, false
-	if in, ok := now.(Incoming); ok {
-		was, also := of.(Incoming)
+	if in, ok := now.(kernel.Incoming); ok {
+		was, also := of.(kernel.Incoming)
 		incoming = true
 		if !also || in.Other != was.Other || in.Stack == nil || was.Stack == nil {
 			return false
@@ -151,10 +152,10 @@ func (g Goal) Follows(now, of Value) bool {
 		if !same.Meets(was) {
 			return false
 		}
-		is, of = Queue{Stack: in.Stack}, Queue{Stack: was.Stack}
+		is, of = kernel.Queue{Stack: in.Stack}, kernel.Queue{Stack: was.Stack}
 	}
-	queue, ok := is.(Queue)
-	want, also := of.(Queue)
+	queue, ok := is.(kernel.Queue)
+	want, also := of.(kernel.Queue)
 	if g.Follow == "" || !ok || !also {
 		return false
 	}
@@ -187,7 +188,7 @@ func CAKEFor(g Goal, f host.Facts) (cake qdisc.Cake, ok bool) {
 	g.Rate, g.Follow = any, ""
 	p, err := Make(g, f)
 	for _, c := range p.Changes {
-		if q, is := c.New.(Queue); is && err == nil && c.Kind == Root && c.Name == p.Goal.Dev {
+		if q, is := c.New.(kernel.Queue); is && err == nil && c.Kind == kernel.Root && c.Name == p.Goal.Dev {
 			cake, ok = q.Stack[0].(qdisc.Cake)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -90,12 +91,12 @@ func TestFollowIsChecked(t *testing.T) {
 
 // Another rate between the bounds is the follower's doing; anything else is somebody else's.
 func TestFollows(t *testing.T) {
-	queue := func(text string) Queue {
+	queue := func(text string) kernel.Queue {
 		stack, err := qdisc.ParseStack(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Queue{Stack: stack}
+		return kernel.Queue{Stack: stack}
 	}
 	goal, set := Goal{Rate: 100e6, Follow: "20mbit..200mbit"}, queue("cake bandwidth 99.75mbit besteffort")
 	for now, want := range map[string]bool{
@@ -118,7 +119,7 @@ func TestFollows(t *testing.T) {
 	if (Goal{Rate: 100e6}).Follows(queue("cake bandwidth 63.1mbit besteffort"), set) {
 		t.Error("a goal that does not say so is followed")
 	}
-	if goal.Follows(Setting("bbr"), set) || goal.Follows(set, Setting("bbr")) {
+	if goal.Follows(kernel.Setting("bbr"), set) || goal.Follows(set, kernel.Setting("bbr")) {
 		t.Error("a setting is followed")
 	}
 }
@@ -138,12 +139,12 @@ func TestFollowsTheKernelAlone(t *testing.T) {
 // Behind the provider's queue a follower goes from the plan's share of the lowest rate that may come in up to 99.75 %
 // of the highest. Of one that a person tells, that is a quarter of it, and itself.
 func TestFollowsBehind(t *testing.T) {
-	incoming := func(text string) Incoming {
+	incoming := func(text string) kernel.Incoming {
 		a, err := qdisc.ParseArriving(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Incoming{Arriving: a}
+		return kernel.Incoming{Arriving: a}
 	}
 	server := Goal{Rate: 100e6, Ingress: 50e6, Follow: "90mbit..200mbit"}
 	set := incoming("cake bandwidth 42.5mbit besteffort ingress")
@@ -160,8 +161,8 @@ func TestFollowsBehind(t *testing.T) {
 			t.Errorf("incoming, %s: %v", now, got)
 		}
 	}
-	if server.Follows(Incoming{Other: NoIngress}, set) || server.Follows(set, Incoming{Other: NoIngress}) ||
-		server.Follows(Queue{Stack: set.Stack}, set) || (Goal{Rate: 100e6, Ingress: 50e6}).Follows(set, set) {
+	if server.Follows(kernel.Incoming{Other: kernel.NoIngress}, set) || server.Follows(set, kernel.Incoming{Other: kernel.NoIngress}) ||
+		server.Follows(kernel.Queue{Stack: set.Stack}, set) || (Goal{Rate: 100e6, Ingress: 50e6}).Follows(set, set) {
 		t.Error("what is no queue for incoming traffic is followed")
 	}
 	for name, c := range map[string]struct {
@@ -220,8 +221,8 @@ func TestFollowTakesCAKE(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Kind == Root })
-		if i < 0 || (p.Unavailable != nil) != c.lacks || p.Changes[i].New.(Queue).Stack[0].Kind() != c.kind {
+		i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Kind == kernel.Root })
+		if i < 0 || (p.Unavailable != nil) != c.lacks || p.Changes[i].New.(kernel.Queue).Stack[0].Kind() != c.kind {
 			t.Errorf("%s: %v, %v", name, p.Changes, p.Unavailable)
 		}
 	}

@@ -38,7 +38,7 @@ func goalFile(goals []Goal) string {
 		// it has none but strings, booleans and texts
 		panic(fmt.Sprintf("plan: a goal that TOML cannot write: %v", err))
 	}
-	return goalLine + "# To see whether it is in force:  weir status. " +
+	return host.GoalLine + "# To see whether it is in force:  weir status. " +
 		"To undo it all and remove this file:  weir down\n" + string(text)
 }
 

@@ -11,7 +11,7 @@ var (
 	tree              = hosttest.Tree
 	server            = hosttest.Server
 	with              = hosttest.With
-	kernel            = hosttest.Kernel
+	kernelWith        = hosttest.Kernel
 	bpfDualPI2        = hosttest.BPFDualPI2
 	sysctl            = hosttest.Sysctl
 	uplink            = hosttest.Uplink

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 )
 
@@ -30,7 +31,7 @@ func keeping(t *testing.T) host.Facts {
 func files(p Plan) map[string]host.File {
 	found := map[string]host.File{}
 	for _, c := range p.Changes {
-		if content, ok := c.New.(Content); ok {
+		if content, ok := c.New.(kernel.Content); ok {
 			found[c.Name] = content.File
 		}
 	}
@@ -74,7 +75,7 @@ func TestKeep(t *testing.T) {
 	// What looks after the rest is written first.
 	var order []string
 	for _, c := range p.Changes {
-		if c.Kind == File {
+		if c.Kind == kernel.File {
 			order = append(order, c.Name)
 		}
 	}
@@ -126,7 +127,7 @@ func TestKeepUnderOpenRC(t *testing.T) {
 				t.Errorf("%s: %s is written", name, path)
 			}
 		}
-		if !IsOurs(script(Script("/usr/bin/weir"))) || IsOurs(script(host.ScriptLine)) {
+		if !host.IsOurs(script(Script("/usr/bin/weir"))) || host.IsOurs(script(host.ScriptLine)) {
 			t.Error("a script is not known")
 		}
 	}
@@ -147,7 +148,7 @@ func TestTwoGoals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value := func(p Plan, t Target) (values []string) {
+	value := func(p Plan, t kernel.Target) (values []string) {
 		for _, c := range p.Changes {
 			if c.Target == t {
 				values = append(values, c.New.String())
@@ -155,7 +156,8 @@ func TestTwoGoals(t *testing.T) {
 		}
 		return values
 	}
-	for _, target := range []Target{{Sysctl, tcpWmem}, {Sysctl, notsentLowat}, {Root, "eth9"}} {
+	for _, target := range []kernel.Target{{Kind: kernel.Sysctl, Name: tcpWmem},
+		{Kind: kernel.Sysctl, Name: notsentLowat}, {Kind: kernel.Root, Name: "eth9"}} {
 		if got, want := value(p, target), value(alone, target); len(got) != 1 || !slices.Equal(got, want) {
 			t.Errorf("%v: %q, and for the larger alone %q", target, got, want)
 		}
@@ -201,7 +203,7 @@ func TestTwoGoals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dev, rate := range map[string]string{"eth0": "17mbit", "eth9": "42.5mbit"} {
-		if got := value(p, Target{Ingress, dev}); len(got) != 1 || !strings.Contains(got[0], rate) {
+		if got := value(p, kernel.Target{Kind: kernel.Ingress, Name: dev}); len(got) != 1 || !strings.Contains(got[0], rate) {
 			t.Errorf("what arrives at %s: %q", dev, got)
 		}
 	}
@@ -213,7 +215,7 @@ func TestTwoGoals(t *testing.T) {
 // What comes out of a tunnel passes one queue.
 func TestUnpackedOnce(t *testing.T) {
 	arriving := func(dev string, tunnels ...string) Change {
-		return Change{Target: Target{Ingress, dev}, New: Incoming{Arriving: qdisc.Arriving{Tunnels: tunnels}}}
+		return Change{Target: kernel.Target{Kind: kernel.Ingress, Name: dev}, New: kernel.Incoming{Arriving: qdisc.Arriving{Tunnels: tunnels}}}
 	}
 	before := []Change{arriving("eth0", "wg0", "wg1")}
 	if err := unpackedOnce(before, arriving("eth9", "wg2")); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 )
 
@@ -79,18 +80,18 @@ func (p Plan) Carrying(goals []Goal) Plan {
 
 // Change is one target's new value. It says all that carrying it out takes.
 type Change struct {
-	Target
-	Old      Value  // as on the host now
-	New      Value  // as it is to be
-	Owner    string // to whom the old value is due, as far as is known
+	kernel.Target
+	Old      kernel.Value // as on the host now
+	New      kernel.Value // as it is to be
+	Owner    string       // to whom the old value is due, as far as is known
 	Reason   string
 	Evidence string // what was measured, and where it can be repeated; a file needs none
 }
 
 // Verb says in a word what becomes of a file; "" of anything else.
 func (c Change) Verb() string {
-	before, _ := c.Old.(Content)
-	after, ok := c.New.(Content)
+	before, _ := c.Old.(kernel.Content)
+	after, ok := c.New.(kernel.Content)
 	switch {
 	case !ok:
 		return ""
@@ -106,11 +107,11 @@ func (c Change) Verb() string {
 func (c Change) Unshapes() bool { return stackOf(c.Old).Shapes() && !stackOf(c.New).Shapes() }
 
 // stackOf is what a value is, of queueing disciplines.
-func stackOf(v Value) qdisc.Stack {
+func stackOf(v kernel.Value) qdisc.Stack {
 	switch v := v.(type) {
-	case Queue:
+	case kernel.Queue:
 		return v.Stack
-	case Incoming:
+	case kernel.Incoming:
 		return v.Stack
 	}
 	return nil
@@ -166,7 +167,7 @@ func MakeAll(goals []Goal, facts host.Facts) (Plan, error) {
 	}
 	keep(&p, drafts)
 	for i, c := range p.Changes {
-		p.Changes[i].Owner = Owner(facts, c.Target)
+		p.Changes[i].Owner = c.Object().Owner(facts, c.Name)
 	}
 	return p, nil
 }
@@ -256,15 +257,15 @@ func together(drafts []*draft) (p Plan, err error) {
 	for _, d := range drafts {
 		for _, c := range d.Changes {
 			switch c.Kind {
-			case Ingress:
+			case kernel.Ingress:
 				if err := unpackedOnce(p.Changes, c); err != nil {
 					return Plan{}, err
 				}
-			case Sysctl:
+			case kernel.Sysctl:
 				if slices.ContainsFunc(p.Changes, func(other Change) bool { return other.Target == c.Target }) {
 					continue
 				}
-				c.New = Setting(wants[c.Name])
+				c.New = kernel.Setting(wants[c.Name])
 			}
 			p.Changes = append(p.Changes, c)
 		}
@@ -274,9 +275,9 @@ func together(drafts []*draft) (p Plan, err error) {
 
 // unpackedOnce refuses a change by which what comes out of a tunnel would pass the queues of two devices.
 func unpackedOnce(before []Change, c Change) error {
-	want, _ := c.New.(Incoming)
+	want, _ := c.New.(kernel.Incoming)
 	for _, other := range before {
-		at, _ := other.New.(Incoming)
+		at, _ := other.New.(kernel.Incoming)
 		for _, tunnel := range want.Tunnels {
 			if slices.Contains(at.Tunnels, tunnel) {
 				return &hint.Error{
@@ -351,8 +352,8 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 			continue
 		}
 		why := ""
-		if spec.Kind() == qdisc.BPF && d.facts.BPFDualPI2 != "" {
-			why = ": " + d.facts.BPFDualPI2
+		if lacks := d.facts.Lacks[spec.Kind()]; lacks != "" {
+			why = ": " + lacks
 		}
 		return &hint.Error{
 			What: fmt.Sprintf("%s: kernel %s has no %s%s", d.link.Name, d.facts.Kernel, spec.Kind(), why),
@@ -373,8 +374,8 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 				Try: try}
 		}
 		d.Changes = append(d.Changes, Change{
-			Target: Target{Root, d.link.Name}, Old: QueueOf(d.link.Tree), New: Queue{Stack: want},
-			Reason: reason, Evidence: evidence,
+			Target: kernel.Target{Kind: kernel.Root, Name: d.link.Name}, Old: kernel.QueueOf(d.link.Tree),
+			New: kernel.Queue{Stack: want}, Reason: reason, Evidence: evidence,
 		})
 	}
 	d.stack = want
@@ -395,16 +396,6 @@ func (d *draft) kinds() string {
 	return strings.Join(kinds, ", ")
 }
 
-// outer reads what host has written.
-func outer(texts []string) (all []qdisc.Outer) {
-	for _, text := range texts {
-		if o, err := qdisc.ParseOuter(text); err == nil {
-			all = append(all, o)
-		}
-	}
-	return all
-}
-
 // ingress plans the queueing disciplines for incoming traffic. The way there must be free, or be as planned already.
 func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error {
 	stack, err := arriving.Stack.Check()
@@ -412,11 +403,11 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 		return &hint.Error{What: err.Error(), Usage: true}
 	}
 	arriving.Stack = stack
-	want := Incoming{Arriving: arriving}
-	if IncomingAt(d.facts, d.link.Name).Meets(want) {
+	want := kernel.Incoming{Arriving: arriving}
+	if kernel.IncomingAt(d.facts, d.link.Name).Meets(want) {
 		return nil
 	}
-	ifbs := IFBs(d.facts, d.link.Name)
+	ifbs := kernel.IFBs(d.facts, d.link.Name)
 	for _, q := range d.link.Tree.Qdiscs {
 		if q.Parent == qdisc.Ingress && len(ifbs) == 0 {
 			return &hint.Error{
@@ -447,8 +438,8 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 		}
 	}
 	d.Changes = append(d.Changes, Change{
-		Target: Target{Ingress, d.link.Name}, Old: Incoming{Other: NoIngress}, New: want, Reason: reason,
-		Evidence: evidence,
+		Target: kernel.Target{Kind: kernel.Ingress, Name: d.link.Name}, Old: kernel.NoIncoming, New: want,
+		Reason: reason, Evidence: evidence,
 	})
 	return nil
 }
@@ -467,8 +458,8 @@ func (d *draft) sysctl(name, want, reason, evidence string) {
 		d.note(name, "cannot be written in this network namespace: %s stays, %s wanted", now.Value, want)
 	default:
 		d.Changes = append(d.Changes, Change{
-			Target: Target{Sysctl, name}, Old: Setting(now.Value), New: Setting(want), Reason: reason,
-			Evidence: evidence,
+			Target: kernel.Target{Kind: kernel.Sysctl, Name: name}, Old: kernel.Setting(now.Value),
+			New: kernel.Setting(want), Reason: reason, Evidence: evidence,
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -34,7 +35,7 @@ func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
 	for _, c := range p.Changes {
 		switch want := c.New.(type) {
-		case Incoming:
+		case kernel.Incoming:
 			arriving := want.Arriving
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Name })
 			f.Links[i].Redirect = qdisc.IFB
@@ -49,10 +50,10 @@ func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 			f.Links[i].Tree.Qdiscs = append(slices.Clone(f.Links[i].Tree.Qdiscs), ingress("ingress"))
 			f.Links = append(f.Links, host.Link{Index: 9, Name: qdisc.IFB, Kind: "ifb", Up: true, MTU: 1500,
 				TxQueues: 1, Tree: tree(t, arriving.Stack.String(), 1)})
-		case Queue:
+		case kernel.Queue:
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Name })
 			f.Links[i].Tree = tree(t, want.String(), f.Links[i].TxQueues)
-		case Setting:
+		case kernel.Setting:
 			f.Sysctls[c.Name] = host.Sysctl{Value: string(want)}
 		}
 	}
@@ -66,8 +67,8 @@ func ingress(kind string) qdisc.Qdisc {
 func summary(p Plan) string {
 	var lines []string
 	for _, c := range p.Changes {
-		name := map[TargetKind]string{Root: "root", Ingress: "ingress", File: c.Name,
-			Sysctl: c.Name[strings.LastIndex(c.Name, ".")+1:]}[c.Kind]
+		name := map[kernel.Kind]string{kernel.Root: "root", kernel.Ingress: "ingress", kernel.File: c.Name,
+			kernel.Sysctl: c.Name[strings.LastIndex(c.Name, ".")+1:]}[c.Kind]
 		lines = append(lines, name+": "+c.New.String())
 	}
 	return strings.Join(lines, "\n")
@@ -139,12 +140,12 @@ func ruled(t *testing.T) []planned {
 		{
 			name: "a framing without cake", goal: Goal{Rate: 50e6, RTT: ms(10), Overhead: qdisc.Framing{ATM: "noatm",
 				Overhead: 38, MPU: 84}},
-			facts: with(t, kernel("htb", "fq_codel")),
+			facts: with(t, kernelWith("htb", "fq_codel")),
 			want:  "root: htb rate 49.096mbit mpu 84 overhead 24 | fq_codel\n" + lowat,
 		},
 		{
 			name: "no cake on a long path", goal: Goal{Rate: 50e6, RTT: ms(48)},
-			facts: with(t, kernel("htb", "fq_codel")),
+			facts: with(t, kernelWith("htb", "fq_codel")),
 			want:  "root: htb rate 49.875mbit | fq_codel interval 480ms target 24ms\n" + lowat,
 		},
 		{
@@ -174,50 +175,50 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "several queues and cake_mq", goal: Goal{Rate: 50e6, RTT: ms(10)},
-			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4)),
+			facts: with(t, kernelWith("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4)),
 			want:  own50 + "\n" + lowat,
 		},
 		{
 			name: "several queues of a fast link and cake_mq", goal: Goal{Rate: 5e9, RTT: ms(1), CC: "cubic"},
-			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			facts: with(t, kernelWith("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
 			want:  "root: cake_mq bandwidth 4.9875gbit besteffort dual-dsthost rtt 500ms\n" + lowat,
 			notes: "is fair by itself",
 		},
 		{
 			name: "one CAKE carries a fast link, as was measured", goal: Goal{Rate: 2.5e9, RTT: ms(1), CC: "cubic",
 				OneCAKE: 4e9},
-			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			facts: with(t, kernelWith("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
 			want:  "root: cake bandwidth 2.49375gbit besteffort dual-dsthost rtt 500ms\n" + lowat,
 		},
 		{
 			name: "whole superpackets of a fast link", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic", OneCAKE: 5e9},
-			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			facts: with(t, kernelWith("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed),
 			want:  "root: cake bandwidth 9.975gbit besteffort dual-dsthost rtt 500ms no-split-gso\n" + lowat + wide10,
 			notes: "leaves them whole",
 		},
 		{
 			name: "whole superpackets on one queue", goal: Goal{Rate: 2.5e9, RTT: ms(1), CC: "cubic", OneCAKE: 2e9},
-			facts: with(t, kernel("cake"), unknownSpeed),
+			facts: with(t, kernelWith("cake"), unknownSpeed),
 			want:  "root: cake bandwidth 2.49375gbit besteffort dual-dsthost rtt 500ms no-split-gso\n" + lowat,
 		},
 		{
 			name:  "a fast link that forwards, and cake_mq",
 			goal:  Goal{Rate: 10e9, RTT: ms(1), CC: "cubic", OneCAKE: 4e9},
-			facts: with(t, kernel("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
+			facts: with(t, kernelWith("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
 			want:  "root: cake_mq bandwidth 9.975gbit besteffort dual-dsthost\n" + lowat + wide10,
 			notes: "is fair by itself",
 		},
 		{
 			name: "a fast link that forwards, without cake_mq", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic",
 				OneCAKE: 4e9},
-			facts: with(t, kernel("cake", "htb", "fq", "mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
+			facts: with(t, kernelWith("cake", "htb", "fq", "mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
 			want:  "root: mq | htb rate 2.49375gbit | fq\n" + lowat + wide10,
 			notes: "no connection gets more than 2.49375gbit",
 		},
 		{
 			name: "a fast link that forwards, with fq_codel alone", goal: Goal{Rate: 25e9, RTT: ms(1), CC: "cubic",
 				OneCAKE: 4e9},
-			facts: with(t, kernel("cake", "cake_mq", "htb", "fq_codel", "mq"), uplink(t, "mq | fq_codel", 4),
+			facts: with(t, kernelWith("cake", "cake_mq", "htb", "fq_codel", "mq"), uplink(t, "mq | fq_codel", 4),
 				unknownSpeed,
 				forwards),
 			want: "root: mq | htb rate 6.234375gbit | fq_codel\n" + lowat + wide25,
@@ -225,16 +226,16 @@ func ruled(t *testing.T) []planned {
 		{
 			name:  "a fast link that nothing here carries",
 			goal:  Goal{Rate: 25e9, RTT: ms(1), CC: "cubic", OneCAKE: 3e9},
-			facts: with(t, kernel("cake", "htb", "fq"), unknownSpeed),
+			facts: with(t, kernelWith("cake", "htb", "fq"), unknownSpeed),
 			want:  lowat + wide25, notes: "no shaper: one CAKE carries 3gbit here",
 		},
 		{
-			name: "no cake", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, kernel("htb", "fq_codel")),
+			name: "no cake", goal: Goal{Rate: 50e6, RTT: ms(10)}, facts: with(t, kernelWith("htb", "fq_codel")),
 			want: "root: htb rate 49.875mbit | fq_codel\n" + lowat,
 		},
 		{
 			name: "L4S", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
-			facts: with(t, kernel("cake", "htb", "dualpi2")),
+			facts: with(t, kernelWith("cake", "htb", "dualpi2")),
 			want:  "root: htb rate 49.875mbit | dualpi2\n" + lowat,
 		},
 		{
@@ -243,7 +244,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "L4S without dualpi2, and why not in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
-			facts: with(t, func(f *host.Facts) { f.BPFDualPI2 = "the kernel has no BPF qdiscs" }),
+			facts: with(t, func(f *host.Facts) { f.Lacks = map[string]string{"bpf_dualpi2": "the kernel has no BPF qdiscs"} }),
 			want:  own50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
 		},
 		{
@@ -253,28 +254,28 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "L4S in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
-			facts: with(t, kernel("cake", "htb"), bpfDualPI2),
+			facts: with(t, kernelWith("cake", "htb"), bpfDualPI2),
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "marks when packets come",
 		},
 		{
 			name:  "L4S in BPF without another shaper, on several queues",
 			goal:  Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
-			facts: with(t, kernel("fq"), bpfDualPI2, uplink(t, "mq | fq", 4)),
+			facts: with(t, kernelWith("fq"), bpfDualPI2, uplink(t, "mq | fq", 4)),
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "all 4 queues go through the one lock",
 		},
 		{
 			name: "L4S in BPF, forwarding", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
-			facts: with(t, kernel("cake", "htb"), bpfDualPI2, sysctl("ipv4.ip_forward", "1")),
+			facts: with(t, kernelWith("cake", "htb"), bpfDualPI2, sysctl("ipv4.ip_forward", "1")),
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "ethtool -K DEV gro off",
 		},
 		{
 			name: "L4S in BPF, serving UDP", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Serves: "udp"},
-			facts: with(t, kernel("cake", "htb"), bpfDualPI2),
+			facts: with(t, kernelWith("cake", "htb"), bpfDualPI2),
 			want:  "root: bpf_dualpi2 rate 49.875mbit\n" + lowat, notes: "several packets in one piece",
 		},
 		{
 			name: "L4S, and the kernel's own first", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
-			facts: with(t, kernel("htb", "dualpi2"), bpfDualPI2),
+			facts: with(t, kernelWith("htb", "dualpi2"), bpfDualPI2),
 			want:  "root: htb rate 49.875mbit | dualpi2\n" + lowat,
 		},
 		{
@@ -295,7 +296,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "never BBR under DualPI2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s", Loss: 0.1},
-			facts: with(t, kernel("htb", "dualpi2"), sysctl("ipv4.tcp_congestion_control", "bbr")),
+			facts: with(t, kernelWith("htb", "dualpi2"), sysctl("ipv4.tcp_congestion_control", "bbr")),
 			want:  "root: htb rate 49.875mbit | dualpi2\ntcp_congestion_control: cubic\n" + lowat,
 		},
 		{
@@ -338,7 +339,7 @@ func ruled(t *testing.T) []planned {
 			want: "root: mq | fq\n" + lowat,
 		},
 		{
-			name: "no rate, a plain FIFO, no AQM", facts: with(t, uplink(t, "pfifo_fast", 1), kernel("htb")),
+			name: "no rate, a plain FIFO, no AQM", facts: with(t, uplink(t, "pfifo_fast", 1), kernelWith("htb")),
 			want: lowat, notes: "no fq_codel",
 		},
 		{
@@ -442,7 +443,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "a relay without cake", goal: Goal{Rate: 50e6, Role: "relay", RTT: ms(10)},
-			facts: with(t, forwards, kernel("htb", "fq_codel")),
+			facts: with(t, forwards, kernelWith("htb", "fq_codel")),
 			want:  "root: htb rate 47mbit | fq_codel",
 		},
 		{
@@ -451,7 +452,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "jumbo frames", goal: Goal{Rate: 50e6, RTT: ms(10)},
-			facts: with(t, kernel("htb", "fq_codel"), func(f *host.Facts) { f.Links[1].MTU = 9000 }),
+			facts: with(t, kernelWith("htb", "fq_codel"), func(f *host.Facts) { f.Links[1].MTU = 9000 }),
 			want:  "root: htb rate 49.875mbit burst 18028b cburst 18028b quantum 9014 | fq_codel\n" + lowat,
 		},
 		{
@@ -468,7 +469,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "a namespace that may less", goal: Goal{Recipe: "dualpi2-bbr"},
-			facts: with(t, kernel("dualpi2"), func(f *host.Facts) {
+			facts: with(t, kernelWith("dualpi2"), func(f *host.Facts) {
 				f.Sysctls["net.core.rmem_max"] = host.Sysctl{Value: "212992", ReadOnly: true}
 				delete(f.Sysctls, "net.core.wmem_max")
 				delete(f.Sysctls, "net.core.default_qdisc")
@@ -493,7 +494,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "what arrives, without cake", goal: Goal{Ingress: 100e6, RTT: ms(10)},
-			facts: with(t, kernel("htb", "fq_codel")),
+			facts: with(t, kernelWith("htb", "fq_codel")),
 			want:  "ingress: htb rate 85mbit | fq_codel\n" + lowat,
 		},
 		{name: "recipe lossy-bbr", goal: Goal{Recipe: "lossy-bbr"}, facts: server(t),
@@ -522,7 +523,7 @@ func TestRules(t *testing.T) {
 // properties are what holds of every plan.
 func properties(t *testing.T, goal Goal, f host.Facts, p Plan) {
 	t.Helper()
-	seen := map[Target]bool{}
+	seen := map[kernel.Target]bool{}
 	for _, c := range p.Changes {
 		if c.Reason == "" || c.Evidence == "" {
 			t.Errorf("%s has no reason or no evidence: %+v", c.Target, c)
@@ -648,7 +649,9 @@ func TestRefusals(t *testing.T) {
 		{"a bucket at the peak", Goal{Qdisc: "tbf rate 4mbit burst 9kb limit 9kb peakrate 5mbit mtu 1kb"},
 			with(t, ethernet), "eth0: tbf with mtu 1kb drops what is longer", "mtu 1514b or more", false},
 		{"DualPI2 in BPF that the kernel does not take", Goal{Qdisc: "bpf_dualpi2"},
-			with(t, func(f *host.Facts) { f.Qdiscs["bpf_dualpi2"], f.BPFDualPI2 = host.No, "requires Linux 6.16" }),
+			with(t, func(f *host.Facts) {
+				f.Qdiscs["bpf_dualpi2"], f.Lacks = host.No, map[string]string{"bpf_dualpi2": "requires Linux 6.16"}
+			}),
 			"has no bpf_dualpi2: requires Linux 6.16", "--qdisc", false},
 		{"a queue that cannot be put back", Goal{Qdisc: "fq"}, with(t, unreadable),
 			"what is there now could not be put back: dualpi2.0a1b2c is a BPF qdisc", "tc qdisc del dev eth0 root",
@@ -671,7 +674,7 @@ func TestRefusals(t *testing.T) {
 		{"L4S without rate", Goal{Prefer: "l4s"}, server(t), "L4S", "--rate", true},
 		{"L4S and BBR", Goal{Prefer: "l4s", Rate: 1e6, CC: "bbr"}, server(t), "23 %", "--cc", true},
 		{"no such congestion control", Goal{CC: "prague"}, server(t), "no congestion control prague", "cubic", false},
-		{"nothing to shape with", Goal{Rate: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb", "fq_codel",
+		{"nothing to shape with", Goal{Rate: 1e6}, with(t, kernelWith("fq_codel")), "neither cake nor htb", "fq_codel",
 			false},
 		{"ingress too slow to reach", Goal{Ingress: 1000}, server(t), "ingress rate 1kbit would leave too little",
 			"--ingress", true},
@@ -681,7 +684,7 @@ func TestRefusals(t *testing.T) {
 			true},
 		{"ingress without the modules", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) { f.Ingress = host.No }),
 			"has not all of ifb, sch_ingress", "without --ingress", false},
-		{"ingress, nothing to shape with", Goal{Ingress: 1e6}, with(t, kernel("fq_codel")), "neither cake nor htb",
+		{"ingress, nothing to shape with", Goal{Ingress: 1e6}, with(t, kernelWith("fq_codel")), "neither cake nor htb",
 			"leave --ingress out", false},
 		{"somebody's filters", Goal{Ingress: 1e6}, with(t,
 			func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }),
@@ -692,7 +695,7 @@ func TestRefusals(t *testing.T) {
 		{"recipe, no dualpi2", Goal{Recipe: "dualpi2-bbr"}, server(t), "has no dualpi2", "--qdisc", false},
 		{"recipe, no bbr", Goal{Recipe: "lossy-bbr"}, with(t, func(f *host.Facts) { f.Congestion.Loadable = nil }),
 			"no congestion control bbr", "cubic", false},
-		{"recipe, no fq", Goal{Recipe: "lossy-bbr"}, with(t, kernel("cake")), "has no fq", "--loss", false},
+		{"recipe, no fq", Goal{Recipe: "lossy-bbr"}, with(t, kernelWith("cake")), "has no fq", "--loss", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Make(c.goal, c.facts)

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 	"weir/internal/wire"
@@ -310,7 +311,7 @@ func Owns(g Goal, f host.Facts) string {
 	}
 	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
 	how := d.arriving()
-	now := IncomingAt(f, g.Dev)
+	now := kernel.IncomingAt(f, g.Dev)
 	if !f.Admin && len(now.Tunnels) == 0 && len(how.tunnels) > 0 {
 		how.why = "root did not unpack them"
 	}
@@ -371,7 +372,7 @@ func (d *draft) arriving() inbound {
 		if !d.unpacks(l) || !l.Up {
 			continue
 		}
-		ports := outer(l.Ports)
+		ports := qdisc.ParseOuters(l.Ports)
 		if d.facts.Admin && l.MAC != "" && len(ports) == 0 {
 			tap = l.Name // a virtual machine's, where there is another
 			continue

@@ -305,7 +305,7 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 	}
 	d.warn("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
 		"latency is as with --prefer latency",
-		d.facts.Kernel, strings.TrimSuffix(": "+d.facts.BPFDualPI2, ": "))
+		d.facts.Kernel, strings.TrimSuffix(": "+d.facts.Lacks[qdisc.BPF], ": "))
 	return false, nil
 }
 

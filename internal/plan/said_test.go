@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/host/hosttest"
+	"weir/internal/kernel"
 )
 
 var update = flag.Bool("update", false, "write what plans say into testdata/said.txt, and figures.go from results")
@@ -40,7 +41,7 @@ func TestAllThatIsSaid(t *testing.T) {
 			say("%v", err)
 		}
 		for _, change := range p.Changes {
-			if content, is := change.New.(Content); is {
+			if content, is := change.New.(kernel.Content); is {
 				if text := settings(content.Text); change.Name != host.UnitFile && change.Name != host.FollowFile {
 					say("%s %s: %s", change.Verb(), change.Name, text)
 				}

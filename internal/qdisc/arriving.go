@@ -34,6 +34,16 @@ type Outer struct {
 
 func (o Outer) String() string { return fmt.Sprintf("%s/%d", o.Protocol, o.Port) }
 
+// ParseOuters reads those of some texts that are one.
+func ParseOuters(texts []string) (all []Outer) {
+	for _, text := range texts {
+		if o, err := ParseOuter(text); err == nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
 // ParseOuter reads "udp/51820".
 func ParseOuter(text string) (Outer, error) {
 	protocol, number, _ := strings.Cut(text, "/")
