@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/dualpi2"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
@@ -110,10 +109,12 @@ func readable(j *journal.Journal, facts host.Facts) error {
 		return nil
 	}
 	for _, goal := range j.Goals() {
-		link, _ := facts.Link(goal.Dev)
-		if root, _ := link.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
-			return &hint.Error{What: link.Name + " has a BPF queue, and looking into it needs root (CAP_SYS_ADMIN)",
-				Try: "the same with sudo"}
+		for _, o := range kernel.Objects() {
+			if o.Hidden == nil || o.Hidden(facts, goal.Dev) == "" {
+				continue
+			}
+			return &hint.Error{What: fmt.Sprintf("%s has %s, and looking into it needs root (CAP_SYS_ADMIN)", goal.Dev,
+				o.Hidden(facts, goal.Dev)), Try: "the same with sudo"}
 		}
 	}
 	return nil

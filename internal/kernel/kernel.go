@@ -31,6 +31,8 @@ type Object struct {
 	Now func(f host.Facts, name string) (Value, bool)
 	// Owner says to whom the present value is due, as far as files and the kernel tell; "" if they do not.
 	Owner func(f host.Facts, name string) string
+	// Hidden says what it is that only root can look into; "" if there is none. Nil is that there never is.
+	Hidden func(f host.Facts, name string) string
 	// Possible is what can be put of a value on a host as it is now. Nil is all of it.
 	Possible func(f host.Facts, v Value) Value
 

@@ -29,6 +29,13 @@ func root() Object {
 			return QueueOf(link.Tree), there
 		},
 		Owner: queueOwner,
+		Hidden: func(f host.Facts, dev string) string {
+			link, _ := f.Link(dev)
+			if root, _ := link.Tree.Root(); strings.HasPrefix(root.Kind, dualpi2.Prefix) {
+				return "a BPF queue"
+			}
+			return ""
+		},
 		Valid: func(string, Value) bool { return true },
 		Undo: func(f *host.Facts, at Place) {
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == at.Name })

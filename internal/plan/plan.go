@@ -256,15 +256,14 @@ func together(drafts []*draft) (p Plan, err error) {
 	}
 	for _, d := range drafts {
 		for _, c := range d.Changes {
-			switch c.Kind {
-			case kernel.Ingress:
-				if err := unpackedOnce(p.Changes, c); err != nil {
-					return Plan{}, err
-				}
-			case kernel.Sysctl:
-				if slices.ContainsFunc(p.Changes, func(other Change) bool { return other.Target == c.Target }) {
-					continue
-				}
+			if err := unpackedOnce(p.Changes, c); err != nil {
+				return Plan{}, err
+			}
+			// Of the host's there is one, whoever asks for it.
+			if slices.ContainsFunc(p.Changes, func(other Change) bool { return other.Target == c.Target }) {
+				continue
+			}
+			if c.Kind == kernel.Sysctl {
 				c.New = kernel.Setting(wants[c.Name])
 			}
 			p.Changes = append(p.Changes, c)
