@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernel is what Weir can put into a kernel, and into files for its next boot: one table, a row for each kind of
-// object.
+// Package kernel is what Weir can put into a kernel, and into files for its next boot. It is one table, with a row for
+// each kind of object.
 //
-// A row says how to find such an object in the facts of a host, how to put it there and take it out again, when it is
-// in force, and what a journal keeps of it. Whether one is wanted is not decided here.
+// A row finds such an object in the facts of a host, puts it there and takes it out again. It says when that is in
+// force, and what a journal keeps of it. Whether one is wanted is not decided here.
 package kernel
 
 import (
@@ -46,7 +46,8 @@ type Object struct {
 	Before func(found Value) Value
 	// Undo takes out of the facts what was put there.
 	Undo func(f *host.Facts, at Place)
-	// Whole is that what was there is more than its Value says: the journal keeps the device's qdiscs as they were read.
+	// Whole is that what was there is more than its Value says: the journal keeps the device's qdiscs as they were
+	// read.
 	Whole bool
 	// Foreign is that what is there is taken out whoever has changed it since.
 	Foreign bool
