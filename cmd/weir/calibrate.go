@@ -77,8 +77,8 @@ It needs no root, and changes nothing on this host. Ctrl-C ends it.
 
 Exit status: 0 found and verified, 1 not, 2 wrong usage.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > mostPeers {
-				return cli.Usage("weir calibrate HOST", "1 to %d peers are needed, not %d", mostPeers, len(args))
+			if len(args) == 0 || len(args) > maxPeers {
+				return cli.Usage("weir calibrate HOST", "1 to %d peers are needed, not %d", maxPeers, len(args))
 			}
 			return nil
 		},
@@ -101,8 +101,8 @@ func (o *calibrateOptions) addPeer(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.pins, "pin", nil, "`fingerprint` of its certificate: sha256:…")
 }
 
-// mostPeers is as many as there may be connections.
-const mostPeers = 8
+// maxPeers is as many as there may be connections.
+const maxPeers = 8
 
 func calibratePeer(cmd *cobra.Command, o calibrateOptions) error {
 	found, err := o.run(cmd.ErrOrStderr())

@@ -35,9 +35,9 @@ import (
 
 // How long weir up waits for weir confirm: enough to log in again, and no longer than a person wants to be locked out.
 const (
-	leastTimeout = 10 * time.Second
+	minTimeout   = 10 * time.Second
 	usualTimeout = time.Minute
-	mostTimeout  = time.Hour
+	maxTimeout   = time.Hour
 )
 
 // tryOptions are those of weir try that are not the goal's.
@@ -416,9 +416,9 @@ func (t *attempt) plan(ctx context.Context) error {
 
 // change brings the goal up, measures, and keeps it or puts it back.
 func (t *attempt) change(ctx context.Context, before meter.Result) error {
-	timeout := min(2*t.took+time.Minute, mostTimeout).Round(time.Second)
+	timeout := min(2*t.took+time.Minute, maxTimeout).Round(time.Second)
 	if t.terminal && !t.yes {
-		timeout = min(timeout+5*time.Minute, mostTimeout) // somebody reads and decides
+		timeout = min(timeout+5*time.Minute, maxTimeout) // somebody reads and decides
 	}
 	t.step("changing it; put back by itself after %v", timeout)
 	if err := t.free(ctx); err != nil { // minutes have gone by

@@ -142,7 +142,7 @@ func (o *upOptions) check(goal plan.Goal) error {
 		return cli.Usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")
 	case o.yes:
 		o.timeout = 0
-	case o.timeout < leastTimeout || o.timeout > mostTimeout:
+	case o.timeout < minTimeout || o.timeout > maxTimeout:
 		return cli.Usage("--timeout 30s, from 10s to 1h", "timeout %s is out of range", o.timeout)
 	}
 	return nil

@@ -88,6 +88,6 @@ func floor(r units.Rate) units.Rate {
 // ErrLacks is why nothing can be measured here: there is no CAKE, or no right to make a namespace.
 var ErrLacks = errors.New("nothing can be measured here")
 
-func lacks(format string, args ...any) error {
+func errLacking(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrLacks, fmt.Sprintf(format, args...))
 }

@@ -28,7 +28,7 @@ func Run(ctx context.Context, args []string, each func(done, of int)) (Report, e
 	}
 	for _, no := range []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EINVAL} {
 		if errors.Is(err, no) {
-			return report, lacks("a network namespace needs root here")
+			return report, errLacking("a network namespace needs root here")
 		}
 	}
 	return report, err
@@ -72,7 +72,7 @@ func start(ctx context.Context, flags uintptr, args []string, each func(done, of
 	case ctx.Err() != nil:
 		return r, ctx.Err()
 	case err != nil && said.Len() > 0:
-		return r, lacks("%s", strings.TrimSpace(said.String()))
+		return r, errLacking("%s", strings.TrimSpace(said.String()))
 	}
 	return r, err
 }

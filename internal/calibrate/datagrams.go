@@ -16,20 +16,20 @@ import (
 // sense there tells nothing. Who loses how much beside them nobody can tell, so there may be no other traffic of this
 // host's.
 const (
-	mostBeside = 0.02  // of the rate
-	mostLost   = 0.002 // by the path: it is not known well enough to be added to what arrives
-	sureBits   = 200e6
-	mostBits   = 1.1e9
-	smallBits  = 50e6 // up to here the small ones may be as many as 26,000 a second
-	largest    = 1400 // bytes of IP, which pass where a tunnel takes some of 1500
-	faster     = 1.04
-	tries      = 3
+	maxBeside    = 0.02  // of the rate
+	maxLost      = 0.002 // by the path: it is not known well enough to be added to what arrives
+	sureBits     = 200e6
+	maxBits      = 1.1e9
+	smallBits    = 50e6 // up to here the small ones may be as many as 26,000 a second
+	largest      = 1400 // bytes of IP, which pass where a tunnel takes some of 1500
+	fasterFactor = 1.04
+	maxTries     = 3
 )
 
 // countable reports whether datagrams tell more than TCP does.
 func (r *run) countable() bool {
 	rate := r.big.flow().counted(wire.EthernetHeader)
-	return r.link.Datagrams() && r.filled(r.big) && rate <= mostBits && r.beside <= mostBeside*rate
+	return r.link.Datagrams() && r.filled(r.big) && rate <= maxBits && r.beside <= maxBeside*rate
 }
 
 // datagrams finds the rate and the framing by datagrams of two sizes, and a third where they look like cells. It tells
@@ -121,8 +121,8 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		few   = 50     // packets that arrive: fewer tell no rate, and where UDP does not pass there are none
 	)
 	bytes := float64(size)
-	for range tries {
-		packets *= faster
+	for range maxTries {
+		packets *= fasterFactor
 		l := Load{Connections: 1, Segment: size, Rate: 8 * bytes * packets, Datagrams: true}
 		if err := r.send(ctx, l); err != nil {
 			return p, false, err
@@ -170,7 +170,7 @@ func (r *run) smooth(ctx context.Context, seen below) (u below, ok bool, err err
 	p := arriving(r.samples(), r.probes(), a, b)
 	err = errors.Join(err, r.send(ctx, Load{}))
 	r.load = Load{Connections: connections}
-	if err != nil || p.lost > mostLost {
+	if err != nil || p.lost > maxLost {
 		return seen, false, err
 	}
 	u.packets = math.Max(tells, r.samples().between(a, b).grown(func(s Sample) float64 { return s.Segments }))
@@ -208,6 +208,6 @@ func arriving(all series, probes []Probe, a, b float64) plateau {
 	p.grow(probes)
 	// Neighbours in a series resemble each other, so the slope is known less well than if they did not.
 	const alike = 3
-	p.off += math.Max(leastOff, alike*doubt(there, arrived))
+	p.off += math.Max(minOff, alike*doubt(there, arrived))
 	return p
 }

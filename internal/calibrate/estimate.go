@@ -9,19 +9,19 @@ import (
 	"weir/internal/wire"
 )
 
-// idle is a link on which nothing of ours is under way, in seconds.
-type idle struct {
+// idleLink is a link on which nothing of ours is under way, in seconds.
+type idleLink struct {
 	base  float64 // median RTT
 	noise float64 // what nine tenths of the RTTs lie within
 }
 
-func quiet(probes []Probe, a, b float64) idle {
+func quiet(probes []Probe, a, b float64) idleLink {
 	_, rtt := answers(probes, a, b)
-	return idle{stats.QuantileAbove(rtt, 0.5), stats.QuantileAbove(rtt, 0.95) - stats.QuantileAbove(rtt, 0.05)}
+	return idleLink{stats.QuantileAbove(rtt, 0.5), stats.QuantileAbove(rtt, 0.95) - stats.QuantileAbove(rtt, 0.05)}
 }
 
 // stands is how long a sparse packet has to wait until a queue is said to stand.
-func (i idle) stands() float64 { return math.Max(0.002, i.noise) }
+func (i idleLink) stands() float64 { return math.Max(0.002, i.noise) }
 
 // plateau is what a time of saturation has shown: the rate at its end, and what came before it.
 type plateau struct {
@@ -49,21 +49,21 @@ type plateau struct {
 func (p plateau) flow() flow { return p.own.plus(p.other) }
 
 // holds reports whether the connections' own packets stand in a queue. A delayed ACK is none.
-func (p plateau) holds(i idle) bool { return p.bulk > 2*i.stands()+p.gap }
+func (p plateau) holds(i idleLink) bool { return p.bulk > 2*i.stands()+p.gap }
 
 // The rate is that of windows. One is above the plateau where it is a part above the median of the last four: a credit
 // that ends halves the rate or takes off a tenth of it, and noise does less.
 const (
-	window     = 0.25 // s
-	above      = 1.12
-	leastStand = 1.2   // s
-	disagree   = 0.004 // share by which slope and windows may differ
-	leastOff   = 0.0002
-	ragged     = 0.01 // half of an interval from which on a link may not have been full
+	window   = 0.25 // s
+	above    = 1.12
+	minStand = 1.2   // s
+	disagree = 0.004 // share by which slope and windows may differ
+	minOff   = 0.0002
+	ragged   = 0.01 // half of an interval from which on a link may not have been full
 )
 
 // level finds the plateau in the saturation from a to b, by so many connections.
-func level(all series, probes []Probe, i idle, connections int, a, b float64) plateau {
+func level(all series, probes []Probe, i idleLink, connections int, a, b float64) plateau {
 	p := plateau{to: b}
 	sent := all
 	all = all.passed(probes)
@@ -79,7 +79,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 			break
 		}
 	}
-	p.stable = b-begin >= leastStand
+	p.stable = b-begin >= minStand
 	p.peak = stats.QuantileAbove(rates, 0.9)
 	p.from = math.Max(begin+window, b-(b-a)/2)
 	part := all.between(p.from, b)
@@ -118,7 +118,7 @@ func level(all series, probes []Probe, i idle, connections int, a, b float64) pl
 const probeSize = 92
 
 // idles reports whether a link was full at times only: what it carried went up and down, and no queue stood in between.
-func (p plateau) idles(i idle) bool { return p.off > ragged && p.least <= i.stands() && !p.counted }
+func (p plateau) idles(i idleLink) bool { return p.off > ragged && p.least <= i.stands() && !p.counted }
 
 // forget takes off what has left beside the test and was not carried. Of the probes it is known which were dropped, but
 // for the last ones, which may still be under way. What others' TCP lost, it has sent again. Of the rest nobody knows:
@@ -183,7 +183,7 @@ func ratesOf(all series, a, b, length float64) (rates, from []float64) {
 
 // settle compares the slope over all of the plateau with its windows. The slope is the better of the two where nothing
 // happened in between; a BBR that looks for its RTT makes it wrong.
-func (p *plateau) settle(all series, i idle) {
+func (p *plateau) settle(all series, i idleLink) {
 	rates, _ := ratesOf(all, p.from, p.to, math.Max(0.3, 2*i.base))
 	if len(rates) < 4 {
 		p.off = 0.01
@@ -197,7 +197,7 @@ func (p *plateau) settle(all series, i idle) {
 	p.top = stats.QuantileAbove(rates, 0.95) / m
 	// Windows overlap by three quarters, so a quarter of them are independent.
 	spread := (stats.QuantileAbove(rates, 0.84) - stats.QuantileAbove(rates, 0.16)) / 2 / m
-	p.off = math.Max(leastOff, 2*spread/math.Sqrt(math.Max(1, float64(len(rates))/4)))
+	p.off = math.Max(minOff, 2*spread/math.Sqrt(math.Max(1, float64(len(rates))/4)))
 }
 
 // below is what was seen while this host sent less than the rate.
@@ -213,7 +213,7 @@ type below struct {
 }
 
 // under looks at a time below the rate. What is sent again late is not of this time: the median of quarters forgets it.
-func under(all series, probes []Probe, i idle, a, b float64) below {
+func under(all series, probes []Probe, i idleLink, a, b float64) below {
 	var quarters []float64
 	for k := range 4 {
 		step := (b - a) / 4
@@ -260,7 +260,7 @@ func falls(all series, a, b float64) bool {
 }
 
 // kindOf returns how the rate is enforced.
-func kindOf(p plateau, i idle, lost float64) Kind {
+func kindOf(p plateau, i idleLink, lost float64) Kind {
 	stands, drops := p.waits > i.stands(), p.lost > lost+0.005
 	switch {
 	case p.holds(i) && p.waits < (p.bulk-p.gap)/3:
@@ -346,22 +346,22 @@ func (f framing) plausible() framing {
 	if f.atm || !f.known {
 		return f
 	}
-	const wide = mostOverhead / 6
-	if f.off > wide || f.overhead+2*f.off+1 < 0 || f.overhead-2*f.off-1 > mostOverhead {
+	const wide = maxOverhead / 6
+	if f.off > wide || f.overhead+2*f.off+1 < 0 || f.overhead-2*f.off-1 > maxOverhead {
 		f.known = false
 	}
 	f.overhead = math.Max(0, f.overhead)
 	return f
 }
 
-// mostOverhead is the largest that ATM is tried with, in bytes.
-const mostOverhead = 60
+// maxOverhead is the largest that ATM is tried with, in bytes.
+const maxOverhead = 60
 
 // atm finds the overheads that fit with cells as well as the best does, as far as the plateaus are known. Those of a
 // class cost the same for all sizes that were tried.
 func atm(ps []plateau, unsure float64) (low, high, likely, fit float64) {
 	const alike = 0.004
-	misfits := make([]float64, mostOverhead+1)
+	misfits := make([]float64, maxOverhead+1)
 	for o := range misfits {
 		misfits[o] = framing{overhead: float64(o), atm: true}.misfit(ps)
 	}

@@ -52,7 +52,7 @@ func TestFrame(t *testing.T) {
 }
 
 func TestKindOf(t *testing.T) {
-	still := idle{base: 0.02, noise: 0.001}
+	still := idleLink{base: 0.02, noise: 0.001}
 	for _, x := range []struct {
 		name string
 		p    plateau
@@ -120,7 +120,7 @@ func TestFalls(t *testing.T) {
 
 // Of a path over which next to nothing was sent, little is taken to be lost.
 func TestUnderNothing(t *testing.T) {
-	if most := under(nil, nil, idle{}, 0, 1).allowed(nil); most > 0.2 {
+	if most := under(nil, nil, idleLink{}, 0, 1).allowed(nil); most > 0.2 {
 		t.Errorf("%.0f %% may be lost", 100*most)
 	}
 }

@@ -44,7 +44,7 @@ var (
 type run struct {
 	Options
 	link   Link
-	idle   idle
+	idle   idleLink
 	beside float64 // what this host sends beside the test when nothing stands in its way
 	big    plateau
 	tcp    plateau // what TCP had shown, where datagrams have shown it better
@@ -80,7 +80,7 @@ func (r *run) all(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	below, err := r.below(ctx)
-	if err == nil && r.big.counted && below.lost > mostLost {
+	if err == nil && r.big.counted && below.lost > maxLost {
 		smooth := false
 		if r.big.flow().counted(wire.EthernetHeader) > sureBits {
 			below, smooth, err = r.smooth(ctx, below)
@@ -167,8 +167,8 @@ func (r *run) listen(ctx context.Context) error {
 }
 
 const (
-	mostConnections = 16
-	farAway         = 0.06 // s of RTT above which all connections start at once: each takes long to get going
+	maxConnections = 16
+	minLongRTT     = 0.06 // s of RTT above which all connections start at once: each takes long to get going
 )
 
 // wanted is how many connections a rate needs: each is to have eight packets under way, or it retransmits by timeout.
@@ -181,7 +181,7 @@ func (r *run) saturate(ctx context.Context) error {
 	r.begin(Saturating)
 	n, base := 1, r.idle.base
 	patience := math.Max(12, 40*base) // s, in which a credit may end, and connections get going
-	if base > farAway {
+	if base > minLongRTT {
 		n = 8
 	}
 	if err := r.send(ctx, Load{Connections: n}); err != nil {
@@ -231,10 +231,10 @@ func (r *run) grow(ctx context.Context, n int, rate float64) error {
 func (r *run) more(n int) int {
 	p := r.big
 	if p.waits < r.idle.stands() && !p.holds(r.idle) && p.lost < 0.005 {
-		return min(mostConnections, 2*max(n, r.wanted(p.flow().counted(wire.EthernetHeader))))
+		return min(maxConnections, 2*max(n, r.wanted(p.flow().counted(wire.EthernetHeader))))
 	}
 	rate := p.flow().counted(wire.EthernetHeader)
-	if r.idle.base > farAway || r.countable() && rate <= sureBits { // datagrams tell it better than more of them would
+	if r.idle.base > minLongRTT || r.countable() && rate <= sureBits { // datagrams tell it better
 		return n
 	}
 	return max(n, r.wanted(rate))
@@ -492,7 +492,7 @@ func (r *run) conclude(f *framing, u below) *Result {
 	res.Loss.Low = math.Max(0, res.Loss.Low)
 	whole := *f
 	if !f.known {
-		res.Overhead = Value{Value: wire.EthernetHeader, Low: 0, High: mostOverhead, Sort: Unknown}
+		res.Overhead = Value{Value: wire.EthernetHeader, Low: 0, High: maxOverhead, Sort: Unknown}
 		whole.overhead = wire.EthernetHeader
 	} else if f.atm {
 		whole.overhead = f.likely
@@ -521,7 +521,7 @@ func (r *run) conclude(f *framing, u below) *Result {
 		res.Rate.High += rate*most.counted(p)/whole.counted(p) - rate
 	}
 	if !f.known && !r.NoFraming && res.Kind != Unsaturated { // what it may count makes the rate as uncertain
-		least, most := framing{}, framing{overhead: mostOverhead, atm: rate <= atmBits}
+		least, most := framing{}, framing{overhead: maxOverhead, atm: rate <= atmBits}
 		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
 		res.Rate.High += rate*most.counted(p)/whole.counted(p) - rate
 	}
@@ -593,7 +593,7 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 	if err := r.begun(ctx, Share*rate, u); err != nil {
 		return err
 	}
-	for again := tries - 1; ; again-- {
+	for again := maxTries - 1; ; again-- {
 		a, b, err := r.hold(ctx, Share*rate, long)
 		if err != nil {
 			return err

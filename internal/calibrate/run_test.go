@@ -146,7 +146,8 @@ func TestRunBeside(t *testing.T) {
 func TestRunSaysWhatItDoesNotKnow(t *testing.T) {
 	run := func(p provider) (*Result, error) { return Run(context.Background(), simulate(p, 1), Options{}) }
 	t.Run("nobody answers", func(t *testing.T) {
-		if _, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, none: true}); !errors.Is(err, ErrSilent) {
+		if _, err := run(provider{rate: 50e6, rtt: 0.02, kind: FIFO, buffer: 0.1, none: true}); !errors.Is(err,
+			ErrSilent) {
 			t.Error(err)
 		}
 	})
@@ -287,7 +288,7 @@ func TestRunShortPolicer(t *testing.T) {
 
 // Where it is not known what is counted, neither is the rate.
 func TestConclude(t *testing.T) {
-	r := &run{idle: idle{base: 0.02}, big: carried(20e6, 1500, 1538)}
+	r := &run{idle: idleLink{base: 0.02}, big: carried(20e6, 1500, 1538)}
 	r.big.waits = 0.1
 	got := r.conclude(&framing{overhead: 25, off: 48, known: true}, below{})
 	if got.Overhead.Sort != Unknown || 20e6 < got.Rate.Low || 20e6 > got.Rate.High {
@@ -297,7 +298,7 @@ func TestConclude(t *testing.T) {
 
 // A short queue far away is empty at times, and then the link carries less than it could.
 func TestConcludeOfAnIdleLink(t *testing.T) {
-	r := &run{idle: idle{base: 0.1}, big: carried(132e6, 1500, 1514)}
+	r := &run{idle: idleLink{base: 0.1}, big: carried(132e6, 1500, 1514)}
 	r.big.off, r.big.top, r.big.waits = 0.04, 1.07, 0.007
 	got := r.conclude(&framing{overhead: 14, off: 0.4, known: true}, below{})
 	if got.Rate.Sort != AtLeast || got.Rate.High < 141e6 {

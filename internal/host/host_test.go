@@ -319,7 +319,7 @@ func TestOwnQdisc(t *testing.T) {
 		"cannot be told": {true, fs.ErrPermission, Unknown, "permission denied"},
 		"nobody":         {false, nil, Unknown, "whether it does is for root to find out"},
 	} {
-		got, why := takes(c.admin, func() error {
+		got, why := supportOf(c.admin, func() error {
 			if !c.admin {
 				t.Error("the kernel was asked by somebody who may load nothing")
 			}

@@ -54,7 +54,7 @@ func support(root fs.FS, release string, try func([]string) (map[string]bool, er
 func (f *Facts) readObjects(probes map[string]func() error) {
 	f.Objects, f.Lacks = map[string]Support{}, map[string]string{}
 	for name, probe := range probes {
-		support, why := takes(f.Admin, probe)
+		support, why := supportOf(f.Admin, probe)
 		f.Objects[name] = support
 		if why != "" {
 			f.Lacks[name] = why
@@ -62,9 +62,9 @@ func (f *Facts) readObjects(probes map[string]func() error) {
 	}
 }
 
-// takes says whether the kernel takes an object that this program brings along, and else why not. Who may load no
+// supportOf says whether the kernel takes an object that this program brings along, and else why not. Who may load no
 // programs need not ask.
-func takes(admin bool, probe func() error) (Support, string) {
+func supportOf(admin bool, probe func() error) (Support, string) {
 	if !admin {
 		return Unknown, "whether it does is for root to find out"
 	}

@@ -34,11 +34,11 @@ func readLinks(f *Facts) error {
 	if err != nil {
 		return err
 	}
-	links, err := again(h.LinkList)
+	links, err := retryInterrupted(h.LinkList)
 	if err != nil {
 		return fmt.Errorf("list of links: %w", err)
 	}
-	addrs, err := again(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+	addrs, err := retryInterrupted(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("list of addresses: %w", err)
 	}
@@ -150,9 +150,9 @@ func (f *Facts) readRedirects(conn *qdisc.Conn) error {
 	return nil
 }
 
-// again repeats a listing that the kernel says was interrupted by a change: what it gave may lack a link or name one
-// twice.
-func again[T any](list func() ([]T, error)) (got []T, err error) {
+// retryInterrupted repeats a listing that the kernel says was interrupted by a change: what it gave may lack a link
+// or name one twice.
+func retryInterrupted[T any](list func() ([]T, error)) (got []T, err error) {
 	for range 4 {
 		if got, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			break
@@ -164,7 +164,7 @@ func again[T any](list func() ([]T, error)) (got []T, err error) {
 // defaults are the default routes of a family, those of the main table first, by metric. A host without IPv6 refuses to
 // list its routes: then there is none.
 func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute) {
-	routes, err := again(func() ([]netlink.Route, error) {
+	routes, err := retryInterrupted(func() ([]netlink.Route, error) {
 		return h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Type: unix.RTN_UNICAST},
 			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	})

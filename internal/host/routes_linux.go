@@ -39,7 +39,7 @@ func (r *Routes) Close() { r.h.Close() }
 
 // Links are the devices that there are now, and what each is made on; nothing else is said of them.
 func (r *Routes) Links() (all []Link, err error) {
-	links, err := again(r.h.LinkList)
+	links, err := retryInterrupted(r.h.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list of links: %w", err)
 	}

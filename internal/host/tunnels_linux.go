@@ -60,8 +60,8 @@ func wireGuardPort(name string) int {
 
 // Bounds of a look at what processes have open.
 const (
-	mostFiles = 65536 // in all
-	mostPorts = 64    // of a program that makes a tunnel: one that has more is something else
+	maxFiles = 65536 // in all
+	maxPorts = 64    // of a program that makes a tunnel: one that has more is something else
 )
 
 // programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open:
@@ -69,7 +69,7 @@ const (
 func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 	ports := map[string][]string{}
 	var sockets map[string]localPort
-	left := mostFiles
+	left := maxFiles
 	entries, _ := fs.ReadDir(root, "proc")
 	for _, e := range entries {
 		dir := path.Join("proc", e.Name())
@@ -110,7 +110,7 @@ func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 				own = append(own, s.port)
 			}
 		}
-		if len(own) > mostPorts {
+		if len(own) > maxPorts {
 			continue
 		}
 		for _, device := range devices {

@@ -159,7 +159,7 @@ func (f *filler) close(c *filled) {
 		c.End()
 		return
 	}
-	if t, ok := beneath(c.Conn).(*net.TCPConn); ok {
+	if t, ok := rawConn(c.Conn).(*net.TCPConn); ok {
 		t.SetLinger(0)
 		t.Close()
 	}

@@ -213,9 +213,9 @@ func (t Target) transport(cc string, made func(net.Conn)) *http.Transport {
 		}}
 }
 
-// asking makes requests over a transport. It follows no redirect: what is measured is the host that was named. Patience
-// is for a whole answer; 0: without end.
-func asking(over http.RoundTripper, patience time.Duration) *http.Client {
+// newHTTPClient makes requests over a transport. It follows no redirect: what is measured is the host that was named.
+// Patience is for a whole answer; 0: without end.
+func newHTTPClient(over http.RoundTripper, patience time.Duration) *http.Client {
 	return &http.Client{Transport: over, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -230,9 +230,9 @@ func (t Target) request(ctx context.Context, method, path string, query url.Valu
 	return r, err
 }
 
-// mostAnswer bounds an answer, in bytes. The longest tells of 64 flows: 16 connections in each direction alone, and in
+// maxAnswer bounds an answer, in bytes. The longest tells of 64 flows: 16 connections in each direction alone, and in
 // both. Each has 300 s of bins, 11 bytes of JSON each at 400 Gbit/s; half of them have as many RTTs of 8 bytes.
-const mostAnswer = 3 << 20
+const maxAnswer = 3 << 20
 
 // ask makes a request and reads the answer, which is JSON.
 func (t Target) ask(ctx context.Context, c *http.Client, method, path string, query url.Values, into any) error {
@@ -245,7 +245,7 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 		return t.plainly(err)
 	}
 	defer answer.Body.Close()
-	body := io.LimitReader(answer.Body, mostAnswer)
+	body := io.LimitReader(answer.Body, maxAnswer)
 	if answer.StatusCode != http.StatusOK {
 		return refused(t.Addr, answer, body)
 	}

@@ -23,8 +23,8 @@ type File struct {
 	bytes  int64  // -1: not known
 }
 
-// leastFile is the smallest that is worth fetching: less is over before the link is full.
-const leastFile = 1 << 20
+// minFile is the smallest that is worth fetching: less is over before the link is full.
+const minFile = 1 << 20
 
 // FindFile looks at what an address has. It follows redirects, to https alone. No file and no error: it is the
 // configuration of a responsiveness server.
@@ -54,7 +54,7 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 			return nil, noFile(u, answer)
 		case isNQ(answer):
 			return nil, nil
-		case answer.ContentLength >= 0 && answer.ContentLength < leastFile:
+		case answer.ContentLength >= 0 && answer.ContentLength < minFile:
 			return nil, hint.New(fmt.Sprintf("%s has %d bytes only", at, answer.ContentLength),
 				"a file of 100 MB or more")
 		}
@@ -112,7 +112,7 @@ func targetOf(u *url.URL, pin string) Target {
 // head asks for a file and reads no more than it must. What it gives is there until done is called.
 func (t Target) head(ctx context.Context, u *url.URL) (*http.Response, func(), error) {
 	transport := t.transport("", nil)
-	c := asking(transport, 15*time.Second)
+	c := newHTTPClient(transport, 15*time.Second)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, nil, err
@@ -168,7 +168,7 @@ func (f *fetching) start(ctx context.Context, direction string) (*bulk, error) {
 	b.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
 	transport := f.target.transport("", nil)
-	c := asking(transport, 0)
+	c := newHTTPClient(transport, 0)
 	body, err := f.get(going, c)
 	if err != nil {
 		b.end()

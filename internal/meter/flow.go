@@ -16,8 +16,8 @@ import (
 // Step is the time between two samples of a flow.
 const Step = 100 * time.Millisecond
 
-// mostSteps bounds what is kept of a flow.
-const mostSteps = 3000
+// maxSteps bounds what is kept of a flow.
+const maxSteps = 3000
 
 // Flow is what one end knows of a bulk connection. Only the sender's kernel knows RTTs and what limits it; it is zero
 // where the kernel does not tell.
@@ -88,7 +88,7 @@ const inTLS = 16384. / (16384 + 5 + 1 + 16)
 func Record(conn net.Conn, direction string, sender bool) *Recorder {
 	r := &Recorder{flow: Flow{Direction: direction}, began: time.Now(), share: 1, stop: make(chan struct{}),
 		done: make(chan struct{})}
-	if conn != nil && beneath(conn) != conn {
+	if conn != nil && rawConn(conn) != conn {
 		r.share = inTLS
 	}
 	r.conn = conn
@@ -115,7 +115,7 @@ func (r *Recorder) run() {
 		case <-r.stop:
 			return
 		}
-		if steps := min(int(time.Since(r.began)/Step), mostSteps); steps > len(r.payload.bins) {
+		if steps := min(int(time.Since(r.began)/Step), maxSteps); steps > len(r.payload.bins) {
 			r.payload.fill(steps, r.bytes.Load())
 			if k, ok := readKernel(r.conn); r.counted && ok { // else it was closed
 				r.came.fill(steps, int64(float64(k.received-r.from.received)*r.share))
@@ -151,7 +151,7 @@ func (r *Recorder) Began() time.Time { return r.began }
 func (f *Flow) Shift(later float64) {
 	n := int(math.Round(later / Step.Seconds()))
 	if n < 0 {
-		f.Bins = append(make([]int64, min(-n, mostSteps)), f.Bins...)
+		f.Bins = append(make([]int64, min(-n, maxSteps)), f.Bins...)
 		return
 	}
 	f.Bins = f.Bins[min(n, len(f.Bins)):]
@@ -189,8 +189,8 @@ func (r *Recorder) Stop(err string) Flow {
 	return r.flow
 }
 
-// beneath is the connection that a kernel knows.
-func beneath(c net.Conn) net.Conn {
+// rawConn is the connection that a kernel knows.
+func rawConn(c net.Conn) net.Conn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {

@@ -65,7 +65,7 @@ func (h *HopSeen) look(from, to float64) *HopPhase {
 			continue
 		}
 		p.Sent++
-		if within(s.RTT, 0, mostRTT) {
+		if inRange(s.RTT, 0, maxRTT) {
 			rtt = append(rtt, s.RTT)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 // control runs f on the socket beneath a connection.
 func control(c net.Conn, f func(fd int) error) error {
-	raw, ok := beneath(c).(syscall.Conn)
+	raw, ok := rawConn(c).(syscall.Conn)
 	if !ok {
 		return net.ErrClosed
 	}
@@ -235,7 +235,7 @@ func SetUnsent(c net.Conn, bytes int) error {
 
 // Discard reads what has arrived and throws it away in the kernel, which copies nothing. It counts as len(b) at most.
 func Discard(c net.Conn, b []byte) (n int, err error) {
-	raw, ok := beneath(c).(syscall.Conn)
+	raw, ok := rawConn(c).(syscall.Conn)
 	if !ok {
 		return 0, net.ErrClosed
 	}

@@ -67,7 +67,7 @@ func (m *Marked) Read(b []byte) (n int, tos byte, from netip.AddrPort, err error
 	if err != nil {
 		return n, 0, from, err
 	}
-	tos, missed := told(m.control[:size])
+	tos, missed := parseControl(m.control[:size])
 	if missed != 0 { // else none had been, or nothing is told
 		m.missed = missed
 	}
@@ -75,7 +75,7 @@ func (m *Marked) Read(b []byte) (n int, tos byte, from netip.AddrPort, err error
 }
 
 // told finds in what the kernel tells beside a packet its byte, and how many found no room; 0 where it does not.
-func told(control []byte) (tos byte, missed uint32) {
+func parseControl(control []byte) (tos byte, missed uint32) {
 	all, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return 0, 0

@@ -92,7 +92,7 @@ func (s Span) others() (more [2]float64) {
 		up += n
 	}
 	sent, told := 0.0, true
-	for _, f := range only(s.Local, Upload) {
+	for _, f := range inDirection(s.Local, Upload) {
 		sent += float64(f.Sent)
 		told = told && f.Kernel
 	}

@@ -63,10 +63,10 @@ const (
 const (
 	// smallPath is the length of packets whose marks are looked at: what drops them is not their length.
 	smallPath = 128
-	// leastPath is what IPv6 wants of each link.
-	leastPath = 1280
-	// mostPath is the longest that is tried.
-	mostPath = 9000
+	// minPath is what IPv6 wants of each link.
+	minPath = 1280
+	// maxPath is the longest that is tried.
+	maxPath = 9000
 )
 
 // pathMarks are the bytes of DSCP and ECN that are tried: none, ECT(0), ECT(1), CE, and of DSCP what is for calls (EF),
@@ -85,7 +85,7 @@ func nextPath(seen []PathPacket, device int) (next []PathPacket) {
 			}
 		}
 		// Those of Ethernet, PPPoE, tunnels, and what mobile networks have. Then the device's own.
-		usual := []int{leastPath, 1358, 1380, 1400, 1412, 1420, 1440, 1460, 1480, 1492, 1500, 1501, device}
+		usual := []int{minPath, 1358, 1380, 1400, 1412, 1420, 1440, 1460, 1480, 1492, 1500, 1501, device}
 		for _, size := range usual {
 			if size <= device {
 				sizes = append(sizes, size)
@@ -144,7 +144,7 @@ func passed(seen []PathPacket, back bool) (most, above, tries int) {
 			above, tries = size, n
 		}
 	}
-	if most < leastPath { // small ones alone, so the length is not why
+	if most < minPath { // small ones alone, so the length is not why
 		return 0, 0, 0
 	}
 	return most, above, tries

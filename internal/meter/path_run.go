@@ -81,7 +81,7 @@ func openPath(ctx context.Context, addr string, key []byte) *pathProbe {
 		Path: 1}
 	var granted irtt.Params
 	if p.socket, err = Mark(p.conn); err == nil {
-		p.token, granted, err = agree(ctx, p.conn, want, key, 400, 800)
+		p.token, granted, err = negotiate(ctx, p.conn, want, key, 400, 800)
 	}
 	if err == nil && p.socket.Tells() {
 		err = p.socket.Whole(true)
@@ -95,7 +95,7 @@ func openPath(ctx context.Context, addr string, key []byte) *pathProbe {
 	if local.Is6() {
 		p.over = 48
 	}
-	p.device = min(mtuOf(local), mostPath)
+	p.device = min(mtuOf(local), maxPath)
 	return p
 }
 

@@ -81,8 +81,8 @@ func TestPathCost(t *testing.T) {
 	const device = 1500
 	least, most, bytes := 1000, 0, 0
 	random := rand.New(rand.NewPCG(1, 1))
-	for there := leastPath; there <= device; there += 7 {
-		for back := leastPath; back <= there; back += 5 {
+	for there := minPath; there <= device; there += 7 {
+		for back := minPath; back <= there; back += 5 {
 			path := simulated{there: there, back: back}
 			var seen []PathPacket
 			all := 0

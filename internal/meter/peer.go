@@ -58,7 +58,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 		return nil, err
 	}
 	transport := t.transport("", nil)
-	ask := asking(transport, 15*time.Second)
+	ask := newHTTPClient(transport, 15*time.Second)
 	var hello Hello
 	if err := t.ask(ctx, ask, http.MethodPost, PathSession, nil, &hello); err != nil {
 		transport.CloseIdleConnections()
@@ -133,7 +133,7 @@ func (t Target) fill(ctx context.Context, cc string, packet int, path string, qu
 		conn.Close()
 		return nil, err
 	}
-	return &Filling{Conn: conn, Send: func() { transfer(asking(transport, 0), r, nil) }}, nil
+	return &Filling{Conn: conn, Send: func() { transfer(newHTTPClient(transport, 0), r, nil) }}, nil
 }
 
 // zeros is a body without end. Over TLS nothing can be compressed on the way.

@@ -89,7 +89,7 @@ func openUDP(ctx context.Context, addr string, key []byte, p *probe, want irtt.P
 	want.Version, want.Received = irtt.Protocol, irtt.CountReceived|irtt.Window
 	want.StampAt, want.Clock = irtt.StampBoth, irtt.ClockWall
 	u := &udpProbe{probe: p, conn: conn, key: key}
-	u.token, u.params, err = agree(ctx, conn, want, key, 300, 600, 1200)
+	u.token, u.params, err = negotiate(ctx, conn, want, key, 300, 600, 1200)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -104,7 +104,8 @@ func openUDP(ctx context.Context, addr string, key []byte, p *probe, want irtt.P
 }
 
 // agree opens a connection of irtt, and waits so many milliseconds for each answer.
-func agree(ctx context.Context, conn net.Conn, want irtt.Params, key []byte, patience ...time.Duration) (token uint64,
+func negotiate(ctx context.Context, conn net.Conn, want irtt.Params, key []byte,
+	patience ...time.Duration) (token uint64,
 	p irtt.Params, err error) {
 	b := make([]byte, irtt.MaxLength)
 	defer conn.SetReadDeadline(time.Time{})
@@ -243,7 +244,7 @@ type webProbe struct {
 func (p *webProbe) run(ctx context.Context) {
 	transport := p.target.transport("", nil)
 	defer transport.CloseIdleConnections()
-	c := asking(transport, 0)
+	c := newHTTPClient(transport, 0)
 	tick := time.NewTicker(2 * Interval)
 	defer tick.Stop()
 	for n := 0; ctx.Err() == nil; n++ {

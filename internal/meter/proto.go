@@ -68,7 +68,7 @@ type Flows struct {
 type flowList []Flow
 
 func (l *flowList) UnmarshalJSON(b []byte) (err error) {
-	if *l, err = few[Flow](b, mostFlows, "flows"); err != nil {
+	if *l, err = readList[Flow](b, maxFlows, "flows"); err != nil {
 		return err
 	}
 	for _, f := range *l {
@@ -79,9 +79,9 @@ func (l *flowList) UnmarshalJSON(b []byte) (err error) {
 	return nil
 }
 
-// few reads a list of JSON one by one, so many at most. An element's text may be two bytes, and a hundred times that of
-// memory.
-func few[T any](b []byte, most int, what string) (all []T, err error) {
+// readList reads a list of JSON one by one, so many at most. An element's text may be two bytes, and a hundred times
+// that of memory.
+func readList[T any](b []byte, most int, what string) (all []T, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	switch begin, err := d.Token(); {
 	case err != nil:

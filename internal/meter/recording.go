@@ -12,21 +12,21 @@ import (
 
 // Bounds of a recording that comes from elsewhere. A test of the page takes 100 kB, and a twentieth of each count.
 const (
-	MostRecording = 2 << 20 // bytes of its JSON
-	mostSeconds   = 600
-	mostSamples   = 10_000
-	mostSpans     = 4                  // idle, download, upload, both
-	mostFlows     = 64                 // of a span and an end
-	mostBytes     = 1e12               // of a flow's Step
-	mostRTT       = 1000 * mostSeconds // ms
-	leastRTT      = 1e-6               // ms, but for 0
+	MaxRecording = 2 << 20 // bytes of its JSON
+	maxSeconds   = 600
+	maxSamples   = 10_000
+	maxSpans     = 4                 // idle, download, upload, both
+	maxFlows     = 64                // of a span and an end
+	maxBytes     = 1e12              // of a flow's Step
+	maxRTT       = 1000 * maxSeconds // ms
+	minRTT       = 1e-6              // ms, but for 0
 )
 
 // ReadRecording reads a Recording that somebody else has made, such as a page in a browser. What no test can have seen
 // is an error, so that Summarize is quick and gives finite figures whatever is sent. Lists are read as far as they may
 // be long, and no further.
 func ReadRecording(b []byte) (*Recording, error) {
-	if len(b) > MostRecording {
+	if len(b) > MaxRecording {
 		return nil, errors.New("it is too long")
 	}
 	type rest Recording
@@ -52,14 +52,14 @@ func ReadRecording(b []byte) (*Recording, error) {
 type samples []Sample
 
 func (s *samples) UnmarshalJSON(b []byte) (err error) {
-	*s, err = few[Sample](b, mostSamples, "samples")
+	*s, err = readList[Sample](b, maxSamples, "samples")
 	return err
 }
 
 type spans []Span
 
 func (s *spans) UnmarshalJSON(b []byte) (err error) {
-	*s, err = few[Span](b, mostSpans, "spans")
+	*s, err = readList[Span](b, maxSpans, "spans")
 	return err
 }
 
@@ -68,9 +68,9 @@ func (rec *Recording) check() error {
 		return errors.New("interval: 1 to 10000 ms")
 	}
 	for i, s := range rec.Samples {
-		if !within(s.At, 0, mostSeconds) || !within(s.RTT, -1, mostRTT) || s.RTT > 0 && s.RTT < leastRTT ||
-			!within(s.Up, -mostRTT, mostRTT) ||
-			!within(s.Down, -mostRTT, mostRTT) {
+		if !inRange(s.At, 0, maxSeconds) || !inRange(s.RTT, -1, maxRTT) || s.RTT > 0 && s.RTT < minRTT ||
+			!inRange(s.Up, -maxRTT, maxRTT) ||
+			!inRange(s.Down, -maxRTT, maxRTT) {
 			return fmt.Errorf("samples[%d]: out of range", i)
 		}
 	}
@@ -83,8 +83,8 @@ func (rec *Recording) check() error {
 			return fmt.Errorf("spans[%d].passed: no browser sees it", i)
 		}
 		names = append(names, s.Name)
-		if !within(s.From, 0, mostSeconds) || !within(s.To, 0, mostSeconds) {
-			return fmt.Errorf("spans[%d]: 0 to %d s", i, mostSeconds)
+		if !inRange(s.From, 0, maxSeconds) || !inRange(s.To, 0, maxSeconds) {
+			return fmt.Errorf("spans[%d]: 0 to %d s", i, maxSeconds)
 		}
 	}
 	return nil
@@ -94,28 +94,28 @@ func (f *Flow) check() error {
 	if f.Direction != Download && f.Direction != Upload {
 		return errors.New("a flow's direction is download or upload")
 	}
-	if len(f.Bins) > mostSteps || len(f.RTT) > mostSteps {
-		return fmt.Errorf("a flow has %d steps at most", mostSteps)
+	if len(f.Bins) > maxSteps || len(f.RTT) > maxSteps {
+		return fmt.Errorf("a flow has %d steps at most", maxSteps)
 	}
 	for _, n := range f.Bins {
-		if !within(float64(n), 0, mostBytes) {
+		if !inRange(float64(n), 0, maxBytes) {
 			return errors.New("a flow's bins are out of range")
 		}
 	}
 	for _, t := range append(slices.Clone(f.RTT), f.RTTVar, f.Elapsed, f.Busy, f.Receiver, f.Buffer) {
-		if !within(float64(t), 0, 1e6*mostSeconds) {
+		if !inRange(float64(t), 0, 1e6*maxSeconds) {
 			return errors.New("a flow's times are out of range")
 		}
 	}
-	if !within(float64(f.MinRTT), 0, math.MaxUint32) { // which is a kernel's that has seen none
+	if !inRange(float64(f.MinRTT), 0, math.MaxUint32) { // which is a kernel's that has seen none
 		return errors.New("a flow's times are out of range")
 	}
 	for _, n := range []int64{f.Sent, f.Again, f.Delivered, f.CE} {
-		if !within(float64(n), 0, mostSteps*mostBytes) {
+		if !inRange(float64(n), 0, maxSteps*maxBytes) {
 			return errors.New("a flow's counters are out of range")
 		}
 	}
 	return nil
 }
 
-func within(v, least, most float64) bool { return v >= least && v <= most }
+func inRange(v, least, most float64) bool { return v >= least && v <= most }

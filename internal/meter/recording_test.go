@@ -43,11 +43,11 @@ func TestReadRecording(t *testing.T) {
 		`{"interval": 50, "spans": [` + span + `, "busy": -1}]}]}`:                            "times",
 		`{"interval": 50, "spans": [` + span + `, "sent": -1}]}]}`:                            "counters",
 		// Too much of something:
-		`{"interval": 50, "spans": [` + span + `, "bins": [` + more("0", mostSteps) + `]}]}]}`:  "steps",
-		`{"interval": 50, "samples": [` + more("{}", mostSamples) + `]}`:                        "samples at most",
-		`{"interval": 50, "spans": [{"name": "idle", "far": [` + more("{}", mostFlows) + `]}]}`: "flows at most",
-		`{"interval": 50, "spans": [` + more("{}", mostSpans) + `]}`:                            "spans at most",
-		strings.Repeat(" ", MostRecording+1):                                                    "too long",
+		`{"interval": 50, "spans": [` + span + `, "bins": [` + more("0", maxSteps) + `]}]}]}`:  "steps",
+		`{"interval": 50, "samples": [` + more("{}", maxSamples) + `]}`:                        "samples at most",
+		`{"interval": 50, "spans": [{"name": "idle", "far": [` + more("{}", maxFlows) + `]}]}`: "flows at most",
+		`{"interval": 50, "spans": [` + more("{}", maxSpans) + `]}`:                            "spans at most",
+		strings.Repeat(" ", MaxRecording+1):                                                    "too long",
 	} {
 		_, err := ReadRecording([]byte(text))
 		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
@@ -63,7 +63,7 @@ func TestReadRecordingMemory(t *testing.T) {
 		`"notes": [%s]`, `"spans": [{"name": "idle", "local": [%s]}]`, `"spans": [{"name": "idle", "far": [%s]}]`,
 		`"spans": [{"name": "idle", "far": [{"direction": "upload", "bins": [%s]}]}]`} {
 		for _, element := range []string{"0", "{}", "null"} {
-			n := (MostRecording - 200) / (len(element) + 1)
+			n := (MaxRecording - 200) / (len(element) + 1)
 			text := []byte(fmt.Sprintf(`{"interval": 50, `+part+`}`, strings.Repeat(element+",", n)+element))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -266,8 +266,8 @@ func (p *Phase) flows(s Span, ramp float64) {
 		if direction == Upload {
 			receivers, senders = s.Far, s.Local
 		}
-		receivers, senders = only(receivers, direction), only(senders, direction)
-		if bins := binsOf(receivers, int(ramp/Step.Seconds()), whole(receivers, s)); len(bins) > 0 {
+		receivers, senders = inDirection(receivers, direction), inDirection(senders, direction)
+		if bins := binsOf(receivers, int(ramp/Step.Seconds()), wholeSteps(receivers, s)); len(bins) > 0 {
 			if p.Goodput == nil {
 				p.Goodput = map[string]stats.Estimate{}
 			}
@@ -298,7 +298,7 @@ func (s Span) arrived(direction string) []float64 {
 	if direction == Upload {
 		flows = s.Far
 	}
-	return binsOf(only(flows, direction), 0, mostSteps)
+	return binsOf(inDirection(flows, direction), 0, maxSteps)
 }
 
 // fell finds the second of a load from which on it was slower: each second before is faster than all after it, with
@@ -324,7 +324,7 @@ func fell(bins []float64) (before, after, at float64, ok bool) {
 	return 0, 0, 0, false
 }
 
-func only(flows []Flow, direction string) (all []Flow) {
+func inDirection(flows []Flow, direction string) (all []Flow) {
 	for _, f := range flows {
 		if f.Direction == direction {
 			all = append(all, f)
@@ -333,9 +333,9 @@ func only(flows []Flow, direction string) (all []Flow) {
 	return all
 }
 
-// whole is how many steps of a span all flows have. The last one or two may not have ended when the flows did; of a
-// flow that lacks more than these nothing came.
-func whole(flows []Flow, s Span) int {
+// wholeSteps returns how many steps of a span all flows have. The last one or two may not have ended when the flows
+// did; of a flow that lacks more than these nothing came.
+func wholeSteps(flows []Flow, s Span) int {
 	const mayLack = 2
 	steps := int((s.To - s.From) / Step.Seconds())
 	all := steps

@@ -78,7 +78,7 @@ func responsive(ctx context.Context, at, pin string) (t Target, small, large, up
 	defer transport.CloseIdleConnections()
 	var config nqConfig
 	// It stands for itself: a redirect is a failure.
-	client := asking(transport, 15*time.Second)
+	client := newHTTPClient(transport, 15*time.Second)
 	if err := t.ask(ctx, client, http.MethodGet, u.Path, u.Query(), &config); err != nil {
 		return t, "", "", "", err
 	}
@@ -203,7 +203,7 @@ func (t *rpmTest) client() (*http.Client, *http.Transport) {
 	transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return t.target.connectAs(ctx, "", []string{"h2", "http/1.1"})
 	}
-	return asking(transport, 0), transport
+	return newHTTPClient(transport, 0), transport
 }
 
 type counter struct {

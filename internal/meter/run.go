@@ -250,7 +250,7 @@ func (b *bulk) shut() {
 	if b.conn == nil {
 		return
 	}
-	if c, ok := beneath(b.conn).(*net.TCPConn); ok {
+	if c, ok := rawConn(b.conn).(*net.TCPConn); ok {
 		c.SetLinger(0)
 		c.Close()
 	}

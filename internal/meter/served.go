@@ -40,7 +40,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	}
 	transport := t.transport("", nil)
 	defer transport.CloseIdleConnections()
-	s := &served{Options: o, target: t, ask: asking(transport, 15*time.Second)}
+	s := &served{Options: o, target: t, ask: newHTTPClient(transport, 15*time.Second)}
 	rec := &Recording{Target: t.Addr}
 	wants := url.Values{}
 	if o.CC != "" {
@@ -157,7 +157,7 @@ func (s *served) start(ctx context.Context, direction string) (*bulk, error) {
 	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
 	transport := s.target.transport("", nil)
 	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	c := asking(transport, 0)
+	c := newHTTPClient(transport, 0)
 	if direction == Upload {
 		// Over TLS nothing can be compressed on the way, so the block's content does not matter.
 		body := &endless{going, b.rec, make([]byte, 64<<10)}

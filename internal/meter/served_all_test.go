@@ -47,26 +47,26 @@ func TestNoCCThere(t *testing.T) {
 // What the other end says of its flows is bounded: many empty ones would take seventy times as much memory.
 func TestFarFlows(t *testing.T) {
 	longest := Flow{Direction: Download, CC: "cubic",
-		Bins: slices.Repeat([]int64{5_000_000_000}, mostSteps), // 400 Gbit/s
-		RTT:  slices.Repeat([]int64{9_999_999}, mostSteps), MinRTT: math.MaxUint32, Error: strings.Repeat("x", 100)}
+		Bins: slices.Repeat([]int64{5_000_000_000}, maxSteps), // 400 Gbit/s
+		RTT:  slices.Repeat([]int64{9_999_999}, maxSteps), MinRTT: math.MaxUint32, Error: strings.Repeat("x", 100)}
 	for i, f := range []*int64{&longest.RTTVar, &longest.Sent, &longest.Again, &longest.Delivered, &longest.CE,
 		&longest.Elapsed, &longest.Busy, &longest.Receiver, &longest.Buffer} {
 		*f = 300_000_000 + int64(i)
 	}
 	received := longest
 	received.Direction, received.RTT = Upload, nil // only a sender's kernel knows them
-	all := append(slices.Repeat([]Flow{longest}, mostFlows/2), slices.Repeat([]Flow{received}, mostFlows/2)...)
+	all := append(slices.Repeat([]Flow{longest}, maxFlows/2), slices.Repeat([]Flow{received}, maxFlows/2)...)
 	honest, err := json.Marshal(Flows{Flows: all})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const one = `{"direction": "upload"}`
-	tooMany := strings.Repeat(one+",", mostFlows) + one
+	tooMany := strings.Repeat(one+",", maxFlows) + one
 	for text, want := range map[string]struct {
 		flows int
 		wrong string
 	}{
-		string(honest):                           {mostFlows, ""},
+		string(honest):                           {maxFlows, ""},
 		`{}`:                                     {0, ""},
 		`{"flows":null}`:                         {0, ""},
 		`{"flows":[]}`:                           {0, ""},

@@ -64,7 +64,7 @@ func (f *Flow) CC() string {
 	return name
 }
 
-// Catch reads what has come and waits for more to read it with: what Received lacks then is less than mostLowat.
+// Catch reads what has come and waits for more to read it with: what Received lacks then is less than maxLowat.
 func (f *Flow) Catch() {
 	if f.sink >= 0 {
 		f.bulk.read(f)
@@ -95,7 +95,7 @@ type bulk struct {
 // of it.
 const (
 	windowParts = 32       // lowat is this part of the window,
-	mostLowat   = 64 << 10 // and no more than this, in bytes
+	maxLowat    = 64 << 10 // and no more than this, in bytes
 	// bytes received after which the window is looked at for the first time; then each time that they have doubled
 	firstLook = 64 << 10
 )
@@ -310,7 +310,7 @@ func (b *bulk) sleepLonger(f *Flow) {
 	if !ok {
 		return
 	}
-	lowat := max(1, min(int(info.Rcv_wnd)/windowParts, mostLowat))
+	lowat := max(1, min(int(info.Rcv_wnd)/windowParts, maxLowat))
 	if err := unix.SetsockoptInt(f.sink, unix.SOL_SOCKET, unix.SO_RCVLOWAT, lowat); err != nil {
 		b.Fail(fmt.Errorf("SO_RCVLOWAT: %w", err))
 	}

@@ -15,10 +15,10 @@ type Rule struct {
 }
 
 const (
-	threshold, mostUp, mostDown = 30e-3, 10e-3, 60e-3 // of the delay one way
-	window, enough              = 6, 3
-	refractory, rise, decay     = 0.3, 0.2, 1.
-	loaded                      = 0.75
+	threshold, maxUp, maxDown = 30e-3, 10e-3, 60e-3 // of the delay one way
+	window, enough            = 6, 3
+	refractory, rise, decay   = 0.3, 0.2, 1.
+	loaded                    = 0.75
 )
 
 // New begins with the rate that it falls back to while little is sent.
@@ -47,9 +47,9 @@ func (r *Rule) Echo(now, delay, sent float64) float64 {
 	switch {
 	case now < r.bloat+refractory:
 	case long >= enough:
-		r.rate, r.bloat = r.rate*between(0.99, threshold, 0.75, mostDown), now
+		r.rate, r.bloat = r.rate*between(0.99, threshold, 0.75, maxDown), now
 	case sent > loaded*r.rate && now >= r.up+rise:
-		r.rate, r.up = r.rate*between(1.04, mostUp, 1, threshold), now
+		r.rate, r.up = r.rate*between(1.04, maxUp, 1, threshold), now
 	case sent <= loaded*r.rate && now >= r.down+decay:
 		if r.down = now; r.rate > r.base {
 			r.rate = max(r.base, r.rate*0.99)

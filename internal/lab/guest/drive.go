@@ -27,7 +27,7 @@ const (
 	// from the start of the loop to the scenario's time 0: sockets are made, nothing flows
 	settle     = 100 * time.Millisecond
 	sampleTick = 100 * time.Millisecond // the time series' step
-	leastStep  = 5 * time.Millisecond   // of a short run's series,
+	minStep    = 5 * time.Millisecond   // of a short run's series,
 	minTicks   = 100                    // which has as many steps as fit
 	maxPolls   = 40                     // connections whose TCP_INFO is read at every sample; of more, in turns
 	patience   = 500 * time.Millisecond // after the end, for the last answers, beside the RTT and the provider's buffer
@@ -118,7 +118,7 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 			}
 		})
 	}
-	d.step = max(leastStep, min(sampleTick, time.Duration(s.Duration)/minTicks))
+	d.step = max(minStep, min(sampleTick, time.Duration(s.Duration)/minTicks))
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)
 	d.Every(d.begin, time.Second, func() bool {
@@ -356,7 +356,7 @@ func (d *driver) sample() bool {
 func (d *driver) collect() (*measure.Run, error) {
 	s := d.job.Scenario
 	span := d.stopped - d.warm
-	run := &measure.Run{Seed: d.job.Seed, Kernel: release(), Seconds: round(span.Seconds()), Series: d.series,
+	run := &measure.Run{Seed: d.job.Seed, Kernel: release(), Seconds: roundMicro(span.Seconds()), Series: d.series,
 		TCPPages: d.pages, TCPPressed: d.pages >= tcpPressure()}
 	byClient := map[string]float64{}
 	for _, g := range d.groups {
@@ -380,23 +380,23 @@ func (d *driver) collect() (*measure.Run, error) {
 				Wakeups:     f.Wakeups - w.wakeups,
 			}
 			if busy > 0 {
-				r.RwndLimited = round(float64(w.last.Rwnd_limited-w.before.Rwnd_limited) / busy)
-				r.SndbufLimited = round(float64(w.last.Sndbuf_limited-w.before.Sndbuf_limited) / busy)
+				r.RwndLimited = roundMicro(float64(w.last.Rwnd_limited-w.before.Rwnd_limited) / busy)
+				r.SndbufLimited = roundMicro(float64(w.last.Sndbuf_limited-w.before.Sndbuf_limited) / busy)
 			}
 			if f.Finished > 0 {
-				r.Fetch = round((f.Finished - f.Started).Seconds())
+				r.Fetch = roundMicro((f.Finished - f.Started).Seconds())
 			}
 			if f.Err != nil {
 				r.Error = f.Err.Error()
 			}
-			run.Goodput = round(run.Goodput + r.Goodput)
+			run.Goodput = roundMicro(run.Goodput + r.Goodput)
 			byClient[g.spec.Client] += r.Goodput
 			run.Flows = append(run.Flows, r)
 		}
 	}
 	for _, c := range s.Client {
 		if g, ok := byClient[c.Name]; ok {
-			run.Clients = append(run.Clients, measure.Share{Client: c.Name, Goodput: round(g)})
+			run.Clients = append(run.Clients, measure.Share{Client: c.Name, Goodput: roundMicro(g)})
 		}
 	}
 	for i, at := range d.places {
@@ -422,7 +422,7 @@ func (d *driver) collect() (*measure.Run, error) {
 func (d *driver) probeResult(e exchange) measure.Probe {
 	r := measure.Probe{Probe: e.spec.Name, Kind: e.spec.Kind, Client: e.spec.Client}
 	if !e.spec.Does().OneWay {
-		r.Base = round(time.Duration(d.job.Scenario.Base(e.spec.Client, e.spec.Leg)).Seconds() * 1e3)
+		r.Base = roundMicro(time.Duration(d.job.Scenario.Base(e.spec.Client, e.spec.Leg)).Seconds() * 1e3)
 	}
 	if e.samples.Err != nil {
 		r.Error = e.samples.Err.Error()
@@ -433,13 +433,13 @@ func (d *driver) probeResult(e exchange) measure.Probe {
 			continue
 		}
 		r.Sent++
-		r.At = append(r.At, round((sample.At - d.warm).Seconds()))
+		r.At = append(r.At, roundMicro((sample.At - d.warm).Seconds()))
 		if sample.Delay < 0 {
 			r.Lost++
 			r.Series = append(r.Series, -1)
 			continue
 		}
-		ms := round(sample.Delay.Seconds() * 1e3)
+		ms := roundMicro(sample.Delay.Seconds() * 1e3)
 		delays = append(delays, ms)
 		r.Series = append(r.Series, ms)
 	}
@@ -573,19 +573,19 @@ func (d *driver) queue(at *place) (measure.Queue, error) {
 }
 
 func mbit(bytes int64, span time.Duration) float64 {
-	return round(float64(bytes) * 8 / 1e6 / span.Seconds())
+	return roundMicro(float64(bytes) * 8 / 1e6 / span.Seconds())
 }
 
 func dist(samples []float64) stats.Dist {
 	d := stats.NewDist(samples)
 	for _, v := range []*float64{&d.Min, &d.P50, &d.P90, &d.P99, &d.Max, &d.Mean, &d.MAD} {
-		*v = round(*v)
+		*v = roundMicro(*v)
 	}
 	return d
 }
 
 // round keeps a result readable: a microsecond of a millisecond figure, a bit per second of megabits.
-func round(v float64) float64 { return math.Round(v*1e6) / 1e6 }
+func roundMicro(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
 func release() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")

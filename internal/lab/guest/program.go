@@ -23,7 +23,7 @@ import (
 const (
 	outputs = "/run/programs" // where what they print goes: to files, so that nobody has to read along
 	// of its output, in bytes, what is kept at most: its end
-	mostOutput = 1 << 20
+	maxOutput = 1 << 20
 )
 
 // started is a program that runs, or has run.
@@ -117,7 +117,7 @@ func (d *driver) printed() ([]measure.Program, error) {
 		if err != nil {
 			return nil, fmt.Errorf("program %q: %w", p.spec.Name, err)
 		}
-		body = body[max(0, len(body)-mostOutput):]
+		body = body[max(0, len(body)-maxOutput):]
 		for line := range strings.Lines(string(body)) {
 			r.Output = append(r.Output, text.Plain(strings.TrimRight(line, "\n")))
 		}

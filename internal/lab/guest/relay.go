@@ -63,9 +63,9 @@ func (t *topology) layOrigin(job scenario.Job, router space) error {
 			err = cable(router, "out0", gateway, 1, t.origin, scenario.Uplink, mine)
 		} else {
 			err = errors.Join(
-				also(router, "out0", gateway, t.origin, scenario.Uplink, mine),
-				also(t.provider, t.limiter, near, router, "in0", beyond),
-				also(t.server, scenario.Uplink, v.addr(0, 0, 1), t.provider, doorUp, v.addr(0, 0, 254)),
+				addAddresses(router, "out0", gateway, t.origin, scenario.Uplink, mine),
+				addAddresses(t.provider, t.limiter, near, router, "in0", beyond),
+				addAddresses(t.server, scenario.Uplink, v.addr(0, 0, 1), t.provider, doorUp, v.addr(0, 0, 254)),
 				router.route("default", near), t.server.route("default", v.addr(0, 0, 254)),
 				router.sysctl(v.forwarding()), t.provider.sysctl(v.forwarding()))
 		}
@@ -83,11 +83,12 @@ func (t *topology) layOrigin(job scenario.Job, router space) error {
 			return err
 		}
 	}
-	return errors.Join(t.origin.sysctl(roomy), t.origin.sysctl(s.Relay.Sysctl), segment(t.origin, scenario.Uplink))
+	return errors.Join(t.origin.sysctl(roomyBuffers), t.origin.sysctl(s.Relay.Sysctl), segment(t.origin,
+		scenario.Uplink))
 }
 
-// also gives two hosts that are joined addresses of another version.
-func also(a space, aName string, aAddr netip.Addr, b space, bName string, bAddr netip.Addr) error {
+// addAddresses gives two hosts that are joined addresses of another version.
+func addAddresses(a space, aName string, aAddr netip.Addr, b space, bName string, bAddr netip.Addr) error {
 	aLink, err := a.up(aName, aAddr)
 	if err != nil {
 		return err
@@ -122,8 +123,8 @@ func (t *topology) relay(job scenario.Job) error {
 	return nil
 }
 
-// who gives the clients that come by one way.
-func who(s scenario.Scenario, via string) (clients []int) {
+// clientsVia gives the clients that come by one way.
+func clientsVia(s scenario.Scenario, via string) (clients []int) {
 	for i, c := range s.Client {
 		if s.Via(c.Name) == via {
 			clients = append(clients, i)
@@ -213,7 +214,7 @@ func (s space) inside(device string, addr netip.Addr) error {
 }
 
 func (t *topology) wireguard(s scenario.Scenario) error {
-	clients := who(s, scenario.WireGuard)
+	clients := clientsVia(s, scenario.WireGuard)
 	if len(clients) == 0 {
 		return nil
 	}
@@ -264,7 +265,7 @@ func (s space) wireguard(key wgtypes.Key, peers ...wgtypes.PeerConfig) error {
 
 // userspace makes tunnels whose packets a program carries: a tun at each end, and UDP between.
 func (t *topology) userspace(s scenario.Scenario) error {
-	clients := who(s, scenario.Tunnel)
+	clients := clientsVia(s, scenario.Tunnel)
 	if len(clients) == 0 {
 		return nil
 	}

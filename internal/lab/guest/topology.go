@@ -78,7 +78,7 @@ func (t *topology) space() (space, error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return space{}, fmt.Errorf("new network namespace: %w", err)
 	}
-	s, err := here()
+	s, err := currentSpace()
 	if err != nil {
 		return s, err
 	}
@@ -89,7 +89,7 @@ func (t *topology) space() (space, error) {
 }
 
 // here opens the namespace that the thread is in.
-func here() (s space, err error) {
+func currentSpace() (s space, err error) {
 	if s.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return s, err
 	}
@@ -260,7 +260,8 @@ func (s space) route(destination string, via netip.Addr) error {
 }
 
 // roomy buffers for those who are not under test: a lab that limits a flow by itself is lying.
-var roomy = map[string]string{"net.ipv4.tcp_rmem": "4096 131072 134217728", "net.ipv4.tcp_wmem": "4096 16384 134217728"}
+var roomyBuffers = map[string]string{"net.ipv4.tcp_rmem": "4096 131072 134217728",
+	"net.ipv4.tcp_wmem": "4096 16384 134217728"}
 
 // tcpPressure is how many pages TCP may hold in all hosts before the kernel takes from its buffers: half of the memory.
 // The kernel's own mark is a sixteenth (tcp_init_mem, net/ipv4/tcp.c), for one host. Here both ends of each connection
@@ -278,7 +279,7 @@ func layOut(job scenario.Job) (*topology, error) {
 	s := job.Scenario
 	t := &topology{version: version(s.Path.IP), limiter: "down0"}
 	var err error
-	if t.server, err = here(); err != nil {
+	if t.server, err = currentSpace(); err != nil {
 		return nil, err
 	}
 	if t.provider, err = t.space(); err != nil {
@@ -345,7 +346,7 @@ func (t *topology) layServer(job scenario.Job) error {
 			return err
 		}
 		t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: t.addr(2, 0, 1)}}
-		if err := errors.Join(t.origin.sysctl(roomy), t.origin.route("default", t.addr(2, 0, 254)),
+		if err := errors.Join(t.origin.sysctl(roomyBuffers), t.origin.route("default", t.addr(2, 0, 254)),
 			t.server.sysctl(t.forwarding()),
 			t.origin.sysctl(onlyTCP(s.Sysctl)), t.provider.route(t.subnets(2), t.addr(0, 0, 1))); err != nil {
 			return err
@@ -427,7 +428,7 @@ func (t *topology) layClients(job scenario.Job) error {
 			}
 			inside = modemInside
 		}
-		if err := errors.Join(client.sysctl(roomy), cable(before, inside, gateway, 1, client, "eth0", mine),
+		if err := errors.Join(client.sysctl(roomyBuffers), cable(before, inside, gateway, 1, client, "eth0", mine),
 			client.route("default", gateway), client.sysctl(c.Sysctl)); err != nil {
 			return err
 		}

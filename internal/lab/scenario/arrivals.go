@@ -28,8 +28,8 @@ const (
 	paretoRange = 1000
 )
 
-// leastFetch is what a connection carries at least, in bytes.
-const leastFetch = 64
+// minFetch is what a connection carries at least, in bytes.
+const minFetch = 64
 
 // Arrival is one connection of a Poisson source.
 type Arrival struct {
@@ -70,7 +70,7 @@ func (f *Flow) size(u float64) int64 {
 		least := mean * (a - 1) / a * (1 - math.Pow(r, -a)) / (1 - math.Pow(r, 1-a))
 		mean = least * math.Pow(1-u*(1-math.Pow(r, -a)), -1/a)
 	}
-	return max(leastFetch, int64(mean))
+	return max(minFetch, int64(mean))
 }
 
 // expected is how many connections a flow has at most, but for one run in many thousands: of a Poisson source the mean

@@ -351,7 +351,7 @@ const block = 64 << 10
 func (r *run) open(ctx context.Context, phase string) (all []*bulk, err error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	room := make(chan struct{}, mostAtOnce)
+	room := make(chan struct{}, maxAtOnce)
 	for _, direction := range []string{meter.Download, meter.Upload} {
 		if phase != direction && phase != meter.Both {
 			continue
@@ -443,8 +443,8 @@ func (e *echo) newest() float64 {
 	return e.last
 }
 
-// mostOpen is how many keys may be without an echo: beyond, nothing is typed, so that little waits in ssh itself.
-const mostOpen = 500
+// maxOpen is how many keys may be without an echo: beyond, nothing is typed, so that little waits in ssh itself.
+const maxOpen = 500
 
 func (e *echo) run(ctx context.Context) {
 	done := make(chan struct{})
@@ -461,13 +461,13 @@ func (e *echo) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		e.mu.Lock()
 		open := len(e.sent) - answered()
-		if open < mostOpen {
+		if open < maxOpen {
 			e.sent = append(e.sent, time.Now())
 			e.samples = append(e.samples, meter.Sample{At: e.now(), RTT: -1, Lost: meter.LostUnknown})
 		}
 		n := len(e.sent) - 1
 		e.mu.Unlock()
-		if open < mostOpen {
+		if open < maxOpen {
 			if _, err := fmt.Fprintf(e.stdin, "%d\n", n); err != nil {
 				break
 			}

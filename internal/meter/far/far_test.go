@@ -169,7 +169,7 @@ func TestLoginsAtOnce(t *testing.T) {
 		}
 		most = max(most, now)
 	}
-	if most > mostAtOnce || strings.Count(string(said), "in") != 16 {
+	if most > maxAtOnce || strings.Count(string(said), "in") != 16 {
 		t.Errorf("%d of 16 at once", most)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"weir/internal/meter"
 )
 
-// mostAtOnce is how many connections may log in at once: sshd refuses some of more than ten (MaxStartups).
-const mostAtOnce = 4
+// maxAtOnce is how many connections may log in at once: sshd refuses some of more than ten (MaxStartups).
+const maxAtOnce = 4
 
 // Open makes a peer of a host that has ssh, for a calibration. Each load is an ssh of its own. Its TCP connection is
 // made here and handed to it over loopback, so that this host's kernel tells of it.
@@ -28,7 +28,7 @@ func Open(ctx context.Context, h Host) (*meter.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	room := make(chan struct{}, mostAtOnce)
+	room := make(chan struct{}, maxAtOnce)
 	return &meter.Peer{Name: h.Name, Addr: to.addr,
 		Note: "The load went through ssh. Where its cipher or a CPU is slower than the link, the rate is that.",
 		Fill: func(ctx context.Context, cc string, packet int) (*meter.Filling, error) {

@@ -51,7 +51,7 @@ const PerClient = 4
 const (
 	burst   = 2 * time.Second  // of packets that may come at once: a link or a host may have stood still
 	silence = 30 * time.Second // after which a connection is forgotten
-	mostTOS = 48 << 2          // from here on it is network control (RFC 2474, section 4.2.2), which no client needs
+	maxTOS  = 48 << 2          // from here on it is network control (RFC 2474, section 4.2.2), which no client needs
 )
 
 // Answer is what is sent back; without bytes, nothing is.
@@ -197,7 +197,7 @@ func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
 	answer := Answer{Bytes: b, Whole: l.seen != 0}
 	if l.seen != 0 {
 		b[l.seen] = tos
-		if b[l.asked] < mostTOS {
+		if b[l.asked] < maxTOS {
 			answer.TOS = b[l.asked]
 		}
 	}

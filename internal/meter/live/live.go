@@ -79,8 +79,8 @@ type track struct {
 	rtt, added, jitter []float64
 }
 
-// mostSamples bounds the memory: 24 bytes each.
-const mostSamples = 2_000_000
+// maxSamples bounds the memory: 24 bytes each.
+const maxSamples = 2_000_000
 
 // Add is one look.
 func (w *Watch) Add(at time.Time, seen []host.Connection) {
@@ -100,7 +100,7 @@ func (w *Watch) Add(at time.Time, seen []host.Connection) {
 			}
 			w.conns[c.Cookie] = t
 		}
-		if c.Info.Bytes_acked > t.Info.Bytes_acked && c.Info.Rtt > 0 && w.samples < mostSamples {
+		if c.Info.Bytes_acked > t.Info.Bytes_acked && c.Info.Rtt > 0 && w.samples < maxSamples {
 			w.samples++
 			t.rtt = append(t.rtt, ms(c.Info.Rtt))
 			t.jitter = append(t.jitter, ms(c.Info.Rttvar))

@@ -62,7 +62,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	if x == nil {
 		return
 	}
-	if !s.sessions.read(x.client, max(2, mostRecordings/max(s.Tests, 1))) {
+	if !s.sessions.read(x.client, max(2, maxRecordings/max(s.Tests, 1))) {
 		busy(w, time.Second)
 		return
 	}
@@ -78,7 +78,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	const patience = time.Minute // a recording's, on a slow link
 	c := http.NewResponseController(w)
 	extend(c, patience)
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, meter.MostRecording))
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, meter.MaxRecording))
 	if err != nil {
 		http.Error(w, "the recording is too long, or broke off", http.StatusRequestEntityTooLarge)
 		return

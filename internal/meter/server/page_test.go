@@ -62,15 +62,15 @@ func TestSummary(t *testing.T) {
 		{meter.PathSummary + "?session=none", good, 404},
 		{session(), `{"interval": 0}`, 400},
 		{session(), `{`, 400},
-		{session(), strings.Repeat(" ", meter.MostRecording+1), 413},
+		{session(), strings.Repeat(" ", meter.MaxRecording+1), 413},
 	} {
 		if answer, text := r.do(t, r.h1, "POST", c.at, strings.NewReader(c.body), 1e5); answer.StatusCode != c.status {
 			t.Errorf("%.40s: %s, and not %d: %s", c.body, answer.Status, c.status, text)
 		}
 	}
 	// While as many come as may be, another is to come again, and may.
-	for range mostRecordings {
-		r.server.sessions.read("127.0.0.1", mostRecordings)
+	for range maxRecordings {
+		r.server.sessions.read("127.0.0.1", maxRecordings)
 	}
 	at = session()
 	if answer, _ := r.do(t, r.h2, "POST", at, strings.NewReader(good), 1e5); answer.StatusCode != 429 {

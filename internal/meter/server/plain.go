@@ -26,8 +26,8 @@ type ticket struct {
 }
 
 const (
-	ticketLife  = 10 * time.Second
-	mostTickets = 16 // at once, of a request and of a session
+	ticketLife = 10 * time.Second
+	maxTickets = 16 // at once, of a request and of a session
 )
 
 // tickets answers a request for some.
@@ -39,7 +39,7 @@ func (s *Server) tickets(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	n, err := strconv.Atoi(q.Get("n"))
 	direction := q.Get("direction")
-	if err != nil || n < 1 || n > mostTickets || direction != meter.Download && direction != meter.Upload {
+	if err != nil || n < 1 || n > maxTickets || direction != meter.Download && direction != meter.Upload {
 		http.Error(w, "n=1 to 16 and direction=download or upload are needed", http.StatusBadRequest)
 		return
 	}

@@ -87,9 +87,9 @@ func TestTickets(t *testing.T) {
 	// Who asks again has none of those before.
 	x, a := &session{client: "192.0.2.1"}, &sessions{}
 	for range 5 {
-		a.issue(x, meter.Download, "", mostTickets, now())
+		a.issue(x, meter.Download, "", maxTickets, now())
 	}
-	if len(a.tickets) != mostTickets {
+	if len(a.tickets) != maxTickets {
 		t.Errorf("%d tickets are kept", len(a.tickets))
 	}
 }

@@ -315,7 +315,7 @@ func TestManySessions(t *testing.T) {
 		c.now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
 		c.Duration = 10 * time.Minute
 	})
-	for n := range 2 * mostSessions {
+	for n := range 2 * maxSessions {
 		if answer, text := r.do(t, r.h1, "POST", meter.PathSession, nil, 1e4); answer.StatusCode != 200 {
 			t.Fatalf("measurement %d: %s %s", n, answer.Status, text)
 		}
@@ -329,9 +329,9 @@ func TestSessionsAreFull(t *testing.T) {
 	all := func(string) bool { return true }
 	full := func() *sessions {
 		a := &sessions{}
-		for i := range mostSessions { // c0 has the oldest and the newest but one
-			name := fmt.Sprintf("c%d", i%(mostSessions-2))
-			a.add(fmt.Sprint(i), &session{client: name, began: began.Add(time.Duration(i))}, began, all, mostSessions)
+		for i := range maxSessions { // c0 has the oldest and the newest but one
+			name := fmt.Sprintf("c%d", i%(maxSessions-2))
+			a.add(fmt.Sprint(i), &session{client: name, began: began.Add(time.Duration(i))}, began, all, maxSessions)
 		}
 		return a
 	}
@@ -349,8 +349,8 @@ func TestSessionsAreFull(t *testing.T) {
 	} {
 		a := full()
 		x := &session{client: c.client, began: began.Add(time.Minute)}
-		a.add("x", x, began, c.tests, mostSessions)
-		if _, there := a.all[c.goes]; there || a.all["x"] != x || len(a.all) != mostSessions {
+		a.add("x", x, began, c.tests, maxSessions)
+		if _, there := a.all[c.goes]; there || a.all["x"] != x || len(a.all) != maxSessions {
 			t.Errorf("%s: %d sessions, and that which should have gone is there: %v", c.client, len(a.all), there)
 		}
 	}

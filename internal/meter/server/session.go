@@ -29,9 +29,9 @@ type session struct {
 }
 
 const (
-	mostSessions   = 16 // or as many as two for each that may test at once
-	mostFlows      = 64 // of a session
-	mostRecordings = 16 // that are on their way here
+	maxSessions   = 16 // or as many as two for each that may test at once
+	maxFlows      = 64 // of a session
+	maxRecordings = 16 // that are on their way here
 )
 
 func (s *Server) own(m *http.ServeMux) {
@@ -62,7 +62,7 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	rand.Read(id)
 	name := hex.EncodeToString(id)
 	s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration), s.gate.inside,
-		max(mostSessions, 2*s.Tests))
+		max(maxSessions, 2*s.Tests))
 	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: left.Seconds(), Name: s.Name,
 		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate), Path: s.path,
 		Plain: true, Bulk: true}
@@ -135,7 +135,7 @@ func (a *sessions) read(client string, each int) bool {
 	for _, n := range a.reading {
 		all += n
 	}
-	if all >= mostRecordings || a.reading[client] >= each {
+	if all >= maxRecordings || a.reading[client] >= each {
 		return false
 	}
 	if a.reading == nil {
@@ -181,7 +181,7 @@ func (s *Server) bulk(w http.ResponseWriter, r *http.Request, direction string) 
 func (x *session) add(f meter.Flow) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.flows) < mostFlows {
+	if len(x.flows) < maxFlows {
 		x.flows = append(x.flows, f)
 	}
 }
