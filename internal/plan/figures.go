@@ -6,33 +6,33 @@ package plan
 func figure(id string) (value float64, known bool) {
 	switch id {
 
-	// Measured on linux 7.3.4 (lab kernel b7c6d233).
+	// Measured on linux 7.3.4 (lab kernel a77ce552).
 	case "aqm-interval | forwarded, rtt 48ms, 1 flow | cake rtt 100ms (its default) | utilisation":
-		return 91.04, true
+		return 91.05, true
 	case "aqm-interval | forwarded, rtt 48ms, 1 flow | cake rtt 500ms | utilisation":
 		return 99.58, true
 	case "aqm-interval | local, rtt 48ms, 16 flows | cake rtt 100ms (its default) | added.p99":
-		return 0.68, true
+		return 0.66, true
 	case "aqm-interval | local, rtt 48ms, 16 flows | cake rtt 500ms | added.p99":
 		return 0.24, true
 	case "ingress | cc bbr, 16 flows | 90 % | added.p99":
-		return 6.01, true
+		return 10.52, true
 	case "ingress | cc bbr, 16 flows | 99.75 % | added.p99":
-		return 99.79, true
+		return 99.62, true
 	case "ingress | cc bbr, 16 flows | Weir --ingress | added.p99":
-		return 2.52, true
+		return 1.93, true
 	case "ingress | cc bbr, 4 flows | 85 %, rtt 100ms (its default) | utilisation":
-		return 77.27, true
+		return 77.01, true
 	case "ingress | cc cubic, 1 flow | 85 %, rtt 100ms (its default) | utilisation":
-		return 79.88, true
+		return 79.89, true
 	case "ingress | cc cubic, 4 flows | Weir --ingress | added.p99":
-		return 0.75, true
+		return 0.76, true
 	case "ingress | cc cubic, 4 flows | Weir --ingress | utilisation":
 		return 84.79, true
 	case "ingress | cc cubic, 4 flows | as found: fq_codel | added.p99":
 		return 199.6, true
 	case "ingress | cc cubic, 4 flows | as found: fq_codel | utilisation":
-		return 99.28, true
+		return 99.83, true
 	case "long-fast-link | cc bbr | Weir | goodput":
 		return 463.2, true
 	case "long-fast-link | cc cubic | Weir | goodput":
@@ -40,65 +40,65 @@ func figure(id string) (value float64, known bool) {
 	case "long-fast-link | cc cubic | cake alone | goodput":
 		return 460.7, true
 	case "long-fast-link | cc cubic | cake alone | sndbuf_limited":
-		return 13.20, true
+		return 13.10, true
 	case "narrow-link | Weir | added.p99":
 		return 0.24, true
 	case "narrow-link | Weir | goodput":
-		return 47.59, true
+		return 47.60, true
 	case "narrow-link | as found: fq_codel, cubic | added.p99":
 		return 199.4, true
 	case "narrow-link | as found: fq_codel, cubic | goodput":
 		return 47.71, true
 	case "narrow-link | seed 000: dualpi2 + bbr | ssh.p50":
-		return 110.1, true
+		return 110.9, true
 	case "narrow-link | seed 000: dualpi2 + bbr | uplink.backlog":
 		return 0.00, true
 	case "relay/mixed | both upload | 93 % of what leaves | added.through.p99":
-		return 376.9, true
+		return 374.7, true
 	case "relay/mixed | both upload | Weir | added.through.p99":
-		return 2.14, true
+		return 1.75, true
 	case "relay/mixed | both upload | both, packed | added.through.p99":
-		return 35.36, true
+		return 35.26, true
 	case "relay/nat | 4 downloads | Weir | added.through.p99":
-		return 1.97, true
+		return 2.01, true
 	case "relay/nat | 4 downloads | Weir | goodput":
-		return 43.88, true
+		return 43.89, true
 	case "relay/nat | 4 downloads | as a server | added.through.p99":
-		return 342.0, true
+		return 348.3, true
 	case "relay/nat | 4 downloads | as found | added.through.p99":
-		return 386.8, true
+		return 381.5, true
 	case "relay/nat | 4 downloads | as found | goodput":
 		return 46.55, true
 	case "relay/proxy | 4 downloads | Weir | added.through.p99":
-		return 1.14, true
+		return 1.03, true
 	case "relay/proxy | 4 downloads | Weir | goodput":
-		return 42.03, true
+		return 42.05, true
 	case "relay/proxy | 4 downloads | as a server | added.through.p99":
-		return 350.7, true
+		return 372.8, true
 	case "relay/proxy | 4 downloads | as found | added.through.p99":
-		return 452.5, true
+		return 483.5, true
 	case "relay/proxy | 4 downloads | as found | goodput":
-		return 45.58, true
+		return 46.72, true
 	case "relay/router | 4 flows in | Weir --ingress | added.through.p99":
-		return 0.79, true
+		return 0.80, true
 	case "relay/router | 4 flows in | Weir | added.through.p99":
-		return 199.0, true
+		return 199.2, true
 	case "relay/tunnel | 4 downloads | 93 % of what leaves | added.through.p99":
-		return 151.0, true
+		return 151.5, true
 	case "relay/tunnel | 4 downloads | Weir | added.through.p99":
-		return 1.05, true
+		return 1.04, true
 	case "relay/tunnel | 4 downloads | Weir | goodput":
 		return 42.87, true
 	case "relay/tunnel | 4 downloads | as found | added.through.p99":
-		return 1021, true
+		return 1053, true
 	case "relay/tunnel | 4 downloads | as found | goodput":
-		return 44.58, true
+		return 44.55, true
 	case "relay/wireguard | 4 downloads | Weir | goodput":
 		return 41.59, true
 	case "relay/wireguard | 4 uploads | Weir | added.through.p99":
-		return 1.79, true
+		return 1.63, true
 	case "relay/wireguard | 4 uploads | as a server | added.through.p99":
-		return 198.5, true
+		return 197.7, true
 	case "rules/framing | as handed, mss 1448b | as if on a wire | goodput":
 		return 46.84, true
 	case "rules/framing | as handed, mss 1448b | weir, not told | goodput":
@@ -108,31 +108,31 @@ func figure(id string) (value float64, known bool) {
 	case "rules/framing | on a wire, mss 1448b | weir, not told | added.p99":
 		return 199.8, true
 	case "rules/l4s | rate 12mbit, 16 flows | Weir --prefer l4s | probe.echo.lost":
-		return 4.73, true
+		return 5.80, true
 	case "rules/l4s | rate 12mbit, 16 flows | Weir | probe.echo.lost":
 		return 0.00, true
 	case "rules/l4s | rate 3mbit, 16 flows | Weir --prefer l4s | probe.echo.lost":
-		return 29.27, true
+		return 27.20, true
 	case "rules/l4s | rate 3mbit, 16 flows | Weir --prefer l4s | probe.echoL.lost":
-		return 24.80, true
+		return 19.60, true
 	case "rules/l4s | rate 3mbit, 16 flows | Weir | probe.echo.lost":
 		return 0.00, true
 	case "rules/l4s | rate 3mbit, 16 flows | Weir | probe.echoL.lost":
 		return 0.00, true
 	case "rules/many | rate:rtt 12mbit:71ms, count 128 | Weir | added.echo.p99":
-		return 73.63, true
+		return 72.46, true
 	case "rules/many | rate:rtt 12mbit:71ms, count 128 | flows | added.echo.p99":
 		return 1.01, true
 	case "rules/many | rate:rtt 12mbit:71ms, count 33 | Weir | added.echo.p99":
-		return 5.63, true
+		return 9.56, true
 	case "rules/several-queues | Weir | goodput.client.A":
 		return 47.66, true
 	case "rules/several-queues | cake_mq | goodput.client.A":
 		return 11.93, true
 	case "rules/several-queues | cake_mq | goodput.client.B":
-		return 83.40, true
+		return 83.39, true
 	case "rules/startstop | rate:rtt 12mbit:71ms | Weir --serves udp | utilisation":
-		return 86.12, true
+		return 86.44, true
 	case "rules/startstop | rate:rtt 12mbit:71ms | Weir | utilisation":
 		return 99.04, true
 	case "rules/wide | rate 2.5gbit | cake_mq | goodput.client.A":
@@ -140,13 +140,13 @@ func figure(id string) (value float64, known bool) {
 	case "rules/wide | rate 2.5gbit | cake_mq | goodput.client.B":
 		return 2087, true
 	case "rules/wide | rate 2.5gbit | htb + fq for each queue | added.p99":
-		return 1.08, true
+		return 1.00, true
 	case "rules/wide | rate 2.5gbit | htb + fq for each queue | goodput.client.A":
-		return 119.4, true
+		return 298.2, true
 	case "rules/wide | rate 2.5gbit | htb + fq for each queue | goodput.client.B":
-		return 2266, true
+		return 2087, true
 	case "rules/wide | rate 2.5gbit | no shaper | added.p99":
-		return 99.61, true
+		return 101.8, true
 	case "rules/wide | rate 2.5gbit | one CAKE | goodput.client.A":
 		return 1193, true
 	case "rules/wide | rate 2.5gbit | one CAKE | goodput.client.B":
@@ -154,15 +154,15 @@ func figure(id string) (value float64, known bool) {
 	case "rules/wide | rate 2.5gbit | superpackets whole | added.p99":
 		return 0.21, true
 	case "rules/wide | rate 2.5gbit | superpackets whole | goodput.client.A":
-		return 1192, true
-	case "rules/wide | rate 2.5gbit | superpackets whole | goodput.client.B":
 		return 1193, true
+	case "rules/wide | rate 2.5gbit | superpackets whole | goodput.client.B":
+		return 1192, true
 	case "seed-host | seed 000, as it is | added.p50":
-		return 61.74, true
+		return 62.63, true
 	case "seed-host | seed 000, as it is | uplink.backlog":
 		return 0.00, true
 	case "seeds/dualpi2 | dualpi2, 4 flows | bbr | lost":
-		return 26.73, true
+		return 20.60, true
 	case "seeds/gso | rate 1gbit | fq_codel | rtt.p50":
 		return 0.37, true
 	case "seeds/gso | rate 1gbit | pfifo | rtt.p50":
@@ -170,43 +170,43 @@ func figure(id string) (value float64, known bool) {
 	case "seeds/lossy-path | loss 1% | cubic | fetch":
 		return 9.20, true
 	case "seeds/lossy-path | loss 1% | fq + bbr | fetch":
-		return 2.14, true
+		return 2.15, true
 	case "seeds/lossy-path | loss 10% | cubic | fetch":
-		return 98.03, true
+		return 95.36, true
 	case "seeds/lossy-path | loss 10% | fq + bbr | fetch":
-		return 3.23, true
+		return 3.43, true
 	case "seeds/lossy-path | loss 10% | pfifo_fast + bbr | fetch":
-		return 3.15, true
+		return 3.30, true
 	case "seeds/narrow-link | FIFO, local, 1 flow | fq + bbr | ssh.p50":
-		return 50.06, true
+		return 50.04, true
 	case "seeds/narrow-link | FIFO, local, 4 flows | fq + bbr | ssh.p50":
-		return 110.7, true
+		return 110.5, true
 	case "seeds/narrow-link | FIFO, local, 4 flows | seed 000: dualpi2 + bbr | uplink.backlog":
 		return 0.00, true
 	case "seeds/notsent-lowat | cc bbr | 131072 | unsent":
 		return 131.5, true
 	case "seeds/notsent-lowat | cc bbr | 8192 | added.p50":
-		return 49.05, true
+		return 49.15, true
 	case "seeds/notsent-lowat | cc bbr | 8192 | srtt":
-		return 98.08, true
+		return 98.01, true
 	case "seeds/notsent-lowat | cc bbr | 8192 | unsent":
-		return 33.94, true
+		return 36.77, true
 	case "seeds/notsent-lowat | cc bbr | default | srtt":
-		return 50.55, true
+		return 50.63, true
 	case "seeds/notsent-lowat | cc bbr | default | unsent":
-		return 3046, true
+		return 3064, true
 	case "seeds/notsent-lowat | cc cubic | 131072 | unsent":
-		return 134.3, true
+		return 125.9, true
 	case "seeds/notsent-lowat | cc cubic | default | unsent":
 		return 1029, true
 	case "seeds/shaping | 1 against 10, one server address | cake 99.75% | added.p99":
 		return 0.16, true
 	case "seeds/shaping | 1 against 10, one server address | cake 99.75% | goodput.client.A":
-		return 8.68, true
+		return 8.66, true
 	case "seeds/shaping | 1 against 10, one server address | cake dual-dsthost | goodput.client.A":
 		return 47.59, true
 	case "steps-down | Weir for L4S | added.p50":
-		return 6.94, true
+		return 6.49, true
 	case "steps-down | Weir without CAKE | added.p50":
 		return 0.24, true
 	case "steps-down | Weir without CAKE | added.p99":
