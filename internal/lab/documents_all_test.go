@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -296,10 +297,16 @@ func inTables(t *testing.T, tables string, f report.Figures) {
 		for i := range cells {
 			cells[i], _, _ = strings.Cut(strings.TrimSuffix(cells[i], " |"), " ") // the median, without its range
 		}
-		for metric, value := range row.Values {
+		metrics := slices.Sorted(maps.Keys(row.Values))
+		const backlog = "uplink.backlog" // comes last, for it may not take another's cell that has the same value
+		if i := slices.Index(metrics, backlog); i >= 0 {
+			metrics = append(slices.Delete(metrics, i, i+1), backlog)
+		}
+		for _, metric := range metrics {
+			value := row.Values[metric]
 			if i := slices.Index(cells, value.String()); i >= 0 {
 				cells = slices.Delete(cells, i, i+1)
-			} else if metric != "uplink.backlog" {
+			} else if metric != backlog {
 				t.Errorf("%s, %s, %s: %s is %s, and the tables do not have that", f.Scenario, row.Point, row.Candidate,
 					metric, value)
 			}
