@@ -85,7 +85,7 @@ check: weir ## is it formatted, vetted, and in plain words?
 	@scripts/words
 
 cross: ## does it build for the other systems, and is go.mod tidy?
-	$(GO) vet -tags man ./cmd/weir
+	$(GO) vet -tags man ./cmd/weir ./cmd/weir-lab
 	@for os in darwin windows; do GOOS=$$os $(GO) build ./cmd/weir ./internal/text || exit 1; done
 	$(GO) mod tidy -diff
 
@@ -128,7 +128,7 @@ dist: lab-kernel ## static binaries and packages (.deb, .rpm, .apk, .pkg.tar.zst
 	@rm -rf dist
 	@scripts/dist dist amd64 arm64 darwin/arm64 darwin/amd64 windows/amd64 windows/arm64
 
-reproducible: ## is what make dist makes the same, byte for byte, from another clone with an empty cache?
+reproducible: lab-kernel ## is what make dist makes the same, byte for byte, from another clone with an empty cache?
 	@scripts/need go dist
 	@scripts/reproducible
 
@@ -146,4 +146,4 @@ deps: ## install the Debian packages that the other targets need
 	@scripts/need go lab-kernel kernels test dist machines generate
 
 clean:
-	rm -rf weir dist report.html
+	rm -rf weir weir-lab weir-quic weir-autorate dist report.html
