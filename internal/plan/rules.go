@@ -524,8 +524,8 @@ func chooseCongestionControl(d *draft) error {
 		d.note("congestion control", "kernel %s has no bbr, which would help against %s loss", d.facts.Kernel,
 			d.Goal.Loss)
 	case d.stack.Shapes():
-		// ote("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and %v", d.cc,
-		// calmEvidence)
+		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and %v", d.cc,
+			calmEvidence)
 	default:
 		d.note("congestion control",
 			"%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)
