@@ -34,7 +34,7 @@ func readHost() (host.Facts, error) { return host.Facts{}, errNotHere }
 
 func alone(_ io.Writer, help func() error) error { return help() }
 
-// kernel is what there is to say of it.
+// release is what there is to say of the kernel.
 func release() string { return runtime.GOOS }
 
 var errNotHere = errors.New("this is for Linux: " + runtime.GOOS + " does not tell")

@@ -52,7 +52,7 @@ func (live) SetTree(link int, stack qdisc.Stack) error {
 	return conn.Set(link, stack)
 }
 
-// setIngress is about what arrives; an empty one takes it away.
+// SetIngress is about what arrives; an empty one takes it away.
 func (live) SetIngress(link int, a qdisc.Arriving) error { return qdisc.SetIngress(link, a) }
 
 func (live) RestoreTree(link int, tree qdisc.Tree) error {

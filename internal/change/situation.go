@@ -71,7 +71,7 @@ func (s Store) read() (at situation, err error) {
 		adopted: now.Adopted}, err
 }
 
-// facts are the host's. Of a store that keeps no goals the files are nobody's business.
+// readFacts returns the host's facts. Of a store that keeps no goals the files are nobody's business.
 func (s Store) readFacts() (host.Facts, error) {
 	f, err := s.host.facts()
 	if !s.disk.Files {

@@ -52,7 +52,7 @@ type Connection struct {
 
 	// For Finder alone:
 	To        netip.Addr // of a client's network
-	Size      float64    // bytes of a full packetBits, as the shaper counts it
+	Size      float64    // bytes of a full packet, as the shaper counts it
 	Waits     bool       // for the network: about as much is under way as its window allows
 	Forwarded bool       // another host sends it, and whether that waits is not known
 }

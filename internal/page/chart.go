@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Chart is a line Chart. Its SVG has classes and no colours: the page or the file around it gives those.
+// Chart is a line chart. Its SVG has classes and no colours: the page or the file around it gives those.
 type Chart struct {
 	Name  string
 	X, Y  Axis
@@ -22,7 +22,7 @@ type Chart struct {
 type Axis struct {
 	Unit  string
 	Whole bool // its values are counted, so that no tick lies between two
-	// values that it Reaches whatever the lines do: of pictures one above the other that share it
+	// values that it reaches whatever the lines do: of pictures one above the other that share it
 	Reaches []float64
 }
 
@@ -34,6 +34,7 @@ type Line struct {
 	Points []Point
 }
 
+// Point is one of a line, in the units of the axes.
 type Point struct{ X, Y float64 }
 
 // Of a chart, in the SVG's own units; a page scales it.

@@ -22,12 +22,14 @@ var (
 	chartStyle string
 )
 
+// Report is one report of a page: its sections, and a verdict on each claim.
 type Report struct {
 	Title, About, Basis string
 	Points              []Section
 	Claims              []Claim
 }
 
+// Section is a table, with the charts below it.
 type Section struct {
 	Label, Setting string
 	Head           string // of the first column
@@ -36,6 +38,7 @@ type Section struct {
 	Pictures       []Picture
 }
 
+// Row is one line of a table, and what there is to say of it.
 type Row struct {
 	Color     int
 	Candidate string
@@ -45,11 +48,13 @@ type Row struct {
 	Weir      []string // what weir up said
 }
 
+// Picture is a chart, drawn.
 type Picture struct {
 	Name string
 	SVG  template.HTML
 }
 
+// Claim is a sentence about results, and the verdict on it. Class is its colour: yes, no or partly.
 type Claim struct {
 	Class, Verdict, Source, Says, Of, Expect, Measured, Note string
 }

@@ -16,11 +16,12 @@ import (
 	"strings"
 	"testing"
 	"unicode"
-	"weir/internal/cli"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"weir/internal/cli"
 )
 
 // everyCommand calls f with the arguments that lead to each command.

@@ -671,7 +671,7 @@ func counted(q qdisc.Cake, bytes, packets, header float64) float64 {
 	return bytes
 }
 
-// stamped is a connection whose packets carry the time (TCPI_OPT_TIMESTAMPS, of include/uapi/linux/tcp.h).
+// timestampsOption is of a connection whose packets carry the time (TCPI_OPT_TIMESTAMPS, of include/uapi/linux/tcp.h).
 const timestampsOption = 1
 
 // size is what a CAKE counts of a connection's full packet, in bytes.

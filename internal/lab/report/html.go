@@ -3,7 +3,6 @@
 package report
 
 import (
-	_ "embed"
 	"fmt"
 	"io"
 	"strings"
