@@ -29,7 +29,7 @@ func doctorCases() map[string]struct {
 	root     string            // its qdisc
 	provider string            // the provider's, towards the client
 	inward   string            // and towards the server, which the client then fills, too
-	binds    doctor.Limit      // the verdict
+	limit    doctor.Limit      // the verdict
 	want     []string          // "mark title", those that must be there; no other may be ✗
 } {
 	type c = struct {
@@ -37,7 +37,7 @@ func doctorCases() map[string]struct {
 		root     string
 		provider string
 		inward   string
-		binds    doctor.Limit
+		limit    doctor.Limit
 		want     []string
 	}
 	const narrow, congestion = "htb rate 50mbit burst 3028b cburst 3028b quantum 1514 | bfifo limit 1250000b",
@@ -111,8 +111,8 @@ func TestDoctorUnderLoad(t *testing.T) {
 			findings := doctor.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)
 			t.Logf("%s\n%+v", out.String(), facts.Deep.Sockets)
-			if got := doctor.FindBottleneck(facts); got.Limit != c.binds {
-				t.Errorf("%+v, want %s", got, c.binds)
+			if got := doctor.FindBottleneck(facts); got.Limit != c.limit {
+				t.Errorf("%+v, want %s", got, c.limit)
 			}
 			var all []string
 			for _, f := range findings {
