@@ -42,7 +42,7 @@ func withMeasuredRate(cmd *cobra.Command, o common, goal plan.Goal, patience tim
 	}
 	store := o.store()
 	if status, err := store.Status(); err == nil {
-		for _, up := range status.Goals() {
+		for _, up := range status.Goals {
 			if status.Up && (goal.Dev == "" || goal.Dev == up.Dev) && up.Follow == plan.Auto {
 				return goal, nil, nil // found already, or weir follow is at it
 			}

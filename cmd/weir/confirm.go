@@ -36,7 +36,7 @@ back, or the machine was started again, it fails.`,
 				if status.Kept {
 					until = "It is kept over a reboot: /etc/weir.toml has the goal."
 				}
-				for _, goal := range status.Goals() {
+				for _, goal := range status.Goals {
 					fmt.Fprintf(w, "Confirmed:  %s\n", goal.Flags())
 				}
 				fmt.Fprintf(w, "%s To undo:  %s\n", until, options.same("weir down"))

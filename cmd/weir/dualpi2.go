@@ -146,7 +146,8 @@ func (o *dualpi2Options) change(cmd *cobra.Command) (host.Facts, host.Link, erro
 			Try: "sudo " + cmd.CommandPath() + " …"}
 	}
 	// A journal that cannot be read is another namespace's, or damaged: weir up says so when it is asked.
-	if status, err := change.Open(change.Dir).Status(); err == nil && status.Up && status.Goal.Dev == link.Name {
+	status, err := change.Open(change.Dir).Status()
+	if _, has := plan.GoalOf(status.Goals, link.Name); err == nil && status.Up && has {
 		return facts, link, &hint.Error{
 			What: fmt.Sprintf("weir up is in force on %s, and what it has set is not changed behind its back",
 				link.Name),
@@ -168,11 +169,12 @@ func entry(f host.Facts, dev string) string {
 // store is the one that knows of a device, under whatever name it had when it got its queue.
 func (o *dualpi2Options) store(f host.Facts, dev string) change.Store {
 	own := change.Open(filepath.Join(o.state, entry(f, dev)))
-	if status, err := own.Status(); err != nil || status.Goal.Dev != "" {
+	if status, err := own.Status(); err != nil || len(status.Goals) > 0 {
 		return own
 	}
 	for _, other := range o.stores(f) {
-		if status, err := other.Status(); err == nil && status.Goal.Dev == dev {
+		status, err := other.Status()
+		if _, has := plan.GoalOf(status.Goals, dev); err == nil && has {
 			return other
 		}
 	}
@@ -391,13 +393,13 @@ that, too.`,
 			switch {
 			case err != nil:
 				return err
-			case status.Goal.Dev == "" && status.Why == "" && there:
+			case len(status.Goals) == 0 && status.Why == "" && there:
 				return &hint.Error{
 					What: fmt.Sprintf("%s has one, and no journal in %s knows what was there before", link.Name,
 						o.state),
 					Try: "tc qdisc del dev " + link.Name + " root, after which the kernel puts its default there",
 				}
-			case status.Goal.Dev == "" && status.Why == "":
+			case len(status.Goals) == 0 && status.Why == "":
 				return notThere(link)
 			}
 			out, err := store.Down(force)
@@ -504,16 +506,16 @@ func (o *dualpi2Options) show(w io.Writer, facts host.Facts, links []host.Link, 
 	}
 	for _, s := range o.stores(facts) {
 		status, err := s.Status()
-		if err != nil || !status.Up || slices.Contains(has, status.Goal.Dev) {
+		if err != nil || !status.Up {
 			continue
 		}
 		for _, l := range links {
-			if l.Name == status.Goal.Dev {
+			if goal, there := plan.GoalOf(status.Goals, l.Name); there && !slices.Contains(has, l.Name) {
 				return &hint.Error{
 					What: fmt.Sprintf("%s: somebody has taken away the %s that was added there; its root is %s", l.Name,
-						status.Goal.Qdisc, kernel.QueueOf(l.Tree).String()),
+						goal.Qdisc, kernel.QueueOf(l.Tree).String()),
 					Try: fmt.Sprintf("weir dualpi2 add%s to have it back, or weir dualpi2 del dev %s",
-						strings.TrimPrefix(status.Goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
+						strings.TrimPrefix(goal.Qdisc, dualpi2Kind)+" dev "+l.Name, l.Name),
 				}
 			}
 		}

@@ -55,9 +55,10 @@ the one that was brought up last.`,
 			w := cmd.OutOrStdout()
 			if options.json {
 				return cli.PrintJSON(w, struct {
+					plan.GoalsText
 					plan.Plan
 					Heard *hearing `json:"heard,omitempty"`
-				}{p, h})
+				}{plan.TextOf(p.Goals), p, h})
 			}
 			files := 0
 			for _, c := range p.Changes {
@@ -80,8 +81,8 @@ the one that was brought up last.`,
 					more++
 				}
 			}
-			up := "weir up " + p.Goal.Flags()
-			if goal == (plan.Goal{}) && len(p.Others) > 0 {
+			up := "weir up " + p.Goals[0].Flags()
+			if goal == (plan.Goal{}) && len(p.Goals) > 1 {
 				up = "weir up"
 			}
 			up = options.same(up)

@@ -76,7 +76,7 @@ func printStatus(w io.Writer, s change.Status, same func(string) string) {
 
 func printInForce(w io.Writer, s change.Status) {
 	printNotes(w, s.Notes)
-	for _, goal := range s.Goals() {
+	for _, goal := range s.Goals {
 		fmt.Fprintf(w, "In force:  %s\n", goal.Flags())
 	}
 	for _, f := range s.Followed {
@@ -100,7 +100,7 @@ func printDrift(w io.Writer, s change.Status, same func(string) string) {
 	for _, c := range s.Drift {
 		printChange(w, c)
 	}
-	for _, goal := range s.Goals() {
+	for _, goal := range s.Goals {
 		holds := "Not in force"
 		if s.Holds(goal) {
 			holds = "In force"

@@ -65,7 +65,7 @@ func TestKeptOverReboot(t *testing.T) {
 				}
 				status := must[Status](t)(s.Status())
 				if status.InForce != (c.want != 0) || c.want != 0 &&
-					(status.Goal.Rate != c.want || status.Reboot || !status.Kept || len(status.Notes) != 0) {
+					(status.Goals[0].Rate != c.want || status.Reboot || !status.Kept || len(status.Notes) != 0) {
 					t.Errorf("boot %d: %+v", boot, status)
 				}
 			}
@@ -84,8 +84,8 @@ func TestBareUpAfterReboot(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, minute))
 	m.found = m.f
 	m.f.Boot = "boot-2"
-	if p := must[plan.Plan](t)(s.Plan(plan.Goal{})); p.Goal.Rate != 50e6 {
-		t.Errorf("after a reboot: %+v", p.Goal)
+	if p := must[plan.Plan](t)(s.Plan(plan.Goal{})); p.Goals[0].Rate != 50e6 {
+		t.Errorf("after a reboot: %+v", p.Goals[0])
 	}
 }
 
@@ -225,7 +225,7 @@ func TestBootAndTheDevice(t *testing.T) {
 	files := m.f.Files
 	m.f.Links[0].Name, m.f.Uplink = "wan0", "wan0"
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" ||
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Dev != "wan0" ||
 		!reflect.DeepEqual(m.f.Files, files) {
 		t.Errorf("renamed: %+v", status)
 	}
@@ -233,7 +233,7 @@ func TestBootAndTheDevice(t *testing.T) {
 	m.found.Links[0].Name, m.found.Uplink = "wan0", "wan0"
 	m.boot()
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" ||
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Dev != "wan0" ||
 		!strings.Contains(m.f.Files[host.GoalFile].Text, "wan0") {
 		t.Errorf("renamed over a reboot: %+v, %v", status, m.f.Files[host.GoalFile])
 	}
@@ -259,14 +259,14 @@ func TestGoalFile(t *testing.T) {
 		t.Fatal(confirmed, err)
 	}
 	write("# mine\nrate = \"30mbit\"\ndev = \"eth0\"\n")
-	if status := must[Status](t)(s.Status()); status.InForce || status.Goal.Rate != 30e6 || len(status.Notes) != 1 {
+	if status := must[Status](t)(s.Status()); status.InForce || status.Goals[0].Rate != 30e6 || len(status.Notes) != 1 {
 		t.Errorf("edited: %+v", status)
 	}
 	must[Outcome](t)(s.Up(plan.Goal{}, 0))
 	if text := m.f.Files[host.GoalFile].Text; !strings.HasPrefix(text, "# mine\nrate = \"30mbit\"") {
 		t.Errorf("what says the same is written anew: %s", text)
 	}
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Rate != 30e6 {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Rate != 30e6 {
 		t.Errorf("up: %+v", status)
 	}
 	write("rate = 30\nspeed = 1\n")
@@ -464,7 +464,7 @@ func TestBridgeComesLate(t *testing.T) {
 	}
 	m.f.Links = append(m.f.Links, bridge)
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "br0" {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Dev != "br0" {
 		t.Errorf("%+v", status)
 	}
 }
@@ -478,7 +478,7 @@ func TestSwappedNames(t *testing.T) {
 	m.found.Links[0].Name, m.found.Links[1].Name = "eth1", "eth0"
 	m.boot()
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "eth1" {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Dev != "eth1" {
 		t.Errorf("%+v", status)
 	}
 }
@@ -534,7 +534,7 @@ func TestReplugged(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Links[0].Index, m.f.Links[0].Name, m.f.Links[0].Tree = 12, "eth7", single(t, "fq_codel")
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "eth7" {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Dev != "eth7" {
 		t.Errorf("%+v", status)
 	}
 }
@@ -576,7 +576,7 @@ func TestJournalLost(t *testing.T) {
 				m.boot()
 				must[Outcome](t)(s.Boot())
 			}
-			if status := must[Status](t)(s.Status()); !status.InForce || !status.Kept || status.Goal.Rate != 50e6 {
+			if status := must[Status](t)(s.Status()); !status.InForce || !status.Kept || status.Goals[0].Rate != 50e6 {
 				t.Errorf("%+v", status)
 			}
 			must[Outcome](t)(s.Down(false))
@@ -748,7 +748,7 @@ func TestBootLeavesWhatIsNotConfirmed(t *testing.T) {
 	if now, _ := m.facts(); len(out.Done) != 0 || !reflect.DeepEqual(now, up) {
 		t.Errorf("%+v", out)
 	}
-	if status := must[Status](t)(s.Status()); !status.Unconfirmed || status.Goal.Rate != 20e6 {
+	if status := must[Status](t)(s.Status()); !status.Unconfirmed || status.Goals[0].Rate != 20e6 {
 		t.Errorf("%+v", status)
 	}
 }

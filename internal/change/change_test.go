@@ -421,7 +421,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatalf("up: %+v", out)
 	}
 	status := must[Status](t)(s.Status())
-	if !status.InForce || status.Goal.Rate != 50e6 || status.Goal.Dev != "eth0" {
+	if !status.InForce || status.Goals[0].Rate != 50e6 || status.Goals[0].Dev != "eth0" {
 		t.Errorf("status: %+v", status)
 	}
 
@@ -765,7 +765,7 @@ func TestDeviceIsRenamed(t *testing.T) {
 			was := plan.Note{Kind: plan.Consequence, Subject: "wan0", Text: "was called eth0 when weir set it up"}
 			switch name {
 			case "status":
-				if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" ||
+				if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Dev != "wan0" ||
 					!slices.Contains(status.Notes, was) {
 					t.Errorf("status: %+v", status)
 				}
@@ -856,7 +856,7 @@ func TestReboot(t *testing.T) {
 	m.f.Boot = "boot-2"
 	before, _ = m.facts()
 	if status := must[Status](t)(s.Status()); !status.Up || status.InForce || !status.Reboot ||
-		status.Goal.Rate != 50e6 {
+		status.Goals[0].Rate != 50e6 {
 		t.Errorf("status: %+v", status)
 	}
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) == 0 || out.Goal.Rate != 50e6 {
@@ -1032,23 +1032,23 @@ func TestMeasuredRTT(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	m.sockets.RTT = units.Duration(300 * time.Millisecond)
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.RTT != out.Goal.RTT {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].RTT != out.Goal.RTT {
 		t.Errorf("%+v", status)
 	}
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 0 {
 		t.Errorf("%+v", out)
 	}
-	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goal.RTT != units.Duration(200*time.Millisecond) {
-		t.Errorf("%+v", p.Goal)
+	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goals[0].RTT != units.Duration(200*time.Millisecond) {
+		t.Errorf("%+v", p.Goals[0])
 	}
 	for name, g := range map[string]plan.Goal{"said": {Rate: 50e6, RTT: 1e6},
 		"a recipe's": {Recipe: "server-cake", Rate: 50e6}} {
-		if p := must[plan.Plan](t)(s.Plan(g)); p.Goal.RTT != g.RTT {
-			t.Errorf("%s: %+v", name, p.Goal)
+		if p := must[plan.Plan](t)(s.Plan(g)); p.Goals[0].RTT != g.RTT {
+			t.Errorf("%s: %+v", name, p.Goals[0])
 		}
 	}
 	m.sockets.Total = 3 // too few
-	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goal.RTT != 0 {
-		t.Errorf("%+v", p.Goal)
+	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goals[0].RTT != 0 {
+		t.Errorf("%+v", p.Goals[0])
 	}
 }

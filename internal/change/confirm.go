@@ -57,7 +57,7 @@ func (s Store) confirm(unit string) (Status, bool, error) {
 	t.disarm(unit)
 	t.report("confirm", Outcome{Goal: j.Goals()[0], Done: files}, nil)
 	status.Unconfirmed, status.RevertsIn, status.Kept = false, 0, j.Kept()
-	status.Goal, status.Others = j.Goals()[0], j.Goals()[1:]
+	status.Goals = j.Goals()
 	return status, true, nil
 }
 
@@ -108,7 +108,7 @@ func (t *transaction) keep(files []plan.Change) (*journal.Journal, error) {
 	if len(files) == 0 {
 		return j, nil
 	}
-	next := t.next(plan.Plan{Goal: j.Goals()[0], Others: j.Goals()[1:], Changes: files})
+	next := t.next(plan.Plan{Goals: j.Goals(), Changes: files})
 	next.Pending.Until, next.Pending.Unit = j.Pending.Until, j.Pending.Unit
 	if err := t.disk.Save(next); err != nil {
 		return nil, err

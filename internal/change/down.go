@@ -152,7 +152,7 @@ func (at *situation) planDown(dev string, out *Outcome) (p plan.Plan, theirs map
 	p, err := at.plan(others)
 	if err != nil { // it must not keep this one from going
 		out.Notes = append(out.Notes, plan.Note{Subject: "the host's settings", Text: "stay: " + err.Error()})
-		p = plan.Plan{Goal: others[0], Others: others[1:]}
+		p = plan.Plan{Goals: others}
 	}
 	lasting := plan.Lasting(others)
 	said := plan.Says(facts.Files[host.GoalFile], lasting...) // perhaps in a person's own words

@@ -86,7 +86,7 @@ func TestQueueOnly(t *testing.T) {
 			t.Errorf("%q: %+v", text, out)
 		}
 	}
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Kept || !status.Goal.Only {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Kept || !status.Goals[0].Only {
 		t.Errorf("status: %+v", status)
 	}
 

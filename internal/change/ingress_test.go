@@ -138,7 +138,7 @@ func TestIngressAndTheDevice(t *testing.T) {
 	before, _ := m.facts()
 	must[Outcome](t)(s.Up(bothWays, 0))
 	m.f.Links[0].Name, m.f.Uplink = "wan0", "wan0"
-	if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Dev != "wan0" {
+	if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Dev != "wan0" {
 		t.Errorf("by another name: %+v", status)
 	}
 	m.f.Links[0].Name, m.f.Uplink = "eth0", "eth0"

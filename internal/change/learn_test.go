@@ -27,7 +27,7 @@ func upUnknown(t *testing.T) (Store, *fake, plan.Goal) {
 	if err != nil || !st.InForce || len(st.Followed) != 1 || st.Followed[0].Rate != 0 {
 		t.Fatalf("%+v, %v", st, err)
 	}
-	return s, m, st.Goal
+	return s, m, st.Goals[0]
 }
 
 func always() bool { return true }
@@ -48,7 +48,7 @@ func TestLearn(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := s.Status()
-	if err != nil || !st.InForce || st.Unconfirmed || st.Goal.Rate != 48e6 || st.Goal.Follow != plan.Auto ||
+	if err != nil || !st.InForce || st.Unconfirmed || st.Goals[0].Rate != 48e6 || st.Goals[0].Follow != plan.Auto ||
 		!strings.HasPrefix(kernel.QueueOf(m.f.Links[0].Tree).String(), "cake bandwidth 47.88mbit ") {
 		t.Errorf("after a rate was found: %+v, %v", st, err)
 	}
@@ -72,7 +72,7 @@ func TestLearn(t *testing.T) {
 	if _, err := s.Boot(); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := s.Status(); err != nil || !st.InForce || st.Goal.Rate != 48e6 {
+	if st, err := s.Status(); err != nil || !st.InForce || st.Goals[0].Rate != 48e6 {
 		t.Errorf("after a boot: %+v, %v", st, err)
 	}
 }
@@ -109,7 +109,7 @@ func TestLearnsNothing(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "nothing has moved: put back") {
 		t.Errorf("nothing moves: %v", err)
 	}
-	if st, err := s.Status(); err != nil || !st.InForce || st.Unconfirmed || st.Goal.Rate != 0 {
+	if st, err := s.Status(); err != nil || !st.InForce || st.Unconfirmed || st.Goals[0].Rate != 0 {
 		t.Errorf("after that: %+v, %v", st, err)
 	}
 }
@@ -127,7 +127,7 @@ func TestLearnsWhileOthers(t *testing.T) {
 	if !errors.Is(err, journal.ErrBusy) {
 		t.Errorf("it says %v", err)
 	}
-	if st := must[Status](t)(s.Status()); !st.Unconfirmed || st.Goal.Rate != 20e6 || len(m.armed) != 1 {
+	if st := must[Status](t)(s.Status()); !st.Unconfirmed || st.Goals[0].Rate != 20e6 || len(m.armed) != 1 {
 		t.Errorf("%+v, timers %v", st, m.armed)
 	}
 }
@@ -157,7 +157,7 @@ func TestLearnKeepsOff(t *testing.T) {
 	if err := s.Learn(goal, 48e6, always); err == nil || !strings.Contains(err.Error(), "another run has begun") {
 		t.Errorf("another run meanwhile: %v", err)
 	}
-	if st, err := s.Status(); err != nil || !st.Unconfirmed || st.Goal.Rate != 20e6 {
+	if st, err := s.Status(); err != nil || !st.Unconfirmed || st.Goals[0].Rate != 20e6 {
 		t.Errorf("theirs: %+v, %v", st, err)
 	}
 }
@@ -177,7 +177,7 @@ func TestLearnKilled(t *testing.T) {
 			t.Fatalf("step %d: %v", step, err)
 		}
 		st, err := s.Status()
-		if err != nil || !st.InForce || st.Unconfirmed || st.Goal.Rate != 0 && st.Goal.Rate != 48e6 {
+		if err != nil || !st.InForce || st.Unconfirmed || st.Goals[0].Rate != 0 && st.Goals[0].Rate != 48e6 {
 			t.Errorf("killed at step %d: %+v, %v", step, st, err)
 		}
 		if _, err := s.Down(false); err != nil {

@@ -148,7 +148,7 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 	// The next boot may well give a device back the name that it had.
 	partly := len(there) < len(goals)
 	asKept := partly || j.Kept() && j.Renamed() && !at.carried && j.Pending == nil &&
-		alike(j.Goals(), p.All())
+		alike(j.Goals(), p.Goals)
 	wanted := p.Changes
 	p.Changes = []plan.Change{}
 	blind := at.needsRoot(wanted, p)
@@ -161,7 +161,7 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 		if c.Target == journal.GoalFile && at.saysAlready(p, there) {
 			continue
 		}
-		goal, _ := plan.GoalOf(p.All(), c.Dev())
+		goal, _ := plan.GoalOf(p.Goals, c.Dev())
 		if c.Old, _ = j.Value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
 			c.Owner = j.Owner(facts, c.Target)
 			p.Changes = append(p.Changes, c)
@@ -176,7 +176,7 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 				return partly
 			}
 			_, asked := plan.GoalOf(goals, e.Dev())
-			_, planned := plan.GoalOf(p.All(), e.Dev())
+			_, planned := plan.GoalOf(p.Goals, e.Dev())
 			return asked && !planned
 		}
 		for _, e := range j.Entries {
@@ -197,15 +197,15 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 // found, as they did; or it is as it was when just those were confirmed, in a person's own words perhaps.
 func (at situation) saysAlready(p plan.Plan, goals []plan.Goal) bool {
 	file := at.facts.Files[host.GoalFile]
-	if !plan.Says(file, plan.Lasting(p.All())...) {
+	if !plan.Says(file, plan.Lasting(p.Goals)...) {
 		return false
 	}
-	found := !slices.EqualFunc(goals, p.All(), func(a, b plan.Goal) bool { return a.Carries == b.Carries })
+	found := !slices.EqualFunc(goals, p.Goals, func(a, b plan.Goal) bool { return a.Carries == b.Carries })
 	if found || plan.LeavesRate(file) {
 		return true
 	}
 	e := at.journal.Entry(journal.GoalFile)
-	return e != nil && e.Last().Meets(kernel.Content{File: file}) && alike(p.All(), at.journal.Confirmed().Plain())
+	return e != nil && e.Last().Meets(kernel.Content{File: file}) && alike(p.Goals, at.journal.Confirmed().Plain())
 }
 
 // keepsShaper refuses the likeliest mistake: a goal that was meant to be added to the one in force, and would replace
@@ -213,14 +213,14 @@ func (at situation) saysAlready(p plan.Plan, goals []plan.Goal) bool {
 func (at situation) keepsShaper(goal plan.Goal, p plan.Plan) error {
 	// What gave the goal in force the shaper that goes, and what it takes to have that and what is asked for now.
 	gave, both := plan.Goal{}, goal
-	was, _ := plan.GoalOf(at.journal.Goals(), p.Goal.Dev)
+	was, _ := plan.GoalOf(at.journal.Goals(), p.Goals[0].Dev)
 	if was == (plan.Goal{}) {
 		return nil
 	}
 	relay := was.Role == "relay" && goal.Role != "server" && !at.saidCarries
 	for _, c := range p.Changes {
 		switch {
-		case !c.Unshapes(), c.Dev() != p.Goal.Dev:
+		case !c.Unshapes(), c.Dev() != p.Goals[0].Dev:
 		case c.Kind == kernel.Ingress && was.ShapesArriving():
 			if relay && goal.Carries != was.Carries {
 				gave.Role, gave.Carries = was.Role, was.Carries
@@ -276,7 +276,7 @@ func lasting(changes []plan.Change) (now, files []plan.Change) {
 // unpacked, or that is a virtual machine's, and nobody else can see that.
 func (at situation) needsRoot(wanted []plan.Change, p plan.Plan) bool {
 	j, f := at.journal, at.facts
-	if j == nil || f.Admin || !alike(p.All(), j.Goals()) {
+	if j == nil || f.Admin || !alike(p.Goals, j.Goals()) {
 		return false
 	}
 	return slices.ContainsFunc(wanted, func(c plan.Change) bool {

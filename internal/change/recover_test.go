@@ -299,7 +299,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 						status := must[Status](t)(s.Status())
 						end := plan.Goal{}
 						if status.Up {
-							end = status.Goal
+							end = status.Goals[0]
 						}
 						if is, ok := want[end]; !ok || !reflect.DeepEqual(comparable(m.f), is) ||
 							status.InForce != status.Up || status.Up && !status.Kept {

@@ -279,7 +279,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 				t.Errorf("%+v, and what arrives passes %s", out, now)
 			}
 			if status := must[Status](t)(s.Status()); !status.InForce || status.Unconfirmed ||
-				status.Goal.Carries != "tunnel" {
+				status.Goals[0].Carries != "tunnel" {
 				t.Errorf("status: %+v", status)
 			}
 			m.tunnel("tun0", 24, "udp/1194")
@@ -429,7 +429,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 		}
 		m.boot()
 		must[Outcome](t)(s.Boot())
-		if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Carries != "" {
+		if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Carries != "" {
 			t.Errorf("after a boot: %+v", status)
 		}
 	})
@@ -520,19 +520,19 @@ func TestRoleAsSeen(t *testing.T) {
 
 	m.carried()
 	p := must[plan.Plan](t)(s.Plan(rate))
-	if p.Goal.Role != "relay" || p.Goal.Carries != "tunnel" ||
+	if p.Goals[0].Role != "relay" || p.Goals[0].Carries != "tunnel" ||
 		!noted(p.Considered, "role", "looks like a one-card relay") {
 		t.Errorf("plan: %+v", p)
 	}
 	out := must[Outcome](t)(s.Up(rate, 0))
-	if out.Goal != p.Goal || !noted(out.Notes, "role", "looks like a one-card relay") ||
+	if out.Goal != p.Goals[0] || !noted(out.Notes, "role", "looks like a one-card relay") ||
 		kernel.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("up: %+v", out)
 	}
 	inForce := func(how string) {
 		t.Helper()
 		status := must[Status](t)(s.Status())
-		if !status.InForce || status.Goal != out.Goal {
+		if !status.InForce || status.Goals[0] != out.Goal {
 			t.Errorf("%s: %+v", how, status)
 		}
 		if again := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(again.Done)+len(again.Failed) != 0 ||

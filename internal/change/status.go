@@ -3,6 +3,7 @@
 package change
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,10 +27,9 @@ type Status struct {
 	// of a relay's goal in force: which queues are here now, and what that costs
 	Owns      string        `json:"owns,omitempty"`
 	Elsewhere string        `json:"elsewhere,omitempty"` // in force, and the queue that connections wait in is another
-	Goal      plan.Goal     `json:"goal"`
-	Others    []plan.Goal   `json:"others,omitempty"`   // of other devices
-	Reboot    bool          `json:"rebooted,omitempty"` // since it was brought up
-	Drift     []plan.Change `json:"drift"`              // what would bring it back into force
+	Goals     []plan.Goal   `json:"-"`                   // one for each device
+	Reboot    bool          `json:"rebooted,omitempty"`  // since it was brought up
+	Drift     []plan.Change `json:"drift"`               // what would bring it back into force
 	Notes     []plan.Note   `json:"notes,omitempty"`
 
 	Followed []Followed `json:"followed,omitempty"` // those whose rate may move
@@ -72,7 +72,7 @@ func (s Store) Status() (Status, error) {
 	status.Followed = s.Ask(status.Followed)
 	// What has just come into force still shows in what connections remember.
 	for look := 0; status.InForce && s.Elsewhere != nil; look++ {
-		if status.Elsewhere = s.elsewhere(status.Goals(), facts); status.Elsewhere == "" || look == 1 {
+		if status.Elsewhere = s.elsewhere(status.Goals, facts); status.Elsewhere == "" || look == 1 {
 			break
 		}
 		s.timer.sleep(time.Second)
@@ -133,21 +133,13 @@ func (s Store) status(at situation) Status {
 		status.Unconfirmed = true
 		status.RevertsIn = units.Duration(max(j.Pending.Until-s.timer.now(), 0))
 		goals = j.Goals()
-		status.about(goals)
+		status.Goals = goals
 	} else if up := j.Goals(); len(up) > 0 && !alike(goals, up) {
 		status.Notes = append(status.Notes, plan.Note{Subject: host.GoalFile,
 			Text: "asks for another goal now; brought up was " + flags(up)})
 	}
 	status.compare(at, goals)
 	return status
-}
-
-// about says which goals a status is of.
-func (status *Status) about(goals []plan.Goal) {
-	status.Goal, status.Others = plan.Goal{}, nil
-	if len(goals) > 0 {
-		status.Goal, status.Others = goals[0], goals[1:]
-	}
 }
 
 // goalsFor are the goals that a status is of; true if it is known without a look at the host.
@@ -176,7 +168,7 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 		goals = j.Goals() // which no file says
 	}
 	status.Reverted, status.Notes = known.Reverted, append(j.Notes(), status.Notes...)
-	status.about(goals)
+	status.Goals = goals
 	switch {
 	case j != nil && j.Pending != nil && j.Pending.Down:
 		status.CutDown, status.Why = true, "weir down was cut short; to end it: weir recover"
@@ -184,9 +176,9 @@ func (s Store) goalsFor(status *Status, at situation) (goals []plan.Goal, done b
 		status.Why = "it was taken down, but for what somebody else had changed"
 	case err != nil:
 		status.Up, status.Why = true, err.Error()
-		status.about(known.Goals())
+		status.Goals = known.Goals()
 	case len(goals) == 0 && j == nil && len(last.Goals()) > 0: // of an earlier boot, and not confirmed
-		status.about(last.Goals())
+		status.Goals = last.Goals()
 		status.Reboot = true
 		status.Why = "the machine was started again since, before it was confirmed"
 	case len(goals) > 0:
@@ -219,7 +211,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 		}
 	}
 	if status.InForce {
-		for _, goal := range p.All() {
+		for _, goal := range p.Goals {
 			if goal.Unknown() {
 				status.Followed = append(status.Followed, Followed{Dev: goal.Dev})
 			} else if goal.Follow != "" {
@@ -236,7 +228,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 		status.Notes = append(status.Notes, plan.Note{Subject: "after a reboot",
 			Text: p.NotPersistent.What + ". To keep it: " + p.NotPersistent.Try})
 	}
-	if whole, err := plan.MakeAll(p.All(), j.Before(facts)); err == nil {
+	if whole, err := plan.MakeAll(p.Goals, j.Before(facts)); err == nil {
 		status.Notes = append(append(status.Notes, broken(j, whole)...), plan.Overruled(whole, facts)...)
 	}
 }
@@ -262,5 +254,11 @@ func (s Status) Holds(goal plan.Goal) bool {
 	})
 }
 
-// Goals are those that are up.
-func (s Status) Goals() []plan.Goal { return append([]plan.Goal{s.Goal}, s.Others...) }
+// MarshalJSON writes the first goal as "goal", and the rest, if there is any, as "others".
+func (s Status) MarshalJSON() ([]byte, error) {
+	type fields Status
+	return json.Marshal(struct {
+		plan.GoalsText
+		fields
+	}{plan.TextOf(s.Goals), fields(s)})
+}

@@ -74,7 +74,7 @@ func (t *transaction) up(goals []plan.Goal, within time.Duration) (Outcome, erro
 	if err != nil {
 		return Outcome{}, err
 	}
-	out := Outcome{Goal: p.Goal, Done: []plan.Change{}, Notes: append(notes, p.Considered...)}
+	out := Outcome{Goal: p.Goals[0], Done: []plan.Change{}, Notes: append(notes, p.Considered...)}
 	now, files := lasting(p.Changes)
 	if err := t.writable(files); err != nil {
 		return Outcome{}, err
@@ -90,7 +90,8 @@ func (t *transaction) up(goals []plan.Goal, within time.Duration) (Outcome, erro
 	case within > 0:
 		p.Changes = now
 		// Of a goal that no file keeps they only go, or are put back as they were.
-		out.Kept = !p.Goal.Runtime && slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
+		out.Kept = !p.Goals[0].Runtime &&
+			slices.ContainsFunc(files, func(c plan.Change) bool { return !isNoFile(c.New) })
 	}
 	if err := t.claimAll(&p, &out); err != nil {
 		return Outcome{}, err
@@ -121,7 +122,7 @@ func (t *transaction) up(goals []plan.Goal, within time.Duration) (Outcome, erro
 
 // claimAll claims what a plan changes. A boot goes on without the settings that are another journal's.
 func (t *transaction) claimAll(p *plan.Plan, out *Outcome) error {
-	refused := t.disk.Claim(p.All(), t.facts)
+	refused := t.disk.Claim(p.Goals, t.facts)
 	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c plan.Change) bool {
 		if refused != nil || c.Dev() != "" || c.IsFile() {
 			return false
@@ -150,7 +151,7 @@ func (at *situation) planUp(goals []plan.Goal) (plan.Plan, []plan.Note, error) {
 	case at.atBoot:
 		p = p.Carrying(goals) // what a host carries a boot cannot see: its tunnels come later
 		if p.Unavailable != nil {
-			notes = append(notes, plan.Note{Subject: p.Goal.Dev, Text: p.Unavailable.What})
+			notes = append(notes, plan.Note{Subject: p.Goals[0].Dev, Text: p.Unavailable.What})
 		}
 	case p.Unavailable != nil:
 		return p, nil, p.Unavailable
@@ -163,7 +164,7 @@ func (at *situation) planUp(goals []plan.Goal) (plan.Plan, []plan.Note, error) {
 // keepAsIs lets the journal say that a goal is in force for which nothing is to be changed.
 func (t *transaction) keepAsIs(p plan.Plan) error {
 	j := t.journal
-	if j != nil && alike(j.Goals(), p.All()) && j.Reverted == nil && !j.OnlyForeign() && !t.carried && !t.adopted {
+	if j != nil && alike(j.Goals(), p.Goals) && j.Reverted == nil && !j.OnlyForeign() && !t.carried && !t.adopted {
 		return nil
 	}
 	next := t.next(p)
@@ -207,7 +208,7 @@ func (t *transaction) carryOut(next *journal.Journal, p plan.Plan, out *Outcome)
 			if undone == nil {
 				t.disarm(next.Pending.Unit)
 			}
-			goal, _ := plan.GoalOf(p.All(), c.Dev())
+			goal, _ := plan.GoalOf(p.Goals, c.Dev())
 			return notSet(goal, c, err, undone)
 		default:
 			out.Failed = append(out.Failed, Failure{c, err.Error()})

@@ -104,7 +104,7 @@ func TestTwoUplinksElsewhere(t *testing.T) {
 		}
 		return sockets
 	}
-	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Others) != 1 ||
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals) != 2 ||
 		!strings.HasPrefix(status.Elsewhere, "eth1: 4 of 4 busy connections wait: RTT 207") ||
 		strings.Contains(status.Elsewhere, "eth0:") {
 		t.Errorf("%+v", status)
@@ -133,7 +133,7 @@ func TestTwoUplinks(t *testing.T) {
 			for i, g := range order {
 				must[Outcome](t)(s.Up(g, minute))
 				status, confirmed, err := s.Confirm()
-				if err != nil || !confirmed || !status.InForce || len(status.Goals()) != i+1 {
+				if err != nil || !confirmed || !status.InForce || len(status.Goals) != i+1 {
 					t.Fatalf("%+v, %v", status, err)
 				}
 			}
@@ -153,7 +153,7 @@ func TestTwoUplinks(t *testing.T) {
 				if out := must[Outcome](t)(s.Boot()); len(out.Failed) != 0 {
 					t.Errorf("%+v", out)
 				}
-				if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 2 {
+				if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals) != 2 {
 					t.Errorf("after a boot: %+v", status)
 				}
 			}
@@ -166,7 +166,7 @@ func TestTwoUplinks(t *testing.T) {
 				t.Errorf("%+v", out)
 			}
 			status := must[Status](t)(s.Status())
-			if !status.InForce || !slices.Equal(status.Goals(), []plan.Goal{stays}) {
+			if !status.InForce || !slices.Equal(status.Goals, []plan.Goal{stays}) {
 				t.Errorf("one down: %+v", status)
 			}
 			if got, want := m.f.Sysctls[wmem], alone[stays.Dev].Sysctls[wmem]; got != want {
@@ -207,7 +207,7 @@ func TestSecondUplinkIsNotConfirmed(t *testing.T) {
 		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
 	}
 	status := must[Status](t)(s.Status())
-	if !status.InForce || len(status.Goals()) != 1 || status.Reverted == nil || status.Reverted.Goal.Dev != "eth1" {
+	if !status.InForce || len(status.Goals) != 1 || status.Reverted == nil || status.Reverted.Goal.Dev != "eth1" {
 		t.Errorf("%+v", status)
 	}
 	if _, _, err := s.Confirm(); err == nil || !strings.Contains(err.Error(), "too late") {
@@ -240,15 +240,15 @@ func TestUplinksAreApart(t *testing.T) {
 		t.Error(err)
 	}
 	status := must[Status](t)(s.Status())
-	if root(m, "eth0") != "fq" || status.InForce || status.Holds(status.Goals()[0]) ||
-		!status.Holds(status.Goals()[1]) {
+	if root(m, "eth0") != "fq" || status.InForce || status.Holds(status.Goals[0]) ||
+		!status.Holds(status.Goals[1]) {
 		t.Errorf("eth0 has %s: %+v", root(m, "eth0"), status)
 	}
 	out := must[Outcome](t)(s.DownOne("eth0", false))
 	if len(out.Left) != 1 || root(m, "eth0") != "fq" {
 		t.Errorf("%+v", out)
 	}
-	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 1 {
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals) != 1 {
 		t.Errorf("%+v", status)
 	}
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0)) // what was left stays so
@@ -279,7 +279,7 @@ func TestOneOfTwoIsGone(t *testing.T) {
 	if out := must[Outcome](t)(s.Boot()); len(out.Failed) != 0 || !noted(out.Notes, "eth1", "is not there") {
 		t.Errorf("%+v", out)
 	}
-	if status := must[Status](t)(s.Status()); status.InForce || !status.Holds(status.Goals()[0]) ||
+	if status := must[Status](t)(s.Status()); status.InForce || !status.Holds(status.Goals[0]) ||
 		!noted(status.Notes, "eth1", "is not there") || !strings.HasPrefix(root(m, "eth0"), "cake") {
 		t.Errorf("%+v", status)
 	}
@@ -287,7 +287,7 @@ func TestOneOfTwoIsGone(t *testing.T) {
 		t.Errorf("files: %v", m.f.Files)
 	}
 	must[Outcome](t)(s.DownOne("eth1", false))
-	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 1 {
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals) != 1 {
 		t.Errorf("%+v", status)
 	}
 	must[Outcome](t)(s.Down(false))
@@ -303,7 +303,7 @@ func TestOneOfTwoGoes(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}, 0))
 	before := m.f.Sysctls[wmem]
 	m.gone("eth1")
-	if status := must[Status](t)(s.Status()); !status.Holds(status.Goals()[0]) || len(status.Drift) != 0 {
+	if status := must[Status](t)(s.Status()); !status.Holds(status.Goals[0]) || len(status.Drift) != 0 {
 		t.Errorf("%+v", status)
 	}
 	must[Outcome](t)(s.Boot())
@@ -376,7 +376,7 @@ func TestTwoUplinksIngress(t *testing.T) {
 	m.gone(qdisc.IFB)
 	m.named("eth0").Redirect = host.Gone
 	status := must[Status](t)(s.Status())
-	if status.Holds(status.Goals()[0]) || !status.Holds(status.Goals()[1]) {
+	if status.Holds(status.Goals[0]) || !status.Holds(status.Goals[1]) {
 		t.Errorf("%+v", status)
 	}
 	must[Outcome](t)(s.Up(first, 0))
@@ -782,7 +782,7 @@ func TestNameOfTheOther(t *testing.T) {
 				must[Outcome](t)(s.Boot())
 			}
 			status := must[Status](t)(s.Status())
-			if goal, there := plan.GoalOf(status.Goals(), "eth1"); !there || goal.Rate != 50e6 ||
+			if goal, there := plan.GoalOf(status.Goals, "eth1"); !there || goal.Rate != 50e6 ||
 				!strings.HasPrefix(root(m, "eth1"), "cake") {
 				t.Errorf("eth1 has %s: %+v", root(m, "eth1"), status)
 			}
@@ -814,7 +814,7 @@ func TestOneOfTwoIsRefused(t *testing.T) {
 	m.boot()
 	m.named("eth1").Speed = 1e9
 	must[Outcome](t)(s.Boot())
-	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 2 ||
+	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals) != 2 ||
 		!strings.HasPrefix(root(m, "eth1"), "cake") || !reflect.DeepEqual(m.f.Files, files) {
 		t.Errorf("eth1 has %s: %+v, files %v", root(m, "eth1"), status, m.f.Files)
 	}
@@ -855,7 +855,7 @@ func TestUpAfterDown(t *testing.T) {
 			}
 			must[Outcome](t)(s.Boot())
 			status := must[Status](t)(s.Status())
-			if !status.InForce || len(status.Goals()) != 1 || status.Goal.Dev != "eth1" ||
+			if !status.InForce || len(status.Goals) != 1 || status.Goals[0].Dev != "eth1" ||
 				strings.Contains(m.f.Files[host.GoalFile].Text, "eth0") {
 				t.Errorf("%+v, file %q", status, m.f.Files[host.GoalFile].Text)
 			}
@@ -910,7 +910,7 @@ func TestUpAfterHalfADown(t *testing.T) {
 		if down != nil && down.Pending == nil {
 			continue // it had not begun
 		}
-		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals()) != 1 ||
+		if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals) != 1 ||
 			root(m, "eth0") != "pfifo_fast" {
 			t.Errorf("step %d: eth0 has %s, %+v", step, root(m, "eth0"), status)
 		}
@@ -941,7 +941,7 @@ func TestUpAfterHalfADownOfTheSame(t *testing.T) {
 		}
 		m.refuse = nil
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", RTT: 20 * ms}, 0))
-		if status := must[Status](t)(s.Status()); !status.InForce || status.Goal.Rate != 0 {
+		if status := must[Status](t)(s.Status()); !status.InForce || status.Goals[0].Rate != 0 {
 			t.Errorf("step %d: %+v", step, status)
 		}
 	}
@@ -955,7 +955,7 @@ func TestNothingToChangeBesideWhatIsLeft(t *testing.T) {
 	m.replace(m.named("eth0"), single(t, "fq"))
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Qdisc: "fq_codel"}, 0))
 	must[Outcome](t)(s.DownOne("eth0", false))
-	if status := must[Status](t)(s.Status()); !status.Up || status.Goal.Dev != "eth1" || len(status.Goals()) != 1 {
+	if status := must[Status](t)(s.Status()); !status.Up || status.Goals[0].Dev != "eth1" || len(status.Goals) != 1 {
 		t.Errorf("%+v", status)
 	}
 }

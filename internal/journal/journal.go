@@ -214,7 +214,7 @@ func (j *Journal) Next(r Run) *Journal {
 // is no plan for, for now, or that is not there, keeps the goal that it has.
 func (j *Journal) takeUplinks(before *Journal, r Run) {
 	for _, u := range before.uplinks() {
-		if goal, asked := plan.GoalOf(r.Plan.All(), u.Goal.Dev); asked {
+		if goal, asked := plan.GoalOf(r.Plan.Goals, u.Goal.Dev); asked {
 			u.Goal, u.Down, u.unreadable = goal, false, nil
 		} else if !before.IsDown() {
 			_, there := r.Facts.Link(u.Goal.Dev)
@@ -224,7 +224,7 @@ func (j *Journal) takeUplinks(before *Journal, r Run) {
 		}
 		j.Uplinks = append(j.Uplinks, u)
 	}
-	for _, goal := range r.Plan.All() {
+	for _, goal := range r.Plan.Goals {
 		link, _ := r.Facts.Link(goal.Dev)
 		u := j.Uplink(goal.Dev)
 		if u == nil {

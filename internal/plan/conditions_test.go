@@ -114,7 +114,7 @@ func TestOutrunByLoss(t *testing.T) {
 		{23e6, 10, .0028, true}, {23e6, 10, .0025, false}, {5e6, 48, .0026, true}, {5e6, 48, .0023, false},
 		{5e6, 0, .0024, true}, {5e6, 0, .0021, false}, // 50 ms where nothing is said
 	} {
-		d := draft{Plan: Plan{Goal: Goal{Rate: c.rate, RTT: ms(c.rtt), Loss: c.loss}}, link: host.Link{MTU: 1500}}
+		d := draft{Goal: Goal{Rate: c.rate, RTT: ms(c.rtt), Loss: c.loss}, link: host.Link{MTU: 1500}}
 		if got := d.outrunByLoss(); got != c.want {
 			t.Errorf("%s, %d ms, %s lost: %v", c.rate, c.rtt, c.loss, got)
 		}
@@ -191,7 +191,7 @@ func TestFileOwner(t *testing.T) {
 // A card's address finds it under another name; that of what lies on a card may be the card's.
 func TestUdevRules(t *testing.T) {
 	rules := func(goal Goal, l host.Link) string {
-		return udevRules([]*draft{{Plan: Plan{Goal: goal}, link: l}})
+		return udevRules([]*draft{{Goal: goal, link: l}})
 	}
 	const mac = "52:54:00:12:34:56"
 	for name, c := range map[string]struct {

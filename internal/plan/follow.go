@@ -188,7 +188,7 @@ func CAKEFor(g Goal, f host.Facts) (cake qdisc.Cake, ok bool) {
 	g.Rate, g.Follow = any, ""
 	p, err := Make(g, f)
 	for _, c := range p.Changes {
-		if q, is := c.New.(kernel.Queue); is && err == nil && c.Kind == kernel.Root && c.Name == p.Goal.Dev {
+		if q, is := c.New.(kernel.Queue); is && err == nil && c.Kind == kernel.Root && c.Name == p.Goals[0].Dev {
 			cake, ok = q.Stack[0].(qdisc.Cake)
 		}
 	}

@@ -23,8 +23,7 @@ import (
 
 // Plan is what to change on a host, in order, and what was thought about and left.
 type Plan struct {
-	Goal       Goal     `json:"goal"`             // with its device filled in
-	Others     []Goal   `json:"others,omitempty"` // of other devices, that are planned with it
+	Goals      []Goal   `json:"-"` // one for each device, which is filled in; the one that was asked for is first
 	Changes    []Change `json:"changes"`
 	Considered []Note   `json:"considered,omitempty"`
 
@@ -44,9 +43,6 @@ func (p Plan) CheckPersistent() error {
 	return hint.New(p.NotPersistent.What, p.NotPersistent.Try+"; or --runtime: what is set ends with a reboot")
 }
 
-// All are the goals that are planned, with their devices filled in.
-func (p Plan) All() []Goal { return append([]Goal{p.Goal}, p.Others...) }
-
 // Lasting are those of some goals that files are to keep.
 func Lasting(goals []Goal) []Goal {
 	return slices.DeleteFunc(slices.Clone(goals), func(g Goal) bool { return g.Runtime || g.Only })
@@ -63,17 +59,13 @@ func GoalOf(goals []Goal, dev string) (Goal, bool) {
 
 // Carrying is the plan with what these goals say that their devices carry, and not what was seen.
 func (p Plan) Carrying(goals []Goal) Plan {
-	set := func(to *Goal) {
+	p.Goals = slices.Clone(p.Goals)
+	for i, planned := range p.Goals {
 		for _, g := range goals {
-			if g.Dev == to.Dev || g.Dev == "" {
-				to.Carries = g.Carries
+			if g.Dev == planned.Dev || g.Dev == "" {
+				p.Goals[i].Carries = g.Carries
 			}
 		}
-	}
-	p.Others = slices.Clone(p.Others)
-	set(&p.Goal)
-	for i := range p.Others {
-		set(&p.Others[i])
 	}
 	return p
 }
@@ -162,7 +154,7 @@ func MakeAll(goals []Goal, facts host.Facts) (Plan, error) {
 	for _, d := range drafts {
 		devices = append(devices, d.Goal.Dev)
 	}
-	if !slices.ContainsFunc(p.All(), func(g Goal) bool { return g.Only }) {
+	if !slices.ContainsFunc(p.Goals, func(g Goal) bool { return g.Only }) {
 		p.Considered = append(p.Considered, OtherUplinks(facts, devices...)...)
 	}
 	keep(&p, drafts)
@@ -188,7 +180,7 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 		of.Uplink = link.Name // a tunnel that is asked for is none of those that it carries
 		goal.Carries = SetUp(of)
 	}
-	d := &draft{Plan: Plan{Goal: goal, Changes: []Change{}}, facts: facts, link: link, wants: map[string]string{}}
+	d := &draft{Goal: goal, Plan: Plan{Changes: []Change{}}, facts: facts, link: link, wants: map[string]string{}}
 	d.stack, _ = link.Tree.Stack()
 	d.cc = facts.Sysctls[congestionControl].Value
 	if _, why, err := Uplink(facts); err == nil && why != "" && !said {
@@ -224,12 +216,9 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 // one.
 func together(drafts []*draft) (p Plan, err error) {
 	wants, whose := map[string]string{}, map[string]Goal{}
-	for i, d := range drafts {
-		if i == 0 {
-			p.Goal, p.Changes = d.Goal, []Change{}
-		} else {
-			p.Others = append(p.Others, d.Goal)
-		}
+	p.Changes = []Change{}
+	for _, d := range drafts {
+		p.Goals = append(p.Goals, d.Goal)
 		p.Unavailable = cmp.Or(p.Unavailable, d.Unavailable)
 		for _, n := range d.Considered {
 			if !slices.Contains(p.Considered, n) {
@@ -306,6 +295,7 @@ func larger(name, a, b string) (string, bool) {
 // draft is a plan in the making: what it starts from, and what would be in force after the changes so far.
 type draft struct {
 	Plan
+	Goal  Goal // with its device filled in
 	facts host.Facts
 	link  host.Link
 	stack qdisc.Stack // at the root of the device; nil when it is one that has no Stack

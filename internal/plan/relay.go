@@ -309,7 +309,7 @@ func Owns(g Goal, f host.Facts) string {
 	if !g.Carries.oneCard() || g.Rate == 0 || g.Qdisc != "" {
 		return ""
 	}
-	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
+	d := &draft{Goal: g, facts: f, link: link}
 	how := d.arriving()
 	now := kernel.IncomingAt(f, g.Dev)
 	if !f.Admin && len(now.Tunnels) == 0 && len(how.tunnels) > 0 {
@@ -422,7 +422,7 @@ func (g Goal) ShapesArriving() bool {
 // ago is and does neither.
 func Settled(g Goal, f host.Facts) bool {
 	link, _ := f.Link(g.Dev)
-	d := &draft{Plan: Plan{Goal: g}, facts: f, link: link}
+	d := &draft{Goal: g, facts: f, link: link}
 	return !g.ShapesArriving() || !slices.ContainsFunc(f.Links, func(l host.Link) bool {
 		told := l.Kind == "wireguard" || l.Kind == "tuntap" // of others nobody is
 		return told && d.unpacks(l) && (!l.Up || len(l.Ports) == 0)

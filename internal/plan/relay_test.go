@@ -244,8 +244,8 @@ func TestTunnelIsTheUplink(t *testing.T) {
 	for name, uplink := range map[string]string{"by its name": "eth0", "by the route": "tun0"} {
 		f.Uplink = uplink
 		if p, err := Make(Goal{Dev: "tun0", Rate: 50e6, Role: "relay"}, f); err != nil ||
-			p.Goal.Carries != Kinds(Forwards) {
-			t.Errorf("%s: %q, %v", name, p.Goal.Carries, err)
+			p.Goals[0].Carries != Kinds(Forwards) {
+			t.Errorf("%s: %q, %v", name, p.Goals[0].Carries, err)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func TestUplink(t *testing.T) {
 		if err != nil && !circle && got != "br0" {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err == nil && (p.Goal.Dev != c.want || len(p.Changes) == 0 || p.Changes[0].Dev() != c.want) {
+		if err == nil && (p.Goals[0].Dev != c.want || len(p.Changes) == 0 || p.Changes[0].Dev() != c.want) {
 			t.Errorf("%s: %+v", name, p.Changes)
 		}
 	}

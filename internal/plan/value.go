@@ -8,6 +8,20 @@ import (
 	"weir/internal/kernel"
 )
 
+// GoalsText is a list of goals in JSON: the one that was asked for, and those of other devices.
+type GoalsText struct {
+	Goal   Goal   `json:"goal"`
+	Others []Goal `json:"others,omitempty"`
+}
+
+// TextOf is a list of goals as JSON has it.
+func TextOf(goals []Goal) (t GoalsText) {
+	if len(goals) > 0 {
+		t.Goal, t.Others = goals[0], goals[1:]
+	}
+	return t
+}
+
 // ChangeText is a change in JSON.
 type ChangeText struct {
 	kernel.TargetText
