@@ -145,52 +145,88 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 	if err != nil {
 		return p, err
 	}
+	d := difference{situation: at, goals: goals, there: there, wanted: p, partly: len(there) < len(goals)}
+	d.hidden = at.needsRoot(p)
 	// The next boot may well give a device back the name that it had.
-	partly := len(there) < len(goals)
-	asKept := partly || j.Kept() && j.Renamed() && !at.carried && j.Pending == nil &&
-		alike(j.Goals(), p.Goals)
-	wanted := p.Changes
-	p.Changes = []plan.Change{}
-	blind := at.needsRoot(wanted, p)
-	others := func(t kernel.Target) bool { return at.only != "" && t.Dev() != "" && t.Dev() != at.only }
-	for _, c := range wanted {
-		if asKept && c.IsFile() || at.leavesFile(c.Target) || blind && j.Untouched(facts, c.Target) ||
-			others(c.Target) || partly && c.Dev() == "" && !c.IsFile() && j.Holds(facts, c.Target) {
-			continue
-		}
-		if c.Target == journal.GoalFile && at.saysAlready(p, there) {
-			continue
-		}
-		goal, _ := plan.GoalOf(p.Goals, c.Dev())
-		if c.Old, _ = j.Value(facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
-			c.Owner = j.Owner(facts, c.Target)
-			p.Changes = append(p.Changes, c)
-		}
-	}
-	if j != nil {
-		// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
-		asKept = asKept || len(wanted) == 0 && !slices.ContainsFunc(j.Entries,
-			func(e journal.Entry) bool { return !e.IsFile() })
-		absent := func(e journal.Entry) bool {
-			if e.Dev() == "" {
-				return partly
-			}
-			_, asked := plan.GoalOf(goals, e.Dev())
-			_, planned := plan.GoalOf(p.Goals, e.Dev())
-			return asked && !planned
-		}
-		for _, e := range j.Entries {
-			if asKept && e.IsFile() || absent(e) || others(e.Target) {
-				continue
-			}
-			asked := slices.ContainsFunc(wanted, func(c plan.Change) bool { return c.Target == e.Target })
-			if now, _ := j.Value(facts, e.Target); !asked && j.State(facts, e) == journal.Ours {
-				p.Changes = append(p.Changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Owner: "weir",
-					Reason: "back to what it was: this goal does not ask for it", Evidence: "the journal"})
-			}
-		}
-	}
+	d.filesStay = d.partly || j.Kept() && j.Renamed() && !at.carried && j.Pending == nil && alike(j.Goals(), p.Goals)
+	p.Changes = append(d.forward(), d.back()...)
 	return p, at.keepsShaper(goals[0], p)
+}
+
+// difference is what lies between a host as it is and a plan, which is made for the host as it was before.
+type difference struct {
+	situation
+	goals  []plan.Goal // all that the host is to have
+	there  []plan.Goal // and those of them whose devices are there
+	wanted plan.Plan   // for these
+
+	partly    bool // a device is not there, and what is the host's stays for its goal
+	hidden    bool // only root sees what the plan would be, and what was never touched is left
+	filesStay bool // as they were kept
+}
+
+// forward returns the changes that are wanted and not in force. It is never nil.
+func (d difference) forward() []plan.Change {
+	changes := []plan.Change{}
+	for _, c := range d.wanted.Changes {
+		if d.leaves(c) {
+			continue
+		}
+		goal, _ := plan.GoalOf(d.wanted.Goals, c.Dev())
+		if c.Old, _ = d.journal.Value(d.facts, c.Target); !c.Old.Meets(c.New) && !goal.Follows(c.Old, c.New) {
+			c.Owner = d.journal.Owner(d.facts, c.Target)
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+// leaves reports whether a change that is wanted is not made by this run.
+func (d difference) leaves(c plan.Change) bool {
+	switch {
+	case d.isOthers(c.Target), d.leavesFile(c.Target), d.hidden && d.journal.Untouched(d.facts, c.Target):
+		return true
+	case c.IsFile():
+		return d.filesStay || c.Target == journal.GoalFile && d.saysAlready(d.wanted, d.there)
+	}
+	return d.partly && c.Dev() == "" && d.journal.Holds(d.facts, c.Target)
+}
+
+// back returns the changes that put back what an earlier goal had set and none asks for any more.
+func (d difference) back() (changes []plan.Change) {
+	j := d.journal
+	if j == nil {
+		return nil
+	}
+	// Nor is it known what files are for where all is in force, and the journal that knew of it was lost.
+	filesStay := d.filesStay || len(d.wanted.Changes) == 0 &&
+		!slices.ContainsFunc(j.Entries, func(e journal.Entry) bool { return !e.IsFile() })
+	for _, e := range j.Entries {
+		if filesStay && e.IsFile() || d.isAbsent(e) || d.isOthers(e.Target) {
+			continue
+		}
+		asked := slices.ContainsFunc(d.wanted.Changes, func(c plan.Change) bool { return c.Target == e.Target })
+		if now, _ := j.Value(d.facts, e.Target); !asked && j.State(d.facts, e) == journal.Ours {
+			changes = append(changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Owner: "weir",
+				Reason: "back to what it was: this goal does not ask for it", Evidence: "the journal"})
+		}
+	}
+	return changes
+}
+
+// isOthers reports whether something belongs to another device than the one that the run is about.
+func (d difference) isOthers(t kernel.Target) bool {
+	return d.only != "" && t.Dev() != "" && t.Dev() != d.only
+}
+
+// isAbsent reports whether an entry is of a goal whose device is not there or, if it is the host's, may be.
+func (d difference) isAbsent(e journal.Entry) bool {
+	if e.Dev() == "" {
+		return d.partly
+	}
+	_, asked := plan.GoalOf(d.goals, e.Dev())
+	_, planned := plan.GoalOf(d.wanted.Goals, e.Dev())
+	return asked && !planned
 }
 
 // saysAlready reports whether the goals' file need not be written for a plan of these goals. It leaves open what was
@@ -274,12 +310,12 @@ func lasting(changes []plan.Change) (now, files []plan.Change) {
 
 // needsRoot reports whether only root can compute this plan: an earlier run as root found a tunnel that cannot be
 // unpacked, or that is a virtual machine's, and nobody else can see that.
-func (at situation) needsRoot(wanted []plan.Change, p plan.Plan) bool {
+func (at situation) needsRoot(p plan.Plan) bool {
 	j, f := at.journal, at.facts
 	if j == nil || f.Admin || !alike(p.Goals, j.Goals()) {
 		return false
 	}
-	return slices.ContainsFunc(wanted, func(c plan.Change) bool {
+	return slices.ContainsFunc(p.Changes, func(c plan.Change) bool {
 		incoming, ok := c.New.(kernel.Incoming)
 		if !ok {
 			return false
