@@ -39,14 +39,7 @@ ask for.`,
 					dev)
 			}
 			store := options.store()
-			down := store.Down
-			switch {
-			case all:
-				down = store.DownAll
-			case dev != "":
-				down = func(force bool) (change.Outcome, error) { return store.DownOne(dev, force) }
-			}
-			out, err := down(force)
+			out, err := store.Down(change.Undo{Dev: dev, All: all, Force: force})
 			if several := (*change.Several)(nil); errors.As(err, &several) {
 				return cli.Usage("weir down --dev "+several.Devices[0]+", or weir down --all", "%v", several)
 			}

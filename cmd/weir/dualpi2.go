@@ -402,7 +402,7 @@ that, too.`,
 			case len(status.Goals) == 0 && status.Why == "":
 				return notThere(link)
 			}
-			out, err := store.Down(force)
+			out, err := store.Down(change.Undo{Force: force})
 			if err != nil {
 				return err
 			}

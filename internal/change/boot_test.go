@@ -50,7 +50,7 @@ func TestKeptOverReboot(t *testing.T) {
 		"--runtime":           {func(s Store) { g := first; g.Runtime = true; s.Up(g, 0) }, 0},
 		"kept, then not":      {func(s Store) { s.Up(first, 0); g := second; g.Runtime = true; s.Up(g, 0) }, 0},
 		"not kept, then kept": {func(s Store) { g := first; g.Runtime = true; s.Up(g, 0); s.Up(second, 0) }, 500e6},
-		"down":                {func(s Store) { s.Up(first, 0); s.Down(false) }, 0},
+		"down":                {func(s Store) { s.Up(first, 0); s.Down(Undo{}) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := keeping(t)
@@ -69,7 +69,7 @@ func TestKeptOverReboot(t *testing.T) {
 					t.Errorf("boot %d: %+v", boot, status)
 				}
 			}
-			must[Outcome](t)(s.Down(false))
+			must[Outcome](t)(s.Down(Undo{}))
 			if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 				t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
 			}
@@ -122,7 +122,7 @@ func TestAnotherKernel(t *testing.T) {
 	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 {
 		t.Errorf("%+v", status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 		t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
 	}
@@ -184,7 +184,7 @@ func TestAnotherKernelWithoutIngress(t *testing.T) {
 		len(status.Drift) != 0 || kernel.QueueOf(m.f.Links[0].Tree).String() == "pfifo_fast" {
 		t.Errorf("%+v\n%+v", out, status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	for _, err := range []error{second(s.Up(goal, 0)), second(s.Plan(goal))} {
 		if err == nil {
 			t.Error("no refusal")
@@ -237,7 +237,7 @@ func TestBootAndTheDevice(t *testing.T) {
 		!strings.Contains(m.f.Files[host.GoalFile].Text, "wan0") {
 		t.Errorf("renamed over a reboot: %+v, %v", status, m.f.Files[host.GoalFile])
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 		t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
 	}
@@ -280,7 +280,7 @@ func TestGoalFile(t *testing.T) {
 		t.Errorf("broken: %v", err)
 	}
 	// It is in nobody's way out, and stays: Weir has never written it.
-	out := must[Outcome](t)(s.Down(false))
+	out := must[Outcome](t)(s.Down(Undo{}))
 	if len(out.Left) != 0 || m.f.Files[host.GoalFile].UID != 1000 {
 		t.Errorf("down: %+v", out)
 	}
@@ -319,7 +319,7 @@ func TestGoalFileEdited(t *testing.T) {
 			t.Errorf("it is now %+v", m.f.Files[host.GoalFile])
 		}
 	}
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 0 ||
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Left) != 0 ||
 		!reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 		t.Errorf("down: %+v\n%+v", out, m.f.Files)
 	}
@@ -334,10 +334,10 @@ func TestGoalFileEdited(t *testing.T) {
 	if status := must[Status](t)(s.Status()); !status.InForce {
 		t.Errorf("another: %+v", status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	edit("rate = \"1mbit\"\n")
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != journal.GoalFile {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Left) != 1 || out.Left[0].Target != journal.GoalFile {
 		t.Errorf("not confirmed: %+v", out)
 	}
 }
@@ -364,7 +364,7 @@ func TestGoalFileIsOfAnother(t *testing.T) {
 			if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 {
 				t.Errorf("%+v", status)
 			}
-			must[Outcome](t)(s.Down(false))
+			must[Outcome](t)(s.Down(Undo{}))
 			if file := m.f.Files[host.GoalFile]; !first && file != theirs || first && file.Kind != host.NoFile {
 				t.Errorf("after down: %+v", file)
 			}
@@ -380,7 +380,7 @@ func TestConfirmedAsYes(t *testing.T) {
 		"kept":          func(s Store, _ *fake) { s.Up(first, 0) },
 		"not kept":      func(s Store, _ *fake) { g := first; g.Runtime = true; s.Up(g, 0) },
 		"not confirmed": func(s Store, _ *fake) { s.Up(first, minute) },
-		"down":          func(s Store, _ *fake) { s.Up(first, 0); s.Down(false) },
+		"down":          func(s Store, _ *fake) { s.Up(first, 0); s.Down(Undo{}) },
 		"a reboot":      func(s Store, m *fake) { s.Up(first, 0); m.boot() },
 	}
 	files := []host.File{{Kind: host.Regular, Mode: 0o600, UID: 1000, Text: "# mine\n"}, {Kind: host.NoFile}}
@@ -553,11 +553,11 @@ func TestContainerStartedAgain(t *testing.T) {
 	// From a namespace of its own nothing of that is to be had, nor to be lost.
 	files := m.f.Files
 	m.f.Namespace, m.f.Files = "net:[3]", nil
-	if _, err := s.Down(true); err == nil {
+	if _, err := s.Down(Undo{Force: true}); err == nil {
 		t.Error("down --force from elsewhere")
 	}
 	m.f.Namespace, m.f.Files = "net:[2]", files
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if !reflect.DeepEqual(m.f.Files, m.found.Files) {
 		t.Errorf("%+v", m.f.Files)
 	}
@@ -579,7 +579,7 @@ func TestJournalLost(t *testing.T) {
 			if status := must[Status](t)(s.Status()); !status.InForce || !status.Kept || status.Goals[0].Rate != 50e6 {
 				t.Errorf("%+v", status)
 			}
-			must[Outcome](t)(s.Down(false))
+			must[Outcome](t)(s.Down(Undo{}))
 			if !reflect.DeepEqual(m.f.Files, m.found.Files) {
 				t.Errorf("%+v", m.f.Files)
 			}
@@ -610,7 +610,7 @@ func TestBootBringsNothingBack(t *testing.T) {
 		"down, and something left": func(s Store, m *fake) {
 			s.Up(plan.Goal{Rate: 50e6}, 0)
 			m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "1"}
-			s.Down(false)
+			s.Down(Undo{})
 		},
 		"not confirmed": func(s Store, m *fake) { s.Up(plan.Goal{Rate: 50e6}, minute) },
 	} {
@@ -660,7 +660,7 @@ func TestFilesOfAnotherStore(t *testing.T) {
 	s, _ := keeping(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	s.disk.Files = false
-	if _, err := s.Down(false); err == nil || !strings.Contains(err.Error(), "damaged") {
+	if _, err := s.Down(Undo{}); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("%v", err)
 	}
 }
@@ -676,7 +676,7 @@ func TestNamespaceIsHidden(t *testing.T) {
 		slices.ContainsFunc(out.Done, func(c plan.Change) bool { return c.IsFile() }) {
 		t.Errorf("%+v", out)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("after\n%+v\nbefore\n%+v", after, before)
 	}
@@ -688,7 +688,7 @@ func TestNamespaceIsHidden(t *testing.T) {
 	m.written = nil
 	for name, do := range map[string]func() error{
 		"up":      func() error { return second(s.Up(plan.Goal{Rate: 20e6}, 0)) },
-		"down":    func() error { return second(s.Down(true)) },
+		"down":    func() error { return second(s.Down(Undo{Force: true})) },
 		"recover": func() error { return second(s.Recover()) },
 		"boot":    func() error { return second(s.Boot()) },
 	} {
@@ -769,7 +769,7 @@ func TestLog(t *testing.T) {
 	}
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 	_, _, _ = s.Confirm()
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	all := strings.Join(lines, "\n")
 	for _, want := range []string{
 		"up: eth0  root qdisc: cake bandwidth 49.875mbit", "put back in 60s unless it is confirmed",
@@ -894,7 +894,7 @@ func TestJournalAndGoalLost(t *testing.T) {
 	if status := must[Status](t)(s.Status()); !status.InForce || !status.Kept {
 		t.Errorf("%+v", status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if !reflect.DeepEqual(m.f.Files, m.found.Files) {
 		t.Errorf("%+v", m.f.Files)
 	}

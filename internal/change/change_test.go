@@ -437,7 +437,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("up again wrote %v, and the journal is\n%s", m.written, now)
 	}
 
-	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 4 || len(out.Failed) != 0 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done) != 4 || len(out.Failed) != 0 {
 		t.Errorf("down: %+v", out)
 	}
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
@@ -449,7 +449,7 @@ func TestRoundTrip(t *testing.T) {
 	if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 		t.Errorf("down leaves %v", left)
 	}
-	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done) != 0 {
 		t.Errorf("down again: %+v", out)
 	}
 }
@@ -477,7 +477,7 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 					if now, _ := m.facts(); !reflect.DeepEqual(now, up) {
 						t.Errorf("refused, and\n%+v\nwas\n%+v", now, up)
 					}
-					must[Outcome](t)(s.Down(false))
+					must[Outcome](t)(s.Down(Undo{}))
 				}
 				out := must[Outcome](t)(s.Up(second, 0))
 				if len(out.Failed) != 0 {
@@ -494,7 +494,7 @@ func TestGoalsReplaceEachOther(t *testing.T) {
 				if status := must[Status](t)(s.Status()); !status.InForce {
 					t.Errorf("not in force: %+v", status)
 				}
-				must[Outcome](t)(s.Down(false))
+				must[Outcome](t)(s.Down(Undo{}))
 				if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 					t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
 				}
@@ -612,7 +612,7 @@ func TestDefaultIsPutBackBeforeTheQueue(t *testing.T) {
 			t.Errorf("up: %s, want %s", got, want)
 		}
 		if !fails {
-			must[Outcome](t)(s.Down(false))
+			must[Outcome](t)(s.Down(Undo{}))
 			if got := order(m); got != "net.core.default_qdisc = pfifo_fast; restore eth0 = pfifo_fast; " {
 				t.Errorf("down: %s", got)
 			}
@@ -642,7 +642,7 @@ func TestSettingFails(t *testing.T) {
 	if status.InForce || len(status.Drift) != 2 {
 		t.Errorf("status: %+v", status)
 	}
-	before := must[Outcome](t)(s.Down(false))
+	before := must[Outcome](t)(s.Down(Undo{}))
 	if len(before.Failed) != 0 {
 		t.Errorf("down: %+v", before)
 	}
@@ -651,8 +651,8 @@ func TestSettingFails(t *testing.T) {
 // A queue that is not what was restored is seen, and the journal stays for another try.
 func TestNotRestored(t *testing.T) {
 	for name, back := range map[string]func(Store) (Outcome, error){
-		"down":     func(s Store) (Outcome, error) { return s.Down(false) },
-		"down one": func(s Store) (Outcome, error) { return s.DownOne("eth0", false) },
+		"down":     func(s Store) (Outcome, error) { return s.Down(Undo{}) },
+		"down one": func(s Store) (Outcome, error) { return s.Down(Undo{Dev: "eth0"}) },
 		"recover":  Store.Recover,
 	} {
 		s, m := newFake(t)
@@ -674,7 +674,7 @@ func TestNotRestored(t *testing.T) {
 		if out, err := s.Recover(); err != nil || len(out.Failed) != 0 {
 			t.Errorf("%s, and recover: %+v, %v", name, out, err)
 		}
-		if out, err := s.Down(true); err != nil || len(out.Failed) != 0 {
+		if out, err := s.Down(Undo{Force: true}); err != nil || len(out.Failed) != 0 {
 			t.Errorf("%s, and down: %+v, %v", name, out, err)
 		}
 		if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
@@ -695,7 +695,7 @@ func TestSomebodyElse(t *testing.T) {
 	if status.InForce || len(status.Drift) != 2 {
 		t.Errorf("status: %+v", status)
 	}
-	out := must[Outcome](t)(s.Down(false))
+	out := must[Outcome](t)(s.Down(Undo{}))
 	if len(out.Done) != 1 || len(out.Failed) != 0 || len(out.Left) != 2 {
 		t.Errorf("down: %+v", out)
 	}
@@ -712,15 +712,15 @@ func TestSomebodyElse(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 	for range 2 { // and what is theirs stays theirs
-		if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 || len(out.Left) != 2 {
+		if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done) != 0 || len(out.Left) != 2 {
 			t.Errorf("down again: %+v", out)
 		}
 	}
 	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = before.Sysctls["net.ipv4.tcp_notsent_lowat"]
-	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 || len(out.Left) != 1 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done) != 0 || len(out.Left) != 1 {
 		t.Errorf("down when one is back: %+v", out)
 	}
-	out = must[Outcome](t)(s.Down(true))
+	out = must[Outcome](t)(s.Down(Undo{Force: true}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("down --force: %+v, and\n%+v\nbefore up\n%+v", out, after, before)
 	}
@@ -732,14 +732,14 @@ func TestSomebodyElse(t *testing.T) {
 // What down has left to somebody else is theirs: another up goes back to that, whoever puts it back.
 func TestUpAfterSomethingWasLeft(t *testing.T) {
 	for name, back := range map[string]func(Store) (Outcome, error){
-		"down":    func(s Store) (Outcome, error) { return s.Down(false) },
+		"down":    func(s Store) (Outcome, error) { return s.Down(Undo{}) },
 		"recover": Store.Recover,
 	} {
 		s, m := newFake(t)
 		must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 		m.f.Links[0].Tree = single(t, "htb rate 9mbit | fq")
 		m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"}
-		must[Outcome](t)(s.Down(false))
+		must[Outcome](t)(s.Down(Undo{}))
 		theirs, _ := m.facts()
 		must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, time.Minute))
 		if status := must[Status](t)(s.Status()); !status.InForce {
@@ -784,7 +784,7 @@ func TestDeviceIsRenamed(t *testing.T) {
 					t.Errorf("plan: %+v", p)
 				}
 			}
-			out := must[Outcome](t)(s.Down(false))
+			out := must[Outcome](t)(s.Down(Undo{}))
 			if got := kernel.QueueOf(m.f.Links[0].Tree).String(); got != "pfifo_fast" || len(out.Failed)+
 				len(out.Left) != 0 {
 				t.Errorf("after down %s: %+v", got, out)
@@ -802,7 +802,7 @@ func TestDefaultChangedSince(t *testing.T) {
 	m.f.Links[0].Tree.Qdiscs[0].Handle = 0
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.remade = true
-	out := must[Outcome](t)(s.Down(false))
+	out := must[Outcome](t)(s.Down(Undo{}))
 	if len(out.Failed) != 0 || len(out.Notes) != 1 ||
 		!strings.Contains(out.Notes[0].Text, "pfifo_fast is set by weir now") {
 		t.Errorf("down: %+v", out)
@@ -820,14 +820,14 @@ func TestNamespaceIsGone(t *testing.T) {
 	_, errUp := s.Up(plan.Goal{Rate: 20e6}, 0)
 	_, errPlan := s.Plan(plan.Goal{Rate: 20e6})
 	_, errStatus := s.Status()
-	_, errDown := s.Down(false)
+	_, errDown := s.Down(Undo{})
 	for _, err := range []error{errUp, errPlan, errStatus, errDown} {
 		if try, _ := hint.Of(err); !strings.Contains(err.Error(), "another network namespace") ||
 			!strings.Contains(try, "weir down --force") {
 			t.Errorf("%v", err)
 		}
 	}
-	if out := must[Outcome](t)(s.Down(true)); len(out.Notes) != 1 || m.written != nil {
+	if out := must[Outcome](t)(s.Down(Undo{Force: true})); len(out.Notes) != 1 || m.written != nil {
 		t.Errorf("down --force: %+v, wrote %v", out, m.written)
 	}
 	if status := must[Status](t)(s.Status()); status.Up {
@@ -841,7 +841,7 @@ func TestSomebodyPutItBack(t *testing.T) {
 	before, _ := m.facts()
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = before.Sysctls["net.ipv4.tcp_notsent_lowat"]
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
 	}
@@ -864,7 +864,7 @@ func TestReboot(t *testing.T) {
 	}
 	m.f.Boot, m.f.Links, m.f.Sysctls = "boot-3", before.Links, before.Sysctls
 	m.written = nil
-	if out := must[Outcome](t)(s.Down(false)); len(out.Done) != 0 || m.written != nil {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done) != 0 || m.written != nil {
 		t.Errorf("down: %+v, wrote %v", out, m.written)
 	}
 	if status := must[Status](t)(s.Status()); status.Up {
@@ -880,7 +880,7 @@ func TestDeviceComesBack(t *testing.T) {
 	if out := must[Outcome](t)(s.Up(plan.Goal{}, 0)); len(out.Done) != 1 {
 		t.Errorf("up: %+v", out)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if got := kernel.QueueOf(m.f.Links[0].Tree).String(); got != "fq" {
 		t.Errorf("after down %s, want what the new device had: fq", got)
 	}
@@ -891,7 +891,7 @@ func TestDeviceComesBack(t *testing.T) {
 		!strings.Contains(status.Why, "no such device") {
 		t.Errorf("status without the device: %+v", status)
 	}
-	out := must[Outcome](t)(s.Down(false))
+	out := must[Outcome](t)(s.Down(Undo{}))
 	if len(out.Notes) != 1 || len(out.Failed) != 0 {
 		t.Errorf("down without the device: %+v", out)
 	}
@@ -900,7 +900,7 @@ func TestDeviceComesBack(t *testing.T) {
 // A device that comes back under its name has nothing of a BPF queue on it to take away.
 func TestDeviceOfABPFQueueComesBack(t *testing.T) {
 	for name, back := range map[string]func(Store) (Outcome, error){
-		"down":    func(s Store) (Outcome, error) { return s.Down(false) },
+		"down":    func(s Store) (Outcome, error) { return s.Down(Undo{}) },
 		"recover": Store.Recover,
 	} {
 		s, m := newFake(t)
@@ -951,7 +951,7 @@ func TestRefused(t *testing.T) {
 			c.spoil(s, m)
 			m.written = nil
 			_, errUp := s.Up(plan.Goal{Dev: "eth0", Rate: 20e6}, 0)
-			_, errDown := s.Down(true)
+			_, errDown := s.Down(Undo{Force: true})
 			for _, err := range []error{errUp, errDown} {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%v, want %q", err, c.want)

@@ -15,22 +15,11 @@ import (
 	"weir/internal/plan"
 )
 
-// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the
-// journal, unless forced. While several devices have goals it changes nothing, and the error is a *Several.
-func (s Store) Down(force bool) (Outcome, error) { return s.down(target{}, force) }
-
-// DownAll is Down for all devices.
-func (s Store) DownAll(force bool) (Outcome, error) { return s.down(target{all: true}, force) }
-
-// DownOne is Down for one device: what is the host's becomes what the goals of the others want of it.
-func (s Store) DownOne(dev string, force bool) (Outcome, error) {
-	return s.down(target{dev: dev}, force)
-}
-
-// target is what a down is about: one device, all of them or, of neither, the only one that is up.
-type target struct {
-	dev string
-	all bool
+// Undo is what a Down takes down, and how far it goes.
+type Undo struct {
+	Dev   string // the one device whose goal is taken down; "" is the only one that is up
+	All   bool   // all devices
+	Force bool   // also put back what somebody else has set since
 }
 
 // Several is the error of a Down that does not say which of several goals it is about.
@@ -38,11 +27,14 @@ type Several struct{ Devices []string }
 
 func (s *Several) Error() string { return "weir is up on " + strings.Join(s.Devices, ", ") }
 
-func (s Store) down(of target, force bool) (Outcome, error) {
-	dev := of.dev
+// Down puts back what was there before the first Up. What somebody else has set since is left and stays in the
+// journal, unless forced. Of one device among several, what is the host's becomes what the goals of the others want of
+// it. While several devices have goals and none is named it changes nothing, and the error is a *Several.
+func (s Store) Down(o Undo) (Outcome, error) {
+	dev := o.Dev
 	out := Outcome{Done: []plan.Change{}}
 	t, err := s.begin("down")
-	if force && errors.Is(err, journal.ErrOtherNamespace) {
+	if o.Force && errors.Is(err, journal.ErrOtherNamespace) {
 		out.Notes = append(out.Notes, plan.Note{Subject: "the journal",
 			Text: "was about another network namespace, and is removed; nothing was put back there"})
 		return out, s.Forget()
@@ -51,7 +43,7 @@ func (s Store) down(of target, force bool) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer t.end()
-	t.force = force
+	t.force = o.Force
 	j := t.journal
 	if j == nil {
 		// Perhaps there is one of an earlier boot, whose settings ended with it.
@@ -63,7 +55,7 @@ func (s Store) down(of target, force bool) (Outcome, error) {
 		goals = nil
 	}
 	switch goal := j.Uplink(dev); {
-	case dev == "" && !of.all && len(goals) > 1:
+	case dev == "" && !o.All && len(goals) > 1:
 		several := &Several{}
 		for _, g := range goals {
 			several.Devices = append(several.Devices, g.Dev)
@@ -81,7 +73,7 @@ func (s Store) down(of target, force bool) (Outcome, error) {
 	}
 	for i, e := range j.Entries {
 		others := dev != "" && e.Dev() != "" && e.Dev() != dev // left before, and not asked for
-		j.Entries[i].Theirs = j.State(t.facts, e) == journal.Foreign && (!force || others)
+		j.Entries[i].Theirs = j.State(t.facts, e) == journal.Foreign && (!o.Force || others)
 	}
 	// From here on it is known that the host is on its way down, should this run be cut short. If that cannot be
 	// written, for lack of space perhaps, it is no reason to stay: down can be run again.

@@ -39,7 +39,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 		want := before
 		switch back {
 		case "down":
-			_, err = s.Down(false)
+			_, err = s.Down(Undo{})
 		case "recover":
 			_, err = s.Recover()
 			want = slower.String() // nothing is pending

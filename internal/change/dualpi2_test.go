@@ -62,7 +62,7 @@ func TestDualPI2InBPF(t *testing.T) {
 	}
 	m.f.Admin, m.link(2).Tree = true, there
 
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
 	}
@@ -98,16 +98,16 @@ func TestQueueOnly(t *testing.T) {
 	if status := must[Status](t)(s.Status()); status.InForce {
 		t.Errorf("status below another: %+v", status)
 	}
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Left) != 1 {
 		t.Errorf("down below another: %+v", out)
 	}
-	must[Outcome](t)(other.Down(false))
+	must[Outcome](t)(other.Down(Undo{}))
 	m.dir = s.disk.Dir
 	if now := kernel.QueueOf(m.link(2).Tree).String(); now != "bpf_dualpi2 any_ect rate 60mbit" {
 		t.Errorf("after the other's down %s", now)
 	}
 
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 		t.Errorf("after down\n%+v\nbefore up\n%+v", after, before)
 	}
@@ -125,7 +125,7 @@ func TestQueueOnly(t *testing.T) {
 		t.Errorf("status of what was forgotten: %+v", status)
 	}
 	must[Outcome](t)(s.Up(own(""), 0))
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if now := kernel.QueueOf(m.link(2).Tree).String(); now != "fq" {
 		t.Errorf("goes back to %s", now)
 	}
@@ -134,11 +134,11 @@ func TestQueueOnly(t *testing.T) {
 	must[Outcome](t)(s.Up(own(""), 0))
 	m.link(2).Tree, m.cleaned = single(t, "fq"), 0
 	m.refuse["clean"] = errors.New("busy")
-	if out := must[Outcome](t)(s.Down(false)); len(out.Failed) != 1 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Failed) != 1 {
 		t.Errorf("down that cannot clean: %+v", out)
 	}
 	delete(m.refuse, "clean")
-	if out := must[Outcome](t)(s.Down(false)); len(out.Done)+len(out.Failed)+len(out.Left) != 0 || m.cleaned != 2 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done)+len(out.Failed)+len(out.Left) != 0 || m.cleaned != 2 {
 		t.Errorf("down of what was deleted: %+v, cleaned %d times", out, m.cleaned)
 	}
 

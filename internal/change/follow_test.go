@@ -88,7 +88,7 @@ func TestFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	set("99.75mbit", "33mbit")
-	if _, err := s.Down(false); err != nil {
+	if _, err := s.Down(Undo{}); err != nil {
 		t.Fatalf("down from a rate that was followed: %v", err)
 	}
 	if root, _ := m.f.Links[0].Tree.Root(); root.Kind != "pfifo_fast" {
@@ -308,7 +308,7 @@ func TestFollowedIncoming(t *testing.T) {
 	if out := must[Outcome](t)(s.Up(goal, 0)); len(out.Done) != 0 {
 		t.Errorf("the same goal again makes %v", out.Done)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if now := kernel.IncomingAt(m.f, "eth0"); now.Other != kernel.NoIngress {
 		t.Errorf("after down there is %s", now)
 	}
@@ -330,7 +330,7 @@ func TestFollowerIsKept(t *testing.T) {
 			!slices.Contains(strings.Split(unit.Text, "\n"), "ExecStart=/usr/local/bin/weir follow")) {
 			t.Errorf("%s\n%s", link.Text, unit.Text)
 		}
-		if _, err := s.Down(false); err != nil {
+		if _, err := s.Down(Undo{}); err != nil {
 			t.Fatal(err)
 		}
 		if unit := m.f.Files[host.FollowFile]; unit.Kind != host.NoFile {
@@ -375,7 +375,7 @@ func TestFollowerIsWanted(t *testing.T) {
 			_, err := s.Up(plan.Goal{Rate: 50e6, RTT: 50e6}, 0)
 			return err
 		}, false},
-		"down": {func(s Store) error { _, err := s.Down(false); return err }, false},
+		"down": {func(s Store) error { _, err := s.Down(Undo{}); return err }, false},
 		"a journal that cannot be read": {func(s Store) error {
 			return os.WriteFile(s.disk.Path(), []byte("{"), 0o600)
 		}, false},

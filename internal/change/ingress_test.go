@@ -74,14 +74,14 @@ func TestIngressDrifts(t *testing.T) {
 					if now, _ := m.facts(); len(out.Failed) != 0 || !reflect.DeepEqual(now, up) {
 						t.Errorf("%+v, and\n%+v\nwas\n%+v", out, now, up)
 					}
-					must[Outcome](t)(s.Down(false))
+					must[Outcome](t)(s.Down(Undo{}))
 				case "down":
-					out := must[Outcome](t)(s.Down(false))
+					out := must[Outcome](t)(s.Down(Undo{}))
 					if force != (len(out.Left) == 1) {
 						t.Errorf("%+v", out)
 					}
 					if force {
-						must[Outcome](t)(s.Down(true))
+						must[Outcome](t)(s.Down(Undo{Force: true}))
 					}
 				case "the timer":
 					must[Outcome](t)(later(s, m).Expire(nil))
@@ -152,7 +152,7 @@ func TestIngressAndTheDevice(t *testing.T) {
 		t.Errorf("when it is back: %+v", out)
 	}
 	m.f.Links = slices.DeleteFunc(m.f.Links, func(l host.Link) bool { return l.Name == "eth0" })
-	out := must[Outcome](t)(s.Down(false))
+	out := must[Outcome](t)(s.Down(Undo{}))
 	if _, left := m.f.Link(qdisc.IFB); left || len(out.Failed)+len(out.Left) != 0 {
 		t.Errorf("when it is gone: %+v, and %+v", out, m.f.Links)
 	}
@@ -181,7 +181,7 @@ func TestIngressAfterReboot(t *testing.T) {
 	if out := must[Outcome](t)(s.Boot()); len(out.Failed) != 0 || len(out.Notes) == 0 {
 		t.Errorf("%+v", out)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if !reflect.DeepEqual(comparable(m.f), comparable(m.found)) {
 		t.Errorf("after down\n%+v\nas found\n%+v", m.f, m.found)
 	}

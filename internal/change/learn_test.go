@@ -180,7 +180,7 @@ func TestLearnKilled(t *testing.T) {
 		if err != nil || !st.InForce || st.Unconfirmed || st.Goals[0].Rate != 0 && st.Goals[0].Rate != 48e6 {
 			t.Errorf("killed at step %d: %+v, %v", step, st, err)
 		}
-		if _, err := s.Down(false); err != nil {
+		if _, err := s.Down(Undo{}); err != nil {
 			t.Errorf("killed at step %d, then down: %v", step, err)
 		}
 	}

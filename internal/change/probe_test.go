@@ -63,7 +63,7 @@ func probeWhileChanging(t *testing.T) {
 		}
 	}
 	down := func() {
-		if out, err := s.Down(false); err != nil || len(out.Failed)+len(out.Left) > 0 {
+		if out, err := s.Down(Undo{}); err != nil || len(out.Failed)+len(out.Left) > 0 {
 			t.Errorf("down: %+v, %v", out, err)
 		}
 		time.Sleep(20 * time.Millisecond)

@@ -67,7 +67,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 	up := func(goal plan.Goal, within time.Duration) func(Store, *fake) {
 		return func(s Store, _ *fake) { _, _ = s.Up(goal, within) }
 	}
-	down := func(force bool) func(Store, *fake) { return func(s Store, _ *fake) { _, _ = s.Down(force) } }
+	down := func(force bool) func(Store, *fake) {
+		return func(s Store, _ *fake) { _, _ = s.Down(Undo{Force: force}) }
+	}
 	recovers := func(s Store, _ *fake) { _, _ = s.Recover() }
 	expires := func(s Store, m *fake) { m.clock += time.Hour; _, _ = s.Expire(nil) }
 	confirms := func(s Store, _ *fake) { _, _, _ = s.Confirm() }
@@ -248,7 +250,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 						t.Fatalf("%s: the timer's call: %+v", how, out)
 					}
 				}
-				must[Outcome](t)(s.Down(false))
+				must[Outcome](t)(s.Down(Undo{}))
 				if left := must[[]os.DirEntry](t)(os.ReadDir(s.disk.Dir)); len(left) != 0 {
 					t.Fatalf("%s: down leaves %v", how, left)
 				}
@@ -306,7 +308,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 							t.Fatalf("power cut after step %d: %+v, and the host is\n%+v\nwant\n%+v", step, status, m.f,
 								is)
 						}
-						must[Outcome](t)(s.Down(false))
+						must[Outcome](t)(s.Down(Undo{}))
 						if _, found := found(); !reflect.DeepEqual(comparable(m.f), comparable(found.f)) {
 							t.Fatalf("power cut after step %d: after down\n%+v\nas found\n%+v", step, m.f, found.f)
 						}
@@ -444,17 +446,17 @@ func TestRevertLeavesWhatWasLeft(t *testing.T) {
 	s, m := newFake(t)
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
 	m.f.Sysctls["net.ipv4.tcp_congestion_control"] = host.Sysctl{Value: "reno"}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	left, _ := m.facts()
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6}, minute))
 	must[Outcome](t)(s.Recover())
 	if after, _ := m.facts(); !reflect.DeepEqual(after, left) {
 		t.Errorf("after\n%+v\nbefore\n%+v", after, left)
 	}
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Left) != 1 {
 		t.Errorf("down: %+v", out)
 	}
-	must[Outcome](t)(s.Down(true))
+	must[Outcome](t)(s.Down(Undo{Force: true}))
 	if got := m.f.Sysctls["net.ipv4.tcp_congestion_control"].Value; got != "cubic" {
 		t.Errorf("after down --force: %s", got)
 	}
@@ -478,7 +480,7 @@ func TestJournalCannotBeWritten(t *testing.T) {
 	free()
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	full(s)
-	if _, err := s.Down(false); err != nil {
+	if _, err := s.Down(Undo{}); err != nil {
 		t.Errorf("down: %v", err)
 	}
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
@@ -554,7 +556,7 @@ func TestTimersOfTwoStores(t *testing.T) {
 	first := m.armed[0]
 	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
-	must[Outcome](t)(other.Down(false))
+	must[Outcome](t)(other.Down(Undo{}))
 	if !reflect.DeepEqual(m.armed, []string{first}) {
 		t.Errorf("armed is %v, and was %s", m.armed, first)
 	}
@@ -564,7 +566,7 @@ func TestTimersOfTwoStores(t *testing.T) {
 func TestGoneBackWhileArming(t *testing.T) {
 	s, m := newFake(t)
 	before, _ := m.facts()
-	m.arming = func() { must[Outcome](t)(s.Down(false)) }
+	m.arming = func() { must[Outcome](t)(s.Down(Undo{})) }
 	if _, err := s.Up(plan.Goal{Rate: 50e6}, minute); err == nil || !strings.Contains(err.Error(), "another weir") {
 		t.Errorf("up: %v", err)
 	}
@@ -648,7 +650,7 @@ func onReadOnly(t *testing.T, dir string, do func(readOnly func(bool))) {
 // A disk that has become read-only, as ext4 does after an error, keeps nobody from going back.
 func TestStateIsReadOnly(t *testing.T) {
 	for name, back := range map[string]func(Store) (Outcome, error){
-		"down": func(s Store) (Outcome, error) { return s.Down(false) }, "recover": Store.Recover,
+		"down": func(s Store) (Outcome, error) { return s.Down(Undo{}) }, "recover": Store.Recover,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newFake(t)
@@ -678,12 +680,12 @@ func TestStateIsReadOnly(t *testing.T) {
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 30e6}, 0))
 			must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
 			readOnly(true)
-			out := must[Outcome](t)(s.Down(false))
+			out := must[Outcome](t)(s.Down(Undo{}))
 			if len(m.armed) != 0 || !noted(out.Notes, "the journal", "can be written:  weir down") {
 				t.Errorf("%v, %+v", m.armed, out)
 			}
 			readOnly(false)
-			must[Outcome](t)(s.Down(false))
+			must[Outcome](t)(s.Down(Undo{}))
 			if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 				t.Errorf("after\n%+v\nbefore\n%+v", after, before)
 			}

@@ -158,7 +158,7 @@ func liveRelay(t *testing.T) {
 	} {
 		bring()
 		c.spoil()
-		if out, err := s.Down(false); err != nil || len(out.Failed)+len(out.Left) > 0 {
+		if out, err := s.Down(Undo{}); err != nil || len(out.Failed)+len(out.Left) > 0 {
 			t.Errorf("%s: down: %+v, %v", c.name, out, err)
 		}
 		if _, there := facts().Link("tun0"); !there {

@@ -122,7 +122,7 @@ func TestRelay(t *testing.T) {
 	if !status.InForce || !status.Kept || status.Unconfirmed || status.Owns == "" || len(status.Drift) != 0 {
 		t.Errorf("status: %+v", status)
 	}
-	if out := must[Outcome](t)(s.Down(false)); len(out.Failed)+len(out.Left) != 0 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Failed)+len(out.Left) != 0 {
 		t.Errorf("down: %+v", out)
 	}
 	left(t, s, m.f, before)
@@ -246,7 +246,7 @@ func TestTunnelDrifts(t *testing.T) {
 						t.Errorf("the timer: %+v", out)
 					}
 				}
-				if out := must[Outcome](t)(s.Down(false)); len(out.Failed)+len(out.Left) != 0 {
+				if out := must[Outcome](t)(s.Down(Undo{})); len(out.Failed)+len(out.Left) != 0 {
 					t.Errorf("down: %+v", out)
 				}
 				left(t, s, m.f, other.f)
@@ -287,7 +287,7 @@ func TestRevertWithoutTheTunnel(t *testing.T) {
 			if now := kernel.IncomingAt(m.f, "eth0").String(); now != unpacked {
 				t.Errorf("with the tunnel what arrives passes %s", now)
 			}
-			must[Outcome](t)(s.Down(false))
+			must[Outcome](t)(s.Down(Undo{}))
 			_, other := relaying(t)
 			other.gone("tun0")
 			other.tunnel("tun0", 24, "udp/1194")
@@ -327,7 +327,7 @@ func TestBootBeforeTheTunnel(t *testing.T) {
 			t.Errorf("ready after %v: after %v what arrives passes %s", c.ready, m.clock, now)
 		}
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 }
 
 // Who is not root is not told in what packets tunnels come. What is in force is in force to him, too, and nothing
@@ -383,7 +383,7 @@ func TestRelayAndWhoIsNotRoot(t *testing.T) {
 			if p := must[plan.Plan](t)(s.Plan(plan.Goal{})); p.Empty() == c.drifts {
 				t.Errorf("plan: %+v", p.Changes)
 			}
-			for _, err := range []error{second(s.Up(plan.Goal{}, 0)), second(s.Down(false)), second(s.Boot())} {
+			for _, err := range []error{second(s.Up(plan.Goal{}, 0)), second(s.Down(Undo{})), second(s.Boot())} {
 				if err == nil || !strings.Contains(err.Error(), "needs root") {
 					t.Errorf("%v", err)
 				}
@@ -492,7 +492,7 @@ func TestRelayOfAnOlderVersion(t *testing.T) {
 				}
 				check("")
 			}
-			if out := must[Outcome](t)(s.Down(false)); len(out.Failed)+len(out.Left) != 0 {
+			if out := must[Outcome](t)(s.Down(Undo{})); len(out.Failed)+len(out.Left) != 0 {
 				t.Errorf("down: %+v", out)
 			}
 			if end == "a lost journal" {
@@ -644,7 +644,7 @@ func TestTunnelCannotBeToldAnyMore(t *testing.T) {
 		kernel.IncomingAt(m.f, "eth0").String() != kernel.NoIngress {
 		t.Errorf("status: %+v", status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	left(t, s, m.f, before)
 }
 
@@ -658,7 +658,7 @@ func TestTunnelLeadsNowhere(t *testing.T) {
 	if status := must[Status](t)(s.Status()); !status.InForce || kernel.IncomingAt(m.f, "eth0").String() != unpacked {
 		t.Errorf("status: %+v", status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	left(t, s, m.f, before)
 }
 

@@ -145,11 +145,11 @@ func TestInitHangs(t *testing.T) {
 		{"the time is over", func(s Store, m *fake) { _, _ = s.Up(dev, minute) }, true,
 			func(s Store, m *fake) error { m.clock += minute; return second(s.Expire(nil)) }, "systemctl", ""},
 		{"down", func(s Store, m *fake) { _, _ = s.Up(dev, minute) }, true,
-			func(s Store, m *fake) error { return second(s.Down(false)) }, "systemctl", ""},
+			func(s Store, m *fake) error { return second(s.Down(Undo{})) }, "systemctl", ""},
 		{"down of one of two", func(s Store, m *fake) {
 			_, _ = s.Up(dev, 0)
 			_, _ = s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0)
-		}, true, func(s Store, m *fake) error { return second(s.DownOne("eth1", false)) }, "systemctl", ""},
+		}, true, func(s Store, m *fake) error { return second(s.Down(Undo{Dev: "eth1"})) }, "systemctl", ""},
 		{"forget", func(s Store, m *fake) { _, _ = s.Up(dev, minute) }, true,
 			func(s Store, m *fake) error { return s.Forget() }, "systemctl", ""},
 		{"boot", func(s Store, m *fake) { _, _ = s.Up(dev, minute) }, true,

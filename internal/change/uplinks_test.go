@@ -128,7 +128,7 @@ func TestTwoUplinks(t *testing.T) {
 					t.Fatalf("%+v", out.Failed)
 				}
 				alone[g.Dev], _ = m.facts()
-				must[Outcome](t)(s.Down(false))
+				must[Outcome](t)(s.Down(Undo{}))
 			}
 			for i, g := range order {
 				must[Outcome](t)(s.Up(g, minute))
@@ -162,7 +162,7 @@ func TestTwoUplinks(t *testing.T) {
 			}
 
 			gone, stays := order[0], order[1]
-			if out := must[Outcome](t)(s.DownOne(gone.Dev, false)); len(out.Left)+len(out.Failed) != 0 {
+			if out := must[Outcome](t)(s.Down(Undo{Dev: gone.Dev})); len(out.Left)+len(out.Failed) != 0 {
 				t.Errorf("%+v", out)
 			}
 			status := must[Status](t)(s.Status())
@@ -180,7 +180,7 @@ func TestTwoUplinks(t *testing.T) {
 				goals[0].Dev != stays.Dev {
 				t.Errorf("%v, %v", goals, err)
 			}
-			must[Outcome](t)(s.Down(false))
+			must[Outcome](t)(s.Down(Undo{}))
 			after, _ := m.facts()
 			for i := range after.Links { // since the boots
 				after.Links[i].Index = before.Links[i].Index
@@ -244,7 +244,7 @@ func TestUplinksAreApart(t *testing.T) {
 		!status.Holds(status.Goals[1]) {
 		t.Errorf("eth0 has %s: %+v", root(m, "eth0"), status)
 	}
-	out := must[Outcome](t)(s.DownOne("eth0", false))
+	out := must[Outcome](t)(s.Down(Undo{Dev: "eth0"}))
 	if len(out.Left) != 1 || root(m, "eth0") != "fq" {
 		t.Errorf("%+v", out)
 	}
@@ -254,14 +254,14 @@ func TestUplinksAreApart(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0)) // what was left stays so
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 40e6}, minute))
 	must[Outcome](t)(s.Recover())
-	must[Outcome](t)(s.DownOne("eth0", true))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth0", Force: true}))
 	if root(m, "eth0") != kernel.QueueOf(m.found.Links[0].Tree).String() {
 		t.Errorf("eth0 has %s", root(m, "eth0"))
 	}
-	if _, err := s.DownOne("eth0", false); err == nil || !strings.Contains(err.Error(), "not up on eth0") {
+	if _, err := s.Down(Undo{Dev: "eth0"}); err == nil || !strings.Contains(err.Error(), "not up on eth0") {
 		t.Errorf("again: %v", err)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
 		!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 		t.Errorf("%+v", after)
@@ -286,11 +286,11 @@ func TestOneOfTwoIsGone(t *testing.T) {
 	if !reflect.DeepEqual(m.f.Files, files) {
 		t.Errorf("files: %v", m.f.Files)
 	}
-	must[Outcome](t)(s.DownOne("eth1", false))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth1"}))
 	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Goals) != 1 {
 		t.Errorf("%+v", status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 		t.Errorf("%+v", after.Sysctls)
 	}
@@ -318,7 +318,7 @@ func TestTwoUplinksKilled(t *testing.T) {
 	for name, run := range map[string]func(Store){
 		"up": func(s Store) { _, _ = s.Up(second, minute) },
 		"down of one": func(s Store) {
-			_, _ = s.DownOne("eth0", false)
+			_, _ = s.Down(Undo{Dev: "eth0"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestTwoUplinksKilled(t *testing.T) {
 				if now := comparable(m.f); !reflect.DeepEqual(now, before) && name == "up" {
 					t.Fatalf("step %d: after\n%+v\nbefore\n%+v", step, now, before)
 				}
-				must[Outcome](t)(s.DownAll(false))
+				must[Outcome](t)(s.Down(Undo{All: true}))
 				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
 					!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 					t.Fatalf("step %d: taken down:\n%+v", step, after)
@@ -362,7 +362,7 @@ func TestTwoUplinksIngress(t *testing.T) {
 			t.Fatalf("%v: %+v", g, out.Failed)
 		}
 	}
-	must[Outcome](t)(s.DownOne("eth1", false))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth1"}))
 	if out := must[Outcome](t)(s.Up(second, minute)); len(out.Failed) > 0 {
 		t.Fatalf("%+v", out.Failed)
 	}
@@ -383,11 +383,11 @@ func TestTwoUplinksIngress(t *testing.T) {
 	if a, b := incoming(m, "eth0"), incoming(m, "eth1"); a != arriving || b != slow {
 		t.Errorf("mended, what arrives passes %s and %s", a, b)
 	}
-	must[Outcome](t)(s.DownOne("eth0", false))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth0"}))
 	if a, b := incoming(m, "eth0"), incoming(m, "eth1"); a != kernel.NoIngress || b != slow {
 		t.Errorf("one down: what arrives passes %s and %s", a, b)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
 		t.Errorf("%+v", after.Links)
 	}
@@ -399,7 +399,7 @@ func TestTwoUplinksIngressKilled(t *testing.T) {
 	second := plan.Goal{Dev: "eth1", Rate: 50e6, Ingress: 20e6}
 	for name, run := range map[string]func(Store){
 		"up":          func(s Store) { _, _ = s.Up(second, minute) },
-		"down of one": func(s Store) { _, _ = s.DownOne("eth0", false) },
+		"down of one": func(s Store) { _, _ = s.Down(Undo{Dev: "eth0"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for step := 1; ; step++ {
@@ -426,7 +426,7 @@ func TestTwoUplinksIngressKilled(t *testing.T) {
 				if now := incoming(m, stays); !strings.HasPrefix(now, "cake") {
 					t.Fatalf("step %d: what arrives at %s passes %s", step, stays, now)
 				}
-				must[Outcome](t)(s.DownAll(false))
+				must[Outcome](t)(s.Down(Undo{All: true}))
 				if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
 					t.Fatalf("step %d: taken down:\n%+v", step, after)
 				}
@@ -451,8 +451,8 @@ func TestNewerJournal(t *testing.T) {
 		"of the past": func(j string) string { return strings.Replace(j, `"rate": "50mbit"`, `"rate": "1kbit"`, 1) },
 	} {
 		for how, back := range map[string]func(Store) (Outcome, error){
-			"down":    func(s Store) (Outcome, error) { return s.Down(false) },
-			"force":   func(s Store) (Outcome, error) { return s.Down(true) },
+			"down":    func(s Store) (Outcome, error) { return s.Down(Undo{}) },
+			"force":   func(s Store) (Outcome, error) { return s.Down(Undo{Force: true}) },
 			"recover": Store.Recover,
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
@@ -544,7 +544,7 @@ func TestNewerGoalToGoBackTo(t *testing.T) {
 	if status := must[Status](t)(s.Status()); status.InForce || !strings.Contains(status.Why, "not understood") {
 		t.Errorf("%+v", status)
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 }
 
 // What others can write root does not carry out.
@@ -572,7 +572,7 @@ func TestStateOfOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.written = nil
-			for _, err := range []error{second(s.Recover()), second(s.Down(true)),
+			for _, err := range []error{second(s.Recover()), second(s.Down(Undo{Force: true})),
 				second(s.Up(plan.Goal{Rate: 20e6}, 0)), second(s.Boot())} {
 				if err == nil || m.written != nil {
 					t.Errorf("%v, wrote %v", err, m.written)
@@ -602,9 +602,9 @@ func TestDeviceOfAnotherStore(t *testing.T) {
 	}
 	m.named("wan0").Name, m.f.Uplink = "eth0", "eth0"
 	must[Outcome](t)(other.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, 0))
-	must[Outcome](t)(other.Down(false))
+	must[Outcome](t)(other.Down(Undo{}))
 	m.dir = one.disk.Dir
-	must[Outcome](t)(one.Down(false))
+	must[Outcome](t)(one.Down(Undo{}))
 	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(plan.Goal{Rate: 30e6}, 0))
 }
@@ -627,14 +627,14 @@ func TestSettingOfAnotherStore(t *testing.T) {
 	}
 	m.f.Namespace = "net:[2]" // where it is another setting, even if the kernel gives no cookie
 	must[Outcome](t)(other.Up(far, 0))
-	must[Outcome](t)(other.Down(false))
+	must[Outcome](t)(other.Down(Undo{}))
 	m.f.Namespace = "net:[1]"
 	boot, err := (&transaction{other,
 		situation{facts: must[host.Facts](t)(m.facts()), atBoot: true}}).up([]plan.Goal{far}, 0)
 	if err != nil || len(boot.Failed) != 2 || !strings.HasPrefix(root(m, "eth1"), "cake") {
 		t.Errorf("a boot goes on without it: %+v, %v", boot, err)
 	}
-	must[Outcome](t)(other.Down(false))
+	must[Outcome](t)(other.Down(Undo{}))
 
 	// Another goal of the first one's puts it back; it is to come again, if nobody confirms.
 	m.dir = one.disk.Dir
@@ -648,13 +648,13 @@ func TestSettingOfAnotherStore(t *testing.T) {
 	must[Outcome](t)(one.Up(low, 0))
 	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(far, 0))
-	must[Outcome](t)(other.Down(false))
+	must[Outcome](t)(other.Down(Undo{}))
 
 	// What a down has left is its journal's still: a down with force would set it.
 	m.dir = one.disk.Dir
 	must[Outcome](t)(one.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 100 * ms}, 0))
 	m.f.Sysctls[wmem] = host.Sysctl{Value: "4096 16384 5000000"}
-	must[Outcome](t)(one.DownAll(false))
+	must[Outcome](t)(one.Down(Undo{All: true}))
 	m.dir = other.disk.Dir
 	_, err = other.Up(far, 0)
 	if refusal := (*hint.Error)(nil); !errors.As(err, &refusal) ||
@@ -662,10 +662,10 @@ func TestSettingOfAnotherStore(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	m.dir = one.disk.Dir
-	must[Outcome](t)(one.DownAll(true))
+	must[Outcome](t)(one.Down(Undo{All: true, Force: true}))
 	m.dir = other.disk.Dir
 	must[Outcome](t)(other.Up(far, 0))
-	must[Outcome](t)(other.Down(false))
+	must[Outcome](t)(other.Down(Undo{}))
 	if !maps.Equal(m.f.Sysctls, before) {
 		t.Errorf("%v", m.f.Sysctls)
 	}
@@ -679,7 +679,7 @@ func TestDownOfSeveral(t *testing.T) {
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 30e6}, within))
 		m.written = nil
 		for _, force := range []bool{false, true} {
-			_, err := s.Down(force)
+			_, err := s.Down(Undo{Force: force})
 			if several := (*Several)(nil); !errors.As(err, &several) || m.written != nil ||
 				!slices.Equal(several.Devices, []string{"eth0", "eth1"}) {
 				t.Errorf("within %s: %v, wrote %v", within, err, m.written)
@@ -688,15 +688,15 @@ func TestDownOfSeveral(t *testing.T) {
 		for _, dev := range []string{"eth0", "eth1"} {
 			m.named(dev).Tree = single(t, "htb rate 9mbit | fq")
 		}
-		if out := must[Outcome](t)(s.DownAll(false)); len(out.Left) != 2 {
+		if out := must[Outcome](t)(s.Down(Undo{All: true})); len(out.Left) != 2 {
 			t.Errorf("within %s, left are %v", within, out.Left)
 		}
-		must[Outcome](t)(s.Down(false)) // there is none any more
-		must[Outcome](t)(s.DownOne("eth0", true))
+		must[Outcome](t)(s.Down(Undo{})) // there is none any more
+		must[Outcome](t)(s.Down(Undo{Dev: "eth0", Force: true}))
 		if now := root(m, "eth1"); !strings.HasPrefix(now, "htb") || len(m.f.Files) != len(m.found.Files) {
 			t.Errorf("within %s, eth1 has %s; files: %v", within, now, m.f.Files)
 		}
-		must[Outcome](t)(s.Down(true))
+		must[Outcome](t)(s.Down(Undo{Force: true}))
 		if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) {
 			t.Errorf("within %s: %+v", within, after.Links)
 		}
@@ -729,7 +729,7 @@ func TestFilesComeBackWhole(t *testing.T) {
 	if info := must[os.FileInfo](t)(os.Stat(s.disk.Path())); info.Mode().Perm() != 0o600 {
 		t.Errorf("the journal is %v", info.Mode())
 	}
-	must[Outcome](t)(s.Down(false))
+	must[Outcome](t)(s.Down(Undo{}))
 	if m.f.Files[host.SysctlFile] != was || !m.f.Modified[host.SysctlFile].Equal(then) {
 		t.Errorf("%+v, %v", m.f.Files[host.SysctlFile], m.f.Modified)
 	}
@@ -742,7 +742,7 @@ func TestSegmentsComeBack(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Qdisc: "bpf_dualpi2 rate 50mbit"}, 0))
 	m.named("eth0").GSOSegs = 1
 	m.replace(m.named("eth0"), single(t, "fq_codel"))
-	must[Outcome](t)(s.Down(true))
+	must[Outcome](t)(s.Down(Undo{Force: true}))
 	if m.segs != 65535 {
 		t.Errorf("%d segments", m.segs)
 	}
@@ -786,7 +786,7 @@ func TestNameOfTheOther(t *testing.T) {
 				!strings.HasPrefix(root(m, "eth1"), "cake") {
 				t.Errorf("eth1 has %s: %+v", root(m, "eth1"), status)
 			}
-			if out := must[Outcome](t)(s.DownAll(true)); len(out.Failed) != 0 {
+			if out := must[Outcome](t)(s.Down(Undo{All: true, Force: true})); len(out.Failed) != 0 {
 				t.Errorf("%+v", out)
 			}
 			if got := root(m, "eth1"); got != kernel.QueueOf(m.found.Links[0].Tree).String() {
@@ -807,7 +807,7 @@ func TestOneOfTwoIsRefused(t *testing.T) {
 		!strings.HasPrefix(root(m, "eth0"), "cake") {
 		t.Errorf("eth0 has %s: %+v", root(m, "eth0"), out)
 	}
-	if _, err := s.Down(false); !errors.As(err, new(*Several)) {
+	if _, err := s.Down(Undo{}); !errors.As(err, new(*Several)) {
 		t.Errorf("eth1 is forgotten: %v", err)
 	}
 	files := maps.Clone(m.f.Files)
@@ -818,7 +818,7 @@ func TestOneOfTwoIsRefused(t *testing.T) {
 		!strings.HasPrefix(root(m, "eth1"), "cake") || !reflect.DeepEqual(m.f.Files, files) {
 		t.Errorf("eth1 has %s: %+v, files %v", root(m, "eth1"), status, m.f.Files)
 	}
-	must[Outcome](t)(s.DownAll(false))
+	must[Outcome](t)(s.Down(Undo{All: true}))
 }
 
 // What weir down has left to somebody else keeps no goal up, whatever is brought up on another device.
@@ -843,7 +843,7 @@ func TestUpAfterDown(t *testing.T) {
 			must[Outcome](t)(s.Up(first, 0))
 			c.theirs(m)
 			theirs := m.f.Sysctls[lowat].Value
-			if out := must[Outcome](t)(s.Down(false)); len(out.Left) == 0 {
+			if out := must[Outcome](t)(s.Down(Undo{})); len(out.Left) == 0 {
 				t.Fatalf("nothing is left: %+v", out)
 			}
 			if c.then != nil {
@@ -865,7 +865,7 @@ func TestUpAfterDown(t *testing.T) {
 			if root(m, "eth0") != c.want {
 				t.Errorf("eth0 has %s", root(m, "eth0"))
 			}
-			must[Outcome](t)(s.DownAll(true))
+			must[Outcome](t)(s.Down(Undo{All: true, Force: true}))
 			after, _ := m.facts()
 			want := m.found.Sysctls[lowat]
 			if theirs == "65536" { // that was there before the second goal
@@ -883,7 +883,7 @@ func TestUpAfterHalfADown(t *testing.T) {
 	for step := 1; ; step++ {
 		s, m := twoCards(t)
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}, 0))
-		if survives(m, step, func() { _, _ = s.Down(false) }) {
+		if survives(m, step, func() { _, _ = s.Down(Undo{}) }) {
 			return
 		}
 		down := must[*journal.Journal](t)(s.disk.Load())
@@ -914,7 +914,7 @@ func TestUpAfterHalfADown(t *testing.T) {
 			root(m, "eth0") != "pfifo_fast" {
 			t.Errorf("step %d: eth0 has %s, %+v", step, root(m, "eth0"), status)
 		}
-		must[Outcome](t)(s.Down(false))
+		must[Outcome](t)(s.Down(Undo{}))
 		if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
 			!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 			t.Errorf("step %d: after\n%+v\nbefore\n%+v", step, after, m.found)
@@ -927,7 +927,7 @@ func TestUpAfterHalfADownOfTheSame(t *testing.T) {
 	for step := 1; ; step++ {
 		s, m := twoCards(t)
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 500e6}, 0))
-		if survives(m, step, func() { _, _ = s.Down(false) }) {
+		if survives(m, step, func() { _, _ = s.Down(Undo{}) }) {
 			return
 		}
 		if down := must[*journal.Journal](t)(s.disk.Load()); down != nil && down.Pending == nil {
@@ -954,7 +954,7 @@ func TestNothingToChangeBesideWhatIsLeft(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Qdisc: "cake bandwidth 50mbit"}, 0))
 	m.replace(m.named("eth0"), single(t, "fq"))
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Qdisc: "fq_codel"}, 0))
-	must[Outcome](t)(s.DownOne("eth0", false))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth0"}))
 	if status := must[Status](t)(s.Status()); !status.Up || status.Goals[0].Dev != "eth1" || len(status.Goals) != 1 {
 		t.Errorf("%+v", status)
 	}
@@ -978,12 +978,12 @@ func TestDownOfTheLast(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
 	m.replace(m.named("eth0"), single(t, "fq"))
-	must[Outcome](t)(s.DownOne("eth0", false))
-	must[Outcome](t)(s.DownOne("eth1", true))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth0"}))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth1", Force: true}))
 	if root(m, "eth0") != "fq" || root(m, "eth1") != "fq_codel" {
 		t.Errorf("eth0 has %s, eth1 %s", root(m, "eth0"), root(m, "eth1"))
 	}
-	must[Outcome](t)(s.DownOne("eth0", true))
+	must[Outcome](t)(s.Down(Undo{Dev: "eth0", Force: true}))
 	if after, _ := m.facts(); !reflect.DeepEqual(after.Links, m.found.Links) ||
 		!reflect.DeepEqual(after.Sysctls, m.found.Sysctls) {
 		t.Errorf("%+v", after)
@@ -1036,7 +1036,7 @@ func TestDownOneLeavesTheHost(t *testing.T) {
 			must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}, 0))
 			at := theirs(m)
 			before, _ := m.facts()
-			out := must[Outcome](t)(s.DownOne("eth1", false))
+			out := must[Outcome](t)(s.Down(Undo{Dev: "eth1"}))
 			after, _ := m.facts()
 			if len(out.Left) != 1 || out.Left[0].Target != at || len(out.Failed) != 0 {
 				t.Errorf("left %+v, failed %+v", out.Left, out.Failed)
@@ -1048,10 +1048,10 @@ func TestDownOneLeavesTheHost(t *testing.T) {
 				t.Errorf("eth1 has %s", root(m, "eth1"))
 			}
 			// It is still somebody else's for who takes all down.
-			if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 1 || out.Left[0].Target != at {
+			if out := must[Outcome](t)(s.Down(Undo{})); len(out.Left) != 1 || out.Left[0].Target != at {
 				t.Errorf("down: left %+v", out.Left)
 			}
-			must[Outcome](t)(s.Down(true))
+			must[Outcome](t)(s.Down(Undo{Force: true}))
 			if after, _ := m.facts(); !reflect.DeepEqual(after, m.found) {
 				t.Errorf("after\n%+v\nbefore\n%+v", after, m.found)
 			}
@@ -1063,7 +1063,7 @@ func TestDownOneLeavesTheHost(t *testing.T) {
 		must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}, 0))
 		theirs := host.Sysctl{Value: "4096 16384 65536"}
 		m.f.Sysctls[wmem] = theirs
-		out := must[Outcome](t)(s.DownOne("eth1", true))
+		out := must[Outcome](t)(s.Down(Undo{Dev: "eth1", Force: true}))
 		if len(out.Left) != 0 || m.f.Sysctls[wmem] == theirs || !noted(out.Notes, wmem, "is overwritten") {
 			t.Errorf("%s is %s: %+v", wmem, m.f.Sysctls[wmem].Value, out)
 		}
@@ -1078,14 +1078,14 @@ func TestDownOneAfterItsFile(t *testing.T) {
 	f := m.f.Files[host.GoalFile]
 	f.Text = "[eth0] # mine\nrate = '50mbit'\n"
 	m.f.Files[host.GoalFile] = f
-	out := must[Outcome](t)(s.DownOne("eth1", false))
+	out := must[Outcome](t)(s.Down(Undo{Dev: "eth1"}))
 	if len(out.Left) != 0 || m.f.Files[host.GoalFile] != f {
 		t.Errorf("%q: %+v", m.f.Files[host.GoalFile].Text, out)
 	}
 	if status := must[Status](t)(s.Status()); !status.InForce {
 		t.Errorf("%+v", status)
 	}
-	if out := must[Outcome](t)(s.Down(false)); len(out.Left) != 0 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Left) != 0 {
 		t.Errorf("left %+v", out.Left)
 	}
 }
@@ -1097,7 +1097,7 @@ func TestDownOneIsNoRepair(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
 	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, 0))
 	m.f.Sysctls[lowat] = host.Sysctl{Value: "65536"}
-	out := must[Outcome](t)(s.DownOne("eth1", false))
+	out := must[Outcome](t)(s.Down(Undo{Dev: "eth1"}))
 	if len(out.Left) != 0 || m.f.Sysctls[lowat].Value != "65536" {
 		t.Errorf("%s is %s: %+v", lowat, m.f.Sysctls[lowat].Value, out)
 	}
