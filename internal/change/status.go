@@ -258,7 +258,7 @@ func (s Status) Holds(goal plan.Goal) bool {
 func (s Status) MarshalJSON() ([]byte, error) {
 	type fields Status
 	return json.Marshal(struct {
-		plan.GoalsText
 		fields
-	}{plan.TextOf(s.Goals), fields(s)})
+		plan.GoalsText
+	}{fields(s), plan.TextOf(s.Goals)})
 }
