@@ -165,7 +165,8 @@ func TestScripts(t *testing.T) {
 			return os.Chmod(state, 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"refused": clitest.Refused("weir"), "locked": locked, "eventually": eventually, "settled": settled, "gone": gone, "shown": shown,
+			"refused": clitest.Refused("weir"), "locked": locked, "eventually": eventually, "settled": settled,
+			"gone": gone, "shown": shown,
 			"detached": detached, "kills": kills, "called": called,
 		},
 		Condition: func(condition string) (bool, error) {

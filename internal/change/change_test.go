@@ -932,9 +932,11 @@ func TestRefused(t *testing.T) {
 		{"a later version", func(s Store, m *fake) { os.WriteFile(s.disk.Path(), []byte(`{"version":9}`), 0o644) },
 			"is of a newer weir: version 9"},
 		{"a name that leads elsewhere", func(s Store, m *fake) {
-			os.WriteFile(s.disk.Path(), []byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
+			os.WriteFile(s.disk.Path(),
+				[]byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
 		}, "unknown setting"},
-		{"a directory", func(s Store, m *fake) { os.Remove(s.disk.Path()); os.Mkdir(s.disk.Path(), 0o755) }, "is a directory"},
+		{"a directory", func(s Store, m *fake) { os.Remove(s.disk.Path()); os.Mkdir(s.disk.Path(), 0o755) },
+			"is a directory"},
 		{"huge", func(s Store, m *fake) { os.Truncate(s.disk.Path(), 17<<20) }, "is damaged: it is longer than"},
 		{"no permission", func(s Store, m *fake) { m.f.Admin = false }, "needs root"},
 		{"locked", func(s Store, m *fake) {

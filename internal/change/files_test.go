@@ -226,7 +226,8 @@ func keepOnDisk(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	s := Store{disk: journal.Store{Dir: filepath.Join(dir, "var/state"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
+	s := Store{disk: journal.Store{Dir: filepath.Join(dir, "var/state"), Sleep: time.Sleep}, host: live{},
+		timer: outside{}}
 	unlock, err := s.disk.Lock(journal.Patience)
 	do(err)
 	do(s.disk.Save(&journal.Journal{Version: 1}))

@@ -205,8 +205,8 @@ func (d difference) back() (changes []plan.Change) {
 		if filesStay && e.IsFile() || d.isAbsent(e) || d.isOthers(e.Target) {
 			continue
 		}
-		asked := slices.ContainsFunc(d.wanted.Changes, func(c plan.Change) bool { return c.Target == e.Target })
-		if now, _ := j.Value(d.facts, e.Target); !asked && j.State(d.facts, e) == journal.Ours {
+		wanted := slices.ContainsFunc(d.wanted.Changes, func(c plan.Change) bool { return c.Target == e.Target })
+		if now, _ := j.Value(d.facts, e.Target); !wanted && j.State(d.facts, e) == journal.Ours {
 			changes = append(changes, plan.Change{Target: e.Target, Old: now, New: e.Was, Owner: "weir",
 				Reason: "back to what it was: this goal does not ask for it", Evidence: "the journal"})
 		}
@@ -224,9 +224,9 @@ func (d difference) isAbsent(e journal.Entry) bool {
 	if e.Dev() == "" {
 		return d.partly
 	}
-	_, asked := plan.GoalOf(d.goals, e.Dev())
+	_, wanted := plan.GoalOf(d.goals, e.Dev())
 	_, planned := plan.GoalOf(d.wanted.Goals, e.Dev())
-	return asked && !planned
+	return wanted && !planned
 }
 
 // saysAlready reports whether the goals' file need not be written for a plan of these goals. It leaves open what was

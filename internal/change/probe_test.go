@@ -53,7 +53,8 @@ func probeWhileChanging(t *testing.T) {
 	queue := func(rate string) plan.Goal {
 		return plan.Goal{Dev: "up0", Qdisc: fmt.Sprintf(shaper, rate), CC: "keep"}
 	}
-	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
+	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{},
+		timer: outside{}}
 	up := func(goals ...plan.Goal) {
 		for _, goal := range goals {
 			if out, err := s.Up(goal, 0); err != nil || len(out.Failed) > 0 {

@@ -349,7 +349,8 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("nothing to confirm: %v, %v", confirmed, err)
 	}
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
-	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.disk.Dir, minute, "")}) {
+	if time.Duration(out.RevertsIn) != minute || !reflect.DeepEqual(m.armed, []string{timerName(s.disk.Dir, minute,
+		"")}) {
 		t.Errorf("up: %+v, armed %v", out, m.armed)
 	}
 	up, _ := m.facts()
@@ -388,7 +389,10 @@ func TestConfirmTooLateOrNotInForce(t *testing.T) {
 	}{
 		"put back": {func(s Store, m *fake) { must[Outcome](t)(later(s, m).Expire(nil)) },
 			"too late: --dev eth0 --rate 50mbit was put back"},
-		"changed since": {func(s Store, m *fake) { m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"} },
+		"changed since": {func(s Store,
+			m *fake) {
+			m.f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "65536"}
+		},
 			"not in force: net.ipv4.tcp_notsent_lowat is 65536, not 131072"},
 		"started again":    {func(s Store, m *fake) { m.f.Boot = "boot-2" }, "started again"},
 		"the link is down": {func(s Store, m *fake) { m.f.Links[0].Up = false }, "the link is down"},
@@ -780,22 +784,29 @@ func TestKeeper(t *testing.T) {
 	}{
 		{"a host without systemd", process{proc("init", firstPIDNamespace, host.FirstUserNamespace), 10, false},
 			bySession, ""},
-		{"a host with it", process{proc("systemd", firstPIDNamespace, host.FirstUserNamespace), 10, true}, bySystemd, ""},
-		{"root who may not look at process 1", process{unseen(proc("systemd", firstPIDNamespace, host.FirstUserNamespace)),
+		{"a host with it", process{proc("systemd", firstPIDNamespace, host.FirstUserNamespace), 10, true}, bySystemd,
+			""},
+		{"root who may not look at process 1", process{unseen(proc("systemd", firstPIDNamespace,
+			host.FirstUserNamespace)),
 			10, true}, bySystemd, "is in a mount namespace that systemd does not see"},
 		{"nspawn, with user namespaces", process{proc("systemd", otherPID, otherUser), 10, true}, bySystemd, ""},
 		{"a user's own namespaces", process{proc("systemd-x", firstPIDNamespace, otherUser), 10, true}, bySession, ""},
-		{"docker run weir", process{proc("weir", otherPID, host.FirstUserNamespace), 1, false}, 0, "this container ends"},
+		{"docker run weir", process{proc("weir", otherPID, host.FirstUserNamespace), 1, false}, 0,
+			"this container ends"},
 		{"docker run sh -c weir", process{proc("sh", otherPID, host.FirstUserNamespace), 10, false}, 0,
 			"this container ends"},
 		{"docker run --init weir", process{proc("docker-init", otherPID, host.FirstUserNamespace), 10, false}, 0,
 			"this container ends"},
-		{"docker exec weir", process{proc("nginx", otherPID, host.FirstUserNamespace), 10, false}, 0, "this container ends"},
-		{"docker exec weir, beside s6-overlay", process{proc("s6-svscan", otherPID, host.FirstUserNamespace), 10, false}, 0,
+		{"docker exec weir", process{proc("nginx", otherPID, host.FirstUserNamespace), 10, false}, 0,
 			"this container ends"},
-		{"docker run --pid=host weir", process{apart(proc("init", firstPIDNamespace, host.FirstUserNamespace)), 10, false},
+		{"docker exec weir, beside s6-overlay", process{proc("s6-svscan", otherPID, host.FirstUserNamespace), 10,
+			false}, 0,
+			"this container ends"},
+		{"docker run --pid=host weir", process{apart(proc("init", firstPIDNamespace, host.FirstUserNamespace)), 10,
+			false},
 			0, "this container ends"},
-		{"root who may not look, without systemd", process{unseen(proc("init", firstPIDNamespace, host.FirstUserNamespace)),
+		{"root who may not look, without systemd", process{unseen(proc("init", firstPIDNamespace,
+			host.FirstUserNamespace)),
 			10, false}, bySession, ""},
 		{"Alpine in LXC", process{proc("init", otherPID, otherUser), 10, false}, bySession, ""},
 	} {

@@ -80,7 +80,8 @@ func liveRelay(t *testing.T) {
 	if before.Qdiscs["cake"] != host.Yes || before.Ingress == host.No || before.Unpack == host.No {
 		t.Skip("skipped, not passed: this kernel has not all that it takes")
 	}
-	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
+	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{},
+		timer: outside{}}
 	status := func(how string, drifts bool) {
 		t.Helper()
 		if status, err := s.Status(); err != nil || status.InForce == drifts || status.Why != "" ||

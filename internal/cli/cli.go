@@ -120,17 +120,17 @@ func AddDefaults(root *cobra.Command) {
 // WithState gives the commands of a hint the --state that this one had, where theirs is of the same kind.
 func WithState(ran *cobra.Command, hint string) string {
 	state := func(c *cobra.Command) *pflag.Flag { return c.Flags().Lookup("state") }
-	given := state(ran)
-	if given == nil || !given.Changed || strings.Contains(hint, "--state") {
+	flag := state(ran)
+	if flag == nil || !flag.Changed || strings.Contains(hint, "--state") {
 		return hint
 	}
 	command := regexp.MustCompile(`\bweir( [a-z0-9]+){1,2}`)
 	return command.ReplaceAllStringFunc(hint, func(words string) string {
 		other, rest, err := ran.Root().Find(strings.Fields(words)[1:])
-		if err != nil || state(other) == nil || state(other).DefValue != given.DefValue {
+		if err != nil || state(other) == nil || state(other).DefValue != flag.DefValue {
 			return words
 		}
-		same := []string{other.CommandPath(), "--state", text.Shell(given.Value.String())}
+		same := []string{other.CommandPath(), "--state", text.Shell(flag.Value.String())}
 		return strings.Join(append(same, rest...), " ")
 	})
 }

@@ -69,36 +69,40 @@ func (p *patient) bottleneck() Bottleneck {
 	s, rate := p.deep.Sockets, p.enforced()
 	busy := text.Counted(s.Busy, "busy connection")
 	of := func(n int) string { return fmt.Sprintf("%d of %s", n, busy) }
-	is := func(l Limit, says string, args ...any) Bottleneck {
+	limitedBy := func(l Limit, says string, args ...any) Bottleneck {
 		return Bottleneck{Limit: l, Says: fmt.Sprintf(says, args...)}
 	}
 	switch {
 	case p.queueing() && p.elsewhere() && rate != 0:
-		return is(LimitRate, "a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
+		return limitedBy(LimitRate,
+			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
 			rate, of(s.Queueing))
 	case p.queueing() && p.elsewhere():
-		return is(LimitRate, "a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
+		return limitedBy(LimitRate,
+			"a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
 			p.link.Name, of(s.Queueing))
 	case rate != 0 && (p.queueing() && p.known() || s.Rate >= rate/10*9 || p.unseen() && p.holds()):
-		return is(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
+		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
 	case p.queueing() && p.known():
-		return is(LimitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
+		return limitedBy(LimitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
 	case p.lossy():
-		return is(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
+		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():
-		return is(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
+		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
 	case p.receiverBound():
-		return is(LimitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
+		return limitedBy(LimitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
 	case p.cpuShort():
-		return is(LimitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.", 100*float64(p.deep.CPU))
+		return limitedBy(LimitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.",
+			100*float64(p.deep.CPU))
 	case p.deviceFull():
-		return is(LimitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
+		return limitedBy(LimitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
 		return p.blind()
 	case 2*s.App >= s.Busy:
-		return is(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
+		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}
-	return is(LimitUnknown, "cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.",
+	return limitedBy(LimitUnknown,
+		"cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.",
 		busy)
 }
 

@@ -173,7 +173,7 @@ func (f *Inward) judge(at float64) string {
 		return f.probed(at)
 	}
 	f.learn(at)
-	touched, hidden, bound, most, stands := 0, 0, 0, 0., len(f.seen) >= flatStretches
+	touched, hidden, bound, most, still := 0, 0, 0, 0., len(f.seen) >= flatStretches
 	for i, s := range f.seen {
 		fills := f.fills(s)
 		most = max(most, s.rate())
@@ -186,7 +186,7 @@ func (f *Inward) judge(at float64) string {
 		if 2*s.waiting > s.looks {
 			bound++
 		}
-		stands = stands && (fills || i < len(f.seen)-flatStretches)
+		still = still && (fills || i < len(f.seen)-flatStretches)
 	}
 	switch {
 	case f.draining && f.drained():
@@ -197,7 +197,7 @@ func (f *Inward) judge(at float64) string {
 		return "sending less has not helped"
 	case f.draining:
 		return ""
-	case stands:
+	case still:
 		f.tooMuch(at)
 		f.drain(f.rate-stepDown*f.ceiling/f.size, max(f.least(), drainShare*f.ceiling/f.size), at)
 		return fmt.Sprintf("packets wait in front of this host: %.4g Mbit/s come all the time", f.ceiling/1e6)

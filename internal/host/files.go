@@ -175,7 +175,7 @@ func rootOnly(mode fs.FileMode, uid, gid uint32) bool {
 
 // started is the program that a unit or a script of Weir's starts; "" if it is none.
 func started(text string) string {
-	if !strings.HasPrefix(strings.TrimPrefix(text, ScriptLine), FirstLine) {
+	if !marked(text) {
 		return ""
 	}
 	for l := range strings.Lines(text) {
@@ -191,6 +191,11 @@ const GoalLine = "# The goal of weir. To change it edit it and run:  weir up\n"
 
 // IsOurs reports whether a file is one of Weir's by what it says of itself.
 func IsOurs(f File) bool {
-	return f.Kind == Regular && (strings.HasPrefix(strings.TrimPrefix(f.Text, ScriptLine), FirstLine) ||
-		strings.HasPrefix(f.Text, GoalLine))
+	_, goals := strings.CutPrefix(f.Text, GoalLine)
+	return f.Kind == Regular && (marked(f.Text) || goals)
+}
+
+// marked reports whether a unit's, a script's or another file's text begins with the line that Weir writes there.
+func marked(text string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(text, ScriptLine), FirstLine)
 }

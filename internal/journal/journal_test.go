@@ -63,7 +63,8 @@ func TestEntryIsOurs(t *testing.T) {
 		{kernel.File, "/etc/passwd", kernel.Content{}, false},
 		{kernel.Kind("of a later version"), "eth0", kernel.Setting(""), false},
 	} {
-		e := Entry{Target: kernel.Target{Kind: c.kind, Name: c.name}, Was: c.was, Set: []kernel.Value{kernel.Setting("x")}}
+		e := Entry{Target: kernel.Target{Kind: c.kind, Name: c.name}, Was: c.was,
+			Set: []kernel.Value{kernel.Setting("x")}}
 		if e.valid(j) != c.want {
 			t.Errorf("%s %q: %v", c.kind, c.name, !c.want)
 		}

@@ -175,7 +175,8 @@ func headings(page string) map[string]bool {
 	for line := range strings.Lines(page) {
 		if title := strings.TrimLeft(line, "#"); title != line {
 			title = strings.ToLower(strings.TrimSpace(title))
-			anchors[regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ReplaceAll(title, " ", "-"), "")] = true
+			anchors[regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ReplaceAll(title, " ", "-"),
+				"")] = true
 		}
 	}
 	return anchors

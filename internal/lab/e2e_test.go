@@ -31,7 +31,8 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "weir/cmd/weir", "weir/cmd/weir-lab")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "weir/cmd/weir",
+		"weir/cmd/weir-lab")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("build: %w\n%s", err, out)

@@ -124,7 +124,8 @@ func TestOutrunByLoss(t *testing.T) {
 // CAKE's memory is 0.4 s of the rate in packets' memory, in whole MiB, and no less than 4.
 func TestOwnMemory(t *testing.T) {
 	for rate, want := range map[units.Rate]units.Size{
-		1e6: 4 << 20, 50e6: 4 << 20, 52e6: 4 << 20, 53e6: 5 << 20, 100e6: 8 << 20, 200e6: 16 << 20, 200e6 + 1: 0, 1e9: 0,
+		1e6: 4 << 20, 50e6: 4 << 20, 52e6: 4 << 20, 53e6: 5 << 20, 100e6: 8 << 20, 200e6: 16 << 20, 200e6 + 1: 0,
+		1e9: 0,
 	} {
 		if got := ownMemory(rate); got != want {
 			t.Errorf("%s: %s, want %s", rate, got, want)
@@ -165,7 +166,8 @@ func TestVerb(t *testing.T) {
 	for _, c := range []struct {
 		was, will kernel.Value
 		want      string
-	}{{none, one, "written"}, {one, two, "written anew"}, {one, none, "removed"}, {kernel.Setting("a"), kernel.Setting("b"), ""}} {
+	}{{none, one, "written"}, {one, two, "written anew"}, {one, none, "removed"}, {kernel.Setting("a"),
+		kernel.Setting("b"), ""}} {
 		if got := (Change{Old: c.was, New: c.will}).Verb(); got != c.want {
 			t.Errorf("%v to %v: %q", c.was, c.will, got)
 		}
@@ -182,7 +184,8 @@ func TestFileOwner(t *testing.T) {
 		"theirs": {regular("rate = 1"), true}, "weir's": {regular(host.FirstLine + "x"), false},
 	} {
 		f := host.Facts{Files: map[string]host.File{"/etc/x": c.file}}
-		if got := (kernel.Target{Kind: kernel.File, Name: "/etc/x"}).Object().Owner(f, "/etc/x"); (got != "") != c.theirs {
+		if got := (kernel.Target{Kind: kernel.File, Name: "/etc/x"}).Object().Owner(f,
+			"/etc/x"); (got != "") != c.theirs {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -198,7 +201,8 @@ func TestUdevRules(t *testing.T) {
 		link host.Link
 		want bool
 	}{
-		"a card": {host.Link{Name: "eth0", MAC: mac}, true}, "a bridge": {host.Link{Name: "br0", MAC: mac, Kind: "bridge"},
+		"a card": {host.Link{Name: "eth0", MAC: mac}, true}, "a bridge": {host.Link{Name: "br0", MAC: mac,
+			Kind: "bridge"},
 			false}, "no address": {host.Link{Name: "eth0"}, false},
 	} {
 		if got := strings.Contains(rules(Goal{}, c.link), "ATTR{address}"); got != c.want {
@@ -220,7 +224,8 @@ func TestDescribed(t *testing.T) {
 	if got := described(qdisc.Framing{Overhead: 38}); got != "38 bytes more than its IP part" {
 		t.Error(got)
 	}
-	if got := described(qdisc.Framing{Overhead: 38, MPU: 84}); got != "38 bytes more than its IP part, and for 84 at least" {
+	if got := described(qdisc.Framing{Overhead: 38,
+		MPU: 84}); got != "38 bytes more than its IP part, and for 84 at least" {
 		t.Error(got)
 	}
 }
@@ -233,7 +238,8 @@ func TestFramingOfVLAN(t *testing.T) {
 		overhead int32
 		why      string
 	}{
-		"eth0": {42, "a machine's own"}, "eth1": {18, "the tag of the VLAN is added below eth0.5"}, "ppp0": {pppFrames + 4, "PPP"},
+		"eth0": {42, "a machine's own"}, "eth1": {18, "the tag of the VLAN is added below eth0.5"},
+		"ppp0": {pppFrames + 4, "PPP"},
 	} {
 		l := host.Link{Name: "eth0.5", Kind: "vlan", Parent: parent}
 		got, why := suggestedFraming(l, f)

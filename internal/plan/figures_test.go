@@ -65,7 +65,8 @@ func TestSentences(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			base, _ := os.ReadFile(filepath.Join("../../scenarios", filepath.Dir(name), "base.toml")) // what some begin with
+			base, _ := os.ReadFile(filepath.Join("../../scenarios", filepath.Dir(name),
+				"base.toml")) // what some begin with
 			settings += string(text) + string(base)
 		}
 		words := regexp.MustCompile(`p\d\d|DualPI2|dualpi2|L4S|\b1 against`).ReplaceAllString(verb.ReplaceAllString(s.text, ""), "")

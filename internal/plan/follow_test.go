@@ -161,7 +161,8 @@ func TestFollowsBehind(t *testing.T) {
 			t.Errorf("incoming, %s: %v", now, got)
 		}
 	}
-	if server.Follows(kernel.Incoming{Other: kernel.NoIngress}, set) || server.Follows(set, kernel.Incoming{Other: kernel.NoIngress}) ||
+	if server.Follows(kernel.Incoming{Other: kernel.NoIngress}, set) || server.Follows(set,
+		kernel.Incoming{Other: kernel.NoIngress}) ||
 		server.Follows(kernel.Queue{Stack: set.Stack}, set) || (Goal{Rate: 100e6, Ingress: 50e6}).Follows(set, set) {
 		t.Error("what is no queue for incoming traffic is followed")
 	}

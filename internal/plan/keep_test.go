@@ -203,7 +203,8 @@ func TestTwoGoals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dev, rate := range map[string]string{"eth0": "17mbit", "eth9": "42.5mbit"} {
-		if got := value(p, kernel.Target{Kind: kernel.Ingress, Name: dev}); len(got) != 1 || !strings.Contains(got[0], rate) {
+		if got := value(p, kernel.Target{Kind: kernel.Ingress, Name: dev}); len(got) != 1 || !strings.Contains(got[0],
+			rate) {
 			t.Errorf("what arrives at %s: %q", dev, got)
 		}
 	}
@@ -215,7 +216,8 @@ func TestTwoGoals(t *testing.T) {
 // What comes out of a tunnel passes one queue.
 func TestUnpackedOnce(t *testing.T) {
 	arriving := func(dev string, tunnels ...string) Change {
-		return Change{Target: kernel.Target{Kind: kernel.Ingress, Name: dev}, New: kernel.Incoming{Arriving: qdisc.Arriving{Tunnels: tunnels}}}
+		return Change{Target: kernel.Target{Kind: kernel.Ingress, Name: dev},
+			New: kernel.Incoming{Arriving: qdisc.Arriving{Tunnels: tunnels}}}
 	}
 	before := []Change{arriving("eth0", "wg0", "wg1")}
 	if err := unpackedOnce(before, arriving("eth9", "wg2")); err != nil {

@@ -211,7 +211,8 @@ func ruled(t *testing.T) []planned {
 		{
 			name: "a fast link that forwards, without cake_mq", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic",
 				OneCAKE: 4e9},
-			facts: with(t, kernelWith("cake", "htb", "fq", "mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed, forwards),
+			facts: with(t, kernelWith("cake", "htb", "fq", "mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed,
+				forwards),
 			want:  "root: mq | htb rate 2.49375gbit | fq\n" + lowat + wide10,
 			notes: "no connection gets more than 2.49375gbit",
 		},
@@ -244,8 +245,9 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "L4S without dualpi2, and why not in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},
-			facts: with(t, func(f *host.Facts) { f.Lacks = map[string]string{"bpf_dualpi2": "the kernel has no BPF qdiscs"} }),
-			want:  own50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
+			facts: with(t,
+				func(f *host.Facts) { f.Lacks = map[string]string{"bpf_dualpi2": "the kernel has no BPF qdiscs"} }),
+			want: own50 + "\n" + lowat, notes: "nor takes weir's own: the kernel has no BPF qdiscs. Without",
 		},
 		{
 			name: "L4S, by whom the kernel does not tell", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},

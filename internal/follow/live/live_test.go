@@ -212,7 +212,8 @@ func TestLoaded(t *testing.T) {
 
 // Neighbours in a network may share a line.
 func TestNetwork(t *testing.T) {
-	for a, want := range map[string]string{"192.0.2.7": "192.0.2.0", "2001:db8:1:2::3": "2001:db8:1::", "fe80::1%eth0": "fe80::"} {
+	for a, want := range map[string]string{"192.0.2.7": "192.0.2.0", "2001:db8:1:2::3": "2001:db8:1::",
+		"fe80::1%eth0": "fe80::"} {
 		if got := network(netip.MustParseAddr(a)); got.WithZone("") != netip.MustParseAddr(want) {
 			t.Errorf("%s: %s", a, got)
 		}
@@ -428,7 +429,8 @@ func BenchmarkFollow10000(b *testing.B) {
 	connections, err := host.OpenAllConnections()
 	must(err)
 	defer connections.Close()
-	e := &eye{connections: connections, few: maxLooked, ofAll: maxListCPU, begin: sinceBoot(), cake: qdisc.Cake{Raw: true},
+	e := &eye{connections: connections, few: maxLooked, ofAll: maxListCPU, begin: sinceBoot(),
+		cake:  qdisc.Cake{Raw: true},
 		least: map[netip.Addr]time.Duration{}}
 	f := follow.New(100e6, 20e6, 400e6)
 	cpu := func() time.Duration {
@@ -447,7 +449,8 @@ func BenchmarkFollow10000(b *testing.B) {
 				b.Fatal(err)
 			}
 			f.Look(l)
-			time.Sleep(max(minLookInterval, min(maxLookInterval, time.Duration(float64(time.Since(before))/maxLookCPU))))
+			time.Sleep(max(minLookInterval, min(maxLookInterval,
+				time.Duration(float64(time.Since(before))/maxLookCPU))))
 		}
 		b.ReportMetric(100*(cpu()-used).Seconds()/time.Since(began).Seconds(), "%core")
 	}
