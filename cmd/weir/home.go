@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weir/internal/change"
+	"weir/internal/follow/presence"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -85,10 +86,10 @@ func home(s change.Status, err error) (string, []nextStep) {
 }
 
 // rate is that of a queue now.
-func rate(f change.Followed) string { return units.Rounded(float64(f.Rate)).String() }
+func rate(f presence.Queue) string { return units.Rounded(float64(f.Rate)).String() }
 
 // unfollowed is what to do where nobody follows: ask why the service does not run and start it, or follow from here.
-func unfollowed(f change.Followed) []nextStep {
+func unfollowed(f presence.Queue) []nextStep {
 	steps := []nextStep{{"sudo " + f.Start, "follow it"}}
 	if f.Ask != "" {
 		steps = append([]nextStep{{f.Ask, "why"}}, steps...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/change"
+	"weir/internal/follow/presence"
 	"weir/internal/plan"
 	"weir/internal/units"
 )
@@ -39,16 +40,16 @@ func TestHome(t *testing.T) {
 		{change.Status{}, errors.New("permission denied"), "sudo weir status"},
 		{change.Status{Up: true, InForce: true}, nil, "weir status"},
 		{change.Status{Up: true, InForce: true, Elsewhere: "at the provider"}, nil, "weir doctor"},
-		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Rate: 63e6, Running: true}}}, nil,
+		{change.Status{Up: true, InForce: true, Followed: []presence.Queue{{Rate: 63e6, Running: true}}}, nil,
 			"weir watch"},
-		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Rate: 63e6, Running: true,
-			Doing: change.Doing{Waits: "its connections cannot be seen"}}}}, nil, "weir status"},
-		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Running: true}}}, nil,
+		{change.Status{Up: true, InForce: true, Followed: []presence.Queue{{Rate: 63e6, Running: true,
+			Doing: presence.Doing{Waits: "its connections cannot be seen"}}}}, nil, "weir status"},
+		{change.Status{Up: true, InForce: true, Followed: []presence.Queue{{Running: true}}}, nil,
 			"weir status"},
-		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Rate: 63e6,
+		{change.Status{Up: true, InForce: true, Followed: []presence.Queue{{Rate: 63e6,
 			Start: "systemctl start weir-follow", Ask: "systemctl status weir-follow"}}}, nil,
 			"systemctl status weir-follow"},
-		{change.Status{Up: true, InForce: true, Followed: []change.Followed{{Rate: 64e6, Start: "weir follow"}}}, nil,
+		{change.Status{Up: true, InForce: true, Followed: []presence.Queue{{Rate: 64e6, Start: "weir follow"}}}, nil,
 			"sudo weir follow"},
 		{change.Status{Up: true, Drift: []plan.Change{{}, {}}}, nil, "weir status"},
 		{change.Status{Up: true, Why: "no such device"}, nil, "weir status"},

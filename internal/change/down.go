@@ -199,7 +199,7 @@ func (at situation) leavesHost(c plan.Change, out *Outcome) bool {
 func (s Store) cleanQueues(j *journal.Journal, facts host.Facts, dev string, out *Outcome) {
 	for _, e := range j.Entries {
 		o, u := e.Object(), j.Uplink(e.Dev())
-		if o.Leaves == nil || !slices.ContainsFunc(e.Set, o.Leaves) || dev != "" && e.Dev() != dev {
+		if o.Leaves == nil || !slices.ContainsFunc(e.Set, o.Leaves) || u == nil || dev != "" && e.Dev() != dev {
 			continue
 		}
 		if !slices.ContainsFunc(facts.Links, func(l host.Link) bool { return l.Index == u.Link }) {

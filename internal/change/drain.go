@@ -23,7 +23,7 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	}
 	defer t.end()
 	goal, there := plan.GoalOf(t.journal.Goals(), dev)
-	if follows, _, _ := t.followed(); !there || follows && goal.Follow != "" { // which drains it by itself
+	if !there || goal.Follow != "" && t.hasFollower() { // which drains it by itself
 		return nil, nil
 	}
 	shaper, _ := t.shaper(goal, journal.RootOf(dev))

@@ -3,28 +3,22 @@
 package change
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weir/internal/bpf"
+	"weir/internal/follow/presence"
 	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
-	"weir/internal/text"
 	"weir/internal/units"
 	"weir/internal/wire"
 )
@@ -260,222 +254,62 @@ func (s *Shaper) left(rate units.Rate) units.Rate {
 	}
 }
 
-// Following is the one follower of a network namespace, as Status sees it.
-type Following struct {
-	f     *os.File
-	alone func() // lets another one begin
-	one   sync.Mutex
-	all   map[string]Doing
+// Follower is the one follower of a network namespace.
+type Follower struct {
+	*presence.Announcement
+	unlock func()
 }
 
-// Doing is what a follower tells of a queue.
-type Doing struct {
-	Waits string `json:"waits,omitempty"` // why it has not found the rate yet
-	Tries string `json:"tries,omitempty"` // why the rate is another for a moment
-	Last  *Step  `json:"last,omitempty"`  // the last change that stayed
+// Close lets another one begin.
+func (f Follower) Close() error {
+	defer f.unlock()
+	return f.Announcement.Close()
 }
 
-// Step is a change of the rate that stayed.
-type Step struct {
-	At   time.Time  `json:"at"`
-	From units.Rate `json:"from,omitempty"` // bit/s; 0: it was not known
-	To   units.Rate `json:"to"`
-	Why  string     `json:"why"`
-}
-
-// Follow keeps a second follower out of this network namespace, and lets Status know of this one, until it is closed.
-func (s Store) Follow() (*Following, error) {
+// Follow keeps a second follower out of this network namespace, and announces this one, until it is closed.
+func (s Store) Follow() (f Follower, err error) {
 	name, err := s.followFile()
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	if s.disk.Held != "" {
 		_ = os.Chmod(s.disk.Held, 0o755) // it may be of a service, whose umask is strict, and Status needs no root
 	}
-	alone, err := s.disk.Flock(name+".held", journal.Patience)
+	unlock, err := s.disk.Flock(name+".held", journal.Patience)
 	if errors.Is(err, journal.ErrBusy) {
-		return nil, journal.Busy("another weir follow is at work here", cmp.Or(s.askFollow(), "weir status"))
+		return f, journal.Busy("another weir follow is at work here", cmp.Or(s.askFollow(), "weir status"))
 	}
 	if err != nil {
-		return nil, err
+		return f, err
 	}
-	f, err := announce(name)
+	announcement, err := presence.Announce(name)
 	if err != nil {
-		alone()
-		return nil, journal.Unreachable(err)
+		unlock()
+		return f, journal.Unreachable(err)
 	}
-	return &Following{f: f, alone: alone, all: map[string]Doing{}}, nil
+	return Follower{announcement, unlock}, nil
 }
 
-// writeLock is a lock of a whole file that takes a descriptor which can write to it (fcntl_locking(2)). Who may only
-// read a file can see it, and can neither hold one nor, while it is held, keep it from anybody.
-func writeLock(f *os.File, cmd int, kind int16) (held bool, err error) {
-	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart}
-	err = unix.FcntlFlock(f.Fd(), cmd, &lock)
-	return lock.Type == unix.F_WRLCK, err
-}
-
-// announce makes the file that everybody may read. It has its lock before anybody can open it: whatever another user
-// holds is of an earlier one.
-func announce(name string) (*os.File, error) {
-	half := name + ".new"
-	_ = os.Remove(half) // of a run that was killed
-	f, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+// hasFollower reports whether a follower is at work, as far as that can be seen.
+func (s Store) hasFollower() bool {
+	name, err := s.followFile()
 	if err != nil {
-		return nil, err
+		return false
 	}
-	_, err = writeLock(f, unix.F_OFD_SETLK, unix.F_WRLCK)
-	if err == nil {
-		err = f.Chmod(0o644) // whatever the umask: a service has a strict one
-	}
-	if err == nil {
-		err = os.Rename(half, name)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	running, _, _ := presence.Read(name)
+	return running
 }
 
-// Close ends it.
-func (f *Following) Close() error {
-	defer f.alone()
-	return f.f.Close()
-}
-
-// Tell lets Status know what is done about a device. The last change stays until there is another, or the rate is
-// waited for.
-func (f *Following) Tell(dev string, now Doing) {
-	f.one.Lock()
-	defer f.one.Unlock()
-	before := f.all[dev]
-	if now.Last == nil && now.Waits == "" {
-		now.Last = before.Last
-	}
-	if now == before {
-		return
-	}
-	f.all[dev] = now
-	text, _ := json.Marshal(f.all)
-	// What cannot be told is told by the log. Whoever reads meanwhile finds the end of what was there after it.
-	if _, err := f.f.WriteAt(text, 0); err == nil {
-		_ = f.f.Truncate(int64(len(text)))
-	}
-}
-
-// Idle is why a follower that runs does not follow a rate that is known: it cannot see what it takes. "" where it does.
-func (f Followed) Idle() string {
-	if !f.Running || f.Rate == 0 {
-		return ""
-	}
-	return f.Waits
-}
-
-// Says is what a person should know of a queue whose rate may move, in a line or two.
-func (f Followed) Says(now time.Time) []string {
-	rate := units.Rounded(float64(f.Rate)).String()
-	switch {
-	case f.Hidden != "":
-		return []string{"Whether anybody follows the rate cannot be seen: " + f.Hidden}
-	case f.Rate == 0 && !f.Running:
-		return []string{"The rate is not known, and nobody looks for it. To look:  " + f.Start}
-	case f.Rate == 0:
-		return []string{"The rate is not known yet: " + cmp.Or(f.Waits, "weir follow has just begun") + "."}
-	case !f.Running:
-		return []string{"The follower does not run: the rate stays " + rate + ".", "To start it:  " + f.Start}
-	case f.Idle() != "":
-		return []string{"The follower runs, and cannot follow " + f.Dev + ": the rate stays " + rate + ".",
-			"Why:  " + f.Idle()}
-	}
-	what := "Followed:  " + rate + " now,"
-	if f.AfterProvider {
-		what = "Learnt:    " + rate + " now on " + f.Dev + ","
-	}
-	says := []string{fmt.Sprintf("%s of %s to %s", what, f.Low, f.High)}
-	if f.Tries != "" {
-		says[0] += ": " + f.Tries
-	}
-	if f.Last != nil {
-		says = append(says, f.Last.says(now))
-	}
-	return says
-}
-
-// says is when a rate changed, and why.
-func (s Step) says(now time.Time) string {
-	passed := ago(now.Sub(s.At))
-	switch from := units.Rounded(float64(s.From)).String(); {
-	case s.From == 0:
-		return fmt.Sprintf("Found %s: %s", passed, s.Why)
-	case s.To < s.From:
-		return fmt.Sprintf("Lowered %s, from %s: %s", passed, from, s.Why)
-	default:
-		return fmt.Sprintf("Raised %s, from %s: %s", passed, from, s.Why)
-	}
-}
-
-// ago writes a time that has passed. A clock may have been set back since.
-func ago(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%.0f s ago", d.Seconds())
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%.0f min ago", d.Minutes())
-	}
-	return fmt.Sprintf("%.0f h ago", d.Hours())
-}
-
-// Ask reports whether a follower is at work on queues, and what it does there.
-func (s Store) Ask(all []Followed) []Followed {
-	if len(all) == 0 {
-		return nil
-	}
-	running, doing, hidden := s.followed()
-	all = slices.Clone(all)
+// Ask fills in whether a follower is at work on queues, and what it does there.
+func (s Store) Ask(all []presence.Queue) []presence.Queue {
+	name, err := s.followFile()
+	all = presence.Fill(name, all)
 	for i := range all {
-		f := &all[i]
-		f.Running, f.Hidden, f.Doing = running, hidden, doing[f.Dev]
-		f.Waits, f.Tries = text.OneLine(f.Waits), text.OneLine(f.Tries)
-		if f.Last != nil {
-			last := *f.Last
-			last.Why = text.OneLine(last.Why)
-			f.Last = &last
+		if err != nil {
+			all[i].Hidden = err.Error()
 		}
 	}
 	return all
-}
-
-// followed reports whether a follower is at work and what it does, by devices, or why that cannot be told.
-func (s Store) followed() (running bool, doing map[string]Doing, hidden string) {
-	name, err := s.followFile()
-	if err != nil {
-		return false, nil, err.Error()
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil, ""
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		return false, nil, err.Error() + " (sudo weir status tells)"
-	}
-	if err != nil {
-		return false, nil, err.Error()
-	}
-	defer f.Close()
-	// The question is what would keep this one from reading: a follower alone can have that.
-	running, err = writeLock(f, unix.F_OFD_GETLK, unix.F_RDLCK)
-	if err != nil {
-		return false, nil, fmt.Sprintf("lock of %s: %v", name, err)
-	}
-	if !running {
-		return false, nil, ""
-	}
-	const most = 1 << 16
-	// In one piece, since it is written meanwhile; what was there before may follow. Of an older program it is another.
-	said, _ := io.ReadAll(io.LimitReader(f, most))
-	_ = json.NewDecoder(bytes.NewReader(said)).Decode(&doing)
-	return true, doing, ""
 }
 
 // followStarter is what a person types to start a follower, and to ask why a service has none; "" where no service

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/follow/presence"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
@@ -97,17 +98,17 @@ func TestFollowed(t *testing.T) {
 }
 
 // What a follower tells is seen, and the last change outlasts what is tried.
-func tellsAndAsks(t *testing.T, s Store, following *Following) {
+func tellsAndAsks(t *testing.T, s Store, following Follower) {
 	t.Helper()
-	step := &Step{At: time.Unix(1e9, 0).UTC(), From: 99.75e6, To: 63e6, Why: "packets waited"}
-	for _, c := range []struct{ told, want Doing }{
-		{Doing{Tries: "something with a long name"}, Doing{Tries: "something with a long name"}},
-		{Doing{Last: step}, Doing{Last: step}},
-		{Doing{Tries: "more\x1b"}, Doing{Tries: "more?", Last: step}},
-		{Doing{}, Doing{Last: step}},
+	step := &presence.Step{At: time.Unix(1e9, 0).UTC(), From: 99.75e6, To: 63e6, Why: "packets waited"}
+	for _, c := range []struct{ told, want presence.Doing }{
+		{presence.Doing{Tries: "something with a long name"}, presence.Doing{Tries: "something with a long name"}},
+		{presence.Doing{Last: step}, presence.Doing{Last: step}},
+		{presence.Doing{Tries: "more\x1b"}, presence.Doing{Tries: "more?", Last: step}},
+		{presence.Doing{}, presence.Doing{Last: step}},
 	} {
 		following.Tell("eth0", c.told)
-		got := s.Ask([]Followed{{Dev: "eth0"}, {Dev: "eth1"}})
+		got := s.Ask([]presence.Queue{{Dev: "eth0"}, {Dev: "eth1"}})
 		if !reflect.DeepEqual(got[0].Doing, c.want) || !got[1].Running || got[1].Last != nil {
 			t.Errorf("%+v: %+v", c.told, got)
 		}
@@ -212,7 +213,7 @@ func TestFollowStarter(t *testing.T) {
 		if f := must[Status](t)(s.Status()).Followed[0]; f.Start != c.start || f.Ask != c.ask {
 			t.Errorf("%s, kept %v: %q and %q", c.init, c.kept, f.Start, f.Ask)
 		}
-		first := must[*Following](t)(s.Follow())
+		first := must[Follower](t)(s.Follow())
 		_, err := s.Follow()
 		if try, _ := hint.Of(err); !errors.Is(err, journal.ErrBusy) || try != cmp.Or(c.ask, "weir status") {
 			t.Errorf("%s: a second is told %v", c.init, err)
@@ -241,46 +242,6 @@ func TestFollowedForwardsLater(t *testing.T) {
 	must[Outcome](t)(s.Up(goal, 0))
 	if st := must[Status](t)(s.Status()); !st.InForce {
 		t.Errorf("%+v", st)
-	}
-}
-
-func TestFollowedSays(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	at := func(rate units.Rate, d Doing) Followed {
-		return Followed{Dev: "eth0", Rate: rate, Low: 10e6, High: 400e6, Running: true, Start: "weir follow", Doing: d}
-	}
-	step := func(ago time.Duration, from, to units.Rate, why string) *Step {
-		return &Step{now.Add(-ago), from, to, why}
-	}
-	for _, c := range []struct {
-		f    Followed
-		want string
-	}{
-		{at(60_123_456, Doing{}), "Followed:  60.123mbit now, of 10mbit to 400mbit"},
-		{at(60e6, Doing{Last: step(8*time.Second, 99.75e6, 60e6, "packets waited 42 ms beyond this host")}),
-			"Followed:  60mbit now, of 10mbit to 400mbit / Lowered 8 s ago, from 99.75mbit: packets waited 42 ms " +
-				"beyond this host"},
-		{at(60e6, Doing{Tries: "more is tried", Last: step(5*time.Minute, 50e6, 60e6, "it was free")}),
-			"Followed:  60mbit now, of 10mbit to 400mbit: more is tried / Raised 5 min ago, from 50mbit: it was free"},
-		{at(60e6, Doing{Last: step(30*time.Hour, 0, 60e6, "it was heard")}),
-			"Followed:  60mbit now, of 10mbit to 400mbit / Found 30 h ago: it was heard"},
-		{at(60e6, Doing{Last: step(-time.Hour, 0, 60e6, "the clock was set back")}),
-			"Followed:  60mbit now, of 10mbit to 400mbit / Found 0 s ago: the clock was set back"},
-		{Followed{Dev: "ifb4eth0", AfterProvider: true, Running: true, Rate: 85e6, Low: 85e6, High: 99.75e6},
-			"Learnt:    85mbit now on ifb4eth0, of 85mbit to 99.75mbit"},
-		{at(60e6, Doing{Waits: "no permission", Last: step(time.Hour, 50e6, 60e6, "it was free")}),
-			"The follower runs, and cannot follow eth0: the rate stays 60mbit. / Why:  no permission"},
-		{at(0, Doing{Waits: "little is sent"}), "The rate is not known yet: little is sent."},
-		{at(0, Doing{}), "The rate is not known yet: weir follow has just begun."},
-		{Followed{Start: "weir follow"}, "The rate is not known, and nobody looks for it. To look:  weir follow"},
-		{Followed{Rate: 60e6, Start: "systemctl start weir-follow"},
-			"The follower does not run: the rate stays 60mbit. / To start it:  systemctl start weir-follow"},
-		{Followed{Rate: 60e6, Hidden: "too many links"},
-			"Whether anybody follows the rate cannot be seen: too many links"},
-	} {
-		if got := strings.Join(c.f.Says(now), " / "); got != c.want {
-			t.Errorf("%s\nwant %s", got, c.want)
-		}
 	}
 }
 

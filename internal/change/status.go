@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/follow/presence"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
@@ -32,27 +33,13 @@ type Status struct {
 	Drift     []plan.Change `json:"drift"`               // what would bring it back into force
 	Notes     []plan.Note   `json:"notes,omitempty"`
 
-	Followed []Followed `json:"followed,omitempty"` // those whose rate may move
+	Followed []presence.Queue `json:"followed,omitempty"` // those whose rate may move
 
 	Unconfirmed bool              `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration    `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
 	Reverted    *journal.Reverted `json:"reverted,omitempty"`   // the last run, when it was put back
 
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
-}
-
-// Followed is a queue of a goal in force whose rate a follower may choose.
-type Followed struct {
-	Dev           string     `json:"dev"`
-	AfterProvider bool       `json:"behind,omitempty"` // the provider's queue: of incoming traffic, or of a relay
-	Rate          units.Rate `json:"rate"`             // bit/s, of the shaper now; 0: it is to be found
-	Low           units.Rate `json:"low"`              // and between which it may be
-	High          units.Rate `json:"high"`
-	Running       bool       `json:"running"`          // weir follow is at work
-	Hidden        string     `json:"hidden,omitempty"` // why that cannot be told
-	Doing                    // what it tells of itself
-	Start         string     `json:"start"`         // the command that starts it
-	Ask           string     `json:"ask,omitempty"` // the one that tells why a service is not at work
 }
 
 // Status makes the plan for the goal in force again. That there is no such plan any more is a status, and no error.
@@ -213,7 +200,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 	if status.InForce {
 		for _, goal := range p.Goals {
 			if goal.Unknown() {
-				status.Followed = append(status.Followed, Followed{Dev: goal.Dev})
+				status.Followed = append(status.Followed, presence.Queue{Dev: goal.Dev})
 			} else if goal.Follow != "" {
 				status.Followed = append(status.Followed, at.queuesFollowed(goal)...)
 			}
@@ -234,10 +221,10 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 }
 
 // queuesFollowed are the queues of a goal whose rate a follower may choose.
-func (at situation) queuesFollowed(goal plan.Goal) (all []Followed) {
+func (at situation) queuesFollowed(goal plan.Goal) (all []presence.Queue) {
 	for _, target := range []kernel.Target{journal.RootOf(goal.Dev), {Kind: kernel.Ingress, Name: goal.Dev}} {
 		if s, _ := at.shaper(goal, target); s != nil {
-			all = append(all, Followed{Dev: s.Dev, AfterProvider: s.AfterProvider, Rate: s.Rate(), Low: s.Low,
+			all = append(all, presence.Queue{Dev: s.Dev, AfterProvider: s.AfterProvider, Rate: s.Rate(), Low: s.Low,
 				High: s.High})
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/doctor"
-	"weir/internal/dualpi2"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/tcp"
 )
@@ -126,52 +126,19 @@ func (s sink) queue(q qdisc.Qdisc, at []string) {
 	s.counter("weir_qdisc_requeues_total", "Packets that the device did not take at once.", x.Requeues, at...)
 	s.gauge("weir_qdisc_backlog_bytes", "Bytes waiting.", float64(x.Backlog), at...)
 	s.gauge("weir_qdisc_backlog_packets", "Packets waiting.", float64(x.Qlen), at...)
-	switch x := x.X.(type) {
-	case qdisc.CakeStats:
-		for i, t := range x.Tins {
-			s.tin(t, append(slices.Clip(at), "tin", qdisc.TinName(i, len(x.Tins))))
+	for _, o := range kernel.Objects() {
+		if o.Counters == nil {
+			continue
 		}
-	case qdisc.DualPI2Stats:
-		s.dualpi2(dualpi2.Stats{Probability: x.Probability, DelayC: x.DelayC, DelayL: x.DelayL,
-			PacketsC: uint64(x.PacketsC), PacketsL: uint64(x.PacketsL), StepMarks: uint64(x.StepMarks)}, at)
-	case dualpi2.Stats:
-		s.dualpi2(x, at)
+		for _, c := range o.Counters(q) {
+			kind := prometheus.CounterValue
+			if c.Gauge {
+				kind = prometheus.GaugeValue
+			}
+			s.put(kind, c.Name, c.Help, c.Value, append(slices.Clip(at), c.Labels...)...)
+		}
 	}
 }
-
-func (s sink) tin(t qdisc.CakeTin, at []string) {
-	s.counter("weir_cake_tin_sent_bytes_total", "Bytes sent.", t.SentBytes, at...)
-	s.counter("weir_cake_tin_sent_packets_total", "Packets sent, drops included.", uint64(t.SentPackets), at...)
-	s.counter("weir_cake_tin_dropped_packets_total", "Packets dropped.", uint64(t.Drops), at...)
-	s.counter("weir_cake_tin_ecn_marked_packets_total", "Packets marked CE.", uint64(t.Marks), at...)
-	s.counter("weir_cake_tin_ack_dropped_packets_total", "Packets dropped by the ACK filter.", uint64(t.ACKDrops),
-		at...)
-	s.gauge("weir_cake_tin_backlog_bytes", "Bytes waiting.", float64(t.Backlog), at...)
-	s.gauge("weir_cake_tin_peak_delay_seconds", "Delay, a moving maximum.", seconds(t.PeakDelay), at...)
-	s.gauge("weir_cake_tin_average_delay_seconds", "Delay, a moving average.", seconds(t.AvgDelay), at...)
-	s.gauge("weir_cake_tin_base_delay_seconds", "Delay of sparse flows.", seconds(t.BaseDelay), at...)
-	for kind, n := range map[string]uint32{"sparse": t.SparseFlows, "bulk": t.BulkFlows,
-		"unresponsive": t.UnresponsiveFlows} {
-		s.gauge("weir_cake_tin_flows", "Flows by behaviour.", float64(n), append(slices.Clip(at), "flows", kind)...)
-	}
-}
-
-func (s sink) dualpi2(x dualpi2.Stats, at []string) {
-	for _, q := range []struct {
-		name    string
-		packets uint64
-		delay   uint32
-	}{{"L", x.PacketsL, x.DelayL}, {"C", x.PacketsC, x.DelayC}} {
-		at := append(slices.Clip(at), "queue", q.name)
-		s.counter("weir_dualpi2_enqueued_packets_total", "Packets that came.", q.packets, at...)
-		s.gauge("weir_dualpi2_delay_seconds", "How long the packet that is next has waited.", seconds(q.delay), at...)
-	}
-	s.counter("weir_dualpi2_step_marked_packets_total", "Packets marked by the step of the L queue.", x.StepMarks,
-		at...)
-	s.gauge("weir_dualpi2_probability_ratio", "Base probability of a mark or a drop, 0 to 1.", x.Probability, at...)
-}
-
-func seconds(us uint32) float64 { return float64(us) / 1e6 }
 
 // Connections is what is told of them.
 type Connections struct {

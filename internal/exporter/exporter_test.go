@@ -23,6 +23,7 @@ import (
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
+	"weir/internal/follow/presence"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -53,8 +54,8 @@ func full(t testing.TB) Look {
 		Findings: []doctor.Finding{{Code: "queue-at-provider", Severity: doctor.Harmful},
 			{Code: "queue-at-provider", Severity: doctor.Harmful}, {Code: "kernel", Severity: doctor.Fine}},
 		Goal: &change.Status{Up: true, Drift: []plan.Change{{}, {}}, Unconfirmed: true,
-			Followed: []change.Followed{{Dev: "eth0", Running: true}, {Dev: "eth1", Running: true, Rate: 5e6,
-				Doing: change.Doing{Waits: "its connections cannot be seen"}}}},
+			Followed: []presence.Queue{{Dev: "eth0", Running: true}, {Dev: "eth1", Running: true, Rate: 5e6,
+				Doing: presence.Doing{Waits: "its connections cannot be seen"}}}},
 		Read: map[string]bool{"queues": true, "connections": true, "findings": true, "goal": true},
 	}
 }

@@ -85,3 +85,5 @@ func (t *Tally) control(name string) string {
 	}
 	return name
 }
+
+func seconds(us uint32) float64 { return float64(us) / 1e6 }

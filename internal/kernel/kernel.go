@@ -60,6 +60,10 @@ type Object struct {
 	// that away. Nil is that none does.
 	Leaves func(Value) bool
 	Clean  func(m Machine, at Place, gsoSegs int) error
+
+	// Counters is what the kernel counts of a queueing discipline, if that belongs to an object of the kind. Nil is
+	// nothing beside what it counts of each.
+	Counters func(q qdisc.Qdisc) []Counter
 }
 
 // Place is where an object is put, and what is known of what was there.

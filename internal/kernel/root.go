@@ -59,7 +59,8 @@ func root() Object {
 			q, ok := v.(Queue)
 			return ok && q.Stack.Has(qdisc.BPF)
 		},
-		Clean: func(m Machine, at Place, gsoSegs int) error { return m.CleanQueue(at.Link, gsoSegs) },
+		Clean:    func(m Machine, at Place, gsoSegs int) error { return m.CleanQueue(at.Link, gsoSegs) },
+		Counters: rootCounters,
 	}
 }
 

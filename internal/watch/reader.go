@@ -14,9 +14,11 @@ import (
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
+	"weir/internal/follow/presence"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/meter/live"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -35,7 +37,7 @@ type Reader struct {
 	doctor      chore
 	clients     chore
 	goal        chore
-	followed    []change.Followed // of the goal
+	followed    []presence.Queue // of the goal
 }
 
 // device is one whose queue is looked at.
@@ -220,7 +222,7 @@ func (d *device) end(conn *qdisc.Conn) *Ended {
 		q.Hidden = fmt.Sprintf("the queue of %s cannot be read: %v", q.Dev, err)
 	}
 	root, _ := tree.Root()
-	q.Kind, q.Stats, q.Rate, q.Parts = root.Kind, root.Stats, tree.Rate(), partsOf(tree)
+	q.Kind, q.Stats, q.Rate, q.Parts = root.Kind, root.Stats, tree.Rate(), kernel.Parts(tree)
 	if strings.HasPrefix(root.Kind, dualpi2.Prefix) && root.Spec == nil {
 		q.Hidden = "what the BPF queue holds by itself only root can see (CAP_SYS_ADMIN)"
 	}

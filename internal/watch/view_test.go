@@ -16,7 +16,9 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/doctor"
+	"weir/internal/follow/presence"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/meter/live"
 	"weir/internal/qdisc"
 	"weir/internal/stats"
@@ -35,9 +37,13 @@ func busy() State {
 		if i < 120 { // before: a single download, which its application limits
 			x = Second{At: at(i), Span: x.Span, Looks: Counts, Empty: Counts, Bytes: 2_000_000}
 		}
-		x.Parts = []Part{{"bulk", 0, 0, 0, 0, 0, true},
-			{"besteffort", 4100, x.Bytes, x.Drops, x.Marks, micros(5300), true}, {"video", 0, 0, 0, 0, 0, true},
-			{"voice", 50, 4000, 0, 0, micros(120), true}}
+		part := func(name string, packets, bytes, drops, marks uint64, delay time.Duration) kernel.Part {
+			return kernel.Part{Name: name, Packets: packets, Bytes: bytes, Drops: drops, Marks: marks,
+				Delay: units.Duration(delay), Counts: true}
+		}
+		x.Parts = []kernel.Part{part("bulk", 0, 0, 0, 0, 0),
+			part("besteffort", 4100, x.Bytes, x.Drops, x.Marks, 5300*time.Microsecond),
+			part("video", 0, 0, 0, 0, 0), part("voice", 50, 4000, 0, 0, 120*time.Microsecond)}
 		in := Second{At: at(i), Span: x.Span, Looks: Counts, Empty: Counts, Bytes: 100_000}
 		s.Add(Event{Out: &Ended{q, x}, In: &Ended{Queue{Dev: qdisc.IFB, Kind: "cake", Rate: 100e6}, in}})
 	}
@@ -69,9 +75,9 @@ func words(s change.Status, err error) string {
 }
 
 // followed is that host with a follower, which does something at its outgoing queue.
-func followed(running bool, does change.Doing) State {
+func followed(running bool, does presence.Doing) State {
 	s := busy()
-	s.Add(Event{Followed: []change.Followed{{Dev: "ens3", Rate: 99.75e6, Low: 9.975e6, High: 199.5e6, Running: running,
+	s.Add(Event{Followed: []presence.Queue{{Dev: "ens3", Rate: 99.75e6, Low: 9.975e6, High: 199.5e6, Running: running,
 		Doing: does, Start: "systemctl start weir-follow"}, {Dev: qdisc.IFB, AfterProvider: true, Rate: 85e6, Low: 85e6,
 		High: 99.75e6, Running: running, Start: "systemctl start weir-follow"}, {Dev: "ens9", Rate: 1e6}}})
 	return s
@@ -86,7 +92,7 @@ func TestScreen(t *testing.T) {
 	unseen.Out.Hidden, unseen.Out.Kind = "what the BPF queue holds by itself only root can see (CAP_SYS_ADMIN)",
 		"dualpi2.12ab34"
 	unseen.ClientsWhy, unseen.Goal.Err = "the module tcp_diag is not loaded", errors.New("not for you")
-	cut := followed(true, change.Doing{Tries: "more is tried", Last: &change.Step{At: at(171), From: 99.75e6,
+	cut := followed(true, presence.Doing{Tries: "more is tried", Last: &presence.Step{At: at(171), From: 99.75e6,
 		To: 49.875e6, Why: "packets waited 42 ms beyond this host"}})
 	for name, c := range map[string]struct {
 		s State
@@ -101,7 +107,7 @@ func TestScreen(t *testing.T) {
 
 		"followed-80x24":  {cut, View{Width: 80, Height: 24}},
 		"followed-200x60": {cut, View{Width: 200, Height: 60}},
-		"unfollowed":      {followed(false, change.Doing{}), View{Width: 80, Height: 24}},
+		"unfollowed":      {followed(false, presence.Doing{}), View{Width: 80, Height: 24}},
 	} {
 		c.v.Words = words
 		got := strings.Join(c.v.Lines(c.s), "\n") + "\n"
@@ -124,17 +130,17 @@ func TestScreen(t *testing.T) {
 
 // The follower's lines are of what the queues have now, whatever its status said some seconds ago.
 func TestFollowedNow(t *testing.T) {
-	s := followed(true, change.Doing{})
+	s := followed(true, presence.Doing{})
 	q := s.Out.Queue
 	q.Rate = 30e6
 	s.Add(Event{Out: &Ended{q, Second{At: at(181)}}, Followed: s.Goal.Followed})
-	tries := followed(true, change.Doing{Tries: "packets wait 14.8 ms beyond this host and for all to see, and more"})
-	incoming := followed(true, change.Doing{})
+	tries := followed(true, presence.Doing{Tries: "packets wait 14.8 ms beyond this host and for all to see, and more"})
+	incoming := followed(true, presence.Doing{})
 	incoming.In.Queue = Queue{Dev: qdisc.IFB, Kind: "cake", Rate: 91e6}
 	incoming.Add(Event{In: &Ended{Queue: incoming.In.Queue}, Followed: incoming.Goal.Followed[1:]})
 	searching := State{Now: at(0), Out: Track{Queue: Queue{Dev: "ens3", Kind: "fq"}}}
-	searching.Add(Event{Goal: &Goal{At: at(0), Status: change.Status{Followed: []change.Followed{{Dev: "ens3"}}}},
-		Followed: []change.Followed{{Dev: "ens3", Running: true, Doing: change.Doing{Waits: "little is sent"}}}})
+	searching.Add(Event{Goal: &Goal{At: at(0), Status: change.Status{Followed: []presence.Queue{{Dev: "ens3"}}}},
+		Followed: []presence.Queue{{Dev: "ens3", Running: true, Doing: presence.Doing{Waits: "little is sent"}}}})
 	for want, got := range map[string]State{"Followed:  30mbit now, of 9.975mbit to 199.5mbit": s,
 		"Followed:  49.875mbit now, of 9.975mbit to 199.5mbit: packets wait 14.8 ms beyond this host and for all " +
 			"to see, and more": tries,
@@ -152,7 +158,7 @@ func TestFollowedNow(t *testing.T) {
 // Whatever the size, and whatever things are called: the screen is filled, no line is wider, and nothing in it is a
 // terminal's command.
 func TestAnySize(t *testing.T) {
-	s := followed(true, change.Doing{Tries: "\x1b[2J"})
+	s := followed(true, presence.Doing{Tries: "\x1b[2J"})
 	s.Out.Dev = "e\x1b[2J\n" + strings.Repeat("x", 300)
 	s.Goal.Followed[0].Dev = s.Out.Dev
 	s.Findings[0].Plain = "\x1b]0;title\a"

@@ -14,8 +14,9 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/doctor"
-	"weir/internal/dualpi2"
+	"weir/internal/follow/presence"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/meter/live"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -26,24 +27,13 @@ const Kept = 10 * time.Minute
 
 // Queue is what stands at a device, and what it has counted up to a moment.
 type Queue struct {
-	Dev    string      `json:"dev"`
-	Kind   string      `json:"kind,omitempty"`  // of the root
-	Rate   units.Rate  `json:"rate,omitempty"`  // bit/s that its shaper enforces; 0: it has none
-	Speed  units.Rate  `json:"speed,omitempty"` // bit/s of the device; 0: not known
-	Stats  qdisc.Stats `json:"-"`               // the root's
-	Parts  []Part      `json:"parts,omitempty"`
-	Hidden string      `json:"hidden,omitempty"` // what of it cannot be seen, and why
-}
-
-// Part is a queue within a queue: a tin of CAKE's, or DualPI2's L or C. Counters are since the queue was made.
-type Part struct {
-	Name    string         `json:"name"`
-	Packets uint64         `json:"packets"`
-	Bytes   uint64         `json:"bytes,omitempty"`
-	Drops   uint64         `json:"drops,omitempty"`
-	Marks   uint64         `json:"marks,omitempty"`
-	Delay   units.Duration `json:"delay"` // CAKE's moving average; with DualPI2 that of the packet that is next
-	Counts  bool           `json:"-"`     // bytes, drops and marks too: DualPI2 does not by queue
+	Dev    string        `json:"dev"`
+	Kind   string        `json:"kind,omitempty"`  // of the root
+	Rate   units.Rate    `json:"rate,omitempty"`  // bit/s that its shaper enforces; 0: it has none
+	Speed  units.Rate    `json:"speed,omitempty"` // bit/s of the device; 0: not known
+	Stats  qdisc.Stats   `json:"-"`               // the root's
+	Parts  []kernel.Part `json:"parts,omitempty"`
+	Hidden string        `json:"hidden,omitempty"` // what of it cannot be seen, and why
 }
 
 // Counts is how often a queue is looked at.
@@ -60,7 +50,7 @@ type Second struct {
 	Bytes   uint64         `json:"bytes"`   // sent
 	Drops   uint64         `json:"drops"`   // packets
 	Marks   uint64         `json:"marks"`   // packets
-	Parts   []Part         `json:"parts,omitempty"`
+	Parts   []kernel.Part  `json:"parts,omitempty"`
 	Shaped  units.Rate     `json:"shaped,omitempty"` // bit/s that the shaper enforced at its end; 0: it has none
 }
 
@@ -129,43 +119,6 @@ func grown(now, before uint64) uint64 {
 	return now - before
 }
 
-// partsOf are the tins of each cake of a tree, added up by their place, or DualPI2's two queues.
-func partsOf(t qdisc.Tree) []Part {
-	var parts []Part
-	for _, q := range t.Qdiscs {
-		if q.Parent == qdisc.Ingress {
-			continue
-		}
-		switch x := q.Stats.X.(type) {
-		case qdisc.CakeStats:
-			parts = addTins(parts, x.Tins)
-		case qdisc.DualPI2Stats:
-			return []Part{{Name: "L", Packets: uint64(x.PacketsL), Delay: micros(x.DelayL)},
-				{Name: "C", Packets: uint64(x.PacketsC), Delay: micros(x.DelayC)}}
-		case dualpi2.Stats:
-			return []Part{{Name: "L", Packets: x.PacketsL, Delay: micros(x.DelayL)},
-				{Name: "C", Packets: x.PacketsC, Delay: micros(x.DelayC)}}
-		}
-	}
-	return parts
-}
-
-func micros(us uint32) units.Duration { return units.Duration(us) * units.Duration(time.Microsecond) }
-
-// addTins adds tins up: of cake_mq each queue has its own.
-func addTins(parts []Part, tins []qdisc.CakeTin) []Part {
-	for i, t := range tins {
-		if i == len(parts) {
-			parts = append(parts, Part{Name: qdisc.TinName(i, len(tins)), Counts: true})
-		}
-		p := &parts[i]
-		p.Packets, p.Bytes = p.Packets+uint64(t.SentPackets), p.Bytes+t.SentBytes
-		p.Drops, p.Marks = p.Drops+uint64(t.Drops), p.Marks+uint64(t.Marks)
-		p.Delay = max(p.Delay, micros(t.AvgDelay))
-	}
-	return parts
-}
-
 // Track is a queue and its last seconds, the newest last.
 type Track struct {
 	Queue
@@ -223,7 +176,7 @@ type Event struct {
 	ClientsWhy string // connections cannot be seen
 	Doctor     *Diagnosis
 	Goal       *Goal
-	Followed   []change.Followed // of the goal, what the follower does now
+	Followed   []presence.Queue // of the goal, what the follower does now
 }
 
 // Ended is a second that has ended.
@@ -287,7 +240,7 @@ func (s *State) Add(e Event) {
 }
 
 // now is what is followed, with the rates that the queues have now.
-func (s State) now(all []change.Followed) []change.Followed {
+func (s State) now(all []presence.Queue) []presence.Queue {
 	all = slices.Clone(all)
 	for i := range all {
 		for _, t := range []Track{s.Out, s.In} {

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -18,8 +19,8 @@ func at(s int) time.Time { return time.Date(2026, 5, 4, 12, 0, s, 0, time.UTC) }
 // A second counts what a queue did in it, and the most that stood there at any look.
 func TestFold(t *testing.T) {
 	var f Fold
-	tin := func(n uint64) []Part {
-		return []Part{{Name: "voice", Packets: n, Bytes: 10 * n, Drops: n, Marks: 2 * n}}
+	tin := func(n uint64) []kernel.Part {
+		return []kernel.Part{{Name: "voice", Packets: n, Bytes: 10 * n, Drops: n, Marks: 2 * n}}
 	}
 	first := f.End(at(0), Queue{Stats: qdisc.Stats{Bytes: 5000, Drops: 7}, Parts: tin(100)})
 	if first.Bytes != 0 || first.Drops != 0 || first.Span != 0 || first.Looks != 1 || first.Empty != 1 {
@@ -64,7 +65,7 @@ func TestParts(t *testing.T) {
 			Stats: qdisc.Stats{X: cake}}}}, ""},
 	} {
 		var got []string
-		for _, p := range partsOf(c.tree) {
+		for _, p := range kernel.Parts(c.tree) {
 			got = append(got, strings.TrimSpace(strings.Join([]string{p.Name, whole(p.Packets, 1), whole(p.Drops, 1),
 				whole(p.Marks, 1), time.Duration(p.Delay).String()}, " ")))
 		}

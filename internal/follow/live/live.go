@@ -22,6 +22,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/follow"
+	"weir/internal/follow/presence"
 	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/qdisc"
@@ -44,7 +45,7 @@ type Event struct {
 // goroutines at once: the caller serializes. If the goals cannot be read for now it reports that as an event and tries
 // again. It returns an error only if this process lacks the permission to read them.
 func Run(ctx context.Context, store change.Store, onEvent func(Event),
-	onChange func(dev string, does change.Doing)) error {
+	onChange func(dev string, does presence.Doing)) error {
 	ctx, stop := context.WithCancel(ctx)
 	at := work{each: onEvent, tell: onChange, on: map[string]bool{}, ended: make(chan string),
 		said: map[string]string{}}
@@ -85,7 +86,7 @@ func Run(ctx context.Context, store change.Store, onEvent func(Event),
 // work is what is done about devices, each in a goroutine.
 type work struct {
 	each  func(Event)
-	tell  func(string, change.Doing)
+	tell  func(string, presence.Doing)
 	on    map[string]bool // devices on which it is
 	ended chan string
 	said  map[string]string // why a device is not followed, that was told last
@@ -114,14 +115,14 @@ func (w work) begin(ctx context.Context, store change.Store) (all bool, err erro
 			continue
 		}
 		delete(w.said, s.Goal.Dev)
-		w.start(ctx, s.Dev, func(tell func(change.Doing)) error { return one(ctx, s, w.each, tell) })
+		w.start(ctx, s.Dev, func(tell func(presence.Doing)) error { return one(ctx, s, w.each, tell) })
 	}
 	for _, u := range unknown {
 		if w.on[u.Goal.Dev] {
 			continue
 		}
 		s, err := prepare(u, maxListCPU) // not in the goroutine, whose thread may have another network namespace
-		w.start(ctx, u.Goal.Dev, func(tell func(change.Doing)) error {
+		w.start(ctx, u.Goal.Dev, func(tell func(presence.Doing)) error {
 			if err != nil {
 				return err
 			}
@@ -140,13 +141,13 @@ func (w work) sayOnce(dev, why string) {
 }
 
 // start does something about a device. Why it ends by itself is told.
-func (w work) start(ctx context.Context, dev string, does func(tell func(change.Doing)) error) {
+func (w work) start(ctx context.Context, dev string, does func(tell func(presence.Doing)) error) {
 	w.on[dev] = true
 	go func() {
-		err := does(func(d change.Doing) { w.tell(dev, d) })
+		err := does(func(d presence.Doing) { w.tell(dev, d) })
 		if err != nil && ctx.Err() == nil {
 			w.each(Event{At: time.Now(), Dev: dev, Why: err.Error()})
-			w.tell(dev, change.Doing{Waits: err.Error()})
+			w.tell(dev, presence.Doing{Waits: err.Error()})
 		}
 		w.ended <- dev
 	}()
@@ -179,7 +180,7 @@ func (s listener) close() {
 
 // learn finds the rate of a goal that does not say it, and has the goal brought up with that.
 func (s listener) learn(
-	ctx context.Context, store change.Store, each func(Event), tell func(change.Doing),
+	ctx context.Context, store change.Store, each func(Event), tell func(presence.Doing),
 ) error {
 	rate, err := s.search(ctx, store, each, tell)
 	if rate == 0 {
@@ -187,11 +188,11 @@ func (s listener) learn(
 	}
 	if err == nil {
 		why := "clients of several networks filled the link"
-		tell(change.Doing{Last: &change.Step{At: time.Now(), To: rate, Why: why}})
+		tell(presence.Doing{Last: &presence.Step{At: time.Now(), To: rate, Why: why}})
 		return nil
 	}
 	each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: err.Error()})
-	tell(change.Doing{Waits: err.Error()})
+	tell(presence.Doing{Waits: err.Error()})
 	for begun := time.Now(); time.Since(begun) < failurePause && store.Sought(s.Unmeasured); {
 		select {
 		case <-ctx.Done():
@@ -205,12 +206,12 @@ func (s listener) learn(
 // search looks for a rate and has the goal brought up with it, and ends the listening. A rate with an error is one that
 // could not be kept.
 func (s listener) search(
-	ctx context.Context, store change.Store, each func(Event), tell func(change.Doing),
+	ctx context.Context, store change.Store, each func(Event), tell func(presence.Doing),
 ) (units.Rate, error) {
 	defer s.close()
 	say := func(why string) { each(Event{At: time.Now(), Dev: s.Goal.Dev, Why: why}) }
 	say("its rate is looked for")
-	waits := func(w Wait) { tell(change.Doing{Waits: w.Text}) }
+	waits := func(w Wait) { tell(presence.Doing{Waits: w.Text}) }
 	rate, err := s.find(ctx, waits, func() bool { return !store.Sought(s.Unmeasured) })
 	if err != nil {
 		return 0, err
@@ -319,7 +320,7 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 }
 
 // one follows one shaper, until its queue is gone.
-func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(change.Doing)) error {
+func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(presence.Doing)) error {
 	defer s.Close()
 	f, e, err := follows(s)
 	if err != nil {
@@ -338,7 +339,7 @@ func one(ctx context.Context, s *change.Shaper, each func(Event), tell func(chan
 // steer gives a shaper the rates that its controller says, until it is told to end. An error is a queue that cannot be
 // followed any more.
 func steer(
-	ctx context.Context, s *change.Shaper, f controller, e *eye, say func(string, bool), tell func(change.Doing),
+	ctx context.Context, s *change.Shaper, f controller, e *eye, say func(string, bool), tell func(presence.Doing),
 ) error {
 	kept, blind := steps{rate: s.Rate()}, ""
 	tell(kept.does)
@@ -390,7 +391,7 @@ func apart(a, b units.Rate) float64 { return math.Abs(float64(a)/float64(b) - 1)
 // steps sums up what a follower does: what it tries at the moment, and the last change that stayed.
 type steps struct {
 	rate units.Rate // that stayed, in bit/s
-	does change.Doing
+	does presence.Doing
 }
 
 // add takes a rate, why it is set if that is new, and whether it stays. It reports whether there is anything new to
@@ -403,7 +404,7 @@ func (s *steps) add(at time.Time, rate units.Rate, why string, calm bool) bool {
 		return s.does != before
 	}
 	if apart(rate, s.rate) > least {
-		s.does.Last = &change.Step{At: at, From: s.rate, To: rate, Why: cmp.Or(why, s.does.Tries)}
+		s.does.Last = &presence.Step{At: at, From: s.rate, To: rate, Why: cmp.Or(why, s.does.Tries)}
 		s.rate = rate
 	}
 	s.does.Tries = ""

@@ -22,6 +22,7 @@ import (
 
 	"weir/internal/change"
 	"weir/internal/follow"
+	"weir/internal/follow/presence"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -42,7 +43,7 @@ func TestRunWithoutJournal(t *testing.T) {
 	}
 	write("{")
 	go func() {
-		ended <- Run(ctx, change.Open(dir), func(e Event) { told <- e }, func(string, change.Doing) {})
+		ended <- Run(ctx, change.Open(dir), func(e Event) { told <- e }, func(string, presence.Doing) {})
 	}()
 	for i, want := range []string{"is damaged: unexpected end", "is empty", "is damaged: version 0"} {
 		select {
