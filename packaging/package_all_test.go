@@ -138,7 +138,9 @@ func labPackage(t *testing.T, dir string) {
 	if len(debs) != 1 {
 		t.Fatalf("packages: %v", debs)
 	}
-	for field, want := range map[string]string{"Package": "weir-lab", "Architecture": "amd64", "Depends": "weir"} {
+	version := strings.TrimSpace(output(t, "dpkg-deb", "-f", debs[0], "Version"))
+	for field, want := range map[string]string{"Package": "weir-lab", "Architecture": "amd64",
+		"Depends": "weir (= " + version + ")"} {
 		if got := strings.TrimSpace(output(t, "dpkg-deb", "-f", debs[0], field)); got != want {
 			t.Errorf("%s: %q, want %s", field, got, want)
 		}
