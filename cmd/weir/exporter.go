@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
@@ -140,7 +142,7 @@ func serveMetrics(ctx context.Context, listener net.Listener, registry *promethe
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "<!doctype html><title>weir</title><a href=\"metrics\">Metrics of this host</a>\n")
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
+	server := &http.Server{Handler: localNames(mux), ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
 		MaxHeaderBytes: 16 << 10}
 	go func() {
 		<-ctx.Done()
@@ -152,6 +154,22 @@ func serveMetrics(ctx context.Context, listener net.Listener, registry *promethe
 		return err
 	}
 	return nil
+}
+
+// localNames refuses requests over loopback that name another host: a page in a browser on this machine could send them,
+// with a name of its own that it has led to 127.0.0.1 (DNS rebinding).
+func localNames(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		at, err := netip.ParseAddrPort(fmt.Sprint(local))
+		name := (&url.URL{Host: r.Host}).Hostname()
+		if _, errName := netip.ParseAddr(name); err == nil && at.Addr().IsLoopback() && errName != nil &&
+			name != "localhost" {
+			http.Error(w, "ask for localhost, or for an address", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // writeMetrics writes the file, whole each time, until it is told to end.

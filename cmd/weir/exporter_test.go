@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -30,20 +31,23 @@ func TestServeMetrics(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- serveMetrics(ctx, listener, registry, "") }()
 	for _, c := range []struct {
-		path, accept, kind, has string
-		status                  int
+		path, accept, kind, has, host string
+		status                        int
 	}{
-		{"/metrics", "", "text/plain", "\nweir_test_info 0\n", 200},
+		{"/metrics", "", "text/plain", "\nweir_test_info 0\n", "", 200},
+		{"/metrics", "", "text/plain", "\nweir_test_info 0\n", "localhost:9", 200},
+		{"/metrics", "", "text/plain", "ask for localhost", "rebound.example:4749", 421},
 		{"/metrics", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
-			"application/vnd.google.protobuf", "weir_test_info", 200},
-		{"/", "", "text/html", `href="metrics"`, 200},
-		{"/other", "", "text/plain", "not found", 404},
+			"application/vnd.google.protobuf", "weir_test_info", "", 200},
+		{"/", "", "text/html", `href="metrics"`, "", 200},
+		{"/other", "", "text/plain", "not found", "", 404},
 	} {
 		request, err := http.NewRequest("GET", "http://"+listener.Addr().String()+c.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		request.Header.Set("Accept", c.accept)
+		request.Host = cmp.Or(c.host, request.Host)
 		answer, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)

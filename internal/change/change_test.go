@@ -982,6 +982,23 @@ func TestJournalThatIsNoFile(t *testing.T) {
 	}
 }
 
+// A run that waits and has no goal is nothing to confirm: a journal may have been cut, or written by another hand.
+func TestConfirmNothing(t *testing.T) {
+	for _, down := range []string{"", `,"down":true`} {
+		s, _ := newFake(t)
+		text := fmt.Sprintf(`{"boot":"boot-1","goal":null,"link":2,"namespace":"net:[1]","pending":{"unit":"weir-revert-1",`+
+			`"until_ns":60000000000%s},"tree":{"qdiscs":[{"handle":"1:","kind":"pfifo_fast","parent":"root",`+
+			`"spec":"pfifo_fast"}]},"version":1}`, down)
+		if err := os.WriteFile(s.disk.Path(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, done, err := s.Confirm()
+		if try, _ := hint.Of(err); done || err == nil || try != "weir recover" {
+			t.Errorf("down %q: %v, %v", down, done, err)
+		}
+	}
+}
+
 // A process that dies leaves no lock behind.
 func TestLockDiesWithItsProcess(t *testing.T) {
 	if dir := os.Getenv("WEIR_TEST_LOCK"); dir != "" {

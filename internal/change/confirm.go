@@ -39,6 +39,8 @@ func (s Store) confirm(unit string) (Status, bool, error) {
 	case j.Pending.Down:
 		return status, false, &hint.Error{What: "the last run was weir down, and it was cut short",
 			Try: "weir recover"}
+	case len(j.Goals()) == 0:
+		return status, false, &hint.Error{What: "what waits to be confirmed has no goal any more", Try: "weir recover"}
 	}
 	files, err := t.confirmable()
 	if err != nil {

@@ -10,6 +10,8 @@ package exporter
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -67,7 +69,11 @@ type sink struct{ to chan<- prometheus.Metric }
 func (s sink) put(kind prometheus.ValueType, name, help string, v float64, labels ...string) {
 	var names, values []string
 	for i := 0; i < len(labels); i += 2 {
-		names, values = append(names, labels[i]), append(values, labels[i+1])
+		value := labels[i+1]
+		if !utf8.ValidString(value) { // a device's name may be any bytes
+			value = strconv.QuoteToASCII(value)
+		}
+		names, values = append(names, labels[i]), append(values, value)
 	}
 	s.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
 }

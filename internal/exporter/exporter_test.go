@@ -155,6 +155,15 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
+// A device's name may be any bytes. Prometheus takes UTF-8 alone, and one name is not to cost all the others.
+func TestDeviceNameInNoEncoding(t *testing.T) {
+	look := full(t)
+	look.Trees["q\xff\"x"] = look.Trees["ens3"]
+	if n, err := testutil.GatherAndCount(registry(t, &look), "weir_qdisc_backlog_bytes"); err != nil || n != 7 {
+		t.Errorf("%d queues, %v", n, err)
+	}
+}
+
 // A look that breaks off tells nothing. The next one goes by the look before it.
 func TestBrokenOff(t *testing.T) {
 	tally, connections := NewTally(), dialled(3, "bbr")

@@ -85,7 +85,8 @@ class Weir(object):
 
     def text(self, *args):
         """Runs the program, and gives its exit status, output and error."""
-        return self.module.run_command([self.program] + list(args), handle_exceptions=False)
+        return self.module.run_command([self.program] + list(args), handle_exceptions=False,
+                                       expand_user_and_vars=False)
 
     def json(self, command, *args):
         """Runs a command with --json, and gives what it printed and whether the answer is yes.
