@@ -142,8 +142,8 @@ func serveMetrics(ctx context.Context, listener net.Listener, registry *promethe
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "<!doctype html><title>weir</title><a href=\"metrics\">Metrics of this host</a>\n")
 	})
-	server := &http.Server{Handler: localNames(mux), ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
-		MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: localNames(mux), ReadHeaderTimeout: patience, ReadTimeout: patience,
+		WriteTimeout: patience, MaxHeaderBytes: 16 << 10}
 	go func() {
 		<-ctx.Done()
 		server.Close()
@@ -156,8 +156,8 @@ func serveMetrics(ctx context.Context, listener net.Listener, registry *promethe
 	return nil
 }
 
-// localNames refuses requests over loopback that name another host: a page in a browser on this machine could send them,
-// with a name of its own that it has led to 127.0.0.1 (DNS rebinding).
+// localNames refuses requests over loopback that name another host: a page in a browser on this machine could send
+// them, with a name of its own that it has led to 127.0.0.1 (DNS rebinding).
 func localNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
