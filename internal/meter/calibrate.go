@@ -47,7 +47,7 @@ type filler struct {
 	cc     string
 	peers  []*Peer
 	device func() (Counters, bool)
-	asker  *Asker // asks the first peer
+	prober *Prober // of the first peer
 
 	first   Counters
 	load    calibrate.Load
@@ -64,15 +64,15 @@ type filled struct {
 
 // Send brings a load into force.
 func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
-	if f.asker.flood != nil {
-		f.asker.flood.end()
+	if f.prober.flood != nil {
+		f.prober.flood.end()
 	}
 	if l.Datagrams {
 		for _, c := range f.conns {
 			f.close(c)
 		}
 		f.conns, f.load = nil, l
-		f.asker.flood.begin(l.Segment, l.Rate)
+		f.prober.flood.begin(l.Segment, l.Rate)
 		return nil
 	}
 	var old []*filled
@@ -95,7 +95,7 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 }
 
 // Datagrams reports whether they are counted by the peer. Of several, none alone takes what the link does.
-func (f *filler) Datagrams() bool { return f.asker.flood != nil && len(f.peers) == 1 }
+func (f *filler) Datagrams() bool { return f.prober.flood != nil && len(f.peers) == 1 }
 
 // uneven is how much more than its part of a load the last connection may send, and the first less. Were the parts the
 // same, one's packets would meet those of another all the time or never, by chance.
@@ -198,8 +198,8 @@ func (f *filler) look() error {
 	if sent, again, ok := segmentsSent(); ok {
 		s.OtherSegments, s.OtherAgain = sent-s.Segments, again-s.Again
 	}
-	if f.asker.flood != nil {
-		f.asker.flood.look(&s)
+	if f.prober.flood != nil {
+		f.prober.flood.look(&s)
 	}
 	if n := len(rtts); n > 0 {
 		slices.Sort(rtts)
@@ -214,14 +214,14 @@ func (f *filler) look() error {
 			s.DeviceDrops = float64(c.Drops - f.first.Drops)
 		}
 	}
-	s.At = time.Since(f.asker.Began)
+	s.At = time.Since(f.prober.began)
 	f.samples = append(f.samples, s)
 	return nil
 }
 
 // Seen is all that was seen.
 func (f *filler) Seen() ([]calibrate.Sample, []calibrate.Probe) {
-	asked := f.asker.Seen()
+	asked := f.prober.Seen()
 	probes := make([]calibrate.Probe, len(asked))
 	const ms = float64(time.Millisecond)
 	for i, s := range asked {
@@ -238,20 +238,20 @@ func (f *filler) Seen() ([]calibrate.Sample, []calibrate.Probe) {
 // Calibrate finds what the way to some peers carries, from here to there. Several are for a link that no one of them
 // can take all of; the first is the one that is asked how long packets wait.
 func Calibrate(ctx context.Context, peers []*Peer, o CalibrateOptions) (*Calibrated, error) {
-	asker, err := peers[0].Ask(ctx)
+	prober, err := peers[0].Ask(ctx)
 	if err != nil {
 		return nil, err
 	}
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
-	go func() { defer close(done); asker.Run(probing) }()
+	go func() { defer close(done); prober.Run(probing) }()
 	defer func() { stop(); <-done }()
-	f := &filler{cc: o.CC, peers: peers, device: o.Device, asker: asker}
+	f := &filler{cc: o.CC, peers: peers, device: o.Device, prober: prober}
 	found, err := calibrate.Run(ctx, f, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	result := &Calibrated{Result: *found, Time: time.Now().UTC().Truncate(time.Second), CC: o.CC, Probe: asker.By}
+	result := &Calibrated{Result: *found, Time: time.Now().UTC().Truncate(time.Second), CC: o.CC, Probe: prober.By}
 	var names []string
 	for _, p := range peers {
 		names = append(names, p.Name)

@@ -200,17 +200,18 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (n
 	return c, nil
 }
 
-// transport is HTTP/1.1 over one connection.
-func (t Target) transport(cc string, made func(net.Conn)) *http.Transport {
+// transport is HTTP/1.1 over one connection, which is made when it is needed.
+func (t Target) transport() *http.Transport {
 	return &http.Transport{DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10,
 		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, Proxy: nil, ResponseHeaderTimeout: 15 * time.Second,
-		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c, err := t.connect(ctx, cc)
-			if err == nil && made != nil {
-				made(c)
-			}
-			return c, err
-		}}
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return t.connect(ctx, "") }}
+}
+
+// over is a client over a connection that there is.
+func (t Target) over(conn net.Conn) *http.Client {
+	transport := t.transport()
+	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	return newHTTPClient(transport, 0)
 }
 
 // newHTTPClient makes requests over a transport. It follows no redirect: what is measured is the host that was named.

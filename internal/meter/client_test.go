@@ -62,7 +62,7 @@ func TestSeldom(t *testing.T) {
 			there.WriteToUDPAddrPort(grant.Handle(from, 0, b[:n]).Bytes, from)
 		}
 	}()
-	_, err = openUDP(t.Context(), there.LocalAddr().String(), []byte("k"), &probe{}, irtt.Params{
+	_, err = openUDP(t.Context(), there.LocalAddr().String(), []byte("k"), irtt.Params{
 		Duration: int64(time.Minute), Interval: int64(Interval)})
 	if err == nil || !strings.Contains(err.Error(), "1h0m0s between two probes") {
 		t.Error(err)

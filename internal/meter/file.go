@@ -111,7 +111,7 @@ func targetOf(u *url.URL, pin string) Target {
 
 // head asks for a file and reads no more than it must. What it gives is there until done is called.
 func (t Target) head(ctx context.Context, u *url.URL) (*http.Response, func(), error) {
-	transport := t.transport("", nil)
+	transport := t.transport()
 	c := newHTTPClient(transport, 15*time.Second)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -149,36 +149,35 @@ type fetching struct {
 func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
 	const every = 50 * time.Millisecond
 	o.Down, o.Both = true, false
-	p := &connectProbe{&probe{began: time.Now()}, f.target.at(""), every}
-	rec := &Recording{Target: "https://" + f.target.Addr + f.uri,
-		Probe: "tcp", Interval: float64(every) / float64(time.Millisecond),
-		Remote: Hello{Version: 1, Name: f.target.Addr}}
-	m := &meter{Options: o, peer: &fetching{File: *f, conns: o.Conns}, probe: p.probe, rec: rec, to: p.addr}
-	return rec, m.run(ctx, p.run)
+	to := f.target.at("")
+	rec := &Recording{Target: "https://" + f.target.Addr + f.uri, Remote: Hello{Version: 1, Name: f.target.Addr}}
+	m := &Session{Options: o, Transport: &fetching{File: *f, conns: o.Conns}, Prober: newConnectProber(to, every),
+		Recording: rec, To: to, Device: deviceTo(to)}
+	return rec, m.Run(ctx)
 }
 
-func (f *fetching) open(ctx context.Context, phase string) ([]*bulk, error) {
-	return together(ctx, phase, f.conns, f.start)
+// Open fetches it over each connection.
+func (f *fetching) Open(ctx context.Context, phase string) ([]*Bulk, error) {
+	return OpenFlows(ctx, phase, f.conns, f.start)
 }
 
 // start fetches the file over a connection, from its beginning whenever it has ended.
-func (f *fetching) start(ctx context.Context, direction string) (*bulk, error) {
-	b := &bulk{direction: direction, rec: Record(nil, direction, false), done: make(chan error, 1)}
+func (f *fetching) start(ctx context.Context, direction string) (*Bulk, error) {
 	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b.cancel = cancel
+	b := NewBulk(direction, cancel)
 	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
-	transport := f.target.transport("", nil)
+	transport := f.target.transport()
 	c := newHTTPClient(transport, 0)
 	body, err := f.get(going, c)
 	if err != nil {
-		b.end()
+		b.End()
 		return nil, err
 	}
 	go func() {
 		defer transport.CloseIdleConnections()
 		var err error
 		for err == nil {
-			if err = drain(body, b.rec); err != io.EOF {
+			if err = b.drain(body); err != io.EOF {
 				break
 			}
 			body, err = f.get(going, c)
@@ -206,10 +205,10 @@ func (f *fetching) get(ctx context.Context, c *http.Client) (io.ReadCloser, erro
 	return answer.Body, nil
 }
 
-// close ends the flows. The server tells nothing.
-func (f *fetching) close(_ context.Context, _ string, flows []*bulk) (local, far []Flow, note string) {
+// Close ends the flows. The server tells nothing.
+func (f *fetching) Close(_ context.Context, _ string, flows []*Bulk) (local, far []Flow, note string) {
 	for _, b := range flows {
-		local = append(local, b.end())
+		local = append(local, b.End())
 	}
 	const often = 10 // of each connection
 	if n := f.times.Load(); n > often*int64(f.conns) {

@@ -49,7 +49,7 @@ func TestStartEnds(t *testing.T) {
 	defer s.Close()
 	defer close(never)
 	to := Target{Addr: s.Listener.Addr().String(), Pin: Fingerprint(s.Certificate().Raw)}
-	for name, start := range map[string]func(context.Context, string) (*bulk, error){
+	for name, start := range map[string]func(context.Context, string) (*Bulk, error){
 		"served": (&served{target: to}).start,
 		"file":   (&fetching{File: File{target: to, uri: "/x"}, conns: 1}).start,
 	} {

@@ -40,6 +40,8 @@ type Flow struct {
 	Buffer    int64   `json:"buffer"`            // µs limited by the send buffer
 	Starved   bool    `json:"starved,omitempty"` // its program had nothing to send at most looks
 	Error     string  `json:"error,omitempty"`   // what ended it early
+
+	began time.Time // when this end recorded its first Step; zero: the other end tells of it
 }
 
 // Directions, as the client sees them.
@@ -144,9 +146,6 @@ func (c *count) fill(steps int, now int64) {
 	c.last = now
 }
 
-// Began is when the first Step did.
-func (r *Recorder) Began() time.Time { return r.began }
-
 // Shift has the bins begin so many seconds later. What was before is left out; before it began, nothing came.
 func (f *Flow) Shift(later float64) {
 	n := int(math.Round(later / Step.Seconds()))
@@ -185,7 +184,7 @@ func (r *Recorder) Stop(err string) Flow {
 	r.sample()
 	r.flow.Bins = r.payload.bins
 	copy(r.flow.Bins, r.came.bins)
-	r.flow.Error = err
+	r.flow.Error, r.flow.began = err, r.began
 	return r.flow
 }
 

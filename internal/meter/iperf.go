@@ -59,18 +59,17 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 	if err := TryCC(o.CC); err != nil {
 		return nil, err
 	}
-	names, _, _ := o.Phases()
+	names, _, _ := o.phases()
 	s := &iperf{Options: o, addr: addr, phases: len(names) - 1}
 	// From now on it is busy with us: it would take a probe for somebody else's test.
 	if err := s.begin(ctx, false); err != nil {
 		return nil, err
 	}
 	defer func() { s.control.Close() }()
-	p := &connectProbe{&probe{began: time.Now()}, s.at, iperfEvery}
-	rec := &Recording{Target: "iperf3://" + addr, Probe: "tcp",
-		Interval: float64(iperfEvery) / float64(time.Millisecond), Remote: Hello{Version: 1, Name: addr}}
-	m := &meter{Options: o, peer: s, probe: p.probe, rec: rec, to: s.at}
-	err := m.run(ctx, p.run)
+	rec := &Recording{Target: "iperf3://" + addr, Remote: Hello{Version: 1, Name: addr}}
+	m := &Session{Options: o, Transport: s, Prober: newConnectProber(s.at, iperfEvery), Recording: rec, To: s.at,
+		Device: deviceTo(s.at)}
+	err := m.Run(ctx)
 	rec.Notes = append(rec.Notes, "An iperf3 server does not say when data arrives, so uploads are counted as they "+
 		"leave.")
 	return rec, err
@@ -198,12 +197,12 @@ type iperfTest struct {
 	Version       string `json:"client_version"`
 }
 
-// open runs a test as far as its data. The server never ends it: it has more time than the phase.
-func (s *iperf) open(ctx context.Context, phase string) (all []*bulk, err error) {
+// Open runs a test as far as its data. The server never ends it: it has more time than the phase.
+func (s *iperf) Open(ctx context.Context, phase string) (all []*Bulk, err error) {
 	defer func() {
 		if err != nil {
 			for _, b := range all {
-				b.end()
+				b.End()
 			}
 			all = nil
 		}
@@ -236,17 +235,23 @@ func (s *iperf) open(ctx context.Context, phase string) (all []*bulk, err error)
 		return all, err
 	}
 	for _, b := range all {
-		go b.move(make([]byte, iperfBlock))
+		block := make([]byte, iperfBlock)
+		if b.direction == Download {
+			go b.Carry(b.conn.Read, block)
+			continue
+		}
+		rand.Read(block) // nothing on the way can make it smaller
+		go b.Carry(b.conn.Write, block)
 	}
 	return all, nil
 }
 
-func (s *iperf) stream(ctx context.Context, direction string) (*bulk, error) {
+func (s *iperf) stream(ctx context.Context, direction string) (*Bulk, error) {
 	c, err := s.connect(ctx, direction, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &bulk{direction: direction, conn: c, rec: Record(c, direction, direction == Upload), cancel: func() {},
+	return &Bulk{direction: direction, conn: c, rec: Record(c, direction, direction == Upload), cancel: func() {},
 		done: make(chan error, 1)}, nil
 }
 
@@ -268,25 +273,6 @@ func (s *iperf) connect(ctx context.Context, direction string, packet int) (net.
 		return nil, err
 	}
 	return c, nil
-}
-
-// move sends or receives until the connection ends. What it sends is random: nothing on the way can make it smaller.
-func (b *bulk) move(block []byte) {
-	rand.Read(block)
-	for {
-		var n int
-		var err error
-		if b.direction == Upload {
-			n, err = b.conn.Write(block)
-		} else {
-			n, err = b.conn.Read(block)
-		}
-		b.rec.Add(n)
-		if err != nil {
-			b.done <- err
-			return
-		}
-	}
 }
 
 // iperfStream is what an end tells of a stream.
@@ -325,12 +311,12 @@ func (t iperfTheirs) bytes() (sum float64) {
 	return sum
 }
 
-// close ends a test, and makes the server ready for the next.
-func (s *iperf) close(ctx context.Context, phase string, flows []*bulk) (local, far []Flow, note string) {
+// Close ends a test, and makes the server ready for the next.
+func (s *iperf) Close(ctx context.Context, phase string, flows []*Bulk) (local, far []Flow, note string) {
 	sent := 0.0
 	var mine iperfMine
 	for i, b := range flows {
-		f := b.stop()
+		f := b.Stop()
 		if b.direction == Upload {
 			b.conn.SetWriteDeadline(time.Now())
 			sent += float64(b.rec.Bytes())
@@ -345,7 +331,7 @@ func (s *iperf) close(ctx context.Context, phase string, flows []*bulk) (local, 
 	}
 	theirs, err := s.exchange(mine)
 	for _, b := range flows {
-		b.shut()
+		b.Shut()
 	}
 	s.control.Close()
 	for _, f := range local {

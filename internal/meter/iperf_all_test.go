@@ -117,7 +117,7 @@ func TestIperfBetween(t *testing.T) {
 	end()
 	s.phases = 2
 	s.control.Close()
-	if s.close(ended, Upload, nil); !errors.Is(s.next, context.Canceled) {
+	if s.Close(ended, Upload, nil); !errors.Is(s.next, context.Canceled) {
 		t.Error(s.next)
 	}
 }
@@ -286,10 +286,10 @@ func FuzzIperf(f *testing.F) {
 			far.Close()
 		}()
 		s := &iperf{control: near, phases: 1}
-		b := &bulk{direction: Upload, conn: near, rec: Record(nil, Upload, false), cancel: func() {},
+		b := &Bulk{direction: Upload, conn: near, rec: Record(nil, Upload, false), cancel: func() {},
 			done: make(chan error, 1)}
 		b.rec.Add(1000)
-		local, told, note := s.close(context.Background(), Upload, []*bulk{b})
+		local, told, note := s.Close(context.Background(), Upload, []*Bulk{b})
 		rec := &Recording{Spans: []Span{{Name: Upload, To: 10, Local: local, Far: told}}, Notes: []string{note}}
 		if _, err := json.Marshal(Summarize(rec)); err != nil {
 			t.Error(err)

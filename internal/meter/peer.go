@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"weir/internal/hint"
@@ -22,7 +21,7 @@ type Peer struct {
 	// Fill connects. Packets have at most so many bytes of IP; 0: what fits.
 	Fill func(ctx context.Context, cc string, packet int) (*Filling, error)
 	// Ask makes ready to send sparse packets.
-	Ask   func(context.Context) (*Asker, error)
+	Ask   func(context.Context) (*Prober, error)
 	Close func() // frees what was opened; nil: nothing was
 }
 
@@ -31,21 +30,6 @@ type Filling struct {
 	Conn net.Conn // whose sender is this host
 	Send func()   // sends until the connection ends
 	End  func()   // ends it; nil: the connection is closed, and what waits in it is not sent
-}
-
-// Asker sends sparse packets.
-type Asker struct {
-	By    string                // what asks: udp, https, tcp, ssh
-	Began time.Time             // the samples' times count from here
-	Run   func(context.Context) // asks until the context ends
-	Seen  func() []Sample       // what was asked so far
-	flood *flood                // on the same connection; nil: the peer counts no datagrams
-}
-
-func (p *probe) seen() []Sample {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]Sample(nil), p.samples...)
 }
 
 // longest is what a calibration may take.
@@ -57,7 +41,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := t.transport("", nil)
+	transport := t.transport()
 	ask := newHTTPClient(transport, 15*time.Second)
 	var hello Hello
 	if err := t.ask(ctx, ask, http.MethodPost, PathSession, nil, &hello); err != nil {
@@ -73,26 +57,11 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 	p.Fill = func(ctx context.Context, cc string, packet int) (*Filling, error) {
 		return t.fill(ctx, cc, packet, PathUp, query)
 	}
-	p.Ask = func(ctx context.Context) (*Asker, error) {
-		asked := &probe{began: time.Now()}
-		if port := hello.UDP; port > 0 && port < 1<<16 {
-			bulk := int64(0)
-			if hello.Bulk {
-				bulk = 1
-			}
-			u, err := openUDP(ctx, t.at(strconv.Itoa(port)), []byte(t.Token), asked, irtt.Params{
-				Duration: int64(longest), Interval: int64(sparse), Bulk: bulk})
-			if err == nil {
-				a := &Asker{By: "udp", Began: asked.began, Run: u.run, Seen: asked.seen}
-				if u.params.Bulk != 0 {
-					a.flood = u.flood()
-				}
-				return a, nil
-			}
-		}
-		return &Asker{By: "https", Began: asked.began, Run: (&webProbe{asked, t, &url.URL{Path: PathSmall}}).run,
-			Seen: asked.seen}, nil
+	want := irtt.Params{Duration: int64(longest), Interval: int64(sparse)}
+	if hello.Bulk {
+		want.Bulk = 1
 	}
+	p.Ask = func(ctx context.Context) (*Prober, error) { return t.prober(ctx, hello.UDP, want), nil }
 	return p, nil
 }
 
@@ -108,10 +77,7 @@ func OpenResponsive(ctx context.Context, at, pin string) (*Peer, error) {
 		Fill: func(ctx context.Context, cc string, packet int) (*Filling, error) {
 			return t.fill(ctx, cc, packet, to.Path, to.Query())
 		},
-		Ask: func(context.Context) (*Asker, error) {
-			p := &webProbe{&probe{began: time.Now()}, t, ask}
-			return &Asker{By: "https", Began: p.began, Run: p.run, Seen: p.seen}, nil
-		}}, nil
+		Ask: func(context.Context) (*Prober, error) { return t.webProber(ask), nil }}, nil
 }
 
 // fill connects, and posts zeros to a path for ever.
@@ -126,20 +92,10 @@ func (t Target) fill(ctx context.Context, cc string, packet int, path string, qu
 	}
 	SetUnsent(conn, 128<<10)
 	ctx = context.WithoutCancel(ctx)
-	transport := t.transport("", nil)
-	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	r, err := t.request(ctx, http.MethodPost, path, query, zeros{})
+	r, err := t.request(ctx, http.MethodPost, path, query, zeros{Context: ctx})
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return &Filling{Conn: conn, Send: func() { transfer(newHTTPClient(transport, 0), r, nil) }}, nil
-}
-
-// zeros is a body without end. Over TLS nothing can be compressed on the way.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
+	return &Filling{Conn: conn, Send: func() { post(t.over(conn), r) }}, nil
 }

@@ -37,10 +37,7 @@ func OpenIperf(ctx context.Context, addr, cc string, sizes []int) (*Peer, error)
 	return &Peer{Name: "iperf3://" + addr, Addr: addr,
 		Note: "An iperf3 server answers no probe, so the round trips are those of TCP handshakes with it.",
 		Fill: func(_ context.Context, _ string, packet int) (*Filling, error) { return streams.take(packet) },
-		Ask: func(context.Context) (*Asker, error) {
-			p := &connectProbe{&probe{began: time.Now()}, s.at, iperfEvery}
-			return &Asker{By: "tcp", Began: p.began, Run: p.run, Seen: p.seen}, nil
-		},
+		Ask:  func(context.Context) (*Prober, error) { return newConnectProber(s.at, iperfEvery), nil },
 		Close: func() {
 			s.exchange(iperfMine{}) // what it answers is not of use
 			streams.close()

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -42,19 +44,83 @@ const (
 	LostUnknown Lost = "unknown"
 )
 
-// probe collects samples.
-type probe struct {
-	mu      sync.Mutex
-	began   time.Time
-	samples []Sample
-	last    float64 // the newest RTT
+// Prober asks the other end with sparse packets.
+type Prober struct {
+	*Probes
+	By       string        // udp, https, tcp or ssh
+	Interval time.Duration // between two probes, on average
+
+	// Run asks until the context ends. Before that it ends only with an error: where it cannot go on.
+	Run func(context.Context) error
+
+	flood *flood // on the same connection; nil: the other end counts no datagrams
 }
 
-func (p *probe) now() float64 { return time.Since(p.began).Seconds() }
+// Probes is what was asked so far.
+type Probes struct {
+	mu      sync.Mutex
+	began   time.Time // the samples' times count from here
+	samples []Sample
+	sent    []time.Time // that they were, if that is noted
+	last    float64     // the newest RTT
+}
+
+// NewProbes is of a prober that begins now.
+func NewProbes() *Probes { return &Probes{began: time.Now()} }
+
+func (p *Probes) now() float64 { return time.Since(p.began).Seconds() }
+
+// Seen is a copy of the samples.
+func (p *Probes) Seen() []Sample {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.samples)
+}
+
+// Send notes a probe that goes out now, and returns its number.
+func (p *Probes) Send() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.sent = append(p.sent, now)
+	p.samples = append(p.samples, Sample{At: now.Sub(p.began).Seconds(), RTT: -1, Lost: LostUnknown})
+	return len(p.sent) - 1
+}
+
+// Unanswered is how many probes went out since the newest one that was answered.
+func (p *Probes) Unanswered() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range slices.Backward(p.samples) {
+		if s.RTT >= 0 {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// Answer notes when the answer to a probe of a number came. A second one changes nothing, and neither does one to a
+// probe that was never sent.
+func (p *Probes) Answer(n int, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer(n, at)
+}
+
+func (p *Probes) answer(n int, at time.Time) *Sample {
+	if n < 0 || n >= len(p.sent) || p.samples[n].RTT >= 0 {
+		return nil
+	}
+	s := &p.samples[n]
+	s.RTT, s.Lost = float64(at.Sub(p.sent[n]))/float64(time.Millisecond), ""
+	p.last = s.RTT
+	return s
+}
 
 // least is the shortest RTT so far, in ms; 0 if there was none.
-func (p *probe) least() (rtt float64) {
-	for _, s := range p.seen() {
+func (p *Probes) least() (rtt float64) {
+	for _, s := range p.Seen() {
 		if s.RTT >= 0 && (rtt == 0 || s.RTT < rtt) {
 			rtt = s.RTT
 		}
@@ -62,33 +128,46 @@ func (p *probe) least() (rtt float64) {
 	return rtt
 }
 
-func (p *probe) newest() float64 {
+func (p *Probes) newest() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
 }
 
+// prober asks a weir serve: by UDP at its port where it answers, else by HTTPS. A port that cannot be one is none.
+func (t Target) prober(ctx context.Context, port int, want irtt.Params) *Prober {
+	if port > 0 && port < 1<<16 {
+		if u, err := openUDP(ctx, t.at(strconv.Itoa(port)), []byte(t.Token), want); err == nil {
+			p := &Prober{Probes: u.Probes, By: "udp", Interval: u.interval(), Run: u.run}
+			if u.params.Bulk != 0 {
+				p.flood = u.flood()
+			}
+			return p
+		}
+	}
+	return t.webProber(&url.URL{Path: PathSmall})
+}
+
 // udpProbe asks by UDP, in irtt's protocol.
 type udpProbe struct {
-	*probe
+	*Probes
 	conn    net.Conn
 	key     []byte
 	token   uint64
 	params  irtt.Params
 	layout  irtt.Layout
-	sent    []time.Time
 	arrived []bool // at the server
 }
 
 // openUDP agrees with the server on a test. Nobody answers where a firewall keeps UDP out.
-func openUDP(ctx context.Context, addr string, key []byte, p *probe, want irtt.Params) (*udpProbe, error) {
+func openUDP(ctx context.Context, addr string, key []byte, want irtt.Params) (*udpProbe, error) {
 	conn, err := net.Dial("udp", addr)
 	if err != nil {
 		return nil, err
 	}
 	want.Version, want.Received = irtt.Protocol, irtt.CountReceived|irtt.Window
 	want.StampAt, want.Clock = irtt.StampBoth, irtt.ClockWall
-	u := &udpProbe{probe: p, conn: conn, key: key}
+	u := &udpProbe{Probes: NewProbes(), conn: conn, key: key}
 	u.token, u.params, err = negotiate(ctx, conn, want, key, 300, 600, 1200)
 	if err != nil {
 		conn.Close()
@@ -103,10 +182,9 @@ func openUDP(ctx context.Context, addr string, key []byte, p *probe, want irtt.P
 	return u, nil
 }
 
-// agree opens a connection of irtt, and waits so many milliseconds for each answer.
-func negotiate(ctx context.Context, conn net.Conn, want irtt.Params, key []byte,
-	patience ...time.Duration) (token uint64,
-	p irtt.Params, err error) {
+// negotiate opens a connection of irtt, and waits so many milliseconds for each answer.
+func negotiate(ctx context.Context, conn net.Conn, want irtt.Params, key []byte, patience ...time.Duration) (
+	token uint64, p irtt.Params, err error) {
 	b := make([]byte, irtt.MaxLength)
 	defer conn.SetReadDeadline(time.Time{})
 	for _, patience := range patience {
@@ -135,30 +213,30 @@ func (u *udpProbe) flood() *flood {
 	return &flood{conn: u.conn, token: u.token, key: u.key, shape: u.layout, over: over}
 }
 
+// interval is the time between two probes: what the server wants, if that is longer.
+func (u *udpProbe) interval() time.Duration { return max(time.Duration(u.params.Interval), Interval) }
+
+// AnswerTime is for how long a prober waits, at its end, for answers that are under way.
+const AnswerTime = 500 * time.Millisecond
+
 // run probes until the context ends, and then waits a little for what is under way.
-func (u *udpProbe) run(ctx context.Context) {
+func (u *udpProbe) run(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { defer close(done); u.receive() }()
-	interval := max(time.Duration(u.params.Interval), Interval)
+	interval := u.interval()
 	runtime.LockOSThread() // for sleep
 	defer runtime.UnlockOSThread()
 	for next := time.Now(); ctx.Err() == nil; {
-		u.mu.Lock()
-		seq := uint32(len(u.sent))
-		u.sent = append(u.sent, time.Now())
-		u.arrived = append(u.arrived, false)
-		u.samples = append(u.samples, Sample{At: u.now(), RTT: -1})
-		u.mu.Unlock()
-		u.conn.Write(u.layout.Request(u.params, u.token, seq, u.key))
+		u.conn.Write(u.layout.Request(u.params, u.token, uint32(u.Send()), u.key))
 		next = later(next, time.Now(), interval)
 		sleep(time.Until(next))
 	}
-	const late = 500 * time.Millisecond
-	u.conn.SetReadDeadline(time.Now().Add(late))
+	u.conn.SetReadDeadline(time.Now().Add(AnswerTime))
 	<-done
 	u.conn.Write(irtt.Close(u.token, u.key))
 	u.conn.Close()
 	u.judge()
+	return nil
 }
 
 // later is when the probe after the one of a time goes out. Probes at equal intervals beat with traffic that is as
@@ -199,14 +277,12 @@ func (u *udpProbe) note(e irtt.Echo, now time.Time) {
 		return
 	}
 	const ms = float64(time.Millisecond)
-	s, sent := &u.samples[e.Seq], u.sent[e.Seq]
-	if s.RTT < 0 {
-		s.RTT = float64(now.Sub(sent)) / ms
-		s.Up = float64(e.Recv-sent.UnixNano()) / ms
+	if s := u.answer(int(e.Seq), now); s != nil {
+		s.Up = float64(e.Recv-u.sent[e.Seq].UnixNano()) / ms
 		s.Down = float64(now.UnixNano()-e.Send) / ms
 		s.counted = e.Count
-		u.last = s.RTT
 	}
+	u.arrived = append(u.arrived, make([]bool, len(u.sent)-len(u.arrived))...)
 	u.arrived[e.Seq] = true
 	for i := range min(64, int(e.Seq)+1) {
 		if e.Window>>i&1 != 0 {
@@ -224,25 +300,28 @@ func (u *udpProbe) judge() {
 		switch s := &u.samples[i]; {
 		case s.RTT >= 0:
 			answered = i
-		case u.arrived[i]:
+		case i < len(u.arrived) && u.arrived[i]:
 			s.Lost = LostDown
 		case answered-i < 64 && answered > i:
 			s.Lost = LostUp
-		default:
-			s.Lost = LostUnknown
 		}
 	}
 }
 
 // webProbe asks by HTTPS over a connection of its own, where UDP does not pass. A lost packet shows as a long wait.
 type webProbe struct {
-	*probe
+	*Probes
 	target Target
 	small  *url.URL // of a small answer; its host is the target's
 }
 
-func (p *webProbe) run(ctx context.Context) {
-	transport := p.target.transport("", nil)
+func (t Target) webProber(small *url.URL) *Prober {
+	p := &webProbe{NewProbes(), t, small}
+	return &Prober{Probes: p.Probes, By: "https", Interval: 2 * Interval, Run: p.run}
+}
+
+func (p *webProbe) run(ctx context.Context) error {
+	transport := p.target.transport()
 	defer transport.CloseIdleConnections()
 	c := newHTTPClient(transport, 0)
 	tick := time.NewTicker(2 * Interval)
@@ -251,7 +330,7 @@ func (p *webProbe) run(ctx context.Context) {
 		s := Sample{At: p.now(), RTT: -1, Lost: LostUnknown}
 		r, err := p.target.request(ctx, http.MethodGet, p.small.Path, p.small.Query(), nil)
 		if err != nil {
-			return
+			return err
 		}
 		sent := time.Now()
 		answer, err := c.Do(r)
@@ -260,7 +339,7 @@ func (p *webProbe) run(ctx context.Context) {
 			answer.Body.Close()
 		}
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		if err == nil {
 			s.RTT, s.Lost = float64(time.Since(sent))/float64(time.Millisecond), ""
@@ -276,46 +355,47 @@ func (p *webProbe) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+	return nil
 }
 
 // connectProbe asks by connecting, where the other end knows no better: from SYN to SYN-ACK, which its kernel sends. A
 // kernel asks again after a second: then it is not known which SYN was answered, and none counts where the one before
 // took less than half of that.
 type connectProbe struct {
-	*probe
+	*Probes
 	addr  string
 	every time.Duration
 }
 
-func (p *connectProbe) run(ctx context.Context) {
+func newConnectProber(addr string, every time.Duration) *Prober {
+	p := &connectProbe{NewProbes(), addr, every}
+	return &Prober{Probes: p.Probes, By: "tcp", Interval: every, Run: p.run}
+}
+
+func (p *connectProbe) run(ctx context.Context) error {
 	const patience = 3 * time.Second
 	var group sync.WaitGroup
 	defer group.Wait()
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
-	for n := 0; ctx.Err() == nil; n++ {
-		p.mu.Lock()
-		p.samples = append(p.samples, Sample{At: p.now(), RTT: -1, Lost: LostUnknown})
-		p.mu.Unlock()
+	for ctx.Err() == nil {
+		n := p.Send()
 		group.Go(func() {
-			sent := time.Now()
 			c, err := net.DialTimeout("tcp", p.addr, patience)
-			took := float64(time.Since(sent)) / float64(time.Millisecond)
+			now := time.Now()
 			if err != nil {
 				return
 			}
 			again := sentAgain(c)
 			c.Close()
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if again && p.last < 500 {
-				return
+			if !again || p.newest() >= 500 {
+				p.Answer(n, now)
 			}
-			p.samples[n].RTT, p.samples[n].Lost, p.last = took, "", took
 		})
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
+	return nil
 }

@@ -74,7 +74,7 @@ func responsive(ctx context.Context, at, pin string) (t Target, small, large, up
 		u.Path = "/.well-known/nq"
 	}
 	t = targetOf(u, pin)
-	transport := t.transport("", nil)
+	transport := t.transport()
 	defer transport.CloseIdleConnections()
 	var config nqConfig
 	// It stands for itself: a redirect is a failure.
@@ -198,22 +198,12 @@ func (t *rpmTest) since(at float64) (all []RPMProbe) {
 
 // client is HTTP over one connection of its own, of version 2 if the server has it.
 func (t *rpmTest) client() (*http.Client, *http.Transport) {
-	transport := t.target.transport("", nil)
+	transport := t.target.transport()
 	transport.ForceAttemptHTTP2 = true
 	transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return t.target.connectAs(ctx, "", []string{"h2", "http/1.1"})
 	}
 	return newHTTPClient(transport, 0), transport
-}
-
-type counter struct {
-	*rpmTest
-	ctx context.Context
-}
-
-func (c counter) Read(b []byte) (int, error) {
-	c.bytes.Add(int64(len(b)))
-	return len(b), c.ctx.Err()
 }
 
 func (t *rpmTest) addLoad(ctx context.Context) {
@@ -240,7 +230,7 @@ func (t *rpmTest) addLoad(ctx context.Context) {
 func (t *rpmTest) transfer(ctx context.Context, c *http.Client) error {
 	method, body := http.MethodGet, io.Reader(nil)
 	if t.direction == Upload {
-		method, body = http.MethodPost, counter{t, ctx}
+		method, body = http.MethodPost, zeros{ctx, func(n int) { t.bytes.Add(int64(n)) }}
 	}
 	r, err := http.NewRequestWithContext(ctx, method, t.load, body)
 	if err != nil {

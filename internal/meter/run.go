@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"weir/internal/stats"
 )
 
 // Options say how to measure.
@@ -59,8 +61,8 @@ type Span struct {
 // rest lies between two phases, so that the queue of one is gone before the next.
 const rest = 500 * time.Millisecond
 
-// Phases are what is done, and for how long. A fifth of the time is idle.
-func (o Options) Phases() (names []string, idle, load time.Duration) {
+// phases are what is done, and for how long. A fifth of the time is idle.
+func (o Options) phases() (names []string, idle, load time.Duration) {
 	names = []string{Idle, Download}
 	if !o.Down {
 		names = append(names, Upload)
@@ -73,46 +75,50 @@ func (o Options) Phases() (names []string, idle, load time.Duration) {
 	return names, idle, (o.Time-idle)/loads - rest
 }
 
-// peer is the other end of a measurement, in one protocol.
-type peer interface {
-	// open starts the flows of a phase. Data is under way, or asked for, when it returns.
-	open(ctx context.Context, phase string) ([]*bulk, error)
-	// close ends a phase's flows. It gives what this end and the other one saw of them, and a note where the other
+// Transport carries the flows of a measurement, in one protocol.
+type Transport interface {
+	// Open starts the flows of a phase. Data is under way, or asked for, when it returns.
+	Open(ctx context.Context, phase string) ([]*Bulk, error)
+	// Close ends a phase's flows. It returns what this end and the other one saw of them, and a note where the other
 	// does not tell.
-	close(ctx context.Context, phase string, flows []*bulk) (local, far []Flow, note string)
+	Close(ctx context.Context, phase string, flows []*Bulk) (local, far []Flow, note string)
 }
 
-// meter is a measurement that runs.
-type meter struct {
+// Session is a measurement over a transport, while a prober asks how long packets take.
+type Session struct {
 	Options
-	peer  peer
-	probe *probe
-	rec   *Recording
+	Transport Transport
+	Prober    *Prober
+	Recording *Recording // what is seen is added to it
 
-	to     string // host:port of the other end
-	device string // to it; "": not known
+	To     string // host:port of the other end; "": not known
+	Device string // by which packets go there, whose counters are read; "": not known
 }
 
-// run measures, while a probe runs. When the context ends it keeps what there is.
-func (m *meter) run(ctx context.Context, run func(context.Context)) error {
+// Run measures. When the context ends it keeps what there is. It is an error if the prober cannot go on.
+func (m *Session) Run(ctx context.Context) error {
+	rec, began := m.Recording, time.Now()
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	m.device = deviceTo(m.to)
-	m.probe.began = time.Now()
-	m.rec.Time = m.probe.began.UTC().Truncate(time.Millisecond)
-	done := make(chan struct{})
-	go func() { defer close(done); run(probing) }()
-	hop := AskHop(probing, m.to, m.probe.began)
-	err := m.all(ctx)
+	going, end := context.WithCancel(ctx)
+	defer end()
+	m.Prober.began = began
+	rec.Probe, rec.Interval = m.Prober.By, float64(m.Prober.Interval)/float64(time.Millisecond)
+	rec.Time = began.UTC().Truncate(time.Millisecond)
+	ended := make(chan error, 1)
+	go func() { ended <- m.Prober.Run(probing); end() }()
+	hop := AskHop(probing, m.To, began)
+	err := m.all(going)
 	stop()
-	<-done
-	m.rec.Hop = hop()
-	m.rec.Samples = m.probe.samples
+	if broken := <-ended; broken != nil && ctx.Err() == nil {
+		err = broken // the rest would say that the other end is slow
+	}
+	rec.Hop, rec.Samples = hop(), m.Prober.samples
 	return err
 }
 
-func (m *meter) all(ctx context.Context) error {
-	names, idle, load := m.Phases()
+func (m *Session) all(ctx context.Context) error {
+	names, idle, load := m.phases()
 	for _, name := range names {
 		if name == Idle {
 			m.span(ctx, name, idle, nil)
@@ -122,7 +128,7 @@ func (m *meter) all(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		flows, err := m.peer.open(ctx, name)
+		flows, err := m.Transport.Open(ctx, name)
 		if err != nil && ctx.Err() != nil {
 			break // it failed because somebody ended it
 		}
@@ -130,29 +136,37 @@ func (m *meter) all(ctx context.Context) error {
 			return err
 		}
 		m.span(ctx, name, load, flows)
-		s := &m.rec.Spans[len(m.rec.Spans)-1]
+		s := &m.Recording.Spans[len(m.Recording.Spans)-1]
 		var note string
-		if s.Local, s.Far, note = m.peer.close(ctx, name, flows); note != "" {
-			m.rec.Notes = append(m.rec.Notes, note)
+		if s.Local, s.Far, note = m.Transport.Close(ctx, name, flows); note != "" {
+			m.Recording.Notes = append(m.Recording.Notes, note)
 		}
-		s.align(flows, m.probe.began, m.probe.least())
+		s.align(m.Prober.began, m.Prober.least())
 	}
 	return nil
 }
 
 // align has the bins begin with the span, and not with the flows. Those were opened before, and had to come and go once
-// more until data came. The other end has seen a flow half of an RTT after this one.
-func (s *Span) align(flows []*bulk, began time.Time, rtt float64) {
-	mean := 0.0
-	for i, b := range flows {
-		lead := s.From - b.rec.Began().Sub(began).Seconds()
-		mean += lead / float64(len(flows))
-		if len(s.Local) == len(flows) {
-			s.Local[i].Shift(lead)
+// more until data came. The other end has seen a flow half of an RTT, in ms, after this one.
+func (s *Span) align(began time.Time, rtt float64) {
+	leads, all := []float64{}, [][]Flow{s.Local, s.Far}
+	for _, flows := range all {
+		for i := range flows {
+			if f := &flows[i]; !f.began.IsZero() {
+				leads = append(leads, s.From-f.began.Sub(began).Seconds())
+				f.Shift(leads[len(leads)-1])
+			}
 		}
 	}
-	for i := range s.Far {
-		s.Far[i].Shift(mean - rtt/1e3/2)
+	if len(leads) == 0 {
+		return
+	}
+	for _, flows := range all {
+		for i := range flows {
+			if f := &flows[i]; f.began.IsZero() && len(f.Bins) > 0 {
+				f.Shift(stats.Mean(leads) - rtt/1e3/2)
+			}
+		}
 	}
 }
 
@@ -164,11 +178,11 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // span lets a phase last, and says how it goes.
-func (m *meter) span(ctx context.Context, name string, d time.Duration, flows []*bulk) {
-	s := Span{Name: name, From: m.probe.now()}
-	passed := readPassed(m.device)
-	var lately Lately
-	lately.Goodput(time.Now(), 0)
+func (m *Session) span(ctx context.Context, name string, d time.Duration, flows []*Bulk) {
+	s := Span{Name: name, From: m.Prober.now()}
+	passed := readPassed(m.Device)
+	var speed goodputMeter
+	speed.look(time.Now(), 0)
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		wait(ctx, min(time.Until(end), 200*time.Millisecond))
 		if m.Progress == nil {
@@ -178,26 +192,31 @@ func (m *meter) span(ctx context.Context, name string, d time.Duration, flows []
 		for _, f := range flows {
 			sum += f.rec.Bytes()
 		}
-		p := Progress{Phase: name, RTT: m.probe.newest(), All: m.Time,
-			Elapsed: time.Since(m.probe.began), Goodput: lately.Goodput(time.Now(), sum)}
+		p := Progress{Phase: name, RTT: m.Prober.newest(), All: m.Time,
+			Elapsed: time.Since(m.Prober.began), Goodput: speed.look(time.Now(), sum)}
 		m.Progress(p)
 	}
-	s.To, s.Passed = m.probe.now(), readPassed(m.device).since(passed)
-	m.rec.Spans = append(m.rec.Spans, s)
+	s.To, s.Passed = m.Prober.now(), readPassed(m.Device).since(passed)
+	m.Recording.Spans = append(m.Recording.Spans, s)
 }
 
-// bulk is a bulk connection.
-type bulk struct {
+// Bulk is a bulk connection under way.
+type Bulk struct {
 	direction string
-	conn      net.Conn // nil: the context alone ends it
+	conn      net.Conn // nil: cancel alone ends it
 	rec       *Recorder
-	cancel    context.CancelFunc
-	done      chan error
+	cancel    func()
+	done      chan error // why it has ended
 }
 
-// together starts n flows of each direction that a phase has; one that fails ends them all.
-func together(ctx context.Context, phase string, n int, start func(context.Context, string) (*bulk, error)) (
-	all []*bulk, err error) {
+// NewBulk returns a flow that ends when cancel is called. Its connection is not known here.
+func NewBulk(direction string, cancel func()) *Bulk {
+	return &Bulk{direction: direction, rec: Record(nil, direction, false), cancel: cancel, done: make(chan error, 1)}
+}
+
+// OpenFlows starts n flows of each direction that a phase has, all at once. One that fails ends them all.
+func OpenFlows(ctx context.Context, phase string, n int, start func(context.Context, string) (*Bulk, error)) (
+	all []*Bulk, err error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for _, direction := range []string{Download, Upload} {
@@ -220,22 +239,37 @@ func together(ctx context.Context, phase string, n int, start func(context.Conte
 	group.Wait()
 	if err != nil {
 		for _, b := range all {
-			b.end()
+			b.End()
 		}
 		return nil, err
 	}
 	return all, nil
 }
 
-// end stops a flow at once: what is still queued is not sent.
-func (b *bulk) end() Flow {
-	f := b.stop()
-	b.shut()
+// Carry moves block after block, each by a Read or a Write, until that fails. That is why the flow has ended.
+func (b *Bulk) Carry(move func([]byte) (int, error), block []byte) {
+	b.done <- b.carry(move, block)
+}
+
+func (b *Bulk) carry(move func([]byte) (int, error), block []byte) error {
+	for {
+		n, err := move(block)
+		b.rec.Add(n)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// End stops a flow at once: what is still queued is not sent.
+func (b *Bulk) End() Flow {
+	f := b.Stop()
+	b.Shut()
 	return f
 }
 
-// stop ends the counting. A flow that has ended before anybody asked it to says why.
-func (b *bulk) stop() Flow {
+// Stop ends the counting. A flow that has ended before anybody asked it to says why.
+func (b *Bulk) Stop() Flow {
 	said := ""
 	select {
 	case err := <-b.done:
@@ -245,7 +279,8 @@ func (b *bulk) stop() Flow {
 	return b.rec.Stop(said)
 }
 
-func (b *bulk) shut() {
+// Shut closes the connection of a flow that was stopped.
+func (b *Bulk) Shut() {
 	b.cancel()
 	if b.conn == nil {
 		return

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -38,7 +37,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := t.transport("", nil)
+	transport := t.transport()
 	defer transport.CloseIdleConnections()
 	s := &served{Options: o, target: t, ask: newHTTPClient(transport, 15*time.Second)}
 	rec := &Recording{Target: t.Addr}
@@ -71,30 +70,21 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	if left := time.Duration(s.hello.Seconds*float64(time.Second)) - time.Since(began); o.Time > left {
 		o.Time = left // else the server would end the last load
 	}
-	m := &meter{Options: o, peer: s, probe: &probe{began: time.Now()}, rec: rec, to: t.at("")}
-	return rec, m.run(ctx, s.prober(ctx, m))
-}
-
-// prober chooses how to ask.
-func (s *served) prober(ctx context.Context, m *meter) func(context.Context) {
-	const ms = float64(time.Millisecond)
-	if port := s.hello.UDP; port > 0 && port < 1<<16 {
-		u, err := openUDP(ctx, s.target.at(strconv.Itoa(port)), []byte(s.target.Token), m.probe,
-			irtt.Params{Duration: int64(m.Time + time.Minute), Interval: int64(Interval)})
-		if err == nil {
-			m.rec.Probe, m.rec.Interval = "udp", max(float64(u.params.Interval), float64(Interval))/ms
-			return u.run
-		}
-		m.rec.Notes = append(m.rec.Notes, fmt.Sprintf("UDP port %d does not answer, so probes go by HTTPS: their RTTs "+
+	port := s.hello.UDP
+	prober := t.prober(ctx, port, irtt.Params{Duration: int64(o.Time + time.Minute), Interval: int64(Interval)})
+	if prober.By != "udp" && port > 0 && port < 1<<16 {
+		rec.Notes = append(rec.Notes, fmt.Sprintf("UDP port %d does not answer, so probes go by HTTPS: their RTTs "+
 			"hold the servers' own time, and losses show as waits.", port))
 	}
-	m.rec.Probe, m.rec.Interval = "https", 2*float64(Interval)/ms
-	return (&webProbe{m.probe, s.target, &url.URL{Path: PathSmall}}).run
+	to := t.at("")
+	m := &Session{Options: o, Transport: s, Prober: prober, Recording: rec, To: to, Device: deviceTo(to)}
+	return rec, m.Run(ctx)
 }
 
-func (s *served) open(ctx context.Context, phase string) ([]*bulk, error) {
+// Open starts a connection for each flow.
+func (s *served) Open(ctx context.Context, phase string) ([]*Bulk, error) {
 	if !s.Plain {
-		return together(ctx, phase, s.Conns, s.start)
+		return OpenFlows(ctx, phase, s.Conns, s.start)
 	}
 	tickets := map[string]chan string{}
 	for _, direction := range []string{Download, Upload} {
@@ -117,30 +107,32 @@ func (s *served) open(ctx context.Context, phase string) ([]*bulk, error) {
 			tickets[direction] <- t
 		}
 	}
-	return together(ctx, phase, s.Conns, func(ctx context.Context, direction string) (*bulk, error) {
+	return OpenFlows(ctx, phase, s.Conns, func(ctx context.Context, direction string) (*Bulk, error) {
 		return s.startPlain(ctx, direction, <-tickets[direction])
 	})
 }
 
-// endless is an upload's body: the same block again and again, until nobody wants it.
-type endless struct {
-	ctx context.Context
-	rec *Recorder
-	b   []byte
+// zeros is a body without end, until its context does. Over TLS nothing can be compressed on the way, so it does not
+// matter what is in it.
+type zeros struct {
+	context.Context
+	count func(bytes int) // nil: nobody counts
 }
 
-func (e *endless) Read(b []byte) (int, error) {
-	if e.ctx.Err() != nil {
-		return 0, e.ctx.Err()
+func (z zeros) Read(b []byte) (int, error) {
+	if z.Err() != nil {
+		return 0, z.Err()
 	}
-	n := copy(b, e.b)
-	e.rec.Add(n)
-	return n, nil
+	clear(b)
+	if z.count != nil {
+		z.count(len(b))
+	}
+	return len(b), nil
 }
 
 // start opens one flow. It has begun when this returns: an answer has come, or data is on its way.
-func (s *served) start(ctx context.Context, direction string) (*bulk, error) {
-	b := &bulk{direction: direction, done: make(chan error, 1)}
+func (s *served) start(ctx context.Context, direction string) (*Bulk, error) {
+	b := &Bulk{direction: direction, done: make(chan error, 1)}
 	cc := ""
 	if direction == Upload {
 		cc = s.CC
@@ -155,17 +147,13 @@ func (s *served) start(ctx context.Context, direction string) (*bulk, error) {
 	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
-	transport := s.target.transport("", nil)
-	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	c := newHTTPClient(transport, 0)
+	c := s.target.over(conn)
 	if direction == Upload {
-		// Over TLS nothing can be compressed on the way, so the block's content does not matter.
-		body := &endless{going, b.rec, make([]byte, 64<<10)}
-		r, err := s.target.request(going, http.MethodPost, PathUp, s.query, body)
+		r, err := s.target.request(going, http.MethodPost, PathUp, s.query, zeros{going, b.rec.Add})
 		if err != nil {
 			return nil, err
 		}
-		go func() { b.done <- transfer(c, r, nil) }()
+		go func() { b.done <- post(c, r) }()
 		return b, nil
 	}
 	r, err := s.target.request(going, http.MethodGet, PathDown, s.query, nil)
@@ -174,15 +162,15 @@ func (s *served) start(ctx context.Context, direction string) (*bulk, error) {
 	}
 	answer, err := c.Do(r)
 	if err != nil {
-		b.end()
+		b.End()
 		return nil, plainly(err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
-		defer b.end()
+		defer b.End()
 		return nil, refused(s.target.Addr, answer, answer.Body)
 	}
-	go func() { b.done <- drain(answer.Body, b.rec) }()
+	go func() { b.done <- b.drain(answer.Body) }()
 	return b, nil
 }
 
@@ -193,7 +181,7 @@ const (
 )
 
 // startPlain opens one flow without TLS.
-func (s *served) startPlain(ctx context.Context, direction, ticket string) (*bulk, error) {
+func (s *served) startPlain(ctx context.Context, direction, ticket string) (*Bulk, error) {
 	cc := ""
 	if direction == Upload {
 		cc = s.CC
@@ -206,38 +194,21 @@ func (s *served) startPlain(ctx context.Context, direction, ticket string) (*bul
 		conn.Close()
 		return nil, err
 	}
-	b := &bulk{direction: direction, conn: conn, done: make(chan error, 1), cancel: func() {}}
+	b := &Bulk{direction: direction, conn: conn, done: make(chan error, 1), cancel: func() {}}
 	b.rec = Record(conn, direction, direction == Upload)
+	block := make([]byte, PlainChunk)
 	if direction == Download {
-		go func() { b.done <- discard(conn, b.rec) }()
+		go b.Carry(func(block []byte) (int, error) { return Discard(conn, block) }, block)
 		return b, nil
 	}
 	SetUnsent(conn, PlainUnsent)
-	noise := make([]byte, PlainChunk) // nothing that could be compressed on the way
-	rand.Read(noise)
-	go func() {
-		for err == nil {
-			var n int
-			n, err = conn.Write(noise)
-			b.rec.Add(n)
-		}
-		b.done <- err
-	}()
+	rand.Read(block) // nothing that could be compressed on the way
+	go b.Carry(conn.Write, block)
 	return b, nil
 }
 
-func discard(c net.Conn, rec *Recorder) error {
-	b := make([]byte, PlainChunk)
-	for {
-		n, err := Discard(c, b)
-		rec.Add(n)
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func transfer(c *http.Client, r *http.Request, rec *Recorder) error {
+// post sends a request whose body has no end.
+func post(c *http.Client, r *http.Request) error {
 	answer, err := c.Do(r)
 	if err != nil {
 		return plainly(err)
@@ -249,22 +220,16 @@ func transfer(c *http.Client, r *http.Request, rec *Recorder) error {
 	return errors.New("the server ended it")
 }
 
-func drain(body io.ReadCloser, rec *Recorder) error {
+// drain reads a body to its end, and returns why it is that.
+func (b *Bulk) drain(body io.ReadCloser) error {
 	defer body.Close()
-	b := make([]byte, 64<<10)
-	for {
-		n, err := body.Read(b)
-		rec.Add(n)
-		if err != nil {
-			return err
-		}
-	}
+	return b.carry(body.Read, make([]byte, 64<<10))
 }
 
-// close ends the flows, and asks the server what it saw of them.
-func (s *served) close(_ context.Context, phase string, flows []*bulk) (local, far []Flow, note string) {
+// Close ends the flows, and asks the server what it saw of them.
+func (s *served) Close(_ context.Context, phase string, flows []*Bulk) (local, far []Flow, note string) {
 	for _, b := range flows {
-		local = append(local, b.end())
+		local = append(local, b.End())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -83,7 +83,7 @@ func TestFarFlows(t *testing.T) {
 		}))
 		at, _ := url.Parse(s.URL)
 		of := &served{target: Target{Addr: at.Host}, ask: s.Client()}
-		_, far, note := of.close(t.Context(), Download, nil)
+		_, far, note := of.Close(t.Context(), Download, nil)
 		if len(far) != want.flows || (note == "") != (want.wrong == "") || !strings.Contains(note, want.wrong) {
 			t.Errorf("%.60s: %d flows, %q, want %d, %q", text, len(far), note, want.flows, want.wrong)
 		}

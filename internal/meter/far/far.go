@@ -195,42 +195,27 @@ func (s *session) end() {
 }
 
 // Measure measures as meter.Measure does. Goodput is what arrives here, or what leaves here; the far kernel's own view
-// is there if it has ss.
+// is there if it has ss. What else passes by the device here is not known: ssh holds a part of what has come.
 func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, error) {
 	if err := Check(h.Name); err != nil {
 		return nil, err
 	}
 	to, _ := h.resolve(ctx) // through another host, the way is not known here
-	e, err := h.startEcho(ctx)
+	keys, err := h.startEcho(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rec := &meter.Recording{Target: h.Name, Time: e.began.UTC().Truncate(time.Millisecond), Probe: "ssh",
-		Interval: float64(interval) / float64(time.Millisecond), Remote: meter.Hello{Version: 1, Name: h.Name}}
-	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	going, end := context.WithCancel(ctx)
-	defer end()
-	done := make(chan struct{})
-	go func() { defer close(done); e.run(probing); end() }()
-	hop := meter.AskHop(probing, to.addr, e.began)
-	r := &run{Host: h, o: o, rec: rec, echo: e, kernel: h.startKernel(ctx),
-		carried: map[string][]carried{}}
-	if r.kernel == nil {
+	rec := &meter.Recording{Target: h.Name, Remote: meter.Hello{Version: 1, Name: h.Name}}
+	t := newTransport(h, o.Conns)
+	if t.kernel = h.startKernel(ctx); t.kernel == nil {
 		rec.Notes = append(rec.Notes, "The other host has no ss, so its kernel's RTTs are not known.")
 	} else {
-		defer r.kernel.end()
+		defer t.kernel.end()
 	}
-	err = r.phases(going)
-	if going.Err() != nil && ctx.Err() == nil { // the rest would say that this host is slow
-		err = &hint.Error{What: fmt.Sprintf("the connection to %s ended in the middle: %s", h.Name,
-			cmp.Or(e.stderr.line(), "ssh does not say why")), Try: "again"}
-	}
-	stop()
-	<-done
-	rec.Samples, rec.Hop = e.samples, hop()
+	s := &meter.Session{Options: o, Transport: t, Prober: keys, Recording: rec, To: to.addr}
+	err = s.Run(ctx)
 	for _, s := range rec.Spans {
-		rec.Notes = append(rec.Notes, limitsOf(s.Name, r.carried[s.Name], idleOf(rec.Samples, rec.Spans),
+		rec.Notes = append(rec.Notes, limitsOf(s.Name, t.carried(s), idleOf(rec.Samples, rec.Spans),
 			runtime.NumCPU())...)
 	}
 	rec.Notes = append(rec.Notes, "Bulk data went through ssh. Its cipher, its windows and both CPUs limit it too, so "+
@@ -238,181 +223,114 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	return rec, err
 }
 
-// run is a measurement under way.
-type run struct {
+// transport carries flows through ssh. One ssh is one TCP connection.
+type transport struct {
 	Host
-	o    meter.Options
-	rec  *meter.Recording
-	echo *echo
-	// what the far kernel says; nil where it does not
-	kernel  *kernel
-	carried map[string][]carried // by phase
+	conns  int
+	room   chan struct{}     // for those that log in
+	kernel *kernel           // what the far kernel says; nil where it does not
+	used   map[string][]used // by phase, of its flows in their order
+
+	mu    sync.Mutex
+	loads map[*meter.Bulk]*load // of the phase
+	began time.Time             // when all of them had
 }
 
-func (r *run) phases(ctx context.Context) error {
-	names, idle, load := r.o.Phases()
-	for _, name := range names {
-		length := load
-		var flows []*bulk
-		if name == meter.Idle {
-			length = idle
-		} else {
-			var err error
-			if flows, err = r.open(ctx, name); err != nil && ctx.Err() != nil {
-				break // it failed because somebody ended it
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if ctx.Err() == nil {
-			r.span(ctx, name, length, flows)
-		}
-		for _, b := range flows {
-			b.stop()
-		}
-		pause(ctx, 500*time.Millisecond)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-// span lets a phase last.
-func (r *run) span(ctx context.Context, name string, d time.Duration, flows []*bulk) {
-	s := meter.Span{Name: name, From: r.echo.now()}
-	var lately meter.Lately
-	lately.Goodput(time.Now(), 0)
-	if len(flows) > 0 {
-		r.kernel.begin()
-	}
-	began := time.Now()
-	for _, b := range flows {
-		b.cpu = cpuOf(b.cmd.Process.Pid)
-	}
-	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
-		pause(ctx, min(time.Until(end), 200*time.Millisecond))
-		sum := int64(0)
-		for _, b := range flows {
-			sum += b.rec.Bytes()
-		}
-		if r.o.Progress != nil {
-			r.o.Progress(meter.Progress{Phase: name, Elapsed: time.Since(r.echo.began), All: r.o.Time,
-				RTT: r.echo.newest(), Goodput: lately.Goodput(time.Now(), sum)})
-		}
-	}
-	s.To = r.echo.now()
-	for _, b := range flows {
-		why := ""
-		select {
-		case <-b.done:
-			why = cmp.Or(b.stderr.line(), "the connection ended")
-		default:
-		}
-		f, cpu := b.rec.Stop(""), time.Duration(0)
-		f.Shift(s.From - b.rec.Began().Sub(r.echo.began).Seconds())
-		if now := cpuOf(b.cmd.Process.Pid); now > 0 {
-			cpu = now - b.cpu
-		}
-		r.carried[name] = append(r.carried[name], carriedBy(f, cpu, time.Since(began)))
-		if f.Direction == meter.Download {
-			s.Local = append(s.Local, f)
-			far := r.kernel.flow(b.port)
-			far.Error = why
-			s.Far = append(s.Far, far)
-			continue
-		}
-		// Only this end knows how much has left; the last that did has not arrived.
-		s.Far = append(s.Far, f)
-		s.Local = append(s.Local, meter.Flow{Direction: f.Direction, Error: why})
-	}
-	r.rec.Spans = append(r.rec.Spans, s)
-}
-
-// bulk is a connection that carries data in one direction.
-type bulk struct {
+// load is the ssh of a flow.
+type load struct {
 	*session
-	rec  *meter.Recorder
-	done chan struct{} // closed when nothing more passes
-	cpu  time.Duration // that its process had before the load
+	cpu time.Duration // that its process had before the load
 }
+
+// used is the CPU time of an ssh in a load; no cpu: not known.
+type used struct{ cpu, wall time.Duration }
+
+func newTransport(h Host, conns int) *transport {
+	return &transport{Host: h, conns: conns, room: make(chan struct{}, maxAtOnce), used: map[string][]used{},
+		loads: map[*meter.Bulk]*load{}}
+}
+
+// Open starts an ssh for each flow.
+func (t *transport) Open(ctx context.Context, phase string) ([]*meter.Bulk, error) {
+	clear(t.loads)
+	flows, err := meter.OpenFlows(ctx, phase, t.conns, t.start)
+	t.kernel.begin()
+	t.began = time.Now()
+	for _, l := range t.loads {
+		l.cpu = cpuOf(l.cmd.Process.Pid)
+	}
+	return flows, err
+}
+
+// ended says why an ssh has ended. It is asked when that has had the time to say so.
+type ended struct{ *session }
+
+func (e ended) Error() string { return cmp.Or(e.stderr.line(), "the connection ended") }
 
 const block = 64 << 10
 
-// open starts the loads of a phase. One ssh is one TCP connection.
-func (r *run) open(ctx context.Context, phase string) (all []*bulk, err error) {
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	room := make(chan struct{}, maxAtOnce)
-	for _, direction := range []string{meter.Download, meter.Upload} {
-		if phase != direction && phase != meter.Both {
-			continue
-		}
-		for range r.o.Conns {
-			group.Go(func() {
-				room <- struct{}{}
-				b, e := r.load(ctx, direction)
-				<-room
-				mu.Lock()
-				defer mu.Unlock()
-				if e != nil {
-					err = e
-					return
-				}
-				all = append(all, b)
-			})
-		}
-	}
-	group.Wait()
-	if err != nil {
-		for _, b := range all {
-			b.rec.Stop("")
-			b.stop()
-		}
-		return nil, err
-	}
-	return all, nil
-}
-
-func (r *run) load(ctx context.Context, direction string) (*bulk, error) {
+func (t *transport) start(ctx context.Context, direction string) (*meter.Bulk, error) {
 	command := "cat >/dev/null"
 	if direction == meter.Download {
 		command = "cat /dev/zero" // it ends when nobody reads it any more
 	}
-	s, err := r.start(ctx, command)
+	t.room <- struct{}{}
+	s, err := t.Host.start(ctx, command)
+	<-t.room
 	if err != nil {
 		return nil, err
 	}
-	b := &bulk{session: s, rec: meter.Record(nil, direction, false), done: make(chan struct{})}
-	go func() {
-		defer close(b.done)
-		buffer := make([]byte, block)
-		for {
-			var n int
-			var err error
-			if direction == meter.Download {
-				n, err = s.stdout.Read(buffer)
-			} else {
-				n, err = s.stdin.Write(buffer)
-			}
-			b.rec.Add(n)
-			if err != nil {
-				return
-			}
+	b := meter.NewBulk(direction, s.end)
+	t.mu.Lock()
+	t.loads[b] = &load{session: s}
+	t.mu.Unlock()
+	move := s.stdout.Read
+	if direction == meter.Upload {
+		move = s.stdin.Write
+	}
+	go b.Carry(func(block []byte) (int, error) {
+		n, err := move(block)
+		if err != nil {
+			err = ended{s}
 		}
-	}()
+		return n, err
+	}, make([]byte, block))
 	return b, nil
 }
 
-func (b *bulk) stop() { b.end() }
+// Close ends the flows. Of those that send from here, only this end knows how much has left; the last that did has not
+// arrived.
+func (t *transport) Close(_ context.Context, phase string, flows []*meter.Bulk) (local, far []meter.Flow, _ string) {
+	for _, b := range flows {
+		l, u, here := t.loads[b], used{}, b.Stop()
+		if now := cpuOf(l.cmd.Process.Pid); now > 0 {
+			u.cpu = now - l.cpu
+		}
+		u.wall = time.Since(t.began)
+		t.used[phase] = append(t.used[phase], u)
+		if here.Direction == meter.Download {
+			local, far = append(local, here), append(far, t.kernel.flow(l.port))
+		} else {
+			local, far = append(local, meter.Flow{Direction: meter.Upload}), append(far, here)
+		}
+	}
+	for _, b := range flows {
+		b.Shut()
+	}
+	return local, far, ""
+}
+
+// carried is what each ssh has carried in a phase.
+func (t *transport) carried(s meter.Span) (all []carried) {
+	for i, u := range t.used[s.Name] {
+		f := s.Local[i]
+		if f.Direction == meter.Upload {
+			f = s.Far[i]
+		}
+		all = append(all, carriedBy(f, u.cpu, u.wall))
+	}
+	return all
+}
 
 // interval is the time between two keystrokes.
 const interval = 20 * time.Millisecond
@@ -420,69 +338,52 @@ const interval = 20 * time.Millisecond
 // echo types keys into a cat over a connection of its own.
 type echo struct {
 	*session
-	mu      sync.Mutex
-	began   time.Time
-	samples []meter.Sample
-	sent    []time.Time
-	last    float64
+	*meter.Probes
+	host string
 }
 
-func (h Host) startEcho(ctx context.Context) (*echo, error) {
+func (h Host) startEcho(ctx context.Context) (*meter.Prober, error) {
 	s, err := h.start(ctx, "cat")
 	if err != nil {
 		return nil, err
 	}
-	return &echo{session: s, began: time.Now()}, nil
-}
-
-func (e *echo) now() float64 { return time.Since(e.began).Seconds() }
-
-func (e *echo) newest() float64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.last
+	e := &echo{s, meter.NewProbes(), h.Name}
+	return &meter.Prober{Probes: e.Probes, By: "ssh", Interval: interval, Run: e.run}, nil
 }
 
 // maxOpen is how many keys may be without an echo: beyond, nothing is typed, so that little waits in ssh itself.
 const maxOpen = 500
 
-func (e *echo) run(ctx context.Context) {
+// run types until the context ends, and then waits a little for echoes that are under way.
+func (e *echo) run(ctx context.Context) (err error) {
 	done := make(chan struct{})
 	go func() { defer close(done); e.receive() }()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	answered := func() int {
-		n := len(e.samples)
-		for n > 0 && e.samples[n-1].RTT < 0 {
-			n--
-		}
-		return n
-	}
-	for ctx.Err() == nil {
-		e.mu.Lock()
-		open := len(e.sent) - answered()
-		if open < maxOpen {
-			e.sent = append(e.sent, time.Now())
-			e.samples = append(e.samples, meter.Sample{At: e.now(), RTT: -1, Lost: meter.LostUnknown})
-		}
-		n := len(e.sent) - 1
-		e.mu.Unlock()
-		if open < maxOpen {
-			if _, err := fmt.Fprintf(e.stdin, "%d\n", n); err != nil {
+	for open := true; open && ctx.Err() == nil; {
+		if e.Unanswered() < maxOpen {
+			if _, err := fmt.Fprintf(e.stdin, "%d\n", e.Send()); err != nil {
 				break
 			}
 		}
 		select {
 		case <-tick.C:
-			continue
 		case <-ctx.Done():
 		case <-done:
+			open = false
 		}
-		break
 	}
-	time.Sleep(interval)
+	if ctx.Err() == nil {
+		err = &hint.Error{What: fmt.Sprintf("the connection to %s ended in the middle: %s", e.host,
+			cmp.Or(e.stderr.line(), "ssh does not say why")), Try: "again"}
+	}
+	select {
+	case <-time.After(meter.AnswerTime):
+	case <-done:
+	}
 	e.end()
 	<-done
+	return err
 }
 
 // receive takes echoes: numbers, one a line. Anything else is nobody's.
@@ -499,7 +400,9 @@ func (e *echo) receive() {
 				break
 			}
 			rest = after
-			e.note(string(bytes.TrimRight(line, "\r")), at)
+			if n, err := strconv.Atoi(string(bytes.TrimRight(line, "\r"))); err == nil {
+				e.Answer(n, at)
+			}
 		}
 		const longest = 64
 		if len(rest) > longest {
@@ -509,16 +412,4 @@ func (e *echo) receive() {
 			return
 		}
 	}
-}
-
-func (e *echo) note(line string, at time.Time) {
-	n, err := strconv.Atoi(line)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err != nil || n < 0 || n >= len(e.sent) || e.samples[n].RTT >= 0 {
-		return
-	}
-	e.samples[n].RTT = float64(at.Sub(e.sent[n])) / float64(time.Millisecond)
-	e.samples[n].Lost = ""
-	e.last = e.samples[n].RTT
 }

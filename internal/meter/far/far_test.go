@@ -149,14 +149,12 @@ func TestStartEnds(t *testing.T) {
 func TestLoginsAtOnce(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	h := fake(t, "echo in >>"+log+"; sleep 0.1; echo out >>"+log)
-	r := &run{Host: h, o: meter.Options{Conns: 8}}
-	flows, err := r.open(t.Context(), meter.Both)
+	flows, err := newTransport(h, 8).Open(t.Context(), meter.Both)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range flows {
-		b.rec.Stop("")
-		b.stop()
+		b.End()
 	}
 	said, err := os.ReadFile(log)
 	if err != nil {

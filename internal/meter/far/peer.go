@@ -40,19 +40,7 @@ func Open(ctx context.Context, h Host) (*meter.Peer, error) {
 			defer func() { <-room }()
 			return h.fill(ctx, to, cc, packet)
 		},
-		Ask: func(ctx context.Context) (*meter.Asker, error) {
-			e, err := h.startEcho(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return &meter.Asker{By: "ssh", Began: e.began, Run: e.run, Seen: e.seen}, nil
-		}}, nil
-}
-
-func (e *echo) seen() []meter.Sample {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return append([]meter.Sample(nil), e.samples...)
+		Ask: h.startEcho}, nil
 }
 
 // endpoint is where ssh connects to.

@@ -4,15 +4,15 @@ package meter
 
 import "time"
 
-// Lately measures how fast a load has gone in the last while. What sends takes data in lumps, as ssh does by its
+// goodputMeter measures how fast a load has gone in the last while. What sends takes data in lumps, as ssh does by its
 // window, and a busy host reads it so. A shorter while shows those, and many times what the link carries.
-type Lately struct {
+type goodputMeter struct {
 	at    []time.Time
 	bytes []int64
 }
 
-// Goodput is that of the last two seconds, or since the first look, in Mbit/s. So many bytes have gone by now.
-func (l *Lately) Goodput(now time.Time, bytes int64) float64 {
+// look returns the goodput of the last two seconds, or since the first look, in Mbit/s. So many bytes have gone by now.
+func (l *goodputMeter) look(now time.Time, bytes int64) float64 {
 	const while = 2 * time.Second
 	l.at, l.bytes = append(l.at, now), append(l.bytes, bytes)
 	for len(l.at) > 2 && now.Sub(l.at[1]) >= while {
