@@ -199,7 +199,7 @@ func (c *Conn) build(ifindex int, s Stack, fresh func() Handle) error {
 func (t Tree) freshHandles() func() Handle {
 	used := map[uint16]bool{0: true}
 	for _, q := range t.Qdiscs {
-		used[q.Handle.Major()] = true
+		used[q.Handle.major()] = true
 	}
 	next := uint16(0)
 	return func() Handle {

@@ -37,15 +37,15 @@ func (o Outer) String() string { return fmt.Sprintf("%s/%d", o.Protocol, o.Port)
 // ParseOuters reads those of some texts that are one.
 func ParseOuters(texts []string) (all []Outer) {
 	for _, text := range texts {
-		if o, err := ParseOuter(text); err == nil {
+		if o, err := parseOuter(text); err == nil {
 			all = append(all, o)
 		}
 	}
 	return all
 }
 
-// ParseOuter reads "udp/51820".
-func ParseOuter(text string) (Outer, error) {
+// parseOuter reads "udp/51820".
+func parseOuter(text string) (Outer, error) {
 	protocol, number, _ := strings.Cut(text, "/")
 	port, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || port == 0 || protocol != "udp" && protocol != "tcp" {
@@ -107,7 +107,7 @@ func ParseArriving(text string) (Arriving, error) {
 	}
 	var outer []Outer
 	for _, word := range words[at+1:] {
-		o, err := ParseOuter(word)
+		o, err := parseOuter(word)
 		if err != nil {
 			return Arriving{}, err
 		}

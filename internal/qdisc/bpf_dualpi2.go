@@ -60,7 +60,7 @@ func (q BPFDualPI2) encode(Spec) ([]byte, error) {
 }
 
 func (q *BPFDualPI2) options() []option {
-	list := (*DualPI2)(&q.Options).options()
+	list := (*dualPI2Spec)(&q.Options).options()
 	for i, o := range list {
 		switch o.attr {
 		case dualpi2Limit:
@@ -120,7 +120,7 @@ func (q *BPFDualPI2) llll() option {
 func (q *BPFDualPI2) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *BPFDualPI2) finish() (Spec, error) {
-	spec, err := (*DualPI2)(&q.Options).finish()
+	spec, err := (*dualPI2Spec)(&q.Options).finish()
 	if err == nil {
 		err = overheads{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check()
 	}
@@ -138,7 +138,7 @@ func (q *BPFDualPI2) finish() (Spec, error) {
 	case q.LLLLMark&^q.LLLLMask != 0:
 		return nil, fmt.Errorf("llll_mark 0x%x has bits that its mask 0x%x leaves out", q.LLLLMark, q.LLLLMask)
 	}
-	q.Options = dualpi2.Options(spec.(DualPI2))
+	q.Options = dualpi2.Options(spec.(dualPI2Spec))
 	q.Rate -= q.Rate % 8
 	return *q, nil
 }

@@ -237,7 +237,7 @@ func TinName(i, of int) string {
 	return fmt.Sprintf("tin %d", i)
 }
 
-func cakeStats(s *Stats, b []byte) error {
+func readCakeStats(s *Stats, b []byte) error {
 	x, err := decodeCakeStats(b)
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ const (
 	codelCEThreshold
 )
 
-// Codel is one queue under the CoDel AQM of RFC 8289 (net/sched/sch_codel.c, tc-codel(8)).
-type Codel struct {
+// codelSpec is one queue under the CoDel AQM of RFC 8289 (net/sched/sch_codel.c, tc-codel(8)).
+type codelSpec struct {
 	Limit       uint32         `json:"limit"`        // packets, 1 and up; default 1000
 	Interval    units.Duration `json:"interval"`     // default 100ms
 	Target      units.Duration `json:"target"`       // acceptable standing delay; default 5ms
@@ -28,16 +28,16 @@ type Codel struct {
 	CEThreshold units.Duration `json:"ce_threshold"` // mark above this delay; 4294.967295s: off, the default
 }
 
-func newCodel() *Codel {
-	return &Codel{Limit: 1000, Interval: units.Duration(100e6), Target: units.Duration(5e6), CEThreshold: never}
+func newCodel() *codelSpec {
+	return &codelSpec{Limit: 1000, Interval: units.Duration(100e6), Target: units.Duration(5e6), CEThreshold: never}
 }
 
-func (q Codel) Kind() string                     { return "codel" }
-func (q Codel) String() string                   { return format(q) }
-func (q Codel) edit() editor                     { return &q }
-func (q Codel) encode(base Spec) ([]byte, error) { return encodeAttributes(q, base) }
+func (q codelSpec) Kind() string                     { return "codel" }
+func (q codelSpec) String() string                   { return format(q) }
+func (q codelSpec) edit() editor                     { return &q }
+func (q codelSpec) encode(base Spec) ([]byte, error) { return encodeAttributes(q, base) }
 
-func (q *Codel) options() []option {
+func (q *codelSpec) options() []option {
 	return []option{
 		count("limit", codelLimit, 4, &q.Limit, 1, math.MaxUint32),
 		codelTime("interval", codelInterval, &q.Interval, 1),
@@ -47,9 +47,9 @@ func (q *Codel) options() []option {
 	}
 }
 
-func (q *Codel) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
+func (q *codelSpec) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
-func (q *Codel) finish() (Spec, error) {
+func (q *codelSpec) finish() (Spec, error) {
 	q.Interval, q.Target = codelPositive(q.Interval), codelPositive(q.Target)
 	if q.CEThreshold != never {
 		q.CEThreshold = codelRound(q.CEThreshold)
@@ -103,8 +103,8 @@ func codelReplay(options []byte) []byte {
 	})
 }
 
-// CodelStats are codel's (struct tc_codel_xstats).
-type CodelStats struct {
+// codelStats are codel's (struct tc_codel_xstats).
+type codelStats struct {
 	MaxPacket     uint32 `json:"max_packet"`     // bytes
 	Count         uint32 `json:"count"`          // drops since dropping began
 	LastCount     uint32 `json:"last_count"`     //
@@ -116,9 +116,9 @@ type CodelStats struct {
 	CEMarks       uint32 `json:"ce_marks"`       // packets marked above ce_threshold
 }
 
-func codelStats(s *Stats, b []byte) error {
+func readCodelStats(s *Stats, b []byte) error {
 	f := &fields{b}
-	x := CodelStats{f.u32(), f.u32(), f.u32(), f.u32(), int32(f.u32()), f.u32(), f.u32(), f.u32() != 0, f.u32()}
+	x := codelStats{f.u32(), f.u32(), f.u32(), f.u32(), int32(f.u32()), f.u32(), f.u32(), f.u32() != 0, f.u32()}
 	s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), x
 	return nil
 }

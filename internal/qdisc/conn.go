@@ -382,7 +382,7 @@ func (c *Conn) complete(ifindex int, t *Tree, d device) error {
 		t.Filters = append(append(t.Filters, markRoots(filters)...), templates...)
 	}
 	for _, class := range t.Classes {
-		if class.Handle.Minor() == 0 { // hfsc's root, whose filters are the qdisc's
+		if class.Handle.minor() == 0 { // hfsc's root, whose filters are the qdisc's
 			continue
 		}
 		filters, err := c.filters(ifindex, class.Handle)
@@ -429,11 +429,11 @@ func (t Tree) readHTB(q Qdisc, d device) Spec {
 	}
 	var classes []Class
 	for _, class := range t.Classes {
-		if class.Handle.Major() == q.Handle.Major() {
+		if class.Handle.major() == q.Handle.major() {
 			classes = append(classes, class)
 		}
 	}
-	if len(classes) != 1 || classes[0].Parent != Root || classes[0].Handle.Minor() != htb.Class {
+	if len(classes) != 1 || classes[0].Parent != Root || classes[0].Handle.minor() != htb.Class {
 		return nil
 	}
 	if err := htb.decodeClass(classes[0].Options); err != nil {

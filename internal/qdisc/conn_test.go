@@ -196,7 +196,7 @@ func TestTrees(t *testing.T) {
 			if name == "statistics" {
 				got := trees[2].Qdiscs[0].Stats
 				want := Stats{Bytes: 1000, Packets: 10, Qlen: 3, Backlog: 300, Drops: 7, Requeues: 8, Overlimits: 9,
-					Marks: 11, X: FQCodelStats{ECNMarks: 5, CEMarks: 6}}
+					Marks: 11, X: fqCodelStats{ECNMarks: 5, CEMarks: 6}}
 				if got != want {
 					t.Errorf("%+v, want %+v", got, want)
 				}
@@ -255,7 +255,7 @@ func TestHostileAnswers(t *testing.T) {
 		}
 		return nil, io.EOF
 	})}
-	if err := silent.Replace(2, Stack{FIFO{}}); err == nil || !strings.Contains(err.Error(), "did not answer") {
+	if err := silent.Replace(2, Stack{fifoSpec{}}); err == nil || !strings.Contains(err.Error(), "did not answer") {
 		t.Errorf("no answer: %v", err)
 	}
 }
@@ -436,7 +436,7 @@ func TestChangeRequests(t *testing.T) {
 		}
 	}
 	cake := mustParse(t, "cake")[0]
-	for _, q := range []Qdisc{{Kind: "fq", Handle: 0x10000, Spec: FIFO{}}, {Kind: "cake", Handle: 0x10000},
+	for _, q := range []Qdisc{{Kind: "fq", Handle: 0x10000, Spec: fifoSpec{}}, {Kind: "cake", Handle: 0x10000},
 		{Kind: "cake", Spec: mustParse(t, "cake nat")[0]}} {
 		if err := (&kernel{}).dial(t).Change(2, q, cake); err == nil || !strings.Contains(err.Error(), "replace it") {
 			t.Errorf("%+v: %v", q, err)

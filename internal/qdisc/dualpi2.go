@@ -34,23 +34,23 @@ const (
 	dualpi2SplitGSO
 )
 
-// DualPI2 is the coupled dual-queue AQM of RFC 9332 (net/sched/sch_dualpi2.c, tc-dualpi2(8), Linux 6.17). It has no
+// dualPI2Spec is the coupled dual-queue AQM of RFC 9332 (net/sched/sch_dualpi2.c, tc-dualpi2(8), Linux 6.17). It has no
 // rate of its own.
-type DualPI2 dualpi2.Options
+type dualPI2Spec dualpi2.Options
 
-func newDualPI2() *DualPI2 {
-	q := DualPI2(dualpi2.Defaults().Options)
+func newDualPI2() *dualPI2Spec {
+	q := dualPI2Spec(dualpi2.Defaults().Options)
 	return &q
 }
 
-func (q DualPI2) Kind() string   { return "dualpi2" }
-func (q DualPI2) String() string { return format(q) }
-func (q DualPI2) edit() editor   { return &q }
+func (q dualPI2Spec) Kind() string   { return "dualpi2" }
+func (q dualPI2Spec) String() string { return format(q) }
+func (q dualPI2Spec) edit() editor   { return &q }
 
-func (q DualPI2) encode(base Spec) ([]byte, error) {
+func (q dualPI2Spec) encode(base Spec) ([]byte, error) {
 	// A new limit makes the kernel derive the memory limit anew (dualpi2_change), so one that is to stay is sent again,
 	// after it.
-	if before, ok := base.(DualPI2); ok && before.Limit != q.Limit {
+	if before, ok := base.(dualPI2Spec); ok && before.Limit != q.Limit {
 		before.MemLimit = 0
 		base = before
 	}
@@ -60,7 +60,7 @@ func (q DualPI2) encode(base Spec) ([]byte, error) {
 // dualpi2Step is the longest step or update interval: the kernel keeps it in 32 bits of nanoseconds.
 const dualpi2Step = units.Duration(math.MaxUint32 / 1000 * 1000)
 
-func (q *DualPI2) options() []option {
+func (q *dualPI2Spec) options() []option {
 	tupdate := microseconds("tupdate", dualpi2TUpdate, &q.TUpdate, 1)
 	target := microseconds("target", dualpi2Target, &q.Target, 1)
 	alpha, beta := gain("alpha", dualpi2Alpha, &q.Alpha), gain("beta", dualpi2Beta, &q.Beta)
@@ -96,7 +96,7 @@ func (q *DualPI2) options() []option {
 }
 
 // step is one option with two attributes, of which one is sent.
-func (q *DualPI2) step() (packets, time option) {
+func (q *dualPI2Spec) step() (packets, time option) {
 	key := func() string {
 		if q.StepPackets > 0 {
 			return fmt.Sprintf("step_thresh %dp", q.StepPackets)
@@ -130,7 +130,7 @@ func (q *DualPI2) step() (packets, time option) {
 // rtts are tc's way to set target, tupdate, alpha and beta in one go, for a 10 dB stability margin. The formulas are
 // tc's, as is their mix of single and double precision (iproute2 tc/q_dualpi2.c), so that the same words give the same
 // bytes.
-func (q *DualPI2) rtts(replaced ...*option) (longest, typical option) {
+func (q *dualPI2Spec) rtts(replaced ...*option) (longest, typical option) {
 	const typicalToMax = 6
 	var max, typ uint64 // microseconds, 0: not given
 	set := ""
@@ -230,7 +230,7 @@ func dualpi2Reported(v uint32) uint32 {
 	return uint32(uint64(uint32(kept)) * 1e9 << 2 / math.MaxUint32)
 }
 
-func (q *DualPI2) decode(b []byte, d device) error {
+func (q *dualPI2Spec) decode(b []byte, d device) error {
 	attributes, err := unpack(b)
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func (q *DualPI2) decode(b []byte, d device) error {
 	return nil
 }
 
-func (q *DualPI2) finish() (Spec, error) {
+func (q *dualPI2Spec) finish() (Spec, error) {
 	switch {
 	case q.Limit == 0:
 		return nil, errors.New("limit is zero")
@@ -304,7 +304,7 @@ type DualPI2Stats struct {
 	MemoryLimit   uint32  `json:"memory_limit"`    // bytes
 }
 
-func dualpi2Stats(s *Stats, b []byte) error {
+func readDualPI2Stats(s *Stats, b []byte) error {
 	f := &fields{b}
 	x := DualPI2Stats{float64(f.u32()) / 0xFFFFFFFF, f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(),
 		int32(f.u32()), f.u32(), f.u32(), f.u32()}

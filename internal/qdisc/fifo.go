@@ -11,23 +11,23 @@ import (
 	"weir/internal/units"
 )
 
-// FIFO is a queue without any management: pfifo counts packets, bfifo bytes (net/sched/sch_fifo.c, tc-bfifo(8)).
-type FIFO struct {
+// fifoSpec is a queue without any management: pfifo counts packets, bfifo bytes (net/sched/sch_fifo.c, tc-bfifo(8)).
+type fifoSpec struct {
 	Bytes bool `json:"bytes"` // bfifo
 	// packets or bytes, 1 and up; 0: the device's queue length, times its largest packet for bytes
 	Limit uint32 `json:"limit"`
 }
 
-func (f FIFO) Kind() string {
+func (f fifoSpec) Kind() string {
 	if f.Bytes {
 		return "bfifo"
 	}
 	return "pfifo"
 }
-func (f FIFO) String() string { return format(f) }
-func (f FIFO) edit() editor   { return &f }
+func (f fifoSpec) String() string { return format(f) }
+func (f fifoSpec) edit() editor   { return &f }
 
-func (f FIFO) encode(base Spec) ([]byte, error) {
+func (f fifoSpec) encode(base Spec) ([]byte, error) {
 	if f == base {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (f FIFO) encode(base Spec) ([]byte, error) {
 	return u32bytes(f.Limit), nil // struct tc_fifo_qopt, bare
 }
 
-func (f *FIFO) options() []option {
+func (f *fifoSpec) options() []option {
 	if f.Bytes {
 		return []option{auto(value("limit", 0, 4,
 			func(s string) (uint64, error) {
@@ -56,7 +56,7 @@ func (f *FIFO) options() []option {
 	return []option{auto(count("limit", 0, 4, &f.Limit, 1, math.MaxUint32), &f.Limit)}
 }
 
-func (f *FIFO) decode(b []byte, d device) error {
+func (f *fifoSpec) decode(b []byte, d device) error {
 	v, err := integer(b)
 	if err != nil || len(b) != 4 || v == 0 {
 		return fmt.Errorf("limit: %s", strings.TrimSpace(fmt.Sprint(v, err)))
@@ -69,4 +69,4 @@ func (f *FIFO) decode(b []byte, d device) error {
 	return nil
 }
 
-func (f *FIFO) finish() (Spec, error) { return *f, nil }
+func (f *fifoSpec) finish() (Spec, error) { return *f, nil }

@@ -346,7 +346,7 @@ func filterRequest(typ uint16, flags netlink.HeaderFlags, ifindex int, handle ui
 // replayFilters makes the filters at q and at its classes.
 func (t Tree) replayFilters(ifindex int, q Qdisc) ([]request, error) {
 	here := slices.DeleteFunc(slices.Clone(t.Filters),
-		func(f Filter) bool { return f.Parent.Major() != q.Handle.Major() })
+		func(f Filter) bool { return f.Parent.major() != q.Handle.major() })
 	requests, after, err := tables(ifindex, here)
 	if err != nil {
 		return nil, err
@@ -425,7 +425,7 @@ func (t Tree) filtersRestorable() error {
 		// Each of these lists the tables of all, and so nothing tells whose they are.
 		if j := slices.IndexFunc(t.Filters[:i], func(other Filter) bool {
 			return f.Kind == "u32" && other.Kind == "u32" && f.Priority == other.Priority &&
-				f.Parent.Major() == other.Parent.Major() && f.place() != other.place()
+				f.Parent.major() == other.Parent.major() && f.place() != other.place()
 		}); j >= 0 {
 			return &Lost{What: fmt.Sprintf("%v: %v has the same priority, and the kernel does not tell their "+
 				"tables apart", f, t.Filters[j]), object: "filter", remove: f.remove()}

@@ -35,8 +35,8 @@ const (
 	fqOffloadHorizon
 )
 
-// FQ is fair queueing with pacing, made for a host's own connections (net/sched/sch_fq.c, tc-fq(8)).
-type FQ struct {
+// fqSpec is fair queueing with pacing, made for a host's own connections (net/sched/sch_fq.c, tc-fq(8)).
+type fqSpec struct {
 	Limit     uint32 `json:"limit"`      // packets; default 10000
 	FlowLimit uint32 `json:"flow_limit"` // packets of one flow; default 100
 	Quantum   uint32 `json:"quantum"`    // bytes per round, 256 to 1048576; 0: two of the device's largest packets
@@ -65,8 +65,8 @@ type FQ struct {
 // fqUnlimited is the kernel's word for no maxrate.
 const fqUnlimited = math.MaxUint32
 
-func newFQ() *FQ {
-	return &FQ{Limit: 10000, FlowLimit: 100, Pacing: true, Buckets: 1024, RefillDelay: units.Duration(40e6),
+func newFQ() *fqSpec {
+	return &fqSpec{Limit: 10000, FlowLimit: 100, Pacing: true, Buckets: 1024, RefillDelay: units.Duration(40e6),
 		OrphanMask:       1023,
 		LowRateThreshold: 550000, CEThreshold: never, TimerSlack: units.Duration(10e3), Horizon: units.Duration(10e9),
 		HorizonDrop: true,
@@ -75,12 +75,12 @@ func newFQ() *FQ {
 		Weights: [3]int32{9 << 16, 3 << 16, 1 << 16}}
 }
 
-func (q FQ) Kind() string                     { return "fq" }
-func (q FQ) String() string                   { return format(q) }
-func (q FQ) edit() editor                     { return &q }
-func (q FQ) encode(base Spec) ([]byte, error) { return encodeAttributes(q, base) }
+func (q fqSpec) Kind() string                     { return "fq" }
+func (q fqSpec) String() string                   { return format(q) }
+func (q fqSpec) edit() editor                     { return &q }
+func (q fqSpec) encode(base Spec) ([]byte, error) { return encodeAttributes(q, base) }
 
-func (q *FQ) options() []option {
+func (q *fqSpec) options() []option {
 	buckets := count("buckets", fqBucketsLog, 4, &q.Buckets, 2, 1<<18)
 	buckets.encode = func() []byte { return u32bytes(uint32(bits.Len32(q.Buckets - 1))) } // the logarithm
 	buckets.decode = func(b []byte) error {
@@ -163,7 +163,7 @@ func orNone(o option, p *units.Rate) option {
 }
 
 // priomap is struct tc_prio_qopt: the number of bands, then 16 bytes.
-func (q *FQ) priomap() option {
+func (q *fqSpec) priomap() option {
 	return option{
 		words: []string{"bands"},
 		attr:  fqPriomap,
@@ -201,7 +201,7 @@ func (q *FQ) priomap() option {
 	}
 }
 
-func (q *FQ) weights() option {
+func (q *fqSpec) weights() option {
 	return option{
 		words: []string{"weights"},
 		attr:  fqWeights,
@@ -244,7 +244,7 @@ func (q *FQ) weights() option {
 	}
 }
 
-func (q *FQ) decode(b []byte, d device) error {
+func (q *fqSpec) decode(b []byte, d device) error {
 	if err := decodeAttributes(q.options(), b); err != nil {
 		return err
 	}
@@ -257,15 +257,15 @@ func (q *FQ) decode(b []byte, d device) error {
 	return nil
 }
 
-func (q *FQ) finish() (Spec, error) {
+func (q *fqSpec) finish() (Spec, error) {
 	q.Buckets = 1 << bits.Len32(max(q.Buckets, 2)-1) // tc sends the logarithm, rounded up
 	q.MaxRate -= q.MaxRate % 8
 	q.LowRateThreshold -= q.LowRateThreshold % 8
 	return *q, nil
 }
 
-// FQStats are fq's (struct tc_fq_qd_stats); an older kernel's lack the last ones.
-type FQStats struct {
+// fqStats are fq's (struct tc_fq_qd_stats); an older kernel's lack the last ones.
+type fqStats struct {
 	GCFlows             uint64    `json:"gc_flows"`               // idle flows forgotten
 	Throttled           uint64    `json:"throttled"`              // times that a flow waited for its pace
 	FlowsLimit          uint64    `json:"flows_plimit"`           // packets dropped at flow_limit
@@ -284,9 +284,9 @@ type FQStats struct {
 	BandPackets         [3]uint32 `json:"band_packets"`           // waiting now
 }
 
-func fqStats(s *Stats, b []byte) error {
+func readFQStats(s *Stats, b []byte) error {
 	f := &fields{b}
-	x := FQStats{GCFlows: f.u64()}
+	x := fqStats{GCFlows: f.u64()}
 	f.u64() // highprio_packets and tcp_retrans are obsolete
 	f.u64()
 	x.Throttled, x.FlowsLimit, x.TooLong, x.AllocationErrors = f.u64(), f.u64(), f.u64(), f.u64()

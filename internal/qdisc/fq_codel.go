@@ -129,8 +129,8 @@ func fqCodelReplay(options []byte) []byte {
 	})
 }
 
-// FQCodelStats are fq_codel's (struct tc_fq_codel_qd_stats).
-type FQCodelStats struct {
+// fqCodelStats are fq_codel's (struct tc_fq_codel_qd_stats).
+type fqCodelStats struct {
 	MaxPacket      uint32 `json:"max_packet"`      // bytes
 	DropOverlimit  uint32 `json:"drop_overlimit"`  // packets dropped at the packet limit
 	ECNMarks       uint32 `json:"ecn_marks"`       // packets
@@ -142,10 +142,10 @@ type FQCodelStats struct {
 	DropOvermemory uint32 `json:"drop_overmemory"` // packets dropped at the memory limit
 }
 
-func fqCodelStats(s *Stats, b []byte) error {
+func readFQCodelStats(s *Stats, b []byte) error {
 	const ofQdisc = 0 // TCA_FQ_CODEL_XSTATS_QDISC
 	if f := (&fields{b}); f.u32() == ofQdisc {
-		x := FQCodelStats{f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32()}
+		x := fqCodelStats{f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32()}
 		s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), x
 	}
 	return nil

@@ -27,7 +27,7 @@ func reported(s Spec, options []byte) []byte {
 	}
 	for _, a := range list {
 		switch s := s.(type) {
-		case Codel:
+		case codelSpec:
 			if a.Type == codelTarget || a.Type == codelInterval || a.Type == codelCEThreshold {
 				round(a.Data, codelReported)
 			}
@@ -35,7 +35,7 @@ func reported(s Spec, options []byte) []byte {
 			if a.Type == fqCodelTarget || a.Type == fqCodelInterval || a.Type == fqCodelCEThreshold {
 				round(a.Data, codelReported)
 			}
-		case DualPI2:
+		case dualPI2Spec:
 			if a.Type == dualpi2Alpha || a.Type == dualpi2Beta {
 				round(a.Data, dualpi2Reported)
 			}
@@ -59,7 +59,7 @@ func readsBack(t *testing.T, s Spec) {
 		t.Fatalf("%s: %v", s, err)
 	}
 	switch want := s.(type) {
-	case FIFO, Plain: // the kernel's choice is not sent
+	case fifoSpec, plainSpec: // the kernel's choice is not sent
 		if options == nil {
 			return
 		}
@@ -81,7 +81,7 @@ func readsBack(t *testing.T, s Spec) {
 		return
 	}
 	back := decode(s.Kind(), reported(s, options), device{})
-	if n, ok := back.(Netem); ok && s.(Netem).Seed == 0 {
+	if n, ok := back.(netemSpec); ok && s.(netemSpec).Seed == 0 {
 		n.Seed, back = 0, n
 	}
 	if back != s {
@@ -102,9 +102,9 @@ func FuzzParse(f *testing.F) {
 	f.Add("dualpi2 max_rtt 1us typical_rtt 1us")
 	f.Add("bpf_dualpi2 rate 50mbit alpha 0.16 raw overhead 4 ptm mpu 64 llll_mark 0x1/0xff step_thresh 5p any_ect")
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := ParseHandle(text); err == nil {
-			h, _ := ParseHandle(text)
-			if again, err := ParseHandle(h.String()); err != nil || again != h {
+		if _, err := parseHandle(text); err == nil {
+			h, _ := parseHandle(text)
+			if again, err := parseHandle(h.String()); err != nil || again != h {
 				t.Errorf("handle %q → %s → %s, %v", text, h, again, err)
 			}
 		}

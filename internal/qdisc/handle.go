@@ -18,11 +18,11 @@ const (
 	Ingress Handle = 0xFFFFFFF1
 )
 
-// Major is the part that a discipline shares with all below it.
-func (h Handle) Major() uint16 { return uint16(h >> 16) }
+// major is the part that a discipline shares with all below it.
+func (h Handle) major() uint16 { return uint16(h >> 16) }
 
-// Minor is 0 for a discipline, 1 and up for its classes and queues.
-func (h Handle) Minor() uint16 { return uint16(h) }
+// minor is 0 for a discipline, 1 and up for its classes and queues.
+func (h Handle) minor() uint16 { return uint16(h) }
 
 // below is the slot of h with that minor number.
 func (h Handle) below(minor uint16) Handle { return h&0xFFFF0000 | Handle(minor) }
@@ -34,16 +34,16 @@ func (h Handle) String() string {
 		return "root"
 	case h == Ingress:
 		return "ingress"
-	case h.Minor() == 0:
-		return fmt.Sprintf("%x:", h.Major())
-	case h.Major() == 0:
-		return fmt.Sprintf(":%x", h.Minor())
+	case h.minor() == 0:
+		return fmt.Sprintf("%x:", h.major())
+	case h.major() == 0:
+		return fmt.Sprintf(":%x", h.minor())
 	}
-	return fmt.Sprintf("%x:%x", h.Major(), h.Minor())
+	return fmt.Sprintf("%x:%x", h.major(), h.minor())
 }
 
-// ParseHandle reads what String writes.
-func ParseHandle(s string) (Handle, error) {
+// parseHandle reads what String writes.
+func parseHandle(s string) (Handle, error) {
 	switch s {
 	case "root":
 		return Root, nil
@@ -73,6 +73,6 @@ func (h Handle) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (h *Handle) UnmarshalText(b []byte) (err error) {
-	*h, err = ParseHandle(string(b))
+	*h, err = parseHandle(string(b))
 	return err
 }

@@ -255,8 +255,8 @@ func htbReplay(options []byte) []byte {
 	})
 }
 
-// HTBStats are those of an htb class (struct tc_htb_xstats).
-type HTBStats struct {
+// htbStats are those of an htb class (struct tc_htb_xstats).
+type htbStats struct {
 	Lends   uint32 `json:"lends"`   // packets sent within its rate
 	Borrows uint32 `json:"borrows"` // packets sent on its parent's
 	Giants  uint32 `json:"giants"`  // no longer counted
@@ -264,8 +264,8 @@ type HTBStats struct {
 	CTokens int32  `json:"ctokens"` // ticks of 64 ns
 }
 
-func htbStats(s *Stats, b []byte) error {
+func readHTBStats(s *Stats, b []byte) error {
 	f := &fields{b}
-	s.X = HTBStats{f.u32(), f.u32(), f.u32(), int32(f.u32()), int32(f.u32())}
+	s.X = htbStats{f.u32(), f.u32(), f.u32(), int32(f.u32()), int32(f.u32())}
 	return nil
 }

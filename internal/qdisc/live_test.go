@@ -164,7 +164,7 @@ func TestLiveReplaceAndRestore(t *testing.T) {
 			if again, _ := read.Stack(); err != nil || !read.Same(tree) || !again[:len(back)].Equal(back) {
 				t.Fatalf("written down and read it is %v, %v", again, err)
 			}
-			if err := c.Replace(ifindex, Stack{FIFO{Limit: 3}}); err != nil {
+			if err := c.Replace(ifindex, Stack{fifoSpec{Limit: 3}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Restore(ifindex, read); err != nil {
@@ -305,7 +305,7 @@ func TestLiveRefused(t *testing.T) {
 	if after, err := c.Tree(ifindex); err != nil || !after.Same(before) {
 		t.Errorf("it left %+v, %v", after, err)
 	}
-	if err := c.Change(ifindex, before.Qdiscs[0], FIFO{Limit: 5}); err == nil {
+	if err := c.Change(ifindex, before.Qdiscs[0], fifoSpec{Limit: 5}); err == nil {
 		t.Error("one kind was changed into another")
 	}
 	for range 2 { // the second time there is nothing to do
@@ -372,29 +372,29 @@ func liveStatistics(packets, length uint64) map[string]func(Stats) bool {
 			return ok && x.PacketsC >= n && x.PacketsL == 0 && x.MemoryLimit == 10000*2*1514
 		},
 		"fq": func(s Stats) bool {
-			x, ok := s.X.(FQStats)
+			x, ok := s.X.(fqStats)
 			return ok && (x.Flows > 0 || x.FastPath > 0)
 		},
 		"htb rate 8kbit | fq_codel limit 5": func(s Stats) bool {
-			x, ok := s.X.(FQCodelStats)
+			x, ok := s.X.(fqCodelStats)
 			return ok && uint64(x.DropOverlimit) == s.Drops && s.Drops > 0 && x.ECNMarks == 0 && x.CEMarks == 0 &&
 				x.NewFlowCount > 0 && x.NewFlows+x.OldFlows > 0 && x.MemoryUsage < 1<<20 &&
 				x.MaxPacket >= size && x.MaxPacket < 10*size && x.DropOvermemory == 0
 		},
 		"htb rate 8kbit | codel limit 5": func(s Stats) bool {
-			x, ok := s.X.(CodelStats)
+			x, ok := s.X.(codelStats)
 			return ok && uint64(x.DropOverlimit) == s.Drops && s.Drops > 0 && x.MaxPacket >= size &&
 				x.MaxPacket < 10*size && x.Count == 0 && x.ECNMarks == 0 && x.CEMarks == 0 && !x.Dropping
 		},
 		"htb rate 8kbit | pie": func(s Stats) bool {
-			x, ok := s.X.(PIEStats)
+			x, ok := s.X.(pieStats)
 			return ok && uint64(x.Packets) == s.Packets+s.Qlen && x.Packets >= n && x.MaxQueue > 0 &&
 				uint64(x.MaxQueue)+1 >= s.Qlen && x.MaxQueue < x.Packets && // the packet that comes is not in it yet
 				x.ECNMarks == 0 && x.Overlimit == 0 &&
 				uint64(x.Dropped) == s.Drops && x.Probability < 1
 		},
 		"netem loss random 100% limit 100": func(s Stats) bool {
-			x, ok := s.X.(NetemStats) // older kernels count nothing of their own
+			x, ok := s.X.(netemStats) // older kernels count nothing of their own
 			return s.Drops >= packets && (s.X == nil || ok && x.Dropped == s.Drops && x.Delayed == 0 &&
 				x.Corrupted == 0 && x.Duplicated == 0 && x.Reordered == 0 && x.ECNMarks == 0)
 		},
@@ -454,7 +454,7 @@ func checkHTB(t *testing.T, tree Tree, packets uint64) {
 		t.Fatalf("%+v", tree.Classes)
 	}
 	class := tree.Classes[0].Stats
-	x, ok := class.X.(HTBStats)
+	x, ok := class.X.(htbStats)
 	if !ok || uint64(x.Lends) != class.Packets || x.Lends == 0 || x.Borrows != 0 || x.Giants != 0 ||
 		tree.Classes[0].Rate != 1e9 && tree.Classes[0].Rate != 8000 {
 		t.Errorf("%+v", tree.Classes[0])
@@ -499,7 +499,7 @@ func TestLiveREDStats(t *testing.T) {
 		if q.Kind != "red" {
 			continue
 		}
-		x, ok := q.Stats.X.(REDStats)
+		x, ok := q.Stats.X.(redStats)
 		if !ok || x.Full == 0 || uint64(x.Full) != q.Stats.Drops || x.Early != 0 || x.Other != 0 || x.Marked != 0 {
 			t.Errorf("%+v", q.Stats)
 		}

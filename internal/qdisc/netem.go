@@ -35,17 +35,17 @@ const (
 
 const netemLossGE = 2 // NETEM_LOSS_GE, within netemLoss
 
-// Netem delays, loses, duplicates, corrupts and reorders packets on purpose (net/sched/sch_netem.c, tc-netem(8)). The
-// kernel does not report a delay distribution, so none is offered here. It keeps shares as 32 bits; each correlation is
-// that with the previous packet.
-type Netem struct {
+// netemSpec delays, loses, duplicates, corrupts and reorders packets on purpose (net/sched/sch_netem.c, tc-netem(8)).
+// The kernel does not report a delay distribution, so none is offered here. It keeps shares as 32 bits; each
+// correlation is that with the previous packet.
+type netemSpec struct {
 	Limit                uint32         `json:"limit"`                 // packets, 1 and up; default 1000
 	Delay                units.Duration `json:"delay"`                 // added to each packet
 	Jitter               units.Duration `json:"jitter"`                // by which the delay varies, up to 2.147483647s
 	DelayCorrelation     units.Share    `json:"delay_correlation"`     //
 	Loss                 units.Share    `json:"loss"`                  // lost at random
 	LossCorrelation      units.Share    `json:"loss_correlation"`      //
-	Gilbert              Gilbert        `json:"gemodel"`               // lost in bursts, instead
+	Gilbert              gilbertModel   `json:"gemodel"`               // lost in bursts, instead
 	ECN                  bool           `json:"ecn"`                   // mark instead of losing
 	Duplicate            units.Share    `json:"duplicate"`             //
 	DuplicateCorrelation units.Share    `json:"duplicate_correlation"` //
@@ -64,26 +64,26 @@ type Netem struct {
 	Seed uint64 `json:"seed"`
 }
 
-// Gilbert is the loss model of Gilbert and Elliott: a good and a bad state, each with a loss of its own. The zero value
-// is none.
-type Gilbert struct {
+// gilbertModel is the loss model of Gilbert and Elliott: a good and a bad state, each with a loss of its own. The zero
+// value is none.
+type gilbertModel struct {
 	P    units.Share `json:"p"`   // from good to bad
 	R    units.Share `json:"r"`   // from bad to good
 	Bad  units.Share `json:"1-h"` // lost while bad
 	Good units.Share `json:"1-k"` // lost while good
 }
 
-func newNetem() *Netem { return &Netem{Limit: 1000} }
+func newNetem() *netemSpec { return &netemSpec{Limit: 1000} }
 
-func (q Netem) Kind() string   { return "netem" }
-func (q Netem) String() string { return format(q) }
-func (q Netem) edit() editor   { return &q }
+func (q netemSpec) Kind() string   { return "netem" }
+func (q netemSpec) String() string { return format(q) }
+func (q netemSpec) edit() editor   { return &q }
 
 // The kernel's shares: 0 to 4294967295 for 0 to 1, rounded half to even as tc does.
 func toShare(v uint32) units.Share   { return units.Share(float64(v) / math.MaxUint32) }
 func fromShare(s units.Share) uint32 { return uint32(math.RoundToEven(float64(s) * math.MaxUint32)) }
 
-func (q *Netem) options() []option {
+func (q *netemSpec) options() []option {
 	return []option{
 		{
 			words: []string{"limit"},
@@ -103,7 +103,7 @@ func (q *Netem) options() []option {
 			words: []string{"loss", "drop"},
 			read:  q.readLoss,
 			write: func() string {
-				if q.Gilbert != (Gilbert{}) {
+				if q.Gilbert != (gilbertModel{}) {
 					return fmt.Sprintf("loss gemodel %s %s %s %s", q.Gilbert.P, q.Gilbert.R, q.Gilbert.Bad,
 						q.Gilbert.Good)
 				}
@@ -210,7 +210,7 @@ func signed(p *int32) func(string) error {
 	}
 }
 
-func (q *Netem) shares(word string, p, correlation *units.Share) option {
+func (q *netemSpec) shares(word string, p, correlation *units.Share) option {
 	return option{
 		words: []string{word},
 		read:  func(_ string, a *args) error { return values(a, share(p), share(correlation)) },
@@ -218,7 +218,7 @@ func (q *Netem) shares(word string, p, correlation *units.Share) option {
 	}
 }
 
-func (q *Netem) readLoss(_ string, a *args) error {
+func (q *netemSpec) readLoss(_ string, a *args) error {
 	if a.number() { // tc's older form has no model's name
 		return values(a, share(&q.Loss), share(&q.LossCorrelation))
 	}
@@ -232,7 +232,7 @@ func (q *Netem) readLoss(_ string, a *args) error {
 	if model == "random" {
 		return values(a, share(&q.Loss), share(&q.LossCorrelation))
 	}
-	g := Gilbert{Bad: 1, R: -1}
+	g := gilbertModel{Bad: 1, R: -1}
 	if err := values(a, share(&g.P), share(&g.R), share(&g.Bad), share(&g.Good)); err != nil {
 		return err
 	}
@@ -245,8 +245,8 @@ func (q *Netem) readLoss(_ string, a *args) error {
 
 // encode sends the struct and what differs from base; the kernel forgets a delay and a loss model that are not said
 // again.
-func (q Netem) encode(base Spec) ([]byte, error) {
-	before, _ := base.(Netem)
+func (q netemSpec) encode(base Spec) ([]byte, error) {
+	before, _ := base.(netemSpec)
 	var b []byte
 	// the times travel below
 	for _, v := range []uint32{0, q.Limit, fromShare(q.Loss), q.Gap, fromShare(q.Duplicate), 0} {
@@ -274,7 +274,7 @@ func (q Netem) encode(base Spec) ([]byte, error) {
 	send(q.ECN != before.ECN, netemECN, u32bytes(ecn))
 	send(q.Corrupt != before.Corrupt || q.CorruptCorrelation != before.CorruptCorrelation, netemCorrupt,
 		wire(q.Corrupt), wire(q.CorruptCorrelation))
-	if g := q.Gilbert; g != (Gilbert{}) {
+	if g := q.Gilbert; g != (gilbertModel{}) {
 		model, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: netemLossGE,
 			Data: slices.Concat(wire(g.P), wire(g.R), u32bytes(math.MaxUint32-fromShare(g.Bad)), wire(g.Good))}})
 		if err != nil {
@@ -296,7 +296,7 @@ func (q Netem) encode(base Spec) ([]byte, error) {
 
 const netemLen = 24 // struct tc_netem_qopt
 
-func (q *Netem) decode(b []byte, _ device) error {
+func (q *netemSpec) decode(b []byte, _ device) error {
 	if len(b) < netemLen {
 		return errors.New("struct tc_netem_qopt is too short")
 	}
@@ -352,7 +352,7 @@ func (q *Netem) decode(b []byte, _ device) error {
 	return nil
 }
 
-func (q *Netem) decodeLoss(b []byte) error {
+func (q *netemSpec) decodeLoss(b []byte) error {
 	models, err := unpack(b)
 	if err != nil {
 		return err
@@ -362,12 +362,12 @@ func (q *Netem) decodeLoss(b []byte) error {
 			return errors.New("this loss model has no words here")
 		}
 		v := func(i int) uint32 { return binary.NativeEndian.Uint32(m.Data[4*i:]) }
-		q.Gilbert = Gilbert{toShare(v(0)), toShare(v(1)), toShare(math.MaxUint32 - v(2)), toShare(v(3))}
+		q.Gilbert = gilbertModel{toShare(v(0)), toShare(v(1)), toShare(math.MaxUint32 - v(2)), toShare(v(3))}
 	}
 	return nil
 }
 
-func (q *Netem) finish() (Spec, error) {
+func (q *netemSpec) finish() (Spec, error) {
 	for _, s := range []*units.Share{&q.DelayCorrelation, &q.Loss, &q.LossCorrelation, &q.Gilbert.P, &q.Gilbert.R,
 		&q.Gilbert.Bad, &q.Gilbert.Good,
 		&q.Duplicate, &q.DuplicateCorrelation, &q.Corrupt, &q.CorruptCorrelation, &q.Reorder, &q.ReorderCorrelation} {
@@ -393,9 +393,9 @@ func (q *Netem) finish() (Spec, error) {
 		return nil, errors.New("reorder needs a delay that the packets can overtake")
 	case q.Reorder == 0 && q.Gap > 0:
 		return nil, errors.New("gap needs reorder")
-	case q.ECN && q.Loss == 0 && q.Gilbert == (Gilbert{}):
+	case q.ECN && q.Loss == 0 && q.Gilbert == (gilbertModel{}):
 		return nil, errors.New("ecn needs a loss")
-	case q.Loss > 0 && q.Gilbert != (Gilbert{}):
+	case q.Loss > 0 && q.Gilbert != (gilbertModel{}):
 		return nil, errors.New("there is one loss model at a time")
 	case q.Rate == 0 && (q.PacketOverhead != 0 || q.CellSize != 0 || q.CellOverhead != 0):
 		return nil, errors.New("overheads and cells need a rate")
@@ -404,8 +404,8 @@ func (q *Netem) finish() (Spec, error) {
 }
 
 // alike compares as == does, but for a seed that one side leaves to the kernel.
-func (q Netem) alike(other Spec) bool {
-	o, ok := other.(Netem)
+func (q netemSpec) alike(other Spec) bool {
+	o, ok := other.(netemSpec)
 	if ok && (q.Seed == 0 || o.Seed == 0) {
 		q.Seed, o.Seed = 0, 0
 	}
@@ -435,8 +435,8 @@ func netemRestorable(options []byte) error {
 	return err
 }
 
-// NetemStats are netem's (struct tc_netem_xstats); older kernels keep none.
-type NetemStats struct {
+// netemStats are netem's (struct tc_netem_xstats); older kernels keep none.
+type netemStats struct {
 	Delayed    uint64 `json:"delayed"`    // packets
 	Dropped    uint64 `json:"dropped"`    // packets, by the loss model
 	Corrupted  uint64 `json:"corrupted"`  // packets
@@ -445,9 +445,9 @@ type NetemStats struct {
 	ECNMarks   uint64 `json:"ecn_marks"`  // packets
 }
 
-func netemStats(s *Stats, b []byte) error {
+func readNetemStats(s *Stats, b []byte) error {
 	f := &fields{b}
-	x := NetemStats{f.u64(), f.u64(), f.u64(), f.u64(), f.u64(), f.u64()}
+	x := netemStats{f.u64(), f.u64(), f.u64(), f.u64(), f.u64(), f.u64()}
 	s.Marks, s.X = x.ECNMarks, x
 	return nil
 }

@@ -2,8 +2,8 @@
 
 package qdisc
 
-// PIEStats are pie's (struct tc_pie_xstats).
-type PIEStats struct {
+// pieStats are pie's (struct tc_pie_xstats).
+type pieStats struct {
 	Probability float64 `json:"probability"` // 0 to 1
 	Delay       uint32  `json:"delay_us"`    // us
 	Packets     uint32  `json:"packets"`     // enqueued
@@ -13,10 +13,10 @@ type PIEStats struct {
 	ECNMarks    uint32  `json:"ecn_marks"`   // packets
 }
 
-func pieStats(s *Stats, b []byte) error {
+func readPIEStats(s *Stats, b []byte) error {
 	f := &fields{b}
 	// The kernel keeps the probability in 56 bits and reports it in 64 (net/sched/sch_pie.c, pie_dump_stats).
-	x := PIEStats{Probability: float64(f.u64()) / (1 << 64), Delay: f.u32()}
+	x := pieStats{Probability: float64(f.u64()) / (1 << 64), Delay: f.u32()}
 	f.u32() // avg_dq_rate and dq_rate_estimating belong to an estimator that is off
 	f.u32()
 	x.Packets, x.Dropped, x.Overlimit, x.MaxQueue, x.ECNMarks = f.u32(), f.u32(), f.u32(), f.u32(), f.u32()
@@ -24,8 +24,8 @@ func pieStats(s *Stats, b []byte) error {
 	return nil
 }
 
-// fqPIEStats reads the marks alone (struct tc_fq_pie_xstats).
-func fqPIEStats(s *Stats, b []byte) error {
+// readFQPIEStats reads the marks alone (struct tc_fq_pie_xstats).
+func readFQPIEStats(s *Stats, b []byte) error {
 	const before = 16 // bytes
 	f := &fields{b[min(before, len(b)):]}
 	s.Marks = uint64(f.u32())

@@ -54,7 +54,7 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 	} else if t.reuses(now) {
 		// A handle that is in use would be changed, not made anew. A queue of the kernel's simplest kind steps in for a
 		// moment.
-		requests, err := chain(ifindex, Root, Stack{FIFO{}}, func() func() Handle {
+		requests, err := chain(ifindex, Root, Stack{fifoSpec{}}, func() func() Handle {
 			both := Tree{Qdiscs: slices.Concat(now.Qdiscs, t.Qdiscs)}
 			return both.freshHandles()
 		}())
@@ -100,7 +100,7 @@ func (t Tree) Restorable() error {
 			return q.lost(errEstimated)
 		}
 		for _, class := range t.Classes {
-			if class.Stats.Estimated && class.Handle.Major() == q.Handle.Major() {
+			if class.Stats.Estimated && class.Handle.major() == q.Handle.major() {
 				lost := q.lost(nil)
 				lost.What = because("class "+class.Kind+" "+class.Handle.String(), errEstimated)
 				return lost
@@ -197,7 +197,7 @@ func (t Tree) replay(ifindex int, q Qdisc, seen map[Handle]bool) ([]request, err
 	// A class comes after the class that it is in.
 	// The root class, of hfsc, comes with its discipline.
 	waiting := slices.DeleteFunc(slices.Clone(t.Classes),
-		func(class Class) bool { return class.Handle.Major() != q.Handle.Major() || class.Handle.Minor() == 0 })
+		func(class Class) bool { return class.Handle.major() != q.Handle.major() || class.Handle.minor() == 0 })
 	made := map[Handle]bool{Root: true, q.Handle: true}
 	for len(waiting) > 0 {
 		i := slices.IndexFunc(waiting, func(class Class) bool { return made[class.Parent] })

@@ -16,7 +16,8 @@ import (
 )
 
 // Spec is one queueing discipline's configuration. It is complete: each option that the kernel would report has its
-// value, so two specs can be compared with ==. Its dynamic types are the exported structs of this package, by value.
+// value, so two specs can be compared with ==. Its dynamic types are structs of this package, by value; those that
+// other packages look into are exported.
 //
 // Where the kernel's default follows the device (its MTU, its queue length), zero stands for "as the kernel chooses for
 // this device": such a default reads back as zero, too.

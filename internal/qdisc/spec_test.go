@@ -216,19 +216,19 @@ func TestStack(t *testing.T) {
 		t.Errorf("%v and %v differ, %v", byHand, parsed, err)
 	}
 	// The kernel picks and reports a seed where none is asked for.
-	if !(Stack{Netem{Limit: 1000}}).Equal(Stack{Netem{Limit: 1000, Seed: 7}}) {
+	if !(Stack{netemSpec{Limit: 1000}}).Equal(Stack{netemSpec{Limit: 1000, Seed: 7}}) {
 		t.Error("a seed counts where none is asked for")
 	}
-	if (Stack{Netem{Limit: 1000, Seed: 8}}).Equal(Stack{Netem{Limit: 1000, Seed: 7}}) {
+	if (Stack{netemSpec{Limit: 1000, Seed: 8}}).Equal(Stack{netemSpec{Limit: 1000, Seed: 7}}) {
 		t.Error("a seed does not count where one is asked for")
 	}
-	for _, wrong := range []Spec{FQ{}, Cake{}, HTB{}, FIFO{Limit: 5, Bytes: true}, Plain{"nonesuch"}, FQCodel{Limit: 1},
-		Netem{}, TBF{}, DualPI2{}, BPFDualPI2{}, Codel{}} {
-		if s, err := (Stack{wrong}).Check(); (err == nil) != (wrong == Spec(FIFO{Limit: 5, Bytes: true})) {
+	for _, wrong := range []Spec{fqSpec{}, Cake{}, HTB{}, fifoSpec{Limit: 5, Bytes: true}, plainSpec{"nonesuch"}, FQCodel{Limit: 1},
+		netemSpec{}, TBF{}, dualPI2Spec{}, BPFDualPI2{}, codelSpec{}} {
+		if s, err := (Stack{wrong}).Check(); (err == nil) != (wrong == Spec(fifoSpec{Limit: 5, Bytes: true})) {
 			t.Errorf("%+v: %v, %v", wrong, s, err)
 		}
 	}
-	if (Stack{}).Equal(nil) != true || (Stack{nil}).Equal(Stack{FIFO{}}) {
+	if (Stack{}).Equal(nil) != true || (Stack{nil}).Equal(Stack{fifoSpec{}}) {
 		t.Error("empty stacks")
 	}
 }
@@ -236,13 +236,13 @@ func TestStack(t *testing.T) {
 func TestHandle(t *testing.T) {
 	for in, want := range map[string]Handle{"root": Root, "ingress": Ingress, "1:": 0x10000, "1:1": 0x10001,
 		"8001:": 0x80010000, ":3": 3, "ffff:fff2": 0xfffffff2} {
-		if h, err := ParseHandle(in); err != nil || h != want || h.String() != in {
-			t.Errorf("ParseHandle(%q) = %v, %v", in, h, err)
+		if h, err := parseHandle(in); err != nil || h != want || h.String() != in {
+			t.Errorf("parseHandle(%q) = %v, %v", in, h, err)
 		}
 	}
 	for _, in := range []string{"", ":", "1", "x:", "10000:", "1:1:1", "-1:"} {
-		if h, err := ParseHandle(in); err == nil {
-			t.Errorf("ParseHandle(%q) = %v, want an error", in, h)
+		if h, err := parseHandle(in); err == nil {
+			t.Errorf("parseHandle(%q) = %v, want an error", in, h)
 		}
 	}
 }
@@ -383,7 +383,7 @@ func TestSmallest(t *testing.T) {
 		}
 	}
 	// What is wrong with a Spec that nobody has typed in is said once.
-	if _, err := check(Codel{Interval: 100e6, Target: 5e6, CEThreshold: never}); err == nil ||
+	if _, err := check(codelSpec{Interval: 100e6, Target: 5e6, CEThreshold: never}); err == nil ||
 		strings.Count(err.Error(), "codel: ") != 1 {
 		t.Errorf("%v", err)
 	}

@@ -19,8 +19,7 @@ type Stats struct {
 	Qlen       uint64 `json:"qlen"`       // packets waiting now
 	// packets marked CE, where the kind counts them; for mq and cake_mq the sum over their queues
 	Marks uint64 `json:"marks"`
-	// the kind's own: dualpi2.Stats, CakeStats, CodelStats, DualPI2Stats, FQCodelStats, FQStats, HTBStats,
-	// NetemStats, PIEStats, REDStats; or nil
+	// the kind's own: dualpi2.Stats, CakeStats, DualPI2Stats, or one that only JSON shows; or nil
 	X any `json:"x,omitempty"`
 	// it has a rate estimator (tc's "estimator"), and the kernel reports rates, but not over which times
 	Estimated bool `json:"estimated,omitempty"`

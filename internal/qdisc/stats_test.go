@@ -75,30 +75,30 @@ func ownStatistics() map[string]statistic {
 			CakeStats{CapacityEstimate: 8 * 2 << 40, MemoryLimit: 3, MemoryUsed: 4, AvgOverhead: 5, MinLength: 6,
 				MaxLength: 7, MinAdjusted: 8, MaxAdjusted: 9, ActiveQueues: 17, Tins: []CakeTin{tin, tin}}},
 		"codel": {packed(u32s(1, 4), int32(-5), u32s(6, 4)), 7 + 9,
-			CodelStats{MaxPacket: 1, Count: 2, LastCount: 3, Delay: 4, DropNext: -5, DropOverlimit: 6, ECNMarks: 7,
+			codelStats{MaxPacket: 1, Count: 2, LastCount: 3, Delay: 4, DropNext: -5, DropOverlimit: 6, ECNMarks: 7,
 				Dropping: true, CEMarks: 9}},
 		"dualpi2": {packed(uint32(1<<31), u32s(2, 7), int32(-9), u32s(10, 3)), 7,
 			DualPI2Stats{Probability: float64(1<<31) / (1<<32 - 1), DelayC: 2, DelayL: 3, PacketsC: 4,
 				PacketsL: 5, MaxQueue: 6, ECNMarks: 7, StepMarks: 8, Credit: -9, MemoryUsed: 10,
 				MaxMemoryUsed: 11, MemoryLimit: 12}},
 		"fq": {packed(u64s(1, 7), int64(-8), u32s(9, 4), u64s(13, 4), u64s(17, 3), u32s(20, 3), uint32(0)), 13 << 40,
-			FQStats{GCFlows: 1 << 40, Throttled: 4 << 40, FlowsLimit: 5 << 40, TooLong: 6 << 40,
+			fqStats{GCFlows: 1 << 40, Throttled: 4 << 40, FlowsLimit: 5 << 40, TooLong: 6 << 40,
 				AllocationErrors: 7 << 40, NextDelayedFlow: -8, Flows: 9, InactiveFlows: 10, ThrottledFlows: 11,
 				UnthrottleLatencyNs: 12, CEMarks: 13 << 40, HorizonDrops: 14 << 40, HorizonCaps: 15 << 40,
 				FastPath: 16 << 40, BandDrops: [3]uint64{17 << 40, 18 << 40, 19 << 40},
 				BandPackets: [3]uint32{20, 21, 22}}},
 		"fq_codel": {packed(uint32(0), u32s(1, 9)), 3 + 7,
-			FQCodelStats{MaxPacket: 1, DropOverlimit: 2, ECNMarks: 3, NewFlowCount: 4, NewFlows: 5, OldFlows: 6,
+			fqCodelStats{MaxPacket: 1, DropOverlimit: 2, ECNMarks: 3, NewFlowCount: 4, NewFlows: 5, OldFlows: 6,
 				CEMarks: 7, MemoryUsage: 8, DropOvermemory: 9}},
 		"fq_pie": {packed(u32s(1, 9)), 5, nil},
 		"htb class": {packed(u32s(1, 3), int32(-4), int32(-5)), 0,
-			HTBStats{Lends: 1, Borrows: 2, Giants: 3, Tokens: -4, CTokens: -5}},
+			htbStats{Lends: 1, Borrows: 2, Giants: 3, Tokens: -4, CTokens: -5}},
 		"netem": {packed(u64s(1, 7)), 6 << 40,
-			NetemStats{Delayed: 1 << 40, Dropped: 2 << 40, Corrupted: 3 << 40, Duplicated: 4 << 40, Reordered: 5 << 40,
+			netemStats{Delayed: 1 << 40, Dropped: 2 << 40, Corrupted: 3 << 40, Duplicated: 4 << 40, Reordered: 5 << 40,
 				ECNMarks: 6 << 40}},
 		"pie": {packed(uint64(1<<62), u32s(2, 8)), 9,
-			PIEStats{Probability: 0.25, Delay: 2, Packets: 5, Dropped: 6, Overlimit: 7, MaxQueue: 8, ECNMarks: 9}},
-		"red": {packed(u32s(1, 4)), 4, REDStats{Early: 1, Full: 2, Other: 3, Marked: 4}},
+			pieStats{Probability: 0.25, Delay: 2, Packets: 5, Dropped: 6, Overlimit: 7, MaxQueue: 8, ECNMarks: 9}},
+		"red": {packed(u32s(1, 4)), 4, redStats{Early: 1, Full: 2, Other: 3, Marked: 4}},
 	}
 }
 
@@ -142,7 +142,7 @@ func TestOwnStatistics(t *testing.T) {
 	}
 	older := ownStatistics()["fq"].bytes[:11*8] // up to ce_mark
 	got, err := decodeQdiscStats("fq", pack(netlink.Attribute{Type: statsApp, Data: older}))
-	if x, ok := got.X.(FQStats); err != nil || !ok || x.HorizonDrops != 0 || x.CEMarks != 13<<40 {
+	if x, ok := got.X.(fqStats); err != nil || !ok || x.HorizonDrops != 0 || x.CEMarks != 13<<40 {
 		t.Errorf("an older fq: %+v, %v", got, err)
 	}
 	if got, err := decodeQdiscStats("fq_codel", pack(netlink.Attribute{Type: statsApp, Data: packed(uint32(1),

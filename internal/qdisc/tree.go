@@ -77,7 +77,7 @@ func (t Tree) children(q Qdisc) []Qdisc {
 		return nil
 	}
 	for _, c := range t.Qdiscs {
-		if c.Parent != Root && c.Parent != Ingress && c.Parent.Major() == q.Handle.Major() {
+		if c.Parent != Root && c.Parent != Ingress && c.Parent.major() == q.Handle.major() {
 			below = append(below, c)
 		}
 	}
