@@ -15,7 +15,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"weir/internal/dualpi2/rfc9332"
 	"weir/internal/lab/qemu/kerneltest"
 	"weir/internal/units"
 )
@@ -64,8 +63,8 @@ func (k *controller) step(now, head uint64) {
 }
 
 // model is the RFC's controller with the same parameters and state.
-func (c Config) model() *rfc9332.Controller {
-	m := &rfc9332.Controller{Max: 1}
+func (c Config) model() *model {
+	m := &model{Max: 1}
 	m.Target, m.TUpdate = time.Duration(c.Target).Seconds(), time.Duration(c.TUpdate).Seconds()
 	m.Alpha, m.Beta, m.K = float64(c.Alpha)/256, float64(c.Beta)/256, float64(c.CouplingFactor)
 	if !c.DropOverload {
@@ -143,7 +142,7 @@ func TestInController(t *testing.T) {
 				change := math.Abs(m.Beta*(delay.Seconds()-m.Prev)) + math.Abs(m.Alpha*(delay.Seconds()-m.Target))
 				k.step(now+7, head) // a packet comes a little after the update is due
 				m.P = float64(k.last) / maxProb
-				m.Update(delay.Seconds())
+				m.update(delay.Seconds())
 				off := math.Abs(float64(k.x.State.Prob)/maxProb-m.P) * maxProb
 				if limit := 1 + change*maxProb/(1<<28); off > limit {
 					t.Fatalf("%s, %s, update %d: p' is %d, the RFC's %.2f (off by %.2f, and %.2f are allowed)", name,

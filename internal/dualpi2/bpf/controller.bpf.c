@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The controller by itself, for a test that steps it in the kernel beside the model of internal/dualpi2/rfc9332. */
+/* The controller by itself, for a test that steps it in the kernel beside the model in rfc9332_test.go. */
 #include "kernel.h"
 #include "pi2.h"
 
