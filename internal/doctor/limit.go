@@ -18,14 +18,14 @@ type Limit string
 const (
 	LimitRate     Limit = "rate"     // enforced beyond this host, below what its device could send
 	LimitShaper   Limit = "shaper"   // this host's own
-	LimitDevice   Limit = "device"   // the uplink's line rate
+	limitDevice   Limit = "device"   // the uplink's line rate
 	LimitPath     Limit = "path"     // it loses packets with no queue to blame; a policer looks the same
-	LimitBuffer   Limit = "buffer"   // this host's send buffers
-	LimitReceiver Limit = "receiver" // the windows of the other ends
-	LimitCPU      Limit = "cpu"
+	limitBuffer   Limit = "buffer"   // this host's send buffers
+	limitReceiver Limit = "receiver" // the windows of the other ends
+	limitCPU      Limit = "cpu"
 	LimitProgram  Limit = "program" // the senders: they do not always have something to send
-	LimitNone     Limit = "none"    // no connection is busy
-	LimitUnknown  Limit = "unknown"
+	limitNone     Limit = "none"    // no connection is busy
+	limitUnknown  Limit = "unknown"
 )
 
 // Bottleneck is what limits the host's traffic, as one look at the host shows it.
@@ -46,15 +46,15 @@ func (l Limit) codes() []Code {
 		return []Code{"queue-at-provider", "queue-below-shaper", "queue-on-the-way-in"}
 	case LimitShaper:
 		return []Code{"queue-in-fifo", "queue-here", "queue-owned"}
-	case LimitDevice:
+	case limitDevice:
 		return []Code{"queue-in-fifo", "queue-here", "device-full"}
 	case LimitPath:
 		return []Code{"path-loses-packets", "path-loses-packets-bbr"}
-	case LimitBuffer:
+	case limitBuffer:
 		return []Code{"send-buffers-bind"}
-	case LimitReceiver:
+	case limitReceiver:
 		return []Code{"receivers-bind"}
-	case LimitCPU:
+	case limitCPU:
 		return []Code{"cpu-short"}
 	}
 	return nil
@@ -84,31 +84,31 @@ func (p *patient) bottleneck() Bottleneck {
 	case rate != 0 && (p.queueing() && p.known() || s.Rate >= rate/10*9 || p.unseen() && p.holds()):
 		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
 	case p.queueing() && p.known():
-		return limitedBy(LimitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
+		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():
-		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
+		return limitedBy(limitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
 	case p.receiverBound():
-		return limitedBy(LimitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
+		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
 	case p.cpuShort():
-		return limitedBy(LimitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.",
+		return limitedBy(limitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.",
 			100*float64(p.deep.CPU))
 	case p.deviceFull():
-		return limitedBy(LimitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
+		return limitedBy(limitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
 		return p.blind()
 	case 2*s.App >= s.Busy:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}
-	return limitedBy(LimitUnknown,
+	return limitedBy(limitUnknown,
 		"cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.",
 		busy)
 }
 
 // blind is the verdict where something was not seen that it takes.
 func (p *patient) blind() Bottleneck {
-	b := Bottleneck{Limit: LimitUnknown, Try: "weir doctor", Remark: "again, while a download runs"}
+	b := Bottleneck{Limit: limitUnknown, Try: "weir doctor", Remark: "again, while a download runs"}
 	switch {
 	case !p.deep.Sockets.Read:
 		b.Lacks, b.Try = "the live connections are not known", "ss -t"
@@ -117,7 +117,7 @@ func (p *patient) blind() Bottleneck {
 		b.Lacks = "the connections that this host forwards end elsewhere"
 		b.Remark = "on a server where those connections end, while a download runs"
 	case p.deep.Sockets.Busy == 0:
-		b.Limit, b.Lacks, b.Says = LimitNone, "no connection is busy", "nothing now: no connection is busy."
+		b.Limit, b.Lacks, b.Says = limitNone, "no connection is busy", "nothing now: no connection is busy."
 		return b
 	default:
 		b.Lacks, b.Try, b.Remark = "there is no default route, so the uplink is not known", "weir doctor --dev NAME", ""

@@ -32,43 +32,43 @@ func TestBinds(t *testing.T) {
 		facts host.Facts
 		want  Limit
 	}{
-		{"nothing read", host.Facts{}, LimitUnknown},
-		{"not looked deeper", with(t), LimitUnknown},
-		{"idle", facts(), LimitNone},
-		{"busy, and nothing to be seen", facts(busy(nothing)), LimitUnknown},
-		{"no uplink", facts(busy(nothing), func(f *host.Facts) { f.Uplink = "" }), LimitUnknown},
-		{"a queue, no uplink", facts(load, func(f *host.Facts) { f.Uplink = "" }), LimitUnknown},
-		{"connections unknown", facts(sockets(func(s *host.Sockets) { *s = host.Sockets{} })), LimitUnknown},
-		{"a relay", facts(forwards), LimitUnknown},
+		{"nothing read", host.Facts{}, limitUnknown},
+		{"not looked deeper", with(t), limitUnknown},
+		{"idle", facts(), limitNone},
+		{"busy, and nothing to be seen", facts(busy(nothing)), limitUnknown},
+		{"no uplink", facts(busy(nothing), func(f *host.Facts) { f.Uplink = "" }), limitUnknown},
+		{"a queue, no uplink", facts(load, func(f *host.Facts) { f.Uplink = "" }), limitUnknown},
+		{"connections unknown", facts(sockets(func(s *host.Sockets) { *s = host.Sockets{} })), limitUnknown},
+		{"a relay", facts(forwards), limitUnknown},
 		{"a relay that shapes", facts(forwards, shaped, counts(qdisc.Stats{Backlog: 1514})), LimitShaper},
-		{"a relay whose shaper is idle", facts(forwards, shaped), LimitUnknown},
+		{"a relay whose shaper is idle", facts(forwards, shaped), limitUnknown},
 
 		{"queue elsewhere", facts(load), LimitRate},
 		{"queue elsewhere, CPU short", facts(load, cpu), LimitRate},
 		{"queue elsewhere, receivers too", facts(load, sockets(func(s *host.Sockets) { s.Receiver, s.Lossy = 17, 17 })),
 			LimitRate},
 		{"queue besides the shaper's", facts(uplink(t, "cake bandwidth 100mbit dual-dsthost", 1), load), LimitRate},
-		{"few queue", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 4 })), LimitUnknown},
-		{"queue here", facts(load, counts(qdisc.Stats{Backlog: 900_000})), LimitDevice},
+		{"few queue", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 4 })), limitUnknown},
+		{"queue here", facts(load, counts(qdisc.Stats{Backlog: 900_000})), limitDevice},
 		{"queue here, shaped", facts(shaped, load, counts(qdisc.Stats{Backlog: 900_000})), LimitShaper},
 		{"shaped, no queue to speak of", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })),
 			LimitShaper},
-		{"shaped, below the rate", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 44_000_000 })), LimitUnknown},
+		{"shaped, below the rate", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 44_000_000 })), limitUnknown},
 		{"htb at its rate", facts(uplink(t, "htb rate 50mbit | fq_codel", 1),
 			busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), LimitShaper},
 
 		{"lossy", facts(busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy, CPU short", facts(cpu, busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
-		{"lossy behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitUnknown},
-		{"send buffers", facts(busy(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), LimitBuffer},
-		{"receivers", facts(busy(func(s *host.Sockets) { s.Receiver, s.App = 5, 17 })), LimitReceiver},
-		{"receivers behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Receiver = 5 })), LimitReceiver},
-		{"CPU", facts(cpu), LimitCPU},
-		{"CPU, connections unknown", facts(cpu, sockets(func(s *host.Sockets) { *s = host.Sockets{} })), LimitCPU},
-		{"device", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 940_000_000 })), LimitDevice},
-		{"device has room", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 890_000_000 })), LimitUnknown},
+		{"lossy behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Lossy = 5 })), limitUnknown},
+		{"send buffers", facts(busy(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), limitBuffer},
+		{"receivers", facts(busy(func(s *host.Sockets) { s.Receiver, s.App = 5, 17 })), limitReceiver},
+		{"receivers behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Receiver = 5 })), limitReceiver},
+		{"CPU", facts(cpu), limitCPU},
+		{"CPU, connections unknown", facts(cpu, sockets(func(s *host.Sockets) { *s = host.Sockets{} })), limitCPU},
+		{"device", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 940_000_000 })), limitDevice},
+		{"device has room", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 890_000_000 })), limitUnknown},
 		{"programs", facts(busy(func(s *host.Sockets) { s.App = 9 })), LimitProgram},
-		{"some programs", facts(busy(func(s *host.Sockets) { s.App = 8 })), LimitUnknown},
+		{"some programs", facts(busy(func(s *host.Sockets) { s.App = 8 })), limitUnknown},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := FindBottleneck(test.facts)
@@ -88,8 +88,8 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	}
 	wrong := !says(b.Limit.codes()...)
 	if b.Limit.codes() == nil { // nothing that binds was seen
-		wrong = says(slices.Concat(LimitRate.codes(), LimitPath.codes(), LimitBuffer.codes(), LimitReceiver.codes(),
-			LimitCPU.codes(), []Code{"queue-in-fifo", "queue-here", "device-full"})...)
+		wrong = says(slices.Concat(LimitRate.codes(), LimitPath.codes(), limitBuffer.codes(), limitReceiver.codes(),
+			limitCPU.codes(), []Code{"queue-in-fifo", "queue-here", "device-full"})...)
 	}
 	if wrong || b.Limit != LimitRate && says(LimitRate.codes()...) || b.Lacks != "" && b.Try == "" {
 		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)

@@ -57,7 +57,7 @@ func (p *patient) well(l Limit) string {
 	switch l {
 	case LimitShaper:
 		return "what waits does so in this server's own queue"
-	case LimitDevice:
+	case limitDevice:
 		return "this server uses its whole line"
 	case LimitPath:
 		return "packets are lost on the way, and BBR does not slow down for it"

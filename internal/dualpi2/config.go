@@ -39,8 +39,8 @@ type Instance struct {
 // Prefix starts the name of each instance's kind.
 const Prefix = "dualpi2."
 
-// Capacity is how many packets an instance that is made with a limit can hold: what its limit can be changed to later.
-func Capacity(limit uint32) uint32 {
+// capacity is how many packets an instance that is made with a limit can hold: what its limit can be changed to later.
+func capacity(limit uint32) uint32 {
 	capacity := uint32(1 << 14)
 	for capacity < limit && capacity < MaxLimit {
 		capacity <<= 1

@@ -79,11 +79,11 @@ func bucketOf(ns uint64) int {
 		return 0
 	}
 	octave := bits.Len64(v) - 4
-	return min(1+octave*8+int(v>>octave)&7, HistogramBuckets-1)
+	return min(1+octave*8+int(v>>octave)&7, histogramBuckets-1)
 }
 
 func TestQuantile(t *testing.T) {
-	if q := (Histogram{}).Quantile(0.5); q != 0 {
+	if q := (Histogram{}).quantile(0.5); q != 0 {
 		t.Errorf("of none it is %v", q)
 	}
 	var h Histogram
@@ -104,12 +104,12 @@ func TestQuantile(t *testing.T) {
 		want time.Duration
 	}{{0.5, 10 * time.Millisecond}, {0.99, 19800 * time.Microsecond}, {0, 18432 * time.Nanosecond},
 		{1, 20 * time.Millisecond}} {
-		if got := h.Quantile(c.q); math.Abs(float64(got)/float64(c.want)-1) > 0.005 {
+		if got := h.quantile(c.q); math.Abs(float64(got)/float64(c.want)-1) > 0.005 {
 			t.Errorf("quantile %v is %v, not %v", c.q, got, c.want)
 		}
 	}
-	if h.Mean() != 10010*time.Microsecond {
-		t.Errorf("the mean is %v", h.Mean())
+	if h.mean() != 10010*time.Microsecond {
+		t.Errorf("the mean is %v", h.mean())
 	}
 }
 

@@ -185,7 +185,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		return nil, "", err
 	}
 	secret[0] |= 1
-	ring := Capacity(c.Limit)
+	ring := capacity(c.Limit)
 	instance := objectInstanceData{Layout: layout, SplitGso: flag(c.SplitGSO), GsoMaxSegs: segments}
 	for i := range kind {
 		instance.Kind[i] = int8(kind[i])
@@ -221,7 +221,7 @@ func linkHeader(device netlink.Link) int32 {
 }
 
 // Change gives the instance on a device other options, all at once and without touching a packet. Limit may not exceed
-// what it was made for (see Capacity).
+// what it was made for (see capacity).
 func Change(ifindex int, c Config) error {
 	if err := c.check(); err != nil {
 		return err

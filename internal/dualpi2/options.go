@@ -75,14 +75,14 @@ func Defaults() Config {
 // layout is LAYOUT of bpf/dualpi2.h, which is another with each member of its struct config.
 const layout = 3
 
-// Option is what is shown and told of one. How it is typed is in internal/qdisc, but for a Number.
+// Option is what is shown and told of one. How it is typed is in internal/qdisc, but for a number.
 type Option struct {
 	Word   string                // that selects it
 	Usage  string                // what is typed, for a help; "" for one that it leaves to tc's manual
 	Doc    string                // what it does, in lines of 56 columns
 	Text   func(Config) string   // as tc shows it; "" for nothing
 	JSON   func(Config) []Member // as tc -j shows it
-	Number *Number
+	Number *number
 }
 
 func (o Option) help(usage, doc string) Option {
@@ -116,8 +116,8 @@ func (m Members) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Number is an option that no other qdisc has, and that is a whole number: nothing else has to know of it.
-type Number struct {
+// number is an option that no other qdisc has, and that is a whole number: nothing else has to know of it.
+type number struct {
 	Word      string
 	Attr      uint16 // by which internal/qdisc records it; no kernel sees it, and it never changes
 	Low, High uint32
@@ -127,7 +127,7 @@ type Number struct {
 }
 
 // option makes an option of a number. It is shown where it is not the default.
-func (n Number) option() Option {
+func (n number) option() Option {
 	return Option{Word: n.Word, Number: &n,
 		Text: func(c Config) string {
 			if *n.Value(&c) == n.Default {
@@ -144,7 +144,7 @@ func (n Number) option() Option {
 }
 
 // Numbers are all such options.
-func Numbers() (all []Number) {
+func Numbers() (all []number) {
 	for _, o := range Own() {
 		if o.Number != nil {
 			all = append(all, *o.Number)
@@ -184,7 +184,7 @@ func Own() []Option {
 				return strings.TrimSpace(text + " " + chosen(c.ATM != framings()[0], c.ATM, ""))
 			},
 			JSON: func(c Config) []Member { return []Member{{"overhead", c.Overhead}} }},
-		Number{Word: "mpu", Attr: 0x1005, High: 256, Value: func(c *Config) *uint32 { return &c.MPU },
+		number{Word: "mpu", Attr: 0x1005, High: 256, Value: func(c *Config) *uint32 { return &c.MPU },
 			object: func(o *objectConfig) *uint32 { return &o.Mpu }}.
 			option().help("mpu, atm, docsis …", "as in tc-cake(8)"),
 		{Word: "llll_mark", Usage: "llll_mark MARK/MASK",

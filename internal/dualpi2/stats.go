@@ -44,10 +44,10 @@ type Sojourn struct {
 	Histogram Histogram      `json:"-"` // whole
 }
 
-// NewSojourn reads a histogram.
-func NewSojourn(h Histogram) Sojourn {
-	return Sojourn{h.Packets, units.Duration(h.Mean()), units.Duration(h.Quantile(0.5)),
-		units.Duration(h.Quantile(0.99)), units.Duration(h.Max), h}
+// newSojourn reads a histogram.
+func newSojourn(h Histogram) Sojourn {
+	return Sojourn{h.Packets, units.Duration(h.mean()), units.Duration(h.quantile(0.5)),
+		units.Duration(h.quantile(0.99)), units.Duration(h.Max), h}
 }
 
 // Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
@@ -60,7 +60,7 @@ func (s Stats) Since(before Stats) Stats {
 		for i := range h.Count {
 			h.Count[i] -= then.Histogram.Count[i]
 		}
-		return NewSojourn(h)
+		return newSojourn(h)
 	}
 	s.PacketsC -= before.PacketsC
 	s.PacketsL -= before.PacketsL
@@ -79,14 +79,14 @@ func (s Stats) Since(before Stats) Stats {
 // Histogram counts packets by how long they waited. The first bucket is for less than 1.024 µs, and
 // each octave from there on has eight of equal width.
 type Histogram struct {
-	Count   [HistogramBuckets]uint64
+	Count   [histogramBuckets]uint64
 	Sum     time.Duration
 	Max     time.Duration
 	Packets uint64
 }
 
-// HistogramBuckets reaches 17 s.
-const HistogramBuckets = 1 + 24*8
+// histogramBuckets reaches 17 s.
+const histogramBuckets = 1 + 24*8
 
 // decode is how an instance stands at a time, in ns of CLOCK_MONOTONIC, where the heads of the queues came at heads.
 func (o *objectStatus) decode(now uint64, heads [2]uint64) Stats {
@@ -106,21 +106,21 @@ func (o *objectStatus) decode(now uint64, heads [2]uint64) Stats {
 		ECNMarks: o.EcnMark, StepMarks: o.StepMark, StepMissed: o.StepMissed, StepEarly: o.StepEarly,
 		Credit: o.Credit, MemoryUsed: o.Memory, MaxMemoryUsed: o.MaxMemory,
 		Unmarked: o.Unmarked, Overwritten: o.Overwritten, Superpackets: o.Superpackets,
-		SojournC: NewSojourn(histogram(o.Sojourn[c])), SojournL: NewSojourn(histogram(o.Sojourn[l])),
+		SojournC: newSojourn(histogram(o.Sojourn[c])), SojournL: newSojourn(histogram(o.Sojourn[l])),
 	}
 }
 
-// Mean is the mean time that a packet has waited; 0 if there was none.
-func (h Histogram) Mean() time.Duration {
+// mean is the mean time that a packet has waited; 0 if there was none.
+func (h Histogram) mean() time.Duration {
 	if h.Packets == 0 {
 		return 0
 	}
 	return h.Sum / time.Duration(h.Packets)
 }
 
-// Quantile is a time that a share q of the packets, from 0 to 1, has not exceeded. Those of a bucket are taken to be
+// quantile is a time that a share q of the packets, from 0 to 1, has not exceeded. Those of a bucket are taken to be
 // spread evenly over it: it is at most a bucket off, which is an eighth.
-func (h Histogram) Quantile(q float64) time.Duration {
+func (h Histogram) quantile(q float64) time.Duration {
 	var all, below uint64
 	for _, n := range h.Count {
 		all += n

@@ -19,7 +19,7 @@ import (
 
 // Deep is what a diagnosis wants to know of a host beyond what a plan needs, and what costs more to read.
 type Deep struct {
-	// of sysctls at boot: SystemdSysctl, Procps, or neither
+	// of sysctls at boot: SystemdSysctl, procps, or neither
 	Loader string `json:"loader,omitempty"`
 	// of sysctls in files, in the order in which they are read
 	Settings   []Setting   `json:"settings,omitempty"`

@@ -135,7 +135,7 @@ func TestSettings(t *testing.T) {
 	}
 	// Without systemd it is procps's sysctl that the boot runs.
 	d := settings(fstest.MapFS{"sbin/sysctl": file(""), "etc/sysctl.conf": file(rmem + "=1")})
-	if s, ok := d.AtBoot(rmem); d.Loader != Procps || !ok || s.Unread {
+	if s, ok := d.AtBoot(rmem); d.Loader != procps || !ok || s.Unread {
 		t.Errorf("loader %q, %+v", d.Loader, s)
 	}
 	// The kernel's command line is of the first network namespace, whoever loads files there.

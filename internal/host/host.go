@@ -30,7 +30,7 @@ type Facts struct {
 	Admin  bool       `json:"admin"`            // the reader may change networks here (CAP_NET_ADMIN)
 	Memory units.Size `json:"memory,omitempty"` // RAM, in bytes
 	Links  []Link     `json:"links"`            // by index
-	// device of the default route; IPv4's before IPv6's, the lowest metric first
+	// Device of the default route; IPv4's before IPv6's, the lowest metric first
 	Uplink   string         `json:"uplink,omitempty"`
 	Defaults []DefaultRoute `json:"defaults,omitempty"` // all of them, of whatever table, the uplink's first
 	// by dotted name; a name that is missing does not exist here

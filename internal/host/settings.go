@@ -14,7 +14,7 @@ import (
 // Who applies sysctl files at boot.
 const (
 	SystemdSysctl = "systemd-sysctl"
-	Procps        = "sysctl --system" // procps's; sysvinit runs it
+	procps        = "sysctl --system" // procps's; sysvinit runs it
 )
 
 // CommandLine is the File of a Setting that the kernel takes from its own command line (sysctl.NAME=VALUE,
@@ -101,7 +101,7 @@ func (t *tree) loader() string {
 	}
 	for _, name := range []string{"usr/sbin/sysctl", "sbin/sysctl"} {
 		if _, ok := t.resolve(name); ok {
-			return Procps
+			return procps
 		}
 	}
 	return ""

@@ -111,8 +111,8 @@ func (c Chart) scales() (x, y scale) {
 	return x, y
 }
 
-// SVG draws the chart for a page, in which its id is the only one.
-func (c Chart) SVG(id string) string {
+// svg draws the chart for a page, in which its id is the only one.
+func (c Chart) svg(id string) string {
 	x, y := c.scales()
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-labelledby="%s-title %s-desc" `,

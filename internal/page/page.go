@@ -35,7 +35,7 @@ type Section struct {
 	Head           string // of the first column
 	Columns        []string
 	Rows           []Row
-	Pictures       []Picture
+	Pictures       []picture
 }
 
 // Row is one line of a table, and what there is to say of it.
@@ -48,8 +48,8 @@ type Row struct {
 	Weir      []string // what weir up said
 }
 
-// Picture is a chart, drawn.
-type Picture struct {
+// picture is a chart, drawn.
+type picture struct {
 	Name string
 	SVG  template.HTML
 }
@@ -76,7 +76,7 @@ func Write(w io.Writer, reports ...Report) error {
 func (s *Section) Draw(id string, all ...Chart) {
 	for n, c := range all {
 		if len(c.Lines) > 0 {
-			s.Pictures = append(s.Pictures, Picture{c.Name, template.HTML(c.SVG(fmt.Sprintf("%s-%d", id, n)))})
+			s.Pictures = append(s.Pictures, picture{c.Name, template.HTML(c.svg(fmt.Sprintf("%s-%d", id, n)))})
 		}
 	}
 }

@@ -44,7 +44,7 @@ type Carried struct {
 	Sure    bool     `json:"sure"`           // enough to choose a role by; else one sign alone says so
 }
 
-// Has reports whether a kind is among them.
+// has reports whether a kind is among them.
 func (c Carried) Has(k Kind) bool { return slices.Contains(c.Kinds, k) }
 
 // Relay reports whether the host is surely one whose two legs share a network card.

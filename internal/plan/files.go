@@ -51,9 +51,9 @@ func keep(p *Plan, drafts []*draft) {
 	planned := slices.Clone(p.Changes)
 	program := k.starts(starter)
 	if slices.ContainsFunc(lasting, func(d *draft) bool { return d.Goal.Follow != "" }) {
-		follow := regular(FollowUnit(program, k.facts.Forwards()))
+		follow := regular(followUnit(program, k.facts.Forwards()))
 		if k.facts.Init == host.OpenRC {
-			follow = script(FollowScript(program))
+			follow = script(followScript(program))
 		}
 		k.file(starter.Follow, follow, "follows the rate that moves: weir follow")
 		k.file(starter.FollowLink, host.File{Kind: host.Symlink, Text: starter.Follow}, "starts that at every boot")
@@ -90,7 +90,7 @@ func (k *keeper) starts(s host.Starter) (program string) {
 		}
 		unit := regular(Unit(program))
 		if k.facts.Init == host.OpenRC {
-			unit = script(Script(program))
+			unit = script(bootScript(program))
 		}
 		k.file(file, unit, "brings the goal up after a boot: weir up --boot")
 	}
@@ -254,9 +254,9 @@ WantedBy=multi-user.target
 `
 }
 
-// FollowUnit is the service that follows rates which move. On a host that forwards it may see packets, too: nothing
+// followUnit is the service that follows rates which move. On a host that forwards it may see packets, too: nothing
 // else tells RTTs of connections that pass.
-func FollowUnit(program string, forwards bool) string {
+func followUnit(program string, forwards bool) string {
 	lines := sandbox(program, stateDir, "", "")
 	if forwards {
 		lines = sandbox(program, stateDir, " CAP_NET_RAW", " AF_PACKET")
@@ -281,8 +281,8 @@ WantedBy=multi-user.target
 `
 }
 
-// Script is the service of OpenRC that brings the goal up after a boot (openrc-run(8)).
-func Script(program string) string {
+// bootScript is the service of OpenRC that brings the goal up after a boot (openrc-run(8)).
+func bootScript(program string) string {
 	return host.ScriptLine + header + `
 description="Weir: the goal in /etc/weir.toml"
 
@@ -304,8 +304,8 @@ stop() {
 `
 }
 
-// FollowScript is the service of OpenRC that follows rates which move (supervise-daemon-guide).
-func FollowScript(program string) string {
+// followScript is the service of OpenRC that follows rates which move (supervise-daemon-guide).
+func followScript(program string) string {
 	return host.ScriptLine + header + `
 description="Weir: the shaper's rate follows the link"
 supervisor="supervise-daemon"
@@ -322,7 +322,7 @@ depend() {
 
 // Packaged reports whether a file may be a package's: its program starts it, where packages have their scripts, too.
 func Packaged(f host.File) bool {
-	return f.Text == Script(packageProgram) || f.Text == FollowScript(packageProgram)
+	return f.Text == bootScript(packageProgram) || f.Text == followScript(packageProgram)
 }
 
 // udevRules start the unit when a device appears. KERNEL is its name as it appears or after it was renamed, NAME the

@@ -64,7 +64,7 @@ func setRate(g *Goal, text string) (err error) {
 	}
 	g.Rate = 0
 	if g.Follow != Auto {
-		g.Rate, _ = g.Bounds()
+		g.Rate, _ = g.bounds()
 	}
 	return nil
 }
@@ -82,8 +82,8 @@ func setFollow(g *Goal, text string) error {
 	return nil
 }
 
-// FindTakes is for how many seconds a link has to be full until its rate is known (follow.Finder).
-const FindTakes = 10
+// findTakes is for how many seconds a link has to be full until its rate is known (follow.Finder).
+const findTakes = 10
 
 // Unknown reports whether the rate is to be found first: until then the plan is that of a rate which nobody knows.
 func (g Goal) Unknown() bool { return g.Follow == Auto && g.Rate == 0 }
@@ -96,9 +96,9 @@ func (g Goal) AsFound(before Goal) Goal {
 	return g
 }
 
-// Bounds are between which rates, in bit/s, a follower may choose what the provider is taken to sell; 0 and 0 where the
+// bounds are between which rates, in bit/s, a follower may choose what the provider is taken to sell; 0 and 0 where the
 // goal has none.
-func (g Goal) Bounds() (low, high units.Rate) {
+func (g Goal) bounds() (low, high units.Rate) {
 	switch g.Follow {
 	case "":
 		return 0, 0
@@ -113,7 +113,7 @@ func (g Goal) Bounds() (low, high units.Rate) {
 
 // highest is the most that the rate may come to, in bit/s: what buffers have to be large enough for.
 func (g Goal) highest() units.Rate {
-	_, high := g.Bounds()
+	_, high := g.bounds()
 	return max(g.Rate, high)
 }
 
@@ -123,7 +123,7 @@ func (g Goal) highest() units.Rate {
 // There Auto goes up to what is told alone. A shaper behind a queue that is set too high does nothing, and what is told
 // is what the user pays for.
 func (g Goal) Room(incoming bool, planned units.Rate) (low, high units.Rate, behind bool) {
-	low, high = g.Bounds()
+	low, high = g.bounds()
 	if !incoming && !g.Carries.oneCard() {
 		return shaped(low), shaped(high), false
 	}

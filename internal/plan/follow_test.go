@@ -53,7 +53,7 @@ func TestRateTakesASpan(t *testing.T) {
 		"": {}, Auto: {5e6, 80e6}, "1mbit..2gbit": {1e6, 2e9},
 	} {
 		g.Follow = follow
-		if low, high := g.Bounds(); low != want[0] || high != want[1] {
+		if low, high := g.bounds(); low != want[0] || high != want[1] {
 			t.Errorf("%q: from %s to %s", follow, low, high)
 		}
 	}

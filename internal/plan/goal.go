@@ -57,10 +57,10 @@ const servesUDP = "udp"
 
 // The values that Role, Serves, FairTo and Prefer can take, the default first.
 var (
-	Roles       = []string{"server", "relay"}
-	Services    = []string{"tcp", "udp"}
-	Sides       = []string{"dst", "src"}
-	Preferences = []string{"latency", "l4s"}
+	roles       = []string{"server", "relay"}
+	services    = []string{"tcp", "udp"}
+	sides       = []string{"dst", "src"}
+	preferences = []string{"latency", "l4s"}
 )
 
 // Field is one part of a goal, as it is said on a command line and in files.
@@ -84,8 +84,8 @@ func (f Field) Set(g *Goal, text string) error { return f.set(g, text) }
 // Get is the text of a field; "" where it is not said.
 func (f Field) Get(g Goal) string { return f.get(g) }
 
-// Key is what a field is called in /etc/weir.toml and in scenarios.
-func (f Field) Key() string { return strings.ReplaceAll(f.Name, "-", "_") }
+// key is what a field is called in /etc/weir.toml and in scenarios.
+func (f Field) key() string { return strings.ReplaceAll(f.Name, "-", "_") }
 
 // fieldOf makes a field of what a goal has, and of how its text is read. The zero value is not said.
 func fieldOf[T comparable](f Field, at func(*Goal) *T, parse func(string) (T, error)) Field {
@@ -130,23 +130,23 @@ func Fields() []Field {
 		fieldOf(Field{Name: "loss", Type: "share", Quantity: true,
 			Help: "what the path loses with no queue to blame: 10%"},
 			func(g *Goal) *units.Share { return &g.Loss }, units.ParseShare),
-		fieldOf(Field{Name: "role", Type: "string", Values: Roles,
+		fieldOf(Field{Name: "role", Type: "string", Values: roles,
 			Help: "`what` the host is: server, or relay: it carries for others (default: as its traffic shows)"},
 			func(g *Goal) *string { return &g.Role }, word),
-		fieldOf(Field{Name: "serves", Type: "string", Values: Services,
+		fieldOf(Field{Name: "serves", Type: "string", Values: services,
 			Help: "`what` a server sends by: tcp, or udp, as QUIC (HTTP/3) does (default: as its counters show)"},
 			func(g *Goal) *string { return &g.Serves }, word),
-		fieldOf(Field{Name: "carries", Type: "string", Values: KnownKinds(), Several: true,
-			Help: "`how` a relay does that: " + strings.Join(KnownKinds(), ", ") +
+		fieldOf(Field{Name: "carries", Type: "string", Values: knownKinds(), Several: true,
+			Help: "`how` a relay does that: " + strings.Join(knownKinds(), ", ") +
 				"; several with commas between (default: as it is seen to)"},
 			func(g *Goal) *Kinds { return &g.Carries }, func(s string) (Kinds, error) {
 				s, err := word(s)
 				return Kinds(s), err
 			}),
-		fieldOf(Field{Name: "fair-to", Type: "string", Values: Sides,
+		fieldOf(Field{Name: "fair-to", Type: "string", Values: sides,
 			Help: "hosts on this `side` share evenly: dst (default), the receivers, or src"},
 			func(g *Goal) *string { return &g.FairTo }, word),
-		fieldOf(Field{Name: "prefer", Type: "string", Values: Preferences,
+		fieldOf(Field{Name: "prefer", Type: "string", Values: preferences,
 			Help: "`what` to prefer: latency (default), or l4s"},
 			func(g *Goal) *string { return &g.Prefer }, word),
 		fieldOf(Field{Name: "cc", Type: "string", Suggests: congestionControls,
@@ -156,8 +156,8 @@ func Fields() []Field {
 			Help:     "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"",
 			Suggests: func(host.Facts) []string { return qdisc.Kinds() }},
 			func(g *Goal) *string { return &g.Qdisc }, named("no queue is named")),
-		fieldOf(Field{Name: "recipe", Type: "string", Values: RecipeNames(),
-			Help: "a published recipe by `name`: " + strings.Join(RecipeNames(), ", ")},
+		fieldOf(Field{Name: "recipe", Type: "string", Values: recipeNames(),
+			Help: "a published recipe by `name`: " + strings.Join(recipeNames(), ", ")},
 			func(g *Goal) *string { return &g.Recipe }, word),
 		fieldOf(Field{Name: "nat", Type: "bool", Help: "the relay translates addresses on the device"},
 			func(g *Goal) *bool { return &g.NAT }, strconv.ParseBool),

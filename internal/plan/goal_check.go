@@ -88,7 +88,7 @@ func (g Goal) checkRanges() error {
 
 // checkSpan finds spans of rates in which no follower can move.
 func (g Goal) checkSpan() error {
-	low, high := g.Bounds()
+	low, high := g.bounds()
 	switch {
 	case g.Follow == "", g.Unknown():
 		return nil

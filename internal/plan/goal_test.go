@@ -18,7 +18,7 @@ import (
 func TestFieldsAreTheGoals(t *testing.T) {
 	keys := map[string]bool{}
 	for _, f := range Fields() {
-		keys[f.Key()] = true
+		keys[f.key()] = true
 	}
 	goal := reflect.TypeFor[Goal]()
 	for i := range goal.NumField() {

@@ -104,7 +104,7 @@ func goalTables(text string, raw map[string]any) (tables map[string]Goal, err er
 func checkWords(text, name string, table map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		// TOML's reader takes keys in either case.
-		i := slices.IndexFunc(Fields(), func(f Field) bool { return strings.EqualFold(f.Key(), key) })
+		i := slices.IndexFunc(Fields(), func(f Field) bool { return strings.EqualFold(f.key(), key) })
 		if i < 0 {
 			continue
 		}
@@ -149,8 +149,8 @@ func decodeGoals(text string, to any) error {
 		path := strict.Errors[0].Key()
 		what := fmt.Sprintf("unknown key %q", strings.Join(path, "."))
 		for _, f := range Fields() {
-			if f.Name == path[len(path)-1] && f.Name != f.Key() {
-				what += ": here it is " + f.Key()
+			if f.Name == path[len(path)-1] && f.Name != f.key() {
+				what += ": here it is " + f.key()
 			}
 		}
 		return badGoals(line, what)

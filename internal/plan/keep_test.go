@@ -98,8 +98,8 @@ func TestKeepUnderOpenRC(t *testing.T) {
 	}{
 		"the program alone": {host.File{}, "", "/usr/local/bin/weir", false},
 		"it follows":        {host.File{}, "", "/usr/local/bin/weir", true},
-		"a package":         {script(Script("/usr/bin/weir")), "/usr/bin/weir", "", false},
-		"an older one":      {script(Script("/opt/weir") + "# old\n"), "/opt/weir", "/opt/weir", false},
+		"a package":         {script(bootScript("/usr/bin/weir")), "/usr/bin/weir", "", false},
+		"an older one":      {script(bootScript("/opt/weir") + "# old\n"), "/opt/weir", "/opt/weir", false},
 	} {
 		f := keeping(t)
 		f.Init, f.UnitProgram = host.OpenRC, c.program
@@ -116,10 +116,10 @@ func TestKeepUnderOpenRC(t *testing.T) {
 		if l := got[link]; l.Kind != host.Symlink || l.Text != file {
 			t.Errorf("%s: %+v", name, l)
 		}
-		if s, written := got[file]; written != (c.want != "") || written && s != script(Script(c.want)) {
+		if s, written := got[file]; written != (c.want != "") || written && s != script(bootScript(c.want)) {
 			t.Errorf("%s: %+v", name, s)
 		}
-		if s := got[file+"-follow"]; c.following != (s == script(FollowScript(c.want))) {
+		if s := got[file+"-follow"]; c.following != (s == script(followScript(c.want))) {
 			t.Errorf("%s: %+v", name, s)
 		}
 		for path := range got {
@@ -127,7 +127,7 @@ func TestKeepUnderOpenRC(t *testing.T) {
 				t.Errorf("%s: %s is written", name, path)
 			}
 		}
-		if !host.IsOurs(script(Script("/usr/bin/weir"))) || host.IsOurs(script(host.ScriptLine)) {
+		if !host.IsOurs(script(bootScript("/usr/bin/weir"))) || host.IsOurs(script(host.ScriptLine)) {
 			t.Error("a script is not known")
 		}
 	}
@@ -331,8 +331,8 @@ func TestPackagedUnit(t *testing.T) {
 	if string(text) != Unit("/usr/bin/weir") {
 		t.Errorf("packaging/weir.service is to be\n%s", Unit("/usr/bin/weir"))
 	}
-	for name, want := range map[string]string{"weir": Script("/usr/bin/weir"),
-		"weir-follow": FollowScript("/usr/bin/weir")} {
+	for name, want := range map[string]string{"weir": bootScript("/usr/bin/weir"),
+		"weir-follow": followScript("/usr/bin/weir")} {
 		if text, err := os.ReadFile("../../packaging/openrc/" + name); err != nil || string(text) != want {
 			t.Errorf("packaging/openrc/%s is to be\n%s (%v)", name, want, err)
 		}
@@ -344,8 +344,8 @@ func TestFollowUnit(t *testing.T) {
 	for _, c := range []struct {
 		line, more string
 	}{{"CapabilityBoundingSet=", " CAP_NET_RAW"}, {"RestrictAddressFamilies=", " AF_PACKET"}} {
-		for text, may := range map[string]bool{FollowUnit("/usr/bin/weir", true): true,
-			FollowUnit("/usr/bin/weir", false): false, Unit("/usr/bin/weir"): false} {
+		for text, may := range map[string]bool{followUnit("/usr/bin/weir", true): true,
+			followUnit("/usr/bin/weir", false): false, Unit("/usr/bin/weir"): false} {
 			found := false
 			for line := range strings.Lines(text) {
 				if strings.HasPrefix(line, c.line) {

@@ -113,16 +113,16 @@ func stackOf(v kernel.Value) qdisc.Stack {
 type Note struct {
 	Subject string   `json:"subject"`
 	Text    string   `json:"text"`
-	Kind    NoteKind `json:"kind,omitempty"`
+	Kind    noteKind `json:"kind,omitempty"`
 }
 
-// NoteKind says who has to read a note.
-type NoteKind string
+// noteKind says who has to read a note.
+type noteKind string
 
 const (
-	Aside       NoteKind = ""            // a thought that led to nothing: for who asks for all
-	Consequence NoteKind = "consequence" // what does not come with the plan, or was assumed: to be known before
-	Role        NoteKind = "role"        // what the host is taken for: to be known before and after
+	Aside       noteKind = ""            // a thought that led to nothing: for who asks for all
+	Consequence noteKind = "consequence" // what does not come with the plan, or was assumed: to be known before
+	Role        noteKind = "role"        // what the host is taken for: to be known before and after
 )
 
 // Empty reports whether nothing is left to change: the goal is in force.
@@ -178,7 +178,7 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	if goal.Role == "relay" && goal.Carries == "" {
 		of := facts
 		of.Uplink = link.Name // a tunnel that is asked for is none of those that it carries
-		goal.Carries = SetUp(of)
+		goal.Carries = configuredKinds(of)
 	}
 	d := &draft{Goal: goal, Plan: Plan{Changes: []Change{}}, facts: facts, link: link, wants: map[string]string{}}
 	d.stack, _ = link.Tree.Stack()
@@ -200,7 +200,7 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 		steps = recipes[goal.Recipe]
 	case goal.Only:
 		steps = []rule{ownTheQueue}
-	case goal.Carries.oneCard() && !goal.Carries.Has(Proxy) && goal.CC == "":
+	case goal.Carries.oneCard() && !goal.Carries.has(Proxy) && goal.CC == "":
 		d.note("TCP", "its settings stay: what this host carries has its ends elsewhere")
 		steps = []rule{ownTheQueue, shapeWhatArrives}
 	}

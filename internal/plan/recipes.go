@@ -21,8 +21,8 @@ var recipes = map[string][]rule{
 	"lossy-bbr":   {lossyBBR},
 }
 
-// RecipeNames lists the recipes.
-func RecipeNames() []string { return slices.Sorted(maps.Keys(recipes)) }
+// recipeNames lists the recipes.
+func recipeNames() []string { return slices.Sorted(maps.Keys(recipes)) }
 
 // dualpi2BBR is seed 000: a 50 Mbit/s relay whose SSH went from 50 to 200 ms.
 func dualpi2BBR(d *draft) error {

@@ -19,14 +19,14 @@ import (
 // compared.
 type Kinds string
 
-// Routes is what a router does: what leaves by the uplink has come in by another card.
-const Routes Kind = "route"
+// routes is what a router does: what leaves by the uplink has come in by another card.
+const routes Kind = "route"
 
-// KnownKinds are all that can be asked for.
-func KnownKinds() []string {
+// knownKinds are all that can be asked for.
+func knownKinds() []string {
 	var names []string
 	for _, k := range []Kind{
-		Routes, Forwards, WireGuard, OVPN, XFRM, "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve", Tunnel,
+		routes, Forwards, WireGuard, OVPN, XFRM, "ipip", "gre", "ip6gre", "sit", "ip6tnl", "vxlan", "geneve", Tunnel,
 		Proxy,
 	} {
 		names = append(names, string(k))
@@ -52,11 +52,11 @@ func (k Kinds) list() (all []Kind) {
 	return all
 }
 
-// Has reports whether a kind is among them.
-func (k Kinds) Has(kind Kind) bool { return slices.Contains(k.list(), kind) }
+// has reports whether a kind is among them.
+func (k Kinds) has(kind Kind) bool { return slices.Contains(k.list(), kind) }
 
 // oneCard reports whether what leaves by the uplink has come in by it.
-func (k Kinds) oneCard() bool { return k != "" && k != Kinds(Routes) }
+func (k Kinds) oneCard() bool { return k != "" && k != Kinds(routes) }
 
 // forwards reports whether the kernel sends on what comes, whatever it packs it in. What a proxy sends is its own.
 func (k Kinds) forwards() bool {
@@ -66,20 +66,20 @@ func (k Kinds) forwards() bool {
 func (k Kinds) check() error {
 	seen := map[Kind]bool{}
 	for _, kind := range k.list() {
-		if !slices.Contains(KnownKinds(), string(kind)) || seen[kind] {
+		if !slices.Contains(knownKinds(), string(kind)) || seen[kind] {
 			return &hint.Error{
 				What: fmt.Sprintf("--carries %q: %q is not known, or said twice", string(k), string(kind)),
-				Try:  "one or more, with commas between, of " + strings.Join(KnownKinds(), ", "), Usage: true}
+				Try:  "one or more, with commas between, of " + strings.Join(knownKinds(), ", "), Usage: true}
 		}
 		seen[kind] = true
 	}
 	return nil
 }
 
-// SetUp is what a host that is said to be a relay is set up to carry, traffic or not: its tunnels, its proxies, and
-// else what it routes. Nothing of it has to be asked. Traffic decides only what set-up cannot tell: whether what a
-// router sends came by another card.
-func SetUp(f host.Facts) Kinds {
+// configuredKinds is what a host that is said to be a relay is set up to carry, traffic or not: its tunnels, its
+// proxies, and else what it routes. Nothing of it has to be asked. Traffic decides only what set-up cannot tell:
+// whether what a router sends came by another card.
+func configuredKinds(f host.Facts) Kinds {
 	var kinds []Kind
 	add := func(k Kind) {
 		if !slices.Contains(kinds, k) {
@@ -112,12 +112,12 @@ func SetUp(f host.Facts) Kinds {
 		add(Forwards)
 	case !f.Forwards():
 	case len(carried.Kinds) > 0 && !carried.OneCard || otherCard(f):
-		add(Routes)
+		add(routes)
 	default:
 		add(Forwards)
 	}
 	if proxies || len(kinds) == 0 {
-		kinds = slices.DeleteFunc(kinds, func(k Kind) bool { return k == Routes })
+		kinds = slices.DeleteFunc(kinds, func(k Kind) bool { return k == routes })
 		add(Proxy)
 	}
 	slices.SortFunc(kinds, func(a, b Kind) int { return a.order() - b.order() })
@@ -147,15 +147,15 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 		return g, role("server, as asked. This host carries for others, though: %s Their queue stands in the "+
 			"provider's box on the way in. weir plan --role relay owns that, too", seen), nil
 	case g.Role == "relay" && g.Carries == "":
-		g.Carries = SetUp(f)
+		g.Carries = configuredKinds(f)
 		return g, role("relay, carrying %s, as the host is set up. To say otherwise: --carries", g.Carries), nil
 	case g.Role != "" || g.Rate == 0:
 		return g, nil, nil
 	case carried.Relay():
-		g.Role, g.Carries = "relay", SetUp(f)
+		g.Role, g.Carries = "relay", configuredKinds(f)
 		return g, role("looks like a one-card relay: %s Use --role server to override", seen), nil
 	case f.Forwards():
-		if kinds := SetUp(f); len(tunnelsOf(kinds)) > 0 {
+		if kinds := configuredKinds(f); len(tunnelsOf(kinds)) > 0 {
 			return g, nil, &hint.Error{
 				What: fmt.Sprintf("this host forwards and has a tunnel (%s): it may be a relay, whose queue a "+
 					"server's plan does not own", kinds),
@@ -170,7 +170,7 @@ func (g Goal) AsSeen(f host.Facts) (Goal, []Note, error) {
 func (k Kinds) Tunnels() bool { return len(tunnelsOf(k)) > 0 }
 
 func tunnelsOf(k Kinds) []Kind {
-	return slices.DeleteFunc(k.list(), func(k Kind) bool { return k == Routes || k == Forwards || k == Proxy })
+	return slices.DeleteFunc(k.list(), func(k Kind) bool { return k == routes || k == Forwards || k == Proxy })
 }
 
 /*
@@ -270,7 +270,7 @@ func part(share float64, r units.Rate) units.Rate { return units.Rate(share*floa
 // no margin of its own.
 func (d *draft) relayed() error {
 	g := d.Goal
-	if g.Follow != "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel)) {
+	if g.Follow != "" && (g.Carries.has(Proxy) || g.Carries.has(Tunnel)) {
 		return &hint.Error{What: fmt.Sprintf("--follow was measured for NAT and the kernel's tunnels, not for proxies "+
 			"and programs' tunnels, and this relay carries: %s", strings.ReplaceAll(string(g.Carries), ",", ", ")),
 			Try: "the same without --follow"}
@@ -319,7 +319,7 @@ func Owns(g Goal, f host.Facts) string {
 	case how.wanted && g.Carries.Tunnels() && how.why == "":
 		return "Incoming and outgoing traffic both wait here, each connection by itself, also of what comes by a " +
 			"tunnel. This gives up 6 to 10 % of goodput."
-	case how.wanted && (g.Carries.Has(Proxy) || how.why == ""):
+	case how.wanted && (g.Carries.has(Proxy) || how.why == ""):
 		return fmt.Sprintf("Incoming and outgoing traffic both wait here. This gives up %.0f %% of goodput.",
 			100-100*how.share)
 	case part(min(relayShare, margin/d.ratio()), g.Inward()) < shaped(g.Rate):
@@ -332,7 +332,7 @@ func Owns(g Goal, f host.Facts) string {
 // relayInterval is CAKE's for a relay.
 func (d *draft) relayInterval() units.Duration {
 	most := relayInterval
-	if how := d.arriving(); d.Goal.Carries.Has(Tunnel) && how.why != "" {
+	if how := d.arriving(); d.Goal.Carries.has(Tunnel) && how.why != "" {
 		most = packedInterval
 	}
 	return min(interval(d.Goal.RTT), most)
@@ -361,7 +361,7 @@ type inbound struct {
 // arriving decides on that. All tunnels are unpacked, or none: what is left packed would wait as one flow.
 func (d *draft) arriving() inbound {
 	k := d.Goal.Carries
-	a := inbound{wanted: k.Has(Proxy) || k.Has(Tunnel), share: proxyShare}
+	a := inbound{wanted: k.has(Proxy) || k.has(Tunnel), share: proxyShare}
 	if !a.wanted || len(tunnelsOf(k)) == 0 {
 		return a
 	}
@@ -401,7 +401,7 @@ func (d *draft) arriving() inbound {
 // machine's.
 func (d *draft) unpacks(l host.Link) bool {
 	kind := possibleTunnelKind(l)
-	return kind != "" && d.Goal.Carries.Has(kind) && l.Name != d.link.Name && l.Master == ""
+	return kind != "" && d.Goal.Carries.has(kind) && l.Name != d.link.Name && l.Master == ""
 }
 
 // foreignIngress reports whether somebody else has a say in what comes out of a device before us. Plain filters come
@@ -415,7 +415,7 @@ func foreignIngress(l host.Link) bool {
 
 // ShapesArriving reports whether a goal has a queue for what arrives without being told how fast that is.
 func (g Goal) ShapesArriving() bool {
-	return g.Rate != 0 && g.Qdisc == "" && (g.Carries.Has(Proxy) || g.Carries.Has(Tunnel))
+	return g.Rate != 0 && g.Qdisc == "" && (g.Carries.has(Proxy) || g.Carries.has(Tunnel))
 }
 
 // Settled reports whether the tunnels that a goal unpacks are up and say in what they come. One that was made a moment
@@ -440,7 +440,7 @@ func (g Goal) WithoutIngress() string {
 // endsHere plans the queue of what arrives at a relay.
 func (d *draft) endsHere() error {
 	g, how := d.Goal, d.arriving()
-	if how.why != "" && !g.Carries.Has(Proxy) {
+	if how.why != "" && !g.Carries.has(Proxy) {
 		d.note("tunnel", "incoming traffic is not shaped: %s. Everybody inside waits for everybody, 10 to 30 ms at "+
 			"most times and 100 or more at some", how.why)
 		return nil
@@ -456,7 +456,7 @@ func (d *draft) endsHere() error {
 		d.note("tunnel", "in what packets it comes only root is told")
 	}
 	what := "What a proxy sends is its own, so no share of what leaves slows down those who send to it"
-	if g.Carries.Has(Tunnel) {
+	if g.Carries.has(Tunnel) {
 		what = "What a program puts into a tunnel is one flow when it leaves; here each connection is one"
 	}
 	q := d.newCake(part(how.share, g.Inward()), d.relayInterval())
@@ -489,7 +489,7 @@ func (d *draft) kindNotes() {
 	if d.Goal.NAT {
 		d.note("--nat", "not set for what leaves %s: %v", d.link.Name, natOptionEvidence)
 	}
-	if !k.Has(Proxy) && !k.Has(Tunnel) {
+	if !k.has(Proxy) && !k.has(Tunnel) {
 		d.note("own traffic", "what this host itself downloads still queues at the provider; if it does that for "+
 			"long: --carries %s", kindsOf(append(k.list(), Proxy)))
 	}
@@ -498,11 +498,11 @@ func (d *draft) kindNotes() {
 // evidence is what was measured of the kind that asks most of a plan.
 func (k Kinds) evidence() string {
 	switch {
-	case k.Has(Proxy) && k.Tunnels():
+	case k.has(Proxy) && k.Tunnels():
 		return mixedEvidence.String()
-	case k.Has(Proxy):
+	case k.has(Proxy):
 		return proxyEvidence.String()
-	case k.Has(Tunnel):
+	case k.has(Tunnel):
 		return tunnelEvidence.String()
 	case k.Tunnels():
 		return wireguardEvidence.String()

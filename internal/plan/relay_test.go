@@ -113,10 +113,10 @@ func TestSetUp(t *testing.T) {
 			"wireguard,proxy"},
 		{"all its traffic is by one card", with(t, forwards, card, passed), "forward"},
 	} {
-		if got := SetUp(c.facts); got != c.want {
+		if got := configuredKinds(c.facts); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-		if err := SetUp(c.facts).check(); err != nil {
+		if err := configuredKinds(c.facts).check(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	for _, name := range KnownKinds() {
+	for _, name := range knownKinds() {
 		if err := (Goal{Rate: 50e6, Role: "relay", Carries: Kinds(name)}).Check(); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -57,7 +57,7 @@ func ownTheQueue(d *draft) error {
 		return err
 	case g.Unknown():
 		d.note("rate", "unknown: no limit yet; weir follow adds one to %s after %d s of a full link", d.link.Name,
-			FindTakes)
+			findTakes)
 		d.needCAKE()
 		return d.unshaped()
 	case g.Rate != 0 && g.Rate == d.link.Speed && g.Follow == "":
@@ -412,7 +412,7 @@ func shapeWhatArrives(d *draft) error {
 		}
 		shape = d.endsHere
 	case g.Ingress == 0:
-		if g.Carries == Kinds(Routes) && g.Rate != 0 {
+		if g.Carries == Kinds(routes) && g.Rate != 0 {
 			d.note("incoming traffic", "queues at the provider as before; --ingress RATE lets it wait here, for 15 %% "+
 				"of its rate. (%s)", routerEvidence.quoted())
 		}

@@ -60,7 +60,7 @@ func kinds() []kind {
 		{name: "cake", fresh: func() editor { return newCake() }, traits: marking, stats: readCakeStats},
 		{name: "cake_mq", fresh: func() editor { return newCakeMQ() }, traits: marking, rootOnly: true,
 			unfiltered: true,
-			ownQueues: true, perDelivery: true},
+			ownQueues:  true, perDelivery: true},
 		{name: "cbq", classes: true, neverBack: true},
 		{name: "codel", fresh: func() editor { return newCodel() }, traits: aqm, unfiltered: true,
 			stats: readCodelStats, replay: codelReplay},

@@ -742,7 +742,7 @@ func (r *relay) attached() (n int) {
 func maps() (n int) {
 	for id, err := ebpf.MapGetNextID(0); err == nil; id, err = ebpf.MapGetNextID(id) {
 		if m, err := ebpf.NewMapFromID(id); err == nil {
-			if m.MaxEntries() == Most {
+			if m.MaxEntries() == most {
 				n++
 			}
 			m.Close()
@@ -756,7 +756,7 @@ func TestInMany(t *testing.T) {
 	r := newRelay(t)
 	w := r.open(r.near)
 	flows := w.objects.Maps[objectMapFlows]
-	for i := range 2 * Most {
+	for i := range 2 * most {
 		k := objectFlowKey{Ifindex: uint32(i)}
 		r.must(flows.Put(&k, &objectFlow{Samples: uint32(i)}))
 	}
@@ -769,8 +769,8 @@ func TestInMany(t *testing.T) {
 			ours++
 		}
 	}
-	if len(all) > Most || len(all) < Most/2 || ours != 1 {
-		t.Errorf("%d connections are known, of at most %d, and %d is the one that moved", len(all), Most, ours)
+	if len(all) > most || len(all) < most/2 || ours != 1 {
+		t.Errorf("%d connections are known, of at most %d, and %d is the one that moved", len(all), most, ours)
 	}
 }
 
@@ -827,7 +827,7 @@ func TestInCost(t *testing.T) {
 	info, err := w.objects.Maps[objectMapFlows].Info()
 	r.must(err)
 	bytes, _ := info.Memlock()
-	t.Logf("cost: the map of %d connections takes %d KiB; %d packets carried %d bytes", Most, bytes>>10, f.Packets,
+	t.Logf("cost: the map of %d connections takes %d KiB; %d packets carried %d bytes", most, bytes>>10, f.Packets,
 		f.Sent)
 	if bytes == 0 || bytes > 2<<20 {
 		t.Errorf("the map takes %d bytes", bytes)

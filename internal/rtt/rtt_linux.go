@@ -51,9 +51,9 @@ type Watch struct {
 	sockets []int
 }
 
-// Most is how many connections are known at a time, or more on a host of many CPUs. Of more, those are forgotten that
+// most is how many connections are known at a time, or more on a host of many CPUs. Of more, those are forgotten that
 // have not moved for longest.
-const Most = 4096
+const most = 4096
 
 // each is what a CPU may keep of the map's room for itself, twice (kernel/bpf/bpf_lru_list.c).
 const each = 256
@@ -66,7 +66,7 @@ func Open(devices ...int) (_ *Watch, err error) {
 		return nil, err
 	}
 	if cpus, err := ebpf.PossibleCPU(); err == nil {
-		spec.Maps[objectMapFlows].MaxEntries = uint32(max(Most, each*cpus))
+		spec.Maps[objectMapFlows].MaxEntries = uint32(max(most, each*cpus))
 	}
 	_ = rlimit.RemoveMemlock() // kernels before 5.11 count maps as locked memory
 	w := &Watch{}

@@ -26,8 +26,8 @@ type Kernel struct {
 // ErrNoKernel means that no kernel, or none of the wanted series, has been fetched.
 var ErrNoKernel = errors.New("there is no stock kernel")
 
-// Kernels are those that internal/lab/qemu/kernels has put into the user's cache, oldest first.
-func Kernels() ([]Kernel, error) {
+// kernels are those that internal/lab/qemu/kernels has put into the user's cache, oldest first.
+func kernels() ([]Kernel, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoKernel, err)
@@ -61,7 +61,7 @@ const Newest = "newest"
 
 // Find gives the newest kernel of a series, as 6.17, or of all: Newest.
 func Find(series string) (Kernel, error) {
-	all, err := Kernels()
+	all, err := kernels()
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -103,17 +103,17 @@ func (k Kernel) Modules() ([]string, error) {
 	return strings.Fields(string(text)), err
 }
 
-// Reference is the module that Debian does not build, and internal/lab/qemu/reference does.
-const Reference = "sch_dualpi2"
+// referenceModule is the one that Debian does not build, and internal/lab/qemu/reference does.
+const referenceModule = "sch_dualpi2"
 
-// files are the modules as the guest has them, with or without the Reference.
+// files are the modules as the guest has them, with or without the reference.
 func (k Kernel) files(reference bool) ([]boot.File, error) {
 	names, err := k.Modules()
 	if err != nil {
 		return nil, err
 	}
 	if !reference {
-		names = slices.DeleteFunc(names, func(name string) bool { return name == Reference })
+		names = slices.DeleteFunc(names, func(name string) bool { return name == referenceModule })
 	}
 	files := []boot.File{{Name: moduleFolder + "order", Body: []byte(strings.Join(names, "\n"))}}
 	for _, name := range names {

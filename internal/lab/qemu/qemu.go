@@ -37,7 +37,7 @@ type Boot struct {
 	Program   string      // becomes process 1; linked statically. It calls Begin first, and End when it is done
 	Job       []byte      // what Begin gives it
 	Files     []boot.File // more that it is to find
-	Stock     bool        // without the Reference, where there is one
+	Stock     bool        // without the reference, where there is one
 	Env       []string
 	CPUs      int // of the guest; 0: one. More than one excludes Exact
 	MemoryMiB int // 0: 1024

@@ -147,7 +147,7 @@ func TestBoot(t *testing.T) {
 // Every kernel that is there boots, with all of its modules.
 func TestSeries(t *testing.T) {
 	b := booted(t)
-	kernels, err := Kernels()
+	kernels, err := kernels()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,12 @@ import (
 
 // How the sizes of a Poisson source's connections are distributed around their mean.
 const (
-	FixedSizes       = "fixed"
-	ExponentialSizes = "exponential"
-	ParetoSizes      = "pareto" // bounded
+	fixedSizes       = "fixed"
+	exponentialSizes = "exponential"
+	paretoSizes      = "pareto" // bounded
 )
 
-func sizeNames() []string { return []string{FixedSizes, ExponentialSizes, ParetoSizes} }
+func sizeNames() []string { return []string{fixedSizes, exponentialSizes, paretoSizes} }
 
 // Web transfers are heavy-tailed: Crovella and Bestavros (IEEE/ACM Transactions on Networking 5(6), 1997) found shapes
 // around 1.2. The largest is this many times the least, so that a run of a minute comes near the mean.
@@ -62,9 +62,9 @@ func (f *Flow) Arrivals(seed uint64, end time.Duration) []Arrival {
 func (f *Flow) size(u float64) int64 {
 	mean := float64(f.Bytes)
 	switch f.Sizes {
-	case ExponentialSizes:
+	case exponentialSizes:
 		mean *= -math.Log1p(-u)
-	case ParetoSizes:
+	case paretoSizes:
 		// The inverse of the bounded Pareto's distribution function, with the least size that gives the mean.
 		const a, r = paretoShape, paretoRange
 		least := mean * (a - 1) / a * (1 - math.Pow(r, -a)) / (1 - math.Pow(r, 1-a))

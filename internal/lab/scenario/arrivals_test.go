@@ -51,11 +51,11 @@ func TestArrivals(t *testing.T) {
 			t.Errorf("%s: intervals deviate by %v s: those of a Poisson source as their mean does", sizes, deviation)
 		}
 		switch ratio := float64(largest) / float64(least); sizes {
-		case FixedSizes:
+		case fixedSizes:
 			if ratio != 1 {
 				t.Errorf("fixed sizes from %d to %d", least, largest)
 			}
-		case ParetoSizes:
+		case paretoSizes:
 			if ratio < 100 || ratio > paretoRange*1.01 {
 				t.Errorf("Pareto sizes from %d to %d", least, largest)
 			}

@@ -39,8 +39,8 @@ const (
 	maxPoints      = 1000
 )
 
-// CongestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config).
-func CongestionControls() []string {
+// congestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config).
+func congestionControls() []string {
 	return []string{"bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno",
 		"scalable", "vegas", "veno", "westwood", "yeah"}
 }
@@ -81,7 +81,7 @@ func (s *Scenario) fillIn() {
 		orElse(&f.Dial, "client")
 		orElse(&f.Address, 1)
 		if f.Every != 0 {
-			orElse(&f.Sizes, FixedSizes)
+			orElse(&f.Sizes, fixedSizes)
 		}
 	}
 	for i := range s.Probe {
@@ -478,8 +478,8 @@ func (s *Scenario) checkFlows() *problem {
 		case f.Address < 1 || f.Address > s.Server.Addresses:
 			return wrong("", at("address"), "flow %q: address %d, and the server has %d", f.Name, f.Address,
 				s.Server.Addresses)
-		case f.CC != "" && !slices.Contains(CongestionControls(), f.CC):
-			return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"),
+		case f.CC != "" && !slices.Contains(congestionControls(), f.CC):
+			return wrong("known: "+strings.Join(congestionControls(), " "), at("cc"),
 				"flow %q: unknown congestion control %q", f.Name, f.CC)
 		case f.Stop != 0 && f.Stop <= f.Start:
 			return wrong("", at("stop"), "flow %q stops at %v, before it starts at %v", f.Name, f.Stop, f.Start)
@@ -528,7 +528,7 @@ func (s *Scenario) checkCandidates() *problem {
 			return wrong("", at(""), "two candidates have the name %q", c.Name)
 		}
 		seen[c.Name] = true
-		if c.Tunnel != "" && !s.Carries(WireGuard) && !s.Carries(Tunnel) {
+		if c.Tunnel != "" && !s.carries(WireGuard) && !s.carries(Tunnel) {
 			return wrong("", at("tunnel"), "candidate %q: the relay has no tunnel", c.Name)
 		}
 		for _, q := range []struct{ key, text string }{{"qdisc", c.Qdisc}, {"ingress", c.Ingress},
@@ -669,8 +669,8 @@ func checkSysctls(m map[string]string, where []string) *problem {
 		if value == "" || strings.ContainsAny(value, "\n\x00") {
 			return wrong("", where, "sysctl %s has no value", key)
 		}
-		if key == "net.ipv4.tcp_congestion_control" && !slices.Contains(CongestionControls(), value) {
-			return wrong("known: "+strings.Join(CongestionControls(), " "), where, "unknown congestion control %q",
+		if key == "net.ipv4.tcp_congestion_control" && !slices.Contains(congestionControls(), value) {
+			return wrong("known: "+strings.Join(congestionControls(), " "), where, "unknown congestion control %q",
 				value)
 		}
 	}

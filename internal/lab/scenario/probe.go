@@ -21,8 +21,8 @@ type ProbeKind struct {
 	size, reply units.Size
 }
 
-// ProbeKinds is the table of all of them. How each is driven follows from its row.
-func ProbeKinds() []ProbeKind {
+// probeKinds is the table of all of them. How each is driven follows from its row.
+func probeKinds() []ProbeKind {
 	return []ProbeKind{
 		{Name: "udp", interval: 10 * time.Millisecond, size: 64},
 		{Name: "ssh", TCP: true, interval: 50 * time.Millisecond, size: 48, reply: 96},
@@ -32,7 +32,7 @@ func ProbeKinds() []ProbeKind {
 }
 
 func (p *Probe) kind() (ProbeKind, bool) {
-	all := ProbeKinds()
+	all := probeKinds()
 	i := slices.IndexFunc(all, func(k ProbeKind) bool { return k.Name == p.Kind })
 	if i < 0 {
 		return ProbeKind{}, false
@@ -56,7 +56,7 @@ func (k ProbeKind) fillIn(p *Probe) {
 }
 
 func probeNames() []string {
-	return names(ProbeKinds(), func(k ProbeKind) string { return k.Name })
+	return names(probeKinds(), func(k ProbeKind) string { return k.Name })
 }
 
 func (s *Scenario) checkProbe(p Probe) *problem {
@@ -80,8 +80,8 @@ func (s *Scenario) checkProbe(p Probe) *problem {
 		return wrong("", at("rate"), "probe %q: a stream needs a rate", p.Name)
 	case p.CC != "" && !kind.TCP:
 		return wrong("of ssh and request", at("cc"), "probe %q: a %s has no congestion control", p.Name, p.Kind)
-	case p.CC != "" && !slices.Contains(CongestionControls(), p.CC):
-		return wrong("known: "+strings.Join(CongestionControls(), " "), at("cc"),
+	case p.CC != "" && !slices.Contains(congestionControls(), p.CC):
+		return wrong("known: "+strings.Join(congestionControls(), " "), at("cc"),
 			"probe %q: unknown congestion control %q", p.Name, p.CC)
 	case p.Interval < units.Duration(10*time.Microsecond):
 		return wrong("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)

@@ -12,7 +12,7 @@ import (
 
 // Relay is how the server passes on what clients and an origin send each other.
 type Relay struct {
-	Kind string `toml:"kind" json:"kind"` // one of Kinds; none: it passes nothing on
+	Kind string `toml:"kind" json:"kind"` // one of kinds; none: it passes nothing on
 	// 1: origin and clients are both beyond the uplink; 2: the origin is behind eth1, which has no limit
 	Cards int            `toml:"cards" json:"cards"`
 	RTT   units.Duration `toml:"rtt" json:"rtt"` // base RTT to the origin
@@ -27,15 +27,15 @@ type Relay struct {
 
 // How a relay passes on what it is sent.
 const (
-	Route     = "route"     // as it is
+	route     = "route"     // as it is
 	NAT       = "nat"       // with another address: clients call the relay, and the origin knows only it
 	WireGuard = "wireguard" // clients come by WireGuard, in the kernel
 	Tunnel    = "tunnel"    // by a tun and a program that sends what it reads there as UDP
 	Proxy     = "proxy"     // a program ends each TCP connection and opens another
 )
 
-// Kinds are all of those.
-func Kinds() []string { return []string{Route, NAT, WireGuard, Tunnel, Proxy} }
+// kinds are all of those.
+func kinds() []string { return []string{route, NAT, WireGuard, Tunnel, Proxy} }
 
 // The legs of a path through a relay.
 const (
@@ -44,8 +44,8 @@ const (
 	OriginLeg = "origin" // between relay and origin, as what the relay fetches for itself
 )
 
-// Legs are all of those.
-func Legs() []string { return []string{Through, ClientLeg, OriginLeg} }
+// legs are all of those.
+func legs() []string { return []string{Through, ClientLeg, OriginLeg} }
 
 // Tunnelled reports whether what is sent that way has other addresses inside than outside.
 func Tunnelled(via string) bool { return via == WireGuard || via == Tunnel }
@@ -60,8 +60,8 @@ func (s *Scenario) Via(client string) string {
 	return s.Relay.Kind
 }
 
-// Carries reports whether any client reaches the origin that way.
-func (s *Scenario) Carries(via string) bool {
+// carries reports whether any client reaches the origin that way.
+func (s *Scenario) carries(via string) bool {
 	return slices.ContainsFunc(s.Client, func(c Client) bool { return s.Via(c.Name) == via })
 }
 
@@ -92,7 +92,7 @@ const usualTxQLen = 500
 func (s *Scenario) fillInRelay() {
 	r := &s.Relay
 	if s.Server.Relay && r.Kind == "" {
-		orElse(&r.Kind, Route)
+		orElse(&r.Kind, route)
 		orElse(&r.Cards, 2)
 	}
 	if r.Kind == "" {
@@ -110,7 +110,7 @@ func (s *Scenario) checkRelay() *problem {
 	if !s.Server.Relay {
 		switch {
 		case r.RTT != 0 || r.Cards != 0 || r.IP != 0 || r.TxQLen != 0 || r.SndBuf != 0 || len(r.Sysctl) > 0:
-			return wrong(`kind = "nat", or another of `+strings.Join(Kinds(), ", "), []string{"relay"},
+			return wrong(`kind = "nat", or another of `+strings.Join(kinds(), ", "), []string{"relay"},
 				"the relay has no kind")
 		}
 		for _, c := range s.Client {
@@ -122,11 +122,11 @@ func (s *Scenario) checkRelay() *problem {
 		return s.checkLegs()
 	}
 	switch {
-	case !slices.Contains(Kinds(), r.Kind):
-		return wrong("one of "+strings.Join(Kinds(), ", "), at("kind"), "relay: kind %q is not known", r.Kind)
+	case !slices.Contains(kinds(), r.Kind):
+		return wrong("one of "+strings.Join(kinds(), ", "), at("kind"), "relay: kind %q is not known", r.Kind)
 	case r.Cards != 1 && r.Cards != 2:
 		return wrong("1: one for all; 2: another for the origin", at("cards"), "relay: cards = %d", r.Cards)
-	case r.Cards == 2 && s.Carries(Proxy):
+	case r.Cards == 2 && s.carries(Proxy):
 		return wrong("cards = 1", at("cards"), "relay: the lab's proxy is on one card")
 	case time.Duration(r.RTT) > maxRTT:
 		return wrong("", at("rtt"), "rtt %v is absurd (0s to 10s)", r.RTT)
@@ -147,9 +147,9 @@ func (s *Scenario) checkRelay() *problem {
 			where = at("kind")
 		}
 		switch {
-		case !slices.Contains(Kinds(), via):
-			return wrong("one of "+strings.Join(Kinds(), ", "), where, "client %q: via %q is not known", c.Name, via)
-		case r.Cards == 1 && via == Route:
+		case !slices.Contains(kinds(), via):
+			return wrong("one of "+strings.Join(kinds(), ", "), where, "client %q: via %q is not known", c.Name, via)
+		case r.Cards == 1 && via == route:
 			return wrong(`"nat"`, where, "client %q: over one card the provider would route past the relay", c.Name)
 		case r.Cards == 2 && Tunnelled(via):
 			return wrong("cards = 1", where, "client %q: the lab's tunnels are on one card", c.Name)
@@ -170,7 +170,7 @@ func (s *Scenario) checkLegs() *problem {
 		at := func(k string) []string { return []string{section, name, k} }
 		via := s.Via(client)
 		switch {
-		case !slices.Contains(Legs(), leg):
+		case !slices.Contains(legs(), leg):
 			return wrong(`"client" or "origin": between it and the relay alone`, at("leg"), "%s %q: leg %q is not "+
 				"known", section, name, leg)
 		case leg != Through && !s.OneCard():

@@ -30,14 +30,14 @@ type Kernel struct {
 	Recipe  string // a hash of the configuration and of the changes to the source
 }
 
-// ErrNoKernel means that none has been built.
-var ErrNoKernel = errors.New("there is no lab kernel")
+// errNoKernel means that none has been built.
+var errNoKernel = errors.New("there is no lab kernel")
 
 // packaged is where the package weir-lab has its kernel.
 const packaged = "/usr/lib/weir-lab"
 
 // Find returns the kernel that internal/lab/uml/kernel/build has put into the user's cache, or else the one that came
-// with the package. It returns ErrNoKernel if there is neither.
+// with the package. It returns errNoKernel if there is neither.
 func Find() (Kernel, error) {
 	folders := []string{packaged}
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -55,7 +55,7 @@ func Find() (Kernel, error) {
 		return Kernel{Path: filepath.Join(dir, "linux"), Version: strings.TrimSpace(string(version)),
 			Recipe: strings.TrimSpace(string(recipe))}, nil
 	}
-	return Kernel{}, ErrNoKernel
+	return Kernel{}, errNoKernel
 }
 
 // Boot is one run of the kernel.
