@@ -3,6 +3,13 @@
 // Package calibrate finds what a provider enforces on a link: the rate, what it counts of each packet, and the queue in
 // front of it.
 //
+// Package follow finds the rate, too, and in another way, because it knows less. All that it has is what others send,
+// when they send it: smoothed RTTs, and what has left this host. So it finds a rate only while a queue stands in
+// front of the link, and has to be told what a packet counts for. A calibration makes its own load. It knows what of
+// that has arrived (TCP's own count of delivered packets, or the peer's of datagrams), so it needs no queue. It chooses how
+// large packets are, which shows what the provider counts beside them. Of what others send meanwhile it takes what
+// follow does: what had left this host when a packet did that is acknowledged now (series.passed).
+//
 // It is pure: it decides what to send and what the answer means. It opens no socket, reads no clock and no file. A Link
 // does what it asks, so the same code runs over TCP and over the simulator of its tests.
 package calibrate
@@ -11,6 +18,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"weir/internal/wire"
 )
 
 // Sample is what is known of a link at one instant. All counters only grow.
@@ -34,6 +43,12 @@ type Sample struct {
 	Delivered float64 // packets acknowledged, once each
 
 	RTT time.Duration // median of the connections' smoothed RTTs; 0: none is known
+}
+
+// others is what left by the device beside the calibration's own: packets, and bytes of IP.
+func (s Sample) others() flow {
+	return flow{s.DevicePackets - s.Segments,
+		s.DeviceBytes - wire.EthernetHeader*s.DevicePackets - s.Payload - s.Headers}
 }
 
 // Probe is a packet that waited for an answer. It is sparse: where the provider has one queue it shows how long that
@@ -127,7 +142,5 @@ type Check struct {
 }
 
 func clamp(x, low, high float64) float64 { return math.Max(low, math.Min(high, x)) }
-
-func seconds(d time.Duration) float64 { return d.Seconds() }
 
 func duration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -111,6 +111,23 @@ func disagreement(f framing, tcp, udp plateau) string {
 		"rate has changed meanwhile.", a/1e6, b/1e6)
 }
 
+// count sends datagrams for so many seconds, or for two round trips, and returns what of them arrived.
+func (r *run) count(ctx context.Context, l Load, length float64) (p plateau, err error) {
+	if err = r.send(ctx, l); err != nil {
+		return p, err
+	}
+	// Those of the load before come out of the queue first.
+	if _, _, err = r.watch(ctx, r.queued()+r.idle.base+0.15); err != nil {
+		return p, err
+	}
+	// Of the probes of the last round trip no answer is there at the end.
+	a, b, err := r.watch(ctx, math.Max(length, 2*(r.idle.base+r.queued())))
+	if err != nil {
+		return p, err
+	}
+	return arriving(r.samples(), r.probes(), a, b), nil
+}
+
 // flood sends datagrams until they fill the link, beginning with a little more than so many a second. It follows on a
 // load that filled the link: a queue stands already, and no credit has gathered.
 func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, filled bool, err error) {
@@ -120,32 +137,19 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 		noisy = 0.002  // s of jitter, in which packets do not come as they were sent
 		few   = 50     // packets that arrive: fewer tell no rate, and where UDP does not pass there are none
 	)
-	bytes := float64(size)
 	for range maxTries {
 		packets *= fasterFactor
-		l := Load{Connections: 1, Segment: size, Rate: 8 * bytes * packets, Datagrams: true}
-		if err := r.send(ctx, l); err != nil {
-			return p, false, err
-		}
-		// Those of the load before come out of the queue first.
-		if _, _, err := r.watch(ctx, r.queued()+r.idle.base+0.15); err != nil {
-			return p, false, err
-		}
 		length := clamp(least/packets, long, 3*long)
 		if r.idle.noise > noisy {
 			length = math.Max(length, 2.2*long)
 		}
-		// Of the probes of the last round trip no answer is there at the end.
-		length = math.Max(length, 2*(r.idle.base+r.queued()))
-		a, b, err := r.watch(ctx, length)
-		if err != nil {
+		p, err = r.count(ctx, Load{Connections: 1, Segment: size, Rate: 8 * float64(size) * packets, Datagrams: true},
+			length)
+		if err != nil || p.own.packets*(p.to-p.from) < few {
 			return p, false, err
 		}
-		if p = arriving(r.samples(), r.probes(), a, b); p.own.packets*(b-a) < few {
-			return p, false, nil
-		}
 		if p.lost > 0.01 {
-			_, rtt := answers(r.probes(), a, b)
+			_, rtt := answers(r.probes(), p.from, p.to)
 			p.waits = stats.QuantileAbove(rtt, 0.5) - r.idle.base
 			return p, true, nil
 		}
@@ -159,21 +163,15 @@ func (r *run) flood(ctx context.Context, size int, packets float64) (p plateau, 
 func (r *run) smooth(ctx context.Context, seen below) (u below, ok bool, err error) {
 	const long = 1.0 // s
 	connections := r.load.Connections
-	if err = r.send(ctx, Load{Connections: 1, Segment: largest, Rate: lower * 8 * r.big.own.bytes,
-		Datagrams: true}); err != nil {
-		return seen, false, err
-	}
-	if _, _, err = r.watch(ctx, r.queued()+r.idle.base+0.15); err != nil {
-		return seen, false, err
-	}
-	a, b, err := r.watch(ctx, math.Max(long, 2*(r.idle.base+r.queued())))
-	p := arriving(r.samples(), r.probes(), a, b)
+	p, err := r.count(ctx, Load{Connections: 1, Segment: largest, Rate: lower * 8 * r.big.own.bytes, Datagrams: true},
+		long)
 	err = errors.Join(err, r.send(ctx, Load{}))
 	r.load = Load{Connections: connections}
 	if err != nil || p.lost > maxLost {
 		return seen, false, err
 	}
-	u.packets = math.Max(tells, r.samples().between(a, b).grown(func(s Sample) float64 { return s.Segments }))
+	u.packets = math.Max(tells, r.samples().between(p.from, p.to).
+		grown(func(s Sample) float64 { return s.Segments }))
 	u.sent, u.again, u.off, u.base = u.packets, p.lost*u.packets, 1/u.packets, r.idle.base
 	u.most = (u.again + 2*math.Sqrt(u.again) + 3) / u.sent
 	return u, true, nil
@@ -195,8 +193,8 @@ func arriving(all series, probes []Probe, a, b float64) plateau {
 	part := all.between(a, b)
 	var there, arrived []float64
 	for _, x := range probes {
-		if t := seconds(x.At); t >= a && t < b && x.RTT >= 0 {
-			there, arrived = append(there, seconds(x.There)), append(arrived, x.Arrived)
+		if t := x.At.Seconds(); t >= a && t < b && x.RTT >= 0 {
+			there, arrived = append(there, x.There.Seconds()), append(arrived, x.Arrived)
 		}
 	}
 	p.own.packets = stats.Fit(there, arrived).Slope

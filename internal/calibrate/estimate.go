@@ -103,7 +103,7 @@ func level(all series, probes []Probe, i idleLink, connections int, a, b float64
 	var bulk []float64
 	for _, s := range part {
 		if s.RTT > 0 {
-			bulk = append(bulk, seconds(s.RTT))
+			bulk = append(bulk, s.RTT.Seconds())
 		}
 	}
 	p.bulk = stats.QuantileAbove(bulk, 0.5) - i.base
@@ -130,7 +130,7 @@ func (p *plateau) forget(all series, probes []Probe) {
 		end := p.to - stats.QuantileAbove(rtt, 0.98)
 		sent, lost := 0.0, 0.0
 		for _, x := range probes {
-			if t := seconds(x.At); t >= p.from && t < end {
+			if t := x.At.Seconds(); t >= p.from && t < end {
 				sent++
 				if x.RTT < 0 {
 					lost++

@@ -30,8 +30,8 @@ const (
 	Verifying  Phase = "sending 99.75 % of the result"
 )
 
-// Share is what of a found rate is sent to verify it, and what weir up shapes to.
-const Share = 0.9975
+// share is what of a found rate is sent to verify it, and what weir up shapes to.
+const share = 0.9975
 
 // What ends a run that can tell nothing.
 var (
@@ -118,7 +118,7 @@ func (r *run) now() float64 {
 	if len(s) == 0 {
 		return 0
 	}
-	return seconds(s[len(s)-1].At)
+	return s[len(s)-1].At.Seconds()
 }
 
 func (r *run) begin(p Phase) {
@@ -312,24 +312,19 @@ func (r *run) fill(ctx context.Context, size int, length float64) (plateau, erro
 	if err != nil {
 		return plateau{}, err
 	}
-	const longer = 2.0 // s
-	a, b, err := r.watch(ctx, length)
-	if err != nil {
-		return plateau{}, err
+	const longer = 2.0 // s: connections with small packets take longer, above all where some get lost
+	a := r.now()
+	for _, d := range []float64{length, longer} {
+		_, b, err := r.watch(ctx, d)
+		if err != nil {
+			return plateau{}, err
+		}
+		p := level(r.samples(), r.probes(), r.idle, l.Connections, a+0.3*(b-a), b)
+		if r.stood(p) {
+			return p, nil
+		}
 	}
-	p := level(r.samples(), r.probes(), r.idle, l.Connections, a+0.3*(b-a), b)
-	if r.stood(p) {
-		return p, nil
-	}
-	// Connections with small packets take longer, above all where some get lost.
-	if _, b, err = r.watch(ctx, longer); err != nil {
-		return plateau{}, err
-	}
-	p = level(r.samples(), r.probes(), r.idle, l.Connections, a+0.3*(b-a), b)
-	if !r.stood(p) {
-		return plateau{}, nil
-	}
-	return p, nil
+	return plateau{}, nil
 }
 
 // stood reports whether a plateau has a queue, where large packets had one. Else what it lost may be the path's.
@@ -514,16 +509,17 @@ func (r *run) conclude(f *framing, u below) *Result {
 		off += f.off / (p.own.bytes/p.own.packets + whole.overhead)
 	}
 	res.Rate = about(rate, off*rate, Is)
-	if f.atm { // all that fit are right for packets of another size than these
-		least, most := whole, whole
-		least.overhead, most.overhead = math.Max(0, f.overhead-f.off), math.Floor(f.overhead+f.off)
+	widen := func(least, most framing) {
 		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
 		res.Rate.High += rate*most.counted(p)/whole.counted(p) - rate
 	}
+	if f.atm { // all that fit are right for packets of another size than these
+		least, most := whole, whole
+		least.overhead, most.overhead = math.Max(0, f.overhead-f.off), math.Floor(f.overhead+f.off)
+		widen(least, most)
+	}
 	if !f.known && !r.NoFraming && res.Kind != Unsaturated { // what it may count makes the rate as uncertain
-		least, most := framing{}, framing{overhead: maxOverhead, atm: rate <= atmBits}
-		res.Rate.Low -= rate - rate*least.counted(p)/whole.counted(p)
-		res.Rate.High += rate*most.counted(p)/whole.counted(p) - rate
+		widen(framing{}, framing{overhead: maxOverhead, atm: rate <= atmBits})
 	}
 	if res.Kind == Unsaturated || p.idles(r.idle) {
 		res.Rate.Sort, res.Rate.High = AtLeast, math.Max(res.Rate.High, rate*p.top)
@@ -590,11 +586,11 @@ func (r *run) verify(ctx context.Context, res *Result, f framing, u below) error
 		return err
 	}
 	r.enlarge()
-	if err := r.begun(ctx, Share*rate, u); err != nil {
+	if err := r.begun(ctx, share*rate, u); err != nil {
 		return err
 	}
 	for again := maxTries - 1; ; again-- {
-		a, b, err := r.hold(ctx, Share*rate, long)
+		a, b, err := r.hold(ctx, share*rate, long)
 		if err != nil {
 			return err
 		}
@@ -613,7 +609,7 @@ func (r *run) calmly(res *Result, u below, rate, a, b float64) (why string) {
 	part := r.samples().between(a, b)
 	_, rtt := answers(r.probes(), a, b-r.idle.base)
 	c := &res.Verified
-	*c = Check{Sent: r.left(a, b) / (Share * rate), Loss: part.lost()}
+	*c = Check{Sent: r.left(a, b) / (share * rate), Loss: part.lost()}
 	if len(rtt) > 0 {
 		c.Added = stats.QuantileAbove(rtt, 0.5) - r.idle.base
 	}

@@ -30,7 +30,7 @@ func (s series) between(a, b float64) series {
 func (s series) slope(f func(Sample) float64) float64 {
 	x, y := make([]float64, len(s)), make([]float64, len(s))
 	for i, p := range s {
-		x[i], y[i] = seconds(p.At), f(p)
+		x[i], y[i] = p.At.Seconds(), f(p)
 	}
 	return stats.Fit(x, y).Slope
 }
@@ -71,10 +71,8 @@ func (s series) other() flow {
 	if s.grown(func(p Sample) float64 { return p.DevicePackets }) == 0 {
 		return flow{}
 	}
-	packets := s.slope(func(p Sample) float64 { return p.DevicePackets - p.Segments })
-	bytes := s.slope(func(p Sample) float64 {
-		return p.DeviceBytes - wire.EthernetHeader*p.DevicePackets - p.Payload - p.Headers
-	})
+	packets := s.slope(func(p Sample) float64 { return p.others().packets })
+	bytes := s.slope(func(p Sample) float64 { return p.others().bytes })
 	return flow{math.Max(0, packets), math.Max(0, bytes)}
 }
 
@@ -90,25 +88,25 @@ func (s series) passed(probes []Probe) series {
 	if len(back) < 2 {
 		return s
 	}
+	point := func(k int) (came, left float64) { return back[k].Seconds(), out[k].Seconds() }
 	all := slices.Clone(s)
 	for i, now := range s {
-		k := sort.Search(len(back)-1, func(k int) bool { return back[k] >= now.At })
-		left := now.At - (back[k] - out[k])
-		if k > 0 && back[k] >= now.At {
-			share := seconds(now.At-back[k-1]) / seconds(back[k]-back[k-1])
-			left = out[k-1] + duration(share*seconds(out[k]-out[k-1]))
+		left, known := stats.Between(len(back), point, now.At.Seconds())
+		if !known { // before the first answer, or after the last one
+			k := 0
+			if now.At > back[0] {
+				k = len(back) - 1
+			}
+			left = (now.At - (back[k] - out[k])).Seconds()
 		}
-		j := sort.Search(len(s), func(j int) bool { return s[j].At >= left })
-		if j == 0 || j == len(s) {
-			continue
+		of := func(f func(flow) float64) (float64, bool) {
+			return stats.Between(len(s), func(j int) (at, sent float64) {
+				return s[j].At.Seconds(), f(s[j].others())
+			}, left)
 		}
-		share := seconds(left-s[j-1].At) / seconds(s[j].At-s[j-1].At)
-		of := func(f func(Sample) float64) float64 { return f(s[j-1]) + share*(f(s[j])-f(s[j-1])) }
-		packets := of(func(p Sample) float64 { return p.DevicePackets - p.Segments })
-		bytes := of(func(p Sample) float64 {
-			return p.DeviceBytes - wire.EthernetHeader*p.DevicePackets - p.Payload - p.Headers
-		})
-		if now.DevicePackets > 0 {
+		packets, seen := of(func(f flow) float64 { return f.packets })
+		bytes, _ := of(func(f flow) float64 { return f.bytes })
+		if seen && now.DevicePackets > 0 {
 			all[i].DevicePackets = now.Segments + packets
 			all[i].DeviceBytes = now.Payload + now.Headers + bytes + wire.EthernetHeader*all[i].DevicePackets
 		}
@@ -152,8 +150,8 @@ func (s series) windows(a, b, length float64) (all []series, from []float64) {
 // answers are the RTTs of probes sent from a to b, in seconds, and when.
 func answers(probes []Probe, a, b float64) (at, rtt []float64) {
 	for _, p := range probes {
-		if t := seconds(p.At); t >= a && t < b && p.RTT >= 0 {
-			at, rtt = append(at, t), append(rtt, seconds(p.RTT))
+		if t := p.At.Seconds(); t >= a && t < b && p.RTT >= 0 {
+			at, rtt = append(at, t), append(rtt, p.RTT.Seconds())
 		}
 	}
 	return at, rtt

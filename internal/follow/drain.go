@@ -160,16 +160,16 @@ func (f *Follower) drainTo(p point) {
 	f.began, f.deep = true, f.deep || f.rate < farFallShare*f.tried
 }
 
-// estimate is what the link carries: the slope of what came, since a time. It says how many looks it is from.
+// estimate is what the link carries since a time, in bit/s, and from how many looks.
 func (f *Follower) estimate(from float64) (rate float64, n int) {
-	t, x := []float64{}, []float64{}
+	var all []crossing
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at >= from; i-- {
 		if o := f.seen[i]; o.known {
-			t, x = append(t, o.when), append(x, o.came)
+			all = append(all, o.crossing)
 		}
 	}
-	rate = stats.Fit(t, x).Slope
-	return rate, len(t)
+	rate, _ = linkRate(all)
+	return rate, len(all)
 }
 
 // afterFall is when the first look was at packets that all were sent after the rate set fell far, if there were some
@@ -206,20 +206,18 @@ func (f *Follower) idle(p point) bool {
 // elsewhere reports whether what waits does so whatever is sent: then a queue that stands still explains more than a
 // link that delivers at one rate does.
 func (f *Follower) elsewhere(p point) bool {
-	t, q, came := []float64{}, []float64{}, []float64{}
+	var q []float64
+	var all []crossing
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].when-f.seen[i].q >= f.since; i-- { // what was sent since the cut
 		if o := f.seen[i]; o.known {
-			t, q, came = append(t, o.when), append(q, o.q), append(came, o.came)
+			q, all = append(q, o.q), append(all, o.crossing)
 		}
 	}
-	if len(t) < 8 || t[0]-t[len(t)-1] < max(0.3, 2*p.rtt) {
+	if len(all) < 8 || all[0].when-all[len(all)-1].when < max(0.3, 2*p.rtt) {
 		return false
 	}
-	line := stats.Fit(t, came)
-	if line.Slope <= 0 || line.Slope > 0.97*f.before {
-		return false
-	}
-	return stats.Deviation(q) < line.Off/line.Slope
+	rate, off := linkRate(all)
+	return rate > 0 && rate <= 0.97*f.before && stats.Deviation(q) < off/rate
 }
 
 // drainedByItself reports whether our own cut explains less than half of the drop of the queue. On a link of the rate

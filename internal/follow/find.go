@@ -65,7 +65,7 @@ func (r Reason) String() string {
 
 // glance is a look, as it is needed later. Times are in seconds, sizes in bits.
 type glance struct {
-	at, sent  float64
+	mark
 	clients   map[netip.Addr]view
 	q, most   float64 // that the least and the most of them waits
 	delivered float64 // packets
@@ -101,10 +101,7 @@ func (f *Finder) Look(l Look) {
 			f.seen, f.since = nil, 0 // the counter began anew, or nobody has looked
 		}
 	}
-	f.seen = append(f.seen, g)
-	if i := slices.IndexFunc(f.seen, func(o glance) bool { return o.at > g.at-5 }); i > 64 {
-		f.seen = slices.Delete(f.seen, 0, i)
-	}
+	f.seen = keep(append(f.seen, g), g.at-5)
 	if g.q > minStandingDelay {
 		f.waited = g.at
 	}
@@ -174,7 +171,7 @@ func (f *Finder) Reason() Reason { return f.why }
 
 // summarize reduces a Look to what Finder needs.
 func summarize(l Look) glance {
-	g := glance{at: l.At.Seconds(), sent: 8 * l.Sent, clients: map[netip.Addr]view{}, q: math.Inf(1)}
+	g := glance{mark: mark{l.At.Seconds(), 8 * l.Sent}, clients: map[netip.Addr]view{}, q: math.Inf(1)}
 	for _, c := range l.Connections {
 		g.delivered, g.lost = g.delivered+c.Delivered, g.lost+c.Lost
 		g.arrived += 8 * c.Delivered * c.Size
@@ -187,11 +184,7 @@ func summarize(l Look) glance {
 		if c.Delivered == 0 {
 			continue
 		}
-		lag := maxSRTTLag
-		if c.Rate > 0 {
-			lag = min(maxSRTTLag, srttMemory/c.Rate)
-		}
-		this := view{max(0, (c.RTT - c.Base).Seconds()), max(1e-3, c.Base.Seconds()) + lag, c.Delivered}
+		this := view{max(0, (c.RTT - c.Base).Seconds()), max(1e-3, c.Base.Seconds()) + c.lag(), c.Delivered}
 		g.q, g.most = min(g.q, this.q), max(g.most, this.q)
 		if before, is := g.clients[c.To]; is {
 			if before.q < this.q {
@@ -213,9 +206,20 @@ func (g glance) got() map[netip.Addr]float64 {
 	return all
 }
 
+// total adds up what connections carried in some looks.
+func total(looks []glance) (all glance) {
+	for _, g := range looks {
+		all.delivered, all.lost = all.delivered+g.delivered, all.lost+g.lost
+		all.waiting, all.seeming = all.waiting+g.waiting, all.seeming+g.seeming
+	}
+	return all
+}
+
+// waits reports whether most of what is carried waits for the network, or seems to.
+func (g glance) waits() bool { return g.waiting+g.seeming >= minWaitingShare*g.delivered }
+
 // count takes what was seen until a time for a second more of a full link, if clients wait for the network.
 func (f *Finder) count(until float64) {
-	var delivered, waits, seems, lost float64
 	var looks []glance
 	got := map[netip.Addr]float64{}
 	for _, g := range f.seen {
@@ -223,12 +227,11 @@ func (f *Finder) count(until float64) {
 			continue
 		}
 		looks = append(looks, g)
-		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
-		seems += g.seeming
 		for to, v := range g.clients {
 			got[to] += v.got
 		}
 	}
+	all := total(looks)
 	f.done = until
 	var most netip.Addr // who gets most is told soonest
 	for to, n := range got {
@@ -236,15 +239,15 @@ func (f *Finder) count(until float64) {
 			most = to
 		}
 	}
-	if waits+seems < minWaitingShare*delivered || !several(got, delivered) {
+	if !all.waits() || !several(got, all.delivered) {
 		return
 	}
 	rate, ok := f.left(looks, most)
 	if !ok {
 		return
 	}
-	this := second{rate: rate * delivered / (delivered + lost), each: got, told: waits >= minWaitingShare*delivered}
-	this.waits = f.aligned(looks, got, delivered)
+	this := second{rate: rate * all.delivered / (all.delivered + all.lost), each: got,
+		told: all.waiting >= minWaitingShare*all.delivered, waits: f.aligned(looks, got, all.delivered)}
 	for to := range got {
 		got[to] /= looks[len(looks)-1].at - looks[0].at
 	}
@@ -263,8 +266,8 @@ func several(got map[netip.Addr]float64, all float64) bool {
 	return max(clients[true], clients[false]) > 1
 }
 
-// left is what left the queue in bit/s, as one client's waits tell: what is acknowledged now left the queue some time
-// ago, and had come there as much earlier as it waited.
+// left is what left the queue in bit/s, as one client's waits tell. What is acknowledged now left it some time ago,
+// which is taken to be the same for all looks.
 func (f *Finder) left(looks []glance, to netip.Addr) (rate float64, ok bool) {
 	late, n := 0., 0.
 	for _, g := range looks {
@@ -272,30 +275,15 @@ func (f *Finder) left(looks []glance, to netip.Addr) (rate float64, ok bool) {
 			late, n = late+v.late, n+1
 		}
 	}
-	var when, came []float64
+	var all []crossing
 	for _, g := range looks {
 		v, is := g.clients[to]
-		if sent, known := f.sentAt(g.at - late/n - v.q); is && known {
-			when, came = append(when, g.at), append(came, sent)
+		if sent, known := sentAt(f.seen, g.at-late/n-v.q); is && known {
+			all = append(all, crossing{g.at, sent})
 		}
 	}
-	rate = stats.Fit(when, came).Slope
-	return rate, len(when) >= 6 && rate > 0
-}
-
-// sentAt is what had left here at a time; false where nobody has looked then.
-func (f *Finder) sentAt(t float64) (float64, bool) {
-	i, _ := slices.BinarySearchFunc(f.seen, t, func(o glance, t float64) int {
-		if o.at < t {
-			return -1
-		}
-		return 1
-	})
-	if i == 0 || i == len(f.seen) {
-		return 0, false
-	}
-	a, b := f.seen[i-1], f.seen[i]
-	return a.sent + (b.sent-a.sent)*(t-a.at)/(b.at-a.at), true
+	rate, _ = linkRate(all)
+	return rate, len(all) >= 6 && rate > 0
 }
 
 // middle are the seconds without those whose rates are the highest or the lowest eighth, the lowest first.
@@ -338,23 +326,21 @@ func (f *Finder) reason() Reason {
 
 // missing is why there are not enough seconds with a full link.
 func (f *Finder) missing() Reason {
-	var delivered, waits, seems, lost float64
 	single := 0
 	looks := f.seen[max(0, len(f.seen)-20):]
+	all := total(looks)
 	for _, g := range looks {
-		delivered, waits, lost = delivered+g.delivered, waits+g.waiting, lost+g.lost
-		seems += g.seeming
 		if !several(g.got(), g.delivered) {
 			single++
 		}
 	}
 	first, last := looks[0], looks[len(looks)-1]
 	switch {
-	case last.sent-first.sent <= idleRate*(last.at-first.at) || delivered == 0:
+	case last.sent-first.sent <= idleRate*(last.at-first.at) || all.delivered == 0:
 		return Quiet
-	case waits+seems < minWaitingShare*delivered:
+	case !all.waits():
 		return Asleep
-	case f.since == 0 && lost > 0.01*delivered:
+	case f.since == 0 && all.lost > 0.01*all.delivered:
 		return Lossy
 	case f.since == 0:
 		return Empty

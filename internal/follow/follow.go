@@ -6,6 +6,10 @@
 // It is pure: it takes what was seen of a device and of its connections, and says a rate. It opens no socket, reads no
 // clock and changes nothing.
 //
+// What goes out is measured by what leaves a queue in front of the link (linkRate), and what comes in by what comes at
+// the same rate all the time (Inward.level). Package calibrate fills the link itself, and measures otherwise; its
+// comment says why.
+//
 // It follows the provider's queue: how much longer the connections' RTTs are of late than their shortest, less
 // what packets wait in this host's own queue. While that queue stands, the link delivers at its own rate: what was
 // acknowledged, over time. A policer has no queue: there it follows what is lost without delay, which lowers the rate.
@@ -97,13 +101,14 @@ type Follower struct {
 
 // point is a look, as it is needed later.
 type point struct {
-	at, sent, own, q float64 // seconds and bits
-	rtt              float64 // without a queue, of the connection that q is of
-	shortest         float64 // RTT of all connections, with what they wait
-	lag              float64 // seconds by which q is known late
-	came, when       float64 // bits that had left here when what is acknowledged did, and when that left the provider
-	full, known      bool
-	alone            bool // one connection moved at most
+	mark
+	crossing            // of what is acknowledged
+	own, q      float64 // seconds
+	rtt         float64 // without a queue, of the connection that q is of
+	shortest    float64 // RTT of all connections, with what they wait
+	lag         float64 // seconds by which q is known late
+	full, known bool
+	alone       bool // one connection moved at most
 
 	delivered, lost, dropped float64 // packets, since the start
 }
@@ -150,10 +155,7 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 			f.forget() // the counter began anew, or nobody has looked: sleep, suspend, another queue
 		}
 	}
-	f.seen = append(f.seen, p)
-	if i := slices.IndexFunc(f.seen, func(o point) bool { return o.at > p.at-3 }); i > 64 {
-		f.seen = slices.Delete(f.seen, 0, i)
-	}
+	f.seen = keep(append(f.seen, p), p.at-3)
 	if !p.known {
 		return f.Rate(), f.unknown(p)
 	}
@@ -179,7 +181,7 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 // point sums a look up. The queue is what a quarter of the connections see less of: those that something else slows
 // down see more.
 func (f *Follower) point(l Look) point {
-	p := point{at: l.At.Seconds(), sent: 8 * l.Sent, own: l.Own.Seconds(), full: l.Backlog > 0,
+	p := point{mark: mark{l.At.Seconds(), 8 * l.Sent}, own: l.Own.Seconds(), full: l.Backlog > 0,
 		alone: len(l.Connections) < 2}
 	if n := len(f.seen); n > 0 {
 		p.delivered, p.lost, p.dropped = f.seen[n-1].delivered, f.seen[n-1].lost, f.seen[n-1].dropped
@@ -340,24 +342,21 @@ func (f *Follower) out(from, to float64) float64 {
 	return (b - a) / (to - from)
 }
 
+// sentAt is what had left here by a time, in bits. Before the first look it is taken to have left at the rate that is
+// set.
 func (f *Follower) sentAt(t float64) float64 {
 	if len(f.seen) == 0 {
 		return 0
 	}
-	i, _ := slices.BinarySearchFunc(f.seen, t, func(o point, t float64) int {
-		if o.at < t {
-			return -1
-		}
-		return 1
-	})
+	first, last := f.seen[0], f.seen[len(f.seen)-1]
+	sent, known := sentAt(f.seen, t)
 	switch {
-	case i == 0:
-		return f.seen[0].sent + f.rate*(t-f.seen[0].at)
-	case i == len(f.seen):
-		return f.seen[i-1].sent
+	case known:
+		return sent
+	case t > last.at:
+		return last.sent
 	}
-	a, b := f.seen[i-1], f.seen[i]
-	return a.sent + (b.sent-a.sent)*(t-a.at)/(b.at-a.at)
+	return first.sent + f.rate*(t-first.at)
 }
 
 // settle ends an event or a probe. The next probe may begin after a pause, in seconds.

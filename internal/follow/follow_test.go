@@ -392,8 +392,14 @@ func TestSettled(t *testing.T) {
 
 // A queue that begins here while an RTT is measured is this host's, and not one beyond it.
 func TestOwnQueueBegins(t *testing.T) {
-	begins := []point{{at: 1, own: 0}, {at: 1.1, own: 0}, {at: 1.2, own: .01}, {at: 1.3, own: .02}}
-	stands := []point{{at: 1, own: .01}, {at: 1.1, own: .01}, {at: 1.2, own: .02}, {at: 1.3, own: .03}}
+	waits := func(own ...float64) (seen []point) {
+		for i, own := range own {
+			seen = append(seen, point{mark: mark{at: 1 + float64(i)/10}, own: own})
+		}
+		return seen
+	}
+	begins := waits(0, 0, .01, .02)
+	stands := waits(.01, .01, .02, .03)
 	for name, c := range map[string]struct {
 		seen            []point
 		t, around, want float64
@@ -420,9 +426,9 @@ func TestRisingAfterDrained(t *testing.T) {
 		f.phase, f.deep, f.stood, f.since = calm, c.deep, 10.1, 10.25
 		for i := range 5 {
 			at := 10.1 + float64(i)/10
-			f.seen = append(f.seen, point{at: at, when: at - .05, q: .01, known: true})
+			f.seen = append(f.seen, point{mark: mark{at: at}, crossing: crossing{when: at - .05}, q: .01, known: true})
 		}
-		if got := f.rising(point{at: 10.5, rtt: .15}); math.Abs(got-c.want) > 1e-9 {
+		if got := f.rising(point{mark: mark{at: 10.5}, rtt: .15}); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: since %g s, want %g", name, got, c.want)
 		}
 	}

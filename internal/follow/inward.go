@@ -5,9 +5,7 @@ package follow
 import (
 	"fmt"
 	"math"
-	"slices"
 
-	"weir/internal/stats"
 	"weir/internal/units"
 )
 
@@ -57,6 +55,9 @@ type stretch struct {
 }
 
 func (s stretch) rate() float64 { return s.bits / s.took }
+
+// full reports whether something waited in the shaper most of the time.
+func (s stretch) full() bool { return 2*s.waiting > s.looks }
 
 // packets is what a packet or two more or less make of its rate, in bit/s.
 func (s stretch) packets() float64 { return fullTolerancePackets * packetBits / s.took }
@@ -183,7 +184,7 @@ func (f *Inward) judge(at float64) string {
 		if f.beside(s) {
 			hidden++
 		}
-		if 2*s.waiting > s.looks {
+		if s.full() {
 			bound++
 		}
 		still = still && (fills || i < len(f.seen)-flatStretches)
@@ -268,21 +269,16 @@ func (f *Inward) learn(at float64) {
 			n = len(f.seen) // none where a rate was set
 		}
 	}
-	if n < flatStretches || f.draining || at < f.doubted {
+	line, flat, empty := f.level(flatStretches, 0)
+	if !flat || f.draining || at < f.doubted {
 		return
 	}
-	var all []float64
-	waiting, looks, packet, here := 0, 0, 0., 0.
+	here := 0.
 	for _, s := range f.seen[n-flatStretches:] {
-		all = append(all, s.rate())
-		waiting, looks, packet = waiting+s.waiting, looks+s.looks, max(packet, fullTolerancePackets*packetBits/s.took)
 		here += s.here / s.took / flatStretches
 	}
-	m := stats.Mean(all)
-	more, empty := here > flatSurplus*f.rate, 2*waiting < looks && here > aboutShare*f.rate
-	beside := slices.ContainsFunc(f.seen[n-flatStretches:], f.beside)
-	if slices.Max(all)-slices.Min(all) <= fullTolerance*m+packet && (more || empty) && !beside {
-		f.ceiling, f.swing, f.sized = m, 0, f.size
+	if here > flatSurplus*f.rate || empty && here > aboutShare*f.rate {
+		f.ceiling, f.swing, f.sized = line, 0, f.size
 	}
 }
 

@@ -52,7 +52,7 @@ func (f *Inward) moment() float64 {
 
 // notes records when the shaper was last full.
 func (f *Inward) notes(at float64) {
-	if s := f.now; 2*s.waiting > s.looks && s.here/s.took > aboutShare*f.rate {
+	if s := f.now; s.full() && s.here/s.took > aboutShare*f.rate {
 		f.full, f.came = at, max(f.came, s.rate())
 	}
 }
@@ -216,7 +216,7 @@ func (f *Inward) due(at float64) bool {
 	}
 	bound := 0
 	for _, s := range f.seen[n-fullWindow:] {
-		if 2*s.waiting > s.looks {
+		if s.full() {
 			bound++
 		}
 	}

@@ -59,10 +59,8 @@ func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	switch {
 	case n == 0 && c.Past:
 		return took{}, false
-	case n == 0 && c.Rate > 0:
-		return took{now.srtt, min(maxSRTTLag, srttMemory/c.Rate), false}, true
 	case n == 0:
-		return took{now.srtt, maxSRTTLag, false}, true
+		return took{now.srtt, c.lag(), false}, true
 	case c.Past:
 		return took{max(0, (now.sum-then.sum).Seconds()/n), min(maxSRTTLag, (at-then.at)/2), n >= enough}, true
 	}

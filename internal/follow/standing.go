@@ -68,9 +68,5 @@ func hindered(l Look) (rtt, lag float64, known bool) {
 	}
 	slices.SortFunc(all, func(a, b Connection) int { return cmp.Compare(a.RTT, b.RTT) })
 	c := all[len(all)/2]
-	lag = maxSRTTLag
-	if c.Rate > 0 {
-		lag = min(maxSRTTLag, srttMemory/c.Rate)
-	}
-	return max(0, (c.RTT - l.Own).Seconds()), lag, true
+	return max(0, (c.RTT - l.Own).Seconds()), c.lag(), true
 }

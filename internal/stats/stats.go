@@ -7,6 +7,7 @@ package stats
 import (
 	"math"
 	"slices"
+	"sort"
 )
 
 // Mean of values; NaN of none.
@@ -80,6 +81,18 @@ func Fit(x, y []float64) Line {
 		l.SlopeErr = math.Sqrt(squares / (n - 2) / xx)
 	}
 	return l
+}
+
+// Between is what straight lines from point to point have at x. The points are in the order of their x, of which there
+// are n. It is false outside of them: up to the first, and beyond the last.
+func Between(n int, point func(i int) (x, y float64), x float64) (y float64, inside bool) {
+	i := sort.Search(n, func(i int) bool { at, _ := point(i); return at >= x })
+	if i == 0 || i == n {
+		return 0, false
+	}
+	xa, ya := point(i - 1)
+	xb, yb := point(i)
+	return ya + (yb-ya)*(x-xa)/(xb-xa), true
 }
 
 // Quantile is the nearest-rank quantile: the least of the values that a share q of them does not exceed; 0 of none.

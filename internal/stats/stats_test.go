@@ -38,3 +38,13 @@ func TestSums(t *testing.T) {
 		t.Error("what was given is sorted")
 	}
 }
+
+func TestBetween(t *testing.T) {
+	x, y := []float64{1, 2, 4}, []float64{10, 20, 0}
+	for at, want := range map[float64]float64{0: 0, 1: 0, 1.5: 15, 2: 20, 3: 10, 4: 0, 5: 0} {
+		got, inside := Between(len(x), func(i int) (float64, float64) { return x[i], y[i] }, at)
+		if math.Abs(got-want) > 1e-12 || inside != (at > 1 && at <= 4) {
+			t.Errorf("at %g: %g, %t, want %g", at, got, inside, want)
+		}
+	}
+}
