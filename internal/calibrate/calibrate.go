@@ -6,9 +6,9 @@
 // Package follow finds the rate, too, and in another way, because it knows less. All that it has is what others send,
 // when they send it: smoothed RTTs, and what has left this host. So it finds a rate only while a queue stands in
 // front of the link, and has to be told what a packet counts for. A calibration makes its own load. It knows what of
-// that has arrived (TCP's own count of delivered packets, or the peer's of datagrams), so it needs no queue. It chooses how
-// large packets are, which shows what the provider counts beside them. Of what others send meanwhile it takes what
-// follow does: what had left this host when a packet did that is acknowledged now (series.passed).
+// that has arrived (TCP's own count of delivered packets, or the peer's of datagrams), so it needs no queue. It
+// chooses how large packets are, which shows what the provider counts beside them. Of what others send meanwhile it
+// takes what follow does: what had left this host when a packet did that is acknowledged now (series.passed).
 //
 // It is pure: it decides what to send and what the answer means. It opens no socket, reads no clock and no file. A Link
 // does what it asks, so the same code runs over TCP and over the simulator of its tests.
