@@ -37,6 +37,6 @@ func unreadFile(p *patient) []Finding {
 			p.deep.Loader),
 		Why: "These settings last until the next boot, and come back only when somebody runs sysctl -p.",
 		Try: "mv " + file + " /etc/sysctl.d/90-local.conf", Remark: "for those that shall stay",
-		Evidence: Evidence{Doc: "sysctl.d(5); Debian 13's release notes"},
+		Evidence: evidence{Doc: "sysctl.d(5); Debian 13's release notes"},
 	}}
 }

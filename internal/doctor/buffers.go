@@ -68,6 +68,6 @@ func (p *patient) endsSmall(sysctl string, now sizes) []Finding {
 			"buffer is payload.", sysctl, now, p.source(sysctl), rate, millis(rtt), bdp/(1<<20)),
 		Why:      "One connection alone cannot fill the path.",
 		Try:      fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))),
-		Evidence: Evidence{Scenario: "scenarios/long-fast-link.toml"},
+		Evidence: evidence{Scenario: "scenarios/long-fast-link.toml"},
 	}}
 }

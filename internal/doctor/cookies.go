@@ -23,6 +23,6 @@ func cookies(p *patient) []Finding {
 		Seen:  seen,
 		Why:   "BBR's first round trips rest on the handshake's RTT, which such a connection lacks.",
 		Try:   "weir plan --cc cubic", Remark: "or a longer net.ipv4.tcp_max_syn_backlog",
-		Evidence: Evidence{Doc: "not measured: what the authors of a published recipe met in production"},
+		Evidence: evidence{Doc: "not measured: what the authors of a published recipe met in production"},
 	}}
 }

@@ -52,11 +52,11 @@ type Finding struct {
 	Why      string   `json:"why,omitempty"`     // it matters
 	Try      string   `json:"try,omitempty"`     // the command that would change it
 	Remark   string   `json:"remark,omitempty"`  // on that command; without one, what to do by hand
-	Evidence Evidence `json:"evidence,omitzero"` // that it matters
+	Evidence evidence `json:"evidence,omitzero"` // that it matters
 }
 
-// Evidence is where to see that something is so: one of these, or none.
-type Evidence struct {
+// evidence is where to see that something is so: one of these, or none.
+type evidence struct {
 	Scenario string `json:"scenario,omitempty"` // a file, which weir-lab run repeats
 	Doc      string `json:"doc,omitempty"`      // who else says so
 }

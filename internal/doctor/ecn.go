@@ -22,7 +22,7 @@ func ecn(p *patient) []Finding {
 			Title: "ECN is asked for, and BBR does not listen.",
 			Seen:  seen + "; congestion control bbr.",
 			Why:   "BBR takes no notice of marks: a queue that marks it instead of dropping has no hold on it.",
-			Try:   fix, Remark: kernels, Evidence: Evidence{Scenario: "scenarios/seeds/dualpi2.toml"},
+			Try:   fix, Remark: kernels, Evidence: evidence{Scenario: "scenarios/seeds/dualpi2.toml"},
 		}}
 	case now == "1" && s.Read && s.Total > 0 && s.Dialled() == 0 && !p.Forwards():
 		return []Finding{{
@@ -32,7 +32,7 @@ func ecn(p *patient) []Finding {
 			Seen:     fmt.Sprintf("%s; all %s were opened by others.", seen, text.Counted(s.Total, "connection")),
 			Why:      "Connections that are accepted get ECN when the client asks, with 1 as with 2.",
 			Remark:   "nothing; 2, the kernel's default, does the same here",
-			Evidence: Evidence{Scenario: "scenarios/seeds/ecn.toml"},
+			Evidence: evidence{Scenario: "scenarios/seeds/ecn.toml"},
 		}}
 	case now == "0" && marks && p.cc != "bbr":
 		return []Finding{{
@@ -41,7 +41,7 @@ func ecn(p *patient) []Finding {
 			Title: "ECN is refused, and the queue here could mark.",
 			Seen:  fmt.Sprintf("%s; %s on %s marks what asks for it.", seen, p.queueName(), p.link.Name),
 			Why:   "What could be marked is dropped and sent again.",
-			Try:   fix, Remark: kernels, Evidence: Evidence{Scenario: "scenarios/seeds/ecn.toml"},
+			Try:   fix, Remark: kernels, Evidence: evidence{Scenario: "scenarios/seeds/ecn.toml"},
 		}}
 	}
 	return nil

@@ -21,7 +21,7 @@ func ends(p *patient) (found []Finding) {
 				"%s, %s.", s.Buffer, busy, tcpWmem, p.Sysctls[tcpWmem].Value, p.source(tcpWmem)),
 			Why: "They could send more than they may keep in flight.",
 			Try: "weir plan --rate RATE --rtt TIME", Remark: "sizes the buffers for a path",
-			Evidence: Evidence{Scenario: "scenarios/long-fast-link.toml"},
+			Evidence: evidence{Scenario: "scenarios/long-fast-link.toml"},
 		})
 	}
 	if p.receiverBound() {

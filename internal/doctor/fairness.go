@@ -36,7 +36,7 @@ func fairness(p *patient) (found []Finding) {
 				Why: "It divides by the busier of the two hosts, and on a server that is always the server: who " +
 					"opens more connections gets more.",
 				Try: planRate, Remark: "which shares between clients",
-				Evidence: Evidence{Scenario: "scenarios/seeds/shaping.toml"},
+				Evidence: evidence{Scenario: "scenarios/seeds/shaping.toml"},
 			})
 		}
 	}
@@ -58,7 +58,7 @@ func relayFairness(p *patient) (found []Finding) {
 			Seen:  fmt.Sprintf("%s on %s: %s.", cake.Kind(), dev, hostsBy(cake)),
 			Why:   why + " Who opens more connections gets more.",
 			Try:   planRelay, Remark: "which takes " + want,
-			Evidence: Evidence{Scenario: relayScenario(c)},
+			Evidence: evidence{Scenario: relayScenario(c)},
 		})
 	}
 	for _, s := range p.stack {

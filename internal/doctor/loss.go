@@ -18,7 +18,7 @@ func lossyPath(p *patient) []Finding {
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
 	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy,
 		text.Counted(s.Busy, "busy connection"), share)
-	evidence := Evidence{Scenario: "scenarios/seeds/lossy-path.toml"}
+	evidence := evidence{Scenario: "scenarios/seeds/lossy-path.toml"}
 	if 2*s.LossyBBR >= s.Lossy {
 		return []Finding{{Code: "path-loses-packets-bbr", Severity: Fine, Evidence: evidence, Seen: seen,
 			Title: "The path loses packets, and BBR does not slow down for it."}}

@@ -28,7 +28,7 @@ func unsent(p *patient) []Finding {
 		Title: fmt.Sprintf("tcp_notsent_lowat %d costs wake-ups.", now),
 		Seen:  fmt.Sprintf("%s = %d, %s.", notsentLowat, now, p.source(notsentLowat)),
 		Why:   "Programs are woken for each small piece, and nothing is gained below 131072.",
-		Try:   "weir up", Evidence: Evidence{Scenario: "scenarios/seeds/notsent-lowat.toml"},
+		Try:   "weir up", Evidence: evidence{Scenario: "scenarios/seeds/notsent-lowat.toml"},
 	}
 	if now < burst && p.cc == "bbr" {
 		f.Code, f.Severity, f.Title = "lowat-makes-bbr-queue", Harmful,
@@ -55,6 +55,6 @@ func mptcp(p *patient) []Finding {
 		Why: "What such a listener accepts keeps as much unsent as without the setting, also from clients of plain " +
 			"TCP. Go programs listen by MPTCP since Go 1.24.",
 		Remark:   "GODEBUG=multipathtcp=0 for that service, or net.mptcp.enabled=0 before it starts",
-		Evidence: Evidence{Scenario: proxyScenario},
+		Evidence: evidence{Scenario: proxyScenario},
 	}}
 }

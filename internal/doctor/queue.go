@@ -38,7 +38,7 @@ func queue(p *patient) []Finding {
 			Title: "The queue is here, and one for all.",
 			Seen:  p.waits() + "; " + p.holding(root) + ".",
 			Why:   "In a plain FIFO each packet waits behind all others.",
-			Try:   "weir plan", Evidence: Evidence{Scenario: "scenarios/seeds/gso.toml"},
+			Try:   "weir plan", Evidence: evidence{Scenario: "scenarios/seeds/gso.toml"},
 		}}
 	case queueing:
 		return []Finding{{Code: "queue-here", Severity: Fine, Title: "The queue is here.",
@@ -65,7 +65,7 @@ func (p *patient) atProvider(root qdisc.Qdisc) Finding {
 		Seen:  p.waits() + "; " + p.holding(root) + ".",
 		Why: p.queueName() + " has no rate, and acts on a queue at this device only. Yours is in the provider's " +
 			"box.",
-		Try: planRate, Remark: orAuto, Evidence: Evidence{Scenario: "scenarios/narrow-link.toml"},
+		Try: planRate, Remark: orAuto, Evidence: evidence{Scenario: "scenarios/narrow-link.toml"},
 	}
 	if p.queueName() == "noqueue" {
 		f.Why = "There is no queue at this device. Yours is in the provider's box."
@@ -86,7 +86,7 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 		Seen:  fmt.Sprintf("%s; %s, which shapes to %s.", p.waits(), p.holding(root), rate),
 		Why: "The provider passes less than the shaper's rate, or counts more bytes of each packet. A rate half a " +
 			"percent too high fills its queue.",
-		Evidence: Evidence{Scenario: "scenarios/rules/framing.toml"},
+		Evidence: evidence{Scenario: "scenarios/rules/framing.toml"},
 	}
 	f.Try, f.Remark = p.slower()
 	if p.unshapedIngress() {
@@ -97,7 +97,7 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 			"downloads wait in it."
 		f.Try = fmt.Sprintf("weir plan --rate %s --ingress RATE", p.toldRate())
 		f.Remark = "with the rate that you pay for in that direction"
-		f.Evidence = Evidence{Scenario: "scenarios/ingress.toml"}
+		f.Evidence = evidence{Scenario: "scenarios/ingress.toml"}
 	}
 	if p.carried.OneCard {
 		f.Why = "Outgoing traffic has just come in by the same card: a queue on the way in is not managed."

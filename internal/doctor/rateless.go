@@ -29,7 +29,7 @@ func rateless(p *patient) []Finding {
 		Seen:  seen,
 		Why: name + " without a rate acts on a queue at this device only. Where the provider enforces a lower rate " +
 			"the queue is there, and this changes nothing.",
-		Try: planRate, Remark: orAuto, Evidence: Evidence{Scenario: "scenarios/seeds/narrow-link.toml"},
+		Try: planRate, Remark: orAuto, Evidence: evidence{Scenario: "scenarios/seeds/narrow-link.toml"},
 	}
 	if stats.Packets >= enough {
 		f.Code, f.Severity, f.Title = "aqm-without-effect", Harmful, on+" has no effect."

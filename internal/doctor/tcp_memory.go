@@ -24,7 +24,7 @@ func tcpMemory(p *patient) []Finding {
 		Why: "Beyond the mark the kernel throws away what has arrived, and lets no buffer grow.",
 		Remark: "raise the second and third value of net.ipv4.tcp_mem, in pages, if the host has memory to spare; " +
 			"else fewer connections, or smaller maxima of tcp_rmem and tcp_wmem",
-		Evidence: Evidence{Scenario: "scenarios/rules/tcp-memory.toml"},
+		Evidence: evidence{Scenario: "scenarios/rules/tcp-memory.toml"},
 	}
 	if m.Held >= m.Mark {
 		f.Severity = Harmful

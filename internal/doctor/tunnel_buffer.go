@@ -40,7 +40,7 @@ func tunnelBuffer(p *patient) []Finding {
 		Seen: fmt.Sprintf("%s: txqueuelen %d, mtu %d.", longest.Name, longest.TxQLen, longest.MTU),
 		Why: "It is one FIFO behind every queue that can be set, and for all peers: an idle one waits as long as a " +
 			"busy one.",
-		Try: planRelay, Remark: whatRate, Evidence: Evidence{Scenario: tunnelScenario},
+		Try: planRelay, Remark: whatRate, Evidence: evidence{Scenario: tunnelScenario},
 	}}
 }
 

@@ -29,7 +29,7 @@ func tunnels(p *patient) []Finding {
 			Seen:  fmt.Sprintf("%s; congestion control bbr, %s.", all, p.source(congestionControl)),
 			Why: "The TCP inside has its ends elsewhere, and their congestion control. What helps it here is the " +
 				"queue of " + below + ".",
-			Try: planRelay, Remark: whatRate, Evidence: Evidence{Scenario: "scenarios/narrow-link.toml"},
+			Try: planRelay, Remark: whatRate, Evidence: evidence{Scenario: "scenarios/narrow-link.toml"},
 		}}
 	case len(p.carried.Kinds) > 0:
 		return nil // what they carry, and what manages it, has been said

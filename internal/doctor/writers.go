@@ -62,7 +62,7 @@ func udevNames(p *patient) (found []Finding) {
 			Why: "The rule compares the name that the device has, or was given by a rule before it, at the moment it " +
 				"appears. On some systems it gets this one only later, and the line is never run.",
 			Try: "weir up", Remark: "which also knows the device by its address, in place of this line",
-			Evidence: Evidence{Doc: "udev(7), of NAME"},
+			Evidence: evidence{Doc: "udev(7), of NAME"},
 		})
 	}
 	return found

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sample is one timed exchange.
-type Sample struct {
+// sample is one timed exchange.
+type sample struct {
 	At    time.Duration // when it was sent
 	Delay time.Duration // round trip, or one way for a stream; negative while it is outstanding or when it was lost
 }
 
 // Samples is what a probe, session or stream has seen, in the order sent.
 type Samples struct {
-	List []Sample
+	List []sample
 	Err  error // what ended it early
 }
 
@@ -109,7 +109,7 @@ func (l *Loop) sendDatagrams(fd int, s *Samples, start, stop, interval time.Dura
 			return false
 		}
 		binary.LittleEndian.PutUint64(payload, uint64(len(s.List)))
-		s.List = append(s.List, Sample{l.now, outstanding})
+		s.List = append(s.List, sample{l.now, outstanding})
 		_, _ = write(fd, payload) // a full socket buffer is a lost datagram, and counted as one
 		return true
 	})
@@ -192,7 +192,7 @@ func (ss *session) ask() bool {
 	if ss.now >= ss.spec.Stop || ss.s.Err != nil {
 		return false
 	}
-	ss.s.List = append(ss.s.List, Sample{ss.now, outstanding})
+	ss.s.List = append(ss.s.List, sample{ss.now, outstanding})
 	if n, err := write(ss.client, make([]byte, ss.spec.Request)); err != 0 || n != ss.spec.Request {
 		ss.s.Err = unix.ENOBUFS // a session that cannot even queue its keystrokes has stopped
 		if err != 0 {

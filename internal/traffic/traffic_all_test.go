@@ -207,7 +207,7 @@ func TestLostIsNotAnswered(t *testing.T) {
 	if err := l.Run(l.Now() + patience); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.List) != 4 || slices.ContainsFunc(s.List, func(x Sample) bool { return x.Delay >= 0 }) {
+	if len(s.List) != 4 || slices.ContainsFunc(s.List, func(x sample) bool { return x.Delay >= 0 }) {
 		t.Errorf("%+v", s.List)
 	}
 }

@@ -24,12 +24,12 @@ type Figures struct {
 	Title    string            `json:"title"`
 	Kernel   string            `json:"kernel"` // its release, and what built it
 	Units    map[string]string `json:"units"`  // of each metric that has one: mbit, ms, s, %, kb or packets
-	Rows     []FigureRow       `json:"rows"`
+	Rows     []figureRow       `json:"rows"`
 }
 
-// FigureRow is what was measured of a candidate at a point: each metric's median over the seeds, with the digits that
+// figureRow is what was measured of a candidate at a point: each metric's median over the seeds, with the digits that
 // the table has. What never happened has no value.
-type FigureRow struct {
+type figureRow struct {
 	Point     string                 `json:"point,omitempty"`
 	Candidate string                 `json:"candidate"`
 	Values    map[string]json.Number `json:"values"`
@@ -46,7 +46,7 @@ func NewFigures(r *verdict.Report) Figures {
 		p := &r.Points[i]
 		for k := range p.Cells {
 			c := &p.Cells[k]
-			row := FigureRow{Point: t.label, Candidate: c.Candidate, Values: map[string]json.Number{}}
+			row := figureRow{Point: t.label, Candidate: c.Candidate, Values: map[string]json.Number{}}
 			for _, m := range append(t.columns, queue) {
 				v, ok := p.Of(m, c)
 				if !ok {

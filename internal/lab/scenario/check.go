@@ -568,7 +568,7 @@ func (s *Scenario) checkCandidates() *problem {
 }
 
 // stack reads a qdisc of a candidate's.
-func (s *Scenario) stack(c Candidate, key, text string) (qdisc.Stack, *problem) {
+func (s *Scenario) stack(c candidate, key, text string) (qdisc.Stack, *problem) {
 	at := []string{"candidate", c.Name, key}
 	stack, err := qdisc.ParseStack(Rated(text, s.Provider.Rate))
 	if key == "ingress" {
@@ -588,7 +588,7 @@ func (s *Scenario) stack(c Candidate, key, text string) (qdisc.Stack, *problem) 
 	return stack, nil
 }
 
-func (s *Scenario) checkChanges(c Candidate) *problem {
+func (s *Scenario) checkChanges(c candidate) *problem {
 	var before units.Duration
 	for _, change := range c.Change {
 		at := []string{"candidate", c.Name, "change"}

@@ -46,7 +46,7 @@ func (c Claim) check(s *Scenario, axes []Axis) *problem {
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(s.Candidate, func(k Candidate) bool { return k.Name == name }) {
+		if !slices.ContainsFunc(s.Candidate, func(k candidate) bool { return k.Name == name }) {
 			return wrong("", nil, "claim: no candidate is called %q", name)
 		}
 	}

@@ -47,7 +47,7 @@ func TestMeasures(t *testing.T) {
 	s := Scenario{Flow: []Flow{{Name: "cubic"}, {Name: "pages", Bytes: 1}, {Name: "late", Start: 7 * second}},
 		Probe:  []Probe{{Name: "L", Kind: "udp"}},
 		Warmup: 5 * second, Duration: 10 * second,
-		Provider: Provider{Change: []NewRate{{At: 2 * second}, {At: 9 * second}}}}
+		Provider: Provider{Change: []newRate{{At: 2 * second}, {At: 9 * second}}}}
 	early := s
 	early.Provider.Change = s.Provider.Change[:1]
 	if m, err := measure.ParseMetric("calm.after.change.5ms"); err != nil || early.measures(m) == nil {

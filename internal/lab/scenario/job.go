@@ -7,7 +7,7 @@ import "weir/internal/lab/measure"
 // Job is what a guest is asked to do: one scenario without its sweep, one candidate, one seed.
 type Job struct {
 	Scenario  Scenario  `json:"scenario"`
-	Candidate Candidate `json:"candidate"`
+	Candidate candidate `json:"candidate"`
 	Seed      uint64    `json:"seed"`
 }
 

@@ -152,7 +152,7 @@ func (s *Scenario) overlay(f source) error {
 	s.Flow = merge(parent.Flow, s.Flow, func(f Flow) string { return f.Name })
 	s.Probe = merge(parent.Probe, s.Probe, func(p Probe) string { return p.Name })
 	s.Program = merge(parent.Program, s.Program, func(p Program) string { return p.Name })
-	s.Candidate = merge(parent.Candidate, s.Candidate, func(c Candidate) string { return c.Name })
+	s.Candidate = merge(parent.Candidate, s.Candidate, func(c candidate) string { return c.Name })
 	return nil
 }
 

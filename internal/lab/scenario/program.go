@@ -36,7 +36,7 @@ type Program struct {
 }
 
 // Programs are all that a candidate's runs have, its own last.
-func (s *Scenario) Programs(c Candidate) []Program { return slices.Concat(s.Program, c.Program) }
+func (s *Scenario) Programs(c candidate) []Program { return slices.Concat(s.Program, c.Program) }
 
 // HostFiles are those of the host that the guest's programs are and need, their libraries aside.
 func (j Job) HostFiles() []string {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/units"
 )
 
-// Relay is how the server passes on what clients and an origin send each other.
-type Relay struct {
+// relay is how the server passes on what clients and an origin send each other.
+type relay struct {
 	Kind string `toml:"kind" json:"kind"` // one of kinds; none: it passes nothing on
 	// 1: origin and clients are both beyond the uplink; 2: the origin is behind eth1, which has no limit
 	Cards int            `toml:"cards" json:"cards"`

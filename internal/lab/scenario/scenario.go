@@ -31,15 +31,15 @@ type Scenario struct {
 	Seeds  int    `toml:"seeds" json:"seeds"`   // repeats, each another sample of all randomness
 	// metrics to show; default: those that the traffic gives
 	Columns   []string    `toml:"columns" json:"columns,omitempty"`
-	Server    Server      `toml:"server" json:"server"`
-	Relay     Relay       `toml:"relay" json:"relay,omitzero"`
+	Server    server      `toml:"server" json:"server"`
+	Relay     relay       `toml:"relay" json:"relay,omitzero"`
 	Path      Path        `toml:"path" json:"path"`
 	Provider  Provider    `toml:"provider" json:"provider"`
 	Client    []Client    `toml:"client" json:"client"`
 	Flow      []Flow      `toml:"flow" json:"flow,omitempty"`
 	Probe     []Probe     `toml:"probe" json:"probe,omitempty"`
 	Program   []Program   `toml:"program" json:"program,omitempty"`
-	Candidate []Candidate `toml:"candidate" json:"candidate"`
+	Candidate []candidate `toml:"candidate" json:"candidate"`
 	Sweep     []Axis      `toml:"sweep" json:"-"`
 	Claim     []Claim     `toml:"claim" json:"-"`
 }
@@ -54,8 +54,8 @@ func (s *Scenario) RTT(client string) units.Duration {
 	return s.Path.RTT
 }
 
-// Server is the machine that Weir is for. Its uplink is called eth0.
-type Server struct {
+// server is the machine that Weir is for. Its uplink is called eth0.
+type server struct {
 	Addresses int `toml:"addresses" json:"addresses"` // how many it answers from
 	Queues    int `toml:"queues" json:"queues"`       // transmit queues of the uplink
 	// the wire carries superpackets: as a virtual NIC that leaves segmentation to its host
@@ -106,12 +106,12 @@ type Provider struct {
 	Overhead int  `toml:"overhead" json:"overhead,omitempty"`
 	ATM      bool `toml:"atm" json:"atm,omitempty"` // and carried in cells
 
-	Change []NewRate `toml:"change" json:"change,omitempty"` // in their order
+	Change []newRate `toml:"change" json:"change,omitempty"` // in their order
 }
 
-// NewRate is a rate that the provider enforces from some time on. It is both ways' unless the scenario has a rate of
+// newRate is a rate that the provider enforces from some time on. It is both ways' unless the scenario has a rate of
 // its own for the way in. The buffer stays as large, in bytes.
-type NewRate struct {
+type newRate struct {
 	At   units.Duration `toml:"at" json:"at"` // since the beginning of the run, the warm-up included
 	Rate units.Rate     `toml:"rate" json:"rate,omitempty"`
 }
@@ -188,17 +188,17 @@ type Probe struct {
 	CC   string     `toml:"cc" json:"cc,omitempty"`
 	Rate units.Rate `toml:"rate" json:"rate,omitempty"` // of stream: instead of the interval
 	// of udp and stream: what the datagrams say in their ECN field
-	ECN ECN `toml:"ecn" json:"ecn,omitempty"`
+	ECN ecnField `toml:"ecn" json:"ecn,omitempty"`
 }
 
-// ECN is a codepoint of RFC 3168 by name: "" (not ECT), ect0, ect1 or ce.
-type ECN string
+// ecnField is a codepoint of RFC 3168 by name: "" (not ECT), ect0, ect1 or ce.
+type ecnField string
 
 // Bits is the ECN field: 0 for a name that is none.
-func (e ECN) Bits() int { return max(0, slices.Index([]ECN{"", "ect1", "ect0", "ce"}, e)) }
+func (e ecnField) Bits() int { return max(0, slices.Index([]ecnField{"", "ect1", "ect0", "ce"}, e)) }
 
-// Candidate is a configuration of the server to try.
-type Candidate struct {
+// candidate is a configuration of the server to try.
+type candidate struct {
 	Name  string `toml:"name" json:"name"`
 	About string `toml:"about" json:"about,omitempty"`
 	// tc's words; {99.75%} is that share of the provider's rate
@@ -209,7 +209,7 @@ type Candidate struct {
 	// likewise: at the root of the device of the relay's tunnel
 	Tunnel string            `toml:"tunnel" json:"tunnel,omitempty"`
 	Sysctl map[string]string `toml:"sysctl" json:"sysctl,omitempty"`
-	Weir   *Weir             `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
+	Weir   *weirGoal         `toml:"weir" json:"weir,omitempty"`     // run `weir up` in the guest with this goal
 	Change []Change          `toml:"change" json:"change,omitempty"` // in their order
 
 	Program []Program `toml:"program" json:"program,omitempty"` // at the server, for this candidate alone
@@ -222,15 +222,15 @@ type Change struct {
 	Qdisc string         `toml:"qdisc" json:"qdisc"` // as the candidate's, with the same kinds
 }
 
-// Weir is the goal given to `weir up --dev eth0`. Its rates are the provider's, where it says none.
-type Weir struct {
+// weirGoal is the goal given to `weir up --dev eth0`. Its rates are the provider's, where it says none.
+type weirGoal struct {
 	plan.Goal
 	// give no rate: what Weir does for a user who does not know it
 	NoRate bool `toml:"no_rate" json:"no_rate,omitempty"`
 }
 
 // goal is w as the product will understand it.
-func (w Weir) goal(p Provider) plan.Goal {
+func (w weirGoal) goal(p Provider) plan.Goal {
 	g := w.Goal
 	g.Qdisc = Rated(g.Qdisc, p.Rate)
 	if g.Rate == 0 && !w.NoRate {
@@ -243,7 +243,7 @@ func (w Weir) goal(p Provider) plan.Goal {
 }
 
 // Args is the goal as arguments of `weir up`.
-func (w Weir) Args(p Provider) []string { return w.goal(p).Args() }
+func (w weirGoal) Args(p Provider) []string { return w.goal(p).Args() }
 
 // Axis is one dimension of a sweep: a key of the scenario, and the values it takes.
 type Axis struct {

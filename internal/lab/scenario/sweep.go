@@ -138,7 +138,7 @@ func (s *Scenario) set(key string, value any) *problem {
 		case "program":
 			target = entry(s.Program, func(p *Program) string { return p.Name }, parts[1])
 		case "candidate":
-			target = entry(s.Candidate, func(c *Candidate) string { return c.Name }, parts[1])
+			target = entry(s.Candidate, func(c *candidate) string { return c.Name }, parts[1])
 		default:
 			target = nil
 		}
