@@ -14,33 +14,28 @@ import (
 	"weir/internal/units"
 )
 
-// A metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the
-// scenario in it: "goodput.client.NAME", "goodput.flow.NAME", "probe.NAME.p99".
-type metric struct {
-	name  string
-	unit  string // mbit, ms, s, %, kb, packets, or nothing
-	Short string // heading of a table's column
-	read  func(Setup, *Run) (float64, bool)
-	kind  string // of the probe that it is about; "" for anything else
+// Metric is a number that a table shows and a claim can be about. Its name is "goodput", or has a part of the scenario
+// in it: "goodput.client.NAME", "goodput.flow.NAME", "probe.NAME.p99".
+type Metric struct {
+	Name    string
+	Unit    string // mbit, ms, s, %, kb, packets, or nothing
+	Heading string // of a table's column
+
+	// What the scenario has to have for it; the zero values ask for nothing.
+	Kind        string        // of the probe that it is about
+	Program     string        // whose output it is in
+	Fetches     bool          // flows that have an end
+	AfterFlow   string        // the flow after whose start its time begins
+	AfterChange bool          // a change of the provider's, after which its time begins
+	From, To    time.Duration // since the beginning of the run, if it is about a part of it
+
+	read reader
 	// where it is true, a run without a value is one in which it never came, and counts as above every other
-	awaited  func(Setup) bool
-	flow     string        // after whose start it begins
-	from, to time.Duration // since the beginning of the run, if it is about a part of it
+	awaited func(Setup) bool
 }
 
-// Metric is a metric by name, for those who show tables.
-type Metric struct{ m metric }
-
-// ParseMetric finds a metric by name; the scenario decides whether a run has it.
-func ParseMetric(name string) (Metric, error) {
-	m, err := parseMetric(name)
-	return Metric{m}, err
-}
-
-// Name, Unit (mbit, ms, s, %, kb, packets or empty) and Heading of the metric.
-func (m Metric) Name() string    { return m.m.name }
-func (m Metric) Unit() string    { return m.m.unit }
-func (m Metric) Heading() string { return m.m.Short }
+// reader reads a metric of a run; false where the run has no such thing.
+type reader = func(Setup, *Run) (float64, bool)
 
 // Setup is what metrics take besides a run: what was measured on, and what was asked for.
 type Setup struct {
@@ -58,25 +53,19 @@ func (s Setup) fetches(flow string) bool { return slices.Contains(s.Fetching, fl
 func (m Metric) Of(s Setup, runs []Run) (stats.Spread, bool) {
 	var values []float64
 	for i := range runs {
-		if v, ok := m.m.read(s, &runs[i]); ok {
+		if v, ok := m.read(s, &runs[i]); ok {
 			values = append(values, v)
 		}
 	}
 	missing := 0
-	if m.m.awaited != nil && m.m.awaited(s) {
+	if m.awaited != nil && m.awaited(s) {
 		missing = len(runs) - len(values)
 	}
 	return stats.NewSpread(values, missing)
 }
 
-// ProbeKind is the kind of probe that the metric is about; "" for anything else.
-func (m Metric) ProbeKind() string { return m.m.kind }
-
-// Fetches reports whether the metric is about flows that have an end.
-func (m Metric) Fetches() bool { return m.m.name == "fetch" || strings.HasPrefix(m.m.name, fetchOf) }
-
-func metrics() []metric {
-	sum := func(read func(*Flow) float64) func(Setup, *Run) (float64, bool) {
+func metrics() []Metric {
+	sum := func(read func(*Flow) float64) reader {
 		return func(_ Setup, r *Run) (float64, bool) {
 			var total float64
 			for i := range r.Flows {
@@ -85,7 +74,7 @@ func metrics() []metric {
 			return total, len(r.Flows) > 0
 		}
 	}
-	median := func(read func(*Flow) (float64, bool)) func(Setup, *Run) (float64, bool) {
+	median := func(read func(*Flow) (float64, bool)) reader {
 		return func(_ Setup, r *Run) (float64, bool) {
 			var values []float64
 			for i := range r.Flows {
@@ -96,8 +85,8 @@ func metrics() []metric {
 			return stats.Median(values), len(values) > 0
 		}
 	}
-	probe := func(kind, name, unit, short string, read func(*Probe) float64) metric {
-		return metric{name: name, unit: unit, Short: short, kind: kind, read: func(_ Setup, r *Run) (float64, bool) {
+	probe := func(kind, name, unit, short string, read func(*Probe) float64) Metric {
+		return Metric{Name: name, Unit: unit, Heading: short, Kind: kind, read: func(_ Setup, r *Run) (float64, bool) {
 			for i := range r.Probes {
 				if p := &r.Probes[i]; p.Kind == kind && (p.Delay.N > 0 || p.Sent > 0) {
 					return read(p), true
@@ -107,11 +96,16 @@ func metrics() []metric {
 		}}
 	}
 	lost := func(p *Probe) float64 { return 100 * float64(p.Lost) / float64(max(1, p.Sent)) }
-	m := func(name, unit, short string, read func(Setup, *Run) (float64, bool)) metric {
-		return metric{name: name, unit: unit, Short: short, read: read}
+	m := func(name, unit, short string, read reader) Metric {
+		return Metric{Name: name, Unit: unit, Heading: short, read: read}
 	}
 	fetching := func(s Setup) bool { return len(s.Fetching) > 0 }
-	return []metric{
+	queueC := func(x *dualpi2.Stats) *dualpi2.Sojourn { return &x.SojournC }
+	queueL := func(x *dualpi2.Stats) *dualpi2.Sojourn { return &x.SojournL }
+	mean := func(x *dualpi2.Sojourn) units.Duration { return x.Mean }
+	p50 := func(x *dualpi2.Sojourn) units.Duration { return x.P50 }
+	p99 := func(x *dualpi2.Sojourn) units.Duration { return x.P99 }
+	return []Metric{
 		m("goodput", "mbit", "goodput", sum(func(f *Flow) float64 { return f.Goodput })),
 		m("utilisation", "%", "of link", func(s Setup, r *Run) (float64, bool) {
 			return 100 * r.Goodput / max(s.Capacity, 1e-9), s.Capacity > 0 && len(r.Flows) > 0
@@ -134,20 +128,7 @@ func metrics() []metric {
 			}
 			return stats.Jain(shares), len(shares) > 1
 		}),
-		{name: "fetch", unit: "s", Short: "fetch", awaited: fetching, read: func(s Setup, r *Run) (float64, bool) {
-			var values []float64
-			unfinished := 0
-			for _, f := range r.Flows {
-				switch {
-				case f.Fetch > 0:
-					values = append(values, f.Fetch)
-				case s.fetches(f.Flow):
-					unfinished++
-				}
-			}
-			spread, ok := stats.NewSpread(values, unfinished)
-			return spread.Median, ok
-		}},
+		{Name: "fetch", Unit: "s", Heading: "fetch", Fetches: true, awaited: fetching, read: fetch},
 		m("unfinished", "", "unfinished", func(s Setup, r *Run) (float64, bool) {
 			missing := 0
 			for _, f := range r.Flows {
@@ -161,8 +142,7 @@ func metrics() []metric {
 		m("cwnd", "packets", "cwnd", median(func(f *Flow) (float64, bool) { return f.Cwnd.P50, f.Cwnd.N > 0 })),
 		m("unsent", "kb", "unsent", median(func(f *Flow) (float64, bool) { return f.Unsent.P50, f.Unsent.N > 0 })),
 		m("sndbuf_limited", "%", "sndbuf lim", median(func(f *Flow) (float64, bool) {
-			return 100 * f.SndbufLimited,
-				true
+			return 100 * f.SndbufLimited, true
 		})),
 		m("rwnd_limited", "%", "rwnd lim", median(func(f *Flow) (float64, bool) { return 100 * f.RwndLimited, true })),
 		m("retransmits", "packets", "retrans", sum(func(f *Flow) float64 { return float64(f.Retransmits) })),
@@ -196,64 +176,58 @@ func metrics() []metric {
 		m("provider.backlog", "kb", "prov queue", func(s Setup, r *Run) (float64, bool) {
 			return r.Provider.Backlog.Mean, s.Provider
 		}),
-		m("inward.drops", "packets", "inward drops", func(_ Setup, r *Run) (float64,
-			bool) {
+		m("inward.drops", "packets", "inward drops", func(_ Setup, r *Run) (float64, bool) {
 			return float64(r.Inward.Dropped()), r.Inward != nil
 		}),
 		m("inward.backlog", "kb", "inward queue", func(_ Setup, r *Run) (float64, bool) {
-			return r.Inward.Mean(),
-				r.Inward != nil
+			return r.Inward.Mean(), r.Inward != nil
 		}),
-		m("uplink.drops", "packets", "own drops", func(_ Setup, r *Run) (float64,
-			bool) {
-			return float64(r.Uplink.Drops), true
-		}),
-		m("uplink.marks", "packets", "own marks", func(_ Setup, r *Run) (float64,
-			bool) {
-			return float64(r.Uplink.Marks), true
-		}),
-		m("uplink.backlog", "kb", "own queue", func(_ Setup, r *Run) (float64, bool) {
-			return r.Uplink.Backlog.Mean,
-				true
-		}),
-		m("sojourn.c.mean", "ms", "C sojourn mean", sojourn(func(
-			x *dualpi2.Stats) units.Duration {
-			return x.SojournC.Mean
-		})),
-		m("sojourn.c.p99", "ms", "C sojourn p99", sojourn(func(
-			x *dualpi2.Stats) units.Duration {
-			return x.SojournC.P99
-		})),
-		m("sojourn.l.mean", "ms", "L sojourn mean", sojourn(func(
-			x *dualpi2.Stats) units.Duration {
-			return x.SojournL.Mean
-		})),
-		m("sojourn.l.p50", "ms", "L sojourn p50", sojourn(func(
-			x *dualpi2.Stats) units.Duration {
-			return x.SojournL.P50
-		})),
-		m("sojourn.l.p99", "ms", "L sojourn p99", sojourn(func(
-			x *dualpi2.Stats) units.Duration {
-			return x.SojournL.P99
-		})),
+		m("uplink.drops", "packets", "own drops", uplink(func(q *Queue) float64 { return float64(q.Drops) })),
+		m("uplink.marks", "packets", "own marks", uplink(func(q *Queue) float64 { return float64(q.Marks) })),
+		m("uplink.backlog", "kb", "own queue", uplink(func(q *Queue) float64 { return q.Backlog.Mean })),
+		m("sojourn.c.mean", "ms", "C sojourn mean", sojourn(queueC, mean)),
+		m("sojourn.c.p99", "ms", "C sojourn p99", sojourn(queueC, p99)),
+		m("sojourn.l.mean", "ms", "L sojourn mean", sojourn(queueL, mean)),
+		m("sojourn.l.p50", "ms", "L sojourn p50", sojourn(queueL, p50)),
+		m("sojourn.l.p99", "ms", "L sojourn p99", sojourn(queueL, p99)),
 		m("step.missed", "%", "missed", ofL(func(x *dualpi2.Stats) uint64 { return x.StepMissed })),
 		m("step.early", "%", "early", ofL(func(x *dualpi2.Stats) uint64 { return x.StepEarly })),
 	}
 }
 
-// sojourn reads how long packets have waited by a bpf_dualpi2's own clock.
-func sojourn(read func(*dualpi2.Stats) units.Duration) func(Setup, *Run) (float64, bool) {
+// fetch is how long the median flow with an end took, in s. One that has not come to it took longer than every other.
+func fetch(s Setup, r *Run) (float64, bool) {
+	var values []float64
+	unfinished := 0
+	for _, f := range r.Flows {
+		switch {
+		case f.Fetch > 0:
+			values = append(values, f.Fetch)
+		case s.fetches(f.Flow):
+			unfinished++
+		}
+	}
+	spread, ok := stats.NewSpread(values, unfinished)
+	return spread.Median, ok
+}
+
+// uplink reads a count of the server's own queue.
+func uplink(read func(*Queue) float64) reader {
+	return func(_ Setup, r *Run) (float64, bool) { return read(&r.Uplink), true }
+}
+
+// sojourn reads how long packets have waited in a queue by a bpf_dualpi2's own clock, in ms.
+func sojourn(queue func(*dualpi2.Stats) *dualpi2.Sojourn, read func(*dualpi2.Sojourn) units.Duration) reader {
 	return func(_ Setup, r *Run) (float64, bool) {
-		x := r.Uplink.DualPI2
-		if x == nil {
+		if r.Uplink.DualPI2 == nil {
 			return 0, false
 		}
-		return float64(read(x)) / 1e6, true
+		return float64(read(queue(r.Uplink.DualPI2))) / 1e6, true
 	}
 }
 
 // ofL is a count of a bpf_dualpi2 as a share of the packets that have left its L queue.
-func ofL(read func(*dualpi2.Stats) uint64) func(Setup, *Run) (float64, bool) {
+func ofL(read func(*dualpi2.Stats) uint64) reader {
 	return func(_ Setup, r *Run) (float64, bool) {
 		x := r.Uplink.DualPI2
 		if x == nil || x.SojournL.Packets == 0 {
@@ -267,7 +241,7 @@ func ofL(read func(*dualpi2.Stats) uint64) func(Setup, *Run) (float64, bool) {
 func MetricNames() []string {
 	var names []string
 	for _, m := range metrics() {
-		names = append(names, m.name)
+		names = append(names, m.Name)
 	}
 	return append(names, "goodput.client.NAME", "goodput.flow.NAME", "ratio.NAME.OTHER", "share.client.NAME",
 		"probe.NAME.p50", "probe.NAME.p99", "probe.NAME.lost",
@@ -276,38 +250,39 @@ func MetricNames() []string {
 		calmAfterFlow+"NAME.LIMIT", usedBetween+"FROM-TO")
 }
 
-func parseMetric(name string) (metric, error) {
+// ParseMetric finds a metric by name; the scenario decides whether a run has it.
+func ParseMetric(name string) (Metric, error) {
 	for _, m := range metrics() {
-		if m.name == name {
+		if m.Name == name {
 			return m, nil
 		}
 	}
 	if client, ok := strings.CutPrefix(name, "goodput.client."); ok {
-		return metric{name: name, unit: "mbit", Short: client,
+		return Metric{Name: name, Unit: "mbit", Heading: client,
 			read: func(_ Setup, r *Run) (float64, bool) { return clientGoodput(r, client) }}, nil
 	}
 	if client, ok := strings.CutPrefix(name, "share.client."); ok {
-		return metric{name: name, unit: "%", Short: client + " share", read: func(_ Setup, r *Run) (float64, bool) {
+		return Metric{Name: name, Unit: "%", Heading: client + " share", read: func(_ Setup, r *Run) (float64, bool) {
 			v, ok := clientGoodput(r, client)
 			return 100 * v / max(r.Goodput, 1e-9), ok
 		}}, nil
 	}
 	if flow, ok := strings.CutPrefix(name, "goodput.flow."); ok {
-		return metric{name: name, unit: "mbit", Short: flow, read: func(_ Setup, r *Run) (float64, bool) {
+		return Metric{Name: name, Unit: "mbit", Heading: flow, read: func(_ Setup, r *Run) (float64, bool) {
 			total, n := flowGoodput(r, flow)
 			return total, n > 0
 		}}, nil
 	}
 	if rest, ok := strings.CutPrefix(name, "ratio."); ok {
 		if flow, other, ok := strings.Cut(rest, "."); ok {
-			return metric{name: name, Short: flow + "/" + other, read: func(_ Setup, r *Run) (float64, bool) {
+			return Metric{Name: name, Heading: flow + "/" + other, read: func(_ Setup, r *Run) (float64, bool) {
 				mine, n := flowGoodput(r, flow)
 				theirs, k := flowGoodput(r, other)
 				return mine / float64(max(1, n)) / max(theirs/float64(max(1, k)), 1e-9), n > 0 && theirs > 0
 			}}, nil
 		}
 	}
-	for _, parse := range []func(string) (metric, bool, error){parseCalm, parseWindow, parseFetch, parseProgram} {
+	for _, parse := range []func(string) (Metric, bool, error){parseCalm, parseWindow, parseFetch, parseProgram} {
 		if m, mine, err := parse(name); mine {
 			return m, err
 		}
@@ -316,7 +291,7 @@ func parseMetric(name string) (metric, error) {
 		rest, ok := strings.CutPrefix(name, family)
 		probe, q, both := strings.Cut(rest, ".")
 		if read := quantiles[family+q]; ok && both && read != nil {
-			m := metric{name: name, unit: "ms", Short: probe + " " + q, read: func(_ Setup, r *Run) (float64, bool) {
+			m := Metric{Name: name, Unit: "ms", Heading: probe + " " + q, read: func(_ Setup, r *Run) (float64, bool) {
 				for i := range r.Probes {
 					if p := &r.Probes[i]; p.Probe == probe && (p.Delay.N > 0 || q == "lost" && p.Sent > 0) {
 						return read(p), true
@@ -325,12 +300,12 @@ func parseMetric(name string) (metric, error) {
 				return 0, false
 			}}
 			if q == "lost" {
-				m.unit = "%"
+				m.Unit = "%"
 			}
 			return m, nil
 		}
 	}
-	return metric{}, fmt.Errorf("unknown metric %q (known: %s)", name, strings.Join(MetricNames(), " "))
+	return Metric{}, fmt.Errorf("unknown metric %q (known: %s)", name, strings.Join(MetricNames(), " "))
 }
 
 // quantiles are what is known of a probe by name; added is above its base RTT.
@@ -347,7 +322,7 @@ var quantiles = map[string]func(*Probe) float64{
 const programOf = "program."
 
 // parseProgram reads program.NAME, the number that a program's output has; false for any other name.
-func parseProgram(name string) (metric, bool, error) {
+func parseProgram(name string) (Metric, bool, error) {
 	program, ok := strings.CutPrefix(name, programOf)
 	read := func(_ Setup, r *Run) (float64, bool) {
 		for _, p := range r.Programs {
@@ -357,28 +332,19 @@ func parseProgram(name string) (metric, bool, error) {
 		}
 		return 0, false
 	}
-	return metric{name: name, Short: program, read: read}, ok && program != "", nil
-}
-
-// Program is the program whose output the metric is in; "" for any other metric.
-func (m Metric) Program() string {
-	program, _ := strings.CutPrefix(m.m.name, programOf)
-	if program == m.m.name {
-		return ""
-	}
-	return program
+	return Metric{Name: name, Heading: program, Program: program, read: read}, ok && program != "", nil
 }
 
 const fetchOf = "fetch."
 
 // parseFetch reads fetch.NAME.p50 and fetch.NAME.p99, of the connections of a flow; false for any other name. One that
 // was not done at the end took longer than every other.
-func parseFetch(name string) (metric, bool, error) {
+func parseFetch(name string) (Metric, bool, error) {
 	rest, ok := strings.CutPrefix(name, fetchOf)
 	flow, q, _ := strings.Cut(rest, ".")
 	p, known := map[string]float64{"p50": 0.5, "p99": 0.99}[q]
 	if !ok || !known {
-		return metric{}, false, nil
+		return Metric{}, false, nil
 	}
 	read := func(s Setup, r *Run) (float64, bool) {
 		var times []float64
@@ -398,7 +364,8 @@ func parseFetch(name string) (metric, bool, error) {
 		return v, !math.IsInf(v, 1)
 	}
 	awaited := func(s Setup) bool { return s.fetches(flow) }
-	return metric{name: name, unit: "s", Short: flow + " " + q, awaited: awaited, read: read}, true, nil
+	m := Metric{Name: name, Unit: "s", Heading: flow + " " + q, Fetches: true, awaited: awaited, read: read}
+	return m, true, nil
 }
 
 // flowGoodput is that of all connections of a flow, and how many they are.

@@ -43,7 +43,7 @@ func TestNamedMetrics(t *testing.T) {
 		{"step.missed", 1, true},
 		{"step.early", 0.5, true},
 	} {
-		m, err := parseMetric(c.name)
+		m, err := ParseMetric(c.name)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -53,7 +53,7 @@ func TestNamedMetrics(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"probe.L.max", "added.L.lost", "ratio.cubic", "probe.L"} {
-		if _, err := parseMetric(name); err == nil {
+		if _, err := ParseMetric(name); err == nil {
 			t.Errorf("%s is a metric", name)
 		}
 	}
@@ -71,7 +71,7 @@ func TestFetches(t *testing.T) {
 	}{{0, 50, 99}, {1, 51, 100}, {2, 51, 0}, {200, 0, 0}} {
 		r := Run{Flows: append(slices.Clone(run.Flows), slices.Repeat([]Flow{{Flow: "pages"}}, c.unfinished)...)}
 		for name, want := range map[string]float64{"fetch.pages.p50": c.p50, "fetch.pages.p99": c.p99} {
-			m, err := parseMetric(name)
+			m, err := ParseMetric(name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,6 @@ package measure
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"weir/internal/units"
 )
@@ -27,12 +26,12 @@ const (
 )
 
 // parseCalm reads calm.after.change.LIMIT and calm.after.flow.NAME.LIMIT; false for any other name.
-func parseCalm(name string) (metric, bool, error) {
-	m := metric{name: name, unit: "s", kind: "udp", awaited: func(Setup) bool { return true }}
+func parseCalm(name string) (Metric, bool, error) {
+	m := Metric{Name: name, Unit: "s", Kind: "udp", awaited: func(Setup) bool { return true }}
 	var event func(Setup) (float64, bool)
 	var text string
 	if rest, ok := strings.CutPrefix(name, calmAfterChange); ok {
-		text, m.Short = rest, "calm after change"
+		text, m.Heading, m.AfterChange = rest, "calm after change", true
 		event = func(s Setup) (float64, bool) {
 			if len(s.Changes) == 0 {
 				return 0, false
@@ -40,9 +39,9 @@ func parseCalm(name string) (metric, bool, error) {
 			return s.Changes[len(s.Changes)-1].At, true
 		}
 	} else if rest, ok := strings.CutPrefix(name, calmAfterFlow); ok {
-		m.flow, text, _ = strings.Cut(rest, ".")
-		m.Short = "calm after " + m.flow
-		event = func(s Setup) (at float64, ok bool) { at, ok = s.Starts[m.flow]; return }
+		m.AfterFlow, text, _ = strings.Cut(rest, ".")
+		m.Heading = "calm after " + m.AfterFlow
+		event = func(s Setup) (at float64, ok bool) { at, ok = s.Starts[m.AfterFlow]; return }
 	} else {
 		return m, false, nil
 	}
@@ -56,7 +55,7 @@ func parseCalm(name string) (metric, bool, error) {
 			return 0, false
 		}
 		for i := range r.Probes {
-			if p := &r.Probes[i]; p.Kind == m.kind {
+			if p := &r.Probes[i]; p.Kind == m.Kind {
 				return p.calmAfter(at, limit.Seconds()*1e3, r.Seconds)
 			}
 		}
@@ -88,24 +87,24 @@ func (p *Probe) calmAfter(event, limit, end float64) (float64, bool) {
 }
 
 // parseWindow reads utilisation.FROM-TO; false for any other name.
-func parseWindow(name string) (metric, bool, error) {
+func parseWindow(name string) (Metric, bool, error) {
 	rest, ok := strings.CutPrefix(name, usedBetween)
 	if !ok {
-		return metric{}, false, nil
+		return Metric{}, false, nil
 	}
 	a, b, _ := strings.Cut(rest, "-")
 	from, err := units.ParseDuration(a)
 	if err != nil {
-		return metric{}, true, fmt.Errorf("metric %q: %w", name, err)
+		return Metric{}, true, fmt.Errorf("metric %q: %w", name, err)
 	}
 	to, err := units.ParseDuration(b)
 	if err == nil && to <= from {
 		err = fmt.Errorf("the time from %v to %v is none", from, to)
 	}
 	if err != nil {
-		return metric{}, true, fmt.Errorf("metric %q: %w", name, err)
+		return Metric{}, true, fmt.Errorf("metric %q: %w", name, err)
 	}
-	m := metric{name: name, unit: "%", Short: "of link " + rest, from: from, to: to}
+	m := Metric{Name: name, Unit: "%", Heading: "of link " + rest, From: from, To: to}
 	m.read = func(s Setup, r *Run) (float64, bool) {
 		return r.Series.used(s, from.Seconds()-s.Warmup, to.Seconds()-s.Warmup)
 	}
@@ -145,12 +144,3 @@ func (s Setup) capacityAt(at float64) float64 {
 	}
 	return capacity
 }
-
-// Window is the time that the metric is about, since the beginning of the run; 0 and 0 for what is measured as a whole.
-func (m Metric) Window() (from, to time.Duration) { return m.m.from, m.m.to }
-
-// AfterChange reports whether the metric is about the time after the provider's last change.
-func (m Metric) AfterChange() bool { return strings.HasPrefix(m.m.name, calmAfterChange) }
-
-// AfterFlow is the flow after whose start the metric's time begins; "" for any other metric.
-func (m Metric) AfterFlow() string { return m.m.flow }

@@ -36,7 +36,7 @@ func TestCalmAfter(t *testing.T) {
 		"from the event on, until it ends": {map[int]float64{10: 9, 19: 9, 28: 9, 37: 9, 46: 9}, 0, false},
 	} {
 		r := Run{Seconds: 5, Probes: []Probe{probe(c.added)}}
-		m, err := parseMetric("calm.after.change.5ms")
+		m, err := ParseMetric("calm.after.change.5ms")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestWindow(t *testing.T) {
 		"utilisation.5s-7s":     50,
 		"utilisation.5s-8s":     -1, // of which it has two seconds
 	} {
-		m, err := parseMetric(name)
+		m, err := ParseMetric(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestWindow(t *testing.T) {
 	}
 	for _, name := range []string{"utilisation.5s", "utilisation.7s-5s", "utilisation.5-7", "calm.after.change",
 		"calm.after.5ms", "calm.after.flow.a", "calm.after.change.5"} {
-		if _, err := parseMetric(name); err == nil {
+		if _, err := ParseMetric(name); err == nil {
 			t.Errorf("%s is a metric", name)
 		}
 	}

@@ -52,9 +52,9 @@ func NewFigures(r *verdict.Report) Figures {
 				if !ok {
 					continue
 				}
-				row.Values[m.Name()] = json.Number(page.Number(v.Median, m.Unit()))
-				if m.Unit() != "" {
-					f.Units[m.Name()] = m.Unit()
+				row.Values[m.Name] = json.Number(page.Number(v.Median, m.Unit))
+				if m.Unit != "" {
+					f.Units[m.Name] = m.Unit
 				}
 			}
 			f.Rows = append(f.Rows, row)

@@ -31,7 +31,7 @@ func HTML(w io.Writer, reports []verdict.Report) error {
 func newSection(t table, p *verdict.Point, id string) page.Section {
 	h := page.Section{Label: t.label, Setting: setting(p.Scenario), Head: "candidate"}
 	for _, m := range t.columns {
-		h.Columns = append(h.Columns, strings.TrimSpace(m.Heading()+" "+unitName(m.Unit())))
+		h.Columns = append(h.Columns, strings.TrimSpace(m.Heading+" "+unitName(m.Unit)))
 	}
 	for n, line := range t.rows {
 		row := page.Row{Color: n % page.Colours, Candidate: line.candidate, Cells: line.cells, Words: line.words}

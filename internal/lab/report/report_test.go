@@ -107,7 +107,7 @@ func numbers(t *testing.T, reports []verdict.Report) []string {
 					if !ok {
 						t.Fatalf("%s is missing", name)
 					}
-					all = append(all, page.Number(v.Median, m.Unit()))
+					all = append(all, page.Number(v.Median, m.Unit))
 				}
 			}
 		}

@@ -49,7 +49,7 @@ func tables(r *verdict.Report) []table {
 			for _, m := range t.columns {
 				text := "–"
 				if v, ok := p.Of(m, c); ok {
-					text = spread(v, m.Unit(), len(c.Runs))
+					text = spread(v, m.Unit, len(c.Runs))
 				}
 				line.cells = append(line.cells, text)
 			}

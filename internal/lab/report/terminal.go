@@ -98,7 +98,7 @@ func (p *painter) table(t table) {
 	}
 	widths := make([]int, len(t.columns))
 	for i, m := range t.columns {
-		widths[i] = max(text.Width(m.Heading()), text.Width(unitName(m.Unit())))
+		widths[i] = max(text.Width(m.Heading), text.Width(unitName(m.Unit)))
 		for _, r := range t.rows {
 			widths[i] = max(widths[i], text.Width(r.cells[i]))
 		}
@@ -111,8 +111,8 @@ func (p *painter) table(t table) {
 		}
 		heads, unitLine := strings.Repeat(" ", first), strings.Repeat(" ", first)
 		for i := from; i < to; i++ {
-			heads += "  " + left(t.columns[i].Heading(), widths[i])
-			unitLine += "  " + left(unitName(t.columns[i].Unit()), widths[i])
+			heads += "  " + left(t.columns[i].Heading, widths[i])
+			unitLine += "  " + left(unitName(t.columns[i].Unit), widths[i])
 		}
 		p.line("%s", heads)
 		p.line("%s", unitLine)

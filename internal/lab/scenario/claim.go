@@ -74,7 +74,7 @@ func (c Claim) Unit() string {
 	if err != nil || c.Over != "" {
 		return ""
 	}
-	return m.Unit()
+	return m.Unit
 }
 
 // Holds reports whether a value is as the claim says.
@@ -161,32 +161,32 @@ func inUnit(s, unit string) (float64, error) {
 
 // measures checks that a metric is about something that the scenario has.
 func (s *Scenario) measures(m measure.Metric) error {
-	parts := strings.SplitN(m.Name(), ".", 3)
+	parts := strings.SplitN(m.Name, ".", 3)
 	has := func(names []string, what string) error {
 		name := parts[len(parts)-1]
 		if slices.Contains(names, name) {
 			return nil
 		}
-		return fmt.Errorf("metric %q: no %s is called %q (there are: %s)", m.Name(), what, name,
+		return fmt.Errorf("metric %q: no %s is called %q (there are: %s)", m.Name, what, name,
 			strings.Join(names, ", "))
 	}
 	switch {
-	case strings.HasPrefix(m.Name(), "goodput.client."), strings.HasPrefix(m.Name(), "share.client."):
+	case strings.HasPrefix(m.Name, "goodput.client."), strings.HasPrefix(m.Name, "share.client."):
 		return has(names(s.Client, func(c Client) string { return c.Name }), "client")
-	case m.Program() != "":
+	case m.Program != "":
 		known := slices.Clone(s.Program)
 		for _, c := range s.Candidate {
 			known = append(known, c.Program...)
 		}
-		if slices.ContainsFunc(known, func(p Program) bool { return p.Name == m.Program() && p.Find != "" }) {
+		if slices.ContainsFunc(known, func(p Program) bool { return p.Name == m.Program && p.Find != "" }) {
 			return nil
 		}
-		return fmt.Errorf("metric %q: no program of that name has a number to find", m.Name())
+		return fmt.Errorf("metric %q: no program of that name has a number to find", m.Name)
 	case parts[0] == "fetch" && len(parts) == 3:
 		parts = parts[:2]
 		fetched := slices.DeleteFunc(slices.Clone(s.Flow), func(f Flow) bool { return f.Bytes == 0 })
 		return has(names(fetched, func(f Flow) string { return f.Name }), "flow with bytes")
-	case strings.HasPrefix(m.Name(), "goodput.flow."):
+	case strings.HasPrefix(m.Name, "goodput.flow."):
 		return has(names(s.Flow, func(f Flow) string { return f.Name }), "flow")
 	case parts[0] == "ratio":
 		all := names(s.Flow, func(f Flow) string { return f.Name })
@@ -197,12 +197,12 @@ func (s *Scenario) measures(m measure.Metric) error {
 		parts = parts[:2]
 		return has(names(s.Probe, func(p Probe) string { return p.Name }), "probe")
 	}
-	kind := m.ProbeKind()
+	kind := m.Kind
 	if kind != "" && !slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.Kind == kind }) {
-		return fmt.Errorf("metric %q: the scenario has no probe of kind %s", m.Name(), kind)
+		return fmt.Errorf("metric %q: the scenario has no probe of kind %s", m.Name, kind)
 	}
-	if m.Fetches() && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }) {
-		return fmt.Errorf("metric %q: no flow has bytes to fetch", m.Name())
+	if m.Fetches && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }) {
+		return fmt.Errorf("metric %q: no flow has bytes to fetch", m.Name)
 	}
 	return s.measuresPart(m)
 }
@@ -210,18 +210,18 @@ func (s *Scenario) measures(m measure.Metric) error {
 // measuresPart checks a metric that is about a part of the run: the part has to be measured.
 func (s *Scenario) measuresPart(m measure.Metric) error {
 	measured := func(at units.Duration) bool { return at >= s.Warmup && at <= s.Warmup+s.Duration }
-	name := m.Name()
-	if from, to := m.Window(); to != 0 && !(measured(units.Duration(from)) && measured(units.Duration(to))) {
+	name := m.Name
+	if m.To != 0 && !(measured(units.Duration(m.From)) && measured(units.Duration(m.To))) {
 		return fmt.Errorf("metric %q: what is measured begins at %v and ends at %v", name, s.Warmup,
 			s.Warmup+s.Duration)
 	}
-	if m.AfterChange() {
+	if m.AfterChange {
 		changes := s.Provider.Change
 		if len(changes) == 0 || !measured(changes[len(changes)-1].At) {
 			return fmt.Errorf("metric %q: no [[provider.change]] is after the warm-up", name)
 		}
 	}
-	flow := m.AfterFlow()
+	flow := m.AfterFlow
 	if flow == "" {
 		return nil
 	}
