@@ -74,26 +74,20 @@ type Field struct {
 	Several  bool                      // of Values, with commas between
 	Suggests func(host.Facts) []string // what a shell may offer on a host; nil for Values
 
-	set func(*Goal, string) error
-	get func(Goal) string
+	Set func(*Goal, string) error // reads a text as a person types it
+	Get func(Goal) string         // writes one; "" where the field is not said
 }
-
-// Set says a field, of text as a person types it.
-func (f Field) Set(g *Goal, text string) error { return f.set(g, text) }
-
-// Get is the text of a field; "" where it is not said.
-func (f Field) Get(g Goal) string { return f.get(g) }
 
 // key is what a field is called in /etc/weir.toml and in scenarios.
 func (f Field) key() string { return strings.ReplaceAll(f.Name, "-", "_") }
 
 // fieldOf makes a field of what a goal has, and of how its text is read. The zero value is not said.
 func fieldOf[T comparable](f Field, at func(*Goal) *T, parse func(string) (T, error)) Field {
-	f.set = func(g *Goal, text string) (err error) {
+	f.Set = func(g *Goal, text string) (err error) {
 		*at(g), err = parse(text)
 		return err
 	}
-	f.get = func(g Goal) string {
+	f.Get = func(g Goal) string {
 		var unsaid T
 		if v := *at(&g); v != unsaid {
 			return fmt.Sprint(v)
@@ -168,8 +162,8 @@ func Fields() []Field {
 
 // unless leaves a field unsaid of some goals, where another field says it.
 func (f Field) unless(said func(Goal) bool) Field {
-	get := f.get
-	f.get = func(g Goal) string {
+	get := f.Get
+	f.Get = func(g Goal) string {
 		if said(g) {
 			return ""
 		}
@@ -184,9 +178,9 @@ func rateField() Field {
 		Help:     "what the provider sold for outgoing traffic: 50mbit, or auto: weir follow finds it",
 		Suggests: func(host.Facts) []string { return []string{string(Auto)} }},
 		func(g *Goal) *units.Rate { return &g.Rate }, units.ParseRate)
-	f.set = setRate
-	get := f.get
-	f.get = func(g Goal) string {
+	f.Set = setRate
+	get := f.Get
+	f.Get = func(g Goal) string {
 		if g.Unknown() {
 			return string(Auto)
 		}
@@ -200,7 +194,7 @@ func followField() Field {
 		Help: "let weir follow find the rate between these: `20mbit..100mbit`, or auto (a quarter to four times " +
 			"the rate)", Suggests: func(host.Facts) []string { return []string{string(Auto)} }},
 		func(g *Goal) *Span { return &g.Follow }, parseSpan)
-	f.set = setFollow
+	f.Set = setFollow
 	return f.unless(Goal.Unknown)
 }
 

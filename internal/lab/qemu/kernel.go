@@ -97,8 +97,8 @@ func (k Kernel) version() []int {
 	return numbers
 }
 
-// Modules are the names of its modules, in the order to load them in.
-func (k Kernel) Modules() ([]string, error) {
+// modules are the names of its modules, in the order to load them in.
+func (k Kernel) modules() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(k.Dir, "modules"))
 	return strings.Fields(string(text)), err
 }
@@ -108,7 +108,7 @@ const referenceModule = "sch_dualpi2"
 
 // files are the modules as the guest has them, with or without the reference.
 func (k Kernel) files(reference bool) ([]boot.File, error) {
-	names, err := k.Modules()
+	names, err := k.modules()
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func TestBoot(t *testing.T) {
 	if err := json.Unmarshal(replies[2], &other); err != nil {
 		t.Fatal(err)
 	}
-	names, err := b.Kernel.Modules()
+	names, err := b.Kernel.modules()
 	if err != nil {
 		t.Fatal(err)
 	}
