@@ -98,11 +98,6 @@ func (c *Conn) sendPart(requests []request) (failed []error) {
 	return failed
 }
 
-// Replace installs a stack at the root. It is one replacement, not a deletion and an addition; what waits in the old
-// root's queues is lost, as it always is. Each discipline gets a handle that is not in use. The kernel takes "replace"
-// with a handle in use as "change", which would keep options of the old. When a part fails, the tree that was there
-// before is put back.
-//
 // Set brings a stack into force, in place where that can be done, and reads it back.
 func (c *Conn) Set(ifindex int, s Stack) error {
 	verify := func() error {
@@ -124,6 +119,11 @@ func (c *Conn) Set(ifindex int, s Stack) error {
 	return verify()
 }
 
+// Replace installs a stack at the root. It is one replacement, not a deletion and an addition; what waits in the old
+// root's queues is lost, as it always is. Each discipline gets a handle that is not in use. The kernel takes "replace"
+// with a handle in use as "change", which would keep options of the old. When a part fails, the tree that was there
+// before is put back.
+//
 // An htb's class has a queue of the kernel's for the microseconds until the stack's next level takes its place: nothing
 // can hang below a class that does not exist, and a class cannot exist outside of the root. Packets that come in them
 // may be dropped.

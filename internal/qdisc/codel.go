@@ -6,8 +6,6 @@ import (
 	"math"
 
 	"weir/internal/units"
-
-	"github.com/mdlayher/netlink"
 )
 
 // The attributes of codel (TCA_CODEL_*, include/uapi/linux/pkt_sched.h).
@@ -50,10 +48,7 @@ func (q *codelSpec) options() []option {
 func (q *codelSpec) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
 
 func (q *codelSpec) finish() (Spec, error) {
-	q.Interval, q.Target = codelPositive(q.Interval), codelPositive(q.Target)
-	if q.CEThreshold != never {
-		q.CEThreshold = codelRound(q.CEThreshold)
-	}
+	codelFinish(&q.Interval, &q.Target, &q.CEThreshold)
 	return *q, nil
 }
 
@@ -82,10 +77,14 @@ func codelRound(d units.Duration) units.Duration {
 	return fromMicroseconds(uint64(unround(codelReported(uint32(toMicroseconds(d))), codelReported)))
 }
 
-// codelPositive is codelRound of a time that tc sends only if it is not zero: what is none to the kernel is the
-// smallest that can be said.
-func codelPositive(d units.Duration) units.Duration {
-	return max(codelRound(d), fromMicroseconds(1))
+// codelFinish rounds the times of a CoDel. tc sends interval and target only if they are not zero: what is none to the
+// kernel is the smallest that can be said.
+func codelFinish(interval, target, ceThreshold *units.Duration) {
+	*interval = max(codelRound(*interval), fromMicroseconds(1))
+	*target = max(codelRound(*target), fromMicroseconds(1))
+	if *ceThreshold != never {
+		*ceThreshold = codelRound(*ceThreshold)
+	}
 }
 
 // codelReported is what the kernel reports of a time, both in microseconds: nanoseconds are shifted right by
@@ -93,14 +92,6 @@ func codelPositive(d units.Duration) units.Duration {
 func codelReported(us uint32) uint32 {
 	kept := uint64(us) * 1000 >> 10
 	return uint32(kept << 10 / 1000)
-}
-
-func codelReplay(options []byte) []byte {
-	return corrected(options, func(a netlink.Attribute) {
-		if a.Type == codelTarget || a.Type == codelInterval || a.Type == codelCEThreshold {
-			unrounded(a.Data, codelReported)
-		}
-	})
 }
 
 // codelStats are codel's (struct tc_codel_xstats).

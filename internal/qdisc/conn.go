@@ -439,32 +439,53 @@ func (t Tree) readHTB(q Qdisc, d device) Spec {
 	if err := htb.decodeClass(classes[0].Options); err != nil {
 		return nil
 	}
-	spec, err := sayable(htb)
-	if err != nil {
-		return nil
-	}
+	spec, _ := sayable(htb)
 	return spec
+}
+
+// errNoFilters is what a kernel without filters, or a discipline that takes none, says.
+func errNoFilters(err error) bool {
+	return errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT)
 }
 
 // filters lists those that hang at parent.
 func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
-	answer, err := c.dump(getFilter, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
-	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
-		return nil, nil // a kernel without filters, or a discipline that takes none
-	}
+	list, err := c.listFilters(getFilter, newFilter, "filters", ifindex, parent)
 	if errors.Is(err, syscall.EMSGSIZE) {
 		// What the kernel says for ever of fw where no mark is given (net/sched/cls_fw.c, fw_walk): it takes each
 		// packet's for its class.
 		return []Filter{{Parent: parent}}, nil
 	}
+	// One without a number and options only announces those that follow.
+	return slices.DeleteFunc(list, func(f Filter) bool { return f.Options == nil && f.Handle == 0 }), err
+}
+
+// templates lists the chains below a discipline that say what their filters are to look like (tc chain add). A kernel
+// before 4.19 has none.
+func (c *Conn) templates(ifindex int, parent Handle) ([]Filter, error) {
+	all, err := c.listFilters(getChain, newChain, "chains", ifindex, parent)
+	var list []Filter
+	for _, f := range all {
+		if f.Kind != "" { // else its filters are of any kind
+			list = append(list, Filter{Parent: f.Parent, Template: true, Kind: f.Kind, Chain: f.Chain})
+		}
+	}
+	return list, err
+}
+
+func (c *Conn) listFilters(get, answered uint16, what string, ifindex int, parent Handle) ([]Filter, error) {
+	answer, err := c.dump(get, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
+	if errNoFilters(err) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list filters: %w", err)
+		return nil, fmt.Errorf("list %s: %w", what, err)
 	}
 	var list []Filter
 	for _, m := range answer {
-		at, attributes, err := split(m, newFilter)
+		at, attributes, err := split(m, answered)
 		if err != nil {
-			return nil, fmt.Errorf("list filters: %w", err)
+			return nil, fmt.Errorf("list %s: %w", what, err)
 		}
 		protocol := uint16(at.info)
 		f := Filter{Parent: at.parent, Handle: uint32(at.handle), Priority: uint16(at.info >> 16),
@@ -481,40 +502,7 @@ func (c *Conn) filters(ifindex int, parent Handle) ([]Filter, error) {
 				f.Chain = (&fields{a.Data}).u32()
 			}
 		}
-		if f.Options != nil || f.Handle != 0 { // else it only announces those that follow
-			list = append(list, f)
-		}
-	}
-	return list, nil
-}
-
-// templates lists the chains below a discipline that say what their filters are to look like (tc chain add).
-func (c *Conn) templates(ifindex int, parent Handle) ([]Filter, error) {
-	answer, err := c.dump(getChain, netlink.Dump, tcmsg{ifindex: ifindex, parent: parent}.bytes())
-	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
-		return nil, nil // a kernel before 4.19, or a discipline that takes no filters
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list chains: %w", err)
-	}
-	var list []Filter
-	for _, m := range answer {
-		at, attributes, err := split(m, newChain)
-		if err != nil {
-			return nil, fmt.Errorf("list chains: %w", err)
-		}
-		f := Filter{Parent: at.parent, Template: true}
-		for _, a := range attributes {
-			switch a.Type {
-			case tcaKind:
-				f.Kind = text(a.Data)
-			case tcaChain:
-				f.Chain = (&fields{a.Data}).u32()
-			}
-		}
-		if f.Kind != "" { // else its filters are of any kind
-			list = append(list, f)
-		}
+		list = append(list, f)
 	}
 	return list, nil
 }

@@ -11,8 +11,6 @@ import (
 
 	"weir/internal/dualpi2"
 	"weir/internal/units"
-
-	"github.com/mdlayher/netlink"
 )
 
 // The attributes of dualpi2 (TCA_DUALPI2_*, include/uapi/linux/pkt_sched.h).
@@ -169,8 +167,8 @@ func (q *dualPI2Spec) rtts(replaced ...*option) (longest, typical option) {
 		}
 	}
 	rtt := func(word string, p *uint64) option {
-		o := value(word, 0, 4, readMicroseconds(1), func(uint64) string { return "" }, func() uint64 { return 0 },
-			func(v uint64) { *p = v })
+		o := value(word, 0, 4, readPeriod(1, fromMicroseconds(1), "us"), func(uint64) string { return "" },
+			func() uint64 { return 0 }, func(v uint64) { *p = v })
 		read := o.read
 		o.write = func() string { return "" }
 		o.read = func(word string, a *args) error {
@@ -278,14 +276,6 @@ func (q *dualPI2Spec) finish() (Spec, error) {
 		q.StepThresh = newDualPI2().StepThresh // it has no effect, and the kernel does not report it
 	}
 	return *q, nil
-}
-
-func dualpi2Replay(options []byte) []byte {
-	return corrected(options, func(a netlink.Attribute) {
-		if a.Type == dualpi2Alpha || a.Type == dualpi2Beta {
-			unrounded(a.Data, dualpi2Reported)
-		}
-	})
 }
 
 // DualPI2Stats are dualpi2's (struct tc_dualpi2_xstats).

@@ -44,11 +44,7 @@ func (f *fifoSpec) options() []option {
 				if _, err := strconv.ParseUint(s, 10, 64); err == nil {
 					return whole(s, "", 1, math.MaxUint32)
 				}
-				v, err := parseSize(s)
-				if err == nil && (v < 1 || v > math.MaxUint32) {
-					err = fmt.Errorf("size %q is out of range (1b to 4gb less 1b)", s)
-				}
-				return uint64(v), err
+				return readSize(1)(s)
 			},
 			func(v uint64) string { return units.Size(v).String() },
 			func() uint64 { return uint64(f.Limit) }, func(v uint64) { f.Limit = uint32(v) }), &f.Limit)}

@@ -115,17 +115,6 @@ func (q *fqSpec) options() []option {
 		}
 		return nil
 	}
-	slack := value("timer_slack", fqTimerSlack, 4,
-		func(s string) (uint64, error) {
-			d, err := units.ParseDuration(s)
-			err = bare(err, "ns")
-			if err == nil && d > math.MaxUint32 {
-				err = fmt.Errorf("time %q is out of range (0s to 4.294967295s)", s)
-			}
-			return uint64(d), err
-		},
-		func(v uint64) string { return units.Duration(v).String() },
-		func() uint64 { return uint64(q.TimerSlack) }, func(v uint64) { q.TimerSlack = units.Duration(v) })
 	return []option{
 		buckets,
 		count("limit", fqLimit, 4, &q.Limit, 1, math.MaxUint32),
@@ -138,7 +127,7 @@ func (q *fqSpec) options() []option {
 		microseconds("refill_delay", fqRefillDelay, &q.RefillDelay, 0),
 		mask("orphan_mask", fqOrphanMask, &q.OrphanMask),
 		microseconds("ce_threshold", fqCEThreshold, &q.CEThreshold, 0),
-		slack,
+		period("timer_slack", fqTimerSlack, &q.TimerSlack, 0, 1, "ns"),
 		microseconds("horizon", fqHorizon, &q.Horizon, 0),
 		toggle("horizon_drop", "horizon_cap", fqHorizonDrop, 1, &q.HorizonDrop),
 		q.priomap(),

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"weir/internal/units"
-
-	"github.com/mdlayher/netlink"
 )
 
 // The attributes of fq_codel (TCA_FQ_CODEL_*, include/uapi/linux/pkt_sched.h).
@@ -110,23 +108,12 @@ func (q *FQCodel) decode(b []byte, d device) error {
 }
 
 func (q *FQCodel) finish() (Spec, error) {
-	q.Interval, q.Target = codelPositive(q.Interval), codelPositive(q.Target)
-	if q.CEThreshold != never {
-		q.CEThreshold = codelRound(q.CEThreshold)
-	}
+	codelFinish(&q.Interval, &q.Target, &q.CEThreshold)
 	if q.CEThreshold == never && (q.CESelector != 0 || q.CEMask != 0) {
 		return nil, fmt.Errorf("ce_threshold_selector needs a ce_threshold")
 	}
 	q.MemoryLimit = min(q.MemoryLimit, 1<<31) // as the kernel does
 	return *q, nil
-}
-
-func fqCodelReplay(options []byte) []byte {
-	return corrected(options, func(a netlink.Attribute) {
-		if a.Type == fqCodelTarget || a.Type == fqCodelInterval || a.Type == fqCodelCEThreshold {
-			unrounded(a.Data, codelReported)
-		}
-	})
 }
 
 // fqCodelStats are fq_codel's (struct tc_fq_codel_qd_stats).

@@ -86,8 +86,8 @@ func (q *HTB) options() []option {
 		auto(count("direct_qlen", htbDirectQlen, 4, &q.DirectQlen, 1, math.MaxUint32), &q.DirectQlen),
 		rate("rate", 0, 8, &q.Rate),
 		auto(rate("ceil", 0, 8, &q.Ceil), &q.Ceil),
-		burstSize("burst", &q.Burst),
-		burstSize("cburst", &q.CBurst),
+		size("burst", 0, &q.Burst, 1),
+		size("cburst", 0, &q.CBurst, 1),
 		octets("quantum", 0, 4, &q.Quantum, 1, math.MaxInt32),
 		count("prio", 0, 4, &q.Prio, 0, 7),
 		octets("mpu", 0, 2, &q.MPU, 0, math.MaxUint16),
@@ -179,36 +179,14 @@ func (q *HTB) decode(b []byte, d device) error {
 
 // decodeClass takes over the one class.
 func (q *HTB) decodeClass(b []byte) error {
-	attributes, err := unpack(b)
+	rate, ceil, rest, err := decodeRates(b, htbParms, htbRate64, htbCeil64, "struct tc_htb_opt", htbParmsLen)
+	if err == nil && ceil.rate == 0 {
+		err = errRates
+	}
 	if err != nil {
 		return err
 	}
-	var parms []byte
-	var rate64, ceil64 uint64
-	for _, a := range attributes {
-		switch a.Type {
-		case htbParms:
-			parms = a.Data
-		case htbRate64:
-			rate64, err = integer(a.Data)
-		case htbCeil64:
-			ceil64, err = integer(a.Data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if len(parms) < htbParmsLen {
-		return errors.New("struct tc_htb_opt is too short")
-	}
-	rate, ceil := parseRatespec(parms), parseRatespec(parms[ratespecLen:])
-	rate.rate, ceil.rate = max(rate.rate, rate64), max(ceil.rate, ceil64)
-	if rate.rate == 0 || ceil.rate == 0 || rate.overhead != ceil.overhead || rate.mpu != ceil.mpu ||
-		rate.atm != ceil.atm ||
-		rate.rate > math.MaxUint64/8 || ceil.rate > math.MaxUint64/8 {
-		return errors.New("tc has no words for these rates")
-	}
-	number := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(parms[2*ratespecLen+4*i:])) }
+	number := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(rest[4*i:])) }
 	q.Rate, q.Ceil = units.Rate(rate.rate*8), units.Rate(ceil.rate*8)
 	q.MPU, q.Overhead, q.ATM = rate.mpu, rate.overhead, rate.atm
 	q.Burst = inTicks(number(0), func(n uint64) uint64 { return sendingTime(rate.rate, n) })

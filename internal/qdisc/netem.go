@@ -85,11 +85,7 @@ func fromShare(s units.Share) uint32 { return uint32(math.RoundToEven(float64(s)
 
 func (q *netemSpec) options() []option {
 	return []option{
-		{
-			words: []string{"limit"},
-			read:  count("limit", 0, 4, &q.Limit, 1, math.MaxUint32).read,
-			write: count("limit", 0, 4, &q.Limit, 1, math.MaxUint32).write,
-		},
+		count("limit", 0, 4, &q.Limit, 1, math.MaxUint32),
 		{
 			words: []string{"delay", "latency"},
 			read: func(_ string, a *args) error {

@@ -207,18 +207,20 @@ type unsigned interface {
 // count is a plain number from low to high, which tc wants without a unit; tc prints some with one ("10240p"), so that
 // is taken, too.
 func count[T unsigned](word string, attr uint16, bytes int, p *T, low, high uint64) option {
+	return number(word, "p", attr, bytes, p, low, high)
+}
+
+// number is a number that may have the unit.
+func number[T unsigned](word, unit string, attr uint16, bytes int, p *T, low, high uint64) option {
 	return value(word, attr, bytes,
-		func(s string) (uint64, error) { return whole(s, "p", low, high) },
+		func(s string) (uint64, error) { return whole(s, unit, low, high) },
 		func(v uint64) string { return strconv.FormatUint(v, 10) },
 		func() uint64 { return uint64(*p) }, func(v uint64) { *p = T(v) })
 }
 
 // octets is a number of bytes where tc wants a bare number; "1514b" is understood.
 func octets[T unsigned](word string, attr uint16, bytes int, p *T, low, high uint64) option {
-	return value(word, attr, bytes,
-		func(s string) (uint64, error) { return whole(s, "b", low, high) },
-		func(v uint64) string { return strconv.FormatUint(v, 10) },
-		func() uint64 { return uint64(*p) }, func(v uint64) { *p = T(v) })
+	return number(word, "b", attr, bytes, p, low, high)
 }
 
 // whole reads a number that may have a unit.
@@ -297,35 +299,41 @@ func mask(word string, attr uint16, p *uint32) option {
 
 // size is a number of bytes with a unit, 32 bits on the wire.
 func size(word string, attr uint16, p *units.Size, low uint64) option {
-	return value(word, attr, 4,
-		func(s string) (uint64, error) {
-			v, err := parseSize(s)
-			if err == nil && (uint64(v) < low || v > math.MaxUint32) {
-				err = fmt.Errorf("size %q is out of range (%s to 4gb less 1b)", s, units.Size(low))
-			}
-			return uint64(v), err
-		},
-		func(v uint64) string { return units.Size(v).String() },
+	return value(word, attr, 4, readSize(low), func(v uint64) string { return units.Size(v).String() },
 		func() uint64 { return uint64(*p) }, func(v uint64) { *p = units.Size(v) })
+}
+
+func readSize(low uint64) func(string) (uint64, error) {
+	return func(s string) (uint64, error) {
+		v, err := parseSize(s)
+		if err == nil && (uint64(v) < low || v > math.MaxUint32) {
+			err = fmt.Errorf("size %q is out of range (%s to 4gb less 1b)", s, units.Size(low))
+		}
+		return uint64(v), err
+	}
 }
 
 // microseconds is a time that travels as 32 bits of microseconds; anything finer is cut off, as tc does.
 func microseconds(word string, attr uint16, p *units.Duration, low uint64) option {
-	return value(word, attr, 4, readMicroseconds(low),
-		func(v uint64) string { return fromMicroseconds(v).String() },
-		func() uint64 { return toMicroseconds(*p) }, func(v uint64) { *p = fromMicroseconds(v) })
+	return period(word, attr, p, low, units.Duration(time.Microsecond), "us")
 }
 
-func readMicroseconds(low uint64) func(string) (uint64, error) {
+// period is the same of a unit, which tc takes a bare number to have.
+func period(word string, attr uint16, p *units.Duration, low uint64, unit units.Duration, name string) option {
+	return value(word, attr, 4, readPeriod(low, unit, name),
+		func(v uint64) string { return (units.Duration(v) * unit).String() },
+		func() uint64 { return uint64(*p / unit) }, func(v uint64) { *p = units.Duration(v) * unit })
+}
+
+func readPeriod(low uint64, unit units.Duration, name string) func(string) (uint64, error) {
 	return func(s string) (uint64, error) {
-		d, err := parseDuration(s)
+		d, err := units.ParseDuration(s)
 		if err != nil {
-			return 0, err
+			return 0, bare(err, name)
 		}
-		v := uint64(d) / 1000
+		v := uint64(d) / uint64(unit)
 		if v < low || v > math.MaxUint32 {
-			return 0, fmt.Errorf("time %q is out of range (%s to %s)", s, fromMicroseconds(low),
-				fromMicroseconds(math.MaxUint32))
+			return 0, fmt.Errorf("time %q is out of range (%s to %s)", s, units.Duration(low)*unit, math.MaxUint32*unit)
 		}
 		return v, nil
 	}

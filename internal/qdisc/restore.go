@@ -254,10 +254,14 @@ func corrected(options []byte, correct func(netlink.Attribute)) []byte {
 	return options
 }
 
-// unrounded puts into an attribute, of 32 bits, the least value that the kernel reports as what is in it.
-func unrounded(b []byte, reported func(uint32) uint32) {
-	if len(b) == 4 {
-		binary.NativeEndian.PutUint32(b, unround(binary.NativeEndian.Uint32(b), reported))
+// replayRounded gives each of these attributes, of 32 bits, the least value that the kernel reports as what is in it.
+func replayRounded(reported func(uint32) uint32, types ...uint16) func(options []byte) []byte {
+	return func(options []byte) []byte {
+		return corrected(options, func(a netlink.Attribute) {
+			if slices.Contains(types, a.Type) && len(a.Data) == 4 {
+				binary.NativeEndian.PutUint32(a.Data, unround(binary.NativeEndian.Uint32(a.Data), reported))
+			}
+		})
 	}
 }
 

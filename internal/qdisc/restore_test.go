@@ -54,12 +54,9 @@ func TestNetemRestorable(t *testing.T) {
 // was.
 func TestReplayedTimes(t *testing.T) {
 	const reported, sent = 4999, 5000 // us
-	for kind, c := range map[string]struct {
-		replay func([]byte) []byte
-		times  []uint16
-	}{
-		"codel":    {codelReplay, []uint16{codelTarget, codelInterval, codelCEThreshold}},
-		"fq_codel": {fqCodelReplay, []uint16{fqCodelTarget, fqCodelInterval, fqCodelCEThreshold}},
+	for kind, times := range map[string][]uint16{
+		"codel":    {codelTarget, codelInterval, codelCEThreshold},
+		"fq_codel": {fqCodelTarget, fqCodelInterval, fqCodelCEThreshold},
 	} {
 		for typ := uint16(1); typ < 12; typ++ {
 			number := func(us uint32) []byte {
@@ -71,10 +68,10 @@ func TestReplayedTimes(t *testing.T) {
 				return b
 			}
 			want := number(reported)
-			if slices.Contains(c.times, typ) {
+			if slices.Contains(times, typ) {
 				want = number(sent)
 			}
-			if got := c.replay(number(reported)); !bytes.Equal(got, want) {
+			if got := replayable(kind, number(reported)); !bytes.Equal(got, want) {
 				t.Errorf("%s: attribute %d is sent as %x, want %x", kind, typ, got, want)
 			}
 		}

@@ -113,10 +113,7 @@ func decode(name string, options []byte, d device) Spec {
 	if err := e.decode(options, d); err != nil {
 		return nil
 	}
-	spec, err := sayable(e)
-	if err != nil {
-		return nil
-	}
+	spec, _ := sayable(e)
 	return spec
 }
 
@@ -135,7 +132,10 @@ func sayable(e editor) (Spec, error) {
 	if err == nil && again != spec {
 		err = fmt.Errorf("%s is not all that it says", spec)
 	}
-	return spec, err
+	if err != nil {
+		return nil, err
+	}
+	return spec, nil
 }
 
 // check rounds a Spec that was put together field by field as Parse does, or says what is wrong with it.

@@ -50,10 +50,10 @@ func (q *TBF) options() []option {
 	latency.write = func() string { return "" }
 	return []option{
 		rate("rate", 0, 8, &q.Rate),
-		burstSize("burst", &q.Burst),
-		burstSize("limit", &q.Limit), latency,
+		size("burst", 0, &q.Burst, 1),
+		size("limit", 0, &q.Limit, 1), latency,
 		auto(rate("peakrate", 0, 8, &q.PeakRate), &q.PeakRate),
-		burstSize("mtu", &q.MTU),
+		size("mtu", 0, &q.MTU, 1),
 		octets("mpu", 0, 2, &q.MPU, 0, math.MaxUint16),
 		octets("overhead", 0, 2, &q.Overhead, 0, math.MaxUint16),
 		linklayer(&q.ATM),
@@ -93,35 +93,11 @@ func (q TBF) encode(Spec) ([]byte, error) {
 }
 
 func (q *TBF) decode(b []byte, _ device) error {
-	attributes, err := unpack(b)
+	rate, peak, rest, err := decodeRates(b, tbfParms, tbfRate64, tbfPeakRate64, "struct tc_tbf_qopt", tbfParmsLen)
 	if err != nil {
 		return err
 	}
-	var parms []byte
-	var rate64, peak64 uint64
-	for _, a := range attributes {
-		switch a.Type {
-		case tbfParms:
-			parms = a.Data
-		case tbfRate64:
-			rate64, err = integer(a.Data)
-		case tbfPeakRate64:
-			peak64, err = integer(a.Data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if len(parms) < tbfParmsLen {
-		return errors.New("struct tc_tbf_qopt is too short")
-	}
-	rate, peak := parseRatespec(parms), parseRatespec(parms[ratespecLen:])
-	rate.rate, peak.rate = max(rate.rate, rate64), max(peak.rate, peak64)
-	if rate.rate == 0 || rate.rate > math.MaxUint64/8 || peak.rate > math.MaxUint64/8 ||
-		peak.rate > 0 && (rate.overhead != peak.overhead || rate.mpu != peak.mpu || rate.atm != peak.atm) {
-		return errors.New("tc has no words for these rates")
-	}
-	number := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(parms[2*ratespecLen+4*i:])) }
+	number := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(rest[4*i:])) }
 	q.Rate, q.PeakRate = units.Rate(rate.rate*8), units.Rate(peak.rate*8)
 	q.MPU, q.Overhead, q.ATM = rate.mpu, rate.overhead, rate.atm
 	q.Limit = units.Size(number(0))

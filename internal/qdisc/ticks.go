@@ -4,6 +4,7 @@ package qdisc
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"sort"
@@ -102,6 +103,39 @@ func parseRatespec(b []byte) ratespec {
 	}
 }
 
+// decodeRates reads the attributes that htb and tbf report: a struct of so many bytes, which begins with two rates, and
+// these in 64 bits. The second rate may be zero. What follows in the struct is the rest.
+func decodeRates(b []byte, parms, rate64, second64 uint16, name string, length int) (rate, second ratespec,
+	rest []byte, err error) {
+	attributes, err := unpack(b)
+	if err != nil {
+		return rate, second, nil, err
+	}
+	wide := map[uint16]uint64{}
+	for _, a := range attributes {
+		switch a.Type {
+		case parms:
+			rest = a.Data
+		case rate64, second64:
+			if wide[a.Type], err = integer(a.Data); err != nil {
+				return rate, second, nil, err
+			}
+		}
+	}
+	if len(rest) < length {
+		return rate, second, nil, fmt.Errorf("%s is too short", name)
+	}
+	rate, second = parseRatespec(rest), parseRatespec(rest[ratespecLen:])
+	rate.rate, second.rate = max(rate.rate, wide[rate64]), max(second.rate, wide[second64])
+	if rate.rate == 0 || max(rate.rate, second.rate) > math.MaxUint64/8 ||
+		second.rate > 0 && (rate.overhead != second.overhead || rate.mpu != second.mpu || rate.atm != second.atm) {
+		err = errRates
+	}
+	return rate, second, rest[2*ratespecLen:], err
+}
+
+var errRates = errors.New("tc has no words for these rates")
+
 // linklayer is the option that htb and tbf share.
 func linklayer(atm *bool) option {
 	return option{
@@ -121,18 +155,4 @@ func linklayer(atm *bool) option {
 			return "linklayer ethernet"
 		},
 	}
-}
-
-// burstSize is a number of bytes that travels as a time, in no attribute of its own.
-func burstSize(word string, p *units.Size) option {
-	return value(word, 0, 8,
-		func(s string) (uint64, error) {
-			v, err := parseSize(s)
-			if err == nil && (v < 1 || v > math.MaxUint32) {
-				err = fmt.Errorf("size %q is out of range (1b to 4gb less 1b)", s)
-			}
-			return uint64(v), err
-		},
-		func(v uint64) string { return units.Size(v).String() },
-		func() uint64 { return uint64(*p) }, func(v uint64) { *p = units.Size(v) })
 }
