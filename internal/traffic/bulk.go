@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 	"unsafe"
@@ -14,15 +15,15 @@ import (
 // BulkSpec is a group of TCP connections that carry bulk data one way.
 type BulkSpec struct {
 	Source, Sink Host
-	SourceDials  bool   // else the sink connects and the source accepts, as in a download
-	Port         int    // of the side that accepts
-	Via          Via    // where the dialling side finds it
-	Count        int    // connections
-	CC           string // congestion control of the source; empty: the system's default
-	NotsentLowat int    // TCP_NOTSENT_LOWAT in bytes; 0: the system's default
-	MSS          int    // TCP_MAXSEG in bytes; 0: what fits
-	Pace         uint64 // SO_MAX_PACING_RATE, bytes per second; 0: none
-	Bytes        int64  // per connection; 0: until Stop
+	SourceDials  bool       // else the sink connects and the source accepts, as in a download
+	Port         int        // of the side that accepts
+	Via          netip.Addr // where the dialling side finds it
+	Count        int        // connections
+	CC           string     // congestion control of the source; empty: the system's default
+	NotsentLowat int        // TCP_NOTSENT_LOWAT in bytes; 0: the system's default
+	MSS          int        // TCP_MAXSEG in bytes; 0: what fits
+	Pace         uint64     // SO_MAX_PACING_RATE, bytes per second; 0: none
+	Bytes        int64      // per connection; 0: until Stop
 	Start, Stop  time.Duration
 
 	Each []Fetch // one a connection, instead of Count, Bytes, Start and Stop; not nil, perhaps empty
@@ -172,7 +173,7 @@ func (b *bulk) dial(f *Flow, from, to Host) {
 	if b.spec.SourceDials {
 		prepare = b.prepareSource
 	}
-	fd, err := b.connect(from, b.spec.Via.to(to), unix.SOCK_STREAM, b.spec.Port, prepare)
+	fd, err := b.connect(from, to.via(b.spec.Via), unix.SOCK_STREAM, b.spec.Port, prepare)
 	if err != nil {
 		b.Fail(err)
 		return

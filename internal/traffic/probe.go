@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,67 +27,47 @@ const outstanding = -1
 // udp carries a sequence number and is filled up to the wanted size.
 const udpHeader = 8
 
-// ProbeSpec is a UDP echo: To answers whatever From sends.
+// ProbeSpec is UDP datagrams from From to To, which answers each unless they go one way.
 type ProbeSpec struct {
 	From, To    Host
 	Port        int
-	Via         Via // where From finds To
-	Interval    time.Duration
-	Size        int // UDP payload in bytes, at least 8
-	ECN         int // the ECN field of every datagram, 0 to 3
-	Start, Stop time.Duration
-}
-
-// StartProbe sends one datagram every interval and times its echo.
-func (l *Loop) StartProbe(spec ProbeSpec) (*Samples, error) {
-	echo, err := l.bound(spec.To, unix.SOCK_DGRAM, spec.Port)
-	if err != nil {
-		return nil, err
-	}
-	buf := make([]byte, 65536)
-	l.Watch(echo, unix.EPOLLIN, func() {
-		for {
-			n, from, err := unix.Recvfrom(echo, buf, 0)
-			if err != nil {
-				return
-			}
-			_ = unix.Sendto(echo, buf[:n], 0, from)
-		}
-	})
-	if err := setECN(echo, spec.To, spec.ECN); err != nil {
-		return nil, err
-	}
-	out, err := l.connect(spec.From, spec.Via.to(spec.To), unix.SOCK_DGRAM, spec.Port,
-		func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
-	if err != nil {
-		return nil, err
-	}
-	s := &Samples{}
-	l.Watch(out, unix.EPOLLIN, func() { l.receive(out, s) })
-	l.sendDatagrams(out, s, spec.Start, spec.Stop, spec.Interval, spec.Size)
-	return s, nil
-}
-
-// StreamSpec is UDP at a constant rate, one way.
-type StreamSpec struct {
-	From, To    Host
-	Port        int
+	Via         netip.Addr    // where From finds To
 	Interval    time.Duration // between datagrams
 	Size        int           // UDP payload in bytes, at least 8
 	ECN         int           // the ECN field of every datagram, 0 to 3
+	OneWay      bool          // time the way there: both ends read the same clock
 	Start, Stop time.Duration
 }
 
-// StartStream sends and times one way: both ends read the same clock.
-func (l *Loop) StartStream(spec StreamSpec) (*Samples, error) {
-	in, err := l.bound(spec.To, unix.SOCK_DGRAM, spec.Port)
+// StartProbe sends one datagram every interval and times it.
+func (l *Loop) StartProbe(spec ProbeSpec) (*Samples, error) {
+	far, err := l.bound(spec.To, unix.SOCK_DGRAM, spec.Port)
 	if err != nil {
 		return nil, err
 	}
-	out, err := l.connect(spec.From, spec.To, unix.SOCK_DGRAM, spec.Port,
+	if !spec.OneWay {
+		buf := make([]byte, 65536)
+		l.Watch(far, unix.EPOLLIN, func() {
+			for {
+				n, from, err := unix.Recvfrom(far, buf, 0)
+				if err != nil {
+					return
+				}
+				_ = unix.Sendto(far, buf[:n], 0, from)
+			}
+		})
+		if err := setECN(far, spec.To, spec.ECN); err != nil {
+			return nil, err
+		}
+	}
+	out, err := l.connect(spec.From, spec.To.via(spec.Via), unix.SOCK_DGRAM, spec.Port,
 		func(fd int) error { return setECN(fd, spec.From, spec.ECN) })
 	if err != nil {
 		return nil, err
+	}
+	in := out
+	if spec.OneWay {
+		in = far
 	}
 	s := &Samples{}
 	l.Watch(in, unix.EPOLLIN, func() { l.receive(in, s) })
@@ -133,7 +114,7 @@ func (l *Loop) receive(fd int, s *Samples) {
 type SessionSpec struct {
 	From, To       Host
 	Port           int
-	Via            Via           // where From finds To
+	Via            netip.Addr    // where From finds To
 	Request, Reply int           // bytes
 	Interval       time.Duration // between requests, or from a reply to the next request
 	CC             string        // congestion control of who answers; "": the sysctl's
@@ -171,7 +152,7 @@ func (l *Loop) StartSession(spec SessionSpec) (*Samples, error) {
 }
 
 func (ss *session) connect() {
-	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.Via.to(ss.spec.To), unix.SOCK_STREAM, ss.spec.Port, asItIs)
+	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.To.via(ss.spec.Via), unix.SOCK_STREAM, ss.spec.Port, asItIs)
 	if err != nil {
 		ss.Fail(err)
 		return

@@ -16,12 +16,9 @@ type Host struct {
 	Addr  netip.Addr
 }
 
-// Via is the address at which a host is found from outside, where that is not its own: that of a NAT or of a proxy in
-// front of it, which has the same ports. The zero Via is none.
-type Via netip.Addr
-
-func (v Via) to(h Host) Host {
-	if a := netip.Addr(v); a.IsValid() {
+// via is h by another address, if that is valid: where somebody finds it behind address translation, say.
+func (h Host) via(a netip.Addr) Host {
+	if a.IsValid() {
 		h.Addr = a
 	}
 	return h

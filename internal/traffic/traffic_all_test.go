@@ -136,7 +136,7 @@ func TestProbesAndSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := l.StartStream(StreamSpec{From: local, To: local, Port: port(t, unix.SOCK_DGRAM),
+	stream, err := l.StartProbe(ProbeSpec{OneWay: true, From: local, To: local, Port: port(t, unix.SOCK_DGRAM),
 		Interval: 5 * time.Millisecond, Size: 1200, Start: begin, Stop: stop})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package guest
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -221,17 +222,17 @@ func (d *driver) start() error {
 		}
 		var samples *traffic.Samples
 		var err error
-		switch kind := p.Does(); {
-		case !kind.TCP && !kind.OneWay:
-			samples, err = d.StartProbe(traffic.ProbeSpec{From: client, To: server, Via: via, Port: port,
-				Interval: interval, Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
-		case kind.OneWay:
-			samples, err = d.StartStream(traffic.StreamSpec{From: server, To: client, Port: port, Interval: interval,
-				Size: size, ECN: p.ECN.Bits(), Start: start, Stop: d.end})
-		default:
+		if kind := p.Does(); kind.TCP {
 			samples, err = d.StartSession(traffic.SessionSpec{From: client, To: server, Via: via, Port: port,
-				Request: size, Reply: int(p.Reply),
-				CC: p.CC, Interval: interval, Wait: kind.Waits, Start: start, Stop: d.end})
+				Request: size, Reply: int(p.Reply), CC: p.CC, Interval: interval, Wait: kind.Waits, Start: start,
+				Stop: d.end})
+		} else {
+			spec := traffic.ProbeSpec{From: client, To: server, Via: via, Port: port, Interval: interval, Size: size,
+				ECN: p.ECN.Bits(), OneWay: kind.OneWay, Start: start, Stop: d.end}
+			if kind.OneWay {
+				spec.From, spec.To, spec.Via = server, client, netip.Addr{}
+			}
+			samples, err = d.StartProbe(spec)
 		}
 		if err != nil {
 			return fmt.Errorf("probe %q: %w", p.Name, err)
@@ -259,7 +260,7 @@ func probePort(s scenario.Scenario, i int) int { return firstPort + len(s.Flow) 
 
 // ends are who talks to each other: the server or the origin, and the client; of a leg of a relay, who is at its ends.
 // Through NAT and proxies the client finds the origin at the server's address.
-func (d *driver) ends(name, leg string) (server, client traffic.Host, via traffic.Via) {
+func (d *driver) ends(name, leg string) (server, client traffic.Host, via netip.Addr) {
 	s := d.job.Scenario
 	i := slices.IndexFunc(s.Client, func(c scenario.Client) bool { return c.Name == name })
 	relay := traffic.Host{Addr: d.addr(0, 0, 1)}
@@ -272,7 +273,7 @@ func (d *driver) ends(name, leg string) (server, client traffic.Host, via traffi
 		origin.Addr = d.addr(originNet, 0, 1)
 		return origin, relay, via
 	case s.OneCard() && !scenario.Tunnelled(s.Via(name)):
-		via = traffic.Via(relay.Addr)
+		via = relay.Addr
 	}
 	return d.source[0], d.through[i], via
 }
@@ -584,7 +585,7 @@ func dist(samples []float64) stats.Dist {
 	return d
 }
 
-// round keeps a result readable: a microsecond of a millisecond figure, a bit per second of megabits.
+// roundMicro keeps a result readable: a microsecond of a millisecond figure, a bit per second of megabits.
 func roundMicro(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
 func release() string {

@@ -63,9 +63,9 @@ func (t *topology) layOrigin(job scenario.Job, router space) error {
 			err = cable(router, "out0", gateway, 1, t.origin, scenario.Uplink, mine)
 		} else {
 			err = errors.Join(
-				addAddresses(router, "out0", gateway, t.origin, scenario.Uplink, mine),
-				addAddresses(t.provider, t.limiter, near, router, "in0", beyond),
-				addAddresses(t.server, scenario.Uplink, v.addr(0, 0, 1), t.provider, doorUp, v.addr(0, 0, 254)),
+				join(router, "out0", gateway, t.origin, scenario.Uplink, mine),
+				join(t.provider, t.limiter, near, router, "in0", beyond),
+				join(t.server, scenario.Uplink, v.addr(0, 0, 1), t.provider, doorUp, v.addr(0, 0, 254)),
 				router.route("default", near), t.server.route("default", v.addr(0, 0, 254)),
 				router.sysctl(v.forwarding()), t.provider.sysctl(v.forwarding()))
 		}
@@ -85,19 +85,6 @@ func (t *topology) layOrigin(job scenario.Job, router space) error {
 	}
 	return errors.Join(t.origin.sysctl(roomyBuffers), t.origin.sysctl(s.Relay.Sysctl), segment(t.origin,
 		scenario.Uplink))
-}
-
-// addAddresses gives two hosts that are joined addresses of another version.
-func addAddresses(a space, aName string, aAddr netip.Addr, b space, bName string, bAddr netip.Addr) error {
-	aLink, err := a.up(aName, aAddr)
-	if err != nil {
-		return err
-	}
-	bLink, err := b.up(bName, bAddr)
-	if err != nil {
-		return err
-	}
-	return errors.Join(a.neighbour(aLink, bAddr, bLink), b.neighbour(bLink, aAddr, aLink))
 }
 
 // relay lets clients reach the origin by way of the server, each as it does.
@@ -202,15 +189,7 @@ func (s space) inside(device string, addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	bits := 24
-	if addr.Is6() {
-		bits = 64
-	}
-	a := &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(bits, addr.BitLen())}}
-	if addr.Is6() {
-		a.Flags = unix.IFA_F_NODAD
-	}
-	return errors.Join(s.links.LinkSetMTU(l, tunnelMTU), s.links.LinkSetUp(l), s.links.AddrAdd(l, a))
+	return errors.Join(s.links.LinkSetMTU(l, tunnelMTU), s.links.LinkSetUp(l), s.address(l, addr))
 }
 
 func (t *topology) wireguard(s scenario.Scenario) error {

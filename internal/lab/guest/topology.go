@@ -88,7 +88,7 @@ func (t *topology) space() (space, error) {
 	return s, unix.Setns(home, unix.CLONE_NEWNET)
 }
 
-// here opens the namespace that the thread is in.
+// currentSpace opens the namespace that the thread is in.
 func currentSpace() (s space, err error) {
 	if s.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return s, err
@@ -213,6 +213,11 @@ func cable(a space, aName string, aAddr netip.Addr, queues int, b space, bName s
 	if err := a.links.LinkAdd(veth); err != nil {
 		return fmt.Errorf("veth %s–%s: %w", aName, bName, err)
 	}
+	return join(a, aName, aAddr, b, bName, bAddr)
+}
+
+// join gives the ends of a cable addresses, which may be more than one of each.
+func join(a space, aName string, aAddr netip.Addr, b space, bName string, bAddr netip.Addr) error {
 	aLink, err := a.up(aName, aAddr)
 	if err != nil {
 		return err
@@ -240,11 +245,12 @@ func (s space) neighbour(l netlink.Link, a netip.Addr, other netlink.Link) error
 }
 
 func (s space) address(l netlink.Link, a netip.Addr) error {
-	if a.Is6() { // usable at once: nobody has to be asked whether it is taken
-		return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(64, 128)},
-			Flags: unix.IFA_F_NODAD})
+	bits, flags := 24, 0
+	if a.Is6() {
+		bits, flags = 64, unix.IFA_F_NODAD // usable at once: nobody has to be asked whether it is taken
 	}
-	return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}})
+	return s.links.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())},
+		Flags: flags})
 }
 
 func (s space) route(destination string, via netip.Addr) error {
