@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -212,6 +213,9 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 		Version: version, Kernel: release(), Event: log.event}
 	if o.domain != "" {
 		c.Domain = server.NewDomain(o.domain, filepath.Join(dir, "acme"), o.acme)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(server.MemoryLimit)
 	}
 	s := server.New(c)
 	ctx, cancel := context.WithCancel(ctx)

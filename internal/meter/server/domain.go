@@ -97,3 +97,16 @@ func (s *Server) tls() *tls.Config {
 	}
 	return c
 }
+
+// withHTTP2 offers HTTP/2 only as often as there is memory for it.
+func withHTTP2(c *tls.Config, l *limited) *tls.Config {
+	older := c.Clone()
+	older.NextProtos = []string{"http/1.1"}
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Contains(hello.SupportedProtos, "h2") && !l.mayUseHTTP2(hello.Conn) {
+			return older, nil
+		}
+		return nil, nil
+	}
+	return c
+}

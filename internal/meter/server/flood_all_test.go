@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,19 +44,21 @@ func TestFloodServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { io.Copy(io.Discard, os.Stdin); cancel() }()
 	fmt.Printf("\nlistens %s\n", tcp.Addr())
+	debug.SetMemoryLimit(MemoryLimit)
 	limits := DefaultLimits()
 	limits.Duration, limits.Rate = time.Hour, 100e6 // as long as a busy machine takes for the flood
-	c := Config{Limits: limits, Certificate: kept.Certificate, Name: "here", Version: "test"}
+	c := Config{Limits: limits, Certificate: kept.Certificate, Name: "here", Version: "test",
+		Token: os.Getenv("WEIR_TEST_TOKEN")}
 	if err := New(c).Serve(ctx, tcp, udp); err != nil {
 		t.Error(err)
 	}
 }
 
 // flooded starts that server. It gives its address, and what says how much memory it ever had, in kB.
-func flooded(t *testing.T) (addr string, peak func() int) {
+func flooded(t *testing.T, token string) (addr string, peak func() int) {
 	t.Helper()
 	server := exec.Command(os.Args[0], "-test.run=^TestFloodServer$", "-test.v")
-	server.Env = append(os.Environ(), "WEIR_TEST_FLOOD=1")
+	server.Env = append(os.Environ(), "WEIR_TEST_FLOOD=1", "WEIR_TEST_TOKEN="+token)
 	in, err := server.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +120,7 @@ func misuse(c net.Conn, i int) {
 
 // Ten thousand connections from 250 hosts neither end a test that runs nor take much memory.
 func TestFlood(t *testing.T) {
-	addr, peak := flooded(t)
+	addr, peak := flooded(t, "")
 	get := func(host, path string) (*http.Response, error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 			DialContext: from(host).DialContext}
@@ -191,5 +194,111 @@ func TestFlood(t *testing.T) {
 	test.Body.Close()
 	if kb := peak(); kb == 0 || kb > 64<<10 {
 		t.Errorf("%d kB of memory", kb)
+	}
+}
+
+// Four hosts, or a thousand, hold every connection that they get and come again at once, each in another way; and
+// somebody with the token uploads as much as fits. Whoever else has the token gets a place all the same, and the memory
+// stays below 60 % of what the unit allows.
+func TestCrowd(t *testing.T) {
+	for name, host := range map[string]func(i int) string{
+		"4 hosts":       func(i int) string { return fmt.Sprintf("127.1.0.%d", 1+i%4) },
+		"1000 hosts":    func(i int) string { return fmt.Sprintf("127.1.%d.%d", i%4, 1+i/4%250) },
+		"1000 networks": func(i int) string { return fmt.Sprintf("127.%d.%d.1", 1+i%4, 1+i/4%250) },
+	} {
+		t.Run(name, func(t *testing.T) { crowd(t, host) })
+	}
+}
+
+func crowd(t *testing.T, host func(i int) string) {
+	const token, tries, crowded, unit = "of-the-test", 20, 400, 256 << 10 // kB
+	addr, peak := flooded(t, token)
+	url := "https://" + addr + "/t/" + token
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	var came atomic.Int64
+	for w := range crowded {
+		all.Go(func() {
+			for i := w; ctx.Err() == nil; i += crowded {
+				c, err := from(host(i)).Dial("tcp", addr)
+				if err != nil {
+					continue
+				}
+				came.Add(1)
+				if way := i / 7; way%6 == 5 {
+					hoard(c)
+				} else {
+					misuse(c, way)
+				}
+				c.SetReadDeadline(time.Now().Add(5 * time.Second))
+				io.Copy(io.Discard, io.LimitReader(c, 1<<10)) // until it is thrown out
+				c.Close()
+			}
+		})
+	}
+	for range 80 {
+		all.Go(func() {
+			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+				DialContext: from("127.0.0.2").DialContext}
+			defer transport.CloseIdleConnections()
+			for ctx.Err() == nil {
+				body := io.LimitReader(zeros{}, 1<<30)
+				post, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/slurp", body)
+				if err != nil {
+					panic(err)
+				}
+				if answer, err := (&http.Client{Transport: transport}).Do(post); err == nil {
+					answer.Body.Close()
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	for came.Load() < 2*crowded {
+		time.Sleep(10 * time.Millisecond)
+	}
+	var slowest time.Duration
+	for try := range tries {
+		begun := time.Now()
+		for attempts := 0; ; attempts++ {
+			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+				DialContext: from("127.0.0.1").DialContext}
+			answer, err := (&http.Client{Transport: transport}).Get(url + "/backend/empty.php")
+			if err == nil {
+				answer.Body.Close()
+			}
+			transport.CloseIdleConnections()
+			if err == nil && answer.StatusCode == http.StatusOK {
+				break
+			}
+			if attempts == 10 {
+				t.Fatalf("try %d: %v", try, err)
+			}
+		}
+		slowest = max(slowest, time.Since(begun))
+	}
+	t.Logf("%d connections, a place after %v at most, %d kB", came.Load(), slowest.Round(time.Millisecond), peak())
+	if kb := peak(); kb == 0 || kb > unit*6/10 {
+		t.Errorf("%d kB of memory", kb)
+	}
+}
+
+// hoard asks for as much over HTTP/2 as a connection may, with long headers, and takes no answer.
+func hoard(c net.Conn) {
+	s := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	s.SetDeadline(time.Now().Add(5 * time.Second))
+	io.WriteString(s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	h := h2{s}
+	h.send(frameSettings, 0, 0, []byte{0, 4, 0, 0, 0, 0}) // streams begin with a window of 0
+	const get, https, authority, path = 0x82, 0x87, 0x41, 0x44
+	block := []byte{get, https, authority, 1, 'x', path, 2, '/', 'x'}
+	for i := range 180 {
+		block = append(block, 0, 4, 'x', byte('a'+i%26), byte('a'+i/26), 'y', 20)
+		block = append(block, "01234567890123456789"...)
+	}
+	for i := range uint32(32) {
+		h.send(frameHeaders, endStream|endHeaders, 1+2*i, block)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -216,9 +217,8 @@ func (p *pacer) take(now, end time.Time, n int) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// limited is a listener that has so many connections open at once. For one that comes beyond, one that waits for its
-// next request is closed, or one that is old, or else the new one. Whoever tests may have all of a host's, so that
-// others who take the rest do not end the test.
+// limited is a listener that has so many connections open at once. One that comes beyond takes the place of another. A
+// client that tests, or has shown the token, may have as many as a host may; its own are left alone.
 type limited struct {
 	net.Listener
 	gate *gate
@@ -242,55 +242,152 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
+// Connections that speak HTTP/2 at once, and what each may have received that is not read yet, in bytes: at 50 ms that is
+// 335 Mbit/s. Together they are what uploads can fill, where a rate is kept.
+const (
+	maxHTTP2    = 48
+	http2Buffer = 2 << 20
+)
+
+// MemoryLimit is what a process that serves should tell its garbage collector (debug.SetMemoryLimit), in bytes: half of
+// its unit's MemoryMax.
+const MemoryLimit = 128 << 20
+
 // aged is how old a connection is of which no test has come, though one request follows the other.
 const aged = 30 * time.Second
 
 // admit reports whether there is room for one more, or for one instead of another.
 func (l *limited) admit(c *counted) bool {
-	tests := l.gate.inside(c.who)
+	known := map[string]bool{c.who: l.gate.inside(c.who)} // clients that test, or have shown the token
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own := 0
+	for _, o := range l.open {
+		known[o.who] = known[o.who] || o.shown || l.gate.inside(o.who)
+	}
+	own, held := 0, map[string]int{} // connections of clients that are not known, by client and by network
 	for _, o := range l.open {
 		if o.who == c.who {
 			own++
 		}
-	}
-	old := c.since.Add(-aged)
-	full := own >= l.gate.limits.PerHost
-	if full || len(l.open) >= l.gate.limits.Conns && !tests {
-		mayGo := func(o *counted) bool { return o.who == c.who || !full && !l.gate.inside(o.who) }
-		i := slices.IndexFunc(l.open, func(o *counted) bool { return o.idle && mayGo(o) })
-		if i < 0 {
-			i = slices.IndexFunc(l.open, func(o *counted) bool {
-				return o.since.Before(old) && mayGo(o) && !l.gate.inside(o.who)
-			})
+		if !known[o.who] {
+			held[o.who]++
+			held[networkOf(o.who)]++
 		}
-		if i < 0 {
+	}
+	place := -1
+	switch limits := l.gate.limits; {
+	case own >= limits.PerHost:
+		place = l.replaceable(c)
+		if place < 0 {
 			return false
 		}
-		l.open[i].Conn.Close() // whoever serves it closes it then
-		l.open = slices.Delete(l.open, i, i+1)
+	case len(l.open) >= limits.Conns && !known[c.who]:
+		if place = l.surplus(held, known); place < 0 || !holdsMore(held, l.open[place].who, c.who) {
+			return false
+		}
+	}
+	if place >= 0 {
+		l.open[place].Conn.Close() // whoever serves it closes it then
+		l.open = slices.Delete(l.open, place, place+1)
 	}
 	l.open = append(l.open, c)
 	return true
 }
 
+// replaceable is the place of a connection of the same client that waits for its next request, or is old; -1 if there
+// is none.
+func (l *limited) replaceable(c *counted) int {
+	i := slices.IndexFunc(l.open, func(o *counted) bool { return o.who == c.who && o.idle })
+	if i < 0 && !l.gate.inside(c.who) {
+		old := c.since.Add(-aged)
+		i = slices.IndexFunc(l.open, func(o *counted) bool { return o.who == c.who && o.since.Before(old) })
+	}
+	return i
+}
+
+// surplus is the place of the connection that goes for a newcomer's: of the network, and in that of the client, that has
+// most; an idle one first, and then the oldest. -1 if all are of clients that are known. It bounds what a few can take,
+// however often they come: who has fewer gets a place.
+func (l *limited) surplus(held map[string]int, known map[string]bool) int {
+	found := -1
+	for i, o := range l.open {
+		if known[o.who] {
+			continue
+		}
+		if found < 0 || holdsMore(held, o.who, l.open[found].who) ||
+			o.idle && !l.open[found].idle && !holdsMore(held, l.open[found].who, o.who) {
+			found = i
+		}
+	}
+	return found
+}
+
+// holdsMore reports whether a client holds more connections than another, its network's counted first.
+func holdsMore(held map[string]int, a, b string) bool {
+	return cmp.Or(cmp.Compare(held[networkOf(a)], held[networkOf(b)]), cmp.Compare(held[a], held[b])) > 0
+}
+
+// networkOf is what a client is probably one of many in: a /24 of IPv4, a /48 of IPv6.
+func networkOf(client string) string {
+	address, _, wide := strings.Cut(client, "/")
+	bits := 24
+	if wide {
+		bits = 48
+	}
+	at, _ := netip.ParseAddr(address)
+	network, _ := at.Prefix(bits)
+	return network.String()
+}
+
+// show notes that the client of a connection has the token.
+func (l *limited) show(c net.Conn) {
+	if held := countedOf(c); held != nil {
+		l.mu.Lock()
+		held.shown = true
+		l.mu.Unlock()
+	}
+}
+
+// mayUseHTTP2 reports whether a new connection may speak HTTP/2, of which each has a receive buffer, and counts it.
+func (l *limited) mayUseHTTP2(c net.Conn) bool {
+	held := countedOf(c)
+	if held == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, o := range l.open {
+		if o.h2 {
+			n++
+		}
+	}
+	held.h2 = n < maxHTTP2
+	return held.h2
+}
+
 // state hears from the web server whether a connection waits for its next request.
 func (l *limited) state(c net.Conn, state http.ConnState) {
+	if held := countedOf(c); held != nil {
+		l.mu.Lock()
+		held.idle = state == http.StateIdle
+		l.mu.Unlock()
+	}
+}
+
+// countedOf is the connection below those of TLS and of protocols; nil if a listener of another kind has let it in.
+func countedOf(c net.Conn) *counted {
 	for c != nil {
 		if held, is := c.(*counted); is {
-			l.mu.Lock()
-			held.idle = state == http.StateIdle
-			l.mu.Unlock()
-			return
+			return held
 		}
 		outer, is := c.(interface{ NetConn() net.Conn })
 		if !is {
-			return
+			return nil
 		}
 		c = outer.NetConn()
 	}
+	return nil
 }
 
 // counted is a connection that is counted until it is closed.
@@ -299,7 +396,9 @@ type counted struct {
 	of    *limited
 	who   string
 	since time.Time
-	idle  bool
+	idle  bool // it waits for its next request
+	shown bool // the token
+	h2    bool // it may speak HTTP/2
 }
 
 func (c *counted) Close() error {

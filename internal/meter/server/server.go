@@ -60,14 +60,15 @@ type Config struct {
 // Server is a running server.
 type Server struct {
 	Config
-	gate     *gate
-	down, up pacer                           // of loads
-	echoes   struct{ inside, outside pacer } // of UDP beside them, of who has a place, and of others
-	sessions sessions
-	summing  sync.Mutex // a summary takes memory
-	noise    []byte     // what downloads are made of: nothing that could be compressed
-	udp      int
-	path     bool // this host's kernel says what the path did to a packet
+	gate      *gate
+	strangers strangers
+	down, up  pacer                           // of loads
+	echoes    struct{ inside, outside pacer } // of UDP beside them, of who has a place, and of others
+	sessions  sessions
+	summing   sync.Mutex // a summary takes memory
+	noise     []byte     // what downloads are made of: nothing that could be compressed
+	udp       int
+	path      bool // this host's kernel says what the path did to a packet
 }
 
 // chunk is what is read and written at once, in bytes.
@@ -108,7 +109,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	limited := newLimited(tcp, s.gate)
 	web := &http.Server{
 		Handler:           s.routes(),
-		TLSConfig:         s.tls(),
+		TLSConfig:         withHTTP2(s.tls(), limited),
 		ReadHeaderTimeout: 5 * time.Second, // of the TLS handshake, too
 		IdleTimeout:       20 * time.Second,
 		MaxHeaderBytes:    8 << 10,
@@ -117,8 +118,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 		ErrorLog:          log.New(discard{}, "", 0),
 		// Its own answer to "OPTIONS *" waits for a body without end.
 		DisableGeneralOptionsHandler: true,
-		// By default a connection may have 1 MiB under way, which at 50 ms is 168 Mbit/s.
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 4 << 20, MaxReceiveBufferPerStream: 4 << 20,
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: http2Buffer, MaxReceiveBufferPerStream: http2Buffer,
 			MaxConcurrentStreams: 32, SendPingTimeout: stall, WriteByteTimeout: stall},
 	}
 	failed := make(chan error, 2)
@@ -249,6 +249,9 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 		default:
 			r.Body.Close()
 		}
+		if !s.strangers.enter(r, s.gate) {
+			panic(http.ErrAbortHandler)
+		}
 		said := r.URL.Query().Get("token")
 		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 			said = bearer
@@ -271,6 +274,9 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 			http.Error(w, "a token is needed: weir serve prints it", http.StatusForbidden)
 			return
 		}
+		if c := countedOf(connOf(r)); c != nil {
+			c.of.show(c)
+		}
 		// Who has the token may be a page of another origin.
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Access-Control-Allow-Methods", "GET, POST")
@@ -282,6 +288,42 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// strangers counts the requests under way of clients that do not test. Who does not read the answer to one keeps all that
+// its request has said in memory.
+type strangers struct {
+	mu    sync.Mutex
+	all   int
+	those map[string]int // by client
+}
+
+// enter counts a request until its answer is gone, and reports whether there is room for it.
+func (s *strangers) enter(r *http.Request, g *gate) bool {
+	const all, perClient = 256, 32
+	who := client(r.RemoteAddr)
+	if g.inside(who) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= all || s.those[who] >= perClient {
+		return false
+	}
+	if s.those == nil {
+		s.those = map[string]int{}
+	}
+	s.all++
+	s.those[who]++
+	context.AfterFunc(r.Context(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.those[who]--; s.those[who] == 0 {
+			delete(s.those, who)
+		}
+	})
+	return true
 }
 
 // base is the address of a path of this server as the client wrote it, with the token.

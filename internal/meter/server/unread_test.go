@@ -5,7 +5,6 @@ package server
 import (
 	"crypto/tls"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -57,29 +56,47 @@ func (c h2) wait(kind byte) error {
 	}
 }
 
-// Connections on which one request follows the other, and that no test has come of, give way when there are too many.
-func TestConnectionsThatAreOld(t *testing.T) {
+// When there are too many connections, one goes of the client that has most, the idle and the old first; and none of a
+// client that tests, or has shown the token.
+func TestTooManyConnections(t *testing.T) {
 	now := time.Unix(0, 0)
-	g := newGate(Limits{Tests: 1, Duration: time.Minute, Bytes: 1e9, Conns: 2, PerHost: 2},
+	g := newGate(Limits{Tests: 1, Duration: time.Minute, Bytes: 1e9, Conns: 4, PerHost: 3},
 		func() time.Time { return now }, func(string) {})
 	l := newLimited(nil, g)
 	dead, other := net.Pipe()
 	defer other.Close()
-	come := func(who int) bool {
-		return l.admit(&counted{Conn: dead, of: l, who: fmt.Sprint(who), since: now})
+	come := func(who string, want bool, open string) {
+		t.Helper()
+		now = now.Add(time.Second)
+		if got := l.admit(&counted{Conn: dead, of: l, who: who, since: now}); got != want {
+			t.Errorf("%s is let in: %v", who, got)
+		}
+		var all string
+		for _, c := range l.open {
+			all += c.who
+		}
+		if all != open {
+			t.Errorf("after %s: %s, want %s", who, all, open)
+		}
 	}
-	if !come(1) || !come(2) || come(3) {
-		t.Error("two at once are not the limit")
+	for _, c := range []string{"a", "aa", "aaa"} {
+		come("a", true, c)
 	}
-	if now = now.Add(aged + time.Second); !come(3) || !come(4) || come(5) {
-		t.Error("the old do not give way, or the new do")
-	}
-	l.open[1].idle = true
-	if now = now.Add(aged + time.Second); !come(4) || l.open[0].who != "3" {
-		t.Error("the old has given way before the idle")
-	}
-	g.enter("3")
-	if now = now.Add(aged + time.Second); !come(5) || l.open[0].who != "3" {
-		t.Error("who tests has given way")
-	}
+	come("a", false, "aaa") // as many as one may have
+	come("b", true, "aaab")
+	come("c", true, "aabc") // of the one who has most
+	come("d", true, "abcd")
+	come("b", false, "abcd") // who has as many as any
+	come("e", true, "bcde")
+	l.open[2].idle = true
+	come("f", true, "bcef")
+	l.open[0].shown = true
+	come("g", true, "befg")
+	come("b", true, "befgb")
+	come("b", true, "befgbb")
+	g.enter("e")
+	come("h", true, "begbbh")
+	come("b", false, "begbbh")
+	now = now.Add(aged)
+	come("b", true, "egbbhb") // for its own that is old
 }
