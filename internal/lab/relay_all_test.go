@@ -15,12 +15,12 @@ import (
 	"weir/internal/lab/verdict"
 )
 
-// relayed is a relay with one card, and Weir there; KIND, MBIT, RTT and FLOWS are to be filled in.
+// relayed is a relay with one card; KIND, MBIT, RTT, FLOWS, SEEDS and CANDIDATE are to be filled in.
 const relayed = `
 title = "a relay"
 warmup = "5s"
 duration = "10s"
-seeds = 3
+seeds = SEEDS
 [relay]
 kind = "KIND"
 rtt = "20ms"
@@ -42,10 +42,7 @@ name = "direct"
 kind = "ssh"
 leg = "client"
 [[candidate]]
-name = "as found"
-[[candidate]]
-name = "Weir"
-weir = { role = "relay" }
+CANDIDATE
 [[sweep]]
 key = "flow.bulk.direction, flow.more.direction"
 values = [["down", "down"], ["up", "up"], ["down", "up"]]
@@ -66,12 +63,16 @@ func TestRelays(t *testing.T) {
 		{"nat", 20, 30, 2}, {"wireguard", 100, 90, 2}, {"proxy", 30, 15, 2},
 	} {
 		t.Run(fmt.Sprintf("%s %dmbit %dms", c.kind, c.mbit, c.ms), func(t *testing.T) {
-			s := load(t, strings.NewReplacer("KIND", c.kind, "MBIT", fmt.Sprint(c.mbit), "RTT", fmt.Sprint(c.ms),
-				"FLOWS", fmt.Sprint(c.flows)).Replace(relayed))
-			report := run(t, r, s)
+			link := func(seeds int, candidate string) verdict.Report {
+				return run(t, r, load(t, strings.NewReplacer("KIND", c.kind, "MBIT", fmt.Sprint(c.mbit),
+					"RTT", fmt.Sprint(c.ms), "FLOWS", fmt.Sprint(c.flows), "SEEDS", fmt.Sprint(seeds),
+					"CANDIDATE", candidate).Replace(relayed)))
+			}
+			before := link(1, `name = "as found"`)
+			report := link(3, "name = \"Weir\"\nweir = { role = \"relay\" }")
 			for i := range report.Points {
 				p := &report.Points[i]
-				found, weir := &p.Cells[0], &p.Cells[1]
+				found, weir := &before.Points[i], &p.Cells[0]
 				most := 3 * max(1, 50/float64(c.mbit)) // ms
 				through, direct := metric(t, p, weir, "added.through.p99"), metric(t, p, weir, "added.direct.p99")
 				kept := metric(t, p, weir, "goodput") / carries(p)
@@ -90,7 +91,7 @@ func TestRelays(t *testing.T) {
 						100*least)
 				}
 				// A lab in which nothing was wrong before has shown nothing.
-				if was := metric(t, p, found, "added.through.p99"); was < 20*through {
+				if was := metric(t, found, &found.Cells[0], "added.through.p99"); was < 20*through {
 					t.Errorf("%s: as found ssh waits %.1f ms, and %.2f with Weir", p.Labels[0], was, through)
 				}
 				t.Logf("%s: through +%.2f ms p99, to it +%.2f, %.1f %%", p.Labels[0], through, direct, 100*kept)
