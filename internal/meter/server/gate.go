@@ -242,8 +242,8 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// Connections that speak HTTP/2 at once, and what each may have received that is not read yet, in bytes: at 50 ms that is
-// 335 Mbit/s. Together they are what uploads can fill, where a rate is kept.
+// Connections that speak HTTP/2 at once, and what each may have received that is not read yet, in bytes: at 50 ms that
+// is 335 Mbit/s. Together they are what uploads can fill, where a rate is kept.
 const (
 	maxHTTP2    = 48
 	http2Buffer = 2 << 20
@@ -305,9 +305,9 @@ func (l *limited) replaceable(c *counted) int {
 	return i
 }
 
-// surplus is the place of the connection that goes for a newcomer's: of the network, and in that of the client, that has
-// most; an idle one first, and then the oldest. -1 if all are of clients that are known. It bounds what a few can take,
-// however often they come: who has fewer gets a place.
+// surplus is the place of the connection that goes for a newcomer's: of the network, and in that of the client, that
+// has most; an idle one first, and then the oldest. -1 if all are of clients that are known. It bounds what a few can
+// take, however often they come: who has fewer gets a place.
 func (l *limited) surplus(held map[string]int, known map[string]bool) int {
 	found := -1
 	for i, o := range l.open {

@@ -290,8 +290,8 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// strangers counts the requests under way of clients that do not test. Who does not read the answer to one keeps all that
-// its request has said in memory.
+// strangers counts the requests under way of clients that do not test. Who does not read the answer to one keeps all
+// that its request has said in memory.
 type strangers struct {
 	mu    sync.Mutex
 	all   int
