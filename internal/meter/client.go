@@ -32,15 +32,15 @@ type Target struct {
 	ip netip.Addr // that its name has, once one is chosen
 }
 
-// settled chooses one address of a name, as a browser does: that which answers first. All connections of a measurement
+// resolve chooses one address of a name, as a browser does: that which answers first. All connections of a measurement
 // must go the same way. It says which address of the other family the name has, if it has one.
-func (t Target) settled(ctx context.Context) (Target, netip.Addr, error) {
+func (t Target) resolve(ctx context.Context) (Target, netip.Addr, error) {
 	host, _, _ := net.SplitHostPort(t.Addr)
 	if ip, err := netip.ParseAddr(host); err == nil {
 		t.ip = ip
 		return t, netip.Addr{}, nil
 	}
-	c, err := t.dial(ctx, "")
+	c, err := t.dial(ctx, "", 0)
 	if err != nil {
 		return t, netip.Addr{}, err
 	}
@@ -66,8 +66,8 @@ func (t Target) at(port string) string {
 	return net.JoinHostPort(host, cmp.Or(port, own))
 }
 
-// noCC is a problem with a congestion control, which names those that there are.
-func noCC(what string, there []string) error {
+// ccError is a problem with a congestion control, which names those that there are.
+func ccError(what string, there []string) error {
 	there = slices.DeleteFunc(slices.Clone(there), func(cc string) bool { return CCName(cc) == "" })
 	if len(there) == 0 {
 		return hint.New(what, "without --cc")
@@ -85,25 +85,20 @@ func CCName(s string) string {
 	return strings.Clone(s) // and nothing else of the line that it stood in
 }
 
-// dial connects by TCP, with a congestion control.
-func (t Target) dial(ctx context.Context, cc string) (net.Conn, error) {
-	return t.dialSized(ctx, cc, 0)
-}
-
-// dialSized is dial, with packets of at most so many bytes of IP; 0: what fits.
-func (t Target) dialSized(ctx context.Context, cc string, packet int) (net.Conn, error) {
+// dial is Dial, with an error that says what to try.
+func (t Target) dial(ctx context.Context, cc string, packet int) (net.Conn, error) {
 	c, err := Dial(ctx, t.at(""), cc, packet)
 	var network *net.OpError
 	if errors.As(err, &network) {
-		return nil, unanswered(t.Addr, err, cmp.Or(t.Try,
+		return nil, dialError(t.Addr, err, cmp.Or(t.Try,
 			"weir serve on that host, and a firewall that lets its port through"))
 	}
 	return c, err
 }
 
-// unanswered tells a name that leads nowhere, and one that nobody can look up now, from a port at which nobody answers;
+// dialError tells a name that leads nowhere, and one that nobody can look up now, from a port at which nobody answers;
 // try is for the latter.
-func unanswered(addr string, err error, try string) error {
+func dialError(addr string, err error, try string) error {
 	var name *net.DNSError
 	if errors.As(err, &name) {
 		host, _, _ := net.SplitHostPort(addr)
@@ -121,7 +116,7 @@ func unanswered(addr string, err error, try string) error {
 // what fits).
 func Dial(ctx context.Context, addr, cc string, packet int) (net.Conn, error) {
 	const patience = 8 * time.Second
-	c, err := (&net.Dialer{Timeout: patience, Control: smaller(packet)}).DialContext(ctx, "tcp", addr)
+	c, err := (&net.Dialer{Timeout: patience, Control: packetBound(packet)}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -158,20 +153,16 @@ func (t Target) tls() *tls.Config {
 }
 
 // connect is dial, with TLS on top, for HTTP/1.1.
-func (t Target) connect(ctx context.Context, cc string) (net.Conn, error) {
-	return t.connectAs(ctx, cc, []string{"http/1.1"})
-}
-
-func (t Target) connectAs(ctx context.Context, cc string, protocols []string) (net.Conn, error) {
-	raw, err := t.dial(ctx, cc)
+func (t Target) connect(ctx context.Context, cc string, packet int) (net.Conn, error) {
+	raw, err := t.dial(ctx, cc, packet)
 	if err != nil {
 		return nil, err
 	}
-	return t.secure(ctx, raw, protocols)
+	return t.secure(ctx, raw, "http/1.1")
 }
 
 // secure speaks TLS over a connection, which it closes if that fails.
-func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (net.Conn, error) {
+func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (net.Conn, error) {
 	const patience = 10 * time.Second
 	config := t.tls()
 	config.NextProtos = protocols
@@ -204,7 +195,7 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols []string) (n
 func (t Target) transport() *http.Transport {
 	return &http.Transport{DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10,
 		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, Proxy: nil, ResponseHeaderTimeout: 15 * time.Second,
-		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return t.connect(ctx, "") }}
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return t.connect(ctx, "", 0) }}
 }
 
 // over is a client over a connection that there is.
@@ -243,12 +234,12 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 	}
 	answer, err := c.Do(r)
 	if err != nil {
-		return t.plainly(err)
+		return t.answerError(err)
 	}
 	defer answer.Body.Close()
 	body := io.LimitReader(answer.Body, maxAnswer)
 	if answer.StatusCode != http.StatusOK {
-		return refused(t.Addr, answer, body)
+		return statusError(t.Addr, answer, body)
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
 		return hint.New(fmt.Sprintf("the answer of %s to %s makes no sense: %v", t.Addr, path, err),
@@ -257,17 +248,17 @@ func (t Target) ask(ctx context.Context, c *http.Client, method, path string, qu
 	return nil
 }
 
-// plainly is plainly, of a target that may be too slow.
-func (t Target) plainly(err error) error {
+// answerError is withoutURL, of a target that may be too slow.
+func (t Target) answerError(err error) error {
 	var late net.Error
-	if err = plainly(err); errors.As(err, &late) && late.Timeout() {
+	if err = withoutURL(err); errors.As(err, &late) && late.Timeout() {
 		return hint.New(t.Addr+" does not answer in time", cmp.Or(t.Try, "again"))
 	}
 	return err
 }
 
-// plainly takes off the URL that net/http puts around an error.
-func plainly(err error) error {
+// withoutURL takes off the URL that net/http puts around an error.
+func withoutURL(err error) error {
 	var around *url.Error
 	if errors.As(err, &around) {
 		return around.Err
@@ -275,7 +266,7 @@ func plainly(err error) error {
 	return err
 }
 
-func refused(addr string, answer *http.Response, body io.Reader) error {
+func statusError(addr string, answer *http.Response, body io.Reader) error {
 	const line = 200
 	said, _ := io.ReadAll(io.LimitReader(body, line))
 	text := strings.Join(strings.Fields(answer.Status+": "+string(said)), " ")

@@ -23,7 +23,7 @@ func TestHangs(t *testing.T) {
 	defer hangs.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	_, err = Target{Addr: hangs.Addr().String()}.connect(ctx, "")
+	_, err = Target{Addr: hangs.Addr().String()}.connect(ctx, "", 0)
 	if err == nil || !strings.Contains(err.Error(), "takes connections, and says nothing for 10 s") {
 		t.Error(err)
 	}

@@ -35,7 +35,7 @@ func TestUnanswered(t *testing.T) {
 		{errors.New("connection refused"), "nobody answers at far.example:4747 by TCP: connection refused",
 			"weir serve"},
 	} {
-		err := unanswered("far.example:4747", of(c.err), "weir serve")
+		err := dialError("far.example:4747", of(c.err), "weir serve")
 		var p *hint.Error
 		if !errors.As(err, &p) || p.What != c.says || !strings.HasPrefix(p.Try, c.try) {
 			t.Errorf("%v: %v, want %s", c.err, err, c.says)

@@ -58,7 +58,7 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 			return nil, hint.New(fmt.Sprintf("%s has %d bytes only", at, answer.ContentLength),
 				"a file of 100 MB or more")
 		}
-		if t, _, err = t.settled(ctx); err != nil {
+		if t, _, err = t.resolve(ctx); err != nil {
 			return nil, err
 		}
 		return &File{t, u.RequestURI(), answer.ContentLength}, nil
@@ -119,7 +119,7 @@ func (t Target) head(ctx context.Context, u *url.URL) (*http.Response, func(), e
 	}
 	answer, err := c.Do(r)
 	if err != nil {
-		return nil, nil, t.plainly(err)
+		return nil, nil, t.answerError(err)
 	}
 	return answer, func() { answer.Body.Close(); transport.CloseIdleConnections() }, nil
 }
@@ -195,7 +195,7 @@ func (f *fetching) get(ctx context.Context, c *http.Client) (io.ReadCloser, erro
 	}
 	answer, err := c.Do(r)
 	if err != nil {
-		return nil, plainly(err)
+		return nil, withoutURL(err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()

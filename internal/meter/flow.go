@@ -41,7 +41,8 @@ type Flow struct {
 	Starved   bool    `json:"starved,omitempty"` // its program had nothing to send at most looks
 	Error     string  `json:"error,omitempty"`   // what ended it early
 
-	began time.Time // when this end recorded its first Step; zero: the other end tells of it
+	rttvars int64     // µs, their sum
+	began   time.Time // when this end recorded its first Step; zero: the other end tells of it
 }
 
 // Directions, as the client sees them.
@@ -52,29 +53,17 @@ const (
 	Idle     = "idle"
 )
 
-// kernelTCP is what a kernel knows of a connection: times in µs.
-type kernelTCP struct {
-	rtt, rttvar, minRTT    int64
-	sent, again            int64
-	acked, received        int64
-	delivered, ce          int64
-	busy, receiver, buffer int64
-	ecn                    bool
-	cc                     string
-}
-
 // Recorder samples a bulk connection until it is stopped.
 type Recorder struct {
 	flow    Flow
 	conn    net.Conn
 	bytes   atomic.Int64
 	began   time.Time
-	from    kernelTCP
+	first   TCPInfo // when it began
 	counted bool    // this end receives, and its kernel counts what comes
 	share   float64 // of what comes, payload
 	payload count   // by the program
 	came    count   // by the kernel
-	rttvars int64
 	stop    chan struct{}
 	done    chan struct{}
 }
@@ -94,7 +83,7 @@ func Record(conn net.Conn, direction string, sender bool) *Recorder {
 		r.share = inTLS
 	}
 	r.conn = conn
-	if r.from, r.counted = readKernel(conn); sender {
+	if r.first, r.counted = readKernel(conn); sender {
 		r.flow.Kernel, r.counted = r.counted, false
 	}
 	go r.run()
@@ -120,7 +109,7 @@ func (r *Recorder) run() {
 		if steps := min(int(time.Since(r.began)/Step), maxSteps); steps > len(r.payload.bins) {
 			r.payload.fill(steps, r.bytes.Load())
 			if k, ok := readKernel(r.conn); r.counted && ok { // else it was closed
-				r.came.fill(steps, int64(float64(k.received-r.from.received)*r.share))
+				r.came.fill(steps, int64(float64(k.BytesReceived-r.first.BytesReceived)*r.share))
 			}
 			r.sample()
 		}
@@ -160,21 +149,23 @@ func (r *Recorder) sample() {
 	if !r.flow.Kernel {
 		return
 	}
-	k, ok := readKernel(r.conn)
-	if !ok { // it was closed
-		return
+	if k, ok := readKernel(r.conn); ok { // else it was closed
+		r.flow.Sample(k, r.first, time.Since(r.began))
 	}
-	f := &r.flow
-	if k.rtt > 0 {
-		f.RTT = append(f.RTT, k.rtt)
-		r.rttvars += k.rttvar
-		f.RTTVar = r.rttvars / int64(len(f.RTT))
+}
+
+// Sample adds what the sender's kernel says of a flow. First is what it said when the flow began, a time before.
+func (f *Flow) Sample(now, first TCPInfo, elapsed time.Duration) {
+	if now.RTT > 0 {
+		f.RTT = append(f.RTT, now.RTT)
+		f.rttvars += now.RTTVar
+		f.RTTVar = f.rttvars / int64(len(f.RTT))
 	}
-	f.CC, f.ECN, f.MinRTT = k.cc, k.ecn, k.minRTT
-	f.Sent, f.Again = k.sent-r.from.sent, k.again-r.from.again
-	f.Delivered, f.CE = k.delivered-r.from.delivered, k.ce-r.from.ce
-	f.Busy, f.Receiver, f.Buffer = k.busy-r.from.busy, k.receiver-r.from.receiver, k.buffer-r.from.buffer
-	f.Elapsed = time.Since(r.began).Microseconds()
+	f.CC, f.ECN, f.MinRTT = now.CC, now.ECN, now.MinRTT
+	f.Sent, f.Again = now.BytesSent-first.BytesSent, now.BytesRetrans-first.BytesRetrans
+	f.Delivered, f.CE = now.Delivered-first.Delivered, now.DeliveredCE-first.DeliveredCE
+	f.Busy, f.Receiver = now.BusyTime-first.BusyTime, now.RWndLimited-first.RWndLimited
+	f.Buffer, f.Elapsed = now.SndBufLimited-first.SndBufLimited, elapsed.Microseconds()
 }
 
 // Stop ends the sampling and gives what there is. It may be called once, before the connection is closed.

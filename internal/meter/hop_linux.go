@@ -132,7 +132,7 @@ func (p *pinger) run(ctx context.Context) {
 		p.pings = append(p.pings, Ping{At: now.Sub(p.began).Seconds(), RTT: -1})
 		p.mu.Unlock()
 		p.conn.Write(p.request(seq)) // one that cannot be sent is not answered
-		next = later(next, time.Now(), hopInterval)
+		next = nextProbe(next, time.Now(), hopInterval)
 	}
 	p.conn.SetReadDeadline(time.Now().Add(late))
 	<-done

@@ -76,10 +76,10 @@ func MeasureIperf(ctx context.Context, addr string, o Options) (*Recording, erro
 }
 
 func (s *iperf) dial(ctx context.Context, packet int) (net.Conn, error) {
-	d := &net.Dialer{Timeout: iperfPatience, Control: smaller(packet)}
+	d := &net.Dialer{Timeout: iperfPatience, Control: packetBound(packet)}
 	c, err := d.DialContext(ctx, "tcp", cmp.Or(s.at, s.addr))
 	if err != nil {
-		return nil, unanswered(s.addr, err, "iperf3 -s on that host, and a firewall that lets its port through")
+		return nil, dialError(s.addr, err, "iperf3 -s on that host, and a firewall that lets its port through")
 	}
 	return c, nil
 }
@@ -251,8 +251,7 @@ func (s *iperf) stream(ctx context.Context, direction string) (*Bulk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bulk{direction: direction, conn: c, rec: Record(c, direction, direction == Upload), cancel: func() {},
-		done: make(chan error, 1)}, nil
+	return newBulk(direction, c, func() {}), nil
 }
 
 // connect makes a connection of the test's, with packets of at most so many bytes of IP; 0: what fits.

@@ -36,7 +36,7 @@ func control(c net.Conn, f func(fd int) error) error {
 	return inner
 }
 
-func readKernel(c net.Conn) (k kernelTCP, ok bool) {
+func readKernel(c net.Conn) (k TCPInfo, ok bool) {
 	if c == nil {
 		return k, false
 	}
@@ -47,18 +47,19 @@ func readKernel(c net.Conn) (k kernelTCP, ok bool) {
 		}
 		cc, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 		const ecn = 8 // TCPI_OPT_ECN (include/uapi/linux/tcp.h)
-		k = kernelTCP{rtt: int64(info.Rtt), rttvar: int64(info.Rttvar), minRTT: int64(info.Min_rtt),
-			sent: int64(info.Bytes_sent), again: int64(info.Bytes_retrans), acked: int64(info.Bytes_acked),
-			received: int64(info.Bytes_received), delivered: int64(info.Delivered),
-			ce: int64(info.Delivered_ce), busy: int64(info.Busy_time), receiver: int64(info.Rwnd_limited),
-			buffer: int64(info.Sndbuf_limited), ecn: info.Options&ecn != 0, cc: cc}
+		k = TCPInfo{RTT: int64(info.Rtt), RTTVar: int64(info.Rttvar), MinRTT: int64(info.Min_rtt),
+			BytesSent: int64(info.Bytes_sent), BytesRetrans: int64(info.Bytes_retrans),
+			BytesAcked: int64(info.Bytes_acked), BytesReceived: int64(info.Bytes_received),
+			Delivered: int64(info.Delivered), DeliveredCE: int64(info.Delivered_ce), BusyTime: int64(info.Busy_time),
+			RWndLimited: int64(info.Rwnd_limited), SndBufLimited: int64(info.Sndbuf_limited),
+			ECN: info.Options&ecn != 0, CC: cc}
 		return err
 	})
 	return k, err == nil
 }
 
-// smaller bounds a connection's packets before it connects, in bytes of IP; 0: nothing is bounded.
-func smaller(packet int) func(network, address string, c syscall.RawConn) error {
+// packetBound bounds a connection's packets before it connects, in bytes of IP; 0: nothing is bounded.
+func packetBound(packet int) func(network, address string, c syscall.RawConn) error {
 	if packet == 0 {
 		return nil
 	}
@@ -199,9 +200,9 @@ func setCC(fd int, cc string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENOENT):
-		return noCC(fmt.Sprintf("this kernel has no congestion control %q", cc), CCs())
+		return ccError(fmt.Sprintf("this kernel has no congestion control %q", cc), CCs())
 	case errors.Is(err, unix.EPERM):
-		return noCC(fmt.Sprintf("the congestion control %q is here for root alone", cc), CCs())
+		return ccError(fmt.Sprintf("the congestion control %q is here for root alone", cc), CCs())
 	}
 	return fmt.Errorf("congestion control %q: %w", cc, err)
 }

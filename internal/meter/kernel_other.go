@@ -16,7 +16,7 @@ import (
 	"weir/internal/hint"
 )
 
-func readKernel(net.Conn) (kernelTCP, bool) { return kernelTCP{}, false }
+func readKernel(net.Conn) (TCPInfo, bool) { return TCPInfo{}, false }
 
 // SetCC chooses a connection's congestion control; "" leaves the host's own.
 func SetCC(_ net.Conn, cc string) error { return TryCC(cc) }
@@ -40,7 +40,7 @@ func Discard(c net.Conn, b []byte) (int, error) { return c.Read(b) }
 
 func sleep(d time.Duration) { time.Sleep(d) }
 
-func smaller(int) func(network, address string, c syscall.RawConn) error { return nil }
+func packetBound(int) func(network, address string, c syscall.RawConn) error { return nil }
 
 func pace(net.Conn, float64) error { return errors.ErrUnsupported }
 

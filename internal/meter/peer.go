@@ -37,7 +37,7 @@ const longest = 60 * time.Second
 
 // OpenServed begins a session with a weir serve.
 func OpenServed(ctx context.Context, t Target) (*Peer, error) {
-	t, _, err := t.settled(ctx)
+	t, _, err := t.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +82,7 @@ func OpenResponsive(ctx context.Context, at, pin string) (*Peer, error) {
 
 // fill connects, and posts zeros to a path for ever.
 func (t Target) fill(ctx context.Context, cc string, packet int, path string, query url.Values) (*Filling, error) {
-	raw, err := t.dialSized(ctx, cc, packet)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := t.secure(ctx, raw, []string{"http/1.1"})
+	conn, err := t.connect(ctx, cc, packet)
 	if err != nil {
 		return nil, err
 	}

@@ -228,7 +228,7 @@ func (u *udpProbe) run(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 	for next := time.Now(); ctx.Err() == nil; {
 		u.conn.Write(u.layout.Request(u.params, u.token, uint32(u.Send()), u.key))
-		next = later(next, time.Now(), interval)
+		next = nextProbe(next, time.Now(), interval)
 		sleep(time.Until(next))
 	}
 	u.conn.SetReadDeadline(time.Now().Add(AnswerTime))
@@ -239,9 +239,9 @@ func (u *udpProbe) run(ctx context.Context) error {
 	return nil
 }
 
-// later is when the probe after the one of a time goes out. Probes at equal intervals beat with traffic that is as
+// nextProbe is when the probe after the one of a time goes out. Probes at equal intervals beat with traffic that is as
 // regular, and would always meet the same part of it (RFC 2330, section 11.1). Those that are late are left out.
-func later(due, now time.Time, interval time.Duration) time.Time {
+func nextProbe(due, now time.Time, interval time.Duration) time.Time {
 	due = due.Add(interval*3/4 + time.Duration(rand.Int64N(int64(interval/2))))
 	if due.Before(now) {
 		return now

@@ -407,7 +407,7 @@ func TestLater(t *testing.T) {
 	due, least, most := begin, interval, time.Duration(0)
 	const probes = 10_000
 	for range probes {
-		next := later(due, due, interval)
+		next := nextProbe(due, due, interval)
 		least, most = min(least, next.Sub(due)), max(most, next.Sub(due))
 		due = next
 	}
@@ -415,7 +415,7 @@ func TestLater(t *testing.T) {
 		most < interval*6/5 || mean < interval*99/100 || mean > interval*101/100 {
 		t.Errorf("%v to %v, on average %v", least, most, mean)
 	}
-	if late := due.Add(time.Second); later(due, late, interval) != late {
+	if late := due.Add(time.Second); nextProbe(due, late, interval) != late {
 		t.Error("what is late by a second is not left out")
 	}
 }

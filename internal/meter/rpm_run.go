@@ -89,7 +89,7 @@ func responsive(ctx context.Context, at, pin string) (t Target, small, large, up
 	if t.Addr = to.Host; to.Port() == "" {
 		t.Addr = net.JoinHostPort(to.Hostname(), "443")
 	}
-	t, _, err = t.settled(ctx)
+	t, _, err = t.resolve(ctx)
 	return t, small, large, upload, err
 }
 
@@ -201,7 +201,11 @@ func (t *rpmTest) client() (*http.Client, *http.Transport) {
 	transport := t.target.transport()
 	transport.ForceAttemptHTTP2 = true
 	transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return t.target.connectAs(ctx, "", []string{"h2", "http/1.1"})
+		raw, err := t.target.dial(ctx, "", 0)
+		if err != nil {
+			return nil, err
+		}
+		return t.target.secure(ctx, raw, "h2", "http/1.1")
 	}
 	return newHTTPClient(transport, 0), transport
 }
@@ -221,7 +225,7 @@ func (t *rpmTest) addLoad(ctx context.Context) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if ctx.Err() == nil {
-			t.failed = plainly(err)
+			t.failed = withoutURL(err)
 		}
 	}()
 }
@@ -242,7 +246,7 @@ func (t *rpmTest) transfer(ctx context.Context, c *http.Client) error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return refused(t.target.Addr, answer, answer.Body)
+		return statusError(t.target.Addr, answer, answer.Body)
 	}
 	b := make([]byte, 64<<10)
 	for {
@@ -308,7 +312,7 @@ func (t *rpmTest) self(ctx context.Context, p *RPMProbe) error {
 // foreign asks over a new one.
 func (t *rpmTest) foreign(ctx context.Context, p *RPMProbe) error {
 	began := time.Now()
-	raw, err := t.target.dial(ctx, "")
+	raw, err := t.target.dial(ctx, "", 0)
 	if err != nil {
 		return err
 	}

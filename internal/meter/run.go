@@ -211,7 +211,12 @@ type Bulk struct {
 
 // NewBulk returns a flow that ends when cancel is called. Its connection is not known here.
 func NewBulk(direction string, cancel func()) *Bulk {
-	return &Bulk{direction: direction, rec: Record(nil, direction, false), cancel: cancel, done: make(chan error, 1)}
+	return newBulk(direction, nil, cancel)
+}
+
+func newBulk(direction string, conn net.Conn, cancel func()) *Bulk {
+	return &Bulk{direction: direction, conn: conn, rec: Record(conn, direction, direction == Upload), cancel: cancel,
+		done: make(chan error, 1)}
 }
 
 // OpenFlows starts n flows of each direction that a phase has, all at once. One that fails ends them all.

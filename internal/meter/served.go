@@ -33,7 +33,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 	if err := TryCC(o.CC); err != nil {
 		return nil, err
 	}
-	t, other, err := t.settled(ctx)
+	t, other, err := t.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 		return nil, err
 	}
 	if s.hello.NoCC {
-		return nil, noCC(fmt.Sprintf("%s has no congestion control %q for weir serve", t.Addr, o.CC), s.hello.CCs)
+		return nil, ccError(fmt.Sprintf("%s has no congestion control %q for weir serve", t.Addr, o.CC), s.hello.CCs)
 	}
 	rec.Remote, rec.Plain = s.hello, o.Plain
 	if s.hello.Version != 1 {
@@ -130,22 +130,23 @@ func (z zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// senderCC is the congestion control of this end, which sends uploads alone; "": the host's own.
+func (s *served) senderCC(direction string) string {
+	if direction == Upload {
+		return s.CC
+	}
+	return ""
+}
+
 // start opens one flow. It has begun when this returns: an answer has come, or data is on its way.
 func (s *served) start(ctx context.Context, direction string) (*Bulk, error) {
-	b := &Bulk{direction: direction, done: make(chan error, 1)}
-	cc := ""
-	if direction == Upload {
-		cc = s.CC
-	}
-	conn, err := s.target.connect(ctx, cc)
+	conn, err := s.target.connect(ctx, s.senderCC(direction), 0)
 	if err != nil {
 		return nil, err
 	}
-	b.conn = conn
 	SetUnsent(conn, 128<<10)
-	b.rec = Record(conn, direction, direction == Upload)
 	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b.cancel = cancel
+	b := newBulk(direction, conn, cancel)
 	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
 	c := s.target.over(conn)
 	if direction == Upload {
@@ -163,12 +164,12 @@ func (s *served) start(ctx context.Context, direction string) (*Bulk, error) {
 	answer, err := c.Do(r)
 	if err != nil {
 		b.End()
-		return nil, plainly(err)
+		return nil, withoutURL(err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
 		defer b.End()
-		return nil, refused(s.target.Addr, answer, answer.Body)
+		return nil, statusError(s.target.Addr, answer, answer.Body)
 	}
 	go func() { b.done <- b.drain(answer.Body) }()
 	return b, nil
@@ -182,11 +183,7 @@ const (
 
 // startPlain opens one flow without TLS.
 func (s *served) startPlain(ctx context.Context, direction, ticket string) (*Bulk, error) {
-	cc := ""
-	if direction == Upload {
-		cc = s.CC
-	}
-	conn, err := s.target.dial(ctx, cc)
+	conn, err := s.target.dial(ctx, s.senderCC(direction), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -194,8 +191,7 @@ func (s *served) startPlain(ctx context.Context, direction, ticket string) (*Bul
 		conn.Close()
 		return nil, err
 	}
-	b := &Bulk{direction: direction, conn: conn, done: make(chan error, 1), cancel: func() {}}
-	b.rec = Record(conn, direction, direction == Upload)
+	b := newBulk(direction, conn, func() {})
 	block := make([]byte, PlainChunk)
 	if direction == Download {
 		go b.Carry(func(block []byte) (int, error) { return Discard(conn, block) }, block)
@@ -211,11 +207,11 @@ func (s *served) startPlain(ctx context.Context, direction, ticket string) (*Bul
 func post(c *http.Client, r *http.Request) error {
 	answer, err := c.Do(r)
 	if err != nil {
-		return plainly(err)
+		return withoutURL(err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return refused(r.Host, answer, answer.Body)
+		return statusError(r.Host, answer, answer.Body)
 	}
 	return errors.New("the server ended it")
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TCPInfo is what ndt7 tells of a kernel's view, by its names. Times are in µs.
+// TCPInfo is a kernel's view of a connection, by the names that ndt7 has for it. Times are in µs, amounts in bytes.
+// What the kernel does not tell is 0.
 type TCPInfo struct {
 	BusyTime, BytesRetrans, BytesSent, ElapsedTime, MinRTT, RTT, RTTVar, RWndLimited, SndBufLimited int64
 	BytesAcked, BytesReceived, Delivered, DeliveredCE                                               int64
@@ -21,8 +22,6 @@ func ReadTCPInfo(c net.Conn, elapsed time.Duration) *TCPInfo {
 	if !ok {
 		return nil
 	}
-	return &TCPInfo{BusyTime: k.busy, BytesRetrans: k.again, BytesSent: k.sent, MinRTT: k.minRTT, RTT: k.rtt,
-		RTTVar: k.rttvar, RWndLimited: k.receiver, SndBufLimited: k.buffer, BytesAcked: k.acked,
-		BytesReceived: k.received, ElapsedTime: elapsed.Microseconds(), Delivered: k.delivered, DeliveredCE: k.ce,
-		CC: k.cc, ECN: k.ecn}
+	k.ElapsedTime = elapsed.Microseconds()
+	return &k
 }

@@ -100,12 +100,11 @@ func TestSS(t *testing.T) {
 	if !ok || len(all) != 2 {
 		t.Fatalf("%v %v", all, ok)
 	}
-	if want := (SS{CC: "cubic", ECN: true, RTT: 50310, RTTVar: 1200, MinRTT: 48200, Sent: 12345, Again: 1448,
-		Busy:     220000,
-		Receiver: 20000}); all[50001] != want {
+	if want := (ssInfo{TCPInfo: meter.TCPInfo{CC: "cubic", ECN: true, RTT: 50310, RTTVar: 1200, MinRTT: 48200,
+		BytesSent: 12345, BytesRetrans: 1448, BusyTime: 220000, RWndLimited: 20000}}); all[50001] != want {
 		t.Errorf("%+v, want %+v", all[50001], want)
 	}
-	if want := (SS{CC: "bbr", Empty: true, RTT: 100, RTTVar: 50, MinRTT: 50}); all[50002] != want {
+	if want := (ssInfo{meter.TCPInfo{CC: "bbr", RTT: 100, RTTVar: 50, MinRTT: 50}, true}); all[50002] != want {
 		t.Errorf("%+v, want %+v", all[50002], want)
 	}
 }
@@ -116,7 +115,7 @@ func FuzzSS(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		all, _ := readSS(bufio.NewScanner(strings.NewReader(text)))
 		for port, s := range all {
-			if port <= 0 || port > 65535 || s.RTT < 0 || s.Busy < 0 || s.Sent < 0 ||
+			if port <= 0 || port > 65535 || s.RTT < 0 || s.BusyTime < 0 || s.BytesSent < 0 ||
 				strings.ContainsAny(s.CC, "\x1b\n ") {
 				t.Errorf("%d: %+v", port, s)
 			}

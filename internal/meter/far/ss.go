@@ -18,11 +18,15 @@ import (
 type kernel struct {
 	*session
 	mu    sync.Mutex
-	first map[int]SS
-	flows map[int]*meter.Flow
+	flows map[int]*sender // of the phase, by the other end's port; nil before there is one
 	began time.Time
-	sums  map[int]int64
-	empty map[int]int // looks at which the sender's program had nothing to send
+}
+
+// sender is what is known of a connection that sends to here.
+type sender struct {
+	meter.Flow
+	first meter.TCPInfo
+	empty int // looks at which its program had nothing to send, less those at which it had
 }
 
 const (
@@ -76,11 +80,10 @@ func (k *kernel) begin() {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.first, k.flows, k.sums, k.empty, k.began = map[int]SS{}, map[int]*meter.Flow{}, map[int]int64{}, map[int]int{},
-		time.Now()
+	k.flows, k.began = map[int]*sender{}, time.Now()
 }
 
-func (k *kernel) add(seen map[int]SS) {
+func (k *kernel) add(seen map[int]ssInfo) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.flows == nil {
@@ -89,21 +92,14 @@ func (k *kernel) add(seen map[int]SS) {
 	for port, s := range seen {
 		f := k.flows[port]
 		if f == nil {
-			f = &meter.Flow{Direction: meter.Download, Kernel: true}
-			k.flows[port], k.first[port] = f, s
+			f = &sender{Flow: meter.Flow{Direction: meter.Download, Kernel: true}, first: s.TCPInfo}
+			k.flows[port] = f
 		}
-		from := k.first[port]
-		f.CC, f.ECN, f.MinRTT = s.CC, s.ECN, s.MinRTT
-		f.RTT = append(f.RTT, s.RTT)
-		k.sums[port] += s.RTTVar
-		f.RTTVar = k.sums[port] / int64(len(f.RTT))
-		f.Sent, f.Again = s.Sent-from.Sent, s.Again-from.Again
-		f.Busy, f.Receiver, f.Buffer = s.Busy-from.Busy, s.Receiver-from.Receiver, s.Buffer-from.Buffer
-		if s.Empty {
-			k.empty[port]++
+		f.Sample(s.TCPInfo, f.first, time.Since(k.began))
+		if f.empty--; s.empty {
+			f.empty += 2
 		}
-		f.Starved = 2*k.empty[port] > len(f.RTT)
-		f.Elapsed = time.Since(k.began).Microseconds()
+		f.Starved = f.empty > 0
 	}
 }
 
@@ -113,25 +109,21 @@ func (k *kernel) flow(port int) meter.Flow {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if f := k.flows[port]; f != nil && port != 0 {
-			return *f
+			return f.Flow
 		}
 	}
 	return meter.Flow{Direction: meter.Download}
 }
 
-// SS is what ss says of a connection. Times are in µs, amounts in bytes; what it does not say is zero.
-type SS struct {
-	CC                     string
-	ECN                    bool
-	Empty                  bool // the program had nothing to send, though there was room
-	RTT, RTTVar, MinRTT    int64
-	Sent, Again            int64
-	Busy, Receiver, Buffer int64
+// ssInfo is what ss says of a connection.
+type ssInfo struct {
+	meter.TCPInfo
+	empty bool // the program had nothing to send, though there was room
 }
 
 // readSS reads an answer up to its end: the connections by their other ends' ports.
-func readSS(lines *bufio.Scanner) (map[int]SS, bool) {
-	all := map[int]SS{}
+func readSS(lines *bufio.Scanner) (map[int]ssInfo, bool) {
+	all := map[int]ssInfo{}
 	port := 0
 	const most = 100_000
 	for range most {
@@ -168,7 +160,7 @@ func portOf(line string) int {
 }
 
 // parseSS reads the words of a connection (ss(8), option -i).
-func parseSS(line string) (s SS) {
+func parseSS(line string) (s ssInfo) {
 	words := strings.Fields(line)
 	for i, w := range words {
 		name, value, pair := strings.Cut(w, ":")
@@ -176,7 +168,7 @@ func parseSS(line string) (s SS) {
 		case !pair && w == "ecn":
 			s.ECN = true
 		case !pair && w == "app_limited":
-			s.Empty = true
+			s.empty = true
 		// The congestion control stands before its first parameter, and after what was negotiated.
 		case name == "wscale" || name == "rto":
 			if s.CC == "" && i > 0 && !strings.Contains(words[i-1], ":") {
@@ -188,15 +180,15 @@ func parseSS(line string) (s SS) {
 		case name == "minrtt":
 			s.MinRTT = number(value, 1000)
 		case name == "bytes_sent":
-			s.Sent = number(value, 1)
+			s.BytesSent = number(value, 1)
 		case name == "bytes_retrans":
-			s.Again = number(value, 1)
+			s.BytesRetrans = number(value, 1)
 		case name == "busy":
-			s.Busy = number(value, 1000)
+			s.BusyTime = number(value, 1000)
 		case name == "rwnd_limited":
-			s.Receiver = number(value, 1000)
+			s.RWndLimited = number(value, 1000)
 		case name == "sndbuf_limited":
-			s.Buffer = number(value, 1000)
+			s.SndBufLimited = number(value, 1000)
 		}
 	}
 	return s
