@@ -25,7 +25,6 @@ import (
 	"weir/internal/hint"
 	"weir/internal/lab"
 	"weir/internal/lab/boot"
-	"weir/internal/lab/engine"
 	"weir/internal/lab/qemu"
 	"weir/internal/lab/report"
 	"weir/internal/lab/scenario"
@@ -264,7 +263,7 @@ func (o options) load(files []string) ([]scenario.Scenario, error) {
 
 // booter finds what boots a kernel, or says what to try.
 type booter struct {
-	find func() (engine.Engine, error)
+	find func() (boot.Engine, error)
 	try  string
 }
 
@@ -276,12 +275,12 @@ func booters() map[string]booter {
 	}
 }
 
-func findUML() (engine.Engine, error) {
+func findUML() (boot.Engine, error) {
 	kernel, err := uml.Find()
 	return uml.Engine{Kernel: kernel}, err
 }
 
-func findQEMU() (engine.Engine, error) {
+func findQEMU() (boot.Engine, error) {
 	kernel, err := qemu.Find("newest")
 	return qemu.Engine{Kernel: kernel}, err
 }
@@ -292,7 +291,7 @@ func newRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
 	if err != nil {
 		return lab.Runner{}, err
 	}
-	r := lab.Runner{Program: program, Engines: map[string]engine.Engine{}}
+	r := lab.Runner{Program: program, Engines: map[string]boot.Engine{}}
 	for i := range scenarios {
 		for _, name := range scenarios[i].Engines() {
 			booter := booters()[name]

@@ -122,29 +122,11 @@ var (
 	echoSysctl = regexp.MustCompile(`echo\s+["']?([^"'>]+?)["']?\s*>\s*/proc/sys/(net/[a-z0-9_/]+)`)
 )
 
-// networkd's sections that are queueing disciplines (systemd.network(5)).
-func networkdKind(name string) string {
-	switch name {
-	case "CAKE":
-		return "cake"
-	case "FairQueueing":
-		return "fq"
-	case "FairQueueingControlledDelay":
-		return "fq_codel"
-	case "ControlledDelay":
-		return "codel"
-	case "TokenBucketFilter":
-		return "tbf"
-	case "HierarchyTokenBucket":
-		return "htb"
-	case "NetworkEmulator":
-		return "netem"
-	case "PIE":
-		return "pie"
-	case "FlowQueuePIE":
-		return "fq_pie"
-	}
-	return ""
+// networkdKinds are networkd's sections that are queueing disciplines (systemd.network(5)).
+var networkdKinds = map[string]string{
+	"CAKE": "cake", "FairQueueing": "fq", "FairQueueingControlledDelay": "fq_codel", "ControlledDelay": "codel",
+	"TokenBucketFilter": "tbf", "HierarchyTokenBucket": "htb", "NetworkEmulator": "netem", "PIE": "pie",
+	"FlowQueuePIE": "fq_pie",
 }
 
 // scan finds the lines of a file that set something.
@@ -169,8 +151,8 @@ func scan(by, file string, text []byte) (found []Writer) {
 		case by == "networkd" && strings.HasPrefix(l, "Name="):
 			dev = strings.TrimPrefix(l, "Name=")
 		case by == "networkd":
-			if m := section.FindStringSubmatch(l); m != nil && networkdKind(m[1]) != "" {
-				w.Qdisc, w.Dev = networkdKind(m[1]), dev
+			if m := section.FindStringSubmatch(l); m != nil && networkdKinds[m[1]] != "" {
+				w.Qdisc, w.Dev = networkdKinds[m[1]], dev
 				add()
 			}
 		case by == "modules-load":

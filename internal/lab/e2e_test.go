@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"weir/internal/lab"
-	"weir/internal/lab/engine"
+	"weir/internal/lab/boot"
 	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/uml"
@@ -60,7 +60,7 @@ func runner(t *testing.T) *lab.Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &lab.Runner{Engines: map[string]engine.Engine{scenario.UML: uml.Engine{Kernel: kernel}}, Program: program,
+	return &lab.Runner{Engines: map[string]boot.Engine{scenario.UML: uml.Engine{Kernel: kernel}}, Program: program,
 		Limit: time.Hour}
 }
 

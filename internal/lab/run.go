@@ -3,7 +3,7 @@
 // Package lab runs scenarios, each configuration in a kernel of its own in virtual time, as many at once as there are
 // cores.
 //
-// It may not touch the host's network. What a scenario says is in package scenario, what boots a kernel in engine,
+// It may not touch the host's network. What a scenario says is in package scenario, what boots a kernel in boot,
 // what becomes of the results in verdict.
 package lab
 
@@ -24,7 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/boot"
-	"weir/internal/lab/engine"
 	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
@@ -32,12 +31,12 @@ import (
 
 // Runner runs scenarios. Its fields are set before Run.
 type Runner struct {
-	Engines  map[string]engine.Engine // by the names that scenarios have for them
-	Program  string                   // weir-lab, the guest's process 1; other programs, such as weir, are beside it
-	Parallel int                      // boots at a time; 0: one a core
-	Limit    time.Duration            // of real time, for one boot; 0: an hour
-	Only     []string                 // candidates to run; empty: all
-	Progress func(Progress)           // called often, from one goroutine at a time; may be nil
+	Engines  map[string]boot.Engine // by the names that scenarios have for them
+	Program  string                 // weir-lab, the guest's process 1; other programs, such as weir, are beside it
+	Parallel int                    // boots at a time; 0: one a core
+	Limit    time.Duration          // of real time, for one boot; 0: an hour
+	Only     []string               // candidates to run; empty: all
+	Progress func(Progress)         // called often, from one goroutine at a time; may be nil
 }
 
 // Progress is how far a Run has come.
@@ -114,7 +113,7 @@ func (r *Runner) fill(reports []verdict.Report, tasks []*task) {
 		cell.Runs[t.seed] = *t.reply
 		if known := &reports[t.file].Kernel; *known == "" {
 			*known = t.reply.Kernel
-		} else if !contains(strings.Split(*known, ", "), t.reply.Kernel) { // a sweep of the engine
+		} else if !slices.Contains(strings.Split(*known, ", "), t.reply.Kernel) { // a sweep of the engine
 			*known += ", " + t.reply.Kernel
 		}
 	}
@@ -147,10 +146,8 @@ func finished(reports []verdict.Report) []verdict.Report {
 	missing := func(run measure.Run) bool { return run.Kernel == "" }
 	for i := range reports {
 		reports[i].Points = slices.DeleteFunc(reports[i].Points, func(p verdict.Point) bool {
-			return slices.ContainsFunc(p.Cells, func(c verdict.Cell) bool {
-				return slices.ContainsFunc(c.Runs,
-					missing)
-			})
+			return slices.ContainsFunc(p.Cells,
+				func(c verdict.Cell) bool { return slices.ContainsFunc(c.Runs, missing) })
 		})
 	}
 	return slices.DeleteFunc(reports, func(r verdict.Report) bool { return len(r.Points) == 0 })
@@ -169,7 +166,7 @@ func (r *Runner) plan(files []string, scenarios []scenario.Scenario) ([]verdict.
 			point := verdict.Point{Labels: p.Labels, Values: p.Values, Scenario: p.Scenario}
 			point.Scenario.Candidate = nil
 			for _, c := range p.Scenario.Candidate {
-				if len(r.Only) > 0 && !contains(r.Only, c.Name) {
+				if len(r.Only) > 0 && !slices.Contains(r.Only, c.Name) {
 					continue
 				}
 				point.Scenario.Candidate = append(point.Scenario.Candidate, c)
@@ -188,15 +185,6 @@ func (r *Runner) plan(files []string, scenarios []scenario.Scenario) ([]verdict.
 		reports = append(reports, report)
 	}
 	return reports, tasks, nil
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // workFolder makes the folder that everything of a run is in. What earlier runs left that nobody could tidy up after
@@ -292,9 +280,7 @@ func (r *Runner) runAll(ctx context.Context, dir string, tasks []*task) error {
 	var once sync.Once
 	var failed error
 	for _, cpu := range cpus {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
+		workers.Go(func() {
 			// For the guests' parent-death signal: this thread lives as long as they do.
 			runtime.LockOSThread()
 			for t := range queue {
@@ -308,7 +294,7 @@ func (r *Runner) runAll(ctx context.Context, dir string, tasks []*task) error {
 				}
 				board.finished(t)
 			}
-		}()
+		})
 	}
 	workers.Wait()
 	if failed != nil && errors.Is(failed, context.Canceled) {
@@ -334,7 +320,7 @@ func (r *Runner) boot(ctx context.Context, dir string, cpu int, t *task, board *
 		limit = time.Hour
 	}
 	onLine := func(line string) {
-		if seconds, ok := strings.CutPrefix(line, engine.Heartbeat); ok {
+		if seconds, ok := strings.CutPrefix(line, boot.Heartbeat); ok {
 			if n, err := strconv.Atoi(seconds); err == nil {
 				board.virtual(t, time.Duration(n)*time.Second)
 			}
@@ -344,7 +330,7 @@ func (r *Runner) boot(ctx context.Context, dir string, cpu int, t *task, board *
 	if !known {
 		return fmt.Errorf("there is no engine %s here", t.job.Scenario.Engine)
 	}
-	text, err := booter.Boot(ctx, engine.Guest{
+	text, err := booter.Boot(ctx, boot.Guest{
 		Program: r.Program, Initrd: t.initrd.path, Files: t.initrd.files, Job: job,
 		Seed: t.job.Seed, CPU: cpu, Scratch: dir, Limit: limit,
 		OnLine: onLine,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package boot is what the lab's engines share: the guest's first file system, a process on a core of its own, and what
-// the guest's console tells of a bad end.
+// Package boot says what boots a kernel for a run of the lab, and is what the engines share: the guest's first file
+// system, a process on a core of its own, and what the guest's console tells of a bad end.
 //
-// It knows neither engine.
+// It knows no engine and no scenario. Each engine is a package of its own, with both sides of it: what boots, and what
+// process 1 calls inside.
 package boot
 
 import (

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/dualpi2"
-	"weir/internal/lab/engine"
+	"weir/internal/lab/boot"
 	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/qdisc"
@@ -123,7 +123,7 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)
 	d.Every(d.begin, time.Second, func() bool {
-		fmt.Printf("%s%d\n", engine.Heartbeat, int((d.Now()-d.begin)/time.Second))
+		fmt.Printf("%s%d\n", boot.Heartbeat, int((d.Now()-d.begin)/time.Second))
 		return true
 	})
 	d.At(d.end, d.finish)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/internal/lab/engine"
+	"weir/internal/lab/boot"
 	"weir/internal/lab/measure"
 	"weir/internal/lab/qemu"
 	"weir/internal/lab/scenario"
@@ -31,7 +31,7 @@ const (
 
 // Wanted reports whether this process is a lab's process 1, or one of the programs of a lab's relay.
 func Wanted() bool {
-	return os.Getenv(engine.Marker) != "" && (os.Getpid() == 1 ||
+	return os.Getenv(boot.Marker) != "" && (os.Getpid() == 1 ||
 		slices.Contains([]string{tunnelProgram, proxyProgram}, os.Args[0]))
 }
 

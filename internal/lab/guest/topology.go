@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/internal/lab/engine"
+	"weir/internal/lab/boot"
 	"weir/internal/lab/scenario"
 	"weir/internal/qdisc"
 	"weir/internal/traffic"
@@ -272,7 +272,7 @@ var roomyBuffers = map[string]string{"net.ipv4.tcp_rmem": "4096 131072 134217728
 // tcpPressure is how many pages TCP may hold in all hosts before the kernel takes from its buffers: half of the memory.
 // The kernel's own mark is a sixteenth (tcp_init_mem, net/ipv4/tcp.c), for one host. Here both ends of each connection
 // are in one kernel: a connection of 1 Gbit/s and 210 ms reaches it, and its receiver throws away what came.
-func tcpPressure() int { return engine.MemoryMiB << 20 / 2 / os.Getpagesize() }
+func tcpPressure() int { return boot.MemoryMiB << 20 / 2 / os.Getpagesize() }
 
 // tcpMem is tcp(7)'s tcp_mem, with the other marks as far from that of pressure as the kernel has them.
 func tcpMem() string {

@@ -336,16 +336,25 @@ func (s *Scenario) checkNewRates() *problem {
 			return wrong(`queue = "fifo"`, at, "with an overhead the rate of %q cannot change", s.Provider.Queue)
 		case change.Rate < minRate || change.Rate > maxRate:
 			return wrong("", at, "the rate %v at %v is out of range (100kbit to 10gbit)", change.Rate, change.At)
-		case s.Until != "":
-			return wrong("", at, "with until the run may end before the change at %v", change.At)
-		case change.At <= before:
-			return wrong("changes in their order, the first after 0s", at, "the change at %v is not after %v",
-				change.At,
-				before)
-		case change.At >= s.Warmup+s.Duration:
-			return wrong("", at, "the change at %v is after the run's end", change.At)
+		}
+		if p := s.checkTime("", at, change.At, before); p != nil {
+			return p
 		}
 		before = change.At
+	}
+	return nil
+}
+
+// checkTime finds what is wrong with when a change comes, after another. Whose it is begins the message.
+func (s *Scenario) checkTime(whose string, where []string, at, before units.Duration) *problem {
+	switch {
+	case s.Until != "":
+		return wrong("", where, "%swith until the run may end before the change at %v", whose, at)
+	case at <= before:
+		return wrong("changes in their order, the first after 0s", where, "%sthe change at %v is not after %v", whose,
+			at, before)
+	case at >= s.Warmup+s.Duration:
+		return wrong("", where, "%sthe change at %v is after the run's end", whose, at)
 	}
 	return nil
 }
@@ -505,11 +514,7 @@ func (s *Scenario) checkFlows() *problem {
 }
 
 func (s *Scenario) clientNames() string {
-	var names []string
-	for _, c := range s.Client {
-		names = append(names, c.Name)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(names(s.Client, func(c Client) string { return c.Name }), ", ")
 }
 
 func (s *Scenario) checkCandidates() *problem {
@@ -602,13 +607,9 @@ func (s *Scenario) checkChanges(c candidate) *problem {
 			return wrong("", at, "candidate %q has a change, and no qdisc to be changed", c.Name)
 		case !slices.EqualFunc(first, next, func(a, b qdisc.Spec) bool { return a.Kind() == b.Kind() }):
 			return wrong("", at, "candidate %q: in place, %q does not change into %q", c.Name, c.Qdisc, change.Qdisc)
-		case s.Until != "":
-			return wrong("", at, "candidate %q: with until the run may end before the change at %v", c.Name, change.At)
-		case change.At <= before:
-			return wrong("changes in their order, the first after 0s", at,
-				"candidate %q: the change at %v is not after %v", c.Name, change.At, before)
-		case change.At >= s.Warmup+s.Duration:
-			return wrong("", at, "candidate %q: the change at %v is after the run's end", c.Name, change.At)
+		}
+		if p := s.checkTime(fmt.Sprintf("candidate %q: ", c.Name), at, change.At, before); p != nil {
+			return p
 		}
 		before = change.At
 	}

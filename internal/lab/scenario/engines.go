@@ -9,7 +9,7 @@ import (
 	"weir/internal/units"
 )
 
-// Engine is what a scenario knows of an engine, which boots a guest in virtual time (package lab/engine).
+// Engine is what a scenario knows of an engine, which boots a guest in virtual time (boot.Engine).
 type Engine struct {
 	Name, About string
 	Slow        bool       // its CPU takes time, and a packet waits for it

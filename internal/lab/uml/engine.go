@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"weir/internal/lab/engine"
+	"weir/internal/lab/boot"
 )
 
 // Engine boots the lab kernel. Host and guest share a folder.
@@ -26,7 +26,7 @@ const (
 )
 
 // Boot hands the job over in the folder, and takes the reply from there.
-func (e Engine) Boot(ctx context.Context, g engine.Guest) ([]byte, error) {
+func (e Engine) Boot(ctx context.Context, g boot.Guest) ([]byte, error) {
 	folder, err := os.MkdirTemp(g.Scratch, "run-")
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (e Engine) Boot(ctx context.Context, g engine.Guest) ([]byte, error) {
 	}
 	err = Boot{
 		Kernel: e.Kernel, Initrd: g.Initrd, Folder: folder, Reply: replyFile, Seed: g.Seed, CPU: g.CPU,
-		MemoryMiB: engine.MemoryMiB, Env: []string{engine.Marker + "=1"}, Limit: g.Limit, OnLine: g.OnLine,
+		MemoryMiB: boot.MemoryMiB, Env: []string{boot.Marker + "=1"}, Limit: g.Limit, OnLine: g.OnLine,
 	}.Run(ctx)
 	if err != nil {
 		return nil, err

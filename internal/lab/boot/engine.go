@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine says what boots a kernel for a run of the lab: a job goes in and a reply comes out, both as bytes.
-//
-// It knows no engine and no scenario. Each engine is a package of its own, with both sides of it: what boots, and what
-// process 1 calls inside.
-package engine
+package boot
 
 import (
 	"context"
 	"time"
-
-	"weir/internal/lab/boot"
 )
 
-// Engine boots guests. Whatever ends a boot — a result, a panic, a hang, ^C — nothing of it is left behind.
+// Engine boots guests for runs of the lab: a job goes in and a reply comes out, both as bytes. Whatever ends a boot — a
+// result, a panic, a hang, ^C — nothing of it is left behind.
 type Engine interface {
 	// Boot boots a guest, waits until it powers off, and gives its reply.
 	Boot(context.Context, Guest) ([]byte, error)
@@ -26,7 +21,7 @@ type Engine interface {
 type Guest struct {
 	Program string            // becomes process 1; linked statically
 	Initrd  string            // a file with nothing but that and Files, for engines that need no modules
-	Files   []boot.File       // of the host, which it is to find under the same names
+	Files   []File            // of the host, which it is to find under the same names
 	Job     []byte            // what it is to do
 	Seed    uint64            // of all randomness in it
 	CPU     int               // of the host, to pin to; -1: none
