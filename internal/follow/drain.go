@@ -241,5 +241,5 @@ func (f *Follower) noise(p point) float64 {
 			q = append(q, f.seen[i].q)
 		}
 	}
-	return aside(q)
+	return scatter(q)
 }

@@ -3,7 +3,9 @@
 package follow
 
 import (
+	"math"
 	"slices"
+
 	"weir/internal/stats"
 )
 
@@ -27,7 +29,7 @@ func (f *floor) add(at, q float64) {
 		return
 	}
 	if at-f.from >= 1 && len(f.now) >= 5 {
-		f.medians, f.spreads = append(f.medians, stats.QuantileAbove(f.now, 0.5)), append(f.spreads, aside(f.now))
+		f.medians, f.spreads = append(f.medians, stats.QuantileAbove(f.now, 0.5)), append(f.spreads, scatter(f.now))
 		if len(f.medians) > floorSeconds {
 			f.medians, f.spreads = slices.Delete(f.medians, 0, 1), slices.Delete(f.spreads, 0, 1)
 		}
@@ -79,4 +81,15 @@ func (f *floor) spread() float64 {
 		return 0
 	}
 	return stats.QuantileAbove(f.counting(f.spreads), 0.5)
+}
+
+// scatter is how far values lie from their median: in the middle, or a third of how far the highest tenth does. Of
+// values that cannot be below 0 the middle may say nothing.
+func scatter(x []float64) float64 {
+	m := stats.QuantileAbove(x, 0.5)
+	off := make([]float64, len(x))
+	for i, v := range x {
+		off[i] = math.Abs(v - m)
+	}
+	return max(stats.QuantileAbove(off, 0.5), (stats.QuantileAbove(x, 0.9)-m)/3)
 }

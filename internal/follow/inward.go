@@ -62,8 +62,8 @@ func (s stretch) full() bool { return 2*s.waiting > s.looks }
 // packets is what a packet or two more or less make of its rate, in bit/s.
 func (s stretch) packets() float64 { return fullTolerancePackets * packetBits / s.took }
 
-// together is several in a row as one.
-func together(all ...stretch) (s stretch) {
+// merge is several in a row as one.
+func merge(all ...stretch) (s stretch) {
 	for _, a := range all {
 		s.took, s.bits, s.here = s.took+a.took, s.bits+a.bits, s.here+a.here
 		s.looks, s.waiting = s.looks+a.looks, s.waiting+a.waiting
@@ -83,7 +83,7 @@ func NewInward(rate units.Rate, t Told) *Inward {
 	told := float64(t.Link)
 	f := &Inward{rate: float64(rate), low: float64(t.Low), high: float64(t.High), told: told, ceiling: told,
 		top: max(told, float64(t.High)/topMargin), share: float64(t.Usual) / told, patience: retryPause, size: 1,
-		move: still(t.High > t.Link || rate < t.Usual)}
+		move: newMove(t.High > t.Link || rate < t.Usual)}
 	if rate < t.Usual { // a follower has left it so, of a link that had become slower
 		f.ceiling = float64(rate) / f.share
 	}
@@ -147,7 +147,7 @@ func (f *Inward) Look(l Look) (rate units.Rate, why string) {
 	if f.now.took < max(minStretchTime, minStretchPackets*packetBits/f.rate) {
 		return f.Rate(), ""
 	}
-	f.notes(l.At.Seconds())
+	f.noteFull(l.At.Seconds())
 	if l.At.Seconds() > f.since+f.moment() {
 		f.seen = append(f.seen, f.now)
 		f.seen = f.seen[max(0, len(f.seen)-recentStretches):]
@@ -194,7 +194,7 @@ func (f *Inward) judge(at float64) string {
 		f.end(at)
 		return "the queue in front of this host has drained"
 	case f.draining && at-f.since > f.longest():
-		f.helpless(at)
+		f.giveUp(at)
 		return "sending less has not helped"
 	case f.draining:
 		return ""
@@ -222,7 +222,7 @@ func (f *Inward) judge(at float64) string {
 func (f *Inward) drained() bool {
 	n := len(f.seen)
 	if f.swing > 0 {
-		return n >= testStretches && together(f.seen[n-testStretches:]...).rate() < (f.ceiling+f.rate*f.size)/2
+		return n >= testStretches && merge(f.seen[n-testStretches:]...).rate() < (f.ceiling+f.rate*f.size)/2
 	}
 	return n >= 2 && !f.fills(f.seen[n-1]) && !f.fills(f.seen[n-2])
 }
@@ -303,8 +303,8 @@ func (f *Inward) drain(after, rate, at float64) {
 	f.put(rate, at)
 }
 
-// helpless is the end of a queue that has not drained.
-func (f *Inward) helpless(at float64) {
+// giveUp ends the draining of a queue that has not drained.
+func (f *Inward) giveUp(at float64) {
 	if f.fell > 0 {
 		f.unfall(at)
 	} else {

@@ -125,9 +125,9 @@ func (f *Follower) back(p point, rate float64) string {
 	return "sending less has not helped: packets are lost elsewhere"
 }
 
-// lately reports whether a policer's rate was taken for found in calm a moment ago. Bursts of loss look like a policer.
-// But they come again whatever is sent, or let through more than what was found.
-func (f *Follower) lately(p point) bool {
+// yieldedRecently reports whether a policer's rate was taken for found in calm a moment ago. Bursts of loss look like
+// a policer. But they come again whatever is sent, or let through more than what was found.
+func (f *Follower) yieldedRecently(p point) bool {
 	const moment = 15 // seconds
 	return f.loss.yielded > 0 && p.at < f.loss.yielded+moment
 }
@@ -144,7 +144,7 @@ func (f *Follower) still(p point, since float64) bool {
 
 // yield begins to look for a policer's rate, because many packets are lost in calm.
 func (f *Follower) yield(p point, found, share float64) string {
-	if f.lately(p) && !f.beyond() {
+	if f.yieldedRecently(p) && !f.beyond() {
 		return f.back(p, f.loss.top)
 	}
 	const most = 0.1 // that TCP loses for a moment, and sends much less then: what it delivers says little

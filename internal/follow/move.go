@@ -33,8 +33,8 @@ type move struct {
 	next    float64 // seconds, when that is due
 }
 
-// still is what is known at first. A link of which more was told than the first guess may move soon.
-func still(more bool) move {
+// newMove is what is known at first. A link of which more was told than the first guess may move soon.
+func newMove(more bool) move {
 	m := move{full: -maxRisePause, at: -maxRisePause * risePauseDivisor, tests: firstTestTime, waits: retryPause}
 	if more {
 		m.at = 0
@@ -50,8 +50,8 @@ func (f *Inward) moment() float64 {
 	return followTime
 }
 
-// notes records when the shaper was last full.
-func (f *Inward) notes(at float64) {
+// noteFull records when the shaper was last full.
+func (f *Inward) noteFull(at float64) {
 	if s := f.now; s.full() && s.here/s.took > aboutShare*f.rate {
 		f.full, f.came = at, max(f.came, s.rate())
 	}
@@ -69,7 +69,7 @@ func (f *Inward) level(n int, swing float64) (line float64, is, empty bool) {
 	for _, s := range last {
 		all, packet = append(all, s.rate()), max(packet, s.packets())
 	}
-	m, s := stats.Mean(all), together(last...)
+	m, s := stats.Mean(all), merge(last...)
 	is = slices.Max(all)-slices.Min(all) <= (fullTolerance+2*swing)*m+packet
 	return m, is && !slices.ContainsFunc(last, f.beside), 2*s.waiting < s.looks
 }
@@ -84,7 +84,7 @@ func (f *Inward) unevenly(n int) (line, swing float64, is bool) {
 	for _, s := range last {
 		swing = max(swing, math.Abs(s.rate()/line-1))
 	}
-	all, a, b := together(last...), together(last[:n/2]...), together(last[n/2:]...)
+	all, a, b := merge(last...), merge(last[:n/2]...), merge(last[n/2:]...)
 	return line, swing, all.waiting*rareWaitLooks <= all.looks && math.Abs(a.rate()-b.rate()) < line*swing/2
 }
 
@@ -93,8 +93,8 @@ func slower(line float64) string {
 	return fmt.Sprintf("the link has become slower: %.4g Mbit/s come all the time", line/1e6)
 }
 
-// just reports whether the shaper was full just before the last n stretches.
-func (f *Inward) just(n int, at float64) bool {
+// recentlyFull reports whether the shaper was full just before the last n stretches.
+func (f *Inward) recentlyFull(n int, at float64) bool {
 	return at-f.full < recentlyFullTime+float64(n)*minStretchTime
 }
 
@@ -102,12 +102,12 @@ func (f *Inward) just(n int, at float64) bool {
 // uneven by a share.
 func (f *Inward) falls(at float64) (line, swing float64, is bool) {
 	n := slowFallStretches
-	if f.just(fallStretches, at) {
+	if f.recentlyFull(fallStretches, at) {
 		n = fallStretches
 	}
 	line, same, empty := f.level(n, 0)
 	is = same && empty
-	if !is && f.just(unevenStretches, at) {
+	if !is && f.recentlyFull(unevenStretches, at) {
 		n = unevenStretches
 		line, swing, is = f.unevenly(unevenStretches)
 	}
@@ -159,7 +159,7 @@ func (f *Inward) doubts(at float64) string {
 // fall tests whether the link has become slower: to a rate in bit/s.
 func (f *Inward) fall(line, swing, at float64) {
 	to := testDrainShare
-	if f.just(fallStretches, at) || swing > 0 {
+	if f.recentlyFull(fallStretches, at) || swing > 0 {
 		to = fallDrainShare
 	}
 	ratio := f.rate / f.ceiling
@@ -171,7 +171,7 @@ func (f *Inward) fall(line, swing, at float64) {
 		f.at = at
 	}
 	f.came, f.until, f.downs = line, 0, 0
-	f.rests(at)
+	f.pauseProbes(at)
 	f.drain(min(ratio, (1-stepDown)/f.size)*line, to*line/f.size, at)
 }
 
@@ -244,7 +244,7 @@ func (f *Inward) probed(at float64) string {
 		some, soon = testStretches, testStretches
 	}
 	if n >= some {
-		s := together(f.seen[n-some:]...)
+		s := merge(f.seen[n-some:]...)
 		if here := s.here / s.took; here >= f.rate*(1-fullTolerance)-s.packets() {
 			return f.more(min(here, f.rate)*cmp.Or(f.sized, f.size), s.packets(), at)
 		}
@@ -267,7 +267,7 @@ func (f *Inward) probed(at float64) string {
 			f.ceiling, f.at = line, at
 		}
 		f.line, f.waits, f.tests = 0, retryPause, firstTestTime
-		f.rests(at)
+		f.pauseProbes(at)
 		f.drain(f.ratio*f.ceiling, testDrainShare*f.ceiling/f.size, at)
 		return "more was let go, and did not come"
 	case at-f.since > maxRiseTime:
@@ -290,7 +290,7 @@ func (f *Inward) more(came, packets, at float64) string {
 	f.step = min(maxRise, 2*f.step)
 	if f.ceiling >= f.top*(1-fullTolerance) || f.rate >= f.high*(1-fullTolerance) {
 		f.ceiling = min(f.ceiling, f.top)
-		f.rests(at)
+		f.pauseProbes(at)
 		f.end(at)
 		return "the link has become faster"
 	}
@@ -298,7 +298,7 @@ func (f *Inward) more(came, packets, at float64) string {
 	return "as much comes as is let go: still more is tried"
 }
 
-// rests is the pause until the next probe.
-func (f *Inward) rests(at float64) {
+// pauseProbes sets when the next probe is due.
+func (f *Inward) pauseProbes(at float64) {
 	f.next = at + max(minRisePause, min(maxRisePause, (at-f.at)/risePauseDivisor))
 }

@@ -120,7 +120,7 @@ func (f *Follower) probe(p point) string {
 		return "there is not enough to send to try more"
 	case p.at-f.since < f.hold(p)+p.lag || f.over > 0 || f.loss.began > 0:
 		return ""
-	case f.lately(p) && f.beyond() && f.rate < f.loss.top:
+	case f.yieldedRecently(p) && f.beyond() && f.rate < f.loss.top:
 		return f.back(p, f.loss.top)
 	case f.rate >= f.high:
 		f.found = 0

@@ -34,7 +34,7 @@ func (s *Standing) Look(l Look) (on bool) {
 	if took > 0.2 && !s.full() || took > maxStandingTime {
 		return false
 	}
-	rtt, lag, known := hindered(l)
+	rtt, lag, known := waitingRTT(l)
 	if !known {
 		return took < 0.2 || s.known && p.at-s.fell < 1+1.5*s.lowest || !s.known && took < blindDrainTime
 	}
@@ -59,9 +59,9 @@ func (s *Standing) full() bool {
 	return 2*n > len(s.looks)
 }
 
-// hindered is the median RTT of the connections that have more to send, without what packets wait in this host. It may
-// be late by lag. Both are seconds.
-func hindered(l Look) (rtt, lag float64, known bool) {
+// waitingRTT is the median RTT of the connections that have more to send, without what packets wait in this host. It
+// may be late by lag. Both are seconds.
+func waitingRTT(l Look) (rtt, lag float64, known bool) {
 	all := slices.DeleteFunc(slices.Clone(l.Connections), func(c Connection) bool { return !c.Waits })
 	if len(all) == 0 {
 		return 0, 0, false

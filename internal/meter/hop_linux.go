@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -40,10 +39,14 @@ func askHop(ctx context.Context, addr string, began time.Time) *HopSeen {
 		return nil
 	}
 	defer conn.Close()
-	p := &pinger{conn: conn, began: began, gateway: gateway}
+	p := &pinger{Probes: &Probes{began: began}, conn: conn, gateway: gateway}
 	rand.Read(p.secret[:])
 	p.run(ctx)
-	return &HopSeen{hop, p.pings}
+	seen := &HopSeen{Hop: hop}
+	for _, s := range p.samples {
+		seen.Pings = append(seen.Pings, Ping{s.At, max(s.RTT, -1)}) // a clock that was set meanwhile made it negative
+	}
+	return seen
 }
 
 // firstHop is the router to which the kernel hands packets for an address. What is on the same link has none.
@@ -110,31 +113,21 @@ func openPing(to netip.Addr) (*net.UDPConn, error) {
 
 // pinger asks for echoes (RFC 792, RFC 4443).
 type pinger struct {
+	*Probes
 	conn    *net.UDPConn
 	gateway netip.Addr
-	began   time.Time
 	secret  [8]byte // of this run; the kernel chooses the identifier
-
-	mu    sync.Mutex
-	sent  []time.Time
-	pings []Ping
 }
 
 // run asks until the context ends, and then waits a little for what is under way.
 func (p *pinger) run(ctx context.Context) {
-	const late = 500 * time.Millisecond
 	done := make(chan struct{})
 	go func() { defer close(done); p.receive() }()
 	for next := time.Now(); ctx.Err() == nil; wait(ctx, time.Until(next)) {
-		p.mu.Lock()
-		seq, now := uint16(len(p.sent)), time.Now()
-		p.sent = append(p.sent, now)
-		p.pings = append(p.pings, Ping{At: now.Sub(p.began).Seconds(), RTT: -1})
-		p.mu.Unlock()
-		p.conn.Write(p.request(seq)) // one that cannot be sent is not answered
+		p.conn.Write(p.request(uint16(p.Send()))) // one that cannot be sent is not answered
 		next = nextProbe(next, time.Now(), hopInterval)
 	}
-	p.conn.SetReadDeadline(time.Now().Add(late))
+	p.conn.SetReadDeadline(time.Now().Add(AnswerTime))
 	<-done
 }
 
@@ -186,14 +179,7 @@ func (p *pinger) note(b []byte, from netip.Addr, at time.Time) {
 		from.Unmap().WithZone("") != p.gateway.WithZone("") {
 		return
 	}
-	seq := int(binary.BigEndian.Uint16(b[6:]))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if seq >= len(p.sent) || p.pings[seq].RTT >= 0 {
-		return
-	}
-	// A clock that was set meanwhile makes it negative: then it stays unanswered.
-	p.pings[seq].RTT = max(float64(at.Sub(p.sent[seq]))/float64(time.Millisecond), -1)
+	p.Answer(int(binary.BigEndian.Uint16(b[6:])), at)
 }
 
 // stamped is when the kernel says that a packet came.

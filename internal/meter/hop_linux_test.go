@@ -28,8 +28,8 @@ func TestPingAnswers(t *testing.T) {
 		"more than was asked for": {func(b []byte) []byte { return append(b, 0) }, "192.0.2.254", false},
 	} {
 		now := time.Unix(1_800_000_000, 0)
-		p := &pinger{gateway: router, secret: [8]byte{1, 2, 3}, sent: []time.Time{now, now},
-			pings: []Ping{{RTT: -1}, {RTT: -1}}}
+		p := &pinger{Probes: &Probes{sent: []time.Time{now, now}, samples: []Sample{{RTT: -1}, {RTT: -1}}},
+			gateway: router, secret: [8]byte{1, 2, 3}}
 		b := p.request(1)
 		b[0] = echoReply
 		if c.change != nil {
@@ -37,8 +37,8 @@ func TestPingAnswers(t *testing.T) {
 		}
 		p.note(b, netip.MustParseAddr(c.from), now.Add(3*time.Millisecond))
 		p.note(b, netip.MustParseAddr(c.from), now.Add(9*time.Millisecond))
-		if p.pings[0].RTT != -1 || (p.pings[1].RTT == 3) != c.want || !c.want && p.pings[1].RTT != -1 {
-			t.Errorf("%s: %+v", name, p.pings)
+		if p.samples[0].RTT != -1 || (p.samples[1].RTT == 3) != c.want || !c.want && p.samples[1].RTT != -1 {
+			t.Errorf("%s: %+v", name, p.samples)
 		}
 	}
 }

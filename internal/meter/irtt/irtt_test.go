@@ -200,7 +200,7 @@ func TestSilence(t *testing.T) {
 		"wrong token":     l.Request(p, token+1, 1, key),
 		"unsigned":        NewLayout(p, false).Request(p, token, 1, nil),
 		"cut":             good(1)[:30],
-		"an answer":       sign(append(start(FlagReply, key), make([]byte, 80)...), key),
+		"an answer":       sign(append(start(flagReply, key), make([]byte, 80)...), key),
 		"garbage":         []byte("GET / HTTP/1.1\r\n\r\n"),
 		"nothing":         nil,
 		"signed too long": l.Request(Params{Length: 1e6, Received: 3}, token, 1, key)[:20],
@@ -287,7 +287,7 @@ func FuzzResponder(f *testing.F) {
 			b := bytes.Clone(packet)
 			answer := r.Handle(home, 0, b).Bytes
 			most := size
-			if flags&FlagOpen != 0 {
+			if flags&flagOpen != 0 {
 				most += tokenLen + 2 + 5 + 2
 			}
 			if len(answer) > most {
@@ -304,11 +304,11 @@ func FuzzParams(f *testing.F) {
 	f.Add(want.Append(nil))
 	f.Add(Params{Fill: "rand", DSCP: 46, Path: 1, Bulk: 1}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := ParseParams(b)
+		p, err := parseParams(b)
 		if err != nil {
 			return
 		}
-		if again, err := ParseParams(p.Append(nil)); err != nil || again != p {
+		if again, err := parseParams(p.Append(nil)); err != nil || again != p {
 			t.Errorf("%+v became %+v: %v", p, again, err)
 		}
 	})

@@ -24,10 +24,10 @@ const Protocol = 1
 
 // Flags of a packet.
 const (
-	FlagOpen  = 1
-	FlagReply = 2
-	FlagClose = 4
-	FlagHMAC  = 8
+	flagOpen  = 1
+	flagReply = 2
+	flagClose = 4
+	flagHMAC  = 8
 )
 
 // What an echo carries of the answering host's view.
@@ -35,14 +35,14 @@ const (
 	CountReceived = 1 // how many packets have arrived
 	Window        = 2 // which of the last 64 have
 
-	StampSend     = 1
-	StampReceive  = 2
+	stampSend     = 1
+	stampReceive  = 2
 	StampBoth     = 3
-	StampMidpoint = 4
+	stampMidpoint = 4
 
 	ClockWall = 1
-	ClockMono = 2
-	ClockBoth = 3
+	clockMono = 2
+	clockBoth = 3
 )
 
 // Lengths in bytes, in the order of a packet.
@@ -65,8 +65,8 @@ const (
 
 var magic = [magicLen]byte{0x14, 0xa7, 0x5b}
 
-// ErrPacket is the error of every packet that is none of the protocol's, or is not authentic.
-var ErrPacket = errors.New("not a packet of irtt")
+// errPacket is the error of every packet that is none of the protocol's, or is not authentic.
+var errPacket = errors.New("not a packet of irtt")
 
 // Params is what the two ends agree on. The zero value of a field is left out of a packet.
 type Params struct {
@@ -125,18 +125,18 @@ func (p Params) Append(b []byte) []byte {
 	return b
 }
 
-// ParseParams reads parameters to the end of b.
-func ParseParams(b []byte) (p Params, err error) {
+// parseParams reads parameters to the end of b.
+func parseParams(b []byte) (p Params, err error) {
 	for len(b) > 0 {
 		kind, n := binary.Uvarint(b)
 		if n <= 0 {
-			return Params{}, ErrPacket
+			return Params{}, errPacket
 		}
 		b = b[n:]
 		if kind == paramFill {
 			length, n := binary.Uvarint(b)
 			if n <= 0 || length > uint64(len(b)-n) {
-				return Params{}, ErrPacket
+				return Params{}, errPacket
 			}
 			p.Fill, b = string(b[n:n+int(length)]), b[n+int(length):]
 			continue
@@ -144,7 +144,7 @@ func ParseParams(b []byte) (p Params, err error) {
 		v, n := binary.Varint(b)
 		to := p.field(kind)
 		if n <= 0 || to == nil || v < 0 {
-			return Params{}, ErrPacket
+			return Params{}, errPacket
 		}
 		*to, b = v, b[n:]
 	}
@@ -153,7 +153,7 @@ func ParseParams(b []byte) (p Params, err error) {
 
 // body is where a packet's own fields begin.
 func body(flags byte) int {
-	if flags&FlagHMAC != 0 {
+	if flags&flagHMAC != 0 {
 		return hmacAt + hmacLen
 	}
 	return hmacAt
@@ -162,7 +162,7 @@ func body(flags byte) int {
 // start begins a packet; with a key it will be signed.
 func start(flags byte, key []byte) []byte {
 	if len(key) > 0 {
-		flags |= FlagHMAC
+		flags |= flagHMAC
 	}
 	b := append(make([]byte, 0, 128), magic[:]...)
 	b = append(b, flags)
@@ -182,11 +182,11 @@ func sign(b, key []byte) []byte {
 
 // check reports whether b is a packet, and signed with the key if there is one. It clears the signature.
 func check(b, key []byte) (flags byte, ok bool) {
-	if len(b) < hmacAt || [magicLen]byte(b) != magic || b[flagsAt] > FlagOpen|FlagReply|FlagClose|FlagHMAC {
+	if len(b) < hmacAt || [magicLen]byte(b) != magic || b[flagsAt] > flagOpen|flagReply|flagClose|flagHMAC {
 		return 0, false
 	}
 	flags = b[flagsAt]
-	if (flags&FlagHMAC != 0) != (len(key) > 0) || len(b) < body(flags) {
+	if (flags&flagHMAC != 0) != (len(key) > 0) || len(b) < body(flags) {
 		return 0, false
 	}
 	if len(key) > 0 {
@@ -200,20 +200,20 @@ func check(b, key []byte) (flags byte, ok bool) {
 }
 
 // Open is a client's first packet.
-func Open(p Params, key []byte) []byte { return sign(p.Append(start(FlagOpen, key)), key) }
+func Open(p Params, key []byte) []byte { return sign(p.Append(start(flagOpen, key)), key) }
 
 // ParseOpened reads the server's answer to it: the token of the connection, and the parameters that it grants.
 func ParseOpened(b, key []byte) (token uint64, p Params, err error) {
 	flags, ok := check(b, key)
-	if !ok || flags&(FlagOpen|FlagReply) != FlagOpen|FlagReply {
-		return 0, p, ErrPacket
+	if !ok || flags&(flagOpen|flagReply) != flagOpen|flagReply {
+		return 0, p, errPacket
 	}
 	b = b[body(flags):]
 	if len(b) < tokenLen {
-		return 0, p, ErrPacket
+		return 0, p, errPacket
 	}
-	p, err = ParseParams(b[tokenLen:])
-	if err == nil && (flags&FlagClose != 0 || p.Version != Protocol) {
+	p, err = parseParams(b[tokenLen:])
+	if err == nil && (flags&flagClose != 0 || p.Version != Protocol) {
 		err = errors.New("the server refuses the test")
 	}
 	return binary.LittleEndian.Uint64(b), p, err
@@ -221,7 +221,7 @@ func ParseOpened(b, key []byte) (token uint64, p Params, err error) {
 
 // Close is a client's last packet.
 func Close(token uint64, key []byte) []byte {
-	return sign(binary.LittleEndian.AppendUint64(start(FlagClose, key), token), key)
+	return sign(binary.LittleEndian.AppendUint64(start(flagClose, key), token), key)
 }
 
 // Layout says where an echo's fields are. A field that was not agreed on is at 0.
@@ -245,9 +245,9 @@ func NewLayout(p Params, signed bool) (l Layout) {
 			at += length
 		}
 	}
-	wall, mono := p.Clock&ClockWall != 0, p.Clock&ClockMono != 0
-	mid := p.StampAt == StampMidpoint
-	recv, send := !mid && p.StampAt&StampReceive != 0, !mid && p.StampAt&StampSend != 0
+	wall, mono := p.Clock&ClockWall != 0, p.Clock&clockMono != 0
+	mid := p.StampAt == stampMidpoint
+	recv, send := !mid && p.StampAt&stampReceive != 0, !mid && p.StampAt&stampSend != 0
 	place(&l.token, tokenLen, true)
 	place(&l.seq, seqLen, true)
 	place(&l.count, countLen, p.Received&CountReceived != 0)
@@ -303,8 +303,8 @@ func (l Layout) request(token uint64, seq uint32, size int, tos byte, key []byte
 // ParseEcho reads an answer.
 func (l Layout) ParseEcho(b []byte, token uint64, key []byte) (e Echo, err error) {
 	flags, ok := check(b, key)
-	if !ok || flags&^FlagHMAC != FlagReply || len(b) < l.Size || binary.LittleEndian.Uint64(b[l.token:]) != token {
-		return e, ErrPacket
+	if !ok || flags&^flagHMAC != flagReply || len(b) < l.Size || binary.LittleEndian.Uint64(b[l.token:]) != token {
+		return e, errPacket
 	}
 	get := func(at int) int64 {
 		if at == 0 {

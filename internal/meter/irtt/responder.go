@@ -70,9 +70,9 @@ func (r *Responder) Handle(from netip.AddrPort, tos byte, b []byte) Answer {
 	}
 	flags, ok := check(b, r.Key)
 	switch {
-	case !ok || flags&FlagReply != 0 || flags&FlagOpen != 0 && len(b) > MaxLength:
+	case !ok || flags&flagReply != 0 || flags&flagOpen != 0 && len(b) > MaxLength:
 		return Answer{}
-	case flags&FlagOpen != 0:
+	case flags&flagOpen != 0:
 		return Answer{Bytes: r.open(now, from, flags, b)}
 	}
 	at := body(flags)
@@ -84,7 +84,7 @@ func (r *Responder) Handle(from netip.AddrPort, tos byte, b []byte) Answer {
 	if c == nil || c.from != from {
 		return Answer{}
 	}
-	if flags&FlagClose != 0 {
+	if flags&flagClose != 0 {
 		delete(r.conns, token)
 		return Answer{}
 	}
@@ -97,7 +97,7 @@ func (r *Responder) Handle(from netip.AddrPort, tos byte, b []byte) Answer {
 
 // open grants a connection, with its parameters cut down to what is allowed.
 func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byte) []byte {
-	p, err := ParseParams(b[body(flags):])
+	p, err := parseParams(b[body(flags):])
 	if err != nil || len(r.Key) == 0 && (r.Open == nil || !r.Open(from.Addr())) {
 		return nil
 	}
@@ -106,23 +106,23 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 	p.Duration = min(p.Duration, int64(r.MaxDuration))
 	p.Length = min(p.Length, MaxLength)
 	p.Received &= CountReceived | Window
-	if p.StampAt > StampMidpoint {
+	if p.StampAt > stampMidpoint {
 		p.StampAt = 0
 	}
-	p.Clock &= ClockBoth
+	p.Clock &= clockBoth
 	p.Path &= 1
 	if p.Bulk &= 1; p.Bulk != 0 { // the count is theirs
 		p.Path, p.Length, p.Received = 0, 0, CountReceived
 	}
-	answer := start(FlagOpen|FlagReply, r.Key)
+	answer := start(flagOpen|flagReply, r.Key)
 	token := uint64(0)
 	switch {
 	case p.Version != Protocol:
 		p.Version = Protocol
-		answer[flagsAt] |= FlagClose
-	case flags&FlagClose != 0: // only asking whether somebody is here
+		answer[flagsAt] |= flagClose
+	case flags&flagClose != 0: // only asking whether somebody is here
 	case !r.room(now, from):
-		answer[flagsAt] |= FlagClose
+		answer[flagsAt] |= flagClose
 	default:
 		r.heard(from)
 		token = r.Token()
@@ -178,7 +178,7 @@ func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
 	c.budget -= r.MinInterval
 	r.heard(c.from)
 
-	b[flagsAt] |= FlagReply
+	b[flagsAt] |= flagReply
 	le := binary.LittleEndian
 	put := func(at int, v int64) {
 		if at != 0 {
