@@ -51,10 +51,20 @@ func TestBytesASecond(t *testing.T) {
 		"50mbps":  `"50mbps" can be bits or bytes a second: write 50mbit or 400mbit`,
 		"1.5Gbps": "write 1.5gbit or 12gbit", "8bps": "write 8bit or 64bit", "2mibps": "write 2mibit or 16mibit",
 		"50qbps": `unknown unit "qbps" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
-		"50mb":   `unknown unit "mb" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
+		"50mb":   "can be bits or bytes a second: write 50mbit or 400mbit", "50mb/s": "write 50mbit or 400mbit",
+		"50M": `rate "50M" has half a unit: 50mbit?`, "1g": "1gbit?", "50m": "50mbit?",
+		"100/50":      `"100/50" is two rates: what leaves this host is usually the second, 50mbit`,
+		"1000/50mbit": "the second, 50mbit", "100/": `unknown unit "/"`, "50mbit/x": `unknown unit "mbit/x"`,
 	} {
 		if _, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+	// As providers write them.
+	for text, want := range map[string]Rate{"50Mbit/s": 50e6, "1gbit/s": 1e9, "50 mbit": 50e6, "2.5 Gbit/s": 25e8,
+		"100Mb/s": 100e6, "1000Mb": 1e9, "1Gb": 1e9, "100 Mbits/s": 100e6, "512 kBit/s": 512e3, "512Kb": 512e3} {
+		if got, err := ParseRate(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"xMB/s", "b", "B/s"} {

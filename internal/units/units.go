@@ -7,6 +7,7 @@
 package units
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -60,20 +61,55 @@ func (e *NoUnit) Error() string {
 	return fmt.Sprintf("%s %q has no unit: write it like %s", e.What, e.Text, e.Example)
 }
 
-// ParseRate reads "50mbit", as ParseTCRate does, but for bytes: who types 50mbps means megabits more often than tc's
-// 400.
+// ParseRate reads a rate as tc writes it, "50mbit", and as providers do: "50 Mbit/s", "50Mb/s". What may be bits or bytes
+// is an error that has both: who types 50mbps means megabits more often than tc's 400.
 func ParseRate(s string) (Rate, error) {
-	if number, ok := strings.CutSuffix(strings.ToLower(s), "bps"); ok {
-		digits := strings.TrimRight(number, "kmgti")
-		if v, err := strconv.ParseFloat(digits, 64); err == nil && strings.Trim(digits, "0123456789.") == "" {
-			unit := number[len(digits):] + "bit"
-			return 0, fmt.Errorf("rate %q can be bits or bytes a second: write %s%s or %s%s", s, digits, unit,
-				strconv.FormatFloat(8*v, 'f', -1, 64), unit)
+	digits, suffix := splitUnit(s)
+	if first, second, two := strings.Cut(s, "/"); two && digits == first {
+		if out, rest := splitUnit(second); out != "" {
+			return 0, fmt.Errorf("%q is two rates: what leaves this host is usually the second, %s", s,
+				out+cmp.Or(rest, "mbit"))
 		}
+	}
+	lower := strings.ToLower(suffix)
+	data := strings.TrimLeft(lower, "kmgti")
+	prefix := strings.TrimSuffix(lower, data)
+	bits, v := digits+prefix+"bit", 0.0
+	if _, err := parse(bits, "rate", "50mbit", rateUnits); err == nil {
+		v, _ = strconv.ParseFloat(digits, 64)
+	}
+	bytes := strconv.FormatFloat(8*v, 'f', -1, 64) + prefix + "bit"
+	mixed := suffix != lower
+	switch {
+	case v == 0: // for parseRate to say
+	case data == "bit", data == "bit/s", data == "bits", data == "bits/s":
+		s = bits
+	case data == "":
+		if prefix != "" {
+			return 0, fmt.Errorf("rate %q has half a unit: %s?", s, bits)
+		}
+	case data == "bps", (data == "b" || data == "b/s") && !mixed:
+		return 0, fmt.Errorf("rate %q can be bits or bytes a second: write %s or %s", s, bits, bytes)
+	case data == "b" || data == "b/s":
+		if strings.HasSuffix(strings.TrimSuffix(suffix, "/s"), "B") {
+			return 0, fmt.Errorf("rate %q: %sB are bytes: %s?", s, strings.ToUpper(prefix), bytes)
+		}
+		s = bits // Mb: a small b is a bit where the prefix is a large letter
 	}
 	return parseRate(s, slices.DeleteFunc(slices.Clone(rateUnits), func(u unit) bool {
 		return strings.HasSuffix(u.name, "bps")
 	}))
+}
+
+// splitUnit gives the number at the beginning of a quantity, and what comes after it; "" where there is no number.
+func splitUnit(s string) (digits, suffix string) {
+	s = strings.TrimSpace(s)
+	suffix = strings.TrimLeft(s, "0123456789.")
+	digits = strings.TrimSuffix(s, suffix)
+	if _, err := strconv.ParseFloat(digits, 64); err != nil {
+		return "", ""
+	}
+	return digits, strings.TrimSpace(suffix)
 }
 
 // ParseTCRate reads a rate as tc does, for which bps are bytes. Zero, negative and absurd (> 10 Tbit/s) ones are
@@ -83,29 +119,12 @@ func ParseTCRate(s string) (Rate, error) { return parseRate(s, rateUnits) }
 func parseRate(s string, table []unit) (Rate, error) {
 	v, err := parse(s, "rate", "50mbit", table)
 	if err != nil {
-		return 0, inBits(s, err)
+		return 0, err
 	}
 	if v < 1 || v > 1e13 {
 		return 0, fmt.Errorf("rate %q is out of range (1bit to 10tbit)", s)
 	}
 	return Rate(math.Round(v)), nil
-}
-
-// inBits adds to an error what was probably meant: bytes a second, which tc writes as 50mbps and others as 50MB or
-// 50MB/s.
-func inBits(s string, err error) error {
-	s = strings.ToLower(s)
-	for _, end := range []string{"b/s", "bps", "b"} {
-		if number, ok := strings.CutSuffix(s, end); ok && number != "" &&
-			strings.Contains("kmgt", number[len(number)-1:]) {
-			if v, bad := strconv.ParseFloat(number[:len(number)-1], 64); bad == nil {
-				unit := number[len(number)-1:]
-				return fmt.Errorf("%w: %s%s are bytes: %s%sbit?", err, strings.ToUpper(unit), "B",
-					strconv.FormatFloat(8*v, 'f', -1, 64), unit)
-			}
-		}
-	}
-	return err
 }
 
 // ParseSize reads "64kb".

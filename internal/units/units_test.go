@@ -46,7 +46,7 @@ func TestParseAndFormat(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	for _, in := range []string{"", "50", "mbit", "0mbit", "-1mbit", "NaNmbit", "Infmbit", "50 mbit", "50mb", "50mbps",
+	for _, in := range []string{"", "50", "mbit", "0mbit", "-1mbit", "NaNmbit", "Infmbit", "50 0mbit", "50mb", "50mbps",
 		"6KBps", "1e99gbit", "0x10mbit", "50ms", "20tbit"} {
 		if r, err := ParseRate(in); err == nil {
 			t.Errorf("ParseRate(%q) = %v, want an error", in, r)
