@@ -161,7 +161,7 @@ func (at *situation) leaveOut(goals []plan.Goal) (notes []plan.Note) {
 		if _, there := f.Link(g.Dev); !there {
 			continue
 		}
-		if _, err := plan.MakeAll(append(slices.Clone(good), g), j.Before(f)); err != nil {
+		if _, err := plan.Make(append(slices.Clone(good), g), j.Before(f)); err != nil {
 			at.without = append(at.without, g.Dev)
 			notes = append(notes, plan.Note{Subject: g.Dev, Text: "is left as it is: " + err.Error()})
 			continue

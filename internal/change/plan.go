@@ -141,7 +141,7 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 	if len(there) == 0 {
 		there = goals[:1] // and why not
 	}
-	p, err := plan.MakeAll(there, j.Before(facts))
+	p, err := plan.Make(there, j.Before(facts))
 	if err != nil {
 		return p, err
 	}

@@ -215,7 +215,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 		status.Notes = append(status.Notes, plan.Note{Subject: "after a reboot",
 			Text: p.NotPersistent.What + ". To keep it: " + p.NotPersistent.Try})
 	}
-	if whole, err := plan.MakeAll(p.Goals, j.Before(facts)); err == nil {
+	if whole, err := plan.Make(p.Goals, j.Before(facts)); err == nil {
 		status.Notes = append(append(status.Notes, broken(j, whole)...), plan.Overruled(whole, facts)...)
 	}
 }

@@ -90,7 +90,7 @@ func TestUnsent(t *testing.T) {
 		"4294967295": true, "2147483647": true, "-1": true, "2147483646": false, "131072": false, "131071": true,
 		"0": true, "262144": false, "x": false,
 	} {
-		p, err := Make(Goal{}, with(t, sysctl("ipv4.tcp_notsent_lowat", now)))
+		p, err := planFor(Goal{}, with(t, sysctl("ipv4.tcp_notsent_lowat", now)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestWarnsIfIdle(t *testing.T) {
 		"shapes":           {Goal{Qdisc: "cake bandwidth 1mbit"}, server(t), ""},
 		"asked for, plain": {Goal{Qdisc: "fq_codel"}, server(t), "fq_codel has no rate: it acts"},
 	} {
-		p, err := Make(c.goal, c.facts)
+		p, err := planFor(c.goal, c.facts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestOverruledIsTold(t *testing.T) {
 		f.Deep = &host.Deep{Loader: "systemd-sysctl", Settings: []host.Setting{{Sysctl: "net.ipv4.tcp_notsent_lowat",
 			Value: "1", Name: "zz.conf", File: "/etc/sysctl.d/zz.conf", Line: 1, Wins: true}}}
 	})
-	p, err := Make(Goal{}, f)
+	p, err := planFor(Goal{}, f)
 	if err != nil {
 		t.Fatal(err)
 	}

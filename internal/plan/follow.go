@@ -186,7 +186,7 @@ func AtRate(s qdisc.Stack, rate units.Rate) qdisc.Stack {
 func CAKEFor(g Goal, f host.Facts) (cake qdisc.Cake, ok bool) {
 	const any = units.Rate(50e6)
 	g.Rate, g.Follow = any, ""
-	p, err := Make(g, f)
+	p, err := planFor(g, f)
 	for _, c := range p.Changes {
 		if q, is := c.New.(kernel.Queue); is && err == nil && c.Kind == kernel.Root && c.Name == p.Goals[0].Dev {
 			cake, ok = q.Stack[0].(qdisc.Cake)

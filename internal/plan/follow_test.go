@@ -129,7 +129,7 @@ func TestFollowsTheKernelAlone(t *testing.T) {
 	for carries, want := range map[Kinds]string{"forward": "", "wireguard": "", "wireguard,vxlan,ipip": "", "xfrm": "",
 		"ovpn,gre": "", "tunnel": "carries: tunnel", "wireguard,tunnel": "carries: wireguard, tunnel",
 		"forward,proxy": "carries: forward, proxy", "wireguard,proxy": "carries: wireguard, proxy"} {
-		_, err := Make(Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: carries, Follow: Auto}, server(t))
+		_, err := planFor(Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: carries, Follow: Auto}, server(t))
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", carries, err)
 		}
@@ -218,7 +218,7 @@ func TestFollowTakesCAKE(t *testing.T) {
 		if name == "many queues" {
 			goal.Rate = 4e9
 		}
-		p, err := Make(goal, f)
+		p, err := planFor(goal, f)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

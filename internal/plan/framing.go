@@ -97,7 +97,7 @@ func around(f qdisc.Framing, bytes int) qdisc.Framing {
 // counts a superpacket's framing once and not for each of its segments (net/sched/sch_htb.c), so its rate is lower by
 // what full packets need.
 func (d *draft) htb(rate units.Rate) qdisc.Stack {
-	f, q := d.framing(), qdisc.NewHTB()
+	f, q := d.framing(), qdisc.New[qdisc.HTB]()
 	counted := float64(d.link.MTU + wire.EthernetHeader)
 	q.Overhead, q.MPU, q.ATM = uint16(max(f.More(), 0)), uint16(f.MPU), f.ATM == "atm"
 	if q.ATM {

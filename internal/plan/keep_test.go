@@ -39,7 +39,7 @@ func files(p Plan) map[string]host.File {
 }
 
 func TestKeep(t *testing.T) {
-	p, err := Make(Goal{Rate: 50e6, RTT: ms(48)}, keeping(t))
+	p, err := planFor(Goal{Rate: 50e6, RTT: ms(48)}, keeping(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestKeepUnderOpenRC(t *testing.T) {
 		if c.following {
 			g.Follow = "20mbit..100mbit"
 		}
-		p, err := Make(g, f)
+		p, err := planFor(g, f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,11 +140,11 @@ func TestTwoGoals(t *testing.T) {
 	eth9.Index, eth9.Name, eth9.MAC = 33, "eth9", "52:54:00:00:00:33"
 	f.Links = append(f.Links, eth9)
 	near, far := Goal{Dev: "eth0", Rate: 500e6, RTT: ms(10)}, Goal{Dev: "eth9", Rate: 500e6, RTT: ms(100)}
-	p, err := MakeAll([]Goal{near, far}, f)
+	p, err := Make([]Goal{near, far}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := Make(far, f)
+	alone, err := planFor(far, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestTwoGoals(t *testing.T) {
 	asIs.Sysctls = maps.Clone(f.Sysctls)
 	asIs.Sysctls[notsentLowat] = host.Sysctl{Value: "131072"}
 	idle := Goal{Dev: "eth9", Qdisc: "fq_codel"}
-	p, err = MakeAll([]Goal{near, idle}, asIs)
+	p, err = Make([]Goal{near, idle}, asIs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,17 +188,17 @@ func TestTwoGoals(t *testing.T) {
 
 	lossy := Goal{Dev: "eth9", Rate: 50e6, Loss: 0.05}
 	for _, other := range []Goal{{Dev: "eth0", Rate: 50e6, CC: "keep"}, {Dev: "eth0", Rate: 50e6, CC: "cubic"}} {
-		_, err = MakeAll([]Goal{other, lossy}, f)
+		_, err = Make([]Goal{other, lossy}, f)
 		if err == nil || !strings.Contains(err.Error(), "eth0") || !strings.Contains(err.Error(), "eth9") ||
 			!strings.Contains(err.Error(), "bbr") {
 			t.Errorf("%v: %v", other, err)
 		}
 	}
-	if _, err := MakeAll([]Goal{near, lossy}, f); err != nil {
+	if _, err := Make([]Goal{near, lossy}, f); err != nil {
 		t.Error(err)
 	}
 	in := Goal{Dev: "eth9", Rate: 50e6, Ingress: 50e6}
-	p, err = MakeAll([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 20e6}, in}, f)
+	p, err = Make([]Goal{{Dev: "eth0", Rate: 50e6, Ingress: 20e6}, in}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestTwoGoals(t *testing.T) {
 			t.Errorf("what arrives at %s: %q", dev, got)
 		}
 	}
-	if _, err := MakeAll([]Goal{{Rate: 50e6}, {Dev: "eth0"}}, f); err == nil {
+	if _, err := Make([]Goal{{Rate: 50e6}, {Dev: "eth0"}}, f); err == nil {
 		t.Error("two goals for one device")
 	}
 }
@@ -245,7 +245,7 @@ func TestKeepsNothing(t *testing.T) {
 	} {
 		f := keeping(t)
 		c.edit(&f)
-		p, err := Make(c.goal, f)
+		p, err := planFor(c.goal, f)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -283,18 +283,18 @@ func TestUnkept(t *testing.T) {
 	} {
 		f := keeping(t)
 		edit(&f)
-		p, err := Make(Goal{Rate: 50e6}, f) // a plan can be looked at from everywhere
+		p, err := planFor(Goal{Rate: 50e6}, f) // a plan can be looked at from everywhere
 		if err != nil || p.NotPersistent == nil ||
 			!strings.Contains(p.CheckPersistent().(*hint.Error).Try, "; or --runtime") {
 			t.Errorf("%s: %+v, %v", name, p.NotPersistent, err)
 		}
-		if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.NotPersistent != nil {
+		if p, err := planFor(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.NotPersistent != nil {
 			t.Errorf("%s with --runtime: %v, %v", name, p.NotPersistent, err)
 		}
 		// A unit that is there and starts a weir is good enough, whichever weir looks.
 		f.Files[host.UnitFile], f.UnitProgram = regular(Unit("/usr/local/bin/weir")), "/usr/local/bin/weir"
 		aboutProgram := f.Program != keeping(t).Program
-		if p, _ := Make(Goal{Rate: 50e6}, f); aboutProgram && p.NotPersistent != nil {
+		if p, _ := planFor(Goal{Rate: 50e6}, f); aboutProgram && p.NotPersistent != nil {
 			t.Errorf("%s, and a unit: %v", name, p.NotPersistent)
 		}
 	}
@@ -307,16 +307,16 @@ func TestMasked(t *testing.T) {
 		f.Files[host.PackageUnit] = unit
 		for _, mask := range []host.File{{Kind: host.Symlink, Text: "/dev/null"}, regular("")} {
 			f.Files[host.UnitFile] = mask
-			if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.NotPersistent == nil ||
+			if p, err := planFor(Goal{Rate: 50e6}, f); err != nil || p.NotPersistent == nil ||
 				!strings.Contains(p.NotPersistent.Try, "systemctl unmask weir.service") {
 				t.Errorf("%s, %s: %+v, %v", unit.Kind, mask.Kind, p.NotPersistent, err)
 			}
-			if p, err := Make(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.NotPersistent != nil {
+			if p, err := planFor(Goal{Rate: 50e6, Runtime: true}, f); err != nil || p.NotPersistent != nil {
 				t.Errorf("%s, %s, with --runtime: %+v, %v", unit.Kind, mask.Kind, p.NotPersistent, err)
 			}
 		}
 		f.Files[host.UnitFile] = host.File{Kind: host.NoFile}
-		if p, err := Make(Goal{Rate: 50e6}, f); err != nil || p.NotPersistent != nil {
+		if p, err := planFor(Goal{Rate: 50e6}, f); err != nil || p.NotPersistent != nil {
 			t.Errorf("%s, not masked: %+v, %v", unit.Kind, p.NotPersistent, err)
 		}
 	}
@@ -449,11 +449,11 @@ func TestRulesForTunnels(t *testing.T) {
 		}
 		before, after := keeping(t), keeping(t)
 		tunnel("tun7", "tuntap", "udp/1194")(&after)
-		first, err := Make(g, before)
+		first, err := planFor(g, before)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := Make(g, after)
+		second, err := planFor(g, after)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,11 +128,12 @@ const (
 // Empty reports whether nothing is left to change: the goal is in force.
 func (p Plan) Empty() bool { return len(p.Changes) == 0 }
 
-// Make plans. The error, when there is one, is a *hint.Error.
-func Make(goal Goal, facts host.Facts) (Plan, error) { return MakeAll([]Goal{goal}, facts) }
+// planFor is Make of one goal.
+func planFor(goal Goal, facts host.Facts) (Plan, error) { return Make([]Goal{goal}, facts) }
 
-// MakeAll plans for several devices, with one goal for each: what is the host's, and no device's, is planned from all.
-func MakeAll(goals []Goal, facts host.Facts) (Plan, error) {
+// Make plans for devices, with one goal for each: what is the host's, and no device's, is planned from all goals. Its
+// error is a *hint.Error.
+func Make(goals []Goal, facts host.Facts) (Plan, error) {
 	var drafts []*draft
 	for _, goal := range goals {
 		d, err := sketch(goal, facts)

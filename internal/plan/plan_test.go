@@ -507,7 +507,7 @@ func ruled(t *testing.T) []planned {
 func TestRules(t *testing.T) {
 	for _, c := range ruled(t) {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Make(c.goal, c.facts)
+			p, err := planFor(c.goal, c.facts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -548,11 +548,11 @@ func properties(t *testing.T, goal Goal, f host.Facts, p Plan) {
 			}
 		}
 	}
-	again, err := Make(goal, apply(t, p, f))
+	again, err := planFor(goal, apply(t, p, f))
 	if err != nil || !again.Empty() {
 		t.Errorf("carried out, the plan is not empty: %v %v", summary(again), err)
 	}
-	if same, _ := Make(goal, f); fmt.Sprint(same) != fmt.Sprint(p) {
+	if same, _ := planFor(goal, f); fmt.Sprint(same) != fmt.Sprint(p) {
 		t.Error("the same goal and facts give another plan")
 	}
 }
@@ -589,7 +589,7 @@ func FuzzPlan(f *testing.F) {
 				facts.Qdiscs[kind] = host.Yes
 			}
 		}
-		p, err := Make(goal, facts)
+		p, err := planFor(goal, facts)
 		if err != nil {
 			var refusal *hint.Error
 			if !errors.As(err, &refusal) || refusal.What == "" || refusal.Try == "" ||
@@ -700,7 +700,7 @@ func TestRefusals(t *testing.T) {
 		{"recipe, no fq", Goal{Recipe: "lossy-bbr"}, with(t, kernelWith("cake")), "has no fq", "--loss", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Make(c.goal, c.facts)
+			p, err := planFor(c.goal, c.facts)
 			var refusal *hint.Error
 			if !errors.As(err, &refusal) {
 				t.Fatalf("%v, %v; want a refusal", p, err)

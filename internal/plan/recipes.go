@@ -61,7 +61,7 @@ func dualpi2BBR(d *draft) error {
 
 // serverCake is seed 001, with the options that it names.
 func serverCake(d *draft) error {
-	q := qdisc.NewCake()
+	q := qdisc.New[qdisc.Cake]()
 	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
 	err := d.root(qdisc.Stack{q}, "the recipe: "+hereReason(d.Goal.Rate),
 		recipeCAKEEvidence.String())

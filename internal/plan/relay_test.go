@@ -219,7 +219,7 @@ func TestUnpacked(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := with(t, append([]func(*host.Facts){forwards}, c.edits...)...)
-			p, err := Make(Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, f)
+			p, err := planFor(Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func TestTunnelIsTheUplink(t *testing.T) {
 	f := with(t, forwards, tunnel("tun0", "tuntap", "udp/1194"))
 	for name, uplink := range map[string]string{"by its name": "eth0", "by the route": "tun0"} {
 		f.Uplink = uplink
-		if p, err := Make(Goal{Dev: "tun0", Rate: 50e6, Role: "relay"}, f); err != nil ||
+		if p, err := planFor(Goal{Dev: "tun0", Rate: 50e6, Role: "relay"}, f); err != nil ||
 			p.Goals[0].Carries != Kinds(Forwards) {
 			t.Errorf("%s: %q, %v", name, p.Goals[0].Carries, err)
 		}
@@ -253,11 +253,11 @@ func TestTunnelIsTheUplink(t *testing.T) {
 // A tunnel as wg-quick makes it comes and goes, and what leaves keeps its rate.
 func TestNothingDriftsWithWireGuard(t *testing.T) {
 	goal := Goal{Rate: 50e6, Role: "relay", Carries: Kinds(WireGuard)}
-	there, err := Make(goal, with(t, forwards, tunnel("wg0", "wireguard")))
+	there, err := planFor(goal, with(t, forwards, tunnel("wg0", "wireguard")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, err := Make(goal, with(t, forwards))
+	gone, err := planFor(goal, with(t, forwards))
 	if err != nil || summary(gone) != summary(there) {
 		t.Errorf("%s\nand without it\n%s, %v", summary(there), summary(gone), err)
 	}
@@ -302,7 +302,7 @@ func TestRelayRefused(t *testing.T) {
 			f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "ifb"})
 		}, "tc qdisc del dev eth0 ingress; tc qdisc del dev tun0 ingress; ip link del ifb-weir"},
 	} {
-		p, err := Make(proxy, with(t, c.edit))
+		p, err := planFor(proxy, with(t, c.edit))
 		if err != nil || p.Unavailable == nil || !strings.Contains(p.Unavailable.Try, c.try) ||
 			strings.Contains(p.Unavailable.Try, "--ingress") {
 			t.Errorf("%s: %+v, %v", name, p.Unavailable, err)

@@ -368,7 +368,7 @@ const (
 
 // newCake is CAKE as all rules have it: one tin, fair to those it is sent to, and counting as the limiter does.
 func (d *draft) newCake(rate units.Rate, interval units.Duration) qdisc.Cake {
-	q, f := qdisc.NewCake(), d.framing()
+	q, f := qdisc.New[qdisc.Cake](), d.framing()
 	q.Overhead, q.ATM, q.MPU, q.Raw = f.Overhead, f.ATM, f.MPU, f.Raw
 	q.Bandwidth, q.Diffserv, q.FlowMode, q.RTT = rate, "besteffort", dualDst, interval
 	return q
@@ -376,13 +376,13 @@ func (d *draft) newCake(rate units.Rate, interval units.Duration) qdisc.Cake {
 
 // fqCodel is what comes nearest, below a shaper.
 func fqCodel(interval units.Duration) qdisc.FQCodel {
-	q := qdisc.NewFQCodel()
+	q := qdisc.New[qdisc.FQCodel]()
 	q.Interval, q.Target = interval, interval/20
 	return q
 }
 
 func (d *draft) bpfDualPI2(rate units.Rate) qdisc.BPFDualPI2 {
-	q, f := qdisc.NewBPFDualPI2(), d.framing()
+	q, f := qdisc.New[qdisc.BPFDualPI2](), d.framing()
 	q.Overhead, q.ATM, q.MPU, q.Raw = f.Overhead, f.ATM, f.MPU, f.Raw
 	q.Rate = rate
 	return q

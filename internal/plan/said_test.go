@@ -29,7 +29,7 @@ func TestAllThatIsSaid(t *testing.T) {
 			host.UdevFile, host.FollowFile, host.FollowLink} {
 			f.Files[name] = host.File{Kind: host.NoFile}
 		}
-		p, err := Make(c.goal, f)
+		p, err := planFor(c.goal, f)
 		title := fmt.Sprintf("# %s: %s\n", c.name, c.goal.Flags())
 		say := func(format string, args ...any) {
 			if line := fmt.Sprintf(format, args...); !said[line] {

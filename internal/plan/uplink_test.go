@@ -70,7 +70,7 @@ func TestUplink(t *testing.T) {
 			if !is || !strings.Contains(refusal.What+refusal.Try, c.refuse) || !strings.Contains(refusal.Try, "--dev") {
 				t.Errorf("%s: %v", name, err)
 			}
-			if _, err := Make(Goal{Rate: 50e6}, f); err == nil {
+			if _, err := planFor(Goal{Rate: 50e6}, f); err == nil {
 				t.Errorf("%s: there is a plan", name)
 			}
 			continue
@@ -79,7 +79,7 @@ func TestUplink(t *testing.T) {
 		if got != c.want || err != nil || (why != "") != (got != f.Uplink) && !circle {
 			t.Errorf("%s: %s, %q, %v", name, got, why, err)
 		}
-		p, err := Make(Goal{Rate: 50e6}, f)
+		p, err := planFor(Goal{Rate: 50e6}, f)
 		if err != nil && !circle && got != "br0" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -92,7 +92,7 @@ func TestUplink(t *testing.T) {
 // A bridge that is named is refused for its port: it would be said to be in force, and hold nothing.
 func TestBridgeIsNoUplink(t *testing.T) {
 	f := linked(t, host.Link{Name: "vmbr0", Kind: "bridge"}, host.Link{Name: "eth0", Master: "vmbr0"})
-	_, err := Make(Goal{Dev: "vmbr0", Rate: 50e6}, f)
+	_, err := planFor(Goal{Dev: "vmbr0", Rate: 50e6}, f)
 	if refusal, is := err.(*hint.Error); !is || !strings.Contains(refusal.Try, "--dev eth0") {
 		t.Errorf("%v", err)
 	}
@@ -101,7 +101,7 @@ func TestBridgeIsNoUplink(t *testing.T) {
 // What leaves by a tunnel is larger than what its queue counts.
 func TestTunnelIsCountedOutside(t *testing.T) {
 	f := linked(t, host.Link{Name: "wg0", Kind: "wireguard"}, host.Link{Name: "eth0", Addrs: []string{"192.0.2.7/24"}})
-	p, err := Make(Goal{Dev: "wg0", Rate: 50e6}, f)
+	p, err := planFor(Goal{Dev: "wg0", Rate: 50e6}, f)
 	if err != nil || len(p.Changes) == 0 || !strings.Contains(p.Changes[0].New.String(), "overhead 74") {
 		t.Errorf("%+v, %v", p.Changes, err)
 	}
@@ -112,7 +112,7 @@ func TestOtherUplinks(t *testing.T) {
 	f := linked(t, host.Link{Name: "eth0"}, host.Link{Name: "br1", Kind: "bridge"},
 		host.Link{Name: "eth1", Master: "br1"})
 	f.Defaults = []host.DefaultRoute{{Dev: "eth0"}, {Dev: "eth0", IPv6: true}, {Dev: "br1", Metric: 200}}
-	p, err := Make(Goal{Rate: 50e6}, f)
+	p, err := planFor(Goal{Rate: 50e6}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestOtherUplinks(t *testing.T) {
 	if !strings.Contains(said, "metric 200") || !strings.Contains(said, "--dev eth1") {
 		t.Errorf("%q in %+v", said, p.Considered)
 	}
-	both, err := MakeAll([]Goal{{Rate: 50e6}, {Dev: "eth1", Rate: 50e6}}, f)
+	both, err := Make([]Goal{{Rate: 50e6}, {Dev: "eth1", Rate: 50e6}}, f)
 	for _, n := range both.Considered {
 		if n.Subject == "br1" || err != nil {
 			t.Errorf("%v, %v", n, err)

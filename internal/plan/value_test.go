@@ -17,7 +17,7 @@ func TestUpToTheSpeed(t *testing.T) {
 		{Goal{Rate: 1e9, RTT: 1000}, true}, {Goal{Rate: 1001e6}, false}, {Goal{Rate: 1e8, Ingress: 1e9}, true},
 		{Goal{Rate: 1e8, Ingress: 1001e6}, false}, {Goal{Rate: 1e8, Ingress: 1001e6, Role: "relay"}, false},
 	} {
-		if _, err := Make(c.goal, f); (err == nil) != c.fits {
+		if _, err := planFor(c.goal, f); (err == nil) != c.fits {
 			t.Errorf("%s: %v", c.goal.Flags(), err)
 		}
 	}

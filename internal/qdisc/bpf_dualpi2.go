@@ -35,9 +35,6 @@ const (
 // cake's.
 type BPFDualPI2 dualpi2.Config
 
-// NewBPFDualPI2 is bpf_dualpi2 without a rate.
-func NewBPFDualPI2() BPFDualPI2 { return *newBPFDualPI2() }
-
 func newBPFDualPI2() *BPFDualPI2 {
 	q := BPFDualPI2(dualpi2.Defaults())
 	return &q

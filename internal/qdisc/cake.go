@@ -56,9 +56,6 @@ type Cake struct {
 	ACKFilter string `json:"ack_filter"`
 }
 
-// NewCake is cake as the kernel has it by default.
-func NewCake() Cake { return *newCake() }
-
 func newCake() *Cake {
 	return &Cake{Diffserv: "diffserv3", ATM: "noatm", FlowMode: "triple-isolate", Raw: true,
 		RTT:      units.Duration(100 * time.Millisecond),

@@ -44,9 +44,6 @@ type FQCodel struct {
 	DropBatch uint32 `json:"drop_batch"`
 }
 
-// NewFQCodel is fq_codel as the kernel has it by default.
-func NewFQCodel() FQCodel { return *newFQCodel() }
-
 func newFQCodel() *FQCodel {
 	return &FQCodel{Limit: 10240, Flows: 1024, Interval: units.Duration(100e6), Target: units.Duration(5e6), ECN: true,
 		CEThreshold: never,

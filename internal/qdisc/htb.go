@@ -53,9 +53,6 @@ const (
 	htbQuantum = wire.Frame
 )
 
-// NewHTB has no rate, and is not complete before it has one.
-func NewHTB() HTB { return *newHTB() }
-
 func newHTB() *HTB { return &HTB{Burst: htbBurst, CBurst: htbBurst, Quantum: htbQuantum, Class: 1} }
 
 func (q HTB) Kind() string { return "htb" }

@@ -58,6 +58,19 @@ func Default(name string) (Spec, bool) {
 	return k.fresh().(interface{ draft() Spec }).draft(), true
 }
 
+// New returns a discipline as it is by default: Default of a type, not of a name.
+func New[T Spec]() (spec T) {
+	for _, k := range kinds() {
+		if k.fresh == nil {
+			continue
+		}
+		if p, is := any(k.fresh()).(*T); is {
+			return *p
+		}
+	}
+	return spec
+}
+
 // Parse reads one discipline in tc's syntax: "cake bandwidth 49.875mbit besteffort dual-dsthost".
 func Parse(text string) (Spec, error) {
 	words := strings.Fields(text)
