@@ -126,7 +126,7 @@ func (p *patient) blind() Bottleneck {
 	return b
 }
 
-// Elsewhere tells that connections wait, and not in the queue that a goal has put at its device; "" if that is not to
+// Elsewhere says that connections wait, and not in the queue that a goal has put at its device; "" if that is not to
 // be seen. The facts have a deep part with the live connections.
 func Elsewhere(g plan.Goal, f host.Facts) string {
 	f.Uplink = g.Dev

@@ -274,7 +274,7 @@ func Change(ifindex int, c Config) error {
 	return err
 }
 
-// Read gives the instance on a device, if there is one; one whose marker alone was left behind is one that is not
+// Read returns the instance on a device, if there is one; one whose marker alone was left behind is one that is not
 // Placed. One of another version has no Config and no Stats. It takes CAP_SYS_ADMIN.
 func Read(ifindex int) (Instance, bool, error) {
 	found, err := markers(ifindex)

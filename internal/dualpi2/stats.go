@@ -50,7 +50,7 @@ func newSojourn(h Histogram) Sojourn {
 		units.Duration(h.quantile(0.99)), units.Duration(h.Max), h}
 }
 
-// Since gives what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
+// Since returns what was counted after an earlier look at the same instance. What is not a count stays as it is, and so
 // do the most that there were.
 func (s Stats) Since(before Stats) Stats {
 	since := func(now, then Sojourn) Sojourn {

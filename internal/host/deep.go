@@ -274,7 +274,7 @@ func (t *tree) resolve(name string) (string, bool) {
 	return "", false
 }
 
-// read gives a file's text; nil if there is none. Of a file that is too long to be meant seriously it gives the
+// read returns a file's text; nil if there is none. Of a file that is too long to be meant seriously it gives the
 // beginning.
 func (t *tree) read(name string) []byte {
 	const longest = 1 << 20
@@ -330,7 +330,7 @@ func (t *tree) contains(name, what string) bool {
 	return false
 }
 
-// list gives the names in a directory that end so, sorted; of a directory with thousands, the first ones.
+// list returns the names in a directory that end so, sorted; of a directory with thousands, the first ones.
 func (t *tree) list(dir, suffix string) []string {
 	const most = 4096
 	entries, err := fs.ReadDir(t.root, dir)

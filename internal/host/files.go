@@ -70,7 +70,7 @@ const (
 	OpenRC  = "OpenRC"
 )
 
-// initOf tells by the directories that they keep, below a root.
+// initOf returns the init system by the directory that it keeps below a root: Systemd, OpenRC, or "".
 func initOf(root fs.FS) string {
 	if info, err := fs.Stat(root, "run/systemd/system"); err == nil && info.IsDir() {
 		return Systemd

@@ -62,8 +62,8 @@ func (f *Facts) readObjects(probes map[string]func() error) {
 	}
 }
 
-// supportOf says whether the kernel takes an object that this program brings along, and else why not. Who may load no
-// programs need not ask.
+// supportOf returns whether the kernel takes an object that this program brings along, and else why not. Who may load
+// no programs need not ask.
 func supportOf(admin bool, probe func() error) (Support, string) {
 	if !admin {
 		return Unknown, "whether it does is for root to find out"

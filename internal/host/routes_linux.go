@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Routes tells by which device a connection's packets leave, as often as is wanted.
+// Routes knows by which device a connection's packets leave.
 type Routes struct {
 	h     *netlink.Handle
 	known map[way]int
@@ -25,7 +25,7 @@ type way struct {
 	device   uint32
 }
 
-// OpenRoutes needs no root.
+// OpenRoutes asks the kernel of the calling thread's network namespace. It needs no root.
 func OpenRoutes() (*Routes, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -34,7 +34,7 @@ func OpenRoutes() (*Routes, error) {
 	return &Routes{h: h}, nil
 }
 
-// Close ends the questions.
+// Close closes the socket.
 func (r *Routes) Close() { r.h.Close() }
 
 // Links are the devices that there are now, and what each is made on; nothing else is said of them.

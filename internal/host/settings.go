@@ -177,7 +177,7 @@ func (t *tree) settings(loader string) []Setting {
 	return all
 }
 
-// commandLine gives what the kernel was told to set before init. That is of the first network namespace, and so no
+// commandLine returns what the kernel was told to set before init. That is of the first network namespace, and so no
 // setting of another one's.
 func (t *tree) commandLine() []Setting {
 	if _, ok := t.resolve("proc/sys/net/core/default_qdisc"); !ok {
@@ -263,7 +263,7 @@ type sysctlLine struct {
 
 type sysctlLines []sysctlLine
 
-// of gives the settings among lines that plans use.
+// of returns the settings among lines that plans use.
 func (lines sysctlLines) of(file string) (found []Setting) {
 	for _, l := range lines {
 		pattern, several := strings.ReplaceAll(l.key, "[!", "[^"), strings.ContainsAny(l.key, "*?[")

@@ -64,7 +64,7 @@ const (
 	maxPorts = 64    // of a program that makes a tunnel: one that has more is something else
 )
 
-// programPorts gives, by the name of a tun or tap device, the ports of the sockets of the program that has it open:
+// programPorts returns, by the name of a tun or tap device, the ports of the sockets of the program that has it open:
 // on each such file the kernel says which device it is of (drivers/net/tun.c, tun_chr_show_fdinfo).
 func programPorts(root fs.FS, names map[string]bool) map[string][]string {
 	ports := map[string][]string{}

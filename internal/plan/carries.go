@@ -50,7 +50,7 @@ func (c Carried) Has(k Kind) bool { return slices.Contains(c.Kinds, k) }
 // Relay reports whether the host is surely one whose two legs share a network card.
 func (c Carried) Relay() bool { return len(c.Kinds) > 0 && c.OneCard && c.Sure }
 
-// Carries tells what a host is seen to carry for others, from counters since the boot. What a host is only set up for
+// Carries returns what a host is seen to carry for others, from counters since the boot. What a host is only set up for
 // does not count: a switch for forwarding, a tunnel without traffic. A proxy is sure only where f.Deep has the live
 // connections.
 func Carries(f host.Facts) Carried {

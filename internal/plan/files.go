@@ -78,7 +78,7 @@ type keeper struct {
 	facts host.Facts
 }
 
-// starts is for what brings the goal up at a boot. It tells which program that is.
+// starts is for what brings the goal up at a boot. It returns which program that is.
 func (k *keeper) starts(s host.Starter) (program string) {
 	file := s.File
 	if k.facts.Init == host.Systemd && k.facts.Files[host.PackageUnit].Kind == host.Regular {

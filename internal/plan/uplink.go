@@ -78,7 +78,7 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 	return name, "", nil
 }
 
-// Passing tells of each link, by its index, whether what leaves by it may pass a device. What leaves by another card,
+// Passing returns of each link, by its index, whether what leaves by it may pass a device. What leaves by another card,
 // or a bridge to containers, does not. Of a tunnel that is not known, so it may.
 func Passing(links []host.Link, dev string) map[int]bool {
 	kinds := []string{"", "bond", "team", "vlan", "macvlan", "ipvlan", "bridge", "veth"}

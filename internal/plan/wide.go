@@ -51,8 +51,8 @@ func (d *draft) multiQueue(q *qdisc.Cake) (queues string) {
 	return fmt.Sprintf(", on %d queues", d.link.TxQueues)
 }
 
-// spread plans for a rate that one CAKE does not carry, as was measured. What is fair to clients comes first. It tells
-// false where no CAKE carries it.
+// spread plans for a rate that one CAKE does not carry, as was measured. What is fair to clients comes first. It
+// returns false where no CAKE carries it.
 func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
 	queue := units.Rate(d.link.TxQueues)
 	switch {

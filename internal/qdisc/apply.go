@@ -64,7 +64,7 @@ func (c *Conn) send(requests []request) error {
 	return fmt.Errorf("%w; and %d more failed", failed[0], len(failed)-1)
 }
 
-// sendPart gives what failed; the kernel goes on after one that does.
+// sendPart returns what failed; the kernel goes on after one that does.
 func (c *Conn) sendPart(requests []request) (failed []error) {
 	messages := make([]netlink.Message, len(requests))
 	for i, r := range requests {
@@ -195,7 +195,7 @@ func (c *Conn) build(ifindex int, s Stack, fresh func() Handle) error {
 	return c.send(requests)
 }
 
-// freshHandles gives handles that nothing in the tree has.
+// freshHandles returns handles that nothing in the tree has.
 func (t Tree) freshHandles() func() Handle {
 	used := map[uint16]bool{0: true}
 	for _, q := range t.Qdiscs {

@@ -44,7 +44,7 @@ func (q BPFDualPI2) Kind() string   { return BPF }
 func (q BPFDualPI2) String() string { return format(q) }
 func (q BPFDualPI2) edit() editor   { return &q }
 
-// encode gives every option, whatever base has: no message carries them, and a recorded tree is to mean the same to a
+// encode returns every option, whatever base has: no message carries them, and a recorded tree is to mean the same to a
 // later version, whose defaults may be others.
 func (q BPFDualPI2) encode(Spec) ([]byte, error) {
 	var attributes []netlink.Attribute

@@ -72,7 +72,7 @@ func codelThreshold(word string, attr uint16, p *units.Duration) option {
 	return o
 }
 
-// codelRound gives the time that stands for all those which the kernel cannot tell apart.
+// codelRound returns the time that stands for all those which the kernel cannot tell apart.
 func codelRound(d units.Duration) units.Duration {
 	return fromMicroseconds(uint64(unround(codelReported(uint32(toMicroseconds(d))), codelReported)))
 }

@@ -205,7 +205,7 @@ func actions(reported []byte) ([]byte, error) {
 	return netlink.MarshalAttributes(list)
 }
 
-// action gives an action of a filter's own. The number that the kernel had given it is another's by the time that it
+// action returns an action of a filter's own. The number that the kernel had given it is another's by the time that it
 // comes back: it gets a new one.
 func action(reported []byte) ([]byte, error) {
 	const stats, cookie, flags, hwStats = 4, 6, 7, 8 // TCA_ACT_*

@@ -53,7 +53,7 @@ func (f *Framing) options() []option {
 
 func (f *Framing) overheads() overheads { return overheads{&f.ATM, &f.Overhead, &f.Raw, &f.MPU} }
 
-// String gives words that ParseFraming reads as the same.
+// String returns words that ParseFraming reads as the same.
 func (f Framing) String() string {
 	if f == (Framing{}) {
 		return ""
@@ -74,7 +74,7 @@ func (f Framing) String() string {
 	return text
 }
 
-// MarshalText gives String.
+// MarshalText returns String.
 func (f Framing) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText is ParseFraming.

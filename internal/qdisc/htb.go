@@ -93,7 +93,7 @@ func (q *HTB) options() []option {
 	}
 }
 
-// encode gives the discipline's own options, struct tc_htb_glob above all; the class has most of them. Nothing of it
+// encode returns the discipline's own options, struct tc_htb_glob above all; the class has most of them. Nothing of it
 // can be changed in place.
 func (q HTB) encode(base Spec) ([]byte, error) {
 	if before, ok := base.(HTB); ok && before.Rate != 0 {
@@ -123,7 +123,7 @@ func (q HTB) specs() (rate, ceil ratespec) {
 		ratespec{uint64(q.Ceil / 8), q.Overhead, q.MPU, q.ATM}
 }
 
-// encodeClass gives the class's options, struct tc_htb_opt; the rates beyond its 32 bits of bytes per second go in
+// encodeClass returns the class's options, struct tc_htb_opt; the rates beyond its 32 bits of bytes per second go in
 // front.
 func (q HTB) encodeClass() ([]byte, error) {
 	rate, ceil := q.specs()

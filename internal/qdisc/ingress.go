@@ -167,8 +167,8 @@ func (c *Conn) dropFilter(ifindex int, f Filter) error {
 	return c.send([]request{r})
 }
 
-// Redirect tells to which interface the first filter that does so redirects all that arrives at another; 0 is one that
-// is gone.
+// Redirect returns to which interface the first filter that does so redirects all that arrives at another; 0 is one
+// that is gone.
 func (c *Conn) Redirect(ifindex int) (to int, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

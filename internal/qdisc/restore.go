@@ -239,7 +239,7 @@ func replayable(kind string, options []byte) []byte {
 	return options
 }
 
-// corrected gives options of which each attribute went through a function; as they are if they are none.
+// corrected returns options of which each attribute went through a function; as they are if they are none.
 func corrected(options []byte, correct func(netlink.Attribute)) []byte {
 	list, err := unpack(options)
 	if err != nil {

@@ -47,8 +47,8 @@ func (r ratespec) kernelTime(bytes uint64) uint64 {
 	return bytes * scale >> shift >> 6
 }
 
-// inTicks gives the number of bytes that takes so many ticks. Where several do, it is the one that a person would have
-// written: whole packets of an Ethernet, or a round number. Where none does, it is the next smaller.
+// inTicks returns the number of bytes that takes so many ticks. Where several do, it is the one that a person would
+// have written: whole packets of an Ethernet, or a round number. Where none does, it is the next smaller.
 func inTicks(ticks uint64, time func(uint64) uint64) units.Size {
 	low := max(uint64(sort.Search(math.MaxUint32, func(n int) bool { return time(uint64(n)) >= ticks })), 1)
 	high := max(uint64(sort.Search(math.MaxUint32, func(n int) bool { return time(uint64(n)) > ticks })), 1) - 1

@@ -131,7 +131,7 @@ func (w *Watch) Close() error {
 	return all
 }
 
-// Read gives all connections that are known.
+// Read returns all connections that are known.
 func (w *Watch) Read() (all []Flow, err error) {
 	const batch = 256
 	keys, values := make([]objectFlowKey, batch), make([]objectFlow, batch)
@@ -150,7 +150,7 @@ func (w *Watch) Read() (all []Flow, err error) {
 	}
 }
 
-// Again gives those of some connections that are still known.
+// Again returns those of some connections that are still known.
 func (w *Watch) Again(some []Flow) (now []Flow, err error) {
 	for _, f := range some {
 		var v objectFlow

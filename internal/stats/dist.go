@@ -69,7 +69,7 @@ type Spread struct {
 	Missing int `json:"missing,omitempty"`
 }
 
-// NewSpread gives the median and range; the median of an even number of values is the mean of the middle two. It is
+// NewSpread returns the median and range; the median of an even number of values is the mean of the middle two. It is
 // false when there is no value, or so many are missing that the median would be one of those.
 func NewSpread(values []float64, missing int) (Spread, bool) {
 	all := len(values) + missing

@@ -61,8 +61,8 @@ func (e *NoUnit) Error() string {
 	return fmt.Sprintf("%s %q has no unit: write it like %s", e.What, e.Text, e.Example)
 }
 
-// ParseRate reads a rate as tc writes it, "50mbit", and as providers do: "50 Mbit/s", "50Mb/s". What may be bits or bytes
-// is an error that has both: who types 50mbps means megabits more often than tc's 400.
+// ParseRate reads a rate as tc writes it, "50mbit", and as providers do: "50 Mbit/s", "50Mb/s". What may be bits or
+// bytes is an error that has both: who types 50mbps means megabits more often than tc's 400.
 func ParseRate(s string) (Rate, error) {
 	digits, suffix := splitUnit(s)
 	if first, second, two := strings.Cut(s, "/"); two && digits == first {
@@ -101,7 +101,7 @@ func ParseRate(s string) (Rate, error) {
 	}))
 }
 
-// splitUnit gives the number at the beginning of a quantity, and what comes after it; "" where there is no number.
+// splitUnit returns the number at the beginning of a quantity, and what comes after it; "" where there is no number.
 func splitUnit(s string) (digits, suffix string) {
 	s = strings.TrimSpace(s)
 	suffix = strings.TrimLeft(s, "0123456789.")
@@ -223,7 +223,7 @@ func (d Duration) String() string {
 	return format(float64(d), timeUnits[:writtenTimes])
 }
 
-// Round gives d to the nearest multiple of m.
+// Round returns d to the nearest multiple of m.
 func (d Duration) Round(m Duration) Duration {
 	return Duration(time.Duration(d).Round(time.Duration(m)))
 }

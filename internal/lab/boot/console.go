@@ -88,7 +88,7 @@ func diagnosis(line string) string {
 	return ""
 }
 
-// Last gives the last lines, the one that was not ended included.
+// Last returns the last lines, the one that was not ended included.
 func (c *Console) Last() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -110,7 +110,7 @@ func (t *topology) relay(job scenario.Job) error {
 	return nil
 }
 
-// clientsVia gives the clients that come by one way.
+// clientsVia returns the clients that come by one way.
 func clientsVia(s scenario.Scenario, via string) (clients []int) {
 	for i, c := range s.Client {
 		if s.Via(c.Name) == via {

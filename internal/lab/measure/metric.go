@@ -49,7 +49,7 @@ type Setup struct {
 
 func (s Setup) fetches(flow string) bool { return slices.Contains(s.Fetching, flow) }
 
-// Of gives the metric over several runs; false when they have no such thing.
+// Of returns the metric over several runs; false when they have no such thing.
 func (m Metric) Of(s Setup, runs []Run) (stats.Spread, bool) {
 	var values []float64
 	for i := range runs {

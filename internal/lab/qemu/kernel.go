@@ -59,7 +59,7 @@ func (k Kernel) clock() string { return filepath.Join(filepath.Dir(k.Dir), "cloc
 // Newest stands for the series of the newest kernel.
 const Newest = "newest"
 
-// Find gives the newest kernel of a series, as 6.17, or of all: Newest.
+// Find returns the newest kernel of a series, as 6.17, or of all: Newest.
 func Find(series string) (Kernel, error) {
 	all, err := kernels()
 	if err != nil {

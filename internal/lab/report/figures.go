@@ -97,7 +97,7 @@ func (f Figures) Write(w io.Writer) error {
 	return err
 }
 
-// encode gives JSON in one line, with < and > as they are.
+// encode returns JSON in one line, with < and > as they are.
 func encode(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

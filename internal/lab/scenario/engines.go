@@ -40,7 +40,7 @@ func EngineNames() []string {
 	return names
 }
 
-// EngineNamed gives what is known of an engine; false if there is none of that name.
+// EngineNamed returns what is known of an engine; false if there is none of that name.
 func EngineNamed(name string) (Engine, bool) {
 	for _, e := range engines() {
 		if e.Name == name {

@@ -73,7 +73,7 @@ func Load(path string) (Scenario, error) {
 
 type sources []source
 
-// readChain gives the oldest ancestor first.
+// readChain returns the oldest ancestor first.
 func readChain(path string) (sources, error) {
 	var chain sources
 	for depth := 0; ; depth++ {
@@ -106,7 +106,7 @@ func readChain(path string) (sources, error) {
 	}
 }
 
-// readFile gives the text of one file.
+// readFile returns the text of one file.
 func readFile(path string) ([]byte, *FileError) {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {

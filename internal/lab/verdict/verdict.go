@@ -40,7 +40,7 @@ type Report struct {
 	Claims []Verdict `json:"claims,omitempty"`
 }
 
-// Of gives a metric over a cell's runs; false when they have no such thing.
+// Of returns a metric over a cell's runs; false when they have no such thing.
 func (p *Point) Of(m measure.Metric, c *Cell) (stats.Spread, bool) {
 	return m.Of(p.Scenario.Setup(), c.Runs)
 }
@@ -71,7 +71,7 @@ type Measured struct {
 	Holds bool `json:"holds"`
 }
 
-// Judge gives the verdict on a claim over all points that it is about. A value is the median over the seeds.
+// Judge returns the verdict on a claim over all points that it is about. A value is the median over the seeds.
 func Judge(c scenario.Claim, axes []scenario.Axis, points []Point) Verdict {
 	m, _ := measure.ParseMetric(c.Metric)
 	v := Verdict{Claim: c, Unit: c.Unit()}
