@@ -31,6 +31,7 @@ func doctorCases() map[string]struct {
 	inward   string            // and towards the server, which the client then fills, too
 	limit    doctor.Limit      // the verdict
 	want     []string          // "mark title", those that must be there; no other may be ✗
+	fault    func(t *testing.T, link netlink.Link)
 } {
 	type c = struct {
 		sysctls  map[string]string
@@ -39,26 +40,86 @@ func doctorCases() map[string]struct {
 		inward   string
 		limit    doctor.Limit
 		want     []string
+		fault    func(t *testing.T, link netlink.Link) // set on this host's device
 	}
 	const narrow, congestion = "htb rate 50mbit burst 3028b cburst 3028b quantum 1514 | bfifo limit 1250000b",
 		"net.ipv4.tcp_congestion_control"
 	return map[string]c{
 		"found": {nil, "fq_codel", narrow, "", doctor.LimitRate, []string{"✗ The queue is not yours.",
-			"✓ cubic: 4 connections."}},
+			"✓ cubic: 4 connections."}, nil},
 		"weir": {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, "", doctor.LimitShaper,
-			[]string{"✓ Nothing to do.", "✓ The queue is yours."}},
+			[]string{"✓ Nothing to do.", "✓ The queue is yours."}, nil},
 		"uploads": {nil, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 483ms", narrow, narrow, doctor.LimitRate,
-			[]string{"! The queue may be on the way in."}},
+			[]string{"! The queue may be on the way in."}, nil},
 		"seed": {map[string]string{congestion: "bbr", "net.ipv4.tcp_notsent_lowat": "8192",
 			"net.ipv4.tcp_rmem": "4096 16384 4194304"}, "dualpi2", narrow, "", doctor.LimitRate,
 			[]string{"✗ The queue is not yours.", "✗ tcp_notsent_lowat 8192 makes BBR queue.",
-				"! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}},
+				"! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}, nil},
 		"lossy": {nil, "fq_codel", "netem loss 3%", "", doctor.LimitPath,
-			[]string{"! The path loses packets without a queue."}},
+			[]string{"! The path loses packets without a queue."}, nil},
 		"bbr": {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", "", doctor.LimitPath,
-			[]string{"✓ The path loses packets, and BBR does not slow down for it."}},
-		"fast": {nil, "fq_codel", "noqueue", "", doctor.LimitProgram,
-			[]string{"✓ fq_codel on up0: no queue is to be seen."}},
+			[]string{"✓ The path loses packets, and BBR does not slow down for it."}, nil},
+		"fast": {nil, "fq_codel", "noqueue", "", doctor.LimitBuffer,
+			[]string{"✓ fq_codel on up0: no queue is to be seen.", "! Send buffers hold connections back."}, nil},
+		// What this host itself does is named before the path, the receivers or the programs.
+		"policed": {nil, "fq_codel", "noqueue", "", doctor.LimitPolicer,
+			[]string{"✗ A filter on up0 drops what exceeds 10mbit."}, police(netlink.HANDLE_MIN_EGRESS, 10e6)},
+		"root-policed": {nil, "htb rate 900mbit | fq_codel", "noqueue", "", doctor.LimitPolicer,
+			[]string{"✗ A filter on up0 drops what exceeds 20mbit."}, police(0, 20e6)},
+		"netem": {nil, "netem loss 2%", "noqueue", "", doctor.LimitEmulator, []string{"✗ netem is on up0."}, nil},
+		"delays": {nil, "netem delay 80ms 30ms limit 100000", "noqueue", "", doctor.LimitEmulator,
+			[]string{"✗ netem is on up0."}, nil},
+		"class": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, []string{"✓ The queue is yours."}, classes},
+		"maxrate": {nil, "fq maxrate 5mbit", "noqueue", "", doctor.LimitFlow,
+			[]string{"! fq on up0 lets each connection have 5mbit."}, nil},
+		"wmem": {map[string]string{"net.ipv4.tcp_wmem": "4096 16384 65536"}, "fq_codel", "noqueue", "",
+			doctor.LimitBuffer, []string{"! Send buffers hold connections back."}, nil},
+		"sack": {map[string]string{"net.ipv4.tcp_sack": "0", "net.ipv4.tcp_timestamps": "0"}, "fq_codel", narrow, "",
+			doctor.LimitRate, []string{"✗ The queue is not yours.", "! tcp_sack is off.", "! tcp_timestamps is off."}, nil},
+	}
+}
+
+// police gives a policer, below the root or, with a clsact, at the egress.
+func police(parent, rate uint32) func(*testing.T, netlink.Link) {
+	return func(t *testing.T, link netlink.Link) {
+		at := netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: parent, Priority: 1, Protocol: unix.ETH_P_ALL}
+		if parent == 0 {
+			list, err := netlink.QdiscList(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range list {
+				if q.Attrs().Parent == netlink.HANDLE_ROOT {
+					at.Parent = q.Attrs().Handle
+				}
+			}
+		} else if err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: at.LinkIndex,
+			Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}); err != nil {
+			t.Fatal(err)
+		}
+		action := netlink.NewPoliceAction()
+		action.Rate, action.Burst, action.ExceedAction = rate/8, 100_000, netlink.TC_POLICE_SHOT
+		action.NotExceedAction = netlink.TC_POLICE_UNSPEC
+		if err := netlink.FilterAdd(&netlink.MatchAll{FilterAttrs: at, Actions: []netlink.Action{action}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// classes gives an htb whose default class has less than one that nothing uses.
+func classes(t *testing.T, link netlink.Link) {
+	root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(7, 0),
+		Parent: netlink.HANDLE_ROOT})
+	root.Defcls = 0x20
+	if err := netlink.QdiscReplace(root); err != nil {
+		t.Fatal(err)
+	}
+	for minor, mbit := range map[uint16]uint64{0x10: 100, 0x20: 8} {
+		if err := netlink.ClassAdd(netlink.NewHtbClass(netlink.ClassAttrs{LinkIndex: link.Attrs().Index,
+			Parent: netlink.MakeHandle(7, 0), Handle: netlink.MakeHandle(7, minor)},
+			netlink.HtbClassAttrs{Rate: mbit * 1e6, Ceil: mbit * 1e6})); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -84,6 +145,13 @@ func TestDoctorUnderLoad(t *testing.T) {
 				}
 			}
 			server, client := narrowPath(t, c.root, c.provider, c.inward)
+			if c.fault != nil {
+				link, err := netlink.LinkByName("up0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.fault(t, link)
+			}
 			loop, err := traffic.NewLoop()
 			if err != nil {
 				t.Fatal(err)

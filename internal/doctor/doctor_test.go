@@ -81,6 +81,14 @@ func sockets(edit func(*host.Sockets)) func(*host.Facts) {
 	return func(f *host.Facts) { edit(&f.Deep.Sockets) }
 }
 
+// policer puts a filter at the uplink's egress that drops what exceeds a rate, or all where that is 0.
+func policer(rate units.Rate, drops uint64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		d := qdisc.Dropper{Parent: ingressFilters + 1, Filter: "u32", Action: "gact", Rate: rate, Drops: drops}
+		f.Deep.Droppers = []host.Dropper{{Dev: "eth0", Dropper: d}}
+	}
+}
+
 // diagnosed is a host, and what is found on it.
 type diagnosed struct {
 	name  string
@@ -105,6 +113,17 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! tcp_congestion_control is bbr, and no file says so."}},
 		{"bbr by a file", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1)), []string{"✓ Nothing to do."}},
+
+		{"a policer that drops now", facts(load, policer(500e6, 254), sockets(func(s *host.Sockets) {
+			s.Queueing, s.Rate = 0, 400e6
+		})), []string{"✗ A filter on eth0 drops what exceeds 500mbit."}},
+		{"a policer that has dropped once", facts(policer(500e6, 254)),
+			[]string{"! A filter on eth0 drops what exceeds 500mbit."}},
+		{"a policer that has not", facts(policer(500e6, 0)), []string{"✓ Nothing to do."}},
+		{"a filter that drops", facts(policer(0, 3)), []string{"! A filter on eth0 drops packets."}},
+		{"netem", facts(uplink(t, "netem loss 1%", 1)), []string{"✗ netem is on eth0."}},
+		{"fq's maxrate", facts(uplink(t, "fq maxrate 5mbit", 1)), []string{"! fq on eth0 lets each connection have 5mbit."}},
+		{"no SACK", facts(sysctl("ipv4.tcp_sack", "0")), []string{"! tcp_sack is off."}},
 
 		{"queue elsewhere", facts(load), []string{"✗ The queue is not yours."}},
 		{"queue elsewhere, mq", facts(uplink(t, "mq | fq", 4), load), []string{"✗ The queue is not yours."}},

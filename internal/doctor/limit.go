@@ -20,11 +20,14 @@ const (
 	LimitShaper   Limit = "shaper"   // this host's own
 	limitDevice   Limit = "device"   // the uplink's line rate
 	LimitPath     Limit = "path"     // it loses packets with no queue to blame; a policer looks the same
-	limitBuffer   Limit = "buffer"   // this host's send buffers
+	LimitBuffer   Limit = "buffer"   // this host's send buffers
 	limitReceiver Limit = "receiver" // the windows of the other ends
 	limitCPU      Limit = "cpu"
-	LimitProgram  Limit = "program" // the senders: they do not always have something to send
-	limitNone     Limit = "none"    // no connection is busy
+	LimitPolicer  Limit = "policer"  // a filter of this host's own, that drops
+	LimitEmulator Limit = "emulator" // netem on this host
+	LimitFlow     Limit = "flow"     // what this host's queue lets each connection have
+	LimitProgram  Limit = "program"  // the senders: they do not always have something to send
+	limitNone     Limit = "none"     // no connection is busy
 	limitUnknown  Limit = "unknown"
 )
 
@@ -50,12 +53,18 @@ func (l Limit) codes() []Code {
 		return []Code{"queue-in-fifo", "queue-here", "device-full"}
 	case LimitPath:
 		return []Code{"path-loses-packets", "path-loses-packets-bbr"}
-	case limitBuffer:
+	case LimitBuffer:
 		return []Code{"send-buffers-bind"}
 	case limitReceiver:
 		return []Code{"receivers-bind"}
 	case limitCPU:
 		return []Code{"cpu-short"}
+	case LimitPolicer:
+		return []Code{"filter-drops"}
+	case LimitEmulator:
+		return []Code{"netem-here"}
+	case LimitFlow:
+		return []Code{"flow-rate-here"}
 	}
 	return nil
 }
@@ -72,7 +81,18 @@ func (p *patient) bottleneck() Bottleneck {
 	limitedBy := func(l Limit, says string, args ...any) Bottleneck {
 		return Bottleneck{Limit: l, Says: fmt.Sprintf(says, args...)}
 	}
+	policer, policed := p.policer()
+	emulator, emulates := p.emulator()
+	flow, flowBound := p.flowRate()
+	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
+	case policed:
+		return limitedBy(LimitPolicer, "this host: %s drops what exceeds %s.", where(policer), policer.Rate)
+	case emulates && s.Busy > 0 && (p.queueing() || p.many(s.Lossy)):
+		return limitedBy(LimitEmulator, "this host: %s on %s, which is there to make things worse.", emulator,
+			p.link.Name)
+	case flowBound:
+		return limitedBy(LimitFlow, "this host: fq on %s lets each connection have %s.", p.link.Name, flow)
 	case p.queueing() && p.elsewhere() && rate != 0:
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
@@ -88,7 +108,7 @@ func (p *patient) bottleneck() Bottleneck {
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():
-		return limitedBy(limitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
+		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
 	case p.receiverBound():
 		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
 	case p.cpuShort():

@@ -60,7 +60,7 @@ func TestBinds(t *testing.T) {
 		{"lossy", facts(busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy, CPU short", facts(cpu, busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Lossy = 5 })), limitUnknown},
-		{"send buffers", facts(busy(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), limitBuffer},
+		{"send buffers", facts(busy(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), LimitBuffer},
 		{"receivers", facts(busy(func(s *host.Sockets) { s.Receiver, s.App = 5, 17 })), limitReceiver},
 		{"receivers behind a shaper", facts(shaped, busy(func(s *host.Sockets) { s.Receiver = 5 })), limitReceiver},
 		{"CPU", facts(cpu), limitCPU},
@@ -88,7 +88,7 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	}
 	wrong := !says(b.Limit.codes()...)
 	if b.Limit.codes() == nil { // nothing that binds was seen
-		wrong = says(slices.Concat(LimitRate.codes(), LimitPath.codes(), limitBuffer.codes(), limitReceiver.codes(),
+		wrong = says(slices.Concat(LimitRate.codes(), LimitPath.codes(), LimitBuffer.codes(), limitReceiver.codes(),
 			limitCPU.codes(), []Code{"queue-in-fifo", "queue-here", "device-full"})...)
 	}
 	if wrong || b.Limit != LimitRate && says(LimitRate.codes()...) || b.Lacks != "" && b.Try == "" {

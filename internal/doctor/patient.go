@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -68,8 +69,14 @@ func (p *patient) foreign(sysctl, now string) bool {
 	return false
 }
 
-// enforced is the rate that the uplink's own tree enforces; 0: none.
-func (p *patient) enforced() units.Rate { return p.link.Tree.Rate() }
+// enforced is the rate that the uplink's own tree enforces on this traffic, in bit/s; 0: none. Of several classes it is
+// that of the one which the traffic goes through.
+func (p *patient) enforced() units.Rate {
+	if _, rate, several := p.link.Tree.Serving(); several {
+		return rate
+	}
+	return p.link.Tree.Rate()
+}
 
 // queueName is the discipline that holds the packets.
 func (p *patient) queueName() string {
@@ -84,6 +91,9 @@ func (p *patient) traits() qdisc.Traits { return qdisc.TraitsOf(p.queueName()) }
 
 // shaperName is the discipline that enforces the rate.
 func (p *patient) shaperName() string {
+	if c, _, several := p.link.Tree.Serving(); several {
+		return fmt.Sprintf("the class %s of %s on %s", c.Handle, c.Kind, p.link.Name)
+	}
 	for _, q := range p.link.Tree.Qdiscs {
 		if qdisc.Rate(q.Spec) != 0 {
 			return q.Kind + " on " + p.link.Name

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -37,8 +38,15 @@ type Deep struct {
 	AccECN   Support             `json:"acc_ecn"`            // accurate ECN feedback
 	CPU      units.Share         `json:"cpu_pressure"`       // of the last 10 s in which something waited for a CPU
 	Offloads map[string][]string `json:"offloads,omitempty"` // by device: gro, gso, tso
-	Unknown  []Unread            `json:"unknown,omitempty"`  // what could not be read
-	Journal  []byte              `json:"-"`                  // the text of that file; nil if there is none
+	Droppers []Dropper           `json:"droppers,omitempty"`
+	Unknown  []Unread            `json:"unknown,omitempty"` // what could not be read
+	Journal  []byte              `json:"-"`                 // the text of that file; nil if there is none
+}
+
+// Dropper is a filter's action on a device that drops packets, or has dropped some.
+type Dropper struct {
+	Dev string `json:"dev"`
+	qdisc.Dropper
 }
 
 // SYN counts, since the boot, how connections came about (TcpExt and Tcp in /proc/net).

@@ -5,6 +5,7 @@ package host
 import (
 	"os"
 	"runtime"
+	"weir/internal/qdisc"
 )
 
 // ReadDeep is Read and everything that a diagnosis wants besides. What cannot be read, for lack of root or of a module,
@@ -23,6 +24,10 @@ func ReadDeep() (Facts, error) {
 	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
 		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: err.Error()})
 	}
+	d.Droppers, err = readDroppers(f.Links)
+	if err != nil {
+		d.Unknown = append(d.Unknown, Unread{What: "filters that drop packets", Why: err.Error()})
+	}
 	if tool, err := openEthtool(); err == nil {
 		defer tool.close()
 		d.Offloads = map[string][]string{}
@@ -33,4 +38,23 @@ func ReadDeep() (Facts, error) {
 		}
 	}
 	return f, nil
+}
+
+// readDroppers asks the devices that have filters, or may have.
+func readDroppers(links []Link) (all []Dropper, err error) {
+	conn, err := qdisc.Dial(0)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	for _, l := range links {
+		found, err := conn.Droppers(l.Index, l.Tree)
+		if err != nil {
+			return all, err
+		}
+		for _, d := range found {
+			all = append(all, Dropper{l.Name, d})
+		}
+	}
+	return all, nil
 }

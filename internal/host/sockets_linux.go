@@ -119,16 +119,17 @@ func (a *aggregate) passed() units.Share {
 
 // struct inet_diag_msg and its attributes (include/uapi/linux/inet_diag.h).
 const (
-	diagLen      = 72
-	diagState    = 1
-	diagSport    = 4 // here struct inet_diag_sockid begins
-	diagDport    = 6
-	diagSrc      = 8
-	diagDst      = 24
-	diagIf       = 40
-	diagCookie   = 44
-	inetDiagInfo = 2
-	inetDiagCong = 4
+	diagLen       = 72
+	diagState     = 1
+	diagSport     = 4 // here struct inet_diag_sockid begins
+	diagDport     = 6
+	diagSrc       = 8
+	diagDst       = 24
+	diagIf        = 40
+	diagCookie    = 44
+	inetDiagInfo  = 2
+	inetDiagCong  = 4
+	inetDiagSkMem = 7
 
 	tcpEstablished = 1
 	tcpListen      = 10
@@ -138,6 +139,8 @@ const (
 type tcpInfo struct {
 	unix.TCPInfo
 	appLimited bool // a bit of which unix.TCPInfo has no field
+	// bytes: what the send buffer may hold, and what it holds, overheads included
+	sendBuffer, queued uint32
 }
 
 func readInfo(b []byte) (t tcpInfo) {
@@ -216,7 +219,15 @@ func (a *aggregate) attributes(b []byte) (info tcpInfo, cc string) {
 		}
 		switch data := b[unix.NLA_HDRLEN:length]; binary.NativeEndian.Uint16(b[2:]) &^ flags {
 		case inetDiagInfo:
+			buffer, queued := info.sendBuffer, info.queued
 			info = readInfo(data)
+			info.sendBuffer, info.queued = buffer, queued
+		case inetDiagSkMem:
+			const sendBuffer, queued = 3 * 4, 5 * 4 // SK_MEMINFO_* (include/uapi/linux/sock_diag.h)
+			if len(data) >= queued+4 {
+				info.sendBuffer = binary.NativeEndian.Uint32(data[sendBuffer:])
+				info.queued = binary.NativeEndian.Uint32(data[queued:])
+			}
 		case inetDiagCong:
 			name, _, _ := bytes.Cut(data, []byte{0})
 			if _, known := a.Congestion[string(name)]; known || len(a.Congestion) < 64 {
@@ -226,6 +237,13 @@ func (a *aggregate) attributes(b []byte) (info tcpInfo, cc string) {
 		b = b[min((length+3)&^3, len(b)):]
 	}
 	return info, cc
+}
+
+// bufferFull reports whether all that the send buffer has room for is on its way: the program cannot add to it, and the
+// kernel counts the connection as one whose program has nothing to send.
+func (t *tcpInfo) bufferFull() bool {
+	const full = 0.8
+	return t.sendBuffer > 0 && float64(t.queued) >= full*float64(t.sendBuffer) && t.Notsent_bytes < t.Snd_mss
 }
 
 // bringsIn reports whether a connection carries bulk data to this host now: more than it carries away, and more than
@@ -248,7 +266,7 @@ func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
 		if info.Rwnd_limited >= busy/fifth && info.Rwnd_limited > 0 {
 			a.Receiver++
 		}
-		if info.Sndbuf_limited >= busy/fifth && info.Sndbuf_limited > 0 {
+		if info.Sndbuf_limited >= busy/fifth && info.Sndbuf_limited > 0 || info.bufferFull() {
 			a.Buffer++
 		}
 	}
@@ -332,7 +350,7 @@ func sockDiag(family byte, each func([]byte)) error {
 func askTCP(conn *netlink.Conn, family byte, each func([]byte)) error {
 	req := make([]byte, 56) // struct inet_diag_req_v2
 	req[0], req[1] = family, unix.IPPROTO_TCP
-	req[2] = 1<<(inetDiagInfo-1) | 1<<(inetDiagCong-1)
+	req[2] = 1<<(inetDiagInfo-1) | 1<<(inetDiagCong-1) | 1<<(inetDiagSkMem-1)
 	binary.NativeEndian.PutUint32(req[4:], 1<<tcpEstablished|1<<tcpListen)
 	header := netlink.Header{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: netlink.Request | netlink.Dump}
 	if _, err := conn.Send(netlink.Message{Header: header, Data: req}); err != nil {

@@ -148,6 +148,14 @@ func (q BPFDualPI2) rate() units.Rate { return q.Rate }
 func (q HTB) rate() units.Rate        { return q.Rate }
 func (q TBF) rate() units.Rate        { return q.Rate }
 
+// FlowRate is the rate that a discipline lets each flow have, in bit/s; 0: any.
+func FlowRate(s Spec) units.Rate {
+	if q, is := s.(fqSpec); is {
+		return q.MaxRate
+	}
+	return 0
+}
+
 // Rate is the highest rate that a tree enforces, in bit/s; 0 if it enforces none.
 func (t Tree) Rate() units.Rate {
 	rate := units.Rate(0)

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/qdisc"
+	"weir/internal/text"
+	"weir/internal/units"
+)
+
+// here is about limits that this host itself sets, before anything is said of the path or of the other ends.
+func here(p *patient) (found []Finding) {
+	return append(append(p.dropping(), p.emulated()...), append(p.flowBound(), switchedOff(p)...)...)
+}
+
+// policer is a filter at the uplink that drops now: it has dropped, and the busy connections wait in no queue and get
+// about what it lets pass, less what TCP loses by being policed.
+func (p *patient) policer() (d host.Dropper, holds bool) {
+	for _, d := range p.deep.Droppers {
+		if sent := p.deep.Sockets.Rate; d.Dev == p.link.Name && d.Parent != ingressFilters && d.Drops > 0 && d.Rate > 0 &&
+			p.deep.Sockets.Busy > 0 && !p.queueing() && sent > d.Rate/3 && sent < d.Rate/2*3 {
+			return d, true
+		}
+	}
+	return d, false
+}
+
+// ingressFilters is where filters for what arrives hang (TC_H_MIN_INGRESS).
+const ingressFilters qdisc.Handle = 0xFFFFFFF2
+
+// where is a filter, for a person: "the filter u32 on eth0, at its egress".
+func where(d host.Dropper) string {
+	at := "below " + d.Parent.String()
+	switch d.Parent {
+	case ingressFilters:
+		at = "at its ingress"
+	case ingressFilters + 1:
+		at = "at its egress"
+	}
+	return fmt.Sprintf("the filter %s on %s, %s", d.Filter, d.Dev, at)
+}
+
+func (p *patient) dropping() (found []Finding) {
+	now, holds := p.policer()
+	for _, d := range p.deep.Droppers {
+		if d.Drops == 0 {
+			continue
+		}
+		what, show := "drops packets", "tc -s filter show dev "+d.Dev
+		if d.Rate > 0 {
+			what = "drops what exceeds " + d.Rate.String()
+		}
+		if d.Parent == ingressFilters {
+			show += " ingress"
+		} else if d.Parent == ingressFilters+1 {
+			show += " egress"
+		}
+		f := Finding{
+			Code: "filter-drops", Severity: Notable,
+			Plain: "A rule on this server " + what + ".",
+			Title: fmt.Sprintf("A filter on %s %s.", d.Dev, what),
+			Seen: fmt.Sprintf("%s: %s dropped by its action %s since it was made.", capital(where(d)),
+				text.Counted(int(d.Drops), "packet"), d.Action),
+			Why: "A policer has no queue: TCP takes each drop for congestion, and gets less than the rate. It is this " +
+				"host's own, and no fault of the path.",
+			Remark: show + " shows it; a shaper with the same rate queues instead",
+		}
+		if holds && d == now {
+			f.Severity = Harmful
+			f.Plain = "Downloads are as slow as a rule on this server makes them: it " + what + "."
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// emulator is a netem at the uplink, with what it does.
+func (p *patient) emulator() (says string, ok bool) {
+	for _, q := range p.link.Tree.Qdiscs {
+		if q.Kind == "netem" && q.Parent != qdisc.Ingress {
+			if q.Spec == nil {
+				return "netem", true
+			}
+			return q.Spec.String(), true
+		}
+	}
+	return "", false
+}
+
+func (p *patient) emulated() []Finding {
+	says, ok := p.emulator()
+	if !ok {
+		return nil
+	}
+	return []Finding{{
+		Code: "netem-here", Severity: Harmful,
+		Plain: "This server delays or loses packets on purpose: somebody has tested something.",
+		Title: fmt.Sprintf("netem is on %s.", p.link.Name),
+		Seen:  says + ".",
+		Why:   "netem emulates a bad path (tc-netem(8)). What it loses and delays is no fault of the path.",
+		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s root takes it away, if no test needs it",
+			p.link.Name, p.link.Name),
+	}}
+}
+
+// flowRate is the rate that the uplink's queue lets each connection have, and whether the busy ones are near it.
+func (p *patient) flowRate() (rate units.Rate, holds bool) {
+	for _, q := range p.link.Tree.Qdiscs {
+		if r := qdisc.FlowRate(q.Spec); r != 0 {
+			rate = r
+		}
+	}
+	busy := units.Rate(p.deep.Sockets.Busy)
+	return rate, rate != 0 && busy > 0 && p.deep.Sockets.Rate/busy >= rate/10*7
+}
+
+func (p *patient) flowBound() []Finding {
+	rate, holds := p.flowRate()
+	if rate == 0 {
+		return nil
+	}
+	f := Finding{
+		Code: "flow-rate-here", Severity: Notable,
+		Plain:  fmt.Sprintf("A setting on this server lets no download have more than %s.", rate),
+		Title:  fmt.Sprintf("fq on %s lets each connection have %s.", p.link.Name, rate),
+		Seen:   fmt.Sprintf("fq maxrate %s, at the uplink.", rate),
+		Why:    "It bounds each connection (tc-fq(8)), whatever the link carries.",
+		Remark: fmt.Sprintf("tc qdisc show dev %s shows it", p.link.Name),
+	}
+	if holds {
+		f.Seen = fmt.Sprintf("fq maxrate %s; %s deliver %s.", rate, text.Counted(p.deep.Sockets.Busy, "busy connection"),
+			roughly(p.deep.Sockets.Rate))
+	}
+	return []Finding{f}
+}
+
+// switchedOff is about what TCP may not do here, that every kernel does by itself.
+func switchedOff(p *patient) (found []Finding) {
+	for _, s := range []struct{ sysctl, without string }{
+		{"net.ipv4.tcp_window_scaling", "No connection can have more than 64 KiB on its way: 10 Mbit/s at 50 ms."},
+		{"net.ipv4.tcp_sack", "After a loss a sender has to guess what arrived, and sends much again."},
+		{"net.ipv4.tcp_timestamps", "RTTs are measured less well, and a sender takes more for lost that only came late."},
+		{"net.ipv4.tcp_moderate_rcvbuf", "Receive windows do not grow: uploads stay at the default's size, a window for " +
+			"each round trip."},
+	} {
+		if p.Sysctls[s.sysctl].Value != "0" {
+			continue
+		}
+		found = append(found, Finding{
+			Code: "tcp-switched-off", Severity: Notable,
+			Plain:  "Transfers are slower than they could be: a part of TCP is switched off on this server.",
+			Title:  text.Short(s.sysctl) + " is off.",
+			Seen:   fmt.Sprintf("%s = 0, %s.", s.sysctl, p.source(s.sysctl)),
+			Why:    s.without,
+			Remark: fmt.Sprintf("sysctl %s=1, until the next boot; then mend the file that sets it", s.sysctl),
+		})
+	}
+	return found
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"encoding/binary"
+
+	"weir/internal/units"
+)
+
+// Dropper is an action of a filter that has dropped packets since it was made, or that polices.
+type Dropper struct {
+	Parent Handle     `json:"parent"`
+	Filter string     `json:"filter"`         // its kind
+	Action string     `json:"action"`         // its kind
+	Rate   units.Rate `json:"rate,omitempty"` // bit/s above which police acts; 0: another action
+	Drops  uint64     `json:"drops"`          // packets; 32 bits wide in the kernel
+}
+
+// atEgress is where clsact has the filters for what leaves (TC_H_CLSACT, TC_H_MIN_EGRESS, include/uapi/linux/pkt_sched.h).
+const atEgress Handle = 0xFFFFFFF3
+
+// Droppers lists those of a device, whose tree has been read: at its root, below it, and at its ingress and egress.
+func (c *Conn) Droppers(ifindex int, t Tree) (all []Dropper, err error) {
+	filters := t.Filters
+	for _, q := range t.Qdiscs {
+		if q.Parent != Ingress {
+			continue
+		}
+		for _, parent := range []Handle{atIngress, atEgress} {
+			more, err := c.filters(ifindex, parent)
+			if err != nil {
+				return nil, err
+			}
+			filters = append(filters[:len(filters):len(filters)], more...)
+		}
+		break
+	}
+	for _, f := range filters {
+		all = append(all, f.droppers()...)
+	}
+	return all, nil
+}
+
+func (f Filter) droppers() (all []Dropper) {
+	for _, k := range filterKinds() {
+		if k.name != f.Kind {
+			continue
+		}
+		list, _ := unpack(f.Options) // of a filter that is not whole there is nothing to tell
+		for _, a := range list {
+			switch {
+			case a.Type == k.actions:
+				actions, _ := unpack(a.Data)
+				for _, one := range actions {
+					all = append(all, f.dropper(one.Data)...)
+				}
+			case a.Type == k.police && k.police != 0:
+				all = append(all, Dropper{Parent: f.Parent, Filter: f.Kind, Action: "police", Rate: policed(a.Data)})
+			}
+		}
+	}
+	return all
+}
+
+// dropper is an action, if it is one.
+func (f Filter) dropper(action []byte) []Dropper {
+	const (
+		stats      = 4 // TCA_ACT_STATS
+		queueDrops = 8 // the offset in a struct gnet_stats_queue
+	)
+	d := Dropper{Parent: f.Parent, Filter: f.Kind, Action: text(inner(action, actKind))}
+	if queue := inner(inner(action, stats), statsQueue); len(queue) >= queueDrops+4 {
+		d.Drops = uint64(binary.NativeEndian.Uint32(queue[queueDrops:]))
+	}
+	if d.Action == "police" {
+		d.Rate = policed(inner(action, actOptions))
+	}
+	if d.Drops == 0 && d.Rate == 0 {
+		return nil
+	}
+	return []Dropper{d}
+}
+
+// policed is the rate of a policer's options, in bit/s; 0 where it has none, as one that counts packets.
+func policed(options []byte) units.Rate {
+	const parms, rate64 = 1, 8 // TCA_POLICE_TBF, TCA_POLICE_RATE64
+	if b := inner(options, rate64); len(b) == 8 {
+		return units.Rate(8 * binary.NativeEndian.Uint64(b))
+	}
+	b := inner(options, parms)
+	if len(b) < policeLen {
+		return 0
+	}
+	return units.Rate(8 * uint64(binary.NativeEndian.Uint32(b[policeRate+rateBytes:])))
+}
+
+// Serving is the class below a root in which what leaves waits, or by which most has left, and the rate that it may have
+// at most, in bit/s: its own, or that of a class above it. It is false where there are not several.
+func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
+	at := map[Handle]Class{}
+	inner := map[Handle]bool{}
+	for _, c := range t.Classes {
+		at[c.Handle], inner[c.Parent] = c, true
+	}
+	leaves := 0
+	for _, x := range t.Classes {
+		if inner[x.Handle] {
+			continue
+		}
+		leaves++
+		if !ok || x.Stats.Backlog > c.Stats.Backlog || x.Stats.Backlog == c.Stats.Backlog && x.Stats.Bytes > c.Stats.Bytes {
+			c, ok = x, true
+		}
+	}
+	if leaves < 2 {
+		return Class{}, 0, false
+	}
+	for above, there := c, true; there; above, there = at[above.Parent] {
+		if most := max(above.Ceil, above.Rate); most != 0 && (rate == 0 || most < rate) {
+			rate = most
+		}
+		delete(at, above.Handle) // of a tree that is none
+	}
+	return c, rate, true
+}
