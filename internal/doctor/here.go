@@ -21,8 +21,8 @@ func here(p *patient) (found []Finding) {
 // about what it lets pass, less what TCP loses by being policed.
 func (p *patient) policer() (d host.Dropper, holds bool) {
 	for _, d := range p.deep.Droppers {
-		if sent := p.deep.Sockets.Rate; d.Dev == p.link.Name && d.Parent != ingressFilters && d.Drops > 0 && d.Rate > 0 &&
-			p.deep.Sockets.Busy > 0 && !p.queueing() && sent > d.Rate/3 && sent < d.Rate/2*3 {
+		s, leaves := p.deep.Sockets, d.Dev == p.link.Name && d.Parent != ingressFilters
+		if leaves && d.Drops > 0 && s.Busy > 0 && !p.queueing() && s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3 {
 			return d, true
 		}
 	}
@@ -65,8 +65,8 @@ func (p *patient) dropping() (found []Finding) {
 			Title: fmt.Sprintf("A filter on %s %s.", d.Dev, what),
 			Seen: fmt.Sprintf("%s: %s dropped by its action %s since it was made.", capital(where(d)),
 				text.Counted(int(d.Drops), "packet"), d.Action),
-			Why: "A policer has no queue: TCP takes each drop for congestion, and gets less than the rate. It is this " +
-				"host's own, and no fault of the path.",
+			Why: "A policer has no queue: TCP takes each drop for congestion, and gets less than the rate. It is " +
+				"this host's own, and no fault of the path.",
 			Remark: show + " shows it; a shaper with the same rate queues instead",
 		}
 		if holds && d == now {
@@ -102,8 +102,8 @@ func (p *patient) emulated() []Finding {
 		Title: fmt.Sprintf("netem is on %s.", p.link.Name),
 		Seen:  says + ".",
 		Why:   "netem emulates a bad path (tc-netem(8)). What it loses and delays is no fault of the path.",
-		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s root takes it away, if no test needs it",
-			p.link.Name, p.link.Name),
+		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s root takes it away, if no test "+
+			"needs it", p.link.Name, p.link.Name),
 	}}
 }
 
@@ -132,7 +132,8 @@ func (p *patient) flowBound() []Finding {
 		Remark: fmt.Sprintf("tc qdisc show dev %s shows it", p.link.Name),
 	}
 	if holds {
-		f.Seen = fmt.Sprintf("fq maxrate %s; %s deliver %s.", rate, text.Counted(p.deep.Sockets.Busy, "busy connection"),
+		f.Seen = fmt.Sprintf("fq maxrate %s; %s deliver %s.", rate, text.Counted(p.deep.Sockets.Busy,
+			"busy connection"),
 			roughly(p.deep.Sockets.Rate))
 	}
 	return []Finding{f}
@@ -143,8 +144,10 @@ func switchedOff(p *patient) (found []Finding) {
 	for _, s := range []struct{ sysctl, without string }{
 		{"net.ipv4.tcp_window_scaling", "No connection can have more than 64 KiB on its way: 10 Mbit/s at 50 ms."},
 		{"net.ipv4.tcp_sack", "After a loss a sender has to guess what arrived, and sends much again."},
-		{"net.ipv4.tcp_timestamps", "RTTs are measured less well, and a sender takes more for lost that only came late."},
-		{"net.ipv4.tcp_moderate_rcvbuf", "Receive windows do not grow: uploads stay at the default's size, a window for " +
+		{"net.ipv4.tcp_timestamps",
+			"RTTs are measured less well, and a sender takes more for lost that only came late."},
+		{"net.ipv4.tcp_moderate_rcvbuf",
+			"Receive windows do not grow: uploads stay at the default's size, a window for " +
 			"each round trip."},
 	} {
 		if p.Sysctls[s.sysctl].Value != "0" {

@@ -3,6 +3,7 @@
 package qdisc
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"weir/internal/units"
@@ -17,7 +18,8 @@ type Dropper struct {
 	Drops  uint64     `json:"drops"`          // packets; 32 bits wide in the kernel
 }
 
-// atEgress is where clsact has the filters for what leaves (TC_H_CLSACT, TC_H_MIN_EGRESS, include/uapi/linux/pkt_sched.h).
+// atEgress is where clsact has the filters for what leaves (TC_H_CLSACT, TC_H_MIN_EGRESS,
+// include/uapi/linux/pkt_sched.h).
 const atEgress Handle = 0xFFFFFFF3
 
 // Droppers lists those of a device, whose tree has been read: at its root, below it, and at its ingress and egress.
@@ -95,8 +97,8 @@ func policed(options []byte) units.Rate {
 	return units.Rate(8 * uint64(binary.NativeEndian.Uint32(b[policeRate+rateBytes:])))
 }
 
-// Serving is the class below a root in which what leaves waits, or by which most has left, and the rate that it may have
-// at most, in bit/s: its own, or that of a class above it. It is false where there are not several.
+// Serving is the class below a root in which what leaves waits, or by which most has left, and the rate that it may
+// have at most, in bit/s: its own, or that of a class above it. It is false where there are not several.
 func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
 	at := map[Handle]Class{}
 	inner := map[Handle]bool{}
@@ -109,7 +111,7 @@ func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
 			continue
 		}
 		leaves++
-		if !ok || x.Stats.Backlog > c.Stats.Backlog || x.Stats.Backlog == c.Stats.Backlog && x.Stats.Bytes > c.Stats.Bytes {
+		if !ok || cmp.Or(cmp.Compare(x.Stats.Backlog, c.Stats.Backlog), cmp.Compare(x.Stats.Bytes, c.Stats.Bytes)) > 0 {
 			c, ok = x, true
 		}
 	}
