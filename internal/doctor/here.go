@@ -148,7 +148,7 @@ func switchedOff(p *patient) (found []Finding) {
 			"RTTs are measured less well, and a sender takes more for lost that only came late."},
 		{"net.ipv4.tcp_moderate_rcvbuf",
 			"Receive windows do not grow: uploads stay at the default's size, a window for " +
-			"each round trip."},
+				"each round trip."},
 	} {
 		if p.Sysctls[s.sysctl].Value != "0" {
 			continue
