@@ -40,8 +40,12 @@ back, or the machine was started again, it fails.`,
 					fmt.Fprintf(w, "Confirmed:  %s\n", goal.Flags())
 				}
 				fmt.Fprintf(w, "%s To undo:  %s\n", until, options.same("weir down"))
-			default:
+			case len(status.Goals) == 0:
 				fmt.Fprintln(w, "Nothing to confirm.")
+			default:
+				for _, goal := range status.Goals {
+					fmt.Fprintf(w, "Already confirmed:  %s\n", goal.Flags())
+				}
 			}
 			return nil
 		},

@@ -9,14 +9,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/cli"
 	"weir/internal/doctor"
-	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/kernel"
@@ -36,13 +38,15 @@ type diagnosed struct {
 func newDoctorCommand() *cobra.Command {
 	var asJSON, verbose, bench, inside bool
 	var dev string
+	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "What holds this server back, and what would help",
 		Long: `Looks at this server and says what makes it slow under load.
 
-The first line says what is wrong, the second what to do. Where too little was
-seen, the first says how to see more.
+The first line says what is wrong, the second what to do or, where too little
+was seen, how to see more. --listen 10s looks for so long while traffic runs.
+For that it loads tcp_diag, the module by which ss sees connections.
 
 It looks at the uplink and its queue, and at the live TCP connections. It also
 looks at the settings that matter, at the files that set them, and at what this
@@ -72,7 +76,7 @@ failed, 2 wrong usage.`,
 			case bench:
 				return runBench(cmd, asJSON)
 			}
-			facts, err := journal.ReadHost()
+			facts, err := look(cmd, patience)
 			if err != nil {
 				return err
 			}
@@ -102,10 +106,44 @@ failed, 2 wrong usage.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also print each setting and the files that set it, in the order of reading")
+	cmd.Flags().Var((*timeOption)(&patience), "listen", "look for this `time` while traffic runs: 10s")
 	cmd.Flags().BoolVar(&bench, "bench", false, "measure what one CAKE carries on this host's CPU")
 	cmd.Flags().BoolVar(&inside, "bench-inside", false, "started by --bench, in a network namespace of its own")
 	cmd.Flags().MarkHidden("bench-inside")
 	return cmd
+}
+
+// look reads the host: at once, or as it is at the busiest of several moments of that time, with what its counters have
+// counted meanwhile.
+func look(cmd *cobra.Command, patience time.Duration) (facts host.Facts, err error) {
+	if patience <= 0 {
+		return journal.ReadHost()
+	}
+	if connections, err := host.OpenConnections(); err == nil {
+		_, _ = connections.Read() // which has the kernel load what it takes; why it cannot is said below
+		connections.Close()
+	}
+	const pause = 2 * time.Second
+	interrupted, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	defer stop()
+	began, line := time.Now(), cli.NewProgress(cmd.ErrOrStderr())
+	defer line.Clear()
+	before, err := journal.ReadHost()
+	for err == nil && interrupted.Err() == nil && time.Since(began) < patience {
+		line.Say(time.Since(began), func() string { return "looks while traffic runs, for " + patience.String() })
+		select {
+		case <-interrupted.Done():
+		case <-time.After(min(pause, patience-time.Since(began))):
+		}
+		var now host.Facts
+		if now, err = journal.ReadHost(); err == nil {
+			now.Deep.Listen(before.Deep, time.Since(began))
+			if facts.Deep == nil || now.Deep.Sockets.Busy >= facts.Deep.Sockets.Busy {
+				facts = now
+			}
+		}
+	}
+	return facts, err
 }
 
 // lookAt takes another device for the uplink, if one is named.
@@ -114,8 +152,7 @@ func lookAt(facts *host.Facts, dev string) error {
 		return nil
 	}
 	if _, there := facts.Link(dev); !there {
-		return &hint.Error{What: dev + ": no such device",
-			Try: "one of: " + strings.Join(plan.DeviceNames(*facts), ", ")}
+		return plan.NoDevice(dev, *facts)
 	}
 	facts.Uplink = dev
 	return nil
@@ -151,19 +188,18 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []doctor.Finding) {
 	printUnknown(w, f)
 }
 
-// printSummary prints in a line what is wrong and in the next what to do; if that cannot be told, first how to know.
+// printSummary prints in a line what is wrong and in the next what to do, or how to know.
 func printSummary(w io.Writer, s doctor.Summary) {
 	do := s.Try + s.Remark
 	if s.Try != "" && s.Remark != "" {
 		do = s.Try + "  (" + s.Remark + ")"
 	}
-	if !s.Told {
-		printWrapped(w, "To know more:  ", do)
-		printWrapped(w, "", s.Says)
-		return
-	}
 	printWrapped(w, "", s.Says)
-	printWrapped(w, "What to do:  ", do)
+	if s.Told {
+		printWrapped(w, "What to do:  ", do)
+	} else {
+		printWrapped(w, "To know more:  ", do)
+	}
 }
 
 // printFinding prints what was seen, why it matters, and after an arrow what would change it.

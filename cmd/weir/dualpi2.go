@@ -128,8 +128,7 @@ func (o *dualpi2Options) device(cmd *cobra.Command) (host.Facts, host.Link, erro
 	}
 	link, ok := facts.Link(o.dev)
 	if !ok {
-		return facts, link, &hint.Error{What: o.dev + ": no such device", Try: "one of: " +
-			strings.Join(plan.DeviceNames(facts), ", ")}
+		return facts, link, plan.NoDevice(o.dev, facts)
 	}
 	return facts, link, nil
 }

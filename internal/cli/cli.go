@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,17 +47,27 @@ func Root(cmd *cobra.Command, version string) *cobra.Command {
 		try := cmd.Name() + " --help"
 		if args[0] == "version" {
 			try = cmd.Name() + " --version"
-		} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			try = cmd.Name() + " " + strings.Join(near, ", "+cmd.Name()+" ")
+		} else if meant := meantBy(args[0], cmd.Commands()); meant != "" {
+			try = cmd.Name() + " " + meant
 		}
 		return Usage(try, "unknown command %q", args[0])
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	cmd.SetFlagErrorFunc(wrongOption)
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	cmd.AddCommand(buildOnly()...)
 	return cmd
+}
+
+// meantBy is the command that a word stands for elsewhere, or is one slip away from: some change a host, and none is
+// offered for a word that only looks alike. It is "" where there is none.
+func meantBy(word string, all []*cobra.Command) string {
+	for _, c := range all {
+		if c.IsAvailableCommand() && (slices.Contains(c.SuggestFor, word) || text.Mistyped(word, c.Name())) {
+			return c.Name()
+		}
+	}
+	return ""
 }
 
 // Run runs the command line of root and returns its exit status. Only plain text reaches a terminal from here, whatever

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/internal/hint"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -31,12 +32,27 @@ func wrongOption(cmd *cobra.Command, err error) error {
 		return Usage(help, "%s needs a value: a %s", dashed(missing.GetSpecifiedName(),
 			missing.GetSpecifiedShortnames()), kind)
 	case errors.As(err, &unknown):
+		if meant := optionMeantBy(cmd, unknown); meant != "" {
+			help = cmd.CommandPath() + " --" + meant
+		}
 		return Usage(help, "%s has no option %s", cmd.CommandPath(), dashed(unknown.GetSpecifiedName(),
 			unknown.GetSpecifiedShortnames()))
 	case errors.As(err, &syntax):
 		return Usage(help, "%q is no option", syntax.GetSpecifiedFlag())
 	}
 	return Usage(help, "%s", strings.TrimPrefix(err.Error(), "pflag: "))
+}
+
+// optionMeantBy is the option that was probably meant, which may have been typed with one dash; "" if none is near.
+func optionMeantBy(cmd *cobra.Command, unknown *pflag.NotExistError) string {
+	word := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && len(word) > 1 {
+			known = append(known, f.Name)
+		}
+	})
+	return text.Nearest(word, known)
 }
 
 // dashed is an option as it is typed.

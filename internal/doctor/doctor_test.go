@@ -89,6 +89,16 @@ func policer(rate units.Rate, drops uint64) func(*host.Facts) {
 	}
 }
 
+// listened is that a look took 10 s, in which that policer dropped so many packets.
+func listened(drops uint64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		before := *f.Deep
+		before.Droppers = slices.Clone(before.Droppers)
+		before.Droppers[0].Drops -= drops
+		f.Deep.Listen(&before, 10*time.Second)
+	}
+}
+
 // diagnosed is a host, and what is found on it.
 type diagnosed struct {
 	name  string
@@ -117,6 +127,12 @@ func servers(t *testing.T) []diagnosed {
 		{"a policer that drops now", facts(load, policer(500e6, 254), sockets(func(s *host.Sockets) {
 			s.Queueing, s.Rate = 0, 400e6
 		})), []string{"✗ A filter on eth0 drops what exceeds 500mbit."}},
+		{"a policer that drops while one listens", facts(load, policer(500e6, 254), listened(7),
+			sockets(func(s *host.Sockets) { s.Queueing = 0 })),
+			[]string{"✗ A filter on eth0 drops what exceeds 500mbit."}},
+		{"a policer that does not", facts(load, policer(500e6, 254), listened(0), sockets(func(s *host.Sockets) {
+			s.Queueing, s.Rate = 0, 400e6
+		})), []string{"! A filter on eth0 drops what exceeds 500mbit."}},
 		{"a policer that has dropped once", facts(policer(500e6, 254)),
 			[]string{"! A filter on eth0 drops what exceeds 500mbit."}},
 		{"a policer that has not", facts(policer(500e6, 0)), []string{"✓ Nothing to do."}},

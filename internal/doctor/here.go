@@ -17,12 +17,16 @@ func here(p *patient) (found []Finding) {
 	return append(append(p.dropping(), p.emulated()...), append(p.flowBound(), switchedOff(p)...)...)
 }
 
-// policer is a filter at the uplink that drops now: it has dropped, and the busy connections wait in no queue and get
-// about what it lets pass, less what TCP loses by being policed.
+// policer is a filter at the uplink that drops now, while busy connections wait in no queue. Where its counter was read
+// once, it has dropped, and they get about what it lets pass, less what TCP loses by being policed.
 func (p *patient) policer() (d host.Dropper, holds bool) {
 	for _, d := range p.deep.Droppers {
 		s, leaves := p.deep.Sockets, d.Dev == p.link.Name && d.Parent != ingressFilters
-		if leaves && d.Drops > 0 && s.Busy > 0 && !p.queueing() && s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3 {
+		drops := d.Drops > 0 && s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3
+		if p.deep.Listened > 0 {
+			drops = d.Now > 0
+		}
+		if leaves && drops && s.Busy > 0 && !p.queueing() {
 			return d, true
 		}
 	}
@@ -63,8 +67,8 @@ func (p *patient) dropping() (found []Finding) {
 			Code: "filter-drops", Severity: Notable,
 			Plain: "A rule on this server " + what + ".",
 			Title: fmt.Sprintf("A filter on %s %s.", d.Dev, what),
-			Seen: fmt.Sprintf("%s: %s dropped by its action %s since it was made.", capital(where(d)),
-				text.Counted(int(d.Drops), "packet"), d.Action),
+			Seen: fmt.Sprintf("%s: %s dropped by its action %s%s.", capital(where(d)),
+				text.Counted(int(d.Drops), "packet"), d.Action, p.lately(d)),
 			Why: "A policer has no queue: TCP takes each drop for congestion, and gets less than the rate. It is " +
 				"this host's own, and no fault of the path.",
 			Remark: show + " shows it; a shaper with the same rate queues instead",
@@ -76,6 +80,14 @@ func (p *patient) dropping() (found []Finding) {
 		found = append(found, f)
 	}
 	return found
+}
+
+// lately says over which time a filter has dropped.
+func (p *patient) lately(d host.Dropper) string {
+	if p.deep.Listened == 0 {
+		return " since it was made"
+	}
+	return fmt.Sprintf(" since it was made, %d of them in the last %s", d.Now, p.deep.Listened)
 }
 
 // emulator is a netem at the uplink, with what it does.

@@ -88,7 +88,7 @@ func (p *patient) bottleneck() Bottleneck {
 	switch {
 	case policed:
 		return limitedBy(LimitPolicer, "this host: %s drops what exceeds %s.", where(policer), policer.Rate)
-	case emulates && s.Busy > 0 && (p.queueing() || p.many(s.Lossy)):
+	case emulates && s.Busy > 0:
 		return limitedBy(LimitEmulator, "this host: %s on %s, which is there to make things worse.", emulator,
 			p.link.Name)
 	case flowBound:
@@ -128,11 +128,11 @@ func (p *patient) bottleneck() Bottleneck {
 
 // blind is the verdict where something was not seen that it takes.
 func (p *patient) blind() Bottleneck {
-	b := Bottleneck{Limit: limitUnknown, Try: "weir doctor", Remark: "again, while a download runs"}
+	b := Bottleneck{Limit: limitUnknown, Try: "weir doctor --listen 10s", Remark: "while a download runs"}
 	switch {
 	case !p.deep.Sockets.Read:
-		b.Lacks, b.Try = "the live connections are not known", "ss -t"
-		b.Remark = "once, which loads what it takes; then weir doctor again, while a download runs"
+		b.Lacks = "the live connections are not known"
+		b.Remark += "; it loads the module tcp_diag"
 	case p.deep.Sockets.Busy == 0 && p.unseen():
 		b.Lacks = "the connections that this host forwards end elsewhere"
 		b.Remark = "on a server where those connections end, while a download runs"

@@ -18,7 +18,7 @@ func TestSummarize(t *testing.T) {
 	lowat := sysctl("ipv4.tcp_notsent_lowat", "8192")
 	shaped := uplink(t, "cake bandwidth 49.875mbit dual-dsthost", 1)
 	full := counts(qdisc.Stats{Backlog: 900_000, Qlen: 600})
-	const again, sell = "again, while a download runs", "with what you pay for, e.g. 50mbit"
+	const again, sell = "while a download runs", "with what you pay for, e.g. 50mbit"
 	const unsold = sell + "; or auto, which finds it"
 	for _, c := range []struct {
 		name  string
@@ -54,11 +54,11 @@ func TestSummarize(t *testing.T) {
 		{"nothing, shaped", facts(shaped, load, full), Summary{true,
 			"Nothing wrong was seen: what waits does so in this server's own queue.", "", "nothing", "nothing-wrong"}},
 		{"nobody there", facts(), Summary{false, "Nothing wrong was seen so far, but no connection is busy.",
-			"weir doctor",
+			"weir doctor --listen 10s",
 			again, ""}},
 		{"nobody there, and more", facts(lowat, sysctl("ipv4.tcp_rmem", "4096 16384 4194304")), Summary{false,
 			"Nothing harmful was seen so far, but no connection is busy. Worth knowing: 3 things, below.",
-			"weir doctor",
+			"weir doctor --listen 10s",
 			again, ""}},
 		{"nobody there, and nothing to shape with", facts(kernelWith("fq_codel", "mq"), lowat), Summary{true,
 			"This server's kernel has nothing to shape with: weir up --rate would be refused.", "",
@@ -70,10 +70,10 @@ func TestSummarize(t *testing.T) {
 			"apt-get install --reinstall linux-image-6.1.0-50-cloud-amd64", "kernel-cannot-shape"}},
 		{"nobody there, and what the kernel has shapes", facts(kernelWith("tbf", "mq"),
 			uplink(t, "tbf rate 50mbit burst 32k latency 50ms", 1)), Summary{false,
-			"Nothing wrong was seen so far, but no connection is busy.", "weir doctor", again, ""}},
+			"Nothing wrong was seen so far, but no connection is busy.", "weir doctor --listen 10s", again, ""}},
 		{"not looked deeper", with(t), Summary{false,
-			"Nothing wrong was seen so far, but the live connections are not known.", "ss -t",
-			"once, which loads what it takes; then weir doctor " + again, ""}},
+			"Nothing wrong was seen so far, but the live connections are not known.", "weir doctor --listen 10s",
+			again + "; it loads the module tcp_diag", ""}},
 	} {
 		if got := Summarize(c.facts); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

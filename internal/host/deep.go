@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -39,14 +40,31 @@ type Deep struct {
 	CPU      units.Share         `json:"cpu_pressure"`       // of the last 10 s in which something waited for a CPU
 	Offloads map[string][]string `json:"offloads,omitempty"` // by device: gro, gso, tso
 	Droppers []Dropper           `json:"droppers,omitempty"`
-	Unknown  []Unread            `json:"unknown,omitempty"` // what could not be read
-	Journal  []byte              `json:"-"`                 // the text of that file; nil if there is none
+	Listened units.Duration      `json:"listened,omitempty"` // over which counters were compared; 0: they were read once
+	Unknown  []Unread            `json:"unknown,omitempty"`  // what could not be read
+	Journal  []byte              `json:"-"`                  // the text of that file; nil if there is none
 }
 
 // Dropper is a filter's action on a device that drops packets, or has dropped some.
 type Dropper struct {
 	Dev string `json:"dev"`
 	qdisc.Dropper
+	Now uint64 `json:"now,omitempty"` // packets that it dropped while Deep.Listened passed
+}
+
+// Listen notes what has happened since an earlier look, which was so long ago.
+func (d *Deep) Listen(before *Deep, passed time.Duration) {
+	d.Listened = units.Duration(passed)
+	for i := range d.Droppers {
+		now := &d.Droppers[i]
+		for _, was := range before.Droppers {
+			same := was.Dev == now.Dev && was.Parent == now.Parent && was.Handle == now.Handle &&
+				was.Filter == now.Filter && was.Priority == now.Priority && was.Action == now.Action
+			if same && now.Drops > was.Drops {
+				now.Now = now.Drops - was.Drops
+			}
+		}
+	}
 }
 
 // SYN counts, since the boot, how connections came about (TcpExt and Tcp in /proc/net).
@@ -217,9 +235,9 @@ func unloaded(root fs.FS, release, name string) string {
 	}
 	if !modules(root, release).known() {
 		return "the module " + name +
-			" does not seem to be loaded, and reading must not load it: run ss -t once, which does"
+			" does not seem to be loaded, and reading must not load it: weir doctor --listen 10s does, and looks while traffic runs"
 	}
-	return "the module " + name + " is not loaded, and reading must not load it: run ss -t once, which does"
+	return "the module " + name + " is not loaded, and reading must not load it: weir doctor --listen 10s does, and looks while traffic runs"
 }
 
 // namespaces lists those of processes, other than the own one.

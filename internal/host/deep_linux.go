@@ -53,7 +53,7 @@ func readDroppers(links []Link) (all []Dropper, err error) {
 			return all, err
 		}
 		for _, d := range found {
-			all = append(all, Dropper{l.Name, d})
+			all = append(all, Dropper{Dev: l.Name, Dropper: d})
 		}
 	}
 	return all, nil

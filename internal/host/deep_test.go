@@ -272,7 +272,7 @@ func TestUnloaded(t *testing.T) {
 		"kernel has no modules": {fstest.MapFS{}, true},
 	} {
 		why := unloaded(test.root, "6.1", "tcp_diag")
-		if (why == "") != test.asks || why != "" && !strings.Contains(why, "run ss -t once") {
+		if (why == "") != test.asks || why != "" && !strings.Contains(why, "weir doctor --listen 10s does") {
 			t.Errorf("%s: %q", name, why)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"weir/internal/hint"
 )
@@ -184,6 +185,10 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (
 		if errors.Is(err, context.DeadlineExceeded) { // such as a server that hangs, in the midst of a measurement too
 			return nil, hint.New(fmt.Sprintf("%s takes connections, and says nothing for %.0f s", t.Addr,
 				patience.Seconds()), cmp.Or(t.Try, "weir serve there: it hangs, or its port is another"))
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			return nil, hint.New(t.Addr+" has closed the connection: it speaks no TLS, or has as many as it takes",
+				cmp.Or(t.Try, "again; or the port that weir serve prints there"))
 		}
 		return nil, hint.New(fmt.Sprintf("%s speaks no TLS: %v", t.Addr, cause(err)),
 			cmp.Or(t.Try, "the port that weir serve prints there"))

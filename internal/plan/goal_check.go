@@ -163,7 +163,7 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 		return link, &hint.Error{What: "there is no default route to tell the uplink by", Try: "--dev NAME" +
 			listDevices(f)}
 	case !ok:
-		return link, &hint.Error{What: fmt.Sprintf("%s: no such device", name), Try: "--dev NAME" + listDevices(f)}
+		return link, NoDevice(name, f)
 	case link.Loopback:
 		return link, &hint.Error{What: name + ": a loopback device has no queue to own", Try: "--dev NAME" +
 			listDevices(f)}
@@ -180,6 +180,11 @@ func tooFast(l host.Link, flag string, r units.Rate) error {
 		What: fmt.Sprintf("%s %s is above the speed of %s, %s", flag, r, l.Name, l.Speed),
 		Try:  fmt.Sprintf("--%s %s or less, or no --%s where the device itself is the limit", flag, l.Speed, flag),
 	}
+}
+
+// NoDevice returns the error that there is no device of this name.
+func NoDevice(name string, f host.Facts) error {
+	return &hint.Error{What: name + ": no such device", Try: "--dev NAME" + listDevices(f)}
 }
 
 func listDevices(f host.Facts) string {

@@ -106,7 +106,7 @@ func split(m netlink.Message, want uint16) (tcmsg, []netlink.Attribute, error) {
 }
 
 // text is a string attribute up to its NUL. No kernel has sent other than ASCII, and JSON could not carry it.
-func text(b []byte) string {
+func cString(b []byte) string {
 	if i := slices.Index(b, 0); i >= 0 {
 		b = b[:i]
 	}
@@ -302,7 +302,7 @@ func readQdisc(at tcmsg, attributes []netlink.Attribute, d device) (Qdisc, error
 		f := &fields{a.Data}
 		switch a.Type {
 		case tcaKind:
-			q.Kind = text(a.Data)
+			q.Kind = cString(a.Data)
 		case tcaOptions:
 			q.Options = a.Data
 		case tcaStats2:
@@ -401,7 +401,7 @@ func readClass(at tcmsg, attributes []netlink.Attribute) (Class, error) {
 	for _, a := range attributes {
 		switch a.Type {
 		case tcaKind:
-			class.Kind = text(a.Data)
+			class.Kind = cString(a.Data)
 		case tcaOptions:
 			class.Options = a.Data
 		case tcaStats2:
@@ -493,7 +493,7 @@ func (c *Conn) listFilters(get, answered uint16, what string, ifindex int, paren
 		for _, a := range attributes {
 			switch a.Type {
 			case tcaKind:
-				f.Kind = text(a.Data)
+				f.Kind = cString(a.Data)
 			case tcaOptions:
 				if len(a.Data) > 0 { // JSON does not tell none from empty
 					f.Options = a.Data

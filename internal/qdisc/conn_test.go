@@ -269,7 +269,7 @@ func describe(t *testing.T, m netlink.Message) string {
 	kind := ""
 	for _, a := range attributes {
 		if a.Type == tcaKind {
-			kind = text(a.Data)
+			kind = cString(a.Data)
 		}
 	}
 	verb := map[netlink.HeaderType]string{unix.RTM_NEWQDISC: "qdisc", unix.RTM_NEWTCLASS: "class",

@@ -11,11 +11,13 @@ import (
 
 // Dropper is an action of a filter that has dropped packets since it was made, or that polices.
 type Dropper struct {
-	Parent Handle     `json:"parent"`
-	Filter string     `json:"filter"`         // its kind
-	Action string     `json:"action"`         // its kind
-	Rate   units.Rate `json:"rate,omitempty"` // bit/s above which police acts; 0: another action
-	Drops  uint64     `json:"drops"`          // packets; 32 bits wide in the kernel
+	Parent   Handle     `json:"parent"`
+	Filter   string     `json:"filter"` // its kind
+	Handle   uint32     `json:"handle"` // and place
+	Priority uint16     `json:"priority"`
+	Action   string     `json:"action"`         // its kind
+	Rate     units.Rate `json:"rate,omitempty"` // bit/s above which police acts; 0: another action
+	Drops    uint64     `json:"drops"`          // packets; 32 bits wide in the kernel
 }
 
 // atEgress is where clsact has the filters for what leaves (TC_H_CLSACT, TC_H_MIN_EGRESS,
@@ -58,7 +60,8 @@ func (f Filter) droppers() (all []Dropper) {
 					all = append(all, f.dropper(one.Data)...)
 				}
 			case a.Type == k.police && k.police != 0:
-				all = append(all, Dropper{Parent: f.Parent, Filter: f.Kind, Action: "police", Rate: policed(a.Data)})
+				all = append(all, Dropper{Parent: f.Parent, Filter: f.Kind, Handle: f.Handle, Priority: f.Priority,
+					Action: "police", Rate: policed(a.Data)})
 			}
 		}
 	}
@@ -71,7 +74,8 @@ func (f Filter) dropper(action []byte) []Dropper {
 		stats      = 4 // TCA_ACT_STATS
 		queueDrops = 8 // the offset in a struct gnet_stats_queue
 	)
-	d := Dropper{Parent: f.Parent, Filter: f.Kind, Action: text(inner(action, actKind))}
+	d := Dropper{Parent: f.Parent, Filter: f.Kind, Handle: f.Handle, Priority: f.Priority,
+		Action: cString(inner(action, actKind))}
 	if queue := inner(inner(action, stats), statsQueue); len(queue) >= queueDrops+4 {
 		d.Drops = uint64(binary.NativeEndian.Uint32(queue[queueDrops:]))
 	}

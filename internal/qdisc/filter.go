@@ -209,7 +209,7 @@ func actions(reported []byte) ([]byte, error) {
 // comes back: it gets a new one.
 func action(reported []byte) ([]byte, error) {
 	const stats, cookie, flags, hwStats = 4, 6, 7, 8 // TCA_ACT_*
-	name := text(inner(reported, actKind))
+	name := cString(inner(reported, actKind))
 	at := slices.IndexFunc(actionKinds(), func(k actionKind) bool { return k.name == name })
 	if at < 0 {
 		return nil, fmt.Errorf("no test has shown that its action %s comes back", name)

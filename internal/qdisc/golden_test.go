@@ -50,7 +50,7 @@ func compareWithTC(t *testing.T, command string, sent []byte) {
 	if err != nil || len(list) == 0 || list[0].Type != tcaKind {
 		t.Fatalf("golden bytes: %v, %v", list, err)
 	}
-	kind := text(list[0].Data)
+	kind := cString(list[0].Data)
 	line, class := strings.CutPrefix(command, "class ")
 	if kind == "htb" && !class {
 		line += " rate 1mbit" // which tc gives to the class alone

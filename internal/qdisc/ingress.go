@@ -196,7 +196,7 @@ func (f Filter) redirects() (to int, ok bool) {
 	}
 	action := list[0].Data
 	parms := inner(inner(action, actOptions), mirredParms)
-	if text(inner(action, actKind)) != "mirred" || len(parms) < mirredLen ||
+	if cString(inner(action, actKind)) != "mirred" || len(parms) < mirredLen ||
 		binary.NativeEndian.Uint32(parms[mirredKind:]) != egressRedir {
 		return 0, false
 	}

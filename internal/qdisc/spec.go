@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"weir/internal/text"
 )
 
 // Spec is one queueing discipline's configuration. It is complete: each option that the kernel would report has its
@@ -180,20 +181,7 @@ type UnknownWord struct {
 func (e *UnknownWord) Error() string { return e.Short + "; " + e.list }
 
 func unknown(what, word string, known []string) error {
-	best, distance := "", 3
-	for _, k := range known {
-		if len(word) > 2*len(k) {
-			continue
-		}
-		if d := edits(word, k); d < distance && d < len(k) {
-			best, distance = k, d
-		}
-	}
-	// tc takes a word's beginning for the word.
-	begins := func(k string) bool { return word != "" && strings.HasPrefix(k, word) }
-	if i := slices.IndexFunc(known, begins); i >= 0 && !slices.ContainsFunc(known[i+1:], begins) {
-		best = known[i]
-	}
+	best := text.Nearest(word, known)
 	hint := ""
 	if best != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", best)
@@ -205,25 +193,4 @@ func unknown(what, word string, known []string) error {
 		list = "known: " + strings.Join(known, ", ")
 	}
 	return &UnknownWord{fmt.Sprintf("unknown %s %q%s", what, word, hint), list}
-}
-
-// edits is the Levenshtein distance: how many letters one would have to change.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }

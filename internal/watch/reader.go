@@ -15,7 +15,6 @@ import (
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
 	"weir/internal/follow/presence"
-	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/kernel"
@@ -147,8 +146,7 @@ func (r *Reader) diagnose() (*Diagnosis, error) {
 	}
 	if r.dev != "" {
 		if _, there := facts.Link(r.dev); !there && r.out.link.Name == "" {
-			return nil, &hint.Error{What: r.dev + ": no such device",
-				Try: "one of: " + strings.Join(plan.DeviceNames(facts), ", ")}
+			return nil, plan.NoDevice(r.dev, facts)
 		}
 		facts.Uplink = r.dev
 	}
