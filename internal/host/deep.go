@@ -40,7 +40,7 @@ type Deep struct {
 	CPU      units.Share         `json:"cpu_pressure"`       // of the last 10 s in which something waited for a CPU
 	Offloads map[string][]string `json:"offloads,omitempty"` // by device: gro, gso, tso
 	Droppers []Dropper           `json:"droppers,omitempty"`
-	Listened units.Duration      `json:"listened,omitempty"` // over which counters were compared; 0: they were read once
+	Listened units.Duration      `json:"listened,omitempty"` // over which counters were compared; 0: read once
 	Unknown  []Unread            `json:"unknown,omitempty"`  // what could not be read
 	Journal  []byte              `json:"-"`                  // the text of that file; nil if there is none
 }
@@ -235,9 +235,11 @@ func unloaded(root fs.FS, release, name string) string {
 	}
 	if !modules(root, release).known() {
 		return "the module " + name +
-			" does not seem to be loaded, and reading must not load it: weir doctor --listen 10s does, and looks while traffic runs"
+			" does not seem to be loaded, and reading must not load it: weir doctor --listen 10s does, and looks " +
+			"while traffic runs"
 	}
-	return "the module " + name + " is not loaded, and reading must not load it: weir doctor --listen 10s does, and looks while traffic runs"
+	return "the module " + name + " is not loaded, and reading must not load it: weir doctor --listen 10s does, and " +
+		"looks while traffic runs"
 }
 
 // namespaces lists those of processes, other than the own one.

@@ -226,6 +226,7 @@ func readFiles(root fs.FS, f *Facts) {
 	f.Boot = line(root, "proc/sys/kernel/random/boot_id")
 	f.Memory = memory(root)
 	f.Sysctls = map[string]Sysctl{}
+	frozen := readOnlyMount(root)
 	for _, name := range sysctls {
 		path := strings.TrimPrefix(SysctlPath(name), "/")
 		text, err := fs.ReadFile(root, path)
@@ -234,7 +235,7 @@ func readFiles(root fs.FS, f *Facts) {
 		}
 		s := Sysctl{Value: strings.Join(strings.Fields(string(text)), " ")}
 		if info, err := fs.Stat(root, path); err == nil {
-			s.ReadOnly = info.Mode()&0o200 == 0
+			s.ReadOnly = info.Mode()&0o200 == 0 || frozen("/"+path)
 		}
 		f.Sysctls[name] = s
 	}
@@ -244,6 +245,27 @@ func readFiles(root fs.FS, f *Facts) {
 		if !slices.Contains(f.Congestion.Available, name) {
 			f.Congestion.Loadable = append(f.Congestion.Loadable, name)
 		}
+	}
+}
+
+// readOnlyMount reports whether a path is in a file system that is mounted read-only here, as /proc/sys is in many
+// containers (proc_pid_mountinfo(5)).
+func readOnlyMount(root fs.FS) func(path string) bool {
+	text, _ := fs.ReadFile(root, "proc/self/mountinfo")
+	return func(path string) (is bool) {
+		longest := 0
+		for l := range strings.Lines(string(text)) {
+			const point, options = 4, 5
+			f := strings.Fields(l)
+			if len(f) <= options {
+				continue
+			}
+			at := strings.TrimSuffix(f[point], "/") + "/"
+			if len(at) >= longest && strings.HasPrefix(path, at) { // of two at one place the later one is on top
+				longest, is = len(at), slices.Contains(strings.Split(f[options], ","), "ro")
+			}
+		}
+		return is
 	}
 }
 

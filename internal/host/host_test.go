@@ -53,6 +53,21 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// In a container /proc/sys is mounted once more, read-only; what is mounted last at a place is what counts there.
+func TestReadOnlyMount(t *testing.T) {
+	const proc, sys = "21 1 0:20 / /proc rw,nosuid - proc proc rw\n", "30 21 0:20 /sys /proc/sys ro,nosuid - proc proc rw\n"
+	for text, want := range map[string]bool{
+		"": false, proc: false, proc + sys: true, proc + sys + "31 30 0:20 /sys/net /proc/sys/net rw - proc proc rw\n": false,
+		proc + "22 21 0:9 / /proc/system ro - tmpfs tmpfs rw\n": false, proc + sys + "no line of this kind\n": true,
+		proc + sys + "33 30 0:20 /sys /proc/sys rw - proc proc rw\n": false,
+	} {
+		root := fstest.MapFS{"proc/self/mountinfo": file(text)}
+		if got := readOnlyMount(root)("/proc/sys/net/ipv4/tcp_wmem"); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
 // Three states, and the kernel is asked only where asking cannot make it load anything.
 func TestSupport(t *testing.T) {
 	never := func([]string) (map[string]bool, error) {
