@@ -68,9 +68,9 @@ type check func(*patient) []Finding
 // comes first.
 func checks() []check {
 	return []check{
-		uplinkDevice, here, queue, rateless, lossyPath, ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel,
-		unreadFile, unsent, mptcp, buffers, severalUplinks, defaultQdisc, fairness, relayFairness, ecn,
-		overridden, changedSince, otherWriters, udevNames, containers, tunnels, cookies, congestion,
+		uplinkDevice, here, faulty, queue, rateless, lossyPath, ends, machine, tcpMemory, relay, tunnelBuffer,
+		notInKernel, unreadFile, unsent, mptcp, buffers, severalUplinks, defaultQdisc, fairness, relayFairness,
+		ecn, overridden, changedSince, otherWriters, udevNames, containers, tunnels, cookies, congestion,
 		kernelHas,
 	}
 }

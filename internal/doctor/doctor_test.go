@@ -139,6 +139,10 @@ func servers(t *testing.T) []diagnosed {
 		{"a filter that drops", facts(policer(0, 3)), []string{"! A filter on eth0 drops packets."}},
 		{"netem", facts(uplink(t, "netem loss 1%", 1)), []string{"✗ netem is on eth0."}},
 		{"fq's maxrate", facts(uplink(t, "fq maxrate 5mbit", 1)), []string{"! fq on eth0 lets each connection have 5mbit."}},
+		{"cake_mq, on a kernel that has it wrong", facts(uplink(t, "cake_mq bandwidth 100mbit dual-dsthost", 4), kernelWith("cake", "cake_mq"),
+			func(f *host.Facts) { f.Kernel = "7.1.3-1-pve" }), []string{"✗ cake_mq on eth0 has a known fault."}},
+		{"cake_mq, mended", facts(uplink(t, "cake_mq bandwidth 100mbit dual-dsthost", 4), kernelWith("cake", "cake_mq"),
+			func(f *host.Facts) { f.Kernel = "7.2.0" }), []string{"✓ The queue is yours."}},
 		{"no SACK", facts(sysctl("ipv4.tcp_sack", "0")), []string{"! tcp_sack is off."}},
 
 		{"queue elsewhere", facts(load), []string{"✗ The queue is not yours."}},

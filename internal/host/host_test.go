@@ -86,6 +86,19 @@ func TestSupport(t *testing.T) {
 			t.Errorf("%s: %s, want %s", kind, got[kind], want)
 		}
 	}
+	// A module without the alias by which the kernel would load it is there once it is loaded, or built in.
+	const dep, alias = "kernel/net/sched/sch_dualpi2.ko.xz:\n", "alias net-sch-dualpi2 sch_dualpi2\n"
+	for _, c := range []struct {
+		alias, loaded, builtin string
+		want                   Support
+	}{{"", "", "", No}, {alias, "", "", Yes}, {"", "sch_dualpi2 20480 1 - Live 0x0\n", "", Yes},
+		{"", "", "kernel/net/sched/sch_dualpi2.ko\n", Yes}} {
+		got := support(fstest.MapFS{"lib/modules/6.18/modules.dep": file(dep), "lib/modules/6.18/modules.alias": file(c.alias),
+			"lib/modules/6.18/modules.builtin": file(c.builtin), "proc/modules": file(c.loaded)}, "6.18", never)
+		if got["dualpi2"] != c.want {
+			t.Errorf("%+v: %s", c, got["dualpi2"])
+		}
+	}
 	if got := modules(debian, "6.1").ingress(); got != No {
 		t.Errorf("ingress without its modules: %s", got)
 	}

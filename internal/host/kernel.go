@@ -92,8 +92,9 @@ func loads(root fs.FS) bool {
 
 // index is what /lib/modules says of a kernel: its modules, built in or not, and their aliases.
 type index struct {
-	files []string // "kernel/net/sched/sch_cake.ko.xz"
-	alias []byte   // modules.alias and modules.builtin.modinfo
+	files  []string // "kernel/net/sched/sch_cake.ko.xz"
+	alias  []byte   // modules.alias and modules.builtin.modinfo
+	loaded []byte   // /proc/modules and modules.builtin: what is there whether or not it has an alias
 }
 
 func modules(root fs.FS, release string) index {
@@ -112,6 +113,9 @@ func modules(root fs.FS, release string) index {
 		text, _ := fs.ReadFile(root, path.Join(dir, name))
 		x.alias = append(x.alias, text...)
 	}
+	builtin, _ := fs.ReadFile(root, path.Join(dir, "modules.builtin"))
+	there, _ := fs.ReadFile(root, "proc/modules")
+	x.loaded = slices.Concat(there, builtin)
 	return x
 }
 
@@ -124,6 +128,8 @@ func (x index) qdisc(kind string) bool {
 		return true
 	case "cake_mq": // in the module of cake, since Linux 7.0; its alias tells
 		return bytes.Contains(x.alias, []byte("net-sch-cake_mq"))
+	case "dualpi2": // 6.17 to 7.1 have no alias for it, by which it would be loaded (upstream ee1ba0add3fb)
+		return bytes.Contains(x.alias, []byte("net-sch-dualpi2")) || bytes.Contains(x.loaded, []byte("sch_dualpi2"))
 	}
 	return slices.ContainsFunc(x.files, func(file string) bool { return module(file) == "sch_"+kind })
 }

@@ -52,6 +52,7 @@ func ownTheQueue(d *draft) error {
 		if err := d.passes(asked); err != nil {
 			return err
 		}
+		d.warnOfFaults(asked)
 		err = d.root(asked, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -32,10 +31,10 @@ func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
 	if d.link.TxQueues == 1 {
 		return ""
 	}
-	if d.facts.Qdiscs["cake_mq"] == host.Yes {
+	if d.takes("cake_mq") {
 		queues = d.multiQueue(q)
 	} else {
-		d.warn(d.link.Name, "kernel %s has no cake_mq: all %d queues go through one lock", d.facts.Kernel,
+		d.warn(d.link.Name, "kernel %s has no cake_mq to use: all %d queues go through one lock", d.facts.Kernel,
 			d.link.TxQueues)
 	}
 	d.warn(d.link.Name, "one CAKE is taken to carry %s (LibreQoS#127). weir doctor --bench measures it here, and "+
@@ -61,7 +60,7 @@ func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
 		d.warn(d.link.Name, "one CAKE carries %s here if it takes superpackets apart, and at least %d times that if "+
 			"it leaves them whole. An echo may wait for one: up to 64 KiB", d.Goal.OneCAKE, wholeCarries)
 		return ", superpackets left whole", true
-	case queue > 1 && d.facts.Qdiscs["cake_mq"] == host.Yes && d.Goal.Rate <= queue*d.carried():
+	case queue > 1 && d.Goal.Rate <= queue*d.carried() && d.takes("cake_mq"):
 		return d.multiQueue(q), true
 	}
 	return "", false
