@@ -143,6 +143,9 @@ func look(cmd *cobra.Command, patience time.Duration) (facts host.Facts, err err
 			}
 		}
 	}
+	if err == nil && facts.Deep == nil { // there was no time for a second look
+		facts = before
+	}
 	return facts, err
 }
 

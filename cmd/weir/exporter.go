@@ -162,9 +162,11 @@ func localNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		at, err := netip.ParseAddrPort(fmt.Sprint(local))
-		name := (&url.URL{Host: r.Host}).Hostname()
-		if _, errName := netip.ParseAddr(name); err == nil && at.Addr().IsLoopback() && errName != nil &&
-			name != "localhost" {
+		name := strings.TrimSuffix((&url.URL{Host: r.Host}).Hostname(), ".")
+		_, noAddress := netip.ParseAddr(name)
+		own, _ := os.Hostname()
+		known := name == "" || noAddress == nil || strings.EqualFold(name, "localhost") || strings.EqualFold(name, own)
+		if err == nil && at.Addr().IsLoopback() && !known {
 			http.Error(w, "ask for localhost, or for an address", http.StatusMisdirectedRequest)
 			return
 		}

@@ -982,6 +982,19 @@ func TestJournalThatIsNoFile(t *testing.T) {
 	}
 }
 
+// Whoever looks from a unit in which /proc/sys is read-only, as the exporter's, sees the same goal in force.
+func TestStatusWhereNothingCanBeWritten(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, RTT: 50e6, CC: "bbr"}, 0))
+	for name, value := range m.f.Sysctls {
+		value.ReadOnly = true
+		m.f.Sysctls[name] = value
+	}
+	if st := must[Status](t)(s.Status()); !st.InForce {
+		t.Errorf("%+v", st.Drift)
+	}
+}
+
 // A run that waits and has no goal is nothing to confirm: a journal may have been cut, or written by another hand.
 func TestConfirmNothing(t *testing.T) {
 	for _, down := range []string{"", `,"down":true`} {

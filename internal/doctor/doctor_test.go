@@ -128,8 +128,14 @@ func servers(t *testing.T) []diagnosed {
 			s.Queueing, s.Rate = 0, 400e6
 		})), []string{"✗ A filter on eth0 drops what exceeds 500mbit."}},
 		{"a policer that drops while one listens", facts(load, policer(500e6, 254), listened(7),
-			sockets(func(s *host.Sockets) { s.Queueing = 0 })),
+			sockets(func(s *host.Sockets) { s.Queueing, s.Rate = 0, 400e6 })),
 			[]string{"✗ A filter on eth0 drops what exceeds 500mbit."}},
+		{"a firewall that drops something", facts(load, policer(0, 3), listened(1), sockets(func(s *host.Sockets) {
+			s.Queueing, s.Rate = 0, 400e6
+		})), []string{"! A filter on eth0 drops packets."}},
+		{"a policer of something else", facts(load, policer(1e6, 3), listened(1), sockets(func(s *host.Sockets) {
+			s.Queueing, s.Rate = 0, 400e6
+		})), []string{"! A filter on eth0 drops what exceeds 1mbit."}},
 		{"a policer that does not", facts(load, policer(500e6, 254), listened(0), sockets(func(s *host.Sockets) {
 			s.Queueing, s.Rate = 0, 400e6
 		})), []string{"! A filter on eth0 drops what exceeds 500mbit."}},
@@ -140,7 +146,7 @@ func servers(t *testing.T) []diagnosed {
 		{"netem", facts(uplink(t, "netem loss 1%", 1)), []string{"✗ netem is on eth0."}},
 		{"fq's maxrate", facts(uplink(t, "fq maxrate 5mbit", 1)), []string{"! fq on eth0 lets each connection have 5mbit."}},
 		{"cake_mq, on a kernel that has it wrong", facts(uplink(t, "cake_mq bandwidth 100mbit dual-dsthost", 4), kernelWith("cake", "cake_mq"),
-			func(f *host.Facts) { f.Kernel = "7.1.3-1-pve" }), []string{"✗ cake_mq on eth0 has a known fault."}},
+			func(f *host.Facts) { f.Kernel = "7.1.3-1-pve" }), []string{"! cake_mq on eth0 may have a known fault."}},
 		{"cake_mq, mended", facts(uplink(t, "cake_mq bandwidth 100mbit dual-dsthost", 4), kernelWith("cake", "cake_mq"),
 			func(f *host.Facts) { f.Kernel = "7.2.0" }), []string{"✓ The queue is yours."}},
 		{"no SACK", facts(sysctl("ipv4.tcp_sack", "0")), []string{"! tcp_sack is off."}},

@@ -18,11 +18,11 @@ func faulty(p *patient) (found []Finding) {
 		}
 		seen[q.Kind] = true
 		found = append(found, Finding{
-			Code: "kernel-fault", Severity: Harmful,
-			Plain: "This server's kernel has a known fault in the queue that it uses.",
-			Title: fmt.Sprintf("%s on %s has a known fault.", q.Kind, p.link.Name),
+			Code: "kernel-fault", Severity: Notable,
+			Plain: "This server's kernel may have a known fault in the queue that it uses.",
+			Title: fmt.Sprintf("%s on %s may have a known fault.", q.Kind, p.link.Name),
 			Seen:  fmt.Sprintf("Linux %s; %s.", p.Kernel, f),
-			Why:   "A distribution may have mended it earlier, which its version does not tell.",
+			Why:   "A stable release or a distribution may have mended it earlier, which is not looked for.",
 			Try:   "weir plan --rate RATE", Remark: "plans without it; or boot a kernel that has it mended",
 		})
 	}

@@ -17,16 +17,14 @@ func here(p *patient) (found []Finding) {
 	return append(append(p.dropping(), p.emulated()...), append(p.flowBound(), switchedOff(p)...)...)
 }
 
-// policer is a filter at the uplink that drops now, while busy connections wait in no queue. Where its counter was read
-// once, it has dropped, and they get about what it lets pass, less what TCP loses by being policed.
+// policer is a filter at the uplink that drops, while busy connections wait in no queue and get about what it lets
+// pass, less what TCP loses by being policed.
 func (p *patient) policer() (d host.Dropper, holds bool) {
 	for _, d := range p.deep.Droppers {
 		s, leaves := p.deep.Sockets, d.Dev == p.link.Name && d.Parent != ingressFilters
-		drops := d.Drops > 0 && s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3
-		if p.deep.Listened > 0 {
-			drops = d.Now > 0
-		}
-		if leaves && drops && s.Busy > 0 && !p.queueing() {
+		drops := d.Drops > 0 && (d.Now > 0 || p.deep.Listened == 0)
+		about := s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3
+		if leaves && drops && about && s.Busy > 0 && !p.queueing() {
 			return d, true
 		}
 	}
@@ -127,7 +125,11 @@ func (p *patient) flowRate() (rate units.Rate, holds bool) {
 		}
 	}
 	busy := units.Rate(p.deep.Sockets.Busy)
-	return rate, rate != 0 && busy > 0 && p.deep.Sockets.Rate/busy >= rate/10*7
+	if busy == 0 {
+		return rate, false
+	}
+	each := p.deep.Sockets.Rate / busy // by whichever device: far more than the rate has not passed it
+	return rate, rate != 0 && each >= rate/10*7 && each <= rate/10*13
 }
 
 func (p *patient) flowBound() []Finding {

@@ -261,7 +261,7 @@ func readOnlyMount(root fs.FS) func(path string) bool {
 				continue
 			}
 			at := strings.TrimSuffix(f[point], "/") + "/"
-			if len(at) >= longest && strings.HasPrefix(path, at) { // of two at one place the later one is on top
+			if len(at) >= longest && strings.HasPrefix(path+"/", at) { // of two at one place the later one is on top
 				longest, is = len(at), slices.Contains(strings.Split(f[options], ","), "ro")
 			}
 		}

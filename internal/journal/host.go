@@ -118,6 +118,11 @@ func (j *Journal) Before(f host.Facts) host.Facts {
 	}
 	f.Sysctls, f.Links, f.Files = maps.Clone(f.Sysctls), slices.Clone(f.Links), maps.Clone(f.Files)
 	for _, e := range j.Entries {
+		// What was once set can be set: a reader in a unit of its own may have /proc/sys read-only, as the exporter.
+		if s, there := f.Sysctls[e.Name]; there && e.Kind == kernel.Sysctl {
+			s.ReadOnly = false
+			f.Sysctls[e.Name] = s
+		}
 		if s, o := j.State(f, e), e.Object(); s == Ours || s == Foreign && o.Foreign {
 			o.Undo(&f, j.Place(e))
 		}

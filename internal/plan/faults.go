@@ -9,8 +9,8 @@ import (
 	"weir/internal/qdisc"
 )
 
-// Fault is what a range of kernels does wrong with a queueing discipline. A distribution may have mended it earlier:
-// that its version does not tell.
+// Fault is what a range of kernels does wrong with a queueing discipline. A stable release or a distribution may have
+// mended it earlier: that is not looked for.
 type Fault struct {
 	Kind         string // of the queueing discipline
 	from, until  [2]int // versions, the last of them without it
@@ -45,8 +45,8 @@ func FaultOf(kind, release string) (Fault, bool) {
 
 // String says where a fault is, and since when it is not any more.
 func (f Fault) String() string {
-	return fmt.Sprintf("%s of Linux %d.%d has a known fault, mended in %d.%d (upstream %s, by %s): %s", f.Kind, f.from[0],
-		f.from[1], f.until[0], f.until[1], f.introduced, f.mended, f.Consequences)
+	return fmt.Sprintf("%s of Linux %d.%d has a known fault, mended in %d.%d (upstream %s, by %s): %s", f.Kind,
+		f.from[0], f.from[1], f.until[0], f.until[1], f.introduced, f.mended, f.Consequences)
 }
 
 // takes reports whether the kernel has a queueing discipline that does what it is for. Of one with a known fault it

@@ -31,10 +31,17 @@ func (c *Conn) Droppers(ifindex int, t Tree) (all []Dropper, err error) {
 		if q.Parent != Ingress {
 			continue
 		}
-		for _, parent := range []Handle{atIngress, atEgress} {
+		parents := []Handle{atIngress}
+		if q.Kind == "clsact" {
+			parents = append(parents, atEgress)
+		}
+		for _, parent := range parents {
 			more, err := c.filters(ifindex, parent)
 			if err != nil {
 				return nil, err
+			}
+			for i := range more {
+				more[i].Parent = parent // the kernel says it as it was said when the first one came
 			}
 			filters = append(filters[:len(filters):len(filters)], more...)
 		}

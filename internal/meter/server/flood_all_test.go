@@ -212,6 +212,7 @@ func TestCrowd(t *testing.T) {
 
 func crowd(t *testing.T, host func(i int) string) {
 	const token, tries, crowded, unit = "of-the-test", 20, 400, 256 << 10 // kB
+	const patience = 2 * time.Second                                      // with an attempt: the queue of connections that nobody has taken yet is full, too
 	addr, peak := flooded(t, token)
 	url := "https://" + addr + "/t/" + token
 	ctx, stop := context.WithCancel(t.Context())
@@ -265,7 +266,7 @@ func crowd(t *testing.T, host func(i int) string) {
 		for attempts := 0; ; attempts++ {
 			transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 				DialContext: from("127.0.0.1").DialContext}
-			answer, err := (&http.Client{Transport: transport}).Get(url + "/backend/empty.php")
+			answer, err := (&http.Client{Transport: transport, Timeout: patience}).Get(url + "/backend/empty.php")
 			if err == nil {
 				answer.Body.Close()
 			}
@@ -273,7 +274,7 @@ func crowd(t *testing.T, host func(i int) string) {
 			if err == nil && answer.StatusCode == http.StatusOK {
 				break
 			}
-			if attempts == 10 {
+			if attempts == 1000 {
 				t.Fatalf("try %d: %v", try, err)
 			}
 		}
@@ -293,7 +294,8 @@ func hoard(c net.Conn) {
 	h := h2{s}
 	h.send(frameSettings, 0, 0, []byte{0, 4, 0, 0, 0, 0}) // streams begin with a window of 0
 	const get, https, authority, path = 0x82, 0x87, 0x41, 0x44
-	block := []byte{get, https, authority, 1, 'x', path, 2, '/', 'x'}
+	const page = "/page.js" // for everybody, and more than fits into a buffer
+	block := append([]byte{get, https, authority, 1, 'x', path, byte(len(page))}, page...)
 	for i := range 180 {
 		block = append(block, 0, 4, 'x', byte('a'+i%26), byte('a'+i/26), 'y', 20)
 		block = append(block, "01234567890123456789"...)

@@ -271,7 +271,7 @@ func (l *limited) admit(c *counted) bool {
 		}
 		if !known[o.who] {
 			held[o.who]++
-			held[networkOf(o.who)]++
+			held[o.network()]++
 		}
 	}
 	place := -1
@@ -282,7 +282,7 @@ func (l *limited) admit(c *counted) bool {
 			return false
 		}
 	case len(l.open) >= limits.Conns && !known[c.who]:
-		if place = l.surplus(held, known); place < 0 || !holdsMore(held, l.open[place].who, c.who) {
+		if place = l.surplus(held, known); place < 0 || !holdsMore(held, l.open[place], c) {
 			return false
 		}
 	}
@@ -314,17 +314,17 @@ func (l *limited) surplus(held map[string]int, known map[string]bool) int {
 		if known[o.who] {
 			continue
 		}
-		if found < 0 || holdsMore(held, o.who, l.open[found].who) ||
-			o.idle && !l.open[found].idle && !holdsMore(held, l.open[found].who, o.who) {
+		if found < 0 || holdsMore(held, o, l.open[found]) ||
+			o.idle && !l.open[found].idle && !holdsMore(held, l.open[found], o) {
 			found = i
 		}
 	}
 	return found
 }
 
-// holdsMore reports whether a client holds more connections than another, its network's counted first.
-func holdsMore(held map[string]int, a, b string) bool {
-	return cmp.Or(cmp.Compare(held[networkOf(a)], held[networkOf(b)]), cmp.Compare(held[a], held[b])) > 0
+// holdsMore reports whether a connection's client holds more than another's, its network's counted first.
+func holdsMore(held map[string]int, a, b *counted) bool {
+	return cmp.Or(cmp.Compare(held[a.network()], held[b.network()]), cmp.Compare(held[a.who], held[b.who])) > 0
 }
 
 // networkOf is what a client is probably one of many in: a /24 of IPv4, a /48 of IPv6.
@@ -398,7 +398,17 @@ type counted struct {
 	since time.Time
 	idle  bool // it waits for its next request
 	shown bool // the token
-	h2    bool // it may speak HTTP/2
+
+	in string // networkOf who, once it is known
+	h2 bool   // it may speak HTTP/2
+}
+
+// network is that of its client. The caller has the lock.
+func (c *counted) network() string {
+	if c.in == "" {
+		c.in = networkOf(c.who)
+	}
+	return c.in
 }
 
 func (c *counted) Close() error {

@@ -249,9 +249,6 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 		default:
 			r.Body.Close()
 		}
-		if !s.strangers.enter(r, s.gate) {
-			panic(http.ErrAbortHandler)
-		}
 		said := r.URL.Query().Get("token")
 		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 			said = bearer
@@ -265,11 +262,15 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 			r = r.Clone(r.Context())
 			r.URL.Path, r.URL.RawPath, said = "/"+path, "", token
 		}
+		known := s.Token != "" && subtle.ConstantTimeCompare([]byte(said), []byte(s.Token)) == 1
+		if !known && !s.strangers.enter(r, s.gate) {
+			panic(http.ErrAbortHandler)
+		}
 		if s.open(w, r) || s.Token == "" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if subtle.ConstantTimeCompare([]byte(said), []byte(s.Token)) != 1 {
+		if !known {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "a token is needed: weir serve prints it", http.StatusForbidden)
 			return
@@ -290,15 +291,17 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// strangers counts the requests under way of clients that do not test. Who does not read the answer to one keeps all
-// that its request has said in memory.
+// strangers counts the requests under way of clients that neither test nor show the token. Who does not read the answer
+// to one keeps all that its request has said in memory. What fits into a buffer is answered, and not counted any more,
+// though it may not have left: of that there is as much as HTTP/2's bounds allow.
 type strangers struct {
 	mu    sync.Mutex
 	all   int
 	those map[string]int // by client
 }
 
-// enter counts a request until its answer is gone, and reports whether there is room for it.
+// enter counts a request until it has been handled, and reports whether there is room for it: for one of each client
+// always.
 func (s *strangers) enter(r *http.Request, g *gate) bool {
 	const all, perClient = 256, 32
 	who := client(r.RemoteAddr)
@@ -307,7 +310,7 @@ func (s *strangers) enter(r *http.Request, g *gate) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= all || s.those[who] >= perClient {
+	if own := s.those[who]; own >= perClient || s.all >= all && own > 0 {
 		return false
 	}
 	if s.those == nil {
