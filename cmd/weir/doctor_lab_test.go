@@ -75,14 +75,16 @@ func doctorCases() map[string]struct {
 		"wmem": {map[string]string{"net.ipv4.tcp_wmem": "4096 16384 65536"}, "fq_codel", "noqueue", "",
 			doctor.LimitBuffer, []string{"! Send buffers hold connections back."}, nil},
 		"sack": {map[string]string{"net.ipv4.tcp_sack": "0", "net.ipv4.tcp_timestamps": "0"}, "fq_codel", narrow, "",
-			doctor.LimitRate, []string{"✗ The queue is not yours.", "! tcp_sack is off.", "! tcp_timestamps is off."}, nil},
+			doctor.LimitRate, []string{"✗ The queue is not yours.", "! tcp_sack is off.", "! tcp_timestamps is off."},
+			nil},
 	}
 }
 
 // police gives a policer, below the root or, with a clsact, at the egress.
 func police(parent, rate uint32) func(*testing.T, netlink.Link) {
 	return func(t *testing.T, link netlink.Link) {
-		at := netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: parent, Priority: 1, Protocol: unix.ETH_P_ALL}
+		filter := netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: parent, Priority: 1,
+			Protocol: unix.ETH_P_ALL}
 		if parent == 0 {
 			list, err := netlink.QdiscList(link)
 			if err != nil {
@@ -90,17 +92,18 @@ func police(parent, rate uint32) func(*testing.T, netlink.Link) {
 			}
 			for _, q := range list {
 				if q.Attrs().Parent == netlink.HANDLE_ROOT {
-					at.Parent = q.Attrs().Handle
+					filter.Parent = q.Attrs().Handle
 				}
 			}
-		} else if err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: at.LinkIndex,
+		} else if err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: filter.LinkIndex,
 			Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}); err != nil {
 			t.Fatal(err)
 		}
 		action := netlink.NewPoliceAction()
 		action.Rate, action.Burst, action.ExceedAction = rate/8, 100_000, netlink.TC_POLICE_SHOT
 		action.NotExceedAction = netlink.TC_POLICE_UNSPEC
-		if err := netlink.FilterAdd(&netlink.MatchAll{FilterAttrs: at, Actions: []netlink.Action{action}}); err != nil {
+		all := &netlink.MatchAll{FilterAttrs: filter, Actions: []netlink.Action{action}}
+		if err := netlink.FilterAdd(all); err != nil {
 			t.Fatal(err)
 		}
 	}

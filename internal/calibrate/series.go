@@ -99,13 +99,13 @@ func (s series) passed(probes []Probe) series {
 			}
 			left = (now.At - (back[k] - out[k])).Seconds()
 		}
-		of := func(f func(flow) float64) (float64, bool) {
+		others := func(f func(flow) float64) (float64, bool) {
 			return stats.Between(len(s), func(j int) (at, sent float64) {
 				return s[j].At.Seconds(), f(s[j].others())
 			}, left)
 		}
-		packets, seen := of(func(f flow) float64 { return f.packets })
-		bytes, _ := of(func(f flow) float64 { return f.bytes })
+		packets, seen := others(func(f flow) float64 { return f.packets })
+		bytes, _ := others(func(f flow) float64 { return f.bytes })
 		if seen && now.DevicePackets > 0 {
 			all[i].DevicePackets = now.Segments + packets
 			all[i].DeviceBytes = now.Payload + now.Headers + bytes + wire.EthernetHeader*all[i].DevicePackets

@@ -933,7 +933,8 @@ func TestRefused(t *testing.T) {
 			"is of a newer weir: version 9"},
 		{"a name that leads elsewhere", func(s Store, m *fake) {
 			os.WriteFile(s.disk.Path(),
-				[]byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
+				[]byte(`{"version":1,"boot":"boot-1","namespace":"net:[1]","entries":[`+
+					`{"sysctl":"net./../../etc/passwd","was":"","set":["x"]}]}`), 0o644)
 		}, "unknown setting"},
 		{"a directory", func(s Store, m *fake) { os.Remove(s.disk.Path()); os.Mkdir(s.disk.Path(), 0o755) },
 			"is a directory"},
@@ -999,8 +1000,9 @@ func TestStatusWhereNothingCanBeWritten(t *testing.T) {
 func TestConfirmNothing(t *testing.T) {
 	for _, down := range []string{"", `,"down":true`} {
 		s, _ := newFake(t)
-		text := fmt.Sprintf(`{"boot":"boot-1","goal":null,"link":2,"namespace":"net:[1]","pending":{"unit":"weir-revert-1",`+
-			`"until_ns":60000000000%s},"tree":{"qdiscs":[{"handle":"1:","kind":"pfifo_fast","parent":"root",`+
+		text := fmt.Sprintf(`{"boot":"boot-1","goal":null,"link":2,"namespace":"net:[1]","pending":{`+
+			`"unit":"weir-revert-1","until_ns":60000000000%s},"tree":{"qdiscs":[`+
+			`{"handle":"1:","kind":"pfifo_fast","parent":"root",`+
 			`"spec":"pfifo_fast"}]},"version":1}`, down)
 		if err := os.WriteFile(s.disk.Path(), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

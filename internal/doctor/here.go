@@ -36,14 +36,14 @@ const ingressFilters qdisc.Handle = 0xFFFFFFF2
 
 // where is a filter, for a person: "the filter u32 on eth0, at its egress".
 func where(d host.Dropper) string {
-	at := "below " + d.Parent.String()
+	place := "below " + d.Parent.String()
 	switch d.Parent {
 	case ingressFilters:
-		at = "at its ingress"
+		place = "at its ingress"
 	case ingressFilters + 1:
-		at = "at its egress"
+		place = "at its egress"
 	}
-	return fmt.Sprintf("the filter %s on %s, %s", d.Filter, d.Dev, at)
+	return fmt.Sprintf("the filter %s on %s, %s", d.Filter, d.Dev, place)
 }
 
 func (p *patient) dropping() (found []Finding) {
@@ -124,11 +124,11 @@ func (p *patient) flowRate() (rate units.Rate, holds bool) {
 			rate = r
 		}
 	}
-	busy := units.Rate(p.deep.Sockets.Busy)
-	if busy == 0 {
+	connections := units.Rate(p.deep.Sockets.Busy)
+	if connections == 0 {
 		return rate, false
 	}
-	each := p.deep.Sockets.Rate / busy // by whichever device: far more than the rate has not passed it
+	each := p.deep.Sockets.Rate / connections // by whichever device: far more than the rate has not passed it
 	return rate, rate != 0 && each >= rate/10*7 && each <= rate/10*13
 }
 

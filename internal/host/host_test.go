@@ -55,11 +55,14 @@ func TestFiles(t *testing.T) {
 
 // In a container /proc/sys is mounted once more, read-only; what is mounted last at a place is what counts there.
 func TestReadOnlyMount(t *testing.T) {
-	const proc, sys = "21 1 0:20 / /proc rw,nosuid - proc proc rw\n", "30 21 0:20 /sys /proc/sys ro,nosuid - proc proc rw\n"
+	const proc = "21 1 0:20 / /proc rw,nosuid - proc proc rw\n"
+	const sys = "30 21 0:20 /sys /proc/sys ro,nosuid - proc proc rw\n"
 	for text, want := range map[string]bool{
-		"": false, proc: false, proc + sys: true, proc + sys + "31 30 0:20 /sys/net /proc/sys/net rw - proc proc rw\n": false,
-		proc + "22 21 0:9 / /proc/system ro - tmpfs tmpfs rw\n": false, proc + sys + "no line of this kind\n": true,
-		proc + sys + "33 30 0:20 /sys /proc/sys rw - proc proc rw\n": false,
+		"": false, proc: false, proc + sys: true,
+		proc + sys + "31 30 0:20 /sys/net /proc/sys/net rw - proc proc rw\n": false,
+		proc + "22 21 0:9 / /proc/system ro - tmpfs tmpfs rw\n":              false,
+		proc + sys + "no line of this kind\n":                                true,
+		proc + sys + "33 30 0:20 /sys /proc/sys rw - proc proc rw\n":         false,
 	} {
 		root := fstest.MapFS{"proc/self/mountinfo": file(text)}
 		if got := readOnlyMount(root)("/proc/sys/net/ipv4/tcp_wmem"); got != want {
@@ -93,7 +96,8 @@ func TestSupport(t *testing.T) {
 		want                   Support
 	}{{"", "", "", No}, {alias, "", "", Yes}, {"", "sch_dualpi2 20480 1 - Live 0x0\n", "", Yes},
 		{"", "", "kernel/net/sched/sch_dualpi2.ko\n", Yes}} {
-		got := support(fstest.MapFS{"lib/modules/6.18/modules.dep": file(dep), "lib/modules/6.18/modules.alias": file(c.alias),
+		got := support(fstest.MapFS{"lib/modules/6.18/modules.dep": file(dep),
+			"lib/modules/6.18/modules.alias":   file(c.alias),
 			"lib/modules/6.18/modules.builtin": file(c.builtin), "proc/modules": file(c.loaded)}, "6.18", never)
 		if got["dualpi2"] != c.want {
 			t.Errorf("%+v: %s", c, got["dualpi2"])

@@ -222,7 +222,8 @@ func TestStack(t *testing.T) {
 	if (Stack{netemSpec{Limit: 1000, Seed: 8}}).Equal(Stack{netemSpec{Limit: 1000, Seed: 7}}) {
 		t.Error("a seed does not count where one is asked for")
 	}
-	for _, wrong := range []Spec{fqSpec{}, Cake{}, HTB{}, fifoSpec{Limit: 5, Bytes: true}, plainSpec{"nonesuch"}, FQCodel{Limit: 1},
+	for _, wrong := range []Spec{fqSpec{}, Cake{}, HTB{}, fifoSpec{Limit: 5, Bytes: true}, plainSpec{"nonesuch"},
+		FQCodel{Limit: 1},
 		netemSpec{}, TBF{}, dualPI2Spec{}, BPFDualPI2{}, codelSpec{}} {
 		if s, err := (Stack{wrong}).Check(); (err == nil) != (wrong == Spec(fifoSpec{Limit: 5, Bytes: true})) {
 			t.Errorf("%+v: %v, %v", wrong, s, err)
