@@ -319,7 +319,9 @@ func printSettings(w io.Writer, f host.Facts) {
 			switch {
 			case s.Masked != "":
 				how = "masked by " + s.Masked
-			case s.Wins && s.Sets(f.Sysctls[name].Value):
+			case s.Wins && f.Takes(name, s.Value, f.Sysctls[name].Value).Refused != "":
+				how = "wins at boot, and the kernel refuses it"
+			case s.Wins && f.Leaves(name, s.Value, f.Sysctls[name].Value):
 				how = "wins at boot"
 			case s.Wins:
 				how = "wins at boot, changed since"

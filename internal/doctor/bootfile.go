@@ -20,7 +20,7 @@ func unreadFile(p *patient) []Finding {
 		if !s.Unread || !s.Manual {
 			continue
 		}
-		if boot, ok := p.deep.AtBoot(s.Sysctl); ok && boot.Value == s.Value {
+		if boot, ok := p.deep.AtBoot(s.Sysctl); ok && p.alike(s.Sysctl, boot.Value, s.Value) {
 			continue
 		}
 		file = s.File

@@ -24,7 +24,7 @@ func containers(p *patient) []Finding {
 	for _, name := range []string{congestionControl, tcpECN, notsentLowat, tcpRmem, tcpWmem} {
 		now := p.Sysctls[name].Value
 		s, ok := p.deep.AtBoot(name)
-		if ok && s.Sets(now) && !strings.HasPrefix(s.File, "/usr/") || p.foreign(name, now) {
+		if ok && p.Leaves(name, s.Value, now) && !strings.HasPrefix(s.File, "/usr/") || p.foreign(name, now) {
 			own = append(own, text.Short(name))
 		}
 	}

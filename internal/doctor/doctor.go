@@ -69,7 +69,7 @@ type check func(*patient) []Finding
 func checks() []check {
 	return []check{
 		uplinkDevice, here, faulty, queue, rateless, lossyPath, ends, machine, tcpMemory, relay, tunnelBuffer,
-		notInKernel, unreadFile, unsent, mptcp, buffers, severalUplinks, defaultQdisc, fairness, relayFairness,
+		notInKernel, refused, unreadFile, unsent, mptcp, buffers, severalUplinks, defaultQdisc, fairness, relayFairness,
 		ecn, overridden, changedSince, otherWriters, udevNames, containers, tunnels, cookies, congestion,
 		kernelHas,
 	}

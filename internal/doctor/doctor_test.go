@@ -51,8 +51,9 @@ func set(name, value, file string, line int, edits ...func(*host.Setting)) func(
 	}
 }
 
-func loses(s *host.Setting)  { s.Wins = false }
-func unread(s *host.Setting) { s.Wins, s.Unread = false, true }
+func loses(s *host.Setting)      { s.Wins = false }
+func passedOver(s *host.Setting) { s.Manual = false }
+func unread(s *host.Setting)     { s.Wins, s.Unread = false, true }
 
 func writer(w host.Writer) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.Writers = append(f.Deep.Writers, w) }
@@ -195,6 +196,28 @@ func servers(t *testing.T) []diagnosed {
 			Line: 1, Qdisc: "dualpi2"})), []string{"✗ This kernel has no dualpi2."}},
 		{"congestion control asked for", facts(set("ipv4.tcp_congestion_control", "prague", "/etc/sysctl.d/a.conf", 2)),
 			[]string{"✗ This kernel has no prague."}},
+		{"a value that the kernel refuses", facts(set("core.rmem_max", "16M", "/etc/sysctl.d/a.conf", 2)),
+			[]string{"✗ The kernel refuses a value for rmem_max."}},
+		{"a value of which it takes a part", facts(set("ipv4.tcp_rmem", "4096 131072 8589934592", "/etc/sysctl.conf", 2),
+			set("ipv4.tcp_rmem", "4096 131072 16777216", "/etc/sysctl.d/a.conf", 2, loses, passedOver)),
+			[]string{"✗ The kernel refuses a value for tcp_rmem."}},
+		{"a refused value after one that is taken", facts(set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/a.conf", 2, loses,
+			passedOver), set("ipv4.tcp_fastopen", "3,", "/etc/sysctl.d/z.conf", 2)),
+			[]string{"✗ The kernel refuses a value for tcp_fastopen."}},
+		{"a name in capitals", facts(set("ipv4.tcp_congestion_control", "BBR", "/etc/sysctl.d/a.conf", 2)),
+			[]string{"✗ The kernel refuses a value for tcp_congestion_control."}},
+		{"a name that is none", facts(set("core.default_qdisc", "fq-codel", "/etc/sysctl.d/a.conf", 2)),
+			[]string{"✗ The kernel refuses a value for default_qdisc."}},
+		{"a value that a script's command has", facts(writer(host.Writer{By: "ifupdown", File: "/etc/network/interfaces",
+			Line: 7, Sysctl: "net.ipv4.tcp_wmem", Value: "4096,65536,16777216"})),
+			[]string{"✗ The kernel refuses a value for tcp_wmem."}},
+		{"a value that a script fills in", facts(writer(host.Writer{By: "ifupdown", File: "/etc/network/interfaces",
+			Line: 7, Sysctl: "net.ipv4.tcp_wmem", Value: "$WMEM"})), []string{"✓ Nothing to do."}},
+		{"values in other spellings", facts(set("core.rmem_max", "0x34000", "/etc/sysctl.d/a.conf", 2),
+			set("ipv4.tcp_rmem", "010000 131072", "/etc/sysctl.d/a.conf", 3),
+			set("ipv4.tcp_ecn", "2 # as it is", "/etc/sysctl.d/a.conf", 4)), []string{"✓ Nothing to do."}},
+		{"the same twice, spelt differently", facts(set("core.rmem_max", "0x34000", "/etc/sysctl.d/a.conf", 2, loses),
+			set("core.rmem_max", "212992", "/etc/sysctl.d/z.conf", 2)), []string{"✓ Nothing to do."}},
 		{"masked files ask nothing", facts(set("core.default_qdisc", "dualpi2", "/usr/lib/sysctl.d/a.conf", 2, loses,
 			func(s *host.Setting) { s.Masked = "/etc/sysctl.d/a.conf" })), []string{"✓ Nothing to do."}},
 		{"no cake, no htb", facts(kernelWith("fq_codel", "mq")), []string{"! Linux 6.12.1."}},

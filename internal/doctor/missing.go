@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -66,9 +67,12 @@ func (p *patient) lacking(sysctl, value string) string {
 	switch {
 	case sysctl == "net.core.default_qdisc" && p.Qdiscs[value] == host.No:
 		return value
-	case sysctl == congestionControl && !strings.ContainsAny(value, " $") && len(p.Congestion.Available) > 0 &&
+	case sysctl == congestionControl && moduleName.MatchString(value) && len(p.Congestion.Available) > 0 &&
 		!p.Congestion.Has(value):
 		return value
 	}
 	return ""
 }
+
+// moduleName is how modules of congestion controls are called.
+var moduleName = regexp.MustCompile(`^[a-z0-9_]+$`)

@@ -20,7 +20,7 @@ func overridden(p *patient) (found []Finding) {
 	for _, name := range slices.Sorted(maps.Keys(p.Sysctls)) {
 		wins, ok := p.deep.AtBoot(name)
 		losers := p.losers(wins)
-		if !ok || len(losers) == 0 {
+		if !ok || len(losers) == 0 || p.Takes(name, wins.Value, p.Sysctls[name].Value).Refused != "" {
 			continue
 		}
 		found = append(found, Finding{
@@ -42,22 +42,22 @@ func (p *patient) losers(wins host.Setting) (losers []string) {
 		// What packages ship below /usr is there to be overridden, and so is a pattern.
 		own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
 		if s.Sysctl == wins.Sysctl && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File &&
-			!sameFields(s.Value, wins.Value) {
+			!p.alike(s.Sysctl, s.Value, wins.Value) {
 			losers = append(losers, s.Where()+": "+s.Value)
 		}
 	}
 	for _, w := range p.deep.Writers {
-		if w.Sysctl == wins.Sysctl && !sameFields(w.Value, wins.Value) {
+		if w.Sysctl == wins.Sysctl && !p.alike(w.Sysctl, w.Value, wins.Value) {
 			losers = append(losers, w.By+", "+w.Where()+": "+w.Value)
 		}
 	}
 	return losers
 }
 
-// sameFields compares values word by word, up to a comment.
-func sameFields(a, b string) bool {
-	cut := func(s string) string { s, _, _ = strings.Cut(s, " #"); return strings.TrimSpace(s) }
-	return cut(a) == cut(b)
+// alike reports whether the kernel makes the same of two values.
+func (p *patient) alike(sysctl, a, b string) bool {
+	now := p.Sysctls[sysctl].Value
+	return p.Takes(sysctl, a, now) == p.Takes(sysctl, b, now)
 }
 
 // changedSince finds values that are not what the next boot will set.
@@ -75,14 +75,14 @@ func changedSince(p *patient) (found []Finding) {
 		written := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool { return w.Sysctl == name })
 		// What came from a file that the boot does not read has been said already.
 		unread := slices.ContainsFunc(p.deep.Settings, func(s host.Setting) bool {
-			return s.Sysctl == name && s.Unread && s.Sets(now)
+			return s.Sysctl == name && s.Unread && p.Leaves(name, s.Value, now)
 		})
 		if written || unread {
 			continue
 		}
 		wins, ok := p.deep.AtBoot(name)
 		switch {
-		case ok && !wins.Sets(now) && p.lacking(name, wins.Value) == "":
+		case ok && p.Takes(name, wins.Value, now).Refused == "" && !p.Leaves(name, wins.Value, now):
 			found = append(found, changed(wins, now))
 		case !ok && p.foreign(name, now):
 			found = append(found, Finding{

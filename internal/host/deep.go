@@ -103,6 +103,7 @@ func ReadFiles(root fs.FS, kernel string) Facts {
 	f.Namespace, _ = fs.ReadLink(root, "proc/thread-self/ns/net")
 	readFiles(root, &f)
 	f.Qdiscs = support(root, kernel, func([]string) (map[string]bool, error) { return nil, fs.ErrPermission })
+	f.OtherQdiscs = modules(root, kernel).others(f.Qdiscs)
 	readDeep(root, &f, readRelay(root, &f))
 	return f
 }

@@ -153,24 +153,6 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The kernel stops at the number that it wants, takes fewer than there are, and refuses a word with something behind
-// it.
-func TestSets(t *testing.T) {
-	for _, test := range []struct {
-		written, now string
-		want         bool
-	}{
-		{"1 # Essential", "1", true}, {"1", "2", false}, {"4096 131072", "4096 131072 6291456", true},
-		{"4096 1", "4096 131072 6291456", false},
-		{"4096 131072 # x", "4096 131072 6291456", true}, {"bbr", "bbr", true}, {"bbr # x", "bbr", false},
-		{"cubic", "bbr", false}, {"", "1", false}, {"", "", true},
-	} {
-		if got := (Setting{Value: test.written}).Sets(test.now); got != test.want {
-			t.Errorf("%q leaves %q: %v", test.written, test.now, got)
-		}
-	}
-}
-
 func TestWriters(t *testing.T) {
 	d := settings(fstest.MapFS{
 		"etc/udev/rules.d/99-a.rules": file(
@@ -372,7 +354,7 @@ func FuzzSettings(f *testing.F) {
 				t.Errorf("cannot decide: %+v", s)
 			}
 			wins[s.Sysctl] = wins[s.Sysctl] || s.Wins
-			s.Sets(a)
+			Facts{}.Takes(s.Sysctl, s.Value, a)
 		}
 	})
 }

@@ -41,6 +41,8 @@ type Facts struct {
 	Objects map[string]Support `json:"objects,omitempty"`
 	// and of those that the kernel does not take, or where that is not known, why
 	Lacks map[string]string `json:"lacks,omitempty"`
+	// kinds that this program has no words for, as modules on disk
+	OtherQdiscs []string `json:"other_qdiscs,omitempty"`
 	// what it takes to let arriving packets wait in a queue: IngressModules
 	Ingress Support `json:"ingress,omitempty"`
 	// what it takes to let a tunnel's packets wait unpacked: UnpackModules
@@ -104,29 +106,6 @@ const (
 	No      Support = "no"
 	Unknown Support = "unknown" // there is no list of modules, and trying needs root, or could load one
 )
-
-// sysctls are the settings that plans use.
-var sysctls = []string{
-	"net.core.default_qdisc",
-	"net.core.rmem_max",
-	"net.core.somaxconn",
-	"net.core.wmem_max",
-	"net.ipv4.ip_forward",
-	"net.ipv4.tcp_congestion_control",
-	"net.ipv4.tcp_ecn",
-	"net.ipv4.tcp_fastopen",
-	"net.ipv4.tcp_max_syn_backlog",
-	"net.ipv4.tcp_moderate_rcvbuf",
-	"net.ipv4.tcp_notsent_lowat",
-	"net.ipv4.tcp_recovery",
-	"net.ipv4.tcp_rmem",
-	"net.ipv4.tcp_sack",
-	"net.ipv4.tcp_timestamps",
-	"net.ipv4.tcp_window_scaling",
-	"net.ipv4.tcp_wmem",
-	"net.ipv6.conf.all.forwarding",
-	"net.mptcp.enabled",
-}
 
 // Forwards reports whether the host passes on packets of others, as far as its switches for all interfaces say.
 func (f Facts) Forwards() bool {

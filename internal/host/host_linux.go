@@ -42,7 +42,9 @@ func read() (Facts, processes, error) {
 	f.Qdiscs = support(root, f.Kernel, probe)
 	f.readObjects(objects())
 	f.Qdiscs[qdisc.BPF] = f.Objects[qdisc.BPF]
-	f.Ingress, f.Unpack = modules(root, f.Kernel).ingress(), modules(root, f.Kernel).all(UnpackModules()...)
+	index := modules(root, f.Kernel)
+	f.OtherQdiscs = index.others(f.Qdiscs)
+	f.Ingress, f.Unpack = index.ingress(), index.all(UnpackModules()...)
 	readTunnels(root, &f)
 	f.readKept()
 	return f, readRelay(root, &f), nil

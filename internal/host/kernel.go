@@ -134,6 +134,18 @@ func (x index) qdisc(kind string) bool {
 	return slices.ContainsFunc(x.files, func(file string) bool { return module(file) == "sch_"+kind })
 }
 
+// others are the queueing disciplines among the modules that are none of these.
+func (x index) others(kinds map[string]Support) (names []string) {
+	for _, file := range x.files {
+		name, ok := strings.CutPrefix(module(file), "sch_")
+		if _, known := kinds[name]; ok && !known {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // IngressModules are what it takes to redirect what arrives at a device to another, which has a queue.
 func IngressModules() []string { return []string{"ifb", "sch_ingress", "cls_matchall", "act_mirred"} }
 

@@ -64,28 +64,6 @@ func (d *Deep) AtBoot(name string) (Setting, bool) {
 	return d.Settings[i], true
 }
 
-// Sets reports whether writing the value would leave the setting as it is now. Of numbers a line may give fewer than
-// there are: the kernel takes these and leaves the rest. It also stops at the last that it wanted, so that what
-// somebody meant for a comment is in nobody's way; a word with a comment after it the kernel refuses.
-func (s Setting) Sets(now string) bool {
-	written, current := strings.Fields(s.Value), strings.Fields(now)
-	if len(written) == 0 || len(current) == 0 {
-		return len(written) == len(current)
-	}
-	if _, err := strconv.ParseInt(current[0], 10, 64); err != nil {
-		return slices.Equal(written, current)
-	}
-	for i, field := range current {
-		if i >= len(written) {
-			break
-		}
-		if field != written[i] {
-			return i > 0 && strings.HasPrefix(written[i], "#")
-		}
-	}
-	return true
-}
-
 // sysctlDirs, the first first.
 func sysctlDirs() []string {
 	return []string{"etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d"}
@@ -193,7 +171,7 @@ func (t *tree) commandLine() []Setting {
 		}
 		// Here a dot always separates.
 		lines = append(lines,
-			sysctlLine{key: strings.ReplaceAll(key[1:], ".", "/"), value: strings.Join(strings.Fields(value), " ")})
+			sysctlLine{key: strings.ReplaceAll(key[1:], ".", "/"), value: joined(value)})
 	}
 	return slices.DeleteFunc(lines.of(CommandLine), func(s Setting) bool { return s.Pattern != "" })
 }
@@ -288,7 +266,7 @@ func parseSysctls(text []byte) (lines sysctlLines) {
 	number := 0
 	for raw := range bytes.Lines(text) {
 		number++
-		s := strings.TrimSpace(string(raw))
+		s := strings.Trim(string(raw), asciiSpace) // a no-break space is no space to the loaders and the kernel
 		if s == "" || s[0] == '#' || s[0] == ';' || !utf8.ValidString(s) {
 			continue
 		}
@@ -297,14 +275,21 @@ func parseSysctls(text []byte) (lines sysctlLines) {
 		if !assigned && !minus {
 			continue // not an assignment: the loaders complain and go on
 		}
-		key = normalKey(strings.TrimSpace(key))
+		key = normalKey(strings.Trim(key, asciiSpace))
 		if !strings.HasPrefix(key, "net/") && !strings.ContainsAny(key, "*?[") {
 			continue
 		}
-		lines = append(lines, sysctlLine{key: key, value: strings.Join(strings.Fields(value), " "), line: number,
-			keeps: !assigned})
+		lines = append(lines, sysctlLine{key: key, value: joined(value), line: number, keeps: !assigned})
 	}
 	return lines
+}
+
+const asciiSpace = " \t\n\v\f\r"
+
+// joined has one space between the fields of a value.
+func joined(value string) string {
+	isSpace := func(r rune) bool { return strings.ContainsRune(asciiSpace, r) }
+	return strings.Join(strings.FieldsFunc(value, isSpace), " ")
 }
 
 // normalKey writes a key with slashes: of "." and "/" the first one to appear separates, and the other stands for a dot

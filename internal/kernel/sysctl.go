@@ -48,16 +48,16 @@ func SysctlOwner(f host.Facts, name string) string {
 		return ""
 	}
 	now := f.Sysctls[name].Value
-	if s, ok := f.Deep.AtBoot(name); ok && s.Sets(now) {
+	if s, ok := f.Deep.AtBoot(name); ok && f.Leaves(name, s.Value, now) {
 		return "set by " + s.Where()
 	}
 	for _, w := range slices.Backward(f.Deep.Writers) {
-		if w.Sysctl == name && (host.Setting{Value: w.Value}).Sets(now) {
+		if w.Sysctl == name && f.Leaves(name, w.Value, now) {
 			return fmt.Sprintf("set by %s, %s", w.By, w.Where())
 		}
 	}
 	for _, s := range slices.Backward(f.Deep.Settings) {
-		if s.Sysctl == name && s.Sets(now) {
+		if s.Sysctl == name && f.Leaves(name, s.Value, now) {
 			return "as in " + s.Where()
 		}
 	}

@@ -262,19 +262,33 @@ func TestTunnelThatCarries(t *testing.T) {
 	}
 }
 
-// Settings that another file overrules at the next boot are told of when a goal is kept.
+// Settings that another file overrules at the next boot are told of when a goal is kept, and so is one that the kernel
+// refuses there.
 func TestOverruledIsTold(t *testing.T) {
-	f := with(t, func(f *host.Facts) {
+	for value, want := range map[string]string{
+		"1":       "/etc/sysctl.d/zz.conf:1 says 1 and is read later at boot; weir.service then sets 131072",
+		"128K":    "refuses 128K in /etc/sysctl.d/zz.conf:1, which is read later at boot: 128K has a unit",
+		"-1":      "-1 is less than 0",
+		"0x20000": "",
+	} {
+		f := overruling(t, value)
+		p, err := planFor(Goal{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := fmt.Sprint(p.Considered)
+		if !strings.Contains(said, want) || strings.Contains(said, "zz.conf") != (want != "") {
+			t.Errorf("%s: %s", value, said)
+		}
+	}
+}
+
+// overruling is a host on which a file that is read last sets tcp_notsent_lowat.
+func overruling(t *testing.T, value string) host.Facts {
+	return with(t, func(f *host.Facts) {
 		f.Init, f.Udev, f.Program = host.Systemd, true, host.Program{Path: "/usr/local/bin/weir", RootOnly: true}
 		f.Files = map[string]host.File{}
 		f.Deep = &host.Deep{Loader: "systemd-sysctl", Settings: []host.Setting{{Sysctl: "net.ipv4.tcp_notsent_lowat",
-			Value: "1", Name: "zz.conf", File: "/etc/sysctl.d/zz.conf", Line: 1, Wins: true}}}
+			Value: value, Name: "zz.conf", File: "/etc/sysctl.d/zz.conf", Line: 1, Wins: true}}}
 	})
-	p, err := planFor(Goal{}, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := fmt.Sprint(p.Considered); !strings.Contains(text, "zz.conf") {
-		t.Error(text)
-	}
 }

@@ -378,11 +378,14 @@ func Overruled(p Plan, f host.Facts) (notes []Note) {
 			continue
 		}
 		s, later := f.Deep.AtBoot(c.Name)
-		if later && !s.Sets(string(want)) && s.Name > path.Base(host.SysctlFile) {
-			notes = append(notes, Note{Subject: c.Name, Text: fmt.Sprintf(
-				"%s:%d says %s and is read later at boot; weir.service then sets %s again", s.File, s.Line, s.Value,
-				want)})
+		if !later || s.Name <= path.Base(host.SysctlFile) || f.Leaves(c.Name, s.Value, string(want)) {
+			continue
 		}
+		says := fmt.Sprintf("%s says %s and is read later at boot", s.Where(), s.Value)
+		if why := f.Takes(c.Name, s.Value, string(want)).Refused; why != "" {
+			says = fmt.Sprintf("the kernel refuses %s in %s, which is read later at boot: %s", s.Value, s.Where(), why)
+		}
+		notes = append(notes, Note{Subject: c.Name, Text: fmt.Sprintf("%s; weir.service then sets %s", says, want)})
 	}
 	return notes
 }

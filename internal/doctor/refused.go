@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/text"
+)
+
+// refused finds lines whose values the kernel does not take.
+func refused(p *patient) (found []Finding) {
+	if !p.initial() {
+		return nil
+	}
+	const line, command = "The kernel refuses this line, at boot too: ", "The kernel refuses it: "
+	for _, s := range p.deep.Settings {
+		if (s.Wins || s.Manual) && s.Masked == "" {
+			found = append(found, p.refuses(s.Sysctl, s.Value, s.Where(), line)...)
+		}
+	}
+	for _, w := range p.deep.Writers {
+		if w.Sysctl != "" && !strings.ContainsAny(w.Value, "$%{`") { // what a script fills in
+			found = append(found, p.refuses(w.Sysctl, w.Value, w.Where(), command)...)
+		}
+	}
+	return found
+}
+
+func (p *patient) refuses(sysctl, value, where, verdict string) []Finding {
+	now, known := p.Sysctls[sysctl]
+	taken := p.Takes(sysctl, value, now.Value)
+	if !known || taken.Refused == "" || p.lacking(sysctl, value) != "" {
+		return nil
+	}
+	name := text.Short(sysctl)
+	f := Finding{
+		Code: "setting-refused", Severity: Harmful,
+		Plain:  "A setting on this server does nothing: its value for " + name + " is not valid.",
+		Title:  "The kernel refuses a value for " + name + ".",
+		Seen:   fmt.Sprintf("%s says %s. It is %s.", where, value, now.Value),
+		Why:    verdict + taken.Refused + ".",
+		Remark: "write a value that the kernel takes",
+	}
+	if taken.Numbers > 0 {
+		f.Plain = "A setting on this server does half of what it says: its value for " + name + " is not valid."
+		f.Why += fmt.Sprintf(" It sets %s before that all the same.", text.Counted(taken.Numbers, "number"))
+	}
+	if meant := p.meant(sysctl, value); meant != "" {
+		f.Remark = "write:  " + sysctl + " = " + meant
+	}
+	if ignored := p.overwritten(sysctl); ignored != "" && taken.Numbers == 0 {
+		f.Why += " And " + ignored + " is not used, as this line comes later."
+	}
+	return []Finding{f}
+}
+
+// overwritten is the last line that systemd-sysctl passes over for one that comes later; "" if there is none.
+func (p *patient) overwritten(sysctl string) (where string) {
+	if p.deep.Loader != host.SystemdSysctl {
+		return ""
+	}
+	for _, s := range p.deep.Settings {
+		lost := !s.Wins && !s.Manual && !s.Unread && s.Masked == "" && s.Pattern == "" && !s.Keeps
+		if s.Sysctl == sysctl && lost && s.File != host.CommandLine {
+			where = s.Where()
+		}
+	}
+	return where
+}
+
+// meant is what somebody who wrote a value most likely wanted, as the kernel takes it; "" if that cannot be told.
+func (p *patient) meant(sysctl, value string) string {
+	now := p.Sysctls[sysctl].Value
+	bare, _, _ := strings.Cut(value, "#")
+	bare, _, _ = strings.Cut(bare, ";")
+	bare = strings.TrimSpace(strings.NewReplacer(`"`, "", "'", "", "\u00a0", " ").Replace(bare))
+	name := strings.ToLower(strings.ReplaceAll(bare, "-", "_"))
+	for _, candidate := range []string{bare, strings.ReplaceAll(bare, ",", " "), withoutUnits(bare), name} {
+		fields := strings.Fields(candidate)
+		candidate = strings.Join(fields, " ")
+		if len(fields) > 0 && len(fields) == len(strings.Fields(now)) && p.Takes(sysctl, candidate, now).Refused == "" {
+			return candidate
+		}
+	}
+	return ""
+}
+
+var amount = regexp.MustCompile(`^(\d{1,9})([KMGkmg])(?:i?[Bb])?$`)
+
+// withoutUnits writes 16M as 16777216.
+func withoutUnits(value string) string {
+	fields := strings.Fields(value)
+	for i, field := range fields {
+		if m := amount.FindStringSubmatch(field); m != nil {
+			n, _ := strconv.ParseInt(m[1], 10, 64) // no more than nine digits
+			shift := 10 * (1 + slices.Index([]string{"k", "m", "g"}, strings.ToLower(m[2])))
+			fields[i] = strconv.FormatInt(n<<shift, 10)
+		}
+	}
+	return strings.Join(fields, " ")
+}
