@@ -476,15 +476,13 @@ func (d *driver) find() error {
 		d.places = append(d.places, &place{space: d.provider, device: doorUp,
 			result: func(r *measure.Run) **measure.Queue { return &r.Inward }})
 	}
-	if d.job.Scenario.OneCard() {
-		if shaped {
-			d.places = append(d.places, &place{space: d.server, device: qdisc.IFB,
-				result: func(r *measure.Run) **measure.Queue { return &r.Ingress }})
-		}
-		if d.tunnel != "" {
-			d.places = append(d.places, &place{space: d.server, device: d.tunnel,
-				result: func(r *measure.Run) **measure.Queue { return &r.Tunnel }})
-		}
+	if shaped && d.watched != doorUp {
+		d.places = append(d.places, &place{space: d.server, device: qdisc.IFB,
+			result: func(r *measure.Run) **measure.Queue { return &r.Ingress }})
+	}
+	if d.job.Scenario.OneCard() && d.tunnel != "" {
+		d.places = append(d.places, &place{space: d.server, device: d.tunnel,
+			result: func(r *measure.Run) **measure.Queue { return &r.Tunnel }})
 	}
 	for _, at := range d.places {
 		var err error

@@ -537,8 +537,7 @@ func impairment(p scenario.Path, seed uint64) string {
 func (t *topology) layProvider(job scenario.Job) error {
 	p := job.Scenario.Provider
 	t.watched = t.limiter
-	if flows := job.Scenario.Flow; !job.Scenario.OneCard() && len(flows) > 0 &&
-		!slices.ContainsFunc(flows, func(f scenario.Flow) bool { return f.Direction != "up" }) {
+	if job.Scenario.OnlyInward() {
 		t.watched = doorUp
 	}
 	if p.Queue == "policer" {

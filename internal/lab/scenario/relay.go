@@ -68,6 +68,12 @@ func (s *Scenario) carries(via string) bool {
 // OneCard reports whether the server is a relay with both legs on one link.
 func (s *Scenario) OneCard() bool { return s.Server.Relay && s.Relay.Cards == 1 }
 
+// OnlyInward reports whether all flows go to the server, so that the queue to look at is the one on their way.
+func (s *Scenario) OnlyInward() bool {
+	return !s.OneCard() && len(s.Flow) > 0 &&
+		!slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Direction != "up" })
+}
+
 // Base is the RTT of an idle exchange.
 func (s *Scenario) Base(client, leg string) units.Duration {
 	switch {

@@ -63,6 +63,59 @@ func TestPressed(t *testing.T) {
 	}
 }
 
+// What waits for each direction is said, the longest first, and a queue of what arrives is a queue.
+func TestBothWays(t *testing.T) {
+	queue := func(stack string, kib float64) *measure.Queue {
+		return &measure.Queue{Stack: stack, Backlog: stats.Dist{N: 100, Mean: kib, Max: kib}}
+	}
+	for _, c := range []struct {
+		name string
+		run  measure.Run
+		want string
+	}{
+		{"a relay that shapes what arrives",
+			measure.Run{Uplink: *queue("cake bandwidth 95mbit", 1), Inward: queue("pfifo", 0.5),
+				Ingress: &measure.Queue{Stack: "cake ingress", Backlog: stats.Dist{Mean: 230}, Drops: 46}},
+			"The queue stands here, in cake on the way in: 18.8ms on average. None stands at the provider. " +
+				"cake on the way in dropped 46."},
+		{"its provider's box is the longer one",
+			measure.Run{Uplink: *queue("cake", 20), Inward: queue("pfifo", 100), Ingress: queue("cake", 50)},
+			"The queue stands in the provider's box on the way in: 8.19ms on average; " +
+				"6.55ms here, in cake on the way out; 4.1ms here, in cake on the way in."},
+		{"less in bytes, and longer, as it leaves at a quarter of the rate",
+			measure.Run{Uplink: *queue("fq_codel", 40), Inward: queue("pfifo", 100), Provider: *queue("pfifo", 60)},
+			"The queue stands in the provider's box on the way out: 19.7ms on average; " +
+				"13.1ms here, in fq_codel on the way out; 8.19ms in the provider's box on the way in."},
+		{"a tunnel's own queue, whose rate nobody knows",
+			measure.Run{Uplink: *queue("cake", 40), Inward: queue("pfifo", 0),
+				Tunnel: &measure.Queue{Device: "wg0", Backlog: stats.Dist{Mean: 70}}},
+			"The queue stands here, on the tunnel's wg0: 70 KiB on average; 13.1ms here, in cake on the way out. " +
+				"None stands at the provider."},
+		{"only theirs", measure.Run{Uplink: *queue("fq", 0), Inward: queue("pfifo", 100)},
+			"The queue stands in the provider's box on the way in: 8.19ms on average. None stands here."},
+		{"none", measure.Run{Uplink: *queue("fq", 1), Inward: queue("pfifo", 1), Ingress: queue("cake", 2)},
+			"No queue stands anywhere."},
+	} {
+		p := Point{Cells: []Cell{{Runs: []measure.Run{c.run}}}}
+		p.Scenario.Provider = scenario.Provider{Rate: 25e6, Ingress: 100e6}
+		if Describe(&p); p.Cells[0].Words != c.want {
+			t.Errorf("%s:\n got %q\nwant %q", c.name, p.Cells[0].Words, c.want)
+		}
+	}
+}
+
+// What only arrives leaves the provider at the rate of the way in.
+func TestOnlyInward(t *testing.T) {
+	p := Point{Cells: []Cell{{Runs: []measure.Run{{
+		Uplink:   measure.Queue{Stack: "fq_codel", Backlog: stats.Dist{N: 100}},
+		Provider: measure.Queue{Stack: "pfifo", Backlog: stats.Dist{Mean: 100}}}}}}}
+	p.Scenario.Provider = scenario.Provider{Rate: 25e6, Ingress: 100e6}
+	p.Scenario.Flow = []scenario.Flow{{Direction: "up"}}
+	if Describe(&p); !strings.Contains(p.Cells[0].Words, "8.19ms of it") {
+		t.Errorf("said %q", p.Cells[0].Words)
+	}
+}
+
 // What follows is a sentence of its own.
 func TestFailedProgram(t *testing.T) {
 	for _, c := range []struct {

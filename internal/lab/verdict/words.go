@@ -3,6 +3,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,26 +26,46 @@ func Describe(p *Point) {
 // A queue that on average holds less than this many packets of 1514 bytes is not where packets wait.
 const standing = 2
 
+// packet is that, in KiB.
+const packet = float64(standing) * wire.Frame / 1024
+
 func words(p *Point, c *Cell) string {
 	m := middle(c.Runs)
-	kind, _, _ := strings.Cut(c.Runs[0].Uplink.Stack, " ")
+	kind := kindOf(&c.Runs[0].Uplink)
 	var s []string
 	changes := p.changes(c.Candidate)
 	for _, change := range changes {
 		s = append(s, fmt.Sprintf("At %v changed to %s.", change.At,
 			scenario.Rated(change.Qdisc, p.Scenario.Provider.Rate)))
 	}
-	s = append(s, m.where(p.Scenario.Provider, kind, len(changes) > 0, c.Runs[0].Uplink.Backlog.N))
+	provider := p.Scenario.Provider
+	rate, inward := provider.Rate, provider.Inward()
+	if len(changes) > 0 { // a queue's rate is not one
+		rate, inward = 0, 0
+	}
+	switch {
+	case c.Runs[0].Inward != nil || c.Runs[0].Ingress != nil:
+		s = append(s, bothWays(provider, rate, inward, c.Runs, kind))
+	case p.Scenario.OnlyInward():
+		s = append(s, m.where(provider, inward, kind, c.Runs[0].Uplink.Backlog.N))
+	default:
+		s = append(s, m.where(provider, rate, kind, c.Runs[0].Uplink.Backlog.N))
+	}
 	if m.drops > 0 {
 		s = append(s, fmt.Sprintf("The provider dropped %.0f packets.", m.drops))
 	}
-	switch {
-	case m.ownDrops > 0 && m.marks > 0:
-		s = append(s, fmt.Sprintf("%s dropped %.0f and marked %.0f.", kind, m.ownDrops, m.marks))
-	case m.ownDrops > 0:
-		s = append(s, fmt.Sprintf("%s dropped %.0f.", kind, m.ownDrops))
-	case m.marks > 0:
-		s = append(s, fmt.Sprintf("%s marked %.0f.", kind, m.marks))
+	if text := lost(kind, m.ownDrops, m.marks); text != "" {
+		s = append(s, text)
+	}
+	if in := c.Runs[0].Ingress; in != nil {
+		read := func(count func(*measure.Queue) uint64) float64 {
+			return median(c.Runs, func(r *measure.Run) float64 { return float64(count(r.Ingress)) })
+		}
+		text := lost(kindOf(in)+" on the way in", read((*measure.Queue).Dropped),
+			read(func(q *measure.Queue) uint64 { return q.Marks }))
+		if text != "" {
+			s = append(s, text)
+		}
 	}
 	if c.Runs[0].Uplink.DualPI2 != nil {
 		share := func(name string) float64 {
@@ -79,7 +100,26 @@ func words(p *Point, c *Cell) string {
 }
 
 // queues are what waited on average, in KiB, and what was dropped and marked, in packets: the medians of some runs.
-type queues struct{ own, ownMax, theirs, inward, drops, marks, ownDrops float64 }
+type queues struct{ own, ownMax, theirs, drops, marks, ownDrops float64 }
+
+// kindOf names the outermost qdisc of a queue.
+func kindOf(q *measure.Queue) string {
+	kind, _, _ := strings.Cut(q.Stack, " ")
+	return kind
+}
+
+// lost says what a queue dropped and marked, or nothing.
+func lost(kind string, drops, marks float64) string {
+	switch {
+	case drops > 0 && marks > 0:
+		return fmt.Sprintf("%s dropped %.0f and marked %.0f.", kind, drops, marks)
+	case drops > 0:
+		return fmt.Sprintf("%s dropped %.0f.", kind, drops)
+	case marks > 0:
+		return fmt.Sprintf("%s marked %.0f.", kind, marks)
+	}
+	return ""
+}
 
 func median(runs []measure.Run, read func(*measure.Run) float64) float64 {
 	var v []float64
@@ -94,33 +134,16 @@ func middle(runs []measure.Run) queues {
 		own:      median(runs, func(r *measure.Run) float64 { return r.Uplink.Backlog.Mean }),
 		ownMax:   median(runs, func(r *measure.Run) float64 { return r.Uplink.Backlog.Max }),
 		theirs:   median(runs, func(r *measure.Run) float64 { return r.Provider.Backlog.Mean }),
-		inward:   median(runs, func(r *measure.Run) float64 { return r.Inward.Mean() }),
 		drops:    median(runs, func(r *measure.Run) float64 { return float64(r.Provider.Drops + r.Inward.Dropped()) }),
 		marks:    median(runs, func(r *measure.Run) float64 { return float64(r.Uplink.Marks) }),
 		ownDrops: median(runs, func(r *measure.Run) float64 { return float64(r.Uplink.Drops) }),
 	}
 }
 
-// where says where the queue stands, in front of a provider and in a qdisc here, whose rate may be changed.
-func (q queues) where(provider scenario.Provider, kind string, changes bool, samples int) string {
-	const packet = float64(standing) * wire.Frame / 1024
-	wait := func(kib float64) string {
-		if changes { // the queue's rate is not one
-			return waitAt(kib, 0)
-		}
-		return waitAt(kib, provider.Rate)
-	}
+// where says where the queue stands, in front of a provider and in a qdisc here, which drain at a rate; 0: at several.
+func (q queues) where(provider scenario.Provider, rate units.Rate, kind string, samples int) string {
+	wait := func(kib float64) string { return waitAt(kib, rate) }
 	switch {
-	case q.inward > packet && q.inward >= q.theirs:
-		out, here := "", "None"
-		if q.theirs > packet {
-			out = " and " + waitAt(q.theirs, provider.Rate) + " on the way out"
-		}
-		if q.own > packet {
-			here = wait(q.own)
-		}
-		return fmt.Sprintf("The queue stands in the provider's box: %s on the way in%s, on average. "+
-			"%s stands here, in %s.", waitAt(q.inward, provider.Inward()), out, here, kind)
 	case q.theirs > packet && q.ownMax == 0:
 		return fmt.Sprintf("The queue stands in the provider's box: %s of it on average, while %s here held "+
 			"no packet in any of %d samples.", wait(q.theirs), kind, samples)
@@ -135,6 +158,61 @@ func (q queues) where(provider scenario.Provider, kind string, changes bool, sam
 		return fmt.Sprintf("A queue stands here, in %s (%s on average).", kind, wait(q.own))
 	}
 	return "No queue stands anywhere."
+}
+
+// place is one of the places where packets wait on a link of which both directions are measured.
+type place struct {
+	name string
+	kib  float64    // that wait there on average
+	rate units.Rate // at which it drains; 0: not known
+}
+
+// bothWays says where the queues stand on such a link, the longest first. What leaves drains at rate, what arrives at
+// inward; 0: at several.
+func bothWays(provider scenario.Provider, rate, inward units.Rate, runs []measure.Run, kind string) string {
+	mean := func(queue func(*measure.Run) *measure.Queue) float64 {
+		return median(runs, func(r *measure.Run) float64 { return queue(r).Mean() })
+	}
+	first := &runs[0]
+	theirs := []place{
+		{"in the provider's box on the way in", mean(func(r *measure.Run) *measure.Queue { return r.Inward }),
+			inward},
+		{"in the provider's box on the way out", mean(func(r *measure.Run) *measure.Queue { return &r.Provider }),
+			rate},
+	}
+	ours := []place{{"here, in " + kind + " on the way out",
+		mean(func(r *measure.Run) *measure.Queue { return &r.Uplink }), rate}}
+	if first.Ingress != nil {
+		ours = append(ours, place{"here, in " + kindOf(first.Ingress) + " on the way in",
+			mean(func(r *measure.Run) *measure.Queue { return r.Ingress }), inward})
+	}
+	if first.Tunnel != nil {
+		ours = append(ours, place{"here, on the tunnel's " + first.Tunnel.Device,
+			mean(func(r *measure.Run) *measure.Queue { return r.Tunnel }), 0})
+	}
+	waits := func(p place) bool { return p.kib > packet }
+	all := slices.DeleteFunc(slices.Concat(ours, theirs), func(p place) bool { return !waits(p) })
+	if len(all) == 0 {
+		return "No queue stands anywhere."
+	}
+	bySize := slices.ContainsFunc(all, func(p place) bool { return p.rate == 0 })
+	slices.SortStableFunc(all, func(a, b place) int {
+		if bySize {
+			return cmp.Compare(b.kib, a.kib)
+		}
+		return cmp.Compare(b.kib/float64(b.rate), a.kib/float64(a.rate))
+	})
+	text := fmt.Sprintf("The queue stands %s: %s on average", all[0].name, waitAt(all[0].kib, all[0].rate))
+	for _, p := range all[1:] {
+		text += fmt.Sprintf("; %s %s", waitAt(p.kib, p.rate), p.name)
+	}
+	switch {
+	case !slices.ContainsFunc(ours, waits):
+		text += ". None stands here"
+	case provider.Queue != "none" && !slices.ContainsFunc(theirs, waits):
+		text += ". None stands at the provider"
+	}
+	return text + "."
 }
 
 // waitAt is how long an amount waits at a rate, or the amount where there is none.
