@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -168,11 +169,14 @@ func (o options) failed(cmd *cobra.Command, reports []verdict.Report, err error)
 
 // show prints the results, and writes them where that was asked for.
 func (o options) show(w io.Writer, reports []verdict.Report, files []string) (err error) {
+	for i := range reports {
+		reports[i].Command, reports[i].Version = o.command(reports[i].File), version
+	}
 	switch {
 	case o.json:
 		err = cli.PrintJSON(w, reports)
 	case o.markdown:
-		err = report.Markdown(w, reports, "weir-lab run "+strings.Join(files, " "))
+		err = report.Markdown(w, reports, o.command(files...))
 	default:
 		if cli.IsTerminal(w) {
 			w = &text.Writer{To: cli.Beneath(w), Colours: true} // scenario.Load has seen to what names hold
@@ -180,16 +184,44 @@ func (o options) show(w io.Writer, reports []verdict.Report, files []string) (er
 		err = report.Terminal(w, reports, cli.IsTerminal(w))
 	}
 	if err == nil && o.html != "" {
-		var page bytes.Buffer
-		plain := &text.Writer{To: &page}
-		if err = errors.Join(report.HTML(plain, reports), plain.Close()); err == nil {
-			err = cli.WriteFile(o.html, page.Bytes())
-		}
+		err = writeHTML(o.html, reports)
 	}
 	for i := 0; err == nil && o.figures != "" && i < len(reports); i++ {
 		err = writeFigures(o.figures, &reports[i])
 	}
 	return err
+}
+
+// command is what a reader types to get the same results.
+func (o options) command(files ...string) string {
+	words := []string{"weir-lab run"}
+	for _, candidate := range o.only {
+		words = append(words, "--only", text.Quote(candidate))
+	}
+	if o.engine != "" {
+		words = append(words, "--engine", o.engine)
+	}
+	if o.seeds > 0 {
+		words = append(words, "--seeds", strconv.Itoa(o.seeds))
+	}
+	return strings.Join(append(words, files...), " ")
+}
+
+// writeHTML writes the report with pictures.
+func writeHTML(path string, reports []verdict.Report) error {
+	var page bytes.Buffer
+	inputs := make([][]scenario.File, len(reports))
+	for i := range reports {
+		var err error
+		if inputs[i], err = scenario.Files(reports[i].File); err != nil {
+			return err
+		}
+	}
+	plain := &text.Writer{To: &page}
+	if err := errors.Join(report.HTML(plain, reports, inputs), plain.Close()); err != nil {
+		return err
+	}
+	return cli.WriteFile(path, page.Bytes())
 }
 
 // writeFigures writes FOLDER/relay/nat.json for scenarios/relay/nat.toml.

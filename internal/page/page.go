@@ -27,7 +27,16 @@ type Report struct {
 	Title, About, Basis string
 	Points              []Section
 	Claims              []Claim
+	Legend              []Term // what the columns mean
+	Origin              string // what made it; empty: nothing is said
+	Inputs              []Input
 }
+
+// Term is a word and what it means.
+type Term struct{ Name, Text string }
+
+// Input is a file that a report was made from.
+type Input struct{ Name, Text string }
 
 // Section is a table, with the charts below it.
 type Section struct {

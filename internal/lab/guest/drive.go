@@ -412,8 +412,11 @@ func (d *driver) collect() (*measure.Run, error) {
 			run.Provider, run.Series.Provider = q, at.backlog
 		default:
 			*at.result(run) = &q
-			if run.Inward == &q {
+			switch &q {
+			case run.Inward:
 				run.Series.Inward = at.backlog
+			case run.Ingress:
+				run.Series.Ingress = at.backlog
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/dualpi2"
 	"weir/internal/stats"
+	"weir/internal/text"
 	"weir/internal/units"
 )
 
@@ -45,6 +46,7 @@ type Setup struct {
 	Starts   map[string]float64 // when each flow starts, in seconds since the measurement began
 	Provider bool               // somebody else's queue is measured, too
 	Fetching []string           // flows that have an end
+	Up       []string           // flows towards the server; all others are downloads from it
 }
 
 func (s Setup) fetches(flow string) bool { return slices.Contains(s.Fetching, flow) }
@@ -95,6 +97,16 @@ func metrics() []Metric {
 			return 0, false
 		}}
 	}
+	oneWay := func(wanted func(s Setup, flow string) bool) reader {
+		return func(s Setup, r *Run) (total float64, found bool) {
+			for _, f := range r.Flows {
+				if wanted(s, f.Flow) {
+					total, found = total+f.Goodput, true
+				}
+			}
+			return total, found
+		}
+	}
 	lost := func(p *Probe) float64 { return 100 * float64(p.Lost) / float64(max(1, p.Sent)) }
 	m := func(name, unit, short string, read reader) Metric {
 		return Metric{Name: name, Unit: unit, Heading: short, read: read}
@@ -107,6 +119,8 @@ func metrics() []Metric {
 	p99 := func(x *dualpi2.Sojourn) units.Duration { return x.P99 }
 	return []Metric{
 		m("goodput", "mbit", "goodput", sum(func(f *Flow) float64 { return f.Goodput })),
+		m("goodput.down", "mbit", "down", oneWay(func(s Setup, flow string) bool { return !slices.Contains(s.Up, flow) })),
+		m("goodput.up", "mbit", "up", oneWay(func(s Setup, flow string) bool { return slices.Contains(s.Up, flow) })),
 		m("utilisation", "%", "of link", func(s Setup, r *Run) (float64, bool) {
 			return 100 * r.Goodput / max(s.Capacity, 1e-9), s.Capacity > 0 && len(r.Flows) > 0
 		}),
@@ -305,7 +319,10 @@ func ParseMetric(name string) (Metric, error) {
 			return m, nil
 		}
 	}
-	return Metric{}, fmt.Errorf("unknown metric %q (known: %s)", name, strings.Join(MetricNames(), " "))
+	if near := text.Nearest(name, MetricNames()); near != "" {
+		return Metric{}, fmt.Errorf("there is no metric %q; %s is one", name, near)
+	}
+	return Metric{}, fmt.Errorf("there is no metric %q; docs/scenarios.md lists them", name)
 }
 
 // quantiles are what is known of a probe by name; added is above its base RTT.

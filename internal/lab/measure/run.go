@@ -24,10 +24,10 @@ type Run struct {
 	Probes   []Probe `json:"probes"`
 	Uplink   Queue   `json:"uplink"`   // the server's
 	Provider Queue   `json:"provider"` // where the provider enforces its rate
-	// of a relay with one card: where the provider enforces its rate towards the server,
+	// where anybody sends both ways: where the provider enforces its rate towards the server,
 	Inward   *Queue `json:"inward,omitempty"`
 	Ingress  *Queue `json:"ingress,omitempty"` // where the server lets wait what arrives,
-	Tunnel   *Queue `json:"tunnel,omitempty"`  // and the device of its tunnel
+	Tunnel   *Queue `json:"tunnel,omitempty"`  // and the device of a relay's tunnel
 	TCPPages int    `json:"tcp_pages"`         // most that TCP held at a sample (/proc/net/sockstat)
 	// that was so much that the lab's kernel took memory from its connections
 	TCPPressed bool     `json:"tcp_pressed,omitempty"`
@@ -117,9 +117,10 @@ type Qdisc struct {
 type Series struct {
 	Step     float64      `json:"step"`
 	Goodput  []FlowSeries `json:"goodput"`
-	Uplink   []float64    `json:"uplink"`           // KiB waiting
-	Provider []float64    `json:"provider"`         // KiB waiting
-	Inward   []float64    `json:"inward,omitempty"` // KiB waiting, of a relay with one card
+	Uplink   []float64    `json:"uplink"`            // KiB waiting
+	Provider []float64    `json:"provider"`          // KiB waiting
+	Inward   []float64    `json:"inward,omitempty"`  // KiB waiting, where Run has such a queue
+	Ingress  []float64    `json:"ingress,omitempty"` // likewise
 }
 
 // FlowSeries is a group's goodput over time.

@@ -39,7 +39,7 @@ func Markdown(w io.Writer, reports []verdict.Report, command string) error {
 			b.WriteString("\n|  |")
 			rule := "\n|---|"
 			for _, m := range t.columns {
-				fmt.Fprintf(&b, " %s |", strings.TrimSpace(m.Heading+" "+unitName(m.Unit)))
+				fmt.Fprintf(&b, " %s |", column(m))
 				rule += "--:|"
 			}
 			b.WriteString(rule + "\n")

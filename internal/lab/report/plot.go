@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"weir/internal/lab/measure"
+	"weir/internal/lab/scenario"
 	"weir/internal/lab/verdict"
 	"weir/internal/page"
 )
@@ -17,8 +18,11 @@ import (
 func charts(p *verdict.Point) []page.Chart {
 	probes, kinds := pictured(p)
 	overTime, share := make([][]page.Line, len(probes)), make([][]page.Line, len(probes))
-	var goodput, perFlow, queues []page.Line
-	provider := "provider"
+	var goodput, perFlow, queues, inward []page.Line
+	goodputName, queuesName := "Goodput over time", "Queues: here (solid) and at the provider (dashed)"
+	if bothWays(p.Scenario) {
+		goodputName += ": down (solid) and up (dashed)"
+	}
 	for k := range p.Cells {
 		c := &p.Cells[k]
 		if len(c.Runs) == 0 {
@@ -33,20 +37,27 @@ func charts(p *verdict.Point) []page.Chart {
 					Points: page.Distribution(probe.Series)})
 			}
 		}
-		if total := sum(run.Series.Goodput); len(total) > 0 {
-			goodput = append(goodput, page.Line{Name: c.Candidate, Color: k, Points: steps(run.Series.Step, total)})
+		for up, total := range sums(p.Scenario, run.Series.Goodput) {
+			if len(total) > 0 {
+				goodput = append(goodput, page.Line{Name: c.Candidate, Color: k, Dash: up == 1 && bothWays(p.Scenario),
+					Points: steps(run.Series.Step, total)})
+			}
 		}
 		if len(run.Flows) > 1 {
 			perFlow = append(perFlow, page.Line{Name: c.Candidate, Color: k, Points: ranked(run.Flows)})
 		}
-		queues = append(queues, page.Line{Name: c.Candidate + ", here", Color: k,
-			Points: steps(run.Series.Step, run.Series.Uplink)})
-		theirs := run.Series.Provider
-		if run.Series.Inward != nil { // of a relay it is this side that fills first
-			theirs, provider = run.Series.Inward, "provider, on the way in"
+		draw := func(name string, dash bool, backlog []float64) page.Line {
+			return page.Line{Name: c.Candidate + name, Color: k, Dash: dash, Points: steps(run.Series.Step, backlog)}
 		}
-		queues = append(queues, page.Line{Name: c.Candidate + ", provider", Color: k, Dash: true,
-			Points: steps(run.Series.Step, theirs)})
+		queues = append(queues, draw(", here", false, run.Series.Uplink),
+			draw(", provider", true, run.Series.Provider))
+		if run.Series.Inward != nil {
+			queuesName = "Queues on the way out: here (solid) and at the provider (dashed)"
+			inward = append(inward, draw(", provider", true, run.Series.Inward))
+		}
+		if run.Series.Ingress != nil {
+			inward = append(inward, draw(", here", false, run.Series.Ingress))
+		}
 	}
 	seconds, ms, mbit := page.Axis{Unit: "s"}, page.Axis{Unit: "ms"}, page.Axis{Unit: "Mbit/s"}
 	var all []page.Chart
@@ -60,11 +71,12 @@ func charts(p *verdict.Point) []page.Chart {
 			page.Chart{Name: "Round trip of " + what + ": share of samples at or below", X: ms,
 				Y: page.Axis{Unit: "%"}, Lines: share[i]})
 	}
-	all = append(all, page.Chart{Name: "Goodput over time", X: seconds, Y: mbit, Lines: goodput},
+	all = append(all, page.Chart{Name: goodputName, X: seconds, Y: mbit, Lines: goodput},
 		page.Chart{Name: "Goodput of each flow, the fastest first", X: page.Axis{Whole: true}, Y: mbit,
 			Lines: perFlow},
-		page.Chart{Name: fmt.Sprintf("Queues: here (solid) and at the %s (dashed)", provider), X: seconds,
-			Y: page.Axis{Unit: "KiB"}, Lines: queues})
+		page.Chart{Name: "Queues on the way in: here (solid) and at the provider (dashed)", X: seconds,
+			Y: page.Axis{Unit: "KiB"}, Lines: inward},
+		page.Chart{Name: queuesName, X: seconds, Y: page.Axis{Unit: "KiB"}, Lines: queues})
 	return slices.DeleteFunc(all, func(c page.Chart) bool { return len(c.Lines) == 0 })
 }
 
@@ -104,18 +116,22 @@ func pictured(p *verdict.Point) (names, kinds []string) {
 	return names, kinds
 }
 
-// sum adds up the groups' goodput.
-func sum(groups []measure.FlowSeries) []float64 {
-	var total []float64
+// sums adds up the flows' goodput of each direction: down, and up.
+func sums(s scenario.Scenario, groups []measure.FlowSeries) (totals [2][]float64) {
+	uploads := s.Setup().Up
 	for _, g := range groups {
+		total := &totals[0]
+		if slices.Contains(uploads, g.Flow) {
+			total = &totals[1]
+		}
 		for i, v := range g.Values {
-			if i == len(total) {
-				total = append(total, 0)
+			if i == len(*total) {
+				*total = append(*total, 0)
 			}
-			total[i] += v
+			(*total)[i] += v
 		}
 	}
-	return total
+	return totals
 }
 
 func steps(step float64, values []float64) []page.Point {

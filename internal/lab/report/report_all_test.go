@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weir/internal/lab/scenario"
 )
 
 // The page opens in a browser without a network: its pictures are there, in light and in dark, its numbers are those
@@ -27,7 +29,7 @@ func TestHTMLInABrowser(t *testing.T) {
 		t.Skip("skipped, not passed: chromium is not installed (make deps)")
 	}
 	var b bytes.Buffer
-	if err := HTML(&b, sample()); err != nil {
+	if err := HTML(&b, sample(), [][]scenario.File{nil}); err != nil {
 		t.Fatal(err)
 	}
 	refers := regexp.MustCompile(`(?i)src=|href="[^#]|url\(|@import|<script[^>]|fetch|XMLHttp|import\(`)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,80 @@ func TestFigures(t *testing.T) {
 	for _, row := range read.Rows {
 		if p99 := row.Values["added.p99"]; !strings.Contains(tables.String(), "| "+p99.String()+" ") {
 			t.Errorf("the tables do not have %s", p99)
+		}
+	}
+}
+
+// What goes up is not added to what goes down, and each probe has a column of its own.
+func TestColumns(t *testing.T) {
+	upload, download := scenario.Flow{Name: "u", Direction: "up", Count: 1}, scenario.Flow{Name: "d", Count: 1}
+	probe := func(name, kind string) scenario.Probe { return scenario.Probe{Name: name, Kind: kind} }
+	for _, c := range []struct {
+		flows         []scenario.Flow
+		probes        []scenario.Probe
+		want, without string
+	}{
+		{nil, nil, "goodput", "goodput.up"},
+		{[]scenario.Flow{download}, nil, "goodput", "goodput.down"},
+		{[]scenario.Flow{upload}, nil, "goodput", "goodput.up"},
+		{[]scenario.Flow{download, upload}, nil, "goodput.down goodput.up", "goodput"},
+		{nil, []scenario.Probe{probe("a", "ssh")}, "ssh.p50 ssh.p99", "probe.a.p50"},
+		{nil, []scenario.Probe{probe("a", "ssh"), probe("b", "ssh")},
+			"probe.a.p50 probe.a.p99 probe.b.p50 probe.b.p99", "ssh.p50"},
+		{nil, []scenario.Probe{probe("a", "udp"), probe("b", "udp"), probe("c", "ssh")},
+			"added.a.p50 added.a.p99 added.b.p50 added.b.p99 ssh.p50 ssh.p99", "added.p50"},
+	} {
+		p := verdict.Point{Scenario: scenario.Scenario{Flow: c.flows, Probe: c.probes}}
+		names := columns(&p)
+		for _, name := range strings.Fields(c.want) {
+			if !slices.Contains(names, name) {
+				t.Errorf("%v, %v: no column %s in %v", c.flows, c.probes, name, names)
+			}
+		}
+		if slices.Contains(names, c.without) {
+			t.Errorf("%v, %v: column %s beside %s", c.flows, c.probes, c.without, c.want)
+		}
+	}
+}
+
+// The heading of a table tells both rates, and which way each flow goes.
+func TestSetting(t *testing.T) {
+	s := sample()[0].Points[0].Scenario
+	s.Provider.Ingress = 100_000_000
+	s.Flow = append(s.Flow, scenario.Flow{Name: "backup", Count: 1, Client: "client", Direction: "up"})
+	if got := setting(s); !strings.HasPrefix(got, "50mbit out, 100mbit in · ") ||
+		!strings.HasSuffix(got, " · 4 × downloads down · 1 × backup up") {
+		t.Error(got)
+	}
+	s.Client = append(s.Client, scenario.Client{Name: "other"})
+	if got := setting(s); !strings.HasSuffix(got, " · 4 × downloads to client · 1 × backup from client") {
+		t.Error(got)
+	}
+}
+
+// Every metric has a meaning, and a page says what made it, of which files, and what its columns mean.
+func TestLegend(t *testing.T) {
+	for _, name := range measure.MetricNames() {
+		if meaning(name) == "" {
+			t.Errorf("%s has no meaning", name)
+		}
+	}
+	for _, name := range []string{"added.through.p99", "goodput.client.a", "probe.x.lost", "utilisation.10s-20s"} {
+		if _, err := measure.ParseMetric(name); err != nil || meaning(name) == "" {
+			t.Errorf("%s has no meaning, or is no metric (%v)", name, err)
+		}
+	}
+	reports := sample()
+	reports[0].Command, reports[0].Version = "weir-lab run --seeds 2 x.toml", "0123abc"
+	var b bytes.Buffer
+	err := HTML(&b, reports, [][]scenario.File{{{Name: "base.toml", Text: []byte("title = \"<base>\"\n")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"weir-lab run --seeds 2 x.toml, weir-lab 0123abc, linux 7.3.4",
+		"The scenario: base.toml", "title = &#34;&lt;base&gt;&#34;", "<dt>added p50 ms</dt><dd>median round trip"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page does not say %s", want)
 		}
 	}
 }

@@ -77,14 +77,50 @@ func columns(p *verdict.Point) []string {
 		return s.Columns
 	}
 	names := []string{"goodput"}
+	if bothWays(s) {
+		names = []string{"goodput.down", "goodput.up"}
+	}
 	if len(s.Client) > 1 && len(s.Client) <= 4 {
 		for _, c := range s.Client {
 			names = append(names, "goodput.client."+c.Name)
 		}
 	}
-	names = append(names, "fetch", "unfinished", "added.p50", "added.p99", "jitter", "ssh.p50", "ssh.p99",
-		"request.p50", "request.p99", "stream.p99", "lost", "provider.drops")
-	return names
+	names = append(names, "fetch", "unfinished")
+	names = append(names, probed(s, "udp", "added.p50", "added.p99", "jitter")...)
+	names = append(names, probed(s, "ssh", "ssh.p50", "ssh.p99")...)
+	names = append(names, probed(s, "request", "request.p50", "request.p99")...)
+	names = append(names, probed(s, "stream", "stream.p99")...)
+	return append(names, "lost", "provider.drops")
+}
+
+// bothWays reports whether some flows are downloads and some uploads, whose goodput is not one figure.
+func bothWays(s scenario.Scenario) bool {
+	download := func(f scenario.Flow) bool { return !upload(f) }
+	return slices.ContainsFunc(s.Flow, upload) && slices.ContainsFunc(s.Flow, download)
+}
+
+func upload(f scenario.Flow) bool { return f.Direction == "up" }
+
+// probed are the columns of a kind of probe: where there are several, two of each by its name.
+func probed(s scenario.Scenario, kind string, columns ...string) []string {
+	var names []string
+	for _, p := range s.Probe {
+		if p.Kind == kind {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) < 2 {
+		return columns
+	}
+	family := "probe."
+	if kind == "udp" {
+		family = "added."
+	}
+	columns = nil
+	for _, name := range names {
+		columns = append(columns, family+name+".p50", family+name+".p99")
+	}
+	return columns
 }
 
 // spread shows the median, and with several seeds the range beside it.
@@ -115,7 +151,10 @@ func unitName(unit string) string {
 // setting describes what a table was measured on: rate, RTT, provider, traffic.
 func setting(s scenario.Scenario) string {
 	var parts []string
-	if s.Provider.Rate != 0 {
+	switch in := s.Provider.Inward(); {
+	case in != s.Provider.Rate:
+		parts = append(parts, fmt.Sprintf("%v out, %v in", s.Provider.Rate, in))
+	case s.Provider.Rate != 0:
 		parts = append(parts, s.Provider.Rate.String())
 	}
 	parts = append(parts, s.Path.RTT.String())
@@ -188,8 +227,15 @@ func traffic(s scenario.Scenario) (parts []string) {
 
 // detail is what is to be said of a flow behind its name.
 func detail(s scenario.Scenario, f scenario.Flow) (text string) {
-	if len(s.Client) > 1 {
+	switch {
+	case upload(f) && len(s.Client) > 1:
+		text += " from " + f.Client
+	case upload(f):
+		text += " up"
+	case len(s.Client) > 1:
 		text += " to " + f.Client
+	case bothWays(s):
+		text += " down"
 	}
 	if f.CC != "" {
 		text += " (" + f.CC + ")"

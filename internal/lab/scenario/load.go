@@ -71,6 +71,22 @@ func Load(path string) (Scenario, error) {
 	return s, nil
 }
 
+// File is a scenario file as it is.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// Files are a scenario's file and all that it inherits, the oldest ancestor first.
+func Files(path string) ([]File, error) {
+	chain, err := readChain(path)
+	var files []File
+	for _, f := range chain {
+		files = append(files, File{Name: f.path, Text: f.text})
+	}
+	return files, err
+}
+
 type sources []source
 
 // readChain returns the oldest ancestor first.

@@ -226,7 +226,7 @@ func TestBroken(t *testing.T) {
 			"qdisc = \"fq\"\n[[candidate.change]]\nat = \"4s\"\nqdisc = \"fq\"\n", "with until the run may end"},
 		{"sweep without values", minimal + "[[sweep]]\nkey = \"path.rtt\"\nvalues = []\n", "has no values"},
 		{"claim on an unknown metric", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = " +
-			"\"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "unknown metric"},
+			"\"speed\"\ncandidate = \"c\"\nexpect = \">= 1\"\n", "there is no metric"},
 		{"claim in a wrong unit", minimal + "[[claim]]\nsource = \"s\"\nsays = \"x\"\nmetric = \"srtt\"\ncandidate " +
 			"= \"c\"\nexpect = \"<= 5\"\n", "has no unit"},
 		{"claim on a client that is not there", minimal +

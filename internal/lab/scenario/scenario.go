@@ -321,6 +321,9 @@ func (s *Scenario) Setup() measure.Setup {
 		if f.Bytes > 0 {
 			setup.Fetching = append(setup.Fetching, f.Name)
 		}
+		if f.Direction == "up" {
+			setup.Up = append(setup.Up, f.Name)
+		}
 	}
 	return setup
 }

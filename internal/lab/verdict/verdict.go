@@ -32,12 +32,14 @@ type Point struct {
 
 // Report is a scenario file, run.
 type Report struct {
-	File   string    `json:"file"`
-	Title  string    `json:"title"`
-	About  string    `json:"about,omitempty"`
-	Kernel string    `json:"kernel"`
-	Points []Point   `json:"points"`
-	Claims []Verdict `json:"claims,omitempty"`
+	File    string    `json:"file"`
+	Title   string    `json:"title"`
+	About   string    `json:"about,omitempty"`
+	Command string    `json:"command"` // that makes this report again
+	Version string    `json:"version"` // of weir-lab and of the weir beside it
+	Kernel  string    `json:"kernel"`
+	Points  []Point   `json:"points"`
+	Claims  []Verdict `json:"claims,omitempty"`
 }
 
 // Of returns a metric over a cell's runs; false when they have no such thing.

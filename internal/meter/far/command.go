@@ -143,6 +143,3 @@ func (t *tail) said() string {
 	}
 	return strings.TrimPrefix(last, "weir: ")
 }
-
-// Quote makes a word of a shell's of any text.
-func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
