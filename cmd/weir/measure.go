@@ -377,8 +377,11 @@ func progressLine(p meter.Progress) string {
 	if p.Goodput > 0 {
 		load = fmt.Sprintf(" · %s Mbit/s", figure(p.Goodput))
 	}
-	return fmt.Sprintf("%s · %v of %v%s · round trip %s ms", p.Phase, p.Elapsed.Round(time.Second), p.All, load,
-		figure(p.RTT))
+	took := fmt.Sprintf("%v of %v", p.Elapsed.Round(time.Second), p.All)
+	if p.Elapsed > p.All+time.Second {
+		took = fmt.Sprintf("%v, where %v was planned", p.Elapsed.Round(time.Second), p.All)
+	}
+	return fmt.Sprintf("%s · %s%s · round trip %s ms", p.Phase, took, load, figure(p.RTT))
 }
 
 // before reads the result to compare with.

@@ -5,15 +5,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"weir/internal/cli"
+	"weir/internal/meter"
 	"weir/internal/meter/server"
 )
 
@@ -53,5 +56,28 @@ func TestProgressFits(t *testing.T) {
 	written.Close()
 	if got, _ := io.ReadAll(seen); string(got) != want { // it ends with EIO, when nobody can write any more
 		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+// What is waited for returns what it found, and what takes no time shows nothing.
+func TestUntil(t *testing.T) {
+	var b strings.Builder
+	failed := errors.New("failed")
+	if n, err := cli.Until(&b, "waiting", func() (int, error) { return 3, failed }); n != 3 || err != failed ||
+		b.String() != "" {
+		t.Errorf("%d, %v, %q", n, err, b.String())
+	}
+}
+
+// More time than was planned is said as that.
+func TestProgressLine(t *testing.T) {
+	for took, want := range map[time.Duration]string{
+		12 * time.Second: "download · 12s of 15s · round trip 3.00 ms",
+		79 * time.Second: "download · 1m19s, where 15s was planned · round trip 3.00 ms",
+	} {
+		if got := progressLine(meter.Progress{Phase: "download", Elapsed: took, All: 15 * time.Second,
+			RTT: 3}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

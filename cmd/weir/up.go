@@ -91,7 +91,10 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 			if err != nil {
 				return err
 			}
-			up := func() (change.Outcome, error) { return options.store().Up(goal, o.timeout) }
+			up := func() (change.Outcome, error) {
+				return cli.Until(cmd.ErrOrStderr(), "making the changes and verifying each",
+					func() (change.Outcome, error) { return options.store().Up(goal, o.timeout) })
+			}
 			if o.boot {
 				// Another device may have appeared: what is begun is ended first.
 				signal.Ignore(syscall.SIGTERM)

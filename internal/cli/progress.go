@@ -43,3 +43,24 @@ func (p *Progress) Clear() {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
+
+// Until says on w what goes on, and for how long it has, until work returns.
+func Until[T any](w io.Writer, doing string, work func() (T, error)) (result T, err error) {
+	p, begin, done := NewProgress(w), time.Now(), make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err = work()
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			p.Clear()
+			return result, err
+		case <-tick.C:
+			elapsed := time.Since(begin)
+			p.Say(elapsed, func() string { return fmt.Sprintf("%s · %v", doing, elapsed.Round(time.Second)) })
+		}
+	}
+}
