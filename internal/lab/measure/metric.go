@@ -51,6 +51,10 @@ type Setup struct {
 
 func (s Setup) fetches(flow string) bool { return slices.Contains(s.Fetching, flow) }
 
+func (s Setup) uploads(flow string) bool { return slices.Contains(s.Up, flow) }
+
+func (s Setup) downloads(flow string) bool { return !s.uploads(flow) }
+
 // Of returns the metric over several runs; false when they have no such thing.
 func (m Metric) Of(s Setup, runs []Run) (stats.Spread, bool) {
 	var values []float64
@@ -119,8 +123,8 @@ func metrics() []Metric {
 	p99 := func(x *dualpi2.Sojourn) units.Duration { return x.P99 }
 	return []Metric{
 		m("goodput", "mbit", "goodput", sum(func(f *Flow) float64 { return f.Goodput })),
-		m("goodput.down", "mbit", "down", oneWay(func(s Setup, flow string) bool { return !slices.Contains(s.Up, flow) })),
-		m("goodput.up", "mbit", "up", oneWay(func(s Setup, flow string) bool { return slices.Contains(s.Up, flow) })),
+		m("goodput.down", "mbit", "down", oneWay(Setup.downloads)),
+		m("goodput.up", "mbit", "up", oneWay(Setup.uploads)),
 		m("utilisation", "%", "of link", func(s Setup, r *Run) (float64, bool) {
 			return 100 * r.Goodput / max(s.Capacity, 1e-9), s.Capacity > 0 && len(r.Flows) > 0
 		}),
