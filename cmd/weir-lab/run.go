@@ -196,7 +196,7 @@ func (o options) show(w io.Writer, reports []verdict.Report, files []string) (er
 func (o options) command(files ...string) string {
 	words := []string{"weir-lab run"}
 	for _, candidate := range o.only {
-		words = append(words, "--only", text.Quote(candidate))
+		words = append(words, "--only", text.Shell(candidate))
 	}
 	if o.engine != "" {
 		words = append(words, "--engine", o.engine)

@@ -31,6 +31,7 @@ import (
 type diagnosed struct {
 	Summary    doctor.Summary    `json:"summary"`
 	Bottleneck doctor.Bottleneck `json:"bottleneck"`
+	Stages     []doctor.Stage    `json:"stages"`
 	Findings   []doctor.Finding  `json:"findings"`
 	Facts      host.Facts        `json:"facts"`
 }
@@ -52,8 +53,9 @@ It looks at the uplink and its queue, and at the live TCP connections. It also
 looks at the settings that matter, at the files that set them, and at what this
 host passes on for others.
 
-The bottleneck is a rate limit beyond this host, its own shaper, the device, the
-path, an end of connections, or the CPU.
+It follows a packet from the program to its receiver. The bottleneck is the first
+stage that is shown to hold it back, on this host or beyond; -v shows them all,
+and those that could not be seen.
 
 Each finding says what was seen, why it matters, what would change it, and where
 that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)
@@ -88,9 +90,11 @@ failed, 2 wrong usage.`,
 			switch {
 			case asJSON:
 				err = cli.PrintJSON(w,
-					diagnosed{doctor.Summarize(facts), doctor.FindBottleneck(facts), findings, facts})
+					diagnosed{doctor.Summarize(facts), doctor.FindBottleneck(facts), doctor.FindStages(facts),
+						findings, facts})
 			case verbose:
 				printDiagnosis(w, facts, findings)
+				printStages(w, facts)
 				printSettings(w, facts)
 				printIngress(w, facts)
 			default:
@@ -105,7 +109,7 @@ failed, 2 wrong usage.`,
 	device(cmd, &dev, "`device` of the uplink (default: the default route's)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
-		"also print each setting and the files that set it, in the order of reading")
+		"also print what was seen of each stage of a packet's way, and each setting with the files that set it")
 	cmd.Flags().Var((*timeOption)(&patience), "listen", "look for this `time` while traffic runs: 10s")
 	cmd.Flags().BoolVar(&bench, "bench", false, "measure what one CAKE carries on this host's CPU")
 	cmd.Flags().BoolVar(&inside, "bench-inside", false, "started by --bench, in a network namespace of its own")
@@ -189,6 +193,22 @@ func printDiagnosis(w io.Writer, f host.Facts, findings []doctor.Finding) {
 		printFinding(w, x)
 	}
 	printUnknown(w, f)
+}
+
+// printStages prints what was seen of each stage, in the order in which a packet meets them.
+func printStages(w io.Writer, f host.Facts) {
+	fmt.Fprintln(w)
+	printWrapped(w, "", "The way of a packet, from a program to its receiver:")
+	for _, s := range doctor.FindStages(f) {
+		saw := s.Saw
+		if s.Holds {
+			saw += ". This is the bottleneck"
+		}
+		if s.Lacks != "" {
+			saw = strings.TrimPrefix(saw+"; not seen: "+s.Lacks, "; ")
+		}
+		printLines(w, text.Wrap(pad("  "+s.Name, subject), pad("", subject), text.OneLine(saw), narrow))
+	}
 }
 
 // printSummary prints in a line what is wrong and in the next what to do, or how to know.

@@ -68,7 +68,7 @@ type check func(*patient) []Finding
 // comes first.
 func checks() []check {
 	return []check{
-		uplinkDevice, here, faulty, queue, rateless, lossyPath, ends, machine, tcpMemory, relay, tunnelBuffer,
+		uplinkDevice, here, counted, faulty, queue, rateless, lossyPath, ends, machine, tcpMemory, relay, tunnelBuffer,
 		notInKernel, refused, unreadFile, unsent, mptcp, buffers, severalUplinks, defaultQdisc, fairness, relayFairness,
 		ecn, overridden, changedSince, otherWriters, udevNames, containers, tunnels, cookies, congestion,
 		kernelHas,
@@ -98,9 +98,13 @@ func (p *patient) nothing() Finding {
 			Seen:  "Where packets wait only live connections tell, and those are not known.",
 		}
 	}
-	return Finding{
-		Code: "nothing-wrong", Severity: Fine,
-		Title: "Nothing to do.",
-		Seen:  "Nothing that was looked at is wrong.",
+	f := Finding{Code: "nothing-wrong", Severity: Fine, Title: "Nothing to do.",
+		Seen: "Nothing that was looked at is wrong."}
+	if unseen := unseenStages(FindStages(p.Facts)); unseen != "" {
+		f.Seen += " Not seen, or not as a whole: " + unseen + "."
 	}
+	if p.deep.Listened == 0 {
+		f.Try, f.Remark = "weir doctor --listen 10s", "sees more, while traffic runs"
+	}
+	return f
 }

@@ -19,13 +19,23 @@ import (
 
 // looked adds what a diagnosis has read: on a server on which nothing is wrong.
 func looked(f *host.Facts) {
-	f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "0"}
+	f.Sysctls["net.ipv4.ip_forward"], f.Sysctls["net.ipv4.tcp_sack"] = host.Sysctl{Value: "0"}, host.Sysctl{Value: "1"}
 	f.Deep = &host.Deep{Loader: host.SystemdSysctl, NAT: host.No, Sockets: host.Sockets{
 		Read: true, Total: 9, Accepted: 8, Congestion: map[string]int{"cubic": 9}, RTT: millisecond(80),
 	}}
 }
 
 func millisecond(n int) units.Duration { return units.Duration(n) * units.Duration(time.Millisecond) }
+
+// rose is what two counters have risen by in ten seconds of listening.
+func rose(part string, n uint64, whole string, of uint64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Deep.Listened, f.Deep.Rose = millisecond(10_000), host.Counts{part: n, whole: of}
+	}
+}
+
+// still is a load that waits in no queue.
+func still(f *host.Facts) { f.Deep.Sockets.Queueing = 0 }
 
 func bbr(f *host.Facts) {
 	f.Sysctls[congestionControl] = host.Sysctl{Value: "bbr"}
@@ -117,7 +127,7 @@ func servers(t *testing.T) []diagnosed {
 		{"not looked deeper", with(t), []string{"✓ Nothing wrong is to be seen."}},
 		{"nothing known", host.Facts{}, []string{"! There is no default route."}},
 		{"no default route, and a busy CPU", facts(func(f *host.Facts) { f.Uplink, f.Deep.CPU = "", 0.9 }),
-			[]string{"! There is no default route.", "! The CPU is short."}},
+			[]string{"! There is no default route.", "✓ Programs wait for the CPU."}},
 		{"stock, mq", facts(uplink(t, "mq | fq_codel", 4)), []string{"✓ Nothing to do."}},
 		{"stock, a kernel whose default is bbr", facts(bbr), []string{"✓ Nothing to do."}},
 		{"bbr set by hand", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} }),
@@ -274,7 +284,42 @@ func servers(t *testing.T) []diagnosed {
 			sockets(func(s *host.Sockets) { s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.08 })),
 			[]string{"✓ Nothing to do."}},
 
-		{"CPU", facts(func(f *host.Facts) { f.Deep.CPU = 0.9 }), []string{"! The CPU is short."}},
+		{"CPU, and no traffic", facts(func(f *host.Facts) { f.Deep.CPU = 0.9 }),
+			[]string{"✓ Programs wait for the CPU."}},
+		{"CPU", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 0 }), func(f *host.Facts) { f.Deep.CPU = 0.9 }),
+			[]string{"! The CPU is short."}},
+		{"connection attempts that are dropped", facts(rose("TcpExt.ListenDrops", 40, "Tcp.PassiveOpens", 1000)),
+			[]string{"! A listening socket's queue is full."}},
+		{"a few connection attempts", facts(rose("TcpExt.ListenDrops", 4, "Tcp.PassiveOpens", 1000)),
+			[]string{"✓ Nothing to do."}},
+		{"fragments", facts(load, still, rose("Ip.FragCreates", 400, "Ip.OutRequests", 1000)),
+			[]string{"! Packets leave in fragments."}},
+		{"fragments that are lost", facts(load, still, rose("Ip.ReasmFails", 4, "Ip.ReasmReqds", 1000)),
+			[]string{"! Fragments do not come together."}},
+		{"a tunnel that reads too slowly", facts(load, still, rose("Udp.RcvbufErrors", 4, "Udp.InDatagrams", 9000)),
+			[]string{"! UDP sockets' receive buffers are full."}},
+		{"a tunnel that sends too fast", facts(load, still, rose("Udp.SndbufErrors", 4, "Udp.OutDatagrams", 9000)),
+			[]string{"! UDP sockets' send buffers are full."}},
+		{"one core for all packets", facts(load, still, rose("softnet.dropped", 4, "softnet.processed", 9000)),
+			[]string{"! A CPU's backlog is full."}},
+		{"a card that drops", facts(load, still, rose("eth0.tx_errors", 4, "eth0.tx_packets", 9000)),
+			[]string{"! The device drops what leaves."}},
+		{"another card that drops", facts(rose("eth1.tx_errors", 4, "eth1.tx_packets", 9000)),
+			[]string{"✓ Nothing to do."}},
+		{"a short ring", facts(load, still, rose("eth0.rx_missed_errors", 4, "eth0.rx_packets", 9000)),
+			[]string{"! The device misses what arrives."}},
+		{"connections that find no room", facts(rose("conntrack.drop", 4, "Ip.OutRequests", 9000)),
+			[]string{"! Connection tracking drops packets."}},
+		{"no room for connections", facts(func(f *host.Facts) { f.Deep.Conntrack = host.Conntrack{Count: 65500, Max: 65536} }),
+			[]string{"✗ The table of connection tracking is full."}},
+		{"room for connections", facts(func(f *host.Facts) { f.Deep.Conntrack = host.Conntrack{Count: 60000, Max: 65536} }),
+			[]string{"✓ Nothing to do."}},
+		{"a hypervisor with too many guests", facts(load, still, rose("cpu.steal", 300, "cpu.all", 700)),
+			[]string{"! The hypervisor takes the CPU."}},
+		{"a service with a limit", facts(load, still, rose("throttled.system.slice/nginx.service", 2_000_000, "cpu.all", 1)),
+			[]string{"! system.slice/nginx.service has used up its CPU time."}},
+		{"a container with a limit that it seldom meets", facts(load, still, rose("throttled.", 200_000, "cpu.all", 1)),
+			[]string{"✓ Nothing to do."}},
 		{"device", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Rate = 0, 940_000_000 })),
 			[]string{"✓ The device is the limit."}},
 		{"default_qdisc too late", facts(bbr, made, sysctl("core.default_qdisc", "fq"),
@@ -572,6 +617,50 @@ func TestDualPI2InBPF(t *testing.T) {
 	} {
 		if !strings.Contains(said[title], want) {
 			t.Errorf("%s: %q, want %q", title, said[title], want)
+		}
+	}
+}
+
+// Each stage is there once, at most one holds, and of what was not looked at it says why.
+func TestStages(t *testing.T) {
+	stages := func(edits ...func(*host.Facts)) []Stage {
+		return FindStages(with(t, append([]func(*host.Facts){looked}, edits...)...))
+	}
+	holding := func(all []Stage) (names []string) {
+		for _, s := range all {
+			if s.Holds {
+				names = append(names, s.Name)
+			}
+			if s.Saw == "" && s.Lacks == "" {
+				t.Errorf("nothing is said of %s", s.Name)
+			}
+		}
+		return names
+	}
+	listens := func(f *host.Facts) { f.Deep.Listened = millisecond(10_000) }
+	limits := func(f *host.Facts) { f.Deep.Limiters = []string{"nft_limit"} }
+	for _, c := range []struct {
+		name   string
+		stages []Stage
+		holds  string
+		unseen string
+	}{
+		{"nothing read", FindStages(host.Facts{}), "", "programs, send buffers, TCP's settings, netfilter, " +
+			"fragmentation, UDP buffers, filters, the queue here, CPU, the device, the provider, the path, receivers"},
+		{"idle", stages(), "", "fragmentation, UDP buffers, CPU, the device"},
+		{"idle, listened", stages(listens), "", ""},
+		{"rules that may limit", stages(listens, limits), "", "netfilter"},
+		{"a queue elsewhere", stages(listens, load), "the provider", ""},
+		{"a slow program", stages(listens, load, still, sockets(func(s *host.Sockets) { s.App = 17 })), "programs", ""},
+		{"fragments", stages(load, still, rose("Ip.FragCreates", 400, "Ip.OutRequests", 1000)), "fragmentation", ""},
+		{"steal", stages(load, still, rose("cpu.steal", 300, "cpu.all", 700)), "CPU", ""},
+		{"a bad card", stages(load, still, rose("eth0.tx_errors", 4, "eth0.tx_packets", 9000)), "the device", ""},
+	} {
+		if got := strings.Join(holding(c.stages), ", "); got != c.holds {
+			t.Errorf("%s: %q holds, not %q", c.name, got, c.holds)
+		}
+		if got := unseenStages(c.stages); got != c.unseen {
+			t.Errorf("%s: unseen are %q, not %q", c.name, got, c.unseen)
 		}
 	}
 }

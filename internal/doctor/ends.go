@@ -24,7 +24,7 @@ func ends(p *patient) (found []Finding) {
 			Evidence: evidence{Scenario: "scenarios/long-fast-link.toml"},
 		})
 	}
-	if p.receiverBound() {
+	if p.receiverBound() && p.scales() {
 		found = append(found, Finding{
 			Code: "receivers-bind", Severity: Notable,
 			Plain: "Downloads are as fast as those who receive them allow; this server is not the reason.",
@@ -37,3 +37,6 @@ func ends(p *patient) (found []Finding) {
 	}
 	return found
 }
+
+// scales reports whether TCP may have windows above 64 KiB here.
+func (p *patient) scales() bool { return p.Sysctls[windowScaling].Value != "0" }

@@ -156,7 +156,7 @@ func (p *patient) flowBound() []Finding {
 // switchedOff is about what TCP may not do here, that every kernel does by itself.
 func switchedOff(p *patient) (found []Finding) {
 	for _, s := range []struct{ sysctl, without string }{
-		{"net.ipv4.tcp_window_scaling", "No connection can have more than 64 KiB on its way: 10 Mbit/s at 50 ms."},
+		{windowScaling, "No connection can have more than 64 KiB on its way: 10 Mbit/s at 50 ms."},
 		{"net.ipv4.tcp_sack", "After a loss a sender has to guess what arrived, and sends much again."},
 		{"net.ipv4.tcp_timestamps",
 			"RTTs are measured less well, and a sender takes more for lost that only came late."},

@@ -4,6 +4,8 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/host"
@@ -16,19 +18,22 @@ import (
 type Limit string
 
 const (
-	LimitRate     Limit = "rate"     // enforced beyond this host, below what its device could send
-	LimitShaper   Limit = "shaper"   // this host's own
-	limitDevice   Limit = "device"   // the uplink's line rate
-	LimitPath     Limit = "path"     // it loses packets with no queue to blame; a policer looks the same
-	LimitBuffer   Limit = "buffer"   // this host's send buffers
-	limitReceiver Limit = "receiver" // the windows of the other ends
-	limitCPU      Limit = "cpu"
-	LimitPolicer  Limit = "policer"  // a filter of this host's own, that drops
-	LimitEmulator Limit = "emulator" // netem on this host
-	LimitFlow     Limit = "flow"     // what this host's queue lets each connection have
-	LimitProgram  Limit = "program"  // the senders: they do not always have something to send
-	limitNone     Limit = "none"     // no connection is busy
-	limitUnknown  Limit = "unknown"
+	LimitRate      Limit = "rate"     // enforced beyond this host, below what its device could send
+	LimitShaper    Limit = "shaper"   // this host's own
+	limitDevice    Limit = "device"   // the uplink's line rate
+	LimitPath      Limit = "path"     // it loses packets with no queue to blame; a policer looks the same
+	LimitBuffer    Limit = "buffer"   // this host's send buffers
+	limitReceiver  Limit = "receiver" // the windows of the other ends
+	limitCPU       Limit = "cpu"
+	LimitPolicer   Limit = "policer"   // a filter of this host's own, that drops
+	LimitEmulator  Limit = "emulator"  // netem on this host
+	LimitFlow      Limit = "flow"      // what this host's queue lets each connection have
+	limitFragments Limit = "fragments" // packets are too large for a device of this host, or for the path
+	limitSetting   Limit = "setting"   // of this host's TCP
+	limitUDP       Limit = "udp"       // the buffers of UDP sockets, a tunnel's among them
+	LimitProgram   Limit = "program"   // the senders: they do not always have something to send
+	limitNone      Limit = "none"      // no connection is busy
+	limitUnknown   Limit = "unknown"
 )
 
 // Bottleneck is what limits the host's traffic, as one look at the host shows it.
@@ -50,7 +55,7 @@ func (l Limit) codes() []Code {
 	case LimitShaper:
 		return []Code{"queue-in-fifo", "queue-here", "queue-owned"}
 	case limitDevice:
-		return []Code{"queue-in-fifo", "queue-here", "device-full"}
+		return []Code{"device-drops", "device-misses", "queue-in-fifo", "queue-here", "device-full"}
 	case LimitPath:
 		return []Code{"path-loses-packets", "path-loses-packets-bbr"}
 	case LimitBuffer:
@@ -58,7 +63,13 @@ func (l Limit) codes() []Code {
 	case limitReceiver:
 		return []Code{"receivers-bind"}
 	case limitCPU:
-		return []Code{"cpu-short"}
+		return []Code{"backlog-drops", "cpu-capped", "cpu-stolen", "cpu-short"}
+	case limitSetting:
+		return []Code{"tcp-switched-off"}
+	case limitFragments:
+		return []Code{"packets-in-fragments", "fragments-lost"}
+	case limitUDP:
+		return []Code{"udp-buffers-full", "udp-buffers-full-out"}
 	case LimitPolicer:
 		return []Code{"filter-drops"}
 	case LimitEmulator:
@@ -84,6 +95,9 @@ func (p *patient) bottleneck() Bottleneck {
 	policer, policed := p.policer()
 	emulator, emulates := p.emulator()
 	flow, flowBound := p.flowRate()
+	rising, _ := p.rising()
+	slowing := slices.DeleteFunc(rising, func(t tally) bool { return t.limit == limitNone })
+	group, capped := p.capped()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
 	case policed:
@@ -93,6 +107,10 @@ func (p *patient) bottleneck() Bottleneck {
 			p.link.Name)
 	case flowBound:
 		return limitedBy(LimitFlow, "this host: fq on %s lets each connection have %s.", p.link.Name, flow)
+	case s.Busy > 0 && len(slowing) > 0:
+		return limitedBy(slowing[0].limit, "this host: %s", lowered(slowing[0].Title))
+	case s.Busy > 0 && capped >= costlyWork:
+		return limitedBy(limitCPU, "this host: %s has used up its CPU time.", group)
 	case p.queueing() && p.elsewhere() && rate != 0:
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
@@ -109,9 +127,12 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():
 		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
+	case p.receiverBound() && !p.scales():
+		return limitedBy(limitSetting, "this host: with tcp_window_scaling off no window is above 64 KiB, and %s wait for "+
+			"one.", of(s.Receiver))
 	case p.receiverBound():
 		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
-	case p.cpuShort():
+	case p.cpuShort() && s.Busy > 0:
 		return limitedBy(limitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.",
 			100*float64(p.deep.CPU))
 	case p.deviceFull():
@@ -125,6 +146,9 @@ func (p *patient) bottleneck() Bottleneck {
 		"cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.",
 		busy)
 }
+
+// lowered is a sentence to go on with after a colon.
+func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
 // blind is the verdict where something was not seen that it takes.
 func (p *patient) blind() Bottleneck {

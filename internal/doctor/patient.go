@@ -21,6 +21,7 @@ const (
 	tcpRmem           = "net.ipv4.tcp_rmem"
 	tcpWmem           = "net.ipv4.tcp_wmem"
 	tcpECN            = "net.ipv4.tcp_ecn"
+	windowScaling     = "net.ipv4.tcp_window_scaling"
 )
 
 // patient is a host that is looked at, with what more than one check asks of it.

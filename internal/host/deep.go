@@ -35,14 +35,19 @@ type Deep struct {
 	// modules of congestion controls and queues: what one of them does is no kernel's own default
 	Loaded []string `json:"loaded,omitempty"`
 	// the kernel takes queueing disciplines written in BPF, and describes its types
-	BPFQdisc Support             `json:"bpf_qdisc"`
-	AccECN   Support             `json:"acc_ecn"`            // accurate ECN feedback
-	CPU      units.Share         `json:"cpu_pressure"`       // of the last 10 s in which something waited for a CPU
-	Offloads map[string][]string `json:"offloads,omitempty"` // by device: gro, gso, tso
-	Droppers []Dropper           `json:"droppers,omitempty"`
-	Listened units.Duration      `json:"listened,omitempty"` // over which counters were compared; 0: read once
-	Unknown  []Unread            `json:"unknown,omitempty"`  // what could not be read
-	Journal  []byte              `json:"-"`                  // the text of that file; nil if there is none
+	BPFQdisc  Support             `json:"bpf_qdisc"`
+	AccECN    Support             `json:"acc_ecn"`            // accurate ECN feedback
+	CPU       units.Share         `json:"cpu_pressure"`       // of the last 10 s in which something waited for a CPU
+	Offloads  map[string][]string `json:"offloads,omitempty"` // by device: gro, gso, tso
+	Droppers  []Dropper           `json:"droppers,omitempty"`
+	Listened  units.Duration      `json:"listened,omitempty"` // over which counters were compared; 0: read once
+	Counts    Counts              `json:"counts,omitempty"`
+	Rose      Counts              `json:"rose,omitempty"` // while Listened passed
+	Conntrack Conntrack           `json:"conntrack,omitzero"`
+	// of netfilter's modules that limit something, those that are loaded; their rules are not read
+	Limiters []string `json:"limiters,omitempty"`
+	Unknown  []Unread `json:"unknown,omitempty"` // what could not be read
+	Journal  []byte   `json:"-"`                 // the text of that file; nil if there is none
 }
 
 // Dropper is a filter's action on a device that drops packets, or has dropped some.
@@ -54,7 +59,7 @@ type Dropper struct {
 
 // Listen notes what has happened since an earlier look, which was so long ago.
 func (d *Deep) Listen(before *Deep, passed time.Duration) {
-	d.Listened = units.Duration(passed)
+	d.Listened, d.Rose = units.Duration(passed), d.Counts.since(before.Counts)
 	for i := range d.Droppers {
 		now := &d.Droppers[i]
 		for _, was := range before.Droppers {
@@ -89,6 +94,9 @@ type Namespace struct {
 	Processes int    `json:"processes"` // in it, of those whose namespace may be read
 }
 
+// DroppingFilters is what Unread calls the filters whose actions drop packets.
+const DroppingFilters = "filters that drop packets"
+
 // Unread is something that could not be read, and why.
 type Unread struct {
 	What string `json:"what"`
@@ -119,6 +127,7 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			d.SYN.Accepted = counters(string(t.read(dir + "/snmp")))["Tcp.PassiveOpens"]
 			d.TCPMemory = tcpMemory(string(t.read(dir+"/sockstat")), string(t.read("proc/sys/net/ipv4/tcp_mem")))
 			d.TCPMemory.Pressures = netstat["TcpExt.TCPMemoryPressures"]
+			d.Counts = t.counts(dir)
 			break
 		}
 	}
@@ -132,6 +141,9 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			case "nft_masq", "nft_nat", "xt_MASQUERADE", "xt_nat":
 				d.NAT = Yes
 			default:
+				if limiters[name] {
+					d.Limiters = append(d.Limiters, name)
+				}
 				if strings.HasPrefix(name, "tcp_") || strings.HasPrefix(name, "sch_") {
 					d.Loaded = append(d.Loaded, name)
 				}
@@ -148,6 +160,7 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 	if _, ok := t.resolve("proc/sys/net/ipv4/tcp_ecn_option"); ok {
 		d.AccECN = Yes
 	}
+	d.Conntrack = t.conntrack()
 	d.CPU = pressure(string(t.read("proc/pressure/cpu")))
 	d.Namespaces = t.namespaces(f.Namespace, p)
 	return d

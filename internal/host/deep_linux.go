@@ -26,7 +26,7 @@ func ReadDeep() (Facts, error) {
 	}
 	d.Droppers, err = readDroppers(f.Links)
 	if err != nil {
-		d.Unknown = append(d.Unknown, Unread{What: "filters that drop packets", Why: err.Error()})
+		d.Unknown = append(d.Unknown, Unread{What: DroppingFilters, Why: err.Error()})
 	}
 	if tool, err := openEthtool(); err == nil {
 		defer tool.close()

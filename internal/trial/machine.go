@@ -181,7 +181,7 @@ func (m *Machine) Remove(ctx context.Context) error {
 func (m *Machine) asRoot(ctx context.Context, words ...string) (string, error) {
 	command := strings.Join(m.root, " ")
 	for _, w := range words {
-		command += " " + text.Quote(w)
+		command += " " + text.Shell(w)
 	}
 	switch {
 	case m.WantsPassword() && m.By() == "doas":
@@ -201,7 +201,7 @@ func (m *Machine) atTerminal(ctx context.Context, command string) (string, error
 		return m.RunAsked(ctx, command, a)
 	}
 	at := fmt.Sprintf("%s/said.%d", m.dir, m.said.Add(1))
-	_, err := m.RunAsked(ctx, "sh -c "+text.Quote(command+" </dev/null >"+at+".out 2>"+at+".err"), a)
+	_, err := m.RunAsked(ctx, "sh -c "+text.Shell(command+" </dev/null >"+at+".out 2>"+at+".err"), a)
 	var ended *far.Failed
 	if err != nil && (!errors.As(err, &ended) || ended.Status == far.SSHFailed) {
 		return "", err

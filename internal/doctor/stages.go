@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/text"
+)
+
+// Stage is one of the places through which a packet goes, from the program that sends it to its receiver.
+type Stage struct {
+	Name  string `json:"stage"`
+	Saw   string `json:"saw,omitempty"`   // what was read of it
+	Lacks string `json:"lacks,omitempty"` // why it was not looked at, or not as a whole
+	Holds bool   `json:"holds"`           // it is the bottleneck
+}
+
+// What a stage lacks that was not looked at, in words that may be repeated.
+const (
+	notListened = "its counters tell nothing without --listen"
+	notBusy     = "no connection is busy"
+	notRead     = "the live connections are not known"
+)
+
+// FindStages looks at each stage in the order in which a packet meets them. At most one of them holds: it is where
+// FindBottleneck says that the bottleneck is.
+func FindStages(facts host.Facts) []Stage {
+	p := examine(facts)
+	b := p.bottleneck()
+	s := p.deep.Sockets
+	ofBusy := func(n int, what string) (saw, lacks string) {
+		switch {
+		case !s.Read:
+			return "", notRead
+		case s.Busy == 0:
+			return "", notBusy
+		}
+		return fmt.Sprintf("%d of %s %s", n, text.Counted(s.Busy, "busy connection"), what), ""
+	}
+	var all []Stage
+	add := func(name, saw, lacks string, limits ...Limit) {
+		all = append(all, Stage{name, saw, lacks, slices.Contains(limits, b.Limit)})
+	}
+	saw, lacks := ofBusy(s.App, "did not always have something to send")
+	add("programs", saw, lacks, LimitProgram)
+	saw, lacks = ofBusy(s.Buffer, "wait for room in a send buffer")
+	add("send buffers", saw, lacks, LimitBuffer)
+	saw, lacks = p.tcpSettings()
+	add("TCP's settings", saw, lacks, limitSetting)
+	saw, lacks = p.netfilter()
+	add("netfilter", saw, lacks)
+	saw, lacks = p.tallied(limitFragments)
+	add("fragmentation", saw, lacks, limitFragments)
+	saw, lacks = p.tallied(limitUDP)
+	add("UDP buffers", saw, lacks, limitUDP)
+	saw, lacks = p.filters()
+	add("filters", saw, lacks, LimitPolicer)
+	saw, lacks = p.queueStage()
+	add("the queue here", saw, lacks, LimitShaper, LimitFlow, LimitEmulator)
+	saw, lacks = p.tallied(limitCPU)
+	add("CPU", saw, lacks, limitCPU)
+	saw, lacks = p.tallied(limitDevice)
+	add("the device", saw, lacks, limitDevice)
+	saw, lacks = ofBusy(s.Queueing, "wait in a queue, here or beyond")
+	add("the provider", saw, lacks, LimitRate)
+	saw, lacks = ofBusy(s.Lossy, "lose packets without a queue")
+	add("the path", saw, lacks, LimitPath)
+	saw, lacks = ofBusy(s.Receiver, "wait for a receiver's window")
+	add("receivers", saw, lacks, limitReceiver)
+	return all
+}
+
+// tcpSettings says which parts of TCP are switched off.
+func (p *patient) tcpSettings() (saw, lacks string) {
+	if _, known := p.Sysctls["net.ipv4.tcp_sack"]; !known {
+		return "", "net.ipv4.tcp_sack cannot be read"
+	}
+	var off []string
+	for _, f := range switchedOff(p) {
+		off = append(off, strings.TrimSuffix(f.Title, " is off."))
+	}
+	if off != nil {
+		return strings.Join(off, ", ") + " off", ""
+	}
+	return "window scaling, SACK, timestamps and growing windows are on", ""
+}
+
+// netfilter tells of connection tracking, and of rules no more than that some may limit something.
+func (p *patient) netfilter() (saw, lacks string) {
+	saw = "no connection is tracked"
+	if c := p.deep.Conntrack; c.Max > 0 {
+		saw = fmt.Sprintf("%d of %d connections tracked", c.Count, c.Max)
+	}
+	switch {
+	case p.deep.NAT != host.Yes && p.deep.NAT != host.No:
+		return saw, "its modules cannot be read"
+	case len(p.deep.Limiters) > 0:
+		return saw, fmt.Sprintf("%s is loaded, and rules are not read: nft list ruleset, iptables-save",
+			strings.Join(p.deep.Limiters, ", "))
+	}
+	return saw + ", no module that limits a rate is loaded", ""
+}
+
+// tallied says what rose of the counters that show a limit.
+func (p *patient) tallied(limit Limit) (saw, lacks string) {
+	if p.deep.Listened == 0 {
+		return "", notListened
+	}
+	var parts []string
+	for _, t := range tallies() {
+		if n, _ := p.risen(t); t.limit == limit && n > 0 {
+			parts = append(parts, text.Counted(int(n), t.unit)+" ("+
+				strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.link.Name)+")")
+		}
+	}
+	if parts == nil {
+		return fmt.Sprintf("no counter of trouble rose in %s", p.deep.Listened), ""
+	}
+	return strings.Join(parts, ", ") + " in " + p.deep.Listened.String(), ""
+}
+
+// filters tells of actions that drop.
+func (p *patient) filters() (saw, lacks string) {
+	for _, u := range p.deep.Unknown {
+		if u.What == host.DroppingFilters {
+			return "", u.Why
+		}
+	}
+	if p.link.Name == "" {
+		return "", "the uplink is not known"
+	}
+	if n := len(p.deep.Droppers); n > 0 {
+		return text.Counted(n, "filter") + " can drop packets", ""
+	}
+	return "no filter drops packets", ""
+}
+
+// queueStage tells of the uplink's queue.
+func (p *patient) queueStage() (saw, lacks string) {
+	root, ok := p.link.Tree.Root()
+	if !ok {
+		return "", "the uplink's queue is not known"
+	}
+	saw = fmt.Sprintf("%s on %s holds %s", p.queueName(), p.link.Name, text.Counted(int(root.Stats.Qlen), "packet"))
+	if rate := p.enforced(); rate != 0 {
+		saw += fmt.Sprintf(", and lets %s pass", rate)
+	}
+	return saw, ""
+}
+
+// unseenStages names the stages that were not looked at, for a sentence.
+func unseenStages(all []Stage) string {
+	var names []string
+	for _, s := range all {
+		if s.Lacks != "" && s.Lacks != notBusy {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Counts are counters of what passes through a host, since its boot.
+//
+// Those of /proc/net/snmp and netstat have the names that stand there ("Ip.FragCreates", "TcpExt.ListenDrops"), with
+// those of IPv6 added to them. Those of a device have its name before them, as in /sys/class/net ("eth0.tx_dropped").
+// The others are "softnet.processed" and "softnet.dropped", in packets (/proc/net/softnet_stat); "cpu.all" and
+// "cpu.steal", in ticks (proc_stat(5)); "conntrack.drop", in packets; and "throttled.GROUP", the microseconds for which
+// a control group had to wait as it has a limit (cgroups(7)).
+type Counts map[string]uint64
+
+// since are the counters that have risen since an earlier look, and by how much.
+func (c Counts) since(before Counts) Counts {
+	rose := Counts{}
+	for name, now := range c {
+		if was, there := before[name]; there && now > was {
+			rose[name] = now - was
+		}
+	}
+	return rose
+}
+
+// Of the many that the kernel has, those that tell of a bottleneck, and what they are a share of.
+var (
+	ipCounts = []string{"Ip.OutRequests", "Ip.ForwDatagrams", "Ip.FragCreates", "Ip.ReasmReqds", "Ip.ReasmFails",
+		"Udp.InDatagrams", "Udp.RcvbufErrors", "Udp.OutDatagrams", "Udp.SndbufErrors", "Tcp.PassiveOpens"}
+	netstatCounts = []string{"TcpExt.ListenDrops"}
+	ip6Counts     = map[string]string{"Ip6OutRequests": "Ip.OutRequests", "Ip6OutForwDatagrams": "Ip.ForwDatagrams",
+		"Ip6FragCreates": "Ip.FragCreates", "Ip6ReasmReqds": "Ip.ReasmReqds", "Ip6ReasmFails": "Ip.ReasmFails",
+		"Udp6InDatagrams": "Udp.InDatagrams", "Udp6RcvbufErrors": "Udp.RcvbufErrors",
+		"Udp6OutDatagrams": "Udp.OutDatagrams", "Udp6SndbufErrors": "Udp.SndbufErrors"}
+	deviceCounts = []string{"tx_packets", "tx_dropped", "tx_errors", "rx_packets", "rx_missed_errors", "rx_fifo_errors"}
+)
+
+// counts reads all of them, net from the folder that has the reader's network namespace.
+func (t *tree) counts(net string) Counts {
+	all := Counts{}
+	pick(all, counters(string(t.read(net+"/snmp"))), ipCounts)
+	pick(all, counters(string(t.read(net+"/netstat"))), netstatCounts)
+	for name, n := range counters6(string(t.read(net + "/snmp6"))) {
+		if sum, ok := ip6Counts[name]; ok {
+			all[sum] += n
+		}
+	}
+	softnet(all, string(t.read(net+"/softnet_stat")))
+	stolen(all, string(t.read("proc/stat")))
+	if text := t.read(net + "/stat/nf_conntrack"); text != nil {
+		all["conntrack.drop"] = column(string(text), "drop")
+	}
+	t.devices(all)
+	t.throttled(all, "sys/fs/cgroup", "")
+	return all
+}
+
+func pick(all Counts, from map[string]uint64, names []string) {
+	for _, name := range names {
+		if n, ok := from[name]; ok {
+			all[name] = n
+		}
+	}
+}
+
+// softnet adds up the lines of /proc/net/softnet_stat, one a CPU: hexadecimal, the first two are what was processed and
+// what was dropped as the backlog was full (net/core/net-procfs.c).
+func softnet(all Counts, text string) {
+	for l := range strings.Lines(text) {
+		for i, name := range []string{"softnet.processed", "softnet.dropped"} {
+			if fields := strings.Fields(l); len(fields) > i {
+				n, _ := strconv.ParseUint(fields[i], 16, 64)
+				all[name] += n
+			}
+		}
+	}
+}
+
+// stolen reads the line "cpu": user nice system idle iowait irq softirq steal, in ticks.
+func stolen(all Counts, text string) {
+	const steal = 7
+	for l := range strings.Lines(text) {
+		fields := strings.Fields(l)
+		if len(fields) <= steal+1 || fields[0] != "cpu" {
+			continue
+		}
+		for i, field := range fields[1 : steal+2] {
+			n, _ := strconv.ParseUint(field, 10, 64)
+			if all["cpu.all"] += n; i == steal {
+				all["cpu.steal"] = n
+			}
+		}
+	}
+}
+
+// column adds up a column of a table with a line of names above hexadecimal numbers.
+func column(text, name string) (sum uint64) {
+	at := -1
+	for l := range strings.Lines(text) {
+		fields := strings.Fields(l)
+		if at < 0 {
+			for i, f := range fields {
+				if f == name {
+					at = i
+				}
+			}
+			if at < 0 {
+				return 0
+			}
+		} else if at < len(fields) {
+			n, _ := strconv.ParseUint(fields[at], 16, 64)
+			sum += n
+		}
+	}
+	return sum
+}
+
+// number reads a file that has nothing but a number; false if there is none.
+func (t *tree) number(name string) (uint64, bool) {
+	n, err := strconv.ParseUint(strings.TrimSpace(string(t.read(name))), 10, 64)
+	return n, err == nil
+}
+
+// devices reads the counters of devices that have hardware, or a driver that stands for it.
+func (t *tree) devices(all Counts) {
+	const most = 16
+	entries, _ := fs.ReadDir(t.root, "sys/class/net")
+	read := 0
+	for _, e := range entries {
+		if _, err := fs.Lstat(t.root, path.Join("sys/class/net", e.Name(), "device")); err != nil || read == most {
+			continue
+		}
+		read++
+		for _, name := range deviceCounts {
+			// Devices are links to folders, which the root's own resolve does not follow.
+			text, err := fs.ReadFile(t.root, path.Join("sys/class/net", e.Name(), "statistics", name))
+			if n, bad := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil {
+				all[e.Name()+"."+name] = n
+			}
+		}
+	}
+}
+
+// throttled reads the control groups that have a limit of CPU time: of a container its own, and of slices and services.
+func (t *tree) throttled(all Counts, dir, group string) {
+	const deepest = 1 // slashes in the name of a group: "system.slice/nginx.service"
+	if quota, _, _ := strings.Cut(string(t.read(dir+"/cpu.max")), " "); quota != "" && quota != "max" {
+		for l := range strings.Lines(string(t.read(dir + "/cpu.stat"))) {
+			if value, ok := strings.CutPrefix(l, "throttled_usec "); ok {
+				all["throttled."+group], _ = strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			}
+		}
+	}
+	if strings.Count(group, "/") >= deepest {
+		return
+	}
+	entries, _ := fs.ReadDir(t.root, dir)
+	for _, e := range entries {
+		if e.IsDir() && path.Ext(e.Name()) != ".mount" {
+			t.throttled(all, dir+"/"+e.Name(), path.Join(group, e.Name()))
+		}
+	}
+}
+
+// Conntrack is netfilter's table of connections: of a network namespace that tracks none, nothing.
+type Conntrack struct {
+	Count uint64 `json:"count"` // entries
+	Max   uint64 `json:"max"`   // from which on packets of new connections are dropped; 0: nothing is tracked
+}
+
+func (t *tree) conntrack() (c Conntrack) {
+	const dir = "proc/sys/net/netfilter/"
+	c.Count, _ = t.number(dir + "nf_conntrack_count")
+	c.Max, _ = t.number(dir + "nf_conntrack_max")
+	return c
+}
+
+// limiters are the modules with which netfilter's rules limit a rate, a number or an amount.
+var limiters = map[string]bool{"nft_limit": true, "nft_quota": true, "nft_connlimit": true, "xt_limit": true,
+	"xt_hashlimit": true, "xt_quota": true, "xt_connlimit": true, "xt_statistic": true, "xt_bpf": true}
