@@ -53,9 +53,9 @@ It looks at the uplink and its queue, and at the live TCP connections. It also
 looks at the settings that matter, at the files that set them, and at what this
 host passes on for others.
 
-It follows a packet from the program to its receiver. The bottleneck is the first
+It follows a packet from the program to its receiver. The bottleneck is the
 stage that is shown to hold it back, on this host or beyond; -v shows them all,
-and those that could not be seen.
+and which could not be seen.
 
 Each finding says what was seen, why it matters, what would change it, and where
 that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)

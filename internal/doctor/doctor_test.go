@@ -34,6 +34,11 @@ func rose(part string, n uint64, whole string, of uint64) func(*host.Facts) {
 	}
 }
 
+// tracks has so many of 65536 connections in netfilter's table.
+func tracks(n uint64) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Conntrack = host.Conntrack{Count: n, Max: 1 << 16} }
+}
+
 // still is a load that waits in no queue.
 func still(f *host.Facts) { f.Deep.Sockets.Queueing = 0 }
 
@@ -286,8 +291,7 @@ func servers(t *testing.T) []diagnosed {
 
 		{"CPU, and no traffic", facts(func(f *host.Facts) { f.Deep.CPU = 0.9 }),
 			[]string{"✓ Programs wait for the CPU."}},
-		{"CPU", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 0 }), func(f *host.Facts) { f.Deep.CPU = 0.9 }),
-			[]string{"! The CPU is short."}},
+		{"CPU", facts(load, still, func(f *host.Facts) { f.Deep.CPU = 0.9 }), []string{"! The CPU is short."}},
 		{"connection attempts that are dropped", facts(rose("TcpExt.ListenDrops", 40, "Tcp.PassiveOpens", 1000)),
 			[]string{"! A listening socket's queue is full."}},
 		{"a few connection attempts", facts(rose("TcpExt.ListenDrops", 4, "Tcp.PassiveOpens", 1000)),
@@ -310,13 +314,13 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! The device misses what arrives."}},
 		{"connections that find no room", facts(rose("conntrack.drop", 4, "Ip.OutRequests", 9000)),
 			[]string{"! Connection tracking drops packets."}},
-		{"no room for connections", facts(func(f *host.Facts) { f.Deep.Conntrack = host.Conntrack{Count: 65500, Max: 65536} }),
+		{"no room for connections", facts(tracks(65500)),
 			[]string{"✗ The table of connection tracking is full."}},
-		{"room for connections", facts(func(f *host.Facts) { f.Deep.Conntrack = host.Conntrack{Count: 60000, Max: 65536} }),
-			[]string{"✓ Nothing to do."}},
+		{"room for connections", facts(tracks(60000)), []string{"✓ Nothing to do."}},
 		{"a hypervisor with too many guests", facts(load, still, rose("cpu.steal", 300, "cpu.all", 700)),
 			[]string{"! The hypervisor takes the CPU."}},
-		{"a service with a limit", facts(load, still, rose("throttled.system.slice/nginx.service", 2_000_000, "cpu.all", 1)),
+		{"a service with a limit",
+			facts(load, still, rose("throttled.system.slice/nginx.service", 2_000_000, "cpu.all", 1)),
 			[]string{"! system.slice/nginx.service has used up its CPU time."}},
 		{"a container with a limit that it seldom meets", facts(load, still, rose("throttled.", 200_000, "cpu.all", 1)),
 			[]string{"✓ Nothing to do."}},

@@ -128,8 +128,8 @@ func (p *patient) bottleneck() Bottleneck {
 	case p.bufferBound():
 		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
 	case p.receiverBound() && !p.scales():
-		return limitedBy(limitSetting, "this host: with tcp_window_scaling off no window is above 64 KiB, and %s wait for "+
-			"one.", of(s.Receiver))
+		return limitedBy(limitSetting,
+			"this host: with tcp_window_scaling off no window is above 64 KiB, and %s wait for one.", of(s.Receiver))
 	case p.receiverBound():
 		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
 	case p.cpuShort() && s.Busy > 0:

@@ -21,7 +21,7 @@ func counting() fstest.MapFS {
 			"00000001 0 0 0000000a 0\n00000001 0 0 00000001 0\n"),
 		"proc/sys/net/netfilter/nf_conntrack_count": file("12\n"),
 		"proc/sys/net/netfilter/nf_conntrack_max":   file("65536\n"),
-		"proc/modules":                                        file("nft_limit 1 0 - Live 0x0\nnf_tables 1 0 - Live 0x0\n"),
+		"proc/modules":                                        file("nft_limit 1 0\nnf_tables 1 0\n"),
 		"sys/class/net/eth0/device":                           link("../pci"),
 		"sys/class/net/eth0/statistics/tx_dropped":            file("11\n"),
 		"sys/class/net/eth0/statistics/tx_packets":            file("no number\n"),
