@@ -148,7 +148,7 @@ func labPackage(t *testing.T, dir string) {
 	root := t.TempDir()
 	output(t, "dpkg-deb", "-x", debs[0], root)
 	for _, name := range []string{"usr/share/man/man1/weir-lab-run.1.gz", "usr/share/man/man1/weir-lab-merge.1.gz",
-		"usr/share/doc/weir-lab/examples/narrow-link.toml", "usr/share/bash-completion/completions/weir-lab"} {
+		"usr/share/doc/weir-lab/scenarios/narrow-link.toml", "usr/share/bash-completion/completions/weir-lab"} {
 		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Mode() != 0o644 {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -51,6 +51,10 @@ func contents() map[string]string {
 		"usr/share/man/man8/weir.8.gz":                  "-rw-r--r--",
 	}
 	files["usr/share/doc/weir/examples/weir.dashboard.json"] = "-rw-r--r--"
+	pages, _ := filepath.Glob("../docs/*.md")
+	for _, page := range pages {
+		files["usr/share/doc/weir/docs/"+filepath.Base(page)] = "-rw-r--r--"
+	}
 	files["usr/lib/systemd/system/weir-serve-domain@.service"] = "-rw-r--r--"
 	for _, command := range []string{"calibrate", "confirm", "doctor", "down", "dualpi2", "dualpi2-add",
 		"dualpi2-change", "dualpi2-del", "dualpi2-show", "exporter", "follow", "measure", "plan", "recover",

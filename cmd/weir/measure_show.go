@@ -13,6 +13,10 @@ import (
 	"weir/internal/text"
 )
 
+// legend says what stands in the table.
+const legend = "added: how much longer a round trip takes than on the idle link; of a hundred, 50, 90 or 99 take less. " +
+	"In brackets: where 95 of 100 repeats would lie."
+
 // printResult prints what was found: in a sentence, in a table, and whether the link was full.
 func printResult(w io.Writer, r meter.Result) {
 	printWrapped(w, "", r.Says)
@@ -44,6 +48,7 @@ func printResult(w io.Writer, r meter.Result) {
 		}
 	}
 	fmt.Fprintln(w)
+	printWrapped(w, "", legend)
 	for _, p := range r.Phases {
 		if waits := r.Waits(p); waits != "" {
 			printWrapped(w, p.Name+": ", waits)
