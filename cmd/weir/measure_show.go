@@ -19,7 +19,7 @@ const legend = "added: how much longer a round trip takes than on the idle link;
 
 // printResult prints what was found: in a sentence, in a table, and whether the link was full.
 func printResult(w io.Writer, r meter.Result) {
-	printWrapped(w, "", r.Says)
+	printWrapped(w, "", strings.TrimSpace(r.Says+" "+r.Grade.Says()))
 	const row = "%-10s %20s %17s %17s %17s %7s %6s\n"
 	fmt.Fprintf(w, "\n"+row, "", "goodput", "added p50", "added p90", "added p99", "jitter", "lost")
 	fmt.Fprintf(w, row, "", "Mbit/s", "ms", "ms", "ms", "ms", "%")

@@ -45,7 +45,7 @@ func ReadRecording(b []byte) (*Recording, error) {
 		return nil, errors.New("paths, hop and notes: no browser has them")
 	}
 	rec := Recording(said.rest)
-	rec.Samples, rec.Spans = said.Samples, said.Spans
+	rec.Samples, rec.Spans, rec.browser = said.Samples, said.Spans, true
 	return &rec, rec.check()
 }
 

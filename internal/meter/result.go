@@ -20,6 +20,7 @@ const ResultVersion = 1
 type Result struct {
 	Version   int        `json:"version"`
 	Says      string     `json:"says"`
+	Grade     Grade      `json:"grade,omitempty"` // of what a load adds in the median
 	Target    string     `json:"target"`
 	Time      time.Time  `json:"time"`
 	Local     string     `json:"local"`
@@ -126,7 +127,7 @@ func Summarize(rec *Recording) Result {
 	for _, p := range rec.Paths {
 		r.Paths = append(r.Paths, p.judge())
 	}
-	r.Says = r.says()
+	r.Says, r.Grade = r.says(), r.grade()
 	r.warn(rec)
 	return r
 }
@@ -440,12 +441,7 @@ func subject(phase string) string {
 
 // says is the result in a sentence: of the phase that makes others wait the longest.
 func (r Result) says() string {
-	var worst *Phase // the highest median; of such that nobody notices, the first
-	for i, p := range r.Phases {
-		if p.Added != nil && (worst == nil || p.Added.P50.Value > worst.Added.P50.Value) {
-			worst = &r.Phases[i]
-		}
-	}
+	worst := r.worst()
 	idle := r.Find(Idle)
 	switch {
 	case worst != nil && worst.Added.P50.Value < negligible && worst.Added.P99.Value < 2*negligible:
@@ -463,6 +459,48 @@ func (r Result) says() string {
 		return fmt.Sprintf("The idle round trip is %s ms. There was too little load to say more.", Figure(idle.RTT.P50))
 	}
 	return "No probe was answered."
+}
+
+// worst is the phase that adds most: the highest median, and of such that nobody notices the first. It is nil where
+// nothing is known.
+func (r Result) worst() (worst *Phase) {
+	for i, p := range r.Phases {
+		if p.Added != nil && (worst == nil || p.Added.P50.Value > worst.Added.P50.Value) {
+			worst = &r.Phases[i]
+		}
+	}
+	return worst
+}
+
+// Grade judges a wait for people who do not know what is usual; "" where nothing is known. The bounds are those between
+// A and B and between C and D of the test of bufferbloat at dslreports.com, which others have taken over: 30 and 200 ms.
+type Grade string
+
+const (
+	good Grade = "good"
+	fair Grade = "fair"
+	bad  Grade = "bad"
+)
+
+func (r Result) grade() Grade {
+	switch worst := r.worst(); {
+	case worst == nil:
+		return ""
+	case worst.Added.P50.Value < 30:
+		return good
+	case worst.Added.P50.Value < 200:
+		return fair
+	}
+	return bad
+}
+
+// Says is the grade in a sentence, to a person.
+func (g Grade) Says() string {
+	return map[Grade]string{
+		good: "That is good: a wait below 30 ms is hardly noticed.",
+		fair: "That is fair: from 30 ms on, games and calls suffer.",
+		bad:  "That is bad: from 200 ms on, calls falter and typing lags.",
+	}[g]
 }
 
 // negligible is a wait that nobody notices, in ms.
@@ -509,6 +547,8 @@ func (r *Result) warn(rec *Recording) {
 				note("flows ended early (%s).", s.Ended[0])
 			}
 			switch {
+			case !s.Kernel && rec.browser && s.Direction == Upload:
+				note("a browser cannot tell whether the link was full.")
 			case !s.Kernel:
 				note("the kernel of %s does not say whether the link was full.", who)
 			case p.paced(s.Direction, rec): // which is said below

@@ -154,6 +154,7 @@ func TestWarn(t *testing.T) {
 			}
 		},
 		"upload: the kernel of this host does not say": func(r *Recording) { r.Spans[2].Local[0].Kernel = false },
+		"upload: a browser cannot tell": func(r *Recording) { r.Spans[2].Local[0].Kernel, r.browser = false, true },
 		"download: flows ended early (reset).":         func(r *Recording) { r.Spans[1].Far[2].Error = "reset" },
 		"download: flows ended early (gone).":          func(r *Recording) { r.Spans[1].Local[0].Error = "gone" },
 		"download: the server's own limit of 50.0":     func(r *Recording) { r.Remote.Rate = 50e6 },
@@ -234,6 +235,24 @@ func TestFell(t *testing.T) {
 			ok && (math.Abs(before-c.before) > 1e-9 || math.Abs(after-c.after) > 1e-9 || at != c.at) {
 			t.Errorf("%s: %v to %v at %v, %v", name, before, after, at, ok)
 		}
+	}
+}
+
+// A wait is judged by its median, and nothing is judged that is not known.
+func TestGrade(t *testing.T) {
+	for rtt, want := range map[float64]Grade{49: good, 77: good, 79: fair, 247: fair, 249: bad} { // of 48 when idle
+		rec := recorded()
+		for i := range rec.Samples {
+			if rec.Samples[i].RTT > 100 {
+				rec.Samples[i].RTT = rtt
+			}
+		}
+		if got := Summarize(rec).Grade; got != want || got.Says() == "" {
+			t.Errorf("%v ms: %q, want %q", rtt, got, want)
+		}
+	}
+	if got := (Result{}).grade(); got != "" || got.Says() != "" {
+		t.Errorf("%q of nothing", got)
 	}
 }
 

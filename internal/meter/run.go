@@ -40,6 +40,7 @@ type Recording struct {
 	Interval float64   `json:"interval"` // ms between two probes
 	Samples  []Sample  `json:"samples"`
 	Spans    []Span    `json:"spans"`
+	browser  bool      // a page made it, which has no kernel to ask
 	Notes    []string  `json:"notes,omitempty"`
 
 	Plain bool       `json:"plain,omitempty"` // bulk data went without TLS

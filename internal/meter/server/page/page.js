@@ -21,6 +21,7 @@ class Recorder {
 		this.began = performance.now();
 		this.kernel = []; // {at, rtt}: the server's kernel, in ms
 		this.bytes = [];  // {at, n}: of the phase that is on
+		this.moved = 0;   // bytes, of all phases
 		this.out = 0;
 		this.rec = { target: location.host, time: new Date().toISOString().slice(0, 19) + "Z", local: "a browser",
 			remote: hello, probe: "https", interval: every, samples: [], spans: [] };
@@ -74,6 +75,7 @@ class Load {
 		const bin = Math.floor((this.recorder.now() - this.began) * 10);
 		while (this.flow.bins.length <= bin) this.flow.bins.push(0);
 		this.flow.bins[bin] += n;
+		this.recorder.moved += n;
 		this.recorder.bytes.push({ at: this.recorder.now(), n });
 	}
 	take(data) {
@@ -215,6 +217,7 @@ function live(recorder) {
 		const bits = 8 * recorder.bytes.filter((b) => b.at > since).reduce((sum, b) => sum + b.n, 0);
 		if (bits > 0) text += ` · ${figure(bits / 1e6)} Mbit/s`;
 	}
+	if (recorder.moved > 0) text += ` · ${Math.ceil(recorder.moved / 1e6)} MB so far`;
 	if (last.length) text += ` · round trip ${figure(median(last.map((s) => s.rtt)))} ms`;
 	$("state").textContent = text;
 }
@@ -225,6 +228,7 @@ const figure = (v) => v.toFixed(Math.abs(v) >= 100 ? 0 : Math.abs(v) >= 10 ? 1 :
 // draw shows the round trips so far. A few that took far longer than the others stand at the upper edge, so that the
 // others can be seen.
 function draw(recorder) {
+	drawn = recorder;
 	$("figure").hidden = false;
 	const width = Math.max($("figure").clientWidth, 300), height = 280, left = 44, bottom = 26, top = 22;
 	const end = Math.max(all + 1, recorder.now()), inner = height - bottom - top;
@@ -258,10 +262,15 @@ function draw(recorder) {
 	$("plot").replaceChildren(...parts);
 }
 
+// grades are what the command says of them, too.
+const grades = { good: "That is good: a wait below 30 ms is hardly noticed.",
+	fair: "That is fair: from 30 ms on, games and calls suffer.",
+	bad: "That is bad: from 200 ms on, calls falter and typing lags." };
+
 // brief is what is shown of a result, and what a link holds.
 function brief(result, recorder) {
 	const three = (e) => e && [e.value, e.low, e.high].map((v) => Number(v.toPrecision(6)));
-	return { version: 1, target: result.target, name: result.remote, time: result.time, says: result.says,
+	return { version: 1, target: result.target, name: result.remote, time: result.time, says: result.says, grade: grades[result.grade],
 		notes: result.notes ?? [], phases: result.phases.map((p) => {
 			const span = recorder.rec.spans.find((s) => s.name === p.name), counts = span.from + (p.name === "idle" ? 0 : ramp);
 			const kernel = recorder.kernel.filter((k) => k.at >= counts && k.at < span.to);
@@ -286,6 +295,7 @@ function render(shown, from) {
 	};
 	const text = (s) => String(s ?? "").slice(0, 300);
 	$("says").textContent = text(shown.says);
+	$("grade").textContent = text(shown.grade);
 	const time = new Date(shown.time);
 	$("when").textContent = `${text(shown.name)} (${text(shown.target)}), ` +
 		`${Number.isNaN(time.getTime()) ? "at an unknown time" : time.toLocaleString()}${from}`;
@@ -316,7 +326,9 @@ function decode(text) {
 	return shown;
 }
 
-let last;
+let last, drawn;
+// A phone that is turned, or a window that is made narrower, wants another picture.
+new ResizeObserver(() => drawn && draw(drawn)).observe($("figure"));
 
 async function run() {
 	for (const id of ["problem", "result", "ask"]) $(id).hidden = true;
