@@ -14,8 +14,8 @@ import (
 )
 
 // legend says what stands in the table.
-const legend = "added: how much longer a round trip takes than on the idle link; of a hundred, 50, 90 or 99 take less. " +
-	"In brackets: where 95 of 100 repeats would lie."
+const legend = "added: how much longer a round trip takes than on the idle link; of a hundred, 50, 90 or 99 take " +
+	"less. In brackets: where 95 of 100 repeats would lie."
 
 // printResult prints what was found: in a sentence, in a table, and whether the link was full.
 func printResult(w io.Writer, r meter.Result) {

@@ -131,6 +131,9 @@ func servers(t *testing.T) []diagnosed {
 		{"stock", facts(), []string{"✓ Nothing to do.", "✓ cubic: 9 connections."}},
 		{"not looked deeper", with(t), []string{"✓ Nothing wrong is to be seen."}},
 		{"nothing known", host.Facts{}, []string{"! There is no default route."}},
+		{"a default route of policy routing alone", facts(func(f *host.Facts) {
+			f.Uplink, f.Defaults = "", []host.DefaultRoute{{Dev: "eth0", Table: 100}}
+		}), []string{"! No default route is in the main table."}},
 		{"no default route, and a busy CPU", facts(func(f *host.Facts) { f.Uplink, f.Deep.CPU = "", 0.9 }),
 			[]string{"! There is no default route.", "✓ Programs wait for the CPU."}},
 		{"stock, mq", facts(uplink(t, "mq | fq_codel", 4)), []string{"✓ Nothing to do."}},

@@ -22,6 +22,17 @@ func uplinkDevice(p *patient) []Finding {
 			Try:   "weir doctor --dev NAME",
 		}}
 	}
+	if p.link.Name == "" && len(p.Defaults) > 0 {
+		r := p.Defaults[0]
+		return []Finding{{
+			Code: "no-default-route", Severity: Notable,
+			Plain: "Which way this server's traffic leaves depends on rules, so no queue was looked at.",
+			Title: "No default route is in the main table.",
+			Seen:  fmt.Sprintf("The first of others is by %s, in table %d.", r.Dev, r.Table),
+			Why:   "Policy routing, or a VRF, decides who takes it (ip-rule(8)).",
+			Try:   "weir doctor --dev " + r.Dev,
+		}}
+	}
 	if p.link.Name == "" {
 		return []Finding{{
 			Code: "no-default-route", Severity: Notable,
@@ -53,7 +64,7 @@ func uplinkDevice(p *patient) []Finding {
 // severalUplinks names them: what is said of one is not about another.
 func severalUplinks(p *patient) []Finding {
 	others := plan.OtherUplinks(p.Facts, p.link.Name, p.Uplink)
-	if len(others) == 0 {
+	if len(others) == 0 || p.link.Name == "" {
 		return nil
 	}
 	var routes []string

@@ -49,7 +49,11 @@ func readLinks(f *Facts) error {
 	defer tool.close()
 	names := namesOf(links)
 	for _, link := range links {
-		f.Links = append(f.Links, readLink(link, trees[link.Attrs().Index], addrs, tool, names))
+		l := readLink(link, trees[link.Attrs().Index], addrs, tool, names)
+		if l.Parent == "" && l.Tunnel() != "" {
+			l.Parent = wayTo(h, link, names)
+		}
+		f.Links = append(f.Links, l)
 	}
 	slices.SortFunc(f.Links, func(a, b Link) int { return a.Index - b.Index })
 	if err := f.readRedirects(conn); err != nil {
@@ -72,6 +76,42 @@ func namesOf(links []netlink.Link) map[int]string {
 		names[link.Attrs().Index] = link.Attrs().Name
 	}
 	return names
+}
+
+// wayTo is the device by which the kernel sends a tunnel's packets; "" where it has no one other end, or no route there.
+func wayTo(h *netlink.Handle, tunnel netlink.Link, names map[int]string) string {
+	remote := remoteOf(tunnel)
+	if remote == nil || remote.IsUnspecified() || remote.IsMulticast() {
+		return ""
+	}
+	routes, err := h.RouteGet(remote)
+	if err != nil || len(routes) == 0 || routes[0].LinkIndex == tunnel.Attrs().Index {
+		return ""
+	}
+	return names[routes[0].LinkIndex]
+}
+
+// remoteOf is the address of a tunnel's other end; nil if it has none.
+func remoteOf(tunnel netlink.Link) net.IP {
+	switch t := tunnel.(type) {
+	case *netlink.Gretun:
+		return t.Remote
+	case *netlink.Gretap:
+		return t.Remote
+	case *netlink.Iptun:
+		return t.Remote
+	case *netlink.Ip6tnl:
+		return t.Remote
+	case *netlink.Sittun:
+		return t.Remote
+	case *netlink.Vti:
+		return t.Remote
+	case *netlink.Vxlan:
+		return t.Group
+	case *netlink.Geneve:
+		return t.Remote
+	}
+	return nil
 }
 
 // place is which device a link is, and what it is made on.

@@ -473,7 +473,7 @@ func (r Result) worst() (worst *Phase) {
 }
 
 // Grade judges a wait for people who do not know what is usual; "" where nothing is known. The bounds are those between
-// A and B and between C and D of the test of bufferbloat at dslreports.com, which others have taken over: 30 and 200 ms.
+// A and B, and between C and D, of the bufferbloat test at dslreports.com, which others have taken over: 30 and 200 ms.
 type Grade string
 
 const (

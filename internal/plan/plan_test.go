@@ -632,6 +632,9 @@ func TestRefusals(t *testing.T) {
 		{"loopback", Goal{Dev: "lo"}, server(t), "loopback", "eth0", false},
 		{"no default route", Goal{}, with(t, func(f *host.Facts) { f.Uplink = "" }), "no default route", "--dev",
 			false},
+		{"a default route of policy routing alone", Goal{}, with(t, func(f *host.Facts) {
+			f.Uplink, f.Defaults = "", []host.DefaultRoute{{Dev: "eth0", Table: 100}}
+		}), "by eth0 in table 100", "--dev eth0", false},
 		{"no device at all", Goal{}, with(t, func(f *host.Facts) { f.Uplink, f.Links = "", nil }), "no default route",
 			"has none", false},
 		{"above the line", Goal{Rate: 2e9}, server(t), "rate 2gbit is above the speed of eth0, 1gbit", "1gbit or less",

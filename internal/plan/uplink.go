@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -59,7 +60,7 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 			return l.Parent == link.Parent &&
 				l.Name != name && l.Up
 		})
-		if seen && (shared || len(parent.Addrs) > 0 || parent.Master != "") {
+		if seen && (shared || slices.ContainsFunc(parent.Addrs, assigned) || parent.Master != "") {
 			return parent.Name, fmt.Sprintf("%s shares %s with others", name, parent.Name), nil
 		}
 	case tunnelKind(link) != "":
@@ -76,6 +77,13 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 		}
 	}
 	return name, "", nil
+}
+
+// assigned reports whether an address is one that somebody has given a device: the kernel gives each that is up a
+// link-local one of IPv6 by itself.
+func assigned(addr string) bool {
+	prefix, err := netip.ParsePrefix(addr)
+	return err != nil || !prefix.Addr().Is6() || !prefix.Addr().IsLinkLocalUnicast()
 }
 
 // Passing returns of each link, by its index, whether what leaves by it may pass a device. What leaves by another card,
