@@ -78,7 +78,7 @@ func namesOf(links []netlink.Link) map[int]string {
 	return names
 }
 
-// wayTo is the device by which the kernel sends a tunnel's packets; "" where it has no one other end, or no route there.
+// wayTo is the device by which the kernel sends a tunnel's packets; "" where it has no single other end, or no route.
 func wayTo(h *netlink.Handle, tunnel netlink.Link, names map[int]string) string {
 	remote := remoteOf(tunnel)
 	if remote == nil || remote.IsUnspecified() || remote.IsMulticast() {

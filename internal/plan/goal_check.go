@@ -161,8 +161,8 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 		return link, err
 	case name == "" && len(f.Defaults) > 0: // none of them in the main table
 		r := f.Defaults[0]
-		return link, &hint.Error{What: fmt.Sprintf("the only default route is by %s in table %d, for what policy routing "+
-			"or a VRF leads there", r.Dev, r.Table), Try: "--dev " + r.Dev}
+		return link, &hint.Error{What: fmt.Sprintf("the only default route is by %s in table %d, for what policy "+
+			"routing or a VRF leads there", r.Dev, r.Table), Try: "--dev " + r.Dev}
 	case name == "":
 		return link, &hint.Error{What: "there is no default route to tell the uplink by", Try: "--dev NAME" +
 			listDevices(f)}
