@@ -38,7 +38,7 @@ type measureOptions struct {
 	json, markdown bool
 	token, pin, cc string
 	time           time.Duration
-	conns          int
+	conns, fetches int
 	both, plain    bool
 	compare        string
 	csv, flent     string
@@ -56,7 +56,7 @@ func newMeasureCommand() *cobra.Command {
   weir measure USER@HOST         the way to a host that has ssh, nothing else
   weir measure ssh://ALIAS       the same, by a name of your ssh's configuration
   weir measure https://HOST      the responsiveness (RPM) of the way to a server
-  weir measure https://HOST/FILE downloads of any large file
+  weir measure https://HOST/FILE downloads of any large file, also by http://
   weir measure iperf3://HOST     the way to an iperf3 server
   weir measure --live 30s        this host's own connections; nothing is sent
 
@@ -79,7 +79,9 @@ draft-ietf-ippm-responsiveness, with an interval of 1 s. A weir serve is such a
 server, too.
 
 A file's server and an iperf3 server answer no probe, so the round trip is that
-of a TCP handshake with them.
+of a TCP handshake with them. With --fetches 5 it loads nothing, but downloads
+the file five times, each over a connection of its own, and says how long that
+takes.
 
 With --live it sends nothing. It watches this host's own TCP connections for
 that long, and sums them up by client network (/24 of IPv4, /48 of IPv6). RTTs
@@ -120,6 +122,7 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 	f.StringVar(&o.pin, "pin", "", "`fingerprint` of its certificate: sha256:…")
 	f.Var((*timeOption)(&o.time), "time", "`time` of all phases together, 5s to 300s")
 	f.IntVar(&o.conns, "conns", 4, "`number` of bulk connections each way, 1 to 16")
+	f.IntVar(&o.fetches, "fetches", 0, "download a file this `number` of times, one after the other: 5")
 	f.StringVar(&o.cc, "cc", "", "congestion control `name` of the bulk senders (default: each host's own)")
 	f.BoolVar(&o.both, "both", false, "also load both directions at once")
 	f.BoolVar(&o.plain, "plain", false, "load a weir serve without TLS, where its cipher is slower than the link")
@@ -140,8 +143,8 @@ var errEarly = errors.New("interrupted before anything was measured")
 // yet if there is a file: what a responsiveness server does not know is refused later.
 func knownOf(target string) (of string, known []string) {
 	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "html", "json"}
-	if strings.HasPrefix(target, webScheme) {
-		return "an https target", append(known, "pin", "both", "cc", "token")
+	if web(target) {
+		return "a file", append(known, "pin", "both", "cc", "token", "fetches")
 	}
 	known = append(known, "both")
 	if _, ssh := sshName(target); ssh {
@@ -196,6 +199,8 @@ func (o measureOptions) check() error {
 		return cli.Usage("--time 25s", "--time %v is out of range (5s to 300s)", o.time)
 	case o.conns < 1 || o.conns > 16:
 		return cli.Usage("--conns 4", "--conns %d is out of range (1 to 16)", o.conns)
+	case o.fetches < 0 || o.fetches > 100:
+		return cli.Usage("--fetches 5", "--fetches %d is out of range (1 to 100)", o.fetches)
 	case o.json && o.markdown:
 		return cli.Usage("--json or --markdown", "--json and --markdown exclude each other")
 	case o.json && o.compare != "":
@@ -225,11 +230,18 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if err := o.check(); err != nil {
 		return err
 	}
+	if scheme, _, is := strings.Cut(target, "://"); is && !slices.Contains(schemes(), scheme) {
+		return cli.Usage("weir measure HOST, or "+strings.Join(schemes(), "://, ")+"://",
+			"%s: weir measure does not know %s", target, scheme)
+	}
 	of, known := knownOf(target)
+	if o.fetches > 0 && web(target) {
+		of, known = "a file that is downloaded", []string{"fetches", "pin", "compare", "markdown", "json"}
+	}
 	if err := misfit(cmd, of, known...); err != nil {
 		return err
 	}
-	before, err := o.before()
+	before, earlier, err := o.before()
 	if err != nil {
 		return err
 	}
@@ -237,7 +249,7 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both, Plain: o.plain,
 		Progress: func(p meter.Progress) { line.Say(p.Elapsed, func() string { return progressLine(p) }) }}
 	var file *meter.File
-	if strings.HasPrefix(target, webScheme) {
+	if web(target) {
 		if err := meter.CheckURL(target); err != nil {
 			return cli.Usage("weir measure https://HOST", "%v", err)
 		}
@@ -246,8 +258,14 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 		} else if err != nil {
 			return err
 		}
-		if file == nil {
+		switch {
+		case o.fetches > 0 && file == nil:
+			return cli.Usage("weir measure --fetches 5 https://HOST/FILE", "--fetches takes a file, and %s has none",
+				target)
+		case file == nil:
 			return measureRPM(ctx, cmd, target, o)
+		case o.fetches > 0:
+			return measureFetches(ctx, cmd, file, earlier, o)
 		}
 	}
 	rec, err := o.record(ctx, target, file, options)
@@ -282,7 +300,7 @@ func unreached(ctx context.Context, load string) error {
 
 // file looks for a large file at an address; nil: a responsiveness server is there.
 func (o measureOptions) file(ctx context.Context, target string) (*meter.File, error) {
-	if u, err := url.Parse(target); err == nil && strings.Trim(u.Path, "/") == "" {
+	if u, err := url.Parse(target); err == nil && u.Scheme == "https" && strings.Trim(u.Path, "/") == "" {
 		return nil, nil
 	}
 	file, err := meter.FindFile(ctx, target, o.fingerprint())
@@ -332,6 +350,13 @@ const (
 	iperfScheme = "iperf3://"
 	webScheme   = "https://"
 )
+
+func schemes() []string { return []string{"http", "https", "iperf3", "ssh"} }
+
+// web reports whether a target is something on a web server.
+func web(target string) bool {
+	return strings.HasPrefix(target, webScheme) || strings.HasPrefix(target, "http://")
+}
 
 // sshName is the name that ssh is to be given: of user@host, or of ssh://alias. What has a port, ssh knows as a URI.
 func sshName(target string) (string, bool) {
@@ -384,20 +409,30 @@ func progressLine(p meter.Progress) string {
 	return fmt.Sprintf("%s · %s%s · round trip %s ms", p.Phase, took, load, figure(p.RTT))
 }
 
-// before reads the result to compare with.
-func (o measureOptions) before() (*meter.Result, error) {
+// before reads what to compare with: a result, or downloads.
+func (o measureOptions) before() (result *meter.Result, fetches *meter.Fetches, err error) {
 	if o.compare == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	b, err := os.ReadFile(o.compare)
 	if err != nil {
-		return nil, hint.Wrap(fmt.Errorf("%s: %w", o.compare, errors.Unwrap(err)), "a file of weir measure --json")
+		return nil, nil, hint.Wrap(fmt.Errorf("%s: %w", o.compare, errors.Unwrap(err)), "a file of weir measure --json")
+	}
+	if o.fetches > 0 {
+		if fetches, err = meter.ReadFetches(b); err != nil {
+			return nil, nil, hint.Wrap(fmt.Errorf("%s has no downloads: %w", o.compare, err),
+				"a file of weir measure --fetches 5 --json")
+		}
+		return nil, fetches, nil
 	}
 	r, err := meter.ReadResult(b)
-	if err != nil {
-		return nil, hint.Wrap(fmt.Errorf("%s is no result: %w", o.compare, err), "a file of weir measure --json")
+	if err == nil && len(r.Phases) == 0 { // such as downloads with --fetches
+		err = errors.New("no load was measured")
 	}
-	return &r, nil
+	if err != nil {
+		return nil, nil, hint.Wrap(fmt.Errorf("%s is no result: %w", o.compare, err), "a file of weir measure --json")
+	}
+	return &r, nil, nil
 }
 
 // write writes the files that were asked for.

@@ -108,32 +108,44 @@ func sender(s meter.Sender) string {
 
 // printMarkdown prints one result as a table in Markdown.
 func printMarkdown(w io.Writer, r meter.Result) {
-	fmt.Fprintf(w, "| %s | measured |\n|---|---:|\n", cell(r))
-	for _, row := range meter.Compare(r, r) {
+	printMeasured(w, cmp.Or(r.Remote, r.Target), meter.Compare(r, r))
+}
+
+// printMeasured prints the figures of one measurement of a host as a table in Markdown.
+func printMeasured(w io.Writer, host string, rows []meter.Row) {
+	fmt.Fprintf(w, "| %s | measured |\n|---|---:|\n", cell(host))
+	for _, row := range rows {
 		fmt.Fprintf(w, "| %s | %s |\n", row.Figure, interval(row.After))
 	}
 	fmt.Fprintln(w)
 }
 
 // cell is the name of the host that was measured, for a table in Markdown.
-func cell(r meter.Result) string {
-	return strings.ReplaceAll(text.OneLine(cmp.Or(r.Remote, r.Target)), "|", `\|`)
-}
+func cell(host string) string { return strings.ReplaceAll(text.OneLine(host), "|", `\|`) }
 
 // printComparison prints two results side by side.
 func printComparison(w io.Writer, before, after meter.Result, markdown bool) {
-	rows := meter.Compare(before, after)
+	if !markdown {
+		printBeforeAfter(w, before.Says, after.Says)
+	}
+	printRows(w, cmp.Or(after.Remote, after.Target), meter.Compare(before, after), markdown)
+}
+
+func printBeforeAfter(w io.Writer, before, after string) {
+	fmt.Fprintf(w, "before:  %s\nafter:   %s\n\n", text.OneLine(before), after)
+}
+
+// printRows prints figures of a host before and after, as a table.
+func printRows(w io.Writer, host string, rows []meter.Row, markdown bool) {
 	if markdown {
-		fmt.Fprintf(w, "| %s | before | after | factor |\n|---|---:|---:|---:|\n", cell(after))
+		fmt.Fprintf(w, "| %s | before | after | factor |\n|---|---:|---:|---:|\n", cell(host))
 		for _, r := range rows {
 			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", r.Figure, interval(r.Before), interval(r.After), factor(r))
 		}
 		fmt.Fprintln(w)
 		return
 	}
-	fmt.Fprintf(w, "before:  %s\nafter:   %s\n\n", text.OneLine(before.Says), after.Says)
-	host := text.OneLine(cmp.Or(after.Remote, after.Target))
-	fmt.Fprintf(w, "%-28s %24s %24s %12s\n", host, "before", "after", "factor")
+	fmt.Fprintf(w, "%-28s %24s %24s %12s\n", text.OneLine(host), "before", "after", "factor")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%-28s %24s %24s %12s\n", r.Figure, interval(r.Before), interval(r.After), factor(r))
 	}

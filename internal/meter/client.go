@@ -200,6 +200,7 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (
 func (t Target) transport() *http.Transport {
 	return &http.Transport{DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10,
 		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10, Proxy: nil, ResponseHeaderTimeout: 15 * time.Second,
+		DialContext:    func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx, "", 0) },
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return t.connect(ctx, "", 0) }}
 }
 

@@ -16,9 +16,10 @@ import (
 	"weir/internal/hint"
 )
 
-// File is a large file on somebody's HTTPS server.
+// File is a large file on somebody's web server.
 type File struct {
 	target Target
+	scheme string // http or https
 	uri    string // path and query
 	bytes  int64  // -1: not known
 }
@@ -26,8 +27,8 @@ type File struct {
 // minFile is the smallest that is worth fetching: less is over before the link is full.
 const minFile = 1 << 20
 
-// FindFile looks at what an address has. It follows redirects, to https alone. No file and no error: it is the
-// configuration of a responsiveness server.
+// FindFile looks at what an address has. It follows redirects, and from https to https alone. No file and no error: it
+// is the configuration of a responsiveness server.
 func FindFile(ctx context.Context, at, pin string) (*File, error) {
 	u, err := parseURL(at, "https://HOST/FILE")
 	if err != nil {
@@ -42,9 +43,9 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 		}
 		defer done()
 		if to, err := answer.Location(); err == nil && answer.StatusCode/100 == 3 {
-			if to.Scheme != "https" {
-				return nil, hint.New(fmt.Sprintf("%s leads to %s, which is not https", at, to.Redacted()),
-					"a file that is served by https")
+			if to.Scheme != "https" && (to.Scheme != "http" || u.Scheme == "https") {
+				return nil, hint.New(fmt.Sprintf("%s leads to %s, which is not %s", at, to.Redacted(), u.Scheme),
+					"a file that is served by "+u.Scheme)
 			}
 			u = to
 			continue
@@ -61,7 +62,7 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 		if t, _, err = t.resolve(ctx); err != nil {
 			return nil, err
 		}
-		return &File{t, u.RequestURI(), answer.ContentLength}, nil
+		return &File{t, u.Scheme, u.RequestURI(), answer.ContentLength}, nil
 	}
 	return nil, hint.New(fmt.Sprintf("%s leads on and on", at), "the file's own address")
 }
@@ -78,6 +79,8 @@ func parseURL(at, try string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Hostname() == "":
 		return nil, hint.New(fmt.Sprintf("%q is no URL", at), try)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, hint.New(fmt.Sprintf("%s cannot be fetched: %s is neither http nor https", u.Redacted(), u.Scheme), try)
 	case u.User != nil:
 		return nil, hint.New(fmt.Sprintf("%s has a user, and nobody logs in for a measurement", u.Redacted()), try)
 	}
@@ -104,7 +107,7 @@ func curl(u *url.URL) string {
 func targetOf(u *url.URL, pin string) Target {
 	port := u.Port()
 	if port == "" {
-		port = "443"
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	return Target{Addr: net.JoinHostPort(u.Hostname(), port), Pin: pin, Try: curl(u)}
 }
@@ -150,7 +153,7 @@ func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
 	const every = 50 * time.Millisecond
 	o.Down, o.Both = true, false
 	to := f.target.at("")
-	rec := &Recording{Target: "https://" + f.target.Addr + f.uri, Remote: Hello{Version: 1, Name: f.target.Addr}}
+	rec := &Recording{Target: f.url(), Remote: Hello{Version: 1, Name: f.target.Addr}}
 	m := &Session{Options: o, Transport: &fetching{File: *f, conns: o.Conns}, Prober: newConnectProber(to, every),
 		Recording: rec, To: to, Device: deviceTo(to)}
 	return rec, m.Run(ctx)
@@ -188,8 +191,19 @@ func (f *fetching) start(ctx context.Context, direction string) (*Bulk, error) {
 }
 
 func (f *fetching) get(ctx context.Context, c *http.Client) (io.ReadCloser, error) {
-	u := "https://" + f.target.Addr + f.uri
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
+	body, err := f.File.get(ctx, c)
+	if err == nil {
+		f.times.Add(1)
+	}
+	return body, err
+}
+
+// url is the file's address.
+func (f *File) url() string { return f.scheme + "://" + f.target.Addr + f.uri }
+
+// get asks for the file, from its beginning.
+func (f *File) get(ctx context.Context, c *http.Client) (io.ReadCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +215,6 @@ func (f *fetching) get(ctx context.Context, c *http.Client) (io.ReadCloser, erro
 		defer answer.Body.Close()
 		return nil, noFile(r.URL, answer)
 	}
-	f.times.Add(1)
 	return answer.Body, nil
 }
 

@@ -51,7 +51,7 @@ func TestStartEnds(t *testing.T) {
 	to := Target{Addr: s.Listener.Addr().String(), Pin: Fingerprint(s.Certificate().Raw)}
 	for name, start := range map[string]func(context.Context, string) (*Bulk, error){
 		"served": (&served{target: to}).start,
-		"file":   (&fetching{File: File{target: to, uri: "/x"}, conns: 1}).start,
+		"file":   (&fetching{File: File{target: to, scheme: "https", uri: "/x"}, conns: 1}).start,
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)

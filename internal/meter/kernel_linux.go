@@ -90,6 +90,19 @@ func pace(c net.Conn, rate float64) error {
 	})
 }
 
+// receivedEarly is how many packets a connection has received before one that should have come earlier
+// (tcpi_rcv_ooopack); false where the kernel does not say.
+func receivedEarly(c net.Conn) (packets uint32, ok bool) {
+	err := control(c, func(fd int) error {
+		info, err := tcpInfo(fd)
+		if err == nil {
+			packets = info.Rcv_ooopack
+		}
+		return err
+	})
+	return packets, err == nil
+}
+
 func tcpInfo(fd int) (*unix.TCPInfo, error) {
 	return unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 }

@@ -18,6 +18,8 @@ import (
 
 func readKernel(net.Conn) (TCPInfo, bool) { return TCPInfo{}, false }
 
+func receivedEarly(net.Conn) (uint32, bool) { return 0, false }
+
 // SetCC chooses a connection's congestion control; "" leaves the host's own.
 func SetCC(_ net.Conn, cc string) error { return TryCC(cc) }
 
