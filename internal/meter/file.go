@@ -80,7 +80,8 @@ func parseURL(at, try string) (*url.URL, error) {
 	case err != nil || u.Hostname() == "":
 		return nil, hint.New(fmt.Sprintf("%q is no URL", at), try)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, hint.New(fmt.Sprintf("%s cannot be fetched: %s is neither http nor https", u.Redacted(), u.Scheme), try)
+		return nil, hint.New(fmt.Sprintf("%s cannot be fetched: %s is neither http nor https", u.Redacted(), u.Scheme),
+			try)
 	case u.User != nil:
 		return nil, hint.New(fmt.Sprintf("%s has a user, and nobody logs in for a measurement", u.Redacted()), try)
 	}

@@ -154,10 +154,12 @@ func TestWarn(t *testing.T) {
 			}
 		},
 		"upload: the kernel of this host does not say": func(r *Recording) { r.Spans[2].Local[0].Kernel = false },
-		"upload: a browser cannot tell":                func(r *Recording) { r.Spans[2].Local[0].Kernel, r.browser = false, true },
-		"download: flows ended early (reset).":         func(r *Recording) { r.Spans[1].Far[2].Error = "reset" },
-		"download: flows ended early (gone).":          func(r *Recording) { r.Spans[1].Local[0].Error = "gone" },
-		"download: the server's own limit of 50.0":     func(r *Recording) { r.Remote.Rate = 50e6 },
+		"upload: a browser cannot tell": func(r *Recording) {
+			r.Spans[2].Local[0].Kernel, r.browser = false, true
+		},
+		"download: flows ended early (reset).":     func(r *Recording) { r.Spans[1].Far[2].Error = "reset" },
+		"download: flows ended early (gone).":      func(r *Recording) { r.Spans[1].Local[0].Error = "gone" },
+		"download: the server's own limit of 50.0": func(r *Recording) { r.Remote.Rate = 50e6 },
 		"download: the server's own limit of 52.0": func(r *Recording) { // and not its program
 			r.Remote.Rate = 52e6
 			for i := range r.Spans[1].Far {
