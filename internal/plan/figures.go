@@ -56,21 +56,21 @@ func figure(id string) (value float64, known bool) {
 	case "relay/mixed | both upload | 93 % of what leaves | added.through.p99":
 		return 374.7, true
 	case "relay/mixed | both upload | Weir | added.through.p99":
-		return 1.75, true
+		return 2.23, true
 	case "relay/mixed | both upload | both, packed | added.through.p99":
 		return 35.26, true
 	case "relay/nat | 4 downloads | Weir | added.through.p99":
-		return 2.01, true
+		return 2.19, true
 	case "relay/nat | 4 downloads | Weir | goodput":
-		return 43.89, true
+		return 43.88, true
 	case "relay/nat | 4 downloads | as a server | added.through.p99":
-		return 348.3, true
+		return 336.7, true
 	case "relay/nat | 4 downloads | as found | added.through.p99":
 		return 381.5, true
 	case "relay/nat | 4 downloads | as found | goodput":
 		return 46.55, true
 	case "relay/proxy | 4 downloads | Weir | added.through.p99":
-		return 1.03, true
+		return 0.98, true
 	case "relay/proxy | 4 downloads | Weir | goodput":
 		return 42.05, true
 	case "relay/proxy | 4 downloads | as a server | added.through.p99":
@@ -86,7 +86,7 @@ func figure(id string) (value float64, known bool) {
 	case "relay/tunnel | 4 downloads | 93 % of what leaves | added.through.p99":
 		return 151.5, true
 	case "relay/tunnel | 4 downloads | Weir | added.through.p99":
-		return 1.04, true
+		return 1.06, true
 	case "relay/tunnel | 4 downloads | Weir | goodput":
 		return 42.87, true
 	case "relay/tunnel | 4 downloads | as found | added.through.p99":
@@ -96,7 +96,7 @@ func figure(id string) (value float64, known bool) {
 	case "relay/wireguard | 4 downloads | Weir | goodput":
 		return 41.59, true
 	case "relay/wireguard | 4 uploads | Weir | added.through.p99":
-		return 1.63, true
+		return 1.77, true
 	case "relay/wireguard | 4 uploads | as a server | added.through.p99":
 		return 197.7, true
 	case "rules/framing | as handed, mss 1448b | as if on a wire | goodput":
