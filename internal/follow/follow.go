@@ -94,6 +94,10 @@ type Follower struct {
 
 	loss losses
 
+	witnesses map[netip.Addr]*witness
+	sure      float64 // bit/s, the last rate that nobody has disputed
+	doubted   float64 // when somebody disputed a lower one; 0: nobody has
+
 	cleared bool    // a queue that may have stood at the start has been looked for
 	lowest  float64 // the shortest RTT that was seen meanwhile
 	fell    float64 // and when
@@ -125,8 +129,9 @@ const (
 
 // New follows a link on which a rate is set, between two others, all in bit/s.
 func New(rate, low, high units.Rate) *Follower {
-	return &Follower{rate: float64(rate), kept: float64(rate), low: float64(low), high: float64(high),
-		moved: -movedPauseDivisor * probePause, recent: recent{}}
+	return &Follower{rate: float64(rate), kept: float64(rate), sure: float64(rate), low: float64(low),
+		high: float64(high), moved: -movedPauseDivisor * probePause, recent: recent{},
+		witnesses: map[netip.Addr]*witness{}}
 }
 
 // Rate is what is to be set, in bit/s.
@@ -146,7 +151,7 @@ func (f *Follower) Calm() bool { return f.phase == calm }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.
 func (f *Follower) Look(l Look) (rate units.Rate, why string) {
-	p := f.point(l)
+	p, waits := f.point(l)
 	if n := len(f.seen); n > 0 {
 		switch before := f.seen[n-1]; {
 		case p.at <= before.at:
@@ -160,6 +165,7 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 		return f.Rate(), f.unknown(p)
 	}
 	f.over = f.count(p)
+	f.hear(p, waits)
 	if n := len(f.seen); n > 1 && f.phase != calm && p.q > f.floor.level()+longProbeDelay {
 		f.waited += p.at - f.seen[n-2].at
 	}
@@ -178,10 +184,9 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 	return f.Rate(), why
 }
 
-// point sums a look up. The queue is what a quarter of the connections see less of: those that something else slows
-// down see more.
-func (f *Follower) point(l Look) point {
-	p := point{mark: mark{l.At.Seconds(), 8 * l.Sent}, own: l.Own.Seconds(), full: l.Backlog > 0,
+// point sums a look up, and says what each network has seen.
+func (f *Follower) point(l Look) (p point, waits []wait) {
+	p = point{mark: mark{l.At.Seconds(), 8 * l.Sent}, own: l.Own.Seconds(), full: l.Backlog > 0,
 		alone: len(l.Connections) < 2}
 	if n := len(f.seen); n > 0 {
 		p.delivered, p.lost, p.dropped = f.seen[n-1].delivered, f.seen[n-1].lost, f.seen[n-1].dropped
@@ -198,25 +203,28 @@ func (f *Follower) point(l Look) point {
 		p.dropped += max(0, l.Dropped-f.dropped) * here / all
 		f.dropped = l.Dropped
 	}
-	f.queue(&p, l.Connections)
-	return p
+	return p, f.queue(&p, l.Connections)
 }
 
-// queue says of a look what connections have seen of a queue beyond this host, if they have seen anything.
-func (f *Follower) queue(p *point, connections []Connection) {
-	type wait struct {
-		took
-		q, base float64
-		behind  bool
-	}
-	var waits []wait
+// wait is what a connection has seen of queues, in seconds.
+type wait struct {
+	took
+	q, base float64
+	behind  bool
+	to      netip.Addr // of the client's network
+}
+
+// queue says of a look what connections have seen of a queue beyond this host, if they have seen anything, and what
+// each network has. The queue is what a quarter of the networks see less of: those that something else slows down see
+// more. A network sees what a quarter of its connections see less of.
+func (f *Follower) queue(p *point, connections []Connection) (waits []wait) {
 	exact := false
 	for _, c := range connections {
 		t, known := f.recent.rtt(p.at, f.rate, c)
 		if !known {
 			continue
 		}
-		w := wait{t, t.rtt - c.Base.Seconds(), c.Base.Seconds(), c.Past}
+		w := wait{t, t.rtt - c.Base.Seconds(), c.Base.Seconds(), c.Past, c.To}
 		if !c.Past {
 			w.q -= f.ownOf(p.at-t.rtt-t.lag, t.lag, p.own)
 		}
@@ -227,8 +235,9 @@ func (f *Follower) queue(p *point, connections []Connection) {
 	if exact { // a seldom packet of this host's own has seen what was long ago
 		waits = slices.DeleteFunc(waits, func(w wait) bool { return !w.firm })
 	}
+	waits = ofTheWorld(waits)
 	if len(waits) == 0 {
-		return
+		return nil
 	}
 	least := math.Inf(1) // of this host's own connections, which wait in both queues
 	p.shortest = least
@@ -238,11 +247,38 @@ func (f *Follower) queue(p *point, connections []Connection) {
 		}
 		p.shortest = min(p.shortest, w.rtt)
 	}
-	slices.SortFunc(waits, func(a, b wait) int { return cmp.Compare(a.q, b.q) })
+	waits = ofNetworks(waits)
 	w := waits[len(waits)/4]
 	p.q, p.rtt, p.lag, p.known = max(0, min(w.q, least)), max(1e-3, w.base), w.lag, true
 	p.when = p.at - p.rtt - p.lag
 	p.came = f.sentAt(p.when - p.q)
+	return waits
+}
+
+// ofTheWorld leaves out networks of private use, unless there are no others: what goes to a neighbour does not pass the
+// provider.
+func ofTheWorld(waits []wait) []wait {
+	private := func(w wait) bool { return w.to.IsPrivate() || w.to.IsLinkLocalUnicast() }
+	if all := slices.DeleteFunc(slices.Clone(waits), private); len(all) > 0 {
+		return all
+	}
+	return waits
+}
+
+// ofNetworks leaves one wait for each network, so that nobody counts for more by more connections. They are in order.
+func ofNetworks(waits []wait) (each []wait) {
+	slices.SortStableFunc(waits, func(a, b wait) int { return cmp.Compare(a.q, b.q) })
+	of, before := map[netip.Addr]int{}, map[netip.Addr]int{}
+	for _, w := range waits {
+		of[w.to]++
+	}
+	for _, w := range waits {
+		if before[w.to] == of[w.to]/4 {
+			each = append(each, w)
+		}
+		before[w.to]++
+	}
+	return each
 }
 
 // ownOf is what packets waited here when those left of which an RTT is the mean, some time around t. A queue that has
@@ -282,7 +318,8 @@ func (f *Follower) forget() {
 	}
 	f.seen, f.phase, f.over, f.floor, f.learnt = nil, calm, 0, floor{}, false
 	clear(f.recent)
-	f.kept = f.rate
+	clear(f.witnesses)
+	f.kept, f.sure, f.doubted = f.rate, f.rate, 0
 	f.next, f.loss.began, f.loss.cuts = 0, 0, 0
 }
 
@@ -361,6 +398,7 @@ func (f *Follower) sentAt(t float64) float64 {
 
 // settle ends an event or a probe. The next probe may begin after a pause, in seconds.
 func (f *Follower) settle(p point, pause float64) {
+	f.conclude(p)
 	f.phase, f.over, f.next = calm, 0, p.at+pause
 	if math.Abs(f.rate-f.kept) > movedShare*f.kept {
 		f.moved, f.kept = p.at, f.rate
@@ -376,7 +414,7 @@ func (f *Follower) pauseFor(p point) float64 {
 func (f *Follower) bound(r float64) float64 { return max(f.low, min(f.high, r)) }
 
 func (f *Follower) set(r float64, p point) {
-	r = f.bound(r)
+	r = f.bound(max(r, f.undisputed(p.at)))
 	if r < farFallShare*f.rate {
 		if p.at-f.fall > recentFallTime || f.from < f.rate {
 			f.from = f.rate

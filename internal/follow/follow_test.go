@@ -265,7 +265,7 @@ func TestOwnBesideForwarded(t *testing.T) {
 				}
 				l.Connections = append(l.Connections, Connection{ID: 9, RTT: c.rtt, Base: base,
 					Acks: c.acks * i, Delivered: float64(max(1, c.acks))})
-				p = f.point(l)
+				p, _ = f.point(l)
 			}
 			if math.Abs(ms(p.q)-c.want) > 0.1 {
 				t.Errorf("a queue of %.1f ms is seen, and it is %g", ms(p.q), c.want)

@@ -67,6 +67,12 @@ const (
 	maxSRTTLag = 0.5 // by which an RTT is taken to be late
 
 	maxDrainShare = 0.6 // of the rate, that draining may take away
+
+	// Where a network of clients disputes that a queue stands, the rate stays at this share or more of the last that
+	// nobody disputed, for doubtTime. Of a network that says nothing for witnessTime nothing is kept. What its packets
+	// usually wait is a mean over usualWaitTime.
+	disputedShare                         = 0.8
+	doubtTime, witnessTime, usualWaitTime = 60, 60, 5
 )
 
 // Of incoming traffic, whose rate the other side decides. A stretch is a while in which what came is counted.

@@ -3,8 +3,8 @@
 package live
 
 import (
-	"cmp"
 	"hash/maphash"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -41,13 +41,13 @@ func (f *forwarded) choose(few int) error {
 }
 
 func (f *forwarded) take(all []rtt.Flow, few int, now time.Time) {
-	since := func(x rtt.Flow) uint64 {
-		if before := f.carried[x.ID].Acked; before <= x.Acked {
-			return x.Acked - before
+	all = spread(all, func(x rtt.Flow) (uint64, netip.Addr) {
+		before := f.carried[x.ID].Acked
+		if before > x.Acked {
+			before = 0 // it was forgotten meanwhile, and begins anew
 		}
-		return x.Acked // it was forgotten meanwhile, and begins anew
-	}
-	slices.SortFunc(all, func(a, b rtt.Flow) int { return cmp.Compare(since(b), since(a)) })
+		return x.Acked - before, x.There.Addr()
+	})
 	old := f.chosen
 	f.chosen = slices.Clone(all[:min(few, len(all))])
 	f.rates = map[rtt.ID]float64{}

@@ -560,8 +560,9 @@ func (e *eye) choose(all []host.Connection) {
 		carried[c.Cookie] = c.Info.Delivered
 		e.base(c.Remote.Addr(), leastOf(c))
 	}
-	since := func(c host.Connection) uint32 { return c.Info.Delivered - e.carried[c.Cookie] }
-	slices.SortFunc(all, func(a, b host.Connection) int { return int(int64(since(b)) - int64(since(a))) })
+	all = spread(all, func(c host.Connection) (uint64, netip.Addr) {
+		return uint64(c.Info.Delivered - e.carried[c.Cookie]), c.Remote.Addr()
+	})
 	old := e.chosen
 	e.chosen = make([]host.Connection, 0, e.few)
 	for _, c := range all[:min(maxRanked, len(all))] {
@@ -582,6 +583,28 @@ func (e *eye) choose(all []host.Connection) {
 			e.chosen[i].Info = old[j].Info
 		}
 	}
+}
+
+// spread puts first what has carried most, but a network's second connection after every other network's first, so that
+// no client takes all places by having many. Those that have carried little come last.
+func spread[C any](all []C, carried func(C) (much uint64, to netip.Addr)) []C {
+	much := func(c C) uint64 { n, _ := carried(c); return n }
+	slices.SortFunc(all, func(a, b C) int { return cmp.Compare(much(b), much(a)) })
+	var turns [][]C
+	of := map[netip.Addr]int{}
+	for i, c := range all {
+		n, to := carried(c)
+		if n <= much(all[0])/littleCarried {
+			turns = append(turns, all[i:])
+			break
+		}
+		turn := of[network(to)]
+		if of[network(to)]++; turn == len(turns) {
+			turns = append(turns, nil)
+		}
+		turns[turn] = append(turns[turn], c)
+	}
+	return slices.Concat(turns...)
 }
 
 // moves reports whether any connection by the device has carried something since it was asked last.
@@ -610,7 +633,8 @@ func (e *eye) carryOn(all []host.Connection) (moved bool) {
 	return moved
 }
 
-// network is that of a client's provider: who shares one may share a line.
+// network is that of a client's provider: who shares one may share a line. Those of IPv6 have a /48: it is the most
+// that a site is given (RFC 6177), and a client that has one has 256 of /56 to speak from.
 func network(a netip.Addr) netip.Addr {
 	const four, six = 24, 48
 	bits := six

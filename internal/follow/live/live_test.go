@@ -162,6 +162,32 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// A client that has most of the connections leaves places to others that carry something.
+func TestSpread(t *testing.T) {
+	type carried struct {
+		to   string
+		much uint64
+	}
+	var all []carried
+	for i := range uint64(300) {
+		all = append(all, carried{fmt.Sprint("198.51.100.", i%250), 10_000 + i})
+	}
+	all = append(all, carried{"192.0.2.1", 500}, carried{"2001:db8::1", 400}, carried{"2001:db8:0:ff00::1", 450},
+		carried{"203.0.113.1", 100}, carried{"192.0.2.2", 300})
+	got := spread(all, func(c carried) (uint64, netip.Addr) { return c.much, netip.MustParseAddr(c.to) })
+	if len(got) != len(all) {
+		t.Fatalf("%d of %d", len(got), len(all))
+	}
+	for i, want := range []uint64{10_299, 500, 450, 10_298, 400, 300, 10_297} {
+		if got[i].much != want {
+			t.Errorf("the %d. place has %v, want what carried %d", i+1, got[i], want)
+		}
+	}
+	if last := got[len(got)-1]; last.much != 100 {
+		t.Errorf("the last is %v", last)
+	}
+}
+
 // Of what a follower does, the changes that stay are told, and meanwhile what it tries.
 func TestSteps(t *testing.T) {
 	at := time.Unix(1e9, 0)

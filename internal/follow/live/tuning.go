@@ -24,6 +24,9 @@ const (
 	maxLooked       = 8
 	maxRanked       = 256
 
+	// A network that has carried no more than this part of what the busiest connection has is among the last.
+	littleCarried = 100
+
 	// While a rate is looked for, more connections are looked at, this often.
 	maxSearchLooked, searchInterval = 16, 100 * time.Millisecond
 
