@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"weir/internal/hint"
 	"weir/internal/meter"
@@ -57,7 +58,11 @@ func (h Host) program() string {
 	return h.Program
 }
 
-// Check reports whether a name can be given to ssh.
+// shellSpecial are characters that OpenSSH 9.6 and newer refuse in a name themselves: older ones put a name into the
+// command line of a ProxyCommand or Match exec as it is, which a shell reads.
+const shellSpecial = "'`\"$;&<>|(){}"
+
+// Check returns an error for a name that cannot be given to ssh.
 func Check(name string) error {
 	rest, uri := strings.CutPrefix(name, "ssh://")
 	user, host, both := strings.Cut(rest, "@")
@@ -65,6 +70,8 @@ func Check(name string) error {
 	case rest == "" || strings.HasPrefix(rest, "-") || strings.ContainsAny(rest, " \t\r\n\x00"),
 		strings.Contains(rest, "://"), both && (user == "" || host == "" || strings.HasPrefix(host, "-")):
 		return fmt.Errorf("%q is no name of a host", name)
+	case strings.ContainsAny(rest, shellSpecial), strings.ContainsFunc(rest, unicode.IsControl), strings.Contains(host, `\`):
+		return fmt.Errorf("%q is no name of a host: it has a character that a shell acts on", name)
 	case !uri && strings.Count(rest, ":") == 1:
 		return fmt.Errorf("%q is no name of a host: a port is written ssh://%s", name, rest)
 	}

@@ -127,7 +127,10 @@ func FuzzSS(f *testing.F) {
 func TestCheck(t *testing.T) {
 	for name, fine := range map[string]bool{"a": true, "me@a": true, "me@2001:db8::1": true, "ssh://me@a:2222": true,
 		"ssh://me@[2001:db8::1]:2222": true, "": false, "@a": false, "me@": false, "me@a:2222": false, "a b": false,
-		"-oProxyCommand=x": false, "ssh://": false, "ssh://-x": false, "me@-x": false, "https://a": false} {
+		"-oProxyCommand=x": false, "ssh://": false, "ssh://-x": false, "me@-x": false, "https://a": false,
+		"u@$(id)": false, "$(id)@a": false, "a;id": false, "a|id": false, "`id`": false, "a&id": false, "a\x07": false,
+		"u@a\\b": false, "ssh://a$HOME": false, "a'b": false, `a"b`: false, "{a,b}": false, "a>b": false,
+		`DOMAIN\me@a`: true, "me@fe80::1%eth0": true, "me+x@a_b.example": true} {
 		if err := Check(name); (err == nil) != fine {
 			t.Errorf("%q: %v", name, err)
 		}
