@@ -193,6 +193,9 @@ func (t *attempt) run(ctx context.Context) (err error) {
 	if err := t.machine.Copy(ctx, program); err != nil {
 		return err
 	}
+	for _, dir := range t.machine.Left {
+		t.step("an earlier try was cut short: its copy of weir in %s is removed", dir)
+	}
 	if err := t.free(ctx); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type Machine struct {
 	Arch string // amd64 or arm64
 	root []string
 	dir  string // where the copy is; "" before
+	// Left are folders of earlier trials that were cut short, which Copy has taken away.
+	Left []string
 
 	// Password is what sudo or doas is told, where it wants one.
 	Password string
@@ -106,19 +108,26 @@ var folder = regexp.MustCompile(`^/[A-Za-z0-9._/-]+/weir-try\.[A-Za-z0-9]+$`)
 // Folder is where the copy is; "" where there is none.
 func (m *Machine) Folder() string { return m.dir }
 
-// Copy brings a program there, and makes sure that what arrived is what was sent, and can be run.
+// Copy brings a program there, and makes sure that what arrived is what was sent, and can be run. What trials of this
+// user have left that were cut short an hour ago or more it takes away: a younger one may go on.
 func (m *Machine) Copy(ctx context.Context, program []byte) error {
 	out, err := m.Run(ctx, `sh -c 'umask 077; for base in "${TMPDIR:-/tmp}" /var/tmp "$HOME"; do `+
+		`find "$base" -maxdepth 1 -type d -name "weir-try.????????" -user "$(id -u)" -mmin +60 -print `+
+		`-exec rm -rf {} + 2>/dev/null; `+
 		`d=$(mktemp -d "$base/weir-try.XXXXXXXX" 2>/dev/null) || continue; `+
 		`printf "#!/bin/sh\nexit 0\n" >"$d/weir"; chmod 700 "$d/weir"; `+
 		`"$d/weir" 2>/dev/null && { echo "$d"; exit 0; }; rm -rf "$d"; done; exit 1'`, nil)
 	if err != nil {
 		return fmt.Errorf("%s has no folder that a program can be run from: %w", m.Name, err)
 	}
-	if out = strings.TrimSpace(out); !folder.MatchString(out) {
-		return fmt.Errorf("%s names a folder %.80q, which is none of ours", m.Name, out)
+	folders := strings.Split(strings.TrimSpace(out), "\n")
+	for _, dir := range folders {
+		if !folder.MatchString(dir) {
+			return fmt.Errorf("%s names a folder %.80q, which is none of ours", m.Name, dir)
+		}
 	}
-	m.dir = out
+	last := len(folders) - 1
+	m.dir, m.Left = folders[last], folders[:last]
 	out, err = m.Run(ctx, fmt.Sprintf("sh -c 'cat >%s/weir && { sha256sum || shasum -a 256; } <%s/weir'", m.dir, m.dir),
 		bytes.NewReader(program))
 	if err != nil {

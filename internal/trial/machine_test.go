@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/meter/far"
 )
@@ -145,6 +147,40 @@ func TestCopy(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("%s: %v", dir, err)
+	}
+}
+
+// What an earlier trial has left is taken away, unless that may still go on.
+func TestLeftFolders(t *testing.T) {
+	host := fake(t, map[string]string{"uname": "echo Linux x86_64"})
+	base := filepath.Dir(host.Program)
+	old := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, name := range []string{"weir-try.oldABCDE", "weir-try.newABCDE", "weir-try.longer.name", "another"} {
+		if err := os.MkdirAll(filepath.Join(base, name, "in"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if name == "weir-try.newABCDE" {
+			continue
+		}
+		if err := os.Chtimes(filepath.Join(base, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := Open(t.Context(), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Copy(t.Context(), []byte("#!/bin/sh\n")); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{base + "/weir-try.oldABCDE"}; !slices.Equal(m.Left, want) || m.Folder() == "" {
+		t.Errorf("it has taken away %v, and is in %s", m.Left, m.Folder())
+	}
+	for name, there := range map[string]bool{"weir-try.oldABCDE": false, "weir-try.newABCDE": true,
+		"weir-try.longer.name": true, "another": true} {
+		if _, err := os.Stat(filepath.Join(base, name)); (err == nil) != there {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
