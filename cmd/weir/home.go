@@ -40,6 +40,10 @@ func home(s change.Status, err error) (string, []nextStep) {
 	case err != nil:
 		return "Weir's state on this server cannot be read: " + err.Error() + ".",
 			[]nextStep{{"sudo weir status", "try again as root"}}
+	case s.PutBack:
+		return "Changes were put back, and the journal could not be written.",
+			[]nextStep{{"sudo weir recover", "write it, once there is room on its disk"},
+				{"weir status", "how this server stands"}}
 	case s.Unconfirmed && s.RevertsIn > 0:
 		return "Changes are in force, and revert in " + seconds(s.RevertsIn) + ".",
 			[]nextStep{{"sudo weir confirm", "keep them"}, {"sudo weir recover", "put them back at once"}}

@@ -59,6 +59,7 @@ func TestHome(t *testing.T) {
 		{change.Status{Up: true, InForce: true, Unconfirmed: true, RevertsIn: units.Duration(time.Second)}, nil,
 			"sudo weir confirm"},
 		{change.Status{Up: true, InForce: true, Unconfirmed: true}, nil, "sudo weir recover"},
+		{change.Status{Up: true, Unconfirmed: true, PutBack: true}, nil, "sudo weir recover"},
 	} {
 		says, next := home(c.status, c.err)
 		if seen[says] || !strings.HasSuffix(says, ".") || len(next) == 0 || next[0].command != c.next {

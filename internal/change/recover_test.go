@@ -669,6 +669,12 @@ func TestStateIsReadOnly(t *testing.T) {
 				if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 					t.Errorf("after\n%+v\nbefore\n%+v", after, before)
 				}
+				for range 2 { // before the deadline, and after it
+					if status := must[Status](t)(s.Status()); !status.Unconfirmed || !status.PutBack {
+						t.Errorf("all is back, and status says %+v", status)
+					}
+					m.clock += minute
+				}
 				readOnly(false)
 				must[Outcome](t)(s.Recover())
 				if status := must[Status](t)(s.Status()); status.Up || status.Unconfirmed {

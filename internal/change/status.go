@@ -37,6 +37,7 @@ type Status struct {
 
 	Unconfirmed bool              `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration    `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
+	PutBack     bool              `json:"put_back,omitempty"`   // all of it, though the journal cannot say so
 	Reverted    *journal.Reverted `json:"reverted,omitempty"`   // the last run, when it was put back
 
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
@@ -126,6 +127,11 @@ func (s Store) status(at situation) Status {
 			Text: "asks for another goal now; brought up was " + flags(up)})
 	}
 	status.compare(at, goals)
+	if status.Unconfirmed && !status.InForce {
+		var out Outcome
+		back, _ := at.toPutBack(&out)
+		status.PutBack = len(back) == 0 && len(out.Left) == 0
+	}
 	return status
 }
 

@@ -194,7 +194,7 @@ func (s sink) goal(g *change.Status) {
 	s.gauge("weir_goal_drifted_changes", "Changes that would bring the goal back into force.", float64(len(g.Drift)))
 	s.gauge("weir_goal_unconfirmed", "Whether the goal waits for weir confirm.", number(g.Unconfirmed))
 	s.gauge("weir_goal_overdue", "Whether nobody has confirmed the goal, nor put it back in time.",
-		number(g.Unconfirmed && g.RevertsIn <= 0))
+		number(g.Unconfirmed && g.RevertsIn <= 0 && !g.PutBack))
 	s.gauge("weir_goal_reverted", "Whether the last goal was put back, since nobody confirmed it.",
 		number(g.Reverted != nil))
 	s.gauge("weir_goal_kept", "Whether the goal outlasts a reboot.", number(g.Kept))
