@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -166,6 +167,9 @@ func checkToken(token string) error {
 // listens refuses what is no address and port of this kind.
 func listens(option, address, network, example string) error {
 	_, port, err := net.SplitHostPort(address)
+	if n, number := strconv.Atoi(port); err == nil && number == nil && n > math.MaxUint16 {
+		return cli.Usage(option+" "+example, "%s: port %s is out of range (1 to 65535)", option, port)
+	}
 	if err == nil {
 		_, err = net.LookupPort(network, port)
 	}

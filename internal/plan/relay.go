@@ -11,6 +11,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/kernel"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 	"weir/internal/units"
 	"weir/internal/wire"
 )
@@ -63,13 +64,24 @@ func (k Kinds) forwards() bool {
 	return slices.ContainsFunc(k.list(), func(x Kind) bool { return x != Proxy })
 }
 
+// meant is what to say in place of a name that is none. Programs that make a tunnel themselves are all of one kind.
+func (k Kind) meant() string {
+	if slices.Contains([]Kind{"openvpn", "tailscale", "tinc", "zerotier", "nebula", "softether", "tun"}, k) {
+		return "--carries tunnel, for a tunnel of a program's own"
+	}
+	if near := text.Nearest(string(k), knownKinds()); near != "" {
+		return "--carries " + near
+	}
+	return "one or more, with commas between, of " + strings.Join(knownKinds(), ", ")
+}
+
 func (k Kinds) check() error {
 	seen := map[Kind]bool{}
 	for _, kind := range k.list() {
 		if !slices.Contains(knownKinds(), string(kind)) || seen[kind] {
 			return &hint.Error{
 				What: fmt.Sprintf("--carries %q: %q is not known, or said twice", string(k), string(kind)),
-				Try:  "one or more, with commas between, of " + strings.Join(knownKinds(), ", "), Usage: true}
+				Try:  kind.meant(), Usage: true}
 		}
 		seen[kind] = true
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/lab/verdict"
+	"weir/internal/text"
 )
 
 // Markdown writes the tables for a document. command is what a reader types to get the same numbers.
@@ -66,7 +67,7 @@ func claims(b *strings.Builder, verdicts []verdict.Verdict) {
 	for _, v := range verdicts {
 		count[v.Verdict]++
 	}
-	fmt.Fprintf(b, "\n## Claims\n\n%d claims: %d %s, %d %s, %d %s.\n", len(verdicts), count[verdict.Reproduced],
+	fmt.Fprintf(b, "\n## Claims\n\n%s: %d %s, %d %s, %d %s.\n", text.Counted(len(verdicts), "claim"), count[verdict.Reproduced],
 		verdict.Reproduced, count[verdict.OnlyWhen], strings.TrimSuffix(verdict.OnlyWhen, " when")+" sometimes",
 		count[verdict.NotReproduced], verdict.NotReproduced)
 	b.WriteString("\n| claim | expected | measured | verdict |\n|---|---|---|---|\n")

@@ -51,6 +51,9 @@ func (p *painter) report(r *verdict.Report) {
 	p.wrapped("", basis(r))
 	for i, t := range tables(r) {
 		if s := setting(r.Points[i].Scenario); i == 0 || s != setting(r.Points[i-1].Scenario) {
+			if i > 0 { // it belongs to what is below
+				p.line("")
+			}
 			p.wrapped("", s)
 		}
 		p.line("")

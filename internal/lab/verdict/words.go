@@ -5,12 +5,14 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"weir/internal/lab/measure"
 	"weir/internal/lab/scenario"
 	"weir/internal/stats"
+	"weir/internal/text"
 	"weir/internal/units"
 	"weir/internal/wire"
 )
@@ -52,7 +54,7 @@ func words(p *Point, c *Cell) string {
 		s = append(s, m.where(provider, rate, kind, c.Runs[0].Uplink.Backlog.N))
 	}
 	if m.drops > 0 {
-		s = append(s, fmt.Sprintf("The provider dropped %.0f packets.", m.drops))
+		s = append(s, "The provider dropped "+text.Counted(int(math.Round(m.drops)), "packet")+".")
 	}
 	if text := lost(kind, m.ownDrops, m.marks); text != "" {
 		s = append(s, text)
