@@ -26,7 +26,7 @@ func (c *common) store() change.Store { return openStore(c.state) }
 // openStore opens a store whose status says, too, where connections wait.
 func openStore(dir string) change.Store {
 	s := change.Open(dir)
-	s.Elsewhere = doctor.Elsewhere
+	s.Elsewhere, s.Filtered = doctor.Elsewhere, doctor.Filtered
 	return s
 }
 

@@ -87,6 +87,9 @@ func printInForce(w io.Writer, s change.Status) {
 	if s.Elsewhere != "" {
 		printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
 	}
+	for _, f := range s.Filters {
+		printWrapped(w, "", "Beside it "+f+". See:  weir doctor")
+	}
 	if s.Owns != "" {
 		printWrapped(w, "", s.Owns)
 	}

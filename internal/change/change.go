@@ -32,6 +32,8 @@ type Store struct {
 	// Elsewhere is asked by Status about each goal in force: it tells that connections wait, and not in the goal's
 	// queue, or nothing. The facts have the live connections. Nil is that nobody wants to know.
 	Elsewhere func(plan.Goal, host.Facts) string
+	// Filtered is asked likewise: it names the filters that have dropped some of what leaves by the goal's device.
+	Filtered func(plan.Goal, host.Facts) []string
 
 	unprinted bool // nobody prints what a run did, so the log has to have it
 

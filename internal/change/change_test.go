@@ -43,6 +43,7 @@ type fake struct {
 	sockets host.Sockets // that are live
 	// and those that leave by devices that pass
 	socketsBy func(pass map[int]bool) host.Sockets
+	filters   []host.Dropper
 	cleaned   int
 	segs      int    // that a device was given back
 	slept     func() // what others do meanwhile
@@ -136,6 +137,8 @@ func (m *fake) path(_ host.Facts, pass map[int]bool) host.Sockets {
 	}
 	return m.sockets
 }
+
+func (m *fake) droppers(host.Facts) []host.Dropper { return m.filters }
 
 func (m *fake) writable(name string) error { return m.refuse["writable "+name] }
 

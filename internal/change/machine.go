@@ -25,6 +25,7 @@ type machine interface {
 	tree(c *qdisc.Conn, link int) (qdisc.Tree, error) // of one device, which is little of facts
 	// the live connections, but for those that leave by a device that is said not to pass
 	path(f host.Facts, pass map[int]bool) host.Sockets
+	droppers(f host.Facts) []host.Dropper // filters whose actions drop; those that cannot be read are left out
 	kernel.Machine
 	writable(path string) error // why a file could not be written, for all that can be told before
 	sweep(path string)          // away with what a run that was killed has written of it
@@ -42,6 +43,11 @@ func (live) facts() (host.Facts, error) { return host.Read() }
 func (live) tree(c *qdisc.Conn, link int) (qdisc.Tree, error) { return c.Tree(link) }
 
 func (live) path(f host.Facts, pass map[int]bool) host.Sockets { return host.ReadPath(f, pass) }
+
+func (live) droppers(f host.Facts) []host.Dropper {
+	found, _ := host.ReadDroppers(f.Links)
+	return found
+}
 
 func (live) SetTree(link int, stack qdisc.Stack) error {
 	conn, err := qdisc.Dial(0)

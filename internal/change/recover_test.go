@@ -19,9 +19,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/doctor"
 	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -866,6 +868,23 @@ func TestBootOffset(t *testing.T) {
 		if got := bootOffset(c.proc); got != c.want {
 			t.Errorf("%v, want %v", got, c.want)
 		}
+	}
+}
+
+// A policer beside a queue in force is named, and one of another device is not.
+func TestFilterBeside(t *testing.T) {
+	s, m := newFake(t)
+	s.Filtered = doctor.Filtered
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
+	police := host.Dropper{Dev: "eth0", Dropper: qdisc.Dropper{Parent: 0xFFFFFFF3, Filter: "matchall", Action: "police",
+		Rate: 10e6, Drops: 254}}
+	other := police
+	other.Dev = "eth1"
+	m.filters = []host.Dropper{other, police}
+	status := must[Status](t)(s.Status())
+	const want = "the filter matchall on eth0, at its egress, drops what exceeds 10mbit: 254 packets so far"
+	if !status.InForce || len(status.Filters) != 1 || status.Filters[0] != want {
+		t.Errorf("%+v", status.Filters)
 	}
 }
 

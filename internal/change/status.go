@@ -28,6 +28,7 @@ type Status struct {
 	// of a relay's goal in force: which queues are here now, and what that costs
 	Owns      string        `json:"owns,omitempty"`
 	Elsewhere string        `json:"elsewhere,omitempty"` // in force, and the queue that connections wait in is another
+	Filters   []string      `json:"filters,omitempty"`   // in force, and these drop some of what leaves
 	Goals     []plan.Goal   `json:"-"`                   // one for each device
 	Reboot    bool          `json:"rebooted,omitempty"`  // since it was brought up
 	Drift     []plan.Change `json:"drift"`               // what would bring it back into force
@@ -58,6 +59,13 @@ func (s Store) Status() (Status, error) {
 		status.Followed[i].Start, status.Followed[i].Ask = start, ask
 	}
 	status.Followed = s.Ask(status.Followed)
+	if status.InForce && s.Filtered != nil {
+		of := facts
+		of.Deep = &host.Deep{Droppers: s.host.droppers(facts)}
+		for _, g := range status.Goals {
+			status.Filters = append(status.Filters, s.Filtered(g, of)...)
+		}
+	}
 	// What has just come into force still shows in what connections remember.
 	for look := 0; status.InForce && s.Elsewhere != nil; look++ {
 		if status.Elsewhere = s.elsewhere(status.Goals, facts); status.Elsewhere == "" || look == 1 {

@@ -190,6 +190,22 @@ func Elsewhere(g plan.Goal, f host.Facts) string {
 		text.Counted(int(root.Stats.Qlen), "packet"), why, try)
 }
 
+// Filtered names the filters whose actions have dropped some of what leaves by a goal's device. The facts have a deep
+// part with them.
+func Filtered(g plan.Goal, f host.Facts) (named []string) {
+	for _, d := range examine(f).deep.Droppers {
+		if d.Dev != g.Dev || d.Parent == ingressFilters || d.Drops == 0 {
+			continue
+		}
+		what := "drops packets"
+		if d.Rate > 0 {
+			what = "drops what exceeds " + d.Rate.String()
+		}
+		named = append(named, fmt.Sprintf("%s, %s: %s so far", where(d), what, text.Counted(int(d.Drops), "packet")))
+	}
+	return named
+}
+
 // many reports whether so many of the busy connections are no accident: one in four.
 func (p *patient) many(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy }
 

@@ -24,7 +24,7 @@ func ReadDeep() (Facts, error) {
 	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
 		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: err.Error()})
 	}
-	d.Droppers, err = readDroppers(f.Links)
+	d.Droppers, err = ReadDroppers(f.Links)
 	if err != nil {
 		d.Unknown = append(d.Unknown, Unread{What: DroppingFilters, Why: err.Error()})
 	}
@@ -40,8 +40,8 @@ func ReadDeep() (Facts, error) {
 	return f, nil
 }
 
-// readDroppers asks the devices that have filters, or may have.
-func readDroppers(links []Link) (all []Dropper, err error) {
+// ReadDroppers asks the devices that have filters, or may have.
+func ReadDroppers(links []Link) (all []Dropper, err error) {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return nil, err

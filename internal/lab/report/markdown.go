@@ -68,7 +68,8 @@ func claims(b *strings.Builder, verdicts []verdict.Verdict) {
 		count[v.Verdict]++
 	}
 	fmt.Fprintf(b, "\n## Claims\n\n%s: %d %s, %d %s, %d %s.\n", text.Counted(len(verdicts), "claim"),
-		count[verdict.Reproduced], verdict.Reproduced, count[verdict.OnlyWhen], strings.TrimSuffix(verdict.OnlyWhen, " when")+" sometimes",
+		count[verdict.Reproduced], verdict.Reproduced, count[verdict.OnlyWhen],
+		strings.TrimSuffix(verdict.OnlyWhen, " when")+" sometimes",
 		count[verdict.NotReproduced], verdict.NotReproduced)
 	b.WriteString("\n| claim | expected | measured | verdict |\n|---|---|---|---|\n")
 	for _, v := range verdicts {
