@@ -144,7 +144,7 @@ var errEarly = errors.New("interrupted before anything was measured")
 func knownOf(target string) (of string, known []string) {
 	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "html", "json"}
 	if web(target) {
-		return "a file", append(known, "pin", "both", "cc", "token", "fetches")
+		return "a web server", append(known, "pin", "both", "cc", "token", "fetches")
 	}
 	known = append(known, "both")
 	if _, ssh := sshName(target); ssh {

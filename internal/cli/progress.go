@@ -44,23 +44,26 @@ func (p *Progress) Clear() {
 	}
 }
 
-// Until says on w what goes on, and for how long it has, until work returns.
-func Until[T any](w io.Writer, doing string, work func() (T, error)) (result T, err error) {
-	p, begin, done := NewProgress(w), time.Now(), make(chan struct{})
+// Until says on w what goes on, and for how long it has, until work returns. That runs on the calling thread, which may
+// have a network namespace of its own.
+func Until[T any](w io.Writer, doing string, work func() (T, error)) (T, error) {
+	p, begin := NewProgress(w), time.Now()
+	done, silent := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(done)
-		result, err = work()
-	}()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			p.Clear()
-			return result, err
-		case <-tick.C:
-			elapsed := time.Since(begin)
-			p.Say(elapsed, func() string { return fmt.Sprintf("%s · %v", doing, elapsed.Round(time.Second)) })
+		defer close(silent)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				elapsed := time.Since(begin)
+				p.Say(elapsed, func() string { return fmt.Sprintf("%s · %v", doing, elapsed.Round(time.Second)) })
+			}
 		}
-	}
+	}()
+	defer p.Clear()
+	defer func() { close(done); <-silent }()
+	return work()
 }
