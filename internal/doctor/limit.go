@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +24,7 @@ const (
 	LimitBuffer    Limit = "buffer"   // this host's send buffers
 	limitReceiver  Limit = "receiver" // the windows of the other ends
 	limitCPU       Limit = "cpu"
+	limitQuota     Limit = "quota"     // of CPU time, that a control group has
 	LimitPolicer   Limit = "policer"   // a filter of this host's own, that drops
 	LimitEmulator  Limit = "emulator"  // netem on this host
 	LimitFlow      Limit = "flow"      // what this host's queue lets each connection have
@@ -63,7 +63,9 @@ func (l Limit) codes() []Code {
 	case limitReceiver:
 		return []Code{"receivers-bind"}
 	case limitCPU:
-		return []Code{"backlog-drops", "cpu-capped", "cpu-stolen", "cpu-short"}
+		return []Code{"backlog-drops", "cpu-stolen", "cpu-short"}
+	case limitQuota:
+		return []Code{"cpu-capped"}
 	case limitSetting:
 		return []Code{"tcp-switched-off"}
 	case limitFragments:
@@ -95,8 +97,7 @@ func (p *patient) bottleneck() Bottleneck {
 	policer, policed := p.policer()
 	emulator, emulates := p.emulator()
 	flow, flowBound := p.flowRate()
-	rising, _ := p.rising()
-	slowing := slices.DeleteFunc(rising, func(t tally) bool { return t.limit == limitNone })
+	slowing := p.slowing()
 	group, capped := p.capped()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
@@ -107,10 +108,6 @@ func (p *patient) bottleneck() Bottleneck {
 			p.link.Name)
 	case flowBound:
 		return limitedBy(LimitFlow, "this host: fq on %s lets each connection have %s.", p.link.Name, flow)
-	case s.Busy > 0 && len(slowing) > 0:
-		return limitedBy(slowing[0].limit, "this host: %s", lowered(slowing[0].Title))
-	case s.Busy > 0 && capped >= costlyWork:
-		return limitedBy(limitCPU, "this host: %s has used up its CPU time.", group)
 	case p.queueing() && p.elsewhere() && rate != 0:
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
@@ -123,6 +120,8 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
 	case p.queueing() && p.known():
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
+	case s.Busy > 0 && len(slowing) > 0:
+		return limitedBy(slowing[0].limit, "this host: %s", lowered(slowing[0].Title))
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():
@@ -139,6 +138,9 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
 		return p.blind()
+	case 2*s.App >= s.Busy && capped >= costlyWork:
+		return limitedBy(limitQuota, "this host: %s has used up its CPU time, and of %s, %d did not always have something "+
+			"to send.", group, busy, s.App)
 	case 2*s.App >= s.Busy:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}

@@ -62,7 +62,7 @@ func FindStages(facts host.Facts) []Stage {
 	saw, lacks = p.queueStage()
 	add("the queue here", saw, lacks, LimitShaper, LimitFlow, LimitEmulator)
 	saw, lacks = p.tallied(limitCPU)
-	add("CPU", saw, lacks, limitCPU)
+	add("CPU", saw, lacks, limitCPU, limitQuota)
 	saw, lacks = p.tallied(limitDevice)
 	add("the device", saw, lacks, limitDevice)
 	saw, lacks = ofBusy(s.Queueing, "wait in a queue, here or beyond")

@@ -130,6 +130,14 @@ func (p *patient) rising() (risen []tally, shares []float64) {
 	return risen, shares
 }
 
+// slowing are those that hold a connection back which is under way. UDP's buffers do where a tunnel goes through them.
+func (p *patient) slowing() []tally {
+	risen, _ := p.rising()
+	return slices.DeleteFunc(risen, func(t tally) bool {
+		return t.limit == limitNone || t.limit == limitUDP && len(p.carried.Kinds) == 0
+	})
+}
+
 // risen is by how much a tally's counters rose, and that of which they are a share.
 func (p *patient) risen(t tally) (n, whole float64) {
 	count := func(name string) float64 {
