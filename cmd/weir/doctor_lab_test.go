@@ -69,7 +69,11 @@ func doctorCases() map[string]struct {
 		"netem": {nil, "netem loss 2%", "noqueue", "", doctor.LimitEmulator, []string{"✗ netem is on up0."}, nil},
 		"delays": {nil, "netem delay 80ms 30ms limit 100000", "noqueue", "", doctor.LimitEmulator,
 			[]string{"✗ netem is on up0."}, nil},
-		"class": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, []string{"✓ The queue is yours."}, classes},
+		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, []string{"✓ The queue is yours."}, classes},
+		"short":      {nil, "tbf rate 50mbit burst 5kb limit 6kb", "noqueue", "", doctor.LimitShaper, nil, nil},
+		"short-leaf": {nil, "htb rate 50mbit | pfifo limit 4", "noqueue", "", doctor.LimitShaper, nil, nil},
+		"backlog": {map[string]string{"net.core.netdev_max_backlog": "3"}, "fq_codel", "noqueue", "", "cpu",
+			[]string{"! A CPU's backlog is full."}, nil},
 		"tbf": {nil, "tbf rate 8mbit burst 5kb limit 60kb", "noqueue", "", doctor.LimitShaper,
 			[]string{"✓ Nothing to do."}, nil},
 		"netem-rate": {nil, "netem rate 8mbit limit 1000", "noqueue", "", doctor.LimitEmulator,
@@ -166,6 +170,10 @@ func TestDoctorUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer loop.Close()
+			before, err := journal.ReadHost()
+			if err != nil {
+				t.Fatal(err)
+			}
 			start := loop.Now()
 			if _, err := loop.StartBulk(traffic.BulkSpec{Source: server, Sink: client, Port: 7000, Count: 4,
 				Start: start}, nil); err != nil {
@@ -184,6 +192,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			facts.Deep.Listen(before.Deep, 12*time.Second)
 			var out strings.Builder
 			findings := doctor.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)

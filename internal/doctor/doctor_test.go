@@ -288,6 +288,12 @@ func servers(t *testing.T) []diagnosed {
 				s.LossyShare = 0, 12, 12, 0.08
 		})),
 			[]string{"✓ The path loses packets, and BBR does not slow down for it."}},
+		{"a queue that is too short", facts(load, sockets(func(s *host.Sockets) {
+			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
+		}), counts(qdisc.Stats{Packets: 9800, Drops: 200})), []string{"✗ fq_codel on eth0 drops what it has no room for."}},
+		{"a queue that has dropped long ago", facts(load, sockets(func(s *host.Sockets) {
+			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
+		}), counts(qdisc.Stats{Packets: 9_800_000, Drops: 200})), []string{"! The path loses packets without a queue."}},
 		{"losses behind an own shaper", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1), load,
 			sockets(func(s *host.Sockets) { s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.08 })),
 			[]string{"✓ Nothing to do."}},

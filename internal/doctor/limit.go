@@ -27,6 +27,7 @@ const (
 	limitQuota     Limit = "quota"     // of CPU time, that a control group has
 	LimitPolicer   Limit = "policer"   // a filter of this host's own, that drops
 	LimitEmulator  Limit = "emulator"  // netem on this host
+	LimitQueue     Limit = "queue"     // this host\'s own, which is too short
 	LimitFlow      Limit = "flow"      // what this host's queue lets each connection have
 	limitFragments Limit = "fragments" // packets are too large for a device of this host, or for the path
 	limitSetting   Limit = "setting"   // of this host's TCP
@@ -76,6 +77,8 @@ func (l Limit) codes() []Code {
 		return []Code{"filter-drops"}
 	case LimitEmulator:
 		return []Code{"netem-here"}
+	case LimitQueue:
+		return []Code{"queue-drops"}
 	case LimitFlow:
 		return []Code{"flow-rate-here"}
 	}
@@ -98,6 +101,7 @@ func (p *patient) bottleneck() Bottleneck {
 	emulator, emulates := p.emulator()
 	flow, flowBound := p.flowRate()
 	slowing := p.slowing()
+	_, _, here := p.dropsHere()
 	group, capped := p.capped()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
@@ -116,10 +120,12 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
 			p.link.Name, of(s.Queueing))
-	case rate != 0 && (p.queueing() && p.known() || s.Rate >= rate/10*9 || p.unseen() && p.holds()):
+	case rate != 0 && (p.queueing() && p.known() || s.Rate >= rate/10*9 || p.full(rate) || p.unseen() && p.holds()):
 		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
 	case p.queueing() && p.known():
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
+	case here:
+		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.link.Name)
 	case s.Busy > 0 && len(slowing) > 0:
 		return limitedBy(slowing[0].limit, "this host: %s", lowered(slowing[0].Title))
 	case p.lossy():
@@ -139,8 +145,9 @@ func (p *patient) bottleneck() Bottleneck {
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
 		return p.blind()
 	case 2*s.App >= s.Busy && capped >= costlyWork:
-		return limitedBy(limitQuota, "this host: %s has used up its CPU time, and of %s, %d did not always have something "+
-			"to send.", group, busy, s.App)
+		return limitedBy(limitQuota,
+			"this host: %s has used up its CPU time, and of %s, %d did not always have something to send.", group, busy,
+			s.App)
 	case 2*s.App >= s.Busy:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}
@@ -227,6 +234,12 @@ func (p *patient) unseen() bool { return !p.deep.Sockets.Read || p.Forwards() }
 func (p *patient) holds() bool {
 	root, _ := p.link.Tree.Root()
 	return root.Stats.Backlog > 0
+}
+
+// full reports whether the uplink's queue has dropped packets while one listened, and what is sent is near a rate: a
+// shaper with little room sends less.
+func (p *patient) full(rate units.Rate) bool {
+	return p.deep.Rose[host.QueueDrops(p.link.Name)] > 0 && p.deep.Sockets.Rate >= rate/10*7
 }
 
 // elsewhere reports whether what waits at the uplink explains less than half of the delay: in time, at the rate at

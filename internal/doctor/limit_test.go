@@ -54,6 +54,8 @@ func TestBinds(t *testing.T) {
 		{"shaped, no queue to speak of", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })),
 			LimitShaper},
 		{"shaped, below the rate", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 44_000_000 })), limitUnknown},
+		{"a shaper with little room", facts(shaped, rose("eth0.queue_drops", 40, "Ip.OutRequests", 9000),
+			busy(func(s *host.Sockets) { s.Rate = 37_000_000 })), LimitShaper},
 		{"htb at its rate", facts(uplink(t, "htb rate 50mbit | fq_codel", 1),
 			busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), LimitShaper},
 

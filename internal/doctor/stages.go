@@ -60,7 +60,7 @@ func FindStages(facts host.Facts) []Stage {
 	saw, lacks = p.filters()
 	add("filters", saw, lacks, LimitPolicer)
 	saw, lacks = p.queueStage()
-	add("the queue here", saw, lacks, LimitShaper, LimitFlow, LimitEmulator)
+	add("the queue here", saw, lacks, LimitShaper, LimitQueue, LimitFlow, LimitEmulator)
 	saw, lacks = p.tallied(limitCPU)
 	add("CPU", saw, lacks, limitCPU, limitQuota)
 	saw, lacks = p.tallied(limitDevice)

@@ -13,10 +13,13 @@ import (
 //
 // Those of /proc/net/snmp and netstat have the names that stand there ("Ip.FragCreates", "TcpExt.ListenDrops"), with
 // those of IPv6 added to them. Those of a device have its name before them, as in /sys/class/net ("eth0.tx_dropped").
-// The others are "softnet.processed" and "softnet.dropped", in packets (/proc/net/softnet_stat); "cpu.all" and
-// "cpu.steal", in ticks (proc_stat(5)); "conntrack.drop", in packets; and "throttled.GROUP", the microseconds for which
-// a control group had to wait as it has a limit (cgroups(7)).
+// What its root qdisc dropped is by QueueDrops. The others are "softnet.processed" and "softnet.dropped", in packets
+// (/proc/net/softnet_stat); "cpu.all" and "cpu.steal", in ticks (proc_stat(5)); "conntrack.drop", in packets; and
+// "throttled.GROUP", the microseconds for which a control group had to wait as it has a limit (cgroups(7)).
 type Counts map[string]uint64
+
+// QueueDrops is the name of the counter of packets that the root qdisc of a device has dropped.
+func QueueDrops(dev string) string { return dev + ".queue_drops" }
 
 // since are the counters that have risen since an earlier look, and by how much.
 func (c Counts) since(before Counts) Counts {

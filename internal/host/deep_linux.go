@@ -19,6 +19,11 @@ func ReadDeep() (Facts, error) {
 	}
 	root := os.DirFS("/")
 	d := readDeep(root, &f, p)
+	for _, l := range f.Links {
+		if q, there := l.Tree.Root(); there && d.Counts != nil {
+			d.Counts[QueueDrops(l.Name)] = q.Stats.Drops
+		}
+	}
 	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
 		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: why})
 	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
