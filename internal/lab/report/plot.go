@@ -19,7 +19,9 @@ func charts(p *verdict.Point) []page.Chart {
 	probes, kinds := pictured(p)
 	overTime, share := make([][]page.Line, len(probes)), make([][]page.Line, len(probes))
 	var goodput, perFlow, queues, inward []page.Line
-	goodputName, queuesName := "Goodput over time", "Queues: here (solid) and at the provider (dashed)"
+	// What came behind a lost packet can be read all at once when that has come: more than the link carries.
+	goodputName := "Goodput over time, as receivers read it (after a loss in a burst)"
+	queuesName := "Queues: here (solid) and at the provider (dashed)"
 	if bothWays(p.Scenario) {
 		goodputName += ": down (solid) and up (dashed)"
 	}
