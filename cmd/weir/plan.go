@@ -105,10 +105,10 @@ the one that was brought up last.`,
 			return nil
 		},
 	}
-	options.add(cmd)
+	addGoal(cmd, &goal)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print what was measured, and what was left as it is")
 	cmd.Flags().Var((*timeOption)(&patience), "listen", "with --rate auto: wait this `time` for traffic")
-	addGoal(cmd, &goal)
+	options.add(cmd)
 	return cmd
 }
 

@@ -38,6 +38,7 @@ Exit status: 0 success, 1 the answer is no or the command failed,
 
 // addGoal adds the options that say what is wanted.
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
+	cmd.Flags().SortFlags = false // those that are used most come first
 	for _, field := range plan.Fields() {
 		value := &goalOption{goal: g, field: field}
 		flag := cmd.Flags().VarPF(value, field.Name, "", field.Help)

@@ -116,16 +116,16 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 			return cmp.Or(err, slow, failed(out, "weir plan, for the reasons of each"))
 		},
 	}
-	options.add(cmd)
 	addGoal(cmd, &goal)
 	cmd.Flags().DurationVar(&o.timeout, "timeout", usualTimeout,
 		"put everything back unless confirmed in this `time`, 10s to 1h")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "start no timer: the changes stay without weir confirm")
 	cmd.Flags().BoolVar(&o.boot, "boot", false,
 		"bring up the kept goal as far as it goes, with no timer: for weir.service")
 	cmd.Flags().StringArrayVar(&o.peer.peers, "calibrate", nil,
 		"find the rate and the framing first, with this `peer`'s help")
 	o.peer.addPeer(cmd.Flags())
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "start no timer: the changes stay without weir confirm")
+	options.add(cmd)
 	return cmd
 }
 
