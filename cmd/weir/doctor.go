@@ -362,7 +362,11 @@ func printSettings(w io.Writer, f host.Facts) {
 	}
 	for _, x := range f.Deep.Writers {
 		if x.Qdisc != "" {
-			printText(w, cmp.Or(x.Dev, x.By), text.OneLine(fmt.Sprintf("%s: %s (%s)", x.Where(), x.Qdisc, x.By)))
+			printText(w, cmp.Or(x.Dev, x.By), text.OneLine(fmt.Sprintf("%s: %s (%s)", x.Where(), x.Queue(), x.By)))
 		}
+	}
+	for _, x := range f.Deep.Idle {
+		printText(w, cmp.Or(text.Short(x.Sysctl), x.Dev, x.By),
+			text.OneLine(fmt.Sprintf("%s: %s (no effect: %s)", x.Where(), cmp.Or(x.Value, x.Queue()), x.Idle)))
 	}
 }

@@ -144,7 +144,7 @@ func preparedHost(t *testing.T, archive *txtar.Archive) (host.Facts, *txtar.File
 	return facts, want
 }
 
-func diagnosis(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: 0o644} }
+func diagnosis(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: 0o755} }
 
 // What comes from files of others cannot move a terminal's cursor, and no word is too long for the page.
 func TestHostileText(t *testing.T) {

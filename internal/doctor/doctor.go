@@ -70,7 +70,7 @@ func checks() []check {
 	return []check{
 		uplinkDevice, here, counted, faulty, queue, rateless, lossyPath, ends, machine, tcpMemory, relay, tunnelBuffer,
 		notInKernel, refused, unreadFile, unsent, mptcp, buffers, severalUplinks, defaultQdisc, fairness, relayFairness,
-		ecn, overridden, changedSince, otherWriters, udevNames, containers, tunnels, cookies, congestion,
+		ecn, overridden, changedSince, idleFiles, otherWriters, udevNames, containers, tunnels, cookies, congestion,
 		kernelHas,
 	}
 }

@@ -74,6 +74,10 @@ func writer(w host.Writer) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.Writers = append(f.Deep.Writers, w) }
 }
 
+func idle(w host.Writer) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Idle = append(f.Deep.Idle, w) }
+}
+
 // counts sets the handle that somebody's own discipline has, and its counters.
 func counts(s qdisc.Stats) func(*host.Facts) {
 	return func(f *host.Facts) {
@@ -216,18 +220,19 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"✗ This kernel has no prague."}},
 		{"a value that the kernel refuses", facts(set("core.rmem_max", "16M", "/etc/sysctl.d/a.conf", 2)),
 			[]string{"✗ The kernel refuses a value for rmem_max."}},
-		{"a value of which it takes a part", facts(set("ipv4.tcp_rmem", "4096 131072 8589934592", "/etc/sysctl.conf", 2),
+		{"a value of which it takes a part", facts(
+			set("ipv4.tcp_rmem", "4096 131072 8589934592", "/etc/sysctl.conf", 2),
 			set("ipv4.tcp_rmem", "4096 131072 16777216", "/etc/sysctl.d/a.conf", 2, loses, passedOver)),
 			[]string{"✗ The kernel refuses a value for tcp_rmem."}},
-		{"a refused value after one that is taken", facts(set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/a.conf", 2, loses,
-			passedOver), set("ipv4.tcp_fastopen", "3,", "/etc/sysctl.d/z.conf", 2)),
+		{"a refused value after one that is taken", facts(
+			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.d/a.conf", 2, loses, passedOver), set("ipv4.tcp_fastopen", "3,", "/etc/sysctl.d/z.conf", 2)),
 			[]string{"✗ The kernel refuses a value for tcp_fastopen."}},
 		{"a name in capitals", facts(set("ipv4.tcp_congestion_control", "BBR", "/etc/sysctl.d/a.conf", 2)),
 			[]string{"✗ The kernel refuses a value for tcp_congestion_control."}},
 		{"a name that is none", facts(set("core.default_qdisc", "fq-codel", "/etc/sysctl.d/a.conf", 2)),
 			[]string{"✗ The kernel refuses a value for default_qdisc."}},
-		{"a value that a script's command has", facts(writer(host.Writer{By: "ifupdown", File: "/etc/network/interfaces",
-			Line: 7, Sysctl: "net.ipv4.tcp_wmem", Value: "4096,65536,16777216"})),
+		{"a value that a script's command has", facts(writer(host.Writer{By: "ifupdown",
+			File: "/etc/network/interfaces", Line: 7, Sysctl: "net.ipv4.tcp_wmem", Value: "4096,65536,16777216"})),
 			[]string{"✗ The kernel refuses a value for tcp_wmem."}},
 		{"a value that a script fills in", facts(writer(host.Writer{By: "ifupdown", File: "/etc/network/interfaces",
 			Line: 7, Sysctl: "net.ipv4.tcp_wmem", Value: "$WMEM"})), []string{"✓ Nothing to do."}},
@@ -371,6 +376,35 @@ func servers(t *testing.T) []diagnosed {
 		{"tuned", facts(set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/99-z.conf", 1),
 			writer(host.Writer{By: "tuned", File: "/etc/tuned/p/tuned.conf", Line: 3, Sysctl: "net.ipv4.tcp_fastopen",
 				Value: "3"})), []string{"! tcp_fastopen is set by several, to different values."}},
+		{"tuned, and its files again", facts(set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/99-z.conf", 1),
+			writer(host.Writer{By: "tuned", File: "/etc/tuned/p/tuned.conf", Line: 3, Sysctl: "net.ipv4.tcp_fastopen",
+				Value: "3", Yields: true})), []string{"! tcp_fastopen is set by several, to different values."}},
+		{"bbr by ufw", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+			writer(host.Writer{By: "ufw", File: "/etc/ufw/sysctl.conf", Line: 3, Sysctl: congestionControl,
+				Value: "bbr"})), []string{"✓ Nothing to do."}},
+		{"bbr, and a script that may set it", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+			writer(host.Writer{By: "rc.local", File: "/etc/rc.local", Line: 3, Sysctl: host.SomeSetting})),
+			[]string{"! tcp_congestion_control is bbr, and no file says so."}},
+		{"bbr by a file of the wrong name", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/99-bbr", Line: 1, Sysctl: congestionControl,
+				Value: "bbr", Idle: "its name does not end in .conf"}),
+			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/99-bbr", Line: 2, Sysctl: tcpECN, Value: "1",
+				Idle: "its name does not end in .conf"})), []string{"! /etc/sysctl.d/99-bbr has no effect."}},
+		{"a file of the wrong name that is not missed", facts(idle(host.Writer{By: host.SysctlDir,
+			File: "/etc/sysctl.d/old", Line: 1, Sysctl: tcpECN, Value: "0x2", Idle: "its name does not end in .conf"}),
+			set("ipv4.tcp_ecn", "2", "/etc/sysctl.d/a.conf", 1)), []string{"✓ Nothing to do."}},
+		{"rc.local that is not executable", facts(idle(host.Writer{By: "rc.local", File: "/etc/rc.local", Line: 2,
+			Qdisc: "cake", Rate: 20e6, Dev: "eth0", Idle: host.NotExecutable})),
+			[]string{"! /etc/rc.local has no effect."}},
+		{"a script that run-parts passes over", facts(idle(host.Writer{By: "ifupdown",
+			File: "/etc/network/if-up.d/q.sh", Line: 2, Qdisc: "cake", Dev: "eth0", Idle: "run-parts passes over it"})),
+			[]string{"! /etc/network/if-up.d/q.sh has no effect."}},
+		{"networkd sets this queue with another rate", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1),
+			writer(host.Writer{By: "networkd", File: "/etc/systemd/network/a.network", Line: 3, Qdisc: "cake",
+				Dev: "eth0", Rate: 20e6})), []string{"! networkd sets cake with 20mbit on eth0."}},
+		{"networkd sets this queue and this rate", facts(uplink(t, "cake bandwidth 20mbit dual-dsthost", 1),
+			writer(host.Writer{By: "networkd", File: "/etc/systemd/network/a.network", Line: 3, Qdisc: "cake",
+				Dev: "eth0", Rate: 20e6})), []string{"✓ Nothing to do."}},
 		{"tuned alone", facts(sysctl("ipv4.tcp_fastopen", "3"),
 			writer(host.Writer{By: "tuned", File: "/etc/tuned/p/tuned.conf", Line: 3, Sysctl: "net.ipv4.tcp_fastopen",
 				Value: "3"})), []string{"✓ Nothing to do."}},

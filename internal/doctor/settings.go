@@ -29,11 +29,28 @@ func overridden(p *patient) (found []Finding) {
 			Title: text.Short(name) + " is set by several, to different values.",
 			Seen: fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", wins.Where(), wins.Value,
 				strings.Join(losers, "; "), p.Sysctls[name].Value),
-			Why:    "Which one is in force depends on who came last.",
+			Why:    p.decides(name),
 			Remark: "remove all lines but one",
 		})
 	}
 	return found
+}
+
+// decides says which of several lines of a setting is in force in the end.
+func (p *patient) decides(sysctl string) string {
+	yields, stays := false, false
+	for _, w := range p.deep.Writers {
+		if w.Sysctl == sysctl {
+			yields, stays = yields || w.Yields, stays || !w.Yields
+		}
+	}
+	switch {
+	case yields && !stays:
+		return "TuneD applies the files of sysctl.d again after its own (reapply_sysctl), so these win."
+	case !stays:
+		return "The line that is read last wins."
+	}
+	return "Which one is in force depends on who came last."
 }
 
 // losers are the lines that set what another line wins, to another value.
@@ -72,10 +89,14 @@ func changedSince(p *patient) (found []Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Sysctls)) {
 		now := p.Sysctls[name].Value
-		written := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool { return w.Sysctl == name })
+		written := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool {
+			return w.Sysctl == name && !(w.Yields && !p.Leaves(name, w.Value, now))
+		})
 		// What came from a file that the boot does not read has been said already.
 		unread := slices.ContainsFunc(p.deep.Settings, func(s host.Setting) bool {
 			return s.Sysctl == name && s.Unread && p.Leaves(name, s.Value, now)
+		}) || slices.ContainsFunc(p.deep.Idle, func(w host.Writer) bool {
+			return w.Sysctl == name && p.Leaves(name, w.Value, now)
 		})
 		if written || unread {
 			continue
@@ -85,17 +106,30 @@ func changedSince(p *patient) (found []Finding) {
 		case ok && p.Takes(name, wins.Value, now).Refused == "" && !p.Leaves(name, wins.Value, now):
 			found = append(found, changed(wins, now))
 		case !ok && p.foreign(name, now):
-			found = append(found, Finding{
-				Code: "setting-in-no-file", Severity: Notable,
-				Plain: "The next reboot undoes a setting: " + text.Short(name) + " is in no file.",
-				Title: fmt.Sprintf("%s is %s, and no file says so.", text.Short(name), now),
-				Seen:  "Read from " + host.SysctlPath(name) + ".",
-				Why:   "The next boot brings the kernel's own value back.",
-				Try:   "weir plan", Remark: "says whether it is worth keeping",
-			})
+			found = append(found, p.inNoFile(name, now))
 		}
 	}
 	return found
+}
+
+// inNoFile is about a value that only a command can have set.
+func (p *patient) inNoFile(sysctl, now string) Finding {
+	f := Finding{
+		Code: "setting-in-no-file", Severity: Notable,
+		Plain: "The next reboot undoes a setting: " + text.Short(sysctl) + " is in no file.",
+		Title: fmt.Sprintf("%s is %s, and no file says so.", text.Short(sysctl), now),
+		Seen:  "Read from " + host.SysctlPath(sysctl) + ".",
+		Why:   "The next boot brings the kernel's own value back.",
+		Try:   "weir plan", Remark: "says whether it is worth keeping",
+	}
+	i := slices.IndexFunc(p.deep.Writers, func(w host.Writer) bool { return w.Sysctl == host.SomeSetting })
+	if i >= 0 {
+		where := p.deep.Writers[i].Where()
+		f.Plain = "The next reboot may undo a setting: " + text.Short(sysctl) + " is in no file that was understood."
+		f.Seen += " " + where + " runs sysctl with what was not understood."
+		f.Why = "The next boot brings the kernel's own value back, unless " + where + " sets it."
+	}
+	return f
 }
 
 // changed is about a value that is not the one which a line sets at boot.

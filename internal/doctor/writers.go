@@ -29,18 +29,23 @@ func otherWriters(p *patient) (found []Finding) {
 				Try: "weir status", Remark: "tells what has drifted",
 			})
 		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Means(p.link.Name):
-		case w.Qdisc != root.Kind && w.Qdisc != p.queueName():
+		case w.Qdisc != root.Kind && w.Qdisc != p.queueName() || w.Rate != 0 && w.Rate != p.enforced():
 			found = append(found, Finding{
 				Code: "queue-set-by-others", Severity: Notable,
-				Plain:  fmt.Sprintf("The next reboot replaces the queue of %s: %s sets another.", p.link.Name, w.By),
-				Title:  fmt.Sprintf("%s sets %s on %s.", w.By, w.Qdisc, cmp.Or(w.Dev, "a device")),
-				Seen:   fmt.Sprintf("%s; %s has %s now.", w.Where(), p.link.Name, root.Kind),
-				Why:    "At the next boot, or when the device appears again, it takes the place of what is there.",
+				Plain:  fmt.Sprintf("Something may replace the queue of %s: %s sets another.", p.link.Name, w.By),
+				Title:  fmt.Sprintf("%s sets %s on %s.", w.By, w.Queue(), w.Device()),
+				Seen:   fmt.Sprintf("%s; %s has %s now.", w.Where(), p.link.Name, p.present(root.Kind)),
+				Why:    "It does so " + w.When() + ", and takes the place of what is there.",
 				Remark: "remove the line, or what it competes with",
 			})
 		}
 	}
 	return found
+}
+
+// present is a discipline of the uplink with the rate that is enforced.
+func (p *patient) present(kind string) string {
+	return host.Writer{Qdisc: kind, Rate: p.enforced()}.Queue()
 }
 
 // udevNames finds rules that wait for the uplink by a name that it may not have when it appears.

@@ -26,6 +26,7 @@ type Deep struct {
 	// of sysctls in files, in the order in which they are read
 	Settings   []Setting   `json:"settings,omitempty"`
 	Writers    []Writer    `json:"writers,omitempty"` // who else sets what plans set
+	Idle       []Writer    `json:"idle,omitempty"`    // and what would, but has no effect
 	Sockets    Sockets     `json:"sockets"`           // live TCP connections
 	SYN        SYN         `json:"syn"`               // how connections were opened since the boot
 	TCPMemory  TCPMemory   `json:"tcp_memory"`
@@ -172,7 +173,7 @@ func readOwners(root fs.FS) (*Deep, *tree) {
 	t := &tree{root: root, left: 16 << 20, deep: d}
 	d.Loader = t.loader()
 	d.Settings = t.settings(d.Loader)
-	d.Writers = t.writers()
+	d.Writers, d.Idle = t.writers()
 	return d, t
 }
 

@@ -167,7 +167,7 @@ func TestWriters(t *testing.T) {
 		"etc/systemd/network/10-up.network":                    file("[Match]\nName=ens4\n[CAKE]\nBandwidth=50M\n"),
 		"etc/systemd/network/10-up.network.d/q.conf":           file("[FairQueueing]\n"),
 		"etc/NetworkManager/system-connections/w.nmconnection": file("[tc]\nqdisc.root=fq_codel\n"),
-		"etc/rc.local": file(
+		"etc/rc.local": executable(
 			"#!/bin/sh\necho bbr > /proc/sys/net/ipv4/tcp_congestion_control\n"),
 		"etc/modules-load.d/x.conf": file("sch_dualpi2\ntcp_bbr\n"),
 		"etc/tuned/active_profile":  file("mine ../../etc\n"),
@@ -219,7 +219,8 @@ func TestUdevNames(t *testing.T) {
 		`ACTION=="add", SUBSYSTEM=="net", NAME="ens3"`:           "",
 		`ACTION=="add", ENV{NAME}=="x", ATTRS{address}=="52:54"`: "",
 	} {
-		if w := scan("udev", "a.rules", []byte(rule+run)); len(w) != 1 || w[0].Name != want {
+		w := settings(fstest.MapFS{"etc/udev/rules.d/a.rules": file(rule + run)}).Writers
+		if len(w) != 1 || w[0].Name != want {
 			t.Errorf("%s: %+v, want %q", rule, w, want)
 		}
 	}

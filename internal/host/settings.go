@@ -136,6 +136,12 @@ func (t *tree) settings(loader string) []Setting {
 		}
 		manual.add(s, at)
 	}
+	if loader == SystemdSysctl {
+		for _, s := range t.credential() {
+			all = append(all, s)
+			boot.add(s, len(all)-1)
+		}
+	}
 	set := map[string]bool{}
 	if loader != "" {
 		for _, at := range boot.at() {
@@ -153,6 +159,18 @@ func (t *tree) settings(loader string) []Setting {
 		all[at].Manual = true
 	}
 	return all
+}
+
+// credential returns the lines that systemd-sysctl(8) is handed by its manager, after all files.
+func (t *tree) credential() []Setting {
+	for _, dir := range []string{"run/credentials/@system", "etc/credstore", "run/credstore", "usr/lib/credstore"} {
+		name := path.Join(dir, "sysctl.extra")
+		if _, ok := t.resolve(name); ok {
+			lines := parseSysctls(t.read(name))
+			return lines.of("/" + name)
+		}
+	}
+	return nil
 }
 
 // commandLine returns what the kernel was told to set before init. That is of the first network namespace, and so no

@@ -3,12 +3,15 @@
 package host
 
 import (
-	"bytes"
+	"cmp"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"weir/internal/units"
 )
 
 // Writer is a line, outside the sysctl files, by which something else on the host sets what plans set: a sysctl, or the
@@ -22,9 +25,27 @@ type Writer struct {
 	Qdisc  string `json:"qdisc,omitempty"` // that it sets, on Dev if that is known, or that a module is loaded for
 	Dev    string `json:"dev,omitempty"`
 	// of udev's: the device's name at its "add" event, without which the line is not run
-	Name string `json:"name,omitempty"`
-	Text string `json:"text,omitempty"` // of the line
+	Name string     `json:"name,omitempty"`
+	Rate units.Rate `json:"rate,omitempty"` // of that queue, where the line says it
+	Idle string     `json:"idle,omitempty"` // why the line has no effect
+	// TuneD sets sysctls, and then those of /etc/sysctl.d again (reapply_sysctl in tuned-main.conf(5))
+	Yields bool   `json:"yields,omitempty"`
+	Text   string `json:"text,omitempty"` // of the line
 }
+
+// What a writer sets where a line is a command that only its program understands.
+const (
+	SomeQueue   = "a queue"
+	SomeSetting = "a setting"
+)
+
+// SysctlDir is who reads a file of /etc/sysctl.d of another name than it should have; NotExecutable why a script has no
+// effect.
+const (
+	SysctlDir     = "sysctl.d"
+	NotExecutable = "it is not executable"
+	unnamedReason = "its name does not end in .conf"
+)
 
 // Where says where it is, as compilers do: "FILE:LINE".
 func (w Writer) Where() string { return where(w.File, w.Line) }
@@ -44,152 +65,240 @@ func means(written, dev string) bool {
 		})
 }
 
-// places are where administrators and their tools put such lines. What packages ship below /usr is not looked at: no
-// package of Debian's sets a queue there.
-func places() []struct{ by, dir, suffix string } {
-	return []struct{ by, dir, suffix string }{
-		{"udev", "etc/udev/rules.d", ".rules"},
-		{"udev", "run/udev/rules.d", ".rules"},
-		{"systemd unit", "etc/systemd/system", ".service"},
-		{"systemd unit", "run/systemd/system", ".service"},
-		{"networkd", "etc/systemd/network", ".network"},
-		{"networkd", "run/systemd/network", ".network"},
-		{"networkd-dispatcher", "etc/networkd-dispatcher/routable.d", ""},
-		{"NetworkManager", "etc/NetworkManager/system-connections", ".nmconnection"},
-		{"NetworkManager", "etc/NetworkManager/dispatcher.d", ""},
-		{"ifupdown", "etc/network/interfaces.d", ""},
-		{"ifupdown", "etc/network/if-up.d", ""},
-		{"netplan", "etc/netplan", ".yaml"},
-		{"cloud-init", "etc/cloud/cloud.cfg.d", ".cfg"},
-		{"cron", "etc/cron.d", ""},
-		{"modules-load", "etc/modules-load.d", ".conf"},
+// spot is where administrators and their tools put such lines.
+type spot struct {
+	by     string
+	dir    string
+	suffix string // of the names that count
+	sub    string // what is looked at are the folders of this suffix in dir
+	file   string // the only file that is looked at
+	runs   runs
+	when   string // the lines take effect
+}
+
+// runs is how the lines of a place come to be run.
+type runs int
+
+const (
+	isRead     runs = iota // by a program that knows its words
+	isCommands             // so, and it has commands in it
+	isScript               // each file is a program, if it may be executed
+	isPart                 // so, by run-parts(8), which passes over most names with a dot
+)
+
+// spots are all of them. What packages ship below /usr is not looked at: no package of Debian's sets a queue there.
+func spots() []spot {
+	const (
+		boot, up, tunnel = "at every boot", "whenever the device comes up", "whenever the tunnel comes up"
+		appears, starts  = "whenever the device appears", "whenever the unit starts"
+		times, built     = "at its times", "when the system is built"
+	)
+	return []spot{
+		{by: "udev", dir: "etc/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
+		{by: "udev", dir: "run/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
+		{by: "systemd unit", dir: "etc/systemd/system", suffix: ".service", runs: isCommands, when: starts},
+		{by: "systemd unit", dir: "run/systemd/system", suffix: ".service", runs: isCommands, when: starts},
+		{by: "systemd unit", dir: "etc/systemd/system", sub: ".service.d", suffix: ".conf", runs: isCommands,
+			when: starts},
+		{by: "systemd unit", dir: "run/systemd/system", sub: ".service.d", suffix: ".conf", runs: isCommands,
+			when: starts},
+		{by: "networkd", dir: "etc/systemd/network", suffix: ".network", when: up},
+		{by: "networkd", dir: "run/systemd/network", suffix: ".network", when: up},
+		{by: "networkd", dir: "etc/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
+		{by: "networkd", dir: "run/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
+		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher/routable.d", runs: isScript, when: up},
+		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher/configured.d", runs: isScript, when: up},
+		{by: "NetworkManager", dir: "etc/NetworkManager/system-connections", suffix: ".nmconnection", when: up},
+		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d", runs: isScript, when: up},
+		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/pre-up.d", runs: isScript, when: up},
+		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/no-wait.d", runs: isScript, when: up},
+		{by: "ifupdown", dir: "etc/network/interfaces.d", runs: isCommands, when: up},
+		{by: "ifupdown", file: "etc/network/interfaces", runs: isCommands, when: up}, // Proxmox's and Alpine's, too
+		{by: "ifupdown", dir: "etc/network/if-pre-up.d", runs: isPart, when: up},
+		{by: "ifupdown", dir: "etc/network/if-up.d", runs: isPart, when: up},
+		{by: "netplan", dir: "etc/netplan", suffix: ".yaml", when: up},
+		{by: "wg-quick", dir: "etc/wireguard", suffix: ".conf", runs: isCommands, when: tunnel},
+		{by: "OpenVPN", dir: "etc/openvpn", suffix: ".conf", runs: isCommands, when: tunnel},
+		{by: "OpenVPN", dir: "etc/openvpn/client", suffix: ".conf", runs: isCommands, when: tunnel},
+		{by: "OpenVPN", dir: "etc/openvpn/server", suffix: ".conf", runs: isCommands, when: tunnel},
+		{by: "ppp", dir: "etc/ppp/ip-up.d", runs: isPart, when: tunnel},
+		{by: "ppp", dir: "etc/ppp/ipv6-up.d", runs: isPart, when: tunnel},
+		{by: "ppp", file: "etc/ppp/ip-up", runs: isScript, when: tunnel},
+		{by: "cloud-init", dir: "etc/cloud/cloud.cfg.d", suffix: ".cfg", runs: isCommands, when: boot},
+		{by: "cloud-init", file: "etc/cloud/cloud.cfg", runs: isCommands, when: boot},
+		{by: "cloud-init", file: "var/lib/cloud/instance/cloud-config.txt", runs: isCommands, when: boot},
+		{by: "cloud-init", dir: "var/lib/cloud/scripts/per-boot", runs: isScript, when: boot},
+		{by: "cron", dir: "etc/cron.d", runs: isCommands, when: times},
+		{by: "cron", file: "etc/crontab", runs: isCommands, when: times},
+		{by: "cron", file: "var/spool/cron/crontabs/root", runs: isCommands, when: times},
+		{by: "cron", file: "var/spool/cron/root", runs: isCommands, when: times}, // Fedora's
+		{by: "cron", file: "etc/crontabs/root", runs: isCommands, when: times},   // Alpine's
+		{by: "cron", dir: "etc/cron.hourly", runs: isPart, when: times},
+		{by: "cron", dir: "etc/cron.daily", runs: isPart, when: times},
+		{by: "rc.local", file: "etc/rc.local", runs: isScript, when: boot},
+		{by: "init", dir: "etc/init.d", runs: isScript, when: boot},
+		{by: "local.d", dir: "etc/local.d", suffix: ".start", runs: isScript, when: boot}, // OpenRC's
+		{by: "NixOS", dir: "etc/nixos", suffix: ".nix", runs: isCommands, when: built},
+		{by: "modules-load", dir: "etc/modules-load.d", suffix: ".conf", when: boot},
+		{by: "modules-load", file: "etc/modules", when: boot},
 	}
 }
 
-func (t *tree) writers() []Writer {
-	var found []Writer
-	for _, p := range places() {
-		for _, name := range t.list(p.dir, p.suffix) {
-			found = append(found, scan(p.by, path.Join(p.dir, name), t.read(path.Join(p.dir, name)))...)
-		}
-		// Drop-ins: etc/systemd/network/10-x.network.d/y.conf.
-		if p.by == "networkd" {
-			for _, dir := range t.dropIns(p.dir) {
-				for _, name := range t.list(dir, ".conf") {
-					found = append(found, scan(p.by, path.Join(dir, name), t.read(path.Join(dir, name)))...)
-				}
-			}
+// Device is the device whose queue it sets, as far as that is known.
+func (w Writer) Device() string { return cmp.Or(w.Dev, "a device") }
+
+// Queue is what it sets on a device.
+func (w Writer) Queue() string {
+	if w.Rate != 0 {
+		return w.Qdisc + " with " + w.Rate.String()
+	}
+	return w.Qdisc
+}
+
+// When says when the line takes effect.
+func (w Writer) When() string {
+	switch w.By {
+	case "ufw":
+		return "whenever the firewall starts"
+	case "tuned":
+		return "whenever TuneD starts"
+	}
+	for _, p := range spots() {
+		if p.by == w.By {
+			return p.when
 		}
 	}
-	for _, f := range []struct{ by, path string }{
-		{"ifupdown", "etc/network/interfaces"}, {"rc.local", "etc/rc.local"}, {"cloud-init", "etc/cloud/cloud.cfg"},
-		{"modules-load", "etc/modules"},
-	} {
-		found = append(found, scan(f.by, f.path, t.read(f.path))...)
+	return "at every boot"
+}
+
+// writers gives the lines that set something, and those that do not, though somebody meant them to.
+func (t *tree) writers() (found, idle []Writer) {
+	s := scanner{tree: t, called: map[string]bool{}}
+	for _, p := range spots() {
+		for _, name := range t.files(p) {
+			s.scan(p.by, name, t.read(name), p.runs, t.idle(p, name))
+		}
 	}
-	found = append(found, t.tuned()...)
+	for _, name := range t.sourced() {
+		s.scan("ifupdown", name, t.read(name), isCommands, "")
+	}
+	for _, w := range slices.Concat(s.found, t.ufw(), t.tuned(), t.unnamed()) {
+		if w.Idle != "" {
+			idle = append(idle, w)
+		} else {
+			found = append(found, w)
+		}
+	}
 	for _, dir := range []string{"etc/systemd/system/multi-user.target.wants",
 		"etc/systemd/system/default.target.wants"} {
 		if slices.Contains(t.list(dir, "bpftune.service"), "bpftune.service") {
 			found = append(found, Writer{By: "bpftune", File: "/" + dir + "/bpftune.service"})
 		}
 	}
+	return found, idle
+}
+
+// files are the paths of a place's files.
+func (t *tree) files(p spot) (names []string) {
+	switch {
+	case p.file != "":
+		return []string{p.file}
+	case p.sub != "":
+		for _, sub := range t.subdirectories(p.dir) {
+			if strings.HasSuffix(sub, p.sub) {
+				names = append(names, t.files(spot{dir: path.Join(p.dir, sub), suffix: p.suffix})...)
+			}
+		}
+		return names
+	}
+	for _, name := range t.list(p.dir, p.suffix) {
+		names = append(names, path.Join(p.dir, name))
+	}
+	return names
+}
+
+// partName is what run-parts(8) runs.
+var partName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// idle says why a file of a place is not run; "" if it is.
+func (t *tree) idle(p spot, name string) string {
+	if p.runs == isPart && !partName.MatchString(path.Base(name)) {
+		return "run-parts passes over a name like that"
+	}
+	if p.runs == isScript || p.runs == isPart {
+		name, _ = t.resolve(name)
+		if info, err := fs.Stat(t.root, name); err == nil && info.Mode()&0o111 == 0 {
+			return NotExecutable
+		}
+	}
+	return ""
+}
+
+// sourced are the files that ifupdown is told to read besides (interfaces(5)).
+func (t *tree) sourced() (names []string) {
+	for l := range strings.Lines(string(t.read("etc/network/interfaces"))) {
+		words := strings.Fields(l)
+		if len(words) != 2 || words[0] != "source" && words[0] != "source-directory" {
+			continue
+		}
+		pattern := words[1]
+		if !path.IsAbs(pattern) {
+			pattern = path.Join("/etc/network", pattern)
+		}
+		if words[0] == "source-directory" {
+			pattern = path.Join(pattern, "*")
+		}
+		matches, _ := fs.Glob(t.root, path.Clean(pattern)[1:])
+		for _, name := range matches {
+			if path.Dir(name) != "etc/network/interfaces.d" && len(names) < 256 {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// ufw reads the sysctl file that the firewall applies when it starts (ufw-framework(8)).
+func (t *tree) ufw() (found []Writer) {
+	file, enabled := "etc/ufw/sysctl.conf", false
+	for l := range strings.Lines(string(t.read("etc/default/ufw"))) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(l), "IPT_SYSCTL="); ok {
+			file = strings.TrimPrefix(path.Clean("/"+strings.Trim(name, `"'`)), "/")
+		}
+	}
+	for l := range strings.Lines(string(t.read("etc/ufw/ufw.conf"))) {
+		if strings.ToLower(strings.TrimSpace(l)) == "enabled=yes" {
+			enabled = true
+		}
+	}
+	if !enabled {
+		return nil
+	}
+	return t.assigned("ufw", file, "")
+}
+
+// unnamed are the lines of files in /etc/sysctl.d that no loader reads for their names.
+func (t *tree) unnamed() (found []Writer) {
+	for _, name := range t.list("etc/sysctl.d", "") {
+		if !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
+			found = append(found, t.assigned(SysctlDir, path.Join("etc/sysctl.d", name),
+				unnamedReason)...)
+		}
+	}
 	return found
 }
 
-func (t *tree) dropIns(dir string) (dirs []string) {
-	matches := t.subdirectories(dir)
-	for _, name := range matches {
-		if strings.HasSuffix(name, ".network.d") {
-			dirs = append(dirs, path.Join(dir, name))
-		}
-	}
-	return dirs
-}
+// putAside are names of files that somebody, or a package, does not want to be read.
+var putAside = regexp.MustCompile(
+	`^\.|^README|~$|\.(?:bak|old|orig|save|off|disabled|swp|example|sample|dpkg-\w+|rpm\w+|ucf-\w+)$`)
 
-var (
-	tcCommand = regexp.MustCompile(`(?:^|[^\w.-])tc\s+(?:-\S+\s+)*qdisc\s+(?:add|replace|change)\s(.*)`)
-	tcDev     = regexp.MustCompile(`\bdev\s+"?([\w.@:$%{}-]+)`)
-	tcRoot    = regexp.MustCompile(`\broot\b`)
-	tcKind    = regexp.MustCompile(`\broot\s+(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
-	nmQdisc   = regexp.MustCompile(`^qdisc\.root=(?:root\s+)?(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
-	section   = regexp.MustCompile(`^\[(\w+)\]$`)
-	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
-	udevAdd   = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
-	udevName  = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
-	setSysctl = regexp.MustCompile(
-		`(?:\b|/proc/sys/)(net[./](?:core|ipv4|ipv6|mptcp)[./][a-z_./]+)["']?\s*=\s*["']?([^\s"';&|]+)`)
-	echoSysctl = regexp.MustCompile(`echo\s+["']?([^"'>]+?)["']?\s*>\s*/proc/sys/(net/[a-z0-9_/]+)`)
-)
-
-// networkdKinds are networkd's sections that are queueing disciplines (systemd.network(5)).
-var networkdKinds = map[string]string{
-	"CAKE": "cake", "FairQueueing": "fq", "FairQueueingControlledDelay": "fq_codel", "ControlledDelay": "codel",
-	"TokenBucketFilter": "tbf", "HierarchyTokenBucket": "htb", "NetworkEmulator": "netem", "PIE": "pie",
-	"FlowQueuePIE": "fq_pie",
-}
-
-// scan finds the lines of a file that set something.
-func scan(by, file string, text []byte) (found []Writer) {
-	const mostText = 120
-	number, dev := 0, ""
-	for raw := range bytes.Lines(text) {
-		number++
-		if len(raw) > 4096 || !utf8.Valid(raw) {
-			continue
-		}
-		l := strings.TrimSpace(string(raw))
-		if l == "" || l[0] == '#' || l[0] == ';' {
-			continue
-		}
-		w := Writer{By: by, File: "/" + file, Line: number, Text: l}
-		if len([]rune(l)) > mostText {
-			w.Text = string([]rune(l)[:mostText]) + "…"
-		}
-		add := func() { found = append(found, w) }
-		switch {
-		case by == "networkd" && strings.HasPrefix(l, "Name="):
-			dev = strings.TrimPrefix(l, "Name=")
-		case by == "networkd":
-			if m := section.FindStringSubmatch(l); m != nil && networkdKinds[m[1]] != "" {
-				w.Qdisc, w.Dev = networkdKinds[m[1]], dev
-				add()
-			}
-		case by == "modules-load":
-			if kind, ok := strings.CutPrefix(l, "sch_"); ok {
-				w.Qdisc = kind
-				add()
-			}
-		case by == "NetworkManager" && nmQdisc.MatchString(l):
-			w.Qdisc = nmQdisc.FindStringSubmatch(l)[1]
-			add()
-		}
-		// What hangs below a root, or at the ingress, is no queue of its own.
-		if m := tcCommand.FindStringSubmatch(l); m != nil && tcRoot.MatchString(m[1]) {
-			w.Dev, w.Qdisc = "", "a queue"
-			if d := tcDev.FindStringSubmatch(m[1]); d != nil {
-				w.Dev = d[1]
-			}
-			if k := tcKind.FindStringSubmatch(m[1]); k != nil {
-				w.Qdisc = k[1]
-			}
-			if n := udevName.FindStringSubmatch(l); by == "udev" && n != nil && udevAdd.MatchString(l) {
-				w.Name = n[1]
-			}
-			add()
-		}
-		assigned := func(key, value string) {
-			if name := strings.ReplaceAll(key, "/", "."); slices.Contains(sysctls, name) {
-				w.Qdisc, w.Dev, w.Name = "", "", ""
-				w.Sysctl, w.Value = name, strings.Join(strings.Fields(value), " ")
-				add()
-			}
-		}
-		for _, m := range setSysctl.FindAllStringSubmatch(l, -1) {
-			assigned(m[1], m[2])
-		}
-		for _, m := range echoSysctl.FindAllStringSubmatch(l, -1) {
-			assigned(m[2], m[1])
+// assigned are the settings in a file with the words of sysctl.conf(5).
+func (t *tree) assigned(by, file, idle string) (found []Writer) {
+	lines := parseSysctls(t.read(file))
+	for _, s := range lines.of("/" + file) {
+		if s.Pattern == "" && !s.Keeps {
+			found = append(found, Writer{By: by, File: s.File, Line: s.Line, Sysctl: s.Sysctl, Value: s.Value,
+				Idle: idle})
 		}
 	}
 	return found
@@ -201,6 +310,12 @@ func (t *tree) tuned() (found []Writer) {
 	type step struct {
 		profile string
 		depth   int
+	}
+	reapplies := true // its default
+	for l := range strings.Lines(string(t.read("etc/tuned/tuned-main.conf"))) {
+		if key, value, _ := strings.Cut(l, "="); strings.TrimSpace(key) == "reapply_sysctl" {
+			reapplies = slices.Contains([]string{"1", "yes", "true", "on"}, strings.ToLower(strings.TrimSpace(value)))
+		}
 	}
 	var todo []step
 	for name := range strings.FieldsSeq(string(t.read("etc/tuned/active_profile"))) {
@@ -244,7 +359,7 @@ func (t *tree) tuned() (found []Writer) {
 						// ">" raises only, and quotes are the format's own.
 						value = strings.Join(strings.Fields(strings.Trim(strings.TrimPrefix(value, ">"), `"`)), " ")
 						found = append(found, Writer{By: "tuned", File: "/" + file, Line: number, Sysctl: name,
-							Value: value, Text: l})
+							Value: value, Yields: reapplies, Text: l})
 					}
 				}
 			}

@@ -283,6 +283,35 @@ func TestOverruledIsTold(t *testing.T) {
 	}
 }
 
+// Who else sets another queue on the device, or the same with another rate, is told of.
+func TestRivalsAreTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		writer host.Writer
+		want   string
+	}{
+		"another rate":  {host.Writer{By: "networkd", Qdisc: "cake", Rate: 20e6, Dev: "eth0"}, "cake with 20mbit"},
+		"another queue": {host.Writer{By: "rc.local", Qdisc: "fq", Dev: "$DEV"}, "fq at every boot"},
+		"not known":     {host.Writer{By: "cron", Qdisc: host.SomeQueue, Dev: "eth0"}, "a queue at its times"},
+		"the same":      {host.Writer{By: "networkd", Qdisc: "cake", Dev: "eth0"}, ""},
+		"elsewhere":     {host.Writer{By: "networkd", Qdisc: "fq", Dev: "eth7"}, ""},
+		"a setting":     {host.Writer{By: "rc.local", Sysctl: "net.ipv4.tcp_ecn", Value: "1"}, ""},
+	} {
+		c.writer.File, c.writer.Line = "/etc/rival", 7
+		p, err := planFor(Goal{Rate: 50e6}, with(t, func(f *host.Facts) {
+			f.Deep = &host.Deep{Writers: []host.Writer{c.writer}}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := fmt.Sprint(Overruled(p, with(t, func(f *host.Facts) {
+			f.Deep = &host.Deep{Writers: []host.Writer{c.writer}}
+		})))
+		if !strings.Contains(said, c.want) || strings.Contains(said, "/etc/rival:7") != (c.want != "") {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
 // overruling is a host on which a file that is read last sets tcp_notsent_lowat.
 func overruling(t *testing.T, value string) host.Facts {
 	return with(t, func(f *host.Facts) {

@@ -12,6 +12,7 @@ import (
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/kernel"
+	"weir/internal/qdisc"
 )
 
 // keep adds the files that bring what is planned back after a reboot, in the order in which they are to be written:
@@ -367,18 +368,37 @@ func sysctlFile(changes []Change, kept []*draft) string {
 	return header + "\n" + text
 }
 
+// rivals names who else sets another queue on a device, or the same with another rate.
+func rivals(dev string, want kernel.Queue, f host.Facts) (notes []Note) {
+	for _, w := range f.Deep.Writers {
+		if w.Qdisc == "" || w.By == "modules-load" || f.Qdiscs[w.Qdisc] == host.No || !w.Means(dev) {
+			continue
+		}
+		rate := slices.ContainsFunc(want.Stack, func(s qdisc.Spec) bool { return qdisc.Rate(s) == w.Rate })
+		if !want.Stack.Has(w.Qdisc) || w.Rate != 0 && !rate {
+			notes = append(notes, warning(dev, "%s, %s, sets %s %s: remove that line, or it may take the place of %s",
+				w.By, w.Where(), w.Queue(), w.When(), want))
+		}
+	}
+	return notes
+}
+
 // Overruled names the lines that set at boot, after the file that keeps a plan, something else than the plan does.
 func Overruled(p Plan, f host.Facts) (notes []Note) {
 	if f.Deep == nil {
 		return nil
 	}
 	for _, c := range p.Changes {
+		if queue, ok := c.New.(kernel.Queue); ok && c.Kind == kernel.Root {
+			notes = append(notes, rivals(c.Name, queue, f)...)
+		}
 		want, ok := c.New.(kernel.Setting)
 		if !ok {
 			continue
 		}
-		s, later := f.Deep.AtBoot(c.Name)
-		if !later || s.Name <= path.Base(host.SysctlFile) || f.Leaves(c.Name, s.Value, string(want)) {
+		s, set := f.Deep.AtBoot(c.Name)
+		later := s.Name > path.Base(host.SysctlFile) || s.Name == "" && s.File != host.CommandLine
+		if !set || !later || f.Leaves(c.Name, s.Value, string(want)) {
 			continue
 		}
 		says := fmt.Sprintf("%s says %s and is read later at boot", s.Where(), s.Value)

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"weir/internal/host"
+	"weir/internal/text"
+)
+
+// idleFiles finds files with settings or queues that nothing reads or runs.
+func idleFiles(p *patient) (found []Finding) {
+	if !p.initial() {
+		return nil
+	}
+	var files []string
+	lines := map[string][]host.Writer{}
+	for _, w := range p.deep.Idle {
+		if !p.misses(w) {
+			continue
+		}
+		if lines[w.File] == nil {
+			files = append(files, w.File)
+		}
+		lines[w.File] = append(lines[w.File], w)
+	}
+	for _, file := range files {
+		found = append(found, hasNoEffect(file, lines[file]))
+	}
+	return found
+}
+
+// hasNoEffect is about a file and its lines.
+func hasNoEffect(file string, lines []host.Writer) Finding {
+	var sets []string
+	for _, w := range lines {
+		if w.Sysctl != "" {
+			sets = append(sets, text.Short(w.Sysctl)+" to "+w.Value)
+		} else {
+			sets = append(sets, w.Queue()+" on "+w.Device())
+		}
+	}
+	f := Finding{
+		Code: "file-without-effect", Severity: Notable,
+		Plain:  "What somebody wrote into " + file + " has no effect.",
+		Title:  file + " has no effect.",
+		Seen:   fmt.Sprintf("It sets %s; %s.", strings.Join(sets, ", "), lines[0].Idle),
+		Why:    "No boot sets what it says.",
+		Remark: "if it is wanted",
+	}
+	switch base := path.Base(file); {
+	case lines[0].By == host.SysctlDir:
+		f.Try = "mv " + file + " " + file + ".conf"
+	case lines[0].Idle == host.NotExecutable:
+		f.Remark = "chmod +x " + file + ", if it is wanted"
+	default:
+		f.Try = "mv " + file + " " + path.Join(path.Dir(file), strings.ReplaceAll(base, ".", "-"))
+	}
+	return f
+}
+
+// misses reports whether a line that has no effect would have one: no other sets the same.
+func (p *patient) misses(w host.Writer) bool {
+	if w.Sysctl == "" {
+		return w.Means(p.link.Name)
+	}
+	_, here := p.Sysctls[w.Sysctl]
+	boot, set := p.deep.AtBoot(w.Sysctl)
+	return here && !(set && p.alike(w.Sysctl, boot.Value, w.Value))
+}

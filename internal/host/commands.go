@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"weir/internal/units"
+)
+
+// scanner finds the lines that set something, also in the scripts that they call.
+type scanner struct {
+	*tree
+	found  []Writer
+	called map[string]bool // scripts that have been read
+}
+
+var (
+	nmQdisc = regexp.MustCompile(`^qdisc\.root=(?:root\s+)?(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
+	section = regexp.MustCompile(`^\[(\w+)\]$`)
+	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
+	udevAdd  = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
+	udevName = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
+
+	tcCommand     = regexp.MustCompile(`(?:^|[^\w.$-])(?:tc|\$TC|\$\{TC\})["']?[\s,]+(.*)`)
+	netnsExec     = regexp.MustCompile(`\bnetns\s+exec\s+\S+\s+\S*$`)
+	sysctlKey     = regexp.MustCompile(`net[./](?:core|ipv4|ipv6|mptcp)[./][a-z0-9_./]+`)
+	sysctlCommand = regexp.MustCompile(`(?:^|[^\w.-])sysctl\s+(.*)`)
+	sysctlFile    = regexp.MustCompile(`(?:-\w*[pf]|--load)[\s=]+["']?/([\w./-]+)`)
+	procWrite     = regexp.MustCompile(
+		`(?:echo|printf)\s+(?:-\w+\s+)?["']?([^"'>|]+?)["']?\s*(?:>|\|\s*(?:sudo\s+)?tee\s)\s*` +
+			`/proc/sys/(net/[a-z0-9_/]+)`)
+	kindName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	script   = regexp.MustCompile(`(?:^|[\s"'=@!+:-])/([\w./+-]+)`)
+)
+
+// networkdKinds are networkd's sections that are queueing disciplines (systemd.network(5)).
+var networkdKinds = map[string]string{
+	"BandMultiQueueing": "multiq", "BFIFO": "bfifo", "CAKE": "cake", "ControlledDelay": "codel",
+	"DeficitRoundRobinScheduler": "drr", "EnhancedTransmissionSelection": "ets", "FairQueueing": "fq",
+	"FairQueueingControlledDelay": "fq_codel", "FlowQueuePIE": "fq_pie", "GenericRandomEarlyDetection": "gred",
+	"HeavyHitterFilter": "hhf", "HierarchyTokenBucket": "htb", "NetworkEmulator": "netem", "PFIFO": "pfifo",
+	"PFIFOFast": "pfifo_fast", "PFIFOHeadDrop": "pfifo_head_drop", "PIE": "pie", "QuickFairQueueing": "qfq",
+	"StochasticFairBlue": "sfb", "StochasticFairnessQueueing": "sfq", "TokenBucketFilter": "tbf",
+	"TrivialLinkEqualizer": "teql",
+}
+
+// scan finds the lines of a file that set something. Where they have no effect, idle says why.
+func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
+	const mostText = 120
+	var dev, in string
+	var queue *Writer // of networkd's section in which this is
+	end := func() {
+		if queue != nil {
+			s.found = append(s.found, *queue)
+		}
+		queue = nil
+	}
+	for number, l := range logicalLines(text) {
+		w := Writer{By: by, File: "/" + file, Line: number, Text: l, Idle: idle}
+		if len([]rune(l)) > mostText {
+			w.Text = string([]rune(l)[:mostText]) + "…"
+		}
+		key, value, _ := strings.Cut(l, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		m := section.FindStringSubmatch(l)
+		switch {
+		case by == "networkd" && m != nil:
+			end()
+			if in = m[1]; networkdKinds[in] != "" {
+				w.Qdisc, w.Dev = networkdKinds[in], dev
+				queue = &w
+			}
+			continue
+		case by == "networkd" && queue == nil && key == "Name" && in == "Match":
+			dev = value
+		case by == "networkd" && queue != nil && key == "Parent" && value != "root":
+			queue = nil // what hangs below a root, or at the ingress, is no queue of its own
+		case by == "networkd" && queue != nil && (key == "Bandwidth" || key == "Rate"):
+			queue.Rate = networkdRate(value)
+		case by == "modules-load":
+			if kind, ok := strings.CutPrefix(l, "sch_"); ok {
+				w.Qdisc = kind
+				s.found = append(s.found, w)
+			}
+		case by == "NetworkManager" && nmQdisc.MatchString(l):
+			w.Qdisc = nmQdisc.FindStringSubmatch(l)[1]
+			s.found = append(s.found, w)
+		}
+		s.commands(w, l)
+		if how != isRead {
+			s.follow(w, l)
+		}
+	}
+	end()
+}
+
+// logicalLines numbers the lines of a text that say something. One that a backslash continues is a single one.
+func logicalLines(text []byte) func(yield func(int, string) bool) {
+	const longest = 4096
+	return func(yield func(int, string) bool) {
+		number, first, whole := 0, 0, ""
+		for raw := range bytes.Lines(text) {
+			number++
+			if len(raw) > longest || !utf8.Valid(raw) {
+				whole = ""
+				continue
+			}
+			l := strings.TrimSpace(string(raw))
+			if whole == "" {
+				first = number
+			}
+			if part, continues := strings.CutSuffix(l, "\\"); continues && len(whole) < longest {
+				whole += part + " "
+				continue
+			}
+			l = strings.TrimSpace(whole + l)
+			whole = ""
+			if l != "" && l[0] != '#' && l[0] != ';' && !yield(first, l) {
+				return
+			}
+		}
+	}
+}
+
+// networkdRate reads a rate in its words: bit/s, with K, M or G of 1000. 0 if it is none.
+func networkdRate(value string) units.Rate {
+	rate, err := units.ParseTCRate(strings.ToLower(value) + "bit")
+	if err != nil {
+		return 0
+	}
+	return rate
+}
+
+// commands finds what the commands of a line set.
+func (s *scanner) commands(w Writer, l string) {
+	for rest := l; ; {
+		at := tcCommand.FindStringSubmatchIndex(rest)
+		if at == nil {
+			break
+		}
+		before, args := rest[:at[2]], rest[at[2]:]
+		rest = args
+		if netnsExec.MatchString(strings.TrimSuffix(before, " ")) {
+			continue
+		}
+		q, ok := parseTC(args)
+		if !ok {
+			continue
+		}
+		x := w
+		x.Qdisc, x.Dev, x.Rate = q.Qdisc, q.Dev, q.Rate
+		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil && udevAdd.MatchString(l) {
+			x.Name = n[1]
+		}
+		s.found = append(s.found, x)
+	}
+	assign := func(key, value string) {
+		if name := strings.ReplaceAll(key, "/", "."); slices.Contains(sysctls, name) {
+			x := w
+			x.Sysctl, x.Value = name, joined(value)
+			s.found = append(s.found, x)
+		}
+	}
+	for _, at := range sysctlKey.FindAllStringIndex(l, -1) {
+		if value, ok := assignedTo(l, at[0], at[1]); ok {
+			assign(l[at[0]:at[1]], value)
+		}
+	}
+	for _, m := range procWrite.FindAllStringSubmatch(l, -1) {
+		assign(m[2], m[1])
+	}
+	m := sysctlCommand.FindStringSubmatch(l)
+	switch {
+	case m == nil || w.Idle != "":
+	case sysctlFile.MatchString(m[1]):
+		file := sysctlFile.FindStringSubmatch(m[1])[1]
+		if !strings.HasPrefix(file, "etc/sysctl.") { // which are read at boot, or said not to be
+			s.found = append(s.found, s.assigned(w.By, path.Clean(file), w.Idle)...)
+		}
+	case strings.Contains(m[1], "$") && !sysctlKey.MatchString(m[1]) && strings.Contains(m[1], "="):
+		w.Sysctl = SomeSetting
+		s.found = append(s.found, w)
+	}
+}
+
+// assignedTo is the value that a line gives to the key in l[from:to].
+func assignedTo(l string, from, to int) (value string, ok bool) {
+	quote := ""
+	if from > 0 && strings.ContainsAny(l[from-1:from], `"'`) {
+		quote = l[from-1 : from]
+	}
+	rest := l[to:]
+	if quote != "" && strings.HasPrefix(rest, quote) {
+		quote, rest = "", rest[1:] // only the key is in quotes
+	}
+	rest, ok = strings.CutPrefix(strings.TrimLeft(strings.TrimPrefix(rest, "}"), " \t"), "=")
+	if !ok || strings.HasPrefix(rest, "=") {
+		return "", false // none, or a comparison
+	}
+	rest = strings.TrimLeft(rest, " \t")
+	if quote == "" && rest != "" && strings.ContainsAny(rest[:1], `"'`) {
+		quote, rest = rest[:1], rest[1:]
+	}
+	if quote == "" {
+		quote = " \t\"';&|,]"
+	}
+	if end := strings.IndexAny(rest, quote); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest, rest != "" && !strings.HasPrefix(rest, "lib.mk")
+}
+
+// parseTC reads the arguments of tc(8) as its own program does: it takes the beginning of a word for the word. It finds
+// what sets the queue at the root of a device.
+func parseTC(args string) (w Writer, ok bool) {
+	var words []string
+	for _, word := range strings.Fields(args) {
+		word = strings.Trim(word, `"'[],`)
+		bare := strings.TrimRight(word, ";)")
+		if word != "" && !strings.ContainsAny(word[:1], ";&|#)") {
+			words = append(words, bare)
+		}
+		if bare != word || word == "" || strings.ContainsAny(word[:1], ";&|#)") {
+			break
+		}
+	}
+	next := func() (word string) {
+		if len(words) > 0 {
+			word, words = words[0], words[1:]
+		}
+		return word
+	}
+	word := next()
+	for strings.HasPrefix(word, "-") {
+		if option := strings.TrimLeft(word, "-"); option != "" && strings.HasPrefix("netns", option) {
+			return Writer{}, false
+		}
+		word = next()
+	}
+	verb := next()
+	begins := func(word string, of ...string) bool {
+		return word != "" && slices.ContainsFunc(of, func(s string) bool { return strings.HasPrefix(s, word) })
+	}
+	if !begins(word, "qdisc") || !begins(verb, "add", "replace", "change") {
+		return Writer{}, false
+	}
+	w.Qdisc = SomeQueue
+	root := false
+	for len(words) > 0 {
+		switch word := next(); word {
+		case "root":
+			root = true
+		case "dev":
+			w.Dev = next()
+		case "handle", "ingress_block", "egress_block":
+			next()
+		case "parent", "ingress", "clsact":
+			return Writer{}, false // what hangs below a root, or at the ingress, is no queue of its own
+		case "stab":
+			for len(words) > 1 && slices.Contains([]string{"mtu", "mpu", "tsize", "overhead", "linklayer"}, words[0]) {
+				words = words[2:]
+			}
+		default:
+			if kindName.MatchString(word) {
+				w.Qdisc = word
+			}
+			w.Rate = rateIn(words)
+			words = nil
+		}
+	}
+	return w, root
+}
+
+// rateIn is the rate among a discipline's options; 0 if there is none.
+func rateIn(options []string) units.Rate {
+	for i, option := range options {
+		if i+1 < len(options) && (option == "bandwidth" || option == "rate") {
+			if rate, err := units.ParseTCRate(options[i+1]); err == nil {
+				return rate
+			}
+		}
+	}
+	return 0
+}
+
+// follow looks into the scripts that a line names.
+func (s *scanner) follow(w Writer, l string) {
+	const most = 64
+	for _, m := range script.FindAllStringSubmatch(l, -1) {
+		name := path.Clean(m[1])
+		top, _, _ := strings.Cut(name, "/")
+		ofKernel := top == "proc" || top == "sys" || top == "dev"
+		if len(s.called) >= most || s.called[name] || ofKernel || !fs.ValidPath(name) {
+			continue
+		}
+		if text := s.readScript(name); text != nil {
+			s.called[name] = true
+			s.scan(w.By, name, text, isCommands, w.Idle)
+		}
+	}
+}
+
+// readScript gives a script's text; nil if a file is none.
+func (t *tree) readScript(name string) []byte {
+	resolved, ok := t.resolve(name)
+	if !ok {
+		return nil
+	}
+	file, err := t.root.Open(resolved)
+	if err != nil {
+		return nil
+	}
+	var magic [2]byte
+	n, _ := file.Read(magic[:])
+	file.Close()
+	if n < 2 || string(magic[:]) != "#!" {
+		return nil
+	}
+	return t.read(name)
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func executable(s string) *fstest.MapFile {
+	f := file(s)
+	f.Mode = 0o755
+	return f
+}
+
+// The places where something sets a queue or a setting, and the ways in which it is written there.
+func TestPlaces(t *testing.T) {
+	const bbr, tc = "net.ipv4.tcp_congestion_control", "tc qdisc replace dev eth0 root cake bandwidth 20mbit\n"
+	const shaped, begin = " cake with 20mbit on eth0", "#!/bin/sh\n"
+	for name, test := range map[string]struct {
+		files fstest.MapFS
+		want  string // "BY FILE:LINE WHAT", those without effect in brackets; separated by "; "
+	}{
+		"ufw": {fstest.MapFS{"etc/ufw/ufw.conf": file("ENABLED=yes\n"),
+			"etc/default/ufw":     file("IPT_SYSCTL=/etc/ufw/sysctl.conf\n"),
+			"etc/ufw/sysctl.conf": file("# x\nnet/ipv4/tcp_congestion_control=bbr\n")},
+			"ufw /etc/ufw/sysctl.conf:2 " + bbr + "=bbr"},
+		"ufw with a file elsewhere": {fstest.MapFS{"etc/ufw/ufw.conf": file("ENABLED=yes\n"),
+			"etc/default/ufw": file("IPT_SYSCTL=\"/etc/own.conf\"\n"), "etc/own.conf": file(bbr + " = bbr\n")},
+			"ufw /etc/own.conf:1 " + bbr + "=bbr"},
+		"ufw that is off": {fstest.MapFS{"etc/ufw/ufw.conf": file("ENABLED=no\n"),
+			"etc/ufw/sysctl.conf": file("net/ipv4/tcp_congestion_control=bbr\n")}, ""},
+		"OpenVPN": {fstest.MapFS{"etc/openvpn/server/a.conf": file("script-security 2\nup /etc/openvpn/up.sh\n"),
+			"etc/openvpn/up.sh": executable(begin + tc)}, "OpenVPN /etc/openvpn/up.sh:2" + shaped},
+		"ppp": {fstest.MapFS{"etc/ppp/ip-up.d/q": executable(begin + tc)}, "ppp /etc/ppp/ip-up.d/q:2" + shaped},
+		"wg-quick": {fstest.MapFS{"etc/wireguard/wg0.conf": file("PostUp = " + tc)},
+			"wg-quick /etc/wireguard/wg0.conf:1" + shaped},
+		"drop-in of a unit": {fstest.MapFS{
+			"etc/systemd/system/a.service.d/q.conf": file("[Service]\nExecStartPost=/sbin/" + tc)},
+			"systemd unit /etc/systemd/system/a.service.d/q.conf:2" + shaped},
+		"unit with a script": {fstest.MapFS{
+			"etc/systemd/system/a.service": file("[Service]\nExecStart=-/usr/local/sbin/shape up\n"),
+			"usr/local/sbin/shape": executable("#!/bin/bash\nTC=/sbin/tc\n" +
+				"$TC qdisc replace dev \"$IF\" root cake bandwidth ${UP}\n")},
+			"systemd unit /usr/local/sbin/shape:3 cake on $IF"},
+		"post-up with a script": {fstest.MapFS{
+			"etc/network/interfaces": file("iface eth0 inet dhcp\n  post-up /root/q.sh\n"),
+			"root/q.sh":              executable(begin + ". /root/lib\n"),
+			"root/lib":               executable(begin + "sysctl -qw " + bbr + "=bbr\n")},
+			"ifupdown /root/lib:2 " + bbr + "=bbr"},
+		"source": {fstest.MapFS{"etc/network/interfaces": file("source net.d/*.cfg\nsource-directory /opt/if\n"),
+			"etc/network/net.d/a.cfg": file("up " + tc), "opt/if/b": file("up tc qdisc add dev e1 root fq\n")},
+			"ifupdown /etc/network/net.d/a.cfg:1" + shaped + "; ifupdown /opt/if/b:1 fq on e1"},
+		"crontab": {fstest.MapFS{"etc/crontab": file("@reboot root " + tc)}, "cron /etc/crontab:1" + shaped},
+		"root's crontab": {fstest.MapFS{"var/spool/cron/crontabs/root": file("@reboot " + tc)},
+			"cron /var/spool/cron/crontabs/root:1" + shaped},
+		"dispatcher before it is up": {fstest.MapFS{
+			"etc/NetworkManager/dispatcher.d/pre-up.d/q": executable(begin + tc)},
+			"NetworkManager /etc/NetworkManager/dispatcher.d/pre-up.d/q:2" + shaped},
+		"cloud-init's scripts": {fstest.MapFS{"var/lib/cloud/scripts/per-boot/q.sh": executable(begin + tc)},
+			"cloud-init /var/lib/cloud/scripts/per-boot/q.sh:2" + shaped},
+		"bootcmd as a list": {fstest.MapFS{
+			"etc/cloud/cloud.cfg.d/q.cfg": file("bootcmd:\n - [ tc, qdisc, replace, dev, eth0, root, cake ]\n" +
+				" - [sysctl, -w, " + bbr + "=bbr]\n" +
+				" - [ \"tc\", \"qdisc\", \"add\", \"dev\", \"eth1\", \"root\", \"fq\" ]\n")},
+			"cloud-init /etc/cloud/cloud.cfg.d/q.cfg:2 cake on eth0; cloud-init /etc/cloud/cloud.cfg.d/q.cfg:3 " + bbr +
+				"=bbr; cloud-init /etc/cloud/cloud.cfg.d/q.cfg:4 fq on eth1"},
+		"udev's SYSCTL": {fstest.MapFS{
+			"etc/udev/rules.d/a.rules": file("ACTION==\"add\", SYSCTL{net/ipv4/tcp_congestion_control}=\"bbr\"\n" +
+				"SYSCTL{net.ipv4.tcp_ecn}==\"1\", OPTIONS+=\"x\"\n")},
+			"udev /etc/udev/rules.d/a.rules:1 " + bbr + "=bbr"},
+		"init.d": {fstest.MapFS{"etc/init.d/shape": executable(begin + tc)}, "init /etc/init.d/shape:2" + shaped},
+		"local.d": {fstest.MapFS{"etc/local.d/q.start": executable(begin + tc)},
+			"local.d /etc/local.d/q.start:2" + shaped},
+		"NixOS": {fstest.MapFS{"etc/nixos/configuration.nix": file("boot.kernel.sysctl.\"" + bbr + "\" = \"bbr\";\n" +
+			"  \"net.ipv4.tcp_ecn\" = 1;\n  \"net.ipv4.tcp_fastopen\" = lib.mkForce 3;\n")},
+			"NixOS /etc/nixos/configuration.nix:1 " + bbr + "=bbr; " +
+				"NixOS /etc/nixos/configuration.nix:2 net.ipv4.tcp_ecn=1"},
+		"sysctl -p of a file": {fstest.MapFS{"etc/rc.local": executable(begin + "sysctl -p /etc/my.conf\n"),
+			"etc/my.conf": file("\n" + bbr + "=bbr\n")}, "rc.local /etc/my.conf:2 " + bbr + "=bbr"},
+		"a loop": {fstest.MapFS{"etc/rc.local": executable(begin + "for k in $keys; do sysctl -w \"$k=$v\"; done\n")},
+			"rc.local /etc/rc.local:2 a setting="},
+		"values in quotes": {fstest.MapFS{
+			"etc/rc.local": executable(begin + "sysctl -w net.ipv4.tcp_wmem=\"4096 65536 16777216\"\n" +
+				"sysctl -w 'net.ipv4.tcp_rmem=4096 131072 16777216'\n" +
+				"echo -n '1' | sudo tee /proc/sys/net/ipv4/tcp_ecn\n")},
+			"rc.local /etc/rc.local:2 net.ipv4.tcp_wmem=4096 65536 16777216; " +
+				"rc.local /etc/rc.local:3 net.ipv4.tcp_rmem=4096 131072 16777216; " +
+				"rc.local /etc/rc.local:4 net.ipv4.tcp_ecn=1"},
+
+		"not executable": {fstest.MapFS{"etc/rc.local": file(begin + tc)},
+			"[rc.local /etc/rc.local:2" + shaped + "]"},
+		"a name with a dot": {fstest.MapFS{"etc/network/if-up.d/q.sh": executable(begin + tc)},
+			"[ifupdown /etc/network/if-up.d/q.sh:2" + shaped + "]"},
+		"a name without .conf": {fstest.MapFS{
+			"etc/sysctl.d/99-bbr": file(bbr + " = bbr\n"), "etc/sysctl.d/a.conf.bak": file(bbr + "=x\n"),
+			"etc/sysctl.d/README.x": file(bbr + "=x\n")},
+			"[sysctl.d /etc/sysctl.d/99-bbr:1 " + bbr + "=bbr]"},
+	} {
+		d := settings(test.files)
+		var got []string
+		for _, w := range d.Writers {
+			got = append(got, told(w))
+		}
+		for _, w := range d.Idle {
+			got = append(got, "["+told(w)+"]")
+		}
+		slices.Sort(got)
+		if all := strings.Join(got, "; "); all != test.want {
+			t.Errorf("%s:\n%s, want\n%s", name, all, test.want)
+		}
+		for _, w := range append(d.Writers, d.Idle...) {
+			if w.When() == "" || (w.Idle != "") != slices.Contains(got, "["+told(w)+"]") {
+				t.Errorf("%s: %+v takes effect %q", name, w, w.When())
+			}
+		}
+	}
+}
+
+func told(w Writer) string {
+	what := w.Sysctl + "=" + w.Value
+	if w.Qdisc != "" {
+		what = w.Queue() + " on " + w.Device()
+	}
+	return fmt.Sprintf("%s %s %s", w.By, w.Where(), what)
+}
+
+// What tc's own program makes of a command.
+func TestTC(t *testing.T) {
+	for line, want := range map[string]string{
+		"tc q r dev e0 root cake":                            "cake on e0",
+		"tc qd a dev e0 root fq":                             "fq on e0",
+		"/sbin/tc qdisc c root dev e0 cake bandwidth 10mbit": "cake with 10mbit on e0",
+		"tc qdisc replace root dev %i cake":                  "cake on %i",
+		"tc qdisc add dev e0 root handle 1: stab overhead 34 linklayer atm htb default 10": "htb on e0",
+		"tc qdisc add dev e0 handle 1: root tbf rate 5mbit burst 5k latency 50ms":          "tbf with 5mbit on e0",
+		"tc qdisc replace dev e0 \\\n  root cake":                                          "cake on e0",
+		"tc qdisc del dev e0 root; tc qdisc add dev e0 root sfq":                           "sfq on e0",
+		"if true; then tc qdisc replace dev e0 root fq; fi":                                "fq on e0",
+		"ip netns exec blue tc qdisc replace dev e0 root fq":                               "",
+		"tc -n blue qdisc replace dev e0 root fq":                                          "",
+		"tc qdisc add dev e0 parent 1:10 cake":                                             "",
+		"tc qdisc add dev e0 ingress":                                                      "",
+		"tc qdisc add dev e0 clsact":                                                       "",
+		"tc qdisc del dev e0 root":                                                         "",
+		"tc qdisc show dev e0 root":                                                        "",
+		"tc class add dev e0 root classid 1:1 htb rate 1mbit":                              "",
+		"tc filter replace dev e0 root matchall":                                           "",
+		"etc qdisc replace dev e0 root fq":                                                 "",
+		"# tc qdisc replace dev e0 root fq":                                                "",
+	} {
+		d := settings(fstest.MapFS{"etc/rc.local": executable(line + "\n")})
+		var got []string
+		for _, w := range d.Writers {
+			got = append(got, w.Queue()+" on "+w.Device())
+		}
+		if all := strings.Join(got, "; "); all != want {
+			t.Errorf("%s: %q, want %q", line, all, want)
+		}
+	}
+}
+
+// networkd's sections, with the rate where one is set, and what is no root.
+func TestNetworkd(t *testing.T) {
+	for text, want := range map[string]string{
+		"[CAKE]\nBandwidth=20M\n":                          "cake with 20mbit on e0",
+		"[CAKE]\nParent=root\nBandwidth=500K\n":            "cake with 500kbit on e0",
+		"[CAKE]\nParent=1:10\nBandwidth=20M\n":             "",
+		"[CAKE]\nBandwidth=20M\nParent=ingress\n":          "",
+		"[TokenBucketFilter]\nRate=1G\nBurstBytes=5K\n":    "tbf with 1gbit on e0",
+		"[HierarchyTokenBucketClass]\nRate=1G\n":           "",
+		"[HierarchyTokenBucket]\nDefaultClass=10\n":        "htb on e0",
+		"[PFIFO]\n[BFIFO]\nParent=2:1\n":                   "pfifo on e0",
+		"[PFIFOFast]\n":                                    "pfifo_fast on e0",
+		"[PFIFOHeadDrop]\n":                                "pfifo_head_drop on e0",
+		"[StochasticFairnessQueueing]\nPerturbPeriodSec=1": "sfq on e0",
+		"[StochasticFairBlue]\n":                           "sfb on e0",
+		"[DeficitRoundRobinScheduler]\n":                   "drr on e0",
+		"[EnhancedTransmissionSelection]\nBands=3\n":       "ets on e0",
+		"[QuickFairQueueing]\n":                            "qfq on e0",
+		"[HeavyHitterFilter]\n":                            "hhf on e0",
+		"[GenericRandomEarlyDetection]\n":                  "gred on e0",
+		"[BandMultiQueueing]\n":                            "multiq on e0",
+		"[TrivialLinkEqualizer]\nId=0\n":                   "teql on e0",
+		"[BFIFO]\nLimitBytes=1M\n":                         "bfifo on e0",
+	} {
+		const head = "[Match]\nName=e0\n[Network]\nDHCP=yes\n"
+		d := settings(fstest.MapFS{"etc/systemd/network/a.network": file(head + text)})
+		var got []string
+		for _, w := range d.Writers {
+			got = append(got, w.Queue()+" on "+w.Device())
+		}
+		if all := strings.Join(got, "; "); all != want {
+			t.Errorf("%q: %q, want %q", text, all, want)
+		}
+	}
+}
+
+// TuneD sets the files of sysctl.d again after its profile, unless it is told not to. What systemd is handed as a
+// credential comes after all files.
+func TestWhoComesLast(t *testing.T) {
+	const ecn = "net.ipv4.tcp_ecn"
+	for text, want := range map[string]bool{"": true, "reapply_sysctl = 1\n": true, "reapply_sysctl = 0\n": false,
+		"# reapply_sysctl = 0\n": true, "reapply_sysctl=False": false} {
+		d := settings(fstest.MapFS{"etc/tuned/active_profile": file("p"), "etc/tuned/tuned-main.conf": file(text),
+			"etc/tuned/p/tuned.conf": file("[sysctl]\n" + ecn + "=1\n")})
+		if len(d.Writers) != 1 || d.Writers[0].Yields != want {
+			t.Errorf("%q: %+v", text, d.Writers)
+		}
+	}
+	for loader, want := range map[string]string{"usr/lib/systemd/systemd-sysctl": "3", "usr/sbin/sysctl": "1"} {
+		d := settings(fstest.MapFS{loader: file(""), "etc/sysctl.d/zz.conf": file(ecn + "=1"),
+			"run/credentials/@system/sysctl.extra": file(ecn + "=3\n"), "etc/credstore/sysctl.extra": file(ecn + "=2")})
+		if s, ok := d.AtBoot(ecn); !ok || s.Value != want {
+			t.Errorf("%s: %+v", loader, s)
+		}
+	}
+}
