@@ -39,6 +39,7 @@ import (
 type calibrateOptions struct {
 	peers        []string
 	tokens, pins []string // of those peers that are a weir serve, in their order
+	tokenFiles   []string // instead of tokens
 	cc           string
 	noFraming    bool
 	json         bool
@@ -98,6 +99,7 @@ Exit status: 0 found and verified, 1 not, 2 wrong usage.`,
 // addPeer adds what it takes to be let in.
 func (o *calibrateOptions) addPeer(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.tokens, "token", nil, "`word` that weir serve wants")
+	f.StringArrayVar(&o.tokenFiles, "token-file", nil, "`file` that has that word; or WEIR_TOKEN has it")
 	f.StringArrayVar(&o.pins, "pin", nil, "`fingerprint` of its certificate: sha256:…")
 }
 
@@ -220,20 +222,19 @@ func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Pee
 			served++
 		}
 	}
-	if len(o.tokens) > served || len(o.pins) > served {
+	tokens, err := o.findTokens(served)
+	if err != nil {
+		return nil, err
+	}
+	if len(tokens) > served || len(o.pins) > served {
 		return nil, cli.Usage("one --token and one --pin for each weir serve, in the same order",
 			"there are more of --token or --pin than peers that want one")
-	}
-	for _, token := range o.tokens {
-		if err := checkToken(token); err != nil {
-			return nil, err
-		}
 	}
 	served = 0
 	for _, name := range o.peers {
 		token, pin := "", ""
 		if secure(name) {
-			token, pin = nth(o.tokens, served), nth(o.pins, served)
+			token, pin = nth(tokens, served), nth(o.pins, served)
 			served++
 		}
 		p, err := openPeer(ctx, name, cc, token, pin)
@@ -250,6 +251,36 @@ func nth(all []string, n int) string {
 		return all[n]
 	}
 	return ""
+}
+
+// findTokens are those of the peers that want one, in their order. The environment's is of one peer alone: no other is
+// told.
+func (o calibrateOptions) findTokens(served int) (tokens []string, err error) {
+	switch {
+	case len(o.tokens) > 0 && len(o.tokenFiles) > 0:
+		return nil, cli.Usage("--token or --token-file", "--token and --token-file exclude each other")
+	case len(o.tokens) > 0:
+		for _, word := range o.tokens {
+			if err := checkToken(word); err != nil {
+				return nil, err
+			}
+		}
+		return o.tokens, nil
+	case len(o.tokenFiles) == 0 && served == 1:
+		word, err := findToken("", "")
+		if word == "" {
+			return nil, err
+		}
+		return []string{word}, err
+	}
+	for _, file := range o.tokenFiles {
+		word, err := readToken(file)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, word)
+	}
+	return tokens, nil
 }
 
 func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, error) {

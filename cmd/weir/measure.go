@@ -37,6 +37,7 @@ type measureOptions struct {
 	inside         bool
 	json, markdown bool
 	token, pin, cc string
+	tokenFile      string
 	time           time.Duration
 	conns, fetches int
 	both, plain    bool
@@ -119,6 +120,7 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 	f.Var((*timeOption)(&o.live), "live", "watch this host's own connections for this `time`: 30s")
 	f.BoolVar(&o.inside, "inside", false, "with --live: also connections that never leave this host")
 	f.StringVar(&o.token, "token", "", "`word` that weir serve wants")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` that has that word; or WEIR_TOKEN has it")
 	f.StringVar(&o.pin, "pin", "", "`fingerprint` of its certificate: sha256:…")
 	f.Var((*timeOption)(&o.time), "time", "`time` of all phases together, 5s to 300s")
 	f.IntVar(&o.conns, "conns", 4, "`number` of bulk connections each way, 1 to 16")
@@ -132,7 +134,7 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 	f.StringVar(&o.flent, "flent", "", "also write this `file` for flent: name.flent.gz")
 	f.StringVar(&o.html, "html", "", "also write a page with pictures to this `file`")
 	f.BoolVar(&o.json, "json", false, "print JSON (docs/measuring.md explains it)")
-	cli.TakesFile(cmd, "compare", "csv", "flent", "html")
+	cli.TakesFile(cmd, "token-file", "compare", "csv", "flent", "html")
 	return cmd
 }
 
@@ -144,7 +146,7 @@ var errEarly = errors.New("interrupted before anything was measured")
 func knownOf(target string) (of string, known []string) {
 	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "html", "json"}
 	if web(target) {
-		return "a web server", append(known, "pin", "both", "cc", "token", "fetches")
+		return "a web server", append(known, "pin", "both", "cc", "token", "token-file", "fetches")
 	}
 	known = append(known, "both")
 	if _, ssh := sshName(target); ssh {
@@ -154,7 +156,7 @@ func knownOf(target string) (of string, known []string) {
 	if strings.HasPrefix(target, iperfScheme) {
 		return "an iperf3 server", known
 	}
-	return "a measurement of another host", append(known, "token", "pin", "plain")
+	return "a measurement of another host", append(known, "token", "token-file", "pin", "plain")
 }
 
 // misfit refuses an option that was given and would do nothing.
@@ -206,7 +208,7 @@ func (o measureOptions) check() error {
 	case o.json && o.compare != "":
 		return cli.Usage("--json or --compare", "--json and --compare exclude each other: JSON is of one measurement")
 	}
-	if err := checkToken(o.token); err != nil {
+	if _, err := findToken(o.token, o.tokenFile); err != nil {
 		return err
 	}
 	if o.pin != "" {
@@ -304,7 +306,7 @@ func (o measureOptions) file(ctx context.Context, target string) (*meter.File, e
 		return nil, nil
 	}
 	file, err := meter.FindFile(ctx, target, o.fingerprint())
-	if err == nil && file != nil && (o.both || o.cc != "" || o.token != "") {
+	if err == nil && file != nil && (o.both || o.cc != "" || o.token+o.tokenFile != "") {
 		err = cli.Usage("weir measure "+target,
 			"a file is downloaded only: --both, --cc and --token are of a weir serve")
 	}
@@ -343,7 +345,11 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 	if err != nil {
 		return nil, err
 	}
-	return meter.Measure(ctx, meter.Target{Addr: at, Token: o.token, Pin: o.fingerprint()}, options)
+	token, err := findToken(o.token, o.tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return meter.Measure(ctx, meter.Target{Addr: at, Token: token, Pin: o.fingerprint()}, options)
 }
 
 const (

@@ -26,6 +26,7 @@ import (
 	"weir/internal/cli"
 	"weir/internal/hint"
 	"weir/internal/meter"
+	"weir/internal/meter/irtt"
 	"weir/internal/meter/server"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -34,6 +35,7 @@ import (
 // serveOptions are those of weir serve.
 type serveOptions struct {
 	listen, udp, token, state, cert, key string
+	tokenFile                            string
 	domain, acme                         string
 	noToken                              bool
 	tests                                int
@@ -60,8 +62,11 @@ With --domain the certificate is of Let's Encrypt, or of the authority that
 must be open to the Internet. It is kept and renewed.
 
 One TLS port speaks to weir measure, networkQuality and other RPM clients, ndt7,
-LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with the token
-as its HMAC key. docs/measuring.md has a command for each.
+LibreSpeed and Cloudflare's client. One UDP port speaks to irtt, with a key that
+is printed. docs/measuring.md has a command for each.
+
+A token has 16 characters or more. It need not be among the arguments, which
+others on this host can read: --token-file, or WEIR_TOKEN in the environment.
 
 One client tests at a time; others are told when to come back. UDP replies never
 exceed the request, except the first to a client that has the token or is local
@@ -83,6 +88,7 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 	f.StringVar(&o.listen, "listen", ":"+meter.DefaultPort, "`address` and port of TLS; without an address, all")
 	f.StringVar(&o.udp, "udp", "", "`address` and port of UDP (default: that of --listen); irtt's own is :2112")
 	f.StringVar(&o.token, "token", "", "`word` that clients must show (default: one that is kept)")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` that has that word")
 	f.BoolVar(&o.noToken, "no-token", false, "let in everybody; then irtt is for this host alone")
 	stateDir(cmd, &o.state, "", "`directory` of what is kept (default: ~/.local/state/weir)")
 	f.StringVar(&o.cert, "cert", "", "`file` of another certificate (PEM), with --key")
@@ -93,6 +99,7 @@ Exit status: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`,
 	f.Var((*timeOption)(&o.duration), "duration", "longest `time` of a test")
 	f.Var((*rateOption)(&o.rate), "rate", "highest `rate` of all loads together, each way (default: none)")
 	f.Var((*sizeOption)(&o.bytes), "bytes", "most `bytes` of a test (default: 20 GB)")
+	cli.TakesFile(cmd, "token-file")
 	cmd.MarkFlagFilename("cert", "pem")
 	cmd.MarkFlagFilename("key", "pem")
 	return cmd
@@ -134,8 +141,8 @@ func (o serveOptions) check() error {
 		return cli.Usage("--tests 1", "--tests %d is out of range (1 to 64)", o.tests)
 	case o.duration < time.Second || o.duration > time.Hour:
 		return cli.Usage("--duration 60s", "--duration %v is out of range (1s to 3600s)", o.duration)
-	case o.noToken && o.token != "":
-		return cli.Usage("--token or --no-token", "--token and --no-token exclude each other")
+	case o.noToken && o.token+o.tokenFile != "":
+		return cli.Usage("--token or --no-token", "a token and --no-token exclude each other")
 	case (o.cert == "") != (o.key == ""):
 		return cli.Usage("--cert FILE --key FILE", "a certificate and its key go together")
 	case o.domain != "" && o.cert != "":
@@ -146,22 +153,10 @@ func (o serveOptions) check() error {
 		net.ParseIP(o.domain) != nil):
 		return cli.Usage("--domain speed.example.org", "--domain %q is no name of a host", o.domain)
 	}
-	if err := checkToken(o.token); err != nil {
-		return err
-	}
 	if err := listens("--listen", o.listen, "tcp", ":"+meter.DefaultPort); err != nil || o.udp == "" {
 		return err
 	}
 	return listens("--udp", o.udp, "udp", ":2112")
-}
-
-// checkToken refuses what cannot stand in a URL as it is.
-func checkToken(token string) error {
-	cannot := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/?#&%", r) }
-	if strings.ContainsFunc(token, cannot) {
-		return cli.Usage("letters and digits", "--token: such a word cannot stand in a URL")
-	}
-	return nil
 }
 
 // listens refuses what is no address and port of this kind.
@@ -182,6 +177,16 @@ func listens(option, address, network, example string) error {
 func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 	if err := o.check(); err != nil {
 		return err
+	}
+	token := ""
+	if !o.noToken {
+		var err error
+		if token, err = findToken(o.token, o.tokenFile); err == nil {
+			err = checkLength(token)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	dir, err := o.directory()
 	if err != nil {
@@ -206,8 +211,8 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 	switch {
 	case o.noToken:
 		kept.Token = ""
-	case o.token != "":
-		kept.Token = o.token
+	case token != "":
+		kept.Token = token
 	case local(tcp.Addr()) && local(udp.LocalAddr()):
 		kept.Token = ""
 	}
@@ -466,6 +471,9 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 		host = "[" + host + "]"
 	}
 	fmt.Fprintf(w, "Or in a browser there:\n\n  https://%s:%s%s\n\n", host, port, path)
+	if kept.Token != "" {
+		fmt.Fprintf(w, "The key of irtt:  --hmac=0x%x\n\n", irtt.Key(kept.Token))
+	}
 	if o.cert == "" && o.domain == "" {
 		fmt.Fprint(w, "The browser does not know the certificate, and asks before it goes on.\n\n")
 	}

@@ -139,7 +139,7 @@ func (o *upOptions) check(goal plan.Goal) error {
 		goal.Recipe != ""):
 		return cli.Usage("weir up --calibrate PEER", "--calibrate finds the rate and the framing, so it goes with no "+
 			"--rate, --overhead or --recipe")
-	case len(o.peer.peers) == 0 && len(o.peer.tokens)+len(o.peer.pins) > 0:
+	case len(o.peer.peers) == 0 && len(o.peer.tokens)+len(o.peer.tokenFiles)+len(o.peer.pins) > 0:
 		return cli.Usage("weir up --calibrate PEER --token …", "--token and --pin are about the peer of --calibrate")
 	case o.boot && (goal != plan.Goal{} || o.yes || o.timed || len(o.peer.peers) > 0):
 		return cli.Usage("weir up --boot", "--boot is about the goal that is kept, so it goes with no other option")

@@ -144,10 +144,10 @@ func served(t *testing.T, clients int, name string) peer {
 [[program]]
 name = "serve %d"
 client = %q
-run = ["weir", "serve", "--token", "secret", "--state", "/tmp", "--cert", %q, "--key", %q]
+run = ["weir", "serve", "--token", "not-a-real-secret", "--state", "/tmp", "--cert", %q, "--key", %q]
 files = [%q, %q]
 `, i, at, cert, key, cert, key)
-		p.args += fmt.Sprintf(`, %q, "--token", "secret", "--pin", %q`, strings.ReplaceAll(name, "%d", fmt.Sprint(i)),
+		p.args += fmt.Sprintf(`, %q, "--token", "not-a-real-secret", "--pin", %q`, strings.ReplaceAll(name, "%d", fmt.Sprint(i)),
 			kept.Fingerprint)
 	}
 	return p

@@ -182,13 +182,13 @@ kind = "udp"
 interval = "10ms"
 [[program]]
 name = "serve"
-run = ["weir", "serve", "--token", "secret", "--state", "/tmp", "--cert", %q, "--key", %q]
+run = ["weir", "serve", "--token", "not-a-real-secret", "--state", "/tmp", "--cert", %q, "--key", %q]
 files = [%q, %q]
 [[program]]
 name = "measure"
 client = "client"
 start = "1s"
-run = ["weir", "measure", "{server}", "--json", "--token", "secret", "--pin", %q]
+run = ["weir", "measure", "{server}", "--json", "--token", "not-a-real-secret", "--pin", %q]
 [[candidate]]
 name = "as found"
 qdisc = "fq_codel"

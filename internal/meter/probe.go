@@ -137,7 +137,7 @@ func (p *Probes) newest() float64 {
 // prober asks a weir serve: by UDP at its port where it answers, else by HTTPS. A port that cannot be one is none.
 func (t Target) prober(ctx context.Context, port int, want irtt.Params) *Prober {
 	if port > 0 && port < 1<<16 {
-		if u, err := openUDP(ctx, t.at(strconv.Itoa(port)), []byte(t.Token), want); err == nil {
+		if u, err := openUDP(ctx, t.at(strconv.Itoa(port)), irtt.Key(t.Token), want); err == nil {
 			p := &Prober{Probes: u.Probes, By: "udp", Interval: u.interval(), Run: u.run}
 			if u.params.Bulk != 0 {
 				p.flood = u.flood()

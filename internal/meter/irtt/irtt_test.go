@@ -313,3 +313,11 @@ func FuzzParams(f *testing.F) {
 		}
 	})
 }
+
+// A key is not the token, and the same on both sides.
+func TestKey(t *testing.T) {
+	a, again, b := Key("not-a-real-secret"), Key("not-a-real-secret"), Key("another-of-sixteen")
+	if len(a) != 16 || !bytes.Equal(a, again) || bytes.Equal(a, b) || Key("") != nil {
+		t.Errorf("%x, %x, %x, %x", a, again, b, Key(""))
+	}
+}

@@ -14,6 +14,8 @@ package irtt
 import (
 	"crypto/hmac"
 	"crypto/md5"
+	"crypto/pbkdf2"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -178,6 +180,20 @@ func sign(b, key []byte) []byte {
 		h.Sum(b[hmacAt:hmacAt])
 	}
 	return b
+}
+
+// Key is the key of a token's HMACs: 16 bytes; none of no token. It is not the token itself, since who has seen one
+// packet can try tokens on it, as fast as a machine derives keys of them.
+func Key(token string) []byte {
+	const rounds, length = 1 << 16, 16 // tens of milliseconds
+	if token == "" {
+		return nil
+	}
+	key, err := pbkdf2.Key(sha256.New, token, []byte("weir serve, irtt"), rounds, length)
+	if err != nil {
+		panic(err) // a length that no hash has
+	}
+	return key
 }
 
 // check reports whether b is a packet, and signed with the key if there is one. It clears the signature.

@@ -16,18 +16,23 @@ type Responder struct {
 	Key []byte // of the HMAC; without one, only those are answered whom Open names
 	// may this address open a connection without a key? Its answer is longer than its request, so a forged address
 	// would be sent more than was spent on it. The zero Responder answers nobody.
-	Open        func(netip.Addr) bool
-	Client      func(netip.Addr) string // who is counted as one
-	Heard       func(netip.Addr)        // of who opens a connection, or is answered on one; may be nil
-	Now         func() time.Time        // with a monotonic reading
-	Token       func() uint64           // cannot be guessed
-	MinInterval time.Duration           // of a connection's packets, on average
-	MaxDuration time.Duration           // of a connection
-	Most        int                     // connections at once, and PerClient of one client
+	Open   func(netip.Addr) bool
+	Client func(netip.Addr) string // who is counted as one
+	// has this address shown that it has the key, by more than an open? That can be recorded, and sent again from a
+	// forged address. So few others are answered in a second. Nil: none has.
+	Known       func(netip.Addr) bool
+	Heard       func(netip.Addr) // of who opens a connection, or is answered on one; may be nil
+	Now         func() time.Time // with a monotonic reading
+	Token       func() uint64    // cannot be guessed
+	MinInterval time.Duration    // of a connection's packets, on average
+	MaxDuration time.Duration    // of a connection
+	Most        int              // connections at once, and PerClient of one client
 
 	began  time.Time
 	conns  map[uint64]*conn
-	missed uint32 // packets that had come and could not be handled, since the last bulk packet
+	opens  time.Duration // that may be answered at once to who is not known, each of openInterval
+	opened time.Time     // when such a one came last
+	missed uint32        // packets that had come and could not be handled, since the last bulk packet
 }
 
 // Missed reports packets that had come and found no room. So many can only be bulk, and count with the next of these.
@@ -49,6 +54,8 @@ type conn struct {
 const PerClient = 4
 
 const (
+	openInterval, openBurst = time.Second / 2, 4 * time.Second // between opens of who is not known
+
 	burst   = 2 * time.Second  // of packets that may come at once: a link or a host may have stood still
 	silence = 30 * time.Second // after which a connection is forgotten
 	maxTOS  = 48 << 2          // from here on it is network control (RFC 2474, section 4.2.2), which no client needs
@@ -66,7 +73,7 @@ type Answer struct {
 func (r *Responder) Handle(from netip.AddrPort, tos byte, b []byte) Answer {
 	now := r.Now()
 	if r.conns == nil {
-		r.conns, r.began = map[uint64]*conn{}, now
+		r.conns, r.began, r.opened, r.opens = map[uint64]*conn{}, now, now, openBurst
 	}
 	flags, ok := check(b, r.Key)
 	switch {
@@ -98,7 +105,7 @@ func (r *Responder) Handle(from netip.AddrPort, tos byte, b []byte) Answer {
 // open grants a connection, with its parameters cut down to what is allowed.
 func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byte) []byte {
 	p, err := parseParams(b[body(flags):])
-	if err != nil || len(r.Key) == 0 && (r.Open == nil || !r.Open(from.Addr())) {
+	if err != nil || len(r.Key) == 0 && (r.Open == nil || !r.Open(from.Addr())) || !r.mayOpen(now, from.Addr()) {
 		return nil
 	}
 	p.Fill, p.DSCP = "", 0
@@ -131,6 +138,19 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 	}
 	answer = binary.LittleEndian.AppendUint64(answer, token)
 	return sign(p.Append(answer), r.Key)
+}
+
+// mayOpen reports whether an open is answered: of who is known always, and of others a few in a second.
+func (r *Responder) mayOpen(now time.Time, from netip.Addr) bool {
+	if r.Known != nil && r.Known(from) || len(r.Key) == 0 {
+		return true
+	}
+	r.opens, r.opened = min(r.opens+now.Sub(r.opened), openBurst), now
+	if r.opens < openInterval {
+		return false
+	}
+	r.opens -= openInterval
+	return true
 }
 
 func (r *Responder) heard(from netip.AddrPort) {

@@ -5,6 +5,7 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,7 +25,28 @@ type gate struct {
 	now     func() time.Time
 	event   func(string)
 	clients map[string]*tester
-	turned  time.Time // when somebody found no place
+	turned  time.Time            // when somebody found no place
+	shown   map[string]time.Time // when a client has shown the token
+}
+
+// shownTime is for how long a client is known that has shown the token.
+const shownTime = 10 * time.Minute
+
+// show notes that a client has the token.
+func (g *gate) show(client string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	maps.DeleteFunc(g.shown, func(_ string, at time.Time) bool { return now.Sub(at) > shownTime })
+	g.shown[client] = now
+}
+
+// known reports whether a client has shown the token of late.
+func (g *gate) known(client string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at, shown := g.shown[client]
+	return shown && g.now().Sub(at) <= shownTime
 }
 
 // linger is how long a client keeps its place between two transfers.
@@ -50,7 +72,8 @@ func (g *gate) heard(client string) {
 }
 
 func newGate(l Limits, now func() time.Time, event func(string)) *gate {
-	return &gate{limits: l, now: now, event: event, clients: map[string]*tester{}}
+	return &gate{limits: l, now: now, event: event, clients: map[string]*tester{},
+		shown: map[string]time.Time{}}
 }
 
 // inside reports whether a client has a place.

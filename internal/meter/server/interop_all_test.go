@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/meter/irtt"
 	"weir/internal/testkind"
 	"weir/internal/units"
 )
@@ -39,7 +40,7 @@ func TestIrtt(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out.json")
 		args := []string{"client", "-i", "20ms", "-d", "400ms", "-q", "-o", out, "-l", "200"}
 		if key != "" {
-			args = append(args, "--hmac="+key)
+			args = append(args, fmt.Sprintf("--hmac=0x%x", irtt.Key(key)))
 		}
 		if text, err := exec.Command("irtt", append(args, r.udp)...).CombinedOutput(); err != nil {
 			t.Fatalf("key %q: %v\n%s", key, err, text)

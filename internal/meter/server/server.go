@@ -55,7 +55,11 @@ type Config struct {
 	Event       func(says string) // a line for each test; may be nil
 	now         func() time.Time  // for tests
 	patience    time.Duration     // for tests: how long a request's body and its answer may take, but for bulk data
+	wait        waiter            // for tests: pause
 }
+
+// waiter waits, and reports whether the client is still there.
+type waiter func(gone <-chan struct{}, wait time.Duration) bool
 
 // Server is a running server.
 type Server struct {
@@ -78,6 +82,9 @@ const chunk = 64 << 10
 func New(c Config) *Server {
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.wait == nil {
+		c.wait = pause
 	}
 	if c.patience == 0 {
 		c.patience = stall
@@ -163,7 +170,8 @@ func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
 // responder is irtt. Without a token only this host may ask, since the answer to its first packet is a little longer.
 func (s *Server) responder() *irtt.Responder {
 	const most = 64 // connections, or as many as a client's for each that may test at once
-	return &irtt.Responder{Key: []byte(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt,
+	return &irtt.Responder{Key: irtt.Key(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt,
+		Known: func(a netip.Addr) bool { return s.gate.known(clientAt(a)) },
 		Heard: func(a netip.Addr) { s.gate.heard(clientAt(a)) }, Now: s.now,
 		Most: max(most, irtt.PerClient*s.Tests), MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
 		Token: func() uint64 {
@@ -228,6 +236,10 @@ func connOf(r *http.Request) net.Conn {
 	return c
 }
 
+// refusalPause is how long who says a wrong token waits for the answer. Since a client has strangers.enter's few
+// requests at once, it can try as many tokens in a second.
+const refusalPause = time.Second
+
 // tokenPath comes before any path, for clients that know nothing of tokens: /t/TOKEN/.well-known/nq
 const tokenPath = "/t/"
 
@@ -271,10 +283,14 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 			return
 		}
 		if !known {
+			if said != "" {
+				s.wait(r.Context().Done(), refusalPause)
+			}
 			w.Header().Set("Connection", "close")
 			http.Error(w, "a token is needed: weir serve prints it", http.StatusForbidden)
 			return
 		}
+		s.gate.show(client(r.RemoteAddr))
 		if c := countedOf(connOf(r)); c != nil {
 			c.of.show(c)
 		}

@@ -151,7 +151,11 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // Without the token nobody gets in; it may be in the path, the query or a header, and the URLs of a test have it.
 func TestToken(t *testing.T) {
-	r := start(t, func(c *Config) { c.Token = "secret" })
+	var waited atomic.Int64
+	r := start(t, func(c *Config) {
+		c.Token = "secret"
+		c.wait = func(_ <-chan struct{}, wait time.Duration) bool { return waited.Add(int64(wait)) > 0 }
+	})
 	for path, want := range map[string]int{"/small": 403, "/small?token=wrong": 403, "/t/wrong/small": 403,
 		"/t/small": 200, "/t//small": 403, "/config": 403, "/t/wrong/config": 403, "/ndt/v7/download": 403,
 		"/small?token=secret": 200, "/t/secret/small": 200,
@@ -161,6 +165,9 @@ func TestToken(t *testing.T) {
 		if answer, text := r.do(t, r.h2, "GET", path, nil, 1e4); answer.StatusCode != want {
 			t.Errorf("%s: %s %s", path, answer.Status, text)
 		}
+	}
+	if n := time.Duration(waited.Load()); n != 3*refusalPause { // not of who says none
+		t.Errorf("who says a wrong token waits %s of 3", n)
 	}
 	if _, text := r.do(t, r.h2, "GET", "/t/secret/config", nil, 1e4); strings.Count(string(text), "/t/secret/") != 6 {
 		t.Errorf("%s", text)

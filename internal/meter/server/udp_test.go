@@ -12,12 +12,14 @@ import (
 	"weir/internal/units"
 )
 
-var testKey = []byte("secret")
+const testToken = "sixteen letters!"
+
+var testKey = irtt.Key(testToken)
 
 // udpServer is a server that answers without sockets, at a time of its own.
 func udpServer(change func(*Config)) (*Server, *time.Time) {
 	now := time.Unix(1_800_000_000, 0)
-	c := Config{Limits: DefaultLimits(), Token: string(testKey), now: func() time.Time { return now }}
+	c := Config{Limits: DefaultLimits(), Token: testToken, now: func() time.Time { return now }}
 	change(&c)
 	return New(c), &now
 }
@@ -58,6 +60,40 @@ func TestEchoesKeepTheRate(t *testing.T) {
 				t.Errorf("at %v %d of %d are answered, and not %d", c.rate, answered, many, c.want)
 			}
 		}
+	}
+}
+
+// An open that was recorded is answered at few of a hundred other addresses. Who has shown the token is answered.
+func TestRecordedOpens(t *testing.T) {
+	s, now := udpServer(func(c *Config) { c.Limits.Tests = 64 })
+	r := s.responder()
+	answered := func(from string) bool {
+		_, _, err := openedAt(t, s, r, from, 100)
+		return err == nil
+	}
+	n := 0
+	for i := range 100 {
+		if answered(fmt.Sprintf("203.0.113.%d:5", i)) {
+			n++
+		}
+		*now = now.Add(20 * time.Millisecond)
+	}
+	if n > 12 {
+		t.Errorf("a recorded open is answered at %d other addresses in 2 s", n)
+	}
+	const home = "192.0.2.1"
+	if answered("203.0.113.100:5") && answered("203.0.113.101:5") {
+		t.Error("who has not shown the token is answered beyond the limit")
+	}
+	s.gate.show(home)
+	for port := range irtt.PerClient {
+		if !answered(fmt.Sprintf("%s:%d", home, 6+port)) {
+			t.Error("who has shown the token is not answered")
+		}
+	}
+	*now = now.Add(shownTime + time.Second)
+	if s.gate.known(home) {
+		t.Error("it is still known")
 	}
 }
 
@@ -111,6 +147,7 @@ func TestEchoesOfManyClients(t *testing.T) {
 	for host := range s.Tests {
 		for n := range irtt.PerClient + 1 {
 			from := fmt.Sprintf("[2001:db8:0:%x::%x]:5", host, n)
+			s.gate.show(client(from))
 			if _, _, err := openedAt(t, s, r, from, 0); (err == nil) != (n < irtt.PerClient) {
 				t.Errorf("%s: %v", from, err)
 			}
