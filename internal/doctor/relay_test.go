@@ -25,6 +25,8 @@ func kept(f *host.Facts) {
 	f.Files = map[string]host.File{host.GoalFile: {Kind: host.Regular, Text: "dev = \"eth0\"\nrate = \"50mbit\"\n"}}
 }
 
+func release(of string) func(f *host.Facts) { return func(f *host.Facts) { f.Kernel = of } }
+
 func nat(f *host.Facts) { f.Deep.NAT = host.Yes }
 
 func relays(t *testing.T) []diagnosed {
@@ -86,6 +88,10 @@ func relays(t *testing.T) []diagnosed {
 		// A program's tunnel.
 		{"a tunnel", edits{measuredTun, openvpn}, []string{"! " + tun, ring}},
 		{"a tunnel with a short buffer", edits{measuredTun, openvpn, short}, []string{"! " + tun}},
+		{"a tunnel, on a kernel that spoils datagrams", edits{measuredTun, openvpn, short, release("7.1.4-1-pve")},
+			[]string{"! UDP segments, as programs with tunnels such as tun0 send them, may have a known fault.", "! " + tun}},
+		{"a tunnel, that is mended", edits{measuredTun, openvpn, short, release("7.1.5-1-pve")}, []string{"! " + tun}},
+		{"WireGuard, on that kernel", edits{measuredWireGuard, release("7.1.4-1-pve")}, []string{"! " + guards}},
 		{"a tunnel, shaped", edits{measuredTun, openvpn, cake("10mbit dual-dsthost")}, []string{"! " + tun,
 			"! The tunnel's own buffer holds 500 packets: 570ms at 10mbit."}},
 		{"a tunnel without traffic", edits{device("tuntap", "tun0", 0, 0, func(l *host.Link) { l.TxQLen = 500 })},
