@@ -40,11 +40,23 @@ func Probe(function, without string) error {
 	case !bytes.Contains(types, []byte("\x00"+function+"\x00")):
 		return fmt.Errorf("%w: %s", ErrNotSupported, without)
 	}
+	if traps(types) {
+		return fmt.Errorf("%w: this kernel checks the types of functions that it calls by address (kCFI), and stops "+
+			"itself where BPF lets go of a packet (requires upstream's c99d97b46631)", ErrNotSupported)
+	}
 	// A question that takes no less than an instance does, and leaves nothing.
 	if _, err := ebpf.ProgramGetNextID(0); denied(err) {
 		return errDenied
 	}
 	return nil
+}
+
+// traps reports whether a kernel whose types are these may stop itself when a BPF qdisc's map lets go of a packet: one
+// that is built with kCFI, and calls a function there that has another type than is called for. Since c99d97b46631 it
+// has one for that, bpf_kfree_skb_dtor.
+func traps(types []byte) bool {
+	has := func(function string) bool { return bytes.Contains(types, []byte("\x00"+function+"\x00")) }
+	return has("report_cfi_failure") && !has("bpf_kfree_skb_dtor")
 }
 
 func denied(err error) bool { return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) }

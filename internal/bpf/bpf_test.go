@@ -38,3 +38,13 @@ func TestNetnsCookie(t *testing.T) {
 		t.Errorf("two namespaces have %d", other)
 	}
 }
+
+// A kernel with kCFI is taken only if it has a function of the right type to let go of packets.
+func TestTraps(t *testing.T) {
+	for types, want := range map[string]bool{"": false, "report_cfi_failure": true, "bpf_kfree_skb_dtor": false,
+		"report_cfi_failure\x00bpf_kfree_skb_dtor": false, "report_cfi_failure_early": false} {
+		if traps([]byte("\x00"+types+"\x00")) != want {
+			t.Errorf("%q: %v", types, !want)
+		}
+	}
+}

@@ -18,10 +18,16 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #define EOPNOTSUPP 95
 #define MAX_RING (1U << 17)
 
-/* A device's largest packet, in bytes, with the link's header (include/net/pkt_sched.h, psched_mtu). */
+/*
+ * A device's largest packet, in bytes, with the link's header (include/net/pkt_sched.h, psched_mtu). Within bounds, as the kernel's own dualpi2 has it: an
+ * MTU may be 2^31 - 1, and times a weight of 100 % the credit would overflow from 26,843,546 on.
+ */
+#define MAX_MTU (1U << 20)
 static __always_inline u32 largest(struct net_device *dev)
 {
-	return dev->mtu + dev->hard_header_len;
+	u32 bytes = dev->mtu + dev->hard_header_len;
+
+	return bytes < 1 ? 1 : bytes > MAX_MTU ? MAX_MTU : bytes;
 }
 
 static __always_inline void reset_credit(const struct config *c)
