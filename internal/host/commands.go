@@ -290,9 +290,12 @@ func rateIn(options []string) units.Rate {
 	return 0
 }
 
-// follow looks into the scripts that a line names.
+// follow looks into the scripts that a line names, if the line has an effect.
 func (s *scanner) follow(w Writer, l string) {
 	const most = 64
+	if w.Idle != "" {
+		return
+	}
 	for _, m := range script.FindAllStringSubmatch(l, -1) {
 		name := path.Clean(m[1])
 		top, _, _ := strings.Cut(name, "/")
@@ -302,7 +305,7 @@ func (s *scanner) follow(w Writer, l string) {
 		}
 		if text := s.readScript(name); text != nil {
 			s.called[name] = true
-			s.scan(w.By, name, text, isCommands, w.Idle)
+			s.scan(w.By, name, text, isCommands, "")
 		}
 	}
 }

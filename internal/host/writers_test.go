@@ -95,6 +95,14 @@ func TestPlaces(t *testing.T) {
 			"[rc.local /etc/rc.local:2" + shaped + "]"},
 		"a name with a dot": {fstest.MapFS{"etc/network/if-up.d/q.sh": executable(begin + tc)},
 			"[ifupdown /etc/network/if-up.d/q.sh:2" + shaped + "]"},
+		"a script that also an idle one calls": {fstest.MapFS{
+			"etc/network/if-up.d/q.sh": executable(begin + "/usr/local/sbin/q.sh\n"),
+			"usr/local/sbin/q.sh":      executable(begin + tc),
+			"etc/rc.local":             executable(begin + "/usr/local/sbin/q.sh\n")},
+			"rc.local /usr/local/sbin/q.sh:2" + shaped},
+		"a script that only an idle one calls": {fstest.MapFS{
+			"etc/network/if-up.d/q.sh": executable(begin + "/usr/local/sbin/q.sh\n"),
+			"usr/local/sbin/q.sh":      executable(begin + tc)}, ""},
 		"a name without .conf": {fstest.MapFS{
 			"etc/sysctl.d/99-bbr": file(bbr + " = bbr\n"), "etc/sysctl.d/a.conf.bak": file(bbr + "=x\n"),
 			"etc/sysctl.d/README.x": file(bbr + "=x\n")},
