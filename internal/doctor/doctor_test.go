@@ -390,6 +390,13 @@ func servers(t *testing.T) []diagnosed {
 				Value: "bbr", Idle: "its name does not end in .conf"}),
 			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/99-bbr", Line: 2, Sysctl: tcpECN, Value: "1",
 				Idle: "its name does not end in .conf"})), []string{"! /etc/sysctl.d/99-bbr has no effect."}},
+		{"a file whose name a shell would take apart", facts(
+			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/my file", Line: 1, Sysctl: congestionControl,
+				Value: "bbr", Idle: "its name does not end in .conf"})), []string{"! /etc/sysctl.d/my file has no effect."}},
+		{"a script whose name run-parts passes over", facts(
+			idle(host.Writer{By: "ifupdown", File: "/etc/network/if-up.d/q (1).sh", Line: 2, Qdisc: "cake", Dev: "eth0",
+				Idle: "run-parts passes over a name like that"})),
+			[]string{"! /etc/network/if-up.d/q (1).sh has no effect."}},
 		{"a file of the wrong name that is not missed", facts(idle(host.Writer{By: host.SysctlDir,
 			File: "/etc/sysctl.d/old", Line: 1, Sysctl: tcpECN, Value: "0x2", Idle: "its name does not end in .conf"}),
 			set("ipv4.tcp_ecn", "2", "/etc/sysctl.d/a.conf", 1)), []string{"✓ Nothing to do."}},

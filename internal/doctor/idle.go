@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"weir/internal/host"
@@ -33,6 +34,9 @@ func idleFiles(p *patient) (found []Finding) {
 	return found
 }
 
+// notOfPart is what no name has that run-parts(8) runs.
+var notOfPart = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
 // hasNoEffect is about a file and its lines.
 func hasNoEffect(file string, lines []host.Writer) Finding {
 	var sets []string
@@ -51,13 +55,13 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 		Why:    "No boot sets what it says.",
 		Remark: "if it is wanted",
 	}
-	switch base := path.Base(file); {
+	switch dir, base := path.Split(file); {
 	case lines[0].By == host.SysctlDir:
-		f.Try = "mv " + file + " " + file + ".conf"
+		f.Try = "mv " + text.Shell(file) + " " + text.Shell(file+".conf")
 	case lines[0].Idle == host.NotExecutable:
-		f.Remark = "chmod +x " + file + ", if it is wanted"
+		f.Remark = "chmod +x " + text.Shell(file) + ", if it is wanted"
 	default:
-		f.Try = "mv " + file + " " + path.Join(path.Dir(file), strings.ReplaceAll(base, ".", "-"))
+		f.Try = "mv " + text.Shell(file) + " " + text.Shell(dir+strings.Trim(notOfPart.ReplaceAllString(base, "-"), "-"))
 	}
 	return f
 }

@@ -176,7 +176,9 @@ func (t *tree) writers() (found, idle []Writer) {
 	s := scanner{tree: t, called: map[string]bool{}}
 	for _, p := range spots() {
 		for _, name := range t.files(p) {
-			s.scan(p.by, name, t.read(name), p.runs, t.idle(p, name))
+			if idle := t.idle(p, name); idle == "" || !putAside.MatchString(path.Base(name)) {
+				s.scan(p.by, name, t.read(name), p.runs, idle)
+			}
 		}
 	}
 	for _, name := range t.sourced() {

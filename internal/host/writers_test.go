@@ -103,6 +103,8 @@ func TestPlaces(t *testing.T) {
 		"a script that only an idle one calls": {fstest.MapFS{
 			"etc/network/if-up.d/q.sh": executable(begin + "/usr/local/sbin/q.sh\n"),
 			"usr/local/sbin/q.sh":      executable(begin + tc)}, ""},
+		"put aside": {fstest.MapFS{"etc/network/if-up.d/q.dpkg-old": executable(begin + tc),
+			"etc/cron.daily/q~": executable(begin + tc), "etc/init.d/q.bak": file(begin + tc)}, ""},
 		"a name without .conf": {fstest.MapFS{
 			"etc/sysctl.d/99-bbr": file(bbr + " = bbr\n"), "etc/sysctl.d/a.conf.bak": file(bbr + "=x\n"),
 			"etc/sysctl.d/README.x": file(bbr + "=x\n")},
