@@ -156,6 +156,9 @@ func (s *scanner) commands(w Writer, l string) {
 		}
 		x := w
 		x.Qdisc, x.Dev, x.Rate = q.Qdisc, q.Dev, q.Rate
+		if w.By == "wg-quick" { // wg-quick(8)
+			x.Dev = strings.ReplaceAll(q.Dev, "%i", strings.TrimSuffix(path.Base(w.File), ".conf"))
+		}
 		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil && udevAdd.MatchString(l) {
 			x.Name = n[1]
 		}

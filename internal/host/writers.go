@@ -50,8 +50,12 @@ const (
 // Where says where it is, as compilers do: "FILE:LINE".
 func (w Writer) Where() string { return where(w.File, w.Line) }
 
-// Means reports whether the queue that it sets could be this device's.
-func (w Writer) Means(dev string) bool { return means(w.Dev, dev) }
+// Means reports whether the queue that it sets could be this device's. What OpenVPN and pppd hand to a script is the
+// name of a tunnel.
+func (w Writer) Means(dev string) bool {
+	tunnel := (w.By == "OpenVPN" || w.By == "ppp") && strings.Contains(w.Dev, "$")
+	return means(w.Dev, dev) && (!tunnel || means("tun* tap* ppp*", dev))
+}
 
 // Awaits reports whether it waits for a name that could be this device's.
 func (w Writer) Awaits(dev string) bool { return w.Name != "" && means(w.Name, dev) }

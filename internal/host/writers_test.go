@@ -38,6 +38,8 @@ func TestPlaces(t *testing.T) {
 		"ppp": {fstest.MapFS{"etc/ppp/ip-up.d/q": executable(begin + tc)}, "ppp /etc/ppp/ip-up.d/q:2" + shaped},
 		"wg-quick": {fstest.MapFS{"etc/wireguard/wg0.conf": file("PostUp = " + tc)},
 			"wg-quick /etc/wireguard/wg0.conf:1" + shaped},
+		"wg-quick's own device": {fstest.MapFS{"etc/wireguard/wg0.conf": file("PostUp = tc qdisc add dev %i root fq\n")},
+			"wg-quick /etc/wireguard/wg0.conf:1 fq on wg0"},
 		"drop-in of a unit": {fstest.MapFS{
 			"etc/systemd/system/a.service.d/q.conf": file("[Service]\nExecStartPost=/sbin/" + tc)},
 			"systemd unit /etc/systemd/system/a.service.d/q.conf:2" + shaped},
@@ -136,6 +138,27 @@ func told(w Writer) string {
 		what = w.Queue() + " on " + w.Device()
 	}
 	return fmt.Sprintf("%s %s %s", w.By, w.Where(), what)
+}
+
+// What OpenVPN and pppd hand to a script is the name of a tunnel.
+func TestMeans(t *testing.T) {
+	for _, c := range []struct {
+		by, written, dev string
+		want             bool
+	}{
+		{"systemd unit", "$IF", "eth0", true},
+		{"ppp", "$1", "eth0", false},
+		{"ppp", "$PPP_IFACE", "ppp0", true},
+		{"ppp", "eth0", "eth0", true},
+		{"OpenVPN", "$dev", "eth0", false},
+		{"OpenVPN", "${dev}", "tun3", true},
+		{"OpenVPN", "eth0", "eth0", true},
+		{"wg-quick", "wg0", "eth0", false},
+	} {
+		if got := (Writer{By: c.by, Dev: c.written}).Means(c.dev); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
 }
 
 // What tc's own program makes of a command.
