@@ -25,11 +25,27 @@ func refused(p *patient) (found []Finding) {
 		}
 	}
 	for _, w := range p.deep.Writers {
-		if w.Sysctl != "" && !strings.ContainsAny(w.Value, "$%{`") { // what a script fills in
+		if w.Sysctl != "" && reachesKernel(w) {
 			found = append(found, p.refuses(w.Sysctl, w.Value, w.Where(), command)...)
 		}
 	}
 	return found
+}
+
+var (
+	plainValue = regexp.MustCompile(`^[\w"'][\w"'.,; -]*$`) // no expression, and nothing that a script fills in
+	editsText  = regexp.MustCompile(`\b(?:sed|grep|awk|echo)\b`)
+)
+
+// reachesKernel reports whether the kernel is handed the value that a line has, as it stands there.
+func reachesKernel(w host.Writer) bool {
+	switch {
+	case w.By == "NixOS": // whose values are expressions
+		return false
+	case w.Text == "": // of a file of settings
+		return !strings.ContainsAny(w.Value, "$%{`")
+	}
+	return plainValue.MatchString(w.Value) && (!editsText.MatchString(w.Text) || strings.Contains(w.Text, "/proc/sys/"))
 }
 
 func (p *patient) refuses(sysctl, value, where, verdict string) []Finding {
