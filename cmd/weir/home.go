@@ -41,8 +41,8 @@ func home(s change.Status, err error) (string, []nextStep) {
 		return "Weir's state on this server cannot be read: " + err.Error() + ".",
 			[]nextStep{{"sudo weir status", "try again as root"}}
 	case s.PutBack:
-		return "Changes were put back, and the journal could not be written.",
-			[]nextStep{{"sudo weir recover", "write it, once there is room on its disk"},
+		return "All is put back; the journal does not say so yet.",
+			[]nextStep{{"sudo weir recover", "write it, with room on its disk"},
 				{"weir status", "how this server stands"}}
 	case s.Unconfirmed && s.RevertsIn > 0:
 		return "Changes are in force, and revert in " + seconds(s.RevertsIn) + ".",

@@ -126,8 +126,8 @@ func printDrift(w io.Writer, s change.Status, same func(string) string) {
 func printPending(w io.Writer, s change.Status, same func(string) string) {
 	switch {
 	case s.PutBack:
-		fmt.Fprintln(w, "Not confirmed, and all is put back. The journal could not be written, and does not say so.")
-		fmt.Fprintln(w, "Once there is room on its disk: ", same("weir recover"))
+		fmt.Fprintln(w, "Not confirmed. All is put back; the journal does not say so yet.")
+		fmt.Fprintln(w, "To write it, with room on its disk: ", same("weir recover"))
 	case s.Unconfirmed && s.RevertsIn > 0:
 		fmt.Fprintf(w, "Not confirmed: reverts in %s unless you run:  %s\n", seconds(s.RevertsIn), same("weir confirm"))
 	case s.Unconfirmed:

@@ -653,6 +653,21 @@ func onReadOnly(t *testing.T, dir string, do func(readOnly func(bool))) {
 	<-done
 }
 
+// What is gone with its device is not put back.
+func TestOverdueWithoutDevice(t *testing.T) {
+	s, m := newFake(t)
+	before, _ := m.facts()
+	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+	m.f.Sysctls = before.Sysctls
+	m.gone("eth0")
+	for range 2 { // before the deadline, and after it
+		if status := must[Status](t)(s.Status()); !status.Unconfirmed || status.PutBack {
+			t.Errorf("%+v", status)
+		}
+		m.clock += minute
+	}
+}
+
 // A disk that has become read-only, as ext4 does after an error, keeps nobody from going back.
 func TestStateIsReadOnly(t *testing.T) {
 	for name, back := range map[string]func(Store) (Outcome, error){
@@ -671,9 +686,9 @@ func TestStateIsReadOnly(t *testing.T) {
 				if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
 					t.Errorf("after\n%+v\nbefore\n%+v", after, before)
 				}
-				for range 2 { // before the deadline, and after it
-					if status := must[Status](t)(s.Status()); !status.Unconfirmed || !status.PutBack {
-						t.Errorf("all is back, and status says %+v", status)
+				for _, overdue := range []bool{false, true} {
+					if status := must[Status](t)(s.Status()); !status.Unconfirmed || status.PutBack != overdue {
+						t.Errorf("all is back, overdue %v, and status says %+v", overdue, status)
 					}
 					m.clock += minute
 				}

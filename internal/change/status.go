@@ -38,7 +38,7 @@ type Status struct {
 
 	Unconfirmed bool              `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration    `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
-	PutBack     bool              `json:"put_back,omitempty"`   // all of it, though the journal cannot say so
+	PutBack     bool              `json:"put_back,omitempty"`   // overdue, and all is back, though the journal does not say so
 	Reverted    *journal.Reverted `json:"reverted,omitempty"`   // the last run, when it was put back
 
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
@@ -138,7 +138,7 @@ func (s Store) status(at situation) Status {
 	if status.Unconfirmed && !status.InForce {
 		var out Outcome
 		back, _ := at.toPutBack(&out)
-		status.PutBack = len(back) == 0 && len(out.Left) == 0
+		status.PutBack = status.RevertsIn == 0 && len(back)+len(out.Left)+len(out.Notes) == 0
 	}
 	return status
 }
