@@ -201,9 +201,6 @@ func printStages(w io.Writer, f host.Facts) {
 	printWrapped(w, "", "The way of a packet, from a program to its receiver:")
 	for _, s := range doctor.FindStages(f) {
 		saw := s.Saw
-		if s.Holds {
-			saw += ". This is the bottleneck"
-		}
 		if s.Lacks != "" {
 			saw = strings.TrimPrefix(saw+"; not seen: "+s.Lacks, "; ")
 		}

@@ -69,7 +69,7 @@ func doctorCases() map[string]struct {
 		"netem": {nil, "netem loss 2%", "noqueue", "", doctor.LimitEmulator, []string{"✗ netem is on up0."}, nil},
 		"delays": {nil, "netem delay 80ms 30ms limit 100000", "noqueue", "", doctor.LimitEmulator,
 			[]string{"✗ netem is on up0."}, nil},
-		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, []string{"✓ The queue is yours."}, classes},
+		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, classes},
 		"short":      {nil, "tbf rate 50mbit burst 5kb limit 6kb", "noqueue", "", doctor.LimitShaper, nil, nil},
 		"short-leaf": {nil, "htb rate 50mbit | pfifo limit 4", "noqueue", "", doctor.LimitShaper, nil, nil},
 		"backlog": {map[string]string{"net.core.netdev_max_backlog": "3"}, "fq_codel", "noqueue", "", "cpu",

@@ -240,6 +240,9 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if o.fetches > 0 && web(target) {
 		of, known = "a file that is downloaded", []string{"fetches", "pin", "compare", "markdown", "json"}
 	}
+	if strings.HasPrefix(target, "http://") { // without TLS there is no certificate
+		known = slices.DeleteFunc(known, func(name string) bool { return name == "pin" })
+	}
 	if err := misfit(cmd, of, known...); err != nil {
 		return err
 	}

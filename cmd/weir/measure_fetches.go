@@ -72,6 +72,5 @@ func printFetches(w io.Writer, f *meter.Fetches, markdown bool) {
 			early += uint64(*x.Early)
 		}
 	}
-	printWrapped(w, "", text.Counted(int(early), "packet")+" came before one that should have come earlier: that one "+
-		"was lost, or overtaken.")
+	printWrapped(w, "", text.Counted(int(early), "packet")+" arrived out of order: an earlier one was lost or overtaken.")
 }

@@ -88,7 +88,7 @@ func printInForce(w io.Writer, s change.Status) {
 		printWrapped(w, "", "But the queue is elsewhere: "+s.Elsewhere+". See:  weir doctor")
 	}
 	for _, f := range s.Filters {
-		printWrapped(w, "", "Beside it "+f+". See:  weir doctor")
+		printWrapped(w, "", "A filter also drops traffic on this device: "+f+". See:  weir doctor")
 	}
 	if s.Owns != "" {
 		printWrapped(w, "", s.Owns)

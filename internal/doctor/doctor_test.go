@@ -20,7 +20,9 @@ import (
 // looked adds what a diagnosis has read: on a server on which nothing is wrong.
 func looked(f *host.Facts) {
 	f.Sysctls["net.ipv4.ip_forward"], f.Sysctls["net.ipv4.tcp_sack"] = host.Sysctl{Value: "0"}, host.Sysctl{Value: "1"}
-	f.Deep = &host.Deep{Loader: host.SystemdSysctl, NAT: host.No, Sockets: host.Sockets{
+	counts := host.Counts{"Ip.OutRequests": 1, "Ip.ReasmReqds": 1, "Udp.InDatagrams": 1, "Udp.OutDatagrams": 1,
+		"softnet.processed": 1, "cpu.had": 1, "eth0.tx_packets": 1, "eth0.rx_packets": 1}
+	f.Deep = &host.Deep{Loader: host.SystemdSysctl, NAT: host.No, Counts: counts, Sockets: host.Sockets{
 		Read: true, Total: 9, Accepted: 8, Congestion: map[string]int{"cubic": 9}, RTT: millisecond(80),
 	}}
 }
@@ -311,10 +313,11 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"✓ The path loses packets, and BBR does not slow down for it."}},
 		{"a queue that is too short", facts(load, sockets(func(s *host.Sockets) {
 			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
-		}), counts(qdisc.Stats{Packets: 9800, Drops: 200})), []string{"✗ fq_codel on eth0 drops what it has no room for."}},
+		}), uplink(t, "pfifo", 1), rose("eth0.queue_drops", 40, "eth0.tx_packets", 9000)),
+			[]string{"✗ pfifo on eth0 drops what it has no room for."}},
 		{"a queue that has dropped long ago", facts(load, sockets(func(s *host.Sockets) {
 			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
-		}), counts(qdisc.Stats{Packets: 9_800_000, Drops: 200})), []string{"! The path loses packets without a queue."}},
+		}), uplink(t, "pfifo", 1), counts(qdisc.Stats{Packets: 9800, Drops: 200})), []string{"! The path loses packets without a queue."}},
 		{"losses behind an own shaper", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1), load,
 			sockets(func(s *host.Sockets) { s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.08 })),
 			[]string{"✓ Nothing to do."}},
@@ -324,35 +327,40 @@ func servers(t *testing.T) []diagnosed {
 		{"CPU", facts(load, still, func(f *host.Facts) { f.Deep.CPU = 0.9 }), []string{"! The CPU is short."}},
 		{"connection attempts that are dropped", facts(rose("TcpExt.ListenDrops", 40, "Tcp.PassiveOpens", 1000)),
 			[]string{"! A listening socket's queue is full."}},
+		{"a stray fragment", facts(load, still, rose("Ip.ReasmFails", 1, "Ip.ReasmReqds", 1)),
+			[]string{"✓ Nothing to do."}},
+		{"a few fragments beside large packets", facts(load, still, rose("Ip.FragCreates", 300, "Ip.OutRequests", 2000)),
+			[]string{"✓ Nothing to do."}},
 		{"a few connection attempts", facts(rose("TcpExt.ListenDrops", 4, "Tcp.PassiveOpens", 1000)),
 			[]string{"✓ Nothing to do."}},
-		{"fragments", facts(load, still, rose("Ip.FragCreates", 400, "Ip.OutRequests", 1000)),
+		{"fragments", facts(load, still, rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)),
 			[]string{"! Packets leave in fragments."}},
-		{"fragments that are lost", facts(load, still, rose("Ip.ReasmFails", 4, "Ip.ReasmReqds", 1000)),
+		{"fragments that are lost", facts(load, still, rose("Ip.ReasmFails", 40, "Ip.ReasmReqds", 1000)),
 			[]string{"! Fragments do not come together."}},
-		{"a tunnel that reads too slowly", facts(load, still, rose("Udp.RcvbufErrors", 4, "Udp.InDatagrams", 9000)),
+		{"a tunnel that reads too slowly", facts(load, still, rose("Udp.RcvbufErrors", 40, "Udp.InDatagrams", 9000)),
 			[]string{"! UDP sockets' receive buffers are full."}},
-		{"a tunnel that sends too fast", facts(load, still, rose("Udp.SndbufErrors", 4, "Udp.OutDatagrams", 9000)),
+		{"a tunnel that sends too fast", facts(load, still, rose("Udp.SndbufErrors", 40, "Udp.OutDatagrams", 9000)),
 			[]string{"! UDP sockets' send buffers are full."}},
-		{"one core for all packets", facts(load, still, rose("softnet.dropped", 4, "softnet.processed", 9000)),
+		{"one core for all packets", facts(load, still, rose("softnet.dropped", 40, "softnet.processed", 9000)),
 			[]string{"! A CPU's backlog is full."}},
-		{"a card that drops", facts(load, still, rose("eth0.tx_errors", 4, "eth0.tx_packets", 9000)),
+		{"a card that drops", facts(load, still, rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)),
 			[]string{"! The device drops what leaves."}},
-		{"another card that drops", facts(rose("eth1.tx_errors", 4, "eth1.tx_packets", 9000)),
+		{"another card that drops", facts(rose("eth1.tx_errors", 40, "eth1.tx_packets", 9000)),
 			[]string{"✓ Nothing to do."}},
-		{"a short ring", facts(load, still, rose("eth0.rx_missed_errors", 4, "eth0.rx_packets", 9000)),
+		{"a short ring", facts(load, still, rose("eth0.rx_missed_errors", 40, "eth0.rx_packets", 9000)),
 			[]string{"! The device misses what arrives."}},
-		{"connections that find no room", facts(rose("conntrack.drop", 4, "Ip.OutRequests", 9000)),
+		{"connections that find no room", facts(rose("conntrack.drop", 40, "Ip.OutRequests", 9000)),
 			[]string{"! Connection tracking drops packets."}},
 		{"no room for connections", facts(tracks(65500)),
-			[]string{"✗ The table of connection tracking is full."}},
+			[]string{"✗ The table of connection tracking is nearly full."}},
 		{"room for connections", facts(tracks(60000)), []string{"✓ Nothing to do."}},
-		{"a hypervisor with too many guests", facts(load, still, rose("cpu.steal", 300, "cpu.all", 700)),
+		{"a hypervisor with too many guests", facts(load, still, rose("cpu.steal", 300, "cpu.had", 700)),
 			[]string{"! The hypervisor takes the CPU."}},
 		{"a service with a limit",
-			facts(load, still, rose("throttled.system.slice/nginx.service", 2_000_000, "cpu.all", 1)),
+			facts(load, still, rose("throttled.system.slice/nginx.service", 20,
+				"periods.system.slice/nginx.service", 100)),
 			[]string{"! system.slice/nginx.service has used up its CPU time."}},
-		{"a container with a limit that it seldom meets", facts(load, still, rose("throttled.", 200_000, "cpu.all", 1)),
+		{"a container with a limit that it seldom meets", facts(load, still, rose("throttled.", 2, "periods.", 100)),
 			[]string{"✓ Nothing to do."}},
 		{"device", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Rate = 0, 940_000_000 })),
 			[]string{"✓ The device is the limit."}},
@@ -722,9 +730,9 @@ func TestStages(t *testing.T) {
 		{"rules that may limit", stages(listens, limits), "", "netfilter"},
 		{"a queue elsewhere", stages(listens, load), "the provider", ""},
 		{"a slow program", stages(listens, load, still, sockets(func(s *host.Sockets) { s.App = 17 })), "programs", ""},
-		{"fragments", stages(load, still, rose("Ip.FragCreates", 400, "Ip.OutRequests", 1000)), "fragmentation", ""},
-		{"steal", stages(load, still, rose("cpu.steal", 300, "cpu.all", 700)), "CPU", ""},
-		{"a bad card", stages(load, still, rose("eth0.tx_errors", 4, "eth0.tx_packets", 9000)), "the device", ""},
+		{"fragments", stages(load, still, measuredWireGuard, rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)), "fragmentation", ""},
+		{"steal", stages(load, still, rose("cpu.steal", 300, "cpu.had", 700)), "CPU", ""},
+		{"a bad card", stages(load, still, rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)), "the device", ""},
 	} {
 		if got := strings.Join(holding(c.stages), ", "); got != c.holds {
 			t.Errorf("%s: %q holds, not %q", c.name, got, c.holds)

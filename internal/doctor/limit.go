@@ -24,10 +24,9 @@ const (
 	LimitBuffer    Limit = "buffer"   // this host's send buffers
 	limitReceiver  Limit = "receiver" // the windows of the other ends
 	limitCPU       Limit = "cpu"
-	limitQuota     Limit = "quota"     // of CPU time, that a control group has
 	LimitPolicer   Limit = "policer"   // a filter of this host's own, that drops
 	LimitEmulator  Limit = "emulator"  // netem on this host
-	LimitQueue     Limit = "queue"     // this host\'s own, which is too short
+	LimitQueue     Limit = "queue"     // this host's own, which is too short
 	LimitFlow      Limit = "flow"      // what this host's queue lets each connection have
 	limitFragments Limit = "fragments" // packets are too large for a device of this host, or for the path
 	limitSetting   Limit = "setting"   // of this host's TCP
@@ -65,8 +64,6 @@ func (l Limit) codes() []Code {
 		return []Code{"receivers-bind"}
 	case limitCPU:
 		return []Code{"backlog-drops", "cpu-stolen", "cpu-short"}
-	case limitQuota:
-		return []Code{"cpu-capped"}
 	case limitSetting:
 		return []Code{"tcp-switched-off"}
 	case limitFragments:
@@ -101,7 +98,7 @@ func (p *patient) bottleneck() Bottleneck {
 	emulator, emulates := p.emulator()
 	flow, flowBound := p.flowRate()
 	slowing := p.slowing()
-	_, _, here := p.dropsHere()
+	_, here := p.dropsHere()
 	group, capped := p.capped()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
@@ -145,9 +142,8 @@ func (p *patient) bottleneck() Bottleneck {
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
 		return p.blind()
 	case 2*s.App >= s.Busy && capped >= costlyWork:
-		return limitedBy(limitQuota,
-			"this host: %s has used up its CPU time, and of %s, %d did not always have something to send.", group, busy,
-			s.App)
+		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send. %s used up its "+
+			"CPU time, if it is the one that sends.", busy, s.App, capital(group))
 	case 2*s.App >= s.Busy:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}
@@ -157,7 +153,12 @@ func (p *patient) bottleneck() Bottleneck {
 }
 
 // lowered is a sentence to go on with after a colon.
-func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+func lowered(s string) string {
+	if strings.ToUpper(s[:2]) == s[:2] { // UDP
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
 
 // blind is the verdict where something was not seen that it takes.
 func (p *patient) blind() Bottleneck {

@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 
+	"weir/internal/host"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -16,15 +17,15 @@ func lossyPath(p *patient) []Finding {
 		return nil
 	}
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
-	if drops, all, here := p.dropsHere(); here {
+	if drops, here := p.dropsHere(); here {
 		return []Finding{{
 			Code: "queue-drops", Severity: Harmful,
 			Plain: "Downloads are slower than they could be: this server's own queue is too short, and drops packets.",
 			Title: fmt.Sprintf("%s on %s drops what it has no room for.", p.queueName(), p.link.Name),
-			Seen: fmt.Sprintf("%d of %s; %d of %s sent %s of the bytes again, with an RTT near its minimum.", drops,
-				text.Counted(int(all), "packet"), s.Lossy, text.Counted(s.Busy, "busy connection"), share),
+			Seen: fmt.Sprintf("%s in %s; %d of %s sent %s of the bytes again, with an RTT near its minimum.",
+				text.Counted(int(drops), "packet"), p.deep.Listened, s.Lossy, text.Counted(s.Busy, "busy connection"), share),
 			Why:    "A burst that the device would have taken a moment later is lost. It is no fault of the path.",
-			Remark: fmt.Sprintf("tc -s qdisc show dev %s shows its limit; fq_codel has room", p.link.Name),
+			Remark: fmt.Sprintf("tc -s qdisc show dev %s shows its limit; a longer one, or fq_codel, has room", p.link.Name),
 		}}
 	}
 	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy,
@@ -49,12 +50,9 @@ func lossyPath(p *patient) []Finding {
 	return []Finding{f}
 }
 
-// dropsHere reports whether the uplink's own queue drops about as much as the connections that lose packets send again,
-// of all that it has had. What a shaper or netem drops is on purpose.
-func (p *patient) dropsHere() (drops, all uint64, holds bool) {
-	root, known := p.link.Tree.Root()
-	drops, all = root.Stats.Drops, root.Stats.Packets+root.Stats.Drops
-	_, emulated := p.emulator()
-	explains := 3*float64(drops) > float64(p.deep.Sockets.LossyShare)*float64(all)
-	return drops, all, known && !emulated && p.lossy() && explains
+// dropsHere reports whether the uplink's own queue, a FIFO without a rate, dropped packets while one listened and
+// connections lost some, and how many.
+func (p *patient) dropsHere() (drops uint64, holds bool) {
+	drops = p.deep.Rose[host.QueueDrops(p.link.Name)]
+	return drops, p.lossy() && p.traits().Plain && drops >= fewest
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/qdisc"
 	"weir/internal/text"
 )
 
@@ -43,7 +44,11 @@ func FindStages(facts host.Facts) []Stage {
 	}
 	var all []Stage
 	add := func(name, saw, lacks string, limits ...Limit) {
-		all = append(all, Stage{name, saw, lacks, slices.Contains(limits, b.Limit)})
+		holds := slices.Contains(limits, b.Limit)
+		if holds { // it was seen by other signs than those that the stage is looked at for
+			saw, lacks = "the bottleneck is "+strings.TrimSuffix(b.Says, "."), ""
+		}
+		all = append(all, Stage{name, saw, lacks, holds})
 	}
 	saw, lacks := ofBusy(s.App, "did not always have something to send")
 	add("programs", saw, lacks, LimitProgram)
@@ -62,7 +67,7 @@ func FindStages(facts host.Facts) []Stage {
 	saw, lacks = p.queueStage()
 	add("the queue here", saw, lacks, LimitShaper, LimitQueue, LimitFlow, LimitEmulator)
 	saw, lacks = p.tallied(limitCPU)
-	add("CPU", saw, lacks, limitCPU, limitQuota)
+	add("CPU", saw, lacks, limitCPU)
 	saw, lacks = p.tallied(limitDevice)
 	add("the device", saw, lacks, limitDevice)
 	saw, lacks = ofBusy(s.Queueing, "wait in a queue, here or beyond")
@@ -112,6 +117,10 @@ func (p *patient) tallied(limit Limit) (saw, lacks string) {
 	}
 	var parts []string
 	for _, t := range tallies() {
+		whole := strings.Replace(t.whole[0], "DEV.", p.link.Name+".", 1)
+		if _, read := p.deep.Counts[whole]; t.limit == limit && !read {
+			return "", whole + " is not counted here"
+		}
 		if n, _ := p.risen(t); t.limit == limit && n > 0 {
 			parts = append(parts, text.Counted(int(n), t.unit)+" ("+
 				strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.link.Name)+")")
@@ -136,7 +145,11 @@ func (p *patient) filters() (saw, lacks string) {
 	if n := len(p.deep.Droppers); n > 0 {
 		return text.Counted(n, "filter") + " can drop packets", ""
 	}
-	return "no filter drops packets", ""
+	saw = "no policer and no action that drops was seen"
+	if slices.ContainsFunc(p.link.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }) {
+		return saw, "what BPF programs do there"
+	}
+	return saw, ""
 }
 
 // queueStage tells of the uplink's queue.

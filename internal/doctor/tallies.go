@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"weir/internal/text"
 )
@@ -16,7 +15,7 @@ import (
 type tally struct {
 	Finding          // without what was seen; DEV stands for the uplink
 	lost    []string // counters of what went wrong
-	whole   string   // the counter of which that is a share
+	whole   []string // the counters of which that is a share
 	least   float64  // the share from which on it matters
 	unit    string   // of what is counted, for one of them
 	limit   Limit    // that it shows; limitNone: it slows no transfer that is under way
@@ -27,7 +26,12 @@ type tally struct {
 const (
 	costlyLoss = 1e-4
 	costlyWork = 0.1
+	// of packets as the kernel counts them, which may be as large as 44 fragments (64 KB)
+	costlyFragments = 0.8
 )
+
+// fewest are so many as are no accident, whatever they are a share of.
+const fewest = 20
 
 func tallies() []tally {
 	return []tally{
@@ -37,24 +41,24 @@ func tallies() []tally {
 			Why: "What finds no room is dropped, and comes again after a second or more (listen(2); " +
 				"net.core.somaxconn bounds every queue).",
 			Remark: "ss -lnt shows it: the socket whose Recv-Q is at its Send-Q"},
-			lost: []string{"TcpExt.ListenDrops"}, whole: "Tcp.PassiveOpens",
+			lost: []string{"TcpExt.ListenDrops"}, whole: []string{"Tcp.PassiveOpens"},
 			least: 0.01, unit: "connection attempt",
 			limit: limitNone},
 		{Finding: Finding{Code: "packets-in-fragments", Severity: Notable,
-			Plain: "Packets that leave this server are cut in pieces: a tunnel here makes them too large.",
+			Plain: "Packets that leave this server are cut in pieces: a tunnel, or a program that uses UDP, makes them too large.",
 			Title: "Packets leave in fragments.",
 			Why: "Each costs two packets, and many networks drop fragments. A tunnel's MTU plus what it adds has to " +
 				"fit into the MTU of the device below it, and into the path's.",
 			Remark: "a smaller MTU for the tunnel, such as 1280: ip link set dev TUNNEL mtu 1280"},
-			lost: []string{"Ip.FragCreates"}, whole: "Ip.OutRequests",
-			least: costlyWork, unit: "fragment",
+			lost: []string{"Ip.FragCreates"}, whole: []string{"Ip.OutRequests", "Ip.ForwDatagrams"},
+			least: costlyFragments, unit: "fragment",
 			limit: limitFragments},
 		{Finding: Finding{Code: "fragments-lost", Severity: Notable,
 			Plain:  "Packets that reach this server in pieces are lost, as not all pieces arrive.",
 			Title:  "Fragments do not come together.",
 			Why:    "Who sends them, a tunnel's other end as a rule, makes packets that are too large for the way.",
 			Remark: "a smaller MTU for the tunnel at the other end, such as 1280"},
-			lost: []string{"Ip.ReasmFails"}, whole: "Ip.ReasmReqds",
+			lost: []string{"Ip.ReasmFails"}, whole: []string{"Ip.ReasmReqds"},
 			least: costlyLoss, unit: "datagram",
 			limit: limitFragments},
 		{Finding: Finding{Code: "udp-buffers-full", Severity: Notable,
@@ -63,7 +67,7 @@ func tallies() []tally {
 			Why: "What finds no room is dropped here, and to a tunnel's TCP that looks like a path that loses " +
 				"packets.",
 			Remark: "ss -lunpm shows the socket, behind d; net.core.rmem_max bounds what its program may ask for"},
-			lost: []string{"Udp.RcvbufErrors"}, whole: "Udp.InDatagrams",
+			lost: []string{"Udp.RcvbufErrors"}, whole: []string{"Udp.InDatagrams"},
 			least: costlyLoss, unit: "datagram",
 			limit: limitUDP},
 		{Finding: Finding{Code: "udp-buffers-full-out", Severity: Notable,
@@ -72,7 +76,7 @@ func tallies() []tally {
 			Why: "What finds no room is dropped here, and to a tunnel's TCP that looks like a path that loses " +
 				"packets.",
 			Remark: "ss -unpm shows the socket; net.core.wmem_max bounds what its program may ask for"},
-			lost: []string{"Udp.SndbufErrors"}, whole: "Udp.OutDatagrams",
+			lost: []string{"Udp.SndbufErrors"}, whole: []string{"Udp.OutDatagrams"},
 			least: costlyLoss, unit: "datagram",
 			limit: limitUDP},
 		{Finding: Finding{Code: "backlog-drops", Severity: Notable,
@@ -80,7 +84,7 @@ func tallies() []tally {
 			Title:  "A CPU's backlog is full.",
 			Why:    "One core takes all that is received, or has no time for it (net.core.netdev_max_backlog).",
 			Remark: "cat /proc/net/softnet_stat has a line a CPU, the second number is what was dropped"},
-			lost: []string{"softnet.dropped"}, whole: "softnet.processed",
+			lost: []string{"softnet.dropped"}, whole: []string{"softnet.processed"},
 			least: costlyLoss, unit: "packet",
 			limit: limitCPU},
 		{Finding: Finding{Code: "device-drops", Severity: Notable,
@@ -89,7 +93,7 @@ func tallies() []tally {
 			Why: "It happens behind every queue that can be set, and to TCP it looks like a path that loses " +
 				"packets.",
 			Remark: "ip -s -s link show dev DEV; ethtool -S DEV"},
-			lost: []string{"DEV.tx_dropped", "DEV.tx_errors"}, whole: "DEV.tx_packets",
+			lost: []string{"DEV.tx_dropped", "DEV.tx_errors"}, whole: []string{"DEV.tx_packets"},
 			least: costlyLoss, unit: "packet",
 			limit: limitDevice},
 		{Finding: Finding{Code: "device-misses", Severity: Notable,
@@ -97,15 +101,15 @@ func tallies() []tally {
 			Title:  "The device misses what arrives.",
 			Why:    "Its ring is full, as nobody empties it in time.",
 			Remark: "ethtool -g DEV shows the ring, ethtool -G DEV rx N makes it longer"},
-			lost: []string{"DEV.rx_missed_errors", "DEV.rx_fifo_errors"}, whole: "DEV.rx_packets",
+			lost: []string{"DEV.rx_missed_errors", "DEV.rx_fifo_errors"}, whole: []string{"DEV.rx_packets"},
 			least: costlyLoss, unit: "packet",
 			limit: limitDevice},
 		{Finding: Finding{Code: "conntrack-drops", Severity: Notable,
-			Plain:  "This server's firewall has no room for more connections, and drops who would open one.",
+			Plain:  "This server's firewall drops packets of connections that it cannot keep track of.",
 			Title:  "Connection tracking drops packets.",
-			Why:    "Its table is full. Connections that are in it go on.",
+			Why:    "Its table has no room, or two packets opened the same connection at once, as DNS's do.",
 			Remark: "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"},
-			lost: []string{"conntrack.drop"}, whole: "Ip.OutRequests",
+			lost: []string{"conntrack.drop"}, whole: []string{"Ip.OutRequests"},
 			least: costlyLoss, unit: "packet",
 			limit: limitNone},
 		{Finding: Finding{Code: "cpu-stolen", Severity: Notable,
@@ -113,7 +117,7 @@ func tallies() []tally {
 			Title:  "The hypervisor takes the CPU.",
 			Why:    "A virtual CPU that does not run sends nothing, and packets wait in bursts.",
 			Remark: "nothing here helps: a plan whose CPUs are your own, or another provider"},
-			lost: []string{"cpu.steal"}, whole: "cpu.all",
+			lost: []string{"cpu.steal"}, whole: []string{"cpu.had"},
 			least: costlyWork, unit: "tick",
 			limit: limitCPU},
 	}
@@ -123,18 +127,20 @@ func tallies() []tally {
 func (p *patient) rising() (risen []tally, shares []float64) {
 	for _, t := range tallies() {
 		n, whole := p.risen(t)
-		if share := n / max(1, whole+n); n > 0 && share >= t.least {
+		if share := n / max(1, whole+n); n >= fewest && share >= t.least {
 			risen, shares = append(risen, t), append(shares, share)
 		}
 	}
 	return risen, shares
 }
 
-// slowing are those that hold a connection back which is under way. UDP's buffers do where a tunnel goes through them.
+// slowing are those that hold a connection back which is under way. UDP's buffers and fragments do where this host
+// carries a tunnel: TCP of its own meets neither.
 func (p *patient) slowing() []tally {
 	risen, _ := p.rising()
 	return slices.DeleteFunc(risen, func(t tally) bool {
-		return t.limit == limitNone || t.limit == limitUDP && len(p.carried.Kinds) == 0
+		tunnels := t.limit == limitUDP || t.limit == limitFragments
+		return t.limit == limitNone || tunnels && len(p.carried.Kinds) == 0
 	})
 }
 
@@ -146,7 +152,10 @@ func (p *patient) risen(t tally) (n, whole float64) {
 	for _, name := range t.lost {
 		n += count(name)
 	}
-	return n, count(t.whole)
+	for _, name := range t.whole {
+		whole += count(name)
+	}
+	return n, whole
 }
 
 // counted is about what the kernel counts on a packet's way through this host, and what it holds back.
@@ -159,13 +168,13 @@ func counted(p *patient) (found []Finding) {
 		t.Seen, t.Remark = seen, strings.ReplaceAll(t.Remark, "DEV", p.link.Name)
 		found = append(found, t.Finding)
 	}
-	if c := p.deep.Conntrack; c.Max > 0 && c.Count >= c.Max/20*19 {
+	if c := p.deep.Conntrack; c.Max > 0 && float64(c.Count) >= 0.95*float64(c.Max) {
 		found = append(found, Finding{
 			Code: "conntrack-full", Severity: Harmful,
-			Plain: "This server's firewall has hardly any room for more connections, and drops who would open one.",
-			Title: "The table of connection tracking is full.",
+			Plain: "This server's firewall has hardly any room for more connections.",
+			Title: "The table of connection tracking is nearly full.",
 			Seen:  fmt.Sprintf("%d of %d entries.", c.Count, c.Max),
-			Why:   "New connections are dropped. Those that are in the table go on.",
+			Why:   "Once it is full, new connections are dropped. Those that are in the table go on.",
 			Remark: "sysctl net.netfilter.nf_conntrack_max=N for more, or rules with notrack for what needs no " +
 				"tracking",
 		})
@@ -175,8 +184,8 @@ func counted(p *patient) (found []Finding) {
 			Code: "cpu-capped", Severity: Notable,
 			Plain: fmt.Sprintf("A limit on this server lets %s have no more of the processor.", group),
 			Title: group + " has used up its CPU time.",
-			Seen: fmt.Sprintf("It had to wait for %s of the last %s (throttled_usec of its cpu.stat).", percent(share),
-				p.deep.Listened),
+			Seen: fmt.Sprintf("It used up its time in %s of the periods of the last %s (nr_throttled of its cpu.stat).",
+				percent(share), p.deep.Listened),
 			Why:    "What has to wait sends nothing meanwhile, then all at once.",
 			Remark: "its cpu.max is the limit: CPUQuota= of a unit, --cpus of a container",
 		})
@@ -184,13 +193,16 @@ func counted(p *patient) (found []Finding) {
 	return found
 }
 
-// capped is the control group that had to wait longest for its CPU time, and for which share of the time.
+// capped is the control group that used up its CPU time most often, and in which share of its periods (100 ms as a
+// rule).
 func (p *patient) capped() (group string, share float64) {
 	for _, name := range slices.Sorted(maps.Keys(p.deep.Rose)) {
 		g, is := strings.CutPrefix(name, "throttled.")
-		waited := float64(p.deep.Rose[name]) * float64(time.Microsecond) / float64(max(1, p.deep.Listened))
-		if is && waited > share {
-			group, share = g, waited
+		if !is {
+			continue
+		}
+		if of := float64(p.deep.Rose[name]) / float64(max(1, p.deep.Rose["periods."+g])); of > share {
+			group, share = g, of
 		}
 	}
 	if group == "" {

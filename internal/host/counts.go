@@ -14,8 +14,9 @@ import (
 // Those of /proc/net/snmp and netstat have the names that stand there ("Ip.FragCreates", "TcpExt.ListenDrops"), with
 // those of IPv6 added to them. Those of a device have its name before them, as in /sys/class/net ("eth0.tx_dropped").
 // What its root qdisc dropped is by QueueDrops. The others are "softnet.processed" and "softnet.dropped", in packets
-// (/proc/net/softnet_stat); "cpu.all" and "cpu.steal", in ticks (proc_stat(5)); "conntrack.drop", in packets; and
-// "throttled.GROUP", the microseconds for which a control group had to wait as it has a limit (cgroups(7)).
+// (/proc/net/softnet_stat); "cpu.had" and "cpu.steal", in ticks (proc_stat(5)): what this
+// machine had, idle or not, and what others had of it; "conntrack.drop", in packets; "periods.GROUP", those of a control
+// group with a limit of CPU time, and "throttled.GROUP", in how many of them it used that up (cgroups(7)).
 type Counts map[string]uint64
 
 // QueueDrops is the name of the counter of packets that the root qdisc of a device has dropped.
@@ -95,8 +96,10 @@ func stolen(all Counts, text string) {
 		}
 		for i, field := range fields[1 : steal+2] {
 			n, _ := strconv.ParseUint(field, 10, 64)
-			if all["cpu.all"] += n; i == steal {
+			if i == steal {
 				all["cpu.steal"] = n
+			} else {
+				all["cpu.had"] += n
 			}
 		}
 	}
@@ -155,8 +158,10 @@ func (t *tree) throttled(all Counts, dir, group string) {
 	const deepest = 1 // slashes in the name of a group: "system.slice/nginx.service"
 	if quota, _, _ := strings.Cut(string(t.read(dir+"/cpu.max")), " "); quota != "" && quota != "max" {
 		for l := range strings.Lines(string(t.read(dir + "/cpu.stat"))) {
-			if value, ok := strings.CutPrefix(l, "throttled_usec "); ok {
-				all["throttled."+group], _ = strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			for field, name := range map[string]string{"nr_periods ": "periods.", "nr_throttled ": "throttled."} {
+				if value, ok := strings.CutPrefix(l, field); ok {
+					all[name+group], _ = strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+				}
 			}
 		}
 	}

@@ -27,13 +27,13 @@ func counting() fstest.MapFS {
 		"sys/class/net/eth0/statistics/tx_packets":            file("no number\n"),
 		"sys/class/net/veth0/statistics/tx_dropped":           file("12\n"),
 		"sys/fs/cgroup/system.slice/nginx.service/cpu.max":    file("50000 100000\n"),
-		"sys/fs/cgroup/system.slice/nginx.service/cpu.stat":   file("usage_usec 1\nthrottled_usec 77\n"),
+		"sys/fs/cgroup/system.slice/nginx.service/cpu.stat":   file("usage_usec 1\nnr_periods 90\nnr_throttled 77\n"),
 		"sys/fs/cgroup/system.slice/ssh.service/cpu.max":      file("max 100000\n"),
-		"sys/fs/cgroup/system.slice/ssh.service/cpu.stat":     file("throttled_usec 78\n"),
+		"sys/fs/cgroup/system.slice/ssh.service/cpu.stat":     file("nr_throttled 78\n"),
 		"sys/fs/cgroup/user.slice/a.slice/too/deep/cpu.max":   file("1 100000\n"),
-		"sys/fs/cgroup/user.slice/a.slice/too/deep/cpu.stat":  file("throttled_usec 79\n"),
+		"sys/fs/cgroup/user.slice/a.slice/too/deep/cpu.stat":  file("nr_throttled 79\n"),
 		"sys/fs/cgroup/machine.slice/odd.service/cpu.max":     file("1 100000\n"),
-		"sys/fs/cgroup/machine.slice/odd.service/cpu.stat":    file("throttled_usec -1\n"),
+		"sys/fs/cgroup/machine.slice/odd.service/cpu.stat":    file("nr_throttled -1\n"),
 		"sys/fs/cgroup/dev-hugepages.mount/a.service/cpu.max": file("1 100000\n"),
 	}
 }
@@ -42,8 +42,9 @@ func counting() fstest.MapFS {
 func TestCounts(t *testing.T) {
 	d := settings(counting())
 	want := Counts{"Ip.OutRequests": 1100, "Ip.FragCreates": 45, "Udp.InDatagrams": 500, "Udp.RcvbufErrors": 3,
-		"Tcp.PassiveOpens": 9, "TcpExt.ListenDrops": 2, "softnet.processed": 256, "softnet.dropped": 3, "cpu.all": 36,
+		"Tcp.PassiveOpens": 9, "TcpExt.ListenDrops": 2, "softnet.processed": 256, "softnet.dropped": 3, "cpu.had": 28,
 		"cpu.steal": 8, "conntrack.drop": 11, "eth0.tx_dropped": 11, "throttled.system.slice/nginx.service": 77,
+		"periods.system.slice/nginx.service":  90,
 		"throttled.machine.slice/odd.service": 0}
 	if !maps.Equal(d.Counts, want) {
 		t.Errorf("got %v\nwant %v", d.Counts, want)

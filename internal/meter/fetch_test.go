@@ -111,11 +111,11 @@ func TestCompareFetches(t *testing.T) {
 		f.sumUp()
 		return f
 	}
-	rows := CompareFetches(of(4, 5, 9), of(1, 2, 3))
+	rows := CompareFetches(of(4, 5, 5, 9), of(1, 2, 2, 3))
 	if r := rows[0]; !r.Sure || r.Before != (stats.Estimate{Value: 5, Low: 4, High: 9}) || r.Factor() != "0.40 ×" {
 		t.Errorf("%+v", r)
 	}
-	if rows[2].Sure || CompareFetches(of(4, 5), of(3, 4.5))[0].Sure {
+	if rows[2].Sure || CompareFetches(of(9), of(1))[0].Sure || CompareFetches(of(4, 5), of(3, 4.5))[0].Sure {
 		t.Error("what overlaps is taken for a change")
 	}
 	for _, text := range []string{"", "{}", `{"version": 1}`, `{"version": 2, "fetches": [{}]}`} {

@@ -222,7 +222,11 @@ func waitAt(kib float64, rate units.Rate) string {
 	if rate == 0 {
 		return fmt.Sprintf("%.0f KiB", kib)
 	}
-	return fmt.Sprintf("%.3gms", kib*1024*8/float64(rate)*1e3)
+	ms := kib * 1024 * 8 / float64(rate) * 1e3
+	if ms >= 1000 {
+		return fmt.Sprintf("%.0fms", ms)
+	}
+	return fmt.Sprintf("%.3gms", ms)
 }
 
 // changes of a candidate by name.
