@@ -72,5 +72,6 @@ func printFetches(w io.Writer, f *meter.Fetches, markdown bool) {
 			early += uint64(*x.Early)
 		}
 	}
-	printWrapped(w, "", text.Counted(int(early), "packet")+" arrived out of order: an earlier one was lost or overtaken.")
+	printWrapped(w, "", text.Counted(int(early), "packet")+
+		" arrived out of order: an earlier one was lost or overtaken.")
 }

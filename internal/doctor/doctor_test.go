@@ -317,7 +317,8 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"✗ pfifo on eth0 drops what it has no room for."}},
 		{"a queue that has dropped long ago", facts(load, sockets(func(s *host.Sockets) {
 			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
-		}), uplink(t, "pfifo", 1), counts(qdisc.Stats{Packets: 9800, Drops: 200})), []string{"! The path loses packets without a queue."}},
+		}), uplink(t, "pfifo", 1), counts(qdisc.Stats{Packets: 9800, Drops: 200})),
+			[]string{"! The path loses packets without a queue."}},
 		{"losses behind an own shaper", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1), load,
 			sockets(func(s *host.Sockets) { s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.08 })),
 			[]string{"✓ Nothing to do."}},
@@ -329,8 +330,8 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! A listening socket's queue is full."}},
 		{"a stray fragment", facts(load, still, rose("Ip.ReasmFails", 1, "Ip.ReasmReqds", 1)),
 			[]string{"✓ Nothing to do."}},
-		{"a few fragments beside large packets", facts(load, still, rose("Ip.FragCreates", 300, "Ip.OutRequests", 2000)),
-			[]string{"✓ Nothing to do."}},
+		{"a few fragments beside large packets",
+			facts(load, still, rose("Ip.FragCreates", 300, "Ip.OutRequests", 2000)), []string{"✓ Nothing to do."}},
 		{"a few connection attempts", facts(rose("TcpExt.ListenDrops", 4, "Tcp.PassiveOpens", 1000)),
 			[]string{"✓ Nothing to do."}},
 		{"fragments", facts(load, still, rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)),
@@ -730,7 +731,8 @@ func TestStages(t *testing.T) {
 		{"rules that may limit", stages(listens, limits), "", "netfilter"},
 		{"a queue elsewhere", stages(listens, load), "the provider", ""},
 		{"a slow program", stages(listens, load, still, sockets(func(s *host.Sockets) { s.App = 17 })), "programs", ""},
-		{"fragments", stages(load, still, measuredWireGuard, rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)), "fragmentation", ""},
+		{"fragments", stages(load, still, measuredWireGuard,
+			rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)), "fragmentation", ""},
 		{"steal", stages(load, still, rose("cpu.steal", 300, "cpu.had", 700)), "CPU", ""},
 		{"a bad card", stages(load, still, rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)), "the device", ""},
 	} {

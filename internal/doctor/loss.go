@@ -23,9 +23,11 @@ func lossyPath(p *patient) []Finding {
 			Plain: "Downloads are slower than they could be: this server's own queue is too short, and drops packets.",
 			Title: fmt.Sprintf("%s on %s drops what it has no room for.", p.queueName(), p.link.Name),
 			Seen: fmt.Sprintf("%s in %s; %d of %s sent %s of the bytes again, with an RTT near its minimum.",
-				text.Counted(int(drops), "packet"), p.deep.Listened, s.Lossy, text.Counted(s.Busy, "busy connection"), share),
-			Why:    "A burst that the device would have taken a moment later is lost. It is no fault of the path.",
-			Remark: fmt.Sprintf("tc -s qdisc show dev %s shows its limit; a longer one, or fq_codel, has room", p.link.Name),
+				text.Counted(int(drops), "packet"), p.deep.Listened, s.Lossy,
+				text.Counted(s.Busy, "busy connection"), share),
+			Why: "A burst that the device would have taken a moment later is lost. It is no fault of the path.",
+			Remark: fmt.Sprintf("tc -s qdisc show dev %s shows its limit; a longer one, or fq_codel, has room",
+				p.link.Name),
 		}}
 	}
 	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy,

@@ -45,7 +45,8 @@ func tallies() []tally {
 			least: 0.01, unit: "connection attempt",
 			limit: limitNone},
 		{Finding: Finding{Code: "packets-in-fragments", Severity: Notable,
-			Plain: "Packets that leave this server are cut in pieces: a tunnel, or a program that uses UDP, makes them too large.",
+			Plain: "Packets that leave this server are cut in pieces: a tunnel, or a program that uses UDP, makes " +
+				"them too large.",
 			Title: "Packets leave in fragments.",
 			Why: "Each costs two packets, and many networks drop fragments. A tunnel's MTU plus what it adds has to " +
 				"fit into the MTU of the device below it, and into the path's.",

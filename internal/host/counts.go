@@ -14,9 +14,9 @@ import (
 // Those of /proc/net/snmp and netstat have the names that stand there ("Ip.FragCreates", "TcpExt.ListenDrops"), with
 // those of IPv6 added to them. Those of a device have its name before them, as in /sys/class/net ("eth0.tx_dropped").
 // What its root qdisc dropped is by QueueDrops. The others are "softnet.processed" and "softnet.dropped", in packets
-// (/proc/net/softnet_stat); "cpu.had" and "cpu.steal", in ticks (proc_stat(5)): what this
-// machine had, idle or not, and what others had of it; "conntrack.drop", in packets; "periods.GROUP", those of a control
-// group with a limit of CPU time, and "throttled.GROUP", in how many of them it used that up (cgroups(7)).
+// (/proc/net/softnet_stat); "cpu.had" and "cpu.steal", in ticks (proc_stat(5)): what this machine had, idle or not, and
+// what others had of it; "conntrack.drop", in packets; "periods.GROUP", those of a control group with a limit of CPU
+// time, and "throttled.GROUP", in how many of them it used that up (cgroups(7)).
 type Counts map[string]uint64
 
 // QueueDrops is the name of the counter of packets that the root qdisc of a device has dropped.

@@ -327,12 +327,13 @@ func (d *draft) cake(reason string) error {
 	switch {
 	case d.sendsOwnTCP():
 		why, q.MemLimit = ownTCPEvidence, ownMemory(g.highest())
-		d.warn("rtt", "%s is not added latency: it is how long a connection's own queue must persist before CAKE drops "+
-			"from it, and no other connection is affected. The kernel keeps the queues of this host's TCP short by itself; memlimit "+
-			"is the room for all of them. --serves udp for a host that sends QUIC", q.RTT)
+		d.warn("rtt", "%s is not added latency: it is how long a connection's own queue must persist before CAKE "+
+			"drops from it, and no other connection is affected. The kernel keeps the queues of this host's TCP "+
+			"short by itself; memlimit is the room for all of them. --serves udp for a host that sends QUIC", q.RTT)
 	case g.RTT == 0:
-		d.warn("rtt", "%s, ten times 50ms, as --rtt is not said. It is not added latency: it is how long a connection's "+
-			"own queue must persist before CAKE drops from it, and no other connection is affected", q.RTT)
+		d.warn("rtt", "%s, ten times 50ms, as --rtt is not said. It is not added latency: it is how long a "+
+			"connection's own queue must persist before CAKE drops from it, and no other connection is affected",
+			q.RTT)
 	}
 	d.note("besteffort", "one class for all packets, whatever their DSCP says; hosts and connections share it evenly")
 	if g.FairTo == "src" {
