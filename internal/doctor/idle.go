@@ -61,7 +61,8 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 	case lines[0].Idle == host.NotExecutable:
 		f.Remark = "chmod +x " + text.Shell(file) + ", if it is wanted"
 	default:
-		f.Try = "mv " + text.Shell(file) + " " + text.Shell(dir+strings.Trim(notOfPart.ReplaceAllString(base, "-"), "-"))
+		name := strings.Trim(notOfPart.ReplaceAllString(base, "-"), "-")
+		f.Try = "mv " + text.Shell(file) + " " + text.Shell(dir+name)
 	}
 	return f
 }
