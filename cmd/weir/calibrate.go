@@ -261,7 +261,7 @@ func (o calibrateOptions) findTokens(served int) (tokens []string, err error) {
 		return nil, cli.Usage("--token or --token-file", "--token and --token-file exclude each other")
 	case len(o.tokens) > 0:
 		for _, word := range o.tokens {
-			if err := checkToken(word); err != nil {
+			if err := checkToken("--token", word); err != nil {
 				return nil, err
 			}
 		}

@@ -26,8 +26,9 @@ func findToken(word, file string) (string, error) {
 		return readToken(file)
 	case word == "":
 		word = os.Getenv(tokenVariable)
+		return word, checkToken(tokenVariable, word)
 	}
-	return word, checkToken(word)
+	return word, checkToken("--token", word)
 }
 
 // readToken is the token that is alone in a file.
@@ -40,14 +41,14 @@ func readToken(file string) (string, error) {
 	if err != nil {
 		return "", hint.Wrap(err, "--token-file FILE, with the token and nothing else in it")
 	}
-	return token, checkToken(token)
+	return token, checkToken("--token-file", token)
 }
 
-// checkToken refuses what cannot stand in a URL as it is.
-func checkToken(token string) error {
+// checkToken refuses what cannot stand in a URL as it is, and names the place that it is from.
+func checkToken(from, token string) error {
 	cannot := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/?#&%", r) }
 	if strings.ContainsFunc(token, cannot) {
-		return cli.Usage("letters and digits", "--token: such a word cannot stand in a URL")
+		return cli.Usage("letters and digits", "%s: such a word cannot stand in a URL", from)
 	}
 	return nil
 }

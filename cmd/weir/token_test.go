@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A token comes from an option, a file or the environment, and a server's cannot be guessed.
@@ -33,8 +34,9 @@ func TestFindToken(t *testing.T) {
 		"both":              {word: long, file: kept, problem: "exclude each other"},
 		"no file":           {file: filepath.Join(dir, "nothing"), problem: "no such file"},
 		"an empty file":     {file: empty, problem: "has no token"},
-		"no word of a URL":  {variable: "a/b", problem: "cannot stand in a URL"},
-		"nor one in a file": {file: file("slash", long+"/"), problem: "cannot stand in a URL"},
+		"no word of a URL":  {word: "a/b", problem: "--token: such a word cannot stand in a URL"},
+		"nor in a variable": {variable: "a/b", problem: "WEIR_TOKEN: such a word cannot stand in a URL"},
+		"nor one in a file": {file: file("slash", long+"/"), problem: "--token-file: such a word cannot stand in a URL"},
 		"too short":         {word: "secret", problem: "6 characters can be guessed: it must have 16"},
 	} {
 		t.Setenv(tokenVariable, c.variable)
@@ -45,6 +47,27 @@ func TestFindToken(t *testing.T) {
 		if c.problem == "" && (got != c.want || err != nil) || !strings.Contains(fmt.Sprint(err), c.problem) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+}
+
+// A token's file is read once, as it may be a pipe; and by who needs a token.
+func TestTokenIsReadOnce(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.WriteString("0123456789abcdef\n")
+	w.Close()
+	o := measureOptions{time: 25 * time.Second, conns: 4, tokenFile: fmt.Sprintf("/dev/fd/%d", r.Fd())}
+	err = measureTarget(t.Context(), newMeasureCommand(), "127.0.0.1:1", o)
+	if !strings.Contains(fmt.Sprint(err), "connection refused") {
+		t.Error(err)
+	}
+	t.Setenv(tokenVariable, "a/b")
+	o.tokenFile = ""
+	if err := o.check(); err != nil {
+		t.Errorf("a token that is not needed: %v", err)
 	}
 }
 
