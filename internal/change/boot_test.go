@@ -594,7 +594,8 @@ func TestKeptIsSo(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0))
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 20e6, Runtime: true}, minute))
 	status, confirmed, err := s.Confirm()
-	if out.Kept || status.Kept || !confirmed || err != nil {
+	if out.Kept || status.Kept || !confirmed || err != nil || len(status.Goals) != 1 ||
+		status.Goals[0].Rate != 20e6 {
 		t.Errorf("%+v, %+v, %v", out, status, err)
 	}
 	if status := must[Status](t)(s.Status()); status.Kept || !status.InForce {

@@ -113,3 +113,16 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)
 	}
 }
+
+// A shaper is named where it is: of a tree without classes, by the discipline that has the rate.
+func TestShaperName(t *testing.T) {
+	for stack, want := range map[string]string{
+		"cake bandwidth 49.875mbit":  "the rate that cake on eth0 enforces, 49.875mbit.",
+		"htb rate 50mbit | fq_codel": "the rate that htb on eth0 enforces, 50mbit.",
+	} {
+		f := with(t, looked, uplink(t, stack, 1), load, still, sockets(func(s *host.Sockets) { s.Rate = 49_000_000 }))
+		if got := FindBottleneck(f).Says; got != want {
+			t.Errorf("%s: %s", stack, got)
+		}
+	}
+}

@@ -45,6 +45,7 @@ func TestParse(t *testing.T) {
 		"bpf_dualpi2 llll_mark 0x10/0xf0":                      "bpf_dualpi2 llll_mark 0x10/0xf0",
 		"bpf_dualpi2 llll_mark 0/0 unlimited raw noatm":        "bpf_dualpi2",
 		"dualpi2 classic_protection 5% any_ect overflow":       "dualpi2 any_ect overflow classic_protection 5%",
+		"fq low_rate_threshold 550001bit":                      "fq", // whole bytes per second
 		"fq maxrate 50mbit buckets 1000":                       "fq maxrate 50mbit",
 		"fq weights 589824 196608 65536 limit 10000p":          "fq",
 		"fq_codel target 5ms interval 100ms memory_limit 32Mb": "fq_codel",
