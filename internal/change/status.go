@@ -38,7 +38,7 @@ type Status struct {
 
 	Unconfirmed bool              `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration    `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
-	PutBack     bool              `json:"put_back,omitempty"`   // overdue, and all is back, though the journal does not say so
+	PutBack     bool              `json:"put_back,omitempty"`   // overdue, and all is back; not said by the journal
 	Reverted    *journal.Reverted `json:"reverted,omitempty"`   // the last run, when it was put back
 
 	broken map[string]string // why a device's goal is not in force, where that is not the drift
