@@ -100,3 +100,37 @@ func TestCreepingClients(t *testing.T) {
 		}
 	}
 }
+
+// Who never crosses the provider's bottleneck, as a replica in the same datacentre, says nothing against its queue.
+func TestNeighbourIsNoWitness(t *testing.T) {
+	for _, c := range []struct {
+		to        string
+		forwarded bool
+	}{
+		{"198.51.100.0", true}, {"100.64.1.0", true}, {"100.64.1.0", false}, {"10.1.0.0", true}, {"10.1.0.0", false},
+	} {
+		f := New(100*units.Rate(mbit), 20*units.Rate(mbit), 120*units.Rate(mbit))
+		w := world{rate: steps(100*mbit, 30, 40*mbit), buffer: .2, bases: same(8, .048), look: .02,
+			forwarded: c.forwarded}
+		w.set = func(l Look) float64 {
+			if l.At == 0 {
+				return float64(f.Rate())
+			}
+			for i := range l.Connections {
+				x := &l.Connections[i]
+				if x.To = netip.AddrFrom4([4]byte{203, 0, byte(x.ID), 0}); x.ID == 1 {
+					x.To, x.RTT = netip.MustParseAddr(c.to), x.Base
+					if x.Past {
+						x.Sum = x.Base * time.Duration(x.Samples)
+					}
+				}
+			}
+			f.Look(l)
+			return float64(f.Rate())
+		}
+		s := w.run(60)
+		if rate := stats.Mean(s.between(s.set, 40, 60)); rate > 40*mbit {
+			t.Errorf("with %s, forwarded %v: %.1f Mbit/s where 40 pass", c.to, c.forwarded, rate/mbit)
+		}
+	}
+}

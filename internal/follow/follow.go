@@ -255,10 +255,15 @@ func (f *Follower) queue(p *point, connections []Connection) (waits []wait) {
 	return waits
 }
 
+// carrierNAT are the addresses within a provider's network, and of many overlays (RFC 6598).
+var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
+
 // ofTheWorld leaves out networks of private use, unless there are no others: what goes to a neighbour does not pass the
 // provider.
 func ofTheWorld(waits []wait) []wait {
-	private := func(w wait) bool { return w.to.IsPrivate() || w.to.IsLinkLocalUnicast() }
+	private := func(w wait) bool {
+		return w.to.IsPrivate() || w.to.IsLinkLocalUnicast() || carrierNAT.Contains(w.to)
+	}
 	if all := slices.DeleteFunc(slices.Clone(waits), private); len(all) > 0 {
 		return all
 	}

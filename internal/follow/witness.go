@@ -5,14 +5,20 @@ package follow
 import "math"
 
 // Who receives says how long packets wait, by when it acknowledges them, and may say what it likes. So each network of
-// clients counts once. Where most of them see a queue, and one that has known the path before does not, the rate falls
-// only a little below the last that nobody has called into question.
+// clients counts once. Where most of them see a queue, and one that has seen an earlier one with them does not, the rate
+// falls only a little below the last that nobody has called into question. Who has seen none may be on another path.
+
+const (
+	enoughLooks = 3    // at a queue, for what a network says of it to count
+	someQueue   = 1e-4 // seconds², that chance does not make: 1 ms for 100 ms
+)
 
 // witness is a network of clients.
 type witness struct {
 	more, last float64 // seconds: what its packets wait more than others' in calm, and when it was seen last
 	looks      int     // at the queue that is there now
 	saw, all   float64 // seconds², the sums over time of what it and all have seen of that queue
+	passes     bool    // the bottleneck: it has seen an earlier queue that most have seen
 }
 
 // hear takes what networks have seen at a look.
@@ -26,6 +32,7 @@ func (f *Follower) hear(p point, waits []wait) {
 		if p.at-w.last > witnessTime {
 			delete(f.witnesses, to)
 		} else if calmly {
+			w.passes = w.passes || w.looks >= enoughLooks && w.all > someQueue && w.saw > w.all/2
 			w.looks, w.saw, w.all = 0, 0, 0
 		}
 	}
@@ -56,11 +63,11 @@ func (f *Follower) doubt(p point) {
 	}
 }
 
-// disputed reports whether a network that has known the path before has not seen the queue that most see.
+// disputed reports whether a network that has seen an earlier queue has not seen the one that most see.
 func (f *Follower) disputed() bool {
-	const enough, share = 3, 0.25 // looks; of the queue that is claimed
+	const share = 0.25 // of the queue that is claimed
 	for _, w := range f.witnesses {
-		if w.looks >= enough && w.saw < share*w.all {
+		if w.passes && w.looks >= enoughLooks && w.saw < share*w.all {
 			return true
 		}
 	}
