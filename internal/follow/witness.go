@@ -5,8 +5,9 @@ package follow
 import "math"
 
 // Who receives says how long packets wait, by when it acknowledges them, and may say what it likes. So each network of
-// clients counts once. Where most of them see a queue, and one that has seen an earlier one with them does not, the rate
-// falls only a little below the last that nobody has called into question. Who has seen none may be on another path.
+// clients counts once. Where most of them see a queue, and one that has seen an earlier one with them does not, the
+// rate falls only a little below the last that nobody has called into question. Who has seen none may be on another
+// path.
 
 const (
 	enoughLooks = 3    // at a queue, for what a network says of it to count
