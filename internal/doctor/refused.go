@@ -35,6 +35,7 @@ func refused(p *patient) (found []Finding) {
 var (
 	plainValue = regexp.MustCompile(`^[\w"'][\w"'.,; -]*$`) // no expression, and nothing that a script fills in
 	editsText  = regexp.MustCompile(`\b(?:sed|grep|awk|echo)\b`)
+	writesProc = regexp.MustCompile(`/proc/sys/`)
 )
 
 // reachesKernel reports whether the kernel is handed the value that a line has, as it stands there.
@@ -45,7 +46,7 @@ func reachesKernel(w host.Writer) bool {
 	case w.Text == "": // of a file of settings
 		return !strings.ContainsAny(w.Value, "$%{`")
 	}
-	return plainValue.MatchString(w.Value) && (!editsText.MatchString(w.Text) || strings.Contains(w.Text, "/proc/sys/"))
+	return plainValue.MatchString(w.Value) && (!editsText.MatchString(w.Text) || writesProc.MatchString(w.Text))
 }
 
 func (p *patient) refuses(sysctl, value, where, verdict string) []Finding {
