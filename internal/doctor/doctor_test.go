@@ -41,8 +41,8 @@ func tracks(n uint64) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.Conntrack = host.Conntrack{Count: n, Max: 1 << 16} }
 }
 
-// still is a load that waits in no queue.
-func still(f *host.Facts) { f.Deep.Sockets.Queueing = 0 }
+// noQueue is a load that waits in no queue.
+func noQueue(f *host.Facts) { f.Deep.Sockets.Queueing = 0 }
 
 func bbr(f *host.Facts) {
 	f.Sysctls[congestionControl] = host.Sysctl{Value: "bbr"}
@@ -325,43 +325,43 @@ func servers(t *testing.T) []diagnosed {
 
 		{"CPU, and no traffic", facts(func(f *host.Facts) { f.Deep.CPU = 0.9 }),
 			[]string{"✓ Programs wait for the CPU."}},
-		{"CPU", facts(load, still, func(f *host.Facts) { f.Deep.CPU = 0.9 }), []string{"! The CPU is short."}},
+		{"CPU", facts(load, noQueue, func(f *host.Facts) { f.Deep.CPU = 0.9 }), []string{"! The CPU is short."}},
 		{"connection attempts that are dropped", facts(rose("TcpExt.ListenDrops", 40, "Tcp.PassiveOpens", 1000)),
 			[]string{"! A listening socket's queue is full."}},
-		{"a stray fragment", facts(load, still, rose("Ip.ReasmFails", 1, "Ip.ReasmReqds", 1)),
+		{"a stray fragment", facts(load, noQueue, rose("Ip.ReasmFails", 1, "Ip.ReasmReqds", 1)),
 			[]string{"✓ Nothing to do."}},
 		{"a few fragments beside large packets",
-			facts(load, still, rose("Ip.FragCreates", 300, "Ip.OutRequests", 2000)), []string{"✓ Nothing to do."}},
+			facts(load, noQueue, rose("Ip.FragCreates", 300, "Ip.OutRequests", 2000)), []string{"✓ Nothing to do."}},
 		{"a few connection attempts", facts(rose("TcpExt.ListenDrops", 4, "Tcp.PassiveOpens", 1000)),
 			[]string{"✓ Nothing to do."}},
-		{"fragments", facts(load, still, rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)),
+		{"fragments", facts(load, noQueue, rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)),
 			[]string{"! Packets leave in fragments."}},
-		{"fragments that are lost", facts(load, still, rose("Ip.ReasmFails", 40, "Ip.ReasmReqds", 1000)),
+		{"fragments that are lost", facts(load, noQueue, rose("Ip.ReasmFails", 40, "Ip.ReasmReqds", 1000)),
 			[]string{"! Fragments do not come together."}},
-		{"a tunnel that reads too slowly", facts(load, still, rose("Udp.RcvbufErrors", 40, "Udp.InDatagrams", 9000)),
+		{"a tunnel that reads too slowly", facts(load, noQueue, rose("Udp.RcvbufErrors", 40, "Udp.InDatagrams", 9000)),
 			[]string{"! UDP sockets' receive buffers are full."}},
-		{"a tunnel that sends too fast", facts(load, still, rose("Udp.SndbufErrors", 40, "Udp.OutDatagrams", 9000)),
+		{"a tunnel that sends too fast", facts(load, noQueue, rose("Udp.SndbufErrors", 40, "Udp.OutDatagrams", 9000)),
 			[]string{"! UDP sockets' send buffers are full."}},
-		{"one core for all packets", facts(load, still, rose("softnet.dropped", 40, "softnet.processed", 9000)),
+		{"one core for all packets", facts(load, noQueue, rose("softnet.dropped", 40, "softnet.processed", 9000)),
 			[]string{"! A CPU's backlog is full."}},
-		{"a card that drops", facts(load, still, rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)),
+		{"a card that drops", facts(load, noQueue, rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)),
 			[]string{"! The device drops what leaves."}},
 		{"another card that drops", facts(rose("eth1.tx_errors", 40, "eth1.tx_packets", 9000)),
 			[]string{"✓ Nothing to do."}},
-		{"a short ring", facts(load, still, rose("eth0.rx_missed_errors", 40, "eth0.rx_packets", 9000)),
+		{"a short ring", facts(load, noQueue, rose("eth0.rx_missed_errors", 40, "eth0.rx_packets", 9000)),
 			[]string{"! The device misses what arrives."}},
 		{"connections that find no room", facts(rose("conntrack.drop", 40, "Ip.OutRequests", 9000)),
 			[]string{"! Connection tracking drops packets."}},
 		{"no room for connections", facts(tracks(65500)),
 			[]string{"✗ The table of connection tracking is nearly full."}},
 		{"room for connections", facts(tracks(60000)), []string{"✓ Nothing to do."}},
-		{"a hypervisor with too many guests", facts(load, still, rose("cpu.steal", 300, "cpu.had", 700)),
+		{"a hypervisor with too many guests", facts(load, noQueue, rose("cpu.steal", 300, "cpu.had", 700)),
 			[]string{"! The hypervisor takes the CPU."}},
 		{"a service with a limit",
-			facts(load, still, rose("throttled.system.slice/nginx.service", 20,
+			facts(load, noQueue, rose("throttled.system.slice/nginx.service", 20,
 				"periods.system.slice/nginx.service", 100)),
 			[]string{"! system.slice/nginx.service has used up its CPU time."}},
-		{"a container with a limit that it seldom meets", facts(load, still, rose("throttled.", 2, "periods.", 100)),
+		{"a container with a limit that it seldom meets", facts(load, noQueue, rose("throttled.", 2, "periods.", 100)),
 			[]string{"✓ Nothing to do."}},
 		{"device", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Rate = 0, 940_000_000 })),
 			[]string{"✓ The device is the limit."}},
@@ -730,11 +730,12 @@ func TestStages(t *testing.T) {
 		{"idle, listened", stages(listens), "", ""},
 		{"rules that may limit", stages(listens, limits), "", "netfilter"},
 		{"a queue elsewhere", stages(listens, load), "the provider", ""},
-		{"a slow program", stages(listens, load, still, sockets(func(s *host.Sockets) { s.App = 17 })), "programs", ""},
-		{"fragments", stages(load, still, measuredWireGuard,
+		{"a slow program", stages(listens, load, noQueue, sockets(func(s *host.Sockets) { s.App = 17 })), "programs",
+			""},
+		{"fragments", stages(load, noQueue, measuredWireGuard,
 			rose("Ip.FragCreates", 9000, "Ip.OutRequests", 1000)), "fragmentation", ""},
-		{"steal", stages(load, still, rose("cpu.steal", 300, "cpu.had", 700)), "CPU", ""},
-		{"a bad card", stages(load, still, rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)), "the device", ""},
+		{"steal", stages(load, noQueue, rose("cpu.steal", 300, "cpu.had", 700)), "CPU", ""},
+		{"a bad card", stages(load, noQueue, rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)), "the device", ""},
 	} {
 		if got := strings.Join(holding(c.stages), ", "); got != c.holds {
 			t.Errorf("%s: %q holds, not %q", c.name, got, c.holds)

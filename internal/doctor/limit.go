@@ -97,7 +97,7 @@ func (p *patient) bottleneck() Bottleneck {
 	policer, policed := p.policer()
 	emulator, emulates := p.emulator()
 	flow, flowBound := p.flowRate()
-	slowing := p.slowing()
+	held := p.slowingTallies()
 	_, here := p.dropsHere()
 	group, capped := p.capped()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
@@ -123,8 +123,8 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
 	case here:
 		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.link.Name)
-	case s.Busy > 0 && len(slowing) > 0:
-		return limitedBy(slowing[0].limit, "this host: %s", lowered(slowing[0].Title))
+	case s.Busy > 0 && len(held) > 0:
+		return limitedBy(held[0].limit, "this host: %s", lowered(held[0].Title))
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():

@@ -120,7 +120,7 @@ func TestShaperName(t *testing.T) {
 		"cake bandwidth 49.875mbit":  "the rate that cake on eth0 enforces, 49.875mbit.",
 		"htb rate 50mbit | fq_codel": "the rate that htb on eth0 enforces, 50mbit.",
 	} {
-		f := with(t, looked, uplink(t, stack, 1), load, still, sockets(func(s *host.Sockets) { s.Rate = 49_000_000 }))
+		f := with(t, looked, uplink(t, stack, 1), load, noQueue, sockets(func(s *host.Sockets) { s.Rate = 49_000_000 }))
 		if got := FindBottleneck(f).Says; got != want {
 			t.Errorf("%s: %s", stack, got)
 		}

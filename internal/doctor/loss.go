@@ -56,5 +56,5 @@ func lossyPath(p *patient) []Finding {
 // connections lost some, and how many.
 func (p *patient) dropsHere() (drops uint64, holds bool) {
 	drops = p.deep.Rose[host.QueueDrops(p.link.Name)]
-	return drops, p.lossy() && p.traits().Plain && drops >= fewest
+	return drops, p.lossy() && p.traits().Plain && drops >= minEvents
 }

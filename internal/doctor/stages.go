@@ -121,7 +121,7 @@ func (p *patient) tallied(limit Limit) (saw, lacks string) {
 		if _, read := p.deep.Counts[whole]; t.limit == limit && !read {
 			return "", whole + " is not counted here"
 		}
-		if n, _ := p.risen(t); t.limit == limit && n > 0 {
+		if n, _ := p.increase(t); t.limit == limit && n > 0 {
 			parts = append(parts, text.Counted(int(n), t.unit)+" ("+
 				strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.link.Name)+")")
 		}

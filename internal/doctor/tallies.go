@@ -30,8 +30,8 @@ const (
 	costlyFragments = 0.8
 )
 
-// fewest are so many as are no accident, whatever they are a share of.
-const fewest = 20
+// minEvents are so many as are no accident, whatever they are a share of.
+const minEvents = 20
 
 func tallies() []tally {
 	return []tally{
@@ -124,29 +124,29 @@ func tallies() []tally {
 	}
 }
 
-// rising are the tallies whose counters rose enough while one listened, with the share.
-func (p *patient) rising() (risen []tally, shares []float64) {
+// risenTallies are the tallies whose counters rose enough while one listened, with the share.
+func (p *patient) risenTallies() (risen []tally, shares []float64) {
 	for _, t := range tallies() {
-		n, whole := p.risen(t)
-		if share := n / max(1, whole+n); n >= fewest && share >= t.least {
+		n, whole := p.increase(t)
+		if share := n / max(1, whole+n); n >= minEvents && share >= t.least {
 			risen, shares = append(risen, t), append(shares, share)
 		}
 	}
 	return risen, shares
 }
 
-// slowing are those that hold a connection back which is under way. UDP's buffers and fragments do where this host
+// slowingTallies are those that hold back a connection that is under way. UDP's buffers and fragments do where a host
 // carries a tunnel: TCP of its own meets neither.
-func (p *patient) slowing() []tally {
-	risen, _ := p.rising()
+func (p *patient) slowingTallies() []tally {
+	risen, _ := p.risenTallies()
 	return slices.DeleteFunc(risen, func(t tally) bool {
 		tunnels := t.limit == limitUDP || t.limit == limitFragments
 		return t.limit == limitNone || tunnels && len(p.carried.Kinds) == 0
 	})
 }
 
-// risen is by how much a tally's counters rose, and that of which they are a share.
-func (p *patient) risen(t tally) (n, whole float64) {
+// increase is by how much a tally's counters rose, and that of which they are a share.
+func (p *patient) increase(t tally) (n, whole float64) {
 	count := func(name string) float64 {
 		return float64(p.deep.Rose[strings.Replace(name, "DEV.", p.link.Name+".", 1)])
 	}
@@ -161,9 +161,9 @@ func (p *patient) risen(t tally) (n, whole float64) {
 
 // counted is about what the kernel counts on a packet's way through this host, and what it holds back.
 func counted(p *patient) (found []Finding) {
-	risen, shares := p.rising()
+	risen, shares := p.risenTallies()
 	for i, t := range risen {
-		n, _ := p.risen(t)
+		n, _ := p.increase(t)
 		seen := fmt.Sprintf("%s in %s: %s (%s).", text.Counted(int(n), t.unit), p.deep.Listened, percent(shares[i]),
 			strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.link.Name))
 		t.Seen, t.Remark = seen, strings.ReplaceAll(t.Remark, "DEV", p.link.Name)

@@ -95,14 +95,14 @@ func (f *File) fetch(ctx context.Context, progress func()) (one Fetch, err error
 		return one, err
 	}
 	defer body.Close()
-	over := <-connected
-	one.Handshake = over.took.Seconds() * 1e3
+	reached := <-connected
+	one.Handshake = reached.took.Seconds() * 1e3
 	buffer := make([]byte, 256<<10)
 	for {
-		over.conn.SetReadDeadline(time.Now().Add(stall))
+		reached.conn.SetReadDeadline(time.Now().Add(stall))
 		n, err := body.Read(buffer)
 		one.Bytes += int64(n)
-		if early, ok := receivedEarly(over.conn); ok { // now: at its end the connection may be closed
+		if early, ok := receivedEarly(reached.conn); ok { // now: at its end the connection may be closed
 			one.Early = &early
 		}
 		progress()
@@ -120,7 +120,7 @@ func (f *File) fetch(ctx context.Context, progress func()) (one Fetch, err error
 
 // sumUp takes the medians and the ranges.
 func (f *Fetches) sumUp() {
-	over := func(read func(Fetch) float64) stats.Estimate {
+	estimate := func(read func(Fetch) float64) stats.Estimate {
 		var values []float64
 		for _, x := range f.Fetches {
 			values = append(values, read(x))
@@ -128,9 +128,9 @@ func (f *Fetches) sumUp() {
 		return stats.Estimate{Value: stats.Median(values), Low: slices.Min(values), High: slices.Max(values)}
 	}
 	f.Bytes = f.Fetches[len(f.Fetches)-1].Bytes
-	f.Seconds = over(func(x Fetch) float64 { return x.Seconds })
-	f.Speed = over(func(x Fetch) float64 { return float64(x.Bytes) * 8 / 1e6 / max(x.Seconds, 1e-9) })
-	f.Handshake = over(func(x Fetch) float64 { return x.Handshake })
+	f.Seconds = estimate(func(x Fetch) float64 { return x.Seconds })
+	f.Speed = estimate(func(x Fetch) float64 { return float64(x.Bytes) * 8 / 1e6 / max(x.Seconds, 1e-9) })
+	f.Handshake = estimate(func(x Fetch) float64 { return x.Handshake })
 	f.Says = fmt.Sprintf("%d downloads of %s took %s s in the median: %s Mbit/s.", len(f.Fetches),
 		megabytes(f.Bytes), Figure(f.Seconds.Value), Figure(f.Speed.Value))
 }
@@ -141,9 +141,9 @@ func megabytes(n int64) string { return fmt.Sprintf("%.3g MB", float64(n)/1e6) }
 // other: of four each that is chance in 2 of 70 cases.
 func CompareFetches(before, after *Fetches) []Row {
 	const enough = 4
-	many := min(len(before.Fetches), len(after.Fetches)) >= enough
+	comparable := min(len(before.Fetches), len(after.Fetches)) >= enough
 	row := func(figure string, a, b stats.Estimate) Row {
-		return Row{Figure: figure, Before: a, After: b, Sure: many && (a.High < b.Low || b.High < a.Low)}
+		return Row{Figure: figure, Before: a, After: b, Sure: comparable && (a.High < b.Low || b.High < a.Low)}
 	}
 	return []Row{row("time, s", before.Seconds, after.Seconds), row("speed, Mbit/s", before.Speed, after.Speed),
 		row("handshake, ms", before.Handshake, after.Handshake)}
