@@ -124,6 +124,14 @@ func (b *browser) open(ctx context.Context) {
 // call does a command, and reads its result.
 func (b *browser) call(ctx context.Context, method string, params object, result any) {
 	b.t.Helper()
+	if err := b.ask(ctx, method, params, result); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// ask is call, with an error for what the browser refuses, as it does while it goes to another page.
+func (b *browser) ask(ctx context.Context, method string, params object, result any) error {
+	b.t.Helper()
 	b.n++
 	command := object{"id": b.n, "method": method, "params": params}
 	if !b.bidi && b.target != "" {
@@ -145,14 +153,14 @@ func (b *browser) call(ctx context.Context, method string, params object, result
 			continue
 		}
 		if answer.Error != nil {
-			b.t.Fatalf("%s: %s", method, answer.Error)
+			return fmt.Errorf("%s: %s", method, answer.Error)
 		}
 		if result != nil {
 			if err := json.Unmarshal(answer.Result, result); err != nil {
 				b.t.Fatal(method, err)
 			}
 		}
-		return
+		return nil
 	}
 }
 
@@ -186,8 +194,10 @@ func (b *browser) try(expression string) (string, error) {
 			Result           struct{ Value string }
 			ExceptionDetails struct{ Text string }
 		}
-		b.call(ctx, "script.evaluate", object{"expression": expression, "awaitPromise": true,
-			"target": object{"context": b.target}}, &said)
+		if err := b.ask(ctx, "script.evaluate", object{"expression": expression, "awaitPromise": true,
+			"target": object{"context": b.target}}, &said); err != nil {
+			return "", err
+		}
 		if said.ExceptionDetails.Text != "" {
 			return "", errors.New(said.ExceptionDetails.Text)
 		}
@@ -197,7 +207,10 @@ func (b *browser) try(expression string) (string, error) {
 		Result           struct{ Value string }
 		ExceptionDetails *struct{ Exception struct{ Description string } }
 	}
-	b.call(ctx, "Runtime.evaluate", object{"expression": expression, "awaitPromise": true, "returnByValue": true}, &said)
+	if err := b.ask(ctx, "Runtime.evaluate", object{"expression": expression, "awaitPromise": true,
+		"returnByValue": true}, &said); err != nil {
+		return "", err
+	}
 	if said.ExceptionDetails != nil {
 		return "", errors.New(said.ExceptionDetails.Exception.Description)
 	}
