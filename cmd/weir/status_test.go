@@ -20,9 +20,10 @@ func TestPrintPending(t *testing.T) {
 		status change.Status
 		want   string
 	}{
-		"it waits":  {change.Status{Unconfirmed: true, RevertsIn: units.Duration(time.Minute)}, "reverts in"},
-		"overdue":   {change.Status{Unconfirmed: true}, "not put back in time"},
-		"put back":  {change.Status{Unconfirmed: true, PutBack: true}, "All is put back; the journal does not say so yet"},
+		"it waits": {change.Status{Unconfirmed: true, RevertsIn: units.Duration(time.Minute)}, "reverts in"},
+		"overdue":  {change.Status{Unconfirmed: true}, "not put back in time"},
+		"put back": {change.Status{Unconfirmed: true, PutBack: true},
+			"All is put back; the journal does not say so yet"},
 		"confirmed": {change.Status{}, ""},
 	} {
 		var b bytes.Buffer

@@ -36,8 +36,9 @@ func TestFindToken(t *testing.T) {
 		"an empty file":     {file: empty, problem: "has no token"},
 		"no word of a URL":  {word: "a/b", problem: "--token: such a word cannot stand in a URL"},
 		"nor in a variable": {variable: "a/b", problem: "WEIR_TOKEN: such a word cannot stand in a URL"},
-		"nor one in a file": {file: file("slash", long+"/"), problem: "--token-file: such a word cannot stand in a URL"},
-		"too short":         {word: "secret", problem: "6 characters can be guessed: it must have 16"},
+		"nor one in a file": {file: file("slash", long+"/"),
+			problem: "--token-file: such a word cannot stand in a URL"},
+		"too short": {word: "secret", problem: "6 characters can be guessed: it must have 16"},
 	} {
 		t.Setenv(tokenVariable, c.variable)
 		got, err := findToken(c.word, c.file)

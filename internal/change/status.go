@@ -60,10 +60,10 @@ func (s Store) Status() (Status, error) {
 	}
 	status.Followed = s.Ask(status.Followed)
 	if status.InForce && s.Filtered != nil {
-		of := facts
-		of.Deep = &host.Deep{Droppers: s.host.droppers(facts)}
+		look := facts
+		look.Deep = &host.Deep{Droppers: s.host.droppers(facts)}
 		for _, g := range status.Goals {
-			status.Filters = append(status.Filters, s.Filtered(g, of)...)
+			status.Filters = append(status.Filters, s.Filtered(g, look)...)
 		}
 	}
 	// What has just come into force still shows in what connections remember.
@@ -88,9 +88,9 @@ func (s Store) elsewhere(goals []plan.Goal, facts host.Facts) string {
 		if len(goals) > 1 {
 			pass = plan.Passing(facts.Links, g.Dev)
 		}
-		of := facts
-		of.Deep = &host.Deep{Sockets: s.host.path(facts, pass)}
-		if text := s.Elsewhere(g, of); text != "" && len(goals) > 1 {
+		look := facts
+		look.Deep = &host.Deep{Sockets: s.host.path(facts, pass)}
+		if text := s.Elsewhere(g, look); text != "" && len(goals) > 1 {
 			all = append(all, g.Dev+": "+text)
 		} else if text != "" {
 			all = append(all, text)

@@ -140,13 +140,13 @@ func networkdRate(value string) units.Rate {
 
 // commands finds what the commands of a line set.
 func (s *scanner) commands(w Writer, l string) {
-	for rest := l; ; {
-		at := tcCommand.FindStringSubmatchIndex(rest)
-		if at == nil {
+	for tail := l; ; {
+		match := tcCommand.FindStringSubmatchIndex(tail)
+		if match == nil {
 			break
 		}
-		before, args := rest[:at[2]], rest[at[2]:]
-		rest = args
+		before, args := tail[:match[2]], tail[match[2]:]
+		tail = args
 		if netnsExec.MatchString(strings.TrimSuffix(before, " ")) {
 			continue
 		}
@@ -171,9 +171,9 @@ func (s *scanner) commands(w Writer, l string) {
 			s.found = append(s.found, x)
 		}
 	}
-	for _, at := range sysctlKey.FindAllStringIndex(l, -1) {
-		if value, ok := assignedTo(l, at[0], at[1]); ok {
-			assign(l[at[0]:at[1]], value)
+	for _, key := range sysctlKey.FindAllStringIndex(l, -1) {
+		if value, ok := assignedTo(l, key[0], key[1]); ok {
+			assign(l[key[0]:key[1]], value)
 		}
 	}
 	for _, m := range procWrite.FindAllStringSubmatch(l, -1) {
@@ -199,25 +199,25 @@ func assignedTo(l string, from, to int) (value string, ok bool) {
 	if from > 0 && strings.ContainsAny(l[from-1:from], `"'`) {
 		quote = l[from-1 : from]
 	}
-	rest := l[to:]
-	if quote != "" && strings.HasPrefix(rest, quote) {
-		quote, rest = "", rest[1:] // only the key is in quotes
+	text := l[to:]
+	if quote != "" && strings.HasPrefix(text, quote) {
+		quote, text = "", text[1:] // only the key is in quotes
 	}
-	rest, ok = strings.CutPrefix(strings.TrimLeft(strings.TrimPrefix(rest, "}"), " \t"), "=")
-	if !ok || strings.HasPrefix(rest, "=") {
+	text, ok = strings.CutPrefix(strings.TrimLeft(strings.TrimPrefix(text, "}"), " \t"), "=")
+	if !ok || strings.HasPrefix(text, "=") {
 		return "", false // none, or a comparison
 	}
-	rest = strings.TrimLeft(rest, " \t")
-	if quote == "" && rest != "" && strings.ContainsAny(rest[:1], `"'`) {
-		quote, rest = rest[:1], rest[1:]
+	text = strings.TrimLeft(text, " \t")
+	if quote == "" && text != "" && strings.ContainsAny(text[:1], `"'`) {
+		quote, text = text[:1], text[1:]
 	}
 	if quote == "" {
 		quote = " \t\"';&|,]"
 	}
-	if end := strings.IndexAny(rest, quote); end >= 0 {
-		rest = rest[:end]
+	if end := strings.IndexAny(text, quote); end >= 0 {
+		text = text[:end]
 	}
-	return rest, rest != "" && !strings.HasPrefix(rest, "lib.mk")
+	return text, text != "" && !strings.HasPrefix(text, "lib.mk")
 }
 
 // parseTC reads the arguments of tc(8) as its own program does: it takes the beginning of a word for the word. It finds
@@ -248,8 +248,8 @@ func parseTC(args string) (w Writer, ok bool) {
 		word = next()
 	}
 	verb := next()
-	begins := func(word string, of ...string) bool {
-		return word != "" && slices.ContainsFunc(of, func(s string) bool { return strings.HasPrefix(s, word) })
+	begins := func(word string, names ...string) bool {
+		return word != "" && slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, word) })
 	}
 	if !begins(word, "qdisc") || !begins(verb, "add", "replace", "change") {
 		return Writer{}, false

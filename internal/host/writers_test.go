@@ -38,7 +38,8 @@ func TestPlaces(t *testing.T) {
 		"ppp": {fstest.MapFS{"etc/ppp/ip-up.d/q": executable(begin + tc)}, "ppp /etc/ppp/ip-up.d/q:2" + shaped},
 		"wg-quick": {fstest.MapFS{"etc/wireguard/wg0.conf": file("PostUp = " + tc)},
 			"wg-quick /etc/wireguard/wg0.conf:1" + shaped},
-		"wg-quick's own device": {fstest.MapFS{"etc/wireguard/wg0.conf": file("PostUp = tc qdisc add dev %i root fq\n")},
+		"wg-quick's own device": {fstest.MapFS{
+			"etc/wireguard/wg0.conf": file("PostUp = tc qdisc add dev %i root fq\n")},
 			"wg-quick /etc/wireguard/wg0.conf:1 fq on wg0"},
 		"drop-in of a unit": {fstest.MapFS{
 			"etc/systemd/system/a.service.d/q.conf": file("[Service]\nExecStartPost=/sbin/" + tc)},

@@ -147,7 +147,8 @@ client = %q
 run = ["weir", "serve", "--token", "not-a-real-secret", "--state", "/tmp", "--cert", %q, "--key", %q]
 files = [%q, %q]
 `, i, at, cert, key, cert, key)
-		p.args += fmt.Sprintf(`, %q, "--token", "not-a-real-secret", "--pin", %q`, strings.ReplaceAll(name, "%d", fmt.Sprint(i)),
+		p.args += fmt.Sprintf(`, %q, "--token", "not-a-real-secret", "--pin", %q`,
+			strings.ReplaceAll(name, "%d", fmt.Sprint(i)),
 			kept.Fingerprint)
 	}
 	return p

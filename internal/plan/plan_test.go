@@ -632,7 +632,8 @@ func TestRefusals(t *testing.T) {
 		{"loopback", Goal{Dev: "lo"}, server(t), "loopback", "eth0", false},
 		{"no default route", Goal{}, with(t, func(f *host.Facts) { f.Uplink = "" }), "no default route", "--dev",
 			false},
-		{"a program's tunnel", Goal{Role: "relay", Carries: "openvpn"}, with(t), "is not known", "--carries tunnel", true},
+		{"a program's tunnel", Goal{Role: "relay", Carries: "openvpn"}, with(t), "is not known", "--carries tunnel",
+			true},
 		{"a misspelt tunnel", Goal{Role: "relay", Carries: "wiregard"}, with(t), "is not known", "--carries wireguard",
 			true},
 		{"a default route of policy routing alone", Goal{}, with(t, func(f *host.Facts) {

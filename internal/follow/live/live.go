@@ -591,15 +591,15 @@ func spread[C any](all []C, carried func(C) (much uint64, to netip.Addr)) []C {
 	much := func(c C) uint64 { n, _ := carried(c); return n }
 	slices.SortFunc(all, func(a, b C) int { return cmp.Compare(much(b), much(a)) })
 	var turns [][]C
-	of := map[netip.Addr]int{}
+	places := map[netip.Addr]int{}
 	for i, c := range all {
 		n, to := carried(c)
 		if n <= much(all[0])/littleCarried {
 			turns = append(turns, all[i:])
 			break
 		}
-		turn := of[network(to)]
-		if of[network(to)]++; turn == len(turns) {
+		turn := places[network(to)]
+		if places[network(to)]++; turn == len(turns) {
 			turns = append(turns, nil)
 		}
 		turns[turn] = append(turns[turn], c)

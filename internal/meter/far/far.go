@@ -70,7 +70,8 @@ func Check(name string) error {
 	case rest == "" || strings.HasPrefix(rest, "-") || strings.ContainsAny(rest, " \t\r\n\x00"),
 		strings.Contains(rest, "://"), both && (user == "" || host == "" || strings.HasPrefix(host, "-")):
 		return fmt.Errorf("%q is no name of a host", name)
-	case strings.ContainsAny(rest, shellSpecial), strings.ContainsFunc(rest, unicode.IsControl), strings.Contains(host, `\`):
+	case strings.ContainsAny(rest, shellSpecial), strings.ContainsFunc(rest, unicode.IsControl),
+		strings.Contains(host, `\`):
 		return fmt.Errorf("%q is no name of a host: it has a character that a shell acts on", name)
 	case !uri && strings.Count(rest, ":") == 1:
 		return fmt.Errorf("%q is no name of a host: a port is written ssh://%s", name, rest)
