@@ -90,6 +90,12 @@ func doctorCases() map[string]struct {
 	}
 }
 
+// limitingObjects are what the verdicts on those cases name.
+func limitingObjects() map[string]string {
+	return map[string]string{"class": "class 7:20 of htb on up0", "tbf": "tbf on up0", "short": "tbf on up0",
+		"short-leaf": "htb on up0", "weir": "cake on up0", "policed": "10mbit", "maxrate": "fq on up0"}
+}
+
 // police gives a policer, below the root or, with a clsact, at the egress.
 func police(parent, rate uint32) func(*testing.T, netlink.Link) {
 	return func(t *testing.T, link netlink.Link) {
@@ -197,8 +203,9 @@ func TestDoctorUnderLoad(t *testing.T) {
 			findings := doctor.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)
 			t.Logf("%s\n%+v", out.String(), facts.Deep.Sockets)
-			if got := doctor.FindBottleneck(facts); got.Limit != c.limit {
-				t.Errorf("%+v, want %s", got, c.limit)
+			if got := doctor.FindBottleneck(facts); got.Limit != c.limit ||
+				!strings.Contains(got.Says, limitingObjects()[name]) {
+				t.Errorf("%+v, want %s %s", got, c.limit, limitingObjects()[name])
 			}
 			var all []string
 			for _, f := range findings {
