@@ -111,6 +111,26 @@ func policer(rate units.Rate, drops uint64) func(*host.Facts) {
 	}
 }
 
+// hangs has that filter somewhere else.
+func hangs(parent qdisc.Handle) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Droppers[0].Parent = parent }
+}
+
+// classes are two of htb's, of which the second has sent most.
+func classes(f *host.Facts) {
+	const root = 0x10000
+	f.Links[1].Tree = qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "htb", Handle: root, Parent: qdisc.Root}},
+		Classes: []qdisc.Class{{Kind: "htb", Handle: root + 1, Parent: root, Rate: 10e6, Stats: qdisc.Stats{Bytes: 1}},
+			{Kind: "htb", Handle: root + 2, Parent: root, Rate: 20e6, Ceil: 50e6, Stats: qdisc.Stats{Bytes: 9}}}}
+}
+
+// unknownSpec is a queue whose options could not be read.
+func unknownSpec(f *host.Facts) {
+	for i := range f.Links[1].Tree.Qdiscs {
+		f.Links[1].Tree.Qdiscs[i].Spec = nil
+	}
+}
+
 // listened is that a look took 10 s, in which that policer dropped so many packets.
 func listened(drops uint64) func(*host.Facts) {
 	return func(f *host.Facts) {
@@ -177,6 +197,44 @@ func servers(t *testing.T) []diagnosed {
 		{"cake_mq, mended", facts(uplink(t, "cake_mq bandwidth 100mbit dual-dsthost", 4),
 			kernelWith("cake", "cake_mq"), func(f *host.Facts) { f.Kernel = "7.2.0" }),
 			[]string{"✓ The queue is yours."}},
+		{"a filter at the ingress that drops", facts(load, noQueue, policer(500e6, 9), hangs(ingressFilters)),
+			[]string{"! A filter on eth0 drops what exceeds 500mbit."}},
+		{"a filter below a class that drops", facts(load, noQueue, policer(0, 9), hangs(0x10001)),
+			[]string{"! A filter on eth0 drops packets."}},
+		{"netem that could not be read, under load", facts(load, noQueue, uplink(t, "netem loss 1%", 1), unknownSpec),
+			[]string{"✗ netem is on eth0."}},
+		{"netem at the ingress", facts(func(f *host.Facts) {
+			f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, qdisc.Qdisc{Kind: "netem", Parent: qdisc.Ingress})
+		}), []string{"✓ Nothing to do."}},
+		{"fq's maxrate that binds", facts(uplink(t, "fq maxrate 5mbit", 1), load, noQueue,
+			sockets(func(s *host.Sockets) { s.Rate = 17 * 5e6 })),
+			[]string{"! fq on eth0 lets each connection have 5mbit."}},
+		{"a SYN proxy, bbr", facts(bbr, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, Proxy: true} }),
+			[]string{"! SYN cookies or a SYN proxy, with BBR."}},
+		{"no connections", facts(sockets(func(s *host.Sockets) { *s = host.Sockets{Read: true} })),
+			[]string{"✓ cubic, and no connections."}},
+		{"mq by default", facts(uplink(t, "mq | fq_codel", 4), made, sysctl("core.default_qdisc", "fq_codel")),
+			[]string{"✓ Nothing to do."}},
+		{"programs that are slow", facts(load, noQueue, sockets(func(s *host.Sockets) { s.App = 17 })),
+			[]string{"✓ Nothing to do."}},
+		{"no queue, and waiting elsewhere", facts(uplink(t, "noqueue", 1), load),
+			[]string{"✗ The queue is not yours."}},
+		{"a rate that counts frames, below a narrower link",
+			facts(uplink(t, "cake bandwidth 100mbit dual-dsthost overhead 38", 1), load),
+			[]string{"! There is a queue besides yours."}},
+		{"several classes with a rate", facts(load, noQueue, classes), []string{"✓ The queue is yours."}},
+		{"filters that cannot be read", facts(func(f *host.Facts) {
+			f.Deep.Unknown = []host.Unread{{What: host.DroppingFilters, Why: "dumping filters needs root"}}
+		}), []string{"✓ Nothing to do."}},
+		{"an ingress with filters", facts(func(f *host.Facts) {
+			f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, qdisc.Qdisc{Kind: "clsact", Parent: qdisc.Ingress})
+		}), []string{"✓ Nothing to do."}},
+		{"counters that this kernel lacks", facts(rose("Udp.RcvbufErrors", 1, "Udp.InDatagrams", 9),
+			func(f *host.Facts) {
+				delete(f.Deep.Counts, "Udp.OutDatagrams")
+				delete(f.Deep.Counts, "eth0.tx_packets")
+			}),
+			[]string{"✓ Nothing to do."}},
 		{"no SACK", facts(sysctl("ipv4.tcp_sack", "0")), []string{"! tcp_sack is off."}},
 
 		{"queue elsewhere", facts(load), []string{"✗ The queue is not yours."}},
@@ -648,6 +706,58 @@ func TestMillis(t *testing.T) {
 	} {
 		if got := millis(ns); got != want {
 			t.Errorf("%d ns reads %q, want %q", ns, got, want)
+		}
+	}
+}
+
+// Of a goal in force a status says who waits elsewhere, and which filters drop what leaves.
+func TestBesideAGoal(t *testing.T) {
+	cake := func(text string) func(*host.Facts) { return uplink(t, "cake bandwidth "+text, 1) }
+	raw, framed := cake("100mbit dual-dsthost"), cake("100mbit dual-dsthost overhead 38")
+	const waits = "14 of 17 busy connections wait: RTT 212ms, minimum 48ms, and cake on eth0 holds 3 packets. "
+	const passes = waits + "The provider passes less than this rate, or what is sent does not pass here: "
+	three := counts(qdisc.Stats{Qlen: 3})
+	for name, c := range map[string]struct {
+		dev   string
+		edits edits
+		want  string
+	}{
+		"elsewhere":       {"eth0", edits{raw, load, three}, passes + "weir plan --rate 100.3mbit --overhead ethernet"},
+		"counting frames": {"eth0", edits{framed, load, three}, passes + "weir plan --rate 98.2mbit"},
+		"uploads": {"eth0", edits{raw, load, three, sockets(func(s *host.Sockets) { s.Receiving = 1 })},
+			waits + "Incoming traffic is not shaped: weir plan --rate 100.3mbit --ingress RATE"},
+		"uploads that are shaped": {"eth0", edits{raw, load, three, arrives(t, "cake bandwidth 42mbit ingress"),
+			sockets(func(s *host.Sockets) { s.Receiving = 1 })},
+			passes + "weir plan --rate 100.3mbit --overhead ethernet"},
+		"here":           {"eth0", edits{raw, load, counts(qdisc.Stats{Backlog: 2_000_000})}, ""},
+		"no queue":       {"eth0", edits{raw, load, noQueue}, ""},
+		"no rate":        {"eth0", edits{load}, ""},
+		"another device": {"eth1", edits{raw, load}, ""},
+		"no such device": {"eth9", edits{raw, load}, ""},
+	} {
+		f := with(t, append(edits{looked}, c.edits...)...)
+		if got := Elsewhere(plan.Goal{Dev: c.dev}, f); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+
+	for name, c := range map[string]struct {
+		dev   string
+		edits edits
+		want  []string
+	}{
+		"a policer": {"eth0", edits{policer(500e6, 254)},
+			[]string{"the filter u32 on eth0, at its egress, drops what exceeds 500mbit: 254 packets so far"}},
+		"below a class": {"eth0", edits{policer(0, 1), hangs(0x10002)},
+			[]string{"the filter u32 on eth0, below 1:2, drops packets: 1 packet so far"}},
+		"of what arrives": {"eth0", edits{policer(500e6, 254), hangs(ingressFilters)}, nil},
+		"nothing so far":  {"eth0", edits{policer(500e6, 0)}, nil},
+		"another device":  {"eth1", edits{policer(500e6, 254)}, nil},
+		"none":            {"eth0", nil, nil},
+	} {
+		f := with(t, append(edits{looked}, c.edits...)...)
+		if got := Filtered(plan.Goal{Dev: c.dev}, f); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

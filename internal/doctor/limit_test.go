@@ -11,7 +11,14 @@ import (
 	"weir/internal/units"
 )
 
-func TestBinds(t *testing.T) {
+// bound is a host, and what limits it.
+type bound struct {
+	name  string
+	facts host.Facts
+	want  Limit
+}
+
+func bounds(t *testing.T) []bound {
 	facts := func(edits ...func(*host.Facts)) host.Facts {
 		return with(t, append([]func(*host.Facts){looked}, edits...)...)
 	}
@@ -27,11 +34,7 @@ func TestBinds(t *testing.T) {
 	speed := func(r units.Rate) func(*host.Facts) { return func(f *host.Facts) { f.Links[1].Speed = r } }
 	cpu := func(f *host.Facts) { f.Deep.CPU = 0.5 }
 	forwards := sysctl("ipv4.ip_forward", "1")
-	for _, test := range []struct {
-		name  string
-		facts host.Facts
-		want  Limit
-	}{
+	return []bound{
 		{"nothing read", host.Facts{}, limitUnknown},
 		{"not looked deeper", with(t), limitUnknown},
 		{"idle", facts(), limitNone},
@@ -85,9 +88,60 @@ func TestBinds(t *testing.T) {
 			busy(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"device", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 940_000_000 })), limitDevice},
 		{"device has room", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 890_000_000 })), limitUnknown},
+		{"little more than programs", facts(busy(func(s *host.Sockets) { s.Busy, s.App = 18, 9 })), LimitProgram},
+		{"a quarter queues", facts(load, sockets(func(s *host.Sockets) { s.Busy, s.Queueing = 16, 4 })), LimitRate},
+		{"netem", facts(uplink(t, "netem loss 1%", 1), busy(nothing)), LimitEmulator},
+		{"netem, and no traffic", facts(uplink(t, "netem loss 1%", 1)), limitNone},
+		{"fq's maxrate", facts(uplink(t, "fq maxrate 10mbit", 1),
+			busy(func(s *host.Sockets) { s.Busy, s.Rate = 3, 21e6 })), LimitFlow},
+		{"fq's maxrate, at most", facts(uplink(t, "fq maxrate 10mbit", 1),
+			busy(func(s *host.Sockets) { s.Busy, s.Rate = 3, 39e6 })), LimitFlow},
+		{"fq's maxrate, and less", facts(uplink(t, "fq maxrate 10mbit", 1),
+			busy(func(s *host.Sockets) { s.Busy, s.Rate = 3, 20.9e6 })), limitUnknown},
+		{"fq's maxrate, and more", facts(uplink(t, "fq maxrate 10mbit", 1),
+			busy(func(s *host.Sockets) { s.Busy, s.Rate = 3, 39.1e6 })), limitUnknown},
+		{"fq's maxrate, and no traffic", facts(uplink(t, "fq maxrate 10mbit", 1)), limitNone},
+		{"a shaper with little room, and less than seven tenths", facts(shaped,
+			rose("eth0.queue_drops", 40, "Ip.OutRequests", 9000),
+			busy(func(s *host.Sockets) { s.Rate = 34_900_000 })), limitUnknown},
+		{"a shaper with little room, and seven tenths", facts(shaped,
+			rose("eth0.queue_drops", 1, "Ip.OutRequests", 9000),
+			busy(func(s *host.Sockets) { s.Rate = 35_000_000 })), LimitShaper},
+		{"seven tenths, and nothing dropped", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 35_000_000 })),
+			limitUnknown},
+		{"device, nine tenths", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 900_000_000 })), limitDevice},
+		{"device, whose speed is not known", facts(speed(0), busy(func(s *host.Sockets) { s.Rate = 940_000_000 })),
+			limitUnknown},
+		{"CPU, a little", facts(func(f *host.Facts) { f.Deep.CPU = 0.49 }, busy(nothing)), limitUnknown},
+		{"a policer, at two thirds more", facts(policer(30e6, 9), busy(func(s *host.Sockets) { s.Rate = 44_900_000 })),
+			LimitPolicer},
+		{"a policer, exceeded", facts(policer(30e6, 9), busy(func(s *host.Sockets) { s.Rate = 45_000_000 })),
+			limitUnknown},
+		{"a policer, a third", facts(policer(30e6, 9), busy(func(s *host.Sockets) { s.Rate = 10_000_000 })),
+			limitUnknown},
+		{"a policer, a little more", facts(policer(30e6, 9), busy(func(s *host.Sockets) { s.Rate = 10_000_001 })),
+			LimitPolicer},
+		{"a policer of what arrives", facts(policer(30e6, 9), hangs(ingressFilters), busy(nothing)), limitUnknown},
+		{"a policer of another device", facts(policer(30e6, 9), busy(nothing),
+			func(f *host.Facts) { f.Deep.Droppers[0].Dev = "eth1" }), limitUnknown},
+		{"a policer that has dropped nothing", facts(policer(30e6, 0), busy(nothing)), limitUnknown},
+		{"a policer, and a queue", facts(policer(47e6, 9), load), LimitRate},
+		{"half of the wait is here", facts(load, counts(qdisc.Stats{Backlog: 487_900})), limitDevice},
+		{"a little less than half", facts(load, counts(qdisc.Stats{Backlog: 487_800})), LimitRate},
+		{"nineteen drops", facts(rose("eth0.tx_dropped", 19, "eth0.tx_packets", 9000), busy(nothing)), limitUnknown},
+		{"twenty drops", facts(rose("eth0.tx_dropped", 20, "eth0.tx_packets", 9000), busy(nothing)), limitDevice},
+		{"a quota of a tenth", facts(rose("throttled.", 10, "periods.", 100),
+			busy(func(s *host.Sockets) { s.App = 17 })), LimitProgram},
+		{"a quota of less", facts(rose("throttled.", 9, "periods.", 100),
+			busy(func(s *host.Sockets) { s.App = 17 })), LimitProgram},
+		{"several classes", facts(classes, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })), LimitShaper},
 		{"programs", facts(busy(func(s *host.Sockets) { s.App = 9 })), LimitProgram},
 		{"some programs", facts(busy(func(s *host.Sockets) { s.App = 8 })), limitUnknown},
-	} {
+	}
+}
+
+func TestBinds(t *testing.T) {
+	for _, test := range bounds(t) {
 		t.Run(test.name, func(t *testing.T) {
 			got := FindBottleneck(test.facts)
 			if got.Limit != test.want || got.Says == "" {
