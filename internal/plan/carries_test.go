@@ -119,6 +119,37 @@ func TestCarries(t *testing.T) {
 			device("bond", "bond0", 101*gb, 101*gb), device("", "eno1", 50*gb, 50*gb, port("bond0")), device("",
 				"eno2", 51*gb, 51*gb, port("bond0"))}, "forward, one card, sure"},
 
+		// On either side of each bound.
+		{"containers, a twentieth", edits{traffic(20*gb, 900*gb, packets, 0.99*packets), device("bridge", "docker0",
+			26*gb, 20*gb)}, "forward"},
+		{"containers, a little more", edits{traffic(20*gb, 900*gb, packets, 0.99*packets), device("bridge", "docker0",
+			26.1*gb, 20*gb)}, ""},
+		{"containers, half of what relays", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("bridge",
+			"docker0", 50*gb, 50*gb)}, ""},
+		{"containers, a little less", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("bridge",
+			"docker0", 50*gb, 49.9*gb)}, "forward, one card"},
+		{"other cards, half of it", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("", "lan", 10*gb,
+			90*gb)}, "forward"},
+		{"other cards, a little less", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("", "lan", 10*gb,
+			89.9*gb)}, "forward, one card, sure"},
+		{"a quarter for sockets", edits{traffic(100*gb, 100*gb, packets, 0.2*packets), tcp(packets / 4), pairs(0.9)},
+			"proxy, one card, sure"},
+		{"a little less than a quarter", edits{traffic(100*gb, 100*gb, packets, 0.2*packets), tcp(packets/4 - 1),
+			pairs(0.9)}, ""},
+		{"pairs, just so many", edits{measuredProxy, pairs(0.8)}, "proxy, one card, sure"},
+		{"a twentieth by a tunnel", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("ipip", "t1", 3*gb,
+			2*gb)}, "forward ipip, one card, sure"},
+		{"a little less by a tunnel", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("ipip", "t1", 3*gb,
+			1.9*gb)}, "forward, one card, sure"},
+		{"half by a tunnel", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("ipip", "t1", 30*gb, 20*gb)},
+			"ipip, one card, sure"},
+		{"a little less than half", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("ipip", "t1", 30*gb,
+			19.9*gb)}, "forward ipip, one card, sure"},
+		{"another card's VLAN", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("vlan", "lan.7", 40*gb,
+			10*gb, parent("lan"))}, "forward, one card, sure"},
+		{"a device of no kind that counts", edits{traffic(100*gb, 100*gb, packets, 0.99*packets), device("dummy", "d0",
+			90*gb, 90*gb)}, "forward, one card, sure"},
+
 		// Several cards.
 		{"a router", edits{traffic(900*gb, 100*gb, packets, 0.99*packets), device("", "lan", 98*gb, 890*gb)},
 			"forward, sure"},
@@ -182,5 +213,25 @@ func TestCarriedSeen(t *testing.T) {
 		if c := Carries(test.facts); !slices.Equal(c.Seen, []string{test.want}) {
 			t.Errorf("seen %q, want %q", c.Seen, test.want)
 		}
+	}
+}
+
+// A program's tunnel is one that a program makes, as far as it has carried something.
+func TestProgramTunnels(t *testing.T) {
+	ether := func(l *host.Link) { l.MAC = "52:54:00:00:00:07" }
+	f := with(t, traffic(10e9, 10e9, 10e6, 9e6), device("wireguard", "wg0", 1e9, 1e9), device("tuntap", "tun0", 1e9, 0),
+		device("tuntap", "tun1", 0, 0), device("tuntap", "tap0", 1e9, 1e9, ether))
+	for name, c := range map[string]struct {
+		edit func(*host.Facts)
+		want []string
+	}{
+		"a virtual machine's tap": {func(*host.Facts) {}, []string{"tun0"}},
+		"openvpn's tap":           {runs(host.TunnelProgram, "openvpn"), []string{"tun0", "tap0"}},
+	} {
+		c.edit(&f)
+		if got := namesOf(ProgramTunnels(f)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		f.Relays = nil
 	}
 }

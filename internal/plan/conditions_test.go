@@ -321,3 +321,115 @@ func overruling(t *testing.T, value string) host.Facts {
 			Value: value, Name: "zz.conf", File: "/etc/sysctl.d/zz.conf", Line: 1, Wins: true}}}
 	})
 }
+
+// A bucket holds a packet where it has room for just that, and the header where there is one.
+func TestBucketHoldsAPacket(t *testing.T) {
+	for name, c := range map[string]struct {
+		queue string
+		mac   string
+		fine  bool
+	}{
+		"a whole packet":       {"tbf rate 49mbit burst 1514b latency 50ms", "x", true},
+		"a byte less":          {"tbf rate 49mbit burst 1513b latency 50ms", "x", false},
+		"without a header":     {"tbf rate 49mbit burst 1500b latency 50ms", "", true},
+		"a byte less than it":  {"tbf rate 49mbit burst 1499b latency 50ms", "", false},
+		"a peak that holds it": {"tbf rate 4mbit burst 9kb limit 9kb peakrate 5mbit mtu 1514b", "x", true},
+		"a peak that does not": {"tbf rate 4mbit burst 9kb limit 9kb peakrate 5mbit mtu 1513b", "x", false},
+	} {
+		d := draft{link: host.Link{Name: "eth0", MTU: 1500, MAC: c.mac}}
+		if err := d.passes(stacked(t, c.queue)); (err == nil) != c.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Buffers grow to what the path holds, within a sixteenth of memory and 1 GiB, in whole MiB, and are never lowered.
+func TestBuffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		goal   Goal
+		memory units.Size
+		wmem   string
+		want   string // "" where it stays
+	}{
+		"just as large":   {Goal{Rate: 1e9, RTT: ms(100)}, 8 << 30, "4096 16384 50331648", ""},
+		"a MiB too small": {Goal{Rate: 1e9, RTT: ms(100)}, 8 << 30, "4096 16384 49283072", "4096 16384 50331648"},
+		"a sixteenth":     {Goal{Rate: 1e9, RTT: ms(100)}, 500 << 20, "4096 16384 4194304", "4096 16384 32505856"},
+		"memory unknown":  {Goal{Rate: 1e9, RTT: ms(9000)}, 0, "4096 16384 4194304", "4096 16384 1073741824"},
+		"much memory": {Goal{Rate: 1e9, RTT: ms(9000)}, 64 << 30, "4096 16384 4194304",
+			"4096 16384 1073741824"},
+		"a start too low":     {Goal{}, 4 << 30, "4096 16383 4194304", "4096 16384 4194304"},
+		"a start as it is":    {Goal{}, 4 << 30, "4096 16384 4194304", ""},
+		"a start above most":  {Goal{}, 4 << 30, "4096 16000 16000", "4096 16384 16384"},
+		"not three":           {Goal{Rate: 1e9}, 4 << 30, "4096 16384", ""},
+		"no figures":          {Goal{Rate: 1e9}, 4 << 30, "4096 x 4194304", ""},
+		"beyond the kernel's": {Goal{Rate: 1e9}, 4 << 30, "4096 16384 2147483648", ""},
+		"BBR": {Goal{Rate: 1e9, RTT: ms(100), CC: "bbr"}, 8 << 30, "4096 16384 4194304",
+			"4096 16384 75497472"},
+	} {
+		f := with(t, sysctl("ipv4.tcp_wmem", c.wmem))
+		f.Memory = c.memory
+		p, err := planFor(c.goal, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := summary(p); strings.Contains(got, "tcp_wmem: ") != (c.want != "") ||
+			c.want != "" && !slices.Contains(strings.Split(got, "\n"), "tcp_wmem: "+c.want) {
+			t.Errorf("%s:\n%s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// A file that is read with Weir's own, or before it, overrules nothing; nor does what takes the same, or is not read.
+func TestOverruledByName(t *testing.T) {
+	for file, want := range map[string]bool{"zz.conf": true, "99-weir.conf": false, "00.conf": false, "": true} {
+		f := overruling(t, "1")
+		f.Deep.Settings[0].Name = file
+		p, err := planFor(Goal{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(Overruled(p, f)) == 1; got != want {
+			t.Errorf("%q: %v", file, got)
+		}
+	}
+	f := overruling(t, "1")
+	f.Deep.Settings[0].Name, f.Deep.Settings[0].File = "", host.CommandLine
+	if p, err := planFor(Goal{}, f); err != nil || Overruled(p, f) != nil {
+		t.Errorf("by the command line: %v, %v", Overruled(p, f), err)
+	}
+	f.Deep = nil
+	if p, err := planFor(Goal{}, f); err != nil || Overruled(p, f) != nil {
+		t.Errorf("not looked at: %v, %v", Overruled(p, f), err)
+	}
+}
+
+// A wide link is one above four fifths of what a CAKE carries, and each queue's part is the rate's.
+func TestWide(t *testing.T) {
+	for _, c := range []struct {
+		goal   Goal
+		queues int
+		want   string // at the root
+	}{
+		{Goal{Rate: 2e9}, 4, "cake bandwidth"}, {Goal{Rate: 2e9 + 1000}, 4, "cake_mq bandwidth"},
+		{Goal{Rate: 2e9 + 1000}, 1, "cake bandwidth"}, {Goal{Rate: 8e9, OneCAKE: 5e9}, 4, "no-split-gso"},
+		{Goal{Rate: 12e9, OneCAKE: 5e9}, 4, "no-split-gso"}, {Goal{Rate: 12e9 + 1000, OneCAKE: 5e9}, 4, "cake_mq"},
+		{Goal{Rate: 16e9, OneCAKE: 5e9}, 4, "cake_mq"},
+		{Goal{Rate: 16e9 + 4000, OneCAKE: 5e9}, 4, "mq | htb rate 3.990000992gbit"},
+		{Goal{Rate: 4e9, OneCAKE: 5e9, Serves: "udp"}, 1, "cake bandwidth"},
+		{Goal{Rate: 4e9 + 1000, OneCAKE: 5e9, Serves: "udp"}, 1, ""},
+		{Goal{Rate: 4e9 + 2000, OneCAKE: 5e9, Serves: "udp"}, 2, "cake_mq"},
+	} {
+		f := with(t, uplink(t, "mq | fq_codel", c.queues))
+		if c.queues == 1 {
+			f = with(t, uplink(t, "fq_codel", 1))
+		}
+		f.Links[1].Speed, f.Qdiscs["cake_mq"] = 100e9, host.Yes
+		p, err := planFor(c.goal, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := summary(p); strings.Contains(got, "root: ") != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s on %d queues:\n%s\nwant %s", c.goal.Flags(), c.queues, got, c.want)
+		}
+	}
+}

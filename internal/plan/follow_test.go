@@ -248,3 +248,74 @@ func TestForwarding(t *testing.T) {
 		}
 	}
 }
+
+// The CAKE for a rate that is to be found is that of the rules, and counts packets as it will.
+func TestCAKEFor(t *testing.T) {
+	relay := Goal{Follow: Auto, Role: "relay", Carries: "forward"}
+	for name, c := range map[string]struct {
+		goal  Goal
+		facts host.Facts
+		want  string // "" where there is none
+	}{
+		"a server": {Goal{Follow: Auto}, server(t),
+			"cake bandwidth 49.875mbit besteffort dual-dsthost rtt 2s memlimit 4mb"},
+		"that has the queue already": {Goal{Follow: Auto},
+			with(t, uplink(t, "cake bandwidth 49.875mbit besteffort dual-dsthost rtt 2s memlimit 4mb", 1)), ""},
+		"by a card": {Goal{Follow: Auto, RTT: ms(10)}, with(t, driver("igb")),
+			"cake bandwidth 49.875mbit besteffort dual-dsthost overhead 38 mpu 84 rtt 2s memlimit 4mb"},
+		"a relay":      {relay, server(t), "cake bandwidth 47mbit besteffort dual-dsthost rtt 500ms"},
+		"without cake": {Goal{Follow: Auto}, with(t, kernelWith("htb", "fq_codel")), ""},
+		"no device":    {Goal{Dev: "eth9", Follow: Auto}, server(t), ""},
+	} {
+		cake, ok := CAKEFor(c.goal, c.facts)
+		if ok != (c.want != "") || ok && cake.String() != c.want {
+			t.Errorf("%s: %s, %v", name, cake, ok)
+		}
+	}
+}
+
+// A span in a file is read as on a command line.
+func TestSpanInAFile(t *testing.T) {
+	var s Span
+	if err := s.UnmarshalText([]byte("0.02gbit..100mbit")); err != nil || s != "20mbit..100mbit" {
+		t.Errorf("%s, %v", s, err)
+	}
+	if err := s.UnmarshalText([]byte("fast")); err == nil {
+		t.Error("no span is one")
+	}
+}
+
+// Of a queue for incoming traffic only the rate may have moved.
+func TestFollowsIncoming(t *testing.T) {
+	in := func(text string, other string, tunnels ...string) kernel.Value {
+		return kernel.Incoming{Arriving: qdisc.Arriving{Stack: stacked(t, text), Tunnels: tunnels}, Other: other}
+	}
+	g := Goal{Dev: "eth0", Rate: 50e6, Follow: Auto, Ingress: 20e6}
+	const planned, moved = "cake bandwidth 17mbit ingress", "cake bandwidth 10mbit ingress"
+	for name, c := range map[string]struct {
+		now, want kernel.Value
+		follows   bool
+	}{
+		"its rate":            {in(moved, ""), in(planned, ""), true},
+		"above the bounds":    {in("cake bandwidth 60mbit ingress", ""), in(planned, ""), false},
+		"another's beside it": {in(moved, "x"), in(planned, ""), false},
+		"a tunnel":            {in(moved, "", "wg0"), in(planned, ""), false},
+		"another queue":       {in("cake bandwidth 10mbit", ""), in(planned, ""), false},
+		"none":                {kernel.NoIncoming, in(planned, ""), false},
+		"none wanted":         {in(moved, ""), kernel.NoIncoming, false},
+		"a queue":             {in(moved, ""), kernel.Queue{Stack: stacked(t, planned)}, false},
+	} {
+		if got := g.Follows(c.now, c.want); got != c.follows {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for text, want := range map[string]units.Rate{"cake bandwidth 5mbit": 5e6, "cake": 0, "cake_mq bandwidth 5mbit": 0,
+		"htb rate 5mbit | fq_codel": 0, "fq_codel": 0} {
+		if rate, ok := Followed(stacked(t, text)); ok != (want != 0) || ok && rate != want {
+			t.Errorf("%s: %s, %v", text, rate, ok)
+		}
+	}
+	if rate, ok := Followed(nil); ok || rate != 0 {
+		t.Errorf("of none: %s, %v", rate, ok)
+	}
+}

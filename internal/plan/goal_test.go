@@ -3,14 +3,19 @@
 package plan
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/qdisc"
 	"weir/internal/units"
 )
 
@@ -139,6 +144,167 @@ func TestCrowded(t *testing.T) {
 		notes := c.goal.Crowded(host.Sockets{Most: c.most})
 		if (c.want == "") != (len(notes) == 0) || len(notes) > 0 && !strings.Contains(notes[0].Text, c.want) {
 			t.Errorf("%s: %v", name, notes)
+		}
+	}
+}
+
+// A field that a person fills in wrongly is refused with the reason, and leaves no other refusal behind it.
+func TestFieldsRefuse(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"dev", "", "no device is named"}, {"dev", " \t", "no device is named"}, {"qdisc", "", "no queue is named"},
+		{"role", "", "no value is given"}, {"carries", "", "no value is given"}, {"cc", " ", "no value is given"},
+		{"rate", "fast", `"fast"`}, {"rate", "20mbit..", "is not a span"}, {"rate", "..20mbit", "is not a span"},
+		{"rate", "20mbit...5mbit", "is not a span"}, {"rate", "x..5mbit", `"x"`}, {"rate", "5mbit..x", `"x"`},
+		{"follow", "20mbit", "is not a span"}, {"follow", "5mbit..x", `"x"`}, {"ingress", "x", `"x"`},
+		{"rtt", "0ms", "RTT must be above 0"}, {"rtt", "soon", `"soon"`}, {"loss", "much", "much"},
+		{"nat", "perhaps", "perhaps"}, {"overhead", "much", "much"},
+	} {
+		i := slices.IndexFunc(Fields(), func(f Field) bool { return f.Name == c.name })
+		if err := Fields()[i].Set(&Goal{}, c.text); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("--%s %q: %v, want %s", c.name, c.text, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{"auto": "", "5mbit..10mbit": "auto and 5mbit..10mbit contradict"} {
+		for _, set := range []func(*Goal, string) error{setRate, setFollow} {
+			err := set(&Goal{Follow: Auto}, text)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("auto, then %s: %v, want %q", text, err, want)
+			}
+		}
+	}
+}
+
+// What a shell offers for a field.
+func TestFieldsSuggest(t *testing.T) {
+	f := with(t, tunnel("wg0", "wireguard"))
+	f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "ifb"})
+	for name, want := range map[string][]string{"dev": {"eth0", "eth1", "wg0"}, "rate": {"auto"}, "follow": {"auto"},
+		"cc": {"auto", "keep", "cubic", "reno", "bbr", "dctcp"}, "qdisc": qdisc.Kinds(), "overhead": qdisc.Framings()} {
+		i := slices.IndexFunc(Fields(), func(f Field) bool { return f.Name == name })
+		if got := Fields()[i].Suggests(f); !slices.Equal(got, want) {
+			t.Errorf("--%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Each range ends where it says: the last value within is fine, and the next is not.
+func TestRangesEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		goal Goal
+		want string // "" where it is fine
+	}{
+		"least rate":               {Goal{Rate: 64_000}, ""},
+		"less":                     {Goal{Rate: 63_999}, "too little"},
+		"least ingress":            {Goal{Ingress: 64_000}, ""},
+		"less ingress":             {Goal{Ingress: 63_999}, "too little"},
+		"shortest RTT":             {Goal{RTT: 1000}, ""},
+		"shorter RTT":              {Goal{RTT: 999}, "shorter than any path"},
+		"longest RTT":              {Goal{RTT: ms(10_000)}, ""},
+		"longer RTT":               {Goal{RTT: ms(10_000) + 1}, "longer than any path"},
+		"most loss":                {Goal{Loss: 0.5}, ""},
+		"more loss":                {Goal{Loss: 0.51}, "carries no TCP"},
+		"negative loss":            {Goal{Loss: -0.01}, "carries no TCP"},
+		"least CAKE":               {Goal{Rate: 1e6, OneCAKE: 64_000}, ""},
+		"a CAKE that carries less": {Goal{Rate: 1e6, OneCAKE: 63_999}, "serves nobody"},
+		"lowest span":              {Goal{Rate: 64_000, Follow: "64kbit..100kbit"}, ""},
+		"a lower span":             {Goal{Rate: 64_000, Follow: "63kbit..100kbit"}, "63kbit would leave too little"},
+		"the span's end":           {Goal{Rate: 100e6, Follow: "20mbit..100mbit"}, ""},
+		"beyond it":                {Goal{Rate: 100e6 + 1, Follow: "20mbit..100mbit"}, "is not between"},
+		"before it":                {Goal{Rate: 20e6 - 1, Follow: "20mbit..100mbit"}, "is not between"},
+		"a framing that is none":   {Goal{Rate: 1e6, Overhead: qdisc.Framing{ATM: "dsl"}}, "--overhead: "},
+	} {
+		err := c.goal.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for follow, want := range map[Span]string{"100mbit..20mbit": "--rate 20mbit..100mbit, the lower rate first",
+		"7mbit..7mbit": "--rate 20mbit..100mbit, the lower rate first", "30mbit..7mbit": "--rate 7mbit..30mbit, the"} {
+		var refusal *hint.Error
+		if err := (Goal{Rate: 7e6, Follow: follow}).Check(); !errors.As(err, &refusal) ||
+			!strings.HasPrefix(refusal.Try, want) {
+			t.Errorf("%s: %+v, want %s", follow, refusal, want)
+		}
+	}
+}
+
+// The speed of a link is the last rate that it can have; of many devices eight are named.
+func TestDeviceBounds(t *testing.T) {
+	f := server(t)
+	for _, g := range []Goal{{Rate: 1e9}, {Ingress: 1e9}, {Rate: 1e9 + 1}, {Ingress: 1e9 + 1}} {
+		_, err := g.device(f)
+		if fine := g.Rate <= 1e9 && g.Ingress <= 1e9; (err == nil) != fine {
+			t.Errorf("%+v: %v", g, err)
+		}
+	}
+	f.Links[1].Speed = 0
+	if _, err := (Goal{Rate: 5e9, Ingress: 5e9}).device(f); err != nil {
+		t.Errorf("of a speed that is not known: %v", err)
+	}
+	all := host.Facts{}
+	for n := 1; n <= 9; n++ {
+		all.Links = append(all.Links, host.Link{Name: fmt.Sprintf("e%d", n)})
+		want := map[int]string{1: " (there are: e1)", 8: " (there are: e1, e2, e3, e4, e5, e6, e7, e8)",
+			9: " (there are: e1, e2, e3, e4, e5, e6, e7, e8, …)"}[n]
+		if got := listDevices(all); want != "" && got != want {
+			t.Errorf("%d devices: %q", n, got)
+		}
+	}
+}
+
+// A bridge is no device for a rate, whether one card leads out of it or several.
+func TestBridgeAskedFor(t *testing.T) {
+	for ports, want := range map[int]string{0: "", 1: "what goes from port to port",
+		2: "is a bridge of several cards"} {
+		f := with(t, func(f *host.Facts) {
+			f.Links = append(f.Links, host.Link{Name: "br0", Kind: "bridge", Up: true, MTU: 1500})
+		})
+		for i := range ports {
+			f.Links[1+i].Master, f.Links[1+i].Up = "br0", true
+		}
+		for rate, want := range map[units.Rate]string{50e6: want, 0: ""} {
+			_, err := Goal{Dev: "br0", Rate: rate}.device(f)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%d ports, %s: %v, want %q", ports, rate, err, want)
+			}
+		}
+	}
+}
+
+// A goal as it was written stands for the one that was brought up where it leaves open what was found.
+func TestMeans(t *testing.T) {
+	up := Goal{Dev: "eth0", Rate: 50e6, Follow: Auto, RTT: ms(50), Role: "relay", Carries: "wireguard"}
+	served := Goal{Dev: "eth0", Rate: 50e6, RTT: ms(50), Serves: "udp"}
+	runtime := Goal{Dev: "eth0", Rate: 50e6, Runtime: true}
+	for name, c := range map[string]struct {
+		written, up Goal
+		want        bool
+	}{
+		"all said":                      {up, up, true},
+		"all found":                     {Goal{Follow: Auto, Role: "relay"}, up, true},
+		"no role":                       {Goal{Follow: Auto}, up, false},
+		"another RTT":                   {Goal{Follow: Auto, Role: "relay", RTT: ms(20)}, up, false},
+		"carries otherwise":             {Goal{Follow: Auto, Role: "relay", Carries: "proxy"}, up, false},
+		"another device":                {Goal{Dev: "eth1", Follow: Auto, Role: "relay"}, up, false},
+		"served":                        {Goal{Rate: 50e6}, served, true},
+		"served as said":                {Goal{Rate: 50e6, Serves: "udp"}, served, true},
+		"served otherwise":              {Goal{Rate: 50e6, Serves: "tcp"}, served, false},
+		"until the reboot":              {Goal{Rate: 50e6}, runtime, true},
+		"nothing":                       {Goal{}, Goal{}, false},
+		"a rate that was no follower's": {Goal{Dev: "eth0", Follow: Auto}, Goal{Dev: "eth0", Rate: 50e6}, false},
+	} {
+		if got := c.written.Means(c.up); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, c := range []struct {
+		goal, before Goal
+		want         units.Rate
+	}{{Goal{Follow: Auto}, Goal{Follow: Auto, Rate: 7e6}, 7e6}, {Goal{Follow: Auto}, Goal{Rate: 7e6}, 0},
+		{Goal{Follow: Auto, Rate: 5e6}, Goal{Follow: Auto, Rate: 7e6}, 5e6},
+		{Goal{}, Goal{Follow: Auto, Rate: 7e6}, 0}} {
+		if got := c.goal.AsFound(c.before).Rate; got != c.want {
+			t.Errorf("%+v after %+v: %s", c.goal, c.before, got)
 		}
 	}
 }

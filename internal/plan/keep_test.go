@@ -237,7 +237,11 @@ func TestKeepsNothing(t *testing.T) {
 	}{
 		"asked not to": {Goal{Rate: 50e6, Runtime: true}, func(*host.Facts) {}, ""},
 		"a namespace":  {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files = nil }, "ends with it"},
-		"no init":      {Goal{Rate: 50e6}, func(f *host.Facts) { f.Init = "" }, "weir up --boot"},
+		"nobody can tell which": {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files, f.Hidden = nil, true },
+			"which network namespace process 1 is in cannot be read"},
+		"a journal elsewhere": {Goal{Rate: 50e6}, func(f *host.Facts) { f.Files = nil },
+			"a network namespace of its own"},
+		"no init": {Goal{Rate: 50e6}, func(f *host.Facts) { f.Init = "" }, "weir up --boot"},
 		"nothing to keep": {Goal{CC: "keep"}, func(
 			f *host.Facts) {
 			f.Sysctls[notsentLowat] = host.Sysctl{Value: "131072"}
@@ -498,6 +502,117 @@ func TestLasting(t *testing.T) {
 	} {
 		if got := len(Lasting([]Goal{goal})) == 1; got != lasts {
 			t.Errorf("%+v: %v", goal, got)
+		}
+	}
+}
+
+// What a package brings is known for a package's: scripts of OpenRC that start its program, and no others.
+func TestPackaged(t *testing.T) {
+	for text, want := range map[string]bool{
+		bootScript("/usr/bin/weir"): true, followScript("/usr/bin/weir"): true,
+		bootScript("/usr/local/bin/weir"): false,
+		followScript("/opt/weir"):         false, Unit("/usr/bin/weir"): false, "": false,
+	} {
+		if got := Packaged(script(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// A rate is left open in a file that can be read, and says so.
+func TestLeavesRate(t *testing.T) {
+	for text, want := range map[string]bool{
+		"follow = 'auto'": true, "rate = '5mbit'\nfollow = 'auto'": false, "rate = '5mbit'": false, "": false,
+		"[eth0]\nrate = '5mbit'\n[eth1]\nfollow = 'auto'": true, "follow = 'auto'\nspeed = 1": false,
+	} {
+		if got := LeavesRate(regular(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+		if LeavesRate(host.File{Kind: host.Symlink, Text: text}) {
+			t.Errorf("%q: a link's own text was read", text)
+		}
+	}
+}
+
+// A goal names its device, and of several each table does.
+func TestGoalFileText(t *testing.T) {
+	one, two := Goal{Dev: "eth0", Rate: 5e6}, Goal{Dev: "eth1", Rate: 6e6}
+	for want, goals := range map[string][]Goal{
+		"dev = 'eth0'; rate = '5mbit'":                   {one},
+		"[eth0]; rate = '5mbit'; [eth1]; rate = '6mbit'": {one, two},
+	} {
+		f := GoalFile(goals)
+		if f != regular(f.Text) || settings(f.Text) != want || !strings.HasPrefix(f.Text, host.GoalLine) {
+			t.Errorf("%+v, want %s", f, want)
+		}
+	}
+	if goals, err := ParseGoals("\ufeffrate = '5mbit'"); err != nil || len(goals) != 1 || goals[0].Rate != 5e6 {
+		t.Errorf("with a byte order mark: %+v, %v", goals, err)
+	}
+}
+
+// A key is found in its own table, also where that or the key stands in quotes; else the first line is named.
+func TestLineOf(t *testing.T) {
+	const text = "# rate = 1\n\nrate = 1\n[eth0]\n\"rate\" = 2\n[ \"eth1\" ]\n  mtu = 3\n\n  rate = 4\n"
+	for _, c := range []struct {
+		table, key string
+		want       int
+	}{{"", "rate", 3}, {"eth0", "rate", 5}, {"eth1", "rate", 9}, {"eth1", "mtu", 7}, {"eth2", "rate", 1},
+		{"eth1", "rtt", 1}, {"", "rtt", 1}} {
+		if got := lineOf(text, c.table, c.key); got != c.want {
+			t.Errorf("%s of %q: %d, want %d", c.key, c.table, got, c.want)
+		}
+	}
+}
+
+// A service sees what it needs of homes and of /tmp where its program or its journal is there, and else nothing.
+func TestSandbox(t *testing.T) {
+	for _, c := range []struct{ program, state, home, tmp string }{
+		{"/usr/bin/weir", "/var/lib/weir", "yes", "yes"}, {"/home/a/weir", "/var/lib/weir", "read-only", "yes"},
+		{"/root/weir", "/var/lib/weir", "read-only", "yes"}, {"/run/user/1000/weir", "/x", "read-only", "yes"},
+		{"/run/weir", "/var", "yes", "yes"}, {"/usr/bin/weir", "/tmp/state", "yes", "no"},
+		{"/var/tmp/weir", "/", "yes", "no"}, {"/tmp/weir", "/home/a", "read-only", "no"},
+		{"/homes/weir", "/tmpfs/x", "yes", "yes"}, {"/home", "/x", "read-only", "yes"},
+	} {
+		lines := Sandbox(c.program, c.state)
+		for _, want := range []string{"ProtectHome=" + c.home, "PrivateTmp=" + c.tmp,
+			"ReadWritePaths=-/etc -" + c.state} {
+			if !slices.Contains(lines, want) {
+				t.Errorf("%s, %s: no %s in %q", c.program, c.state, want, lines)
+			}
+		}
+	}
+}
+
+// A goal that follows a rate brings the follower's service, and what starts that at boot; the program is the unit's,
+// or the package's.
+func TestKeepsFollower(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit    func(*host.Facts)
+		program string
+		own     bool // the unit is written, too
+	}{
+		"this program": {func(*host.Facts) {}, "/usr/local/bin/weir", true},
+		"another's":    {func(f *host.Facts) { f.UnitProgram = "/opt/weir" }, "/opt/weir", true},
+		"the package's": {func(f *host.Facts) { f.Files[host.PackageUnit] = regular(Unit("/usr/bin/weir")) },
+			"/usr/bin/weir", false},
+	} {
+		f := keeping(t)
+		c.edit(&f)
+		p, err := planFor(Goal{Rate: 50e6, Follow: Auto}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := files(p)
+		if _, own := got[host.UnitFile]; own != c.own || got[host.UnitLink].Kind != host.Symlink ||
+			got[host.FollowLink].Text != host.FollowFile ||
+			!strings.Contains(got[host.FollowFile].Text, "ExecStart="+c.program+" follow\n") {
+			t.Errorf("%s: %v", name, got)
+		}
+		p, err = planFor(Goal{Rate: 50e6}, f)
+		if got := files(p); err != nil || got[host.FollowFile] != (host.File{}) ||
+			got[host.FollowLink] != (host.File{}) {
+			t.Errorf("%s, which follows nothing: %v, %v", name, got, err)
 		}
 	}
 }

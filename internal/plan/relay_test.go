@@ -92,6 +92,7 @@ func TestSetUp(t *testing.T) {
 		f.Links = append(slices.Clone(f.Links), host.Link{Index: 5, Name: "eth1", Up: true,
 			Addrs: []string{"10.0.0.1/24"}})
 	}
+	ethernet := func(f *host.Facts) { f.Links[len(f.Links)-1].MAC = "52:54:00:12:34:56" }
 	down := func(f *host.Facts) {
 		f.Links = append(slices.Clone(f.Links), host.Link{Index: 6, Name: "wg9", Kind: "wireguard"})
 	}
@@ -111,6 +112,25 @@ func TestSetUp(t *testing.T) {
 		{"a proxy runs on a router", with(t, forwards, card, program("danted", host.ProxyProgram)), "proxy"},
 		{"a proxy and a tunnel", with(t, forwards, tunnel("wg0", "wireguard"), program("squid", host.ProxyProgram)),
 			"wireguard,proxy"},
+		{"by a tap device", with(t, forwards, tunnel("tap0", "tuntap"), ethernet), "forward"},
+		{"by a tap device of a program's", with(t, forwards, tunnel("tap0", "tuntap"), ethernet,
+			program("openvpn", host.TunnelProgram)), "tunnel"},
+		{"by a tunnel that is a bridge's port", with(t, forwards, tunnel("gre1", "gretap"),
+			func(f *host.Facts) { f.Links[3].Master = "br0" }), "forward"},
+		{"beside a card without an address", with(t, forwards, card, func(f *host.Facts) { f.Links[3].Addrs = nil }),
+			"forward"},
+		{"beside a card that is down", with(t, forwards, card, func(f *host.Facts) { f.Links[3].Up = false }),
+			"forward"},
+		{"beside a bridge", with(t, forwards, card, func(f *host.Facts) { f.Links[3].Kind = "bridge" }), "forward"},
+		{"beside a port of a bridge", with(t, forwards, card, func(f *host.Facts) { f.Links[3].Master = "br0" }),
+			"forward"},
+		{"beside loopback", with(t, forwards, func(f *host.Facts) { f.Links[0].Addrs = []string{"127.0.0.1/8"} }),
+			"forward"},
+		{"what passes is by a tunnel that is gone", with(t, measuredWireGuard, forwards,
+			func(f *host.Facts) { f.Links[3].Master = "br0" }), "forward"},
+		{"what passes is a proxy's", with(t, measuredProxy, pairs(0.97)), "proxy"},
+		{"what comes by a card leaves by another", with(t, forwards, traffic(900e9, 100e9, 1e6, 0.99e6),
+			device("", "lan", 98e9, 890e9)), "route"},
 		{"all its traffic is by one card", with(t, forwards, card, passed), "forward"},
 	} {
 		if got := configuredKinds(c.facts); got != c.want {
@@ -122,7 +142,20 @@ func TestSetUp(t *testing.T) {
 	}
 }
 
+// unpacked is a host whose tunnel a plan of root's has unpacked, as somebody else sees it.
+func unpacked(t *testing.T) host.Facts {
+	f := with(t, tunnel("tun0", "tuntap", "udp/1194"))
+	p, err := planFor(Goal{Rate: 50e6, Role: "relay", Carries: "tunnel"}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = apply(t, p, f)
+	f.Admin = false
+	return f
+}
+
 func TestOwns(t *testing.T) {
+	nobody := func(f *host.Facts) { f.Admin = false }
 	for _, c := range []struct {
 		name  string
 		goal  Goal
@@ -138,6 +171,22 @@ func TestOwns(t *testing.T) {
 		{"a proxy", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "proxy"}, server(t), "gives up 10 %"},
 		{"a tunnel", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"},
 			with(t, tunnel("tun0", "tuntap", "udp/1194")), "by a tunnel"},
+		{"no rate", Goal{Dev: "eth0", Role: "relay", Carries: "forward"}, server(t), ""},
+		{"a queue of a person's", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "forward", Qdisc: "fq"},
+			server(t), ""},
+		{"a way in that is just as much faster", Goal{Dev: "eth0", Rate: 50e6, Ingress: 53_058_520, Role: "relay",
+			Carries: "forward"}, server(t), "so much faster"},
+		{"and a little less", Goal{Dev: "eth0", Rate: 50e6, Ingress: 53_057_000, Role: "relay", Carries: "forward"},
+			server(t), "gives up 6 % of goodput"},
+		{"a proxy and a tunnel that root did not unpack", Goal{Dev: "eth0", Rate: 50e6, Role: "relay",
+			Carries: "tunnel,proxy"}, with(t, tunnel("tun0", "tuntap", "udp/1194"), nobody),
+			"Incoming and outgoing traffic both wait here. This gives up 10 %"},
+		{"a tunnel that root did not unpack", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"},
+			with(t, tunnel("tun0", "tuntap", "udp/1194"), nobody), "gives up 6 %"},
+		{"a tunnel that root has unpacked", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"},
+			unpacked(t), "also of what comes by a tunnel"},
+		{"a proxy, which who is not root sees as well", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "proxy"},
+			with(t, nobody), "gives up 10 %"},
 		{"a tunnel that cannot be unpacked", Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "tunnel"},
 			with(t, tunnel("tun0", "tuntap")), "gives up 6 %"},
 	} {
@@ -307,5 +356,30 @@ func TestRelayRefused(t *testing.T) {
 			strings.Contains(p.Unavailable.Try, "--ingress") {
 			t.Errorf("%s: %+v, %v", name, p.Unavailable, err)
 		}
+	}
+}
+
+// What a tunnel adds to a packet, with IPv4 outside, by the headers that its specification has.
+func TestOverhead(t *testing.T) {
+	const ip, udp, ether = 20, 8, 14
+	for kind, want := range map[Kind]int{
+		WireGuard: ip + udp + 32, Tunnel: ip + udp + 32, OVPN: ip + udp + 4 + 4 + 16, "vxlan": ip + udp + 8 + ether,
+		"geneve": ip + udp + 8 + ether, "gre": ip + 8, "ip6gre": ip + 8, "ipip": ip, "sit": ip, "ip6tnl": ip,
+		XFRM: ip + 8 + 8 + 2 + 16 + udp, Forwards: 0, Proxy: 0, routes: 0,
+	} {
+		if got := overhead(kind); got != want {
+			t.Errorf("%s: %d, want %d", kind, got, want)
+		}
+	}
+}
+
+// Kinds are told in one order: what is forwarded first, then tunnels of the kernel's, then programs'.
+func TestOrder(t *testing.T) {
+	want := []Kind{Forwards, WireGuard, OVPN, XFRM, "gre", Tunnel, Proxy}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, func(a, b Kind) int { return a.order() - b.order() })
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
