@@ -25,6 +25,7 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/follow/presence"
 	"weir/internal/host"
+	"weir/internal/host/hosttest"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/tcp"
@@ -113,24 +114,16 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const golden = "testdata/metrics.txt"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(golden); err != nil || string(got) != string(want) {
-		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
-	}
 	doc, err := os.ReadFile("../../docs/fleet.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllSubmatch(got, -1) {
 		if !bytes.Contains(doc, []byte("`"+string(name[1])+"`")) {
-			t.Errorf("docs/fleet.md does not have %s", name[1])
+			t.Errorf("docs/fleet.md, \"The metrics\", has no row for %s", name[1])
 		}
 	}
+	hosttest.Golden(t, "testdata/metrics.txt", string(got), *update)
 }
 
 // Connections make no series, whoever they are from and whatever controls them.

@@ -55,6 +55,9 @@ func generated(r *rand.Rand) (g Goal) {
 			"rtt":      units.Duration(1 + r.Int64N(1e9)).String(), "nat": "true", "runtime": "true",
 			"overhead": []string{"38 mpu 84", "raw", "-4", "pppoe-vcmux", "30 ptm", "raw overhead 4"}[r.IntN(6)],
 		}[f.Name]
+		if value == "" && len(f.Values) == 0 {
+			panic("generated has no value for --" + f.Name + ": add one to its map")
+		}
 		if value == "" {
 			value = f.Values[r.IntN(len(f.Values))]
 		}

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,6 +35,11 @@ func tunnel(name, kind string, ports ...string) func(*host.Facts) {
 func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
 	for _, c := range p.Changes {
+		switch c.Kind {
+		case kernel.Root, kernel.Ingress, kernel.Sysctl, kernel.File:
+		default:
+			t.Fatalf("%s: apply cannot carry out a change of kind %s: add a case to it", c.Target, c.Kind)
+		}
 		switch want := c.New.(type) {
 		case kernel.Incoming:
 			arriving := want.Arriving
@@ -67,8 +73,8 @@ func ingress(kind string) qdisc.Qdisc {
 func summary(p Plan) string {
 	var lines []string
 	for _, c := range p.Changes {
-		name := map[kernel.Kind]string{kernel.Root: "root", kernel.Ingress: "ingress", kernel.File: c.Name,
-			kernel.Sysctl: c.Name[strings.LastIndex(c.Name, ".")+1:]}[c.Kind]
+		name := cmp.Or(map[kernel.Kind]string{kernel.Root: "root", kernel.Ingress: "ingress",
+			kernel.Sysctl: c.Name[strings.LastIndex(c.Name, ".")+1:]}[c.Kind], c.Name)
 		lines = append(lines, name+": "+c.New.String())
 	}
 	return strings.Join(lines, "\n")
