@@ -963,3 +963,34 @@ func TestBootOfWhatStands(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
+
+// Each thing that a run did is a line of the log; notes and the deadline only where it did something.
+func TestReported(t *testing.T) {
+	target := kernel.Target{Kind: kernel.Sysctl, Name: "net.ipv4.tcp_ecn"}
+	setting := plan.Change{Target: target, Old: kernel.Setting("2"), New: kernel.Setting("1"), Reason: "why"}
+	file := plan.Change{Target: journal.GoalFile, Old: kernel.Content{File: host.File{Kind: host.NoFile}},
+		New: kernel.Content{File: host.File{Kind: host.Regular}}}
+	notes := []plan.Note{{Subject: "eth0", Text: "noted"}}
+	goal := plan.Goal{Dev: "eth0", Rate: 5e6}
+	for name, c := range map[string]struct {
+		out  Outcome
+		err  error
+		want []string
+	}{
+		"nothing": {Outcome{Notes: notes, RevertsIn: 1e9}, nil, nil},
+		"refused": {Outcome{Notes: notes, RevertsIn: 1e9}, errors.New("no"), []string{"up: no"}},
+		"done": {Outcome{Done: []plan.Change{setting, file}, Notes: notes}, nil,
+			[]string{"up: " + target.String() + ": 1, was 2: why", "up: /etc/weir.toml: written", "up: eth0: noted"}},
+		"failed": {Outcome{Failed: []Failure{{setting, "busy"}}, Notes: notes}, errors.New("no"),
+			[]string{"up: no", "up: " + target.String() + ": not in force: busy", "up: eth0: noted"}},
+		"left": {Outcome{Left: []Failure{{setting, "theirs"}}}, nil,
+			[]string{"up: " + target.String() + ": left to whoever changed it: theirs"}},
+		"until it is confirmed": {Outcome{Goal: goal, Done: []plan.Change{file}, RevertsIn: 1}, nil,
+			[]string{"up: /etc/weir.toml: written",
+				"up: --dev eth0 --rate 5mbit: put back in 1ns unless it is confirmed"}},
+	} {
+		if got := reported("up", c.out, c.err); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package change
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -1087,5 +1088,134 @@ func TestMeasuredRTT(t *testing.T) {
 	m.sockets.Total = 3 // too few
 	if p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6})); p.Goals[0].RTT != 0 {
 		t.Errorf("%+v", p.Goals[0])
+	}
+}
+
+// What a program reads of an outcome and of a status: a change with its error beside it, goals by themselves.
+func TestJSON(t *testing.T) {
+	change := plan.Change{Target: kernel.Target{Kind: kernel.Sysctl, Name: "net.ipv4.tcp_ecn"},
+		New: kernel.Setting("1"), Reason: "why"}
+	goals := []plan.Goal{{Dev: "eth0"}, {Dev: "eth1"}}
+	for want, v := range map[string]any{
+		`"new":"1","reason":"why","error":"busy"}`:                      Failure{change, "busy"},
+		`"drift":null,"goal":{"dev":"eth0"},"others":[{"dev":"eth1"}]}`: Status{Goals: goals},
+	} {
+		if text, err := json.Marshal(v); err != nil || !strings.HasSuffix(string(text), want) {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+}
+
+// A journal has changed when it was written or removed since the last look, and not twice for once.
+func TestChanged(t *testing.T) {
+	s, _ := newFake(t)
+	changed := s.Changed()
+	for _, c := range []struct {
+		name string
+		run  func()
+		want bool
+	}{
+		{"at first", func() {}, false},
+		{"up", func() { must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, 0)) }, true},
+		{"up, again", func() {}, false},
+		{"down", func() { must[Outcome](t)(s.Down(Undo{})) }, true},
+		{"down, again", func() {}, false},
+	} {
+		if c.run(); changed() != c.want {
+			t.Errorf("%s: not %v", c.name, c.want)
+		}
+	}
+	if s.Dir() != s.disk.Dir || Open("x").Dir() != filepath.Join(must[string](t)(os.Getwd()), "x") {
+		t.Errorf("%s, %s", s.Dir(), Open("x").Dir())
+	}
+	if Open("x").disk.Files || !Open(Dir).disk.Files {
+		t.Error("the files are another store's")
+	}
+}
+
+// A goal is in force where nothing has drifted of its device or of the host.
+func TestHolds(t *testing.T) {
+	drift := func(kind kernel.Kind, name string) []plan.Change {
+		return []plan.Change{{Target: kernel.Target{Kind: kind, Name: name}}}
+	}
+	for name, c := range map[string]struct {
+		status Status
+		want   bool
+	}{
+		"all":              {Status{Up: true}, true},
+		"another's queue":  {Status{Up: true, Drift: drift(kernel.Root, "eth1")}, true},
+		"its queue":        {Status{Up: true, Drift: drift(kernel.Root, "eth0")}, false},
+		"what arrives":     {Status{Up: true, Drift: drift(kernel.Ingress, "eth0")}, false},
+		"a setting":        {Status{Up: true, Drift: drift(kernel.Sysctl, "net.ipv4.tcp_ecn")}, false},
+		"not up":           {Status{}, false},
+		"a reason":         {Status{Up: true, Why: "why"}, false},
+		"its own reason":   {Status{Up: true, broken: map[string]string{"eth0": "gone"}}, false},
+		"another's reason": {Status{Up: true, broken: map[string]string{"eth1": "gone"}}, true},
+		"both, and drifted": {Status{Up: true, Drift: append(drift(kernel.Root, "eth1"),
+			drift(kernel.Root, "eth0")...)}, false},
+	} {
+		if got := c.status.Holds(plan.Goal{Dev: "eth0"}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A device by which nothing leaves is named for what it is; one that is not there is for others to name.
+func TestIsUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		link host.Link
+		want string // "" where it is up
+	}{
+		"up":               {host.Link{Name: "eth0", Up: true}, ""},
+		"down":             {host.Link{Name: "eth0"}, "eth0: the link is down"},
+		"a bridge":         {host.Link{Name: "eth0", Kind: "bridge", Up: true}, ""},
+		"a bridge, down":   {host.Link{Name: "eth0", Kind: "bridge"}, "eth0: the bridge is down"},
+		"another one down": {host.Link{Name: "eth1"}, ""},
+	} {
+		err := isUp(plan.Goal{Dev: "eth0"}, host.Facts{Links: []host.Link{c.link}})
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Whoever may not change networks is told so by every command that would, before anything is read or locked.
+func TestNeedsRoot(t *testing.T) {
+	s, m := newFake(t)
+	m.f.Admin = false
+	for command, run := range map[string]func() error{
+		"up":      func() error { _, err := s.Up(plan.Goal{Rate: 50e6}, 0); return err },
+		"confirm": func() error { _, _, err := s.Confirm(); return err },
+		"down":    func() error { _, err := s.Down(Undo{}); return err },
+		"recover": func() error { _, err := s.Recover(); return err },
+		"follow":  func() error { return s.Learn(plan.Goal{Dev: "eth0"}, 5e6, func() bool { return true }) },
+	} {
+		var refusal *hint.Error
+		if err := run(); !errors.As(err, &refusal) || refusal.Try != "sudo weir "+command+" …" ||
+			!strings.HasPrefix(refusal.What, command+" changes the network, which needs root") {
+			t.Errorf("%s: %+v", command, refusal)
+		}
+	}
+	if _, err := s.Slow("eth0", 0.5); err == nil {
+		t.Error("a queue is slowed")
+	}
+	if m.steps != 0 {
+		t.Errorf("%d steps", m.steps)
+	}
+}
+
+// A goal that nobody could have is refused before anything else, by Up and by Plan.
+func TestGoalIsChecked(t *testing.T) {
+	s, m := newFake(t)
+	goal := plan.Goal{Rate: 1}
+	_, up := s.Up(goal, 0)
+	_, planned := s.Plan(goal)
+	for _, err := range []error{up, planned} {
+		if err == nil || !strings.Contains(err.Error(), "too little to reach this host") {
+			t.Error(err)
+		}
+	}
+	if m.steps != 0 || len(m.written) != 0 {
+		t.Errorf("%d steps, %v", m.steps, m.written)
 	}
 }

@@ -400,3 +400,82 @@ func TestSteerWhileBusy(t *testing.T) {
 		t.Errorf("%v, %v", done, err)
 	}
 }
+
+// Why a queue cannot be followed is said of the queue that is in its place.
+func TestNotFollowed(t *testing.T) {
+	goal := plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}
+	for name, c := range map[string]struct {
+		spoil func(m *fake)
+		want  string
+	}{
+		"somebody else's": {func(m *fake) { m.f.Links[0].Tree = single(t, "fq_codel") }, "its queue is not weir's"},
+		"gone":            {func(m *fake) { m.f.Links = m.f.Links[1:] }, "is not there"},
+	} {
+		s, m := newFake(t)
+		must[Outcome](t)(s.Up(goal, 0))
+		c.spoil(m)
+		at := must[situation](t)(s.read())
+		shaper, why := at.shaper(at.journal.Goals()[0], journal.RootOf("eth0"))
+		if shaper != nil || !strings.HasPrefix(why, c.want) {
+			t.Errorf("%s: %+v, %q", name, shaper, why)
+		}
+	}
+	s, _ := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Qdisc: "fq"}, 0))
+	at := must[situation](t)(s.read())
+	if shaper, why := at.shaper(plan.Goal{Dev: "eth0"}, journal.RootOf("eth0")); shaper != nil ||
+		why != "its queue is fq, and only the rate of a CAKE can be followed" {
+		t.Errorf("%+v, %q", shaper, why)
+	}
+	if shaper, why := at.shaper(plan.Goal{Dev: "eth0"}, kernel.Target{Kind: kernel.Ingress,
+		Name: "eth0"}); shaper != nil || why != "" {
+		t.Errorf("of what arrives: %+v, %q", shaper, why)
+	}
+	// One goal's queue cannot be followed, and the other's is.
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 100e6, Follow: plan.Auto, RTT: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 50e6, Follow: plan.Auto, RTT: 50e6}, 0))
+	m.named("eth0").Tree = single(t, "fq_codel")
+	all, why, err := s.Shapers()
+	if err != nil || len(all) != 1 || all[0].Dev != "eth1" || len(why) != 1 || why[0].Subject != "eth0" {
+		t.Fatalf("%+v, %v, %v", all, why, err)
+	}
+	if err := all[0].Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a follower has to know of a queue: its bounds, what its goal comes to, whether the host forwards there, and
+// whether the device's packets have a header.
+func TestShaperKnows(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit         func(m *fake)
+		forwards     []int
+		noLinkHeader bool
+		taken        bool
+	}{
+		"a card": {func(m *fake) { m.f.Links[0].MAC = "52:54:00:12:34:56" }, nil, false, false},
+		"PPP":    {func(*fake) {}, nil, true, false},
+		"that forwards": {func(m *fake) { m.f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "1"} },
+			[]int{2}, true, false},
+		"a VLAN":         {func(m *fake) { m.f.Links[0].Kind = "vlan" }, nil, true, true},
+		"of other kinds": {func(m *fake) { m.f.Links[0].Kind = "bond" }, nil, true, false},
+	} {
+		s, m := newFake(t)
+		c.edit(m)
+		must[Outcome](t)(s.Up(plan.Goal{Rate: 100e6, Follow: "20mbit..200mbit", RTT: 50e6}, 0))
+		all, why, err := s.Shapers()
+		if err != nil || len(all) != 1 || why != nil {
+			t.Fatalf("%s: %v, %v, %v", name, all, why, err)
+		}
+		a := all[0]
+		if a.Link != 2 || a.Low != 19.95e6 || a.High != 199.5e6 || a.Usual != 99.75e6 || a.Rate() != 99.75e6 ||
+			a.AfterProvider || a.Tunnels || !slices.Equal(a.Forwards, c.forwards) || a.NoLinkHeader != c.noLinkHeader ||
+			a.taken != c.taken {
+			t.Errorf("%s: %+v", name, a)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

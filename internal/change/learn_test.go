@@ -230,3 +230,35 @@ func TestSought(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A rate is to be found where a queue could have it and none has: by the card that the route leads to, or another.
+func TestUnmeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		dev  string
+		edit func(m *fake)
+		link int // 0: there is nothing to be found
+	}{
+		"the uplink":        {"", func(*fake) {}, 2},
+		"by its name":       {"eth0", func(*fake) {}, 2},
+		"another":           {"eth1", func(*fake) {}, 3},
+		"no such device":    {"eth9", func(*fake) {}, 0},
+		"shaped already":    {"", func(m *fake) { m.f.Links[0].Tree = single(t, "cake bandwidth 5mbit") }, 0},
+		"cake, and no rate": {"", func(m *fake) { m.f.Links[0].Tree = single(t, "cake") }, 2},
+		"without cake":      {"", func(m *fake) { m.f.Qdiscs["cake"] = host.No }, 0},
+	} {
+		s, m := newFake(t)
+		m.f.Links[0].MAC, m.f.Links[0].Speed = "52:54:00:12:34:56", 1e9
+		c.edit(m)
+		u, ok, err := s.Unmeasured(plan.Goal{Dev: c.dev, Follow: plan.Auto})
+		if err != nil || ok != (c.link != 0) || ok && (u.Link != c.link || u.Cake.Bandwidth != 49.875e6 ||
+			u.NoLinkHeader != (c.link == 3) || (u.Speed == 1e9) != (c.link == 2)) {
+			t.Errorf("%s: %+v, %v, %v", name, u, ok, err)
+		}
+	}
+	s, m := newFake(t)
+	m.f.Links = append(m.f.Links, host.Link{Index: 9, Name: "br0", Kind: "bridge", Up: true})
+	m.f.Links[0].Master, m.f.Links[1].Master, m.f.Uplink = "br0", "br0", "br0"
+	if _, ok, err := s.Unmeasured(plan.Goal{Follow: plan.Auto}); ok || err == nil {
+		t.Errorf("by a bridge of two cards: %v, %v", ok, err)
+	}
+}

@@ -20,8 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/doctor"
+	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -922,5 +924,50 @@ func TestQueueIsElsewhere(t *testing.T) {
 	l.Tree.Qdiscs[0].Stats.Backlog = 1e6 // 160 ms at 50 Mbit/s
 	if status := must[Status](t)(s.Status()); status.Elsewhere != "" {
 		t.Errorf("the queue is here: %+v", status)
+	}
+}
+
+// What cannot be confirmed is named, with what to do instead, and stays as it was.
+func TestCannotBeConfirmed(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil     func(s Store, m *fake)
+		what, try string
+	}{
+		"a down that was cut short": {func(s Store, _ *fake) {
+			j := must[*journal.Journal](t)(s.disk.Load())
+			j.Pending.Down = true
+			if err := s.disk.Save(j); err != nil {
+				t.Fatal(err)
+			}
+		}, "the last run was weir down", "weir recover"},
+		"its queue is another": {func(_ Store, m *fake) { m.f.Links[0].Tree = single(t, "fq") },
+			"not confirmed, since it is not in force: eth0  root qdisc is fq, not cake", "weir up, then weir confirm"},
+		"its queue is from before": {func(s Store, m *fake) {
+			j := must[*journal.Journal](t)(s.disk.Load())
+			slower := kernel.Queue{Stack: plan.AtRate(kernel.QueueOf(m.f.Links[0].Tree).Stack, 7e6)}
+			j.Entry(journal.RootOf("eth0")).AddTemporary(slower)
+			if err := s.disk.Save(j); err != nil {
+				t.Fatal(err)
+			}
+			m.f.Links[0].Tree = single(t, slower.String())
+		}, "eth0  root qdisc is cake bandwidth 7mbit", "the same again in some seconds"},
+		"a file cannot be written": {func(_ Store, m *fake) { m.refuse[host.UdevFile] = errors.New("full") },
+			"not confirmed: " + host.UdevFile + ": full; and it could not be taken back: full", "weir recover"},
+		"what starts it is masked": {func(_ Store, m *fake) {
+			m.f.Files[host.UnitFile] = host.File{Kind: host.Symlink, Text: "/dev/null"}
+		}, "weir.service is masked", "systemctl unmask weir.service; or --runtime"},
+	} {
+		s, m := keeping(t)
+		must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6}, minute))
+		c.spoil(s, m)
+		before := maps.Clone(m.f.Files)
+		var refusal *hint.Error
+		if _, confirmed, err := s.Confirm(); confirmed || !errors.As(err, &refusal) ||
+			!strings.Contains(refusal.What, c.what) || !strings.HasPrefix(refusal.Try, c.try) {
+			t.Errorf("%s: %v, %+v", name, confirmed, refusal)
+		}
+		if !maps.Equal(m.f.Files, before) || len(m.armed) != 1 {
+			t.Errorf("%s: files %v, timers %v", name, m.f.Files, m.armed)
+		}
 	}
 }

@@ -86,3 +86,24 @@ func TestLiveCleanQueue(t *testing.T) {
 		}
 	})
 }
+
+// A setting is set where the kernel has it and reports it back; the reason is the kernel's, without the path.
+func TestLiveSetSysctl(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		for _, c := range []struct{ name, value, want string }{
+			{"net.ipv4.tcp_ecn", "1", ""},
+			{"net.ipv4.tcp_rmem", "4096 131072 6291456", ""},
+			{"net.ipv4.tcp_keepalive_time", "010", "the kernel took it and reports 8"},
+			{"net.ipv4.tcp_keepalive_time", "much", "invalid argument"},
+			{"net.ipv4.none", "1", "no such file or directory"},
+		} {
+			got := ""
+			if err := (live{}).SetSysctl(c.name, c.value); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("%s = %s: %q, want %q", c.name, c.value, got, c.want)
+			}
+		}
+	})
+}
