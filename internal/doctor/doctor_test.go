@@ -222,6 +222,38 @@ func servers(t *testing.T) []diagnosed {
 		{"a rate that counts frames, below a narrower link",
 			facts(uplink(t, "cake bandwidth 100mbit dual-dsthost overhead 38", 1), load),
 			[]string{"! There is a queue besides yours."}},
+		{"the same faulty queue twice", facts(uplink(t, "cake_mq bandwidth 100mbit dual-dsthost", 4),
+			kernelWith("cake", "cake_mq"), func(f *host.Facts) {
+				f.Kernel = "7.1.3-1-pve"
+				f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, f.Links[1].Tree.Qdiscs[0])
+			}), []string{"! cake_mq on eth0 may have a known fault."}},
+		{"ECN 1, no connection", facts(sysctl("ipv4.tcp_ecn", "1"), sockets(func(s *host.Sockets) {
+			*s = host.Sockets{Read: true}
+		})), []string{"✓ Nothing to do."}},
+		{"ECN 1, a server that forwards", facts(sysctl("ipv4.tcp_ecn", "1"), sysctl("ipv4.ip_forward", "1"),
+			sockets(func(s *host.Sockets) { s.Accepted = 9 })), []string{"✓ Nothing to do."}},
+		{"ECN 0 beside a queue that cannot mark", facts(sysctl("ipv4.tcp_ecn", "0"),
+			uplink(t, "tbf rate 50mbit burst 32k latency 50ms", 1)), []string{"✓ Nothing to do."}},
+		{"ECN 0 beside a queue that marks, bbr", facts(bbr, sysctl("ipv4.tcp_ecn", "0"),
+			uplink(t, "cake bandwidth 50mbit dual-dsthost", 1)), []string{"✓ Nothing to do."}},
+		{"cake's default fairness, one address", facts(uplink(t, "cake bandwidth 50mbit", 1),
+			func(f *host.Facts) { f.Links[1].Addrs = []string{"192.0.2.7/24", "2001:db8::7/64"} }),
+			[]string{"! CAKE shares between connections, not between clients."}},
+		{"cake's default fairness, and no rate", facts(uplink(t, "cake", 1)), []string{"! cake on eth0 has no rate."}},
+		{"a masked line that the kernel would refuse", facts(set("core.rmem_max", "16M", "/etc/sysctl.d/a.conf", 2,
+			func(s *host.Setting) { s.Masked = "/etc/sysctl.d/b.conf" })), []string{"✓ Nothing to do."}},
+		{"a line that nobody reads and the kernel would refuse", facts(set("core.rmem_max", "16M",
+			"/etc/sysctl.d/a.conf", 2, loses, passedOver)), []string{"✓ Nothing to do."}},
+		{"lowat at the kernel's most", facts(sysctl("ipv4.tcp_notsent_lowat", "2147483647")),
+			[]string{"✓ Nothing to do."}},
+		{"a setting in a file without effect, that another file has", facts(
+			set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/z.conf", 1), idle(host.Writer{By: host.SysctlDir,
+				File: "/etc/sysctl.d/local", Line: 1, Sysctl: "net.ipv4.tcp_fastopen", Value: "1"})),
+			[]string{"✓ Nothing to do."}},
+		{"a setting in a file without effect, that another file has otherwise", facts(
+			set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/z.conf", 1), idle(host.Writer{By: host.SysctlDir,
+				File: "/etc/sysctl.d/local", Line: 1, Sysctl: "net.ipv4.tcp_fastopen", Value: "3"})),
+			[]string{"! /etc/sysctl.d/local has no effect."}},
 		{"several classes with a rate", facts(load, noQueue, classes), []string{"✓ The queue is yours."}},
 		{"filters that cannot be read", facts(func(f *host.Facts) {
 			f.Deep.Unknown = []host.Unread{{What: host.DroppingFilters, Why: "dumping filters needs root"}}
@@ -758,6 +790,22 @@ func TestBesideAGoal(t *testing.T) {
 		f := with(t, append(edits{looked}, c.edits...)...)
 		if got := Filtered(plan.Goal{Dev: c.dev}, f); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A rate is nearly what was sold where the goal that is kept says so, for this device or for none by its name.
+func TestSoldAlmost(t *testing.T) {
+	for text, want := range map[string]bool{
+		"rate = '50mbit'": true, "rate = '50.001mbit'": false, "rate = '40mbit'": true,
+		"dev = 'eth0'\nrate = '50mbit'": true, "dev = 'eth1'\nrate = '50mbit'": false, "dev = 'eth0'": false, "": false,
+		"[eth0]\n[eth1]\nrate = '50mbit'": false, "[eth1]\n[eth0]\nrate = '50mbit'": true, "rate = 50": false,
+	} {
+		f := with(t, looked, func(f *host.Facts) {
+			f.Files = map[string]host.File{host.GoalFile: {Kind: host.Regular, Text: text}}
+		})
+		if got := examine(f).soldAlmost(49e6); got != want {
+			t.Errorf("%q: %v", text, got)
 		}
 	}
 }
