@@ -739,7 +739,9 @@ func TestStateIsReadOnly(t *testing.T) {
 					readOnly(false)
 				}
 			}
-			must[Outcome](t)(s.Expire(nil))
+			if out := must[Outcome](t)(s.Expire(nil)); len(out.Done) == 0 {
+				t.Error("what it has put back is not among what it did")
+			}
 			if j, err := s.disk.Load(); j != nil && j.Pending != nil || err != nil ||
 				m.f.Sysctls["net.ipv4.tcp_notsent_lowat"].Value != "777" {
 				t.Errorf("%+v, %v", j, err)
