@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 
@@ -67,16 +68,26 @@ func run(n int, seed uint64, timeout time.Duration, only string, folders []strin
 	for _, folder := range folders {
 		counts[folder] = map[result]int{}
 	}
-	for done := 0; done < n && len(all) > 0; all = all[1:] {
-		m := all[0]
-		r, _ := try(m.folder, &m, timeout)
+	var outcomes []chan result // of the first mistakes, in their order: one for each core is being tried
+	i := 0
+	for done := 0; done < n && i < len(all); i++ {
+		for len(outcomes) < min(i+runtime.NumCPU(), len(all)) {
+			m, outcome := all[len(outcomes)], make(chan result, 1)
+			outcomes = append(outcomes, outcome)
+			go func() {
+				r, _ := try(m.folder, &m, timeout)
+				outcome <- r
+			}()
+		}
+		m, r := all[i], <-outcomes[i]
 		counts[m.folder][r]++
 		if r != refused {
 			done++
-		}
-		if r != refused {
 			fmt.Printf("%-8s  %s: %s\n", r, m.where(), m.what)
 		}
+	}
+	for ; i < len(outcomes); i++ { // begun, and more than was asked for
+		<-outcomes[i]
 	}
 	fmt.Println()
 	dead, tried := 0, 0
