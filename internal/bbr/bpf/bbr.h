@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A BBR that hears: the algorithm alone. bbr.bpf.c makes a congestion control in BPF of it, twin.c one of a kernel's own.
+ *
+ * Its model and its states are those of draft-ietf-ccwg-bbr, and so are the numbers that have no reason of their own here. What it does otherwise:
+ *
+ *   queue     In CRUISE a flow keeps some packets of its own in the bottleneck's queue: a number that grows with the square root of its rate. All flows of a
+ *             queue see the same delay, and one with less than its share finds that it has too few, whatever its RTT is: it goes faster, and the others slower.
+ *   rising    While it has too few it goes faster by itself. UP is for paths that lose packets, and where others keep the queue full.
+ *   others    Where the delay does not obey, others keep the queue full: then it says nothing, and cwnd is a multiple of the BDP.
+ *   loss      Congestion is what is lost beyond what is lost of packets that are sent gently, too.
+ *   marks     They lower the short-term bounds by alpha / 2 where feedback is accurate (RFC 9768), and as a loss does where it is that of RFC 3168.
+ */
+#pragma once
+
+#define BW_SHIFT	24		/* rates are packets/us << 24 */
+#define SHARE_SHIFT	10		/* shares are of 1024 */
+#define NONE		0xffffffffU
+
+enum {
+	MIN_CWND	= 4,		/* packets */
+	BETA		= 307,		/* what a loss takes: 0.3 */
+	LOSS_SHARE	= 20,		/* lost of a round: above 2 % it is congestion */
+	STARTUP_SHARE	= 300,		/* the same before the pipe is full, where nothing queues: above 29 % it is a policer */
+	PROBE_RTT_AFTER	= 4882,		/* 5 s, in 1.024 ms */
+
+	/*
+	 * The queue. Six packets for each square root of a packet/ms are 3 ms of one flow at 50 Mbit/s, 6 of four, 12 of sixteen. The delay is heard a round
+	 * late, and takes another to obey: the time in which too many are to be gone has to be longer than both, or all flows swing together.
+	 */
+	QUEUE_K		= 24,		/* quarters of a packet */
+	QUEUE_LEAST	= 2,		/* quarters of a packet */
+	GONE_US		= 100000, GONE_RTTS = 4, /* us, and RTTs, in which the excess is to be gone */
+	GAIN_DOWN	= 25, GAIN_UP = 10, /* %, the most that pacing leaves the rate for it */
+	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds */
+	FLOOR_SHARE	= 512,		/* of what was measured last: no delay takes more at once */
+	BEYOND_SHIFT	= 4,		/* how far the rate may be ahead of what was measured */
+
+	/* Others keep the queue full if it never was half as long again as it should be. A flow that aims at less than two packets cannot tell. */
+	HELD_PERCENT	= 150, HELD_LEAST = 8,
+	HELD_CWND	= 145,		/* % of the BDP then: the draft's 200 takes more than its share of what cubic fills */
+
+	UP_CWND		= 130, UP_ROUNDS = 1, /* %, and rounds that UP waits for more */
+	UP_SHARE	= 512,		/* of what the queue took away, UP tries to have back */
+};
+
+enum { STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT };
+
+struct bbr {
+	u32 bw[2];		/* the greatest delivery rate of this cycle, and of the one before */
+	u32 bw_round;		/* of this round */
+	u32 rate;		/* what the queue lets this flow have; bw_shortterm, too */
+	u32 hi, lo;		/* inflight_longterm, inflight_shortterm: packets */
+	u32 min_rtt;		/* us */
+	u32 round_rtt, cycle_rtt; /* the least of this round, and of this cycle without its DOWN: us */
+	u32 min_rtt_at, phase_at, cycle_at, judged_at; /* 1.024 ms */
+	u32 round_end, delivered, ce, lost;
+	u32 full_bw, prior_cwnd, undo_hi;
+	u32 epoch_at, epoch_acked; /* of ACK aggregation: us, packets */
+	u16 extra[2];		/* packets */
+	u16 alpha, tolerate;	/* shares: marked, and lost whatever is done */
+	u16 queue;		/* quarters of a packet of its own that it aims at */
+	u8 state, rounds, full_count, raise, gain;
+	u8 hit : 1, held : 1, idle : 1, rto : 1, full : 1, lossy : 1, app : 1, queued : 1;
+};
+_Static_assert(sizeof(struct bbr) <= 104, "icsk_ca_priv");
+#define BBR(tp) ((struct bbr *)(tp)->inet_conn.icsk_ca_priv)
+
+static __always_inline u32 least(u32 a, u32 b) { return a < b ? a : b; }
+static __always_inline u32 most(u32 a, u32 b) { return a > b ? a : b; }
+static __always_inline u32 now_of(const struct tcp_sock *tp) { return (u32)(tp->tcp_mstamp >> 10); }
+static __always_inline u32 max_bw(const struct bbr *b) { return most(b->bw[0], b->bw[1]); }
+static __always_inline u32 bw_of(const struct bbr *b) { return b->rate == NONE ? max_bw(b) : b->rate; }
+
+/* What a rate delivers in a time. */
+static __always_inline u32 packets(u64 bw, u32 us) { return bw * us >> BW_SHIFT; }
+
+static __always_inline u32 share_of(u32 n, u32 share) { return (u64)n * share >> SHARE_SHIFT; }
+
+/* The quarters of a packet that a flow of this rate is to have in the queue: k times the square root of the packets that it sends in a ms. */
+GLOBAL u32 queue_of(u32 bw)
+{
+	s64 x = (u64)bw * 1000 * QUEUE_K * QUEUE_K >> BW_SHIFT; /* k is in quarters */
+	u32 root = 0, bit;
+	int i;
+
+	for (i = 15; i >= 0; i--) { /* without a branch: a verifier would follow each of 2^16 ways */
+		bit = 1U << i;
+		root += bit & (u32)~((x - (s64)(root + bit) * (root + bit)) >> 63);
+	}
+	return most(root, QUEUE_LEAST);
+}
+
+static __always_inline void enter(struct tcp_sock *tp, struct bbr *b, u8 state)
+{
+	b->state = state;
+	b->phase_at = now_of(tp);
+	b->rounds = 0;
+}
+
+static __always_inline void new_cycle(struct tcp_sock *tp, struct bbr *b)
+{
+	b->bw[1] = b->bw[0];
+	b->bw[0] = 0;
+	b->extra[1] = b->extra[0];
+	b->extra[0] = 0;
+	b->raise = 0;
+	b->cycle_rtt = NONE;
+	b->cycle_at = now_of(tp) + 1953 + (bpf_get_prandom_u32() & 1023); /* for 2 to 3 s */
+}
+
+static __always_inline void bbr_start(struct sock *sk, struct tcp_sock *tp)
+{
+	struct bbr *b = BBR(tp);
+	u32 rtt = tp->srtt_us >> 3, known = tp->rtt_min.s[0].v;
+
+	b->bw[0] = b->bw[1] = b->bw_round = b->full_bw = 0;
+	b->rate = b->lo = b->hi = b->undo_hi = NONE;
+	b->min_rtt = known && known != NONE ? known : rtt ? rtt : 1000000;
+	b->round_rtt = b->cycle_rtt = NONE;
+	b->min_rtt_at = b->judged_at = b->cycle_at = now_of(tp);
+	b->prior_cwnd = 0;
+	b->round_end = b->delivered = tp->delivered;
+	b->lost = tp->lost;
+	b->ce = tp->delivered_ce;
+	b->epoch_at = (u32)tp->tcp_mstamp;
+	b->epoch_acked = 0;
+	b->extra[0] = b->extra[1] = 0;
+	b->alpha = 1 << SHARE_SHIFT;
+	b->tolerate = 0;
+	b->queue = 4 * MIN_CWND;
+	b->gain = 100;
+	b->full_count = b->raise = 0;
+	b->hit = b->held = b->idle = b->rto = b->full = b->lossy = b->app = b->queued = 0;
+	enter(tp, b, STARTUP);
+	pace(sk);
+	sk->sk_pacing_rate = (u64)tp->snd_cwnd * tp->mss_cache * 1000000 / (rtt ? rtt : 1000) * 277 / 100;
+}
+
+/* The least RTT that is known of the path: within tcp_min_rtt_wlen, 300 s. */
+static __always_inline u32 base_rtt(const struct tcp_sock *tp, const struct bbr *b)
+{
+	return least(tp->rtt_min.s[0].v, b->min_rtt);
+}
+
+/* Did the delay not obey? It never was what flows like this one would make of it. */
+static __always_inline bool others_hold(const struct tcp_sock *tp, const struct bbr *b)
+{
+	u32 base = base_rtt(tp, b), bw = max_bw(b), queue = queue_of(bw);
+
+	/* (One that aims at less than two packets cannot tell.) */
+	return b->cycle_rtt != NONE && b->cycle_rtt > base && queue >= HELD_LEAST &&
+	       (u64)packets(4ULL * bw, b->cycle_rtt - base) * 100 > (u64)queue * HELD_PERCENT;
+}
+
+/* The least that a packet of this round has waited, us. */
+static __always_inline u32 delay_of(const struct bbr *b)
+{
+	return b->round_rtt != NONE && b->round_rtt > b->min_rtt ? b->round_rtt - b->min_rtt : 0;
+}
+
+/* A round is over in which nothing was lost or marked beyond measure: what does its delay say? */
+static __always_inline void hear_queue(struct tcp_sock *tp, struct bbr *b, u32 ms)
+{
+	u32 delay = delay_of(b);
+	u32 own = packets(4ULL * b->bw_round, delay), rate = bw_of(b), sent = most(packets(4ULL * rate, GONE_US + GONE_RTTS * b->min_rtt), 1);
+
+	b->queue = (u16)least(queue_of(rate), 65535);
+	b->gain = 100;
+	if (b->state != CRUISE && b->state != DOWN || b->app || b->held)
+		return;
+	ms = least(ms, 128);
+	if (own > b->queue) {
+		b->gain = (u8)(100 - least((u64)(own - b->queue) * 100 / sent, GAIN_DOWN));
+		rate -= (u64)rate * (own - b->queue) / own * ms >> FALL_SHIFT;
+		b->rate = most(rate, most(share_of(max_bw(b), FLOOR_SHARE), 1));
+	} else {
+		u32 bound = max_bw(b);
+
+		b->gain = (u8)(100 + least((u64)(b->queue - own) * 100 / sent, GAIN_UP));
+		if (b->hi == NONE && b->lo == NONE) /* nothing was ever lost: beyond what is known */
+			bound += bound >> BEYOND_SHIFT;
+		rate += (u64)rate * (b->queue - own) / b->queue * ms >> RISE_SHIFT;
+		b->rate = least(rate, bound);
+	}
+}
+
+static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
+{
+	u32 delivered = tp->delivered - b->delivered, lost = tp->lost - b->lost, ce = tp->delivered_ce - b->ce;
+	u32 now = now_of(tp), ms = now - b->judged_at, all = delivered + lost, share, limit, cut = 0, target;
+	bool queue = packets(4ULL * b->bw_round, delay_of(b)) > 2 * b->queue;
+
+	b->hit = 0;
+	if (queue)
+		b->queued = 1;
+	b->delivered = tp->delivered;
+	b->lost = tp->lost;
+	b->ce = tp->delivered_ce;
+	if (ms) /* rounds may be shorter */
+		b->judged_at = now;
+	if (!delivered)
+		goto out;
+	if (all >= 8) {
+		share = ((u64)lost << SHARE_SHIFT) / all;
+		ce = least(ce, delivered);
+		if (accecn(tp))
+			b->alpha = (u16)(b->alpha - (b->alpha >> 4) + (((u64)ce << SHARE_SHIFT) / delivered >> 4));
+		/* What is lost of what was sent gently is lost whatever is done. */
+		if (b->state == DOWN && b->rounds >= 1) {
+			if (share < b->tolerate)
+				b->tolerate = (u16)share;
+			else if (!queue)
+				b->tolerate = (u16)(b->tolerate + ((share - b->tolerate) >> 1));
+		}
+		b->lossy = lost > 0;
+		limit = b->tolerate + (b->tolerate >> 1) + LOSS_SHARE;
+		if (!b->full && !queue)
+			limit = STARTUP_SHARE;
+		/* Of a handful of packets many may be lost by chance. */
+		if (lost > 2 && share > limit && (b->full || queue || all >= 40))
+			cut = BETA;
+		else if (ce)
+			cut = accecn(tp) ? b->alpha >> 1 : BETA;
+		b->hit = cut != 0;
+	}
+	if (b->state == STARTUP)
+		goto out;
+	if (!cut) {
+		if (b->lo != NONE)
+			b->lo += most(b->lo >> 5, 1);
+		if (b->full)
+			hear_queue(tp, b, ms);
+		goto out;
+	}
+	target = packets(bw_of(b), b->min_rtt);
+	if (b->state == UP || b->state == REFILL) {
+		b->undo_hi = b->hi;
+		b->hi = most(most(delivered, target - share_of(target, cut)), MIN_CWND);
+	} else {
+		u32 bw = bw_of(b), lo = b->lo == NONE ? tp->snd_cwnd : b->lo;
+
+		b->rate = most(b->bw_round, bw - share_of(bw, cut));
+		b->lo = most(most(delivered, lo - share_of(lo, cut)), MIN_CWND);
+	}
+out:
+	b->bw_round = 0;
+	b->app = 0;
+	b->round_rtt = NONE;
+}
+
+/* What has come beyond the bandwidth since the epoch began: ACKs were held back together. */
+static __always_inline void hear_aggregation(struct tcp_sock *tp, struct bbr *b, u32 acked)
+{
+	u32 us = (u32)tp->tcp_mstamp - b->epoch_at, expected = packets(max_bw(b), us), bw = bw_of(b), extra;
+
+	if (b->epoch_acked <= expected || us > 200000) {
+		b->epoch_at = (u32)tp->tcp_mstamp;
+		b->epoch_acked = expected = 0;
+	}
+	b->epoch_acked += acked;
+	extra = b->epoch_acked > expected ? b->epoch_acked - expected : 0;
+	extra = least(extra, least(packets(bw, 10000), packets(bw, b->min_rtt) >> 2));
+	if (b->state == CRUISE && extra > b->extra[0])
+		b->extra[0] = (u16)least(extra, 65535);
+}
+
+static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const struct rate_sample *rs)
+{
+	struct bbr *b = BBR(tp);
+	u32 now = now_of(tp), flight = in_flight(tp), acked = rs->acked_sacked, gain = 100, cwnd, target, bw, bound, n;
+	bool round = false, grew;
+	u64 rate;
+
+	if (rs->rtt_us > 0) {
+		u32 rtt = rs->rtt_us;
+
+		b->round_rtt = least(b->round_rtt, rtt);
+		if (b->state != DOWN)
+			b->cycle_rtt = least(b->cycle_rtt, rtt);
+		if (rtt <= b->min_rtt) {
+			b->min_rtt = rtt;
+			b->min_rtt_at = now;
+		}
+	}
+	if (rs->delivered > 0 && rs->interval_us > 0) {
+		bw = least(((u64)rs->delivered << BW_SHIFT) / (u64)rs->interval_us, NONE - 1);
+		b->bw_round = most(b->bw_round, bw);
+		if (rs->is_app_limited)
+			b->app = 1;
+		if (!rs->is_app_limited || bw > max_bw(b))
+			b->bw[0] = most(b->bw[0], bw);
+		if ((s32)(rs->prior_delivered - b->round_end) >= 0) {
+			round = true;
+			if (b->rounds < 255)
+				b->rounds++;
+			b->round_end = tp->delivered;
+			judge_round(tp, b);
+		}
+	}
+	hear_aggregation(tp, b, acked);
+
+	bw = bw_of(b);
+	target = packets(bw, b->min_rtt);
+	switch (b->state) {
+	case STARTUP:
+		gain = 277;
+		if (round && !rs->is_app_limited) {
+			n = max_bw(b);
+			if ((u64)n * 4 >= (u64)b->full_bw * 5) {
+				b->full_bw = n;
+				b->full_count = 0;
+			} else {
+				b->full_count++;
+			}
+		}
+		if (b->full_count >= 3 || round && b->hit) {
+			if (b->hit)
+				b->hi = most(target, MIN_CWND);
+			b->full = 1;
+			enter(tp, b, DRAIN);
+		}
+		break;
+	case DRAIN:
+		gain = 50;
+		if (flight <= target || b->rounds > 3) {
+			new_cycle(tp, b);
+			enter(tp, b, DOWN);
+		}
+		break;
+	case DOWN:
+		gain = b->lossy ? 75 : 90;
+		if (b->rounds >= (b->lossy ? 3 : 1) && (flight <= target + (b->queue >> 2) || b->rounds > 4))
+			enter(tp, b, CRUISE);
+		break;
+	case CRUISE:
+		gain = b->gain;
+		/* Not after a timeout: what comes through then says nothing of the bandwidth, and the filter must not forget it. */
+		if (b->rto || (s32)(now - b->cycle_at) < 0 && b->rounds <= 62)
+			break;
+		b->held = others_hold(tp, b);
+		if (b->held || b->hi != NONE || b->lo != NONE) {
+			if (b->held || b->lo != NONE || !b->queued || b->rate == NONE)
+				b->rate = NONE;
+			else /* half way back */
+				b->rate += share_of(max_bw(b) - least(b->rate, max_bw(b)), UP_SHARE);
+			b->lo = NONE;
+			enter(tp, b, REFILL);
+		} else {
+			new_cycle(tp, b);
+			enter(tp, b, CRUISE);
+		}
+		break;
+	case REFILL:
+		if (round) {
+			b->full_bw = max_bw(b);
+			b->queued = 0;
+			enter(tp, b, UP);
+		}
+		break;
+	case UP:
+		gain = 125;
+		if (!round)
+			break;
+		if (b->hi != NONE && !b->hit) { /* room for more: twice as much each round */
+			n = 1U << least(b->raise, 14);
+			if (b->raise < 14)
+				b->raise++;
+			if (tp->snd_cwnd >= b->hi)
+				b->hi += most(n, b->hi >> 3);
+		}
+		n = max_bw(b);
+		grew = (u64)n * 8 > (u64)b->full_bw * 9;
+		if (grew)
+			b->full_bw = n;
+		if (b->hit || b->queued && !b->held || !grew && b->rounds > UP_ROUNDS || b->rounds > 8) {
+			/* More was sent, some of it was lost, and nothing queued: losses ended STARTUP too early. */
+			bool early = !b->hit && !b->queued && !rs->is_app_limited && b->lossy;
+
+			new_cycle(tp, b);
+			enter(tp, b, DOWN);
+			if (early) {
+				b->full = b->full_count = 0;
+				b->full_bw = 0;
+				enter(tp, b, STARTUP);
+			}
+		}
+		break;
+	case PROBE_RTT:
+		/* full_bw is not needed meanwhile: it is when this ends. */
+		if (!b->full_bw && flight <= most(packets(bw, b->min_rtt) >> 1, MIN_CWND) + 2) {
+			b->full_bw = (now + 195) | 1;
+			b->round_end = tp->delivered;
+			b->rounds = 0;
+			b->min_rtt = NONE; /* forget it: the least that is seen from now on */
+		}
+		if (b->full_bw && b->min_rtt == NONE)
+			b->min_rtt = b->round_rtt != NONE ? b->round_rtt : most(tp->srtt_us >> 3, 1);
+		if (b->full_bw && (s32)(now - b->full_bw) > 0 && b->rounds > 0 || now - b->phase_at > 3000) {
+			b->min_rtt_at = now;
+			tp->snd_cwnd = most(b->prior_cwnd, tp->snd_cwnd);
+			if (b->lo != NONE)
+				b->lo = b->rate = NONE;
+			if (!b->full) {
+				b->full_bw = 0;
+				enter(tp, b, STARTUP);
+			} else {
+				enter(tp, b, CRUISE);
+			}
+		}
+		break;
+	}
+	if (b->state != PROBE_RTT && b->state != STARTUP && now - b->min_rtt_at > PROBE_RTT_AFTER && !b->idle && !b->rto) {
+		b->prior_cwnd = tp->snd_cwnd;
+		b->full_bw = 0;
+		enter(tp, b, PROBE_RTT);
+	}
+	if (rs->delivered > 0)
+		b->idle = 0;
+	if (may_limit && b->state == PROBE_RTT)
+		tp->app_limited = (tp->delivered + flight) ? : 1;
+
+	/* What follows from it. */
+	bw = bw_of(b);
+	if (b->state != CRUISE)
+		gain = gain * 99 / 100 ? : 1;
+	rate = ((u64)bw * gain / 100 * 1000000 >> BW_SHIFT) * tp->mss_cache;
+	if (b->full || rate > sk->sk_pacing_rate)
+		sk->sk_pacing_rate = rate;
+	target = packets(bw, b->min_rtt);
+	switch (b->state) {
+	case STARTUP: case DRAIN:
+		target = b->state == STARTUP ? 2 * target : target;
+		break;
+	case PROBE_RTT:
+		target >>= 1;
+		break;
+	case UP:
+		target = (u64)target * UP_CWND / 100;
+		break;
+	}
+	if (b->held && b->state != PROBE_RTT && b->state != STARTUP)
+		target = (u64)packets(bw, b->min_rtt) * HELD_CWND / 100;
+	if (b->state != PROBE_RTT) /* what TSO and delayed ACKs keep: three bursts of a millisecond */
+		target += (b->queue >> 1) + most(least(packets(bw, 1000), 44) * 3, 1) + most(b->extra[0], b->extra[1]);
+	cwnd = tp->snd_cwnd;
+	if (b->full)
+		cwnd = least(cwnd + acked, target);
+	else if (cwnd < target || tp->delivered < 20)
+		cwnd += acked;
+	bound = b->hi;
+	if (b->hi != NONE && (b->state == CRUISE || b->state == DOWN))
+		bound = b->hi - (b->hi >> 3); /* headroom */
+	bound = least(bound, b->lo);
+	cwnd = most(least(cwnd, bound), MIN_CWND);
+	if (b->state == PROBE_RTT)
+		cwnd = least(cwnd, most(target, MIN_CWND));
+	tp->snd_cwnd = least(cwnd, tp->snd_cwnd_clamp);
+}
+
+static __always_inline void bbr_state(struct tcp_sock *tp, u8 to)
+{
+	struct bbr *b = BBR(tp);
+
+	if (to == TCP_CA_Loss) {
+		b->rto = 1;
+		b->prior_cwnd = most(tp->snd_cwnd, b->prior_cwnd);
+		if (b->state == STARTUP)
+			b->full_bw = b->full_count = 0;
+		b->round_end = tp->delivered;
+	} else if (to == TCP_CA_Open && b->rto) {
+		b->rto = 0;
+		b->rate = b->lo = NONE;
+	}
+}
+
+static __always_inline u32 bbr_ssthresh(struct tcp_sock *tp)
+{
+	struct bbr *b = BBR(tp);
+
+	b->prior_cwnd = most(tp->snd_cwnd, b->state == PROBE_RTT ? b->prior_cwnd : 0);
+	return tp->snd_ssthresh;
+}
+
+/* It was no loss after all. */
+static __always_inline u32 bbr_undo(struct tcp_sock *tp)
+{
+	struct bbr *b = BBR(tp);
+
+	b->rate = b->lo = NONE;
+	if (b->hi != NONE)
+		b->hi = most(b->hi, b->undo_hi);
+	return most(tp->snd_cwnd, b->prior_cwnd);
+}
+
+/* The first packet after a silence. */
+static __always_inline void bbr_restart(struct sock *sk, struct tcp_sock *tp)
+{
+	struct bbr *b = BBR(tp);
+
+	if (!tp->app_limited || !b->full)
+		return;
+	b->idle = 1;
+	b->epoch_at = (u32)tp->tcp_mstamp;
+	b->epoch_acked = 0;
+	sk->sk_pacing_rate = ((u64)bw_of(b) * 1000000 >> BW_SHIFT) * tp->mss_cache;
+}

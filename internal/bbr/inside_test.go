@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bbr
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lab/qemu/kerneltest"
+)
+
+const sysctls = "/proc/sys/net/ipv4/"
+
+func available(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile(sysctls + "tcp_available_congestion_control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Contains(strings.Fields(string(text)), Name)
+}
+
+// choose makes one the default of the thread's network namespace; of "" it only tells which is.
+func choose(t *testing.T, name string) string {
+	t.Helper()
+	if name != "" {
+		if err := os.WriteFile(sysctls+"tcp_congestion_control", []byte(name), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(sysctls + "tcp_congestion_control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// connection is one over the loopback device, from both ends.
+type connection struct {
+	*testing.T
+	from, to *net.TCPConn
+}
+
+func connect(t *testing.T) connection {
+	t.Helper()
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	// On this thread alone, whose network namespace it is to be.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "")
+	defer file.Close()
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: listener.Addr().(*net.TCPAddr).Port,
+		Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	from, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := listener.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connection{t, from.(*net.TCPConn), to}
+	t.Cleanup(c.close)
+	return c
+}
+
+func (c connection) close() {
+	_ = c.from.Close()
+	_ = c.to.Close()
+}
+
+// option reads or sets the congestion control of the sender's end.
+func (c connection) option(use func(fd int) error) error {
+	c.Helper()
+	raw, err := c.from.SyscallConn()
+	if err != nil {
+		c.Fatal(err)
+	}
+	var said error
+	return errors.Join(raw.Control(func(fd uintptr) { said = use(int(fd)) }), said)
+}
+
+func (c connection) has() (name string) {
+	c.Helper()
+	if err := c.option(func(fd int) (err error) {
+		name, err = unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		return err
+	}); err != nil {
+		c.Fatal(err)
+	}
+	return strings.TrimRight(name, "\x00")
+}
+
+func (c connection) set(name string) error {
+	return c.option(func(fd int) error {
+		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	})
+}
+
+// carry fails unless so many bytes come through.
+func (c connection) carry(bytes int64) {
+	c.Helper()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(c.from, zeros{}, bytes)
+		sent <- err
+	}()
+	if _, err := io.CopyN(io.Discard, c.to, bytes); err != nil {
+		c.Error(err)
+	}
+	if err := <-sent; err != nil {
+		c.Error(err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+func loopback(t *testing.T) {
+	t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// held is how many struct_ops the kernel has, whatever became of them.
+func held(t *testing.T) (count int) {
+	t.Helper()
+	for id := ebpf.MapID(0); ; {
+		next, err := ebpf.MapGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return count
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = next
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue
+		}
+		if m.Type() == ebpf.StructOpsMap {
+			count++
+		}
+		_ = m.Close()
+	}
+}
+
+// The kernel holds what is registered, without a process, and lets it go with the last that uses it: new network
+// namespaces begin with the first one's default, connections keep what they have, and a namespace keeps its default
+// until that is written.
+func TestInLife(t *testing.T) {
+	kerneltest.In(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	loopback(t)
+	first, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	before := choose(t, "")
+	if err := Probe(); err != nil {
+		t.Fatal(err)
+	}
+	if version, err := Registered(); !errors.Is(err, ErrNone) || available(t) {
+		t.Fatalf("before: %q, %v", version, err)
+	}
+	if err := Remove(); !errors.Is(err, ErrNone) {
+		t.Errorf("there is none to remove: %v", err)
+	}
+	if err := Load(); err != nil {
+		t.Fatal(err)
+	}
+	if version, err := Registered(); err != nil || version != Version() || !available(t) || choose(t, "") != before {
+		t.Errorf("loaded: %q, %v, the default is %s", version, err, choose(t, ""))
+	}
+	if err := Load(); !errors.Is(err, os.ErrExist) {
+		t.Errorf("loaded twice: %v", err)
+	}
+	choose(t, Name)
+	old := connect(t)
+	if old.has() != Name {
+		t.Errorf("a new connection has %s", old.has())
+	}
+	old.carry(4 << 20)
+
+	container, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer container.Close()
+	loopback(t)
+	if choose(t, "") != Name {
+		t.Errorf("a new network namespace has %s", choose(t, ""))
+	}
+	inner := connect(t)
+	inner.carry(1 << 20)
+	if err := netns.Set(first); err != nil {
+		t.Fatal(err)
+	}
+
+	choose(t, before)
+	if err := Remove(); err != nil {
+		t.Error(err)
+	}
+	if version, err := Registered(); !errors.Is(err, ErrNone) || available(t) {
+		t.Errorf("removed: %q, %v", version, err)
+	}
+	if fresh := connect(t); fresh.has() != before || fresh.set(Name) == nil {
+		t.Errorf("a new connection has %s, or could choose what is gone", fresh.has())
+	}
+	old.carry(1 << 20)
+	inner.carry(1 << 20)
+	if old.has() != Name {
+		t.Errorf("an old connection has %s", old.has())
+	}
+	// Another version comes while the first is in use.
+	if err := Load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := netns.Set(container); err != nil {
+		t.Fatal(err)
+	}
+	if stale := connect(t); stale.has() != Name || held(t) != 2 {
+		t.Errorf("in the namespace whose default it was a new connection has %s; %d are held", stale.has(), held(t))
+	}
+	choose(t, Name) // the new one
+	old.close()
+	inner.close()
+	if err := netns.Set(first); err != nil {
+		t.Fatal(err)
+	}
+	if fresh := connect(t); fresh.set(Name) != nil || fresh.has() != Name {
+		t.Errorf("the new one cannot be chosen: %s", fresh.has())
+	}
+	if err := Remove(); err != nil {
+		t.Error(err)
+	}
+}

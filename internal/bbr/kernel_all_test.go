@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build all
+
+package bbr
+
+// In make test-all: it boots stock kernels, and a compiler for BPF is run.
+
+import (
+	"testing"
+
+	"weir/internal/bpf/bpftest"
+	"weir/internal/lab/qemu/kerneltest"
+)
+
+// TestObject: what is shipped is what make generate makes.
+func TestObject(t *testing.T) { bpftest.Generated(t, "bbr", 2) }
+
+// TestKernels: the oldest stock kernel that is to have it, and the newest; or all.
+func TestKernels(t *testing.T) {
+	o := kerneltest.Options{Tests: "^TestIn", Series: append([]string{"6.1"}, kerneltest.Series()...)}
+	if kerneltest.Everything {
+		o.Series = append(o.Series, "6.12")
+	}
+	kerneltest.Run(t, o)
+}
