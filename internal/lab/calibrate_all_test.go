@@ -261,7 +261,7 @@ rate = "35mbit"
 		peer  peer
 		links []link
 	}{
-		{"https", served(t, 1, "https://{client}:4747/.well-known/nq?token=secret"),
+		{"https", served(t, 1, "https://{client}:4747/.well-known/nq?token=not-a-real-secret"),
 			[]link{plain[1], framings()[8], plain[4]}},
 		{"iperf3", iperf, []link{plain[1], framings()[8], plain[4], far}},
 		{"two", served(t, 2, "10.1.%d.1"), []link{both}},
