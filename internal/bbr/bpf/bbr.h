@@ -33,7 +33,7 @@ enum {
 	GONE_US		= 100000, GONE_RTTS = 4, /* us, and RTTs, in which the excess is to be gone */
 	GAIN_DOWN	= 25, GAIN_UP = 10, /* %, the most that pacing leaves the rate for it */
 	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds */
-	FLOOR_SHARE	= 512,		/* of what was measured last: no delay takes more at once */
+	FLOOR_SHARE	= 512,		/* of what was measured: delay takes no more, unless less than that comes through */
 	BEYOND_SHIFT	= 4,		/* how far the rate may be ahead of what was measured */
 
 	/* Others keep the queue full if it never was half as long again as it should be. A flow that aims at less than two packets cannot tell. */
@@ -173,7 +173,7 @@ static __always_inline void hear_queue(struct tcp_sock *tp, struct bbr *b, u32 m
 	if (own > b->queue) {
 		b->gain = (u8)(100 - least((u64)(own - b->queue) * 100 / sent, GAIN_DOWN));
 		rate -= (u64)rate * (own - b->queue) / own * ms >> FALL_SHIFT;
-		b->rate = most(rate, most(share_of(max_bw(b), FLOOR_SHARE), 1));
+		b->rate = most(rate, most(least(share_of(max_bw(b), FLOOR_SHARE), b->bw_round), 1));
 	} else {
 		u32 bound = max_bw(b);
 
