@@ -44,7 +44,8 @@ type Object struct {
 	Valid func(name string, was Value) bool
 	// Before is what to go back to, of what was found. Nil is just that.
 	Before func(found Value) Value
-	// Undo takes out of the facts what was put there.
+	// Undo takes out of the facts what was put there. Of their maps and slices the Sysctls, Links and Files are its own
+	// to change; what it changes of others it clones.
 	Undo func(f *host.Facts, at Place)
 	// Whole is that what was there is more than its Value says: the journal keeps the device's qdiscs as they were
 	// read.

@@ -169,6 +169,49 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// A test that a document names is one, and so is a file of tests.
+func TestNamedTests(t *testing.T) {
+	t.Chdir("../..")
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	named := regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w*|[a-z0-9]\w*_test\.go)`)
+	there := map[string]bool{}
+	for _, folder := range []string{"cmd", "internal", "packaging"} {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			there[d.Name()] = true
+			text, err := os.ReadFile(path)
+			for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+				there[m[1]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	for _, page := range append(pages, "CONTRIBUTING.md", "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if names++; !there[m[1]] {
+				t.Errorf("%s names %s, which is not there", page, m[1])
+			}
+		}
+	}
+	if names < 10 {
+		t.Errorf("only %d names were found", names)
+	}
+}
+
 // headings are the anchors of a page's headings, as sites that show Markdown make them.
 func headings(page string) map[string]bool {
 	anchors := map[string]bool{}
