@@ -3,9 +3,7 @@
 package change
 
 import (
-	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -76,8 +74,7 @@ func liveDrain(t *testing.T) {
 		t.Skip("skipped, not passed: this kernel has no cake: ", err)
 	}
 	link, _ := facts.Link("up0")
-	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{},
-		timer: outside{}}
+	s := liveStore(t.TempDir())
 	goal := plan.Goal{Dev: "up0", Rate: 1e6, RTT: 50e6, CC: "keep"}
 	const whole, half = units.Rate(997_500), units.Rate(498_750)
 	rate := func(when string, want units.Rate) {

@@ -226,8 +226,7 @@ func keepOnDisk(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	s := Store{disk: journal.Store{Dir: filepath.Join(dir, "var/state"), Sleep: time.Sleep}, host: live{},
-		timer: outside{}}
+	s := liveStore(filepath.Join(dir, "var"))
 	unlock, err := s.disk.Lock(journal.Patience)
 	do(err)
 	do(s.disk.Save(&journal.Journal{Version: 1}))

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/host"
-	"weir/internal/journal"
 	"weir/internal/lab/uml/umltest"
 	"weir/internal/plan"
 	"weir/internal/units"
@@ -53,8 +51,7 @@ func probeWhileChanging(t *testing.T) {
 	queue := func(rate string) plan.Goal {
 		return plan.Goal{Dev: "up0", Qdisc: fmt.Sprintf(shaper, rate), CC: "keep"}
 	}
-	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{},
-		timer: outside{}}
+	s := liveStore(t.TempDir())
 	up := func(goals ...plan.Goal) {
 		for _, goal := range goals {
 			if out, err := s.Up(goal, 0); err != nil || len(out.Failed) > 0 {

@@ -27,6 +27,11 @@ func TestLiveRelay(t *testing.T) {
 	inNamespace(t, liveRelay)
 }
 
+// liveStore is a store in a folder, of the kernel that the test runs on.
+func liveStore(dir string) Store {
+	return Store{disk: journal.Store{Dir: filepath.Join(dir, "state"), Sleep: time.Sleep}, host: live{}, timer: outside{}}
+}
+
 // openTunnel makes the device tun0. It goes when the file is closed.
 func openTunnel() (fd int, err error) {
 	if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
@@ -80,8 +85,7 @@ func liveRelay(t *testing.T) {
 	if before.Qdiscs["cake"] != host.Yes || before.Ingress == host.No || before.Unpack == host.No {
 		t.Skip("skipped, not passed: this kernel has not all that it takes")
 	}
-	s := Store{disk: journal.Store{Dir: filepath.Join(t.TempDir(), "weir"), Sleep: time.Sleep}, host: live{},
-		timer: outside{}}
+	s := liveStore(t.TempDir())
 	status := func(how string, drifts bool) {
 		t.Helper()
 		if status, err := s.Status(); err != nil || status.InForce == drifts || status.Why != "" ||
