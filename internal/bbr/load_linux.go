@@ -132,8 +132,9 @@ func fit(spec *ebpf.CollectionSpec, ops *btf.Struct) error {
 	return nil
 }
 
-// Registered returns the version of the one that the kernel has now, whoever registered it: "" of one that no Weir did.
-// Where there is none the error is ErrNone.
+// Registered returns the version of the one that the kernel has now: "" of one that no Weir registered. Where there is
+// none that is held by its map alone the error is ErrNone; if Load then says that there is one, it is another's, which
+// only that can take away.
 func Registered() (version string, err error) {
 	m, name, err := find()
 	if err != nil {
@@ -179,14 +180,19 @@ func find() (*ebpf.Map, string, error) {
 			return nil, "", explain(err)
 		}
 		info, err := m.Info()
-		if err == nil && info.Type == ebpf.StructOpsMap {
-			value := make([]byte, m.ValueSize())
-			err = m.Lookup(uint32(0), value)
-			if err == nil && len(value) >= 8 && binary.NativeEndian.Uint32(value[4:]) == stateInUse && named(value) {
-				return m, info.Name, nil
-			}
+		if err != nil || info.Type != ebpf.StructOpsMap {
+			_ = m.Close() // another's, of a type that is not known here
+			continue
+		}
+		value := make([]byte, m.ValueSize())
+		err = m.Lookup(uint32(0), value)
+		if err == nil && len(value) >= 8 && binary.NativeEndian.Uint32(value[4:]) == stateInUse && named(value) {
+			return m, info.Name, nil
 		}
 		_ = m.Close()
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, "", explain(err)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ enum {
 	QUEUE_LEAST	= 2,		/* quarters of a packet */
 	GONE_US		= 100000, GONE_RTTS = 4, /* us, and RTTs, in which the excess is to be gone */
 	GAIN_DOWN	= 25, GAIN_UP = 10, /* %, the most that pacing leaves the rate for it */
-	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds */
+	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds, and longer where a round is above 131 ms */
 	FLOOR_SHARE	= 512,		/* of what was measured: delay takes no more, unless less than that comes through */
 	BEYOND_SHIFT	= 4,		/* how far the rate may be ahead of what was measured */
 
@@ -77,6 +77,14 @@ static __always_inline u32 packets(u64 bw, u32 us) { return bw * us >> BW_SHIFT;
 
 static __always_inline u32 share_of(u32 n, u32 share) { return (u64)n * share >> SHARE_SHIFT; }
 
+/* In bytes/s; a program may have set a bound (SO_MAX_PACING_RATE), which with cong_control is this side's to keep. */
+static __always_inline void set_pacing(struct sock *sk, u64 rate)
+{
+	u64 bound = sk->sk_max_pacing_rate;
+
+	sk->sk_pacing_rate = rate < bound ? rate : bound;
+}
+
 /* The quarters of a packet that a flow of this rate is to have in the queue: k times the square root of the packets that it sends in a ms. */
 GLOBAL u32 queue_of(u32 bw)
 {
@@ -100,8 +108,10 @@ static __always_inline void enter(struct tcp_sock *tp, struct bbr *b, u8 state)
 
 static __always_inline void new_cycle(struct tcp_sock *tp, struct bbr *b)
 {
-	b->bw[1] = b->bw[0];
-	b->bw[0] = 0;
+	if (b->bw[0]) { /* a flow with nothing to send has told nothing: what is known stays */
+		b->bw[1] = b->bw[0];
+		b->bw[0] = 0;
+	}
 	b->extra[1] = b->extra[0];
 	b->extra[0] = 0;
 	b->raise = 0;
@@ -134,7 +144,7 @@ static __always_inline void bbr_start(struct sock *sk, struct tcp_sock *tp)
 	b->hit = b->held = b->idle = b->rto = b->full = b->lossy = b->app = b->queued = 0;
 	enter(tp, b, STARTUP);
 	pace(sk);
-	sk->sk_pacing_rate = (u64)tp->snd_cwnd * tp->mss_cache * 1000000 / (rtt ? rtt : 1000) * 277 / 100;
+	set_pacing(sk, (u64)tp->snd_cwnd * tp->mss_cache * 1000000 / (rtt ? rtt : 1000) * 277 / 100);
 }
 
 /* The least RTT that is known of the path: within tcp_min_rtt_wlen, 300 s. */
@@ -201,19 +211,19 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 		b->judged_at = now;
 	if (!delivered)
 		goto out;
+	b->lossy = lost > 0;
 	if (all >= 8) {
 		share = ((u64)lost << SHARE_SHIFT) / all;
 		ce = least(ce, delivered);
 		if (accecn(tp))
 			b->alpha = (u16)(b->alpha - (b->alpha >> 4) + (((u64)ce << SHARE_SHIFT) / delivered >> 4));
 		/* What is lost of what was sent gently is lost whatever is done. */
-		if (b->state == DOWN && b->rounds >= 1) {
+		if (b->state == DOWN) {
 			if (share < b->tolerate)
 				b->tolerate = (u16)share;
-			else if (!queue)
+			else if (!queue && b->rounds >= 2) /* the first round acknowledges what UP sent */
 				b->tolerate = (u16)(b->tolerate + ((share - b->tolerate) >> 1));
 		}
-		b->lossy = lost > 0;
 		limit = b->tolerate + (b->tolerate >> 1) + LOSS_SHARE;
 		if (!b->full && !queue)
 			limit = STARTUP_SHARE;
@@ -233,9 +243,9 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 			hear_queue(tp, b, ms);
 		goto out;
 	}
+	b->gain = 100;
 	target = packets(bw_of(b), b->min_rtt);
 	if (b->state == UP || b->state == REFILL) {
-		b->undo_hi = b->hi;
 		b->hi = most(most(delivered, target - share_of(target, cut)), MIN_CWND);
 	} else {
 		u32 bw = bw_of(b), lo = b->lo == NONE ? tp->snd_cwnd : b->lo;
@@ -280,6 +290,8 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 			b->cycle_rtt = least(b->cycle_rtt, rtt);
 		if (rtt <= b->min_rtt) {
 			b->min_rtt = rtt;
+			b->min_rtt_at = now;
+		} else if (b->idle) { /* a silence has emptied the queue as PROBE_RTT would have */
 			b->min_rtt_at = now;
 		}
 	}
@@ -345,6 +357,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 			else /* half way back */
 				b->rate += share_of(max_bw(b) - least(b->rate, max_bw(b)), UP_SHARE);
 			b->lo = NONE;
+			b->undo_hi = b->hi;
 			enter(tp, b, REFILL);
 		} else {
 			new_cycle(tp, b);
@@ -382,6 +395,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 			if (early) {
 				b->full = b->full_count = 0;
 				b->full_bw = 0;
+				b->rate = b->hi = b->undo_hi = NONE;
 				enter(tp, b, STARTUP);
 			}
 		}
@@ -401,12 +415,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 			tp->snd_cwnd = most(b->prior_cwnd, tp->snd_cwnd);
 			if (b->lo != NONE)
 				b->lo = b->rate = NONE;
-			if (!b->full) {
-				b->full_bw = 0;
-				enter(tp, b, STARTUP);
-			} else {
-				enter(tp, b, CRUISE);
-			}
+			enter(tp, b, CRUISE);
 		}
 		break;
 	}
@@ -426,7 +435,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		gain = gain * 99 / 100 ? : 1;
 	rate = ((u64)bw * gain / 100 * 1000000 >> BW_SHIFT) * tp->mss_cache;
 	if (b->full || rate > sk->sk_pacing_rate)
-		sk->sk_pacing_rate = rate;
+		set_pacing(sk, rate);
 	target = packets(bw, b->min_rtt);
 	switch (b->state) {
 	case STARTUP: case DRAIN:
@@ -490,6 +499,7 @@ static __always_inline u32 bbr_undo(struct tcp_sock *tp)
 	b->rate = b->lo = NONE;
 	if (b->hi != NONE)
 		b->hi = most(b->hi, b->undo_hi);
+	b->undo_hi = b->hi;
 	return most(tp->snd_cwnd, b->prior_cwnd);
 }
 
@@ -503,5 +513,5 @@ static __always_inline void bbr_restart(struct sock *sk, struct tcp_sock *tp)
 	b->idle = 1;
 	b->epoch_at = (u32)tp->tcp_mstamp;
 	b->epoch_acked = 0;
-	sk->sk_pacing_rate = ((u64)bw_of(b) * 1000000 >> BW_SHIFT) * tp->mss_cache;
+	set_pacing(sk, ((u64)bw_of(b) * 1000000 >> BW_SHIFT) * tp->mss_cache);
 }

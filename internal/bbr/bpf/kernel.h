@@ -10,7 +10,7 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct sock {
-	unsigned long sk_pacing_rate;	/* bytes/s */
+	unsigned long sk_pacing_rate, sk_max_pacing_rate; /* bytes/s */
 	u32 sk_pacing_status;
 };
 struct inet_connection_sock {
