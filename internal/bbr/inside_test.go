@@ -206,11 +206,11 @@ func TestInLife(t *testing.T) {
 		t.Errorf("loaded twice: %v", err)
 	}
 	choose(t, Name)
-	old := connect(t)
-	if old.has() != Name {
-		t.Errorf("a new connection has %s", old.has())
+	kept := connect(t)
+	if kept.has() != Name {
+		t.Errorf("a new connection has %s", kept.has())
 	}
-	old.carry(4 << 20)
+	kept.carry(4 << 20)
 
 	container, err := netns.New()
 	if err != nil {
@@ -237,10 +237,10 @@ func TestInLife(t *testing.T) {
 	if fresh := connect(t); fresh.has() != before || fresh.set(Name) == nil {
 		t.Errorf("a new connection has %s, or could choose what is gone", fresh.has())
 	}
-	old.carry(1 << 20)
+	kept.carry(1 << 20)
 	inner.carry(1 << 20)
-	if old.has() != Name {
-		t.Errorf("an old connection has %s", old.has())
+	if kept.has() != Name {
+		t.Errorf("an old connection has %s", kept.has())
 	}
 	// Another version comes while the first is in use.
 	if err := Load(); err != nil {
@@ -253,7 +253,7 @@ func TestInLife(t *testing.T) {
 		t.Errorf("in the namespace whose default it was a new connection has %s; %d are held", stale.has(), held(t))
 	}
 	choose(t, Name) // the new one
-	old.close()
+	kept.close()
 	inner.close()
 	if err := netns.Set(first); err != nil {
 		t.Fatal(err)

@@ -98,9 +98,9 @@ func load(kernel *btf.Spec, types *btf.Cache, ops *btf.Struct, mayLimit uint32) 
 // parameters it does not give.
 func fit(spec *ebpf.CollectionSpec, ops *btf.Struct) error {
 	parameters := 0
-	has := map[string]bool{}
+	members := map[string]bool{}
 	for _, m := range ops.Members {
-		has[m.Name] = true
+		members[m.Name] = true
 		if m.Name != "cong_control" {
 			continue
 		}
@@ -115,7 +115,7 @@ func fit(spec *ebpf.CollectionSpec, ops *btf.Struct) error {
 		parameters = len(function.Params)
 	}
 	for name, p := range spec.Programs {
-		if _, member, attached := strings.Cut(p.AttachTo, ":"); attached && !has[member] {
+		if _, member, attached := strings.Cut(p.AttachTo, ":"); attached && !members[member] {
 			delete(spec.Programs, name)
 		}
 	}
@@ -140,8 +140,8 @@ func Registered() (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	version, ours := strings.CutPrefix(name, prefix)
-	if !ours {
+	version, own := strings.CutPrefix(name, prefix)
+	if !own {
 		version = ""
 	}
 	return version, m.Close()

@@ -414,20 +414,20 @@ func TestNotFollowed(t *testing.T) {
 		s, m := newFake(t)
 		must[Outcome](t)(s.Up(goal, 0))
 		c.spoil(m)
-		at := must[situation](t)(s.read())
-		shaper, why := at.shaper(at.journal.Goals()[0], journal.RootOf("eth0"))
+		state := must[situation](t)(s.read())
+		shaper, why := state.shaper(state.journal.Goals()[0], journal.RootOf("eth0"))
 		if shaper != nil || !strings.HasPrefix(why, c.want) {
 			t.Errorf("%s: %+v, %q", name, shaper, why)
 		}
 	}
 	s, _ := newFake(t)
 	must[Outcome](t)(s.Up(plan.Goal{Qdisc: "fq"}, 0))
-	at := must[situation](t)(s.read())
-	if shaper, why := at.shaper(plan.Goal{Dev: "eth0"}, journal.RootOf("eth0")); shaper != nil ||
+	state := must[situation](t)(s.read())
+	if shaper, why := state.shaper(plan.Goal{Dev: "eth0"}, journal.RootOf("eth0")); shaper != nil ||
 		why != "its queue is fq, and only the rate of a CAKE can be followed" {
 		t.Errorf("%+v, %q", shaper, why)
 	}
-	if shaper, why := at.shaper(plan.Goal{Dev: "eth0"}, kernel.Target{Kind: kernel.Ingress,
+	if shaper, why := state.shaper(plan.Goal{Dev: "eth0"}, kernel.Target{Kind: kernel.Ingress,
 		Name: "eth0"}); shaper != nil || why != "" {
 		t.Errorf("of what arrives: %+v, %q", shaper, why)
 	}

@@ -202,8 +202,8 @@ func (p *patient) capped() (group string, share float64) {
 		if !is {
 			continue
 		}
-		if of := float64(p.deep.Rose[name]) / float64(max(1, p.deep.Rose["periods."+g])); of > share {
-			group, share = g, of
+		if throttled := float64(p.deep.Rose[name]) / float64(max(1, p.deep.Rose["periods."+g])); throttled > share {
+			group, share = g, throttled
 		}
 	}
 	if group == "" {

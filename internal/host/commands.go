@@ -295,7 +295,7 @@ func rateIn(options []string) units.Rate {
 
 // follow looks into the scripts that a line names, if the line has an effect.
 func (s *scanner) follow(w Writer, l string) {
-	const most = 64
+	const maxFunctions = 64
 	if w.Idle != "" {
 		return
 	}
@@ -303,7 +303,7 @@ func (s *scanner) follow(w Writer, l string) {
 		name := path.Clean(m[1])
 		top, _, _ := strings.Cut(name, "/")
 		ofKernel := top == "proc" || top == "sys" || top == "dev"
-		if len(s.called) >= most || s.called[name] || ofKernel || !fs.ValidPath(name) {
+		if len(s.called) >= maxFunctions || s.called[name] || ofKernel || !fs.ValidPath(name) {
 			continue
 		}
 		if text := s.readScript(name); text != nil {

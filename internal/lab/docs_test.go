@@ -172,18 +172,18 @@ func TestLinks(t *testing.T) {
 // A test that a document names is one, and so is a file of tests.
 func TestNamedTests(t *testing.T) {
 	t.Chdir("../..")
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	named := regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w*|[a-z0-9]\w*_test\.go)`)
-	there := map[string]bool{}
+	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	mention := regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w*|[a-z0-9]\w*_test\.go)`)
+	tests := map[string]bool{}
 	for _, folder := range []string{"cmd", "internal", "packaging"} {
 		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			there[d.Name()] = true
+			tests[d.Name()] = true
 			text, err := os.ReadFile(path)
-			for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
-				there[m[1]] = true
+			for _, m := range declaration.FindAllStringSubmatch(string(text), -1) {
+				tests[m[1]] = true
 			}
 			return err
 		})
@@ -201,8 +201,8 @@ func TestNamedTests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
-			if names++; !there[m[1]] {
+		for _, m := range mention.FindAllStringSubmatch(string(text), -1) {
+			if names++; !tests[m[1]] {
 				t.Errorf("%s names %s, which is not there", page, m[1])
 			}
 		}

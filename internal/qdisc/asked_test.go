@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heard is a connection to a kernel, and each message that is sent to it.
-func heard(t *testing.T, k *kernel) (*Conn, *[]netlink.Message) {
+// recorded is a connection to a kernel, and each message that is sent to it.
+func recorded(t *testing.T, k *kernel) (*Conn, *[]netlink.Message) {
 	var all []netlink.Message
 	c := &Conn{bpf: noBPF{}, nl: nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
 		all = append(all, requests...)
@@ -31,17 +31,17 @@ func heard(t *testing.T, k *kernel) (*Conn, *[]netlink.Message) {
 // One interface is asked for by its number, all of them by a list.
 func TestAskedForInterfaces(t *testing.T) {
 	for _, ifindex := range []int{0, 2} {
-		c, all := heard(t, &kernel{links: [][]byte{link(2, 1500, 1000)}})
+		c, all := recorded(t, &kernel{links: [][]byte{link(2, 1500, 1000)}})
 		if _, err := c.trees(ifindex); err != nil {
 			t.Fatal(err)
 		}
-		asked := (*all)[0]
-		dump := asked.Header.Flags&netlink.Dump == netlink.Dump
-		list, err := netlink.UnmarshalAttributes(asked.Data[16:])
-		if asked.Header.Type != unix.RTM_GETLINK || dump != (ifindex == 0) || err != nil || len(list) != 1 ||
-			binary.NativeEndian.Uint32(asked.Data[4:]) != uint32(ifindex) || list[0].Type != unix.IFLA_EXT_MASK ||
+		request := (*all)[0]
+		dump := request.Header.Flags&netlink.Dump == netlink.Dump
+		list, err := netlink.UnmarshalAttributes(request.Data[16:])
+		if request.Header.Type != unix.RTM_GETLINK || dump != (ifindex == 0) || err != nil || len(list) != 1 ||
+			binary.NativeEndian.Uint32(request.Data[4:]) != uint32(ifindex) || list[0].Type != unix.IFLA_EXT_MASK ||
 			!bytes.Equal(list[0].Data, u32bytes(8)) {
-			t.Errorf("for interface %d it asks %+v", ifindex, asked)
+			t.Errorf("for interface %d it asks %+v", ifindex, request)
 		}
 	}
 	if _, err := (&kernel{links: [][]byte{link(3, 1500, 1000)}}).dial(t).Tree(2); !errors.Is(err, unix.ENODEV) {
@@ -52,17 +52,17 @@ func TestAskedForInterfaces(t *testing.T) {
 // Only what can have filters is asked for them, and where one was made by the kernel, the root alone.
 func TestAskedForFilters(t *testing.T) {
 	places := func(qdiscs, classes [][]byte) string {
-		c, all := heard(t, &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: qdiscs, classes: classes})
+		c, all := recorded(t, &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: qdiscs, classes: classes})
 		if _, err := c.Tree(2); err != nil {
 			t.Fatal(err)
 		}
-		asked := []string{}
+		requests := []string{}
 		for _, m := range *all {
 			if m.Header.Type == unix.RTM_GETTFILTER {
-				asked = append(asked, Handle(binary.NativeEndian.Uint32(m.Data[12:])).String())
+				requests = append(requests, Handle(binary.NativeEndian.Uint32(m.Data[12:])).String())
 			}
 		}
-		return fmt.Sprint(asked)
+		return fmt.Sprint(requests)
 	}
 	prio := object(2, 0x10000, Root, 1, "prio", nil)
 	for _, c := range []struct {
@@ -231,7 +231,7 @@ func TestRefusedInARow(t *testing.T) {
 		"02": "[0 2]",
 	} {
 		k := &kernel{refuse: func(m netlink.Message) (unix.Errno, string) {
-			if at, _, _ := split(m, unix.RTM_DELQDISC); strings.Contains(refused, fmt.Sprint(uint32(at.handle))) {
+			if tcm, _, _ := split(m, unix.RTM_DELQDISC); strings.Contains(refused, fmt.Sprint(uint32(tcm.handle))) {
 				return unix.EINVAL, "no"
 			}
 			return 0, ""
@@ -274,12 +274,12 @@ func TestAdjust(t *testing.T) {
 	} {
 		k := &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: c.qdiscs, classes: c.classes}
 		err := k.dial(t).Adjust(2, mustParse(t, c.to))
-		asked := []string{}
+		requests := []string{}
 		for _, m := range k.changes {
-			asked = append(asked, describe(t, m))
+			requests = append(requests, describe(t, m))
 		}
 		want := strings.ReplaceAll(c.want, "2^", "1:1")
-		if got := fmt.Sprint(asked, " ", err); got != want {
+		if got := fmt.Sprint(requests, " ", err); got != want {
 			t.Errorf("to %s: %s, want %s", c.to, got, want)
 		}
 	}

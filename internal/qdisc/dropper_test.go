@@ -91,8 +91,8 @@ func TestDroppersOfDevices(t *testing.T) {
 			t.Errorf("%q: %s, %v; want %s", kind, got, err, want)
 		}
 	}
-	broken := &kernel{filters: [][]byte{listed[:10]}}
-	if all, err := broken.dial(t).Droppers(2, Tree{Qdiscs: []Qdisc{{Kind: "ingress", Parent: Ingress}}}); err == nil {
+	cutOff := &kernel{filters: [][]byte{listed[:10]}}
+	if all, err := cutOff.dial(t).Droppers(2, Tree{Qdiscs: []Qdisc{{Kind: "ingress", Parent: Ingress}}}); err == nil {
 		t.Errorf("an answer that is cut off: %+v", all)
 	}
 }
@@ -214,39 +214,39 @@ func TestSmallRead(t *testing.T) {
 		return b
 	}
 	// The upper half of IPv4's total length is its third byte; of IPv6's payload length, its fifth.
-	four, six := sel([]byte{0, 0, 0xff, 0}, 0, 0), sel([]byte{0xff, 0, 0, 0}, 0, 4)
-	small := func(protocol uint16, sel []byte, more ...netlink.Attribute) Filter {
+	selIPv4, selIPv6 := sel([]byte{0, 0, 0xff, 0}, 0, 0), sel([]byte{0xff, 0, 0, 0}, 0, 4)
+	filter := func(protocol uint16, sel []byte, more ...netlink.Attribute) Filter {
 		return Filter{Kind: "u32", Protocol: protocol, Priority: passPriority(protocol),
 			Options: pack(append([]netlink.Attribute{attribute(u32Sel, sel)}, more...)...)}
 	}
 	with := func(at int, b byte) Filter {
-		spoiled := slices.Clone(four)
+		spoiled := slices.Clone(selIPv4)
 		spoiled[at] = b
-		return small(ethIP, spoiled)
+		return filter(ethIP, spoiled)
 	}
-	other := func(set func(*Filter)) Filter { f := small(ethIP, four); set(&f); return f }
+	changed := func(set func(*Filter)) Filter { f := filter(ethIP, selIPv4); set(&f); return f }
 	for _, c := range []struct {
 		what   string
 		filter Filter
 		want   bool
 	}{
-		{"IPv4", small(ethIP, four), true},
-		{"IPv6", small(ethIPv6, six), true},
-		{"IPv4's for IPv6", small(ethIPv6, four), false},
-		{"IPv6's for IPv4", small(ethIP, six), false},
-		{"another protocol", small(unix.ETH_P_ARP, four), false},
+		{"IPv4", filter(ethIP, selIPv4), true},
+		{"IPv6", filter(ethIPv6, selIPv6), true},
+		{"IPv4's for IPv6", filter(ethIPv6, selIPv4), false},
+		{"IPv6's for IPv4", filter(ethIP, selIPv6), false},
+		{"another protocol", filter(unix.ETH_P_ARP, selIPv4), false},
 		{"another mask", with(keyMask, 1), false},
 		{"another value", with(keyValue, 1), false},
 		{"another place", with(keyOffset, 4), false},
 		{"two keys", with(selNkeys, 2), false},
 		{"not the last word", with(0, 0), false},
-		{"one key more", small(ethIP, append(slices.Clone(four), make([]byte, keyLen)...)), false},
-		{"an action", small(ethIP, four, attribute(u32Act, []byte{1, 2, 3, 4})), false},
-		{"a policer", small(ethIP, four, attribute(u32Police, []byte{1, 2, 3, 4})), false},
-		{"a class", small(ethIP, four, attribute(u32ClassID, u32bytes(1))), false},
-		{"another kind", other(func(f *Filter) { f.Kind = "flower" }), false},
-		{"another chain", other(func(f *Filter) { f.Chain = 1 }), false},
-		{"another priority", other(func(f *Filter) { f.Priority++ }), false},
+		{"one key more", filter(ethIP, append(slices.Clone(selIPv4), make([]byte, keyLen)...)), false},
+		{"an action", filter(ethIP, selIPv4, attribute(u32Act, []byte{1, 2, 3, 4})), false},
+		{"a policer", filter(ethIP, selIPv4, attribute(u32Police, []byte{1, 2, 3, 4})), false},
+		{"a class", filter(ethIP, selIPv4, attribute(u32ClassID, u32bytes(1))), false},
+		{"another kind", changed(func(f *Filter) { f.Kind = "flower" }), false},
+		{"another chain", changed(func(f *Filter) { f.Chain = 1 }), false},
+		{"another priority", changed(func(f *Filter) { f.Priority++ }), false},
 	} {
 		if got := c.filter.small(); got != c.want {
 			t.Errorf("%s: %v", c.what, got)
@@ -265,8 +265,8 @@ func TestUnredirect(t *testing.T) {
 	}
 	all := uint32(redirectPriority)<<16 | 0x0300
 	redirect := func(dev int) []byte { return object(2, 1, atIngress, all, "matchall", to(dev)) }
-	ours, gone, others := redirect(7), redirect(0), redirect(8)
-	mine := object(2, 1, atIngress, 3<<16|8, "flower", []byte{4, 0, 3, 0})
+	ourFilter, deadFilter, otherFilter := redirect(7), redirect(0), redirect(8)
+	foreignFilter := object(2, 1, atIngress, 3<<16|8, "flower", []byte{4, 0, 3, 0})
 	table := object(2, 0x80000000, atIngress, 4<<16|8, "u32", []byte{8, 0, 3, 0, 1, 0, 0, 0})
 	for _, c := range []struct {
 		what, kind string
@@ -275,14 +275,15 @@ func TestUnredirect(t *testing.T) {
 		want       string
 	}{
 		{"nothing there", "", nil, true, "[]"},
-		{"ours alone", "ingress", [][]byte{ours}, false, "[change delete 0: at ingress]"},
-		{"ours and a table", "ingress", [][]byte{ours, table}, false, "[change delete 0: at ingress]"},
-		{"of a device that is gone", "ingress", [][]byte{gone}, false, "[change delete 0: at ingress]"},
-		{"another's", "ingress", [][]byte{others}, false, "[]"},
+		{"ours alone", "ingress", [][]byte{ourFilter}, false, "[change delete 0: at ingress]"},
+		{"ours and a table", "ingress", [][]byte{ourFilter, table}, false, "[change delete 0: at ingress]"},
+		{"of a device that is gone", "ingress", [][]byte{deadFilter}, false, "[change delete 0: at ingress]"},
+		{"another's", "ingress", [][]byte{otherFilter}, false, "[]"},
 		{"empty, and ours", "ingress", nil, true, "[change delete 0: at ingress]"},
 		{"empty", "ingress", nil, false, "[]"},
-		{"beside somebody's", "ingress", [][]byte{mine, ours}, false, "[filter :1 at ffff:fff2 matchall]"},
-		{"in a clsact", "clsact", [][]byte{ours}, false, "[filter :1 at ffff:fff2 matchall]"},
+		{"beside somebody's", "ingress", [][]byte{foreignFilter, ourFilter}, false,
+			"[filter :1 at ffff:fff2 matchall]"},
+		{"in a clsact", "clsact", [][]byte{ourFilter}, false, "[filter :1 at ffff:fff2 matchall]"},
 		{"an empty clsact", "clsact", nil, true, "[]"},
 	} {
 		k := &kernel{links: [][]byte{link(2, 1500, 1000)}, filters: c.filters}
@@ -292,27 +293,29 @@ func TestUnredirect(t *testing.T) {
 		if err := k.dial(t).unredirect(2, leadsTo(7), c.empty); err != nil {
 			t.Errorf("%s: %v", c.what, err)
 		}
-		asked := []string{}
+		requests := []string{}
 		for _, m := range k.changes {
 			if m.Header.Type == unix.RTM_DELTFILTER {
-				at, list, _ := split(m, unix.RTM_DELTFILTER)
-				asked = append(asked, fmt.Sprintf("filter %s at %s %s", at.handle, at.parent, cString(list[0].Data)))
-				if at.info != all {
-					t.Errorf("%s: of priority and protocol %#x", c.what, at.info)
+				header, list, _ := split(m, unix.RTM_DELTFILTER)
+				requests = append(requests, fmt.Sprintf("filter %s at %s %s", header.handle, header.parent,
+					cString(list[0].Data)))
+				if header.info != all {
+					t.Errorf("%s: of priority and protocol %#x", c.what, header.info)
 				}
 				continue
 			}
-			asked = append(asked, describe(t, m))
+			requests = append(requests, describe(t, m))
 		}
-		if got := fmt.Sprint(asked); got != c.want {
+		if got := fmt.Sprint(requests); got != c.want {
 			t.Errorf("%s: asks for %s, want %s", c.what, got, c.want)
 		}
 	}
 	for name, c := range map[string]struct {
 		filters [][]byte
 		want    string
-	}{"the first that does": {[][]byte{mine, ours, others}, "7 true <nil>"}, "none": {[][]byte{mine}, "0 false <nil>"},
-		"to one that is gone": {[][]byte{gone}, "0 true <nil>"}} {
+	}{"the first that does": {[][]byte{foreignFilter, ourFilter, otherFilter}, "7 true <nil>"},
+		"none":                {[][]byte{foreignFilter}, "0 false <nil>"},
+		"to one that is gone": {[][]byte{deadFilter}, "0 true <nil>"}} {
 		dev, ok, err := (&kernel{filters: c.filters}).dial(t).Redirect(2)
 		if got := fmt.Sprint(dev, " ", ok, " ", err); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

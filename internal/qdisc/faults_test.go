@@ -316,8 +316,8 @@ func TestInTicks(t *testing.T) {
 			t.Errorf("%d to %d: %d, want %d", c.low, c.high, got, c.want)
 		}
 	}
-	none := func(n uint64) uint64 { return n / 100 * 4 } // nothing takes 6 ticks
-	if got := inTicks(6, none); got != 199 {
+	timeOf := func(n uint64) uint64 { return n / 100 * 4 } // nothing takes 6 ticks
+	if got := inTicks(6, timeOf); got != 199 {
 		t.Errorf("between two: %d", got)
 	}
 }
@@ -344,9 +344,9 @@ func TestLinkNames(t *testing.T) {
 
 // A rate of 32 bits of bytes per second ends where the kernel's word for none begins.
 func TestWidestRate(t *testing.T) {
-	for text, fine := range map[string]bool{"fq maxrate 34359738352bit": true, "fq maxrate 34359738360bit": false,
+	for text, taken := range map[string]bool{"fq maxrate 34359738352bit": true, "fq maxrate 34359738360bit": false,
 		"fq maxrate 8bit": true, "fq maxrate 7bit": false} {
-		if spec, err := Parse(text); (err == nil) != fine || fine && spec.String() != text &&
+		if spec, err := Parse(text); (err == nil) != taken || taken && spec.String() != text &&
 			FlowRate(spec) != 34359738352 {
 			t.Errorf("%s: %v, %v", text, spec, err)
 		}

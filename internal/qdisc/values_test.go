@@ -153,7 +153,7 @@ func TestCarriedAlong(t *testing.T) {
 	if err != nil || len(requests) != 1 {
 		t.Fatal(requests, err)
 	}
-	at, list, err := split(requests[0].message, uint16(requests[0].message.Header.Type))
+	header, list, err := split(requests[0].message, uint16(requests[0].message.Header.Type))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestCarriedAlong(t *testing.T) {
 			}
 		}
 	}
-	if q, err := readQdisc(at, list, device{}); err != nil || q.IngressBlock != 5 || q.EgressBlock != 6 ||
+	if q, err := readQdisc(header, list, device{}); err != nil || q.IngressBlock != 5 || q.EgressBlock != 6 ||
 		!bytes.Equal(q.SizeTable, SizeTable(4)) || q.Offloaded {
 		t.Errorf("%+v, %v", q, err)
 	}

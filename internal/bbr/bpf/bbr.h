@@ -66,10 +66,10 @@ struct bbr {
 _Static_assert(sizeof(struct bbr) <= 104, "icsk_ca_priv");
 #define BBR(tp) ((struct bbr *)(tp)->inet_conn.icsk_ca_priv)
 
-static __always_inline u32 least(u32 a, u32 b) { return a < b ? a : b; }
-static __always_inline u32 most(u32 a, u32 b) { return a > b ? a : b; }
+static __always_inline u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+static __always_inline u32 max_of(u32 a, u32 b) { return a > b ? a : b; }
 static __always_inline u32 now_of(const struct tcp_sock *tp) { return (u32)(tp->tcp_mstamp >> 10); }
-static __always_inline u32 max_bw(const struct bbr *b) { return most(b->bw[0], b->bw[1]); }
+static __always_inline u32 max_bw(const struct bbr *b) { return max_of(b->bw[0], b->bw[1]); }
 static __always_inline u32 bw_of(const struct bbr *b) { return b->rate == NONE ? max_bw(b) : b->rate; }
 
 /* What a rate delivers in a time. */
@@ -96,7 +96,7 @@ GLOBAL u32 queue_of(u32 bw)
 		bit = 1U << i;
 		root += bit & (u32)~((x - (s64)(root + bit) * (root + bit)) >> 63);
 	}
-	return most(root, QUEUE_LEAST);
+	return max_of(root, QUEUE_LEAST);
 }
 
 static __always_inline void enter(struct tcp_sock *tp, struct bbr *b, u8 state)
@@ -150,7 +150,7 @@ static __always_inline void bbr_start(struct sock *sk, struct tcp_sock *tp)
 /* The least RTT that is known of the path: within tcp_min_rtt_wlen, 300 s. */
 static __always_inline u32 base_rtt(const struct tcp_sock *tp, const struct bbr *b)
 {
-	return least(tp->rtt_min.s[0].v, b->min_rtt);
+	return min_of(tp->rtt_min.s[0].v, b->min_rtt);
 }
 
 /* Did the delay not obey? It never was what flows like this one would make of it. */
@@ -173,25 +173,25 @@ static __always_inline u32 delay_of(const struct bbr *b)
 static __always_inline void hear_queue(struct tcp_sock *tp, struct bbr *b, u32 ms)
 {
 	u32 delay = delay_of(b);
-	u32 own = packets(4ULL * b->bw_round, delay), rate = bw_of(b), sent = most(packets(4ULL * rate, GONE_US + GONE_RTTS * b->min_rtt), 1);
+	u32 own = packets(4ULL * b->bw_round, delay), rate = bw_of(b), sent = max_of(packets(4ULL * rate, GONE_US + GONE_RTTS * b->min_rtt), 1);
 
-	b->queue = (u16)least(queue_of(rate), 65535);
+	b->queue = (u16)min_of(queue_of(rate), 65535);
 	b->gain = 100;
 	if (b->state != CRUISE && b->state != DOWN || b->app || b->held)
 		return;
-	ms = least(ms, 128);
+	ms = min_of(ms, 128);
 	if (own > b->queue) {
-		b->gain = (u8)(100 - least((u64)(own - b->queue) * 100 / sent, GAIN_DOWN));
+		b->gain = (u8)(100 - min_of((u64)(own - b->queue) * 100 / sent, GAIN_DOWN));
 		rate -= (u64)rate * (own - b->queue) / own * ms >> FALL_SHIFT;
-		b->rate = most(rate, most(least(share_of(max_bw(b), FLOOR_SHARE), b->bw_round), 1));
+		b->rate = max_of(rate, max_of(min_of(share_of(max_bw(b), FLOOR_SHARE), b->bw_round), 1));
 	} else {
 		u32 bound = max_bw(b);
 
-		b->gain = (u8)(100 + least((u64)(b->queue - own) * 100 / sent, GAIN_UP));
+		b->gain = (u8)(100 + min_of((u64)(b->queue - own) * 100 / sent, GAIN_UP));
 		if (b->hi == NONE && b->lo == NONE) /* nothing was ever lost: beyond what is known */
 			bound += bound >> BEYOND_SHIFT;
 		rate += (u64)rate * (b->queue - own) / b->queue * ms >> RISE_SHIFT;
-		b->rate = least(rate, bound);
+		b->rate = min_of(rate, bound);
 	}
 }
 
@@ -214,7 +214,7 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 	b->lossy = lost > 0;
 	if (all >= 8) {
 		share = ((u64)lost << SHARE_SHIFT) / all;
-		ce = least(ce, delivered);
+		ce = min_of(ce, delivered);
 		if (accecn(tp))
 			b->alpha = (u16)(b->alpha - (b->alpha >> 4) + (((u64)ce << SHARE_SHIFT) / delivered >> 4));
 		/* What is lost of what was sent gently is lost whatever is done. */
@@ -238,7 +238,7 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 		goto out;
 	if (!cut) {
 		if (b->lo != NONE)
-			b->lo += most(b->lo >> 5, 1);
+			b->lo += max_of(b->lo >> 5, 1);
 		if (b->full)
 			hear_queue(tp, b, ms);
 		goto out;
@@ -246,12 +246,12 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 	b->gain = 100;
 	target = packets(bw_of(b), b->min_rtt);
 	if (b->state == UP || b->state == REFILL) {
-		b->hi = most(most(delivered, target - share_of(target, cut)), MIN_CWND);
+		b->hi = max_of(max_of(delivered, target - share_of(target, cut)), MIN_CWND);
 	} else {
 		u32 bw = bw_of(b), lo = b->lo == NONE ? tp->snd_cwnd : b->lo;
 
-		b->rate = most(b->bw_round, bw - share_of(bw, cut));
-		b->lo = most(most(delivered, lo - share_of(lo, cut)), MIN_CWND);
+		b->rate = max_of(b->bw_round, bw - share_of(bw, cut));
+		b->lo = max_of(max_of(delivered, lo - share_of(lo, cut)), MIN_CWND);
 	}
 out:
 	b->bw_round = 0;
@@ -270,9 +270,9 @@ static __always_inline void hear_aggregation(struct tcp_sock *tp, struct bbr *b,
 	}
 	b->epoch_acked += acked;
 	extra = b->epoch_acked > expected ? b->epoch_acked - expected : 0;
-	extra = least(extra, least(packets(bw, 10000), packets(bw, b->min_rtt) >> 2));
+	extra = min_of(extra, min_of(packets(bw, 10000), packets(bw, b->min_rtt) >> 2));
 	if (b->state == CRUISE && extra > b->extra[0])
-		b->extra[0] = (u16)least(extra, 65535);
+		b->extra[0] = (u16)min_of(extra, 65535);
 }
 
 static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const struct rate_sample *rs)
@@ -285,9 +285,9 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 	if (rs->rtt_us > 0) {
 		u32 rtt = rs->rtt_us;
 
-		b->round_rtt = least(b->round_rtt, rtt);
+		b->round_rtt = min_of(b->round_rtt, rtt);
 		if (b->state != DOWN)
-			b->cycle_rtt = least(b->cycle_rtt, rtt);
+			b->cycle_rtt = min_of(b->cycle_rtt, rtt);
 		if (rtt <= b->min_rtt) {
 			b->min_rtt = rtt;
 			b->min_rtt_at = now;
@@ -296,12 +296,12 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		}
 	}
 	if (rs->delivered > 0 && rs->interval_us > 0) {
-		bw = least(((u64)rs->delivered << BW_SHIFT) / (u64)rs->interval_us, NONE - 1);
-		b->bw_round = most(b->bw_round, bw);
+		bw = min_of(((u64)rs->delivered << BW_SHIFT) / (u64)rs->interval_us, NONE - 1);
+		b->bw_round = max_of(b->bw_round, bw);
 		if (rs->is_app_limited)
 			b->app = 1;
 		if (!rs->is_app_limited || bw > max_bw(b))
-			b->bw[0] = most(b->bw[0], bw);
+			b->bw[0] = max_of(b->bw[0], bw);
 		if ((s32)(rs->prior_delivered - b->round_end) >= 0) {
 			round = true;
 			if (b->rounds < 255)
@@ -328,7 +328,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		}
 		if (b->full_count >= 3 || round && b->hit) {
 			if (b->hit)
-				b->hi = most(target, MIN_CWND);
+				b->hi = max_of(target, MIN_CWND);
 			b->full = 1;
 			enter(tp, b, DRAIN);
 		}
@@ -355,7 +355,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 			if (b->held || b->lo != NONE || !b->queued || b->rate == NONE)
 				b->rate = NONE;
 			else /* half way back */
-				b->rate += share_of(max_bw(b) - least(b->rate, max_bw(b)), UP_SHARE);
+				b->rate += share_of(max_bw(b) - min_of(b->rate, max_bw(b)), UP_SHARE);
 			b->lo = NONE;
 			b->undo_hi = b->hi;
 			enter(tp, b, REFILL);
@@ -376,11 +376,11 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		if (!round)
 			break;
 		if (b->hi != NONE && !b->hit) { /* room for more: twice as much each round */
-			n = 1U << least(b->raise, 14);
+			n = 1U << min_of(b->raise, 14);
 			if (b->raise < 14)
 				b->raise++;
 			if (tp->snd_cwnd >= b->hi)
-				b->hi += most(n, b->hi >> 3);
+				b->hi += max_of(n, b->hi >> 3);
 		}
 		n = max_bw(b);
 		grew = (u64)n * 8 > (u64)b->full_bw * 9;
@@ -402,17 +402,17 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		break;
 	case PROBE_RTT:
 		/* full_bw is not needed meanwhile: it is when this ends. */
-		if (!b->full_bw && flight <= most(packets(bw, b->min_rtt) >> 1, MIN_CWND) + 2) {
+		if (!b->full_bw && flight <= max_of(packets(bw, b->min_rtt) >> 1, MIN_CWND) + 2) {
 			b->full_bw = (now + 195) | 1;
 			b->round_end = tp->delivered;
 			b->rounds = 0;
 			b->min_rtt = NONE; /* forget it: the least that is seen from now on */
 		}
 		if (b->full_bw && b->min_rtt == NONE)
-			b->min_rtt = b->round_rtt != NONE ? b->round_rtt : most(tp->srtt_us >> 3, 1);
+			b->min_rtt = b->round_rtt != NONE ? b->round_rtt : max_of(tp->srtt_us >> 3, 1);
 		if (b->full_bw && (s32)(now - b->full_bw) > 0 && b->rounds > 0 || now - b->phase_at > 3000) {
 			b->min_rtt_at = now;
-			tp->snd_cwnd = most(b->prior_cwnd, tp->snd_cwnd);
+			tp->snd_cwnd = max_of(b->prior_cwnd, tp->snd_cwnd);
 			if (b->lo != NONE)
 				b->lo = b->rate = NONE;
 			enter(tp, b, CRUISE);
@@ -451,20 +451,20 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 	if (b->held && b->state != PROBE_RTT && b->state != STARTUP)
 		target = (u64)packets(bw, b->min_rtt) * HELD_CWND / 100;
 	if (b->state != PROBE_RTT) /* what TSO and delayed ACKs keep: three bursts of a millisecond */
-		target += (b->queue >> 1) + most(least(packets(bw, 1000), 44) * 3, 1) + most(b->extra[0], b->extra[1]);
+		target += (b->queue >> 1) + max_of(min_of(packets(bw, 1000), 44) * 3, 1) + max_of(b->extra[0], b->extra[1]);
 	cwnd = tp->snd_cwnd;
 	if (b->full)
-		cwnd = least(cwnd + acked, target);
+		cwnd = min_of(cwnd + acked, target);
 	else if (cwnd < target || tp->delivered < 20)
 		cwnd += acked;
 	bound = b->hi;
 	if (b->hi != NONE && (b->state == CRUISE || b->state == DOWN))
 		bound = b->hi - (b->hi >> 3); /* headroom */
-	bound = least(bound, b->lo);
-	cwnd = most(least(cwnd, bound), MIN_CWND);
+	bound = min_of(bound, b->lo);
+	cwnd = max_of(min_of(cwnd, bound), MIN_CWND);
 	if (b->state == PROBE_RTT)
-		cwnd = least(cwnd, most(target, MIN_CWND));
-	tp->snd_cwnd = least(cwnd, tp->snd_cwnd_clamp);
+		cwnd = min_of(cwnd, max_of(target, MIN_CWND));
+	tp->snd_cwnd = min_of(cwnd, tp->snd_cwnd_clamp);
 }
 
 static __always_inline void bbr_state(struct tcp_sock *tp, u8 to)
@@ -473,7 +473,7 @@ static __always_inline void bbr_state(struct tcp_sock *tp, u8 to)
 
 	if (to == TCP_CA_Loss) {
 		b->rto = 1;
-		b->prior_cwnd = most(tp->snd_cwnd, b->prior_cwnd);
+		b->prior_cwnd = max_of(tp->snd_cwnd, b->prior_cwnd);
 		if (b->state == STARTUP)
 			b->full_bw = b->full_count = 0;
 		b->round_end = tp->delivered;
@@ -487,7 +487,7 @@ static __always_inline u32 bbr_ssthresh(struct tcp_sock *tp)
 {
 	struct bbr *b = BBR(tp);
 
-	b->prior_cwnd = most(tp->snd_cwnd, b->state == PROBE_RTT ? b->prior_cwnd : 0);
+	b->prior_cwnd = max_of(tp->snd_cwnd, b->state == PROBE_RTT ? b->prior_cwnd : 0);
 	return tp->snd_ssthresh;
 }
 
@@ -498,9 +498,9 @@ static __always_inline u32 bbr_undo(struct tcp_sock *tp)
 
 	b->rate = b->lo = NONE;
 	if (b->hi != NONE)
-		b->hi = most(b->hi, b->undo_hi);
+		b->hi = max_of(b->hi, b->undo_hi);
 	b->undo_hi = b->hi;
-	return most(tp->snd_cwnd, b->prior_cwnd);
+	return max_of(tp->snd_cwnd, b->prior_cwnd);
 }
 
 /* The first packet after a silence. */

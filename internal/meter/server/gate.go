@@ -45,8 +45,8 @@ func (g *gate) show(client string) {
 func (g *gate) known(client string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at, shown := g.shown[client]
-	return shown && g.now().Sub(at) <= shownTime
+	since, shown := g.shown[client]
+	return shown && g.now().Sub(since) <= shownTime
 }
 
 // linger is how long a client keeps its place between two transfers.
