@@ -154,7 +154,8 @@ func (p *patient) bottleneck() Bottleneck {
 
 // lowered is a sentence to go on with after a colon.
 func lowered(s string) string {
-	if strings.ToUpper(s[:2]) == s[:2] { // UDP
+	const article = "A "
+	if start := s[:2]; start != article && strings.ToUpper(start) == start { // UDP
 		return s
 	}
 	return strings.ToLower(s[:1]) + s[1:]
