@@ -53,8 +53,7 @@ var networkdKinds = map[string]string{
 
 // scan finds the lines of a file that set something. Where they have no effect, idle says why.
 func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
-	const mostText = 120
-	var dev, in string
+	var dev, in, heredoc string
 	var queue *Writer // of networkd's section in which this is
 	end := func() {
 		if queue != nil {
@@ -63,9 +62,14 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		queue = nil
 	}
 	for number, l := range logicalLines(text) {
-		w := Writer{By: by, File: "/" + file, Line: number, Text: l, Idle: idle}
-		if len([]rune(l)) > mostText {
-			w.Text = string([]rune(l)[:mostText]) + "…"
+		w := Writer{By: by, File: "/" + file, Line: number, Text: shortened(l), Idle: idle}
+		if heredoc != "" {
+			if l == heredoc {
+				heredoc = ""
+			} else {
+				s.queue(w, tcWords(l))
+			}
+			continue
 		}
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
@@ -93,12 +97,21 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			w.Qdisc = nmQdisc.FindStringSubmatch(l)[1]
 			s.found = append(s.found, w)
 		}
-		s.commands(w, l)
+		heredoc = s.commands(w, l)
 		if how != isRead {
 			s.follow(w, l)
 		}
 	}
 	end()
+}
+
+// shortened is a line's text, or its beginning.
+func shortened(l string) string {
+	const longest = 120
+	if runes := []rune(l); len(runes) > longest {
+		return string(runes[:longest]) + "…"
+	}
+	return l
 }
 
 // logicalLines numbers the lines of a text that say something. One that a backslash continues is a single one.
@@ -138,8 +151,9 @@ func networkdRate(value string) units.Rate {
 	return rate
 }
 
-// commands finds what the commands of a line set.
-func (s *scanner) commands(w Writer, l string) {
+// commands finds what the commands of a line set. Where the lines that follow are tc's, it returns the one that ends
+// them.
+func (s *scanner) commands(w Writer, l string) (heredoc string) {
 	for tail := l; ; {
 		match := tcCommand.FindStringSubmatchIndex(tail)
 		if match == nil {
@@ -150,19 +164,20 @@ func (s *scanner) commands(w Writer, l string) {
 		if netnsExec.MatchString(strings.TrimSuffix(before, " ")) {
 			continue
 		}
-		q, ok := parseTC(args)
-		if !ok {
-			continue
-		}
 		x := w
-		x.Qdisc, x.Dev, x.Rate = q.Qdisc, q.Dev, q.Rate
-		if w.By == "wg-quick" { // wg-quick(8)
-			x.Dev = strings.ReplaceAll(q.Dev, "%i", strings.TrimSuffix(path.Base(w.File), ".conf"))
-		}
 		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil && udevAdd.MatchString(l) {
 			x.Name = n[1]
 		}
-		s.found = append(s.found, x)
+		words, file, ok := tcOptions(tcWords(args))
+		switch {
+		case !ok:
+		case file == "":
+			s.queue(x, words)
+		default:
+			if file, heredoc = redirected(file, words); heredoc == "" && w.Idle == "" {
+				s.batch(x, file)
+			}
+		}
 	}
 	assign := func(key, value string) {
 		if name := strings.ReplaceAll(key, "/", "."); slices.Contains(sysctls, name) {
@@ -191,6 +206,48 @@ func (s *scanner) commands(w Writer, l string) {
 		w.Sysctl = SomeSetting
 		s.found = append(s.found, w)
 	}
+	return heredoc
+}
+
+// queue notes what the arguments of tc set.
+func (s *scanner) queue(w Writer, words []string) {
+	q, ok := parseTC(words)
+	if !ok {
+		return
+	}
+	if w.By == "wg-quick" { // wg-quick(8)
+		q.Dev = strings.ReplaceAll(q.Dev, "%i", strings.TrimSuffix(path.Base(w.File), ".conf"))
+	}
+	w.Qdisc, w.Dev, w.Rate = q.Qdisc, q.Dev, q.Rate
+	s.found = append(s.found, w)
+}
+
+// batch reads a file of tc's commands.
+func (s *scanner) batch(w Writer, file string) {
+	name := strings.TrimPrefix(path.Clean(file), "/")
+	if !path.IsAbs(file) || !fs.ValidPath(name) || s.called[name] {
+		return
+	}
+	s.called[name] = true
+	for number, l := range logicalLines(s.read(name)) {
+		w.File, w.Line, w.Text = "/"+name, number, shortened(l)
+		s.queue(w, tcWords(l))
+	}
+}
+
+// redirected is the file of tc's commands where -batch names the standard input, or the word that ends them where they
+// follow in the script.
+func redirected(file string, words []string) (from, heredoc string) {
+	if file != "-" && file != "/dev/stdin" {
+		return file, ""
+	}
+	text := strings.Join(words, " ")
+	if word, ok := strings.CutPrefix(text, "<<"); ok {
+		word, _, _ = strings.Cut(strings.TrimLeft(word, "- "), " ")
+		return "", strings.Trim(word, `"'\\`)
+	}
+	from, _, _ = strings.Cut(strings.TrimLeft(text, "< "), " ")
+	return from, ""
 }
 
 // assignedTo is the value that a line gives to the key in l[from:to].
@@ -220,10 +277,8 @@ func assignedTo(l string, from, to int) (value string, ok bool) {
 	return text, text != "" && !strings.HasPrefix(text, "lib.mk")
 }
 
-// parseTC reads the arguments of tc(8) as its own program does: it takes the beginning of a word for the word. It finds
-// what sets the queue at the root of a device.
-func parseTC(args string) (w Writer, ok bool) {
-	var words []string
+// tcWords are the arguments of a command that begins a line.
+func tcWords(args string) (words []string) {
 	for _, word := range strings.Fields(args) {
 		word = strings.Trim(word, `"'[],`)
 		bare := strings.TrimRight(word, ";)")
@@ -234,23 +289,39 @@ func parseTC(args string) (w Writer, ok bool) {
 			break
 		}
 	}
+	return words
+}
+
+// tcOptions returns what follows the options of tc(8) itself, and the file of commands that they name (-batch). It is
+// not ok where they are about another network namespace.
+func tcOptions(words []string) (rest []string, batch string, ok bool) {
+	for len(words) > 0 && strings.HasPrefix(words[0], "-") {
+		option := strings.TrimLeft(words[0], "-")
+		words = words[1:]
+		switch {
+		case begins(option, "netns"):
+			return nil, "", false
+		case begins(option, "batch") && len(words) > 0:
+			batch, words = words[0], words[1:]
+		}
+	}
+	return words, batch, true
+}
+
+// begins reports whether tc takes a word for one of these: it is content with the beginning.
+func begins(word string, names ...string) bool {
+	return word != "" && slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, word) })
+}
+
+// parseTC reads the arguments of tc(8) that set the queue at the root of a device.
+func parseTC(words []string) (w Writer, ok bool) {
 	next := func() (word string) {
 		if len(words) > 0 {
 			word, words = words[0], words[1:]
 		}
 		return word
 	}
-	word := next()
-	for strings.HasPrefix(word, "-") {
-		if option := strings.TrimLeft(word, "-"); option != "" && strings.HasPrefix("netns", option) {
-			return Writer{}, false
-		}
-		word = next()
-	}
-	verb := next()
-	begins := func(word string, names ...string) bool {
-		return word != "" && slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, word) })
-	}
+	word, verb := next(), next()
 	if !begins(word, "qdisc") || !begins(verb, "add", "replace", "change") {
 		return Writer{}, false
 	}

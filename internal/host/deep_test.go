@@ -161,7 +161,7 @@ func TestWriters(t *testing.T) {
 		"etc/udev/rules.d/50-b.rules": file(
 			"RUN+=\"/bin/etc qdisc add dev x root fq\"\ntc filter add dev eth0\n"),
 		"etc/systemd/system/shape.service": file(
-			"[Service]\nExecStart=/usr/sbin/tc -b qdisc add dev eth0 root handle 10: fq_codel\nExecStart=tc qdisc " +
+			"[Service]\nExecStart=/usr/sbin/tc -s qdisc add dev eth0 root handle 10: fq_codel\nExecStart=tc qdisc " +
 				"add dev eth0 parent 10:1 fq\nExecStart=tc qdisc add dev eth0 clsact\nExecStart=tc qdisc replace " +
 				"dev $DEV root $Q\nExecStart=sysctl -w net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control=\"bbr\"\n"),
 		"etc/systemd/network/10-up.network":                    file("[Match]\nName=ens4\n[CAKE]\nBandwidth=50M\n"),

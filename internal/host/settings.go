@@ -72,7 +72,8 @@ func sysctlDirs() []string {
 const sysctlConf = "etc/sysctl.conf"
 
 func (t *tree) loader() string {
-	for _, name := range []string{"usr/lib/systemd/systemd-sysctl", "lib/systemd/systemd-sysctl"} {
+	for _, name := range []string{"usr/lib/systemd/systemd-sysctl", "lib/systemd/systemd-sysctl",
+		"run/current-system/systemd/lib/systemd/systemd-sysctl"} { // NixOS's
 		if _, ok := t.resolve(name); ok {
 			return SystemdSysctl
 		}

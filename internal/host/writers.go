@@ -90,7 +90,7 @@ const (
 	isPart                 // so, by run-parts(8), which passes over most names with a dot
 )
 
-// spots are all of them. What packages ship below /usr is not looked at: no package of Debian's sets a queue there.
+// spots are all of them. Of what packages ship below /usr only the units are looked at that somebody has enabled.
 func spots() []spot {
 	const (
 		boot, up, tunnel = "at every boot", "whenever the device comes up", "whenever the tunnel comes up"
@@ -188,6 +188,9 @@ func (t *tree) writers() (found, idle []Writer) {
 	for _, name := range t.sourced() {
 		s.scan("ifupdown", name, t.read(name), isCommands, "")
 	}
+	for _, name := range t.enabled() {
+		s.scan("systemd unit", name, t.read(name), isCommands, "")
+	}
 	for _, w := range slices.Concat(s.found, t.ufw(), t.tuned(), t.unnamed()) {
 		if w.Idle != "" {
 			idle = append(idle, w)
@@ -257,6 +260,28 @@ func (t *tree) sourced() (names []string) {
 		matches, _ := fs.Glob(t.root, path.Clean(pattern)[1:])
 		for _, name := range matches {
 			if path.Dir(name) != "etc/network/interfaces.d" && len(names) < 256 {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// enabled are the units of packages that are started at boot: a link leads to them, and no unit of the same name comes
+// before them (systemd.unit(5)).
+func (t *tree) enabled() (names []string) {
+	dirs := []string{"etc/systemd/system", "run/systemd/system"}
+	for _, sub := range t.subdirectories(dirs[0]) {
+		if !strings.HasSuffix(sub, ".wants") && !strings.HasSuffix(sub, ".requires") {
+			continue
+		}
+		for _, unit := range t.list(path.Join(dirs[0], sub), ".service") {
+			name, ok := t.resolve(path.Join(dirs[0], sub, unit))
+			replaced := slices.ContainsFunc(dirs, func(dir string) bool {
+				_, err := fs.Lstat(t.root, path.Join(dir, path.Base(name)))
+				return dir == path.Dir(name) || err == nil
+			})
+			if ok && !replaced && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -93,6 +93,43 @@ func TestPlaces(t *testing.T) {
 			"rc.local /etc/rc.local:2 net.ipv4.tcp_wmem=4096 65536 16777216; " +
 				"rc.local /etc/rc.local:3 net.ipv4.tcp_rmem=4096 131072 16777216; " +
 				"rc.local /etc/rc.local:4 net.ipv4.tcp_ecn=1"},
+		"a unit of a package": {fstest.MapFS{
+			"usr/lib/systemd/system/q@.service":                      file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/multi-user.target.wants/q@a.service": link("/usr/lib/systemd/system/q@.service"),
+			"etc/systemd/system/a.target.requires/q@b.service":       link("/usr/lib/systemd/system/q@.service")},
+			"systemd unit /usr/lib/systemd/system/q@.service:2" + shaped},
+		"a unit of a package that is not enabled": {fstest.MapFS{
+			"usr/lib/systemd/system/q.service": file("[Service]\nExecStart=/sbin/" + tc)}, ""},
+		"a unit of a package that another replaces": {fstest.MapFS{
+			"usr/lib/systemd/system/q.service":                     file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/q.service":                         file("[Service]\nExecStart=/sbin/tc qdisc add dev e1 root fq\n"),
+			"etc/systemd/system/multi-user.target.wants/q.service": link("/usr/lib/systemd/system/q.service")},
+			"systemd unit /etc/systemd/system/q.service:2 fq on e1"},
+		"a unit of a package that is masked": {fstest.MapFS{
+			"usr/lib/systemd/system/q.service":                     file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/q.service":                         link("/dev/null"),
+			"etc/systemd/system/multi-user.target.wants/q.service": link("/usr/lib/systemd/system/q.service")}, ""},
+		"a unit enabled by a link to /etc": {fstest.MapFS{
+			"etc/systemd/system/q.service":                         file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/multi-user.target.wants/q.service": link("../q.service")},
+			"systemd unit /etc/systemd/system/q.service:2" + shaped},
+		"a file of tc's commands": {fstest.MapFS{
+			"etc/systemd/system/q.service": file("[Service]\nExecStart=/sbin/tc -force -b /etc/q.tc\n"),
+			"etc/q.tc": file("# mine\nqdisc del dev eth0 root\n\n" +
+				"qdisc replace dev eth0 \\\n root cake bandwidth 20mbit\nfilter add dev eth0 root matchall\n")},
+			"systemd unit /etc/q.tc:4" + shaped},
+		"a file of tc's commands at its input": {fstest.MapFS{
+			"etc/rc.local": executable(begin + "tc -batch - < /etc/q.tc\ntc -n blue -b /etc/n.tc\n"),
+			"etc/q.tc":     file("q r dev e1 root fq"), "etc/n.tc": file("q r dev e2 root fq")},
+			"rc.local /etc/q.tc:1 fq on e1"},
+		"tc's commands in a script": {fstest.MapFS{
+			"etc/rc.local": executable(begin + "tc -b - <<'EOF'\nqdisc add dev e1 root fq\nclass show dev e1\nEOF\n" +
+				"qdisc add dev e2 root fq\n" + tc)},
+			"rc.local /etc/rc.local:3 fq on e1; rc.local /etc/rc.local:7" + shaped},
+		"a file of tc's commands of an idle script": {fstest.MapFS{
+			"etc/rc.local": file(begin + "tc -b /etc/q.tc\n"), "etc/q.tc": file("q r dev e1 root fq")}, ""},
+		"Proxmox's interfaces": {fstest.MapFS{"etc/network/interfaces": file("auto vmbr0\niface vmbr0 inet static\n" +
+			"\tbridge-ports eno1\n\tpost-up   " + tc)}, "ifupdown /etc/network/interfaces:4" + shaped},
 
 		"not executable": {fstest.MapFS{"etc/rc.local": file(begin + tc)},
 			"[rc.local /etc/rc.local:2" + shaped + "]"},
@@ -245,7 +282,8 @@ func TestWhoComesLast(t *testing.T) {
 			t.Errorf("%q: %+v", text, d.Writers)
 		}
 	}
-	for loader, want := range map[string]string{"usr/lib/systemd/systemd-sysctl": "3", "usr/sbin/sysctl": "1"} {
+	for loader, want := range map[string]string{"usr/lib/systemd/systemd-sysctl": "3", "usr/sbin/sysctl": "1",
+		"run/current-system/systemd/lib/systemd/systemd-sysctl": "3"} {
 		d := settings(fstest.MapFS{loader: file(""), "etc/sysctl.d/zz.conf": file(ecn + "=1"),
 			"run/credentials/@system/sysctl.extra": file(ecn + "=3\n"), "etc/credstore/sysctl.extra": file(ecn + "=2")})
 		if s, ok := d.AtBoot(ecn); !ok || s.Value != want {
