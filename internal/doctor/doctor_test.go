@@ -571,6 +571,18 @@ func servers(t *testing.T) []diagnosed {
 		{"containers", facts(sysctl("ipv4.tcp_ecn", "1"), set("ipv4.tcp_ecn", "1", "/etc/sysctl.d/a.conf", 1),
 			func(f *host.Facts) { f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]", Processes: 3}} }),
 			[]string{"! Containers do not inherit the settings."}},
+		{"a container with another congestion control", facts(bbr, func(f *host.Facts) {
+			f.Deep.Loaded = []string{"tcp_bbr"}
+			f.Deep.Contained = []host.Contained{
+				{By: "docker", Name: "web", File: "/d/hostconfig.json", Sysctl: congestionControl, Value: "cubic"},
+				{By: "LXC", Name: "db", File: "/l/config", Line: 3, Sysctl: congestionControl, Value: "bbr"},
+				{By: "podman", File: "/p.conf", Sysctl: congestionControl, Value: "reno"},
+				{By: "podman", File: "/p.conf", Sysctl: tcpECN, Value: "1"}} // not set here
+		}, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/99-weir.conf", 1)),
+			[]string{"! Containers are given other values of what is set here."}},
+		{"containers with values of their own, and none set here", facts(func(f *host.Facts) {
+			f.Deep.Contained = []host.Contained{{By: "docker", Name: "web", Sysctl: congestionControl, Value: "bbr"}}
+		}), []string{"✓ Nothing to do."}},
 		{"a bridge", facts(bridged), []string{"✓ The uplink is eth0."}},
 		{"a bridge with the queue", facts(bridged, func(f *host.Facts) {
 			f.Links[3].Tree = tree(t, "cake bandwidth 50mbit dual-dsthost", 1)

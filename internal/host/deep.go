@@ -27,8 +27,9 @@ type Deep struct {
 	Settings   []Setting   `json:"settings,omitempty"`
 	Writers    []Writer    `json:"writers,omitempty"` // who else sets what plans set
 	Idle       []Writer    `json:"idle,omitempty"`    // and what would, but has no effect
-	Sockets    Sockets     `json:"sockets"`           // live TCP connections
-	SYN        SYN         `json:"syn"`               // how connections were opened since the boot
+	Contained  []Contained `json:"contained,omitempty"`
+	Sockets    Sockets     `json:"sockets"` // live TCP connections
+	SYN        SYN         `json:"syn"`     // how connections were opened since the boot
 	TCPMemory  TCPMemory   `json:"tcp_memory"`
 	Namespaces []Namespace `json:"namespaces,omitempty"` // other network namespaces that processes are in
 	// the kernel has address translation loaded; its rules only root may read
@@ -174,6 +175,7 @@ func readOwners(root fs.FS) (*Deep, *tree) {
 	d.Loader = t.loader()
 	d.Settings = t.settings(d.Loader)
 	d.Writers, d.Idle = t.writers()
+	d.Contained = t.contained()
 	return d, t
 }
 
