@@ -164,13 +164,14 @@ func TestAnsibleRollout(t *testing.T) {
 		t.Skip("skipped, not passed: sshd in a namespace of its own needs root")
 	}
 	for name, want := range map[string]struct{ states, exits string }{
-		"all":   {"in force|in force|in force", "0\n0\n"},
-		"fails": {"kept|kept|put back|put back|put back|untouched", "2\n"},
-		"gone":  {"kept|kept|put back|failed, left to the timer|put back|untouched", "2\n"},
-		"down":  {"kept|unreachable, unchanged|untouched|untouched|untouched|untouched", "4\n"},
-		"worse": {"put back|untouched|untouched|untouched|untouched|untouched", "2\n"},
-		"old":   {"kept|failed, unchanged|untouched|untouched|untouched|untouched", "2\n"},
-		"check": {"planned|planned|planned", "0\n"},
+		"all":    {"in force|in force|in force", "0\n0\n"},
+		"fails":  {"kept|kept|put back|put back|put back|untouched", "2\n"},
+		"gone":   {"kept|kept|put back|failed, left to the timer|put back|untouched", "2\n"},
+		"down":   {"kept|unreachable, unchanged|untouched|untouched|untouched|untouched", "4\n"},
+		"worse":  {"put back|untouched|untouched|untouched|untouched|untouched", "2\n"},
+		"slower": {"kept|put back|untouched", "2\n"},
+		"old":    {"kept|failed, unchanged|untouched|untouched|untouched|untouched", "2\n"},
+		"check":  {"planned|planned|planned", "0\n"},
 		// Batches of 1, 2, 10 and 7.
 		"twenty": {times("kept|", 3) + times("put back|", 10) + times("untouched|", 7), "2\n"},
 	} {
@@ -184,6 +185,11 @@ func TestAnsibleRollout(t *testing.T) {
 				checkSecondRun(t, dir)
 			case "check":
 				checkDiff(t, dir)
+			case "slower":
+				const cells = "| 60.0 s | 100 s | 1.67 × | put back |"
+				if !strings.Contains(table, cells) || !strings.Contains(table, "| 60.0 s | 3.00 s | 0.050 × | kept |") {
+					t.Errorf("the table has not %s:\n%s", cells, table)
+				}
 			case "fails":
 				if doc, err := os.ReadFile("../results/fleet.md"); err != nil || !strings.Contains(string(doc), table) {
 					t.Errorf("results/fleet.md has not the table of ansible/tests/rollout fails: %v\n%s", err, table)
@@ -227,6 +233,7 @@ func TestAnsibleBatches(t *testing.T) {
 		{60, "1 30 43 43 43 43 43 43 11", []string{"-e", "weir_time=60"}},
 		{4000, strings.TrimSpace(times("1 ", 20)), []string{"-e", "weir_time=4000", "-e", "weir_hosts=few"}},
 		{25, "1 2 10 7", []string{"-e", "weir_hosts=few"}},
+		{25 + 30, "1 2 10 7", []string{"-e", "weir_hosts=few", "-e", "weir_fetch=http://a/b", "-e", "weir_fetch_time=30"}},
 		{25, "1 2 10 7", []string{"--limit", "few"}},
 	} {
 		args := append([]string{"-i", dir + "/inventory", dir + "/play.yml"}, c.args...)

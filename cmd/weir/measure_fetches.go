@@ -21,9 +21,7 @@ func measureFetches(ctx context.Context, cmd *cobra.Command, file *meter.File, e
 	o measureOptions) error {
 	line := cli.NewProgress(cmd.ErrOrStderr())
 	found, err := meter.FetchFile(ctx, file, o.fetches, func(done int, elapsed time.Duration) {
-		line.Say(elapsed, func() string {
-			return fmt.Sprintf("download %d of %d · %v", done+1, o.fetches, elapsed.Round(time.Second))
-		})
+		line.Say(elapsed, func() string { return downloadLine(done, o.fetches, elapsed) })
 	})
 	line.Clear()
 	if len(found.Fetches) == 0 && ctx.Err() != nil {
@@ -45,6 +43,10 @@ func measureFetches(ctx context.Context, cmd *cobra.Command, file *meter.File, e
 		printFetches(w, found, o.markdown)
 	}
 	return nil
+}
+
+func downloadLine(done, all int, elapsed time.Duration) string {
+	return fmt.Sprintf("download %d of %d · %v", done+1, all, elapsed.Round(time.Second))
 }
 
 // printFetches prints what they took, and what this host's kernel saw of losses.

@@ -46,6 +46,7 @@ type tryOptions struct {
 	json, markdown bool
 	time           time.Duration
 	program        string
+	fetch          string // URL of a file there; "": none
 }
 
 func newTryCommand() *cobra.Command {
@@ -78,12 +79,17 @@ Several hosts are tried in the order in which they are named. The first that
 fails or is put back ends it, and the rest stay untouched. A table comes last:
 the 90th percentile of the added delay, of the load under which it was longest.
 
+With --fetch a file of the host's own web server is downloaded five times before
+and five times after. The table then has the median time of a download, too.
+HOST in the URL stands for each host's name.
+
 Exit status: 0 all kept, or with --dry-run planned; 1 put back, or failed; 2
 wrong usage.`,
 		Example: `  weir try root@vps
   weir try root@vps --rate 50mbit
   weir try me@vps --rate 50mbit --dry-run
-  weir try root@a root@b root@c --rate 50mbit --yes --markdown`,
+  weir try root@a root@b root@c --rate 50mbit --yes --markdown
+  weir try root@a root@b --loss 1% --rtt 167ms --fetch https://HOST/100M.bin`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usage("weir try user@host", "no host is named")
@@ -99,6 +105,9 @@ wrong usage.`,
 			}
 			hosts, err := hostsToTry(args)
 			if err != nil {
+				return err
+			}
+			if err := o.checkFetch(hosts); err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -127,6 +136,7 @@ wrong usage.`,
 	f.Var((*timeOption)(&o.time), "time", "`time` of each of the two measurements, 5s to 300s")
 	f.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown, and all else to stderr")
 	f.BoolVar(&o.json, "json", false, "print the table as JSON, and all else to stderr")
+	f.StringVar(&o.fetch, "fetch", "", "also download this file from there: a `URL`, as http://HOST/100M.bin")
 	f.StringVar(&o.program, "program", "", "`file` to copy there (default: this program, or the one for that\n"+
 		"machine beside it, as weir-linux-arm64)")
 	cli.TakesFile(cmd, "program")
@@ -207,8 +217,11 @@ func (t *attempt) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	t.before(*before)
+	t.before(before)
 	fmt.Fprintln(t.w, text.OneLine(before.Says))
+	if before.file != nil {
+		fmt.Fprintln(t.w, text.OneLine(before.file.Says))
+	}
 	if t.goal.Unknown() {
 		if err := t.settle(ctx, rate); err != nil {
 			return err
@@ -217,11 +230,11 @@ func (t *attempt) run(ctx context.Context) (err error) {
 	if err := t.plan(ctx); err != nil {
 		return err
 	}
-	return t.change(ctx, *before)
+	return t.change(ctx, before)
 }
 
 // first measures, and has the other host listen meanwhile if nobody knows its rate.
-func (t *attempt) first(ctx context.Context) (*meter.Result, hearing, error) {
+func (t *attempt) first(ctx context.Context) (sample, hearing, error) {
 	if !t.goal.Unknown() {
 		r, err := t.measure(ctx, "before")
 		return r, hearing{}, err
@@ -232,7 +245,7 @@ func (t *attempt) first(ctx context.Context) (*meter.Result, hearing, error) {
 	go func() { heard <- t.listen(listening) }()
 	r, err := t.measure(ctx, "before")
 	if err != nil {
-		return nil, hearing{}, err
+		return r, hearing{}, err
 	}
 	const late = 5 * time.Second // what was heard comes over the same link
 	select {
@@ -358,21 +371,56 @@ func (t *attempt) askPassword(ctx context.Context) error {
 	return t.machine.Allowed(ctx)
 }
 
-func (t *attempt) measure(ctx context.Context, when string) (*meter.Result, error) {
+// sample is what one look at a host has found.
+type sample struct {
+	meter.Result
+	file *meter.Fetches // nil: none was downloaded
+}
+
+// compare sets two looks side by side.
+func (m sample) compare(after sample) []meter.Row {
+	rows := meter.Compare(m.Result, after.Result)
+	if m.file != nil && after.file != nil {
+		rows = append(rows, meter.CompareFetches(m.file, after.file)...)
+	}
+	return rows
+}
+
+func (t *attempt) measure(ctx context.Context, when string) (m sample, err error) {
 	began, line := time.Now(), cli.NewProgress(t.errs)
 	rec, err := far.Measure(ctx, t.host, meter.Options{Time: t.time, Conns: 4, Progress: func(p meter.Progress) {
 		line.Say(p.Elapsed, func() string { return when + " · " + progressLine(p) })
 	}})
 	line.Clear()
-	t.took = time.Since(began)
-	switch {
-	case err != nil:
-		return nil, err
-	case ctx.Err() != nil:
-		return nil, errors.New("interrupted")
+	if err == nil && ctx.Err() == nil {
+		m.Result = meter.Summarize(rec)
+		m.file, err = t.download(ctx, when)
 	}
-	result := meter.Summarize(rec)
-	return &result, nil
+	t.took = time.Since(began)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	return m, err
+}
+
+// download fetches the file that --fetch names.
+func (t *attempt) download(ctx context.Context, when string) (*meter.Fetches, error) {
+	if t.fetch == "" {
+		return nil, nil
+	}
+	url := t.fileURL(t.host.Name)
+	file, err := meter.FindFile(ctx, url, "")
+	if err != nil {
+		return nil, err
+	}
+	if file == nil {
+		return nil, hint.New(url+" is no file", "--fetch "+strings.Replace(exampleFile, hostWord, t.host.Name, 1))
+	}
+	line := cli.NewProgress(t.errs)
+	defer line.Clear()
+	return meter.FetchFile(ctx, file, downloads, func(done int, elapsed time.Duration) {
+		line.Say(elapsed, func() string { return when + " · " + downloadLine(done, downloads, elapsed) })
+	})
 }
 
 // free refuses a host that weir has in hand already.
@@ -418,7 +466,7 @@ func (t *attempt) plan(ctx context.Context) error {
 }
 
 // change brings the goal up, measures, and keeps it or puts it back.
-func (t *attempt) change(ctx context.Context, before meter.Result) error {
+func (t *attempt) change(ctx context.Context, before sample) error {
 	timeout := min(2*t.took+time.Minute, maxTimeout).Round(time.Second)
 	if t.terminal && !t.yes {
 		timeout = min(timeout+5*time.Minute, maxTimeout) // somebody reads and decides
@@ -437,12 +485,14 @@ func (t *attempt) change(ctx context.Context, before meter.Result) error {
 	if err != nil {
 		return t.back(ctx, err)
 	}
-	t.after(*after)
-	printComparison(t.w, before, *after, false)
+	t.after(after)
+	rows := before.compare(after)
+	printBeforeAfter(t.w, before.Says, after.Says)
+	printRows(t.w, cmp.Or(after.Remote, after.Target), rows, false)
 	if here := after.Here(); here != "" {
 		printWrapped(t.w, "", here)
 	}
-	better, worse := judged(meter.Compare(before, *after))
+	better, worse := judged(rows)
 	keep := better && !worse
 	switch {
 	case t.yes && worse:
@@ -491,8 +541,9 @@ func (t *attempt) there(args string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// judged reports whether some delay is surely shorter, and whether one is surely longer or a load surely less than nine
-// tenths. What shaping costs of goodput, a few percent, is no reason against it.
+// judged reports whether some delay or download is surely shorter, and whether one is surely longer or a load surely
+// less than nine tenths. A download may take a tenth longer, too: what shaping costs of goodput, a few percent, is no
+// reason against it.
 func judged(rows []meter.Row) (better, worse bool) {
 	for _, r := range rows {
 		if !r.Sure {
@@ -504,6 +555,9 @@ func judged(rows []meter.Row) (better, worse bool) {
 			worse = worse || r.After.Value > r.Before.Value
 		case meter.RowGoodput:
 			worse = worse || r.After.Value < 0.9*r.Before.Value
+		case meter.RowTime:
+			better = better || r.After.Value < r.Before.Value
+			worse = worse || 0.9*r.After.Value > r.Before.Value
 		}
 	}
 	return better, worse

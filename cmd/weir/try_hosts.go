@@ -31,37 +31,88 @@ const (
 
 // tried is a host's row of the table.
 type tried struct {
-	Hostname string `json:"hostname"`
-	// 90th percentile of the delay that a load adds, in ms, of the load under which it was longest before; nil where
-	// it was not measured
+	Hostname   string `json:"hostname"`
+	difference        // of the 90th percentile of the delay that a load adds, in ms, of the load that added most before
+	// of the time that a download of the file takes, in s; nil without --fetch
+	Download *difference `json:"download,omitempty"`
+	State    string      `json:"state"`
+	Why      string      `json:"why,omitempty"` // it failed
+
+	phase string         // the load that Before is of
+	file  *meter.Fetches // as it was downloaded before
+}
+
+// difference is a figure before and after; nil where it was not measured.
+type difference struct {
 	Before *stats.Estimate `json:"before"`
 	After  *stats.Estimate `json:"after"`
 	Factor *float64        `json:"factor"` // after by before; nil where they differ by no more than chance
-	State  string          `json:"state"`
-	Why    string          `json:"why,omitempty"` // it failed
-
-	phase string // the load that Before is of
 }
 
-// before notes the figure that is to become smaller.
-func (t *tried) before(r meter.Result) {
-	for _, p := range r.Phases {
+// settle notes the second figure, and the factor where they surely differ.
+func (d *difference) settle(after stats.Estimate, sure bool) {
+	d.After = &after
+	if sure && d.Before.Value > 0 {
+		factor := after.Value / d.Before.Value
+		d.Factor = &factor
+	}
+}
+
+// What --fetch takes: hostWord in the URL stands for the host's name, and a file is downloaded so often.
+const (
+	hostWord    = "HOST"
+	exampleFile = "http://" + hostWord + "/100M.bin"
+	downloads   = 5
+)
+
+// fileURL is the address of the file that --fetch names, on a host.
+func (o tryOptions) fileURL(host string) string {
+	_, name, found := strings.Cut(host, "@")
+	if !found {
+		name = host
+	}
+	if strings.Contains(name, ":") {
+		name = "[" + name + "]"
+	}
+	return strings.ReplaceAll(o.fetch, hostWord, name)
+}
+
+// checkFetch checks the URL of --fetch.
+func (o tryOptions) checkFetch(hosts []string) error {
+	if o.fetch == "" {
+		return nil
+	}
+	if len(hosts) > 1 && !strings.Contains(o.fetch, hostWord) {
+		return cli.Usage("--fetch "+exampleFile, "--fetch names a file of one host, and %d are tried", len(hosts))
+	}
+	for _, host := range hosts {
+		if err := meter.CheckURL(o.fileURL(host)); err != nil {
+			return cli.Usage("--fetch "+exampleFile, "--fetch: %v", err)
+		}
+	}
+	return nil
+}
+
+// before notes the figures that are to become smaller.
+func (t *tried) before(m sample) {
+	for _, p := range m.Phases {
 		if p.Added != nil && (t.Before == nil || p.Added.P90.Value > t.Before.Value) {
 			t.Before, t.phase = &p.Added.P90, p.Name
 		}
 	}
+	if m.file != nil {
+		t.file = m.file
+		t.Download = &difference{Before: &m.file.Seconds}
+	}
 }
 
-// after notes what became of it.
-func (t *tried) after(r meter.Result) {
-	p := r.Find(t.phase)
-	if p == nil || p.Added == nil || t.Before == nil {
-		return
+// after notes what became of them.
+func (t *tried) after(m sample) {
+	if p := m.Find(t.phase); p != nil && p.Added != nil && t.Before != nil {
+		t.settle(p.Added.P90, t.Before.Apart(p.Added.P90))
 	}
-	t.After = &p.Added.P90
-	if t.Before.Apart(*t.After) && t.Before.Value > 0 {
-		factor := t.After.Value / t.Before.Value
-		t.Factor = &factor
+	if t.file != nil && m.file != nil {
+		t.Download.settle(m.file.Seconds, meter.CompareFetches(t.file, m.file)[0].Sure)
 	}
 }
 
@@ -113,51 +164,81 @@ func interrupted(err error) error {
 
 // showTried prints the table. Of one host there is none, unless it is asked for.
 func (o tryOptions) showTried(w io.Writer, all []tried) error {
-	head := []string{"hostname", "before", "after", "factor", "state"}
-	switch {
-	case o.json:
+	if o.json {
 		return cli.PrintJSON(w, map[string][]tried{"hosts": all})
-	case o.markdown:
-		fmt.Fprintf(w, "| %s |\n|---|---:|---:|---:|---|\n", strings.Join(head, " | "))
-		cell := strings.NewReplacer("|", `\|`)
-		for _, t := range all {
-			row := t.cells()
-			for i := range row {
-				row[i] = cell.Replace(row[i])
-			}
-			fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
-		}
-		return nil
-	case len(all) == 1:
+	}
+	if len(all) == 1 && !o.markdown {
 		return nil
 	}
-	width := text.Width(head[0])
+	head := []string{"hostname", "before", "after", "factor", "state"}
+	if o.fetch != "" {
+		head = slices.Insert(head, 4, "download before", "after", "factor")
+	}
 	rows := [][]string{head}
 	for _, t := range all {
-		rows = append(rows, t.cells())
-		width = max(width, text.Width(text.OneLine(t.Hostname)))
+		rows = append(rows, t.cells(o.fetch != ""))
+	}
+	if o.markdown {
+		printTriedMarkdown(w, rows)
+		return nil
+	}
+	widths := make([]int, len(head))
+	for _, row := range rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], text.Width(c))
+		}
 	}
 	fmt.Fprintln(w)
 	for _, row := range rows {
-		fmt.Fprintf(w, "%s%10s  %10s  %14s  %s\n", pad(row[0], width), row[1], row[2], row[3], row[4])
+		fmt.Fprint(w, row[0], strings.Repeat(" ", widths[0]-text.Width(row[0])))
+		for i, c := range row[1 : len(row)-1] {
+			fmt.Fprintf(w, "  %*s", max(widths[i+1], 10), c)
+		}
+		fmt.Fprintf(w, "  %s\n", row[len(row)-1])
 	}
 	return nil
 }
 
+// printTriedMarkdown prints the table, whose figures stand between the first column and the last.
+func printTriedMarkdown(w io.Writer, rows [][]string) {
+	for i, row := range rows {
+		for j := range row {
+			row[j] = cell(row[j])
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(w, "|---%s|---|\n", strings.Repeat("|---:", len(row)-2))
+		}
+	}
+}
+
 // cells are a row as a person reads it.
-func (t tried) cells() []string {
-	ms := func(e *stats.Estimate) string {
+func (t tried) cells(withDownload bool) []string {
+	row := append([]string{text.OneLine(t.Hostname)}, t.difference.cells("ms")...)
+	if withDownload {
+		var d difference
+		if t.Download != nil {
+			d = *t.Download
+		}
+		row = append(row, d.cells("s")...)
+	}
+	return append(row, t.State)
+}
+
+// cells are the figures in their unit.
+func (d difference) cells(unit string) []string {
+	value := func(e *stats.Estimate) string {
 		if e == nil {
 			return "–"
 		}
-		return figure(e.Value) + " ms"
+		return figure(e.Value) + " " + unit
 	}
 	change := "–"
 	switch {
-	case t.Factor != nil:
-		change = meter.Figure(*t.Factor) + " ×"
-	case t.After != nil:
+	case d.Factor != nil:
+		change = meter.Figure(*d.Factor) + " ×"
+	case d.After != nil:
 		change = "no change seen"
 	}
-	return []string{text.OneLine(t.Hostname), ms(t.Before), ms(t.After), change, t.State}
+	return []string{value(d.Before), value(d.After), change}
 }

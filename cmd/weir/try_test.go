@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +31,7 @@ func TestJudged(t *testing.T) {
 		return meter.Row{Kind: kind, Before: stats.Estimate{Value: before}, After: stats.Estimate{Value: after},
 			Sure: sure}
 	}
-	const added, goodput = meter.RowDelay, meter.RowGoodput
+	const added, goodput, download = meter.RowDelay, meter.RowGoodput, meter.RowTime
 	for _, c := range []struct {
 		name          string
 		rows          []meter.Row
@@ -42,6 +44,12 @@ func TestJudged(t *testing.T) {
 		{"shorter for what shaping costs", []meter.Row{row(added, 160, 1, true), row(goodput, 50, 47, true)}, true,
 			false},
 		{"shorter for half of the link", []meter.Row{row(added, 160, 1, true), row(goodput, 50, 25, true)}, true, true},
+		{"a download that is surely faster", []meter.Row{row(download, 60, 3, true)}, true, false},
+		{"a download that is faster by chance", []meter.Row{row(download, 60, 3, false)}, false, false},
+		{"shorter for a download that takes a little longer", []meter.Row{row(added, 160, 1, true),
+			row(download, 10, 10.5, true)}, true, false},
+		{"shorter for a download that takes twice as long", []meter.Row{row(added, 160, 1, true),
+			row(download, 10, 20, true)}, true, true},
 		{"less jitter alone", []meter.Row{row(meter.RowOther, 9, 1, true)}, false, false},
 	} {
 		if better, worse := judged(c.rows); better != c.better || worse != c.worse {
@@ -82,12 +90,12 @@ func TestTryEach(t *testing.T) {
 		rows, err := tryEach(context.Background(), hosts, func(_ context.Context, name string) (tried, error) {
 			seen = append(seen, name)
 			row := tried{Hostname: name, State: kept}
-			row.before(meter.Result{Phases: []meter.Phase{phase("upload", 9), phase("download", 160)}})
+			row.before(sample{Result: meter.Result{Phases: []meter.Phase{phase("upload", 9), phase("download", 160)}}})
 			if name == "b|c" {
 				row.State = c.state
 				return row, c.fails
 			}
-			row.after(meter.Result{Phases: []meter.Phase{phase("upload", 90), phase("download", 2)}})
+			row.after(sample{Result: meter.Result{Phases: []meter.Phase{phase("upload", 90), phase("download", 2)}}})
 			return row, nil
 		})
 		if !errors.Is(err, c.fails) || strings.Join(seen, " ") != "a b|c" {
@@ -111,22 +119,111 @@ func TestTryEachEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	rows, err := tryEach(ctx, []string{"a", "b"}, func(_ context.Context, name string) (tried, error) {
 		stop()
-		return tried{Hostname: name, State: planned, Before: &stats.Estimate{Value: 1, High: 2},
-			After: &stats.Estimate{Value: 1, High: 2}}, nil
+		return tried{Hostname: name, State: planned, difference: difference{Before: &stats.Estimate{Value: 1, High: 2},
+			After: &stats.Estimate{Value: 1, High: 2}}}, nil
 	})
 	var b bytes.Buffer
 	if shown := (tryOptions{}).showTried(&b, rows); err == nil || shown != nil {
 		t.Errorf("%v, %v", err, shown)
 	}
 	want := "\nhostname      before       after          factor  state\n" +
-		"a          1.00 ms     1.00 ms  no change seen  planned\n" +
-		"b                –           –               –  untouched\n"
+		"a            1.00 ms     1.00 ms  no change seen  planned\n" +
+		"b                  –           –               –  untouched\n"
 	if b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 	b.Reset()
 	if err := (tryOptions{}).showTried(&b, rows[:1]); err != nil || b.Len() > 0 {
 		t.Errorf("%v: %q", err, b.String())
+	}
+}
+
+// With --fetch the table has the downloads, too: a host that was not reached has none.
+func TestTriedDownloads(t *testing.T) {
+	took := func(seconds ...float64) sample {
+		f := &meter.Fetches{Seconds: stats.Estimate{Value: seconds[1], Low: seconds[0], High: seconds[2]}}
+		f.Fetches = make([]meter.Fetch, downloads)
+		return sample{file: f}
+	}
+	faster := tried{Hostname: "a", State: kept}
+	faster.before(took(58, 60, 64))
+	faster.after(took(2, 3, 4))
+	alike := tried{Hostname: "b", State: putBack}
+	alike.before(took(2, 3, 4))
+	alike.after(took(2, 3, 5))
+	failed := tried{Hostname: "c", State: unchanged}
+	failed.before(took(2, 3, 4))
+	rows := []tried{faster, alike, failed, {Hostname: "d", State: untouched}}
+	var b bytes.Buffer
+	o := tryOptions{fetch: exampleFile, markdown: true}
+	if err := o.showTried(&b, rows); err != nil {
+		t.Fatal(err)
+	}
+	const want = `| hostname | before | after | factor | download before | after | factor | state |
+|---|---:|---:|---:|---:|---:|---:|---|
+| a | – | – | – | 60.0 s | 3.00 s | 0.05 × | kept |
+| b | – | – | – | 3.00 s | 3.00 s | no change seen | put back |
+| c | – | – | – | 3.00 s | – | – | failed, unchanged |
+| d | – | – | – | – | – | – | untouched |
+`
+	if b.String() != want {
+		t.Errorf("%s", b.String())
+	}
+}
+
+// The URL of a file is one of each host that is tried.
+func TestFileURL(t *testing.T) {
+	for _, c := range []struct{ fetch, host, want string }{
+		{"http://HOST/100M.bin", "root@vps", "http://vps/100M.bin"},
+		{"https://HOST:8443/a", "root@2001:db8::1", "https://[2001:db8::1]:8443/a"},
+		{"http://192.0.2.1/a", "vps", "http://192.0.2.1/a"},
+	} {
+		if got := (tryOptions{fetch: c.fetch}).fileURL(c.host); got != c.want {
+			t.Errorf("%s on %s: %s, want %s", c.fetch, c.host, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		fetch string
+		hosts []string
+	}{
+		{"http://192.0.2.1/a", []string{"root@a", "root@b"}},
+		{"ftp://HOST/a", []string{"root@a"}},
+		{"/100M.bin", []string{"root@a"}},
+		{"http://me:secret@HOST/a", []string{"root@a"}},
+	} {
+		if err := (tryOptions{fetch: c.fetch}).checkFetch(c.hosts); err == nil {
+			t.Errorf("%s of %q is taken", c.fetch, c.hosts)
+		}
+	}
+	if err := (tryOptions{}).checkFetch([]string{"root@a", "root@b"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The file comes from a web server, as often as is said; what is none is refused.
+func TestTryDownloads(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/file" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(1<<20))
+		w.Write(make([]byte, 1<<20))
+	}))
+	defer web.Close()
+	a := &attempt{tryOptions: tryOptions{fetch: strings.Replace(web.URL, "127.0.0.1", hostWord, 1) + "/file"},
+		host: far.Host{Name: "root@127.0.0.1"}, errs: io.Discard}
+	file, err := a.download(t.Context(), "before")
+	if err != nil || len(file.Fetches) != downloads || file.Bytes != 1<<20 {
+		t.Errorf("%+v: %v", file, err)
+	}
+	a.fetch += ".gone"
+	if _, err := a.download(t.Context(), "before"); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Error(err)
+	}
+	a.fetch = ""
+	if file, err := a.download(t.Context(), "before"); file != nil || err != nil {
+		t.Error(file, err)
 	}
 }
 
@@ -189,7 +286,7 @@ func TestTryUnderTimer(t *testing.T) {
 	} {
 		asked := filepath.Join(t.TempDir(), "asked")
 		a := there(t, standsAs(asked, `{"up": false}`, then, "exit 1"))
-		if err := a.change(t.Context(), meter.Result{}); err == nil {
+		if err := a.change(t.Context(), sample{}); err == nil {
 			t.Errorf("%s: what failed there is no error", then)
 		}
 		if got, err := os.ReadFile(asked); err != nil || string(got) != want {
@@ -205,7 +302,7 @@ func TestTryUnderTimer(t *testing.T) {
 func TestTryNotFree(t *testing.T) {
 	asked := filepath.Join(t.TempDir(), "asked")
 	a := there(t, standsAs(asked, `{"up": true, "goal": {"rate": "20mbit"}}`, "", ""))
-	if err := a.change(t.Context(), meter.Result{}); err == nil || !strings.Contains(err.Error(), "in hand already") {
+	if err := a.change(t.Context(), sample{}); err == nil || !strings.Contains(err.Error(), "in hand already") {
 		t.Error(err)
 	}
 	if got, err := os.ReadFile(asked); err != nil || string(got) != "status --json\n" {

@@ -148,6 +148,7 @@ const (
 	RowOther   RowKind = iota // jitter or loss
 	RowDelay                  // ms that load adds: less is better
 	RowGoodput                // Mbit/s: more is better
+	RowTime                   // s that a download takes: less is better
 )
 
 // Row is a figure before and after.

@@ -142,11 +142,13 @@ func megabytes(n int64) string { return fmt.Sprintf("%.3g MB", float64(n)/1e6) }
 func CompareFetches(before, after *Fetches) []Row {
 	const enough = 4
 	comparable := min(len(before.Fetches), len(after.Fetches)) >= enough
-	row := func(figure string, a, b stats.Estimate) Row {
-		return Row{Figure: figure, Before: a, After: b, Sure: comparable && (a.High < b.Low || b.High < a.Low)}
+	row := func(kind RowKind, figure string, a, b stats.Estimate) Row {
+		sure := comparable && (a.High < b.Low || b.High < a.Low)
+		return Row{Figure: figure, Kind: kind, Before: a, After: b, Sure: sure}
 	}
-	return []Row{row("time, s", before.Seconds, after.Seconds), row("speed, Mbit/s", before.Speed, after.Speed),
-		row("handshake, ms", before.Handshake, after.Handshake)}
+	return []Row{row(RowTime, "download, s", before.Seconds, after.Seconds),
+		row(RowOther, "download, Mbit/s", before.Speed, after.Speed),
+		row(RowOther, "handshake, ms", before.Handshake, after.Handshake)}
 }
 
 // ReadFetches reads what was written as JSON.

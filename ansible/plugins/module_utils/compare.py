@@ -56,3 +56,18 @@ def compare(before, after, most):
                 got = "none" if y is None else "%.1f" % y["value"]
                 out["regressions"].append("%s: %s %s Mbit/s, before %.1f" % (name, way, got, x["value"]))
     return out
+
+
+ENOUGH = 4  # downloads, before and after: with fewer that no two are alike may be chance
+
+
+def compare_downloads(before, after, most):
+    """The same of two results of weir measure --fetches, whose estimates are a median and all that was measured."""
+    x, y = before["seconds"], after["seconds"]
+    out = dict(before=x["value"], after=y["value"], factor=None, regressions=[])
+    sure = apart(x, y) and min(len(r["fetches"]) for r in (before, after)) >= ENOUGH
+    if sure and x["value"] > 0:
+        out["factor"] = y["value"] / x["value"]
+    if sure and y["value"] > (1 + most) * x["value"]:
+        out["regressions"].append("download: %.1f s, before %.1f s" % (y["value"], x["value"]))
+    return out

@@ -13,6 +13,7 @@ short_description: Measure how long others wait while the link is busy
 version_added: 1.0.0
 description:
   - Runs C(weir measure) on the host, to a C(weir serve) elsewhere.
+  - With O(fetches) it downloads a file so often instead, one download after the other.
   - With O(before) it tells what became of it, and what is worse.
   - A figure is worse only where the two intervals of confidence lie apart. A delay has to be longer by 1 ms, too.
 author:
@@ -41,6 +42,9 @@ options:
     description: Bulk connections each way.
     type: int
     default: 4
+  fetches:
+    description: How often to download the file that O(target) is the URL of.
+    type: int
   token:
     description: The word that C(weir serve) wants. It is seen in the host's list of processes meanwhile.
     type: str
@@ -72,6 +76,12 @@ EXAMPLES = r"""
     before: "{{ before.result }}"
   register: after
   failed_when: after.regressions | length > 0
+
+- name: Download a file of the host's web server from the controller
+  weir.net.measure:
+    target: "http://{{ inventory_hostname }}/100M.bin"
+    fetches: 5
+  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -81,10 +91,10 @@ result:
   type: dict
 phase:
   description: The load under which the delay was longest, before if there is a before.
-  returned: when measured
+  returned: when measured, without O(fetches)
   type: str
 before:
-  description: The 90th percentile of the delay that this load adds, in ms, before.
+  description: The 90th percentile of the delay that this load adds, in ms, before. With O(fetches) the median time of a download, in s.
   returned: with O(before)
   type: float
 after:
@@ -111,6 +121,7 @@ def main():
         target=dict(type="str", required=True),
         time=dict(type="int", default=25),
         conns=dict(type="int", default=4),
+        fetches=dict(type="int"),
         token=dict(type="str", no_log=True),
         pin=dict(type="str"),
         before=dict(type="dict"),
@@ -123,11 +134,17 @@ def main():
     if p["target"].startswith("-"):
         module.fail_json(msg="%s is no target" % p["target"])
     args = ["--time=%ds" % p["time"], "--conns=%d" % p["conns"]]
+    if p["fetches"]:
+        args = ["--fetches=%d" % p["fetches"]]
     args += ["--%s=%s" % (name, p[name]) for name in ("token", "pin") if p[name]]
     said, well, error = weir.Weir(module).json("measure", *(args + [p["target"]]))
     if not well:
         module.fail_json(msg=error or "the measurement failed", result=said)
-    if p["before"]:
+    if p["fetches"] and p["before"]:
+        out = compare.compare_downloads(p["before"], said, p["max_regression"])
+    elif p["fetches"]:
+        out = dict(after=said["seconds"]["value"])
+    elif p["before"]:
         out = compare.compare(p["before"], said, p["max_regression"])
     else:
         out = dict(zip(("phase", "after"), compare.worst(said)))

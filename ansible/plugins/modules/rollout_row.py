@@ -54,6 +54,15 @@ options:
   factor:
     description: After by before.
     type: float
+  download_before:
+    description: The time of a download before, in s.
+    type: float
+  download_after:
+    description: The time of a download after, in s.
+    type: float
+  download_factor:
+    description: After by before.
+    type: float
   why:
     description: Why they failed.
     type: str
@@ -93,8 +102,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-COLUMNS = ("hostname", "kernel", "before", "after", "factor", "state")
-FIELDS = ("kernel", "before", "after", "factor", "state", "why", "lacks")
+NUMBERS = (("before", "ms"), ("after", "ms"), ("factor", "×"))
+DOWNLOADS = (("download_before", "s"), ("download_after", "s"), ("download_factor", "×"))
+FIELDS = ("kernel",) + tuple(name for name, unit in NUMBERS + DOWNLOADS) + ("state", "why", "lacks")
 
 
 def figure(value, unit):
@@ -109,10 +119,13 @@ def cell(text):
 
 
 def markdown(rows):
-    lines = ["| %s |" % " | ".join(COLUMNS), "|---|---|---:|---:|---:|---|"]
+    downloaded = any(r.get(name) is not None for r in rows for name, unit in DOWNLOADS)
+    numbers = NUMBERS + (DOWNLOADS if downloaded else ())
+    heads = ["hostname", "kernel"] + [name.replace("_", " ") for name, unit in numbers] + ["state"]
+    lines = ["| %s |" % " | ".join(heads), "|---|---|%s---|" % ("---:|" * len(numbers))]
     for r in rows:
-        cells = [cell(r["hostname"]), cell(r["kernel"]), figure(r["before"], "ms"), figure(r["after"], "ms"),
-                 figure(r["factor"], "×"), cell(r["state"])]
+        cells = [cell(r["hostname"]), cell(r["kernel"])]
+        cells += [figure(r.get(name), unit) for name, unit in numbers] + [cell(r["state"])]
         lines.append("| %s |" % " | ".join(cells))
     notes = ["%s: %s" % (r["hostname"], " ".join(r["lacks"].split())) for r in rows if r.get("lacks")]
     if notes:
@@ -148,6 +161,9 @@ def main():
         before=dict(type="float"),
         after=dict(type="float"),
         factor=dict(type="float"),
+        download_before=dict(type="float"),
+        download_after=dict(type="float"),
+        download_factor=dict(type="float"),
         why=dict(type="str"),
         lacks=dict(type="str"),
         begin=dict(type="bool", default=False),

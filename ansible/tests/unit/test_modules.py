@@ -105,6 +105,20 @@ class Modules(unittest.TestCase):
         self.run_module("measure", check=True, target="192.0.2.1")
         self.assertEqual(len(self.calls()), count)
 
+    def test_downloads(self):
+        url = "http://192.0.2.1/100M.bin"
+        before = self.run_module("measure", target=url, fetches=5)
+        self.assertEqual((before["after"], before.get("phase")), (60.0, None))
+        with open(os.path.join(self.home, "calls")) as f:
+            self.assertEqual(f.read(), "measure --json --fetches=5 %s\n" % url)
+        self.run_module("goal", rate="50mbit")
+        after = self.run_module("measure", target=url, fetches=5, before=before["result"])
+        self.assertEqual((after["before"], after["after"], after["factor"], after["regressions"]),
+                         (60.0, 3.0, 0.05, []))
+        self.make("slower")
+        slower = self.run_module("measure", target=url, fetches=5, before=before["result"])
+        self.assertEqual(slower["regressions"], ["download: 100.0 s, before 60.0 s"])
+
     def test_rows(self):
         folder = os.path.join(self.home, "rollout")
         self.run_module("rollout_row", dir=folder, hosts=["a", "b|c"], state="untouched", begin=True)
@@ -117,6 +131,10 @@ class Modules(unittest.TestCase):
             self.assertEqual(f.read(), want)
         said = self.run_module("rollout_row", dir=folder, hosts=["a"], lacks="there is\nnone")
         self.assertEqual(said["markdown"], want + "\n- a: there is none\n")
+        said = self.run_module("rollout_row", dir=folder, hosts=["b|c"], download_before=60, download_after=3,
+                               download_factor=0.05)
+        self.assertIn("| b\\|c | 6.1 | 160 ms | 2.00 ms | 0.013 × | 60.0 s | 3.00 s | 0.050 × | kept |", said["markdown"])
+        self.assertIn("| factor | download before | download after | download factor | state |", said["markdown"])
 
 
 class Pure(unittest.TestCase):
@@ -136,6 +154,16 @@ class Pure(unittest.TestCase):
             self.assertEqual(len(compare.compare(result(160, 47), after, 0.1)["regressions"]), worse, name)
         self.assertEqual(compare.compare(result(0.2, 47), result(0.9, 47), 0.1)["regressions"], [])
         self.assertIsNone(compare.compare(result(160, 47), result(165, 47), 0.1)["factor"])
+
+    def test_compare_downloads(self):
+        def result(seconds, count=5, spread=0.1):
+            return dict(fetches=[{}] * count, seconds=dict(value=seconds, low=seconds * (1 - spread), high=seconds * (1 + spread)))
+        for name, before, after, factor, worse in (
+                ("faster", result(60), result(3), 0.05, 0), ("slower", result(10), result(20), 2, 1),
+                ("slower by chance", result(10), result(11), None, 0), ("too few", result(10, 2), result(20, 2), None, 0),
+                ("a little slower", result(10, 5, 0.01), result(10.5, 5, 0.01), 1.05, 0)):
+            said = compare.compare_downloads(before, after, 0.1)
+            self.assertEqual((said["factor"], len(said["regressions"])), (factor, worse), name)
 
 
 if __name__ == "__main__":
