@@ -35,7 +35,7 @@ func TestNeed(t *testing.T) {
 			for name, body := range map[string]string{"apt-get": "[ \"$1 $2\" = '-o DPkg::Lock::Timeout=600' ] || " +
 				"exit 9\n" + c.apt, "sleep": "", "ip": "", "irtt": "", "iperf3": "", "curl": "", "h2load": "", "flent": "",
 				"tmux": "", "firefox-esr": "", "npm": "", "ansible-playbook": "", "ansible-lint": "", "ssh": "", "unshare": "",
-				"sshd": "", "busybox": "", "doas": ""} {
+				"sshd": "", "busybox": "", "doas": "", "wine": ""} {
 				if err := os.WriteFile(filepath.Join(bin, name), []byte("#!"+bin+"/bash\n"+body+"\n"),
 					0o755); err != nil {
 					t.Fatal(err)
