@@ -211,9 +211,10 @@ func somebodysTrees() []somebodys {
 			lost: "qdisc netem 1: its delay varies", try: "tc qdisc del dev DEV root"},
 		{name: "a size table without entries", lines: []string{"qdisc add dev DEV root handle 1: stab overhead 24 " +
 			"linklayer ethernet htb default 1", "class add dev DEV parent 1: classid 1:1 htb rate 50mbit"}},
-		{name: "a size table", lines: root("stab overhead 24 mpu 84 linklayer ethernet fq_codel"),
-			lost: "qdisc fq_codel 1: has a size table, whose entries the kernel does not report",
-			try:  "tc qdisc del dev DEV root"},
+		{name: "a size table", lines: root("stab overhead 24 mpu 84 linklayer ethernet fq_codel")},
+		{name: "a size table for ATM", lines: []string{"qdisc add dev DEV root handle 1: stab overhead -4 linklayer " +
+			"atm mtu 9000 tsize 128 htb default 1", "class add dev DEV parent 1: classid 1:1 htb rate 50mbit"}},
+		{name: "a size table in other units", lines: root("stab linklayer atm mtu 262144 pfifo")},
 		{name: "sfq with red", lines: root("sfq redflowlimit 100000 min 8000 max 60000 probability 0.20 ecn headdrop")},
 		{name: "codel's shortest times", lines: root("fq_codel target 1us interval 1us")},
 	}
@@ -278,7 +279,7 @@ func goesAndComes(t *testing.T, c *Conn, ifindex int, lost, try string, packets 
 		}
 		return
 	}
-	packets()
+	sent := bytesOf(t, c, ifindex, packets)
 	if now, err := c.Tree(ifindex); err != nil || !now.Same(tree) {
 		t.Fatalf("it is another since some packets have passed: %+v, was %+v, %v", now, tree, err)
 	}
@@ -311,6 +312,20 @@ func goesAndComes(t *testing.T, c *Conn, ifindex int, lost, try string, packets 
 		if now, err := c.Tree(ifindex); err != nil || !now.Same(tree) {
 			t.Errorf("over %s: not the same: %+v, was %+v, %v", name, now, tree, err)
 		}
-		packets()
+		if now := bytesOf(t, c, ifindex, packets); root.SizeTable != nil && now != sent {
+			t.Errorf("restored over %s it counts %d bytes, and counted %d", name, now, sent)
+		}
 	}
+}
+
+// bytesOf is how many bytes the root counts of some packets.
+func bytesOf(t *testing.T, c *Conn, ifindex int, packets func()) uint64 {
+	t.Helper()
+	before, _, err := c.RootStats(ifindex)
+	packets()
+	after, _, afterErr := c.RootStats(ifindex)
+	if err := errors.Join(err, afterErr); err != nil {
+		t.Fatal(err)
+	}
+	return after.Bytes - before.Bytes
 }

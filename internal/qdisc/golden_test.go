@@ -51,6 +51,10 @@ func compareWithTC(t *testing.T, command string, sent []byte) {
 		t.Fatalf("golden bytes: %v, %v", list, err)
 	}
 	kind := cString(list[0].Data)
+	if strings.HasPrefix(command, "stab ") {
+		compareSizeTable(t, list)
+		return
+	}
 	line, class := strings.CutPrefix(command, "class ")
 	if kind == "htb" && !class {
 		line += " rate 1mbit" // which tc gives to the class alone
@@ -107,6 +111,22 @@ func compareWithTC(t *testing.T, command string, sent []byte) {
 	}
 	for _, a := range mine {
 		t.Errorf("tc does not send, or in another order, attribute %d: %x", a.Type, a.Data)
+	}
+}
+
+// compareSizeTable makes a size table anew from what the kernel reports of tc's.
+func compareSizeTable(t *testing.T, sent []netlink.Attribute) {
+	i := slices.IndexFunc(sent, func(a netlink.Attribute) bool { return a.Type == tcaStab })
+	if i < 0 {
+		t.Fatalf("tc sends no size table: %+v", sent)
+	}
+	parts, err := netlink.UnmarshalAttributes(sent[i].Data)
+	if err != nil || len(parts) == 0 {
+		t.Fatal(parts, err)
+	}
+	made, err := sizeTable(Qdisc{Kind: "pfifo", SizeTable: pack(parts[0])})
+	if err != nil || !bytes.Equal(made.Data, sent[i].Data) {
+		t.Errorf("%v; sent %x\n  tc %x", err, made.Data, sent[i].Data)
 	}
 }
 

@@ -264,32 +264,3 @@ func replayRounded(reported func(uint32) uint32, types ...uint16) func(options [
 		})
 	}
 }
-
-// SizeTable counts so many bytes more of each packet, or fewer: stab overhead N linklayer ethernet (tc-stab(8)).
-func SizeTable(bytes int32) []byte {
-	const base, overhead, linklayer, ethernet = 1, 4, 8, 1 // offsets into struct tc_sizespec, and TC_LINKLAYER_ETHERNET
-	spec := make([]byte, 24)
-	binary.NativeEndian.PutUint32(spec[overhead:], uint32(bytes))
-	binary.NativeEndian.PutUint32(spec[linklayer:], ethernet)
-	table, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: base, Data: spec}})
-	if err != nil {
-		panic(err) // an attribute of 24 bytes fits
-	}
-	return table
-}
-
-// sizeTable is a size table (tc-stab(8)) as it can be sent: the kernel reports its parameters, but not its entries.
-func sizeTable(q Qdisc) (netlink.Attribute, error) {
-	list, err := unpack(q.SizeTable)
-	if err != nil {
-		return netlink.Attribute{}, err
-	}
-	// TCA_STAB_BASE; struct tc_sizespec, and where it has their number (include/uapi/linux/pkt_sched.h)
-	const base, size, entries = 1, 24, 20
-	for _, a := range list {
-		if a.Type == base && len(a.Data) == size && binary.NativeEndian.Uint32(a.Data[entries:]) == 0 {
-			return netlink.Attribute{Type: tcaStab, Data: q.SizeTable}, nil
-		}
-	}
-	return netlink.Attribute{}, q.lost(errors.New("has a size table, whose entries the kernel does not report"))
-}

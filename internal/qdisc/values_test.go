@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -133,6 +134,36 @@ func TestNetemBytes(t *testing.T) {
 		copy(head[4:], u32bytes(7))
 		if spec := decode("netem", append(head, options...), device{}); spec != nil {
 			t.Errorf("%s: %v", what, spec)
+		}
+	}
+}
+
+// A size table that tc would not have made is left alone: nothing says what its entries are.
+func TestForeignSizeTable(t *testing.T) {
+	made := sizespec{cellLog: 2, cellAlign: -1, overhead: 24, linklayer: linkATM, mtu: 2047, entries: 512}
+	if _, ok := made.table(); !ok {
+		t.Errorf("%+v", made)
+	}
+	for what, edit := range map[string]func(*sizespec){
+		"no entries":        func(s *sizespec) { s.entries = 0 },
+		"too many entries":  func(s *sizespec) { s.entries = 32766 },
+		"an alignment":      func(s *sizespec) { s.cellAlign = 0 },
+		"no MTU":            func(s *sizespec) { s.mtu = 0 },
+		"too large an MTU":  func(s *sizespec) { s.mtu = 2048 },
+		"too small an MTU":  func(s *sizespec) { s.mtu = 1023 },
+		"larger units":      func(s *sizespec) { s.sizeLog = 1 },
+		"more than 32 bits": func(s *sizespec) { s.cellLog, s.mtu = 32, 1 },
+		"nothing to do":     func(s *sizespec) { s.linklayer = linkEthernet },
+	} {
+		s := made
+		edit(&s)
+		if table, ok := s.table(); ok {
+			t.Errorf("%s: %x", what, table)
+		}
+		var lost *Lost
+		if _, err := sizeTable(Qdisc{Kind: "pfifo", Handle: 0x10000, Parent: Root,
+			SizeTable: pack(attribute(stabBase, s.bytes()))}); s.entries != 0 && !errors.As(err, &lost) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
