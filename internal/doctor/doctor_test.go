@@ -289,6 +289,11 @@ func servers(t *testing.T) []diagnosed {
 				}
 			},
 			sockets(func(s *host.Sockets) { s.Receiving = 2 })), []string{"! There is a queue besides yours."}},
+		{"somebody's ifb", facts(func(f *host.Facts) {
+			f.Links[1].Redirect = "ifb4eth0"
+			f.Links = append(f.Links, host.Link{Name: "ifb4eth0", Kind: "ifb", Up: true,
+				Tree: tree(t, "cake bandwidth 20mbit", 1)})
+		}), []string{"✓ Incoming traffic is shaped already."}},
 		{"shaped, idle", facts(uplink(t, "htb rate 49mbit | fq_codel", 1)), []string{"✓ The queue is yours."}},
 		{"dualpi2, idle", facts(uplink(t, "dualpi2", 1), kernelWith("dualpi2", "fq_codel", "htb"),
 			counts(qdisc.Stats{Packets: 10_000})), []string{"✗ dualpi2 on eth0 has no effect."}},

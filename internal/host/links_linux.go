@@ -166,6 +166,10 @@ func (f *Facts) readRedirects(conn *qdisc.Conn) error {
 			continue
 		}
 		to, ok, err := conn.Redirect(l.Index)
+		others := err == nil && !ok
+		if others {
+			to, ok, err = conn.Diverted(l.Index)
+		}
 		var passes []qdisc.Outer
 		if err == nil {
 			passes, err = conn.Passes(l.Index) // also where nothing redirects any more
@@ -179,12 +183,12 @@ func (f *Facts) readRedirects(conn *qdisc.Conn) error {
 		for _, o := range passes {
 			f.Links[i].Passes = append(f.Links[i].Passes, o.String())
 		}
-		if !ok {
-			continue
-		}
-		f.Links[i].Redirect = Gone
-		if at := slices.IndexFunc(f.Links, func(l Link) bool { return l.Index == to }); at >= 0 {
+		at := slices.IndexFunc(f.Links, func(l Link) bool { return l.Index == to })
+		switch {
+		case ok && at >= 0:
 			f.Links[i].Redirect = f.Links[at].Name
+		case ok && !others:
+			f.Links[i].Redirect = Gone
 		}
 	}
 	return nil

@@ -140,6 +140,19 @@ func IncomingAt(f host.Facts, dev string) Incoming {
 	return Incoming{Other: NoIngress}
 }
 
+// ShapedByOthers says what somebody else has made that shapes what arrives at a device: "cake on ifb4eth0, to 20mbit".
+// It is "" where nothing does.
+func ShapedByOthers(f host.Facts, dev string) string {
+	link, _ := f.Link(dev)
+	to, there := f.Link(link.Redirect)
+	root, has := to.Tree.Root()
+	rate := to.Tree.Rate()
+	if !there || !has || rate == 0 || qdisc.IsIFB(to.Name) {
+		return ""
+	}
+	return fmt.Sprintf("%s on %s, to %s", root.Kind, to.Name, rate)
+}
+
 // IFBs names the devices of Weir's making that are there for a device: the one that it leads to comes first, and then
 // those that nothing leads to but tunnels.
 func IFBs(f host.Facts, dev string) (names []string) {

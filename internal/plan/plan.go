@@ -400,9 +400,14 @@ func (d *draft) ingress(arriving qdisc.Arriving, reason, evidence string) error 
 	ifbs := kernel.IFBs(d.facts, d.link.Name)
 	for _, q := range d.link.Tree.Qdiscs {
 		if q.Parent == qdisc.Ingress && len(ifbs) == 0 {
+			what := fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not "+
+				"weir's to touch", d.link.Name, q.Kind)
+			if shaper := kernel.ShapedByOthers(d.facts, d.link.Name); shaper != "" {
+				what = fmt.Sprintf("what comes in by %s is shaped already, by %s: weir did not make that, and leaves "+
+					"it", d.link.Name, shaper)
+			}
 			return &hint.Error{
-				What: fmt.Sprintf("%s: somebody else has a qdisc at the ingress (%s), and filters there are not "+
-					"weir's to touch", d.link.Name, q.Kind),
+				What: what,
 				Try: fmt.Sprintf("%s; or, if nobody needs it: tc qdisc del dev %s %s", d.Goal.WithoutIngress(),
 					d.link.Name, q.Kind),
 			}

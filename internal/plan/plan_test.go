@@ -712,6 +712,11 @@ func TestRefusals(t *testing.T) {
 		{"somebody's filters", Goal{Ingress: 1e6}, with(t,
 			func(f *host.Facts) { f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("clsact")) }),
 			"somebody else has a qdisc at the ingress (clsact)", "tc qdisc del dev eth0 clsact", false},
+		{"somebody's ifb", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) {
+			f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("ingress"))
+			f.Links[1].Redirect = "ifb4eth0"
+			f.Links = append(f.Links, host.Link{Name: "ifb4eth0", Kind: "ifb", Tree: tree(t, "cake bandwidth 20mbit", 1)})
+		}), "what comes in by eth0 is shaped already, by cake on ifb4eth0, to 20mbit", "without --ingress", false},
 		{"somebody's device", Goal{Ingress: 1e6}, with(t,
 			func(f *host.Facts) { f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "dummy"}) }),
 			"there is a device ifb-weir already", "ip link del ifb-weir", false},

@@ -184,17 +184,71 @@ func (c *Conn) Redirect(ifindex int) (to int, ok bool, err error) {
 	return 0, false, nil
 }
 
+// Diverted returns to which interface somebody leads what arrives at another: like Redirect, and also by filters and
+// actions that SetIngress does not make.
+func (c *Conn) Diverted(ifindex int) (to int, ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	filters, err := c.filters(ifindex, atIngress)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, f := range filters {
+		if to, ok := f.diverts(); ok {
+			return to, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// diverts reports whether a filter's last action redirects all packets, or all of IPv4, and whereto.
+func (f Filter) diverts() (to int, ok bool) {
+	act := uint16(matchallAct)
+	switch {
+	case f.Protocol != ethAll && f.Protocol != ethIP || f.Chain != 0:
+		return 0, false
+	case f.Kind == "u32" && f.takesAll():
+		act = u32Act
+	case f.Kind != "matchall":
+		return 0, false
+	}
+	list, err := unpack(inner(f.Options, act))
+	if err != nil || len(list) == 0 {
+		return 0, false
+	}
+	return redirection(list[len(list)-1].Data)
+}
+
+// takesAll reports whether a u32 filter looks at no bit of a packet, in a table that each packet comes to: those that
+// the kernel makes have numbers from 0x800 (net/sched/cls_u32.c, gen_new_htid).
+func (f Filter) takesAll() bool {
+	const first = 0x800 << 20
+	sel := inner(f.Options, u32Sel)
+	if f.Handle < first || len(sel) < selLen || len(sel) != selLen+keyLen*int(sel[selNkeys]) {
+		return false
+	}
+	for at := keyMask; at < len(sel); at += keyLen {
+		if binary.NativeEndian.Uint32(sel[at:]) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // redirects reports whether a filter redirects all packets, and whereto.
 func (f Filter) redirects() (to int, ok bool) {
 	if f.Kind != "matchall" || f.Protocol != ethAll || f.Chain != 0 {
 		return 0, false
 	}
-	actions := inner(f.Options, matchallAct)
-	list, err := unpack(actions)
+	list, err := unpack(inner(f.Options, matchallAct))
 	if err != nil || len(list) != 1 {
 		return 0, false
 	}
-	action := list[0].Data
+	return redirection(list[0].Data)
+}
+
+// redirection reports whether an action redirects, and whereto.
+func redirection(action []byte) (to int, ok bool) {
 	parms := inner(inner(action, actOptions), mirredParms)
 	if cString(inner(action, actKind)) != "mirred" || len(parms) < mirredLen ||
 		binary.NativeEndian.Uint32(parms[mirredKind:]) != egressRedir {

@@ -65,9 +65,42 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
+// Who else leads what arrives to a device of their own is heard, however their filter says it.
+func TestLiveDiverted(t *testing.T) {
+	c, near := live(t)
+	to := dummies(t, "ifb4near")["ifb4near"]
+	const redirect = "action mirred egress redirect dev ifb4near"
+	for filter, want := range map[string]bool{
+		"protocol all prio 10 u32 match u32 0 0 flowid 1:1 " + redirect:                true, // sqm-scripts'
+		"protocol ip prio 10 u32 match u32 0 0 at 4 match u32 0 0 " + redirect:         true,
+		"protocol all matchall action skbedit priority 1 pipe " + redirect:             true,
+		"protocol all matchall " + redirect:                                            true,
+		"protocol ipv6 matchall " + redirect:                                           false,
+		"protocol ip u32 match ip dport 22 0xffff " + redirect:                         false,
+		"protocol all chain 3 matchall " + redirect:                                    false,
+		"protocol all matchall action mirred egress mirror dev ifb4near":               false,
+		"protocol all matchall " + redirect + " action skbedit priority 1":             false,
+		"protocol all u32 match u32 0 0 flowid 1:1 action police rate 1mbit burst 10k": false,
+	} {
+		for _, line := range []string{"qdisc add dev near ingress", "filter add dev near parent ffff: " + filter} {
+			if said, err := run(t, "tc "+line); err != nil {
+				t.Fatalf("tc %s: %v: %s", line, err, said)
+			}
+		}
+		got, ok, err := c.Diverted(near)
+		if err != nil || ok != want || ok && got != to {
+			t.Errorf("%s: to %d, %v, %v", filter, got, ok, err)
+		}
+		if err := c.Delete(near, Ingress); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func FuzzRedirects(f *testing.F) {
 	f.Add(redirectOptions(f))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _ = (Filter{Kind: "u32", Protocol: unix.ETH_P_ALL, Handle: 0x80000800, Options: b}).diverts()
 		Filter{Kind: "matchall", Protocol: unix.ETH_P_ALL, Options: b}.redirects()
 	})
 }
